@@ -1,0 +1,42 @@
+# LibTorch from the torch wheel, as imported targets of our own: find_package(Torch) refuses a CUDA wheel on a machine
+# without a CUDA toolkit, and we want CPU-only programs from that same wheel.
+#
+#   torch::cpu   libc10 + libtorch_cpu: all that a CPU program needs
+#   torch::cuda  the above + libc10_cuda + libtorch_cuda (only in a CUDA build)
+#
+# GPT_TORCH_DIR is the wheel's unpacked `torch` folder.
+
+set(GPT_TORCH_DIR "" CACHE PATH "the `torch` folder of the unpacked torch wheel (holds include/ and lib/)")
+if(NOT GPT_TORCH_DIR)
+  file(GLOB _found "${CMAKE_SOURCE_DIR}/.deps/venv/lib/python3*/site-packages/torch")
+  list(POP_FRONT _found _first)
+  set(GPT_TORCH_DIR "${_first}" CACHE PATH "" FORCE)
+endif()
+if(NOT EXISTS "${GPT_TORCH_DIR}/lib/libtorch_cpu.so")
+  message(FATAL_ERROR "LibTorch not found in '${GPT_TORCH_DIR}'. Run ./scripts/setup.sh, or set -DGPT_TORCH_DIR=.../site-packages/torch")
+endif()
+file(READ "${GPT_TORCH_DIR}/version.py" _version_py)
+string(REGEX MATCH "__version__ = '([^']+)'" _ "${_version_py}")
+set(GPT_TORCH_VERSION "${CMAKE_MATCH_1}")
+
+find_package(Threads REQUIRED)
+add_library(torch::cpu INTERFACE IMPORTED)
+target_include_directories(torch::cpu SYSTEM INTERFACE "${GPT_TORCH_DIR}/include" "${GPT_TORCH_DIR}/include/torch/csrc/api/include")
+target_link_libraries(torch::cpu INTERFACE "${GPT_TORCH_DIR}/lib/libtorch_cpu.so" "${GPT_TORCH_DIR}/lib/libc10.so" Threads::Threads)
+# The wheel's libraries find libcudart and libcupti by their own RPATH, which the linker does not read.
+file(GLOB _nvidia_lib_dirs "${GPT_TORCH_DIR}/../nvidia/*/lib")
+foreach(_dir ${_nvidia_lib_dirs})
+  target_link_options(torch::cpu INTERFACE "LINKER:-rpath-link,${_dir}")
+endforeach()
+
+if(GPT_CUDA)
+  add_library(torch::cuda INTERFACE IMPORTED)
+  find_package(CUDAToolkit REQUIRED)
+  target_compile_definitions(torch::cuda INTERFACE GPT_CUDA=1)
+  # --no-as-needed: libtorch_cuda registers its kernels from static initialisers and is named by no symbol of ours.
+  target_link_libraries(torch::cuda INTERFACE torch::cpu
+    "-Wl,--no-as-needed,${GPT_TORCH_DIR}/lib/libtorch_cuda.so,${GPT_TORCH_DIR}/lib/libc10_cuda.so,--as-needed" CUDA::cudart)
+  set(GPT_TORCH_TARGET torch::cuda)
+else()
+  set(GPT_TORCH_TARGET torch::cpu)
+endif()

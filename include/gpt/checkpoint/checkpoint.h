@@ -1,0 +1,40 @@
+// ckpt.pt: everything a run needs to go on as if it had never stopped, in one file that Python's
+// torch.load(path, weights_only=True) opens as a dict with `model`, `optimizer`, `config`, `step`, ...
+// Our own reader uses only the manifest and the raw tensor records: nothing in the file is ever executed.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "gpt/config/config.h"
+#include "gpt/model/named_tensors.h"
+
+namespace gpt {
+
+struct Checkpoint {
+  int64_t step = 0;  // completed updates, skipped ones counted
+  NamedTensors model;
+  NamedTensors exp_avg, exp_avg_sq;
+  at::Tensor optimizer_step;                     // float32 scalar: applied updates
+  at::Tensor scaler_scale, scaler_growth_tracker;  // undefined without a GradScaler
+  std::map<std::string, at::Tensor> rng;         // "cpu", "cuda": generator states, uint8
+  int64_t data_epoch = 0, data_sample = 0;       // DataPosition
+  double best_val_loss = 0;                      // +inf before the first evaluation
+  int64_t skipped_steps = 0, consecutive_skipped_steps = 0;
+  Config config;                                 // effective; stored as a nested dict and read back through the rows
+  std::string tokenizer;                         // JSON
+  std::string data_fingerprint;
+  std::map<std::string, std::string> environment;  // commit, libtorch, device, cpu, threads: a difference warns on resume
+};
+
+// Tensors may be on any device. Throws gpt::Error(disk), the old file untouched; refuses non-finite weights with
+// gpt::Error(numerics).
+void save_checkpoint(const std::string& path, const Checkpoint& checkpoint);
+
+// Throws gpt::Error(checkpoint) with the reason. Tensors are on the CPU.
+Checkpoint load_checkpoint(const std::string& path);
+
+}  // namespace gpt

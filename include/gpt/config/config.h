@@ -1,0 +1,23 @@
+// The whole configuration of a run: one plain struct per owner. An owner takes its own struct, never the whole Config.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "gpt/config/data_config.h"
+#include "gpt/config/model_config.h"
+#include "gpt/config/training_config.h"
+
+namespace gpt {
+
+struct Config {
+  int64_t seed = 1337;
+  int64_t threads = 0;         // 0 = all cores
+  std::string device = "auto";  // auto | cpu | cuda | cuda:N
+  std::string output_dir = "models/run";
+  ModelConfig model;
+  DataConfig data;
+  TrainingConfig training;
+};
+
+}  // namespace gpt

@@ -1,0 +1,45 @@
+// Configuration in and out: YAML file, then flags on top, checked against the rows of option.h, then across sections.
+// Every fault is one line `file:line:col: what, got, nearest right key` with exit code 2, before anything is allocated.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gpt/config/config.h"
+#include "gpt/config/option.h"
+
+namespace gpt::config {
+
+// The command line of gpt-train (and gpt-diagnose): --config FILE, any key as --section.key VALUE, or by its last name
+// where that is unique, '-' and '_' alike, `--key value` or `--key=value`; --print-config, --help, --version.
+struct CommandLine {
+  Config config;
+  std::string config_path;  // empty without --config
+  bool handled = false;     // --help, --version or --print-config was answered: exit 0
+};
+// One option or flag that belongs to the program alone, not to the configuration (gpt-diagnose --json).
+struct ProgramFlag {
+  std::string name;  // without dashes
+  std::string help;
+  std::variant<bool*, std::string*> target;
+};
+CommandLine parse_command_line(int argc, const char* const* argv, const std::string& program, const std::string& description,
+                               const std::vector<ProgramFlag>& program_flags = {});
+
+// A YAML text into `config` (already holding defaults). `origin` names it in errors.
+void read_yaml(std::string_view yaml, const std::string& origin, Config& config);
+void validate(const Config& config, const std::string& origin);  // contradictions between keys
+
+// The effective configuration as YAML with each key's help as a comment; read_yaml(dump(c)) == c.
+std::string dump(const Config& config);
+
+// The nearest of `candidates` to `name`, if near enough to be meant.
+std::optional<std::string> did_you_mean(std::string_view name, const std::vector<std::string>& candidates);
+
+// The reference table of the README, in Markdown.
+std::string reference_markdown();
+
+}  // namespace gpt::config

@@ -1,0 +1,66 @@
+// An option is one row: name, aliases, help, range and a typed pointer into a plain struct. The YAML reader, the
+// command-line flags, --help, the dump, the reference in the README and "did you mean" are ordinary functions over rows.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "gpt/config/config.h"
+
+namespace gpt::config {
+
+// An enumeration behind its YAML names.
+struct Choice {
+  std::vector<std::string> names;
+  std::function<size_t()> get;       // index into names
+  std::function<void(size_t)> set;
+};
+
+template <class Enum>
+Choice choice(Enum& target, std::vector<std::pair<std::string, Enum>> values);
+
+using Target = std::variant<bool*, int64_t*, double*, std::string*, std::optional<int64_t>*, Interval*, Choice>;
+
+// Another document's spelling of a key. `values` translates its values where they differ (use_gpu: false -> device: cpu).
+struct Alias {
+  std::string name;
+  std::vector<std::pair<std::string, std::string>> values = {};
+};
+
+struct Option {
+  std::string section;  // "", "model", "data", "training"
+  std::string name;
+  Target target;
+  std::string help;     // one line; says the unit
+  double min = -std::numeric_limits<double>::infinity();
+  double max = std::numeric_limits<double>::infinity();
+  std::vector<Alias> aliases = {};
+  std::string key() const { return section.empty() ? name : section + "." + name; }
+};
+
+std::vector<Option> options(ModelConfig& config);
+std::vector<Option> options(DataConfig& config);
+std::vector<Option> options(TrainingConfig& config);
+std::vector<Option> options(Config& config);  // its own rows, then those of its sections
+
+template <class Enum>
+Choice choice(Enum& target, std::vector<std::pair<std::string, Enum>> values) {
+  Choice result;
+  for (const auto& [name, value] : values) result.names.push_back(name);
+  result.get = [&target, values] {
+    size_t i = 0;
+    while (i + 1 < values.size() && values[i].second != target) ++i;
+    return i;
+  };
+  result.set = [&target, values = std::move(values)](size_t i) { target = values[i].second; };
+  return result;
+}
+
+}  // namespace gpt::config

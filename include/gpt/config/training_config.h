@@ -1,0 +1,56 @@
+// The run: batch, length, optimizer, schedule, precision and cadence.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace gpt {
+
+enum class Dtype { automatic, float32, tf32, bfloat16, float16 };
+enum class CompileMode { standard, reduce_overhead, max_autotune };  // YAML: default | reduce-overhead | max-autotune
+enum class LrSchedule { cosine, constant };
+
+// How often something happens: "500 steps", "2 epochs", or a bare number, which counts epochs when `epochs` rules the
+// run and steps otherwise. 0 = never.
+struct Interval {
+  enum class Unit { run, steps, epochs };  // run: as the run is counted
+  int64_t count = 0;
+  Unit unit = Unit::run;
+  bool operator==(const Interval&) const = default;
+};
+
+struct TrainingConfig {
+  int64_t batch_size = 64;  // sequences per device and micro-step
+  int64_t gradient_accumulation_steps = 1;
+  std::optional<int64_t> epochs;     // one of the two rules the run;
+  std::optional<int64_t> max_steps;  // neither set: 5,000 steps
+  double learning_rate = 1e-3;
+  double min_lr = 1e-5;
+  std::optional<int64_t> warmup_steps;  // auto: 1000, at most a tenth of the run
+  LrSchedule lr_schedule = LrSchedule::cosine;
+  double weight_decay = 0.1;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double gradient_clip = 1.0;  // 0 = off
+  double label_smoothing = 0.0;
+  bool use_amp = true;
+  Dtype dtype = Dtype::automatic;
+  bool use_compile = true;
+  CompileMode compile_mode = CompileMode::standard;
+  bool gradient_checkpointing = false;
+  bool deterministic = false;
+  int64_t log_interval = 100;  // steps
+  Interval eval_interval{500, Interval::Unit::run};
+  int64_t eval_batches = 0;  // 0 = the whole validation split
+  Interval checkpoint_interval{500, Interval::Unit::run};
+  int64_t keep_last = 0;  // numbered checkpoints kept beside ckpt.pt and ckpt_best.pt
+  Interval sample_interval{0, Interval::Unit::run};
+  int64_t sample_tokens = 200;
+  std::string sample_prompt = "\n";
+  std::string resume_from = "auto";  // auto | none | a checkpoint's path
+  int64_t max_skipped_steps = 10;    // non-finite updates in a row before the run stops
+};
+
+}  // namespace gpt

@@ -1,0 +1,34 @@
+// The one exception type for what a user can cause. Its text is a single line: where, what, got, what to do.
+// Programs catch it once, in core/process; the code becomes the exit status.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace gpt {
+
+// Exit statuses of every program. A run stopped by SIGINT or SIGTERM exits with 130 or 143, its checkpoint saved.
+enum class ExitCode : int {
+  ok = 0,
+  failed_check = 1,  // gpt-diagnose only: at least one check failed
+  config = 2,        // configuration or usage
+  data = 3,
+  checkpoint = 4,
+  numerics = 5,
+  peer = 6,
+  memory = 7,
+  disk = 8,
+  interrupted = 130,
+  terminated = 143,
+};
+
+class Error : public std::runtime_error {
+ public:
+  Error(ExitCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  ExitCode code() const noexcept { return code_; }
+
+ private:
+  ExitCode code_;
+};
+
+}  // namespace gpt

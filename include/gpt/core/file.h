@@ -1,0 +1,77 @@
+// The one owner of writes, fsyncs, locks and maps. Errors name file, operation and errno's text.
+#pragma once
+
+#include "gpt/core/error.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace gpt {
+
+std::string read_file(const std::string& path, ExitCode code);  // whole; code: the kind of error when it cannot be read
+void create_folders(const std::string& path);                   // as mkdir -p; throws gpt::Error(disk)
+uint64_t free_disk_space(const std::string& folder);            // bytes available to this user
+
+// A file that appears under its name only when whole: O_EXCL beside it, fsync, rename, fsync of the folder.
+class AtomicFile {
+ public:
+  explicit AtomicFile(std::string path);
+  ~AtomicFile();  // without commit(): unlinks the unfinished file
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+  void write(std::span<const std::byte> bytes);
+  void write(std::string_view text);
+  uint64_t size() const { return size_; }
+  void commit();  // throws gpt::Error(disk); the attempt is then dead and the old file untouched
+
+ private:
+  std::string path_, temporary_;
+  int fd_ = -1;
+  uint64_t size_ = 0;
+};
+
+// Appends whole lines, flushed to the kernel at once.
+class AppendFile {
+ public:
+  explicit AppendFile(const std::string& path);
+  ~AppendFile();
+  AppendFile(const AppendFile&) = delete;
+  AppendFile& operator=(const AppendFile&) = delete;
+  void line(std::string_view text);
+
+ private:
+  std::string path_;
+  int fd_ = -1;
+};
+
+// A read-only map of a whole file.
+class MappedFile {
+ public:
+  MappedFile(const std::string& path, ExitCode code);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+
+ private:
+  const std::byte* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+// An exclusive flock on FOLDER/.lock for the life of the object; the holder's PID is in the file.
+// Throws gpt::Error(checkpoint) naming that PID when another process has it.
+class FolderLock {
+ public:
+  explicit FolderLock(const std::string& folder);
+  ~FolderLock();
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  int fd_ = -1;
+};
+
+}  // namespace gpt

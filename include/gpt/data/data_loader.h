@@ -1,0 +1,57 @@
+// Batches of a split in a keyed random order, each sample of an epoch exactly once. Sample i is tokens
+// [iT + r, (i+1)T + r] with an offset r drawn anew for each epoch; the last, smaller batch of an epoch is kept.
+// The position is two integers, so a resumed run continues with exactly the batches that were left.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "gpt/config/data_config.h"
+#include "gpt/data/token_file.h"
+
+namespace gpt {
+
+struct Batch {
+  at::Tensor inputs;   // (B, T) int64 on the device
+  at::Tensor targets;  // (B, T) int64: inputs shifted by one
+};
+
+struct DataPosition {
+  int64_t epoch = 0;
+  int64_t sample = 0;  // samples of this epoch already taken
+  bool operator==(const DataPosition&) const = default;
+};
+
+class DataLoader {
+ public:
+  // Tokens stay resident on the device when config.resident says so or (auto) when they fit; batches are then gathered
+  // there. Otherwise config.num_workers threads build them ahead into pinned memory.
+  DataLoader(Tokens tokens, const DataConfig& config, int64_t batch_size, int64_t block_size, uint64_t seed,
+             at::Device device);
+  ~DataLoader();
+
+  Batch next();
+  DataPosition position() const;         // of the batch that next() returns next
+  void seek(const DataPosition& position);
+
+  int64_t samples_per_epoch() const;
+  int64_t batches_per_epoch() const;
+  int64_t batch_size_at(const DataPosition& position) const;  // smaller for the last batch of an epoch
+  bool resident() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// A whole split in order: windows [iT, (i+1)T] and the shorter tail, batch by batch. For validation.
+class SequentialBatches {
+ public:
+  SequentialBatches(Tokens tokens, int64_t batch_size, int64_t block_size, at::Device device);
+  int64_t size() const;          // number of batches
+  Batch operator[](int64_t i) const;
+};
+
+}  // namespace gpt

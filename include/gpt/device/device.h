@@ -1,0 +1,39 @@
+// Which device a run uses, verified by using it, and what it can do.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "gpt/config/training_config.h"
+
+namespace gpt {
+
+struct DeviceInfo {
+  at::Device device = at::kCPU;
+  std::string name;                 // "NVIDIA H200", or the CPU's model name
+  int64_t memory_bytes = 0;         // of the GPU, or of the machine
+  int compute_major = 0, compute_minor = 0;  // CUDA only
+  bool bfloat16 = false, float16 = false, tf32 = false;  // fast in hardware
+  // Dense peak FLOP/s for a compute dtype where it is known from the vendor's data sheet.
+  std::optional<double> peak_flops(Dtype dtype) const;
+};
+
+// `spec`: auto | cpu | cuda | cuda:N. A CUDA device is proven by an allocation and a small product on it. `auto` falls
+// back to the CPU, saying why in `reason`. Throws gpt::Error(config) when an explicit device is not there.
+struct DeviceChoice {
+  at::Device device;
+  std::string reason;  // why not a GPU; empty on a GPU or when the CPU was asked for
+};
+DeviceChoice select_device(const std::string& spec);
+
+DeviceInfo describe_device(at::Device device);
+
+int64_t allocated_bytes(at::Device device);       // by tensors now (CUDA), or the process's resident memory
+int64_t peak_allocated_bytes(at::Device device);  // since the start
+int64_t free_bytes(at::Device device);
+void synchronize(at::Device device);              // sync: for timing and shutdown only
+
+}  // namespace gpt

@@ -1,0 +1,43 @@
+// Which number formats a run computes in: what `use_amp` and `dtype` mean on a device, and the autocast scope.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+
+#include "gpt/config/training_config.h"
+#include "gpt/device/device.h"
+
+namespace gpt {
+
+struct Precision {
+  Dtype dtype = Dtype::float32;  // never automatic
+  bool autocast = false;         // 16-bit compute through autocast, float32 parameters
+  bool grad_scaler = false;      // float16 only
+  bool tf32 = false;
+  std::string reason;            // one line for the log: what was chosen and why
+  at::ScalarType compute_type() const;  // kFloat, kBFloat16, kHalf
+};
+
+// Throws gpt::Error(config): float16 on a CPU, tf32 or bfloat16 where the device has none.
+Precision resolve_precision(bool use_amp, Dtype dtype, const DeviceInfo& info);
+
+// Sets TF32, cuDNN benchmark and determinism for the process. Call once, before the first step.
+void apply_precision(const Precision& precision, bool deterministic);
+
+// Autocast to `type` on `device` within a scope, weight casts cached until it ends; no-op for kFloat.
+class Autocast {
+ public:
+  Autocast(at::Device device, at::ScalarType type);
+  ~Autocast();
+  Autocast(const Autocast&) = delete;
+  Autocast& operator=(const Autocast&) = delete;
+
+ private:
+  at::DeviceType device_type_;
+  bool active_;
+  bool previous_enabled_ = false;
+  at::ScalarType previous_type_ = at::kFloat;
+};
+
+}  // namespace gpt

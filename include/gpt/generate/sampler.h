@@ -1,0 +1,17 @@
+// One token from logits: temperature, then top-k, then top-p (nucleus), then a draw.
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+
+#include "gpt/generate/generator.h"
+
+namespace gpt {
+
+// Probabilities (B, V) float32 after temperature, top-k and top-p, in that order, as Hugging Face applies them.
+at::Tensor filtered_probabilities(const at::Tensor& logits, const SamplingConfig& config);
+
+// Ids (B, 1) int64 from logits (B, V).
+at::Tensor sample(const at::Tensor& logits, const SamplingConfig& config, at::Generator& generator);
+
+}  // namespace gpt

@@ -1,0 +1,69 @@
+// The whole model: a GPT whose exact form is configured. GPT-2 (LayerNorm, GELU, learned positions, biases) and Llama
+// (RMSNorm, SwiGLU, RoPE, grouped-query attention, no bias) are both configurations of it.
+//
+// Legend: B batch, T time (sequence), C n_embd, V real vocabulary, Vp padded vocabulary, H heads, D head width,
+//         L layers, F hidden width of the MLP.
+// Parameters are float32 and named as nanoGPT names them: transformer.wte.weight (Vp, C), transformer.wpe.weight,
+// transformer.h.N.{ln_1,attn.c_attn,attn.c_proj,ln_2,mlp.*}.{weight,bias}, transformer.ln_f.weight, lm_head.weight (untied).
+// Linear weights are [out, in].
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "gpt/config/model_config.h"
+#include "gpt/model/named_tensors.h"
+
+namespace gpt {
+
+// Keys and values of past positions, one pair a layer: (B, kv heads, capacity, D), filled up to `length`.
+struct KvCache {
+  std::vector<at::Tensor> keys, values;
+  int64_t length = 0;
+  int64_t capacity() const { return keys.empty() ? 0 : keys.front().size(2); }
+};
+
+class GPT {
+ public:
+  // `config.vocab_size` must be set. Weights are drawn on the CPU from `seed` (GPT-2's rule: normal 0.02, residual
+  // projections scaled by 1/sqrt(2L)), so they are the same on every device.
+  GPT(const ModelConfig& config, at::Device device, uint64_t seed);
+
+  // Logits (B, T, V) of ids (B, T) int64; only the real vocabulary.
+  at::Tensor forward(const at::Tensor& ids) const;
+
+  // Mean cross entropy over all B*T targets, a float32 scalar on the device. The padding of the vocabulary takes no
+  // part. label_smoothing mixes in the uniform distribution over the V real tokens (training only; pass 0 to validate).
+  at::Tensor loss(const at::Tensor& ids, const at::Tensor& targets, double label_smoothing = 0.0) const;
+
+  // Logits (B, V) after the last of ids (B, t), with the past in `cache`, which is extended by t positions.
+  // cache.length + t must not exceed its capacity. Inference only.
+  at::Tensor forward_cached(const at::Tensor& ids, KvCache& cache) const;
+  KvCache make_cache(int64_t batch, int64_t capacity, at::ScalarType dtype) const;
+
+  void train(bool on) { training_ = on; }  // dropout on or off
+  bool training() const { return training_; }
+  void set_gradient_checkpointing(bool on) { gradient_checkpointing_ = on; }  // recompute each block in backward
+
+  const NamedTensors& parameters() const { return parameters_; }  // tied weights once
+  // Copies values into the parameters. Throws gpt::Error(checkpoint) naming the first missing, extra or misshapen one.
+  void load_parameters(const NamedTensors& values);
+
+  const ModelConfig& config() const { return config_; }
+  at::Device device() const;
+  int64_t parameter_count() const;
+  // Floating-point operations of forward and backward per token, PaLM's rule: 6 N + 12 L C T (N with the tied embedding,
+  // without learned positions).
+  double flops_per_token() const;
+
+ private:
+  ModelConfig config_;
+  NamedTensors parameters_;
+  bool training_ = false;
+  bool gradient_checkpointing_ = false;
+};
+
+}  // namespace gpt

@@ -1,0 +1,43 @@
+// AdamW (Loshchilov and Hutter, 2019) through ATen's fused kernel, on CPU and CUDA. Decay only on matrices
+// (parameters of two dimensions or more). Everything that changes between steps is a device tensor, so nothing syncs.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "gpt/model/named_tensors.h"
+
+namespace gpt {
+
+struct AdamWOptions {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0.1;
+};
+
+class AdamW {
+ public:
+  AdamW(NamedTensors parameters, const AdamWOptions& options);
+
+  // One update from the parameters' gradients. `grad_scale` (float32 scalar on the device): gradients are divided by it,
+  // which is how clipping costs no pass of its own. `found_inf` (same): where it is 1 nothing changes at all, the
+  // step count and the moments included.
+  void step(double learning_rate, const at::Tensor& grad_scale, const at::Tensor& found_inf);
+  void zero_grad();  // drops the gradients (set_to_none)
+
+  std::vector<at::Tensor> gradients() const;  // defined ones, in parameter order
+
+  // State: per parameter exp_avg and exp_avg_sq, and the number of applied updates (a float32 scalar).
+  const NamedTensors& parameters() const { return parameters_; }
+  NamedTensors exp_avg() const;
+  NamedTensors exp_avg_sq() const;
+  at::Tensor step_count() const;
+  void load(const NamedTensors& exp_avg, const NamedTensors& exp_avg_sq, const at::Tensor& step_count);
+
+ private:
+  NamedTensors parameters_;
+  AdamWOptions options_;
+  std::vector<at::Tensor> exp_avg_, exp_avg_sq_, steps_;
+};
+
+}  // namespace gpt

@@ -1,0 +1,29 @@
+// Loss scaling for float16 (Micikevicius et al., 2018), wholly on the device: scale and growth tracker are tensors, so a
+// skipped step costs no host synchronization. Disabled it is the identity.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+namespace gpt {
+
+class GradScaler {
+ public:
+  GradScaler(bool enabled, at::Device device);
+  bool enabled() const { return enabled_; }
+  at::Tensor scale(const at::Tensor& loss) const;
+  // Divides the gradients by the scale in place; returns found_inf, a float32 scalar: 1 when any was not finite.
+  at::Tensor unscale(const std::vector<at::Tensor>& gradients);
+  void update(const at::Tensor& found_inf);  // halve after an overflow, double after 2,000 good steps
+
+  at::Tensor scale_value() const { return scale_; }            // float32 scalar
+  at::Tensor growth_tracker() const { return growth_tracker_; }  // int32 scalar
+  void load(const at::Tensor& scale, const at::Tensor& growth_tracker);
+
+ private:
+  bool enabled_;
+  at::Tensor scale_, growth_tracker_;
+};
+
+}  // namespace gpt
