@@ -4,7 +4,7 @@
 #   torch::cpu   libc10 + libtorch_cpu: all that a CPU program needs
 #   torch::cuda  the above + libc10_cuda + libtorch_cuda (only in a CUDA build)
 #
-# GPT_TORCH_DIR is the wheel's unpacked `torch` folder.
+# GPT_TORCH_DIR is the wheel's unpacked `torch` folder; the nvidia wheels lie beside it.
 
 set(GPT_TORCH_DIR "" CACHE PATH "the `torch` folder of the unpacked torch wheel (holds include/ and lib/)")
 if(NOT GPT_TORCH_DIR)
@@ -16,23 +16,30 @@ if(NOT EXISTS "${GPT_TORCH_DIR}/lib/libtorch_cpu.so")
   message(FATAL_ERROR "LibTorch not found in '${GPT_TORCH_DIR}'. Run ./scripts/setup.sh, or set -DGPT_TORCH_DIR=.../site-packages/torch")
 endif()
 file(READ "${GPT_TORCH_DIR}/version.py" _version_py)
-string(REGEX MATCH "__version__ = '([^']+)'" _ "${_version_py}")
+string(REGEX MATCH "__version__ = '([^'+]+)" _ "${_version_py}")
 set(GPT_TORCH_VERSION "${CMAKE_MATCH_1}")
+cmake_path(GET GPT_TORCH_DIR PARENT_PATH _site_packages)
+set(GPT_NVIDIA_DIR "${_site_packages}/nvidia")
+
+# Build and installed programs look in the same places, so that `cmake --install` is a plain copy.
+set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)
+set(CMAKE_INSTALL_RPATH "${GPT_TORCH_DIR}/lib" "${GPT_NVIDIA_DIR}/cu13/lib")
 
 find_package(Threads REQUIRED)
 add_library(torch::cpu INTERFACE IMPORTED)
 target_include_directories(torch::cpu SYSTEM INTERFACE "${GPT_TORCH_DIR}/include" "${GPT_TORCH_DIR}/include/torch/csrc/api/include")
 target_link_libraries(torch::cpu INTERFACE "${GPT_TORCH_DIR}/lib/libtorch_cpu.so" "${GPT_TORCH_DIR}/lib/libc10.so" Threads::Threads)
 # The wheel's libraries find libcudart and libcupti by their own RPATH, which the linker does not read.
-file(GLOB _nvidia_lib_dirs "${GPT_TORCH_DIR}/../nvidia/*/lib")
+file(GLOB _nvidia_lib_dirs "${GPT_NVIDIA_DIR}/*/lib")
 foreach(_dir ${_nvidia_lib_dirs})
   target_link_options(torch::cpu INTERFACE "LINKER:-rpath-link,${_dir}")
 endforeach()
 
 if(GPT_CUDA)
+  file(GLOB _nvidia_include_dirs "${GPT_NVIDIA_DIR}/cudnn/include" "${GPT_NVIDIA_DIR}/nccl/include")
   add_library(torch::cuda INTERFACE IMPORTED)
-  find_package(CUDAToolkit REQUIRED)
   target_compile_definitions(torch::cuda INTERFACE GPT_CUDA=1)
+  target_include_directories(torch::cuda SYSTEM INTERFACE ${_nvidia_include_dirs})
   # --no-as-needed: libtorch_cuda registers its kernels from static initialisers and is named by no symbol of ours.
   target_link_libraries(torch::cuda INTERFACE torch::cpu
     "-Wl,--no-as-needed,${GPT_TORCH_DIR}/lib/libtorch_cuda.so,${GPT_TORCH_DIR}/lib/libc10_cuda.so,--as-needed" CUDA::cudart)

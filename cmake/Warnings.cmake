@@ -1,7 +1,11 @@
 # One interface target for the flags every target of ours is built with.
 add_library(gpt_flags INTERFACE)
 target_compile_features(gpt_flags INTERFACE cxx_std_20)
+set(_warnings -Wall -Wextra -Werror -Wno-sign-compare)
+list(JOIN _warnings "," _host_warnings)
 target_compile_options(gpt_flags INTERFACE
-  $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Werror;-Wno-sign-compare;-fno-math-errno>)
+  "$<$<COMPILE_LANGUAGE:CXX>:${_warnings};-fno-math-errno>"
+  # -lineinfo costs nothing at run time and lets a profiler name the line.
+  "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${_host_warnings};--expt-relaxed-constexpr;--extended-lambda;-lineinfo>")
 # Cheap bounds checks in the standard library, in release builds too.
 target_compile_definitions(gpt_flags INTERFACE _GLIBCXX_ASSERTIONS FMT_HEADER_ONLY SPDLOG_FMT_EXTERNAL)

@@ -1,0 +1,17 @@
+# -DGPT_SANITIZE=address (with undefined behaviour) or thread, for every target of ours.
+# LibTorch itself is not instrumented: under `thread` only gpt_io and its tests, which use none of it, give clean reports.
+set(GPT_SANITIZE "" CACHE STRING "empty, address or thread")
+set_property(CACHE GPT_SANITIZE PROPERTY STRINGS "" address thread)
+
+if(GPT_SANITIZE STREQUAL "address")
+  set(_sanitizers address,undefined)
+elseif(GPT_SANITIZE STREQUAL "thread")
+  set(_sanitizers thread)
+elseif(GPT_SANITIZE)
+  message(FATAL_ERROR "GPT_SANITIZE is '${GPT_SANITIZE}'; it is empty, address or thread")
+endif()
+if(GPT_SANITIZE)
+  target_compile_options(gpt_flags INTERFACE
+    "$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${_sanitizers};-fno-omit-frame-pointer;-fno-sanitize-recover=all;-g1>")
+  target_link_options(gpt_flags INTERFACE -fsanitize=${_sanitizers})
+endif()
