@@ -28,12 +28,15 @@ class AtomicFile {
   void commit();  // throws gpt::Error(disk); the attempt is then dead and the old file untouched
 
  private:
+  void abandon() noexcept;
+  [[noreturn]] void fail(const char* operation, int number, uint64_t needed);
+
   std::string path_, temporary_;
   int fd_ = -1;
   uint64_t size_ = 0;
 };
 
-// Appends whole lines, flushed to the kernel at once.
+// Appends whole lines, flushed to the kernel at once. Throws gpt::Error(disk), leaving no half line.
 class AppendFile {
  public:
   explicit AppendFile(const std::string& path);
@@ -47,7 +50,7 @@ class AppendFile {
   int fd_ = -1;
 };
 
-// A read-only map of a whole file.
+// A read-only map of a whole regular file; an empty file is an empty span.
 class MappedFile {
  public:
   MappedFile(const std::string& path, ExitCode code);
@@ -62,7 +65,8 @@ class MappedFile {
 };
 
 // An exclusive flock on FOLDER/.lock for the life of the object; the holder's PID is in the file.
-// Throws gpt::Error(checkpoint) naming that PID when another process has it.
+// Throws gpt::Error(checkpoint) naming that PID when another process has it. Taking it removes the unfinished files that
+// killed writers left in the folder.
 class FolderLock {
  public:
   explicit FolderLock(const std::string& folder);

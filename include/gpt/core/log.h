@@ -20,7 +20,7 @@ void open_file(const std::string& path);
 // error is not a terminal. An empty text removes it.
 void status(std::string_view text);
 
-// True where standard error is a terminal that takes colours and a redrawn status line.
+// True where standard error is a terminal that takes a redrawn status line.
 bool is_terminal();
 
 }  // namespace gpt::log

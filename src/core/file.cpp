@@ -1,0 +1,255 @@
+#include "gpt/core/file.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <filesystem>
+#include <random>
+#include <system_error>
+#include <utility>
+
+namespace gpt {
+namespace {
+
+std::string error_text(int number) { return std::generic_category().message(number); }
+
+std::string megabytes(uint64_t bytes) { return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6); }
+
+std::string folder_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+}
+
+std::string name_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+[[noreturn]] void throw_unreadable(ExitCode code, const std::string& path, const std::string& why) {
+  throw Error(code, fmt::format("cannot read {}: {}", path, why));
+}
+
+[[noreturn]] void throw_unwritable(const std::string& path, std::string_view operation, int number) {
+  throw Error(ExitCode::disk, fmt::format("cannot write {}: {} failed: {}", path, operation, error_text(number)));
+}
+
+// Closes on the way out of a scope.
+struct Descriptor {
+  int fd;
+  ~Descriptor() {
+    if (fd >= 0) close(fd);
+  }
+};
+
+// 0, or the errno of the write that failed; `done` counts the bytes that were taken.
+int write_all(int fd, const char* data, size_t size, size_t& done) {
+  constexpr size_t kLargestWrite = size_t{1} << 30;  // the kernel takes at most 2 GB at a time
+  done = 0;
+  while (done < size) {
+    const ssize_t count = ::write(fd, data + done, std::min(size - done, kLargestWrite));
+    if (count > 0) {
+      done += static_cast<size_t>(count);
+    } else if (count == 0) {
+      return EIO;
+    } else if (errno != EINTR) {
+      return errno;
+    }
+  }
+  return 0;
+}
+
+// Makes the names in a folder durable. Some network file systems know no fsync of folders and say EINVAL.
+int sync_folder(const std::string& folder) {
+  Descriptor descriptor{open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+  if (descriptor.fd < 0) return errno;
+  return fsync(descriptor.fd) == 0 || errno == EINVAL ? 0 : errno;
+}
+
+// Unfinished files are `.NAME.tmp-PID-RANDOM`.
+constexpr std::string_view kTemporaryMark = ".tmp-";
+
+std::string temporary_name(const std::string& path) {
+  const std::string name = fmt::format(".{}{}{}-{:08x}", name_of(path), kTemporaryMark, getpid(), std::random_device()());
+  return path.substr(0, path.rfind('/') + 1) + name;
+}
+
+// The process that was writing the unfinished file `name`, 0 when it is none.
+pid_t writer_of(std::string_view name) {
+  const size_t mark = name.rfind(kTemporaryMark);
+  if (!name.starts_with('.') || mark == std::string_view::npos) return 0;
+  pid_t pid = 0;
+  std::from_chars(name.data() + mark + kTemporaryMark.size(), name.data() + name.size(), pid);
+  return pid;
+}
+
+// Removes what killed processes left unfinished: each may be as large as a checkpoint.
+void sweep_unfinished_files(const std::string& folder) {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    const pid_t pid = writer_of(entry.path().filename().string());
+    const bool dead = pid > 0 && kill(pid, 0) != 0 && errno == ESRCH;
+    if (dead) unlink(entry.path().c_str());
+  }
+}
+
+}  // namespace
+
+std::string read_file(const std::string& path, ExitCode code) {
+  Descriptor descriptor{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  if (descriptor.fd < 0) throw_unreadable(code, path, error_text(errno));
+  struct stat info {};
+  if (fstat(descriptor.fd, &info) != 0) throw_unreadable(code, path, error_text(errno));
+  if (S_ISDIR(info.st_mode)) throw_unreadable(code, path, "it is a folder");
+  if (!S_ISREG(info.st_mode) && !S_ISFIFO(info.st_mode)) throw_unreadable(code, path, "it is a device, not a file");
+
+  constexpr size_t kPiece = 1 << 16;
+  std::string text;
+  text.reserve(static_cast<size_t>(info.st_size) + kPiece);
+  for (;;) {
+    const size_t size = text.size();
+    text.resize(std::max(size + kPiece, std::min(text.capacity(), size + (size_t{1} << 30))));
+    const ssize_t count = read(descriptor.fd, text.data() + size, text.size() - size);
+    const int error = errno;
+    text.resize(size + static_cast<size_t>(std::max<ssize_t>(count, 0)));
+    if (count == 0) return text;
+    if (count < 0 && error != EINTR) throw_unreadable(code, path, error_text(error));
+  }
+}
+
+void create_folders(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) throw Error(ExitCode::disk, fmt::format("cannot create the folder {}: {}", path, error.message()));
+}
+
+uint64_t free_disk_space(const std::string& folder) {
+  struct statvfs info {};
+  if (statvfs(folder.c_str(), &info) != 0) {
+    throw Error(ExitCode::disk, fmt::format("cannot tell the free space of {}: {}", folder, error_text(errno)));
+  }
+  return static_cast<uint64_t>(info.f_bavail) * info.f_frsize;
+}
+
+AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), temporary_(temporary_name(path_)) {
+  fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  if (fd_ < 0) throw_unwritable(path_, "open", errno);
+}
+
+AtomicFile::~AtomicFile() { abandon(); }
+
+void AtomicFile::abandon() noexcept {
+  if (fd_ < 0) return;
+  close(fd_);
+  unlink(temporary_.c_str());
+  fd_ = -1;
+}
+
+void AtomicFile::fail(const char* operation, int number, uint64_t needed) {
+  abandon();
+  std::string message = fmt::format("cannot write {}: {} failed: {}", path_, operation, error_text(number));
+  if (number == ENOSPC || number == EDQUOT) {
+    message += fmt::format(" (needed {}, {} free)", megabytes(needed), megabytes(free_disk_space(folder_of(path_))));
+  }
+  throw Error(ExitCode::disk, message);
+}
+
+void AtomicFile::write(std::span<const std::byte> bytes) {
+  write(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+}
+
+void AtomicFile::write(std::string_view text) {
+  if (fd_ < 0) throw_unwritable(path_, "write", EBADF);
+  size_t done = 0;
+  if (const int number = write_all(fd_, text.data(), text.size(), done)) fail("write", number, size_ + text.size());
+  size_ += text.size();
+}
+
+void AtomicFile::commit() {
+  if (fd_ < 0) throw_unwritable(path_, "commit", EBADF);
+  // A failed fsync has dropped pages that a second one would call clean: the attempt ends here.
+  if (fsync(fd_) != 0) fail("fsync", errno, size_);
+  const int fd = std::exchange(fd_, -1);
+  if (close(fd) != 0 && errno != EINTR) {
+    const int number = errno;
+    unlink(temporary_.c_str());
+    throw_unwritable(path_, "close", number);
+  }
+  if (rename(temporary_.c_str(), path_.c_str()) != 0) {
+    const int number = errno;
+    unlink(temporary_.c_str());
+    throw_unwritable(path_, "rename", number);
+  }
+  if (const int number = sync_folder(folder_of(path_))) throw_unwritable(path_, "fsync of its folder", number);
+}
+
+AppendFile::AppendFile(const std::string& path) : path_(path) {
+  fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (fd_ < 0) throw_unwritable(path, "open", errno);
+}
+
+AppendFile::~AppendFile() { close(fd_); }
+
+void AppendFile::line(std::string_view text) {
+  std::string bytes;
+  // A killed process may have left half a line: it must not swallow this one.
+  char last = '\n';
+  const off_t size = lseek(fd_, 0, SEEK_END);
+  if (size > 0 && pread(fd_, &last, 1, size - 1) == 1 && last != '\n') bytes += '\n';
+  bytes.append(text).append("\n");
+  size_t done = 0;
+  if (const int number = write_all(fd_, bytes.data(), bytes.size(), done)) {
+    const bool whole_lines_only = size >= 0 && ftruncate(fd_, size) == 0;
+    throw_unwritable(path_, whole_lines_only ? "write" : "write of a whole line", number);
+  }
+}
+
+MappedFile::MappedFile(const std::string& path, ExitCode code) {
+  // O_NONBLOCK: opening a pipe without a writer would wait for ever.
+  Descriptor descriptor{open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)};
+  if (descriptor.fd < 0) throw_unreadable(code, path, error_text(errno));
+  struct stat info {};
+  if (fstat(descriptor.fd, &info) != 0) throw_unreadable(code, path, error_text(errno));
+  if (S_ISDIR(info.st_mode)) throw_unreadable(code, path, "it is a folder");
+  if (!S_ISREG(info.st_mode)) throw_unreadable(code, path, "it is not a regular file");
+  if (info.st_size == 0) return;
+  void* map = mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_SHARED, descriptor.fd, 0);
+  if (map == MAP_FAILED) throw_unreadable(code, path, error_text(errno));
+  data_ = static_cast<const std::byte*>(map);
+  size_ = static_cast<size_t>(info.st_size);
+}
+
+MappedFile::~MappedFile() {
+  if (data_) munmap(const_cast<std::byte*>(data_), size_);
+}
+
+FolderLock::FolderLock(const std::string& folder) {
+  const std::string path = folder + "/.lock";
+  Descriptor descriptor{open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666)};
+  if (descriptor.fd < 0) throw_unwritable(path, "open", errno);
+  if (flock(descriptor.fd, LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) throw_unwritable(path, "lock", errno);
+    char holder[32] = {};
+    const ssize_t count = pread(descriptor.fd, holder, sizeof(holder) - 1, 0);
+    throw Error(ExitCode::checkpoint,
+                fmt::format("{} is in use by {}: wait for it, stop it, or choose another output_dir", folder,
+                            count > 0 ? fmt::format("process {}", holder) : "another process"));
+  }
+  const std::string pid = std::to_string(getpid());
+  size_t done = 0;
+  int number = ftruncate(descriptor.fd, 0) == 0 ? 0 : errno;
+  if (number == 0) number = write_all(descriptor.fd, pid.data(), pid.size(), done);
+  if (number != 0) throw_unwritable(path, "write", number);
+  fd_ = std::exchange(descriptor.fd, -1);
+  sweep_unfinished_files(folder);
+}
+
+FolderLock::~FolderLock() { close(fd_); }
+
+}  // namespace gpt

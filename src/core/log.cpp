@@ -1,0 +1,164 @@
+#include "gpt/core/log.h"
+
+#include <fmt/format.h>
+#include <spdlog/logger.h>
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/ansicolor_sink.h>
+#include <spdlog/sinks/basic_file_sink.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+
+#include "gpt/core/error.h"
+
+namespace gpt::log {
+namespace {
+
+using Level = spdlog::level::level_enum;
+// spdlog colours by level: the one that nothing else uses here carries the green tick.
+constexpr Level kSuccess = spdlog::level::debug;
+
+class Prefix : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, const std::tm&, spdlog::memory_buf_t& out) override {
+    std::string_view text = message.level == kSuccess             ? "✓ "
+                            : message.level == spdlog::level::warn ? "warning: "
+                            : message.level == spdlog::level::err  ? "error: "
+                                                                   : "";
+    out.append(text.data(), text.data() + text.size());
+  }
+  std::unique_ptr<custom_flag_formatter> clone() const override { return std::make_unique<Prefix>(); }
+};
+
+std::unique_ptr<spdlog::formatter> formatter(const std::string& pattern) {
+  auto result = std::make_unique<spdlog::pattern_formatter>();
+  result->add_flag<Prefix>('*').set_pattern(pattern);
+  return result;
+}
+
+// Text from files and arguments may hold escape sequences: none of them reaches a terminal or the log file.
+std::string printable(std::string_view text) {
+  std::string result;
+  result.reserve(text.size());
+  for (char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f) {
+      result += fmt::format("\\x{:02x}", byte);
+    } else {
+      result += c;
+    }
+  }
+  return result;
+}
+
+// The longest prefix of UTF-8 `text` with at most `columns` code points.
+std::string_view truncate(std::string_view text, size_t columns) {
+  size_t points = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool starts_point = (static_cast<unsigned char>(text[i]) & 0xc0) != 0x80;
+    if (starts_point && points++ == columns) return text.substr(0, i);
+  }
+  return text;
+}
+
+bool detect_terminal() {
+  const char* term = std::getenv("TERM");
+  return isatty(STDERR_FILENO) && term && std::string_view(term) != "dumb";
+}
+
+bool colours_wanted() {
+  const char* no_color = std::getenv("NO_COLOR");
+  return !no_color || !*no_color;
+}
+
+class Log {
+ public:
+  Log() : logger_("gpt") {
+    using Sink = spdlog::sinks::ansicolor_stderr_sink_st;
+    auto sink = std::make_shared<Sink>(terminal_ && colours_wanted() ? spdlog::color_mode::always
+                                                                     : spdlog::color_mode::never);
+    sink->set_color(kSuccess, sink->green);
+    sink->set_color(spdlog::level::info, sink->reset);
+    sink->set_formatter(formatter("%^%*%$%v"));
+    logger_.sinks().push_back(sink);
+    logger_.set_level(spdlog::level::trace);
+    logger_.flush_on(spdlog::level::trace);
+    logger_.set_error_handler([this](const std::string& what) { report_lost_line(what); });
+  }
+
+  void write(Level level, std::string_view message) {
+    std::lock_guard lock(mutex_);
+    if (!status_.empty()) std::fputs("\r\x1b[K", stderr);
+    const std::string text = printable(message);
+    logger_.log(level, spdlog::string_view_t(text.data(), text.size()));
+    draw_status();
+  }
+
+  void open_file(const std::string& path) {
+    std::lock_guard lock(mutex_);
+    try {
+      auto sink = std::make_shared<spdlog::sinks::basic_file_sink_st>(path);
+      sink->set_formatter(formatter("%Y-%m-%d %H:%M:%S %*%v"));
+      logger_.sinks().resize(1);
+      logger_.sinks().push_back(sink);
+    } catch (const spdlog::spdlog_ex& e) {
+      throw Error(ExitCode::disk, fmt::format("cannot write the log {}: {}", path, e.what()));
+    }
+  }
+
+  void status(std::string_view text) {
+    std::lock_guard lock(mutex_);
+    if (!terminal_ || (text.empty() && status_.empty())) return;
+    status_ = printable(text);
+    if (status_.empty()) std::fputs("\r\x1b[K", stderr);
+    draw_status();
+  }
+
+  bool terminal() const { return terminal_; }
+
+ private:
+  void draw_status() {
+    if (status_.empty()) return;
+    winsize size{};
+    const size_t columns = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+    // The last column stays free: a terminal that wraps there would leave a copy of the line behind at each redraw.
+    const std::string_view visible = truncate(status_, columns - 1);
+    const std::string line = fmt::format("\r{}\x1b[K", visible);
+    std::fwrite(line.data(), 1, line.size(), stderr);
+    std::fflush(stderr);
+  }
+
+  // A full disk under the log file must not stop a run; it is said once.
+  void report_lost_line(const std::string& what) {
+    if (lost_line_reported_) return;
+    lost_line_reported_ = true;
+    std::fprintf(stderr, "warning: the log file misses lines from here on: %s\n", what.c_str());
+  }
+
+  std::mutex mutex_;
+  const bool terminal_ = detect_terminal();
+  spdlog::logger logger_;
+  std::string status_;
+  bool lost_line_reported_ = false;
+};
+
+Log& instance() {
+  static Log& log = *new Log;  // never destroyed: destructors of other statics may still log
+  return log;
+}
+
+}  // namespace
+
+void info(std::string_view message) { instance().write(spdlog::level::info, message); }
+void success(std::string_view message) { instance().write(kSuccess, message); }
+void warn(std::string_view message) { instance().write(spdlog::level::warn, message); }
+void error(std::string_view message) { instance().write(spdlog::level::err, message); }
+void open_file(const std::string& path) { instance().open_file(path); }
+void status(std::string_view text) { instance().status(text); }
+bool is_terminal() { return instance().terminal(); }
+
+}  // namespace gpt::log
