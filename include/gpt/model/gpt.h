@@ -11,11 +11,13 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "gpt/config/model_config.h"
 #include "gpt/model/named_tensors.h"
+#include "gpt/model/parameter_shapes.h"
 
 namespace gpt {
 
@@ -31,6 +33,9 @@ class GPT {
   // `config.vocab_size` must be set. Weights are drawn on the CPU from `seed` (GPT-2's rule: normal 0.02, residual
   // projections scaled by 1/sqrt(2L)), so they are the same on every device.
   GPT(const ModelConfig& config, at::Device device, uint64_t seed);
+  ~GPT();
+  GPT(GPT&&) noexcept;  // moved, never copied: a copy would share its weights
+
 
   // Logits (B, T, V) of ids (B, T) int64; only the real vocabulary.
   at::Tensor forward(const at::Tensor& ids) const;
@@ -60,10 +65,17 @@ class GPT {
   double flops_per_token() const;
 
  private:
+  struct Transformer;
+  at::Tensor padded_logits(const at::Tensor& ids) const;
+
   ModelConfig config_;
   NamedTensors parameters_;
+  std::unique_ptr<const Transformer> transformer_;
   bool training_ = false;
   bool gradient_checkpointing_ = false;
 };
+
+// The attention kernel that ATen really chooses for this model: "flash", "cudnn", "efficient", or "math: why".
+std::string attention_path(const ModelConfig& config, at::Device device, at::ScalarType dtype, bool training);
 
 }  // namespace gpt

@@ -4,6 +4,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
+#include <vector>
+
 #include "gpt/model/named_tensors.h"
 
 namespace gpt {
@@ -35,9 +38,14 @@ class AdamW {
   void load(const NamedTensors& exp_avg, const NamedTensors& exp_avg_sq, const at::Tensor& step_count);
 
  private:
+  void update(const std::vector<size_t>& group, double learning_rate, double weight_decay, const at::Tensor& grad_scale,
+              const at::Tensor& found_inf);
+
   NamedTensors parameters_;
   AdamWOptions options_;
-  std::vector<at::Tensor> exp_avg_, exp_avg_sq_, steps_;
+  std::vector<size_t> decayed_, plain_;  // indices into parameters_
+  std::vector<at::Tensor> exp_avg_, exp_avg_sq_;
+  at::Tensor step_;
 };
 
 }  // namespace gpt

@@ -1,0 +1,26 @@
+// Which parameters a configuration has: the one list of names and shapes, in state-dict order. It allocates nothing, so
+// that a model can be described and priced before it is built.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gpt/config/model_config.h"
+
+namespace gpt {
+
+struct ParameterShape {
+  std::string name;
+  std::vector<int64_t> shape;
+  int64_t count() const;
+};
+
+// `config.vocab_size` must be set.
+std::vector<ParameterShape> parameter_shapes(const ModelConfig& config);
+
+// Number of values in "embedding", "attention", "mlp", "norm" and "head" (0 when tied), in that order.
+std::vector<std::pair<std::string, int64_t>> parameter_groups(const ModelConfig& config);
+
+}  // namespace gpt

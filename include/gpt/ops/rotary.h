@@ -1,0 +1,20 @@
+// Rotary position embedding (Su et al., 2021) in Llama's convention: channel i of a head's first half turns with channel
+// i of its second half by the angle position * theta^(-2i/D).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace gpt::ops {
+
+struct RotaryTables {
+  at::Tensor cos, sin;  // (positions, 1, D/2) float32: they broadcast over the heads of (B, T, heads, D)
+};
+
+RotaryTables rotary_tables(int64_t positions, int64_t head_dim, double theta, at::Device device);
+
+// x (B, T, heads, D), tables (T, 1, D/2) -> the same shape and dtype, contiguous. Differentiable in x.
+at::Tensor rotary(const at::Tensor& x, const RotaryTables& tables);
+
+}  // namespace gpt::ops

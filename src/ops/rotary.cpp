@@ -1,0 +1,54 @@
+#include "gpt/ops/rotary.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/outer.h>
+#include <ATen/ops/pow.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+namespace gpt::ops {
+namespace {
+
+// direction 1 turns forward, -1 back.
+at::Tensor rotate(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, int direction) {
+  const int64_t half = x.size(-1) / 2;
+  at::Tensor y = at::empty(x.sizes(), x.options());
+  at::Tensor y1 = y.narrow(-1, 0, half), y2 = y.narrow(-1, half, half);
+  const at::Tensor x1 = x.narrow(-1, 0, half), x2 = x.narrow(-1, half, half);
+  at::mul_out(y1, x1, cos).addcmul_(x2, sin, -direction);
+  at::mul_out(y2, x2, cos).addcmul_(x1, sin, direction);
+  return y;
+}
+
+// The gradient of a rotation is the rotation back: nothing but the shared tables is kept for it.
+struct Rotary : torch::autograd::Function<Rotary> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, const at::Tensor& cos,
+                            const at::Tensor& sin) {
+    context->save_for_backward({cos, sin});
+    return rotate(x, cos, sin, 1);
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    const auto tables = context->get_saved_variables();
+    return {rotate(gradients[0], tables[0], tables[1], -1), at::Tensor(), at::Tensor()};
+  }
+};
+
+}  // namespace
+
+RotaryTables rotary_tables(int64_t positions, int64_t head_dim, double theta, at::Device device) {
+  TORCH_CHECK(head_dim % 2 == 0, "rotary: the head width must be even, got ", head_dim);
+  const auto options = at::TensorOptions().dtype(at::kDouble);
+  const at::Tensor frequency = at::pow(theta, at::arange(0, head_dim, 2, options).div_(-head_dim));
+  const at::Tensor angle = at::outer(at::arange(positions, options), frequency).unsqueeze(1);
+  return {angle.cos().to(device, at::kFloat), angle.sin().to(device, at::kFloat)};
+}
+
+at::Tensor rotary(const at::Tensor& x, const RotaryTables& tables) {
+  TORCH_CHECK(x.dim() == 4 && tables.cos.size(0) == x.size(1) && tables.cos.size(2) * 2 == x.size(3),
+              "rotary: x must be (B, T, heads, D) and the tables (T, 1, D/2), got ", x.sizes(), " and ", tables.cos.sizes());
+  return Rotary::apply(x, tables.cos.to(x.scalar_type()), tables.sin.to(x.scalar_type()));
+}
+
+}  // namespace gpt::ops

@@ -1,0 +1,43 @@
+#include "gpt/optim/grad_scaler.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
+#include <ATen/ops/_amp_update_scale.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+
+namespace gpt {
+namespace {
+
+constexpr double kInitialScale = 65536.0;
+constexpr double kGrowthFactor = 2.0;
+constexpr double kBackoffFactor = 0.5;
+constexpr int64_t kGrowthInterval = 2000;
+
+}  // namespace
+
+GradScaler::GradScaler(bool enabled, at::Device device) : enabled_(enabled) {
+  const auto options = at::TensorOptions().device(device);
+  scale_ = at::full({}, enabled ? kInitialScale : 1.0, options.dtype(at::kFloat));
+  growth_tracker_ = at::zeros({}, options.dtype(at::kInt));
+}
+
+at::Tensor GradScaler::scale(const at::Tensor& loss) const { return enabled_ ? loss * scale_ : loss; }
+
+at::Tensor GradScaler::unscale(const std::vector<at::Tensor>& gradients) {
+  at::Tensor found_inf = at::zeros({}, scale_.options());
+  at::_amp_foreach_non_finite_check_and_unscale_(gradients, found_inf, scale_.reciprocal());
+  return found_inf;
+}
+
+void GradScaler::update(const at::Tensor& found_inf) {
+  if (!enabled_) return;
+  at::_amp_update_scale_(scale_, growth_tracker_, found_inf, kGrowthFactor, kBackoffFactor, kGrowthInterval);
+}
+
+void GradScaler::load(const at::Tensor& scale, const at::Tensor& growth_tracker) {
+  scale_.copy_(scale);
+  growth_tracker_.copy_(growth_tracker);
+}
+
+}  // namespace gpt
