@@ -52,6 +52,11 @@ class SequentialBatches {
   SequentialBatches(Tokens tokens, int64_t batch_size, int64_t block_size, at::Device device);
   int64_t size() const;          // number of batches
   Batch operator[](int64_t i) const;
+
+ private:
+  Tokens tokens_;
+  int64_t batch_size_, block_size_;
+  at::Device device_;
 };
 
 }  // namespace gpt

@@ -1,0 +1,30 @@
+// Strict UTF-8: overlong forms, surrogates, values above U+10FFFF and truncated sequences are refused.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace gpt::utf8 {
+
+constexpr char32_t kCodePoints = 0x110000;
+
+struct CodePoint {
+  char32_t value;
+  size_t bytes;  // 1..4
+};
+
+// The code point that starts at `offset` < text.size(). Throws gpt::Error(data) naming the offset and the byte.
+CodePoint decode(std::string_view text, size_t offset);
+
+// Appends `value` (a code point that is no surrogate) to `text`.
+void append(std::string& text, char32_t value);
+
+// "'é' (U+00E9)", or "U+000A" for what a terminal would not show.
+std::string describe(char32_t value);
+
+// The first `count` characters of `text`, or all of it where it has fewer.
+std::string_view prefix(std::string_view text, int64_t count);
+
+}  // namespace gpt::utf8

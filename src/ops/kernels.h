@@ -1,0 +1,18 @@
+// What an operator's device switch calls: one function per device, of the same signature. Arguments are checked before.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace gpt::ops {
+
+namespace cpu {
+void token_gather(const at::Tensor& inputs, const at::Tensor& targets, const at::Tensor& tokens, const at::Tensor& starts);
+}  // namespace cpu
+
+#ifdef GPT_CUDA
+namespace cuda {
+void token_gather(const at::Tensor& inputs, const at::Tensor& targets, const at::Tensor& tokens, const at::Tensor& starts);
+}  // namespace cuda
+#endif
+
+}  // namespace gpt::ops

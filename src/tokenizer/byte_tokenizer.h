@@ -1,0 +1,22 @@
+// One id per byte: no vocabulary to build, nothing it cannot encode.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gpt/tokenizer/tokenizer.h"
+
+namespace gpt {
+
+class ByteTokenizer final : public Tokenizer {
+ public:
+  std::string name() const override { return "byte"; }
+  int64_t vocab_size() const override { return 256; }
+  std::vector<int32_t> encode(std::string_view text) const override;
+  std::string decode(std::span<const int32_t> ids) const override;
+  std::string to_json() const override { return R"({"type":"byte"})"; }
+};
+
+}  // namespace gpt

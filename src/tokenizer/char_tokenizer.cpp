@@ -1,0 +1,79 @@
+#include "char_tokenizer.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "gpt/core/error.h"
+#include "gpt/tokenizer/utf8.h"
+
+namespace gpt {
+
+CharTokenizer CharTokenizer::from_text(std::string_view text) {
+  std::vector<bool> seen(utf8::kCodePoints);
+  for (size_t offset = 0; offset < text.size();) {
+    const auto [value, bytes] = utf8::decode(text, offset);
+    seen[value] = true;
+    offset += bytes;
+  }
+  std::vector<char32_t> characters;
+  for (char32_t value = 0; value < utf8::kCodePoints; ++value) {
+    if (seen[value]) characters.push_back(value);
+  }
+  return CharTokenizer(std::move(characters));
+}
+
+CharTokenizer::CharTokenizer(std::vector<char32_t> characters)
+    : characters_(std::move(characters)), page_of_(utf8::kCodePoints >> kPageBits, 0), pages_(1) {
+  pages_[0].fill(-1);
+  for (size_t id = 0; id < characters_.size(); ++id) {
+    uint16_t& page = page_of_[characters_[id] >> kPageBits];
+    if (page == 0) {
+      page = static_cast<uint16_t>(pages_.size());
+      pages_.push_back(pages_[0]);
+    }
+    pages_[page][characters_[id] % Page{}.size()] = static_cast<int32_t>(id);
+  }
+}
+
+std::vector<int32_t> CharTokenizer::encode(std::string_view text) const {
+  std::vector<int32_t> ids(text.size());  // enough: a character has at least one byte
+  size_t count = 0;
+  for (size_t offset = 0; offset < text.size();) {
+    const auto [value, bytes] = utf8::decode(text, offset);
+    const int32_t id = pages_[page_of_[value >> kPageBits]][value % Page{}.size()];
+    if (id < 0) {
+      throw Error(ExitCode::data, fmt::format("byte {}: {} is not in the vocabulary of {} characters", offset,
+                                              utf8::describe(value), vocab_size()));
+    }
+    ids[count++] = id;
+    offset += bytes;
+  }
+  ids.resize(count);
+  return ids;
+}
+
+std::string CharTokenizer::decode(std::span<const int32_t> ids) const {
+  std::string text;
+  text.reserve(ids.size());
+  for (const int32_t id : ids) {
+    if (id < 0 || id >= vocab_size()) {
+      throw Error(ExitCode::data, fmt::format("token id {} is outside the vocabulary of {} characters", id, vocab_size()));
+    }
+    utf8::append(text, characters_[id]);
+  }
+  return text;
+}
+
+std::string CharTokenizer::to_json() const {
+  nlohmann::ordered_json json = {{"type", "char"}, {"characters", nlohmann::ordered_json::array()}};
+  for (const char32_t value : characters_) {
+    std::string text;
+    utf8::append(text, value);
+    json["characters"].push_back(std::move(text));
+  }
+  return json.dump();
+}
+
+}  // namespace gpt

@@ -1,0 +1,75 @@
+#include "gpt/tokenizer/tokenizer.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "byte_tokenizer.h"
+#include "char_tokenizer.h"
+#include "gpt/core/error.h"
+#include "gpt/core/file.h"
+#include "gpt/tokenizer/utf8.h"
+
+namespace gpt {
+namespace {
+
+using nlohmann::json;
+
+// What a reader of tokenizer JSON says about it: `origin` first.
+[[noreturn]] void refuse(const std::string& origin, const std::string& why) {
+  throw Error(ExitCode::data, fmt::format("{}: not a tokenizer of this program: {}", origin, why));
+}
+
+std::unique_ptr<Tokenizer> char_tokenizer(const json& object, const std::string& origin) {
+  const auto list = object.find("characters");
+  if (list == object.end() || !list->is_array() || list->empty()) refuse(origin, "'characters' must be a list of characters");
+  if (list->size() > utf8::kCodePoints) refuse(origin, fmt::format("{} characters; Unicode has 1114112", list->size()));
+
+  std::vector<char32_t> characters;
+  std::vector<bool> seen(utf8::kCodePoints);
+  for (size_t i = 0; i < list->size(); ++i) {
+    const json& entry = (*list)[i];
+    if (!entry.is_string()) refuse(origin, fmt::format("characters[{}] is {}; a text is needed", i, entry.type_name()));
+    const auto& text = entry.get_ref<const std::string&>();  // the JSON parser has checked that it is UTF-8
+    if (text.empty() || utf8::decode(text, 0).bytes != text.size()) {
+      refuse(origin, fmt::format("characters[{}] has {} bytes; exactly one character is needed", i, text.size()));
+    }
+    const char32_t value = utf8::decode(text, 0).value;
+    if (seen[value]) refuse(origin, fmt::format("characters[{}] repeats {}", i, utf8::describe(value)));
+    seen[value] = true;
+    characters.push_back(value);
+  }
+  return std::make_unique<CharTokenizer>(std::move(characters));
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view text, const std::string& origin) {
+  json object;
+  try {
+    object = json::parse(text);
+  } catch (const json::parse_error& e) {
+    refuse(origin, fmt::format("invalid JSON at byte {}", e.byte));
+  }
+  if (!object.is_object()) refuse(origin, fmt::format("the JSON is {}; an object is needed", object.type_name()));
+  const auto type = object.find("type");
+  if (type == object.end() || !type->is_string()) refuse(origin, "'type' is missing");
+
+  if (*type == "char") return char_tokenizer(object, origin);
+  if (*type == "byte") return std::make_unique<ByteTokenizer>();
+  refuse(origin, fmt::format("unknown type {}; known are char and byte", type->dump()));
+}
+
+std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, std::string_view training_text) {
+  if (spec == "char") return std::make_unique<CharTokenizer>(CharTokenizer::from_text(training_text));
+  if (spec == "byte") return std::make_unique<ByteTokenizer>();
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(spec, error)) {
+    throw Error(ExitCode::config, fmt::format("data.tokenizer: '{}' is neither char, byte nor the file of a saved tokenizer", spec));
+  }
+  return tokenizer_from_json(read_file(spec, ExitCode::data), spec);
+}
+
+}  // namespace gpt

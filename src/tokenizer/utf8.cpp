@@ -1,0 +1,67 @@
+#include "gpt/tokenizer/utf8.h"
+
+#include <fmt/format.h>
+
+#include "gpt/core/error.h"
+
+namespace gpt::utf8 {
+namespace {
+
+[[noreturn]] void fail(std::string_view text, size_t offset) {
+  throw Error(ExitCode::data, fmt::format("byte {}: 0x{:02X} is not valid UTF-8; convert the text to UTF-8 "
+                                          "(iconv -f LATIN1 -t UTF-8) or use data.tokenizer byte",
+                                          offset, static_cast<unsigned char>(text[offset])));
+}
+
+}  // namespace
+
+CodePoint decode(std::string_view text, size_t offset) {
+  const auto lead = static_cast<unsigned char>(text[offset]);
+  if (lead < 0x80) return {lead, 1};
+  const size_t bytes = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+  if (lead < 0xC2 || lead > 0xF4 || text.size() - offset < bytes) fail(text, offset);
+
+  char32_t value = lead & (0x7F >> bytes);
+  for (size_t i = 1; i < bytes; ++i) {
+    const auto next = static_cast<unsigned char>(text[offset + i]);
+    if ((next & 0xC0) != 0x80) fail(text, offset);
+    value = value << 6 | (next & 0x3F);
+  }
+  const char32_t smallest = bytes == 4 ? 0x10000 : bytes == 3 ? 0x800 : 0x80;
+  const bool surrogate = value >= 0xD800 && value <= 0xDFFF;
+  if (value < smallest || surrogate || value >= kCodePoints) fail(text, offset);
+  return {value, bytes};
+}
+
+void append(std::string& text, char32_t value) {
+  const auto put = [&text](char32_t byte) { text.push_back(static_cast<char>(byte)); };
+  if (value < 0x80) return put(value);
+  if (value < 0x800) {
+    put(0xC0 | value >> 6);
+  } else if (value < 0x10000) {
+    put(0xE0 | value >> 12);
+    put(0x80 | (value >> 6 & 0x3F));
+  } else {
+    put(0xF0 | value >> 18);
+    put(0x80 | (value >> 12 & 0x3F));
+    put(0x80 | (value >> 6 & 0x3F));
+  }
+  put(0x80 | (value & 0x3F));
+}
+
+std::string describe(char32_t value) {
+  const std::string number = fmt::format("U+{:04X}", static_cast<uint32_t>(value));
+  const bool control = value < 0x20 || (value >= 0x7F && value < 0xA0);
+  if (control) return number;
+  std::string text;
+  append(text, value);
+  return fmt::format("'{}' ({})", text, number);
+}
+
+std::string_view prefix(std::string_view text, int64_t count) {
+  size_t offset = 0;
+  for (int64_t i = 0; i < count && offset < text.size(); ++i) offset += decode(text, offset).bytes;
+  return text.substr(0, offset);
+}
+
+}  // namespace gpt::utf8

@@ -1,0 +1,119 @@
+#include "gpt/tokenizer/tokenizer.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <numeric>
+#include <string>
+
+#include "gpt/core/error.h"
+#include "gpt/tokenizer/utf8.h"
+#include "support/expect_error.h"
+
+namespace gpt {
+namespace {
+
+using Ids = std::vector<int32_t>;
+
+// A code point below, at and above each boundary between 1, 2, 3 and 4 bytes.
+const std::string kMixed = "a\xC2\x80z\xDF\xBF\xE0\xA0\x80\xEF\xBF\xBF\xF0\x90\x80\x80\xF4\x8F\xBF\xBF\n";
+
+TEST(CharTokenizer, NumbersCharactersByCodePoint) {
+  const auto tokenizer = make_tokenizer("char", "banané\n");
+  EXPECT_EQ(tokenizer->vocab_size(), 5);  // \n a b n é
+  EXPECT_EQ(tokenizer->encode("\nabné"), (Ids{0, 1, 2, 3, 4}));
+  EXPECT_EQ(tokenizer->decode(Ids{4, 2, 0}), "éb\n");
+  EXPECT_EQ(tokenizer->name(), "char");
+}
+
+TEST(CharTokenizer, RoundTripsEveryLengthOfUtf8) {
+  const auto tokenizer = make_tokenizer("char", kMixed);
+  const Ids ids = tokenizer->encode(kMixed);
+  EXPECT_EQ(ids, (Ids{1, 3, 2, 4, 5, 6, 7, 8, 0}));
+  EXPECT_EQ(tokenizer->decode(ids), kMixed);
+}
+
+TEST(CharTokenizer, NamesTheOffsetOfAnUnknownCharacter) {
+  const auto tokenizer = make_tokenizer("char", "caf ");
+  EXPECT_ERROR(tokenizer->encode("caf caf café"), ExitCode::data,
+               "byte 11: 'é' (U+00E9) is not in the vocabulary of 4 characters");
+  EXPECT_ERROR(tokenizer->encode("a\n"), ExitCode::data, "byte 1: U+000A is not in");
+  EXPECT_ERROR(tokenizer->decode(Ids{4}), ExitCode::data, "token id 4 is outside");
+  EXPECT_ERROR(tokenizer->decode(Ids{-1}), ExitCode::data, "token id -1 is outside");
+}
+
+TEST(CharTokenizer, RefusesWhatIsNotUtf8) {
+  const char* const invalid[] = {
+      "ab\x80",             // continuation without a lead
+      "ab\xC3",             // truncated
+      "ab\xC3(",            // lead without its continuation
+      "ab\xC0\x80",         // overlong, 2 bytes
+      "ab\xE0\x9F\xBF",     // overlong, 3 bytes
+      "ab\xF0\x8F\xBF\xBF",  // overlong, 4 bytes
+      "ab\xED\xA0\x80",     // surrogate
+      "ab\xF4\x90\x80\x80",  // above U+10FFFF
+      "ab\xFF",
+  };
+  for (const std::string text : invalid) {
+    EXPECT_ERROR(make_tokenizer("char", text), ExitCode::data, "byte 2: 0x");
+    EXPECT_ERROR(make_tokenizer("char", "ab")->encode(text), ExitCode::data, "is not valid UTF-8");
+  }
+}
+
+TEST(Utf8, PrefixCountsCharacters) {
+  EXPECT_EQ(utf8::prefix("éàb", 2), "éà");
+  EXPECT_EQ(utf8::prefix("éàb", 0), "");
+  EXPECT_EQ(utf8::prefix("éàb", 9), "éàb");
+}
+
+TEST(ByteTokenizer, RoundTripsEveryByte) {
+  std::string all(256, '\0');
+  std::iota(all.begin(), all.end(), '\0');
+  const auto tokenizer = make_tokenizer("byte", "");
+  const Ids ids = tokenizer->encode(all);
+  EXPECT_EQ(ids.front(), 0);
+  EXPECT_EQ(ids.back(), 255);
+  EXPECT_EQ(tokenizer->decode(ids), all);
+  EXPECT_EQ(tokenizer->vocab_size(), 256);
+  EXPECT_ERROR(tokenizer->decode(Ids{256}), ExitCode::data, "token id 256");
+}
+
+TEST(TokenizerJson, ComesBackEqual) {
+  for (const std::string spec : {"char", "byte"}) {
+    const auto tokenizer = make_tokenizer(spec, kMixed);
+    const auto again = tokenizer_from_json(tokenizer->to_json(), "test");
+    EXPECT_EQ(again->to_json(), tokenizer->to_json());
+    EXPECT_EQ(again->name(), spec);
+    EXPECT_EQ(again->encode(kMixed), tokenizer->encode(kMixed));
+  }
+  EXPECT_EQ(make_tokenizer("char", "b\"a\n")->to_json(), R"({"type":"char","characters":["\n","\"","a","b"]})");
+}
+
+TEST(TokenizerJson, IsCheckedWhenRead) {
+  const auto refused = [](const std::string& json, const std::string& why) {
+    EXPECT_ERROR(tokenizer_from_json(json, "tok.json"), ExitCode::data, "tok.json: not a tokenizer of this program: " + why);
+  };
+  refused("{", "invalid JSON at byte");
+  refused("[]", "the JSON is array");
+  refused("{}", "'type' is missing");
+  refused(R"({"type":7})", "'type' is missing");
+  refused(R"({"type":"bpe"})", "unknown type \"bpe\"; known are char and byte");
+  refused(R"({"type":"char"})", "'characters' must be");
+  refused(R"({"type":"char","characters":{}})", "'characters' must be");
+  refused(R"({"type":"char","characters":[]})", "'characters' must be");
+  refused(R"({"type":"char","characters":["a",1]})", "characters[1] is number");
+  refused(R"({"type":"char","characters":["a",""]})", "characters[1] has 0 bytes");
+  refused(R"({"type":"char","characters":["ab"]})", "characters[0] has 2 bytes");
+  refused(R"({"type":"char","characters":["é","é"]})", "characters[1] repeats 'é'");
+}
+
+TEST(MakeTokenizer, ReadsASavedTokenizerAndListsWhatThereIs) {
+  const std::string path = testing::TempDir() + "/saved_tokenizer.json";
+  std::ofstream(path) << make_tokenizer("char", "xyz")->to_json();
+  EXPECT_EQ(make_tokenizer(path, "another text")->encode("zx"), (Ids{2, 0}));
+  EXPECT_ERROR(make_tokenizer("bpe:500", ""), ExitCode::config,
+               "'bpe:500' is neither char, byte nor the file of a saved tokenizer");
+}
+
+}  // namespace
+}  // namespace gpt
