@@ -41,7 +41,7 @@ void set_allocators() {
   constexpr int kKeepBelow = 1 << 30;
   mallopt(M_MMAP_THRESHOLD, kKeepBelow);
   mallopt(M_TRIM_THRESHOLD, kKeepBelow);
-  // Segments that grow instead of fragmenting; both names, because LibTorch reads the old one first where it is set.
+  // Segments that grow instead of fragmenting. LibTorch reads the old name first, so that a user's setting of either rules.
   if (!std::getenv("PYTORCH_ALLOC_CONF") && !std::getenv("PYTORCH_CUDA_ALLOC_CONF")) {
     setenv("PYTORCH_ALLOC_CONF", "expandable_segments:True", 0);
   }

@@ -1,0 +1,187 @@
+#include "gpt/device/device.h"
+
+#include <ATen/Context.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/sum.h>
+#include <fmt/format.h>
+
+#include <charconv>
+#include <string_view>
+
+#include "gpt/core/error.h"
+#include "host.h"
+
+#ifdef GPT_CUDA
+#include <ATen/cuda/CUDAContextLight.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <cuda_runtime_api.h>
+#endif
+
+namespace gpt {
+namespace {
+
+// Either a device count above zero, or why there is none.
+struct CudaDevices {
+  int count = 0;
+  std::string reason;
+};
+
+#ifdef GPT_CUDA
+
+CudaDevices find_cuda_devices() {
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  cudaGetLastError();  // a failed count must not be reported by the next launch check
+  if (error == cudaSuccess && count > 0) return {count, ""};
+  if (error == cudaSuccess || error == cudaErrorNoDevice) return {0, "no CUDA device found"};
+  if (error == cudaErrorInsufficientDriver) {
+    constexpr std::string_view kNeeded = "CUDA 13.0 needs driver 580 or newer";
+    const std::string driver = host::nvidia_driver_version();
+    return {0, driver.empty() ? fmt::format("no NVIDIA driver found: {}", kNeeded)
+                              : fmt::format("driver too old: {}, this machine has {}", kNeeded, driver)};
+  }
+  return {0, fmt::format("CUDA does not start: {}", cudaGetErrorString(error))};
+}
+
+// Why the device cannot compute, empty when it can. sync: once, at the start.
+std::string find_fault(at::Device device) {
+  try {
+    c10::cuda::set_device(device.index());
+    const at::Tensor a = at::full({64, 64}, 0.5, at::TensorOptions(device).dtype(at::kFloat));
+    const double sum = at::sum(at::mm(a, a)).item<double>();
+    if (sum == 64 * 64 * 16.0) return "";
+    return fmt::format("{} computes wrongly: a product that sums to 65536 gave {}", device.str(), sum);
+  } catch (const std::exception& e) {
+    const std::string_view what = e.what();
+    return fmt::format("{} does not work: {}", device.str(), what.substr(0, what.find('\n')));
+  }
+}
+
+#else
+
+CudaDevices find_cuda_devices() {
+  if (!host::has_nvidia_gpu()) return {0, "built without CUDA"};
+  return {0, "this machine has an NVIDIA GPU but this build has no CUDA code: run ./scripts/quickstart.sh --cuda"};
+}
+
+std::string find_fault(at::Device) { return "built without CUDA"; }
+
+#endif
+
+// The N of `cuda:N`, 0 for `cuda`.
+int parse_cuda_index(const std::string& spec) {
+  if (spec == "cuda") return 0;
+  int index = -1;
+  if (spec.starts_with("cuda:")) {
+    const char* end = spec.data() + spec.size();
+    const auto result = std::from_chars(spec.data() + 5, end, index);
+    if (result.ec != std::errc() || result.ptr != end) index = -1;
+  }
+  if (index < 0) {
+    throw Error(ExitCode::config, fmt::format("device: '{}' is not a device: use auto, cpu, cuda or cuda:N", spec));
+  }
+  return index;
+}
+
+[[noreturn]] void throw_unavailable(const std::string& spec, const std::string& reason) {
+  throw Error(ExitCode::config, fmt::format("device: '{}' is not available: {} (or set device: auto)", spec, reason));
+}
+
+}  // namespace
+
+DeviceChoice select_device(const std::string& spec) {
+  if (spec == "cpu") return {at::kCPU, ""};
+  const bool automatic = spec == "auto";
+  const int index = automatic ? 0 : parse_cuda_index(spec);
+  const CudaDevices devices = find_cuda_devices();
+  std::string reason = devices.reason;
+  if (reason.empty() && index >= devices.count) {
+    reason = devices.count == 1 ? "this machine has one CUDA device, cuda:0"
+                                : fmt::format("this machine has {} CUDA devices, cuda:0 to cuda:{}", devices.count,
+                                              devices.count - 1);
+  }
+  const at::Device device(at::kCUDA, static_cast<at::DeviceIndex>(reason.empty() ? index : 0));
+  if (reason.empty()) reason = find_fault(device);
+  if (reason.empty()) return {device, ""};
+  if (!automatic) throw_unavailable(spec, reason);
+  return {at::kCPU, reason};
+}
+
+DeviceInfo describe_device(at::Device device) {
+  DeviceInfo info;
+  info.device = device;
+#ifdef GPT_CUDA
+  if (device.is_cuda()) {
+    const cudaDeviceProp& properties = *at::cuda::getDeviceProperties(device.index());
+    info.name = properties.name;
+    info.memory_bytes = static_cast<int64_t>(properties.totalGlobalMem);
+    info.compute_major = properties.major;
+    info.compute_minor = properties.minor;
+    info.bfloat16 = info.tf32 = properties.major >= 8;
+    info.float16 = properties.major >= 7;
+    return info;
+  }
+#endif
+  TORCH_CHECK(device.is_cpu(), "describe_device: no support for ", device.str(), " in this build");
+  info.name = host::cpu_name();
+  info.memory_bytes = host::memory_bytes();
+  info.bfloat16 = host::cpu_has_bfloat16();
+  return info;
+}
+
+#ifdef GPT_CUDA
+namespace {
+
+c10::CachingDeviceAllocator::Stat allocated(at::Device device) {
+  at::globalContext().lazyInitDevice(at::kCUDA);
+  constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+  return c10::cuda::CUDACachingAllocator::getDeviceStats(device.index()).allocated_bytes[kAll];
+}
+
+}  // namespace
+#endif
+
+int64_t allocated_bytes(at::Device device) {
+#ifdef GPT_CUDA
+  if (device.is_cuda()) return allocated(device).current;
+#endif
+  TORCH_CHECK(device.is_cpu(), "allocated_bytes: no support for ", device.str(), " in this build");
+  return host::resident_bytes();
+}
+
+int64_t peak_allocated_bytes(at::Device device) {
+#ifdef GPT_CUDA
+  if (device.is_cuda()) return allocated(device).peak;
+#endif
+  TORCH_CHECK(device.is_cpu(), "peak_allocated_bytes: no support for ", device.str(), " in this build");
+  return host::peak_resident_bytes();
+}
+
+int64_t free_bytes(at::Device device) {
+#ifdef GPT_CUDA
+  if (device.is_cuda()) {
+    c10::cuda::CUDAGuard guard(device);
+    size_t free = 0, total = 0;
+    C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+    return static_cast<int64_t>(free);
+  }
+#endif
+  TORCH_CHECK(device.is_cpu(), "free_bytes: no support for ", device.str(), " in this build");
+  return host::free_memory_bytes();
+}
+
+void synchronize(at::Device device) {
+#ifdef GPT_CUDA
+  if (device.is_cuda()) {
+    c10::cuda::CUDAGuard guard(device);
+    c10::cuda::device_synchronize();
+    return;
+  }
+#endif
+  TORCH_CHECK(device.is_cpu(), "synchronize: no support for ", device.str(), " in this build");
+}
+
+}  // namespace gpt

@@ -1,0 +1,113 @@
+#include "host.h"
+
+#include <sys/utsname.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <sstream>
+#include <vector>
+
+namespace gpt::host {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
+
+// The text behind `key` and its colon in /proc's "key : value" files, empty when it is not there.
+std::string proc_field(const char* path, const std::string& key) {
+  std::ifstream in(path);
+  for (std::string line; std::getline(in, line);) {
+    const size_t colon = line.find(':');
+    if (!line.starts_with(key) || colon == std::string::npos) continue;
+    if (line.find_first_not_of(" \t", key.size()) != colon) continue;
+    const size_t value = line.find_first_not_of(" \t", colon + 1);
+    return value == std::string::npos ? "" : line.substr(value);
+  }
+  return "";
+}
+
+int64_t number_or(const std::string& text, int64_t fallback) {
+  int64_t value = 0;
+  return std::from_chars(text.data(), text.data() + text.size(), value).ec == std::errc() ? value : fallback;
+}
+
+int64_t proc_kilobytes(const char* path, const char* key) { return 1024 * number_or(proc_field(path, key), 0); }
+
+// A file of one number; "max" and a missing file are `fallback`.
+int64_t number_in(const fs::path& path, int64_t fallback) {
+  std::ifstream in(path);
+  std::string text;
+  in >> text;
+  return number_or(text, fallback);
+}
+
+struct MemoryLimit {
+  int64_t bytes = kUnlimited, used = 0;
+};
+
+// The tightest limit of our control group and those around it (version 2), or the container's (version 1).
+MemoryLimit memory_limit() {
+  MemoryLimit tightest;
+  auto consider = [&](const fs::path& limit, const fs::path& used) {
+    const int64_t bytes = number_in(limit, kUnlimited);
+    if (bytes < tightest.bytes) tightest = {bytes, number_in(used, 0)};
+  };
+  const fs::path root = "/sys/fs/cgroup";
+  std::string name = proc_field("/proc/self/cgroup", "0");  // the line "0::/our/group"
+  name.erase(0, std::min(name.find('/'), name.size()));
+  fs::path group = fs::path(name).relative_path();
+  for (;; group = group.parent_path()) {
+    consider(root / group / "memory.max", root / group / "memory.current");
+    if (group.empty()) break;
+  }
+  consider(root / "memory/memory.limit_in_bytes", root / "memory/memory.usage_in_bytes");
+  return tightest;
+}
+
+}  // namespace
+
+std::string cpu_name() {
+  std::string name = proc_field("/proc/cpuinfo", "model name");
+  utsname system{};
+  if (name.empty() && uname(&system) == 0) name = std::string(system.machine) + " CPU";  // aarch64 names no model
+  return name;
+}
+
+bool cpu_has_bfloat16() {
+  std::istringstream flags(proc_field("/proc/cpuinfo", "flags") + " " + proc_field("/proc/cpuinfo", "Features"));
+  for (std::string flag; flags >> flag;) {
+    if (flag == "avx512_bf16" || flag == "amx_bf16" || flag == "bf16") return true;
+  }
+  return false;
+}
+
+int64_t memory_bytes() { return std::min(proc_kilobytes("/proc/meminfo", "MemTotal"), memory_limit().bytes); }
+
+int64_t free_memory_bytes() {
+  const MemoryLimit limit = memory_limit();
+  return std::min(proc_kilobytes("/proc/meminfo", "MemAvailable"), std::max<int64_t>(0, limit.bytes - limit.used));
+}
+
+int64_t resident_bytes() { return proc_kilobytes("/proc/self/status", "VmRSS"); }
+int64_t peak_resident_bytes() { return proc_kilobytes("/proc/self/status", "VmHWM"); }
+
+bool has_nvidia_gpu() {
+  std::error_code ignored;
+  return fs::exists("/dev/nvidia0", ignored) || fs::exists("/proc/driver/nvidia", ignored);
+}
+
+std::string nvidia_driver_version() {
+  // "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build ...": the first word with a digit
+  // in front and a dot inside.
+  std::istringstream words(proc_field("/proc/driver/nvidia/version", "NVRM version"));
+  for (std::string word; words >> word;) {
+    if (std::isdigit(static_cast<unsigned char>(word[0])) && word.find('.') != std::string::npos) return word;
+  }
+  return "";
+}
+
+}  // namespace gpt::host

@@ -1,0 +1,132 @@
+#include "gpt/device/precision.h"
+
+#include <ATen/Context.h>
+#include <ATen/autocast_mode.h>
+#include <fmt/format.h>
+#include <stdlib.h>
+
+#include <exception>
+#include <string_view>
+
+#include "gpt/core/error.h"
+
+namespace gpt {
+namespace {
+
+std::string_view name_of(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::automatic: return "auto";
+    case Dtype::float32: return "float32";
+    case Dtype::tf32: return "tf32";
+    case Dtype::bfloat16: return "bfloat16";
+    case Dtype::float16: return "float16";
+  }
+  return "?";
+}
+
+[[noreturn]] void reject(Dtype dtype, const std::string& why) {
+  throw Error(ExitCode::config, fmt::format("training.dtype: {} {}", name_of(dtype), why));
+}
+
+// Says why: "the CPU" or the GPU's name and compute capability.
+std::string subject(const DeviceInfo& info) {
+  if (!info.device.is_cuda()) return "the CPU";
+  return fmt::format("{} (compute capability {}.{})", info.name, info.compute_major, info.compute_minor);
+}
+
+Dtype choose(bool use_amp, const DeviceInfo& info) {
+  if (!use_amp) return info.tf32 ? Dtype::tf32 : Dtype::float32;
+  if (info.bfloat16) return Dtype::bfloat16;
+  return info.device.is_cuda() ? Dtype::float16 : Dtype::float32;
+}
+
+void check_supported(bool use_amp, Dtype dtype, const DeviceInfo& info) {
+  const bool cuda = info.device.is_cuda();
+  const bool sixteen_bit = dtype == Dtype::bfloat16 || dtype == Dtype::float16;
+  if (sixteen_bit && !use_amp) reject(dtype, "contradicts training.use_amp: false; set use_amp: true, or dtype: float32");
+  if (dtype == Dtype::float16 && !cuda) reject(dtype, "is for CUDA devices only; on a CPU set dtype: bfloat16 or float32");
+  if (dtype == Dtype::bfloat16 && cuda && !info.bfloat16) {
+    reject(dtype, fmt::format("is not in the hardware of {}; set dtype: float16 or auto", subject(info)));
+  }
+  if (dtype == Dtype::tf32 && !info.tf32) {
+    reject(dtype, fmt::format("is not in the hardware of {}; set dtype: float32 or auto", subject(info)));
+  }
+}
+
+std::string explain(bool use_amp, bool automatic, Dtype dtype, const DeviceInfo& info) {
+  switch (dtype) {
+    case Dtype::bfloat16:
+      if (info.bfloat16) return fmt::format("bfloat16 autocast ({} has it in hardware)", subject(info));
+      return "bfloat16 autocast, emulated: the CPU has no bfloat16 instructions and float32 is faster";
+    case Dtype::float16:
+      if (automatic) return fmt::format("float16 autocast with a gradient scaler ({} has no bfloat16)", subject(info));
+      return "float16 autocast with a gradient scaler";
+    case Dtype::tf32:
+      return "float32 with TF32 matrix products";
+    default:
+      if (!automatic) return "float32, as configured";
+      if (!use_amp) return "float32 (use_amp is off)";
+      return fmt::format("float32: {} has no bfloat16 instructions", subject(info));
+  }
+}
+
+}  // namespace
+
+at::ScalarType Precision::compute_type() const {
+  switch (dtype) {
+    case Dtype::bfloat16: return at::kBFloat16;
+    case Dtype::float16: return at::kHalf;
+    default: return at::kFloat;
+  }
+}
+
+Precision resolve_precision(bool use_amp, Dtype requested, const DeviceInfo& info) {
+  const bool automatic = requested == Dtype::automatic;
+  const Dtype dtype = automatic ? choose(use_amp, info) : requested;
+  check_supported(use_amp, dtype, info);
+  Precision result;
+  result.dtype = dtype;
+  result.autocast = dtype == Dtype::bfloat16 || dtype == Dtype::float16;
+  result.grad_scaler = dtype == Dtype::float16;
+  result.tf32 = info.tf32 && dtype != Dtype::float32;  // under autocast, for what stays in float32
+  result.reason = explain(use_amp, automatic, dtype, info);
+  return result;
+}
+
+void apply_precision(const Precision& precision, bool deterministic) {
+  at::Context& context = at::globalContext();
+  const auto float32 = precision.tf32 ? at::Float32Precision::TF32 : at::Float32Precision::IEEE;
+  for (at::Float32Op op : {at::Float32Op::MATMUL, at::Float32Op::CONV, at::Float32Op::RNN}) {
+    context.setFloat32Precision(at::Float32Backend::CUDA, op, float32);
+  }
+  context.setBenchmarkCuDNN(!deterministic);
+  context.setDeterministicCuDNN(deterministic);
+  context.setDeterministicAlgorithms(deterministic, /*warn_only=*/false);
+  if (deterministic) {
+    setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);          // LibTorch refuses cuBLAS without it in this mode
+    context.setDeterministicFillUninitializedMemory(false);  // a debugging aid that costs a pass over each allocation
+  }
+}
+
+Autocast::Autocast(at::Device device, at::ScalarType type) : device_type_(device.type()), active_(type != at::kFloat) {
+  if (!active_) return;
+  TORCH_CHECK(type == at::kBFloat16 || type == at::kHalf, "Autocast: a 16-bit type expected, got ", type);
+  previous_enabled_ = at::autocast::is_autocast_enabled(device_type_);
+  previous_type_ = at::autocast::get_autocast_dtype(device_type_);
+  at::autocast::set_autocast_enabled(device_type_, true);
+  at::autocast::set_autocast_dtype(device_type_, type);
+  at::autocast::increment_nesting();
+}
+
+Autocast::~Autocast() {
+  if (!active_) return;
+  try {
+    if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
+    at::autocast::set_autocast_dtype(device_type_, previous_type_);
+    at::autocast::set_autocast_enabled(device_type_, previous_enabled_);
+  } catch (const std::exception& e) {
+    TORCH_WARN("autocast was not restored: ", e.what());
+  }
+}
+
+}  // namespace gpt
