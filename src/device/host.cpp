@@ -49,22 +49,26 @@ struct MemoryLimit {
   int64_t bytes = kUnlimited, used = 0;
 };
 
-// The tightest limit of our control group and those around it (version 2), or the container's (version 1).
+// The tightest limit of our control group and those around it.
 MemoryLimit memory_limit() {
   MemoryLimit tightest;
-  auto consider = [&](const fs::path& limit, const fs::path& used) {
-    const int64_t bytes = number_in(limit, kUnlimited);
-    if (bytes < tightest.bytes) tightest = {bytes, number_in(used, 0)};
+  auto walk_up = [&](const fs::path& root, fs::path group, const char* limit, const char* used) {
+    for (;; group = group.parent_path()) {
+      const int64_t bytes = number_in(root / group / limit, kUnlimited);
+      if (bytes < tightest.bytes) tightest = {bytes, number_in(root / group / used, 0)};
+      if (group.empty()) return;
+    }
   };
-  const fs::path root = "/sys/fs/cgroup";
-  std::string name = proc_field("/proc/self/cgroup", "0");  // the line "0::/our/group"
-  name.erase(0, std::min(name.find('/'), name.size()));
-  fs::path group = fs::path(name).relative_path();
-  for (;; group = group.parent_path()) {
-    consider(root / group / "memory.max", root / group / "memory.current");
-    if (group.empty()) break;
+  std::ifstream in("/proc/self/cgroup");
+  for (std::string line; std::getline(in, line);) {  // "0::/group" (version 2) or "4:memory:/group" (version 1)
+    const size_t slash = line.find('/');
+    if (slash == std::string::npos) continue;
+    const fs::path group = fs::path(line.substr(slash)).relative_path();
+    if (line.starts_with("0::")) walk_up("/sys/fs/cgroup", group, "memory.max", "memory.current");
+    if (line.find(":memory:") != std::string::npos) {
+      walk_up("/sys/fs/cgroup/memory", group, "memory.limit_in_bytes", "memory.usage_in_bytes");
+    }
   }
-  consider(root / "memory/memory.limit_in_bytes", root / "memory/memory.usage_in_bytes");
   return tightest;
 }
 
