@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Checks of the sources that no compiler makes: the direction of includes, a launch check behind every kernel launch,
+# the size of files, the syntax of scripts. Prints file:line: what is wrong, and exits with 1 if there is anything.
+set -euo pipefail
+source "$(dirname "$0")/steps.sh"
+
+# A folder includes only from the folders behind it; those between one pair of quotes do not know each other.
+layers=("bin" "diagnose" "train" "generate" "checkpoint" "data optim" "model tokenizer distributed" "ops" "device" "config" "core")
+max_lines=500
+
+check_includes() {
+  grep -rnoE '^ *# *include "gpt/[a-z_]+/' src include/gpt | awk -v layers="$(IFS=,; echo "${layers[*]}")" '
+    BEGIN {
+      count = split(layers, row, ",")
+      for (i = 1; i <= count; i++) { n = split(row[i], name, " "); for (j = 1; j <= n; j++) level[name[j]] = i }
+    }
+    {
+      split($0, part, ":"); file = part[1]
+      from = file; sub(/^(src|include\/gpt)\//, "", from); sub(/\/.*/, "", from)
+      to = $0; sub(/.*"gpt\//, "", to); sub(/\/.*/, "", to)
+      if (!(from in level) || !(to in level)) print file ":" part[2] ": folder \x27" ((from in level) ? to : from) "\x27 has no place in the order of includes"
+      else if (from != to && level[to] <= level[from]) print file ":" part[2] ": \x27" from "\x27 includes \x27" to "\x27, which is not below it"
+    }'
+}
+
+# C10_CUDA_KERNEL_LAUNCH_CHECK() within the three lines behind the end of the launch statement.
+check_launches() {
+  find src tests -name '*.cu' -o -name '*.cuh' | sort | xargs -r awk '
+    function report() { if (launch) print file ":" launch ": kernel launch without C10_CUDA_KERNEL_LAUNCH_CHECK()" }
+    FNR == 1 { report(); launch = 0; file = FILENAME }
+    /C10_CUDA_KERNEL_LAUNCH_CHECK\(\)/ { launch = 0 }
+    launch && ended && FNR > ended + 3 { report(); launch = 0 }
+    /<<</ { report(); launch = FNR; ended = 0 }
+    launch && !ended && /;[ \t]*(\\|\/\/.*)?$/ { ended = FNR }
+    END { report() }'
+}
+
+check_sizes() {
+  find src include tests scripts cmake -regex '.*\.\(cpp\|h\|cu\|cuh\|py\|sh\|cmake\)' | xargs wc -l |
+    awk -v most=$max_lines '$2 != "total" && $1 > most { print $2 ":" most + 1 ": has " $1 " lines; split it (at most " most ")" }'
+}
+
+check_scripts() {
+  local script
+  for script in scripts/*.sh .ci/run; do
+    bash -n "$script" 2>&1
+  done
+}
+
+found=$(check_includes; check_launches; check_sizes; check_scripts || true)
+[[ -z $found ]] || { say "$found" && fail "the source checks failed"; }

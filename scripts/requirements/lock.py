@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""Writes the *.txt beside it: every wheel that set-up installs, pinned with its sha256 for each supported Python.
+
+To move to another LibTorch: change the versions below, run `python3 scripts/requirements/lock.py`, commit the result.
+"""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+TORCH = "torch==2.11.0"
+# A later file includes an earlier one (`-r`) and lists only what it adds.
+FILES = {
+    "tools": ("what builds the programs", None, ["pip==26.3", "setuptools==81.0.0", "cmake==4.4.4", "ninja==1.13.2"]),
+    "cpu": ("LibTorch and the two small libraries that its CPU part is linked with", None,
+            [TORCH, "nvidia-cuda-runtime", "nvidia-cuda-cupti"]),
+    "cuda": ("what the CUDA part of LibTorch is linked with", "cpu",
+             ["nvidia-cublas", "nvidia-cuda-nvrtc", "nvidia-cudnn-cu13", "nvidia-cufft", "nvidia-cufile", "nvidia-curand",
+              "nvidia-cusolver", "nvidia-cusparse", "nvidia-cusparselt-cu13", "nvidia-nccl-cu13", "nvidia-nvjitlink",
+              "nvidia-nvshmem-cu13", "nvidia-nvtx"]),
+    "nvcc": ("a CUDA 13 compiler, for machines without a CUDA toolkit", None,
+             ["nvidia-cuda-nvcc==13.0.88", "nvidia-cuda-crt==13.0.88", "nvidia-nvvm==13.0.88", "nvidia-cuda-cccl==13.0.85"]),
+    "tests": ("PyTorch itself, which the tests compare with", "cuda",
+              ["cuda-bindings", "cuda-pathfinder", "cuda-toolkit", "filelock", "fsspec", "jinja2", "markupsafe", "mpmath",
+               "networkx", "numpy", "sympy", "triton", "typing-extensions"]),
+}
+PYTHONS = ["3.10", "3.11", "3.12", "3.13", "3.14"]
+GLIBC = [f"manylinux_2_{minor}" for minor in range(28, 4, -1)] + ["manylinux2014", "manylinux2010", "manylinux1"]
+
+
+def name_of(requirement):
+    return requirement.split("==")[0].lower().replace("_", "-")
+
+
+def resolve(python):
+    """{name: (version, sha256)} of everything for one Python, as pip would choose it."""
+    wanted = [r for _, _, requirements in FILES.values() for r in requirements if "==" in r] + ["numpy"]
+    with tempfile.NamedTemporaryFile(suffix=".json") as report:
+        platforms = [flag for glibc in GLIBC for flag in ("--platform", f"{glibc}_x86_64")]
+        subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--only-binary=:all:",
+                        "--target", "/nonexistent", "--report", report.name, "--python-version", python, *platforms, *wanted],
+                       check=True)
+        installs = json.load(open(report.name))["install"]
+    return {name_of(i["metadata"]["name"]): (i["metadata"]["version"], i["download_info"]["archive_info"]["hashes"]["sha256"])
+            for i in installs}
+
+
+def lines(name, resolved):
+    """One requirement per version; where Pythons differ in version, each says which Pythons it is for."""
+    versions = {}
+    for python, packages in resolved.items():
+        version, sha256 = packages[name]
+        versions.setdefault(version, {})[python] = sha256
+    for version, hashes in versions.items():
+        bounds = []
+        if PYTHONS[0] not in hashes:
+            bounds.append(f'python_version >= "{min(hashes)}"')
+        if PYTHONS[-1] not in hashes:
+            bounds.append(f'python_version <= "{max(hashes)}"')
+        marker = f"; {' and '.join(bounds)}" if bounds else ""
+        yield f"{name}=={version}{marker}" + "".join(f" \\\n    --hash=sha256:{sha}" for sha in sorted(set(hashes.values())))
+
+
+def main():
+    resolved = {python: resolve(python) for python in PYTHONS}
+    for file, (purpose, base, requirements) in FILES.items():
+        text = [f"# {purpose[0].upper()}{purpose[1:]}. Written by lock.py; do not edit."]
+        if base:
+            text.append(f"-r {base}.txt")
+        for requirement in requirements:
+            text.extend(lines(name_of(requirement), resolved))
+        (pathlib.Path(__file__).parent / f"{file}.txt").write_text("\n".join(text) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+#!/usr/bin/env bash
+# From a bare machine to built programs in build/bin/: system packages, LibTorch and build tools in .deps/, configure, build.
+# What is done is not done again: a second run takes seconds and needs no network, an interrupted one goes on.
+#
+# usage: scripts/setup.sh [--cpu|--cuda] [--tests]
+#   --cpu    leave the CUDA code out
+#   --cuda   compile it; nvcc comes from the nvidia wheels where the system has none of version 13
+#            (without either: --cuda where there is an NVIDIA GPU or such an nvcc)
+#   --tests  PyTorch for the tests too, and build them
+set -euo pipefail
+source "$(dirname "$0")/steps.sh"
+source scripts/machine.sh
+
+device= tests=
+for argument in "$@"; do
+  case $argument in
+    --cpu | --cuda) device=${argument#--} ;;
+    --tests) tests=1 ;;
+    *) fail "unknown argument '$argument'; usage: scripts/setup.sh [--cpu|--cuda] [--tests]" ;;
+  esac
+done
+
+packages=(g++ python3 python3-venv git ca-certificates libyaml-cpp-dev libcli11-dev libspdlog-dev libfmt-dev
+  nlohmann-json3-dev libxxhash-dev libgtest-dev)
+
+check_machine() {
+  [[ $(uname -sm) == "Linux x86_64" ]] || fail "this is $(uname -sm), and gpt-train runs on Linux x86_64"
+  command -v apt-get >/dev/null ||
+    fail "no apt-get: this set-up knows Debian 12 and Ubuntu 22.04 or 24.04; elsewhere install what ${packages[*]} are called there, torch 2.11.0 with pip, and use cmake -DGPT_TORCH_DIR=.../site-packages/torch"
+  [[ -w . && -w .deps ]] || fail "$PWD is not writable for $(id -un): run as its owner, or chown it"
+  exec 9>.deps/lock
+  flock -n 9 || { say "Another set-up is running here; waiting for it." && flock 9; }
+}
+
+install_packages() {
+  local missing=() root=() package
+  for package in "${packages[@]}"; do
+    [[ $(dpkg-query -W -f='${Status}' "$package" 2>/dev/null) == *" installed" ]] || missing+=("$package")
+  done
+  ((${#missing[@]})) || return 0
+  local line="apt-get install -y --no-install-recommends ${missing[*]}"
+  if (($(id -u))); then
+    sudo -n true 2>/dev/null || { [[ -t 0 ]] && sudo -v; } ||
+      fail "system packages are missing and this user is neither root nor allowed sudo; ask an administrator for: apt-get update && $line"
+    root=(sudo)
+  fi
+  apt_get() {
+    "${root[@]}" apt-get -o DPkg::Lock::Timeout=600 update </dev/null >.deps/log/apt.log 2>&1 &&
+      "${root[@]}" env DEBIAN_FRONTEND=noninteractive $line -o DPkg::Lock::Timeout=600 </dev/null >>.deps/log/apt.log 2>&1 ||
+      fail "apt-get failed: $(grep -E '^(E|Err)' .deps/log/apt.log | tail -n 1); put that right (network, sources, on Ubuntu 'universe') and run again (log: .deps/log/apt.log)"
+  }
+  report "System packages (${missing[*]})" apt_get
+}
+
+check_compiler() {
+  local compiler=${CXX:-c++} major
+  command -v "$compiler" >/dev/null || fail "no C++ compiler '$compiler': apt-get install g++, or set CXX to one"
+  major=$("$compiler" -dumpversion | cut -d. -f1)
+  ((major >= 11)) || fail "$compiler is version $major and C++20 wants g++ 11 or later: install one and set CXX"
+}
+
+make_venv() {
+  rm -rf .deps/venv
+  /usr/bin/python3 -m venv .deps/venv >.deps/log/venv.log 2>&1 ||
+    fail "python3 -m venv failed: $(tail -n 1 .deps/log/venv.log) (log: .deps/log/venv.log)"
+}
+
+# usage: install_wheels NAME TITLE GIGABYTES
+install_wheels() {
+  step_wheels() {
+    need_space "$2" "$1"
+    run_pip "$1" install --no-deps --only-binary=:all: --require-hashes -r "scripts/requirements/$1.txt"
+  }
+  step "$1" "$wheel_inputs" "$2" step_wheels "$1" "$3"
+}
+
+# The nvidia wheels lack only the names that a toolkit has: lib64 and libraries without a version.
+complete_toolkit() {
+  local library name
+  ln -sfn lib "$wheel_toolkit/lib64"
+  for library in "$wheel_toolkit"/lib/lib*.so.*; do
+    name=${library##*/}
+    ln -sf "$name" "$wheel_toolkit/lib/${name%%.so.*}.so"
+  done
+}
+
+configure() {
+  .deps/venv/bin/cmake --fresh -S . -B build "${cmake_flags[@]}" >.deps/log/configure.log 2>&1 ||
+    fail "cmake failed: $(grep -A 3 -m 1 'CMake Error' .deps/log/configure.log | tr -s '\n ' ' ') (log: .deps/log/configure.log)"
+}
+
+build() { .deps/venv/bin/cmake --build build --target "$build_target" -j "$(build_jobs)"; }
+
+build_to_log() {
+  build >.deps/log/build.log 2>&1 || {
+    say failed
+    step_is_open=
+    sed -n '/^FAILED/,$p' .deps/log/build.log >&2
+    fail "the build failed; what the compiler says is above (log: .deps/log/build.log)"
+  }
+}
+
+check_machine
+install_packages
+check_compiler
+
+python=$(/usr/bin/python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+[[ $python =~ ^3\.1[0-4]$ ]] || fail "/usr/bin/python3 is $python, and the torch 2.11.0 wheels are for 3.10 to 3.14"
+# A private Python knows its own path, and a new one starts empty.
+venv_inputs="$PWD python$python"
+wheel_inputs="$venv_inputs $(cat scripts/requirements/*.txt)"
+wheel_toolkit=.deps/venv/lib/python$python/site-packages/nvidia/cu13
+
+gpus= nvcc=
+if [[ $device != cpu ]]; then
+  gpus=$(usable_gpus)
+  nvcc=$(system_nvcc)
+  device=${device:-$([[ $gpus || $nvcc ]] && echo cuda || echo cpu)}
+fi
+
+[[ -x .deps/venv/bin/python ]] || rm -f .deps/stamps/*
+step venv "$venv_inputs" "Private Python $python in .deps/venv" make_venv
+install_wheels tools "Build tools (cmake, ninja)" 1
+if [[ $device == cpu ]]; then
+  install_wheels cpu "LibTorch 2.11.0 (530 MB to download)" 4
+else
+  install_wheels cuda "LibTorch 2.11.0 with its CUDA libraries (2.3 GB to download)" 9
+fi
+[[ -z $tests ]] || install_wheels tests "PyTorch 2.11.0 for the tests (up to 2.5 GB to download)" 9
+
+cmake_flags=(-G Ninja "-DCMAKE_MAKE_PROGRAM=$PWD/.deps/venv/bin/ninja" -DCMAKE_BUILD_TYPE=Release)
+! command -v ccache >/dev/null || cmake_flags+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+if [[ $device == cuda ]]; then
+  if [[ -z $nvcc ]]; then
+    install_wheels nvcc "CUDA compiler" 1
+    step toolkit "$wheel_inputs" "CUDA toolkit from the wheels" complete_toolkit
+    nvcc=$PWD/$wheel_toolkit/bin/nvcc
+  fi
+  # Without a card, tests compile for one architecture: nothing will run the others.
+  architectures=${gpus:-${tests:+90}}
+  cmake_flags+=(-DGPT_CUDA=ON "-DCMAKE_CUDA_COMPILER=$nvcc" ${architectures:+"-DCMAKE_CUDA_ARCHITECTURES=$architectures"})
+else
+  cmake_flags+=(-DGPT_CUDA=OFF)
+fi
+[[ -e build/build.ninja ]] || rm -f .deps/stamps/configure
+step configure "$venv_inputs ${CXX:-} ${cmake_flags[*]}" "Configure for ${device^^}" configure
+build_target=$([[ $tests ]] && echo all || echo programs)
+if [[ -t 1 ]]; then  # a terminal gets ninja's progress line
+  build || fail "the build failed; what the compiler says is above"
+else
+  report "Build with $(build_jobs) jobs" build_to_log
+fi
+say "Set-up is complete: the ${device^^} programs are in build/bin/."

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# The source checks, the same set-up as quickstart.sh with the tests in it, then every test.
+#
+# usage: scripts/test.sh [--cpu|--cuda] [CTEST ARGUMENT...]     for example: scripts/test.sh -R tokenizer
+set -euo pipefail
+source "$(dirname "$0")/steps.sh"
+
+device=()
+case ${1:-} in
+  --cpu | --cuda) device=("$1") && shift ;;
+esac
+scripts/check.sh
+scripts/setup.sh "${device[@]}" --tests
+exec .deps/venv/bin/ctest --test-dir build --output-on-failure --no-tests=error -j 2 "$@"
