@@ -27,8 +27,9 @@ check_machine() {
   [[ $(uname -sm) == "Linux x86_64" ]] || fail "this is $(uname -sm), and gpt-train runs on Linux x86_64"
   command -v apt-get >/dev/null ||
     fail "no apt-get: this set-up knows Debian 12 and Ubuntu 22.04 or 24.04; elsewhere install what ${packages[*]} are called there, torch 2.11.0 with pip, and use cmake -DGPT_TORCH_DIR=.../site-packages/torch"
-  [[ -w . && -w .deps ]] || fail "$PWD is not writable for $(id -un): run as its owner, or chown it"
   [[ ! -L .deps ]] || fail ".deps is a link to $(readlink .deps), and set-up would replace what is there: remove the link first"
+  mkdir -p .deps/log .deps/stamps .deps/tmp 2>/dev/null && [[ -w . && -w .deps/stamps ]] ||
+    fail "$PWD is not writable for $(id -un): run as its owner, or chown it"
   exec 9>.deps/lock
   flock -n 9 || { say "Another set-up is running here; waiting for it." && flock 9; }
 }
