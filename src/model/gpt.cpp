@@ -77,13 +77,11 @@ struct Attention {
       qkv[0] = ops::rotary(qkv[0], rotary);
       qkv[1] = ops::rotary(qkv[1], rotary);
     }
-    at::Tensor q = qkv[0].transpose(1, 2), k = qkv[1].transpose(1, 2), v = qkv[2].transpose(1, 2);  // (B, heads, T, D)
+    const at::Tensor q = qkv[0].transpose(1, 2);  // (B, H, T, D)
+    at::Tensor k = qkv[1].transpose(1, 2), v = qkv[2].transpose(1, 2);  // (B, kv heads, T, D)
 
     const int64_t past = cache ? cache->length : 0;
-    if (cache) {
-      cache->append(k, v);
-      q = q.to(k.scalar_type());
-    }
+    if (cache) cache->append(k, v);
     // is_causal aligns the mask to the top left corner: right without a past. One query sees all keys and needs none.
     std::optional<at::Tensor> mask;
     if (past > 0 && T > 1) mask = at::ones({T, past + T}, q.options().dtype(at::kBool)).tril(past);
@@ -290,9 +288,11 @@ double GPT::flops_per_token() const {
 }
 
 std::string attention_path(const ModelConfig& config, at::Device device, at::ScalarType dtype, bool training) {
-  const auto options = at::TensorOptions().device(device).dtype(dtype).requires_grad(training);
-  const at::Tensor q = at::empty({1, config.n_head, config.block_size, config.head_dim()}, options);
-  const at::Tensor k = at::empty({1, config.kv_heads(), config.block_size, config.head_dim()}, options);
+  const auto heads = [&](int64_t count) {
+    const auto options = at::TensorOptions().device(device).dtype(dtype);
+    return at::empty({1, count, config.block_size, config.head_dim()}, options).requires_grad_(training);
+  };
+  const at::Tensor q = heads(config.n_head), k = heads(config.kv_heads());
   const double dropout = training ? config.dropout : 0.0;
   const auto choice = at::_fused_sdp_choice(q, k, k, {}, dropout, /*is_causal=*/true, std::nullopt, config.kv_heads() < config.n_head);
   switch (static_cast<at::SDPBackend>(choice)) {

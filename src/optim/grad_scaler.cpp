@@ -4,6 +4,7 @@
 #include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
 #include <ATen/ops/_amp_update_scale.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 
 namespace gpt {
@@ -17,16 +18,18 @@ constexpr int64_t kGrowthInterval = 2000;
 }  // namespace
 
 GradScaler::GradScaler(bool enabled, at::Device device) : enabled_(enabled) {
-  const auto options = at::TensorOptions().device(device);
-  scale_ = at::full({}, enabled ? kInitialScale : 1.0, options.dtype(at::kFloat));
-  growth_tracker_ = at::zeros({}, options.dtype(at::kInt));
+  if (!enabled) return;
+  scale_ = at::full({}, kInitialScale, at::TensorOptions().device(device).dtype(at::kFloat));
+  growth_tracker_ = at::zeros({}, at::TensorOptions().device(device).dtype(at::kInt));
 }
 
 at::Tensor GradScaler::scale(const at::Tensor& loss) const { return enabled_ ? loss * scale_ : loss; }
 
 at::Tensor GradScaler::unscale(const std::vector<at::Tensor>& gradients) {
-  at::Tensor found_inf = at::zeros({}, scale_.options());
-  at::_amp_foreach_non_finite_check_and_unscale_(gradients, found_inf, scale_.reciprocal());
+  TORCH_CHECK(!gradients.empty(), "GradScaler: no gradients");
+  const auto options = gradients.front().options().dtype(at::kFloat);
+  at::Tensor found_inf = at::zeros({}, options);
+  at::_amp_foreach_non_finite_check_and_unscale_(gradients, found_inf, enabled_ ? scale_.reciprocal() : at::ones({}, options));
   return found_inf;
 }
 
@@ -36,6 +39,7 @@ void GradScaler::update(const at::Tensor& found_inf) {
 }
 
 void GradScaler::load(const at::Tensor& scale, const at::Tensor& growth_tracker) {
+  TORCH_CHECK(enabled_, "GradScaler: a disabled scaler has no state to load");
   scale_.copy_(scale);
   growth_tracker_.copy_(growth_tracker);
 }

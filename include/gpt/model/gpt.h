@@ -45,7 +45,7 @@ class GPT {
   at::Tensor loss(const at::Tensor& ids, const at::Tensor& targets, double label_smoothing = 0.0) const;
 
   // Logits (B, V) after the last of ids (B, t), with the past in `cache`, which is extended by t positions.
-  // cache.length + t must not exceed its capacity. Inference only.
+  // cache.length + t must not exceed its capacity. Inference only; the cache's dtype is the one computed in.
   at::Tensor forward_cached(const at::Tensor& ids, KvCache& cache) const;
   KvCache make_cache(int64_t batch, int64_t capacity, at::ScalarType dtype) const;
 

@@ -1,5 +1,5 @@
 // Loss scaling for float16 (Micikevicius et al., 2018), wholly on the device: scale and growth tracker are tensors, so a
-// skipped step costs no host synchronization. Disabled it is the identity.
+// skipped step costs no host synchronization. Disabled it scales nothing, but still finds what is not finite.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,7 +17,8 @@ class GradScaler {
   at::Tensor unscale(const std::vector<at::Tensor>& gradients);
   void update(const at::Tensor& found_inf);  // halve after an overflow, double after 2,000 good steps
 
-  at::Tensor scale_value() const { return scale_; }            // float32 scalar
+  // State, undefined when disabled.
+  at::Tensor scale_value() const { return scale_; }              // float32 scalar
   at::Tensor growth_tracker() const { return growth_tracker_; }  // int32 scalar
   void load(const at::Tensor& scale, const at::Tensor& growth_tracker);
 
