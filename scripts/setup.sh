@@ -62,6 +62,7 @@ check_compiler() {
 }
 
 make_venv() {
+  need_space 1 "set-up"
   rm -rf .deps/venv
   /usr/bin/python3 -m venv .deps/venv >.deps/log/venv.log 2>&1 ||
     fail "python3 -m venv failed: $(tail -n 1 .deps/log/venv.log) (log: .deps/log/venv.log)"
@@ -70,10 +71,10 @@ make_venv() {
 # usage: install_wheels NAME TITLE GIGABYTES
 install_wheels() {
   step_wheels() {
-    need_space "$2" "$1"
+    need_space "$2" "$3"
     run_pip "$1" install --no-deps --only-binary=:all: --require-hashes -r "scripts/requirements/$1.txt"
   }
-  step "$1" "$wheel_inputs" "$2" step_wheels "$1" "$3"
+  step "$1" "$wheel_inputs" "$2" step_wheels "$1" "$3" "$2"
 }
 
 # The nvidia wheels lack only the names that a toolkit has: lib64 and libraries without a version.
