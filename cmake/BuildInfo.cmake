@@ -26,4 +26,4 @@ add_custom_target(gpt_build_info
   COMMAND ${CMAKE_COMMAND} -DSOURCE_DIR=${CMAKE_SOURCE_DIR} -DOUTPUT=${CMAKE_BINARY_DIR}/generated/build_info.h
     -DVERSION=${PROJECT_VERSION} -DTORCH_VERSION=${GPT_TORCH_VERSION} -DCUDA_VERSION=${_cuda_version} -P ${CMAKE_CURRENT_LIST_FILE}
   BYPRODUCTS ${CMAKE_BINARY_DIR}/generated/build_info.h
-  COMMENT "" VERBATIM)
+  COMMENT "Looking up the commit" VERBATIM)
