@@ -1,6 +1,10 @@
 // ckpt.pt: everything a run needs to go on as if it had never stopped, in one file that Python's
 // torch.load(path, weights_only=True) opens as a dict with `model`, `optimizer`, `config`, `step`, ...
-// Our own reader uses only the manifest and the raw tensor records: nothing in the file is ever executed.
+// Our own reader never looks at that pickle, so nothing in the file is ever executed. It uses these records alone:
+//   config.yaml      the effective configuration     tokenizer.json   the tokenizer
+//   checkpoint.json  the plain values, and of every tensor its name, dtype and shape
+//   data/NAME        the bytes of the tensor NAME, which is model/..., exp_avg/..., exp_avg_sq/..., optimizer/step,
+//                    scaler/scale, scaler/growth_tracker, rng/cpu or rng/cuda
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,7 +28,8 @@ struct Checkpoint {
   int64_t data_epoch = 0, data_sample = 0;       // DataPosition
   double best_val_loss = 0;                      // +inf before the first evaluation
   int64_t skipped_steps = 0, consecutive_skipped_steps = 0;
-  Config config;                                 // effective; stored as a nested dict and read back through the rows
+  int64_t evaluated_step = 0;                    // the last step whose evaluation was completed
+  Config config;                                 // effective; for Python a nested dict {section: {key: value}}
   std::string tokenizer;                         // JSON
   std::string data_fingerprint;
   std::map<std::string, std::string> environment;  // commit, libtorch, device, cpu, threads: a difference warns on resume

@@ -1,8 +1,10 @@
 // The file format of ckpt.pt, LibTorch-free: a stored-only ZIP64 whose records are 64-byte aligned, which torch.load
-// opens as its own. A manifest record holds length and hash of every other record; the zip comment holds a digest of all
-// bytes before it, so that any flipped bit or cut is found before a single value is used.
+// opens as its own. Its last record, manifest.json, holds length and hash of every other record; the zip comment holds a
+// digest of the manifest, of all headers and of the directory. So each byte of the file is covered, any flipped bit or cut
+// is found before a single value is used, and one pass over the data finds it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -17,8 +19,10 @@ class ContainerWriter {
  public:
   explicit ContainerWriter(std::string path);
   ~ContainerWriter();  // without commit(): removes the unfinished file
-  void add(const std::string& name, std::span<const std::byte> bytes);  // "data.pkl", "data/0", ...
-  void commit();       // throws gpt::Error(disk): file, operation, errno text
+  // "data.pkl", "data/0", ...: printable ASCII without quotes and backslashes, each once.
+  void add(const std::string& name, std::span<const std::byte> bytes);
+  void add(const std::string& name, std::string_view text);
+  void commit();  // throws gpt::Error(disk): file, operation, errno text
   uint64_t bytes_written() const;
 
  private:
@@ -33,8 +37,9 @@ class ContainerReader {
   explicit ContainerReader(const std::string& path);
   ~ContainerReader();
   bool has(std::string_view name) const;
-  std::span<const std::byte> record(std::string_view name) const;
-  std::vector<std::string> names() const;
+  std::span<const std::byte> record(std::string_view name) const;  // aligned; valid while the reader lives
+  std::string_view text(std::string_view name) const;              // the same, as text
+  std::vector<std::string> names() const;                          // in the order they were added
 
  private:
   struct Impl;

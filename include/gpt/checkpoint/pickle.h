@@ -1,0 +1,36 @@
+// Writes data.pkl, the record that Python's torch.load(weights_only=True) reads: dicts of plain values and tensors, in
+// pickle protocol 2. Write only: our own reader never looks at it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gpt {
+
+// Inside a dict every value is preceded by its key:
+//   pickle.begin_dict(); pickle.text("step"); pickle.integer(5); pickle.end_dict();
+class PickleWriter {
+ public:
+  void begin_dict();
+  void end_dict();
+  void text(std::string_view value);  // UTF-8
+  void integer(int64_t value);
+  void real(double value);
+  void boolean(bool value);
+  void none();
+  // A contiguous tensor whose bytes are the record "data/KEY". `storage` is its class in Python: "FloatStorage".
+  // Tensors of one key share their memory in Python, as tied weights do.
+  void tensor(std::string_view storage, std::string_view key, const std::vector<int64_t>& shape);
+
+  std::string finish();  // the whole pickle
+
+ private:
+  void global(std::string_view module, std::string_view name);
+  void integers(const std::vector<int64_t>& values);  // a tuple
+
+  std::string out_ = "\x80\x02";
+};
+
+}  // namespace gpt
