@@ -27,6 +27,7 @@ inline int wait_for(pid_t child) {
 inline ChildResult run_child(const std::function<int()>& body) {
   int pipe_ends[2];
   if (pipe(pipe_ends) != 0) return {};
+  std::fflush(nullptr);  // the child must not write what the parent has buffered
   const pid_t child = fork();
   if (child == 0) {
     alarm(30);
