@@ -2,10 +2,11 @@
 // Every fault is one line `file:line:col: what, got, nearest right key` with exit code 2, before anything is allocated.
 #pragma once
 
-#include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "gpt/config/config.h"
@@ -14,11 +15,12 @@
 namespace gpt::config {
 
 // The command line of gpt-train (and gpt-diagnose): --config FILE, any key as --section.key VALUE, or by its last name
-// where that is unique, '-' and '_' alike, `--key value` or `--key=value`; --print-config, --help, --version.
+// where that is unique, '-' and '_' alike, `--key value` or `--key=value`; --print-config, --print-reference, --help,
+// --version. Flags win over the file.
 struct CommandLine {
   Config config;
   std::string config_path;  // empty without --config
-  bool handled = false;     // --help, --version or --print-config was answered: exit 0
+  bool handled = false;     // --help, --version, --print-config or --print-reference was answered: exit 0
 };
 // One option or flag that belongs to the program alone, not to the configuration (gpt-diagnose --json).
 struct ProgramFlag {
@@ -26,18 +28,36 @@ struct ProgramFlag {
   std::string help;
   std::variant<bool*, std::string*> target;
 };
-CommandLine parse_command_line(int argc, const char* const* argv, const std::string& program, const std::string& description,
-                               const std::vector<ProgramFlag>& program_flags = {});
+CommandLine parse_command_line(int argc, const char* const* argv, const std::string& program,
+                               const std::string& description, const std::vector<ProgramFlag>& program_flags = {});
+
+// Where each key was written: "training.batch_size" -> "configs/x.yaml:12:3" or "--batch_size".
+using Origins = std::map<std::string, std::string>;
 
 // A YAML text into `config` (already holding defaults). `origin` names it in errors.
-void read_yaml(std::string_view yaml, const std::string& origin, Config& config);
-void validate(const Config& config, const std::string& origin);  // contradictions between keys
+Origins read_yaml(std::string_view yaml, const std::string& origin, Config& config);
+
+// Contradictions between keys. A fault is placed where one of its keys was written, otherwise at `origin`.
+void validate(const Config& config, const std::string& origin, const Origins& origins = {});
+void require_data(const Config& config, const std::string& origin);  // for programs that cannot do without
 
 // The effective configuration as YAML with each key's help as a comment; read_yaml(dump(c)) == c.
 std::string dump(const Config& config);
 
+// What another configuration changes, row by row: for a run that is taken up again.
+struct Change {
+  std::string key;
+  std::string before;
+  std::string after;
+  bool safe_on_resume;
+};
+std::vector<Change> difference(const Config& before, const Config& after);
+
 // The nearest of `candidates` to `name`, if near enough to be meant.
 std::optional<std::string> did_you_mean(std::string_view name, const std::vector<std::string>& candidates);
+
+std::string help_text(const std::string& program, const std::string& description,
+                      const std::vector<ProgramFlag>& program_flags);
 
 // The reference table of the README, in Markdown.
 std::string reference_markdown();

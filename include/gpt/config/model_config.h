@@ -37,4 +37,7 @@ struct ModelConfig {
   int64_t padded_vocab() const;   // vocab_size (which must be set) rounded up to vocab_multiple
 };
 
+// Sets what config.preset stands for, over what config held. none changes nothing.
+void apply_preset(ModelConfig& config);
+
 }  // namespace gpt

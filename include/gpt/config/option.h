@@ -2,6 +2,7 @@
 // command-line flags, --help, the dump, the reference in the README and "did you mean" are ordinary functions over rows.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -35,13 +36,14 @@ struct Alias {
 };
 
 struct Option {
-  std::string section;  // "", "model", "data", "training"
+  std::string section = {};  // "", "model", "data", "training"
   std::string name;
   Target target;
   std::string help;     // one line; says the unit
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
   std::vector<Alias> aliases = {};
+  bool safe_on_resume = false;  // a stopped run may go on with another value
   std::string key() const { return section.empty() ? name : section + "." + name; }
 };
 

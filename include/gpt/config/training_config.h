@@ -20,11 +20,13 @@ struct Interval {
   bool operator==(const Interval&) const = default;
 };
 
+constexpr int64_t kDefaultMaxSteps = 5000;  // the length of a run with neither epochs nor max_steps
+
 struct TrainingConfig {
   int64_t batch_size = 64;  // sequences per device and micro-step
   int64_t gradient_accumulation_steps = 1;
   std::optional<int64_t> epochs;     // one of the two rules the run;
-  std::optional<int64_t> max_steps;  // neither set: 5,000 steps
+  std::optional<int64_t> max_steps;  // neither set: kDefaultMaxSteps
   double learning_rate = 1e-3;
   double min_lr = 1e-5;
   std::optional<int64_t> warmup_steps;  // auto: 1000, at most a tenth of the run

@@ -1,0 +1,35 @@
+#include "gpt/config/config.h"
+
+#include <iterator>
+
+#include "gpt/config/option.h"
+
+namespace gpt::config {
+
+std::vector<Option> options(Config& c) {
+  std::vector<Option> rows = {
+      {.name = "seed", .target = &c.seed, .help = "of every random choice", .min = 0},
+      {.name = "threads",
+       .target = &c.threads,
+       .help = "CPU threads; 0 = all cores",
+       .min = 0,
+       .max = 1024,
+       .safe_on_resume = true},
+      {.name = "device",
+       .target = &c.device,
+       .help = "auto, cpu, cuda or cuda:N",
+       .aliases = {{"use_gpu", {{"true", "auto"}, {"false", "cpu"}}}},
+       .safe_on_resume = true},
+      {.name = "output_dir",
+       .target = &c.output_dir,
+       .help = "folder of checkpoints, metrics and samples",
+       .aliases = {{"out_dir"}},
+       .safe_on_resume = true},
+  };
+  for (std::vector<Option> section : {options(c.model), options(c.data), options(c.training)}) {
+    rows.insert(rows.end(), std::make_move_iterator(section.begin()), std::make_move_iterator(section.end()));
+  }
+  return rows;
+}
+
+}  // namespace gpt::config

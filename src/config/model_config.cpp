@@ -1,0 +1,135 @@
+#include "gpt/config/model_config.h"
+
+#include "gpt/config/option.h"
+
+namespace gpt {
+
+int64_t ModelConfig::hidden() const {
+  if (n_hidden) return *n_hidden;
+  if (mlp == Mlp::gelu) return 4 * n_embd;
+  // Three matrices instead of two: two thirds of the width keep the parameter count.
+  const int64_t width = (8 * n_embd + 2) / 3;
+  return (width + 63) / 64 * 64;
+}
+
+int64_t ModelConfig::padded_vocab() const {
+  return (vocab_size.value() + vocab_multiple - 1) / vocab_multiple * vocab_multiple;
+}
+
+void apply_preset(ModelConfig& config) {
+  const auto shape = [&](int64_t n_layer, int64_t n_head, int64_t n_embd, int64_t block_size) {
+    config.n_layer = n_layer;
+    config.n_head = n_head;
+    config.n_kv_head.reset();
+    config.n_embd = n_embd;
+    config.n_hidden.reset();
+    config.block_size = block_size;
+  };
+  switch (config.preset) {
+    case Preset::none:
+      return;
+    case Preset::char_small:
+      return shape(6, 6, 384, 256);
+    case Preset::gpt2_small:
+      shape(12, 12, 768, 1024);
+      break;
+    case Preset::gpt2_medium:
+      shape(24, 16, 1024, 1024);
+      break;
+    case Preset::gpt2_large:
+      shape(36, 20, 1280, 1024);
+      break;
+    case Preset::gpt2_xl:
+      shape(48, 25, 1600, 1024);
+      break;
+  }
+  config.norm = Norm::layernorm;
+  config.norm_eps = 1e-5;
+  config.mlp = Mlp::gelu;
+  config.position = Position::learned;
+  config.bias = true;
+  config.tie_weights = true;
+}
+
+namespace config {
+
+std::vector<Option> options(ModelConfig& c) {
+  std::vector<Option> rows = {
+      {.name = "preset",
+       .target = choice(c.preset, {{"none", Preset::none},
+                                   {"gpt2_small", Preset::gpt2_small},
+                                   {"gpt2_medium", Preset::gpt2_medium},
+                                   {"gpt2_large", Preset::gpt2_large},
+                                   {"gpt2_xl", Preset::gpt2_xl},
+                                   {"char_small", Preset::char_small}}),
+       .help = "sizes as defaults (gpt2_*: GPT-2's exact form too); keys written out win",
+       .aliases = {{"model_size"}},
+       .safe_on_resume = true},  // only a label once a run has started: the keys it stands for are compared
+      {.name = "n_layer",
+       .target = &c.n_layer,
+       .help = "blocks",
+       .min = 1,
+       .max = 1024,
+       .aliases = {{"n_layers"}, {"num_layers"}, {"nlayers"}}},
+      {.name = "n_head",
+       .target = &c.n_head,
+       .help = "attention heads; divides n_embd",
+       .min = 1,
+       .max = 1024,
+       .aliases = {{"n_heads"}, {"num_heads"}, {"nhead"}}},
+      {.name = "n_kv_head",
+       .target = &c.n_kv_head,
+       .help = "key and value heads; auto = n_head, fewer = grouped-query attention",
+       .min = 1,
+       .max = 1024,
+       .aliases = {{"n_kv_heads"}}},
+      {.name = "n_embd",
+       .target = &c.n_embd,
+       .help = "width of the residual stream",
+       .min = 1,
+       .max = 65536,
+       .aliases = {{"d_model"}}},
+      {.name = "n_hidden",
+       .target = &c.n_hidden,
+       .help = "width inside the MLP; auto = 4 n_embd, gated MLPs 8/3 n_embd rounded up to 64",
+       .min = 1,
+       .max = 1e6,
+       .aliases = {{"d_hid"}, {"d_ff"}}},
+      {.name = "block_size",
+       .target = &c.block_size,
+       .help = "context length in tokens",
+       .min = 1,
+       .max = 1e6,
+       .aliases = {{"seq_length"}, {"seq_len"}, {"context_length"}}},
+      {.name = "vocab_size", .target = &c.vocab_size, .help = "auto = the tokenizer's", .min = 1, .max = 1e8},
+      {.name = "vocab_multiple",
+       .target = &c.vocab_multiple,
+       .help = "embedding rows are padded to a multiple of this",
+       .min = 1,
+       .max = 65536},
+      {.name = "norm",
+       .target = choice(c.norm, {{"layernorm", Norm::layernorm}, {"rmsnorm", Norm::rmsnorm}}),
+       .help = "normalisation before attention and MLP"},
+      {.name = "mlp",
+       .target = choice(c.mlp, {{"swiglu", Mlp::swiglu}, {"geglu", Mlp::geglu}, {"gelu", Mlp::gelu}}),
+       .help = "swiglu and geglu are gated; gelu is GPT-2's (tanh)"},
+      {.name = "position",
+       .target = choice(c.position, {{"learned", Position::learned}, {"rope", Position::rope}}),
+       .help = "learned embeddings or rotations"},
+      {.name = "rope_theta", .target = &c.rope_theta, .help = "base of the rotations", .min = 1, .max = 1e9},
+      {.name = "norm_eps", .target = &c.norm_eps, .help = "added under the square root", .min = 1e-12, .max = 0.1},
+      {.name = "bias", .target = &c.bias, .help = "biases in linear layers and LayerNorm"},
+      {.name = "dropout",
+       .target = &c.dropout,
+       .help = "share of activations zeroed while training",
+       .min = 0,
+       .max = 0.9,
+       .safe_on_resume = true},
+      {.name = "tie_weights", .target = &c.tie_weights, .help = "one matrix for token embedding and output"},
+  };
+  for (Option& row : rows) row.section = "model";
+  return rows;
+}
+
+}  // namespace config
+}  // namespace gpt

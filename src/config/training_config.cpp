@@ -1,0 +1,161 @@
+#include "gpt/config/training_config.h"
+
+#include "gpt/config/option.h"
+
+namespace gpt::config {
+namespace {
+
+// What decides which tokens an update sees and in which precision: fixed once a run has started.
+std::vector<Option> batch_and_precision(TrainingConfig& c) {
+  return {
+      {.name = "batch_size",
+       .target = &c.batch_size,
+       .help = "sequences per device and micro-step",
+       .min = 1,
+       .max = 1e6},
+      {.name = "gradient_accumulation_steps",
+       .target = &c.gradient_accumulation_steps,
+       .help = "micro-steps per update",
+       .min = 1,
+       .max = 1e6,
+       .aliases = {{"accumulate_grad_batches"}}},
+      {.name = "use_amp", .target = &c.use_amp, .help = "16-bit arithmetic where the device has it; false = float32"},
+      {.name = "dtype",
+       .target = choice(c.dtype, {{"auto", Dtype::automatic},
+                                  {"float32", Dtype::float32},
+                                  {"tf32", Dtype::tf32},
+                                  {"bfloat16", Dtype::bfloat16},
+                                  {"float16", Dtype::float16}}),
+       .help = "auto = bfloat16 where the device has it, else float16 on a GPU, float32 on a CPU"},
+  };
+}
+
+std::vector<Option> length_and_optimizer(TrainingConfig& c) {
+  return {
+      {.name = "epochs",
+       .target = &c.epochs,
+       .help = "length of the run in passes over the data; auto = max_steps rules",
+       .min = 1,
+       .max = 1e9,
+       .aliases = {{"num_epochs"}, {"max_epochs"}}},
+      {.name = "max_steps",
+       .target = &c.max_steps,
+       .help = "length of the run in updates; auto = 5000 unless epochs is set",
+       .min = 1,
+       .max = 1e12,
+       .aliases = {{"max_iters"}}},
+      {.name = "learning_rate",
+       .target = &c.learning_rate,
+       .help = "AdamW's, at its peak",
+       .min = 0,
+       .max = 10,
+       .aliases = {{"lr"}}},
+      {.name = "min_lr", .target = &c.min_lr, .help = "where the cosine ends", .min = 0, .max = 10},
+      {.name = "warmup_steps",
+       .target = &c.warmup_steps,
+       .help = "updates to reach learning_rate; auto = 1000, at most a tenth of the run",
+       .min = 0,
+       .max = 1e12,
+       .aliases = {{"warmup_iters"}}},
+      {.name = "lr_schedule",
+       .target = choice(c.lr_schedule, {{"cosine", LrSchedule::cosine}, {"constant", LrSchedule::constant}}),
+       .help = "after the warm-up",
+       .aliases = {{"use_lr_scheduler", {{"true", "cosine"}, {"false", "constant"}}},
+                   {"decay_lr", {{"true", "cosine"}, {"false", "constant"}}}}},
+      {.name = "weight_decay", .target = &c.weight_decay, .help = "on matrices only", .min = 0, .max = 10},
+      {.name = "beta1", .target = &c.beta1, .help = "AdamW's memory of gradients", .min = 0, .max = 0.999999},
+      {.name = "beta2", .target = &c.beta2, .help = "AdamW's memory of squared gradients", .min = 0, .max = 0.999999},
+      {.name = "eps", .target = &c.eps, .help = "AdamW's, added to the root", .min = 1e-16, .max = 0.1},
+      {.name = "gradient_clip",
+       .target = &c.gradient_clip,
+       .help = "largest norm of the gradient; 0 = off",
+       .min = 0,
+       .max = 1e9,
+       .aliases = {{"grad_clip"}, {"max_norm"}, {"max_grad_norm"}}},
+      {.name = "label_smoothing",
+       .target = &c.label_smoothing,
+       .help = "share of the target spread over the vocabulary, in training only",
+       .min = 0,
+       .max = 0.9},
+  };
+}
+
+std::vector<Option> execution(TrainingConfig& c) {
+  return {
+      {.name = "use_compile",
+       .target = &c.use_compile,
+       .help = "the fastest form of the step that the device has",
+       .aliases = {{"compile"}, {"use_torch_compile"}}},
+      {.name = "compile_mode",
+       .target = choice(c.compile_mode, {{"default", CompileMode::standard},
+                                         {"reduce-overhead", CompileMode::reduce_overhead},
+                                         {"max-autotune", CompileMode::max_autotune}}),
+       .help = "how far use_compile goes"},
+      {.name = "gradient_checkpointing",
+       .target = &c.gradient_checkpointing,
+       .help = "recompute activations in the backward pass: less memory, more time",
+       .aliases = {{"use_activation_checkpointing"}}},
+      {.name = "deterministic",
+       .target = &c.deterministic,
+       .help = "the same numbers on every run, where that costs speed"},
+  };
+}
+
+std::vector<Option> cadence(TrainingConfig& c) {
+  return {
+      {.name = "log_interval", .target = &c.log_interval, .help = "updates between log lines", .min = 1, .max = 1e12},
+      {.name = "eval_interval",
+       .target = &c.eval_interval,
+       .help = "between validations; 0 = never",
+       .min = 0,
+       .max = 1e12},
+      {.name = "eval_batches",
+       .target = &c.eval_batches,
+       .help = "batches per validation; 0 = the whole validation split",
+       .min = 0,
+       .max = 1e12,
+       .aliases = {{"eval_iters"}}},
+      {.name = "checkpoint_interval",
+       .target = &c.checkpoint_interval,
+       .help = "between checkpoints; 0 = only at the end",
+       .min = 0,
+       .max = 1e12,
+       .aliases = {{"save_interval"}}},
+      {.name = "keep_last",
+       .target = &c.keep_last,
+       .help = "numbered checkpoints kept beside ckpt.pt and ckpt_best.pt",
+       .min = 0,
+       .max = 1e9},
+      {.name = "sample_interval",
+       .target = &c.sample_interval,
+       .help = "between samples of text; 0 = never",
+       .min = 0,
+       .max = 1e12},
+      {.name = "sample_tokens", .target = &c.sample_tokens, .help = "tokens per sample", .min = 1, .max = 1e6},
+      {.name = "sample_prompt", .target = &c.sample_prompt, .help = "what a sample starts from"},
+      {.name = "resume_from",
+       .target = &c.resume_from,
+       .help = "auto = ckpt.pt of output_dir where there is one; none = start anew; or a checkpoint's path"},
+      {.name = "max_skipped_steps",
+       .target = &c.max_skipped_steps,
+       .help = "updates in a row lost to non-finite numbers before the run stops",
+       .min = 1,
+       .max = 1e9},
+  };
+}
+
+}  // namespace
+
+std::vector<Option> options(TrainingConfig& c) {
+  std::vector<Option> rows = batch_and_precision(c);
+  for (auto group : {length_and_optimizer, execution, cadence}) {
+    for (Option& row : group(c)) {
+      row.safe_on_resume = true;
+      rows.push_back(std::move(row));
+    }
+  }
+  for (Option& row : rows) row.section = "training";
+  return rows;
+}
+
+}  // namespace gpt::config

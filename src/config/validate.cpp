@@ -1,0 +1,142 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <initializer_list>
+
+#include "gpt/config/load.h"
+#include "gpt/config/value.h"
+#include "gpt/core/error.h"
+
+namespace gpt::config {
+namespace {
+
+// Throws contradictions, placed where the first of their keys that was written stands.
+class Faults {
+ public:
+  Faults(const std::string& origin, const Origins& origins) : origin_(origin), origins_(origins) {}
+
+  [[noreturn]] void fail(std::initializer_list<const char*> keys, const std::string& what) const {
+    std::string where = origin_;
+    for (const char* key : keys) {
+      if (const auto found = origins_.find(key); found != origins_.end()) {
+        where = found->second;
+        break;
+      }
+    }
+    throw Error(ExitCode::config, where + ": " + what);
+  }
+
+ private:
+  const std::string& origin_;
+  const Origins& origins_;
+};
+
+// The nearest values around `value` that satisfy the condition, as "6 or 8"; at least one exists.
+template <class Condition>
+std::string nearest(int64_t value, Condition holds) {
+  int64_t below = value - 1, above = value + 1;
+  while (below > 0 && !holds(below)) --below;
+  const int64_t limit = 2 * value + 1048576;
+  while (above < limit && !holds(above)) ++above;
+  if (below <= 0) return fmt::format("{}", above);
+  if (above >= limit) return fmt::format("{}", below);
+  return fmt::format("{} or {}", below, above);
+}
+
+bool is_device(const std::string& device) {
+  if (device == "auto" || device == "cpu" || device == "cuda") return true;
+  constexpr std::string_view kPrefix = "cuda:";
+  if (device.compare(0, kPrefix.size(), kPrefix) != 0) return false;
+  const std::string index = device.substr(kPrefix.size());
+  return !index.empty() && index.size() <= 3 &&
+         std::all_of(index.begin(), index.end(), [](unsigned char c) { return std::isdigit(c); });
+}
+
+void validate_model(const ModelConfig& m, const Faults& faults) {
+  if (m.n_embd % m.n_head != 0) {
+    faults.fail({"model.n_embd", "model.n_head"},
+                fmt::format("n_embd {} is not divisible by n_head {}; the nearest are n_embd {}, or n_head {}",
+                            m.n_embd, m.n_head, nearest(m.n_embd, [&](int64_t n) { return n % m.n_head == 0; }),
+                            nearest(m.n_head, [&](int64_t n) { return n <= m.n_embd && m.n_embd % n == 0; })));
+  }
+  if (m.n_head % m.kv_heads() != 0) {
+    faults.fail(
+        {"model.n_kv_head", "model.n_head"},
+        fmt::format("n_head {} is not divisible by n_kv_head {}; the nearest are n_kv_head {}", m.n_head, m.kv_heads(),
+                    nearest(m.kv_heads(), [&](int64_t n) { return n <= m.n_head && m.n_head % n == 0; })));
+  }
+  if (m.position == Position::rope && m.head_dim() % 2 != 0) {
+    faults.fail(
+        {"model.n_embd", "model.n_head", "model.position"},
+        fmt::format("position rope needs an even head size, but n_embd {} / n_head {} = {}; the nearest are n_embd {}",
+                    m.n_embd, m.n_head, m.head_dim(),
+                    nearest(m.n_embd, [&](int64_t n) { return n % (2 * m.n_head) == 0; })));
+  }
+}
+
+void validate_data(const Config& config, const Faults& faults) {
+  const DataConfig& d = config.data;
+  const bool has_text = !d.text.empty(), has_dataset = d.dataset != DatasetName::none, has_bin = !d.bin.empty();
+  if (has_text + has_dataset + has_bin > 1) {
+    faults.fail({"data.dataset", "data.bin", "data.text"},
+                "data comes from one of text, dataset and bin; keep one of them");
+  }
+  if (has_bin && d.metadata.empty() && !config.model.vocab_size) {
+    faults.fail({"data.bin"}, "a bin of tokens does not tell its vocabulary; set data.metadata or model.vocab_size");
+  }
+  if (!d.metadata.empty() && !has_bin)
+    faults.fail({"data.metadata"}, "metadata describes a bin; set data.bin too, or leave it out");
+  if (d.max_chars > 0 && has_bin)
+    faults.fail({"data.max_chars"}, "max_chars counts characters of a text; a bin has none");
+  if (d.num_workers > 0 && d.prefetch_factor == 0) {
+    faults.fail(
+        {"data.prefetch_factor", "data.num_workers"},
+        fmt::format("{} workers with prefetch_factor 0 would build nothing; set prefetch_factor 2 or num_workers 0",
+                    d.num_workers));
+  }
+}
+
+void validate_training(const TrainingConfig& t, const Faults& faults) {
+  if (t.epochs && t.max_steps) {
+    faults.fail(
+        {"training.max_steps", "training.epochs"},
+        fmt::format("epochs {} and max_steps {} both rule the length of the run; keep one", *t.epochs, *t.max_steps));
+  }
+  if (t.lr_schedule == LrSchedule::cosine && t.min_lr > t.learning_rate) {
+    faults.fail(
+        {"training.min_lr", "training.learning_rate"},
+        fmt::format("min_lr {} is above learning_rate {}; set min_lr to a tenth of it", t.min_lr, t.learning_rate));
+  }
+  const int64_t steps = t.max_steps.value_or(kDefaultMaxSteps);
+  if (!t.epochs && t.warmup_steps.value_or(0) >= steps) {
+    faults.fail(
+        {"training.warmup_steps", "training.max_steps"},
+        fmt::format("warmup_steps {} leaves nothing of max_steps {}; a tenth of it is usual", *t.warmup_steps, steps));
+  }
+  if (!t.use_amp && (t.dtype == Dtype::bfloat16 || t.dtype == Dtype::float16)) {
+    faults.fail({"training.use_amp", "training.dtype"},
+                "use_amp false means float32 (or tf32), but dtype is a 16-bit one; set use_amp true or dtype float32");
+  }
+}
+
+}  // namespace
+
+void validate(const Config& config, const std::string& origin, const Origins& origins) {
+  const Faults faults(origin, origins);
+  if (!is_device(config.device))
+    faults.fail({"device"},
+                fmt::format("'device' must be auto, cpu, cuda or cuda:N, got {}", in_quotes(config.device)));
+  if (config.output_dir.empty()) faults.fail({"output_dir"}, "'output_dir' must name a folder, got ''");
+  validate_model(config.model, faults);
+  validate_data(config, faults);
+  validate_training(config.training, faults);
+}
+
+void require_data(const Config& config, const std::string& origin) {
+  if (!config.data.text.empty() || config.data.dataset != DatasetName::none || !config.data.bin.empty()) return;
+  throw Error(ExitCode::config,
+              origin + ": no data to train on; name a text with --data FILE, or tokens with --bin FILE, or use --dataset shakespeare");
+}
+
+}  // namespace gpt::config

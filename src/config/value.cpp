@@ -1,0 +1,247 @@
+#include "gpt/config/value.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+
+#include "gpt/config/load.h"
+
+namespace gpt::config {
+namespace {
+
+template <class... Visitors>
+struct Overloaded : Visitors... {
+  using Visitors::operator()...;
+};
+template <class... Visitors>
+Overloaded(Visitors...) -> Overloaded<Visitors...>;
+
+template <class Number>
+std::optional<Number> parse(std::string_view text) {
+  Number value{};
+  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (fault != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  if constexpr (std::is_floating_point_v<Number>) {
+    if (!std::isfinite(value)) return std::nullopt;
+  }
+  return value;
+}
+
+std::string number_text(double value) {
+  std::string text = fmt::format("{}", value);  // shortest that reads back equal
+  const size_t e = text.find('e');
+  if (e != std::string::npos && text[e + 2] == '0') text.erase(e + 2, 1);  // 1e-05 -> 1e-5
+  return text;
+}
+
+// 1e9 rather than 1000000000.
+std::string bound_text(double value) {
+  int exponent = 0;
+  double mantissa = value;
+  for (; mantissa >= 10 && std::fmod(mantissa, 10) == 0; mantissa /= 10) ++exponent;
+  return exponent >= 6 && mantissa < 10 ? fmt::format("{}e{}", mantissa, exponent) : number_text(value);
+}
+
+std::string join(const std::vector<std::string>& names) { return fmt::format("{}", fmt::join(names, ", ")); }
+
+std::string interval_text(const Interval& interval) {
+  switch (interval.unit) {
+    case Interval::Unit::run:
+      break;
+    case Interval::Unit::steps:
+      return fmt::format("{} step{}", interval.count, interval.count == 1 ? "" : "s");
+    case Interval::Unit::epochs:
+      return fmt::format("{} epoch{}", interval.count, interval.count == 1 ? "" : "s");
+  }
+  return fmt::format("{}", interval.count);
+}
+
+std::optional<Interval> parse_interval(std::string_view text) {
+  const size_t space = text.find(' ');
+  const auto count = parse<int64_t>(text.substr(0, space));
+  if (!count) return std::nullopt;
+  if (space == std::string_view::npos) return Interval{*count, Interval::Unit::run};
+  const std::string_view unit = text.substr(space + 1);
+  if (unit == "step" || unit == "steps") return Interval{*count, Interval::Unit::steps};
+  if (unit == "epoch" || unit == "epochs") return Interval{*count, Interval::Unit::epochs};
+  return std::nullopt;
+}
+
+// What may stand here: "must be a whole number >= 1".
+std::string expectation(const Option& option) {
+  const std::string allowed = allowed_text(option);
+  const auto with_range = [&](std::string what) { return allowed.empty() ? what : what + " " + allowed; };
+  return "must be " + std::visit(Overloaded{
+                                     [](bool*) -> std::string { return "true or false"; },
+                                     [&](int64_t*) { return with_range("a whole number"); },
+                                     [&](double*) { return with_range("a number"); },
+                                     [](std::string*) -> std::string { return "text"; },
+                                     [&](std::optional<int64_t>*) { return "auto or " + with_range("a whole number"); },
+                                     [](Interval*) -> std::string { return "like 500, '500 steps' or '2 epochs'"; },
+                                     [&](const Choice&) { return "one of " + allowed; },
+                                 },
+                                 option.target);
+}
+
+// The likely intention behind a wrong value, or nothing.
+std::string hint(const Option& option, std::string_view text, bool is_quoted) {
+  const bool is_double = std::holds_alternative<double*>(option.target);
+  const bool is_int =
+      std::holds_alternative<int64_t*>(option.target) || std::holds_alternative<std::optional<int64_t>*>(option.target);
+  const auto number = parse<double>(text);
+  if (std::holds_alternative<bool*>(option.target)) {
+    std::string lower(text);
+    std::transform(lower.begin(), lower.end(), lower.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    for (const char* word : {"true", "yes", "on", "1", "y"}) {
+      if (lower == word) return "; write true";
+    }
+    for (const char* word : {"false", "no", "off", "0", "n"}) {
+      if (lower == word) return "; write false";
+    }
+  }
+  if ((is_int || is_double) && is_quoted && number) return fmt::format(" as text; write {} without quotes", text);
+  if (is_int && number && !parse<int64_t>(text) && *number == std::floor(*number) && std::abs(*number) < 1e15) {
+    return fmt::format("; write {}", static_cast<int64_t>(*number));
+  }
+  if (const auto* choices = std::get_if<Choice>(&option.target)) {
+    if (const auto near = did_you_mean(text, choices->names)) return fmt::format("; did you mean '{}'?", *near);
+  }
+  return "";
+}
+
+}  // namespace
+
+std::optional<std::string> assign(const Option& option, std::string_view text, bool is_quoted) {
+  const auto in_range = [&](auto value) {
+    return static_cast<double>(value) >= option.min && static_cast<double>(value) <= option.max;
+  };
+  const auto integer = [&]() -> std::optional<int64_t> {
+    const auto value = is_quoted ? std::nullopt : parse<int64_t>(text);
+    return value && in_range(*value) ? value : std::nullopt;
+  };
+  const bool done = std::visit(Overloaded{
+                                   [&](bool* target) {
+                                     if (is_quoted || (text != "true" && text != "false")) return false;
+                                     *target = text == "true";
+                                     return true;
+                                   },
+                                   [&](int64_t* target) {
+                                     const auto value = integer();
+                                     if (value) *target = *value;
+                                     return value.has_value();
+                                   },
+                                   [&](double* target) {
+                                     const auto value = is_quoted ? std::nullopt : parse<double>(text);
+                                     if (!value || !in_range(*value)) return false;
+                                     *target = *value;
+                                     return true;
+                                   },
+                                   [&](std::string* target) {
+                                     *target = text;
+                                     return true;
+                                   },
+                                   [&](std::optional<int64_t>* target) {
+                                     const auto value = integer();
+                                     if (!value && text != "auto") return false;
+                                     *target = value;
+                                     return true;
+                                   },
+                                   [&](Interval* target) {
+                                     const auto value = parse_interval(text);
+                                     if (!value || !in_range(value->count)) return false;
+                                     *target = *value;
+                                     return true;
+                                   },
+                                   [&](const Choice& target) {
+                                     const auto found = std::find(target.names.begin(), target.names.end(), text);
+                                     if (found == target.names.end()) return false;
+                                     target.set(static_cast<size_t>(found - target.names.begin()));
+                                     return true;
+                                   },
+                               },
+                               option.target);
+  if (done) return std::nullopt;
+  return fmt::format("{}, got {}{}", expectation(option), in_quotes(text), hint(option, text, is_quoted));
+}
+
+std::string value_text(const Target& target) {
+  return std::visit(Overloaded{
+                        [](bool* value) -> std::string { return *value ? "true" : "false"; },
+                        [](int64_t* value) { return fmt::format("{}", *value); },
+                        [](double* value) { return number_text(*value); },
+                        [](std::string* value) { return *value; },
+                        [](std::optional<int64_t>* value) { return *value ? fmt::format("{}", **value) : "auto"; },
+                        [](Interval* value) { return interval_text(*value); },
+                        [](const Choice& value) { return value.names[value.get()]; },
+                    },
+                    target);
+}
+
+std::string yaml_scalar(const Target& target) {
+  std::string text = value_text(target);
+  if (std::holds_alternative<double*>(target)) {
+    const size_t e = text.find('e');
+    if (e != std::string::npos && text.find('.') == std::string::npos) text.insert(e, ".0");
+    return text;
+  }
+  if (!std::holds_alternative<std::string*>(target)) return text;
+  const auto is_plain = [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '.' || c == '/' || c == '-'; };
+  const bool starts_plain =
+      !text.empty() && (std::isalnum(static_cast<unsigned char>(text[0])) || text[0] == '/' || text[0] == '.');
+  if (starts_plain && std::all_of(text.begin(), text.end(), is_plain) && text != "null" && text != "Null" &&
+      text != "NULL")
+    return text;
+  std::string result = "\"";
+  for (const unsigned char c : text) {
+    switch (c) {
+      case '"':
+        result += "\\\"";
+        break;
+      case '\\':
+        result += "\\\\";
+        break;
+      case '\n':
+        result += "\\n";
+        break;
+      case '\t':
+        result += "\\t";
+        break;
+      default:
+        if (c < 0x20 || c == 0x7f) {
+          result += fmt::format("\\x{:02x}", c);
+        } else {
+          result += static_cast<char>(c);
+        }
+    }
+  }
+  return result + "\"";
+}
+
+std::string allowed_text(const Option& option) {
+  if (const auto* choices = std::get_if<Choice>(&option.target)) return join(choices->names);
+  const bool low = std::isfinite(option.min), high = std::isfinite(option.max);
+  if (low && high) return fmt::format("{} to {}", bound_text(option.min), bound_text(option.max));
+  if (low) return fmt::format(">= {}", bound_text(option.min));
+  return "";
+}
+
+std::string in_quotes(std::string_view text) {
+  constexpr size_t kLongest = 80;
+  std::string result = "'";
+  for (const unsigned char c : text.substr(0, kLongest)) {
+    if (c == '\n') {
+      result += "\\n";
+    } else if (c < 0x20 || c == 0x7f) {
+      result += fmt::format("\\x{:02x}", c);
+    } else {
+      result += static_cast<char>(c);
+    }
+  }
+  return result + (text.size() > kLongest ? "...'" : "'");
+}
+
+}  // namespace gpt::config

@@ -1,0 +1,217 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "config/faults.h"
+#include "gpt/config/option.h"
+
+namespace gpt::config {
+namespace {
+
+CommandLine parse(std::vector<const char*> arguments, const std::vector<ProgramFlag>& program_flags = {}) {
+  arguments.insert(arguments.begin(), "gpt-train");
+  return parse_command_line(static_cast<int>(arguments.size()), arguments.data(), "gpt-train", "Trains.",
+                            program_flags);
+}
+
+std::string fault(std::vector<const char*> arguments) {
+  return fault_of([&] { parse(arguments); });
+}
+
+std::string output(std::vector<const char*> arguments) {
+  testing::internal::CaptureStdout();
+  const bool handled = parse(arguments).handled;
+  EXPECT_TRUE(handled);
+  return testing::internal::GetCapturedStdout();
+}
+
+// A YAML file for the life of the object.
+class File {
+ public:
+  explicit File(const std::string& text) : path_(testing::TempDir() + "/command_line_test.yaml") {
+    std::ofstream(path_) << text;
+  }
+  ~File() { std::filesystem::remove(path_); }
+  const char* path() const { return path_.c_str(); }
+
+ private:
+  std::string path_;
+};
+
+TEST(CommandLine, TakesEverySpellingOfAFlag) {
+  for (const char* flag : {"--batch_size", "--batch-size", "--training.batch_size", "--training.batch-size"}) {
+    EXPECT_EQ(parse({flag, "3"}).config.training.batch_size, 3) << flag;
+    EXPECT_EQ(parse({(std::string(flag) + "=3").c_str()}).config.training.batch_size, 3) << flag;
+  }
+  EXPECT_EQ(parse({"--seed", "3"}).config.seed, 3);
+}
+
+TEST(CommandLine, EveryKeyAndAliasIsAFlagAndUnique) {
+  Config defaults;
+  std::set<std::string> names = {"config", "config_path", "help", "version", "print-config", "print-reference"};
+  for (const Option& row : options(defaults)) {
+    std::vector<std::string> spellings = {row.name};
+    for (const Alias& alias : row.aliases) spellings.push_back(alias.name);
+    for (const std::string& name : spellings) {
+      EXPECT_TRUE(names.insert(name).second) << name << " stands for two keys";
+      const bool translates = name != row.name && !row.aliases.front().values.empty();
+      const std::string message = fault({("--" + name + "=impossible").c_str()});
+      // Text rows take any value; the others refuse this one under their key's name.
+      if (translates || !std::holds_alternative<std::string*>(row.target)) {
+        EXPECT_NE(message.find("'" + (translates ? name : row.key()) + "' must be"), std::string::npos)
+            << name << ": " << message;
+      } else {
+        EXPECT_EQ(message.find("unknown"), std::string::npos) << name << ": " << message;
+      }
+    }
+  }
+}
+
+TEST(CommandLine, TakesTheSpellingsOfOtherDocuments) {
+  EXPECT_EQ(parse({"--data", "x.txt"}).config.data.text, "x.txt");
+  EXPECT_EQ(parse({"--data_path", "x.txt"}).config.data.text, "x.txt");
+  EXPECT_EQ(parse({"--dataset", "shakespeare"}).config.data.dataset, DatasetName::shakespeare);
+  EXPECT_EQ(parse({"--model_size", "gpt2_xl"}).config.model.n_embd, 1600);
+  EXPECT_EQ(parse({"--use_gpu", "false"}).config.device, "cpu");
+  EXPECT_EQ(parse({"--use-gpu"}).config.device, "auto");
+  EXPECT_EQ(parse({"--use_lr_scheduler=false"}).config.training.lr_schedule, LrSchedule::constant);
+  const File file("seed: 5\n");
+  for (const char* flag : {"--config", "--config_path", "--config-path"})
+    EXPECT_EQ(parse({flag, file.path()}).config.seed, 5) << flag;
+}
+
+TEST(CommandLine, SwitchesTakeAnOptionalValue) {
+  EXPECT_TRUE(parse({"--bias"}).config.model.bias);
+  EXPECT_TRUE(parse({"--bias", "true"}).config.model.bias);
+  EXPECT_TRUE(parse({"--bias", "--seed", "1"}).config.model.bias);
+  EXPECT_FALSE(parse({"--use_amp", "false"}).config.training.use_amp);
+  EXPECT_FALSE(parse({"--use-amp=false"}).config.training.use_amp);
+  EXPECT_EQ(fault({"--use_amp", "no"}),
+            "--training.use_amp: 'training.use_amp' must be true or false, got 'no'; write false");
+  EXPECT_EQ(fault({"--use_amp="}), "--training.use_amp: 'training.use_amp' must be true or false, got ''");
+}
+
+TEST(CommandLine, TextComesThroughUnchanged) {
+  for (const char* text : {"", " ", "[a,b]", "--x", "-1", "a=b", "\n", "{}", "\"q\"", "%%", "a b"}) {
+    EXPECT_EQ(parse({"--sample_prompt", text, "--seed", "9"}).config.training.sample_prompt, text);
+    const std::string joined = std::string("--sample_prompt=") + text;
+    EXPECT_EQ(parse({joined.c_str(), "--seed", "9"}).config.training.sample_prompt, text);
+    EXPECT_EQ(parse({joined.c_str(), "--seed", "9"}).config.seed, 9);
+  }
+}
+
+TEST(CommandLine, FlagsBeatTheFileAndKeysBeatThePreset) {
+  const File file("seed: 5\nmodel:\n  preset: gpt2_large\n  n_embd: 1920\ntraining:\n  batch_size: 2\n");
+  const Config c =
+      parse({"--n_head", "30", "--config", file.path(), "--batch_size", "3", "--preset", "gpt2_medium"}).config;
+  EXPECT_EQ(c.seed, 5);
+  EXPECT_EQ(c.training.batch_size, 3);
+  EXPECT_EQ(c.model.n_layer, 24);
+  EXPECT_EQ(c.model.n_embd, 1920);
+  EXPECT_EQ(c.model.n_head, 30);
+  EXPECT_EQ(c.model.mlp, Mlp::gelu);
+  EXPECT_EQ(parse({"--config", file.path(), "--preset", "none", "--n_embd", "6", "--position", "learned"})
+                .config.model.n_layer,
+            6);
+}
+
+TEST(CommandLine, AFlagReplacesTheFilesChoiceOfDataAndLength) {
+  const File file("data:\n  bin: b\n  metadata: m\n  num_workers: 3\ntraining:\n  epochs: 2\n");
+  const Config c = parse({"--config", file.path(), "--data", "x.txt", "--max_steps", "7"}).config;
+  EXPECT_EQ(c.data.text, "x.txt");
+  EXPECT_EQ(c.data.bin, "");
+  EXPECT_EQ(c.data.metadata, "");
+  EXPECT_EQ(c.data.num_workers, 3);
+  EXPECT_EQ(c.training.max_steps, 7);
+  EXPECT_EQ(c.training.epochs, std::nullopt);
+  EXPECT_EQ(parse({"--config", file.path(), "--metadata", "n"}).config.data.bin, "b");
+  EXPECT_EQ(fault({"--epochs", "1", "--max_steps", "7"}),
+            "--training.max_steps: epochs 1 and max_steps 7 both rule the length of the run; keep one");
+}
+
+TEST(CommandLine, FaultsNameTheFlag) {
+  EXPECT_EQ(fault({"--lerning_rate", "1"}), "unknown flag '--lerning_rate'; did you mean '--learning_rate'?");
+  EXPECT_EQ(fault({"--lerning-rate=1"}), "unknown flag '--lerning-rate'; did you mean '--learning_rate'?");
+  EXPECT_EQ(fault({"--training.lerning_rate", "1"}),
+            "unknown flag '--training.lerning_rate'; did you mean '--training.learning_rate'?");
+  EXPECT_EQ(fault({"--cofnig", "x"}), "unknown flag '--cofnig'; did you mean '--config'?");
+  EXPECT_EQ(fault({"--zzzzzzzzzz"}), "unknown flag '--zzzzzzzzzz'; --help lists all flags");
+  EXPECT_EQ(fault({"-q"}), "unknown flag '-q'; --help lists all flags");
+  EXPECT_EQ(fault({"x.yaml"}),
+            "unexpected argument 'x.yaml'; values follow their flag, as in --config FILE or --max_steps 100");
+  EXPECT_EQ(fault({"--seed", "1", "2"}),
+            "unexpected argument '2'; values follow their flag, as in --config FILE or --max_steps 100");
+  EXPECT_EQ(fault({"--lr"}), "'--lr' needs a value");
+  EXPECT_EQ(fault({"--seed", "1", "--config"}), "'--config' needs a value");
+  EXPECT_EQ(fault({"--lr="}), "--lr: 'training.learning_rate' must be a number 0 to 10, got ''");
+  EXPECT_EQ(fault({"--lr", "x"}), "--lr: 'training.learning_rate' must be a number 0 to 10, got 'x'");
+  EXPECT_EQ(fault({"--seed", "1", "--seed", "1"}), "--seed is given twice; keep one");
+  EXPECT_EQ(fault({"--lr", "1", "--learning_rate", "1"}),
+            "--lr: 'training.learning_rate' is already set at --training.learning_rate; keep one");
+  EXPECT_EQ(fault({"--config", "a", "--config", "b"}), "--config is given twice; keep one");
+  EXPECT_EQ(
+      fault({"--n_embd", "100"}),
+      "--model.n_embd: n_embd 100 is not divisible by n_head 6; the nearest are n_embd 96 or 102, or n_head 5 or 10");
+  const File file("model:\n  n_embd: 96\n");
+  EXPECT_EQ(fault({"--config", file.path(), "--n_head", "5"}),
+            std::string(file.path()) +
+                ":2:3: n_embd 96 is not divisible by n_head 5; the nearest are n_embd 95 or 100, or n_head 4 or 6");
+}
+
+TEST(CommandLine, RefusesWhatIsNoConfiguration) {
+  EXPECT_NE(fault({"--config", "/nonexistent/x.yaml"}).find("/nonexistent/x.yaml"), std::string::npos);
+  EXPECT_NE(fault({"--config", "/tmp"}).find("/tmp"), std::string::npos);
+  EXPECT_NE(fault({"--config", ""}), "no fault");
+  const File binary(
+      std::string("\x7f"
+                  "ELF\0\0\1",
+                  7));
+  EXPECT_EQ(fault({"--config", binary.path()}),
+            std::string(binary.path()) + ": not a text file; a configuration is YAML in UTF-8");
+}
+
+TEST(CommandLine, HelpShowsEveryKeyOnceInItsSection) {
+  const std::string text = output({"--help"});
+  EXPECT_EQ(output({"-h", "--unknown"}), text);
+  Config defaults;
+  size_t last = 0;
+  for (const Option& row : options(defaults)) {
+    const size_t at = text.find("\n  --" + row.name + " ");
+    ASSERT_NE(at, std::string::npos) << row.key();
+    EXPECT_GT(at, last) << row.key();
+    last = at;
+    for (const Alias& alias : row.aliases) EXPECT_NE(text.find(alias.name, at), std::string::npos) << alias.name;
+  }
+  for (size_t start = 0; start < text.size(); start = text.find('\n', start) + 1) {
+    EXPECT_LE(text.find('\n', start) - start, 110) << text.substr(start, 120);
+  }
+}
+
+TEST(CommandLine, PrintsTheEffectiveConfiguration) {
+  const std::string text = output({"--print-config", "--preset", "gpt2_small", "--lr", "0.5"});
+  const Config c = from_yaml(text);
+  EXPECT_EQ(c.model.n_embd, 768);
+  EXPECT_EQ(c.training.learning_rate, 0.5);
+  EXPECT_NE(fault({"--print-config", "--n_head", "5"}), "no fault");
+  EXPECT_FALSE(parse({"--lr", "0.5"}).handled);
+}
+
+TEST(CommandLine, PrintsVersionAndReference) {
+  EXPECT_NE(output({"--version"}).find("LibTorch"), std::string::npos);
+  EXPECT_EQ(output({"--print-reference"}), reference_markdown());
+}
+
+TEST(CommandLine, ProgramsAddTheirOwnFlags) {
+  bool json = false;
+  std::string file;
+  const std::vector<ProgramFlag> flags = {{"json", "print JSON", &json}, {"report_file", "where to", &file}};
+  parse({"--json", "--report-file", "x"}, flags);
+  EXPECT_TRUE(json);
+  EXPECT_EQ(file, "x");
+  EXPECT_NE(help_text("p", "d", flags).find("--report_file VALUE"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace gpt::config

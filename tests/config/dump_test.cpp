@@ -1,0 +1,129 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <set>
+
+#include "config/faults.h"
+#include "gpt/config/option.h"
+
+namespace gpt::config {
+namespace {
+
+std::string random_text(std::mt19937_64& random) {
+  static const std::vector<std::string> parts = {
+      "a",  "Z", "0",  " ", "\n",   "\t",     "\r",     "\"",     "'",   "\\",  ":", ": ",  "#",
+      " #", "-", "- ", "é", "日",   "🙂",   "\x01",   "\x7f",   "{",   "]",   "&", "*",   "!",
+      "%",  "@", "`",  "~", "null", "\u0085", "\u2028", "\uFEFF", "---", "...", "/", "true"};
+  std::string text;
+  for (size_t n = random() % 6; n > 0; --n) text += parts[random() % parts.size()];
+  return text;
+}
+
+double random_number(std::mt19937_64& random, double min, double max) {
+  const double share = std::uniform_real_distribution<double>(0, 1)(random);
+  if (random() % 2 == 0) return min + share * (max - min);
+  return std::clamp(std::pow(10.0, -16 * share), min, max);  // small ones are written with an exponent
+}
+
+void randomise(const Option& row, std::mt19937_64& random) {
+  const auto whole = [&] {
+    const double max = std::min(row.max, 9e18);
+    return static_cast<int64_t>(row.min +
+                                std::floor(std::uniform_real_distribution<double>(0, 1)(random) * (max - row.min)));
+  };
+  if (auto* flag = std::get_if<bool*>(&row.target)) **flag = random() % 2;
+  if (auto* integer = std::get_if<int64_t*>(&row.target)) **integer = whole();
+  if (auto* number = std::get_if<double*>(&row.target)) **number = random_number(random, row.min, row.max);
+  if (auto* text = std::get_if<std::string*>(&row.target)) **text = random_text(random);
+  if (auto* optional = std::get_if<std::optional<int64_t>*>(&row.target)) {
+    **optional = random() % 2 ? std::optional<int64_t>(whole()) : std::nullopt;
+  }
+  if (auto* interval = std::get_if<Interval*>(&row.target))
+    **interval = {whole() % (random() % 2 ? 3 : 1000000), static_cast<Interval::Unit>(random() % 3)};
+  if (auto* choice = std::get_if<Choice>(&row.target)) choice->set(random() % choice->names.size());
+}
+
+TEST(Dump, ReadsBackEqual) {
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 500; ++i) {
+    Config config;
+    for (const Option& row : options(config)) randomise(row, random);
+    const std::string text = dump(config);
+    const Config back = from_yaml(text);
+    ASSERT_EQ(dump(back), text);
+    ASSERT_TRUE(difference(config, back).empty());
+    ASSERT_EQ(back.training.sample_prompt, config.training.sample_prompt);
+    ASSERT_EQ(back.training.learning_rate, config.training.learning_rate);
+    ASSERT_EQ(back.training.eval_interval, config.training.eval_interval);
+  }
+}
+
+TEST(Dump, ExplainsEveryKey) {
+  const std::string text = dump(Config{});
+  Config defaults;
+  for (const Option& row : options(defaults)) {
+    EXPECT_NE(text.find(row.name + ": "), std::string::npos) << row.key();
+    EXPECT_NE(text.find("# " + row.help + "\n"), std::string::npos) << row.key();
+  }
+  EXPECT_NE(text.find("  sample_prompt: \"\\n\" "), std::string::npos);
+  EXPECT_NE(text.find("  min_lr: 1.0e-5 "), std::string::npos);  // Python's YAML reads 1e-5 as text
+}
+
+TEST(Difference, NamesEveryChangedKeyAndWhetherItIsSafe) {
+  Config before, after;
+  after.training.max_steps = 70;
+  after.model.n_embd = 192;
+  after.training.eval_interval = {2, Interval::Unit::epochs};
+  const std::vector<Change> changes = difference(before, after);
+  ASSERT_EQ(changes.size(), 3u);
+  EXPECT_EQ(changes[0].key, "model.n_embd");
+  EXPECT_EQ(changes[0].before, "384");
+  EXPECT_EQ(changes[0].after, "192");
+  EXPECT_FALSE(changes[0].safe_on_resume);
+  EXPECT_EQ(changes[1].key, "training.max_steps");
+  EXPECT_EQ(changes[1].before, "auto");
+  EXPECT_EQ(changes[1].after, "70");
+  EXPECT_TRUE(changes[1].safe_on_resume);
+  EXPECT_EQ(changes[2].after, "2 epochs");
+}
+
+TEST(Difference, WhatChangesTheDataOrTheShapeIsNotSafe) {
+  std::set<std::string> unsafe;
+  Config defaults;
+  for (const Option& row : options(defaults)) {
+    if (!row.safe_on_resume) unsafe.insert(row.key());
+  }
+  const std::set<std::string> expected = {"seed",
+                                          "model.n_layer",
+                                          "model.n_head",
+                                          "model.n_kv_head",
+                                          "model.n_embd",
+                                          "model.n_hidden",
+                                          "model.block_size",
+                                          "model.vocab_size",
+                                          "model.vocab_multiple",
+                                          "model.norm",
+                                          "model.mlp",
+                                          "model.position",
+                                          "model.rope_theta",
+                                          "model.norm_eps",
+                                          "model.bias",
+                                          "model.tie_weights",
+                                          "data.text",
+                                          "data.dataset",
+                                          "data.bin",
+                                          "data.metadata",
+                                          "data.tokenizer",
+                                          "data.validation_fraction",
+                                          "data.max_chars",
+                                          "training.batch_size",
+                                          "training.gradient_accumulation_steps",
+                                          "training.use_amp",
+                                          "training.dtype"};
+  EXPECT_EQ(unsafe, expected);
+}
+
+}  // namespace
+}  // namespace gpt::config

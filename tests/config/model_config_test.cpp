@@ -1,0 +1,70 @@
+#include "gpt/config/model_config.h"
+
+#include <gtest/gtest.h>
+
+namespace gpt {
+namespace {
+
+TEST(ModelConfig, HiddenWidthFollowsTheMlp) {
+  ModelConfig c;
+  c.n_embd = 384;
+  EXPECT_EQ(c.hidden(), 1024);  // 8/3 * 384
+  c.n_embd = 128;
+  EXPECT_EQ(c.hidden(), 384);  // 341.3 rounded up
+  c.n_embd = 4;
+  EXPECT_EQ(c.hidden(), 64);
+  c.n_embd = 25;
+  EXPECT_EQ(c.hidden(), 128);  // 66.7: the fraction counts
+  c.mlp = Mlp::gelu;
+  EXPECT_EQ(c.hidden(), 100);
+  c.n_hidden = 7;
+  EXPECT_EQ(c.hidden(), 7);
+}
+
+TEST(ModelConfig, VocabularyIsPadded) {
+  ModelConfig c;
+  c.vocab_size = 50257;
+  EXPECT_EQ(c.padded_vocab(), 50304);
+  c.vocab_size = 64;
+  EXPECT_EQ(c.padded_vocab(), 64);
+  c.vocab_size = 65;
+  c.vocab_multiple = 1;
+  EXPECT_EQ(c.padded_vocab(), 65);
+}
+
+TEST(ModelConfig, PresetsAreGpt2sSizes) {
+  struct Size {
+    Preset preset;
+    int64_t n_layer, n_head, n_embd;
+  };
+  for (const Size size : {Size{Preset::gpt2_small, 12, 12, 768}, Size{Preset::gpt2_medium, 24, 16, 1024},
+                          Size{Preset::gpt2_large, 36, 20, 1280}, Size{Preset::gpt2_xl, 48, 25, 1600}}) {
+    ModelConfig c;
+    c.preset = size.preset;
+    c.n_hidden = 5;
+    c.tie_weights = false;
+    apply_preset(c);
+    EXPECT_EQ(c.n_layer, size.n_layer);
+    EXPECT_EQ(c.n_head, size.n_head);
+    EXPECT_EQ(c.n_embd, size.n_embd);
+    EXPECT_EQ(c.hidden(), 4 * size.n_embd);
+    EXPECT_EQ(c.block_size, 1024);
+    EXPECT_EQ(c.norm, Norm::layernorm);
+    EXPECT_EQ(c.mlp, Mlp::gelu);
+    EXPECT_EQ(c.position, Position::learned);
+    EXPECT_TRUE(c.bias);
+    EXPECT_TRUE(c.tie_weights);
+  }
+  ModelConfig c;
+  c.preset = Preset::char_small;
+  c.n_layer = 1;
+  c.block_size = 8;
+  apply_preset(c);
+  EXPECT_EQ(c.n_layer, 6);
+  EXPECT_EQ(c.n_embd, 384);
+  EXPECT_EQ(c.block_size, 256);
+  EXPECT_EQ(c.mlp, Mlp::swiglu);
+}
+
+}  // namespace
+}  // namespace gpt

@@ -1,0 +1,62 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "config/faults.h"
+#include "gpt/config/option.h"
+
+namespace gpt::config {
+namespace {
+
+// Every deletion, insertion and swap of neighbours.
+std::set<std::string> one_character_edits(const std::string& word) {
+  std::set<std::string> edits;
+  for (size_t i = 0; i < word.size(); ++i) {
+    edits.insert(word.substr(0, i) + word.substr(i + 1));
+    if (i + 1 < word.size()) edits.insert(word.substr(0, i) + word[i + 1] + word[i] + word.substr(i + 2));
+  }
+  for (size_t i = 0; i <= word.size(); ++i) {
+    for (const char c : std::string("abcdefghijklmnopqrstuvwxyz_"))
+      edits.insert(word.substr(0, i) + c + word.substr(i));
+  }
+  return edits;
+}
+
+TEST(DidYouMean, KnowsWhenNothingIsNear) {
+  const std::vector<std::string> names = {"n_head", "n_layer", "eps"};
+  EXPECT_EQ(did_you_mean("n_haed", names), "n_head");
+  EXPECT_EQ(did_you_mean("N-Head", names), "n_head");
+  EXPECT_EQ(did_you_mean("banana", names), std::nullopt);
+  EXPECT_EQ(did_you_mean("", names), std::nullopt);
+  EXPECT_EQ(did_you_mean(std::string(1 << 20, 'n'), names), std::nullopt);
+}
+
+TEST(DidYouMean, FindsTheKeyBehindEveryTypo) {
+  Config defaults;
+  const std::vector<Option> rows = options(defaults);
+  std::set<std::string> known;
+  std::vector<std::string> candidates;
+  for (const Option& row : rows) {
+    known.insert(row.name);
+    candidates.push_back(row.name);
+    for (const Alias& alias : row.aliases) known.insert(alias.name);
+  }
+  int typos = 0, right = 0;
+  for (const Option& row : rows) {
+    for (const std::string& typo : one_character_edits(row.name)) {
+      if (known.count(typo)) continue;
+      ++typos;
+      right += did_you_mean(typo, candidates) == row.name;
+      if (typos % 50 == 0) {  // reading a whole file is slower: a sample
+        const std::string yaml = (row.section.empty() ? "" : row.section + ":\n  ") + typo + ": 1\n";
+        EXPECT_NE(yaml_fault(yaml).find("unknown key"), std::string::npos) << yaml;
+      }
+    }
+  }
+  EXPECT_GT(typos, 10000);
+  EXPECT_GE(right, 0.99 * typos);
+}
+
+}  // namespace
+}  // namespace gpt::config

@@ -1,0 +1,76 @@
+#include <gtest/gtest.h>
+
+#include "config/faults.h"
+
+namespace gpt::config {
+namespace {
+
+TEST(Validate, DefaultsAndPresetsAreSound) {
+  EXPECT_EQ(yaml_fault(""), "no fault");
+  for (const char* preset : {"gpt2_small", "gpt2_medium", "gpt2_large", "gpt2_xl", "char_small"}) {
+    EXPECT_EQ(yaml_fault(std::string("model: {preset: ") + preset + "}\n"), "no fault") << preset;
+  }
+}
+
+TEST(Validate, RefusesContradictionsWhereTheyWereWritten) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"model:\n  n_embd: 100\n",
+       "c.yaml:2:3: n_embd 100 is not divisible by n_head 6; the nearest are n_embd 96 or 102, or n_head 5 or 10"},
+      {"model:\n  n_head: 7\n",
+       "c.yaml:2:3: n_embd 384 is not divisible by n_head 7; the nearest are n_embd 378 or 385, or n_head 6 or 8"},
+      {"model:\n  n_embd: 4\n",
+       "c.yaml:2:3: n_embd 4 is not divisible by n_head 6; the nearest are n_embd 6, or n_head 4"},
+      {"model:\n  n_kv_head: 4\n",
+       "c.yaml:2:3: n_head 6 is not divisible by n_kv_head 4; the nearest are n_kv_head 3 or 6"},
+      {"model:\n  n_embd: 18\n",
+       "c.yaml:2:3: position rope needs an even head size, but n_embd 18 / n_head 6 = 3; the nearest are n_embd 12 or "
+       "24"},
+      {"device: gpu\n", "c.yaml:1:1: 'device' must be auto, cpu, cuda or cuda:N, got 'gpu'"},
+      {"device: \"cuda:\"\n", "c.yaml:1:1: 'device' must be auto, cpu, cuda or cuda:N, got 'cuda:'"},
+      {"output_dir: \"\"\n", "c.yaml:1:1: 'output_dir' must name a folder, got ''"},
+      {"data:\n  text: a\n  dataset: shakespeare\n",
+       "c.yaml:3:3: data comes from one of text, dataset and bin; keep one of them"},
+      {"data:\n  text: a\n  bin: b\n", "c.yaml:3:3: data comes from one of text, dataset and bin; keep one of them"},
+      {"data:\n  bin: b\n",
+       "c.yaml:2:3: a bin of tokens does not tell its vocabulary; set data.metadata or model.vocab_size"},
+      {"data:\n  metadata: m\n", "c.yaml:2:3: metadata describes a bin; set data.bin too, or leave it out"},
+      {"data:\n  bin: b\n  metadata: m\n  max_chars: 5\n",
+       "c.yaml:4:3: max_chars counts characters of a text; a bin has none"},
+      {"data:\n  prefetch_factor: 0\n",
+       "c.yaml:2:3: 4 workers with prefetch_factor 0 would build nothing; set prefetch_factor 2 or num_workers 0"},
+      {"training:\n  epochs: 2\n  max_steps: 5\n",
+       "c.yaml:3:3: epochs 2 and max_steps 5 both rule the length of the run; keep one"},
+      {"training:\n  learning_rate: 1e-6\n",
+       "c.yaml:2:3: min_lr 1e-05 is above learning_rate 1e-06; set min_lr to a tenth of it"},
+      {"training:\n  warmup_steps: 5000\n",
+       "c.yaml:2:3: warmup_steps 5000 leaves nothing of max_steps 5000; a tenth of it is usual"},
+      {"training:\n  max_steps: 50\n  warmup_steps: 100\n",
+       "c.yaml:3:3: warmup_steps 100 leaves nothing of max_steps 50; a tenth of it is usual"},
+      {"training:\n  use_amp: false\n  dtype: bfloat16\n",
+       "c.yaml:2:3: use_amp false means float32 (or tf32), but dtype is a 16-bit one; set use_amp true or dtype "
+       "float32"},
+  };
+  for (const auto& [yaml, fault] : cases) EXPECT_EQ(yaml_fault(yaml), fault) << yaml;
+}
+
+TEST(Validate, AllowsWhatOnlyLooksLikeAContradiction) {
+  for (const char* yaml :
+       {"model: {n_embd: 18, position: learned}\n", "data: {bin: b}\nmodel: {vocab_size: 5}\n",
+        "data: {num_workers: 0, prefetch_factor: 0}\n", "training: {epochs: 1, warmup_steps: 100000}\n",
+        "training: {learning_rate: 1e-6, lr_schedule: constant}\n", "training: {use_amp: false, dtype: tf32}\n",
+        "device: cuda:15\n", "training: {max_steps: 1}\n"}) {
+    EXPECT_EQ(yaml_fault(yaml), "no fault") << yaml;
+  }
+}
+
+TEST(Validate, TrainingNeedsData) {
+  Config config;
+  EXPECT_EQ(fault_of([&] { require_data(config, "c.yaml"); }),
+            "c.yaml: no data to train on; name a text with --data FILE, or tokens with --bin FILE, or use --dataset "
+            "shakespeare");
+  config.data.text = "x";
+  EXPECT_EQ(fault_of([&] { require_data(config, "c.yaml"); }), "no fault");
+}
+
+}  // namespace
+}  // namespace gpt::config

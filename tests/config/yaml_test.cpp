@@ -1,0 +1,211 @@
+#include <gtest/gtest.h>
+
+#include "config/faults.h"
+#include "gpt/config/option.h"
+
+namespace gpt::config {
+namespace {
+
+TEST(Yaml, SetsEveryKindOfValue) {
+  const Config c = from_yaml(R"(
+seed: 7
+device: cuda:1
+model:
+  n_hidden: 512
+  norm: layernorm
+  bias: true
+  dropout: 1e-5
+training:
+  epochs: 3
+  max_steps: auto
+  eval_interval: 2 epochs
+  checkpoint_interval: 1 step
+  sample_interval: "500 steps"
+  sample_prompt: "a: \"b\"\n"
+  compile_mode: reduce-overhead
+)");
+  EXPECT_EQ(c.seed, 7);
+  EXPECT_EQ(c.device, "cuda:1");
+  EXPECT_EQ(c.model.n_hidden, 512);
+  EXPECT_EQ(c.model.norm, Norm::layernorm);
+  EXPECT_TRUE(c.model.bias);
+  EXPECT_EQ(c.model.dropout, 1e-5);
+  EXPECT_EQ(c.training.epochs, 3);
+  EXPECT_EQ(c.training.max_steps, std::nullopt);
+  EXPECT_EQ(c.training.eval_interval, (Interval{2, Interval::Unit::epochs}));
+  EXPECT_EQ(c.training.checkpoint_interval, (Interval{1, Interval::Unit::steps}));
+  EXPECT_EQ(c.training.sample_interval, (Interval{500, Interval::Unit::steps}));
+  EXPECT_EQ(c.training.sample_prompt, "a: \"b\"\n");
+  EXPECT_EQ(c.training.compile_mode, CompileMode::reduce_overhead);
+}
+
+TEST(Yaml, TakesEmptyFilesEmptySectionsByteOrderMarksAndWindowsLines) {
+  const std::string defaults = dump(Config{});
+  for (const char* yaml : {"", "\n\n", "# nothing\n", "model:\n", "model: {}\ntraining:\n  # seed: 3\n", "---\n"}) {
+    EXPECT_EQ(dump(from_yaml(yaml)), defaults) << yaml;
+  }
+  EXPECT_EQ(from_yaml("\xEF\xBB\xBFseed: 7\r\nmodel:\r\n  n_head: 3\r\n").model.n_head, 3);
+}
+
+TEST(Yaml, PlacesEveryFault) {
+  const std::pair<const char*, const char*> cases[] = {
+      // unknown and misplaced keys
+      {"sed: 1\n", "c.yaml:1:1: unknown key 'sed'; did you mean 'seed'?"},
+      {"model:\n  n_heds: 4\n", "c.yaml:2:3: unknown key 'n_heds' in 'model'; did you mean 'n_heads'?"},
+      {"modle:\n  n_head: 4\n", "c.yaml:1:1: unknown key 'modle'; did you mean 'model'?"},
+      {"model:\n  lerning_rate: 1\n",
+       "c.yaml:2:3: unknown key 'lerning_rate' in 'model'; did you mean 'learning_rate' in 'training'?"},
+      {"model:\n  wxyzwxyz: 1\n", "c.yaml:2:3: unknown key 'wxyzwxyz' in 'model'; --help lists all keys"},
+      {"model:\n  batch_size: 4\n", "c.yaml:2:3: 'batch_size' belongs to 'training'"},
+      {"training:\n  seed: 4\n", "c.yaml:2:3: 'seed' belongs to the top level"},
+      {"d_model: 4\n", "c.yaml:1:1: 'd_model' belongs to 'model'"},
+      {"model:\n  training:\n    seed: 4\n",
+       "c.yaml:2:3: section 'training' must stand at the top level, without spaces before it"},
+      // duplicates
+      {"seed: 1\nseed: 2\n", "c.yaml:2:1: 'seed' is already set at c.yaml:1:1; keep one"},
+      {"model:\n  d_model: 8\n  n_embd: 8\n", "c.yaml:3:3: 'model.n_embd' is already set at c.yaml:2:3; keep one"},
+      {"model:\n  bias: true\nmodel:\n  bias: false\n",
+       "c.yaml:3:1: section 'model' is already there at c.yaml:1:1; join them"},
+      // wrong types
+      {"seed: x\n", "c.yaml:1:7: 'seed' must be a whole number >= 0, got 'x'"},
+      {"seed: 1.5\n", "c.yaml:1:7: 'seed' must be a whole number >= 0, got '1.5'"},
+      {"seed: 1e3\n", "c.yaml:1:7: 'seed' must be a whole number >= 0, got '1e3'; write 1000"},
+      {"seed: \"1\"\n", "c.yaml:1:7: 'seed' must be a whole number >= 0, got '1' as text; write 1 without quotes"},
+      {"training:\n  min_lr: \"1e-5\"\n",
+       "c.yaml:2:11: 'training.min_lr' must be a number 0 to 10, got '1e-5' as text; write 1e-5 without quotes"},
+      {"training:\n  min_lr: '1e-5'\n",
+       "c.yaml:2:11: 'training.min_lr' must be a number 0 to 10, got '1e-5' as text; write 1e-5 without quotes"},
+      {"training:\n  min_lr: .nan\n", "c.yaml:2:11: 'training.min_lr' must be a number 0 to 10, got '.nan'"},
+      {"training:\n  min_lr: nan\n", "c.yaml:2:11: 'training.min_lr' must be a number 0 to 10, got 'nan'"},
+      {"training:\n  weight_decay: inf\n", "c.yaml:2:17: 'training.weight_decay' must be a number 0 to 10, got 'inf'"},
+      {"training:\n  min_lr: 1,5\n", "c.yaml:2:11: 'training.min_lr' must be a number 0 to 10, got '1,5'"},
+      {"training:\n  min_lr: 1e999\n", "c.yaml:2:11: 'training.min_lr' must be a number 0 to 10, got '1e999'"},
+      {"model:\n  bias: yes\n", "c.yaml:2:9: 'model.bias' must be true or false, got 'yes'; write true"},
+      {"model:\n  bias: Off\n", "c.yaml:2:9: 'model.bias' must be true or false, got 'Off'; write false"},
+      {"model:\n  bias: \"true\"\n", "c.yaml:2:9: 'model.bias' must be true or false, got 'true'; write true"},
+      {"model:\n  norm: rmsnrom\n",
+       "c.yaml:2:9: 'model.norm' must be one of layernorm, rmsnorm, got 'rmsnrom'; did you mean 'rmsnorm'?"},
+      {"training:\n  epochs: many\n",
+       "c.yaml:2:11: 'training.epochs' must be auto or a whole number 1 to 1e9, got 'many'"},
+      {"training:\n  eval_interval: 5 days\n",
+       "c.yaml:2:18: 'training.eval_interval' must be like 500, '500 steps' or '2 epochs', got '5 days'"},
+      {"seed: 99999999999999999999\n", "c.yaml:1:7: 'seed' must be a whole number >= 0, got '99999999999999999999'"},
+      // out of range
+      {"seed: -1\n", "c.yaml:1:7: 'seed' must be a whole number >= 0, got '-1'"},
+      {"model:\n  dropout: 1.0\n", "c.yaml:2:12: 'model.dropout' must be a number 0 to 0.9, got '1.0'"},
+      {"training:\n  eval_interval: -2 steps\n",
+       "c.yaml:2:18: 'training.eval_interval' must be like 500, '500 steps' or '2 epochs', got '-2 steps'"},
+      // the wrong shape
+      {"seed:\n", "c.yaml:1:1: 'seed' has no value; leave the line out for the default"},
+      {"seed: ~\n", "c.yaml:1:1: 'seed' has no value; leave the line out for the default"},
+      {"seed: [1]\n", "c.yaml:1:7: 'seed' takes one value, not a list"},
+      {"model: [1]\n", "c.yaml:1:8: 'model' takes one value, not a list"},
+      {"seed:\n  a: 1\n", "c.yaml:2:3: 'seed' takes one value, not keys of its own"},
+      {"model:\n  bias:\n    a: 1\n", "c.yaml:3:5: 'bias' takes one value, not keys of its own"},
+      {"model: gpt2\n", "c.yaml:1:8: 'model' is a section, got 'gpt2'; its keys go below it, indented"},
+      {"- seed\n", "c.yaml:1:1: expected lines of 'key: value', got a list"},
+      {"seed=1\n", "c.yaml:1:1: expected lines of 'key: value', got 'seed=1'"},
+      {"? [a]\n: 1\n", "c.yaml:1:3: expected lines of 'key: value', got a list"},
+      {"seed: 1\n---\nseed: 2\n", "c.yaml:2:1: one document per file: nothing may follow the first"},
+      {"device: \"cpu\nseed: 1\n", "c.yaml:1:9: the closing quote is missing on this line"},
+      {"\"a\\nb\": 1\n", "c.yaml:1:1: unknown key 'a\\nb'; --help lists all keys"},
+  };
+  for (const auto& [yaml, fault] : cases) EXPECT_EQ(yaml_fault(yaml), fault) << yaml;
+}
+
+TEST(Yaml, TurnsSyntaxErrorsIntoOneLine) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"seed: 1\n  bias: 2\n", "c.yaml:2:"}, {"model:\n\tbias: true\n", "c.yaml:2:"}, {"seed: {a: 1\n", "c.yaml:"},
+      {"seed: a: b\n", "c.yaml:1:"},         {"seed: *unknown\n", "c.yaml:1:"},       {"seed: @\n", "c.yaml:1:"},
+  };
+  for (const auto& [yaml, place] : cases) EXPECT_EQ(yaml_fault(yaml).rfind(place, 0), 0) << yaml_fault(yaml);
+}
+
+TEST(Yaml, ResolvesAnchorsOfPlainValues) {
+  const Config c = from_yaml("seed: &s 12\nthreads: *s\n");
+  EXPECT_EQ(c.threads, 12);
+  EXPECT_EQ(yaml_fault("model: &m {bias: true}\ndata: *m\n"), "c.yaml:2:7: an alias may only stand for a plain value");
+  EXPECT_NE(yaml_fault("seed: &s \"12\"\nthreads: *s\n").find("as text"), std::string::npos);
+}
+
+// Each of these crashed, hung or was swallowed by some YAML reader.
+TEST(Yaml, RefusesHostileInput) {
+  const auto repeat = [](const std::string& part, int times) {
+    std::string result;
+    while (times-- > 0) result += part;
+    return result;
+  };
+  for (const char* part :
+       {"[", "{", "- ", "? ", "{a: ", "&a ", ",", "[],", "!", "a: ", "---\n", "*a ", "\"", ": ", "{a: b},"}) {
+    EXPECT_NE(yaml_fault(repeat(part, 30000)), "no fault") << part;
+  }
+  std::string deep;
+  for (int i = 0; i < 1000; ++i) deep += std::string(i, ' ') + "a:\n";
+  EXPECT_NE(yaml_fault(deep), "no fault");
+  EXPECT_EQ(yaml_fault(std::string("seed: 1\0", 8)), "c.yaml: not a text file; a configuration is YAML in UTF-8");
+  EXPECT_EQ(yaml_fault(std::string(2 << 20, '#')), "c.yaml: 2097152 bytes are too many for a configuration");
+}
+
+TEST(Yaml, EveryAliasMeansItsKey) {
+  Config defaults;
+  int aliases = 0;
+  for (const Option& row : options(defaults)) {
+    for (const Alias& alias : row.aliases) {
+      ++aliases;
+      const std::string indent = row.section.empty() ? "" : row.section + ":\n  ";
+      // An impossible value must be refused under the name of the key itself; text rows take any.
+      if (std::holds_alternative<std::string*>(row.target) && alias.values.empty()) {
+        Config by_alias = from_yaml(indent + alias.name + ": xyz\n"), by_key = from_yaml(indent + row.name + ": xyz\n");
+        EXPECT_EQ(dump(by_alias), dump(by_key)) << alias.name;
+      } else {
+        const std::string name = alias.values.empty() ? row.key() : alias.name;
+        EXPECT_NE(yaml_fault(indent + alias.name + ": !!x y\n").find("'" + name + "' must be"), std::string::npos)
+            << alias.name;
+      }
+    }
+  }
+  EXPECT_GE(aliases, 20);
+}
+
+TEST(Yaml, TakesTheSpellingsOfOtherDocuments) {
+  const Config c = from_yaml(R"(
+use_gpu: false
+out_dir: o
+model: {seq_length: 32, d_model: 48, n_layers: 2, n_heads: 3, d_hid: 99}
+data: {bin_file: b, tokenizer_file: t, metadata_file: m}
+training: {max_norm: 0.5, accumulate_grad_batches: 4, compile: false, use_activation_checkpointing: true, use_lr_scheduler: false}
+)");
+  EXPECT_EQ(c.device, "cpu");
+  EXPECT_EQ(c.output_dir, "o");
+  EXPECT_EQ(c.model.block_size, 32);
+  EXPECT_EQ(c.model.n_embd, 48);
+  EXPECT_EQ(c.model.n_layer, 2);
+  EXPECT_EQ(c.model.n_head, 3);
+  EXPECT_EQ(c.model.n_hidden, 99);
+  EXPECT_EQ(c.data.bin, "b");
+  EXPECT_EQ(c.data.tokenizer, "t");
+  EXPECT_EQ(c.data.metadata, "m");
+  EXPECT_EQ(c.training.gradient_clip, 0.5);
+  EXPECT_EQ(c.training.gradient_accumulation_steps, 4);
+  EXPECT_FALSE(c.training.use_compile);
+  EXPECT_TRUE(c.training.gradient_checkpointing);
+  EXPECT_EQ(c.training.lr_schedule, LrSchedule::constant);
+  EXPECT_EQ(from_yaml("use_gpu: true\n").device, "auto");
+  EXPECT_EQ(from_yaml("training: {grad_clip: 0.25}\n").training.gradient_clip, 0.25);
+  EXPECT_FALSE(from_yaml("training: {use_torch_compile: false}\n").training.use_compile);
+  EXPECT_EQ(from_yaml("training: {use_lr_scheduler: true}\n").training.lr_schedule, LrSchedule::cosine);
+  EXPECT_EQ(from_yaml("model: {model_size: gpt2_medium}\n").model.preset, Preset::gpt2_medium);
+  EXPECT_EQ(from_yaml("data: {data_path: x.txt}\n").data.text, "x.txt");
+  EXPECT_EQ(yaml_fault("use_gpu: maybe\n"), "c.yaml:1:10: 'use_gpu' must be true or false, got 'maybe'");
+}
+
+TEST(Yaml, KeysWrittenOutBeatThePreset) {
+  const Config c = from_yaml("model:\n  n_embd: 24\n  bias: false\n  preset: gpt2_small\n");
+  EXPECT_EQ(c.model.n_layer, 12);
+  EXPECT_EQ(c.model.n_embd, 24);
+  EXPECT_EQ(c.model.mlp, Mlp::gelu);
+  EXPECT_FALSE(c.model.bias);
+}
+
+}  // namespace
+}  // namespace gpt::config
