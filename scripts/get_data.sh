@@ -5,6 +5,7 @@
 # usage: scripts/get_data.sh     (after scripts/setup.sh)
 set -euo pipefail
 source "$(dirname "$0")/steps.sh"
+trap 'fail "interrupted; run the same command to go on from here"' INT TERM
 
 corpus=data/shakespeare.txt
 corpus_sha256=da68ca4e8201d41a12c1d5e82d967bda85105f1dabe823d5735138bccabdd387

@@ -34,15 +34,15 @@ usable_gpus() {
   driver=$(query_gpus driver_version | head -n 1)
   if [[ ! $driver =~ ^[0-9]+\. ]]; then
     ! grep -qs 0x10de /sys/bus/pci/devices/*/vendor ||
-      warn "there is an NVIDIA card but no working driver (nvidia-smi shows nothing): install driver $min_driver or later to use it"
+      warn "there is an NVIDIA card but no working driver (nvidia-smi shows nothing): going on without it; install driver $min_driver or later to use it"
     return 0
   fi
   if ((${driver%%.*} < min_driver)); then
-    warn "NVIDIA driver $driver is too old for CUDA $cuda_major: install $min_driver or later to use the GPU"
+    warn "NVIDIA driver $driver is too old for CUDA $cuda_major: going on without the GPU; install $min_driver or later to use it"
     return 0
   fi
   capabilities=$(query_gpus compute_cap | tr -d '. ' | sort -nu)
   usable=$(awk -v least=$min_capability '$1 >= least' <<<"$capabilities")
-  [[ $usable ]] || warn "this GPU's compute capability ($(head -n 1 <<<"$capabilities")) is below the $min_capability that CUDA $cuda_major compiles for"
+  [[ $usable ]] || warn "this GPU's compute capability ($(head -n 1 <<<"$capabilities")) is below the $min_capability that CUDA $cuda_major compiles for; going on without it"
   paste -sd ';' <<<"$usable"
 }

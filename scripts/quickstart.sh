@@ -14,7 +14,6 @@ model=shakespeare_char
 if grep -q '^GPT_CUDA:.*=ON' build/CMakeCache.txt && [[ $(usable_gpus 2>/dev/null) ]]; then
   model=shakespeare_char_gpu
 fi
-trap - INT TERM  # the trainer saves its checkpoint on a signal, and says so itself
 say "
 Training configs/$model.yaml (Ctrl-C saves and stops; the same command goes on)"
 build/bin/gpt-train --config configs/$model.yaml --output_dir models/$model

@@ -10,6 +10,7 @@
 set -euo pipefail
 source "$(dirname "$0")/steps.sh"
 source scripts/machine.sh
+trap 'fail "interrupted; run the same command to go on from here"' INT TERM
 
 device= tests=
 for argument in "$@"; do

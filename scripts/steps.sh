@@ -3,7 +3,6 @@
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export LC_ALL=C.UTF-8  # tools speak plain English, so that their messages can be recognised; file names stay UTF-8
 step_is_open=  # set while a line waits for its "done"
-trap 'fail "interrupted; run it again to go on from here"' INT TERM
 
 say() { printf '%s\n' "$*"; }
 warn() { printf 'warning: %s\n' "$*" >&2; }

@@ -15,21 +15,27 @@ namespace {
 
 }  // namespace
 
-CodePoint decode(std::string_view text, size_t offset) {
-  const auto lead = static_cast<unsigned char>(text[offset]);
-  if (lead < 0x80) return {lead, 1};
+Scan scan(std::string_view text, size_t offset) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[offset + i]); };
+  const unsigned char lead = byte(0);
+  if (lead < 0x80) return {Scan::whole, 1, lead};
+  if (lead < 0xC2 || lead > 0xF4) return {Scan::broken, 1, 0};
   const size_t bytes = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-  if (lead < 0xC2 || lead > 0xF4 || text.size() - offset < bytes) fail(text, offset);
-
   char32_t value = lead & (0x7F >> bytes);
   for (size_t i = 1; i < bytes; ++i) {
-    const auto next = static_cast<unsigned char>(text[offset + i]);
-    if ((next & 0xC0) != 0x80) fail(text, offset);
-    value = value << 6 | (next & 0x3F);
+    if (offset + i == text.size()) return {Scan::unfinished, i, 0};
+    // The second byte's range shuts out overlong forms, surrogates and what lies beyond U+10FFFF.
+    const unsigned char lowest = i > 1 ? 0x80 : lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+    const unsigned char highest = i > 1 ? 0xBF : lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+    if (byte(i) < lowest || byte(i) > highest) return {Scan::broken, i, 0};
+    value = value << 6 | (byte(i) & 0x3F);
   }
-  const char32_t smallest = bytes == 4 ? 0x10000 : bytes == 3 ? 0x800 : 0x80;
-  const bool surrogate = value >= 0xD800 && value <= 0xDFFF;
-  if (value < smallest || surrogate || value >= kCodePoints) fail(text, offset);
+  return {Scan::whole, bytes, value};
+}
+
+CodePoint decode(std::string_view text, size_t offset) {
+  const auto [kind, bytes, value] = scan(text, offset);
+  if (kind != Scan::whole) fail(text, offset);
   return {value, bytes};
 }
 

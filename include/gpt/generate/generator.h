@@ -1,5 +1,8 @@
-// Sampling text from a model with a KV cache. Beyond block_size the last half of the context is kept and prefilled again.
+// Sampling text from a model with a KV cache. A context longer than block_size keeps its last half, which is prefilled
+// again: positions start anew, so nothing in the cache is ever out of place.
 #pragma once
+
+#include <c10/core/ScalarType.h>
 
 #include <cstdint>
 #include <functional>
@@ -18,19 +21,26 @@ struct SamplingConfig {
   double top_p = 1.0;        // 1 = off
   int64_t max_new_tokens = 200;
   uint64_t seed = 1337;
-  std::vector<std::string> stop;  // texts that end the sample (not printed)
+  std::vector<std::string> stop = {};  // UTF-8 texts that end the sample (not printed)
 };
+
+// Throws gpt::Error(config) naming the first value out of its range.
+void validate(const SamplingConfig& config);
 
 struct GenerationResult {
-  std::string text;             // without the prompt
-  int64_t new_tokens = 0;
-  int64_t cropped_tokens = 0;   // tokens that fell out of the context, prompt and generated
-  double seconds = 0;           // prefill and decoding
-  std::string stop_reason;      // "length", "stop text", "end of text", "interrupted"
+  std::string text;            // without the prompt; always valid UTF-8
+  int64_t prompt_tokens = 0;   // of the whole prompt, before any cropping
+  int64_t new_tokens = 0;      // drawn, those of a stop text and an end of text included
+  int64_t cropped_tokens = 0;  // tokens that fell out of the context, prompt and generated
+  double seconds = 0;          // prefill and decoding
+  double prefill_seconds = 0;  // up to the first token
+  std::string stop_reason;     // "length", "stop text", "end of text", "interrupted"
 };
 
-// Streams whole UTF-8 characters to `emit` as they are complete. `emit` returns false to stop. Draws from its own
-// generator, so training's random stream is untouched; restores the model's training mode.
+// Streams whole UTF-8 characters to `emit` as they are complete; bytes that are no UTF-8 become U+FFFD. `emit` returns
+// false to stop. An empty prompt starts from end of text, else from a newline. Draws from its own generator, so training's
+// random stream is untouched; restores the model's training mode. Throws gpt::Error: config for `config`, data for a
+// prompt that the tokenizer cannot encode, numerics for logits that are not finite.
 GenerationResult generate(GPT& model, const Tokenizer& tokenizer, std::string_view prompt, const SamplingConfig& config,
                           at::ScalarType compute_type, const std::function<bool(std::string_view)>& emit = {});
 

@@ -8,10 +8,12 @@
 
 namespace gpt {
 
-// Probabilities (B, V) float32 after temperature, top-k and top-p, in that order, as Hugging Face applies them.
+// Probabilities (B, V) float32 of logits (B, V) after temperature, top-k and top-p, in that order, as Hugging Face applies
+// them: tokens that tie with the k-th stay, and top-p keeps the smallest set that reaches p, at least one token.
 at::Tensor filtered_probabilities(const at::Tensor& logits, const SamplingConfig& config);
 
-// Ids (B, 1) int64 from logits (B, V).
+// Ids (B, 1) int64 from logits (B, V); -1 for a row whose logits are NaN or infinite. `generator` is of the logits' device.
+// Nothing waits for the device.
 at::Tensor sample(const at::Tensor& logits, const SamplingConfig& config, at::Generator& generator);
 
 }  // namespace gpt

@@ -15,6 +15,15 @@ struct CodePoint {
   size_t bytes;  // 1..4
 };
 
+// What the bytes from `offset` < text.size() on are: a character, the start of one that the end of the text cuts off, or
+// neither. `bytes` of a broken sequence follow Unicode's "maximal subpart" practice, as decoders that replace do.
+struct Scan {
+  enum Kind { whole, unfinished, broken } kind;
+  size_t bytes;
+  char32_t value;  // of a whole one
+};
+Scan scan(std::string_view text, size_t offset);
+
 // The code point that starts at `offset` < text.size(). Throws gpt::Error(data) naming the offset and the byte.
 CodePoint decode(std::string_view text, size_t offset);
 

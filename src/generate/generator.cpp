@@ -1,0 +1,149 @@
+#include "gpt/generate/generator.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
+#include <ATen/core/Generator.h>
+#include <ATen/ops/tensor.h>
+#include <c10/core/InferenceMode.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "gpt/core/error.h"
+#include "gpt/device/precision.h"
+#include "gpt/generate/sampler.h"
+#include "gpt/generate/text_stream.h"
+
+namespace gpt {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(GPT& model) : model_(model), was_training_(model.training()) { model_.train(false); }
+  ~EvaluationMode() { model_.train(was_training_); }
+  EvaluationMode(const EvaluationMode&) = delete;
+  EvaluationMode& operator=(const EvaluationMode&) = delete;
+
+ private:
+  GPT& model_;
+  bool was_training_;
+};
+
+// The tokens that the next one depends on, and the cache, which holds the first of them.
+class Context {
+ public:
+  Context(const GPT& model, std::vector<int32_t> prompt, at::ScalarType compute_type)
+      : model_(model),
+        tokens_(std::move(prompt)),
+        cache_(model.make_cache(1, model.config().block_size, compute_type)) {}
+
+  void append(int32_t id) { tokens_.push_back(id); }
+  int64_t cropped() const { return cropped_; }
+
+  at::Tensor logits() {  // (1, V), after the last token
+    if (static_cast<int64_t>(tokens_.size()) > cache_.capacity()) crop();
+    const at::IntArrayRef::size_type cached = cache_.length;
+    const std::vector<int64_t> unseen(tokens_.begin() + cached, tokens_.end());
+    return model_.forward_cached(at::tensor(unseen).unsqueeze(0).to(model_.device()), cache_);
+  }
+
+ private:
+  void crop() {
+    const size_t kept = std::max<int64_t>(1, cache_.capacity() / 2);
+    cropped_ += tokens_.size() - kept;
+    tokens_.erase(tokens_.begin(), tokens_.end() - kept);
+    cache_.length = 0;
+  }
+
+  const GPT& model_;
+  std::vector<int32_t> tokens_;
+  KvCache cache_;
+  int64_t cropped_ = 0;
+};
+
+std::vector<int32_t> first_tokens(const Tokenizer& tokenizer, std::string_view prompt) {
+  if (!prompt.empty()) return tokenizer.encode(prompt);
+  if (const auto end_of_text = tokenizer.end_of_text()) return {*end_of_text};
+  try {
+    return tokenizer.encode("\n");
+  } catch (const Error&) {
+    return {0};  // a vocabulary without a newline: any token is as good a start
+  }
+}
+
+at::Generator make_generator(at::Device device, uint64_t seed) {
+  at::Generator generator =
+      device.is_cpu() ? at::Generator(at::detail::createCPUGenerator())
+                      : at::globalContext().getAcceleratorHooksInterface(device.type()).getNewGenerator(device.index());
+  generator.set_current_seed(seed);
+  return generator;
+}
+
+}  // namespace
+
+void validate(const SamplingConfig& config) {
+  const auto refuse = [](std::string_view name, std::string_view range, const auto& got) {
+    throw Error(ExitCode::config, fmt::format("{} must be {}, got {}", name, range, got));
+  };
+  if (!std::isfinite(config.temperature) || config.temperature < 0) {
+    refuse("temperature", "0 (greedy) or more", config.temperature);
+  }
+  if (config.top_k < 0) refuse("top_k", "0 (off) or more", config.top_k);
+  if (!(config.top_p > 0 && config.top_p <= 1)) refuse("top_p", "above 0 and at most 1 (off)", config.top_p);
+  if (config.max_new_tokens < 0) refuse("max_new_tokens", "0 or more", config.max_new_tokens);
+  for (const std::string& stop : config.stop) {
+    if (stop.empty() || !is_utf8(stop)) refuse("a stop text", "UTF-8 and not empty", '"' + stop + '"');
+  }
+}
+
+GenerationResult generate(GPT& model, const Tokenizer& tokenizer, std::string_view prompt, const SamplingConfig& config,
+                          at::ScalarType compute_type, const std::function<bool(std::string_view)>& emit) {
+  validate(config);
+  const auto start = Clock::now();
+  const c10::InferenceMode inference;
+  const EvaluationMode evaluation(model);
+  const Autocast autocast(model.device(), compute_type);
+  at::Generator generator = make_generator(model.device(), config.seed);
+  std::vector<int32_t> tokens = first_tokens(tokenizer, prompt);
+
+  GenerationResult result;
+  result.prompt_tokens = tokens.size();
+  result.stop_reason = "length";
+  Context context(model, std::move(tokens), compute_type);
+  TextStream stream(config.stop);
+  const auto show = [&](const std::string& piece) {
+    result.text += piece;
+    return piece.empty() || !emit || emit(piece);
+  };
+  while (result.new_tokens < config.max_new_tokens) {
+    const int64_t id = sample(context.logits(), config, generator).item<int64_t>();  // sync: its text is wanted now
+    if (id < 0) {
+      throw Error(ExitCode::numerics,
+                  "generation: the model's logits are not finite; try float32, or an earlier checkpoint");
+    }
+    if (++result.new_tokens == 1) result.prefill_seconds = seconds_since(start);
+    if (id == tokenizer.end_of_text()) {
+      result.stop_reason = "end of text";
+      break;
+    }
+    const int32_t token = static_cast<int32_t>(id);
+    context.append(token);
+    const bool go_on = show(stream.push(tokenizer.decode({&token, 1})));
+    if (stream.stopped() || !go_on) {
+      result.stop_reason = stream.stopped() ? "stop text" : "interrupted";
+      break;
+    }
+  }
+  if (result.stop_reason != "interrupted") show(stream.finish());
+  result.cropped_tokens = context.cropped();
+  result.seconds = seconds_since(start);
+  return result;
+}
+
+}  // namespace gpt

@@ -1,0 +1,254 @@
+#include "gpt/core/file.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "core/child_process.h"
+#include "core/scratch_folder.h"
+
+namespace gpt {
+namespace {
+
+std::string slurp(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+void spill(const std::string& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
+
+size_t entries(const std::string& folder) {
+  const std::filesystem::directory_iterator begin(folder), end;
+  return static_cast<size_t>(std::distance(begin, end));
+}
+
+template <class Body>
+Error error_of(Body body) {
+  try {
+    body();
+  } catch (const Error& e) {
+    return e;
+  }
+  return Error(ExitCode::ok, "no error");
+}
+
+// A process id that nobody has: a child that was waited for.
+pid_t dead_process() {
+  const pid_t child = fork();
+  if (child == 0) _exit(0);
+  wait_for(child);
+  return child;
+}
+
+TEST(ReadFile, ReturnsEveryByte) {
+  ScratchFolder folder;
+  std::string text;
+  for (int i = 0; i < 300'000; ++i) text += static_cast<char>(i * 7);
+  spill(folder / "a", text);
+  EXPECT_EQ(read_file(folder / "a", ExitCode::data), text);
+  spill(folder / "empty", "");
+  EXPECT_EQ(read_file(folder / "empty", ExitCode::data), "");
+}
+
+TEST(ReadFile, NamesFileAndCauseWithTheCallersCode) {
+  ScratchFolder folder;
+  const Error missing = error_of([&] { read_file(folder / "none", ExitCode::data); });
+  EXPECT_EQ(missing.code(), ExitCode::data);
+  EXPECT_EQ(missing.what(), "cannot read " + (folder / "none") + ": No such file or directory");
+  const Error is_folder = error_of([&] { read_file(folder.path(), ExitCode::config); });
+  EXPECT_EQ(is_folder.code(), ExitCode::config);
+  EXPECT_EQ(is_folder.what(), "cannot read " + folder.path() + ": it is a folder");
+  EXPECT_EQ(error_of([] { read_file("/dev/zero", ExitCode::data); }).code(), ExitCode::data);
+}
+
+TEST(CreateFolders, MakesParentsAndAcceptsExistingOnes) {
+  ScratchFolder folder;
+  create_folders(folder / "a/b/c");
+  create_folders(folder / "a/b/c");
+  EXPECT_TRUE(std::filesystem::is_directory(folder / "a/b/c"));
+  spill(folder / "file", "");
+  EXPECT_EQ(error_of([&] { create_folders(folder / "file/x"); }).code(), ExitCode::disk);
+}
+
+TEST(FreeDiskSpace, NamesAMissingFolder) {
+  EXPECT_GT(free_disk_space("/"), 0u);
+  EXPECT_EQ(error_of([] { free_disk_space("/no/such/folder"); }).code(), ExitCode::disk);
+}
+
+TEST(AtomicFile, AppearsOnlyWhenCommitted) {
+  ScratchFolder folder;
+  const std::string path = folder / "ckpt.pt";
+  spill(path, "old");
+  AtomicFile file(path);
+  file.write("new ");
+  file.write(std::as_bytes(std::span("text", 4)));
+  EXPECT_EQ(file.size(), 8u);
+  EXPECT_EQ(slurp(path), "old");
+  file.commit();
+  EXPECT_EQ(slurp(path), "new text");
+  EXPECT_EQ(entries(folder.path()), 1u);
+}
+
+TEST(AtomicFile, LeavesNothingWithoutCommit) {
+  ScratchFolder folder;
+  {
+    AtomicFile file(folder / "a");
+    file.write("text");
+    EXPECT_EQ(entries(folder.path()), 1u);
+  }
+  EXPECT_EQ(entries(folder.path()), 0u);
+}
+
+TEST(AtomicFile, TakesTheUsualPermissions) {
+  ScratchFolder folder;
+  const mode_t before = umask(027);
+  AtomicFile file(folder / "a");
+  umask(before);
+  file.commit();
+  struct stat info {};
+  ASSERT_EQ(stat((folder / "a").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0640u);
+}
+
+TEST(AtomicFile, WorksInTheWorkingFolder) {
+  ScratchFolder folder;
+  const ChildResult child = run_child([&] {
+    if (chdir(folder.path().c_str()) != 0) return 1;
+    AtomicFile file("plain_name");
+    file.write("text");
+    file.commit();
+    return 0;
+  });
+  EXPECT_EQ(child.status, 0) << child.errors;
+  EXPECT_EQ(slurp(folder / "plain_name"), "text");
+}
+
+TEST(AtomicFile, FailedWriteLeavesTheOldFileAndIsFinal) {
+  ScratchFolder folder;
+  const std::string path = folder / "ckpt.pt";
+  spill(path, "old");
+  const ChildResult child = run_child([&] {
+    signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{1 << 16, 1 << 16};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    AtomicFile file(path);
+    const std::string block(50'000, 'x');
+    file.write(block);
+    const Error error = error_of([&] { file.write(block); });  // the kernel takes a part of it first
+    dprintf(STDERR_FILENO, "%s", error.what());
+    const bool final = error_of([&] { file.commit(); }).code() == ExitCode::disk &&
+                       error_of([&] { file.write("x"); }).code() == ExitCode::disk;
+    return final && entries(folder.path()) == 1 ? static_cast<int>(error.code()) : 50;
+  });
+  EXPECT_EQ(child.errors, "cannot write " + path + ": write failed: File too large");
+  EXPECT_EQ(child.status, static_cast<int>(ExitCode::disk));
+  EXPECT_EQ(slurp(path), "old");
+}
+
+TEST(AtomicFile, NamesWhatCannotBeOpenedOrReplaced) {
+  ScratchFolder folder;
+  EXPECT_EQ(error_of([&] { AtomicFile(folder / "none/a"); }).what(),
+            "cannot write " + (folder / "none/a") + ": open failed: No such file or directory");
+  create_folders(folder / "taken/inside");
+  const Error error = error_of([&] {
+    AtomicFile file(folder / "taken");
+    file.commit();
+  });
+  EXPECT_EQ(error.code(), ExitCode::disk);
+  EXPECT_EQ(entries(folder.path()), 1u);
+}
+
+TEST(AppendFile, AppendsWholeLines) {
+  ScratchFolder folder;
+  {
+    AppendFile file(folder / "metrics.jsonl");
+    file.line("a");
+    EXPECT_EQ(slurp(folder / "metrics.jsonl"), "a\n");
+    file.line("b");
+  }
+  AppendFile(folder / "metrics.jsonl").line("c");
+  EXPECT_EQ(slurp(folder / "metrics.jsonl"), "a\nb\nc\n");
+}
+
+TEST(AppendFile, AHalfLineOfAKilledProcessDoesNotSwallowTheNext) {
+  ScratchFolder folder;
+  spill(folder / "a", "whole\nhal");
+  AppendFile(folder / "a").line("next");
+  EXPECT_EQ(slurp(folder / "a"), "whole\nhal\nnext\n");
+}
+
+TEST(AppendFile, AFailedLineLeavesNoHalf) {
+  ScratchFolder folder;
+  const ChildResult child = run_child([&] {
+    signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{100, 100};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    AppendFile file(folder / "a");
+    file.line("whole");
+    return static_cast<int>(error_of([&] { file.line(std::string(200, 'x')); }).code());
+  });
+  EXPECT_EQ(child.status, static_cast<int>(ExitCode::disk)) << child.errors;
+  EXPECT_EQ(slurp(folder / "a"), "whole\n");
+}
+
+TEST(MappedFile, MapsTheWholeFile) {
+  ScratchFolder folder;
+  std::string text(10'001, 'a');
+  text.back() = 'z';
+  spill(folder / "a", text);
+  const MappedFile file(folder / "a", ExitCode::data);
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()), text);
+  spill(folder / "empty", "");
+  EXPECT_TRUE(MappedFile(folder / "empty", ExitCode::data).bytes().empty());
+}
+
+TEST(MappedFile, RefusesFoldersAndPipesAtOnce) {
+  ScratchFolder folder;
+  EXPECT_EQ(error_of([&] { MappedFile(folder.path(), ExitCode::data); }).code(), ExitCode::data);
+  ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+  const ChildResult child = run_child([&] {  // the child's alarm ends a hang
+    return static_cast<int>(error_of([&] { MappedFile(folder / "pipe", ExitCode::checkpoint); }).code());
+  });
+  EXPECT_EQ(child.status, static_cast<int>(ExitCode::checkpoint)) << child.errors;
+}
+
+TEST(FolderLock, ASecondProcessIsRefusedWithTheHoldersId) {
+  ScratchFolder folder;
+  const std::string expected = folder.path() + " is in use by process " + std::to_string(getpid()) +
+                               ": wait for it, stop it, or choose another output_dir";
+  auto try_lock = [&] {
+    return run_child([&] {
+      const Error error = error_of([&] { FolderLock lock(folder.path()); });
+      dprintf(STDERR_FILENO, "%s", error.what());
+      return static_cast<int>(error.code());
+    });
+  };
+  {
+    FolderLock lock(folder.path());
+    const ChildResult second = try_lock();
+    EXPECT_EQ(second.status, static_cast<int>(ExitCode::checkpoint));
+    EXPECT_EQ(second.errors, expected);
+  }
+  EXPECT_EQ(try_lock().status, static_cast<int>(ExitCode::ok));
+}
+
+TEST(FolderLock, RemovesWhatKilledWritersLeftAndNothingElse) {
+  ScratchFolder folder;
+  AtomicFile alive(folder / "alive");
+  const std::string dead = std::to_string(dead_process());
+  spill(folder / (".ckpt.pt.tmp-" + dead + "-0123abcd"), "half");
+  spill(folder / ("ckpt.tmp-" + dead + "-0123abcd"), "not ours: no dot in front");
+  spill(folder / ".notes.tmp-file", "not ours: no process");
+  FolderLock lock(folder.path());
+  EXPECT_FALSE(std::filesystem::exists(folder / (".ckpt.pt.tmp-" + dead + "-0123abcd")));
+  EXPECT_EQ(entries(folder.path()), 4u);  // the lock, the file being written, the two that are not ours
+}
+
+}  // namespace
+}  // namespace gpt

@@ -1,0 +1,146 @@
+#include "gpt/core/log.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <regex>
+#include <string>
+
+#include "core/child_process.h"
+#include "core/scratch_folder.h"
+#include "gpt/core/error.h"
+
+namespace gpt {
+namespace {
+
+std::string slurp(const std::string& path) {
+  std::ifstream in(path);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// Every body runs in a child: the log looks at standard error once, at its first use.
+
+// What `body` writes to a standard error that is a terminal of `columns` columns.
+std::string terminal_output(int columns, const std::function<void()>& body) {
+  const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+  if (terminal < 0 || grantpt(terminal) != 0 || unlockpt(terminal) != 0) return "no pseudo-terminal";
+  const std::string name = ptsname(terminal);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(30);
+    const int standard_error = open(name.c_str(), O_RDWR | O_NOCTTY);
+    const winsize size{24, static_cast<unsigned short>(columns), 0, 0};
+    ioctl(standard_error, TIOCSWINSZ, &size);
+    dup2(standard_error, STDERR_FILENO);
+    setenv("TERM", "xterm", 1);
+    body();
+    _exit(0);
+  }
+  wait_for(child);
+  std::string output(1 << 16, '\0');
+  const ssize_t count = read(terminal, output.data(), output.size());
+  close(terminal);
+  output.resize(static_cast<size_t>(std::max<ssize_t>(count, 0)));
+  return output;
+}
+
+TEST(Log, WritesPlainLinesToAPipe) {
+  const ChildResult child = run_child([] {
+    setenv("TERM", "xterm", 1);
+    log::info("one {} %v");
+    log::success("two");
+    log::warn("three");
+    log::error("four");
+    log::status("never seen");
+    return log::is_terminal() ? 1 : 0;
+  });
+  EXPECT_EQ(child.errors, "one {} %v\n✓ two\nwarning: three\nerror: four\n");
+  EXPECT_EQ(child.status, 0);
+}
+
+TEST(Log, FileHasTimestampsAndIsAppendedTo) {
+  ScratchFolder folder;
+  const std::string path = folder / "train.log";
+  for (const char* text : {"first", "second"}) {
+    run_child([&] {
+      log::info("before the file");
+      log::open_file(path);
+      log::warn(text);
+      return 0;
+    });
+  }
+  const std::string stamp = "[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2} ";
+  EXPECT_TRUE(std::regex_match(slurp(path), std::regex(stamp + "warning: first\n" + stamp + "warning: second\n")))
+      << slurp(path);
+}
+
+TEST(Log, FileThatCannotBeOpenedIsADiskError) {
+  const ChildResult child = run_child([] {
+    try {
+      log::open_file("/proc/none/train.log");
+    } catch (const Error& e) {
+      dprintf(STDERR_FILENO, "%s", e.what());
+      return static_cast<int>(e.code());
+    }
+    return 0;
+  });
+  EXPECT_EQ(child.status, static_cast<int>(ExitCode::disk));
+  EXPECT_EQ(child.errors.find("cannot write the log /proc/none/train.log: "), 0u) << child.errors;
+}
+
+TEST(Log, EscapeSequencesInMessagesAreDisarmed) {
+  const ChildResult child = run_child([] {
+    log::info("a\x1b[2Jb\rc\td");
+    return 0;
+  });
+  EXPECT_EQ(child.errors, "a\\x1b[2Jb\\x0dc\td\n");
+}
+
+TEST(Log, ColoursOnATerminalUnlessNoColor) {
+  ScratchFolder folder;
+  auto body = [&] {
+    log::open_file(folder / "train.log");
+    log::warn("careful");
+  };
+  unsetenv("NO_COLOR");
+  const std::string coloured = terminal_output(80, body);
+  EXPECT_NE(coloured.find("\x1b["), std::string::npos) << coloured;
+  EXPECT_NE(coloured.find("careful\r\n"), std::string::npos) << coloured;
+  EXPECT_EQ(slurp(folder / "train.log").find('\x1b'), std::string::npos);
+  setenv("NO_COLOR", "1", 1);
+  EXPECT_EQ(terminal_output(80, body), "warning: careful\r\n");
+  unsetenv("NO_COLOR");
+}
+
+TEST(Log, StatusStaysBelowTheLog) {
+  setenv("NO_COLOR", "1", 1);
+  EXPECT_EQ(terminal_output(80,
+                            [] {
+                              log::status("step 1");
+                              log::info("saved");
+                              log::status("step 2");
+                              log::status("");
+                              log::info("done");
+                            }),
+            "\rstep 1\x1b[K"
+            "\r\x1b[Ksaved\r\n\rstep 1\x1b[K"
+            "\rstep 2\x1b[K"
+            "\r\x1b[Kdone\r\n");
+  unsetenv("NO_COLOR");
+}
+
+TEST(Log, StatusIsCutByCharactersNotBytes) {
+  EXPECT_EQ(terminal_output(6, [] { log::status("██████████"); }), "\r█████\x1b[K");
+  EXPECT_EQ(terminal_output(6, [] { log::status("█████"); }), "\r█████\x1b[K");
+}
+
+}  // namespace
+}  // namespace gpt

@@ -1,0 +1,32 @@
+// A folder for one test, removed with all that is in it.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <string>
+#include <system_error>
+
+namespace gpt {
+
+class ScratchFolder {
+ public:
+  ScratchFolder() : path_(testing::TempDir() + "gpt-test-XXXXXX") {
+    if (!mkdtemp(path_.data())) ADD_FAILURE() << "cannot create " << path_;
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+
+  const std::string& path() const { return path_; }
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace gpt

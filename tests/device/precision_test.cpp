@@ -1,0 +1,168 @@
+#include "gpt/device/precision.h"
+
+#include <ATen/Context.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/ones.h>
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+#include <string>
+
+#include "gpt/core/error.h"
+
+namespace gpt {
+namespace {
+
+DeviceInfo cpu(bool bfloat16) {
+  DeviceInfo info;
+  info.bfloat16 = bfloat16;
+  return info;
+}
+
+DeviceInfo cuda(int compute_major) {
+  DeviceInfo info;
+  info.device = at::Device(at::kCUDA, 0);
+  info.name = "a card";
+  info.compute_major = compute_major;
+  info.bfloat16 = info.tf32 = compute_major >= 8;
+  info.float16 = compute_major >= 7;
+  return info;
+}
+
+struct Case {
+  bool use_amp;
+  Dtype requested;
+  DeviceInfo info;
+  Dtype dtype;
+  bool tf32;
+};
+
+TEST(ResolvePrecision, FollowsUseAmpDtypeAndHardware) {
+  const Case cases[] = {
+      {true, Dtype::automatic, cpu(true), Dtype::bfloat16, false},
+      {true, Dtype::automatic, cpu(false), Dtype::float32, false},
+      {true, Dtype::automatic, cuda(8), Dtype::bfloat16, true},
+      {true, Dtype::automatic, cuda(7), Dtype::float16, false},
+      {false, Dtype::automatic, cpu(true), Dtype::float32, false},
+      {false, Dtype::automatic, cuda(8), Dtype::tf32, true},
+      {false, Dtype::automatic, cuda(7), Dtype::float32, false},
+      {true, Dtype::float32, cuda(8), Dtype::float32, false},
+      {false, Dtype::float32, cuda(8), Dtype::float32, false},
+      {true, Dtype::tf32, cuda(8), Dtype::tf32, true},
+      {true, Dtype::bfloat16, cpu(false), Dtype::bfloat16, false},
+      {true, Dtype::float16, cuda(8), Dtype::float16, true},
+  };
+  for (const Case& c : cases) {
+    const Precision precision = resolve_precision(c.use_amp, c.requested, c.info);
+    const bool sixteen_bit = c.dtype == Dtype::bfloat16 || c.dtype == Dtype::float16;
+    SCOPED_TRACE(testing::Message() << "case " << &c - cases << ": " << precision.reason);
+    EXPECT_EQ(precision.dtype, c.dtype);
+    EXPECT_EQ(precision.tf32, c.tf32);
+    EXPECT_EQ(precision.autocast, sixteen_bit);
+    EXPECT_EQ(precision.grad_scaler, c.dtype == Dtype::float16);
+    EXPECT_EQ(precision.compute_type(), c.dtype == Dtype::bfloat16  ? at::kBFloat16
+                                        : c.dtype == Dtype::float16 ? at::kHalf
+                                                                    : at::kFloat);
+    EXPECT_NE(precision.reason, "");
+  }
+}
+
+TEST(ResolvePrecision, SaysWhenBfloat16IsEmulated) {
+  const std::string reason = resolve_precision(true, Dtype::bfloat16, cpu(false)).reason;
+  EXPECT_NE(reason.find("emulated"), std::string::npos) << reason;
+}
+
+TEST(ResolvePrecision, RefusesWhatTheDeviceLacksWithAWayOut) {
+  struct Refusal {
+    bool use_amp;
+    Dtype dtype;
+    DeviceInfo info;
+    const char* way_out;
+  };
+  const Refusal refusals[] = {
+      {true, Dtype::float16, cpu(true), "dtype: bfloat16"},    {true, Dtype::tf32, cpu(true), "dtype: float32"},
+      {true, Dtype::tf32, cuda(7), "dtype: float32"},          {true, Dtype::bfloat16, cuda(7), "dtype: float16"},
+      {false, Dtype::bfloat16, cuda(8), "use_amp: true"},      {false, Dtype::float16, cuda(8), "use_amp: true"},
+      {false, Dtype::bfloat16, cpu(true), "dtype: float32"},
+  };
+  for (const Refusal& r : refusals) {
+    try {
+      resolve_precision(r.use_amp, r.dtype, r.info);
+      FAIL() << "case " << &r - refusals;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ExitCode::config);
+      EXPECT_NE(std::string(e.what()).find(r.way_out), std::string::npos) << e.what();
+    }
+  }
+}
+
+// Sets the process back to LibTorch's own defaults.
+struct RestoreContext {
+  ~RestoreContext() {
+    at::Context& context = at::globalContext();
+    context.setDeterministicAlgorithms(false, false);
+    context.setDeterministicFillUninitializedMemory(true);
+    context.setDeterministicCuDNN(false);
+    context.setBenchmarkCuDNN(false);
+  }
+};
+
+TEST(ApplyPrecision, SetsTf32AndDeterminism) {
+  RestoreContext restore;
+  at::Context& context = at::globalContext();
+  const auto matmul = [&] { return context.float32Precision(at::Float32Backend::CUDA, at::Float32Op::MATMUL); };
+  Precision precision;
+  precision.tf32 = true;
+  apply_precision(precision, false);
+  EXPECT_EQ(matmul(), at::Float32Precision::TF32);
+  EXPECT_TRUE(context.benchmarkCuDNN());
+  EXPECT_FALSE(context.deterministicAlgorithms());
+  precision.tf32 = false;
+  apply_precision(precision, true);
+  EXPECT_EQ(matmul(), at::Float32Precision::IEEE);
+  EXPECT_FALSE(context.benchmarkCuDNN());
+  EXPECT_TRUE(context.deterministicAlgorithms());
+  EXPECT_TRUE(context.deterministicCuDNN());
+}
+
+TEST(Autocast, ActsWithinItsScopeAndIsRestored) {
+  const at::Tensor a = at::ones({4, 4});
+  {
+    Autocast autocast(at::kCPU, at::kBFloat16);
+    EXPECT_EQ(at::mm(a, a).scalar_type(), at::kBFloat16);
+    {
+      Autocast inner(at::kCPU, at::kHalf);
+      EXPECT_EQ(at::mm(a, a).scalar_type(), at::kHalf);
+    }
+    EXPECT_EQ(at::mm(a, a).scalar_type(), at::kBFloat16);
+    Autocast nothing(at::kCPU, at::kFloat);
+    EXPECT_EQ(at::mm(a, a).scalar_type(), at::kBFloat16);
+  }
+  EXPECT_EQ(at::mm(a, a).scalar_type(), at::kFloat);
+}
+
+TEST(Autocast, IsRestoredByAnException) {
+  const at::Tensor a = at::ones({4, 4});
+  try {
+    Autocast autocast(at::kCPU, at::kBFloat16);
+    throw std::runtime_error("stop");
+  } catch (const std::runtime_error&) {
+  }
+  EXPECT_EQ(at::mm(a, a).scalar_type(), at::kFloat);
+}
+
+// A stale copy of a weight after the optimizer changed it in place would train on old numbers without a word.
+TEST(Autocast, WeightCopiesAreForgottenAtTheEnd) {
+  at::Tensor weight = at::ones({2, 2}).requires_grad_();
+  const at::Tensor x = at::ones({2, 2});
+  {
+    Autocast autocast(at::kCPU, at::kBFloat16);
+    at::mm(x, weight);
+  }
+  weight.data().fill_(3);
+  Autocast autocast(at::kCPU, at::kBFloat16);
+  EXPECT_EQ(at::mm(x, weight)[0][0].item<float>(), 6);
+}
+
+}  // namespace
+}  // namespace gpt

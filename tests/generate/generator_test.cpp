@@ -1,0 +1,273 @@
+#include "gpt/generate/generator.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
+#include <c10/core/InferenceMode.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <memory>
+
+#include "gpt/core/error.h"
+#include "gpt/generate/sampler.h"
+#include "gpt/generate/text_stream.h"
+
+namespace gpt {
+namespace {
+
+constexpr int64_t kBlockSize = 16;
+const std::string kCharacters = "\n abcdefghijklmnopqrstuvwxyz.,!?";
+
+std::unique_ptr<Tokenizer> characters() { return make_tokenizer("char", kCharacters); }
+
+// Weights far larger than at initialisation, so that greedy text wanders instead of repeating one token.
+std::unique_ptr<GPT> tiny_model(int64_t vocab_size, Position position = Position::rope) {
+  ModelConfig config;
+  config.n_layer = 2;
+  config.n_head = 2;
+  config.n_kv_head = 1;
+  config.n_embd = 16;
+  config.block_size = kBlockSize;
+  config.vocab_size = vocab_size;
+  config.position = position;
+  config.dropout = 0.5;
+  at::set_num_threads(1);  // on a busy machine threads meet more slowly than this model computes
+  auto model = std::make_unique<GPT>(config, at::kCPU, 1);
+  NamedTensors weights;
+  at::Generator generator = at::detail::createCPUGenerator(2);
+  for (const auto& [name, value] : model->parameters()) weights.emplace_back(name, at::randn(value.sizes(), generator));
+  model->load_parameters(weights);
+  return model;
+}
+
+struct Uncached {
+  std::string text;
+  int64_t cropped = 0;
+};
+
+// The same text the slow way: every token from a whole forward pass over a context that never exceeds block_size.
+Uncached uncached(GPT& model, const Tokenizer& tokenizer, const std::string& prompt, const SamplingConfig& config) {
+  const c10::InferenceMode inference;
+  model.train(false);
+  at::Generator generator = at::detail::createCPUGenerator(config.seed);
+  std::vector<int32_t> context = tokenizer.encode(prompt), drawn;
+  Uncached result;
+  for (int64_t i = 0; i < config.max_new_tokens; ++i) {
+    while (static_cast<int64_t>(context.size()) > kBlockSize) {
+      result.cropped += context.size() - kBlockSize / 2;
+      context = std::vector<int32_t>(context.end() - kBlockSize / 2, context.end());
+    }
+    const at::Tensor logits = model.forward(at::tensor(context, at::kLong).unsqueeze(0)).select(1, -1);
+    drawn.push_back(static_cast<int32_t>(sample(logits, config, generator).item<int64_t>()));
+    context.push_back(drawn.back());
+  }
+  result.text = tokenizer.decode(drawn);
+  return result;
+}
+
+TEST(Generator, CacheChangesNothing) {
+  const auto tokenizer = characters();
+  for (const Position position : {Position::rope, Position::learned}) {
+    const auto model = tiny_model(tokenizer->vocab_size(), position);
+    for (const double temperature : {0.0, 1.5}) {
+      for (const size_t prompt_length : {1, 5, 15, 16, 17, 50}) {
+        const std::string prompt = (kCharacters + kCharacters).substr(1, prompt_length);
+        const SamplingConfig config{.temperature = temperature, .max_new_tokens = 60};
+        const Uncached expected = uncached(*model, *tokenizer, prompt, config);
+        const GenerationResult result = generate(*model, *tokenizer, prompt, config, at::kFloat);
+        EXPECT_EQ(result.text, expected.text) << "prompt of " << prompt_length;
+        EXPECT_EQ(result.cropped_tokens, expected.cropped) << "prompt of " << prompt_length;
+        EXPECT_EQ(result.prompt_tokens, prompt_length);
+        EXPECT_EQ(result.new_tokens, 60);
+        EXPECT_EQ(result.stop_reason, "length");
+      }
+    }
+  }
+}
+
+TEST(Generator, CountsWhatFellOutOfTheContext) {
+  const auto tokenizer = characters();
+  const auto model = tiny_model(tokenizer->vocab_size());
+  const auto cropped = [&](size_t prompt_length, int64_t new_tokens) {
+    const SamplingConfig config{.max_new_tokens = new_tokens};
+    return generate(*model, *tokenizer, std::string(prompt_length, 'a'), config, at::kFloat).cropped_tokens;
+  };
+  EXPECT_EQ(cropped(16, 1), 0);  // a full context still gives one token
+  EXPECT_EQ(cropped(16, 2), 9);  // 17 become 8
+  EXPECT_EQ(cropped(17, 1), 9);
+  EXPECT_EQ(cropped(40, 1), 32);
+  EXPECT_EQ(cropped(1, 16), 0);
+  EXPECT_EQ(cropped(1, 17), 9);
+}
+
+TEST(Generator, SameSeedSameText) {
+  const auto tokenizer = characters();
+  const auto model = tiny_model(tokenizer->vocab_size());
+  const auto text = [&](uint64_t seed) {
+    return generate(*model, *tokenizer, "a", {.temperature = 2, .max_new_tokens = 40, .seed = seed}, at::kFloat).text;
+  };
+  EXPECT_EQ(text(1), text(1));
+  EXPECT_NE(text(1), text(2));
+}
+
+TEST(Generator, LeavesTrainingAlone) {
+  const auto tokenizer = characters();
+  const auto model = tiny_model(tokenizer->vocab_size());
+  const at::Tensor batch = at::randint(tokenizer->vocab_size(), {2, kBlockSize + 1}, at::kLong);
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    model->train(true);
+    const at::Tensor before = at::detail::getDefaultCPUGenerator().get_state();
+    generate(*model, *tokenizer, "abc", {.max_new_tokens = 30}, type);
+    EXPECT_TRUE(at::detail::getDefaultCPUGenerator().get_state().equal(before));
+    EXPECT_TRUE(model->training());
+    EXPECT_FALSE(c10::InferenceMode::is_enabled());
+    // No tensor of the inference may be left where a backward pass would meet it.
+    model->loss(batch.narrow(1, 0, kBlockSize), batch.narrow(1, 1, kBlockSize)).backward();
+    for (const auto& [name, value] : model->parameters()) EXPECT_TRUE(value.grad().defined()) << name;
+  }
+  EXPECT_THROW(generate(*model, *tokenizer, "A", {}, at::kFloat), Error);  // not in the vocabulary
+  EXPECT_TRUE(model->training());
+  model->train(false);
+  generate(*model, *tokenizer, "abc", {.max_new_tokens = 1}, at::kFloat);
+  EXPECT_FALSE(model->training());
+}
+
+TEST(Generator, StreamsWholeCharacters) {
+  const auto tokenizer = make_tokenizer("byte", "");
+  const auto model = tiny_model(256);
+  std::string streamed;
+  int multibyte = 0;
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    const SamplingConfig config{.temperature = 4, .max_new_tokens = 60, .seed = seed};
+    streamed.clear();
+    const GenerationResult result = generate(*model, *tokenizer, "é", config, at::kFloat, [&](std::string_view piece) {
+      EXPECT_FALSE(piece.empty());
+      EXPECT_TRUE(is_utf8(piece)) << piece;
+      streamed += piece;
+      return true;
+    });
+    EXPECT_EQ(streamed, result.text);
+    multibyte += result.text.find("\xC3") != std::string::npos || result.text.find("\xEF\xBF\xBD") != std::string::npos;
+  }
+  EXPECT_GT(multibyte, 0) << "no byte above 0x7f was drawn: this test saw nothing";
+}
+
+TEST(Generator, EndsBeforeAStopTextThatSpansTokens) {
+  const auto tokenizer = characters();
+  const auto model = tiny_model(tokenizer->vocab_size());
+  SamplingConfig config{.temperature = 2, .max_new_tokens = 40};
+  const std::string whole = generate(*model, *tokenizer, "a", config, at::kFloat).text;
+  const std::string stop = whole.substr(20, 4);
+  const size_t at = whole.find(stop);
+  config.stop = {"never there", stop};
+  std::string streamed;
+  const GenerationResult result = generate(*model, *tokenizer, "a", config, at::kFloat, [&](std::string_view piece) {
+    streamed += piece;
+    return true;
+  });
+  EXPECT_EQ(result.text, whole.substr(0, at));
+  EXPECT_EQ(streamed, result.text);
+  EXPECT_EQ(result.stop_reason, "stop text");
+  EXPECT_EQ(result.new_tokens, at + 4);
+}
+
+// Characters and one special token, as vocabularies with an end of text have it.
+class WithEndOfText : public Tokenizer {
+ public:
+  explicit WithEndOfText(int32_t id) : id_(id) {}
+  std::string name() const override { return "test"; }
+  int64_t vocab_size() const override { return characters_->vocab_size(); }
+  std::vector<int32_t> encode(std::string_view text) const override { return characters_->encode(text); }
+  std::string decode(std::span<const int32_t> ids) const override { return characters_->decode(ids); }
+  std::optional<int32_t> end_of_text() const override { return id_; }
+  std::string to_json() const override { return characters_->to_json(); }
+
+ private:
+  std::unique_ptr<Tokenizer> characters_ = characters();
+  int32_t id_;
+};
+
+TEST(Generator, EndsAtEndOfText) {
+  const auto plain = characters();
+  const auto model = tiny_model(plain->vocab_size());
+  const SamplingConfig config{.temperature = 2, .max_new_tokens = 40};
+  const std::string whole = generate(*model, *plain, "a", config, at::kFloat).text;
+  const char last = whole[20];
+  const size_t at = whole.find(last);
+  const WithEndOfText tokenizer(plain->encode(std::string(1, last))[0]);
+  const GenerationResult result = generate(*model, tokenizer, "a", config, at::kFloat);
+  EXPECT_EQ(result.text, whole.substr(0, at));
+  EXPECT_EQ(result.stop_reason, "end of text");
+  EXPECT_EQ(result.new_tokens, at + 1);
+}
+
+TEST(Generator, EmptyPromptHasAStart) {
+  const auto plain = characters();
+  const auto model = tiny_model(plain->vocab_size());
+  const SamplingConfig config{.temperature = 0, .max_new_tokens = 10};
+  const auto text = [&](const Tokenizer& tokenizer, const std::string& prompt) {
+    return generate(*model, tokenizer, prompt, config, at::kFloat).text;
+  };
+  EXPECT_EQ(text(*plain, ""), text(*plain, "\n"));
+  const auto without_newline = make_tokenizer("char", kCharacters.substr(1) + "#");
+  EXPECT_EQ(text(*without_newline, ""), text(*without_newline, " "));  // the first of its vocabulary
+  EXPECT_EQ(text(WithEndOfText(plain->encode("q")[0]), ""), text(*plain, "q").substr(0, text(*plain, "q").find('q')));
+}
+
+TEST(Generator, EmitStopsIt) {
+  const auto tokenizer = characters();
+  const auto model = tiny_model(tokenizer->vocab_size());
+  int pieces = 0;
+  const GenerationResult result = generate(*model, *tokenizer, "a", {.max_new_tokens = 40}, at::kFloat,
+                                           [&](std::string_view) { return ++pieces < 3; });
+  EXPECT_EQ(result.stop_reason, "interrupted");
+  EXPECT_EQ(result.new_tokens, 3);
+  EXPECT_EQ(result.text.size(), 3);
+}
+
+TEST(Generator, RefusesLogitsThatAreNotFinite) {
+  const auto tokenizer = characters();
+  const auto model = tiny_model(tokenizer->vocab_size());
+  NamedTensors weights = model->parameters();
+  for (auto& [name, value] : weights) value = at::full_like(value, NAN);
+  model->load_parameters(weights);
+  try {
+    generate(*model, *tokenizer, "a", {}, at::kFloat);
+    FAIL() << "text was drawn from NaN";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ExitCode::numerics);
+  }
+}
+
+TEST(Generator, MayWriteNothing) {
+  const auto tokenizer = characters();
+  const auto model = tiny_model(tokenizer->vocab_size());
+  const GenerationResult result = generate(*model, *tokenizer, "a", {.max_new_tokens = 0}, at::kFloat);
+  EXPECT_EQ(result.text, "");
+  EXPECT_EQ(result.new_tokens, 0);
+}
+
+TEST(SamplingConfig, ValuesOutOfRangeAreRefused) {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  const std::vector<SamplingConfig> wrong = {
+      {.temperature = -0.1}, {.temperature = NAN}, {.temperature = kInf},  {.top_k = -1},  {.top_p = 0},
+      {.top_p = 1.01},       {.top_p = NAN},       {.max_new_tokens = -1}, {.stop = {""}}, {.stop = {"\xFF"}},
+  };
+  for (size_t i = 0; i < wrong.size(); ++i) {
+    try {
+      validate(wrong[i]);
+      ADD_FAILURE() << "accepted: case " << i;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ExitCode::config) << e.what();
+    }
+  }
+  EXPECT_NO_THROW(validate({.temperature = 0, .top_k = 0, .top_p = 1, .max_new_tokens = 0, .stop = {"\n"}}));
+}
+
+}  // namespace
+}  // namespace gpt

@@ -1,0 +1,203 @@
+// Runs CUDA kernels on the host, so that their indexing, tails, barriers and reductions are tested without a GPU: blocks
+// one after another, the threads of a block as fibers that run until they wait. Include it before the kernel's .cuh.
+//
+//   emulation::launch({blocks}, {threads}, [&] { some_kernel(out, in, n); });
+//
+// Stricter than a GPU: a shuffle that reads a lane that takes no part, and threads that wait for each other for ever,
+// throw std::logic_error. Threads are resumed in rising and falling order by turns, which shows most missing barriers.
+// Shared memory keeps the last block's values, as uninitialised memory may. Not thread-safe.
+#pragma once
+
+#include <ucontext.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <vector>
+
+namespace gpt::emulation {
+
+struct Dim3 {
+  unsigned x = 1, y = 1, z = 1;
+  unsigned volume() const { return x * y * z; }
+};
+
+struct Thread {
+  enum class State { ready, at_block_barrier, at_warp_barrier, done };
+  ucontext_t context;
+  Dim3 index;
+  unsigned number = 0;  // within the block
+  State state = State::ready;
+  uint32_t mask = 0;       // lanes awaited at a warp barrier
+  uint64_t exchanged = 0;  // what this lane offers to a shuffle
+  unsigned lane() const { return number % 32; }
+};
+
+class Block {
+ public:
+  static inline Block* running = nullptr;
+  Dim3 grid, size, index;
+  Thread* thread = nullptr;  // the one that runs now
+
+  Block(Dim3 grid, Dim3 size, std::function<void()> kernel)
+      : grid(grid), size(size), kernel_(std::move(kernel)), threads_(size.volume()),
+        stacks_(new std::byte[size.volume() * kStackBytes]) {}
+
+  void run(Dim3 block_index) {
+    index = block_index;
+    running = this;
+    for (unsigned i = 0; i < threads_.size(); ++i) start(threads_[i], i);
+    for (bool rising = true; !all(Thread::State::done); rising = !rising) {
+      for (unsigned i = 0; i < threads_.size(); ++i) resume(threads_[rising ? i : threads_.size() - 1 - i]);
+      if (failure_) std::rethrow_exception(failure_);
+      release();
+    }
+  }
+
+  void wait_for_block() { wait(Thread::State::at_block_barrier); }
+
+  void wait_for_warp(uint32_t mask) {
+    if (!(mask >> thread->lane() & 1)) throw std::logic_error("a lane waits for a warp that its mask leaves it out of");
+    thread->mask = mask;
+    wait(Thread::State::at_warp_barrier);
+  }
+
+  // What lane `source` of this warp passed to the same call; every lane of `mask` makes it.
+  template <class T>
+  T shuffle(uint32_t mask, T value, unsigned source) {
+    static_assert(sizeof(T) <= sizeof(uint64_t));
+    const unsigned warp = thread->number - thread->lane();
+    if (!(mask >> source & 1)) throw std::logic_error("a shuffle reads a lane outside its mask");
+    std::memcpy(&thread->exchanged, &value, sizeof value);
+    wait_for_warp(mask);
+    std::memcpy(&value, &threads_[warp + source].exchanged, sizeof value);
+    wait_for_warp(mask);  // before a slot is used again
+    return value;
+  }
+
+ private:
+  static constexpr size_t kStackBytes = 64 * 1024;
+
+  void wait(Thread::State barrier) {
+    thread->state = barrier;
+    swapcontext(&thread->context, &scheduler_);
+  }
+
+  static void body() {
+    try {
+      running->kernel_();
+    } catch (...) {
+      running->failure_ = std::current_exception();
+    }
+    running->thread->state = Thread::State::done;
+  }
+
+  void start(Thread& fiber, unsigned number) {
+    fiber.number = number;
+    fiber.index = {number % size.x, number / size.x % size.y, number / (size.x * size.y)};
+    fiber.state = Thread::State::ready;
+    getcontext(&fiber.context);
+    fiber.context.uc_stack.ss_sp = &stacks_[number * kStackBytes];
+    fiber.context.uc_stack.ss_size = kStackBytes;
+    fiber.context.uc_link = &scheduler_;
+    makecontext(&fiber.context, &Block::body, 0);
+  }
+
+  void resume(Thread& fiber) {
+    if (fiber.state != Thread::State::ready) return;
+    thread = &fiber;
+    swapcontext(&scheduler_, &fiber.context);
+  }
+
+  bool all(Thread::State state) const {
+    for (const Thread& fiber : threads_) {
+      if (fiber.state != state && fiber.state != Thread::State::done) return false;
+    }
+    return true;
+  }
+
+  // Wakes the warps, or else the block, whose awaited threads have all arrived.
+  void release() {
+    if (all(Thread::State::done)) return;
+    std::vector<Thread*> woken;
+    for (Thread& fiber : threads_) {
+      if (fiber.state == Thread::State::at_warp_barrier && warp_arrived(fiber)) woken.push_back(&fiber);
+    }
+    if (woken.empty() && all(Thread::State::at_block_barrier)) {
+      for (Thread& fiber : threads_) {
+        if (fiber.state != Thread::State::done) woken.push_back(&fiber);
+      }
+    }
+    if (woken.empty()) throw std::logic_error("threads wait for others that never come");
+    for (Thread* fiber : woken) fiber->state = Thread::State::ready;
+  }
+
+  bool warp_arrived(const Thread& waiting) const {
+    const unsigned warp = waiting.number - waiting.lane();
+    for (unsigned lane = 0; lane < 32; ++lane) {
+      if (!(waiting.mask >> lane & 1)) continue;
+      if (warp + lane >= threads_.size()) return false;
+      const Thread& other = threads_[warp + lane];
+      if (other.state != Thread::State::at_warp_barrier || other.mask != waiting.mask) return false;
+    }
+    return true;
+  }
+
+  std::function<void()> kernel_;
+  std::vector<Thread> threads_;
+  std::unique_ptr<std::byte[]> stacks_;
+  ucontext_t scheduler_;
+  std::exception_ptr failure_;
+};
+
+inline void launch(Dim3 grid, Dim3 block, const std::function<void()>& kernel) {
+  Block runner(grid, block, kernel);
+  for (unsigned z = 0; z < grid.z; ++z) {
+    for (unsigned y = 0; y < grid.y; ++y) {
+      for (unsigned x = 0; x < grid.x; ++x) runner.run({x, y, z});
+    }
+  }
+}
+
+}  // namespace gpt::emulation
+
+// The device language, as far as kernels here use it. CUDA's own headers may have defined some of it for the host.
+#undef __global__
+#undef __device__
+#undef __host__
+#undef __forceinline__
+#undef __shared__
+#undef __launch_bounds__
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __shared__ static
+#define __launch_bounds__(...)
+#define gridDim (::gpt::emulation::Block::running->grid)
+#define blockDim (::gpt::emulation::Block::running->size)
+#define blockIdx (::gpt::emulation::Block::running->index)
+#define threadIdx (::gpt::emulation::Block::running->thread->index)
+
+inline void __syncthreads() { gpt::emulation::Block::running->wait_for_block(); }
+inline void __syncwarp(uint32_t mask = 0xFFFFFFFF) { gpt::emulation::Block::running->wait_for_warp(mask); }
+template <class T>
+T __shfl_down_sync(uint32_t mask, T value, unsigned delta, unsigned width = 32) {
+  const unsigned lane = gpt::emulation::Block::running->thread->lane();
+  return gpt::emulation::Block::running->shuffle(mask, value, lane % width + delta < width ? lane + delta : lane);
+}
+template <class T>
+T __shfl_xor_sync(uint32_t mask, T value, unsigned lanes) {
+  const unsigned lane = gpt::emulation::Block::running->thread->lane();
+  return gpt::emulation::Block::running->shuffle(mask, value, lane ^ lanes);
+}
+template <class T>
+T atomicAdd(T* address, T value) {
+  const T before = *address;
+  *address = before + value;
+  return before;
+}

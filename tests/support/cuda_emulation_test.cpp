@@ -1,0 +1,109 @@
+#include "support/cuda_emulation.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <vector>
+
+namespace gpt {
+namespace {
+
+using emulation::launch;
+
+__device__ __forceinline__ int64_t warp_sum(int64_t value) {
+  for (unsigned lanes = 16; lanes > 0; lanes /= 2) value += __shfl_down_sync(0xFFFFFFFF, value, lanes);
+  return value;
+}
+
+// The usual reduction: a grid-stride loop with a tail, shuffles within warps, shared memory between them.
+__global__ void sum_kernel(int64_t* sum, const int* values, int64_t n) {
+  __shared__ int64_t partial[32];
+  int64_t value = 0;
+  for (int64_t i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) value += values[i];
+  value = warp_sum(value);
+  if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = value;
+  __syncthreads();
+  if (threadIdx.x < 32) {
+    value = warp_sum(threadIdx.x < blockDim.x / 32 ? partial[threadIdx.x] : 0);
+    if (threadIdx.x == 0) atomicAdd(sum, value);
+  }
+}
+
+TEST(CudaEmulation, ReducesWithBarriersShufflesAndATail) {
+  for (const int64_t n : {1, 31, 32, 33, 1000, 4097}) {
+    std::vector<int> values(n);
+    std::iota(values.begin(), values.end(), 1);
+    for (const unsigned threads : {32u, 96u, 1024u}) {
+      int64_t sum = 0;
+      launch({3}, {threads}, [&] { sum_kernel(&sum, values.data(), n); });
+      EXPECT_EQ(sum, n * (n + 1) / 2) << n << " values, " << threads << " threads";
+    }
+  }
+}
+
+template <bool with_barrier>
+__global__ void reverse_kernel(int* values) {
+  __shared__ int copy[64];
+  copy[threadIdx.x] = values[threadIdx.x];
+  if (with_barrier) __syncthreads();
+  values[threadIdx.x] = copy[blockDim.x - 1 - threadIdx.x];
+}
+
+TEST(CudaEmulation, ShowsAMissingBarrier) {
+  std::vector<int> expected(64), values(64);
+  std::iota(expected.rbegin(), expected.rend(), 1);
+  std::iota(values.begin(), values.end(), 1);
+  launch({1}, {64}, [&] { reverse_kernel<true>(values.data()); });
+  EXPECT_EQ(values, expected);
+  std::iota(values.begin(), values.end(), 1);
+  launch({1}, {64}, [&] { reverse_kernel<false>(values.data()); });
+  EXPECT_NE(values, expected);
+}
+
+TEST(CudaEmulation, ShufflesWithinAWidthAndAcrossAnXor) {
+  std::vector<unsigned> down(64), across(64);
+  launch({1}, {64}, [&] {
+    down[threadIdx.x] = __shfl_down_sync(0xFFFFFFFF, threadIdx.x, 3, 8);
+    across[threadIdx.x] = __shfl_xor_sync(0xFFFFFFFF, threadIdx.x, 5);
+  });
+  for (unsigned i = 0; i < 64; ++i) {
+    EXPECT_EQ(down[i], i % 8 + 3 < 8 ? i + 3 : i);
+    EXPECT_EQ(across[i], i ^ 5);
+  }
+}
+
+TEST(CudaEmulation, HalfAWarpMayShuffleAlone) {
+  unsigned result = 0;
+  launch({1}, {32}, [&] {
+    if (threadIdx.x >= 16) return;
+    const unsigned next = __shfl_down_sync(0xFFFF, threadIdx.x, 8, 16);
+    if (threadIdx.x == 0) result = next;
+  });
+  EXPECT_EQ(result, 8u);
+}
+
+TEST(CudaEmulation, RefusesWhatAGpuLeavesUndefined) {
+  EXPECT_THROW(launch({1}, {64}, [] { if (threadIdx.x < 40) __shfl_xor_sync(0xFFFFFFFF, 1, 1); }), std::logic_error);
+  EXPECT_THROW(launch({1}, {24}, [] { __shfl_down_sync(0xFFFFFFFF, 1, 1); }), std::logic_error);
+  EXPECT_THROW(launch({1}, {32}, [] { __shfl_xor_sync(0xFFFF, 1, 1); }), std::logic_error);
+  EXPECT_THROW(launch({1}, {32}, [] { __shfl_xor_sync(1u << threadIdx.x, 1, 1); }), std::logic_error);
+  EXPECT_THROW(launch({1}, {32}, [] { __syncwarp(0x1); }), std::logic_error);
+  EXPECT_THROW(launch({1}, {32}, [] { threadIdx.x == 0 ? __syncwarp() : __syncthreads(); }), std::logic_error);
+}
+
+TEST(CudaEmulation, NumbersThreeDimensions) {
+  std::vector<int> seen(2 * 3 * 2 * 4 * 3 * 2);
+  launch({2, 3, 2}, {4, 3, 2}, [&] {
+    const unsigned block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+    const unsigned thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+    atomicAdd(&seen[block * blockDim.volume() + thread], 1);
+  });
+  EXPECT_EQ(seen, std::vector<int>(seen.size(), 1));
+}
+
+TEST(CudaEmulation, PassesOnWhatAKernelThrows) {
+  EXPECT_THROW(launch({1}, {32}, [] { if (threadIdx.x == 7) throw std::out_of_range("thread 7"); }), std::out_of_range);
+}
+
+}  // namespace
+}  // namespace gpt

@@ -1,0 +1,46 @@
+// The devices a parametrised test runs on. Where there is no GPU its cases skip, saying why; GPT_REQUIRE_CUDA=1 turns
+// that skip into a failure, so that a GPU machine cannot look green without having used its GPU.
+#pragma once
+
+#include <ATen/Context.h>
+#include <c10/core/Device.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <ostream>
+#include <string_view>
+
+namespace gpt {
+
+struct DeviceCase {
+  const char* name;
+  at::Device device;
+};
+
+inline const DeviceCase kDevices[] = {{"cpu", at::kCPU}, {"cuda", at::Device(at::kCUDA, 0)}};
+
+inline void PrintTo(const DeviceCase& device_case, std::ostream* out) { *out << device_case.name; }
+
+// Why `device` cannot be used here, or null.
+inline const char* missing(at::Device device) {
+  if (!device.is_cuda()) return nullptr;
+#ifdef GPT_CUDA
+  return at::hasCUDA() ? nullptr : "no CUDA device on this machine";
+#else
+  return "this build has no CUDA code";
+#endif
+}
+
+inline bool cuda_is_required() {
+  const char* value = std::getenv("GPT_REQUIRE_CUDA");
+  return value && std::string_view(value) == "1";
+}
+
+}  // namespace gpt
+
+// First in the body of a test, or in SetUp().
+#define GPT_SKIP_WITHOUT(device_case)                                                        \
+  if (const char* reason = ::gpt::missing((device_case).device)) {                           \
+    if (::gpt::cuda_is_required()) FAIL() << reason << ", and GPT_REQUIRE_CUDA=1 is set";    \
+    GTEST_SKIP() << reason;                                                                  \
+  }
