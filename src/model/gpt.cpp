@@ -77,7 +77,7 @@ struct Attention {
       qkv[0] = ops::rotary(qkv[0], rotary);
       qkv[1] = ops::rotary(qkv[1], rotary);
     }
-    const at::Tensor q = qkv[0].transpose(1, 2);  // (B, H, T, D)
+    const at::Tensor q = qkv[0].transpose(1, 2);                        // (B, H, T, D)
     at::Tensor k = qkv[1].transpose(1, 2), v = qkv[2].transpose(1, 2);  // (B, kv heads, T, D)
 
     const int64_t past = cache ? cache->length : 0;
@@ -85,8 +85,8 @@ struct Attention {
     // is_causal aligns the mask to the top left corner: right without a past. One query sees all keys and needs none.
     std::optional<at::Tensor> mask;
     if (past > 0 && T > 1) mask = at::ones({T, past + T}, q.options().dtype(at::kBool)).tril(past);
-    const at::Tensor y = at::scaled_dot_product_attention(q, k, v, mask, training ? dropout : 0.0, past == 0, std::nullopt,
-                                                          n_kv_head < n_head);
+    const at::Tensor y = at::scaled_dot_product_attention(q, k, v, mask, training ? dropout : 0.0, past == 0,
+                                                          std::nullopt, n_kv_head < n_head);
     return at::dropout(c_proj(y.transpose(1, 2).reshape({B, T, C})), dropout, training);
   }
 };
@@ -153,17 +153,19 @@ struct GPT::Transformer {
       return Linear{find(parameters, name + ".weight"), find(parameters, name + ".bias")};
     };
     const auto norm = [&](const std::string& name) {
-      return Normalization{config.norm, config.norm_eps, find(parameters, name + ".weight"), find(parameters, name + ".bias")};
+      return Normalization{config.norm, config.norm_eps, find(parameters, name + ".weight"),
+                           find(parameters, name + ".bias")};
     };
     wte = find(parameters, "transformer.wte.weight");
     wpe = find(parameters, "transformer.wpe.weight");
     for (int64_t layer = 0; layer < config.n_layer; ++layer) {
       const std::string name = fmt::format("transformer.h.{}.", layer);
-      h.push_back({norm(name + "ln_1"),
-                   {config.n_head, config.kv_heads(), dropout, linear(name + "attn.c_attn"), linear(name + "attn.c_proj")},
-                   norm(name + "ln_2"),
-                   {config.mlp, dropout, linear(name + "mlp.c_fc"), linear(name + "mlp.c_proj"), linear(name + "mlp.w1"),
-                    linear(name + "mlp.w2"), linear(name + "mlp.w3")}});
+      h.push_back(
+          {norm(name + "ln_1"),
+           {config.n_head, config.kv_heads(), dropout, linear(name + "attn.c_attn"), linear(name + "attn.c_proj")},
+           norm(name + "ln_2"),
+           {config.mlp, dropout, linear(name + "mlp.c_fc"), linear(name + "mlp.c_proj"), linear(name + "mlp.w1"),
+            linear(name + "mlp.w2"), linear(name + "mlp.w3")}});
     }
     ln_f = norm("transformer.ln_f");
     lm_head = config.tie_weights ? Linear{wte, {}} : linear("lm_head");
@@ -243,7 +245,8 @@ at::Tensor GPT::forward_cached(const at::Tensor& ids, KvCache& cache) const {
 }
 
 KvCache GPT::make_cache(int64_t batch, int64_t capacity, at::ScalarType dtype) const {
-  TORCH_CHECK(capacity <= config_.block_size, "GPT: a cache of ", capacity, " positions exceeds block_size ", config_.block_size);
+  TORCH_CHECK(capacity <= config_.block_size, "GPT: a cache of ", capacity, " positions exceeds block_size ",
+              config_.block_size);
   KvCache cache;
   const auto options = at::TensorOptions().device(device()).dtype(dtype);
   for (int64_t layer = 0; layer < config_.n_layer; ++layer) {
@@ -294,12 +297,17 @@ std::string attention_path(const ModelConfig& config, at::Device device, at::Sca
   };
   const at::Tensor q = heads(config.n_head), k = heads(config.kv_heads());
   const double dropout = training ? config.dropout : 0.0;
-  const auto choice = at::_fused_sdp_choice(q, k, k, {}, dropout, /*is_causal=*/true, std::nullopt, config.kv_heads() < config.n_head);
+  const auto choice =
+      at::_fused_sdp_choice(q, k, k, {}, dropout, /*is_causal=*/true, std::nullopt, config.kv_heads() < config.n_head);
   switch (static_cast<at::SDPBackend>(choice)) {
-    case at::SDPBackend::flash_attention: return "flash";
-    case at::SDPBackend::efficient_attention: return "efficient";
-    case at::SDPBackend::cudnn_attention: return "cudnn";
-    default: break;
+    case at::SDPBackend::flash_attention:
+      return "flash";
+    case at::SDPBackend::efficient_attention:
+      return "efficient";
+    case at::SDPBackend::cudnn_attention:
+      return "cudnn";
+    default:
+      break;
   }
   if (device.is_cpu() && dropout > 0) return "math: dropout on a CPU";
   return fmt::format("math: no fused kernel takes {} with heads of {} here", c10::toString(dtype), config.head_dim());

@@ -47,7 +47,8 @@ RotaryTables rotary_tables(int64_t positions, int64_t head_dim, double theta, at
 
 at::Tensor rotary(const at::Tensor& x, const RotaryTables& tables) {
   TORCH_CHECK(x.dim() == 4 && tables.cos.size(0) == x.size(1) && tables.cos.size(2) * 2 == x.size(3),
-              "rotary: x must be (B, T, heads, D) and the tables (T, 1, D/2), got ", x.sizes(), " and ", tables.cos.sizes());
+              "rotary: x must be (B, T, heads, D) and the tables (T, 1, D/2), got ", x.sizes(), " and ",
+              tables.cos.sizes());
   return Rotary::apply(x, tables.cos.to(x.scalar_type()), tables.sin.to(x.scalar_type()));
 }
 

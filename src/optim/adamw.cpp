@@ -16,18 +16,21 @@ NamedTensors named_as(const NamedTensors& names, const std::vector<at::Tensor>& 
   return result;
 }
 
-void copy_values(const NamedTensors& names, const NamedTensors& from, const std::vector<at::Tensor>& to, const char* what) {
+void copy_values(const NamedTensors& names, const NamedTensors& from, const std::vector<at::Tensor>& to,
+                 const char* what) {
   TORCH_CHECK(from.size() == to.size(), "AdamW: ", what, " has ", from.size(), " tensors, the model ", to.size());
   for (size_t i = 0; i < to.size(); ++i) {
     TORCH_CHECK(from[i].first == names[i].first && from[i].second.sizes() == to[i].sizes(), "AdamW: ", what, " of '",
-                from[i].first, "' ", from[i].second.sizes(), " does not fit parameter '", names[i].first, "' ", to[i].sizes());
+                from[i].first, "' ", from[i].second.sizes(), " does not fit parameter '", names[i].first, "' ",
+                to[i].sizes());
     to[i].copy_(from[i].second);
   }
 }
 
 }  // namespace
 
-AdamW::AdamW(NamedTensors parameters, const AdamWOptions& options) : parameters_(std::move(parameters)), options_(options) {
+AdamW::AdamW(NamedTensors parameters, const AdamWOptions& options)
+    : parameters_(std::move(parameters)), options_(options) {
   for (const auto& [name, parameter] : parameters_) {
     exp_avg_.push_back(at::zeros_like(parameter));
     exp_avg_sq_.push_back(at::zeros_like(parameter));
@@ -44,8 +47,8 @@ void AdamW::step(double learning_rate, const at::Tensor& grad_scale, const at::T
   step_.sub_(found_inf);  // the kernel changed nothing where it is 1
 }
 
-void AdamW::update(const std::vector<size_t>& group, double learning_rate, double weight_decay, const at::Tensor& grad_scale,
-                   const at::Tensor& found_inf) {
+void AdamW::update(const std::vector<size_t>& group, double learning_rate, double weight_decay,
+                   const at::Tensor& grad_scale, const at::Tensor& found_inf) {
   if (group.empty()) return;
   std::vector<at::Tensor> values, gradients, exp_avg, exp_avg_sq;
   for (const size_t i : group) {
@@ -57,8 +60,9 @@ void AdamW::update(const std::vector<size_t>& group, double learning_rate, doubl
     exp_avg_sq.push_back(exp_avg_sq_[i]);
   }
   const std::vector<at::Tensor> steps(group.size(), step_);  // all parameters share one count
-  at::_fused_adamw_(values, gradients, exp_avg, exp_avg_sq, /*max_exp_avg_sqs=*/{}, steps, learning_rate, options_.beta1,
-                    options_.beta2, weight_decay, options_.eps, /*amsgrad=*/false, /*maximize=*/false, grad_scale, found_inf);
+  at::_fused_adamw_(values, gradients, exp_avg, exp_avg_sq, /*max_exp_avg_sqs=*/{}, steps, learning_rate,
+                    options_.beta1, options_.beta2, weight_decay, options_.eps, /*amsgrad=*/false, /*maximize=*/false,
+                    grad_scale, found_inf);
 }
 
 void AdamW::zero_grad() {

@@ -29,7 +29,8 @@ at::Tensor GradScaler::unscale(const std::vector<at::Tensor>& gradients) {
   TORCH_CHECK(!gradients.empty(), "GradScaler: no gradients");
   const auto options = gradients.front().options().dtype(at::kFloat);
   at::Tensor found_inf = at::zeros({}, options);
-  at::_amp_foreach_non_finite_check_and_unscale_(gradients, found_inf, enabled_ ? scale_.reciprocal() : at::ones({}, options));
+  at::_amp_foreach_non_finite_check_and_unscale_(gradients, found_inf,
+                                                 enabled_ ? scale_.reciprocal() : at::ones({}, options));
   return found_inf;
 }
 

@@ -1,0 +1,243 @@
+#include "gpt/model/gpt.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/randint.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "gpt/core/error.h"
+#include "support/fixture.h"
+#include "support/tolerance.h"
+
+namespace gpt {
+namespace {
+
+constexpr int64_t kVocab = 97;  // padded to 128
+
+ModelConfig tiny_config() {
+  ModelConfig config;
+  config.n_layer = 2;
+  config.n_head = 4;
+  config.n_kv_head = 2;
+  config.n_embd = 32;
+  config.block_size = 16;
+  config.vocab_size = kVocab;
+  config.dropout = 0.0;
+  return config;
+}
+
+at::Tensor random_ids(int64_t batch, int64_t length, uint64_t seed) {
+  return at::randint(kVocab, {batch, length}, at::detail::createCPUGenerator(seed), at::dtype(at::kLong));
+}
+
+at::Tensor parameter(const GPT& model, const std::string& name) {
+  for (const auto& [candidate, tensor] : model.parameters()) {
+    if (candidate == name) return tensor;
+  }
+  throw std::out_of_range(name);
+}
+
+at::Tensor default_random_state() { return at::detail::getDefaultCPUGenerator().get_state(); }
+void seed_default_generator(uint64_t seed) {
+  at::Generator(at::detail::getDefaultCPUGenerator()).set_current_seed(seed);
+}
+
+std::vector<at::Tensor> gradients(const GPT& model) {
+  std::vector<at::Tensor> result;
+  for (const auto& [name, tensor] : model.parameters()) {
+    result.push_back(tensor.grad().clone());
+    at::Tensor(tensor).mutable_grad().reset();
+  }
+  return result;
+}
+
+TEST(GPT, VocabularyPaddingTakesNoPart) {
+  for (const bool tied : {true, false}) {
+    for (const double smoothing : {0.0, 0.1}) {
+      ModelConfig config = tiny_config();
+      config.tie_weights = tied;
+      const GPT model(config, at::kCPU, 1);
+      const at::Tensor head = parameter(model, tied ? "transformer.wte.weight" : "lm_head.weight");
+      {
+        at::NoGradGuard no_grad;
+        head.narrow(0, kVocab, 128 - kVocab).fill_(50.0);  // would win every softmax it were part of
+      }
+      const at::Tensor ids = random_ids(2, 16, 1), targets = random_ids(2, 16, 2);
+      const at::Tensor logits = model.forward(ids), loss = model.loss(ids, targets, smoothing);
+      ASSERT_EQ(logits.sizes(), (std::vector<int64_t>{2, 16, kVocab}));
+      const at::Tensor expected = at::cross_entropy_loss(logits.to(at::kDouble).flatten(0, 1), targets.flatten(), {},
+                                                         at::Reduction::Mean, -100, smoothing);
+      EXPECT_NEAR(loss.item<double>(), expected.item<double>(),
+                  test::tolerance(at::kFloat, 2 * kVocab, expected.item<double>()));
+      loss.backward();
+      const at::Tensor gradient = head.grad();
+      EXPECT_TRUE(gradient.narrow(0, kVocab, 128 - kVocab).eq(0).all().item<bool>());
+      EXPECT_TRUE(gradient.narrow(0, 0, kVocab).ne(0).any(1).all().item<bool>());
+    }
+  }
+}
+
+TEST(GPT, VocabularyMultipleChangesNoWeight) {
+  ModelConfig exact = tiny_config();
+  exact.vocab_multiple = 1;
+  const GPT padded(tiny_config(), at::kCPU, 1), unpadded(exact, at::kCPU, 1);
+  for (const auto& [name, tensor] : unpadded.parameters()) {
+    EXPECT_TRUE(tensor.equal(parameter(padded, name).narrow(0, 0, tensor.size(0)))) << name;
+  }
+}
+
+TEST(GPT, DrawsItsWeightsByGpt2sRuleFromItsOwnGenerator) {
+  ModelConfig config = tiny_config();
+  config.n_embd = 128;
+  config.n_hidden = 512;
+  config.norm = Norm::layernorm;
+  config.bias = true;
+  for (const Mlp mlp : {Mlp::gelu, Mlp::swiglu}) {
+    config.mlp = mlp;
+    const at::Tensor before = default_random_state();
+    const GPT model(config, at::kCPU, 7), again(config, at::kCPU, 7), other(config, at::kCPU, 8);
+    EXPECT_TRUE(default_random_state().equal(before));
+    for (const auto& [name, tensor] : model.parameters()) {
+      EXPECT_TRUE(tensor.equal(parameter(again, name))) << name;
+      if (tensor.dim() == 1) {
+        EXPECT_TRUE(tensor.eq(name.ends_with("weight") ? 1 : 0).all().item<bool>()) << name;
+        continue;
+      }
+      EXPECT_FALSE(tensor.equal(parameter(other, name))) << name;
+      const at::Tensor drawn = name.ends_with("wte.weight") ? tensor.narrow(0, 0, kVocab) : tensor;
+      const bool residual = name.ends_with("attn.c_proj.weight") || name.ends_with("mlp.c_proj.weight") ||
+                            name.ends_with("mlp.w2.weight");
+      const double std = residual ? 0.02 / std::sqrt(2.0 * 2) : 0.02;
+      const double n = static_cast<double>(drawn.numel());  // five standard errors of the estimates
+      EXPECT_NEAR(drawn.std().item<double>(), std, 5 * std / std::sqrt(2 * n)) << name;
+      EXPECT_NEAR(drawn.mean().item<double>(), 0.0, 5 * std / std::sqrt(n)) << name;
+    }
+    EXPECT_TRUE(parameter(model, "transformer.wte.weight").narrow(0, kVocab, 128 - kVocab).eq(0).all().item<bool>());
+  }
+}
+
+TEST(GPT, DropoutOnlyWhenTraining) {
+  ModelConfig config = tiny_config();
+  config.dropout = 0.3;
+  for (const Mlp mlp : {Mlp::gelu, Mlp::swiglu, Mlp::geglu}) {
+    config.mlp = mlp;
+    GPT model(config, at::kCPU, 1);
+    const at::Tensor ids = random_ids(2, 16, 1);
+    EXPECT_TRUE(model.forward(ids).equal(model.forward(ids)));
+    model.train(true);
+    EXPECT_FALSE(model.forward(ids).equal(model.forward(ids)));
+    model.train(false);
+    EXPECT_TRUE(model.forward(ids).equal(model.forward(ids)));
+  }
+}
+
+TEST(GPT, GradientCheckpointingGivesTheSameBits) {
+  for (const double dropout : {0.0, 0.2}) {
+    ModelConfig config = tiny_config();
+    config.dropout = dropout;
+    GPT model(config, at::kCPU, 1);
+    model.train(true);
+    const at::Tensor ids = random_ids(3, 16, 1), targets = random_ids(3, 16, 2);
+    at::Tensor loss[2], state[2];
+    std::vector<at::Tensor> gradient[2];
+    for (const int checkpointing : {0, 1}) {
+      model.set_gradient_checkpointing(checkpointing == 1);
+      seed_default_generator(5);
+      for (int micro_step = 0; micro_step < 2; ++micro_step) {  // accumulated
+        loss[checkpointing] = model.loss(ids, targets);
+        loss[checkpointing].backward();
+      }
+      gradient[checkpointing] = gradients(model);
+      state[checkpointing] = default_random_state();
+    }
+    EXPECT_TRUE(loss[0].equal(loss[1]));
+    EXPECT_TRUE(state[0].equal(state[1]));
+    for (size_t i = 0; i < gradient[0].size(); ++i) {
+      EXPECT_TRUE(gradient[0][i].equal(gradient[1][i])) << model.parameters()[i].first;
+    }
+  }
+}
+
+class CachedForms : public testing::TestWithParam<const char*> {};
+
+TEST_P(CachedForms, LogitsEqualTheUncachedOnes) {
+  const auto fixture = test::read_fixture(GetParam());  // weights large enough for attention to be far from uniform
+  const ModelConfig config = fixture.model_config();
+  GPT model(config, at::kCPU, 0);
+  model.load_parameters(fixture.group("initial."));
+  at::NoGradGuard no_grad;
+  const at::Tensor ids = random_ids(3, config.block_size, 1);
+  const at::Tensor expected = model.forward(ids);
+  // Both sides round.
+  const int64_t roundings =
+      2 * config.n_layer * (5 * config.n_embd + config.head_dim() + config.block_size + config.hidden());
+  const double bound = test::tolerance(at::kFloat, roundings, expected.abs().max().item<double>());
+  for (const auto& chunks : std::vector<std::vector<int64_t>>{{16}, {1, 15}, {5, 4, 1, 1, 1, 2, 2}}) {
+    KvCache cache = model.make_cache(3, config.block_size, at::kFloat);
+    for (const int64_t t : chunks) {
+      const at::Tensor logits = model.forward_cached(ids.narrow(1, cache.length, t), cache);
+      EXPECT_LE((logits - expected.select(1, cache.length - 1)).abs().max().item<double>(), bound)
+          << cache.length << " of chunk " << t;
+    }
+    EXPECT_EQ(cache.length, config.block_size);
+    EXPECT_THROW(model.forward_cached(ids.narrow(1, 0, 1), cache), c10::Error);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, CachedForms, testing::Values("gpt2_form", "llama_form", "default_form"),
+                         [](const auto& test) { return std::string(test.param); });
+
+TEST(GPT, RefusesWeightsOfAnotherArchitecture) {
+  GPT model(tiny_config(), at::kCPU, 1);
+  const auto message = [&](const NamedTensors& values) -> std::string {
+    try {
+      model.load_parameters(values);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::checkpoint);
+      return error.what();
+    }
+    return "";
+  };
+  const at::Tensor before = parameter(model, "transformer.wte.weight").detach().clone();
+  NamedTensors values;
+  for (const auto& [name, tensor] : model.parameters()) values.emplace_back(name, tensor.detach() + 1);
+  NamedTensors missing = values, extra = values, misshapen = values;
+  missing.pop_back();
+  EXPECT_NE(message(missing).find("'transformer.ln_f.weight' is missing"), std::string::npos);
+  extra.emplace_back("lm_head.weight", values[0].second);
+  EXPECT_NE(message(extra).find("'lm_head.weight' is unknown"), std::string::npos);
+  misshapen.back().second = misshapen.back().second.narrow(0, 0, 31);
+  EXPECT_NE(message(misshapen).find("'transformer.ln_f.weight' must be [32], got [31]"), std::string::npos);
+  EXPECT_TRUE(parameter(model, "transformer.wte.weight").equal(before)) << "a refusal changes nothing";
+  EXPECT_EQ(message(values), "");
+  EXPECT_TRUE(parameter(model, "transformer.wte.weight").equal(before + 1));
+}
+
+TEST(GPT, CountsItsParametersAndWork) {
+  ModelConfig config = tiny_config();
+  config.position = Position::learned;
+  const int64_t block = 2 * 32 + (4 + 2 * 2) * 8 * 32 + 32 * 32 + 3 * 128 * 32;
+  const int64_t vocabulary = 128 * 32, positions = 16 * 32, rest = 2 * block + 32;
+  const GPT tied(config, at::kCPU, 1);
+  EXPECT_EQ(tied.parameter_count(), vocabulary + positions + rest);
+  EXPECT_EQ(tied.flops_per_token(), 6.0 * (vocabulary + rest) + 12.0 * 2 * 32 * 16);
+  config.tie_weights = false;
+  const GPT untied(config, at::kCPU, 1);
+  EXPECT_EQ(untied.parameter_count(), 2 * vocabulary + positions + rest);
+  EXPECT_EQ(untied.flops_per_token(), tied.flops_per_token());
+}
+
+TEST(GPT, SaysWhichAttentionRunsOnTheCpu) {
+  ModelConfig config = tiny_config();
+  EXPECT_EQ(attention_path(config, at::kCPU, at::kFloat, true), "flash");
+  config.dropout = 0.1;
+  EXPECT_EQ(attention_path(config, at::kCPU, at::kBFloat16, false), "flash");
+  EXPECT_EQ(attention_path(config, at::kCPU, at::kFloat, true), "math: dropout on a CPU");
+}
+
+}  // namespace
+}  // namespace gpt

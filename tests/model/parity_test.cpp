@@ -1,0 +1,93 @@
+// The model and its training step against the plain PyTorch reference of scripts/make_fixtures.py, in the three forms.
+#include <ATen/TensorOperators.h>
+#include <gtest/gtest.h>
+
+#include "gpt/model/gpt.h"
+#include "gpt/optim/adamw.h"
+#include "gpt/optim/grad_clip.h"
+#include "gpt/optim/lr_schedule.h"
+#include "support/fixture.h"
+#include "support/tolerance.h"
+
+namespace gpt {
+namespace {
+
+class Parity : public testing::TestWithParam<const char*> {
+ protected:
+  test::Fixture fixture_ = test::read_fixture(GetParam());
+  ModelConfig config_ = fixture_.model_config();
+  GPT model_{config_, at::kCPU, 0};
+  double smoothing_ = fixture_.number("label_smoothing");
+
+  void SetUp() override { model_.load_parameters(fixture_.group("initial.")); }
+  at::Tensor ids(int64_t step) const { return batch(step).narrow(1, 0, config_.block_size); }
+  at::Tensor targets(int64_t step) const { return batch(step).narrow(1, 1, config_.block_size); }
+  at::Tensor batch(int64_t step) const { return fixture_.tensors.at("batches")[step]; }
+
+  // Roundings one after another from the ids to a logit: the sums of every layer, and the head's.
+  int64_t forward_roundings() const {
+    const int64_t C = config_.n_embd, T = config_.block_size;
+    return config_.n_layer * (5 * C + config_.head_dim() + T + config_.hidden()) + 2 * C;
+  }
+  // Down again, and the sum over all tokens of a batch.
+  int64_t backward_roundings() const { return 3 * forward_roundings() + fixture_.tensors.at("batches")[0].numel(); }
+};
+
+double max_abs(const at::Tensor& x) { return x.abs().max().item<double>(); }
+double max_difference(const at::Tensor& x, const at::Tensor& reference) {
+  return max_abs(x.to(at::kDouble) - reference);
+}
+
+TEST_P(Parity, Logits) {
+  const at::Tensor& expected = fixture_.tensors.at("logits");
+  const at::Tensor logits = model_.forward(ids(0));
+  ASSERT_EQ(logits.sizes(), expected.sizes());
+  EXPECT_LE(max_difference(logits, expected), test::tolerance(at::kFloat, forward_roundings(), max_abs(expected)));
+}
+
+TEST_P(Parity, LossAndEveryGradient) {
+  const at::Tensor loss = model_.loss(ids(0), targets(0), smoothing_);
+  const double expected = fixture_.tensors.at("losses")[0].item<double>();
+  EXPECT_NEAR(loss.item<double>(), expected, test::tolerance(at::kFloat, forward_roundings(), expected));
+  loss.backward();
+  for (const auto& [name, parameter] : model_.parameters()) {
+    const at::Tensor& gradient = fixture_.tensors.at("gradient." + name);
+    ASSERT_TRUE(parameter.grad().defined()) << name;
+    EXPECT_LE(max_difference(parameter.grad(), gradient),
+              test::tolerance(at::kFloat, backward_roundings(), max_abs(gradient)))
+        << name;
+  }
+}
+
+TEST_P(Parity, TenAdamWSteps) {
+  TrainingConfig training;
+  training.learning_rate = fixture_.number("learning_rate");
+  training.min_lr = fixture_.number("min_lr");
+  training.warmup_steps = fixture_.integer("warmup_steps");
+  AdamW optimizer(model_.parameters(), {fixture_.number("beta1"), fixture_.number("beta2"), fixture_.number("eps"),
+                                        fixture_.number("weight_decay")});
+  const int64_t steps = fixture_.integer("max_steps");
+  const at::Tensor found_inf = at::zeros({});
+  for (int64_t step = 0; step < steps; ++step) {
+    optimizer.zero_grad();
+    const at::Tensor loss = model_.loss(ids(step), targets(step), smoothing_);
+    loss.backward();
+    const at::Tensor divisor = clip_divisor(global_grad_norm(optimizer.gradients()), fixture_.number("gradient_clip"));
+    optimizer.step(learning_rate_at(training, step, steps), divisor, found_inf);
+    const double expected = fixture_.tensors.at("losses")[step].item<double>();
+    EXPECT_NEAR(loss.item<double>(), expected,
+                test::tolerance(at::kFloat, (step + 1) * backward_roundings(), expected));
+  }
+  for (const auto& [name, parameter] : model_.parameters()) {
+    const at::Tensor& expected = fixture_.tensors.at("final." + name);
+    EXPECT_LE(max_difference(parameter, expected),
+              test::tolerance(at::kFloat, steps * backward_roundings(), max_abs(expected)))
+        << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, Parity, testing::Values("gpt2_form", "llama_form", "default_form"),
+                         [](const auto& test) { return std::string(test.param); });
+
+}  // namespace
+}  // namespace gpt

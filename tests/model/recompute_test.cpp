@@ -1,0 +1,53 @@
+#include "gpt/model/recompute.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/rand_like.h>
+#include <ATen/ops/randn.h>
+#include <gtest/gtest.h>
+
+#include "gpt/device/precision.h"
+
+namespace gpt {
+namespace {
+
+TEST(Recompute, RunsTheBodyAgainWithTheSameRandomNumbersAndAutocast) {
+  const at::Tensor weight = at::randn({4, 4}).requires_grad_();
+  const at::Tensor x = at::randn({3, 4}).requires_grad_();
+  std::vector<at::Tensor> noise;
+  std::vector<at::ScalarType> types;
+  const auto body = [&](const at::Tensor& input) {
+    const at::Tensor y = at::linear(input, weight);
+    noise.push_back(at::rand_like(y, at::kFloat));
+    types.push_back(y.scalar_type());
+    return y.to(at::kFloat) * noise.back();
+  };
+  at::Tensor y;
+  {
+    Autocast autocast(at::kCPU, at::kBFloat16);
+    y = recompute_in_backward(body, x);
+  }
+  ASSERT_EQ(noise.size(), 1u);
+  const at::Tensor before_backward = at::detail::getDefaultCPUGenerator().get_state();
+  y.sum().backward();
+  ASSERT_EQ(noise.size(), 2u) << "the body runs again in backward";
+  EXPECT_TRUE(noise[0].equal(noise[1]));
+  EXPECT_EQ(types, (std::vector<at::ScalarType>(2, at::kBFloat16)));
+  EXPECT_TRUE(at::detail::getDefaultCPUGenerator().get_state().equal(before_backward))
+      << "backward draws nothing of its own";
+
+  const std::vector<at::Tensor> recomputed{x.grad().clone(), weight.grad().clone()};
+  x.mutable_grad().reset();
+  weight.mutable_grad().reset();
+  {
+    Autocast autocast(at::kCPU, at::kBFloat16);
+    y = at::linear(x, weight).to(at::kFloat) * noise[0];
+  }
+  y.sum().backward();
+  EXPECT_TRUE(x.grad().equal(recomputed[0]));
+  EXPECT_TRUE(weight.grad().equal(recomputed[1]));
+}
+
+}  // namespace
+}  // namespace gpt
