@@ -189,6 +189,20 @@ TEST_F(ContainerTest, PlausibleMixturesAreRefused) {
   EXPECT_TRUE(says(refusal(path_), "damaged"));
 }
 
+TEST_F(ContainerTest, ARecordAndItsHashChangedTogetherAreRefused) {
+  write_container(path_, kSmall);
+  std::string mixed = read_file(path_, ExitCode::checkpoint);
+  Records other = kSmall;
+  other[1].second = random_bytes(700, 2);
+  write_container(path_, other);
+  const ContainerReader reader(path_);
+  const size_t manifest = mixed.find("{\"format\"");
+  mixed.replace(mixed.find(kSmall[1].second), 700, other[1].second);
+  mixed.replace(manifest, reader.text("manifest.json").size(), reader.text("manifest.json"));
+  write_plain(path_ + "2", mixed);
+  EXPECT_TRUE(says(refusal(path_ + "2"), "damaged: its manifest or headers differ from their digest"));
+}
+
 TEST_F(ContainerTest, SaysThatAnotherVersionWroteIt) {
   write_container(path_, kSmall);
   std::string bytes = read_file(path_, ExitCode::checkpoint);

@@ -1,0 +1,134 @@
+#include "gpt/checkpoint/checkpoint.h"
+
+#include <ATen/ops/aminmax.h>
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "gpt/checkpoint/container.h"
+#include "gpt/config/load.h"
+#include "gpt/core/error.h"
+#include "parts.h"
+
+namespace gpt {
+namespace {
+
+using namespace checkpoint;
+
+void require_finite(const std::string& path, const NamedTensors& tensors) {
+  for (const auto& [name, tensor] : tensors) {
+    if (tensor.numel() == 0) continue;
+    const auto [low, high] = at::aminmax(tensor.detach());  // both NaN where any value is
+    if (std::isfinite(low.item<double>()) && std::isfinite(high.item<double>())) continue;
+    throw Error(ExitCode::numerics, fmt::format("{} is not written: '{}' holds values that are not finite", path, name));
+  }
+}
+
+Json descriptions_of(const NamedTensors& tensors) {
+  Json descriptions = Json::array();
+  for (const auto& [name, tensor] : tensors) {
+    descriptions.push_back({{"name", name}, {"dtype", type_of(tensor).name}, {"shape", tensor.sizes().vec()}});
+  }
+  return descriptions;
+}
+
+Json read_description(std::string_view text) {
+  constexpr size_t kLargest = 16 << 20;
+  constexpr int kDeepest = 8;
+  if (text.size() > kLargest) throw Error(ExitCode::checkpoint, "it is too large");
+  return Json::parse(text, [](int depth, Json::parse_event_t, Json&) {
+    if (depth > kDeepest) throw Error(ExitCode::checkpoint, "it is nested too deeply");
+    return true;
+  });
+}
+
+at::Tensor read_tensor(const Json& description, std::span<const std::byte> record) {
+  const std::string& dtype_name = description.at("dtype").get_ref<const std::string&>();
+  const auto dtype = std::find_if(tensor_types().begin(), tensor_types().end(), [&](const TensorType& d) { return d.name == dtype_name; });
+  if (dtype == tensor_types().end()) throw Error(ExitCode::checkpoint, "unknown dtype in " + description.dump());
+
+  std::vector<int64_t> shape;
+  auto bytes = static_cast<int64_t>(c10::elementSize(dtype->type));
+  bool overflow = false;
+  for (const Json& size : description.at("shape").get_ref<const Json::array_t&>()) {
+    shape.push_back(count_of(size));
+    overflow |= __builtin_mul_overflow(bytes, std::max<int64_t>(shape.back(), 1), &bytes);
+  }
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) bytes = 0;
+  if (overflow || record.size() != static_cast<uint64_t>(bytes)) {
+    throw Error(ExitCode::checkpoint, fmt::format("{} bytes cannot be {}", record.size(), description.dump()));
+  }
+  // Copied out of the map, so that the file may be replaced while its values are in use.
+  at::Tensor tensor = at::empty(shape, dtype->type);
+  if (bytes > 0) std::memcpy(tensor.mutable_data_ptr(), record.data(), record.size());
+  return tensor;
+}
+
+void read_tensors(Checkpoint& checkpoint, const Json& descriptions, const ContainerReader& file) {
+  std::set<std::string> seen;
+  for (const Json& description : descriptions.get_ref<const Json::array_t&>()) {
+    const std::string& name = description.at("name").get_ref<const std::string&>();
+    if (!seen.insert(name).second) throw Error(ExitCode::checkpoint, fmt::format("tensor '{}' is listed twice", name));
+    if (!place_tensor(checkpoint, name, read_tensor(description, file.record("data/" + name)))) {
+      throw Error(ExitCode::checkpoint, fmt::format("unknown tensor '{}'", name));
+    }
+  }
+}
+
+}  // namespace
+
+void save_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
+  require_finite(path, checkpoint.model);
+  require_finite(path, checkpoint.exp_avg);
+  require_finite(path, checkpoint.exp_avg_sq);
+
+  const NamedTensors tensors = tensors_of(checkpoint);
+  const Json description = {{"values", values_of(checkpoint)}, {"tensors", descriptions_of(tensors)}};
+  ContainerWriter file(path);
+  file.add("data.pkl", python_view(checkpoint));
+  file.add("version", "3\n");        // of PyTorch's file format,
+  file.add("byteorder", "little");   // and of the numbers in it: torch.load asks for both
+  file.add("config.yaml", config::dump(checkpoint.config));
+  file.add("tokenizer.json", checkpoint.tokenizer);
+  file.add("checkpoint.json", description.dump(1, ' ', false, Json::error_handler_t::replace));
+  for (const auto& [name, tensor] : tensors) {
+    const at::Tensor host = tensor.detach().cpu().contiguous();  // one at a time: a copy of all might not fit
+    file.add("data/" + name, std::span(static_cast<const std::byte*>(host.const_data_ptr()), host.nbytes()));
+  }
+  file.commit();
+}
+
+Checkpoint load_checkpoint(const std::string& path) {
+  const ContainerReader file(path);
+  Checkpoint checkpoint;
+  const auto refuse = [&path](std::string_view record, std::string_view why) {
+    throw Error(ExitCode::checkpoint, fmt::format("{} cannot be used: {}: {}", path, record, why));
+  };
+  try {
+    const Json description = read_description(file.text("checkpoint.json"));
+    place_values(checkpoint, description.at("values"));
+    read_tensors(checkpoint, description.at("tensors"), file);
+  } catch (const Json::exception& fault) {
+    refuse("checkpoint.json", fault.what());
+  } catch (const Error& fault) {
+    refuse("checkpoint.json", fault.what());
+  }
+  try {
+    config::read_yaml(file.text("config.yaml"), "config.yaml", checkpoint.config);
+  } catch (const Error& fault) {
+    refuse("config.yaml", fault.what());
+  }
+  checkpoint.tokenizer = file.text("tokenizer.json");
+  return checkpoint;
+}
+
+}  // namespace gpt

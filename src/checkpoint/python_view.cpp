@@ -1,0 +1,131 @@
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "gpt/checkpoint/pickle.h"
+#include "gpt/config/option.h"
+#include "gpt/config/value.h"
+#include "parts.h"
+
+namespace gpt::checkpoint {
+namespace {
+
+void pickle_value(PickleWriter& pickle, const Json& value) {
+  if (value.is_object()) {
+    pickle.begin_dict();
+    for (const auto& [key, item] : value.items()) {
+      pickle.text(key);
+      pickle_value(pickle, item);
+    }
+    pickle.end_dict();
+  } else if (value.is_string()) {
+    pickle.text(value.get_ref<const std::string&>());
+  } else if (value.is_number_float()) {
+    pickle.real(value.get<double>());
+  } else if (value.is_boolean()) {
+    pickle.boolean(value.get<bool>());
+  } else if (value.is_null()) {
+    pickle.none();
+  } else {
+    pickle.integer(value.get<int64_t>());
+  }
+}
+
+struct OptionValue {
+  Json operator()(const bool* value) const { return *value; }
+  Json operator()(const int64_t* value) const { return *value; }
+  Json operator()(const double* value) const { return *value; }
+  Json operator()(const std::string* value) const { return *value; }
+  Json operator()(const std::optional<int64_t>* value) const { return *value ? Json(**value) : Json(nullptr); }
+  Json operator()(Interval* value) const {
+    return value->unit == Interval::Unit::run ? Json(value->count) : Json(config::value_text(value));
+  }
+  Json operator()(const config::Choice& value) const { return value.names.at(value.get()); }
+};
+
+// {section: {key: value}}
+Json config_of(Config config) {
+  Json sections = Json::object();
+  for (const config::Option& row : config::options(config)) {
+    Json& section = row.section.empty() ? sections : sections[row.section];
+    section[row.name] = std::visit(OptionValue{}, row.target);
+  }
+  return sections;
+}
+
+void pickle_tensor(PickleWriter& pickle, const std::string& name, const std::string& record, const at::Tensor& tensor) {
+  pickle.text(name);
+  pickle.tensor(type_of(tensor).storage, record, tensor.sizes().vec());
+}
+
+void pickle_model(PickleWriter& pickle, const Checkpoint& checkpoint) {
+  pickle.begin_dict();
+  for (const auto& [name, tensor] : checkpoint.model) pickle_tensor(pickle, name, "model/" + name, tensor);
+  // A tied head is the embedding under a second name, as in the state dict of any PyTorch model that ties them.
+  const std::string embedding = "transformer.wte.weight", head = "lm_head.weight";
+  const auto named = [&](const std::string& wanted) {
+    return std::find_if(checkpoint.model.begin(), checkpoint.model.end(), [&](const auto& entry) { return entry.first == wanted; });
+  };
+  if (const auto shared = named(embedding); shared != checkpoint.model.end() && named(head) == checkpoint.model.end()) {
+    pickle_tensor(pickle, head, "model/" + embedding, shared->second);
+  }
+  pickle.end_dict();
+}
+
+// {"state": {name: {"exp_avg", "exp_avg_sq"}}, "step": n}
+void pickle_optimizer(PickleWriter& pickle, const Checkpoint& checkpoint) {
+  TORCH_CHECK(checkpoint.exp_avg.size() == checkpoint.exp_avg_sq.size(), "each parameter has both moments");
+  pickle.begin_dict();
+  pickle.text("state");
+  pickle.begin_dict();
+  for (size_t i = 0; i < checkpoint.exp_avg.size(); ++i) {
+    const std::string& name = checkpoint.exp_avg[i].first;
+    pickle.text(name);
+    pickle.begin_dict();
+    pickle_tensor(pickle, "exp_avg", "exp_avg/" + name, checkpoint.exp_avg[i].second);
+    pickle_tensor(pickle, "exp_avg_sq", "exp_avg_sq/" + name, checkpoint.exp_avg_sq[i].second);
+    pickle.end_dict();
+  }
+  pickle.end_dict();
+  pickle.text("step");
+  pickle.integer(checkpoint.optimizer_step.defined() ? checkpoint.optimizer_step.item<int64_t>() : 0);
+  pickle.end_dict();
+}
+
+}  // namespace
+
+std::string python_view(const Checkpoint& checkpoint) {
+  PickleWriter pickle;
+  pickle.begin_dict();
+  pickle.text("model");
+  pickle_model(pickle, checkpoint);
+  pickle.text("optimizer");
+  pickle_optimizer(pickle, checkpoint);
+  pickle.text("config");
+  pickle_value(pickle, config_of(checkpoint.config));
+  pickle.text("scaler");  // {} without one, as PyTorch's own
+  pickle.begin_dict();
+  if (checkpoint.scaler_scale.defined()) {
+    pickle_tensor(pickle, "scale", "scaler/scale", checkpoint.scaler_scale);
+    pickle_tensor(pickle, "growth_tracker", "scaler/growth_tracker", checkpoint.scaler_growth_tracker);
+  }
+  pickle.end_dict();
+  pickle.text("rng");
+  pickle.begin_dict();
+  for (const auto& [name, tensor] : checkpoint.rng) pickle_tensor(pickle, name, "rng/" + name, tensor);
+  pickle.end_dict();
+  pickle.text("tokenizer");
+  pickle.text(checkpoint.tokenizer);
+  const Json values = values_of(checkpoint);
+  for (const auto& [key, value] : values.items()) {
+    pickle.text(key);
+    pickle_value(pickle, value);
+  }
+  pickle.end_dict();
+  return pickle.finish();
+}
+
+}  // namespace gpt::checkpoint

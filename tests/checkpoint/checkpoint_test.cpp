@@ -1,0 +1,262 @@
+// Checkpoints come back bit for bit, and what cannot be one is refused with the reason.
+#include "gpt/checkpoint/checkpoint.h"
+
+#include <ATen/ops/equal.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "checkpoint/sample_checkpoint.h"
+#include "gpt/checkpoint/container.h"
+#include "gpt/config/load.h"
+#include "gpt/core/error.h"
+#include "gpt/core/file.h"
+
+namespace gpt {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+bool same_bits(const at::Tensor& a, const at::Tensor& b) {
+  const at::Tensor left = a.contiguous(), right = b.contiguous();
+  return a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() &&
+         (a.nbytes() == 0 || std::memcmp(left.const_data_ptr(), right.const_data_ptr(), a.nbytes()) == 0);
+}
+
+void expect_same_bits(const NamedTensors& a, const NamedTensors& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_EQ(a[i].first, b[i].first);
+    EXPECT_TRUE(same_bits(a[i].second, b[i].second)) << a[i].first;
+  }
+}
+
+class CheckpointTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "checkpoint_XXXXXX";
+    folder_ = mkdtemp(pattern.data());
+    path_ = folder_ + "/ckpt.pt";
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  // The reason why the file is refused.
+  std::string refusal() const {
+    try {
+      load_checkpoint(path_);
+      return "";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::checkpoint) << error.what();
+      EXPECT_EQ(std::string(error.what()).find(path_), 0u) << error.what();
+      return error.what();
+    }
+  }
+
+  // Writes the sample with one record changed; an empty text leaves it out.
+  void write_with(const std::string& changed, const std::string& text) const {
+    const std::string original = folder_ + "/original.pt";
+    save_checkpoint(original, testing::sample_checkpoint());
+    const ContainerReader reader(original);
+    ContainerWriter writer(path_);
+    for (const std::string& name : reader.names()) {
+      if (name == "manifest.json" || (name == changed && text.empty())) continue;
+      writer.add(name, name == changed ? std::string_view(text) : reader.text(name));
+    }
+    writer.commit();
+  }
+
+  std::string folder_, path_;
+};
+
+TEST_F(CheckpointTest, ComesBackBitForBit) {
+  const Checkpoint saved = testing::sample_checkpoint();
+  save_checkpoint(path_, saved);
+  const Checkpoint loaded = load_checkpoint(path_);
+  EXPECT_EQ(loaded.step, saved.step);
+  expect_same_bits(loaded.model, saved.model);
+  expect_same_bits(loaded.exp_avg, saved.exp_avg);
+  expect_same_bits(loaded.exp_avg_sq, saved.exp_avg_sq);
+  EXPECT_TRUE(same_bits(loaded.optimizer_step, saved.optimizer_step));
+  EXPECT_TRUE(same_bits(loaded.scaler_scale, saved.scaler_scale));
+  EXPECT_TRUE(same_bits(loaded.scaler_growth_tracker, saved.scaler_growth_tracker));
+  ASSERT_EQ(loaded.rng.size(), saved.rng.size());
+  for (const auto& [name, state] : saved.rng) EXPECT_TRUE(same_bits(loaded.rng.at(name), state)) << name;
+  EXPECT_EQ(loaded.data_epoch, saved.data_epoch);
+  EXPECT_EQ(loaded.data_sample, saved.data_sample);
+  EXPECT_EQ(loaded.best_val_loss, saved.best_val_loss);
+  EXPECT_EQ(loaded.skipped_steps, saved.skipped_steps);
+  EXPECT_EQ(loaded.consecutive_skipped_steps, saved.consecutive_skipped_steps);
+  EXPECT_EQ(loaded.evaluated_step, saved.evaluated_step);
+  EXPECT_EQ(config::dump(loaded.config), config::dump(saved.config));
+  EXPECT_EQ(loaded.tokenizer, saved.tokenizer);
+  EXPECT_EQ(loaded.data_fingerprint, saved.data_fingerprint);
+  EXPECT_EQ(loaded.environment, saved.environment);
+}
+
+TEST_F(CheckpointTest, SavedAgainItIsTheSameFile) {
+  save_checkpoint(path_, testing::sample_checkpoint());
+  save_checkpoint(path_ + "2", load_checkpoint(path_));
+  EXPECT_EQ(read_file(path_, ExitCode::checkpoint), read_file(path_ + "2", ExitCode::checkpoint));
+}
+
+TEST_F(CheckpointTest, ComesBackWithoutScalerAndWithAFiniteLoss) {
+  Checkpoint saved = testing::sample_checkpoint();
+  saved.scaler_scale = saved.scaler_growth_tracker = at::Tensor();
+  saved.environment.clear();
+  for (const double loss : {1.4697, 0.1 + 0.2, 5e-324, 1.7976931348623157e308, -0.0}) {
+    saved.best_val_loss = loss;
+    save_checkpoint(path_, saved);
+    const Checkpoint loaded = load_checkpoint(path_);
+    EXPECT_EQ(std::memcmp(&loaded.best_val_loss, &loss, sizeof(loss)), 0) << loss;
+    EXPECT_FALSE(loaded.scaler_scale.defined());
+    EXPECT_FALSE(loaded.scaler_growth_tracker.defined());
+    EXPECT_TRUE(loaded.environment.empty());
+  }
+}
+
+TEST_F(CheckpointTest, TakesViewsAndTensorsThatNeedGradients) {
+  Checkpoint saved;
+  const at::Tensor base = at::arange(24, at::kFloat).view({4, 6});
+  saved.model = {{"transposed", base.t()}, {"part", base.narrow(1, 2, 3)}, {"leaf", base.clone().requires_grad_()}};
+  save_checkpoint(path_, saved);
+  const Checkpoint loaded = load_checkpoint(path_);
+  expect_same_bits(loaded.model, saved.model);
+  EXPECT_TRUE(loaded.model[0].second.is_contiguous());
+  EXPECT_FALSE(loaded.model[2].second.requires_grad());
+}
+
+TEST_F(CheckpointTest, OwnsItsValuesWhenTheFileIsGone) {
+  save_checkpoint(path_, testing::sample_checkpoint());
+  const Checkpoint loaded = load_checkpoint(path_);
+  fs::resize_file(path_, 0);
+  expect_same_bits(loaded.model, testing::sample_checkpoint().model);
+}
+
+TEST_F(CheckpointTest, ValuesThatAreNotFiniteAreNotSaved) {
+  save_checkpoint(path_, testing::sample_checkpoint());
+  const std::string before = read_file(path_, ExitCode::checkpoint);
+  for (const double value : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
+    for (NamedTensors Checkpoint::*group : {&Checkpoint::model, &Checkpoint::exp_avg, &Checkpoint::exp_avg_sq}) {
+      for (const size_t index : {0, 1, 3, 4}) {  // float32, bfloat16, float64, float16 in the model
+        Checkpoint damaged = testing::sample_checkpoint();
+        auto& [name, tensor] = (damaged.*group)[index];
+        tensor.view(-1).narrow(0, tensor.numel() - 1, 1).fill_(value);
+        try {
+          save_checkpoint(path_, damaged);
+          FAIL() << name << " = " << value << " was saved";
+        } catch (const Error& error) {
+          EXPECT_EQ(error.code(), ExitCode::numerics);
+          EXPECT_NE(std::string(error.what()).find("'" + name + "'"), std::string::npos) << error.what();
+        }
+      }
+    }
+  }
+  EXPECT_EQ(read_file(path_, ExitCode::checkpoint), before);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 1);
+}
+
+TEST_F(CheckpointTest, ItsPickleIsNeverLookedAt) {
+  write_with("data.pkl", "cos\nsystem\n(S'touch " + folder_ + "/executed'\ntR.");
+  expect_same_bits(load_checkpoint(path_).model, testing::sample_checkpoint().model);
+  EXPECT_FALSE(fs::exists(folder_ + "/executed"));
+}
+
+TEST_F(CheckpointTest, ContainersThatAreNoCheckpointAreRefused) {
+  for (const char* record : {"checkpoint.json", "config.yaml", "tokenizer.json", "data/model/scalar", "data/rng/cpu"}) {
+    write_with(record, "");
+    EXPECT_NE(refusal().find(std::string("no record '") + record + "'"), std::string::npos) << refusal();
+  }
+  write_with("config.yaml", "model:\n  n_layerz: 3\n");
+  EXPECT_NE(refusal().find("n_layerz"), std::string::npos) << refusal();
+  for (const char* text : {"{", "3", "[]", "{}", "{\"values\": {}}", "\xff", "{\"values\": {\"step\": 1}, \"tensors\": []}"}) {
+    write_with("checkpoint.json", text);
+    EXPECT_NE(refusal(), "") << text;
+  }
+  write_with("checkpoint.json", std::string(100'000, '['));
+  EXPECT_NE(refusal().find("nested too deeply"), std::string::npos) << refusal();
+  write_with("checkpoint.json", std::string(20 << 20, ' '));
+  EXPECT_NE(refusal().find("too large"), std::string::npos) << refusal();
+}
+
+TEST_F(CheckpointTest, ImpossibleDescriptionsAreRefused) {
+  save_checkpoint(path_, testing::sample_checkpoint());
+  const Json good = Json::parse(ContainerReader(path_).text("checkpoint.json"));
+  ASSERT_EQ(good["tensors"][0]["name"], "model/transformer.wte.weight");
+  ASSERT_EQ(good["tensors"][5]["name"], "model/empty");
+  const int64_t huge = int64_t{1} << 62;
+  const std::vector<std::pair<std::string, Json>> changes = {
+      {"/tensors/0/shape", {7, 6}},
+      {"/tensors/0/shape", {7}},
+      {"/tensors/0/shape", {-7, -5}},
+      {"/tensors/0/shape", {7.0, 5.0}},
+      {"/tensors/0/shape", {huge, 8}},
+      {"/tensors/0/shape", Json::array({huge + 35})},  // 140 bytes modulo 2^64, as there are
+      {"/tensors/5/shape", {0, huge, huge}},
+      {"/tensors/0/shape", {(uint64_t{1} << 63), 5}},
+      {"/tensors/0/shape", "7, 5"},
+      {"/tensors/0/shape", 35},
+      {"/tensors/0/shape", nullptr},
+      {"/tensors/0/dtype", "float64"},
+      {"/tensors/0/dtype", "float31"},
+      {"/tensors/0/dtype", 32},
+      {"/tensors/0/name", "model/transformer.ln_f.weight"},
+      {"/tensors/0/name", "model/missing"},
+      {"/tensors/0/name", "../../etc/passwd"},
+      {"/tensors/0", 1},
+      {"/tensors", nullptr},
+      {"/values/step", -1},
+      {"/values/step", 1.5},
+      {"/values/step", "42"},
+      {"/values/step", true},
+      {"/values/step", (uint64_t{1} << 63)},
+      {"/values/best_val_loss", "low"},
+      {"/values/data", 3},
+      {"/values/data/epoch", nullptr},
+      {"/values/data/fingerprint", 3},
+      {"/values/environment", {1, 2}},
+  };
+  for (const auto& [where, what] : changes) {
+    Json changed = good;
+    changed[Json::json_pointer(where)] = what;
+    write_with("checkpoint.json", changed.dump());
+    EXPECT_NE(refusal(), "") << where << " = " << what.dump();
+  }
+  Json twice = good;
+  twice["tensors"].push_back(twice["tensors"][0]);
+  write_with("checkpoint.json", twice.dump());
+  EXPECT_NE(refusal().find("listed twice"), std::string::npos) << refusal();
+  write_with("data/somewhere", "");
+  EXPECT_EQ(refusal(), "");
+}
+
+TEST_F(CheckpointTest, TensorsWithoutAPlaceAreRefused) {
+  save_checkpoint(path_, testing::sample_checkpoint());
+  const ContainerReader reader(path_);
+  for (const char* name : {"evil/x", "optimizer/steps", "plain"}) {
+    ContainerWriter writer(path_ + "2");
+    for (const char* kept : {"config.yaml", "tokenizer.json"}) writer.add(kept, reader.text(kept));
+    Json json = Json::parse(reader.text("checkpoint.json"));
+    json["tensors"] = Json::array({{{"name", name}, {"dtype", "uint8"}, {"shape", {1}}}});
+    writer.add("checkpoint.json", json.dump());
+    writer.add(std::string("data/") + name, "x");
+    writer.commit();
+    try {
+      load_checkpoint(path_ + "2");
+      FAIL() << name;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("unknown tensor"), std::string::npos) << error.what();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace gpt
