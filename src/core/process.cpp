@@ -82,6 +82,8 @@ int fail(ExitCode code, const std::string& message) {
 }
 
 int fail_out_of_memory(std::string_view cause) {
+  const size_t allocator = cause.find("DefaultCPUAllocator");  // behind the place in LibTorch's source
+  if (allocator != std::string_view::npos) cause.remove_prefix(allocator);
   return fail(ExitCode::memory,
               fmt::format("out of memory ({}): lower training.batch_size (and raise training.gradient_accumulation_steps "
                           "to keep the effective batch), lower model.block_size, or set "

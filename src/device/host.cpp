@@ -9,7 +9,7 @@
 #include <fstream>
 #include <limits>
 #include <sstream>
-#include <vector>
+#include <system_error>
 
 namespace gpt::host {
 namespace {

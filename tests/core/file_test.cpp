@@ -1,13 +1,17 @@
 #include "gpt/core/file.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <span>
 #include <string>
 
 #include "core/child_process.h"
@@ -149,6 +153,26 @@ TEST(AtomicFile, FailedWriteLeavesTheOldFileAndIsFinal) {
   EXPECT_EQ(child.errors, "cannot write " + path + ": write failed: File too large");
   EXPECT_EQ(child.status, static_cast<int>(ExitCode::disk));
   EXPECT_EQ(slurp(path), "old");
+}
+
+TEST(AtomicFile, AFullDiskIsNamedWithNeededAndFreeSpace) {
+  ScratchFolder folder;
+  constexpr int kNotPermitted = 77;
+  const ChildResult child = run_child([&] {
+    if (unshare(CLONE_NEWNS) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return kNotPermitted;
+    if (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return kNotPermitted;
+    if (mount("none", folder.path().c_str(), "tmpfs", 0, "size=1m") != 0) return kNotPermitted;
+    AtomicFile file(folder / "ckpt.pt");
+    const std::string block(700'000, 'x');
+    file.write(block);
+    const Error error = error_of([&] { file.write(block); });
+    dprintf(STDERR_FILENO, "%s", error.what());
+    return static_cast<int>(error.code());
+  });
+  if (child.status == kNotPermitted) GTEST_SKIP() << "mounting a small file system is not permitted here";
+  EXPECT_EQ(child.status, static_cast<int>(ExitCode::disk));
+  EXPECT_EQ(child.errors, "cannot write " + (folder / "ckpt.pt") +
+                              ": write failed: No space left on device (needed 1.4 MB, 1.0 MB free)");
 }
 
 TEST(AtomicFile, NamesWhatCannotBeOpenedOrReplaced) {

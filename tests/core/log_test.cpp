@@ -2,8 +2,10 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -94,6 +96,24 @@ TEST(Log, FileThatCannotBeOpenedIsADiskError) {
   });
   EXPECT_EQ(child.status, static_cast<int>(ExitCode::disk));
   EXPECT_EQ(child.errors.find("cannot write the log /proc/none/train.log: "), 0u) << child.errors;
+}
+
+TEST(Log, AFullDiskUnderTheFileDoesNotStopTheProgram) {
+  ScratchFolder folder;
+  const ChildResult child = run_child([&] {
+    signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{64, 64};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    log::open_file(folder / "train.log");
+    for (int i = 0; i < 5; ++i) log::info("line " + std::to_string(i));
+    return 0;
+  });
+  EXPECT_EQ(child.status, 0);
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_NE(child.errors.find("line " + std::to_string(i) + "\n"), std::string::npos) << child.errors;
+  }
+  const size_t warning = child.errors.find("warning: the log file misses lines");
+  EXPECT_EQ(child.errors.find("warning:", warning + 1), std::string::npos) << child.errors;
 }
 
 TEST(Log, EscapeSequencesInMessagesAreDisarmed) {

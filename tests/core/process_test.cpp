@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <new>
 #include <stdexcept>
@@ -63,6 +64,14 @@ TEST(ProcessRun, OutOfMemoryNamesTheSettingsToLower) {
     }
     EXPECT_EQ(child.errors.find('\n'), child.errors.size() - 1) << child.errors;
   }
+}
+
+TEST(ProcessRun, OutOfMemoryLeavesOutThePlaceInLibTorch) {
+  const ChildResult child = run_program([](int, char**) -> int {
+    throw std::runtime_error("[enforce fail at alloc_cpu.cpp:121] err == 0. DefaultCPUAllocator: can't allocate memory: 9 bytes");
+  });
+  const std::string start = "error: out of memory (DefaultCPUAllocator: can't allocate memory: 9 bytes): lower ";
+  EXPECT_EQ(child.errors.substr(0, start.size()), start);
 }
 
 TEST(ProcessRun, WhatIsNoExceptionIsCaughtToo) { EXPECT_EQ(run_program([](int, char**) -> int { throw 5; }).status, 1); }
