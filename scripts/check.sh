@@ -28,8 +28,8 @@ check_launches() {
   find src tests -name '*.cu' -o -name '*.cuh' | sort | xargs -r awk '
     function report() { if (launch) print file ":" launch ": kernel launch without C10_CUDA_KERNEL_LAUNCH_CHECK()" }
     FNR == 1 { report(); launch = 0; file = FILENAME }
-    /C10_CUDA_KERNEL_LAUNCH_CHECK\(\)/ { launch = 0 }
     launch && ended && FNR > ended + 3 { report(); launch = 0 }
+    /C10_CUDA_KERNEL_LAUNCH_CHECK\(\)/ { launch = 0 }
     /<<</ { report(); launch = FNR; ended = 0 }
     launch && !ended && /;[ \t]*(\\|\/\/.*)?$/ { ended = FNR }
     END { report() }'

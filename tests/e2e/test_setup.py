@@ -1,0 +1,128 @@
+"""Set-up's decisions about a machine and its one-line errors, and the source checks: in a copy of the scripts, changing nothing here."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+SOURCE = pathlib.Path(os.environ["GPT_SOURCE_DIR"])
+
+
+class Scripts(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name, "a checkout")
+        shutil.copytree(SOURCE / "scripts", self.root / "scripts")
+        for name in ("src", "include/gpt", "tests", "cmake", ".ci"):
+            (self.root / name).mkdir(parents=True)
+        shutil.copy(SOURCE / ".ci/run", self.root / ".ci/run")
+
+    def write(self, path, text):
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        return file
+
+    def run_command(self, *command, **environment):
+        # PIP_NO_INDEX: a broken check must not end in a download.
+        return subprocess.run(command, cwd=self.root, env={**os.environ, "PIP_NO_INDEX": "1", **environment}, timeout=120,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+class Machine(Scripts):
+    def usable_gpus(self, driver, capabilities):
+        smi = self.write("bin/nvidia-smi", f'#!/bin/sh\ncase $1 in *driver*) echo "{driver}" ;; *) echo "{capabilities}" ;; esac\n')
+        smi.chmod(0o755)
+        return self.run_command("bash", "-euo", "pipefail", "-c", "source scripts/steps.sh; source scripts/machine.sh; usable_gpus",
+                                PATH=f"{smi.parent}:{os.environ['PATH']}").stdout
+
+    def test_cards_become_architectures(self):
+        self.assertEqual(self.usable_gpus("580.65.06", "9.0\n8.6\n9.0"), "86;90\n")
+
+    def test_an_old_driver_is_named_with_the_needed_one(self):
+        self.assertRegex(self.usable_gpus("550.54.14", "8.6"), r"^warning: NVIDIA driver 550.54.14 is too old.*install 580 or later.*\n$")
+
+    def test_an_old_card_is_passed_over_and_a_usable_one_kept(self):
+        self.assertRegex(self.usable_gpus("580.65.06", "6.1"), r"^warning: .*\(61\) is below the 75")
+        self.assertEqual(self.usable_gpus("580.65.06", "6.1\n12.0"), "120\n")
+
+
+class SetUp(Scripts):
+    def error_of(self, *command, **environment):
+        result = self.run_command(*command, **environment)
+        self.assertEqual(result.returncode, 1)
+        self.assertRegex(result.stdout, r"^error: [^\n]*\n$")
+        return result.stdout
+
+    def test_unknown_argument(self):
+        self.assertIn("'--gpu'; usage:", self.error_of("scripts/setup.sh", "--gpu"))
+
+    def test_another_architecture(self):
+        self.assertIn("Linux i686", self.error_of("setarch", "i686", "scripts/setup.sh"))
+
+    def test_a_linked_folder_is_left_alone(self):
+        (self.root / "elsewhere").mkdir()
+        (self.root / ".deps").symlink_to("elsewhere")
+        self.assertIn(".deps is a link to elsewhere", self.error_of("scripts/setup.sh"))
+        self.assertEqual(list((self.root / "elsewhere").iterdir()), [])
+
+    def test_missing_compiler(self):
+        self.assertIn("no C++ compiler 'no-such-compiler': apt-get install g++", self.error_of("scripts/setup.sh", CXX="no-such-compiler"))
+
+    def test_the_corpus_wants_set_up_first(self):
+        self.assertIn("run ./scripts/setup.sh first", self.error_of("scripts/get_data.sh"))
+
+
+class Steps(Scripts):
+    def test_a_step_runs_again_only_with_other_inputs_or_after_a_failure(self):
+        (self.root / ".deps/stamps").mkdir(parents=True)
+        script = 'set -euo pipefail; source scripts/steps.sh; step it "$1" Title eval "$2"'
+        def step(inputs, command):
+            return self.run_command("bash", "-c", script, "bash", inputs, command).stdout
+        self.assertRegex(step("a", "echo ran"), r"^Title \.\.\. ran\ndone in \d+ s\n$")
+        self.assertEqual(step("a", "echo ran"), "")
+        self.assertIn("ran", step("b", "echo ran"))
+        self.assertEqual(step("c", "fail why"), "Title ... failed\nerror: why\n")
+        self.assertIn("ran", step("b", "echo ran"))
+
+
+class SourceChecks(Scripts):
+    def found(self):
+        result = self.run_command("scripts/check.sh")
+        self.assertEqual(result.returncode, 1 if result.stdout else 0)
+        return result.stdout.replace("error: the source checks failed\n", "")
+
+    def test_clean_sources(self):
+        self.write("src/model/gpt.cpp", '#include "gpt/model/gpt.h"\n#include "gpt/ops/rotary.h"\n')
+        self.write("src/ops/a.cu", "f<<<1, 2>>>(a,\n   b);\nC10_CUDA_KERNEL_LAUNCH_CHECK();\n")
+        self.assertEqual(self.found(), "")
+
+    def test_include_upwards(self):
+        self.write("src/ops/a.cpp", '#include <vector>\n#include "gpt/model/gpt.h"\n')
+        self.assertEqual(self.found(), "src/ops/a.cpp:2: 'ops' includes 'model', which is not below it\n")
+
+    def test_folder_without_a_place(self):
+        self.write("src/misc/a.cpp", '#include "gpt/core/error.h"\n')
+        self.assertEqual(self.found(), "src/misc/a.cpp:1: folder 'misc' has no place in the order of includes\n")
+
+    def test_launch_without_check(self):
+        self.write("src/ops/a.cu", "\nf<<<1, 2>>>(a,\n   b);\n\n\n\nC10_CUDA_KERNEL_LAUNCH_CHECK();\nf<<<1, 2>>>(a);\n")
+        message = "kernel launch without C10_CUDA_KERNEL_LAUNCH_CHECK()\n"
+        self.assertEqual(self.found(), f"src/ops/a.cu:2: {message}src/ops/a.cu:8: {message}")
+
+    def test_long_file(self):
+        self.write("src/core/a.cpp", "\n" * 500)
+        self.assertEqual(self.found(), "")
+        self.write("src/core/a.cpp", "\n" * 501)
+        self.assertEqual(self.found(), "src/core/a.cpp:501: has 501 lines; split it (at most 500)\n")
+
+    def test_script_syntax(self):
+        self.write("scripts/broken.sh", "if\n")
+        self.assertIn("scripts/broken.sh: line 2: syntax error", self.found())
+
+
+if __name__ == "__main__":
+    unittest.main()
