@@ -50,7 +50,7 @@ struct TrainingConfig {
   int64_t keep_last = 0;  // numbered checkpoints kept beside ckpt.pt and ckpt_best.pt
   Interval sample_interval{0, Interval::Unit::run};
   int64_t sample_tokens = 200;
-  std::string sample_prompt = "\n";
+  std::string sample_prompt;  // empty: what the tokenizer starts a text with
   std::string resume_from = "auto";  // auto | none | a checkpoint's path
   int64_t max_skipped_steps = 10;    // non-finite updates in a row before the run stops
 };

@@ -1,0 +1,21 @@
+// The first lines of a run: what it really runs on and with, and why where that is not the best there is.
+#pragma once
+
+#include "gpt/config/config.h"
+#include "gpt/data/corpus.h"
+#include "gpt/device/device.h"
+#include "gpt/device/precision.h"
+#include "gpt/model/gpt.h"
+#include "gpt/train/run_plan.h"
+
+namespace gpt {
+
+void announce_device(const DeviceInfo& device, const DeviceChoice& choice);
+void announce_methods(const Config& config, const Precision& precision, const DeviceInfo& device);
+void announce_run(const Config& config, const GPT& model, const Corpus& corpus, const RunPlan& plan, bool resident);
+
+// A run goes on with another configuration: prints the changes that are safe (old -> new), and throws
+// gpt::Error(checkpoint) naming those that would make it another run.
+void announce_changes(const Config& saved, const Config& now);
+
+}  // namespace gpt

@@ -1,0 +1,70 @@
+// What a run measures of itself: metrics.jsonl, the log lines, the progress bar, the epoch lines and the closing table.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gpt/core/file.h"
+#include "gpt/train/run_plan.h"
+
+namespace gpt {
+
+// One logged step; means over the steps since the last one where a mean makes sense.
+struct StepMetrics {
+  int64_t step = 0;  // updates done
+  double loss = 0, learning_rate = 0, grad_norm = 0;
+  double step_ms = 0, tokens_per_second = 0;
+  std::optional<double> mfu;  // share of the device's peak, where that is known
+  double peak_memory_mb = 0;
+};
+
+// Wall clock of the training alone: evaluation, samples and checkpoints stop it.
+class Stopwatch {
+ public:
+  void start() { started_ = Clock::now(); }
+  void stop() { elapsed_ += Clock::now() - started_; }
+  double seconds() const { return std::chrono::duration<double>(elapsed_).count(); }
+  double running_seconds() const { return std::chrono::duration<double>(elapsed_ + (Clock::now() - started_)).count(); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point started_ = Clock::now();
+  Clock::duration elapsed_{0};
+};
+
+class Metrics {
+ public:
+  Metrics(const std::string& jsonl_path, const RunPlan& plan);
+
+  void step(const StepMetrics& metrics);
+  void evaluation(int64_t step, double val_loss, bool best, double seconds);
+  void epoch(int64_t epoch, double mean_loss, double seconds, double samples_per_second);
+  // Redraws the bar of a terminal, ten times a second at most. `seconds_per_step` of the run so far.
+  void progress(int64_t steps_done, double seconds_per_step);
+
+  // Marks `steps` more steps as having taken `seconds`, for the closing table.
+  void timed(int64_t steps, int64_t tokens, double seconds, bool warm_up);
+  std::string closing_table() const;
+
+ private:
+  struct Segment {
+    int64_t first_step, steps, tokens;
+    double seconds;
+    bool warm_up;
+  };
+  AppendFile file_;
+  RunPlan plan_;
+  std::vector<Segment> segments_;
+  int64_t timed_steps_ = 0;
+  std::optional<StepMetrics> last_;
+  std::optional<double> last_val_loss_;
+  std::chrono::steady_clock::time_point drawn_{};
+};
+
+std::string format_duration(double seconds);  // 42s, 3m07s, 2h05m, 3d04h
+std::string format_count(double value);       // 950, 12.3k, 1.20M, 3.40G
+
+}  // namespace gpt

@@ -1,0 +1,69 @@
+// Everything of a run that a checkpoint saves: model, optimizer, scaler, data position, random state and counters.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <string>
+
+#include "gpt/checkpoint/checkpoint.h"
+#include "gpt/config/config.h"
+#include "gpt/data/corpus.h"
+#include "gpt/data/data_loader.h"
+#include "gpt/device/precision.h"
+#include "gpt/model/gpt.h"
+#include "gpt/optim/adamw.h"
+#include "gpt/optim/grad_scaler.h"
+#include "gpt/train/run_plan.h"
+
+namespace gpt {
+
+class RunState {
+ public:
+  // `config` is the effective one, its vocab_size set. Seeds the default generators from config.seed.
+  RunState(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision);
+
+  Checkpoint capture() const;
+  // Puts everything back. Throws gpt::Error(checkpoint) when the checkpoint is of another model, text or tokenizer.
+  void restore(const Checkpoint& checkpoint);
+
+  // The part of the state that an abandoned update has moved: where the data is, and the random state.
+  struct Cursor {
+    DataPosition position;
+    std::map<std::string, at::Tensor> rng;
+  };
+  Cursor cursor() const;
+  void rewind(const Cursor& cursor);
+
+  // Nothing is left to do: every step is done and the last one evaluated (where there is something to evaluate on).
+  bool is_finished(const RunPlan& plan) const;
+  uint64_t checkpoint_bytes() const;  // about the size of one checkpoint
+
+  void count_skip(const at::Tensor& skipped);  // on the device: no host synchronization
+  int64_t skipped_steps() const { return skipped_steps_.item<int64_t>(); }          // sync: reads the device
+  int64_t skipped_in_a_row() const { return skipped_in_a_row_.item<int64_t>(); }    // sync: reads the device
+
+  GPT model;
+  AdamW optimizer;
+  GradScaler scaler;
+  DataLoader loader;
+  int64_t step = 0;            // completed updates, skipped ones counted
+  int64_t evaluated_step = 0;  // the last one whose evaluation was completed
+  double best_val_loss = std::numeric_limits<double>::infinity();
+
+ private:
+  std::map<std::string, at::Tensor> random_state() const;
+  void set_random_state(const std::map<std::string, at::Tensor>& state);
+
+  const Config config_;
+  const Corpus& corpus_;
+  at::Device device_;
+  at::Tensor skipped_steps_, skipped_in_a_row_;  // int64 scalars on the device
+};
+
+// What a checkpoint remembers of build and machine: resuming is bit for bit only where they are equal.
+std::map<std::string, std::string> run_environment(at::Device device);
+
+}  // namespace gpt

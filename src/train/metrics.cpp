@@ -1,0 +1,128 @@
+#include "gpt/train/metrics.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "gpt/core/log.h"
+
+namespace gpt {
+namespace {
+
+// JSON has no NaN: a value that is not finite is written as null.
+nlohmann::json number(double value) { return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr); }
+
+std::string bar(double share, int width) {
+  const int full = static_cast<int>(share * width);
+  std::string text(full, '=');
+  if (full < width) text += '>';
+  text.resize(width, ' ');
+  return text;
+}
+
+}  // namespace
+
+std::string format_duration(double seconds) {
+  const auto total = static_cast<int64_t>(std::llround(seconds));
+  if (total < 60) return fmt::format("{}s", total);
+  if (total < 3600) return fmt::format("{}m{:02}s", total / 60, total % 60);
+  if (total < 86400) return fmt::format("{}h{:02}m", total / 3600, total / 60 % 60);
+  return fmt::format("{}d{:02}h", total / 86400, total / 3600 % 24);
+}
+
+std::string format_count(double value) {
+  if (value < 1e3) return fmt::format("{:.0f}", value);
+  if (value < 1e6) return fmt::format("{:.1f}k", value / 1e3);
+  if (value < 1e9) return fmt::format("{:.2f}M", value / 1e6);
+  return fmt::format("{:.2f}G", value / 1e9);
+}
+
+Metrics::Metrics(const std::string& jsonl_path, const RunPlan& plan) : file_(jsonl_path), plan_(plan) {}
+
+void Metrics::step(const StepMetrics& m) {
+  nlohmann::ordered_json record{{"step", m.step},
+                                {"loss", number(m.loss)},
+                                {"lr", m.learning_rate},
+                                {"grad_norm", number(m.grad_norm)},
+                                {"step_ms", m.step_ms},
+                                {"tokens_per_second", m.tokens_per_second},
+                                {"peak_memory_mb", m.peak_memory_mb}};
+  if (m.mfu) record["mfu"] = *m.mfu;
+  file_.line(record.dump());
+  const std::string mfu = m.mfu ? fmt::format(" | mfu {:.1f}%", 100 * *m.mfu) : "";
+  log::info(fmt::format("step {:>{}}/{} | loss {:.4f} | lr {:.2e} | norm {:.3f} | {:.1f} ms/step | {} tok/s{} | {:.0f} MB", m.step,
+                        std::to_string(plan_.total_steps).size(), plan_.total_steps, m.loss, m.learning_rate, m.grad_norm,
+                        m.step_ms, format_count(m.tokens_per_second), mfu, m.peak_memory_mb));
+  last_ = m;
+}
+
+void Metrics::evaluation(int64_t step, double val_loss, bool best, double seconds) {
+  file_.line(nlohmann::ordered_json{{"step", step}, {"val_loss", number(val_loss)}}.dump());
+  log::info(fmt::format("step {:>{}}/{} | val loss {:.4f} | perplexity {:.2f} | {:.1f}s{}", step,
+                        std::to_string(plan_.total_steps).size(), plan_.total_steps, val_loss, std::exp(val_loss), seconds,
+                        best ? " | best so far" : ""));
+  last_val_loss_ = val_loss;
+}
+
+void Metrics::epoch(int64_t epoch, double mean_loss, double seconds, double samples_per_second) {
+  log::info(fmt::format("Epoch [{}/{}] Average Train Loss: {:.4f}", epoch, plan_.total_epochs(), mean_loss));
+  log::info(fmt::format("Epoch time: {:.1f}s | Throughput: {:.0f} samples/sec", seconds, samples_per_second));
+}
+
+void Metrics::progress(int64_t steps_done, double seconds_per_step) {
+  if (!log::is_terminal()) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (steps_done < plan_.total_steps && now - drawn_ < std::chrono::milliseconds(100)) return;
+  drawn_ = now;
+  const double share = static_cast<double>(steps_done) / plan_.total_steps;
+  std::string text = fmt::format("[{}] {:>3.0f}% {}/{}", bar(share, 24), 100 * share, steps_done, plan_.total_steps);
+  if (last_) text += fmt::format(" | loss {:.4f}", last_->loss);
+  if (last_val_loss_) text += fmt::format(" | val {:.4f}", *last_val_loss_);
+  if (last_) text += fmt::format(" | {} tok/s", format_count(last_->tokens_per_second));
+  text += fmt::format(" | ETA {}", format_duration(seconds_per_step * (plan_.total_steps - steps_done)));
+  log::status(text);
+}
+
+void Metrics::timed(int64_t steps, int64_t tokens, double seconds, bool warm_up) {
+  if (steps == 0) return;
+  segments_.push_back({timed_steps_ + 1, steps, tokens, seconds, warm_up});
+  timed_steps_ += steps;
+}
+
+std::string Metrics::closing_table() const {
+  constexpr size_t kRows = 5;  // of the stable part
+  std::vector<Segment> rows;
+  size_t stable = std::count_if(segments_.begin(), segments_.end(), [](const Segment& s) { return !s.warm_up; });
+  const size_t per_row = std::max<size_t>(1, (stable + kRows - 1) / kRows);
+  size_t in_row = 0;
+  for (const Segment& segment : segments_) {
+    if (rows.empty() || rows.back().warm_up != segment.warm_up || in_row == per_row) {
+      rows.push_back(segment);
+      in_row = 1;
+      continue;
+    }
+    rows.back().steps += segment.steps;
+    rows.back().tokens += segment.tokens;
+    rows.back().seconds += segment.seconds;
+    ++in_row;
+  }
+  const auto row = [](const std::string& label, const Segment& s) {
+    return fmt::format("\n  {:<24} {:>10.5f} {:>12}", label, s.seconds / s.steps, format_count(s.tokens / s.seconds));
+  };
+  std::string table = fmt::format("  {:<24} {:>10} {:>12}", "steps of this start", "s/step", "tokens/s");
+  Segment total{0, 0, 0, 0.0, false};
+  for (const Segment& segment : rows) {
+    const std::string range = fmt::format("{}-{}", segment.first_step, segment.first_step + segment.steps - 1);
+    table += row(range + (segment.warm_up ? " (warm-up)" : ""), segment);
+    if (segment.warm_up) continue;
+    total.steps += segment.steps;
+    total.tokens += segment.tokens;
+    total.seconds += segment.seconds;
+  }
+  if (total.steps > 0) table += row("stable part", total);
+  return table;
+}
+
+}  // namespace gpt

@@ -1,0 +1,36 @@
+#include "gpt/train/run_plan.h"
+
+#include <algorithm>
+
+namespace gpt {
+namespace {
+
+constexpr int64_t kDefaultSteps = 5000;
+
+int64_t interval_steps(const Interval& interval, const RunPlan& plan) {
+  const bool epochs =
+      interval.unit == Interval::Unit::epochs || (interval.unit == Interval::Unit::run && plan.counted_in_epochs);
+  return interval.count * (epochs ? plan.steps_per_epoch : 1);
+}
+
+}  // namespace
+
+RunPlan plan_run(const TrainingConfig& config, int64_t batches_per_epoch) {
+  RunPlan plan;
+  plan.accumulation_ = config.gradient_accumulation_steps;
+  plan.batches_per_epoch = batches_per_epoch;
+  plan.steps_per_epoch = (batches_per_epoch + plan.accumulation_ - 1) / plan.accumulation_;
+  plan.counted_in_epochs = config.epochs.has_value();
+  plan.total_steps = plan.counted_in_epochs ? *config.epochs * plan.steps_per_epoch : config.max_steps.value_or(kDefaultSteps);
+  plan.eval_every = interval_steps(config.eval_interval, plan);
+  plan.checkpoint_every = interval_steps(config.checkpoint_interval, plan);
+  plan.sample_every = interval_steps(config.sample_interval, plan);
+  return plan;
+}
+
+int64_t RunPlan::micro_batches(int64_t step) const {
+  const int64_t first = (step % steps_per_epoch) * accumulation_;
+  return std::min(accumulation_, batches_per_epoch - first);
+}
+
+}  // namespace gpt

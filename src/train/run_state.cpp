@@ -1,0 +1,147 @@
+#include "gpt/train/run_state.h"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Generator.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <fmt/format.h>
+
+#include "gpt/core/error.h"
+#include "gpt/core/log.h"
+#include "gpt/core/version.h"
+#include "gpt/data/permutation.h"
+#include "gpt/device/device.h"
+
+namespace gpt {
+namespace {
+
+// Independent streams from the one seed of the run.
+enum Stream : uint64_t { kWeights = 1, kData = 2, kDropout = 3 };
+uint64_t stream_seed(const Config& config, Stream stream) {
+  return mix64(static_cast<uint64_t>(config.seed) * 4 + stream);
+}
+
+AdamWOptions adamw_options(const TrainingConfig& config) {
+  return {config.beta1, config.beta2, config.eps, config.weight_decay};
+}
+
+at::Generator default_generator(at::Device device) { return at::globalContext().defaultGenerator(device); }
+
+void seed_generator(at::Device device, uint64_t seed) { default_generator(device).set_current_seed(seed); }
+
+}  // namespace
+
+RunState::RunState(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision)
+    : model(config.model, device, stream_seed(config, kWeights)),
+      optimizer(model.parameters(), adamw_options(config.training)),
+      scaler(precision.grad_scaler, device),
+      loader(corpus.train, config.data, config.training.batch_size, config.model.block_size, stream_seed(config, kData), device),
+      config_(config),
+      corpus_(corpus),
+      device_(device) {
+  const auto counter = at::TensorOptions(device).dtype(at::kLong);
+  skipped_steps_ = at::zeros({}, counter);
+  skipped_in_a_row_ = at::zeros({}, counter);
+  seed_generator(at::kCPU, stream_seed(config, kDropout));
+  if (device.is_cuda()) seed_generator(device, stream_seed(config, kDropout));
+  model.set_gradient_checkpointing(config.training.gradient_checkpointing);
+  model.train(true);
+}
+
+std::map<std::string, at::Tensor> RunState::random_state() const {
+  std::map<std::string, at::Tensor> state{{"cpu", default_generator(at::kCPU).get_state()}};
+  if (device_.is_cuda()) state["cuda"] = default_generator(device_).get_state();
+  return state;
+}
+
+void RunState::set_random_state(const std::map<std::string, at::Tensor>& state) {
+  if (const auto it = state.find("cpu"); it != state.end()) default_generator(at::kCPU).set_state(it->second);
+  if (const auto it = state.find("cuda"); it != state.end() && device_.is_cuda()) default_generator(device_).set_state(it->second);
+}
+
+RunState::Cursor RunState::cursor() const { return {loader.position(), random_state()}; }
+
+void RunState::rewind(const Cursor& cursor) {
+  loader.seek(cursor.position);
+  set_random_state(cursor.rng);
+}
+
+bool RunState::is_finished(const RunPlan& plan) const {
+  return step >= plan.total_steps && (evaluated_step == step || corpus_.validation.size() == 0);
+}
+
+uint64_t RunState::checkpoint_bytes() const {
+  // Weights and two moments in float32; the rest (tokenizer, configuration, headers) is far below a megabyte.
+  return 3 * sizeof(float) * static_cast<uint64_t>(model.parameter_count()) + (1 << 20);
+}
+
+void RunState::count_skip(const at::Tensor& skipped) {
+  const at::Tensor one = skipped.to(at::kLong);
+  skipped_steps_ = skipped_steps_ + one;
+  skipped_in_a_row_ = at::where(skipped > 0, skipped_in_a_row_ + 1, at::zeros_like(skipped_in_a_row_));
+}
+
+Checkpoint RunState::capture() const {
+  Checkpoint saved;
+  saved.step = step;
+  saved.model = model.parameters();
+  saved.exp_avg = optimizer.exp_avg();
+  saved.exp_avg_sq = optimizer.exp_avg_sq();
+  saved.optimizer_step = optimizer.step_count();
+  if (scaler.enabled()) {
+    saved.scaler_scale = scaler.scale_value();
+    saved.scaler_growth_tracker = scaler.growth_tracker();
+  }
+  saved.rng = random_state();
+  saved.data_epoch = loader.position().epoch;
+  saved.data_sample = loader.position().sample;
+  saved.best_val_loss = best_val_loss;
+  saved.skipped_steps = skipped_steps();
+  saved.consecutive_skipped_steps = skipped_in_a_row();
+  saved.evaluated_step = evaluated_step;
+  saved.config = config_;
+  saved.tokenizer = corpus_.tokenizer ? corpus_.tokenizer->to_json() : "";
+  saved.data_fingerprint = corpus_.fingerprint;
+  saved.environment = run_environment(device_);
+  return saved;
+}
+
+void RunState::restore(const Checkpoint& checkpoint) {
+  if (checkpoint.data_fingerprint != corpus_.fingerprint) {
+    throw Error(ExitCode::checkpoint,
+                fmt::format("{}: text, split or tokenizer differ from those of the checkpoint ({} here, {} there): give the run its "
+                            "own data back, or choose another output_dir for a new run",
+                            corpus_.source, corpus_.fingerprint, checkpoint.data_fingerprint));
+  }
+  model.load_parameters(checkpoint.model);
+  optimizer.load(checkpoint.exp_avg, checkpoint.exp_avg_sq, checkpoint.optimizer_step);
+  if (scaler.enabled() && checkpoint.scaler_scale.defined()) {
+    scaler.load(checkpoint.scaler_scale, checkpoint.scaler_growth_tracker);
+  }
+  set_random_state(checkpoint.rng);
+  loader.seek({checkpoint.data_epoch, checkpoint.data_sample});
+  step = checkpoint.step;
+  evaluated_step = checkpoint.evaluated_step;
+  best_val_loss = checkpoint.best_val_loss;
+  skipped_steps_.fill_(checkpoint.skipped_steps);
+  skipped_in_a_row_.fill_(checkpoint.consecutive_skipped_steps);
+  for (const auto& [what, now] : run_environment(device_)) {
+    const auto then = checkpoint.environment.find(what);
+    if (then == checkpoint.environment.end() || then->second == now) continue;
+    log::warn(fmt::format("{} was {} when the checkpoint was written and is {} now: the run goes on, but not bit for bit", what,
+                          then->second, now));
+  }
+}
+
+std::map<std::string, std::string> run_environment(at::Device device) {
+  return {{"build", version_text()},
+          {"device", describe_device(device).name},
+          {"cpu", describe_device(at::kCPU).name},
+          {"threads", std::to_string(at::get_num_threads())}};
+}
+
+}  // namespace gpt

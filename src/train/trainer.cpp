@@ -1,0 +1,204 @@
+#include "gpt/train/trainer.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/nan_to_num.h>
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+
+#include "gpt/core/log.h"
+#include "gpt/core/process.h"
+#include "gpt/generate/generator.h"
+#include "gpt/optim/lr_schedule.h"
+
+namespace gpt {
+namespace {
+
+// Steps until allocators, caches and clocks have settled: timed apart from the rest.
+constexpr int64_t kWarmUpSteps = 10;
+
+bool stop_requested() { return process::stop_signal() != 0; }
+
+}  // namespace
+
+Trainer::Trainer(RunState& state, const TrainingConfig& config, const RunPlan& plan, const Corpus& corpus,
+                 const RunFolder& folder, const Precision& precision, const DeviceInfo& device)
+    : state_(state),
+      config_(config),
+      plan_(plan),
+      corpus_(corpus),
+      folder_(folder),
+      precision_(precision),
+      device_(device),
+      train_step_(state.model, state.optimizer, state.scaler, precision, config),
+      evaluator_(corpus.validation, config.batch_size, state.model.config().block_size, config.eval_batches, device.device,
+                 precision),
+      metrics_(folder.metrics_path(), plan),
+      first_step_(state.step),
+      epoch_loss_(at::zeros({}, at::TensorOptions(device.device).dtype(at::kDouble))),
+      reported_skips_(state.skipped_steps()) {
+  logged_.step = epoch_.step = state.step;
+}
+
+ExitCode Trainer::run() {
+  // An evaluation that a signal cut short is made up for.
+  const bool evaluation_due = due(plan_.eval_every, state_.step) || state_.step == plan_.total_steps;
+  if (state_.step > 0 && evaluation_due && state_.evaluated_step != state_.step) evaluate();
+  stopwatch_.start();
+  while (state_.step < plan_.total_steps && !stop_requested()) {
+    if (!update()) break;
+    metrics_.progress(state_.step, stopwatch_.running_seconds() / (state_.step - first_step_));
+    if (plan_.ends_epoch(state_.step)) close_epoch();
+    stopwatch_.stop();
+    periodic_work();
+    stopwatch_.start();
+  }
+  stopwatch_.stop();
+  log::status("");
+  check_skips();
+  if (stop_requested()) {
+    save_last(/*must=*/true);
+    const bool interrupted = process::stop_signal() == SIGINT;
+    log::info(fmt::format("stopped by {} after step {}: saved {}; the same command goes on from there",
+                          interrupted ? "SIGINT" : "SIGTERM", state_.step, folder_.checkpoint_path()));
+    return interrupted ? ExitCode::interrupted : ExitCode::terminated;
+  }
+  finish();
+  return ExitCode::ok;
+}
+
+bool Trainer::update() {
+  const int64_t micro_batches = plan_.micro_batches(state_.step);
+  const double learning_rate = learning_rate_at(config_, state_.step, plan_.total_steps);
+  // Only an update of several micro-batches can be abandoned half-way.
+  std::optional<RunState::Cursor> before;
+  if (micro_batches > 1) before = state_.cursor();
+  const StepResult result = train_step_.run(state_.loader, micro_batches, learning_rate, stop_requested);
+  if (!result.loss.defined()) {
+    state_.rewind(*before);
+    return false;
+  }
+  ++state_.step;
+  tokens_ += result.tokens;
+  state_.count_skip(result.skipped);
+  epoch_loss_ += at::nan_to_num(result.loss, 0.0, 0.0, 0.0);
+  const bool warmed_up = state_.step - first_step_ == kWarmUpSteps;
+  if (due(config_.log_interval, state_.step) || state_.step == plan_.total_steps || warmed_up) {
+    close_log_interval(result, learning_rate);
+  }
+  if (due(std::min(config_.log_interval, config_.max_skipped_steps), state_.step)) check_skips();
+  return true;
+}
+
+void Trainer::close_log_interval(const StepResult& result, double learning_rate) {
+  StepMetrics m;
+  m.loss = result.loss.item<double>();  // sync: the log line reads the device, and closes the interval's clock
+  const Mark now{state_.step, tokens_, stopwatch_.running_seconds()};
+  const double seconds = now.seconds - logged_.seconds;
+  const bool warm_up = logged_.step < first_step_ + kWarmUpSteps;
+  metrics_.timed(now.step - logged_.step, now.tokens - logged_.tokens, seconds, warm_up);
+  const bool wanted = due(config_.log_interval, state_.step) || state_.step == plan_.total_steps;
+  if (wanted) {
+    m.step = state_.step;
+    m.learning_rate = learning_rate;
+    m.grad_norm = result.grad_norm.item<double>();
+    m.step_ms = 1e3 * seconds / (now.step - logged_.step);
+    m.tokens_per_second = (now.tokens - logged_.tokens) / seconds;
+    if (const auto peak = device_.peak_flops(precision_.dtype)) {
+      m.mfu = m.tokens_per_second * state_.model.flops_per_token() / *peak;
+    }
+    m.peak_memory_mb = peak_allocated_bytes(device_.device) / 1e6;
+    metrics_.step(m);
+  }
+  logged_ = now;
+}
+
+void Trainer::check_skips() {
+  const int64_t skipped = state_.skipped_steps();
+  if (skipped == reported_skips_) return;
+  log::warn(fmt::format("step {}: {} update(s) skipped because loss or gradients were not finite ({} in all)", state_.step,
+                        skipped - reported_skips_, skipped));
+  reported_skips_ = skipped;
+  const int64_t in_a_row = state_.skipped_in_a_row();
+  if (in_a_row < config_.max_skipped_steps) return;
+  throw Error(ExitCode::numerics,
+              fmt::format("step {}: {} updates in a row had a loss or gradient that is not finite: lower training.learning_rate, "
+                          "lengthen training.warmup_steps, or set training.dtype: float32 (the last checkpoint is kept)",
+                          state_.step, in_a_row));
+}
+
+void Trainer::close_epoch() {
+  const double mean = epoch_loss_.item<double>() / (state_.step - epoch_.step);  // sync: once an epoch
+  const Mark now{state_.step, tokens_, stopwatch_.running_seconds()};
+  const double seconds = now.seconds - epoch_.seconds;
+  const double samples = static_cast<double>(now.tokens - epoch_.tokens) / state_.model.config().block_size;
+  metrics_.epoch(state_.step / plan_.steps_per_epoch, mean, seconds, samples / seconds);
+  epoch_ = now;
+  epoch_loss_.zero_();
+}
+
+void Trainer::periodic_work() {
+  const bool last = state_.step == plan_.total_steps;
+  if (due(plan_.eval_every, state_.step) || last) evaluate();
+  if (due(plan_.sample_every, state_.step) && !stop_requested()) write_sample();
+  if (due(plan_.checkpoint_every, state_.step)) {
+    save_last(/*must=*/false);
+    if (config_.keep_last > 0) {
+      save(folder_.numbered_path(state_.step), /*must=*/false);
+      folder_.remove_old_numbered(config_.keep_last);
+    }
+  }
+  if (process::take_save_request()) {
+    save_last(/*must=*/false);
+    log::info(fmt::format("SIGUSR1 at step {}: saved {}", state_.step, folder_.checkpoint_path()));
+  }
+}
+
+void Trainer::evaluate() {
+  if (evaluator_.empty()) return;
+  Stopwatch watch;
+  const double val_loss = evaluator_.run(state_.model, stop_requested);
+  if (stop_requested()) return;  // made up for when the run goes on
+  state_.evaluated_step = state_.step;
+  const bool best = val_loss < state_.best_val_loss;
+  metrics_.evaluation(state_.step, val_loss, best, watch.running_seconds());
+  if (!best) return;
+  state_.best_val_loss = val_loss;
+  save(folder_.best_path(), /*must=*/false);
+}
+
+void Trainer::write_sample() {
+  if (!corpus_.tokenizer) return;
+  SamplingConfig sampling;
+  sampling.max_new_tokens = config_.sample_tokens;
+  const auto result = generate(state_.model, *corpus_.tokenizer, config_.sample_prompt, sampling, precision_.compute_type(),
+                               [](std::string_view) { return !stop_requested(); });
+  const std::string text = config_.sample_prompt + result.text;
+  log::info(fmt::format("sample at step {}:\n{}", state_.step, text));
+  folder_.write_sample(state_.step, text);
+}
+
+void Trainer::save(const std::string& path, bool must) {
+  try {
+    save_checkpoint(path, state_.capture());
+  } catch (const Error& error) {
+    // A full disk is no reason to lose the run: the old file stands, and the next interval tries again.
+    if (must || error.code() != ExitCode::disk) throw;
+    log::warn(fmt::format("{}; training goes on, the next checkpoint tries again", error.what()));
+    return;
+  }
+  if (path == folder_.checkpoint_path()) saved_step_ = state_.step;
+}
+
+void Trainer::finish() {
+  if (saved_step_ != state_.step) save_last(/*must=*/true);
+  log::info(metrics_.closing_table());
+  if (std::isfinite(state_.best_val_loss)) log::info(fmt::format("best val loss {:.4f}: {}", state_.best_val_loss, folder_.best_path()));
+  log::success(fmt::format("{} steps done in {} of training: {}", plan_.total_steps, format_duration(stopwatch_.seconds()),
+                           folder_.checkpoint_path()));
+}
+
+}  // namespace gpt

@@ -1,0 +1,47 @@
+#include "gpt/train/run_plan.h"
+
+#include <gtest/gtest.h>
+
+namespace gpt {
+namespace {
+
+TEST(RunPlan, LastUpdateOfAnEpochTakesWhatIsLeft) {
+  TrainingConfig config;
+  config.gradient_accumulation_steps = 4;
+  config.epochs = 3;
+  const RunPlan plan = plan_run(config, 10);
+  EXPECT_EQ(plan.steps_per_epoch, 3);
+  EXPECT_EQ(plan.total_steps, 9);
+  EXPECT_EQ(plan.total_epochs(), 3);
+  const int64_t expected[] = {4, 4, 2, 4, 4, 2};
+  for (int64_t step = 0; step < 6; ++step) EXPECT_EQ(plan.micro_batches(step), expected[step]) << step;
+}
+
+TEST(RunPlan, BareIntervalsCountAsTheRunIsCounted) {
+  TrainingConfig config;
+  config.eval_interval = {2, Interval::Unit::run};
+  config.checkpoint_interval = {7, Interval::Unit::steps};
+  config.sample_interval = {1, Interval::Unit::epochs};
+  config.epochs = 4;
+  RunPlan plan = plan_run(config, 5);
+  EXPECT_EQ(plan.eval_every, 10);
+  EXPECT_EQ(plan.checkpoint_every, 7);
+  EXPECT_EQ(plan.sample_every, 5);
+  config.epochs.reset();
+  config.max_steps = 42;
+  plan = plan_run(config, 5);
+  EXPECT_EQ(plan.eval_every, 2);
+  EXPECT_EQ(plan.sample_every, 5);
+  EXPECT_EQ(plan.total_steps, 42);
+  EXPECT_EQ(plan.total_epochs(), 9);
+}
+
+TEST(RunPlan, ZeroMeansNever) {
+  EXPECT_FALSE(due(0, 0));
+  EXPECT_FALSE(due(0, 10));
+  EXPECT_TRUE(due(5, 10));
+  EXPECT_FALSE(due(5, 11));
+}
+
+}  // namespace
+}  // namespace gpt
