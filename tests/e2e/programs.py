@@ -1,0 +1,63 @@
+"""Runs the built programs as a user's shell would, for the end-to-end tests."""
+
+import json
+import os
+import pathlib
+import subprocess
+
+BIN = pathlib.Path(os.environ["GPT_BIN"])
+SOURCE = pathlib.Path(os.environ["GPT_SOURCE_DIR"])
+
+# Enough to learn something in seconds: 2 layers, dropout and accumulation on, so that every random stream is in use.
+TINY = {
+    "model.n_layer": 2, "model.n_head": 2, "model.n_embd": 32, "model.block_size": 16, "model.dropout": 0.1,
+    "training.batch_size": 4, "training.gradient_accumulation_steps": 2, "training.max_steps": 24,
+    "training.log_interval": 1, "training.eval_interval": 8, "training.checkpoint_interval": 0,
+    "training.use_amp": "false", "threads": 1, "device": "cpu",
+}
+
+
+def write_text(folder: pathlib.Path, sentences: int = 200) -> pathlib.Path:
+    path = folder / "text.txt"
+    path.write_text("".join(f"{i}: the quick brown fox jumps over the lazy dog.\n" for i in range(sentences)))
+    return path
+
+
+def flags(options: dict) -> list:
+    return [word for key, value in options.items() for word in (f"--{key}", str(value))]
+
+
+def command(program: str, *words) -> list:
+    return [str(BIN / program), *map(str, words)]
+
+
+def run(program: str, *words, stdin: str = None, check_code: int = None, cwd=None, env=None) -> subprocess.CompletedProcess:
+    source = {"input": stdin} if stdin is not None else {"stdin": subprocess.DEVNULL}
+    done = subprocess.run(command(program, *words), capture_output=True, text=True, timeout=300, cwd=cwd,
+                          env={**os.environ, **(env or {})}, **source)
+    if check_code is not None and done.returncode != check_code:
+        raise AssertionError(f"{program} {' '.join(map(str, words))}: exit {done.returncode}, wanted {check_code}\n"
+                             f"{done.stdout}\n{done.stderr}")
+    return done
+
+
+def train(output_dir, text, check_code: int = 0, **options):
+    """`options` use __ for the dot: training__max_steps=3."""
+    merged = {**TINY, "data.text": text, "output_dir": output_dir}
+    merged.update({key.replace("__", "."): value for key, value in options.items()})
+    return run("gpt-train", *flags(merged), check_code=check_code)
+
+
+def metrics(output_dir) -> list:
+    return [json.loads(line) for line in (pathlib.Path(output_dir) / "metrics.jsonl").read_text().splitlines()]
+
+
+def losses(output_dir) -> dict:
+    """step -> (loss, grad_norm), and ("val", step) -> validation loss, exactly as written."""
+    values = {}
+    for record in metrics(output_dir):
+        if "val_loss" in record:
+            values["val", record["step"]] = record["val_loss"]
+        else:
+            values[record["step"]] = (record["loss"], record["grad_norm"])
+    return values

@@ -1,0 +1,150 @@
+"""Training end to end: it learns, stops on a signal with everything saved, and goes on as if it had never stopped."""
+
+import pathlib
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+import torch
+
+import programs
+
+SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143}
+
+
+def load(path):
+    return torch.load(path, weights_only=True)
+
+
+def same(a, b) -> bool:
+    if isinstance(a, torch.Tensor):
+        return a.dtype == b.dtype and torch.equal(a, b)
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
+    return a == b
+
+
+class Resume(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.root = pathlib.Path(cls.folder.name)
+        cls.text = programs.write_text(cls.root)
+        programs.train(cls.root / "whole", cls.text)
+        cls.whole = load(cls.root / "whole/ckpt.pt")
+        cls.losses = programs.losses(cls.root / "whole")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def assert_same_run(self, run):
+        """Parameters, moments, random state, data position and every logged loss equal those of the run that never stopped."""
+        resumed = load(run / "ckpt.pt")
+        for key in ("model", "optimizer", "rng", "data", "step"):
+            self.assertTrue(same(self.whole[key], resumed[key]), key)
+        self.assertEqual(self.losses, programs.losses(run))
+
+    def stop_after(self, run, step, how, **options):
+        """Starts the run and sends `how` once metrics.jsonl holds `step`."""
+        words = {**programs.TINY, "data.text": self.text, "output_dir": run, **options}
+        process = subprocess.Popen(programs.command("gpt-train", *programs.flags(words)), stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        metrics = run / "metrics.jsonl"
+        while process.poll() is None and not (metrics.exists() and f'"step":{step},' in metrics.read_text()):
+            time.sleep(0.001)
+        process.send_signal(how)
+        output, _ = process.communicate(timeout=120)
+        return process.returncode, output
+
+    def test_loss_falls(self):
+        self.assertLess(self.losses[24][0], 0.8 * self.losses[1][0])
+        self.assertIn(("val", 8), self.losses)
+        self.assertIn(("val", 24), self.losses)
+
+    def test_resume_from_a_kept_checkpoint_is_bit_for_bit(self):
+        for stop in (1, 7, 23):
+            with self.subTest(stop=stop):
+                run = self.root / f"from{stop}"
+                # A kept checkpoint at every step; then everything after `stop` is thrown away, as a crash would.
+                programs.train(run, self.text, training__checkpoint_interval=1, training__keep_last=100)
+                (run / f"ckpt_step_{stop:08}.pt").rename(run / "ckpt.pt")
+                programs.train(run, self.text)
+                self.assert_same_run(run)
+
+    def test_signals_save_and_the_same_command_goes_on(self):
+        for how, code in SIGNALS.items():
+            with self.subTest(how=how.name):
+                run = self.root / how.name
+                returned, output = self.stop_after(run, 5, how)
+                if returned == 0:  # the machine was quicker than the signal
+                    self.skipTest("the run ended before the signal came")
+                self.assertEqual(returned, code, output)
+                self.assertIn("saved", output)
+                self.assertGreaterEqual(load(run / "ckpt.pt")["step"], 5)
+                programs.train(run, self.text)
+                self.assert_same_run(run)
+
+    def test_a_killed_run_goes_on_from_its_last_checkpoint(self):
+        run = self.root / "killed"
+        self.stop_after(run, 9, signal.SIGKILL, **{"training.checkpoint_interval": 3})
+        programs.train(run, self.text, training__checkpoint_interval=3)
+        self.assert_same_run(run)
+
+    def test_a_finished_run_says_so(self):
+        again = programs.train(self.root / "whole", self.text)
+        self.assertIn("finished", again.stderr)
+        self.assertEqual(self.losses, programs.losses(self.root / "whole"))
+
+    def test_another_model_in_the_same_folder_is_refused(self):
+        refused = programs.train(self.root / "whole", self.text, check_code=4, model__n_embd=64)
+        self.assertIn("model.n_embd: 32 -> 64", refused.stderr)
+        self.assertIn("output_dir", refused.stderr)
+
+    def test_another_text_in_the_same_folder_is_refused(self):
+        other = self.root / "other.txt"
+        other.write_text(self.text.read_text().replace("quick", "kciuq"))
+        refused = programs.train(self.root / "whole", other, check_code=4)
+        self.assertIn("output_dir", refused.stderr)
+
+    def test_damaged_checkpoints_never_mean_starting_over(self):
+        run = self.root / "damaged"
+        programs.train(run, self.text, training__max_steps=8, training__eval_interval=0)
+        for path in run.glob("ckpt*.pt"):
+            path.write_bytes(path.read_bytes()[:1000])
+        refused = programs.train(run, self.text, check_code=4)
+        self.assertIn("ckpt.pt", refused.stderr)
+        self.assertEqual(len(refused.stderr.strip().splitlines()), 1, refused.stderr)
+
+    def test_one_process_at_a_time(self):
+        run = self.root / "locked"
+        words = {**programs.TINY, "data.text": self.text, "output_dir": run, "training.max_steps": 100000}
+        first = subprocess.Popen(programs.command("gpt-train", *programs.flags(words)), stdin=subprocess.DEVNULL,
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            while not (run / "metrics.jsonl").exists():
+                time.sleep(0.01)
+            second = programs.train(run, self.text, check_code=4)
+            self.assertIn(str(first.pid), second.stderr)
+        finally:
+            first.send_signal(signal.SIGTERM)
+            self.assertEqual(first.wait(timeout=60), 143)
+
+    def test_sigusr1_saves_and_goes_on(self):
+        run = self.root / "usr1"
+        returned, output = self.stop_after(run, 3, signal.SIGUSR1)
+        self.assertEqual(returned, 0, output)
+        self.assert_same_run(run)
+
+    def test_output_folder_holds_the_whole_run(self):
+        for name in ("ckpt.pt", "ckpt_best.pt", "config.yaml", "metrics.jsonl", "train.log"):
+            self.assertTrue((self.root / "whole" / name).exists(), name)
+        step = next(r for r in programs.metrics(self.root / "whole") if "loss" in r)
+        for key in ("step", "loss", "lr", "grad_norm", "step_ms", "tokens_per_second", "peak_memory_mb"):
+            self.assertIn(key, step)
+
+
+if __name__ == "__main__":
+    unittest.main()
