@@ -56,8 +56,8 @@ void announce_run(const Config& config, const GPT& model, const Corpus& corpus, 
 void announce_changes(const Config& saved, const Config& now) {
   std::string refused;
   for (const auto& change : config::difference(saved, now)) {
-    const std::string text = fmt::format("{}: {} -> {}", change.key, change.old_value, change.new_value);
-    if (change.safe) {
+    const std::string text = fmt::format("{}: {} -> {}", change.key, change.before, change.after);
+    if (change.safe_on_resume) {
       log::info("changed since the checkpoint: " + text);
     } else {
       refused += (refused.empty() ? "" : ", ") + text;

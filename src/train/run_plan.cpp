@@ -5,8 +5,6 @@
 namespace gpt {
 namespace {
 
-constexpr int64_t kDefaultSteps = 5000;
-
 int64_t interval_steps(const Interval& interval, const RunPlan& plan) {
   const bool epochs =
       interval.unit == Interval::Unit::epochs || (interval.unit == Interval::Unit::run && plan.counted_in_epochs);
@@ -21,7 +19,7 @@ RunPlan plan_run(const TrainingConfig& config, int64_t batches_per_epoch) {
   plan.batches_per_epoch = batches_per_epoch;
   plan.steps_per_epoch = (batches_per_epoch + plan.accumulation_ - 1) / plan.accumulation_;
   plan.counted_in_epochs = config.epochs.has_value();
-  plan.total_steps = plan.counted_in_epochs ? *config.epochs * plan.steps_per_epoch : config.max_steps.value_or(kDefaultSteps);
+  plan.total_steps = plan.counted_in_epochs ? *config.epochs * plan.steps_per_epoch : config.max_steps.value_or(kDefaultMaxSteps);
   plan.eval_every = interval_steps(config.eval_interval, plan);
   plan.checkpoint_every = interval_steps(config.checkpoint_interval, plan);
   plan.sample_every = interval_steps(config.sample_interval, plan);
