@@ -13,7 +13,7 @@ TINY = {
     "model.n_layer": 2, "model.n_head": 2, "model.n_embd": 32, "model.block_size": 16, "model.dropout": 0.1,
     "training.batch_size": 4, "training.gradient_accumulation_steps": 2, "training.max_steps": 24,
     "training.log_interval": 1, "training.eval_interval": 8, "training.checkpoint_interval": 0,
-    "training.use_amp": "false", "threads": 1, "device": "cpu",
+    "training.learning_rate": 1e-2, "training.use_amp": "false", "threads": 1, "device": "cpu",
 }
 
 
