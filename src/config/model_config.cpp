@@ -8,7 +8,7 @@ int64_t ModelConfig::hidden() const {
   if (n_hidden) return *n_hidden;
   if (mlp == Mlp::gelu) return 4 * n_embd;
   // Three matrices instead of two: two thirds of the width keep the parameter count.
-  const int64_t width = (8 * n_embd + 2) / 3;
+  const int64_t width = 8 * n_embd / 3;
   return (width + 63) / 64 * 64;
 }
 

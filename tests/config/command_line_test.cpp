@@ -21,10 +21,12 @@ std::string fault(std::vector<const char*> arguments) {
 }
 
 std::string output(std::vector<const char*> arguments) {
+  bool handled = false;
   testing::internal::CaptureStdout();
-  const bool handled = parse(arguments).handled;
-  EXPECT_TRUE(handled);
-  return testing::internal::GetCapturedStdout();
+  const std::string message = fault_of([&] { handled = parse(arguments).handled; });
+  const std::string text = testing::internal::GetCapturedStdout();
+  EXPECT_TRUE(handled) << message;
+  return text;
 }
 
 // A YAML file for the life of the object.

@@ -14,7 +14,7 @@ TEST(ModelConfig, HiddenWidthFollowsTheMlp) {
   c.n_embd = 4;
   EXPECT_EQ(c.hidden(), 64);
   c.n_embd = 25;
-  EXPECT_EQ(c.hidden(), 128);  // 66.7: the fraction counts
+  EXPECT_EQ(c.hidden(), 128);  // 66.7
   c.mlp = Mlp::gelu;
   EXPECT_EQ(c.hidden(), 100);
   c.n_hidden = 7;

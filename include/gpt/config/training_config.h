@@ -44,9 +44,9 @@ struct TrainingConfig {
   bool gradient_checkpointing = false;
   bool deterministic = false;
   int64_t log_interval = 100;  // steps
-  Interval eval_interval{500, Interval::Unit::run};
+  Interval eval_interval{500, Interval::Unit::steps};
   int64_t eval_batches = 0;  // 0 = the whole validation split
-  Interval checkpoint_interval{500, Interval::Unit::run};
+  Interval checkpoint_interval{500, Interval::Unit::steps};
   int64_t keep_last = 0;  // numbered checkpoints kept beside ckpt.pt and ckpt_best.pt
   Interval sample_interval{0, Interval::Unit::run};
   int64_t sample_tokens = 200;
