@@ -135,8 +135,10 @@ void validate(const Config& config, const std::string& origin, const Origins& or
 
 void require_data(const Config& config, const std::string& origin) {
   if (!config.data.text.empty() || config.data.dataset != DatasetName::none || !config.data.bin.empty()) return;
-  throw Error(ExitCode::config,
-              origin + ": no data to train on; name a text with --data FILE, or tokens with --bin FILE, or use --dataset shakespeare");
+  throw Error(
+      ExitCode::config,
+      (origin.empty() ? "" : origin + ": ") +
+          "no data to train on; name a text with --data FILE, or tokens with --bin FILE, or use --dataset shakespeare");
 }
 
 }  // namespace gpt::config

@@ -68,6 +68,7 @@ TEST(Validate, TrainingNeedsData) {
   EXPECT_EQ(fault_of([&] { require_data(config, "c.yaml"); }),
             "c.yaml: no data to train on; name a text with --data FILE, or tokens with --bin FILE, or use --dataset "
             "shakespeare");
+  EXPECT_EQ(fault_of([&] { require_data(config, ""); }).rfind("no data to train on", 0), 0u);
   config.data.text = "x";
   EXPECT_EQ(fault_of([&] { require_data(config, "c.yaml"); }), "no fault");
 }
