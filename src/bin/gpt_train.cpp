@@ -15,7 +15,7 @@ int train(int argc, char** argv) {
   const auto command = config::parse_command_line(argc, argv, "gpt-train", "Train a GPT from scratch.");
   if (command.handled) return 0;
   Config config = command.config;
-  config::require_data(config, command.config_path);
+  config::require_data(config, command.config_path.empty() ? "gpt-train" : command.config_path);
   process::install_signal_handlers();
   if (config.threads > 0) at::set_num_threads(static_cast<int>(config.threads));
 
