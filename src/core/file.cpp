@@ -76,7 +76,8 @@ int sync_folder(const std::string& folder) {
 constexpr std::string_view kTemporaryMark = ".tmp-";
 
 std::string temporary_name(const std::string& path) {
-  const std::string name = fmt::format(".{}{}{}-{:08x}", name_of(path), kTemporaryMark, getpid(), std::random_device()());
+  const std::string name =
+      fmt::format(".{}{}{}-{:08x}", name_of(path), kTemporaryMark, getpid(), std::random_device()());
   return path.substr(0, path.rfind('/') + 1) + name;
 }
 

@@ -25,7 +25,7 @@ constexpr Level kSuccess = spdlog::level::debug;
 class Prefix : public spdlog::custom_flag_formatter {
  public:
   void format(const spdlog::details::log_msg& message, const std::tm&, spdlog::memory_buf_t& out) override {
-    std::string_view text = message.level == kSuccess             ? "✓ "
+    std::string_view text = message.level == kSuccess              ? "✓ "
                             : message.level == spdlog::level::warn ? "warning: "
                             : message.level == spdlog::level::err  ? "error: "
                                                                    : "";
@@ -79,8 +79,8 @@ class Log {
  public:
   Log() : logger_("gpt") {
     using Sink = spdlog::sinks::ansicolor_stderr_sink_st;
-    auto sink = std::make_shared<Sink>(terminal_ && colours_wanted() ? spdlog::color_mode::always
-                                                                     : spdlog::color_mode::never);
+    auto sink =
+        std::make_shared<Sink>(terminal_ && colours_wanted() ? spdlog::color_mode::always : spdlog::color_mode::never);
     sink->set_color(kSuccess, sink->green);
     sink->set_color(spdlog::level::info, sink->reset);
     sink->set_formatter(formatter("%^%*%$%v"));

@@ -99,9 +99,9 @@ DeviceChoice select_device(const std::string& spec) {
   const CudaDevices devices = find_cuda_devices();
   std::string reason = devices.reason;
   if (reason.empty() && index >= devices.count) {
-    reason = devices.count == 1 ? "this machine has one CUDA device, cuda:0"
-                                : fmt::format("this machine has {} CUDA devices, cuda:0 to cuda:{}", devices.count,
-                                              devices.count - 1);
+    reason = devices.count == 1
+                 ? "this machine has one CUDA device, cuda:0"
+                 : fmt::format("this machine has {} CUDA devices, cuda:0 to cuda:{}", devices.count, devices.count - 1);
   }
   const at::Device device(at::kCUDA, static_cast<at::DeviceIndex>(reason.empty() ? index : 0));
   if (reason.empty()) reason = find_fault(device);

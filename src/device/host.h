@@ -7,13 +7,13 @@
 namespace gpt::host {
 
 std::string cpu_name();
-bool cpu_has_bfloat16();   // instructions for it, not an emulation
-int64_t memory_bytes();    // of the machine, or the control group's limit where that is lower
+bool cpu_has_bfloat16();  // instructions for it, not an emulation
+int64_t memory_bytes();   // of the machine, or the control group's limit where that is lower
 int64_t free_memory_bytes();
 int64_t resident_bytes();       // of this process
 int64_t peak_resident_bytes();  // of this process, since its start
 
-bool has_nvidia_gpu();               // known to the kernel, whether or not this build can use it
+bool has_nvidia_gpu();                // known to the kernel, whether or not this build can use it
 std::string nvidia_driver_version();  // "580.65.06", empty without a driver
 
 }  // namespace gpt::host

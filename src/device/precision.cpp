@@ -43,8 +43,10 @@ Dtype choose(bool use_amp, const DeviceInfo& info) {
 void check_supported(bool use_amp, Dtype dtype, const DeviceInfo& info) {
   const bool cuda = info.device.is_cuda();
   const bool sixteen_bit = dtype == Dtype::bfloat16 || dtype == Dtype::float16;
-  if (sixteen_bit && !use_amp) reject(dtype, "contradicts training.use_amp: false; set use_amp: true, or dtype: float32");
-  if (dtype == Dtype::float16 && !cuda) reject(dtype, "is for CUDA devices only; on a CPU set dtype: bfloat16 or float32");
+  if (sixteen_bit && !use_amp)
+    reject(dtype, "contradicts training.use_amp: false; set use_amp: true, or dtype: float32");
+  if (dtype == Dtype::float16 && !cuda)
+    reject(dtype, "is for CUDA devices only; on a CPU set dtype: bfloat16 or float32");
   if (dtype == Dtype::bfloat16 && cuda && !info.bfloat16) {
     reject(dtype, fmt::format("is not in the hardware of {}; set dtype: float16 or auto", subject(info)));
   }
@@ -61,8 +63,7 @@ std::string explain(bool use_amp, bool automatic, Dtype dtype, const DeviceInfo&
     case Dtype::float16:
       if (automatic) return fmt::format("float16 autocast with a gradient scaler ({} has no bfloat16)", subject(info));
       return "float16 autocast with a gradient scaler";
-    case Dtype::tf32:
-      return "float32 with TF32 matrix products";
+    case Dtype::tf32: return "float32 with TF32 matrix products";
     default:
       if (!automatic) return "float32, as configured";
       if (!use_amp) return "float32 (use_amp is off)";
@@ -103,7 +104,7 @@ void apply_precision(const Precision& precision, bool deterministic) {
   context.setDeterministicCuDNN(deterministic);
   context.setDeterministicAlgorithms(deterministic, /*warn_only=*/false);
   if (deterministic) {
-    setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);          // LibTorch refuses cuBLAS without it in this mode
+    setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);         // LibTorch refuses cuBLAS without it in this mode
     context.setDeterministicFillUninitializedMemory(false);  // a debugging aid that costs a pass over each allocation
   }
 }

@@ -51,7 +51,8 @@ TEST(ProcessRun, OutOfMemoryNamesTheSettingsToLower) {
       [](int, char**) -> int { throw std::bad_alloc(); },
       [](int, char**) -> int { throw std::runtime_error("CUDA out of memory. Tried to allocate 2.00 GiB.\nframe #0"); },
       [](int, char**) -> int {
-        throw std::runtime_error("[enforce fail at alloc_cpu.cpp:121] err == 0. DefaultCPUAllocator: can't allocate memory");
+        throw std::runtime_error(
+            "[enforce fail at alloc_cpu.cpp:121] err == 0. DefaultCPUAllocator: can't allocate memory");
       },
   };
   for (Body body : bodies) {
@@ -68,13 +69,16 @@ TEST(ProcessRun, OutOfMemoryNamesTheSettingsToLower) {
 
 TEST(ProcessRun, OutOfMemoryLeavesOutThePlaceInLibTorch) {
   const ChildResult child = run_program([](int, char**) -> int {
-    throw std::runtime_error("[enforce fail at alloc_cpu.cpp:121] err == 0. DefaultCPUAllocator: can't allocate memory: 9 bytes");
+    throw std::runtime_error(
+        "[enforce fail at alloc_cpu.cpp:121] err == 0. DefaultCPUAllocator: can't allocate memory: 9 bytes");
   });
   const std::string start = "error: out of memory (DefaultCPUAllocator: can't allocate memory: 9 bytes): lower ";
   EXPECT_EQ(child.errors.substr(0, start.size()), start);
 }
 
-TEST(ProcessRun, WhatIsNoExceptionIsCaughtToo) { EXPECT_EQ(run_program([](int, char**) -> int { throw 5; }).status, 1); }
+TEST(ProcessRun, WhatIsNoExceptionIsCaughtToo) {
+  EXPECT_EQ(run_program([](int, char**) -> int { throw 5; }).status, 1);
+}
 
 TEST(ProcessRun, BrokenPipesComeBackAsErrors) {
   const ChildResult child = run_program([](int, char**) {
