@@ -122,9 +122,6 @@ void check_ids(const Tokens& tokens, int64_t vocab_size, const std::string& path
 }
 
 Corpus load_bin(const DataConfig& config, const std::string& saved_tokenizer, std::optional<int64_t> vocab_size) {
-  if (config.max_chars > 0) {
-    throw Error(ExitCode::config, "data.max_chars counts the characters of a text; it does not apply to data.bin");
-  }
   BinMetadata metadata;
   if (!config.metadata.empty()) {
     metadata = read_metadata(config.metadata);
@@ -179,12 +176,17 @@ std::string fingerprint(const Tokens& all, int64_t split, const Tokenizer* token
 
 Corpus load_corpus(const DataConfig& config, int64_t block_size, const std::string& saved_tokenizer,
                    std::optional<int64_t> vocab_size) {
-  const bool dataset = config.dataset == DatasetName::shakespeare;
-  if (!config.text.empty() + dataset + !config.bin.empty() != 1) {
-    throw Error(ExitCode::config, "data: name exactly one source: data.text FILE, data.dataset shakespeare or data.bin FILE");
+  // config::validate has refused two sources and keys that do not go together.
+  Corpus corpus;
+  if (!config.bin.empty()) {
+    corpus = load_bin(config, saved_tokenizer, vocab_size);
+  } else if (config.dataset == DatasetName::shakespeare) {
+    corpus = load_text(dataset_path(), config, saved_tokenizer);
+  } else if (!config.text.empty()) {
+    corpus = load_text(config.text, config, saved_tokenizer);
+  } else {
+    throw Error(ExitCode::config, "data: nothing to read; set data.text FILE, data.dataset shakespeare or data.bin FILE");
   }
-  Corpus corpus = config.bin.empty() ? load_text(dataset ? dataset_path() : config.text, config, saved_tokenizer)
-                                     : load_bin(config, saved_tokenizer, vocab_size);
 
   const Tokens all = corpus.train;
   const auto split = static_cast<int64_t>(static_cast<double>(all.size()) * (1 - config.validation_fraction));

@@ -34,9 +34,9 @@ TEST(CharTokenizer, RoundTripsEveryLengthOfUtf8) {
 }
 
 TEST(CharTokenizer, NamesTheOffsetOfAnUnknownCharacter) {
-  const auto tokenizer = make_tokenizer("char", "caf ");
-  EXPECT_ERROR(tokenizer->encode("caf caf café"), ExitCode::data,
-               "byte 11: 'é' (U+00E9) is not in the vocabulary of 4 characters");
+  const auto tokenizer = make_tokenizer("char", "cafà ");
+  EXPECT_ERROR(tokenizer->encode("càf càf café"), ExitCode::data,
+               "byte 13: 'é' (U+00E9) is not in the vocabulary of 5 characters");
   EXPECT_ERROR(tokenizer->encode("a\n"), ExitCode::data, "byte 1: U+000A is not in");
   EXPECT_ERROR(tokenizer->decode(Ids{4}), ExitCode::data, "token id 4 is outside");
   EXPECT_ERROR(tokenizer->decode(Ids{-1}), ExitCode::data, "token id -1 is outside");
@@ -52,6 +52,7 @@ TEST(CharTokenizer, RefusesWhatIsNotUtf8) {
       "ab\xF0\x8F\xBF\xBF",  // overlong, 4 bytes
       "ab\xED\xA0\x80",     // surrogate
       "ab\xF4\x90\x80\x80",  // above U+10FFFF
+      "ab\xFC\x84\x80\x80\x80\x80",  // the six bytes of old
       "ab\xFF",
   };
   for (const std::string text : invalid) {
