@@ -89,6 +89,7 @@ TEST(CudaEmulation, RefusesWhatAGpuLeavesUndefined) {
   EXPECT_THROW(launch({1}, {32}, [] { __shfl_xor_sync(1u << threadIdx.x, 1, 1); }), std::logic_error);
   EXPECT_THROW(launch({1}, {32}, [] { __syncwarp(0x1); }), std::logic_error);
   EXPECT_THROW(launch({1}, {32}, [] { threadIdx.x == 0 ? __syncwarp() : __syncthreads(); }), std::logic_error);
+  EXPECT_THROW(launch({1}, {2}, [] { __syncwarp(threadIdx.x == 0 ? 0x3 : 0x2); }), std::logic_error);
 }
 
 TEST(CudaEmulation, NumbersThreeDimensions) {

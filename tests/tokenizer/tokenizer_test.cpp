@@ -38,7 +38,7 @@ TEST(CharTokenizer, NamesTheOffsetOfAnUnknownCharacter) {
   EXPECT_ERROR(tokenizer->encode("càf càf café"), ExitCode::data,
                "byte 13: 'é' (U+00E9) is not in the vocabulary of 5 characters");
   EXPECT_ERROR(tokenizer->encode("a\n"), ExitCode::data, "byte 1: U+000A is not in");
-  EXPECT_ERROR(tokenizer->decode(Ids{4}), ExitCode::data, "token id 4 is outside");
+  EXPECT_ERROR(tokenizer->decode(Ids{5}), ExitCode::data, "token id 5 is outside");
   EXPECT_ERROR(tokenizer->decode(Ids{-1}), ExitCode::data, "token id -1 is outside");
 }
 
