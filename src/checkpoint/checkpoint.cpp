@@ -29,7 +29,8 @@ void require_finite(const std::string& path, const NamedTensors& tensors) {
     if (tensor.numel() == 0) continue;
     const auto [low, high] = at::aminmax(tensor.detach());  // both NaN where any value is
     if (std::isfinite(low.item<double>()) && std::isfinite(high.item<double>())) continue;
-    throw Error(ExitCode::numerics, fmt::format("{} is not written: '{}' holds values that are not finite", path, name));
+    throw Error(ExitCode::numerics,
+                fmt::format("{} is not written: '{}' holds values that are not finite", path, name));
   }
 }
 
@@ -53,7 +54,8 @@ Json read_description(std::string_view text) {
 
 at::Tensor read_tensor(const Json& description, std::span<const std::byte> record) {
   const std::string& dtype_name = description.at("dtype").get_ref<const std::string&>();
-  const auto dtype = std::find_if(tensor_types().begin(), tensor_types().end(), [&](const TensorType& d) { return d.name == dtype_name; });
+  const auto dtype = std::find_if(tensor_types().begin(), tensor_types().end(),
+                                  [&](const TensorType& d) { return d.name == dtype_name; });
   if (dtype == tensor_types().end()) throw Error(ExitCode::checkpoint, "unknown dtype in " + description.dump());
 
   std::vector<int64_t> shape;
@@ -95,8 +97,8 @@ void save_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
   const Json description = {{"values", values_of(checkpoint)}, {"tensors", descriptions_of(tensors)}};
   ContainerWriter file(path);
   file.add("data.pkl", python_view(checkpoint));
-  file.add("version", "3\n");        // of PyTorch's file format,
-  file.add("byteorder", "little");   // and of the numbers in it: torch.load asks for both
+  file.add("version", "3\n");       // of PyTorch's file format,
+  file.add("byteorder", "little");  // and of the numbers in it: torch.load asks for both
   file.add("config.yaml", config::dump(checkpoint.config));
   file.add("tokenizer.json", checkpoint.tokenizer);
   file.add("checkpoint.json", description.dump(1, ' ', false, Json::error_handler_t::replace));

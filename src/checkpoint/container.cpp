@@ -48,8 +48,8 @@ std::string manifest_of(const std::vector<Record>& records) {
   std::string text = fmt::format(R"({{"format": "{}", "version": {}, "records": {{)", kFormat, kVersion);
   std::string_view separator = "\n";
   for (const Record& record : records) {
-    text += fmt::format(R"({}"{}": {{"bytes": {}, "xxh3_128": "{}"}})", separator, name_of(record.entry), record.entry.size,
-                        record.hash);
+    text += fmt::format(R"({}"{}": {{"bytes": {}, "xxh3_128": "{}"}})", separator, name_of(record.entry),
+                        record.entry.size, record.hash);
     separator = ",\n";
   }
   return text + "\n}}\n";
@@ -82,7 +82,8 @@ void ContainerWriter::add(const std::string& name, std::span<const std::byte> by
   if (name.empty() || name.size() > kLongestName || !std::all_of(name.begin(), name.end(), plain)) {
     throw std::invalid_argument("record name '" + name + "'");
   }
-  Record record{{std::string(kFolder) + name, impl_->file.size(), bytes.size(), zip::crc32(bytes)}, hash_of(as_text(bytes))};
+  Record record{{std::string(kFolder) + name, impl_->file.size(), bytes.size(), zip::crc32(bytes)},
+                hash_of(as_text(bytes))};
   const auto same_name = [&](const Record& other) { return other.entry.name == record.entry.name; };
   if (std::any_of(impl_->records.begin(), impl_->records.end(), same_name)) {
     throw std::invalid_argument("two records '" + name + "'");
@@ -127,10 +128,12 @@ std::string what_it_is(std::string_view file) {
   }
   if (start.starts_with("PK\x03\x04")) {
     return start.find("/data.pkl") != std::string::npos ? "a PyTorch file without gpt-train's manifest"
-                                                         : "a ZIP archive, but gpt-train did not write it";
+                                                        : "a ZIP archive, but gpt-train did not write it";
   }
   if (start.size() > 8 && start[8] == '{') return "a safetensors file, which holds weights but no training state";
-  if (file.find_first_not_of('\0') == std::string_view::npos) return "nothing but zeros: the machine went down while it was written";
+  if (file.find_first_not_of('\0') == std::string_view::npos) {
+    return "nothing but zeros: the machine went down while it was written";
+  }
   std::transform(start.begin(), start.end(), start.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; });
   const size_t first = std::min(start.find_first_not_of(" \t\r\n"), start.size());
   const std::string_view text = std::string_view(start).substr(first);
@@ -181,8 +184,8 @@ void ContainerReader::Impl::identify() const {
   if (bytes.empty()) refuse("empty");
   const auto version = ending_version();
   if (version && *version != kVersion) {
-    refuse(fmt::format("in checkpoint format {} and this program reads format {}: use the version that wrote it", *version,
-                       kVersion));
+    refuse(fmt::format("in checkpoint format {} and this program reads format {}: use the version that wrote it",
+                       *version, kVersion));
   }
   if (!version && !zip::read_local_header(bytes, 0)) refuse(what_it_is(as_text(bytes)));
 }
@@ -193,7 +196,9 @@ uint64_t ContainerReader::Impl::walk() {
   do {
     auto entry = zip::read_local_header(bytes, offset);
     if (!entry && !ending_version()) refuse_cut(bytes.size() + 1);
-    if (!entry || !entry->name.starts_with(kFolder)) refuse(fmt::format("damaged: the record's header at byte {} is wrong", offset));
+    if (!entry || !entry->name.starts_with(kFolder)) {
+      refuse(fmt::format("damaged: the record's header at byte {} is wrong", offset));
+    }
     const uint64_t start = data_offset(*entry);
     if (entry->size > bytes.size() - start) refuse_cut(start + entry->size);
     if (!records.emplace(name_of(*entry), bytes.subspan(start, entry->size)).second) {
@@ -210,9 +215,12 @@ void ContainerReader::Impl::check_ending(uint64_t offset) const {
   const std::string_view ending = as_text(bytes.subspan(offset));
   if (ending == expected) return;
   if (expected.starts_with(ending)) {
-    refuse(fmt::format("cut: it has {} bytes of {}; copy it again or use another one", bytes.size(), offset + expected.size()));
+    refuse(fmt::format("cut: it has {} bytes of {}; copy it again or use another one", bytes.size(),
+                       offset + expected.size()));
   }
-  if (ending.starts_with(expected)) refuse(fmt::format("damaged: {} bytes follow its end", ending.size() - expected.size()));
+  if (ending.starts_with(expected)) {
+    refuse(fmt::format("damaged: {} bytes follow its end", ending.size() - expected.size()));
+  }
   const auto differing = std::mismatch(ending.begin(), ending.end(), expected.begin(), expected.end()).first;
   const size_t position = differing - ending.begin();
   if (position + kHashDigits >= expected.size()) refuse("damaged: its manifest or headers differ from their digest");
@@ -233,7 +241,8 @@ void ContainerReader::Impl::check_records() const {
   refuse(fmt::format("damaged: record '{}' differs from its hash", name_of(found[line - 1].entry)));
 }
 
-ContainerReader::ContainerReader(const std::string& path) : impl_(new Impl{path, MappedFile(path, ExitCode::checkpoint)}) {
+ContainerReader::ContainerReader(const std::string& path)
+    : impl_(new Impl{path, MappedFile(path, ExitCode::checkpoint)}) {
   impl_->identify();
   impl_->check_ending(impl_->walk());
   impl_->check_records();

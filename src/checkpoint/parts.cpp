@@ -13,10 +13,14 @@ namespace gpt::checkpoint {
 namespace {
 
 constexpr std::array kTensorTypes = {
-    TensorType{at::kFloat, "float32", "FloatStorage"},        TensorType{at::kDouble, "float64", "DoubleStorage"},
-    TensorType{at::kBFloat16, "bfloat16", "BFloat16Storage"}, TensorType{at::kHalf, "float16", "HalfStorage"},
-    TensorType{at::kByte, "uint8", "ByteStorage"},            TensorType{at::kChar, "int8", "CharStorage"},
-    TensorType{at::kInt, "int32", "IntStorage"},              TensorType{at::kLong, "int64", "LongStorage"},
+    TensorType{at::kFloat, "float32", "FloatStorage"},
+    TensorType{at::kDouble, "float64", "DoubleStorage"},
+    TensorType{at::kBFloat16, "bfloat16", "BFloat16Storage"},
+    TensorType{at::kHalf, "float16", "HalfStorage"},
+    TensorType{at::kByte, "uint8", "ByteStorage"},
+    TensorType{at::kChar, "int8", "CharStorage"},
+    TensorType{at::kInt, "int32", "IntStorage"},
+    TensorType{at::kLong, "int64", "LongStorage"},
 };
 
 }  // namespace
@@ -24,7 +28,8 @@ constexpr std::array kTensorTypes = {
 std::span<const TensorType> tensor_types() { return kTensorTypes; }
 
 const TensorType& type_of(const at::Tensor& tensor) {
-  const auto found = std::find_if(kTensorTypes.begin(), kTensorTypes.end(), [&](const TensorType& d) { return d.type == tensor.scalar_type(); });
+  const auto found = std::find_if(kTensorTypes.begin(), kTensorTypes.end(),
+                                  [&](const TensorType& d) { return d.type == tensor.scalar_type(); });
   TORCH_CHECK(found != kTensorTypes.end(), "checkpoints hold no tensors of type ", tensor.scalar_type());
   return *found;
 }

@@ -6,17 +6,39 @@
 #include <limits>
 #include <utility>
 
+#include "gpt/core/error.h"
+#include "gpt/tokenizer/utf8.h"
+
 namespace gpt {
 namespace {
 
 // Opcodes, by their names in Python's pickletools.
-constexpr char kMark = '(', kStop = '.', kReduce = 'R', kBinPersId = 'Q', kGlobal = 'c', kTuple = 't', kEmptyTuple = ')';
+constexpr char kMark = '(', kStop = '.', kReduce = 'R', kBinPersId = 'Q', kGlobal = 'c', kTuple = 't',
+               kEmptyTuple = ')';
 constexpr char kEmptyDict = '}', kSetItems = 'u', kNone = 'N', kNewTrue = '\x88', kNewFalse = '\x89';
 constexpr char kBinInt = 'J', kLong1 = '\x8a', kBinFloat = 'G', kBinUnicode = 'X';
 
 template <class Number>
 std::string little_endian(Number value) {
   return {reinterpret_cast<const char*>(&value), sizeof(value)};
+}
+
+// Bytes that are no UTF-8, as old file names hold them, become lone surrogates, which os.fsencode() of Python turns back.
+std::string python_text(std::string_view value) {
+  std::string text;
+  for (size_t i = 0; i < value.size();) {
+    try {
+      const size_t bytes = utf8::decode(value, i).bytes;
+      text += value.substr(i, bytes);
+      i += bytes;
+    } catch (const Error&) {
+      const unsigned surrogate = 0xdc00u + static_cast<unsigned char>(value[i++]);
+      text += '\xed';
+      text += static_cast<char>(0x80 | ((surrogate >> 6) & 0x3f));
+      text += static_cast<char>(0x80 | (surrogate & 0x3f));
+    }
+  }
+  return text;
 }
 
 }  // namespace
@@ -26,8 +48,9 @@ void PickleWriter::begin_dict() { out_.append({kEmptyDict, kMark}); }
 void PickleWriter::end_dict() { out_ += kSetItems; }
 
 void PickleWriter::text(std::string_view value) {
-  out_ += kBinUnicode + little_endian(static_cast<uint32_t>(value.size()));
-  out_ += value;
+  const std::string encoded = python_text(value);
+  out_ += kBinUnicode + little_endian(static_cast<uint32_t>(encoded.size()));
+  out_ += encoded;
 }
 
 void PickleWriter::integer(int64_t value) {

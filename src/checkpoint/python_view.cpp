@@ -67,7 +67,8 @@ void pickle_model(PickleWriter& pickle, const Checkpoint& checkpoint) {
   // A tied head is the embedding under a second name, as in the state dict of any PyTorch model that ties them.
   const std::string embedding = "transformer.wte.weight", head = "lm_head.weight";
   const auto named = [&](const std::string& wanted) {
-    return std::find_if(checkpoint.model.begin(), checkpoint.model.end(), [&](const auto& entry) { return entry.first == wanted; });
+    return std::find_if(checkpoint.model.begin(), checkpoint.model.end(),
+                        [&](const auto& entry) { return entry.first == wanted; });
   };
   if (const auto shared = named(embedding); shared != checkpoint.model.end() && named(head) == checkpoint.model.end()) {
     pickle_tensor(pickle, head, "model/" + embedding, shared->second);

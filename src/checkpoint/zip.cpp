@@ -12,15 +12,15 @@ static_assert(std::endian::native == std::endian::little, "integers are written 
 
 constexpr uint32_t kLocalSignature = 0x04034b50, kCentralSignature = 0x02014b50;
 constexpr uint32_t kZip64EndSignature = 0x06064b50, kZip64LocatorSignature = 0x07064b50, kEndSignature = 0x06054b50;
-constexpr uint16_t kVersion = 45;                  // the first with ZIP64
+constexpr uint16_t kVersion = 45;  // the first with ZIP64
 constexpr uint16_t kFlags = 0, kStored = 0;
 constexpr uint16_t kTime = 0, kDate = (1 << 5) | 1;  // 1980-01-01: the same content gives the same file
-constexpr uint16_t kIn64 = 0xffff;                 // "see the ZIP64 field"
+constexpr uint16_t kIn64 = 0xffff;                   // "see the ZIP64 field"
 constexpr uint32_t kIn64Bits = 0xffffffff;
 constexpr uint16_t kZip64Id = 1, kPaddingId = 0x5447;
 constexpr size_t kLocalFixedSize = 30, kFieldHeaderSize = 4, kLocalZip64Size = 16, kCentralZip64Size = 24;
 constexpr size_t kCrcPosition = 14, kNameSizePosition = 26;
-constexpr uint64_t kZip64EndRest = 44;             // size of the ZIP64 end record behind its own size field
+constexpr uint64_t kZip64EndRest = 44;  // size of the ZIP64 end record behind its own size field
 
 template <class... Integers>
 void append(std::string& out, Integers... values) {
@@ -50,24 +50,23 @@ constexpr auto kCrcTables = [] {
 }();
 
 // What eight bytes contribute when `following` more bytes follow in the block.
-template <size_t following>
-uint32_t crc_of_word(uint64_t word) {
-  return [word]<size_t... i>(std::index_sequence<i...>) {
-    return (kCrcTables[following + 7 - i][(word >> (8 * i)) & 0xff] ^ ...);
-  }(std::make_index_sequence<8>());
+template <size_t following, size_t... i>
+uint32_t crc_of_word(uint64_t word, std::index_sequence<i...>) {
+  return (kCrcTables[following + 7 - i][(word >> (8 * i)) & 0xff] ^ ...);
 }
 
 }  // namespace
 
 uint32_t crc32(std::span<const std::byte> bytes) {
   uint32_t crc = ~0u;
+  constexpr std::make_index_sequence<8> kWord;
   const std::byte* data = bytes.data();
   size_t left = bytes.size();
   for (; left >= kCrcBlock; left -= kCrcBlock, data += kCrcBlock) {
     std::array<uint64_t, 2> words;
     static_assert(sizeof(words) == kCrcBlock);
     std::memcpy(words.data(), data, kCrcBlock);
-    crc = crc_of_word<8>(words[0] ^ crc) ^ crc_of_word<0>(words[1]);
+    crc = crc_of_word<8>(words[0] ^ crc, kWord) ^ crc_of_word<0>(words[1], kWord);
   }
   for (; left > 0; --left, ++data) crc = (crc >> 8) ^ kCrcTables[0][(crc ^ std::to_integer<uint32_t>(*data)) & 0xff];
   return ~crc;
@@ -102,7 +101,8 @@ std::optional<Entry> read_local_header(std::span<const std::byte> file, uint64_t
   entry.size = load<uint64_t>(bytes, size_position);
   entry.crc = load<uint32_t>(bytes, kCrcPosition);
   const std::string expected = local_header(entry);
-  if (bytes.size() < expected.size() || std::memcmp(bytes.data(), expected.data(), expected.size()) != 0) return std::nullopt;
+  const bool same = bytes.size() >= expected.size() && std::memcmp(bytes.data(), expected.data(), expected.size()) == 0;
+  if (!same) return std::nullopt;
   return entry;
 }
 
@@ -116,7 +116,8 @@ std::string directory(const std::vector<Entry>& entries, uint64_t offset, size_t
     append(out, kZip64Id, static_cast<uint16_t>(kCentralZip64Size), entry.size, entry.size, entry.offset);
   }
   const uint64_t size = out.size(), count = entries.size();
-  append(out, kZip64EndSignature, kZip64EndRest, kVersion, kVersion, uint32_t{0}, uint32_t{0}, count, count, size, offset);
+  append(out, kZip64EndSignature, kZip64EndRest, kVersion, kVersion, uint32_t{0}, uint32_t{0}, count, count, size,
+         offset);
   append(out, kZip64LocatorSignature, uint32_t{0}, offset + size, uint32_t{1});
   append(out, kEndSignature, uint16_t{0}, uint16_t{0}, kIn64, kIn64, kIn64Bits, kIn64Bits,
          static_cast<uint16_t>(comment_size));

@@ -177,7 +177,8 @@ TEST_F(CheckpointTest, ContainersThatAreNoCheckpointAreRefused) {
   }
   write_with("config.yaml", "model:\n  n_layerz: 3\n");
   EXPECT_NE(refusal().find("n_layerz"), std::string::npos) << refusal();
-  for (const char* text : {"{", "3", "[]", "{}", "{\"values\": {}}", "\xff", "{\"values\": {\"step\": 1}, \"tensors\": []}"}) {
+  for (const char* text :
+       {"{", "3", "[]", "{}", "{\"values\": {}}", "\xff", "{\"values\": {\"step\": 1}, \"tensors\": []}"}) {
     write_with("checkpoint.json", text);
     EXPECT_NE(refusal(), "") << text;
   }

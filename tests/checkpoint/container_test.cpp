@@ -74,10 +74,12 @@ class ContainerTest : public testing::Test {
   std::string folder_, path_;
 };
 
-const Records kSmall = {{"data.pkl", "pickle"}, {"data/weight", random_bytes(700, 1)}, {"data/empty", ""}, {"data/b", "bias"}};
+const Records kSmall = {
+    {"data.pkl", "pickle"}, {"data/weight", random_bytes(700, 1)}, {"data/empty", ""}, {"data/b", "bias"}};
 
 TEST_F(ContainerTest, ReturnsWhatWasWritten) {
-  Records records = {{"version", "3\n"}, {"a name / with 'spaces' & {braces}", "x"}, {std::string(1024, 'n'), "long name"}};
+  Records records = {
+      {"version", "3\n"}, {"a name / with 'spaces' & {braces}", "x"}, {std::string(1024, 'n'), "long name"}};
   for (const size_t around : {64, 4096, 65536}) {
     for (const size_t size : {around - 1, around, around + 1}) {
       records.emplace_back("data/" + std::to_string(size), random_bytes(size, static_cast<uint32_t>(size)));
@@ -215,13 +217,15 @@ TEST_F(ContainerTest, SaysWhatAFileIsInstead) {
   using namespace std::string_literals;
   const std::vector<std::pair<std::string, std::string>> zoo = {
       {"", "is empty"},
-      {"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n", "git-lfs pointer; run `git lfs pull`"},
+      {"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n",
+       "git-lfs pointer; run `git lfs pull`"},
       {"\n <!DOCTYPE html>\n<html><body>404</body></html>", "an HTML page"},
       {"<HTML>", "an HTML page"},
       {"\x1f\x8b\x08\x00 and more", "a gzip file"},
       {"GGUF\x03\x00\x00\x00"s, "a GGUF model"},
       {"\x80\x02}q\x00."s, "a Python pickle"},
-      {"PK\x03\x04\x00\x00\x08\x08"s + std::string(18, '\0') + "\x10\x00\x00\x00"s + "archive/data.pkl", "a PyTorch file without"},
+      {"PK\x03\x04\x00\x00\x08\x08"s + std::string(18, '\0') + "\x10\x00\x00\x00"s + "archive/data.pkl",
+       "a PyTorch file without"},
       {"PK\x03\x04"s + std::string(60, '\0'), "a ZIP archive, but"},
       {"\x40\x00\x00\x00\x00\x00\x00\x00{\"weight\":"s, "a safetensors file"},
       {std::string(5000, '\0'), "nothing but zeros"},
@@ -324,7 +328,8 @@ TEST_F(ContainerTest, AKillAtEverySystemCallLeavesTheOldFileOrTheNewOne) {
 
 TEST_F(ContainerTest, AKillAtAnyMomentLeavesTheOldFileOrTheNewOne) {
   const auto contents = [](int number) {
-    return Records{{"number", std::to_string(number)}, {"data/weight", random_bytes(300'000, static_cast<uint32_t>(number))}};
+    return Records{{"number", std::to_string(number)},
+                   {"data/weight", random_bytes(300'000, static_cast<uint32_t>(number))}};
   };
   write_container(path_, contents(0));
   std::mt19937 random(1);

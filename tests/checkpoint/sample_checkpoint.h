@@ -42,6 +42,7 @@ inline Checkpoint sample_checkpoint() {
   sample.evaluated_step = 40;
   sample.config.model.n_layer = 3;
   sample.config.model.vocab_size = 65;
+  sample.config.data.text = "caf\xe9.txt";  // a file name in Latin-1
   sample.config.training.learning_rate = 3e-4;
   sample.config.training.use_amp = false;
   sample.config.training.checkpoint_interval = {2, Interval::Unit::epochs};

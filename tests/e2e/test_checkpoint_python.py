@@ -1,4 +1,4 @@
-"""ckpt.pt as Python sees it: torch.load(weights_only=True) gives plain values and tensors, the same ones that were saved."""
+"""ckpt.pt as Python sees it: torch.load(weights_only=True) gives the plain values and tensors that were saved."""
 
 import math
 import os
@@ -35,13 +35,14 @@ class SampleCheckpoint(unittest.TestCase):
 
     def test_model_is_a_state_dict(self):
         model = self.loaded["model"]
-        self.assertEqual(list(model), ["transformer.wte.weight", "transformer.h.0.attn.c_attn.weight", "transformer.ln_f.weight",
-                                       "scalar", "half", "empty", "lm_head.weight"])
+        self.assertEqual(list(model), ["transformer.wte.weight", "transformer.h.0.attn.c_attn.weight",
+                                       "transformer.ln_f.weight", "scalar", "half", "empty", "lm_head.weight"])
         limits = torch.finfo(torch.float32)
         self.assert_tensor(model["transformer.wte.weight"], torch.arange(35.0).view(7, 5) / 8 - 2)
         self.assert_tensor(model["transformer.h.0.attn.c_attn.weight"], (torch.arange(12.0) / 4).view(3, 4).bfloat16())
-        self.assert_tensor(model["transformer.ln_f.weight"], torch.tensor([limits.max, limits.min, 2.0**-149, -0.0, 1.0]))
-        self.assertEqual(math.copysign(1, model["transformer.ln_f.weight"][3]), -1)
+        extremes = model["transformer.ln_f.weight"]
+        self.assert_tensor(extremes, torch.tensor([limits.max, limits.min, 2.0**-149, -0.0, 1.0]))
+        self.assertEqual(math.copysign(1, extremes[3]), -1)
         self.assert_tensor(model["scalar"], torch.tensor(0.1, dtype=torch.float64))
         self.assert_tensor(model["half"], torch.arange(6, dtype=torch.float16).view(1, 2, 1, 3))
         self.assert_tensor(model["empty"], torch.zeros(0, 3))
@@ -53,7 +54,8 @@ class SampleCheckpoint(unittest.TestCase):
 
     def test_model_loads_into_a_module(self):
         module = torch.nn.Module()
-        module.transformer = torch.nn.ModuleDict({"wte": torch.nn.Embedding(7, 5), "ln_f": torch.nn.LayerNorm(5, bias=False)})
+        module.transformer = torch.nn.ModuleDict(
+            {"wte": torch.nn.Embedding(7, 5), "ln_f": torch.nn.LayerNorm(5, bias=False)})
         module.lm_head = torch.nn.Linear(5, 7, bias=False)
         wanted = {name: tensor for name, tensor in self.loaded["model"].items() if name in module.state_dict()}
         module.load_state_dict(wanted, strict=True)
@@ -77,6 +79,7 @@ class SampleCheckpoint(unittest.TestCase):
         self.assertIsNone(config["model"]["n_kv_head"])
         self.assertEqual(config["model"]["mlp"], "swiglu")
         self.assertIs(config["model"]["tie_weights"], True)
+        self.assertEqual(os.fsencode(config["data"]["text"]), b"caf\xe9.txt")
         self.assertEqual(config["training"]["learning_rate"], 3e-4)
         self.assertIs(config["training"]["use_amp"], False)
         self.assertEqual(config["training"]["eval_interval"], 500)

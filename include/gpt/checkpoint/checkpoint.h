@@ -22,17 +22,17 @@ struct Checkpoint {
   int64_t step = 0;  // completed updates, skipped ones counted
   NamedTensors model;
   NamedTensors exp_avg, exp_avg_sq;
-  at::Tensor optimizer_step;                     // float32 scalar: applied updates
+  at::Tensor optimizer_step;                       // float32 scalar: applied updates
   at::Tensor scaler_scale, scaler_growth_tracker;  // undefined without a GradScaler
-  std::map<std::string, at::Tensor> rng;         // "cpu", "cuda": generator states, uint8
-  int64_t data_epoch = 0, data_sample = 0;       // DataPosition
-  double best_val_loss = 0;                      // +inf before the first evaluation
+  std::map<std::string, at::Tensor> rng;           // "cpu", "cuda": generator states, uint8
+  int64_t data_epoch = 0, data_sample = 0;         // DataPosition
+  double best_val_loss = 0;                        // +inf before the first evaluation
   int64_t skipped_steps = 0, consecutive_skipped_steps = 0;
-  int64_t evaluated_step = 0;                    // the last step whose evaluation was completed
-  Config config;                                 // effective; for Python a nested dict {section: {key: value}}
-  std::string tokenizer;                         // JSON
+  int64_t evaluated_step = 0;  // the last step whose evaluation was completed
+  Config config;               // effective; for Python a nested dict {section: {key: value}}
+  std::string tokenizer;       // JSON
   std::string data_fingerprint;
-  std::map<std::string, std::string> environment;  // commit, libtorch, device, cpu, threads: a difference warns on resume
+  std::map<std::string, std::string> environment;  // build, device, cpu, threads: a difference warns on resume
 };
 
 // Tensors may be on any device. Throws gpt::Error(disk), the old file untouched; refuses non-finite weights with

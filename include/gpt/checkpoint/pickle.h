@@ -15,7 +15,7 @@ class PickleWriter {
  public:
   void begin_dict();
   void end_dict();
-  void text(std::string_view value);  // UTF-8
+  void text(std::string_view value);
   void integer(int64_t value);
   void real(double value);
   void boolean(bool value);
