@@ -96,11 +96,12 @@ configure() {
 build() { .deps/venv/bin/cmake --build build --target "$build_target" -j "$(build_jobs)"; }
 
 build_to_log() {
-  build >.deps/log/build.log 2>&1 || {
+  local log=.deps/log/build.log
+  build >"$log" 2>&1 || {
     say failed
     step_is_open=
-    sed -n '/^FAILED/,$p' .deps/log/build.log >&2
-    fail "the build failed; what the compiler says is above (log: .deps/log/build.log)"
+    if grep -q '^FAILED' "$log"; then sed -n '/^FAILED/,$p' "$log"; else tail -n 5 "$log"; fi >&2
+    fail "the build failed; what the compiler says is above (log: $log)"
   }
 }
 
