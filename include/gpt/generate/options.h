@@ -1,0 +1,34 @@
+// The command line of gpt-generate.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "gpt/config/training_config.h"
+#include "gpt/generate/generator.h"
+
+namespace gpt {
+
+struct GenerateOptions {
+  std::string checkpoint;  // a file
+  // "-" is standard input, which also serves when no prompt is named and it is no terminal.
+  std::optional<std::string> prompt;
+  std::string prompt_file;
+  bool interactive = false;
+  SamplingConfig sampling;
+  int64_t num_samples = 1;
+  std::string device = "auto";
+  Dtype dtype = Dtype::automatic;
+  bool raw = false;            // control characters reach a terminal as they are
+  bool display_prompt = true;  // before its continuation
+};
+
+// Nothing when --help or --version was answered on standard output. Throws gpt::Error(config).
+std::optional<GenerateOptions> parse_generate_options(int argc, const char* const* argv);
+
+// The prompt that the options name, read now. A file and standard input lose one final newline: editors and `echo` put it
+// there. Throws gpt::Error(data) when it cannot be read.
+std::string read_prompt(const GenerateOptions& options);
+
+}  // namespace gpt

@@ -1,0 +1,26 @@
+// A trained model ready to write: what gpt-generate opens, and its two ways of using it.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "gpt/generate/options.h"
+#include "gpt/model/gpt.h"
+#include "gpt/tokenizer/tokenizer.h"
+
+namespace gpt {
+
+struct Session {
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::unique_ptr<GPT> model;
+  at::ScalarType compute_type = at::kFloat;
+};
+
+// Loads the checkpoint onto the device and says on the log what it is. Throws gpt::Error.
+Session open_session(const GenerateOptions& options);
+
+// Both write texts to standard output as they grow, and statistics and notes to the log; both return the exit status.
+int write_samples(Session& session, const GenerateOptions& options, const std::string& prompt);
+int converse(Session& session, const GenerateOptions& options);  // a prompt a line, until standard input ends
+
+}  // namespace gpt

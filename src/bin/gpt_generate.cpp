@@ -1,0 +1,20 @@
+// Samples text from a trained model.
+#include <optional>
+
+#include "gpt/core/process.h"
+#include "gpt/generate/options.h"
+#include "gpt/generate/session.h"
+
+namespace {
+
+int generate_main(int argc, char** argv) {
+  const std::optional<gpt::GenerateOptions> options = gpt::parse_generate_options(argc, argv);
+  if (!options) return 0;
+  gpt::Session session = gpt::open_session(*options);
+  if (options->interactive) return gpt::converse(session, *options);
+  return gpt::write_samples(session, *options, gpt::read_prompt(*options));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return gpt::process::run(argc, argv, generate_main); }

@@ -1,0 +1,123 @@
+#include "gpt/generate/options.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <vector>
+
+#include "gpt/core/error.h"
+
+namespace gpt {
+namespace {
+
+GenerateOptions parse(std::vector<const char*> arguments) {
+  arguments.insert(arguments.begin(), "gpt-generate");
+  return parse_generate_options(static_cast<int>(arguments.size()), arguments.data()).value();
+}
+
+// The message of the gpt::Error(config) that `arguments` cause.
+std::string refusal(const std::vector<const char*>& arguments) {
+  try {
+    parse(arguments);
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ExitCode::config) << e.what();
+    EXPECT_EQ(std::string(e.what()).find('\n'), std::string::npos) << e.what();
+    return e.what();
+  }
+  ADD_FAILURE() << "accepted";
+  return "";
+}
+
+TEST(GenerateOptions, DefaultsAreTheStructs) {
+  const GenerateOptions options = parse({});
+  const SamplingConfig defaults;
+  EXPECT_EQ(options.checkpoint, "models/run/ckpt.pt");
+  EXPECT_FALSE(options.prompt.has_value());
+  EXPECT_EQ(options.sampling.temperature, defaults.temperature);
+  EXPECT_EQ(options.sampling.max_new_tokens, defaults.max_new_tokens);
+  EXPECT_EQ(options.sampling.seed, defaults.seed);
+  EXPECT_EQ(options.num_samples, 1);
+  EXPECT_EQ(options.dtype, Dtype::automatic);
+  EXPECT_TRUE(options.display_prompt);
+  EXPECT_FALSE(options.raw);
+}
+
+TEST(GenerateOptions, EveryFlagReachesItsField) {
+  const GenerateOptions options =
+      parse({"--checkpoint=a.pt", "--prompt=Hi there", "--temperature=0.5", "--top-k=7", "--top-p=0.25",
+             "--seed=18446744073709551615", "--max-new-tokens=9", "--stop", "END", "--stop", "\n\n", "--num-samples=3",
+             "--device=cpu", "--dtype=bfloat16", "--raw", "--no-display-prompt"});
+  EXPECT_EQ(options.checkpoint, "a.pt");
+  EXPECT_EQ(options.prompt, "Hi there");
+  EXPECT_EQ(options.sampling.temperature, 0.5);
+  EXPECT_EQ(options.sampling.top_k, 7);
+  EXPECT_EQ(options.sampling.top_p, 0.25);
+  EXPECT_EQ(options.sampling.seed, 18446744073709551615u);
+  EXPECT_EQ(options.sampling.max_new_tokens, 9);
+  EXPECT_EQ(options.sampling.stop, (std::vector<std::string>{"END", "\n\n"}));
+  EXPECT_EQ(options.num_samples, 3);
+  EXPECT_EQ(options.device, "cpu");
+  EXPECT_EQ(options.dtype, Dtype::bfloat16);
+  EXPECT_TRUE(options.raw);
+  EXPECT_FALSE(options.display_prompt);
+}
+
+TEST(GenerateOptions, SpellingsAreAlike) {
+  for (const char* flag : {"--max-new-tokens", "--max_new_tokens", "--max-tokens", "--max_tokens", "-n"}) {
+    EXPECT_EQ(parse({flag, "5"}).sampling.max_new_tokens, 5) << flag;
+  }
+  EXPECT_EQ(parse({"--top_p=0.5"}).sampling.top_p, 0.5);
+  EXPECT_EQ(parse({"--prompt=--a_b"}).prompt, "--a_b");  // only names are respelled
+  EXPECT_EQ(parse({"--prompt", "--top_p", "--stop", "-n"}).prompt, "--top_p");
+  EXPECT_EQ(parse({"--prompt", "-"}).prompt, "-");
+  EXPECT_EQ(parse({"--prompt", ""}).prompt, "");
+  EXPECT_EQ(parse({"--prompt=", "--raw"}).prompt, "");
+}
+
+TEST(GenerateOptions, AFolderMeansItsCheckpoint) {
+  const std::string folder = testing::TempDir();
+  EXPECT_EQ(parse({"--checkpoint", folder.c_str()}).checkpoint, folder + "/ckpt.pt");
+}
+
+TEST(GenerateOptions, FaultsAreNamed) {
+  EXPECT_NE(refusal({"--temprature", "1"}).find("did you mean '--temperature'?"), std::string::npos);
+  EXPECT_NE(refusal({"--raw=nonsense"}).find("--raw"), std::string::npos);
+  EXPECT_NE(refusal({"--top-z=1"}).find("unknown flag '--top-z'; did you mean '--top-"), std::string::npos);
+  EXPECT_NE(refusal({"--zzzzzz"}).find("unknown flag '--zzzzzz'"), std::string::npos);
+  EXPECT_NE(refusal({"ROMEO"}).find("'ROMEO'"), std::string::npos);
+  EXPECT_NE(refusal({"--temperature", "nan"}).find("temperature"), std::string::npos);
+  EXPECT_NE(refusal({"--temperature", "-1"}).find("temperature"), std::string::npos);
+  EXPECT_NE(refusal({"--temperature", "warm"}).find("warm"), std::string::npos);
+  EXPECT_NE(refusal({"--top-p", "0"}).find("top_p"), std::string::npos);
+  EXPECT_NE(refusal({"--top-p", "1.5"}).find("top_p"), std::string::npos);
+  EXPECT_NE(refusal({"--top-k", "-2"}).find("top_k"), std::string::npos);
+  EXPECT_NE(refusal({"--top-k", "2.5"}).find("2.5"), std::string::npos);
+  EXPECT_NE(refusal({"--max-new-tokens", "-1"}).find("max_new_tokens"), std::string::npos);
+  EXPECT_NE(refusal({"--num-samples", "0"}).find("num_samples"), std::string::npos);
+  EXPECT_NE(refusal({"--stop", ""}).find("stop text"), std::string::npos);
+  EXPECT_NE(refusal({"--dtype", "float64"}).find("float64"), std::string::npos);
+  EXPECT_NE(refusal({"--prompt", "a", "--prompt-file", "b"}).find("--prompt"), std::string::npos);
+  EXPECT_NE(refusal({"--prompt", "a", "-i"}).find("--prompt"), std::string::npos);
+  EXPECT_NE(refusal({"--prompt-file", "a", "-i"}).find("--prompt-file"), std::string::npos);
+  EXPECT_NE(refusal({"-i", "--num-samples", "2"}).find("--num-samples"), std::string::npos);
+  EXPECT_NE(refusal({"--prompt"}).find("--prompt"), std::string::npos);
+}
+
+TEST(ReadPrompt, TakesTheFlagOrTheFile) {
+  EXPECT_EQ(read_prompt(parse({"--prompt", "text\n"})), "text\n");
+  const std::string path = testing::TempDir() + "gpt_prompt.txt";
+  std::ofstream(path, std::ios::binary) << "line\n\n";
+  EXPECT_EQ(read_prompt(parse({"--prompt-file", path.c_str()})), "line\n");  // one newline less
+  std::filesystem::remove(path);
+  try {
+    read_prompt(parse({"--prompt-file", path.c_str()}));
+    FAIL() << "a missing file was read";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ExitCode::data);
+    EXPECT_NE(std::string(e.what()).find(path), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace gpt
