@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "gpt/core/error.h"
-#include "host.h"
+#include "gpt/device/host.h"
 
 #ifdef GPT_CUDA
 #include <ATen/cuda/CUDAContextLight.h>
@@ -38,10 +38,10 @@ CudaDevices find_cuda_devices() {
   if (error == cudaSuccess && count > 0) return {count, ""};
   if (error == cudaSuccess || error == cudaErrorNoDevice) return {0, "no CUDA device found"};
   if (error == cudaErrorInsufficientDriver) {
-    constexpr std::string_view kNeeded = "CUDA 13.0 needs driver 580 or newer";
+    const std::string needed = fmt::format("CUDA 13.0 needs driver {} or newer", host::kRequiredDriver);
     const std::string driver = host::nvidia_driver_version();
-    return {0, driver.empty() ? fmt::format("no NVIDIA driver found: {}", kNeeded)
-                              : fmt::format("driver too old: {}, this machine has {}", kNeeded, driver)};
+    return {0, driver.empty() ? fmt::format("no NVIDIA driver found: {}", needed)
+                              : fmt::format("driver too old: {}, this machine has {}", needed, driver)};
   }
   return {0, fmt::format("CUDA does not start: {}", cudaGetErrorString(error))};
 }

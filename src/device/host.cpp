@@ -1,4 +1,4 @@
-#include "host.h"
+#include "gpt/device/host.h"
 
 #include <sys/utsname.h>
 
@@ -37,13 +37,15 @@ int64_t number_or(const std::string& text, int64_t fallback) {
 
 int64_t proc_kilobytes(const char* path, const char* key) { return 1024 * number_or(proc_field(path, key), 0); }
 
-// A file of one number; "max" and a missing file are `fallback`.
-int64_t number_in(const fs::path& path, int64_t fallback) {
+std::string first_word(const fs::path& path) {
   std::ifstream in(path);
-  std::string text;
-  in >> text;
-  return number_or(text, fallback);
+  std::string word;
+  in >> word;
+  return word;
 }
+
+// A file of one number; "max" and a missing file are `fallback`.
+int64_t number_in(const fs::path& path, int64_t fallback) { return number_or(first_word(path), fallback); }
 
 struct MemoryLimit {
   int64_t bytes = kUnlimited, used = 0;
@@ -101,7 +103,12 @@ int64_t peak_resident_bytes() { return proc_kilobytes("/proc/self/status", "VmHW
 
 bool has_nvidia_gpu() {
   std::error_code ignored;
-  return fs::exists("/dev/nvidia0", ignored) || fs::exists("/proc/driver/nvidia", ignored);
+  if (fs::exists("/dev/nvidia0", ignored) || fs::exists("/proc/driver/nvidia", ignored)) return true;
+  // Without a driver the card is still on the PCI bus.
+  for (const auto& device : fs::directory_iterator("/sys/bus/pci/devices", ignored)) {
+    if (first_word(device.path() / "vendor") == "0x10de" && first_word(device.path() / "class").starts_with("0x03")) return true;
+  }
+  return false;
 }
 
 std::string nvidia_driver_version() {

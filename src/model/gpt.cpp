@@ -283,12 +283,7 @@ int64_t GPT::parameter_count() const {
   return count;
 }
 
-double GPT::flops_per_token() const {
-  int64_t N = parameter_count();
-  if (transformer_->wpe.defined()) N -= transformer_->wpe.numel();
-  if (!config_.tie_weights) N -= transformer_->wte.numel();  // then it is only looked up
-  return 6.0 * N + 12.0 * config_.n_layer * config_.n_embd * config_.block_size;
-}
+double GPT::flops_per_token() const { return gpt::flops_per_token(config_); }
 
 std::string attention_path(const ModelConfig& config, at::Device device, at::ScalarType dtype, bool training) {
   const auto heads = [&](int64_t count) {

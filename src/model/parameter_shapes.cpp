@@ -55,4 +55,13 @@ std::vector<std::pair<std::string, int64_t>> parameter_groups(const ModelConfig&
   return groups;
 }
 
+double flops_per_token(const ModelConfig& config) {
+  int64_t N = 0;
+  for (const auto& parameter : parameter_shapes(config)) {
+    const bool looked_up = parameter.name.ends_with("wpe.weight") || (!config.tie_weights && parameter.name.ends_with("wte.weight"));
+    if (!looked_up) N += parameter.count();
+  }
+  return 6.0 * static_cast<double>(N) + 12.0 * static_cast<double>(config.n_layer * config.n_embd * config.block_size);
+}
+
 }  // namespace gpt

@@ -6,6 +6,8 @@
 
 namespace gpt::host {
 
+constexpr int kRequiredDriver = 580;  // the first NVIDIA driver that runs CUDA 13
+
 std::string cpu_name();
 bool cpu_has_bfloat16();  // instructions for it, not an emulation
 int64_t memory_bytes();   // of the machine, or the control group's limit where that is lower

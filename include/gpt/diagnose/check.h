@@ -1,0 +1,27 @@
+// One finding of gpt-diagnose, and how a list of them is shown: a table for people, JSON for programs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace gpt {
+
+struct Check {
+  enum class Status { pass, warn, fail };
+  std::string name;
+  Status status = Status::pass;
+  std::string detail;  // one line: what was found
+  std::string fix;     // one line: what to do about it; empty where nothing needs doing
+};
+using Checks = std::vector<Check>;
+
+Check passed(std::string name, std::string detail);
+Check warned(std::string name, std::string detail, std::string fix);
+Check failed(std::string name, std::string detail, std::string fix);
+
+bool any_failed(const Checks& checks);
+std::string to_table(const Checks& checks, bool colour);
+// {"checks": [{name, status, detail, fix}], "summary": {pass, warn, fail}}
+std::string to_json(const Checks& checks);
+
+}  // namespace gpt

@@ -1,0 +1,21 @@
+// Where checkpoints go: how fast that disk is, and whether they fit.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "gpt/diagnose/check.h"
+
+namespace gpt {
+
+// The nearest folder above `path` (or `path` itself) that is there.
+std::string nearest_folder(const std::string& path);
+
+// Bytes per second of writing and syncing a file, as a checkpoint is written. It is removed afterwards. Throws gpt::Error(disk).
+double measure_write_speed(const std::string& folder);
+
+// `checkpoint_bytes`: of one. `kept`: how many files the run keeps.
+Check check_disk_speed(const std::string& folder, double bytes_per_second, double checkpoint_bytes);
+Check check_disk_space(const std::string& folder, double free_bytes, double checkpoint_bytes, int64_t kept);
+
+}  // namespace gpt

@@ -1,0 +1,42 @@
+// What a run will need, computed from its configuration before anything of it is allocated.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+
+#include "gpt/config/model_config.h"
+#include "gpt/config/training_config.h"
+
+namespace gpt {
+
+// How the activations of a run are kept.
+struct ActivationForm {
+  at::ScalarType compute_type = at::kFloat;  // 16 bits: autocast around a float32 residual stream
+  bool fused_attention = true;               // flash, cuDNN or efficient: no T x T matrix is kept
+  bool cuda = false;
+};
+
+// Bytes on the training device at the peak of a step, which lies near the beginning of the backward pass.
+struct MemoryEstimate {
+  double weights = 0;      // 4 per parameter, and 2 more for autocast's copies
+  double gradients = 0;    // 4 per parameter
+  double moments = 0;      // 8 per parameter: AdamW's two
+  double activations = 0;  // kept from the forward pass for the backward pass
+  double workspace = 0;    // the logits and their gradients, or the buffers of one block's backward where that is more
+  double total() const;
+  bool accumulates = false;  // gradients of earlier micro-batches lie beside the activations
+};
+
+// `model.vocab_size` must be set.
+MemoryEstimate estimate_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form);
+
+// The largest batch_size whose estimate is within `bytes`; nothing when not even one sequence is.
+std::optional<int64_t> largest_batch_size(const ModelConfig& model, TrainingConfig training, const ActivationForm& form,
+                                          double bytes);
+
+// About the size of one checkpoint file: weights and moments in float32.
+double checkpoint_bytes(const ModelConfig& model);
+
+}  // namespace gpt

@@ -1,0 +1,27 @@
+// What this machine is and what of it this build can really use: CPU, memory, NVIDIA driver and every GPU.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "gpt/diagnose/check.h"
+
+namespace gpt {
+
+// Measures, then judges by the functions below. Takes a second or two: every feature is tried.
+Checks check_machine();
+
+// How CUDA stands here. `fault`: why there is no usable GPU, as select_device says it; empty with one.
+struct CudaState {
+  bool built = false;       // this build has CUDA code
+  bool gpu_present = false;  // known to the system, usable or not
+  std::string driver;       // "580.65.06"; empty without one
+  std::string versions;     // of driver, runtime and cuDNN, where they could be asked
+  std::string fault;
+};
+Check check_cuda(const CudaState& state);
+
+Check check_instructions(bool avx2, bool avx512, bool bfloat16, bool amx);
+Check check_free_memory(const std::string& name, int64_t free_bytes, int64_t total_bytes);
+
+}  // namespace gpt

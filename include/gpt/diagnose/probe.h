@@ -1,0 +1,25 @@
+// Whether a feature of a device really works: found out by running a tiny case of it, never from a table of devices.
+#pragma once
+
+#include <ATen/SDPBackend.h>
+#include <ATen/core/Tensor.h>
+
+#include <string>
+
+namespace gpt {
+
+struct Probe {
+  bool works = false;
+  std::string reason;  // why not, in LibTorch's words
+};
+
+// A product in `type`, compared with float32.
+Probe probe_product(at::Device device, at::ScalarType type);
+
+// Whether float32 products are really rounded to TF32 when it is allowed.
+Probe probe_tf32(at::Device device);
+
+// Causal attention, forward and backward, with every other kernel forbidden; compared with the unfused kernel in float32.
+Probe probe_attention(at::Device device, at::SDPBackend backend, at::ScalarType type);
+
+}  // namespace gpt

@@ -1,0 +1,83 @@
+#include "gpt/diagnose/check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+
+namespace gpt {
+namespace {
+
+using Status = Check::Status;
+
+std::string_view word(Status status) {
+  return status == Status::pass ? "pass" : status == Status::warn ? "warn" : "fail";
+}
+
+std::string_view colour_code(Status status) {
+  return status == Status::pass ? "32" : status == Status::warn ? "33" : "31";
+}
+
+int64_t count(const Checks& checks, Status status) {
+  return std::count_if(checks.begin(), checks.end(), [&](const Check& check) { return check.status == status; });
+}
+
+// What LibTorch or a driver says may hold line breaks; a check is one line.
+std::string one_line(std::string text) {
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < 0x20) c = ' ';
+  }
+  while (!text.empty() && text.back() == ' ') text.pop_back();
+  return text;
+}
+
+Check make(std::string name, Status status, std::string detail, std::string fix) {
+  return {std::move(name), status, one_line(std::move(detail)), one_line(std::move(fix))};
+}
+
+}  // namespace
+
+Check passed(std::string name, std::string detail) { return make(std::move(name), Status::pass, std::move(detail), ""); }
+
+Check warned(std::string name, std::string detail, std::string fix) {
+  return make(std::move(name), Status::warn, std::move(detail), std::move(fix));
+}
+
+Check failed(std::string name, std::string detail, std::string fix) {
+  return make(std::move(name), Status::fail, std::move(detail), std::move(fix));
+}
+
+bool any_failed(const Checks& checks) { return count(checks, Status::fail) > 0; }
+
+std::string to_table(const Checks& checks, bool colour) {
+  size_t width = 0;
+  for (const auto& check : checks) width = std::max(width, check.name.size());
+  std::string table;
+  for (const auto& check : checks) {
+    const std::string status =
+        colour ? fmt::format("\033[{}m{}\033[0m", colour_code(check.status), word(check.status)) : std::string(word(check.status));
+    table += fmt::format("{}  {:<{}}  {}", status, check.name, width, check.detail);
+    if (!check.fix.empty()) table += "  -> " + check.fix;
+    table += '\n';
+  }
+  return table + fmt::format("\n{} passed, {} warned, {} failed\n", count(checks, Status::pass), count(checks, Status::warn),
+                             count(checks, Status::fail));
+}
+
+std::string to_json(const Checks& checks) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const auto& check : checks) {
+    list.push_back({{"name", check.name}, {"status", word(check.status)}, {"detail", check.detail}, {"fix", check.fix}});
+  }
+  const nlohmann::ordered_json report{{"checks", std::move(list)},
+                                      {"summary",
+                                       {{"pass", count(checks, Status::pass)},
+                                        {"warn", count(checks, Status::warn)},
+                                        {"fail", count(checks, Status::fail)}}}};
+  // A path or a corpus may hold bytes that are not UTF-8: they are replaced, not refused.
+  return report.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
+}
+
+}  // namespace gpt

@@ -1,0 +1,50 @@
+#include "gpt/diagnose/device_checks.h"
+
+#include <fmt/format.h>
+
+#include "gpt/core/error.h"
+#include "gpt/device/precision.h"
+
+namespace gpt {
+
+Check check_device(const std::string& spec, const DeviceInfo& device, const DeviceInfo& best, bool gpu_present) {
+  const std::string detail = fmt::format("device: {} is {}, {:.1f} GB", spec, device.name, device.memory_bytes / 1e9);
+  if (device.device.is_cuda()) return passed("device", detail);
+  if (best.device.is_cuda()) {
+    return warned("device", fmt::format("{}, but {} is there and works", detail, best.name), "set device: auto");
+  }
+  if (gpu_present) {
+    return warned("device", detail + ", but there is a GPU that is not usable", "do what the check CUDA says");
+  }
+  return passed("device", detail);
+}
+
+Check check_precision(const TrainingConfig& config, const DeviceInfo& device) {
+  const std::string fix = "set training.use_amp: true and training.dtype: auto";
+  Precision precision;
+  try {
+    precision = resolve_precision(config.use_amp, config.dtype, device);
+  } catch (const Error& e) {
+    return failed("precision", e.what(), fix);
+  }
+  const bool gpu = device.device.is_cuda();
+  if (gpu && precision.dtype == Dtype::float32 && (device.tf32 || device.float16)) {
+    return warned("precision", fmt::format("float32 leaves the tensor cores of {} idle", device.name), fix);
+  }
+  if (gpu && precision.dtype == Dtype::tf32 && device.bfloat16) {
+    return warned("precision", "tf32 takes twice the time and memory of bfloat16 in matrix products", fix);
+  }
+  if (gpu && precision.dtype == Dtype::float16 && device.bfloat16) {
+    return warned("precision", fmt::format("float16 needs loss scaling, and {} has bfloat16, which does not", device.name), fix);
+  }
+  return passed("precision", precision.reason);
+}
+
+Check check_threads(int64_t threads, int64_t cores) {
+  if (threads > cores) {
+    return warned("threads", fmt::format("{} threads on {} cores wait for each other", threads, cores), "set threads: 0");
+  }
+  return passed("threads", fmt::format("{} on {} cores", threads == 0 ? cores : threads, cores));
+}
+
+}  // namespace gpt

@@ -1,0 +1,112 @@
+#include "gpt/diagnose/estimates.h"
+
+#include <algorithm>
+
+#include "gpt/model/parameter_shapes.h"
+
+namespace gpt {
+namespace {
+
+constexpr double kFloatBytes = 4;
+
+double parameter_count(const ModelConfig& model) {
+  double count = 0;
+  for (const auto& [group, values] : parameter_groups(model)) count += static_cast<double>(values);
+  return count;
+}
+
+// What autograd keeps, in bytes per token. Letters as in model/gpt.h; `s` is the size of a compute value.
+class ActivationBytes {
+ public:
+  ActivationBytes(const ModelConfig& model, const ActivationForm& form)
+      : model_(model),
+        form_(form),
+        s_(static_cast<double>(c10::elementSize(form.compute_type))),
+        C_(static_cast<double>(model.n_embd)),
+        kv_(static_cast<double>(model.kv_heads() * model.head_dim())),
+        F_(static_cast<double>(model.hidden())) {}
+
+  double residual() const { return kFloatBytes * C_; }  // the float32 stream, once per addition
+  double block() const { return 2 * norm() + attention() + dropout(C_) + mlp(); }
+  double outside_blocks() const { return dropout(C_) + norm(); }  // after the embedding; before the head
+  // The head's logits in float32, their log-softmax and its gradient are alive together.
+  double head() const { return 3 * kFloatBytes * static_cast<double>(model_.padded_vocab()); }
+
+ private:
+  // The input, and the output as the following product takes it. The CPU has no fused RMSNorm: it keeps x / rms(x) too.
+  double norm() const {
+    const bool unfused = model_.norm == Norm::rmsnorm && !form_.cuda;
+    return residual() + s_ * C_ + (unfused ? kFloatBytes * C_ : 0);
+  }
+
+  // CUDA keeps a mask of bytes, the CPU one of values.
+  double dropout(double width) const { return model_.dropout > 0 ? (form_.cuda ? 1 : s_) * width : 0; }
+
+  double attention() const {
+    const double output = s_ * C_;
+    if (form_.fused_attention) {
+      const double rotated = model_.position == Position::rope ? s_ * (C_ + kv_) : 0;
+      const double log_sum_exp = kFloatBytes * static_cast<double>(model_.n_head);
+      return s_ * (C_ + 2 * kv_) + rotated + output + log_sum_exp;
+    }
+    // The unfused kernel works in float32: scaled q and k, v, and the matrix of T weights per head. Dropout keeps its
+    // mask and the weights that are left as well.
+    const double matrix = static_cast<double>(model_.n_head * model_.block_size);
+    return kFloatBytes * (3 * C_ + matrix * (model_.dropout > 0 ? 3 : 1)) + output;
+  }
+
+  // GELU: its input and output. Gated: the gate before and after its activation, the other branch, and their product.
+  double mlp() const { return model_.mlp == Mlp::gelu ? 2 * s_ * F_ : 4 * s_ * F_ + dropout(F_); }
+
+  const ModelConfig& model_;
+  const ActivationForm& form_;
+  double s_, C_, kv_, F_;
+};
+
+}  // namespace
+
+double MemoryEstimate::total() const {
+  const double forward = activations + workspace;
+  // Gradients appear as the activations go, so the two peaks add up only when gradients were there before.
+  return weights + moments + (accumulates ? gradients + forward : std::max(gradients, forward));
+}
+
+MemoryEstimate estimate_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form) {
+  const double parameters = parameter_count(model);
+  const double tokens = static_cast<double>(training.batch_size * model.block_size);
+  const double layers = static_cast<double>(model.n_layer);
+  const ActivationBytes bytes(model, form);
+
+  MemoryEstimate estimate;
+  estimate.weights = parameters * (kFloatBytes + (form.compute_type == at::kFloat ? 0 : 2));
+  estimate.gradients = parameters * kFloatBytes;
+  estimate.moments = parameters * 2 * kFloatBytes;
+  estimate.accumulates = training.gradient_accumulation_steps > 1;
+  const double kept = training.gradient_checkpointing ? bytes.residual() : bytes.block();
+  estimate.activations = tokens * (layers * kept + bytes.outside_blocks());
+  // The backward pass of one block needs about a quarter of what its forward pass keeps (measured in
+  // tests/diagnose/estimates_test.cpp); with checkpointing that block is first computed again.
+  const double one_block = bytes.block() * (training.gradient_checkpointing ? 1.25 : 0.25);
+  estimate.workspace = tokens * std::max(bytes.head(), one_block);
+  return estimate;
+}
+
+std::optional<int64_t> largest_batch_size(const ModelConfig& model, TrainingConfig training, const ActivationForm& form,
+                                          double bytes) {
+  const auto fits = [&](int64_t batch_size) {
+    training.batch_size = batch_size;
+    return estimate_memory(model, training, form).total() <= bytes;
+  };
+  if (!fits(1)) return std::nullopt;
+  int64_t low = 1, high = 2;  // fits(low), and in the end not fits(high)
+  while (fits(high)) low = high, high *= 2;
+  while (high - low > 1) {
+    const int64_t middle = low + (high - low) / 2;
+    (fits(middle) ? low : high) = middle;
+  }
+  return low;
+}
+
+double checkpoint_bytes(const ModelConfig& model) { return parameter_count(model) * 3 * kFloatBytes; }
+
+}  // namespace gpt

@@ -1,0 +1,175 @@
+#include "gpt/diagnose/machine.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/Version.h>
+#include <ATen/cpu/Utils.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <fmt/format.h>
+#include <torch/headeronly/version.h>
+
+#include <charconv>
+#include <string_view>
+#include <thread>
+#include <unordered_map>
+
+#include "gpt/core/version.h"
+#include "gpt/device/device.h"
+#include "gpt/device/host.h"
+#include "gpt/diagnose/probe.h"
+
+#ifdef GPT_CUDA
+#include <cuda_runtime_api.h>
+#endif
+
+namespace gpt {
+namespace {
+
+using Capabilities = std::unordered_map<std::string, c10::IValue>;
+
+bool has(const Capabilities& capabilities, const char* name) {
+  const auto found = capabilities.find(name);
+  return found != capabilities.end() && found->second.isBool() && found->second.toBool();
+}
+
+// The word behind `key` in what LibTorch says of its own build: "COMMIT_SHA=70d99e9..., ".
+std::string build_setting(std::string_view key) {
+  const std::string config = at::show_config();
+  const size_t start = config.find(fmt::format("{}=", key));
+  if (start == std::string::npos) return "unknown";
+  const size_t value = start + key.size() + 1;
+  return config.substr(value, config.find_first_of(", \n", value) - value);
+}
+
+Check check_libtorch() {
+  const std::string running = build_setting("TORCH_VERSION"), commit = build_setting("COMMIT_SHA").substr(0, 12);
+  if (running != TORCH_VERSION) {
+    return failed("LibTorch", fmt::format("{} is loaded, this program was compiled for {}", running, TORCH_VERSION),
+                  "unset LD_LIBRARY_PATH, or build again with ./scripts/setup.sh");
+  }
+  return passed("LibTorch", fmt::format("{} (commit {}, CUDA {} inside), this program commit {}", running, commit,
+                                        build_setting("CUDA_VERSION"), commit_id()));
+}
+
+Checks check_cpu() {
+  const DeviceInfo cpu = describe_device(at::kCPU);
+  const Capabilities capabilities = at::cpu::get_cpu_capabilities();
+  const Probe flash = probe_attention(at::kCPU, at::SDPBackend::flash_attention, at::kFloat);
+  return {
+      passed("CPU", fmt::format("{}, {} cores, {} threads in use", cpu.name, std::thread::hardware_concurrency(),
+                                at::get_num_threads())),
+      check_instructions(has(capabilities, "avx2"), has(capabilities, "avx512_f"), cpu.bfloat16,
+                         has(capabilities, "amx_tile")),
+      flash.works ? passed("CPU flash attention", "ran forward and backward")
+                  : warned("CPU flash attention", flash.reason, "attention is computed unfused, which takes more time and memory"),
+      check_free_memory("memory", free_bytes(at::kCPU), cpu.memory_bytes),
+  };
+}
+
+Check judge(const std::string& name, bool in_hardware, const Probe& probe, const std::string& fix) {
+  if (!in_hardware) return warned(name, "not in this card's hardware", fix);
+  return probe.works ? passed(name, "ran") : warned(name, probe.reason, fix);
+}
+
+Checks check_gpu(at::Device device) {
+  const std::string gpu = fmt::format("GPU {}", device.index());
+  const DeviceInfo info = describe_device(device);
+  const at::ScalarType type = info.bfloat16 ? at::kBFloat16 : at::kHalf;
+  Checks checks{passed(gpu, fmt::format("{}, {:.1f} GB, compute capability {}.{}", info.name, info.memory_bytes / 1e9,
+                                        info.compute_major, info.compute_minor)),
+                check_free_memory(gpu + " memory", free_bytes(device), info.memory_bytes),
+                judge(gpu + " TF32", info.tf32, info.tf32 ? probe_tf32(device) : Probe{}, "float32 products run at full width"),
+                judge(gpu + " bfloat16", info.bfloat16, info.bfloat16 ? probe_product(device, at::kBFloat16) : Probe{},
+                      "dtype: auto takes float16 with loss scaling"),
+                judge(gpu + " float16", info.float16, info.float16 ? probe_product(device, at::kHalf) : Probe{},
+                      "set training.dtype: float32")};
+  const auto attention = [&](const char* name, at::SDPBackend backend) {
+    const Probe probe = probe_attention(device, backend, type);
+    const std::string title = fmt::format("{} {} attention", gpu, name);
+    checks.push_back(probe.works ? passed(title, fmt::format("ran forward and backward in {}", c10::toString(type)))
+                                 : warned(title, probe.reason, "LibTorch takes the next kernel that works here"));
+  };
+  attention("flash", at::SDPBackend::flash_attention);
+  attention("cuDNN", at::SDPBackend::cudnn_attention);
+  attention("efficient", at::SDPBackend::efficient_attention);
+  return checks;
+}
+
+#ifdef GPT_CUDA
+constexpr bool kCudaBuilt = true;
+
+std::string cuda_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
+
+std::string cuda_versions(const std::string& driver) {
+  int driver_cuda = 0, runtime = 0;
+  if (cudaDriverGetVersion(&driver_cuda) != cudaSuccess || cudaRuntimeGetVersion(&runtime) != cudaSuccess) return "";
+  const long cudnn = at::detail::getCUDAHooks().versionRuntimeCuDNN();
+  return fmt::format("NVIDIA driver {} (up to CUDA {}), runtime CUDA {}, cuDNN {}.{}.{}", driver, cuda_text(driver_cuda),
+                     cuda_text(runtime), cudnn / 10000, cudnn % 10000 / 100, cudnn % 100);
+}
+#else
+constexpr bool kCudaBuilt = false;
+
+std::string cuda_versions(const std::string&) { return ""; }
+#endif
+
+int major_of(const std::string& version) {
+  int major = 0;
+  std::from_chars(version.data(), version.data() + version.size(), major);
+  return major;
+}
+
+}  // namespace
+
+Check check_cuda(const CudaState& state) {
+  constexpr int kNeeded = host::kRequiredDriver;
+  if (state.fault.empty()) return passed("CUDA", state.versions);
+  if (!state.gpu_present) return passed("CUDA", "no NVIDIA GPU on this machine: training runs on the CPU");
+  if (!state.built) {
+    return warned("CUDA", "this machine has an NVIDIA GPU but this build has no CUDA code", "build it: ./scripts/setup.sh --cuda");
+  }
+  if (state.driver.empty()) {
+    return failed("CUDA", "there is an NVIDIA GPU but no driver: " + state.fault,
+                  fmt::format("install NVIDIA driver {} or newer", kNeeded));
+  }
+  if (major_of(state.driver) < kNeeded) {
+    return failed("CUDA", state.fault, fmt::format("upgrade NVIDIA driver {} to {} or newer", state.driver, kNeeded));
+  }
+  return failed("CUDA", state.fault, "see that nvidia-smi works, CUDA_VISIBLE_DEVICES is not empty, and a container runs with --gpus all");
+}
+
+Check check_instructions(bool avx2, bool avx512, bool bfloat16, bool amx) {
+  std::string found;
+  const auto add = [&](bool there, const char* name) {
+    if (there) found += fmt::format("{}{}", found.empty() ? "" : " ", name);
+  };
+  add(avx2, "avx2");
+  add(avx512, "avx512");
+  add(bfloat16, "bfloat16");
+  add(amx, "amx");
+  if (!avx2) {
+    return warned("CPU instructions", "no avx2: LibTorch's fast kernels are not used", "train on a CPU with AVX2, or on a GPU");
+  }
+  return passed("CPU instructions", fmt::format("{}; LibTorch uses {}", found, at::get_cpu_capability()));
+}
+
+Check check_free_memory(const std::string& name, int64_t free_bytes, int64_t total_bytes) {
+  const std::string detail = fmt::format("{:.1f} GB free of {:.1f} GB", free_bytes / 1e9, total_bytes / 1e9);
+  if (free_bytes < total_bytes / 4) return warned(name, detail, "stop the other programs that hold it, or train smaller batches");
+  return passed(name, detail);
+}
+
+Checks check_machine() {
+  Checks checks{check_libtorch()};
+  for (auto& check : check_cpu()) checks.push_back(std::move(check));
+  const DeviceChoice choice = select_device("auto");
+  const std::string driver = host::nvidia_driver_version();
+  checks.push_back(check_cuda({kCudaBuilt, host::has_nvidia_gpu(), driver, cuda_versions(driver.empty() ? "of unknown version" : driver), choice.reason}));
+  if (choice.device.is_cuda()) {
+    for (at::DeviceIndex i = 0; i < at::detail::getCUDAHooks().getNumGPUs(); ++i) {
+      for (auto& check : check_gpu(at::Device(at::kCUDA, i))) checks.push_back(std::move(check));
+    }
+  }
+  return checks;
+}
+
+}  // namespace gpt

@@ -1,0 +1,161 @@
+#include "gpt/diagnose/probe.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <exception>
+#include <functional>
+#include <limits>
+
+namespace gpt {
+namespace {
+
+// Keeps LibTorch's warnings off standard error: an attention kernel that refuses gives its reasons as warnings.
+class CollectWarnings : public c10::WarningHandler {
+ public:
+  void process(const c10::Warning& warning) override {
+    if (!text_.empty()) text_ += "; ";
+    text_ += warning.msg();
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+// Only one attention kernel is allowed within its scope.
+class OnlyBackend {
+ public:
+  explicit OnlyBackend(at::SDPBackend backend) {
+    const auto& context = at::globalContext();
+    previous_ = {context.userEnabledFlashSDP(), context.userEnabledMemEfficientSDP(), context.userEnabledCuDNNSDP(),
+                 context.userEnabledMathSDP()};
+    set({backend == at::SDPBackend::flash_attention, backend == at::SDPBackend::efficient_attention,
+         backend == at::SDPBackend::cudnn_attention, backend == at::SDPBackend::math});
+  }
+  ~OnlyBackend() { set(previous_); }
+  OnlyBackend(const OnlyBackend&) = delete;
+  OnlyBackend& operator=(const OnlyBackend&) = delete;
+
+ private:
+  static void set(const std::array<bool, 4>& on) {
+    auto& context = at::globalContext();
+    context.setSDPUseFlash(on[0]);
+    context.setSDPUseMemEfficient(on[1]);
+    context.setSDPUseCuDNN(on[2]);
+    context.setSDPUseMath(on[3]);
+  }
+  std::array<bool, 4> previous_;
+};
+
+class AllowTf32 {
+ public:
+  AllowTf32() : previous_(at::globalContext().float32MatmulPrecision()) {
+    at::globalContext().setFloat32MatmulPrecision("high");
+  }
+  ~AllowTf32() { at::globalContext().setFloat32MatmulPrecision(name(previous_)); }
+  AllowTf32(const AllowTf32&) = delete;
+  AllowTf32& operator=(const AllowTf32&) = delete;
+
+ private:
+  static const char* name(at::Float32MatmulPrecision precision) {
+    return precision == at::Float32MatmulPrecision::HIGHEST ? "highest"
+           : precision == at::Float32MatmulPrecision::HIGH  ? "high"
+                                                            : "medium";
+  }
+  at::Float32MatmulPrecision previous_;
+};
+
+// The same values on every device, and none of the run's random stream.
+at::Tensor random(at::IntArrayRef shape, at::Device device) {
+  constexpr uint64_t kSeed = 1337;
+  return at::randn(shape, at::detail::createCPUGenerator(kSeed)).to(device);
+}
+
+// |a - b| / |b|
+double relative_error(const at::Tensor& a, const at::Tensor& b) {
+  const at::Tensor reference = b.to(at::kDouble);
+  return ((a.to(at::kDouble) - reference).norm() / reference.norm()).item<double>();
+}
+
+// Inputs, products and result are each rounded once or twice, and the errors of a long sum average out.
+double tolerance(at::ScalarType type) {
+  const double epsilon = type == at::kBFloat16 ? std::ldexp(1, -8) : type == at::kHalf ? std::ldexp(1, -11) : 1e-6;
+  return 4 * epsilon;
+}
+
+Probe judge(double error, at::ScalarType type) {
+  if (error <= tolerance(type)) return {true, ""};
+  return {false, fmt::format("wrong results: relative error {:.1e} where {:.1e} is expected", error, tolerance(type))};
+}
+
+std::string first_sentence(const std::string& what) { return what.substr(0, what.find('\n')); }
+
+Probe attempt(const std::function<Probe()>& body) {
+  CollectWarnings warnings;
+  const c10::WarningUtils::WarningHandlerGuard guard(&warnings);
+  try {
+    return body();
+  } catch (const std::exception& e) {
+    return {false, warnings.text().empty() ? first_sentence(e.what()) : first_sentence(warnings.text())};
+  }
+}
+
+struct AttentionResult {
+  at::Tensor output, grad;  // grad: of queries, keys and values together
+};
+
+AttentionResult attend(const at::Tensor& qkv, at::SDPBackend backend) {
+  const OnlyBackend only(backend);
+  const at::AutoGradMode grad(true);
+  const at::Tensor leaf = qkv.detach().requires_grad_();  // (3, B, H, T, D)
+  const at::Tensor q = leaf.select(0, 0), k = leaf.select(0, 1), v = leaf.select(0, 2);
+  const at::Tensor output = at::scaled_dot_product_attention(q, k, v, {}, 0.0, /*is_causal=*/true);
+  output.sum().backward();
+  return {output.detach(), leaf.grad()};
+}
+
+}  // namespace
+
+Probe probe_product(at::Device device, at::ScalarType type) {
+  return attempt([&] {
+    const at::Tensor a = random({64, 64}, device);
+    return judge(relative_error(at::matmul(a.to(type), a.to(type)), at::matmul(a, a)), type);
+  });
+}
+
+Probe probe_tf32(at::Device device) {
+  return attempt([&]() -> Probe {
+    constexpr int64_t kSize = 512;
+    const AllowTf32 allow;
+    // TF32 has 10 bits of fraction and drops this 12th one; a sum of equal values of float32 keeps it.
+    const at::Tensor a = at::full({kSize, kSize}, 1 + std::ldexp(1, -12), at::TensorOptions().device(device));
+    const double value = at::matmul(a, a.new_ones({kSize, kSize})).select(0, 0).select(0, 0).item<double>();
+    if (value == kSize) return {true, ""};
+    return {false, "float32 products are computed in full float32 although TF32 is allowed"};
+  });
+}
+
+Probe probe_attention(at::Device device, at::SDPBackend backend, at::ScalarType type) {
+  return attempt([&] {
+    const at::Tensor qkv = random({3, 1, 2, 64, 64}, device);
+    const auto fused = attend(qkv.to(type), backend);
+    const auto reference = attend(qkv, at::SDPBackend::math);
+    const double error = std::max(relative_error(fused.output, reference.output),
+                                  relative_error(fused.grad, reference.grad));
+    return judge(error, type);
+  });
+}
+
+}  // namespace gpt

@@ -1,0 +1,44 @@
+#include "gpt/diagnose/check.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace gpt {
+namespace {
+
+const Checks kChecks{passed("CPU", "8 cores"), warned("workers", "none", "set data.num_workers"),
+                     failed("dataset", "missing\nfile", "give one")};
+
+TEST(Check, JsonHoldsEveryCheckAndTheirCount) {
+  const auto report = nlohmann::json::parse(to_json(kChecks));
+  ASSERT_EQ(report["checks"].size(), 3);
+  EXPECT_EQ(report["checks"][1],
+            (nlohmann::json{{"name", "workers"}, {"status", "warn"}, {"detail", "none"}, {"fix", "set data.num_workers"}}));
+  EXPECT_EQ(report["summary"], (nlohmann::json{{"pass", 1}, {"warn", 1}, {"fail", 1}}));
+}
+
+TEST(Check, JsonSurvivesBytesThatAreNotUtf8) {
+  EXPECT_NO_THROW(nlohmann::json::parse(to_json({failed("dataset", "file \xff.txt", "rename it")})));
+}
+
+TEST(Check, TheTableHasOneLineEachInColumns) {
+  EXPECT_EQ(to_table(kChecks, /*colour=*/false),
+            "pass  CPU      8 cores\n"
+            "warn  workers  none  -> set data.num_workers\n"
+            "fail  dataset  missing file  -> give one\n"
+            "\n1 passed, 1 warned, 1 failed\n");
+}
+
+TEST(Check, ColoursOnlyWhereAsked) {
+  EXPECT_EQ(to_table(kChecks, false).find('\033'), std::string::npos);
+  EXPECT_NE(to_table(kChecks, true).find("\033[31mfail\033[0m"), std::string::npos);
+}
+
+TEST(Check, OnlyAFailureFails) {
+  EXPECT_TRUE(any_failed(kChecks));
+  EXPECT_FALSE(any_failed({kChecks[0], kChecks[1]}));
+}
+
+}  // namespace
+}  // namespace gpt

@@ -1,0 +1,58 @@
+#include "gpt/diagnose/disk_checks.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "gpt/core/error.h"
+
+namespace gpt {
+namespace {
+
+using Status = Check::Status;
+namespace fs = std::filesystem;
+
+class InAFolder : public testing::Test {
+ protected:
+  void SetUp() override { fs::create_directories(folder_); }
+  void TearDown() override { fs::remove_all(folder_); }
+  const fs::path folder_ = fs::temp_directory_path() / ("gpt_disk_checks_" + std::to_string(getpid()));
+};
+using NearestFolder = InAFolder;
+using MeasureWriteSpeed = InAFolder;
+
+TEST_F(NearestFolder, IsTheOneThatIsThere) {
+  EXPECT_EQ(nearest_folder(folder_.string()), folder_.string());
+  EXPECT_EQ(nearest_folder((folder_ / "a/b/c").string()), folder_.string());
+  EXPECT_EQ(nearest_folder("/no such folder/at all"), "/");
+}
+
+TEST_F(MeasureWriteSpeed, LeavesNothingBehind) {
+  EXPECT_GT(measure_write_speed(folder_.string()), 0);
+  EXPECT_TRUE(fs::is_empty(folder_));
+}
+
+TEST_F(MeasureWriteSpeed, AFolderThatIsNotThereIsADiskError) {
+  try {
+    measure_write_speed((folder_ / "missing").string());
+    FAIL() << "no error";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ExitCode::disk);
+  }
+}
+
+TEST(CheckDiskSpeed, SlowerThanFiftyMegabytesIsAWarning) {
+  const Check slow = check_disk_speed("/mnt", 20e6, 120e6);
+  EXPECT_EQ(slow.status, Status::warn);
+  EXPECT_EQ(slow.detail, "/mnt writes 20 MB/s: a checkpoint of 120.0 MB takes 6.0 s");
+  EXPECT_EQ(check_disk_speed("/mnt", 500e6, 120e6).status, Status::pass);
+}
+
+TEST(CheckDiskSpace, OneCheckpointMoreThanIsKeptHasToFit) {
+  EXPECT_EQ(check_disk_space("/mnt", 3e9, 1e9, 2).status, Status::pass);
+  EXPECT_EQ(check_disk_space("/mnt", 2.9e9, 1e9, 2).status, Status::fail);
+}
+
+}  // namespace
+}  // namespace gpt

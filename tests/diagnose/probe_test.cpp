@@ -1,0 +1,58 @@
+#include "gpt/diagnose/probe.h"
+
+#include <ATen/Context.h>
+#include <ATen/cpu/Utils.h>
+#include <gtest/gtest.h>
+
+namespace gpt {
+namespace {
+
+TEST(Probe, ProductsWorkOnTheCpu) {
+  for (at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    const Probe probe = probe_product(at::kCPU, type);
+    EXPECT_TRUE(probe.works) << type << ": " << probe.reason;
+  }
+}
+
+TEST(Probe, FlashAttentionWorksOnTheCpu) {
+  for (at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    const Probe probe = probe_attention(at::kCPU, at::SDPBackend::flash_attention, type);
+    EXPECT_TRUE(probe.works) << type << ": " << probe.reason;
+  }
+}
+
+// The CPU has no such kernel: the probe has to find that out, not fall back to another one.
+TEST(Probe, AMissingKernelIsReportedWithItsReason) {
+  const Probe probe = probe_attention(at::kCPU, at::SDPBackend::cudnn_attention, at::kBFloat16);
+  EXPECT_FALSE(probe.works);
+  EXPECT_NE(probe.reason, "");
+}
+
+TEST(Probe, AMissingDeviceIsAReasonNotAnException) {
+  if (at::globalContext().hasCUDA()) GTEST_SKIP() << "a GPU is there";
+  const Probe probe = probe_product(at::Device(at::kCUDA, 0), at::kFloat);
+  EXPECT_FALSE(probe.works);
+  EXPECT_NE(probe.reason, "");
+}
+
+TEST(Probe, Tf32IsNotClaimedWhereProductsKeepTheirBits) {
+  if (at::cpu::get_cpu_capabilities()["amx_fp16"].toBool()) GTEST_SKIP() << "this CPU has TF32-like products";
+  EXPECT_FALSE(probe_tf32(at::kCPU).works);
+}
+
+TEST(Probe, LeavesTheProcessAsItWas) {
+  auto& context = at::globalContext();
+  context.setSDPUseMemEfficient(false);
+  context.setFloat32MatmulPrecision("medium");
+  probe_attention(at::kCPU, at::SDPBackend::flash_attention, at::kFloat);
+  probe_tf32(at::kCPU);
+  EXPECT_TRUE(context.userEnabledFlashSDP());
+  EXPECT_FALSE(context.userEnabledMemEfficientSDP());
+  EXPECT_TRUE(context.userEnabledMathSDP());
+  EXPECT_EQ(context.float32MatmulPrecision(), at::Float32MatmulPrecision::MEDIUM);
+  context.setSDPUseMemEfficient(true);
+  context.setFloat32MatmulPrecision("highest");
+}
+
+}  // namespace
+}  // namespace gpt
