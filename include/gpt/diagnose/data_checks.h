@@ -1,0 +1,30 @@
+// The text of a configuration against its batches and the length of its run.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "gpt/config/config.h"
+#include "gpt/diagnose/check.h"
+#include "gpt/train/run_plan.h"
+
+namespace gpt {
+
+struct DatasetFacts {
+  std::string source;     // path
+  int64_t file_bytes = 0;
+  int64_t train_tokens = 0, validation_tokens = 0;
+  int64_t samples_per_epoch = 0;  // sequences of block_size tokens
+  bool resident = false;          // on the training device
+};
+
+Check check_dataset(const DataConfig& data, int64_t block_size, const DatasetFacts& facts);
+Check check_batch(const TrainingConfig& training, const DatasetFacts& facts);
+Check check_validation(const Config& config, const DatasetFacts& facts, const RunPlan& plan);
+Check check_workers(const DataConfig& data, bool resident, int64_t cores);
+
+// Tokens and steps per epoch, and how often the run reads its text.
+Check check_length(const Config& config, const DatasetFacts& facts, const RunPlan& plan);
+Check check_learning_rate(const TrainingConfig& training, const RunPlan& plan);
+
+}  // namespace gpt

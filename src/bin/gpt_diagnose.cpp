@@ -1,0 +1,48 @@
+// gpt-diagnose: what this machine can do, and what a configuration would meet on it.
+#include <ATen/Parallel.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "gpt/config/load.h"
+#include "gpt/core/error.h"
+#include "gpt/core/process.h"
+#include "gpt/diagnose/configuration.h"
+#include "gpt/diagnose/machine.h"
+
+namespace {
+
+void append(gpt::Checks& checks, gpt::Checks more) {
+  for (auto& check : more) checks.push_back(std::move(check));
+}
+
+bool colours() { return isatty(STDOUT_FILENO) && !std::getenv("NO_COLOR"); }
+
+int diagnose(int argc, char** argv) {
+  using namespace gpt;
+  bool json = false;
+  std::string checkpoint;
+  const auto command = config::parse_command_line(
+      argc, argv, "gpt-diagnose",
+      "Check this machine and, with --config, a configuration: data, model, memory, speed, disk. Exit status 1 when a check fails.",
+      {{"json", "print the checks as JSON on standard output", &json},
+       {"checkpoint", "verify a checkpoint, or that of a run folder", &checkpoint}});
+  if (command.handled) return 0;
+  if (command.config.threads > 0) at::set_num_threads(static_cast<int>(command.config.threads));
+
+  Checks checks = check_machine();
+  const bool configured = !command.config_path.empty() || !config::difference(Config{}, command.config).empty();
+  const std::string origin = command.config_path.empty() ? "the command line" : command.config_path;
+  if (configured) append(checks, check_configuration(command.config, origin));
+  if (!checkpoint.empty()) checks.push_back(check_checkpoint(checkpoint));
+
+  const std::string report = json ? to_json(checks) : to_table(checks, colours());
+  std::fwrite(report.data(), 1, report.size(), stdout);
+  return static_cast<int>(any_failed(checks) ? ExitCode::failed_check : ExitCode::ok);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return gpt::process::run(argc, argv, diagnose); }

@@ -1,0 +1,90 @@
+#include "gpt/diagnose/data_checks.h"
+
+#include <gtest/gtest.h>
+
+namespace gpt {
+namespace {
+
+using Status = Check::Status;
+
+// A million characters in sequences of 256, 64 at a time.
+struct ShakespeareRun {
+  Config config;
+  DatasetFacts facts{"text.txt", 1'115'394, 1'003'854, 111'540, 3920, false};
+
+  ShakespeareRun() { config.training.max_steps = 5000; }
+  RunPlan plan() const {
+    const int64_t batch_size = config.training.batch_size;
+    return plan_run(config.training, (facts.samples_per_epoch + batch_size - 1) / batch_size);
+  }
+};
+
+TEST(CheckDataset, SaysHowMuchOfTheTextIsUsed) {
+  ShakespeareRun run;
+  EXPECT_EQ(check_dataset(run.config.data, 256, run.facts).detail,
+            "text.txt (1.12 MB): 1.00M training and 111.5k validation tokens, 3920 sequences of 256");
+  run.config.data.max_chars = 1000;
+  EXPECT_NE(check_dataset(run.config.data, 256, run.facts).detail.find("the first 1000 characters"), std::string::npos);
+  run.config.data.max_chars = 2'000'000;
+  EXPECT_NE(check_dataset(run.config.data, 256, run.facts).detail.find("more than the text has"), std::string::npos);
+}
+
+TEST(CheckBatch, ATextSmallerThanABatchIsAWarning) {
+  ShakespeareRun run;
+  EXPECT_EQ(check_batch(run.config.training, run.facts).status, Status::pass);
+  run.facts.samples_per_epoch = 12;
+  EXPECT_NE(check_batch(run.config.training, run.facts).fix.find("batch_size: 12,"), std::string::npos);
+  run.facts.samples_per_epoch = 200;
+  run.config.training.gradient_accumulation_steps = 8;
+  EXPECT_EQ(check_batch(run.config.training, run.facts).fix, "set training.gradient_accumulation_steps: 3");
+}
+
+TEST(CheckLength, CountsTokensStepsAndEpochs) {
+  const ShakespeareRun run;
+  const Check check = check_length(run.config, run.facts, run.plan());
+  EXPECT_EQ(check.status, Status::pass);
+  EXPECT_EQ(check.detail, "5000 steps of 16384 tokens; an epoch is 62 steps and 1.00M tokens; 80.6 epochs");
+}
+
+TEST(CheckLength, HundredsOfEpochsAreAWarning) {
+  ShakespeareRun run;
+  run.config.training.max_steps = 50'000;
+  EXPECT_EQ(check_length(run.config, run.facts, run.plan()).status, Status::warn);
+}
+
+TEST(CheckLearningRate, TooHighOrNeverReachedIsAWarning) {
+  ShakespeareRun run;
+  EXPECT_EQ(check_learning_rate(run.config.training, run.plan()).status, Status::pass);
+  run.config.training.warmup_steps = 5000;
+  EXPECT_EQ(check_learning_rate(run.config.training, run.plan()).fix, "set training.warmup_steps: 500");
+  run.config.training.warmup_steps = 100;
+  run.config.training.learning_rate = 0.1;
+  EXPECT_EQ(check_learning_rate(run.config.training, run.plan()).status, Status::warn);
+}
+
+TEST(CheckValidation, ItHasToHappenAndItsShareIsTold) {
+  ShakespeareRun run;
+  EXPECT_EQ(check_validation(run.config, run.facts, run.plan()).detail, "every 500 steps over 111.5k of 111.5k tokens (100 %)");
+  run.config.training.eval_batches = 3;
+  EXPECT_EQ(check_validation(run.config, run.facts, run.plan()).detail, "every 500 steps over 49.2k of 111.5k tokens (44 %)");
+  run.config.training.eval_interval = {6000, Interval::Unit::steps};
+  EXPECT_EQ(check_validation(run.config, run.facts, run.plan()).fix, "set training.eval_interval: 500 steps");
+  run.config.training.eval_interval = {0, Interval::Unit::steps};
+  EXPECT_EQ(check_validation(run.config, run.facts, run.plan()).status, Status::warn);
+  run.config.training.eval_interval = {500, Interval::Unit::steps};
+  run.facts.validation_tokens = 0;
+  EXPECT_EQ(check_validation(run.config, run.facts, run.plan()).fix, "set data.validation_fraction: 0.1");
+}
+
+TEST(CheckWorkers, NeitherNoneNorMoreThanCores) {
+  DataConfig data;
+  data.num_workers = 4;
+  EXPECT_EQ(check_workers(data, false, 8).status, Status::pass);
+  EXPECT_EQ(check_workers(data, false, 2).fix, "set data.num_workers: 1");
+  data.num_workers = 0;
+  EXPECT_EQ(check_workers(data, false, 8).status, Status::warn);
+  EXPECT_EQ(check_workers(data, /*resident=*/true, 8).status, Status::pass);
+}
+
+}  // namespace
+}  // namespace gpt

@@ -1,0 +1,89 @@
+#include "gpt/diagnose/model_checks.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+#include "gpt/model/parameter_shapes.h"
+
+namespace gpt {
+namespace {
+
+using Status = Check::Status;
+
+ModelConfig gpt2_small() {
+  ModelConfig model;
+  model.n_layer = 12, model.n_head = 12, model.n_embd = 768, model.block_size = 1024;
+  model.norm = Norm::layernorm, model.mlp = Mlp::gelu, model.position = Position::learned;
+  model.bias = true, model.dropout = 0, model.vocab_size = 50257;
+  return model;
+}
+
+TEST(CheckParameters, CountsByGroup) {
+  const Check check = check_parameters(gpt2_small());
+  // 50,304 x 768 + 1,024 x 768; 12 x (768 x 2,304 + 2,304 + 768 x 768 + 768); 12 x (2 x 768 x 3,072 + 3,072 + 768);
+  // 25 x 2 x 768
+  EXPECT_EQ(check.detail, "124.48M: embedding 39.42M, attention 28.35M, mlp 56.67M, norm 38.4k");
+}
+
+TEST(CheckVocabulary, UnpaddedIsSlowOnAGpuOnly) {
+  ModelConfig model = gpt2_small();
+  EXPECT_EQ(check_vocabulary(model, /*cuda=*/true).status, Status::pass);
+  model.vocab_multiple = 1;
+  EXPECT_EQ(check_vocabulary(model, /*cuda=*/true).status, Status::warn);
+  EXPECT_EQ(check_vocabulary(model, /*cuda=*/false).status, Status::pass);
+}
+
+TEST(CheckAttention, SaysWhyFlashIsNotTaken) {
+  ModelConfig model = gpt2_small();
+  EXPECT_EQ(check_attention(model, true, "cudnn").status, Status::pass);
+  EXPECT_EQ(check_attention(model, true, "math: float32").status, Status::warn);
+  EXPECT_EQ(check_attention(model, false, "flash").status, Status::pass);
+  model.dropout = 0.1;
+  EXPECT_NE(check_attention(model, false, "math: dropout on a CPU").fix.find("model.dropout: 0"), std::string::npos);
+  model.n_head = 64;  // heads of 12
+  EXPECT_EQ(check_attention(model, true, "efficient").status, Status::warn);
+}
+
+TEST(CheckMemory, NamesTheMicroBatchThatFits) {
+  const ActivationForm form{at::kBFloat16, true, true};
+  TrainingConfig training;
+  training.batch_size = 64;
+  training.gradient_accumulation_steps = 3;
+  EXPECT_EQ(check_memory(gpt2_small(), training, form, 400e9).status, Status::pass);
+
+  const Check check = check_memory(gpt2_small(), training, form, 24e9);
+  EXPECT_EQ(check.status, Status::fail);
+  int64_t batch_size = 0, accumulation = 0;
+  ASSERT_EQ(std::sscanf(check.fix.c_str(), "set training.batch_size: %ld and training.gradient_accumulation_steps: %ld",
+                        &batch_size, &accumulation), 2) << check.fix;
+  EXPECT_EQ(batch_size * accumulation, 64 * 3);
+  training.batch_size = batch_size;
+  training.gradient_accumulation_steps = accumulation;
+  EXPECT_EQ(check_memory(gpt2_small(), training, form, 24e9).status, Status::pass);
+}
+
+TEST(CheckMemory, NearlyFullIsAWarning) {
+  TrainingConfig training;
+  const double total = estimate_memory(gpt2_small(), training, {}).total();
+  EXPECT_EQ(check_memory(gpt2_small(), training, {}, total * 1.05).status, Status::warn);
+  EXPECT_EQ(check_memory(gpt2_small(), training, {}, total * 0.99).status, Status::fail);
+}
+
+TEST(CheckMemory, AModelThatNeverFitsSaysSo) {
+  const Check check = check_memory(gpt2_small(), {}, {}, 1e9);
+  EXPECT_EQ(check.status, Status::fail);
+  EXPECT_NE(check.fix.find("model.n_layer"), std::string::npos) << check.fix;
+}
+
+TEST(CheckCompute, FollowsPalmsRule) {
+  // 6 x (124,475,904 - 1,024 x 768) + 12 x 12 x 768 x 1,024
+  EXPECT_EQ(flops_per_token(gpt2_small()), 855383040);
+  TrainingConfig training;
+  training.batch_size = 8;
+  const Check check = check_compute(gpt2_small(), training, 1000, 1e15);
+  EXPECT_EQ(check.detail, "855.38M FLOPs per token, 7.01 TFLOPs per step, 7.01 PFLOPs in all: about 18s at 40 % of this card's peak");
+}
+
+}  // namespace
+}  // namespace gpt
