@@ -12,7 +12,6 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/layer_norm.h>
-#include <ATen/ops/linear.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/nll_loss.h>
 #include <ATen/ops/ones.h>
@@ -28,6 +27,7 @@
 
 #include "gpt/core/error.h"
 #include "gpt/model/recompute.h"
+#include "gpt/ops/linear.h"
 #include "gpt/ops/rotary.h"
 
 namespace gpt {
@@ -36,7 +36,7 @@ namespace {
 struct Linear {
   at::Tensor weight, bias;  // (out, in); (out) or undefined
 
-  at::Tensor operator()(const at::Tensor& x) const { return at::linear(x, weight, bias); }
+  at::Tensor operator()(const at::Tensor& x) const { return ops::linear(x, weight, bias); }
 };
 
 struct Normalization {

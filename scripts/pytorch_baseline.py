@@ -1,0 +1,228 @@
+#!/usr/bin/env python3
+"""The same training run as gpt-train's, as a plain eager PyTorch program: what scripts/compare_pytorch.sh compares with.
+
+    python scripts/pytorch_baseline.py --config c.yaml --text FILE [--seed N] [--max-steps N] [--threads N] [--metrics OUT]
+
+Reads the configuration that `gpt-train --print-config` writes. Written as one would write it with PyTorch today: SDPA
+attention, fused AdamW, foreach clipping, gradients set to None, the loss read only where it is logged. The metrics are
+gpt-train's: one JSON object a logged step; the last line printed is the median of tokens/s after the warm-up.
+"""
+
+import argparse
+import contextlib
+import json
+import math
+import pathlib
+import statistics
+import time
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+def read_config(path):
+    """Two levels of `key: value`, which is all the YAML that --print-config writes."""
+    config, section = {}, ""
+    for line in pathlib.Path(path).read_text().splitlines():
+        line = line.split(" #")[0].rstrip()
+        if not line or line.lstrip().startswith("#"):
+            continue
+        key, _, value = line.strip().partition(":")
+        if not line.startswith(" "):
+            section = key + "." if not value.strip() else ""
+        if value.strip():
+            config[section + key if line.startswith(" ") else key] = parse(value.strip().strip("\"'"))
+    return config
+
+
+def parse(text):
+    if text in ("true", "false", "auto"):
+        return {"true": True, "false": False, "auto": None}[text]
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    return text
+
+
+class Attention(nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        self.n_head, self.dropout = c["n_head"], c["dropout"]
+        self.n_kv_head, self.head_dim = c["n_kv_head"], c["n_embd"] // c["n_head"]
+        self.c_attn = nn.Linear(c["n_embd"], (self.n_head + 2 * self.n_kv_head) * self.head_dim, bias=c["bias"])
+        self.c_proj = nn.Linear(c["n_embd"], c["n_embd"], bias=c["bias"])
+
+    def forward(self, x, rotary):
+        B, T, C = x.shape
+        q, k, v = self.c_attn(x).view(B, T, -1, self.head_dim).transpose(1, 2).split(
+            [self.n_head, self.n_kv_head, self.n_kv_head], dim=1)
+        if rotary is not None:
+            q, k = rotate(q, *rotary), rotate(k, *rotary)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=self.dropout if self.training else 0.0,
+                                           enable_gqa=self.n_kv_head < self.n_head)
+        return F.dropout(self.c_proj(y.transpose(1, 2).reshape(B, T, C)), self.dropout, self.training)
+
+
+def rotate(x, cos, sin):
+    x1, x2 = x.chunk(2, dim=-1)
+    return x * cos + torch.cat([-x2, x1], dim=-1) * sin
+
+
+class Mlp(nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        self.kind, self.dropout = c["mlp"], c["dropout"]
+        C, hidden, bias = c["n_embd"], c["n_hidden"], c["bias"]
+        self.w1 = nn.Linear(C, hidden, bias=bias)
+        self.w2 = nn.Linear(hidden, C, bias=bias)
+        self.w3 = None if self.kind == "gelu" else nn.Linear(C, hidden, bias=bias)
+
+    def forward(self, x):
+        if self.kind == "gelu":
+            return F.dropout(self.w2(F.gelu(self.w1(x), approximate="tanh")), self.dropout, self.training)
+        gate = F.silu(self.w1(x)) if self.kind == "swiglu" else F.gelu(self.w1(x), approximate="tanh")
+        return self.w2(F.dropout(gate * self.w3(x), self.dropout, self.training))
+
+
+class Block(nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        self.ln_1, self.attn, self.ln_2, self.mlp = norm(c), Attention(c), norm(c), Mlp(c)
+
+    def forward(self, x, rotary):
+        x = x + self.attn(self.ln_1(x), rotary)
+        return x + self.mlp(self.ln_2(x))
+
+
+def norm(c):
+    if c["norm"] == "rmsnorm":
+        return nn.RMSNorm(c["n_embd"], eps=c["norm_eps"])
+    return nn.LayerNorm(c["n_embd"], eps=c["norm_eps"], bias=c["bias"])
+
+
+class GPT(nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        self.c, T, head_dim = c, c["block_size"], c["n_embd"] // c["n_head"]
+        self.wte = nn.Embedding(c["vocab_rows"], c["n_embd"])
+        self.wpe = nn.Embedding(T, c["n_embd"]) if c["position"] == "learned" else None
+        self.h = nn.ModuleList(Block(c) for _ in range(c["n_layer"]))
+        self.ln_f = norm(c)
+        self.lm_head = nn.Linear(c["n_embd"], c["vocab_rows"], bias=False)
+        for name, parameter in self.named_parameters():
+            if parameter.dim() == 2:
+                residual = name.endswith(("c_proj.weight", "w2.weight"))
+                nn.init.normal_(parameter, std=0.02 / math.sqrt(2 * c["n_layer"]) if residual else 0.02)
+            elif name.endswith("bias"):
+                nn.init.zeros_(parameter)
+        if c["tie_weights"]:
+            self.lm_head.weight = self.wte.weight
+        if self.wpe is None:
+            angle = torch.outer(torch.arange(T), c["rope_theta"] ** (-torch.arange(0, head_dim, 2) / head_dim)).repeat(1, 2)
+            self.register_buffer("cos", angle.cos())
+            self.register_buffer("sin", angle.sin())
+
+    def forward(self, ids, targets, label_smoothing):
+        x, rotary = self.wte(ids), None
+        if self.wpe is not None:
+            x = x + self.wpe.weight[: ids.shape[1]]
+        else:
+            rotary = self.cos[: ids.shape[1]], self.sin[: ids.shape[1]]
+        x = F.dropout(x, self.c["dropout"], self.training)
+        for block in self.h:
+            x = block(x, rotary)
+        logits = self.lm_head(self.ln_f(x))[..., : self.c["vocab_size"]]
+        return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), label_smoothing=label_smoothing)
+
+
+def learning_rate(c, step, total):
+    warmup = min(1000, total // 10) if c["warmup_steps"] is None else c["warmup_steps"]
+    if step < warmup:
+        return c["learning_rate"] * (step + 1) / (warmup + 1)
+    if c["lr_schedule"] == "constant":
+        return c["learning_rate"]
+    progress = (step - warmup) / (total - warmup)
+    return c["min_lr"] + 0.5 * (1 + math.cos(math.pi * progress)) * (c["learning_rate"] - c["min_lr"])
+
+
+def read_tokens(path, config):
+    text = pathlib.Path(path).read_text(encoding="utf-8")
+    vocabulary = {character: i for i, character in enumerate(sorted(set(text)))}
+    tokens = torch.tensor([vocabulary[character] for character in text])
+    return tokens[: round(len(tokens) * (1 - config.get("data.validation_fraction", 0.1)))], len(vocabulary)
+
+
+def model_config(config, vocab_size):
+    c = {key.removeprefix("model."): value for key, value in config.items() if key.startswith("model.")}
+    c["vocab_size"] = vocab_size
+    c["vocab_rows"] = -(-vocab_size // c["vocab_multiple"]) * c["vocab_multiple"]
+    if c["n_kv_head"] is None:
+        c["n_kv_head"] = c["n_head"]
+    if c["n_hidden"] is None:
+        c["n_hidden"] = 4 * c["n_embd"] if c["mlp"] == "gelu" else -(-(8 * c["n_embd"] // 3) // 64) * 64
+    return c
+
+
+def make_optimizer(model, t):
+    matrices = [p for p in model.parameters() if p.dim() >= 2]
+    others = [p for p in model.parameters() if p.dim() < 2]
+    return torch.optim.AdamW([{"params": matrices, "weight_decay": t["weight_decay"]},
+                              {"params": others, "weight_decay": 0.0}],
+                             betas=(t["beta1"], t["beta2"]), eps=t["eps"], fused=True)
+
+
+def train(model, tokens, t, block_size, steps, metrics):
+    """tokens/s of every interval between two logged steps."""
+    B, accumulation = t["batch_size"], t["gradient_accumulation_steps"]
+    model.train()
+    optimizer, rates = make_optimizer(model, t), []
+    started, logged = time.perf_counter(), 0
+    for step in range(steps):
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(t, step, steps)
+        for _ in range(accumulation):
+            at = torch.randint(len(tokens) - block_size, (B,))
+            ids = torch.stack([tokens[i : i + block_size] for i in at])
+            targets = torch.stack([tokens[i + 1 : i + 1 + block_size] for i in at])
+            loss = model(ids, targets, t["label_smoothing"])
+            (loss / accumulation).backward()
+        if t["gradient_clip"]:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), t["gradient_clip"])
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        if (step + 1) % t["log_interval"] == 0 or step + 1 == steps:
+            value, now = loss.item(), time.perf_counter()
+            count = step + 1 - logged
+            rates.append(count * accumulation * B * block_size / (now - started))
+            print(json.dumps({"step": step + 1, "loss": value, "step_ms": 1000 * (now - started) / count,
+                              "tokens_per_second": rates[-1]}), file=metrics, flush=True)
+            started, logged = now, step + 1
+    return rates
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--config", required=True)
+    parser.add_argument("--text", required=True)
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--max-steps", type=int)
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--metrics", default="/dev/stderr", help="where the JSON lines go")
+    arguments = parser.parse_args()
+
+    config = read_config(arguments.config)
+    torch.manual_seed(config["seed"] if arguments.seed is None else arguments.seed)
+    if threads := arguments.threads or config["threads"]:
+        torch.set_num_threads(threads)
+    training = {key.removeprefix("training."): value for key, value in config.items() if key.startswith("training.")}
+    tokens, vocab_size = read_tokens(arguments.text, config)
+    model = GPT(model_config(config, vocab_size))
+    steps = arguments.max_steps or training["max_steps"]
+    with open(arguments.metrics, "w", encoding="utf-8") as metrics:
+        rates = train(model, tokens, training, config["model.block_size"], steps, metrics)
+    print(f"{statistics.median(rates[1:] or rates):.0f} tokens/s")
+
+
+if __name__ == "__main__":
+    main()
