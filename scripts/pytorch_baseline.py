@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The same training run as gpt-train's, as a plain eager PyTorch program: what scripts/compare_pytorch.sh compares with.
 
-    python scripts/pytorch_baseline.py --config c.yaml --text FILE [--seed N] [--max-steps N] [--threads N] [--metrics OUT]
+    python scripts/pytorch_baseline.py --config c.yaml --text FILE [--seed N] [--max-steps N] [--metrics OUT]
 
 Reads the configuration that `gpt-train --print-config` writes. Written as one would write it with PyTorch today: SDPA
 attention, fused AdamW, foreach clipping, gradients set to None, the loss read only where it is logged. The metrics are
@@ -182,7 +182,7 @@ def train(model, tokens, t, block_size, steps, metrics):
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(t, step, steps)
         for _ in range(accumulation):
-            at = torch.randint(len(tokens) - block_size, (B,))
+            at = torch.randint(len(tokens) - block_size, (B,)).tolist()
             ids = torch.stack([tokens[i : i + block_size] for i in at])
             targets = torch.stack([tokens[i + 1 : i + 1 + block_size] for i in at])
             loss = model(ids, targets, t["label_smoothing"])
@@ -207,17 +207,19 @@ def main():
     parser.add_argument("--text", required=True)
     parser.add_argument("--seed", type=int)
     parser.add_argument("--max-steps", type=int)
-    parser.add_argument("--threads", type=int)
     parser.add_argument("--metrics", default="/dev/stderr", help="where the JSON lines go")
     arguments = parser.parse_args()
 
     config = read_config(arguments.config)
     torch.manual_seed(config["seed"] if arguments.seed is None else arguments.seed)
-    if threads := arguments.threads or config["threads"]:
-        torch.set_num_threads(threads)
+    if config["threads"]:
+        torch.set_num_threads(config["threads"])
     training = {key.removeprefix("training."): value for key, value in config.items() if key.startswith("training.")}
+    if training["use_amp"]:
+        parser.error("only float32 is compared: set training.use_amp to false")
+    device = config["device"] or ("cuda" if torch.cuda.is_available() else "cpu")
     tokens, vocab_size = read_tokens(arguments.text, config)
-    model = GPT(model_config(config, vocab_size))
+    tokens, model = tokens.to(device), GPT(model_config(config, vocab_size)).to(device)
     steps = arguments.max_steps or training["max_steps"]
     with open(arguments.metrics, "w", encoding="utf-8") as metrics:
         rates = train(model, tokens, training, config["model.block_size"], steps, metrics)

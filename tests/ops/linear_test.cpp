@@ -48,7 +48,9 @@ TEST_P(LinearTest, OneDnnEqualsFloat64ForwardAndBackward) {
   EXPECT_LE(max_difference(inputs[0].grad(), exact[0].grad()), bound(N));
   EXPECT_LE(max_difference(inputs[1].grad(), exact[1].grad()), bound(M));
   EXPECT_EQ(inputs[2].grad().defined(), with_bias);
-  if (with_bias) EXPECT_LE(max_difference(inputs[2].grad(), exact[2].grad()), bound(M));
+  if (with_bias) {
+    EXPECT_LE(max_difference(inputs[2].grad(), exact[2].grad()), bound(M));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, LinearTest,

@@ -33,8 +33,8 @@ Tokens some_tokens(int64_t count) {
   return Tokens::from_ids(ids, kVocab);
 }
 
-struct Setup {
-  explicit Setup(const TrainingConfig& config)
+struct TinyRun {
+  explicit TinyRun(const TrainingConfig& config)
       : model(tiny_model(), at::kCPU, 1),
         optimizer(model.parameters(), {}),
         scaler(false, at::kCPU),
@@ -65,7 +65,7 @@ std::vector<at::Tensor> values(const GPT& model) {
 }
 
 TEST(TrainStep, UnevenMicroBatchesEqualTheFullBatch) {
-  Setup whole(with_batch(11)), parts(with_batch(4));
+  TinyRun whole(with_batch(11)), parts(with_batch(4));
   ASSERT_EQ(whole.loader.samples_per_epoch(), 11);
   const StepResult a = whole.step.run(whole.loader, 1, 1e-3, never);
   const StepResult b = parts.step.run(parts.loader, 3, 1e-3, never);  // 4 + 4 + 3 sequences
@@ -78,7 +78,7 @@ TEST(TrainStep, UnevenMicroBatchesEqualTheFullBatch) {
 }
 
 TEST(TrainStep, NonFiniteLossChangesNothing) {
-  Setup run(with_batch(4));
+  TinyRun run(with_batch(4));
   run.step.run(run.loader, 1, 1e-3, never);
   const auto before = values(run.model);
   {
@@ -100,7 +100,7 @@ TEST(TrainStep, NonFiniteLossChangesNothing) {
 }
 
 TEST(TrainStep, StopBetweenMicroBatchesLeavesTheParametersAlone) {
-  Setup run(with_batch(4));
+  TinyRun run(with_batch(4));
   const auto before = values(run.model);
   const StepResult result = run.step.run(run.loader, 3, 1e-3, [] { return true; });
   EXPECT_FALSE(result.loss.defined());
