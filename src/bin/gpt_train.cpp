@@ -21,8 +21,9 @@ int train(int argc, char** argv) {
 
   const RunFolder folder(config.output_dir);
   const auto resumed = folder.find_checkpoint(config.training.resume_from);
-  const Corpus corpus = load_corpus(config.data, config.model.block_size, resumed ? resumed->tokenizer : "");
-  if (!config.model.vocab_size) config.model.vocab_size = corpus.vocab_size;
+  const Corpus corpus =
+      load_corpus(config.data, config.model.block_size, resumed ? resumed->tokenizer : "", config.model.vocab_size);
+  config.model.vocab_size = vocabulary_for(corpus, config.model.vocab_size);
   if (resumed) announce_changes(resumed->config, config);
 
   const DeviceChoice choice = select_device(config.device);

@@ -200,4 +200,11 @@ Corpus load_corpus(const DataConfig& config, int64_t block_size, const std::stri
   return corpus;
 }
 
+int64_t vocabulary_for(const Corpus& corpus, std::optional<int64_t> configured) {
+  if (!configured) return corpus.vocab_size;
+  if (*configured >= corpus.vocab_size) return *configured;
+  throw Error(ExitCode::config, fmt::format("model.vocab_size {} is too small for {}, which has {} tokens: set it to auto, or to {} "
+                                            "or more", *configured, corpus.source, corpus.vocab_size, corpus.vocab_size));
+}
+
 }  // namespace gpt

@@ -5,7 +5,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <string>
 
+#include "gpt/core/error.h"
 #include "support/expect_error.h"
 
 namespace gpt {
@@ -184,6 +186,22 @@ TEST_F(CorpusTest, FingerprintSeesIdsSplitAndTokenizer) {
   config.text = (folder_ / "a.txt").string();
   config.validation_fraction = 0.2;
   EXPECT_NE(load_corpus(config, 1).fingerprint, first);
+}
+
+TEST(Vocabulary, IsTheDatasUnlessALargerOneIsConfigured) {
+  Corpus corpus;
+  corpus.vocab_size = 65;
+  corpus.source = "text.txt";
+  EXPECT_EQ(vocabulary_for(corpus, {}), 65);
+  EXPECT_EQ(vocabulary_for(corpus, 65), 65);
+  EXPECT_EQ(vocabulary_for(corpus, 128), 128);
+  try {
+    vocabulary_for(corpus, 64);
+    FAIL() << "64 rows cannot hold 65 tokens";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::config);
+    EXPECT_NE(std::string(error.what()).find("65"), std::string::npos);
+  }
 }
 
 }  // namespace

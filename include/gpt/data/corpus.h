@@ -26,4 +26,8 @@ struct Corpus {
 Corpus load_corpus(const DataConfig& config, int64_t block_size, const std::string& saved_tokenizer = {},
                    std::optional<int64_t> vocab_size = {});
 
+// The vocabulary of a model for this corpus: `configured` where it is set, otherwise the data's own. Throws
+// gpt::Error(config) when the configured one is too small for the data.
+int64_t vocabulary_for(const Corpus& corpus, std::optional<int64_t> configured);
+
 }  // namespace gpt
