@@ -69,11 +69,27 @@ make_venv() {
     fail "python3 -m venv failed: $(tail -n 1 .deps/log/venv.log) (log: .deps/log/venv.log)"
 }
 
+# Each requirement on a line of its own, those of included files first.
+requirements_of() {
+  local line
+  sed ':join; /\\$/ { N; s/ *\\\n */ /; b join }' "scripts/requirements/$1" | while read -r line; do
+    case $line in
+      "-r "*) requirements_of "${line#-r }" ;;
+      "#"*) ;;
+      *) echo "$line" ;;
+    esac
+  done
+}
+
 # usage: install_wheels NAME TITLE GIGABYTES
 install_wheels() {
   step_wheels() {
+    local requirement
     need_space "$2" "$3"
-    run_pip "$1" install --no-deps --only-binary=:all: --require-hashes -r "scripts/requirements/$1.txt"
+    # One at a time, so that an interruption costs one download and not all of them.
+    while read -r requirement; do
+      run_pip "$1" install --no-deps --only-binary=:all: --require-hashes -r <(echo "$requirement")
+    done < <(requirements_of "$1.txt")
   }
   step "$1" "$wheel_inputs" "$2" step_wheels "$1" "$3" "$2"
 }
@@ -127,11 +143,11 @@ fi
 step venv "$venv_inputs" "Private Python $python in .deps/venv" make_venv
 install_wheels tools "Build tools (cmake, ninja)" 1
 if [[ $device == cpu ]]; then
-  install_wheels cpu "LibTorch 2.11.0 (530 MB to download)" 4
+  install_wheels cpu "LibTorch 2.11.0 (530 MB to download)" 3
 else
-  install_wheels cuda "LibTorch 2.11.0 with its CUDA libraries (2.3 GB to download)" 9
+  install_wheels cuda "LibTorch 2.11.0 with its CUDA libraries (2.3 GB to download)" 6
 fi
-[[ -z $tests ]] || install_wheels tests "PyTorch 2.11.0 for the tests (up to 2.5 GB to download)" 9
+[[ -z $tests ]] || install_wheels tests "PyTorch 2.11.0 for the tests (up to 2.5 GB to download)" 7
 
 cmake_flags=(-G Ninja "-DCMAKE_MAKE_PROGRAM=$PWD/.deps/venv/bin/ninja" -DCMAKE_BUILD_TYPE=Release)
 ! command -v ccache >/dev/null || cmake_flags+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
