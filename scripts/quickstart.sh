@@ -20,7 +20,7 @@ build/bin/gpt-train --config configs/$model.yaml --output_dir models/$model
 say "
 What it writes now:
 "
-build/bin/gpt-generate --checkpoint models/$model/ckpt.pt --num-samples 2 --max-new-tokens 400 --temperature 0.8
+build/bin/gpt-generate --checkpoint models/$model/ckpt.pt --prompt '' --num-samples 2 --max-new-tokens 400 --temperature 0.8
 
 cat <<TEXT
 

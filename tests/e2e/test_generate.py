@@ -8,6 +8,7 @@ import signal
 import subprocess
 import tempfile
 import time
+import tty
 import unittest
 
 import programs
@@ -111,8 +112,39 @@ class Generate(unittest.TestCase):
         self.assertEqual(done.returncode, 8)
         self.assertIn("No space left on device", done.stderr)
 
-    def test_a_terminal_is_safe_and_can_interrupt_one_text(self):
-        """On a terminal: control characters are spelled out, Ctrl-C ends a text but not the program, Ctrl-D does."""
+    def test_a_terminal_sees_control_characters_spelled_out(self):
+        """An untrained model over bytes writes any of them; --raw and a pipe pass them on."""
+        programs.train(self.root / "bytes", self.root / "text.txt", training__max_steps=1, data__tokenizer="byte")
+        words = ("--checkpoint", self.root / "bytes", "--prompt", "a", "-n", 400)
+        controls = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
+
+        def on_terminal(*more):
+            master, slave = pty.openpty()
+            tty.setraw(slave)  # so that the terminal itself adds no carriage returns
+            process = subprocess.Popen(programs.command("gpt-generate", *words, *more), stdin=slave, stdout=slave,
+                                       stderr=subprocess.DEVNULL)
+            os.close(slave)
+            shown = b""
+            try:
+                while piece := os.read(master, 4096):
+                    shown += piece
+            except OSError:  # how Linux says that the other side is closed
+                pass
+            os.close(master)
+            self.assertEqual(process.wait(timeout=60), 0)
+            return shown
+
+        safe = on_terminal()
+        self.assertIsNone(controls.search(safe))
+        self.assertRegex(safe, rb"\\x[01][0-9a-f]")
+        raw = on_terminal("--raw")
+        self.assertIsNotNone(controls.search(raw))
+        piped = subprocess.run(programs.command("gpt-generate", *words), stdin=subprocess.DEVNULL, capture_output=True)
+        self.assertEqual(piped.stdout, raw)
+        piped.stdout.decode()  # valid UTF-8, whatever the bytes were
+
+    def test_interactive_on_a_terminal(self):
+        """Ctrl-C ends a text but not the program; Ctrl-D does."""
         master, slave = pty.openpty()
         process = subprocess.Popen(
             programs.command("gpt-generate", "--checkpoint", self.root / "run", "--interactive", "-n", 10**9),
