@@ -24,11 +24,12 @@ int diagnose(int argc, char** argv) {
   using namespace gpt;
   bool json = false;
   std::string checkpoint;
-  const auto command = config::parse_command_line(
-      argc, argv, "gpt-diagnose",
-      "Check this machine and, with --config, a configuration: data, model, memory, speed, disk. Exit status 1 when a check fails.",
-      {{"json", "print the checks as JSON on standard output", &json},
-       {"checkpoint", "verify a checkpoint, or that of a run folder", &checkpoint}});
+  const auto command =
+      config::parse_command_line(argc, argv, "gpt-diagnose",
+                                 "Check this machine and, with --config, a configuration: data, model, memory, speed, "
+                                 "disk. Exit status 1 when a check fails.",
+                                 {{"json", "print the checks as JSON on standard output", &json},
+                                  {"checkpoint", "verify a checkpoint, or that of a run folder", &checkpoint}});
   if (command.handled) return 0;
   if (command.config.threads > 0) at::set_num_threads(static_cast<int>(command.config.threads));
 

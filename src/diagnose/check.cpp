@@ -39,7 +39,9 @@ Check make(std::string name, Status status, std::string detail, std::string fix)
 
 }  // namespace
 
-Check passed(std::string name, std::string detail) { return make(std::move(name), Status::pass, std::move(detail), ""); }
+Check passed(std::string name, std::string detail) {
+  return make(std::move(name), Status::pass, std::move(detail), "");
+}
 
 Check warned(std::string name, std::string detail, std::string fix) {
   return make(std::move(name), Status::warn, std::move(detail), std::move(fix));
@@ -56,20 +58,21 @@ std::string to_table(const Checks& checks, bool colour) {
   for (const auto& check : checks) width = std::max(width, check.name.size());
   std::string table;
   for (const auto& check : checks) {
-    const std::string status =
-        colour ? fmt::format("\033[{}m{}\033[0m", colour_code(check.status), word(check.status)) : std::string(word(check.status));
+    const std::string status = colour ? fmt::format("\033[{}m{}\033[0m", colour_code(check.status), word(check.status))
+                                      : std::string(word(check.status));
     table += fmt::format("{}  {:<{}}  {}", status, check.name, width, check.detail);
     if (!check.fix.empty()) table += "  -> " + check.fix;
     table += '\n';
   }
-  return table + fmt::format("\n{} passed, {} warned, {} failed\n", count(checks, Status::pass), count(checks, Status::warn),
-                             count(checks, Status::fail));
+  return table + fmt::format("\n{} passed, {} warned, {} failed\n", count(checks, Status::pass),
+                             count(checks, Status::warn), count(checks, Status::fail));
 }
 
 std::string to_json(const Checks& checks) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const auto& check : checks) {
-    list.push_back({{"name", check.name}, {"status", word(check.status)}, {"detail", check.detail}, {"fix", check.fix}});
+    list.push_back(
+        {{"name", check.name}, {"status", word(check.status)}, {"detail", check.detail}, {"fix", check.fix}});
   }
   const nlohmann::ordered_json report{{"checks", std::move(list)},
                                       {"summary",

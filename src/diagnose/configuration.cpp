@@ -45,12 +45,14 @@ class Examination {
     attempt("device", "set device: auto", [&] { examine_device(); });
     attempt("dataset", "see data.text, data.dataset and data.bin", [&] { examine_data(); });
     if (!config_.model.vocab_size) {
-      add(warned("model", "not checked: the vocabulary comes from the dataset, which could not be read", "repair the dataset"));
+      add(warned("model", "not checked: the vocabulary comes from the dataset, which could not be read",
+                 "repair the dataset"));
     } else {
       attempt("model", "lower the size of the model", [&] { examine_model(); });
       attempt("disk", "choose another output_dir", [&] { examine_disk(); });
     }
-    attempt("resume_from", "set training.resume_from: auto, none or the path of a checkpoint", [&] { examine_resume(); });
+    attempt("resume_from", "set training.resume_from: auto, none or the path of a checkpoint",
+            [&] { examine_resume(); });
     return std::move(checks_);
   }
 
@@ -83,15 +85,21 @@ class Examination {
     const Corpus corpus = load_corpus(config_.data, config_.model.block_size, {}, config_.model.vocab_size);
     if (!config_.model.vocab_size) config_.model.vocab_size = corpus.vocab_size;
     if (*config_.model.vocab_size < corpus.vocab_size) {
-      add(failed("vocabulary", fmt::format("model.vocab_size {} is less than the {} of the dataset's tokenizer",
-                                           *config_.model.vocab_size, corpus.vocab_size), "set model.vocab_size: auto"));
+      add(failed("vocabulary",
+                 fmt::format("model.vocab_size {} is less than the {} of the dataset's tokenizer",
+                             *config_.model.vocab_size, corpus.vocab_size),
+                 "set model.vocab_size: auto"));
     }
     const DataLoader loader(corpus.train, config_.data, config_.training.batch_size, config_.model.block_size,
                             static_cast<uint64_t>(config_.seed), device_ ? device_->device : at::Device(at::kCPU));
     std::error_code ignored;
     const auto file_bytes = fs::file_size(corpus.source, ignored);
-    const DatasetFacts facts{corpus.source, ignored ? 0 : static_cast<int64_t>(file_bytes), corpus.train.size(),
-                             corpus.validation.size(), loader.samples_per_epoch(), loader.resident()};
+    const DatasetFacts facts{corpus.source,
+                             ignored ? 0 : static_cast<int64_t>(file_bytes),
+                             corpus.train.size(),
+                             corpus.validation.size(),
+                             loader.samples_per_epoch(),
+                             loader.resident()};
     plan_ = plan_run(config_.training, loader.batches_per_epoch());
     add(check_dataset(config_.data, config_.model.block_size, facts));
     add(check_batch(config_.training, facts));
@@ -107,7 +115,8 @@ class Examination {
     const ModelConfig& model = config_.model;
     add(check_parameters(model));
     if (!device_) {
-      add(warned("memory of the run", "not checked: it depends on the device and the precision", "do what the failed checks above say"));
+      add(warned("memory of the run", "not checked: it depends on the device and the precision",
+                 "do what the failed checks above say"));
       return;
     }
     const bool cuda = device_->device.is_cuda();
@@ -145,7 +154,9 @@ class Examination {
 
 }  // namespace
 
-Checks check_configuration(const Config& config, const std::string& origin) { return Examination(config, origin).run(); }
+Checks check_configuration(const Config& config, const std::string& origin) {
+  return Examination(config, origin).run();
+}
 
 Check check_checkpoint(const std::string& path) {
   std::error_code ignored;

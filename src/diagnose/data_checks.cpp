@@ -15,9 +15,9 @@ std::string count(int64_t value) { return format_count(static_cast<double>(value
 }  // namespace
 
 Check check_dataset(const DataConfig& data, int64_t block_size, const DatasetFacts& facts) {
-  std::string detail = fmt::format("{} ({:.2f} MB): {} training and {} validation tokens, {} sequences of {}", facts.source,
-                                   facts.file_bytes / 1e6, count(facts.train_tokens), count(facts.validation_tokens),
-                                   facts.samples_per_epoch, block_size);
+  std::string detail = fmt::format("{} ({:.2f} MB): {} training and {} validation tokens, {} sequences of {}",
+                                   facts.source, facts.file_bytes / 1e6, count(facts.train_tokens),
+                                   count(facts.validation_tokens), facts.samples_per_epoch, block_size);
   if (data.max_chars > 0) {
     // A character takes one byte or more.
     const bool all = data.max_chars >= facts.file_bytes;
@@ -28,7 +28,8 @@ Check check_dataset(const DataConfig& data, int64_t block_size, const DatasetFac
 }
 
 Check check_batch(const TrainingConfig& training, const DatasetFacts& facts) {
-  const int64_t effective = training.batch_size * training.gradient_accumulation_steps, samples = facts.samples_per_epoch;
+  const int64_t effective = training.batch_size * training.gradient_accumulation_steps;
+  const int64_t samples = facts.samples_per_epoch;
   const std::string detail = fmt::format("{} sequences a step, {} in an epoch", effective, samples);
   if (samples < training.batch_size) {
     return warned("batch", detail + ": the text is smaller than one batch, which is never full",
@@ -43,31 +44,38 @@ Check check_batch(const TrainingConfig& training, const DatasetFacts& facts) {
 
 Check check_validation(const Config& config, const DatasetFacts& facts, const RunPlan& plan) {
   if (facts.validation_tokens == 0) {
-    return warned("validation", "there is no validation text: no run's best checkpoint is known, and overfitting goes unseen",
+    return warned("validation",
+                  "there is no validation text: no run's best checkpoint is known, and overfitting goes unseen",
                   "set data.validation_fraction: 0.1");
   }
   if (plan.eval_every == 0) {
-    return warned("validation", "eval_interval 0: the validation loss is not computed on the way", "set training.eval_interval");
+    return warned("validation", "eval_interval 0: the validation loss is not computed on the way",
+                  "set training.eval_interval");
   }
   if (plan.eval_every > plan.total_steps) {
-    return warned("validation", fmt::format("eval_interval of {} steps in a run of {}: the validation loss is not computed on the way",
-                                            plan.eval_every, plan.total_steps),
-                  fmt::format("set training.eval_interval: {} steps", std::max<int64_t>(1, plan.total_steps / 10)));
+    return warned(
+        "validation",
+        fmt::format("eval_interval of {} steps in a run of {}: the validation loss is not computed on the way",
+                    plan.eval_every, plan.total_steps),
+        fmt::format("set training.eval_interval: {} steps", std::max<int64_t>(1, plan.total_steps / 10)));
   }
   const TrainingConfig& training = config.training;
   const int64_t all = facts.validation_tokens - 1;
-  const int64_t read =
-      training.eval_batches == 0 ? all : std::min(all, training.eval_batches * training.batch_size * config.model.block_size);
-  return passed("validation", fmt::format("every {} steps over {} of {} tokens ({:.0f} %)", plan.eval_every, count(read), count(all),
-                                          100.0 * static_cast<double>(read) / static_cast<double>(all)));
+  const int64_t read = training.eval_batches == 0
+                           ? all
+                           : std::min(all, training.eval_batches * training.batch_size * config.model.block_size);
+  return passed("validation",
+                fmt::format("every {} steps over {} of {} tokens ({:.0f} %)", plan.eval_every, count(read), count(all),
+                            100.0 * static_cast<double>(read) / static_cast<double>(all)));
 }
 
 Check check_workers(const DataConfig& data, bool resident, int64_t cores) {
   if (resident) return passed("workers", "none needed: the tokens stay on the device");
   const std::string detail = fmt::format("{} workers on {} cores", data.num_workers, cores);
   if (data.num_workers == 0) {
-    return warned("workers", "none: every batch is built while the device waits",
-                  fmt::format("set data.num_workers: {}, or data.resident: auto", std::clamp<int64_t>(cores / 2, 1, 4)));
+    return warned(
+        "workers", "none: every batch is built while the device waits",
+        fmt::format("set data.num_workers: {}, or data.resident: auto", std::clamp<int64_t>(cores / 2, 1, 4)));
   }
   if (data.num_workers > cores) {
     return warned("workers", detail + ": they take the cores from each other and from the training",
@@ -81,10 +89,12 @@ Check check_length(const Config& config, const DatasetFacts& facts, const RunPla
   const int64_t block_size = config.model.block_size;
   const int64_t tokens_per_step = config.training.batch_size * config.training.gradient_accumulation_steps * block_size;
   const double epochs = static_cast<double>(plan.total_steps) / static_cast<double>(plan.steps_per_epoch);
-  const std::string detail = fmt::format("{} steps of {} tokens; an epoch is {} steps and {} tokens; {:.3g} epochs", plan.total_steps,
-                                         tokens_per_step, plan.steps_per_epoch, count(facts.samples_per_epoch * block_size), epochs);
+  const std::string detail =
+      fmt::format("{} steps of {} tokens; an epoch is {} steps and {} tokens; {:.3g} epochs", plan.total_steps,
+                  tokens_per_step, plan.steps_per_epoch, count(facts.samples_per_epoch * block_size), epochs);
   if (epochs > kOften) {
-    return warned("length", detail + ": the text will be learned by heart", "use more text or fewer steps, or raise model.dropout");
+    return warned("length", detail + ": the text will be learned by heart",
+                  "use more text or fewer steps, or raise model.dropout");
   }
   return passed("length", detail);
 }
@@ -92,13 +102,15 @@ Check check_length(const Config& config, const DatasetFacts& facts, const RunPla
 Check check_learning_rate(const TrainingConfig& training, const RunPlan& plan) {
   constexpr double kHigh = 1e-2;
   const int64_t warmup = warmup_steps(training, plan.total_steps);
-  const std::string detail = fmt::format("{:g} after {} steps of warm-up, {:g} at the end", training.learning_rate, warmup,
-                                         training.lr_schedule == LrSchedule::cosine ? training.min_lr : training.learning_rate);
+  const std::string detail =
+      fmt::format("{:g} after {} steps of warm-up, {:g} at the end", training.learning_rate, warmup,
+                  training.lr_schedule == LrSchedule::cosine ? training.min_lr : training.learning_rate);
   if (training.learning_rate > kHigh) {
     return warned("learning rate", detail + ": AdamW diverges at such rates", "set training.learning_rate: 1e-3");
   }
   if (warmup >= plan.total_steps) {
-    return warned("learning rate", fmt::format("{}: the warm-up is longer than the run of {} steps", detail, plan.total_steps),
+    return warned("learning rate",
+                  fmt::format("{}: the warm-up is longer than the run of {} steps", detail, plan.total_steps),
                   fmt::format("set training.warmup_steps: {}", plan.total_steps / 10));
   }
   return passed("learning rate", detail);

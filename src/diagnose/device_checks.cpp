@@ -35,14 +35,16 @@ Check check_precision(const TrainingConfig& config, const DeviceInfo& device) {
     return warned("precision", "tf32 takes twice the time and memory of bfloat16 in matrix products", fix);
   }
   if (gpu && precision.dtype == Dtype::float16 && device.bfloat16) {
-    return warned("precision", fmt::format("float16 needs loss scaling, and {} has bfloat16, which does not", device.name), fix);
+    return warned("precision",
+                  fmt::format("float16 needs loss scaling, and {} has bfloat16, which does not", device.name), fix);
   }
   return passed("precision", precision.reason);
 }
 
 Check check_threads(int64_t threads, int64_t cores) {
   if (threads > cores) {
-    return warned("threads", fmt::format("{} threads on {} cores wait for each other", threads, cores), "set threads: 0");
+    return warned("threads", fmt::format("{} threads on {} cores wait for each other", threads, cores),
+                  "set threads: 0");
   }
   return passed("threads", fmt::format("{} on {} cores", threads == 0 ? cores : threads, cores));
 }

@@ -60,7 +60,8 @@ Checks check_cpu() {
       check_instructions(has(capabilities, "avx2"), has(capabilities, "avx512_f"), cpu.bfloat16,
                          has(capabilities, "amx_tile")),
       flash.works ? passed("CPU flash attention", "ran forward and backward")
-                  : warned("CPU flash attention", flash.reason, "attention is computed unfused, which takes more time and memory"),
+                  : warned("CPU flash attention", flash.reason,
+                           "attention is computed unfused, which takes more time and memory"),
       check_free_memory("memory", free_bytes(at::kCPU), cpu.memory_bytes),
   };
 }
@@ -74,14 +75,15 @@ Checks check_gpu(at::Device device) {
   const std::string gpu = fmt::format("GPU {}", device.index());
   const DeviceInfo info = describe_device(device);
   const at::ScalarType type = info.bfloat16 ? at::kBFloat16 : at::kHalf;
-  Checks checks{passed(gpu, fmt::format("{}, {:.1f} GB, compute capability {}.{}", info.name, info.memory_bytes / 1e9,
-                                        info.compute_major, info.compute_minor)),
-                check_free_memory(gpu + " memory", free_bytes(device), info.memory_bytes),
-                judge(gpu + " TF32", info.tf32, info.tf32 ? probe_tf32(device) : Probe{}, "float32 products run at full width"),
-                judge(gpu + " bfloat16", info.bfloat16, info.bfloat16 ? probe_product(device, at::kBFloat16) : Probe{},
-                      "dtype: auto takes float16 with loss scaling"),
-                judge(gpu + " float16", info.float16, info.float16 ? probe_product(device, at::kHalf) : Probe{},
-                      "set training.dtype: float32")};
+  Checks checks{
+      passed(gpu, fmt::format("{}, {:.1f} GB, compute capability {}.{}", info.name, info.memory_bytes / 1e9,
+                              info.compute_major, info.compute_minor)),
+      check_free_memory(gpu + " memory", free_bytes(device), info.memory_bytes),
+      judge(gpu + " TF32", info.tf32, info.tf32 ? probe_tf32(device) : Probe{}, "float32 products run at full width"),
+      judge(gpu + " bfloat16", info.bfloat16, info.bfloat16 ? probe_product(device, at::kBFloat16) : Probe{},
+            "dtype: auto takes float16 with loss scaling"),
+      judge(gpu + " float16", info.float16, info.float16 ? probe_product(device, at::kHalf) : Probe{},
+            "set training.dtype: float32")};
   const auto attention = [&](const char* name, at::SDPBackend backend) {
     const Probe probe = probe_attention(device, backend, type);
     const std::string title = fmt::format("{} {} attention", gpu, name);
@@ -103,8 +105,8 @@ std::string cuda_versions(const std::string& driver) {
   int driver_cuda = 0, runtime = 0;
   if (cudaDriverGetVersion(&driver_cuda) != cudaSuccess || cudaRuntimeGetVersion(&runtime) != cudaSuccess) return "";
   const long cudnn = at::detail::getCUDAHooks().versionRuntimeCuDNN();
-  return fmt::format("NVIDIA driver {} (up to CUDA {}), runtime CUDA {}, cuDNN {}.{}.{}", driver, cuda_text(driver_cuda),
-                     cuda_text(runtime), cudnn / 10000, cudnn % 10000 / 100, cudnn % 100);
+  return fmt::format("NVIDIA driver {} (up to CUDA {}), runtime CUDA {}, cuDNN {}.{}.{}", driver,
+                     cuda_text(driver_cuda), cuda_text(runtime), cudnn / 10000, cudnn % 10000 / 100, cudnn % 100);
 }
 #else
 constexpr bool kCudaBuilt = false;
@@ -125,7 +127,8 @@ Check check_cuda(const CudaState& state) {
   if (state.fault.empty()) return passed("CUDA", state.versions);
   if (!state.gpu_present) return passed("CUDA", "no NVIDIA GPU on this machine: training runs on the CPU");
   if (!state.built) {
-    return warned("CUDA", "this machine has an NVIDIA GPU but this build has no CUDA code", "build it: ./scripts/setup.sh --cuda");
+    return warned("CUDA", "this machine has an NVIDIA GPU but this build has no CUDA code",
+                  "build it: ./scripts/setup.sh --cuda");
   }
   if (state.driver.empty()) {
     return failed("CUDA", "there is an NVIDIA GPU but no driver: " + state.fault,
@@ -134,7 +137,8 @@ Check check_cuda(const CudaState& state) {
   if (major_of(state.driver) < kNeeded) {
     return failed("CUDA", state.fault, fmt::format("upgrade NVIDIA driver {} to {} or newer", state.driver, kNeeded));
   }
-  return failed("CUDA", state.fault, "see that nvidia-smi works, CUDA_VISIBLE_DEVICES is not empty, and a container runs with --gpus all");
+  return failed("CUDA", state.fault,
+                "see that nvidia-smi works, CUDA_VISIBLE_DEVICES is not empty, and a container runs with --gpus all");
 }
 
 Check check_instructions(bool avx2, bool avx512, bool bfloat16, bool amx) {
@@ -147,14 +151,17 @@ Check check_instructions(bool avx2, bool avx512, bool bfloat16, bool amx) {
   add(bfloat16, "bfloat16");
   add(amx, "amx");
   if (!avx2) {
-    return warned("CPU instructions", "no avx2: LibTorch's fast kernels are not used", "train on a CPU with AVX2, or on a GPU");
+    return warned("CPU instructions", "no avx2: LibTorch's fast kernels are not used",
+                  "train on a CPU with AVX2, or on a GPU");
   }
   return passed("CPU instructions", fmt::format("{}; LibTorch uses {}", found, at::get_cpu_capability()));
 }
 
 Check check_free_memory(const std::string& name, int64_t free_bytes, int64_t total_bytes) {
   const std::string detail = fmt::format("{:.1f} GB free of {:.1f} GB", free_bytes / 1e9, total_bytes / 1e9);
-  if (free_bytes < total_bytes / 4) return warned(name, detail, "stop the other programs that hold it, or train smaller batches");
+  if (free_bytes < total_bytes / 4) {
+    return warned(name, detail, "stop the other programs that hold it, or train smaller batches");
+  }
   return passed(name, detail);
 }
 
@@ -163,7 +170,8 @@ Checks check_machine() {
   for (auto& check : check_cpu()) checks.push_back(std::move(check));
   const DeviceChoice choice = select_device("auto");
   const std::string driver = host::nvidia_driver_version();
-  checks.push_back(check_cuda({kCudaBuilt, host::has_nvidia_gpu(), driver, cuda_versions(driver.empty() ? "of unknown version" : driver), choice.reason}));
+  checks.push_back(check_cuda({kCudaBuilt, host::has_nvidia_gpu(), driver,
+                               cuda_versions(driver.empty() ? "of unknown version" : driver), choice.reason}));
   if (choice.device.is_cuda()) {
     for (at::DeviceIndex i = 0; i < at::detail::getCUDAHooks().getNumGPUs(); ++i) {
       for (auto& check : check_gpu(at::Device(at::kCUDA, i))) checks.push_back(std::move(check));

@@ -59,22 +59,21 @@ class OnlyBackend {
   std::array<bool, 4> previous_;
 };
 
+// Through the same interface as a run's precision: LibTorch refuses to mix it with the older one.
 class AllowTf32 {
  public:
-  AllowTf32() : previous_(at::globalContext().float32MatmulPrecision()) {
-    at::globalContext().setFloat32MatmulPrecision("high");
+  AllowTf32() : previous_(at::globalContext().float32Precision(at::Float32Backend::CUDA, at::Float32Op::MATMUL)) {
+    set(at::Float32Precision::TF32);
   }
-  ~AllowTf32() { at::globalContext().setFloat32MatmulPrecision(name(previous_)); }
+  ~AllowTf32() { set(previous_); }
   AllowTf32(const AllowTf32&) = delete;
   AllowTf32& operator=(const AllowTf32&) = delete;
 
  private:
-  static const char* name(at::Float32MatmulPrecision precision) {
-    return precision == at::Float32MatmulPrecision::HIGHEST ? "highest"
-           : precision == at::Float32MatmulPrecision::HIGH  ? "high"
-                                                            : "medium";
+  static void set(at::Float32Precision precision) {
+    at::globalContext().setFloat32Precision(at::Float32Backend::CUDA, at::Float32Op::MATMUL, precision);
   }
-  at::Float32MatmulPrecision previous_;
+  at::Float32Precision previous_;
 };
 
 // The same values on every device, and none of the run's random stream.
@@ -152,8 +151,8 @@ Probe probe_attention(at::Device device, at::SDPBackend backend, at::ScalarType 
     const at::Tensor qkv = random({3, 1, 2, 64, 64}, device);
     const auto fused = attend(qkv.to(type), backend);
     const auto reference = attend(qkv, at::SDPBackend::math);
-    const double error = std::max(relative_error(fused.output, reference.output),
-                                  relative_error(fused.grad, reference.grad));
+    const double error =
+        std::max(relative_error(fused.output, reference.output), relative_error(fused.grad, reference.grad));
     return judge(error, type);
   });
 }

@@ -13,8 +13,9 @@ const Checks kChecks{passed("CPU", "8 cores"), warned("workers", "none", "set da
 TEST(Check, JsonHoldsEveryCheckAndTheirCount) {
   const auto report = nlohmann::json::parse(to_json(kChecks));
   ASSERT_EQ(report["checks"].size(), 3);
-  EXPECT_EQ(report["checks"][1],
-            (nlohmann::json{{"name", "workers"}, {"status", "warn"}, {"detail", "none"}, {"fix", "set data.num_workers"}}));
+  EXPECT_EQ(
+      report["checks"][1],
+      (nlohmann::json{{"name", "workers"}, {"status", "warn"}, {"detail", "none"}, {"fix", "set data.num_workers"}}));
   EXPECT_EQ(report["summary"], (nlohmann::json{{"pass", 1}, {"warn", 1}, {"fail", 1}}));
 }
 

@@ -64,9 +64,11 @@ TEST(CheckLearningRate, TooHighOrNeverReachedIsAWarning) {
 
 TEST(CheckValidation, ItHasToHappenAndItsShareIsTold) {
   ShakespeareRun run;
-  EXPECT_EQ(check_validation(run.config, run.facts, run.plan()).detail, "every 500 steps over 111.5k of 111.5k tokens (100 %)");
+  EXPECT_EQ(check_validation(run.config, run.facts, run.plan()).detail,
+            "every 500 steps over 111.5k of 111.5k tokens (100 %)");
   run.config.training.eval_batches = 3;
-  EXPECT_EQ(check_validation(run.config, run.facts, run.plan()).detail, "every 500 steps over 49.2k of 111.5k tokens (44 %)");
+  EXPECT_EQ(check_validation(run.config, run.facts, run.plan()).detail,
+            "every 500 steps over 49.2k of 111.5k tokens (44 %)");
   run.config.training.eval_interval = {6000, Interval::Unit::steps};
   EXPECT_EQ(check_validation(run.config, run.facts, run.plan()).fix, "set training.eval_interval: 500 steps");
   run.config.training.eval_interval = {0, Interval::Unit::steps};

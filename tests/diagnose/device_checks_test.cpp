@@ -10,13 +10,25 @@ using Status = Check::Status;
 DeviceInfo cpu() { return {.device = at::kCPU, .name = "some CPU", .memory_bytes = 16'000'000'000}; }
 
 DeviceInfo hopper() {
-  return {.device = at::Device(at::kCUDA, 0), .name = "NVIDIA H200", .memory_bytes = 143'000'000'000, .compute_major = 9,
-          .compute_minor = 0, .bfloat16 = true, .float16 = true, .tf32 = true};
+  return {.device = at::Device(at::kCUDA, 0),
+          .name = "NVIDIA H200",
+          .memory_bytes = 143'000'000'000,
+          .compute_major = 9,
+          .compute_minor = 0,
+          .bfloat16 = true,
+          .float16 = true,
+          .tf32 = true};
 }
 
 DeviceInfo turing() {
-  return {.device = at::Device(at::kCUDA, 0), .name = "Tesla T4", .memory_bytes = 16'000'000'000, .compute_major = 7,
-          .compute_minor = 5, .bfloat16 = false, .float16 = true, .tf32 = false};
+  return {.device = at::Device(at::kCUDA, 0),
+          .name = "Tesla T4",
+          .memory_bytes = 16'000'000'000,
+          .compute_major = 7,
+          .compute_minor = 5,
+          .bfloat16 = false,
+          .float16 = true,
+          .tf32 = false};
 }
 
 TrainingConfig precision(bool use_amp, Dtype dtype) {

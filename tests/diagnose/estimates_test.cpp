@@ -90,9 +90,9 @@ TEST_P(MemoryOf, IsWhatAStepAllocates) {
   const auto estimate = estimate_memory(model, training, {form.compute_type, fused, /*cuda=*/false});
   const double measured = measured_peak(model, training, form.compute_type);
   const double estimated = estimate.total() - estimate.weights - estimate.moments;
-  EXPECT_NEAR(estimated / measured, 1.0, 0.2) << "estimated " << estimated / 1e6 << " MB, measured " << measured / 1e6
-                                              << " MB; activations " << estimate.activations / 1e6 << ", workspace "
-                                              << estimate.workspace / 1e6;
+  EXPECT_NEAR(estimated / measured, 1.0, 0.2)
+      << "estimated " << estimated / 1e6 << " MB, measured " << measured / 1e6 << " MB; activations "
+      << estimate.activations / 1e6 << ", workspace " << estimate.workspace / 1e6;
 }
 
 INSTANTIATE_TEST_SUITE_P(

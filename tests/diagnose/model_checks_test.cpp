@@ -56,7 +56,9 @@ TEST(CheckMemory, NamesTheMicroBatchThatFits) {
   EXPECT_EQ(check.status, Status::fail);
   int64_t batch_size = 0, accumulation = 0;
   ASSERT_EQ(std::sscanf(check.fix.c_str(), "set training.batch_size: %ld and training.gradient_accumulation_steps: %ld",
-                        &batch_size, &accumulation), 2) << check.fix;
+                        &batch_size, &accumulation),
+            2)
+      << check.fix;
   EXPECT_EQ(batch_size * accumulation, 64 * 3);
   training.batch_size = batch_size;
   training.gradient_accumulation_steps = accumulation;
@@ -82,7 +84,8 @@ TEST(CheckCompute, FollowsPalmsRule) {
   TrainingConfig training;
   training.batch_size = 8;
   const Check check = check_compute(gpt2_small(), training, 1000, 1e15);
-  EXPECT_EQ(check.detail, "855.38M FLOPs per token, 7.01 TFLOPs per step, 7.01 PFLOPs in all: about 18s at 40 % of this card's peak");
+  EXPECT_EQ(check.detail,
+            "855.38M FLOPs per token, 7.01 TFLOPs per step, 7.01 PFLOPs in all: about 18s at 40 % of this card's peak");
 }
 
 }  // namespace

@@ -10,14 +10,16 @@ import unittest
 from programs import TINY, flags, run, train, write_text
 
 MACHINE_CHECKS = {"LibTorch", "CPU", "CPU instructions", "CPU flash attention", "memory", "CUDA"}
-CONFIG_CHECKS = {"configuration", "threads", "device", "precision", "dataset", "batch", "length", "learning rate", "validation",
-                 "workers", "parameters", "vocabulary", "attention", "memory of the run", "compute", "disk speed", "disk space"}
+CONFIG_CHECKS = {"configuration", "threads", "device", "precision", "dataset", "batch", "length", "learning rate",
+                 "validation", "workers", "parameters", "vocabulary", "attention", "memory of the run", "compute",
+                 "disk speed", "disk space"}
 
 
-def checks_of(done):
-    report = json.loads(done.stdout)
-    counts = {status: sum(check["status"] == status for check in report["checks"]) for status in ("pass", "warn", "fail")}
-    assert report["summary"] == counts, report["summary"]
+def diagnose(*words, check_code: int = None) -> dict:
+    """name -> check, from --json."""
+    report = json.loads(run("gpt-diagnose", "--json", *words, check_code=check_code).stdout)
+    statuses = [check["status"] for check in report["checks"]]
+    assert report["summary"] == {status: statuses.count(status) for status in ("pass", "warn", "fail")}, report
     return {check["name"]: check for check in report["checks"]}
 
 
@@ -32,19 +34,18 @@ class Diagnose(unittest.TestCase):
         path.write_text(text)
         return path
 
-    def good_config(self, extra=""):
+    def good_config(self):
         return self.config(f"device: cpu\noutput_dir: {self.folder}/run\ndata:\n  text: {self.text}\n"
                            "model: {n_layer: 2, n_head: 2, n_embd: 32, block_size: 16, dropout: 0}\n"
-                           f"training: {{batch_size: 4, max_steps: 100, eval_interval: 20{extra}}}\n")
+                           "training: {batch_size: 4, max_steps: 100, eval_interval: 20}\n")
 
     def test_the_machine_alone(self):
-        checks = checks_of(run("gpt-diagnose", "--json"))
+        checks = diagnose()
         self.assertLessEqual(MACHINE_CHECKS, set(checks))
         self.assertFalse(CONFIG_CHECKS & set(checks))
 
     def test_a_good_configuration_passes(self):
-        done = run("gpt-diagnose", "--config", self.good_config(), "--json", check_code=0)
-        checks = checks_of(done)
+        checks = diagnose("--config", self.good_config(), check_code=0)
         self.assertLessEqual(MACHINE_CHECKS | CONFIG_CHECKS, set(checks))
         self.assertEqual(checks["configuration"]["status"], "pass")
         self.assertIn("training and", checks["dataset"]["detail"])
@@ -52,14 +53,14 @@ class Diagnose(unittest.TestCase):
         self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["c.yaml", "text.txt"])
 
     def test_every_finding_that_is_no_pass_has_a_fix(self):
-        checks = checks_of(run("gpt-diagnose", "--config", self.good_config(), "--json", "--learning-rate", "0.5", check_code=0))
+        checks = diagnose("--config", self.good_config(), "--learning-rate", "0.5", check_code=0)
         self.assertEqual(checks["learning rate"]["status"], "warn")
         for check in checks.values():
             self.assertEqual(check["fix"] == "", check["status"] == "pass", check)
 
     def test_the_table_has_one_line_a_check_and_no_colours_in_a_pipe(self):
         config = self.good_config()
-        names = checks_of(run("gpt-diagnose", "--config", config, "--json"))
+        names = diagnose("--config", config)
         table = run("gpt-diagnose", "--config", config, check_code=0).stdout
         self.assertNotIn("\033", table)
         rows = table.split("\n\n")[0].splitlines()
@@ -69,7 +70,7 @@ class Diagnose(unittest.TestCase):
 
     def test_flags_alone_are_a_configuration(self):
         options = {**TINY, "data.text": self.text, "output_dir": self.folder / "run"}
-        checks = checks_of(run("gpt-diagnose", "--json", *flags(options), check_code=0))
+        checks = diagnose(*flags(options), check_code=0)
         self.assertIn("dataset", checks)
 
     def test_a_typo_is_one_line_and_exit_2(self):
@@ -82,38 +83,38 @@ class Diagnose(unittest.TestCase):
 
     def test_missing_data_fails(self):
         self.text.unlink()
-        checks = checks_of(run("gpt-diagnose", "--config", self.good_config(), "--json", check_code=1))
+        checks = diagnose("--config", self.good_config(), check_code=1)
         self.assertEqual(checks["dataset"]["status"], "fail")
         self.assertIn("text.txt", checks["dataset"]["detail"])
         self.assertEqual(checks["model"]["status"], "warn", "what could not be checked says so")
 
     def test_no_data_at_all_fails(self):
         path = self.config("device: cpu\n")
-        checks = checks_of(run("gpt-diagnose", "--config", path, "--json", check_code=1))
+        checks = diagnose("--config", path, check_code=1)
         self.assertEqual(checks["dataset"]["status"], "fail")
 
     @unittest.skipIf(os.path.exists("/dev/nvidia0"), "a GPU is there")
     def test_a_gpu_asked_for_where_there_is_none_fails(self):
-        checks = checks_of(run("gpt-diagnose", "--config", self.good_config(), "--device", "cuda", "--json", check_code=1))
+        checks = diagnose("--config", self.good_config(), "--device", "cuda", check_code=1)
         self.assertEqual(checks["device"]["status"], "fail")
         self.assertIn("device: auto", checks["device"]["fix"])
         self.assertEqual(checks["dataset"]["status"], "pass", "the rest is checked all the same")
 
     def test_a_run_that_does_not_fit_in_memory_fails_with_a_batch_that_does(self):
-        checks = checks_of(run("gpt-diagnose", "--config", self.good_config(), "--json", "--block_size", "512", "--n_embd", "512",
-                               "--batch_size", "1000000", check_code=1))
+        checks = diagnose("--config", self.good_config(), "--block_size", 512, "--n_embd", 512, "--batch_size", 1000000,
+                          check_code=1)
         self.assertEqual(checks["memory of the run"]["status"], "fail")
         self.assertIn("training.batch_size: ", checks["memory of the run"]["fix"])
 
     def test_a_checkpoint_is_verified(self):
         train(self.folder / "run", self.text, training__max_steps=2)
-        checks = checks_of(run("gpt-diagnose", "--checkpoint", self.folder / "run", "--json", check_code=0))
+        checks = diagnose("--checkpoint", self.folder / "run", check_code=0)
         self.assertIn("step 2", checks["checkpoint"]["detail"])
         path = self.folder / "run" / "ckpt.pt"
         content = bytearray(path.read_bytes())
         content[len(content) // 2] ^= 1
         path.write_bytes(content)
-        checks = checks_of(run("gpt-diagnose", "--checkpoint", path, "--json", check_code=1))
+        checks = diagnose("--checkpoint", path, check_code=1)
         self.assertEqual(checks["checkpoint"]["status"], "fail")
 
 

@@ -11,7 +11,7 @@
 namespace gpt {
 
 struct DatasetFacts {
-  std::string source;     // path
+  std::string source;  // path
   int64_t file_bytes = 0;
   int64_t train_tokens = 0, validation_tokens = 0;
   int64_t samples_per_epoch = 0;  // sequences of block_size tokens

@@ -11,7 +11,8 @@ namespace gpt {
 // The nearest folder above `path` (or `path` itself) that is there.
 std::string nearest_folder(const std::string& path);
 
-// Bytes per second of writing and syncing a file, as a checkpoint is written. It is removed afterwards. Throws gpt::Error(disk).
+// Bytes per second of writing and syncing a file, as a checkpoint is written. It is removed afterwards.
+// Throws gpt::Error(disk).
 double measure_write_speed(const std::string& folder);
 
 // `checkpoint_bytes`: of one. `kept`: how many files the run keeps.

@@ -13,10 +13,10 @@ Checks check_machine();
 
 // How CUDA stands here. `fault`: why there is no usable GPU, as select_device says it; empty with one.
 struct CudaState {
-  bool built = false;       // this build has CUDA code
+  bool built = false;        // this build has CUDA code
   bool gpu_present = false;  // known to the system, usable or not
-  std::string driver;       // "580.65.06"; empty without one
-  std::string versions;     // of driver, runtime and cuDNN, where they could be asked
+  std::string driver;        // "580.65.06"; empty without one
+  std::string versions;      // of driver, runtime and cuDNN, where they could be asked
   std::string fault;
 };
 Check check_cuda(const CudaState& state);

@@ -20,7 +20,8 @@ Check check_vocabulary(const ModelConfig& model, bool cuda);
 Check check_attention(const ModelConfig& model, bool cuda, const std::string& path);
 
 // Against the memory that is free on the device.
-Check check_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form, double free_bytes);
+Check check_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form,
+                   double free_bytes);
 
 // `peak_flops`: of the device in the precision of the run, where it is known.
 Check check_compute(const ModelConfig& model, const TrainingConfig& training, int64_t total_steps,

@@ -19,7 +19,7 @@ Probe probe_product(at::Device device, at::ScalarType type);
 // Whether float32 products are really rounded to TF32 when it is allowed.
 Probe probe_tf32(at::Device device);
 
-// Causal attention, forward and backward, with every other kernel forbidden; compared with the unfused kernel in float32.
+// Causal attention, forward and backward, with every other kernel forbidden; compared with the unfused one in float32.
 Probe probe_attention(at::Device device, at::SDPBackend backend, at::ScalarType type);
 
 }  // namespace gpt
