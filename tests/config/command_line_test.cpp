@@ -6,6 +6,7 @@
 
 #include "config/faults.h"
 #include "gpt/config/option.h"
+#include "core/scratch_folder.h"
 
 namespace gpt::config {
 namespace {
@@ -32,13 +33,11 @@ std::string output(std::vector<const char*> arguments) {
 // A YAML file for the life of the object.
 class File {
  public:
-  explicit File(const std::string& text) : path_(testing::TempDir() + "/command_line_test.yaml") {
-    std::ofstream(path_) << text;
-  }
-  ~File() { std::filesystem::remove(path_); }
+  explicit File(const std::string& text) : path_(folder_ / "command_line_test.yaml") { std::ofstream(path_) << text; }
   const char* path() const { return path_.c_str(); }
 
  private:
+  ScratchFolder folder_;  // of this process alone: tests run beside each other
   std::string path_;
 };
 
