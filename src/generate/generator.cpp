@@ -68,7 +68,7 @@ class Context {
 };
 
 std::vector<int32_t> first_tokens(const Tokenizer& tokenizer, std::string_view prompt) {
-  if (!prompt.empty()) return tokenizer.encode(prompt);
+  if (!prompt.empty()) return tokenizer.encode_with_specials(prompt);
   if (const auto end_of_text = tokenizer.end_of_text()) return {*end_of_text};
   try {
     return tokenizer.encode("\n");

@@ -3,15 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "gpt/core/error.h"
 
 namespace gpt {
 
-std::vector<int32_t> ByteTokenizer::encode(std::string_view text) const {
-  std::vector<int32_t> ids(text.size());
-  std::transform(text.begin(), text.end(), ids.begin(), [](char c) { return static_cast<unsigned char>(c); });
-  return ids;
+void ByteTokenizer::encode(std::string_view text, std::vector<int32_t>& ids) const {
+  ids.reserve(ids.size() + text.size());
+  std::transform(text.begin(), text.end(), std::back_inserter(ids), [](char c) { return static_cast<unsigned char>(c); });
 }
 
 std::string ByteTokenizer::decode(std::span<const int32_t> ids) const {

@@ -37,9 +37,9 @@ CharTokenizer::CharTokenizer(std::vector<char32_t> characters)
   }
 }
 
-std::vector<int32_t> CharTokenizer::encode(std::string_view text) const {
-  std::vector<int32_t> ids(text.size());  // enough: a character has at least one byte
-  size_t count = 0;
+void CharTokenizer::encode(std::string_view text, std::vector<int32_t>& ids) const {
+  size_t count = ids.size();
+  ids.resize(count + text.size());  // enough: a character has at least one byte
   for (size_t offset = 0; offset < text.size();) {
     const auto [value, bytes] = utf8::decode(text, offset);
     const int32_t id = pages_[page_of_[value >> kPageBits]][value % Page{}.size()];
@@ -51,7 +51,12 @@ std::vector<int32_t> CharTokenizer::encode(std::string_view text) const {
     offset += bytes;
   }
   ids.resize(count);
-  return ids;
+}
+
+size_t CharTokenizer::last_cut(std::string_view text) const {
+  size_t start = text.empty() ? 0 : text.size() - 1;  // of the last character
+  while (start > 0 && (static_cast<unsigned char>(text[start]) & 0xc0) == 0x80) --start;
+  return start;
 }
 
 std::string CharTokenizer::decode(std::span<const int32_t> ids) const {

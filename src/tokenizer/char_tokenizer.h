@@ -18,8 +18,10 @@ class CharTokenizer final : public Tokenizer {
 
   std::string name() const override { return "char"; }
   int64_t vocab_size() const override { return static_cast<int64_t>(characters_.size()); }
-  std::vector<int32_t> encode(std::string_view text) const override;
+  using Tokenizer::encode;
+  void encode(std::string_view text, std::vector<int32_t>& ids) const override;
   std::string decode(std::span<const int32_t> ids) const override;
+  size_t last_cut(std::string_view text) const override;
   std::string to_json() const override;
 
  private:

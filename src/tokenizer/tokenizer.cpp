@@ -46,6 +46,38 @@ std::unique_ptr<Tokenizer> char_tokenizer(const json& object, const std::string&
 
 }  // namespace
 
+std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
+  std::vector<int32_t> ids;
+  encode(text, ids);
+  return ids;
+}
+
+std::vector<int32_t> Tokenizer::encode_with_specials(std::string_view text) const {
+  std::vector<int32_t> ids;
+  for (size_t begin = 0; begin < text.size();) {
+    const SpecialToken* next = nullptr;
+    size_t at = text.size();
+    for (const SpecialToken& special : special_tokens()) {
+      const size_t found = text.find(special.text, begin);
+      if (found < at || (next && found == at && special.text.size() > next->text.size())) at = found, next = &special;
+    }
+    encode(text.substr(begin, at - begin), ids);
+    if (!next) break;
+    ids.push_back(next->id);
+    begin = at + next->text.size();
+  }
+  return ids;
+}
+
+std::optional<int32_t> Tokenizer::end_of_text() const {
+  for (const std::string_view name : {"<|endoftext|>", "<|end_of_text|>", "</s>"}) {
+    for (const SpecialToken& special : special_tokens()) {
+      if (special.text == name) return special.id;
+    }
+  }
+  return std::nullopt;
+}
+
 std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view text, const std::string& origin) {
   json object;
   try {

@@ -179,17 +179,19 @@ TEST(Generator, EndsBeforeAStopTextThatSpansTokens) {
 // Characters and one special token, as vocabularies with an end of text have it.
 class WithEndOfText : public Tokenizer {
  public:
-  explicit WithEndOfText(int32_t id) : id_(id) {}
+  explicit WithEndOfText(int32_t id) : end_of_text_{{"<|endoftext|>", id}} {}
   std::string name() const override { return "test"; }
   int64_t vocab_size() const override { return characters_->vocab_size(); }
-  std::vector<int32_t> encode(std::string_view text) const override { return characters_->encode(text); }
+  std::span<const SpecialToken> special_tokens() const override { return end_of_text_; }
+  using Tokenizer::encode;
+  void encode(std::string_view text, std::vector<int32_t>& ids) const override { characters_->encode(text, ids); }
+  size_t last_cut(std::string_view text) const override { return characters_->last_cut(text); }
   std::string decode(std::span<const int32_t> ids) const override { return characters_->decode(ids); }
-  std::optional<int32_t> end_of_text() const override { return id_; }
   std::string to_json() const override { return characters_->to_json(); }
 
  private:
   std::unique_ptr<Tokenizer> characters_ = characters();
-  int32_t id_;
+  std::vector<SpecialToken> end_of_text_;
 };
 
 TEST(Generator, EndsAtEndOfText) {

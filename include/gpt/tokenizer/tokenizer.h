@@ -1,6 +1,7 @@
 // Text to token ids and back. One interface, one factory; a tokenizer travels as JSON inside the checkpoint.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -11,24 +12,48 @@
 
 namespace gpt {
 
+// A token that stands for no text of its own, such as <|endoftext|>.
+struct SpecialToken {
+  std::string text;
+  int32_t id;
+  bool operator==(const SpecialToken&) const = default;
+};
+
+// Immutable, and safe to use from several threads at once.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
-  virtual std::string name() const = 0;  // "char", "byte"
+  virtual std::string name() const = 0;  // "char", "byte", "bpe"
   virtual int64_t vocab_size() const = 0;
-  // Throws gpt::Error(data) naming the byte offset and the character that the vocabulary lacks.
-  virtual std::vector<int32_t> encode(std::string_view text) const = 0;
+  virtual std::span<const SpecialToken> special_tokens() const { return {}; }
+  std::optional<int32_t> end_of_text() const;  // the special token <|endoftext|> (or </s>, <|end_of_text|>), where there is one
+
+  // Appends the ids of `text`, in which special tokens are ordinary text: for data. Throws gpt::Error(data) naming the
+  // byte offset and the character that the vocabulary lacks.
+  virtual void encode(std::string_view text, std::vector<int32_t>& ids) const = 0;
+  std::vector<int32_t> encode(std::string_view text) const;
+  // The same, but the text of a special token becomes its id (the longest where several fit): for prompts.
+  std::vector<int32_t> encode_with_specials(std::string_view text) const;
   // The bytes of the ids, concatenated. Throws gpt::Error(data) for an id outside the vocabulary.
   virtual std::string decode(std::span<const int32_t> ids) const = 0;
-  virtual std::optional<int32_t> end_of_text() const { return std::nullopt; }
+
+  // The last position in (0, text.size()) where the text can be cut, whatever follows it: the ids of the two parts, one
+  // behind the other, are those of the whole. 0 where there is none. What lets threads share a long text.
+  virtual size_t last_cut(std::string_view text) const = 0;
+
   virtual std::string to_json() const = 0;  // self-contained; equal tokenizers give equal text
 };
 
-// `spec` is `char` (the vocabulary is the code points of `training_text`, sorted), `byte`, or the path of a saved
-// tokenizer. Throws gpt::Error: config for an unknown spec, data for a bad file or text that is not UTF-8.
+// `spec` is one of
+//   char   the vocabulary is the code points of `training_text`, sorted
+//   byte   one id per byte
+//   gpt2   GPT-2's vocabulary, which set-up installed
+//   bpe:N  byte-level BPE with a vocabulary of N trained on `training_text`
+//   FILE   tokenizer.json of Hugging Face, FILE.tiktoken, vocab.bpe with encoder.json beside it, or a saved tokenizer
+// Throws gpt::Error: config for an unknown spec, data for a bad file or text that is not UTF-8.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, std::string_view training_text);
 
-// The inverse of to_json(). `origin` names the source in errors.
+// The inverse of to_json(); reads tokenizer.json of Hugging Face too. `origin` names the source in errors.
 std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view json, const std::string& origin);
 
 }  // namespace gpt

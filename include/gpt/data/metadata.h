@@ -1,0 +1,42 @@
+// What lies beside a bin of token ids: tokens_bpe_metadata.json. Written by gpt-prepare, read by everything that opens the bin.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace gpt {
+
+// One of the two parts of the data.
+struct SplitCounts {
+  int64_t tokens = 0;
+  int64_t documents = 0;
+  int64_t bytes = 0;  // of text: with the tokens, what bits per byte need; 0 = not known
+  bool operator==(const SplitCounts&) const = default;
+};
+
+struct SourceFile {
+  std::string path;
+  int64_t bytes = 0;
+  bool operator==(const SourceFile&) const = default;
+};
+
+struct Metadata {
+  int64_t vocab_size = 0;
+  int width_bytes = 2;        // "dtype": "uint16" or "uint32", little-endian
+  std::string tokenizer;      // its file, relative to the metadata's folder; empty = not known
+  std::string tokenizer_hash; // XXH3-128 of its to_json(), 32 hex digits; empty = not known
+  std::string bin_hash;       // XXH3-128 of the bin; empty = not known
+  // The bin holds the training tokens, then the validation tokens. Both zero: not known, split at load.
+  SplitCounts train, validation;
+  std::string split;          // "documents" or "tokens": how the validation part was chosen
+  int64_t invalid_utf8_bytes = 0;
+  std::vector<SourceFile> sources;
+  bool operator==(const Metadata&) const = default;
+};
+
+// Only vocab_size is needed; a missing dtype is uint16. Throws gpt::Error(data) naming the key, what it is and what is needed.
+Metadata read_metadata(const std::string& path);
+std::string to_json(const Metadata& metadata);
+
+}  // namespace gpt

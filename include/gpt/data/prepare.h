@@ -1,0 +1,44 @@
+// From a folder of text to token ids: what gpt-prepare does, and gpt-train for data.text. All cores, bounded memory
+// whatever the size of the input, and an output folder that has all of its files or none.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "gpt/data/metadata.h"
+
+namespace gpt {
+
+enum class BinFormat {
+  prepared,  // tokens_bpe.bin (training, then validation) + bpe_tokenizer.json + tokens_bpe_metadata.json
+  nanogpt,   // train.bin and val.bin, raw uint16
+  llmc,      // train.bin and val.bin with llm.c's header of 256 int32
+};
+
+struct PrepareOptions {
+  std::vector<std::string> inputs;    // files, folders, globs, or "-" for standard input
+  std::string tokenizer = "gpt2";     // as make_tokenizer() takes it
+  std::string text_field = "text";    // of .jsonl
+  double validation_fraction = 0.1;   // of the documents; of the tokens, from the end, where there are too few documents
+  bool parse_special_tokens = false;  // otherwise their text is ordinary text
+  int64_t min_frequency = 2;          // of a pair that bpe:N merges
+  int64_t max_chars = 0;              // read at most so many characters; 0 = all
+  uint64_t seed = 0;                  // keys the choice of validation documents
+  BinFormat format = BinFormat::prepared;
+  int threads = 0;                    // 0 = all cores
+};
+
+struct PrepareProgress {
+  const char* stage;     // "training the tokenizer", "encoding"
+  uint64_t done, total;  // bytes of input, as they lie on the disk; total 0 = not known
+};
+
+// Writes the files into `output_dir`. Documents end with the tokenizer's end-of-text where it has one. `progress` is called
+// now and then, and may return false: then nothing of the output is left, and the call throws gpt::Error(interrupted).
+// Throws gpt::Error: data for input that cannot be read (file, line or byte, why), disk for a full one.
+Metadata prepare(const PrepareOptions& options, const std::string& output_dir,
+                 const std::function<bool(const PrepareProgress&)>& progress = {});
+
+}  // namespace gpt

@@ -1,0 +1,49 @@
+// Byte-level byte-pair encoding (Sennrich et al. 2016; bytes as in GPT-2, Radford et al. 2019).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "gpt/tokenizer/pre_tokenizer.h"
+#include "gpt/tokenizer/tokenizer.h"
+
+namespace gpt {
+
+// What the files of a vocabulary hold.
+struct BpeModel {
+  std::vector<std::string> tokens;                  // the bytes of each id (of a special token: its text)
+  std::vector<std::pair<int32_t, int32_t>> merges;  // pairs of ids, the first is merged first
+  std::vector<SpecialToken> special_tokens;         // sorted by id
+  SplitPattern split = SplitPattern::gpt2;
+  bool ignore_merges = false;                       // a piece that is a token is that token, whatever the merges say
+  bool operator==(const BpeModel&) const = default;
+};
+
+class BpeTokenizer final : public Tokenizer {
+ public:
+  // Throws gpt::Error(data), beginning with `origin`: a byte without a token, a merge of unknown ids or whose product is
+  // no token, two tokens of the same bytes.
+  explicit BpeTokenizer(BpeModel model, const std::string& origin = "BPE model");
+  ~BpeTokenizer() override;
+
+  std::string name() const override { return "bpe"; }
+  int64_t vocab_size() const override;
+  std::span<const SpecialToken> special_tokens() const override;
+  using Tokenizer::encode;
+  void encode(std::string_view text, std::vector<int32_t>& ids) const override;
+  std::string decode(std::span<const int32_t> ids) const override;
+  size_t last_cut(std::string_view text) const override;
+  std::string to_json() const override;  // tokenizer.json of Hugging Face
+  const BpeModel& model() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<const Impl> impl_;
+};
+
+}  // namespace gpt

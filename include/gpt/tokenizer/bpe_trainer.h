@@ -1,0 +1,43 @@
+// Learns a byte-level BPE vocabulary from text, with the merges and ids of Hugging Face tokenizers for the same settings:
+// ids are special tokens, the 256 bytes in the order of GPT-2's printable alphabet, then merges; the most frequent pair is
+// merged first, of equally frequent ones the one with the smaller left id, then right id.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gpt/tokenizer/bpe.h"
+
+namespace gpt {
+
+struct BpeTrainingOptions {
+  int64_t vocab_size = 0;  // specials, bytes and merges together
+  std::vector<std::string> special_tokens = {"<|endoftext|>"};
+  int64_t min_frequency = 0;  // pairs less frequent than this are not merged
+  SplitPattern split = SplitPattern::gpt2;
+  int threads = 0;  // 0 = all cores
+};
+
+class BpeTrainer {
+ public:
+  explicit BpeTrainer(BpeTrainingOptions options);  // throws gpt::Error(config) for a vocab_size below specials and bytes
+  ~BpeTrainer();
+
+  // Counts the pieces of `text`, on all threads; the text is not kept. Its end is the end of a piece: give whole documents,
+  // or cut at last_piece_boundary().
+  void add(std::string_view text);
+
+  // The vocabulary; smaller than asked for where the text has no more pairs. `progress(merges done, merges asked for)` is
+  // called now and then; training stops with gpt::Error(interrupted) when it returns false.
+  BpeModel train(const std::function<bool(int64_t, int64_t)>& progress = {});
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace gpt
