@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace gpt {
@@ -23,20 +24,22 @@ struct SourceFile {
 
 struct Metadata {
   int64_t vocab_size = 0;
-  int width_bytes = 2;        // "dtype": "uint16" or "uint32", little-endian
-  std::string tokenizer;      // its file, relative to the metadata's folder; empty = not known
-  std::string tokenizer_hash; // XXH3-128 of its to_json(), 32 hex digits; empty = not known
-  std::string bin_hash;       // XXH3-128 of the bin; empty = not known
+  int width_bytes = 2;         // "dtype": "uint16" or "uint32", little-endian
+  std::string tokenizer;       // its file, relative to the metadata's folder; empty = not known
+  std::string tokenizer_hash;  // XXH3-128 of its to_json(), 32 hex digits; empty = not known
+  std::string bin_hash;        // XXH3-128 of the bin; empty = not known
   // The bin holds the training tokens, then the validation tokens. Both zero: not known, split at load.
   SplitCounts train, validation;
-  std::string split;          // "documents" or "tokens": how the validation part was chosen
+  std::string split;  // "documents" or "tokens": how the validation part was chosen
   int64_t invalid_utf8_bytes = 0;
   std::vector<SourceFile> sources;
+  std::vector<std::string> skipped;  // files of the input's folders that are no text
   bool operator==(const Metadata&) const = default;
 };
 
 // Only vocab_size is needed; a missing dtype is uint16. Throws gpt::Error(data) naming the key, what it is and what is needed.
 Metadata read_metadata(const std::string& path);
+Metadata parse_metadata(std::string_view json, const std::string& origin);
 std::string to_json(const Metadata& metadata);
 
 }  // namespace gpt

@@ -1,0 +1,27 @@
+// XXH3-128, fed piece by piece: what names contents and finds accidental damage (it is no protection against malice).
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace gpt {
+
+class Hash128 {
+ public:
+  Hash128();
+  ~Hash128();
+  Hash128(Hash128&&) noexcept;
+  Hash128& operator=(Hash128&&) noexcept;
+  void update(std::string_view bytes);
+  std::string hex() const;  // of all bytes so far: 32 digits
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+std::string hash128(std::string_view bytes);
+
+}  // namespace gpt

@@ -1,0 +1,184 @@
+#include "gpt/data/metadata.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "gpt/core/error.h"
+#include "gpt/core/file.h"
+
+namespace gpt {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+constexpr int64_t kIdsOf16Bits = 65536;
+constexpr int64_t kLargestCount = int64_t{1} << 60;  // sums and sizes in bytes stay within 64 bits
+
+[[noreturn]] void fail(const std::string& origin, const std::string& message) {
+  throw Error(ExitCode::data, fmt::format("{}: {}", origin, message));
+}
+
+// The value as a message shows it: never long, and never bytes that are no text.
+std::string shown(const json& value) {
+  constexpr size_t kLongest = 60;
+  if (value.is_structured()) return fmt::format("an {}", value.type_name());
+  std::string text = value.dump(-1, ' ', /*ensure_ascii=*/true, json::error_handler_t::replace);
+  return text.size() <= kLongest ? text : text.substr(0, kLongest) + "...";
+}
+
+// An object of the file under its name: "train", and for the file itself "".
+class Section {
+ public:
+  Section(const json& object, std::string name, const std::string& origin)
+      : object_(object), name_(std::move(name)), origin_(origin) {
+    if (!object.is_object()) fail(origin_, fmt::format("'{}' is {}; an object is needed", name_, shown(object)));
+  }
+
+  const json* find(const char* key) const {
+    const auto found = object_.find(key);
+    return found == object_.end() ? nullptr : &*found;
+  }
+
+  int64_t whole_number(const char* key, int64_t least, int64_t most) const {
+    const json* value = find(key);
+    if (!value) return 0;
+    // A number beyond 64 signed bits is held as unsigned.
+    const bool fits = value->is_number_unsigned() ? value->get<uint64_t>() <= static_cast<uint64_t>(most)
+                                                  : value->is_number_integer() && value->get<int64_t>() <= most;
+    if (!fits || value->get<int64_t>() < least) {
+      refuse(key, *value, fmt::format("a whole number from {} to {}", least, most));
+    }
+    return value->get<int64_t>();
+  }
+
+  int64_t count(const char* key) const { return whole_number(key, 0, kLargestCount); }
+
+  std::string text(const char* key) const {
+    const json* value = find(key);
+    if (!value) return "";
+    if (!value->is_string()) refuse(key, *value, "a text");
+    return value->get<std::string>();
+  }
+
+  std::string choice(const char* key, const char* one, const char* other) const {
+    const std::string value = text(key);
+    if (!value.empty() && value != one && value != other) refuse(key, *find(key), fmt::format("'{}' or '{}'", one, other));
+    return value;
+  }
+
+  std::string hash(const char* key) const {
+    const std::string value = text(key);
+    const bool hexadecimal = value.find_first_not_of("0123456789abcdef") == std::string::npos;
+    if (!value.empty() && (value.size() != 32 || !hexadecimal)) refuse(key, *find(key), "32 hexadecimal digits");
+    return value;
+  }
+
+  const json& list(const char* key) const {
+    static const json kEmpty = json::array();
+    const json* value = find(key);
+    if (!value) return kEmpty;
+    if (!value->is_array()) refuse(key, *value, "a list");
+    return *value;
+  }
+
+ private:
+  [[noreturn]] void refuse(const char* key, const json& value, const std::string& needed) const {
+    fail(origin_, fmt::format("'{}{}{}' is {}; {} is needed", name_, name_.empty() ? "" : ".", key, shown(value), needed));
+  }
+
+  const json& object_;
+  const std::string name_;
+  const std::string& origin_;
+};
+
+SplitCounts split_counts(const Section& root, const char* key, const std::string& origin) {
+  const json* value = root.find(key);
+  if (!value) return {};
+  const Section section(*value, key, origin);
+  return {.tokens = section.count("tokens"), .documents = section.count("documents"), .bytes = section.count("bytes")};
+}
+
+ordered_json to_object(const SplitCounts& counts) {
+  return {{"tokens", counts.tokens}, {"documents", counts.documents}, {"bytes", counts.bytes}};
+}
+
+}  // namespace
+
+Metadata parse_metadata(std::string_view text, const std::string& origin) {
+  json object;
+  try {
+    object = json::parse(text);
+  } catch (const json::exception& e) {
+    const auto* parse_error = dynamic_cast<const json::parse_error*>(&e);
+    fail(origin, parse_error ? fmt::format("invalid JSON at byte {}", parse_error->byte) : "invalid JSON");
+  }
+  if (!object.is_object()) fail(origin, "not a JSON object; metadata is {\"vocab_size\": N, \"dtype\": \"uint16\"}");
+  const Section root(object, "", origin);
+  if (!root.find("vocab_size")) fail(origin, "'vocab_size' is missing; metadata is {\"vocab_size\": N, \"dtype\": \"uint16\"}");
+
+  Metadata metadata;
+  metadata.vocab_size = root.whole_number("vocab_size", 1, std::numeric_limits<int32_t>::max());
+  metadata.width_bytes = root.choice("dtype", "uint16", "uint32") == "uint32" ? 4 : 2;
+  if (metadata.width_bytes == 2 && metadata.vocab_size > kIdsOf16Bits) {
+    fail(origin, fmt::format("'dtype' is \"uint16\", which holds no ids of a 'vocab_size' of {}; it must be \"uint32\"",
+                             metadata.vocab_size));
+  }
+  metadata.tokenizer = root.text("tokenizer");
+  metadata.tokenizer_hash = root.hash("tokenizer_hash");
+  metadata.bin_hash = root.hash("bin_hash");
+  metadata.train = split_counts(root, "train", origin);
+  metadata.validation = split_counts(root, "validation", origin);
+  if (metadata.train.tokens == 0 && metadata.validation.tokens > 0) {
+    fail(origin, fmt::format("'validation.tokens' is {} where 'train.tokens' is 0; the bin begins with the training tokens",
+                             metadata.validation.tokens));
+  }
+  metadata.split = root.choice("split", "documents", "tokens");
+  metadata.invalid_utf8_bytes = root.count("invalid_utf8_bytes");
+  for (const json& entry : root.list("sources")) {
+    const Section source(entry, "sources", origin);
+    metadata.sources.push_back({source.text("path"), source.count("bytes")});
+  }
+  for (const json& entry : root.list("skipped")) {
+    if (!entry.is_string()) fail(origin, fmt::format("'skipped' holds {}; a path is needed", shown(entry)));
+    metadata.skipped.push_back(entry.get<std::string>());
+  }
+  return metadata;
+}
+
+Metadata read_metadata(const std::string& path) {
+  const MappedFile file(path, ExitCode::data);  // mapped: a bin that is named by mistake is refused at its first byte
+  return parse_metadata({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, path);
+}
+
+std::string to_json(const Metadata& metadata) {
+  ordered_json object = {{"vocab_size", metadata.vocab_size}, {"dtype", metadata.width_bytes == 2 ? "uint16" : "uint32"}};
+  const auto add_text = [&object](const char* key, const std::string& text) {
+    if (!text.empty()) object[key] = text;
+  };
+  add_text("tokenizer", metadata.tokenizer);
+  add_text("tokenizer_hash", metadata.tokenizer_hash);
+  add_text("bin_hash", metadata.bin_hash);
+  object["train"] = to_object(metadata.train);
+  object["validation"] = to_object(metadata.validation);
+  add_text("split", metadata.split);
+  const int64_t tokens = metadata.train.tokens + metadata.validation.tokens;
+  const int64_t bytes = metadata.train.bytes + metadata.validation.bytes;
+  if (tokens > 0 && bytes > 0) {  // for people; nothing reads it
+    object["bytes_per_token"] = std::round(1000.0 * static_cast<double>(bytes) / static_cast<double>(tokens)) / 1000;
+  }
+  object["invalid_utf8_bytes"] = metadata.invalid_utf8_bytes;
+  object["sources"] = ordered_json::array();
+  for (const SourceFile& source : metadata.sources) {
+    object["sources"].push_back({{"path", source.path}, {"bytes", source.bytes}});
+  }
+  if (!metadata.skipped.empty()) object["skipped"] = metadata.skipped;
+  return object.dump(2, ' ', /*ensure_ascii=*/false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace gpt
