@@ -53,13 +53,18 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
 }
 
 std::vector<int32_t> Tokenizer::encode_with_specials(std::string_view text) const {
+  const std::span<const SpecialToken> specials = special_tokens();
+  std::vector<size_t> found;  // where each comes next; searched for again only when that is passed
+  for (const SpecialToken& special : specials) found.push_back(text.find(special.text));
+
   std::vector<int32_t> ids;
   for (size_t begin = 0; begin < text.size();) {
     const SpecialToken* next = nullptr;
     size_t at = text.size();
-    for (const SpecialToken& special : special_tokens()) {
-      const size_t found = text.find(special.text, begin);
-      if (found < at || (next && found == at && special.text.size() > next->text.size())) at = found, next = &special;
+    for (size_t i = 0; i < specials.size(); ++i) {
+      if (found[i] < begin) found[i] = text.find(specials[i].text, begin);
+      const bool longer = next && found[i] == at && specials[i].text.size() > next->text.size();
+      if (found[i] < at || longer) at = found[i], next = &specials[i];
     }
     encode(text.substr(begin, at - begin), ids);
     if (!next) break;

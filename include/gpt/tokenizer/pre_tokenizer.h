@@ -13,7 +13,8 @@ enum class SplitPattern { gpt2, cl100k, llama3 };
 // no UTF-8 count as characters of their own that are neither letter, number nor space.
 size_t piece_end(SplitPattern pattern, std::string_view text, size_t offset);
 
-// The last position in (0, text.size()) at which a piece ends whatever comes before and behind; 0 where there is none.
+// The last position in (0, text.size()) that is sure to end a piece whatever comes before and behind, with the same pieces
+// on both sides as in the whole; 0 where there is none.
 size_t last_piece_boundary(SplitPattern pattern, std::string_view text);
 
 // The regular expression, as tokenizer.json spells it.

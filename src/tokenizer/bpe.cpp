@@ -1,0 +1,200 @@
+#include "gpt/tokenizer/bpe.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "bpe_merges.h"
+#include "gpt/core/error.h"
+#include "gpt/tokenizer/bpe_files.h"
+#include "piece_memo.h"
+
+namespace gpt {
+namespace {
+
+using TokenIds = std::unordered_map<std::string_view, int32_t>;
+
+std::atomic<uint32_t> next_owner{1};
+
+// Bytes as an error message shows them, in one line.
+std::string quoted(std::string_view bytes) {
+  std::string text = "'";
+  for (const char c : bytes)
+    text += c >= ' ' && c <= '~' ? std::string(1, c) : fmt::format("\\x{:02X}", static_cast<unsigned char>(c));
+  return text + "'";
+}
+
+// Checks the special tokens and returns which ids are theirs.
+std::vector<bool> special_ids(const BpeModel& model, const std::string& origin) {
+  std::vector<bool> special(model.tokens.size());
+  std::unordered_set<std::string_view> texts;
+  for (const SpecialToken& token : model.special_tokens) {
+    const auto refuse = [&](const std::string& why) {
+      throw Error(ExitCode::data,
+                  fmt::format("{}: special token {} (id {}) {}", origin, quoted(token.text), token.id, why));
+    };
+    if (token.text.empty()) refuse("is empty");
+    if (token.id < 0 || token.id >= model.tokens.size())
+      refuse(fmt::format("is outside the vocabulary of {} tokens", model.tokens.size()));
+    if (model.tokens[token.id] != token.text)
+      refuse(fmt::format("is {} in the vocabulary", quoted(model.tokens[token.id])));
+    if (!texts.insert(token.text).second) refuse("is listed twice");
+    special[token.id] = true;
+  }
+  return special;
+}
+
+// Ids without bytes are gaps of the numbering. A special token may spell an ordinary one, which then is the one meant.
+TokenIds token_ids(const BpeModel& model, const std::vector<bool>& special, const std::string& origin) {
+  TokenIds ids;
+  ids.reserve(model.tokens.size());
+  for (const bool specials : {false, true}) {
+    for (size_t id = 0; id < model.tokens.size(); ++id) {
+      if (special[id] != specials || model.tokens[id].empty()) continue;
+      const auto [entry, added] = ids.try_emplace(model.tokens[id], static_cast<int32_t>(id));
+      if (added || specials) continue;
+      throw Error(ExitCode::data,
+                  fmt::format("{}: ids {} and {} are both {}", origin, entry->second, id, quoted(model.tokens[id])));
+    }
+  }
+  return ids;
+}
+
+std::array<int32_t, 256> ids_of_bytes(const TokenIds& ids, const std::string& origin) {
+  std::array<int32_t, 256> result;
+  for (int byte = 0; byte < 256; ++byte) {
+    const char c = static_cast<char>(byte);
+    const auto found = ids.find(std::string_view(&c, 1));
+    if (found == ids.end()) throw Error(ExitCode::data, fmt::format("{}: byte 0x{:02X} has no token", origin, byte));
+    result[byte] = found->second;
+  }
+  return result;
+}
+
+BpeMerges merge_rules(const BpeModel& model, const TokenIds& ids, const std::string& origin) {
+  BpeMerges rules(model.merges.size());
+  const auto known = [&](int32_t id) { return id >= 0 && id < model.tokens.size() && !model.tokens[id].empty(); };
+  std::string product;
+  for (size_t rank = 0; rank < model.merges.size(); ++rank) {
+    const auto [left, right] = model.merges[rank];
+    if (!known(left) || !known(right)) {
+      throw Error(ExitCode::data,
+                  fmt::format("{}: merge {} joins ids {} and {}; the vocabulary of {} tokens lacks id {}", origin, rank,
+                              left, right, model.tokens.size(), known(left) ? right : left));
+    }
+    product.assign(model.tokens[left]).append(model.tokens[right]);
+    const auto found = ids.find(product);
+    if (found == ids.end()) {
+      throw Error(ExitCode::data,
+                  fmt::format("{}: merge {} joins {} and {}, but {} is no token", origin, rank,
+                              quoted(model.tokens[left]), quoted(model.tokens[right]), quoted(product)));
+    }
+    rules.add(left, right, {static_cast<uint32_t>(rank), found->second});
+  }
+  return rules;
+}
+
+}  // namespace
+
+struct BpeTokenizer::Impl {
+  BpeModel model;
+  std::array<int32_t, 256> byte_ids;
+  BpeMerges merges;
+  TokenIds whole_pieces;  // with ignore_merges: the ordinary tokens, by their bytes
+  uint32_t owner = next_owner++;
+
+  Impl(BpeModel given, const std::string& origin) : model(std::move(given)) {
+    const std::vector<bool> special = special_ids(model, origin);
+    TokenIds ids = token_ids(model, special, origin);
+    byte_ids = ids_of_bytes(ids, origin);
+    merges = merge_rules(model, ids, origin);
+    if (!model.ignore_merges) return;
+    std::erase_if(ids, [&](const auto& entry) { return special[entry.second]; });
+    whole_pieces = std::move(ids);
+  }
+
+  void encode_piece(std::string_view piece, std::vector<int32_t>& ids) const {
+    if (model.ignore_merges) {
+      const auto found = whole_pieces.find(piece);
+      if (found != whole_pieces.end()) return ids.push_back(found->second);
+    }
+    const size_t first = ids.size();
+    ids.resize(first + piece.size());
+    std::transform(piece.begin(), piece.end(), ids.begin() + first,
+                   [&](char c) { return byte_ids[static_cast<unsigned char>(c)]; });
+    merges.apply(ids, first);
+  }
+};
+
+BpeTokenizer::BpeTokenizer(BpeModel model, const std::string& origin)
+    : impl_(std::make_unique<const Impl>(std::move(model), origin)) {}
+
+BpeTokenizer::~BpeTokenizer() = default;
+
+int64_t BpeTokenizer::vocab_size() const { return static_cast<int64_t>(impl_->model.tokens.size()); }
+
+std::span<const SpecialToken> BpeTokenizer::special_tokens() const { return impl_->model.special_tokens; }
+
+const BpeModel& BpeTokenizer::model() const { return impl_->model; }
+
+std::string BpeTokenizer::to_json() const { return tokenizer_json(impl_->model); }
+
+// perf: OPT-5
+void BpeTokenizer::encode(std::string_view text, std::vector<int32_t>& ids) const {
+  PieceMemo& memo = PieceMemo::of_this_thread();
+  std::array<int32_t, 1024> buffer;  // a vector that grows by a few ids at a time costs more than all the rest
+  size_t buffered = 0;
+  const auto flush = [&] {
+    ids.insert(ids.end(), buffer.begin(), buffer.begin() + buffered);
+    buffered = 0;
+  };
+  std::vector<int32_t> merged;
+  for (size_t begin = 0, end; begin < text.size(); begin = end) {
+    end = piece_end(impl_->model.split, text, begin);
+    const std::string_view piece = text.substr(begin, end - begin);
+    if (piece.size() > PieceMemo::kMaxBytes) {
+      flush();
+      impl_->encode_piece(piece, ids);
+      continue;
+    }
+    const PieceMemo::Key key = PieceMemo::key_of(text, begin, piece.size());
+    PieceMemo::Entry& entry = memo.entry_of(key, impl_->owner);
+    if (!entry.holds(key, impl_->owner)) {
+      merged.clear();
+      impl_->encode_piece(piece, merged);
+      if (merged.size() > PieceMemo::kMaxIds) {
+        flush();
+        ids.insert(ids.end(), merged.begin(), merged.end());
+        continue;
+      }
+      entry.key = key;
+      entry.owner = impl_->owner;
+      entry.count = static_cast<uint32_t>(merged.size());
+      std::copy(merged.begin(), merged.end(), entry.ids.begin());
+    }
+    if (buffered + PieceMemo::kMaxIds > buffer.size()) flush();
+    std::copy(entry.ids.begin(), entry.ids.end(), buffer.begin() + buffered);  // all of them: a fixed size is one move
+    buffered += entry.count;
+  }
+  flush();
+}
+
+std::string BpeTokenizer::decode(std::span<const int32_t> ids) const {
+  const std::vector<std::string>& tokens = impl_->model.tokens;
+  std::string text;
+  for (const int32_t id : ids) {
+    if (id < 0 || id >= tokens.size()) {
+      throw Error(ExitCode::data, fmt::format("token id {} is outside the vocabulary of {} tokens", id, tokens.size()));
+    }
+    text += tokens[id];
+  }
+  return text;
+}
+
+size_t BpeTokenizer::last_cut(std::string_view text) const { return last_piece_boundary(impl_->model.split, text); }
+
+}  // namespace gpt

@@ -1,0 +1,71 @@
+// What short pieces of text were merged into, so that a word that comes again costs one look into a cache line. One memo
+// per thread, of a fixed size, shared by all tokenizers: a piece takes the place of the one that was in its slot.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string_view>
+
+namespace gpt {
+
+class PieceMemo {
+ public:
+  static constexpr size_t kMaxBytes = 23;
+  static constexpr size_t kMaxIds = 8;
+
+  // The bytes of a piece, zeros, and its length in the last byte.
+  using Key = std::array<uint64_t, 3>;
+  struct alignas(64) Entry {
+    Key key{};
+    uint32_t owner = 0;  // which tokenizer; 0 is none
+    uint32_t count = 0;
+    std::array<int32_t, kMaxIds> ids{};
+    bool holds(const Key& wanted, uint32_t of) const {
+      // One branch instead of four.
+      return ((key[0] ^ wanted[0]) | (key[1] ^ wanted[1]) | (key[2] ^ wanted[2]) | (owner ^ of)) == 0;
+    }
+  };
+
+  static PieceMemo& of_this_thread() {
+    static thread_local PieceMemo memo;
+    return memo;
+  }
+
+  // Of text[begin, begin + bytes), at most kMaxBytes.
+  static Key key_of(std::string_view text, size_t begin, size_t bytes) {
+    Key key{};
+    if (begin + sizeof(Key) <= text.size()) {
+      std::memcpy(key.data(), text.data() + begin,
+                  sizeof(Key));  // a fixed size is three loads; what is too much is cut off
+      for (size_t i = 0; i < key.size(); ++i) key[i] &= kMasks[bytes][i];
+    } else {
+      std::memcpy(key.data(), text.data() + begin, bytes);
+    }
+    key[2] |= static_cast<uint64_t>(bytes) << 56;
+    return key;
+  }
+
+  Entry& entry_of(const Key& key, uint32_t owner) {
+    uint64_t hash = key[0] * 0x9E3779B97F4A7C15u + key[1] * 0xC2B2AE3D27D4EB4Fu + key[2] * 0xD6E8FEB86659FD93u + owner;
+    hash = (hash ^ hash >> 32) * 0x9E3779B97F4A7C15u;
+    return entries_[hash >> (64 - kSlotBits)];
+  }
+
+ private:
+  static constexpr int kSlotBits = 15;
+  static constexpr std::array<Key, kMaxBytes + 1> kMasks = [] {
+    std::array<Key, kMaxBytes + 1> masks{};
+    for (size_t bytes = 0; bytes <= kMaxBytes; ++bytes) {
+      for (size_t i = 0; i < bytes; ++i) masks[bytes][i / 8] |= uint64_t{0xFF} << i % 8 * 8;
+    }
+    return masks;
+  }();
+
+  std::unique_ptr<Entry[]> entries_ = std::make_unique<Entry[]>(size_t{1} << kSlotBits);
+};
+
+}  // namespace gpt

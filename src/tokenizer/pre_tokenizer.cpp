@@ -1,0 +1,221 @@
+#include "gpt/tokenizer/pre_tokenizer.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#include "gpt/tokenizer/utf8.h"
+#include "unicode_class.h"
+
+namespace gpt {
+namespace {
+
+using unicode::CharacterClass;
+
+struct Character {
+  CharacterClass kind;
+  size_t end;
+};
+
+constexpr std::array<CharacterClass, 128> kAsciiClasses = [] {
+  std::array<CharacterClass, 128> classes{};
+  for (char c = 'a'; c <= 'z'; ++c) classes[c] = classes[c - 'a' + 'A'] = CharacterClass::letter;
+  for (char c = '0'; c <= '9'; ++c) classes[c] = CharacterClass::number;
+  for (const char c : {'\t', '\n', '\v', '\f', '\r', ' '}) classes[c] = CharacterClass::space;
+  return classes;
+}();
+
+Character long_character_at(std::string_view text, size_t offset) {
+  const auto [kind, bytes, value] = utf8::scan(text, offset);
+  if (kind != utf8::Scan::whole) return {CharacterClass::other, offset + 1};
+  return {unicode::character_class(value), offset + bytes};
+}
+
+inline Character character_at(std::string_view text, size_t offset) {
+  const auto byte = static_cast<unsigned char>(text[offset]);
+  if (byte < kAsciiClasses.size()) return {kAsciiClasses[byte], offset + 1};
+  return long_character_at(text, offset);
+}
+
+inline bool is_newline(char c) { return c == '\n' || c == '\r'; }
+
+// Where the characters of one class that start at `offset` end.
+inline size_t run_end(std::string_view text, size_t offset, CharacterClass kind) {
+  while (offset < text.size()) {
+    const Character next = character_at(text, offset);
+    if (next.kind != kind) break;
+    offset = next.end;
+  }
+  return offset;
+}
+
+size_t newlines_end(std::string_view text, size_t offset) {
+  while (offset < text.size() && is_newline(text[offset])) ++offset;
+  return offset;
+}
+
+// \p{N}{1,3}
+size_t three_numbers_end(std::string_view text, size_t offset) {
+  for (int count = 0; count < 3 && offset < text.size(); ++count) {
+    const Character next = character_at(text, offset);
+    if (next.kind != CharacterClass::number) break;
+    offset = next.end;
+  }
+  return offset;
+}
+
+// The end of 's 't 'm 'd 'll 've 're, whose apostrophe is at `offset`; `offset` where it is none of them. Without regard to
+// case, s is U+017F as well: the one other character that Unicode folds to a letter of these.
+size_t contraction_end(std::string_view text, size_t offset, bool any_case) {
+  const auto letter = [&](size_t i) -> char {
+    if (offset + i >= text.size()) return '\0';
+    const char c = text[offset + i];
+    return any_case && c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  };
+  switch (letter(1)) {
+    case 's':
+    case 't':
+    case 'm':
+    case 'd': return offset + 2;
+    case 'l': return letter(2) == 'l' ? offset + 3 : offset;
+    case 'v':
+    case 'r': return letter(2) == 'e' ? offset + 3 : offset;
+    default: return any_case && text.substr(offset + 1).starts_with("\u017F") ? offset + 3 : offset;
+  }
+}
+
+struct Spaces {
+  size_t last;  // where the last of them starts
+  size_t end;
+  size_t newlines_end;  // behind the last newline; where the spaces start, if there is none
+};
+
+Spaces spaces_at(std::string_view text, size_t offset) {
+  Spaces spaces{offset, offset, offset};
+  while (spaces.end < text.size()) {
+    const Character next = character_at(text, spaces.end);
+    if (next.kind != CharacterClass::space) break;
+    if (is_newline(text[spaces.end])) spaces.newlines_end = next.end;
+    spaces.last = spaces.end;
+    spaces.end = next.end;
+  }
+  return spaces;
+}
+
+// \s+(?!\S)|\s : all spaces but the one before a word, which stands alone where it did not become part of the word.
+size_t spaces_before_word_end(std::string_view text, size_t offset, const Spaces& spaces) {
+  return spaces.end == text.size() || spaces.last == offset ? spaces.end : spaces.last;
+}
+
+size_t gpt2_end(std::string_view text, size_t offset) {
+  if (text[offset] == '\'') {
+    const size_t end = contraction_end(text, offset, false);
+    if (end != offset) return end;
+  }
+  Character first = character_at(text, offset);
+  if (text[offset] == ' ' && first.end < text.size()) first = character_at(text, first.end);
+  if (first.kind != CharacterClass::space) return run_end(text, first.end, first.kind);
+  return spaces_before_word_end(text, offset, spaces_at(text, offset));
+}
+
+// cl100k and Llama 3, which differ in `final_spaces`: whether the spaces at the end of the text are one piece, whatever
+// newlines are among them.
+size_t cl100k_end(std::string_view text, size_t offset, bool final_spaces) {
+  if (text[offset] == '\'') {
+    const size_t end = contraction_end(text, offset, true);
+    if (end != offset) return end;
+  }
+  const Character first = character_at(text, offset);
+  if (first.kind == CharacterClass::letter) return run_end(text, first.end, first.kind);
+  if (first.kind == CharacterClass::number) return three_numbers_end(text, offset);
+  if (first.end < text.size() && !is_newline(text[offset])) {
+    const Character second = character_at(text, first.end);
+    if (second.kind == CharacterClass::letter) return run_end(text, second.end, second.kind);
+    if (text[offset] == ' ' && second.kind == CharacterClass::other) {
+      return newlines_end(text, run_end(text, second.end, second.kind));
+    }
+  }
+  if (first.kind == CharacterClass::other) return newlines_end(text, run_end(text, first.end, first.kind));
+
+  const Spaces spaces = spaces_at(text, offset);
+  if (final_spaces && spaces.end == text.size()) return spaces.end;
+  if (spaces.newlines_end != offset) return spaces.newlines_end;
+  return spaces_before_word_end(text, offset, spaces);
+}
+
+struct Neighbour {
+  CharacterClass kind;
+  char first_byte;
+};
+
+// Whether a piece ends between the two characters whatever is around them, and the part before splits by itself as it does
+// in the whole. The former: no alternative of the patterns matches across such a place. The latter: matches see beyond their
+// end only behind spaces, by (?!\S) and $; the part ends in no space, so that the spaces in it are followed by what follows
+// them in the whole. The one case that does end in a space is argued where it stands.
+bool always_ends_between(SplitPattern pattern, Neighbour before, Neighbour behind) {
+  const bool gpt2 = pattern == SplitPattern::gpt2;
+  switch (before.kind) {
+    case CharacterClass::letter:
+    case CharacterClass::number: return behind.kind != before.kind;
+    case CharacterClass::other:
+      // Newlines join what is before them in cl100k; a letter joins an apostrophe, and in cl100k any single character.
+      if (behind.kind == CharacterClass::space) return gpt2 || !is_newline(behind.first_byte);
+      if (behind.kind == CharacterClass::letter) return gpt2 && before.first_byte != '\'';
+      return behind.kind == CharacterClass::number;
+    case CharacterClass::space:
+      // In cl100k only spaces follow a newline within a piece, and spaces up to their last newline are one piece: by
+      // \s*[\r\n] in the whole, by that or \s++$ in the part.
+      return !gpt2 && is_newline(before.first_byte) && behind.kind != CharacterClass::space;
+  }
+  return false;
+}
+
+// The character that ends at `end` > 0. Nothing where it is no whole one: what comes before might complete it.
+std::optional<std::string_view> character_before(std::string_view text, size_t end) {
+  size_t start = end - 1;
+  while (start > 0 && end - start < 4 && (static_cast<unsigned char>(text[start]) & 0xC0) == 0x80) --start;
+  const utf8::Scan scan = utf8::scan(text.substr(0, end), start);
+  if (scan.kind != utf8::Scan::whole || start + scan.bytes != end) return std::nullopt;
+  return text.substr(start, end - start);
+}
+
+}  // namespace
+
+size_t piece_end(SplitPattern pattern, std::string_view text, size_t offset) {
+  switch (pattern) {
+    case SplitPattern::gpt2: return gpt2_end(text, offset);
+    case SplitPattern::cl100k: return cl100k_end(text, offset, true);
+    case SplitPattern::llama3: return cl100k_end(text, offset, false);
+  }
+  return text.size();
+}
+
+size_t last_piece_boundary(SplitPattern pattern, std::string_view text) {
+  std::optional<Neighbour> behind;
+  for (size_t end = text.size(); end > 0;) {
+    const std::optional<std::string_view> character = character_before(text, end);
+    std::optional<Neighbour> before;
+    if (character) before = {character_at(*character, 0).kind, character->front()};
+    if (before && behind && always_ends_between(pattern, *before, *behind)) return end;
+    behind = before;
+    end -= character ? character->size() : 1;
+  }
+  return 0;
+}
+
+std::string_view regular_expression(SplitPattern pattern) {
+  switch (pattern) {
+    case SplitPattern::gpt2:
+      return R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+    case SplitPattern::cl100k:  // with \z for tiktoken's $, which means the end of a line to Hugging Face's Oniguruma
+      return R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
+             R"(|\s++\z|\s*[\r\n]+|\s+(?!\S)|\s+)";
+    case SplitPattern::llama3:
+      return R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
+             R"(|\s*[\r\n]+|\s+(?!\S)|\s+)";
+  }
+  return {};
+}
+
+}  // namespace gpt
