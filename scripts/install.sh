@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Puts the programs on the PATH: PREFIX/bin, with the configs and the default corpus in PREFIX/share/gpt-train.
+# Puts the programs on the PATH: PREFIX/bin, with the configs, the default corpus and GPT-2's vocabulary in PREFIX/share/gpt-train.
 # They go on using LibTorch in this checkout's .deps/, so the checkout has to stay where it is.
 #
 # usage: scripts/install.sh [--cpu|--cuda] [PREFIX]     (default: ~/.local)

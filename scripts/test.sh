@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The source checks, the same set-up as quickstart.sh with the tests in it, then every test.
+# The source checks, the same set-up as quickstart.sh with the tests in it, the data that they read, then every test.
 #
 # usage: scripts/test.sh [--cpu|--cuda] [CTEST ARGUMENT...]     for example: scripts/test.sh -R tokenizer
 set -euo pipefail
@@ -11,4 +11,5 @@ case ${1:-} in
 esac
 scripts/check.sh
 scripts/setup.sh "${device[@]}" --tests
+scripts/get_data.sh
 exec .deps/venv/bin/ctest --test-dir build --output-on-failure --no-tests=error -j 2 "$@"

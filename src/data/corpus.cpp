@@ -13,6 +13,7 @@
 
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
+#include "gpt/core/installed_data.h"
 #include "gpt/tokenizer/utf8.h"
 
 namespace gpt {
@@ -37,16 +38,8 @@ auto naming(const std::string& source, Function&& function) {
 }
 
 std::string dataset_path() {
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error).parent_path();
-  const fs::path candidates[] = {
-      fs::path("data") / "shakespeare.txt",                                          // the working directory
-      program / ".." / ".." / "data" / "shakespeare.txt",                            // the checkout around build/bin
-      program / ".." / "share" / "gpt-train" / "data" / "shakespeare.txt",           // beside PREFIX/bin
-  };
-  for (const fs::path& path : candidates) {
-    if (fs::is_regular_file(path, error)) return path.lexically_normal().string();
-  }
+  const std::string path = installed_data("shakespeare.txt");
+  if (!path.empty()) return path;
   throw Error(ExitCode::data, "data.dataset: shakespeare is not installed; run ./scripts/quickstart.sh or "
                               "./scripts/get_data.sh in the checkout, or set data.text to a file of yours");
 }
