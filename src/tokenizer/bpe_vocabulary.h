@@ -1,0 +1,42 @@
+// What tokenizer.json and GPT-2's pair of files share: tokens with ids, and merges of tokens that are named by their spelling
+// in the printable alphabet. Every refusal begins with the origin.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "gpt/tokenizer/bpe.h"
+
+namespace gpt {
+
+// The JSON of a vocabulary, up to 64 MiB and 64 levels deep.
+nlohmann::json parse_vocabulary_json(std::string_view text, const std::string& origin);
+
+// As an error shows it: quoted, in one line, cut where it is long.
+std::string shown(const nlohmann::json& value);
+
+// Fills a BpeModel with `size` tokens whose ids have to be 0..size-1, each once.
+class BpeVocabulary {
+ public:
+  BpeVocabulary(BpeModel& model, size_t size, std::string origin);
+
+  void add(const std::string& spelling, const nlohmann::json& id);
+  void add_special(const std::string& text, const nlohmann::json& id);
+  void add_merge(const std::string& left, const std::string& right);  // spellings; `add` them first
+
+ private:
+  int32_t take(const nlohmann::json& id, const std::string& name, std::string bytes);
+  int32_t id_of(const std::string& spelling) const;
+
+  BpeModel& model_;
+  std::string origin_;
+  std::unordered_map<std::string, int32_t> ids_;  // by spelling
+  std::unordered_set<uint64_t> merged_;           // pairs
+};
+
+}  // namespace gpt
