@@ -32,7 +32,8 @@ class BpeTrainer {
   void add(std::string_view text);
 
   // The vocabulary; smaller than asked for where the text has no more pairs. `progress(merges done, merges asked for)` is
-  // called now and then; training stops with gpt::Error(interrupted) when it returns false.
+  // called now and then; training stops with gpt::Error(interrupted) when it returns false. Gives up the counts, to make
+  // room: the trainer is then as new.
   BpeModel train(const std::function<bool(int64_t, int64_t)>& progress = {});
 
  private:

@@ -1,0 +1,112 @@
+// The distinct pieces of a text as sequences of tokens, and the pairs of neighbouring tokens in the order in which BPE
+// training merges them.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <queue>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace gpt {
+
+using TokenPair = std::pair<int32_t, int32_t>;
+
+// A hash table from pairs to what is known of them, with linear probing.
+class PairTable {
+ public:
+  struct Entry {
+    uint64_t key = kFree;
+    int64_t count = 0;              // occurrences in the text
+    uint32_t* positions = nullptr;  // occurrences in the distinct pieces, ascending within each; the pair may have gone since
+    uint32_t size = 0;
+  };
+
+  Entry* find(uint64_t key);            // nullptr where there is none; stays where it is until the next insertion
+  Entry& find_or_insert(uint64_t key);
+
+  template <typename Visit>
+  void for_each(Visit visit) {
+    for (Entry& entry : slots_) {
+      if (entry.key != kFree) visit(entry);
+    }
+  }
+
+ private:
+  static constexpr uint64_t kFree = ~uint64_t{0};
+  Entry& slot(uint64_t key);  // of the key, or the free one where it belongs
+  void grow();
+
+  std::vector<Entry> slots_ = std::vector<Entry>(2);  // a power of two of them
+  size_t size_ = 0;
+  int shift_ = 63;
+};
+
+class PairQueue {
+ public:
+  // Pairs that occur less often than `min_count` are never merged.
+  explicit PairQueue(int64_t min_count) : min_count_(min_count > 1 ? min_count : 1) {}
+
+  // Adds the next token, of `bytes` bytes; ids count from 0.
+  void add_token(size_t bytes);
+  // Adds a piece, of one token a byte.
+  void add_piece(std::string_view piece, const std::array<int32_t, 256>& token_of_byte, uint64_t count);
+
+  // The most frequent pair, of equally frequent ones the smaller, to be merged; none when all are too rare.
+  std::optional<TokenPair> next();
+  // Makes one token, `product`, of every occurrence of `pair`.
+  void merge(TokenPair pair, int32_t product);
+
+ private:
+  // A token of n bytes takes n cells, of which the first and the last hold its id: both neighbours of a token are one step
+  // away, and nothing moves when two tokens become one. A cell without a token stands before and behind each piece.
+  struct Cell {
+    int32_t token;
+    uint32_t count;  // of the piece
+  };
+  struct Candidate {
+    int64_t count;
+    uint64_t key;
+    bool operator<(const Candidate& other) const { return count != other.count ? count < other.count : key > other.key; }
+  };
+  // What a merge brings about with one token beside the pair.
+  struct Neighbour {
+    int64_t count = 0;
+    uint32_t occurrences = 0;
+    uint32_t* positions = nullptr;  // where the next position of its pair with the product goes; nullptr: a rare pair
+  };
+  struct Side {
+    std::vector<Neighbour> neighbours;                 // by token
+    std::vector<int32_t> seen;                         // those that are not empty
+    std::vector<std::pair<int32_t, uint32_t>> places;  // neighbour, position of its pair with the product
+    void note(int32_t token, uint32_t position, uint32_t count);
+  };
+
+  template <typename Visit>
+  void for_each_pair(Visit visit) const;  // visit(key, position, count)
+  void build_index();
+  void replace_occurrences(const PairTable::Entry& occurrences, TokenPair pair, int32_t product);
+  template <typename Key>
+  void index_products(Side& side, Key key_with_product);
+  void update_counts(TokenPair pair);
+  template <typename Key>
+  void enqueue_products(Side& side, Key key_with_product);
+
+  int64_t min_count_;
+  std::vector<uint32_t> bytes_;  // of each token
+  std::vector<Cell> cells_;
+
+  // Only pairs of at least threshold_ occurrences are in the table and the heap, because most pairs are rare and never
+  // merged. When the heap runs dry, the index is built anew with a lower threshold.
+  int64_t threshold_ = 0;
+  PairTable pairs_;
+  std::priority_queue<Candidate> heap_;  // the counts may have fallen since
+  std::vector<std::unique_ptr<uint32_t[]>> positions_;
+  Side left_, right_;
+};
+
+}  // namespace gpt

@@ -1,0 +1,75 @@
+// How often each distinct piece of a text occurs, counted on all threads. Memory grows with the distinct pieces, not with
+// the text.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gpt/tokenizer/pre_tokenizer.h"
+
+namespace gpt {
+
+// A hash table from pieces to counts, with linear probing; the bytes of all pieces lie one behind the other.
+class PieceTable {
+ public:
+  struct Slot {
+    size_t hash;
+    uint64_t count;  // 0: a free slot
+    size_t offset;   // of the piece, in bytes_
+    size_t length;
+  };
+
+  void add(std::string_view piece, size_t hash, uint64_t count);
+  size_t size() const { return size_; }
+  void clear();  // keeps the memory
+
+  template <typename Visit>  // visit(piece, hash, count)
+  void for_each(Visit visit) const {
+    for (const Slot& slot : slots_) {
+      if (slot.count > 0) visit(std::string_view(bytes_).substr(slot.offset, slot.length), slot.hash, slot.count);
+    }
+  }
+
+ private:
+  void grow();
+
+  std::vector<Slot> slots_;  // a power of two of them
+  std::string bytes_;
+  size_t size_ = 0;
+};
+
+class PieceCounter {
+ public:
+  PieceCounter(SplitPattern split, int threads);
+
+  // Counts the pieces of `text`, whose end is the end of a piece.
+  void add(std::string_view text);
+
+  // Gives up the counts: visit(piece, count) for each distinct piece, in no particular order.
+  void take(const std::function<void(std::string_view, uint64_t)>& visit);
+
+ private:
+  // Each thread counts into a table of its own that stays in the cache, and empties it into the shards when it is full.
+  struct Shard {
+    std::mutex mutex;
+    PieceTable table;
+  };
+
+  void count_pending();
+  void count(const std::vector<std::string_view>& chunks);
+  void count(std::string_view chunk, PieceTable& local);
+  void empty_into_shards(PieceTable& local);
+
+  SplitPattern split_;
+  std::string pending_;       // short texts wait here until there is work for all threads
+  std::vector<size_t> ends_;  // of the texts in pending_
+  std::vector<PieceTable> locals_;
+  std::vector<Shard> shards_;
+};
+
+}  // namespace gpt
