@@ -10,6 +10,7 @@ namespace {
 int generate_main(int argc, char** argv) {
   const std::optional<gpt::GenerateOptions> options = gpt::parse_generate_options(argc, argv);
   if (!options) return 0;
+  gpt::process::watch_signals();
   gpt::Session session = gpt::open_session(*options);
   if (options->interactive) return gpt::converse(session, *options);
   return gpt::write_samples(session, *options, gpt::read_prompt(*options));

@@ -16,7 +16,7 @@ int train(int argc, char** argv) {
   if (command.handled) return 0;
   Config config = command.config;
   config::require_data(config, command.config_path.empty() ? "gpt-train" : command.config_path);
-  process::install_signal_handlers();
+  process::watch_signals();
   if (config.threads > 0) at::set_num_threads(static_cast<int>(config.threads));
 
   const RunFolder folder(config.output_dir);

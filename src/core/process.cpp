@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <thread>
 
 #include "gpt/core/error.h"
 #include "gpt/core/log.h"
@@ -23,17 +24,23 @@ namespace {
 
 constexpr int kUnexpected = 1;
 
-// Lock-free atomics rather than volatile sig_atomic_t: the signal may arrive on another thread than the reader's.
 std::atomic<int> stop_requested{0};
-std::atomic<bool> save_requested{false};
-static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
+std::atomic<bool> save_requested{false}, leave_at_first{false};
 
-void on_stop(int signal) {
-  int none = 0;
-  if (!stop_requested.compare_exchange_strong(none, signal)) _exit(128 + signal);
+// Handlers would run on the stack of whatever thread computes, and generated code of LibTorch's CPU kernels (seen with
+// oneDNN's for AVX-512) keeps its stack pointer where a handler's frame overwrites the heap. So no thread takes these
+// signals; this one waits for them.
+void wait_for_signals(sigset_t watched) {
+  for (int signal = 0;;) {
+    if (sigwait(&watched, &signal) != 0) continue;
+    if (signal == SIGUSR1) {
+      save_requested = true;
+      continue;
+    }
+    int none = 0;
+    if (leave_at_first || !stop_requested.compare_exchange_strong(none, signal)) _exit(128 + signal);
+  }
 }
-
-void on_save(int) { save_requested = true; }
 
 void set_allocators() {
   // glibc returns freed blocks of 32 MB and more to the kernel, but a trainer asks for the same sizes again at every
@@ -50,17 +57,9 @@ void set_allocators() {
   setenv("CUDA_MODULE_LOADING", "LAZY", 0);  // kernels are loaded when first used: a faster start and less memory
 }
 
-void ignore(int signal) {
+void dispose(int signal, void (*disposition)(int)) {
   struct sigaction action {};
-  action.sa_handler = SIG_IGN;
-  sigaction(signal, &action, nullptr);
-}
-
-void handle(int signal, void (*handler)(int)) {
-  struct sigaction action {};
-  action.sa_handler = handler;
-  action.sa_flags = SA_RESTART;
-  sigemptyset(&action.sa_mask);
+  action.sa_handler = disposition;
   sigaction(signal, &action, nullptr);
 }
 
@@ -116,8 +115,8 @@ int finish_output(int status) {
 
 int run(int argc, char** argv, int (*body)(int argc, char** argv)) {
   set_allocators();
-  ignore(SIGPIPE);
-  ignore(SIGXFSZ);
+  dispose(SIGPIPE, SIG_IGN);
+  dispose(SIGXFSZ, SIG_IGN);
   try {
     const int status = body(argc, argv);
     log::status("");
@@ -131,13 +130,23 @@ int run(int argc, char** argv, int (*body)(int argc, char** argv)) {
   }
 }
 
-void install_signal_handlers() {
-  handle(SIGINT, on_stop);
-  handle(SIGTERM, on_stop);
-  handle(SIGUSR1, on_save);
+void watch_signals() {
+  sigset_t watched;
+  sigemptyset(&watched);
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) {
+    dispose(signal, SIG_DFL);  // one that a shell set to be ignored would never arrive
+    sigaddset(&watched, signal);
+  }
+  pthread_sigmask(SIG_BLOCK, &watched, nullptr);
+  std::thread(wait_for_signals, watched).detach();
 }
 
 int stop_signal() { return stop_requested; }
+void forget_stop_signal() { stop_requested = 0; }
+
+LeaveAtFirstSignal::LeaveAtFirstSignal() { leave_at_first = true; }
+LeaveAtFirstSignal::~LeaveAtFirstSignal() { leave_at_first = false; }
+
 bool take_save_request() { return save_requested.exchange(false); }
 
 }  // namespace gpt::process

@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
@@ -59,25 +58,10 @@ class Output {
 // Of a smaller model a token takes less time than threads need to meet, many times less on a busy machine.
 constexpr int64_t kParametersForThreads = 2'000'000;
 
-std::atomic<bool> interrupted{false};
-
-// While it lives, SIGINT sets `interrupted` instead of ending the program.
-class InterruptScope {
- public:
-  InterruptScope() {
-    interrupted = false;
-    struct sigaction action {};
-    action.sa_handler = [](int) { interrupted = true; };
-    action.sa_flags = SA_RESTART;
-    sigaction(SIGINT, &action, &previous_);
-  }
-  ~InterruptScope() { sigaction(SIGINT, &previous_, nullptr); }
-  InterruptScope(const InterruptScope&) = delete;
-  InterruptScope& operator=(const InterruptScope&) = delete;
-
- private:
-  struct sigaction previous_;
-};
+bool read_line(std::string& line) {
+  const process::LeaveAtFirstSignal waiting;
+  return static_cast<bool>(std::getline(std::cin, line));
+}
 
 void report(const GenerationResult& result, int64_t block_size) {
   const double decode_seconds = result.seconds - result.prefill_seconds;
@@ -112,6 +96,7 @@ void describe(const std::string& path, const Checkpoint& checkpoint, const Sessi
 }  // namespace
 
 Session open_session(const GenerateOptions& options) {
+  const process::LeaveAtFirstSignal loading;
   if (!std::filesystem::exists(options.checkpoint)) {
     throw Error(ExitCode::checkpoint,
                 options.checkpoint + ": no such checkpoint; train one with gpt-train, or name one with --checkpoint");
@@ -135,7 +120,6 @@ Session open_session(const GenerateOptions& options) {
 }
 
 int write_samples(Session& session, const GenerateOptions& options, const std::string& prompt) {
-  process::install_signal_handlers();
   Output output(options.raw);
   for (int64_t k = 0; k < options.num_samples && output.open(); ++k) {
     if (options.num_samples > 1) output.write(fmt::format("--- sample {} of {} ---\n", k + 1, options.num_samples));
@@ -158,14 +142,15 @@ int converse(Session& session, const GenerateOptions& options) {
   const bool at_terminal = isatty(STDIN_FILENO);
   for (std::string line; output.open(); ++sampling.seed) {
     if (at_terminal) std::fputs("> ", stderr);
-    if (!std::getline(std::cin, line)) break;
-    const InterruptScope scope;
+    if (!read_line(line)) break;
+    process::forget_stop_signal();
     try {
       const GenerationResult result =
           generate(*session.model, *session.tokenizer, line, sampling, session.compute_type,
-                   [&](std::string_view text) { return output.write(text) && !interrupted; });
+                   [&](std::string_view text) { return output.write(text) && process::stop_signal() == 0; });
       output.end_line();
       report(result, session.model->config().block_size);
+      if (process::stop_signal() == SIGTERM) return static_cast<int>(ExitCode::terminated);
     } catch (const Error& e) {
       if (e.code() != ExitCode::data) throw;
       log::error(e.what());  // a character the model does not know: the next line may do better

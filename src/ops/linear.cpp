@@ -3,6 +3,7 @@
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
+#include <ATen/ops/ones.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <optional>
@@ -21,19 +22,18 @@ namespace {
 // Below this, packing the weight costs more than the wider registers save.
 constexpr int64_t kMinRows = 16;
 
-bool mkl_leaves_avx512_unused() {
-#if defined(__x86_64__)
-  static const bool unused = __builtin_cpu_supports("avx512f") && !__builtin_cpu_is("intel");
-  return unused;
-#else
-  return false;
-#endif
-}
-
 at::Tensor product(const at::Tensor& a, const at::Tensor& b) {
   at::Tensor result = at::empty({a.size(0), b.size(1)}, a.options());
   at::native::mkldnn_matmul(a, b, result, /*beta=*/0, /*alpha=*/1);
   return result;
+}
+
+bool mkl_leaves_avx512_unused() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512f") && !__builtin_cpu_is("intel");
+#else
+  return false;
+#endif
 }
 
 struct OneDnnLinear : torch::autograd::Function<OneDnnLinear> {
@@ -68,6 +68,16 @@ struct OneDnnLinear : torch::autograd::Function<OneDnnLinear> {
 
 }  // namespace
 
+bool cpu::onednn_works() {
+  try {
+    const at::Tensor one = at::ones({1, 1}, at::kFloat);
+    product(one, one);
+    return true;
+  } catch (const c10::Error&) {
+    return false;
+  }
+}
+
 at::Tensor cpu::linear_onednn(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   TORCH_CHECK(x.is_cpu() && x.scalar_type() == at::kFloat && weight.scalar_type() == at::kFloat,
               "linear_onednn: takes float32 on the CPU, got ", x.scalar_type(), " on ", x.device());
@@ -77,9 +87,10 @@ at::Tensor cpu::linear_onednn(const at::Tensor& x, const at::Tensor& weight, con
 }
 
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  static const bool prefer_onednn = mkl_leaves_avx512_unused() && cpu::onednn_works();
   const bool float32_on_cpu = x.is_cpu() && x.scalar_type() == at::kFloat && weight.scalar_type() == at::kFloat &&
                               !at::autocast::is_autocast_enabled(at::kCPU);
-  if (float32_on_cpu && mkl_leaves_avx512_unused() && x.numel() >= kMinRows * x.size(-1)) {
+  if (float32_on_cpu && prefer_onednn && x.numel() >= kMinRows * x.size(-1)) {
     return cpu::linear_onednn(x, weight, bias);
   }
   return at::linear(x, weight, bias);

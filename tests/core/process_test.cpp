@@ -10,6 +10,7 @@
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include "core/child_process.h"
 #include "gpt/core/error.h"
@@ -126,27 +127,79 @@ TEST(ProcessRun, AllocatorSettingsOfTheUserStay) {
   unsetenv("PYTORCH_ALLOC_CONF");
 }
 
+// The thread that takes signals needs a moment; a test that waits in vain ends at its time limit.
+template <class Condition>
+void wait_until(Condition condition) {
+  while (!condition()) usleep(100);
+}
+
 TEST(Signals, TheFirstAsksToStopAndTheSecondLeavesAtOnce) {
   for (const int first : {SIGINT, SIGTERM}) {
     const ChildResult child = run_child([=] {
-      process::install_signal_handlers();
+      process::watch_signals();
       if (process::stop_signal() != 0) return 50;
-      raise(first);
-      if (process::stop_signal() != first) return 51;
-      raise(SIGTERM);
-      return 52;
+      kill(getpid(), first);
+      wait_until([=] { return process::stop_signal() == first; });
+      kill(getpid(), SIGTERM);
+      wait_until([] { return false; });
+      return 51;
     });
     EXPECT_EQ(child.status, 128 + SIGTERM);
   }
 }
 
+TEST(Signals, AStopThatWasMetIsForgotten) {
+  const ChildResult child = run_child([] {
+    process::watch_signals();
+    for (int i = 0; i < 2; ++i) {
+      kill(getpid(), SIGINT);
+      wait_until([] { return process::stop_signal() == SIGINT; });
+      process::forget_stop_signal();
+    }
+    return process::stop_signal() == 0 ? 0 : 50;
+  });
+  EXPECT_EQ(child.status, 0);
+}
+
+TEST(Signals, AtAPromptTheFirstLeaves) {
+  const ChildResult child = run_child([] {
+    process::watch_signals();
+    { const process::LeaveAtFirstSignal before; }
+    kill(getpid(), SIGINT);
+    wait_until([] { return process::stop_signal() == SIGINT; });
+    process::forget_stop_signal();
+    const process::LeaveAtFirstSignal waiting;
+    kill(getpid(), SIGINT);
+    wait_until([] { return false; });
+    return 50;
+  });
+  EXPECT_EQ(child.status, 128 + SIGINT);
+}
+
+// A handler would, wherever it interrupts generated code.
+TEST(Signals, NoThreadButTheirOwnTakesThem) {
+  const ChildResult child = run_child([] {
+    process::watch_signals();
+    sigset_t blocked;
+    int missing = 0;
+    std::thread([&] {
+      pthread_sigmask(SIG_BLOCK, nullptr, &blocked);
+      for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) missing += sigismember(&blocked, signal) == 0;
+    }).join();
+    pthread_sigmask(SIG_BLOCK, nullptr, &blocked);
+    for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) missing += sigismember(&blocked, signal) == 0;
+    return missing;
+  });
+  EXPECT_EQ(child.status, 0);
+}
+
 TEST(Signals, EachSaveRequestIsTakenOnce) {
   const ChildResult child = run_child([] {
-    process::install_signal_handlers();
+    process::watch_signals();
     if (process::take_save_request()) return 50;
-    raise(SIGUSR1);
-    if (!process::take_save_request()) return 51;
-    return process::take_save_request() || process::stop_signal() != 0 ? 52 : 0;
+    kill(getpid(), SIGUSR1);
+    wait_until([] { return process::take_save_request(); });
+    return process::take_save_request() || process::stop_signal() != 0 ? 51 : 0;
   });
   EXPECT_EQ(child.status, 0);
 }

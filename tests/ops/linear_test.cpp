@@ -25,6 +25,7 @@ double max_difference(const at::Tensor& x, const at::Tensor& reference) {
 }
 
 TEST_P(LinearTest, OneDnnEqualsFloat64ForwardAndBackward) {
+  if (!cpu::onednn_works()) GTEST_SKIP() << "this processor has no AVX-512";
   const auto& [rows, K, N, with_bias] = GetParam();
   std::vector<int64_t> shape = rows;
   shape.push_back(K);
@@ -59,6 +60,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, LinearTest,
                                          LinearCase{{2, 3, 5}, 31, 129, false}));
 
 TEST(Linear, TakesStridedInputsAndGradients) {
+  if (!cpu::onednn_works()) GTEST_SKIP() << "this processor has no AVX-512";
   const at::Tensor storage = at::randn({40, 3, 24}), weight = at::randn({10, 24}).requires_grad_();
   const at::Tensor x = storage.select(1, 1).requires_grad_();  // rows 72 apart
   const at::Tensor expected = at::linear(x, weight).detach();

@@ -12,7 +12,9 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
 
 namespace cpu {
 
-// The oneDNN form, on any CPU that LibTorch runs on: float32 only. Differentiable.
+// Whether LibTorch takes oneDNN's product here: it wants AVX-512, which ONEDNN_MAX_CPU_ISA may take away.
+bool onednn_works();
+// The oneDNN form: float32 only. Differentiable.
 at::Tensor linear_onednn(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {});
 
 }  // namespace cpu
