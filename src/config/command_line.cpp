@@ -144,7 +144,7 @@ class Flags {
 void drop_replaced(std::vector<Setting>& from_file, const std::vector<Setting>& from_flags) {
   using Keys = std::vector<std::string>;
   static const std::pair<Keys, Keys> kRivals[] = {
-      {{"data.text", "data.dataset", "data.bin"}, {"data.text", "data.dataset", "data.bin", "data.metadata"}},
+      {{"data.text", "data.dataset", "data.bin"}, {"data.text", "data.dataset", "data.bin", "data.validation_bin", "data.metadata"}},
       {{"training.epochs", "training.max_steps"}, {"training.epochs", "training.max_steps"}},
   };
   const auto is_one_of = [](const Keys& keys) {

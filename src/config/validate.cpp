@@ -82,11 +82,10 @@ void validate_data(const Config& config, const Faults& faults) {
     faults.fail({"data.dataset", "data.bin", "data.text"},
                 "data comes from one of text, dataset and bin; keep one of them");
   }
-  if (has_bin && d.metadata.empty() && !config.model.vocab_size) {
-    faults.fail({"data.bin"}, "a bin of tokens does not tell its vocabulary; set data.metadata or model.vocab_size");
-  }
   if (!d.metadata.empty() && !has_bin)
     faults.fail({"data.metadata"}, "metadata describes a bin; set data.bin too, or leave it out");
+  if (!d.validation_bin.empty() && !has_bin)
+    faults.fail({"data.validation_bin"}, "validation_bin goes with a bin; set data.bin too, or leave it out");
   if (d.max_chars > 0 && has_bin)
     faults.fail({"data.max_chars"}, "max_chars counts characters of a text; a bin has none");
   if (d.num_workers > 0 && d.prefetch_factor == 0) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "gpt/core/error.h"
@@ -13,10 +14,23 @@ namespace {
 constexpr int64_t kIdsOf16Bits = 65536;
 
 template <class Id>
-std::shared_ptr<const void> narrowed(const std::vector<int32_t>& ids, const void*& data) {
-  auto copy = std::make_shared<std::vector<Id>>(ids.begin(), ids.end());
-  data = copy->data();
-  return copy;
+Tokens narrowed(const std::vector<int32_t>& ids) {
+  const auto copy = std::make_shared<const std::vector<Id>>(ids.begin(), ids.end());
+  return {copy, copy->data(), static_cast<int64_t>(ids.size()), sizeof(Id)};
+}
+
+// By blocks, so that the common pass is a vectorised maximum.
+template <class Id>
+int64_t first_outside(const Id* ids, int64_t size, int64_t vocab_size) {
+  constexpr int64_t kBlock = 4096;
+  for (int64_t begin = 0; begin < size; begin += kBlock) {
+    const int64_t end = std::min(begin + kBlock, size);
+    Id largest = 0;
+    for (int64_t i = begin; i < end; ++i) largest = std::max(largest, ids[i]);
+    if (largest < vocab_size) continue;
+    return std::find_if(ids + begin, ids + end, [&](Id id) { return id >= vocab_size; }) - ids;
+  }
+  return -1;
 }
 
 }  // namespace
@@ -27,37 +41,30 @@ Tokens Tokens::from_ids(const std::vector<int32_t>& ids, int64_t vocab_size) {
       throw Error(ExitCode::data, fmt::format("token {} has id {}, outside the vocabulary of {}", i, ids[i], vocab_size));
     }
   }
-  Tokens tokens;
-  tokens.width_ = vocab_size <= kIdsOf16Bits ? 2 : 4;
-  tokens.size_ = static_cast<int64_t>(ids.size());
-  tokens.storage_ = tokens.width_ == 2 ? narrowed<uint16_t>(ids, tokens.data_) : narrowed<uint32_t>(ids, tokens.data_);
-  return tokens;
+  return vocab_size <= kIdsOf16Bits ? narrowed<uint16_t>(ids) : narrowed<uint32_t>(ids);
 }
 
 Tokens Tokens::map_file(const std::string& path, int width_bytes) {
-  auto file = std::make_shared<MappedFile>(path, ExitCode::data);
+  const auto file = std::make_shared<const MappedFile>(path, ExitCode::data);
   const size_t bytes = file->bytes().size();
   if (bytes % width_bytes != 0) {
     throw Error(ExitCode::data, fmt::format("{}: {} bytes are not a whole number of {}-byte token ids; the file is truncated "
                                             "or its metadata names another dtype",
                                             path, bytes, width_bytes));
   }
-  Tokens tokens;
-  tokens.width_ = width_bytes;
-  tokens.size_ = static_cast<int64_t>(bytes / width_bytes);
-  tokens.data_ = file->bytes().data();
-  tokens.storage_ = std::move(file);
-  return tokens;
+  return {file, file->bytes().data(), static_cast<int64_t>(bytes / width_bytes), width_bytes};
 }
 
 Tokens Tokens::slice(int64_t begin, int64_t end) const {
   if (begin < 0 || begin > end || end > size_) {
     throw std::out_of_range(fmt::format("slice [{}, {}) of {} tokens", begin, end, size_));
   }
-  Tokens part = *this;
-  part.data_ = static_cast<const std::byte*>(data_) + begin * width_;
-  part.size_ = end - begin;
-  return part;
+  return {storage_, static_cast<const std::byte*>(data_) + begin * width_, end - begin, width_};
+}
+
+int64_t first_id_outside(const Tokens& tokens, int64_t vocab_size) {
+  return tokens.width() == 2 ? first_outside(static_cast<const uint16_t*>(tokens.data()), tokens.size(), vocab_size)
+                             : first_outside(static_cast<const uint32_t*>(tokens.data()), tokens.size(), vocab_size);
 }
 
 }  // namespace gpt

@@ -115,6 +115,7 @@ TEST(Difference, WhatChangesTheDataOrTheShapeIsNotSafe) {
                                           "data.text",
                                           "data.dataset",
                                           "data.bin",
+                                          "data.validation_bin",
                                           "data.metadata",
                                           "data.tokenizer",
                                           "data.validation_fraction",

@@ -162,8 +162,8 @@ TEST_F(CorpusTest, ChecksMetadata) {
   const auto refused = [this](const std::string& metadata, const std::string& why) {
     EXPECT_ERROR(load_corpus(bin(std::string(80, '\0'), metadata), 3), ExitCode::data, "x.json: " + why);
   };
-  refused("{", "not a JSON object");
-  refused("{}", "'vocab_size' is null");
+  refused("{", "invalid JSON at byte 2");
+  refused("{}", "'vocab_size' is missing");
   refused(R"({"vocab_size": "65"})", "'vocab_size' is \"65\"");
   refused(R"({"vocab_size": 0})", "'vocab_size' is 0");
   refused(R"({"vocab_size": 65, "dtype": "int8"})", "'dtype' is \"int8\"");
@@ -171,6 +171,93 @@ TEST_F(CorpusTest, ChecksMetadata) {
   DataConfig config = bin(std::string(80, '\0'), R"({"vocab_size": 65})");
   config.tokenizer = "byte";
   EXPECT_ERROR(load_corpus(config, 3), ExitCode::data, "its vocabulary has 65 ids but its tokenizer 256");
+}
+
+// ---- prepared bins: what the metadata says must be what the files hold ----
+
+std::string uint16_ids(int begin, int end) {
+  std::string bytes;
+  for (int i = begin; i < end; ++i) bytes += {static_cast<char>(i & 255), static_cast<char>(i >> 8)};
+  return bytes;
+}
+
+TEST_F(CorpusTest, APreparedBinHasItsOwnSplit) {
+  DataConfig config = bin(uint16_ids(0, 20), R"({"vocab_size": 20, "train": {"tokens": 13}, "validation": {"tokens": 7, "bytes": 21}})");
+  const Corpus corpus = load_corpus(config, 3);
+  EXPECT_EQ(corpus.train.size(), 13);
+  EXPECT_EQ(corpus.validation[0], 13);
+  EXPECT_EQ(corpus.validation_bytes, 21);
+  EXPECT_EQ(text_bytes(corpus, corpus.validation.slice(0, 2)), 6);  // without a tokenizer: the average
+  config.validation_fraction = 0;                                   // is of text, not of this
+  EXPECT_EQ(load_corpus(config, 3).validation.size(), 7);
+  EXPECT_ERROR(load_corpus(config, 7), ExitCode::data, "the validation split has 7 tokens, block_size 7 needs at least 8;");
+}
+
+TEST_F(CorpusTest, MetadataBesideABinIsFound) {
+  DataConfig config;
+  config.bin = file("tokens_bpe.bin", uint16_ids(0, 20));
+  file("tokens_bpe_metadata.json", R"({"vocab_size": 20, "train": {"tokens": 13}, "validation": {"tokens": 7}})");
+  EXPECT_EQ(load_corpus(config, 3).train.size(), 13);
+}
+
+TEST_F(CorpusTest, SizesAndHashesContradictingTheMetadata) {
+  const std::string counts = R"({"vocab_size": 20, "train": {"tokens": 13}, "validation": {"tokens": 7})";
+  EXPECT_ERROR(load_corpus(bin(uint16_ids(0, 19), counts + "}"), 3), ExitCode::data, "x.bin: it holds 19 tokens, but ");
+  EXPECT_ERROR(load_corpus(bin(uint16_ids(0, 19), counts + "}"), 3), ExitCode::data, "x.json says 20");
+  // XXH3-128 of the file's 40 bytes.
+  const std::string hash = R"(, "bin_hash": "aabc1b915b14b24c1fed6fa3c8c4d7a9"})";
+  EXPECT_NO_THROW(load_corpus(bin(uint16_ids(0, 20), counts + hash), 3));
+  EXPECT_ERROR(load_corpus(bin(uint16_ids(0, 18) + uint16_ids(0, 2), counts + hash), 3), ExitCode::data,
+               "x.bin: its content is not what ");
+  file("tok.json", R"({"type":"byte"})");
+  EXPECT_ERROR(load_corpus(bin(uint16_ids(0, 20), R"({"vocab_size": 256, "tokenizer": "tok.json", "tokenizer_hash": ")" +
+                                                      std::string(32, '0') + "\"}"), 1),
+               ExitCode::data, "tok.json: not the tokenizer that ");
+}
+
+TEST_F(CorpusTest, TheTokenizerTellsTheVocabulary) {
+  DataConfig config = bin(uint16_ids(0, 80), "");
+  config.tokenizer = "byte";
+  EXPECT_EQ(load_corpus(config, 3).vocab_size, 256);
+  config.tokenizer = "bpe:300";
+  EXPECT_ERROR(load_corpus(config, 3), ExitCode::config, "bpe:300 is learned from text");
+}
+
+TEST_F(CorpusTest, ValidationInAFileOfItsOwn) {
+  DataConfig config = bin(uint16_ids(0, 3000), R"({"vocab_size": 5000})");
+  config.validation_bin = file("val.bin", uint16_ids(3000, 3500));
+  const Corpus corpus = load_corpus(config, 64);
+  EXPECT_EQ(corpus.train.size(), 3000);
+  EXPECT_EQ(corpus.validation.size(), 500);
+  EXPECT_EQ(corpus.validation[0], 3000);
+  EXPECT_TRUE(corpus.separate_files);
+  config.validation_bin = file("val2.bin", uint16_ids(3000, 3501));
+  EXPECT_NE(load_corpus(config, 64).fingerprint, corpus.fingerprint);
+  config.validation_bin = file("val3.bin", uint16_ids(4900, 5001));
+  EXPECT_ERROR(load_corpus(config, 64), ExitCode::data, "val3.bin: token 100 has id 5000, outside the vocabulary of 5000");
+  config.validation_bin = file("val4.bin", uint16_ids(0, 64));
+  EXPECT_ERROR(load_corpus(config, 64), ExitCode::data, "the validation split has 64 tokens, block_size 64 needs at least 65;");
+}
+
+TEST_F(CorpusTest, ValidationIsNoPartOfTraining) {
+  DataConfig config = bin(uint16_ids(0, 3000), R"({"vocab_size": 5000})");
+  config.validation_bin = config.bin;
+  EXPECT_ERROR(load_corpus(config, 64), ExitCode::data, "data.bin and data.validation_bin are the same file");
+  config.validation_bin = file("copy.bin", uint16_ids(1000, 2000));
+  EXPECT_ERROR(load_corpus(config, 64), ExitCode::data,
+               "copy.bin: validation is contained in training: of 14 windows of it, 14 are in ");
+  EXPECT_ERROR(load_corpus(config, 64), ExitCode::data, "(token 1000 there is token 0 here)");
+}
+
+TEST_F(CorpusTest, BytesOfTextAreCountedTokenByToken) {
+  DataConfig config = text(file("a.txt", "aéaéaéaéaéaéaéaéaéaé"));
+  config.validation_fraction = 0;
+  const Corpus corpus = load_corpus(config, 4);
+  EXPECT_EQ(text_bytes(corpus, corpus.train), 30);
+  EXPECT_EQ(text_bytes(corpus, corpus.train.slice(0, 1)), 1);
+  EXPECT_EQ(text_bytes(corpus, corpus.train.slice(1, 2)), 2);
+  Corpus unknown;
+  EXPECT_EQ(text_bytes(unknown, corpus.train), std::nullopt);
 }
 
 TEST_F(CorpusTest, FingerprintSeesIdsSplitAndTokenizer) {

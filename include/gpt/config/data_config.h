@@ -13,6 +13,7 @@ struct DataConfig {
   std::string text;                          // a raw UTF-8 text file
   DatasetName dataset = DatasetName::none;   // a corpus that set-up installed
   std::string bin;                           // prepared token ids, little-endian
+  std::string validation_bin;                // where validation tokens are a file of their own
   std::string metadata;                      // JSON beside the bin: vocab_size, dtype
   std::string tokenizer = "char";            // char | byte | a saved tokenizer file
   double validation_fraction = 0.1;          // the last part of the text; 0 = no validation

@@ -14,20 +14,28 @@ namespace gpt {
 
 struct Corpus {
   std::shared_ptr<const Tokenizer> tokenizer;  // null for a bin without a tokenizer
-  int64_t vocab_size = 0;     // every id is below it: the tokenizer's, or the bin's
-  Tokens train, validation;   // the text's first and last part; validation may be empty
-  std::string source;         // the path, for messages
-  std::string fingerprint;    // hash of ids, split and tokenizer: what a resumed run must find again
+  int64_t vocab_size = 0;        // every id is below it: the tokenizer's, or the bin's
+  Tokens train, validation;      // validation may be empty
+  int64_t validation_bytes = 0;  // of its text, as the metadata has it; 0 = not known
+  bool separate_files = false;   // validation is a file of its own
+  std::string source;            // the path, for messages
+  std::string fingerprint;       // hash of ids, split and tokenizer: what a resumed run must find again
 };
 
-// `saved_tokenizer`: the tokenizer JSON of a checkpoint to continue with, or empty. `vocab_size`: model.vocab_size where
-// the configuration sets it; a bin without metadata needs it. Throws gpt::Error(data): no such file, not UTF-8, an id
-// outside the vocabulary (file, position, id), a split shorter than block_size + 1 (with the arithmetic).
+// Everything about the data that can be wrong is found here, before the first step. `saved_tokenizer`: the tokenizer JSON
+// of a checkpoint to continue with, or empty. `vocab_size`: model.vocab_size where the configuration sets it; a bin that
+// has neither metadata nor tokenizer needs it. Throws gpt::Error(data): no such file, a size, dtype or hash that
+// contradicts header or metadata, an id outside the vocabulary (file, position, id), a split shorter than block_size + 1
+// (with the arithmetic), validation tokens that are training tokens too.
 Corpus load_corpus(const DataConfig& config, int64_t block_size, const std::string& saved_tokenizer = {},
                    std::optional<int64_t> vocab_size = {});
 
 // The vocabulary of a model for this corpus: `configured` where it is set, otherwise the data's own. Throws
 // gpt::Error(config) when the configured one is too small for the data.
 int64_t vocabulary_for(const Corpus& corpus, std::optional<int64_t> configured);
+
+// Bytes of text that `ids` stand for, special tokens none: what bits per byte divide by. Nothing where the corpus has no
+// tokenizer to ask and no metadata that tells the average.
+std::optional<double> text_bytes(const Corpus& corpus, const Tokens& ids);
 
 }  // namespace gpt

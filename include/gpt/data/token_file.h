@@ -1,10 +1,13 @@
-// Token ids in memory or mapped from a file, 16 or 32 bits wide: what a split is.
+// Token ids in memory or mapped from a file, 16 or 32 bits wide: what a split is. Counts and positions are 64-bit, and a
+// file may be larger than memory.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace gpt {
@@ -13,6 +16,9 @@ namespace gpt {
 class Tokens {
  public:
   Tokens() = default;
+  // `size` ids at `data`, which `storage` keeps alive.
+  Tokens(std::shared_ptr<const void> storage, const void* data, int64_t size, int width)
+      : storage_(std::move(storage)), data_(data), size_(size), width_(width) {}
   // Narrowest width that holds vocab_size - 1.
   static Tokens from_ids(const std::vector<int32_t>& ids, int64_t vocab_size);
   // Maps raw little-endian ids. Throws gpt::Error(data) when the file is missing, or not a whole number of ids.
@@ -20,6 +26,7 @@ class Tokens {
 
   int64_t size() const { return size_; }
   int width() const { return width_; }  // bytes per id: 2 or 4
+  int64_t bytes() const { return size_ * width_; }
   const void* data() const { return data_; }
   int32_t operator[](int64_t i) const {
     return width_ == 2 ? static_cast<const uint16_t*>(data_)[i] : static_cast<int32_t>(static_cast<const uint32_t*>(data_)[i]);
@@ -32,5 +39,24 @@ class Tokens {
   int64_t size_ = 0;
   int width_ = 2;
 };
+
+enum class TokenFormat {
+  raw,       // ids and nothing else: gpt-prepare's, nanoGPT's
+  llmc,      // llm.c's: 256 int32 of header, then the ids
+  megatron,  // Megatron's: the ids in FILE.bin, their sequences in FILE.idx
+};
+
+struct TokenFile {
+  Tokens tokens;
+  TokenFormat format = TokenFormat::raw;
+};
+
+// Opens a bin of any of these formats: llm.c's shows by its magic number, Megatron's by the .idx beside it. `width_bytes`
+// is what the metadata says of the ids; without it raw ones are 16 bits wide. Every count and offset of a header is
+// checked against the sizes of the files before it is used. Throws gpt::Error(data): file, position, value.
+TokenFile open_token_file(const std::string& path, std::optional<int> width_bytes = {});
+
+// The position of the first id that is not below `vocab_size`, or -1.
+int64_t first_id_outside(const Tokens& tokens, int64_t vocab_size);
 
 }  // namespace gpt

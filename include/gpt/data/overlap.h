@@ -1,0 +1,21 @@
+// Whether validation text is training text too, which would make the validation loss meaningless.
+#pragma once
+
+#include <cstdint>
+
+#include "gpt/data/token_file.h"
+
+namespace gpt {
+
+struct Overlap {
+  int64_t windows = 0;                                  // of validation tokens that were looked for
+  int64_t found = 0;                                    // of these, occurring somewhere in the training tokens
+  int64_t validation_position = -1, train_position = -1;  // of one that was found
+  double share() const { return windows == 0 ? 0 : static_cast<double>(found) / static_cast<double>(windows); }
+};
+
+// Looks for windows of 64 validation tokens, 1,024 of them evenly spread, at every position of the training tokens: one
+// pass with a rolling hash, a hit compared id by id. Memory does not grow with the data.
+Overlap find_overlap(const Tokens& train, const Tokens& validation);
+
+}  // namespace gpt

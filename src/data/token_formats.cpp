@@ -1,0 +1,173 @@
+// The formats of token files that other programs write.
+#include <fmt/format.h>
+
+#include <cstring>
+#include <filesystem>
+#include <string_view>
+
+#include "gpt/core/error.h"
+#include "gpt/core/file.h"
+#include "gpt/data/token_file.h"
+
+namespace gpt {
+namespace {
+
+using File = std::shared_ptr<const MappedFile>;
+
+File map(const std::string& path) { return std::make_shared<const MappedFile>(path, ExitCode::data); }
+
+template <class... Arguments>
+[[noreturn]] void fail(const std::string& path, fmt::format_string<Arguments...> text, Arguments&&... arguments) {
+  throw Error(ExitCode::data, path + ": " + fmt::format(text, std::forward<Arguments>(arguments)...));
+}
+
+// Numbers of a header need not be aligned.
+template <class Number>
+Number number_at(const std::byte* data, uint64_t offset) {
+  Number value;
+  std::memcpy(&value, data + offset, sizeof value);
+  return value;
+}
+
+// ---- llm.c: int32 magic, version, count; zeros up to 256 int32; then the ids ----
+
+constexpr uint64_t kLlmcHeaderBytes = 256 * sizeof(int32_t);
+constexpr int32_t kLlmcGpt2Magic = 20240520, kLlmcLlama3Magic = 20240801;
+
+bool is_llmc(const File& file) {
+  if (file->bytes().size() < kLlmcHeaderBytes) return false;
+  const auto magic = number_at<int32_t>(file->bytes().data(), 0);
+  return magic == kLlmcGpt2Magic || magic == kLlmcLlama3Magic;
+}
+
+Tokens open_llmc(const std::string& path, const File& file) {
+  const std::byte* data = file->bytes().data();
+  const bool llama3 = number_at<int32_t>(data, 0) == kLlmcLlama3Magic;
+  const auto version = number_at<int32_t>(data, 4);
+  if (version != (llama3 ? 7 : 1)) {
+    fail(path, "byte 4: version {} of llm.c's header; known is {} with this magic number", version, llama3 ? 7 : 1);
+  }
+  const int width = llama3 ? 4 : 2;
+  // llm.c reads this field as int32; where a bin has more tokens than that, the same bits count to 2^32.
+  const int64_t count = number_at<uint32_t>(data, 8);
+  const auto bytes = static_cast<int64_t>(file->bytes().size() - kLlmcHeaderBytes);
+  if (bytes != count * width) {
+    fail(path, "byte 8: the header promises {} tokens of {} bytes, but {} bytes follow it; the file is truncated or not whole",
+         count, width, bytes);
+  }
+  return {file, data + kLlmcHeaderBytes, count, width};
+}
+
+// ---- Megatron: FILE.idx describes the sequences in FILE.bin ----
+
+constexpr std::string_view kMegatronMagic{"MMIDIDX\0\0", 9};
+constexpr uint64_t kMegatronHeaderBytes = kMegatronMagic.size() + 8 + 1 + 8 + 8;
+
+struct MegatronIndex {
+  int width;
+  uint64_t sequences, documents;
+  const std::byte *lengths, *pointers, *document_starts;  // int32 and int64 each, in this order in the file
+};
+
+int megatron_width(const std::string& path, uint8_t code) {
+  constexpr uint8_t kInt32 = 4, kUint16 = 8;
+  if (code == kUint16) return 2;
+  if (code == kInt32) return 4;
+  fail(path, "byte 17: dtype code {}; known are {} (uint16) and {} (int32)", code, kUint16, kInt32);
+}
+
+MegatronIndex read_index(const std::string& path, std::span<const std::byte> bytes) {
+  const std::byte* data = bytes.data();
+  if (bytes.size() < kMegatronHeaderBytes || std::memcmp(data, kMegatronMagic.data(), kMegatronMagic.size()) != 0) {
+    fail(path, "byte 0: not an index of Megatron's, which starts with MMIDIDX and a header of {} bytes", kMegatronHeaderBytes);
+  }
+  if (const auto version = number_at<uint64_t>(data, 9); version != 1) {
+    fail(path, "byte 9: version {} of Megatron's index; known is 1", version);
+  }
+  MegatronIndex index{};
+  index.width = megatron_width(path, number_at<uint8_t>(data, 17));
+  index.sequences = number_at<uint64_t>(data, 18);
+  index.documents = number_at<uint64_t>(data, 26);  // entries of the last array: one more than there are documents
+  const uint64_t rest = bytes.size() - kMegatronHeaderBytes;
+  // Counts are compared before they are multiplied: they may be anything.
+  if (index.sequences > rest / 12 || index.documents > rest / 8 || index.sequences * 12 + index.documents * 8 != rest) {
+    fail(path, "byte 18: {} sequences and {} document marks do not take the {} bytes behind the header", index.sequences,
+         index.documents, rest);
+  }
+  index.lengths = data + kMegatronHeaderBytes;
+  index.pointers = index.lengths + index.sequences * 4;
+  index.document_starts = index.pointers + index.sequences * 8;
+  return index;
+}
+
+// Checks every entry. Returns the number of tokens, and whether the sequences lie in the bin in order and without gaps.
+std::pair<int64_t, bool> check_index(const std::string& path, const MegatronIndex& index, uint64_t bin_bytes) {
+  uint64_t tokens = 0, expected = 0;
+  bool contiguous = true;
+  for (uint64_t i = 0; i < index.sequences; ++i) {
+    const auto length = number_at<int32_t>(index.lengths, i * 4);
+    if (length < 0) fail(path, "sequence {} has a length of {}", i, length);
+    const auto pointer = number_at<int64_t>(index.pointers, i * 8);
+    const uint64_t bytes = static_cast<uint64_t>(length) * index.width;
+    if (pointer < 0 || pointer % index.width != 0 || static_cast<uint64_t>(pointer) > bin_bytes ||
+        bytes > bin_bytes - static_cast<uint64_t>(pointer)) {
+      fail(path, "sequence {} lies at byte {} with {} tokens of {} bytes, which the bin of {} bytes does not hold", i, pointer,
+           length, index.width, bin_bytes);
+    }
+    contiguous = contiguous && static_cast<uint64_t>(pointer) == expected;
+    expected += bytes;
+    tokens += static_cast<uint64_t>(length);
+  }
+  int64_t before = 0;
+  for (uint64_t i = 0; i < index.documents; ++i) {
+    const auto start = number_at<int64_t>(index.document_starts, i * 8);
+    if (start < before || static_cast<uint64_t>(start) > index.sequences || (i == 0 && start != 0)) {
+      fail(path, "document mark {} is {}; marks rise from 0 to the number of sequences, {}", i, start, index.sequences);
+    }
+    before = start;
+  }
+  return {static_cast<int64_t>(tokens), contiguous && expected == bin_bytes};
+}
+
+Tokens in_order(const MegatronIndex& index, const File& bin, int64_t tokens) {
+  const auto copy = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(tokens) * index.width);
+  std::byte* out = copy->data();
+  for (uint64_t i = 0; i < index.sequences; ++i) {
+    const size_t bytes = static_cast<size_t>(number_at<int32_t>(index.lengths, i * 4)) * index.width;
+    std::memcpy(out, bin->bytes().data() + number_at<int64_t>(index.pointers, i * 8), bytes);
+    out += bytes;
+  }
+  return {copy, copy->data(), tokens, index.width};
+}
+
+std::string index_path(const std::string& path) { return std::filesystem::path(path).replace_extension(".idx").string(); }
+
+Tokens open_megatron(const std::string& path) {
+  const std::string index_file = index_path(path);
+  const File index_bytes = map(index_file), bin = map(path);
+  const MegatronIndex index = read_index(index_file, index_bytes->bytes());
+  const auto [tokens, contiguous] = check_index(index_file, index, bin->bytes().size());
+  // Only where sequences were left out or reordered is there something to copy.
+  return contiguous ? Tokens(bin, bin->bytes().data(), tokens, index.width) : in_order(index, bin, tokens);
+}
+
+}  // namespace
+
+TokenFile open_token_file(const std::string& path, std::optional<int> width_bytes) {
+  std::error_code ignored;
+  const bool is_bin = std::filesystem::path(path).extension() == ".bin";
+  TokenFile file;
+  if (is_bin && std::filesystem::exists(index_path(path), ignored)) {
+    file = {open_megatron(path), TokenFormat::megatron};
+  } else if (const File bytes = map(path); is_llmc(bytes)) {
+    file = {open_llmc(path, bytes), TokenFormat::llmc};
+  } else {
+    return {Tokens::map_file(path, width_bytes.value_or(2)), TokenFormat::raw};
+  }
+  if (width_bytes && *width_bytes != file.tokens.width()) {
+    fail(path, "its header says ids of {} bits, its metadata {} bits", 8 * file.tokens.width(), 8 * *width_bytes);
+  }
+  return file;
+}
+
+}  // namespace gpt
