@@ -2,19 +2,27 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <system_error>
 #include <utility>
 
+#include "bpe_vocabulary.h"
 #include "byte_tokenizer.h"
 #include "char_tokenizer.h"
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
+#include "gpt/tokenizer/bpe.h"
+#include "gpt/tokenizer/bpe_files.h"
+#include "gpt/tokenizer/bpe_trainer.h"
 #include "gpt/tokenizer/utf8.h"
+#include "tokenizer_json.h"
 
 namespace gpt {
 namespace {
 
+namespace fs = std::filesystem;
 using nlohmann::json;
 
 // What a reader of tokenizer JSON says about it: `origin` first.
@@ -42,6 +50,31 @@ std::unique_ptr<Tokenizer> char_tokenizer(const json& object, const std::string&
     characters.push_back(value);
   }
   return std::make_unique<CharTokenizer>(std::move(characters));
+}
+
+std::unique_ptr<Tokenizer> train_bpe(const std::string& spec, std::string_view text) {
+  BpeTrainingOptions options;
+  const char* const end = spec.data() + spec.size();
+  const auto [stop, error] = std::from_chars(spec.data() + std::string_view("bpe:").size(), end, options.vocab_size);
+  if (error != std::errc() || stop != end) {
+    throw Error(ExitCode::config, fmt::format("data.tokenizer: '{}' needs a number of tokens, such as bpe:4096", spec));
+  }
+  BpeTrainer trainer(options);
+  trainer.add(text);
+  return std::make_unique<BpeTokenizer>(trainer.train(), spec);
+}
+
+std::unique_ptr<Tokenizer> read_tokenizer(const fs::path& path) {
+  const auto read = [](const fs::path& file) { return read_file(file.string(), ExitCode::data); };
+  const std::string origin = path.string();
+  if (path.extension() == ".tiktoken") return std::make_unique<BpeTokenizer>(parse_tiktoken(read(path), origin), origin);
+  if (path.extension() == ".bpe" || path.filename() == "encoder.json") {  // GPT-2's pair
+    const fs::path encoder = path.parent_path() / "encoder.json";
+    const fs::path merges = path.extension() == ".bpe" ? path : path.parent_path() / "vocab.bpe";
+    const std::string both = fmt::format("{} with {}", encoder.string(), merges.filename().string());
+    return std::make_unique<BpeTokenizer>(parse_gpt2_files(read(encoder), read(merges), both), both);
+  }
+  return tokenizer_from_json(read(path), origin);
 }
 
 }  // namespace
@@ -84,29 +117,29 @@ std::optional<int32_t> Tokenizer::end_of_text() const {
 }
 
 std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view text, const std::string& origin) {
-  json object;
-  try {
-    object = json::parse(text);
-  } catch (const json::parse_error& e) {
-    refuse(origin, fmt::format("invalid JSON at byte {}", e.byte));
-  }
+  const json object = parse_vocabulary_json(text, origin);
   if (!object.is_object()) refuse(origin, fmt::format("the JSON is {}; an object is needed", object.type_name()));
+  if (const auto model = object.find("model"); model != object.end() && model->is_object()) {
+    return std::make_unique<BpeTokenizer>(read_tokenizer_json(object, origin), origin);
+  }
   const auto type = object.find("type");
-  if (type == object.end() || !type->is_string()) refuse(origin, "'type' is missing");
+  if (type == object.end()) refuse(origin, "it has neither 'type' nor Hugging Face's 'model'");
 
   if (*type == "char") return char_tokenizer(object, origin);
   if (*type == "byte") return std::make_unique<ByteTokenizer>();
-  refuse(origin, fmt::format("unknown type {}; known are char and byte", type->dump()));
+  refuse(origin, fmt::format("unknown type {}; known are char and byte", shown(*type)));
 }
 
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, std::string_view training_text) {
   if (spec == "char") return std::make_unique<CharTokenizer>(CharTokenizer::from_text(training_text));
   if (spec == "byte") return std::make_unique<ByteTokenizer>();
+  if (spec == "gpt2") return std::make_unique<BpeTokenizer>(gpt2_vocabulary(), spec);
+  if (spec.starts_with("bpe:")) return train_bpe(spec, training_text);
   std::error_code error;
-  if (!std::filesystem::is_regular_file(spec, error)) {
-    throw Error(ExitCode::config, fmt::format("data.tokenizer: '{}' is neither char, byte nor the file of a saved tokenizer", spec));
+  if (!fs::is_regular_file(spec, error)) {
+    throw Error(ExitCode::config, fmt::format("data.tokenizer: '{}' is neither char, byte, gpt2, bpe:N nor the file of a tokenizer", spec));
   }
-  return tokenizer_from_json(read_file(spec, ExitCode::data), spec);
+  return read_tokenizer(spec);
 }
 
 }  // namespace gpt

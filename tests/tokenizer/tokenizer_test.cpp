@@ -3,11 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <string>
+#include <vector>
 
+#include "core/scratch_folder.h"
 #include "gpt/core/error.h"
 #include "gpt/tokenizer/utf8.h"
+#include "src/tokenizer/byte_alphabet.h"
 #include "support/expect_error.h"
 
 namespace gpt {
@@ -96,8 +100,8 @@ TEST(TokenizerJson, IsCheckedWhenRead) {
   };
   refused("{", "invalid JSON at byte");
   refused("[]", "the JSON is array");
-  refused("{}", "'type' is missing");
-  refused(R"({"type":7})", "'type' is missing");
+  refused("{}", "it has neither 'type' nor Hugging Face's 'model'");
+  refused(R"({"type":7})", "unknown type 7; known are char and byte");
   refused(R"({"type":"bpe"})", "unknown type \"bpe\"; known are char and byte");
   refused(R"({"type":"char"})", "'characters' must be");
   refused(R"({"type":"char","characters":{}})", "'characters' must be");
@@ -108,12 +112,45 @@ TEST(TokenizerJson, IsCheckedWhenRead) {
   refused(R"({"type":"char","characters":["é","é"]})", "characters[1] repeats 'é'");
 }
 
-TEST(MakeTokenizer, ReadsASavedTokenizerAndListsWhatThereIs) {
-  const std::string path = testing::TempDir() + "/saved_tokenizer.json";
-  std::ofstream(path) << make_tokenizer("char", "xyz")->to_json();
-  EXPECT_EQ(make_tokenizer(path, "another text")->encode("zx"), (Ids{2, 0}));
-  EXPECT_ERROR(make_tokenizer("bpe:500", ""), ExitCode::config,
-               "'bpe:500' is neither char, byte nor the file of a saved tokenizer");
+TEST(MakeTokenizer, TakesEachKindOfFile) {
+  const ScratchFolder folder;
+  const auto write = [&](const std::string& name, const std::string& text) {
+    std::ofstream(folder / name, std::ios::binary) << text;
+    return folder / name;
+  };
+  EXPECT_EQ(make_tokenizer(write("char.json", make_tokenizer("char", "xyz")->to_json()), "")->encode("zx"), (Ids{2, 0}));
+
+  const auto trained = make_tokenizer("bpe:300", "the theme of the thesis: there, then");
+  EXPECT_EQ(trained->name(), "bpe");
+  EXPECT_LE(trained->vocab_size(), 300);
+  EXPECT_EQ(trained->end_of_text(), 0);
+  const Ids ids = trained->encode("the thesis");
+  EXPECT_LT(ids.size(), 10u);
+  EXPECT_EQ(make_tokenizer(write("bpe.json", trained->to_json()), "")->encode("the thesis"), ids);
+
+  std::string encoder = "{";
+  for (int byte = 0; byte < 256; ++byte) {
+    const std::string spelling = byte_alphabet::spell(std::string(1, static_cast<char>(byte)));
+    encoder += nlohmann::json(spelling).dump() + ":" + std::to_string(byte) + ",";
+  }
+  const std::string vocab_bpe = write("vocab.bpe", "#version: 0.2\nt h\n");
+  EXPECT_ERROR(make_tokenizer(vocab_bpe, ""), ExitCode::data, "cannot read " + folder / "encoder.json");
+  const std::string encoder_json = write("encoder.json", encoder + R"("th":256})");
+  EXPECT_EQ(make_tokenizer(vocab_bpe, "")->encode("the"), (Ids{256, 'e'}));
+  EXPECT_EQ(make_tokenizer(encoder_json, "")->encode("the"), (Ids{256, 'e'}));
+
+  const std::string tiktoken = write("x.tiktoken", "AA== 0\n");
+  EXPECT_ERROR(make_tokenizer(tiktoken, ""), ExitCode::data, tiktoken + ": 1 ranks");
+  const std::string text = write("x.txt", "no tokenizer");
+  EXPECT_ERROR(make_tokenizer(text, ""), ExitCode::data, text + ": not a tokenizer of this program: invalid JSON");
+}
+
+TEST(MakeTokenizer, ListsWhatThereIs) {
+  EXPECT_ERROR(make_tokenizer("absent.json", ""), ExitCode::config,
+               "'absent.json' is neither char, byte, gpt2, bpe:N nor the file of a tokenizer");
+  for (const char* spec : {"bpe:", "bpe:x", "bpe:300x", "bpe:99999999999999999999"}) {
+    EXPECT_ERROR(make_tokenizer(spec, ""), ExitCode::config, "data.tokenizer: '" + std::string(spec) + "' needs a number of tokens");
+  }
 }
 
 }  // namespace
