@@ -1,8 +1,16 @@
 # -DGPT_SANITIZE=address (with undefined behaviour) or thread, for every target of ours.
 # LibTorch itself is not instrumented: under `thread` only gpt_io and its tests, which use none of it, give clean reports.
 set(GPT_SANITIZE "" CACHE STRING "empty, address or thread")
+option(GPT_FUZZ "the fuzz targets as libFuzzer's programs, under both sanitizers; needs clang" OFF)
 set_property(CACHE GPT_SANITIZE PROPERTY STRINGS "" address thread)
 
+if(GPT_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "GPT_FUZZ needs clang, which has libFuzzer; CMAKE_CXX_COMPILER is ${CMAKE_CXX_COMPILER}")
+  endif()
+  set(GPT_SANITIZE address)
+  target_compile_options(gpt_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()
 if(GPT_SANITIZE STREQUAL "address")
   set(_sanitizers address,undefined)
 elseif(GPT_SANITIZE STREQUAL "thread")

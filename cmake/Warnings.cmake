@@ -2,7 +2,10 @@
 add_library(gpt_flags INTERFACE)
 target_compile_features(gpt_flags INTERFACE cxx_std_20)
 # -Wno-restrict: GCC 12 sees overlaps in inlined std::string concatenation that cannot be.
-set(_warnings -Wall -Wextra -Werror -Wno-sign-compare -Wno-restrict)
+set(_warnings -Wall -Wextra -Werror -Wno-sign-compare)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  list(APPEND _warnings -Wno-restrict)
+endif()
 list(JOIN _warnings "," _host_warnings)
 target_compile_options(gpt_flags INTERFACE
   "$<$<COMPILE_LANGUAGE:CXX>:${_warnings};-fno-math-errno>"

@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""Writes tests/fuzz/seeds/: what the fuzz targets in tests/fuzz start from. The same bytes every time."""
+
+import base64
+import json
+import pathlib
+import struct
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SEEDS = ROOT / "tests" / "fuzz" / "seeds"
+TEXT = "To be, or not: it's 1234 \n\t  Gr\u00fc\u00dfe \U0001f642 <|endoftext|>".encode() + b"\xff\xc3("
+
+
+def write(target, name, data):
+    folder = SEEDS / target
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(data)
+
+
+def alphabet():
+    """GPT-2's spelling of each byte."""
+    visible = [b for b in range(256) if 0x21 <= b <= 0x7E or (b >= 0xA1 and b != 0xAD)]
+    hidden = [b for b in range(256) if b not in visible]
+    return {**{b: chr(b) for b in visible}, **{b: chr(0x100 + i) for i, b in enumerate(hidden)}}
+
+
+def tokenizer_json():
+    for name in ("gpt2", "llama3"):
+        file = (ROOT / "tests/tokenizer/hugging_face" / f"{name}.json").read_bytes()
+        write("tokenizer_json", name, file + b"\0" + TEXT)
+    old = json.loads((ROOT / "tests/tokenizer/hugging_face/gpt2.json").read_text())
+    old["model"]["merges"] = [" ".join(pair) for pair in old["model"]["merges"]]
+    write("tokenizer_json", "merges_as_text", json.dumps(old, ensure_ascii=False, indent=1).encode() + b"\0" + TEXT)
+    write("tokenizer_json", "char", '{"type":"char","characters":["a","b","\u00e9"]}'.encode() + b"\0" + "ab\u00e9".encode())
+    write("tokenizer_json", "byte", b'{"type":"byte"}\0' + TEXT)
+
+
+def merges():
+    spelling = alphabet()
+    tokens = [spelling[b] for b in range(256)] + ["th", "the", "\u0120the", "<|endoftext|>"]
+    encoder = json.dumps({token: i for i, token in enumerate(tokens)}, ensure_ascii=False).encode()
+    write("merges", "gpt2", encoder + b"\0#version: 0.2\nt h\nth e\n" + "\u0120 the\n".encode() + b"\0 the thing" + TEXT)
+    ranks = [bytes([b]) for b in range(256)] + [b"th", b"the", b" the", b"aa", b"aaaa", b"whole"]
+    lines = b"".join(base64.b64encode(token) + b" %d\n" % rank for rank, token in enumerate(ranks))
+    write("merges", "tiktoken", b"t" + lines + b"\0 the whole aaaaaaa" + TEXT)
+
+
+def metadata():
+    write("metadata", "least", b'{"vocab_size": 65}')
+    full = {"vocab_size": 50257, "dtype": "uint16", "tokenizer": "bpe_tokenizer.json", "tokenizer_hash": "0" * 32,
+            "bin_hash": "f" * 32, "train": {"tokens": 900, "documents": 9, "bytes": 4000},
+            "validation": {"tokens": 100, "documents": 1, "bytes": 400}, "split": "documents", "invalid_utf8_bytes": 3,
+            "sources": [{"path": "a.txt", "bytes": 4400}]}
+    write("metadata", "full", json.dumps(full, indent=2).encode())
+
+
+def token_file():
+    ids = struct.pack("<8H", *range(0, 1600, 200))
+    write("token_file", "raw", b"\1" + ids)
+    write("token_file", "raw_32", b"\2" + struct.pack("<4I", 1, 2, 999, 100000))
+    write("token_file", "llmc", b"\0" + struct.pack("<256i", 20240520, 1, 8, *[0] * 253) + ids)
+    write("token_file", "llmc_llama3", b"\0" + struct.pack("<256i", 20240801, 7, 2, *[0] * 253) + struct.pack("<2I", 5, 128000))
+    for name, pointers in (("megatron", (0, 6)), ("megatron_reordered", (10, 0))):
+        index = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, 2, 3)
+        index += struct.pack("<2i", 3, 5 if name == "megatron" else 4) + struct.pack("<2q", *pointers) + struct.pack("<3q", 0, 1, 2)
+        write("token_file", name, b"\4" + struct.pack("<H", len(index)) + index + ids)
+
+
+if __name__ == "__main__":
+    for target in (tokenizer_json, merges, metadata, token_file):
+        target()

@@ -1,0 +1,49 @@
+// What every fuzz target holds its parser to: it accepts or it says why not in one line; whatever else happens is a crash.
+#pragma once
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "gpt/core/error.h"
+#include "gpt/tokenizer/bpe.h"
+#include "gpt/tokenizer/bpe_files.h"
+
+namespace gpt::fuzz {
+
+inline void expect(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "fuzzing: expected %s\n", what);
+  std::abort();
+}
+
+template <class Function>
+void accept_or_refuse(Function&& function) {
+  try {
+    function();
+  } catch (const Error& error) {
+    const std::string_view message = error.what();
+    expect(error.code() == ExitCode::data, "an error of the data");
+    expect(!message.empty() && message.find('\n') == std::string_view::npos, "a message of one line");
+  }
+}
+
+// The input up to the first NUL byte, which is taken off: targets with several texts have them one behind the other.
+inline std::string_view next_part(std::string_view& input) {
+  const size_t end = input.find('\0');
+  const std::string_view part = input.substr(0, end);
+  input.remove_prefix(end == std::string_view::npos ? input.size() : end + 1);
+  return part;
+}
+
+// A vocabulary that was accepted has to work, and to come back from its file. Throws gpt::Error where it is refused.
+inline void use(BpeModel model, std::string_view text) {
+  const BpeTokenizer tokenizer(std::move(model), "input");
+  expect(tokenizer.decode(tokenizer.encode(text)) == text, "the text to come back from its ids");
+  expect(tokenizer.decode(tokenizer.encode_with_specials(text)) == text, "the text to come back from its ids with special tokens");
+  expect(parse_tokenizer_json(tokenizer.to_json(), "again") == tokenizer.model(), "the tokenizer to come back from its file");
+}
+
+}  // namespace gpt::fuzz

@@ -1,0 +1,69 @@
+// Bins of tokens: one byte for what is known of the width and for the kind, then a bin; or for Megatron's pair two bytes with the
+// size of the index, the index, the bin.
+#include <stdlib.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <system_error>
+
+#include "expect.h"
+#include "gpt/data/token_file.h"
+
+namespace {
+
+class Folder {
+ public:
+  Folder() : path_((std::filesystem::temp_directory_path() / "gpt-fuzz-XXXXXX").string()) {
+    gpt::fuzz::expect(mkdtemp(path_.data()) != nullptr, "a folder for the bins");
+  }
+  ~Folder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  std::string write(const char* name, std::string_view bytes) const {
+    const std::string path = path_ + "/" + name;
+    std::error_code ignored;
+    std::filesystem::remove(path, ignored);  // some file systems wait for the disk when a file is overwritten
+    std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    return path;
+  }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace gpt;
+  static const Folder folder;
+  std::string_view rest(reinterpret_cast<const char*>(data), size);
+  if (rest.empty()) return 0;
+  const int kind = rest[0];
+  rest.remove_prefix(1);
+
+  std::string path;
+  if (kind & 4) {
+    if (rest.size() < 2) return 0;
+    const size_t index = static_cast<unsigned char>(rest[0]) | static_cast<unsigned char>(rest[1]) << 8;
+    rest.remove_prefix(2);
+    folder.write("pair.idx", rest.substr(0, index));
+    path = folder.write("pair.bin", index < rest.size() ? rest.substr(index) : "");
+  } else {
+    path = folder.write("single.bin", rest);
+  }
+  fuzz::accept_or_refuse([&] {
+    const std::optional<int> widths[] = {std::nullopt, 2, 4, std::nullopt};
+    const Tokens tokens = open_token_file(path, widths[kind & 3]).tokens;
+    const int64_t outside = first_id_outside(tokens, 1000);
+    for (int64_t i = 0; i < tokens.size(); ++i) {  // every id can be read
+      const bool inside = tokens[i] >= 0 && tokens[i] < 1000;
+      fuzz::expect(inside || outside >= 0, "an id outside the vocabulary to be found");
+      fuzz::expect(inside || outside <= i, "the first such id to be found");
+    }
+  });
+  return 0;
+}
