@@ -40,10 +40,12 @@ BpeTrainingOptions checked(BpeTrainingOptions options) {
   const auto least = static_cast<int64_t>(specials.size()) + kBytes;
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   if (options.vocab_size < least || options.vocab_size > kMost) {
-    refuse(fmt::format("a vocabulary of {} is impossible; it has {} special tokens, {} bytes and then merges, {} to {} tokens",
-                       options.vocab_size, specials.size(), kBytes, least, kMost));
+    refuse(fmt::format(
+        "a vocabulary of {} is impossible; it has {} special tokens, {} bytes and then merges, {} to {} tokens",
+        options.vocab_size, specials.size(), kBytes, least, kMost));
   }
-  if (options.min_frequency < 0) refuse(fmt::format("min_frequency is {}; it has to be 0 or more", options.min_frequency));
+  if (options.min_frequency < 0)
+    refuse(fmt::format("min_frequency is {}; it has to be 0 or more", options.min_frequency));
   if (options.threads <= 0) options.threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   return options;
 }
@@ -52,9 +54,8 @@ BpeTrainingOptions checked(BpeTrainingOptions options) {
 std::array<unsigned char, kBytes> bytes_by_code_point() {
   std::array<unsigned char, kBytes> bytes;
   std::iota(bytes.begin(), bytes.end(), static_cast<unsigned char>(0));
-  std::sort(bytes.begin(), bytes.end(), [](unsigned char a, unsigned char b) {
-    return byte_alphabet::character(a) < byte_alphabet::character(b);
-  });
+  std::sort(bytes.begin(), bytes.end(),
+            [](unsigned char a, unsigned char b) { return byte_alphabet::character(a) < byte_alphabet::character(b); });
   return bytes;
 }
 
@@ -86,9 +87,10 @@ class Vocabulary {
       return static_cast<int32_t>(model_.tokens.size()) - 1;
     }
     if (model_.tokens[special->second] == bytes) return special->second;
-    refuse(fmt::format("special token '{}' is how vocabulary files spell a sequence of bytes that is frequent in the text; give "
-                       "it another text",
-                       model_.tokens[special->second]));
+    refuse(fmt::format(
+        "special token '{}' is how vocabulary files spell a sequence of bytes that is frequent in the text; give "
+        "it another text",
+        model_.tokens[special->second]));
   }
 
   const BpeModel& model() const { return model_; }
@@ -122,7 +124,8 @@ BpeModel BpeTrainer::train(const std::function<bool(int64_t, int64_t)>& progress
   Vocabulary vocabulary(options);
   PairQueue queue(options.min_frequency);
   for (const std::string& token : vocabulary.model().tokens) queue.add_token(token.size());
-  impl_->pieces.take([&](std::string_view piece, uint64_t count) { queue.add_piece(piece, vocabulary.token_of_byte(), count); });
+  impl_->pieces.take(
+      [&](std::string_view piece, uint64_t count) { queue.add_piece(piece, vocabulary.token_of_byte(), count); });
 
   const auto size = [&] { return static_cast<int64_t>(vocabulary.model().tokens.size()); };
   const int64_t start = size();
@@ -130,7 +133,8 @@ BpeModel BpeTrainer::train(const std::function<bool(int64_t, int64_t)>& progress
   const auto report = [&] {
     last_report = std::chrono::steady_clock::now();
     if (progress && !progress(size() - start, options.vocab_size - start)) {
-      throw Error(ExitCode::interrupted, fmt::format("BPE training was stopped after {} merges", vocabulary.model().merges.size()));
+      throw Error(ExitCode::interrupted,
+                  fmt::format("BPE training was stopped after {} merges", vocabulary.model().merges.size()));
     }
   };
   while (size() < options.vocab_size) {

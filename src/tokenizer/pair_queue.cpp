@@ -1,6 +1,8 @@
 #include "pair_queue.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <limits>
 
 #include "gpt/core/error.h"
@@ -8,17 +10,24 @@
 namespace gpt {
 namespace {
 
-constexpr int32_t kNone = -1;  // no token begins or ends in this cell
+constexpr int32_t kNone = -1;        // no token begins or ends in this cell
 constexpr int64_t kIndexDepth = 32;  // an index holds the pairs down to this fraction of the most frequent one's count
-constexpr size_t kPrefetch = 12;  // positions ahead
+constexpr size_t kPrefetch = 16;     // how far ahead memory is asked for
 
 // Ordered as pairs are: by left token, then by right one.
-uint64_t key_of(int32_t left, int32_t right) { return uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right); }
+uint64_t key_of(int32_t left, int32_t right) {
+  return uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right);
+}
 
 }  // namespace
 
+PairTable::PairTable(size_t expected)
+    : slots_(std::bit_ceil(std::max<size_t>(expected * 2, 2))), shift_(64 - std::countr_zero(slots_.size())) {}
+
+void PairTable::prefetch(uint64_t key) const { __builtin_prefetch(&slots_[home(key)], 1); }
+
 PairTable::Entry& PairTable::slot(uint64_t key) {
-  size_t i = key * 0x9E3779B97F4A7C15 >> shift_;
+  size_t i = home(key);
   while (slots_[i].key != key && slots_[i].key != kFree) i = (i + 1) & (slots_.size() - 1);
   return slots_[i];
 }
@@ -62,49 +71,63 @@ void PairQueue::add_piece(std::string_view piece, const std::array<int32_t, 256>
   if (cells_.empty()) cells_.push_back({kNone, 0});
   for (; count > 0; count -= std::min(count, kMost)) {  // more than a cell can hold: several equal pieces
     if (kMost - cells_.size() <= piece.size()) {
-      throw Error(ExitCode::memory, "BPE training: the distinct pieces of the text have more than 4 GB; train on a part of it");
+      throw Error(ExitCode::memory,
+                  "BPE training: the distinct pieces of the text have more than 4 GB; train on a part of it");
     }
     for (const char byte : piece) {
-      cells_.push_back({token_of_byte[static_cast<unsigned char>(byte)], static_cast<uint32_t>(std::min(count, kMost))});
+      cells_.push_back(
+          {token_of_byte[static_cast<unsigned char>(byte)], static_cast<uint32_t>(std::min(count, kMost))});
     }
     cells_.push_back({kNone, 0});
   }
 }
 
 template <typename Visit>
-void PairQueue::for_each_pair(Visit visit) const {
+void PairQueue::for_each_pair(const PairTable& table, Visit visit) const {
+  std::array<Occurrence, kPrefetch> ahead;  // a ring
+  size_t seen = 0;
   for (size_t begin = 0, end; begin + 1 < cells_.size(); begin = end) {
     const auto [token, count] = cells_[begin];
     end = begin + (token == kNone ? 1 : bytes_[token]);
-    if (token != kNone && cells_[end].token != kNone) visit(key_of(token, cells_[end].token), static_cast<uint32_t>(begin), count);
+    if (token == kNone || cells_[end].token == kNone) continue;
+    Occurrence& place = ahead[seen % kPrefetch];
+    if (seen >= kPrefetch) visit(place);
+    place = {key_of(token, cells_[end].token), static_cast<uint32_t>(begin), count};
+    table.prefetch(place.key);
+    ++seen;
   }
+  for (size_t i = seen - std::min(seen, kPrefetch); i < seen; ++i) visit(ahead[i % kPrefetch]);
 }
 
 void PairQueue::build_index() {
+  pairs_ = PairTable();
+  positions_.clear();
   PairTable all;
-  for_each_pair([&all](uint64_t key, uint32_t, uint32_t count) {
-    PairTable::Entry& entry = all.find_or_insert(key);
-    entry.count += count;
+  for_each_pair(all, [&all](const Occurrence& occurrence) {
+    PairTable::Entry& entry = all.find_or_insert(occurrence.key);
+    entry.count += occurrence.count;
     ++entry.size;
   });
   int64_t most = 0;
   all.for_each([&most](const PairTable::Entry& entry) { most = std::max(most, entry.count); });
   threshold_ = std::max(min_count_, most / kIndexDepth);
 
-  pairs_ = {};
-  heap_ = {};
-  size_t size = 0;
+  size_t frequent = 0, size = 0;
+  all.for_each([&](const PairTable::Entry& entry) {
+    if (entry.count >= threshold_) ++frequent, size += entry.size;
+  });
+  pairs_ =
+      PairTable(frequent);  // all at once: pairs come in the order of their hashes, which a table that grows piles up
   std::vector<Candidate> candidates;
+  candidates.reserve(frequent);
   all.for_each([&](const PairTable::Entry& entry) {
     if (entry.count < threshold_) return;
-    size += entry.size;
     pairs_.find_or_insert(entry.key) = entry;
     candidates.push_back({entry.count, entry.key});
   });
-  all = {};
+  all = PairTable();
   heap_ = std::priority_queue<Candidate>({}, std::move(candidates));
 
-  positions_.clear();
   positions_.emplace_back(new uint32_t[size]);
   uint32_t* free = positions_.back().get();
   pairs_.for_each([&free](PairTable::Entry& entry) {
@@ -112,8 +135,8 @@ void PairQueue::build_index() {
     free += entry.size;
     entry.size = 0;
   });
-  for_each_pair([this](uint64_t key, uint32_t position, uint32_t) {
-    if (PairTable::Entry* entry = pairs_.find(key)) entry->positions[entry->size++] = position;
+  for_each_pair(pairs_, [this](const Occurrence& occurrence) {
+    if (PairTable::Entry* entry = pairs_.find(occurrence.key)) entry->positions[entry->size++] = occurrence.position;
   });
 }
 
@@ -141,7 +164,7 @@ void PairQueue::merge(TokenPair pair, int32_t product) {
   replace_occurrences(*pairs_.find(key_of(pair.first, pair.second)), pair, product);
   index_products(left_, behind);
   index_products(right_, before);
-  update_counts(pair);
+  lower_counts(pair);
   enqueue_products(left_, behind);
   enqueue_products(right_, before);
 }
@@ -189,14 +212,15 @@ void PairQueue::index_products(Side& side, Key key_with_product) {
   side.places.clear();
 }
 
-// The pairs that the neighbours formed with the parts of the product are fewer now. That includes pairs of a product with
-// the first part of the next one, in xyxy.
-void PairQueue::update_counts(TokenPair pair) {
-  for (const int32_t token : left_.seen) {
-    if (PairTable::Entry* entry = pairs_.find(key_of(token, pair.first))) entry->count -= left_.neighbours[token].count;
+// The pairs of the neighbours with the parts of the product have become fewer. Where the parts follow each other twice, as
+// in xyxy, a neighbour is itself the product, and one of those pairs the product's with the next part.
+void PairQueue::lower_counts(TokenPair pair) {
+  for (const int32_t left : left_.seen) {
+    if (PairTable::Entry* entry = pairs_.find(key_of(left, pair.first))) entry->count -= left_.neighbours[left].count;
   }
-  for (const int32_t token : right_.seen) {
-    if (PairTable::Entry* entry = pairs_.find(key_of(pair.second, token))) entry->count -= right_.neighbours[token].count;
+  for (const int32_t right : right_.seen) {
+    if (PairTable::Entry* entry = pairs_.find(key_of(pair.second, right)))
+      entry->count -= right_.neighbours[right].count;
   }
 }
 

@@ -21,13 +21,16 @@ class PairTable {
  public:
   struct Entry {
     uint64_t key = kFree;
-    int64_t count = 0;              // occurrences in the text
-    uint32_t* positions = nullptr;  // occurrences in the distinct pieces, ascending within each; the pair may have gone since
+    int64_t count = 0;  // occurrences in the text
+    // Occurrences in the distinct pieces, ascending within each. The pair may have gone from there since.
+    uint32_t* positions = nullptr;
     uint32_t size = 0;
   };
 
-  Entry* find(uint64_t key);            // nullptr where there is none; stays where it is until the next insertion
+  explicit PairTable(size_t expected = 0);
+  Entry* find(uint64_t key);  // nullptr where there is none; stays where it is until the next insertion
   Entry& find_or_insert(uint64_t key);
+  void prefetch(uint64_t key) const;
 
   template <typename Visit>
   void for_each(Visit visit) {
@@ -38,12 +41,13 @@ class PairTable {
 
  private:
   static constexpr uint64_t kFree = ~uint64_t{0};
+  size_t home(uint64_t key) const { return key * 0x9E3779B97F4A7C15 >> shift_; }
   Entry& slot(uint64_t key);  // of the key, or the free one where it belongs
   void grow();
 
-  std::vector<Entry> slots_ = std::vector<Entry>(2);  // a power of two of them
+  std::vector<Entry> slots_;  // a power of two of them
   size_t size_ = 0;
-  int shift_ = 63;
+  int shift_;  // of a hash, to a slot
 };
 
 class PairQueue {
@@ -71,7 +75,9 @@ class PairQueue {
   struct Candidate {
     int64_t count;
     uint64_t key;
-    bool operator<(const Candidate& other) const { return count != other.count ? count < other.count : key > other.key; }
+    bool operator<(const Candidate& other) const {
+      return count != other.count ? count < other.count : key > other.key;
+    }
   };
   // What a merge brings about with one token beside the pair.
   struct Neighbour {
@@ -86,13 +92,19 @@ class PairQueue {
     void note(int32_t token, uint32_t position, uint32_t count);
   };
 
+  struct Occurrence {
+    uint64_t key;
+    uint32_t position;
+    uint32_t count;
+  };
+
   template <typename Visit>
-  void for_each_pair(Visit visit) const;  // visit(key, position, count)
+  void for_each_pair(const PairTable& table, Visit visit) const;  // in an order that looks up `table` without waiting
   void build_index();
   void replace_occurrences(const PairTable::Entry& occurrences, TokenPair pair, int32_t product);
   template <typename Key>
   void index_products(Side& side, Key key_with_product);
-  void update_counts(TokenPair pair);
+  void lower_counts(TokenPair pair);
   template <typename Key>
   void enqueue_products(Side& side, Key key_with_product);
 

@@ -1,17 +1,23 @@
 #include "piece_counter.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <bit>
+#include <cstring>
+#include <functional>
 #include <future>
 
 namespace gpt {
 namespace {
 
-constexpr size_t kChunkBytes = 1 << 20;     // what a thread takes at a time
-constexpr size_t kPendingBytes = 4 << 20;   // for each thread, worth starting the threads for
+constexpr size_t kChunkBytes = 1 << 20;    // what a thread takes at a time
+constexpr size_t kPendingBytes = 4 << 20;  // for each thread, worth starting the threads for
 constexpr size_t kLocalPieces = 1 << 15;
-constexpr int kShardBits = 8;
-constexpr size_t kSmallestTable = 1 << 10;
+constexpr size_t kTogether = 64;  // pieces, so that their slots are fetched side by side
+constexpr size_t kPrefetch = 12;  // pieces ahead
+constexpr int kShardBits = 6;
+constexpr size_t kSmallestTable = 1 << 8;
 
 // Appends `text` in parts of about kChunkBytes that begin and end where pieces do.
 void cut(SplitPattern split, std::string_view text, std::vector<std::string_view>& chunks) {
@@ -30,22 +36,44 @@ void cut(SplitPattern split, std::string_view text, std::vector<std::string_view
 
 }  // namespace
 
-void PieceTable::add(std::string_view piece, size_t hash, uint64_t count) {
-  if (size_ * 2 >= slots_.size()) grow();
-  const size_t mask = slots_.size() - 1;
-  for (size_t i = hash & mask;; i = (i + 1) & mask) {
-    Slot& slot = slots_[i];
-    if (slot.count == 0) {
-      slot = {hash, count, bytes_.size(), piece.size()};
-      bytes_.append(piece);
-      ++size_;
-      return;
-    }
-    if (slot.hash == hash && std::string_view(bytes_).substr(slot.offset, slot.length) == piece) {
-      slot.count += count;
-      return;
-    }
+std::string_view PieceTable::text_of(const Slot& slot) const {
+  if (slot.key.high & Key::kLong) return std::string_view(bytes_).substr(slot.key.low, slot.key.high ^ Key::kLong);
+  return {reinterpret_cast<const char*>(&slot.key), slot.key.high >> 56};
+}
+
+bool PieceTable::holds(const Slot& slot, const Piece& piece, const Key& short_key) const {
+  if (piece.text.size() <= Key::kInSlot) return slot.key == short_key;
+  return slot.hash == piece.hash && text_of(slot) == piece.text;
+}
+
+void PieceTable::add(std::span<const Piece> pieces) {
+  while ((size_ + pieces.size()) * 2 > slots_.size()) grow();
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    if (i + kPrefetch < pieces.size()) __builtin_prefetch(&slots_[pieces[i + kPrefetch].hash & (slots_.size() - 1)], 1);
+    add(pieces[i]);
   }
+}
+
+void PieceTable::add(const Piece& piece) {
+  static_assert(std::endian::native == std::endian::little && sizeof(Key) == Key::kInSlot + 1);
+  Key key;
+  const bool is_short = piece.text.size() <= Key::kInSlot;
+  if (is_short) {
+    std::memcpy(&key, piece.text.data(), piece.text.size());
+    key.high |= uint64_t{piece.text.size()} << 56;
+  }
+  size_t i = piece.hash & (slots_.size() - 1);
+  while (slots_[i].count > 0 && !holds(slots_[i], piece, key)) i = (i + 1) & (slots_.size() - 1);
+  Slot& slot = slots_[i];
+  if (slot.count == 0) {
+    if (!is_short) {
+      key = {bytes_.size(), Key::kLong | piece.text.size()};
+      bytes_.append(piece.text);
+    }
+    slot = {piece.hash, 0, key};
+    ++size_;
+  }
+  slot.count += piece.count;
 }
 
 void PieceTable::grow() {
@@ -107,21 +135,28 @@ void PieceCounter::count(const std::vector<std::string_view>& chunks) {
 }
 
 void PieceCounter::count(std::string_view chunk, PieceTable& local) {
+  std::array<PieceTable::Piece, kTogether> pieces;
   for (size_t begin = 0; begin < chunk.size();) {
-    const size_t end = piece_end(split_, chunk, begin);
-    const std::string_view piece = chunk.substr(begin, end - begin);
-    local.add(piece, std::hash<std::string_view>{}(piece), 1);
-    if (local.size() == kLocalPieces) empty_into_shards(local);
-    begin = end;
+    size_t size = 0;
+    for (; size < kTogether && begin < chunk.size(); ++size) {
+      const size_t end = piece_end(split_, chunk, begin);
+      const std::string_view text = chunk.substr(begin, end - begin);
+      pieces[size] = {text, std::hash<std::string_view>{}(text), 1};
+      begin = end;
+    }
+    local.add({pieces.data(), size});
+    if (local.size() + kTogether > kLocalPieces) empty_into_shards(local);
   }
 }
 
 void PieceCounter::empty_into_shards(PieceTable& local) {
-  local.for_each([this](std::string_view piece, size_t hash, uint64_t count) {
-    Shard& shard = shards_[hash >> (8 * sizeof(hash) - kShardBits)];  // the tables themselves go by the low bits
-    const std::lock_guard lock(shard.mutex);
-    shard.table.add(piece, hash, count);
-  });
+  std::vector<std::vector<PieceTable::Piece>> parts(shards_.size());
+  constexpr int kShift = 8 * sizeof(size_t) - kShardBits;  // the tables themselves go by the low bits of the hash
+  local.for_each([&parts](const PieceTable::Piece& piece) { parts[piece.hash >> kShift].push_back(piece); });
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const std::lock_guard lock(shards_[i].mutex);
+    shards_[i].table.add(parts[i]);
+  }
   local.clear();
 }
 
@@ -132,7 +167,7 @@ void PieceCounter::take(const std::function<void(std::string_view, uint64_t)>& v
     local = {};
   }
   for (Shard& shard : shards_) {
-    shard.table.for_each([&](std::string_view piece, size_t, uint64_t count) { visit(piece, count); });
+    shard.table.for_each([&visit](const PieceTable::Piece& piece) { visit(piece.text, piece.count); });
     shard.table = {};  // its memory is wanted for what `visit` builds
   }
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,28 +15,44 @@
 
 namespace gpt {
 
-// A hash table from pieces to counts, with linear probing; the bytes of all pieces lie one behind the other.
+// A hash table from pieces to counts, with linear probing.
 class PieceTable {
  public:
-  struct Slot {
+  struct Piece {
+    std::string_view text;
     size_t hash;
-    uint64_t count;  // 0: a free slot
-    size_t offset;   // of the piece, in bytes_
-    size_t length;
+    uint64_t count;
   };
 
-  void add(std::string_view piece, size_t hash, uint64_t count);
+  void add(std::span<const Piece> pieces);
   size_t size() const { return size_; }
   void clear();  // keeps the memory
 
-  template <typename Visit>  // visit(piece, hash, count)
-  void for_each(Visit visit) const {
+  template <typename Visit>
+  void for_each(Visit visit) const {  // visit(piece)
     for (const Slot& slot : slots_) {
-      if (slot.count > 0) visit(std::string_view(bytes_).substr(slot.offset, slot.length), slot.hash, slot.count);
+      if (slot.count > 0) visit(Piece{text_of(slot), slot.hash, slot.count});
     }
   }
 
  private:
+  // A short text lies in the slot, which spares a trip to memory for nearly all pieces; a long one in bytes_.
+  struct Key {
+    static constexpr size_t kInSlot = 15;
+    static constexpr uint64_t kLong = uint64_t{1} << 63;
+    uint64_t low = 0;   // the text, or its offset in bytes_
+    uint64_t high = 0;  // more of the text and in the last byte its length, or kLong + its length
+    bool operator==(const Key&) const = default;
+  };
+  struct Slot {
+    size_t hash = 0;
+    uint64_t count = 0;  // 0: a free slot
+    Key key;
+  };
+
+  std::string_view text_of(const Slot& slot) const;
+  bool holds(const Slot& slot, const Piece& piece, const Key& short_key) const;
+  void add(const Piece& piece);
   void grow();
 
   std::vector<Slot> slots_;  // a power of two of them

@@ -77,7 +77,8 @@ Merges slow_merges(const BpeTrainingOptions& options, const std::vector<std::str
     }
     if (most < 1 || most < options.min_frequency) break;
     merges.push_back(best);
-    const auto [place, is_new] = ids.emplace(tokens[best.first] + tokens[best.second], static_cast<int32_t>(tokens.size()));
+    const auto [place, is_new] =
+        ids.emplace(tokens[best.first] + tokens[best.second], static_cast<int32_t>(tokens.size()));
     if (is_new) tokens.push_back(place->first);
     for (auto& [word, count] : words) {
       std::vector<int32_t> merged;
@@ -142,8 +143,10 @@ TEST(BpeTrainer, CountsOverlappingPairsAndMergesThemFromTheLeft) {
   // aaaaa becomes aa aa a, and with both aa in one, aaaa a: a aa is never there.
   EXPECT_EQ(learn(options(10), {"aaaaa"}).merges,
             (Merges{{id('a'), id('a')}, {kFirstMerge, id('a')}, {kFirstMerge, kFirstMerge + 1}}));
-  EXPECT_EQ(learn(options(10), {"abababa"}).merges,
-            (Merges{{id('a'), id('b')}, {kFirstMerge, kFirstMerge}, {kFirstMerge, id('a')}, {kFirstMerge + 1, kFirstMerge + 2}}));
+  EXPECT_EQ(
+      learn(options(10), {"abababa"}).merges,
+      (Merges{
+          {id('a'), id('b')}, {kFirstMerge, kFirstMerge}, {kFirstMerge, id('a')}, {kFirstMerge + 1, kFirstMerge + 2}}));
 }
 
 TEST(BpeTrainer, LeavesPairsBelowTheMinimumFrequency) {
@@ -187,7 +190,8 @@ TEST(BpeTrainer, RefusesImpossibleOptions) {
     options.min_frequency = min_frequency;
     return options;
   };
-  EXPECT_ERROR(BpeTrainer(with({"<a>", "<b>"}, 257)), ExitCode::config, "a vocabulary of 257 is impossible; it has 2 special tokens, 256 bytes");
+  EXPECT_ERROR(BpeTrainer(with({"<a>", "<b>"}, 257)), ExitCode::config,
+               "a vocabulary of 257 is impossible; it has 2 special tokens, 256 bytes");
   EXPECT_NO_THROW(BpeTrainer(with({"<a>", "<b>"}, 258)));
   EXPECT_ERROR(BpeTrainer(with({}, int64_t{1} << 31)), ExitCode::config, "2147483648");
   EXPECT_ERROR(BpeTrainer(with({"<a>", "<b>", "<a>"}, 300)), ExitCode::config, "'<a>' is given twice");
@@ -211,7 +215,8 @@ TEST(BpeTrainer, IsTheSlowTrainerOnRandomTexts) {
   };
   for (uint64_t seed = 0; seed < 42; ++seed) {
     std::vector<std::string> texts;
-    for (uint64_t i = 0; i < 1 + seed % 3; ++i) texts.push_back(random_text(3 * seed + i, 20 + 40 * seed, alphabets[seed % alphabets.size()]));
+    for (uint64_t i = 0; i < 1 + seed % 3; ++i)
+      texts.push_back(random_text(3 * seed + i, 20 + 40 * seed, alphabets[seed % alphabets.size()]));
     const BpeTrainingOptions some = options(20 + seed * 10, static_cast<int64_t>(seed % 4));
     EXPECT_EQ(learn(some, texts).merges, slow_merges(some, texts)) << "seed " << seed;
   }
@@ -282,7 +287,8 @@ TEST(BpeTrainer, IsHuggingFaceTokenizers) {
       const auto [left, right] = model.merges[i];
       EXPECT_EQ(left, expected["merges"][i][0]) << "merge " << i;
       EXPECT_EQ(right, expected["merges"][i][1]) << "merge " << i;
-      EXPECT_EQ(model.tokens[left] + model.tokens[right], model.tokens[expected["merges"][i][2].get<size_t>()]) << "merge " << i;
+      EXPECT_EQ(model.tokens[left] + model.tokens[right], model.tokens[expected["merges"][i][2].get<size_t>()])
+          << "merge " << i;
     }
   }
 }
