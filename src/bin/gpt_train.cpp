@@ -5,6 +5,7 @@
 #include "gpt/config/load.h"
 #include "gpt/core/log.h"
 #include "gpt/core/process.h"
+#include "gpt/tokenizer/tokenizer.h"
 #include "gpt/train/announce.h"
 #include "gpt/train/trainer.h"
 
@@ -21,6 +22,7 @@ int train(int argc, char** argv) {
 
   const RunFolder folder(config.output_dir);
   const auto resumed = folder.find_checkpoint(config.training.resume_from);
+  if (resumed) require_same_tokenizer(config.data.tokenizer, resumed->tokenizer);
   const Corpus corpus =
       load_corpus(config.data, config.model.block_size, resumed ? resumed->tokenizer : "", config.model.vocab_size);
   config.model.vocab_size = vocabulary_for(corpus, config.model.vocab_size);

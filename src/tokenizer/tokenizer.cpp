@@ -130,6 +130,13 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view text, const std:
   refuse(origin, fmt::format("unknown type {}; known are char and byte", shown(*type)));
 }
 
+void require_same_tokenizer(const std::string& spec, const std::string& saved) {
+  if (spec == "char" || spec == "byte" || spec.starts_with("bpe:")) return;  // what the text gave is in the checkpoint
+  if (make_tokenizer(spec, {})->to_json() == saved) return;
+  throw Error(ExitCode::checkpoint, fmt::format("data.tokenizer: {} is not the tokenizer of the checkpoint: give the run its own back, "
+                                                "or choose another output_dir for a new run", spec));
+}
+
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, std::string_view training_text) {
   if (spec == "char") return std::make_unique<CharTokenizer>(CharTokenizer::from_text(training_text));
   if (spec == "byte") return std::make_unique<ByteTokenizer>();

@@ -75,8 +75,9 @@ bool RunState::is_finished(const RunPlan& plan) const {
 }
 
 uint64_t RunState::checkpoint_bytes() const {
-  // Weights and two moments in float32; the rest (tokenizer, configuration, headers) is far below a megabyte.
-  return 3 * sizeof(float) * static_cast<uint64_t>(model.parameter_count()) + (1 << 20);
+  // Weights and two moments in float32; the tokenizer twice, for us and for Python; the rest is far below a megabyte.
+  const uint64_t tokenizer = corpus_.tokenizer ? corpus_.tokenizer->to_json().size() : 0;
+  return 3 * sizeof(float) * static_cast<uint64_t>(model.parameter_count()) + 2 * tokenizer + (1 << 20);
 }
 
 void RunState::count_skip(const at::Tensor& skipped) {

@@ -145,6 +145,17 @@ TEST(MakeTokenizer, TakesEachKindOfFile) {
   EXPECT_ERROR(make_tokenizer(text, ""), ExitCode::data, text + ": not a tokenizer of this program: invalid JSON");
 }
 
+TEST(RequireSameTokenizer, RefusesAnotherVocabulary) {
+  const ScratchFolder folder;
+  const std::string saved = make_tokenizer("bpe:300", "the theme of the thesis")->to_json();
+  std::ofstream(folder / "same.json") << saved;
+  std::ofstream(folder / "other.json") << make_tokenizer("bpe:300", "another text altogether")->to_json();
+  EXPECT_NO_THROW(require_same_tokenizer(folder / "same.json", saved));
+  EXPECT_NO_THROW(require_same_tokenizer("bpe:300", saved));
+  EXPECT_ERROR(require_same_tokenizer(folder / "other.json", saved), ExitCode::checkpoint,
+               "data.tokenizer: " + folder / "other.json" + " is not the tokenizer of the checkpoint");
+}
+
 TEST(MakeTokenizer, ListsWhatThereIs) {
   EXPECT_ERROR(make_tokenizer("absent.json", ""), ExitCode::config,
                "'absent.json' is neither char, byte, gpt2, bpe:N nor the file of a tokenizer");

@@ -53,6 +53,10 @@ class Tokenizer {
 // Throws gpt::Error: config for an unknown spec, data for a bad file or text that is not UTF-8.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, std::string_view training_text);
 
+// Throws gpt::Error(checkpoint) where `spec` is gpt2 or a file, and not the tokenizer with the JSON `saved`: that of a
+// checkpoint, which a run goes on with, so that another one would be ignored or give its ids another meaning.
+void require_same_tokenizer(const std::string& spec, const std::string& saved);
+
 // The inverse of to_json(); reads tokenizer.json of Hugging Face too. `origin` names the source in errors.
 std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view json, const std::string& origin);
 

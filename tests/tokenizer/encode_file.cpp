@@ -1,0 +1,66 @@
+// encode_file TOKENIZER DOCUMENTS IDS: encodes one document after the other and prints the processor seconds that took, so
+// that scripts/compare_tokenizers.py can hold ids and speed against other programs. DOCUMENTS has a 32-bit length before each
+// document, IDS gets a 32-bit count before the ids of each.
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <exception>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gpt/core/error.h"
+#include "gpt/core/file.h"
+#include "gpt/tokenizer/tokenizer.h"
+
+namespace {
+
+std::vector<std::string_view> documents_in(std::string_view file) {
+  std::vector<std::string_view> documents;
+  while (!file.empty()) {
+    uint32_t bytes = 0;
+    if (file.size() < sizeof(bytes)) throw std::runtime_error("the file of documents ends within a length");
+    std::memcpy(&bytes, file.data(), sizeof(bytes));
+    file.remove_prefix(sizeof(bytes));
+    if (file.size() < bytes) throw std::runtime_error("the file of documents ends within a document");
+    documents.push_back(file.substr(0, bytes));
+    file.remove_prefix(bytes);
+  }
+  return documents;
+}
+
+void encode_file(const std::string& tokenizer_spec, const std::string& documents_path, const std::string& ids_path) {
+  const auto tokenizer = gpt::make_tokenizer(tokenizer_spec, "");
+  const std::string file = gpt::read_file(documents_path, gpt::ExitCode::data);
+  std::ofstream output(ids_path, std::ios::binary);
+  std::clock_t taken = 0;
+  for (const std::string_view document : documents_in(file)) {
+    const std::clock_t start = std::clock();
+    const std::vector<int32_t> ids = tokenizer->encode(document);
+    taken += std::clock() - start;
+    if (tokenizer->decode(ids) != document) throw std::runtime_error("the ids do not decode to the document");
+    const auto count = static_cast<uint32_t>(ids.size());
+    output.write(reinterpret_cast<const char*>(&count), sizeof(count));
+    output.write(reinterpret_cast<const char*>(ids.data()), static_cast<std::streamsize>(ids.size() * sizeof(int32_t)));
+  }
+  if (!output.flush()) throw std::runtime_error(ids_path + ": cannot be written");
+  std::printf("%.6f\n", static_cast<double>(taken) / CLOCKS_PER_SEC);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 4) {
+    std::fputs("usage: encode_file TOKENIZER DOCUMENTS IDS\n", stderr);
+    return 2;
+  }
+  try {
+    encode_file(argv[1], argv[2], argv[3]);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "encode_file: %s\n", error.what());
+    return 1;
+  }
+}
