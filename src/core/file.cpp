@@ -90,16 +90,6 @@ pid_t writer_of(std::string_view name) {
   return pid;
 }
 
-// Removes what killed processes left unfinished: each may be as large as a checkpoint.
-void sweep_unfinished_files(const std::string& folder) {
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-    const pid_t pid = writer_of(entry.path().filename().string());
-    const bool dead = pid > 0 && kill(pid, 0) != 0 && errno == ESRCH;
-    if (dead) unlink(entry.path().c_str());
-  }
-}
-
 }  // namespace
 
 std::string read_file(const std::string& path, ExitCode code) {
@@ -139,7 +129,7 @@ uint64_t free_disk_space(const std::string& folder) {
 }
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), temporary_(temporary_name(path_)) {
-  fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  fd_ = open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (fd_ < 0) throw_unwritable(path_, "open", errno);
 }
 
@@ -172,6 +162,34 @@ void AtomicFile::write(std::string_view text) {
   size_ += text.size();
 }
 
+void AtomicFile::overwrite(uint64_t offset, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count = pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) fail("write", count < 0 ? errno : EIO, size_);
+    offset += static_cast<uint64_t>(count);
+    bytes.remove_prefix(static_cast<size_t>(count));
+  }
+}
+
+void AtomicFile::truncate(uint64_t size) {
+  if (ftruncate(fd_, static_cast<off_t>(size)) != 0) fail("truncate", errno, size);
+  if (lseek(fd_, static_cast<off_t>(size), SEEK_SET) < 0) fail("seek", errno, size);
+  size_ = size;
+}
+
+size_t AtomicFile::read(uint64_t offset, char* to, size_t size) const {
+  size_t done = 0;
+  while (done < size) {
+    const ssize_t count = pread(fd_, to + done, size - done, static_cast<off_t>(offset + done));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) throw_unreadable(ExitCode::disk, temporary_, error_text(errno));
+    if (count == 0) break;
+    done += static_cast<size_t>(count);
+  }
+  return done;
+}
+
 void AtomicFile::commit() {
   if (fd_ < 0) throw_unwritable(path_, "commit", EBADF);
   // A failed fsync has dropped pages that a second one would call clean: the attempt ends here.
@@ -188,6 +206,15 @@ void AtomicFile::commit() {
     throw_unwritable(path_, "rename", number);
   }
   if (const int number = sync_folder(folder_of(path_))) throw_unwritable(path_, "fsync of its folder", number);
+}
+
+void sweep_unfinished_files(const std::string& folder) {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    const pid_t pid = writer_of(entry.path().filename().string());
+    const bool dead = pid > 0 && kill(pid, 0) != 0 && errno == ESRCH;
+    if (dead) unlink(entry.path().c_str());
+  }
 }
 
 AppendFile::AppendFile(const std::string& path) : path_(path) {

@@ -2,6 +2,7 @@
 // ahead of what was taken. What build throws comes out of the next() that would have returned its result.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
@@ -36,15 +37,22 @@ class OrderedPrefetcher {
   OrderedPrefetcher& operator=(const OrderedPrefetcher&) = delete;
 
   Item next() {
+    for (;;) {
+      if (std::optional<Item> item = next(std::chrono::hours(1))) return std::move(*item);
+    }
+  }
+
+  // Nothing when the next item takes longer than `patience`.
+  std::optional<Item> next(std::chrono::milliseconds patience) {
     std::unique_lock lock(mutex_);
     Slot& slot = slots_[taken_ % slots_.size()];
-    ready_.wait(lock, [&slot] { return slot.item || slot.error; });
+    if (!ready_.wait_for(lock, patience, [&slot] { return slot.item || slot.error; })) return std::nullopt;
     Slot result = std::exchange(slot, {});
     ++taken_;
     lock.unlock();
     room_.notify_one();
     if (result.error) std::rethrow_exception(result.error);
-    return std::move(*result.item);
+    return std::move(result.item);
   }
 
  private:

@@ -24,7 +24,11 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
+  void overwrite(uint64_t offset, std::string_view bytes);      // within what was written
+  void truncate(uint64_t size);                                 // writing goes on there
+  size_t read(uint64_t offset, char* to, size_t size) const;    // of what was written; less than `size` only at its end
   uint64_t size() const { return size_; }
+  const std::string& unfinished_path() const { return temporary_; }  // where it lies until then
   void commit();  // throws gpt::Error(disk); the attempt is then dead and the old file untouched
 
  private:
@@ -35,6 +39,9 @@ class AtomicFile {
   int fd_ = -1;
   uint64_t size_ = 0;
 };
+
+// Removes what killed processes left of such files: each may be as large as a checkpoint.
+void sweep_unfinished_files(const std::string& folder);
 
 // Appends whole lines, flushed to the kernel at once. Throws gpt::Error(disk), leaving no half line.
 class AppendFile {

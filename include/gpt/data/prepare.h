@@ -28,16 +28,20 @@ struct PrepareOptions {
   uint64_t seed = 0;                  // keys the choice of validation documents
   BinFormat format = BinFormat::prepared;
   int threads = 0;                    // 0 = all cores
+  bool force = false;                 // replace files that another program may have made
 };
 
 struct PrepareProgress {
-  const char* stage;     // "training the tokenizer", "encoding"
-  uint64_t done, total;  // bytes of input, as they lie on the disk; total 0 = not known
+  const char* stage;      // "reading", "training the tokenizer", "encoding"
+  uint64_t done, total;   // total 0 = not known
+  bool in_bytes = true;   // of input, as they lie on the disk; otherwise merges
 };
 
-// Writes the files into `output_dir`. Documents end with the tokenizer's end-of-text where it has one. `progress` is called
-// now and then, and may return false: then nothing of the output is left, and the call throws gpt::Error(interrupted).
-// Throws gpt::Error: data for input that cannot be read (file, line or byte, why), disk for a full one.
+// Writes the files into `output_dir`; a former output of the same kind is replaced. Every document ends with the tokenizer's
+// end-of-text where it has one. Empty documents are none. `progress` is called now and then, and may return false: then
+// nothing of the output is left, and the call throws gpt::Error(interrupted).
+// Throws gpt::Error: data for input that cannot be read (file, line or byte, why), disk for a full one, config for options
+// that contradict each other or files of other programs in the way.
 Metadata prepare(const PrepareOptions& options, const std::string& output_dir,
                  const std::function<bool(const PrepareProgress&)>& progress = {});
 

@@ -1,0 +1,81 @@
+#include "gpt/config/arguments.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iostream>
+#include <utility>
+#include <vector>
+
+#include "gpt/config/load.h"
+#include "gpt/core/error.h"
+#include "gpt/core/version.h"
+
+namespace gpt::config {
+namespace {
+
+// The arguments as CLI11 understands them: names with '-' (to us '_' is the same), `--name=value` in two (it would take
+// the next argument for an empty value). Values stay as they are.
+std::vector<std::string> respelled(const CLI::App& app, int argc, const char* const* argv) {
+  std::vector<std::string> arguments;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    const size_t equals = argument.starts_with("--") ? argument.find('=') : std::string::npos;
+    std::string name = argument.substr(0, equals);
+    if (name.starts_with("--")) std::replace(name.begin(), name.end(), '_', '-');
+    const CLI::Option* option = name.starts_with("-") ? app.get_option_no_throw(name) : nullptr;
+    const bool takes_value = option && option->get_expected_min() > 0;
+    if (equals != std::string::npos && !takes_value) name = argument;
+    arguments.push_back(name);
+    if (!takes_value) continue;
+    if (equals != std::string::npos) {
+      arguments.push_back(argument.substr(equals + 1));
+    } else if (i + 1 < argc) {
+      arguments.push_back(argv[++i]);
+    }
+  }
+  return arguments;
+}
+
+void refuse_unknown(const CLI::App& app) {
+  const std::vector<std::string> unknown = app.remaining();
+  if (unknown.empty()) return;
+  const std::string flag = unknown[0].substr(0, unknown[0].find('='));
+  if (!flag.starts_with("-"))
+    refuse_arguments(app, fmt::format("unexpected argument '{}'; a text with spaces needs quotes", unknown[0]));
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back(name);
+  }
+  const auto nearest = did_you_mean(flag.substr(flag.find_first_not_of('-')), names);
+  refuse_arguments(app, fmt::format("unknown flag '{}'{}", flag, nearest ? fmt::format("; did you mean '--{}'?", *nearest) : ""));
+}
+
+}  // namespace
+
+void refuse_arguments(const CLI::App& app, const std::string& message) {
+  throw Error(ExitCode::config, fmt::format("{}; see {} --help", message, app.get_name()));
+}
+
+bool parse_arguments(CLI::App& app, int argc, const char* const* argv) {
+  app.option_defaults()->group("Options");
+  app.set_help_flag("-h,--help", "show this and leave");
+  app.set_version_flag("--version", version_text(), "show the version and leave");
+  app.get_formatter()->column_width(48);
+  app.allow_extras();
+  std::vector<std::string> arguments = respelled(app, argc, argv);
+  std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
+  try {
+    app.parse(std::move(arguments));
+  } catch (const CLI::Success& answered) {
+    app.exit(answered, std::cout, std::cerr);
+    return false;
+  } catch (const CLI::ParseError& e) {
+    refuse_arguments(app, e.what());
+  }
+  refuse_unknown(app);
+  return true;
+}
+
+}  // namespace gpt::config

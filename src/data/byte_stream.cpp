@@ -1,0 +1,180 @@
+#include "byte_stream.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "gpt/core/error.h"
+
+namespace gpt {
+namespace {
+
+constexpr size_t kPackedBlock = 1 << 17;
+
+[[noreturn]] void fail(const std::string& name, const std::string& why) {
+  throw Error(ExitCode::data, fmt::format("{}: {}", name, why));
+}
+
+class FileStream final : public ByteStream {
+ public:
+  FileStream(const Source& source, std::atomic<uint64_t>& consumed, const std::function<void()>& waiting)
+      : name_(source.name), consumed_(consumed), waiting_(waiting), waits_(source.stream) {
+    fd_ = source.path == "-" ? dup(STDIN_FILENO) : open(source.path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd_ < 0) fail("cannot read " + name_, std::generic_category().message(errno));
+    posix_fadvise(fd_, 0, 0, POSIX_FADV_SEQUENTIAL);
+  }
+  ~FileStream() override { close(fd_); }
+
+  size_t read(char* to, size_t size) override {
+    for (;;) {
+      if (waits_) wait();
+      const ssize_t count = ::read(fd_, to, std::min<size_t>(size, 1 << 30));
+      if (count >= 0) {
+        consumed_ += static_cast<uint64_t>(count);
+        return static_cast<size_t>(count);
+      }
+      if (errno != EINTR && errno != EAGAIN) fail("cannot read " + name_, std::generic_category().message(errno));
+    }
+  }
+
+ private:
+  // A pipe whose writer is slow must not keep the program from stopping.
+  void wait() {
+    pollfd ready{.fd = fd_, .events = POLLIN, .revents = 0};
+    constexpr int kMilliseconds = 100;
+    while (poll(&ready, 1, kMilliseconds) <= 0) waiting_();
+  }
+
+  const std::string name_;
+  std::atomic<uint64_t>& consumed_;
+  const std::function<void()> waiting_;
+  const bool waits_;
+  int fd_;
+};
+
+// What has been read of a packed stream and not yet been unpacked.
+class PackedInput {
+ public:
+  explicit PackedInput(std::unique_ptr<ByteStream> stream) : stream_(std::move(stream)), block_(kPackedBlock) {}
+
+  // False at the end of the stream.
+  bool refill() {
+    if (begin_ < end_) return true;
+    begin_ = 0;
+    end_ = stream_->read(block_.data(), block_.size());
+    return end_ > 0;
+  }
+  char* data() { return block_.data() + begin_; }
+  size_t size() const { return end_ - begin_; }
+  void take(size_t count) { begin_ += count; }
+
+ private:
+  std::unique_ptr<ByteStream> stream_;
+  std::vector<char> block_;
+  size_t begin_ = 0, end_ = 0;
+};
+
+class GzipStream final : public ByteStream {
+ public:
+  GzipStream(std::unique_ptr<ByteStream> packed, std::string name) : input_(std::move(packed)), name_(std::move(name)) {
+    constexpr int kGzipOnly = 16;
+    if (inflateInit2(&inflater_, MAX_WBITS + kGzipOnly) != Z_OK) throw std::bad_alloc();
+  }
+  ~GzipStream() override { inflateEnd(&inflater_); }
+
+  size_t read(char* to, size_t size) override {
+    const size_t wanted = std::min<size_t>(size, std::numeric_limits<uInt>::max());
+    inflater_.next_out = reinterpret_cast<Bytef*>(to);
+    inflater_.avail_out = static_cast<uInt>(wanted);
+    while (inflater_.avail_out == wanted) {
+      // At the end of the input the inflater may still hold back what did not fit before.
+      const bool more = input_.refill();
+      if (!more && !in_member_ && any_member_) return 0;
+      if (more || in_member_) step();
+      if (!more && in_member_ == any_member_ && inflater_.avail_out == wanted) {
+        fail(name_, "the gzip data are cut off: the file ends early; copy or download it again");
+      }
+    }
+    return wanted - inflater_.avail_out;
+  }
+
+ private:
+  // gzip files may be members one behind the other: those of Common Crawl have one for each record.
+  void step() {
+    if (!in_member_ && any_member_) inflateReset(&inflater_);
+    in_member_ = any_member_ = true;
+    const auto size = static_cast<uInt>(input_.size());
+    inflater_.next_in = reinterpret_cast<Bytef*>(input_.data());
+    inflater_.avail_in = size;
+    const int status = inflate(&inflater_, Z_NO_FLUSH);
+    input_.take(size - inflater_.avail_in);
+    if (status == Z_STREAM_END) {
+      in_member_ = false;
+    } else if (status != Z_OK && status != Z_BUF_ERROR) {
+      fail(name_, fmt::format("the gzip data are damaged: {}", inflater_.msg ? inflater_.msg : zError(status)));
+    }
+  }
+
+  PackedInput input_;
+  const std::string name_;
+  z_stream inflater_{};
+  bool in_member_ = false, any_member_ = false;
+};
+
+class ZstdStream final : public ByteStream {
+ public:
+  ZstdStream(std::unique_ptr<ByteStream> packed, std::string name)
+      : input_(std::move(packed)), name_(std::move(name)), decoder_(ZSTD_createDStream(), ZSTD_freeDStream) {
+    if (!decoder_) throw std::bad_alloc();
+  }
+
+  size_t read(char* to, size_t size) override {
+    ZSTD_outBuffer out{.dst = to, .size = size, .pos = 0};
+    while (out.pos == 0) {
+      // At the end of the input the decoder may still hold back what did not fit before.
+      const bool more = input_.refill();
+      ZSTD_inBuffer in{.src = input_.data(), .size = more ? input_.size() : 0, .pos = 0};
+      if (!more && !in_frame_) {
+        if (!any_frame_) fail(name_, "the zstd data are cut off: the file is empty; copy or download it again");
+        return 0;
+      }
+      const size_t status = ZSTD_decompressStream(decoder_.get(), &out, &in);
+      if (ZSTD_isError(status)) fail(name_, fmt::format("the zstd data cannot be unpacked: {}", ZSTD_getErrorName(status)));
+      input_.take(in.pos);
+      in_frame_ = status != 0;
+      any_frame_ = true;
+      if (!more && in_frame_ && out.pos == 0) {
+        fail(name_, "the zstd data are cut off: the file ends early; copy or download it again");
+      }
+    }
+    return out.pos;
+  }
+
+ private:
+  PackedInput input_;
+  const std::string name_;
+  std::unique_ptr<ZSTD_DStream, size_t (*)(ZSTD_DStream*)> decoder_;
+  bool in_frame_ = false, any_frame_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<ByteStream> open_source(const Source& source, std::atomic<uint64_t>& consumed,
+                                        const std::function<void()>& waiting) {
+  auto file = std::make_unique<FileStream>(source, consumed, waiting);
+  if (source.packing == Packing::gzip) return std::make_unique<GzipStream>(std::move(file), source.name);
+  if (source.packing == Packing::zstd) return std::make_unique<ZstdStream>(std::move(file), source.name);
+  return file;
+}
+
+}  // namespace gpt

@@ -1,0 +1,27 @@
+// The bytes of a source, gzip and zstd unpacked on the way.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "source_list.h"
+
+namespace gpt {
+
+class ByteStream {
+ public:
+  virtual ~ByteStream() = default;
+  // At most `size` > 0 bytes; 0 at the end. Throws gpt::Error(data), beginning with the source's name: not readable, cut
+  // off, damaged.
+  virtual size_t read(char* to, size_t size) = 0;
+};
+
+// `consumed` grows by the bytes taken from the disk. `waiting` is called while a pipe has nothing; what it throws ends the wait.
+std::unique_ptr<ByteStream> open_source(const Source& source, std::atomic<uint64_t>& consumed,
+                                        const std::function<void()>& waiting);
+
+}  // namespace gpt

@@ -1,0 +1,130 @@
+#include "chunk_encoder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "gpt/core/error.h"
+#include "gpt/data/permutation.h"
+#include "gpt/tokenizer/utf8.h"
+
+namespace gpt {
+namespace {
+
+template <class Id>
+std::string packed(const std::vector<int32_t>& ids) {
+  std::string bytes(ids.size() * sizeof(Id), '\0');
+  char* to = bytes.data();
+  for (const int32_t id : ids) {
+    const auto narrow = static_cast<Id>(id);
+    std::memcpy(to, &narrow, sizeof narrow);
+    to += sizeof narrow;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+int64_t count_invalid_utf8(std::string_view text) {
+  constexpr uint64_t kHighBits = 0x8080808080808080u;
+  int64_t invalid = 0;
+  for (size_t i = 0; i < text.size();) {
+    uint64_t eight;
+    if (i + sizeof eight <= text.size()) {
+      std::memcpy(&eight, text.data() + i, sizeof eight);
+      if ((eight & kHighBits) == 0) {
+        i += sizeof eight;
+        continue;
+      }
+    }
+    const auto [kind, bytes, value] = utf8::scan(text, i);
+    if (kind != utf8::Scan::whole) invalid += static_cast<int64_t>(bytes);
+    i += bytes;
+  }
+  return invalid;
+}
+
+int width_for(int64_t vocab_size) {
+  constexpr int64_t kIdsOf16Bits = 65536;
+  return vocab_size <= kIdsOf16Bits ? 2 : 4;
+}
+
+ChunkEncoder::ChunkEncoder(const Tokenizer& tokenizer, const PrepareOptions& options)
+    : tokenizer_(tokenizer),
+      parse_special_tokens_(options.parse_special_tokens),
+      validation_fraction_(options.validation_fraction),
+      seed_(options.seed),
+      end_of_text_(tokenizer.end_of_text()),
+      width_(width_for(tokenizer.vocab_size())) {}
+
+EncodedChunk ChunkEncoder::encode(const Chunk& chunk, const DocumentReader& reader) const {
+  EncodedChunk result;
+  std::vector<int32_t> ids;
+  size_t begin = 0;
+  for (const DocumentPart& part : chunk.parts) {
+    const std::string_view text = std::string_view(chunk.text).substr(begin, part.end - begin);
+    const size_t before = ids.size();
+    begin = part.end;
+    try {
+      encode_part(text, ids);
+    } catch (const Error& error) {
+      throw Error(error.code(), fmt::format("{}: {}", reader.place(part), error.what()));
+    }
+    if (part.last && end_of_text_) ids.push_back(*end_of_text_);
+    result.invalid_utf8_bytes += count_invalid_utf8(text);
+    result.parts.push_back({.tokens = static_cast<int64_t>(ids.size() - before),
+                            .bytes = static_cast<int64_t>(text.size()),
+                            .last = part.last,
+                            .validation = is_for_validation(part.key)});
+  }
+  // Never wrapped: an id that its vocabulary does not have would become another one.
+  const auto wrong = std::find_if(ids.begin(), ids.end(), [this](int32_t id) { return id < 0 || id >= tokenizer_.vocab_size(); });
+  if (wrong != ids.end()) {
+    throw Error(ExitCode::data, fmt::format("{}: the tokenizer gave id {}, outside its vocabulary of {}",
+                                            reader.place(chunk.parts[0]), *wrong, tokenizer_.vocab_size()));
+  }
+  result.ids = width_ == 2 ? packed<uint16_t>(ids) : packed<uint32_t>(ids);
+  return result;
+}
+
+void ChunkEncoder::encode_part(std::string_view text, std::vector<int32_t>& ids) const {
+  if (!parse_special_tokens_) return tokenizer_.encode(text, ids);
+  const std::vector<int32_t> more = tokenizer_.encode_with_specials(text);
+  ids.insert(ids.end(), more.begin(), more.end());
+}
+
+// A document's side depends on its text and the seed alone, so that no copy of it is on the other side.
+bool ChunkEncoder::is_for_validation(uint64_t key) const {
+  const uint64_t drawn = mix64(key ^ mix64(seed_ + 1));
+  return static_cast<double>(drawn >> 11) * 0x1p-53 < validation_fraction_;
+}
+
+size_t ChunkEncoder::last_cut(std::string_view text) const {
+  for (int inside = 0;;) {
+    const size_t cut = tokenizer_.last_cut(text);
+    if (cut == 0) return 0;
+    // Bytes can be cut anywhere, but half a character would count as invalid UTF-8.
+    const bool inside_character = (static_cast<unsigned char>(text[cut]) & 0xc0) == 0x80 && ++inside < 4;
+    const size_t better = inside_character ? cut : special_token_across(text, cut);
+    if (!inside_character && better == cut) return cut;
+    text = text.substr(0, better);
+  }
+}
+
+// The start of a special token, or of what may become one behind the end of the text, that lies across `cut`; else `cut`.
+size_t ChunkEncoder::special_token_across(std::string_view text, size_t cut) const {
+  if (!parse_special_tokens_) return cut;
+  for (const SpecialToken& special : tokenizer_.special_tokens()) {
+    const size_t longest = std::min(cut, special.text.size() - 1);
+    for (size_t start = cut - longest; start < cut; ++start) {
+      const std::string_view there = text.substr(start, special.text.size());
+      if (std::string_view(special.text).starts_with(there)) return start;
+    }
+  }
+  return cut;
+}
+
+}  // namespace gpt

@@ -1,0 +1,72 @@
+#include "gpt/data/prepare_options.h"
+
+#include <CLI/CLI.hpp>
+#include <map>
+
+#include "gpt/config/arguments.h"
+
+namespace gpt {
+namespace {
+
+const std::map<std::string, BinFormat> kFormats = {
+    {"prepared", BinFormat::prepared}, {"nanogpt", BinFormat::nanogpt}, {"llmc", BinFormat::llmc}};
+
+constexpr const char* kExamples = R"(Examples:
+  gpt-prepare --input book.txt --tokenizer bpe:4096 --output data/book
+  gpt-prepare --input texts/ --input 'more/*.jsonl.zst' --output data/mine
+  gpt-prepare --input CC-MAIN-*.warc.wet.gz --tokenizer gpt2 --output data/common_crawl
+  zcat dump.jsonl.gz | gpt-prepare --input -.jsonl --text-field body --output data/dump
+
+Inputs:
+  A file of text is one document, a line of .jsonl or .ndjson and a record of .wet are one each; .gz and .zst are unpacked.
+  Of a folder every file below it is read, by path; hidden files are left out, and binary ones passed over and counted.
+  - is standard input: text, or with a suffix what a file of that name would be.
+)";
+
+void declare(CLI::App& app, PrepareCommand& command, std::string& format) {
+  PrepareOptions& options = command.options;
+  app.option_defaults()->always_capture_default();
+
+  app.option_defaults()->group("Input");
+  app.add_option("-i,--input", options.inputs, "file, folder, pattern in quotes, or -; may be repeated")->default_str("");
+  app.add_option("--text-field", options.text_field, "field of .jsonl that holds the text");
+  app.add_option("--max-chars", options.max_chars, "read at most so many characters; 0 = all");
+
+  app.option_defaults()->group("Tokens");
+  app.add_option("-t,--tokenizer", options.tokenizer,
+                 "gpt2, char, byte, bpe:N to train one with N tokens, or a file (tokenizer.json, .tiktoken, vocab.bpe)");
+  app.add_option("--min-frequency", options.min_frequency, "bpe:N merges pairs that occur so often at least");
+  app.add_flag("--parse-special-tokens", options.parse_special_tokens,
+               "text such as <|endoftext|> becomes the special token; otherwise it is ordinary text");
+
+  app.option_defaults()->group("Output");
+  app.add_option("-o,--output", command.output_dir, "folder for the files; made where there is none")->default_str("");
+  app.add_option("--format", format,
+                 "prepared = tokens_bpe.bin, bpe_tokenizer.json and tokens_bpe_metadata.json; nanogpt or llmc = train.bin, "
+                 "val.bin and bpe_tokenizer.json")
+      ->check(CLI::IsMember(&kFormats));
+  app.add_option("--validation-fraction", options.validation_fraction,
+                 "share of the documents kept for validation (of the tokens, from the end, where documents are few)");
+  app.add_option("-s,--seed", options.seed, "draws the documents for validation");
+  app.add_flag("--force", options.force, "replace files in the output folder that another program may have made");
+
+  app.option_defaults()->group("Machine");
+  app.add_option("--threads", options.threads, "0 = all cores");
+  app.footer(kExamples);
+}
+
+}  // namespace
+
+std::optional<PrepareCommand> parse_prepare_options(int argc, const char* const* argv) {
+  PrepareCommand command;
+  std::string format = "prepared";
+  CLI::App app("Turns text into token ids to train on: documents in, bins out, on all cores.", "gpt-prepare");
+  declare(app, command, format);
+  if (!config::parse_arguments(app, argc, argv)) return std::nullopt;
+  if (command.options.inputs.empty()) config::refuse_arguments(app, "nothing to read: give --input FILE, FOLDER or -");
+  if (command.output_dir.empty()) config::refuse_arguments(app, "nowhere to write: give --output FOLDER");
+  command.options.format = kFormats.at(format);
+  return command;
+}
+
+}  // namespace gpt

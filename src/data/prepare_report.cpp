@@ -1,0 +1,108 @@
+#include "gpt/data/prepare_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "bin_writer.h"
+#include "gpt/core/log.h"
+#include "gpt/core/process.h"
+
+namespace gpt {
+namespace {
+
+std::string with_commas(int64_t value) {
+  std::string digits = std::to_string(value);
+  for (int64_t at = static_cast<int64_t>(digits.size()) - 3; at > 0; at -= 3) digits.insert(at, ",");
+  return digits;
+}
+
+std::string plural(int64_t count, const char* noun) {
+  return fmt::format("{} {}{}", with_commas(count), noun, count == 1 ? "" : "s");
+}
+
+std::string duration(double seconds) {
+  const auto whole = static_cast<int64_t>(std::ceil(seconds));
+  if (whole < 60) return fmt::format("{} s", whole);
+  if (whole < 3600) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
+  return fmt::format("{} h {:02} min", whole / 3600, whole / 60 % 60);
+}
+
+std::string bar(double share) {
+  constexpr int kWidth = 20;
+  const int full = std::clamp(static_cast<int>(share * kWidth), 0, kWidth);
+  std::string cells(full, '=');
+  if (full < kWidth) cells += '>';
+  return fmt::format("[{:<{}}]", cells, kWidth);
+}
+
+void warn_of_losses(const Metadata& metadata) {
+  if (metadata.invalid_utf8_bytes > 0) {
+    log::warn(fmt::format("{} of the text are not valid UTF-8; they are kept as they are", plural(metadata.invalid_utf8_bytes, "byte")));
+  }
+  if (!metadata.skipped.empty()) {
+    log::warn(fmt::format("{} passed over because they are binary, empty or links to folders; the first is {}",
+                          plural(static_cast<int64_t>(metadata.skipped.size()), "file"), metadata.skipped[0]));
+  }
+}
+
+}  // namespace
+
+bool PrepareReport::operator()(const PrepareProgress& progress) {
+  if (process::stop_signal() != 0) return false;
+  const Clock::time_point now = Clock::now();
+  if (stage_ != progress.stage) {
+    stage_ = progress.stage;
+    begin_ = now;
+    next_ = now + std::chrono::seconds(log::is_terminal() ? 0 : 10);
+  }
+  if (now < next_) return true;
+  const std::string line = progress_line(progress, std::chrono::duration<double>(now - begin_).count());
+  if (log::is_terminal()) {
+    log::status(line);
+    next_ = now + std::chrono::milliseconds(100);
+  } else {
+    log::info(line);
+    next_ = now + std::chrono::seconds(30);
+  }
+  return true;
+}
+
+std::string progress_line(const PrepareProgress& progress, double seconds) {
+  const double done = static_cast<double>(progress.done), total = static_cast<double>(progress.total);
+  const double rate = seconds > 0 ? done / seconds : 0;
+  std::string line = progress.stage;
+  if (total > 0) line += fmt::format(" {} {:.0f}%", bar(done / total), std::floor(100 * done / total));
+  if (progress.in_bytes) {
+    line += fmt::format(", {:.1f} MB, {:.1f} MB/s", done / 1e6, rate / 1e6);
+  } else {
+    line += fmt::format(", {} merges", with_commas(static_cast<int64_t>(progress.done)));
+  }
+  if (total > 0 && rate > 0) line += fmt::format(", {} left", duration((total - done) / rate));
+  return line;
+}
+
+void report_prepared(const PrepareOptions& options, const std::string& output_dir, const Metadata& metadata) {
+  const auto& [train, validation] = std::pair(metadata.train, metadata.validation);
+  const int64_t tokens = train.tokens + validation.tokens, bytes = train.bytes + validation.bytes;
+  log::status("");
+  warn_of_losses(metadata);
+  log::info(fmt::format("{} and {} of text: {} from a vocabulary of {}, {:.2f} bytes per token",
+                        plural(train.documents + validation.documents, "document"), plural(bytes, "byte"), plural(tokens, "token"),
+                        with_commas(metadata.vocab_size), static_cast<double>(bytes) / static_cast<double>(tokens)));
+  if (validation.tokens > 0) {
+    log::info(fmt::format("{} to train on, {} for validation: {}", plural(train.tokens, "token"), with_commas(validation.tokens),
+                          metadata.split == "documents" ? fmt::format("{} of the documents", with_commas(validation.documents))
+                                                        : "the end of the text, which has few documents"));
+  }
+  const std::string folder = output_dir + "/";
+  std::string files;
+  for (const std::string& name : BinWriter::file_names(options.format)) files += folder + name + ", ";
+  if (options.format != BinFormat::prepared) return log::success(fmt::format("{}{}bpe_tokenizer.json", files, folder));
+  log::success(fmt::format("{}{}bpe_tokenizer.json, {}tokens_bpe_metadata.json", files, folder, folder));
+  log::info(fmt::format("Next: gpt-train --data.bin {}tokens_bpe.bin --data.metadata {}tokens_bpe_metadata.json", folder, folder));
+}
+
+}  // namespace gpt

@@ -1,0 +1,289 @@
+#include "src/data/document_reader.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/scratch_folder.h"
+#include "gpt/core/error.h"
+#include "support/expect_error.h"
+
+namespace gpt {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string gzip(const std::string& text) {
+  z_stream stream{};
+  deflateInit2(&stream, 6, Z_DEFLATED, MAX_WBITS + 16, 8, Z_DEFAULT_STRATEGY);
+  std::string packed(deflateBound(&stream, text.size()), '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  stream.avail_in = static_cast<uInt>(text.size());
+  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
+  stream.avail_out = static_cast<uInt>(packed.size());
+  deflate(&stream, Z_FINISH);
+  packed.resize(stream.total_out);
+  deflateEnd(&stream);
+  return packed;
+}
+
+std::string zstd(const std::string& text) {
+  std::string packed(ZSTD_compressBound(text.size()), '\0');
+  packed.resize(ZSTD_compress(packed.data(), packed.size(), text.data(), text.size(), 3));
+  return packed;
+}
+
+std::string record(const std::string& type, const std::string& text) {
+  return "WARC/1.0\r\nWARC-Type: " + type + "\r\nWARC-Target-URI: http://a.example/\r\ncontent-length: " +
+         std::to_string(text.size()) + "\r\n\r\n" + text + "\r\n\r\n";
+}
+
+class DocumentReaderTest : public testing::Test {
+ protected:
+  std::string file(const std::string& name, const std::string& bytes) const {
+    const std::string path = folder_ / name;
+    fs::create_directories(fs::path(path).parent_path());
+    std::ofstream(path, std::ios::binary) << bytes;
+    return path;
+  }
+
+  DocumentReader reader(const std::vector<std::string>& inputs, int64_t max_chars = 0) const {
+    DocumentReader::Options options;
+    options.last_cut = [](std::string_view text) { return text.rfind(' ') == std::string::npos ? 0 : text.rfind(' '); };
+    options.text_field = "text";
+    options.max_chars = max_chars;
+    return DocumentReader(find_sources(inputs, folder_ / "out").sources, options);
+  }
+
+  // Whole documents, put together from their parts.
+  static std::vector<std::string> documents(DocumentReader&& reader) {
+    std::vector<std::string> result;
+    bool at_start = true;
+    while (std::optional<Chunk> chunk = reader.next()) {
+      const Chunk parsed = reader.parsed(std::move(*chunk));
+      size_t begin = 0;
+      for (const DocumentPart& part : parsed.parts) {
+        EXPECT_EQ(part.first, at_start);
+        if (part.first) result.emplace_back();
+        result.back() += parsed.text.substr(begin, part.end - begin);
+        begin = part.end;
+        at_start = part.last;
+      }
+      EXPECT_EQ(begin, parsed.text.size());
+    }
+    EXPECT_TRUE(at_start);
+    return result;
+  }
+  std::vector<std::string> documents(const std::vector<std::string>& inputs) const { return documents(reader(inputs)); }
+
+  ScratchFolder folder_;
+};
+
+using Texts = std::vector<std::string>;
+
+TEST_F(DocumentReaderTest, AFileOfTextIsADocument) {
+  const std::string bytes = "caf\xE9 \xE2\x82 \r\n end";  // kept byte for byte
+  const std::string late_nul = std::string(70000, 'x') + std::string(1, '\0') + "y";
+  EXPECT_EQ(documents({file("a.txt", bytes), file("b", late_nul)}), (Texts{bytes, late_nul}));
+  EXPECT_ERROR(documents({file("c.txt", bytes + std::string(1, '\0'))}), ExitCode::data, "c.txt: byte 14 is NUL: it is a binary file");
+}
+
+TEST_F(DocumentReaderTest, UnpacksGzipAndZstdWithSeveralMembers) {
+  std::string text;
+  for (int i = 0; i < 60000; ++i) text += std::to_string(i) + " ";
+  EXPECT_EQ(documents({file("a.txt.gz", gzip(text)), file("b.zst", zstd(text))}), (Texts{text, text}));
+  EXPECT_EQ(documents({file("c.gz", gzip("one ") + gzip("two ") + gzip(text)), file("d.zst", zstd("one ") + zstd("two"))}),
+            (Texts{"one two " + text, "one two"}));
+  // Far more behind one packed block than fits what is read at once.
+  const std::string zeros(20'000'000, 'a');
+  EXPECT_EQ(documents({file("e.gz", gzip(zeros))}), Texts{zeros});
+  EXPECT_EQ(documents({file("f.zst", zstd(zeros))}), Texts{zeros});
+}
+
+TEST_F(DocumentReaderTest, SaysWherePackedDataEndEarlyOrAreDamaged) {
+  std::string text;
+  for (int i = 0; i < 60000; ++i) text += std::to_string(i * 7919) + " ";
+  for (const auto& [name, packed] : {std::pair{"a.txt.gz", gzip(text)}, std::pair{"a.jsonl.zst", zstd(text)}}) {
+    for (const size_t size : {size_t{0}, size_t{1}, packed.size() / 2, packed.size() - 1}) {
+      EXPECT_ERROR(documents({file(name, packed.substr(0, size))}), ExitCode::data, std::string(name) + ": the ");
+    }
+  }
+  EXPECT_ERROR(documents({file("a.gz", gzip(text).substr(0, 5000))}), ExitCode::data, "a.gz: the gzip data are cut off");
+  EXPECT_ERROR(documents({file("a.zst", zstd(text).substr(0, 5000))}), ExitCode::data, "a.zst: the zstd data are cut off");
+  std::string damaged = gzip(text);
+  damaged[damaged.size() - 6] ^= 1;  // of the checksum
+  EXPECT_ERROR(documents({file("b.gz", damaged)}), ExitCode::data, "b.gz: the gzip data are damaged: incorrect data check");
+  EXPECT_ERROR(documents({file("c.gz", "plain text")}), ExitCode::data, "c.gz: the gzip data are damaged: incorrect header check");
+  EXPECT_ERROR(documents({file("c.zst", "plain text")}), ExitCode::data, "c.zst: the zstd data cannot be unpacked");
+}
+
+TEST_F(DocumentReaderTest, ALineOfJsonIsADocument) {
+  const std::string lines = "{\"id\": 1, \"text\": \"one\\ntwo \\u20ac\"}\n\n{\"a\": {\"text\": \"inner\"}, \"text\": \"three\"}\r\n"
+                            "{\"text\": \"\"}\n{\"text\": \"last\"}";
+  EXPECT_EQ(documents({file("a.jsonl", lines), file("b.ndjson.gz", gzip(lines))}),
+            (Texts{"one\ntwo \xE2\x82\xAC", "three", "last", "one\ntwo \xE2\x82\xAC", "three", "last"}));
+}
+
+TEST_F(DocumentReaderTest, NamesTheLineOfBadJson) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"{\"text\": \"b\"", "not valid JSON"},
+      {"{\"text\": \"\xFF\"}", "not valid JSON"},
+      {"{} {}", "not valid JSON"},
+      {"[\"text\"]", "a JSON object is needed"},
+      {"{\"texts\": \"b\"}", "there is no field 'text'"},
+      {"{\"inner\": {\"text\": \"b\"}}", "there is no field 'text'"},
+      {"{\"text\": null}", "'text' is null; a text is needed"},
+      {"{\"text\": 3}", "'text' is a number"},
+      {"{\"text\": [\"b\"]}", "'text' is a list"},
+      {"{\"text\": {\"text\": \"b\"}}", "'text' is an object"},
+  };
+  for (const auto& [line, message] : cases) {
+    const std::string path = file("a.jsonl", std::string("{\"text\": \"a\"}\n\n") + line + "\n");
+    EXPECT_ERROR(documents({path}), ExitCode::data, path + ": line 3: ");
+    EXPECT_ERROR(documents({path}), ExitCode::data, message);
+  }
+}
+
+TEST_F(DocumentReaderTest, CountsLinesAcrossChunks) {
+  std::string lines;
+  for (int i = 1; i < 40000; ++i) lines += "{\"text\": \"some words of document " + std::to_string(i) + "\"}\n";
+  const std::vector<std::string> texts = documents({file("a.jsonl", lines)});
+  ASSERT_EQ(texts.size(), 39999);
+  EXPECT_EQ(texts[39998], "some words of document 39999");
+  EXPECT_ERROR(documents({file("b.jsonl", lines + "{")}), ExitCode::data, "b.jsonl: line 40000: ");
+  const std::string longer = "{\"text\": \"" + std::string(3'000'000, 'x') + "\"}\n";
+  EXPECT_EQ(documents({file("c.jsonl", lines + longer + lines)})[39999].size(), 3'000'000);
+}
+
+TEST_F(DocumentReaderTest, ARecordOfTextOfCommonCrawlIsADocument) {
+  const std::string info = record("warcinfo", "Software-Info: x\r\n");
+  const std::string page = "WARC/1.0 in a page\r\n\r\nmore";
+  EXPECT_EQ(documents({file("a.warc.wet", info + record("conversion", page) + record("conversion", "") + record("conversion", "two"))}),
+            (Texts{page, "two"}));
+  EXPECT_EQ(documents({file("b.warc.wet.gz", gzip(info) + gzip(record("conversion", page)))}), Texts{page});
+}
+
+TEST_F(DocumentReaderTest, ReadsRecordsStrictly) {
+  const std::string good = record("conversion", "text");
+  const auto faulty = [&](const std::string& bytes) { return documents({file("a.wet", good + bytes)}); };
+  EXPECT_ERROR(faulty("text"), ExitCode::data, "a.wet: record 2: the file ends within its headers");
+  EXPECT_ERROR(faulty("HTTP/1.0 200\r\n\r\n"), ExitCode::data, "record 2: it begins with no WARC/1.0");
+  EXPECT_ERROR(faulty("WARC/1.0\r\nWARC-Type: conversion\r\n\r\n"), ExitCode::data, "record 2: it has no Content-Length");
+  EXPECT_ERROR(faulty("WARC/1.0\r\nContent-Length: -4\r\n\r\n"), ExitCode::data, "Content-Length is no number");
+  EXPECT_ERROR(faulty("WARC/1.0\r\nContent-Length: 99999999999999999999\r\n\r\n"), ExitCode::data, "Content-Length is no number");
+  EXPECT_ERROR(faulty("WARC/1.0\r\nContent-Length 4\r\n\r\n"), ExitCode::data, "a header has no colon");
+  EXPECT_ERROR(faulty(good.substr(0, good.size() - 5)), ExitCode::data, "record 2: the file ends 1 bytes before");
+  EXPECT_ERROR(faulty(good.substr(0, good.size() - 1)), ExitCode::data, "its Content-Length is wrong");
+  std::string shifted = good;
+  shifted.replace(shifted.find("text\r\n\r\n"), 4, "texts");
+  EXPECT_ERROR(faulty(shifted), ExitCode::data, "record 2: its Content-Length is wrong");
+  EXPECT_ERROR(faulty("WARC/1.0\r\nLong: " + std::string(2'000'000, 'x')), ExitCode::data, "longer than 1 MB");
+}
+
+TEST_F(DocumentReaderTest, LongDocumentsComeInPartsThatDoNotDependOnTheirPlace) {
+  std::string text;
+  for (int i = 0; i < 300000; ++i) text += "word" + std::to_string(i) + " ";
+  std::vector<std::vector<std::string>> parts(2);
+  std::vector<uint64_t> keys;
+  for (int run = 0; run < 2; ++run) {
+    const std::string before = file("a.txt", std::string(run * 70001, 'b'));
+    const std::string path = file("b.txt", text);
+    DocumentReader input = reader(run == 0 ? std::vector{path} : std::vector{before, path});
+    for (bool is_long = run == 0; std::optional<Chunk> chunk = input.next(); is_long = true) {
+      EXPECT_LT(chunk->text.size(), 2u << 20);
+      if (!is_long) continue;
+      ASSERT_EQ(chunk->parts.size(), 1);
+      parts[run].push_back(chunk->text);
+      keys.push_back(chunk->parts[0].key);
+    }
+  }
+  EXPECT_GT(parts[0].size(), 4);
+  EXPECT_EQ(parts[0], parts[1]);
+  for (const uint64_t key : keys) EXPECT_EQ(key, document_key(text));
+  for (size_t i = 1; i < parts[0].size(); ++i) EXPECT_EQ(parts[0][i][0], ' ');  // cut where last_cut says
+  const std::string endless(3'000'000, 'a');
+  EXPECT_EQ(documents({file("c.txt", endless + " b")}), Texts{endless + " b"});
+}
+
+TEST_F(DocumentReaderTest, MaxCharsCountsCharactersOfAllDocuments) {
+  const auto first = [&](const std::vector<std::string>& inputs, int64_t count) { return documents(reader(inputs, count)); };
+  const std::string a = file("a.txt", "\xC3\xA9\xC3\xA0z"), b = file("b.jsonl", "{\"text\": \"12\"}\n{\"text\": \"34\"}\n");
+  EXPECT_EQ(first({a, b}, 1), Texts{"\xC3\xA9"});
+  EXPECT_EQ(first({a, b}, 3), Texts{"\xC3\xA9\xC3\xA0z"});
+  EXPECT_EQ(first({a, b}, 6), (Texts{"\xC3\xA9\xC3\xA0z", "12", "3"}));
+  EXPECT_EQ(first({a, b}, 100), (Texts{"\xC3\xA9\xC3\xA0z", "12", "34"}));
+  std::string text;
+  while (text.size() < 2'000'000) text += "some words ";
+  const std::string long_file = file("c.txt", text);
+  for (const int64_t count : {524287, 524288, 524289, 1'500'000}) {
+    EXPECT_EQ(first({long_file}, count), Texts{text.substr(0, count)});
+  }
+}
+
+TEST_F(DocumentReaderTest, FoldersAreReadByPathWithoutWhatIsNoText) {
+  file("in/b.txt", "b");
+  file("in/a/z.md", "az");
+  file("in/a.txt", "a");
+  file("in/.hidden/x.txt", "hidden");
+  file("in/picture.png", std::string("\x89PNG\0\0", 6));
+  file("in/empty.txt", "");
+  file("in/code.py", "code");
+  fs::create_directory_symlink(folder_ / "in", folder_ / "in/circle");
+  const SourceList list = find_sources({folder_ / "in"}, folder_ / "out");
+  EXPECT_EQ(list.skipped, Texts{folder_ / "in/circle"});
+  DocumentReader input = reader({folder_ / "in"});
+  Texts names;
+  EXPECT_EQ(documents(reader({folder_ / "in"})), (Texts{"a", "az", "b", "code"}));
+  while (input.next()) {
+  }
+  for (const Source& source : input.used()) names.push_back(source.name);
+  EXPECT_EQ(names, (Texts{folder_ / "in/a.txt", folder_ / "in/a/z.md", folder_ / "in/b.txt", folder_ / "in/code.py"}));
+  EXPECT_EQ(input.skipped(), (Texts{folder_ / "in/empty.txt", folder_ / "in/picture.png"}));
+  EXPECT_EQ(documents({folder_ / "in/*.txt"}), (Texts{"a", "b"}));
+}
+
+TEST_F(DocumentReaderTest, SaysWhatIsWrongWithAnInput) {
+  const auto sources = [&](const std::string& input) { return find_sources({input}, folder_ / "out"); };
+  EXPECT_ERROR(sources(folder_ / "absent.txt"), ExitCode::data, "cannot read " + (folder_ / "absent.txt") + ": No such file");
+  EXPECT_ERROR(sources(folder_ / "*.txt"), ExitCode::data, "no file matches");
+  EXPECT_ERROR(sources(""), ExitCode::data, "an input without a name");
+  fs::create_directories(folder_ / "bare/.git");
+  EXPECT_ERROR(sources(folder_ / "bare"), ExitCode::data, "the folder holds no file of text");
+  EXPECT_ERROR(sources("/dev/null"), ExitCode::data, "neither a file nor a folder");
+  EXPECT_ERROR(sources(file("a.warc.gz", "x")), ExitCode::data, "holds web pages");
+  EXPECT_ERROR(documents({file("empty.txt", "")}), ExitCode::data, "empty.txt: it is empty");
+  EXPECT_ERROR(documents({file("utf16.txt", std::string("\xFF\xFEh\0i\0", 6))}), ExitCode::data, "it looks like UTF-16");
+  EXPECT_ERROR(documents({file("packed.txt", gzip("text"))}), ExitCode::data, "it is packed by gzip");
+  file("out/a.txt", "a");
+  EXPECT_ERROR(sources(folder_ / "out/"), ExitCode::config, "is both input and output");
+  EXPECT_EQ(find_sources({folder_.path()}, folder_ / "out").sources.size(), 3);  // all but what is in out/
+}
+
+TEST_F(DocumentReaderTest, StandardInputIsReadAsItsSuffixSays) {
+  const Source plain = find_sources({"-"}, "out").sources[0];
+  EXPECT_EQ(plain.name, "standard input");
+  EXPECT_TRUE(plain.stream);
+  EXPECT_EQ(plain.kind, TextKind::plain);
+  const Source lines = find_sources({"-.jsonl.zst"}, "out").sources[0];
+  EXPECT_EQ(lines.path, "-");
+  EXPECT_EQ(lines.kind, TextKind::json_lines);
+  EXPECT_EQ(lines.packing, Packing::zstd);
+}
+
+TEST_F(DocumentReaderTest, AnUnreadableFileIsNamed) {
+  if (geteuid() == 0) GTEST_SKIP() << "root reads everything";
+  const std::string path = file("secret.txt", "x");
+  chmod(path.c_str(), 0);
+  EXPECT_ERROR(documents({path}), ExitCode::data, "cannot read " + path + ": Permission denied");
+}
+
+}  // namespace
+}  // namespace gpt

@@ -1,0 +1,328 @@
+#include "gpt/data/prepare.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/scratch_folder.h"
+#include "gpt/core/error.h"
+#include "gpt/core/file.h"
+#include "gpt/core/hash.h"
+#include "gpt/data/prepare_options.h"
+#include "gpt/data/prepare_report.h"
+#include "gpt/tokenizer/tokenizer.h"
+#include "src/data/chunk_encoder.h"
+#include "support/expect_error.h"
+
+namespace gpt {
+namespace {
+
+namespace fs = std::filesystem;
+
+class PrepareTest : public testing::Test {
+ protected:
+  std::string file(const std::string& name, const std::string& bytes) const {
+    const std::string path = folder_ / name;
+    fs::create_directories(fs::path(path).parent_path());
+    std::ofstream(path, std::ios::binary) << bytes;
+    return path;
+  }
+
+  PrepareOptions options(const std::vector<std::string>& inputs, const std::string& tokenizer) const {
+    PrepareOptions result;
+    result.inputs = inputs;
+    result.tokenizer = tokenizer;
+    return result;
+  }
+
+  Metadata prepare(const PrepareOptions& options) const { return gpt::prepare(options, output()); }
+  std::string output() const { return folder_ / "out"; }
+
+  std::vector<int32_t> ids(int64_t begin, int64_t end) const {
+    const std::string bytes = read_file(output() + "/tokens_bpe.bin", ExitCode::data);
+    const Metadata metadata = read_metadata(output() + "/tokens_bpe_metadata.json");
+    EXPECT_EQ(bytes.size(), (metadata.train.tokens + metadata.validation.tokens) * metadata.width_bytes);
+    std::vector<int32_t> result;
+    for (int64_t i = begin; i < end; ++i) {
+      uint32_t id = 0;
+      std::memcpy(&id, bytes.data() + i * metadata.width_bytes, metadata.width_bytes);
+      result.push_back(static_cast<int32_t>(id));
+    }
+    return result;
+  }
+
+  std::string decoded(const std::vector<int32_t>& ids) const {
+    const std::string path = output() + "/bpe_tokenizer.json";
+    return tokenizer_from_json(read_file(path, ExitCode::data), path)->decode(ids);
+  }
+
+  std::vector<std::string> files() const {
+    std::vector<std::string> names;
+    if (!fs::exists(output())) return {"no folder"};
+    for (const auto& entry : fs::directory_iterator(output())) names.push_back(entry.path().filename());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  // Lines of .jsonl whose texts are all different.
+  std::string json_lines(int count) const {
+    std::string lines;
+    for (int i = 0; i < count; ++i) {
+      lines += "{\"text\": \"document " + std::to_string(i) + std::string(i * 37 % 200, 'a' + i % 26) + ".\"}\n";
+    }
+    return lines;
+  }
+
+  ScratchFolder folder_;
+};
+
+TEST_F(PrepareTest, OneTextIsSplitAsNanoGptDoes) {
+  const std::string text = "The quick brown fox jumps over the lazy dog\xC3\xA9.\n";
+  const Metadata metadata = prepare(options({file("a.txt", text)}, "char"));
+  const auto tokenizer = make_tokenizer("char", text);
+  EXPECT_EQ(ids(0, 46), tokenizer->encode(text));
+  EXPECT_EQ(metadata.train, (SplitCounts{.tokens = 41, .documents = 1, .bytes = 41}));
+  EXPECT_EQ(metadata.validation, (SplitCounts{.tokens = 5, .documents = 0, .bytes = 6}));
+  EXPECT_EQ(metadata.split, "tokens");
+  EXPECT_EQ(metadata.vocab_size, tokenizer->vocab_size());
+  EXPECT_EQ(metadata.tokenizer_hash, hash128(tokenizer->to_json()));
+  EXPECT_EQ(metadata.sources, (std::vector<SourceFile>{{folder_ / "a.txt", 47}}));
+  EXPECT_EQ(read_metadata(output() + "/tokens_bpe_metadata.json"), metadata);
+  EXPECT_EQ(files(), (std::vector<std::string>{"bpe_tokenizer.json", "tokens_bpe.bin", "tokens_bpe_metadata.json"}));
+}
+
+TEST_F(PrepareTest, DocumentsEndWithEndOfText) {
+  PrepareOptions o = options({file("a.txt", "one one one"), file("b.txt", "two <|endoftext|>")}, "bpe:300");
+  o.validation_fraction = 0;
+  const Metadata metadata = prepare(o);
+  const std::vector<int32_t> all = ids(0, metadata.train.tokens);
+  EXPECT_EQ(decoded(all), "one one one<|endoftext|>two <|endoftext|><|endoftext|>");
+  EXPECT_EQ(std::count(all.begin(), all.end(), 0), 2);  // the text of a special token is ordinary text
+  EXPECT_EQ(metadata.train, (SplitCounts{.tokens = metadata.train.tokens, .documents = 2, .bytes = 28}));
+  o.parse_special_tokens = true;
+  const std::vector<int32_t> parsed = ids(0, prepare(o).train.tokens);
+  EXPECT_EQ(std::count(parsed.begin(), parsed.end(), 0), 3);
+}
+
+TEST_F(PrepareTest, TrainingAndValidationShareNoDocument) {
+  std::string lines = json_lines(2000);
+  lines += lines;  // each document twice: both on the same side
+  const Metadata metadata = prepare(options({file("a.jsonl", lines)}, "byte"));
+  EXPECT_EQ(metadata.split, "documents");
+  EXPECT_EQ(metadata.train.documents + metadata.validation.documents, 4000);
+  EXPECT_GT(metadata.validation.documents, 250);
+  EXPECT_LT(metadata.validation.documents, 550);
+  const auto documents_of = [](const std::string& text) {
+    std::multiset<std::string> result;
+    for (size_t begin = 0, end; (end = text.find('.', begin)) != std::string::npos; begin = end + 1) {
+      result.insert(text.substr(begin, end - begin));
+    }
+    return result;
+  };
+  const auto train = documents_of(decoded(ids(0, metadata.train.tokens)));
+  const auto validation = documents_of(decoded(ids(metadata.train.tokens, metadata.train.tokens + metadata.validation.tokens)));
+  EXPECT_EQ(train.size(), metadata.train.documents);
+  EXPECT_EQ(validation.size(), metadata.validation.documents);
+  for (const std::string& document : validation) {
+    EXPECT_EQ(validation.count(document), 2);
+    EXPECT_EQ(train.count(document), 0) << document;
+  }
+}
+
+TEST_F(PrepareTest, TheSeedDrawsTheDocuments) {
+  PrepareOptions o = options({file("a.jsonl", json_lines(2000))}, "byte");
+  const std::string first = prepare(o).bin_hash;
+  EXPECT_EQ(prepare(o).bin_hash, first);
+  o.seed = 1;
+  EXPECT_NE(prepare(o).bin_hash, first);
+}
+
+TEST_F(PrepareTest, ThreadsDoNotChangeTheOutput) {
+  std::string text;
+  while (text.size() < 3'000'000) text += "some words in a long document " + std::to_string(text.size()) + "\n";
+  const std::vector<std::string> inputs = {file("a.jsonl", json_lines(20000)), file("b.txt", text), file("c.txt", "short")};
+  for (const char* tokenizer : {"byte", "char", "bpe:400"}) {
+    PrepareOptions o = options(inputs, tokenizer);
+    o.threads = 1;
+    const Metadata one = prepare(o);
+    const std::string saved = read_file(output() + "/bpe_tokenizer.json", ExitCode::data);
+    for (const int threads : {2, 7}) {
+      o.threads = threads;
+      EXPECT_EQ(prepare(o), one) << tokenizer << " on " << threads << " threads";
+      EXPECT_EQ(read_file(output() + "/bpe_tokenizer.json", ExitCode::data), saved);
+    }
+  }
+}
+
+// A long document is encoded in parts, on several threads: its ids are those of the whole.
+TEST_F(PrepareTest, PartsOfALongDocumentAreEncodedAsTheWhole) {
+  std::string text;
+  for (int i = 0; text.size() < 2'000'000; ++i) text += "w\xC3\xB6rd" + std::to_string(i * 7919) + (i % 9 == 0 ? "\n\n" : "  ");
+  PrepareOptions o = options({file("a.txt", text)}, "bpe:500");
+  o.validation_fraction = 0;
+  const Metadata metadata = prepare(o);
+  const std::string path = output() + "/bpe_tokenizer.json";
+  std::vector<int32_t> whole = tokenizer_from_json(read_file(path, ExitCode::data), path)->encode(text);
+  whole.push_back(0);
+  EXPECT_EQ(ids(0, metadata.train.tokens), whole);
+  EXPECT_EQ(metadata.invalid_utf8_bytes, 0);
+}
+
+TEST_F(PrepareTest, SpecialTokensAreNotCutInTwo) {
+  std::string text;
+  while (text.size() < 3'000'000) text += "<|endoftext|>";
+  PrepareOptions o = options({file("a.txt", text)}, "bpe:260");
+  o.parse_special_tokens = true;
+  const Metadata metadata = prepare(o);
+  EXPECT_EQ(metadata.train.tokens + metadata.validation.tokens, text.size() / 13 + 1);
+}
+
+TEST_F(PrepareTest, InvalidUtf8IsKeptAndCounted) {
+  const std::string text = "caf\xE9 \xF0\x9F\x98 \xC3\xA9 \xED\xA0\x80 end";
+  const Metadata metadata = prepare(options({file("a.txt", text)}, "byte"));
+  EXPECT_EQ(metadata.invalid_utf8_bytes, 1 + 3 + 3);
+  EXPECT_EQ(decoded(ids(0, text.size())), text);
+  PrepareOptions o = options({file("b.txt", std::string(600'000, 'x') + " \xE9 ")}, "char");
+  EXPECT_ERROR(prepare(o), ExitCode::data, folder_ / "b.txt" + ": byte 600001: 0xE9 is not valid UTF-8");
+}
+
+TEST(CountInvalidUtf8Test, CountsBytesThatArePartOfNoCharacter) {
+  EXPECT_EQ(count_invalid_utf8(""), 0);
+  EXPECT_EQ(count_invalid_utf8("plain text that is longer than eight bytes"), 0);
+  EXPECT_EQ(count_invalid_utf8("12345678\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80"), 0);
+  EXPECT_EQ(count_invalid_utf8("1234567\xC3"), 1);
+  EXPECT_EQ(count_invalid_utf8("\xFF\xFE\x80" "abcdefgh\x80"), 4);
+}
+
+TEST_F(PrepareTest, ASavedTokenizerThatLacksACharacterSaysWhere) {
+  const std::string saved = file("saved.json", make_tokenizer("char", "abc")->to_json());
+  EXPECT_ERROR(prepare(options({file("a.jsonl", "{\"text\": \"ab\"}\n{\"text\": \"abx\"}\n")}, saved)), ExitCode::data,
+               folder_ / "a.jsonl" + ": line 2: byte 2: 'x' (U+0078) is not in the vocabulary of 3 characters");
+}
+
+TEST_F(PrepareTest, MaxCharsIsOfTheWholeInput) {
+  PrepareOptions o = options({file("a.txt", "\xC3\xA9\xC3\xA0zzzz")}, "char");
+  o.max_chars = 2;
+  o.validation_fraction = 0;
+  EXPECT_EQ(prepare(o).train, (SplitCounts{.tokens = 2, .documents = 1, .bytes = 4}));
+}
+
+TEST_F(PrepareTest, RefusesWhatCannotBe) {
+  const std::string a = file("a.txt", "text");
+  PrepareOptions o = options({a}, "byte");
+  o.validation_fraction = 1;
+  EXPECT_ERROR(prepare(o), ExitCode::config, "validation_fraction must be from 0 to below 1");
+  EXPECT_ERROR(prepare(options({}, "byte")), ExitCode::config, "nothing to read");
+  EXPECT_ERROR(prepare(options({a}, "bpe:many")), ExitCode::config, "as in bpe:8192");
+  EXPECT_ERROR(prepare(options({a}, "bpe:100")), ExitCode::config, "100");
+  EXPECT_ERROR(prepare(options({a}, "words")), ExitCode::config, "words");
+  EXPECT_ERROR(prepare(options({file("b.jsonl", "{\"text\": \"\"}\n")}, "byte")), ExitCode::data, "b.jsonl: there is no text in it");
+  EXPECT_EQ(files(), std::vector<std::string>{"no folder"});  // what was made for nothing is gone
+}
+
+TEST_F(PrepareTest, ReplacesItsOwnFilesOnly) {
+  PrepareOptions o = options({file("a.txt", "text")}, "byte");
+  file("out/tokens_bpe.bin", "precious");
+  EXPECT_ERROR(prepare(o), ExitCode::config, "tokens_bpe.bin is in the way");
+  EXPECT_EQ(read_file(output() + "/tokens_bpe.bin", ExitCode::data), "precious");
+  o.force = true;
+  prepare(o);
+  o.force = false;
+  o.inputs = {file("b.txt", "other text")};
+  EXPECT_EQ(prepare(o).train.tokens, 9);
+  o.format = BinFormat::nanogpt;
+  EXPECT_ERROR(prepare(o), ExitCode::config, "bpe_tokenizer.json is in the way");
+  o.force = true;
+  prepare(o);
+  EXPECT_EQ(files(), (std::vector<std::string>{"bpe_tokenizer.json", "tokens_bpe.bin", "train.bin", "val.bin"}));
+}
+
+TEST_F(PrepareTest, NanoGptsBinsHoldNoWideIds) {
+  std::string text;
+  for (char32_t value = 0x10000; value < 0x10000 + 70000; ++value) {
+    const char bytes[] = {static_cast<char>(0xF0 | value >> 18), static_cast<char>(0x80 | (value >> 12 & 0x3F)),
+                          static_cast<char>(0x80 | (value >> 6 & 0x3F)), static_cast<char>(0x80 | (value & 0x3F))};
+    text.append(bytes, 4);
+  }
+  PrepareOptions o = options({file("a.txt", text)}, "char");
+  const Metadata metadata = prepare(o);
+  EXPECT_EQ(metadata.width_bytes, 4);
+  EXPECT_EQ(ids(69999, 70000)[0], 69999);
+  o.format = BinFormat::nanogpt;
+  o.force = true;
+  EXPECT_ERROR(prepare(o), ExitCode::config, "a vocabulary of 70000 does not fit the 16-bit ids of nanogpt bins");
+}
+
+TEST_F(PrepareTest, StoppingLeavesNothing) {
+  const std::string a = file("a.txt", std::string(5'000'000, 'x'));
+  for (const char* tokenizer : {"byte", "char", "bpe:300"}) {
+    for (const int after : {0, 1, 3}) {
+      int calls = 0;
+      const auto stop = [&](const PrepareProgress&) { return calls++ < after; };
+      EXPECT_ERROR(gpt::prepare(options({a}, tokenizer), output(), stop), ExitCode::interrupted, "");
+      EXPECT_EQ(files(), std::vector<std::string>{"no folder"}) << tokenizer << " after " << after;
+    }
+  }
+}
+
+TEST_F(PrepareTest, ProgressReachesTheEnd) {
+  PrepareProgress last{};
+  gpt::prepare(options({file("a.txt", std::string(5'000'000, 'x'))}, "byte"), output(), [&](const PrepareProgress& progress) {
+    EXPECT_GE(progress.done, last.done);
+    last = progress;
+    return true;
+  });
+  EXPECT_STREQ(last.stage, "encoding");
+  EXPECT_EQ(last.done, 5'000'000);
+  EXPECT_EQ(last.total, 5'000'000);
+}
+
+TEST(ProgressLineTest, HasRateAndTimeLeft) {
+  EXPECT_EQ(progress_line({"encoding", 52'000'000, 100'000'000}, 0.5),
+            "encoding [==========>         ] 52%, 52.0 MB, 104.0 MB/s, 1 s left");
+  EXPECT_EQ(progress_line({"encoding", 1'000'000, 0}, 1), "encoding, 1.0 MB, 1.0 MB/s");
+  EXPECT_EQ(progress_line({"training the tokenizer", 1000, 8000, false}, 20),
+            "training the tokenizer [==>                 ] 12%, 1,000 merges, 2 min 20 s left");
+}
+
+TEST(PrepareOptionsTest, ReadsTheCommandLine) {
+  const char* words[] = {"gpt-prepare", "--input", "a.txt", "b.txt", "--input=-.jsonl", "--output", "out", "--tokenizer", "bpe:4096",
+                         "--format", "llmc", "--text_field", "body", "--validation-fraction", "0.2", "--min-frequency", "3",
+                         "--max-chars", "7", "--parse-special-tokens", "--seed", "9", "--threads", "2", "--force"};
+  const auto command = parse_prepare_options(std::size(words), words);
+  ASSERT_TRUE(command);
+  const PrepareOptions& o = command->options;
+  EXPECT_EQ(o.inputs, (std::vector<std::string>{"a.txt", "b.txt", "-.jsonl"}));
+  EXPECT_EQ(command->output_dir, "out");
+  EXPECT_EQ(o.tokenizer, "bpe:4096");
+  EXPECT_EQ(o.format, BinFormat::llmc);
+  EXPECT_EQ(o.text_field, "body");
+  EXPECT_EQ(o.validation_fraction, 0.2);
+  EXPECT_EQ(o.min_frequency, 3);
+  EXPECT_EQ(o.max_chars, 7);
+  EXPECT_TRUE(o.parse_special_tokens);
+  EXPECT_EQ(o.seed, 9);
+  EXPECT_EQ(o.threads, 2);
+  EXPECT_TRUE(o.force);
+}
+
+TEST(PrepareOptionsTest, SaysWhatIsMissingOrMisspelt) {
+  const auto parse = [](std::vector<const char*> words) {
+    words.insert(words.begin(), "gpt-prepare");
+    return parse_prepare_options(static_cast<int>(words.size()), words.data());
+  };
+  EXPECT_ERROR(parse({"--output", "out"}), ExitCode::config, "nothing to read: give --input");
+  EXPECT_ERROR(parse({"--input", "a"}), ExitCode::config, "nowhere to write: give --output");
+  EXPECT_ERROR(parse({"--input", "a", "--tokeniser", "gpt2"}), ExitCode::config, "did you mean '--tokenizer'?; see gpt-prepare --help");
+  EXPECT_ERROR(parse({"--input", "a", "--output", "b", "--format", "npy"}), ExitCode::config, "npy");
+  EXPECT_ERROR(parse({"--input", "a", "--output", "b", "--seed", "x"}), ExitCode::config, "x");
+}
+
+}  // namespace
+}  // namespace gpt
