@@ -236,6 +236,15 @@ TEST(BpeTrainer, IsTheSlowTrainerOnALongText) {
   EXPECT_EQ(learn(some, {text}).merges, slow_merges(some, {text}));
 }
 
+// All pairs of letters are equally frequent, unless a word is cut in two: its pair is then the rarest.
+TEST(BpeTrainer, SharesALongTextOutWithoutCuttingAPiece) {
+  std::string text;
+  while (text.size() < 3'000'000) text += "abcdefghij ";
+  BpeTrainingOptions some = options(20);
+  some.threads = 3;
+  EXPECT_EQ(learn(some, {text}).merges, slow_merges(some, {text}));
+}
+
 TEST(BpeTrainer, LearnsTheSameWithAnyNumberOfThreads) {
   const std::vector<std::string> syllables = {"ka", "to", "mi", "ren", "su", " ", " ", "\n", "'ll", "7", "\u00e9"};
   std::vector<std::string> texts = {random_text(1, 9'000'000, syllables)};
