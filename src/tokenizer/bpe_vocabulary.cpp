@@ -25,9 +25,11 @@ json parse_vocabulary_json(std::string_view text, const std::string& origin) {
       throw Error(ExitCode::data, fmt::format("{}: JSON of more than {} levels is no tokenizer", origin, kMostLevels));
     });
   } catch (const json::parse_error& e) {
-    throw Error(ExitCode::data, fmt::format("{}: not a tokenizer of this program: invalid JSON at byte {}", origin, e.byte));
+    throw Error(ExitCode::data,
+                fmt::format("{}: not a tokenizer of this program: invalid JSON at byte {}", origin, e.byte));
   } catch (const json::exception&) {  // a number beyond double
-    throw Error(ExitCode::data, fmt::format("{}: not a tokenizer of this program: its JSON has a number out of range", origin));
+    throw Error(ExitCode::data,
+                fmt::format("{}: not a tokenizer of this program: its JSON has a number out of range", origin));
   }
 }
 
@@ -38,7 +40,8 @@ std::string shown(const json& value) {
   return text.size() <= kMostBytes ? text : std::string(utf8::prefix(text, kShownCharacters)) + "...";
 }
 
-BpeVocabulary::BpeVocabulary(BpeModel& model, size_t size, std::string origin) : model_(model), origin_(std::move(origin)) {
+BpeVocabulary::BpeVocabulary(BpeModel& model, size_t size, std::string origin)
+    : model_(model), origin_(std::move(origin)) {
   model_.tokens.resize(size);
   ids_.reserve(size);
 }
@@ -46,13 +49,14 @@ BpeVocabulary::BpeVocabulary(BpeModel& model, size_t size, std::string origin) :
 int32_t BpeVocabulary::take(const json& id, const std::string& name, std::string bytes) {
   const size_t size = model_.tokens.size();
   if (!id.is_number_integer() || id < 0 || id >= size) {
-    throw Error(ExitCode::data, fmt::format("{}: token {} has id {}; the {} tokens need the ids 0 to {}", origin_, shown(name),
-                                            shown(id), size, size - 1));
+    throw Error(ExitCode::data, fmt::format("{}: token {} has id {}; the {} tokens need the ids 0 to {}", origin_,
+                                            shown(name), shown(id), size, size - 1));
   }
   if (bytes.empty()) throw Error(ExitCode::data, fmt::format("{}: the token with id {} is empty", origin_, shown(id)));
   std::string& place = model_.tokens[id.get<size_t>()];
   if (!place.empty()) {
-    throw Error(ExitCode::data, fmt::format("{}: token {} has id {}, which another token has too", origin_, shown(name), shown(id)));
+    throw Error(ExitCode::data,
+                fmt::format("{}: token {} has id {}, which another token has too", origin_, shown(name), shown(id)));
   }
   place = std::move(bytes);
   return id.get<int32_t>();
@@ -61,9 +65,10 @@ int32_t BpeVocabulary::take(const json& id, const std::string& name, std::string
 void BpeVocabulary::add(const std::string& spelling, const json& id) {
   std::optional<std::string> bytes = byte_alphabet::bytes(spelling);
   if (!bytes) {
-    throw Error(ExitCode::data, fmt::format("{}: token {} is not spelled in the alphabet of byte-level BPE; another kind of "
-                                            "vocabulary is not implemented",
-                                            origin_, shown(spelling)));
+    throw Error(ExitCode::data,
+                fmt::format("{}: token {} is not spelled in the alphabet of byte-level BPE; another kind of "
+                            "vocabulary is not implemented",
+                            origin_, shown(spelling)));
   }
   ids_.emplace(spelling, take(id, spelling, std::move(*bytes)));
 }
@@ -85,8 +90,8 @@ int32_t BpeVocabulary::id_of(const std::string& spelling) const {
 void BpeVocabulary::add_merge(const std::string& left, const std::string& right) {
   const std::pair<int32_t, int32_t> pair{id_of(left), id_of(right)};
   if (!merged_.insert(static_cast<uint64_t>(pair.first) << 32 | static_cast<uint32_t>(pair.second)).second) {
-    throw Error(ExitCode::data, fmt::format("{}: merge {} of {} and {} is there twice", origin_, model_.merges.size(), shown(left),
-                                            shown(right)));
+    throw Error(ExitCode::data, fmt::format("{}: merge {} of {} and {} is there twice", origin_, model_.merges.size(),
+                                            shown(left), shown(right)));
   }
   model_.merges.push_back(pair);
 }

@@ -1,5 +1,5 @@
-// What tokenizer.json and GPT-2's pair of files share: tokens with ids, and merges of tokens that are named by their spelling
-// in the printable alphabet. Every refusal begins with the origin.
+// What tokenizer.json and GPT-2's pair of files share: tokens with ids, and merges of tokens that are named by their
+// spelling in the printable alphabet. Every refusal begins with the origin.
 #pragma once
 
 #include <cstdint>

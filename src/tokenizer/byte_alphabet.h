@@ -1,5 +1,5 @@
-// GPT-2's printable alphabet: vocabulary files spell each byte of a token as one visible character, so that a token has no
-// spaces and is always text. Visible Latin-1 characters stand for themselves, the other 68 bytes for U+0100 and up.
+// GPT-2's printable alphabet: vocabulary files spell each byte of a token as one visible character, so that a token has
+// no spaces and is always text. Visible Latin-1 characters stand for themselves, the other 68 bytes for U+0100 and up.
 #pragma once
 
 #include <optional>

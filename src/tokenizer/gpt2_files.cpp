@@ -37,32 +37,37 @@ std::vector<Merge> read_merges(std::string_view text, const std::string& origin)
     const size_t space = line.find(' ');
     const bool is_pair = space != std::string_view::npos && space > 0 && space + 1 < line.size();
     if (!is_pair || line.find(' ', space + 1) != std::string_view::npos) {
-      throw Error(ExitCode::data, fmt::format("{}: line {} of the merges is {}; two tokens and a space are needed", origin, number,
-                                              shown(std::string(line))));
+      throw Error(ExitCode::data, fmt::format("{}: line {} of the merges is {}; two tokens and a space are needed",
+                                              origin, number, shown(std::string(line))));
     }
     merges.push_back({line.substr(0, space), line.substr(space + 1)});
   }
   return merges;
 }
 
-// The files do not say which tokens are special. One that is neither a character nor made by a merge comes from no text.
+// The files do not say which tokens are special. One that is neither a character nor made by a merge comes from no
+// text.
 bool is_special(const std::string& token, const std::unordered_set<std::string>& products, const std::string& origin) {
   if (token.empty() || utf8::decode(token, 0).bytes == token.size() || products.count(token) != 0) return false;
   if (token.starts_with('<') && token.ends_with('>')) return true;
-  throw Error(ExitCode::data, fmt::format("{}: token {} is neither a byte nor made by a merge: vocabulary and merges do not belong "
-                                          "together",
-                                          origin, shown(token)));
+  throw Error(ExitCode::data,
+              fmt::format("{}: token {} is neither a byte nor made by a merge: vocabulary and merges do not belong "
+                          "together",
+                          origin, shown(token)));
 }
 
 std::string checked_file(const std::string& name, const char* expected_hash) {
   constexpr const char* kRemedy = "run ./scripts/get_data.sh in the checkout";
   const std::string path = installed_data(name);
   if (path.empty()) {
-    throw Error(ExitCode::data, fmt::format("GPT-2's vocabulary (data/{}) is not installed; {}, or use another tokenizer", name, kRemedy));
+    throw Error(
+        ExitCode::data,
+        fmt::format("GPT-2's vocabulary (data/{}) is not installed; {}, or use another tokenizer", name, kRemedy));
   }
   std::string text = read_file(path, ExitCode::data);
   if (hash128(text) != expected_hash) {
-    throw Error(ExitCode::data, fmt::format("{}: {} bytes that are not GPT-2's vocabulary; {}", path, text.size(), kRemedy));
+    throw Error(ExitCode::data,
+                fmt::format("{}: {} bytes that are not GPT-2's vocabulary; {}", path, text.size(), kRemedy));
   }
   return text;
 }
@@ -72,7 +77,8 @@ std::string checked_file(const std::string& name, const char* expected_hash) {
 BpeModel parse_gpt2_files(std::string_view encoder_json, std::string_view vocab_bpe, const std::string& origin) {
   const json ids = parse_vocabulary_json(encoder_json, origin);
   if (!ids.is_object()) {
-    throw Error(ExitCode::data, fmt::format("{}: the vocabulary is {}; an object of token and id is needed", origin, ids.type_name()));
+    throw Error(ExitCode::data,
+                fmt::format("{}: the vocabulary is {}; an object of token and id is needed", origin, ids.type_name()));
   }
   const std::vector<Merge> merges = read_merges(vocab_bpe, origin);
   std::unordered_set<std::string> products;
@@ -87,7 +93,8 @@ BpeModel parse_gpt2_files(std::string_view encoder_json, std::string_view vocab_
       vocabulary.add(token, id);
     }
   }
-  std::sort(model.special_tokens.begin(), model.special_tokens.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
+  std::sort(model.special_tokens.begin(), model.special_tokens.end(),
+            [](const auto& a, const auto& b) { return a.id < b.id; });
   for (const auto& [left, right] : merges) vocabulary.add_merge(std::string(left), std::string(right));
   return model;
 }

@@ -109,25 +109,29 @@ std::vector<std::string> read_tiktoken_ranks(std::string_view text, const std::s
     size_t rank = 0;
     const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), rank);
     if (!bytes || digits.empty() || error != std::errc() || stop != digits.data() + digits.size()) {
-      throw Error(ExitCode::data, fmt::format("{}: line {} is not a token in base64, a space and its rank", origin, number));
+      throw Error(ExitCode::data,
+                  fmt::format("{}: line {} is not a token in base64, a space and its rank", origin, number));
     }
     if (rank != tokens.size()) {
-      throw Error(ExitCode::data, fmt::format("{}: line {} has rank {}; {} is next", origin, number, rank, tokens.size()));
+      throw Error(ExitCode::data,
+                  fmt::format("{}: line {} has rank {}; {} is next", origin, number, rank, tokens.size()));
     }
     if (bytes->size() > kMostTokenBytes) {
-      throw Error(ExitCode::data, fmt::format("{}: line {} has a token of {} bytes; at most {} are read", origin, number,
-                                              bytes->size(), kMostTokenBytes));
+      throw Error(ExitCode::data, fmt::format("{}: line {} has a token of {} bytes; at most {} are read", origin,
+                                              number, bytes->size(), kMostTokenBytes));
     }
     tokens.push_back(std::move(*bytes));
   }
   return tokens;
 }
 
-std::vector<std::pair<int32_t, int32_t>> merges_of_ranks(const std::vector<std::string>& tokens, const std::string& origin) {
+std::vector<std::pair<int32_t, int32_t>> merges_of_ranks(const std::vector<std::string>& tokens,
+                                                         const std::string& origin) {
   Ranks ranks;
   for (size_t rank = 0; rank < tokens.size(); ++rank) {
     if (!ranks.emplace(tokens[rank], static_cast<int32_t>(rank)).second) {
-      throw Error(ExitCode::data, fmt::format("{}: ranks {} and {} are the same token", origin, ranks.at(tokens[rank]), rank));
+      throw Error(ExitCode::data,
+                  fmt::format("{}: ranks {} and {} are the same token", origin, ranks.at(tokens[rank]), rank));
     }
   }
   std::vector<std::pair<int32_t, int32_t>> merges;
@@ -139,9 +143,10 @@ std::vector<std::pair<int32_t, int32_t>> merges_of_ranks(const std::vector<std::
     if (ends.size() == 2 && left != INT32_MAX && right != INT32_MAX) {
       merges.emplace_back(left, right);
     } else if (two_tokens_make(ranks, token)) {
-      throw Error(ExitCode::data, fmt::format("{}: the token of rank {} needs tokens of higher ranks: not in the order of a "
-                                              "byte-pair vocabulary",
-                                              origin, rank));
+      throw Error(ExitCode::data,
+                  fmt::format("{}: the token of rank {} needs tokens of higher ranks: not in the order of a "
+                              "byte-pair vocabulary",
+                              origin, rank));
     }
   }
   return merges;
@@ -152,16 +157,18 @@ BpeModel parse_tiktoken(std::string_view text, const std::string& origin) {
   model.tokens = read_tiktoken_ranks(text, origin);
   const KnownVocabulary* known = known_vocabulary(model.tokens.size());
   if (!known) {
-    throw Error(ExitCode::data, fmt::format("{}: {} ranks; how text is split is known for GPT-2's 50256 and the 100256 of cl100k_base: "
-                                            "use the tokenizer.json of this vocabulary",
-                                            origin, model.tokens.size()));
+    throw Error(ExitCode::data,
+                fmt::format("{}: {} ranks; how text is split is known for GPT-2's 50256 and the 100256 of cl100k_base: "
+                            "use the tokenizer.json of this vocabulary",
+                            origin, model.tokens.size()));
   }
   model.merges = merges_of_ranks(model.tokens, origin);
   model.split = known->split;
   model.ignore_merges = true;
   for (const SpecialToken& special : known->special_tokens) {
     // cl100k_base has ids without a token.
-    for (auto id = static_cast<int32_t>(model.tokens.size()); id < special.id; ++id) add_special(model, fmt::format("<|reserved_{}|>", id));
+    for (auto id = static_cast<int32_t>(model.tokens.size()); id < special.id; ++id)
+      add_special(model, fmt::format("<|reserved_{}|>", id));
     add_special(model, special.text);
   }
   return model;

@@ -32,7 +32,8 @@ using nlohmann::json;
 
 std::unique_ptr<Tokenizer> char_tokenizer(const json& object, const std::string& origin) {
   const auto list = object.find("characters");
-  if (list == object.end() || !list->is_array() || list->empty()) refuse(origin, "'characters' must be a list of characters");
+  if (list == object.end() || !list->is_array() || list->empty())
+    refuse(origin, "'characters' must be a list of characters");
   if (list->size() > utf8::kCodePoints) refuse(origin, fmt::format("{} characters; Unicode has 1114112", list->size()));
 
   std::vector<char32_t> characters;
@@ -67,7 +68,8 @@ std::unique_ptr<Tokenizer> train_bpe(const std::string& spec, std::string_view t
 std::unique_ptr<Tokenizer> read_tokenizer(const fs::path& path) {
   const auto read = [](const fs::path& file) { return read_file(file.string(), ExitCode::data); };
   const std::string origin = path.string();
-  if (path.extension() == ".tiktoken") return std::make_unique<BpeTokenizer>(parse_tiktoken(read(path), origin), origin);
+  if (path.extension() == ".tiktoken")
+    return std::make_unique<BpeTokenizer>(parse_tiktoken(read(path), origin), origin);
   if (path.extension() == ".bpe" || path.filename() == "encoder.json") {  // GPT-2's pair
     const fs::path encoder = path.parent_path() / "encoder.json";
     const fs::path merges = path.extension() == ".bpe" ? path : path.parent_path() / "vocab.bpe";
@@ -133,8 +135,10 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view text, const std:
 void require_same_tokenizer(const std::string& spec, const std::string& saved) {
   if (spec == "char" || spec == "byte" || spec.starts_with("bpe:")) return;  // what the text gave is in the checkpoint
   if (make_tokenizer(spec, {})->to_json() == saved) return;
-  throw Error(ExitCode::checkpoint, fmt::format("data.tokenizer: {} is not the tokenizer of the checkpoint: give the run its own back, "
-                                                "or choose another output_dir for a new run", spec));
+  throw Error(ExitCode::checkpoint,
+              fmt::format("data.tokenizer: {} is not the tokenizer of the checkpoint: give the run its own back, "
+                          "or choose another output_dir for a new run",
+                          spec));
 }
 
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, std::string_view training_text) {
@@ -144,7 +148,9 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, std::string_v
   if (spec.starts_with("bpe:")) return train_bpe(spec, training_text);
   std::error_code error;
   if (!fs::is_regular_file(spec, error)) {
-    throw Error(ExitCode::config, fmt::format("data.tokenizer: '{}' is neither char, byte, gpt2, bpe:N nor the file of a tokenizer", spec));
+    throw Error(
+        ExitCode::config,
+        fmt::format("data.tokenizer: '{}' is neither char, byte, gpt2, bpe:N nor the file of a tokenizer", spec));
   }
   return read_tokenizer(spec);
 }

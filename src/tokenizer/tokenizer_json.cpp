@@ -1,5 +1,5 @@
-// Reading. What of Hugging Face's file could change the ids of a text is either done as it says or refused by its name; a
-// post-processor only adds tokens around them, as their encode(add_special_tokens=True) does and ours never.
+// Reading. What of Hugging Face's file could change the ids of a text is either done as it says or refused by its name;
+// a post-processor only adds tokens around them, as their encode(add_special_tokens=True) does and ours never.
 #include "tokenizer_json.h"
 
 #include <fmt/format.h>
@@ -37,9 +37,10 @@ class Node {
   }
   // `known` reads as the end of "is X; implemented is only".
   [[noreturn]] void unsupported(const std::string& known) const {
-    throw Error(ExitCode::data, fmt::format("{}: {} is {}, which this program does not implement (only {}): use another tokenizer, "
-                                            "or train one with bpe:N",
-                                            origin_, path_, name(), known));
+    throw Error(ExitCode::data,
+                fmt::format("{}: {} is {}, which this program does not implement (only {}): use another tokenizer, "
+                            "or train one with bpe:N",
+                            origin_, path_, name(), known));
   }
 
   // A member, null where it is missing.
@@ -67,7 +68,8 @@ class Node {
   void must_have_only(const std::set<std::string>& keys) const {
     if (!value_.is_object()) malformed("an object");
     for (const auto& [key, member] : value_.items()) {
-      if (keys.count(key) == 0) Node(member, path_.empty() ? key : path_ + "." + key, origin_).unsupported("files without it");
+      if (keys.count(key) == 0)
+        Node(member, path_.empty() ? key : path_ + "." + key, origin_).unsupported("files without it");
     }
   }
 
@@ -111,7 +113,8 @@ SplitPattern split_of(const Node& pre_tokenizer) {
   for (const Node& step : steps) {
     if (!step.is_type("Split") && !step.is_type("ByteLevel")) step.unsupported("Split and ByteLevel");
   }
-  if (steps.size() != 2 || !steps[0].is_type("Split")) pre_tokenizer["pretokenizers"].unsupported("one Split and one ByteLevel");
+  if (steps.size() != 2 || !steps[0].is_type("Split"))
+    pre_tokenizer["pretokenizers"].unsupported("one Split and one ByteLevel");
   check_byte_level(steps[1], /*splits=*/false);
   return pattern_of(steps[0]);
 }
@@ -120,7 +123,8 @@ void check_post_processor(const Node& processor) {
   if (processor.is_null() || processor.is_type("ByteLevel") || processor.is_type("TemplateProcessing")) return;
   if (!processor.is_type("Sequence")) processor.unsupported("ByteLevel and TemplateProcessing");
   for (const Node& step : processor["processors"].elements()) {
-    if (!step.is_type("ByteLevel") && !step.is_type("TemplateProcessing")) step.unsupported("ByteLevel and TemplateProcessing");
+    if (!step.is_type("ByteLevel") && !step.is_type("TemplateProcessing"))
+      step.unsupported("ByteLevel and TemplateProcessing");
   }
 }
 
@@ -145,7 +149,8 @@ std::vector<AddedToken> special_tokens(const Node& list, const json& vocabulary)
     const Node content = entry["content"], id = entry["id"];
     if (!seen.insert(content.text()).second) content.malformed("a token that is not there yet");
     const auto ordinary = vocabulary.find(content.text());
-    if (ordinary != vocabulary.end() && *ordinary != id.value()) id.malformed(fmt::format("{}, as in the vocabulary,", shown(*ordinary)));
+    if (ordinary != vocabulary.end() && *ordinary != id.value())
+      id.malformed(fmt::format("{}, as in the vocabulary,", shown(*ordinary)));
     if (!tokens.empty() && !(id.value() > *tokens.back().id)) id.malformed("more than the id of the token before");
     tokens.push_back({&content.text(), &id.value()});
   }
@@ -177,7 +182,8 @@ void read_vocabulary(const Node& file, const std::string& origin, BpeModel& mode
     }
     const std::string text = value.is_string() ? value.get<std::string>() : "";
     const size_t space = text.find(' ');
-    if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos) merge.malformed("a pair of tokens");
+    if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos)
+      merge.malformed("a pair of tokens");
     tokens.add_merge(text.substr(0, space), text.substr(space + 1));
   }
 }
@@ -186,8 +192,8 @@ void read_vocabulary(const Node& file, const std::string& origin, BpeModel& mode
 
 BpeModel read_tokenizer_json(const json& object, const std::string& origin) {
   const Node file(object, "", origin);
-  file.must_have_only({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor",
-                       "decoder", "model"});
+  file.must_have_only({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
+                       "post_processor", "decoder", "model"});
   file["version"].must_be({"1.0"});
   for (const char* key : {"normalizer", "truncation", "padding"}) file[key].must_be({nullptr});
 
@@ -212,7 +218,8 @@ BpeModel read_tokenizer_json(const json& object, const std::string& origin) {
 
 BpeModel parse_tokenizer_json(std::string_view text, const std::string& origin) {
   const json file = parse_vocabulary_json(text, origin);
-  if (!file.is_object()) throw Error(ExitCode::data, fmt::format("{}: the JSON is {}; an object is needed", origin, file.type_name()));
+  if (!file.is_object())
+    throw Error(ExitCode::data, fmt::format("{}: the JSON is {}; an object is needed", origin, file.type_name()));
   return read_tokenizer_json(file, origin);
 }
 

@@ -14,7 +14,8 @@ namespace {
 using nlohmann::ordered_json;
 
 ordered_json byte_level(bool add_prefix_space, bool use_regex) {
-  return {{"type", "ByteLevel"}, {"add_prefix_space", add_prefix_space}, {"trim_offsets", true}, {"use_regex", use_regex}};
+  return {
+      {"type", "ByteLevel"}, {"add_prefix_space", add_prefix_space}, {"trim_offsets", true}, {"use_regex", use_regex}};
 }
 
 ordered_json pre_tokenizer(SplitPattern split) {
@@ -29,8 +30,13 @@ ordered_json pre_tokenizer(SplitPattern split) {
 ordered_json added_tokens(const std::vector<SpecialToken>& tokens) {
   ordered_json list = ordered_json::array();
   for (const SpecialToken& token : tokens) {
-    list.push_back({{"id", token.id}, {"content", token.text}, {"single_word", false}, {"lstrip", false}, {"rstrip", false},
-                    {"normalized", false}, {"special", true}});
+    list.push_back({{"id", token.id},
+                    {"content", token.text},
+                    {"single_word", false},
+                    {"lstrip", false},
+                    {"rstrip", false},
+                    {"normalized", false},
+                    {"special", true}});
   }
   return list;
 }

@@ -64,8 +64,12 @@ class Mutator {
     const std::string& other = seeds_[below(seeds_.size())];
     const size_t there = below(other.size());
     switch (below(7)) {
-      case 0: if (!bytes.empty()) bytes[at] ^= static_cast<char>(1 << below(8)); break;
-      case 1: if (!bytes.empty()) bytes[at] = "\0\xFF\x7F\x80 09-\"[]{},:"[below(16)]; break;
+      case 0:
+        if (!bytes.empty()) bytes[at] ^= static_cast<char>(1 << below(8));
+        break;
+      case 1:
+        if (!bytes.empty()) bytes[at] = "\0\xFF\x7F\x80 09-\"[]{},:"[below(16)];
+        break;
       case 2: bytes.erase(at, length); break;
       case 3: bytes.insert(below(bytes.size()), bytes.substr(at, length)); break;
       case 4: bytes.replace(at, length, other, there, 1 + below(64)); break;

@@ -1,4 +1,5 @@
-// What every fuzz target holds its parser to: it accepts or it says why not in one line; whatever else happens is a crash.
+// What every fuzz target holds its parser to: it accepts or it says why not in one line; whatever else happens is a
+// crash.
 #pragma once
 
 #include <cstdio>
@@ -42,8 +43,10 @@ inline std::string_view next_part(std::string_view& input) {
 inline void use(BpeModel model, std::string_view text) {
   const BpeTokenizer tokenizer(std::move(model), "input");
   expect(tokenizer.decode(tokenizer.encode(text)) == text, "the text to come back from its ids");
-  expect(tokenizer.decode(tokenizer.encode_with_specials(text)) == text, "the text to come back from its ids with special tokens");
-  expect(parse_tokenizer_json(tokenizer.to_json(), "again") == tokenizer.model(), "the tokenizer to come back from its file");
+  expect(tokenizer.decode(tokenizer.encode_with_specials(text)) == text,
+         "the text to come back from its ids with special tokens");
+  expect(parse_tokenizer_json(tokenizer.to_json(), "again") == tokenizer.model(),
+         "the tokenizer to come back from its file");
 }
 
 }  // namespace gpt::fuzz

@@ -1,5 +1,5 @@
-// Bins of tokens: one byte for what is known of the width and for the kind, then a bin; or for Megatron's pair two bytes with the
-// size of the index, the index, the bin.
+// Bins of tokens: one byte for what is known of the width and for the kind, then a bin; or for Megatron's pair two
+// bytes with the size of the index, the index, the bin.
 #include <stdlib.h>
 
 #include <cstddef>

@@ -12,7 +12,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::accept_or_refuse([&] { fuzz::use(parse_tokenizer_json(file, "input"), text); });
   fuzz::accept_or_refuse([&] {  // the characters and bytes of a checkpoint come this way too
     const auto tokenizer = tokenizer_from_json(file, "input");
-    fuzz::expect(tokenizer_from_json(tokenizer->to_json(), "again")->to_json() == tokenizer->to_json(), "the same tokenizer again");
+    fuzz::expect(tokenizer_from_json(tokenizer->to_json(), "again")->to_json() == tokenizer->to_json(),
+                 "the same tokenizer again");
     fuzz::expect(tokenizer->decode(tokenizer->encode(text)) == text, "the text to come back from its ids");
   });
   return 0;

@@ -2,11 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "core/scratch_folder.h"
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
 #include "gpt/tokenizer/bpe.h"
@@ -96,10 +99,13 @@ TEST(TokenizerJsonFile, ReadsWhatOtherVersionsWrite) {
   reads_as_gpt2([](json& file) { file["model"]["vocab"].erase("<|endoftext|>"); });
 
   const BpeModel llama3 = parse_tokenizer_json(fixture("llama3.json"), "");
-  const std::string removed = changed([](json& file) {  // keeps the matches: the same
-    file["pre_tokenizer"]["pretokenizers"][0].update({{"behavior", "Removed"}, {"invert", true}});
-    file["post_processor"] = {{"type", "Sequence"}, {"processors", {file["post_processor"], {{"type", "ByteLevel"}}}}};
-  }, "llama3.json");
+  const std::string removed = changed(
+      [](json& file) {  // keeps the matches: the same
+        file["pre_tokenizer"]["pretokenizers"][0].update({{"behavior", "Removed"}, {"invert", true}});
+        file["post_processor"] = {{"type", "Sequence"},
+                                  {"processors", {file["post_processor"], {{"type", "ByteLevel"}}}}};
+      },
+      "llama3.json");
   EXPECT_EQ(parse_tokenizer_json(removed, "t.json"), llama3);
 }
 
@@ -118,12 +124,13 @@ TEST(TokenizerJsonFile, RefusesByNameWhatItDoesNotImplement) {
       {"/pre_tokenizer/add_prefix_space", true, "pre_tokenizer.add_prefix_space is true, which"},
       {"/pre_tokenizer/use_regex", false, "pre_tokenizer.use_regex is false, which"},
       {"/pre_tokenizer/unheard_of", 1, "pre_tokenizer.unheard_of is 1, which"},
-      {"/pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {{{"type", "Digits"}}, byte_level}}},
+      {"/pre_tokenizer",
+       {{"type", "Sequence"}, {"pretokenizers", {{{"type", "Digits"}}, byte_level}}},
        "pre_tokenizer.pretokenizers[0] is \"Digits\", which"},
-      {"/pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {split, byte_level}}},
+      {"/pre_tokenizer",
+       {{"type", "Sequence"}, {"pretokenizers", {split, byte_level}}},
        "pre_tokenizer.pretokenizers[1].use_regex is true, which"},
-      {"/pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {split}}},
-       "pre_tokenizer.pretokenizers is [{"},
+      {"/pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {split}}}, "pre_tokenizer.pretokenizers is [{"},
       {"/post_processor", {{"type", "RobertaProcessing"}}, "post_processor is \"RobertaProcessing\", which"},
       {"/decoder", {{"type", "WordPiece"}}, "decoder is \"WordPiece\", which"},
       {"/decoder", nullptr, "decoder is null, which"},
@@ -153,7 +160,17 @@ TEST(TokenizerJsonFile, RefusesByNameWhatItDoesNotImplement) {
   };
   EXPECT_ERROR(parse_tokenizer_json(patterned({{"Regex", "\\d+"}}), "t.json"), ExitCode::data,
                "t.json: pre_tokenizer.pretokenizers[0].pattern is {\"Regex\":\"\\\\d+\"}, which");
-  EXPECT_ERROR(parse_tokenizer_json(patterned({{"String", " "}}), "t.json"), ExitCode::data, "only the regular expressions of GPT-2");
+  EXPECT_ERROR(parse_tokenizer_json(patterned({{"String", " "}}), "t.json"), ExitCode::data,
+               "only the regular expressions of GPT-2");
+  for (const char* behavior : {"Removed", "MergedWithNext"}) {
+    const std::string file =
+        changed([&](json& whole) { whole["pre_tokenizer"]["pretokenizers"][0]["behavior"] = behavior; }, "llama3.json");
+    EXPECT_ERROR(parse_tokenizer_json(file, "t.json"), ExitCode::data,
+                 "t.json: pre_tokenizer.pretokenizers[0].behavior is \"" + std::string(behavior) + "\", which");
+  }
+  const std::string mixed = changed([](json& whole) { whole["added_tokens"][1]["normalized"] = true; }, "llama3.json");
+  EXPECT_ERROR(parse_tokenizer_json(mixed, "t.json"), ExitCode::data,
+               "t.json: added_tokens[1].normalized is true, which");
 }
 
 TEST(TokenizerJsonFile, RefusesWhatContradictsItself) {
@@ -166,11 +183,14 @@ TEST(TokenizerJsonFile, RefusesWhatContradictsItself) {
   refused([&](json& f) { vocabulary(f)["!"] = 1.5; }, "token \"!\" has id 1.5;");
   refused([&](json& f) { vocabulary(f)["!"] = 2; }, "token \"\\\"\" has id 2, which another token has too");
   refused([&](json& f) { vocabulary(f)[""] = 320; }, "the token with id 320 is empty");
-  refused([&](json& f) { vocabulary(f)["a b"] = 320; }, "token \"a b\" is not spelled in the alphabet of byte-level BPE");
+  refused([&](json& f) { vocabulary(f)["a b"] = 320; },
+          "token \"a b\" is not spelled in the alphabet of byte-level BPE");
   refused([&](json& f) { vocabulary(f)["\u4eac"] = 320; }, "token \"\u4eac\" is not spelled");
   refused([&](json& f) { vocabulary(f) = json::array(); }, "model.vocab is []; an object of token and id is needed");
-  refused([](json& f) { f["added_tokens"][0]["id"] = 7; }, "added_tokens[0].id is 7; 0, as in the vocabulary, is needed");
-  refused([](json& f) { f["added_tokens"].push_back(f["added_tokens"][0]); }, "added_tokens[1].content is \"<|endoftext|>\"; a token");
+  refused([](json& f) { f["added_tokens"][0]["id"] = 7; },
+          "added_tokens[0].id is 7; 0, as in the vocabulary, is needed");
+  refused([](json& f) { f["added_tokens"].push_back(f["added_tokens"][0]); },
+          "added_tokens[1].content is \"<|endoftext|>\"; a token");
   refused([](json& f) { f["added_tokens"][0]["content"] = 7; }, "added_tokens[0].content is 7; a text is needed");
   refused([](json& f) { f["added_tokens"] = 7; }, "added_tokens is 7; a list is needed");
   refused([](json& f) { f["added_tokens"][0] = 7; }, "added_tokens[0] is 7; an object is needed");
@@ -184,8 +204,13 @@ TEST(TokenizerJsonFile, RefusesWhatContradictsItself) {
         }
       },
       "added_tokens[2].id is 320; more than the id of the token before is needed");
-  refused([](json& f) { f["model"]["merges"][0] = {"zz", "e"}; }, "merge 0 has \"zz\", which is no token of the vocabulary");
-  refused([](json& f) { f["model"]["merges"][1] = f["model"]["merges"][0]; }, "merge 1 of \"h\" and \"e\" is there twice");
+  refused(
+      [](json& f) {
+        f["model"]["merges"][0] = {"zz", "e"};
+      },
+      "merge 0 has \"zz\", which is no token of the vocabulary");
+  refused([](json& f) { f["model"]["merges"][1] = f["model"]["merges"][0]; },
+          "merge 1 of \"h\" and \"e\" is there twice");
   refused([](json& f) { f["model"]["merges"][0] = "he"; }, "model.merges[0] is \"he\"; a pair of tokens is needed");
   refused([](json& f) { f["model"]["merges"][0] = "h e l"; }, "model.merges[0] is \"h e l\"; a pair");
   refused([](json& f) { f["model"]["merges"][0] = {"h", "e", "l"}; }, "model.merges[0] is [\"h\",\"e\",\"l\"]; a pair");
@@ -199,11 +224,13 @@ TEST(TokenizerJsonFile, RefusesWhatContradictsItself) {
 }
 
 TEST(TokenizerJsonFile, RefusesWhatIsNoJson) {
-  EXPECT_ERROR(parse_tokenizer_json("{\"model\": ", "t.json"), ExitCode::data, "t.json: not a tokenizer of this program: invalid JSON at byte");
+  EXPECT_ERROR(parse_tokenizer_json("{\"model\": ", "t.json"), ExitCode::data,
+               "t.json: not a tokenizer of this program: invalid JSON at byte");
   EXPECT_ERROR(parse_tokenizer_json("[]", "t.json"), ExitCode::data, "t.json: the JSON is array; an object is needed");
   EXPECT_ERROR(parse_tokenizer_json("{\"a\": 1e999}", "t.json"), ExitCode::data, "a number out of range");
   EXPECT_ERROR(parse_tokenizer_json("\"\\ud800\"", "t.json"), ExitCode::data, "invalid JSON at byte");
-  EXPECT_ERROR(parse_tokenizer_json(std::string(100000, '['), "t.json"), ExitCode::data, "t.json: JSON of more than 64 levels");
+  EXPECT_ERROR(parse_tokenizer_json(std::string(100000, '['), "t.json"), ExitCode::data,
+               "t.json: JSON of more than 64 levels");
   EXPECT_ERROR(parse_tokenizer_json(std::string((64 << 20) + 1, ' '), "t.json"), ExitCode::data,
                "t.json: 67108865 bytes are too many for a tokenizer");
 }
@@ -224,14 +251,19 @@ TEST(Gpt2Files, AreReadWithTheirSpecialTokens) {
   EXPECT_EQ(model.special_tokens, (std::vector<SpecialToken>{{"<|endoftext|>", 258}}));
   EXPECT_FALSE(model.ignore_merges);
   EXPECT_EQ(BpeTokenizer(model).encode(" abc a"), (Ids{257, 'c', 256}));
+  const auto specials = parse_gpt2_files(encoder_json({"<s>", "</s>"}), "", "both").special_tokens;
+  EXPECT_EQ(specials, (std::vector<SpecialToken>{{"<s>", 256}, {"</s>", 257}}));
   EXPECT_EQ(parse_gpt2_files(encoder_json({"#b"}), "# b", "").merges, (Pairs{{'#', 'b'}}));  // without the header
 }
 
 TEST(Gpt2Files, ThatContradictEachOtherAreRefused) {
-  const auto refused = [](const std::vector<std::string>& tokens, const std::string& merges, const std::string& message) {
-    EXPECT_ERROR(parse_gpt2_files(encoder_json(tokens), "#version: 0.2\n" + merges, "both"), ExitCode::data, "both: " + message);
+  const auto refused = [](const std::vector<std::string>& tokens, const std::string& merges,
+                          const std::string& message) {
+    EXPECT_ERROR(parse_gpt2_files(encoder_json(tokens), "#version: 0.2\n" + merges, "both"), ExitCode::data,
+                 "both: " + message);
   };
-  refused({"ab"}, "", "token \"ab\" is neither a byte nor made by a merge: vocabulary and merges do not belong together");
+  refused({"ab"}, "",
+          "token \"ab\" is neither a byte nor made by a merge: vocabulary and merges do not belong together");
   refused({"ab"}, "a b\nab c\nabc d\n", "merge 2 has \"abc\", which is no token of the vocabulary");
   refused({"ab"}, "a b\na b\n", "merge 1 of \"a\" and \"b\" is there twice");
   refused({"ab"}, "ab\n", "line 2 of the merges is \"ab\"; two tokens and a space are needed");
@@ -254,13 +286,25 @@ TEST(Gpt2Vocabulary, IsWhole) {
   EXPECT_EQ(parse_tokenizer_json(gpt2.to_json(), "gpt2"), gpt2.model());
 }
 
+TEST(Gpt2Vocabulary, IsRefusedWhenDamaged) {
+  const ScratchFolder folder;
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::create_directories(folder / "data/gpt2");
+  std::ofstream(folder / "data/gpt2/encoder.json") << encoder_json({});
+  std::filesystem::current_path(folder.path());
+  EXPECT_ERROR(gpt2_vocabulary(), ExitCode::data, "data/gpt2/encoder.json: ");
+  EXPECT_ERROR(gpt2_vocabulary(), ExitCode::data, "bytes that are not GPT-2's vocabulary; run ./scripts/get_data.sh");
+  std::filesystem::current_path(before);
+}
+
 TEST(Tiktoken, ReadsRanks) {
-  EXPECT_EQ(read_tiktoken_ranks("AA== 0\nIGE= 1\n4pyT 2\r\n", "t"), (std::vector<std::string>{std::string(1, '\0'), " a", "\u2713"}));
+  EXPECT_EQ(read_tiktoken_ranks("AA== 0\nIGE= 1\n4pyT 2\r\n", "t"),
+            (std::vector<std::string>{std::string(1, '\0'), " a", "\u2713"}));
   const auto refused = [](const std::string& text, const std::string& message) {
     EXPECT_ERROR(read_tiktoken_ranks(text, "t"), ExitCode::data, "t: " + message);
   };
-  for (const char* line : {"YQ== 0\nYg= 1", "YQ== 0\nYg==", "YQ== 0\nYg== ", "YQ== 0\nYg== x", "YQ== 0\nYg== 1x", "YQ== 0\n 1",
-                           "YQ== 0\nY!== 1", "YQ== 0\nY=== 1", "YQ== 0\nYg== -1"}) {
+  for (const char* line : {"YQ== 0\nYg= 1", "YQ== 0\nYg==", "YQ== 0\nYg== ", "YQ== 0\nYg== x", "YQ== 0\nYg== 1x",
+                           "YQ== 0\n 1", "YQ== 0\nY!== 1", "YQ== 0\nY=== 1", "YQ== 0\nYg== -1"}) {
     refused(line, "line 2 is not a token in base64, a space and its rank");
   }
   refused("YQ== 0\nYg== 2", "line 2 has rank 2; 1 is next");
@@ -275,7 +319,8 @@ TEST(Tiktoken, MergesAreThePairThatLowerRanksEndIn) {
   const std::vector<std::string> tokens = {"a", "b", "c", "d", "aa", "aaa", "ab", "cd", "abc", "abcd"};
   EXPECT_EQ(merges_of_ranks(tokens, "t"), (Pairs{{0, 0}, {4, 0}, {0, 1}, {2, 3}, {6, 2}, {6, 7}}));
   EXPECT_EQ(merges_of_ranks({"a", "b", "c", "abc"}, "t"), Pairs{});  // only as a whole piece
-  EXPECT_ERROR(merges_of_ranks({"a", "b", "c", "abc", "ab"}, "t"), ExitCode::data, "t: the token of rank 3 needs tokens of higher ranks");
+  EXPECT_ERROR(merges_of_ranks({"a", "b", "c", "abc", "ab"}, "t"), ExitCode::data,
+               "t: the token of rank 3 needs tokens of higher ranks");
   EXPECT_ERROR(merges_of_ranks({"a", "b", "a"}, "t"), ExitCode::data, "t: ranks 0 and 2 are the same token");
 }
 
@@ -284,7 +329,8 @@ std::string base64(const std::string& bytes) {
   std::string text;
   for (size_t i = 0; i < bytes.size(); i += 3) {
     uint32_t bits = 0;
-    for (size_t j = 0; j < 3; ++j) bits = bits << 8 | (i + j < bytes.size() ? static_cast<unsigned char>(bytes[i + j]) : 0);
+    for (size_t j = 0; j < 3; ++j)
+      bits = bits << 8 | (i + j < bytes.size() ? static_cast<unsigned char>(bytes[i + j]) : 0);
     for (size_t j = 0; j < 4; ++j) text += i + j > bytes.size() ? '=' : digits[bits >> (18 - 6 * j) & 63];
   }
   return text;
@@ -296,7 +342,8 @@ std::string tiktoken_file(size_t count) {
   for (size_t rank = 0; rank < count; ++rank) {
     std::string token(1, static_cast<char>(rank & 255));
     if (rank >= 256) token.insert(0, 1, static_cast<char>(rank >> 8));
-    if (rank >= 65536) token = std::string("\0\1", 2) + static_cast<char>((rank - 65536) >> 8) + static_cast<char>(rank & 255);
+    if (rank >= 65536)
+      token = std::string("\0\1", 2) + static_cast<char>((rank - 65536) >> 8) + static_cast<char>(rank & 255);
     file += base64(token) + " " + std::to_string(rank) + "\n";
   }
   return file;

@@ -48,14 +48,14 @@ TEST(CharTokenizer, NamesTheOffsetOfAnUnknownCharacter) {
 
 TEST(CharTokenizer, RefusesWhatIsNotUtf8) {
   const char* const invalid[] = {
-      "ab\x80",             // continuation without a lead
-      "ab\xC3",             // truncated
-      "ab\xC3(",            // lead without its continuation
-      "ab\xC0\x80",         // overlong, 2 bytes
-      "ab\xE0\x9F\xBF",     // overlong, 3 bytes
-      "ab\xF0\x8F\xBF\xBF",  // overlong, 4 bytes
-      "ab\xED\xA0\x80",     // surrogate
-      "ab\xF4\x90\x80\x80",  // above U+10FFFF
+      "ab\x80",                      // continuation without a lead
+      "ab\xC3",                      // truncated
+      "ab\xC3(",                     // lead without its continuation
+      "ab\xC0\x80",                  // overlong, 2 bytes
+      "ab\xE0\x9F\xBF",              // overlong, 3 bytes
+      "ab\xF0\x8F\xBF\xBF",          // overlong, 4 bytes
+      "ab\xED\xA0\x80",              // surrogate
+      "ab\xF4\x90\x80\x80",          // above U+10FFFF
       "ab\xFC\x84\x80\x80\x80\x80",  // the six bytes of old
       "ab\xFF",
   };
@@ -96,7 +96,8 @@ TEST(TokenizerJson, ComesBackEqual) {
 
 TEST(TokenizerJson, IsCheckedWhenRead) {
   const auto refused = [](const std::string& json, const std::string& why) {
-    EXPECT_ERROR(tokenizer_from_json(json, "tok.json"), ExitCode::data, "tok.json: not a tokenizer of this program: " + why);
+    EXPECT_ERROR(tokenizer_from_json(json, "tok.json"), ExitCode::data,
+                 "tok.json: not a tokenizer of this program: " + why);
   };
   refused("{", "invalid JSON at byte");
   refused("[]", "the JSON is array");
@@ -118,7 +119,8 @@ TEST(MakeTokenizer, TakesEachKindOfFile) {
     std::ofstream(folder / name, std::ios::binary) << text;
     return folder / name;
   };
-  EXPECT_EQ(make_tokenizer(write("char.json", make_tokenizer("char", "xyz")->to_json()), "")->encode("zx"), (Ids{2, 0}));
+  EXPECT_EQ(make_tokenizer(write("char.json", make_tokenizer("char", "xyz")->to_json()), "")->encode("zx"),
+            (Ids{2, 0}));
 
   const auto trained = make_tokenizer("bpe:300", "the theme of the thesis: there, then");
   EXPECT_EQ(trained->name(), "bpe");
@@ -160,7 +162,8 @@ TEST(MakeTokenizer, ListsWhatThereIs) {
   EXPECT_ERROR(make_tokenizer("absent.json", ""), ExitCode::config,
                "'absent.json' is neither char, byte, gpt2, bpe:N nor the file of a tokenizer");
   for (const char* spec : {"bpe:", "bpe:x", "bpe:300x", "bpe:99999999999999999999"}) {
-    EXPECT_ERROR(make_tokenizer(spec, ""), ExitCode::config, "data.tokenizer: '" + std::string(spec) + "' needs a number of tokens");
+    EXPECT_ERROR(make_tokenizer(spec, ""), ExitCode::config,
+                 "data.tokenizer: '" + std::string(spec) + "' needs a number of tokens");
   }
 }
 
