@@ -44,6 +44,7 @@ struct OptionValue {
     return value->unit == Interval::Unit::run ? Json(value->count) : Json(config::value_text(value));
   }
   Json operator()(const config::Choice& value) const { return value.names.at(value.get()); }
+  Json operator()(std::vector<Stage>* value) const { return config::value_text(value); }
 };
 
 // {section: {key: value}}

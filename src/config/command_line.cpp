@@ -101,7 +101,11 @@ class Flags {
     std::vector<Setting> result;
     for (const KeyFlag& flag : keys_) {
       for (const std::string& text : flag.option->results()) {
-        add_setting(result, flag.spelling, {.text = text, .written = flag.name, .where = flag.name});
+        Setting setting{.text = text, .written = flag.name, .where = flag.name};
+        if (std::holds_alternative<std::vector<Stage>*>(flag.spelling.option->target)) {
+          setting.node = std::make_shared<const Node>(parse_node(text, flag.name));
+        }
+        add_setting(result, flag.spelling, std::move(setting));
       }
     }
     return result;

@@ -6,6 +6,7 @@
 
 #include "gpt/config/value.h"
 #include "gpt/core/error.h"
+#include "stages.h"
 
 namespace gpt::config {
 namespace {
@@ -15,7 +16,9 @@ constexpr const char* kPresetKey = "model.preset";
 void assign_or_throw(const std::vector<Option>& rows, const Setting& setting) {
   const auto row =
       std::find_if(rows.begin(), rows.end(), [&](const Option& option) { return option.key() == setting.key; });
-  if (const auto fault = assign(*row, setting.text, setting.quoted)) {
+  if (auto* const* stages = std::get_if<std::vector<Stage>*>(&row->target)) {
+    **stages = read_stages(setting.node ? *setting.node : Node{.text = setting.text, .where = setting.where});
+  } else if (const auto fault = assign(*row, setting.text, setting.quoted)) {
     throw Error(ExitCode::config, fmt::format("{}: '{}' {}", setting.where, setting.key, *fault));
   }
 }

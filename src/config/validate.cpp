@@ -96,6 +96,27 @@ void validate_data(const Config& config, const Faults& faults) {
   }
 }
 
+void validate_stages(const Config& config, const Faults& faults) {
+  const auto fail = [&](const std::string& what) { faults.fail({"data.stages"}, what); };
+  const TrainingConfig& t = config.training;
+  const std::vector<Stage>& stages = config.data.stages;
+  if (stages.empty()) return;
+  const auto in_epochs = [](const Interval& interval) { return interval.unit == Interval::Unit::epochs; };
+  if (t.epochs || in_epochs(t.eval_interval) || in_epochs(t.checkpoint_interval) || in_epochs(t.sample_interval)) {
+    fail("a run in stages is counted in steps, as its files have no epoch in common; set max_steps and intervals in steps");
+  }
+  const int64_t steps = t.max_steps.value_or(kDefaultMaxSteps);
+  if (stages.back().from >= steps) {
+    fail(fmt::format("the last stage begins with step {}, but the run has {}", stages.back().from, steps));
+  }
+  for (const Stage& stage : stages) {
+    if (stage.block_size && *stage.block_size > config.model.block_size) {
+      fail(fmt::format("the stage from step {} has sequences of {} tokens, more than the model's block_size {}", stage.from,
+                       *stage.block_size, config.model.block_size));
+    }
+  }
+}
+
 void validate_training(const TrainingConfig& t, const Faults& faults) {
   if (t.epochs && t.max_steps) {
     faults.fail(
@@ -129,6 +150,7 @@ void validate(const Config& config, const std::string& origin, const Origins& or
   if (config.output_dir.empty()) faults.fail({"output_dir"}, "'output_dir' must name a folder, got ''");
   validate_model(config.model, faults);
   validate_data(config, faults);
+  validate_stages(config, faults);
   validate_training(config.training, faults);
 }
 

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "gpt/config/load.h"
+#include "stages.h"
 
 namespace gpt::config {
 namespace {
@@ -82,6 +83,7 @@ std::string expectation(const Option& option) {
                                      [&](std::optional<int64_t>*) { return "auto or " + with_range("a whole number"); },
                                      [](Interval*) -> std::string { return "like 500, '500 steps' or '2 epochs'"; },
                                      [&](const Choice&) { return "one of " + allowed; },
+                                     [](std::vector<Stage>*) -> std::string { return "a list of stages"; },
                                  },
                                  option.target);
 }
@@ -162,6 +164,7 @@ std::optional<std::string> assign(const Option& option, std::string_view text, b
                                      target.set(static_cast<size_t>(found - target.names.begin()));
                                      return true;
                                    },
+                                   [](std::vector<Stage>*) { return false; },  // is no scalar: see read_stages()
                                },
                                option.target);
   if (done) return std::nullopt;
@@ -177,6 +180,7 @@ std::string value_text(const Target& target) {
                         [](std::optional<int64_t>* value) { return *value ? fmt::format("{}", **value) : "auto"; },
                         [](Interval* value) { return interval_text(*value); },
                         [](const Choice& value) { return value.names[value.get()]; },
+                        [](std::vector<Stage>* value) { return stages_text(*value); },
                     },
                     target);
 }

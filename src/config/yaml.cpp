@@ -1,30 +1,50 @@
 // YAML as a stream of events, not as yaml-cpp's tree: duplicates stay visible, every value keeps its position, nothing
-// nests deeper than section and key, and hostile input is refused before it can recurse.
+// nests deeper than a key's list of maps, and hostile input is refused before it can recurse.
 #include <fmt/format.h>
-#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/exceptions.h>
 #include <yaml-cpp/parser.h>
 
 #include <algorithm>
+#include <memory>
 #include <sstream>
 
 #include "gpt/config/load.h"
 #include "gpt/config/setting.h"
 #include "gpt/config/value.h"
 #include "gpt/core/error.h"
+#include "yaml_reader.h"
 
 namespace gpt::config {
 namespace {
 
 constexpr size_t kMaxBytes = 1 << 20;
 
-class SettingReader : public YAML::EventHandler {
+// One value, as a flag gives it.
+class NodeReader : public YamlReader {
+ public:
+  using YamlReader::YamlReader;
+  Node result() && { return std::move(builder_.result); }
+
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t) override { OnScalar(mark, "?", YAML::NullAnchor, ""); }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override { fail(mark, "an alias may only stand in a file"); }
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t, const std::string& value) override {
+    check_closed_quote(mark);
+    builder_.scalar({.text = value, .quoted = tag != "?", .where = position(mark)});
+  }
+  void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {
+    begin(Node::Kind::list, mark);
+  }
+  void OnSequenceEnd() override { builder_.end(); }
+  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {
+    begin(Node::Kind::map, mark);
+  }
+  void OnMapEnd() override { builder_.end(); }
+};
+
+class SettingReader : public YamlReader {
  public:
   SettingReader(std::string_view yaml, const std::string& origin)
-      : yaml_(yaml), origin_(origin), rows_(options(defaults_)) {
-    for (size_t i = 0; i < yaml.size(); ++i) {
-      if (yaml[i] == '\n') line_starts_.push_back(i + 1);
-    }
+      : YamlReader(yaml, origin), rows_(options(defaults_)) {
     for (const Option& row : rows_) {
       if (!row.section.empty() && !is_section(row.section)) sections_.push_back(row.section);
     }
@@ -32,12 +52,8 @@ class SettingReader : public YAML::EventHandler {
 
   std::vector<Setting> settings;
 
-  void OnDocumentStart(const YAML::Mark& mark) override {
-    if (++documents_ > 1) fail(mark, "one document per file: nothing may follow the first");
-  }
-  void OnDocumentEnd() override {}
-
   void OnNull(const YAML::Mark& mark, YAML::anchor_t) override {
+    if (builder_.is_open()) return builder_.scalar({.where = position(mark)});
     if (depth_ == 0) return;  // an empty file: all defaults
     if (!key_) fail(mark, "a value without a key");
     if (depth_ == 1 && is_section(key_->text)) {
@@ -53,6 +69,7 @@ class SettingReader : public YAML::EventHandler {
                 const std::string& value) override {
     if (depth_ == 0) fail(mark, fmt::format("expected lines of 'key: value', got {}", in_quotes(value)));
     check_closed_quote(mark);
+    if (builder_.is_open()) return take_part({value, mark, tag != "?"}, anchor);
     if (!key_) {
       key_ = Scalar{value, mark, false};
       return;
@@ -64,18 +81,21 @@ class SettingReader : public YAML::EventHandler {
 
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const auto found = anchors_.find(anchor);
-    if (!key_ || found == anchors_.end()) fail(mark, "an alias may only stand for a plain value");
+    if ((!key_ && !builder_.is_open()) || found == anchors_.end()) fail(mark, "an alias may only stand for a plain value");
+    if (builder_.is_open()) return take_part({found->second.text, mark, found->second.is_quoted}, YAML::NullAnchor);
     take({found->second.text, mark, found->second.is_quoted});
   }
 
   void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {
+    if (builder_.is_open() || takes_structure()) return begin(Node::Kind::list, mark);
     if (key_) spelling_or_section();
     fail(mark, key_ ? fmt::format("{} takes one value, not a list", in_quotes(key_->text))
                     : "expected lines of 'key: value', got a list");
   }
-  void OnSequenceEnd() override {}
+  void OnSequenceEnd() override { end_of_part(); }
 
   void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {
+    if (builder_.is_open() || takes_structure()) return begin(Node::Kind::map, mark);
     if (depth_ > 0) {
       if (!key_) fail(mark, "a key must be a plain word");
       if (depth_ > 1 || !is_section(key_->text)) {
@@ -88,6 +108,7 @@ class SettingReader : public YAML::EventHandler {
     ++depth_;
   }
   void OnMapEnd() override {
+    if (builder_.is_open()) return end_of_part();
     if (--depth_ == 1) section_.clear();
   }
 
@@ -98,12 +119,6 @@ class SettingReader : public YAML::EventHandler {
     bool is_quoted;
   };
 
-  std::string position(const YAML::Mark& mark) const {
-    return mark.is_null() ? origin_ : fmt::format("{}:{}:{}", origin_, mark.line + 1, mark.column + 1);
-  }
-  [[noreturn]] void fail(const YAML::Mark& mark, const std::string& what) const {
-    throw Error(ExitCode::config, fmt::format("{}: {}", position(mark), what));
-  }
   bool is_section(const std::string& name) const {
     return std::find(sections_.begin(), sections_.end(), name) != sections_.end();
   }
@@ -125,6 +140,27 @@ class SettingReader : public YAML::EventHandler {
                  .quoted = value.is_quoted,
                  .written = position(key_->mark),
                  .where = position(value.mark)});
+    key_.reset();
+  }
+
+  // Whether the pending key is one whose value is a list of maps.
+  bool takes_structure() const {
+    if (!key_) return false;
+    const Option* option = find_option(rows_, section_, key_->text).option;
+    return option && std::holds_alternative<std::vector<Stage>*>(option->target);
+  }
+
+  void take_part(const Scalar& value, YAML::anchor_t anchor) {
+    if (anchor != YAML::NullAnchor) anchors_[anchor] = value;
+    builder_.scalar({.text = value.text, .quoted = value.is_quoted, .where = position(value.mark)});
+  }
+
+  void end_of_part() {
+    builder_.end();
+    if (builder_.is_open()) return;
+    Setting setting{.written = position(key_->mark), .where = builder_.result.where};
+    setting.node = std::make_shared<const Node>(std::move(builder_.result));
+    add_setting(settings, spelling(), std::move(setting));
     key_.reset();
   }
 
@@ -168,24 +204,6 @@ class SettingReader : public YAML::EventHandler {
     return what + "; --help lists all keys";
   }
 
-  // yaml-cpp reads on past a missing closing quote, to the next quote or the end of the file.
-  void check_closed_quote(const YAML::Mark& mark) const {
-    if (mark.is_null() || mark.line >= static_cast<int>(line_starts_.size())) return;
-    const size_t start = line_starts_[mark.line];
-    const std::string_view line = yaml_.substr(start, yaml_.find('\n', start) - start);
-    if (mark.column >= line.size()) return;
-    const char quote = line[mark.column];
-    if (quote != '"' && quote != '\'') return;
-    for (size_t i = mark.column + 1; i < line.size(); ++i) {
-      if (line[i] == quote) return;
-      if (line[i] == '\\' && quote == '"') ++i;
-    }
-    fail(mark, "the closing quote is missing on this line");
-  }
-
-  std::string_view yaml_;
-  std::vector<size_t> line_starts_ = {0};
-  std::string origin_;
   Config defaults_;
   std::vector<Option> rows_;
   std::vector<std::string> sections_;
@@ -194,19 +212,9 @@ class SettingReader : public YAML::EventHandler {
   std::optional<Scalar> key_;
   std::string section_;
   int depth_ = 0;  // 1: among sections, 2: among a section's keys
-  int documents_ = 0;
 };
 
-}  // namespace
-
-std::vector<Setting> yaml_settings(std::string_view yaml, const std::string& origin) {
-  if (yaml.size() > kMaxBytes)
-    throw Error(ExitCode::config, fmt::format("{}: {} bytes are too many for a configuration", origin, yaml.size()));
-  if (yaml.find('\0') != std::string_view::npos)
-    throw Error(ExitCode::config, origin + ": not a text file; a configuration is YAML in UTF-8");
-  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-  if (yaml.substr(0, kByteOrderMark.size()) == kByteOrderMark) yaml.remove_prefix(kByteOrderMark.size());
-  SettingReader reader(yaml, origin);
+void read(std::string_view yaml, const std::string& origin, YamlReader& reader) {
   try {
     std::istringstream stream{std::string(yaml)};
     YAML::Parser parser(stream);
@@ -220,7 +228,26 @@ std::vector<Setting> yaml_settings(std::string_view yaml, const std::string& ori
         fmt::format("{}{}: not valid YAML ({}); write 'key: value', and spaces, no tabs, before a section's keys",
                     origin, position, fault.msg));
   }
+}
+
+}  // namespace
+
+std::vector<Setting> yaml_settings(std::string_view yaml, const std::string& origin) {
+  if (yaml.size() > kMaxBytes)
+    throw Error(ExitCode::config, fmt::format("{}: {} bytes are too many for a configuration", origin, yaml.size()));
+  if (yaml.find('\0') != std::string_view::npos)
+    throw Error(ExitCode::config, origin + ": not a text file; a configuration is YAML in UTF-8");
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (yaml.substr(0, kByteOrderMark.size()) == kByteOrderMark) yaml.remove_prefix(kByteOrderMark.size());
+  SettingReader reader(yaml, origin);
+  read(yaml, origin, reader);
   return reader.settings;
+}
+
+Node parse_node(std::string_view yaml, const std::string& origin) {
+  NodeReader reader(yaml, origin);
+  read(yaml, origin, reader);
+  return std::move(reader).result();
 }
 
 Origins read_yaml(std::string_view yaml, const std::string& origin, Config& config) {

@@ -27,7 +27,8 @@ struct Choice {
 template <class Enum>
 Choice choice(Enum& target, std::vector<std::pair<std::string, Enum>> values);
 
-using Target = std::variant<bool*, int64_t*, double*, std::string*, std::optional<int64_t>*, Interval*, Choice>;
+using Target = std::variant<bool*, int64_t*, double*, std::string*, std::optional<int64_t>*, Interval*, Choice,
+                            std::vector<Stage>*>;
 
 // Another document's spelling of a key. `values` translates its values where they differ (use_gpu: false -> device: cpu).
 struct Alias {

@@ -2,11 +2,13 @@
 // settings, so that presets, duplicates, ranges and error messages are treated once, whatever the source.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "gpt/config/load.h"
+#include "gpt/config/node.h"
 #include "gpt/config/option.h"
 
 namespace gpt::config {
@@ -17,6 +19,7 @@ struct Setting {
   bool quoted = false;
   std::string written = {};  // where the key stands: "file:line:col" or "--flag"
   std::string where = {};    // where its value stands
+  std::shared_ptr<const Node> node = {};  // instead of text, where the value is a list or a map
 };
 
 // An option under one of its spellings; `alias` is null for its own name.

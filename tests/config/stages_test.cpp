@@ -1,0 +1,94 @@
+#include <gtest/gtest.h>
+
+#include "config/faults.h"
+
+namespace gpt::config {
+namespace {
+
+std::vector<Stage> stages_of(const std::string& yaml) {
+  Config config;
+  read_yaml(yaml, "c.yaml", config);
+  return config.data.stages;
+}
+
+TEST(Stages, ReadsBlockAndFlowStyle) {
+  const std::vector<Stage> expected = {
+      {.from = 0, .block_size = 64, .mix = {{"easy.txt", 1.0}}},
+      {.from = 500, .block_size = std::nullopt, .mix = {{"main", 3.0}, {"data/hard one.bin", 0.5}}},
+      {.from = 900, .block_size = 128, .mix = {}},
+  };
+  EXPECT_EQ(stages_of("data: {stages: [{from: 0, block_size: 64, mix: {easy.txt: 1.0}}, {from: 500, mix: {main: 3, "
+                      "data/hard one.bin: 0.5}}, {from: 900, block_size: 128}], text: a}\n"),
+            expected);
+  EXPECT_EQ(stages_of("data:\n"
+                      "  stages:\n"
+                      "    - from: 0\n"
+                      "      block_size: 64\n"
+                      "      mix:\n"
+                      "        easy.txt: 1.0\n"
+                      "    - from: 500\n"
+                      "      mix: {main: 3, \"data/hard one.bin\": 0.5}\n"
+                      "    - {from: 900, block_size: 128}\n"
+                      "  text: a\n"),
+            expected);
+  EXPECT_TRUE(stages_of("data: {stages: []}\n").empty());
+}
+
+TEST(Stages, SurviveTheDump) {
+  Config config;
+  config.data.text = "a";
+  config.data.stages = {{0, 64, {{"a b: {c}", 1.0 / 3}, {"main", 1e-2}}}, {7, {}, {}}};
+  Config copy;
+  read_yaml(dump(config), "dump", copy);
+  EXPECT_EQ(copy.data.stages, config.data.stages);
+  const auto changes = difference(Config{}, config);
+  const auto found = std::find_if(changes.begin(), changes.end(), [](const Change& change) { return change.key == "data.stages"; });
+  ASSERT_NE(found, changes.end());
+  EXPECT_EQ(found->before, "[]");
+  EXPECT_FALSE(found->safe_on_resume);
+}
+
+TEST(Stages, AsAFlag) {
+  const char* arguments[] = {"gpt-train", "--data.stages", "[{from: 0}, {from: 5, block_size: 8}]"};
+  EXPECT_EQ(parse_command_line(3, arguments, "gpt-train", "").config.data.stages,
+            (std::vector<Stage>{{0, {}, {}}, {5, 8, {}}}));
+  const char* wrong[] = {"gpt-train", "--stages=[{from: 0, size: 8}]"};
+  EXPECT_EQ(fault_of([&] { parse_command_line(2, wrong, "gpt-train", ""); }),
+            "--data.stages:1:12: unknown key 'size' in a stage; it has from, block_size and mix");
+}
+
+TEST(Stages, FaultsNameTheirPlace) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"data:\n  stages: 5\n",
+       "c.yaml:2:11: 'data.stages' must be a list like [{from: 0, block_size: 64}, {from: 500}], got '5'"},
+      {"data:\n  stages: {from: 0}\n",
+       "c.yaml:2:11: 'data.stages' must be a list like [{from: 0, block_size: 64}, {from: 500}], got a map"},
+      {"data:\n  stages:\n    - 5\n", "c.yaml:3:7: a stage is a map like {from: 500, block_size: 64}, got '5'"},
+      {"data:\n  stages:\n    - {block_size: 8}\n", "c.yaml:3:7: a stage needs 'from', the step it begins with"},
+      {"data:\n  stages:\n    - {from: 0, blok_size: 8}\n",
+       "c.yaml:3:17: unknown key 'blok_size' in a stage; did you mean 'block_size'?"},
+      {"data:\n  stages:\n    - {from: 0, from: 1}\n", "c.yaml:3:17: 'from' is given twice; keep one"},
+      {"data:\n  stages:\n    - {from: x}\n", "c.yaml:3:14: 'from' must be a whole number 0 to 1e12, got 'x'"},
+      {"data:\n  stages:\n    - {from: 0, block_size: [1]}\n", "c.yaml:3:29: 'block_size' takes one value, got a list"},
+      {"data:\n  stages:\n    - {from: 0, mix: a.txt}\n",
+       "c.yaml:3:22: 'mix' must be files and their weights, like {main: 3, hard.txt: 1}, got 'a.txt'"},
+      {"data:\n  stages:\n    - {from: 0, mix: {a.txt: -1}}\n", "c.yaml:3:30: 'a.txt' must be a number 1e-6 to 1e6, got '-1'"},
+      {"data:\n  stages:\n    - {from: 0, mix: {a: 1, a: 2}}\n", "c.yaml:3:29: 'a' is already in this mix; keep one"},
+      {"data:\n  stages:\n    - {from: 0, mix: {a: {b: 2}}}\n", "c.yaml:3:26: nothing nests deeper than this"},
+      {"data:\n  stages:\n    - {from: 0, mix: {a: 1, b: 0.001}}\n",
+       "c.yaml:3:32: 'b' has less than a thousandth of the weights of its stage; that is too little to count"},
+      {"data:\n  stages:\n    - {from: 10}\n", "c.yaml:3:7: the first stage begins with step 0, got 10"},
+      {"data:\n  stages:\n    - {from: 0}\n    - {from: 9}\n    - {from: 9}\n",
+       "c.yaml:5:7: stages must rise: this one begins with step 9, the one before with 9"},
+      {"data:\n  stages:\n    - {from: 0}\n    - {from: 5000}\n",
+       "c.yaml:2:3: the last stage begins with step 5000, but the run has 5000"},
+      {"data:\n  stages: [{from: 0}]\ntraining: {epochs: 2}\n",
+       "c.yaml:2:3: a run in stages is counted in steps, as its files have no epoch in common; set max_steps and intervals in steps"},
+      {"data:\n  stages: [{from: 0, block_size: 512}]\n",
+       "c.yaml:2:3: the stage from step 0 has sequences of 512 tokens, more than the model's block_size 256"},
+  };
+  for (const auto& [yaml, fault] : cases) EXPECT_EQ(yaml_fault(yaml), fault) << yaml;
+}
+
+}  // namespace
+}  // namespace gpt::config
