@@ -6,11 +6,12 @@
 #include <algorithm>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include "gpt/device/device.h"
 #include "gpt/ops/token_gather.h"
 #include "ordered_prefetcher.h"
-#include "sample_order.h"
+#include "transfer.h"
 
 namespace gpt {
 namespace {
@@ -25,21 +26,20 @@ at::Tensor empty_int64(at::IntArrayRef shape, bool pinned) {
   return at::empty(shape, at::TensorOptions(at::kLong).pinned_memory(pinned));
 }
 
-// (2, B, T) in host memory: inputs, then targets.
-at::Tensor host_pair(const at::Tensor& tokens, const at::Tensor& starts, int64_t block_size, bool pinned) {
-  at::Tensor pair = empty_int64({2, starts.size(0), block_size}, pinned);
-  ops::token_gather_out(pair.select(0, 0), pair.select(0, 1), tokens, starts);
-  return pair;
+at::Tensor as_tensor(const std::vector<int64_t>& starts, bool pinned) {
+  at::Tensor result = empty_int64({std::ssize(starts)}, pinned);
+  std::copy(starts.begin(), starts.end(), result.data_ptr<int64_t>());
+  return result;
 }
 
-Batch to_device(const at::Tensor& pair, at::Device device) {
-  const at::Tensor there = pair.to(device, /*non_blocking=*/true);
-  return {there.select(0, 0), there.select(0, 1)};
-}
+// Inputs and targets of a (2, B, T) pair.
+Batch halves(const at::Tensor& pair) { return {pair.select(0, 0), pair.select(0, 1)}; }
 
-bool stays_resident(Resident setting, const Tokens& tokens, at::Device device) {
+bool stays_resident(Resident setting, const std::vector<Tokens>& sources, at::Device device) {
   if (setting != Resident::automatic) return setting == Resident::on;
-  return device.is_cpu() || tokens.size() * tokens.width() <= free_bytes(device) / 8;
+  int64_t bytes = 0;
+  for (const Tokens& tokens : sources) bytes += tokens.bytes();
+  return device.is_cpu() || bytes <= free_bytes(device) / 8;
 }
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -47,80 +47,87 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 }  // namespace
 
 struct DataLoader::Impl {
-  const int64_t batch_size, block_size;
   const at::Device device;
   const bool resident, pinned, persistent_workers;
   const int64_t workers, ahead;
-  const at::Tensor tokens;  // (N) on the device when resident, else in host memory
-  const SampleOrder order;
+  const int64_t batches_of_stages;   // of the whole run; 0 without stages
+  const SampleSchedule schedule;
+  std::vector<at::Tensor> sources;  // (N) each, on the device when resident, else in host memory
   DataPosition position;
-  std::unique_ptr<OrderedPrefetcher<at::Tensor>> prefetcher;  // last: its threads use what is above
+  std::unique_ptr<OrderedPrefetcher<Transfer>> prefetcher;  // last: its threads use what is above
 
-  int64_t batches_left(const DataPosition& from) const { return ceil_div(order.samples_per_epoch() - from.sample, batch_size); }
-
-  int64_t size_at(const DataPosition& at) const { return std::min(batch_size, order.samples_per_epoch() - at.sample); }
-
-  // The position `batches` batches after `from`.
-  DataPosition advanced(const DataPosition& from, int64_t batches) const {
-    const int64_t left = batches_left(from);
-    if (batches < left) return {from.epoch, from.sample + batches * batch_size};
-    const int64_t per_epoch = batches_left({});
-    return {from.epoch + 1 + (batches - left) / per_epoch, (batches - left) % per_epoch * batch_size};
+  // (2, B, T) where the sources are: inputs, then targets.
+  at::Tensor build(const DataPosition& at) const {
+    const int64_t T = schedule.block_size(at.epoch), B = schedule.batch_size(at);
+    const auto options = at::TensorOptions(at::kLong);
+    at::Tensor pair = resident ? at::empty({2, B, T}, options.device(device)) : at::empty({2, B, T}, options.pinned_memory(pinned));
+    int64_t row = 0;
+    for (const auto& [source, starts] : schedule.windows(at)) {
+      const int64_t rows = std::ssize(starts);
+      const at::Tensor where = as_tensor(starts, pinned);
+      ops::token_gather_out(pair.select(0, 0).narrow(0, row, rows), pair.select(0, 1).narrow(0, row, rows), sources[source],
+                            resident ? where.to(device, /*non_blocking=*/true) : where);
+      row += rows;
+    }
+    return pair;
   }
-
-  at::Tensor starts(const DataPosition& at) const {
-    at::Tensor result = empty_int64({size_at(at)}, pinned);
-    order.starts(at.epoch, at.sample, result.size(0), result.data_ptr<int64_t>());
-    return result;
-  }
-
-  at::Tensor build(const DataPosition& at) const { return host_pair(tokens, starts(at), block_size, pinned); }
 
   void start_workers() {
-    const int64_t count = persistent_workers ? std::numeric_limits<int64_t>::max() : batches_left(position);
-    prefetcher = std::make_unique<OrderedPrefetcher<at::Tensor>>(
-        workers, ahead, count, [this, from = position](int64_t batch) { return build(advanced(from, batch)); });
+    const int64_t count = persistent_workers ? std::numeric_limits<int64_t>::max() : schedule.batches_left(position);
+    // The workers start the copies too: batches to come arrive while a step is computed.
+    prefetcher = std::make_unique<OrderedPrefetcher<Transfer>>(workers, ahead, count, [this, from = position](int64_t batch) {
+      return Transfer(build(schedule.advanced(from, batch)), device);
+    });
   }
 
   Batch next() {
-    if (resident) {
-      // On a CPU too: gathering from memory takes microseconds, less than handing the batch over from another thread.
-      auto [inputs, targets] = ops::token_gather(tokens, starts(position).to(device, /*non_blocking=*/true), block_size);
-      return {std::move(inputs), std::move(targets)};
-    }
-    if (workers == 0) return to_device(build(position), device);
+    // On a CPU too: gathering from memory takes microseconds, less than handing the batch over from another thread.
+    if (resident || workers == 0) return halves(build(position).to(device, /*non_blocking=*/true));
     if (!prefetcher) start_workers();
-    return to_device(prefetcher->next(), device);
+    return halves(prefetcher->next().take());
   }
 };
 
-DataLoader::DataLoader(Tokens tokens, const DataConfig& config, int64_t batch_size, int64_t block_size, uint64_t seed,
-                       at::Device device) {
-  TORCH_CHECK(batch_size > 0 && block_size > 0, "DataLoader: batch_size ", batch_size, ", block_size ", block_size);
-  TORCH_CHECK(tokens.size() > block_size, "DataLoader: ", tokens.size(), " tokens hold no sample of ", block_size, " + 1");
-  const bool resident = stays_resident(config.resident, tokens, device);
-  const at::Tensor host = as_tensor(tokens);
+DataLoader::DataLoader(std::vector<Tokens> sources, const DataConfig& config, const ScheduleOptions& options, at::Device device) {
+  const auto check = [&](size_t source, int64_t batch_size, int64_t block_size) {
+    TORCH_CHECK(batch_size > 0 && block_size > 0, "DataLoader: batch_size ", batch_size, ", block_size ", block_size);
+    TORCH_CHECK(sources.at(source).size() > block_size, "DataLoader: ", sources[source].size(), " tokens hold no sample of ",
+                block_size, " + 1");
+  };
+  int64_t batches_of_stages = 0;
+  if (options.stages.empty()) check(0, options.batch_size, options.block_size);
+  for (const StageBatches& stage : options.stages) {
+    for (const auto& [source, weight] : stage.mix) check(source, stage.batch_size, stage.block_size);
+    batches_of_stages += stage.batches;
+  }
+  const bool resident = stays_resident(config.resident, sources, device);
+  std::vector<at::Tensor> tensors;
+  for (const Tokens& tokens : sources) tensors.push_back(resident ? as_tensor(tokens).to(device) : as_tensor(tokens));
   impl_.reset(new Impl{
-      .batch_size = batch_size,
-      .block_size = block_size,
       .device = device,
       .resident = resident,
       .pinned = config.pin_memory && device.is_cuda(),
       .persistent_workers = config.persistent_workers,
       .workers = config.num_workers,
       .ahead = std::max<int64_t>(1, config.num_workers * config.prefetch_factor),
-      .tokens = resident ? host.to(device) : host,
-      .order = SampleOrder(tokens.size(), block_size, seed),
+      .batches_of_stages = batches_of_stages,
+      .schedule = SampleSchedule(sources, options),
+      .sources = std::move(tensors),
       .position = {},
       .prefetcher = nullptr,
   });
 }
 
+DataLoader::DataLoader(Tokens tokens, const DataConfig& config, int64_t batch_size, int64_t block_size, uint64_t seed,
+                       at::Device device)
+    : DataLoader(std::vector<Tokens>{std::move(tokens)}, config,
+                 ScheduleOptions{.batch_size = batch_size, .block_size = block_size, .seed = seed}, device) {}
+
 DataLoader::~DataLoader() = default;
 
 Batch DataLoader::next() {
   Batch batch = impl_->next();
-  impl_->position = impl_->advanced(impl_->position, 1);
+  impl_->position = impl_->schedule.advanced(impl_->position, 1);
   const bool epoch_ended = impl_->position.sample == 0;
   if (epoch_ended && !impl_->persistent_workers) impl_->prefetcher.reset();
   return batch;
@@ -129,15 +136,29 @@ Batch DataLoader::next() {
 DataPosition DataLoader::position() const { return impl_->position; }
 
 void DataLoader::seek(const DataPosition& position) {
-  TORCH_CHECK(position.epoch >= 0 && position.sample >= 0 && position.sample < samples_per_epoch(), "DataLoader: sample ",
-              position.sample, " of epoch ", position.epoch, " where an epoch has ", samples_per_epoch());
+  TORCH_CHECK(position.epoch >= 0 && position.sample >= 0 && position.sample < impl_->schedule.samples(position.epoch),
+              "DataLoader: sample ", position.sample, " of epoch ", position.epoch, " where an epoch has ",
+              impl_->schedule.samples(position.epoch));
   impl_->prefetcher.reset();  // what it built ahead belongs to the old position
   impl_->position = position;
 }
 
-int64_t DataLoader::samples_per_epoch() const { return impl_->order.samples_per_epoch(); }
-int64_t DataLoader::batches_per_epoch() const { return impl_->batches_left({}); }
-int64_t DataLoader::batch_size_at(const DataPosition& position) const { return impl_->size_at(position); }
+int64_t DataLoader::tokens_ahead(int64_t batches) const {
+  int64_t tokens = 0;
+  for (int64_t i = 0; i < batches; ++i) {
+    const DataPosition at = impl_->schedule.advanced(impl_->position, i);
+    tokens += impl_->schedule.batch_size(at) * impl_->schedule.block_size(at.epoch);
+  }
+  return tokens;
+}
+
+int64_t DataLoader::samples_per_epoch() const {
+  return impl_->batches_of_stages > 0 ? impl_->batches_of_stages * impl_->schedule.batch_size({}) : impl_->schedule.samples(0);
+}
+int64_t DataLoader::batches_per_epoch() const {
+  return impl_->batches_of_stages > 0 ? impl_->batches_of_stages : impl_->schedule.batches_left({});
+}
+int64_t DataLoader::batch_size_at(const DataPosition& position) const { return impl_->schedule.batch_size(position); }
 bool DataLoader::resident() const { return impl_->resident; }
 
 SequentialBatches::SequentialBatches(Tokens tokens, int64_t batch_size, int64_t block_size, at::Device device)
@@ -162,7 +183,9 @@ Batch SequentialBatches::operator[](int64_t i) const {
   for (int64_t b = 0; b < B; ++b) {
     starts.data_ptr<int64_t>()[b] = (tail ? windows : first + b) * block_size_;
   }
-  return to_device(host_pair(as_tensor(tokens_), starts, T, device_.is_cuda()), device_);
+  const at::Tensor pair = empty_int64({2, B, T}, device_.is_cuda());
+  ops::token_gather_out(pair.select(0, 0), pair.select(0, 1), as_tensor(tokens_), starts);
+  return halves(pair.to(device_, /*non_blocking=*/true));
 }
 
 }  // namespace gpt

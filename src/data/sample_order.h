@@ -3,6 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include "gpt/data/permutation.h"
 
@@ -20,19 +23,34 @@ class SampleOrder {
   }
 
   int64_t samples_per_epoch() const { return samples_; }
+  int64_t block_size() const { return block_size_; }
+
+  // The first token of sample `index` in the order of the text.
+  int64_t start(int64_t epoch, int64_t index) const {
+    return index * block_size_ + static_cast<int64_t>(mix64(key(epoch)) % offsets_);
+  }
 
   // The first tokens of `count` samples of an epoch, in its order, from `sample` on.
   void starts(int64_t epoch, int64_t sample, int64_t count, int64_t* out) const {
-    const uint64_t key = mix64(mix64(seed_) + static_cast<uint64_t>(epoch));
-    const auto offset = static_cast<int64_t>(mix64(key) % offsets_);
-    const Permutation order(samples_, key);
-    for (int64_t i = 0; i < count; ++i) out[i] = static_cast<int64_t>(order(sample + i)) * block_size_ + offset;
+    const Permutation order(samples_, key(epoch));
+    for (int64_t i = 0; i < count; ++i) {
+      const bool arranged = epoch == 0 && first_epoch_;
+      out[i] = start(epoch, arranged ? (*first_epoch_)[sample + i] : static_cast<int64_t>(order(sample + i)));
+    }
+  }
+
+  // Another order for epoch 0: the samples as they follow each other.
+  void set_first_epoch(std::vector<int64_t> order) {
+    first_epoch_ = std::make_shared<const std::vector<int64_t>>(std::move(order));
   }
 
  private:
+  uint64_t key(int64_t epoch) const { return mix64(mix64(seed_) + static_cast<uint64_t>(epoch)); }
+
   int64_t block_size_;
   uint64_t seed_;
   int64_t samples_, offsets_;
+  std::shared_ptr<const std::vector<int64_t>> first_epoch_;
 };
 
 }  // namespace gpt

@@ -23,7 +23,9 @@
 #include "gpt/diagnose/disk_checks.h"
 #include "gpt/diagnose/model_checks.h"
 #include "gpt/model/gpt.h"
+#include "gpt/train/announce.h"
 #include "gpt/train/metrics.h"
+#include "gpt/train/run_state.h"
 
 namespace gpt {
 namespace {
@@ -90,8 +92,10 @@ class Examination {
                              *config_.model.vocab_size, corpus.vocab_size),
                  "set model.vocab_size: auto"));
     }
-    const DataLoader loader(corpus.train, config_.data, config_.training.batch_size, config_.model.block_size,
-                            static_cast<uint64_t>(config_.seed), device_ ? device_->device : at::Device(at::kCPU));
+    add(check_tokens(corpus));
+    if (corpus.validation.size() > 0) add(check_overlap(corpus));
+    const DataLoader loader(corpus.sources, config_.data, schedule_options(config_, corpus),
+                            device_ ? device_->device : at::Device(at::kCPU));
     std::error_code ignored;
     const auto file_bytes = fs::file_size(corpus.source, ignored);
     const DatasetFacts facts{corpus.source,
@@ -103,12 +107,18 @@ class Examination {
     plan_ = plan_run(config_.training, loader.batches_per_epoch());
     add(check_dataset(config_.data, config_.model.block_size, facts));
     add(check_batch(config_.training, facts));
-    add(check_length(config_, facts, *plan_));
+    if (config_.data.stages.empty()) {
+      add(check_length(config_, facts, *plan_));
+    } else {
+      for (const std::string& stage : describe_stages(config_, corpus)) add(passed("stage", stage));
+    }
     add(check_learning_rate(config_.training, *plan_));
     add(check_validation(config_, facts, *plan_));
     add(check_workers(config_.data, facts.resident, cores_));
     has_validation_ = facts.validation_tokens > 0;
-    if (facts.resident) free_bytes_ -= static_cast<double>(corpus.train.size() * corpus.train.width());
+    for (const Tokens& source : corpus.sources) {
+      if (facts.resident) free_bytes_ -= static_cast<double>(source.bytes());
+    }
   }
 
   void examine_model() {

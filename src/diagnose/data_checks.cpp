@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "gpt/data/overlap.h"
 #include "gpt/optim/lr_schedule.h"
 #include "gpt/train/metrics.h"
 
@@ -15,16 +16,38 @@ std::string count(int64_t value) { return format_count(static_cast<double>(value
 }  // namespace
 
 Check check_dataset(const DataConfig& data, int64_t block_size, const DatasetFacts& facts) {
-  std::string detail = fmt::format("{} ({:.2f} MB): {} training and {} validation tokens, {} sequences of {}",
-                                   facts.source, facts.file_bytes / 1e6, count(facts.train_tokens),
-                                   count(facts.validation_tokens), facts.samples_per_epoch, block_size);
+  const std::string size = facts.file_bytes > 0 ? fmt::format(" ({:.2f} MB)", static_cast<double>(facts.file_bytes) / 1e6) : "";
+  std::string detail = fmt::format("{}{}: {} training and {} validation tokens, {} sequences of {}", facts.source, size,
+                                   count(facts.train_tokens), count(facts.validation_tokens), facts.samples_per_epoch, block_size);
   if (data.max_chars > 0) {
     // A character takes one byte or more.
-    const bool all = data.max_chars >= facts.file_bytes;
+    const bool all = facts.file_bytes > 0 && data.max_chars >= facts.file_bytes;
     detail += all ? fmt::format("; max_chars {} is more than the text has", data.max_chars)
                   : fmt::format("; of the first {} characters", data.max_chars);
   }
   return passed("dataset", detail);
+}
+
+Check check_tokens(const Corpus& corpus) {
+  int64_t tokens = corpus.validation.size(), bytes = corpus.validation.bytes();
+  for (const Tokens& source : corpus.sources) tokens += source.size(), bytes += source.bytes();
+  return passed("tokens", fmt::format("{} ids of {} bits ({:.2f} MB), all below the vocabulary of {}; sizes and hashes agree", count(tokens),
+                                      8 * corpus.train.width(), static_cast<double>(bytes) / 1e6, corpus.vocab_size));
+}
+
+Check check_overlap(const Corpus& corpus) {
+  constexpr double kMany = 0.05;  // phrases that every text repeats are far fewer
+  Overlap worst;
+  for (const Tokens& source : corpus.sources) {
+    const Overlap overlap = find_overlap(source, corpus.validation);
+    if (overlap.windows > 0 && overlap.share() >= worst.share()) worst = overlap;
+  }
+  if (worst.windows == 0) return passed("overlap", "validation has less than one window of 64 tokens: nothing to look for");
+  const std::string detail = fmt::format("{} of {} windows of 64 validation tokens occur in training", worst.found, worst.windows);
+  if (worst.share() <= kMany) return passed("overlap", detail);
+  return warned("overlap", fmt::format("{} (token {} of validation is token {} of training)", detail, worst.validation_position,
+                                       worst.train_position),
+                "remove repeated documents before preparing: the validation loss is lower than it should be");
 }
 
 Check check_batch(const TrainingConfig& training, const DatasetFacts& facts) {

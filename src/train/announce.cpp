@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "gpt/config/load.h"
 #include "gpt/core/error.h"
@@ -49,8 +50,33 @@ void announce_run(const Config& config, const GPT& model, const Corpus& corpus, 
                         corpus.validation.size(), resident ? "resident" : "streamed"));
   const TrainingConfig& t = config.training;
   const int64_t sequences = t.batch_size * t.gradient_accumulation_steps;
-  log::info(fmt::format("Run: {} steps ({} steps an epoch), {} sequences = {} tokens a step, warm-up {} steps", plan.total_steps,
-                        plan.steps_per_epoch, sequences, sequences * m.block_size, warmup_steps(t, plan.total_steps)));
+  const std::string epochs = config.data.stages.empty()
+                                 ? fmt::format("{} steps an epoch, {:.3g} epochs", plan.steps_per_epoch,
+                                               static_cast<double>(plan.total_steps) / static_cast<double>(plan.steps_per_epoch))
+                                 : fmt::format("in {} stages", config.data.stages.size());
+  log::info(fmt::format("Run: {} steps ({}), {} sequences = {} tokens a step, warm-up {} steps", plan.total_steps, epochs, sequences,
+                        sequences * m.block_size, warmup_steps(t, plan.total_steps)));
+  for (const std::string& stage : describe_stages(config, corpus)) log::info("Stage " + stage);
+}
+
+std::vector<std::string> describe_stages(const Config& config, const Corpus& corpus) {
+  const std::vector<std::string> names = stage_sources(config.data);
+  const std::vector<StageBatches> stages = stage_batches(config.data, config.training, config.model.block_size);
+  std::vector<std::string> result;
+  for (size_t i = 0; i < stages.size(); ++i) {
+    const StageBatches& stage = stages[i];
+    double total = 0;
+    for (const auto& [source, weight] : stage.mix) total += weight;
+    std::vector<std::string> files;
+    for (const auto& [source, weight] : stage.mix) {
+      const double tokens = static_cast<double>(stage.batches * stage.batch_size * stage.block_size) * weight / total;
+      files.push_back(fmt::format("{} {:.0f} % ({:.3g} epochs)", names[source], 100 * weight / total,
+                                  tokens / static_cast<double>(corpus.sources[source].size())));
+    }
+    result.push_back(fmt::format("from step {}: {} sequences of {} tokens a micro-step; {}", config.data.stages[i].from,
+                                 stage.batch_size, stage.block_size, fmt::join(files, ", ")));
+  }
+  return result;
 }
 
 void announce_changes(const Config& saved, const Config& now) {

@@ -6,17 +6,24 @@
 
 #include <algorithm>
 #include <limits>
+#include <numbers>
 
 namespace gpt {
 
-Evaluator::Evaluator(Tokens validation, int64_t batch_size, int64_t block_size, int64_t eval_batches, at::Device device,
+Evaluator::Evaluator(const Corpus& corpus, int64_t batch_size, int64_t block_size, int64_t eval_batches, at::Device device,
                      const Precision& precision)
-    : batches_(std::move(validation), batch_size, block_size, device),
+    : batches_(corpus.validation, batch_size, block_size, device),
       count_(eval_batches == 0 ? batches_.size() : std::min(eval_batches, batches_.size())),
       device_(device),
-      compute_type_(precision.autocast ? precision.compute_type() : at::kFloat) {}
+      compute_type_(precision.autocast ? precision.compute_type() : at::kFloat) {
+  if (empty()) return;
+  // The first batches foresee the tokens from the second on, without gaps. Their bytes are counted once, one by one.
+  const int64_t targets = corpus.validation.size() - 1;
+  bytes_ = text_bytes(corpus, corpus.validation.slice(1, 1 + std::min(targets, count_ * batch_size * block_size)));
+  if (bytes_ == 0) bytes_.reset();
+}
 
-double Evaluator::run(GPT& model, const std::function<bool()>& stop) const {
+Evaluation Evaluator::run(GPT& model, const std::function<bool()>& stop) const {
   at::NoGradGuard no_grad;
   const bool was_training = model.training();
   model.train(false);
@@ -31,8 +38,11 @@ double Evaluator::run(GPT& model, const std::function<bool()>& stop) const {
     tokens += batch.inputs.numel();
   }
   model.train(was_training);
-  if (stopped) return std::numeric_limits<double>::quiet_NaN();
-  return sum.item<double>() / static_cast<double>(tokens);  // sync: once an evaluation
+  if (stopped) return {.loss = std::numeric_limits<double>::quiet_NaN(), .bits_per_byte = {}};
+  const double nats = sum.item<double>();  // sync: once an evaluation
+  Evaluation result{.loss = nats / static_cast<double>(tokens), .bits_per_byte = {}};
+  if (bytes_) result.bits_per_byte = nats / std::numbers::ln2 / *bytes_;
+  return result;
 }
 
 }  // namespace gpt

@@ -58,12 +58,18 @@ void Metrics::step(const StepMetrics& m) {
   last_ = m;
 }
 
-void Metrics::evaluation(int64_t step, double val_loss, bool best, double seconds) {
-  file_.line(nlohmann::ordered_json{{"step", step}, {"val_loss", number(val_loss)}}.dump());
-  log::info(fmt::format("step {:>{}}/{} | val loss {:.4f} | perplexity {:.2f} | {:.1f}s{}", step,
-                        std::to_string(plan_.total_steps).size(), plan_.total_steps, val_loss, std::exp(val_loss), seconds,
-                        best ? " | best so far" : ""));
-  last_val_loss_ = val_loss;
+void Metrics::evaluation(int64_t step, const Evaluation& evaluation, bool best, double seconds) {
+  nlohmann::ordered_json record{{"step", step}, {"val_loss", number(evaluation.loss)}, {"val_perplexity", number(evaluation.perplexity())}};
+  std::string bits;
+  if (evaluation.bits_per_byte) {
+    record["val_bits_per_byte"] = number(*evaluation.bits_per_byte);
+    bits = fmt::format(" | {:.4f} bits/byte", *evaluation.bits_per_byte);
+  }
+  file_.line(record.dump());
+  log::info(fmt::format("step {:>{}}/{} | val loss {:.4f} | perplexity {:.2f}{} | {:.1f}s{}", step,
+                        std::to_string(plan_.total_steps).size(), plan_.total_steps, evaluation.loss, evaluation.perplexity(), bits,
+                        seconds, best ? " | best so far" : ""));
+  last_val_loss_ = evaluation.loss;
 }
 
 void Metrics::epoch(int64_t epoch, double mean_loss, double seconds, double samples_per_second) {

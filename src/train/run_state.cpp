@@ -14,6 +14,7 @@
 #include "gpt/core/log.h"
 #include "gpt/core/version.h"
 #include "gpt/data/permutation.h"
+#include "gpt/data/sample_schedule.h"
 #include "gpt/device/device.h"
 
 namespace gpt {
@@ -35,11 +36,23 @@ void seed_generator(at::Device device, uint64_t seed) { default_generator(device
 
 }  // namespace
 
+ScheduleOptions schedule_options(const Config& config, const Corpus& corpus) {
+  ScheduleOptions options{.batch_size = config.training.batch_size,
+                          .block_size = config.model.block_size,
+                          .seed = stream_seed(config, kData),
+                          .slice = {},
+                          .order = config.data.order,
+                          .end_of_text = {},
+                          .stages = stage_batches(config.data, config.training, config.model.block_size)};
+  if (corpus.tokenizer) options.end_of_text = corpus.tokenizer->end_of_text();
+  return options;
+}
+
 RunState::RunState(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision)
     : model(config.model, device, stream_seed(config, kWeights)),
       optimizer(model.parameters(), adamw_options(config.training)),
       scaler(precision.grad_scaler, device),
-      loader(corpus.train, config.data, config.training.batch_size, config.model.block_size, stream_seed(config, kData), device),
+      loader(corpus.sources, config.data, schedule_options(config, corpus), device),
       config_(config),
       corpus_(corpus),
       device_(device) {

@@ -17,21 +17,10 @@ TrainStep::TrainStep(GPT& model, AdamW& optimizer, GradScaler& scaler, const Pre
       compute_type_(precision.autocast ? precision.compute_type() : at::kFloat),
       config_(config) {}
 
-int64_t TrainStep::tokens_of_update(const DataLoader& loader, int64_t micro_batches) const {
-  DataPosition position = loader.position();
-  int64_t sequences = 0;
-  for (int64_t i = 0; i < micro_batches; ++i) {
-    const int64_t size = loader.batch_size_at(position);
-    sequences += size;
-    position.sample += size;
-  }
-  return sequences * model_.config().block_size;
-}
-
 StepResult TrainStep::run(DataLoader& loader, int64_t micro_batches, double learning_rate,
                           const std::function<bool()>& stop) {
   StepResult result;
-  result.tokens = tokens_of_update(loader, micro_batches);
+  result.tokens = loader.tokens_ahead(micro_batches);
   for (int64_t i = 0; i < micro_batches; ++i) {
     if (i > 0 && stop()) {
       optimizer_.zero_grad();

@@ -34,13 +34,16 @@ Trainer::Trainer(RunState& state, const TrainingConfig& config, const RunPlan& p
       precision_(precision),
       device_(device),
       train_step_(state.model, state.optimizer, state.scaler, precision, config),
-      evaluator_(corpus.validation, config.batch_size, state.model.config().block_size, config.eval_batches, device.device,
+      evaluator_(corpus, config.batch_size, state.model.config().block_size, config.eval_batches, device.device,
                  precision),
       metrics_(folder.metrics_path(), plan),
       first_step_(state.step),
       epoch_loss_(at::zeros({}, at::TensorOptions(device.device).dtype(at::kDouble))),
       reported_skips_(state.skipped_steps()) {
   logged_.step = epoch_.step = state.step;
+  if (!evaluator_.empty() && !evaluator_.knows_bytes()) {
+    log::info("Validation reports no bits per byte: the data has neither a tokenizer nor metadata with the bytes of its text");
+  }
 }
 
 ExitCode Trainer::run() {
@@ -160,13 +163,13 @@ void Trainer::periodic_work() {
 void Trainer::evaluate() {
   if (evaluator_.empty()) return;
   Stopwatch watch;
-  const double val_loss = evaluator_.run(state_.model, stop_requested);
+  const Evaluation evaluation = evaluator_.run(state_.model, stop_requested);
   if (stop_requested()) return;  // made up for when the run goes on
   state_.evaluated_step = state_.step;
-  const bool best = val_loss < state_.best_val_loss;
-  metrics_.evaluation(state_.step, val_loss, best, watch.running_seconds());
+  const bool best = evaluation.loss < state_.best_val_loss;
+  metrics_.evaluation(state_.step, evaluation, best, watch.running_seconds());
   if (!best) return;
-  state_.best_val_loss = val_loss;
+  state_.best_val_loss = evaluation.loss;
   save(folder_.best_path(), /*must=*/false);
 }
 

@@ -27,9 +27,10 @@ class CorpusTest : public testing::Test {
     std::ofstream(folder_ / name, std::ios::binary) << bytes;
     return (folder_ / name).string();
   }
-  static DataConfig text(const std::string& path) {
+  DataConfig text(const std::string& path) const {
     DataConfig config;
     config.text = path;
+    config.cache_dir = (folder_ / "cache").string();
     return config;
   }
   DataConfig bin(const std::string& bytes, const std::string& metadata) const {
@@ -92,7 +93,7 @@ TEST_F(CorpusTest, NamesTheFileOfAFault) {
   EXPECT_ERROR(load_corpus(text(latin1), 4), ExitCode::data, latin1 + ": byte 3: 0xE9 is not valid UTF-8");
   const std::string absent = (folder_ / "absent.txt").string();
   EXPECT_ERROR(load_corpus(text(absent), 4), ExitCode::data, absent);
-  EXPECT_ERROR(load_corpus(text(file("empty.txt", "")), 4), ExitCode::data, "the training split has 0 tokens");
+  EXPECT_ERROR(load_corpus(text(file("empty.txt", "")), 4), ExitCode::data, "empty.txt: it is empty");
 }
 
 TEST_F(CorpusTest, ExplainsASplitThatIsTooShort) {
@@ -116,6 +117,7 @@ TEST_F(CorpusTest, FindsTheDatasetInTheWorkingDirectory) {
   fs::current_path(folder_);
   DataConfig config;
   config.dataset = DatasetName::shakespeare;
+  config.cache_dir = (folder_ / "cache").string();
   const Corpus corpus = load_corpus(config, 4);
   fs::current_path(before);
   EXPECT_EQ(corpus.source, "data/shakespeare.txt");
@@ -173,13 +175,102 @@ TEST_F(CorpusTest, ChecksMetadata) {
   EXPECT_ERROR(load_corpus(config, 3), ExitCode::data, "its vocabulary has 65 ids but its tokenizer 256");
 }
 
-// ---- prepared bins: what the metadata says must be what the files hold ----
-
 std::string uint16_ids(int begin, int end) {
   std::string bytes;
   for (int i = begin; i < end; ++i) bytes += {static_cast<char>(i & 255), static_cast<char>(i >> 8)};
   return bytes;
 }
+
+// ---- text is prepared once and kept ----
+
+TEST_F(CorpusTest, TextIsPreparedOnceForTheSameContent) {
+  DataConfig config = text(file("a.txt", std::string(300, 'x') + std::string(300, 'y')));
+  const auto entries = [&] {
+    int64_t count = 0;
+    for (const auto& entry : fs::directory_iterator(folder_ / "cache")) count += entry.is_directory();
+    return count;
+  };
+  const std::string first = load_corpus(config, 4).fingerprint;
+  EXPECT_EQ(entries(), 1);
+  const fs::path bin = fs::directory_iterator(folder_ / "cache")->path() / "tokens_bpe.bin";
+  const auto written = fs::last_write_time(bin);
+  EXPECT_EQ(load_corpus(config, 8).fingerprint, first);
+  config.text = file("moved.txt", std::string(300, 'x') + std::string(300, 'y'));  // the content counts, not its name
+  EXPECT_EQ(load_corpus(config, 4).fingerprint, first);
+  EXPECT_EQ(entries(), 1);
+  EXPECT_EQ(fs::last_write_time(bin), written);
+
+  config.validation_fraction = 0.2;
+  EXPECT_NE(load_corpus(config, 4).fingerprint, first);
+  EXPECT_EQ(entries(), 2);
+  config.validation_fraction = 0.1;
+  config.tokenizer = "byte";
+  EXPECT_NE(load_corpus(config, 4).fingerprint, first);
+  EXPECT_EQ(entries(), 3);
+  config.tokenizer = "char";
+  file("moved.txt", std::string(300, 'x') + std::string(300, 'z'));
+  EXPECT_NE(load_corpus(config, 4).fingerprint, first);
+  EXPECT_EQ(entries(), 4);
+}
+
+TEST_F(CorpusTest, AFolderOfDocumentsWithATokenizerLearnedFromThem) {
+  fs::create_directory(folder_ / "texts");
+  for (int i = 0; i < 40; ++i) {
+    file("texts/" + std::to_string(i) + ".txt", "the cat sat on the mat and the dog sat on the log " + std::to_string(i));
+  }
+  DataConfig config = text((folder_ / "texts").string());
+  config.tokenizer = "bpe:270";
+  const Corpus corpus = load_corpus(config, 8);
+  EXPECT_EQ(corpus.vocab_size, 270);
+  const std::string all = decoded(corpus, corpus.train) + decoded(corpus, corpus.validation);
+  for (int i = 0; i < 40; ++i) EXPECT_NE(all.find("on the log " + std::to_string(i) + "<|endoftext|>"), std::string::npos) << i;
+  // Bytes of text: all but the 40 end-of-texts.
+  EXPECT_EQ(*text_bytes(corpus, corpus.train) + *text_bytes(corpus, corpus.validation), all.size() - 40 * 13);
+  EXPECT_EQ(*text_bytes(corpus, corpus.validation), corpus.validation_bytes);
+  // A run that goes on uses what it began with.
+  EXPECT_EQ(load_corpus(config, 8, corpus.tokenizer->to_json()).fingerprint, corpus.fingerprint);
+}
+
+TEST_F(CorpusTest, ACacheThatCannotBeWrittenIsNamed) {
+  DataConfig config = text(file("a.txt", std::string(400, 'x')));
+  config.cache_dir = file("no_folder", "") + "/cache";
+  EXPECT_ERROR(load_corpus(config, 4), ExitCode::disk, "set data.cache_dir to a folder with room");
+}
+
+TEST_F(CorpusTest, ACacheThatWasChangedIsNoticed) {
+  const DataConfig config = text(file("a.txt", std::string(400, 'x')));
+  load_corpus(config, 4);
+  const fs::path bin = fs::directory_iterator(folder_ / "cache")->path() / "tokens_bpe.bin";
+  std::ofstream(bin, std::ios::binary | std::ios::app) << "xx";
+  EXPECT_ERROR(load_corpus(config, 4), ExitCode::data, "tokens_bpe.bin: it holds 401 tokens, but ");
+}
+
+// ---- stages ----
+
+TEST_F(CorpusTest, StagesNameFurtherFiles) {
+  DataConfig config = text(file("a.txt", "abcdabcdabcdabcdabcd"));
+  const std::string hard = file("hard.txt", "dcbadcbadcba"), bin = file("b.bin", uint16_ids(0, 4));
+  config.stages = {{0, {}, {{kMainSource, 1.0}}}, {5, {}, {{hard, 1.0}, {bin, 2.0}}}};
+  const Corpus corpus = load_corpus(config, 1);
+  ASSERT_EQ(corpus.sources.size(), 3u);
+  EXPECT_EQ(decoded(corpus, corpus.sources[0]), "abcdabcdabcdabcdab");
+  EXPECT_EQ(decoded(corpus, corpus.sources[1]), "dcbadcbadcba");  // all of it, in the main data's vocabulary
+  EXPECT_EQ(decoded(corpus, corpus.sources[2]), "abcd");
+  EXPECT_EQ(decoded(corpus, corpus.validation), "cd");
+  DataConfig other = config;
+  file("hard.txt", "dcbadcbadcbb");
+  EXPECT_NE(load_corpus(other, 1).fingerprint, corpus.fingerprint);
+
+  config.stages.push_back({9, 5, {{bin, 1.0}}});
+  EXPECT_ERROR(load_corpus(config, 1), ExitCode::data, "b.bin: the stage from step 9 takes sequences of 5 + 1 tokens, but it has 4");
+  file("hard.txt", "xyz");
+  EXPECT_ERROR(load_corpus(config, 1), ExitCode::data, "hard.txt: byte 0: 'x' (U+0078) is not in the vocabulary");
+  file("b.bin", uint16_ids(0, 5));
+  file("hard.txt", "abcd");
+  EXPECT_ERROR(load_corpus(config, 1), ExitCode::data, "b.bin: token 4 has id 4, outside the vocabulary of 4");
+}
+
+// ---- prepared bins: what the metadata says must be what the files hold ----
 
 TEST_F(CorpusTest, APreparedBinHasItsOwnSplit) {
   DataConfig config = bin(uint16_ids(0, 20), R"({"vocab_size": 20, "train": {"tokens": 13}, "validation": {"tokens": 7, "bytes": 21}})");

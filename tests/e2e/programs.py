@@ -1,12 +1,19 @@
 """Runs the built programs as a user's shell would, for the end-to-end tests."""
 
+import atexit
 import json
 import os
 import pathlib
+import shutil
 import subprocess
+import tempfile
 
 BIN = pathlib.Path(os.environ["GPT_BIN"])
 SOURCE = pathlib.Path(os.environ["GPT_SOURCE_DIR"])
+
+# Prepared text is kept here, never in the home of whoever runs the tests.
+os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="gpt-cache-")
+atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 
 # Enough to learn something in seconds: 2 layers, dropout and accumulation on, so that every random stream is in use.
 TINY = {

@@ -10,7 +10,7 @@ import unittest
 from programs import TINY, flags, run, train, write_text
 
 MACHINE_CHECKS = {"LibTorch", "CPU", "CPU instructions", "CPU flash attention", "memory", "CUDA"}
-CONFIG_CHECKS = {"configuration", "threads", "device", "precision", "dataset", "batch", "length", "learning rate",
+CONFIG_CHECKS = {"configuration", "threads", "device", "precision", "dataset", "tokens", "overlap", "batch", "length", "learning rate",
                  "validation", "workers", "parameters", "vocabulary", "attention", "memory of the run", "compute",
                  "disk speed", "disk space"}
 

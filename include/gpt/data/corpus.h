@@ -5,6 +5,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "gpt/config/data_config.h"
 #include "gpt/data/token_file.h"
@@ -16,11 +18,16 @@ struct Corpus {
   std::shared_ptr<const Tokenizer> tokenizer;  // null for a bin without a tokenizer
   int64_t vocab_size = 0;        // every id is below it: the tokenizer's, or the bin's
   Tokens train, validation;      // validation may be empty
+  std::vector<Tokens> sources;   // what data.stages mixes, as stage_sources() names it; without stages, train alone
   int64_t validation_bytes = 0;  // of its text, as the metadata has it; 0 = not known
   bool separate_files = false;   // validation is a file of its own
   std::string source;            // the path, for messages
   std::string fingerprint;       // hash of ids, split and tokenizer: what a resumed run must find again
 };
+
+// What a stage mixes: main alone where it does not say. And what all stages mix, each once, in the order of appearance.
+std::vector<std::pair<std::string, double>> mix_of(const Stage& stage);
+std::vector<std::string> stage_sources(const DataConfig& config);
 
 // Everything about the data that can be wrong is found here, before the first step. `saved_tokenizer`: the tokenizer JSON
 // of a checkpoint to continue with, or empty. `vocab_size`: model.vocab_size where the configuration sets it; a bin that

@@ -1,14 +1,15 @@
-// Batches of a split in a keyed random order, each sample of an epoch exactly once. Sample i is tokens
-// [iT + r, (i+1)T + r] with an offset r drawn anew for each epoch; the last, smaller batch of an epoch is kept.
-// The position is two integers, so a resumed run continues with exactly the batches that were left.
+// Batches of what sample_schedule.h says, on the device. The position is two integers, so a resumed run continues with
+// exactly the batches that were left.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "gpt/config/data_config.h"
+#include "gpt/data/sample_schedule.h"
 #include "gpt/data/token_file.h"
 
 namespace gpt {
@@ -18,16 +19,11 @@ struct Batch {
   at::Tensor targets;  // (B, T) int64: inputs shifted by one
 };
 
-struct DataPosition {
-  int64_t epoch = 0;
-  int64_t sample = 0;  // samples of this epoch already taken
-  bool operator==(const DataPosition&) const = default;
-};
-
 class DataLoader {
  public:
   // Tokens stay resident on the device when config.resident says so or (auto) when they fit; batches are then gathered
   // there. Otherwise config.num_workers threads build them ahead into pinned memory.
+  DataLoader(std::vector<Tokens> sources, const DataConfig& config, const ScheduleOptions& schedule, at::Device device);
   DataLoader(Tokens tokens, const DataConfig& config, int64_t batch_size, int64_t block_size, uint64_t seed,
              at::Device device);
   ~DataLoader();
@@ -35,8 +31,9 @@ class DataLoader {
   Batch next();
   DataPosition position() const;         // of the batch that next() returns next
   void seek(const DataPosition& position);
+  int64_t tokens_ahead(int64_t batches) const;  // targets in the next `batches` batches
 
-  int64_t samples_per_epoch() const;
+  int64_t samples_per_epoch() const;  // of a run in stages: of the whole run
   int64_t batches_per_epoch() const;
   int64_t batch_size_at(const DataPosition& position) const;  // smaller for the last batch of an epoch
   bool resident() const;

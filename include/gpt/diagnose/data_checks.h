@@ -5,6 +5,7 @@
 #include <string>
 
 #include "gpt/config/config.h"
+#include "gpt/data/corpus.h"
 #include "gpt/diagnose/check.h"
 #include "gpt/train/run_plan.h"
 
@@ -12,13 +13,19 @@ namespace gpt {
 
 struct DatasetFacts {
   std::string source;  // path
-  int64_t file_bytes = 0;
+  int64_t file_bytes = 0;      // 0: not one file
   int64_t train_tokens = 0, validation_tokens = 0;
   int64_t samples_per_epoch = 0;  // sequences of block_size tokens
   bool resident = false;          // on the training device
 };
 
 Check check_dataset(const DataConfig& data, int64_t block_size, const DatasetFacts& facts);
+
+// load_corpus() has found every id in the vocabulary, and sizes and hashes as the metadata says: what that was.
+Check check_tokens(const Corpus& corpus);
+// Whether validation tokens occur in training too, whatever the size of the data.
+Check check_overlap(const Corpus& corpus);
+
 Check check_batch(const TrainingConfig& training, const DatasetFacts& facts);
 Check check_validation(const Config& config, const DatasetFacts& facts, const RunPlan& plan);
 Check check_workers(const DataConfig& data, bool resident, int64_t cores);

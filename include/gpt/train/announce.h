@@ -1,6 +1,9 @@
 // The first lines of a run: what it really runs on and with, and why where that is not the best there is.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "gpt/config/config.h"
 #include "gpt/data/corpus.h"
 #include "gpt/device/device.h"
@@ -13,6 +16,9 @@ namespace gpt {
 void announce_device(const DeviceInfo& device, const DeviceChoice& choice);
 void announce_methods(const Config& config, const Precision& precision, const DeviceInfo& device);
 void announce_run(const Config& config, const GPT& model, const Corpus& corpus, const RunPlan& plan, bool resident);
+
+// Each stage of data.stages: steps, lengths, batches, and how often it reads each of its files.
+std::vector<std::string> describe_stages(const Config& config, const Corpus& corpus);
 
 // A run goes on with another configuration: prints the changes that are safe (old -> new), and throws
 // gpt::Error(checkpoint) naming those that would make it another run.

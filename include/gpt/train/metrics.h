@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gpt/core/file.h"
+#include "gpt/train/evaluator.h"
 #include "gpt/train/run_plan.h"
 
 namespace gpt {
@@ -40,7 +41,7 @@ class Metrics {
   Metrics(const std::string& jsonl_path, const RunPlan& plan);
 
   void step(const StepMetrics& metrics);
-  void evaluation(int64_t step, double val_loss, bool best, double seconds);
+  void evaluation(int64_t step, const Evaluation& evaluation, bool best, double seconds);
   void epoch(int64_t epoch, double mean_loss, double seconds, double samples_per_second);
   // Redraws the bar of a terminal, ten times a second at most. `seconds_per_step` of the run so far.
   void progress(int64_t steps_done, double seconds_per_step);

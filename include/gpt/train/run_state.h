@@ -20,6 +20,9 @@
 
 namespace gpt {
 
+// What the batches of a run are: its configuration, as the loader needs it.
+ScheduleOptions schedule_options(const Config& config, const Corpus& corpus);
+
 class RunState {
  public:
   // `config` is the effective one, its vocab_size set. Seeds the default generators from config.seed.

@@ -34,8 +34,6 @@ class TrainStep {
   StepResult run(DataLoader& loader, int64_t micro_batches, double learning_rate, const std::function<bool()>& stop);
 
  private:
-  int64_t tokens_of_update(const DataLoader& loader, int64_t micro_batches) const;
-
   GPT& model_;
   AdamW& optimizer_;
   GradScaler& scaler_;

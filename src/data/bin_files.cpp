@@ -1,0 +1,88 @@
+#include "bin_files.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "gpt/core/error.h"
+#include "gpt/core/hash.h"
+
+namespace gpt {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void fail(const std::string& path, const std::string& message) {
+  throw Error(ExitCode::data, fmt::format("{}: {}", path, message));
+}
+
+std::string metadata_beside(const std::string& bin) {
+  const std::string path = fs::path(bin).replace_extension().string() + "_metadata.json";
+  std::error_code ignored;
+  return fs::is_regular_file(path, ignored) ? path : "";
+}
+
+void check_count(const Bin& bin, const std::string& path, int64_t size, int64_t expected) {
+  if (!bin.is_split() || size == expected) return;
+  fail(path, fmt::format("it holds {} tokens, but {} says {}", size, bin.metadata_path, expected));
+}
+
+}  // namespace
+
+Bin find_bin(const std::string& path, const std::string& validation_path, const std::string& metadata_path) {
+  Bin bin{path, validation_path, metadata_path.empty() ? metadata_beside(path) : metadata_path};
+  if (!bin.metadata_path.empty()) bin.metadata = read_metadata(bin.metadata_path);
+  return bin;
+}
+
+std::shared_ptr<const Tokenizer> tokenizer_of(const Bin& bin, std::string spec) {
+  if (spec.starts_with("bpe:")) {
+    throw Error(ExitCode::config, fmt::format("data.tokenizer: {} is learned from text, which {} is not; name the file of the "
+                                              "tokenizer that it was made with", spec, bin.path));
+  }
+  if (spec.empty() && !bin.metadata.tokenizer.empty()) {
+    spec = (fs::path(bin.metadata_path).parent_path() / bin.metadata.tokenizer).string();
+  }
+  if (spec.empty()) return nullptr;
+  std::shared_ptr<const Tokenizer> tokenizer = make_tokenizer(spec, {});
+  if (!bin.metadata.tokenizer_hash.empty() && hash128(tokenizer->to_json()) != bin.metadata.tokenizer_hash) {
+    fail(spec, fmt::format("not the tokenizer that {} was made with (their hashes differ)", bin.path));
+  }
+  return tokenizer;
+}
+
+int64_t vocabulary_of(const Bin& bin, const Tokenizer* tokenizer, std::optional<int64_t> vocab_size) {
+  if (bin.metadata.vocab_size > 0) {
+    if (tokenizer && tokenizer->vocab_size() > bin.metadata.vocab_size) {
+      fail(bin.path, fmt::format("its vocabulary has {} ids but its tokenizer {}", bin.metadata.vocab_size, tokenizer->vocab_size()));
+    }
+    return bin.metadata.vocab_size;
+  }
+  if (tokenizer) return tokenizer->vocab_size();
+  if (vocab_size) return *vocab_size;
+  throw Error(ExitCode::config, fmt::format("data.bin: the vocabulary of {} is not known; set data.metadata (JSON with vocab_size "
+                                            "and dtype), data.tokenizer or model.vocab_size", bin.path));
+}
+
+Splits open_splits(const Bin& bin, double validation_fraction) {
+  const int64_t train = bin.metadata.train.tokens, validation = bin.metadata.validation.tokens;
+  const std::optional<int> width = bin.metadata.vocab_size > 0 ? std::optional(bin.metadata.width_bytes) : std::nullopt;
+  const Tokens all = open_token_file(bin.path, width).tokens;
+  if (bin.validation_path.empty()) {
+    check_count(bin, bin.path, all.size(), train + validation);
+    const int64_t position =
+        bin.is_split() ? train : static_cast<int64_t>(static_cast<double>(all.size()) * (1 - validation_fraction));
+    return {all.slice(0, position), all.slice(position, all.size())};
+  }
+  std::error_code ignored;
+  if (fs::equivalent(bin.path, bin.validation_path, ignored)) {
+    fail(bin.validation_path, "data.bin and data.validation_bin are the same file; leave data.validation_bin out, and the end of "
+                              "data.bin is kept for validation");
+  }
+  const Splits splits{all, open_token_file(bin.validation_path, width).tokens};
+  check_count(bin, bin.path, splits.train.size(), train);
+  check_count(bin, bin.validation_path, splits.validation.size(), validation);
+  return splits;
+}
+
+}  // namespace gpt

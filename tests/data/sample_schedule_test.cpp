@@ -1,0 +1,225 @@
+#include "gpt/data/sample_schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+
+#include "gpt/data/corpus.h"
+#include "support/expect_error.h"
+
+namespace gpt {
+namespace {
+
+Tokens zeros(int64_t size) { return Tokens::from_ids(std::vector<int32_t>(size), 10); }
+
+// (source, start) of every sample, batch after batch from `at` on.
+using Sample = std::pair<size_t, int64_t>;
+std::vector<Sample> take(const SampleSchedule& schedule, DataPosition at, int64_t batches) {
+  std::vector<Sample> samples;
+  for (int64_t i = 0; i < batches; ++i) {
+    const DataPosition here = schedule.advanced(at, i);
+    const size_t before = samples.size();
+    for (const auto& [source, starts] : schedule.windows(here)) {
+      for (const int64_t start : starts) samples.emplace_back(source, start);
+    }
+    EXPECT_EQ(samples.size() - before, schedule.batch_size(here));
+  }
+  return samples;
+}
+
+// ---- ranks ----
+
+TEST(SampleSchedule, RanksShareAnEpochWithoutOverlap) {
+  for (const int64_t world : {1, 2, 3, 8}) {
+    std::multiset<int64_t> all;
+    int64_t least = INT64_MAX, most = 0;
+    for (int64_t rank = 0; rank < world; ++rank) {
+      const SampleSchedule schedule({zeros(1003)}, {.batch_size = 5, .block_size = 8, .seed = 7, .slice = {rank, world}});
+      const int64_t batches = schedule.batches_left({});
+      EXPECT_EQ(batches, (124 + 5 * world - 1) / (5 * world));
+      EXPECT_EQ(schedule.advanced({}, batches), (DataPosition{1, 0}));
+      const auto samples = take(schedule, {}, batches);
+      for (const auto& [source, start] : samples) all.insert(start);
+      least = std::min(least, std::ssize(samples)), most = std::max(most, std::ssize(samples));
+    }
+    EXPECT_EQ(all.size(), 124u) << world;
+    EXPECT_EQ(std::set<int64_t>(all.begin(), all.end()).size(), 124u) << world;
+    EXPECT_LE(most - least, 1) << world;
+  }
+}
+
+// ---- stages ----
+
+DataConfig staged(std::vector<Stage> stages) {
+  DataConfig config;
+  config.stages = std::move(stages);
+  return config;
+}
+
+TrainingConfig run_of(int64_t batch_size, int64_t accumulation, int64_t max_steps) {
+  TrainingConfig config;
+  config.batch_size = batch_size, config.gradient_accumulation_steps = accumulation, config.max_steps = max_steps;
+  return config;
+}
+
+TEST(StageSchedule, ShorterSequencesComeInLargerBatches) {
+  const auto stages = stage_batches(staged({{0, 32, {{"a", 1}, {"main", 3}}}, {10, {}, {}}, {25, 100, {{"a", 1}}}}),
+                                    run_of(4, 2, 40), 128);
+  ASSERT_EQ(stages.size(), 3u);
+  EXPECT_EQ(stages[0].batch_size, 16);
+  EXPECT_EQ(stages[0].block_size, 32);
+  EXPECT_EQ(stages[0].batches, 20);
+  EXPECT_EQ(stages[0].mix, (std::vector<std::pair<size_t, double>>{{0, 1.0}, {1, 3.0}}));
+  EXPECT_EQ(stages[1].batch_size, 4);
+  EXPECT_EQ(stages[1].block_size, 128);
+  EXPECT_EQ(stages[1].batches, 30);
+  EXPECT_EQ(stages[1].mix, (std::vector<std::pair<size_t, double>>{{1, 1.0}}));
+  EXPECT_EQ(stages[2].batch_size, 5);  // 512 / 100
+  EXPECT_EQ(stages[2].batches, 30);
+}
+
+ScheduleOptions options_of(std::vector<StageBatches> stages) { return {.batch_size = 4, .block_size = 8, .seed = 3, .stages = std::move(stages)}; }
+
+TEST(StageSchedule, WeightsAreExact) {
+  const SampleSchedule schedule({zeros(5000), zeros(5000), zeros(5000)},
+                                options_of({{.batches = 1000, .batch_size = 10, .block_size = 8, .mix = {{0, 1.0}, {2, 2.0}, {1, 1.0}}}}));
+  std::map<size_t, int64_t> counts;
+  for (const auto& [source, start] : take(schedule, {}, 400)) ++counts[source];
+  EXPECT_EQ(counts, (std::map<size_t, int64_t>{{0, 1000}, {1, 1000}, {2, 2000}}));
+  counts.clear();  // a tenth of a cycle is near it too
+  for (const auto& [source, start] : take(schedule, {}, 10)) ++counts[source];
+  EXPECT_NEAR(counts[2], 50, 20);
+}
+
+TEST(StageSchedule, EveryFileGivesEachSampleOncePerEpoch) {
+  const SampleSchedule schedule({zeros(1003), zeros(207)},
+                                options_of({{.batches = 10000, .batch_size = 7, .block_size = 8, .mix = {{0, 3.0}, {1, 1.0}}}}));
+  std::map<size_t, std::vector<int64_t>> starts;
+  for (const auto& [source, start] : take(schedule, {}, 200)) starts[source].push_back(start);
+  const std::map<size_t, int64_t> per_epoch = {{0, 124}, {1, 24}};
+  for (const auto& [source, count] : per_epoch) {
+    for (int64_t epoch = 0; (epoch + 1) * count <= std::ssize(starts[source]); ++epoch) {
+      const auto first = starts[source].begin() + epoch * count;
+      const std::set<int64_t> distinct(first, first + count);
+      EXPECT_EQ(std::ssize(distinct), count) << "source " << source << " epoch " << epoch;
+      EXPECT_EQ(*distinct.rbegin() - *distinct.begin(), (count - 1) * 8);
+    }
+  }
+  EXPECT_GT(starts[1].size(), 2u * 24);
+}
+
+std::vector<StageBatches> three_stages() {
+  return {{.batches = 30, .batch_size = 4, .block_size = 8, .mix = {{0, 1.0}}},
+          {.batches = 20, .batch_size = 4, .block_size = 8, .mix = {{0, 1.0}, {1, 1.0}}},
+          {.batches = 10, .batch_size = 8, .block_size = 4, .mix = {{1, 1.0}, {0, 2.0}}}};
+}
+
+TEST(StageSchedule, AnyPositionIsReachedWithoutTheOnesBefore) {
+  const SampleSchedule schedule({zeros(2003), zeros(777)}, options_of(three_stages()));
+  const std::vector<Sample> whole = take(schedule, {}, 80);
+  DataPosition at;
+  size_t done = 0;
+  for (int64_t batch = 0; batch < 80; ++batch) {
+    EXPECT_EQ(schedule.advanced({}, batch), at);
+    const std::vector<Sample> one = take(schedule, at, 1);
+    EXPECT_TRUE(std::equal(one.begin(), one.end(), whole.begin() + done));
+    done += one.size();
+    at = schedule.advanced(at, 1);
+  }
+  EXPECT_EQ(at, (DataPosition{2, 30 * 8}));  // the last stage goes on beyond its 10 batches
+  EXPECT_EQ(schedule.advanced({}, 30), (DataPosition{1, 0}));
+  EXPECT_EQ(schedule.block_size(1), 8);
+  EXPECT_EQ(schedule.block_size(2), 4);
+}
+
+TEST(StageSchedule, AFileGoesOnWhereTheStageBeforeLeftIt) {
+  const SampleSchedule schedule({zeros(2003), zeros(777)}, options_of(three_stages()));
+  std::set<int64_t> seen;  // 120 samples in stage 0 and 40 in stage 1, of the 249 of an epoch
+  for (const auto& [source, start] : take(schedule, {}, 50)) {
+    if (source != 0) continue;
+    EXPECT_TRUE(seen.insert(start).second) << start;
+  }
+  EXPECT_NEAR(std::ssize(seen), 160, 15);
+}
+
+TEST(StageSchedule, RanksShareABatch) {
+  std::multiset<Sample> all;
+  for (int64_t rank = 0; rank < 3; ++rank) {
+    ScheduleOptions options = options_of(three_stages());
+    options.slice = {rank, 3};
+    const SampleSchedule schedule({zeros(9003), zeros(9003)}, options);
+    EXPECT_EQ(schedule.advanced({}, 30), (DataPosition{1, 0}));
+    for (const Sample& sample : take(schedule, {}, 50)) all.insert(sample);
+  }
+  EXPECT_EQ(all.size(), 3u * 200);
+  EXPECT_EQ(std::set<Sample>(all.begin(), all.end()).size(), all.size());
+}
+
+// ---- easier samples first ----
+
+std::vector<int64_t> starts_of(const SampleSchedule& schedule, int64_t epoch) {
+  std::vector<int64_t> starts;
+  for (const auto& [source, start] : take(schedule, {epoch, 0}, schedule.batches_left({epoch, 0}))) starts.push_back(start);
+  return starts;
+}
+
+TEST(Order, SimplerFirstIsWhatCompressesBetter) {
+  std::mt19937 random(5);
+  std::vector<int32_t> ids(64 * 40);
+  // Window by window: i different ids, so that later ones are harder to compress; shuffled over the text.
+  std::vector<int32_t> difficulty(40);
+  for (int i = 0; i < 40; ++i) difficulty[i] = 1 + (i * 17) % 40;
+  for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(random() % static_cast<unsigned>(difficulty[i / 64]) * 257);
+  const Tokens tokens = Tokens::from_ids(ids, 60000);
+  ScheduleOptions options{.batch_size = 3, .block_size = 64, .seed = 11};
+  const SampleSchedule plain({tokens}, options);
+  options.order = DataOrder::simpler_first;
+  const SampleSchedule simple({tokens}, options);
+  std::vector<int64_t> starts = starts_of(simple, 0);
+  const auto mean_difficulty = [&](size_t begin, size_t end) {
+    double sum = 0;
+    for (size_t i = begin; i < end; ++i) sum += difficulty[(starts[i] + 32) / 64];
+    return sum / static_cast<double>(end - begin);
+  };
+  EXPECT_LT(mean_difficulty(0, 10), 10);
+  EXPECT_GT(mean_difficulty(starts.size() - 10, starts.size()), 30);
+  EXPECT_EQ(starts_of(simple, 1), starts_of(plain, 1));  // random afterwards
+  std::vector<int64_t> sorted = starts, expected = starts_of(plain, 0);
+  std::sort(sorted.begin(), sorted.end());
+  std::sort(expected.begin(), expected.end());
+  EXPECT_EQ(sorted, expected);  // and each sample once
+}
+
+TEST(Order, ShorterDocumentsFirst) {
+  const int32_t end_of_text = 0;
+  std::vector<int32_t> ids;
+  std::vector<int64_t> length_at;  // of the document at each position
+  for (const int64_t length : {50, 7, 300, 20, 100, 9}) {
+    ids.insert(ids.end(), length - 1, 1);
+    ids.push_back(end_of_text);
+    length_at.insert(length_at.end(), length, length);
+  }
+  ScheduleOptions options{.batch_size = 4, .block_size = 8, .seed = 2, .order = DataOrder::shorter_first, .end_of_text = end_of_text};
+  const std::vector<int64_t> starts = starts_of(SampleSchedule({Tokens::from_ids(ids, 2)}, options), 0);
+  for (size_t i = 1; i < starts.size(); ++i) EXPECT_LE(length_at[starts[i - 1]], length_at[starts[i]]);
+  EXPECT_LT(length_at[starts.front()], 300);
+  EXPECT_EQ(length_at[starts.back()], 300);
+  options.end_of_text.reset();
+  EXPECT_ERROR(SampleSchedule({Tokens::from_ids(ids, 2)}, options), ExitCode::config, "data.order: shorter_first needs documents");
+}
+
+TEST(Order, AlsoInTheFirstEpochOfAStage) {
+  std::vector<int32_t> ids(3000, 1);
+  for (size_t i = 0; i < ids.size(); i += i < 1500 ? 100 : 10) ids[i] = 0;
+  ScheduleOptions options = options_of({{.batches = 9, .batch_size = 8, .block_size = 8, .mix = {{0, 1.0}}}});
+  options.order = DataOrder::shorter_first, options.end_of_text = 0;
+  const SampleSchedule schedule({Tokens::from_ids(ids, 2)}, options);
+  for (const auto& [source, start] : take(schedule, {}, 15)) EXPECT_GT(start, 1400);
+}
+
+}  // namespace
+}  // namespace gpt

@@ -1,0 +1,116 @@
+"""From files to training: prepared bins, text of every kind, stages, and what is refused before the first step."""
+
+import json
+import pathlib
+import struct
+import tempfile
+import unittest
+
+import programs
+from test_train_resume import load, same
+
+
+class Data(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        self.text = programs.write_text(self.root)
+
+    def train(self, name, check_code=0, **options):
+        """TINY without its text."""
+        merged = {**programs.TINY, "output_dir": self.root / name,
+                  **{key.replace("__", "."): value for key, value in options.items()}}
+        return programs.run("gpt-train", *programs.flags(merged), check_code=check_code)
+
+    def prepare(self, name, *words):
+        programs.run("gpt-prepare", "--input", self.text, "--output", self.root / name, *words, check_code=0)
+        return self.root / name
+
+    def test_a_prepared_bin_trains_as_its_text_does(self):
+        prepared = self.prepare("prepared", "--tokenizer", "bpe:300")
+        self.train("from_bin", data__bin=prepared / "tokens_bpe.bin")
+        self.train("from_text", data__text=self.text, data__tokenizer="bpe:300")
+        self.assertEqual(programs.losses(self.root / "from_bin"), programs.losses(self.root / "from_text"))
+        validation = [record for record in programs.metrics(self.root / "from_bin") if "val_loss" in record]
+        for record in validation:
+            self.assertAlmostEqual(record["val_perplexity"], 2.718281828459045 ** record["val_loss"], places=6)
+            self.assertGreater(record["val_bits_per_byte"], 0)
+        sample = programs.run("gpt-generate", "--checkpoint", self.root / "from_bin", "--device", "cpu", "-n", 20, check_code=0)
+        self.assertTrue(sample.stdout)
+
+    def test_bins_of_nanogpt_and_llmc(self):
+        losses = {}
+        for form in ("nanogpt", "llmc"):
+            folder = self.prepare(form, "--tokenizer", "bpe:300", "--format", form)
+            run = f"run_{form}"
+            out = self.train(run, data__bin=folder / "train.bin", data__validation_bin=folder / "val.bin",
+                             data__tokenizer=folder / "bpe_tokenizer.json")
+            losses[form] = programs.losses(self.root / run)
+            self.assertIn("bits/byte", out.stderr)
+        self.assertEqual(losses["nanogpt"], losses["llmc"])
+
+    def test_without_a_tokenizer_there_are_no_bits_per_byte(self):
+        bin_file = self.root / "raw.bin"
+        bin_file.write_bytes(struct.pack("<4000H", *(i * i % 97 for i in range(4000))))
+        out = self.train("raw", data__bin=bin_file, model__vocab_size=97)
+        self.assertEqual(out.stderr.count("no bits per byte"), 1)
+        self.assertFalse([r for r in programs.metrics(self.root / "raw") if "val_bits_per_byte" in r])
+
+    def test_what_is_wrong_with_the_data_is_one_line_before_the_first_step(self):
+        bin_file = self.root / "bad.bin"
+        bin_file.write_bytes(struct.pack("<4000H", *([5] * 3000 + [97] + [5] * 999)))
+        refused = self.train("bad", check_code=3, data__bin=bin_file, model__vocab_size=97)
+        self.assertIn("bad.bin: token 3000 has id 97, outside the vocabulary of 97", refused.stderr)
+        self.assertEqual(len(refused.stderr.strip().splitlines()), 1, refused.stderr)
+        checks = programs.run("gpt-diagnose", "--json", "--bin", bin_file, "--vocab-size", 97, "--device", "cpu", check_code=1)
+        dataset = next(c for c in json.loads(checks.stdout)["checks"] if c["name"] == "dataset")
+        self.assertIn("token 3000 has id 97", dataset["detail"])
+
+    def stages(self):
+        (self.root / "hard.txt").write_text("".join(f"{i * 7919 % 1000} dogs? lazy: {i % 31}, quick.\n" for i in range(150)))
+        return {"data.text": self.text,
+                "data.stages": f"[{{from: 0, block_size: 8}}, {{from: 7, mix: {{main: 1, {self.root}/hard.txt: 3}}}}, "
+                               f"{{from: 15, block_size: 12, mix: {{{self.root}/hard.txt: 1}}}}]"}
+
+    def test_stages_resume_bit_for_bit(self):
+        (self.root / "hard.txt").write_text("")  # its characters must be the main text's
+        self.text.write_text(self.text.read_text() + "?," * 40)
+        options = {key.replace(".", "__"): value for key, value in self.stages().items()}
+        out = self.train("whole", **options)
+        self.assertIn("Stage from step 7: 4 sequences of 16 tokens", out.stderr)
+        self.assertIn("Stage from step 0: 8 sequences of 8 tokens", out.stderr)
+        whole = load(self.root / "whole/ckpt.pt")
+        self.assertIn("hard.txt", whole["config"]["data"]["stages"])
+        self.train("kept", training__checkpoint_interval=1, training__keep_last=100, **options)
+        for stop in (3, 7, 8, 14, 15, 20):
+            with self.subTest(stop=stop):
+                run = self.root / f"from{stop}"
+                run.mkdir()
+                (run / "ckpt.pt").write_bytes((self.root / f"kept/ckpt_step_{stop:08}.pt").read_bytes())
+                (run / "metrics.jsonl").write_text("".join(
+                    json.dumps(record) + "\n" for record in programs.metrics(self.root / "kept") if record["step"] <= stop))
+                self.train(run.name, **options)
+                resumed = load(run / "ckpt.pt")
+                for key in ("model", "optimizer", "rng", "data", "step"):
+                    self.assertTrue(same(whole[key], resumed[key]), key)
+                self.assertEqual(programs.losses(self.root / "whole"), programs.losses(run))
+
+    def test_stages_cannot_change_under_a_run(self):
+        self.text.write_text(self.text.read_text() + "?," * 40)
+        options = {key.replace(".", "__"): value for key, value in self.stages().items()}
+        self.train("run", training__max_steps=20, **options)
+        options["data__stages"] = options["data__stages"].replace("from: 7", "from: 8")
+        refused = self.train("run", check_code=4, **options)
+        self.assertIn("data.stages", refused.stderr)
+
+    def test_easier_samples_first(self):
+        self.train("simple", data__text=self.text, data__order="simpler_first")
+        self.train("random", data__text=self.text)
+        self.assertNotEqual(programs.losses(self.root / "simple"), programs.losses(self.root / "random"))
+        refused = self.train("short", check_code=2, data__text=self.text, data__order="shorter_first")
+        self.assertIn("data.order", refused.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
