@@ -138,6 +138,23 @@ class Resume(unittest.TestCase):
         self.assertEqual(returned, 0, output)
         self.assert_same_run(run)
 
+    def test_sigusr1_saves_at_once(self):
+        run = self.root / "usr1_saves"
+        words = {**programs.TINY, "data.text": self.text, "output_dir": run, "training.max_steps": 100000}
+        process = subprocess.Popen(programs.command("gpt-train", *programs.flags(words)), stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            while not (run / "metrics.jsonl").exists():
+                time.sleep(0.01)
+            process.send_signal(signal.SIGUSR1)
+            until = time.monotonic() + 120
+            while not (run / "ckpt.pt").exists() and time.monotonic() < until:
+                time.sleep(0.01)
+            self.assertGreater(load(run / "ckpt.pt")["step"], 0)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            self.assertEqual(process.wait(timeout=120), 143)
+
     def test_output_folder_holds_the_whole_run(self):
         for name in ("ckpt.pt", "ckpt_best.pt", "config.yaml", "metrics.jsonl", "train.log"):
             self.assertTrue((self.root / "whole" / name).exists(), name)
