@@ -145,8 +145,8 @@ TEST_F(PrepareTest, TheSeedDrawsTheDocuments) {
 
 TEST_F(PrepareTest, ThreadsDoNotChangeTheOutput) {
   std::string text;
-  while (text.size() < 3'000'000) text += "some words in a long document " + std::to_string(text.size()) + "\n";
-  const std::vector<std::string> inputs = {file("a.jsonl", json_lines(20000)), file("b.txt", text), file("c.txt", "short")};
+  while (text.size() < 1'500'000) text += "some words in a long document " + std::to_string(text.size()) + "\n";
+  const std::vector<std::string> inputs = {file("a.jsonl", json_lines(5000)), file("b.txt", text), file("c.txt", "short")};
   for (const char* tokenizer : {"byte", "char", "bpe:400"}) {
     PrepareOptions o = options(inputs, tokenizer);
     o.threads = 1;
@@ -197,6 +197,7 @@ TEST(CountInvalidUtf8Test, CountsBytesThatArePartOfNoCharacter) {
   EXPECT_EQ(count_invalid_utf8("plain text that is longer than eight bytes"), 0);
   EXPECT_EQ(count_invalid_utf8("12345678\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80"), 0);
   EXPECT_EQ(count_invalid_utf8("1234567\xC3"), 1);
+  EXPECT_EQ(count_invalid_utf8("1234567\xF0\x9F\x98 \xE2\x82"), 5);
   EXPECT_EQ(count_invalid_utf8("\xFF\xFE\x80" "abcdefgh\x80"), 4);
 }
 
