@@ -16,7 +16,9 @@ constexpr size_t kFew = 64;
 }  // namespace
 
 BpeMerges::BpeMerges(size_t count)
-    : slots_(std::bit_ceil(std::max<size_t>(2 * count, 2))), shift_(64 - std::countr_zero(slots_.size())) {}
+    : low_pairs_(kLow * kLow),
+      slots_(std::bit_ceil(std::max<size_t>(2 * count, 2))),
+      shift_(64 - std::countr_zero(slots_.size())) {}
 
 inline size_t BpeMerges::slot_of(uint64_t pair) const {
   size_t slot = (pair ^ pair >> 29) * 0x9E3779B97F4A7C15u >> shift_;  // Fibonacci hashing (Knuth, TAOCP 3, 6.4)
@@ -25,11 +27,16 @@ inline size_t BpeMerges::slot_of(uint64_t pair) const {
 }
 
 void BpeMerges::add(int32_t left, int32_t right, Rule rule) {
-  const uint64_t pair = pair_of(left, right);
-  slots_[slot_of(pair)] = {pair, rule};
+  if (both_low(left, right)) {
+    low_pairs_[left * kLow + right] = rule;
+  } else {
+    const uint64_t pair = pair_of(left, right);
+    slots_[slot_of(pair)] = {pair, rule};
+  }
 }
 
-BpeMerges::Rule BpeMerges::find(int32_t left, int32_t right) const {
+inline BpeMerges::Rule BpeMerges::find(int32_t left, int32_t right) const {
+  if (both_low(left, right)) return low_pairs_[left * kLow + right];
   return slots_[slot_of(pair_of(left, right))].rule;
 }
 

@@ -32,11 +32,17 @@ class BpeMerges {
   static uint64_t pair_of(int32_t left, int32_t right) {
     return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
   }
+  // In most vocabularies the lowest ids are the bytes, whose pairs are looked up most: a square of them, where the rows of
+  // letters stay in the cache as hashed slots would not.
+  static constexpr int32_t kLow = 256;
+  static bool both_low(int32_t left, int32_t right) { return (left | right) < kLow; }
+
   size_t slot_of(uint64_t pair) const;
   size_t apply_to_few(int32_t* ids, size_t count) const;
   size_t apply_to_many(int32_t* ids, size_t count) const;
 
-  std::vector<Slot> slots_;  // open addressing, a power of two of them, at most half of them taken
+  std::vector<Rule> low_pairs_;
+  std::vector<Slot> slots_;  // the other pairs: open addressing, a power of two of them, at most half of them taken
   int shift_;                // from a 64-bit hash to a slot
 };
 

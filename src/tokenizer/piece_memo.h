@@ -2,6 +2,7 @@
 // per thread, of a fixed size, shared by all tokenizers: a piece takes the place of the one that was in its slot.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -24,6 +25,12 @@ class PieceMemo {
     uint32_t owner = 0;  // which tokenizer; 0 is none
     uint32_t count = 0;
     std::array<int32_t, kMaxIds> ids{};
+
+    Entry() = default;
+    Entry(const Key& key, uint32_t owner, std::span<const int32_t> result)
+        : key(key), owner(owner), count(static_cast<uint32_t>(result.size())) {
+      std::copy(result.begin(), result.end(), ids.begin());
+    }
     bool holds(const Key& wanted, uint32_t of) const {
       // One branch instead of four.
       return ((key[0] ^ wanted[0]) | (key[1] ^ wanted[1]) | (key[2] ^ wanted[2]) | (owner ^ of)) == 0;
@@ -56,7 +63,7 @@ class PieceMemo {
   }
 
  private:
-  static constexpr int kSlotBits = 15;
+  static constexpr int kSlotBits = 16;
   static constexpr std::array<Key, kMaxBytes + 1> kMasks = [] {
     std::array<Key, kMaxBytes + 1> masks{};
     for (size_t bytes = 0; bytes <= kMaxBytes; ++bytes) {

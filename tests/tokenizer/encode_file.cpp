@@ -1,6 +1,6 @@
-// encode_file TOKENIZER DOCUMENTS IDS: encodes one document after the other and prints the processor seconds that took, so
-// that scripts/compare_tokenizers.py can hold ids and speed against other programs. DOCUMENTS has a 32-bit length before each
-// document, IDS gets a 32-bit count before the ids of each.
+// encode_file TOKENIZER DOCUMENTS IDS: encodes one document after the other and prints the processor seconds that each took,
+// so that scripts/compare_tokenizers.py can hold ids and speed against other programs. DOCUMENTS has a 32-bit length before
+// each document, IDS gets a 32-bit count before the ids of each.
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -36,18 +36,16 @@ void encode_file(const std::string& tokenizer_spec, const std::string& documents
   const auto tokenizer = gpt::make_tokenizer(tokenizer_spec, "");
   const std::string file = gpt::read_file(documents_path, gpt::ExitCode::data);
   std::ofstream output(ids_path, std::ios::binary);
-  std::clock_t taken = 0;
   for (const std::string_view document : documents_in(file)) {
     const std::clock_t start = std::clock();
     const std::vector<int32_t> ids = tokenizer->encode(document);
-    taken += std::clock() - start;
+    std::printf("%.6f\n", static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
     if (tokenizer->decode(ids) != document) throw std::runtime_error("the ids do not decode to the document");
     const auto count = static_cast<uint32_t>(ids.size());
     output.write(reinterpret_cast<const char*>(&count), sizeof(count));
     output.write(reinterpret_cast<const char*>(ids.data()), static_cast<std::streamsize>(ids.size() * sizeof(int32_t)));
   }
   if (!output.flush()) throw std::runtime_error(ids_path + ": cannot be written");
-  std::printf("%.6f\n", static_cast<double>(taken) / CLOCKS_PER_SEC);
 }
 
 }  // namespace
