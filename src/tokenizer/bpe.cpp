@@ -145,7 +145,8 @@ const BpeModel& BpeTokenizer::model() const { return impl_->model; }
 
 std::string BpeTokenizer::to_json() const { return tokenizer_json(impl_->model); }
 
-// perf: OPT-5. Pieces are split a batch ahead of their look-up, so that the memo's cache lines are on their way meanwhile.
+// perf: OPT-5. Pieces are split a batch ahead of their look-up, so that the memo's cache lines are on their way
+// meanwhile.
 void BpeTokenizer::encode(std::string_view text, std::vector<int32_t>& ids) const {
   struct Piece {
     std::string_view text;

@@ -32,8 +32,8 @@ class BpeMerges {
   static uint64_t pair_of(int32_t left, int32_t right) {
     return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
   }
-  // In most vocabularies the lowest ids are the bytes, whose pairs are looked up most: a square of them, where the rows of
-  // letters stay in the cache as hashed slots would not.
+  // In most vocabularies the lowest ids are the bytes, whose pairs are looked up most: a square of them, where the rows
+  // of letters stay in the cache as hashed slots would not.
   static constexpr int32_t kLow = 256;
   static bool both_low(int32_t left, int32_t right) { return (left | right) < kLow; }
 

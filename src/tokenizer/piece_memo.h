@@ -1,5 +1,5 @@
-// What short pieces of text were merged into, so that a word that comes again costs one look into a cache line. One memo
-// per thread, of a fixed size, shared by all tokenizers: a piece takes the place of the one that was in its slot.
+// What short pieces of text were merged into, so that a word that comes again costs one look into a cache line. One
+// memo per thread, of a fixed size, shared by all tokenizers: a piece takes the place of the one that was in its slot.
 #pragma once
 
 #include <algorithm>

@@ -84,8 +84,8 @@ size_t three_numbers_end(std::string_view text, size_t offset) {
   return offset;
 }
 
-// The end of 's 't 'm 'd 'll 've 're, whose apostrophe is at `offset`; `offset` where it is none of them. Without regard
-// to case, s is U+017F as well: the one other character that Unicode folds to a letter of these.
+// The end of 's 't 'm 'd 'll 've 're, whose apostrophe is at `offset`; `offset` where it is none of them. Without
+// regard to case, s is U+017F as well: the one other character that Unicode folds to a letter of these.
 size_t contraction_end(std::string_view text, size_t offset, bool any_case) {
   const auto letter = [&](size_t i) -> char {
     if (offset + i >= text.size()) return '\0';
@@ -169,9 +169,9 @@ struct Neighbour {
 };
 
 // Whether a piece ends between the two characters whatever is around them, and the part before splits by itself as it
-// does in the whole. The former: no alternative of the patterns matches across such a place. The latter: matches see beyond
-// their end only behind spaces, by (?!\S) and $; the part ends in no space, so that the spaces in it are followed by what
-// follows them in the whole. The one case that does end in a space is argued where it stands.
+// does in the whole. The former: no alternative of the patterns matches across such a place. The latter: matches see
+// beyond their end only behind spaces, by (?!\S) and $; the part ends in no space, so that the spaces in it are
+// followed by what follows them in the whole. The one case that does end in a space is argued where it stands.
 bool always_ends_between(SplitPattern pattern, Neighbour before, Neighbour behind) {
   const bool gpt2 = pattern == SplitPattern::gpt2;
   switch (before.kind) {

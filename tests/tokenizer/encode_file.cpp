@@ -1,6 +1,6 @@
-// encode_file TOKENIZER DOCUMENTS IDS: encodes one document after the other and prints the processor seconds that each took,
-// so that scripts/compare_tokenizers.py can hold ids and speed against other programs. DOCUMENTS has a 32-bit length before
-// each document, IDS gets a 32-bit count before the ids of each.
+// encode_file TOKENIZER DOCUMENTS IDS: encodes one document after the other and prints the processor seconds that each
+// took, so that scripts/compare_tokenizers.py can hold ids and speed against other programs. DOCUMENTS has a 32-bit
+// length before each document, IDS gets a 32-bit count before the ids of each.
 #include <cstdint>
 #include <cstdio>
 #include <cstring>

@@ -1,5 +1,5 @@
-// Splits text into the pieces within which byte pairs are merged, exactly as the regular expressions of GPT-2, of tiktoken's
-// cl100k_base and of Llama 3 do, with the character classes of Unicode 16.
+// Splits text into the pieces within which byte pairs are merged, exactly as the regular expressions of GPT-2, of
+// tiktoken's cl100k_base and of Llama 3 do, with the character classes of Unicode 16.
 #pragma once
 
 #include <cstddef>
@@ -9,12 +9,12 @@ namespace gpt {
 
 enum class SplitPattern { gpt2, cl100k, llama3 };
 
-// The end of the piece that starts at `offset` < text.size(), where a piece started at every earlier end. Bytes that are
-// no UTF-8 count as characters of their own that are neither letter, number nor space.
+// The end of the piece that starts at `offset` < text.size(), where a piece started at every earlier end. Bytes that
+// are no UTF-8 count as characters of their own that are neither letter, number nor space.
 size_t piece_end(SplitPattern pattern, std::string_view text, size_t offset);
 
-// The last position in (0, text.size()) that is sure to end a piece whatever comes before and behind, with the same pieces
-// on both sides as in the whole; 0 where there is none.
+// The last position in (0, text.size()) that is sure to end a piece whatever comes before and behind, with the same
+// pieces on both sides as in the whole; 0 where there is none.
 size_t last_piece_boundary(SplitPattern pattern, std::string_view text);
 
 // The regular expression, as tokenizer.json spells it.
