@@ -79,6 +79,15 @@ TEST(PreTokenizer, Cl100k) {
   EXPECT_EQ(cl100k("\u00B2\u00BD\u0661\u0662"), (Pieces{"\u00B2\u00BD\u0661", "\u0662"}));
 }
 
+TEST(PreTokenizer, EveryByteWithinLongWords) {
+  for (int byte = 0; byte < 256; ++byte) {
+    const char c = static_cast<char>(byte);
+    const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    const Pieces pieces = split(SplitPattern::gpt2, "abcd" + std::string(1, c) + "efghijklmnopqrstuvwxyz");
+    EXPECT_EQ(pieces.size(), letter ? 1 : c == ' ' ? 2 : 3) << "byte " << byte;
+  }
+}
+
 TEST(PreTokenizer, TheEndOfTheTextDividesCl100kFromLlama3) {
   const std::string text = "a \n  ";
   EXPECT_EQ(split(SplitPattern::cl100k, text), (Pieces{"a", " \n  "}));
