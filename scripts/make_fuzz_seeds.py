@@ -31,7 +31,7 @@ def tokenizer_json():
     old = json.loads((ROOT / "tests/tokenizer/hugging_face/gpt2.json").read_text())
     old["model"]["merges"] = [" ".join(pair) for pair in old["model"]["merges"]]
     write("tokenizer_json", "merges_as_text", json.dumps(old, ensure_ascii=False, indent=1).encode() + b"\0" + TEXT)
-    write("tokenizer_json", "char", '{"type":"char","characters":["a","b","\u00e9"]}'.encode() + b"\0" + "ab\u00e9".encode())
+    write("tokenizer_json", "char", '{"type":"char","characters":["a","b","\u00e9"]}\0ab\u00e9'.encode())
     write("tokenizer_json", "byte", b'{"type":"byte"}\0' + TEXT)
 
 
@@ -39,7 +39,7 @@ def merges():
     spelling = alphabet()
     tokens = [spelling[b] for b in range(256)] + ["th", "the", "\u0120the", "<|endoftext|>"]
     encoder = json.dumps({token: i for i, token in enumerate(tokens)}, ensure_ascii=False).encode()
-    write("merges", "gpt2", encoder + b"\0#version: 0.2\nt h\nth e\n" + "\u0120 the\n".encode() + b"\0 the thing" + TEXT)
+    write("merges", "gpt2", encoder + "\0#version: 0.2\nt h\nth e\n\u0120 the\n\0 the thing".encode() + TEXT)
     ranks = [bytes([b]) for b in range(256)] + [b"th", b"the", b" the", b"aa", b"aaaa", b"whole"]
     lines = b"".join(base64.b64encode(token) + b" %d\n" % rank for rank, token in enumerate(ranks))
     write("merges", "tiktoken", b"t" + lines + b"\0 the whole aaaaaaa" + TEXT)
@@ -59,11 +59,14 @@ def token_file():
     write("token_file", "raw", b"\1" + ids)
     write("token_file", "raw_32", b"\2" + struct.pack("<4I", 1, 2, 999, 100000))
     write("token_file", "llmc", b"\0" + struct.pack("<256i", 20240520, 1, 8, *[0] * 253) + ids)
-    write("token_file", "llmc_llama3", b"\0" + struct.pack("<256i", 20240801, 7, 2, *[0] * 253) + struct.pack("<2I", 5, 128000))
+    llama3 = struct.pack("<256i", 20240801, 7, 2, *[0] * 253) + struct.pack("<2I", 5, 128000)
+    write("token_file", "llmc_llama3", b"\0" + llama3)
     for name, pointers in (("megatron", (0, 6)), ("megatron_reordered", (10, 0))):
         index = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, 2, 3)
-        index += struct.pack("<2i", 3, 5 if name == "megatron" else 4) + struct.pack("<2q", *pointers) + struct.pack("<3q", 0, 1, 2)
+        index += struct.pack("<2i2q3q", 3, 5 if name == "megatron" else 4, *pointers, 0, 1, 2)
         write("token_file", name, b"\4" + struct.pack("<H", len(index)) + index + ids)
+    empty = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, 2, 1) + struct.pack("<2i3q", 0, 0, 0, 0, 0)
+    write("token_file", "megatron_of_nothing", b"\4" + struct.pack("<H", len(empty)) + empty + ids)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/tokenizer/hugging_face/: small vocabularies as Hugging Face tokenizers writes them, and what it encodes with them.
+"""Writes tests/tokenizer/hugging_face/: small vocabularies as Hugging Face tokenizers writes them, and ids that it gives.
 
     python scripts/make_tokenizer_fixtures.py     # with tokenizers==0.23.3; rewrites the same bytes every time
 """
@@ -17,7 +17,8 @@ TEXT = ["To be, or not to be, that is the question: whether 'tis nobler in the m
 SAMPLES = TEXT[:3] + ["", " ", "\n\n \t x", "the<|endoftext|>question<|endoftext|>", "THEY'RE they're 12345 67",
                       "unseen: \u0001 \u00ff \U0010ffff", "  lines.\r\n\r\n"]
 
-LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+          r"|\s*[\r\n]+|\s+(?!\S)|\s+")
 
 
 def train(pre_tokenizer, specials):
@@ -25,7 +26,8 @@ def train(pre_tokenizer, specials):
     tokenizer.pre_tokenizer = pre_tokenizer
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.train_from_iterator(TEXT, trainers.BpeTrainer(
-        vocab_size=320, special_tokens=specials, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
+        vocab_size=320, special_tokens=specials, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False))
     return tokenizer
 
 

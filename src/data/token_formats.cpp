@@ -116,6 +116,10 @@ std::pair<int64_t, bool> check_index(const std::string& path, const MegatronInde
     }
     contiguous = contiguous && static_cast<uint64_t>(pointer) == expected;
     expected += bytes;
+    // Nothing writes such a pair, and a small one could ask for any amount of memory.
+    if (expected > bin_bytes) {
+      fail(path, "sequence {} overlaps others: up to it they have {} bytes, the bin {}", i, expected, bin_bytes);
+    }
     tokens += static_cast<uint64_t>(length);
   }
   int64_t before = 0;
@@ -134,7 +138,7 @@ Tokens in_order(const MegatronIndex& index, const File& bin, int64_t tokens) {
   std::byte* out = copy->data();
   for (uint64_t i = 0; i < index.sequences; ++i) {
     const size_t bytes = static_cast<size_t>(number_at<int32_t>(index.lengths, i * 4)) * index.width;
-    std::memcpy(out, bin->bytes().data() + number_at<int64_t>(index.pointers, i * 8), bytes);
+    if (bytes > 0) std::memcpy(out, bin->bytes().data() + number_at<int64_t>(index.pointers, i * 8), bytes);
     out += bytes;
   }
   return {copy, copy->data(), tokens, index.width};

@@ -185,6 +185,10 @@ TEST_F(TokenFileTest, MegatronIndicesAreCheckedBeforeTheyAreUsed) {
   refused("sequence 1 lies at byte 3", [](Megatron& m) { m.pointers = bytes_of<int64_t>({0, 3, 6}); });
   refused("sequence 1 lies at byte -4", [](Megatron& m) { m.pointers = bytes_of<int64_t>({0, -4, 6}); });
   refused("sequence 1 lies at byte 9223372036854775806", [](Megatron& m) { m.pointers = bytes_of<int64_t>({0, INT64_MAX - 1, 6}); });
+  refused("sequence 1 overlaps others: up to it they have 14 bytes, the bin 12", [](Megatron& m) {
+    m.lengths = bytes_of<int32_t>({6, 1, 3});
+    m.pointers = bytes_of<int64_t>({0, 0, 6});
+  });
   refused("document mark 0 is 1", [](Megatron& m) { m.marks = bytes_of<int64_t>({1, 2, 3}); });
   refused("document mark 2 is 1", [](Megatron& m) { m.marks = bytes_of<int64_t>({0, 2, 1}); });
   refused("document mark 2 is 4", [](Megatron& m) { m.marks = bytes_of<int64_t>({0, 2, 4}); });
