@@ -1,8 +1,6 @@
 #include "gpt/checkpoint/container.h"
 
-#define XXH_INLINE_ALL
 #include <fmt/format.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <array>
@@ -14,6 +12,7 @@
 
 #include "gpt/checkpoint/zip.h"
 #include "gpt/core/file.h"
+#include "gpt/core/hash.h"
 
 namespace gpt {
 namespace {
@@ -31,11 +30,6 @@ struct Record {
 
 std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
-std::string hash_of(std::string_view bytes) {
-  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
-  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }
 
 std::string_view name_of(const zip::Entry& entry) { return std::string_view(entry.name).substr(kFolder.size()); }
@@ -62,7 +56,7 @@ std::string ending_of(const std::vector<zip::Entry>& entries, std::string_view m
   std::string covered;
   for (const zip::Entry& entry : entries) covered += zip::local_header(entry);
   covered.append(manifest).append(ending);
-  return ending + mark + hash_of(covered);
+  return ending + mark + hash128(covered);
 }
 
 }  // namespace
@@ -83,7 +77,7 @@ void ContainerWriter::add(const std::string& name, std::span<const std::byte> by
     throw std::invalid_argument("record name '" + name + "'");
   }
   Record record{{std::string(kFolder) + name, impl_->file.size(), bytes.size(), zip::crc32(bytes)},
-                hash_of(as_text(bytes))};
+                hash128(as_text(bytes))};
   const auto same_name = [&](const Record& other) { return other.entry.name == record.entry.name; };
   if (std::any_of(impl_->records.begin(), impl_->records.end(), same_name)) {
     throw std::invalid_argument("two records '" + name + "'");
@@ -230,7 +224,7 @@ void ContainerReader::Impl::check_ending(uint64_t offset) const {
 void ContainerReader::Impl::check_records() const {
   std::vector<Record> found;
   for (const zip::Entry& entry : entries) {
-    if (name_of(entry) != kManifest) found.push_back({entry, hash_of(as_text(records.find(name_of(entry))->second))});
+    if (name_of(entry) != kManifest) found.push_back({entry, hash128(as_text(records.find(name_of(entry))->second))});
   }
   const std::string expected = manifest_of(found);
   const std::string_view manifest = as_text(records.find(kManifest)->second);

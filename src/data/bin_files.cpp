@@ -70,8 +70,7 @@ Splits open_splits(const Bin& bin, double validation_fraction) {
   const Tokens all = open_token_file(bin.path, width).tokens;
   if (bin.validation_path.empty()) {
     check_count(bin, bin.path, all.size(), train + validation);
-    const int64_t position =
-        bin.is_split() ? train : static_cast<int64_t>(static_cast<double>(all.size()) * (1 - validation_fraction));
+    const int64_t position = bin.is_split() ? train : training_tokens(all.size(), validation_fraction);
     return {all.slice(0, position), all.slice(position, all.size())};
   }
   std::error_code ignored;

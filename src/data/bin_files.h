@@ -34,7 +34,7 @@ std::shared_ptr<const Tokenizer> tokenizer_of(const Bin& bin, std::string spec);
 // Metadata, tokenizer or `vocab_size`, whichever is known first. Throws gpt::Error where none is, or they contradict.
 int64_t vocabulary_of(const Bin& bin, const Tokenizer* tokenizer, std::optional<int64_t> vocab_size);
 
-// Both parts, their sizes checked against the metadata. What is not split yet is cut as nanoGPT's prepare.py does.
+// Both parts, their sizes checked against the metadata. What is not split yet is cut at training_tokens().
 Splits open_splits(const Bin& bin, double validation_fraction);
 
 }  // namespace gpt

@@ -10,12 +10,12 @@
 #include <utility>
 
 #include "gpt/core/error.h"
+#include "llmc_format.h"
 
 namespace gpt {
 namespace {
 
 constexpr size_t kBuffer = 1 << 20;
-constexpr int64_t kLlmcHeaderBytes = 256 * sizeof(int32_t);
 
 // With an expected ten documents on the smaller side it is never empty by chance (1 in 20,000) nor far from its share.
 int64_t documents_for(double validation_fraction) {
@@ -110,12 +110,12 @@ BinWriter::BinWriter(std::string folder, BinFormat format, int width_bytes, doub
 BinWriter::~BinWriter() = default;
 
 std::vector<std::string> BinWriter::file_names(BinFormat format) {
-  if (format == BinFormat::prepared) return {"tokens_bpe.bin"};
+  if (format == BinFormat::prepared) return {kBinFile};
   return {"train.bin", "val.bin"};
 }
 
 std::unique_ptr<IdFile> BinWriter::new_file(const char* name) const {
-  return std::make_unique<IdFile>(folder_ + "/" + name, format_ == BinFormat::llmc ? kLlmcHeaderBytes : 0, width_);
+  return std::make_unique<IdFile>(folder_ + "/" + name, format_ == BinFormat::llmc ? llmc::kHeaderBytes : 0, width_);
 }
 
 void BinWriter::append(const EncodedChunk& chunk) {
@@ -174,7 +174,7 @@ void BinWriter::split_tokens(const std::vector<int32_t>& token_bytes, Metadata& 
     validation_->truncate(0);
   }
   const int64_t tokens = train_->tokens();
-  const auto cut = static_cast<int64_t>(static_cast<double>(tokens) * (1 - validation_fraction_));
+  const int64_t cut = training_tokens(tokens, validation_fraction_);
   const int64_t bytes = train_counts_.bytes + validation_counts_.bytes;
   metadata.train = {.tokens = cut, .documents = documents_before(cut)};
   metadata.validation = {.tokens = tokens - cut,
@@ -201,16 +201,14 @@ int64_t BinWriter::documents_before(int64_t token) const {
   return documents;
 }
 
-// As llm.c's dataloader expects it; its 32-bit ids came with Llama 3.
+// As llm.c's dataloader expects it.
 void BinWriter::write_header(IdFile& file) const {
   if (file.tokens() > std::numeric_limits<int32_t>::max()) {
     throw Error(ExitCode::data, fmt::format("{} tokens are more than llm.c's header can count ({}); prepare the input in parts",
                                             file.tokens(), std::numeric_limits<int32_t>::max()));
   }
-  std::array<int32_t, 256> header{};
-  header[0] = width_ == 2 ? 20240520 : 20240801;
-  header[1] = width_ == 2 ? 1 : 7;
-  header[2] = static_cast<int32_t>(file.tokens());
+  const llmc::Version& version = width_ == llmc::kGpt2.width ? llmc::kGpt2 : llmc::kLlama3;
+  const std::array header{version.magic, version.number, static_cast<int32_t>(file.tokens())};  // zeros are behind it
   file.write_header({reinterpret_cast<const char*>(header.data()), sizeof header});
 }
 

@@ -9,6 +9,7 @@
 
 #include "gpt/core/error.h"
 #include "gpt/data/permutation.h"
+#include "gpt/data/token_file.h"
 #include "gpt/tokenizer/utf8.h"
 
 namespace gpt {
@@ -45,11 +46,6 @@ int64_t count_invalid_utf8(std::string_view text) {
     i += bytes;
   }
   return invalid;
-}
-
-int width_for(int64_t vocab_size) {
-  constexpr int64_t kIdsOf16Bits = 65536;
-  return vocab_size <= kIdsOf16Bits ? 2 : 4;
 }
 
 ChunkEncoder::ChunkEncoder(const Tokenizer& tokenizer, const PrepareOptions& options)
@@ -107,7 +103,7 @@ size_t ChunkEncoder::last_cut(std::string_view text) const {
     const size_t cut = tokenizer_.last_cut(text);
     if (cut == 0) return 0;
     // Bytes can be cut anywhere, but half a character would count as invalid UTF-8.
-    const bool inside_character = (static_cast<unsigned char>(text[cut]) & 0xc0) == 0x80 && ++inside < 4;
+    const bool inside_character = !utf8::begins_character(text[cut]) && ++inside < 4;
     const size_t better = inside_character ? cut : special_token_across(text, cut);
     if (!inside_character && better == cut) return cut;
     text = text.substr(0, better);

@@ -15,9 +15,6 @@ namespace gpt {
 // Bytes that are part of no UTF-8 character.
 int64_t count_invalid_utf8(std::string_view text);
 
-// 2 or 4 bytes: the narrowest that holds vocab_size - 1.
-int width_for(int64_t vocab_size);
-
 // May be used on several threads at once.
 class ChunkEncoder {
  public:

@@ -11,6 +11,7 @@
 #include "gpt/core/hash.h"
 #include "gpt/core/installed_data.h"
 #include "gpt/data/overlap.h"
+#include "gpt/data/prepare.h"
 #include "text_cache.h"
 
 namespace gpt {
@@ -36,7 +37,7 @@ std::string text_of(const DataConfig& config) {
 }
 
 Bin bin_of_text(const std::string& text, const DataConfig& config, const std::string& tokenizer) {
-  return find_bin(prepared_text(text, config, tokenizer) + "/tokens_bpe.bin", "", "");
+  return find_bin(prepared_text(text, config, tokenizer) + "/" + kBinFile, "", "");
 }
 
 // Checks every id and hashes it, in one pass over the memory. `position`: of the first token in the file.
@@ -187,12 +188,8 @@ std::optional<double> text_bytes(const Corpus& corpus, const Tokens& ids) {
     const double bytes_per_token = static_cast<double>(corpus.validation_bytes) / static_cast<double>(corpus.validation.size());
     return bytes_per_token * static_cast<double>(ids.size());
   }
-  // Ids beyond the tokenizer's, which a padded vocabulary has, stand for nothing.
-  std::vector<int64_t> bytes(static_cast<size_t>(corpus.vocab_size));
-  for (int32_t id = 0; id < corpus.tokenizer->vocab_size(); ++id) {
-    bytes[id] = static_cast<int64_t>(corpus.tokenizer->decode({&id, 1}).size());
-  }
-  for (const SpecialToken& special : corpus.tokenizer->special_tokens()) bytes[special.id] = 0;
+  std::vector<int32_t> bytes = corpus.tokenizer->text_bytes();
+  bytes.resize(static_cast<size_t>(corpus.vocab_size));  // ids that only a padded vocabulary has stand for nothing
   int64_t sum = 0;
   for (int64_t i = 0; i < ids.size(); ++i) sum += bytes[ids[i]];
   return static_cast<double>(sum);

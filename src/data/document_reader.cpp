@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "gpt/core/error.h"
+#include "gpt/tokenizer/utf8.h"
 #include "json_lines.h"
 
 namespace gpt {
@@ -18,8 +19,6 @@ constexpr size_t kChunk = 1 << 19;         // large enough that handing it over 
 constexpr size_t kBlock = 1 << 16;         // read at once
 constexpr size_t kLongestPiece = 1 << 26;  // a longer run without a place to cut is cut anyway, so that memory stays bounded
 constexpr size_t kLongestLine = 1 << 27;
-
-bool begins_character(char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }
 
 // Appends at most `size` bytes of `stream`, which has read(); false at its end.
 template <class Stream>
@@ -34,7 +33,7 @@ bool append(std::string& text, Stream& stream, size_t size) {
 // The end of a long text that may be cut nowhere, short of a character's inside.
 size_t forced_cut(std::string_view text) {
   size_t cut = text.size() - 1;
-  while (cut > text.size() - 4 && !begins_character(text[cut])) --cut;
+  while (cut > text.size() - 4 && !utf8::begins_character(text[cut])) --cut;
   return cut;
 }
 
@@ -178,7 +177,8 @@ Chunk DocumentReader::parsed(Chunk chunk) const {
 
 void DocumentReader::apply_limit(Chunk& chunk) {
   size_t end = 0;
-  while (end < chunk.text.size() && !(begins_character(chunk.text[end]) && characters_++ == options_.max_chars)) ++end;
+  const auto is_too_many = [this](char c) { return utf8::begins_character(c) && characters_++ == options_.max_chars; };
+  while (end < chunk.text.size() && !is_too_many(chunk.text[end])) ++end;
   if (end == chunk.text.size()) return;
   finished_ = true;
   chunk.text.resize(end);

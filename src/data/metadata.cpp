@@ -10,6 +10,7 @@
 
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
+#include "gpt/data/token_file.h"
 
 namespace gpt {
 namespace {
@@ -17,7 +18,6 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr int64_t kIdsOf16Bits = 65536;
 constexpr int64_t kLargestCount = int64_t{1} << 60;  // sums and sizes in bytes stay within 64 bits
 
 [[noreturn]] void fail(const std::string& origin, const std::string& message) {
@@ -125,7 +125,7 @@ Metadata parse_metadata(std::string_view text, const std::string& origin) {
   Metadata metadata;
   metadata.vocab_size = root.whole_number("vocab_size", 1, std::numeric_limits<int32_t>::max());
   metadata.width_bytes = root.choice("dtype", "uint16", "uint32") == "uint32" ? 4 : 2;
-  if (metadata.width_bytes == 2 && metadata.vocab_size > kIdsOf16Bits) {
+  if (metadata.width_bytes < width_for(metadata.vocab_size)) {
     fail(origin, fmt::format("'dtype' is \"uint16\", which holds no ids of a 'vocab_size' of {}; it must be \"uint32\"",
                              metadata.vocab_size));
   }
@@ -149,6 +149,10 @@ Metadata parse_metadata(std::string_view text, const std::string& origin) {
     metadata.skipped.push_back(entry.get<std::string>());
   }
   return metadata;
+}
+
+int64_t training_tokens(int64_t tokens, double validation_fraction) {
+  return static_cast<int64_t>(static_cast<double>(tokens) * (1 - validation_fraction));
 }
 
 Metadata read_metadata(const std::string& path) {

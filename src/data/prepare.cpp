@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <chrono>
 #include <condition_variable>
 #include <filesystem>
@@ -24,6 +23,7 @@
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
 #include "gpt/core/hash.h"
+#include "gpt/data/token_file.h"
 #include "gpt/tokenizer/bpe.h"
 #include "gpt/tokenizer/bpe_trainer.h"
 #include "gpt/tokenizer/tokenizer.h"
@@ -36,9 +36,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kTokenizerFile = "bpe_tokenizer.json";
-constexpr const char* kMetadataFile = "tokens_bpe_metadata.json";
-
 [[noreturn]] void refuse(const std::string& message) { throw Error(ExitCode::config, message); }
 
 void validate(const PrepareOptions& options) {
@@ -49,39 +46,6 @@ void validate(const PrepareOptions& options) {
   if (options.min_frequency < 0) refuse(fmt::format("min_frequency must be 0 or more, got {}", options.min_frequency));
   if (options.max_chars < 0) refuse(fmt::format("max_chars must be 0 or more, got {}", options.max_chars));
   if (options.threads < 0) refuse(fmt::format("threads must be 0 or more, got {}", options.threads));
-}
-
-// N of "bpe:N".
-std::optional<int64_t> trained_vocabulary(const std::string& tokenizer) {
-  constexpr std::string_view kPrefix = "bpe:";
-  if (!tokenizer.starts_with(kPrefix)) return std::nullopt;
-  int64_t size = 0;
-  const char* const end = tokenizer.data() + tokenizer.size();
-  const auto [stop, error] = std::from_chars(tokenizer.data() + kPrefix.size(), end, size);
-  if (error != std::errc() || stop != end || size <= 0) {
-    refuse(fmt::format("tokenizer '{}': a vocabulary size is needed behind bpe:, as in bpe:8192", tokenizer));
-  }
-  return size;
-}
-
-// Where a text can be cut without cutting a character.
-size_t last_character(std::string_view text) {
-  size_t start = text.empty() ? 0 : text.size() - 1;
-  while (start > 0 && (static_cast<unsigned char>(text[start]) & 0xc0) == 0x80) --start;
-  return start;
-}
-
-// Of text; special tokens and ids that no token has stand for none.
-std::vector<int32_t> bytes_of_tokens(const Tokenizer& tokenizer) {
-  std::vector<int32_t> bytes(tokenizer.vocab_size());
-  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
-    try {
-      bytes[id] = static_cast<int32_t>(tokenizer.decode({&id, 1}).size());
-    } catch (const Error&) {
-    }
-  }
-  for (const SpecialToken& special : tokenizer.special_tokens()) bytes[special.id] = 0;
-  return bytes;
 }
 
 // Sets a flag on the way out of a scope.
@@ -107,7 +71,7 @@ class Preparation {
   std::string characters();
   BpeModel trained_bpe(int64_t vocab_size);
   Metadata encode(const Tokenizer& tokenizer, BinWriter& writer);
-  void commit(const Tokenizer& tokenizer, BinWriter& writer, const Metadata& metadata) const;
+  void commit(const std::string& tokenizer, BinWriter& writer, const Metadata& metadata) const;
 
   void report(const PrepareProgress& progress) const {
     if (progress_ && !progress_(progress)) throw Error(ExitCode::interrupted, "interrupted; nothing was written to " + folder_);
@@ -196,8 +160,10 @@ Metadata Preparation::run() {
                        tokenizer->vocab_size()));
   }
   BinWriter writer(folder_, options_.format, width, options_.validation_fraction);
-  const Metadata metadata = encode(*tokenizer, writer);
-  commit(*tokenizer, writer, metadata);
+  Metadata metadata = encode(*tokenizer, writer);
+  const std::string json = tokenizer->to_json();
+  metadata.tokenizer_hash = hash128(json);
+  commit(json, writer, metadata);
   return metadata;
 }
 
@@ -275,7 +241,7 @@ std::unique_ptr<const Tokenizer> Preparation::tokenizer() {
 // Every character of the input, once.
 std::string Preparation::characters() {
   std::vector<std::atomic<bool>> seen(utf8::kCodePoints);
-  DocumentReader input = reader(last_character);
+  DocumentReader input = reader(utf8::last_character);
   const auto note = [&](const Chunk& chunk) {
     size_t offset = 0;
     for (const DocumentPart& part : chunk.parts) {
@@ -334,8 +300,7 @@ Metadata Preparation::encode(const Tokenizer& tokenizer, BinWriter& writer) {
   metadata.vocab_size = tokenizer.vocab_size();
   metadata.width_bytes = width_for(tokenizer.vocab_size());
   metadata.tokenizer = kTokenizerFile;
-  metadata.tokenizer_hash = hash128(tokenizer.to_json());
-  writer.finish(bytes_of_tokens(tokenizer), metadata);
+  writer.finish(tokenizer.text_bytes(), metadata);
   for (const Source& source : input.used()) {
     const int64_t bytes = source.stream && input_.sources.size() == 1 ? static_cast<int64_t>(input.consumed()) : source.bytes;
     metadata.sources.push_back({source.name, bytes});
@@ -350,9 +315,9 @@ Metadata Preparation::encode(const Tokenizer& tokenizer, BinWriter& writer) {
 }
 
 // The former metadata goes first and the new one comes last, so that it never describes another bin.
-void Preparation::commit(const Tokenizer& tokenizer, BinWriter& writer, const Metadata& metadata) const {
+void Preparation::commit(const std::string& tokenizer, BinWriter& writer, const Metadata& metadata) const {
   AtomicFile tokenizer_file(folder_ + "/" + kTokenizerFile);
-  tokenizer_file.write(tokenizer.to_json());
+  tokenizer_file.write(tokenizer);
   AtomicFile metadata_file(folder_ + "/" + kMetadataFile);
   metadata_file.write(to_json(metadata));
   std::error_code none;

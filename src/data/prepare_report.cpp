@@ -100,9 +100,10 @@ void report_prepared(const PrepareOptions& options, const std::string& output_di
   const std::string folder = output_dir + "/";
   std::string files;
   for (const std::string& name : BinWriter::file_names(options.format)) files += folder + name + ", ";
-  if (options.format != BinFormat::prepared) return log::success(fmt::format("{}{}bpe_tokenizer.json", files, folder));
-  log::success(fmt::format("{}{}bpe_tokenizer.json, {}tokens_bpe_metadata.json", files, folder, folder));
-  log::info(fmt::format("Next: gpt-train --data.bin {}tokens_bpe.bin --data.metadata {}tokens_bpe_metadata.json", folder, folder));
+  files += folder + kTokenizerFile;
+  if (options.format != BinFormat::prepared) return log::success(files);
+  log::success(fmt::format("{}, {}{}", files, folder, kMetadataFile));
+  log::info(fmt::format("Next: gpt-train --data.bin {0}{1} --data.metadata {0}{2}", folder, kBinFile, kMetadataFile));
 }
 
 }  // namespace gpt

@@ -78,7 +78,7 @@ class TextCache {
   // Of a finished entry; empty where there is none.
   static std::string tokenizer_hash(const std::string& folder) {
     std::error_code ignored;
-    const std::string metadata = folder + "/tokens_bpe_metadata.json";
+    const std::string metadata = folder + "/" + kMetadataFile;
     return fs::exists(metadata, ignored) ? read_metadata(metadata).tokenizer_hash : "";
   }
 

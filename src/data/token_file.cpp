@@ -11,8 +11,6 @@
 namespace gpt {
 namespace {
 
-constexpr int64_t kIdsOf16Bits = 65536;
-
 template <class Id>
 Tokens narrowed(const std::vector<int32_t>& ids) {
   const auto copy = std::make_shared<const std::vector<Id>>(ids.begin(), ids.end());
@@ -35,13 +33,18 @@ int64_t first_outside(const Id* ids, int64_t size, int64_t vocab_size) {
 
 }  // namespace
 
+int width_for(int64_t vocab_size) {
+  constexpr int64_t kIdsOf16Bits = 65536;
+  return vocab_size <= kIdsOf16Bits ? 2 : 4;
+}
+
 Tokens Tokens::from_ids(const std::vector<int32_t>& ids, int64_t vocab_size) {
   for (size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] < 0 || ids[i] >= vocab_size) {
       throw Error(ExitCode::data, fmt::format("token {} has id {}, outside the vocabulary of {}", i, ids[i], vocab_size));
     }
   }
-  return vocab_size <= kIdsOf16Bits ? narrowed<uint16_t>(ids) : narrowed<uint32_t>(ids);
+  return width_for(vocab_size) == 2 ? narrowed<uint16_t>(ids) : narrowed<uint32_t>(ids);
 }
 
 Tokens Tokens::map_file(const std::string& path, int width_bytes) {

@@ -8,6 +8,7 @@
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
 #include "gpt/data/token_file.h"
+#include "llmc_format.h"
 
 namespace gpt {
 namespace {
@@ -29,33 +30,30 @@ Number number_at(const std::byte* data, uint64_t offset) {
   return value;
 }
 
-// ---- llm.c: int32 magic, version, count; zeros up to 256 int32; then the ids ----
+// ---- llm.c ----
 
-constexpr uint64_t kLlmcHeaderBytes = 256 * sizeof(int32_t);
-constexpr int32_t kLlmcGpt2Magic = 20240520, kLlmcLlama3Magic = 20240801;
-
-bool is_llmc(const File& file) {
-  if (file->bytes().size() < kLlmcHeaderBytes) return false;
+// The version whose magic number the file begins with; nullptr where it is none of llm.c's.
+const llmc::Version* llmc_version(const File& file) {
+  if (file->bytes().size() < llmc::kHeaderBytes) return nullptr;
   const auto magic = number_at<int32_t>(file->bytes().data(), 0);
-  return magic == kLlmcGpt2Magic || magic == kLlmcLlama3Magic;
+  return magic == llmc::kGpt2.magic ? &llmc::kGpt2 : magic == llmc::kLlama3.magic ? &llmc::kLlama3 : nullptr;
 }
 
-Tokens open_llmc(const std::string& path, const File& file) {
+Tokens open_llmc(const std::string& path, const File& file, const llmc::Version& version) {
   const std::byte* data = file->bytes().data();
-  const bool llama3 = number_at<int32_t>(data, 0) == kLlmcLlama3Magic;
-  const auto version = number_at<int32_t>(data, 4);
-  if (version != (llama3 ? 7 : 1)) {
-    fail(path, "byte 4: version {} of llm.c's header; known is {} with this magic number", version, llama3 ? 7 : 1);
+  if (const auto number = number_at<int32_t>(data, 4); number != version.number) {
+    fail(path, "byte 4: version {} of llm.c's header; known is {} with this magic number", number, version.number);
   }
-  const int width = llama3 ? 4 : 2;
   // llm.c reads this field as int32; where a bin has more tokens than that, the same bits count to 2^32.
   const int64_t count = number_at<uint32_t>(data, 8);
-  const auto bytes = static_cast<int64_t>(file->bytes().size() - kLlmcHeaderBytes);
-  if (bytes != count * width) {
-    fail(path, "byte 8: the header promises {} tokens of {} bytes, but {} bytes follow it; the file is truncated or not whole",
-         count, width, bytes);
+  const auto bytes = static_cast<int64_t>(file->bytes().size() - llmc::kHeaderBytes);
+  if (bytes != count * version.width) {
+    fail(path,
+         "byte 8: the header promises {} tokens of {} bytes, but {} bytes follow it; the file is truncated or not "
+         "whole",
+         count, version.width, bytes);
   }
-  return {file, data + kLlmcHeaderBytes, count, width};
+  return {file, data + llmc::kHeaderBytes, count, version.width};
 }
 
 // ---- Megatron: FILE.idx describes the sequences in FILE.bin ----
@@ -163,8 +161,8 @@ TokenFile open_token_file(const std::string& path, std::optional<int> width_byte
   TokenFile file;
   if (is_bin && std::filesystem::exists(index_path(path), ignored)) {
     file = {open_megatron(path), TokenFormat::megatron};
-  } else if (const File bytes = map(path); is_llmc(bytes)) {
-    file = {open_llmc(path, bytes), TokenFormat::llmc};
+  } else if (const File bytes = map(path); const llmc::Version* version = llmc_version(bytes)) {
+    file = {open_llmc(path, bytes, *version), TokenFormat::llmc};
   } else {
     return {Tokens::map_file(path, width_bytes.value_or(2)), TokenFormat::raw};
   }

@@ -53,11 +53,7 @@ void CharTokenizer::encode(std::string_view text, std::vector<int32_t>& ids) con
   ids.resize(count);
 }
 
-size_t CharTokenizer::last_cut(std::string_view text) const {
-  size_t start = text.empty() ? 0 : text.size() - 1;  // of the last character
-  while (start > 0 && (static_cast<unsigned char>(text[start]) & 0xc0) == 0x80) --start;
-  return start;
-}
+size_t CharTokenizer::last_cut(std::string_view text) const { return utf8::last_character(text); }
 
 std::string CharTokenizer::decode(std::span<const int32_t> ids) const {
   std::string text;

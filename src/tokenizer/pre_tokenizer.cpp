@@ -193,7 +193,7 @@ bool always_ends_between(SplitPattern pattern, Neighbour before, Neighbour behin
 // The character that ends at `end` > 0. Nothing where it is no whole one: what comes before might complete it.
 std::optional<std::string_view> character_before(std::string_view text, size_t end) {
   size_t start = end - 1;
-  while (start > 0 && end - start < 4 && (static_cast<unsigned char>(text[start]) & 0xC0) == 0x80) --start;
+  while (start > 0 && end - start < 4 && !utf8::begins_character(text[start])) --start;
   const utf8::Scan scan = utf8::scan(text.substr(0, end), start);
   if (scan.kind != utf8::Scan::whole || start + scan.bytes != end) return std::nullopt;
   return text.substr(start, end - start);

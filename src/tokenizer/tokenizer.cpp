@@ -53,18 +53,6 @@ std::unique_ptr<Tokenizer> char_tokenizer(const json& object, const std::string&
   return std::make_unique<CharTokenizer>(std::move(characters));
 }
 
-std::unique_ptr<Tokenizer> train_bpe(const std::string& spec, std::string_view text) {
-  BpeTrainingOptions options;
-  const char* const end = spec.data() + spec.size();
-  const auto [stop, error] = std::from_chars(spec.data() + std::string_view("bpe:").size(), end, options.vocab_size);
-  if (error != std::errc() || stop != end) {
-    throw Error(ExitCode::config, fmt::format("data.tokenizer: '{}' needs a number of tokens, such as bpe:4096", spec));
-  }
-  BpeTrainer trainer(options);
-  trainer.add(text);
-  return std::make_unique<BpeTokenizer>(trainer.train(), spec);
-}
-
 std::unique_ptr<Tokenizer> read_tokenizer(const fs::path& path) {
   const auto read = [](const fs::path& file) { return read_file(file.string(), ExitCode::data); };
   const std::string origin = path.string();
@@ -109,6 +97,13 @@ std::vector<int32_t> Tokenizer::encode_with_specials(std::string_view text) cons
   return ids;
 }
 
+std::vector<int32_t> Tokenizer::text_bytes() const {
+  std::vector<int32_t> bytes(static_cast<size_t>(vocab_size()));
+  for (int32_t id = 0; id < vocab_size(); ++id) bytes[id] = static_cast<int32_t>(decode({&id, 1}).size());
+  for (const SpecialToken& special : special_tokens()) bytes[special.id] = 0;
+  return bytes;
+}
+
 std::optional<int32_t> Tokenizer::end_of_text() const {
   for (const std::string_view name : {"<|endoftext|>", "<|end_of_text|>", "</s>"}) {
     for (const SpecialToken& special : special_tokens()) {
@@ -132,6 +127,17 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view text, const std:
   refuse(origin, fmt::format("unknown type {}; known are char and byte", shown(*type)));
 }
 
+std::optional<int64_t> trained_vocabulary(const std::string& spec) {
+  constexpr std::string_view kPrefix = "bpe:";
+  if (!spec.starts_with(kPrefix)) return std::nullopt;
+  int64_t size = 0;
+  const char* const end = spec.data() + spec.size();
+  const auto [stop, error] = std::from_chars(spec.data() + kPrefix.size(), end, size);
+  if (error == std::errc() && stop == end && size > 0) return size;
+  throw Error(ExitCode::config,
+              fmt::format("tokenizer '{}': a vocabulary size is needed behind bpe:, as in bpe:8192", spec));
+}
+
 void require_same_tokenizer(const std::string& spec, const std::string& saved) {
   if (spec == "char" || spec == "byte" || spec.starts_with("bpe:")) return;  // what the text gave is in the checkpoint
   if (make_tokenizer(spec, {})->to_json() == saved) return;
@@ -145,7 +151,11 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, std::string_v
   if (spec == "char") return std::make_unique<CharTokenizer>(CharTokenizer::from_text(training_text));
   if (spec == "byte") return std::make_unique<ByteTokenizer>();
   if (spec == "gpt2") return std::make_unique<BpeTokenizer>(gpt2_vocabulary(), spec);
-  if (spec.starts_with("bpe:")) return train_bpe(spec, training_text);
+  if (const auto vocab_size = trained_vocabulary(spec)) {
+    BpeTrainer trainer({.vocab_size = *vocab_size});
+    trainer.add(training_text);
+    return std::make_unique<BpeTokenizer>(trainer.train(), spec);
+  }
   std::error_code error;
   if (!fs::is_regular_file(spec, error)) {
     throw Error(

@@ -39,6 +39,12 @@ CodePoint decode(std::string_view text, size_t offset) {
   return {value, bytes};
 }
 
+size_t last_character(std::string_view text) {
+  size_t start = text.empty() ? 0 : text.size() - 1;
+  while (start > 0 && !begins_character(text[start])) --start;
+  return start;
+}
+
 void append(std::string& text, char32_t value) {
   const auto put = [&text](char32_t byte) { text.push_back(static_cast<char>(byte)); };
   if (value < 0x80) return put(value);

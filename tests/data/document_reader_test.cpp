@@ -7,7 +7,6 @@
 #include <zstd.h>
 
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,12 +47,7 @@ std::string record(const std::string& type, const std::string& text) {
 
 class DocumentReaderTest : public testing::Test {
  protected:
-  std::string file(const std::string& name, const std::string& bytes) const {
-    const std::string path = folder_ / name;
-    fs::create_directories(fs::path(path).parent_path());
-    std::ofstream(path, std::ios::binary) << bytes;
-    return path;
-  }
+  std::string file(const std::string& name, const std::string& bytes) const { return folder_.file(name, bytes); }
 
   DocumentReader reader(const std::vector<std::string>& inputs, int64_t max_chars = 0) const {
     DocumentReader::Options options;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <set>
 #include <string>
 #include <vector>
@@ -27,12 +26,7 @@ namespace fs = std::filesystem;
 
 class PrepareTest : public testing::Test {
  protected:
-  std::string file(const std::string& name, const std::string& bytes) const {
-    const std::string path = folder_ / name;
-    fs::create_directories(fs::path(path).parent_path());
-    std::ofstream(path, std::ios::binary) << bytes;
-    return path;
-  }
+  std::string file(const std::string& name, const std::string& bytes) const { return folder_.file(name, bytes); }
 
   PrepareOptions options(const std::vector<std::string>& inputs, const std::string& tokenizer) const {
     PrepareOptions result;

@@ -18,12 +18,6 @@
 namespace gpt {
 namespace {
 
-std::string file_of(const std::string& name, const std::string& bytes) {
-  const std::string path = testing::TempDir() + "/" + name;
-  std::ofstream(path, std::ios::binary) << bytes;
-  return path;
-}
-
 TEST(Tokens, TakesTheNarrowestWidth) {
   EXPECT_EQ(Tokens::from_ids({0, 65535}, 65536).width(), 2);
   EXPECT_EQ(Tokens::from_ids({0, 65535}, 65536)[1], 65535);
@@ -35,7 +29,8 @@ TEST(Tokens, TakesTheNarrowestWidth) {
 }
 
 TEST(Tokens, MapsLittleEndianIds) {
-  const std::string path = file_of("tokens_map.bin", std::string("\x01\x00\x02\x01\xFF\xFF\x00\x00", 8));
+  const ScratchFolder folder;
+  const std::string path = folder.file("map.bin", std::string("\x01\x00\x02\x01\xFF\xFF\x00\x00", 8));
   const Tokens narrow = Tokens::map_file(path, 2);
   ASSERT_EQ(narrow.size(), 4);
   EXPECT_EQ(narrow[1], 0x0102);
@@ -46,8 +41,10 @@ TEST(Tokens, MapsLittleEndianIds) {
 }
 
 TEST(Tokens, NamesAFileThatCannotBeTokens) {
-  EXPECT_ERROR(Tokens::map_file(file_of("tokens_odd.bin", "abc"), 2), ExitCode::data, "3 bytes are not a whole number of 2-byte");
-  EXPECT_ERROR(Tokens::map_file(testing::TempDir() + "/none.bin", 2), ExitCode::data, "none.bin");
+  const ScratchFolder folder;
+  EXPECT_ERROR(Tokens::map_file(folder.file("odd.bin", "abc"), 2), ExitCode::data,
+               "3 bytes are not a whole number of 2-byte");
+  EXPECT_ERROR(Tokens::map_file(folder / "none.bin", 2), ExitCode::data, "none.bin");
 }
 
 TEST(Tokens, SlicesShareTheStorage) {
@@ -90,10 +87,7 @@ std::string llmc_header(int32_t magic, int32_t version, int32_t count) {
 
 class TokenFileTest : public testing::Test {
  protected:
-  std::string file(const std::string& name, const std::string& bytes) const {
-    std::ofstream(folder_ / name, std::ios::binary) << bytes;
-    return folder_ / name;
-  }
+  std::string file(const std::string& name, const std::string& bytes) const { return folder_.file(name, bytes); }
   // A file of holes: `size` bytes that take no space, with `bytes` at some offsets.
   std::string sparse(const std::string& name, int64_t size, const std::vector<std::pair<int64_t, std::string>>& pieces) const {
     const std::string path = file(name, "");

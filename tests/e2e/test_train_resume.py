@@ -59,6 +59,15 @@ class Resume(unittest.TestCase):
         output, _ = process.communicate(timeout=120)
         return process.returncode, output
 
+    def start_endless(self, run):
+        """A run that has begun and ends by a signal only."""
+        words = {**programs.TINY, "data.text": self.text, "output_dir": run, "training.max_steps": 100000}
+        process = subprocess.Popen(programs.command("gpt-train", *programs.flags(words)), stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while process.poll() is None and not (run / "metrics.jsonl").exists():
+            time.sleep(0.01)
+        return process
+
     def test_loss_falls(self):
         self.assertLess(self.losses[24][0], 0.8 * self.losses[1][0])
         self.assertIn(("val", 8), self.losses)
@@ -120,12 +129,8 @@ class Resume(unittest.TestCase):
 
     def test_one_process_at_a_time(self):
         run = self.root / "locked"
-        words = {**programs.TINY, "data.text": self.text, "output_dir": run, "training.max_steps": 100000}
-        first = subprocess.Popen(programs.command("gpt-train", *programs.flags(words)), stdin=subprocess.DEVNULL,
-                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        first = self.start_endless(run)
         try:
-            while not (run / "metrics.jsonl").exists():
-                time.sleep(0.01)
             second = programs.train(run, self.text, check_code=4)
             self.assertIn(str(first.pid), second.stderr)
         finally:
@@ -140,12 +145,8 @@ class Resume(unittest.TestCase):
 
     def test_sigusr1_saves_at_once(self):
         run = self.root / "usr1_saves"
-        words = {**programs.TINY, "data.text": self.text, "output_dir": run, "training.max_steps": 100000}
-        process = subprocess.Popen(programs.command("gpt-train", *programs.flags(words)), stdin=subprocess.DEVNULL,
-                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = self.start_endless(run)
         try:
-            while not (run / "metrics.jsonl").exists():
-                time.sleep(0.01)
             process.send_signal(signal.SIGUSR1)
             until = time.monotonic() + 120
             while not (run / "ckpt.pt").exists() and time.monotonic() < until:

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <string>
@@ -115,11 +114,7 @@ TEST(TokenizerJson, IsCheckedWhenRead) {
 
 TEST(MakeTokenizer, TakesEachKindOfFile) {
   const ScratchFolder folder;
-  const auto write = [&](const std::string& name, const std::string& text) {
-    std::ofstream(folder / name, std::ios::binary) << text;
-    return folder / name;
-  };
-  EXPECT_EQ(make_tokenizer(write("char.json", make_tokenizer("char", "xyz")->to_json()), "")->encode("zx"),
+  EXPECT_EQ(make_tokenizer(folder.file("char.json", make_tokenizer("char", "xyz")->to_json()), "")->encode("zx"),
             (Ids{2, 0}));
 
   const auto trained = make_tokenizer("bpe:300", "the theme of the thesis: there, then");
@@ -128,43 +123,63 @@ TEST(MakeTokenizer, TakesEachKindOfFile) {
   EXPECT_EQ(trained->end_of_text(), 0);
   const Ids ids = trained->encode("the thesis");
   EXPECT_LT(ids.size(), 10u);
-  EXPECT_EQ(make_tokenizer(write("bpe.json", trained->to_json()), "")->encode("the thesis"), ids);
+  EXPECT_EQ(make_tokenizer(folder.file("bpe.json", trained->to_json()), "")->encode("the thesis"), ids);
 
   std::string encoder = "{";
   for (int byte = 0; byte < 256; ++byte) {
     const std::string spelling = byte_alphabet::spell(std::string(1, static_cast<char>(byte)));
     encoder += nlohmann::json(spelling).dump() + ":" + std::to_string(byte) + ",";
   }
-  const std::string vocab_bpe = write("vocab.bpe", "#version: 0.2\nt h\n");
+  const std::string vocab_bpe = folder.file("vocab.bpe", "#version: 0.2\nt h\n");
   EXPECT_ERROR(make_tokenizer(vocab_bpe, ""), ExitCode::data, "cannot read " + folder / "encoder.json");
-  const std::string encoder_json = write("encoder.json", encoder + R"("th":256})");
+  const std::string encoder_json = folder.file("encoder.json", encoder + R"("th":256})");
   EXPECT_EQ(make_tokenizer(vocab_bpe, "")->encode("the"), (Ids{256, 'e'}));
   EXPECT_EQ(make_tokenizer(encoder_json, "")->encode("the"), (Ids{256, 'e'}));
 
-  const std::string tiktoken = write("x.tiktoken", "AA== 0\n");
+  const std::string tiktoken = folder.file("x.tiktoken", "AA== 0\n");
   EXPECT_ERROR(make_tokenizer(tiktoken, ""), ExitCode::data, tiktoken + ": 1 ranks");
-  const std::string text = write("x.txt", "no tokenizer");
+  const std::string text = folder.file("x.txt", "no tokenizer");
   EXPECT_ERROR(make_tokenizer(text, ""), ExitCode::data, text + ": not a tokenizer of this program: invalid JSON");
 }
 
 TEST(RequireSameTokenizer, RefusesAnotherVocabulary) {
   const ScratchFolder folder;
   const std::string saved = make_tokenizer("bpe:300", "the theme of the thesis")->to_json();
-  std::ofstream(folder / "same.json") << saved;
-  std::ofstream(folder / "other.json") << make_tokenizer("bpe:300", "another text altogether")->to_json();
-  EXPECT_NO_THROW(require_same_tokenizer(folder / "same.json", saved));
+  const std::string same = folder.file("same.json", saved);
+  const std::string other = folder.file("other.json", make_tokenizer("bpe:300", "another text altogether")->to_json());
+  EXPECT_NO_THROW(require_same_tokenizer(same, saved));
   EXPECT_NO_THROW(require_same_tokenizer("bpe:300", saved));
-  EXPECT_ERROR(require_same_tokenizer(folder / "other.json", saved), ExitCode::checkpoint,
-               "data.tokenizer: " + folder / "other.json" + " is not the tokenizer of the checkpoint");
+  EXPECT_ERROR(require_same_tokenizer(other, saved), ExitCode::checkpoint,
+               "data.tokenizer: " + other + " is not the tokenizer of the checkpoint");
 }
 
 TEST(MakeTokenizer, ListsWhatThereIs) {
   EXPECT_ERROR(make_tokenizer("absent.json", ""), ExitCode::config,
                "'absent.json' is neither char, byte, gpt2, bpe:N nor the file of a tokenizer");
-  for (const char* spec : {"bpe:", "bpe:x", "bpe:300x", "bpe:99999999999999999999"}) {
-    EXPECT_ERROR(make_tokenizer(spec, ""), ExitCode::config,
-                 "data.tokenizer: '" + std::string(spec) + "' needs a number of tokens");
+}
+
+TEST(TrainedVocabulary, IsTheNumberBehindBpe) {
+  EXPECT_EQ(trained_vocabulary("bpe:8192"), 8192);
+  EXPECT_EQ(trained_vocabulary("byte"), std::nullopt);
+  for (const char* spec : {"bpe:", "bpe:x", "bpe:300x", "bpe:0", "bpe:-300", "bpe:99999999999999999999"}) {
+    EXPECT_ERROR(trained_vocabulary(spec), ExitCode::config,
+                 "tokenizer '" + std::string(spec) + "': a vocabulary size is needed");
   }
+}
+
+TEST(TextBytes, AreThoseOfEachIdAndNoneOfSpecialTokens) {
+  EXPECT_EQ(make_tokenizer("char", "aé€")->text_bytes(), (Ids{1, 2, 3}));
+  const auto trained = make_tokenizer("bpe:258", "the the");
+  EXPECT_EQ(trained->text_bytes()[0], 0);  // <|endoftext|>
+  EXPECT_EQ(trained->text_bytes()[257], 2);
+}
+
+TEST(LastCharacter, IsNeverCut) {
+  EXPECT_EQ(utf8::last_character("ab"), 1);
+  EXPECT_EQ(utf8::last_character("a€"), 1);
+  EXPECT_EQ(utf8::last_character("€"), 0);
+  EXPECT_EQ(utf8::last_character("\x80\x80"), 0);
+  EXPECT_EQ(utf8::last_character(""), 0);
 }
 
 }  // namespace

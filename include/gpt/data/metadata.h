@@ -37,6 +37,9 @@ struct Metadata {
   bool operator==(const Metadata&) const = default;
 };
 
+// How many of `tokens` are for training where the last ones are kept for validation, as in nanoGPT's prepare.py.
+int64_t training_tokens(int64_t tokens, double validation_fraction);
+
 // Only vocab_size is needed; a missing dtype is uint16. Throws gpt::Error(data) naming the key, what it is and what is needed.
 Metadata read_metadata(const std::string& path);
 Metadata parse_metadata(std::string_view json, const std::string& origin);

@@ -11,10 +11,14 @@
 
 namespace gpt {
 
+constexpr const char* kBinFile = "tokens_bpe.bin";  // training, then validation
+constexpr const char* kTokenizerFile = "bpe_tokenizer.json";
+constexpr const char* kMetadataFile = "tokens_bpe_metadata.json";
+
 enum class BinFormat {
-  prepared,  // tokens_bpe.bin (training, then validation) + bpe_tokenizer.json + tokens_bpe_metadata.json
-  nanogpt,   // train.bin and val.bin, raw uint16
-  llmc,      // train.bin and val.bin with llm.c's header of 256 int32
+  prepared,  // the three files above
+  nanogpt,   // train.bin and val.bin, raw uint16, and the tokenizer's file
+  llmc,      // the same with llm.c's header
 };
 
 struct PrepareOptions {

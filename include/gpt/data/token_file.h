@@ -12,14 +12,17 @@
 
 namespace gpt {
 
-// A view of token ids; copies share the storage. Ids are unsigned, 2 bytes wide where the vocabulary fits, else 4.
+// Bytes per id: 2 where 16 bits hold vocab_size - 1, else 4.
+int width_for(int64_t vocab_size);
+
+// A view of token ids, which are unsigned; copies share the storage.
 class Tokens {
  public:
   Tokens() = default;
   // `size` ids at `data`, which `storage` keeps alive.
   Tokens(std::shared_ptr<const void> storage, const void* data, int64_t size, int width)
       : storage_(std::move(storage)), data_(data), size_(size), width_(width) {}
-  // Narrowest width that holds vocab_size - 1.
+  // Of the width for the vocabulary. Throws gpt::Error(data) for an id outside it.
   static Tokens from_ids(const std::vector<int32_t>& ids, int64_t vocab_size);
   // Maps raw little-endian ids. Throws gpt::Error(data) when the file is missing, or not a whole number of ids.
   static Tokens map_file(const std::string& path, int width_bytes);

@@ -36,6 +36,8 @@ class Tokenizer {
   std::vector<int32_t> encode_with_specials(std::string_view text) const;
   // The bytes of the ids, concatenated. Throws gpt::Error(data) for an id outside the vocabulary.
   virtual std::string decode(std::span<const int32_t> ids) const = 0;
+  // The bytes of text that each id stands for; special tokens stand for none.
+  std::vector<int32_t> text_bytes() const;
 
   // The last position in (0, text.size()) where the text can be cut, whatever follows it: the ids of the two parts, one
   // behind the other, are those of the whole. 0 where there is none. What lets threads share a long text.
@@ -52,6 +54,9 @@ class Tokenizer {
 //   FILE   tokenizer.json of Hugging Face, FILE.tiktoken, vocab.bpe with encoder.json beside it, or a saved tokenizer
 // Throws gpt::Error: config for an unknown spec, data for a bad file or text that is not UTF-8.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, std::string_view training_text);
+
+// N of a `spec` bpe:N, nothing of any other. Throws gpt::Error(config) where N is no number above 0.
+std::optional<int64_t> trained_vocabulary(const std::string& spec);
 
 // Throws gpt::Error(checkpoint) where `spec` is gpt2 or a file, and not the tokenizer with the JSON `saved`: that of a
 // checkpoint, which a run goes on with, so that another one would be ignored or give its ids another meaning.

@@ -27,6 +27,12 @@ Scan scan(std::string_view text, size_t offset);
 // The code point that starts at `offset` < text.size(). Throws gpt::Error(data) naming the offset and the byte.
 CodePoint decode(std::string_view text, size_t offset);
 
+// All bytes of a character but the first are of the form 10xxxxxx.
+inline bool begins_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; }
+
+// Where the last character of `text` begins: a place to cut that cuts no character. 0 where there is none.
+size_t last_character(std::string_view text);
+
 // Appends `value` (a code point that is no surrogate) to `text`.
 void append(std::string& text, char32_t value);
 
