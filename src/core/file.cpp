@@ -90,6 +90,15 @@ pid_t writer_of(std::string_view name) {
   return pid;
 }
 
+void sweep_unfinished_files(const std::string& folder) {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    const pid_t pid = writer_of(entry.path().filename().string());
+    const bool dead = pid > 0 && kill(pid, 0) != 0 && errno == ESRCH;
+    if (dead) unlink(entry.path().c_str());
+  }
+}
+
 }  // namespace
 
 std::string read_file(const std::string& path, ExitCode code) {
@@ -208,15 +217,6 @@ void AtomicFile::commit() {
   if (const int number = sync_folder(folder_of(path_))) throw_unwritable(path_, "fsync of its folder", number);
 }
 
-void sweep_unfinished_files(const std::string& folder) {
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-    const pid_t pid = writer_of(entry.path().filename().string());
-    const bool dead = pid > 0 && kill(pid, 0) != 0 && errno == ESRCH;
-    if (dead) unlink(entry.path().c_str());
-  }
-}
-
 AppendFile::AppendFile(const std::string& path) : path_(path) {
   fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (fd_ < 0) throw_unwritable(path, "open", errno);
@@ -257,27 +257,51 @@ MappedFile::~MappedFile() {
   if (data_) munmap(const_cast<std::byte*>(data_), size_);
 }
 
-FolderLock::FolderLock(const std::string& folder) {
-  const std::string path = folder + "/.lock";
-  Descriptor descriptor{open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666)};
-  if (descriptor.fd < 0) throw_unwritable(path, "open", errno);
+FileLock::FileLock(std::string path, const std::function<void(const std::string& holder)>& busy)
+    : path_(std::move(path)) {
+  while (!try_lock(busy)) {
+  }
+}
+
+bool FileLock::try_lock(const std::function<void(const std::string& holder)>& busy) {
+  Descriptor descriptor{open(path_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666)};
+  if (descriptor.fd < 0) throw_unwritable(path_, "open", errno);
   if (flock(descriptor.fd, LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK) throw_unwritable(path, "lock", errno);
+    if (errno != EWOULDBLOCK) throw_unwritable(path_, "lock", errno);
     char holder[32] = {};
     const ssize_t count = pread(descriptor.fd, holder, sizeof(holder) - 1, 0);
-    throw Error(ExitCode::checkpoint,
-                fmt::format("{} is in use by {}: wait for it, stop it, or choose another output_dir", folder,
-                            count > 0 ? fmt::format("process {}", holder) : "another process"));
+    busy(count > 0 ? fmt::format("process {}", holder) : "another process");
+    return false;
   }
+  // The holder before may have removed the file since it was opened: then this is the lock of nothing.
+  struct stat locked {
+  }, named{};
+  const bool is_named = fstat(descriptor.fd, &locked) == 0 && stat(path_.c_str(), &named) == 0 &&
+                        locked.st_dev == named.st_dev && locked.st_ino == named.st_ino;
+  if (!is_named) return false;
   const std::string pid = std::to_string(getpid());
   size_t done = 0;
   int number = ftruncate(descriptor.fd, 0) == 0 ? 0 : errno;
   if (number == 0) number = write_all(descriptor.fd, pid.data(), pid.size(), done);
-  if (number != 0) throw_unwritable(path, "write", number);
+  if (number != 0) {
+    unlink(path_.c_str());
+    throw_unwritable(path_, "write", number);
+  }
   fd_ = std::exchange(descriptor.fd, -1);
-  sweep_unfinished_files(folder);
+  return true;
 }
 
-FolderLock::~FolderLock() { close(fd_); }
+FileLock::~FileLock() {
+  unlink(path_.c_str());  // while it is locked: nobody else's file
+  close(fd_);
+}
+
+FolderLock::FolderLock(const std::string& folder, ExitCode code, const std::string& setting)
+    : lock_(folder + "/.lock", [&](const std::string& holder) {
+        throw Error(code, fmt::format("{} is in use by {}: wait for it, stop it, or choose another {}", folder, holder,
+                                      setting));
+      }) {
+  sweep_unfinished_files(folder);
+}
 
 }  // namespace gpt

@@ -340,8 +340,8 @@ Metadata prepare(const PrepareOptions& options, const std::string& output_dir,
   std::error_code none;
   const bool is_new = !fs::exists(output_dir, none);
   create_folders(output_dir);
-  sweep_unfinished_files(output_dir);
   try {
+    const FolderLock lock(output_dir, ExitCode::config, "--output");
     return Preparation(options, output_dir, progress).run();
   } catch (...) {
     if (is_new) rmdir(output_dir.c_str());  // where it is empty

@@ -2,14 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
+#include <thread>
+#include <utility>
 
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
 #include "gpt/core/hash.h"
 #include "gpt/core/log.h"
+#include "gpt/core/process.h"
 #include "gpt/data/metadata.h"
 #include "gpt/data/prepare.h"
 #include "gpt/data/prepare_report.h"
@@ -84,6 +88,13 @@ class TextCache {
 
   std::string prepared(const std::string& tokenizer, const std::string& identity) const {
     const std::string folder = folder_for(identity);
+    if (!tokenizer_hash(folder).empty()) return folder;
+    create_folders(root_);
+    const FileLock lock(folder + ".lock", [this, said = false](const std::string& holder) mutable {
+      if (!std::exchange(said, true)) log::info(fmt::format("Waiting for {}, which prepares {}", holder, input_));
+      if (process::stop_signal() != 0) throw Error(ExitCode::interrupted, "interrupted while waiting for " + holder);
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    });
     if (!tokenizer_hash(folder).empty()) return folder;
     const std::string how = tokenizer.starts_with(root_) ? "the tokenizer of the run" : "the tokenizer " + tokenizer;
     log::info(fmt::format("Preparing {} with {}, once: it is kept in {}", input_, how, folder));

@@ -22,7 +22,7 @@ const std::string& created(const std::string& path) {
 
 }  // namespace
 
-RunFolder::RunFolder(const std::string& path) : path_(created(path)), lock_(path) {
+RunFolder::RunFolder(const std::string& path) : path_(created(path)), lock_(path, ExitCode::checkpoint, "output_dir") {
   log::open_file(path_ + "/train.log");
 }
 

@@ -357,8 +357,7 @@ TEST_F(ContainerTest, AKillAtAnyMomentLeavesTheOldFileOrTheNewOne) {
     last = number;
   }
   // A start in that folder removes what the killed ones left.
-  const FolderLock lock(folder_);
-  fs::remove(folder_ + "/.lock");
+  { const FolderLock lock(folder_, ExitCode::checkpoint, "output_dir"); }
   EXPECT_TRUE(leaves_only(folder_, "ckpt.pt"));
 }
 

@@ -8,11 +8,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <span>
+#include <stdexcept>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "core/child_process.h"
 #include "core/scratch_folder.h"
@@ -242,24 +249,67 @@ TEST(MappedFile, RefusesFoldersAndPipesAtOnce) {
   EXPECT_EQ(child.status, static_cast<int>(ExitCode::checkpoint)) << child.errors;
 }
 
+TEST(FileLock, ASecondOneTriesAgainUntilTheFirstHasGone) {
+  const ScratchFolder folder;
+  const std::string path = folder / "lock", holder = "process " + std::to_string(getpid());
+  auto first = std::make_unique<FileLock>(path, [](const std::string&) { FAIL(); });
+  int calls = 0;
+  {
+    const FileLock second(path, [&](const std::string& who) {
+      EXPECT_EQ(who, holder);
+      if (++calls == 3) first.reset();
+    });
+    EXPECT_EQ(calls, 3);
+    EXPECT_THROW(FileLock(path, [](const std::string& who) { throw std::runtime_error(who); }), std::runtime_error);
+  }
+  EXPECT_EQ(entries(folder.path()), 0u);
+}
+
+TEST(FileLock, IsTakenOverFromAKilledHolder) {
+  const ScratchFolder folder;
+  const std::string path = folder.file("lock", std::to_string(dead_process()) + "0000");
+  const FileLock lock(path, [](const std::string&) { FAIL(); });
+  EXPECT_EQ(slurp(path), std::to_string(getpid()));
+}
+
+// Lockers that open the file just before its holder removes it hold a lock that nobody else sees.
+TEST(FileLock, OneAtATimeThoughTheFileComesAndGoes) {
+  const ScratchFolder folder;
+  std::atomic<int> inside = 0, most = 0;
+  const auto lock_often = [&] {
+    for (int i = 0; i < 500; ++i) {
+      const FileLock lock(folder / "lock", [](const std::string&) {});
+      most = std::max<int>(most, ++inside);
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+      --inside;
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) threads.emplace_back(lock_often);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(most, 1);
+  EXPECT_EQ(entries(folder.path()), 0u);
+}
+
 TEST(FolderLock, ASecondProcessIsRefusedWithTheHoldersId) {
   ScratchFolder folder;
   const std::string expected = folder.path() + " is in use by process " + std::to_string(getpid()) +
                                ": wait for it, stop it, or choose another output_dir";
   auto try_lock = [&] {
     return run_child([&] {
-      const Error error = error_of([&] { FolderLock lock(folder.path()); });
+      const Error error = error_of([&] { FolderLock lock(folder.path(), ExitCode::checkpoint, "output_dir"); });
       dprintf(STDERR_FILENO, "%s", error.what());
       return static_cast<int>(error.code());
     });
   };
   {
-    FolderLock lock(folder.path());
+    FolderLock lock(folder.path(), ExitCode::checkpoint, "output_dir");
     const ChildResult second = try_lock();
     EXPECT_EQ(second.status, static_cast<int>(ExitCode::checkpoint));
     EXPECT_EQ(second.errors, expected);
   }
   EXPECT_EQ(try_lock().status, static_cast<int>(ExitCode::ok));
+  EXPECT_EQ(entries(folder.path()), 0u);
 }
 
 TEST(FolderLock, RemovesWhatKilledWritersLeftAndNothingElse) {
@@ -269,7 +319,7 @@ TEST(FolderLock, RemovesWhatKilledWritersLeftAndNothingElse) {
   spill(folder / (".ckpt.pt.tmp-" + dead + "-0123abcd"), "half");
   spill(folder / ("ckpt.tmp-" + dead + "-0123abcd"), "not ours: no dot in front");
   spill(folder / ".notes.tmp-file", "not ours: no process");
-  FolderLock lock(folder.path());
+  FolderLock lock(folder.path(), ExitCode::checkpoint, "output_dir");
   EXPECT_FALSE(std::filesystem::exists(folder / (".ckpt.pt.tmp-" + dead + "-0123abcd")));
   EXPECT_EQ(entries(folder.path()), 4u);  // the lock, the file being written, the two that are not ours
 }

@@ -1,8 +1,11 @@
 """From files to training: prepared bins, text of every kind, stages, and what is refused before the first step."""
 
+import fcntl
 import json
+import os
 import pathlib
 import struct
+import subprocess
 import tempfile
 import unittest
 
@@ -17,11 +20,13 @@ class Data(unittest.TestCase):
         self.root = pathlib.Path(folder.name)
         self.text = programs.write_text(self.root)
 
-    def train(self, name, check_code=0, **options):
+    def flags(self, name, **options):
         """TINY without its text."""
-        merged = {**programs.TINY, "output_dir": self.root / name,
-                  **{key.replace("__", "."): value for key, value in options.items()}}
-        return programs.run("gpt-train", *programs.flags(merged), check_code=check_code)
+        return programs.flags({**programs.TINY, "output_dir": self.root / name,
+                               **{key.replace("__", "."): value for key, value in options.items()}})
+
+    def train(self, name, check_code=0, **options):
+        return programs.run("gpt-train", *self.flags(name, **options), check_code=check_code)
 
     def prepare(self, name, *words):
         programs.run("gpt-prepare", "--input", self.text, "--output", self.root / name, *words, check_code=0)
@@ -49,6 +54,24 @@ class Data(unittest.TestCase):
             losses[form] = programs.losses(self.root / run)
             self.assertIn("bits/byte", out.stderr)
         self.assertEqual(losses["nanogpt"], losses["llmc"])
+
+    def test_runs_that_start_together_prepare_their_text_once(self):
+        cache = self.root / "cache"
+        options = {"data__text": self.text, "data__cache_dir": cache, "training__max_steps": 1}
+        self.assertIn("Preparing", self.train("first", **options).stderr)
+        (entry,) = cache.iterdir()
+        entry.rename(self.root / "entry")
+        with open(f"{entry}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            print(os.getpid(), end="", file=lock, flush=True)
+            second = subprocess.Popen(programs.command("gpt-train", *self.flags("second", **options)), stdin=subprocess.DEVNULL,
+                                      stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            self.assertEqual(second.stderr.readline(), f"Waiting for process {os.getpid()}, which prepares {self.text}\n")
+            (self.root / "entry").rename(entry)
+        _, rest = second.communicate(timeout=120)
+        self.assertEqual(second.returncode, 0, rest)
+        self.assertNotIn("Preparing", rest)
+        self.assertEqual(list(cache.iterdir()), [entry])
 
     def test_without_a_tokenizer_there_are_no_bits_per_byte(self):
         bin_file = self.root / "raw.bin"

@@ -139,7 +139,7 @@ class Prepare(unittest.TestCase):
         process.stdin.write(b"some words " * 200_000)
         process.stdin.flush()
         deadline = time.monotonic() + 60
-        while not (self.out.exists() and any(self.out.iterdir())) and time.monotonic() < deadline:
+        while not any(self.out.glob(".*.tmp-*")) and time.monotonic() < deadline:
             time.sleep(0.01)
         return process
 
@@ -147,7 +147,7 @@ class Prepare(unittest.TestCase):
         for how, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
             for tokenizer in ("byte", "char", "bpe:300"):
                 process = self.start("--tokenizer", tokenizer)
-                self.assertTrue(list(self.out.iterdir()), "unfinished files")
+                self.assertTrue(list(self.out.glob(".*.tmp-*")), "unfinished files")
                 process.send_signal(how)
                 error = process.stderr.read().decode()
                 self.assertEqual(process.wait(timeout=60), code, error)
@@ -162,6 +162,15 @@ class Prepare(unittest.TestCase):
         process.communicate()
         self.assertTrue(all(path.name.startswith(".") for path in self.out.iterdir()))
         self.prepare(self.file("a.txt", "text"))
+        self.assertEqual(len(list(self.out.iterdir())), 3)
+
+    def test_one_process_at_a_time(self):
+        first = self.start("--tokenizer", "byte")
+        self.assert_refused(2, f"{self.out} is in use by process {first.pid}: wait for it, stop it, or choose another --output",
+                            self.file("a.txt", "text"))
+        _, error = first.communicate(timeout=60)
+        self.assertEqual(first.returncode, 0, error)
+        self.assertEqual(self.metadata()["train"]["bytes"] + self.metadata()["validation"]["bytes"], 2_200_000)
         self.assertEqual(len(list(self.out.iterdir())), 3)
 
     def test_memory_is_bounded(self):

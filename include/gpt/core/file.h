@@ -1,13 +1,14 @@
 // The one owner of writes, fsyncs, locks and maps. Errors name file, operation and errno's text.
 #pragma once
 
-#include "gpt/core/error.h"
-
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
+
+#include "gpt/core/error.h"
 
 namespace gpt {
 
@@ -40,9 +41,6 @@ class AtomicFile {
   uint64_t size_ = 0;
 };
 
-// Removes what killed processes left of such files: each may be as large as a checkpoint.
-void sweep_unfinished_files(const std::string& folder);
-
 // Appends whole lines, flushed to the kernel at once. Throws gpt::Error(disk), leaving no half line.
 class AppendFile {
  public:
@@ -71,18 +69,32 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-// An exclusive flock on FOLDER/.lock for the life of the object; the holder's PID is in the file.
-// Throws gpt::Error(checkpoint) naming that PID when another process has it. Taking it removes the unfinished files that
-// killed writers left in the folder.
-class FolderLock {
+// An exclusive flock on a file of its own for the life of the object. The holder's PID is in the file, which goes when
+// the lock does; one that a killed process left is taken over.
+class FileLock {
  public:
-  explicit FolderLock(const std::string& folder);
-  ~FolderLock();
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
+  // While another process has it, `busy` is called with "process PID", and throws, or returns to try again.
+  FileLock(std::string path, const std::function<void(const std::string& holder)>& busy);
+  ~FileLock();
+  FileLock(const FileLock&) = delete;
+  FileLock& operator=(const FileLock&) = delete;
 
  private:
+  bool try_lock(const std::function<void(const std::string& holder)>& busy);
+
+  std::string path_;
   int fd_ = -1;
+};
+
+// FOLDER/.lock, for the one process that writes there. Throws gpt::Error(code) with the PID of another that does, and
+// the `setting` that names the folder. Taking it removes the unfinished files that killed writers left, each of which
+// may be as large as a checkpoint.
+class FolderLock {
+ public:
+  FolderLock(const std::string& folder, ExitCode code, const std::string& setting);
+
+ private:
+  FileLock lock_;
 };
 
 }  // namespace gpt
