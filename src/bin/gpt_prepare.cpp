@@ -1,10 +1,7 @@
 // Text to token ids.
-#include <signal.h>
-
 #include <functional>
 #include <optional>
 
-#include "gpt/core/error.h"
 #include "gpt/core/process.h"
 #include "gpt/data/prepare_options.h"
 #include "gpt/data/prepare_report.h"
@@ -17,13 +14,8 @@ int prepare_main(int argc, char** argv) {
   if (!command) return 0;
   process::watch_signals();
   PrepareReport report;
-  try {
-    report_prepared(command->options, command->output_dir, prepare(command->options, command->output_dir, std::ref(report)));
-  } catch (const Error& error) {
-    const bool terminated = error.code() == ExitCode::interrupted && process::stop_signal() == SIGTERM;
-    if (terminated) throw Error(ExitCode::terminated, error.what());
-    throw;
-  }
+  report_prepared(command->options, command->output_dir,
+                  prepare(command->options, command->output_dir, std::ref(report)));
   return 0;
 }
 

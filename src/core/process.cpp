@@ -95,7 +95,10 @@ int fail_out_of_memory(std::string_view cause) {
 
 int fail_exception(const std::exception& e) {
   log::status("");
-  if (auto* error = dynamic_cast<const Error*>(&e)) return fail(error->code(), error->what());
+  if (auto* error = dynamic_cast<const Error*>(&e)) {
+    const bool terminated = error->code() == ExitCode::interrupted && stop_signal() == SIGTERM;
+    return fail(terminated ? ExitCode::terminated : error->code(), error->what());
+  }
   if (dynamic_cast<const std::bad_alloc*>(&e)) return fail_out_of_memory("host memory");
   const std::string what = first_line(e.what());
   if (is_out_of_memory(what)) return fail_out_of_memory(what);

@@ -10,7 +10,7 @@ import tempfile
 import unittest
 
 import programs
-from test_train_resume import load, same
+from test_train_resume import SIGNALS, load, same
 
 
 class Data(unittest.TestCase):
@@ -61,12 +61,23 @@ class Data(unittest.TestCase):
         self.assertIn("Preparing", self.train("first", **options).stderr)
         (entry,) = cache.iterdir()
         entry.rename(self.root / "entry")
+
+        def start_and_wait():
+            process = subprocess.Popen(programs.command("gpt-train", *self.flags("second", **options)), stdin=subprocess.DEVNULL,
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            self.addCleanup(process.kill)
+            self.assertEqual(process.stderr.readline(), f"Waiting for process {os.getpid()}, which prepares {self.text}\n")
+            return process
+
         with open(f"{entry}.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             print(os.getpid(), end="", file=lock, flush=True)
-            second = subprocess.Popen(programs.command("gpt-train", *self.flags("second", **options)), stdin=subprocess.DEVNULL,
-                                      stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-            self.assertEqual(second.stderr.readline(), f"Waiting for process {os.getpid()}, which prepares {self.text}\n")
+            for how, code in SIGNALS.items():
+                stopped = start_and_wait()
+                stopped.send_signal(how)
+                _, rest = stopped.communicate(timeout=120)
+                self.assertEqual((stopped.returncode, rest), (code, f"error: interrupted while waiting for process {os.getpid()}\n"))
+            second = start_and_wait()
             (self.root / "entry").rename(entry)
         _, rest = second.communicate(timeout=120)
         self.assertEqual(second.returncode, 0, rest)

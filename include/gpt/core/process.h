@@ -4,8 +4,8 @@
 namespace gpt::process {
 
 // The body of main: sets the allocators, ignores SIGPIPE and SIGXFSZ (errors then come back as errno), runs `body` and
-// turns exceptions into one line on standard error and an exit status: gpt::Error its own code; out of memory 7 with the
-// settings to lower; anything else 1.
+// turns exceptions into one line on standard error and an exit status: gpt::Error its own code, but where SIGTERM
+// interrupted, terminated; out of memory 7 with the settings to lower; anything else 1.
 int run(int argc, char** argv, int (*body)(int argc, char** argv));
 
 // From here on SIGINT and SIGTERM only ask to stop (a second one leaves at once) and SIGUSR1 asks for a checkpoint. Call it
