@@ -8,6 +8,7 @@
 #include <string>
 
 #include "gpt/core/error.h"
+#include "gpt/core/hash.h"
 #include "support/expect_error.h"
 
 namespace gpt {
@@ -304,6 +305,16 @@ TEST_F(CorpusTest, SizesAndHashesContradictingTheMetadata) {
   EXPECT_ERROR(load_corpus(bin(uint16_ids(0, 20), R"({"vocab_size": 256, "tokenizer": "tok.json", "tokenizer_hash": ")" +
                                                       std::string(32, '0') + "\"}"), 1),
                ExitCode::data, "tok.json: not the tokenizer that ");
+}
+
+TEST_F(CorpusTest, AGivenTokenizerIsTheOneThatMadeTheBin) {
+  const std::string hash = hash128(make_tokenizer("byte", "")->to_json());
+  DataConfig config = bin(uint16_ids(0, 20), R"({"vocab_size": 256, "tokenizer_hash": ")" + hash + "\"}");
+  config.tokenizer = file("own.json", R"({ "type": "byte" })");  // what it says counts, not how it is spelled
+  EXPECT_EQ(load_corpus(config, 1).tokenizer->name(), "byte");
+  config.tokenizer = file("other.json", make_tokenizer("char", "abc")->to_json());
+  EXPECT_ERROR(load_corpus(config, 1), ExitCode::data,
+               config.tokenizer + ": not the tokenizer that " + config.bin + " was made with (their hashes differ)");
 }
 
 TEST_F(CorpusTest, TheTokenizerTellsTheVocabulary) {

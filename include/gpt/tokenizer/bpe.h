@@ -17,7 +17,7 @@ namespace gpt {
 // What the files of a vocabulary hold.
 struct BpeModel {
   std::vector<std::string> tokens;                  // the bytes of each id (of a special token: its text)
-  std::vector<std::pair<int32_t, int32_t>> merges;  // pairs of ids, the first is merged first
+  std::vector<std::pair<int32_t, int32_t>> merges;  // pairs of ids, each once; the first is merged first
   std::vector<SpecialToken> special_tokens;         // sorted by id
   SplitPattern split = SplitPattern::gpt2;
   bool ignore_merges = false;                       // a piece that is a token is that token, whatever the merges say
