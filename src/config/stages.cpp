@@ -41,7 +41,8 @@ std::vector<std::pair<std::string, double>> read_mix(const Node& node) {
   }
   std::vector<std::pair<std::string, double>> mix;
   for (const auto& [file, weight] : node.entries) {
-    if (std::any_of(mix.begin(), mix.end(), [&](const auto& other) { return other.first == file.text; })) {
+    const auto is_same = [&name = file.text](const auto& other) { return other.first == name; };
+    if (std::any_of(mix.begin(), mix.end(), is_same)) {
       fail(file, fmt::format("{} is already in this mix; keep one", in_quotes(file.text)));
     }
     mix.emplace_back(file.text, 0.0);
