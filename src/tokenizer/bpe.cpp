@@ -78,6 +78,10 @@ std::array<int32_t, 256> ids_of_bytes(const TokenIds& ids, const std::string& or
 }
 
 BpeMerges merge_rules(const BpeModel& model, const TokenIds& ids, const std::string& origin) {
+  if (const size_t size = std::max(model.tokens.size(), model.merges.size()); size > BpeMerges::kMost) {
+    throw Error(ExitCode::data, fmt::format("{}: {} tokens and {} merges; at most {} of each are implemented", origin,
+                                            model.tokens.size(), model.merges.size(), BpeMerges::kMost));
+  }
   BpeMerges rules(model.merges.size());
   const auto known = [&](int32_t id) { return id >= 0 && id < model.tokens.size() && !model.tokens[id].empty(); };
   std::string product;
@@ -95,7 +99,7 @@ BpeMerges merge_rules(const BpeModel& model, const TokenIds& ids, const std::str
                   fmt::format("{}: merge {} joins {} and {}, but {} is no token", origin, rank,
                               quoted(model.tokens[left]), quoted(model.tokens[right]), quoted(product)));
     }
-    rules.add(left, right, {static_cast<uint32_t>(rank), found->second});
+    rules.add(left, right, found->second);
   }
   return rules;
 }

@@ -3,47 +3,45 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <vector>
 
 namespace gpt {
 
 class BpeMerges {
  public:
-  static constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
-  struct Rule {
-    uint32_t rank = kNone;  // lower is merged first; kNone: the pair stays apart
-    int32_t product = -1;
-  };
+  static constexpr size_t kMost = (size_t{1} << 21) - 1;  // tokens, and merges
 
-  explicit BpeMerges(size_t count = 0);              // room for so many rules
-  void add(int32_t left, int32_t right, Rule rule);  // instead of an earlier one for the same pair
-  Rule find(int32_t left, int32_t right) const;
+  explicit BpeMerges(size_t count = 0);  // room for so many rules
+  // The next rule: `left` and `right` become `product`. A later rule for the same pair takes the place of the earlier.
+  void add(int32_t left, int32_t right, int32_t product);
 
-  // Replaces ids[first..] by what they merge into: always the pair of the lowest rank, the leftmost of equal ones.
+  // Replaces ids[first..] by what they merge into: always the pair of the earliest rule, the leftmost of equal ones.
   void apply(std::vector<int32_t>& ids, size_t first) const;
 
  private:
-  struct Slot {
-    uint64_t pair = kFree;
-    Rule rule;
-  };
+  // The number of a rule; kNone: the pair stays apart.
+  static constexpr uint32_t kNone = (uint32_t{1} << 22) - 1;
+  uint32_t rank_of(int32_t left, int32_t right) const;
+
+  // perf: OPT-5. Most look-ups find nothing, and what they cost is the cache lines they touch: so the slots hold eight
+  // bytes, a pair of 21 bits each and its rank in 22, and the products stand apart.
+  static constexpr int kRankBits = 22;
   static constexpr uint64_t kFree = ~uint64_t{0};
-  static uint64_t pair_of(int32_t left, int32_t right) {
-    return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
-  }
+  static uint64_t pair_of(int32_t left, int32_t right) { return static_cast<uint64_t>(left) << 21 | right; }
+  size_t slot_of(uint64_t pair) const;
+
   // In most vocabularies the lowest ids are the bytes, whose pairs are looked up most: a square of them, where the rows
   // of letters stay in the cache as hashed slots would not.
   static constexpr int32_t kLow = 256;
   static bool both_low(int32_t left, int32_t right) { return (left | right) < kLow; }
 
-  size_t slot_of(uint64_t pair) const;
   size_t apply_to_few(int32_t* ids, size_t count) const;
   size_t apply_to_many(int32_t* ids, size_t count) const;
 
-  std::vector<Rule> low_pairs_;
-  std::vector<Slot> slots_;  // the other pairs: open addressing, a power of two of them, at most half of them taken
-  int shift_;                // from a 64-bit hash to a slot
+  std::vector<int32_t> products_;    // by rank
+  std::vector<uint32_t> low_pairs_;  // ranks
+  std::vector<uint64_t> slots_;  // the other pairs: open addressing, a power of two of them, at most half of them taken
+  int shift_;                    // from a 64-bit hash to a slot
 };
 
 }  // namespace gpt

@@ -281,6 +281,19 @@ TEST(Bpe, RefusesModelsThatContradictThemselves) {
   expect("special token '' (id 5) is empty", [](BpeModel& m) { m.special_tokens.push_back({"", 5}); });
   expect("special token '<|endoftext|>' (id 261) is listed twice",
          [](BpeModel& m) { m.special_tokens.push_back(m.special_tokens[0]); });
+  expect("2097152 tokens and 4 merges; at most 2097151 of each are implemented",
+         [](BpeModel& m) { m.tokens.resize(2'097'152); });
+}
+
+TEST(Bpe, MergesTheHighestIdsThereCanBe) {
+  BpeModel model = byte_model();
+  model.tokens.resize(2'097'151);
+  const int32_t last = 2'097'150;
+  model.tokens[last] = "ab", model.tokens[last - 1] = "abab", model.tokens[last - 2] = "ababc";
+  model.merges = {{'a', 'b'}, {last, last}, {last - 1, 'c'}};
+  const BpeTokenizer tokenizer(model);
+  EXPECT_EQ(tokenizer.encode("ababcab"), (Ids{last - 2, last}));
+  EXPECT_EQ(tokenizer.encode("abc"), (Ids{last, 'c'}));
 }
 
 TEST(Bpe, RefusesIdsOutsideTheVocabulary) {
