@@ -288,12 +288,12 @@ TEST(Bpe, RefusesModelsThatContradictThemselves) {
 TEST(Bpe, MergesTheHighestIdsThereCanBe) {
   BpeModel model = byte_model();
   model.tokens.resize(2'097'151);
-  const int32_t last = 2'097'150;
-  model.tokens[last] = "ab", model.tokens[last - 1] = "abab", model.tokens[last - 2] = "ababc";
-  model.merges = {{'a', 'b'}, {last, last}, {last - 1, 'c'}};
+  const int32_t ab = 2'097'149, abde = 2'097'150, de = (1 << 20) + 'c';  // but for its highest bit, the id of c
+  model.tokens[ab] = "ab", model.tokens[abde] = "abde", model.tokens[de] = "de";
+  model.merges = {{'a', 'b'}, {'d', 'e'}, {ab, de}};
   const BpeTokenizer tokenizer(model);
-  EXPECT_EQ(tokenizer.encode("ababcab"), (Ids{last - 2, last}));
-  EXPECT_EQ(tokenizer.encode("abc"), (Ids{last, 'c'}));
+  EXPECT_EQ(tokenizer.encode("abdeab"), (Ids{abde, ab}));
+  EXPECT_EQ(tokenizer.encode("abc"), (Ids{ab, 'c'}));
 }
 
 TEST(Bpe, RefusesIdsOutsideTheVocabulary) {
