@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kChunk = 1 << 19;         // large enough that handing it over costs nothing, small enough for many threads
 constexpr size_t kBlock = 1 << 16;         // read at once
-constexpr size_t kLongestPiece = 1 << 26;  // a longer run without a place to cut is cut anyway, so that memory stays bounded
+constexpr size_t kLongestPiece = 1 << 22;  // a longer run without a place to cut is cut anyway, so that memory stays bounded
 constexpr size_t kLongestLine = 1 << 27;
 
 // Appends at most `size` bytes of `stream`, which has read(); false at its end.

@@ -128,11 +128,14 @@ struct BpeTokenizer::Impl {
       const auto found = whole_pieces.find(piece);
       if (found != whole_pieces.end()) return ids.push_back(found->second);
     }
-    const size_t first = ids.size();
-    ids.resize(first + piece.size());
-    std::transform(piece.begin(), piece.end(), ids.begin() + first,
-                   [&](char c) { return byte_ids[static_cast<unsigned char>(c)]; });
-    merges.apply(ids, first);
+    for (; !piece.empty(); piece.remove_prefix(std::min(piece.size(), kLongestPiece))) {
+      const std::string_view part = piece.substr(0, kLongestPiece);
+      const size_t first = ids.size();
+      ids.resize(first + part.size());
+      std::transform(part.begin(), part.end(), ids.begin() + first,
+                     [&](char c) { return byte_ids[static_cast<unsigned char>(c)]; });
+      merges.apply(ids, first);
+    }
   }
 };
 

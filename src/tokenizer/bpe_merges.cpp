@@ -95,18 +95,19 @@ size_t BpeMerges::apply_to_few(int32_t* ids, size_t count) const {
 
 size_t BpeMerges::apply_to_many(int32_t* ids, size_t count) const {
   struct Part {
-    size_t previous, next;  // among those left; `count` behind the last
-    uint32_t rank;          // of the pair with the next one; kNone for those merged away too
+    uint32_t previous, next;  // among those left; `count` behind the last
+    uint32_t rank;            // of the pair with the next one; kNone for those merged away too
   };
-  using Candidate = std::pair<uint32_t, size_t>;  // rank, position; out of date where the part's rank is another by now
+  using Candidate =
+      std::pair<uint32_t, uint32_t>;  // rank, position; out of date where the part's rank is another by now
   std::vector<Part> parts(count);
   std::vector<Candidate> candidates;
-  for (size_t i = 0; i < count; ++i) {
+  for (uint32_t i = 0; i < count; ++i) {
     parts[i] = {i - 1, i + 1, i + 1 < count ? rank_of(ids[i], ids[i + 1]) : kNone};
     if (parts[i].rank != kNone) candidates.emplace_back(parts[i].rank, i);
   }
   std::priority_queue queue(std::greater<Candidate>{}, std::move(candidates));
-  const auto update = [&](size_t i) {
+  const auto update = [&](uint32_t i) {
     parts[i].rank = parts[i].next < count ? rank_of(ids[i], ids[parts[i].next]) : kNone;
     if (parts[i].rank != kNone) queue.emplace(parts[i].rank, i);
   };
@@ -115,7 +116,7 @@ size_t BpeMerges::apply_to_many(int32_t* ids, size_t count) const {
     const auto [rank, left] = queue.top();
     queue.pop();
     if (parts[left].rank != rank) continue;
-    const size_t right = parts[left].next;
+    const uint32_t right = parts[left].next;
     ids[left] = products_[rank];
     parts[left].next = parts[right].next;
     parts[right].rank = kNone;

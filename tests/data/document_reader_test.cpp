@@ -207,6 +207,18 @@ TEST_F(DocumentReaderTest, LongDocumentsComeInPartsThatDoNotDependOnTheirPlace) 
   EXPECT_EQ(documents({file("c.txt", endless + " b")}), Texts{endless + " b"});
 }
 
+TEST_F(DocumentReaderTest, ARunThatCannotBeCutIsCutBetweenCharactersSoThatMemoryStaysBounded) {
+  std::string text = "x";
+  for (int i = 0; i < 5'000'000; ++i) text += "\u00e9";
+  const std::string path = file("a.txt", text);
+  EXPECT_EQ(documents({path}), Texts{text});
+  DocumentReader input = reader({path});
+  while (const std::optional<Chunk> chunk = input.next()) {
+    EXPECT_LE(chunk->text.size(), 4u << 20);
+    EXPECT_NE(chunk->text[0], '\xA9');
+  }
+}
+
 TEST_F(DocumentReaderTest, MaxCharsCountsCharactersOfAllDocuments) {
   const auto first = [&](const std::vector<std::string>& inputs, int64_t count) { return documents(reader(inputs, count)); };
   const std::string a = file("a.txt", "\xC3\xA9\xC3\xA0z"), b = file("b.jsonl", "{\"text\": \"12\"}\n{\"text\": \"34\"}\n");

@@ -232,6 +232,17 @@ TEST(Bpe, AMillionEqualLettersTakeNearlyLinearTime) {
   EXPECT_EQ(ids[0], 256 + 9);
 }
 
+TEST(Bpe, APieceLongerThanAnyWordIsEncodedInParts) {
+  BpeModel model = byte_model();
+  add_merge(model, "a", "a");
+  const BpeTokenizer tokenizer(model);
+  const std::string part = 'b' + std::string(BpeTokenizer::kLongestPiece - 1, 'a');  // an odd number of a
+  Ids expected = tokenizer.encode(part);
+  EXPECT_EQ(expected.size(), 1 + (BpeTokenizer::kLongestPiece - 2) / 2 + 1);
+  expected.insert(expected.end(), {256, 256, 'a'});
+  EXPECT_EQ(tokenizer.encode(part + "aaaaa"), expected);
+}
+
 // The memo belongs to a thread, not to a tokenizer.
 TEST(Bpe, TokenizersInOneThreadDoNotMixTheirIds) {
   BpeModel reversed = small_model();

@@ -26,6 +26,9 @@ struct BpeModel {
 
 class BpeTokenizer final : public Tokenizer {
  public:
+  // Bytes. A piece beyond it, which no language has, is encoded in parts of this length, so that memory stays bounded.
+  static constexpr size_t kLongestPiece = size_t{1} << 20;
+
   // Throws gpt::Error(data), beginning with `origin`: a byte without a token, a merge of unknown ids or whose product is
   // no token, two tokens of the same bytes.
   explicit BpeTokenizer(BpeModel model, const std::string& origin = "BPE model");
