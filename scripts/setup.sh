@@ -104,8 +104,10 @@ complete_toolkit() {
   done
 }
 
+# From nothing, like cmake --fresh, which would take the objects away as well: those whose command is the same stay good.
 configure() {
-  .deps/venv/bin/cmake --fresh -S . -B build "${cmake_flags[@]}" >.deps/log/configure.log 2>&1 ||
+  rm -rf build/CMakeCache.txt build/CMakeFiles/[0-9]*
+  .deps/venv/bin/cmake -S . -B build "${cmake_flags[@]}" >.deps/log/configure.log 2>&1 ||
     fail "cmake failed: $(grep -A 3 -m 1 'CMake Error' .deps/log/configure.log | tr -s '\n ' ' ') (log: .deps/log/configure.log)"
 }
 
