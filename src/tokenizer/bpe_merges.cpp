@@ -32,16 +32,14 @@ int32_t least_of(const std::array<int32_t, kFew>& pairs, size_t count) {
 
 BpeMerges::BpeMerges(size_t count)
     : low_pairs_(kLow * kLow, kNone),
-      slots_(std::bit_ceil(std::max<size_t>(2 * count, 2)), kFree),
-      shift_(64 - std::countr_zero(slots_.size())) {
+      buckets_(std::bit_ceil(std::max<size_t>(2 * count / kBucket, 2))),
+      shift_(64 - std::countr_zero(buckets_.size())) {
+  for (Bucket& bucket : buckets_) bucket.rules.fill(kFree);
   products_.reserve(count);
 }
 
-inline size_t BpeMerges::slot_of(uint64_t pair) const {
-  const uint64_t* const slots = slots_.data();
-  size_t slot = pair * 0x9E3779B97F4A7C15u >> shift_;  // Fibonacci hashing (Knuth, TAOCP 3, 6.4)
-  while (slots[slot] >> kRankBits != pair && slots[slot] != kFree) slot = (slot + 1) & (slots_.size() - 1);
-  return slot;
+inline size_t BpeMerges::bucket_of(uint64_t pair) const {
+  return pair * 0x9E3779B97F4A7C15u >> shift_;  // Fibonacci hashing (Knuth, TAOCP 3, 6.4)
 }
 
 void BpeMerges::add(int32_t left, int32_t right, int32_t product) {
@@ -49,15 +47,27 @@ void BpeMerges::add(int32_t left, int32_t right, int32_t product) {
   products_.push_back(product);
   if (both_low(left, right)) {
     low_pairs_[left * kLow + right] = rank;
-  } else {
-    const uint64_t pair = pair_of(left, right);
-    slots_[slot_of(pair)] = pair << kRankBits | rank;
+    return;
+  }
+  const uint64_t pair = pair_of(left, right);
+  for (size_t bucket = bucket_of(pair);; bucket = (bucket + 1) & (buckets_.size() - 1)) {
+    for (uint64_t& rule : buckets_[bucket].rules) {
+      if (rule != kFree && rule >> kRankBits != pair) continue;
+      rule = pair << kRankBits | rank;
+      return;
+    }
   }
 }
 
 inline uint32_t BpeMerges::rank_of(int32_t left, int32_t right) const {
   if (both_low(left, right)) return low_pairs_.data()[left * kLow + right];
-  return slots_.data()[slot_of(pair_of(left, right))] & kNone;
+  const uint64_t pair = pair_of(left, right);
+  for (size_t bucket = bucket_of(pair);; bucket = (bucket + 1) & (buckets_.size() - 1)) {
+    const Bucket& there = buckets_.data()[bucket];
+    uint64_t rank = kNone;  // what differs from the pair without a rank: the rank, where the pair is the same
+    for (const uint64_t rule : there.rules) rank = std::min(rank, rule ^ pair << kRankBits);
+    if (rank != kNone || there.rules.back() == kFree) return static_cast<uint32_t>(rank);
+  }
 }
 
 void BpeMerges::apply(std::vector<int32_t>& ids, size_t first) const {
