@@ -1,5 +1,4 @@
 // gpt-diagnose: what this machine can do, and what a configuration would meet on it.
-#include <ATen/Parallel.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -9,6 +8,7 @@
 #include "gpt/config/load.h"
 #include "gpt/core/error.h"
 #include "gpt/core/process.h"
+#include "gpt/device/cpu_threads.h"
 #include "gpt/diagnose/configuration.h"
 #include "gpt/diagnose/machine.h"
 
@@ -31,7 +31,7 @@ int diagnose(int argc, char** argv) {
                                  {{"json", "print the checks as JSON on standard output", &json},
                                   {"checkpoint", "verify a checkpoint, or that of a run folder", &checkpoint}});
   if (command.handled) return 0;
-  if (command.config.threads > 0) at::set_num_threads(static_cast<int>(command.config.threads));
+  use_cpu_threads(command.config.threads);
 
   Checks checks = check_machine();
   const bool configured = !command.config_path.empty() || !config::difference(Config{}, command.config).empty();

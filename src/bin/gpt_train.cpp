@@ -1,10 +1,10 @@
 // gpt-train: load the configuration, build the parts, run.
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include "gpt/config/load.h"
 #include "gpt/core/log.h"
 #include "gpt/core/process.h"
+#include "gpt/device/cpu_threads.h"
 #include "gpt/tokenizer/tokenizer.h"
 #include "gpt/train/announce.h"
 #include "gpt/train/trainer.h"
@@ -18,7 +18,7 @@ int train(int argc, char** argv) {
   Config config = command.config;
   config::require_data(config, command.config_path.empty() ? "gpt-train" : command.config_path);
   process::watch_signals();
-  if (config.threads > 0) at::set_num_threads(static_cast<int>(config.threads));
+  use_cpu_threads(config.threads);
 
   const RunFolder folder(config.output_dir);
   const auto resumed = folder.find_checkpoint(config.training.resume_from);

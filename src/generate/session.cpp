@@ -1,6 +1,5 @@
 #include "gpt/generate/session.h"
 
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
@@ -17,6 +16,7 @@
 #include "gpt/core/error.h"
 #include "gpt/core/log.h"
 #include "gpt/core/process.h"
+#include "gpt/device/cpu_threads.h"
 #include "gpt/device/device.h"
 #include "gpt/device/precision.h"
 #include "gpt/generate/text_stream.h"
@@ -111,7 +111,7 @@ Session open_session(const GenerateOptions& options) {
   session.tokenizer = tokenizer_from_json(checkpoint.tokenizer, options.checkpoint);
   session.model = std::make_unique<GPT>(checkpoint.config.model, choice.device, /*seed=*/0);
   session.model->load_parameters(checkpoint.model);
-  if (session.model->parameter_count() < kParametersForThreads) at::set_num_threads(1);
+  use_cpu_threads(session.model->parameter_count() < kParametersForThreads ? 1 : 0);
   session.compute_type = precision.compute_type();
   describe(options.checkpoint, checkpoint, session);
   log::info(fmt::format("Using {}: {}, {}", choice.device.is_cuda() ? "GPU" : "CPU", device.name,
