@@ -78,9 +78,9 @@ std::array<int32_t, 256> ids_of_bytes(const TokenIds& ids, const std::string& or
 }
 
 BpeMerges merge_rules(const BpeModel& model, const TokenIds& ids, const std::string& origin) {
-  if (const size_t size = std::max(model.tokens.size(), model.merges.size()); size > BpeMerges::kMost) {
+  if (std::max(model.tokens.size(), model.merges.size()) > BpeModel::kMostTokens) {
     throw Error(ExitCode::data, fmt::format("{}: {} tokens and {} merges; at most {} of each are implemented", origin,
-                                            model.tokens.size(), model.merges.size(), BpeMerges::kMost));
+                                            model.tokens.size(), model.merges.size(), BpeModel::kMostTokens));
   }
   BpeMerges rules(model.merges.size());
   const auto known = [&](int32_t id) { return id >= 0 && id < model.tokens.size() && !model.tokens[id].empty(); };

@@ -10,9 +10,7 @@ namespace gpt {
 
 class BpeMerges {
  public:
-  static constexpr size_t kMost = (size_t{1} << 21) - 1;  // tokens, and merges
-
-  explicit BpeMerges(size_t count = 0);  // room for so many rules
+  explicit BpeMerges(size_t count = 0);  // room for so many rules; at most BpeModel::kMostTokens
   // The next rule: `left` and `right` become `product`. A later rule for the same pair takes the place of the earlier.
   void add(int32_t left, int32_t right, int32_t product);
 

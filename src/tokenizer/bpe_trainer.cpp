@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <limits>
 #include <numeric>
 #include <optional>
 #include <thread>
@@ -38,11 +37,9 @@ BpeTrainingOptions checked(BpeTrainingOptions options) {
     }
   }
   const auto least = static_cast<int64_t>(specials.size()) + kBytes;
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-  if (options.vocab_size < least || options.vocab_size > kMost) {
-    refuse(fmt::format(
-        "a vocabulary of {} is impossible; it has {} special tokens, {} bytes and then merges, {} to {} tokens",
-        options.vocab_size, specials.size(), kBytes, least, kMost));
+  if (options.vocab_size < least || options.vocab_size > BpeModel::kMostTokens) {
+    refuse(fmt::format("a vocabulary of {} is impossible; with {} bytes, special tokens ({}) and merges it has {} to {}",
+                       options.vocab_size, kBytes, specials.size(), least, BpeModel::kMostTokens));
   }
   if (options.min_frequency < 0)
     refuse(fmt::format("min_frequency is {}; it has to be 0 or more", options.min_frequency));

@@ -16,6 +16,8 @@ namespace gpt {
 
 // What the files of a vocabulary hold.
 struct BpeModel {
+  static constexpr int64_t kMostTokens = (1 << 21) - 1;  // and merges: what the encoder's table of rules has room for
+
   std::vector<std::string> tokens;                  // the bytes of each id (of a special token: its text)
   std::vector<std::pair<int32_t, int32_t>> merges;  // pairs of ids, each once; the first is merged first
   std::vector<SpecialToken> special_tokens;         // sorted by id
