@@ -4,6 +4,7 @@
 
 #include <map>
 #include <numeric>
+#include <ostream>
 #include <set>
 #include <vector>
 
@@ -26,6 +27,8 @@ struct Way {
   int64_t num_workers, prefetch_factor;
   bool persistent_workers, pin_memory;
 };
+
+void PrintTo(const Way& way, std::ostream* out) { *out << way.name; }
 
 constexpr Way kWays[] = {
     {"resident", Resident::on, 4, 2, true, true},

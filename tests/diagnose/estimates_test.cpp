@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <ostream>
 #include <string>
 
 #include "gpt/device/precision.h"
@@ -72,6 +73,8 @@ struct Form {
   at::ScalarType compute_type = at::kFloat;
   bool checkpointing = false;
 };
+
+void PrintTo(const Form& form, std::ostream* out) { *out << form.name; }
 
 class MemoryOf : public testing::TestWithParam<Form> {};
 

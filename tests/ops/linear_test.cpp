@@ -6,6 +6,9 @@
 #include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
 
+#include <ostream>
+#include <vector>
+
 #include "gpt/device/precision.h"
 #include "support/tolerance.h"
 
@@ -17,6 +20,12 @@ struct LinearCase {
   int64_t K, N;
   bool bias;
 };
+
+// 12x64x128 to 384 without bias
+void PrintTo(const LinearCase& linear, std::ostream* out) {
+  for (const int64_t size : linear.rows) *out << size << "x";
+  *out << linear.K << " to " << linear.N << (linear.bias ? " with bias" : " without bias");
+}
 
 class LinearTest : public testing::TestWithParam<LinearCase> {};
 
