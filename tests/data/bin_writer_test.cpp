@@ -82,14 +82,61 @@ TEST(BinWriterTest, ManyDocumentsAreSplitAsTheyWereDrawn) {
 TEST(BinWriterTest, DocumentsThatAreAllAlikeAreSplitByTokens) {
   for (const bool drawn : {false, true}) {
     const ScratchFolder folder;
-    BinWriter writer(folder.path(), BinFormat::prepared, 2, 0.1);
+    BinWriter writer(folder.path(), BinFormat::nanogpt, 2, 0.1);
     for (int i = 0; i < 200; ++i) writer.append(document(5, 7, drawn));
     Metadata metadata;
     writer.finish(identity(8), metadata);
+    writer.commit();
     EXPECT_EQ(metadata.split, "tokens");
     EXPECT_EQ(metadata.train, (SplitCounts{.tokens = 900, .documents = 180, .bytes = 6300}));
     EXPECT_EQ(metadata.validation, (SplitCounts{.tokens = 100, .documents = 20, .bytes = 700}));
+    EXPECT_EQ(ids_in(folder / "train.bin"), std::vector(900, 7));
+    EXPECT_EQ(ids_in(folder / "val.bin"), std::vector(100, 7));
   }
+}
+
+TEST(BinWriterTest, TheSmallerSideIsWorthTenDocuments) {
+  for (const auto& [fraction, needed] : {std::pair{0.5, 20}, {0.25, 40}, {0.75, 40}}) {
+    for (const int count : {needed - 1, needed}) {
+      const ScratchFolder folder;
+      BinWriter writer(folder.path(), BinFormat::prepared, 2, fraction);
+      for (int i = 0; i < count; ++i) writer.append(document(1, 1, i % 2 == 0));
+      Metadata metadata;
+      writer.finish(identity(2), metadata);
+      EXPECT_EQ(metadata.split, count < needed ? "tokens" : "documents") << count << " for " << fraction;
+    }
+  }
+}
+
+TEST(BinWriterTest, PartsOfADocumentAreOneDocument) {
+  for (const int count : {8, 50}) {
+    const ScratchFolder folder;
+    BinWriter writer(folder.path(), BinFormat::prepared, 2, 0.5);
+    for (int i = 0; i < count; ++i) {
+      for (const bool last : {false, false, true}) {
+        EncodedChunk part = document(1, 1, i % 5 == 0);
+        part.parts[0].last = last;
+        writer.append(part);
+      }
+    }
+    Metadata metadata;
+    writer.finish(identity(2), metadata);
+    EXPECT_EQ(metadata.split, count == 8 ? "tokens" : "documents");
+    EXPECT_EQ(metadata.train.documents, count == 8 ? 4 : 40);
+    EXPECT_EQ(metadata.validation.documents, count == 8 ? 4 : 10);
+  }
+}
+
+TEST(BinWriterTest, SplitsWhatIsLongerThanItsBuffer) {
+  const ScratchFolder folder;
+  BinWriter writer(folder.path(), BinFormat::nanogpt, 2, 0.5);
+  writer.append(document(2'000'000, 3, false));
+  Metadata metadata;
+  writer.finish(identity(4), metadata);
+  writer.commit();
+  EXPECT_EQ(metadata.validation.bytes, 3'000'000);
+  EXPECT_EQ(ids_in(folder / "train.bin").size(), 1'000'000u);
+  EXPECT_EQ(ids_in(folder / "val.bin").size(), 1'000'000u);
 }
 
 TEST(BinWriterTest, WritesNanoGptsFiles) {

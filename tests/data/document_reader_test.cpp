@@ -124,6 +124,9 @@ TEST_F(DocumentReaderTest, ALineOfJsonIsADocument) {
                             "{\"text\": \"\"}\n{\"text\": \"last\"}";
   EXPECT_EQ(documents({file("a.jsonl", lines), file("b.ndjson.gz", gzip(lines))}),
             (Texts{"one\ntwo \xE2\x82\xAC", "three", "last", "one\ntwo \xE2\x82\xAC", "three", "last"}));
+  const std::string windows =
+      "{\"text\": \"one\", \"url\": \"http\", \"tags\": [\"a\"]}\r\n\r\n \t\r\n{\"text\": \"two\"}";
+  EXPECT_EQ(documents({file("c.jsonl", windows)}), (Texts{"one", "two"}));
 }
 
 TEST_F(DocumentReaderTest, NamesTheLineOfBadJson) {
@@ -173,6 +176,7 @@ TEST_F(DocumentReaderTest, ReadsRecordsStrictly) {
   EXPECT_ERROR(faulty("WARC/1.0\r\nWARC-Type: conversion\r\n\r\n"), ExitCode::data, "record 2: it has no Content-Length");
   EXPECT_ERROR(faulty("WARC/1.0\r\nContent-Length: -4\r\n\r\n"), ExitCode::data, "Content-Length is no number");
   EXPECT_ERROR(faulty("WARC/1.0\r\nContent-Length: 99999999999999999999\r\n\r\n"), ExitCode::data, "Content-Length is no number");
+  EXPECT_ERROR(faulty("WARC/1.0\r\nContent-Length: 4 bytes\r\n\r\n"), ExitCode::data, "Content-Length is no number");
   EXPECT_ERROR(faulty("WARC/1.0\r\nContent-Length 4\r\n\r\n"), ExitCode::data, "a header has no colon");
   EXPECT_ERROR(faulty(good.substr(0, good.size() - 5)), ExitCode::data, "record 2: the file ends 1 bytes before");
   EXPECT_ERROR(faulty(good.substr(0, good.size() - 1)), ExitCode::data, "its Content-Length is wrong");
@@ -219,11 +223,24 @@ TEST_F(DocumentReaderTest, ARunThatCannotBeCutIsCutBetweenCharactersSoThatMemory
   }
 }
 
+TEST_F(DocumentReaderTest, BehindARunThatCannotBeCutChunksAreSmallAgain) {
+  std::string text(5'000'000, 'x');
+  while (text.size() < 12'000'000) text += " word";
+  DocumentReader input = reader({file("a.txt", text)});
+  size_t before = 0;
+  while (const std::optional<Chunk> chunk = input.next()) {
+    EXPECT_LE(chunk->text.size(), before < 5'000'000 ? 4u << 20 : 1u << 20);
+    before += chunk->text.size();
+  }
+  EXPECT_EQ(before, text.size());
+}
+
 TEST_F(DocumentReaderTest, MaxCharsCountsCharactersOfAllDocuments) {
   const auto first = [&](const std::vector<std::string>& inputs, int64_t count) { return documents(reader(inputs, count)); };
   const std::string a = file("a.txt", "\xC3\xA9\xC3\xA0z"), b = file("b.jsonl", "{\"text\": \"12\"}\n{\"text\": \"34\"}\n");
   EXPECT_EQ(first({a, b}, 1), Texts{"\xC3\xA9"});
   EXPECT_EQ(first({a, b}, 3), Texts{"\xC3\xA9\xC3\xA0z"});
+  EXPECT_EQ(first({a, b}, 5), (Texts{"\xC3\xA9\xC3\xA0z", "12"}));
   EXPECT_EQ(first({a, b}, 6), (Texts{"\xC3\xA9\xC3\xA0z", "12", "3"}));
   EXPECT_EQ(first({a, b}, 100), (Texts{"\xC3\xA9\xC3\xA0z", "12", "34"}));
   std::string text;
@@ -264,7 +281,10 @@ TEST_F(DocumentReaderTest, SaysWhatIsWrongWithAnInput) {
   fs::create_directories(folder_ / "bare/.git");
   EXPECT_ERROR(sources(folder_ / "bare"), ExitCode::data, "the folder holds no file of text");
   EXPECT_ERROR(sources("/dev/null"), ExitCode::data, "neither a file nor a folder");
-  EXPECT_ERROR(sources(file("a.warc.gz", "x")), ExitCode::data, "holds web pages");
+  for (const char* name : {"a.warc.gz", "a.warc", "a.wat.gz"}) {
+    EXPECT_ERROR(sources(file(name, "x")), ExitCode::data, "holds web pages");
+    fs::remove(folder_ / name);
+  }
   EXPECT_ERROR(documents({file("empty.txt", "")}), ExitCode::data, "empty.txt: it is empty");
   EXPECT_ERROR(documents({file("utf16.txt", std::string("\xFF\xFEh\0i\0", 6))}), ExitCode::data, "it looks like UTF-16");
   EXPECT_ERROR(documents({file("packed.txt", gzip("text"))}), ExitCode::data, "it is packed by gzip");
@@ -282,6 +302,10 @@ TEST_F(DocumentReaderTest, StandardInputIsReadAsItsSuffixSays) {
   EXPECT_EQ(lines.path, "-");
   EXPECT_EQ(lines.kind, TextKind::json_lines);
   EXPECT_EQ(lines.packing, Packing::zstd);
+  ASSERT_EQ(mkfifo((folder_ / "pipe.jsonl").c_str(), 0600), 0);
+  const Source pipe = find_sources({folder_ / "pipe.jsonl"}, "out").sources[0];
+  EXPECT_TRUE(pipe.stream);
+  EXPECT_EQ(pipe.kind, TextKind::json_lines);
 }
 
 TEST_F(DocumentReaderTest, AnUnreadableFileIsNamed) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <set>
@@ -104,6 +105,15 @@ TEST_F(PrepareTest, DocumentsEndWithEndOfText) {
   EXPECT_EQ(std::count(parsed.begin(), parsed.end(), 0), 3);
 }
 
+TEST_F(PrepareTest, MergesAreCountedOverAllDocuments) {
+  // In one chunk: "ab" is there three times, "cd" four times.
+  PrepareOptions o = options({file("a.txt", "ab ab ab"), file("b.txt", "cd cd cd cd")}, "bpe:258");
+  prepare(o);
+  EXPECT_EQ(decoded({257}), "cd");
+  o.min_frequency = 5;
+  EXPECT_EQ(prepare(o).vocab_size, 257);
+}
+
 TEST_F(PrepareTest, TrainingAndValidationShareNoDocument) {
   std::string lines = json_lines(2000);
   lines += lines;  // each document twice: both on the same side
@@ -184,6 +194,25 @@ TEST_F(PrepareTest, InvalidUtf8IsKeptAndCounted) {
   EXPECT_EQ(decoded(ids(0, text.size())), text);
   PrepareOptions o = options({file("b.txt", std::string(600'000, 'x') + " \xE9 ")}, "char");
   EXPECT_ERROR(prepare(o), ExitCode::data, folder_ / "b.txt" + ": byte 600001: 0xE9 is not valid UTF-8");
+  o.inputs = {file("c.txt", "fine"), file("d.txt", "x\xE9")};
+  EXPECT_ERROR(prepare(o), ExitCode::data, folder_ / "d.txt" + ": byte 1: 0xE9 is not valid UTF-8");
+  std::string records;
+  for (const char* page : {"abc", "d\xE9"}) {
+    records += "WARC/1.0\r\nWARC-Type: conversion\r\nContent-Length: " + std::to_string(strlen(page)) + "\r\n\r\n" +
+               page + "\r\n\r\n";
+  }
+  o.inputs = {file("e.warc.wet", records)};
+  EXPECT_ERROR(prepare(o), ExitCode::data, folder_ / "e.warc.wet" + ": document 2: 0xE9 is not valid UTF-8");
+}
+
+TEST_F(PrepareTest, InvalidUtf8IsCountedOverAllChunksAndNotWhereTheyWereCut) {
+  std::string text;
+  while (text.size() < 2'000'000) text += "\xF0\x9F\x98\x80";
+  for (int shift = 0; shift < 4; ++shift) {
+    const std::string shifted = std::string(shift, 'x') + text;
+    EXPECT_EQ(prepare(options({file("a.txt", shifted)}, "byte")).invalid_utf8_bytes, 0);
+    EXPECT_EQ(prepare(options({file("a.txt", "\xFF" + shifted + "\xE9")}, "byte")).invalid_utf8_bytes, 2);
+  }
 }
 
 TEST(CountInvalidUtf8Test, CountsBytesThatArePartOfNoCharacter) {
@@ -201,6 +230,27 @@ TEST_F(PrepareTest, ASavedTokenizerThatLacksACharacterSaysWhere) {
                folder_ / "a.jsonl" + ": line 2: byte 2: 'x' (U+0078) is not in the vocabulary of 3 characters");
 }
 
+// What lies on the disk as 16 bits would become another token.
+class WrongTokenizer final : public Tokenizer {
+ public:
+  std::string name() const override { return "wrong"; }
+  int64_t vocab_size() const override { return 3; }
+  void encode(std::string_view text, std::vector<int32_t>& ids) const override { ids.assign(text.size(), 65536); }
+  std::string decode(std::span<const int32_t>) const override { return ""; }
+  size_t last_cut(std::string_view) const override { return 0; }
+  std::string to_json() const override { return "{}"; }
+};
+
+TEST_F(PrepareTest, IdsOutsideTheVocabularyAreNotWritten) {
+  const WrongTokenizer tokenizer;
+  const ChunkEncoder encoder(tokenizer, {});
+  DocumentReader reader(find_sources({file("a.txt", "text")}, "").sources,
+                        {[](std::string_view) { return size_t{0}; }, "text", 0, {}});
+  const std::optional<Chunk> chunk = reader.next();
+  EXPECT_ERROR(encoder.encode(*chunk, reader), ExitCode::data,
+               "a.txt: the tokenizer gave id 65536, outside its vocabulary of 3");
+}
+
 TEST_F(PrepareTest, MaxCharsIsOfTheWholeInput) {
   PrepareOptions o = options({file("a.txt", "\xC3\xA9\xC3\xA0zzzz")}, "char");
   o.max_chars = 2;
@@ -213,6 +263,16 @@ TEST_F(PrepareTest, RefusesWhatCannotBe) {
   PrepareOptions o = options({a}, "byte");
   o.validation_fraction = 1;
   EXPECT_ERROR(prepare(o), ExitCode::config, "validation_fraction must be from 0 to below 1");
+  o.validation_fraction = std::nan("");
+  EXPECT_ERROR(prepare(o), ExitCode::config, "validation_fraction must be from 0 to below 1");
+  const auto negative = [&](auto option, const std::string& name) {
+    PrepareOptions wrong = options({a}, "byte");
+    wrong.*option = -1;
+    EXPECT_ERROR(prepare(wrong), ExitCode::config, name + " must be 0 or more, got -1");
+  };
+  negative(&PrepareOptions::min_frequency, "min_frequency");
+  negative(&PrepareOptions::max_chars, "max_chars");
+  negative(&PrepareOptions::threads, "threads");
   EXPECT_ERROR(prepare(options({}, "byte")), ExitCode::config, "nothing to read");
   EXPECT_ERROR(prepare(options({a}, "bpe:many")), ExitCode::config, "as in bpe:8192");
   EXPECT_ERROR(prepare(options({a}, "bpe:100")), ExitCode::config, "100");
@@ -236,6 +296,46 @@ TEST_F(PrepareTest, ReplacesItsOwnFilesOnly) {
   o.force = true;
   prepare(o);
   EXPECT_EQ(files(), (std::vector<std::string>{"bpe_tokenizer.json", "tokens_bpe.bin", "train.bin", "val.bin"}));
+}
+
+TEST_F(PrepareTest, ALinkToNowhereIsInTheWayToo) {
+  fs::create_directory(output());
+  fs::create_symlink("nowhere", output() + "/tokens_bpe.bin");
+  EXPECT_ERROR(prepare(options({file("a.txt", "text")}, "byte")), ExitCode::config, "tokens_bpe.bin is in the way");
+}
+
+TEST_F(PrepareTest, WhatIsPassedOverIsNamed) {
+  file("in/a.txt", "text");
+  file("in/empty.txt", "");
+  fs::create_directory_symlink(folder_ / "in", folder_ / "in/circle");
+  EXPECT_EQ(prepare(options({folder_ / "in"}, "byte")).skipped,
+            (std::vector<std::string>{folder_ / "in/circle", folder_ / "in/empty.txt"}));
+}
+
+TEST_F(PrepareTest, AFolderThatWasThereStays) {
+  fs::create_directory(output());
+  EXPECT_ERROR(prepare(options({folder_ / "absent.txt"}, "byte")), ExitCode::data, "absent.txt");
+  EXPECT_EQ(files(), std::vector<std::string>{});
+}
+
+TEST_F(PrepareTest, FilesAppearAllOrNone) {
+  PrepareOptions o = options({file("a.txt", "text")}, "byte");
+  prepare(o);
+  fs::remove(output() + "/bpe_tokenizer.json");
+  file("out/bpe_tokenizer.json/in_the_way", "");  // a folder, which no file can replace
+  EXPECT_ERROR(prepare(o), ExitCode::disk, "bpe_tokenizer.json");
+  EXPECT_EQ(files(), std::vector<std::string>{"bpe_tokenizer.json"});
+}
+
+TEST_F(PrepareTest, TextThatWillNotFitOnTheDiskIsRefusedBeforeItIsRead) {
+  const std::string zeros = file("zeros.txt", "");
+  std::error_code too_large;
+  fs::resize_file(zeros, free_disk_space(folder_.path()), too_large);  // takes no space itself
+  if (too_large) GTEST_SKIP() << "no file can be as large as the disk: " << too_large.message();
+  PrepareOptions o = options({zeros}, "byte");  // two bytes for each
+  EXPECT_ERROR(prepare(o), ExitCode::disk, "the ids of this input need");
+  o.max_chars = 1000;
+  EXPECT_ERROR(prepare(o), ExitCode::data, "byte 0 is NUL");
 }
 
 TEST_F(PrepareTest, NanoGptsBinsHoldNoWideIds) {

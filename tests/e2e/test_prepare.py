@@ -96,6 +96,11 @@ class Prepare(unittest.TestCase):
         self.prepare("-.jsonl", stdin='{"body": "a"}\n', words=("--text-field", "body", "--validation-fraction", 0))
         self.assertEqual(ids(self.out / "tokens_bpe.bin"), [97])
         self.assertEqual(self.metadata()["sources"], [{"path": "standard input", "bytes": 14}])
+        for tokenizer in ("byte", "char"):  # read once and twice
+            words = ("--input", "-.gz", "--tokenizer", tokenizer, "--validation-fraction", 0, "--output", self.out)
+            done = subprocess.run(command("gpt-prepare", *words), input=gzip.compress(b"abcab"), capture_output=True, timeout=60)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(ids(self.out / "tokens_bpe.bin"), [97, 98, 99, 97, 98] if tokenizer == "byte" else [0, 1, 2, 0, 1])
 
     def test_formats_of_nanogpt_and_llm_c(self):
         text = self.file("a.txt", bytes(range(32, 127)) * 10)
