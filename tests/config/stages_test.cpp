@@ -32,6 +32,7 @@ TEST(Stages, ReadsBlockAndFlowStyle) {
                       "  text: a\n"),
             expected);
   EXPECT_TRUE(stages_of("data: {stages: []}\n").empty());
+  EXPECT_EQ(stages_of("data: {stages: [{from: 0, mix: {a: 999, b: 1}}], text: a}\n")[0].mix.size(), 2u);  // just enough
 }
 
 TEST(Stages, SurviveTheDump) {
@@ -69,10 +70,16 @@ TEST(Stages, FaultsNameTheirPlace) {
        "c.yaml:3:17: unknown key 'blok_size' in a stage; did you mean 'block_size'?"},
       {"data:\n  stages:\n    - {from: 0, from: 1}\n", "c.yaml:3:17: 'from' is given twice; keep one"},
       {"data:\n  stages:\n    - {from: x}\n", "c.yaml:3:14: 'from' must be a whole number 0 to 1e12, got 'x'"},
+      {"data:\n  stages:\n    - {from: -1}\n", "c.yaml:3:14: 'from' must be a whole number 0 to 1e12, got '-1'"},
+      {"data:\n  stages:\n    - {from: 0, block_size: 0}\n",
+       "c.yaml:3:29: 'block_size' must be auto or a whole number 1 to 1e6, got '0'"},
+      {"data:\n  stages:\n    - {from: 0, mix: {}}\n",
+       "c.yaml:3:22: 'mix' must be files and their weights, like {main: 3, hard.txt: 1}, got a map"},
       {"data:\n  stages:\n    - {from: 0, block_size: [1]}\n", "c.yaml:3:29: 'block_size' takes one value, got a list"},
       {"data:\n  stages:\n    - {from: 0, mix: a.txt}\n",
        "c.yaml:3:22: 'mix' must be files and their weights, like {main: 3, hard.txt: 1}, got 'a.txt'"},
-      {"data:\n  stages:\n    - {from: 0, mix: {a.txt: -1}}\n", "c.yaml:3:30: 'a.txt' must be a number 1e-6 to 1e6, got '-1'"},
+      {"data:\n  stages:\n    - {from: 0, mix: {a.txt: -1}}\n",
+       "c.yaml:3:30: 'a.txt' must be a number 1e-6 to 1e6, got '-1'"},
       {"data:\n  stages:\n    - {from: 0, mix: {a: 1, a: 2}}\n", "c.yaml:3:29: 'a' is already in this mix; keep one"},
       {"data:\n  stages:\n    - {from: 0, mix: {a: {b: 2}}}\n", "c.yaml:3:26: nothing nests deeper than this"},
       {"data:\n  stages:\n    - {from: 0, mix: {a: 1, b: 0.001}}\n",
@@ -83,7 +90,8 @@ TEST(Stages, FaultsNameTheirPlace) {
       {"data:\n  stages:\n    - {from: 0}\n    - {from: 5000}\n",
        "c.yaml:2:3: the last stage begins with step 5000, but the run has 5000"},
       {"data:\n  stages: [{from: 0}]\ntraining: {epochs: 2}\n",
-       "c.yaml:2:3: a run in stages is counted in steps, as its files have no epoch in common; set max_steps and intervals in steps"},
+       "c.yaml:2:3: a run in stages is counted in steps, as its files have no epoch in common; set max_steps and "
+       "intervals in steps"},
       {"data:\n  stages: [{from: 0, block_size: 512}]\n",
        "c.yaml:2:3: the stage from step 0 has sequences of 512 tokens, more than the model's block_size 256"},
   };

@@ -3,9 +3,12 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "gpt/core/error.h"
 #include "gpt/core/hash.h"
@@ -39,6 +42,11 @@ class CorpusTest : public testing::Test {
     config.bin = file("x.bin", bytes);
     if (!metadata.empty()) config.metadata = file("x.json", metadata);
     return config;
+  }
+  int64_t entries() const {  // of the cache
+    int64_t count = 0;
+    for (const auto& entry : fs::directory_iterator(folder_ / "cache")) count += entry.is_directory();
+    return count;
   }
 
   fs::path folder_;
@@ -136,6 +144,21 @@ TEST_F(CorpusTest, ReadsABinWithItsMetadata) {
   EXPECT_EQ(corpus.train.size(), 18);
   EXPECT_EQ(corpus.validation[1], 19);
   EXPECT_EQ(corpus.tokenizer->name(), "byte");  // found beside the metadata
+  EXPECT_EQ(text_bytes(corpus, Tokens::from_ids({65, 299}, 300)), 1);  // an id that only the padded vocabulary has
+  fs::create_directory(folder_ / "elsewhere");
+  fs::rename(folder_ / "tok.json", folder_ / "elsewhere/tok.json");
+  DataConfig config = bin(bytes, "");
+  config.metadata = file("elsewhere/x.json", R"({"vocab_size": 300, "dtype": "uint32", "tokenizer": "tok.json"})");
+  EXPECT_EQ(load_corpus(config, 1).tokenizer->name(), "byte");
+}
+
+TEST_F(CorpusTest, AHeaderTellsTheWidthWithoutMetadata) {
+  const int32_t header[256] = {20240801, 7, 4};
+  const int32_t ids[] = {128000, 1, 2, 3};
+  const std::string bytes(reinterpret_cast<const char*>(header), sizeof header);
+  DataConfig config = bin(bytes + std::string(reinterpret_cast<const char*>(ids), sizeof ids), "");
+  config.validation_fraction = 0;
+  EXPECT_EQ(load_corpus(config, 1, {}, 128256).train[0], 128000);
 }
 
 TEST_F(CorpusTest, ABinWithoutMetadataIsUint16OfTheModelsVocabulary) {
@@ -157,6 +180,9 @@ TEST_F(CorpusTest, ChecksEveryIdOfABin) {
       EXPECT_NO_THROW(load_corpus(bin(bytes, R"({"vocab_size": 66, "dtype": ")" + dtype + "\"}"), 8));
     }
   }
+  std::string large(800'000, '\0');
+  large[600'000] = 65;
+  EXPECT_ERROR(load_corpus(bin(large, R"({"vocab_size": 65})"), 8), ExitCode::data, "token 300000 has id 65");
   EXPECT_ERROR(load_corpus(bin(std::string(40, '\xFF'), R"({"vocab_size": 9, "dtype": "uint32"})"), 1), ExitCode::data,
                "token 0 has id 4294967295");
 }
@@ -186,11 +212,6 @@ std::string uint16_ids(int begin, int end) {
 
 TEST_F(CorpusTest, TextIsPreparedOnceForTheSameContent) {
   DataConfig config = text(file("a.txt", std::string(300, 'x') + std::string(300, 'y')));
-  const auto entries = [&] {
-    int64_t count = 0;
-    for (const auto& entry : fs::directory_iterator(folder_ / "cache")) count += entry.is_directory();
-    return count;
-  };
   const std::string first = load_corpus(config, 4).fingerprint;
   EXPECT_EQ(entries(), 1);
   const fs::path bin = fs::directory_iterator(folder_ / "cache")->path() / "tokens_bpe.bin";
@@ -214,6 +235,68 @@ TEST_F(CorpusTest, TextIsPreparedOnceForTheSameContent) {
   EXPECT_EQ(entries(), 4);
 }
 
+TEST_F(CorpusTest, WhatMakesOtherTokensIsAnotherEntryOfTheCache) {
+  const auto folder = [this](const std::string& name, const std::string& one, const std::string& two) {
+    fs::create_directory(folder_ / name);
+    file(name + "/1.txt", one);
+    file(name + "/2.txt", two);
+    return (folder_ / name).string();
+  };
+  load_corpus(text(folder("a", "abcabc", "abcabcabcabc")), 1);
+  EXPECT_EQ(entries(), 1);
+  load_corpus(text(folder("b", "abcabcabcabc", "abcabc")), 1);  // the same bytes, other documents
+  EXPECT_EQ(entries(), 2);
+
+  const std::string lines = "{\"text\": \"aaaaaaaaaabbbbbbbbbb\", \"body\": \"ccccccccccdddddddddd\"}\n";
+  DataConfig config = text(file("a.jsonl", lines));
+  config.validation_fraction = 0.2;
+  const auto tokens = [&] {
+    const Corpus corpus = load_corpus(config, 1);
+    return decoded(corpus, corpus.train) + decoded(corpus, corpus.validation);
+  };
+  EXPECT_EQ(tokens(), "aaaaaaaaaabbbbbbbbbb");
+  config.text_field = "body";
+  EXPECT_EQ(tokens(), "ccccccccccdddddddddd");
+  config.max_chars = 12;
+  EXPECT_EQ(tokens(), "ccccccccccdd");
+  config.text = file("a.txt", lines);  // the same bytes, read as another kind of text
+  config.max_chars = 0;
+  EXPECT_EQ(tokens(), lines);
+  EXPECT_EQ(entries(), 6);
+}
+
+TEST_F(CorpusTest, AnUnfinishedEntryOfTheCacheIsMadeAnew) {
+  const DataConfig config = text(file("a.txt", std::string(400, 'x')));
+  const std::string first = load_corpus(config, 4).fingerprint;
+  const fs::path entry = fs::directory_iterator(folder_ / "cache")->path();
+  fs::remove(entry / "tokens_bpe_metadata.json");  // which is written last
+  std::ofstream(entry / "tokens_bpe.bin") << "half";
+  EXPECT_EQ(load_corpus(config, 4).fingerprint, first);
+}
+
+TEST_F(CorpusTest, TheCacheLiesWhereTheSystemKeepsCaches) {
+  const char* const names[] = {"XDG_CACHE_HOME", "HOME"};
+  const std::string values[] = {(folder_ / "caches").string(), (folder_ / "home").string()};
+  std::vector<std::optional<std::string>> before;
+  for (const char* name : names) before.push_back(getenv(name) ? std::optional(getenv(name)) : std::nullopt);
+  for (int i = 0; i < 2; ++i) setenv(names[i], values[i].c_str(), 1);
+  DataConfig config = text(file("a.txt", std::string(400, 'x')));
+  config.cache_dir.clear();
+  load_corpus(config, 4);
+  EXPECT_TRUE(fs::is_directory(folder_ / "caches/gpt-train"));
+  EXPECT_FALSE(fs::exists(folder_ / "home"));
+  unsetenv("XDG_CACHE_HOME");
+  load_corpus(config, 4);
+  EXPECT_TRUE(fs::is_directory(folder_ / "home/.cache/gpt-train"));
+  unsetenv("HOME");
+  EXPECT_ERROR(load_corpus(config, 4), ExitCode::config, "data.cache_dir: there is no home folder");
+  for (int i = 0; i < 2; ++i) before[i] ? setenv(names[i], before[i]->c_str(), 1) : unsetenv(names[i]);
+}
+
+TEST_F(CorpusTest, TextThatCanBeReadOnlyOnceIsRefused) {
+  EXPECT_ERROR(load_corpus(text("-"), 4), ExitCode::data, "data.text: standard input can be read only once");
+}
+
 TEST_F(CorpusTest, AFolderOfDocumentsWithATokenizerLearnedFromThem) {
   fs::create_directory(folder_ / "texts");
   for (int i = 0; i < 40; ++i) {
@@ -230,6 +313,7 @@ TEST_F(CorpusTest, AFolderOfDocumentsWithATokenizerLearnedFromThem) {
   EXPECT_EQ(*text_bytes(corpus, corpus.validation), corpus.validation_bytes);
   // A run that goes on uses what it began with.
   EXPECT_EQ(load_corpus(config, 8, corpus.tokenizer->to_json()).fingerprint, corpus.fingerprint);
+  EXPECT_EQ(entries(), 1);
 }
 
 TEST_F(CorpusTest, ACacheThatCannotBeWrittenIsNamed) {
@@ -262,13 +346,47 @@ TEST_F(CorpusTest, StagesNameFurtherFiles) {
   file("hard.txt", "dcbadcbadcbb");
   EXPECT_NE(load_corpus(other, 1).fingerprint, corpus.fingerprint);
 
-  config.stages.push_back({9, 5, {{bin, 1.0}}});
+  config.stages.push_back({9, 4, {{bin, 1.0}}});
+  EXPECT_ERROR(load_corpus(config, 1), ExitCode::data,
+               "b.bin: the stage from step 9 takes sequences of 4 + 1 tokens, but it has 4");
+  config.stages.back().block_size = 3;
+  EXPECT_NO_THROW(load_corpus(config, 1));
+  config.stages.back().block_size = 5;
   EXPECT_ERROR(load_corpus(config, 1), ExitCode::data, "b.bin: the stage from step 9 takes sequences of 5 + 1 tokens, but it has 4");
   file("hard.txt", "xyz");
   EXPECT_ERROR(load_corpus(config, 1), ExitCode::data, "hard.txt: byte 0: 'x' (U+0078) is not in the vocabulary");
   file("b.bin", uint16_ids(0, 5));
   file("hard.txt", "abcd");
   EXPECT_ERROR(load_corpus(config, 1), ExitCode::data, "b.bin: token 4 has id 4, outside the vocabulary of 4");
+}
+
+TEST_F(CorpusTest, AStagesBinIsTheTrainingPartOfIt) {
+  DataConfig config = text(file("a.txt", "abcdabcdabcdabcdabcd"));
+  const std::string bin = file("b.bin", uint16_ids(0, 4));
+  file("b_metadata.json", R"({"vocab_size": 4, "train": {"tokens": 3}, "validation": {"tokens": 1}})");
+  config.stages = {{0, {}, {{bin, 1.0}}}};
+  const Corpus corpus = load_corpus(config, 1);
+  EXPECT_EQ(decoded(corpus, corpus.sources.at(0)), "abc");
+  file("b_metadata.json", R"({"vocab_size": 4, "tokenizer_hash": ")" + std::string(32, '0') + "\"}");
+  EXPECT_ERROR(load_corpus(config, 1), ExitCode::data,
+               "b.bin: data.stages: made with another tokenizer than the main data");
+}
+
+TEST_F(CorpusTest, AStagesTextNeedsTheTokenizerOfTheMainData) {
+  DataConfig config = bin(uint16_ids(0, 20), R"({"vocab_size": 20})");
+  config.stages = {{0, {}, {{file("hard.txt", "text"), 1.0}}}};
+  EXPECT_ERROR(load_corpus(config, 1), ExitCode::data, "hard.txt: data.stages: a text needs a tokenizer");
+}
+
+TEST_F(CorpusTest, AStageDoesNotTrainOnValidation) {
+  std::string all;
+  for (int i = 0; i < 500; ++i) all += std::to_string(i * 7919) + " ";
+  DataConfig config = text(file("a.txt", all));
+  const std::string again = file("again.txt", all);
+  config.stages = {{0, {}, {{again, 1.0}}}};
+  EXPECT_ERROR(load_corpus(config, 8), ExitCode::data, "a.txt: validation is contained in training: of ");
+  file("again.txt", all.substr(0, all.size() / 2));
+  EXPECT_NO_THROW(load_corpus(config, 8));
 }
 
 // ---- prepared bins: what the metadata says must be what the files hold ----
@@ -309,7 +427,8 @@ TEST_F(CorpusTest, SizesAndHashesContradictingTheMetadata) {
 
 TEST_F(CorpusTest, AGivenTokenizerIsTheOneThatMadeTheBin) {
   const std::string hash = hash128(make_tokenizer("byte", "")->to_json());
-  DataConfig config = bin(uint16_ids(0, 20), R"({"vocab_size": 256, "tokenizer_hash": ")" + hash + "\"}");
+  DataConfig config =
+      bin(uint16_ids(0, 20), R"({"vocab_size": 256, "tokenizer": "absent.json", "tokenizer_hash": ")" + hash + "\"}");
   config.tokenizer = file("own.json", R"({ "type": "byte" })");  // what it says counts, not how it is spelled
   EXPECT_EQ(load_corpus(config, 1).tokenizer->name(), "byte");
   config.tokenizer = file("other.json", make_tokenizer("char", "abc")->to_json());
@@ -339,6 +458,8 @@ TEST_F(CorpusTest, ValidationInAFileOfItsOwn) {
   EXPECT_ERROR(load_corpus(config, 64), ExitCode::data, "val3.bin: token 100 has id 5000, outside the vocabulary of 5000");
   config.validation_bin = file("val4.bin", uint16_ids(0, 64));
   EXPECT_ERROR(load_corpus(config, 64), ExitCode::data, "the validation split has 64 tokens, block_size 64 needs at least 65;");
+  config.validation_bin = file("val5.bin", "");
+  EXPECT_ERROR(load_corpus(config, 64), ExitCode::data, "the validation split has 0 tokens");
 }
 
 TEST_F(CorpusTest, ValidationIsNoPartOfTraining) {
@@ -349,6 +470,10 @@ TEST_F(CorpusTest, ValidationIsNoPartOfTraining) {
   EXPECT_ERROR(load_corpus(config, 64), ExitCode::data,
                "copy.bin: validation is contained in training: of 14 windows of it, 14 are in ");
   EXPECT_ERROR(load_corpus(config, 64), ExitCode::data, "(token 1000 there is token 0 here)");
+  config.validation_bin = file("most.bin", uint16_ids(1000, 1640) + uint16_ids(4000, 4360));
+  EXPECT_ERROR(load_corpus(config, 64), ExitCode::data, "of 14 windows of it, 9 are in ");
+  config.validation_bin = file("less.bin", uint16_ids(1000, 1400) + uint16_ids(4000, 4600));
+  EXPECT_NO_THROW(load_corpus(config, 64));
 }
 
 TEST_F(CorpusTest, BytesOfTextAreCountedTokenByToken) {

@@ -53,6 +53,7 @@ TEST(MetadataTest, NeedsOnlyTheVocabulary) {
   EXPECT_EQ(metadata.train, SplitCounts{});
   EXPECT_EQ(metadata.tokenizer, "");
   EXPECT_EQ(parsed(R"({"vocab_size": 2147483647, "dtype": "uint32"})").width_bytes, 4);
+  EXPECT_EQ(parsed(R"({"vocab_size": 5, "train": {"tokens": 1152921504606846976}})").train.tokens, int64_t{1} << 60);
 }
 
 TEST(MetadataTest, RefusesWhatContradictsItself) {
@@ -83,6 +84,8 @@ TEST(MetadataTest, NamesTheKeyTheValueAndTheNeed) {
       {R"({"vocab_size": 5, "train": 7})", "'train' is 7; an object is needed"},
       {R"({"vocab_size": 5, "train": {"tokens": -1}})", "'train.tokens' is -1"},
       {R"({"vocab_size": 5, "train": {"tokens": 9223372036854775807}})", "'train.tokens' is 9223372036854775807"},
+      {R"({"vocab_size": 5, "train": {"tokens": 1152921504606846977}})",
+       "a whole number from 0 to 1152921504606846976 is needed"},
       {R"({"vocab_size": 5, "train": {"bytes": "7"}})", "'train.bytes' is \"7\""},
       {R"({"vocab_size": 5, "split": "lines"})", "'split' is \"lines\""},
       {R"({"vocab_size": 5, "invalid_utf8_bytes": -1})", "'invalid_utf8_bytes' is -1"},

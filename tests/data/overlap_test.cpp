@@ -37,6 +37,18 @@ TEST_P(OverlapTest, FindsValidationAnywhereInTraining) {
   }
 }
 
+TEST_P(OverlapTest, TheFirstAndTheLastWindowCount) {
+  const std::vector<int32_t> all = noise(1000, GetParam(), 6);
+  for (const int64_t begin : {0, 936}) {
+    const Overlap overlap = find_overlap(tokens(all), tokens(all).slice(begin, begin + 64));
+    EXPECT_EQ(overlap.windows, 1);
+    EXPECT_EQ(overlap.found, 1) << begin;
+    EXPECT_EQ(overlap.train_position, begin);
+  }
+  const std::vector<int32_t> one(all.begin(), all.begin() + 64);
+  EXPECT_EQ(find_overlap(tokens(one), tokens(one)).found, 1);
+}
+
 TEST_P(OverlapTest, ManyWindowsAreSampled) {
   const std::vector<int32_t> all = noise(200000, GetParam(), 4);
   EXPECT_EQ(find_overlap(tokens(all), tokens(all)).windows, 1024);

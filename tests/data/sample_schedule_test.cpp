@@ -1,6 +1,7 @@
 #include "gpt/data/sample_schedule.h"
 
 #include <gtest/gtest.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <map>
@@ -49,6 +50,19 @@ TEST(SampleSchedule, RanksShareAnEpochWithoutOverlap) {
     EXPECT_EQ(all.size(), 124u) << world;
     EXPECT_EQ(std::set<int64_t>(all.begin(), all.end()).size(), 124u) << world;
     EXPECT_LE(most - least, 1) << world;
+  }
+}
+
+TEST(SampleSchedule, AnyPositionIsReachedWithoutTheOnesBefore) {
+  const SampleSchedule schedule({zeros(203)}, {.batch_size = 5, .block_size = 7, .seed = 7});
+  const DataPosition starts[] = {{}, {2, 10}, {3, 25}};
+  for (const DataPosition& start : starts) {
+    DataPosition at = start;
+    for (int64_t batch = 0; batch < 40; ++batch) {  // 28 samples, so 6 batches, are an epoch
+      EXPECT_EQ(schedule.advanced(start, batch), at);
+      at = schedule.advanced(at, 1);
+    }
+    EXPECT_EQ(at.epoch, start.epoch + (40 + start.sample / 5) / 6);
   }
 }
 
@@ -146,6 +160,45 @@ TEST(StageSchedule, AFileGoesOnWhereTheStageBeforeLeftIt) {
   EXPECT_NEAR(std::ssize(seen), 160, 15);
 }
 
+TEST(StageSchedule, AFileGoesOnThroughStagesThatLeaveItOut) {
+  const auto stage = [](size_t source, int64_t batches) {
+    return StageBatches{.batches = batches, .batch_size = 4, .block_size = 8, .mix = {{source, 1.0}}};
+  };
+  const SampleSchedule schedule({zeros(2003), zeros(777)},
+                                options_of({stage(0, 30), stage(0, 10), stage(1, 5), stage(0, 10)}));
+  std::set<int64_t> seen;  // 200 samples of the 249 of an epoch
+  for (const auto& [source, start] : take(schedule, {}, 55)) {
+    if (source != 0) continue;
+    EXPECT_TRUE(seen.insert(start).second) << start;
+  }
+  EXPECT_EQ(seen.size(), 200u);
+}
+
+TEST(StageSchedule, AnotherLengthBeginsWithTheNextEpoch) {
+  for (const int64_t batches : {1, 62, 63, 64}) {  // of 4 samples: 249 are an epoch
+    const SampleSchedule schedule({zeros(2003)},
+                                  options_of({{.batches = batches, .batch_size = 4, .block_size = 8, .mix = {{0, 1.0}}},
+                                              {.batches = 10, .batch_size = 8, .block_size = 4, .mix = {{0, 1.0}}}}));
+    const SampleSchedule plain({zeros(2003)}, {.batch_size = 8, .block_size = 4, .seed = 3});
+    EXPECT_EQ(take(schedule, {1, 0}, 10), take(plain, {batches <= 62 ? 1 : 2, 0}, 10)) << batches;
+  }
+}
+
+TEST(StageSchedule, EveryCycleAndStageMixesInAnOrderOfItsOwn) {
+  const StageBatches stage{.batches = 200, .batch_size = 10, .block_size = 8, .mix = {{0, 1.0}, {1, 1.0}}};
+  const SampleSchedule schedule({zeros(5000), zeros(5000)}, options_of({stage, stage}));
+  std::set<std::vector<size_t>> orders;
+  for (int64_t cycle = 0; cycle < 4; ++cycle) {  // of 1000 samples, two in each stage
+    std::vector<size_t> sources;
+    for (int64_t sample = cycle * 1000; sample < (cycle + 1) * 1000; sample += 10) {
+      const DataPosition at{sample / 2000, sample % 2000};
+      for (const auto& [source, starts] : schedule.windows(at)) sources.insert(sources.end(), {source, starts.size()});
+    }
+    orders.insert(sources);
+  }
+  EXPECT_EQ(orders.size(), 4u);
+}
+
 TEST(StageSchedule, RanksShareABatch) {
   std::multiset<Sample> all;
   for (int64_t rank = 0; rank < 3; ++rank) {
@@ -187,6 +240,14 @@ TEST(Order, SimplerFirstIsWhatCompressesBetter) {
   };
   EXPECT_LT(mean_difficulty(0, 10), 10);
   EXPECT_GT(mean_difficulty(starts.size() - 10, starts.size()), 30);
+  const auto compressed_size = [&](int64_t start) {
+    const Tokens window = tokens.slice(start, start + 64);
+    Bytef packed[1024];
+    uLongf size = sizeof packed;
+    EXPECT_EQ(compress2(packed, &size, static_cast<const Bytef*>(window.data()), window.bytes(), Z_BEST_SPEED), Z_OK);
+    return size;
+  };
+  for (size_t i = 1; i < starts.size(); ++i) EXPECT_LE(compressed_size(starts[i - 1]), compressed_size(starts[i])) << i;
   EXPECT_EQ(starts_of(simple, 1), starts_of(plain, 1));  // random afterwards
   std::vector<int64_t> sorted = starts, expected = starts_of(plain, 0);
   std::sort(sorted.begin(), sorted.end());

@@ -55,6 +55,7 @@ TEST(Tokens, SlicesShareTheStorage) {
     EXPECT_EQ(static_cast<const uint16_t*>(slice.data()), static_cast<const uint16_t*>(all.data()) + 1);
     EXPECT_THROW(all.slice(2, 5), std::out_of_range);
     EXPECT_THROW(all.slice(3, 2), std::out_of_range);
+    EXPECT_THROW(all.slice(-1, 2), std::out_of_range);
   }
   ASSERT_EQ(slice.size(), 2);
   EXPECT_EQ(slice[0], 6);
@@ -132,6 +133,7 @@ TEST_F(TokenFileTest, LlmcHeadersTellTheWidth) {
   EXPECT_EQ(ids_of(open_token_file(gpt2).tokens), (std::vector<int32_t>{50256, 1, 2}));
   const std::string llama3 = file("llama3.bin", llmc_header(20240801, 7, 2) + bytes_of<uint32_t>({128000, 5}));
   EXPECT_EQ(ids_of(open_token_file(llama3).tokens), (std::vector<int32_t>{128000, 5}));
+  EXPECT_EQ(open_token_file(file("none.bin", llmc_header(20240520, 1, 0))).tokens.size(), 0);
   EXPECT_ERROR(open_token_file(llama3, 2), ExitCode::data, "llama3.bin: its header says ids of 32 bits, its metadata 16 bits");
 }
 
@@ -156,6 +158,12 @@ TEST_F(TokenFileTest, MegatronSequencesInTheirOrder) {
   partial.sequences = 2, partial.documents = 2;
   partial.lengths = bytes_of<int32_t>({2, 1}), partial.pointers = bytes_of<int64_t>({0, 4}), partial.marks = bytes_of<int64_t>({0, 2});
   EXPECT_EQ(ids_of(open_token_file(megatron(partial)).tokens), (std::vector<int32_t>{1, 2, 3}));
+  Megatron empty;  // sequences, one of them at the very end
+  empty.sequences = 5;
+  empty.lengths = bytes_of<int32_t>({2, 0, 1, 3, 0}), empty.pointers = bytes_of<int64_t>({0, 4, 4, 6, 12});
+  EXPECT_EQ(ids_of(open_token_file(megatron(empty)).tokens), (std::vector<int32_t>{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(open_token_file(file("m.ids", bytes_of<uint16_t>({7}))).format,
+            TokenFormat::raw);  // m.idx is another file's
   Megatron wide;
   wide.dtype = 4, wide.bin = bytes_of<int32_t>({1, 2, 3, 4, 5, 70000}), wide.pointers = bytes_of<int64_t>({0, 8, 12});
   EXPECT_EQ(ids_of(open_token_file(megatron(wide)).tokens), (std::vector<int32_t>{1, 2, 3, 4, 5, 70000}));
@@ -169,6 +177,8 @@ TEST_F(TokenFileTest, MegatronIndicesAreCheckedBeforeTheyAreUsed) {
     EXPECT_ERROR(open_token_file(megatron(m)), ExitCode::data, "m.idx: " + why);
   };
   refused("byte 0: not an index", [](Megatron& m) { m.magic[0] = 'X'; });
+  file("m.idx", std::string("MMIDIDX\0\0", 9) + bytes_of<uint64_t>({1}) + "\x08");  // ends within the header
+  EXPECT_ERROR(open_token_file(folder_ / "m.bin"), ExitCode::data, "m.idx: byte 0: not an index");
   refused("byte 9: version 2", [](Megatron& m) { m.version = 2; });
   refused("byte 17: dtype code 1", [](Megatron& m) { m.dtype = 1; });
   refused("byte 18: 4 sequences and 3 document marks do not take the 60 bytes", [](Megatron& m) { m.sequences = 4; });
@@ -203,6 +213,10 @@ TEST_F(TokenFileTest, FilesBeyond32Bits) {
     EXPECT_EQ(end[5], 7);
     EXPECT_EQ(first_id_outside(end, 7), 5);
   }
+  // llm.c's, with more tokens than its own int32 counts.
+  const auto count = static_cast<uint32_t>((int64_t{1} << 31) + 5);
+  const std::string header = llmc_header(20240520, 1, static_cast<int32_t>(count));
+  EXPECT_EQ(open_token_file(sparse("llmc.bin", 1024 + 2 * int64_t{count}, {{0, header}})).tokens.size(), count);
   // Megatron's, with one sequence that starts beyond 4 GB.
   const int64_t start = int64_t{5} << 30;
   Megatron m;
