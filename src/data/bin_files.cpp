@@ -80,7 +80,8 @@ Splits open_splits(const Bin& bin, double validation_fraction) {
   }
   const Splits splits{all, open_token_file(bin.validation_path, width).tokens};
   check_count(bin, bin.path, splits.train.size(), train);
-  check_count(bin, bin.validation_path, splits.validation.size(), validation);
+  // Metadata without a validation part says nothing of a validation file that came otherwise.
+  if (validation > 0) check_count(bin, bin.validation_path, splits.validation.size(), validation);
   return splits;
 }
 

@@ -56,11 +56,14 @@ void scan(const Tokens& tokens, int64_t vocab_size, const std::string& path, int
 // Every id is in the vocabulary, and they are those that the metadata was written for. `hash` takes them in.
 void check_content(const Splits& splits, const Bin& bin, int64_t vocab_size, Hash128& hash) {
   const bool separate = !bin.validation_path.empty();
-  scan(splits.train, vocab_size, bin.path, 0, hash);
-  scan(splits.validation, vocab_size, separate ? bin.validation_path : bin.path, separate ? 0 : splits.train.size(), hash);
-  if (!bin.metadata.bin_hash.empty() && !separate && hash.hex() != bin.metadata.bin_hash) {
+  const auto check_hash = [&] {
+    if (bin.metadata.bin_hash.empty() || hash.hex() == bin.metadata.bin_hash) return;
     fail(bin.path, fmt::format("its content is not what {} was written for (their hashes differ)", bin.metadata_path));
-  }
+  };
+  scan(splits.train, vocab_size, bin.path, 0, hash);
+  if (separate) check_hash();  // the bin holds the training tokens alone
+  scan(splits.validation, vocab_size, separate ? bin.validation_path : bin.path, separate ? 0 : splits.train.size(), hash);
+  if (!separate) check_hash();
 }
 
 void check_lengths(const Corpus& corpus, const Bin& bin, const DataConfig& config, int64_t block_size) {

@@ -462,6 +462,24 @@ TEST_F(CorpusTest, ValidationInAFileOfItsOwn) {
   EXPECT_ERROR(load_corpus(config, 64), ExitCode::data, "the validation split has 0 tokens");
 }
 
+TEST_F(CorpusTest, TwoFilesAreWhatTheMetadataSays) {
+  DataConfig config;
+  const auto load = [&](int train, int validation, const std::string& more = "") {
+    config = bin(uint16_ids(0, train), R"({"vocab_size": 5000, "train": {"tokens": 20}, )" + more + "}");
+    config.validation_bin = file("val.bin", uint16_ids(100, 100 + validation));
+    return load_corpus(config, 3);
+  };
+  const std::string counts = R"("validation": {"tokens": 7})";
+  EXPECT_EQ(load(20, 7, counts).validation.size(), 7);
+  EXPECT_ERROR(load(21, 7, counts), ExitCode::data, "x.bin: it holds 21 tokens, but ");
+  EXPECT_ERROR(load(20, 8, counts), ExitCode::data, "val.bin: it holds 8 tokens, but ");
+  // XXH3-128 of the first file's 40 bytes. That file was made without a validation part: the other one is not its matter.
+  const std::string hash = R"("bin_hash": "aabc1b915b14b24c1fed6fa3c8c4d7a9")";
+  EXPECT_EQ(load(20, 8, hash).validation.size(), 8);
+  file("x.bin", uint16_ids(1, 21));
+  EXPECT_ERROR(load_corpus(config, 3), ExitCode::data, "x.bin: its content is not what ");
+}
+
 TEST_F(CorpusTest, ValidationIsNoPartOfTraining) {
   DataConfig config = bin(uint16_ids(0, 3000), R"({"vocab_size": 5000})");
   config.validation_bin = config.bin;
