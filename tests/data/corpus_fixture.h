@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "gpt/data/corpus.h"
 
@@ -40,6 +41,12 @@ class CorpusTest : public testing::Test {
 
   std::filesystem::path folder_;
 };
+
+inline std::string decoded(const Corpus& corpus, const Tokens& tokens) {
+  std::vector<int32_t> ids;
+  for (int64_t i = 0; i < tokens.size(); ++i) ids.push_back(tokens[i]);
+  return corpus.tokenizer->decode(ids);
+}
 
 inline std::string uint16_ids(int begin, int end) {
   std::string bytes;

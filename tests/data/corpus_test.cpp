@@ -18,12 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string decoded(const Corpus& corpus, const Tokens& tokens) {
-  std::vector<int32_t> ids;
-  for (int64_t i = 0; i < tokens.size(); ++i) ids.push_back(tokens[i]);
-  return corpus.tokenizer->decode(ids);
-}
-
 TEST_F(CorpusTest, SplitsTheEndOffForValidation) {
   const Corpus corpus = load_corpus(text(file("a.txt", "0123456789abcdefghiX")), 1);
   EXPECT_EQ(decoded(corpus, corpus.train), "0123456789abcdefgh");
