@@ -108,8 +108,8 @@ size_t BpeMerges::apply_to_many(int32_t* ids, size_t count) const {
     uint32_t previous, next;  // among those left; `count` behind the last
     uint32_t rank;            // of the pair with the next one; kNone for those merged away too
   };
-  using Candidate =
-      std::pair<uint32_t, uint32_t>;  // rank, position; out of date where the part's rank is another by now
+  // Rank, position; out of date where the part's rank is another by now.
+  using Candidate = std::pair<uint32_t, uint32_t>;
   std::vector<Part> parts(count);
   std::vector<Candidate> candidates;
   for (uint32_t i = 0; i < count; ++i) {

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "gpt/tokenizer/bpe.h"
+
 namespace gpt {
 
 class BpeMerges {
@@ -18,20 +20,22 @@ class BpeMerges {
   void apply(std::vector<int32_t>& ids, size_t first) const;
 
  private:
+  static constexpr int kIdBits = 21, kRankBits = 64 - 2 * kIdBits;
+  static_assert(BpeModel::kMostTokens < (1 << kIdBits));
+
   // The number of a rule; kNone: the pair stays apart.
-  static constexpr uint32_t kNone = (uint32_t{1} << 22) - 1;
+  static constexpr uint32_t kNone = (uint32_t{1} << kRankBits) - 1;
   uint32_t rank_of(int32_t left, int32_t right) const;
 
   // perf: OPT-5. Most look-ups find nothing, and what they cost is cache lines and branches that no predictor foresees. So
-  // a rule takes eight bytes, a pair of 21 bits each and its rank in 22, four of them lie together and are searched
-  // without a branch, and the products stand apart.
-  static constexpr int kRankBits = 22;
+  // a rule takes eight bytes, the pair and below it the rank, four of them lie together and are searched without a branch,
+  // and the products stand apart.
   static constexpr size_t kBucket = 4;
   struct alignas(32) Bucket {
     std::array<uint64_t, kBucket> rules;  // taken from the first on
   };
   static constexpr uint64_t kFree = ~uint64_t{0};
-  static uint64_t pair_of(int32_t left, int32_t right) { return static_cast<uint64_t>(left) << 21 | right; }
+  static uint64_t pair_of(int32_t left, int32_t right) { return static_cast<uint64_t>(left) << kIdBits | right; }
   size_t bucket_of(uint64_t pair) const;
 
   // In most vocabularies the lowest ids are the bytes, whose pairs are looked up most: a square of them, where the rows

@@ -2,34 +2,23 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
+#include "core/scratch_folder.h"
 #include "gpt/data/corpus.h"
 
 namespace gpt {
 
 class CorpusTest : public testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = std::filesystem::path(testing::TempDir()) / ("corpus_" + std::to_string(getpid()));
-    std::filesystem::create_directories(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  std::string file(const std::string& name, const std::string& bytes) const {
-    std::ofstream(folder_ / name, std::ios::binary) << bytes;
-    return (folder_ / name).string();
-  }
+  std::string file(const std::string& name, const std::string& bytes) const { return folder_.file(name, bytes); }
   DataConfig text(const std::string& path) const {
     DataConfig config;
     config.text = path;
-    config.cache_dir = (folder_ / "cache").string();
+    config.cache_dir = folder_ / "cache";
     return config;
   }
   DataConfig bin(const std::string& bytes, const std::string& metadata) const {
@@ -39,7 +28,7 @@ class CorpusTest : public testing::Test {
     return config;
   }
 
-  std::filesystem::path folder_;
+  ScratchFolder folder_;
 };
 
 inline std::string decoded(const Corpus& corpus, const Tokens& tokens) {

@@ -23,7 +23,7 @@ TEST_F(CorpusTest, SplitsTheEndOffForValidation) {
   EXPECT_EQ(decoded(corpus, corpus.train), "0123456789abcdefgh");
   EXPECT_EQ(decoded(corpus, corpus.validation), "iX");
   EXPECT_EQ(corpus.vocab_size, 20);  // the vocabulary is the whole text's
-  EXPECT_EQ(corpus.source, (folder_ / "a.txt").string());
+  EXPECT_EQ(corpus.source, folder_ / "a.txt");
 }
 
 // nanoGPT's prepare.py: n = len(data); train = data[:int(n * 0.9)].
@@ -60,7 +60,7 @@ TEST_F(CorpusTest, ASavedTokenizerRules) {
 TEST_F(CorpusTest, NamesTheFileOfAFault) {
   const std::string latin1 = file("latin1.txt", "caf\xE9 au lait");
   EXPECT_ERROR(load_corpus(text(latin1), 4), ExitCode::data, latin1 + ": byte 3: 0xE9 is not valid UTF-8");
-  const std::string absent = (folder_ / "absent.txt").string();
+  const std::string absent = folder_ / "absent.txt";
   EXPECT_ERROR(load_corpus(text(absent), 4), ExitCode::data, absent);
   EXPECT_ERROR(load_corpus(text(file("empty.txt", "")), 4), ExitCode::data, "empty.txt: it is empty");
 }
@@ -83,10 +83,10 @@ TEST_F(CorpusTest, FindsTheDatasetInTheWorkingDirectory) {
   const fs::path before = fs::current_path();
   fs::create_directory(folder_ / "data");
   file("data/shakespeare.txt", std::string(100, 'x'));
-  fs::current_path(folder_);
+  fs::current_path(folder_.path());
   DataConfig config;
   config.dataset = DatasetName::shakespeare;
-  config.cache_dir = (folder_ / "cache").string();
+  config.cache_dir = folder_ / "cache";
   const Corpus corpus = load_corpus(config, 4);
   fs::current_path(before);
   EXPECT_EQ(corpus.source, "data/shakespeare.txt");
@@ -347,7 +347,7 @@ TEST_F(CorpusTest, FingerprintSeesIdsSplitAndTokenizer) {
   EXPECT_NE(load_corpus(config, 1).fingerprint, first);
   config.text = file("c.txt", "abceabceabceabceabce");  // the same ids, another vocabulary
   EXPECT_NE(load_corpus(config, 1).fingerprint, first);
-  config.text = (folder_ / "a.txt").string();
+  config.text = folder_ / "a.txt";
   config.validation_fraction = 0.2;
   EXPECT_NE(load_corpus(config, 1).fingerprint, first);
 }

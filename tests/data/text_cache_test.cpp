@@ -56,7 +56,7 @@ TEST_F(TextCacheTest, WhatMakesOtherTokensIsAnotherEntryOfTheCache) {
     fs::create_directory(folder_ / name);
     file(name + "/1.txt", one);
     file(name + "/2.txt", two);
-    return (folder_ / name).string();
+    return folder_ / name;
   };
   load_corpus(text(folder("a", "abcabc", "abcabcabcabc")), 1);
   EXPECT_EQ(entries(), 1);
@@ -92,7 +92,7 @@ TEST_F(TextCacheTest, AnUnfinishedEntryOfTheCacheIsMadeAnew) {
 
 TEST_F(TextCacheTest, TheCacheLiesWhereTheSystemKeepsCaches) {
   const char* const names[] = {"XDG_CACHE_HOME", "HOME"};
-  const std::string values[] = {(folder_ / "caches").string(), (folder_ / "home").string()};
+  const std::string values[] = {folder_ / "caches", folder_ / "home"};
   std::vector<std::optional<std::string>> before;
   for (const char* name : names) before.push_back(getenv(name) ? std::optional(getenv(name)) : std::nullopt);
   for (int i = 0; i < 2; ++i) setenv(names[i], values[i].c_str(), 1);
@@ -118,7 +118,7 @@ TEST_F(TextCacheTest, AFolderOfDocumentsWithATokenizerLearnedFromThem) {
   for (int i = 0; i < 40; ++i) {
     file("texts/" + std::to_string(i) + ".txt", "the cat sat on the mat and the dog sat on the log " + std::to_string(i));
   }
-  DataConfig config = text((folder_ / "texts").string());
+  DataConfig config = text(folder_ / "texts");
   config.tokenizer = "bpe:270";
   const Corpus corpus = load_corpus(config, 8);
   EXPECT_EQ(corpus.vocab_size, 270);
