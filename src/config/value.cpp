@@ -6,6 +6,7 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <limits>
 
 #include "gpt/config/load.h"
 #include "stages.h"
@@ -48,14 +49,23 @@ std::string bound_text(double value) {
 
 std::string join(const std::vector<std::string>& names) { return fmt::format("{}", fmt::join(names, ", ")); }
 
+// How an interval is written: "2 hours" are 7200 of Unit::seconds.
+struct IntervalWord {
+  std::string_view word;  // of one; more have an "s"
+  Interval::Unit unit;
+  int64_t size;  // in that unit
+};
+constexpr IntervalWord kIntervalWords[] = {  // the largest of a unit first
+    {"step", Interval::Unit::steps, 1},      {"epoch", Interval::Unit::epochs, 1},
+    {"hour", Interval::Unit::seconds, 3600}, {"minute", Interval::Unit::seconds, 60},
+    {"second", Interval::Unit::seconds, 1},
+};
+
 std::string interval_text(const Interval& interval) {
-  switch (interval.unit) {
-    case Interval::Unit::run:
-      break;
-    case Interval::Unit::steps:
-      return fmt::format("{} step{}", interval.count, interval.count == 1 ? "" : "s");
-    case Interval::Unit::epochs:
-      return fmt::format("{} epoch{}", interval.count, interval.count == 1 ? "" : "s");
+  for (const auto& [word, unit, size] : kIntervalWords) {
+    if (unit != interval.unit || interval.count % size != 0 || (interval.count == 0 && size > 1)) continue;
+    const int64_t count = interval.count / size;
+    return fmt::format("{} {}{}", count, word, count == 1 ? "" : "s");
   }
   return fmt::format("{}", interval.count);
 }
@@ -63,13 +73,18 @@ std::string interval_text(const Interval& interval) {
 std::optional<Interval> parse_interval(std::string_view text) {
   const size_t space = text.find(' ');
   const auto count = parse<int64_t>(text.substr(0, space));
-  if (!count) return std::nullopt;
+  if (!count || *count < 0) return std::nullopt;
   if (space == std::string_view::npos) return Interval{*count, Interval::Unit::run};
-  const std::string_view unit = text.substr(space + 1);
-  if (unit == "step" || unit == "steps") return Interval{*count, Interval::Unit::steps};
-  if (unit == "epoch" || unit == "epochs") return Interval{*count, Interval::Unit::epochs};
+  std::string_view name = text.substr(space + 1);
+  if (name.ends_with('s')) name.remove_suffix(1);
+  for (const auto& [word, unit, size] : kIntervalWords) {
+    const bool fits = *count <= std::numeric_limits<int64_t>::max() / size;
+    if (name == word && fits) return Interval{*count * size, unit};
+  }
   return std::nullopt;
 }
+
+bool is_time(const Interval& interval) { return interval.unit == Interval::Unit::seconds; }
 
 // What may stand here: "must be a whole number >= 1".
 std::string expectation(const Option& option) {
@@ -81,7 +96,10 @@ std::string expectation(const Option& option) {
                                      [&](double*) { return with_range("a number"); },
                                      [](std::string*) -> std::string { return "text"; },
                                      [&](std::optional<int64_t>*) { return "auto or " + with_range("a whole number"); },
-                                     [](Interval*) -> std::string { return "like 500, '500 steps' or '2 epochs'"; },
+                                     [&](Interval*) -> std::string {
+                                       return option.may_be_time ? "like 500, '500 steps', '2 epochs' or '10 minutes'"
+                                                                 : "like 500, '500 steps' or '2 epochs'";
+                                     },
                                      [&](const Choice&) { return "one of " + allowed; },
                                      [](std::vector<Stage>*) -> std::string { return "a list of stages"; },
                                  },
@@ -111,6 +129,12 @@ std::string hint(const Option& option, std::string_view text, bool is_quoted) {
   }
   if (const auto* choices = std::get_if<Choice>(&option.target)) {
     if (const auto near = did_you_mean(text, choices->names)) return fmt::format("; did you mean '{}'?", *near);
+  }
+  if (std::holds_alternative<Interval*>(option.target)) {
+    const auto interval = parse_interval(text);
+    if (interval && is_time(*interval) && !option.may_be_time) {
+      return "; only checkpoint_interval may be a time, since a run's losses and samples must not depend on its speed";
+    }
   }
   return "";
 }
@@ -155,6 +179,7 @@ std::optional<std::string> assign(const Option& option, std::string_view text, b
                                    [&](Interval* target) {
                                      const auto value = parse_interval(text);
                                      if (!value || !in_range(value->count)) return false;
+                                     if (is_time(*value) && !option.may_be_time) return false;
                                      *target = *value;
                                      return true;
                                    },

@@ -5,7 +5,9 @@
 namespace gpt {
 namespace {
 
+// 0 for a time, which is no number of steps.
 int64_t interval_steps(const Interval& interval, const RunPlan& plan) {
+  if (interval.unit == Interval::Unit::seconds) return 0;
   const bool epochs =
       interval.unit == Interval::Unit::epochs || (interval.unit == Interval::Unit::run && plan.counted_in_epochs);
   return interval.count * (epochs ? plan.steps_per_epoch : 1);
@@ -22,6 +24,9 @@ RunPlan plan_run(const TrainingConfig& config, int64_t batches_per_epoch) {
   plan.total_steps = plan.counted_in_epochs ? *config.epochs * plan.steps_per_epoch : config.max_steps.value_or(kDefaultMaxSteps);
   plan.eval_every = interval_steps(config.eval_interval, plan);
   plan.checkpoint_every = interval_steps(config.checkpoint_interval, plan);
+  if (config.checkpoint_interval.unit == Interval::Unit::seconds) {
+    plan.checkpoint_seconds = static_cast<double>(config.checkpoint_interval.count);
+  }
   plan.sample_every = interval_steps(config.sample_interval, plan);
   return plan;
 }

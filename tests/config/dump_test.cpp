@@ -41,7 +41,8 @@ void randomise(const Option& row, std::mt19937_64& random) {
     **optional = random() % 2 ? std::optional<int64_t>(whole()) : std::nullopt;
   }
   if (auto* interval = std::get_if<Interval*>(&row.target))
-    **interval = {whole() % (random() % 2 ? 3 : 1000000), static_cast<Interval::Unit>(random() % 3)};
+    **interval = {whole() % (random() % 2 ? 3 : 1000000),
+                  static_cast<Interval::Unit>(random() % (row.may_be_time ? 4 : 3))};
   if (auto* choice = std::get_if<Choice>(&row.target)) choice->set(random() % choice->names.size());
 }
 
@@ -57,6 +58,7 @@ TEST(Dump, ReadsBackEqual) {
     ASSERT_EQ(back.training.sample_prompt, config.training.sample_prompt);
     ASSERT_EQ(back.training.learning_rate, config.training.learning_rate);
     ASSERT_EQ(back.training.eval_interval, config.training.eval_interval);
+    ASSERT_EQ(back.training.checkpoint_interval, config.training.checkpoint_interval);
   }
 }
 

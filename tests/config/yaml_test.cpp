@@ -2,6 +2,7 @@
 
 #include "config/faults.h"
 #include "gpt/config/option.h"
+#include "gpt/config/value.h"
 
 namespace gpt::config {
 namespace {
@@ -37,6 +38,20 @@ training:
   EXPECT_EQ(c.training.sample_interval, (Interval{500, Interval::Unit::steps}));
   EXPECT_EQ(c.training.sample_prompt, "a: \"b\"\n");
   EXPECT_EQ(c.training.compile_mode, CompileMode::reduce_overhead);
+}
+
+TEST(Yaml, CheckpointsMayBeCountedInTime) {
+  EXPECT_EQ(dump(Config{}).find("checkpoint_interval: 10 minutes") != std::string::npos, true);
+  const std::pair<const char*, int64_t> cases[] = {{"1 second", 1},    {"90 seconds", 90}, {"1 minute", 60},
+                                                   {"10 minutes", 600}, {"1 hour", 3600},   {"2 hours", 7200},
+                                                   {"0 seconds", 0}};
+  for (const auto& [text, seconds] : cases) {
+    Config c = from_yaml(std::string("training: {checkpoint_interval: ") + text + "}\n");
+    EXPECT_EQ(c.training.checkpoint_interval, (Interval{seconds, Interval::Unit::seconds})) << text;
+    EXPECT_EQ(value_text(&c.training.checkpoint_interval), text);
+  }
+  Config c = from_yaml("training: {checkpoint_interval: 120 minutes}\n");
+  EXPECT_EQ(value_text(&c.training.checkpoint_interval), "2 hours");
 }
 
 TEST(Yaml, TakesEmptyFilesEmptySectionsByteOrderMarksAndWindowsLines) {
@@ -89,6 +104,18 @@ TEST(Yaml, PlacesEveryFault) {
        "c.yaml:2:11: 'training.epochs' must be auto or a whole number 1 to 1e9, got 'many'"},
       {"training:\n  eval_interval: 5 days\n",
        "c.yaml:2:18: 'training.eval_interval' must be like 500, '500 steps' or '2 epochs', got '5 days'"},
+      {"training:\n  eval_interval: 10 minutes\n",
+       "c.yaml:2:18: 'training.eval_interval' must be like 500, '500 steps' or '2 epochs', got '10 minutes'; only "
+       "checkpoint_interval may be a time, since a run's losses and samples must not depend on its speed"},
+      {"training:\n  sample_interval: 1 hour\n",
+       "c.yaml:2:20: 'training.sample_interval' must be like 500, '500 steps' or '2 epochs', got '1 hour'; only "
+       "checkpoint_interval may be a time, since a run's losses and samples must not depend on its speed"},
+      {"training:\n  checkpoint_interval: 5 days\n",
+       "c.yaml:2:24: 'training.checkpoint_interval' must be like 500, '500 steps', '2 epochs' or '10 minutes', got "
+       "'5 days'"},
+      {"training:\n  checkpoint_interval: 9223372036854775807 hours\n",
+       "c.yaml:2:24: 'training.checkpoint_interval' must be like 500, '500 steps', '2 epochs' or '10 minutes', got "
+       "'9223372036854775807 hours'"},
       {"seed: 99999999999999999999\n", "c.yaml:1:7: 'seed' must be a whole number >= 0, got '99999999999999999999'"},
       // out of range
       {"seed: -1\n", "c.yaml:1:7: 'seed' must be a whole number >= 0, got '-1'"},

@@ -36,6 +36,18 @@ TEST(RunPlan, BareIntervalsCountAsTheRunIsCounted) {
   EXPECT_EQ(plan.total_epochs(), 9);
 }
 
+TEST(RunPlan, CheckpointsMayBeCountedInTime) {
+  TrainingConfig config;
+  config.checkpoint_interval = {600, Interval::Unit::seconds};
+  RunPlan plan = plan_run(config, 5);
+  EXPECT_EQ(plan.checkpoint_every, 0);
+  EXPECT_EQ(plan.checkpoint_seconds, 600);
+  config.checkpoint_interval = {7, Interval::Unit::steps};
+  plan = plan_run(config, 5);
+  EXPECT_EQ(plan.checkpoint_every, 7);
+  EXPECT_EQ(plan.checkpoint_seconds, 0);
+}
+
 TEST(RunPlan, ZeroMeansNever) {
   EXPECT_FALSE(due(0, 0));
   EXPECT_FALSE(due(0, 10));

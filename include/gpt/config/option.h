@@ -45,6 +45,7 @@ struct Option {
   double max = std::numeric_limits<double>::infinity();
   std::vector<Alias> aliases = {};
   bool safe_on_resume = false;  // a stopped run may go on with another value
+  bool may_be_time = false;     // of an Interval: it may be counted in seconds
   std::string key() const { return section.empty() ? name : section + "." + name; }
 };
 

@@ -11,10 +11,10 @@ enum class Dtype { automatic, float32, tf32, bfloat16, float16 };
 enum class CompileMode { standard, reduce_overhead, max_autotune };  // YAML: default | reduce-overhead | max-autotune
 enum class LrSchedule { cosine, constant };
 
-// How often something happens: "500 steps", "2 epochs", or a bare number, which counts epochs when `epochs` rules the
-// run and steps otherwise. 0 = never.
+// How often something happens: "500 steps", "2 epochs", "10 minutes", or a bare number, which counts epochs when the
+// run's length is given in epochs, and steps otherwise. 0 = never.
 struct Interval {
-  enum class Unit { run, steps, epochs };  // run: as the run is counted
+  enum class Unit { run, steps, epochs, seconds };  // run: as the run is counted
   int64_t count = 0;
   Unit unit = Unit::run;
   bool operator==(const Interval&) const = default;
@@ -46,7 +46,7 @@ struct TrainingConfig {
   int64_t log_interval = 100;  // steps
   Interval eval_interval{500, Interval::Unit::steps};
   int64_t eval_batches = 0;  // 0 = the whole validation split
-  Interval checkpoint_interval{500, Interval::Unit::steps};
+  Interval checkpoint_interval{600, Interval::Unit::seconds};  // the only one that may be a time
   int64_t keep_last = 0;  // numbered checkpoints kept beside ckpt.pt and ckpt_best.pt
   Interval sample_interval{0, Interval::Unit::run};
   int64_t sample_tokens = 200;

@@ -13,7 +13,7 @@ namespace gpt::config {
 // number. Returns what is wrong ("must be a whole number >= 1, got 'x'"), or nothing when the target was set.
 [[nodiscard]] std::optional<std::string> assign(const Option& option, std::string_view text, bool is_quoted);
 
-std::string value_text(const Target& target);  // for people: 1e-5, auto, 500 steps
+std::string value_text(const Target& target);  // for people: 1e-5, auto, 500 steps, 10 minutes
 std::string yaml_scalar(
     const Target& target);  // as above, quoted where YAML needs it; 1.0e-5, which Python reads as a number too
 std::string allowed_text(const Option& option);  // ">= 1", "0 to 0.9", "char_small, gpt2_small", or empty

@@ -13,6 +13,7 @@ struct RunPlan {
   int64_t total_steps = 0;
   bool counted_in_epochs = false;
   int64_t eval_every = 0, checkpoint_every = 0, sample_every = 0;  // steps; 0 = never
+  double checkpoint_seconds = 0;  // between checkpoints, where they are counted in time; 0 = they are not
 
   int64_t total_epochs() const { return (total_steps + steps_per_epoch - 1) / steps_per_epoch; }
   bool ends_epoch(int64_t steps_done) const { return steps_done % steps_per_epoch == 0; }
