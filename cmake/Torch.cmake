@@ -23,12 +23,14 @@ set(GPT_NVIDIA_DIR "${_site_packages}/nvidia")
 
 # Build and installed programs look in the same places, so that `cmake --install` is a plain copy.
 set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)
-set(CMAKE_INSTALL_RPATH "${GPT_TORCH_DIR}/lib" "${GPT_NVIDIA_DIR}/cu13/lib")
+set(CMAKE_INSTALL_RPATH "$ORIGIN/../${GPT_PRIVATE_LIB_DIR}" "${GPT_TORCH_DIR}/lib" "${GPT_NVIDIA_DIR}/cu13/lib")
 
 find_package(Threads REQUIRED)
 add_library(torch::cpu INTERFACE IMPORTED)
 target_include_directories(torch::cpu SYSTEM INTERFACE "${GPT_TORCH_DIR}/include" "${GPT_TORCH_DIR}/include/torch/csrc/api/include")
-target_link_libraries(torch::cpu INTERFACE "${GPT_TORCH_DIR}/lib/libtorch_cpu.so" "${GPT_TORCH_DIR}/lib/libc10.so" Threads::Threads)
+# --no-as-needed: no symbol of ours names OpenMP, and it has to be loaded before LibTorch asks for it (OpenMP.cmake).
+target_link_libraries(torch::cpu INTERFACE "-Wl,--no-as-needed,${GPT_TORCH_DIR}/lib/libgomp.so.1,--as-needed"
+  "${GPT_TORCH_DIR}/lib/libtorch_cpu.so" "${GPT_TORCH_DIR}/lib/libc10.so" Threads::Threads)
 # The wheel's libraries find libcudart and libcupti by their own RPATH, which the linker does not read.
 file(GLOB _nvidia_lib_dirs "${GPT_NVIDIA_DIR}/*/lib")
 foreach(_dir ${_nvidia_lib_dirs})

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Speed against PyTorch: alternates gpt-train and scripts/pytorch_baseline.py, the same training run as a plain eager PyTorch
-# program, and prints the ratio of their median tokens/s (start and warm-up apart) as its last line.
+# program in float32 and in bfloat16, and prints the ratios of their median tokens/s (start and warm-up apart); the last line
+# is the ratio to the faster one.
 # usage: scripts/compare_pytorch.sh FILE [gpt-train flags...]     e.g. scripts/compare_pytorch.sh tinyshakespeare.txt --mlp swiglu
 # ROUNDS (5) and STEPS (200) change how long it measures, CONFIG (configs/nanogpt_cpu.yaml) what.
 set -euo pipefail
@@ -14,17 +15,24 @@ out=$(mktemp -d); trap 'rm -rf "$out"' EXIT
 $train --config "${CONFIG:-configs/nanogpt_cpu.yaml}" --data.text "$text" --max_steps "${STEPS:-200}" --log_interval 20 \
   --eval_interval 0 --checkpoint_interval 0 --sample_interval 0 --threads "$(nproc)" "$@" --print-config >"$out/config.yaml"
 
-# usage: median FILE...   of tokens_per_second over the logged intervals, the first of each run left out
+# usage: median FILE...   of tokens_per_second over the logged intervals of 20 steps, the first of each run left out
 median() {
-  for file; do sed -n 's/.*"tokens_per_second": *\([0-9.e+]*\).*/\1/p' "$file" | tail -n +2; done | sort -g |
+  sed -n 's/.*"step": *\([0-9]*\),.*"tokens_per_second": *\([0-9.e+]*\).*/\1 \2/p' "$@" | awk '$1 > 20 && $1 % 20 == 0 { print $2 }' | sort -g |
     awk '{ rate[NR] = $1 } END { printf "%.0f\n", (rate[int((NR + 1) / 2)] + rate[int(NR / 2) + 1]) / 2 }'
 }
+ratio() { awk -v ours="$1" -v theirs="$2" 'BEGIN { printf "%.2f\n", ours / theirs }'; }
 
 for ((round = 1; round <= ${ROUNDS:-5}; round++)); do
   $train --config "$out/config.yaml" --output_dir "$out/run$round" >"$out/log" 2>&1 || { cat "$out/log" >&2; exit 1; }
   mv "$out/run$round/metrics.jsonl" "$out/ours$round.jsonl"
   rm -rf "$out/run$round"
-  $python -B scripts/pytorch_baseline.py --config "$out/config.yaml" --text "$text" --metrics "$out/theirs$round.jsonl" >/dev/null
-  echo "round $round: gpt-train $(median "$out/ours$round.jsonl") tokens/s, PyTorch $(median "$out/theirs$round.jsonl") tokens/s"
+  line="round $round: gpt-train $(median "$out/ours$round.jsonl") tokens/s"
+  for dtype in float32 bfloat16; do
+    $python -B scripts/pytorch_baseline.py --config "$out/config.yaml" --text "$text" --dtype $dtype --metrics "$out/$dtype$round.jsonl" >/dev/null
+    line+=", PyTorch $dtype $(median "$out/$dtype$round.jsonl")"
+  done
+  echo "$line"
 done
-awk -v ours="$(median "$out"/ours*.jsonl)" -v theirs="$(median "$out"/theirs*.jsonl)" 'BEGIN { printf "ratio %.2fx\n", ours / theirs }'
+ours=$(median "$out"/ours*.jsonl) float32=$(median "$out"/float32*.jsonl) bfloat16=$(median "$out"/bfloat16*.jsonl)
+echo "against PyTorch float32 $(ratio "$ours" "$float32")x, against PyTorch bfloat16 $(ratio "$ours" "$bfloat16")x"
+echo "ratio $(ratio "$ours" $((float32 > bfloat16 ? float32 : bfloat16)))x"

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """The same training run as gpt-train's, as a plain eager PyTorch program: what scripts/compare_pytorch.sh compares with.
 
-    python scripts/pytorch_baseline.py --config c.yaml --text FILE [--seed N] [--max-steps N] [--metrics OUT]
+    python scripts/pytorch_baseline.py --config c.yaml --text FILE [--dtype bfloat16] [--seed N] [--max-steps N] [--metrics OUT]
 
 Reads the configuration that `gpt-train --print-config` writes. Written as one would write it with PyTorch today: SDPA
-attention, fused AdamW, foreach clipping, gradients set to None, the loss read only where it is logged. The metrics are
-gpt-train's: one JSON object a logged step; the last line printed is the median of tokens/s after the warm-up.
+attention, fused AdamW, foreach clipping, gradients set to None, the loss read only where it is logged; bfloat16 by
+autocast. The metrics are gpt-train's: one JSON object for each logged step; the last line printed is the median of the
+tokens/s after the warm-up.
 """
 
 import argparse
@@ -172,7 +173,7 @@ def make_optimizer(model, t):
                              betas=(t["beta1"], t["beta2"]), eps=t["eps"], fused=True)
 
 
-def train(model, tokens, t, block_size, steps, metrics):
+def train(model, tokens, t, block_size, steps, dtype, metrics):
     """tokens/s of every interval between two logged steps."""
     B, accumulation = t["batch_size"], t["gradient_accumulation_steps"]
     model.train()
@@ -185,7 +186,8 @@ def train(model, tokens, t, block_size, steps, metrics):
             at = torch.randint(len(tokens) - block_size, (B,)).tolist()
             ids = torch.stack([tokens[i : i + block_size] for i in at])
             targets = torch.stack([tokens[i + 1 : i + 1 + block_size] for i in at])
-            loss = model(ids, targets, t["label_smoothing"])
+            with torch.autocast(tokens.device.type, torch.bfloat16, enabled=dtype == "bfloat16"):
+                loss = model(ids, targets, t["label_smoothing"])
             (loss / accumulation).backward()
         if t["gradient_clip"]:
             torch.nn.utils.clip_grad_norm_(model.parameters(), t["gradient_clip"])
@@ -205,6 +207,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--config", required=True)
     parser.add_argument("--text", required=True)
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--seed", type=int)
     parser.add_argument("--max-steps", type=int)
     parser.add_argument("--metrics", default="/dev/stderr", help="where the JSON lines go")
@@ -215,14 +218,12 @@ def main():
     if config["threads"]:
         torch.set_num_threads(config["threads"])
     training = {key.removeprefix("training."): value for key, value in config.items() if key.startswith("training.")}
-    if training["use_amp"]:
-        parser.error("only float32 is compared: set training.use_amp to false")
     device = config["device"] or ("cuda" if torch.cuda.is_available() else "cpu")
     tokens, vocab_size = read_tokens(arguments.text, config)
     tokens, model = tokens.to(device), GPT(model_config(config, vocab_size)).to(device)
     steps = arguments.max_steps or training["max_steps"]
     with open(arguments.metrics, "w", encoding="utf-8") as metrics:
-        rates = train(model, tokens, training, config["model.block_size"], steps, metrics)
+        rates = train(model, tokens, training, config["model.block_size"], steps, arguments.dtype, metrics)
     print(f"{statistics.median(rates[1:] or rates):.0f} tokens/s")
 
 

@@ -35,11 +35,19 @@ check_machine() {
   flock -n 9 || { say "Another set-up is running here; waiting for it." && flock 9; }
 }
 
+# LLVM's OpenMP runtime (cmake/OpenMP.cmake) has the compiler's version in its name. 14 is what was measured; any will do.
+openmp_package() {
+  local found
+  found=$(apt-cache search --names-only '^libomp5-[0-9]+' | cut -d ' ' -f 1 | sort -V)
+  grep -m 1 '^libomp5-14' <<<"$found" || tail -n 1 <<<"$found"
+}
+
 install_packages() {
   local missing=() root=() package
   for package in "${packages[@]}"; do
     [[ $(dpkg-query -W -f='${Status}' "$package" 2>/dev/null) == *" installed" ]] || missing+=("$package")
   done
+  compgen -G '/usr/lib/llvm-*/lib/libomp.so.5' >/dev/null || missing+=(libomp5)
   ((${#missing[@]})) || return 0
   local line="apt-get install -y --no-install-recommends ${missing[*]}"
   if (($(id -u))); then
@@ -49,7 +57,7 @@ install_packages() {
   fi
   apt_get() {
     "${root[@]}" apt-get -o DPkg::Lock::Timeout=600 update </dev/null >.deps/log/apt.log 2>&1 &&
-      "${root[@]}" env DEBIAN_FRONTEND=noninteractive $line -o DPkg::Lock::Timeout=600 </dev/null >>.deps/log/apt.log 2>&1 ||
+      "${root[@]}" env DEBIAN_FRONTEND=noninteractive ${line/libomp5/$(openmp_package)} -o DPkg::Lock::Timeout=600 </dev/null >>.deps/log/apt.log 2>&1 ||
       fail "apt-get failed: $(grep -E '^(E|Err)' .deps/log/apt.log | tail -n 1); put that right (network, sources, on Ubuntu 'universe') and run again (log: .deps/log/apt.log)"
   }
   report "System packages (${missing[*]})" apt_get

@@ -1,0 +1,23 @@
+# LLVM's OpenMP runtime, in place of the libgomp that the torch wheel brings: its threads spin for as long as we say before
+# they sleep, where libgomp's either spin for milliseconds or sleep at once (OPT-7).
+#
+# It has libgomp's interface too. LibTorch asks for "libgomp.so.1", so a copy under that name lies in lib/gpt-train beside
+# bin/, the programs name it before LibTorch's own folder, and the loader gives LibTorch the one that is loaded already.
+# Without the copy (or with LD_LIBRARY_PATH on LibTorch's folder) LibTorch's own is found, and everything works as well.
+# It is the one shared library that the programs carry with them: Debian has no static one.
+
+file(GLOB _runtimes /usr/lib/llvm-*/lib/libomp.so.5)
+list(SORT _runtimes COMPARE NATURAL ORDER DESCENDING)
+list(APPEND _runtimes "")
+list(GET _runtimes 0 _runtime)
+set(GPT_OPENMP "${_runtime}" CACHE FILEPATH "LLVM's libomp.so.5; empty = LibTorch's libgomp")
+
+set(GPT_PRIVATE_LIB_DIR lib/gpt-train)
+if(GPT_OPENMP)
+  file(REAL_PATH "${GPT_OPENMP}" _runtime)
+  configure_file("${_runtime}" "${CMAKE_BINARY_DIR}/${GPT_PRIVATE_LIB_DIR}/libgomp.so.1" COPYONLY)
+  install(FILES "${CMAKE_BINARY_DIR}/${GPT_PRIVATE_LIB_DIR}/libgomp.so.1" DESTINATION ${GPT_PRIVATE_LIB_DIR})
+else()
+  message(WARNING "LLVM's OpenMP (libomp.so.5) was not found, and small models train slower on a CPU with LibTorch's libgomp. "
+    "Install libomp-dev, or set -DGPT_OPENMP=.../libomp.so.5")
+endif()
