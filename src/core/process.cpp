@@ -1,5 +1,6 @@
 #include "gpt/core/process.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <malloc.h>
 #include <signal.h>
@@ -7,9 +8,11 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <mutex>
 #include <new>
 #include <string>
 #include <string_view>
@@ -24,21 +27,90 @@ namespace {
 
 constexpr int kUnexpected = 1;
 
+using Clock = std::chrono::steady_clock;
+
 std::atomic<int> stop_requested{0};
-std::atomic<bool> save_requested{false}, leave_at_first{false};
+std::atomic<bool> save_requested{false}, leave_at_first{true};
+std::atomic<int64_t> unsaved_updates{0};
+std::string stop_announcement;  // set before any signal may ask to stop
+
+constexpr int kStopSignals[] = {SIGINT, SIGTERM, SIGHUP};
+
+[[noreturn]] void leave(int signal) {
+  const int64_t lost = unsaved_updates;
+  if (lost == 0) _exit(128 + signal);
+  log::status("");
+  log::error(fmt::format("left without saving: {} since the last checkpoint {} lost", lost == 1 ? "1 update" : fmt::format("{} updates", lost),
+                         lost == 1 ? "is" : "are"));
+  _exit(static_cast<int>(ExitCode::left_unsaved));
+}
+
+void announce_stop(int signal) {
+  if (stop_announcement.empty()) return;
+  log::warn(stop_announcement + (signal == SIGINT ? "; press Ctrl-C again to leave without saving" : ""));
+}
 
 // Handlers would run on the stack of whatever thread computes, and generated code of LibTorch's CPU kernels (seen with
 // oneDNN's for AVX-512) keeps its stack pointer where a handler's frame overwrites the heap. So no thread takes these
 // signals; this one waits for them.
 void wait_for_signals(sigset_t watched) {
+  constexpr std::chrono::seconds kDeliberate(1);
+  Clock::time_point interrupted{};  // by the first SIGINT of this stop
+  bool is_interrupted = false;
   for (int signal = 0;;) {
     if (sigwait(&watched, &signal) != 0) continue;
     if (signal == SIGUSR1) {
       save_requested = true;
       continue;
     }
+    if (leave_at_first) _exit(128 + signal);
     int none = 0;
-    if (leave_at_first || !stop_requested.compare_exchange_strong(none, signal)) _exit(128 + signal);
+    const bool is_first = stop_requested.compare_exchange_strong(none, signal);
+    if (is_first) is_interrupted = false;
+    if (signal == SIGINT) {
+      if (is_interrupted && Clock::now() - interrupted >= kDeliberate) leave(signal);
+      if (!is_interrupted) interrupted = Clock::now();
+      is_interrupted = true;
+    }
+    if (is_first) announce_stop(signal);
+  }
+}
+
+void dispose(int signal, void (*disposition)(int)) {
+  struct sigaction action {};
+  action.sa_handler = disposition;
+  sigaction(signal, &action, nullptr);
+}
+
+bool is_ignored(int signal) {
+  struct sigaction action {};
+  return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+void start_signal_thread() {
+  sigset_t watched;
+  sigemptyset(&watched);
+  const auto watch = [&watched](int signal) {
+    dispose(signal, SIG_DFL);  // one that a shell set to be ignored would never arrive
+    sigaddset(&watched, signal);
+  };
+  for (const int signal : kStopSignals) {
+    if (signal != SIGHUP || !is_ignored(SIGHUP)) watch(signal);
+  }
+  watch(SIGUSR1);
+  pthread_sigmask(SIG_BLOCK, &watched, nullptr);
+  std::thread(wait_for_signals, watched).detach();
+}
+
+void take_signals() {
+  static std::once_flag once;
+  std::call_once(once, start_signal_thread);
+}
+
+// A file that is opened later would get the number of a standard descriptor that is closed, and the log would go into it.
+void open_standard_descriptors() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) open("/dev/null", O_RDWR);
   }
 }
 
@@ -50,19 +122,13 @@ void set_allocators() {
   mallopt(M_MMAP_THRESHOLD, kKeepBelow);
   mallopt(M_TRIM_THRESHOLD, kKeepBelow);
   // Segments that grow instead of fragmenting. LibTorch reads the old name first, and what the
-  // user set under either one rules.
+  // user set under either one takes precedence.
   if (!std::getenv("PYTORCH_ALLOC_CONF") && !std::getenv("PYTORCH_CUDA_ALLOC_CONF")) {
     setenv("PYTORCH_ALLOC_CONF", "expandable_segments:True", 0);
   }
   setenv("CUDA_MODULE_LOADING", "LAZY", 0);  // kernels are loaded when first used: a faster start and less memory
   // perf: OPT-7. A thread that waits for others spins this many milliseconds before it sleeps; LLVM's OpenMP reads it.
   if (!std::getenv("OMP_WAIT_POLICY")) setenv("KMP_BLOCKTIME", "1", 0);
-}
-
-void dispose(int signal, void (*disposition)(int)) {
-  struct sigaction action {};
-  action.sa_handler = disposition;
-  sigaction(signal, &action, nullptr);
 }
 
 // LibTorch's what() is a message, then a backtrace of many lines.
@@ -98,8 +164,8 @@ int fail_out_of_memory(std::string_view cause) {
 int fail_exception(const std::exception& e) {
   log::status("");
   if (auto* error = dynamic_cast<const Error*>(&e)) {
-    const bool terminated = error->code() == ExitCode::interrupted && stop_signal() == SIGTERM;
-    return fail(terminated ? ExitCode::terminated : error->code(), error->what());
+    const bool by_signal = error->code() == ExitCode::interrupted && stop_signal() != 0;
+    return fail(by_signal ? stop_code() : error->code(), error->what());
   }
   if (dynamic_cast<const std::bad_alloc*>(&e)) return fail_out_of_memory("host memory");
   const std::string what = first_line(e.what());
@@ -120,8 +186,10 @@ int finish_output(int status) {
 
 int run(int argc, char** argv, int (*body)(int argc, char** argv)) {
   set_allocators();
+  open_standard_descriptors();
   dispose(SIGPIPE, SIG_IGN);
   dispose(SIGXFSZ, SIG_IGN);
+  take_signals();
   try {
     const int status = body(argc, argv);
     log::status("");
@@ -135,19 +203,16 @@ int run(int argc, char** argv, int (*body)(int argc, char** argv)) {
   }
 }
 
-void watch_signals() {
-  sigset_t watched;
-  sigemptyset(&watched);
-  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) {
-    dispose(signal, SIG_DFL);  // one that a shell set to be ignored would never arrive
-    sigaddset(&watched, signal);
-  }
-  pthread_sigmask(SIG_BLOCK, &watched, nullptr);
-  std::thread(wait_for_signals, watched).detach();
+void watch_signals(const std::string& announcement) {
+  stop_announcement = announcement;
+  leave_at_first = false;
+  take_signals();
 }
 
 int stop_signal() { return stop_requested; }
+ExitCode stop_code() { return static_cast<ExitCode>(128 + stop_requested); }
 void forget_stop_signal() { stop_requested = 0; }
+void set_unsaved_updates(int64_t count) { unsaved_updates = count; }
 
 LeaveAtFirstSignal::LeaveAtFirstSignal() { leave_at_first = true; }
 LeaveAtFirstSignal::~LeaveAtFirstSignal() { leave_at_first = false; }

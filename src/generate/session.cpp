@@ -150,7 +150,7 @@ int converse(Session& session, const GenerateOptions& options) {
                    [&](std::string_view text) { return output.write(text) && process::stop_signal() == 0; });
       output.end_line();
       report(result, session.model->config().block_size);
-      if (process::stop_signal() == SIGTERM) return static_cast<int>(ExitCode::terminated);
+      if (process::stop_signal() != 0 && process::stop_signal() != SIGINT) return static_cast<int>(process::stop_code());
     } catch (const Error& e) {
       if (e.code() != ExitCode::data) throw;
       log::error(e.what());  // a character the model does not know: the next line may do better

@@ -1,5 +1,6 @@
 #include "gpt/core/process.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "core/child_process.h"
 #include "gpt/core/error.h"
@@ -133,19 +135,105 @@ void wait_until(Condition condition) {
   while (!condition()) usleep(100);
 }
 
-TEST(Signals, TheFirstAsksToStopAndTheSecondLeavesAtOnce) {
-  for (const int first : {SIGINT, SIGTERM}) {
-    const ChildResult child = run_child([=] {
-      process::watch_signals();
-      if (process::stop_signal() != 0) return 50;
-      kill(getpid(), first);
-      wait_until([=] { return process::stop_signal() == first; });
-      kill(getpid(), SIGTERM);
-      wait_until([] { return false; });
-      return 51;
-    });
-    EXPECT_EQ(child.status, 128 + SIGTERM);
+constexpr int kAliveAfterAll = 42;
+
+// Sends `signals` in order, each after the time that makes a second Ctrl-C a deliberate one if `slowly`.
+ChildResult stopped_by(const std::vector<int>& signals, bool slowly, int64_t unsaved = 0, const std::string& announcement = "") {
+  return run_child([=] {
+    process::watch_signals(announcement);
+    process::set_unsaved_updates(unsaved);
+    for (const int signal : signals) {
+      kill(getpid(), signal);
+      wait_until([=] { return process::stop_signal() == signals[0]; });
+      usleep(slowly ? 1'100'000 : 10'000);
+    }
+    return kAliveAfterAll;
+  });
+}
+
+TEST(Signals, TheFirstAsksToStop) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    EXPECT_EQ(stopped_by({signal}, /*slowly=*/false).status, kAliveAfterAll);
   }
+}
+
+// timeout, terminals and launchers send a signal twice.
+TEST(Signals, OnesThatCloselyFollowChangeNothing) {
+  EXPECT_EQ(stopped_by({SIGINT, SIGINT, SIGINT}, /*slowly=*/false, 5).status, kAliveAfterAll);
+  EXPECT_EQ(stopped_by({SIGTERM, SIGTERM, SIGINT}, /*slowly=*/false, 5).status, kAliveAfterAll);
+}
+
+TEST(Signals, ADeliberateSecondCtrlCSaysWhatIsLost) {
+  const ChildResult child = stopped_by({SIGINT, SIGINT}, /*slowly=*/true, 5);
+  EXPECT_EQ(child.status, static_cast<int>(ExitCode::left_unsaved));
+  EXPECT_EQ(child.errors, "error: left without saving: 5 updates since the last checkpoint are lost\n");
+}
+
+TEST(Signals, ADeliberateSecondCtrlCWithNothingToLoseIsAnInterrupt) {
+  const ChildResult child = stopped_by({SIGINT, SIGINT}, /*slowly=*/true);
+  EXPECT_EQ(child.status, 128 + SIGINT);
+  EXPECT_EQ(child.errors, "");
+}
+
+TEST(Signals, TerminationNeverLeavesHoweverOftenItComes) {
+  EXPECT_EQ(stopped_by({SIGTERM, SIGTERM, SIGTERM}, /*slowly=*/true, 5).status, kAliveAfterAll);
+  EXPECT_EQ(stopped_by({SIGHUP, SIGHUP, SIGTERM}, /*slowly=*/true, 5).status, kAliveAfterAll);
+}
+
+TEST(Signals, TheFirstIsAnsweredAtOnce) {
+  EXPECT_EQ(stopped_by({SIGINT, SIGINT}, /*slowly=*/false, 0, "Stopping").errors,
+            "warning: Stopping; press Ctrl-C again to leave without saving\n");
+  EXPECT_EQ(stopped_by({SIGTERM}, /*slowly=*/false, 0, "Stopping").errors, "warning: Stopping\n");
+}
+
+TEST(Signals, AnErrorOfAnInterruptedProgramHasTheStatusOfItsSignal) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    const ChildResult child = run_child([=] {
+      static int sent;
+      sent = signal;
+      return process::run(0, nullptr, [](int, char**) -> int {
+        process::watch_signals();
+        kill(getpid(), sent);
+        wait_until([] { return process::stop_signal() != 0; });
+        throw Error(ExitCode::interrupted, "interrupted while reading");
+      });
+    });
+    EXPECT_EQ(child.status, 128 + signal);
+  }
+}
+
+TEST(Signals, AHangUpThatNohupIgnoresStaysIgnored) {
+  const ChildResult child = run_child([] {
+    signal(SIGHUP, SIG_IGN);
+    process::watch_signals();
+    kill(getpid(), SIGHUP);
+    kill(getpid(), SIGUSR1);
+    wait_until([] { return process::take_save_request(); });
+    return process::stop_signal();
+  });
+  EXPECT_EQ(child.status, 0);
+}
+
+TEST(Signals, UntilTheyAreWatchedTheyLeave) {
+  const ChildResult child = run_program([](int, char**) {
+    kill(getpid(), SIGUSR1);  // asks for a checkpoint that there is not: no reason to die
+    kill(getpid(), SIGTERM);
+    wait_until([] { return false; });
+    return 50;
+  });
+  EXPECT_EQ(child.status, 128 + SIGTERM);
+}
+
+TEST(ProcessRun, ClosedStandardDescriptorsTakeNoFilesOfOurs) {
+  const ChildResult child = run_program([](int, char**) {
+    return open("/dev/zero", O_RDONLY) > STDERR_FILENO ? 0 : 50;
+  });
+  EXPECT_EQ(child.status, 0);
+  const ChildResult closed = run_child([] {
+    for (int fd = STDIN_FILENO; fd <= STDOUT_FILENO; ++fd) close(fd);
+    return process::run(0, nullptr, [](int, char**) { return open("/dev/zero", O_RDONLY) > STDERR_FILENO ? 0 : 50; });
+  });
+  EXPECT_EQ(closed.status, 0) << closed.errors;
 }
 
 TEST(Signals, AStopThatWasMetIsForgotten) {
@@ -184,10 +272,10 @@ TEST(Signals, NoThreadButTheirOwnTakesThem) {
     int missing = 0;
     std::thread([&] {
       pthread_sigmask(SIG_BLOCK, nullptr, &blocked);
-      for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) missing += sigismember(&blocked, signal) == 0;
+      for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) missing += sigismember(&blocked, signal) == 0;
     }).join();
     pthread_sigmask(SIG_BLOCK, nullptr, &blocked);
-    for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) missing += sigismember(&blocked, signal) == 0;
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) missing += sigismember(&blocked, signal) == 0;
     return missing;
   });
   EXPECT_EQ(child.status, 0);

@@ -7,7 +7,8 @@
 
 namespace gpt {
 
-// Exit statuses of every program. A run stopped by SIGINT or SIGTERM exits with 130 or 143, its checkpoint saved.
+// Exit statuses of every program. 128 + a signal's number means that it stopped the program and that everything worth
+// saving was saved, or that there was nothing to save yet.
 enum class ExitCode : int {
   ok = 0,
   failed_check = 1,  // gpt-diagnose only: at least one check failed
@@ -18,6 +19,8 @@ enum class ExitCode : int {
   peer = 6,
   memory = 7,
   disk = 8,
+  left_unsaved = 9,  // a second Ctrl-C: updates since the last checkpoint are lost
+  hung_up = 129,
   interrupted = 130,
   terminated = 143,
 };

@@ -1,21 +1,34 @@
 // What every program does first and last: allocator settings before LibTorch's first allocation, signals, the one catch.
 #pragma once
 
+#include <cstdint>
+#include <string>
+
+#include "gpt/core/error.h"
+
 namespace gpt::process {
 
-// The body of main: sets the allocators, ignores SIGPIPE and SIGXFSZ (errors then come back as errno), runs `body` and
-// turns exceptions into one line on standard error and an exit status: gpt::Error its own code, but where SIGTERM
-// interrupted, terminated; out of memory 7 with the settings to lower; anything else 1.
+// The body of main: sets the allocators, opens /dev/null in place of closed standard descriptors, ignores SIGPIPE and
+// SIGXFSZ (errors then come back as errno), takes signals, runs `body` and turns exceptions into one line on standard error
+// and an exit status: gpt::Error its own code, `interrupted` that of the signal that came; out of memory 7 with the
+// settings to lower; anything else 1.
 int run(int argc, char** argv, int (*body)(int argc, char** argv));
 
-// From here on SIGINT and SIGTERM only ask to stop (a second one leaves at once) and SIGUSR1 asks for a checkpoint. Call it
-// before any other thread starts: a thread of its own takes the signals, and every later one inherits that it takes none.
-void watch_signals();
-int stop_signal();          // 0, SIGINT or SIGTERM
+// Until this is called, SIGINT, SIGTERM and SIGHUP leave at once. From here on they ask to stop, which is answered with a
+// line `announcement` (empty: none). A second SIGINT leaves at once all the same, but only a second or more after the first:
+// `timeout`, terminals and launchers send a signal twice. SIGUSR1 asks for a checkpoint. A SIGHUP that was ignored when the
+// program started (nohup) stays ignored.
+// A thread of its own takes the signals: call it before any other thread starts, which then inherits that it takes none.
+void watch_signals(const std::string& announcement = "");
+int stop_signal();          // 0, or the first of SIGINT, SIGTERM and SIGHUP
+ExitCode stop_code();       // the exit status of that signal
 void forget_stop_signal();  // it has been met: the next one is a first one again
 bool take_save_request();   // true once per SIGUSR1
 
-// While it lives, the first SIGINT or SIGTERM leaves at once: for the wait at a prompt.
+// Updates since the last checkpoint: what leaving at once would lose. With any, it says so and exits with left_unsaved.
+void set_unsaved_updates(int64_t count);
+
+// While it lives, the first signal leaves at once: for the wait at a prompt.
 class LeaveAtFirstSignal {
  public:
   LeaveAtFirstSignal();

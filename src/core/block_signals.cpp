@@ -1,0 +1,17 @@
+// Linked into every program: blocks the signals that process::run() takes before anything else of the program runs, so that
+// one that comes while LibTorch's libraries still initialise waits instead of killing the process.
+#include <signal.h>
+
+namespace {
+
+void block_signals(int, char**, char**) {
+  sigset_t taken;
+  sigemptyset(&taken);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) sigaddset(&taken, signal);
+  sigprocmask(SIG_BLOCK, &taken, nullptr);
+}
+
+// The loader calls these before the constructors of every shared library.
+[[gnu::section(".preinit_array"), gnu::used]] void (*const first)(int, char**, char**) = block_signals;
+
+}  // namespace
