@@ -121,9 +121,25 @@ configure() {
 
 build() { .deps/venv/bin/cmake --build build --target "$build_target" -j "$(build_jobs)"; }
 
+# Ninja's "[12/198] ..." in a log becomes "10% 20% ...", so that minutes of compiling are not silent.
+show_progress() {
+  local log=$1 shown=0 percent
+  while sleep 2; do
+    percent=$(sed -n 's/^\[\([0-9]*\)\/\([0-9]*\)\].*/\1 \2/p' "$log" | tail -n 1 | awk '{ print int(10 * $1 / $2) * 10 }')
+    ((${percent:-0} > shown && percent < 100)) || continue
+    shown=$percent
+    printf '%d%% ... ' "$percent"
+  done
+}
+
 build_to_log() {
-  local log=.deps/log/build.log
-  build >"$log" 2>&1 || {
+  local log=.deps/log/build.log watcher status=0
+  : >"$log"
+  show_progress "$log" &
+  watcher=$!
+  build >"$log" 2>&1 || status=$?
+  kill "$watcher" 2>/dev/null && wait "$watcher" 2>/dev/null || true
+  ((status == 0)) || {
     say failed
     step_is_open=
     if grep -q '^FAILED' "$log"; then sed -n '/^FAILED/,$p' "$log"; else tail -n 5 "$log"; fi >&2

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# The source checks, the same set-up as quickstart.sh with the tests in it, the data that they read, then every test.
+# The source checks, the same set-up as quickstart.sh with the tests in it, the data that they read, then every test. The
+# CUDA code is compiled too, for one architecture where there is no GPU; --cpu leaves it out.
 #
 # usage: scripts/test.sh [--cpu|--cuda] [CTEST ARGUMENT...]     for example: scripts/test.sh -R tokenizer
 set -euo pipefail
 source "$(dirname "$0")/steps.sh"
 
-device=()
+device=(--cuda)
 case ${1:-} in
   --cpu | --cuda) device=("$1") && shift ;;
 esac

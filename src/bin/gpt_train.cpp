@@ -1,32 +1,53 @@
 // gpt-train: load the configuration, build the parts, run.
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "gpt/config/automatic.h"
 #include "gpt/config/load.h"
 #include "gpt/core/log.h"
 #include "gpt/core/process.h"
 #include "gpt/device/cpu_threads.h"
-#include "gpt/tokenizer/tokenizer.h"
 #include "gpt/train/announce.h"
+#include "gpt/train/evaluate_run.h"
+#include "gpt/train/same_run.h"
+#include "gpt/train/surroundings.h"
 #include "gpt/train/trainer.h"
 
 namespace {
 
+using namespace gpt;
+
+int finished(const RunFolder& folder, int64_t step, const RunPlan& plan) {
+  log::info(fmt::format("{} is finished: {} of {} steps are done. Raise training.max_steps or training.epochs to go on, or start a new "
+                        "run with --output_dir {}", folder.path(), step, std::max(step, plan.total_steps), next_free_folder(folder.path())));
+  return 0;
+}
+
 int train(int argc, char** argv) {
-  using namespace gpt;
-  const auto command = config::parse_command_line(argc, argv, "gpt-train", "Train a GPT from scratch.");
+  bool restart = false, eval_only = false;
+  const auto command = config::parse_command_line(
+      argc, argv, "gpt-train", "Train a GPT from scratch.",
+      {{"restart", "start anew: what output_dir holds of an older run is moved aside", &restart},
+       {"eval-only", "print the validation loss of the run's last checkpoint, on the whole split, and leave", &eval_only}},
+      choose_for_this_machine);
   if (command.handled) return 0;
   Config config = command.config;
   config::require_data(config, command.config_path.empty() ? "gpt-train" : command.config_path);
-  process::watch_signals();
+  process::watch_signals("Stopping after this micro-step");
   use_cpu_threads(config.threads);
+  if (eval_only) return static_cast<int>(evaluate_run(config, command.origins));
 
   const RunFolder folder(config.output_dir);
-  const auto resumed = folder.find_checkpoint(config.training.resume_from);
-  if (resumed) require_same_tokenizer(config.data.tokenizer, resumed->tokenizer);
-  const Corpus corpus =
-      load_corpus(config.data, config.model.block_size, resumed ? resumed->tokenizer : "", config.model.vocab_size);
+  const auto start = folder.find_start(config.training.resume_from, restart);
+  if (start) {
+    config::keep_sizes(config, command.origins, start->checkpoint.config);
+  } else {
+    announce_choice(config, command.origins);
+  }
+  const Corpus corpus = load_run_corpus(config, start);
   config.model.vocab_size = vocabulary_for(corpus, config.model.vocab_size);
-  if (resumed) announce_changes(resumed->config, config);
+  if (start) require_same_configuration(*start, config);
 
   const DeviceChoice choice = select_device(config.device);
   const DeviceInfo device = describe_device(choice.device);
@@ -38,19 +59,17 @@ int train(int argc, char** argv) {
   RunState state(config, corpus, choice.device, precision);
   const RunPlan plan = plan_run(config.training, state.loader.batches_per_epoch());
   announce_run(config, state.model, corpus, plan, state.loader.resident());
-  if (resumed) {
-    state.restore(*resumed);
-    if (state.is_finished(plan)) {
-      log::info(fmt::format("{} is finished: {} of {} steps. Raise training.max_steps or epochs to go on, or choose another "
-                            "output_dir for a new run", folder.path(), state.step, plan.total_steps));
-      return 0;
-    }
-    log::info(fmt::format("Resuming after step {} of {}", state.step, plan.total_steps));
+  announce_idle_settings(command.origins, device, state.loader.resident());
+  if (start) {
+    state.restore(*start);
+    if (state.is_finished(plan)) return finished(folder, state.step, plan);
+    log::info(fmt::format("Resuming from {} after step {} of {}", start->path, state.step, plan.total_steps));
     folder.rewind_metrics(state.step);
   }
   folder.require_space(state.checkpoint_bytes(), config.training.keep_last);
-  folder.write_config(config);
-  return static_cast<int>(Trainer(state, config.training, plan, corpus, folder, precision, device).run());
+  folder.write_config(config, command.config_path);
+  const bool is_saved = start && start->is_last;
+  return static_cast<int>(Trainer(state, config.training, plan, corpus, folder, precision, device, is_saved).run());
 }
 
 }  // namespace

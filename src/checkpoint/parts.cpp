@@ -83,6 +83,7 @@ Json values_of(const Checkpoint& checkpoint) {
            {{"epoch", checkpoint.data_epoch},
             {"sample", checkpoint.data_sample},
             {"fingerprint", checkpoint.data_fingerprint}}},
+          {"started_by", checkpoint.started_by},
           {"environment", checkpoint.environment}};
 }
 
@@ -104,6 +105,7 @@ void place_values(Checkpoint& checkpoint, const Json& values) {
   checkpoint.data_epoch = count_of(data.at("epoch"));
   checkpoint.data_sample = count_of(data.at("sample"));
   checkpoint.data_fingerprint = data.at("fingerprint");
+  checkpoint.started_by = values.value("started_by", "auto");
   checkpoint.environment = values.at("environment");
 }
 

@@ -4,6 +4,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
+#include <cctype>
 #include <cstdio>
 
 #include "gpt/config/load.h"
@@ -161,10 +162,31 @@ void drop_replaced(std::vector<Setting>& from_file, const std::vector<Setting>& 
   }
 }
 
+// The last part of a path up to its first '.', fit for the name of a folder; empty where nothing is left.
+std::string name_of(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  std::string name = path.substr(path.rfind('/') + 1);
+  name = name.substr(0, name.find('.', 1));
+  const auto is_plain = [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '-' || c >= 0x80; };
+  for (char& c : name) {
+    if (!is_plain(static_cast<unsigned char>(c))) c = '_';
+  }
+  return name.find_first_not_of('_') == std::string::npos ? "" : name;
+}
+
 }  // namespace
 
+std::string output_folder(const DataConfig& data, const std::string& config_path) {
+  std::string name = name_of(config_path);
+  if (name.empty()) name = name_of(data.text);
+  if (name.empty()) name = name_of(data.bin);
+  if (name.empty() && data.dataset == DatasetName::shakespeare) name = "shakespeare";
+  return "models/" + (name.empty() ? "run" : name);
+}
+
 CommandLine parse_command_line(int argc, const char* const* argv, const std::string& program,
-                               const std::string& description, const std::vector<ProgramFlag>& program_flags) {
+                               const std::string& description, const std::vector<ProgramFlag>& program_flags,
+                               const Completion& complete) {
   CommandLine result;
   const std::vector<Option> rows = options(result.config);
   Flags flags(rows);
@@ -197,8 +219,10 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
   const std::vector<Setting> flag_settings = flags.settings();
   drop_replaced(settings, flag_settings);
   settings.insert(settings.end(), flag_settings.begin(), flag_settings.end());
-  const Origins origins = apply_settings(settings, result.config);
-  validate(result.config, result.config_path.empty() ? program : result.config_path, origins);
+  result.origins = apply_settings(settings, result.config);
+  if (complete) complete(result.config, result.origins);
+  if (result.config.output_dir == kAutomaticFolder) result.config.output_dir = output_folder(result.config.data, result.config_path);
+  validate(result.config, result.config_path.empty() ? program : result.config_path, result.origins);
   if (flags.has("print-config")) return answer(dump(result.config));
   return result;
 }

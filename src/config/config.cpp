@@ -22,7 +22,7 @@ std::vector<Option> options(Config& c) {
        .safe_on_resume = true},
       {.name = "output_dir",
        .target = &c.output_dir,
-       .help = "folder of checkpoints, metrics and samples",
+       .help = "folder of checkpoints, metrics and samples; auto = models/NAME, NAME being that of the configuration, else of the data",
        .aliases = {{"out_dir"}},
        .safe_on_resume = true},
   };

@@ -26,6 +26,7 @@ void apply_preset(ModelConfig& config) {
     config.block_size = block_size;
   };
   switch (config.preset) {
+    case Preset::automatic:
     case Preset::none:
       return;
     case Preset::char_small:
@@ -56,13 +57,15 @@ namespace config {
 std::vector<Option> options(ModelConfig& c) {
   std::vector<Option> rows = {
       {.name = "preset",
-       .target = choice(c.preset, {{"none", Preset::none},
+       .target = choice(c.preset, {{"auto", Preset::automatic},
+                                   {"none", Preset::none},
                                    {"gpt2_small", Preset::gpt2_small},
                                    {"gpt2_medium", Preset::gpt2_medium},
                                    {"gpt2_large", Preset::gpt2_large},
                                    {"gpt2_xl", Preset::gpt2_xl},
                                    {"char_small", Preset::char_small}}),
-       .help = "sizes as defaults (gpt2_*: GPT-2's exact form too); keys written out win",
+       .help = "sizes as defaults (gpt2_*: GPT-2's exact form too); auto = chosen for this machine and text where no size is "
+               "written out; keys written out take precedence",
        .aliases = {{"model_size"}},
        .safe_on_resume = true},  // only a label once a run has started: the keys it stands for are compared
       {.name = "n_layer",

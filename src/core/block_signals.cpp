@@ -2,6 +2,8 @@
 // one that comes while LibTorch's libraries still initialise waits instead of killing the process.
 #include <signal.h>
 
+#include <initializer_list>
+
 namespace {
 
 void block_signals(int, char**, char**) {

@@ -171,6 +171,13 @@ int64_t SequentialBatches::size() const {
   return ceil_div(targets / block_size_, batch_size_) + (targets % block_size_ > 0);
 }
 
+std::pair<int64_t, int64_t> SequentialBatches::targets(int64_t i) const {
+  const int64_t all = tokens_.size() - 1, in_windows = all / block_size_ * block_size_;
+  const int64_t begin = i * batch_size_ * block_size_;
+  if (begin >= in_windows) return {1 + in_windows, 1 + all};  // the shorter tail, a batch of its own
+  return {1 + begin, 1 + std::min(begin + batch_size_ * block_size_, in_windows)};
+}
+
 Batch SequentialBatches::operator[](int64_t i) const {
   TORCH_CHECK(i >= 0 && i < size(), "SequentialBatches: batch ", i, " of ", size());
   const int64_t windows = (tokens_.size() - 1) / block_size_;

@@ -6,6 +6,7 @@
 
 #include "gpt/data/overlap.h"
 #include "gpt/optim/lr_schedule.h"
+#include "gpt/train/evaluator.h"
 #include "gpt/train/metrics.h"
 
 namespace gpt {
@@ -84,9 +85,10 @@ Check check_validation(const Config& config, const DatasetFacts& facts, const Ru
   }
   const TrainingConfig& training = config.training;
   const int64_t all = facts.validation_tokens - 1;
-  const int64_t read = training.eval_batches == 0
-                           ? all
-                           : std::min(all, training.eval_batches * training.batch_size * config.model.block_size);
+  const int64_t block_size = config.model.block_size;
+  const int64_t sequences =
+      training.eval_batches ? *training.eval_batches * training.batch_size : automatic_eval_sequences(block_size);
+  const int64_t read = training.eval_batches == 0 ? all : std::min(all, sequences * block_size);
   return passed("validation",
                 fmt::format("every {} steps over {} of {} tokens ({:.0f} %)", plan.eval_every, count(read), count(all),
                             100.0 * static_cast<double>(read) / static_cast<double>(all)));

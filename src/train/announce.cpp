@@ -4,9 +4,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "gpt/config/load.h"
-#include "gpt/core/error.h"
 #include "gpt/core/log.h"
+#include "gpt/device/host.h"
 #include "gpt/optim/lr_schedule.h"
 #include "gpt/train/metrics.h"
 
@@ -19,7 +18,8 @@ void announce_device(const DeviceInfo& device, const DeviceChoice& choice) {
                              device.compute_minor));
     return;
   }
-  if (!choice.reason.empty()) log::warn(fmt::format("training on the CPU: {}", choice.reason));
+  // Without a GPU in the machine there is nothing to explain.
+  if (!choice.reason.empty() && host::has_nvidia_gpu()) log::warn(fmt::format("training on the CPU: {}", choice.reason));
   log::info(fmt::format("Using CPU: {}, {} threads, {:.1f} GB", device.name, at::get_num_threads(), gigabytes));
 }
 
@@ -36,8 +36,7 @@ void announce_methods(const Config& config, const Precision& precision, const De
   }
   if (config.training.gradient_checkpointing) log::success("Gradient checkpointing: each block is computed again in backward");
   if (config.training.use_compile) {
-    log::info(fmt::format("use_compile: this build has neither fused operators nor graphs for {}. Continuing with uncompiled model",
-                          device.device.is_cuda() ? "CUDA" : "the CPU"));
+    log::warn("training.use_compile has no effect in this version: the step runs uncompiled");
   }
 }
 
@@ -79,20 +78,18 @@ std::vector<std::string> describe_stages(const Config& config, const Corpus& cor
   return result;
 }
 
-void announce_changes(const Config& saved, const Config& now) {
-  std::string refused;
-  for (const auto& change : config::difference(saved, now)) {
-    const std::string text = fmt::format("{}: {} -> {}", change.key, change.before, change.after);
-    if (change.safe_on_resume) {
-      log::info("changed since the checkpoint: " + text);
-    } else {
-      refused += (refused.empty() ? "" : ", ") + text;
-    }
+void announce_idle_settings(const config::Origins& origins, const DeviceInfo& device, bool resident) {
+  std::vector<std::string> idle;
+  const auto note = [&](const char* key) {
+    if (origins.count(key)) idle.push_back(key);
+  };
+  if (resident) {
+    for (const char* key : {"data.num_workers", "data.prefetch_factor", "data.persistent_workers"}) note(key);
   }
-  if (refused.empty()) return;
-  throw Error(ExitCode::checkpoint,
-              fmt::format("{} holds a run with another configuration ({}): set the old values back, or choose another output_dir",
-                          now.output_dir, refused));
+  if (resident || device.device.is_cpu()) note("data.pin_memory");
+  if (idle.empty()) return;
+  log::info(fmt::format("No effect here: {} ({})", fmt::join(idle, ", "),
+                        resident ? "the tokens are resident, and batches are built where they lie" : "a CPU needs no page-locked memory"));
 }
 
 }  // namespace gpt

@@ -10,37 +10,56 @@
 
 namespace gpt {
 
-Evaluator::Evaluator(const Corpus& corpus, int64_t batch_size, int64_t block_size, int64_t eval_batches, at::Device device,
-                     const Precision& precision)
-    : batches_(corpus.validation, batch_size, block_size, device),
-      count_(eval_batches == 0 ? batches_.size() : std::min(eval_batches, batches_.size())),
-      device_(device),
-      compute_type_(precision.autocast ? precision.compute_type() : at::kFloat) {
-  if (empty()) return;
-  // The first batches foresee the tokens from the second on, without gaps. Their bytes are counted once, one by one.
-  const int64_t targets = corpus.validation.size() - 1;
-  bytes_ = text_bytes(corpus, corpus.validation.slice(1, 1 + std::min(targets, count_ * batch_size * block_size)));
-  if (bytes_ == 0) bytes_.reset();
+namespace {
+
+int64_t count_batches(int64_t all, std::optional<int64_t> eval_batches, int64_t batch_size, int64_t block_size) {
+  if (eval_batches == 0) return all;
+  return std::min(all, eval_batches.value_or((automatic_eval_sequences(block_size) + batch_size - 1) / batch_size));
 }
 
-Evaluation Evaluator::run(GPT& model, const std::function<bool()>& stop) const {
+}  // namespace
+
+int64_t automatic_eval_sequences(int64_t block_size) { return 400 + 48000 / block_size; }
+
+Evaluator::Evaluator(const Corpus& corpus, int64_t batch_size, int64_t block_size, std::optional<int64_t> eval_batches,
+                     at::Device device, const Precision& precision)
+    : batches_(corpus.validation, batch_size, block_size, device),
+      count_(count_batches(batches_.size(), eval_batches, batch_size, block_size)),
+      device_(device),
+      compute_type_(precision.autocast ? precision.compute_type() : at::kFloat) {
+  // The bytes are counted once, run by run of batches that follow one another.
+  double bytes = 0;
+  bool known = true;
+  for (int64_t i = 0; i < count_ && known;) {
+    auto [begin, end] = batches_.targets(batch_index(i));
+    while (++i < count_ && batches_.targets(batch_index(i)).first == end) end = batches_.targets(batch_index(i)).second;
+    const auto part = text_bytes(corpus, corpus.validation.slice(begin, end));
+    known = part.has_value();
+    bytes += part.value_or(0);
+  }
+  for (int64_t i = 0; i < count_; ++i) {
+    const auto [begin, end] = batches_.targets(batch_index(i));
+    tokens_ += end - begin;
+  }
+  if (known && bytes > 0) bytes_ = bytes;
+}
+
+Evaluation Evaluator::run(GPT& model, const std::function<bool(double share)>& stop) const {
   at::NoGradGuard no_grad;
   const bool was_training = model.training();
   model.train(false);
   // The sum stays on the device, so that a GPU never waits for the host between batches.
   at::Tensor sum = at::zeros({}, at::TensorOptions(device_).dtype(at::kDouble));
-  int64_t tokens = 0;
   bool stopped = false;
-  for (int64_t i = 0; i < count_ && !(stopped = stop()); ++i) {
-    const Batch batch = batches_[i];
+  for (int64_t i = 0; i < count_ && !(stopped = stop(static_cast<double>(i) / static_cast<double>(count_))); ++i) {
+    const Batch batch = batches_[batch_index(i)];
     Autocast autocast(device_, compute_type_);
     sum += model.loss(batch.inputs, batch.targets).to(at::kDouble) * static_cast<double>(batch.inputs.numel());
-    tokens += batch.inputs.numel();
   }
   model.train(was_training);
   if (stopped) return {.loss = std::numeric_limits<double>::quiet_NaN(), .bits_per_byte = {}};
   const double nats = sum.item<double>();  // sync: once an evaluation
-  Evaluation result{.loss = nats / static_cast<double>(tokens), .bits_per_byte = {}};
+  Evaluation result{.loss = nats / static_cast<double>(tokens_), .bits_per_byte = {}};
   if (bytes_) result.bits_per_byte = nats / std::numbers::ln2 / *bytes_;
   return result;
 }

@@ -14,14 +14,6 @@ namespace {
 // JSON has no NaN: a value that is not finite is written as null.
 nlohmann::json number(double value) { return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr); }
 
-std::string bar(double share, int width) {
-  const int full = static_cast<int>(share * width);
-  std::string text(full, '=');
-  if (full < width) text += '>';
-  text.resize(width, ' ');
-  return text;
-}
-
 }  // namespace
 
 std::string format_duration(double seconds) {
@@ -72,23 +64,9 @@ void Metrics::evaluation(int64_t step, const Evaluation& evaluation, bool best, 
   last_val_loss_ = evaluation.loss;
 }
 
-void Metrics::epoch(int64_t epoch, double mean_loss, double seconds, double samples_per_second) {
-  log::info(fmt::format("Epoch [{}/{}] Average Train Loss: {:.4f}", epoch, plan_.total_epochs(), mean_loss));
-  log::info(fmt::format("Epoch time: {:.1f}s | Throughput: {:.0f} samples/sec", seconds, samples_per_second));
-}
-
-void Metrics::progress(int64_t steps_done, double seconds_per_step) {
-  if (!log::is_terminal()) return;
-  const auto now = std::chrono::steady_clock::now();
-  if (steps_done < plan_.total_steps && now - drawn_ < std::chrono::milliseconds(100)) return;
-  drawn_ = now;
-  const double share = static_cast<double>(steps_done) / plan_.total_steps;
-  std::string text = fmt::format("[{}] {:>3.0f}% {}/{}", bar(share, 24), 100 * share, steps_done, plan_.total_steps);
-  if (last_) text += fmt::format(" | loss {:.4f}", last_->loss);
-  if (last_val_loss_) text += fmt::format(" | val {:.4f}", *last_val_loss_);
-  if (last_) text += fmt::format(" | {} tok/s", format_count(last_->tokens_per_second));
-  text += fmt::format(" | ETA {}", format_duration(seconds_per_step * (plan_.total_steps - steps_done)));
-  log::status(text);
+void Metrics::epoch(int64_t epoch, double mean_loss, double seconds, double sequences_per_second) {
+  log::info(fmt::format("epoch {}/{} | mean loss {:.4f} | {} | {:.0f} sequences/s", epoch, plan_.total_epochs(), mean_loss,
+                        format_duration(seconds), sequences_per_second));
 }
 
 void Metrics::timed(int64_t steps, int64_t tokens, double seconds, bool warm_up) {
@@ -117,17 +95,17 @@ std::string Metrics::closing_table() const {
   const auto row = [](const std::string& label, const Segment& s) {
     return fmt::format("\n  {:<24} {:>10.5f} {:>12}", label, s.seconds / s.steps, format_count(s.tokens / s.seconds));
   };
-  std::string table = fmt::format("  {:<24} {:>10} {:>12}", "steps of this start", "s/step", "tokens/s");
+  std::string table = fmt::format("  {:<24} {:>10} {:>12}", "steps", "s/step", "tokens/s");
   Segment total{0, 0, 0, 0.0, false};
   for (const Segment& segment : rows) {
     const std::string range = fmt::format("{}-{}", segment.first_step, segment.first_step + segment.steps - 1);
-    table += row(range + (segment.warm_up ? " (warm-up)" : ""), segment);
+    table += row(range + (segment.warm_up ? " (start)" : ""), segment);
     if (segment.warm_up) continue;
     total.steps += segment.steps;
     total.tokens += segment.tokens;
     total.seconds += segment.seconds;
   }
-  if (total.steps > 0) table += row("stable part", total);
+  if (total.steps > 0) table += row("after the start", total);
   return table;
 }
 

@@ -15,9 +15,65 @@ namespace gpt {
 namespace fs = std::filesystem;
 namespace {
 
+constexpr const char* kEffectiveConfig = "effective_config.yaml";
+
+// What a run leaves in its folder, apart from the log and set_aside.
+bool belongs_to_run(const std::string& name) {
+  return (name.starts_with("ckpt") && name.ends_with(".pt")) || (name.starts_with("metrics") && name.ends_with(".jsonl")) ||
+         name == kEffectiveConfig || name == "samples";
+}
+
+bool is_numbered(const std::string& name) { return name.starts_with("ckpt_step_") && name.ends_with(".pt"); }
+
+std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    names.push_back(entry->path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// Paths, the newest first: ckpt.pt, then the numbered ones, then the best.
+std::vector<std::string> checkpoints_in(const std::string& folder) {
+  std::vector<std::string> found;
+  const std::vector<std::string> names = names_in(folder);
+  const auto add = [&](const std::string& name) {
+    if (std::find(names.begin(), names.end(), name) != names.end()) found.push_back(folder + "/" + name);
+  };
+  add("ckpt.pt");
+  for (auto name = names.rbegin(); name != names.rend(); ++name) {
+    if (is_numbered(*name)) found.push_back(folder + "/" + *name);
+  }
+  add("ckpt_best.pt");
+  return found;
+}
+
+// The first of `candidates` that can be read. `reasons` says why those before it cannot.
+std::optional<StartingPoint> first_readable(const std::vector<std::string>& candidates, std::string& reasons) {
+  for (const std::string& path : candidates) {
+    try {
+      StartingPoint found{load_checkpoint(path), path, fs::path(path).filename() == "ckpt.pt"};
+      found.started_by = found.checkpoint.started_by;
+      return found;
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::checkpoint) throw;
+      reasons += (reasons.empty() ? "" : "; ") + std::string(error.what());
+    }
+  }
+  return std::nullopt;
+}
+
 const std::string& created(const std::string& path) {
   create_folders(path);
   return path;
+}
+
+std::string absolute_checkpoint(const std::string& resume_from) {
+  std::error_code ignored;
+  const std::string file = fs::is_directory(resume_from, ignored) ? resume_from + "/ckpt.pt" : resume_from;
+  return fs::weakly_canonical(file, ignored).string();
 }
 
 }  // namespace
@@ -28,43 +84,104 @@ RunFolder::RunFolder(const std::string& path) : path_(created(path)), lock_(path
 
 std::string RunFolder::numbered_path(int64_t step) const { return fmt::format("{}/ckpt_step_{:08}.pt", path_, step); }
 
-std::vector<std::string> RunFolder::numbered_checkpoints() const {
-  std::vector<std::string> found;
-  for (const auto& entry : fs::directory_iterator(path_)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with("ckpt_step_") && name.ends_with(".pt")) found.push_back(entry.path().string());
+std::optional<StartingPoint> RunFolder::newest(bool set_aside_unreadable) const {
+  const std::vector<std::string> candidates = checkpoints_in(path_);
+  std::string reasons;
+  std::optional<StartingPoint> found = first_readable(candidates, reasons);
+  if (!found && !candidates.empty()) {
+    throw Error(ExitCode::checkpoint,
+                fmt::format("{}; no readable checkpoint is left in {}: restore one, start anew with --restart, which sets the old "
+                            "files aside, or choose another output_dir, such as {}", reasons, path_, next_free_folder(path_)));
   }
-  std::sort(found.rbegin(), found.rend());
+  if (!found || !set_aside_unreadable) return found;
+  std::vector<std::string> ahead;
+  for (const std::string& path : candidates) {
+    if (path == found->path) break;
+    ahead.push_back(fs::path(path).filename().string());
+  }
+  // A ckpt.pt that is older than numbered ones was put there to go back to.
+  for (const std::string& name : names_in(path_)) {
+    const bool is_later = is_numbered(name) && name > fs::path(numbered_path(found->checkpoint.step)).filename();
+    if (found->is_last && is_later) ahead.push_back(name);
+  }
+  if (!reasons.empty()) log::warn(fmt::format("{}; continuing from {} (step {})", reasons, found->path, found->checkpoint.step));
+  if (!ahead.empty()) log::info(fmt::format("What lies ahead of step {} is now in {}", found->checkpoint.step, set_aside(ahead)));
   return found;
 }
 
-std::optional<Checkpoint> RunFolder::find_checkpoint(const std::string& resume_from) const {
-  if (resume_from != "auto" && resume_from != "none") return load_checkpoint(resume_from);
-  std::vector<std::string> candidates = numbered_checkpoints();
-  if (fs::exists(best_path())) candidates.push_back(best_path());
-  if (fs::exists(checkpoint_path())) candidates.insert(candidates.begin(), checkpoint_path());
-  if (candidates.empty()) return std::nullopt;
-  if (resume_from == "none") {
-    throw Error(ExitCode::checkpoint, fmt::format("{} already holds a run: choose another output_dir, remove the folder, or set "
-                                                  "training.resume_from: auto to continue it", path_));
+StartingPoint RunFolder::go_back(const std::string& path) const {
+  StartingPoint start{load_checkpoint(path), path, /*is_last=*/false, /*started_by=*/path};
+  const std::string source = fs::path(path).filename().string();
+  std::vector<std::string> ahead;
+  for (const std::string& name : names_in(path_)) {
+    if (!name.starts_with("ckpt") || !name.ends_with(".pt") || name == source) continue;
+    std::string unreadable;
+    const auto other = first_readable({path_ + "/" + name}, unreadable);
+    if (!other || other->checkpoint.step > start.checkpoint.step || name == "ckpt.pt") ahead.push_back(name);
   }
-  std::string reasons;
-  for (const auto& candidate : candidates) {
-    try {
-      Checkpoint checkpoint = load_checkpoint(candidate);
-      if (!reasons.empty()) log::warn(fmt::format("{}; continuing from {} (step {})", reasons, candidate, checkpoint.step));
-      return checkpoint;
-    } catch (const Error& error) {
-      if (error.code() != ExitCode::checkpoint) throw;
-      reasons += (reasons.empty() ? "" : "; ") + std::string(error.what());
-    }
-  }
-  throw Error(ExitCode::checkpoint, reasons + fmt::format("; no readable checkpoint is left in {}: restore one, or choose another "
-                                                          "output_dir to start over", path_));
+  if (ahead.empty()) return start;
+  log::info(fmt::format("Going back to {} (step {}); what lies ahead of it is now in {}", path, start.checkpoint.step, set_aside(ahead)));
+  return start;
 }
 
-void RunFolder::write_config(const Config& effective) const {
-  AtomicFile file(path_ + "/config.yaml");
+std::optional<StartingPoint> RunFolder::find_start(const std::string& resume_from, bool restart) const {
+  std::vector<std::string> old;
+  for (const std::string& name : names_in(path_)) {
+    if (belongs_to_run(name)) old.push_back(name);
+  }
+  const bool holds_run = !checkpoints_in(path_).empty();
+  const bool holds_metrics = fs::exists(metrics_path());
+  const bool named = resume_from != "auto" && resume_from != "none";
+  const std::string path = named ? absolute_checkpoint(resume_from) : "";
+  if (restart && holds_run) {
+    log::info(fmt::format("Starting anew: the old run is now in {}", set_aside(old)));
+  } else if (!holds_run && holds_metrics) {
+    log::warn(fmt::format("{} holds metrics but no checkpoint: the run begins anew, and what was there is now in {}", path_, set_aside(old)));
+  }
+  if (restart || !holds_run) {
+    if (!named) return std::nullopt;
+    return StartingPoint{load_checkpoint(path), path, /*is_last=*/false, /*started_by=*/path};
+  }
+  if (resume_from == "auto") return newest(/*set_aside_unreadable=*/true);
+  const std::optional<StartingPoint> own = newest(/*set_aside_unreadable=*/false);
+  if (own->checkpoint.started_by == (named ? path : resume_from)) return newest(/*set_aside_unreadable=*/true);
+  std::error_code ignored;
+  if (named && fs::equivalent(fs::path(path).parent_path(), path_, ignored)) return go_back(path);
+  throw Error(ExitCode::checkpoint,
+              fmt::format("{} already holds a run, which was not started with training.resume_from: {}; --restart sets it aside and "
+                          "starts anew, training.resume_from: auto continues it, and output_dir: {} is free for a new run",
+                          path_, resume_from, next_free_folder(path_)));
+}
+
+std::string RunFolder::set_aside(const std::vector<std::string>& names) const {
+  int number = 1;
+  while (fs::exists(fmt::format("{}/set_aside/{}", path_, number))) ++number;
+  const std::string target = fmt::format("{}/set_aside/{}", path_, number);
+  create_folders(target);
+  for (const std::string& name : names) {
+    std::error_code error;
+    fs::rename(path_ + "/" + name, target + "/" + name, error);
+    if (error) throw Error(ExitCode::disk, fmt::format("cannot move {}/{} to {}: {}", path_, name, target, error.message()));
+  }
+  return target;
+}
+
+std::optional<StartingPoint> peek_run(const std::string& folder) {
+  std::string reasons;
+  return first_readable(checkpoints_in(folder), reasons);
+}
+
+std::string next_free_folder(const std::string& folder) {
+  int number = 2;
+  while (fs::exists(fmt::format("{}-{}", folder, number))) ++number;
+  return fmt::format("{}-{}", folder, number);
+}
+
+void RunFolder::write_config(const Config& effective, const std::string& config_path) const {
+  const std::string path = path_ + "/" + kEffectiveConfig;
+  std::error_code ignored;
+  if (fs::equivalent(path, config_path, ignored)) return;
+  AtomicFile file(path);
   file.write(config::dump(effective));
   file.commit();
 }
@@ -94,12 +211,14 @@ void RunFolder::rewind_metrics(int64_t step) const {
 }
 
 void RunFolder::remove_old_numbered(int64_t keep_last) const {
-  const auto numbered = numbered_checkpoints();
-  for (size_t i = keep_last; i < numbered.size(); ++i) fs::remove(numbered[i]);
+  std::vector<std::string> numbered = names_in(path_);
+  std::erase_if(numbered, [](const std::string& name) { return !is_numbered(name); });
+  for (size_t i = 0; i + keep_last < numbered.size(); ++i) fs::remove(path_ + "/" + numbered[i]);
 }
 
 void RunFolder::require_space(uint64_t bytes, int64_t keep_last) const {
-  const int64_t numbered = static_cast<int64_t>(numbered_checkpoints().size());
+  const std::vector<std::string> names = names_in(path_);
+  const int64_t numbered = std::count_if(names.begin(), names.end(), is_numbered);
   // One more than is kept: a checkpoint is written beside the one it replaces.
   const uint64_t files = 1 + !fs::exists(checkpoint_path()) + !fs::exists(best_path()) + std::max<int64_t>(0, keep_last - numbered);
   const uint64_t needed = files * bytes, available = free_disk_space(path_);

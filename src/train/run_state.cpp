@@ -55,7 +55,8 @@ RunState::RunState(const Config& config, const Corpus& corpus, at::Device device
       loader(corpus.sources, config.data, schedule_options(config, corpus), device),
       config_(config),
       corpus_(corpus),
-      device_(device) {
+      device_(device),
+      started_by_(config.training.resume_from) {
   const auto counter = at::TensorOptions(device).dtype(at::kLong);
   skipped_steps_ = at::zeros({}, counter);
   skipped_in_a_row_ = at::zeros({}, counter);
@@ -84,7 +85,7 @@ void RunState::rewind(const Cursor& cursor) {
 }
 
 bool RunState::is_finished(const RunPlan& plan) const {
-  return step >= plan.total_steps && (evaluated_step == step || corpus_.validation.size() == 0);
+  return step >= plan.total_steps && (evaluated_step == step || plan.eval_every == 0 || corpus_.validation.size() == 0);
 }
 
 uint64_t RunState::checkpoint_bytes() const {
@@ -120,17 +121,14 @@ Checkpoint RunState::capture() const {
   saved.config = config_;
   saved.tokenizer = corpus_.tokenizer ? corpus_.tokenizer->to_json() : "";
   saved.data_fingerprint = corpus_.fingerprint;
+  saved.started_by = started_by_;
   saved.environment = run_environment(device_);
   return saved;
 }
 
-void RunState::restore(const Checkpoint& checkpoint) {
-  if (checkpoint.data_fingerprint != corpus_.fingerprint) {
-    throw Error(ExitCode::checkpoint,
-                fmt::format("{}: text, split or tokenizer differ from those of the checkpoint ({} here, {} there): give the run its "
-                            "own data back, or choose another output_dir for a new run",
-                            corpus_.source, corpus_.fingerprint, checkpoint.data_fingerprint));
-  }
+void RunState::restore(const StartingPoint& start) {
+  const Checkpoint& checkpoint = start.checkpoint;
+  started_by_ = start.started_by;
   model.load_parameters(checkpoint.model);
   optimizer.load(checkpoint.exp_avg, checkpoint.exp_avg_sq, checkpoint.optimizer_step);
   if (scaler.enabled() && checkpoint.scaler_scale.defined()) {

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <csignal>
+#include <cstring>
 
 #include "gpt/core/log.h"
 #include "gpt/core/process.h"
@@ -22,10 +22,12 @@ constexpr int64_t kWarmUpSteps = 10;
 
 bool stop_requested() { return process::stop_signal() != 0; }
 
+std::string stop_signal_name() { return fmt::format("SIG{}", sigabbrev_np(process::stop_signal())); }
+
 }  // namespace
 
 Trainer::Trainer(RunState& state, const TrainingConfig& config, const RunPlan& plan, const Corpus& corpus,
-                 const RunFolder& folder, const Precision& precision, const DeviceInfo& device)
+                 const RunFolder& folder, const Precision& precision, const DeviceInfo& device, bool is_saved)
     : state_(state),
       config_(config),
       plan_(plan),
@@ -37,43 +39,43 @@ Trainer::Trainer(RunState& state, const TrainingConfig& config, const RunPlan& p
       evaluator_(corpus, config.batch_size, state.model.config().block_size, config.eval_batches, device.device,
                  precision),
       metrics_(folder.metrics_path(), plan),
+      // Forward and backward of a token cost three times as much as its forward alone.
+      forecast_(plan, static_cast<double>(evaluator_.tokens()) /
+                          static_cast<double>(3 * config.batch_size * config.gradient_accumulation_steps * state.model.config().block_size)),
       first_step_(state.step),
       epoch_loss_(at::zeros({}, at::TensorOptions(device.device).dtype(at::kDouble))),
-      reported_skips_(state.skipped_steps()) {
+      reported_skips_(state.skipped_steps()),
+      is_saved_(is_saved || state.step == 0),
+      saved_step_(state.step) {
   logged_.step = epoch_.step = state.step;
-  if (!evaluator_.empty() && !evaluator_.knows_bytes()) {
+  if (plan_.eval_every > 0 && !evaluator_.empty() && !evaluator_.knows_bytes()) {
     log::info("Validation reports no bits per byte: the data has neither a tokenizer nor metadata with the bytes of its text");
   }
 }
 
 ExitCode Trainer::run() {
   // An evaluation that a signal cut short is made up for.
-  const bool evaluation_due = due(plan_.eval_every, state_.step) || state_.step == plan_.total_steps;
+  const bool evaluation_due = due(plan_.eval_every, state_.step) || (plan_.eval_every > 0 && state_.step == plan_.total_steps);
   if (state_.step > 0 && evaluation_due && state_.evaluated_step != state_.step) evaluate();
   stopwatch_.start();
   while (state_.step < plan_.total_steps && !stop_requested()) {
+    show_progress();
     if (!update()) break;
-    metrics_.progress(state_.step, stopwatch_.running_seconds() / (state_.step - first_step_));
     if (plan_.ends_epoch(state_.step)) close_epoch();
     stopwatch_.stop();
     periodic_work();
     stopwatch_.start();
   }
   stopwatch_.stop();
-  log::status("");
+  bar_.close();
   check_skips();
-  if (stop_requested()) {
-    save_last(/*must=*/true);
-    const bool interrupted = process::stop_signal() == SIGINT;
-    log::info(fmt::format("stopped by {} after step {}: saved {}; the same command goes on from there",
-                          interrupted ? "SIGINT" : "SIGTERM", state_.step, folder_.checkpoint_path()));
-    return interrupted ? ExitCode::interrupted : ExitCode::terminated;
-  }
+  if (stop_requested()) return stop();
   finish();
   return ExitCode::ok;
 }
 
 bool Trainer::update() {
+  const Stopwatch watch;
   const int64_t micro_batches = plan_.micro_batches(state_.step);
   const double learning_rate = learning_rate_at(config_, state_.step, plan_.total_steps);
   // Only an update of several micro-batches can be abandoned half-way.
@@ -85,15 +87,26 @@ bool Trainer::update() {
     return false;
   }
   ++state_.step;
+  is_saved_ = false;
+  process::set_unsaved_updates(state_.step - saved_step_);
   tokens_ += result.tokens;
   state_.count_skip(result.skipped);
   epoch_loss_ += at::nan_to_num(result.loss, 0.0, 0.0, 0.0);
   const bool warmed_up = state_.step - first_step_ == kWarmUpSteps;
-  if (due(config_.log_interval, state_.step) || state_.step == plan_.total_steps || warmed_up) {
-    close_log_interval(result, learning_rate);
-  }
+  if (is_logged(state_.step) || warmed_up) close_log_interval(result, learning_rate);
   if (due(std::min(config_.log_interval, config_.max_skipped_steps), state_.step)) check_skips();
+  forecast_.took(Forecast::kStep, watch.running_seconds());
   return true;
+}
+
+// Every log_interval steps, the last one, and on the way to the first interval 1, 2, 5, 10, 20, 50, ...: a run that works
+// shows it at once.
+bool Trainer::is_logged(int64_t step) const {
+  if (due(config_.log_interval, step) || step == plan_.total_steps) return true;
+  if (step > config_.log_interval) return false;
+  int64_t digit = step;
+  while (digit % 10 == 0) digit /= 10;
+  return digit == 1 || digit == 2 || digit == 5;
 }
 
 void Trainer::close_log_interval(const StepResult& result, double learning_rate) {
@@ -103,8 +116,7 @@ void Trainer::close_log_interval(const StepResult& result, double learning_rate)
   const double seconds = now.seconds - logged_.seconds;
   const bool warm_up = logged_.step < first_step_ + kWarmUpSteps;
   metrics_.timed(now.step - logged_.step, now.tokens - logged_.tokens, seconds, warm_up);
-  const bool wanted = due(config_.log_interval, state_.step) || state_.step == plan_.total_steps;
-  if (wanted) {
+  if (is_logged(state_.step)) {
     m.step = state_.step;
     m.learning_rate = learning_rate;
     m.grad_norm = result.grad_norm.item<double>();
@@ -143,29 +155,56 @@ void Trainer::close_epoch() {
   epoch_loss_.zero_();
 }
 
+void Trainer::show_progress() {
+  const auto& last = metrics_.last_step();
+  Progress progress{.steps_done = state_.step,
+                    .total_steps = plan_.total_steps,
+                    .step_seconds = forecast_.step_seconds(),
+                    .remaining_seconds = forecast_.remaining_seconds(state_.step),
+                    .loss = {},
+                    .val_loss = metrics_.last_val_loss(),
+                    .tokens_per_second = {}};
+  if (last) progress.loss = last->loss, progress.tokens_per_second = last->tokens_per_second;
+  bar_.show(progress);
+}
+
 void Trainer::periodic_work() {
   const bool last = state_.step == plan_.total_steps;
-  if (due(plan_.eval_every, state_.step) || last) evaluate();
+  if (due(plan_.eval_every, state_.step) || (last && plan_.eval_every > 0)) evaluate();
   if (due(plan_.sample_every, state_.step) && !stop_requested()) write_sample();
-  if (due(plan_.checkpoint_every, state_.step)) {
-    save_last(/*must=*/false);
-    if (config_.keep_last > 0) {
-      save(folder_.numbered_path(state_.step), /*must=*/false);
-      folder_.remove_old_numbered(config_.keep_last);
-    }
-  }
+  if (checkpoint_is_due()) save_checkpoints();
   if (process::take_save_request()) {
     save_last(/*must=*/false);
     log::info(fmt::format("SIGUSR1 at step {}: saved {}", state_.step, folder_.checkpoint_path()));
   }
 }
 
+bool Trainer::checkpoint_is_due() const {
+  if (plan_.checkpoint_seconds > 0) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - saved_at_).count() >= plan_.checkpoint_seconds;
+  }
+  return due(plan_.checkpoint_every, state_.step);
+}
+
+void Trainer::save_checkpoints() {
+  bar_.show_activity("saving");
+  save_last(/*must=*/false);
+  if (config_.keep_last == 0) return;
+  save(folder_.numbered_path(state_.step), /*must=*/false);
+  folder_.remove_old_numbered(config_.keep_last);
+}
+
 void Trainer::evaluate() {
   if (evaluator_.empty()) return;
-  Stopwatch watch;
-  const Evaluation evaluation = evaluator_.run(state_.model, stop_requested);
+  const Stopwatch watch;
+  const Evaluation evaluation = evaluator_.run(state_.model, [this](double share) {
+    bar_.show_activity(fmt::format("validating {:.0f}%", 100 * share));
+    return stop_requested();
+  });
   if (stop_requested()) return;  // made up for when the run goes on
+  forecast_.took(Forecast::kEvaluation, watch.running_seconds());
   state_.evaluated_step = state_.step;
+  is_saved_ = false;
   const bool best = evaluation.loss < state_.best_val_loss;
   metrics_.evaluation(state_.step, evaluation, best, watch.running_seconds());
   if (!best) return;
@@ -175,33 +214,55 @@ void Trainer::evaluate() {
 
 void Trainer::write_sample() {
   if (!corpus_.tokenizer) return;
+  const Stopwatch watch;
+  bar_.show_activity("writing a sample");
   SamplingConfig sampling;
   sampling.max_new_tokens = config_.sample_tokens;
   const auto result = generate(state_.model, *corpus_.tokenizer, config_.sample_prompt, sampling, precision_.compute_type(),
                                [](std::string_view) { return !stop_requested(); });
+  forecast_.took(Forecast::kSample, watch.running_seconds());
   const std::string text = config_.sample_prompt + result.text;
   log::info(fmt::format("sample at step {}:\n{}", state_.step, text));
   folder_.write_sample(state_.step, text);
 }
 
 void Trainer::save(const std::string& path, bool must) {
+  const Stopwatch watch;
+  const bool is_last = path == folder_.checkpoint_path();
+  if (is_last) saved_at_ = std::chrono::steady_clock::now();
   try {
     save_checkpoint(path, state_.capture());
   } catch (const Error& error) {
     // A full disk is no reason to lose the run: the old file stands, and the next interval tries again.
     if (must || error.code() != ExitCode::disk) throw;
-    log::warn(fmt::format("{}; training goes on, the next checkpoint tries again", error.what()));
+    log::warn(fmt::format("{}; training goes on, and the next checkpoint tries again", error.what()));
     return;
   }
-  if (path == folder_.checkpoint_path()) saved_step_ = state_.step;
+  if (!is_last) return;
+  forecast_.took(Forecast::kCheckpoint, watch.running_seconds());
+  is_saved_ = true;
+  saved_step_ = state_.step;
+  process::set_unsaved_updates(0);
+}
+
+ExitCode Trainer::stop() {
+  if (!is_saved_) save_last(/*must=*/true);
+  if (state_.step == 0) {
+    log::info(fmt::format("Stopped by {} before the first update: there was nothing to save", stop_signal_name()));
+  } else {
+    log::info(fmt::format("Stopped by {} after step {}: saved {}; the same command goes on from there", stop_signal_name(),
+                          state_.step, folder_.checkpoint_path()));
+  }
+  return process::stop_code();
 }
 
 void Trainer::finish() {
-  if (saved_step_ != state_.step) save_last(/*must=*/true);
+  if (!is_saved_) save_last(/*must=*/true);
   log::info(metrics_.closing_table());
-  if (std::isfinite(state_.best_val_loss)) log::info(fmt::format("best val loss {:.4f}: {}", state_.best_val_loss, folder_.best_path()));
+  if (std::isfinite(state_.best_val_loss)) log::info(fmt::format("Best val loss {:.4f}: {}", state_.best_val_loss, folder_.best_path()));
   log::success(fmt::format("{} steps done in {} of training: {}", plan_.total_steps, format_duration(stopwatch_.seconds()),
                            folder_.checkpoint_path()));
+  if (corpus_.tokenizer) log::info(fmt::format("Next: gpt-generate --checkpoint {}", folder_.path()));
 }
 
 }  // namespace gpt

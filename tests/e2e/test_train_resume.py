@@ -11,7 +11,7 @@ import torch
 
 import programs
 
-SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143}
+SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 
 
 def load(path):
@@ -59,6 +59,15 @@ class Resume(unittest.TestCase):
         output, _ = process.communicate(timeout=120)
         return process.returncode, output
 
+    def start_slow(self, run, **options):
+        """A run that has begun, whose updates of many micro-steps leave time for signals, without a checkpoint of its own."""
+        words = {**programs.TINY, "data.text": self.text, "output_dir": run, "training.max_steps": 100000, "training.eval_interval": 0, **options}
+        process = subprocess.Popen(programs.command("gpt-train", *programs.flags(words)), stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        while process.poll() is None and not ((run / "metrics.jsonl").exists() and '"step":2,' in (run / "metrics.jsonl").read_text()):
+            time.sleep(0.001)
+        return process
+
     def start_endless(self, run):
         """A run that has begun and ends by a signal only."""
         words = {**programs.TINY, "data.text": self.text, "output_dir": run, "training.max_steps": 100000}
@@ -96,6 +105,48 @@ class Resume(unittest.TestCase):
                 programs.train(run, self.text)
                 self.assert_same_run(run)
 
+    def test_a_signal_that_comes_twice_saves_all_the_same(self):
+        for how, code in SIGNALS.items():
+            with self.subTest(how=how.name):
+                run = self.root / f"twice_{how.name}"
+                process = self.start_slow(run)
+                process.send_signal(how)  # as timeout does: to the process, and to its group
+                process.send_signal(how)
+                errors = process.communicate(timeout=120)[1]
+                self.assertEqual(process.returncode, code, errors)
+                self.assertIn("Stopping after this micro-step", errors)
+                self.assertGreater(load(run / "ckpt.pt")["step"], 0)
+
+    def test_a_hang_up_that_nohup_ignores_stays_ignored(self):
+        run = self.root / "nohup"
+        words = {**programs.TINY, "data.text": self.text, "output_dir": run, "training.max_steps": 100000}
+        process = subprocess.Popen(["nohup", *programs.command("gpt-train", *programs.flags(words))], stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            while process.poll() is None and not (run / "metrics.jsonl").exists():
+                time.sleep(0.01)
+            process.send_signal(signal.SIGHUP)
+            process.send_signal(signal.SIGUSR1)  # taken after it, so that its checkpoint shows that the first had no effect
+            until = time.monotonic() + 120
+            while not (run / "ckpt.pt").exists() and time.monotonic() < until:
+                time.sleep(0.01)
+            self.assertIsNone(process.poll())
+        finally:
+            process.send_signal(signal.SIGTERM)
+            self.assertEqual(process.wait(timeout=120), 143)
+
+    def test_a_signal_while_the_program_starts_waits(self):
+        words = {**programs.TINY, "data.text": self.text, "output_dir": self.root / "early", "training.max_steps": 2}
+        process = subprocess.Popen(programs.command("gpt-train", *programs.flags(words)), stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        blocked = 0
+        while process.poll() is None and not blocked >> (signal.SIGUSR1 - 1) & 1:
+            status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+            blocked = int(status.split("SigBlk:")[1].split()[0], 16)
+        process.send_signal(signal.SIGUSR1)
+        errors = process.communicate(timeout=120)[1]
+        self.assertEqual(process.returncode, 0, errors)
+
     def test_a_killed_run_goes_on_from_its_last_checkpoint(self):
         run = self.root / "killed"
         self.stop_after(run, 9, signal.SIGKILL, **{"training.checkpoint_interval": 3})
@@ -110,7 +161,7 @@ class Resume(unittest.TestCase):
     def test_another_model_in_the_same_folder_is_refused(self):
         refused = programs.train(self.root / "whole", self.text, check_code=4, model__n_embd=64)
         self.assertIn("model.n_embd: 32 -> 64", refused.stderr)
-        self.assertIn("output_dir", refused.stderr)
+        self.assertIn("--output_dir", refused.stderr)
 
     def test_another_text_in_the_same_folder_is_refused(self):
         other = self.root / "other.txt"
@@ -157,7 +208,7 @@ class Resume(unittest.TestCase):
             self.assertEqual(process.wait(timeout=120), 143)
 
     def test_output_folder_holds_the_whole_run(self):
-        for name in ("ckpt.pt", "ckpt_best.pt", "config.yaml", "metrics.jsonl", "train.log"):
+        for name in ("ckpt.pt", "ckpt_best.pt", "effective_config.yaml", "metrics.jsonl", "train.log"):
             self.assertTrue((self.root / "whole" / name).exists(), name)
         step = next(r for r in programs.metrics(self.root / "whole") if "loss" in r)
         for key in ("step", "loss", "lr", "grad_norm", "step_ms", "tokens_per_second", "peak_memory_mb"):

@@ -1,4 +1,4 @@
-// Validation: the loss of exactly the tokens that are foreseen, and the bytes of exactly their text.
+// Validation: the loss of exactly the tokens that are predicted, and the bytes of exactly their text.
 #include "gpt/train/evaluator.h"
 
 #include <ATen/core/grad_mode.h>
@@ -7,7 +7,9 @@
 
 #include <cmath>
 #include <numbers>
+#include <optional>
 #include <string>
+#include <vector>
 
 namespace gpt {
 namespace {
@@ -33,12 +35,12 @@ GPT model_for(const Corpus& corpus) {
 }
 
 // The sum of -log p over targets 1..count, window by window, in the simplest way.
-double reference_nats(GPT& model, const Tokens& tokens, int64_t count) {
+double reference_nats(GPT& model, const Tokens& tokens, int64_t count, int64_t first = 0) {
   at::NoGradGuard no_grad;
   model.train(false);
   double nats = 0;
-  for (int64_t begin = 0; begin < count; begin += kBlock) {
-    const int64_t length = std::min(kBlock, count - begin);
+  for (int64_t begin = first; begin < first + count; begin += kBlock) {
+    const int64_t length = std::min(kBlock, first + count - begin);
     std::vector<int64_t> inputs, targets;
     for (int64_t i = begin; i < begin + length; ++i) inputs.push_back(tokens[i]), targets.push_back(tokens[i + 1]);
     nats += model.loss(at::tensor(inputs).unsqueeze(0), at::tensor(targets).unsqueeze(0)).item<double>() * static_cast<double>(length);
@@ -55,7 +57,7 @@ TEST(Evaluator, LossAndBitsPerByteOfTheWholeSplit) {
   GPT model = model_for(corpus);
   const Evaluator evaluator(corpus, 2, kBlock, 0, at::kCPU, Precision{});
   ASSERT_TRUE(evaluator.knows_bytes());
-  const Evaluation result = evaluator.run(model, [] { return false; });
+  const Evaluation result = evaluator.run(model, [](double) { return false; });
   const int64_t targets = corpus.validation.size() - 1;
   const double nats = reference_nats(model, corpus.validation, targets);
   // Two orders of summing `targets` float32 losses.
@@ -70,10 +72,37 @@ TEST(Evaluator, OfAPartOnlyItsOwnBytesCount) {
   const std::string text = "€" + std::string(16, 'a') + "€€€€€€€€€€€€€€€€€€€€€€€€€€€€€€";
   const Corpus corpus = corpus_of(text);
   GPT model = model_for(corpus);
-  const Evaluation part = Evaluator(corpus, 2, kBlock, 1, at::kCPU, Precision{}).run(model, [] { return false; });
+  const Evaluation part = Evaluator(corpus, 2, kBlock, 1, at::kCPU, Precision{}).run(model, [](double) { return false; });
   // 16 targets of one byte each: bits per byte are the bits per token.
   EXPECT_NEAR(*part.bits_per_byte, part.loss / std::numbers::ln2, 1e-12);
   EXPECT_NEAR(part.loss, reference_nats(model, corpus.validation, 16) / 16, 2e-6);
+}
+
+// A text changes on its way: the first batches of it would stand for its beginning alone.
+TEST(Evaluator, APartIsSpreadOverTheSplit) {
+  const std::string text = "€" + std::string(16, 'a') + std::string(16, 'b') + std::string(16, 'c') + std::string(16, 'd') + "abcd";
+  const Corpus corpus = corpus_of(text);
+  GPT model = model_for(corpus);
+  const Evaluator evaluator(corpus, 2, kBlock, 2, at::kCPU, Precision{});
+  EXPECT_EQ(evaluator.tokens(), 32);
+  std::vector<double> shares;
+  const Evaluation part = evaluator.run(model, [&](double share) { return shares.push_back(share), false; });
+  EXPECT_NEAR(part.loss, (reference_nats(model, corpus.validation, 16) + reference_nats(model, corpus.validation, 16, 32)) / 32, 2e-6);
+  EXPECT_NEAR(*part.bits_per_byte, part.loss / std::numbers::ln2, 1e-12);
+  EXPECT_EQ(shares, (std::vector<double>{0, 0.5}));
+}
+
+TEST(Evaluator, AutomaticallyTakesEnoughSequencesForHalfAPerCent) {
+  for (const int64_t T : {8, 64, 256, 1024}) {
+    const double variance = 0.01 + 1.2 / static_cast<double>(T);
+    EXPECT_NEAR(std::sqrt(variance / static_cast<double>(automatic_eval_sequences(T))), 0.005, 1e-4) << T;
+  }
+  std::string text;
+  for (int i = 0; i < 9000; ++i) text += "ab" + std::to_string(i);
+  const Corpus corpus = corpus_of(text);
+  const Evaluator evaluator(corpus, 16, kBlock, std::nullopt, at::kCPU, Precision{});
+  EXPECT_EQ(evaluator.tokens(), (automatic_eval_sequences(kBlock) + 15) / 16 * 16 * kBlock);
+  EXPECT_LT(evaluator.tokens(), corpus.validation.size());
 }
 
 TEST(Evaluator, WithoutATokenizerTheMetadataTellsTheAverage) {
@@ -82,14 +111,14 @@ TEST(Evaluator, WithoutATokenizerTheMetadataTellsTheAverage) {
   corpus.tokenizer = nullptr;
   EXPECT_FALSE(Evaluator(corpus, 2, kBlock, 0, at::kCPU, Precision{}).knows_bytes());
   corpus.validation_bytes = 4 * corpus.validation.size();
-  const Evaluation result = Evaluator(corpus, 2, kBlock, 0, at::kCPU, Precision{}).run(model, [] { return false; });
+  const Evaluation result = Evaluator(corpus, 2, kBlock, 0, at::kCPU, Precision{}).run(model, [](double) { return false; });
   EXPECT_NEAR(*result.bits_per_byte, result.loss / std::numbers::ln2 / 4, 1e-12);
 }
 
 TEST(Evaluator, StopsBetweenBatches) {
   const Corpus corpus = corpus_of(std::string(100, 'a') + "b");
   GPT model = model_for(corpus);
-  const Evaluation result = Evaluator(corpus, 2, kBlock, 0, at::kCPU, Precision{}).run(model, [] { return true; });
+  const Evaluation result = Evaluator(corpus, 2, kBlock, 0, at::kCPU, Precision{}).run(model, [](double) { return true; });
   EXPECT_TRUE(std::isnan(result.loss));
   EXPECT_FALSE(result.bits_per_byte);
 }

@@ -32,6 +32,7 @@ struct Checkpoint {
   Config config;               // effective; for Python a nested dict {section: {key: value}}
   std::string tokenizer;       // JSON
   std::string data_fingerprint;
+  std::string started_by;      // what training.resume_from said when the run began: auto, none, or an absolute path
   std::map<std::string, std::string> environment;  // build, device, cpu, threads: a difference warns on resume
 };
 

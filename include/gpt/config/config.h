@@ -10,11 +10,13 @@
 
 namespace gpt {
 
+constexpr const char* kAutomaticFolder = "auto";  // models/NAME, of the configuration or the data: see output_folder()
+
 struct Config {
   int64_t seed = 1337;
   int64_t threads = 0;         // 0 = all cores
   std::string device = "auto";  // auto | cpu | cuda | cuda:N
-  std::string output_dir = "models/run";
+  std::string output_dir = kAutomaticFolder;
   ModelConfig model;
   DataConfig data;
   TrainingConfig training;

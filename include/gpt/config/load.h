@@ -2,6 +2,7 @@
 // Every fault is one line `file:line:col: what, got, nearest right key` with exit code 2, before anything is allocated.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -14,11 +15,15 @@
 
 namespace gpt::config {
 
+// Where each key was written: "training.batch_size" -> "configs/x.yaml:12:3" or "--batch_size".
+using Origins = std::map<std::string, std::string>;
+
 // The command line of gpt-train (and gpt-diagnose): --config FILE, any key as --section.key VALUE, or by its last name
 // where that is unique, '-' and '_' alike, `--key value` or `--key=value`; --print-config, --print-reference, --help,
 // --version. Flags win over the file.
 struct CommandLine {
   Config config;
+  Origins origins;          // what was written out, and where
   std::string config_path;  // empty without --config
   bool handled = false;     // --help, --version, --print-config or --print-reference was answered: exit 0
 };
@@ -28,11 +33,14 @@ struct ProgramFlag {
   std::string help;
   std::variant<bool*, std::string*> target;
 };
+// `complete` sets what depends on the machine, before the whole is validated and shown.
+using Completion = std::function<void(Config& config, const Origins& origins)>;
 CommandLine parse_command_line(int argc, const char* const* argv, const std::string& program,
-                               const std::string& description, const std::vector<ProgramFlag>& program_flags = {});
+                               const std::string& description, const std::vector<ProgramFlag>& program_flags = {},
+                               const Completion& complete = {});
 
-// Where each key was written: "training.batch_size" -> "configs/x.yaml:12:3" or "--batch_size".
-using Origins = std::map<std::string, std::string>;
+// What output_dir: auto means: models/NAME, NAME being that of the configuration's file, else of the text, dataset or bin.
+std::string output_folder(const DataConfig& data, const std::string& config_path);
 
 // A YAML text into `config` (already holding defaults). `origin` names it in errors.
 Origins read_yaml(std::string_view yaml, const std::string& origin, Config& config);

@@ -10,10 +10,11 @@ namespace gpt {
 enum class Norm { layernorm, rmsnorm };
 enum class Mlp { swiglu, geglu, gelu };       // gelu is the tanh form
 enum class Position { learned, rope };
-enum class Preset { none, gpt2_small, gpt2_medium, gpt2_large, gpt2_xl, char_small };
+enum class Preset { automatic, none, gpt2_small, gpt2_medium, gpt2_large, gpt2_xl, char_small };
 
 struct ModelConfig {
-  Preset preset = Preset::none;  // sizes (and for gpt2_*: GPT-2's exact form) as defaults; keys written out still win
+  // Sizes (and for gpt2_*: GPT-2's exact form) as defaults; keys written out take precedence. automatic: see automatic.h.
+  Preset preset = Preset::automatic;
   int64_t n_layer = 6;
   int64_t n_head = 6;
   std::optional<int64_t> n_kv_head;  // auto: n_head; fewer is grouped-query attention
@@ -37,7 +38,7 @@ struct ModelConfig {
   int64_t padded_vocab() const;   // vocab_size (which must be set) rounded up to vocab_multiple
 };
 
-// Sets what config.preset stands for, over what config held. none changes nothing.
+// Sets what config.preset stands for, over what config held. automatic and none change nothing.
 void apply_preset(ModelConfig& config);
 
 }  // namespace gpt

@@ -39,13 +39,13 @@ struct TrainingConfig {
   double label_smoothing = 0.0;
   bool use_amp = true;
   Dtype dtype = Dtype::automatic;
-  bool use_compile = true;
+  bool use_compile = false;
   CompileMode compile_mode = CompileMode::standard;
   bool gradient_checkpointing = false;
   bool deterministic = false;
   int64_t log_interval = 100;  // steps
   Interval eval_interval{500, Interval::Unit::steps};
-  int64_t eval_batches = 0;  // 0 = the whole validation split
+  std::optional<int64_t> eval_batches;  // auto: enough for a standard error below 0.5 %; 0 = the whole validation split
   Interval checkpoint_interval{600, Interval::Unit::seconds};  // the only one that may be a time
   int64_t keep_last = 0;  // numbered checkpoints kept beside ckpt.pt and ckpt_best.pt
   Interval sample_interval{0, Interval::Unit::run};

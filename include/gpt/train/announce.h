@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "gpt/config/config.h"
+#include "gpt/config/load.h"
 #include "gpt/data/corpus.h"
 #include "gpt/device/device.h"
 #include "gpt/device/precision.h"
@@ -20,8 +21,7 @@ void announce_run(const Config& config, const GPT& model, const Corpus& corpus, 
 // Each stage of data.stages: steps, lengths, batches, and how often it reads each of its files.
 std::vector<std::string> describe_stages(const Config& config, const Corpus& corpus);
 
-// A run goes on with another configuration: prints the changes that are safe (old -> new), and throws
-// gpt::Error(checkpoint) naming those that would make it another run.
-void announce_changes(const Config& saved, const Config& now);
+// Settings that were written out and have no effect here, and why.
+void announce_idle_settings(const config::Origins& origins, const DeviceInfo& device, bool resident);
 
 }  // namespace gpt

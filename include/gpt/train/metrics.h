@@ -1,4 +1,4 @@
-// What a run measures of itself: metrics.jsonl, the log lines, the progress bar, the epoch lines and the closing table.
+// What a run measures of itself: metrics.jsonl, the log lines and the closing table.
 #pragma once
 
 #include <chrono>
@@ -42,9 +42,9 @@ class Metrics {
 
   void step(const StepMetrics& metrics);
   void evaluation(int64_t step, const Evaluation& evaluation, bool best, double seconds);
-  void epoch(int64_t epoch, double mean_loss, double seconds, double samples_per_second);
-  // Redraws the bar of a terminal, ten times a second at most. `seconds_per_step` of the run so far.
-  void progress(int64_t steps_done, double seconds_per_step);
+  void epoch(int64_t epoch, double mean_loss, double seconds, double sequences_per_second);
+  const std::optional<StepMetrics>& last_step() const { return last_; }
+  std::optional<double> last_val_loss() const { return last_val_loss_; }
 
   // Marks `steps` more steps as having taken `seconds`, for the closing table.
   void timed(int64_t steps, int64_t tokens, double seconds, bool warm_up);
@@ -62,7 +62,6 @@ class Metrics {
   int64_t timed_steps_ = 0;
   std::optional<StepMetrics> last_;
   std::optional<double> last_val_loss_;
-  std::chrono::steady_clock::time_point drawn_{};
 };
 
 std::string format_duration(double seconds);  // 42s, 3m07s, 2h05m, 3d04h

@@ -12,6 +12,14 @@
 
 namespace gpt {
 
+// The state a run begins with.
+struct StartingPoint {
+  Checkpoint checkpoint;
+  std::string path;      // of its file
+  bool is_last = false;  // it is ckpt.pt of the run's own folder
+  std::string started_by = {};  // as Checkpoint::started_by, of the run that begins here
+};
+
 class RunFolder {
  public:
   // Creates and locks the folder and copies the log into its train.log.
@@ -23,12 +31,18 @@ class RunFolder {
   std::string numbered_path(int64_t step) const;  // ckpt_step_00001000.pt
   std::string metrics_path() const { return path_ + "/metrics.jsonl"; }
 
-  // What `resume_from` means here: `auto`: the newest checkpoint of this folder that can be read, none in an empty one;
-  // `none`: nothing, and the folder must hold no run; a path: that checkpoint. Throws gpt::Error(checkpoint) when there
-  // are candidates and none can be read: a run never starts over silently.
-  std::optional<Checkpoint> find_checkpoint(const std::string& resume_from) const;
+  // Where the run begins: nothing = at its first step. `resume_from`:
+  //   auto   the newest checkpoint of this folder that can be read
+  //   none   anew; the folder may hold no run but one that was started so, which goes on
+  //   PATH   that checkpoint, or ckpt.pt of that folder; once this run has a checkpoint of its own, that one. A PATH inside
+  //          this folder takes the run back to it, once.
+  // What lies ahead of the starting point (later checkpoints, unreadable ones) is set aside, as is all of an older run with
+  // `restart`. Throws gpt::Error(checkpoint) when there are candidates and none can be read: a run never starts over
+  // silently; and when the folder holds another run.
+  std::optional<StartingPoint> find_start(const std::string& resume_from, bool restart) const;
 
-  void write_config(const Config& effective) const;
+  // As effective_config.yaml, unless that is `config_path`, the file of the user's that the configuration came from.
+  void write_config(const Config& effective, const std::string& config_path) const;
   void write_sample(int64_t step, const std::string& text) const;  // samples/step_00001000.txt
   // Metrics of steps beyond `step`, which the resumed run will log again, move to metrics.old.jsonl.
   void rewind_metrics(int64_t step) const;
@@ -37,10 +51,19 @@ class RunFolder {
   void require_space(uint64_t bytes, int64_t keep_last) const;
 
  private:
-  std::vector<std::string> numbered_checkpoints() const;  // newest first
+  std::optional<StartingPoint> newest(bool set_aside_unreadable) const;
+  StartingPoint go_back(const std::string& path) const;
+  // Moves files of this folder into set_aside/1, or the next number, and returns that folder's path.
+  std::string set_aside(const std::vector<std::string>& names) const;
 
   std::string path_;
   FolderLock lock_;
 };
+
+// The newest checkpoint of a folder that can be read; nothing where there is none. Changes nothing, and takes no lock.
+std::optional<StartingPoint> peek_run(const std::string& folder);
+
+// FOLDER-2, or the first number beyond that is not there yet: what messages offer for a new run.
+std::string next_free_folder(const std::string& folder);
 
 }  // namespace gpt

@@ -16,6 +16,7 @@
 #include "gpt/model/gpt.h"
 #include "gpt/optim/adamw.h"
 #include "gpt/optim/grad_scaler.h"
+#include "gpt/train/run_folder.h"
 #include "gpt/train/run_plan.h"
 
 namespace gpt {
@@ -29,8 +30,8 @@ class RunState {
   RunState(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision);
 
   Checkpoint capture() const;
-  // Puts everything back. Throws gpt::Error(checkpoint) when the checkpoint is of another model, text or tokenizer.
-  void restore(const Checkpoint& checkpoint);
+  // Puts everything back. Throws gpt::Error(checkpoint) when the checkpoint is of another model.
+  void restore(const StartingPoint& start);
 
   // The part of the state that an abandoned update has moved: where the data is, and the random state.
   struct Cursor {
@@ -40,7 +41,7 @@ class RunState {
   Cursor cursor() const;
   void rewind(const Cursor& cursor);
 
-  // Nothing is left to do: every step is done and the last one evaluated (where there is something to evaluate on).
+  // Nothing is left to do: every step is done and the last one evaluated (where the run evaluates at all).
   bool is_finished(const RunPlan& plan) const;
   uint64_t checkpoint_bytes() const;  // about the size of one checkpoint
 
@@ -63,6 +64,7 @@ class RunState {
   const Config config_;
   const Corpus& corpus_;
   at::Device device_;
+  std::string started_by_;  // as Checkpoint::started_by
   at::Tensor skipped_steps_, skipped_in_a_row_;  // int64 scalars on the device
 };
 

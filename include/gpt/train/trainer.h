@@ -1,6 +1,7 @@
 // The cadence of a run: update, log, evaluate, sample, checkpoint, stop. What each of them is lives elsewhere.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 
@@ -10,7 +11,9 @@
 #include "gpt/device/precision.h"
 #include "gpt/tokenizer/tokenizer.h"
 #include "gpt/train/evaluator.h"
+#include "gpt/train/forecast.h"
 #include "gpt/train/metrics.h"
+#include "gpt/train/progress_bar.h"
 #include "gpt/train/run_folder.h"
 #include "gpt/train/run_plan.h"
 #include "gpt/train/run_state.h"
@@ -20,23 +23,29 @@ namespace gpt {
 
 class Trainer {
  public:
+  // `is_saved`: ckpt.pt of the folder holds this state already.
   Trainer(RunState& state, const TrainingConfig& config, const RunPlan& plan, const Corpus& corpus, const RunFolder& folder,
-          const Precision& precision, const DeviceInfo& device);
+          const Precision& precision, const DeviceInfo& device, bool is_saved);
 
-  // Runs to the end, or to a signal: ok, interrupted (130) or terminated (143), the checkpoint saved in each case.
+  // Runs to the end, or to a signal: ok, or the signal's exit status, with everything that is worth saving saved.
   // Throws gpt::Error: numerics after max_skipped_steps non-finite updates in a row, disk when the last save fails.
   ExitCode run();
 
  private:
   bool update();            // false: a signal came in the middle, nothing has changed
+  bool is_logged(int64_t step) const;
   void close_log_interval(const StepResult& result, double learning_rate);
   void check_skips();
   void close_epoch();
+  void show_progress();
   void periodic_work();     // evaluation, sample, checkpoint: what is due after this step
+  bool checkpoint_is_due() const;
   void evaluate();
   void write_sample();
+  void save_checkpoints();  // ckpt.pt and, with keep_last, a numbered one
   void save(const std::string& path, bool must);
   void save_last(bool must) { save(folder_.checkpoint_path(), must); }
+  ExitCode stop();
   void finish();
 
   RunState& state_;
@@ -49,13 +58,18 @@ class Trainer {
   TrainStep train_step_;
   Evaluator evaluator_;
   Metrics metrics_;
+  Forecast forecast_;
+  ProgressBar bar_;
 
   Stopwatch stopwatch_;                     // training alone
   int64_t first_step_ = 0, tokens_ = 0;     // of this start
   struct Mark { int64_t step = 0, tokens = 0; double seconds = 0; };
   Mark logged_, epoch_;                     // where the log interval and the epoch began
   at::Tensor epoch_loss_;                   // sum of finite losses of the epoch, on the device
-  int64_t reported_skips_ = 0, saved_step_ = -1;
+  int64_t reported_skips_ = 0;
+  bool is_saved_;                           // ckpt.pt holds the state as it is
+  int64_t saved_step_;                      // the step of ckpt.pt
+  std::chrono::steady_clock::time_point saved_at_ = std::chrono::steady_clock::now();  // or tried to
 };
 
 }  // namespace gpt

@@ -1,0 +1,28 @@
+// model.preset: auto. Who names no model gets sizes, batch, length and validation that suit this machine and this text, so
+// that a useful model is ready in about ten minutes. A fixed table, no measurement: the same command chooses the same.
+#pragma once
+
+#include <cstdint>
+
+#include "gpt/config/config.h"
+#include "gpt/config/load.h"
+
+namespace gpt::config {
+
+// What the table is asked with.
+struct Surroundings {
+  bool gpu = false;
+  int64_t cores = 1;
+  int64_t characters = 0;  // of the text; 0 = not known
+};
+
+// Whether the table is to choose: the preset is auto, and no size of the model was written out.
+bool chooses_sizes(const Config& config, const Origins& origins);
+
+// Sets what was not written out; nothing unless chooses_sizes(). Where it does not choose, auto becomes none.
+void choose_sizes(Config& config, const Origins& origins, const Surroundings& surroundings);
+
+// A run goes on: the numbers that it was started with stand, but for those that were written out now.
+void keep_sizes(Config& config, const Origins& origins, const Config& saved);
+
+}  // namespace gpt::config

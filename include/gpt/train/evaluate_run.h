@@ -1,0 +1,14 @@
+// gpt-train --eval-only: the validation loss of a run's checkpoint, and nothing else.
+#pragma once
+
+#include "gpt/config/load.h"
+#include "gpt/core/error.h"
+
+namespace gpt {
+
+// Evaluates the checkpoint that the run would go on from, on the whole validation split unless training.eval_batches says
+// otherwise, and prints the result on standard output. Writes nothing and takes no lock. Throws gpt::Error(checkpoint) where
+// there is no checkpoint.
+ExitCode evaluate_run(Config config, const config::Origins& origins);
+
+}  // namespace gpt

@@ -1,0 +1,31 @@
+// How much longer a run takes: what its steps, evaluations, samples and checkpoints took so far, times those that are left.
+#pragma once
+
+#include <cstdint>
+
+#include "gpt/train/run_plan.h"
+
+namespace gpt {
+
+class Forecast {
+ public:
+  // `evaluation_steps`: what one evaluation costs in steps, as long as none was measured; 0 = there is nothing to evaluate.
+  Forecast(const RunPlan& plan, double evaluation_steps) : plan_(plan), evaluation_steps_(evaluation_steps) {}
+
+  enum Activity { kStep, kEvaluation, kSample, kCheckpoint };
+  void took(Activity activity, double seconds);
+
+  double step_seconds() const { return mean(kStep); }
+  // From the end of `steps_done` updates to the end of the run; 0 = no step was measured yet.
+  double remaining_seconds(int64_t steps_done) const;
+
+ private:
+  double mean(Activity activity) const { return count_[activity] == 0 ? 0 : seconds_[activity] / static_cast<double>(count_[activity]); }
+
+  RunPlan plan_;
+  double evaluation_steps_;
+  double seconds_[4] = {};
+  int64_t count_[4] = {};
+};
+
+}  // namespace gpt

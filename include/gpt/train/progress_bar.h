@@ -1,0 +1,52 @@
+// The last line of a terminal while a run trains: how far it is, its losses and the time that remains. A thread of its own
+// redraws it every second, so that a step of minutes is seen to be alive. Nothing is drawn where standard error is no
+// terminal.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+namespace gpt {
+
+// What the bar shows. Times in seconds; 0 = not known yet.
+struct Progress {
+  int64_t steps_done = 0, total_steps = 0;
+  double step_seconds = 0;       // of one step
+  double remaining_seconds = 0;  // from the end of steps_done, with evaluations, samples and checkpoints
+  std::optional<double> loss, val_loss, tokens_per_second;
+};
+
+// `seconds` have passed since steps_done were done; `activity`: what is done instead of training, empty = training.
+std::string progress_line(const Progress& progress, double seconds, const std::string& activity);
+
+class ProgressBar {
+ public:
+  ProgressBar();
+  ~ProgressBar() { close(); }
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
+
+  void show(const Progress& progress);          // a step begins
+  void show_activity(const std::string& what);  // what is done instead of training: "validating 34%"
+  void close();                                 // nothing is shown any more
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void redraw_every_second();
+  void draw();  // `mutex_` is held
+
+  std::mutex mutex_;
+  std::condition_variable stopped_;
+  bool is_stopped_ = false;
+  Progress progress_;
+  std::string activity_;
+  Clock::time_point step_began_ = Clock::now(), drawn_{};
+  std::thread thread_;
+};
+
+}  // namespace gpt

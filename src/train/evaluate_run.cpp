@@ -1,0 +1,66 @@
+#include "gpt/train/evaluate_run.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+
+#include "gpt/config/automatic.h"
+#include "gpt/core/log.h"
+#include "gpt/core/process.h"
+#include "gpt/train/announce.h"
+#include "gpt/train/evaluator.h"
+#include "gpt/train/run_folder.h"
+#include "gpt/train/same_run.h"
+
+namespace gpt {
+namespace {
+
+StartingPoint checkpoint_of(const Config& config) {
+  const std::string& from = config.training.resume_from;
+  const bool named = from != "auto" && from != "none";
+  std::error_code ignored;
+  if (named && !std::filesystem::is_directory(from, ignored)) return {load_checkpoint(from), from};
+  const std::string& folder = named ? from : config.output_dir;
+  if (auto found = peek_run(folder)) return std::move(*found);
+  throw Error(ExitCode::checkpoint, fmt::format("{} holds no checkpoint to evaluate: name its folder with --output_dir, or a file with "
+                                                "--resume_from", folder));
+}
+
+std::string describe(const StartingPoint& start, const Evaluation& evaluation, int64_t tokens) {
+  std::string line = fmt::format("{}: step {} | val loss {:.4f} | perplexity {:.2f}", start.path, start.checkpoint.step, evaluation.loss,
+                                 evaluation.perplexity());
+  if (evaluation.bits_per_byte) line += fmt::format(" | {:.4f} bits/byte", *evaluation.bits_per_byte);
+  return line + fmt::format(" | {} tokens\n", tokens);
+}
+
+}  // namespace
+
+ExitCode evaluate_run(Config config, const config::Origins& origins) {
+  const StartingPoint start = checkpoint_of(config);
+  config::keep_sizes(config, origins, start.checkpoint.config);
+  const Corpus corpus = load_run_corpus(config, start);
+  config.model.vocab_size = vocabulary_for(corpus, config.model.vocab_size);
+
+  const DeviceChoice choice = select_device(config.device);
+  const DeviceInfo device = describe_device(choice.device);
+  announce_device(device, choice);
+  const Precision precision = resolve_precision(config.training.use_amp, config.training.dtype, device);
+  apply_precision(precision, config.training.deterministic);
+  GPT model(config.model, choice.device, /*seed=*/0);
+  model.load_parameters(start.checkpoint.model);
+  const Evaluator evaluator(corpus, config.training.batch_size, config.model.block_size, config.training.eval_batches.value_or(0),
+                            choice.device, precision);
+  if (evaluator.empty()) throw Error(ExitCode::data, fmt::format("{} has no validation part to evaluate on", corpus.source));
+  const Evaluation evaluation = evaluator.run(model, [](double share) {
+    log::status(fmt::format("validating {:.0f}%", 100 * share));
+    return process::stop_signal() != 0;
+  });
+  log::status("");
+  if (process::stop_signal() != 0) return process::stop_code();
+  const std::string line = describe(start, evaluation, evaluator.tokens());
+  std::fwrite(line.data(), 1, line.size(), stdout);
+  return ExitCode::ok;
+}
+
+}  // namespace gpt

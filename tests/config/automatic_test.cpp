@@ -1,0 +1,116 @@
+// model.preset: auto: a fixed table that takes the place of what was not written out.
+#include "gpt/config/automatic.h"
+
+#include <gtest/gtest.h>
+
+namespace gpt::config {
+namespace {
+
+constexpr int64_t kMegabyte = 1'000'000;
+
+Config chosen(const Surroundings& surroundings, Config config = {}, const Origins& origins = {}) {
+  choose_sizes(config, origins, surroundings);
+  validate(config, "test", origins);
+  return config;
+}
+
+int64_t parameters_of_blocks(const Config& config) { return 12 * config.model.n_layer * config.model.n_embd * config.model.n_embd; }
+
+TEST(AutomaticSizes, GrowWithTheMachine) {
+  int64_t before = 0;
+  for (const int64_t cores : {1, 4, 8, 16}) {
+    const Config config = chosen({.gpu = false, .cores = cores, .characters = kMegabyte});
+    EXPECT_GT(parameters_of_blocks(config), before) << cores << " cores";
+    before = parameters_of_blocks(config);
+  }
+  EXPECT_EQ(chosen({.gpu = false, .cores = 3, .characters = kMegabyte}).model.n_embd,
+            chosen({.gpu = false, .cores = 2, .characters = kMegabyte}).model.n_embd);
+  EXPECT_EQ(chosen({.gpu = true, .cores = 2, .characters = kMegabyte}).training.batch_size, 64);
+}
+
+TEST(AutomaticSizes, NoTextIsReadMoreThanThirtyTimes) {
+  for (const int64_t characters : {30'000, 137'000, 1'115'394}) {
+    const Config config = chosen({.gpu = false, .cores = 2, .characters = characters});
+    const double tokens = static_cast<double>(*config.training.max_steps * config.training.batch_size * config.model.block_size);
+    EXPECT_LE(tokens / (0.9 * static_cast<double>(characters)), 30) << characters;
+  }
+}
+
+TEST(AutomaticSizes, AShortTextHasAValidationPartLongEnough) {
+  for (int64_t characters = 200; characters < kMegabyte; characters *= 2) {
+    const Config config = chosen({.gpu = false, .cores = 2, .characters = characters});
+    EXPECT_GT(config.data.validation_fraction * static_cast<double>(characters), config.model.block_size + 1) << characters;
+    EXPECT_GE(*config.training.max_steps, 100) << characters;
+  }
+}
+
+TEST(AutomaticSizes, OfALongTextLittleIsKeptForValidation) {
+  EXPECT_EQ(chosen({.gpu = false, .cores = 2, .characters = 250 * kMegabyte}).data.validation_fraction, 0.01);
+  EXPECT_EQ(chosen({.gpu = false, .cores = 2, .characters = kMegabyte}).data.validation_fraction, 0.1);
+}
+
+TEST(AutomaticSizes, KeysThatAreWrittenOutTakePrecedence) {
+  Config config;
+  config.training.max_steps = 7;
+  config.training.batch_size = 3;
+  config = chosen({.gpu = false, .cores = 2, .characters = kMegabyte}, config, {{"training.max_steps", "--max_steps"}, {"training.batch_size", "--batch_size"}});
+  EXPECT_EQ(config.training.max_steps, 7);
+  EXPECT_EQ(config.training.batch_size, 3);
+  EXPECT_EQ(config.model.n_embd, 128);
+}
+
+TEST(AutomaticSizes, ARunInEpochsStaysOne) {
+  Config config;
+  config.training.epochs = 3;
+  config = chosen({.gpu = false, .cores = 2, .characters = kMegabyte}, config, {{"training.epochs", "--epochs"}});
+  EXPECT_FALSE(config.training.max_steps);
+}
+
+TEST(AutomaticSizes, AreNotChosenWhereASizeIsWrittenOutOrAPresetNamed) {
+  Config named;
+  named.model.n_layer = 3;
+  named = chosen({.gpu = false, .cores = 2, .characters = kMegabyte}, named, {{"model.n_layer", "--n_layer"}});
+  EXPECT_EQ(named.model.n_embd, ModelConfig{}.n_embd);
+  EXPECT_EQ(named.model.preset, Preset::none);
+  Config preset;
+  preset.model.preset = Preset::char_small;
+  apply_preset(preset.model);
+  preset = chosen({.gpu = false, .cores = 2, .characters = kMegabyte}, preset, {{"model.preset", "--preset"}});
+  EXPECT_EQ(preset.model.n_embd, 384);
+}
+
+TEST(AutomaticSizes, OfARunThatGoesOnAreNeverChosenAgain) {
+  const Config saved = chosen({.gpu = false, .cores = 8, .characters = kMegabyte});
+  Config now = chosen({.gpu = false, .cores = 2, .characters = 2 * kMegabyte});
+  keep_sizes(now, {}, saved);
+  EXPECT_TRUE(difference(saved, now).empty());
+  Config longer = chosen({.gpu = false, .cores = 2, .characters = kMegabyte});
+  longer.training.max_steps = 9000;
+  keep_sizes(longer, {{"training.max_steps", "--max_steps"}}, saved);
+  EXPECT_EQ(longer.training.max_steps, 9000);
+  EXPECT_EQ(longer.model.n_embd, saved.model.n_embd);
+}
+
+TEST(OutputFolder, IsNamedAfterTheConfigurationElseTheData) {
+  DataConfig data;
+  EXPECT_EQ(output_folder(data, "configs/shakespeare_char.yaml"), "models/shakespeare_char");
+  EXPECT_EQ(output_folder(data, ""), "models/run");
+  data.text = "/home/me/My text.txt";
+  EXPECT_EQ(output_folder(data, ""), "models/My_text");
+  EXPECT_EQ(output_folder(data, "a.yaml"), "models/a");
+  data.text = "texts/";
+  EXPECT_EQ(output_folder(data, ""), "models/texts");
+  data.text = "wiki/*.jsonl.zst";
+  EXPECT_EQ(output_folder(data, ""), "models/run");
+  data.text = "größe.tar.gz";
+  EXPECT_EQ(output_folder(data, ""), "models/größe");
+  data.text = "";
+  data.bin = "data/owt/train.bin";
+  EXPECT_EQ(output_folder(data, ""), "models/train");
+  data.bin = "";
+  data.dataset = DatasetName::shakespeare;
+  EXPECT_EQ(output_folder(data, ""), "models/shakespeare");
+}
+
+}  // namespace
+}  // namespace gpt::config

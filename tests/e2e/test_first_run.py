@@ -1,0 +1,53 @@
+"""What a first user meets: gpt-train with a text and nothing else."""
+
+import pathlib
+import tempfile
+import unittest
+
+import programs
+
+
+class FirstRun(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.root = pathlib.Path(folder.name)
+        cls.text = programs.write_text(cls.root)  # some 10 KB
+
+    def train(self, *words, check_code=0):
+        return programs.run("gpt-train", "--data", self.text, "--device", "cpu", *words, cwd=self.root, check_code=check_code)
+
+    def config(self, *words) -> dict:
+        lines = [line.split("#")[0].strip() for line in self.train(*words, "--print-config").stdout.splitlines()]
+        return dict(line.split(": ") for line in lines if ": " in line)
+
+    def test_sizes_suit_the_text(self):
+        config = self.config()
+        self.assertEqual(config["preset"], "auto")
+        self.assertEqual(config["n_embd"], "64")
+        self.assertLessEqual(int(config["max_steps"]), 300)
+        self.assertEqual(self.config("--max_steps", "7")["max_steps"], "7")
+        self.assertEqual(self.config("--n_layer", "3")["n_embd"], "384")
+
+    def test_the_choice_is_said_and_stays_when_the_run_goes_on(self):
+        run = self.root / "run"
+        first = self.train("--output_dir", run, "--max_steps", 2)
+        self.assertIn("model.preset: auto chose 2 layers", first.stderr)
+        self.assertNotIn("warning", first.stderr)
+        effective = (run / "effective_config.yaml").read_text()
+        self.assertIn("n_embd: 64", effective)
+        # On another machine, or with a longer text before max_chars, the table would choose otherwise.
+        (run / "effective_config.yaml").unlink()
+        again = self.train("--output_dir", run, "--max_steps", 3, "--threads", 1)
+        self.assertNotIn("auto chose", again.stderr)
+        self.assertIn("after step 2", again.stderr)
+
+    def test_settings_without_effect_are_named(self):
+        done = self.train("--output_dir", self.root / "idle", "--max_steps", 1, "--num_workers", 3, "--use_compile", "true")
+        self.assertIn("No effect here: data.num_workers", done.stderr)
+        self.assertIn("use_compile has no effect", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

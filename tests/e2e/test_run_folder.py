@@ -1,0 +1,196 @@
+"""Where a run lives, what it goes on from, and what it never overwrites."""
+
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+import torch
+
+import programs
+
+
+def step_of(path) -> int:
+    return torch.load(path, weights_only=True)["step"]
+
+
+class RunFolder(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.root = pathlib.Path(folder.name)
+        cls.text = programs.write_text(cls.root)
+        # Kept checkpoints at 4, 8, 12 and 16 of 16 steps; every test works on a copy.
+        programs.train(cls.root / "whole", cls.text, training__max_steps=16, training__checkpoint_interval="4 steps", training__keep_last=9)
+
+    def copy(self, name):
+        return pathlib.Path(shutil.copytree(self.root / "whole", self.root / name))
+
+    def train(self, run, text=None, check_code=0, **options):
+        return programs.train(run, text or self.text, check_code, **{"training__max_steps": 20, **options})
+
+    def only_line(self, done) -> str:
+        self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
+        return done.stderr
+
+    def test_a_configuration_in_the_folder_is_not_overwritten(self):
+        run = self.root / "with_config"
+        run.mkdir()
+        config = run / "config.yaml"
+        config.write_text("# mine\nmodel: {n_layer: 1, n_head: 2, n_embd: 16, block_size: 16}\n"
+                          "training: {max_steps: 2, batch_size: 2, use_amp: false}\ndevice: cpu\nthreads: 1\n")
+        before = config.read_text()
+        for _ in range(2):
+            programs.run("gpt-train", "--config", config, "--data", self.text, "--output_dir", run, check_code=0)
+        self.assertEqual(config.read_text(), before)
+        effective = run / "effective_config.yaml"
+        self.assertIn("n_embd: 16", effective.read_text())
+        mine = effective.read_text() + "# my remark\n"
+        effective.write_text(mine)
+        programs.run("gpt-train", "--config", effective, "--max_steps", 3, check_code=0)
+        self.assertEqual(effective.read_text(), mine)
+
+    def test_the_default_folder_is_named_after_the_configuration_else_the_text(self):
+        work = self.root / "work"
+        work.mkdir()
+        small = ["--n_layer", 1, "--n_head", 2, "--n_embd", 16, "--block_size", 16, "--batch_size", 2, "--max_steps", 1, "--device", "cpu"]
+        (work / "tiny.yaml").write_text("seed: 2\n")
+        programs.run("gpt-train", "--config", "tiny.yaml", "--data", self.text, *small, cwd=work, check_code=0)
+        programs.run("gpt-train", "--data", self.text, *small, cwd=work, check_code=0)
+        self.assertEqual(sorted(p.name for p in (work / "models").iterdir()), ["text", "tiny"])
+        # A run in the former default folder is not forgotten.
+        (work / "models/text").rename(work / "models/run")
+        again = programs.run("gpt-train", "--data", self.text, *small, cwd=work, check_code=0)
+        self.assertIn("models/run holds a run of this configuration", again.stderr)
+
+    def test_another_text_in_a_used_folder_is_another_run(self):
+        for name, content in {"other characters": "ÄÖÜ§\n" * 400, "same characters": self.text.read_text()[::-1]}.items():
+            with self.subTest(name):
+                other = self.root / "other.txt"
+                other.write_text(content)
+                line = self.train(self.root / "whole", other, check_code=4).stderr.splitlines()[-1]
+                self.assertIn("is of another run: it was trained on", line)
+                self.assertIn(f"--output_dir {self.root}/whole-2", line)
+
+    def test_the_same_text_under_another_path_goes_on(self):
+        run = self.copy("moved_text")
+        moved = self.root / "elsewhere" / "copy.txt"
+        moved.parent.mkdir()
+        shutil.copy(self.text, moved)
+        self.assertIn("after step 16", self.train(run, moved).stderr)
+
+    def test_a_checkpoint_that_is_not_there_is_named_as_such(self):
+        line = self.train(self.root / "nothing_yet", check_code=4, training__resume_from=self.root / "mistyped").stderr
+        self.assertIn("mistyped", line)
+        self.assertNotIn("holds", line)
+
+    def test_resume_from_a_path_goes_on_from_its_own_checkpoint(self):
+        run = self.root / "from_path"
+        source = {"training__resume_from": self.root / "whole"}  # a folder stands for its ckpt.pt
+        self.assertIn("after step 16", self.train(run, training__max_steps=18, **source).stderr)
+        self.assertIn("after step 18", self.train(run, **source).stderr)
+        self.assertEqual(step_of(run / "ckpt.pt"), 20)
+
+    def test_resume_from_a_path_does_not_take_over_another_run(self):
+        line = self.only_line(self.train(self.copy("taken"), check_code=4, training__resume_from=self.root / "whole/ckpt_step_00000008.pt"))
+        self.assertIn("already holds a run", line)
+        self.assertIn("--restart", line)
+
+    def test_none_goes_on_with_the_run_that_it_started_and_with_no_other(self):
+        run = self.root / "from_none"
+        self.train(run, training__max_steps=5, training__resume_from="none")
+        self.assertIn("after step 5", self.train(run, training__resume_from="none").stderr)
+        self.assertIn("already holds a run", self.train(self.root / "whole", check_code=4, training__resume_from="none").stderr)
+
+    def test_a_path_inside_the_folder_goes_back_once(self):
+        run = self.copy("rollback")
+        back = {"training__resume_from": run / "ckpt_step_00000008.pt"}
+        first = self.train(run, training__max_steps=10, **back)
+        self.assertIn("Going back to", first.stderr)
+        self.assertIn("after step 8", first.stderr)
+        aside = run / "set_aside/1"
+        self.assertEqual(step_of(aside / "ckpt.pt"), 16)
+        self.assertTrue((aside / "ckpt_step_00000012.pt").exists())
+        self.assertFalse((run / "ckpt_step_00000012.pt").exists())
+        second = self.train(run, **back)
+        self.assertIn("after step 10", second.stderr)
+        self.assertEqual(step_of(run / "ckpt.pt"), 20)
+        self.assertFalse((run / "set_aside/2").exists())
+
+    def test_an_older_last_checkpoint_sets_later_ones_aside(self):
+        run = self.copy("put_back")
+        shutil.copy(run / "ckpt_step_00000004.pt", run / "ckpt.pt")
+        self.assertIn("after step 4", self.train(run).stderr)
+        self.assertEqual(sorted(p.name for p in (run / "set_aside/1").iterdir()),
+                         ["ckpt_step_00000008.pt", "ckpt_step_00000012.pt", "ckpt_step_00000016.pt"])
+
+    def test_a_damaged_last_checkpoint_is_set_aside(self):
+        run = self.copy("damaged")
+        (run / "ckpt.pt").write_bytes(b"nothing")
+        done = self.train(run)
+        self.assertIn("after step 16", done.stderr)
+        self.assertEqual((run / "set_aside/1/ckpt.pt").read_bytes(), b"nothing")
+
+    def test_restart_moves_the_old_run_aside(self):
+        run = self.copy("restart")
+        done = programs.run("gpt-train", *programs.flags({**programs.TINY, "data.text": self.text, "output_dir": run,
+                                                         "training.max_steps": 3}), "--restart", check_code=0)
+        self.assertIn("Starting anew", done.stderr)
+        self.assertEqual(step_of(run / "ckpt.pt"), 3)
+        self.assertEqual(step_of(run / "set_aside/1/ckpt.pt"), 16)
+        self.assertTrue(all(record["step"] <= 3 for record in programs.metrics(run)))
+
+    def test_metrics_without_checkpoints_move_aside(self):
+        run = self.copy("no_checkpoints")
+        for path in run.glob("ckpt*.pt"):
+            path.unlink()
+        done = self.train(run, training__max_steps=2)
+        self.assertIn("the run begins anew", done.stderr)
+        self.assertTrue((run / "set_aside/1/metrics.jsonl").exists())
+        self.assertTrue(all(record["step"] <= 2 for record in programs.metrics(run)))
+
+    def test_without_evaluations_there_is_no_final_one(self):
+        run = self.root / "never"
+        done = self.train(run, training__max_steps=3, training__eval_interval=0)
+        self.assertNotIn("val loss", done.stderr)
+        self.assertFalse((run / "ckpt_best.pt").exists())
+        self.assertIn("is finished", self.train(run, training__max_steps=3, training__eval_interval=0).stderr)
+
+    def test_the_first_steps_are_logged_and_the_last_line_says_what_is_next(self):
+        run = self.root / "lines"
+        done = self.train(run, training__log_interval=20, training__eval_interval=0)
+        self.assertEqual([r["step"] for r in programs.metrics(run)], [1, 2, 5, 10, 20])
+        self.assertEqual(done.stderr.strip().splitlines()[-1], f"Next: gpt-generate --checkpoint {run}")
+
+    def test_eval_only_prints_the_loss_and_changes_nothing(self):
+        run = self.copy("evaluated")
+        before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
+        done = programs.run("gpt-train", *programs.flags({**programs.TINY, "data.text": self.text, "output_dir": run}), "--eval-only",
+                            check_code=0)
+        logged = programs.losses(run)["val", 16]
+        self.assertRegex(done.stdout, rf"^{run}/ckpt.pt: step 16 \| val loss {logged:.4f} \| .* tokens\n$")
+        self.assertEqual(before, {path: path.stat().st_mtime_ns for path in run.rglob("*")})
+        programs.run("gpt-train", "--data", self.text, "--output_dir", self.root / "nothing", "--eval-only", check_code=4)
+
+    def test_checkpoints_are_written_by_the_clock(self):
+        run = self.root / "clock"
+        words = {**programs.TINY, "data.text": self.text, "output_dir": run, "training.max_steps": 10**6, "training.eval_interval": 0,
+                 "training.checkpoint_interval": "1 second"}
+        process = subprocess.Popen(programs.command("gpt-train", *programs.flags(words)), stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            until = time.monotonic() + 120
+            while not (run / "ckpt.pt").exists() and time.monotonic() < until:
+                time.sleep(0.05)
+            self.assertTrue((run / "ckpt.pt").exists())
+        finally:
+            process.send_signal(signal.SIGTERM)
+            self.assertEqual(process.wait(timeout=120), 143)
+
+
+if __name__ == "__main__":
+    unittest.main()
