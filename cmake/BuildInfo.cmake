@@ -1,7 +1,7 @@
 # generated/build_info.h: what --version prints. It is checked at every build, so that the commit is the one that was
 # compiled and not the one that was configured; only src/core/version.cpp includes it.
 #
-#   GPT_VERSION "0.1.0"  GPT_COMMIT "abc1234" ("-dirty" behind it, or "unknown")  GPT_TORCH_VERSION "2.11.0"  GPT_CUDA_VERSION "13.0" or ""
+#   GPT_VERSION "0.1.0"  GPT_COMMIT "abc1234" (followed by "-dirty", or "unknown")  GPT_TORCH_VERSION "2.11.0"  GPT_CUDA_VERSION "13.0" or ""
 
 if(CMAKE_SCRIPT_MODE_FILE)
   execute_process(COMMAND git describe --always --dirty --abbrev=7 --exclude=* WORKING_DIRECTORY "${SOURCE_DIR}"

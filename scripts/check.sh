@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Checks of the sources that no compiler makes: the direction of includes, a launch check behind every kernel launch,
+# Source checks that no compiler makes: the direction of includes, a launch check after every kernel launch,
 # the size of files, the syntax of scripts. Prints file:line: what is wrong, and exits with 1 if there is anything.
 set -euo pipefail
 source "$(dirname "$0")/steps.sh"
 
-# A folder includes only from the folders behind it; those between one pair of quotes do not know each other.
+# A folder includes only from the folders after it; those between one pair of quotes do not include each other.
 layers=("bin" "diagnose" "train" "generate" "checkpoint" "data optim" "model tokenizer distributed" "ops" "device" "config" "core")
 max_lines=500
 
@@ -23,7 +23,7 @@ check_includes() {
     }'
 }
 
-# C10_CUDA_KERNEL_LAUNCH_CHECK() within the three lines behind the end of the launch statement.
+# C10_CUDA_KERNEL_LAUNCH_CHECK() within the three lines after the launch statement.
 check_launches() {
   find src tests -name '*.cu' -o -name '*.cuh' | sort | xargs -r awk '
     function report() { if (launch) print file ":" launch ": kernel launch without C10_CUDA_KERNEL_LAUNCH_CHECK()" }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # From a bare machine to a trained model that talks: set-up, the default corpus, training, samples.
-# On two cores it takes some quarter of an hour, most of it the first build; run again, it goes on where it was.
+# On two cores it takes about a quarter of an hour, most of it the first build; a second run continues where it stopped.
 #
 # usage: scripts/quickstart.sh [--cpu|--cuda]     (without: CUDA where there is a GPU or an nvcc, see setup.sh)
 set -euo pipefail
@@ -15,7 +15,7 @@ if grep -q '^GPT_CUDA:.*=ON' build/CMakeCache.txt && [[ $(usable_gpus 2>/dev/nul
   model=shakespeare_char_gpu
 fi
 say "
-Training configs/$model.yaml (Ctrl-C saves and stops; the same command goes on)"
+Training configs/$model.yaml (Ctrl-C saves and stops; the same command continues)"
 build/bin/gpt-train --config configs/$model.yaml --output_dir models/$model
 say "
 What it writes now:
@@ -25,10 +25,10 @@ build/bin/gpt-generate --checkpoint models/$model/ckpt.pt --prompt '' --num-samp
 cat <<TEXT
 
 Next:
-  build/bin/gpt-generate --checkpoint models/$model/ckpt.pt --prompt "ROMEO." --top-p 0.9     continue a text
-  build/bin/gpt-generate --checkpoint models/$model/ckpt.pt --interactive                     talk with it
-  build/bin/gpt-train --config configs/$model.yaml --data your.txt --output_dir models/mine   train on your own text
-  build/bin/gpt-train --config configs/$model.yaml --data your.txt --output_dir models/mine   again: goes on where it stopped
-  build/bin/gpt-diagnose --config configs/$model.yaml                                         check machine, data and settings
-  ./scripts/install.sh                                                                        put the programs on your PATH
+  build/bin/gpt-generate --checkpoint models/$model --prompt "ROMEO." --top-p 0.9     continue a text
+  build/bin/gpt-generate --checkpoint models/$model --interactive                     continue what you type, line by line
+  build/bin/gpt-train --data your.txt                                                 train on your own text, into models/your
+  build/bin/gpt-train --data your.txt                                                 the same command again continues a stopped run
+  build/bin/gpt-diagnose --data your.txt                                              check machine, data and settings beforehand
+  ./scripts/install.sh                                                                put the programs on your PATH
 TEXT

@@ -11,6 +11,7 @@
 #include "gpt/device/cpu_threads.h"
 #include "gpt/diagnose/configuration.h"
 #include "gpt/diagnose/machine.h"
+#include "gpt/train/surroundings.h"
 
 namespace {
 
@@ -29,12 +30,13 @@ int diagnose(int argc, char** argv) {
                                  "Check this machine and, with --config, a configuration: data, model, memory, speed, "
                                  "disk. Exit status 1 when a check fails.",
                                  {{"json", "print the checks as JSON on standard output", &json},
-                                  {"checkpoint", "verify a checkpoint, or that of a run folder", &checkpoint}});
+                                  {"checkpoint", "verify a checkpoint, or that of a run folder", &checkpoint}},
+                                 choose_for_this_machine);
   if (command.handled) return 0;
   use_cpu_threads(command.config.threads);
 
   Checks checks = check_machine();
-  const bool configured = !command.config_path.empty() || !config::difference(Config{}, command.config).empty();
+  const bool configured = !command.config_path.empty() || !command.origins.empty();
   const std::string origin = command.config_path.empty() ? "the command line" : command.config_path;
   if (configured) append(checks, check_configuration(command.config, origin));
   if (!checkpoint.empty()) checks.push_back(check_checkpoint(checkpoint));

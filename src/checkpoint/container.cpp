@@ -184,7 +184,7 @@ void ContainerReader::Impl::identify() const {
   if (!version && !zip::read_local_header(bytes, 0)) refuse(what_it_is(as_text(bytes)));
 }
 
-// Collects the records, which lie one behind the other from byte 0 up to the manifest; returns where that ends.
+// Collects the records, which follow one another from byte 0 up to the manifest; returns where that ends.
 uint64_t ContainerReader::Impl::walk() {
   uint64_t offset = 0;
   do {

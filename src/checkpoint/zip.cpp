@@ -20,7 +20,7 @@ constexpr uint32_t kIn64Bits = 0xffffffff;
 constexpr uint16_t kZip64Id = 1, kPaddingId = 0x5447;
 constexpr size_t kLocalFixedSize = 30, kFieldHeaderSize = 4, kLocalZip64Size = 16, kCentralZip64Size = 24;
 constexpr size_t kCrcPosition = 14, kNameSizePosition = 26;
-constexpr uint64_t kZip64EndRest = 44;  // size of the ZIP64 end record behind its own size field
+constexpr uint64_t kZip64EndRest = 44;  // size of the ZIP64 end record after its own size field
 
 template <class... Integers>
 void append(std::string& out, Integers... values) {

@@ -151,7 +151,7 @@ int fail(ExitCode code, const std::string& message) {
 }
 
 int fail_out_of_memory(std::string_view cause) {
-  const size_t allocator = cause.find("DefaultCPUAllocator");  // behind the place in LibTorch's source
+  const size_t allocator = cause.find("DefaultCPUAllocator");  // it follows the place in LibTorch's source
   if (allocator != std::string_view::npos) cause.remove_prefix(allocator);
   return fail(
       ExitCode::memory,
@@ -174,7 +174,7 @@ int fail_exception(const std::exception& e) {
   return kUnexpected;
 }
 
-// A reader that left (`| head`) is no failure; a full disk behind standard output is one.
+// A reader that left (`| head`) is no failure; a full disk under standard output is one.
 int finish_output(int status) {
   if ((std::fflush(stdout) != 0 || std::ferror(stdout)) && errno != EPIPE && status == 0) {
     return fail(ExitCode::disk, "cannot write standard output: " + std::generic_category().message(errno));

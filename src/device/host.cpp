@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
 
-// The text behind `key` and its colon in /proc's "key : value" files, empty when it is not there.
+// The value of `key` in /proc's "key : value" files; empty when it is not there.
 std::string proc_field(const char* path, const std::string& key) {
   std::ifstream in(path);
   for (std::string line; std::getline(in, line);) {

@@ -15,7 +15,7 @@ struct Peak {
   double bfloat16, float16, tf32, float32;
 };
 
-// A variant stands before the card whose name its own begins with.
+// A variant precedes the card whose name is the beginning of its own.
 constexpr std::array kPeaks{
     Peak{"B200", 2250, 2250, 1100, 75},
     Peak{"GH200", 989.4, 989.4, 494.7, 66.9},

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <utility>
 
+#include "gpt/core/error.h"
 #include "gpt/core/log.h"
 
 namespace gpt {
@@ -33,6 +35,15 @@ std::string format_count(double value) {
 
 Metrics::Metrics(const std::string& jsonl_path, const RunPlan& plan) : file_(jsonl_path), plan_(plan) {}
 
+// A full disk is no reason to lose the run. It is said once.
+void Metrics::write(const std::string& line) {
+  try {
+    file_.line(line);
+  } catch (const Error& error) {
+    if (!std::exchange(lost_line_, true)) log::warn(fmt::format("{}; training goes on, and metrics.jsonl misses lines from here on", error.what()));
+  }
+}
+
 void Metrics::step(const StepMetrics& m) {
   nlohmann::ordered_json record{{"step", m.step},
                                 {"loss", number(m.loss)},
@@ -42,7 +53,7 @@ void Metrics::step(const StepMetrics& m) {
                                 {"tokens_per_second", m.tokens_per_second},
                                 {"peak_memory_mb", m.peak_memory_mb}};
   if (m.mfu) record["mfu"] = *m.mfu;
-  file_.line(record.dump());
+  write(record.dump());
   const std::string mfu = m.mfu ? fmt::format(" | mfu {:.1f}%", 100 * *m.mfu) : "";
   log::info(fmt::format("step {:>{}}/{} | loss {:.4f} | lr {:.2e} | norm {:.3f} | {:.1f} ms/step | {} tok/s{} | {:.0f} MB", m.step,
                         std::to_string(plan_.total_steps).size(), plan_.total_steps, m.loss, m.learning_rate, m.grad_norm,
@@ -57,7 +68,7 @@ void Metrics::evaluation(int64_t step, const Evaluation& evaluation, bool best, 
     record["val_bits_per_byte"] = number(*evaluation.bits_per_byte);
     bits = fmt::format(" | {:.4f} bits/byte", *evaluation.bits_per_byte);
   }
-  file_.line(record.dump());
+  write(record.dump());
   log::info(fmt::format("step {:>{}}/{} | val loss {:.4f} | perplexity {:.2f}{} | {:.1f}s{}", step,
                         std::to_string(plan_.total_steps).size(), plan_.total_steps, evaluation.loss, evaluation.perplexity(), bits,
                         seconds, best ? " | best so far" : ""));

@@ -213,7 +213,8 @@ void RunFolder::rewind_metrics(int64_t step) const {
 void RunFolder::remove_old_numbered(int64_t keep_last) const {
   std::vector<std::string> numbered = names_in(path_);
   std::erase_if(numbered, [](const std::string& name) { return !is_numbered(name); });
-  for (size_t i = 0; i + keep_last < numbered.size(); ++i) fs::remove(path_ + "/" + numbered[i]);
+  std::error_code ignored;  // what cannot be removed now is tried again with the next one
+  for (size_t i = 0; i + keep_last < numbered.size(); ++i) fs::remove(path_ + "/" + numbered[i], ignored);
 }
 
 void RunFolder::require_space(uint64_t bytes, int64_t keep_last) const {

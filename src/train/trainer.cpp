@@ -161,9 +161,7 @@ void Trainer::show_progress() {
                     .total_steps = plan_.total_steps,
                     .step_seconds = forecast_.step_seconds(),
                     .remaining_seconds = forecast_.remaining_seconds(state_.step),
-                    .loss = {},
-                    .val_loss = metrics_.last_val_loss(),
-                    .tokens_per_second = {}};
+                    .val_loss = metrics_.last_val_loss()};
   if (last) progress.loss = last->loss, progress.tokens_per_second = last->tokens_per_second;
   bar_.show(progress);
 }
@@ -223,7 +221,11 @@ void Trainer::write_sample() {
   forecast_.took(Forecast::kSample, watch.running_seconds());
   const std::string text = config_.sample_prompt + result.text;
   log::info(fmt::format("sample at step {}:\n{}", state_.step, text));
-  folder_.write_sample(state_.step, text);
+  try {
+    folder_.write_sample(state_.step, text);
+  } catch (const Error& error) {
+    log::warn(fmt::format("{}; training goes on", error.what()));
+  }
 }
 
 void Trainer::save(const std::string& path, bool must) {

@@ -29,7 +29,7 @@ std::string local_header(const Entry& entry);
 // The entry whose local header starts at `offset`; none unless its bytes are exactly those of local_header().
 std::optional<Entry> read_local_header(std::span<const std::byte> file, uint64_t offset);
 
-// Everything behind the last record's data, which ends at `offset`, up to the comment's text.
+// Everything after the last record's data, which ends at `offset`, up to the comment's text.
 std::string directory(const std::vector<Entry>& entries, uint64_t offset, size_t comment_size);
 
 }  // namespace gpt::zip

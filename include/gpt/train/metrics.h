@@ -51,12 +51,15 @@ class Metrics {
   std::string closing_table() const;
 
  private:
+  void write(const std::string& line);
+
   struct Segment {
     int64_t first_step, steps, tokens;
     double seconds;
     bool warm_up;
   };
   AppendFile file_;
+  bool lost_line_ = false;
   RunPlan plan_;
   std::vector<Segment> segments_;
   int64_t timed_steps_ = 0;

@@ -18,7 +18,7 @@ struct Progress {
   int64_t steps_done = 0, total_steps = 0;
   double step_seconds = 0;       // of one step
   double remaining_seconds = 0;  // from the end of steps_done, with evaluations, samples and checkpoints
-  std::optional<double> loss, val_loss, tokens_per_second;
+  std::optional<double> loss = {}, val_loss = {}, tokens_per_second = {};
 };
 
 // `seconds` have passed since steps_done were done; `activity`: what is done instead of training, empty = training.
