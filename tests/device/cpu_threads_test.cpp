@@ -6,7 +6,6 @@
 
 #include <cstdlib>
 
-#include "core/child_process.h"
 #include "gpt/core/process.h"
 
 namespace gpt {
@@ -17,20 +16,18 @@ using Milliseconds = int (*)();
 Milliseconds spin_time() { return reinterpret_cast<Milliseconds>(dlsym(RTLD_DEFAULT, "kmp_get_blocktime")); }
 
 // In a process of its own, which has computed nothing: the runtime reads its settings once.
-int spin_milliseconds_of_a_program() {
-  return run_child([] { return process::run(0, nullptr, [](int, char**) { return spin_time()(); }); }).status;
-}
-
-TEST(CpuThreads, SpinAMillisecondUnlessTheUserSaysOtherwise) {
+TEST(CpuThreadsDeathTest, SpinAMillisecondUnlessTheUserSaysOtherwise) {
   if (!spin_time()) GTEST_SKIP() << "this build uses LibTorch's libgomp";
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto exit_with_spin_time = [] { std::exit(process::run(0, nullptr, [](int, char**) { return spin_time()(); })); };
   const char* names[] = {"OMP_WAIT_POLICY", "KMP_BLOCKTIME"};
   for (const char* name : names) unsetenv(name);
-  EXPECT_EQ(spin_milliseconds_of_a_program(), 1);
+  EXPECT_EXIT(exit_with_spin_time(), testing::ExitedWithCode(1), "");
   setenv("KMP_BLOCKTIME", "7", 1);
-  EXPECT_EQ(spin_milliseconds_of_a_program(), 7);
+  EXPECT_EXIT(exit_with_spin_time(), testing::ExitedWithCode(7), "");
   unsetenv("KMP_BLOCKTIME");
   setenv("OMP_WAIT_POLICY", "PASSIVE", 1);
-  EXPECT_EQ(spin_milliseconds_of_a_program(), 0);
+  EXPECT_EXIT(exit_with_spin_time(), testing::ExitedWithCode(0), "");
   for (const char* name : names) unsetenv(name);
 }
 

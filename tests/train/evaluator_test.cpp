@@ -101,7 +101,7 @@ TEST(Evaluator, AutomaticallyTakesEnoughSequencesForHalfAPerCent) {
   for (int i = 0; i < 9000; ++i) text += "ab" + std::to_string(i);
   const Corpus corpus = corpus_of(text);
   const Evaluator evaluator(corpus, 16, kBlock, std::nullopt, at::kCPU, Precision{});
-  EXPECT_EQ(evaluator.tokens(), (automatic_eval_sequences(kBlock) + 15) / 16 * 16 * kBlock);
+  EXPECT_NEAR(evaluator.tokens(), automatic_eval_sequences(kBlock) * kBlock, 16 * kBlock);  // the last batch may be a shorter one
   EXPECT_LT(evaluator.tokens(), corpus.validation.size());
 }
 
