@@ -136,8 +136,7 @@ class Flags {
 
   // Whether the flag alone means true.
   static bool is_switch(const Spelling& spelling) {
-    if (spelling.alias && !spelling.alias->values.empty()) return spelling.alias->values.front().first == "true";
-    return std::holds_alternative<bool*>(spelling.option->target);
+    return (spelling.alias && spelling.alias->is_switch()) || std::holds_alternative<bool*>(spelling.option->target);
   }
 
   CLI::App app_;

@@ -18,7 +18,7 @@ std::vector<Option> options(Config& c) {
       {.name = "device",
        .target = &c.device,
        .help = "auto, cpu, cuda or cuda:N",
-       .aliases = {{"use_gpu", {{"true", "auto"}, {"false", "cpu"}}}},
+       .aliases = {{"use_gpu", "auto", "cpu"}},
        .safe_on_resume = true},
       {.name = "output_dir",
        .target = &c.output_dir,

@@ -13,14 +13,16 @@ namespace {
 
 constexpr const char* kPresetKey = "model.preset";
 
-void assign_or_throw(const std::vector<Option>& rows, const Setting& setting) {
-  const auto row =
-      std::find_if(rows.begin(), rows.end(), [&](const Option& option) { return option.key() == setting.key; });
-  if (auto* const* stages = std::get_if<std::vector<Stage>*>(&row->target)) {
+void assign_or_throw(const Option& option, const Setting& setting) {
+  if (auto* const* stages = std::get_if<std::vector<Stage>*>(&option.target)) {
     **stages = read_stages(setting.node ? *setting.node : Node{.text = setting.text, .where = setting.where});
-  } else if (const auto fault = assign(*row, setting.text, setting.quoted)) {
-    throw Error(ExitCode::config, fmt::format("{}: '{}' {}", setting.where, setting.key, *fault));
+  } else if (const auto fault = assign(option, setting.text, setting.quoted)) {
+    throw Error(ExitCode::config, fmt::format("{}: '{}' {}", setting.where, option.key(), *fault));
   }
+}
+
+const Option& option_of(const std::vector<Option>& rows, const Setting& setting) {
+  return *std::find_if(rows.begin(), rows.end(), [&](const Option& option) { return option.key() == setting.key; });
 }
 
 }  // namespace
@@ -46,17 +48,10 @@ void add_setting(std::vector<Setting>& settings, const Spelling& spelling, Setti
                   fmt::format("{}: '{}' is already set at {}; keep one", setting.written, setting.key, other.written));
     }
   }
-  if (spelling.alias && !spelling.alias->values.empty()) {
-    const auto& values = spelling.alias->values;
-    const auto value =
-        std::find_if(values.begin(), values.end(), [&](const auto& pair) { return pair.first == setting.text; });
-    if (value == values.end()) {
-      std::vector<std::string> names;
-      for (const auto& [name, meaning] : values) names.push_back(name);
-      throw Error(ExitCode::config, fmt::format("{}: '{}' must be {}, got {}", setting.where, spelling.alias->name,
-                                                fmt::join(names, " or "), in_quotes(setting.text)));
-    }
-    setting.text = value->second;
+  if (const Alias* alias = spelling.alias; alias && alias->is_switch()) {
+    bool on = false;
+    assign_or_throw({.name = alias->name, .target = &on, .help = ""}, setting);
+    setting.text = on ? alias->if_true : alias->if_false;
   }
   settings.push_back(std::move(setting));
 }
@@ -65,12 +60,12 @@ Origins apply_settings(const std::vector<Setting>& settings, Config& config) {
   const std::vector<Option> rows = options(config);
   Origins origins;
   for (const Setting& setting : settings) {
-    if (setting.key == kPresetKey) assign_or_throw(rows, setting);
+    if (setting.key == kPresetKey) assign_or_throw(option_of(rows, setting), setting);
     origins[setting.key] = setting.written;
   }
   if (origins.count(kPresetKey)) apply_preset(config.model);
   for (const Setting& setting : settings) {
-    if (setting.key != kPresetKey) assign_or_throw(rows, setting);
+    if (setting.key != kPresetKey) assign_or_throw(option_of(rows, setting), setting);
   }
   return origins;
 }

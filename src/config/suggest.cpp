@@ -2,15 +2,10 @@
 #include <cctype>
 
 #include "gpt/config/load.h"
+#include "names.h"
 
 namespace gpt::config {
 namespace {
-
-std::string normalised(std::string_view name) {
-  std::string result(name);
-  for (char& c : result) c = c == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return result;
-}
 
 // Damerau-Levenshtein (optimal string alignment): insertions, deletions, substitutions and swaps of neighbours.
 size_t edit_distance(std::string_view a, std::string_view b) {
@@ -30,6 +25,12 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 }
 
 }  // namespace
+
+std::string normalised(std::string_view name) {
+  std::string result(name);
+  for (char& c : result) c = c == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return result;
+}
 
 std::optional<std::string> did_you_mean(std::string_view name, const std::vector<std::string>& candidates) {
   constexpr size_t kLongestName = 64;  // nobody meant a key by more than that

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "gpt/config/load.h"
+#include "names.h"
 #include "stages.h"
 
 namespace gpt::config {
@@ -112,18 +113,9 @@ std::string hint(const Option& option, std::string_view text, bool is_quoted) {
   const bool is_int =
       std::holds_alternative<int64_t*>(option.target) || std::holds_alternative<std::optional<int64_t>*>(option.target);
   const auto number = parse<double>(text);
-  if (std::holds_alternative<bool*>(option.target)) {
-    std::string lower(text);
-    std::transform(lower.begin(), lower.end(), lower.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    for (const char* word : {"true", "yes", "on", "1", "y"}) {
-      if (lower == word) return "; write true";
-    }
-    for (const char* word : {"false", "no", "off", "0", "n"}) {
-      if (lower == word) return "; write false";
-    }
-  }
-  if ((is_int || is_double) && is_quoted && number) return fmt::format(" as text; write {} without quotes", text);
+  const bool is_boolean = std::holds_alternative<bool*>(option.target);
+  if (is_boolean && (text == "1" || text == "0")) return text == "1" ? "; write true" : "; write false";
+  if (is_quoted && (((is_int || is_double) && number) || (is_boolean && boolean(text)))) return fmt::format(" as text; write {} without quotes", text);
   if (is_int && number && !parse<int64_t>(text) && *number == std::floor(*number) && std::abs(*number) < 1e15) {
     return fmt::format("; write {}", static_cast<int64_t>(*number));
   }
@@ -141,6 +133,17 @@ std::string hint(const Option& option, std::string_view text, bool is_quoted) {
 
 }  // namespace
 
+std::optional<bool> boolean(std::string_view text) {
+  const std::string word = normalised(text);
+  for (const char* yes : {"true", "yes", "on"}) {
+    if (word == yes) return true;
+  }
+  for (const char* no : {"false", "no", "off"}) {
+    if (word == no) return false;
+  }
+  return std::nullopt;
+}
+
 std::optional<std::string> assign(const Option& option, std::string_view text, bool is_quoted) {
   const auto in_range = [&](auto value) {
     return static_cast<double>(value) >= option.min && static_cast<double>(value) <= option.max;
@@ -151,9 +154,9 @@ std::optional<std::string> assign(const Option& option, std::string_view text, b
   };
   const bool done = std::visit(Overloaded{
                                    [&](bool* target) {
-                                     if (is_quoted || (text != "true" && text != "false")) return false;
-                                     *target = text == "true";
-                                     return true;
+                                     const auto value = is_quoted ? std::nullopt : boolean(text);
+                                     if (value) *target = *value;
+                                     return value.has_value();
                                    },
                                    [&](int64_t* target) {
                                      const auto value = integer();

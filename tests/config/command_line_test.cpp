@@ -57,7 +57,7 @@ TEST(CommandLine, EveryKeyAndAliasIsAFlagAndUnique) {
     for (const Alias& alias : row.aliases) spellings.push_back(alias.name);
     for (const std::string& name : spellings) {
       EXPECT_TRUE(names.insert(name).second) << name << " stands for two keys";
-      const bool translates = name != row.name && !row.aliases.front().values.empty();
+      const bool translates = name != row.name && row.aliases.front().is_switch();
       const std::string message = fault({("--" + name + "=impossible").c_str()});
       // Text rows take any value; the others refuse this one under their key's name.
       if (translates || !std::holds_alternative<std::string*>(row.target)) {
@@ -89,8 +89,10 @@ TEST(CommandLine, SwitchesTakeAnOptionalValue) {
   EXPECT_TRUE(parse({"--bias", "--seed", "1"}).config.model.bias);
   EXPECT_FALSE(parse({"--use_amp", "false"}).config.training.use_amp);
   EXPECT_FALSE(parse({"--use-amp=false"}).config.training.use_amp);
-  EXPECT_EQ(fault({"--use_amp", "no"}),
-            "--training.use_amp: 'training.use_amp' must be true or false, got 'no'; write false");
+  EXPECT_FALSE(parse({"--use_amp", "No"}).config.training.use_amp);
+  EXPECT_EQ(parse({"--use_gpu", "NO"}).config.device, "cpu");
+  EXPECT_EQ(fault({"--use_amp", "0"}),
+            "--training.use_amp: 'training.use_amp' must be true or false, got '0'; write false");
   EXPECT_EQ(fault({"--use_amp="}), "--training.use_amp: 'training.use_amp' must be true or false, got ''");
 }
 

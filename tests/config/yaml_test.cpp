@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "config/faults.h"
@@ -38,6 +39,23 @@ training:
   EXPECT_EQ(c.training.sample_interval, (Interval{500, Interval::Unit::steps}));
   EXPECT_EQ(c.training.sample_prompt, "a: \"b\"\n");
   EXPECT_EQ(c.training.compile_mode, CompileMode::reduce_overhead);
+}
+
+TEST(Yaml, TakesTheWordsForTrueAndFalse) {
+  for (const char* yes : {"true", "True", "TRUE", "yes", "Yes", "on", "ON"}) {
+    const Config c = from_yaml(fmt::format("use_gpu: {0}\nmodel: {{bias: {0}}}\n", yes));
+    EXPECT_TRUE(c.model.bias) << yes;
+    EXPECT_EQ(c.device, "auto") << yes;
+  }
+  for (const char* no : {"false", "False", "FALSE", "no", "No", "off", "OFF"}) {
+    const Config c = from_yaml(fmt::format("use_gpu: {0}\nmodel: {{tie_weights: {0}}}\n", no));
+    EXPECT_FALSE(c.model.tie_weights) << no;
+    EXPECT_EQ(c.device, "cpu") << no;
+  }
+  const Config c = from_yaml("data: {resident: on, text: yes}\ntraining: {sample_prompt: True}\n");
+  EXPECT_EQ(c.data.resident, Resident::on);
+  EXPECT_EQ(c.data.text, "yes");
+  EXPECT_EQ(c.training.sample_prompt, "True");
 }
 
 TEST(Yaml, CheckpointsMayBeCountedInTime) {
@@ -95,9 +113,13 @@ TEST(Yaml, PlacesEveryFault) {
       {"training:\n  weight_decay: inf\n", "c.yaml:2:17: 'training.weight_decay' must be a number 0 to 10, got 'inf'"},
       {"training:\n  min_lr: 1,5\n", "c.yaml:2:11: 'training.min_lr' must be a number 0 to 10, got '1,5'"},
       {"training:\n  min_lr: 1e999\n", "c.yaml:2:11: 'training.min_lr' must be a number 0 to 10, got '1e999'"},
-      {"model:\n  bias: yes\n", "c.yaml:2:9: 'model.bias' must be true or false, got 'yes'; write true"},
-      {"model:\n  bias: Off\n", "c.yaml:2:9: 'model.bias' must be true or false, got 'Off'; write false"},
-      {"model:\n  bias: \"true\"\n", "c.yaml:2:9: 'model.bias' must be true or false, got 'true'; write true"},
+      {"model:\n  bias: 1\n", "c.yaml:2:9: 'model.bias' must be true or false, got '1'; write true"},
+      {"model:\n  bias: maybe\n", "c.yaml:2:9: 'model.bias' must be true or false, got 'maybe'"},
+      {"model:\n  bias: \"yes\"\n",
+       "c.yaml:2:9: 'model.bias' must be true or false, got 'yes' as text; write yes without quotes"},
+      {"use_gpu: 'False'\n",
+       "c.yaml:1:10: 'use_gpu' must be true or false, got 'False' as text; write False without quotes"},
+      {"data:\n  resident: yes\n", "c.yaml:2:13: 'data.resident' must be one of auto, on, off, got 'yes'"},
       {"model:\n  norm: rmsnrom\n",
        "c.yaml:2:9: 'model.norm' must be one of layernorm, rmsnorm, got 'rmsnrom'; did you mean 'rmsnorm'?"},
       {"training:\n  epochs: many\n",
@@ -181,11 +203,11 @@ TEST(Yaml, EveryAliasMeansItsKey) {
       ++aliases;
       const std::string indent = row.section.empty() ? "" : row.section + ":\n  ";
       // An impossible value must be refused under the name of the key itself; text rows take any.
-      if (std::holds_alternative<std::string*>(row.target) && alias.values.empty()) {
+      if (std::holds_alternative<std::string*>(row.target) && !alias.is_switch()) {
         Config by_alias = from_yaml(indent + alias.name + ": xyz\n"), by_key = from_yaml(indent + row.name + ": xyz\n");
         EXPECT_EQ(dump(by_alias), dump(by_key)) << alias.name;
       } else {
-        const std::string name = alias.values.empty() ? row.key() : alias.name;
+        const std::string name = alias.is_switch() ? alias.name : row.key();
         EXPECT_NE(yaml_fault(indent + alias.name + ": !!x y\n").find("'" + name + "' must be"), std::string::npos)
             << alias.name;
       }

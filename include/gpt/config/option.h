@@ -30,10 +30,12 @@ Choice choice(Enum& target, std::vector<std::pair<std::string, Enum>> values);
 using Target = std::variant<bool*, int64_t*, double*, std::string*, std::optional<int64_t>*, Interval*, Choice,
                             std::vector<Stage>*>;
 
-// Another document's spelling of a key. `values` translates its values where they differ (use_gpu: false -> device: cpu).
+// Another document's spelling of a key. One that is true or false there stands for two values of the key here:
+// use_gpu: false is device: cpu.
 struct Alias {
   std::string name;
-  std::vector<std::pair<std::string, std::string>> values = {};
+  std::string if_true = {}, if_false = {};
+  bool is_switch() const { return !if_true.empty(); }
 };
 
 struct Option {

@@ -13,6 +13,9 @@ namespace gpt::config {
 // number. Returns what is wrong ("must be a whole number >= 1, got 'x'"), or nothing when the target was set.
 [[nodiscard]] std::optional<std::string> assign(const Option& option, std::string_view text, bool is_quoted);
 
+// What a word means where true or false is expected: true, yes, on, false, no, off, in capitals or small letters.
+std::optional<bool> boolean(std::string_view text);
+
 std::string value_text(const Target& target);  // for people: 1e-5, auto, 500 steps, 10 minutes
 std::string yaml_scalar(
     const Target& target);  // as above, quoted where YAML needs it; 1.0e-5, which Python reads as a number too
