@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <cctype>
+#include <iterator>
+#include <tuple>
 
 #include "gpt/config/load.h"
 #include "names.h"
@@ -24,6 +26,19 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return last[b.size()];
 }
 
+std::string digits(std::string_view name) {
+  std::string result;
+  std::copy_if(name.begin(), name.end(), std::back_inserter(result), [](unsigned char c) { return std::isdigit(c); });
+  return result;
+}
+
+// How far a candidate is from what was typed, both normalised; less is nearer. Among names that are equally many edits
+// away, the digits tell beta1 from beta2, and people get the beginning of a word right more often than its end.
+auto distance(std::string_view typed, std::string_view candidate) {
+  const auto differs = std::mismatch(typed.begin(), typed.end(), candidate.begin(), candidate.end()).first;
+  return std::make_tuple(edit_distance(typed, candidate), digits(typed) != digits(candidate), typed.end() - differs);
+}
+
 }  // namespace
 
 std::string normalised(std::string_view name) {
@@ -36,16 +51,12 @@ std::optional<std::string> did_you_mean(std::string_view name, const std::vector
   constexpr size_t kLongestName = 64;  // nobody meant a key by more than that
   if (name.size() > kLongestName) return std::nullopt;
   const std::string typed = normalised(name);
-  std::optional<std::string> best;
-  size_t best_distance = std::max<size_t>(1, typed.size() / 3) + 1;
-  for (const std::string& candidate : candidates) {
-    const size_t distance = edit_distance(typed, normalised(candidate));
-    if (distance < best_distance) {
-      best_distance = distance;
-      best = candidate;
-    }
-  }
-  return best;
+  const auto nearest = std::min_element(candidates.begin(), candidates.end(), [&](const auto& a, const auto& b) {
+    return distance(typed, normalised(a)) < distance(typed, normalised(b));
+  });
+  if (nearest == candidates.end()) return std::nullopt;
+  const size_t most_edits = std::max<size_t>(1, typed.size() / 3);
+  return edit_distance(typed, normalised(*nearest)) <= most_edits ? std::optional(*nearest) : std::nullopt;
 }
 
 }  // namespace gpt::config

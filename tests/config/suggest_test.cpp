@@ -32,6 +32,14 @@ TEST(DidYouMean, KnowsWhenNothingIsNear) {
   EXPECT_EQ(did_you_mean(std::string(1 << 20, 'n'), names), std::nullopt);
 }
 
+TEST(DidYouMean, DigitsDecideBetweenNamesThatAreEquallyNear) {
+  const std::vector<std::string> names = {"beta1", "beta2", "eps"};
+  for (const char* typo : {"beta_1", "beat1", "be1ta_", "BETA-1"}) EXPECT_EQ(did_you_mean(typo, names), "beta1") << typo;
+  for (const char* typo : {"beta_2", "beat2", "be2ta_", "beat_2"}) EXPECT_EQ(did_you_mean(typo, names), "beta2") << typo;
+  EXPECT_EQ(did_you_mean("val_bin", {"wal_bin", "val_bid"}), "val_bid");  // then the longer common beginning
+  EXPECT_EQ(did_you_mean("lokk", {"look", "lock"}), "look");              // then their order
+}
+
 TEST(DidYouMean, FindsTheKeyBehindEveryTypo) {
   Config defaults;
   const std::vector<Option> rows = options(defaults);
