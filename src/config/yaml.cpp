@@ -29,6 +29,7 @@ class NodeReader : public YamlReader {
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override { fail(mark, "an alias may only stand in a file"); }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t, const std::string& value) override {
     check_closed_quote(mark);
+    check_one_line(mark, tag, value);
     builder_.scalar({.text = value, .quoted = tag != "?", .where = position(mark)});
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {
@@ -58,6 +59,7 @@ class SettingReader : public YamlReader {
     if (!key_) fail(mark, "a value without a key");
     if (depth_ == 1 && is_section(key_->text)) {
       open_section();  // a section whose keys are all commented out
+      section_.clear();
     } else {
       spelling();
       fail(key_->mark, fmt::format("{} has no value; leave the line out for the default", in_quotes(key_->text)));
@@ -69,6 +71,7 @@ class SettingReader : public YamlReader {
                 const std::string& value) override {
     if (depth_ == 0) fail(mark, fmt::format("expected lines of 'key: value', got {}", in_quotes(value)));
     check_closed_quote(mark);
+    check_one_line(mark, tag, value);
     if (builder_.is_open()) return take_part({value, mark, tag != "?"}, anchor);
     if (!key_) {
       key_ = Scalar{value, mark, false};
@@ -88,9 +91,10 @@ class SettingReader : public YamlReader {
 
   void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {
     if (builder_.is_open() || takes_structure()) return begin(Node::Kind::list, mark);
-    if (key_) spelling_or_section();
-    fail(mark, key_ ? fmt::format("{} takes one value, not a list", in_quotes(key_->text))
-                    : "expected lines of 'key: value', got a list");
+    if (!key_) fail(mark, "expected lines of 'key: value', got a list");
+    if (depth_ == 1 && is_section(key_->text)) fail(mark, not_a_section("a list"));
+    spelling();
+    fail(mark, fmt::format("{} takes one value, not a list", in_quotes(key_->text)));
   }
   void OnSequenceEnd() override { end_of_part(); }
 
@@ -132,8 +136,7 @@ class SettingReader : public YamlReader {
 
   void take(const Scalar& value) {
     if (depth_ == 1 && is_section(key_->text)) {
-      fail(value.mark,
-           fmt::format("'{}' is a section, got {}; its keys go below it, indented", key_->text, in_quotes(value.text)));
+      fail(value.mark, not_a_section(in_quotes(value.text)));
     }
     add_setting(settings, spelling(),
                 {.text = value.text,
@@ -143,10 +146,17 @@ class SettingReader : public YamlReader {
     key_.reset();
   }
 
+  // What the pending key spells. At the top level a section may be written before it, as flags and messages have it.
+  Spelling find_key() const {
+    const Spelling found = find_option(rows_, section_, key_->text);
+    const size_t dot = key_->text.find('.');
+    if (found.option || !section_.empty() || dot == std::string::npos) return found;
+    return find_option(rows_, key_->text.substr(0, dot), key_->text.substr(dot + 1));
+  }
+
   // Whether the pending key is one whose value is a list of maps.
   bool takes_structure() const {
-    if (!key_) return false;
-    const Option* option = find_option(rows_, section_, key_->text).option;
+    const Option* option = key_ ? find_key().option : nullptr;
     return option && std::holds_alternative<std::vector<Stage>*>(option->target);
   }
 
@@ -164,16 +174,28 @@ class SettingReader : public YamlReader {
     key_.reset();
   }
 
-  void spelling_or_section() const {
-    if (depth_ != 1 || !is_section(key_->text)) spelling();
+  std::string not_a_section(const std::string& got) const {
+    return fmt::format("'{}' is a section, got {}; its keys go below it, indented", key_->text, got);
   }
 
   // The option of the pending key, or the fault of an unknown key.
   Spelling spelling() const {
-    const std::string& name = key_->text;
-    const Spelling found = find_option(rows_, section_, name);
-    if (!found.option) fail(key_->mark, unknown_key(name));
+    const Spelling found = find_key();
+    if (!found.option) fail(key_->mark, unknown_key(key_->text));
     return found;
+  }
+
+  // The names that may stand where the parser is, or those that may not.
+  std::vector<std::string> names(bool here) const {
+    std::vector<std::string> result;
+    for (const Option& row : rows_) {
+      if (here && section_.empty()) result.push_back(row.key());
+      if ((row.section == section_) != here) continue;
+      result.push_back(row.name);
+      for (const Alias& alias : row.aliases) result.push_back(alias.name);
+    }
+    if (here && section_.empty()) result.insert(result.end(), sections_.begin(), sections_.end());
+    return result;
   }
 
   std::string unknown_key(const std::string& name) const {
@@ -184,18 +206,12 @@ class SettingReader : public YamlReader {
       return fmt::format("section '{}' must stand at the top level, without spaces before it", name);
     for (const Option& row : rows_) {
       if (find_option(rows_, row.section, name).option)
-        return fmt::format("'{}' belongs to {}", name, place(row.section));
+        return row.section.empty() ? fmt::format("'{}' belongs at the top level, without spaces before it", name)
+                                   : fmt::format("'{}' belongs below '{}:', with spaces before it", name, row.section);
     }
-    const std::string what =
-        fmt::format("unknown key {}{}", in_quotes(name), section_.empty() ? "" : " in " + place(section_));
-    std::vector<std::string> here, elsewhere;
-    for (const Option& row : rows_) (row.section == section_ ? here : elsewhere).push_back(row.name);
-    if (section_.empty()) here.insert(here.end(), sections_.begin(), sections_.end());
-    for (const Option& row : rows_) {
-      for (const Alias& alias : row.aliases) (row.section == section_ ? here : elsewhere).push_back(alias.name);
-    }
-    if (const auto near = did_you_mean(name, here)) return fmt::format("{}; did you mean '{}'?", what, *near);
-    if (const auto near = did_you_mean(name, elsewhere)) {
+    const std::string what = fmt::format("unknown key {}{}", in_quotes(name), section_.empty() ? "" : " in " + place(section_));
+    if (const auto near = did_you_mean(name, names(/*here=*/true))) return fmt::format("{}; did you mean '{}'?", what, *near);
+    if (const auto near = did_you_mean(name, names(/*here=*/false))) {
       for (const Option& row : rows_) {
         if (find_option(rows_, row.section, *near).option)
           return fmt::format("{}; did you mean '{}' in {}?", what, *near, place(row.section));
@@ -214,20 +230,21 @@ class SettingReader : public YamlReader {
   int depth_ = 0;  // 1: among sections, 2: among a section's keys
 };
 
-void read(std::string_view yaml, const std::string& origin, YamlReader& reader) {
+void read(std::string_view yaml, YamlReader& reader) {
   try {
     std::istringstream stream{std::string(yaml)};
     YAML::Parser parser(stream);
     while (parser.HandleNextDocument(reader)) {
     }
   } catch (const YAML::Exception& fault) {
-    const std::string position =
-        fault.mark.is_null() ? "" : fmt::format(":{}:{}", fault.mark.line + 1, fault.mark.column + 1);
-    throw Error(
-        ExitCode::config,
-        fmt::format("{}{}: not valid YAML ({}); write 'key: value', and spaces, no tabs, before a section's keys",
-                    origin, position, fault.msg));
+    reader.fail(fault);
   }
+}
+
+// By its byte order mark, or by the zeros in one half of its first character.
+bool is_utf16(std::string_view text) {
+  if (text.size() < 2) return false;
+  return text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF") || (text[0] == '\0') != (text[1] == '\0');
 }
 
 }  // namespace
@@ -235,18 +252,19 @@ void read(std::string_view yaml, const std::string& origin, YamlReader& reader) 
 std::vector<Setting> yaml_settings(std::string_view yaml, const std::string& origin) {
   if (yaml.size() > kMaxBytes)
     throw Error(ExitCode::config, fmt::format("{}: {} bytes are too many for a configuration", origin, yaml.size()));
+  if (is_utf16(yaml)) throw Error(ExitCode::config, origin + ": the file is text in UTF-16; save it as UTF-8");
   if (yaml.find('\0') != std::string_view::npos)
     throw Error(ExitCode::config, origin + ": not a text file; a configuration is YAML in UTF-8");
   constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
   if (yaml.substr(0, kByteOrderMark.size()) == kByteOrderMark) yaml.remove_prefix(kByteOrderMark.size());
   SettingReader reader(yaml, origin);
-  read(yaml, origin, reader);
+  read(yaml, reader);
   return reader.settings;
 }
 
 Node parse_node(std::string_view yaml, const std::string& origin) {
   NodeReader reader(yaml, origin);
-  read(yaml, origin, reader);
+  read(yaml, reader);
   return std::move(reader).result();
 }
 
