@@ -7,6 +7,7 @@
 #include <cctype>
 #include <cstdio>
 
+#include "foreign.h"
 #include "gpt/config/load.h"
 #include "gpt/config/setting.h"
 #include "gpt/config/value.h"
@@ -68,11 +69,9 @@ class Flags {
     try {
       std::vector<std::string> arguments = reversed_arguments(argc, argv);
       app_.parse(arguments);
-    } catch (const CLI::ArgumentMismatch&) {
+    } catch (const CLI::ParseError&) {
       // A flag takes the next argument for its value, whatever it is: only the last one can be left without.
       fail(fmt::format("{} needs a value", in_quotes(argv[argc - 1])));
-    } catch (const CLI::ParseError& fault) {
-      fail(fault.what());
     }
   }
 
@@ -85,7 +84,11 @@ class Flags {
                        in_quotes(argument)));
     }
     const std::string flag = argument.substr(0, argument.find('='));
-    const auto near = did_you_mean(flag.substr(std::min(flag.find_first_not_of('-'), flag.size())), names_);
+    const std::string name = flag.substr(std::min(flag.find_first_not_of('-'), flag.size()));
+    if (const auto advice = advice_for(name.substr(name.rfind('.') + 1), /*in_yaml=*/false)) {
+      fail(fmt::format("unknown flag {}: {}", in_quotes(flag), *advice));
+    }
+    const auto near = did_you_mean(name, names_);
     fail(fmt::format("unknown flag {}{}", in_quotes(flag),
                      near ? fmt::format("; did you mean '--{}'?", *near) : "; --help lists all flags"));
   }

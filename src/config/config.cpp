@@ -23,7 +23,7 @@ std::vector<Option> options(Config& c) {
       {.name = "output_dir",
        .target = &c.output_dir,
        .help = "folder of checkpoints, metrics and samples; auto = models/NAME, NAME being that of the configuration, else of the data",
-       .aliases = {{"out_dir"}},
+       .aliases = {{"out_dir"}, {"output"}},
        .safe_on_resume = true},
   };
   for (std::vector<Option> section : {options(c.model), options(c.data), options(c.training)}) {

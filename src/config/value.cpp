@@ -8,7 +8,7 @@
 #include <cmath>
 #include <limits>
 
-#include "gpt/config/load.h"
+#include "foreign.h"
 #include "names.h"
 #include "stages.h"
 
@@ -120,7 +120,8 @@ std::string hint(const Option& option, std::string_view text, bool is_quoted) {
     return fmt::format("; write {}", static_cast<int64_t>(*number));
   }
   if (const auto* choices = std::get_if<Choice>(&option.target)) {
-    if (const auto near = did_you_mean(text, choices->names)) return fmt::format("; did you mean '{}'?", *near);
+    if (const auto near = nearest_value(text, choices->names)) return fmt::format("; did you mean '{}'?", *near);
+    if (!option.otherwise.empty()) return "; " + option.otherwise;
   }
   if (std::holds_alternative<Interval*>(option.target)) {
     const auto interval = parse_interval(text);

@@ -8,6 +8,7 @@
 #include <memory>
 #include <sstream>
 
+#include "foreign.h"
 #include "gpt/config/load.h"
 #include "gpt/config/setting.h"
 #include "gpt/config/value.h"
@@ -210,6 +211,7 @@ class SettingReader : public YamlReader {
                                    : fmt::format("'{}' belongs below '{}:', with spaces before it", name, row.section);
     }
     const std::string what = fmt::format("unknown key {}{}", in_quotes(name), section_.empty() ? "" : " in " + place(section_));
+    if (const auto advice = advice_for(name, /*in_yaml=*/true)) return fmt::format("{}: {}", what, *advice);
     if (const auto near = did_you_mean(name, names(/*here=*/true))) return fmt::format("{}; did you mean '{}'?", what, *near);
     if (const auto near = did_you_mean(name, names(/*here=*/false))) {
       for (const Option& row : rows_) {

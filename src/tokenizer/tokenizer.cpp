@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -129,13 +130,12 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view text, const std:
 
 std::optional<int64_t> trained_vocabulary(const std::string& spec) {
   constexpr std::string_view kPrefix = "bpe:";
-  if (!spec.starts_with(kPrefix)) return std::nullopt;
+  if (spec != "bpe" && !spec.starts_with(kPrefix)) return std::nullopt;
   int64_t size = 0;
   const char* const end = spec.data() + spec.size();
-  const auto [stop, error] = std::from_chars(spec.data() + kPrefix.size(), end, size);
+  const auto [stop, error] = std::from_chars(std::min(spec.data() + kPrefix.size(), end), end, size);
   if (error == std::errc() && stop == end && size > 0) return size;
-  throw Error(ExitCode::config,
-              fmt::format("tokenizer '{}': a vocabulary size is needed behind bpe:, as in bpe:8192", spec));
+  throw Error(ExitCode::config, fmt::format("tokenizer '{}': bpe needs the size of its vocabulary, as in bpe:8192", spec));
 }
 
 void require_same_tokenizer(const std::string& spec, const std::string& saved) {

@@ -57,7 +57,9 @@ TEST(CommandLine, EveryKeyAndAliasIsAFlagAndUnique) {
     for (const Alias& alias : row.aliases) spellings.push_back(alias.name);
     for (const std::string& name : spellings) {
       EXPECT_TRUE(names.insert(name).second) << name << " stands for two keys";
-      const bool translates = name != row.name && row.aliases.front().is_switch();
+      const bool translates = std::any_of(row.aliases.begin(), row.aliases.end(), [&](const Alias& alias) {
+        return alias.name == name && alias.is_switch();
+      });
       const std::string message = fault({("--" + name + "=impossible").c_str()});
       // Text rows take any value; the others refuse this one under their key's name.
       if (translates || !std::holds_alternative<std::string*>(row.target)) {

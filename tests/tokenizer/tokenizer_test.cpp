@@ -161,9 +161,9 @@ TEST(MakeTokenizer, ListsWhatThereIs) {
 TEST(TrainedVocabulary, IsTheNumberBehindBpe) {
   EXPECT_EQ(trained_vocabulary("bpe:8192"), 8192);
   EXPECT_EQ(trained_vocabulary("byte"), std::nullopt);
-  for (const char* spec : {"bpe:", "bpe:x", "bpe:300x", "bpe:0", "bpe:-300", "bpe:99999999999999999999"}) {
+  for (const char* spec : {"bpe", "bpe:", "bpe:x", "bpe:300x", "bpe:0", "bpe:-300", "bpe:99999999999999999999"}) {
     EXPECT_ERROR(trained_vocabulary(spec), ExitCode::config,
-                 "tokenizer '" + std::string(spec) + "': a vocabulary size is needed");
+                 "tokenizer '" + std::string(spec) + "': bpe needs the size of its vocabulary, as in bpe:8192");
   }
 }
 

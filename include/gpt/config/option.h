@@ -48,6 +48,7 @@ struct Option {
   std::vector<Alias> aliases = {};
   bool safe_on_resume = false;  // a stopped run may go on with another value
   bool may_be_time = false;     // of an Interval: it may be counted in seconds
+  std::string otherwise = {};   // of a Choice: what to do when none of its names is meant
   std::string key() const { return section.empty() ? name : section + "." + name; }
 };
 

@@ -1,0 +1,109 @@
+#include "foreign.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "gpt/config/load.h"
+#include "names.h"
+
+namespace gpt::config {
+namespace {
+
+struct Advice {
+  std::vector<std::string_view> names;  // with a '*' at the end: whatever begins so
+  std::string_view text;
+  bool only_in_yaml = false;
+};
+
+const std::vector<Advice>& advices() {
+  static const std::vector<Advice> kAdvices = {
+      {{"wandb*", "tensorboard*", "report_to", "logging_dir", "logger_name"},
+       "there is no Weights & Biases or TensorBoard; metrics.jsonl in output_dir has every logged step and evaluation"},
+      {{"init_from", "resume", "resume_from_checkpoint", "load_checkpoint"},
+       "a run continues by itself from the ckpt.pt in its output_dir; set training.resume_from to another checkpoint, or "
+       "to none to start from scratch"},
+      {{"pretrained", "from_pretrained", "model_name", "model_name_or_path", "model_type"},
+       "training always starts from random weights; model.preset gives the model the size of one of GPT-2's"},
+      {{"eval_only"}, "start gpt-train with --eval-only", /*only_in_yaml=*/true},
+      {{"lr_decay_iters", "lr_decay_steps"}, "the learning rate decays until the end of the run, training.max_steps"},
+      {{"fp16", "bf16", "fp32", "float16", "bfloat16", "mixed_precision", "precision"},
+       "set training.dtype to bfloat16, float16, tf32 or float32"},
+      {{"tf32"}, "set training.dtype to tf32"},
+      {{"per_device_eval_batch_size", "eval_batch_size"}, "validation uses training.batch_size too"},
+      {{"total_batch_size", "global_batch_size", "effective_batch_size"},
+       "it is training.batch_size x training.gradient_accumulation_steps sequences; set those"},
+      {{"max_tokens", "num_tokens"}, "set the length of the run in updates, training.max_steps, or in training.epochs"},
+      {{"warmup_ratio", "warmup_fraction"}, "set training.warmup_steps to a number of updates"},
+      {{"attn_pdrop", "embd_pdrop", "resid_pdrop", "hidden_dropout*", "attention_dropout", "attention_probs_dropout_prob"},
+       "there is one dropout for the whole model, model.dropout"},
+      {{"optim", "optimizer", "optimizer_type"},
+       "AdamW is the only optimizer; learning_rate, weight_decay, beta1, beta2 and eps in training are its settings"},
+      {{"always_save_checkpoint", "save_strategy", "save_best_only", "load_best_model_at_end"},
+       "ckpt.pt and ckpt_best.pt in output_dir are always kept; training.checkpoint_interval says how often they are written"},
+      {{"save_total_limit"}, "set training.keep_last to the number of older checkpoints to keep"},
+      {{"eval_strategy", "evaluation_strategy"}, "set training.eval_interval, such as '500 steps' or '1 epoch'"},
+      {{"do_train", "do_eval"}, "gpt-train always trains, and evaluates at every training.eval_interval"},
+      {{"overwrite_output_dir"}, "set training.resume_from to none to start a new run in the same output_dir"},
+      {{"early_stopping*", "patience"}, "a run does not stop early; ckpt_best.pt has the weights of the best validation loss"},
+      {{"backend", "ddp*", "devices", "n_gpu", "num_gpus", "num_nodes", "local_rank", "world_size"},
+       "a run trains on one device; choose it with device"},
+      {{"gpu", "no_cuda", "use_cpu", "use_cuda", "cuda"}, "set device to auto, cpu, cuda or cuda:N"},
+      {{"flash_attention", "use_flash_attention", "flash", "attn_implementation"},
+       "flash attention is used wherever the device has it"},
+      {{"data_dir", "train_data", "train_data_path"},
+       "set data.text to a file or folder of text, or data.bin to a file of token ids"},
+      {{"validation_file", "val_file", "val_data", "val_data_path"},
+       "set data.validation_fraction to hold back a part of the text, or data.validation_bin beside data.bin"},
+      {{"train", "trainer", "training_args"}, "the section is called 'training'", /*only_in_yaml=*/true},
+  };
+  return kAdvices;
+}
+
+// What llm.c and others write with one letter.
+constexpr std::pair<char, std::string_view> kLetters[] = {
+    {'c', "config"},     {'o', "output_dir"}, {'i', "bin"},       {'j', "validation_bin"}, {'e', "preset"},
+    {'b', "batch_size"}, {'t', "block_size"}, {'x', "max_steps"}, {'l', "learning_rate"},
+};
+
+// Another program's value and ours.
+constexpr std::pair<std::string_view, std::string_view> kValues[] = {
+    {"gpt2", "gpt2_small"},      {"124m", "gpt2_small"},   {"117m", "gpt2_small"},       {"d12", "gpt2_small"},
+    {"355m", "gpt2_medium"},     {"350m", "gpt2_medium"},  {"345m", "gpt2_medium"},      {"d24", "gpt2_medium"},
+    {"774m", "gpt2_large"},      {"d36", "gpt2_large"},    {"1558m", "gpt2_xl"},         {"1.5b", "gpt2_xl"},
+    {"d48", "gpt2_xl"},          {"bf16", "bfloat16"},     {"bf16_mixed", "bfloat16"},   {"bf16_true", "bfloat16"},
+    {"fp16", "float16"},         {"half", "float16"},      {"16_mixed", "float16"},      {"fp32", "float32"},
+    {"float", "float32"},        {"32_true", "float32"},   {"shakespeare_char", "shakespeare"},
+    {"rotary", "rope"},          {"absolute", "learned"},  {"gelu_new", "gelu"},         {"silu", "swiglu"},
+    {"cosine_with_min_lr", "cosine"},
+};
+
+bool matches(std::string_view name, std::string_view pattern) {
+  return pattern.ends_with('*') ? name.starts_with(pattern.substr(0, pattern.size() - 1)) : name == pattern;
+}
+
+}  // namespace
+
+std::optional<std::string> advice_for(std::string_view name, bool in_yaml) {
+  const std::string typed = normalised(name);
+  for (const auto& [letter, ours] : kLetters) {
+    if (!in_yaml && typed == std::string(1, letter)) return fmt::format("flags are whole words; did you mean '--{}'?", ours);
+  }
+  for (const Advice& advice : advices()) {
+    if (advice.only_in_yaml && !in_yaml) continue;
+    const auto is_meant = [&](std::string_view pattern) { return matches(typed, pattern); };
+    if (std::any_of(advice.names.begin(), advice.names.end(), is_meant)) return std::string(advice.text);
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> nearest_value(std::string_view value, const std::vector<std::string>& choices) {
+  const std::string typed = normalised(value);
+  for (const auto& [theirs, ours] : kValues) {
+    if (typed == theirs && std::find(choices.begin(), choices.end(), ours) != choices.end()) return std::string(ours);
+  }
+  return did_you_mean(value, choices);
+}
+
+}  // namespace gpt::config
