@@ -8,9 +8,12 @@
 #include <utility>
 #include <vector>
 
+#include "argument_faults.h"
 #include "gpt/config/load.h"
+#include "gpt/config/value.h"
 #include "gpt/core/error.h"
 #include "gpt/core/version.h"
+#include "stray_words.h"
 
 namespace gpt::config {
 namespace {
@@ -29,27 +32,34 @@ std::vector<std::string> respelled(const CLI::App& app, int argc, const char* co
     if (equals != std::string::npos && !takes_value) name = argument;
     arguments.push_back(name);
     if (!takes_value) continue;
-    if (equals != std::string::npos) {
-      arguments.push_back(argument.substr(equals + 1));
-    } else if (i + 1 < argc) {
-      arguments.push_back(argv[++i]);
-    }
+    if (equals == std::string::npos && i + 1 == argc) refuse_arguments(app, missing_value(*option));
+    arguments.push_back(equals == std::string::npos ? argv[++i] : argument.substr(equals + 1));
+    if (const auto fault = misread_value(*option, arguments.back())) refuse_arguments(app, *fault);
   }
   return arguments;
 }
 
-void refuse_unknown(const CLI::App& app) {
+// The option that takes any number of values, such as the files to read, or nothing.
+std::string list_option(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_allow_extra_args()) return option->get_name();
+  }
+  return "";
+}
+
+void refuse_unknown(const CLI::App& app, int argc, const char* const* argv) {
   const std::vector<std::string> unknown = app.remaining();
   if (unknown.empty()) return;
   const std::string flag = unknown[0].substr(0, unknown[0].find('='));
-  if (!flag.starts_with("-"))
-    refuse_arguments(app, fmt::format("unexpected argument '{}'; a text with spaces needs quotes", unknown[0]));
+  if (!flag.starts_with("-")) {
+    refuse_arguments(app, stray_word_fault(argc, argv, unknown[0], [&](const std::string&) { return list_option(app); }));
+  }
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options()) {
     for (const std::string& name : option->get_lnames()) names.push_back(name);
   }
-  const auto nearest = did_you_mean(flag.substr(flag.find_first_not_of('-')), names);
-  refuse_arguments(app, fmt::format("unknown flag '{}'{}", flag, nearest ? fmt::format("; did you mean '--{}'?", *nearest) : ""));
+  const auto nearest = did_you_mean(flag.substr(std::min(flag.find_first_not_of('-'), flag.size())), names);
+  refuse_arguments(app, fmt::format("unknown flag {}{}", in_quotes(flag), nearest ? fmt::format("; did you mean '--{}'?", *nearest) : ""));
 }
 
 }  // namespace
@@ -71,10 +81,11 @@ bool parse_arguments(CLI::App& app, int argc, const char* const* argv) {
   } catch (const CLI::Success& answered) {
     app.exit(answered, std::cout, std::cerr);
     return false;
-  } catch (const CLI::ParseError& e) {
-    refuse_arguments(app, e.what());
+  } catch (const CLI::ParseError&) {
+    refuse_unknown(app, argc, argv);
+    refuse_arguments(app, argument_fault(app));
   }
-  refuse_unknown(app);
+  refuse_unknown(app, argc, argv);
   return true;
 }
 

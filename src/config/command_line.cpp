@@ -14,6 +14,7 @@
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
 #include "gpt/core/version.h"
+#include "stray_words.h"
 
 namespace gpt::config {
 namespace {
@@ -75,13 +76,14 @@ class Flags {
     }
   }
 
-  void refuse_unknown() const {
+  void refuse_unknown(int argc, const char* const* argv) const {
     const std::vector<std::string> extras = app_.remaining();
     if (extras.empty()) return;
     const std::string& argument = extras.front();
     if (argument.size() < 2 || argument[0] != '-') {
-      fail(fmt::format("unexpected argument {}; values follow their flag, as in --config FILE or --max_steps 100",
-                       in_quotes(argument)));
+      fail(stray_word_fault(argc, argv, argument, [](const std::string& path) {
+        return path.ends_with(".yaml") || path.ends_with(".yml") ? "--config" : "--data";
+      }));
     }
     const std::string flag = argument.substr(0, argument.find('='));
     const std::string name = flag.substr(std::min(flag.find_first_not_of('-'), flag.size()));
@@ -205,7 +207,7 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
     return result;
   };
   if (flags.has("help")) return answer(help_text(program, description, program_flags));
-  flags.refuse_unknown();
+  flags.refuse_unknown(argc, argv);
   if (flags.has("version")) return answer(version_text() + "\n");
   if (flags.has("print-reference")) return answer(reference_markdown());
 

@@ -145,9 +145,9 @@ TEST(CommandLine, FaultsNameTheFlag) {
   EXPECT_EQ(fault({"--zzzzzzzzzz"}), "unknown flag '--zzzzzzzzzz'; --help lists all flags");
   EXPECT_EQ(fault({"-q"}), "unknown flag '-q'; --help lists all flags");
   EXPECT_EQ(fault({"x.yaml"}),
-            "unexpected argument 'x.yaml'; values follow their flag, as in --config FILE or --max_steps 100");
+            "unexpected argument 'x.yaml'; every value follows its flag, and one with spaces needs quotes");
   EXPECT_EQ(fault({"--seed", "1", "2"}),
-            "unexpected argument '2'; values follow their flag, as in --config FILE or --max_steps 100");
+            "unexpected argument '2' after '--seed 1'; a flag takes one value, and a value with spaces needs quotes");
   EXPECT_EQ(fault({"--lr"}), "'--lr' needs a value");
   EXPECT_EQ(fault({"--seed", "1", "--config"}), "'--config' needs a value");
   EXPECT_EQ(fault({"--lr="}), "--lr: 'training.learning_rate' must be a number 0 to 10, got ''");
@@ -163,6 +163,28 @@ TEST(CommandLine, FaultsNameTheFlag) {
   EXPECT_EQ(fault({"--config", file.path(), "--n_head", "5"}),
             std::string(file.path()) +
                 ":2:3: n_embd 96 is not divisible by n_head 5; the nearest are n_embd 95 or 100, or n_head 4 or 6");
+}
+
+TEST(CommandLine, WordsWithoutAFlagAreFilesOrPatternsOfTheShell) {
+  const ScratchFolder folder;
+  const std::string a = folder.file("a.txt", "a"), b = folder.file("b.txt", "b"), c = folder.file("c.txt", "c");
+  const std::string config = folder.file("c.yaml", "seed: 1\n");
+  EXPECT_EQ(fault({"--data", a.c_str(), b.c_str(), c.c_str(), "--seed", "1"}),
+            "--data takes one value, but 3 files follow it ('" + a + "', '" + b +
+                "', ...); if the shell made them of a pattern, put the pattern in quotes: --data '" + folder / "*.txt" + "'");
+  EXPECT_EQ(fault({"--data", a.c_str(), config.c_str()}),
+            "--data takes one value, but 2 files follow it ('" + a + "', '" + config +
+                "'); if the shell made them of a pattern, put the pattern in quotes: --data '" + folder / "*" + "'");
+  EXPECT_EQ(fault({config.c_str()}), "'" + config + "' follows no flag; did you mean --config " + config + "?");
+  EXPECT_EQ(fault({"--bias", "true", a.c_str(), b.c_str()}),
+            "unexpected argument '" + a + "' after '--bias true'; a flag takes one value, and a value with spaces needs quotes");
+  EXPECT_EQ(fault({a.c_str(), b.c_str()}),
+            "'" + a + "' follows no flag; did you mean --data '" + folder / "*.txt" + "', with the quotes?");
+  EXPECT_EQ(fault({"--checkpoint_interval", "10", "minutes"}),
+            "unexpected argument 'minutes' after '--checkpoint_interval 10'; a flag takes one value, and a value with spaces "
+            "needs quotes");
+  EXPECT_EQ(fault({"--print-config", "x"}),
+            "unexpected argument 'x'; every value follows its flag, and one with spaces needs quotes");
 }
 
 TEST(CommandLine, RefusesWhatIsNoConfiguration) {

@@ -1,0 +1,74 @@
+#include "stray_words.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <vector>
+
+#include "gpt/config/value.h"
+
+namespace gpt::config {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_flag(const std::string& word) { return word.size() > 1 && word[0] == '-'; }
+
+bool exists(const std::string& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+// Where the words begin that no flag took: not where the same word is the value of a flag, unless it is nowhere else.
+size_t place_of(const std::string& word, const std::vector<std::string>& arguments) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i] == word && (i == 0 || !is_flag(arguments[i - 1]))) return i;
+  }
+  return std::find(arguments.begin(), arguments.end(), word) - arguments.begin();
+}
+
+// A pattern that the shell may have made these files of.
+std::string pattern_of(const std::vector<std::string>& files) {
+  const fs::path first = files.front();
+  const auto all = [&](auto part) {
+    return std::all_of(files.begin(), files.end(), [&](const fs::path& file) { return part(file) == part(first); });
+  };
+  const std::string name = all([](const fs::path& file) { return file.extension(); }) ? "*" + first.extension().string() : "*";
+  return all([](const fs::path& file) { return file.parent_path(); }) ? (first.parent_path() / name).string() : name;
+}
+
+std::string shown(const std::vector<std::string>& files) {
+  return fmt::format("{}, {}{}", in_quotes(files[0]), in_quotes(files[1]), files.size() > 2 ? ", ..." : "");
+}
+
+}  // namespace
+
+std::string stray_word_fault(int argc, const char* const* argv, const std::string& word,
+                             const std::function<std::string(const std::string& path)>& flag_for) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  const size_t place = place_of(word, arguments);
+  const bool follows_value = place > 1 && is_flag(arguments[place - 2]) && !is_flag(arguments[place - 1]) &&
+                             arguments[place - 2].find('=') == std::string::npos;
+  std::vector<std::string> files;
+  for (size_t i = follows_value ? place - 1 : place; i < arguments.size() && exists(arguments[i]); ++i) {
+    files.push_back(arguments[i]);
+  }
+  if (follows_value && files.size() > 1) {
+    const std::string& flag = arguments[place - 2];
+    return fmt::format("{} takes one value, but {} files follow it ({}); if the shell made them of a pattern, put the pattern "
+                       "in quotes: {} '{}'", flag, files.size(), shown(files), flag, pattern_of(files));
+  }
+  if (follows_value) {
+    return fmt::format("unexpected argument {} after {}; a flag takes one value, and a value with spaces needs quotes",
+                       in_quotes(word), in_quotes(arguments[place - 2] + " " + arguments[place - 1]));
+  }
+  if (const std::string flag = files.empty() ? "" : flag_for(word); !flag.empty()) {
+    const std::string value = files.size() > 1 ? fmt::format("'{}', with the quotes", pattern_of(files)) : word;
+    return fmt::format("{} follows no flag; did you mean {} {}?", in_quotes(word), flag, value);
+  }
+  return fmt::format("unexpected argument {}; every value follows its flag, and one with spaces needs quotes", in_quotes(word));
+}
+
+}  // namespace gpt::config
