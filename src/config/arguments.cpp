@@ -19,11 +19,21 @@ namespace gpt::config {
 namespace {
 
 // The arguments as CLI11 understands them: names with '-' (to us '_' is the same), `--name=value` in two (it would take
-// the next argument for an empty value). Values stay as they are.
-std::vector<std::string> respelled(const CLI::App& app, int argc, const char* const* argv) {
+// the next argument for an empty value). Values stay as they are, and so do `words`, which CLI11 does not see.
+std::vector<std::string> respelled(const CLI::App& app, int argc, const char* const* argv,
+                                   std::vector<std::string>* words) {
   std::vector<std::string> arguments;
+  bool only_words = false;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
+    if (words && (only_words || !argument.starts_with("-") || argument == "-")) {
+      words->push_back(argument);
+      continue;
+    }
+    if (words && argument == "--") {
+      only_words = true;
+      continue;
+    }
     const size_t equals = argument.starts_with("--") ? argument.find('=') : std::string::npos;
     std::string name = argument.substr(0, equals);
     if (name.starts_with("--")) std::replace(name.begin(), name.end(), '_', '-');
@@ -68,13 +78,13 @@ void refuse_arguments(const CLI::App& app, const std::string& message) {
   throw Error(ExitCode::config, fmt::format("{}; see {} --help", message, app.get_name()));
 }
 
-bool parse_arguments(CLI::App& app, int argc, const char* const* argv) {
+bool parse_arguments(CLI::App& app, int argc, const char* const* argv, std::vector<std::string>* words) {
   app.option_defaults()->group("Options");
   app.set_help_flag("-h,--help", "show this and leave");
   app.set_version_flag("--version", version_text(), "show the version and leave");
   app.get_formatter()->column_width(48);
   app.allow_extras();
-  std::vector<std::string> arguments = respelled(app, argc, argv);
+  std::vector<std::string> arguments = respelled(app, argc, argv, words);
   std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
   try {
     app.parse(std::move(arguments));

@@ -13,6 +13,7 @@
 
 #include "gpt/core/error.h"
 #include "gpt/device/precision.h"
+#include "gpt/generate/prompt.h"
 #include "gpt/generate/sampler.h"
 #include "gpt/generate/text_stream.h"
 
@@ -44,16 +45,20 @@ class Context {
         cache_(model.make_cache(1, model.config().block_size, compute_type)) {}
 
   void append(int32_t id) { tokens_.push_back(id); }
+  at::Tensor tokens() const { return on_device({tokens_.begin(), tokens_.end()}); }  // (1, T)
   int64_t cropped() const { return cropped_; }
 
   at::Tensor logits() {  // (1, V), after the last token
     if (static_cast<int64_t>(tokens_.size()) > cache_.capacity()) crop();
     const at::IntArrayRef::size_type cached = cache_.length;
-    const std::vector<int64_t> unseen(tokens_.begin() + cached, tokens_.end());
-    return model_.forward_cached(at::tensor(unseen).unsqueeze(0).to(model_.device()), cache_);
+    return model_.forward_cached(on_device({tokens_.begin() + cached, tokens_.end()}), cache_);
   }
 
  private:
+  at::Tensor on_device(const std::vector<int64_t>& ids) const {
+    return at::tensor(ids).unsqueeze(0).to(model_.device());
+  }
+
   void crop() {
     const size_t kept = std::max<int64_t>(1, cache_.capacity() / 2);
     cropped_ += tokens_.size() - kept;
@@ -67,22 +72,23 @@ class Context {
   int64_t cropped_ = 0;
 };
 
-std::vector<int32_t> first_tokens(const Tokenizer& tokenizer, std::string_view prompt) {
-  if (!prompt.empty()) return tokenizer.encode_with_specials(prompt);
-  if (const auto end_of_text = tokenizer.end_of_text()) return {*end_of_text};
-  try {
-    return tokenizer.encode("\n");
-  } catch (const Error&) {
-    return {0};  // a vocabulary without a newline: any token is as good a start
-  }
-}
-
 at::Generator make_generator(at::Device device, uint64_t seed) {
   at::Generator generator =
       device.is_cpu() ? at::Generator(at::detail::createCPUGenerator())
                       : at::globalContext().getAcceleratorHooksInterface(device.type()).getNewGenerator(device.index());
   generator.set_current_seed(seed);
   return generator;
+}
+
+int32_t draw(Context& context, const SamplingConfig& config, at::Generator& generator) {
+  at::Tensor logits = context.logits();
+  if (config.repetition_penalty != 1) {
+    logits = penalize_repetition(logits, context.tokens(), config.repetition_penalty);
+  }
+  const int64_t id = sample(logits, config, generator).item<int64_t>();  // sync: its text is wanted now
+  if (id >= 0) return static_cast<int32_t>(id);
+  throw Error(ExitCode::numerics,
+              "generation: the model's logits are not finite; try float32, or an earlier checkpoint");
 }
 
 }  // namespace
@@ -96,6 +102,10 @@ void validate(const SamplingConfig& config) {
   }
   if (config.top_k < 0) refuse("top_k", "0 (off) or more", config.top_k);
   if (!(config.top_p > 0 && config.top_p <= 1)) refuse("top_p", "above 0 and at most 1 (off)", config.top_p);
+  if (!(config.min_p >= 0 && config.min_p <= 1)) refuse("min_p", "from 0 (off) to 1", config.min_p);
+  if (!(config.repetition_penalty >= 0.01 && config.repetition_penalty <= 100)) {
+    refuse("repetition_penalty", "from 0.01 to 100 (1 = off)", config.repetition_penalty);
+  }
   if (config.max_new_tokens < 0) refuse("max_new_tokens", "0 or more", config.max_new_tokens);
   for (const std::string& stop : config.stop) {
     if (stop.empty() || !is_utf8(stop)) refuse("a stop text", "UTF-8 and not empty", '"' + stop + '"');
@@ -110,7 +120,7 @@ GenerationResult generate(GPT& model, const Tokenizer& tokenizer, std::string_vi
   const EvaluationMode evaluation(model);
   const Autocast autocast(model.device(), compute_type);
   at::Generator generator = make_generator(model.device(), config.seed);
-  std::vector<int32_t> tokens = first_tokens(tokenizer, prompt);
+  std::vector<int32_t> tokens = encode_prompt(tokenizer, prompt);
 
   GenerationResult result;
   result.prompt_tokens = tokens.size();
@@ -122,17 +132,12 @@ GenerationResult generate(GPT& model, const Tokenizer& tokenizer, std::string_vi
     return piece.empty() || !emit || emit(piece);
   };
   while (result.new_tokens < config.max_new_tokens) {
-    const int64_t id = sample(context.logits(), config, generator).item<int64_t>();  // sync: its text is wanted now
-    if (id < 0) {
-      throw Error(ExitCode::numerics,
-                  "generation: the model's logits are not finite; try float32, or an earlier checkpoint");
-    }
+    const int32_t token = draw(context, config, generator);
     if (++result.new_tokens == 1) result.prefill_seconds = seconds_since(start);
-    if (id == tokenizer.end_of_text()) {
+    if (token == tokenizer.end_of_text()) {
       result.stop_reason = "end of text";
       break;
     }
-    const int32_t token = static_cast<int32_t>(id);
     context.append(token);
     const bool go_on = show(stream.push(tokenizer.decode({&token, 1})));
     if (stream.stopped() || !go_on) {

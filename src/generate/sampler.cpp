@@ -3,6 +3,8 @@
 #include <ATen/ops/argmax.h>
 #include <ATen/ops/cumsum.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/gather.h>
+#include <ATen/ops/scatter.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/sort.h>
 #include <ATen/ops/topk.h>
@@ -11,6 +13,7 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace gpt {
@@ -35,6 +38,15 @@ at::Tensor outside_top_p(const at::Tensor& scores, double p) {
 
 }  // namespace
 
+at::Tensor penalize_repetition(const at::Tensor& logits, const at::Tensor& context, double penalty) {
+  TORCH_CHECK(logits.dim() == 2 && context.dim() == 2 && context.size(0) == logits.size(0),
+              "penalize_repetition: logits must be (B, V) and context (B, T), got ", logits.sizes(), " and ",
+              context.sizes());
+  const at::Tensor scores = logits.to(at::kFloat);
+  const at::Tensor seen = at::gather(scores, 1, context);  // (B, T)
+  return at::scatter(scores, 1, context, at::where(seen.lt(0), seen.mul(penalty), seen.div(penalty)));
+}
+
 at::Tensor filtered_probabilities(const at::Tensor& logits, const SamplingConfig& config) {
   TORCH_CHECK(logits.dim() == 2, "filtered_probabilities: logits must be (B, V), got ", logits.sizes());
   if (config.temperature == 0) {
@@ -47,6 +59,7 @@ at::Tensor filtered_probabilities(const at::Tensor& logits, const SamplingConfig
     scores.masked_fill_(outside_top_k(scores, config.top_k), kRemoved);
   }
   if (config.top_p < 1) scores.masked_fill_(outside_top_p(scores, config.top_p), kRemoved);
+  if (config.min_p > 0) scores.masked_fill_(scores.lt(std::log(config.min_p)), kRemoved);  // the largest score is 0
   return at::softmax(scores, 1);
 }
 

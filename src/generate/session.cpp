@@ -2,15 +2,11 @@
 
 #include <fmt/format.h>
 #include <signal.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
-#include <iostream>
+#include <optional>
 #include <string_view>
-#include <system_error>
 
 #include "gpt/checkpoint/checkpoint.h"
 #include "gpt/core/error.h"
@@ -19,61 +15,15 @@
 #include "gpt/device/cpu_threads.h"
 #include "gpt/device/device.h"
 #include "gpt/device/precision.h"
-#include "gpt/generate/text_stream.h"
+#include "gpt/generate/line_reader.h"
+#include "gpt/generate/prompt.h"
+#include "gpt/generate/report.h"
 
 namespace gpt {
 namespace {
 
-// Standard output, written at once. Unlike stdio it tells a reader that has left (`| head`) from a full disk.
-class Output {
- public:
-  explicit Output(bool raw) : escape_(!raw && isatty(STDOUT_FILENO)) {}
-
-  bool write(std::string_view text) {  // false once the reader has left
-    const std::string shown = escape_ ? escape_controls(text) : std::string(text);
-    for (std::string_view rest = shown; !rest.empty() && open_;) {
-      const ssize_t n = ::write(STDOUT_FILENO, rest.data(), rest.size());
-      if (n >= 0) {
-        rest.remove_prefix(n);
-      } else if (errno == EPIPE) {
-        open_ = false;
-      } else if (errno != EINTR) {
-        throw Error(ExitCode::disk, "standard output: cannot write: " + std::generic_category().message(errno));
-      }
-    }
-    if (!text.empty()) at_line_start_ = text.ends_with('\n');
-    return open_;
-  }
-  void end_line() {
-    if (!at_line_start_) write("\n");
-  }
-  bool open() const { return open_; }
-
- private:
-  const bool escape_;
-  bool open_ = true;
-  bool at_line_start_ = true;
-};
-
 // Of a smaller model a token takes less time than threads need to meet, many times less on a busy machine.
 constexpr int64_t kParametersForThreads = 2'000'000;
-
-bool read_line(std::string& line) {
-  const process::LeaveAtFirstSignal waiting;
-  return static_cast<bool>(std::getline(std::cin, line));
-}
-
-void report(const GenerationResult& result, int64_t block_size) {
-  const double decode_seconds = result.seconds - result.prefill_seconds;
-  std::string speed;
-  if (result.new_tokens > 1) speed = fmt::format(", {:.0f} tokens/s", (result.new_tokens - 1) / decode_seconds);
-  log::info(fmt::format("{} tokens in {:.2f} s{}; prompt of {} tokens in {:.2f} s; stopped: {}", result.new_tokens,
-                        decode_seconds, speed, result.prompt_tokens, result.prefill_seconds, result.stop_reason));
-  if (result.cropped_tokens > 0) {
-    log::info(
-        fmt::format("note: {} tokens of context were dropped (block_size {})", result.cropped_tokens, block_size));
-  }
-}
 
 // A CPU computes one token at a time sooner in float32: casts cost more than 16 bits save.
 Precision choose_precision(Dtype dtype, const DeviceInfo& device) {
@@ -86,11 +36,43 @@ std::string_view name_of(at::ScalarType type) {
 }
 
 void describe(const std::string& path, const Checkpoint& checkpoint, const Session& session) {
-  std::string line = fmt::format("{}: step {}", path, checkpoint.step);
-  if (std::isfinite(checkpoint.best_val_loss)) line += fmt::format(", best val loss {:.4f}", checkpoint.best_val_loss);
-  log::info(fmt::format("{}, {:.2f}M parameters, {} tokenizer of {} tokens", line,
-                        session.model->parameter_count() / 1e6, session.tokenizer->name(),
+  std::string line = fmt::format("Loaded {}: {:.2f}M parameters after {} training steps", path,
+                                 session.model->parameter_count() / 1e6, checkpoint.step);
+  if (std::isfinite(checkpoint.best_val_loss)) {
+    line += fmt::format(", best validation loss {:.4f}", checkpoint.best_val_loss);
+  }
+  log::info(fmt::format("{}, {} tokenizer with {} tokens", line, session.tokenizer->name(),
                         session.tokenizer->vocab_size()));
+}
+
+// Continues `prompt` until the text ends or a signal asks to stop, onto `output` as it grows where there is one.
+GenerationResult continue_text(Session& session, const std::string& prompt, const SamplingConfig& sampling,
+                               TextOutput* output) {
+  const GenerationResult result =
+      generate(*session.model, *session.tokenizer, prompt, sampling, session.compute_type, [&](std::string_view text) {
+        return (!output || output->write(text)) && process::stop_signal() == 0;
+      });
+  if (output) output->end_line();
+  report(result, session.model->config().block_size);
+  return result;
+}
+
+void write_sample(Session& session, const GenerateOptions& options, const std::string& prompt,
+                  const SamplingConfig& sampling, TextOutput& output) {
+  if (options.json) {
+    const GenerationResult result = continue_text(session, prompt, sampling, nullptr);
+    const auto shown_prompt = options.display_prompt ? std::optional(prompt) : std::nullopt;
+    output.write(json_line(shown_prompt, result, sampling.seed, output.escapes()));
+  } else {
+    if (options.display_prompt) output.write(prompt);
+    continue_text(session, prompt, sampling, &output);
+  }
+}
+
+// 0, or what a shell makes of a program that the signal ended.
+int exit_status() {
+  const int signal = process::stop_signal();
+  return signal ? 128 + signal : static_cast<int>(ExitCode::ok);
 }
 
 }  // namespace
@@ -119,45 +101,37 @@ Session open_session(const GenerateOptions& options) {
   return session;
 }
 
-int write_samples(Session& session, const GenerateOptions& options, const std::string& prompt) {
-  Output output(options.raw);
-  for (int64_t k = 0; k < options.num_samples && output.open(); ++k) {
-    if (options.num_samples > 1) output.write(fmt::format("--- sample {} of {} ---\n", k + 1, options.num_samples));
-    if (options.display_prompt) output.write(prompt);
-    SamplingConfig sampling = options.sampling;
-    sampling.seed += k;
-    const GenerationResult result =
-        generate(*session.model, *session.tokenizer, prompt, sampling, session.compute_type,
-                 [&](std::string_view text) { return output.write(text) && process::stop_signal() == 0; });
-    output.end_line();
-    report(result, session.model->config().block_size);
-    if (const int signal = process::stop_signal()) return 128 + signal;
+int write_samples(Session& session, const GenerateOptions& options, const std::string& prompt, TextOutput& output) {
+  encode_prompt(*session.tokenizer, prompt);  // one that cannot be read is refused before anything is written
+  SamplingConfig sampling = options.sampling;
+  for (int64_t k = 1; k <= options.num_samples && output.open() && process::stop_signal() == 0; ++k, ++sampling.seed) {
+    const bool told_apart = options.num_samples > 1 && !options.json;
+    if (told_apart) output.write(fmt::format("--- sample {} of {} ---\n", k, options.num_samples));
+    write_sample(session, options, prompt, sampling, output);
   }
-  return static_cast<int>(ExitCode::ok);
+  output.finish();
+  return exit_status();
 }
 
-int converse(Session& session, const GenerateOptions& options) {
-  Output output(options.raw);
+int converse(Session& session, const GenerateOptions& options, TextOutput& output) {
+  LineReader lines;
+  if (lines.at_terminal()) {
+    log::info("The model continues what you type; it does not answer questions. Ctrl-C stops a text, Ctrl-D leaves.");
+  }
   SamplingConfig sampling = options.sampling;
-  const bool at_terminal = isatty(STDIN_FILENO);
-  for (std::string line; output.open(); ++sampling.seed) {
-    if (at_terminal) std::fputs("> ", stderr);
-    if (!read_line(line)) break;
-    process::forget_stop_signal();
+  for (; output.open(); ++sampling.seed) {
+    const std::optional<std::string> line = lines.next();
+    if (!line) break;
     try {
-      const GenerationResult result =
-          generate(*session.model, *session.tokenizer, line, sampling, session.compute_type,
-                   [&](std::string_view text) { return output.write(text) && process::stop_signal() == 0; });
-      output.end_line();
-      report(result, session.model->config().block_size);
-      if (process::stop_signal() != 0 && process::stop_signal() != SIGINT) return static_cast<int>(process::stop_code());
+      continue_text(session, *line, sampling, &output);
     } catch (const Error& e) {
       if (e.code() != ExitCode::data) throw;
       log::error(e.what());  // a character the model does not know: the next line may do better
     }
+    if (process::stop_signal() == SIGINT) process::forget_stop_signal();  // it has stopped the text
+    if (process::stop_signal() != 0) break;
   }
-  if (at_terminal) std::fputs("\n", stderr);
-  return static_cast<int>(ExitCode::ok);
+  return exit_status();
 }
 
 }  // namespace gpt

@@ -66,6 +66,8 @@ class RunFolder(unittest.TestCase):
         (work / "models/text").rename(work / "models/run")
         again = programs.run("gpt-train", "--data", self.text, *small, cwd=work, check_code=0)
         self.assertIn("models/run holds a run of this configuration", again.stderr)
+        # gpt-generate takes the newest.
+        self.assertIn("models/text/ckpt.pt", programs.run("gpt-generate", "--max-new-tokens", 1, cwd=work, check_code=0).stderr)
 
     def test_another_text_in_a_used_folder_is_another_run(self):
         for name, content in {"other characters": "ÄÖÜ§\n" * 400, "same characters": self.text.read_text()[::-1]}.items():

@@ -62,7 +62,9 @@ Uncached uncached(GPT& model, const Tokenizer& tokenizer, const std::string& pro
       result.cropped += context.size() - kBlockSize / 2;
       context = std::vector<int32_t>(context.end() - kBlockSize / 2, context.end());
     }
-    const at::Tensor logits = model.forward(at::tensor(context, at::kLong).unsqueeze(0)).select(1, -1);
+    const at::Tensor tokens = at::tensor(context, at::kLong).unsqueeze(0);
+    at::Tensor logits = model.forward(tokens).select(1, -1);
+    if (config.repetition_penalty != 1) logits = penalize_repetition(logits, tokens, config.repetition_penalty);
     drawn.push_back(static_cast<int32_t>(sample(logits, config, generator).item<int64_t>()));
     context.push_back(drawn.back());
   }
@@ -87,6 +89,19 @@ TEST(Generator, CacheChangesNothing) {
         EXPECT_EQ(result.stop_reason, "length");
       }
     }
+  }
+}
+
+// Over the prompt, what was drawn and, once the context is cropped, what is left of both.
+TEST(Generator, PenalizesWhatTheContextHolds) {
+  const auto tokenizer = characters();
+  const auto model = tiny_model(tokenizer->vocab_size());
+  for (const double temperature : {0.0, 1.5}) {
+    SamplingConfig config{.temperature = temperature, .repetition_penalty = 2, .max_new_tokens = 40};
+    const Uncached expected = uncached(*model, *tokenizer, "abcdefg", config);
+    EXPECT_EQ(generate(*model, *tokenizer, "abcdefg", config, at::kFloat).text, expected.text);
+    config.repetition_penalty = 1;
+    EXPECT_NE(generate(*model, *tokenizer, "abcdefg", config, at::kFloat).text, expected.text);
   }
 }
 
@@ -259,6 +274,8 @@ TEST(SamplingConfig, ValuesOutOfRangeAreRefused) {
   const std::vector<SamplingConfig> wrong = {
       {.temperature = -0.1}, {.temperature = NAN}, {.temperature = kInf},  {.top_k = -1},  {.top_p = 0},
       {.top_p = 1.01},       {.top_p = NAN},       {.max_new_tokens = -1}, {.stop = {""}}, {.stop = {"\xFF"}},
+      {.min_p = -0.1},       {.min_p = 1.1},       {.min_p = NAN},         {.repetition_penalty = 0},
+      {.repetition_penalty = -1}, {.repetition_penalty = 101}, {.repetition_penalty = NAN},
   };
   for (size_t i = 0; i < wrong.size(); ++i) {
     try {
@@ -269,6 +286,8 @@ TEST(SamplingConfig, ValuesOutOfRangeAreRefused) {
     }
   }
   EXPECT_NO_THROW(validate({.temperature = 0, .top_k = 0, .top_p = 1, .max_new_tokens = 0, .stop = {"\n"}}));
+  EXPECT_NO_THROW(validate({.min_p = 1, .repetition_penalty = 0.01}));
+  EXPECT_NO_THROW(validate({.min_p = 0, .repetition_penalty = 100}));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <vector>
 
+#include "core/scratch_folder.h"
 #include "gpt/core/error.h"
 
 namespace gpt {
@@ -32,7 +33,7 @@ std::string refusal(const std::vector<const char*>& arguments) {
 TEST(GenerateOptions, DefaultsAreTheStructs) {
   const GenerateOptions options = parse({});
   const SamplingConfig defaults;
-  EXPECT_EQ(options.checkpoint, "models/run/ckpt.pt");
+  EXPECT_EQ(options.checkpoint, "models");  // there is no run here
   EXPECT_FALSE(options.prompt.has_value());
   EXPECT_EQ(options.sampling.temperature, defaults.temperature);
   EXPECT_EQ(options.sampling.max_new_tokens, defaults.max_new_tokens);
@@ -41,13 +42,16 @@ TEST(GenerateOptions, DefaultsAreTheStructs) {
   EXPECT_EQ(options.dtype, Dtype::automatic);
   EXPECT_TRUE(options.display_prompt);
   EXPECT_FALSE(options.raw);
+  EXPECT_FALSE(options.json);
+  EXPECT_FALSE(options.output.has_value());
 }
 
 TEST(GenerateOptions, EveryFlagReachesItsField) {
   const GenerateOptions options =
       parse({"--checkpoint=a.pt", "--prompt=Hi there", "--temperature=0.5", "--top-k=7", "--top-p=0.25",
              "--seed=18446744073709551615", "--max-new-tokens=9", "--stop", "END", "--stop", "\n\n", "--num-samples=3",
-             "--device=cpu", "--dtype=bfloat16", "--raw", "--no-display-prompt"});
+             "--device=cpu", "--dtype=bfloat16", "--raw", "--no-display-prompt", "--min-p=0.05", "--repetition-penalty=1.2",
+             "--json", "--output=text.txt"});
   EXPECT_EQ(options.checkpoint, "a.pt");
   EXPECT_EQ(options.prompt, "Hi there");
   EXPECT_EQ(options.sampling.temperature, 0.5);
@@ -61,6 +65,48 @@ TEST(GenerateOptions, EveryFlagReachesItsField) {
   EXPECT_EQ(options.dtype, Dtype::bfloat16);
   EXPECT_TRUE(options.raw);
   EXPECT_FALSE(options.display_prompt);
+  EXPECT_EQ(options.sampling.min_p, 0.05);
+  EXPECT_EQ(options.sampling.repetition_penalty, 1.2);
+  EXPECT_TRUE(options.json);
+  EXPECT_EQ(options.output, "text.txt");
+}
+
+TEST(GenerateOptions, AnArgumentIsThePrompt) {
+  EXPECT_EQ(parse({"Once upon a time"}).prompt, "Once upon a time");
+  const GenerateOptions options = parse({"--checkpoint", "models/mine", "Once", "--seed=5"});
+  EXPECT_EQ(options.prompt, "Once");
+  EXPECT_EQ(options.checkpoint, "models/mine");
+  EXPECT_EQ(options.sampling.seed, 5);
+  for (const char* prompt : {"", "-", "[a,b]", "a_b", "/o", "x=1", "-5 degrees"}) EXPECT_EQ(parse({prompt}).prompt, prompt);
+  EXPECT_EQ(parse({"--raw", "--", "--a_b"}).prompt, "--a_b");  // what follows -- is no flag
+  EXPECT_EQ(parse({"--stop", "a", "b"}).prompt, "b");          // a flag's value is no prompt
+}
+
+TEST(GenerateOptions, ForgottenQuotesAreShown) {
+  const auto shows = [](const std::vector<const char*>& arguments, const std::string& command) {
+    const std::string message = refusal(arguments);
+    EXPECT_NE(message.find("quotes: " + command + ";"), std::string::npos) << message;
+  };
+  shows({"Once", "upon", "a", "time"}, "gpt-generate \"Once upon a time\"");
+  shows({"--checkpoint", "models/mine", "Once", "upon", "--seed=5"},
+        "gpt-generate --checkpoint models/mine \"Once upon\" --seed=5");
+  shows({"--stop", "a b", "Once", "upon"}, "gpt-generate --stop \"a b\" \"Once upon\"");
+  shows({"--stop", "\n", "Once", "upon"}, "gpt-generate --stop \" \" \"Once upon\"");  // still one line
+  shows({"Once", "--raw", "upon"}, "gpt-generate \"Once upon\"");
+  shows({"\"Who's", "$there?\""}, R"(gpt-generate '"Who'\''s $there?"')");
+}
+
+TEST(GenerateOptions, ACheckpointWithoutItsFlagIsNoPrompt) {
+  const ScratchFolder folder;
+  const std::string file = folder.file("run/ckpt.pt", ""), run = folder / "run";
+  for (const std::string& path : {file, run}) {
+    const std::string message = refusal({path.c_str(), "Once"});
+    EXPECT_NE(message.find("write --checkpoint " + path + ";"), std::string::npos) << message;
+  }
+  EXPECT_EQ(parse({folder.path().c_str()}).prompt, folder.path());
+  EXPECT_EQ(parse({"-p", run.c_str()}).prompt, run);
+  const std::string long_one(5000, 'a');  // too long for a path
+  EXPECT_EQ(parse({long_one.c_str()}).prompt, long_one);
 }
 
 TEST(GenerateOptions, SpellingsAreAlike) {
@@ -85,7 +131,6 @@ TEST(GenerateOptions, FaultsAreNamed) {
   EXPECT_NE(refusal({"--raw=nonsense"}).find("--raw"), std::string::npos);
   EXPECT_NE(refusal({"--top-z=1"}).find("unknown flag '--top-z'; did you mean '--top-"), std::string::npos);
   EXPECT_NE(refusal({"--zzzzzz"}).find("unknown flag '--zzzzzz'"), std::string::npos);
-  EXPECT_NE(refusal({"ROMEO"}).find("'ROMEO'"), std::string::npos);
   EXPECT_NE(refusal({"--temperature", "nan"}).find("temperature"), std::string::npos);
   EXPECT_NE(refusal({"--temperature", "-1"}).find("temperature"), std::string::npos);
   EXPECT_NE(refusal({"--temperature", "warm"}).find("warm"), std::string::npos);
@@ -101,6 +146,14 @@ TEST(GenerateOptions, FaultsAreNamed) {
   EXPECT_NE(refusal({"--prompt", "a", "-i"}).find("--prompt"), std::string::npos);
   EXPECT_NE(refusal({"--prompt-file", "a", "-i"}).find("--prompt-file"), std::string::npos);
   EXPECT_NE(refusal({"-i", "--num-samples", "2"}).find("--num-samples"), std::string::npos);
+  EXPECT_NE(refusal({"-i", "--json"}).find("--json"), std::string::npos);
+  EXPECT_NE(refusal({"-i", "--output", "a"}).find("--output"), std::string::npos);
+  EXPECT_NE(refusal({"--output", ""}).find("--output"), std::string::npos);
+  EXPECT_NE(refusal({"a", "--prompt", "b"}).find("--prompt"), std::string::npos);
+  EXPECT_NE(refusal({"a", "--prompt-file", "b"}).find("--prompt-file"), std::string::npos);
+  EXPECT_NE(refusal({"a", "-i"}).find("--interactive"), std::string::npos);
+  EXPECT_NE(refusal({"--min-p", "1.5"}).find("min_p"), std::string::npos);
+  EXPECT_NE(refusal({"--repetition-penalty", "0"}).find("repetition_penalty"), std::string::npos);
   EXPECT_NE(refusal({"--prompt"}).find("--prompt"), std::string::npos);
 }
 

@@ -2,6 +2,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
@@ -10,6 +11,8 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <set>
+#include <vector>
 
 namespace gpt {
 namespace {
@@ -27,7 +30,8 @@ std::vector<double> filtered(const std::vector<double>& logits, const SamplingCo
   return row(filtered_probabilities(at::tensor(logits, at::kFloat).unsqueeze(0), config));
 }
 
-// The definition, in float64: sort by probability, keep the first k, renormalise, keep the shortest start that reaches p.
+// The definition, in float64: sort by probability, keep the first k, renormalise, keep the shortest start that reaches p,
+// and of it those at least min_p times as likely as the first.
 std::vector<double> reference(const std::vector<double>& logits, const SamplingConfig& config) {
   const size_t V = logits.size();
   std::vector<size_t> order(V);
@@ -45,6 +49,7 @@ std::vector<double> reference(const std::vector<double>& logits, const SamplingC
   size_t nucleus = 0;
   while (nucleus < kept && (nucleus == 0 || cumulative < config.top_p)) cumulative += weight(order[nucleus++]) / all;
   kept = nucleus;
+  while (weight(order[kept - 1]) < config.min_p) --kept;  // relative to the first, whose weight is 1
   const double sum = total();
   std::vector<double> result(V, 0.0);
   for (size_t i = 0; i < kept; ++i) result[order[i]] = weight(order[i]) / sum;
@@ -87,21 +92,71 @@ TEST(Sampler, TopPCountsWhatTopKLeft) {
   expect_near(filtered(logits, {.top_k = 2, .top_p = 0.6}), {0, 1, 0, 0}, 0);
 }
 
+TEST(Sampler, MinPByHand) {
+  // 0.5, 0.25, 0.15, 0.1: relative to the likeliest 1, 0.5, 0.3, 0.2
+  const std::vector<double> logits = {std::log(0.15), std::log(0.5), std::log(0.1), std::log(0.25)};
+  expect_near(filtered(logits, {.min_p = 0.25}), {0.15 / 0.9, 0.5 / 0.9, 0, 0.25 / 0.9}, 8 * kEpsilon);
+  expect_near(filtered(logits, {.min_p = 0.49}), {0, 2 / 3., 0, 1 / 3.}, 8 * kEpsilon);
+  expect_near(filtered(logits, {.min_p = 0.51}), {0, 1, 0, 0}, 0);
+  expect_near(filtered(logits, {.min_p = 0.1}), {0.15, 0.5, 0.1, 0.25}, 8 * kEpsilon);
+  expect_near(filtered({3, 3, 2.999}, {.min_p = 1}), {0.5, 0.5, 0}, 8 * kEpsilon);  // ties with the likeliest stay
+}
+
+TEST(Sampler, MinPComparesWhatTemperatureMade) {
+  // At temperature 2 the ratio 0.3 of the third token becomes its root, 0.55, and passes a threshold of 0.5.
+  const std::vector<double> logits = {std::log(0.5), std::log(0.15)};
+  EXPECT_EQ(filtered(logits, {.min_p = 0.5})[1], 0);
+  EXPECT_GT(filtered(logits, {.temperature = 2, .min_p = 0.5})[1], 0);
+}
+
 TEST(Sampler, AgreesWithTheDefinition) {
   constexpr int64_t V = 300;
   at::Generator generator = seeded(1);
   for (const double temperature : {0.3, 1.0, 2.5}) {
     for (const int64_t top_k : {0, 1, 40, 1000}) {
       for (const double top_p : {0.05, 0.5, 0.9, 1.0}) {
-        const at::Tensor logits = at::randn({V}, generator).mul_(3);
-        const SamplingConfig config{.temperature = temperature, .top_k = top_k, .top_p = top_p};
-        SCOPED_TRACE(testing::Message() << "temperature " << temperature << " top_k " << top_k << " top_p " << top_p);
-        // A logit rounds by at most |logit| eps <= 15 eps; divided by 0.3 and through exp that is a relative 50 eps, twice
-        // with the sum's.
-        expect_near(filtered(row(logits), config), reference(row(logits), config), 100 * kEpsilon);
+        for (const double min_p : {0.0, 0.02, 0.4, 1.0}) {
+          const at::Tensor logits = at::randn({V}, generator).mul_(3);
+          const SamplingConfig config{.temperature = temperature, .top_k = top_k, .top_p = top_p, .min_p = min_p};
+          SCOPED_TRACE(testing::Message() << "temperature " << temperature << " top_k " << top_k << " top_p " << top_p
+                                          << " min_p " << min_p);
+          // A logit rounds by at most |logit| eps <= 15 eps; divided by 0.3 and through exp that is a relative 50 eps,
+          // twice with the sum's.
+          expect_near(filtered(row(logits), config), reference(row(logits), config), 100 * kEpsilon);
+        }
       }
     }
   }
+}
+
+// CTRL's rule in float64, token by token.
+std::vector<double> penalized(std::vector<double> logits, const std::set<int64_t>& seen, double penalty) {
+  for (const int64_t id : seen) logits[id] = logits[id] < 0 ? logits[id] * penalty : logits[id] / penalty;
+  return logits;
+}
+
+TEST(Sampler, RepetitionPenaltyByHand) {
+  const at::Tensor logits = at::tensor({2.0f, -2.0f, 0.0f, 4.0f}).unsqueeze(0);
+  const at::Tensor context = at::tensor({int64_t{1}, int64_t{0}, int64_t{1}}).unsqueeze(0);
+  expect_near(row(penalize_repetition(logits, context, 2)), {1, -4, 0, 4}, 0);  // the second occurrence counts no more
+  expect_near(row(penalize_repetition(logits, context, 0.5)), {4, -1, 0, 4}, 0);
+  expect_near(row(logits), {2, -2, 0, 4}, 0);  // the argument is left alone
+}
+
+TEST(Sampler, RepetitionPenaltyAgreesWithTheDefinition) {
+  constexpr int64_t B = 3, V = 50, T = 40;
+  const at::Tensor logits = at::randn({B, V}, seeded(11)).mul_(5);
+  const at::Tensor context = at::randint(V, {B, T}, seeded(12), at::kLong);
+  for (const double penalty : {0.8, 1.3, 5.0}) {
+    const at::Tensor got = penalize_repetition(logits, context, penalty);
+    for (int64_t b = 0; b < B; ++b) {
+      const int64_t* const ids = context.const_data_ptr<int64_t>() + b * T;
+      const std::vector<double> expected = penalized(row(logits[b]), {ids, ids + T}, penalty);
+      // Two roundings of a value of at most 25 * 5.
+      expect_near(row(got[b]), expected, 125 * kEpsilon);
+    }
+  }
+  EXPECT_EQ(penalize_repetition(logits.to(at::kBFloat16), context, 1.3).scalar_type(), at::kFloat);
 }
 
 TEST(Sampler, RowsAreIndependent) {

@@ -16,9 +16,11 @@
 namespace gpt {
 
 struct SamplingConfig {
-  double temperature = 1.0;  // 0 = greedy
-  int64_t top_k = 0;         // 0 = off
-  double top_p = 1.0;        // 1 = off
+  double temperature = 1.0;         // 0 = greedy
+  int64_t top_k = 0;                // 0 = off
+  double top_p = 1.0;               // 1 = off
+  double min_p = 0.0;               // 0 = off
+  double repetition_penalty = 1.0;  // of the tokens in the context; 1 = off
   int64_t max_new_tokens = 200;
   uint64_t seed = 1337;
   std::vector<std::string> stop = {};  // UTF-8 texts that end the sample (not printed)
@@ -38,9 +40,8 @@ struct GenerationResult {
 };
 
 // Streams whole UTF-8 characters to `emit` as they are complete; bytes that are no UTF-8 become U+FFFD. `emit` returns
-// false to stop. An empty prompt starts from end of text, else from a newline. Draws from its own generator, so training's
-// random stream is untouched; restores the model's training mode. Throws gpt::Error: config for `config`, data for a
-// prompt that the tokenizer cannot encode, numerics for logits that are not finite.
+// false to stop. Draws from its own generator, so training's random stream is untouched; restores the model's training
+// mode. Throws gpt::Error: config for `config`, numerics for logits that are not finite, and what encode_prompt() throws.
 GenerationResult generate(GPT& model, const Tokenizer& tokenizer, std::string_view prompt, const SamplingConfig& config,
                           at::ScalarType compute_type, const std::function<bool(std::string_view)>& emit = {});
 

@@ -12,7 +12,7 @@ namespace gpt {
 
 struct GenerateOptions {
   std::string checkpoint;  // a file
-  // "-" is standard input, which also serves when no prompt is named and it is no terminal.
+  // An argument or --prompt. "-" is standard input, which also serves when no prompt is named and it is no terminal.
   std::optional<std::string> prompt;
   std::string prompt_file;
   bool interactive = false;
@@ -20,8 +20,10 @@ struct GenerateOptions {
   int64_t num_samples = 1;
   std::string device = "auto";
   Dtype dtype = Dtype::automatic;
-  bool raw = false;            // control characters reach a terminal as they are
-  bool display_prompt = true;  // before its continuation
+  std::optional<std::string> output = {};  // a file instead of standard output
+  bool json = false;                       // one object per sample and line
+  bool raw = false;                        // control characters reach a terminal as they are
+  bool display_prompt = true;              // before its continuation
 };
 
 // Nothing when --help or --version was answered on standard output. Throws gpt::Error(config).

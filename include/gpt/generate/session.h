@@ -5,6 +5,7 @@
 #include <string>
 
 #include "gpt/generate/options.h"
+#include "gpt/generate/text_output.h"
 #include "gpt/model/gpt.h"
 #include "gpt/tokenizer/tokenizer.h"
 
@@ -19,8 +20,8 @@ struct Session {
 // Loads the checkpoint onto the device and says on the log what it is. Throws gpt::Error.
 Session open_session(const GenerateOptions& options);
 
-// Both write texts to standard output as they grow, and statistics and notes to the log; both return the exit status.
-int write_samples(Session& session, const GenerateOptions& options, const std::string& prompt);
-int converse(Session& session, const GenerateOptions& options);  // a prompt a line, until standard input ends
+// Both write texts to `output`, and statistics and notes to the log; both return the exit status.
+int write_samples(Session& session, const GenerateOptions& options, const std::string& prompt, TextOutput& output);
+int converse(Session& session, const GenerateOptions& options, TextOutput& output);  // a prompt a line, until they end
 
 }  // namespace gpt

@@ -1,0 +1,16 @@
+// From the text of a prompt to the tokens that the model continues.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "gpt/tokenizer/tokenizer.h"
+
+namespace gpt {
+
+// At least one token: an empty prompt starts from end of text, else from a newline. The text of a special token becomes its
+// id. Throws gpt::Error(data) naming the first character that the vocabulary lacks, and the characters that it has.
+std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view prompt);
+
+}  // namespace gpt

@@ -1,0 +1,72 @@
+#include "gpt/generate/prompt.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <string>
+
+#include "gpt/core/error.h"
+#include "gpt/tokenizer/utf8.h"
+
+namespace gpt {
+namespace {
+
+std::string name_of(char32_t character) {
+  if (character == '\n') return "newline";
+  if (character == '\t') return "tab";
+  if (character == ' ') return "space";
+  const std::string described = utf8::describe(character);  // 'é' (U+00E9), or a number for what cannot be shown
+  if (!described.starts_with('\'')) return described;
+  std::string text;
+  utf8::append(text, character);
+  return text;
+}
+
+// Digits and letters in a row are written as a run; signs are better seen one by one.
+bool in_a_run(char32_t character, char32_t next) {
+  const auto one_by_one = [](char32_t c) { return c < 0x80 && !std::isalnum(static_cast<unsigned char>(c)); };
+  return next == character + 1 && !one_by_one(character) && !one_by_one(next);
+}
+
+// "newline space ! A-Z a-z": what a vocabulary of characters has, in the order of their code points.
+std::string list_characters(const Tokenizer& tokenizer) {
+  constexpr size_t kMostItems = 60;
+  std::vector<char32_t> characters;
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    characters.push_back(utf8::decode(tokenizer.decode({&id, 1}), 0).value);
+  }
+  std::sort(characters.begin(), characters.end());
+  std::string list;
+  size_t items = 0;
+  for (size_t first = 0, last = 0; first < characters.size(); first = last + 1) {
+    if (items++ == kMostItems) return list + " and others";
+    last = first;
+    while (last + 1 < characters.size() && in_a_run(characters[last], characters[last + 1])) ++last;
+    if (last - first < 2) last = first;  // two neighbours are no run
+    list += (list.empty() ? "" : " ") + name_of(characters[first]);
+    if (last > first) list += "-" + name_of(characters[last]);
+  }
+  return list;
+}
+
+}  // namespace
+
+std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view prompt) {
+  if (prompt.empty()) {
+    if (const auto end_of_text = tokenizer.end_of_text()) return {*end_of_text};
+    try {
+      return tokenizer.encode("\n");
+    } catch (const Error&) {
+      return {0};  // a vocabulary without a newline: any token is as good a start
+    }
+  }
+  try {
+    return tokenizer.encode_with_specials(prompt);
+  } catch (const Error& e) {
+    if (tokenizer.name() != "char") throw Error(e.code(), fmt::format("prompt, {}", e.what()));
+    throw Error(e.code(), fmt::format("prompt, {}; this model knows only: {}", e.what(), list_characters(tokenizer)));
+  }
+}
+
+}  // namespace gpt

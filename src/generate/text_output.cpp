@@ -1,0 +1,73 @@
+#include "gpt/generate/text_output.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+
+#include "gpt/core/error.h"
+#include "gpt/core/file.h"
+#include "gpt/core/log.h"
+#include "gpt/generate/text_stream.h"
+
+namespace gpt {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The file itself where `path` is a link to one: the link stays. A device or a pipe must not be replaced by a file.
+std::string writable_file(const std::string& path) {
+  std::error_code error;
+  if (path.empty() || !fs::exists(path, error)) return path;
+  const fs::path file = fs::canonical(path, error);
+  if (fs::is_regular_file(file, error)) return file.string();
+  const char* what = fs::is_directory(file, error) ? "it is a folder" : "it is not a regular file";
+  throw Error(ExitCode::disk, fmt::format("cannot write {}: {}", path, what));
+}
+
+}  // namespace
+
+TextOutput::TextOutput(std::string path, bool raw)
+    : path_(writable_file(path)), escapes_(path_.empty() && !raw && isatty(STDOUT_FILENO)) {
+  if (!path_.empty()) AtomicFile{path_};  // fails now rather than after the work; leaves nothing
+}
+
+bool TextOutput::write(std::string_view text) {
+  if (!path_.empty()) {
+    text_ += text;
+  } else {
+    write_standard_output(escapes_ ? escape_controls(text) : text);
+  }
+  if (!text.empty()) at_line_start_ = text.ends_with('\n');
+  return open_;
+}
+
+// Unlike stdio it tells a reader that has left (`| head`) from a full disk.
+void TextOutput::write_standard_output(std::string_view text) {
+  while (!text.empty() && open_) {
+    const ssize_t n = ::write(STDOUT_FILENO, text.data(), text.size());
+    if (n >= 0) {
+      text.remove_prefix(n);
+    } else if (errno == EPIPE) {
+      open_ = false;
+    } else if (errno != EINTR) {
+      throw Error(ExitCode::disk, "cannot write standard output: " + std::generic_category().message(errno));
+    }
+  }
+}
+
+void TextOutput::end_line() {
+  if (!at_line_start_) write("\n");
+}
+
+void TextOutput::finish() {
+  if (path_.empty()) return;
+  AtomicFile file(path_);
+  file.write(text_);
+  file.commit();
+  log::success(path_);
+}
+
+}  // namespace gpt

@@ -1,0 +1,42 @@
+#include "gpt/generate/prompt.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "gpt/core/error.h"
+#include "gpt/tokenizer/utf8.h"
+#include "support/expect_error.h"
+
+namespace gpt {
+namespace {
+
+TEST(EncodePrompt, GivesTheTokensOfTheText) {
+  const auto tokenizer = make_tokenizer("char", "abc\n");
+  EXPECT_EQ(encode_prompt(*tokenizer, "cab"), tokenizer->encode("cab"));
+  EXPECT_EQ(encode_prompt(*tokenizer, ""), tokenizer->encode("\n"));
+  EXPECT_EQ(encode_prompt(*make_tokenizer("char", "abc"), ""), std::vector<int32_t>{0});
+}
+
+TEST(EncodePrompt, NamesTheCharacterAndWhatTheModelKnows) {
+  const auto tokenizer = make_tokenizer("char", "\n\t abcdxy0123456789:;\u00e9\a");
+  EXPECT_ERROR(encode_prompt(*tokenizer, "ab\u00c4"), ExitCode::data, "byte 2: 'Ä' (U+00C4)");
+  EXPECT_ERROR(encode_prompt(*tokenizer, "ab\u00c4"), ExitCode::data,
+               "this model knows only: U+0007 tab newline space 0-9 : ; a-d x y é");
+}
+
+TEST(EncodePrompt, CutsALongListOfCharacters) {
+  std::string every_other;
+  for (char32_t c = 0x4E00; c < 0x4F00; c += 2) utf8::append(every_other, c);
+  const auto tokenizer = make_tokenizer("char", every_other);
+  EXPECT_ERROR(encode_prompt(*tokenizer, "a"), ExitCode::data, " and others");
+}
+
+TEST(EncodePrompt, SaysWhereThePromptIsNoUtf8) {
+  EXPECT_ERROR(encode_prompt(*make_tokenizer("char", "abc"), "a\xFF"), ExitCode::data, "prompt, byte 1: 0xFF");
+  EXPECT_EQ(encode_prompt(*make_tokenizer("byte", ""), "\xFF"), std::vector<int32_t>{255});
+}
+
+}  // namespace
+}  // namespace gpt
