@@ -7,7 +7,9 @@
 
 #include "gpt/config/load.h"
 #include "gpt/core/error.h"
+#include "gpt/core/log.h"
 #include "gpt/core/process.h"
+#include "gpt/data/text_cache.h"
 #include "gpt/device/cpu_threads.h"
 #include "gpt/diagnose/configuration.h"
 #include "gpt/diagnose/machine.h"
@@ -19,20 +21,27 @@ void append(gpt::Checks& checks, gpt::Checks more) {
   for (auto& check : more) checks.push_back(std::move(check));
 }
 
+void print(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+
 bool colours() { return isatty(STDOUT_FILENO) && !std::getenv("NO_COLOR"); }
 
 int diagnose(int argc, char** argv) {
   using namespace gpt;
-  bool json = false;
+  bool json = false, cache = false, clear_cache = false;
   std::string checkpoint;
   const auto command =
       config::parse_command_line(argc, argv, "gpt-diagnose",
                                  "Check this machine and, with --config, a configuration: data, model, memory, speed, "
                                  "disk. Exit status 1 when a check fails.",
                                  {{"json", "print the checks as JSON on standard output", &json},
-                                  {"checkpoint", "verify a checkpoint, or that of a run folder", &checkpoint}},
+                                  {"checkpoint", "verify a checkpoint, or that of a run folder", &checkpoint},
+                                  {"cache", "list the texts in data.cache_dir, and check nothing", &cache},
+                                  {"clear-cache", "remove those that are not in use, and check nothing", &clear_cache}},
                                  choose_for_this_machine);
   if (command.handled) return 0;
+  if (clear_cache) log::info(clear_text_cache(command.config.data));
+  if (cache) print(describe_text_cache(command.config.data, json));
+  if (cache || clear_cache) return 0;
   use_cpu_threads(command.config.threads);
 
   Checks checks = check_machine();
@@ -41,8 +50,7 @@ int diagnose(int argc, char** argv) {
   if (configured) append(checks, check_configuration(command.config, origin));
   if (!checkpoint.empty()) checks.push_back(check_checkpoint(checkpoint));
 
-  const std::string report = json ? to_json(checks) : to_table(checks, colours());
-  std::fwrite(report.data(), 1, report.size(), stdout);
+  print(json ? to_json(checks) : to_table(checks, colours()));
   return static_cast<int>(any_failed(checks) ? ExitCode::failed_check : ExitCode::ok);
 }
 

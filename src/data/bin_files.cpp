@@ -37,8 +37,8 @@ Bin find_bin(const std::string& path, const std::string& validation_path, const 
 
 std::shared_ptr<const Tokenizer> tokenizer_of(const Bin& bin, std::string spec) {
   if (spec.starts_with("bpe:")) {
-    throw Error(ExitCode::config, fmt::format("data.tokenizer: {} is learned from text, which {} is not; name the file of the "
-                                              "tokenizer that it was made with", spec, bin.path));
+    throw Error(ExitCode::config, fmt::format("data.tokenizer: {} is learned from text, but {} holds token ids; name the file of "
+                                              "the tokenizer that made them", spec, bin.path));
   }
   if (spec.empty() && !bin.metadata.tokenizer.empty()) {
     spec = (fs::path(bin.metadata_path).parent_path() / bin.metadata.tokenizer).string();
@@ -54,7 +54,7 @@ std::shared_ptr<const Tokenizer> tokenizer_of(const Bin& bin, std::string spec) 
 int64_t vocabulary_of(const Bin& bin, const Tokenizer* tokenizer, std::optional<int64_t> vocab_size) {
   if (bin.metadata.vocab_size > 0) {
     if (tokenizer && tokenizer->vocab_size() > bin.metadata.vocab_size) {
-      fail(bin.path, fmt::format("its vocabulary has {} ids but its tokenizer {}", bin.metadata.vocab_size, tokenizer->vocab_size()));
+      fail(bin.path, fmt::format("its vocabulary has {} ids, but its tokenizer has {}", bin.metadata.vocab_size, tokenizer->vocab_size()));
     }
     return bin.metadata.vocab_size;
   }

@@ -37,8 +37,8 @@ int64_t sum_of(std::string_view ids, const std::vector<int32_t>& token_bytes) {
 
 }  // namespace
 
-IdFile::IdFile(const std::string& path, int64_t header_bytes, int width)
-    : file_(path), header_bytes_(header_bytes), width_(width) {
+IdFile::IdFile(const std::string& path, int64_t header_bytes, int width, std::function<void()> still_going)
+    : file_(path), header_bytes_(header_bytes), width_(width), still_going_(std::move(still_going)) {
   file_.write(std::string(header_bytes, '\0'));
 }
 
@@ -59,6 +59,7 @@ void IdFile::read(int64_t begin, int64_t end, Take&& take) {
   flush();
   std::string block;
   for (int64_t at = begin * width_; at < end * width_; at += static_cast<int64_t>(block.size())) {
+    still_going_();
     block.resize(std::min<int64_t>(kBuffer, end * width_ - at));
     if (file_.read(header_bytes_ + at, block.data(), block.size()) < block.size()) {
       throw Error(ExitCode::disk, fmt::format("{}: it is shorter than what was written", file_.unfinished_path()));
@@ -97,11 +98,13 @@ void IdFile::commit() {
   file_.commit();
 }
 
-BinWriter::BinWriter(std::string folder, BinFormat format, int width_bytes, double validation_fraction)
+BinWriter::BinWriter(std::string folder, BinFormat format, int width_bytes, double validation_fraction,
+                     std::function<void()> still_going)
     : folder_(std::move(folder)),
       format_(format),
       width_(width_bytes),
       validation_fraction_(validation_fraction),
+      still_going_(std::move(still_going)),
       documents_needed_(documents_for(validation_fraction)) {
   train_ = new_file(file_names(format).front().c_str());
   validation_ = new_file("val.bin");
@@ -115,7 +118,8 @@ std::vector<std::string> BinWriter::file_names(BinFormat format) {
 }
 
 std::unique_ptr<IdFile> BinWriter::new_file(const char* name) const {
-  return std::make_unique<IdFile>(folder_ + "/" + name, format_ == BinFormat::llmc ? llmc::kHeaderBytes : 0, width_);
+  const int64_t header_bytes = format_ == BinFormat::llmc ? llmc::kHeaderBytes : 0;
+  return std::make_unique<IdFile>(folder_ + "/" + name, header_bytes, width_, still_going_);
 }
 
 void BinWriter::append(const EncodedChunk& chunk) {
@@ -208,7 +212,7 @@ void BinWriter::write_header(IdFile& file) const {
                                             file.tokens(), std::numeric_limits<int32_t>::max()));
   }
   const llmc::Version& version = width_ == llmc::kGpt2.width ? llmc::kGpt2 : llmc::kLlama3;
-  const std::array header{version.magic, version.number, static_cast<int32_t>(file.tokens())};  // zeros are behind it
+  const std::array header{version.magic, version.number, static_cast<int32_t>(file.tokens())};  // zeros follow it
   file.write_header({reinterpret_cast<const char*>(header.data()), sizeof header});
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -30,7 +31,8 @@ struct EncodedChunk {
 // Ids on their way to a file.
 class IdFile {
  public:
-  IdFile(const std::string& path, int64_t header_bytes, int width);
+  // `still_going` is called now and then while ids are read back; what it throws ends that.
+  IdFile(const std::string& path, int64_t header_bytes, int width, std::function<void()> still_going);
   void append(std::string_view ids);
   void append_from(IdFile& other, int64_t begin, int64_t end);  // positions of tokens
   void truncate(int64_t tokens);
@@ -48,6 +50,7 @@ class IdFile {
   AtomicFile file_;
   const int64_t header_bytes_;
   const int width_;
+  const std::function<void()> still_going_;
   int64_t tokens_ = 0;
   std::string buffer_;
   Hash128 hash_;
@@ -55,7 +58,8 @@ class IdFile {
 
 class BinWriter {
  public:
-  BinWriter(std::string folder, BinFormat format, int width_bytes, double validation_fraction);
+  BinWriter(std::string folder, BinFormat format, int width_bytes, double validation_fraction,
+            std::function<void()> still_going = [] {});
   ~BinWriter();
 
   void append(const EncodedChunk& chunk);
@@ -79,6 +83,7 @@ class BinWriter {
   const BinFormat format_;
   const int width_;
   const double validation_fraction_;
+  const std::function<void()> still_going_;
   const int64_t documents_needed_;  // for a split by documents
   int64_t documents_ = 0;
   bool separated_ = false;

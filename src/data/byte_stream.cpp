@@ -14,15 +14,13 @@
 #include <utility>
 #include <vector>
 
-#include "gpt/core/error.h"
-
 namespace gpt {
 namespace {
 
 constexpr size_t kPackedBlock = 1 << 17;
 
 [[noreturn]] void fail(const std::string& name, const std::string& why) {
-  throw Error(ExitCode::data, fmt::format("{}: {}", name, why));
+  throw UnreadableSource(fmt::format("{}: {}", name, why));
 }
 
 class FileStream final : public ByteStream {
@@ -109,7 +107,7 @@ class GzipStream final : public ByteStream {
   }
 
  private:
-  // gzip files may be members one behind the other: those of Common Crawl have one for each record.
+  // A gzip file may consist of several members: those of Common Crawl have one for each record.
   void step() {
     if (!in_member_ && any_member_) inflateReset(&inflater_);
     in_member_ = any_member_ = true;
@@ -149,7 +147,7 @@ class ZstdStream final : public ByteStream {
         return 0;
       }
       const size_t status = ZSTD_decompressStream(decoder_.get(), &out, &in);
-      if (ZSTD_isError(status)) fail(name_, fmt::format("the zstd data cannot be unpacked: {}", ZSTD_getErrorName(status)));
+      if (ZSTD_isError(status)) fail(name_, fmt::format("the zstd data are damaged: {}", ZSTD_getErrorName(status)));
       input_.take(in.pos);
       in_frame_ = status != 0;
       any_frame_ = true;

@@ -8,15 +8,21 @@
 #include <memory>
 #include <string>
 
+#include "gpt/core/error.h"
 #include "source_list.h"
 
 namespace gpt {
 
+// A file that cannot be read as what its name says: no permission, damaged, cut off, no text. The message names it.
+class UnreadableSource : public Error {
+ public:
+  explicit UnreadableSource(const std::string& message) : Error(ExitCode::data, message) {}
+};
+
 class ByteStream {
  public:
   virtual ~ByteStream() = default;
-  // At most `size` > 0 bytes; 0 at the end. Throws gpt::Error(data), beginning with the source's name: not readable, cut
-  // off, damaged.
+  // At most `size` > 0 bytes; 0 at the end. Throws UnreadableSource.
   virtual size_t read(char* to, size_t size) = 0;
 };
 

@@ -10,6 +10,7 @@
 #include "gpt/core/error.h"
 #include "gpt/data/permutation.h"
 #include "gpt/data/token_file.h"
+#include "gpt/tokenizer/text_error.h"
 #include "gpt/tokenizer/utf8.h"
 
 namespace gpt {
@@ -56,19 +57,22 @@ ChunkEncoder::ChunkEncoder(const Tokenizer& tokenizer, const PrepareOptions& opt
       end_of_text_(tokenizer.end_of_text()),
       width_(width_for(tokenizer.vocab_size())) {}
 
-EncodedChunk ChunkEncoder::encode(const Chunk& chunk, const DocumentReader& reader) const {
+EncodedChunk ChunkEncoder::encode(const Chunk& chunk, DocumentReader& reader) const {
   EncodedChunk result;
   std::vector<int32_t> ids;
   size_t begin = 0;
   for (const DocumentPart& part : chunk.parts) {
     const std::string_view text = std::string_view(chunk.text).substr(begin, part.end - begin);
     const size_t before = ids.size();
-    begin = part.end;
     try {
       encode_part(text, ids);
-    } catch (const Error& error) {
-      throw Error(error.code(), fmt::format("{}: {}", reader.place(part), error.what()));
+    } catch (const InvalidUtf8& error) {
+      reader.refuse(chunk, begin + error.offset(), error.why());
+      return {};
+    } catch (const TextError& error) {
+      throw Error(ExitCode::data, fmt::format("{}: {}", reader.place(chunk, begin + error.offset()), error.why()));
     }
+    begin = part.end;
     if (part.last && end_of_text_) ids.push_back(*end_of_text_);
     result.invalid_utf8_bytes += count_invalid_utf8(text);
     result.parts.push_back({.tokens = static_cast<int64_t>(ids.size() - before),
@@ -80,7 +84,7 @@ EncodedChunk ChunkEncoder::encode(const Chunk& chunk, const DocumentReader& read
   const auto wrong = std::find_if(ids.begin(), ids.end(), [this](int32_t id) { return id < 0 || id >= tokenizer_.vocab_size(); });
   if (wrong != ids.end()) {
     throw Error(ExitCode::data, fmt::format("{}: the tokenizer gave id {}, outside its vocabulary of {}",
-                                            reader.place(chunk.parts[0]), *wrong, tokenizer_.vocab_size()));
+                                            reader.place(chunk, 0), *wrong, tokenizer_.vocab_size()));
   }
   result.ids = width_ == 2 ? packed<uint16_t>(ids) : packed<uint32_t>(ids);
   return result;
@@ -110,7 +114,7 @@ size_t ChunkEncoder::last_cut(std::string_view text) const {
   }
 }
 
-// The start of a special token, or of what may become one behind the end of the text, that lies across `cut`; else `cut`.
+// The start of a special token, or of what may become one beyond the end of the text, that lies across `cut`; else `cut`.
 size_t ChunkEncoder::special_token_across(std::string_view text, size_t cut) const {
   if (!parse_special_tokens_) return cut;
   for (const SpecialToken& special : tokenizer_.special_tokens()) {

@@ -20,8 +20,9 @@ class ChunkEncoder {
  public:
   ChunkEncoder(const Tokenizer& tokenizer, const PrepareOptions& options);
 
-  // Throws gpt::Error(data), beginning with the place of the document.
-  EncodedChunk encode(const Chunk& chunk, const DocumentReader& reader) const;
+  // Throws gpt::Error(data), beginning with the place in the input. A text that the tokenizer needs as UTF-8, and is not,
+  // is refused at `reader`, which may pass the file over: then the result is empty.
+  EncodedChunk encode(const Chunk& chunk, DocumentReader& reader) const;
 
   // Where a text can be cut: not inside a special token either, where those are parsed.
   size_t last_cut(std::string_view text) const;

@@ -12,7 +12,8 @@
 #include "gpt/core/installed_data.h"
 #include "gpt/data/overlap.h"
 #include "gpt/data/prepare.h"
-#include "text_cache.h"
+#include "gpt/data/prepare_report.h"
+#include "gpt/data/text_cache.h"
 
 namespace gpt {
 namespace {
@@ -36,14 +37,18 @@ std::string text_of(const DataConfig& config) {
   throw Error(ExitCode::config, "data: nothing to read; set data.text FILE, data.dataset shakespeare or data.bin FILE");
 }
 
-Bin bin_of_text(const std::string& text, const DataConfig& config, const std::string& tokenizer) {
-  return find_bin(prepared_text(text, config, tokenizer) + "/" + kBinFile, "", "");
+Bin bin_of_text(const std::string& text, const DataConfig& config, const std::string& tokenizer, Corpus& corpus) {
+  const PreparedText prepared = prepared_text(text, config, tokenizer);
+  corpus.in_use.push_back(prepared.in_use);
+  return find_bin(prepared.folder + "/" + kBinFile, "", "");
 }
 
 // Checks every id and hashes it, in one pass over the memory. `position`: of the first token in the file.
 void scan(const Tokens& tokens, int64_t vocab_size, const std::string& path, int64_t position, Hash128& hash) {
   constexpr int64_t kPiece = 1 << 18;  // tokens: stays in the cache between the check and the hash
+  ReadingReport report("checking", path, static_cast<uint64_t>(tokens.bytes()));
   for (int64_t begin = 0; begin < tokens.size(); begin += kPiece) {
+    report.reached(static_cast<uint64_t>(begin * tokens.width()));
     const Tokens piece = tokens.slice(begin, std::min(begin + kPiece, tokens.size()));
     if (const int64_t bad = first_id_outside(piece, vocab_size); bad >= 0) {
       fail(path, fmt::format("token {} has id {}, outside the vocabulary of {}; check vocab_size and dtype in its metadata",
@@ -84,12 +89,11 @@ void check_lengths(const Corpus& corpus, const Bin& bin, const DataConfig& confi
   if (wants_validation) check("validation", corpus.validation.size());
 }
 
-// A split cut from one file is disjoint by its making. Two files may be anything; where that takes no more than a second
-// or so, it is found out here, and gpt-diagnose looks whatever the size.
+// A split cut from one file is disjoint by its making. Two files may be anything.
 void check_disjoint(const Tokens& train, const std::string& train_path, const Tokens& validation, const std::string& path) {
-  constexpr int64_t kQuick = int64_t{1} << 28;  // tokens
-  if (train.size() > kQuick) return;
-  const Overlap overlap = find_overlap(train, validation);
+  ReadingReport report("comparing", fmt::format("{} and {}", path, train_path), static_cast<uint64_t>(train.bytes()));
+  const auto reached = [&](int64_t tokens) { report.reached(static_cast<uint64_t>(tokens * train.width())); };
+  const Overlap overlap = find_overlap(train, validation, reached);
   if (overlap.share() <= 0.5) return;
   fail(path, fmt::format("validation is contained in training: of {} windows of it, {} are in {} too (token {} there is token {} "
                          "here); the validation loss would mean nothing",
@@ -97,19 +101,19 @@ void check_disjoint(const Tokens& train, const std::string& train_path, const To
 }
 
 // A file that a stage names: its training part where it is split, otherwise all of it.
-Tokens load_stage_source(const std::string& path, const DataConfig& config, const Corpus& corpus, Hash128& hash) {
+Tokens load_stage_source(const std::string& path, const DataConfig& config, Corpus& corpus, Hash128& hash) {
   Bin bin;
   if (std::filesystem::path(path).extension() == ".bin") {
     bin = find_bin(path, "", "");
     const std::string& made_with = bin.metadata.tokenizer_hash;
     if (corpus.tokenizer && !made_with.empty() && made_with != hash128(corpus.tokenizer->to_json())) {
-      fail(path, "data.stages: made with another tokenizer than the main data");
+      fail(path, "data.stages: made with a different tokenizer than the main data");
     }
   } else {
     if (!corpus.tokenizer) fail(path, "data.stages: a text needs a tokenizer, and the main data has none; set data.tokenizer");
     DataConfig whole = config;
     whole.validation_fraction = 0;
-    bin = bin_of_text(path, whole, corpus.tokenizer->to_json());
+    bin = bin_of_text(path, whole, corpus.tokenizer->to_json(), corpus);
   }
   const Splits splits = open_splits(bin, 0);
   Hash128 own;
@@ -156,9 +160,9 @@ std::vector<std::string> stage_sources(const DataConfig& config) {
 Corpus load_corpus(const DataConfig& config, int64_t block_size, const std::string& saved_tokenizer,
                    std::optional<int64_t> vocab_size) {
   const std::string text = text_of(config);
-  const Bin bin = text.empty() ? find_bin(config.bin, config.validation_bin, config.metadata)
-                               : bin_of_text(text, config, saved_tokenizer);
   Corpus corpus;
+  const Bin bin = text.empty() ? find_bin(config.bin, config.validation_bin, config.metadata)
+                               : bin_of_text(text, config, saved_tokenizer, corpus);
   corpus.source = text.empty() ? bin.path : text;
   if (!saved_tokenizer.empty()) {
     corpus.tokenizer = tokenizer_from_json(saved_tokenizer, "the checkpoint's tokenizer");

@@ -4,7 +4,9 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -29,18 +31,21 @@ struct DocumentPart {
 struct Chunk {
   std::string text;
   std::vector<DocumentPart> parts;
-  bool raw_lines = false;  // whole lines of .jsonl, the first of them at the one part's source and position
+  std::vector<uint32_t> joined;  // where in the text a LF stands for a CRLF of the file
+  bool raw_lines = false;        // whole lines of .jsonl, the first of them at the one part's source and position
 };
 
 // The hash of a document's beginning: of all of it, unless it is long.
 uint64_t document_key(std::string_view text);
 
+// In text files CRLF becomes LF, and a byte-order mark at the start is dropped. A file that cannot be read is an error where
+// it was named, and passed over where it was found in a folder.
 class DocumentReader {
  public:
   struct Options {
     std::function<size_t(std::string_view)> last_cut;  // where a long document may be cut; 0 = nowhere
     std::string text_field;                            // of .jsonl
-    int64_t max_chars = 0;                             // the text ends behind so many characters; 0 = never
+    int64_t max_chars = 0;                             // the text ends after so many characters; 0 = never
     std::function<void()> waiting;                     // called while a pipe has nothing; may throw
   };
 
@@ -52,34 +57,57 @@ class DocumentReader {
   // Raw lines become documents, any other chunk stays as it is. May be called on several threads.
   Chunk parsed(Chunk chunk) const;
 
-  // "FILE: line 3" or "FILE: byte 17": what messages about a part, or a byte of it, begin with.
-  std::string place(const DocumentPart& part) const;
-  std::string place(const DocumentPart& part, size_t offset) const;
+  // The file cannot be used because of its text at `offset` of the chunk. Throws gpt::Error(data), beginning with that place,
+  // or passes the file over. May be called on several threads.
+  void refuse(const Chunk& chunk, size_t offset, const std::string& why);
+
+  // "FILE: byte 17", "FILE: line 3: byte 5" or "FILE: document 2": where `offset` of the chunk's text is in the input.
+  std::string place(const Chunk& chunk, size_t offset) const;
 
   uint64_t consumed() const { return consumed_; }  // bytes on the disk; may be called on any thread
-  std::vector<Source> used() const;                // so far
-  const std::vector<std::string>& skipped() const { return skipped_; }  // found, but no text
+
+  // For when the reading is over.
+  struct Fault {
+    std::string why;          // the whole message
+    bool handed_out = false;  // parts of the file are in chunks that next() gave: what was made of them is worth nothing
+    uint64_t position = 0;
+  };
+  const std::map<uint32_t, Fault>& faults() const { return faults_; }  // the sources that were passed over, by index
+  std::vector<Source> used() const;
+  int64_t crlf_files() const { return crlf_files_; }
+  int64_t byte_order_mark_files() const { return byte_order_mark_files_; }
 
  private:
-  bool open_next_source();
   std::optional<Chunk> next_chunk();
+  std::optional<Chunk> step();
+  bool open_next_source();
+  void pass_over(const UnreadableSource& error);
   std::optional<Chunk> next_lines();
   bool read_document();
+  bool read_block(size_t size);
+  void join_line_ends(size_t begin);
   std::optional<Chunk> split_long_document();
   void end_part(size_t end, bool last);
   Chunk take(size_t end);
   void apply_limit(Chunk& chunk);
+  void add_fault(uint32_t source, Fault fault);
+  uint32_t source() const { return static_cast<uint32_t>(next_source_ - 1); }
 
   const std::vector<Source> sources_;
   const Options options_;
   std::atomic<uint64_t> consumed_ = 0;
-  std::vector<std::string> skipped_;
   std::vector<bool> is_used_;
+  int64_t crlf_files_ = 0, byte_order_mark_files_ = 0;
+  std::mutex faults_mutex_;
+  std::map<uint32_t, Fault> faults_;
 
   size_t next_source_ = 0;
   std::unique_ptr<DocumentStream> documents_;  // of the open source, or
   std::unique_ptr<ByteStream> lines_;          // where it is .jsonl
   uint64_t position_ = 0;                      // of the next part
+  bool handed_out_ = false;                    // parts of the open source are in chunks that were given
+  bool has_crlf_ = false;                      // the open source
+  bool held_back_ = false;                     // a CR, until it is known whether a LF follows
 
   Chunk chunk_;            // that is being filled
   bool reading_ = false;   // a document, whose text so far is the chunk's from begin_ on

@@ -12,13 +12,11 @@
 #include <string_view>
 #include <utility>
 
-#include "gpt/core/error.h"
-
 namespace gpt {
 namespace {
 
 [[noreturn]] void fail(const std::string& where, const std::string& why) {
-  throw Error(ExitCode::data, fmt::format("{}: {}", where, why));
+  throw UnreadableSource(fmt::format("{}: {}", where, why));
 }
 
 // A stream of which the next bytes can be looked at.
@@ -58,34 +56,43 @@ class Lookahead {
 
 class PlainText final : public DocumentStream {
  public:
-  explicit PlainText(Lookahead bytes) : bytes_(std::move(bytes)) {}
+  PlainText(Lookahead bytes, size_t byte_order_mark) : bytes_(std::move(bytes)), byte_order_mark_(byte_order_mark) {
+    bytes_.take(byte_order_mark);
+  }
   bool next_document() override { return !std::exchange(begun_, true); }
   size_t read(char* to, size_t size) override { return bytes_.read(to, size); }
+  size_t byte_order_mark() const override { return byte_order_mark_; }
 
  private:
   Lookahead bytes_;
+  const size_t byte_order_mark_;
   bool begun_ = false;
 };
 
-// What the first bytes say a file that is no text is.
-std::string_view likeness(std::string_view head) {
-  if (head.starts_with("\x1f\x8b")) return "it is packed by gzip, and is unpacked when its name ends with .gz";
-  if (head.starts_with("\x28\xb5\x2f\xfd")) return "it is packed by zstd, and is unpacked when its name ends with .zst";
-  if (head.starts_with("\xff\xfe") || head.starts_with("\xfe\xff")) {
-    return "it looks like UTF-16; convert it (iconv -f UTF-16 -t UTF-8)";
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // of UTF-8
+
+// Why a file that begins with these bytes is no text; empty where it is.
+std::string why_no_text(std::string_view head) {
+  using namespace std::string_view_literals;
+  if (head.empty() || head == kByteOrderMark) return "it is empty";
+  for (const auto& [mark, encoding] : {std::pair{"\xff\xfe\0\0"sv, "UTF-32"}, {"\0\0\xfe\xff"sv, "UTF-32"},
+                                       {"\xff\xfe"sv, "UTF-16"}, {"\xfe\xff"sv, "UTF-16"}}) {
+    if (head.starts_with(mark)) return fmt::format("it looks like {0}; convert it to UTF-8 (iconv -f {0} -t UTF-8)", encoding);
   }
-  return "it is a binary file, and text is needed";
+  const size_t nul = head.find('\0');
+  if (nul == std::string_view::npos) return "";
+  const char* what = "it is a binary file, not text";
+  if (head.starts_with("\x1f\x8b")) what = "it is compressed with gzip, and its name has to end with .gz";
+  if (head.starts_with("\x28\xb5\x2f\xfd")) what = "it is compressed with zstd, and its name has to end with .zst";
+  return fmt::format("byte {} is NUL: {}", nul, what);
 }
 
 std::unique_ptr<DocumentStream> open_plain(const Source& source, Lookahead bytes) {
-  constexpr size_t kHead = 1 << 16;  // text has no NUL there; behind it one is data like any other byte
+  constexpr size_t kHead = 1 << 16;  // text has no NUL there; after it one is data like any other byte
   const std::string_view head = bytes.peek(kHead);
-  const size_t nul = head.find('\0');
-  const bool is_text = !head.empty() && nul == std::string_view::npos;
-  if (is_text) return std::make_unique<PlainText>(std::move(bytes));
-  if (source.found) return nullptr;
-  if (head.empty()) fail(source.name, "it is empty");
-  fail(source.name, fmt::format("byte {} is NUL: {}", nul, likeness(head)));
+  if (const std::string why = why_no_text(head); !why.empty()) fail(source.name, why);
+  const size_t mark = head.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
+  return std::make_unique<PlainText>(std::move(bytes), mark);
 }
 
 // Records of the WARC format (ISO 28500): a version, headers, an empty line, Content-Length bytes, two line ends.
@@ -121,7 +128,7 @@ class WetRecords final : public DocumentStream {
   // True for a record of text.
   bool read_headers() {
     const std::string_view version = line();
-    if (!version.starts_with("WARC/")) fail_record(fmt::format("it begins with no WARC/1.0 or WARC/1.1; is this a .wet file?"));
+    if (!version.starts_with("WARC/")) fail_record(fmt::format("it does not begin with WARC/1.0 or WARC/1.1; is this a .wet file?"));
     std::optional<uint64_t> length;
     bool is_text = false;
     for (std::string_view header = line(); !header.empty(); header = line()) {
@@ -147,7 +154,7 @@ class WetRecords final : public DocumentStream {
     uint64_t value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (error != std::errc() || end != text.data() + text.size()) {
-      fail_record("its Content-Length is no number of bytes");
+      fail_record("its Content-Length is not a number of bytes");
     }
     return value;
   }

@@ -21,12 +21,12 @@ class FieldReader final : public nlohmann::json_sax<json> {
   explicit FieldReader(const std::string& field) : field_(field) {}
 
   std::optional<std::string> text;
-  std::string wrong_type;  // of the field, where it is no text
+  std::string wrong_type;  // of the field, where it is not a string
   bool is_object = false;
   size_t error_at = 0;
 
   bool null() override { return other("null"); }
-  bool boolean(bool) override { return other("a truth value"); }
+  bool boolean(bool) override { return other("a boolean"); }
   bool number_integer(number_integer_t) override { return other("a number"); }
   bool number_unsigned(number_unsigned_t) override { return other("a number"); }
   bool number_float(number_float_t, const string_t&) override { return other("a number"); }
@@ -76,11 +76,11 @@ class FieldReader final : public nlohmann::json_sax<json> {
 std::string read_field(std::string_view line, const std::string& field, std::string& why) {
   FieldReader reader(field);
   if (!json::sax_parse(line.begin(), line.end(), &reader)) {
-    why = fmt::format("byte {}: this is not valid JSON", reader.error_at);
+    why = fmt::format("byte {}: it is not valid JSON", reader.error_at);
   } else if (!reader.is_object) {
     why = "a JSON object is needed";
   } else if (!reader.wrong_type.empty()) {
-    why = fmt::format("'{}' is {}; a text is needed", field, reader.wrong_type);
+    why = fmt::format("'{}' is {}; a string is needed", field, reader.wrong_type);
   } else if (!reader.text) {
     why = fmt::format("there is no field '{}'; --text-field (data.text_field) names the one with the text", field);
   } else {

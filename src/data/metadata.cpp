@@ -24,7 +24,7 @@ constexpr int64_t kLargestCount = int64_t{1} << 60;  // sums and sizes in bytes 
   throw Error(ExitCode::data, fmt::format("{}: {}", origin, message));
 }
 
-// The value as a message shows it: never long, and never bytes that are no text.
+// The value as a message shows it: never long, and never bytes that are not text.
 std::string shown(const json& value) {
   constexpr size_t kLongest = 60;
   if (value.is_structured()) return fmt::format("an {}", value.type_name());
@@ -62,7 +62,7 @@ class Section {
   std::string text(const char* key) const {
     const json* value = find(key);
     if (!value) return "";
-    if (!value->is_string()) refuse(key, *value, "a text");
+    if (!value->is_string()) refuse(key, *value, "a string");
     return value->get<std::string>();
   }
 
@@ -126,7 +126,7 @@ Metadata parse_metadata(std::string_view text, const std::string& origin) {
   metadata.vocab_size = root.whole_number("vocab_size", 1, std::numeric_limits<int32_t>::max());
   metadata.width_bytes = root.choice("dtype", "uint16", "uint32") == "uint32" ? 4 : 2;
   if (metadata.width_bytes < width_for(metadata.vocab_size)) {
-    fail(origin, fmt::format("'dtype' is \"uint16\", which holds no ids of a 'vocab_size' of {}; it must be \"uint32\"",
+    fail(origin, fmt::format("'dtype' is \"uint16\", which cannot hold the ids of a 'vocab_size' of {}; it must be \"uint32\"",
                              metadata.vocab_size));
   }
   metadata.tokenizer = root.text("tokenizer");
@@ -135,11 +135,13 @@ Metadata parse_metadata(std::string_view text, const std::string& origin) {
   metadata.train = split_counts(root, "train", origin);
   metadata.validation = split_counts(root, "validation", origin);
   if (metadata.train.tokens == 0 && metadata.validation.tokens > 0) {
-    fail(origin, fmt::format("'validation.tokens' is {} where 'train.tokens' is 0; the bin begins with the training tokens",
+    fail(origin, fmt::format("'validation.tokens' is {} but 'train.tokens' is 0; the bin begins with the training tokens",
                              metadata.validation.tokens));
   }
   metadata.split = root.choice("split", "documents", "tokens");
   metadata.invalid_utf8_bytes = root.count("invalid_utf8_bytes");
+  metadata.crlf_files = root.count("crlf_files");
+  metadata.byte_order_mark_files = root.count("byte_order_mark_files");
   for (const json& entry : root.list("sources")) {
     const Section source(entry, "sources", origin);
     metadata.sources.push_back({source.text("path"), source.count("bytes")});
@@ -177,6 +179,11 @@ std::string to_json(const Metadata& metadata) {
     object["bytes_per_token"] = std::round(1000.0 * static_cast<double>(bytes) / static_cast<double>(tokens)) / 1000;
   }
   object["invalid_utf8_bytes"] = metadata.invalid_utf8_bytes;
+  const auto add_count = [&object](const char* key, int64_t count) {
+    if (count > 0) object[key] = count;
+  };
+  add_count("crlf_files", metadata.crlf_files);
+  add_count("byte_order_mark_files", metadata.byte_order_mark_files);
   object["sources"] = ordered_json::array();
   for (const SourceFile& source : metadata.sources) {
     object["sources"].push_back({{"path", source.path}, {"bytes", source.bytes}});

@@ -5,16 +5,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <condition_variable>
 #include <filesystem>
-#include <limits>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string_view>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include "bin_writer.h"
@@ -26,10 +21,10 @@
 #include "gpt/data/token_file.h"
 #include "gpt/tokenizer/bpe.h"
 #include "gpt/tokenizer/bpe_trainer.h"
+#include "gpt/tokenizer/text_error.h"
 #include "gpt/tokenizer/tokenizer.h"
 #include "gpt/tokenizer/utf8.h"
-#include "ordered_prefetcher.h"
-#include "source_list.h"
+#include "input_passes.h"
 
 namespace gpt {
 namespace {
@@ -48,17 +43,27 @@ void validate(const PrepareOptions& options) {
   if (options.threads < 0) refuse(fmt::format("threads must be 0 or more, got {}", options.threads));
 }
 
-// Sets a flag on the way out of a scope.
-struct SetAtEnd {
-  std::atomic<bool>& flag;
-  ~SetAtEnd() { flag = true; }
-};
+// Marks every character of the chunk. Throws InvalidUtf8 with the offset in the chunk.
+void mark_characters(const Chunk& chunk, std::vector<std::atomic<bool>>& seen) {
+  size_t offset = 0;
+  for (const DocumentPart& part : chunk.parts) {
+    const std::string_view text = std::string_view(chunk.text).substr(0, part.end);
+    while (offset < text.size()) {
+      const auto [value, bytes] = utf8::decode(text, offset);
+      if (!seen[value].load(std::memory_order_relaxed)) seen[value].store(true, std::memory_order_relaxed);
+      offset += bytes;
+    }
+  }
+}
 
 class Preparation {
  public:
   Preparation(const PrepareOptions& options, const std::string& folder,
               const std::function<bool(const PrepareProgress&)>& progress)
-      : options_(options), folder_(folder), progress_(progress), input_(find_sources(options.inputs, folder)) {}
+      : options_(options),
+        folder_(folder),
+        progress_(progress),
+        input_(options, folder, [this](const PrepareProgress& now) { report(now); }) {}
 
   Metadata run();
 
@@ -66,88 +71,23 @@ class Preparation {
   std::vector<std::string> output_files() const;
   void refuse_foreign_output() const;
   void require_space() const;
-  void spool_streams();
   std::unique_ptr<const Tokenizer> tokenizer();
   std::string characters();
   BpeModel trained_bpe(int64_t vocab_size);
-  Metadata encode(const Tokenizer& tokenizer, BinWriter& writer);
+  std::unique_ptr<BinWriter> encode(const Tokenizer& tokenizer, Metadata& metadata);
   void commit(const std::string& tokenizer, BinWriter& writer, const Metadata& metadata) const;
 
-  void report(const PrepareProgress& progress) const {
+  void report(const PrepareProgress& progress) {
+    last_ = progress;
     if (progress_ && !progress_(progress)) throw Error(ExitCode::interrupted, "interrupted; nothing was written to " + folder_);
   }
-
-  DocumentReader reader(std::function<size_t(std::string_view)> last_cut) {
-    const auto waiting = [this] {
-      if (stop_) throw Error(ExitCode::interrupted, "interrupted");
-    };
-    return DocumentReader(input_.sources, {std::move(last_cut), options_.text_field, options_.max_chars, waiting});
-  }
-
-  // Calls `work` on the chunks of the input on all threads, and `take` on this one with the results, in their order.
-  template <class Work, class Take>
-  void for_each_chunk(const char* stage, DocumentReader& reader, Work&& work, Take&& take);
 
   const PrepareOptions& options_;
   const std::string& folder_;
   const std::function<bool(const PrepareProgress&)>& progress_;
-  SourceList input_;
-  std::vector<std::unique_ptr<AtomicFile>> spools_;  // standard input, where it has to be read twice; never committed
-  std::atomic<bool> stop_ = false;
+  PrepareProgress last_{"reading", 0, 0};  // that was reported
+  InputPasses input_;
 };
-
-template <class Work, class Take>
-void Preparation::for_each_chunk(const char* stage, DocumentReader& reader, Work&& work, Take&& take) {
-  using Result = std::invoke_result_t<Work, Chunk>;
-  const int64_t threads = options_.threads > 0 ? options_.threads : std::max(1u, std::thread::hardware_concurrency());
-  uint64_t total = 0;
-  bool is_known = true;
-  for (const Source& source : input_.sources) {
-    total += static_cast<uint64_t>(source.bytes);
-    is_known = is_known && !source.stream;
-  }
-
-  // The threads read in turn: what is the k-th chunk of the input is the pipeline's k-th item.
-  stop_ = false;
-  std::mutex mutex;
-  std::condition_variable turn;
-  int64_t next_to_read = 0;
-  bool at_end = false;
-  const auto read = [&](int64_t index) -> std::optional<Chunk> {
-    std::unique_lock lock(mutex);
-    turn.wait(lock, [&] { return next_to_read == index; });
-    ++next_to_read;
-    // Set first: it stays so where next() throws.
-    std::optional<Chunk> chunk;
-    if (!std::exchange(at_end, true)) {
-      try {
-        chunk = reader.next();
-      } catch (...) {
-        turn.notify_all();
-        throw;
-      }
-      at_end = !chunk;
-    }
-    turn.notify_all();
-    return chunk;
-  };
-  OrderedPrefetcher<std::optional<Result>> pipeline(
-      threads, 2 * threads, std::numeric_limits<int64_t>::max(), [&](int64_t index) -> std::optional<Result> {
-        std::optional<Chunk> chunk = read(index);
-        if (!chunk) return std::nullopt;
-        return work(reader.parsed(std::move(*chunk)));
-      });
-  const SetAtEnd wake_readers{stop_};  // ahead of the pipeline's threads, which it waits for
-
-  constexpr std::chrono::milliseconds kPatience(100);
-  for (;;) {
-    report({stage, reader.consumed(), is_known ? total : 0});
-    std::optional<std::optional<Result>> result = pipeline.next(kPatience);
-    if (!result) continue;
-    if (!*result) break;
-    take(std::move(**result));
-  }
-}
 
 Metadata Preparation::run() {
   trained_vocabulary(options_.tokenizer);
@@ -159,11 +99,11 @@ Metadata Preparation::run() {
     refuse(fmt::format("a vocabulary of {} does not fit the 16-bit ids of nanogpt bins; use another --format",
                        tokenizer->vocab_size()));
   }
-  BinWriter writer(folder_, options_.format, width, options_.validation_fraction);
-  Metadata metadata = encode(*tokenizer, writer);
+  Metadata metadata;
+  const std::unique_ptr<BinWriter> writer = encode(*tokenizer, metadata);
   const std::string json = tokenizer->to_json();
   metadata.tokenizer_hash = hash128(json);
-  commit(json, writer, metadata);
+  commit(json, *writer, metadata);
   return metadata;
 }
 
@@ -188,7 +128,7 @@ void Preparation::refuse_foreign_output() const {
     const std::string path = folder_ + "/" + name;
     std::error_code none;
     if (fs::exists(fs::symlink_status(path, none))) {
-      refuse(fmt::format("{} is in the way, and may not be gpt-prepare's; --force replaces it, or choose another --output", path));
+      refuse(fmt::format("{} is in the way, and gpt-prepare may not have made it; --force replaces it, or choose another --output", path));
     }
   }
 }
@@ -197,42 +137,23 @@ void Preparation::refuse_foreign_output() const {
 void Preparation::require_space() const {
   const double bytes_per_token = options_.tokenizer == "byte" ? 1 : options_.tokenizer == "char" ? 3 : 6;
   double needed = 0;
-  for (const Source& source : input_.sources) needed += source.bytes * (source.packing == Packing::none ? 1 : 2);
+  for (const Source& source : input_.sources()) needed += source.bytes * (source.packing == Packing::none ? 1 : 2);
   if (options_.max_chars > 0) needed = std::min(needed, static_cast<double>(options_.max_chars));
   needed *= sizeof(uint16_t) / bytes_per_token;
   const uint64_t free = free_disk_space(folder_);
   if (needed <= static_cast<double>(free)) return;
-  throw Error(ExitCode::disk, fmt::format("{}: the ids of this input need {:.1f} GB at least, and {:.1f} GB are free; make room "
+  throw Error(ExitCode::disk, fmt::format("{}: the ids of this input need at least {:.1f} GB, but {:.1f} GB are free; make room "
                                           "or choose another --output", folder_, needed / 1e9, static_cast<double>(free) / 1e9));
 }
 
-void Preparation::spool_streams() {
-  for (Source& source : input_.sources) {
-    if (!source.stream) continue;
-    auto spool = std::make_unique<AtomicFile>(folder_ + "/standard_input");
-    std::atomic<uint64_t> consumed = 0;
-    Source packed = source;
-    packed.packing = Packing::none;
-    const auto stream = open_source(packed, consumed, [&] { report({"reading", consumed, 0}); });
-    std::vector<char> block(1 << 16);
-    while (const size_t count = stream->read(block.data(), block.size())) {
-      spool->write(std::string_view(block.data(), count));
-      report({"reading", consumed, 0});
-    }
-    source.path = spool->unfinished_path();
-    source.bytes = static_cast<int64_t>(spool->size());
-    source.stream = false;
-    spools_.push_back(std::move(spool));
-  }
-}
-
 std::unique_ptr<const Tokenizer> Preparation::tokenizer() {
+  if (!options_.saved_tokenizer.empty()) return tokenizer_from_json(options_.saved_tokenizer, "the tokenizer of the run");
   if (options_.tokenizer == "char") {
-    spool_streams();
+    input_.spool_streams();
     return make_tokenizer("char", characters());
   }
   if (const auto vocab_size = trained_vocabulary(options_.tokenizer)) {
-    spool_streams();
+    input_.spool_streams();
     return std::make_unique<BpeTokenizer>(trained_bpe(*vocab_size), options_.tokenizer);
   }
   return make_tokenizer(options_.tokenizer, {});
@@ -240,31 +161,25 @@ std::unique_ptr<const Tokenizer> Preparation::tokenizer() {
 
 // Every character of the input, once.
 std::string Preparation::characters() {
-  std::vector<std::atomic<bool>> seen(utf8::kCodePoints);
-  DocumentReader input = reader(utf8::last_character);
-  const auto note = [&](const Chunk& chunk) {
-    size_t offset = 0;
-    for (const DocumentPart& part : chunk.parts) {
-      const std::string_view text = std::string_view(chunk.text).substr(0, part.end);
-      for (const size_t begin = offset; offset < text.size();) {
-        const auto [kind, bytes, value] = utf8::scan(text, offset);
-        if (kind != utf8::Scan::whole) {
-          throw Error(ExitCode::data, fmt::format("{}: 0x{:02X} is not valid UTF-8; convert the text (iconv -f LATIN1 -t UTF-8) "
-                                                  "or use the tokenizer byte or bpe:N",
-                                                  input.place(part, offset - begin), static_cast<unsigned char>(text[offset])));
-        }
-        if (!seen[value].load(std::memory_order_relaxed)) seen[value].store(true, std::memory_order_relaxed);
-        offset += bytes;
+  for (;;) {
+    std::vector<std::atomic<bool>> seen(utf8::kCodePoints);
+    DocumentReader reader = input_.reader(utf8::last_character);
+    const auto mark = [&](const Chunk& chunk) {
+      try {
+        mark_characters(chunk, seen);
+      } catch (const InvalidUtf8& error) {
+        reader.refuse(chunk, error.offset(), error.why());
       }
+      return true;
+    };
+    input_.pass("reading", reader, mark, [](bool) {});
+    if (input_.must_repeat(reader)) continue;
+    std::string characters;
+    for (char32_t value = 0; value < utf8::kCodePoints; ++value) {
+      if (seen[value]) utf8::append(characters, value);
     }
-    return true;
-  };
-  for_each_chunk("reading", input, note, [](bool) {});
-  std::string characters;
-  for (char32_t value = 0; value < utf8::kCodePoints; ++value) {
-    if (seen[value]) utf8::append(characters, value);
+    return characters;
   }
-  return characters;
 }
 
 BpeModel Preparation::trained_bpe(int64_t vocab_size) {
@@ -272,46 +187,47 @@ BpeModel Preparation::trained_bpe(int64_t vocab_size) {
   training.vocab_size = vocab_size;
   training.min_frequency = options_.min_frequency;
   training.threads = options_.threads;
-  BpeTrainer trainer(training);
-  DocumentReader input = reader([&](std::string_view text) { return last_piece_boundary(training.split, text); });
-  for_each_chunk("reading", input, [](Chunk chunk) { return chunk; }, [&](const Chunk& chunk) {
-    size_t begin = 0;
-    for (const DocumentPart& part : chunk.parts) {
-      trainer.add(std::string_view(chunk.text).substr(begin, part.end - begin));
-      begin = part.end;
-    }
-  });
-  return trainer.train([this](int64_t done, int64_t total) {
-    const auto merges = [](int64_t count) { return static_cast<uint64_t>(count); };
-    return !progress_ || progress_({"training the tokenizer", merges(done), merges(total), /*in_bytes=*/false});
-  });
+  for (;;) {
+    BpeTrainer trainer(training);
+    DocumentReader reader = input_.reader([&](std::string_view text) { return last_piece_boundary(training.split, text); });
+    input_.pass("reading", reader, [](Chunk chunk) { return chunk; }, [&](const Chunk& chunk) {
+      size_t begin = 0;
+      for (const DocumentPart& part : chunk.parts) {
+        trainer.add(std::string_view(chunk.text).substr(begin, part.end - begin));
+        begin = part.end;
+      }
+    });
+    if (input_.must_repeat(reader)) continue;
+    return trainer.train([this](int64_t done, int64_t total) {
+      const auto merges = [](int64_t count) { return static_cast<uint64_t>(count); };
+      return !progress_ || progress_({"training the tokenizer", merges(done), merges(total), /*in_bytes=*/false});
+    });
+  }
 }
 
-Metadata Preparation::encode(const Tokenizer& tokenizer, BinWriter& writer) {
+// What the writer gave, and all of the metadata but the tokenizer's hash.
+std::unique_ptr<BinWriter> Preparation::encode(const Tokenizer& tokenizer, Metadata& metadata) {
   const ChunkEncoder encoder(tokenizer, options_);
-  DocumentReader input = reader([&](std::string_view text) { return encoder.last_cut(text); });
-  Metadata metadata;
-  for_each_chunk("encoding", input, [&](const Chunk& chunk) { return encoder.encode(chunk, input); },
-                 [&](const EncodedChunk& chunk) {
-                   writer.append(chunk);
-                   metadata.invalid_utf8_bytes += chunk.invalid_utf8_bytes;
-                 });
-
   metadata.vocab_size = tokenizer.vocab_size();
   metadata.width_bytes = width_for(tokenizer.vocab_size());
   metadata.tokenizer = kTokenizerFile;
-  writer.finish(tokenizer.text_bytes(), metadata);
-  for (const Source& source : input.used()) {
-    const int64_t bytes = source.stream && input_.sources.size() == 1 ? static_cast<int64_t>(input.consumed()) : source.bytes;
-    metadata.sources.push_back({source.name, bytes});
-  }
-  metadata.skipped = input_.skipped;
-  metadata.skipped.insert(metadata.skipped.end(), input.skipped().begin(), input.skipped().end());
-  if (metadata.train.bytes + metadata.validation.bytes == 0) {
-    throw Error(ExitCode::data, fmt::format("{}: there is no text in it ({} files read, {} passed over as binary or empty)",
+  for (;;) {
+    metadata.invalid_utf8_bytes = 0;
+    auto writer = std::make_unique<BinWriter>(folder_, options_.format, metadata.width_bytes, options_.validation_fraction,
+                                              [this] { report(last_); });
+    DocumentReader reader = input_.reader([&](std::string_view text) { return encoder.last_cut(text); });
+    const auto encode = [&](const Chunk& chunk) { return encoder.encode(chunk, reader); };
+    input_.pass("encoding", reader, encode, [&](const EncodedChunk& chunk) {
+      writer->append(chunk);
+      metadata.invalid_utf8_bytes += chunk.invalid_utf8_bytes;
+    });
+    if (input_.must_repeat(reader)) continue;
+    input_.describe(reader, metadata);
+    writer->finish(tokenizer.text_bytes(), metadata);
+    if (metadata.train.bytes + metadata.validation.bytes > 0) return writer;
+    throw Error(ExitCode::data, fmt::format("{}: there is no text in it (files read: {}, passed over: {})",
                                             fmt::join(options_.inputs, " "), metadata.sources.size(), metadata.skipped.size()));
   }
-  return metadata;
 }
 
 // The former metadata goes first and the new one comes last, so that it never describes another bin.

@@ -18,9 +18,11 @@ constexpr const char* kExamples = R"(Examples:
   zcat dump.jsonl.gz | gpt-prepare --input -.jsonl --text-field body --output data/dump
 
 Inputs:
-  A file of text is one document, a line of .jsonl or .ndjson and a record of .wet are one each; .gz and .zst are unpacked.
-  Of a folder every file below it is read, by path; hidden files are left out, and binary ones passed over and counted.
-  - is standard input: text, or with a suffix what a file of that name would be.
+  A text file is one document; so is each line of .jsonl or .ndjson, and each record of .wet. .gz and .zst are unpacked.
+  In text files CRLF becomes LF, and a byte-order mark at the start is dropped.
+  In a folder all files are read, in the order of their paths. Hidden files are left out; files that are empty, damaged or
+  not text are passed over and counted.
+  - is standard input: text, or with a suffix (-.jsonl.gz) what a file of that name would be.
 )";
 
 void declare(CLI::App& app, PrepareCommand& command, std::string& format) {
@@ -30,24 +32,24 @@ void declare(CLI::App& app, PrepareCommand& command, std::string& format) {
   app.option_defaults()->group("Input");
   app.add_option("-i,--input", options.inputs, "file, folder, pattern in quotes, or -; may be repeated")->default_str("");
   app.add_option("--text-field", options.text_field, "field of .jsonl that holds the text");
-  app.add_option("--max-chars", options.max_chars, "read at most so many characters; 0 = all");
+  app.add_option("--max-chars", options.max_chars, "read at most this many characters; 0 = all");
 
   app.option_defaults()->group("Tokens");
   app.add_option("-t,--tokenizer", options.tokenizer,
                  "gpt2, char, byte, bpe:N to train one with N tokens, or a file (tokenizer.json, .tiktoken, vocab.bpe)");
-  app.add_option("--min-frequency", options.min_frequency, "bpe:N merges pairs that occur so often at least");
+  app.add_option("--min-frequency", options.min_frequency, "bpe:N merges only pairs that occur at least this often");
   app.add_flag("--parse-special-tokens", options.parse_special_tokens,
                "text such as <|endoftext|> becomes the special token; otherwise it is ordinary text");
 
   app.option_defaults()->group("Output");
-  app.add_option("-o,--output", command.output_dir, "folder for the files; made where there is none")->default_str("");
+  app.add_option("-o,--output", command.output_dir, "folder for the files; created if it does not exist")->default_str("");
   app.add_option("--format", format,
                  "prepared = tokens_bpe.bin, bpe_tokenizer.json and tokens_bpe_metadata.json; nanogpt or llmc = train.bin, "
                  "val.bin and bpe_tokenizer.json")
       ->check(CLI::IsMember(&kFormats));
   app.add_option("--validation-fraction", options.validation_fraction,
-                 "share of the documents kept for validation (of the tokens, from the end, where documents are few)");
-  app.add_option("-s,--seed", options.seed, "draws the documents for validation");
+                 "share of the documents kept for validation (where they are few: of the tokens, from the end)");
+  app.add_option("-s,--seed", options.seed, "decides which documents are for validation");
   app.add_flag("--force", options.force, "replace files in the output folder that another program may have made");
 
   app.option_defaults()->group("Machine");

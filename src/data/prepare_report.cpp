@@ -5,8 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "bin_writer.h"
+#include "gpt/core/error.h"
 #include "gpt/core/log.h"
 #include "gpt/core/process.h"
 
@@ -38,17 +42,21 @@ std::string bar(double share) {
   return fmt::format("[{:<{}}]", cells, kWidth);
 }
 
-void warn_of_losses(const Metadata& metadata) {
-  if (metadata.invalid_utf8_bytes > 0) {
-    log::warn(fmt::format("{} of the text are not valid UTF-8; they are kept as they are", plural(metadata.invalid_utf8_bytes, "byte")));
-  }
-  if (!metadata.skipped.empty()) {
-    log::warn(fmt::format("{} passed over because they are binary, empty or links to folders; the first is {}",
-                          plural(static_cast<int64_t>(metadata.skipped.size()), "file"), metadata.skipped[0]));
-  }
-}
-
 }  // namespace
+
+std::string describe_files(const Metadata& metadata) {
+  const auto read = static_cast<int64_t>(metadata.sources.size()), passed_over = static_cast<int64_t>(metadata.skipped.size());
+  std::vector<std::string> facts;
+  if (read != 1 || passed_over > 0) facts.push_back(plural(read, "file") + " read");
+  if (passed_over > 0) facts.back() += fmt::format(", {} passed over", with_commas(passed_over));
+  if (metadata.crlf_files > 0) {
+    facts.push_back(plural(metadata.crlf_files, "file") + " had Windows line ends (CRLF), which became LF");
+  }
+  if (metadata.byte_order_mark_files > 0) {
+    facts.push_back(plural(metadata.byte_order_mark_files, "file") + " began with a UTF-8 byte-order mark, which was dropped");
+  }
+  return fmt::format("{}", fmt::join(facts, "; "));
+}
 
 bool PrepareReport::operator()(const PrepareProgress& progress) {
   if (process::stop_signal() != 0) return false;
@@ -56,7 +64,7 @@ bool PrepareReport::operator()(const PrepareProgress& progress) {
   if (stage_ != progress.stage) {
     stage_ = progress.stage;
     begin_ = now;
-    next_ = now + std::chrono::seconds(log::is_terminal() ? 0 : 10);
+    next_ = now + std::chrono::seconds(log::is_terminal() ? 1 : 10);
   }
   if (now < next_) return true;
   const std::string line = progress_line(progress, std::chrono::duration<double>(now - begin_).count());
@@ -68,6 +76,15 @@ bool PrepareReport::operator()(const PrepareProgress& progress) {
     next_ = now + std::chrono::seconds(30);
   }
   return true;
+}
+
+ReadingReport::ReadingReport(const char* stage, std::string what, uint64_t total_bytes)
+    : stage_(stage), what_(std::move(what)), total_(total_bytes) {}
+
+ReadingReport::~ReadingReport() { log::status(""); }
+
+void ReadingReport::reached(uint64_t bytes) {
+  if (!report_({stage_, bytes, total_})) throw Error(ExitCode::interrupted, fmt::format("interrupted while {} {}", stage_, what_));
 }
 
 std::string progress_line(const PrepareProgress& progress, double seconds) {
@@ -88,7 +105,10 @@ void report_prepared(const PrepareOptions& options, const std::string& output_di
   const auto& [train, validation] = std::pair(metadata.train, metadata.validation);
   const int64_t tokens = train.tokens + validation.tokens, bytes = train.bytes + validation.bytes;
   log::status("");
-  warn_of_losses(metadata);
+  if (const std::string files = describe_files(metadata); !files.empty()) log::info(files);
+  if (metadata.invalid_utf8_bytes > 0) {
+    log::warn(fmt::format("{} of the text are not valid UTF-8 and stay as they are", plural(metadata.invalid_utf8_bytes, "byte")));
+  }
   log::info(fmt::format("{} and {} of text: {} from a vocabulary of {}, {:.2f} bytes per token",
                         plural(train.documents + validation.documents, "document"), plural(bytes, "byte"), plural(tokens, "token"),
                         with_commas(metadata.vocab_size), static_cast<double>(bytes) / static_cast<double>(tokens)));

@@ -62,21 +62,30 @@ class Search {
     } else if (input.find_first_of("*?[") != std::string::npos) {
       add_pattern(input);
     } else {
-      fail(input.empty() ? "an input without a name" : input, std::generic_category().message(ENOENT));
+      fail(input.empty() ? "an input with an empty name" : input, std::generic_category().message(ENOENT));
     }
   }
 
-  SourceList take() { return std::move(list_); }
+  SourceList take() {
+    const auto by_path = [](const PassedOver& a, const PassedOver& b) { return a.path < b.path; };
+    std::sort(list_.passed_over.begin(), list_.passed_over.end(), by_path);
+    return std::move(list_);
+  }
 
  private:
+  // What was found is passed over, what was named is an error.
+  void refuse(const std::string& path, bool found, const std::string& why) {
+    if (!found) fail(path, why);
+    list_.passed_over.push_back({path, fmt::format("{}: {}", path, why)});
+  }
+
   void add_path(const std::string& path, bool found) {
     struct stat info {};
-    if (stat(path.c_str(), &info) != 0) fail(path, std::generic_category().message(errno));
-    if (S_ISDIR(info.st_mode)) return add_folder(path);
-    if (!S_ISREG(info.st_mode) && !S_ISFIFO(info.st_mode)) fail(path, "it is neither a file nor a folder");
+    if (stat(path.c_str(), &info) != 0) return refuse(path, found, std::generic_category().message(errno));
+    if (S_ISDIR(info.st_mode)) return add_folder(path, found);
+    if (!S_ISREG(info.st_mode) && !S_ISFIFO(info.st_mode)) return refuse(path, found, "it is neither a file nor a folder");
     if (holds_web_pages(path)) {
-      if (found) return list_.skipped.push_back(path);
-      fail(path, "it holds web pages or their properties; the text is in Common Crawl's .warc.wet.gz files");
+      return refuse(path, found, "it holds web pages or their metadata; the text is in Common Crawl's .warc.wet.gz files");
     }
     Source source = source_named(path, path);
     source.bytes = info.st_size;
@@ -85,20 +94,20 @@ class Search {
     list_.sources.push_back(std::move(source));
   }
 
-  void add_folder(const std::string& folder) {
+  void add_folder(const std::string& folder, bool found) {
     if (same_as_output(folder)) {
       throw Error(ExitCode::config, fmt::format("{} is both input and output: what is written there would be read as text "
                                                 "the next time; choose another --output", folder));
     }
     std::vector<std::string> files;
-    walk(folder, files);
+    walk(folder, found, files);
     std::sort(files.begin(), files.end());
     const size_t before = list_.sources.size();
     for (const std::string& file : files) add_path(file, /*found=*/true);
-    if (list_.sources.size() == before) fail(folder, "the folder holds no file of text");
+    if (list_.sources.size() == before) refuse(folder, found, "there is no text file in this folder");
   }
 
-  void walk(const fs::path& folder, std::vector<std::string>& files) {
+  void walk(const fs::path& folder, bool found, std::vector<std::string>& files) {
     std::error_code error;
     fs::directory_iterator entry(folder, error);
     for (const fs::directory_iterator end; !error && entry != end; entry.increment(error)) {
@@ -106,14 +115,14 @@ class Search {
       const fs::file_status status = entry->status(dangling);
       if (entry->path().filename().native().starts_with('.')) continue;
       if (fs::is_directory(status) && !entry->is_symlink(dangling)) {
-        if (!same_as_output(entry->path())) walk(entry->path(), files);
+        if (!same_as_output(entry->path())) walk(entry->path(), /*found=*/true, files);
       } else if (fs::is_regular_file(status)) {
         files.push_back(entry->path().string());
       } else {
-        list_.skipped.push_back(entry->path().string());
+        refuse(entry->path(), /*found=*/true, why_neither(status));
       }
     }
-    if (error) fail(folder.string(), error.message());
+    if (error) refuse(folder, found, error.message());
   }
 
   void add_pattern(const std::string& pattern) {
@@ -124,6 +133,11 @@ class Search {
     if (paths.empty()) fail(pattern, "no file matches");
     std::sort(paths.begin(), paths.end());
     for (const std::string& path : paths) add_path(path, /*found=*/true);
+  }
+
+  static const char* why_neither(const fs::file_status& status) {
+    if (fs::is_directory(status)) return "it is a link to a folder";
+    return fs::exists(status) ? "it is neither a file nor a folder" : "it is a broken link, or not accessible";
   }
 
   bool same_as_output(const fs::path& folder) const {

@@ -1,14 +1,20 @@
-#include "text_cache.h"
+#include "gpt/data/text_cache.h"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <chrono>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <functional>
+#include <nlohmann/json.hpp>
+#include <system_error>
 #include <thread>
 #include <utility>
 
+#include "cache_folder.h"
+#include "content_hash.h"
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
 #include "gpt/core/hash.h"
@@ -18,14 +24,14 @@
 #include "gpt/data/prepare.h"
 #include "gpt/data/prepare_report.h"
 #include "gpt/tokenizer/tokenizer.h"
-#include "source_list.h"
 
 namespace gpt {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kForm = 1;  // of what lies in the cache: other forms are prepared anew
+constexpr int kForm = 2;  // of what lies in the cache: other forms are prepared anew
+constexpr const char* kHashIndex = "content_hashes";
 
 std::string cache_root(const DataConfig& config) {
   if (!config.cache_dir.empty()) return config.cache_dir;
@@ -34,43 +40,31 @@ std::string cache_root(const DataConfig& config) {
   throw Error(ExitCode::config, "data.cache_dir: there is no home folder to keep prepared text in; name a folder");
 }
 
-// The contents of the input, whatever their names. What can be read only once cannot be found again.
-std::string content_hash(const std::string& input) {
-  Hash128 hash;
-  for (const Source& source : find_sources({input}, "").sources) {
-    if (source.stream) {
-      throw Error(ExitCode::data, fmt::format("data.text: {} can be read only once, and a run may stop and go on; prepare it with "
-                                              "gpt-prepare, and name the result in data.bin", source.name));
-    }
-    const MappedFile file(source.path, ExitCode::data);
-    hash.update(fmt::format("{} {} {}\n", static_cast<int>(source.kind), static_cast<int>(source.packing), file.bytes().size()));
-    hash.update({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()});
-  }
-  return hash.hex();
-}
-
 // char and bpe:N follow from the text; any other tokenizer is what it holds, wherever it lies.
 std::string identity(const std::string& tokenizer) {
   if (tokenizer == "char" || tokenizer.starts_with("bpe:")) return tokenizer;
   return hash128(make_tokenizer(tokenizer, {})->to_json());
 }
 
+std::string size_text(int64_t bytes) {
+  const auto size = static_cast<double>(bytes);
+  return size < 1e9 ? fmt::format("{:.1f} MB", size / 1e6) : fmt::format("{:.2f} GB", size / 1e9);
+}
+
+std::string texts(int64_t count) { return fmt::format("{} prepared text{}", count, count == 1 ? "" : "s"); }
+
 class TextCache {
  public:
   TextCache(const std::string& input, const DataConfig& config)
-      : config_(config), input_(input), root_(cache_root(config)), content_(content_hash(input)) {}
+      : config_(config), input_(input), root_(cache_root(config)), content_(content_hash(input, root_ + "/" + kHashIndex)) {}
 
-  std::string folder(const std::string& saved_tokenizer) const {
-    if (saved_tokenizer.empty()) return prepared(config_.tokenizer, identity(config_.tokenizer));
+  PreparedText text(const std::string& saved_tokenizer) const {
+    const std::string own = identity(config_.tokenizer);
+    if (saved_tokenizer.empty()) return prepared(folder_for(own), "");
     const std::string hash = hash128(saved_tokenizer);
-    // A run that goes on finds what it made when it began.
-    if (const std::string first = folder_for(identity(config_.tokenizer)); tokenizer_hash(first) == hash) return first;
-    const std::string file = root_ + "/" + hash + ".json";
-    create_folders(root_);
-    AtomicFile json(file);
-    json.write(saved_tokenizer);
-    json.commit();
-    return prepared(file, hash);
+    // A run that is resumed finds what it made when it began.
+    if (tokenizer_hash(folder_for(own)) == hash) return prepared(folder_for(own), saved_tokenizer);
+    return prepared(folder_for(hash), saved_tokenizer);
   }
 
  private:
@@ -86,21 +80,34 @@ class TextCache {
     return fs::exists(metadata, ignored) ? read_metadata(metadata).tokenizer_hash : "";
   }
 
-  std::string prepared(const std::string& tokenizer, const std::string& identity) const {
-    const std::string folder = folder_for(identity);
-    if (!tokenizer_hash(folder).empty()) return folder;
-    create_folders(root_);
-    const FileLock lock(folder + ".lock", [this, said = false](const std::string& holder) mutable {
-      if (!std::exchange(said, true)) log::info(fmt::format("Waiting for {}, which prepares {}", holder, input_));
-      if (process::stop_signal() != 0) throw Error(ExitCode::interrupted, "interrupted while waiting for " + holder);
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    });
-    if (!tokenizer_hash(folder).empty()) return folder;
-    const std::string how = tokenizer.starts_with(root_) ? "the tokenizer of the run" : "the tokenizer " + tokenizer;
+  PreparedText prepared(const std::string& folder, const std::string& saved_tokenizer) const {
+    PreparedText text{folder, use_cache_entry(folder)};
+    if (!text.in_use) {
+      create_folders(root_);
+      const FileLock lock(folder + ".lock", [this, said = false](const std::string& holder) mutable {
+        if (!std::exchange(said, true)) log::info(fmt::format("Waiting for {}, which prepares {}", holder, input_));
+        if (process::stop_signal() != 0) throw Error(ExitCode::interrupted, "interrupted while waiting for " + holder);
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      });
+      text.in_use = use_cache_entry(folder);
+      if (!text.in_use) {
+        prepare_entry(folder, saved_tokenizer);
+        text.in_use = use_cache_entry(folder);
+        keep_below_limit();
+      }
+    }
+    const std::string files = describe_files(read_metadata(folder + "/" + kMetadataFile));
+    if (!files.empty()) log::info(fmt::format("{}: {}", input_, files));
+    return text;
+  }
+
+  void prepare_entry(const std::string& folder, const std::string& saved_tokenizer) const {
+    const std::string how = saved_tokenizer.empty() ? "the tokenizer " + config_.tokenizer : "the tokenizer of the run";
     log::info(fmt::format("Preparing {} with {}, once: it is kept in {}", input_, how, folder));
     PrepareOptions options;
     options.inputs = {input_};
-    options.tokenizer = tokenizer;
+    options.tokenizer = config_.tokenizer;
+    options.saved_tokenizer = saved_tokenizer;
     options.text_field = config_.text_field;
     options.validation_fraction = config_.validation_fraction;
     options.max_chars = config_.max_chars;
@@ -108,23 +115,68 @@ class TextCache {
     PrepareReport report;
     prepare(options, folder, std::ref(report));
     log::status("");
-    return folder;
+  }
+
+  void keep_below_limit() const {
+    if (config_.cache_limit == 0) return;
+    const RemovedEntries removed = remove_cache_entries(root_, static_cast<int64_t>(config_.cache_limit * 1e9));
+    if (removed.entries == 0) return;
+    log::info(fmt::format("Removed {} ({}) from {}, used longest ago: data.cache_limit is {} GB", texts(removed.entries),
+                          size_text(removed.bytes), root_, config_.cache_limit));
   }
 
   const DataConfig& config_;
   const std::string input_, root_, content_;
 };
 
+std::string as_json(const std::vector<CacheEntry>& entries) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const CacheEntry& entry : entries) {
+    const auto seconds = static_cast<std::time_t>(entry.last_used / 1'000'000'000);
+    list.push_back({{"path", entry.path},
+                    {"bytes", entry.bytes},
+                    {"last_used", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(seconds))},
+                    {"text", entry.text}});
+  }
+  return nlohmann::ordered_json{{"cache", list}}.dump(2, ' ', /*ensure_ascii=*/false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
 }  // namespace
 
-std::string prepared_text(const std::string& input, const DataConfig& config, const std::string& saved_tokenizer) {
+PreparedText prepared_text(const std::string& input, const DataConfig& config, const std::string& saved_tokenizer) {
   try {
-    return TextCache(input, config).folder(saved_tokenizer);
+    return TextCache(input, config).text(saved_tokenizer);
   } catch (const Error& error) {
     log::status("");
     if (error.code() != ExitCode::disk) throw;
     throw Error(ExitCode::disk, fmt::format("{}; prepared text is kept there: set data.cache_dir to a folder with room", error.what()));
   }
+}
+
+std::string describe_text_cache(const DataConfig& config, bool json) {
+  const std::string root = cache_root(config);
+  const std::vector<CacheEntry> entries = cache_entries(root);
+  if (json) return as_json(entries);
+  int64_t bytes = 0;
+  for (const CacheEntry& entry : entries) bytes += entry.bytes;
+  const std::string limit = config.cache_limit == 0 ? "none" : fmt::format("{} GB", config.cache_limit);
+  std::string lines = fmt::format("{}: {}, {} (data.cache_limit: {})\n", root, texts(std::ssize(entries)), size_text(bytes), limit);
+  for (const CacheEntry& entry : entries) {
+    const auto seconds = static_cast<std::time_t>(entry.last_used / 1'000'000'000);
+    lines += fmt::format("{:>9}  last used {:%Y-%m-%d %H:%M}  {}  {}\n", size_text(entry.bytes), fmt::localtime(seconds), entry.path,
+                         entry.text.empty() ? "(unfinished)" : entry.text);
+  }
+  return lines;
+}
+
+std::string clear_text_cache(const DataConfig& config) {
+  const std::string root = cache_root(config);
+  const RemovedEntries removed = remove_cache_entries(root, /*limit=*/-1);
+  std::error_code ignored;
+  fs::remove(root + "/" + kHashIndex, ignored);
+  std::string line = fmt::format("{}: removed {} ({})", root, texts(removed.entries), size_text(removed.bytes));
+  if (removed.kept > 0) line += fmt::format("; {} in use stay{}", removed.kept, removed.kept == 1 ? "s" : "");
+  return line;
 }
 
 }  // namespace gpt

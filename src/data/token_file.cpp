@@ -52,7 +52,7 @@ Tokens Tokens::map_file(const std::string& path, int width_bytes) {
   const size_t bytes = file->bytes().size();
   if (bytes % width_bytes != 0) {
     throw Error(ExitCode::data, fmt::format("{}: {} bytes are not a whole number of {}-byte token ids; the file is truncated "
-                                            "or its metadata names another dtype",
+                                            "or its metadata names the wrong dtype",
                                             path, bytes, width_bytes));
   }
   return {file, file->bytes().data(), static_cast<int64_t>(bytes / width_bytes), width_bytes};

@@ -42,15 +42,15 @@ const llmc::Version* llmc_version(const File& file) {
 Tokens open_llmc(const std::string& path, const File& file, const llmc::Version& version) {
   const std::byte* data = file->bytes().data();
   if (const auto number = number_at<int32_t>(data, 4); number != version.number) {
-    fail(path, "byte 4: version {} of llm.c's header; known is {} with this magic number", number, version.number);
+    fail(path, "byte 4: version {} of llm.c's header; with this magic number only {} is known", number, version.number);
   }
   // llm.c reads this field as int32; where a bin has more tokens than that, the same bits count to 2^32.
   const int64_t count = number_at<uint32_t>(data, 8);
   const auto bytes = static_cast<int64_t>(file->bytes().size() - llmc::kHeaderBytes);
   if (bytes != count * version.width) {
     fail(path,
-         "byte 8: the header promises {} tokens of {} bytes, but {} bytes follow it; the file is truncated or not "
-         "whole",
+         "byte 8: the header announces {} tokens of {} bytes, but {} bytes follow it; the file is truncated or not "
+         "finished",
          count, version.width, bytes);
   }
   return {file, data + llmc::kHeaderBytes, count, version.width};
@@ -71,7 +71,7 @@ int megatron_width(const std::string& path, uint8_t code) {
   constexpr uint8_t kInt32 = 4, kUint16 = 8;
   if (code == kUint16) return 2;
   if (code == kInt32) return 4;
-  fail(path, "byte 17: dtype code {}; known are {} (uint16) and {} (int32)", code, kUint16, kInt32);
+  fail(path, "byte 17: dtype code {}; only {} (uint16) and {} (int32) are known", code, kUint16, kInt32);
 }
 
 MegatronIndex read_index(const std::string& path, std::span<const std::byte> bytes) {
@@ -80,7 +80,7 @@ MegatronIndex read_index(const std::string& path, std::span<const std::byte> byt
     fail(path, "byte 0: not an index of Megatron's, which starts with MMIDIDX and a header of {} bytes", kMegatronHeaderBytes);
   }
   if (const auto version = number_at<uint64_t>(data, 9); version != 1) {
-    fail(path, "byte 9: version {} of Megatron's index; known is 1", version);
+    fail(path, "byte 9: version {} of Megatron's index; only 1 is known", version);
   }
   MegatronIndex index{};
   index.width = megatron_width(path, number_at<uint8_t>(data, 17));
@@ -89,7 +89,7 @@ MegatronIndex read_index(const std::string& path, std::span<const std::byte> byt
   const uint64_t rest = bytes.size() - kMegatronHeaderBytes;
   // Counts are compared before they are multiplied: they may be anything.
   if (index.sequences > rest / 12 || index.documents > rest / 8 || index.sequences * 12 + index.documents * 8 != rest) {
-    fail(path, "byte 18: {} sequences and {} document marks do not take the {} bytes behind the header", index.sequences,
+    fail(path, "byte 18: {} sequences and {} document marks do not take the {} bytes after the header", index.sequences,
          index.documents, rest);
   }
   index.lengths = data + kMegatronHeaderBytes;
@@ -116,7 +116,7 @@ std::pair<int64_t, bool> check_index(const std::string& path, const MegatronInde
     expected += bytes;
     // Nothing writes such a pair, and a small one could ask for any amount of memory.
     if (expected > bin_bytes) {
-      fail(path, "sequence {} overlaps others: up to it they have {} bytes, the bin {}", i, expected, bin_bytes);
+      fail(path, "sequence {} overlaps others: up to it they have {} bytes, but the bin has {}", i, expected, bin_bytes);
     }
     tokens += static_cast<uint64_t>(length);
   }
@@ -124,7 +124,7 @@ std::pair<int64_t, bool> check_index(const std::string& path, const MegatronInde
   for (uint64_t i = 0; i < index.documents; ++i) {
     const auto start = number_at<int64_t>(index.document_starts, i * 8);
     if (start < before || static_cast<uint64_t>(start) > index.sequences || (i == 0 && start != 0)) {
-      fail(path, "document mark {} is {}; marks rise from 0 to the number of sequences, {}", i, start, index.sequences);
+      fail(path, "document mark {} is {}; marks must rise from 0 to at most the number of sequences, {}", i, start, index.sequences);
     }
     before = start;
   }
@@ -167,7 +167,7 @@ TokenFile open_token_file(const std::string& path, std::optional<int> width_byte
     return {Tokens::map_file(path, width_bytes.value_or(2)), TokenFormat::raw};
   }
   if (width_bytes && *width_bytes != file.tokens.width()) {
-    fail(path, "its header says ids of {} bits, its metadata {} bits", 8 * file.tokens.width(), 8 * *width_bytes);
+    fail(path, "its header says ids of {} bits, but its metadata says {} bits", 8 * file.tokens.width(), 8 * *width_bytes);
   }
   return file;
 }

@@ -79,7 +79,7 @@ std::array<int32_t, 256> ids_of_bytes(const TokenIds& ids, const std::string& or
 
 BpeMerges merge_rules(const BpeModel& model, const TokenIds& ids, const std::string& origin) {
   if (std::max(model.tokens.size(), model.merges.size()) > BpeModel::kMostTokens) {
-    throw Error(ExitCode::data, fmt::format("{}: {} tokens and {} merges; at most {} of each are implemented", origin,
+    throw Error(ExitCode::data, fmt::format("{}: {} tokens and {} merges; at most {} of each are supported", origin,
                                             model.tokens.size(), model.merges.size(), BpeModel::kMostTokens));
   }
   BpeMerges rules(model.merges.size());
@@ -96,7 +96,7 @@ BpeMerges merge_rules(const BpeModel& model, const TokenIds& ids, const std::str
     const auto found = ids.find(product);
     if (found == ids.end()) {
       throw Error(ExitCode::data,
-                  fmt::format("{}: merge {} joins {} and {}, but {} is no token", origin, rank,
+                  fmt::format("{}: merge {} joins {} and {}, but {} is not a token", origin, rank,
                               quoted(model.tokens[left]), quoted(model.tokens[right]), quoted(product)));
     }
     rules.add(left, right, found->second);

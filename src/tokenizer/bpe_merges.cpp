@@ -105,7 +105,7 @@ size_t BpeMerges::apply_to_few(int32_t* ids, size_t count) const {
 
 size_t BpeMerges::apply_to_many(int32_t* ids, size_t count) const {
   struct Part {
-    uint32_t previous, next;  // among those left; `count` behind the last
+    uint32_t previous, next;  // among those left; `count` after the last
     uint32_t rank;            // of the pair with the next one; kNone for those merged away too
   };
   // Rank, position; out of date where the part's rank is another by now.

@@ -27,7 +27,7 @@ class BpeMerges {
   static constexpr uint32_t kNone = (uint32_t{1} << kRankBits) - 1;
   uint32_t rank_of(int32_t left, int32_t right) const;
 
-  // perf: OPT-5. Most look-ups find nothing, and what they cost is cache lines and branches that no predictor foresees. So
+  // perf: OPT-5. Most look-ups find nothing, and what they cost is cache lines and branches that no predictor predicts. So
   // a rule takes eight bytes, the pair and below it the rank, four of them lie together and are searched without a branch,
   // and the products stand apart.
   static constexpr size_t kBucket = 4;

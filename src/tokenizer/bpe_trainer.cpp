@@ -27,10 +27,10 @@ constexpr std::chrono::milliseconds kProgressInterval{100};
 BpeTrainingOptions checked(BpeTrainingOptions options) {
   const std::vector<std::string>& specials = options.special_tokens;
   for (auto special = specials.begin(); special != specials.end(); ++special) {
-    if (special->empty()) refuse("a special token is empty; give it a text");
+    if (special->empty()) refuse("a special token is empty; give it some text");
     const std::optional<std::string> spelled = byte_alphabet::bytes(*special);
     if (special->size() == 1 || (spelled && spelled->size() == 1)) {
-      refuse(fmt::format("special token '{}' is the token of a byte; give it a longer text", *special));
+      refuse(fmt::format("special token '{}' is the token of a byte; make it longer", *special));
     }
     if (std::find(specials.begin(), special, *special) != special) {
       refuse(fmt::format("special token '{}' is given twice", *special));
@@ -38,11 +38,11 @@ BpeTrainingOptions checked(BpeTrainingOptions options) {
   }
   const auto least = static_cast<int64_t>(specials.size()) + kBytes;
   if (options.vocab_size < least || options.vocab_size > BpeModel::kMostTokens) {
-    refuse(fmt::format("a vocabulary of {} is impossible; with {} bytes, special tokens ({}) and merges it has {} to {}",
+    refuse(fmt::format("a vocabulary of {} is impossible; the {} bytes, special tokens ({}) and merges make {} to {}",
                        options.vocab_size, kBytes, specials.size(), least, BpeModel::kMostTokens));
   }
   if (options.min_frequency < 0)
-    refuse(fmt::format("min_frequency is {}; it has to be 0 or more", options.min_frequency));
+    refuse(fmt::format("min_frequency is {}; it must be 0 or more", options.min_frequency));
   if (options.threads <= 0) options.threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   return options;
 }

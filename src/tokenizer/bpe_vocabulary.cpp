@@ -16,20 +16,20 @@ json parse_vocabulary_json(std::string_view text, const std::string& origin) {
   constexpr size_t kMostBytes = size_t{64} << 20;
   constexpr int kMostLevels = 64;
   if (text.size() > kMostBytes) {
-    throw Error(ExitCode::data, fmt::format("{}: {} bytes are too many for a tokenizer; at most {} are read", origin,
+    throw Error(ExitCode::data, fmt::format("{}: a file of {} bytes is too large for a tokenizer; at most {} are read", origin,
                                             text.size(), kMostBytes));
   }
   try {
     return json::parse(text, [&](int depth, json::parse_event_t, json&) {
       if (depth <= kMostLevels) return true;
-      throw Error(ExitCode::data, fmt::format("{}: JSON of more than {} levels is no tokenizer", origin, kMostLevels));
+      throw Error(ExitCode::data, fmt::format("{}: JSON nested more than {} levels deep is not a tokenizer", origin, kMostLevels));
     });
   } catch (const json::parse_error& e) {
     throw Error(ExitCode::data,
-                fmt::format("{}: not a tokenizer of this program: invalid JSON at byte {}", origin, e.byte));
+                fmt::format("{}: not a tokenizer that this program can read: invalid JSON at byte {}", origin, e.byte));
   } catch (const json::exception&) {  // a number beyond double
     throw Error(ExitCode::data,
-                fmt::format("{}: not a tokenizer of this program: its JSON has a number out of range", origin));
+                fmt::format("{}: not a tokenizer that this program can read: its JSON has a number out of range", origin));
   }
 }
 
@@ -56,7 +56,7 @@ int32_t BpeVocabulary::take(const json& id, const std::string& name, std::string
   std::string& place = model_.tokens[id.get<size_t>()];
   if (!place.empty()) {
     throw Error(ExitCode::data,
-                fmt::format("{}: token {} has id {}, which another token has too", origin_, shown(name), shown(id)));
+                fmt::format("{}: token {} has id {}, which another token also has", origin_, shown(name), shown(id)));
   }
   place = std::move(bytes);
   return id.get<int32_t>();
@@ -66,8 +66,8 @@ void BpeVocabulary::add(const std::string& spelling, const json& id) {
   std::optional<std::string> bytes = byte_alphabet::bytes(spelling);
   if (!bytes) {
     throw Error(ExitCode::data,
-                fmt::format("{}: token {} is not spelled in the alphabet of byte-level BPE; another kind of "
-                            "vocabulary is not implemented",
+                fmt::format("{}: token {} is not spelled in the alphabet of byte-level BPE; other kinds of "
+                            "vocabulary are not supported",
                             origin_, shown(spelling)));
   }
   ids_.emplace(spelling, take(id, spelling, std::move(*bytes)));
@@ -82,15 +82,15 @@ void BpeVocabulary::add_special(const std::string& text, const json& id) {
 int32_t BpeVocabulary::id_of(const std::string& spelling) const {
   const auto found = ids_.find(spelling);
   if (found != ids_.end()) return found->second;
-  throw Error(ExitCode::data, fmt::format("{}: merge {} has {}, which is no token of the vocabulary: the two do not "
-                                          "belong together",
+  throw Error(ExitCode::data, fmt::format("{}: merge {} has {}, which is not a token of the vocabulary: the two do "
+                                          "not belong together",
                                           origin_, model_.merges.size(), shown(spelling)));
 }
 
 void BpeVocabulary::add_merge(const std::string& left, const std::string& right) {
   const std::pair<int32_t, int32_t> pair{id_of(left), id_of(right)};
   if (!merged_.insert(static_cast<uint64_t>(pair.first) << 32 | static_cast<uint32_t>(pair.second)).second) {
-    throw Error(ExitCode::data, fmt::format("{}: merge {} of {} and {} is there twice", origin_, model_.merges.size(),
+    throw Error(ExitCode::data, fmt::format("{}: merge {} of {} and {} is listed twice", origin_, model_.merges.size(),
                                             shown(left), shown(right)));
   }
   model_.merges.push_back(pair);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "gpt/core/error.h"
+#include "gpt/tokenizer/text_error.h"
 #include "gpt/tokenizer/utf8.h"
 
 namespace gpt {
@@ -44,8 +45,9 @@ void CharTokenizer::encode(std::string_view text, std::vector<int32_t>& ids) con
     const auto [value, bytes] = utf8::decode(text, offset);
     const int32_t id = pages_[page_of_[value >> kPageBits]][value % Page{}.size()];
     if (id < 0) {
-      throw Error(ExitCode::data, fmt::format("byte {}: {} is not in the vocabulary of {} characters", offset,
-                                              utf8::describe(value), vocab_size()));
+      throw TextError(offset, fmt::format("{} is not in the vocabulary of {} characters of the tokenizer char; use --tokenizer byte or "
+                                          "bpe:N, which know every text (a run that has begun keeps its tokenizer)",
+                                          utf8::describe(value), vocab_size()));
     }
     ids[count++] = id;
     offset += bytes;

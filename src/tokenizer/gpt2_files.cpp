@@ -37,7 +37,7 @@ std::vector<Merge> read_merges(std::string_view text, const std::string& origin)
     const size_t space = line.find(' ');
     const bool is_pair = space != std::string_view::npos && space > 0 && space + 1 < line.size();
     if (!is_pair || line.find(' ', space + 1) != std::string_view::npos) {
-      throw Error(ExitCode::data, fmt::format("{}: line {} of the merges is {}; two tokens and a space are needed",
+      throw Error(ExitCode::data, fmt::format("{}: line {} of the merges is {}; two tokens with a space between them are needed",
                                               origin, number, shown(std::string(line))));
     }
     merges.push_back({line.substr(0, space), line.substr(space + 1)});
@@ -67,7 +67,7 @@ std::string checked_file(const std::string& name, const char* expected_hash) {
   std::string text = read_file(path, ExitCode::data);
   if (hash128(text) != expected_hash) {
     throw Error(ExitCode::data,
-                fmt::format("{}: {} bytes that are not GPT-2's vocabulary; {}", path, text.size(), kRemedy));
+                fmt::format("{}: its {} bytes are not GPT-2's vocabulary; {}", path, text.size(), kRemedy));
   }
   return text;
 }
@@ -78,7 +78,7 @@ BpeModel parse_gpt2_files(std::string_view encoder_json, std::string_view vocab_
   const json ids = parse_vocabulary_json(encoder_json, origin);
   if (!ids.is_object()) {
     throw Error(ExitCode::data,
-                fmt::format("{}: the vocabulary is {}; an object of token and id is needed", origin, ids.type_name()));
+                fmt::format("{}: the vocabulary is {}; an object of tokens and ids is needed", origin, ids.type_name()));
   }
   const std::vector<Merge> merges = read_merges(vocab_bpe, origin);
   std::unordered_set<std::string> products;

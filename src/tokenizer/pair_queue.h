@@ -67,7 +67,7 @@ class PairQueue {
 
  private:
   // A token of n bytes takes n cells, of which the first and the last hold its id: both neighbours of a token are one step
-  // away, and nothing moves when two tokens become one. A cell without a token stands before and behind each piece.
+  // away, and nothing moves when two tokens become one. A cell without a token stands before and after each piece.
   struct Cell {
     int32_t token;
     uint32_t count;  // of the piece

@@ -43,7 +43,7 @@ inline Character character_at(std::string_view text, size_t offset) {
 inline bool is_newline(char c) { return c == '\n' || c == '\r'; }
 
 // perf: OPT-5. Where the letters a-z and A-Z from `offset` on end, eight bytes at a time: most words then take no loop,
-// whose end no branch predictor foresees. Near the end of the text it may stop too early.
+// whose end no branch predictor predicts. Near the end of the text it may stop too early.
 inline size_t ascii_letters_end(std::string_view text, size_t offset) {
   static_assert(std::endian::native == std::endian::little, "the first byte is the lowest");
   constexpr uint64_t kEach = 0x0101010101010101, kHigh = 0x80 * kEach;
@@ -107,7 +107,7 @@ size_t contraction_end(std::string_view text, size_t offset, bool any_case) {
 struct Spaces {
   size_t last;  // where the last of them starts
   size_t end;
-  size_t newlines_end;  // behind the last newline; where the spaces start, if there is none
+  size_t newlines_end;  // after the last newline; where the spaces start, if there is none
 };
 
 Spaces spaces_at(std::string_view text, size_t offset) {
@@ -170,7 +170,7 @@ struct Neighbour {
 
 // Whether a piece ends between the two characters whatever is around them, and the part before splits by itself as it
 // does in the whole. The former: no alternative of the patterns matches across such a place. The latter: matches see
-// beyond their end only behind spaces, by (?!\S) and $; the part ends in no space, so that the spaces in it are
+// beyond their end only after spaces, by (?!\S) and $; the part ends in no space, so that the spaces in it are
 // followed by what follows them in the whole. The one case that does end in a space is argued where it stands.
 bool always_ends_between(SplitPattern pattern, Neighbour before, Neighbour behind) {
   const bool gpt2 = pattern == SplitPattern::gpt2;

@@ -114,7 +114,7 @@ std::vector<std::string> read_tiktoken_ranks(std::string_view text, const std::s
     }
     if (rank != tokens.size()) {
       throw Error(ExitCode::data,
-                  fmt::format("{}: line {} has rank {}; {} is next", origin, number, rank, tokens.size()));
+                  fmt::format("{}: line {} has rank {}; {} is expected", origin, number, rank, tokens.size()));
     }
     if (bytes->size() > kMostTokenBytes) {
       throw Error(ExitCode::data, fmt::format("{}: line {} has a token of {} bytes; at most {} are read", origin,
@@ -144,8 +144,8 @@ std::vector<std::pair<int32_t, int32_t>> merges_of_ranks(const std::vector<std::
       merges.emplace_back(left, right);
     } else if (two_tokens_make(ranks, token)) {
       throw Error(ExitCode::data,
-                  fmt::format("{}: the token of rank {} needs tokens of higher ranks: not in the order of a "
-                              "byte-pair vocabulary",
+                  fmt::format("{}: the token of rank {} needs tokens of higher ranks: this is not the order "
+                              "of a byte-pair vocabulary",
                               origin, rank));
     }
   }
@@ -158,8 +158,8 @@ BpeModel parse_tiktoken(std::string_view text, const std::string& origin) {
   const KnownVocabulary* known = known_vocabulary(model.tokens.size());
   if (!known) {
     throw Error(ExitCode::data,
-                fmt::format("{}: {} ranks; how text is split is known for GPT-2's 50256 and the 100256 of cl100k_base: "
-                            "use the tokenizer.json of this vocabulary",
+                fmt::format("{}: {} ranks; how text is split is known only for GPT-2's 50256 and the 100256 of "
+                            "cl100k_base: use the tokenizer.json of this vocabulary",
                             origin, model.tokens.size()));
   }
   model.merges = merges_of_ranks(model.tokens, origin);

@@ -28,7 +28,7 @@ using nlohmann::json;
 
 // What a reader of tokenizer JSON says about it: `origin` first.
 [[noreturn]] void refuse(const std::string& origin, const std::string& why) {
-  throw Error(ExitCode::data, fmt::format("{}: not a tokenizer of this program: {}", origin, why));
+  throw Error(ExitCode::data, fmt::format("{}: not a tokenizer that this program can read: {}", origin, why));
 }
 
 std::unique_ptr<Tokenizer> char_tokenizer(const json& object, const std::string& origin) {
@@ -41,7 +41,7 @@ std::unique_ptr<Tokenizer> char_tokenizer(const json& object, const std::string&
   std::vector<bool> seen(utf8::kCodePoints);
   for (size_t i = 0; i < list->size(); ++i) {
     const json& entry = (*list)[i];
-    if (!entry.is_string()) refuse(origin, fmt::format("characters[{}] is {}; a text is needed", i, entry.type_name()));
+    if (!entry.is_string()) refuse(origin, fmt::format("characters[{}] is {}; a string is needed", i, entry.type_name()));
     const auto& text = entry.get_ref<const std::string&>();  // the JSON parser has checked that it is UTF-8
     if (text.empty() || utf8::decode(text, 0).bytes != text.size()) {
       refuse(origin, fmt::format("characters[{}] has {} bytes; exactly one character is needed", i, text.size()));
@@ -125,7 +125,7 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view text, const std:
 
   if (*type == "char") return char_tokenizer(object, origin);
   if (*type == "byte") return std::make_unique<ByteTokenizer>();
-  refuse(origin, fmt::format("unknown type {}; known are char and byte", shown(*type)));
+  refuse(origin, fmt::format("unknown type {}; only char and byte are known", shown(*type)));
 }
 
 std::optional<int64_t> trained_vocabulary(const std::string& spec) {
@@ -142,8 +142,8 @@ void require_same_tokenizer(const std::string& spec, const std::string& saved) {
   if (spec == "char" || spec == "byte" || spec.starts_with("bpe:")) return;  // what the text gave is in the checkpoint
   if (make_tokenizer(spec, {})->to_json() == saved) return;
   throw Error(ExitCode::checkpoint,
-              fmt::format("data.tokenizer: {} is not the tokenizer of the checkpoint: give the run its own back, "
-                          "or choose another output_dir for a new run",
+              fmt::format("data.tokenizer: {} is not the tokenizer of the checkpoint: set it back to what the run "
+                          "began with, or choose another output_dir for a new run",
                           spec));
 }
 
@@ -160,7 +160,7 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, std::string_v
   if (!fs::is_regular_file(spec, error)) {
     throw Error(
         ExitCode::config,
-        fmt::format("data.tokenizer: '{}' is neither char, byte, gpt2, bpe:N nor the file of a tokenizer", spec));
+        fmt::format("data.tokenizer: '{}' is not char, byte, gpt2, bpe:N or the file of a tokenizer", spec));
   }
   return read_tokenizer(spec);
 }

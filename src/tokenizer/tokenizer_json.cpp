@@ -35,10 +35,10 @@ class Node {
   [[noreturn]] void malformed(const std::string& needed) const {
     throw Error(ExitCode::data, fmt::format("{}: {} is {}; {} is needed", origin_, path_, shown(value_), needed));
   }
-  // `known` reads as the end of "is X; implemented is only".
+  // `known` reads as the end of "is X; supported is only".
   [[noreturn]] void unsupported(const std::string& known) const {
     throw Error(ExitCode::data,
-                fmt::format("{}: {} is {}, which this program does not implement (only {}): use another tokenizer, "
+                fmt::format("{}: {} is {}, which this program does not support (only {}): use another tokenizer, "
                             "or train one with bpe:N",
                             origin_, path_, name(), known));
   }
@@ -55,7 +55,7 @@ class Node {
     return result;
   }
   const std::string& text() const {
-    if (!value_.is_string()) malformed("a text");
+    if (!value_.is_string()) malformed("a string");
     return value_.get_ref<const std::string&>();
   }
 
@@ -96,7 +96,7 @@ SplitPattern pattern_of(const Node& split) {
   split["pattern"].unsupported("the regular expressions of GPT-2, cl100k_base and Llama 3");
 }
 
-// ByteLevel alone splits as GPT-2 does; behind a Split it only spells bytes.
+// ByteLevel alone splits as GPT-2 does; after a Split it only spells bytes.
 void check_byte_level(const Node& byte_level, bool splits) {
   if (!byte_level.is_type("ByteLevel")) byte_level.unsupported("ByteLevel, or Split and ByteLevel");
   byte_level.must_have_only({"type", "add_prefix_space", "trim_offsets", "use_regex"});
@@ -147,7 +147,7 @@ std::vector<AddedToken> special_tokens(const Node& list, const json& vocabulary)
     normalized = &entry["normalized"].value();
 
     const Node content = entry["content"], id = entry["id"];
-    if (!seen.insert(content.text()).second) content.malformed("a token that is not there yet");
+    if (!seen.insert(content.text()).second) content.malformed("a token that is not listed yet");
     const auto ordinary = vocabulary.find(content.text());
     if (ordinary != vocabulary.end() && *ordinary != id.value())
       id.malformed(fmt::format("{}, as in the vocabulary,", shown(*ordinary)));
@@ -159,7 +159,7 @@ std::vector<AddedToken> special_tokens(const Node& list, const json& vocabulary)
 
 void read_vocabulary(const Node& file, const std::string& origin, BpeModel& model) {
   const Node vocabulary = file["model"]["vocab"];
-  if (!vocabulary.value().is_object()) vocabulary.malformed("an object of token and id");
+  if (!vocabulary.value().is_object()) vocabulary.malformed("an object of tokens and ids");
   const std::vector<AddedToken> added = special_tokens(file["added_tokens"], vocabulary.value());
   std::set<std::string_view> specials;
   size_t size = vocabulary.value().size();

@@ -9,7 +9,7 @@ namespace gpt::unicode {
 enum class CharacterClass : uint8_t { other, letter, number, space };
 
 // Two levels: the page of 256 characters, shared by equal ones, then two bits a character.
-extern const size_t kClassPageCount;  // nothing but `other` behind the last page
+extern const size_t kClassPageCount;  // nothing but `other` after the last page
 extern const uint8_t kClassPages[];
 extern const uint64_t kClasses[];
 

@@ -170,6 +170,20 @@ TEST(BinWriterTest, WritesTheHeaderOfLlmC) {
   EXPECT_EQ(ids_in<uint32_t>(folder / "val.bin", 1024), (std::vector{100008, 100009}));
 }
 
+TEST(BinWriterTest, ReadingBackCanBeStopped) {
+  struct Stop {};
+  for (const BinFormat format : {BinFormat::prepared, BinFormat::nanogpt}) {
+    const ScratchFolder folder;
+    {
+      BinWriter writer(folder.path(), format, 2, 0.5, [] { throw Stop(); });
+      writer.append(document(1000, 1, false));
+      Metadata metadata;
+      EXPECT_THROW(writer.finish(identity(2), metadata), Stop);
+    }
+    EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+  }
+}
+
 TEST(BinWriterTest, NothingHasItsNameBeforeCommit) {
   const ScratchFolder folder;
   {

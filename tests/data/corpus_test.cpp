@@ -159,7 +159,7 @@ TEST_F(CorpusTest, ChecksMetadata) {
   refused(R"({"vocab_size": 65, "tokenizer": 3})", "'tokenizer' is 3");
   DataConfig config = bin(std::string(80, '\0'), R"({"vocab_size": 65})");
   config.tokenizer = "byte";
-  EXPECT_ERROR(load_corpus(config, 3), ExitCode::data, "its vocabulary has 65 ids but its tokenizer 256");
+  EXPECT_ERROR(load_corpus(config, 3), ExitCode::data, "its vocabulary has 65 ids, but its tokenizer has 256");
 }
 
 // ---- stages ----
@@ -201,7 +201,7 @@ TEST_F(CorpusTest, AStagesBinIsTheTrainingPartOfIt) {
   EXPECT_EQ(decoded(corpus, corpus.sources.at(0)), "abc");
   file("b_metadata.json", R"({"vocab_size": 4, "tokenizer_hash": ")" + std::string(32, '0') + "\"}");
   EXPECT_ERROR(load_corpus(config, 1), ExitCode::data,
-               "b.bin: data.stages: made with another tokenizer than the main data");
+               "b.bin: data.stages: made with a different tokenizer than the main data");
 }
 
 TEST_F(CorpusTest, AStagesTextNeedsTheTokenizerOfTheMainData) {
@@ -292,6 +292,16 @@ TEST_F(CorpusTest, ValidationInAFileOfItsOwn) {
   EXPECT_ERROR(load_corpus(config, 64), ExitCode::data, "the validation split has 64 tokens, block_size 64 needs at least 65;");
   config.validation_bin = file("val5.bin", "");
   EXPECT_ERROR(load_corpus(config, 64), ExitCode::data, "the validation split has 0 tokens");
+}
+
+TEST_F(CorpusTest, AValidationFileIsLookedForInTrainingFilesOfAnySize) {
+  DataConfig config = bin("", R"({"vocab_size": 5000})");
+  std::error_code too_large;
+  fs::resize_file(config.bin, (int64_t{1} << 29) + 1000, too_large);  // 2^28 tokens of id 0, which take no space
+  if (too_large) GTEST_SKIP() << too_large.message();
+  std::ofstream(config.bin, std::ios::binary | std::ios::app) << uint16_ids(1000, 4000);
+  config.validation_bin = file("val.bin", uint16_ids(1000, 4000));
+  EXPECT_ERROR(load_corpus(config, 64), ExitCode::data, "val.bin: validation is contained in training: of 45 windows of it, 45 are in ");
 }
 
 TEST_F(CorpusTest, TwoFilesAreWhatTheMetadataSays) {

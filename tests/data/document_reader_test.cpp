@@ -3,8 +3,6 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
-#include <zstd.h>
 
 #include <filesystem>
 #include <string>
@@ -12,6 +10,7 @@
 #include <vector>
 
 #include "core/scratch_folder.h"
+#include "data/packed.h"
 #include "gpt/core/error.h"
 #include "support/expect_error.h"
 
@@ -19,26 +18,6 @@ namespace gpt {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string gzip(const std::string& text) {
-  z_stream stream{};
-  deflateInit2(&stream, 6, Z_DEFLATED, MAX_WBITS + 16, 8, Z_DEFAULT_STRATEGY);
-  std::string packed(deflateBound(&stream, text.size()), '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-  stream.avail_in = static_cast<uInt>(text.size());
-  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
-  stream.avail_out = static_cast<uInt>(packed.size());
-  deflate(&stream, Z_FINISH);
-  packed.resize(stream.total_out);
-  deflateEnd(&stream);
-  return packed;
-}
-
-std::string zstd(const std::string& text) {
-  std::string packed(ZSTD_compressBound(text.size()), '\0');
-  packed.resize(ZSTD_compress(packed.data(), packed.size(), text.data(), text.size(), 3));
-  return packed;
-}
 
 std::string record(const std::string& type, const std::string& text) {
   return "WARC/1.0\r\nWARC-Type: " + type + "\r\nWARC-Target-URI: http://a.example/\r\ncontent-length: " +
@@ -78,16 +57,108 @@ class DocumentReaderTest : public testing::Test {
   }
   std::vector<std::string> documents(const std::vector<std::string>& inputs) const { return documents(reader(inputs)); }
 
+  static std::vector<std::string> reasons(const DocumentReader& reader) {
+    std::vector<std::string> result;
+    for (const auto& [source, fault] : reader.faults()) result.push_back(fault.why);
+    return result;
+  }
+
   ScratchFolder folder_;
 };
 
 using Texts = std::vector<std::string>;
 
 TEST_F(DocumentReaderTest, AFileOfTextIsADocument) {
-  const std::string bytes = "caf\xE9 \xE2\x82 \r\n end";  // kept byte for byte
+  const std::string bytes = "caf\xE9 \xE2\x82 \r \n end";  // kept byte for byte
   const std::string late_nul = std::string(70000, 'x') + std::string(1, '\0') + "y";
   EXPECT_EQ(documents({file("a.txt", bytes), file("b", late_nul)}), (Texts{bytes, late_nul}));
-  EXPECT_ERROR(documents({file("c.txt", bytes + std::string(1, '\0'))}), ExitCode::data, "c.txt: byte 14 is NUL: it is a binary file");
+  EXPECT_ERROR(documents({file("c.txt", bytes + std::string(1, '\0'))}), ExitCode::data, "c.txt: byte 15 is NUL: it is a binary file");
+}
+
+TEST_F(DocumentReaderTest, WindowsLineEndsOfATextBecomeLF) {
+  const auto one = [&](const std::string& bytes) { return documents({file("a.txt", bytes)}); };
+  EXPECT_EQ(one("a\r\nb\r\n\r\nc"), Texts{"a\nb\n\nc"});
+  EXPECT_EQ(one("a\rb\r\r\nc\n\r"), Texts{"a\rb\r\nc\n\r"});  // a CR that ends no line is a character like any other
+  EXPECT_EQ(one("\r\n"), Texts{"\n"});
+  EXPECT_EQ(one("\r"), Texts{"\r"});
+  EXPECT_EQ(documents({file("a.gz", gzip("a\r\nb")), file("a.zst", zstd("\r\n"))}), (Texts{"a\nb", "\n"}));
+  const std::string page = record("conversion", "one\r\ntwo");
+  EXPECT_EQ(documents({file("a.jsonl", "{\"text\": \"one\\r\\ntwo\"}\r\n"), file("a.wet", page)}),
+            (Texts{"one\r\ntwo", "one\r\ntwo"}));  // these say themselves what their text is
+  DocumentReader input = reader({file("1", "a\r\nb\r\nc"), file("2", "a\nb\r"), file("3", "\r\n"), file("4.wet", page)});
+  while (input.next()) {
+  }
+  EXPECT_EQ(input.crlf_files(), 2);
+}
+
+// Wherever a block that is read at once, or a chunk, may end.
+TEST_F(DocumentReaderTest, CrAndLfThatWereReadApartAreALineEnd) {
+  for (const size_t size : {65535, 131071, 524286, 524287, 524288, 1048575}) {
+    const std::string before(size, 'x'), after(600'000, 'y');
+    EXPECT_TRUE(documents({file("a.txt", before + "\r\n" + after)}) == (Texts{before + "\n" + after})) << size;
+    EXPECT_TRUE(documents({file("b.txt", before + "\r" + after)}) == (Texts{before + "\r" + after})) << size;
+    EXPECT_TRUE(documents({file("c.txt", before + "\r\r\n")}) == (Texts{before + "\r\n"})) << size;
+    EXPECT_TRUE(documents({file("d.txt", before + "\r"), file("e.txt", "\n")}) == (Texts{before + "\r", "\n"})) << size;
+    const std::string path = file("f.txt", before + "\r\n" + after);
+    EXPECT_TRUE(documents(reader({path}, size + 2)) == (Texts{before + "\ny"})) << size;
+  }
+}
+
+TEST_F(DocumentReaderTest, ChunksOfWindowsTextDoNotDependOnHowItArrives) {
+  std::string windows, text;
+  for (int i = 0; i < 60000; ++i) {
+    const std::string line = std::string(i * 7919 % 50, 'a') + (i % 7 == 0 ? "\r." : " ");
+    windows += line + "\r\n", text += line + "\n";
+  }
+  std::vector<std::vector<std::string>> chunks(3);
+  const std::string paths[] = {file("a.txt", windows), file("a.gz", gzip(windows)), file("b.txt", text)};
+  for (int k = 0; k < 3; ++k) {
+    DocumentReader input = reader({paths[k]});
+    while (const std::optional<Chunk> chunk = input.next()) {
+      chunks[k].push_back(chunk->text);
+      EXPECT_EQ(chunk->parts.at(0).key, document_key(text));
+    }
+  }
+  EXPECT_GT(chunks[0].size(), 2);
+  EXPECT_TRUE(chunks[0] == chunks[1]);  // not EXPECT_EQ, which looks for the differing lines of megabytes
+  EXPECT_TRUE(documents({paths[0]}) == documents({paths[2]}));
+}
+
+TEST_F(DocumentReaderTest, AByteOrderMarkIsNoText) {
+  const std::string mark = "\xEF\xBB\xBF";
+  EXPECT_EQ(documents({file("a.txt", mark + "text" + mark), file("b.gz", gzip(mark + "packed"))}), (Texts{"text" + mark, "packed"}));
+  EXPECT_EQ(documents({file("a.jsonl", mark + "{\"text\": \"" + mark + "one\"}\n")}), Texts{mark + "one"});
+  EXPECT_ERROR(documents({file("empty.txt", mark)}), ExitCode::data, "empty.txt: it is empty");
+  DocumentReader input = reader({file("1", mark + "a"), file("2", "a" + mark), file("3.gz", gzip(mark + "a\r\n"))});
+  while (input.next()) {
+  }
+  EXPECT_EQ(input.byte_order_mark_files(), 2);
+  EXPECT_EQ(input.crlf_files(), 1);
+}
+
+TEST_F(DocumentReaderTest, PlacesAreThoseOfTheFile) {
+  std::string text = "\xEF\xBB\xBF";
+  for (int i = 0; text.size() < 1'500'000; ++i) text += "line " + std::to_string(i) + (i % 3 == 0 ? " \r \n" : " \r\n");
+  const std::string lines = "{\"text\": \"one\"}\n\n{\"text\": \"two\"}\n";
+  const std::string path = file("a.txt", text), other = file("b.jsonl", lines), page = file("c.wet", record("conversion", "page"));
+  DocumentReader input = reader({path, other, page});
+  size_t seen = 0;
+  while (std::optional<Chunk> next = input.next()) {
+    const Chunk chunk = input.parsed(std::move(*next));
+    const uint32_t source = chunk.parts.at(0).source;
+    for (size_t offset = 0; source == 0 && offset < chunk.text.size(); offset += 997) {
+      const std::string place = input.place(chunk, offset);
+      const size_t at = std::stoul(place.substr((path + ": byte ").size()));
+      ASSERT_EQ(place, path + ": byte " + std::to_string(at));
+      ASSERT_EQ(text.substr(at, 3)[0], chunk.text[offset]);
+      ASSERT_GE(at, seen);
+      ASSERT_LE(at, seen + 997 + 997);
+      seen = at;
+    }
+    if (source == 0) continue;
+    EXPECT_EQ(input.place(chunk, 3), source == 1 ? other + ": line 3: byte 0" : page + ": document 1");
+  }
+  EXPECT_GT(seen, text.size() - 2000);
 }
 
 TEST_F(DocumentReaderTest, UnpacksGzipAndZstdWithSeveralMembers) {
@@ -96,7 +167,7 @@ TEST_F(DocumentReaderTest, UnpacksGzipAndZstdWithSeveralMembers) {
   EXPECT_EQ(documents({file("a.txt.gz", gzip(text)), file("b.zst", zstd(text))}), (Texts{text, text}));
   EXPECT_EQ(documents({file("c.gz", gzip("one ") + gzip("two ") + gzip(text)), file("d.zst", zstd("one ") + zstd("two"))}),
             (Texts{"one two " + text, "one two"}));
-  // Far more behind one packed block than fits what is read at once.
+  // Far more in one packed block than is read at once.
   const std::string zeros(20'000'000, 'a');
   EXPECT_EQ(documents({file("e.gz", gzip(zeros))}), Texts{zeros});
   EXPECT_EQ(documents({file("f.zst", zstd(zeros))}), Texts{zeros});
@@ -116,7 +187,7 @@ TEST_F(DocumentReaderTest, SaysWherePackedDataEndEarlyOrAreDamaged) {
   damaged[damaged.size() - 6] ^= 1;  // of the checksum
   EXPECT_ERROR(documents({file("b.gz", damaged)}), ExitCode::data, "b.gz: the gzip data are damaged: incorrect data check");
   EXPECT_ERROR(documents({file("c.gz", "plain text")}), ExitCode::data, "c.gz: the gzip data are damaged: incorrect header check");
-  EXPECT_ERROR(documents({file("c.zst", "plain text")}), ExitCode::data, "c.zst: the zstd data cannot be unpacked");
+  EXPECT_ERROR(documents({file("c.zst", "plain text")}), ExitCode::data, "c.zst: the zstd data are damaged");
 }
 
 TEST_F(DocumentReaderTest, ALineOfJsonIsADocument) {
@@ -137,7 +208,7 @@ TEST_F(DocumentReaderTest, NamesTheLineOfBadJson) {
       {"[\"text\"]", "a JSON object is needed"},
       {"{\"texts\": \"b\"}", "there is no field 'text'"},
       {"{\"inner\": {\"text\": \"b\"}}", "there is no field 'text'"},
-      {"{\"text\": null}", "'text' is null; a text is needed"},
+      {"{\"text\": null}", "'text' is null; a string is needed"},
       {"{\"text\": 3}", "'text' is a number"},
       {"{\"text\": [\"b\"]}", "'text' is a list"},
       {"{\"text\": {\"text\": \"b\"}}", "'text' is an object"},
@@ -172,11 +243,11 @@ TEST_F(DocumentReaderTest, ReadsRecordsStrictly) {
   const std::string good = record("conversion", "text");
   const auto faulty = [&](const std::string& bytes) { return documents({file("a.wet", good + bytes)}); };
   EXPECT_ERROR(faulty("text"), ExitCode::data, "a.wet: record 2: the file ends within its headers");
-  EXPECT_ERROR(faulty("HTTP/1.0 200\r\n\r\n"), ExitCode::data, "record 2: it begins with no WARC/1.0");
+  EXPECT_ERROR(faulty("HTTP/1.0 200\r\n\r\n"), ExitCode::data, "record 2: it does not begin with WARC/1.0");
   EXPECT_ERROR(faulty("WARC/1.0\r\nWARC-Type: conversion\r\n\r\n"), ExitCode::data, "record 2: it has no Content-Length");
-  EXPECT_ERROR(faulty("WARC/1.0\r\nContent-Length: -4\r\n\r\n"), ExitCode::data, "Content-Length is no number");
-  EXPECT_ERROR(faulty("WARC/1.0\r\nContent-Length: 99999999999999999999\r\n\r\n"), ExitCode::data, "Content-Length is no number");
-  EXPECT_ERROR(faulty("WARC/1.0\r\nContent-Length: 4 bytes\r\n\r\n"), ExitCode::data, "Content-Length is no number");
+  EXPECT_ERROR(faulty("WARC/1.0\r\nContent-Length: -4\r\n\r\n"), ExitCode::data, "Content-Length is not a number");
+  EXPECT_ERROR(faulty("WARC/1.0\r\nContent-Length: 99999999999999999999\r\n\r\n"), ExitCode::data, "Content-Length is not a number");
+  EXPECT_ERROR(faulty("WARC/1.0\r\nContent-Length: 4 bytes\r\n\r\n"), ExitCode::data, "Content-Length is not a number");
   EXPECT_ERROR(faulty("WARC/1.0\r\nContent-Length 4\r\n\r\n"), ExitCode::data, "a header has no colon");
   EXPECT_ERROR(faulty(good.substr(0, good.size() - 5)), ExitCode::data, "record 2: the file ends 1 bytes before");
   EXPECT_ERROR(faulty(good.substr(0, good.size() - 1)), ExitCode::data, "its Content-Length is wrong");
@@ -261,7 +332,9 @@ TEST_F(DocumentReaderTest, FoldersAreReadByPathWithoutWhatIsNoText) {
   file("in/code.py", "code");
   fs::create_directory_symlink(folder_ / "in", folder_ / "in/circle");
   const SourceList list = find_sources({folder_ / "in"}, folder_ / "out");
-  EXPECT_EQ(list.skipped, Texts{folder_ / "in/circle"});
+  ASSERT_EQ(list.passed_over.size(), 1);
+  EXPECT_EQ(list.passed_over[0].path, folder_ / "in/circle");
+  EXPECT_EQ(list.passed_over[0].why, folder_ / "in/circle" + ": it is a link to a folder");
   DocumentReader input = reader({folder_ / "in"});
   Texts names;
   EXPECT_EQ(documents(reader({folder_ / "in"})), (Texts{"a", "az", "b", "code"}));
@@ -269,28 +342,79 @@ TEST_F(DocumentReaderTest, FoldersAreReadByPathWithoutWhatIsNoText) {
   }
   for (const Source& source : input.used()) names.push_back(source.name);
   EXPECT_EQ(names, (Texts{folder_ / "in/a.txt", folder_ / "in/a/z.md", folder_ / "in/b.txt", folder_ / "in/code.py"}));
-  EXPECT_EQ(input.skipped(), (Texts{folder_ / "in/empty.txt", folder_ / "in/picture.png"}));
+  EXPECT_EQ(reasons(input), (Texts{folder_ / "in/empty.txt" + ": it is empty",
+                                   folder_ / "in/picture.png" + ": byte 4 is NUL: it is a binary file, not text"}));
   EXPECT_EQ(documents({folder_ / "in/*.txt"}), (Texts{"a", "b"}));
+}
+
+TEST_F(DocumentReaderTest, WhatCannotBeReadInAFolderIsPassedOver) {
+  std::string text;
+  for (int i = 0; i < 60000; ++i) text += std::to_string(i * 7919) + " ";
+  const std::string cut = gzip("short text").substr(0, 15);
+  file("in/1.txt", "one");
+  file("in/2.gz", cut);
+  file("in/3.txt", std::string("\xFF\xFEh\0i\0", 6));
+  file("in/4.zst", "plain text");
+  file("in/5.jsonl.gz", cut);
+  file("in/6.wet", record("conversion", "page") + "WARC/1.0\r\n");
+  file("in/7.txt", "seven");
+  DocumentReader input = reader({folder_ / "in"});
+  fs::remove(folder_ / "in/1.txt");  // after it was found
+  EXPECT_EQ(documents(std::move(input)), Texts{"seven"});
+  EXPECT_EQ(reasons(input).size(), 6);
+  EXPECT_EQ(reasons(input)[0], "cannot read " + (folder_ / "in/1.txt") + ": No such file or directory");
+  EXPECT_EQ(reasons(input)[2], folder_ / "in/3.txt" + ": it looks like UTF-16; convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)");
+  EXPECT_EQ(reasons(input)[5], folder_ / "in/6.wet" + ": record 2: the file ends within its headers; copy or download it again");
+  for (const auto& [source, fault] : input.faults()) EXPECT_FALSE(fault.handed_out) << fault.why;
+  EXPECT_EQ(input.used().size(), 1);
+  EXPECT_EQ(input.used()[0].name, folder_ / "in/7.txt");
+}
+
+TEST_F(DocumentReaderTest, WhatHasBeenHandedOutOfAFileThatIsPassedOverIsKnown) {
+  std::string text;
+  for (int i = 0; i < 200000; ++i) text += std::to_string(i * 7919) + " ";
+  const std::string packed = gzip("\xEF\xBB\xBF\r\n" + text), lines = gzip("{\"text\": \"a\"}\n" + std::string(2'000'000, ' '));
+  for (const auto& [name, bytes] : {std::pair{"in/a.txt.gz", packed}, {"in/a.jsonl.gz", lines}}) {
+    const std::string path = file(name, bytes.substr(0, bytes.size() - 8));
+    DocumentReader input = reader({folder_ / "in"});
+    while (input.next()) {
+    }
+    ASSERT_EQ(input.faults().size(), 1) << name;
+    EXPECT_TRUE(input.faults().at(0).handed_out) << name;
+    EXPECT_EQ(input.used().size(), 0);
+    EXPECT_EQ(input.crlf_files() + input.byte_order_mark_files(), 0);
+    EXPECT_ERROR(documents({path}), ExitCode::data, "the gzip data are cut off");  // which was named
+    fs::remove(path);
+  }
 }
 
 TEST_F(DocumentReaderTest, SaysWhatIsWrongWithAnInput) {
   const auto sources = [&](const std::string& input) { return find_sources({input}, folder_ / "out"); };
   EXPECT_ERROR(sources(folder_ / "absent.txt"), ExitCode::data, "cannot read " + (folder_ / "absent.txt") + ": No such file");
   EXPECT_ERROR(sources(folder_ / "*.txt"), ExitCode::data, "no file matches");
-  EXPECT_ERROR(sources(""), ExitCode::data, "an input without a name");
+  EXPECT_ERROR(sources(""), ExitCode::data, "an input with an empty name");
   fs::create_directories(folder_ / "bare/.git");
-  EXPECT_ERROR(sources(folder_ / "bare"), ExitCode::data, "the folder holds no file of text");
+  EXPECT_ERROR(sources(folder_ / "bare"), ExitCode::data, "there is no text file in this folder");
   EXPECT_ERROR(sources("/dev/null"), ExitCode::data, "neither a file nor a folder");
   for (const char* name : {"a.warc.gz", "a.warc", "a.wat.gz"}) {
     EXPECT_ERROR(sources(file(name, "x")), ExitCode::data, "holds web pages");
     fs::remove(folder_ / name);
   }
   EXPECT_ERROR(documents({file("empty.txt", "")}), ExitCode::data, "empty.txt: it is empty");
-  EXPECT_ERROR(documents({file("utf16.txt", std::string("\xFF\xFEh\0i\0", 6))}), ExitCode::data, "it looks like UTF-16");
-  EXPECT_ERROR(documents({file("packed.txt", gzip("text"))}), ExitCode::data, "it is packed by gzip");
+  EXPECT_ERROR(documents({file("utf16.txt", std::string("\xFF\xFEh\0i\0", 6))}), ExitCode::data, 
+               "it looks like UTF-16; convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)");
+  EXPECT_ERROR(documents({file("utf16.txt", "\xFE\xFF\x30\x42\x30\x44")}), ExitCode::data, "it looks like UTF-16");  // without NUL
+  EXPECT_ERROR(documents({file("utf32.txt", std::string("\xFF\xFE\0\0h\0\0\0", 8))}), ExitCode::data, "iconv -f UTF-32");
+  EXPECT_ERROR(documents({file("packed.txt", gzip("text"))}), ExitCode::data, "it is compressed with gzip");
   file("out/a.txt", "a");
   EXPECT_ERROR(sources(folder_ / "out/"), ExitCode::config, "is both input and output");
-  EXPECT_EQ(find_sources({folder_.path()}, folder_ / "out").sources.size(), 3);  // all but what is in out/
+  EXPECT_EQ(find_sources({folder_.path()}, folder_ / "out").sources.size(), 4);  // all but what is in out/
+  fs::create_symlink("nowhere", folder_ / "bare/link");
+  const SourceList found = find_sources({folder_ / "bar*"}, folder_ / "out");
+  EXPECT_EQ(found.sources.size(), 0);
+  ASSERT_EQ(found.passed_over.size(), 2);
+  EXPECT_EQ(found.passed_over[0].why, folder_ / "bare" + ": there is no text file in this folder");
+  EXPECT_EQ(found.passed_over[1].why, folder_ / "bare/link" + ": it is a broken link, or not accessible");
 }
 
 TEST_F(DocumentReaderTest, StandardInputIsReadAsItsSuffixSays) {

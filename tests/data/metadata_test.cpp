@@ -78,7 +78,7 @@ TEST(MetadataTest, NamesTheKeyTheValueAndTheNeed) {
       {R"({"vocab_size": [5]})", "'vocab_size' is an array"},
       {R"({"vocab_size": 5, "dtype": "int16"})", "'dtype' is \"int16\"; 'uint16' or 'uint32' is needed"},
       {R"({"vocab_size": 5, "dtype": 16})", "'dtype' is 16"},
-      {R"({"vocab_size": 5, "tokenizer": null})", "'tokenizer' is null; a text is needed"},
+      {R"({"vocab_size": 5, "tokenizer": null})", "'tokenizer' is null; a string is needed"},
       {R"({"vocab_size": 5, "bin_hash": "00112233445566778899AABBCCDDEEFF"})", "32 hexadecimal digits"},
       {R"({"vocab_size": 5, "tokenizer_hash": "0011"})", "'tokenizer_hash' is \"0011\""},
       {R"({"vocab_size": 5, "train": 7})", "'train' is 7; an object is needed"},

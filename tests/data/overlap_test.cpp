@@ -68,6 +68,41 @@ TEST_P(OverlapTest, ShortTextsAndRunsOfOneId) {
   EXPECT_EQ(find_overlap(tokens(zeros), tokens(ones)).found, 0);
 }
 
+// The positions are searched in blocks, on several threads, in four chains each.
+TEST_P(OverlapTest, NoPositionIsLeftOut) {
+  const std::vector<int32_t> all = noise((5 << 20) + 63 + 3, GetParam(), 7);
+  const Tokens train = tokens(all);
+  for (const int64_t edge : {0, 1 << 18, 1 << 19, 1 << 20, 2 << 20, 5 << 20}) {
+    for (const int64_t begin : {edge - 64, edge - 63, edge - 1, edge, edge + 1, edge + 2}) {
+      if (begin < 0 || begin + 64 > train.size()) continue;
+      const Overlap overlap = find_overlap(train, train.slice(begin, begin + 64));
+      ASSERT_EQ(overlap.found, 1) << begin;
+      ASSERT_EQ(overlap.train_position, begin);
+    }
+  }
+}
+
+TEST_P(OverlapTest, WhatIsRepeatedWithoutEndIsFoundOnce) {
+  std::vector<int32_t> all(3 << 20), part(200'000);
+  const std::vector<int32_t> other = noise(100'000, GetParam(), 8);
+  std::copy(other.begin(), other.end(), part.begin());
+  const Overlap overlap = find_overlap(tokens(all), tokens(part));
+  EXPECT_EQ(overlap.windows, 1024);
+  EXPECT_EQ(overlap.found, 511);
+}
+
+TEST_P(OverlapTest, SaysHowFarItIsAndCanBeStopped) {
+  struct Stop {};
+  const Tokens train = tokens(noise(3 << 20, GetParam(), 9));
+  int64_t last = 0;
+  find_overlap(train, train, [&](int64_t done) {
+    EXPECT_GE(done, last);
+    last = done;
+  });
+  EXPECT_EQ(last, train.size() - 63);
+  EXPECT_THROW(find_overlap(train, train, [](int64_t) { throw Stop(); }), Stop);
+}
+
 INSTANTIATE_TEST_SUITE_P(Widths, OverlapTest, testing::Values(60000, 100000));
 
 }  // namespace

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "core/scratch_folder.h"
+#include "data/packed.h"
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
 #include "gpt/core/hash.h"
-#include "gpt/data/prepare_options.h"
 #include "gpt/data/prepare_report.h"
 #include "gpt/tokenizer/tokenizer.h"
 #include "src/data/chunk_encoder.h"
@@ -205,6 +205,123 @@ TEST_F(PrepareTest, InvalidUtf8IsKeptAndCounted) {
   EXPECT_ERROR(prepare(o), ExitCode::data, folder_ / "e.warc.wet" + ": document 2: 0xE9 is not valid UTF-8");
 }
 
+TEST_F(PrepareTest, WindowsTextGivesTheTokensOfTheSameTextWithLF) {
+  std::string windows, text;
+  for (int i = 0; i < 100'000; ++i) {
+    windows += "w\xC3\xB6rd " + std::to_string(i) + "\r\n";
+    text += "w\xC3\xB6rd " + std::to_string(i) + "\n";
+  }
+  for (const char* tokenizer : {"byte", "char", "bpe:400"}) {
+    const Metadata expected = prepare(options({file("a.txt", text)}, tokenizer));
+    const Metadata metadata = prepare(options({file("b.txt", "\xEF\xBB\xBF" + windows)}, tokenizer));
+    EXPECT_EQ(metadata.bin_hash, expected.bin_hash) << tokenizer;
+    EXPECT_EQ(metadata.tokenizer_hash, expected.tokenizer_hash) << tokenizer;
+    EXPECT_EQ(metadata.train, expected.train);
+    EXPECT_EQ(metadata.crlf_files, 1);
+    EXPECT_EQ(metadata.byte_order_mark_files, 1);
+    EXPECT_EQ(read_metadata(output() + "/tokens_bpe_metadata.json"), metadata);
+    EXPECT_EQ(to_json(expected).find("crlf"), std::string::npos);
+  }
+  PrepareOptions o = options({file("c.txt", windows + "\xE9")}, "char");
+  EXPECT_ERROR(prepare(o), ExitCode::data, "c.txt: byte " + std::to_string(windows.size()) + ": 0xE9 is not valid UTF-8");
+  o.saved_tokenizer = make_tokenizer("char", text)->to_json();
+  o.inputs = {file("d.txt", "\xEF\xBB\xBF" + windows + "x")};
+  EXPECT_ERROR(prepare(o), ExitCode::data, "d.txt: byte " + std::to_string(windows.size() + 3) + ": 'x' (U+0078) is not in the vocab");
+  o.inputs = {file("e.txt", "\xEF\xBB\xBF" + windows)};
+  o.max_chars = 8;
+  o.validation_fraction = 0;
+  EXPECT_EQ(prepare(o).train, (SplitCounts{.tokens = 8, .documents = 1, .bytes = 9}));
+  EXPECT_EQ(decoded(ids(0, 8)), "w\xC3\xB6rd 0\nw");
+}
+
+TEST_F(PrepareTest, CopiesWithOtherLineEndsAreOnTheSameSide) {
+  for (int i = 0; i < 200; ++i) {
+    const std::string line = "document " + std::to_string(i * 7919);
+    file("in/" + std::to_string(i) + "a.txt", line + "\n" + line + "\n");
+    file("in/" + std::to_string(i) + "b.txt", line + "\r\n" + line + "\r\n");
+  }
+  const Metadata metadata = prepare(options({folder_ / "in"}, "byte"));
+  EXPECT_EQ(metadata.split, "documents");
+  EXPECT_EQ(metadata.crlf_files, 200);
+  EXPECT_EQ(metadata.train.documents % 2, 0);
+  EXPECT_EQ(metadata.validation.documents % 2, 0);
+}
+
+TEST_F(PrepareTest, AFileInAFolderThatIsNotUtf8IsPassedOverByTokenizersThatNeedIt) {
+  file("in/a.txt", "abc");
+  file("in/b.txt", "def\xE9");
+  file("in/c.txt", std::string(2'000'000, 'x') + "\xE9");  // found out after parts of it have been used
+  file("in/d.txt", "ghi");
+  PrepareOptions o = options({folder_ / "in"}, "char");
+  o.validation_fraction = 0;
+  const auto check = [&](const Metadata& metadata) {
+    EXPECT_EQ(metadata.skipped, (std::vector<std::string>{folder_ / "in/b.txt", folder_ / "in/c.txt"}));
+    EXPECT_EQ(metadata.sources, (std::vector<SourceFile>{{folder_ / "in/a.txt", 3}, {folder_ / "in/d.txt", 3}}));
+    EXPECT_EQ(metadata.train, (SplitCounts{.tokens = 6, .documents = 2, .bytes = 6}));
+    EXPECT_EQ(decoded(ids(0, 6)), "abcghi");
+  };
+  for (const int threads : {1, 4}) {
+    o.threads = threads;
+    const Metadata metadata = prepare(o);
+    check(metadata);
+    EXPECT_EQ(metadata.vocab_size, 6);  // nothing of those files is in it
+  }
+  o.saved_tokenizer = make_tokenizer("char", "abcdefghix")->to_json();
+  check(prepare(o));
+  file("in/d.txt", "ghij");  // its characters are another matter: the tokenizer is not for this text
+  EXPECT_ERROR(prepare(o), ExitCode::data, folder_ / "in/d.txt" + ": byte 3: 'j' (U+006A) is not in the vocabulary of 10 characters of "
+               "the tokenizer char; use --tokenizer byte or bpe:N, which know every text");
+  o.saved_tokenizer.clear();
+  o.tokenizer = "byte";
+  EXPECT_EQ(prepare(o).skipped.size(), 0);
+  o.tokenizer = "char";
+  o.inputs = {folder_ / "in/c.txt"};
+  EXPECT_ERROR(prepare(o), ExitCode::data, folder_ / "in/c.txt" + ": byte 2000000: 0xE9 is not valid UTF-8");
+}
+
+TEST_F(PrepareTest, ADamagedFileInAFolderIsPassedOverWhole) {
+  std::string text;
+  for (int i = 0; i < 200'000; ++i) text += std::to_string(i * 7919) + " ";
+  const std::string packed = gzip(text);
+  file("in/a.txt", "first");
+  file("in/b.txt.gz", packed.substr(0, packed.size() - 100));
+  file("in/c.txt", "last");
+  for (const char* tokenizer : {"byte", "char", "bpe:258"}) {
+    PrepareOptions o = options({folder_ / "in"}, tokenizer);
+    o.validation_fraction = 0;
+    const Metadata metadata = prepare(o);
+    EXPECT_EQ(metadata.skipped, std::vector<std::string>{folder_ / "in/b.txt.gz"});
+    EXPECT_EQ(metadata.train.bytes, 9) << tokenizer;
+    o.inputs = {file("in/a.txt", "first"), file("in/c.txt", "last")};
+    EXPECT_EQ(prepare(o).bin_hash, metadata.bin_hash);
+    EXPECT_EQ(prepare(o).tokenizer_hash, metadata.tokenizer_hash);
+    o.inputs.push_back(folder_ / "in/b.txt.gz");
+    EXPECT_ERROR(prepare(o), ExitCode::data, folder_ / "in/b.txt.gz" + ": the gzip data are cut off");
+  }
+  EXPECT_EQ(files(), (std::vector<std::string>{"bpe_tokenizer.json", "tokens_bpe.bin", "tokens_bpe_metadata.json"}));
+  fs::remove(folder_ / "in/a.txt");
+  fs::remove(folder_ / "in/c.txt");
+  EXPECT_ERROR(prepare(options({folder_ / "in"}, "byte")), ExitCode::data, "there is no text in it (files read: 0, passed over: 1)");
+}
+
+TEST(DescribeFilesTest, SaysWhatIsNotAsUsual) {
+  Metadata metadata;
+  metadata.sources.resize(1);
+  EXPECT_EQ(describe_files(metadata), "");
+  metadata.crlf_files = 1;
+  EXPECT_EQ(describe_files(metadata), "1 file had Windows line ends (CRLF), which became LF");
+  metadata.sources.resize(1200);
+  EXPECT_EQ(describe_files(metadata), "1,200 files read; 1 file had Windows line ends (CRLF), which became LF");
+  metadata.skipped.resize(2);
+  metadata.crlf_files = 3;
+  metadata.byte_order_mark_files = 2;
+  EXPECT_EQ(describe_files(metadata), "1,200 files read, 2 passed over; 3 files had Windows line ends (CRLF), which became LF; 2 files "
+                                      "began with a UTF-8 byte-order mark, which was dropped");
+  metadata = {};
+  metadata.skipped.resize(1);
+  EXPECT_EQ(describe_files(metadata), "0 files read, 1 passed over");
+}
+
 TEST_F(PrepareTest, InvalidUtf8IsCountedOverAllChunksAndNotWhereTheyWereCut) {
   std::string text;
   while (text.size() < 2'000'000) text += "\xF0\x9F\x98\x80";
@@ -248,7 +365,7 @@ TEST_F(PrepareTest, IdsOutsideTheVocabularyAreNotWritten) {
                         {[](std::string_view) { return size_t{0}; }, "text", 0, {}});
   const std::optional<Chunk> chunk = reader.next();
   EXPECT_ERROR(encoder.encode(*chunk, reader), ExitCode::data,
-               "a.txt: the tokenizer gave id 65536, outside its vocabulary of 3");
+               "a.txt: byte 0: the tokenizer gave id 65536, outside its vocabulary of 3");
 }
 
 TEST_F(PrepareTest, MaxCharsIsOfTheWholeInput) {
@@ -376,47 +493,6 @@ TEST_F(PrepareTest, ProgressReachesTheEnd) {
   EXPECT_STREQ(last.stage, "encoding");
   EXPECT_EQ(last.done, 5'000'000);
   EXPECT_EQ(last.total, 5'000'000);
-}
-
-TEST(ProgressLineTest, HasRateAndTimeLeft) {
-  EXPECT_EQ(progress_line({"encoding", 52'000'000, 100'000'000}, 0.5),
-            "encoding [==========>         ] 52%, 52.0 MB, 104.0 MB/s, 1 s left");
-  EXPECT_EQ(progress_line({"encoding", 1'000'000, 0}, 1), "encoding, 1.0 MB, 1.0 MB/s");
-  EXPECT_EQ(progress_line({"training the tokenizer", 1000, 8000, false}, 20),
-            "training the tokenizer [==>                 ] 12%, 1,000 merges, 2 min 20 s left");
-}
-
-TEST(PrepareOptionsTest, ReadsTheCommandLine) {
-  const char* words[] = {"gpt-prepare", "--input", "a.txt", "b.txt", "--input=-.jsonl", "--output", "out", "--tokenizer", "bpe:4096",
-                         "--format", "llmc", "--text_field", "body", "--validation-fraction", "0.2", "--min-frequency", "3",
-                         "--max-chars", "7", "--parse-special-tokens", "--seed", "9", "--threads", "2", "--force"};
-  const auto command = parse_prepare_options(std::size(words), words);
-  ASSERT_TRUE(command);
-  const PrepareOptions& o = command->options;
-  EXPECT_EQ(o.inputs, (std::vector<std::string>{"a.txt", "b.txt", "-.jsonl"}));
-  EXPECT_EQ(command->output_dir, "out");
-  EXPECT_EQ(o.tokenizer, "bpe:4096");
-  EXPECT_EQ(o.format, BinFormat::llmc);
-  EXPECT_EQ(o.text_field, "body");
-  EXPECT_EQ(o.validation_fraction, 0.2);
-  EXPECT_EQ(o.min_frequency, 3);
-  EXPECT_EQ(o.max_chars, 7);
-  EXPECT_TRUE(o.parse_special_tokens);
-  EXPECT_EQ(o.seed, 9);
-  EXPECT_EQ(o.threads, 2);
-  EXPECT_TRUE(o.force);
-}
-
-TEST(PrepareOptionsTest, SaysWhatIsMissingOrMisspelt) {
-  const auto parse = [](std::vector<const char*> words) {
-    words.insert(words.begin(), "gpt-prepare");
-    return parse_prepare_options(static_cast<int>(words.size()), words.data());
-  };
-  EXPECT_ERROR(parse({"--output", "out"}), ExitCode::config, "nothing to read: give --input");
-  EXPECT_ERROR(parse({"--input", "a"}), ExitCode::config, "nowhere to write: give --output");
-  EXPECT_ERROR(parse({"--input", "a", "--tokeniser", "gpt2"}), ExitCode::config, "did you mean '--tokenizer'?; see gpt-prepare --help");
-  EXPECT_ERROR(parse({"--input", "a", "--output", "b", "--format", "npy"}), ExitCode::config, "npy");
-  EXPECT_ERROR(parse({"--input", "a", "--output", "b", "--seed", "x"}), ExitCode::config, "x");
 }
 
 }  // namespace

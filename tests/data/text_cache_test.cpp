@@ -1,15 +1,25 @@
 // Text is prepared once and kept: what load_corpus() does with it.
-#include <gtest/gtest.h>
+#include "gpt/data/text_cache.h"
 
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "data/corpus_fixture.h"
 #include "gpt/core/error.h"
+#include "gpt/core/file.h"
+#include "gpt/core/hash.h"
 #include "support/expect_error.h"
 
 namespace gpt {
@@ -19,18 +29,32 @@ namespace fs = std::filesystem;
 
 class TextCacheTest : public CorpusTest {
  protected:
-  int64_t entries() const {
-    int64_t count = 0;
-    for (const auto& entry : fs::directory_iterator(folder_ / "cache")) count += entry.is_directory();
-    return count;
+  std::vector<fs::path> folders() const {
+    std::vector<fs::path> result;
+    for (const auto& entry : fs::directory_iterator(folder_ / "cache")) {
+      if (entry.is_directory()) result.push_back(entry.path());
+    }
+    return result;
   }
+  int64_t entries() const { return std::ssize(folders()); }
+  fs::path entry() const { return folders().at(0); }
+
+  // A text that was written long ago, so that its hash is remembered.
+  std::string old_file(const std::string& name, const std::string& bytes) const {
+    const std::string path = file(name, bytes);
+    fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(1));
+    return path;
+  }
+  std::string index() const { return folder_ / "cache/content_hashes"; }
+  // What another program than this one, or a disk, made of the index: a line for every text, under a hash that is right.
+  void write_index(const std::string& lines) const { std::ofstream(index()) << hash128(lines) << "\n" << lines; }
 };
 
 TEST_F(TextCacheTest, TextIsPreparedOnceForTheSameContent) {
   DataConfig config = text(file("a.txt", std::string(300, 'x') + std::string(300, 'y')));
   const std::string first = load_corpus(config, 4).fingerprint;
   EXPECT_EQ(entries(), 1);
-  const fs::path bin = fs::directory_iterator(folder_ / "cache")->path() / "tokens_bpe.bin";
+  const fs::path bin = entry() / "tokens_bpe.bin";
   const auto written = fs::last_write_time(bin);
   EXPECT_EQ(load_corpus(config, 8).fingerprint, first);
   config.text = file("moved.txt", std::string(300, 'x') + std::string(300, 'y'));  // the content counts, not its name
@@ -84,9 +108,8 @@ TEST_F(TextCacheTest, WhatMakesOtherTokensIsAnotherEntryOfTheCache) {
 TEST_F(TextCacheTest, AnUnfinishedEntryOfTheCacheIsMadeAnew) {
   const DataConfig config = text(file("a.txt", std::string(400, 'x')));
   const std::string first = load_corpus(config, 4).fingerprint;
-  const fs::path entry = fs::directory_iterator(folder_ / "cache")->path();
-  fs::remove(entry / "tokens_bpe_metadata.json");  // which is written last
-  std::ofstream(entry / "tokens_bpe.bin") << "half";
+  fs::remove(entry() / "tokens_bpe_metadata.json");  // which is written last
+  std::ofstream(entry() / "tokens_bpe.bin") << "half";
   EXPECT_EQ(load_corpus(config, 4).fingerprint, first);
 }
 
@@ -141,9 +164,219 @@ TEST_F(TextCacheTest, ACacheThatCannotBeWrittenIsNamed) {
 TEST_F(TextCacheTest, ACacheThatWasChangedIsNoticed) {
   const DataConfig config = text(file("a.txt", std::string(400, 'x')));
   load_corpus(config, 4);
-  const fs::path bin = fs::directory_iterator(folder_ / "cache")->path() / "tokens_bpe.bin";
+  const fs::path bin = entry() / "tokens_bpe.bin";
   std::ofstream(bin, std::ios::binary | std::ios::app) << "xx";
   EXPECT_ERROR(load_corpus(config, 4), ExitCode::data, "tokens_bpe.bin: it holds 401 tokens, but ");
+}
+
+// ---- the index of hashes ----
+
+TEST_F(TextCacheTest, TheHashOfATextIsRemembered) {
+  const DataConfig config = text(old_file("a.txt", std::string(400, 'x')));
+  const std::string first = load_corpus(config, 4).fingerprint;
+  const std::string lines = read_file(index(), ExitCode::data).substr(33);
+  ASSERT_EQ(lines.size(), 66);
+  EXPECT_EQ(load_corpus(config, 4).fingerprint, first);
+  EXPECT_EQ(read_file(index(), ExitCode::data).substr(33), lines);
+  EXPECT_EQ(entries(), 1);
+  write_index(lines.substr(0, 33) + std::string(32, '0') + "\n");  // what it says is believed
+  EXPECT_EQ(load_corpus(config, 4).fingerprint, first);
+  EXPECT_EQ(entries(), 2);
+}
+
+TEST_F(TextCacheTest, WhatTheFileSystemSaysAboutAnyFileIsPartOfTheIndex) {
+  const std::string a = old_file("texts/a.txt", std::string(400, 'x'));
+  const std::string b = old_file("texts/b.txt", std::string(400, 'y'));
+  const DataConfig config = text(folder_ / "texts");
+  const auto lines = [&] {
+    load_corpus(config, 4);
+    return read_file(index(), ExitCode::data).size() / 66;
+  };
+  EXPECT_EQ(lines(), 1);
+  EXPECT_EQ(lines(), 1);
+  const auto time = fs::last_write_time(b);
+  fs::last_write_time(b, time + std::chrono::nanoseconds(1));
+  EXPECT_EQ(lines(), 2);
+  fs::last_write_time(b, time);
+  fs::rename(b, folder_ / "texts/c.txt");
+  EXPECT_EQ(lines(), 3);
+  fs::copy_file(a, folder_ / "copy");  // another inode
+  fs::last_write_time(folder_ / "copy", fs::last_write_time(a));
+  fs::rename(folder_ / "copy", a);
+  EXPECT_EQ(lines(), 4);
+  old_file("texts/a.txt", std::string(400, 'z'));
+  EXPECT_EQ(entries(), 1);
+  EXPECT_EQ(lines(), 5);
+  EXPECT_EQ(entries(), 2);
+}
+
+// It could be written again without another time. This one is always too new, however slow the test is.
+TEST_F(TextCacheTest, AFileThatWasJustWrittenIsNotRemembered) {
+  const std::string path = file("a.txt", std::string(400, 'x'));
+  fs::last_write_time(path, fs::file_time_type::clock::now() + std::chrono::hours(1));
+  load_corpus(text(path), 4);
+  EXPECT_FALSE(fs::exists(index()));
+  EXPECT_EQ(entries(), 1);
+}
+
+TEST_F(TextCacheTest, ADamagedIndexIsIgnored) {
+  const DataConfig config = text(old_file("a.txt", std::string(400, 'x')));
+  const std::string first = load_corpus(config, 4).fingerprint;
+  const std::string good = read_file(index(), ExitCode::data);
+  std::string wrong = good;
+  wrong.back() = wrong[wrong.size() - 2];
+  wrong[wrong.size() - 2] = wrong[wrong.size() - 2] == '0' ? '1' : '0';
+  for (const std::string& damaged : {std::string(), std::string("x"), good.substr(0, 32), good.substr(0, 60), wrong, good + "more"}) {
+    std::ofstream(index()) << damaged;
+    EXPECT_EQ(load_corpus(config, 4).fingerprint, first);
+    EXPECT_EQ(read_file(index(), ExitCode::data), good);  // and replaced
+    EXPECT_EQ(entries(), 1);
+  }
+  write_index("lines of another form\n");
+  EXPECT_EQ(load_corpus(config, 4).fingerprint, first);
+  fs::remove(index());
+  fs::create_directory(index());  // nothing can be remembered
+  EXPECT_EQ(load_corpus(config, 4).fingerprint, first);
+  fs::remove(index());
+  EXPECT_EQ(entries(), 1);
+}
+
+TEST_F(TextCacheTest, TheIndexIsBounded) {
+  std::string lines;
+  for (int i = 0; i < 1000; ++i) lines += hash128(std::to_string(i)) + " " + std::string(32, 'a') + "\n";
+  fs::create_directory(folder_ / "cache");
+  write_index(lines);
+  load_corpus(text(old_file("a.txt", std::string(400, 'x'))), 4);
+  const std::string after = read_file(index(), ExitCode::data).substr(33);
+  EXPECT_EQ(after.size(), lines.size());
+  EXPECT_EQ(after.substr(0, after.size() - 66), lines.substr(66));  // the oldest went
+}
+
+// ---- the limit ----
+
+class CacheLimitTest : public TextCacheTest {
+ protected:
+  // Of about 2 MB in the cache; the fingerprint shows which it is.
+  DataConfig large(char letter) const {
+    const std::string path = folder_ / std::string(1, letter);
+    DataConfig config = text(fs::exists(path) ? path : file(std::string(1, letter), std::string(1'000'000, letter)));
+    config.cache_limit = 0.005;
+    return config;
+  }
+  // The letters of the texts that are kept.
+  std::string kept() const {
+    std::string letters;
+    for (const fs::path& entry : folders()) {
+      const auto metadata = nlohmann::json::parse(read_file(entry / "tokens_bpe_metadata.json", ExitCode::data));
+      letters += metadata["sources"][0]["path"].get<std::string>().back();
+    }
+    std::sort(letters.begin(), letters.end());
+    return letters;
+  }
+};
+
+TEST_F(CacheLimitTest, WhatWasUsedLongestAgoGoesFirst) {
+  for (const char letter : {'a', 'b'}) load_corpus(large(letter), 4);
+  EXPECT_EQ(kept(), "ab");
+  load_corpus(large('a'), 4);
+  load_corpus(large('c'), 4);
+  EXPECT_EQ(kept(), "ac");
+  DataConfig small = large('b');
+  small.cache_limit = 0.001;  // less than the one that is being used
+  load_corpus(small, 4);
+  EXPECT_EQ(kept(), "b");
+  small.cache_limit = 0;  // none
+  small.text = large('c').text;
+  load_corpus(small, 4);
+  small.text = large('a').text;
+  load_corpus(small, 4);
+  EXPECT_EQ(kept(), "abc");
+}
+
+TEST_F(CacheLimitTest, WhatIsInUseStays) {
+  {
+    const Corpus a = load_corpus(large('a'), 4);
+    for (const char letter : {'b', 'c', 'd'}) load_corpus(large(letter), 4);
+    EXPECT_EQ(kept(), "ad");
+    EXPECT_NE(clear_text_cache(large('a')).find("1 in use stays"), std::string::npos);
+    EXPECT_EQ(kept(), "a");
+  }
+  // The texts of one run, each of which is prepared after the other.
+  DataConfig config = large('a');
+  config.tokenizer = "byte";
+  config.cache_limit = 0.001;
+  config.stages = {{0, {}, {{large('b').text, 1.0}, {large('c').text, 1.0}}}};
+  load_corpus(config, 4);
+  EXPECT_EQ(entries(), 3);
+}
+
+TEST_F(CacheLimitTest, WhatAnotherProcessPreparesStays) {
+  load_corpus(large('a'), 4);
+  const std::string lock = entry().string() + ".lock";
+  const int fd = open(lock.c_str(), O_RDWR | O_CREAT, 0666);
+  ASSERT_EQ(flock(fd, LOCK_EX), 0);
+  for (const char letter : {'b', 'c', 'd'}) load_corpus(large(letter), 4);
+  EXPECT_EQ(kept(), "ad");
+  close(fd);
+  clear_text_cache(large('a'));
+  EXPECT_EQ(entries(), 0);
+  EXPECT_FALSE(fs::exists(lock));
+}
+
+TEST_F(CacheLimitTest, WhatTheCacheDidNotMakeStays) {
+  load_corpus(large('a'), 4);
+  const std::string inside = entry() / "notes.txt", name = std::string(32, 'a');
+  for (const std::string& path : {inside, folder_ / "cache/" + name, folder_ / "cache/mine.bin", folder_ / "cache/folder/tokens_bpe.bin"}) {
+    fs::create_directories(fs::path(path).parent_path());
+    std::ofstream(path) << "mine";
+  }
+  fs::create_directory_symlink(folder_ / "cache/folder", folder_ / "cache/" + std::string(32, 'b'));
+  clear_text_cache(large('a'));
+  EXPECT_EQ(read_file(inside, ExitCode::data), "mine");
+  EXPECT_FALSE(fs::exists(fs::path(inside).parent_path() / "tokens_bpe.bin"));
+  EXPECT_EQ(read_file(folder_ / "cache/" + name, ExitCode::data), "mine");
+  EXPECT_EQ(read_file(folder_ / "cache/mine.bin", ExitCode::data), "mine");
+  EXPECT_EQ(read_file(folder_ / "cache/folder/tokens_bpe.bin", ExitCode::data), "mine");
+}
+
+TEST_F(CacheLimitTest, WhatKilledProcessesLeftCountsAndGoes) {
+  for (const char letter : {'a', 'b'}) load_corpus(large(letter), 4);
+  const fs::path left = folder_ / "cache/" + std::string(32, '0');
+  fs::create_directory(left);
+  std::ofstream(left / ".tokens_bpe.bin.tmp-1-12345678") << std::string(3'000'000, 'x');
+  std::ofstream(left / ".lock") << "1";
+  fs::last_write_time(left, fs::file_time_type::clock::now() - std::chrono::hours(1));
+  load_corpus(large('c'), 4);
+  EXPECT_FALSE(fs::exists(left));
+  EXPECT_EQ(kept(), "bc");
+}
+
+TEST_F(CacheLimitTest, TheCacheIsDescribed) {
+  DataConfig config = large('a');
+  EXPECT_EQ(describe_text_cache(config, false), folder_ / "cache" + ": 0 prepared texts, 0.0 MB (data.cache_limit: 0.005 GB)\n");
+  EXPECT_EQ(clear_text_cache(config), folder_ / "cache" + ": removed 0 prepared texts (0.0 MB)");
+  load_corpus(config, 4);
+  file("texts/1.txt", std::string(400, 'x'));
+  file("texts/2.txt", std::string(400, 'y'));
+  load_corpus(text(folder_ / "texts"), 4);
+  fs::create_directory(folder_ / "cache/" + std::string(32, '0'));
+  fs::last_write_time(folder_ / "cache/" + std::string(32, '0'), fs::file_time_type::clock::now() - std::chrono::hours(1));
+
+  const auto list = nlohmann::json::parse(describe_text_cache(config, true))["cache"];
+  ASSERT_EQ(list.size(), 3);
+  EXPECT_EQ(list[0]["text"], folder_ / "texts/1.txt" + " and 1 more");
+  EXPECT_EQ(list[1]["text"], folder_ / "a");
+  EXPECT_GE(list[1]["bytes"], 2'000'000);
+  EXPECT_EQ(list[2]["text"], "");
+  for (const auto& entry : list) EXPECT_TRUE(fs::is_directory(entry["path"].get<std::string>()));
+
+  config.cache_limit = 0;
+  const std::string lines = describe_text_cache(config, false);
+  EXPECT_NE(lines.find(": 3 prepared texts, 2.0 MB (data.cache_limit: none)\n"), std::string::npos) << lines;
+  EXPECT_NE(lines.find(list[1]["path"].get<std::string>() + "  " + (folder_ / "a")), std::string::npos) << lines;
+  EXPECT_NE(lines.find("(unfinished)"), std::string::npos) << lines;
+  EXPECT_EQ(clear_text_cache(config), folder_ / "cache" + ": removed 3 prepared texts (2.0 MB)");
+  EXPECT_EQ(entries(), 0);
 }
 
 }  // namespace

@@ -134,13 +134,13 @@ TEST_F(TokenFileTest, LlmcHeadersTellTheWidth) {
   const std::string llama3 = file("llama3.bin", llmc_header(20240801, 7, 2) + bytes_of<uint32_t>({128000, 5}));
   EXPECT_EQ(ids_of(open_token_file(llama3).tokens), (std::vector<int32_t>{128000, 5}));
   EXPECT_EQ(open_token_file(file("none.bin", llmc_header(20240520, 1, 0))).tokens.size(), 0);
-  EXPECT_ERROR(open_token_file(llama3, 2), ExitCode::data, "llama3.bin: its header says ids of 32 bits, its metadata 16 bits");
+  EXPECT_ERROR(open_token_file(llama3, 2), ExitCode::data, "llama3.bin: its header says ids of 32 bits, but its metadata says 16 bits");
 }
 
 TEST_F(TokenFileTest, LlmcHeadersAreCheckedAgainstTheFile) {
   for (const char* more : {"x", "xxxx"}) {
     const std::string path = file("long.bin", llmc_header(20240520, 1, 3) + bytes_of<uint16_t>({1, 2, 3}) + more);
-    EXPECT_ERROR(open_token_file(path), ExitCode::data, "long.bin: byte 8: the header promises 3 tokens of 2 bytes, but ");
+    EXPECT_ERROR(open_token_file(path), ExitCode::data, "long.bin: byte 8: the header announces 3 tokens of 2 bytes, but ");
   }
   const std::string cut = file("cut.bin", llmc_header(20240801, 7, 3) + bytes_of<uint32_t>({1, 2}));
   EXPECT_ERROR(open_token_file(cut), ExitCode::data, "3 tokens of 4 bytes, but 8 bytes follow");
@@ -189,7 +189,7 @@ TEST_F(TokenFileTest, MegatronIndicesAreCheckedBeforeTheyAreUsed) {
   refused("sequence 1 lies at byte 3", [](Megatron& m) { m.pointers = bytes_of<int64_t>({0, 3, 6}); });
   refused("sequence 1 lies at byte -4", [](Megatron& m) { m.pointers = bytes_of<int64_t>({0, -4, 6}); });
   refused("sequence 1 lies at byte 9223372036854775806", [](Megatron& m) { m.pointers = bytes_of<int64_t>({0, INT64_MAX - 1, 6}); });
-  refused("sequence 1 overlaps others: up to it they have 14 bytes, the bin 12", [](Megatron& m) {
+  refused("sequence 1 overlaps others: up to it they have 14 bytes, but the bin has 12", [](Megatron& m) {
     m.lengths = bytes_of<int32_t>({6, 1, 3});
     m.pointers = bytes_of<int64_t>({0, 0, 6});
   });

@@ -1,16 +1,22 @@
 """From files to training: prepared bins, text of every kind, stages, and what is refused before the first step."""
 
 import fcntl
+import gzip
 import json
 import os
 import pathlib
 import struct
 import subprocess
 import tempfile
+import time
 import unittest
 
 import programs
 from test_train_resume import SIGNALS, load, same
+
+
+def folders(path):
+    return [entry for entry in path.iterdir() if entry.is_dir()]
 
 
 class Data(unittest.TestCase):
@@ -59,7 +65,7 @@ class Data(unittest.TestCase):
         cache = self.root / "cache"
         options = {"data__text": self.text, "data__cache_dir": cache, "training__max_steps": 1}
         self.assertIn("Preparing", self.train("first", **options).stderr)
-        (entry,) = cache.iterdir()
+        (entry,) = folders(cache)
         entry.rename(self.root / "entry")
 
         def start_and_wait():
@@ -82,7 +88,72 @@ class Data(unittest.TestCase):
         _, rest = second.communicate(timeout=120)
         self.assertEqual(second.returncode, 0, rest)
         self.assertNotIn("Preparing", rest)
-        self.assertEqual(list(cache.iterdir()), [entry])
+        self.assertEqual(folders(cache), [entry])
+        self.assertFalse(list(cache.glob("*.lock")))
+
+    def test_files_that_were_read_and_passed_over_are_counted(self):
+        texts = self.root / "texts"
+        texts.mkdir()
+        self.text.rename(texts / "a.txt")
+        (texts / "b.txt").write_bytes(b"\xef\xbb\xbfthe quick\r\nbrown fox\r\n" * 9)
+        (texts / "c.txt").write_bytes(b"caf\xe9")
+        (texts / "d.txt.gz").write_bytes(gzip.compress(os.urandom(9999))[:5000])
+        (texts / "e.txt").write_text("UTF-16", encoding="utf-16")
+        options = {"data__text": texts, "data__cache_dir": self.root / "cache", "training__max_steps": 1}
+        found = f"{texts}: 2 files read, 3 passed over; 1 file had Windows line ends (CRLF), which became LF; " \
+                "1 file began with a UTF-8 byte-order mark, which was dropped\n"
+        first = self.train("first", **options).stderr
+        self.assertIn(found, first)
+        warning = next(line for line in first.splitlines() if "passed over: " in line)
+        for reason in ("c.txt: byte 3: 0xE9 is not valid UTF-8", "d.txt.gz: the gzip data are cut off", "e.txt: it looks like UTF-16"):
+            self.assertIn(reason, warning)
+        second = self.train("second", **options).stderr
+        self.assertIn(found, second)
+        self.assertNotIn("Preparing", second)
+        alone = self.train("alone", **{**options, "data__text": texts / "a.txt"}).stderr
+        self.assertNotIn("files read", alone)
+
+    def test_reading_before_the_first_step_obeys_signals(self):
+        """A text to hash and ids to check, for minutes if nobody listened: holes that take no space on the disk."""
+        large = self.root / "large.bin"
+        with open(large, "wb") as file:
+            file.truncate(1 << 37)
+        for name, options in (("text", {"data.text": large}), ("bin", {"data.bin": large, "model.vocab_size": 9})):
+            for how, code in SIGNALS.items():
+                options = {**programs.TINY, **options, "output_dir": self.root / name, "data.cache_dir": self.root / "cache"}
+                process = subprocess.Popen(programs.command("gpt-train", *programs.flags(options)), stdin=subprocess.DEVNULL,
+                                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+                self.addCleanup(process.kill)
+                while str(large) not in pathlib.Path(f"/proc/{process.pid}/maps").read_text():
+                    self.assertIsNone(process.poll())
+                    time.sleep(0.01)
+                process.send_signal(how)
+                _, error = process.communicate(timeout=60)
+                what = "reading" if name == "text" else "checking"
+                self.assertEqual((process.returncode, error), (code, f"error: interrupted while {what} {large}\n"))
+
+    def test_the_cache_is_listed_limited_and_emptied(self):
+        cache = self.root / "cache"
+        texts = [self.root / name for name in ("one.txt", "two.txt")]
+        for i, path in enumerate(texts):
+            path.write_text(f"text {i}\n" * 50_000)
+        options = {"data__cache_dir": cache, "data__cache_limit": 0.001, "training__max_steps": 1}
+        self.train("one", data__text=texts[0], **options)
+        (first,) = folders(cache)
+        out = self.train("two", data__text=texts[1], **options).stderr
+        self.assertRegex(out, rf"Removed 1 prepared text \(0\.7 MB\) from {cache}, used longest ago: data\.cache_limit is 0\.001 GB\n")
+        (second,) = folders(cache)
+        self.assertNotEqual(first, second)
+        words = ("--cache", "--cache-dir", cache)
+        listed = programs.run("gpt-diagnose", *words, check_code=0)
+        self.assertRegex(listed.stdout, rf"^{cache}: 1 prepared text, 0\.7 MB \(data\.cache_limit: 20 GB\)\n +0\.7 MB  last used "
+                                        rf"\d+-\d+-\d+ \d+:\d+  {second}  {texts[1]}\n$")
+        (entry,) = json.loads(programs.run("gpt-diagnose", "--json", *words, check_code=0).stdout)["cache"]
+        self.assertEqual((entry["path"], entry["text"]), (str(second), str(texts[1])))
+        cleared = programs.run("gpt-diagnose", "--clear-cache", *words, check_code=0)
+        self.assertEqual(cleared.stderr, f"{cache}: removed 1 prepared text (0.7 MB)\n")
+        self.assertEqual(cleared.stdout, f"{cache}: 0 prepared texts, 0.0 MB (data.cache_limit: 20 GB)\n")
+        self.assertEqual(list(cache.iterdir()), [])
 
     def test_without_a_tokenizer_there_are_no_bits_per_byte(self):
         bin_file = self.root / "raw.bin"

@@ -81,7 +81,8 @@ class Prepare(unittest.TestCase):
         self.assertEqual([pathlib.Path(source["path"]).name for source in metadata["sources"]],
                          ["a.txt", "b.jsonl.gz", "c.warc.wet.gz", "d.txt.gz"])
         self.assertEqual(metadata["skipped"], [f"{self.folder}/in/photo.jpg"])
-        self.assertRegex(done.stderr, "warning: 1 file passed over .*photo.jpg")
+        self.assertRegex(done.stderr, "warning: 1 file passed over: .*photo.jpg: byte 2 is NUL: it is a binary file")
+        self.assertIn("\n4 files read, 1 passed over\n", done.stderr)
         self.assertRegex(done.stderr, f"gpt-train --data.bin {self.out}/tokens_bpe.bin --data.metadata ")
         self.assertEqual(sorted(p.name for p in self.out.iterdir()),
                          ["bpe_tokenizer.json", "tokens_bpe.bin", "tokens_bpe_metadata.json"])
@@ -101,6 +102,28 @@ class Prepare(unittest.TestCase):
             done = subprocess.run(command("gpt-prepare", *words), input=gzip.compress(b"abcab"), capture_output=True, timeout=60)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(ids(self.out / "tokens_bpe.bin"), [97, 98, 99, 97, 98] if tokenizer == "byte" else [0, 1, 2, 0, 1])
+
+    def test_line_ends_and_byte_order_marks_of_windows(self):
+        text = "one\r\ntwo\r\n"
+        done = self.prepare("-", stdin="\ufeff" + text, words=("--validation-fraction", 0))
+        self.assertEqual(bytes(ids(self.out / "tokens_bpe.bin")), b"one\ntwo\n")
+        self.assertIn("1 file had Windows line ends (CRLF), which became LF; 1 file began with a UTF-8 byte-order mark", done.stderr)
+        self.assertEqual((self.metadata()["crlf_files"], self.metadata()["byte_order_mark_files"]), (1, 1))
+        self.assert_refused(3, r"utf16.txt: it looks like UTF-16; convert it to UTF-8 \(iconv -f UTF-16 -t UTF-8\)",
+                            self.file("utf16.txt", text.encode("utf-16")))
+
+    def test_what_cannot_be_read_in_a_folder_is_passed_over(self):
+        packed = gzip.compress(b"".join(b"%d " % (i * 7919) for i in range(200_000)))
+        self.file("in/a.txt", "first")
+        self.file("in/b.txt.gz", packed[:-1000])
+        self.file("in/c.txt", "last")
+        done = self.prepare(self.folder / "in", words=("--validation-fraction", 0))
+        self.assertEqual(bytes(ids(self.out / "tokens_bpe.bin")), b"firstlast")
+        self.assertEqual(self.metadata()["skipped"], [f"{self.folder}/in/b.txt.gz"])
+        self.assertRegex(done.stderr, "warning: 1 file passed over: .*/in/b.txt.gz: the gzip data are cut off.*; reading starts again")
+        self.assertIn("\n2 files read, 1 passed over\n", done.stderr)
+        self.assert_refused(3, "b.txt.gz: the gzip data are cut off", self.folder / "in/b.txt.gz")
+        self.assert_refused(3, "b.txt.gz: the gzip data are cut off", self.folder / "in", "-", stdin="cannot be read again")
 
     def test_formats_of_nanogpt_and_llm_c(self):
         text = self.file("a.txt", bytes(range(32, 127)) * 10)
@@ -130,7 +153,7 @@ class Prepare(unittest.TestCase):
         self.assert_refused(3, "binary.txt: byte 2 is NUL", self.file("binary.txt", b"ab\0c"))
         self.assert_refused(3, "cut.txt.gz: the gzip data are cut off", self.file("cut.txt.gz", packed[:50000]))
         self.assert_refused(3, "a.jsonl: line 2: there is no field 'text'", self.file("a.jsonl", '{"text": "a"}\n{"txt": "b"}\n'))
-        self.assert_refused(3, "bare: the folder holds no file of text", self.folder / "bare")
+        self.assert_refused(3, "bare: there is no text file in this folder", self.folder / "bare")
         self.assert_refused(3, "latin1.txt: byte 3: 0xE9 is not valid UTF-8", self.file("latin1.txt", b"caf\xe9"), tokenizer="char")
         self.assert_refused(2, "did you mean '--input'", words=("--inptu", "x"))
         self.assertFalse(self.out.exists())
@@ -171,7 +194,7 @@ class Prepare(unittest.TestCase):
                 process.stdout.close()
                 process.stderr.close()
 
-    def test_a_killed_run_leaves_nothing_behind_the_next(self):
+    def test_a_killed_run_leaves_nothing_once_the_next_has_run(self):
         process = self.start("--tokenizer", "byte")
         process.kill()
         process.communicate()

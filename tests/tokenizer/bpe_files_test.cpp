@@ -118,7 +118,7 @@ TEST(TokenizerJsonFile, RefusesByNameWhatItDoesNotImplement) {
   const json split = json::parse(fixture("llama3.json"))["pre_tokenizer"]["pretokenizers"][0];
   const json byte_level = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}};
   const Case cases[] = {
-      {"/normalizer", {{"type", "NFC"}}, "normalizer is \"NFC\", which this program does not implement (only null)"},
+      {"/normalizer", {{"type", "NFC"}}, "normalizer is \"NFC\", which this program does not support (only null)"},
       {"/pre_tokenizer", {{"type", "Whitespace"}}, "pre_tokenizer is \"Whitespace\", which"},
       {"/pre_tokenizer", nullptr, "pre_tokenizer is null, which"},
       {"/pre_tokenizer/add_prefix_space", true, "pre_tokenizer.add_prefix_space is true, which"},
@@ -136,7 +136,7 @@ TEST(TokenizerJsonFile, RefusesByNameWhatItDoesNotImplement) {
       {"/decoder", nullptr, "decoder is null, which"},
       {"/truncation", {{"max_length", 512}}, "truncation is {\"max_length\":512}, which"},
       {"/padding", {{"strategy", "BatchLongest"}}, "padding is {\"strategy\":\"BatchLongest\"}, which"},
-      {"/model/type", "Unigram", "model is \"Unigram\", which this program does not implement (only BPE)"},
+      {"/model/type", "Unigram", "model is \"Unigram\", which this program does not support (only BPE)"},
       {"/model/dropout", 0.1, "model.dropout is 0.1, which"},
       {"/model/unk_token", "<unk>", "model.unk_token is \"<unk>\", which"},
       {"/model/byte_fallback", true, "model.byte_fallback is true, which"},
@@ -181,17 +181,17 @@ TEST(TokenizerJsonFile, RefusesWhatContradictsItself) {
   refused([&](json& f) { vocabulary(f)["!"] = 400; }, "token \"!\" has id 400; the 320 tokens need the ids 0 to 319");
   refused([&](json& f) { vocabulary(f)["!"] = -1; }, "token \"!\" has id -1;");
   refused([&](json& f) { vocabulary(f)["!"] = 1.5; }, "token \"!\" has id 1.5;");
-  refused([&](json& f) { vocabulary(f)["!"] = 2; }, "token \"\\\"\" has id 2, which another token has too");
+  refused([&](json& f) { vocabulary(f)["!"] = 2; }, "token \"\\\"\" has id 2, which another token also has");
   refused([&](json& f) { vocabulary(f)[""] = 320; }, "the token with id 320 is empty");
   refused([&](json& f) { vocabulary(f)["a b"] = 320; },
           "token \"a b\" is not spelled in the alphabet of byte-level BPE");
   refused([&](json& f) { vocabulary(f)["\u4eac"] = 320; }, "token \"\u4eac\" is not spelled");
-  refused([&](json& f) { vocabulary(f) = json::array(); }, "model.vocab is []; an object of token and id is needed");
+  refused([&](json& f) { vocabulary(f) = json::array(); }, "model.vocab is []; an object of tokens and ids is needed");
   refused([](json& f) { f["added_tokens"][0]["id"] = 7; },
           "added_tokens[0].id is 7; 0, as in the vocabulary, is needed");
   refused([](json& f) { f["added_tokens"].push_back(f["added_tokens"][0]); },
           "added_tokens[1].content is \"<|endoftext|>\"; a token");
-  refused([](json& f) { f["added_tokens"][0]["content"] = 7; }, "added_tokens[0].content is 7; a text is needed");
+  refused([](json& f) { f["added_tokens"][0]["content"] = 7; }, "added_tokens[0].content is 7; a string is needed");
   refused([](json& f) { f["added_tokens"] = 7; }, "added_tokens is 7; a list is needed");
   refused([](json& f) { f["added_tokens"][0] = 7; }, "added_tokens[0] is 7; an object is needed");
   refused([](json& f) { f["added_tokens"][0].erase("id"); }, "added_tokens[0].id is null; 0, as in");
@@ -208,9 +208,9 @@ TEST(TokenizerJsonFile, RefusesWhatContradictsItself) {
       [](json& f) {
         f["model"]["merges"][0] = {"zz", "e"};
       },
-      "merge 0 has \"zz\", which is no token of the vocabulary");
+      "merge 0 has \"zz\", which is not a token of the vocabulary");
   refused([](json& f) { f["model"]["merges"][1] = f["model"]["merges"][0]; },
-          "merge 1 of \"h\" and \"e\" is there twice");
+          "merge 1 of \"h\" and \"e\" is listed twice");
   refused([](json& f) { f["model"]["merges"][0] = "he"; }, "model.merges[0] is \"he\"; a pair of tokens is needed");
   refused([](json& f) { f["model"]["merges"][0] = "h e l"; }, "model.merges[0] is \"h e l\"; a pair");
   refused([](json& f) { f["model"]["merges"][0] = {"h", "e", "l"}; }, "model.merges[0] is [\"h\",\"e\",\"l\"]; a pair");
@@ -220,19 +220,19 @@ TEST(TokenizerJsonFile, RefusesWhatContradictsItself) {
   // A vocabulary that lacks what its merges make: no parser's business, but nobody's tokenizer.
   const std::string file = changed([](json& f) { f["model"]["merges"].push_back({"z", "z"}); });
   EXPECT_ERROR(BpeTokenizer(parse_tokenizer_json(file, "t.json"), "t.json"), ExitCode::data,
-               "t.json: merge 63 joins 'z' and 'z', but 'zz' is no token");
+               "t.json: merge 63 joins 'z' and 'z', but 'zz' is not a token");
 }
 
 TEST(TokenizerJsonFile, RefusesWhatIsNoJson) {
   EXPECT_ERROR(parse_tokenizer_json("{\"model\": ", "t.json"), ExitCode::data,
-               "t.json: not a tokenizer of this program: invalid JSON at byte");
+               "t.json: not a tokenizer that this program can read: invalid JSON at byte");
   EXPECT_ERROR(parse_tokenizer_json("[]", "t.json"), ExitCode::data, "t.json: the JSON is array; an object is needed");
   EXPECT_ERROR(parse_tokenizer_json("{\"a\": 1e999}", "t.json"), ExitCode::data, "a number out of range");
   EXPECT_ERROR(parse_tokenizer_json("\"\\ud800\"", "t.json"), ExitCode::data, "invalid JSON at byte");
   EXPECT_ERROR(parse_tokenizer_json(std::string(100000, '['), "t.json"), ExitCode::data,
-               "t.json: JSON of more than 64 levels");
+               "t.json: JSON nested more than 64 levels deep");
   EXPECT_ERROR(parse_tokenizer_json(std::string((64 << 20) + 1, ' '), "t.json"), ExitCode::data,
-               "t.json: 67108865 bytes are too many for a tokenizer");
+               "t.json: a file of 67108865 bytes is too large for a tokenizer");
 }
 
 // All 256 bytes in the order of GPT-2's alphabet, as encoder.json; further tokens behind them.
@@ -264,15 +264,15 @@ TEST(Gpt2Files, ThatContradictEachOtherAreRefused) {
   };
   refused({"ab"}, "",
           "token \"ab\" is neither a byte nor made by a merge: vocabulary and merges do not belong together");
-  refused({"ab"}, "a b\nab c\nabc d\n", "merge 2 has \"abc\", which is no token of the vocabulary");
-  refused({"ab"}, "a b\na b\n", "merge 1 of \"a\" and \"b\" is there twice");
-  refused({"ab"}, "ab\n", "line 2 of the merges is \"ab\"; two tokens and a space are needed");
+  refused({"ab"}, "a b\nab c\nabc d\n", "merge 2 has \"abc\", which is not a token of the vocabulary");
+  refused({"ab"}, "a b\na b\n", "merge 1 of \"a\" and \"b\" is listed twice");
+  refused({"ab"}, "ab\n", "line 2 of the merges is \"ab\"; two tokens with a space between them are needed");
   refused({"ab"}, "a b c\n", "line 2 of the merges is \"a b c\"");
   refused({"ab"}, "a \n", "line 2 of the merges is \"a \"");
   refused({"ab"}, "a b\n\xFF\xFE c\n", "merge 1 has \"\uFFFD\uFFFD\"");
   EXPECT_ERROR(parse_gpt2_files("[]", "", "both"), ExitCode::data, "both: the vocabulary is array");
   EXPECT_ERROR(BpeTokenizer(parse_gpt2_files(encoder_json({}), "a b\n", "both"), "both"), ExitCode::data,
-               "both: merge 0 joins 'a' and 'b', but 'ab' is no token");
+               "both: merge 0 joins 'a' and 'b', but 'ab' is not a token");
 }
 
 // set-up installs it; without it this test says what to run.
@@ -293,7 +293,7 @@ TEST(Gpt2Vocabulary, IsRefusedWhenDamaged) {
   std::ofstream(folder / "data/gpt2/encoder.json") << encoder_json({});
   std::filesystem::current_path(folder.path());
   EXPECT_ERROR(gpt2_vocabulary(), ExitCode::data, "data/gpt2/encoder.json: ");
-  EXPECT_ERROR(gpt2_vocabulary(), ExitCode::data, "bytes that are not GPT-2's vocabulary; run ./scripts/get_data.sh");
+  EXPECT_ERROR(gpt2_vocabulary(), ExitCode::data, "bytes are not GPT-2's vocabulary; run ./scripts/get_data.sh");
   std::filesystem::current_path(before);
 }
 
@@ -307,7 +307,7 @@ TEST(Tiktoken, ReadsRanks) {
                            "YQ== 0\n 1", "YQ== 0\nY!== 1", "YQ== 0\nY=== 1", "YQ== 0\nYg== -1"}) {
     refused(line, "line 2 is not a token in base64, a space and its rank");
   }
-  refused("YQ== 0\nYg== 2", "line 2 has rank 2; 1 is next");
+  refused("YQ== 0\nYg== 2", "line 2 has rank 2; 1 is expected");
   refused("YQ== 99999999999999999999", "line 1 is not a token");
   std::string long_token;
   for (int i = 0; i < 100; ++i) long_token += "YWFh";
@@ -363,7 +363,7 @@ TEST(Tiktoken, TheNumberOfRanksTellsTheVocabulary) {
   EXPECT_EQ(parse_tokenizer_json(cl100k.to_json(), "again"), cl100k.model());
 
   EXPECT_ERROR(parse_tiktoken(tiktoken_file(300), "t"), ExitCode::data,
-               "t: 300 ranks; how text is split is known for GPT-2's 50256 and the 100256 of cl100k_base");
+               "t: 300 ranks; how text is split is known only for GPT-2's 50256 and the 100256 of cl100k_base");
 }
 
 }  // namespace

@@ -280,7 +280,7 @@ TEST(Bpe, RefusesModelsThatContradictThemselves) {
          [](BpeModel& m) { m.merges[1].second = 262; });
   expect("merge 0 joins ids -1 and 98; the vocabulary of 262 tokens lacks id -1",
          [](BpeModel& m) { m.merges[0].first = -1; });
-  expect("merge 4 joins 'c' and '\\x0A', but 'c\\x0A' is no token",
+  expect("merge 4 joins 'c' and '\\x0A', but 'c\\x0A' is not a token",
          [](BpeModel& m) { m.merges.emplace_back('c', '\n'); });
   expect("ids 256 and 260 are both 'ab'", [](BpeModel& m) { m.tokens[260] = "ab"; });
   expect("special token '<x>' (id 262) is outside the vocabulary", [](BpeModel& m) {
@@ -292,7 +292,7 @@ TEST(Bpe, RefusesModelsThatContradictThemselves) {
   expect("special token '' (id 5) is empty", [](BpeModel& m) { m.special_tokens.push_back({"", 5}); });
   expect("special token '<|endoftext|>' (id 261) is listed twice",
          [](BpeModel& m) { m.special_tokens.push_back(m.special_tokens[0]); });
-  expect("2097152 tokens and 4 merges; at most 2097151 of each are implemented",
+  expect("2097152 tokens and 4 merges; at most 2097151 of each are supported",
          [](BpeModel& m) { m.tokens.resize(2'097'152); });
 }
 

@@ -191,7 +191,7 @@ TEST(BpeTrainer, RefusesImpossibleOptions) {
     return options;
   };
   EXPECT_ERROR(BpeTrainer(with({"<a>", "<b>"}, 257)), ExitCode::config,
-               "a vocabulary of 257 is impossible; with 256 bytes, special tokens (2) and merges it has 258 to 2097151");
+               "a vocabulary of 257 is impossible; the 256 bytes, special tokens (2) and merges make 258 to 2097151");
   EXPECT_NO_THROW(BpeTrainer(with({"<a>", "<b>"}, 258)));
   EXPECT_NO_THROW(BpeTrainer(with({}, 2'097'151)));
   EXPECT_ERROR(BpeTrainer(with({}, 2'097'152)), ExitCode::config, "a vocabulary of 2097152 is impossible");

@@ -96,13 +96,13 @@ TEST(TokenizerJson, ComesBackEqual) {
 TEST(TokenizerJson, IsCheckedWhenRead) {
   const auto refused = [](const std::string& json, const std::string& why) {
     EXPECT_ERROR(tokenizer_from_json(json, "tok.json"), ExitCode::data,
-                 "tok.json: not a tokenizer of this program: " + why);
+                 "tok.json: not a tokenizer that this program can read: " + why);
   };
   refused("{", "invalid JSON at byte");
   refused("[]", "the JSON is array");
   refused("{}", "it has neither 'type' nor Hugging Face's 'model'");
-  refused(R"({"type":7})", "unknown type 7; known are char and byte");
-  refused(R"({"type":"bpe"})", "unknown type \"bpe\"; known are char and byte");
+  refused(R"({"type":7})", "unknown type 7; only char and byte are known");
+  refused(R"({"type":"bpe"})", "unknown type \"bpe\"; only char and byte are known");
   refused(R"({"type":"char"})", "'characters' must be");
   refused(R"({"type":"char","characters":{}})", "'characters' must be");
   refused(R"({"type":"char","characters":[]})", "'characters' must be");
@@ -139,7 +139,7 @@ TEST(MakeTokenizer, TakesEachKindOfFile) {
   const std::string tiktoken = folder.file("x.tiktoken", "AA== 0\n");
   EXPECT_ERROR(make_tokenizer(tiktoken, ""), ExitCode::data, tiktoken + ": 1 ranks");
   const std::string text = folder.file("x.txt", "no tokenizer");
-  EXPECT_ERROR(make_tokenizer(text, ""), ExitCode::data, text + ": not a tokenizer of this program: invalid JSON");
+  EXPECT_ERROR(make_tokenizer(text, ""), ExitCode::data, text + ": not a tokenizer that this program can read: invalid JSON");
 }
 
 TEST(RequireSameTokenizer, RefusesAnotherVocabulary) {
@@ -155,15 +155,15 @@ TEST(RequireSameTokenizer, RefusesAnotherVocabulary) {
 
 TEST(MakeTokenizer, ListsWhatThereIs) {
   EXPECT_ERROR(make_tokenizer("absent.json", ""), ExitCode::config,
-               "'absent.json' is neither char, byte, gpt2, bpe:N nor the file of a tokenizer");
+               "'absent.json' is not char, byte, gpt2, bpe:N or the file of a tokenizer");
 }
 
 TEST(TrainedVocabulary, IsTheNumberBehindBpe) {
   EXPECT_EQ(trained_vocabulary("bpe:8192"), 8192);
   EXPECT_EQ(trained_vocabulary("byte"), std::nullopt);
-  for (const char* spec : {"bpe", "bpe:", "bpe:x", "bpe:300x", "bpe:0", "bpe:-300", "bpe:99999999999999999999"}) {
+  for (const char* spec : {"bpe:", "bpe:x", "bpe:300x", "bpe:0", "bpe:-300", "bpe:99999999999999999999"}) {
     EXPECT_ERROR(trained_vocabulary(spec), ExitCode::config,
-                 "tokenizer '" + std::string(spec) + "': bpe needs the size of its vocabulary, as in bpe:8192");
+                 "tokenizer '" + std::string(spec) + "': a vocabulary size is needed");
   }
 }
 

@@ -32,6 +32,7 @@ struct DataConfig {
   std::string metadata;                      // JSON beside the bin: vocab_size, dtype
   std::string tokenizer = "char";            // as make_tokenizer() takes it
   std::string cache_dir;                     // where prepared text is kept; empty = ~/.cache/gpt-train
+  double cache_limit = 20;                   // GB of it; 0 = no limit
   double validation_fraction = 0.1;          // of the text's documents; 0 = no validation
   int64_t max_chars = 0;                     // read at most so many characters of the text; 0 = all
   std::vector<Stage> stages;                 // empty: one, of main alone

@@ -23,6 +23,7 @@ struct Corpus {
   bool separate_files = false;   // validation is a file of its own
   std::string source;            // the path, for messages
   std::string fingerprint;       // hash of ids, split and tokenizer: what a resumed run must find again
+  std::vector<std::shared_ptr<const void>> in_use;  // keep other processes from removing what lies in the text cache
 };
 
 // What a stage mixes: main alone where it does not say. And what all stages mix, each once, in the order of appearance.
@@ -33,7 +34,8 @@ std::vector<std::string> stage_sources(const DataConfig& config);
 // of a checkpoint to continue with, or empty. `vocab_size`: model.vocab_size where the configuration sets it; a bin that
 // has neither metadata nor tokenizer needs it. Throws gpt::Error(data): no such file, a size, dtype or hash that
 // contradicts header or metadata, an id outside the vocabulary (file, position, id), a split shorter than block_size + 1
-// (with the arithmetic), validation tokens that are training tokens too.
+// (with the arithmetic), validation tokens that are training tokens too. What takes long shows its progress, and a signal
+// ends it: gpt::Error(interrupted).
 Corpus load_corpus(const DataConfig& config, int64_t block_size, const std::string& saved_tokenizer = {},
                    std::optional<int64_t> vocab_size = {});
 

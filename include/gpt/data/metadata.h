@@ -32,8 +32,9 @@ struct Metadata {
   SplitCounts train, validation;
   std::string split;  // "documents" or "tokens": how the validation part was chosen
   int64_t invalid_utf8_bytes = 0;
+  int64_t crlf_files = 0, byte_order_mark_files = 0;  // text files that were read without their CRs, without their mark
   std::vector<SourceFile> sources;
-  std::vector<std::string> skipped;  // files of the input's folders that are no text
+  std::vector<std::string> skipped;  // files of the input's folders that were passed over: no text, damaged
   bool operator==(const Metadata&) const = default;
 };
 

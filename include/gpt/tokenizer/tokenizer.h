@@ -28,8 +28,8 @@ class Tokenizer {
   virtual std::span<const SpecialToken> special_tokens() const { return {}; }
   std::optional<int32_t> end_of_text() const;  // the special token <|endoftext|> (or </s>, <|end_of_text|>), where there is one
 
-  // Appends the ids of `text`, in which special tokens are ordinary text: for data. Throws gpt::Error(data) naming the
-  // byte offset and the character that the vocabulary lacks.
+  // Appends the ids of `text`, in which special tokens are ordinary text: for data. Throws TextError for a character that
+  // the vocabulary lacks, InvalidUtf8 where the tokenizer needs UTF-8 and the text is not.
   virtual void encode(std::string_view text, std::vector<int32_t>& ids) const = 0;
   std::vector<int32_t> encode(std::string_view text) const;
   // The same, but the text of a special token becomes its id (the longest where several fit): for prompts.
@@ -39,8 +39,8 @@ class Tokenizer {
   // The bytes of text that each id stands for; special tokens stand for none.
   std::vector<int32_t> text_bytes() const;
 
-  // The last position in (0, text.size()) where the text can be cut, whatever follows it: the ids of the two parts, one
-  // behind the other, are those of the whole. 0 where there is none. What lets threads share a long text.
+  // The last position in (0, text.size()) where the text can be cut, whatever follows it: the ids of the first part and
+  // then of the second are those of the whole. 0 where there is none. What lets threads share a long text.
   virtual size_t last_cut(std::string_view text) const = 0;
 
   virtual std::string to_json() const = 0;  // self-contained; equal tokenizers give equal text

@@ -24,7 +24,7 @@ struct Scan {
 };
 Scan scan(std::string_view text, size_t offset);
 
-// The code point that starts at `offset` < text.size(). Throws gpt::Error(data) naming the offset and the byte.
+// The code point that starts at `offset` < text.size(). Throws InvalidUtf8.
 CodePoint decode(std::string_view text, size_t offset);
 
 // All bytes of a character but the first are of the form 10xxxxxx.
