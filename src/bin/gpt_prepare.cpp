@@ -12,7 +12,7 @@ int prepare_main(int argc, char** argv) {
   using namespace gpt;
   const std::optional<PrepareCommand> command = parse_prepare_options(argc, argv);
   if (!command) return 0;
-  process::watch_signals("Stopping");
+  process::watch_signals();
   PrepareReport report;
   report_prepared(command->options, command->output_dir,
                   prepare(command->options, command->output_dir, std::ref(report)));

@@ -34,7 +34,7 @@ int train(int argc, char** argv) {
   if (command.handled) return 0;
   Config config = command.config;
   config::require_data(config, command.config_path.empty() ? "gpt-train" : command.config_path);
-  process::watch_signals("Stopping after this micro-step");
+  process::watch_signals();
   use_cpu_threads(config.threads);
   if (eval_only) return static_cast<int>(evaluate_run(config, command.origins));
 

@@ -80,8 +80,8 @@ void refuse_arguments(const CLI::App& app, const std::string& message) {
 
 bool parse_arguments(CLI::App& app, int argc, const char* const* argv, std::vector<std::string>* words) {
   app.option_defaults()->group("Options");
-  app.set_help_flag("-h,--help", "show this and leave");
-  app.set_version_flag("--version", version_text(), "show the version and leave");
+  app.set_help_flag("-h,--help", "show this help and exit");
+  app.set_version_flag("--version", version_text(), "show the version and exit");
   app.get_formatter()->column_width(48);
   app.allow_extras();
   std::vector<std::string> arguments = respelled(app, argc, argv, words);

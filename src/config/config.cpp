@@ -8,7 +8,7 @@ namespace gpt::config {
 
 std::vector<Option> options(Config& c) {
   std::vector<Option> rows = {
-      {.name = "seed", .target = &c.seed, .help = "of every random choice", .min = 0},
+      {.name = "seed", .target = &c.seed, .help = "seed of every random choice", .min = 0},
       {.name = "threads",
        .target = &c.threads,
        .help = "CPU threads; 0 = all cores",
@@ -22,7 +22,7 @@ std::vector<Option> options(Config& c) {
        .safe_on_resume = true},
       {.name = "output_dir",
        .target = &c.output_dir,
-       .help = "folder of checkpoints, metrics and samples; auto = models/NAME, NAME being that of the configuration, else of the data",
+       .help = "folder for checkpoints, metrics and samples; auto = models/NAME, named after the configuration file or the data",
        .aliases = {{"out_dir"}, {"output"}},
        .safe_on_resume = true},
   };

@@ -50,17 +50,17 @@ std::string flag_line(const std::string& flag, const std::string& help) {
 std::string help_text(const std::string& program, const std::string& description,
                       const std::vector<ProgramFlag>& program_flags) {
   std::string result = fmt::format("{}\n\nUsage: {} [--config FILE] [--KEY VALUE ...]\n\n", description, program);
-  result += flag_line("config FILE", "YAML to read (also --config_path); flags win over it");
+  result += flag_line("config FILE", "YAML file to read (also --config_path); flags take precedence over it");
   for (const ProgramFlag& flag : program_flags) {
     result += flag_line(flag.name + (std::holds_alternative<std::string*>(flag.target) ? " VALUE" : ""), flag.help);
   }
   result += flag_line("print-config", "show the effective configuration as YAML");
-  result += flag_line("print-reference", "show all keys as Markdown tables");
-  result += flag_line("version", "show commit, LibTorch and CUDA");
-  result += flag_line("help", "show this");
+  result += flag_line("print-reference", "show the reference of all keys, in Markdown");
+  result += flag_line("version", "show the versions of this program, LibTorch and CUDA");
+  result += flag_line("help", "show this help");
   result +=
-      "\nKeys, as --KEY VALUE, --KEY=VALUE or --section.KEY VALUE, with - or _; shown with their defaults.\n"
-      "In YAML they stand below their section. [allowed] (other spellings)\n";
+      "\nKeys of the configuration with their defaults. On the command line: --KEY VALUE, --KEY=VALUE or\n"
+      "--section.KEY VALUE, with - or _. In YAML: each key below its section, indented. [allowed] (other spellings)\n";
   Config defaults;
   std::string section = "-";
   for (const Option& row : options(defaults)) {

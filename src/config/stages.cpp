@@ -25,7 +25,7 @@ std::string shown(const Node& node) {
 
 std::vector<Option> options(Stage& stage) {
   return {
-      {.name = "from", .target = &stage.from, .help = "the step it begins with", .min = 0, .max = 1e12},
+      {.name = "from", .target = &stage.from, .help = "the step at which it begins", .min = 0, .max = 1e12},
       {.name = "block_size", .target = &stage.block_size, .help = "length of its sequences", .min = 1, .max = 1e6},
   };
 }
@@ -52,7 +52,7 @@ std::vector<std::pair<std::string, double>> read_mix(const Node& node) {
   for (const auto& [file, weight] : mix) total += weight;
   for (size_t i = 0; i < mix.size(); ++i) {
     if (mix[i].second >= 0.001 * total) continue;
-    fail(node.entries[i].second, fmt::format("{} has less than a thousandth of the weights of its stage; that is too little to count",
+    fail(node.entries[i].second, fmt::format("{} has less than a thousandth of the weights of its stage; raise its weight or leave it out",
                                              in_quotes(mix[i].first)));
   }
   return mix;
@@ -73,10 +73,10 @@ Stage read_stage(const Node& node) {
     } else {
       const auto near = did_you_mean(key.text, {"from", "block_size", kMix});
       fail(key, fmt::format("unknown key {} in a stage; {}", in_quotes(key.text),
-                            near ? fmt::format("did you mean '{}'?", *near) : "it has from, block_size and mix"));
+                            near ? fmt::format("did you mean '{}'?", *near) : "its keys are from, block_size and mix"));
     }
   }
-  if (std::find(seen.begin(), seen.end(), "from") == seen.end()) fail(node, "a stage needs 'from', the step it begins with");
+  if (std::find(seen.begin(), seen.end(), "from") == seen.end()) fail(node, "a stage needs 'from', the step at which it begins");
   return stage;
 }
 
@@ -90,9 +90,9 @@ std::vector<Stage> read_stages(const Node& node) {
   for (const Node& item : node.items) {
     stages.push_back(read_stage(item));
     const int64_t from = stages.back().from;
-    if (stages.size() == 1 && from != 0) fail(item, fmt::format("the first stage begins with step 0, got {}", from));
+    if (stages.size() == 1 && from != 0) fail(item, fmt::format("the first stage must begin at step 0, got {}", from));
     if (stages.size() > 1 && from <= stages[stages.size() - 2].from) {
-      fail(item, fmt::format("stages must rise: this one begins with step {}, the one before with {}", from,
+      fail(item, fmt::format("stages must be in ascending order: this one begins at step {}, the one before it at {}", from,
                              stages[stages.size() - 2].from));
     }
   }

@@ -57,8 +57,8 @@ std::string stray_word_fault(int argc, const char* const* argv, const std::strin
   }
   if (follows_value && files.size() > 1) {
     const std::string& flag = arguments[place - 2];
-    return fmt::format("{} takes one value, but {} files follow it ({}); if the shell made them of a pattern, put the pattern "
-                       "in quotes: {} '{}'", flag, files.size(), shown(files), flag, pattern_of(files));
+    return fmt::format("{} takes one value, but {} files follow it ({}); if the shell expanded a pattern, put the pattern in "
+                       "quotes: {} '{}'", flag, files.size(), shown(files), flag, pattern_of(files));
   }
   if (follows_value) {
     return fmt::format("unexpected argument {} after {}; a flag takes one value, and a value with spaces needs quotes",
@@ -66,9 +66,9 @@ std::string stray_word_fault(int argc, const char* const* argv, const std::strin
   }
   if (const std::string flag = files.empty() ? "" : flag_for(word); !flag.empty()) {
     const std::string value = files.size() > 1 ? fmt::format("'{}', with the quotes", pattern_of(files)) : word;
-    return fmt::format("{} follows no flag; did you mean {} {}?", in_quotes(word), flag, value);
+    return fmt::format("{} has no flag before it; did you mean {} {}?", in_quotes(word), flag, value);
   }
-  return fmt::format("unexpected argument {}; every value follows its flag, and one with spaces needs quotes", in_quotes(word));
+  return fmt::format("unexpected argument {}; a value must follow its flag, and a value with spaces needs quotes", in_quotes(word));
 }
 
 }  // namespace gpt::config

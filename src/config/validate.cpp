@@ -11,7 +11,7 @@
 namespace gpt::config {
 namespace {
 
-// Throws contradictions, placed where the first of their keys that was written stands.
+// Throws contradictions, placed at the first of their keys that was written.
 class Faults {
  public:
   Faults(const std::string& origin, const Origins& origins) : origin_(origin), origins_(origins) {}
@@ -56,20 +56,20 @@ bool is_device(const std::string& device) {
 void validate_model(const ModelConfig& m, const Faults& faults) {
   if (m.n_embd % m.n_head != 0) {
     faults.fail({"model.n_embd", "model.n_head"},
-                fmt::format("n_embd {} is not divisible by n_head {}; the nearest are n_embd {}, or n_head {}",
+                fmt::format("n_embd {} is not divisible by n_head {}; use n_embd {}, or n_head {}",
                             m.n_embd, m.n_head, nearest(m.n_embd, [&](int64_t n) { return n % m.n_head == 0; }),
                             nearest(m.n_head, [&](int64_t n) { return n <= m.n_embd && m.n_embd % n == 0; })));
   }
   if (m.n_head % m.kv_heads() != 0) {
     faults.fail(
         {"model.n_kv_head", "model.n_head"},
-        fmt::format("n_head {} is not divisible by n_kv_head {}; the nearest are n_kv_head {}", m.n_head, m.kv_heads(),
+        fmt::format("n_head {} is not divisible by n_kv_head {}; use n_kv_head {}", m.n_head, m.kv_heads(),
                     nearest(m.kv_heads(), [&](int64_t n) { return n <= m.n_head && m.n_head % n == 0; })));
   }
   if (m.position == Position::rope && m.head_dim() % 2 != 0) {
     faults.fail(
         {"model.n_embd", "model.n_head", "model.position"},
-        fmt::format("position rope needs an even head size, but n_embd {} / n_head {} = {}; the nearest are n_embd {}",
+        fmt::format("position rope needs an even head size, but n_embd {} / n_head {} = {}; use n_embd {}",
                     m.n_embd, m.n_head, m.head_dim(),
                     nearest(m.n_embd, [&](int64_t n) { return n % (2 * m.n_head) == 0; })));
   }
@@ -80,18 +80,18 @@ void validate_data(const Config& config, const Faults& faults) {
   const bool has_text = !d.text.empty(), has_dataset = d.dataset != DatasetName::none, has_bin = !d.bin.empty();
   if (has_text + has_dataset + has_bin > 1) {
     faults.fail({"data.dataset", "data.bin", "data.text"},
-                "data comes from one of text, dataset and bin; keep one of them");
+                "only one of data.text, data.dataset and data.bin can be set; keep one of them");
   }
   if (!d.metadata.empty() && !has_bin)
-    faults.fail({"data.metadata"}, "metadata describes a bin; set data.bin too, or leave it out");
+    faults.fail({"data.metadata"}, "metadata describes a bin; set data.bin too, or leave metadata out");
   if (!d.validation_bin.empty() && !has_bin)
-    faults.fail({"data.validation_bin"}, "validation_bin goes with a bin; set data.bin too, or leave it out");
+    faults.fail({"data.validation_bin"}, "validation_bin belongs to a bin; set data.bin too, or leave validation_bin out");
   if (d.max_chars > 0 && has_bin)
-    faults.fail({"data.max_chars"}, "max_chars counts characters of a text; a bin has none");
+    faults.fail({"data.max_chars"}, "max_chars limits the characters of a text; leave it out for a bin");
   if (d.num_workers > 0 && d.prefetch_factor == 0) {
     faults.fail(
         {"data.prefetch_factor", "data.num_workers"},
-        fmt::format("{} workers with prefetch_factor 0 would build nothing; set prefetch_factor 2 or num_workers 0",
+        fmt::format("with prefetch_factor 0, {} workers would prepare nothing; set prefetch_factor 2 or num_workers 0",
                     d.num_workers));
   }
 }
@@ -103,11 +103,11 @@ void validate_stages(const Config& config, const Faults& faults) {
   if (stages.empty()) return;
   const auto in_epochs = [](const Interval& interval) { return interval.unit == Interval::Unit::epochs; };
   if (t.epochs || in_epochs(t.eval_interval) || in_epochs(t.checkpoint_interval) || in_epochs(t.sample_interval)) {
-    fail("a run in stages is counted in steps, as its files have no epoch in common; set max_steps and intervals in steps");
+    fail("a run in stages is measured in steps, since its files have no epoch in common; set max_steps, and intervals in steps");
   }
   const int64_t steps = t.max_steps.value_or(kDefaultMaxSteps);
   if (stages.back().from >= steps) {
-    fail(fmt::format("the last stage begins with step {}, but the run has {}", stages.back().from, steps));
+    fail(fmt::format("the last stage begins at step {}, but the run has only {}", stages.back().from, steps));
   }
   for (const Stage& stage : stages) {
     if (stage.block_size && *stage.block_size > config.model.block_size) {
@@ -121,7 +121,7 @@ void validate_training(const TrainingConfig& t, const Faults& faults) {
   if (t.epochs && t.max_steps) {
     faults.fail(
         {"training.max_steps", "training.epochs"},
-        fmt::format("epochs {} and max_steps {} both rule the length of the run; keep one", *t.epochs, *t.max_steps));
+        fmt::format("epochs {} and max_steps {} both set the length of the run; keep one", *t.epochs, *t.max_steps));
   }
   if (t.lr_schedule == LrSchedule::cosine && t.min_lr > t.learning_rate) {
     faults.fail(
@@ -132,11 +132,11 @@ void validate_training(const TrainingConfig& t, const Faults& faults) {
   if (!t.epochs && t.warmup_steps.value_or(0) >= steps) {
     faults.fail(
         {"training.warmup_steps", "training.max_steps"},
-        fmt::format("warmup_steps {} leaves nothing of max_steps {}; a tenth of it is usual", *t.warmup_steps, steps));
+        fmt::format("warmup_steps {} must be less than max_steps {}; a tenth of it is usual", *t.warmup_steps, steps));
   }
   if (!t.use_amp && (t.dtype == Dtype::bfloat16 || t.dtype == Dtype::float16)) {
     faults.fail({"training.use_amp", "training.dtype"},
-                "use_amp false means float32 (or tf32), but dtype is a 16-bit one; set use_amp true or dtype float32");
+                "use_amp false means float32 (or tf32), but dtype is a 16-bit type; set use_amp true or dtype float32");
   }
 }
 

@@ -87,7 +87,7 @@ std::optional<Interval> parse_interval(std::string_view text) {
 
 bool is_time(const Interval& interval) { return interval.unit == Interval::Unit::seconds; }
 
-// What may stand here: "must be a whole number >= 1".
+// What is possible here: "must be a whole number >= 1".
 std::string expectation(const Option& option) {
   const std::string allowed = allowed_text(option);
   const auto with_range = [&](std::string what) { return allowed.empty() ? what : what + " " + allowed; };
@@ -107,7 +107,7 @@ std::string expectation(const Option& option) {
                                  option.target);
 }
 
-// The likely intention behind a wrong value, or nothing.
+// What a wrong value was probably meant to be, or nothing.
 std::string hint(const Option& option, std::string_view text, bool is_quoted) {
   const bool is_double = std::holds_alternative<double*>(option.target);
   const bool is_int =

@@ -27,7 +27,7 @@ class NodeReader : public YamlReader {
   Node result() && { return std::move(builder_.result); }
 
   void OnNull(const YAML::Mark& mark, YAML::anchor_t) override { OnScalar(mark, "?", YAML::NullAnchor, ""); }
-  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override { fail(mark, "an alias may only stand in a file"); }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override { fail(mark, "a YAML alias is only possible in a file"); }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t, const std::string& value) override {
     check_closed_quote(mark);
     check_one_line(mark, tag, value);
@@ -63,7 +63,7 @@ class SettingReader : public YamlReader {
       section_.clear();
     } else {
       spelling();
-      fail(key_->mark, fmt::format("{} has no value; leave the line out for the default", in_quotes(key_->text)));
+      fail(key_->mark, fmt::format("{} has no value; remove the line to use the default", in_quotes(key_->text)));
     }
     key_.reset();
   }
@@ -85,7 +85,7 @@ class SettingReader : public YamlReader {
 
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const auto found = anchors_.find(anchor);
-    if ((!key_ && !builder_.is_open()) || found == anchors_.end()) fail(mark, "an alias may only stand for a plain value");
+    if ((!key_ && !builder_.is_open()) || found == anchors_.end()) fail(mark, "a YAML alias can only stand for a single value");
     if (builder_.is_open()) return take_part({found->second.text, mark, found->second.is_quoted}, YAML::NullAnchor);
     take({found->second.text, mark, found->second.is_quoted});
   }
@@ -132,7 +132,7 @@ class SettingReader : public YamlReader {
     section_ = key_->text;
     const auto [first, is_new] = opened_.try_emplace(section_, position(key_->mark));
     if (!is_new)
-      fail(key_->mark, fmt::format("section '{}' is already there at {}; join them", section_, first->second));
+      fail(key_->mark, fmt::format("section '{}' already exists at {}; merge the two", section_, first->second));
   }
 
   void take(const Scalar& value) {
@@ -186,7 +186,7 @@ class SettingReader : public YamlReader {
     return found;
   }
 
-  // The names that may stand where the parser is, or those that may not.
+  // The names that are possible where the parser is, or those that are not.
   std::vector<std::string> names(bool here) const {
     std::vector<std::string> result;
     for (const Option& row : rows_) {
@@ -204,11 +204,11 @@ class SettingReader : public YamlReader {
       return section.empty() ? "the top level" : "'" + section + "'";
     };
     if (is_section(name))
-      return fmt::format("section '{}' must stand at the top level, without spaces before it", name);
+      return fmt::format("section '{}' belongs at the top level, not indented", name);
     for (const Option& row : rows_) {
       if (find_option(rows_, row.section, name).option)
-        return row.section.empty() ? fmt::format("'{}' belongs at the top level, without spaces before it", name)
-                                   : fmt::format("'{}' belongs below '{}:', with spaces before it", name, row.section);
+        return row.section.empty() ? fmt::format("'{}' belongs at the top level, not indented", name)
+                                   : fmt::format("'{}' belongs below '{}:', indented", name, row.section);
     }
     const std::string what = fmt::format("unknown key {}{}", in_quotes(name), section_.empty() ? "" : " in " + place(section_));
     if (const auto advice = advice_for(name, /*in_yaml=*/true)) return fmt::format("{}: {}", what, *advice);
@@ -253,7 +253,7 @@ bool is_utf16(std::string_view text) {
 
 std::vector<Setting> yaml_settings(std::string_view yaml, const std::string& origin) {
   if (yaml.size() > kMaxBytes)
-    throw Error(ExitCode::config, fmt::format("{}: {} bytes are too many for a configuration", origin, yaml.size()));
+    throw Error(ExitCode::config, fmt::format("{}: {} bytes is too large for a configuration", origin, yaml.size()));
   if (is_utf16(yaml)) throw Error(ExitCode::config, origin + ": the file is text in UTF-16; save it as UTF-8");
   if (yaml.find('\0') != std::string_view::npos)
     throw Error(ExitCode::config, origin + ": not a text file; a configuration is YAML in UTF-8");

@@ -60,7 +60,7 @@ std::string_view name_of(std::string_view text) {
 
 // "batch_size 32", "batch_size:32", "batch_size = 32", "[training]" and "// a comment", each with its repair.
 std::optional<std::string> misspelt(std::string_view text) {
-  if (text.starts_with("//")) return "a comment begins with '#'";
+  if (text.starts_with("//")) return "a comment starts with '#'";
   if (text.starts_with('[') && text.find(']') == text.size() - 1 && text.find_first_of("{,:") == std::string_view::npos) {
     return fmt::format("a section is written '{}:'", trimmed(text.substr(1, text.size() - 2)));
   }
@@ -71,7 +71,7 @@ std::optional<std::string> misspelt(std::string_view text) {
     return fmt::format("{}: write {}", what, in_quotes(fmt::format("{}: {}", name, trimmed(rest.substr(sign)))));
   };
   if (rest[0] == ':') return fault("a space is missing after the colon", 1);
-  if (rest[0] == '=') return fault("a colon stands between key and value, not '='", 1);
+  if (rest[0] == '=') return fault("a key and its value are separated by a colon, not by '='", 1);
   constexpr std::string_view kWideColon = "\uFF1A";  // of Chinese and Japanese keyboards
   return fault("a colon is missing", rest.starts_with(kWideColon) ? kWideColon.size() : 0);
 }
@@ -115,7 +115,7 @@ std::string place(const Mistake& mistake, int line) {
 // A list or map in brackets that does not end, or ends with what it did not begin with.
 Mistake bracket_mistake(const Lines& lines, int line, int column, bool at_end) {
   const std::vector<Mistake> open = open_before(lines, line, column).brackets;
-  if (open.empty()) return {line, column, fmt::format("'{}' closes nothing; take it out", lines[line].substr(column, 1))};
+  if (open.empty()) return {line, column, fmt::format("there is nothing for '{}' to close; remove it", lines[line].substr(column, 1))};
   const Mistake& innermost = open.back();
   if (at_end) {
     return {line, column, fmt::format("'{}' does not close the '{}' {}", lines[line].substr(column, 1), innermost.what, place(innermost, line))};
@@ -130,8 +130,8 @@ Mistake bracket_mistake(const Lines& lines, int line, int column, bool at_end) {
 // A line that is no deeper than one level of the lines above it, or deeper than one that has a value of its own.
 Mistake indentation_mistake(const Lines& lines, int line) {
   const int own = indentation(lines[line]), above = neighbour(lines, line, -1);
-  return {line, own, fmt::format("wrong indentation: {} spaces here, {} in the line above; keys of one section begin in the "
-                                 "same column", own, above < 0 ? 0 : indentation(lines[above]))};
+  return {line, own, fmt::format("wrong indentation: {} spaces here, {} in the line above; keys of one section must start "
+                                 "in the same column", own, above < 0 ? 0 : indentation(lines[above]))};
 }
 
 bool ends_level(const std::string& reason) {
@@ -141,11 +141,11 @@ bool ends_level(const std::string& reason) {
 // What is wrong with a value, from the characters at the place or from what yaml-cpp says.
 std::string value_mistake(std::string_view at_place, const std::string& reason) {
   if (reason == YAML::ErrorMsg::MAP_VALUE) return "a value with ': ' in it, or ':' at its end, needs quotes";
-  if (reason.starts_with(YAML::ErrorMsg::INVALID_ESCAPE)) return "in double quotes a backslash begins an escape such as \\n; use single quotes";
+  if (reason.starts_with(YAML::ErrorMsg::INVALID_ESCAPE)) return "in double quotes, a backslash starts an escape such as \\n; use single quotes";
   if (const size_t sign = at_place.find_first_of("*&@`%|>!"); sign != std::string_view::npos) {
-    return fmt::format("a value that begins with '{}' needs quotes", at_place.substr(sign, 1));
+    return fmt::format("a value that starts with '{}' needs quotes", at_place.substr(sign, 1));
   }
-  if (ends_level(reason)) return "nothing may follow a value here; in single quotes an apostrophe is written twice";
+  if (ends_level(reason)) return "unexpected text after the value; inside single quotes, write an apostrophe twice";
   return "this is not YAML; write 'key: value', with the keys of a section below it, indented by two spaces";
 }
 
@@ -175,7 +175,7 @@ Mistake mistake_after(const Lines& lines, int line) {
   if (const auto mistake = tab_before(lines, next)) return *mistake;
   const std::string_view text = content(lines[next]);
   if (has_key(text) && text.find(':') == name_of(text).size()) return indentation_mistake(lines, next);
-  return {next, indentation(lines[next]), "this line goes on with the value above; write a value on one line, and a colon after a key"};
+  return {next, indentation(lines[next]), "this line continues the value above it; write a value on one line, and a colon after a key"};
 }
 
 Mistake mistake_of(const Lines& lines, const YAML::Exception& fault) {

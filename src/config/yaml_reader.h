@@ -21,8 +21,8 @@ class YamlReader : public YAML::EventHandler {
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (++documents_ == 1) return;
-    if (text_at(mark).starts_with("---")) fail(mark, "one document per file: nothing may follow the first");
-    fail(mark, "wrong indentation: less than in the first line; keys of one level begin in the same column");
+    if (text_at(mark).starts_with("---")) fail(mark, "a configuration is one YAML document; remove what follows the first");
+    fail(mark, "wrong indentation: less than in the first line; keys of one level must start in the same column");
   }
   void OnDocumentEnd() override {}
 
@@ -43,7 +43,7 @@ class YamlReader : public YAML::EventHandler {
   }
 
   void begin(Node::Kind kind, const YAML::Mark& mark) {
-    if (builder_.is_full()) fail(mark, "nothing nests deeper than this");
+    if (builder_.is_full()) fail(mark, "lists and maps cannot be nested deeper than this");
     if (builder_.wants_key()) fail(mark, "a key must be a plain word");
     builder_.begin(kind, position(mark));
   }
@@ -69,7 +69,7 @@ class YamlReader : public YAML::EventHandler {
   NodeBuilder builder_;
 
  private:
-  // What stands at a place and after it, on its line.
+  // The rest of the line, from a place on.
   std::string_view text_at(const YAML::Mark& mark) const {
     if (mark.is_null() || mark.line >= static_cast<int>(lines_.size())) return "";
     const std::string_view line = lines_[mark.line];

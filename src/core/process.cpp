@@ -32,7 +32,7 @@ using Clock = std::chrono::steady_clock;
 std::atomic<int> stop_requested{0};
 std::atomic<bool> save_requested{false}, leave_at_first{true};
 std::atomic<int64_t> unsaved_updates{0};
-std::string stop_announcement;  // set before any signal may ask to stop
+std::atomic<const char*> stop_announcement{nullptr};
 
 constexpr int kStopSignals[] = {SIGINT, SIGTERM, SIGHUP};
 
@@ -46,8 +46,8 @@ constexpr int kStopSignals[] = {SIGINT, SIGTERM, SIGHUP};
 }
 
 void announce_stop(int signal) {
-  if (stop_announcement.empty()) return;
-  log::warn(stop_announcement + (signal == SIGINT ? "; press Ctrl-C again to leave without saving" : ""));
+  const char* text = stop_announcement;
+  if (text) log::warn(fmt::format("{}{}", text, signal == SIGINT ? "; press Ctrl-C again to leave without saving" : ""));
 }
 
 // Handlers would run on the stack of whatever thread computes, and generated code of LibTorch's CPU kernels (seen with
@@ -203,11 +203,12 @@ int run(int argc, char** argv, int (*body)(int argc, char** argv)) {
   }
 }
 
-void watch_signals(const std::string& announcement) {
-  stop_announcement = announcement;
+void watch_signals() {
   leave_at_first = false;
   take_signals();
 }
+
+void announce_stops(const char* text) { stop_announcement = text; }
 
 int stop_signal() { return stop_requested; }
 ExitCode stop_code() { return static_cast<ExitCode>(128 + stop_requested); }

@@ -61,9 +61,13 @@ unsigned char suspend(EditLine* editor, wint_t) {
 
 // Keys that people know from other programs and libedit does not have by itself.
 constexpr std::pair<const char*, const char*> kKeys[] = {
-    {"^R", "em-inc-search-prev"},    {"^Z", "gpt-suspend"},          {"\\e[1;5C", "em-next-word"},
-    {"\\e[1;5D", "ed-prev-word"},    {"\\e[1~", "ed-move-to-beg"},   {"\\e[4~", "ed-move-to-end"},
-    {"\\e[3~", "ed-delete-next-char"},
+    {"^R", "em-inc-search-prev"},
+    {"^Z", "gpt-suspend"},
+    {"\\e[1;5C", "em-next-word"},        // Ctrl-Right
+    {"\\e[1;5D", "ed-prev-word"},        // Ctrl-Left
+    {"\\e[1~", "ed-move-to-beg"},        // Home
+    {"\\e[4~", "ed-move-to-end"},        // End
+    {"\\e[3~", "ed-delete-next-char"},   // Delete
 };
 
 bool is_smart_terminal() {

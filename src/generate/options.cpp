@@ -48,7 +48,7 @@ What an object of --json holds:
 Exit status:
   0 done, 2 wrong usage, 3 a prompt that cannot be read, 4 a checkpoint that cannot be read, 5 logits that are not finite,
   7 out of memory, 8 output that cannot be written; 130, 143 or 129 after Ctrl-C, SIGTERM or SIGHUP. The first of these
-  ends the text and keeps what was written (there is nothing else to save); a second one leaves at once.
+  ends the text and keeps what was written (there is nothing else to save); a second Ctrl-C, at least a second later, leaves at once.
 )";
 
 void declare_sampling(CLI::App& app, SamplingConfig& sampling) {
@@ -99,7 +99,7 @@ void declare(CLI::App& app, GenerateOptions& options, std::string& dtype) {
          "write into a file instead, all at once at the end; one of that name is replaced")
       ->type_name("FILE");
   app.add_flag("--json", options.json, "write one JSON object per text, each in a line of its own; see below");
-  app.add_flag("--raw", options.raw, "send control characters to a terminal as they are instead of spelled out");
+  app.add_flag("--raw", options.raw, "send control characters to a terminal as they are, not spelled out");
   app.footer(kFooter);
 }
 

@@ -29,7 +29,7 @@ std::string writable_file(const std::string& path) {
 
 }  // namespace
 
-TextOutput::TextOutput(std::string path, bool raw)
+TextOutput::TextOutput(const std::string& path, bool raw)
     : path_(writable_file(path)), escapes_(path_.empty() && !raw && isatty(STDOUT_FILENO)) {
   if (!path_.empty()) AtomicFile{path_};  // fails now rather than after the work; leaves nothing
 }

@@ -54,6 +54,7 @@ Trainer::Trainer(RunState& state, const TrainingConfig& config, const RunPlan& p
 }
 
 ExitCode Trainer::run() {
+  process::announce_stops("Stopping after this micro-step");
   // An evaluation that a signal cut short is made up for.
   const bool evaluation_due = due(plan_.eval_every, state_.step) || (plan_.eval_every > 0 && state_.step == plan_.total_steps);
   if (state_.step > 0 && evaluation_due && state_.evaluated_step != state_.step) evaluate();

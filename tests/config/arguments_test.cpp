@@ -85,15 +85,15 @@ TEST(Arguments, WordsWithoutAFlag) {
   const ScratchFolder folder;
   const std::string a = folder.file("a.txt", "text"), b = folder.file("b.txt", "text");
   EXPECT_EQ(fault({"--input", a, b, "--whole", "1"}), "no fault");  // as the shell expands --input *.txt
-  EXPECT_EQ(fault({a}), "'" + a + "' follows no flag; did you mean --input " + a + "?; see p --help");
+  EXPECT_EQ(fault({a}), "'" + a + "' has no flag before it; did you mean --input " + a + "?; see p --help");
   EXPECT_EQ(fault({"--text", a, b}), "--text takes one value, but 2 files follow it ('" + a + "', '" + b +
-                                         "'); if the shell made them of a pattern, put the pattern in quotes: --text '" +
+                                         "'); if the shell expanded a pattern, put the pattern in quotes: --text '" +
                                          folder / "*.txt" + "'; see p --help");
   EXPECT_EQ(fault({"--text", "two", "words"}),
             "unexpected argument 'words' after '--text two'; a flag takes one value, and a value with spaces needs quotes; "
             "see p --help");
   EXPECT_EQ(fault({"nothing"}),
-            "unexpected argument 'nothing'; every value follows its flag, and one with spaces needs quotes; see p --help");
+            "unexpected argument 'nothing'; a value must follow its flag, and a value with spaces needs quotes; see p --help");
 }
 
 }  // namespace

@@ -133,7 +133,7 @@ TEST(CommandLine, AFlagReplacesTheFilesChoiceOfDataAndLength) {
   EXPECT_EQ(c.training.epochs, std::nullopt);
   EXPECT_EQ(parse({"--config", file.path(), "--metadata", "n"}).config.data.bin, "b");
   EXPECT_EQ(fault({"--epochs", "1", "--max_steps", "7"}),
-            "--training.max_steps: epochs 1 and max_steps 7 both rule the length of the run; keep one");
+            "--training.max_steps: epochs 1 and max_steps 7 both set the length of the run; keep one");
 }
 
 TEST(CommandLine, FaultsNameTheFlag) {
@@ -145,7 +145,7 @@ TEST(CommandLine, FaultsNameTheFlag) {
   EXPECT_EQ(fault({"--zzzzzzzzzz"}), "unknown flag '--zzzzzzzzzz'; --help lists all flags");
   EXPECT_EQ(fault({"-q"}), "unknown flag '-q'; --help lists all flags");
   EXPECT_EQ(fault({"x.yaml"}),
-            "unexpected argument 'x.yaml'; every value follows its flag, and one with spaces needs quotes");
+            "unexpected argument 'x.yaml'; a value must follow its flag, and a value with spaces needs quotes");
   EXPECT_EQ(fault({"--seed", "1", "2"}),
             "unexpected argument '2' after '--seed 1'; a flag takes one value, and a value with spaces needs quotes");
   EXPECT_EQ(fault({"--lr"}), "'--lr' needs a value");
@@ -158,11 +158,11 @@ TEST(CommandLine, FaultsNameTheFlag) {
   EXPECT_EQ(fault({"--config", "a", "--config", "b"}), "--config is given twice; keep one");
   EXPECT_EQ(
       fault({"--n_embd", "100"}),
-      "--model.n_embd: n_embd 100 is not divisible by n_head 6; the nearest are n_embd 96 or 102, or n_head 5 or 10");
+      "--model.n_embd: n_embd 100 is not divisible by n_head 6; use n_embd 96 or 102, or n_head 5 or 10");
   const File file("model:\n  n_embd: 96\n");
   EXPECT_EQ(fault({"--config", file.path(), "--n_head", "5"}),
             std::string(file.path()) +
-                ":2:3: n_embd 96 is not divisible by n_head 5; the nearest are n_embd 95 or 100, or n_head 4 or 6");
+                ":2:3: n_embd 96 is not divisible by n_head 5; use n_embd 95 or 100, or n_head 4 or 6");
 }
 
 TEST(CommandLine, WordsWithoutAFlagAreFilesOrPatternsOfTheShell) {
@@ -171,20 +171,20 @@ TEST(CommandLine, WordsWithoutAFlagAreFilesOrPatternsOfTheShell) {
   const std::string config = folder.file("c.yaml", "seed: 1\n");
   EXPECT_EQ(fault({"--data", a.c_str(), b.c_str(), c.c_str(), "--seed", "1"}),
             "--data takes one value, but 3 files follow it ('" + a + "', '" + b +
-                "', ...); if the shell made them of a pattern, put the pattern in quotes: --data '" + folder / "*.txt" + "'");
+                "', ...); if the shell expanded a pattern, put the pattern in quotes: --data '" + folder / "*.txt" + "'");
   EXPECT_EQ(fault({"--data", a.c_str(), config.c_str()}),
             "--data takes one value, but 2 files follow it ('" + a + "', '" + config +
-                "'); if the shell made them of a pattern, put the pattern in quotes: --data '" + folder / "*" + "'");
-  EXPECT_EQ(fault({config.c_str()}), "'" + config + "' follows no flag; did you mean --config " + config + "?");
+                "'); if the shell expanded a pattern, put the pattern in quotes: --data '" + folder / "*" + "'");
+  EXPECT_EQ(fault({config.c_str()}), "'" + config + "' has no flag before it; did you mean --config " + config + "?");
   EXPECT_EQ(fault({"--bias", "true", a.c_str(), b.c_str()}),
             "unexpected argument '" + a + "' after '--bias true'; a flag takes one value, and a value with spaces needs quotes");
   EXPECT_EQ(fault({a.c_str(), b.c_str()}),
-            "'" + a + "' follows no flag; did you mean --data '" + folder / "*.txt" + "', with the quotes?");
+            "'" + a + "' has no flag before it; did you mean --data '" + folder / "*.txt" + "', with the quotes?");
   EXPECT_EQ(fault({"--checkpoint_interval", "10", "minutes"}),
             "unexpected argument 'minutes' after '--checkpoint_interval 10'; a flag takes one value, and a value with spaces "
             "needs quotes");
   EXPECT_EQ(fault({"--print-config", "x"}),
-            "unexpected argument 'x'; every value follows its flag, and one with spaces needs quotes");
+            "unexpected argument 'x'; a value must follow its flag, and a value with spaces needs quotes");
 }
 
 TEST(CommandLine, RefusesWhatIsNoConfiguration) {

@@ -99,8 +99,8 @@ TEST(Foreign, ValuesAreTranslated) {
             "c.yaml:2:12: 'data.dataset' must be one of none, shakespeare, got 'shakespeare_char'; did you mean 'shakespeare'?");
   for (const char* dataset : {"openwebtext", "my.txt"}) {
     EXPECT_EQ(flag_fault({"--dataset", dataset}),
-              fmt::format("--data.dataset: 'data.dataset' must be one of none, shakespeare, got '{}'; data.text takes a file "
-                          "or folder of any other text", dataset));
+              fmt::format("--data.dataset: 'data.dataset' must be one of none, shakespeare, got '{}'; for any other text, "
+                          "set data.text to its file or folder", dataset));
   }
 }
 

@@ -55,7 +55,7 @@ TEST(Stages, AsAFlag) {
             (std::vector<Stage>{{0, {}, {}}, {5, 8, {}}}));
   const char* wrong[] = {"gpt-train", "--stages=[{from: 0, size: 8}]"};
   EXPECT_EQ(fault_of([&] { parse_command_line(2, wrong, "gpt-train", ""); }),
-            "--data.stages:1:12: unknown key 'size' in a stage; it has from, block_size and mix");
+            "--data.stages:1:12: unknown key 'size' in a stage; its keys are from, block_size and mix");
 }
 
 TEST(Stages, FaultsNameTheirPlace) {
@@ -65,7 +65,7 @@ TEST(Stages, FaultsNameTheirPlace) {
       {"data:\n  stages: {from: 0}\n",
        "c.yaml:2:11: 'data.stages' must be a list like [{from: 0, block_size: 64}, {from: 500}], got a map"},
       {"data:\n  stages:\n    - 5\n", "c.yaml:3:7: a stage is a map like {from: 500, block_size: 64}, got '5'"},
-      {"data:\n  stages:\n    - {block_size: 8}\n", "c.yaml:3:7: a stage needs 'from', the step it begins with"},
+      {"data:\n  stages:\n    - {block_size: 8}\n", "c.yaml:3:7: a stage needs 'from', the step at which it begins"},
       {"data:\n  stages:\n    - {from: 0, blok_size: 8}\n",
        "c.yaml:3:17: unknown key 'blok_size' in a stage; did you mean 'block_size'?"},
       {"data:\n  stages:\n    - {from: 0, from: 1}\n", "c.yaml:3:17: 'from' is given twice; keep one"},
@@ -81,16 +81,16 @@ TEST(Stages, FaultsNameTheirPlace) {
       {"data:\n  stages:\n    - {from: 0, mix: {a.txt: -1}}\n",
        "c.yaml:3:30: 'a.txt' must be a number 1e-6 to 1e6, got '-1'"},
       {"data:\n  stages:\n    - {from: 0, mix: {a: 1, a: 2}}\n", "c.yaml:3:29: 'a' is already in this mix; keep one"},
-      {"data:\n  stages:\n    - {from: 0, mix: {a: {b: 2}}}\n", "c.yaml:3:26: nothing nests deeper than this"},
+      {"data:\n  stages:\n    - {from: 0, mix: {a: {b: 2}}}\n", "c.yaml:3:26: lists and maps cannot be nested deeper than this"},
       {"data:\n  stages:\n    - {from: 0, mix: {a: 1, b: 0.001}}\n",
-       "c.yaml:3:32: 'b' has less than a thousandth of the weights of its stage; that is too little to count"},
-      {"data:\n  stages:\n    - {from: 10}\n", "c.yaml:3:7: the first stage begins with step 0, got 10"},
+       "c.yaml:3:32: 'b' has less than a thousandth of the weights of its stage; raise its weight or leave it out"},
+      {"data:\n  stages:\n    - {from: 10}\n", "c.yaml:3:7: the first stage must begin at step 0, got 10"},
       {"data:\n  stages:\n    - {from: 0}\n    - {from: 9}\n    - {from: 9}\n",
-       "c.yaml:5:7: stages must rise: this one begins with step 9, the one before with 9"},
+       "c.yaml:5:7: stages must be in ascending order: this one begins at step 9, the one before it at 9"},
       {"data:\n  stages:\n    - {from: 0}\n    - {from: 5000}\n",
-       "c.yaml:2:3: the last stage begins with step 5000, but the run has 5000"},
+       "c.yaml:2:3: the last stage begins at step 5000, but the run has only 5000"},
       {"data:\n  stages: [{from: 0}]\ntraining: {epochs: 2}\n",
-       "c.yaml:2:3: a run in stages is counted in steps, as its files have no epoch in common; set max_steps and "
+       "c.yaml:2:3: a run in stages is measured in steps, since its files have no epoch in common; set max_steps, and "
        "intervals in steps"},
       {"data:\n  stages: [{from: 0, block_size: 512}]\n",
        "c.yaml:2:3: the stage from step 0 has sequences of 512 tokens, more than the model's block_size 256"},

@@ -89,16 +89,16 @@ TEST(Yaml, PlacesEveryFault) {
       {"model:\n  lerning_rate: 1\n",
        "c.yaml:2:3: unknown key 'lerning_rate' in 'model'; did you mean 'learning_rate' in 'training'?"},
       {"model:\n  wxyzwxyz: 1\n", "c.yaml:2:3: unknown key 'wxyzwxyz' in 'model'; --help lists all keys"},
-      {"model:\n  batch_size: 4\n", "c.yaml:2:3: 'batch_size' belongs below 'training:', with spaces before it"},
-      {"training:\n  seed: 4\n", "c.yaml:2:3: 'seed' belongs at the top level, without spaces before it"},
-      {"d_model: 4\n", "c.yaml:1:1: 'd_model' belongs below 'model:', with spaces before it"},
+      {"model:\n  batch_size: 4\n", "c.yaml:2:3: 'batch_size' belongs below 'training:', indented"},
+      {"training:\n  seed: 4\n", "c.yaml:2:3: 'seed' belongs at the top level, not indented"},
+      {"d_model: 4\n", "c.yaml:1:1: 'd_model' belongs below 'model:', indented"},
       {"model:\n  training:\n    seed: 4\n",
-       "c.yaml:2:3: section 'training' must stand at the top level, without spaces before it"},
+       "c.yaml:2:3: section 'training' belongs at the top level, not indented"},
       // duplicates
       {"seed: 1\nseed: 2\n", "c.yaml:2:1: 'seed' is already set at c.yaml:1:1; keep one"},
       {"model:\n  d_model: 8\n  n_embd: 8\n", "c.yaml:3:3: 'model.n_embd' is already set at c.yaml:2:3; keep one"},
       {"model:\n  bias: true\nmodel:\n  bias: false\n",
-       "c.yaml:3:1: section 'model' is already there at c.yaml:1:1; join them"},
+       "c.yaml:3:1: section 'model' already exists at c.yaml:1:1; merge the two"},
       // wrong types
       {"seed: x\n", "c.yaml:1:7: 'seed' must be a whole number >= 0, got 'x'"},
       {"seed: 1.5\n", "c.yaml:1:7: 'seed' must be a whole number >= 0, got '1.5'"},
@@ -145,8 +145,8 @@ TEST(Yaml, PlacesEveryFault) {
       {"training:\n  eval_interval: -2 steps\n",
        "c.yaml:2:18: 'training.eval_interval' must be like 500, '500 steps' or '2 epochs', got '-2 steps'"},
       // the wrong shape
-      {"seed:\n", "c.yaml:1:1: 'seed' has no value; leave the line out for the default"},
-      {"seed: ~\n", "c.yaml:1:1: 'seed' has no value; leave the line out for the default"},
+      {"seed:\n", "c.yaml:1:1: 'seed' has no value; remove the line to use the default"},
+      {"seed: ~\n", "c.yaml:1:1: 'seed' has no value; remove the line to use the default"},
       {"seed: [1]\n", "c.yaml:1:7: 'seed' takes one value, not a list"},
       {"model: [1]\n", "c.yaml:1:8: 'model' is a section, got a list; its keys go below it, indented"},
       {"model:\n  - n_head: 4\n", "c.yaml:2:3: 'model' is a section, got a list; its keys go below it, indented"},
@@ -156,7 +156,7 @@ TEST(Yaml, PlacesEveryFault) {
       {"- seed\n", "c.yaml:1:1: expected lines of 'key: value', got a list"},
       {"\"seed\"\n", "c.yaml:1:1: expected lines of 'key: value', got 'seed'"},
       {"? [a]\n: 1\n", "c.yaml:1:3: expected lines of 'key: value', got a list"},
-      {"seed: 1\n---\nseed: 2\n", "c.yaml:2:1: one document per file: nothing may follow the first"},
+      {"seed: 1\n---\nseed: 2\n", "c.yaml:2:1: a configuration is one YAML document; remove what follows the first"},
       {"device: \"cpu\nseed: 1\n", "c.yaml:1:9: the closing quote is missing on this line"},
       {"\"a\\nb\": 1\n", "c.yaml:1:1: unknown key 'a\\nb'; --help lists all keys"},
   };
@@ -180,7 +180,7 @@ TEST(Yaml, ASectionWithoutKeysEndsWhereTheNextLineBegins) {
 TEST(Yaml, ResolvesAnchorsOfPlainValues) {
   const Config c = from_yaml("seed: &s 12\nthreads: *s\n");
   EXPECT_EQ(c.threads, 12);
-  EXPECT_EQ(yaml_fault("model: &m {bias: true}\ndata: *m\n"), "c.yaml:2:7: an alias may only stand for a plain value");
+  EXPECT_EQ(yaml_fault("model: &m {bias: true}\ndata: *m\n"), "c.yaml:2:7: a YAML alias can only stand for a single value");
   EXPECT_NE(yaml_fault("output_dir: &s \"12\"\nthreads: *s\n").find("as text"), std::string::npos);
 }
 
@@ -199,7 +199,7 @@ TEST(Yaml, RefusesHostileInput) {
   for (int i = 0; i < 1000; ++i) deep += std::string(i, ' ') + "a:\n";
   EXPECT_NE(yaml_fault(deep), "no fault");
   EXPECT_EQ(yaml_fault(std::string("seed: 1\0", 8)), "c.yaml: not a text file; a configuration is YAML in UTF-8");
-  EXPECT_EQ(yaml_fault(std::string(2 << 20, '#')), "c.yaml: 2097152 bytes are too many for a configuration");
+  EXPECT_EQ(yaml_fault(std::string(2 << 20, '#')), "c.yaml: 2097152 bytes is too large for a configuration");
 }
 
 TEST(Yaml, EveryAliasMeansItsKey) {

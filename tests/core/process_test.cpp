@@ -138,9 +138,10 @@ void wait_until(Condition condition) {
 constexpr int kAliveAfterAll = 42;
 
 // Sends `signals` in order, each after the time that makes a second Ctrl-C a deliberate one if `slowly`.
-ChildResult stopped_by(const std::vector<int>& signals, bool slowly, int64_t unsaved = 0, const std::string& announcement = "") {
+ChildResult stopped_by(const std::vector<int>& signals, bool slowly, int64_t unsaved = 0, const char* announcement = nullptr) {
   return run_child([=] {
-    process::watch_signals(announcement);
+    process::watch_signals();
+    process::announce_stops(announcement);
     process::set_unsaved_updates(unsaved);
     for (const int signal : signals) {
       kill(getpid(), signal);

@@ -25,7 +25,7 @@ class TrainedModel(unittest.TestCase):
         cls.root = pathlib.Path(folder.name)
         text = programs.write_text(cls.root)
         text.write_text(text.read_text() + "a café, a naïve fox; 語\n")
-        programs.train(cls.root / "run", text, training__eval_interval=0)
+        programs.train(cls.root / "run", text)
 
     def words(self, *more):
         return ("--checkpoint", self.root / "run", "--device", "cpu", *more)
@@ -64,8 +64,8 @@ class Terminal:
             fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
 
         streams = {"stdin": terminal, "stdout": terminal, "stderr": terminal, **streams}
-        self.process = subprocess.Popen(command, preexec_fn=take_terminal, env={**os.environ, "TERM": "xterm", **(environment or {})},
-                                        **streams)
+        environment = {**os.environ, "TERM": "xterm", **(environment or {})}
+        self.process = subprocess.Popen(command, preexec_fn=take_terminal, env=environment, **streams)
         os.close(terminal)  # the program's alone: when it has ended, reading ends as well
         self.shown = b""
 

@@ -36,12 +36,12 @@ class CommandLines(unittest.TestCase):
         run("gpt-prepare", "--input", a, b, "--output", self.folder / "out", "--tokenizer", "byte", "--validation-fraction", 0,
             check_code=0)
         self.assertEqual((self.folder / "out/tokens_bpe.bin").stat().st_size, 2 * 2 * len("some text\n"))
-        self.assert_refused(f"'{a}' follows no flag; did you mean --input {a}?; see gpt-prepare --help", "gpt-prepare", a)
+        self.assert_refused(f"'{a}' has no flag before it; did you mean --input {a}?; see gpt-prepare --help", "gpt-prepare", a)
 
     def test_a_bpe_tokenizer_needs_its_size(self):
         text = self.file("a.txt")
         message = "tokenizer 'bpe': bpe needs the size of its vocabulary, as in bpe:8192"
-        self.assert_refused(message, "gpt-train", "--data", text, "--tokenizer", "bpe", "--output", self.folder / "run")
+        self.assert_refused(message, "gpt-train", "--data", text, "--tokenizer", "bpe", "--n_layer", 1, "--output", self.folder / "run")
         self.assert_refused(message, "gpt-prepare", "--input", text, "--tokenizer", "bpe", "--output", self.folder / "out")
 
     def test_values_of_the_wrong_kind(self):

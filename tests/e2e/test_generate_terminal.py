@@ -151,8 +151,8 @@ class Interactive(generating.TrainedModel):
 
     def test_without_a_terminal_there_is_no_prompt(self):
         done = self.generate("--interactive", "-n", 30, "--seed", 1, stdin="the\nfox\n")
-        texts = [self.generate(prompt, "-n", 30, "--seed", seed, "--no-display-prompt").stdout for prompt, seed in (("the", 1), ("fox", 2))]
-        self.assertEqual(done.stdout, "".join(texts))
+        text = lambda prompt, seed: self.generate(prompt, "-n", 30, "--seed", seed, "--no-display-prompt").stdout
+        self.assertEqual(done.stdout, text("the", 1) + text("fox", 2))
         self.assertNotIn("> ", done.stderr)
         self.assertNotIn("Ctrl-D", done.stderr)
 

@@ -163,7 +163,7 @@ TEST(TrainedVocabulary, IsTheNumberBehindBpe) {
   EXPECT_EQ(trained_vocabulary("byte"), std::nullopt);
   for (const char* spec : {"bpe:", "bpe:x", "bpe:300x", "bpe:0", "bpe:-300", "bpe:99999999999999999999"}) {
     EXPECT_ERROR(trained_vocabulary(spec), ExitCode::config,
-                 "tokenizer '" + std::string(spec) + "': a vocabulary size is needed");
+                 "tokenizer '" + std::string(spec) + "': bpe needs the size of its vocabulary");
   }
 }
 

@@ -20,7 +20,7 @@ using Origins = std::map<std::string, std::string>;
 
 // The command line of gpt-train (and gpt-diagnose): --config FILE, any key as --section.key VALUE, or by its last name
 // where that is unique, '-' and '_' alike, `--key value` or `--key=value`; --print-config, --print-reference, --help,
-// --version. Flags win over the file.
+// --version. Flags take precedence over the file.
 struct CommandLine {
   Config config;
   Origins origins;          // what was written out, and where

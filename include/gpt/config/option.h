@@ -17,7 +17,7 @@
 
 namespace gpt::config {
 
-// An enumeration behind its YAML names.
+// An enumeration under its YAML names.
 struct Choice {
   std::vector<std::string> names;
   std::function<size_t()> get;       // index into names

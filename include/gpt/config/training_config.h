@@ -25,7 +25,7 @@ constexpr int64_t kDefaultMaxSteps = 5000;  // the length of a run with neither 
 struct TrainingConfig {
   int64_t batch_size = 64;  // sequences per device and micro-step
   int64_t gradient_accumulation_steps = 1;
-  std::optional<int64_t> epochs;     // one of the two rules the run;
+  std::optional<int64_t> epochs;     // the length of the run: one of the two;
   std::optional<int64_t> max_steps;  // neither set: kDefaultMaxSteps
   double learning_rate = 1e-3;
   double min_lr = 1e-5;

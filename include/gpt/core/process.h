@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 #include "gpt/core/error.h"
 
@@ -14,12 +13,12 @@ namespace gpt::process {
 // settings to lower; anything else 1.
 int run(int argc, char** argv, int (*body)(int argc, char** argv));
 
-// Until this is called, SIGINT, SIGTERM and SIGHUP leave at once. From here on they ask to stop, which is answered with a
-// line `announcement` (empty: none). A second SIGINT leaves at once all the same, but only a second or more after the first:
-// `timeout`, terminals and launchers send a signal twice. SIGUSR1 asks for a checkpoint. A SIGHUP that was ignored when the
-// program started (nohup) stays ignored.
+// Until this is called, SIGINT, SIGTERM and SIGHUP leave at once. From here on they ask to stop. A second SIGINT leaves at
+// once all the same, but only a second or more after the first: `timeout`, terminals and launchers send a signal twice.
+// SIGUSR1 asks for a checkpoint. A SIGHUP that was ignored when the program started (nohup) stays ignored.
 // A thread of its own takes the signals: call it before any other thread starts, which then inherits that it takes none.
-void watch_signals(const std::string& announcement = "");
+void watch_signals();
+void announce_stops(const char* text);  // the line that answers the first signal from here on
 int stop_signal();          // 0, or the first of SIGINT, SIGTERM and SIGHUP
 ExitCode stop_code();       // the exit status of that signal
 void forget_stop_signal();  // it has been met: the next one is a first one again

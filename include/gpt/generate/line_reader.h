@@ -24,7 +24,7 @@ class LineReader {
   class Editor;
 
   const bool at_terminal_;
-  std::unique_ptr<Editor> editor_;  // where the terminal can be edited on
+  std::unique_ptr<Editor> editor_;  // where the terminal allows it
 };
 
 }  // namespace gpt

@@ -10,7 +10,7 @@
 namespace gpt {
 
 // CTRL's rule (Keskar et al., 2019): of every token that occurs in `context` (B, T) int64, a positive logit is divided by
-// `penalty` and a negative one multiplied with it, once however often the token occurs. (B, V) float32 of logits (B, V).
+// `penalty` and a negative one multiplied by it, once however often the token occurs. (B, V) float32 of logits (B, V).
 at::Tensor penalize_repetition(const at::Tensor& logits, const at::Tensor& context, double penalty);
 
 // Probabilities (B, V) float32 of logits (B, V) after temperature, top-k, top-p and min-p, in that order: tokens that tie

@@ -10,12 +10,12 @@ class TextOutput {
  public:
   // An empty `path` is standard output, where a terminal sees control characters spelled out unless `raw`. Throws
   // gpt::Error(disk) for a file that could not be written later.
-  TextOutput(std::string path, bool raw);
+  TextOutput(const std::string& path, bool raw);
 
   bool write(std::string_view text);  // false once the reader of standard output has left; throws gpt::Error(disk)
   void end_line();                    // unless the text so far has ended with one
   bool open() const { return open_; }
-  bool escapes() const { return escapes_; }
+  bool escapes() const { return escapes_; }  // control characters are spelled out
   void finish();  // puts the file in place, over one of its name; throws gpt::Error(disk), which leaves that one as it was
 
  private:
