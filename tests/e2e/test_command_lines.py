@@ -31,7 +31,7 @@ class CommandLines(unittest.TestCase):
 
     def test_patterns_that_the_shell_expanded(self):
         a, b = self.file("a.txt"), self.file("b.txt")
-        self.assert_refused(f"--data takes one value, but 2 files follow it ('{a}', '{b}'); if the shell made them of a pattern, "
+        self.assert_refused(f"--data takes one value, but 2 files follow it ('{a}', '{b}'); if the shell expanded a pattern, "
                             f"put the pattern in quotes: --data '{self.folder}/*.txt'", "gpt-train", "--data", a, b)
         run("gpt-prepare", "--input", a, b, "--output", self.folder / "out", "--tokenizer", "byte", "--validation-fraction", 0,
             check_code=0)
