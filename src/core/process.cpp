@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <malloc.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -40,19 +39,19 @@ constexpr int kStopSignals[] = {SIGINT, SIGTERM, SIGHUP};
   const int64_t lost = unsaved_updates;
   if (lost == 0) _exit(128 + signal);
   log::status("");
-  log::error(fmt::format("left without saving: {} since the last checkpoint {} lost", lost == 1 ? "1 update" : fmt::format("{} updates", lost),
+  log::error(fmt::format("quit without saving: {} since the last checkpoint {} lost", lost == 1 ? "1 update" : fmt::format("{} updates", lost),
                          lost == 1 ? "is" : "are"));
   _exit(static_cast<int>(ExitCode::left_unsaved));
 }
 
 void announce_stop(int signal) {
   const char* text = stop_announcement;
-  if (text) log::warn(fmt::format("{}{}", text, signal == SIGINT ? "; press Ctrl-C again to leave without saving" : ""));
+  if (text) log::warn(fmt::format("{}{}", text, signal == SIGINT ? "; press Ctrl-C again to quit without saving" : ""));
 }
 
-// Handlers would run on the stack of whatever thread computes, and generated code of LibTorch's CPU kernels (seen with
-// oneDNN's for AVX-512) keeps its stack pointer where a handler's frame overwrites the heap. So no thread takes these
-// signals; this one waits for them.
+// Handlers would run on the stack of whichever thread is computing, and code that LibTorch's CPU kernels generate (seen
+// with oneDNN's for AVX-512) keeps its stack pointer where a handler's frame overwrites the heap. So no other thread
+// receives these signals; this one waits for them.
 void wait_for_signals(sigset_t watched) {
   constexpr std::chrono::seconds kDeliberate(1);
   Clock::time_point interrupted{};  // by the first SIGINT of this stop
@@ -107,20 +106,14 @@ void take_signals() {
   std::call_once(once, start_signal_thread);
 }
 
-// A file that is opened later would get the number of a standard descriptor that is closed, and the log would go into it.
+// A file opened later would get the number of a closed standard descriptor, and the log would be written into it.
 void open_standard_descriptors() {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
     if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) open("/dev/null", O_RDWR);
   }
 }
 
-void set_allocators() {
-  // glibc returns freed blocks of 32 MB and more to the kernel, but a trainer asks for the same sizes again at every
-  // step, and each page would be faulted in anew: with a vocabulary of 50,304 keeping them took a step of a small model
-  // from 500 to 310 ms.
-  constexpr int kKeepBelow = 1 << 30;
-  mallopt(M_MMAP_THRESHOLD, kKeepBelow);
-  mallopt(M_TRIM_THRESHOLD, kKeepBelow);
+void set_environment() {
   // Segments that grow instead of fragmenting. LibTorch reads the old name first, and what the
   // user set under either one takes precedence.
   if (!std::getenv("PYTORCH_ALLOC_CONF") && !std::getenv("PYTORCH_CUDA_ALLOC_CONF")) {
@@ -151,7 +144,7 @@ int fail(ExitCode code, const std::string& message) {
 }
 
 int fail_out_of_memory(std::string_view cause) {
-  const size_t allocator = cause.find("DefaultCPUAllocator");  // it follows the place in LibTorch's source
+  const size_t allocator = cause.find("DefaultCPUAllocator");  // it follows a location in LibTorch's source
   if (allocator != std::string_view::npos) cause.remove_prefix(allocator);
   return fail(
       ExitCode::memory,
@@ -174,7 +167,7 @@ int fail_exception(const std::exception& e) {
   return kUnexpected;
 }
 
-// A reader that left (`| head`) is no failure; a full disk under standard output is one.
+// A reader that has gone (`| head`) is not a failure; a full disk under standard output is one.
 int finish_output(int status) {
   if ((std::fflush(stdout) != 0 || std::ferror(stdout)) && errno != EPIPE && status == 0) {
     return fail(ExitCode::disk, "cannot write standard output: " + std::generic_category().message(errno));
@@ -185,7 +178,7 @@ int finish_output(int status) {
 }  // namespace
 
 int run(int argc, char** argv, int (*body)(int argc, char** argv)) {
-  set_allocators();
+  set_environment();
   open_standard_descriptors();
   dispose(SIGPIPE, SIG_IGN);
   dispose(SIGXFSZ, SIG_IGN);

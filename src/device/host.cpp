@@ -1,5 +1,6 @@
 #include "gpt/device/host.h"
 
+#include <sys/resource.h>
 #include <sys/utsname.h>
 
 #include <algorithm>
@@ -51,7 +52,7 @@ struct MemoryLimit {
   int64_t bytes = kUnlimited, used = 0;
 };
 
-// The tightest limit of our control group and those around it.
+// The tightest limit of our control group and its ancestors.
 MemoryLimit memory_limit() {
   MemoryLimit tightest;
   auto walk_up = [&](const fs::path& root, fs::path group, const char* limit, const char* used) {
@@ -74,6 +75,13 @@ MemoryLimit memory_limit() {
   return tightest;
 }
 
+// What a limit of this process (ulimit -v, ulimit -d) leaves to it; `used`: the field of its status that counts against it.
+int64_t left_by_limit(__rlimit_resource resource, const char* used) {
+  rlimit limit{};
+  if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kUnlimited;
+  return std::max<int64_t>(0, static_cast<int64_t>(limit.rlim_cur) - proc_kilobytes("/proc/self/status", used));
+}
+
 }  // namespace
 
 std::string cpu_name() {
@@ -94,9 +102,12 @@ bool cpu_has_bfloat16() {
 int64_t memory_bytes() { return std::min(proc_kilobytes("/proc/meminfo", "MemTotal"), memory_limit().bytes); }
 
 int64_t free_memory_bytes() {
-  const MemoryLimit limit = memory_limit();
-  return std::min(proc_kilobytes("/proc/meminfo", "MemAvailable"), std::max<int64_t>(0, limit.bytes - limit.used));
+  const MemoryLimit group = memory_limit();
+  return std::min({proc_kilobytes("/proc/meminfo", "MemAvailable"), std::max<int64_t>(0, group.bytes - group.used),
+                   left_by_limit(RLIMIT_AS, "VmSize"), left_by_limit(RLIMIT_DATA, "VmData")});
 }
+
+bool limits_virtual_memory() { return left_by_limit(RLIMIT_AS, "VmSize") != kUnlimited; }
 
 int64_t resident_bytes() { return proc_kilobytes("/proc/self/status", "VmRSS"); }
 int64_t peak_resident_bytes() { return proc_kilobytes("/proc/self/status", "VmHWM"); }
@@ -112,8 +123,8 @@ bool has_nvidia_gpu() {
 }
 
 std::string nvidia_driver_version() {
-  // "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build ...": the first word with a digit
-  // in front and a dot inside.
+  // "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build ...": the first word that
+  // starts with a digit and contains a dot.
   std::istringstream words(proc_field("/proc/driver/nvidia/version", "NVRM version"));
   for (std::string word; words >> word;) {
     if (std::isdigit(static_cast<unsigned char>(word[0])) && word.find('.') != std::string::npos) return word;

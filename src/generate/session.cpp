@@ -12,6 +12,7 @@
 #include "gpt/core/error.h"
 #include "gpt/core/log.h"
 #include "gpt/core/process.h"
+#include "gpt/device/cpu_allocator.h"
 #include "gpt/device/cpu_threads.h"
 #include "gpt/device/device.h"
 #include "gpt/device/precision.h"
@@ -93,6 +94,7 @@ Session open_session(const GenerateOptions& options) {
   session.tokenizer = tokenizer_from_json(checkpoint.tokenizer, options.checkpoint);
   session.model = std::make_unique<GPT>(checkpoint.config.model, choice.device, /*seed=*/0);
   session.model->load_parameters(checkpoint.model);
+  use_cpu_allocator();
   use_cpu_threads(session.model->parameter_count() < kParametersForThreads ? 1 : 0);
   session.compute_type = precision.compute_type();
   describe(options.checkpoint, checkpoint, session);

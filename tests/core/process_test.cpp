@@ -167,7 +167,7 @@ TEST(Signals, OnesThatCloselyFollowChangeNothing) {
 TEST(Signals, ADeliberateSecondCtrlCSaysWhatIsLost) {
   const ChildResult child = stopped_by({SIGINT, SIGINT}, /*slowly=*/true, 5);
   EXPECT_EQ(child.status, static_cast<int>(ExitCode::left_unsaved));
-  EXPECT_EQ(child.errors, "error: left without saving: 5 updates since the last checkpoint are lost\n");
+  EXPECT_EQ(child.errors, "error: quit without saving: 5 updates since the last checkpoint are lost\n");
 }
 
 TEST(Signals, ADeliberateSecondCtrlCWithNothingToLoseIsAnInterrupt) {
@@ -183,7 +183,7 @@ TEST(Signals, TerminationNeverLeavesHoweverOftenItComes) {
 
 TEST(Signals, TheFirstIsAnsweredAtOnce) {
   EXPECT_EQ(stopped_by({SIGINT, SIGINT}, /*slowly=*/false, 0, "Stopping").errors,
-            "warning: Stopping; press Ctrl-C again to leave without saving\n");
+            "warning: Stopping; press Ctrl-C again to quit without saving\n");
   EXPECT_EQ(stopped_by({SIGTERM}, /*slowly=*/false, 0, "Stopping").errors, "warning: Stopping\n");
 }
 
