@@ -11,36 +11,14 @@
 
 #include "bin_writer.h"
 #include "gpt/core/error.h"
+#include "gpt/core/format.h"
 #include "gpt/core/log.h"
 #include "gpt/core/process.h"
 
 namespace gpt {
 namespace {
 
-std::string with_commas(int64_t value) {
-  std::string digits = std::to_string(value);
-  for (int64_t at = static_cast<int64_t>(digits.size()) - 3; at > 0; at -= 3) digits.insert(at, ",");
-  return digits;
-}
-
-std::string plural(int64_t count, const char* noun) {
-  return fmt::format("{} {}{}", with_commas(count), noun, count == 1 ? "" : "s");
-}
-
-std::string duration(double seconds) {
-  const auto whole = static_cast<int64_t>(std::ceil(seconds));
-  if (whole < 60) return fmt::format("{} s", whole);
-  if (whole < 3600) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
-  return fmt::format("{} h {:02} min", whole / 3600, whole / 60 % 60);
-}
-
-std::string bar(double share) {
-  constexpr int kWidth = 20;
-  const int full = std::clamp(static_cast<int>(share * kWidth), 0, kWidth);
-  std::string cells(full, '=');
-  if (full < kWidth) cells += '>';
-  return fmt::format("[{:<{}}]", cells, kWidth);
-}
+constexpr int kBarWidth = 20;
 
 }  // namespace
 
@@ -91,13 +69,13 @@ std::string progress_line(const PrepareProgress& progress, double seconds) {
   const double done = static_cast<double>(progress.done), total = static_cast<double>(progress.total);
   const double rate = seconds > 0 ? done / seconds : 0;
   std::string line = progress.stage;
-  if (total > 0) line += fmt::format(" {} {:.0f}%", bar(done / total), std::floor(100 * done / total));
+  if (total > 0) line += fmt::format(" {} {:.0f}%", format_bar(done / total, kBarWidth), std::floor(100 * done / total));
   if (progress.in_bytes) {
     line += fmt::format(", {:.1f} MB, {:.1f} MB/s", done / 1e6, rate / 1e6);
   } else {
     line += fmt::format(", {} merges", with_commas(static_cast<int64_t>(progress.done)));
   }
-  if (total > 0 && rate > 0) line += fmt::format(", {} left", duration((total - done) / rate));
+  if (total > 0 && rate > 0) line += fmt::format(", {} left", format_duration(std::ceil((total - done) / rate)));
   return line;
 }
 

@@ -4,10 +4,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "gpt/core/format.h"
 #include "gpt/core/log.h"
+#include "gpt/data/sample_schedule.h"
 #include "gpt/device/host.h"
 #include "gpt/optim/lr_schedule.h"
-#include "gpt/train/metrics.h"
 
 namespace gpt {
 
@@ -42,19 +43,19 @@ void announce_methods(const Config& config, const Precision& precision, const De
 
 void announce_run(const Config& config, const GPT& model, const Corpus& corpus, const RunPlan& plan, bool resident) {
   const ModelConfig& m = config.model;
-  log::info(fmt::format("Model: {} parameters, {} layers, {} heads, width {}, block {}, vocabulary {} (padded to {})",
-                        format_count(model.parameter_count()), m.n_layer, m.n_head, m.n_embd, m.block_size, *m.vocab_size,
+  log::info(fmt::format("Model: {} parameters, {}, {}, width {}, block {}, vocabulary {} (padded to {})",
+                        format_count(static_cast<double>(model.parameter_count())), plural(m.n_layer, "layer"), plural(m.n_head, "head"), m.n_embd, m.block_size, *m.vocab_size,
                         m.padded_vocab()));
-  log::info(fmt::format("Data: {}: {} training and {} validation tokens, {}", corpus.source, corpus.train.size(),
-                        corpus.validation.size(), resident ? "resident" : "streamed"));
+  log::info(fmt::format("Data: {}: {} training and {} validation tokens, {}", corpus.source, with_commas(corpus.train.size()),
+                        with_commas(corpus.validation.size()), resident ? "resident" : "streamed"));
   const TrainingConfig& t = config.training;
   const int64_t sequences = t.batch_size * t.gradient_accumulation_steps;
   const std::string epochs = config.data.stages.empty()
-                                 ? fmt::format("{} steps an epoch, {:.3g} epochs", plan.steps_per_epoch,
-                                               static_cast<double>(plan.total_steps) / static_cast<double>(plan.steps_per_epoch))
-                                 : fmt::format("in {} stages", config.data.stages.size());
-  log::info(fmt::format("Run: {} steps ({}), {} sequences = {} tokens a step, warm-up {} steps", plan.total_steps, epochs, sequences,
-                        sequences * m.block_size, warmup_steps(t, plan.total_steps)));
+                                 ? fmt::format("{} an epoch, {} epochs", plural(plan.steps_per_epoch, "step"),
+                                               format_number(static_cast<double>(plan.total_steps) / static_cast<double>(plan.steps_per_epoch)))
+                                 : "in " + plural(std::ssize(config.data.stages), "stage");
+  log::info(fmt::format("Run: {} ({}), {} = {} a step, warm-up {}", plural(plan.total_steps, "step"), epochs,
+                        plural(sequences, "sequence"), plural(sequences * m.block_size, "token"), plural(warmup_steps(t, plan.total_steps), "step")));
   for (const std::string& stage : describe_stages(config, corpus)) log::info("Stage " + stage);
 }
 
@@ -69,11 +70,11 @@ std::vector<std::string> describe_stages(const Config& config, const Corpus& cor
     std::vector<std::string> files;
     for (const auto& [source, weight] : stage.mix) {
       const double tokens = static_cast<double>(stage.batches * stage.batch_size * stage.block_size) * weight / total;
-      files.push_back(fmt::format("{} {:.0f} % ({:.3g} epochs)", names[source], 100 * weight / total,
-                                  tokens / static_cast<double>(corpus.sources[source].size())));
+      files.push_back(fmt::format("{} {:.0f} % ({} epochs)", names[source], 100 * weight / total,
+                                  format_number(tokens / static_cast<double>(corpus.sources[source].size()))));
     }
-    result.push_back(fmt::format("from step {}: {} sequences of {} tokens a micro-step; {}", config.data.stages[i].from,
-                                 stage.batch_size, stage.block_size, fmt::join(files, ", ")));
+    result.push_back(fmt::format("from step {}: {} of {} a micro-step; {}", with_commas(config.data.stages[i].from),
+                                 plural(stage.batch_size, "sequence"), plural(stage.block_size, "token"), fmt::join(files, ", ")));
   }
   return result;
 }

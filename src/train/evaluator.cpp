@@ -21,6 +21,17 @@ int64_t count_batches(int64_t all, std::optional<int64_t> eval_batches, int64_t 
 
 int64_t automatic_eval_sequences(int64_t block_size) { return 400 + 48000 / block_size; }
 
+int64_t evaluation_tokens(const TrainingConfig& training, int64_t block_size, int64_t validation_tokens) {
+  const int64_t all = std::max<int64_t>(0, validation_tokens - 1);
+  const int64_t batches = (all + training.batch_size * block_size - 1) / (training.batch_size * block_size);
+  return std::min(all, count_batches(batches, training.eval_batches, training.batch_size, block_size) * training.batch_size * block_size);
+}
+
+double evaluation_steps(const TrainingConfig& training, int64_t block_size, int64_t tokens) {
+  const int64_t step_tokens = training.batch_size * training.gradient_accumulation_steps * block_size;
+  return static_cast<double>(tokens) / static_cast<double>(3 * step_tokens);
+}
+
 Evaluator::Evaluator(const Corpus& corpus, int64_t batch_size, int64_t block_size, std::optional<int64_t> eval_batches,
                      at::Device device, const Precision& precision)
     : batches_(corpus.validation, batch_size, block_size, device),

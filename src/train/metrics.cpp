@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "gpt/core/error.h"
+#include "gpt/core/format.h"
 #include "gpt/core/log.h"
 
 namespace gpt {
@@ -18,21 +19,6 @@ nlohmann::json number(double value) { return std::isfinite(value) ? nlohmann::js
 
 }  // namespace
 
-std::string format_duration(double seconds) {
-  const auto total = static_cast<int64_t>(std::llround(seconds));
-  if (total < 60) return fmt::format("{}s", total);
-  if (total < 3600) return fmt::format("{}m{:02}s", total / 60, total % 60);
-  if (total < 86400) return fmt::format("{}h{:02}m", total / 3600, total / 60 % 60);
-  return fmt::format("{}d{:02}h", total / 86400, total / 3600 % 24);
-}
-
-std::string format_count(double value) {
-  if (value < 1e3) return fmt::format("{:.0f}", value);
-  if (value < 1e6) return fmt::format("{:.1f}k", value / 1e3);
-  if (value < 1e9) return fmt::format("{:.2f}M", value / 1e6);
-  return fmt::format("{:.2f}G", value / 1e9);
-}
-
 Metrics::Metrics(const std::string& jsonl_path, const RunPlan& plan) : file_(jsonl_path), plan_(plan) {}
 
 // A full disk is no reason to lose the run. It is said once.
@@ -40,7 +26,7 @@ void Metrics::write(const std::string& line) {
   try {
     file_.line(line);
   } catch (const Error& error) {
-    if (!std::exchange(lost_line_, true)) log::warn(fmt::format("{}; training goes on, and metrics.jsonl misses lines from here on", error.what()));
+    if (!std::exchange(lost_line_, true)) log::warn(fmt::format("{}; training continues, and metrics.jsonl is missing lines from here on", error.what()));
   }
 }
 

@@ -4,22 +4,14 @@
 
 #include <algorithm>
 
+#include "gpt/core/format.h"
 #include "gpt/core/log.h"
-#include "gpt/train/metrics.h"
 
 namespace gpt {
 namespace {
 
 constexpr std::chrono::milliseconds kBetweenDrawings(100);
-
-std::string bar(double share) {
-  constexpr int kWidth = 24;
-  const int full = static_cast<int>(share * kWidth);
-  std::string text(full, '=');
-  if (full < kWidth) text += '>';
-  text.resize(kWidth, ' ');
-  return text;
-}
+constexpr int kBarWidth = 24;
 
 }  // namespace
 
@@ -27,7 +19,7 @@ std::string progress_line(const Progress& p, double seconds, const std::string& 
   // How far the present step is, as far as those before it tell.
   const double in_step = p.step_seconds > 0 && activity.empty() ? std::min(seconds / p.step_seconds, 0.99) : 0;
   const double share = std::min(1.0, (static_cast<double>(p.steps_done) + in_step) / static_cast<double>(p.total_steps));
-  std::string line = fmt::format("[{}] {:>3.0f}% {}/{}", bar(share), 100 * share, p.steps_done, p.total_steps);
+  std::string line = fmt::format("{} {:>3.0f}% {}/{}", format_bar(share, kBarWidth), 100 * share, p.steps_done, p.total_steps);
   if (p.loss) line += fmt::format(" | loss {:.4f}", *p.loss);
   if (p.val_loss) line += fmt::format(" | val {:.4f}", *p.val_loss);
   if (p.tokens_per_second) line += fmt::format(" | {} tok/s", format_count(*p.tokens_per_second));

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "gpt/core/format.h"
 #include "gpt/core/log.h"
 #include "gpt/core/process.h"
 #include "gpt/generate/generator.h"
@@ -39,9 +40,7 @@ Trainer::Trainer(RunState& state, const TrainingConfig& config, const RunPlan& p
       evaluator_(corpus, config.batch_size, state.model.config().block_size, config.eval_batches, device.device,
                  precision),
       metrics_(folder.metrics_path(), plan),
-      // Forward and backward of a token cost three times as much as its forward alone.
-      forecast_(plan, static_cast<double>(evaluator_.tokens()) /
-                          static_cast<double>(3 * config.batch_size * config.gradient_accumulation_steps * state.model.config().block_size)),
+      forecast_(plan, evaluation_steps(config, state.model.config().block_size, evaluator_.tokens())),
       first_step_(state.step),
       epoch_loss_(at::zeros({}, at::TensorOptions(device.device).dtype(at::kDouble))),
       reported_skips_(state.skipped_steps()),
@@ -225,7 +224,7 @@ void Trainer::write_sample() {
   try {
     folder_.write_sample(state_.step, text);
   } catch (const Error& error) {
-    log::warn(fmt::format("{}; training goes on", error.what()));
+    log::warn(fmt::format("{}; training continues", error.what()));
   }
 }
 
@@ -238,7 +237,7 @@ void Trainer::save(const std::string& path, bool must) {
   } catch (const Error& error) {
     // A full disk is no reason to lose the run: the old file stands, and the next interval tries again.
     if (must || error.code() != ExitCode::disk) throw;
-    log::warn(fmt::format("{}; training goes on, and the next checkpoint tries again", error.what()));
+    log::warn(fmt::format("{}; training continues, and the next checkpoint tries again", error.what()));
     return;
   }
   if (!is_last) return;
@@ -253,7 +252,7 @@ ExitCode Trainer::stop() {
   if (state_.step == 0) {
     log::info(fmt::format("Stopped by {} before the first update: there was nothing to save", stop_signal_name()));
   } else {
-    log::info(fmt::format("Stopped by {} after step {}: saved {}; the same command goes on from there", stop_signal_name(),
+    log::info(fmt::format("Stopped by {} after step {}: saved {}; the same command resumes from there", stop_signal_name(),
                           state_.step, folder_.checkpoint_path()));
   }
   return process::stop_code();

@@ -8,6 +8,7 @@
 #include <functional>
 #include <optional>
 
+#include "gpt/config/training_config.h"
 #include "gpt/data/corpus.h"
 #include "gpt/data/data_loader.h"
 #include "gpt/device/precision.h"
@@ -25,6 +26,13 @@ struct Evaluation {
 // loss of a sequence of T tokens varies between sequences by a tenth of the loss, as texts differ, and by 1.1 / sqrt(T) of
 // it, as tokens do: (0.01 + 1.2 / T) / 0.005^2.
 int64_t automatic_eval_sequences(int64_t block_size);
+
+// Tokens that one evaluation predicts, of a split of `validation_tokens`.
+int64_t evaluation_tokens(const TrainingConfig& training, int64_t block_size, int64_t validation_tokens);
+
+// What an evaluation of `tokens` costs in updates of `training`: forward and backward of a token cost three times as much as its
+// forward alone.
+double evaluation_steps(const TrainingConfig& training, int64_t block_size, int64_t tokens);
 
 class Evaluator {
  public:

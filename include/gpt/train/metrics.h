@@ -67,7 +67,4 @@ class Metrics {
   std::optional<double> last_val_loss_;
 };
 
-std::string format_duration(double seconds);  // 42s, 3m07s, 2h05m, 3d04h
-std::string format_count(double value);       // 950, 12.3k, 1.20M, 3.40G
-
 }  // namespace gpt

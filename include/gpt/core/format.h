@@ -1,0 +1,26 @@
+// Numbers, sizes and durations as people read them: one style for every log line, progress bar and check.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace gpt {
+
+std::string format_count(double value);       // 950, 12.3k, 1.20M, 3.40G; then T, P, E
+std::string format_bytes(double bytes);       // 512 bytes, 3.2 kB, 1.20 MB, 45.6 GB; units of 1,000
+std::string format_duration(double seconds);  // 42s, 3m07s, 2h05m, 3d04h, 1.2 years
+
+// With a comma between thousands: 1,234,567.
+std::string with_commas(int64_t value);
+
+// The count and its noun: "1 layer", "12 layers", "1 batch", "2,000 batches".
+std::string plural(int64_t count, std::string_view noun);
+
+// Three digits, neither an exponent nor trailing zeros: 0.0123, 0.5, 12.3, 5,000.
+std::string format_number(double value);
+
+// [=====>              ]: `share` of `width` cells.
+std::string format_bar(double share, int width);
+
+}  // namespace gpt
