@@ -10,6 +10,7 @@
 #include "gpt/core/log.h"
 #include "gpt/core/process.h"
 #include "gpt/data/text_cache.h"
+#include "gpt/device/cpu_allocator.h"
 #include "gpt/device/cpu_threads.h"
 #include "gpt/diagnose/configuration.h"
 #include "gpt/diagnose/machine.h"
@@ -27,13 +28,14 @@ bool colours() { return isatty(STDOUT_FILENO) && !std::getenv("NO_COLOR"); }
 
 int diagnose(int argc, char** argv) {
   using namespace gpt;
-  bool json = false, cache = false, clear_cache = false;
+  bool json = false, no_probe = false, cache = false, clear_cache = false;
   std::string checkpoint;
   const auto command =
       config::parse_command_line(argc, argv, "gpt-diagnose",
-                                 "Check this machine and, with --config, a configuration: data, model, memory, speed, "
-                                 "disk. Exit status 1 when a check fails.",
+                                 "Check this machine and, with --config or options, a run: its data, model, memory, time and disk. "
+                                 "Exit status 1 when a check fails.",
                                  {{"json", "print the checks as JSON on standard output", &json},
+                                  {"no-probe", "do not time training steps, which takes some seconds", &no_probe},
                                   {"checkpoint", "verify a checkpoint, or that of a run folder", &checkpoint},
                                   {"cache", "list the texts in data.cache_dir, and check nothing", &cache},
                                   {"clear-cache", "remove those that are not in use, and check nothing", &clear_cache}},
@@ -42,12 +44,14 @@ int diagnose(int argc, char** argv) {
   if (clear_cache) log::info(clear_text_cache(command.config.data));
   if (cache) print(describe_text_cache(command.config.data, json));
   if (cache || clear_cache) return 0;
+  process::watch_signals();
   use_cpu_threads(command.config.threads);
+  use_cpu_allocator();
 
   Checks checks = check_machine();
   const bool configured = !command.config_path.empty() || !command.origins.empty();
-  const std::string origin = command.config_path.empty() ? "the command line" : command.config_path;
-  if (configured) append(checks, check_configuration(command.config, origin));
+  constexpr double kTrialSeconds = 5;
+  if (configured) append(checks, check_configuration(command, no_probe ? 0 : kTrialSeconds));
   if (!checkpoint.empty()) checks.push_back(check_checkpoint(checkpoint));
 
   print(json ? to_json(checks) : to_table(checks, colours()));

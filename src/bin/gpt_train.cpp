@@ -7,7 +7,9 @@
 #include "gpt/config/load.h"
 #include "gpt/core/log.h"
 #include "gpt/core/process.h"
+#include "gpt/device/cpu_allocator.h"
 #include "gpt/device/cpu_threads.h"
+#include "gpt/diagnose/before_training.h"
 #include "gpt/train/announce.h"
 #include "gpt/train/evaluate_run.h"
 #include "gpt/train/same_run.h"
@@ -36,10 +38,11 @@ int train(int argc, char** argv) {
   config::require_data(config, command.config_path.empty() ? "gpt-train" : command.config_path);
   process::watch_signals();
   use_cpu_threads(config.threads);
+  use_cpu_allocator();
   if (eval_only) return static_cast<int>(evaluate_run(config, command.origins));
 
   const RunFolder folder(config.output_dir);
-  const auto start = folder.find_start(config.training.resume_from, restart);
+  auto start = folder.find_start(config.training.resume_from, restart);
   if (start) {
     config::keep_sizes(config, command.origins, start->checkpoint.config);
   } else {
@@ -55,6 +58,7 @@ int train(int argc, char** argv) {
   const Precision precision = resolve_precision(config.training.use_amp, config.training.dtype, device);
   apply_precision(precision, config.training.deterministic);
   announce_methods(config, precision, device);
+  check_before_training(config, corpus, device, precision, /*is_resumed=*/start.has_value());
 
   RunState state(config, corpus, choice.device, precision);
   const RunPlan plan = plan_run(config.training, state.loader.batches_per_epoch());
@@ -65,6 +69,7 @@ int train(int argc, char** argv) {
     if (state.is_finished(plan)) return finished(folder, state.step, plan);
     log::info(fmt::format("Resuming from {} after step {} of {}", start->path, state.step, plan.total_steps));
     folder.rewind_metrics(state.step);
+    start->checkpoint = {};  // its tensors are copied
   }
   folder.require_space(state.checkpoint_bytes(), config.training.keep_last);
   folder.write_config(config, command.config_path);

@@ -13,7 +13,7 @@ std::vector<Option> batch_and_precision(TrainingConfig& c) {
        .help = "sequences per device in a micro-step",
        .min = 1,
        .max = 1e6,
-       .aliases = {{"micro_batch_size"}, {"per_device_train_batch_size"}, {"train_batch_size"}}},
+       .aliases = {{"micro_batch_size"}, {"per_device_train_batch_size"}}},
       {.name = "gradient_accumulation_steps",
        .target = &c.gradient_accumulation_steps,
        .help = "micro-steps per update",
@@ -145,6 +145,7 @@ std::vector<Option> cadence(TrainingConfig& c) {
        .help = "consecutive updates skipped because of non-finite numbers after which the run stops",
        .min = 1,
        .max = 1e9},
+      {.name = "memory_check", .target = &c.memory_check, .help = "refuse to start a run that cannot fit into memory"},
   };
 }
 

@@ -9,11 +9,13 @@
 #include <optional>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "gpt/checkpoint/checkpoint.h"
-#include "gpt/config/load.h"
+#include "gpt/config/automatic.h"
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
+#include "gpt/core/format.h"
 #include "gpt/data/corpus.h"
 #include "gpt/data/data_loader.h"
 #include "gpt/device/host.h"
@@ -22,10 +24,13 @@
 #include "gpt/diagnose/device_checks.h"
 #include "gpt/diagnose/disk_checks.h"
 #include "gpt/diagnose/model_checks.h"
+#include "gpt/diagnose/probe.h"
+#include "gpt/diagnose/trial.h"
 #include "gpt/model/gpt.h"
 #include "gpt/train/announce.h"
-#include "gpt/train/metrics.h"
+#include "gpt/train/run_folder.h"
 #include "gpt/train/run_state.h"
+#include "gpt/train/same_run.h"
 
 namespace gpt {
 namespace {
@@ -37,24 +42,42 @@ std::string first_line(const std::exception& e) {
   return what.substr(0, what.find('\n'));
 }
 
+bool exists(const std::string& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+// What to do where the data could not be read; the detail has said why.
+std::string data_fix(const DataConfig& data) {
+  if (!data.bin.empty()) {
+    const std::string folder = fs::path(data.bin).parent_path().string();
+    return fmt::format("{} it with gpt-prepare --input TEXT --output {}", exists(data.bin) ? "prepare" : "make",
+                       folder.empty() ? "." : folder);
+  }
+  if (!data.text.empty()) return exists(data.text) ? "correct the text, or data.tokenizer" : "name a text that exists with --data";
+  return "name a text with --data, or install the example with ./scripts/get_data.sh";
+}
+
 // Finds out about the run part by part. A part that needs what another one did not find says that it was not checked.
 class Examination {
  public:
-  Examination(const Config& config, const std::string& origin) : config_(config), origin_(origin) {}
+  Examination(const config::CommandLine& command, double trial_seconds)
+      : config_(command.config),
+        origins_(command.origins),
+        origin_(command.config_path.empty() ? "the command line" : command.config_path),
+        trial_seconds_(trial_seconds) {}
 
   Checks run() {
     add(passed("configuration", origin_ + " is valid"));
     attempt("device", "set device: auto", [&] { examine_device(); });
-    attempt("dataset", "see data.text, data.dataset and data.bin", [&] { examine_data(); });
+    attempt("output folder", "set training.resume_from: auto, none or the path of a checkpoint", [&] { find_start(); });
+    attempt("dataset", data_fix(config_.data), [&] { examine_data(); });
     if (!config_.model.vocab_size) {
-      add(warned("model", "not checked: the vocabulary comes from the dataset, which could not be read",
-                 "repair the dataset"));
+      add(warned("model", "not checked: the vocabulary comes from the dataset, which could not be read", "repair the dataset"));
     } else {
       attempt("model", "lower the size of the model", [&] { examine_model(); });
       attempt("disk", "choose another output_dir", [&] { examine_disk(); });
     }
-    attempt("resume_from", "set training.resume_from: auto, none or the path of a checkpoint",
-            [&] { examine_resume(); });
     return std::move(checks_);
   }
 
@@ -65,7 +88,11 @@ class Examination {
     try {
       body();
     } catch (const Error& e) {
-      add(failed(name, e.what(), fix));
+      if (e.code() == ExitCode::interrupted) throw;
+      // A folder that holds another run is found with the data, and repaired in the configuration.
+      const bool is_other_run = e.code() == ExitCode::checkpoint;
+      add(failed(is_other_run ? "output folder" : name, e.what(),
+                 is_other_run ? fmt::format("set output_dir: {}", next_free_folder(config_.output_dir)) : fix));
     } catch (const std::exception& e) {
       add(failed(name, first_line(e), fix));
     }
@@ -79,32 +106,36 @@ class Examination {
     add(check_precision(config_.training, device));
     if (checks_.back().status == Check::Status::fail) return;
     device_ = device;
-    free_bytes_ = static_cast<double>(free_bytes(device.device));
+    memory_ = memory_budget(device.device);
+  }
+
+  // The checkpoint that gpt-train would begin with.
+  void find_start() {
+    const std::string& from = config_.training.resume_from;
+    const bool is_named = from != "auto" && from != "none";
+    if (is_named) add(check_checkpoint(from));
+    start_ = peek_run(config_.output_dir);
+    if (!start_ && is_named) start_ = peek_run(fs::is_directory(from) ? from : fs::path(from).parent_path().string());
+    if (start_) config::keep_sizes(config_, origins_, start_->checkpoint.config);
   }
 
   void examine_data() {
     config::require_data(config_, origin_);
-    const Corpus corpus = load_corpus(config_.data, config_.model.block_size, {}, config_.model.vocab_size);
+    const Corpus& corpus = corpus_.emplace(load_run_corpus(config_, start_));
     if (!config_.model.vocab_size) config_.model.vocab_size = corpus.vocab_size;
     if (*config_.model.vocab_size < corpus.vocab_size) {
       add(failed("vocabulary",
-                 fmt::format("model.vocab_size {} is less than the {} of the dataset's tokenizer",
-                             *config_.model.vocab_size, corpus.vocab_size),
+                 fmt::format("model.vocab_size {} is less than the {} of the dataset's tokenizer", *config_.model.vocab_size, corpus.vocab_size),
                  "set model.vocab_size: auto"));
+      return;
     }
+    if (start_) require_same_configuration(*start_, config_);
     add(check_tokens(corpus));
     if (corpus.validation.size() > 0) add(check_overlap(corpus));
-    const DataLoader loader(corpus.sources, config_.data, schedule_options(config_, corpus),
-                            device_ ? device_->device : at::Device(at::kCPU));
-    std::error_code ignored;
-    const auto file_bytes = fs::file_size(corpus.source, ignored);
-    const DatasetFacts facts{corpus.source,
-                             ignored ? 0 : static_cast<int64_t>(file_bytes),
-                             corpus.train.size(),
-                             corpus.validation.size(),
-                             loader.samples_per_epoch(),
-                             loader.resident()};
+    const DataLoader loader(corpus.sources, config_.data, schedule_options(config_, corpus), device_ ? device_->device : at::Device(at::kCPU));
+    const DatasetFacts facts = describe_data(corpus, loader);
     plan_ = plan_run(config_.training, loader.batches_per_epoch());
+    training_ = with_real_batch(config_.training, facts);
     add(check_dataset(config_.data, config_.model.block_size, facts));
     add(check_batch(config_.training, facts));
     if (config_.data.stages.empty()) {
@@ -115,9 +146,12 @@ class Examination {
     add(check_learning_rate(config_.training, *plan_));
     add(check_validation(config_, facts, *plan_));
     add(check_workers(config_.data, facts.resident, cores_));
-    has_validation_ = facts.validation_tokens > 0;
     for (const Tokens& source : corpus.sources) {
-      if (facts.resident) free_bytes_ -= static_cast<double>(source.bytes());
+      if (facts.resident && device_ && device_->device.is_cuda()) memory_.available -= static_cast<double>(source.bytes());
+    }
+    if (start_) {
+      add(passed("output folder", fmt::format("{} is at step {} of {}: the same command continues the run", start_->path,
+                                              with_commas(start_->checkpoint.step), with_commas(plan_->total_steps))));
     }
   }
 
@@ -125,63 +159,77 @@ class Examination {
     const ModelConfig& model = config_.model;
     add(check_parameters(model));
     if (!device_) {
-      add(warned("memory of the run", "not checked: it depends on the device and the precision",
-                 "do what the failed checks above say"));
+      add(warned("memory of the run", "not checked: it depends on the device and the precision", "do what the failed checks above say"));
       return;
     }
     const bool cuda = device_->device.is_cuda();
     const Precision precision = resolve_precision(config_.training.use_amp, config_.training.dtype, *device_);
-    const std::string path = attention_path(model, device_->device, precision.compute_type(), /*training=*/true);
+    const ActivationForm form = activation_form(model, *device_, precision);
     add(check_vocabulary(model, cuda));
-    add(check_attention(model, cuda, path));
-    const ActivationForm form{precision.compute_type(), !path.starts_with("math"), cuda};
-    add(check_memory(model, config_.training, form, free_bytes_));
-    if (plan_) add(check_compute(model, config_.training, plan_->total_steps, device_->peak_flops(precision.dtype)));
+    add(check_attention(model, cuda, attention_path(model, device_->device, precision.compute_type(), /*training=*/true)));
+    add(check_memory(model, training_, form, memory_));
+    if (!plan_) return;
+    const double speed = measure_product_speed(device_->device, precision.compute_type());
+    add(check_compute(model, training_, *plan_, speed));
+    if (trial_seconds_ > 0) examine_time(precision, form, speed);
+  }
+
+  void examine_time(const Precision& precision, const ActivationForm& form, double product_speed) {
+    constexpr double kComfortable = 0.9;
+    const auto largest = largest_batch_size(config_.model, training_, form, kComfortable * memory_.available - memory_.program);
+    Config real = config_;
+    real.training = training_;
+    std::optional<Trial> trial;
+    if (largest) trial = try_steps(real, *corpus_, *device_, precision, product_speed, *largest, trial_seconds_);
+    const int64_t done = start_ ? std::min(start_->checkpoint.step, plan_->total_steps) : 0;
+    add(check_time(real, *plan_, done, trial, corpus_->validation.size()));
   }
 
   void examine_disk() {
     const std::string folder = nearest_folder(config_.output_dir);
     const double bytes = checkpoint_bytes(config_.model);
     add(check_disk_speed(folder, measure_write_speed(folder), bytes));
-    const int64_t kept = 1 + has_validation_ + config_.training.keep_last;
+    const bool has_validation = corpus_ && corpus_->validation.size() > 0;
+    const int64_t kept = 1 + has_validation + config_.training.keep_last;
     add(check_disk_space(folder, static_cast<double>(free_disk_space(folder)), bytes, kept));
   }
 
-  void examine_resume() {
-    const std::string& from = config_.training.resume_from;
-    if (from != "auto" && from != "none") add(check_checkpoint(from));
-  }
-
   Config config_;
+  const config::Origins& origins_;
   const std::string origin_;
+  const double trial_seconds_;
   const int64_t cores_ = std::thread::hardware_concurrency();
   Checks checks_;
   std::optional<DeviceInfo> device_;  // set when the run could use it
-  double free_bytes_ = 0;             // of it, for the model
+  MemoryBudget memory_;
+  std::optional<StartingPoint> start_;
+  std::optional<Corpus> corpus_;
   std::optional<RunPlan> plan_;
-  bool has_validation_ = false;
+  TrainingConfig training_ = config_.training;  // with the batch that the data really give
 };
 
 }  // namespace
 
-Checks check_configuration(const Config& config, const std::string& origin) {
-  return Examination(config, origin).run();
-}
+Checks check_configuration(const config::CommandLine& command, double trial_seconds) { return Examination(command, trial_seconds).run(); }
 
 Check check_checkpoint(const std::string& path) {
   std::error_code ignored;
-  const std::string file = fs::is_directory(path, ignored) ? path + "/ckpt.pt" : path;
+  const bool is_folder = fs::is_directory(path, ignored);
+  const std::string file = is_folder ? path + "/ckpt.pt" : path;
   try {
     const Checkpoint checkpoint = load_checkpoint(file);
     int64_t parameters = 0;
     for (const auto& [name, tensor] : checkpoint.model) parameters += tensor.numel();
-    const std::string loss = std::isfinite(checkpoint.best_val_loss)
-                                 ? fmt::format("best validation loss {:.4f}", checkpoint.best_val_loss)
-                                 : "not yet evaluated";
-    return passed("checkpoint", fmt::format("{}: step {}, {} parameters, {}; every hash agrees", file, checkpoint.step,
+    const std::string loss = std::isfinite(checkpoint.best_val_loss) ? fmt::format("best validation loss {:.4f}", checkpoint.best_val_loss)
+                                                                     : "not yet evaluated";
+    return passed("checkpoint", fmt::format("{}: step {}, {} parameters, {}; every hash agrees", file, with_commas(checkpoint.step),
                                             format_count(static_cast<double>(parameters)), loss));
   } catch (const Error& e) {
-    return failed("checkpoint", e.what(), "use ckpt_best.pt or an earlier ckpt_step_*.pt of the same run");
+    const std::string folder = is_folder ? path : fs::path(path).parent_path().string();
+    const auto other = peek_run(folder.empty() ? "." : folder);
+    return failed("checkpoint", e.what(),
+                  other ? fmt::format("use {}, which is of step {} and can be read", other->path, with_commas(other->checkpoint.step))
+                        : "name a checkpoint that gpt-train has written, or the folder of a run");
   }
 }
 

@@ -3,28 +3,53 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 
+#include "gpt/core/format.h"
 #include "gpt/data/overlap.h"
+#include "gpt/model/parameter_shapes.h"
 #include "gpt/optim/lr_schedule.h"
 #include "gpt/train/evaluator.h"
-#include "gpt/train/metrics.h"
 
 namespace gpt {
 namespace {
 
 std::string count(int64_t value) { return format_count(static_cast<double>(value)); }
 
+double parameter_count(const ModelConfig& model) {
+  double count = 0;
+  for (const auto& [group, values] : parameter_groups(model)) count += static_cast<double>(values);
+  return count;
+}
+
 }  // namespace
 
+DatasetFacts describe_data(const Corpus& corpus, const DataLoader& loader) {
+  std::error_code error;
+  const auto bytes = std::filesystem::file_size(corpus.source, error);
+  return {.source = corpus.source,
+          .file_bytes = error ? 0 : static_cast<int64_t>(bytes),
+          .train_tokens = corpus.train.size(),
+          .validation_tokens = corpus.validation.size(),
+          .samples_per_epoch = loader.samples_per_epoch(),
+          .resident = loader.resident()};
+}
+
+TrainingConfig with_real_batch(TrainingConfig training, const DatasetFacts& facts) {
+  training.batch_size = std::min(training.batch_size, facts.samples_per_epoch);
+  return training;
+}
+
 Check check_dataset(const DataConfig& data, int64_t block_size, const DatasetFacts& facts) {
-  const std::string size = facts.file_bytes > 0 ? fmt::format(" ({:.2f} MB)", static_cast<double>(facts.file_bytes) / 1e6) : "";
-  std::string detail = fmt::format("{}{}: {} training and {} validation tokens, {} sequences of {}", facts.source, size,
-                                   count(facts.train_tokens), count(facts.validation_tokens), facts.samples_per_epoch, block_size);
+  const std::string size = facts.file_bytes > 0 ? fmt::format(" ({})", format_bytes(static_cast<double>(facts.file_bytes))) : "";
+  std::string detail = fmt::format("{}{}: {} training and {} validation tokens, {} of {}", facts.source, size,
+                                   count(facts.train_tokens), count(facts.validation_tokens), plural(facts.samples_per_epoch, "sequence"), block_size);
   if (data.max_chars > 0) {
     // A character takes one byte or more.
     const bool all = facts.file_bytes > 0 && data.max_chars >= facts.file_bytes;
-    detail += all ? fmt::format("; max_chars {} is more than the text has", data.max_chars)
-                  : fmt::format("; of the first {} characters", data.max_chars);
+    detail += all ? fmt::format("; max_chars {} is more than the text has", with_commas(data.max_chars))
+                  : fmt::format("; of the first {}", plural(data.max_chars, "character"));
   }
   return passed("dataset", detail);
 }
@@ -32,8 +57,8 @@ Check check_dataset(const DataConfig& data, int64_t block_size, const DatasetFac
 Check check_tokens(const Corpus& corpus) {
   int64_t tokens = corpus.validation.size(), bytes = corpus.validation.bytes();
   for (const Tokens& source : corpus.sources) tokens += source.size(), bytes += source.bytes();
-  return passed("tokens", fmt::format("{} ids of {} bits ({:.2f} MB), all below the vocabulary of {}; sizes and hashes agree", count(tokens),
-                                      8 * corpus.train.width(), static_cast<double>(bytes) / 1e6, corpus.vocab_size));
+  return passed("tokens", fmt::format("{} ids of {} bits ({}), all below the vocabulary of {}; sizes and hashes agree", count(tokens),
+                                      8 * corpus.train.width(), format_bytes(static_cast<double>(bytes)), with_commas(corpus.vocab_size)));
 }
 
 Check check_overlap(const Corpus& corpus) {
@@ -54,7 +79,7 @@ Check check_overlap(const Corpus& corpus) {
 Check check_batch(const TrainingConfig& training, const DatasetFacts& facts) {
   const int64_t effective = training.batch_size * training.gradient_accumulation_steps;
   const int64_t samples = facts.samples_per_epoch;
-  const std::string detail = fmt::format("{} sequences a step, {} in an epoch", effective, samples);
+  const std::string detail = fmt::format("{} a step, {} in an epoch", plural(effective, "sequence"), with_commas(samples));
   if (samples < training.batch_size) {
     return warned("batch", detail + ": the text is smaller than one batch, which is never full",
                   fmt::format("set training.batch_size: {}, or lower model.block_size, or use more text", samples));
@@ -79,24 +104,20 @@ Check check_validation(const Config& config, const DatasetFacts& facts, const Ru
   if (plan.eval_every > plan.total_steps) {
     return warned(
         "validation",
-        fmt::format("eval_interval of {} steps in a run of {}: the validation loss is not computed on the way",
-                    plan.eval_every, plan.total_steps),
+        fmt::format("eval_interval of {} in a run of {}: the validation loss is not computed on the way",
+                    plural(plan.eval_every, "step"), with_commas(plan.total_steps)),
         fmt::format("set training.eval_interval: {} steps", std::max<int64_t>(1, plan.total_steps / 10)));
   }
-  const TrainingConfig& training = config.training;
   const int64_t all = facts.validation_tokens - 1;
-  const int64_t block_size = config.model.block_size;
-  const int64_t sequences =
-      training.eval_batches ? *training.eval_batches * training.batch_size : automatic_eval_sequences(block_size);
-  const int64_t read = training.eval_batches == 0 ? all : std::min(all, sequences * block_size);
+  const int64_t read = evaluation_tokens(config.training, config.model.block_size, facts.validation_tokens);
   return passed("validation",
-                fmt::format("every {} steps over {} of {} tokens ({:.0f} %)", plan.eval_every, count(read), count(all),
+                fmt::format("every {} over {} of {} tokens ({:.0f} %)", plural(plan.eval_every, "step"), count(read), count(all),
                             100.0 * static_cast<double>(read) / static_cast<double>(all)));
 }
 
 Check check_workers(const DataConfig& data, bool resident, int64_t cores) {
   if (resident) return passed("workers", "none needed: the tokens stay on the device");
-  const std::string detail = fmt::format("{} workers on {} cores", data.num_workers, cores);
+  const std::string detail = fmt::format("{} on {}", plural(data.num_workers, "worker"), plural(cores, "core"));
   if (data.num_workers == 0) {
     return warned(
         "workers", "none: every batch is built while the device waits",
@@ -110,32 +131,37 @@ Check check_workers(const DataConfig& data, bool resident, int64_t cores) {
 }
 
 Check check_length(const Config& config, const DatasetFacts& facts, const RunPlan& plan) {
-  constexpr double kOften = 100;
+  // Repetition is worth nearly as much as new text up to 4 epochs and next to nothing after about 40 (Muennighoff et al., 2023,
+  // "Scaling Data-Constrained Language Models"); a model with more weights than tokens learns them by heart.
+  constexpr double kWorthless = 40, kEpochsOfASmallModel = 100;
   const int64_t block_size = config.model.block_size;
   const int64_t tokens_per_step = config.training.batch_size * config.training.gradient_accumulation_steps * block_size;
   const double epochs = static_cast<double>(plan.total_steps) / static_cast<double>(plan.steps_per_epoch);
-  const std::string detail =
-      fmt::format("{} steps of {} tokens; an epoch is {} steps and {} tokens; {:.3g} epochs", plan.total_steps,
-                  tokens_per_step, plan.steps_per_epoch, count(facts.samples_per_epoch * block_size), epochs);
-  if (epochs > kOften) {
-    return warned("length", detail + ": the text will be learned by heart",
-                  "use more text or fewer steps, or raise model.dropout");
-  }
-  return passed("length", detail);
+  const std::string detail = fmt::format("{} of {}; an epoch is {} and {} tokens; {} {}", plural(plan.total_steps, "step"),
+                                         plural(tokens_per_step, "token"), plural(plan.steps_per_epoch, "step"),
+                                         count(facts.samples_per_epoch * block_size), format_number(epochs), epochs == 1 ? "epoch" : "epochs");
+  const double parameters = config.model.vocab_size ? parameter_count(config.model) : 0;
+  const bool is_large = parameters > static_cast<double>(facts.train_tokens);
+  if (epochs <= (is_large ? kWorthless : kEpochsOfASmallModel)) return passed("length", detail);
+  const std::string size = is_large ? fmt::format("the model, with {} weights for each token, ", format_number(parameters / static_cast<double>(facts.train_tokens)))
+                                    : "the model ";
+  return warned("length", fmt::format("{}: {}will learn the text by heart", detail, size),
+                fmt::format("use more text, lower training.max_steps to about {}, or take a smaller model",
+                            with_commas(static_cast<int64_t>(kWorthless) * plan.steps_per_epoch)));
 }
 
 Check check_learning_rate(const TrainingConfig& training, const RunPlan& plan) {
   constexpr double kHigh = 1e-2;
   const int64_t warmup = warmup_steps(training, plan.total_steps);
   const std::string detail =
-      fmt::format("{:g} after {} steps of warm-up, {:g} at the end", training.learning_rate, warmup,
-                  training.lr_schedule == LrSchedule::cosine ? training.min_lr : training.learning_rate);
+      fmt::format("{} after {} of warm-up, {} at the end", format_number(training.learning_rate), plural(warmup, "step"),
+                  format_number(training.lr_schedule == LrSchedule::cosine ? training.min_lr : training.learning_rate));
   if (training.learning_rate > kHigh) {
     return warned("learning rate", detail + ": AdamW diverges at such rates", "set training.learning_rate: 1e-3");
   }
   if (warmup >= plan.total_steps) {
     return warned("learning rate",
-                  fmt::format("{}: the warm-up is longer than the run of {} steps", detail, plan.total_steps),
+                  fmt::format("{}: the warm-up is as long as the run of {}, or longer", detail, plural(plan.total_steps, "step")),
                   fmt::format("set training.warmup_steps: {}", plan.total_steps / 10));
   }
   return passed("learning rate", detail);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "gpt/core/error.h"
+#include "gpt/core/format.h"
 #include "gpt/device/precision.h"
 
 namespace gpt {
@@ -43,10 +44,10 @@ Check check_precision(const TrainingConfig& config, const DeviceInfo& device) {
 
 Check check_threads(int64_t threads, int64_t cores) {
   if (threads > cores) {
-    return warned("threads", fmt::format("{} threads on {} cores wait for each other", threads, cores),
+    return warned("threads", fmt::format("{} on {} wait for each other", plural(threads, "thread"), plural(cores, "core")),
                   "set threads: 0");
   }
-  return passed("threads", fmt::format("{} on {} cores", threads == 0 ? cores : threads, cores));
+  return passed("threads", fmt::format("{} on {}", threads == 0 ? cores : threads, plural(cores, "core")));
 }
 
 }  // namespace gpt

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gpt/core/file.h"
+#include "gpt/core/format.h"
 
 namespace gpt {
 namespace {
@@ -46,8 +47,8 @@ double measure_write_speed(const std::string& folder) {
 Check check_disk_speed(const std::string& folder, double bytes_per_second, double checkpoint_bytes) {
   constexpr double kSlow = 50e6;
   const std::string detail =
-      fmt::format("{} writes {:.0f} MB/s: a checkpoint of {:.1f} MB takes {:.1f} s", folder, bytes_per_second / 1e6,
-                  checkpoint_bytes / 1e6, checkpoint_bytes / bytes_per_second);
+      fmt::format("{} writes {}/s: a checkpoint of {} takes {} s", folder, format_bytes(bytes_per_second),
+                  format_bytes(checkpoint_bytes), format_number(checkpoint_bytes / bytes_per_second));
   if (bytes_per_second < kSlow) {
     return warned("disk speed", detail, "set output_dir on a local disk, or raise training.checkpoint_interval");
   }
@@ -58,7 +59,7 @@ Check check_disk_space(const std::string& folder, double free_bytes, double chec
   // One more than is kept: a checkpoint is written beside the one it replaces.
   const double needed = checkpoint_bytes * static_cast<double>(kept + 1);
   const std::string detail =
-      fmt::format("checkpoints need {:.2f} GB, {:.2f} GB are free in {}", needed / 1e9, free_bytes / 1e9, folder);
+      fmt::format("checkpoints need {}, {} are free in {}", format_bytes(needed), format_bytes(free_bytes), folder);
   if (needed > free_bytes) {
     return failed("disk space", detail, "free some space, lower training.keep_last, or choose another output_dir");
   }

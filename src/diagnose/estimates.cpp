@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "gpt/model/gpt.h"
 #include "gpt/model/parameter_shapes.h"
 
 namespace gpt {
@@ -27,10 +28,17 @@ class ActivationBytes {
         F_(static_cast<double>(model.hidden())) {}
 
   double residual() const { return kFloatBytes * C_; }  // the float32 stream, once per addition
-  double block() const { return 2 * norm() + attention() + dropout(C_) + mlp(); }
+  double block() const { return 2 * norm() + attention() + dropout(C_) * (model_.mlp == Mlp::gelu ? 2 : 1) + mlp(); }
   double outside_blocks() const { return dropout(C_) + norm(); }  // after the embedding; before the head
-  // The head's logits in float32, their log-softmax and its gradient are alive together.
-  double head() const { return 3 * kFloatBytes * static_cast<double>(model_.padded_vocab()); }
+
+  // The head's logits in float32, their log-softmax and its gradient are alive together; smoothing adds a gradient of its own.
+  double head(double label_smoothing) const {
+    return (label_smoothing > 0 ? 4 : 3) * kFloatBytes * static_cast<double>(model_.padded_vocab());
+  }
+
+  // Buffers of one block's backward pass beside what its forward pass kept: the gradients of its widest part. What the MLP kept
+  // is gone when the turn comes to attention.
+  double backward() const { return std::max(mlp_backward(), attention_backward() - mlp() - norm()) + 2 * residual(); }
 
  private:
   // The input, and the output as the following product takes it. The CPU has no fused RMSNorm: it keeps x / rms(x) too.
@@ -42,6 +50,9 @@ class ActivationBytes {
   // CUDA keeps a mask of bytes, the CPU one of values.
   double dropout(double width) const { return model_.dropout > 0 ? (form_.cuda ? 1 : s_) * width : 0; }
 
+  // One value for each head and each position that is looked at.
+  double matrix() const { return static_cast<double>(model_.n_head * model_.block_size); }
+
   double attention() const {
     const double output = s_ * C_;
     if (form_.fused_attention) {
@@ -49,14 +60,16 @@ class ActivationBytes {
       const double log_sum_exp = kFloatBytes * static_cast<double>(model_.n_head);
       return s_ * (C_ + 2 * kv_) + rotated + output + log_sum_exp;
     }
-    // The unfused kernel works in float32: scaled q and k, v, and the matrix of T weights per head. Dropout keeps its
-    // mask and the weights that are left as well.
-    const double matrix = static_cast<double>(model_.n_head * model_.block_size);
-    return kFloatBytes * (3 * C_ + matrix * (model_.dropout > 0 ? 3 : 1)) + output;
+    // The unfused kernel works in float32: scaled q and k, v, and the matrix of T weights per head. Dropout keeps its mask and
+    // the weights that are left as well.
+    return kFloatBytes * (3 * C_ + matrix() * (model_.dropout > 0 ? 3 : 1)) + output;
   }
+
+  double attention_backward() const { return form_.fused_attention ? 2 * s_ * (C_ + 2 * kv_) : kFloatBytes * (2 * matrix() + 3 * C_); }
 
   // GELU: its input and output. Gated: the gate before and after its activation, the other branch, and their product.
   double mlp() const { return model_.mlp == Mlp::gelu ? 2 * s_ * F_ : 4 * s_ * F_ + dropout(F_); }
+  double mlp_backward() const { return (model_.mlp == Mlp::gelu ? 2 : 3) * s_ * F_; }
 
   const ModelConfig& model_;
   const ActivationForm& form_;
@@ -65,29 +78,31 @@ class ActivationBytes {
 
 }  // namespace
 
-double MemoryEstimate::total() const {
-  const double forward = activations + workspace;
-  // Gradients appear as the activations go, so the two peaks add up only when gradients were there before.
-  return weights + moments + (accumulates ? gradients + forward : std::max(gradients, forward));
+ActivationForm activation_form(const ModelConfig& model, const DeviceInfo& device, const Precision& precision) {
+  const std::string path = attention_path(model, device.device, precision.compute_type(), /*training=*/true);
+  return {precision.compute_type(), !path.starts_with("math"), device.device.is_cuda()};
 }
+
+double MemoryEstimate::total() const { return weights + moments + std::max(gradients, gradients_before + activations + workspace); }
 
 MemoryEstimate estimate_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form) {
   const double parameters = parameter_count(model);
   const double tokens = static_cast<double>(training.batch_size * model.block_size);
   const double layers = static_cast<double>(model.n_layer);
+  const double embedding = kFloatBytes * static_cast<double>(model.padded_vocab() * model.n_embd);
   const ActivationBytes bytes(model, form);
 
   MemoryEstimate estimate;
   estimate.weights = parameters * (kFloatBytes + (form.compute_type == at::kFloat ? 0 : 2));
-  estimate.gradients = parameters * kFloatBytes;
+  // At the end of the backward pass the tied embedding has two gradients: the head's, and that of looking it up.
+  estimate.gradients = parameters * kFloatBytes + (model.tie_weights ? embedding : 0);
   estimate.moments = parameters * 2 * kFloatBytes;
-  estimate.accumulates = training.gradient_accumulation_steps > 1;
   const double kept = training.gradient_checkpointing ? bytes.residual() : bytes.block();
   estimate.activations = tokens * (layers * kept + bytes.outside_blocks());
-  // The backward pass of one block needs about a quarter of what its forward pass keeps (measured in
-  // tests/diagnose/estimates_test.cpp); with checkpointing that block is first computed again.
-  const double one_block = bytes.block() * (training.gradient_checkpointing ? 1.25 : 0.25);
-  estimate.workspace = tokens * std::max(bytes.head(), one_block);
+  // With checkpointing a block is computed again before its backward pass.
+  const double one_block = bytes.backward() + (training.gradient_checkpointing ? bytes.block() - bytes.residual() : 0);
+  estimate.workspace = std::max(tokens * bytes.head(training.label_smoothing), embedding + tokens * one_block);
+  if (training.gradient_accumulation_steps > 1) estimate.gradients_before = parameters * kFloatBytes;
   return estimate;
 }
 

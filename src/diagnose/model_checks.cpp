@@ -3,9 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ctime>
 
+#include "gpt/core/format.h"
+#include "gpt/device/cpu_allocator.h"
+#include "gpt/device/host.h"
 #include "gpt/model/parameter_shapes.h"
-#include "gpt/train/metrics.h"
+#include "gpt/train/evaluator.h"
+#include "gpt/train/forecast.h"
 
 namespace gpt {
 namespace {
@@ -35,6 +40,23 @@ std::string memory_fix(const ModelConfig& model, TrainingConfig training, const 
                : "not even one sequence fits: lower model.n_layer, model.n_embd or model.block_size";
 }
 
+const char* shorter_run() { return "lower training.max_steps or the size of the model, or train on a faster device, such as a GPU"; }
+
+std::string milliseconds(double seconds) { return seconds < 10 ? format_number(1e3 * seconds) + " ms" : format_duration(seconds); }
+
+// "at 14:05" today, otherwise "on Tue 24 Nov at 14:05".
+std::string local_time_in(double seconds) {
+  constexpr double kMost = 100 * 365.25 * 86400;
+  const std::time_t now = std::time(nullptr), then = now + static_cast<std::time_t>(std::min(seconds, kMost));
+  std::tm today{}, day{};
+  localtime_r(&now, &today);
+  localtime_r(&then, &day);
+  const bool is_today = today.tm_yday == day.tm_yday && today.tm_year == day.tm_year;
+  char text[64];
+  std::strftime(text, sizeof text, is_today ? "at %H:%M" : today.tm_year == day.tm_year ? "on %a %d %b at %H:%M" : "on %d %b %Y", &day);
+  return text;
+}
+
 }  // namespace
 
 Check check_parameters(const ModelConfig& model) {
@@ -50,7 +72,7 @@ Check check_parameters(const ModelConfig& model) {
 
 Check check_vocabulary(const ModelConfig& model, bool cuda) {
   const int64_t rows = model.padded_vocab();
-  const std::string detail = fmt::format("{} tokens in {} rows", *model.vocab_size, rows);
+  const std::string detail = fmt::format("{} in {}", plural(*model.vocab_size, "token"), plural(rows, "row"));
   if (cuda && rows % kTensorCoreMultiple != 0) {
     return warned(
         "vocabulary",
@@ -76,37 +98,68 @@ Check check_attention(const ModelConfig& model, bool cuda, const std::string& pa
   return warned("attention", path, "set training.dtype: auto");
 }
 
-Check check_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form,
-                   double free_bytes) {
-  const MemoryEstimate estimate = estimate_memory(model, training, form);
-  const std::string detail = fmt::format(
-      "about {:.2f} GB of {:.1f} GB free: weights {:.2f}, gradients {:.2f}, AdamW {:.2f}, activations {:.2f}, "
-      "workspace {:.2f}",
-      estimate.total() / 1e9, free_bytes / 1e9, estimate.weights / 1e9, estimate.gradients / 1e9,
-      estimate.moments / 1e9, estimate.activations / 1e9, estimate.workspace / 1e9);
-  constexpr double kComfortable = 0.9;  // fragmentation and the libraries' own buffers take a part
-  const double target = kComfortable * free_bytes;
-  if (estimate.total() > free_bytes) {
-    return failed("memory of the run", detail, memory_fix(model, training, form, target));
-  }
-  if (estimate.total() > target) return warned("memory of the run", detail, memory_fix(model, training, form, target));
-  return passed("memory of the run", detail);
+MemoryBudget memory_budget(at::Device device) {
+  const auto free = static_cast<double>(free_bytes(device));
+  if (device.is_cuda()) return {.available = free, .program = 0};
+  // Code and tables that LibTorch and oneDNN read and make during the first step only.
+  constexpr double kLater = 60e6;
+  const auto resident = static_cast<double>(host::resident_bytes());
+  const auto tensors = static_cast<double>(cpu_memory().extent);  // the run will have the room that these take now
+  return {.available = free + resident, .program = resident - tensors + kLater};
 }
 
-Check check_compute(const ModelConfig& model, const TrainingConfig& training, int64_t total_steps,
-                    std::optional<double> peak_flops) {
-  constexpr double kUsualShare = 0.4;
+Check check_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form, const MemoryBudget& memory) {
+  const MemoryEstimate estimate = estimate_memory(model, training, form);
+  const double needed = memory.program + estimate.total();
+  std::string detail = fmt::format("about {} of the {} that it may use: weights {}, gradients {}, AdamW {}, activations {}, workspace {}",
+                                   format_bytes(needed), format_bytes(memory.available), format_bytes(estimate.weights),
+                                   format_bytes(estimate.gradients), format_bytes(estimate.moments), format_bytes(estimate.activations),
+                                   format_bytes(estimate.workspace));
+  if (memory.program > 0) detail += fmt::format(", program {}", format_bytes(memory.program));
+  constexpr double kComfortable = 0.9;  // other programs want a part too
+  const double comfortable = kComfortable * memory.available;
+  if (needed <= comfortable) return passed("memory of the run", detail);
+  const std::string fix = memory_fix(model, training, form, comfortable - memory.program);
+  return needed > memory.available ? failed("memory of the run", detail, fix) : warned("memory of the run", detail, fix);
+}
+
+Check check_compute(const ModelConfig& model, const TrainingConfig& training, const RunPlan& plan, double product_speed) {
+  constexpr double kUsualShare = 0.4, kDay = 86400;
   const double per_token = flops_per_token(model);
-  const double tokens =
-      static_cast<double>(training.batch_size * training.gradient_accumulation_steps * model.block_size);
-  const double total = per_token * tokens * static_cast<double>(total_steps);
-  std::string detail = fmt::format("{} FLOPs per token, {:.3g} TFLOPs per step, {:.3g} PFLOPs in all",
-                                   format_count(per_token), per_token * tokens / 1e12, total / 1e15);
-  if (peak_flops) {
-    detail += fmt::format(": about {} at {:.0f} % of this card's peak",
-                          format_duration(total / (kUsualShare * *peak_flops)), 100 * kUsualShare);
-  }
+  const auto tokens = static_cast<double>(training.batch_size * training.gradient_accumulation_steps * model.block_size);
+  const double per_step = per_token * tokens, total = per_step * static_cast<double>(plan.total_steps);
+  const double seconds = total / (kUsualShare * product_speed);
+  const std::string detail =
+      fmt::format("{} FLOP per token, {} per step, {} in all: predicted {} at {:.0f} % of the {} FLOP/s that products reach here",
+                  format_count(per_token), format_count(per_step), format_count(total), format_duration(seconds), 100 * kUsualShare,
+                  format_count(product_speed));
+  if (seconds > kDay) return warned("compute", detail, shorter_run());
   return passed("compute", detail);
+}
+
+Check check_time(const Config& config, const RunPlan& plan, int64_t steps_done, const std::optional<Trial>& trial, int64_t validation_tokens) {
+  constexpr double kDay = 86400;
+  if (!trial) {
+    return warned("time", "not measured: one sequence alone would take seconds, or does not fit into memory", shorter_run());
+  }
+  const TrainingConfig& training = config.training;
+  const auto step_tokens = static_cast<double>(training.batch_size * training.gradient_accumulation_steps * config.model.block_size);
+  const int64_t block_size = config.model.block_size;
+  Forecast forecast(plan, evaluation_steps(training, block_size, evaluation_tokens(training, block_size, validation_tokens)));
+  forecast.took(Forecast::kStep, trial->step_seconds);
+  const double left = forecast.remaining_seconds(steps_done);
+  std::string detail = fmt::format("{} tokens/s and {} a step", format_count(step_tokens / trial->step_seconds), milliseconds(trial->step_seconds));
+  detail += fmt::format(" in a trial of {}", plural(trial->updates, "update"));
+  if (trial->batch_size < training.batch_size) detail += fmt::format(" with {} at a time", plural(trial->batch_size, "sequence"));
+  if (plan.total_steps > plan.steps_per_epoch) {
+    detail += fmt::format("; {} an epoch", format_duration(trial->step_seconds * static_cast<double>(plan.steps_per_epoch)));
+  }
+  detail += fmt::format("; {} for {} with validation, done {} if it starts now", format_duration(left),
+                        steps_done > 0 ? fmt::format("the last {}", plural(plan.total_steps - steps_done, "step"))
+                                       : plural(plan.total_steps, "step"),
+                        local_time_in(left));
+  if (left > kDay) return warned("time", detail, shorter_run());
+  return passed("time", detail);
 }
 
 }  // namespace gpt

@@ -13,10 +13,14 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <exception>
 #include <functional>
 #include <limits>
+
+#include "gpt/device/device.h"
+#include "gpt/ops/linear.h"
 
 namespace gpt {
 namespace {
@@ -155,6 +159,23 @@ Probe probe_attention(at::Device device, at::SDPBackend backend, at::ScalarType 
         std::max(relative_error(fused.output, reference.output), relative_error(fused.grad, reference.grad));
     return judge(error, type);
   });
+}
+
+double measure_product_speed(at::Device device, at::ScalarType type) {
+  using Clock = std::chrono::steady_clock;
+  const int64_t size = device.is_cuda() ? 8192 : 1024;  // large enough to fill the device
+  const at::NoGradGuard no_grad;
+  const at::Tensor a = at::full({size, size}, 0.5, at::TensorOptions(device).dtype(type));
+  double best = std::numeric_limits<double>::infinity();
+  const auto end = Clock::now() + std::chrono::milliseconds(100);
+  for (int i = 0; i < 3 || Clock::now() < end; ++i) {
+    synchronize(device);  // sync: the product is timed
+    const auto begin = Clock::now();
+    (void)ops::linear(a, a, {});
+    synchronize(device);
+    best = std::min(best, std::chrono::duration<double>(Clock::now() - begin).count());
+  }
+  return 2.0 * std::pow(static_cast<double>(size), 3) / best;
 }
 
 }  // namespace gpt

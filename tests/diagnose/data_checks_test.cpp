@@ -22,9 +22,9 @@ struct ShakespeareRun {
 TEST(CheckDataset, SaysHowMuchOfTheTextIsUsed) {
   ShakespeareRun run;
   EXPECT_EQ(check_dataset(run.config.data, 256, run.facts).detail,
-            "text.txt (1.12 MB): 1.00M training and 111.5k validation tokens, 3920 sequences of 256");
+            "text.txt (1.12 MB): 1.00M training and 111.5k validation tokens, 3,920 sequences of 256");
   run.config.data.max_chars = 1000;
-  EXPECT_NE(check_dataset(run.config.data, 256, run.facts).detail.find("the first 1000 characters"), std::string::npos);
+  EXPECT_NE(check_dataset(run.config.data, 256, run.facts).detail.find("the first 1,000 characters"), std::string::npos);
   run.config.data.max_chars = 2'000'000;
   EXPECT_NE(check_dataset(run.config.data, 256, run.facts).detail.find("more than the text has"), std::string::npos);
 }
@@ -43,13 +43,36 @@ TEST(CheckLength, CountsTokensStepsAndEpochs) {
   const ShakespeareRun run;
   const Check check = check_length(run.config, run.facts, run.plan());
   EXPECT_EQ(check.status, Status::pass);
-  EXPECT_EQ(check.detail, "5000 steps of 16384 tokens; an epoch is 62 steps and 1.00M tokens; 80.6 epochs");
+  EXPECT_EQ(check.detail, "5,000 steps of 16,384 tokens; an epoch is 62 steps and 1.00M tokens; 80.6 epochs");
 }
 
 TEST(CheckLength, HundredsOfEpochsAreAWarning) {
   ShakespeareRun run;
   run.config.training.max_steps = 50'000;
-  EXPECT_EQ(check_length(run.config, run.facts, run.plan()).status, Status::warn);
+  const Check check = check_length(run.config, run.facts, run.plan());
+  EXPECT_EQ(check.status, Status::warn);
+  EXPECT_NE(check.detail.find("806 epochs: the model will learn the text by heart"), std::string::npos) << check.detail;
+  EXPECT_NE(check.fix.find("training.max_steps to about 2,480"), std::string::npos) << check.fix;
+}
+
+TEST(CheckLength, AModelWithMoreWeightsThanTokensLearnsThemSooner) {
+  ShakespeareRun run;
+  run.config.model.vocab_size = 65;  // 10.6M weights, a million tokens, 81 epochs
+  const Check check = check_length(run.config, run.facts, run.plan());
+  EXPECT_EQ(check.status, Status::warn);
+  EXPECT_NE(check.detail.find("with 10.6 weights for each token, will learn the text by heart"), std::string::npos) << check.detail;
+  run.config.training.max_steps = 2000;
+  EXPECT_EQ(check_length(run.config, run.facts, run.plan()).status, Status::pass);
+}
+
+TEST(CheckLength, OddNumbersReadWell) {
+  ShakespeareRun run;
+  run.config.training.max_steps = 62;
+  EXPECT_NE(check_length(run.config, run.facts, run.plan()).detail.find("; 1 epoch"), std::string::npos);
+  run.facts = {"text.txt", 40, 36, 4, 1, false};
+  run.config.training.max_steps = 5000;
+  EXPECT_EQ(check_length(run.config, run.facts, run.plan()).detail,
+            "5,000 steps of 16,384 tokens; an epoch is 1 step and 256 tokens; 5,000 epochs: the model will learn the text by heart");
 }
 
 TEST(CheckLearningRate, TooHighOrNeverReachedIsAWarning) {

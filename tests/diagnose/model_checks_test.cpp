@@ -50,9 +50,9 @@ TEST(CheckMemory, NamesTheMicroBatchThatFits) {
   TrainingConfig training;
   training.batch_size = 64;
   training.gradient_accumulation_steps = 3;
-  EXPECT_EQ(check_memory(gpt2_small(), training, form, 400e9).status, Status::pass);
+  EXPECT_EQ(check_memory(gpt2_small(), training, form, {.available = 400e9}).status, Status::pass);
 
-  const Check check = check_memory(gpt2_small(), training, form, 24e9);
+  const Check check = check_memory(gpt2_small(), training, form, {.available = 24e9});
   EXPECT_EQ(check.status, Status::fail);
   int64_t batch_size = 0, accumulation = 0;
   ASSERT_EQ(std::sscanf(check.fix.c_str(), "set training.batch_size: %ld and training.gradient_accumulation_steps: %ld",
@@ -62,18 +62,18 @@ TEST(CheckMemory, NamesTheMicroBatchThatFits) {
   EXPECT_EQ(batch_size * accumulation, 64 * 3);
   training.batch_size = batch_size;
   training.gradient_accumulation_steps = accumulation;
-  EXPECT_EQ(check_memory(gpt2_small(), training, form, 24e9).status, Status::pass);
+  EXPECT_EQ(check_memory(gpt2_small(), training, form, {.available = 24e9}).status, Status::pass);
 }
 
 TEST(CheckMemory, NearlyFullIsAWarning) {
   TrainingConfig training;
   const double total = estimate_memory(gpt2_small(), training, {}).total();
-  EXPECT_EQ(check_memory(gpt2_small(), training, {}, total * 1.05).status, Status::warn);
-  EXPECT_EQ(check_memory(gpt2_small(), training, {}, total * 0.99).status, Status::fail);
+  EXPECT_EQ(check_memory(gpt2_small(), training, {}, {.available = total * 1.05}).status, Status::warn);
+  EXPECT_EQ(check_memory(gpt2_small(), training, {}, {.available = total * 0.99}).status, Status::fail);
 }
 
 TEST(CheckMemory, AModelThatNeverFitsSaysSo) {
-  const Check check = check_memory(gpt2_small(), {}, {}, 1e9);
+  const Check check = check_memory(gpt2_small(), {}, {}, {.available = 1e9});
   EXPECT_EQ(check.status, Status::fail);
   EXPECT_NE(check.fix.find("model.n_layer"), std::string::npos) << check.fix;
 }
@@ -83,9 +83,47 @@ TEST(CheckCompute, FollowsPalmsRule) {
   EXPECT_EQ(flops_per_token(gpt2_small()), 855383040);
   TrainingConfig training;
   training.batch_size = 8;
-  const Check check = check_compute(gpt2_small(), training, 1000, 1e15);
-  EXPECT_EQ(check.detail,
-            "855.38M FLOPs per token, 7.01 TFLOPs per step, 7.01 PFLOPs in all: about 18s at 40 % of this card's peak");
+  training.max_steps = 1000;
+  const Check check = check_compute(gpt2_small(), training, plan_run(training, 10), 1e15);
+  EXPECT_EQ(check.detail, "855.38M FLOP per token, 7.01T per step, 7.01P in all: predicted 18s at 40 % of the 1.00P FLOP/s that products reach here");
+  EXPECT_EQ(check.status, Status::pass);
+  EXPECT_EQ(check_compute(gpt2_small(), training, plan_run(training, 10), 1e11).status, Status::warn) << "two days";
+}
+
+TEST(CheckMemory, TheProgramCountsToo) {
+  const ActivationForm form;
+  TrainingConfig training;
+  const double total = estimate_memory(gpt2_small(), training, form).total();
+  EXPECT_EQ(check_memory(gpt2_small(), training, form, {.available = 1.2 * total}).status, Status::pass);
+  EXPECT_EQ(check_memory(gpt2_small(), training, form, {.available = 1.2 * total, .program = 0.3 * total}).status, Status::fail);
+}
+
+TEST(CheckTime, CountsValidationAndWhatIsLeft) {
+  Config config;
+  config.model.block_size = 100;
+  config.training.batch_size = 10, config.training.max_steps = 1000, config.training.eval_batches = 30;
+  const RunPlan plan = plan_run(config.training, 100);
+  const Trial trial{.step_seconds = 0.5, .updates = 12, .batch_size = 10};
+  // 1,000 steps of half a second, and two validations of 30 batches, which cost 10 steps each.
+  const Check check = check_time(config, plan, 0, trial, 1'000'000);
+  EXPECT_EQ(check.status, Status::pass);
+  EXPECT_TRUE(check.detail.starts_with("2.0k tokens/s and 500 ms a step in a trial of 12 updates; 50s an epoch; 8m30s for 1,000 steps with "
+                                       "validation, done "))
+      << check.detail;
+  EXPECT_NE(check_time(config, plan, 999, trial, 1'000'000).detail.find("; 6s for the last 1 step"), std::string::npos);
+}
+
+TEST(CheckTime, DaysAreAWarning) {
+  Config config;
+  config.training.max_steps = 1'000'000;
+  const Check check = check_time(config, plan_run(config.training, 100), 0, Trial{.step_seconds = 1, .updates = 1, .batch_size = 2}, 0);
+  EXPECT_EQ(check.status, Status::warn);
+  EXPECT_NE(check.detail.find("with 2 sequences at a time"), std::string::npos) << check.detail;
+  EXPECT_NE(check.detail.find("11d"), std::string::npos) << check.detail;
+}
+
+TEST(CheckTime, WithoutATrialItSaysWhy) {
+  EXPECT_EQ(check_time({}, plan_run({}, 100), 0, std::nullopt, 0).status, Status::warn);
 }
 
 }  // namespace

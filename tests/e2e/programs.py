@@ -48,6 +48,14 @@ def run(program: str, *words, stdin: str = None, check_code: int = None, cwd=Non
     return done
 
 
+def checks(*words, check_code: int = None) -> dict:
+    """What gpt-diagnose found: name -> check, from --json."""
+    report = json.loads(run("gpt-diagnose", "--json", *words, check_code=check_code).stdout)
+    statuses = [check["status"] for check in report["checks"]]
+    assert report["summary"] == {status: statuses.count(status) for status in ("pass", "warn", "fail")}, report
+    return {check["name"]: check for check in report["checks"]}
+
+
 def train(output_dir, text, check_code: int = 0, **options):
     """`options` use __ for the dot: training__max_steps=3."""
     merged = {**TINY, "data.text": text, "output_dir": output_dir}

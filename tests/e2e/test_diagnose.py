@@ -1,26 +1,17 @@
 """gpt-diagnose as a user meets it: what it prints, and the status it leaves."""
 
-import json
 import os
 import pathlib
 import shutil
 import tempfile
 import unittest
 
-from programs import TINY, flags, run, train, write_text
+from programs import TINY, checks, flags, run, train, write_text
 
 MACHINE_CHECKS = {"LibTorch", "CPU", "CPU instructions", "CPU flash attention", "memory", "CUDA"}
 CONFIG_CHECKS = {"configuration", "threads", "device", "precision", "dataset", "tokens", "overlap", "batch", "length", "learning rate",
-                 "validation", "workers", "parameters", "vocabulary", "attention", "memory of the run", "compute",
+                 "validation", "workers", "parameters", "vocabulary", "attention", "memory of the run", "compute", "time",
                  "disk speed", "disk space"}
-
-
-def diagnose(*words, check_code: int = None) -> dict:
-    """name -> check, from --json."""
-    report = json.loads(run("gpt-diagnose", "--json", *words, check_code=check_code).stdout)
-    statuses = [check["status"] for check in report["checks"]]
-    assert report["summary"] == {status: statuses.count(status) for status in ("pass", "warn", "fail")}, report
-    return {check["name"]: check for check in report["checks"]}
 
 
 class Diagnose(unittest.TestCase):
@@ -40,28 +31,28 @@ class Diagnose(unittest.TestCase):
                            "training: {batch_size: 4, max_steps: 100, eval_interval: 20}\n")
 
     def test_the_machine_alone(self):
-        checks = diagnose()
-        self.assertLessEqual(MACHINE_CHECKS, set(checks))
-        self.assertFalse(CONFIG_CHECKS & set(checks))
+        found = checks()
+        self.assertLessEqual(MACHINE_CHECKS, set(found))
+        self.assertFalse(CONFIG_CHECKS & set(found))
 
     def test_a_good_configuration_passes(self):
-        checks = diagnose("--config", self.good_config(), check_code=0)
-        self.assertLessEqual(MACHINE_CHECKS | CONFIG_CHECKS, set(checks))
-        self.assertEqual(checks["configuration"]["status"], "pass")
-        self.assertIn("training and", checks["dataset"]["detail"])
+        found = checks("--config", self.good_config(), check_code=0)
+        self.assertLessEqual(MACHINE_CHECKS | CONFIG_CHECKS, set(found))
+        self.assertEqual(found["configuration"]["status"], "pass")
+        self.assertIn("training and", found["dataset"]["detail"])
         self.assertFalse((self.folder / "run").exists(), "a diagnosis must leave no trace")
         self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["c.yaml", "text.txt"])
 
     def test_every_finding_that_is_no_pass_has_a_fix(self):
-        checks = diagnose("--config", self.good_config(), "--learning-rate", "0.5", check_code=0)
-        self.assertEqual(checks["learning rate"]["status"], "warn")
-        for check in checks.values():
+        found = checks("--config", self.good_config(), "--learning-rate", "0.5", check_code=0)
+        self.assertEqual(found["learning rate"]["status"], "warn")
+        for check in found.values():
             self.assertEqual(check["fix"] == "", check["status"] == "pass", check)
 
     def test_the_table_has_one_line_a_check_and_no_colours_in_a_pipe(self):
         config = self.good_config()
-        names = diagnose("--config", config)
-        table = run("gpt-diagnose", "--config", config, check_code=0).stdout
+        names = checks("--config", config, "--no-probe")
+        table = run("gpt-diagnose", "--config", config, "--no-probe", check_code=0).stdout
         self.assertNotIn("\033", table)
         rows = table.split("\n\n")[0].splitlines()
         self.assertEqual(len(rows), len(names))
@@ -70,8 +61,8 @@ class Diagnose(unittest.TestCase):
 
     def test_flags_alone_are_a_configuration(self):
         options = {**TINY, "data.text": self.text, "output_dir": self.folder / "run"}
-        checks = diagnose(*flags(options), check_code=0)
-        self.assertIn("dataset", checks)
+        found = checks(*flags(options), check_code=0)
+        self.assertIn("dataset", found)
 
     def test_a_typo_is_one_line_and_exit_2(self):
         path = self.config("model:\n  n_heds: 4\n")
@@ -83,39 +74,78 @@ class Diagnose(unittest.TestCase):
 
     def test_missing_data_fails(self):
         self.text.unlink()
-        checks = diagnose("--config", self.good_config(), check_code=1)
-        self.assertEqual(checks["dataset"]["status"], "fail")
-        self.assertIn("text.txt", checks["dataset"]["detail"])
-        self.assertEqual(checks["model"]["status"], "warn", "what could not be checked says so")
+        found = checks("--config", self.good_config(), check_code=1)
+        self.assertEqual(found["dataset"]["status"], "fail")
+        self.assertIn("text.txt", found["dataset"]["detail"])
+        self.assertEqual(found["model"]["status"], "warn", "what could not be checked says so")
 
     def test_no_data_at_all_fails(self):
         path = self.config("device: cpu\n")
-        checks = diagnose("--config", path, check_code=1)
-        self.assertEqual(checks["dataset"]["status"], "fail")
+        found = checks("--config", path, check_code=1)
+        self.assertEqual(found["dataset"]["status"], "fail")
 
     @unittest.skipIf(os.path.exists("/dev/nvidia0"), "a GPU is there")
     def test_a_gpu_asked_for_where_there_is_none_fails(self):
-        checks = diagnose("--config", self.good_config(), "--device", "cuda", check_code=1)
-        self.assertEqual(checks["device"]["status"], "fail")
-        self.assertIn("device: auto", checks["device"]["fix"])
-        self.assertEqual(checks["dataset"]["status"], "pass", "the rest is checked all the same")
+        found = checks("--config", self.good_config(), "--device", "cuda", check_code=1)
+        self.assertEqual(found["device"]["status"], "fail")
+        self.assertIn("device: auto", found["device"]["fix"])
+        self.assertEqual(found["dataset"]["status"], "pass", "the rest is checked all the same")
 
     def test_a_run_that_does_not_fit_in_memory_fails_with_a_batch_that_does(self):
-        checks = diagnose("--config", self.good_config(), "--block_size", 512, "--n_embd", 512, "--batch_size", 1000000,
-                          check_code=1)
-        self.assertEqual(checks["memory of the run"]["status"], "fail")
-        self.assertIn("training.batch_size: ", checks["memory of the run"]["fix"])
+        write_text(self.folder, sentences=40_000)
+        found = checks("--config", self.good_config(), "--block_size", 128, "--n_embd", 512, "--n_layer", 12, "--batch_size", 1_000_000,
+                       check_code=1)
+        self.assertEqual(found["memory of the run"]["status"], "fail")
+        self.assertIn("training.batch_size: ", found["memory of the run"]["fix"])
 
     def test_a_checkpoint_is_verified(self):
         train(self.folder / "run", self.text, training__max_steps=2)
-        checks = diagnose("--checkpoint", self.folder / "run", check_code=0)
-        self.assertIn("step 2", checks["checkpoint"]["detail"])
+        found = checks("--checkpoint", self.folder / "run", check_code=0)
+        self.assertIn("step 2", found["checkpoint"]["detail"])
         path = self.folder / "run" / "ckpt.pt"
         content = bytearray(path.read_bytes())
         content[len(content) // 2] ^= 1
         path.write_bytes(content)
-        checks = diagnose("--checkpoint", path, check_code=1)
-        self.assertEqual(checks["checkpoint"]["status"], "fail")
+        found = checks("--checkpoint", path, check_code=1)
+        self.assertEqual(found["checkpoint"]["status"], "fail")
+
+    def test_a_damaged_checkpoint_is_answered_with_one_that_can_be_read(self):
+        train(self.folder / "run", self.text, training__max_steps=4, training__checkpoint_interval=2, training__keep_last=3)
+        path = self.folder / "run" / "ckpt.pt"
+        path.write_bytes(path.read_bytes()[:1000])
+        self.assertIn("ckpt_step_00000004.pt, which is of step 4", checks("--checkpoint", path)["checkpoint"]["fix"])
+        fix = checks("--checkpoint", self.text)["checkpoint"]["fix"]
+        self.assertIn("name a checkpoint that gpt-train has written", fix)
+
+    def test_tokens_that_are_not_there_are_answered_with_gpt_prepare(self):
+        found = checks("--bin", self.folder / "data" / "train.bin", "--device", "cpu", check_code=1)
+        self.assertEqual(found["dataset"]["fix"], f"make it with gpt-prepare --input TEXT --output {self.folder}/data")
+
+    def test_a_folder_that_holds_another_run_fails(self):
+        train(self.folder / "run", self.text, training__max_steps=2)
+        same = {**TINY, "data.text": self.text, "output_dir": self.folder / "run", "training.max_steps": 4}
+        found = checks(*flags(same), "--no-probe", check_code=0)
+        self.assertIn("step 2 of 4: the same command continues the run", found["output folder"]["detail"])
+        for key, value in {"model.n_embd": 64, "data.text": self.other_text()}.items():
+            found = checks(*flags({**same, key: value}), "--no-probe", check_code=1)
+            self.assertEqual(found["output folder"]["status"], "fail", key)
+            self.assertIn(f"set output_dir: {self.folder}/run-2", found["output folder"]["fix"])
+
+    def other_text(self):
+        path = self.folder / "other.txt"
+        path.write_text("another text altogether, for another run\n" * 300)
+        return path
+
+    def test_the_time_comes_from_a_trial_of_real_steps(self):
+        found = checks("--config", self.good_config(), check_code=0)
+        self.assertRegex(found["time"]["detail"], r"tokens/s and [\d.]+ ms a step in a trial of \d+ updates; .* for 100 steps with validation")
+        self.assertNotIn("time", checks("--config", self.good_config(), "--no-probe", check_code=0))
+
+    def test_a_run_of_years_is_a_warning(self):
+        found = checks("--config", self.good_config(), "--max_steps", 10**11, "--warmup_steps", 10, check_code=0)
+        for name in ("compute", "time", "length"):
+            self.assertEqual(found[name]["status"], "warn", found[name])
+        self.assertIn(" years for 100,000,000,000 steps", found["time"]["detail"])
 
 
 if __name__ == "__main__":

@@ -53,6 +53,7 @@ struct TrainingConfig {
   std::string sample_prompt;  // empty: what the tokenizer starts a text with
   std::string resume_from = "auto";  // auto | none | a checkpoint's path
   int64_t max_skipped_steps = 10;    // non-finite updates in a row before the run stops
+  bool memory_check = true;          // refuse to start a run that cannot fit into memory
 };
 
 }  // namespace gpt

@@ -3,14 +3,15 @@
 
 #include <string>
 
-#include "gpt/config/config.h"
+#include "gpt/config/load.h"
 #include "gpt/diagnose/check.h"
 
 namespace gpt {
 
-// What a run of `config` would meet. A fault of the user's is a failed check and never an exception. `origin`: the
-// configuration's name in messages.
-Checks check_configuration(const Config& config, const std::string& origin);
+// What a run of the command's configuration would meet. A fault of the user's is a failed check and never an exception; only a
+// signal ends it early, with gpt::Error(interrupted). `trial_seconds`: how long training steps are tried to tell the time a run
+// takes; 0 = not at all.
+Checks check_configuration(const config::CommandLine& command, double trial_seconds);
 
 // A checkpoint file, or the last one (ckpt.pt) of a run folder: read, and every hash compared.
 Check check_checkpoint(const std::string& path);

@@ -6,6 +6,7 @@
 
 #include "gpt/config/config.h"
 #include "gpt/data/corpus.h"
+#include "gpt/data/data_loader.h"
 #include "gpt/diagnose/check.h"
 #include "gpt/train/run_plan.h"
 
@@ -19,6 +20,11 @@ struct DatasetFacts {
   bool resident = false;          // on the training device
 };
 
+DatasetFacts describe_data(const Corpus& corpus, const DataLoader& loader);
+
+// With the batch_size that batches really have: an epoch of fewer samples is one batch.
+TrainingConfig with_real_batch(TrainingConfig training, const DatasetFacts& facts);
+
 Check check_dataset(const DataConfig& data, int64_t block_size, const DatasetFacts& facts);
 
 // load_corpus() has found every id in the vocabulary, and sizes and hashes as the metadata says: what that was.
@@ -30,7 +36,8 @@ Check check_batch(const TrainingConfig& training, const DatasetFacts& facts);
 Check check_validation(const Config& config, const DatasetFacts& facts, const RunPlan& plan);
 Check check_workers(const DataConfig& data, bool resident, int64_t cores);
 
-// Tokens and steps per epoch, and how often the run reads its text.
+// Tokens and steps per epoch, and how often the run reads its text: whether it will be learned by heart. With
+// model.vocab_size unset the size of the model is left out of that.
 Check check_length(const Config& config, const DatasetFacts& facts, const RunPlan& plan);
 Check check_learning_rate(const TrainingConfig& training, const RunPlan& plan);
 

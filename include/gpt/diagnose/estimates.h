@@ -8,6 +8,8 @@
 
 #include "gpt/config/model_config.h"
 #include "gpt/config/training_config.h"
+#include "gpt/device/device.h"
+#include "gpt/device/precision.h"
 
 namespace gpt {
 
@@ -17,16 +19,18 @@ struct ActivationForm {
   bool fused_attention = true;               // flash, cuDNN or efficient: no T x T matrix is kept
   bool cuda = false;
 };
+ActivationForm activation_form(const ModelConfig& model, const DeviceInfo& device, const Precision& precision);
 
-// Bytes on the training device at the peak of a step, which lies near the beginning of the backward pass.
+// Bytes of tensors on the training device at the peak of a step.
 struct MemoryEstimate {
-  double weights = 0;      // 4 per parameter, and 2 more for autocast's copies
-  double gradients = 0;    // 4 per parameter
-  double moments = 0;      // 8 per parameter: AdamW's two
-  double activations = 0;  // kept from the forward pass for the backward pass
-  double workspace = 0;    // the logits and their gradients, or the buffers of one block's backward where that is more
+  double weights = 0;           // 4 per parameter, and 2 more for autocast's copies
+  double gradients = 0;         // at the end of the backward pass: 4 per parameter, and a second gradient of a tied embedding
+  double gradients_before = 0;  // those of earlier micro-steps, which lie beside the activations
+  double moments = 0;           // 8 per parameter: AdamW's two
+  double activations = 0;       // kept from the forward pass for the backward pass
+  double workspace = 0;         // the logits and their gradients, or the buffers of one block's backward where those are larger
+  // Gradients appear as the activations go, so that the larger of the two counts, at the beginning or the end of the backward pass.
   double total() const;
-  bool accumulates = false;  // gradients of earlier micro-batches lie beside the activations
 };
 
 // `model.vocab_size` must be set.

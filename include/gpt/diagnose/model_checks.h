@@ -6,10 +6,13 @@
 #include <optional>
 #include <string>
 
-#include "gpt/config/model_config.h"
-#include "gpt/config/training_config.h"
+#include "gpt/config/config.h"
+#include "gpt/device/device.h"
+#include "gpt/device/precision.h"
 #include "gpt/diagnose/check.h"
 #include "gpt/diagnose/estimates.h"
+#include "gpt/diagnose/trial.h"
+#include "gpt/train/run_plan.h"
 
 namespace gpt {
 
@@ -19,12 +22,17 @@ Check check_vocabulary(const ModelConfig& model, bool cuda);
 // `path`: the kernel that LibTorch chooses, as attention_path() names it.
 Check check_attention(const ModelConfig& model, bool cuda, const std::string& path);
 
-// Against the memory that is free on the device.
-Check check_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form,
-                   double free_bytes);
+// Bytes of the device's memory that this process may use, and those that it needs for anything but the tensors of the run.
+struct MemoryBudget {
+  double available = 0, program = 0;
+};
+MemoryBudget memory_budget(at::Device device);
+Check check_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form, const MemoryBudget& memory);
 
-// `peak_flops`: of the device in the precision of the run, where it is known.
-Check check_compute(const ModelConfig& model, const TrainingConfig& training, int64_t total_steps,
-                    std::optional<double> peak_flops);
+// From the FLOPs of the run and the speed of products on this device (FLOP/s): a prediction. More than a day is a warning.
+Check check_compute(const ModelConfig& model, const TrainingConfig& training, const RunPlan& plan, double product_speed);
+
+// From the trial, with validation: what is left of the run after `steps_done`. Without a trial, why there is none.
+Check check_time(const Config& config, const RunPlan& plan, int64_t steps_done, const std::optional<Trial>& trial, int64_t validation_tokens);
 
 }  // namespace gpt

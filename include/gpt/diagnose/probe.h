@@ -22,4 +22,7 @@ Probe probe_tf32(at::Device device);
 // Causal attention, forward and backward, with every other kernel forbidden; compared with the unfused one in float32.
 Probe probe_attention(at::Device device, at::SDPBackend backend, at::ScalarType type);
 
+// FLOP/s of a large product in `type`, computed as the model does; the best of a few, in some 100 ms.
+double measure_product_speed(at::Device device, at::ScalarType type);
+
 }  // namespace gpt

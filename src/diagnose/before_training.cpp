@@ -1,0 +1,48 @@
+#include "gpt/diagnose/before_training.h"
+
+#include <fmt/format.h>
+
+#include "gpt/core/error.h"
+#include "gpt/core/format.h"
+#include "gpt/core/log.h"
+#include "gpt/data/data_loader.h"
+#include "gpt/diagnose/data_checks.h"
+#include "gpt/diagnose/model_checks.h"
+#include "gpt/diagnose/probe.h"
+#include "gpt/train/run_state.h"
+
+namespace gpt {
+namespace {
+
+void say_if_doubtful(const Check& check) {
+  if (check.status != Check::Status::pass) log::warn(fmt::format("{}: {}; {}", check.name, check.detail, check.fix));
+}
+
+// The estimate is up to a fifth too high: only where less than that would be too much is it certain that memory does not suffice.
+void require_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form, const MemoryBudget& memory) {
+  constexpr double kLeast = 0.85;
+  const Check check = check_memory(model, training, form, memory);
+  const double needed = memory.program + estimate_memory(model, training, form).total();
+  if (kLeast * needed <= memory.available || !training.memory_check) return say_if_doubtful(check);
+  throw Error(ExitCode::memory, fmt::format("this run does not fit into memory: {}; {}, or start it all the same with "
+                                            "--training.memory_check false",
+                                            check.detail, check.fix));
+}
+
+}  // namespace
+
+void check_before_training(const Config& config, const Corpus& corpus, const DeviceInfo& device, const Precision& precision, bool is_resumed) {
+  // On the CPU, so that no token is copied to a GPU before the run itself does it.
+  const DataLoader loader(corpus.sources, config.data, schedule_options(config, corpus), at::kCPU);
+  const DatasetFacts facts = describe_data(corpus, loader);
+  require_memory(config.model, with_real_batch(config.training, facts), activation_form(config.model, device, precision),
+                 memory_budget(device.device));
+  if (is_resumed) return;
+  const RunPlan plan = plan_run(config.training, loader.batches_per_epoch());
+  say_if_doubtful(check_batch(config.training, facts));
+  if (config.data.stages.empty()) say_if_doubtful(check_length(config, facts, plan));
+  say_if_doubtful(check_learning_rate(config.training, plan));
+  say_if_doubtful(check_compute(config.model, config.training, plan, measure_product_speed(device.device, precision.compute_type())));
+}
+
+}  // namespace gpt

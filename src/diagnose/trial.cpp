@@ -1,0 +1,71 @@
+#include "gpt/diagnose/trial.h"
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "gpt/core/error.h"
+#include "gpt/core/process.h"
+#include "gpt/model/parameter_shapes.h"
+#include "gpt/train/run_state.h"
+#include "gpt/train/train_step.h"
+
+namespace gpt {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A step reaches between a fifth and a half of what its products alone would.
+constexpr double kUsualShare = 0.3;
+
+int64_t batch_size_for(const Config& config, double product_speed, int64_t largest_batch, double seconds) {
+  const double per_sequence = flops_per_token(config.model) * static_cast<double>(config.model.block_size) / (kUsualShare * product_speed);
+  constexpr double kUpdates = 4;  // that should fit into the time: two to warm up, two that count
+  return std::min<int64_t>(largest_batch, static_cast<int64_t>(seconds / kUpdates / per_sequence));
+}
+
+struct Measured {
+  double seconds = 0;  // of the median update
+  int64_t updates = 0;
+};
+
+Measured measure(RunState& state, TrainStep& step, int64_t micro_batches, at::Device device, double seconds) {
+  constexpr double kLearningRate = 0;  // nothing is learned
+  std::vector<double> updates;
+  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+  do {
+    const auto begin = Clock::now();
+    (void)step.run(state.loader, micro_batches, kLearningRate, [] { return process::stop_signal() != 0; });
+    synchronize(device);  // sync: the update is timed
+    if (process::stop_signal() != 0) throw Error(ExitCode::interrupted, "interrupted");
+    updates.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+  } while (Clock::now() < end);
+  std::sort(updates.begin(), updates.end());
+  return {updates[updates.size() / 2], std::ssize(updates)};
+}
+
+}  // namespace
+
+std::optional<Trial> try_steps(const Config& config, const Corpus& corpus, const DeviceInfo& device, const Precision& precision,
+                               double product_speed, int64_t largest_batch, double seconds) {
+  Config small = config;
+  small.data.stages.clear();
+  small.training.batch_size = batch_size_for(config, product_speed, std::min(largest_batch, config.training.batch_size), seconds);
+  if (small.training.batch_size == 0) return std::nullopt;
+
+  RunState state(small, corpus, device.device, precision);
+  TrainStep step(state.model, state.optimizer, state.scaler, precision, small.training);
+  const double part = seconds / 2;
+  (void)measure(state, step, 1, device.device, 0);
+  const Measured one = measure(state, step, 1, device.device, part);
+  const bool is_whole = small.training.batch_size == config.training.batch_size && config.training.gradient_accumulation_steps == 1;
+  if (is_whole) return Trial{one.seconds, one.updates, small.training.batch_size};
+  // What a second micro-step adds is the forward and backward pass; the rest is the optimizer's.
+  const Measured two = measure(state, step, 2, device.device, part);
+  const double micro_step = std::clamp(two.seconds - one.seconds, one.seconds / 4, one.seconds);
+  const double sequences = static_cast<double>(config.training.batch_size * config.training.gradient_accumulation_steps);
+  return Trial{one.seconds - micro_step + micro_step * sequences / static_cast<double>(small.training.batch_size), one.updates + two.updates,
+               small.training.batch_size};
+}
+
+}  // namespace gpt
