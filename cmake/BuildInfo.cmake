@@ -1,5 +1,5 @@
-# generated/build_info.h: what --version prints. It is checked at every build, so that the commit is the one that was
-# compiled and not the one that was configured; only src/core/version.cpp includes it.
+# generated/build_info.h: what --version prints. It is updated at every build, so that the commit is the one that was
+# compiled, not the one that was configured; only src/core/version.cpp includes it.
 #
 #   GPT_VERSION "0.1.0"  GPT_COMMIT "abc1234" (followed by "-dirty", or "unknown")  GPT_TORCH_VERSION "2.11.0"  GPT_CUDA_VERSION "13.0" or ""
 

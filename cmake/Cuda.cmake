@@ -1,8 +1,8 @@
 # The CUDA language, for -DGPT_CUDA=ON.
 #
-# nvcc is the one named by CMAKE_CUDA_COMPILER or CUDACXX, else the one scripts/setup.sh put together from the nvidia
-# wheels (it does so only where the system has no CUDA 13 toolkit), else the system's.
-# LibTorch 2.11 is built with CUDA 13, and the two share one CUDA runtime, so the major version has to be the same.
+# nvcc is the one named by CMAKE_CUDA_COMPILER or CUDACXX, else the one scripts/setup.sh assembled from the nvidia
+# wheels (it does so only if the system has no CUDA 13 toolkit), else the system's.
+# LibTorch 2.11 is built with CUDA 13, and programs share its CUDA runtime, so the major version must be the same.
 
 if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
   file(GLOB _wheel_toolkit "${CMAKE_SOURCE_DIR}/.deps/venv/lib/python3*/site-packages/nvidia/cu13")
@@ -18,7 +18,7 @@ endif()
 set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
 enable_language(CUDA)
 if(NOT CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 13 OR CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 14)
-  message(FATAL_ERROR "${CMAKE_CUDA_COMPILER} is CUDA ${CMAKE_CUDA_COMPILER_VERSION}, and LibTorch 2.11 needs CUDA 13. "
+  message(FATAL_ERROR "${CMAKE_CUDA_COMPILER} is CUDA ${CMAKE_CUDA_COMPILER_VERSION}, but LibTorch 2.11 needs CUDA 13. "
     "Run ./scripts/setup.sh --cuda, or set -DCMAKE_CUDA_COMPILER=.../nvcc")
 endif()
 set(CMAKE_CUDA_STANDARD 20)

@@ -1,10 +1,10 @@
 # LLVM's OpenMP runtime, in place of the libgomp that the torch wheel brings: its threads spin for as long as we say before
 # they sleep, where libgomp's either spin for milliseconds or sleep at once (OPT-7).
 #
-# It has libgomp's interface too. LibTorch asks for "libgomp.so.1", so a copy under that name lies in lib/gpt-train beside
-# bin/, the programs name it before LibTorch's own folder, and the loader gives LibTorch the one that is loaded already.
-# Without the copy (or with LD_LIBRARY_PATH on LibTorch's folder) LibTorch's own is found, and everything works as well.
-# It is the one shared library that the programs carry with them: Debian has no static one.
+# It also has libgomp's interface. LibTorch asks for "libgomp.so.1", so a copy under that name is put into lib/gpt-train
+# beside bin/, the programs look there before LibTorch's own folder, and the loader gives LibTorch the one already loaded.
+# Without the copy (or with LD_LIBRARY_PATH set to LibTorch's folder) LibTorch's own is found, and everything still works.
+# It is the only shared library that the programs bring with them: Debian has no static one.
 
 file(GLOB _runtimes /usr/lib/llvm-*/lib/libomp.so.5)
 list(SORT _runtimes COMPARE NATURAL ORDER DESCENDING)
@@ -18,6 +18,6 @@ if(GPT_OPENMP)
   configure_file("${_runtime}" "${CMAKE_BINARY_DIR}/${GPT_PRIVATE_LIB_DIR}/libgomp.so.1" COPYONLY)
   install(FILES "${CMAKE_BINARY_DIR}/${GPT_PRIVATE_LIB_DIR}/libgomp.so.1" DESTINATION ${GPT_PRIVATE_LIB_DIR})
 else()
-  message(WARNING "LLVM's OpenMP (libomp.so.5) was not found, and small models train slower on a CPU with LibTorch's libgomp. "
+  message(WARNING "LLVM's OpenMP (libomp.so.5) was not found; with LibTorch's libgomp, small models train more slowly on a CPU. "
     "Install libomp-dev, or set -DGPT_OPENMP=.../libomp.so.5")
 endif()

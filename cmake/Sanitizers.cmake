@@ -1,7 +1,7 @@
 # -DGPT_SANITIZE=address (with undefined behaviour) or thread, for every target of ours.
 # LibTorch itself is not instrumented: under `thread` only gpt_io and its tests, which use none of it, give clean reports.
 set(GPT_SANITIZE "" CACHE STRING "empty, address or thread")
-option(GPT_FUZZ "the fuzz targets as libFuzzer's programs, under both sanitizers; needs clang" OFF)
+option(GPT_FUZZ "the fuzz targets as libFuzzer programs, under both sanitizers; needs clang" OFF)
 set_property(CACHE GPT_SANITIZE PROPERTY STRINGS "" address thread)
 
 if(GPT_FUZZ)
@@ -16,10 +16,10 @@ if(GPT_SANITIZE STREQUAL "address")
 elseif(GPT_SANITIZE STREQUAL "thread")
   set(_sanitizers thread)
 elseif(GPT_SANITIZE)
-  message(FATAL_ERROR "GPT_SANITIZE is '${GPT_SANITIZE}'; it is empty, address or thread")
+  message(FATAL_ERROR "GPT_SANITIZE is '${GPT_SANITIZE}'; it must be empty, address or thread")
 endif()
 if(GPT_SANITIZE)
-  # GCC sees uninitialized variables in instrumented templates of its own library (std::regex), where there are none.
+  # GCC reports uninitialized variables in instrumented templates of its own library (std::regex) where there are none.
   target_compile_options(gpt_flags INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized>
     "$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${_sanitizers};-fno-omit-frame-pointer;-fno-sanitize-recover=all;-g1>")
   target_link_options(gpt_flags INTERFACE -fsanitize=${_sanitizers})

@@ -4,7 +4,7 @@
 #   torch::cpu   libc10 + libtorch_cpu: all that a CPU program needs
 #   torch::cuda  the above + libc10_cuda + libtorch_cuda (only in a CUDA build)
 #
-# GPT_TORCH_DIR is the wheel's unpacked `torch` folder; the nvidia wheels lie beside it.
+# GPT_TORCH_DIR is the wheel's unpacked `torch` folder; the nvidia wheels are beside it.
 
 set(GPT_TORCH_DIR "" CACHE PATH "the `torch` folder of the unpacked torch wheel (holds include/ and lib/)")
 if(NOT GPT_TORCH_DIR)
@@ -28,7 +28,7 @@ set(CMAKE_INSTALL_RPATH "$ORIGIN/../${GPT_PRIVATE_LIB_DIR}" "${GPT_TORCH_DIR}/li
 find_package(Threads REQUIRED)
 add_library(torch::cpu INTERFACE IMPORTED)
 target_include_directories(torch::cpu SYSTEM INTERFACE "${GPT_TORCH_DIR}/include" "${GPT_TORCH_DIR}/include/torch/csrc/api/include")
-# --no-as-needed: no symbol of ours names OpenMP, and it has to be loaded before LibTorch asks for it (OpenMP.cmake).
+# --no-as-needed: our code uses no symbol of OpenMP, but it must be loaded before LibTorch asks for it (OpenMP.cmake).
 target_link_libraries(torch::cpu INTERFACE "-Wl,--no-as-needed,${GPT_TORCH_DIR}/lib/libgomp.so.1,--as-needed"
   "${GPT_TORCH_DIR}/lib/libtorch_cpu.so" "${GPT_TORCH_DIR}/lib/libc10.so" Threads::Threads)
 # The wheel's libraries find libcudart and libcupti by their own RPATH, which the linker does not read.
@@ -42,7 +42,7 @@ if(GPT_CUDA)
   add_library(torch::cuda INTERFACE IMPORTED)
   target_compile_definitions(torch::cuda INTERFACE GPT_CUDA=1)
   target_include_directories(torch::cuda SYSTEM INTERFACE ${_nvidia_include_dirs})
-  # --no-as-needed: libtorch_cuda registers its kernels from static initialisers and is named by no symbol of ours.
+  # --no-as-needed: libtorch_cuda registers its kernels from static initialisers, and our code uses no symbol of it.
   target_link_libraries(torch::cuda INTERFACE torch::cpu
     "-Wl,--no-as-needed,${GPT_TORCH_DIR}/lib/libtorch_cuda.so,${GPT_TORCH_DIR}/lib/libc10_cuda.so,--as-needed" CUDA::cudart)
   set(GPT_TORCH_TARGET torch::cuda)

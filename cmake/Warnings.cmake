@@ -1,7 +1,7 @@
 # One interface target for the flags every target of ours is built with.
 add_library(gpt_flags INTERFACE)
 target_compile_features(gpt_flags INTERFACE cxx_std_20)
-# -Wno-restrict: GCC 12 sees overlaps in inlined std::string concatenation that cannot be.
+# -Wno-restrict: GCC 12 reports impossible overlaps in inlined std::string concatenation.
 set(_warnings -Wall -Wextra -Werror -Wno-sign-compare)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND _warnings -Wno-restrict)

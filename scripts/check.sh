@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Source checks that no compiler makes: the direction of includes, a launch check after every kernel launch,
-# the size of files, the syntax of scripts. Prints file:line: what is wrong, and exits with 1 if there is anything.
+# the size of files, the syntax of scripts. Prints each problem as file:line: problem, and exits with 1 if there is any.
 set -euo pipefail
 source "$(dirname "$0")/steps.sh"
 
-# A folder includes only from the folders after it; those between one pair of quotes do not include each other.
+# A folder includes only from the folders after it; those within one pair of quotes do not include each other.
 layers=("bin" "diagnose" "train" "generate" "checkpoint" "data optim" "model tokenizer distributed" "ops" "device" "config" "core")
 max_lines=500
 
@@ -18,7 +18,7 @@ check_includes() {
       split($0, part, ":"); file = part[1]
       from = file; sub(/^(src|include\/gpt)\//, "", from); sub(/\/.*/, "", from)
       to = $0; sub(/.*"gpt\//, "", to); sub(/\/.*/, "", to)
-      if (!(from in level) || !(to in level)) print file ":" part[2] ": folder \x27" ((from in level) ? to : from) "\x27 has no place in the order of includes"
+      if (!(from in level) || !(to in level)) print file ":" part[2] ": folder \x27" ((from in level) ? to : from) "\x27 is missing from the order of includes"
       else if (from != to && level[to] <= level[from]) print file ":" part[2] ": \x27" from "\x27 includes \x27" to "\x27, which is not below it"
     }'
 }

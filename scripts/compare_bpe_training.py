@@ -33,7 +33,7 @@ def make_words(rng):
 
 
 def write_text(path, megabytes):
-    """Sentences of words by Zipf's law, with capitals, punctuation, numbers and line ends; the same for the same size."""
+    """Sentences of words by Zipf's law, with capitals, punctuation, numbers and line ends; the same text for the same size."""
     rng = np.random.default_rng(1)
     words = make_words(rng)
     shares = np.cumsum(1.0 / (np.arange(len(words)) + 2.7) ** 1.05)
@@ -62,7 +62,7 @@ def documents(text):
 
 
 def train_hugging_face(path, vocab_size):
-    """Returns the vocabulary, the merges, and what the training took, the file's reading apart."""
+    """Returns the vocabulary with the merges, and the time that training took, without reading the file."""
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
     with open(path, encoding="utf-8", newline="") as file:

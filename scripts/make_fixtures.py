@@ -6,10 +6,10 @@
 
 A fixture holds random parameters, ten batches, and for the first batch logits, loss and every gradient; then the loss of
 ten AdamW steps with clipping and schedule, and the parameters after them. Everything is computed in float64 by the plain
-model below, which shares no formulation with ours: attention written out, rotary embedding as complex multiplication.
+model below, which is formulated independently of ours: attention written out, rotary embedding as complex multiplication.
 
 --check was run with transformers 5.23: in float64 the logits of the GPT-2 form equal GPT2LMHeadModel's to 3e-15, and those
-of the Llama form LlamaForCausalLM's to 8e-7 (its norms and rotary tables are float32 in a float64 model too).
+of the Llama form LlamaForCausalLM's to 8e-7 (its norms and rotary tables are float32 even in a float64 model).
 """
 
 import argparse

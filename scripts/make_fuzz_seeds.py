@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/fuzz/seeds/: what the fuzz targets in tests/fuzz start from. The same bytes every time."""
+"""Writes tests/fuzz/seeds/, which the fuzz targets in tests/fuzz start from. The same bytes every time."""
 
 import base64
 import json

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/tokenizer/hugging_face/: small vocabularies as Hugging Face tokenizers writes them, and ids that it gives.
+"""Writes tests/tokenizer/hugging_face/: small vocabularies as Hugging Face tokenizers writes them, and the ids it produces.
 
     python scripts/make_tokenizer_fixtures.py     # with tokenizers==0.23.3; rewrites the same bytes every time
 """
@@ -36,12 +36,12 @@ def gpt2():
 
 
 def llama3():
-    """As Llama 3's: specials behind the vocabulary and not in it, whole pieces first, a token in front of every text."""
+    """Like Llama 3's: special tokens after the vocabulary and not in it, whole pieces first, a token before every text."""
     trained = json.loads(train(pre_tokenizers.Sequence([
         pre_tokenizers.Split(Regex(LLAMA3), "isolated"),
         pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]), []).to_str())
     vocabulary = trained["model"]["vocab"]
-    vocabulary["Ġquestion"] = len(vocabulary)  # reached by no merge, only as a whole piece
+    vocabulary["Ġquestion"] = len(vocabulary)  # no merge produces it; it is found only as a whole piece
     trained["model"]["ignore_merges"] = True
     tokenizer = Tokenizer.from_str(json.dumps(trained))
     tokenizer.add_special_tokens([AddedToken(text, normalized=False) for text in ("<|begin_of_text|>", "<|endoftext|>")])
@@ -52,7 +52,7 @@ def llama3():
 
 
 def encoded(tokenizer):
-    """Special tokens as ordinary text, and parsed; without what the post-processor adds."""
+    """The ids with special tokens as ordinary text, and with them parsed; without what the post-processor adds."""
     for text in SAMPLES:
         ids = {}
         for name, ordinary in (("ids", True), ("ids_with_specials", False)):

@@ -3,8 +3,8 @@
 
     pip install unicodedata2==16.0.0 && python scripts/make_unicode_tables.py            # rewrites the table
 
-unicodedata2 carries the character database of one Unicode version, whichever Python runs it. White_Space is no general
-category, but it has been the separators and six controls since Unicode 6.3. scripts/compare_tokenizers.sh compares the
+unicodedata2 carries the character database of one Unicode version, whichever Python runs it. White_Space is not a general
+category, but since Unicode 6.3 it has been the separators and six controls. scripts/compare_tokenizers.sh compares the
 table with tiktoken and Hugging Face tokenizers, for every code point.
 """
 
@@ -27,7 +27,7 @@ def character_class(value):
 
 
 def page_words(classes):
-    """A page as 64-bit words, two bits a character, the first one in the lowest bits."""
+    """A page as 64-bit words, two bits per character, the first one in the lowest bits."""
     return tuple(sum(c << 2 * i for i, c in enumerate(classes[at:at + 32])) for at in range(0, PAGE, 32))
 
 

@@ -5,8 +5,8 @@
 
 Reads the configuration that `gpt-train --print-config` writes. Written as one would write it with PyTorch today: SDPA
 attention, fused AdamW, foreach clipping, gradients set to None, the loss read only where it is logged; bfloat16 by
-autocast. The metrics are gpt-train's: one JSON object for each logged step; the last line printed is the median of the
-tokens/s after the warm-up.
+autocast. The metrics have gpt-train's form, one JSON object for each logged step; the last line printed is the median tokens/s
+after the warm-up.
 """
 
 import argparse
@@ -174,7 +174,7 @@ def make_optimizer(model, t):
 
 
 def train(model, tokens, t, block_size, steps, dtype, metrics):
-    """tokens/s of every interval between two logged steps."""
+    """Returns the tokens/s of every interval between two logged steps."""
     B, accumulation = t["batch_size"], t["gradient_accumulation_steps"]
     model.train()
     optimizer, rates = make_optimizer(model, t), []

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # From a bare machine to built programs in build/bin/: system packages, LibTorch and build tools in .deps/, configure, build.
-# What is done is not done again: a second run takes seconds and needs no network, an interrupted one goes on.
+# Finished steps are not repeated: a second run takes seconds and needs no network; an interrupted one continues.
 #
 # usage: scripts/setup.sh [--cpu|--cuda] [--tests]
 #   --cpu    leave the CUDA code out
-#   --cuda   compile it; nvcc comes from the nvidia wheels where the system has none of version 13
+#   --cuda   compile it; nvcc comes from the nvidia wheels if the system has none of version 13
 #            (without either: --cuda where there is an NVIDIA GPU or such an nvcc)
-#   --tests  PyTorch for the tests too, and build them
+#   --tests  install PyTorch for the tests too, and build them
 set -euo pipefail
 source "$(dirname "$0")/steps.sh"
 source scripts/machine.sh
-trap 'fail "interrupted; run the same command to go on from here"' INT TERM
+trap 'fail "interrupted; run the same command again to continue from here"' INT TERM
 
 device= tests=
 for argument in "$@"; do
@@ -25,17 +25,17 @@ packages=(g++ python3 python3-venv git ca-certificates libyaml-cpp-dev libcli11-
   nlohmann-json3-dev libxxhash-dev zlib1g-dev libzstd-dev libedit-dev libncurses-dev libbsd-dev libgtest-dev)
 
 check_machine() {
-  [[ $(uname -sm) == "Linux x86_64" ]] || fail "this is $(uname -sm), and gpt-train runs on Linux x86_64"
+  [[ $(uname -sm) == "Linux x86_64" ]] || fail "this is $(uname -sm), but gpt-train runs on Linux x86_64"
   command -v apt-get >/dev/null ||
-    fail "no apt-get: this set-up knows Debian 12 and Ubuntu 22.04 or 24.04; elsewhere install what ${packages[*]} are called there, torch 2.11.0 with pip, and use cmake -DGPT_TORCH_DIR=.../site-packages/torch"
+    fail "no apt-get: this set-up supports Debian 12 and Ubuntu 22.04 or 24.04; elsewhere install the equivalents of ${packages[*]}, torch 2.11.0 with pip, and use cmake -DGPT_TORCH_DIR=.../site-packages/torch"
   [[ ! -L .deps ]] || fail ".deps is a link to $(readlink .deps), and set-up would replace what is there: remove the link first"
   mkdir -p .deps/log .deps/stamps .deps/tmp 2>/dev/null && [[ -w . && -w .deps/stamps ]] ||
-    fail "$PWD is not writable for $(id -un): run as its owner, or chown it"
+    fail "$PWD is not writable by $(id -un): run as its owner, or chown it"
   exec 9>.deps/lock
   flock -n 9 || { say "Another set-up is running here; waiting for it." && flock 9; }
 }
 
-# LLVM's OpenMP runtime (cmake/OpenMP.cmake) has the compiler's version in its name. 14 is what was measured; any will do.
+# The package of LLVM's OpenMP runtime (cmake/OpenMP.cmake) has LLVM's version in its name. 14 was measured; any will do.
 openmp_package() {
   local found
   found=$(apt-cache search --names-only '^libomp5-[0-9]+' | cut -d ' ' -f 1 | sort -V)
@@ -52,13 +52,13 @@ install_packages() {
   local line="apt-get install -y --no-install-recommends ${missing[*]}"
   if (($(id -u))); then
     sudo -n true 2>/dev/null || { [[ -t 0 ]] && sudo -v; } ||
-      fail "system packages are missing and this user is neither root nor allowed sudo; ask an administrator for: apt-get update && $line"
+      fail "system packages are missing and this user is neither root nor allowed to use sudo; ask an administrator for: apt-get update && $line"
     root=(sudo)
   fi
   apt_get() {
     "${root[@]}" apt-get -o DPkg::Lock::Timeout=600 update </dev/null >.deps/log/apt.log 2>&1 &&
       "${root[@]}" env DEBIAN_FRONTEND=noninteractive ${line/libomp5/$(openmp_package)} -o DPkg::Lock::Timeout=600 </dev/null >>.deps/log/apt.log 2>&1 ||
-      fail "apt-get failed: $(grep -E '^(E|Err)' .deps/log/apt.log | tail -n 1); put that right (network, sources, on Ubuntu 'universe') and run again (log: .deps/log/apt.log)"
+      fail "apt-get failed: $(grep -E '^(E|Err)' .deps/log/apt.log | tail -n 1); fix that (network, sources, on Ubuntu 'universe') and run again (log: .deps/log/apt.log)"
   }
   report "System packages (${missing[*]})" apt_get
 }
@@ -67,7 +67,7 @@ check_compiler() {
   local compiler=${CXX:-c++} major
   command -v "$compiler" >/dev/null || fail "no C++ compiler '$compiler': apt-get install g++, or set CXX to one"
   major=$("$compiler" -dumpversion | cut -d. -f1)
-  ((major >= 11)) || fail "$compiler is version $major and C++20 wants g++ 11 or later: install one and set CXX"
+  ((major >= 11)) || fail "$compiler is version $major, but C++20 needs g++ 11 or later: install one and set CXX"
 }
 
 make_venv() {
@@ -102,7 +102,7 @@ install_wheels() {
   step "$1" "$wheel_inputs" "$2" step_wheels "$1" "$3" "$2"
 }
 
-# The nvidia wheels lack only the names that a toolkit has: lib64 and libraries without a version.
+# All that the nvidia wheels lack is the names that a toolkit has: lib64, and libraries without a version.
 complete_toolkit() {
   local library name
   ln -sfn lib "$wheel_toolkit/lib64"
@@ -112,7 +112,7 @@ complete_toolkit() {
   done
 }
 
-# From nothing, like cmake --fresh, which would take the objects away as well: those whose command is the same stay good.
+# From scratch, like cmake --fresh, which would also delete the objects: those whose command is unchanged stay valid.
 configure() {
   rm -rf build/CMakeCache.txt build/CMakeFiles/[0-9]*
   .deps/venv/bin/cmake -S . -B build "${cmake_flags[@]}" >.deps/log/configure.log 2>&1 ||
@@ -143,7 +143,7 @@ build_to_log() {
     say failed
     step_is_open=
     if grep -q '^FAILED' "$log"; then sed -n '/^FAILED/,$p' "$log"; else tail -n 5 "$log"; fi >&2
-    fail "the build failed; what the compiler says is above (log: $log)"
+    fail "the build failed; the compiler's messages are above (log: $log)"
   }
 }
 
@@ -152,8 +152,8 @@ install_packages
 check_compiler
 
 python=$(/usr/bin/python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-[[ $python =~ ^3\.1[0-4]$ ]] || fail "/usr/bin/python3 is $python, and the torch 2.11.0 wheels are for 3.10 to 3.14"
-# A private Python knows its own path, and a new one starts empty.
+[[ $python =~ ^3\.1[0-4]$ ]] || fail "/usr/bin/python3 is $python, but the torch 2.11.0 wheels are for 3.10 to 3.14"
+# A virtual environment contains its own path, and a new one starts empty.
 venv_inputs="$PWD python$python"
 wheel_inputs="$venv_inputs $(cat scripts/requirements/*.txt)"
 wheel_toolkit=.deps/venv/lib/python$python/site-packages/nvidia/cu13
@@ -193,7 +193,7 @@ fi
 step configure "$venv_inputs ${CXX:-} ${cmake_flags[*]}" "Configure for ${device^^}" configure
 build_target=$([[ $tests ]] && echo all || echo programs)
 if [[ -t 1 ]]; then  # a terminal gets ninja's progress line
-  build || fail "the build failed; what the compiler says is above"
+  build || fail "the build failed; the compiler's messages are above"
 else
   report "Build with $(build_jobs) jobs" build_to_log
 fi

@@ -1,7 +1,7 @@
-# Sourced by the scripts beside it: how they speak, fail, and skip what an earlier run has done. They run in the checkout's root.
+# Sourced by the scripts beside it: how they print, fail, and skip what an earlier run has done. They run in the checkout's root.
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-export LC_ALL=C.UTF-8  # tools speak plain English, so that their messages can be recognised; file names stay UTF-8
+export LC_ALL=C.UTF-8  # tools print untranslated messages, which can then be recognised; file names stay UTF-8
 step_is_open=  # set while a line waits for its "done"
 
 say() { printf '%s\n' "$*"; }
@@ -40,7 +40,7 @@ need_space() {
   ((free >= $1)) || fail "$2 needs $1 GB of free disk space and $PWD has $free GB: free some, or put the checkout on another disk"
 }
 
-# usage: run_pip LOG ARGUMENT...   pip of the private Python; what went wrong is said in one line
+# usage: run_pip LOG ARGUMENT...   the private Python's pip; a failure is explained in one line
 run_pip() {
   local log=.deps/log/$1.log
   shift
@@ -49,13 +49,13 @@ run_pip() {
   TMPDIR=$PWD/.deps/tmp .deps/venv/bin/python -m pip --no-input --disable-pip-version-check "$@" </dev/null >"$log" 2>&1 || {
     local reason
     if grep -q 'DO NOT MATCH THE HASHES' "$log"; then
-      reason="a downloaded package does not have the sha256 that scripts/requirements pins: run again, and if it stays so do not trust this network or mirror"
+      reason="a downloaded package does not have the sha256 that scripts/requirements pins: run again, and if that persists, do not trust this network or mirror"
     elif grep -q 'No space left' "$log"; then
       reason="the disk is full: free some space and run again"
     elif grep -qE 'NewConnectionError|NameResolutionError|ConnectTimeout|ReadTimeout|Network is unreachable|ProxyError|Failed to resolve|Connection (refused|timed out|broken|aborted)|IncompleteRead' "$log"; then
       reason="the Python package index cannot be reached: check the network (or pip's proxy and index settings) and run again"
     elif grep -q 'SSLError' "$log"; then
-      reason="the Python package index has no trusted certificate: check the clock and the proxy's certificate, and run again"
+      reason="the Python package index's certificate is not trusted: check the clock and the proxy's certificate, and run again"
     elif grep -q 'No matching distribution' "$log"; then
       reason="the package index has no $(sed -n 's/.*No matching distribution found for \([^ ]*\).*/\1/p' "$log" | tail -n 1) for this Python: check pip's index settings"
     else

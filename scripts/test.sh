@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The source checks, the same set-up as quickstart.sh with the tests in it, the data that they read, then every test. The
-# CUDA code is compiled too, for one architecture where there is no GPU; --cpu leaves it out.
+# The source checks, the same set-up as quickstart.sh but with the tests, the data that they read, then every test. The
+# CUDA code is compiled too, for one architecture if there is no GPU; --cpu leaves it out.
 #
 # usage: scripts/test.sh [--cpu|--cuda] [CTEST ARGUMENT...]     for example: scripts/test.sh -R tokenizer
 set -euo pipefail

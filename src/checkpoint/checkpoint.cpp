@@ -27,7 +27,7 @@ using namespace checkpoint;
 void require_finite(const std::string& path, const NamedTensors& tensors) {
   for (const auto& [name, tensor] : tensors) {
     if (tensor.numel() == 0) continue;
-    const auto [low, high] = at::aminmax(tensor.detach());  // both NaN where any value is
+    const auto [low, high] = at::aminmax(tensor.detach());  // both NaN if any value is
     if (std::isfinite(low.item<double>()) && std::isfinite(high.item<double>())) continue;
     throw Error(ExitCode::numerics,
                 fmt::format("{} is not written: '{}' holds values that are not finite", path, name));

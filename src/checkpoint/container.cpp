@@ -17,7 +17,7 @@
 namespace gpt {
 namespace {
 
-constexpr std::string_view kFolder = "archive/";  // torch.load wants all records in one folder of any name
+constexpr std::string_view kFolder = "archive/";  // torch.load requires all records in one folder, of any name
 constexpr std::string_view kManifest = "manifest.json";
 constexpr std::string_view kFormat = "gpt-train checkpoint";
 constexpr int kVersion = 1;
@@ -37,7 +37,7 @@ std::string_view name_of(const zip::Entry& entry) { return std::string_view(entr
 // Where a record whose local header is at `entry.offset` has its data.
 uint64_t data_offset(const zip::Entry& entry) { return entry.offset + zip::local_header(entry).size(); }
 
-// One line a record, so that the first line that differs names the record that is damaged.
+// One line per record, so that the first line that differs names the damaged record.
 std::string manifest_of(const std::vector<Record>& records) {
   std::string text = fmt::format(R"({{"format": "{}", "version": {}, "records": {{)", kFormat, kVersion);
   std::string_view separator = "\n";
@@ -102,7 +102,7 @@ uint64_t ContainerWriter::bytes_written() const { return impl_->file.size(); }
 
 namespace {
 
-// What a file that is no checkpoint is, as far as its first bytes tell.
+// What a file that is not a checkpoint is, judging by its first bytes.
 std::string what_it_is(std::string_view file) {
   constexpr size_t kEnough = 512;
   std::string start(file.substr(0, kEnough));
@@ -113,7 +113,7 @@ std::string what_it_is(std::string_view file) {
   static constexpr std::array kKnown = {
       Known{"version https://git-lfs"sv, "a git-lfs pointer; run `git lfs pull`"sv},
       Known{"\x1f\x8b"sv, "a gzip file; unpack it first"sv},
-      Known{"GGUF"sv, "a GGUF model, which is an export and cannot be trained on"sv},
+      Known{"GGUF"sv, "a GGUF model, which is an export and cannot be trained further"sv},
       Known{"\x80\x02"sv, "a Python pickle, which is never opened because that would execute it"sv},
       Known{"\x80\x04"sv, "a Python pickle, which is never opened because that would execute it"sv},
   };
@@ -155,7 +155,7 @@ struct ContainerReader::Impl {
   void check_records() const;
 };
 
-// The format version that the end of the file names; none where it has no such end.
+// The format version named at the end of the file; none if it has no such ending.
 std::optional<int> ContainerReader::Impl::ending_version() const {
   constexpr size_t kSearched = 256;
   const std::string_view file = as_text(bytes);
@@ -168,10 +168,10 @@ std::optional<int> ContainerReader::Impl::ending_version() const {
   return version;
 }
 
-// The headers ask for more bytes than there are: the end is missing, or where it is there, a header is wrong.
+// The headers claim more bytes than there are: the end is missing or, if it is present, a header is wrong.
 void ContainerReader::Impl::refuse_cut(uint64_t needed) const {
-  if (ending_version()) refuse("damaged: its headers ask for more bytes than it has");
-  refuse(fmt::format("cut: it has {} bytes of at least {}; copy it again or use another one", bytes.size(), needed));
+  if (ending_version()) refuse("damaged: its headers claim more bytes than it has");
+  refuse(fmt::format("truncated: it has {} of at least {} bytes; copy it again or use another one", bytes.size(), needed));
 }
 
 void ContainerReader::Impl::identify() const {
@@ -209,7 +209,7 @@ void ContainerReader::Impl::check_ending(uint64_t offset) const {
   const std::string_view ending = as_text(bytes.subspan(offset));
   if (ending == expected) return;
   if (expected.starts_with(ending)) {
-    refuse(fmt::format("cut: it has {} bytes of {}; copy it again or use another one", bytes.size(),
+    refuse(fmt::format("truncated: it has {} of {} bytes; copy it again or use another one", bytes.size(),
                        offset + expected.size()));
   }
   if (ending.starts_with(expected)) {
@@ -231,7 +231,7 @@ void ContainerReader::Impl::check_records() const {
   if (manifest == expected) return;
   const auto differing = std::mismatch(manifest.begin(), manifest.end(), expected.begin(), expected.end()).second;
   const size_t line = std::count(expected.begin(), differing, '\n');
-  if (line == 0 || line > found.size()) refuse("damaged: its manifest does not fit its records");
+  if (line == 0 || line > found.size()) refuse("damaged: its manifest does not match its records");
   refuse(fmt::format("damaged: record '{}' differs from its hash", name_of(found[line - 1].entry)));
 }
 

@@ -89,7 +89,7 @@ Json values_of(const Checkpoint& checkpoint) {
 
 int64_t count_of(const Json& value) {
   if (!value.is_number_unsigned() || value.get<uint64_t>() > uint64_t{std::numeric_limits<int64_t>::max()}) {
-    throw Error(ExitCode::checkpoint, fmt::format("{} is no count", value.dump()));
+    throw Error(ExitCode::checkpoint, fmt::format("{} is not a count", value.dump()));
   }
   return value.get<int64_t>();
 }

@@ -1,4 +1,4 @@
-// What a checkpoint consists of, said once for its three forms: our records, what Python sees, and the struct itself.
+// What a checkpoint consists of, defined once for its three forms: our records, what Python sees, and the struct itself.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -22,12 +22,12 @@ struct TensorType {
 std::span<const TensorType> tensor_types();
 const TensorType& type_of(const at::Tensor& tensor);
 
-// Every tensor under the name of its record. place_tensor() is the way back; false where it knows no such name.
+// Every tensor under the name of its record. place_tensor() is the inverse; false if the name is unknown.
 NamedTensors tensors_of(const Checkpoint& checkpoint);
 bool place_tensor(Checkpoint& checkpoint, const std::string& name, const at::Tensor& tensor);
 
-// The plain values. JSON text knows no infinity and says null. place_values() is the way back; it throws
-// gpt::Error(checkpoint) or nlohmann's exceptions where a value is missing or is not what it should be.
+// The plain values. JSON has no infinity, so null stands for it. place_values() is the inverse; it throws
+// gpt::Error(checkpoint) or nlohmann's exceptions if a value is missing or invalid.
 Json values_of(const Checkpoint& checkpoint);
 void place_values(Checkpoint& checkpoint, const Json& values);
 int64_t count_of(const Json& value);  // a whole number >= 0

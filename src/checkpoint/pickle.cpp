@@ -23,7 +23,7 @@ std::string little_endian(Number value) {
   return {reinterpret_cast<const char*>(&value), sizeof(value)};
 }
 
-// Bytes that are no UTF-8, as old file names hold them, become lone surrogates, which os.fsencode() of Python turns back.
+// Bytes that are not UTF-8, as in old file names, become lone surrogates, which Python's os.fsencode() turns back.
 std::string python_text(std::string_view value) {
   std::string text;
   for (size_t i = 0; i < value.size();) {

@@ -1,5 +1,5 @@
-// Linked into every program: blocks the signals that process::run() takes before anything else of the program runs, so that
-// one that comes while LibTorch's libraries still initialise waits instead of killing the process.
+// Linked into every program: blocks the signals that process::run() handles before anything else in the program runs, so
+// that one that arrives while LibTorch's libraries are still initialising stays pending instead of killing the process.
 #include <signal.h>
 
 #include <initializer_list>

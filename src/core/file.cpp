@@ -40,7 +40,7 @@ std::string name_of(const std::string& path) { return path.substr(path.rfind('/'
   throw Error(ExitCode::disk, fmt::format("cannot write {}: {} failed: {}", path, operation, error_text(number)));
 }
 
-// Closes on the way out of a scope.
+// Closes it at the end of the scope.
 struct Descriptor {
   int fd;
   ~Descriptor() {
@@ -48,7 +48,7 @@ struct Descriptor {
   }
 };
 
-// 0, or the errno of the write that failed; `done` counts the bytes that were taken.
+// 0, or the errno of the write that failed; `done` counts the bytes written.
 int write_all(int fd, const char* data, size_t size, size_t& done) {
   constexpr size_t kLargestWrite = size_t{1} << 30;  // the kernel takes at most 2 GB at a time
   done = 0;
@@ -65,7 +65,7 @@ int write_all(int fd, const char* data, size_t size, size_t& done) {
   return 0;
 }
 
-// Makes the names in a folder durable. Some network file systems know no fsync of folders and say EINVAL.
+// Makes the names in a folder durable. Some network file systems do not support fsync on folders and return EINVAL.
 int sync_folder(const std::string& folder) {
   Descriptor descriptor{open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
   if (descriptor.fd < 0) return errno;
@@ -81,7 +81,7 @@ std::string temporary_name(const std::string& path) {
   return path.substr(0, path.rfind('/') + 1) + name;
 }
 
-// The process that was writing the unfinished file `name`, 0 when it is none.
+// The process that was writing the unfinished file `name`, 0 if it is not one.
 pid_t writer_of(std::string_view name) {
   const size_t mark = name.rfind(kTemporaryMark);
   if (!name.starts_with('.') || mark == std::string_view::npos) return 0;
@@ -132,7 +132,7 @@ void create_folders(const std::string& path) {
 uint64_t free_disk_space(const std::string& folder) {
   struct statvfs info {};
   if (statvfs(folder.c_str(), &info) != 0) {
-    throw Error(ExitCode::disk, fmt::format("cannot tell the free space of {}: {}", folder, error_text(errno)));
+    throw Error(ExitCode::disk, fmt::format("cannot determine the free space of {}: {}", folder, error_text(errno)));
   }
   return static_cast<uint64_t>(info.f_bavail) * info.f_frsize;
 }
@@ -201,7 +201,7 @@ size_t AtomicFile::read(uint64_t offset, char* to, size_t size) const {
 
 void AtomicFile::commit() {
   if (fd_ < 0) throw_unwritable(path_, "commit", EBADF);
-  // A failed fsync has dropped pages that a second one would call clean: the attempt ends here.
+  // A failed fsync has dropped pages that a second one would report as clean: the attempt ends here.
   if (fsync(fd_) != 0) fail("fsync", errno, size_);
   const int fd = std::exchange(fd_, -1);
   if (close(fd) != 0 && errno != EINTR) {
@@ -226,7 +226,7 @@ AppendFile::~AppendFile() { close(fd_); }
 
 void AppendFile::line(std::string_view text) {
   std::string bytes;
-  // A killed process may have left half a line: it must not swallow this one.
+  // A killed process may have left a partial line, which must not swallow this one.
   char last = '\n';
   const off_t size = lseek(fd_, 0, SEEK_END);
   if (size > 0 && pread(fd_, &last, 1, size - 1) == 1 && last != '\n') bytes += '\n';
@@ -239,7 +239,7 @@ void AppendFile::line(std::string_view text) {
 }
 
 MappedFile::MappedFile(const std::string& path, ExitCode code) {
-  // O_NONBLOCK: opening a pipe without a writer would wait for ever.
+  // O_NONBLOCK: opening a pipe without a writer would block forever.
   Descriptor descriptor{open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)};
   if (descriptor.fd < 0) throw_unreadable(code, path, error_text(errno));
   struct stat info {};
@@ -273,7 +273,7 @@ bool FileLock::try_lock(const std::function<void(const std::string& holder)>& bu
     busy(count > 0 ? fmt::format("process {}", holder) : "another process");
     return false;
   }
-  // The holder before may have removed the file since it was opened: then this is the lock of nothing.
+  // The previous holder may have removed the file since it was opened: then this locks nothing.
   struct stat locked {
   }, named{};
   const bool is_named = fstat(descriptor.fd, &locked) == 0 && stat(path_.c_str(), &named) == 0 &&
@@ -292,7 +292,7 @@ bool FileLock::try_lock(const std::function<void(const std::string& holder)>& bu
 }
 
 FileLock::~FileLock() {
-  unlink(path_.c_str());  // while it is locked: nobody else's file
+  unlink(path_.c_str());  // while still locked, so that it is nobody else's file
   close(fd_);
 }
 

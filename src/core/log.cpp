@@ -19,7 +19,7 @@ namespace gpt::log {
 namespace {
 
 using Level = spdlog::level::level_enum;
-// spdlog colours by level: the one that nothing else uses here carries the green tick.
+// spdlog colours by level: one that is otherwise unused here carries the green tick.
 constexpr Level kSuccess = spdlog::level::debug;
 
 class Prefix : public spdlog::custom_flag_formatter {
@@ -132,11 +132,11 @@ class Log {
     std::fflush(stderr);
   }
 
-  // A full disk under the log file must not stop a run; it is said once.
+  // A full disk under the log file must not stop a run; it is reported once.
   void report_lost_line(const std::string& what) {
     if (lost_line_reported_) return;
     lost_line_reported_ = true;
-    std::fprintf(stderr, "warning: the log file misses lines from here on: %s\n", what.c_str());
+    std::fprintf(stderr, "warning: the log file is missing lines from here on: %s\n", what.c_str());
   }
 
   std::mutex mutex_;

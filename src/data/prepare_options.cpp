@@ -30,7 +30,7 @@ void declare(CLI::App& app, PrepareCommand& command, std::string& format) {
   app.option_defaults()->always_capture_default();
 
   app.option_defaults()->group("Input");
-  app.add_option("-i,--input", options.inputs, "file, folder, pattern in quotes, or -; may be repeated")->default_str("");
+  app.add_option("-i,--input", options.inputs, "files, folders, patterns in quotes, or -; several may follow, and the option may be repeated")->default_str("");
   app.add_option("--text-field", options.text_field, "field of .jsonl that holds the text");
   app.add_option("--max-chars", options.max_chars, "read at most this many characters; 0 = all");
 

@@ -43,7 +43,7 @@ CudaDevices find_cuda_devices() {
     return {0, driver.empty() ? fmt::format("no NVIDIA driver found: {}", needed)
                               : fmt::format("driver too old: {}, this machine has {}", needed, driver)};
   }
-  return {0, fmt::format("CUDA does not start: {}", cudaGetErrorString(error))};
+  return {0, fmt::format("CUDA failed to start: {}", cudaGetErrorString(error))};
 }
 
 // Why the device cannot compute, empty when it can. sync: once, at the start.
@@ -53,7 +53,7 @@ std::string find_fault(at::Device device) {
     const at::Tensor a = at::full({64, 64}, 0.5, at::TensorOptions(device).dtype(at::kFloat));
     const double sum = at::sum(at::mm(a, a)).item<double>();
     if (sum == 64 * 64 * 16.0) return "";
-    return fmt::format("{} computes wrongly: a product that sums to 65536 gave {}", device.str(), sum);
+    return fmt::format("{} gives wrong results: a product that sums to 65536 gave {}", device.str(), sum);
   } catch (const std::exception& e) {
     const std::string_view what = e.what();
     return fmt::format("{} does not work: {}", device.str(), what.substr(0, what.find('\n')));

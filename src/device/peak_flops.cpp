@@ -9,13 +9,13 @@ namespace {
 
 // Dense TFLOP/s (half of the figures that NVIDIA gives "with sparsity") with float32 accumulation, from the data sheets
 // of the data-centre and workstation cards and the GA102, Ada and Blackwell architecture papers of the GeForce cards.
-// float32 is the rate outside the tensor cores. 0: the card has no such format.
+// float32 is the rate outside the tensor cores. 0: the card does not have the format.
 struct Peak {
   std::string_view name;
   double bfloat16, float16, tf32, float32;
 };
 
-// A variant precedes the card whose name is the beginning of its own.
+// A variant precedes the card whose name is a prefix of its own.
 constexpr std::array kPeaks{
     Peak{"B200", 2250, 2250, 1100, 75},
     Peak{"GH200", 989.4, 989.4, 494.7, 66.9},

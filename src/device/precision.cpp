@@ -28,7 +28,7 @@ std::string_view name_of(Dtype dtype) {
   throw Error(ExitCode::config, fmt::format("training.dtype: {} {}", name_of(dtype), why));
 }
 
-// Says why: "the CPU" or the GPU's name and compute capability.
+// What an explanation is about: "the CPU" or the GPU's name and compute capability.
 std::string subject(const DeviceInfo& info) {
   if (!info.device.is_cuda()) return "the CPU";
   return fmt::format("{} (compute capability {}.{})", info.name, info.compute_major, info.compute_minor);
@@ -48,10 +48,10 @@ void check_supported(bool use_amp, Dtype dtype, const DeviceInfo& info) {
   if (dtype == Dtype::float16 && !cuda)
     reject(dtype, "is for CUDA devices only; on a CPU set dtype: bfloat16 or float32");
   if (dtype == Dtype::bfloat16 && cuda && !info.bfloat16) {
-    reject(dtype, fmt::format("is not in the hardware of {}; set dtype: float16 or auto", subject(info)));
+    reject(dtype, fmt::format("is not supported by the hardware of {}; set dtype: float16 or auto", subject(info)));
   }
   if (dtype == Dtype::tf32 && !info.tf32) {
-    reject(dtype, fmt::format("is not in the hardware of {}; set dtype: float32 or auto", subject(info)));
+    reject(dtype, fmt::format("is not supported by the hardware of {}; set dtype: float32 or auto", subject(info)));
   }
 }
 

@@ -82,7 +82,8 @@ struct Attention {
 
     const int64_t past = cache ? cache->length : 0;
     if (cache) cache->append(k, v);
-    // is_causal aligns the mask to the top left corner: right without a past. One query sees all keys and needs none.
+    // is_causal aligns the mask to the top left corner, which is right only without a past. A single query needs no mask:
+    // it sees all keys.
     std::optional<at::Tensor> mask;
     if (past > 0 && T > 1) mask = at::ones({T, past + T}, q.options().dtype(at::kBool)).tril(past);
     const at::Tensor y = at::scaled_dot_product_attention(q, k, v, mask, training ? dropout : 0.0, past == 0,
@@ -91,7 +92,7 @@ struct Attention {
   }
 };
 
-// GPT-2's MLP drops out after its projection, the gated one before it.
+// GPT-2's MLP applies dropout after its projection, the gated one before it.
 struct FeedForward {
   Mlp kind;
   double dropout;
@@ -118,7 +119,7 @@ struct Block {
   }
 };
 
-// GPT-2's rule. Rows that only pad the vocabulary are zero and draw nothing, so vocab_multiple changes no weight.
+// GPT-2's rule. Rows that only pad the vocabulary are zero and take no random numbers, so vocab_multiple changes no weight.
 at::Tensor initial_value(const ParameterShape& parameter, const ModelConfig& config, at::Generator& generator) {
   const auto& name = parameter.name;
   at::Tensor value = at::zeros(parameter.shape);
@@ -145,7 +146,7 @@ struct GPT::Transformer {
   double dropout;
   std::vector<Block> h;
   Normalization ln_f;
-  Linear lm_head;  // its bias is no parameter: -inf in the columns that pad the vocabulary, undefined where none do
+  Linear lm_head;  // its bias is not a parameter: -inf in the columns that pad the vocabulary, undefined without padding
   ops::RotaryTables rotary;  // of block_size positions, undefined with learned ones
 
   Transformer(const ModelConfig& config, const NamedTensors& parameters, at::Device device) : dropout(config.dropout) {
@@ -220,7 +221,7 @@ at::Tensor GPT::padded_logits(const at::Tensor& ids) const {
 at::Tensor GPT::forward(const at::Tensor& ids) const { return padded_logits(ids).narrow(-1, 0, *config_.vocab_size); }
 
 at::Tensor GPT::loss(const at::Tensor& ids, const at::Tensor& targets, double label_smoothing) const {
-  TORCH_CHECK(ids.sizes() == targets.sizes(), "GPT: targets must be of the shape of ids, got ", targets.sizes());
+  TORCH_CHECK(ids.sizes() == targets.sizes(), "GPT: targets must have the shape of ids, got ", targets.sizes());
   const at::Tensor logits = padded_logits(ids).flatten(0, 1).to(at::kFloat);  // (B*T, Vp)
   if (label_smoothing == 0.0) return at::cross_entropy_loss(logits, targets.flatten());
   // cross_entropy_loss would spread the smoothing over the padding too.
@@ -259,7 +260,7 @@ KvCache GPT::make_cache(int64_t batch, int64_t capacity, at::ScalarType dtype) c
 void GPT::load_parameters(const NamedTensors& values) {
   const auto refuse = [](const std::string& what) {
     throw Error(ExitCode::checkpoint,
-                "model: " + what + "; the weights are of another architecture: use the config they were trained with");
+                "model: " + what + "; the weights belong to another architecture: use the config they were trained with");
   };
   for (const auto& [name, parameter] : parameters_) {
     const at::Tensor value = find(values, name);
@@ -305,7 +306,7 @@ std::string attention_path(const ModelConfig& config, at::Device device, at::Sca
       break;
   }
   if (device.is_cpu() && dropout > 0) return "math: dropout on a CPU";
-  return fmt::format("math: no fused kernel takes {} with heads of {} here", c10::toString(dtype), config.head_dim());
+  return fmt::format("math: no fused kernel supports {} with heads of width {} here", c10::toString(dtype), config.head_dim());
 }
 
 }  // namespace gpt

@@ -1,4 +1,5 @@
-// What an operator's device switch calls: one function per device, of the same signature. Arguments are checked before.
+// What an operator's device switch calls: one function per device, all with the same signature. The arguments have
+// already been checked.
 #pragma once
 
 #include <ATen/core/Tensor.h>

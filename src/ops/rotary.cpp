@@ -10,7 +10,7 @@
 namespace gpt::ops {
 namespace {
 
-// direction 1 turns forward, -1 back.
+// direction 1 rotates forward, -1 back.
 at::Tensor rotate(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, int direction) {
   const int64_t half = x.size(-1) / 2;
   at::Tensor y = at::empty(x.sizes(), x.options());
@@ -21,7 +21,7 @@ at::Tensor rotate(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& 
   return y;
 }
 
-// The gradient of a rotation is the rotation back: nothing but the shared tables is kept for it.
+// The gradient of a rotation is the inverse rotation, for which nothing but the shared tables is kept.
 struct Rotary : torch::autograd::Function<Rotary> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, const at::Tensor& cos,
                             const at::Tensor& sin) {

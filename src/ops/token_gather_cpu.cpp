@@ -6,7 +6,7 @@
 namespace gpt::ops::cpu {
 namespace {
 
-// One thread: a batch is a few hundred kilobytes, and the loader's workers, which call this too, are the parallel part.
+// Single-threaded: a batch is a few hundred kilobytes, and the loader's workers, which also call this, run in parallel.
 template <class Id>
 void gather(int64_t* inputs, int64_t* targets, const Id* tokens, const int64_t* starts, int64_t B, int64_t T) {
   for (int64_t b = 0; b < B; ++b) {

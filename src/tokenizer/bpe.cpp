@@ -50,7 +50,8 @@ std::vector<bool> special_ids(const BpeModel& model, const std::string& origin) 
   return special;
 }
 
-// Ids without bytes are gaps of the numbering. A special token may spell an ordinary one, which then is the one meant.
+// Ids without bytes are gaps in the numbering. A special token may have the bytes of an ordinary one, which then takes
+// precedence.
 TokenIds token_ids(const BpeModel& model, const std::vector<bool>& special, const std::string& origin) {
   TokenIds ids;
   ids.reserve(model.tokens.size());
@@ -152,8 +153,8 @@ const BpeModel& BpeTokenizer::model() const { return impl_->model; }
 
 std::string BpeTokenizer::to_json() const { return tokenizer_json(impl_->model); }
 
-// perf: OPT-5. Pieces are split a batch ahead of their look-up, so that the memo's cache lines are on their way
-// meanwhile.
+// perf: OPT-5. Pieces are split a batch ahead of their look-up, so that the memo's cache lines are fetched in the
+// meantime.
 void BpeTokenizer::encode(std::string_view text, std::vector<int32_t>& ids) const {
   struct Piece {
     std::string_view text;
@@ -196,7 +197,7 @@ void BpeTokenizer::encode(std::string_view text, std::vector<int32_t>& ids) cons
         }
         *entry = PieceMemo::Entry(pieces[i].key, impl_->owner, merged);
       }
-      std::copy(entry->ids.begin(), entry->ids.end(), known.begin() + buffered);  // a fixed size is one move
+      std::copy(entry->ids.begin(), entry->ids.end(), known.begin() + buffered);  // a copy of fixed size is one move
       buffered += entry->count;
     }
     append({});

@@ -11,10 +11,10 @@
 namespace gpt {
 namespace {
 
-// Up to so many tokens, looking at every pair before each merge is quicker than keeping the pairs in a heap.
+// Up to this many tokens, looking at every pair before each merge is faster than keeping the pairs in a heap.
 constexpr size_t kFew = 64;
 
-// A pair as a number, so that the least is the leftmost of the lowest rank: the rank, then the place of its left token.
+// A pair as a number, so that the smallest is the leftmost of the lowest rank: the rank, then the place of its left token.
 constexpr int kPlaceBits = std::countr_zero(kFew);
 constexpr int32_t kNoPair = std::numeric_limits<int32_t>::max();
 
@@ -64,7 +64,7 @@ inline uint32_t BpeMerges::rank_of(int32_t left, int32_t right) const {
   const uint64_t pair = pair_of(left, right);
   for (size_t bucket = bucket_of(pair);; bucket = (bucket + 1) & (buckets_.size() - 1)) {
     const Bucket& there = buckets_.data()[bucket];
-    uint64_t rank = kNone;  // what differs from the pair without a rank: the rank, where the pair is the same
+    uint64_t rank = kNone;  // a rule XOR the pair is just the rank if the pairs are equal
     for (const uint64_t rule : there.rules) rank = std::min(rank, rule ^ pair << kRankBits);
     if (rank != kNone || there.rules.back() == kFree) return static_cast<uint32_t>(rank);
   }
@@ -76,7 +76,7 @@ void BpeMerges::apply(std::vector<int32_t>& ids, size_t first) const {
   ids.resize(first + (count <= kFew ? apply_to_few(&ids[first], count) : apply_to_many(&ids[first], count)));
 }
 
-// perf: OPT-5. Merged tokens leave a hole and nothing moves: a bit for each token that is left finds its neighbours.
+// perf: OPT-5. Merged tokens leave a hole and nothing moves: one bit per remaining token serves to find neighbours.
 size_t BpeMerges::apply_to_few(int32_t* ids, size_t count) const {
   std::array<int32_t, kFew> pairs;  // of each token with the next one
   pairs.fill(kNoPair);
@@ -108,7 +108,7 @@ size_t BpeMerges::apply_to_many(int32_t* ids, size_t count) const {
     uint32_t previous, next;  // among those left; `count` after the last
     uint32_t rank;            // of the pair with the next one; kNone for those merged away too
   };
-  // Rank, position; out of date where the part's rank is another by now.
+  // Rank, position; stale if the part's rank has changed since.
   using Candidate = std::pair<uint32_t, uint32_t>;
   std::vector<Part> parts(count);
   std::vector<Candidate> candidates;

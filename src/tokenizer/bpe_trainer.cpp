@@ -38,7 +38,7 @@ BpeTrainingOptions checked(BpeTrainingOptions options) {
   }
   const auto least = static_cast<int64_t>(specials.size()) + kBytes;
   if (options.vocab_size < least || options.vocab_size > BpeModel::kMostTokens) {
-    refuse(fmt::format("a vocabulary of {} is impossible; the {} bytes, special tokens ({}) and merges make {} to {}",
+    refuse(fmt::format("a vocabulary of {} is impossible; with the {} bytes and {} special tokens it can have {} to {} entries",
                        options.vocab_size, kBytes, specials.size(), least, BpeModel::kMostTokens));
   }
   if (options.min_frequency < 0)
@@ -73,8 +73,8 @@ class Vocabulary {
     }
   }
 
-  // The token that `pair` becomes. It is a new one, unless it is spelled as a special token is: a vocabulary file can hold
-  // a spelling once only, so that the two are one.
+  // The token that `pair` becomes. It is a new one unless it is spelled like a special token: a vocabulary file can hold
+  // each spelling only once, so that the two are the same token.
   int32_t add_merge(TokenPair pair) {
     model_.merges.push_back(pair);
     std::string bytes = model_.tokens[pair.first] + model_.tokens[pair.second];
@@ -85,8 +85,8 @@ class Vocabulary {
     }
     if (model_.tokens[special->second] == bytes) return special->second;
     refuse(fmt::format(
-        "special token '{}' is how vocabulary files spell a sequence of bytes that is frequent in the text; give "
-        "it another text",
+        "special token '{}' is how vocabulary files spell a sequence of bytes that is frequent in the text; spell "
+        "it differently",
         model_.tokens[special->second]));
   }
 

@@ -27,7 +27,7 @@ json parse_vocabulary_json(std::string_view text, const std::string& origin) {
   } catch (const json::parse_error& e) {
     throw Error(ExitCode::data,
                 fmt::format("{}: not a tokenizer that this program can read: invalid JSON at byte {}", origin, e.byte));
-  } catch (const json::exception&) {  // a number beyond double
+  } catch (const json::exception&) {  // a number that no double can hold
     throw Error(ExitCode::data,
                 fmt::format("{}: not a tokenizer that this program can read: its JSON has a number out of range", origin));
   }
@@ -75,7 +75,7 @@ void BpeVocabulary::add(const std::string& spelling, const json& id) {
 
 void BpeVocabulary::add_special(const std::string& text, const json& id) {
   const int32_t number = take(id, text, text);
-  ids_.emplace(text, number);  // merges may make it
+  ids_.emplace(text, number);  // merges may produce it
   model_.special_tokens.push_back({text, number});
 }
 

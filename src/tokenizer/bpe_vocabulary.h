@@ -1,5 +1,5 @@
 // What tokenizer.json and GPT-2's pair of files share: tokens with ids, and merges of tokens that are named by their
-// spelling in the printable alphabet. Every refusal begins with the origin.
+// spelling in the printable alphabet. Every error message begins with the origin.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@ namespace gpt {
 // The JSON of a vocabulary, up to 64 MiB and 64 levels deep.
 nlohmann::json parse_vocabulary_json(std::string_view text, const std::string& origin);
 
-// As an error shows it: quoted, in one line, cut where it is long.
+// As an error message shows it: quoted, on one line, truncated if it is long.
 std::string shown(const nlohmann::json& value);
 
-// Fills a BpeModel with `size` tokens whose ids have to be 0..size-1, each once.
+// Fills a BpeModel with `size` tokens whose ids must be 0..size-1, each once.
 class BpeVocabulary {
  public:
   BpeVocabulary(BpeModel& model, size_t size, std::string origin);

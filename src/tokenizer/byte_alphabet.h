@@ -10,7 +10,7 @@ namespace gpt::byte_alphabet {
 
 char32_t character(unsigned char byte);
 std::string spell(std::string_view bytes);
-// The inverse of spell(); nothing where `spelling`, which is UTF-8, has a character outside the alphabet.
+// The inverse of spell(); nothing if `spelling`, which is UTF-8, has a character outside the alphabet.
 std::optional<std::string> bytes(std::string_view spelling);
 
 }  // namespace gpt::byte_alphabet

@@ -37,7 +37,7 @@ std::vector<Merge> read_merges(std::string_view text, const std::string& origin)
     const size_t space = line.find(' ');
     const bool is_pair = space != std::string_view::npos && space > 0 && space + 1 < line.size();
     if (!is_pair || line.find(' ', space + 1) != std::string_view::npos) {
-      throw Error(ExitCode::data, fmt::format("{}: line {} of the merges is {}; two tokens with a space between them are needed",
+      throw Error(ExitCode::data, fmt::format("{}: line {} of the merges is {}; two tokens separated by a space are needed",
                                               origin, number, shown(std::string(line))));
     }
     merges.push_back({line.substr(0, space), line.substr(space + 1)});
@@ -45,7 +45,7 @@ std::vector<Merge> read_merges(std::string_view text, const std::string& origin)
   return merges;
 }
 
-// The files do not say which tokens are special. One that is neither a character nor made by a merge comes from no
+// The files do not say which tokens are special. One that is neither a character nor made by a merge cannot come from
 // text.
 bool is_special(const std::string& token, const std::unordered_set<std::string>& products, const std::string& origin) {
   if (token.empty() || utf8::decode(token, 0).bytes == token.size() || products.count(token) != 0) return false;

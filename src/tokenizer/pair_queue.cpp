@@ -12,7 +12,7 @@ namespace {
 
 constexpr int32_t kNone = -1;        // no token begins or ends in this cell
 constexpr int64_t kIndexDepth = 32;  // an index holds the pairs down to this fraction of the most frequent one's count
-constexpr size_t kPrefetch = 16;     // how far ahead memory is asked for
+constexpr size_t kPrefetch = 16;     // how far ahead memory is prefetched
 
 // Ordered as pairs are: by left token, then by right one.
 uint64_t key_of(int32_t left, int32_t right) {
@@ -72,7 +72,7 @@ void PairQueue::add_piece(std::string_view piece, const std::array<int32_t, 256>
   for (; count > 0; count -= std::min(count, kMost)) {  // more than a cell can hold: several equal pieces
     if (kMost - cells_.size() <= piece.size()) {
       throw Error(ExitCode::memory,
-                  "BPE training: the distinct pieces of the text have more than 4 GB; train on a part of it");
+                  "BPE training: the distinct pieces of the text exceed 4 GB; train on a part of it");
     }
     for (const char byte : piece) {
       cells_.push_back(
@@ -117,7 +117,7 @@ void PairQueue::build_index() {
     if (entry.count >= threshold_) ++frequent, size += entry.size;
   });
   pairs_ =
-      PairTable(frequent);  // all at once: pairs come in the order of their hashes, which a table that grows piles up
+      PairTable(frequent);  // sized at once: pairs come in the order of their hashes, which would pile up in a growing table
   std::vector<Candidate> candidates;
   candidates.reserve(frequent);
   all.for_each([&](const PairTable::Entry& entry) {
@@ -176,7 +176,7 @@ void PairQueue::replace_occurrences(const PairTable::Entry& occurrences, TokenPa
     if (i + kPrefetch < occurrences.size) __builtin_prefetch(&cells_[occurrences.positions[i + kPrefetch]], 1);
     const uint32_t position = occurrences.positions[i];
     Cell* const cell = &cells_[position];
-    // One of the two may have become part of another token; of aaa, the second pair goes with the first.
+    // One of the two may have become part of another token; in aaa, merging the first pair removes the second.
     if (cell[0].token != first || cell[first_bytes].token != second) continue;
     cell[first_bytes].token = kNone;
     cell[0].token = cell[bytes - 1].token = product;
@@ -186,7 +186,7 @@ void PairQueue::replace_occurrences(const PairTable::Entry& occurrences, TokenPa
   }
 }
 
-// Enters the pairs of the product with its neighbours, those that are not rare.
+// Indexes the pairs of the product with its neighbours, except the rare ones.
 template <typename Key>
 void PairQueue::index_products(Side& side, Key key_with_product) {
   size_t size = 0;
@@ -212,8 +212,8 @@ void PairQueue::index_products(Side& side, Key key_with_product) {
   side.places.clear();
 }
 
-// The pairs of the neighbours with the parts of the product have become fewer. Where the parts follow each other twice, as
-// in xyxy, a neighbour is itself the product, and one of those pairs the product's with the next part.
+// The pairs of the neighbours with the parts of the product occur less often now. Where the parts follow each other twice,
+// as in xyxy, a neighbour is itself the product, and one of those pairs is that of the product with the next part.
 void PairQueue::lower_counts(TokenPair pair) {
   for (const int32_t left : left_.seen) {
     if (PairTable::Entry* entry = pairs_.find(key_of(left, pair.first))) entry->count -= left_.neighbours[left].count;

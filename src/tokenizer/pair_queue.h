@@ -16,19 +16,19 @@ namespace gpt {
 
 using TokenPair = std::pair<int32_t, int32_t>;
 
-// A hash table from pairs to what is known of them, with linear probing.
+// A hash table from pairs to what is known about them, with linear probing.
 class PairTable {
  public:
   struct Entry {
     uint64_t key = kFree;
     int64_t count = 0;  // occurrences in the text
-    // Occurrences in the distinct pieces, ascending within each. The pair may have gone from there since.
+    // Occurrences in the distinct pieces, ascending within each. The pair may no longer be there.
     uint32_t* positions = nullptr;
     uint32_t size = 0;
   };
 
   explicit PairTable(size_t expected = 0);
-  Entry* find(uint64_t key);  // nullptr where there is none; stays where it is until the next insertion
+  Entry* find(uint64_t key);  // nullptr if there is none; valid until the next insertion
   Entry& find_or_insert(uint64_t key);
   void prefetch(uint64_t key) const;
 
@@ -57,12 +57,12 @@ class PairQueue {
 
   // Adds the next token, of `bytes` bytes; ids count from 0.
   void add_token(size_t bytes);
-  // Adds a piece, of one token a byte.
+  // Adds a piece, with one token per byte.
   void add_piece(std::string_view piece, const std::array<int32_t, 256>& token_of_byte, uint64_t count);
 
-  // The most frequent pair, of equally frequent ones the smaller, to be merged; none when all are too rare.
+  // The pair to merge: the most frequent one, the smallest of equally frequent ones; none when all are too rare.
   std::optional<TokenPair> next();
-  // Makes one token, `product`, of every occurrence of `pair`.
+  // Replaces every occurrence of `pair` with the one token `product`.
   void merge(TokenPair pair, int32_t product);
 
  private:
@@ -79,7 +79,7 @@ class PairQueue {
       return count != other.count ? count < other.count : key > other.key;
     }
   };
-  // What a merge brings about with one token beside the pair.
+  // What a merge changes for one token next to the pair.
   struct Neighbour {
     int64_t count = 0;
     uint32_t occurrences = 0;
@@ -99,7 +99,7 @@ class PairQueue {
   };
 
   template <typename Visit>
-  void for_each_pair(const PairTable& table, Visit visit) const;  // in an order that looks up `table` without waiting
+  void for_each_pair(const PairTable& table, Visit visit) const;  // prefetches the entries of `table`
   void build_index();
   void replace_occurrences(const PairTable::Entry& occurrences, TokenPair pair, int32_t product);
   template <typename Key>
@@ -113,10 +113,10 @@ class PairQueue {
   std::vector<Cell> cells_;
 
   // Only pairs of at least threshold_ occurrences are in the table and the heap, because most pairs are rare and never
-  // merged. When the heap runs dry, the index is built anew with a lower threshold.
+  // merged. When the heap runs dry, the index is rebuilt with a lower threshold.
   int64_t threshold_ = 0;
   PairTable pairs_;
-  std::priority_queue<Candidate> heap_;  // the counts may have fallen since
+  std::priority_queue<Candidate> heap_;  // the actual counts may have fallen since
   std::vector<std::unique_ptr<uint32_t[]>> positions_;
   Side left_, right_;
 };

@@ -12,9 +12,9 @@ namespace gpt {
 namespace {
 
 constexpr size_t kChunkBytes = 1 << 20;    // what a thread takes at a time
-constexpr size_t kPendingBytes = 4 << 20;  // for each thread, worth starting the threads for
+constexpr size_t kPendingBytes = 4 << 20;  // for each thread: enough to be worth starting the threads
 constexpr size_t kLocalPieces = 1 << 15;
-constexpr size_t kTogether = 64;  // pieces, so that their slots are fetched side by side
+constexpr size_t kTogether = 64;  // pieces added at once, so that their slots are fetched in parallel
 constexpr size_t kPrefetch = 12;  // pieces ahead
 constexpr int kShardBits = 6;
 constexpr size_t kSmallestTable = 1 << 8;
@@ -151,7 +151,7 @@ void PieceCounter::count(std::string_view chunk, PieceTable& local) {
 
 void PieceCounter::empty_into_shards(PieceTable& local) {
   std::vector<std::vector<PieceTable::Piece>> parts(shards_.size());
-  constexpr int kShift = 8 * sizeof(size_t) - kShardBits;  // the tables themselves go by the low bits of the hash
+  constexpr int kShift = 8 * sizeof(size_t) - kShardBits;  // the tables themselves use the low bits of the hash
   local.for_each([&parts](const PieceTable::Piece& piece) { parts[piece.hash >> kShift].push_back(piece); });
   for (size_t i = 0; i < parts.size(); ++i) {
     const std::lock_guard lock(shards_[i].mutex);
@@ -168,7 +168,7 @@ void PieceCounter::take(const std::function<void(std::string_view, uint64_t)>& v
   }
   for (Shard& shard : shards_) {
     shard.table.for_each([&visit](const PieceTable::Piece& piece) { visit(piece.text, piece.count); });
-    shard.table = {};  // its memory is wanted for what `visit` builds
+    shard.table = {};  // its memory is needed for what `visit` builds
   }
 }
 

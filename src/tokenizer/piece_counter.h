@@ -36,12 +36,12 @@ class PieceTable {
   }
 
  private:
-  // A short text lies in the slot, which spares a trip to memory for nearly all pieces; a long one in bytes_.
+  // A short text is stored in the slot, which saves a trip to memory for nearly all pieces; a long one in bytes_.
   struct Key {
     static constexpr size_t kInSlot = 15;
     static constexpr uint64_t kLong = uint64_t{1} << 63;
     uint64_t low = 0;   // the text, or its offset in bytes_
-    uint64_t high = 0;  // more of the text and in the last byte its length, or kLong + its length
+    uint64_t high = 0;  // the rest of the text and, in the last byte, its length; or kLong + its length
     bool operator==(const Key&) const = default;
   };
   struct Slot {
@@ -64,10 +64,10 @@ class PieceCounter {
  public:
   PieceCounter(SplitPattern split, int threads);
 
-  // Counts the pieces of `text`, whose end is the end of a piece.
+  // Counts the pieces of `text`, whose end also ends a piece.
   void add(std::string_view text);
 
-  // Gives up the counts: visit(piece, count) for each distinct piece, in no particular order.
+  // Hands over the counts: visit(piece, count) for each distinct piece, in no particular order.
   void take(const std::function<void(std::string_view, uint64_t)>& visit);
 
  private:

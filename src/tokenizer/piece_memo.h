@@ -1,5 +1,5 @@
-// What short pieces of text were merged into, so that a word that comes again costs one look into a cache line. One
-// memo per thread, of a fixed size, shared by all tokenizers: a piece takes the place of the one that was in its slot.
+// What short pieces of text were merged into, so that a word seen before costs one access to a cache line. One memo per
+// thread, of a fixed size, shared by all tokenizers: a piece replaces the one that was in its slot.
 #pragma once
 
 #include <algorithm>
@@ -47,7 +47,7 @@ class PieceMemo {
     Key key{};
     if (begin + sizeof(Key) <= text.size()) {
       std::memcpy(key.data(), text.data() + begin,
-                  sizeof(Key));  // a fixed size is three loads; what is too much is cut off
+                  sizeof(Key));  // a fixed size is three loads; the excess is masked off
       for (size_t i = 0; i < key.size(); ++i) key[i] &= kMasks[bytes][i];
     } else {
       std::memcpy(key.data(), text.data() + begin, bytes);

@@ -42,8 +42,8 @@ inline Character character_at(std::string_view text, size_t offset) {
 
 inline bool is_newline(char c) { return c == '\n' || c == '\r'; }
 
-// perf: OPT-5. Where the letters a-z and A-Z from `offset` on end, eight bytes at a time: most words then take no loop,
-// whose end no branch predictor predicts. Near the end of the text it may stop too early.
+// perf: OPT-5. Where the letters a-z and A-Z that start at `offset` end, eight bytes at a time: most words then need no
+// loop, whose exit would be unpredictable. Near the end of the text it may stop too early.
 inline size_t ascii_letters_end(std::string_view text, size_t offset) {
   static_assert(std::endian::native == std::endian::little, "the first byte is the lowest");
   constexpr uint64_t kEach = 0x0101010101010101, kHigh = 0x80 * kEach;
@@ -84,8 +84,8 @@ size_t three_numbers_end(std::string_view text, size_t offset) {
   return offset;
 }
 
-// The end of 's 't 'm 'd 'll 've 're, whose apostrophe is at `offset`; `offset` where it is none of them. Without
-// regard to case, s is U+017F as well: the one other character that Unicode folds to a letter of these.
+// The end of 's 't 'm 'd 'll 've 're, whose apostrophe is at `offset`; `offset` if it is none of them. Ignoring case,
+// U+017F is an s as well: the only other character that Unicode folds to one of these letters.
 size_t contraction_end(std::string_view text, size_t offset, bool any_case) {
   const auto letter = [&](size_t i) -> char {
     if (offset + i >= text.size()) return '\0';
@@ -107,7 +107,7 @@ size_t contraction_end(std::string_view text, size_t offset, bool any_case) {
 struct Spaces {
   size_t last;  // where the last of them starts
   size_t end;
-  size_t newlines_end;  // after the last newline; where the spaces start, if there is none
+  size_t newlines_end;  // after the last newline; the start of the spaces if there is none
 };
 
 Spaces spaces_at(std::string_view text, size_t offset) {
@@ -138,8 +138,8 @@ size_t gpt2_end(std::string_view text, size_t offset) {
   return spaces_before_word_end(text, offset, spaces_at(text, offset));
 }
 
-// cl100k and Llama 3, which differ in `final_spaces`: whether the spaces at the end of the text are one piece, whatever
-// newlines are among them.
+// cl100k and Llama 3, which differ in `final_spaces`: whether the spaces at the end of the text are one piece, even with
+// newlines among them.
 size_t cl100k_end(std::string_view text, size_t offset, bool final_spaces) {
   if (text[offset] == '\'') {
     const size_t end = contraction_end(text, offset, true);
@@ -168,10 +168,10 @@ struct Neighbour {
   char first_byte;
 };
 
-// Whether a piece ends between the two characters whatever is around them, and the part before splits by itself as it
-// does in the whole. The former: no alternative of the patterns matches across such a place. The latter: matches see
-// beyond their end only after spaces, by (?!\S) and $; the part ends in no space, so that the spaces in it are
-// followed by what follows them in the whole. The one case that does end in a space is argued where it stands.
+// Whether a piece ends between the two characters whatever surrounds them, and the part before splits by itself as it
+// does in the whole. The former: no alternative of the patterns matches across such a place. The latter: matches look
+// beyond their end only after spaces, with (?!\S) and $; the part does not end in a space, so that the spaces in it are
+// followed by what follows them in the whole. The one case that does end in a space is explained where it occurs.
 bool always_ends_between(SplitPattern pattern, Neighbour before, Neighbour behind) {
   const bool gpt2 = pattern == SplitPattern::gpt2;
   switch (before.kind) {
@@ -183,14 +183,14 @@ bool always_ends_between(SplitPattern pattern, Neighbour before, Neighbour behin
       if (behind.kind == CharacterClass::letter) return gpt2 && before.first_byte != '\'';
       return behind.kind == CharacterClass::number;
     case CharacterClass::space:
-      // In cl100k only spaces follow a newline within a piece, and spaces up to their last newline are one piece: by
-      // \s*[\r\n] in the whole, by that or \s++$ in the part.
+      // In cl100k only spaces follow a newline within a piece, and spaces up to their last newline are one piece: through
+      // \s*[\r\n] in the whole, through that or \s++$ in the part.
       return !gpt2 && is_newline(before.first_byte) && behind.kind != CharacterClass::space;
   }
   return false;
 }
 
-// The character that ends at `end` > 0. Nothing where it is no whole one: what comes before might complete it.
+// The character that ends at `end` > 0. Nothing if it is not a whole one: what comes before might complete it.
 std::optional<std::string_view> character_before(std::string_view text, size_t end) {
   size_t start = end - 1;
   while (start > 0 && end - start < 4 && !utf8::begins_character(text[start])) --start;

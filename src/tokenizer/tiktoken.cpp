@@ -15,7 +15,7 @@ namespace {
 
 using Ranks = std::unordered_map<std::string_view, int32_t>;
 
-// Merging below costs the square of it; the longest of cl100k_base has 128.
+// Merging below takes time quadratic in it; the longest token of cl100k_base has 128.
 constexpr size_t kMostTokenBytes = 256;
 
 std::optional<std::string> decode_base64(std::string_view text) {
@@ -40,7 +40,7 @@ int32_t rank_of(const Ranks& ranks, std::string_view bytes) {
   return found == ranks.end() ? INT32_MAX : found->second;
 }
 
-// The ends of the parts that the bytes of a token come to when only ranks below its own are merged.
+// The ends of the parts into which the bytes of a token merge when only ranks below its own are used.
 std::vector<size_t> merge_below(const Ranks& ranks, std::string_view token, int32_t rank) {
   std::vector<size_t> ends(token.size());
   for (size_t i = 0; i < ends.size(); ++i) ends[i] = i + 1;

@@ -26,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// What a reader of tokenizer JSON says about it: `origin` first.
+// Refuses tokenizer JSON; the message begins with `origin`.
 [[noreturn]] void refuse(const std::string& origin, const std::string& why) {
   throw Error(ExitCode::data, fmt::format("{}: not a tokenizer that this program can read: {}", origin, why));
 }
@@ -78,7 +78,7 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
 
 std::vector<int32_t> Tokenizer::encode_with_specials(std::string_view text) const {
   const std::span<const SpecialToken> specials = special_tokens();
-  std::vector<size_t> found;  // where each comes next; searched for again only when that is passed
+  std::vector<size_t> found;  // where each comes next; searched for again only once that is passed
   for (const SpecialToken& special : specials) found.push_back(text.find(special.text));
 
   std::vector<int32_t> ids;
@@ -139,7 +139,7 @@ std::optional<int64_t> trained_vocabulary(const std::string& spec) {
 }
 
 void require_same_tokenizer(const std::string& spec, const std::string& saved) {
-  if (spec == "char" || spec == "byte" || spec.starts_with("bpe:")) return;  // what the text gave is in the checkpoint
+  if (spec == "char" || spec == "byte" || spec.starts_with("bpe:")) return;  // what was learned from the text is in the checkpoint
   if (make_tokenizer(spec, {})->to_json() == saved) return;
   throw Error(ExitCode::checkpoint,
               fmt::format("data.tokenizer: {} is not the tokenizer of the checkpoint: set it back to what the run "
@@ -160,7 +160,7 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, std::string_v
   if (!fs::is_regular_file(spec, error)) {
     throw Error(
         ExitCode::config,
-        fmt::format("data.tokenizer: '{}' is not char, byte, gpt2, bpe:N or the file of a tokenizer", spec));
+        fmt::format("data.tokenizer: '{}' is not char, byte, gpt2, bpe:N or a tokenizer file", spec));
   }
   return read_tokenizer(spec);
 }

@@ -1,5 +1,5 @@
-// Reading. What of Hugging Face's file could change the ids of a text is either done as it says or refused by its name;
-// a post-processor only adds tokens around them, as their encode(add_special_tokens=True) does and ours never.
+// Reading. Whatever in Hugging Face's file could change the ids of a text is either implemented or refused by name; a
+// post-processor only adds tokens around them, which Hugging Face's encode(add_special_tokens=True) does and ours never.
 #include "tokenizer_json.h"
 
 #include <fmt/format.h>
@@ -24,7 +24,7 @@ using nlohmann::json;
 constexpr SplitPattern kPatterns[] = {SplitPattern::gpt2, SplitPattern::cl100k, SplitPattern::llama3};
 const json kNull;
 
-// A value of the file with its place in it, and what is said about it.
+// A value in the file with its path, and the errors that report it.
 class Node {
  public:
   Node(const json& value, std::string path, const std::string& origin)
@@ -35,7 +35,7 @@ class Node {
   [[noreturn]] void malformed(const std::string& needed) const {
     throw Error(ExitCode::data, fmt::format("{}: {} is {}; {} is needed", origin_, path_, shown(value_), needed));
   }
-  // `known` reads as the end of "is X; supported is only".
+  // `known` completes "is X, which this program does not support (only ...)".
   [[noreturn]] void unsupported(const std::string& known) const {
     throw Error(ExitCode::data,
                 fmt::format("{}: {} is {}, which this program does not support (only {}): use another tokenizer, "
@@ -43,7 +43,7 @@ class Node {
                             origin_, path_, name(), known));
   }
 
-  // A member, null where it is missing.
+  // A member, null if it is missing.
   Node operator[](const std::string& key) const {
     const auto found = value_.find(key);
     return {found == value_.end() ? kNull : *found, path_.empty() ? key : path_ + "." + key, origin_};
@@ -64,7 +64,7 @@ class Node {
   void must_be(std::initializer_list<json> values) const {
     if (std::find(values.begin(), values.end(), value_) == values.end()) unsupported(shown(*values.begin()));
   }
-  // Every member has to be known: one that is not could change the ids.
+  // Every member must be known: one that is not could change the ids.
   void must_have_only(const std::set<std::string>& keys) const {
     if (!value_.is_object()) malformed("an object");
     for (const auto& [key, member] : value_.items()) {
@@ -87,7 +87,7 @@ class Node {
 
 SplitPattern pattern_of(const Node& split) {
   split.must_have_only({"type", "pattern", "behavior", "invert"});
-  // The patterns match every character, so keeping the matches is isolating them.
+  // The patterns match every character, so keeping the matches is the same as isolating them.
   const bool keeps_matches = split["behavior"].value() == "Removed" && split["invert"].value() == true;
   if (!keeps_matches) split["behavior"].must_be({"Isolated"});
   for (const SplitPattern pattern : kPatterns) {
@@ -140,9 +140,9 @@ std::vector<AddedToken> special_tokens(const Node& list, const json& vocabulary)
   const json* normalized = nullptr;
   for (const Node& entry : list.elements()) {
     entry.must_have_only({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
-    entry["special"].must_be({true});  // others are cut out of plain text too
+    entry["special"].must_be({true});  // others are split out of plain text too
     for (const char* key : {"single_word", "lstrip", "rstrip"}) entry[key].must_be({false});
-    // Without a normalizer it decides one thing: which of two tokens that overlap is found first.
+    // Without a normalizer it decides only one thing: which of two overlapping tokens is found first.
     if (normalized) entry["normalized"].must_be({*normalized});
     normalized = &entry["normalized"].value();
 
@@ -151,7 +151,7 @@ std::vector<AddedToken> special_tokens(const Node& list, const json& vocabulary)
     const auto ordinary = vocabulary.find(content.text());
     if (ordinary != vocabulary.end() && *ordinary != id.value())
       id.malformed(fmt::format("{}, as in the vocabulary,", shown(*ordinary)));
-    if (!tokens.empty() && !(id.value() > *tokens.back().id)) id.malformed("more than the id of the token before");
+    if (!tokens.empty() && !(id.value() > *tokens.back().id)) id.malformed("an id above that of the token before");
     tokens.push_back({&content.text(), &id.value()});
   }
   return tokens;
@@ -198,7 +198,7 @@ BpeModel read_tokenizer_json(const json& object, const std::string& origin) {
   for (const char* key : {"normalizer", "truncation", "padding"}) file[key].must_be({nullptr});
 
   const Node bpe = file["model"];
-  if (!bpe.is_type("BPE") && !bpe["type"].is_null()) bpe.unsupported("BPE");  // old files do not say it
+  if (!bpe.is_type("BPE") && !bpe["type"].is_null()) bpe.unsupported("BPE");  // old files leave it out
   bpe.must_have_only({"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk",
                       "byte_fallback", "ignore_merges", "vocab", "merges"});
   bpe["dropout"].must_be({nullptr, 0.0});

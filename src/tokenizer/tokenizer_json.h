@@ -1,4 +1,4 @@
-// The inside of tokenizer.json of Hugging Face, for the factory, which has parsed the JSON to see what it is.
+// Reads Hugging Face's tokenizer.json for the factory, which has already parsed the JSON to see what kind of file it is.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -49,7 +49,7 @@ std::string tokenizer_json(const BpeModel& model) {
   for (const SpecialToken& token : model.special_tokens) spellings[token.id] = token.text;
 
   ordered_json vocabulary = ordered_json::object(), merges = ordered_json::array();
-  // Past ordered_json's own insertion, which looks through all that is there.
+  // This bypasses ordered_json's own insertion, which searches all existing members.
   auto& entries = vocabulary.get_ref<ordered_json::object_t&>();
   for (size_t id = 0; id < spellings.size(); ++id) entries.emplace_back(spellings[id], id);
   for (const auto& [left, right] : model.merges) merges.push_back({spellings[left], spellings[right]});

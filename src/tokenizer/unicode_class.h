@@ -1,4 +1,4 @@
-// What the split patterns ask of a character: \p{L}, \p{N}, \s (White_Space) or none of them, as of Unicode 16.
+// What the split patterns distinguish in a character: \p{L}, \p{N}, \s (White_Space) or none of them, as of Unicode 16.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@ namespace gpt::unicode {
 
 enum class CharacterClass : uint8_t { other, letter, number, space };
 
-// Two levels: the page of 256 characters, shared by equal ones, then two bits a character.
+// Two levels: the page of 256 characters, shared by equal ones, then two bits per character.
 extern const size_t kClassPageCount;  // nothing but `other` after the last page
 extern const uint8_t kClassPages[];
 extern const uint64_t kClasses[];

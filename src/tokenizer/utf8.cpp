@@ -23,7 +23,7 @@ Scan scan(std::string_view text, size_t offset) {
   char32_t value = lead & (0x7F >> bytes);
   for (size_t i = 1; i < bytes; ++i) {
     if (offset + i == text.size()) return {Scan::unfinished, i, 0};
-    // The second byte's range shuts out overlong forms, surrogates and what lies beyond U+10FFFF.
+    // The second byte's range excludes overlong forms, surrogates and values above U+10FFFF.
     const unsigned char lowest = i > 1 ? 0x80 : lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
     const unsigned char highest = i > 1 ? 0xBF : lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
     if (byte(i) < lowest || byte(i) > highest) return {Scan::broken, i, 0};

@@ -159,7 +159,7 @@ TEST_F(ContainerTest, EveryTruncationIsRefusedAsSuch) {
     const std::string text = refusal(path_);
     ASSERT_NE(text, "") << length;
     if (length >= first_header) {
-      ASSERT_TRUE(says(text, "is cut: it has " + std::to_string(length) + " bytes of ")) << length;
+      ASSERT_TRUE(says(text, "is truncated: it has " + std::to_string(length) + " of ")) << length;
     }
   }
 }

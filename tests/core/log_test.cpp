@@ -112,7 +112,7 @@ TEST(Log, AFullDiskUnderTheFileDoesNotStopTheProgram) {
   for (int i = 0; i < 5; ++i) {
     EXPECT_NE(child.errors.find("line " + std::to_string(i) + "\n"), std::string::npos) << child.errors;
   }
-  const size_t warning = child.errors.find("warning: the log file misses lines");
+  const size_t warning = child.errors.find("warning: the log file is missing lines");
   EXPECT_EQ(child.errors.find("warning:", warning + 1), std::string::npos) << child.errors;
 }
 

@@ -270,7 +270,7 @@ TEST_F(PrepareTest, AFileInAFolderThatIsNotUtf8IsPassedOverByTokenizersThatNeedI
   check(prepare(o));
   file("in/d.txt", "ghij");  // its characters are another matter: the tokenizer is not for this text
   EXPECT_ERROR(prepare(o), ExitCode::data, folder_ / "in/d.txt" + ": byte 3: 'j' (U+006A) is not in the vocabulary of 10 characters of "
-               "the tokenizer char; use --tokenizer byte or bpe:N, which know every text");
+               "the char tokenizer; use --tokenizer byte or bpe:N, which can encode any text");
   o.saved_tokenizer.clear();
   o.tokenizer = "byte";
   EXPECT_EQ(prepare(o).skipped.size(), 0);

@@ -106,7 +106,7 @@ class SourceChecks(Scripts):
 
     def test_folder_without_a_place(self):
         self.write("src/misc/a.cpp", '#include "gpt/core/error.h"\n')
-        self.assertEqual(self.found(), "src/misc/a.cpp:1: folder 'misc' has no place in the order of includes\n")
+        self.assertEqual(self.found(), "src/misc/a.cpp:1: folder 'misc' is missing from the order of includes\n")
 
     def test_launch_without_check(self):
         self.write("src/ops/a.cu", "\nf<<<1, 2>>>(a,\n   b);\n\n\n\nC10_CUDA_KERNEL_LAUNCH_CHECK();\nf<<<1, 2>>>(a);\n")

@@ -203,7 +203,7 @@ TEST(TokenizerJsonFile, RefusesWhatContradictsItself) {
           f["added_tokens"].push_back(token);
         }
       },
-      "added_tokens[2].id is 320; more than the id of the token before is needed");
+      "added_tokens[2].id is 320; an id above that of the token before is needed");
   refused(
       [](json& f) {
         f["model"]["merges"][0] = {"zz", "e"};
@@ -266,7 +266,7 @@ TEST(Gpt2Files, ThatContradictEachOtherAreRefused) {
           "token \"ab\" is neither a byte nor made by a merge: vocabulary and merges do not belong together");
   refused({"ab"}, "a b\nab c\nabc d\n", "merge 2 has \"abc\", which is not a token of the vocabulary");
   refused({"ab"}, "a b\na b\n", "merge 1 of \"a\" and \"b\" is listed twice");
-  refused({"ab"}, "ab\n", "line 2 of the merges is \"ab\"; two tokens with a space between them are needed");
+  refused({"ab"}, "ab\n", "line 2 of the merges is \"ab\"; two tokens separated by a space are needed");
   refused({"ab"}, "a b c\n", "line 2 of the merges is \"a b c\"");
   refused({"ab"}, "a \n", "line 2 of the merges is \"a \"");
   refused({"ab"}, "a b\n\xFF\xFE c\n", "merge 1 has \"\uFFFD\uFFFD\"");

@@ -117,6 +117,7 @@ TEST(MakeTokenizer, TakesEachKindOfFile) {
   EXPECT_EQ(make_tokenizer(folder.file("char.json", make_tokenizer("char", "xyz")->to_json()), "")->encode("zx"),
             (Ids{2, 0}));
 
+  EXPECT_ERROR(make_tokenizer("bpe", "text"), ExitCode::config, "bpe needs the size of its vocabulary, as in bpe:8192");
   const auto trained = make_tokenizer("bpe:300", "the theme of the thesis: there, then");
   EXPECT_EQ(trained->name(), "bpe");
   EXPECT_LE(trained->vocab_size(), 300);
@@ -155,7 +156,7 @@ TEST(RequireSameTokenizer, RefusesAnotherVocabulary) {
 
 TEST(MakeTokenizer, ListsWhatThereIs) {
   EXPECT_ERROR(make_tokenizer("absent.json", ""), ExitCode::config,
-               "'absent.json' is not char, byte, gpt2, bpe:N or the file of a tokenizer");
+               "'absent.json' is not char, byte, gpt2, bpe:N or a tokenizer file");
 }
 
 TEST(TrainedVocabulary, IsTheNumberBehindBpe) {

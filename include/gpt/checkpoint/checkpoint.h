@@ -1,8 +1,8 @@
-// ckpt.pt: everything a run needs to go on as if it had never stopped, in one file that Python's
+// ckpt.pt: everything a run needs to continue as if it had never stopped, in one file that Python's
 // torch.load(path, weights_only=True) opens as a dict with `model`, `optimizer`, `config`, `step`, ...
-// Our own reader never looks at that pickle, so nothing in the file is ever executed. It uses these records alone:
+// Our own reader never looks at that pickle, so nothing in the file is ever executed. It uses only these records:
 //   config.yaml      the effective configuration     tokenizer.json   the tokenizer
-//   checkpoint.json  the plain values, and of every tensor its name, dtype and shape
+//   checkpoint.json  the plain values, and the name, dtype and shape of every tensor
 //   data/NAME        the bytes of the tensor NAME, which is model/..., exp_avg/..., exp_avg_sq/..., optimizer/step,
 //                    scaler/scale, scaler/growth_tracker, rng/cpu or rng/cuda
 #pragma once
@@ -19,7 +19,7 @@
 namespace gpt {
 
 struct Checkpoint {
-  int64_t step = 0;  // completed updates, skipped ones counted
+  int64_t step = 0;  // completed updates, including skipped ones
   NamedTensors model;
   NamedTensors exp_avg, exp_avg_sq;
   at::Tensor optimizer_step;                       // float32 scalar: applied updates
@@ -33,10 +33,10 @@ struct Checkpoint {
   std::string tokenizer;       // JSON
   std::string data_fingerprint;
   std::string started_by;      // what training.resume_from said when the run began: auto, none, or an absolute path
-  std::map<std::string, std::string> environment;  // build, device, cpu, threads: a difference warns on resume
+  std::map<std::string, std::string> environment;  // build, device, cpu, threads: differences are reported on resume
 };
 
-// Tensors may be on any device. Throws gpt::Error(disk), the old file untouched; refuses non-finite weights with
+// Tensors may be on any device. Throws gpt::Error(disk), leaving the old file untouched; refuses non-finite weights with
 // gpt::Error(numerics).
 void save_checkpoint(const std::string& path, const Checkpoint& checkpoint);
 

@@ -1,7 +1,7 @@
 // The file format of ckpt.pt, LibTorch-free: a stored-only ZIP64 whose records are 64-byte aligned, which torch.load
-// opens as its own. Its last record, manifest.json, holds length and hash of every other record; the zip comment holds
-// a digest of the manifest, of all headers and of the directory. So each byte of the file is covered, any flipped bit
-// or cut is found before a single value is used, and one pass over the data finds it.
+// opens as its own. Its last record, manifest.json, holds the length and hash of every other record; the zip comment
+// holds a digest of the manifest, of all headers and of the directory. So every byte of the file is covered, and one
+// pass over the data finds any flipped bit or truncation before a single value is used.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace gpt {
 
-// Writes beside `path`, fsyncs, renames, fsyncs the folder: `path` holds the old file or the whole new one, never less.
+// Writes beside `path`, fsyncs, renames, fsyncs the folder: `path` holds either the old file or the complete new one.
 class ContainerWriter {
  public:
   explicit ContainerWriter(std::string path);
@@ -30,8 +30,8 @@ class ContainerWriter {
   std::unique_ptr<Impl> impl_;
 };
 
-// Maps and verifies. Throws gpt::Error(checkpoint) with what the file is instead (empty, a git-lfs pointer, HTML, cut
-// at byte N of M, damaged in record X, ...).
+// Maps and verifies. Throws gpt::Error(checkpoint) saying what the file is instead (empty, a git-lfs pointer, HTML,
+// truncated to N of M bytes, damaged in record X, ...).
 class ContainerReader {
  public:
   explicit ContainerReader(const std::string& path);

@@ -21,7 +21,7 @@ class PickleWriter {
   void boolean(bool value);
   void none();
   // A contiguous tensor whose bytes are the record "data/KEY". `storage` is its class in Python: "FloatStorage".
-  // Tensors of one key share their memory in Python, as tied weights do.
+  // Tensors with the same key share their memory in Python, as tied weights do.
   void tensor(std::string_view storage, std::string_view key, const std::vector<int64_t>& shape);
 
   std::string finish();  // the whole pickle

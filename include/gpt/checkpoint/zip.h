@@ -1,5 +1,5 @@
-// The ZIP structures of a container, as bytes. There is one form only: stored, always ZIP64, data aligned, no time
-// stamps. A reader therefore parses almost nothing: it encodes again what the writer must have written, and compares.
+// The ZIP structures of a container, as bytes. There is only one form: stored, always ZIP64, data aligned, no time
+// stamps. A reader therefore parses almost nothing: it re-encodes what the writer must have written, and compares.
 // Source: PKWARE APPNOTE 6.3.10, sections 4.3 and 4.5.3.
 #pragma once
 

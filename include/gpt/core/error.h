@@ -1,4 +1,4 @@
-// The one exception type for what a user can cause. Its text is a single line: where, what, got, what to do.
+// The one exception type for errors that a user can cause. Its text is a single line: where, what, got, what to do.
 // Programs catch it once, in core/process; the code becomes the exit status.
 #pragma once
 

@@ -1,4 +1,4 @@
-// The one owner of writes, fsyncs, locks and maps. Errors name file, operation and errno's text.
+// The only code that writes, fsyncs, locks and maps files. Errors name file, operation and errno's text.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ std::string read_file(const std::string& path, ExitCode code);  // whole; code: 
 void create_folders(const std::string& path);                   // as mkdir -p; throws gpt::Error(disk)
 uint64_t free_disk_space(const std::string& folder);            // bytes available to this user
 
-// A file that appears under its name only when whole: O_EXCL beside it, fsync, rename, fsync of the folder.
+// A file that appears under its name only when complete: O_EXCL beside it, fsync, rename, fsync of the folder.
 class AtomicFile {
  public:
   explicit AtomicFile(std::string path);
@@ -26,11 +26,11 @@ class AtomicFile {
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
   void overwrite(uint64_t offset, std::string_view bytes);      // within what was written
-  void truncate(uint64_t size);                                 // writing goes on there
+  void truncate(uint64_t size);                                 // writing continues there
   size_t read(uint64_t offset, char* to, size_t size) const;    // of what was written; less than `size` only at its end
   uint64_t size() const { return size_; }
-  const std::string& unfinished_path() const { return temporary_; }  // where it lies until then
-  void commit();  // throws gpt::Error(disk); the attempt is then dead and the old file untouched
+  const std::string& unfinished_path() const { return temporary_; }  // where it is until commit()
+  void commit();  // throws gpt::Error(disk); the attempt is then abandoned and the old file untouched
 
  private:
   void abandon() noexcept;
@@ -41,7 +41,7 @@ class AtomicFile {
   uint64_t size_ = 0;
 };
 
-// Appends whole lines, flushed to the kernel at once. Throws gpt::Error(disk), leaving no half line.
+// Appends whole lines, flushed to the kernel at once. Throws gpt::Error(disk), leaving no partial line.
 class AppendFile {
  public:
   explicit AppendFile(const std::string& path);
@@ -69,11 +69,11 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-// An exclusive flock on a file of its own for the life of the object. The holder's PID is in the file, which goes when
-// the lock does; one that a killed process left is taken over.
+// An exclusive flock on a file of its own for the life of the object. The holder's PID is in the file, which is
+// removed with the lock; one that a killed process left behind is taken over.
 class FileLock {
  public:
-  // While another process has it, `busy` is called with "process PID", and throws, or returns to try again.
+  // While another process holds it, `busy` is called with "process PID"; it either throws or returns to try again.
   FileLock(std::string path, const std::function<void(const std::string& holder)>& busy);
   ~FileLock();
   FileLock(const FileLock&) = delete;
@@ -86,8 +86,8 @@ class FileLock {
   int fd_ = -1;
 };
 
-// FOLDER/.lock, for the one process that writes there. Throws gpt::Error(code) with the PID of another that does, and
-// the `setting` that names the folder. Taking it removes the unfinished files that killed writers left, each of which
+// FOLDER/.lock, for the one process that writes there. Throws gpt::Error(code) with the PID of another process that
+// does, and the `setting` that names the folder. Taking it removes the unfinished files that killed writers left, each of which
 // may be as large as a checkpoint.
 class FolderLock {
  public:

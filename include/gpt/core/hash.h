@@ -1,4 +1,4 @@
-// XXH3-128, fed piece by piece: what names contents and finds accidental damage (it is no protection against malice).
+// XXH3-128, fed piece by piece: it identifies contents and detects accidental damage (it does not protect against malice).
 #pragma once
 
 #include <cstddef>

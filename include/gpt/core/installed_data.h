@@ -6,7 +6,7 @@
 namespace gpt {
 
 // The path of data/NAME in the working directory, in the checkout around build/bin or in PREFIX/share/gpt-train beside
-// PREFIX/bin; empty where none of them has it.
+// PREFIX/bin; empty if none of them has it.
 std::string installed_data(const std::string& name);
 
 }  // namespace gpt

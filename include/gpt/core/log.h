@@ -1,5 +1,5 @@
 // The log facade. Messages go to standard error (coloured on a terminal unless NO_COLOR is set) and, once
-// `open_file` was called, to a plain log file; both are flushed after every line.
+// `open_file` has been called, to a plain log file; both are flushed after every line.
 // It takes finished text: spdlog and its fmt stay inside log.cpp, because LibTorch's include path carries another fmt.
 #pragma once
 
@@ -16,11 +16,11 @@ void error(std::string_view message);    // "error: message"
 // Copies every later line to `path` (appending). Throws gpt::Error(disk) when it cannot be opened.
 void open_file(const std::string& path);
 
-// The progress line of a terminal: redrawn in place below the log, wiped before any log line. No-op when standard
+// The progress line of a terminal: redrawn in place below the log, erased before any log line. No-op when standard
 // error is not a terminal. An empty text removes it.
 void status(std::string_view text);
 
-// True where standard error is a terminal that takes a redrawn status line.
+// True if standard error is a terminal that can show a redrawn status line.
 bool is_terminal();
 
 }  // namespace gpt::log

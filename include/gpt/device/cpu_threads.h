@@ -5,8 +5,8 @@
 
 namespace gpt {
 
-// `count` threads; 0 = LibTorch's choice, one per core. Call it after process::watch_signals(), whose signals its threads
-// must not take. How long a waiting thread spins before it sleeps is set in core/process and cmake/OpenMP.cmake.
+// `count` threads; 0 = LibTorch's choice, one per core. Call it after process::watch_signals(), whose signals these
+// threads must not receive. How long a waiting thread spins before it sleeps is set in core/process and cmake/OpenMP.cmake.
 void use_cpu_threads(int64_t count);
 
 }  // namespace gpt

@@ -21,8 +21,8 @@ struct DeviceInfo {
   std::optional<double> peak_flops(Dtype dtype) const;
 };
 
-// `spec`: auto | cpu | cuda | cuda:N. A CUDA device is proven by an allocation and a small product on it. `auto` falls
-// back to the CPU, saying why in `reason`. Throws gpt::Error(config) when an explicit device is not there.
+// `spec`: auto | cpu | cuda | cuda:N. A CUDA device is verified by an allocation and a small product on it. `auto` falls
+// back to the CPU, saying why in `reason`. Throws gpt::Error(config) when an explicit device is not available.
 struct DeviceChoice {
   at::Device device;
   std::string reason;  // why not a GPU; empty on a GPU or when the CPU was asked for
@@ -32,7 +32,7 @@ DeviceChoice select_device(const std::string& spec);
 DeviceInfo describe_device(at::Device device);
 
 int64_t allocated_bytes(at::Device device);       // by tensors now (CUDA), or the process's resident memory
-int64_t peak_allocated_bytes(at::Device device);  // since the start
+int64_t peak_allocated_bytes(at::Device device);  // since the program started
 int64_t free_bytes(at::Device device);
 void synchronize(at::Device device);              // sync: for timing and shutdown only
 

@@ -19,7 +19,7 @@ struct Precision {
   at::ScalarType compute_type() const;  // kFloat, kBFloat16, kHalf
 };
 
-// Throws gpt::Error(config): float16 on a CPU, tf32 or bfloat16 where the device has none.
+// Throws gpt::Error(config): float16 on a CPU, tf32 or bfloat16 where the device does not have it.
 Precision resolve_precision(bool use_amp, Dtype dtype, const DeviceInfo& info);
 
 // Sets TF32, cuDNN benchmark and determinism for the process. Call once, before the first step.

@@ -21,7 +21,7 @@
 
 namespace gpt {
 
-// Keys and values of past positions, one pair a layer: (B, kv heads, capacity, D), filled up to `length`.
+// Keys and values of past positions, one pair per layer: (B, kv heads, capacity, D), filled up to `length`.
 struct KvCache {
   std::vector<at::Tensor> keys, values;
   int64_t length = 0;
@@ -39,12 +39,12 @@ class GPT {
   // Logits (B, T, V) of ids (B, T) int64; only the real vocabulary.
   at::Tensor forward(const at::Tensor& ids) const;
 
-  // Mean cross entropy over all B*T targets, a float32 scalar on the device. The padding of the vocabulary takes no
-  // part. label_smoothing mixes in the uniform distribution over the V real tokens (training only; pass 0 to validate).
+  // Mean cross entropy over all B*T targets, a float32 scalar on the device. Vocabulary padding takes no part
+  // in it. label_smoothing mixes in the uniform distribution over the V real tokens (training only; pass 0 to validate).
   at::Tensor loss(const at::Tensor& ids, const at::Tensor& targets, double label_smoothing = 0.0) const;
 
   // Logits (B, V) after the last of ids (B, t), with the past in `cache`, which is extended by t positions.
-  // cache.length + t must not exceed its capacity. Inference only; the cache's dtype is the one computed in.
+  // cache.length + t must not exceed its capacity. Inference only; the cache has the compute dtype.
   at::Tensor forward_cached(const at::Tensor& ids, KvCache& cache) const;
   KvCache make_cache(int64_t batch, int64_t capacity, at::ScalarType dtype) const;
 
@@ -52,15 +52,15 @@ class GPT {
   bool training() const { return training_; }
   void set_gradient_checkpointing(bool on) { gradient_checkpointing_ = on; }  // recompute each block in backward
 
-  const NamedTensors& parameters() const { return parameters_; }  // tied weights once
+  const NamedTensors& parameters() const { return parameters_; }  // tied weights are listed once
   // Copies values into the parameters. Throws gpt::Error(checkpoint) naming the first missing, extra or misshapen one.
   void load_parameters(const NamedTensors& values);
 
   const ModelConfig& config() const { return config_; }
   at::Device device() const;
   int64_t parameter_count() const;
-  // Floating-point operations of forward and backward per token, PaLM's rule: 6 N + 12 L C T (N with the tied embedding,
-  // without learned positions).
+  // Floating-point operations of forward and backward per token, PaLM's rule: 6 N + 12 L C T (N includes the tied
+  // embedding but not learned positions).
   double flops_per_token() const;
 
  private:
@@ -74,7 +74,7 @@ class GPT {
   bool gradient_checkpointing_ = false;
 };
 
-// The attention kernel that ATen really chooses for this model: "flash", "cudnn", "efficient", or "math: why".
+// The attention kernel that ATen actually chooses for this model: "flash", "cudnn", "efficient", or "math: why".
 std::string attention_path(const ModelConfig& config, at::Device device, at::ScalarType dtype, bool training);
 
 }  // namespace gpt

@@ -1,4 +1,4 @@
-// Parameters, gradients and optimizer moments as (name, tensor) in a fixed order: the field's "state dict".
+// Parameters, gradients and optimizer moments as (name, tensor) pairs in a fixed order: a "state dict".
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,5 +1,5 @@
-// Rotary position embedding (Su et al., 2021) in Llama's convention: channel i of a head's first half turns with channel
-// i of its second half by the angle position * theta^(-2i/D).
+// Rotary position embedding (Su et al., 2021) in Llama's convention: channel i of a head's first half is rotated with
+// channel i of its second half by the angle position * theta^(-2i/D).
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,5 +1,5 @@
-// AdamW (Loshchilov and Hutter, 2019) through ATen's fused kernel, on CPU and CUDA. Decay only on matrices
-// (parameters of two dimensions or more). Everything that changes between steps is a device tensor, so nothing syncs.
+// AdamW (Loshchilov and Hutter, 2019) through ATen's fused kernel, on CPU and CUDA. Weight decay on matrices only
+// (parameters with two or more dimensions). Everything that changes between steps is a device tensor, so nothing syncs.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,8 +23,8 @@ class AdamW {
   AdamW(NamedTensors parameters, const AdamWOptions& options);
 
   // One update from the parameters' gradients. `grad_scale` (float32 scalar on the device): gradients are divided by it,
-  // which is how clipping costs no pass of its own. `found_inf` (same): where it is 1 nothing changes at all, the
-  // step count and the moments included.
+  // so that clipping needs no pass of its own. `found_inf` (likewise): if it is 1, nothing changes, not even the
+  // step count or the moments.
   void step(double learning_rate, const at::Tensor& grad_scale, const at::Tensor& found_inf);
   void zero_grad();  // drops the gradients (set_to_none)
 

@@ -1,5 +1,5 @@
-// Loss scaling for float16 (Micikevicius et al., 2018), wholly on the device: scale and growth tracker are tensors, so a
-// skipped step costs no host synchronization. Disabled it scales nothing, but still finds what is not finite.
+// Loss scaling for float16 (Micikevicius et al., 2018), entirely on the device: scale and growth tracker are tensors, so a
+// skipped step costs no host synchronization. When disabled, it scales nothing but still detects non-finite gradients.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -22,17 +22,17 @@ struct BpeModel {
   std::vector<std::pair<int32_t, int32_t>> merges;  // pairs of ids, each once; the first is merged first
   std::vector<SpecialToken> special_tokens;         // sorted by id
   SplitPattern split = SplitPattern::gpt2;
-  bool ignore_merges = false;                       // a piece that is a token is that token, whatever the merges say
+  bool ignore_merges = false;                       // a piece that is a token becomes that token, whatever the merges say
   bool operator==(const BpeModel&) const = default;
 };
 
 class BpeTokenizer final : public Tokenizer {
  public:
-  // Bytes. A piece beyond it, which no language has, is encoded in parts of this length, so that memory stays bounded.
+  // In bytes. A longer piece, which no language has, is encoded in parts of this length, so that memory stays bounded.
   static constexpr size_t kLongestPiece = size_t{1} << 20;
 
   // Throws gpt::Error(data), beginning with `origin`: a byte without a token, a merge of unknown ids or whose product is
-  // no token, two tokens of the same bytes.
+  // not a token, two tokens with the same bytes.
   explicit BpeTokenizer(BpeModel model, const std::string& origin = "BPE model");
   ~BpeTokenizer() override;
 
@@ -43,7 +43,7 @@ class BpeTokenizer final : public Tokenizer {
   void encode(std::string_view text, std::vector<int32_t>& ids) const override;
   std::string decode(std::span<const int32_t> ids) const override;
   size_t last_cut(std::string_view text) const override;
-  std::string to_json() const override;  // tokenizer.json of Hugging Face
+  std::string to_json() const override;  // Hugging Face's tokenizer.json
   const BpeModel& model() const;
 
  private:

@@ -1,5 +1,5 @@
-// The file formats of byte-level BPE vocabularies. What a file asks for and this program does not implement (a
-// normalizer, another pre-tokenizer, another model) is refused by its name. Every reader throws gpt::Error(data),
+// The file formats of byte-level BPE vocabularies. What a file requires and this program does not implement (a
+// normalizer, another pre-tokenizer, another model) is refused by name. Every reader throws gpt::Error(data),
 // beginning with `origin`.
 #pragma once
 
@@ -10,19 +10,19 @@
 
 namespace gpt {
 
-// tokenizer.json of Hugging Face tokenizers. What its post-processor puts around a text is not part of the vocabulary:
-// ids are those of their encode(text, add_special_tokens=False).
+// Hugging Face tokenizers' tokenizer.json. What its post-processor adds around a text is not part of the vocabulary: ids
+// are those of Hugging Face's encode(text, add_special_tokens=False).
 BpeModel parse_tokenizer_json(std::string_view json, const std::string& origin);
 std::string tokenizer_json(const BpeModel& model);
 
-// GPT-2's encoder.json (token -> id, bytes in GPT-2's printable alphabet) and vocab.bpe (one merge a line).
+// GPT-2's encoder.json (token -> id, bytes in GPT-2's printable alphabet) and vocab.bpe (one merge per line).
 BpeModel parse_gpt2_files(std::string_view encoder_json, std::string_view vocab_bpe, const std::string& origin);
 
 // tiktoken's lines of "base64 rank". They say neither how text is split nor which tokens are special: both follow from
-// the number of ranks, which has to be cl100k_base's or GPT-2's.
+// the number of ranks, which must be that of cl100k_base or of GPT-2.
 BpeModel parse_tiktoken(std::string_view text, const std::string& origin);
 
-// GPT-2's vocabulary as set-up installed it, hash-checked. Throws gpt::Error(data) with what to run where it is
+// GPT-2's vocabulary as the set-up installed it, hash-checked. Throws gpt::Error(data), saying what to run, if it is
 // missing.
 BpeModel gpt2_vocabulary();
 

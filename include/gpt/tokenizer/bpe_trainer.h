@@ -1,6 +1,6 @@
 // Learns a byte-level BPE vocabulary from text, with the merges and ids of Hugging Face tokenizers for the same settings:
 // ids are special tokens, the 256 bytes in the order of GPT-2's printable alphabet, then merges; the most frequent pair is
-// merged first, of equally frequent ones the one with the smaller left id, then right id.
+// merged first, among equally frequent ones the one with the smaller left id, then right id.
 #pragma once
 
 #include <cstdint>
@@ -27,13 +27,13 @@ class BpeTrainer {
   explicit BpeTrainer(BpeTrainingOptions options);  // throws gpt::Error(config) for a vocab_size below specials and bytes
   ~BpeTrainer();
 
-  // Counts the pieces of `text`, on all threads; the text is not kept. Its end is the end of a piece: give whole documents,
-  // or cut at last_piece_boundary().
+  // Counts the pieces of `text`, on all threads; the text is not kept. The end of `text` also ends a piece: pass whole
+  // documents, or cut at last_piece_boundary().
   void add(std::string_view text);
 
-  // The vocabulary; smaller than asked for where the text has no more pairs. `progress(merges done, merges asked for)` is
-  // called now and then; training stops with gpt::Error(interrupted) when it returns false. Gives up the counts, to make
-  // room: the trainer is then as new.
+  // The vocabulary; smaller than requested if the text runs out of pairs. `progress(merges done, merges requested)` is
+  // called now and then; training stops with gpt::Error(interrupted) when it returns false. Releases the counts to free
+  // memory: the trainer is then as new.
   BpeModel train(const std::function<bool(int64_t, int64_t)>& progress = {});
 
  private:

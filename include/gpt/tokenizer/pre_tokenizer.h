@@ -9,12 +9,12 @@ namespace gpt {
 
 enum class SplitPattern { gpt2, cl100k, llama3 };
 
-// The end of the piece that starts at `offset` < text.size(), where a piece started at every earlier end. Bytes that
-// are no UTF-8 count as characters of their own that are neither letter, number nor space.
+// The end of the piece that starts at `offset` < text.size(), which must be 0 or the end of an earlier piece. Bytes that
+// are not UTF-8 count as single characters that are neither letter, number nor space.
 size_t piece_end(SplitPattern pattern, std::string_view text, size_t offset);
 
-// The last position in (0, text.size()) that is sure to end a piece whatever comes before and behind, with the same
-// pieces on both sides as in the whole; 0 where there is none.
+// The last position in (0, text.size()) that is certain to end a piece whatever comes before and after the text, with the
+// same pieces on both sides as in the whole; 0 if there is none.
 size_t last_piece_boundary(SplitPattern pattern, std::string_view text);
 
 // The regular expression, as tokenizer.json spells it.

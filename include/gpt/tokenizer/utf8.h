@@ -15,8 +15,8 @@ struct CodePoint {
   size_t bytes;  // 1..4
 };
 
-// What the bytes from `offset` < text.size() on are: a character, the start of one that the end of the text cuts off, or
-// neither. `bytes` of a broken sequence follow Unicode's "maximal subpart" practice, as decoders that replace do.
+// What starts at `offset` < text.size(): a character, the beginning of one that the end of the text cuts off, or neither.
+// For a broken sequence `bytes` follows Unicode's "maximal subpart" practice, like decoders that insert replacements.
 struct Scan {
   enum Kind { whole, unfinished, broken } kind;
   size_t bytes;
@@ -30,16 +30,16 @@ CodePoint decode(std::string_view text, size_t offset);
 // All bytes of a character but the first are of the form 10xxxxxx.
 inline bool begins_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; }
 
-// Where the last character of `text` begins: a place to cut that cuts no character. 0 where there is none.
+// Where the last character of `text` begins: a place to cut without splitting a character. 0 if there is none.
 size_t last_character(std::string_view text);
 
-// Appends `value` (a code point that is no surrogate) to `text`.
+// Appends `value` (a code point that is not a surrogate) to `text`.
 void append(std::string& text, char32_t value);
 
 // "'é' (U+00E9)", or "U+000A" for what a terminal would not show.
 std::string describe(char32_t value);
 
-// The first `count` characters of `text`, or all of it where it has fewer.
+// The first `count` characters of `text`, or all of it if it has fewer.
 std::string_view prefix(std::string_view text, int64_t count);
 
 }  // namespace gpt::utf8
