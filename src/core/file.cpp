@@ -18,6 +18,8 @@
 #include <system_error>
 #include <utility>
 
+#include "gpt/core/map_faults.h"
+
 namespace gpt {
 namespace {
 
@@ -251,10 +253,13 @@ MappedFile::MappedFile(const std::string& path, ExitCode code) {
   if (map == MAP_FAILED) throw_unreadable(code, path, error_text(errno));
   data_ = static_cast<const std::byte*>(map);
   size_ = static_cast<size_t>(info.st_size);
+  map_faults::watch(data_, size_, path);
 }
 
 MappedFile::~MappedFile() {
-  if (data_) munmap(const_cast<std::byte*>(data_), size_);
+  if (!data_) return;
+  map_faults::forget(data_);
+  munmap(const_cast<std::byte*>(data_), size_);
 }
 
 FileLock::FileLock(std::string path, const std::function<void(const std::string& holder)>& busy)

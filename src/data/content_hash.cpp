@@ -15,6 +15,7 @@
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
 #include "gpt/core/hash.h"
+#include "gpt/core/map_faults.h"
 #include "gpt/data/prepare_report.h"
 #include "source_list.h"
 
@@ -96,6 +97,7 @@ bool hash_file(const Source& source, Hash128& hash, ReadingReport& report, uint6
       hash.update(piece);
       done += piece.size();
     }
+    map_faults::require_intact();
     return true;
   } catch (const Error& error) {
     if (!source.found || error.code() != ExitCode::data) throw;

@@ -10,6 +10,7 @@
 #include "gpt/core/error.h"
 #include "gpt/core/hash.h"
 #include "gpt/core/installed_data.h"
+#include "gpt/core/map_faults.h"
 #include "gpt/data/overlap.h"
 #include "gpt/data/prepare.h"
 #include "gpt/data/prepare_report.h"
@@ -179,6 +180,7 @@ Corpus load_corpus(const DataConfig& config, int64_t block_size, const std::stri
 
   Hash128 hash;
   check_content(splits, bin, corpus.vocab_size, hash);
+  map_faults::require_intact();
   check_lengths(corpus, bin, config, block_size);
   if (corpus.separate_files) check_disjoint(corpus.train, bin.path, corpus.validation, bin.validation_path);
   const int64_t split = corpus.train.size();

@@ -1,0 +1,22 @@
+// A mapped file may be truncated or overwritten by another process while it is in use. The kernel answers a read beyond its new
+// end with SIGBUS, which would end the process and lose what it has not saved. Here such a page reads as zeros instead, and the
+// file is remembered, so that whoever used it can discard what it read and stop with a message.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace gpt::map_faults {
+
+// For MappedFile: `data` is the map of all `bytes` of the file `path`.
+void watch(const void* data, size_t bytes, const std::string& path);
+void forget(const void* data);
+
+// Throws gpt::Error(data) naming a watched file of which a page was gone when it was read. Costs a load of one variable.
+void require_intact();
+
+// A watched file whose size or time of last change is another than when it was mapped, or of which a page was gone; empty if there
+// is none. A file that was replaced under its name is still intact in the map. Asks the file system about each file.
+std::string changed_file();
+
+}  // namespace gpt::map_faults
