@@ -17,6 +17,7 @@
 #include "gpt/checkpoint/container.h"
 #include "gpt/config/load.h"
 #include "gpt/core/error.h"
+#include "consistency.h"
 #include "parts.h"
 
 namespace gpt {
@@ -50,6 +51,13 @@ Json read_description(std::string_view text) {
     if (depth > kDeepest) throw Error(ExitCode::checkpoint, "it is nested too deeply");
     return true;
   });
+}
+
+// A reason quotes what the file holds, which may be a megabyte.
+std::string shortened(std::string_view text) {
+  constexpr size_t kLongest = 400;
+  if (text.size() <= kLongest) return std::string(text);
+  return fmt::format("{} ... ({} more characters)", text.substr(0, kLongest), text.size() - kLongest);
 }
 
 at::Tensor read_tensor(const Json& description, std::span<const std::byte> record) {
@@ -109,11 +117,11 @@ void save_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
   file.commit();
 }
 
-Checkpoint load_checkpoint(const std::string& path) {
+Checkpoint read_checkpoint(const std::string& path) {
   const ContainerReader file(path);
   Checkpoint checkpoint;
   const auto refuse = [&path](std::string_view record, std::string_view why) {
-    throw Error(ExitCode::checkpoint, fmt::format("{} cannot be used: {}: {}", path, record, why));
+    throw Error(ExitCode::checkpoint, fmt::format("{} cannot be used: {}: {}", path, record, shortened(why)));
   };
   try {
     const Json description = read_description(file.text("checkpoint.json"));
@@ -131,6 +139,20 @@ Checkpoint load_checkpoint(const std::string& path) {
   }
   checkpoint.tokenizer = file.text("tokenizer.json");
   return checkpoint;
+}
+
+Checkpoint load_checkpoint(const std::string& path) {
+  Checkpoint checkpoint = read_checkpoint(path);
+  try {
+    require_consistent(checkpoint);
+  } catch (const Error& fault) {
+    throw Error(ExitCode::checkpoint, fmt::format("{} cannot be used: {}", path, shortened(fault.what())));
+  }
+  return checkpoint;
+}
+
+bool has_our_python_view(const std::string& path, const Checkpoint& checkpoint) {
+  return ContainerReader(path).text("data.pkl") == python_view(checkpoint);
 }
 
 }  // namespace gpt

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <system_error>
 #include <optional>
 #include <string_view>
 
@@ -80,7 +81,8 @@ int exit_status() {
 
 Session open_session(const GenerateOptions& options) {
   const process::LeaveAtFirstSignal loading;
-  if (!std::filesystem::exists(options.checkpoint)) {
+  std::error_code error;
+  if (!std::filesystem::exists(options.checkpoint, error) && !error) {
     throw Error(ExitCode::checkpoint,
                 options.checkpoint + ": no such checkpoint; train one with gpt-train, or name one with --checkpoint");
   }

@@ -52,7 +52,7 @@ class CheckpointTest : public ::testing::Test {
   // The reason why the file is refused.
   std::string refusal() const {
     try {
-      load_checkpoint(path_);
+      read_checkpoint(path_);
       return "";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ExitCode::checkpoint) << error.what();
@@ -80,7 +80,7 @@ class CheckpointTest : public ::testing::Test {
 TEST_F(CheckpointTest, ComesBackBitForBit) {
   const Checkpoint saved = testing::sample_checkpoint();
   save_checkpoint(path_, saved);
-  const Checkpoint loaded = load_checkpoint(path_);
+  const Checkpoint loaded = read_checkpoint(path_);
   EXPECT_EQ(loaded.step, saved.step);
   expect_same_bits(loaded.model, saved.model);
   expect_same_bits(loaded.exp_avg, saved.exp_avg);
@@ -104,7 +104,7 @@ TEST_F(CheckpointTest, ComesBackBitForBit) {
 
 TEST_F(CheckpointTest, SavedAgainItIsTheSameFile) {
   save_checkpoint(path_, testing::sample_checkpoint());
-  save_checkpoint(path_ + "2", load_checkpoint(path_));
+  save_checkpoint(path_ + "2", read_checkpoint(path_));
   EXPECT_EQ(read_file(path_, ExitCode::checkpoint), read_file(path_ + "2", ExitCode::checkpoint));
 }
 
@@ -115,7 +115,7 @@ TEST_F(CheckpointTest, ComesBackWithoutScalerAndWithAFiniteLoss) {
   for (const double loss : {1.4697, 0.1 + 0.2, 5e-324, 1.7976931348623157e308, -0.0}) {
     saved.best_val_loss = loss;
     save_checkpoint(path_, saved);
-    const Checkpoint loaded = load_checkpoint(path_);
+    const Checkpoint loaded = read_checkpoint(path_);
     EXPECT_EQ(std::memcmp(&loaded.best_val_loss, &loss, sizeof(loss)), 0) << loss;
     EXPECT_FALSE(loaded.scaler_scale.defined());
     EXPECT_FALSE(loaded.scaler_growth_tracker.defined());
@@ -128,7 +128,7 @@ TEST_F(CheckpointTest, TakesViewsAndTensorsThatNeedGradients) {
   const at::Tensor base = at::arange(24, at::kFloat).view({4, 6});
   saved.model = {{"transposed", base.t()}, {"part", base.narrow(1, 2, 3)}, {"leaf", base.clone().requires_grad_()}};
   save_checkpoint(path_, saved);
-  const Checkpoint loaded = load_checkpoint(path_);
+  const Checkpoint loaded = read_checkpoint(path_);
   expect_same_bits(loaded.model, saved.model);
   EXPECT_TRUE(loaded.model[0].second.is_contiguous());
   EXPECT_FALSE(loaded.model[2].second.requires_grad());
@@ -136,7 +136,7 @@ TEST_F(CheckpointTest, TakesViewsAndTensorsThatNeedGradients) {
 
 TEST_F(CheckpointTest, OwnsItsValuesWhenTheFileIsGone) {
   save_checkpoint(path_, testing::sample_checkpoint());
-  const Checkpoint loaded = load_checkpoint(path_);
+  const Checkpoint loaded = read_checkpoint(path_);
   fs::resize_file(path_, 0);
   expect_same_bits(loaded.model, testing::sample_checkpoint().model);
 }
@@ -166,7 +166,7 @@ TEST_F(CheckpointTest, ValuesThatAreNotFiniteAreNotSaved) {
 
 TEST_F(CheckpointTest, ItsPickleIsNeverLookedAt) {
   write_with("data.pkl", "cos\nsystem\n(S'touch " + folder_ + "/executed'\ntR.");
-  expect_same_bits(load_checkpoint(path_).model, testing::sample_checkpoint().model);
+  expect_same_bits(read_checkpoint(path_).model, testing::sample_checkpoint().model);
   EXPECT_FALSE(fs::exists(folder_ + "/executed"));
 }
 
@@ -251,7 +251,7 @@ TEST_F(CheckpointTest, TensorsWithoutAPlaceAreRefused) {
     writer.add(std::string("data/") + name, "x");
     writer.commit();
     try {
-      load_checkpoint(path_ + "2");
+      read_checkpoint(path_ + "2");
       FAIL() << name;
     } catch (const Error& error) {
       EXPECT_NE(std::string(error.what()).find("unknown tensor"), std::string::npos) << error.what();

@@ -40,7 +40,16 @@ struct Checkpoint {
 // gpt::Error(numerics).
 void save_checkpoint(const std::string& path, const Checkpoint& checkpoint);
 
-// Throws gpt::Error(checkpoint) with the reason. Tensors are on the CPU.
+// What a program may go on from: a whole file whose parts fit together. The model that it describes is checked against the
+// tensors that are there before anything is allocated for it. Throws gpt::Error(checkpoint) with the reason. Tensors are on the
+// CPU.
 Checkpoint load_checkpoint(const std::string& path);
+
+// Only what the file format promises: each byte is what was written. Whether the parts fit together is not looked at.
+Checkpoint read_checkpoint(const std::string& path);
+
+// Whether the dict that Python's torch.load() would return, the record that our reader never looks at, is the one that
+// save_checkpoint() writes for this checkpoint.
+bool has_our_python_view(const std::string& path, const Checkpoint& checkpoint);
 
 }  // namespace gpt

@@ -1,0 +1,122 @@
+#include "consistency.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/aminmax.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "gpt/config/load.h"
+#include "gpt/core/error.h"
+#include "gpt/model/parameter_shapes.h"
+#include "gpt/tokenizer/tokenizer.h"
+
+namespace gpt::checkpoint {
+namespace {
+
+template <typename... Arguments>
+[[noreturn]] void refuse(fmt::format_string<Arguments...> text, Arguments&&... arguments) {
+  throw Error(ExitCode::checkpoint, fmt::format(text, std::forward<Arguments>(arguments)...));
+}
+
+void require_valid(const Config& config) {
+  try {
+    config::validate(config, "config.yaml");
+  } catch (const Error& error) {
+    refuse("{}", error.what());
+  }
+  if (!config.model.vocab_size) refuse("config.yaml: model.vocab_size is not set");
+}
+
+bool is_finite(const at::Tensor& tensor) {
+  if (tensor.numel() == 0) return true;
+  const auto [low, high] = at::aminmax(tensor);  // both NaN if any value is
+  return std::isfinite(low.item<double>()) && std::isfinite(high.item<double>());
+}
+
+// One tensor for each parameter of the model, of its shape.
+void require_parameters(const std::vector<ParameterShape>& expected, const NamedTensors& tensors, const char* group) {
+  std::unordered_map<std::string, at::Tensor> found(tensors.begin(), tensors.end());
+  for (const ParameterShape& parameter : expected) {
+    const auto entry = found.find(parameter.name);
+    if (entry == found.end()) refuse("{}/{} is missing for the model of config.yaml", group, parameter.name);
+    const at::Tensor& tensor = entry->second;
+    if (tensor.scalar_type() != at::kFloat || tensor.sizes() != at::IntArrayRef(parameter.shape)) {
+      refuse("{}/{} is {} [{}], and the model of config.yaml has float32 [{}]", group, parameter.name,
+             c10::toString(tensor.scalar_type()), fmt::join(tensor.sizes(), ", "), fmt::join(parameter.shape, ", "));
+    }
+    if (!is_finite(tensor)) refuse("{}/{} holds values that are not finite", group, parameter.name);
+    found.erase(entry);
+  }
+  if (!found.empty()) refuse("{}/{} does not belong to the model of config.yaml", group, found.begin()->first);
+}
+
+// A scalar that is zero or more.
+void require_scalar(const at::Tensor& tensor, at::ScalarType type, const char* name) {
+  const bool is_scalar = tensor.defined() && tensor.numel() == 1 && tensor.scalar_type() == type;
+  if (!is_scalar) refuse("{} is not one value of type {}", name, c10::toString(type));
+  const double value = tensor.item<double>();
+  if (!(value >= 0) || !std::isfinite(value)) refuse("{} is {}", name, value);
+}
+
+void require_random_states(const std::map<std::string, at::Tensor>& states) {
+  constexpr int64_t kCudaBytes = 16;  // seed and offset
+  if (states.count("cpu") == 0) refuse("rng/cpu is missing");
+  for (const auto& [name, state] : states) {
+    if (name != "cpu" && name != "cuda") refuse("rng/{} is not known", name);
+    if (state.scalar_type() != at::kByte || state.dim() != 1) refuse("rng/{} is not a row of bytes", name);
+    if (name == "cuda" && state.numel() != kCudaBytes) refuse("rng/cuda has {} bytes instead of {}", state.numel(), kCudaBytes);
+  }
+  try {
+    at::detail::createCPUGenerator().set_state(states.at("cpu"));
+  } catch (const c10::Error&) {
+    refuse("rng/cpu is not the state of a generator");
+  }
+}
+
+void require_counters(const Checkpoint& checkpoint) {
+  const bool are_ordered = checkpoint.consecutive_skipped_steps <= checkpoint.skipped_steps && checkpoint.skipped_steps <= checkpoint.step &&
+                           checkpoint.evaluated_step <= checkpoint.step;
+  if (!are_ordered) {
+    refuse("checkpoint.json: at step {} there cannot be {} skipped steps, {} of them in a row, and an evaluation of step {}", checkpoint.step,
+           checkpoint.skipped_steps, checkpoint.consecutive_skipped_steps, checkpoint.evaluated_step);
+  }
+  if (std::isnan(checkpoint.best_val_loss)) refuse("checkpoint.json: best_val_loss is not a number");
+}
+
+void require_tokenizer(const Checkpoint& checkpoint) {
+  if (checkpoint.tokenizer.empty()) return;  // of a run on token ids alone
+  try {
+    const int64_t size = tokenizer_from_json(checkpoint.tokenizer, "tokenizer.json")->vocab_size();
+    const int64_t rows = *checkpoint.config.model.vocab_size;
+    if (size > rows) refuse("tokenizer.json has {} tokens, and the model of config.yaml {}", size, rows);
+  } catch (const Error& error) {
+    refuse("{}", error.what());
+  }
+}
+
+}  // namespace
+
+void require_consistent(const Checkpoint& checkpoint) {
+  require_valid(checkpoint.config);
+  const std::vector<ParameterShape> parameters = parameter_shapes(checkpoint.config.model);
+  require_parameters(parameters, checkpoint.model, "model");
+  require_parameters(parameters, checkpoint.exp_avg, "exp_avg");
+  require_parameters(parameters, checkpoint.exp_avg_sq, "exp_avg_sq");
+  require_scalar(checkpoint.optimizer_step, at::kFloat, "optimizer/step");
+  if (checkpoint.scaler_scale.defined() || checkpoint.scaler_growth_tracker.defined()) {
+    require_scalar(checkpoint.scaler_scale, at::kFloat, "scaler/scale");
+    require_scalar(checkpoint.scaler_growth_tracker, at::kInt, "scaler/growth_tracker");
+  }
+  require_random_states(checkpoint.rng);
+  require_counters(checkpoint);
+  require_tokenizer(checkpoint);
+}
+
+}  // namespace gpt::checkpoint

@@ -1,0 +1,145 @@
+// Checkpoints with valid hashes whose parts do not fit together: no program may go on from one.
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "core/scratch_folder.h"
+#include "gpt/checkpoint/checkpoint.h"
+#include "gpt/checkpoint/container.h"
+#include "gpt/core/error.h"
+#include "gpt/model/parameter_shapes.h"
+#include "gpt/tokenizer/tokenizer.h"
+
+namespace gpt {
+namespace {
+
+Checkpoint consistent_checkpoint() {
+  Checkpoint checkpoint;
+  ModelConfig& model = checkpoint.config.model;
+  model.n_layer = 2, model.n_head = 2, model.n_embd = 16, model.block_size = 8, model.vocab_size = 12;
+  for (const ParameterShape& parameter : parameter_shapes(model)) {
+    checkpoint.model.emplace_back(parameter.name, at::ones(parameter.shape));
+    checkpoint.exp_avg.emplace_back(parameter.name, at::zeros(parameter.shape));
+    checkpoint.exp_avg_sq.emplace_back(parameter.name, at::zeros(parameter.shape));
+  }
+  checkpoint.step = 7, checkpoint.skipped_steps = 2, checkpoint.evaluated_step = 5;
+  checkpoint.best_val_loss = 1.5;
+  checkpoint.optimizer_step = at::scalar_tensor(5, at::kFloat);
+  checkpoint.rng = {{"cpu", at::detail::createCPUGenerator(1).get_state()}};
+  checkpoint.tokenizer = make_tokenizer("char", "abcdefghij")->to_json();
+  checkpoint.data_fingerprint = "0123";
+  return checkpoint;
+}
+
+void add(Checkpoint& checkpoint, const std::string& name) {
+  for (NamedTensors* tensors : {&checkpoint.model, &checkpoint.exp_avg, &checkpoint.exp_avg_sq}) tensors->emplace_back(name, at::ones({1}));
+}
+
+class Consistency : public testing::Test {
+ protected:
+  std::string refusal(const std::function<void(Checkpoint&)>& change) const {
+    Checkpoint checkpoint = consistent_checkpoint();
+    change(checkpoint);
+    save_checkpoint(path_, checkpoint);
+    return refusal();
+  }
+  std::string refusal() const {
+    try {
+      load_checkpoint(path_);
+      return "";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::checkpoint) << error.what();
+      const std::string what = error.what();
+      EXPECT_TRUE(what.starts_with(path_ + " cannot be used: ")) << what;
+      EXPECT_EQ(what.find('\n'), std::string::npos) << what;
+      EXPECT_LT(what.size(), 700u) << what;
+      return what;
+    }
+  }
+
+  ScratchFolder folder_;
+  std::string path_ = folder_ / "ckpt.pt";
+};
+
+TEST_F(Consistency, WhatATrainerWritesIsAccepted) {
+  EXPECT_EQ(refusal([](Checkpoint&) {}), "");
+  EXPECT_TRUE(has_our_python_view(path_, load_checkpoint(path_)));
+}
+
+TEST_F(Consistency, EachPartHasToFitTheOthers) {
+  struct Case {
+    std::function<void(Checkpoint&)> change;
+    std::string said;
+  };
+  const std::vector<Case> cases = {
+      // A file of kilobytes that would ask for terabytes.
+      {[](Checkpoint& c) { c.config.model.n_layer = 1024, c.config.model.n_embd = 8192; }, "model/transformer.wte.weight is Float [64, 16]"},
+      {[](Checkpoint& c) { c.config.model.n_embd = 15; }, "n_embd 15 is not divisible by n_head 2"},
+      {[](Checkpoint& c) { c.config.model.n_embd = 6; }, "even head size"},
+      {[](Checkpoint& c) { c.config.model.vocab_size.reset(); }, "model.vocab_size is not set"},
+      {[](Checkpoint& c) { c.model.pop_back(), c.exp_avg.pop_back(), c.exp_avg_sq.pop_back(); },
+       "model/transformer.ln_f.weight is missing"},
+      {[](Checkpoint& c) { c.exp_avg[0].second = at::ones({2}); }, "exp_avg/transformer.wte.weight is Float [2]"},
+      {[](Checkpoint& c) { c.exp_avg_sq[0].second = at::ones({2}); }, "exp_avg_sq/transformer.wte.weight is Float [2]"},
+      {[](Checkpoint& c) { add(c, "extra"); }, "model/extra does not belong"},
+      {[](Checkpoint& c) { c.model[0].second = c.model[0].second.to(at::kDouble); }, "is Double"},
+      {[](Checkpoint& c) { c.optimizer_step = at::Tensor(); }, "optimizer/step is not one value of type Float"},
+      {[](Checkpoint& c) { c.optimizer_step = at::scalar_tensor(-1, at::kFloat); }, "optimizer/step is -1"},
+      {[](Checkpoint& c) { c.scaler_scale = c.scaler_growth_tracker = at::scalar_tensor(2, at::kFloat); },
+       "scaler/growth_tracker is not one value of type Int"},
+      {[](Checkpoint& c) { c.rng.clear(); }, "rng/cpu is missing"},
+      {[](Checkpoint& c) { c.rng["cpu"] = at::ones({100}, at::kByte); }, "rng/cpu is not the state of a generator"},
+      {[](Checkpoint& c) { c.rng["cpu"] = at::ones({100}); }, "rng/cpu is not a row of bytes"},
+      {[](Checkpoint& c) { c.rng["cuda"] = at::ones({3}, at::kByte); }, "rng/cuda has 3 bytes"},
+      {[](Checkpoint& c) { c.rng["tpu"] = at::ones({3}, at::kByte); }, "rng/tpu is not known"},
+      {[](Checkpoint& c) { c.skipped_steps = 8; }, "at step 7 there cannot be 8 skipped steps"},
+      {[](Checkpoint& c) { c.evaluated_step = 9; }, "an evaluation of step 9"},
+      {[](Checkpoint& c) { c.tokenizer = "{\"type\": \"char\"}"; }, "tokenizer.json"},
+      {[](Checkpoint& c) { c.tokenizer = make_tokenizer("byte", "")->to_json(); }, "tokenizer.json has 25"},
+      {[](Checkpoint& c) { c.tokenizer = "{\"type\": \"" + std::string(1 << 20, 'x') + "\"}"; }, "tokenizer.json"},
+  };
+  for (const Case& test : cases) {
+    const std::string what = refusal(test.change);
+    EXPECT_NE(what.find(test.said), std::string::npos) << test.said << " | " << what;
+  }
+}
+
+TEST_F(Consistency, ValuesThatAreNotFiniteAreRefused) {
+  const std::string original = folder_ / "original.pt";
+  save_checkpoint(original, consistent_checkpoint());
+  const ContainerReader reader(original);
+  for (const char* changed : {"data/model/transformer.ln_f.weight", "data/exp_avg/transformer.ln_f.weight"}) {
+    ContainerWriter writer(path_);
+    for (const std::string& name : reader.names()) {
+      if (name == "manifest.json") continue;
+      std::string bytes(reader.text(name));
+      const float nan = std::numeric_limits<float>::quiet_NaN();
+      if (name == changed) bytes.replace(4, sizeof nan, reinterpret_cast<const char*>(&nan), sizeof nan);
+      writer.add(name, bytes);
+    }
+    writer.commit();
+    EXPECT_NE(refusal().find("holds values that are not finite"), std::string::npos) << refusal();
+  }
+}
+
+TEST_F(Consistency, AnotherDictForPythonIsSeen) {
+  const std::string original = folder_ / "original.pt";
+  save_checkpoint(original, consistent_checkpoint());
+  const ContainerReader reader(original);
+  ContainerWriter writer(path_);
+  for (const std::string& name : reader.names()) {
+    if (name != "manifest.json") writer.add(name, name == "data.pkl" ? std::string_view("cos\nsystem\n(S'true'\ntR.") : reader.text(name));
+  }
+  writer.commit();
+  EXPECT_FALSE(has_our_python_view(path_, load_checkpoint(path_)));
+}
+
+}  // namespace
+}  // namespace gpt
