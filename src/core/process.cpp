@@ -32,6 +32,7 @@ std::atomic<int> stop_requested{0};
 std::atomic<bool> save_requested{false}, leave_at_first{true};
 std::atomic<int64_t> unsaved_updates{0};
 std::atomic<const char*> stop_announcement{nullptr};
+std::string program_name;
 
 constexpr int kStopSignals[] = {SIGINT, SIGTERM, SIGHUP};
 
@@ -146,12 +147,12 @@ int fail(ExitCode code, const std::string& message) {
 int fail_out_of_memory(std::string_view cause) {
   const size_t allocator = cause.find("DefaultCPUAllocator");  // it follows a location in LibTorch's source
   if (allocator != std::string_view::npos) cause.remove_prefix(allocator);
-  return fail(
-      ExitCode::memory,
-      fmt::format("out of memory ({}): lower training.batch_size (and raise training.gradient_accumulation_steps "
-                  "to keep the effective batch), lower model.block_size, or set "
-                  "training.gradient_checkpointing: true",
-                  cause));
+  const bool has_training_settings = program_name != "gpt-generate" && program_name != "gpt-prepare";
+  const char* const advice = has_training_settings
+                                 ? "lower training.batch_size (and raise training.gradient_accumulation_steps to keep the effective batch), "
+                                   "lower model.block_size, or set training.gradient_checkpointing: true"
+                                 : "stop other programs that hold memory, or use a machine with more of it";
+  return fail(ExitCode::memory, fmt::format("out of memory ({}): {}", cause, advice));
 }
 
 int fail_exception(const std::exception& e) {
@@ -178,6 +179,7 @@ int finish_output(int status) {
 }  // namespace
 
 int run(int argc, char** argv, int (*body)(int argc, char** argv)) {
+  program_name = argc > 0 ? std::string(argv[0]).substr(std::string_view(argv[0]).rfind('/') + 1) : "";
   set_environment();
   open_standard_descriptors();
   dispose(SIGPIPE, SIG_IGN);

@@ -47,6 +47,11 @@ bool exists(const std::string& path) {
   return fs::exists(path, ignored);
 }
 
+bool is_folder(const std::string& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored);
+}
+
 // What to do where the data could not be read; the detail has said why.
 std::string data_fix(const DataConfig& data) {
   if (!data.bin.empty()) {
@@ -115,7 +120,7 @@ class Examination {
     const bool is_named = from != "auto" && from != "none";
     if (is_named) add(check_checkpoint(from));
     start_ = peek_run(config_.output_dir);
-    if (!start_ && is_named) start_ = peek_run(fs::is_directory(from) ? from : fs::path(from).parent_path().string());
+    if (!start_ && is_named) start_ = peek_run(is_folder(from) ? from : fs::path(from).parent_path().string());
     if (start_) config::keep_sizes(config_, origins_, start_->checkpoint.config);
   }
 
@@ -213,19 +218,20 @@ class Examination {
 Checks check_configuration(const config::CommandLine& command, double trial_seconds) { return Examination(command, trial_seconds).run(); }
 
 Check check_checkpoint(const std::string& path) {
-  std::error_code ignored;
-  const bool is_folder = fs::is_directory(path, ignored);
-  const std::string file = is_folder ? path + "/ckpt.pt" : path;
+  const std::string file = is_folder(path) ? path + "/ckpt.pt" : path;
   try {
     const Checkpoint checkpoint = load_checkpoint(file);
     int64_t parameters = 0;
     for (const auto& [name, tensor] : checkpoint.model) parameters += tensor.numel();
     const std::string loss = std::isfinite(checkpoint.best_val_loss) ? fmt::format("best validation loss {:.4f}", checkpoint.best_val_loss)
                                                                      : "not yet evaluated";
-    return passed("checkpoint", fmt::format("{}: step {}, {} parameters, {}; every hash agrees", file, with_commas(checkpoint.step),
-                                            format_count(static_cast<double>(parameters)), loss));
+    const std::string detail = fmt::format("{}: step {}, {} parameters, {}; every hash agrees, and its parts fit together", file,
+                                           with_commas(checkpoint.step), format_count(static_cast<double>(parameters)), loss);
+    if (has_our_python_view(file, checkpoint)) return passed("checkpoint", detail);
+    return warned("checkpoint", detail + ", but what Python would load from it is not what this version writes",
+                  "load it in Python with weights_only=True alone, and only if you trust its source");
   } catch (const Error& e) {
-    const std::string folder = is_folder ? path : fs::path(path).parent_path().string();
+    const std::string folder = is_folder(path) ? path : fs::path(path).parent_path().string();
     const auto other = peek_run(folder.empty() ? "." : folder);
     return failed("checkpoint", e.what(),
                   other ? fmt::format("use {}, which is of step {} and can be read", other->path, with_commas(other->checkpoint.step))

@@ -8,6 +8,8 @@
 #include <limits>
 #include <numbers>
 
+#include "gpt/core/map_faults.h"
+
 namespace gpt {
 
 namespace {
@@ -70,6 +72,7 @@ Evaluation Evaluator::run(GPT& model, const std::function<bool(double share)>& s
   model.train(was_training);
   if (stopped) return {.loss = std::numeric_limits<double>::quiet_NaN(), .bits_per_byte = {}};
   const double nats = sum.item<double>();  // sync: once an evaluation
+  map_faults::require_intact();
   Evaluation result{.loss = nats / static_cast<double>(tokens_), .bits_per_byte = {}};
   if (bytes_) result.bits_per_byte = nats / std::numbers::ln2 / *bytes_;
   return result;

@@ -79,7 +79,8 @@ std::string Metrics::closing_table() const {
   const size_t per_row = std::max<size_t>(1, (stable + kRows - 1) / kRows);
   size_t in_row = 0;
   for (const Segment& segment : segments_) {
-    if (rows.empty() || rows.back().warm_up != segment.warm_up || in_row == per_row) {
+    const bool is_full = in_row == per_row && !segment.warm_up;  // the start is one row
+    if (rows.empty() || rows.back().warm_up != segment.warm_up || is_full) {
       rows.push_back(segment);
       in_row = 1;
       continue;
@@ -95,7 +96,8 @@ std::string Metrics::closing_table() const {
   std::string table = fmt::format("  {:<24} {:>10} {:>12}", "steps", "s/step", "tokens/s");
   Segment total{0, 0, 0, 0.0, false};
   for (const Segment& segment : rows) {
-    const std::string range = fmt::format("{}-{}", segment.first_step, segment.first_step + segment.steps - 1);
+    const int64_t last_step = segment.first_step + segment.steps - 1;
+    const std::string range = segment.steps == 1 ? std::to_string(last_step) : fmt::format("{}-{}", segment.first_step, last_step);
     table += row(range + (segment.warm_up ? " (start)" : ""), segment);
     if (segment.warm_up) continue;
     total.steps += segment.steps;

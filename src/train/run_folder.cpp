@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -21,6 +22,12 @@ constexpr const char* kEffectiveConfig = "effective_config.yaml";
 bool belongs_to_run(const std::string& name) {
   return (name.starts_with("ckpt") && name.ends_with(".pt")) || (name.starts_with("metrics") && name.ends_with(".jsonl")) ||
          name == kEffectiveConfig || name == "samples";
+}
+
+// A folder that may not be looked into holds nothing that could be used.
+bool exists(const std::string& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
 }
 
 bool is_numbered(const std::string& name) { return name.starts_with("ckpt_step_") && name.ends_with(".pt"); }
@@ -63,6 +70,15 @@ std::optional<StartingPoint> first_readable(const std::vector<std::string>& cand
     }
   }
   return std::nullopt;
+}
+
+// Of a line of metrics.jsonl; a line that a crash cut, or that somebody else wrote, belongs to no step that is kept.
+int64_t step_in(const std::string& line) {
+  const auto record = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!record.is_object()) return std::numeric_limits<int64_t>::max();
+  const auto step = record.find("step");
+  if (step == record.end() || !step->is_number_integer()) return std::numeric_limits<int64_t>::max();
+  return step->get<int64_t>();
 }
 
 const std::string& created(const std::string& path) {
@@ -130,7 +146,7 @@ std::optional<StartingPoint> RunFolder::find_start(const std::string& resume_fro
     if (belongs_to_run(name)) old.push_back(name);
   }
   const bool holds_run = !checkpoints_in(path_).empty();
-  const bool holds_metrics = fs::exists(metrics_path());
+  const bool holds_metrics = exists(metrics_path());
   const bool named = resume_from != "auto" && resume_from != "none";
   const std::string path = named ? absolute_checkpoint(resume_from) : "";
   if (restart && holds_run) {
@@ -155,7 +171,7 @@ std::optional<StartingPoint> RunFolder::find_start(const std::string& resume_fro
 
 std::string RunFolder::set_aside(const std::vector<std::string>& names) const {
   int number = 1;
-  while (fs::exists(fmt::format("{}/set_aside/{}", path_, number))) ++number;
+  while (exists(fmt::format("{}/set_aside/{}", path_, number))) ++number;
   const std::string target = fmt::format("{}/set_aside/{}", path_, number);
   create_folders(target);
   for (const std::string& name : names) {
@@ -173,7 +189,7 @@ std::optional<StartingPoint> peek_run(const std::string& folder) {
 
 std::string next_free_folder(const std::string& folder) {
   int number = 2;
-  while (fs::exists(fmt::format("{}-{}", folder, number))) ++number;
+  while (exists(fmt::format("{}-{}", folder, number))) ++number;
   return fmt::format("{}-{}", folder, number);
 }
 
@@ -194,13 +210,11 @@ void RunFolder::write_sample(int64_t step, const std::string& text) const {
 }
 
 void RunFolder::rewind_metrics(int64_t step) const {
-  if (!fs::exists(metrics_path())) return;
+  if (!exists(metrics_path())) return;
   std::istringstream lines(read_file(metrics_path(), ExitCode::disk));
   std::string kept, dropped, line;
   while (std::getline(lines, line)) {
-    const auto record = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    // A line cut by a crash is no record of a step that is kept.
-    const bool keep = record.is_object() && record.value("step", int64_t{0}) <= step;
+    const bool keep = step_in(line) <= step;
     (keep ? kept : dropped) += line + "\n";
   }
   if (dropped.empty()) return;
@@ -221,7 +235,7 @@ void RunFolder::require_space(uint64_t bytes, int64_t keep_last) const {
   const std::vector<std::string> names = names_in(path_);
   const int64_t numbered = std::count_if(names.begin(), names.end(), is_numbered);
   // One more than is kept: a checkpoint is written beside the one it replaces.
-  const uint64_t files = 1 + !fs::exists(checkpoint_path()) + !fs::exists(best_path()) + std::max<int64_t>(0, keep_last - numbered);
+  const uint64_t files = 1 + !exists(checkpoint_path()) + !exists(best_path()) + std::max<int64_t>(0, keep_last - numbered);
   const uint64_t needed = files * bytes, available = free_disk_space(path_);
   if (available >= needed) return;
   throw Error(ExitCode::disk,

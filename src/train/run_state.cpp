@@ -135,7 +135,7 @@ void RunState::restore(const StartingPoint& start) {
     scaler.load(checkpoint.scaler_scale, checkpoint.scaler_growth_tracker);
   }
   set_random_state(checkpoint.rng);
-  loader.seek({checkpoint.data_epoch, checkpoint.data_sample});
+  seek(checkpoint, start.path);
   step = checkpoint.step;
   evaluated_step = checkpoint.evaluated_step;
   best_val_loss = checkpoint.best_val_loss;
@@ -146,6 +146,14 @@ void RunState::restore(const StartingPoint& start) {
     if (then == checkpoint.environment.end() || then->second == now) continue;
     log::warn(fmt::format("{} was {} when the checkpoint was written and is {} now: the run goes on, but not bit for bit", what,
                           then->second, now));
+  }
+}
+
+void RunState::seek(const Checkpoint& checkpoint, const std::string& path) {
+  try {
+    loader.seek({checkpoint.data_epoch, checkpoint.data_sample});
+  } catch (const c10::Error& error) {
+    throw Error(ExitCode::checkpoint, fmt::format("{} cannot be used: {}", path, error.what_without_backtrace()));
   }
 }
 

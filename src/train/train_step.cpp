@@ -5,6 +5,7 @@
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/logical_and.h>
 
+#include "gpt/core/map_faults.h"
 #include "gpt/optim/grad_clip.h"
 
 namespace gpt {
@@ -27,6 +28,7 @@ StepResult TrainStep::run(DataLoader& loader, int64_t micro_batches, double lear
       return {};
     }
     const Batch batch = loader.next();
+    map_faults::require_intact();  // before anything is learned from it
     at::Tensor loss;
     {
       Autocast autocast(model_.device(), compute_type_);

@@ -8,9 +8,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
+#include "gpt/core/map_faults.h"
 #include "gpt/core/process.h"
 #include "gpt/generate/generator.h"
 #include "gpt/optim/lr_schedule.h"
@@ -81,7 +83,16 @@ bool Trainer::update() {
   // Only an update of several micro-batches can be abandoned half-way.
   std::optional<RunState::Cursor> before;
   if (micro_batches > 1) before = state_.cursor();
-  const StepResult result = train_step_.run(state_.loader, micro_batches, learning_rate, stop_requested);
+  const DataPosition position = state_.loader.position();
+  StepResult result;
+  try {
+    result = train_step_.run(state_.loader, micro_batches, learning_rate, stop_requested);
+  } catch (const std::exception&) {
+    const std::string file = map_faults::changed_file();
+    if (file.empty()) throw;
+    if (before) state_.rewind(*before);
+    leave_changed_data(file, position);
+  }
   if (!result.loss.defined()) {
     state_.rewind(*before);
     return false;
@@ -101,6 +112,16 @@ bool Trainer::update() {
 
 // Every log_interval steps, the last one, and on the way to the first interval 1, 2, 5, 10, 20, 50, ...: a run that works
 // shows it at once.
+// Nothing is learned from a file that another process changes. The state is that of the last update.
+void Trainer::leave_changed_data(const std::string& file, const DataPosition& position) {
+  state_.optimizer.zero_grad();
+  state_.loader.seek(position);
+  bar_.close();
+  if (!is_saved_) save_last(/*must=*/false);
+  throw Error(ExitCode::data, fmt::format("{} was changed while it was in use: restore its content, and the same command resumes after step {}",
+                                          file, saved_step_));
+}
+
 bool Trainer::is_logged(int64_t step) const {
   if (due(config_.log_interval, step) || step == plan_.total_steps) return true;
   if (step > config_.log_interval) return false;
@@ -146,6 +167,7 @@ void Trainer::check_skips() {
 }
 
 void Trainer::close_epoch() {
+  if (const std::string file = map_faults::changed_file(); !file.empty()) leave_changed_data(file, state_.loader.position());
   const double mean = epoch_loss_.item<double>() / (state_.step - epoch_.step);  // sync: once an epoch
   const Mark now{state_.step, tokens_, stopwatch_.running_seconds()};
   const double seconds = now.seconds - epoch_.seconds;
@@ -170,12 +192,17 @@ void Trainer::periodic_work() {
   const bool last = state_.step == plan_.total_steps;
   if (due(plan_.eval_every, state_.step) || (last && plan_.eval_every > 0)) evaluate();
   if (due(plan_.sample_every, state_.step) && !stop_requested()) write_sample();
-  if (checkpoint_is_due()) save_checkpoints();
+  // What a streak of skipped updates may have gone wrong before is not saved over what is known to be good: the checkpoint waits
+  // until an update has been applied again.
+  checkpoint_waits_ = checkpoint_waits_ || checkpoint_is_due();
+  if (checkpoint_waits_ && !in_skipped_streak()) save_checkpoints();
   if (process::take_save_request()) {
     save_last(/*must=*/false);
     log::info(fmt::format("SIGUSR1 at step {}: saved {}", state_.step, folder_.checkpoint_path()));
   }
 }
+
+bool Trainer::in_skipped_streak() const { return state_.skipped_in_a_row() > 0; }  // sync: only when something is to be saved
 
 bool Trainer::checkpoint_is_due() const {
   if (plan_.checkpoint_seconds > 0) {
@@ -185,6 +212,7 @@ bool Trainer::checkpoint_is_due() const {
 }
 
 void Trainer::save_checkpoints() {
+  checkpoint_waits_ = false;
   bar_.show_activity("saving");
   save_last(/*must=*/false);
   if (config_.keep_last == 0) return;
@@ -203,11 +231,15 @@ void Trainer::evaluate() {
   forecast_.took(Forecast::kEvaluation, watch.running_seconds());
   state_.evaluated_step = state_.step;
   is_saved_ = false;
-  const bool best = evaluation.loss < state_.best_val_loss;
+  const bool best = evaluation.loss < state_.best_val_loss && !in_skipped_streak();
   metrics_.evaluation(state_.step, evaluation, best, watch.running_seconds());
-  if (!best) return;
-  state_.best_val_loss = evaluation.loss;
-  save(folder_.best_path(), /*must=*/false);
+  if (best) save_best(evaluation.loss);
+}
+
+// The loss becomes the run's best only with the file that holds it: otherwise a later evaluation has to be worth saving again.
+void Trainer::save_best(double loss) {
+  const double before = std::exchange(state_.best_val_loss, loss);
+  if (!save(folder_.best_path(), /*must=*/false)) state_.best_val_loss = before;
 }
 
 void Trainer::write_sample() {
@@ -228,7 +260,7 @@ void Trainer::write_sample() {
   }
 }
 
-void Trainer::save(const std::string& path, bool must) {
+bool Trainer::save(const std::string& path, bool must) {
   const Stopwatch watch;
   const bool is_last = path == folder_.checkpoint_path();
   if (is_last) saved_at_ = std::chrono::steady_clock::now();
@@ -238,13 +270,14 @@ void Trainer::save(const std::string& path, bool must) {
     // A full disk is no reason to lose the run: the old file stands, and the next interval tries again.
     if (must || error.code() != ExitCode::disk) throw;
     log::warn(fmt::format("{}; training continues, and the next checkpoint tries again", error.what()));
-    return;
+    return false;
   }
-  if (!is_last) return;
+  if (!is_last) return true;
   forecast_.took(Forecast::kCheckpoint, watch.running_seconds());
   is_saved_ = true;
   saved_step_ = state_.step;
   process::set_unsaved_updates(0);
+  return true;
 }
 
 ExitCode Trainer::stop() {

@@ -22,8 +22,11 @@ namespace {
 
 using Body = int (*)(int, char**);
 
-ChildResult run_program(Body body) {
-  return run_child([&] { return process::run(0, nullptr, body); });
+ChildResult run_program(Body body, std::string name = "gpt-train") {
+  return run_child([&] {
+    char* const arguments[] = {name.data(), nullptr};
+    return process::run(1, const_cast<char**>(arguments), body);
+  });
 }
 
 TEST(ProcessRun, ReturnsWhatTheBodyReturns) {
@@ -68,6 +71,12 @@ TEST(ProcessRun, OutOfMemoryNamesTheSettingsToLower) {
     }
     EXPECT_EQ(child.errors.find('\n'), child.errors.size() - 1) << child.errors;
   }
+}
+
+TEST(ProcessRun, OutOfMemoryNamesNoSettingThatAProgramDoesNotHave) {
+  const Body body = [](int, char**) -> int { throw std::bad_alloc(); };
+  EXPECT_EQ(run_program(body, "build/bin/gpt-generate").errors,
+            "error: out of memory (host memory): stop other programs that hold memory, or use a machine with more of it\n");
 }
 
 TEST(ProcessRun, OutOfMemoryLeavesOutThePlaceInLibTorch) {

@@ -59,6 +59,7 @@ class RunState {
 
  private:
   std::map<std::string, at::Tensor> random_state() const;
+  void seek(const Checkpoint& checkpoint, const std::string& path);
   void set_random_state(const std::map<std::string, at::Tensor>& state);
 
   const Config config_;

@@ -30,7 +30,8 @@ class TrainStep {
 
   // Takes `micro_batches` batches from `loader`, weighting each by its share of the update's tokens. `stop` is asked
   // between micro-batches; when it says so the gradients are dropped and the result is empty (undefined loss): the
-  // caller puts loader and random state back to where the update began.
+  // caller puts loader and random state back to where the update began. Throws gpt::Error(data) where the file of the tokens
+  // was truncated meanwhile.
   StepResult run(DataLoader& loader, int64_t micro_batches, double learning_rate, const std::function<bool()>& stop);
 
  private:

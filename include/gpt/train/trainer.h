@@ -33,6 +33,7 @@ class Trainer {
 
  private:
   bool update();            // false: a signal came in the middle, nothing has changed
+  [[noreturn]] void leave_changed_data(const std::string& file, const DataPosition& position);
   bool is_logged(int64_t step) const;
   void close_log_interval(const StepResult& result, double learning_rate);
   void check_skips();
@@ -40,10 +41,12 @@ class Trainer {
   void show_progress();
   void periodic_work();     // evaluation, sample, checkpoint: what is due after this step
   bool checkpoint_is_due() const;
+  bool in_skipped_streak() const;  // loss or gradients of the last update were not finite
   void evaluate();
   void write_sample();
   void save_checkpoints();  // ckpt.pt and, with keep_last, a numbered one
-  void save(const std::string& path, bool must);
+  bool save(const std::string& path, bool must);  // false: the disk refused it, and training continues
+  void save_best(double loss);
   void save_last(bool must) { save(folder_.checkpoint_path(), must); }
   ExitCode stop();
   void finish();
@@ -68,6 +71,7 @@ class Trainer {
   at::Tensor epoch_loss_;                   // sum of finite losses of the epoch, on the device
   int64_t reported_skips_ = 0;
   bool is_saved_;                           // ckpt.pt holds the state as it is
+  bool checkpoint_waits_ = false;           // one is due, but the last update was skipped
   int64_t saved_step_;                      // the step of ckpt.pt
   std::chrono::steady_clock::time_point saved_at_ = std::chrono::steady_clock::now();  // or tried to
 };
