@@ -37,8 +37,8 @@ int diagnose(int argc, char** argv) {
                                  {{"json", "print the checks as JSON on standard output", &json},
                                   {"no-probe", "do not time training steps, which takes some seconds", &no_probe},
                                   {"checkpoint", "verify a checkpoint, or that of a run folder", &checkpoint},
-                                  {"cache", "list the texts in data.cache_dir, and check nothing", &cache},
-                                  {"clear-cache", "remove those that are not in use, and check nothing", &clear_cache}},
+                                  {"cache", "list the texts in data.cache_dir, and run no checks", &cache},
+                                  {"clear-cache", "remove the cached texts that are not in use, and run no checks", &clear_cache}},
                                  choose_for_this_machine);
   if (command.handled) return 0;
   if (clear_cache) log::info(clear_text_cache(command.config.data));

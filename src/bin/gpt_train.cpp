@@ -21,7 +21,7 @@ namespace {
 using namespace gpt;
 
 int finished(const RunFolder& folder, int64_t step, const RunPlan& plan) {
-  log::info(fmt::format("{} is finished: {} of {} steps are done. Raise training.max_steps or training.epochs to go on, or start a new "
+  log::info(fmt::format("{} is finished: {} of {} steps are done. Raise training.max_steps or training.epochs to continue, or start a new "
                         "run with --output_dir {}", folder.path(), step, std::max(step, plan.total_steps), next_free_folder(folder.path())));
   return 0;
 }
@@ -30,8 +30,8 @@ int train(int argc, char** argv) {
   bool restart = false, eval_only = false;
   const auto command = config::parse_command_line(
       argc, argv, "gpt-train", "Train a GPT from scratch.",
-      {{"restart", "start anew: what output_dir holds of an older run is moved aside", &restart},
-       {"eval-only", "print the validation loss of the run's last checkpoint, on the whole split, and leave", &eval_only}},
+      {{"restart", "start anew: an older run in output_dir is set aside", &restart},
+       {"eval-only", "print the validation loss of the run's last checkpoint, on the whole split, and exit", &eval_only}},
       choose_for_this_machine);
   if (command.handled) return 0;
   Config config = command.config;

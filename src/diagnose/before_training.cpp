@@ -18,13 +18,13 @@ void say_if_doubtful(const Check& check) {
   if (check.status != Check::Status::pass) log::warn(fmt::format("{}: {}; {}", check.name, check.detail, check.fix));
 }
 
-// The estimate is up to a fifth too high: only where less than that would be too much is it certain that memory does not suffice.
+// The estimate is up to a fifth too high: memory is certain not to suffice only where the reduced estimate is too much as well.
 void require_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form, const MemoryBudget& memory) {
   constexpr double kLeast = 0.85;
   const Check check = check_memory(model, training, form, memory);
   const double needed = memory.program + estimate_memory(model, training, form).total();
   if (kLeast * needed <= memory.available || !training.memory_check) return say_if_doubtful(check);
-  throw Error(ExitCode::memory, fmt::format("this run does not fit into memory: {}; {}, or start it all the same with "
+  throw Error(ExitCode::memory, fmt::format("this run does not fit into memory: {}; {}, or start it anyway with "
                                             "--training.memory_check false",
                                             check.detail, check.fix));
 }

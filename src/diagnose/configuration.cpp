@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <exception>
 #include <filesystem>
@@ -59,11 +60,11 @@ std::string data_fix(const DataConfig& data) {
     return fmt::format("{} it with gpt-prepare --input TEXT --output {}", exists(data.bin) ? "prepare" : "make",
                        folder.empty() ? "." : folder);
   }
-  if (!data.text.empty()) return exists(data.text) ? "correct the text, or data.tokenizer" : "name a text that exists with --data";
+  if (!data.text.empty()) return exists(data.text) ? "correct the text, or data.tokenizer" : "name an existing text with --data";
   return "name a text with --data, or install the example with ./scripts/get_data.sh";
 }
 
-// Finds out about the run part by part. A part that needs what another one did not find says that it was not checked.
+// Examines the run part by part. A part that needs what an earlier one could not find is reported as not checked.
 class Examination {
  public:
   Examination(const config::CommandLine& command, double trial_seconds)
@@ -94,7 +95,7 @@ class Examination {
       body();
     } catch (const Error& e) {
       if (e.code() == ExitCode::interrupted) throw;
-      // A folder that holds another run is found with the data, and repaired in the configuration.
+      // A folder that holds another run is detected with the data, and fixed in the configuration.
       const bool is_other_run = e.code() == ExitCode::checkpoint;
       add(failed(is_other_run ? "output folder" : name, e.what(),
                  is_other_run ? fmt::format("set output_dir: {}", next_free_folder(config_.output_dir)) : fix));
@@ -118,9 +119,12 @@ class Examination {
   void find_start() {
     const std::string& from = config_.training.resume_from;
     const bool is_named = from != "auto" && from != "none";
-    if (is_named) add(check_checkpoint(from));
     start_ = peek_run(config_.output_dir);
-    if (!start_ && is_named) start_ = peek_run(is_folder(from) ? from : fs::path(from).parent_path().string());
+    if (is_named) {
+      add(check_checkpoint(from));
+      const bool is_good = checks_.back().status != Check::Status::fail;
+      if (!start_ && is_good) start_ = StartingPoint{load_checkpoint(is_folder(from) ? from + "/ckpt.pt" : from), from};
+    }
     if (start_) config::keep_sizes(config_, origins_, start_->checkpoint.config);
   }
 
@@ -155,8 +159,10 @@ class Examination {
       if (facts.resident && device_ && device_->device.is_cuda()) memory_.available -= static_cast<double>(source.bytes());
     }
     if (start_) {
+      steps_done_ = std::min(start_->checkpoint.step, plan_->total_steps);
       add(passed("output folder", fmt::format("{} is at step {} of {}: the same command continues the run", start_->path,
-                                              with_commas(start_->checkpoint.step), with_commas(plan_->total_steps))));
+                                              with_commas(steps_done_), with_commas(plan_->total_steps))));
+      start_.reset();  // its tensors are large
     }
   }
 
@@ -164,7 +170,8 @@ class Examination {
     const ModelConfig& model = config_.model;
     add(check_parameters(model));
     if (!device_) {
-      add(warned("memory of the run", "not checked: it depends on the device and the precision", "do what the failed checks above say"));
+      add(warned("memory of the run", "not checked: it depends on the device and the precision",
+                 "follow the advice of the failed checks above"));
       return;
     }
     const bool cuda = device_->device.is_cuda();
@@ -186,8 +193,7 @@ class Examination {
     real.training = training_;
     std::optional<Trial> trial;
     if (largest) trial = try_steps(real, *corpus_, *device_, precision, product_speed, *largest, trial_seconds_);
-    const int64_t done = start_ ? std::min(start_->checkpoint.step, plan_->total_steps) : 0;
-    add(check_time(real, *plan_, done, trial, corpus_->validation.size()));
+    add(check_time(real, *plan_, steps_done_, trial, corpus_->validation.size()));
   }
 
   void examine_disk() {
@@ -207,7 +213,8 @@ class Examination {
   Checks checks_;
   std::optional<DeviceInfo> device_;  // set when the run could use it
   MemoryBudget memory_;
-  std::optional<StartingPoint> start_;
+  std::optional<StartingPoint> start_;  // until it has been compared with the run
+  int64_t steps_done_ = 0;
   std::optional<Corpus> corpus_;
   std::optional<RunPlan> plan_;
   TrainingConfig training_ = config_.training;  // with the batch that the data really give
@@ -225,16 +232,16 @@ Check check_checkpoint(const std::string& path) {
     for (const auto& [name, tensor] : checkpoint.model) parameters += tensor.numel();
     const std::string loss = std::isfinite(checkpoint.best_val_loss) ? fmt::format("best validation loss {:.4f}", checkpoint.best_val_loss)
                                                                      : "not yet evaluated";
-    const std::string detail = fmt::format("{}: step {}, {} parameters, {}; every hash agrees, and its parts fit together", file,
+    const std::string detail = fmt::format("{}: step {}, {} parameters, {}; every hash matches, and its parts fit together", file,
                                            with_commas(checkpoint.step), format_count(static_cast<double>(parameters)), loss);
     if (has_our_python_view(file, checkpoint)) return passed("checkpoint", detail);
     return warned("checkpoint", detail + ", but what Python would load from it is not what this version writes",
-                  "load it in Python with weights_only=True alone, and only if you trust its source");
+                  "load it in Python only with weights_only=True, and only if you trust its source");
   } catch (const Error& e) {
     const std::string folder = is_folder(path) ? path : fs::path(path).parent_path().string();
     const auto other = peek_run(folder.empty() ? "." : folder);
     return failed("checkpoint", e.what(),
-                  other ? fmt::format("use {}, which is of step {} and can be read", other->path, with_commas(other->checkpoint.step))
+                  other ? fmt::format("use {}, which is at step {} and can be read", other->path, with_commas(other->checkpoint.step))
                         : "name a checkpoint that gpt-train has written, or the folder of a run");
   }
 }

@@ -68,7 +68,7 @@ Check check_overlap(const Corpus& corpus) {
     const Overlap overlap = find_overlap(source, corpus.validation);
     if (overlap.windows > 0 && overlap.share() >= worst.share()) worst = overlap;
   }
-  if (worst.windows == 0) return passed("overlap", "validation has less than one window of 64 tokens: nothing to look for");
+  if (worst.windows == 0) return passed("overlap", "validation has less than one window of 64 tokens: there is nothing to compare");
   const std::string detail = fmt::format("{} of {} windows of 64 validation tokens occur in training", worst.found, worst.windows);
   if (worst.share() <= kMany) return passed("overlap", detail);
   return warned("overlap", fmt::format("{} (token {} of validation is token {} of training)", detail, worst.validation_position,
@@ -94,17 +94,17 @@ Check check_batch(const TrainingConfig& training, const DatasetFacts& facts) {
 Check check_validation(const Config& config, const DatasetFacts& facts, const RunPlan& plan) {
   if (facts.validation_tokens == 0) {
     return warned("validation",
-                  "there is no validation text: no run's best checkpoint is known, and overfitting goes unseen",
+                  "there is no validation text: the best checkpoint of a run cannot be told, and overfitting goes unnoticed",
                   "set data.validation_fraction: 0.1");
   }
   if (plan.eval_every == 0) {
-    return warned("validation", "eval_interval 0: the validation loss is not computed on the way",
+    return warned("validation", "eval_interval 0: the validation loss is not computed during the run",
                   "set training.eval_interval");
   }
   if (plan.eval_every > plan.total_steps) {
     return warned(
         "validation",
-        fmt::format("eval_interval of {} in a run of {}: the validation loss is not computed on the way",
+        fmt::format("eval_interval of {} in a run of {}: the validation loss is not computed during the run",
                     plural(plan.eval_every, "step"), with_commas(plan.total_steps)),
         fmt::format("set training.eval_interval: {} steps", std::max<int64_t>(1, plan.total_steps / 10)));
   }
@@ -124,7 +124,7 @@ Check check_workers(const DataConfig& data, bool resident, int64_t cores) {
         fmt::format("set data.num_workers: {}, or data.resident: auto", std::clamp<int64_t>(cores / 2, 1, 4)));
   }
   if (data.num_workers > cores) {
-    return warned("workers", detail + ": they take the cores from each other and from the training",
+    return warned("workers", detail + ": they compete for the cores with each other and with the training",
                   fmt::format("set data.num_workers: {}", std::clamp<int64_t>(cores / 2, 1, 4)));
   }
   return passed("workers", detail);
@@ -132,7 +132,7 @@ Check check_workers(const DataConfig& data, bool resident, int64_t cores) {
 
 Check check_length(const Config& config, const DatasetFacts& facts, const RunPlan& plan) {
   // Repetition is worth nearly as much as new text up to 4 epochs and next to nothing after about 40 (Muennighoff et al., 2023,
-  // "Scaling Data-Constrained Language Models"); a model with more weights than tokens learns them by heart.
+  // "Scaling Data-Constrained Language Models"); a model with more weights than tokens memorizes them.
   constexpr double kWorthless = 40, kEpochsOfASmallModel = 100;
   const int64_t block_size = config.model.block_size;
   const int64_t tokens_per_step = config.training.batch_size * config.training.gradient_accumulation_steps * block_size;
@@ -145,7 +145,7 @@ Check check_length(const Config& config, const DatasetFacts& facts, const RunPla
   if (epochs <= (is_large ? kWorthless : kEpochsOfASmallModel)) return passed("length", detail);
   const std::string size = is_large ? fmt::format("the model, with {} weights for each token, ", format_number(parameters / static_cast<double>(facts.train_tokens)))
                                     : "the model ";
-  return warned("length", fmt::format("{}: {}will learn the text by heart", detail, size),
+  return warned("length", fmt::format("{}: {}will memorize the text", detail, size),
                 fmt::format("use more text, lower training.max_steps to about {}, or take a smaller model",
                             with_commas(static_cast<int64_t>(kWorthless) * plan.steps_per_epoch)));
 }

@@ -12,10 +12,10 @@ Check check_device(const std::string& spec, const DeviceInfo& device, const Devi
   const std::string detail = fmt::format("device: {} is {}, {:.1f} GB", spec, device.name, device.memory_bytes / 1e9);
   if (device.device.is_cuda()) return passed("device", detail);
   if (best.device.is_cuda()) {
-    return warned("device", fmt::format("{}, but {} is there and works", detail, best.name), "set device: auto");
+    return warned("device", fmt::format("{}, but {} is available and works", detail, best.name), "set device: auto");
   }
   if (gpu_present) {
-    return warned("device", detail + ", but there is a GPU that is not usable", "do what the check CUDA says");
+    return warned("device", detail + ", but this machine has a GPU that is not usable", "follow the advice of the CUDA check");
   }
   return passed("device", detail);
 }

@@ -31,13 +31,13 @@ class ActivationBytes {
   double block() const { return 2 * norm() + attention() + dropout(C_) * (model_.mlp == Mlp::gelu ? 2 : 1) + mlp(); }
   double outside_blocks() const { return dropout(C_) + norm(); }  // after the embedding; before the head
 
-  // The head's logits in float32, their log-softmax and its gradient are alive together; smoothing adds a gradient of its own.
+  // The head's logits in float32, their log-softmax and its gradient are live at the same time; smoothing adds a gradient of its own.
   double head(double label_smoothing) const {
     return (label_smoothing > 0 ? 4 : 3) * kFloatBytes * static_cast<double>(model_.padded_vocab());
   }
 
-  // Buffers of one block's backward pass beside what its forward pass kept: the gradients of its widest part. What the MLP kept
-  // is gone when the turn comes to attention.
+  // Buffers of one block's backward pass on top of what its forward pass kept: the gradients of its widest part. What the MLP
+  // kept is freed by the time attention is reached.
   double backward() const { return std::max(mlp_backward(), attention_backward() - mlp() - norm()) + 2 * residual(); }
 
  private:
@@ -94,12 +94,12 @@ MemoryEstimate estimate_memory(const ModelConfig& model, const TrainingConfig& t
 
   MemoryEstimate estimate;
   estimate.weights = parameters * (kFloatBytes + (form.compute_type == at::kFloat ? 0 : 2));
-  // At the end of the backward pass the tied embedding has two gradients: the head's, and that of looking it up.
+  // At the end of the backward pass the tied embedding has two gradients: the head's, and the lookup's.
   estimate.gradients = parameters * kFloatBytes + (model.tie_weights ? embedding : 0);
   estimate.moments = parameters * 2 * kFloatBytes;
   const double kept = training.gradient_checkpointing ? bytes.residual() : bytes.block();
   estimate.activations = tokens * (layers * kept + bytes.outside_blocks());
-  // With checkpointing a block is computed again before its backward pass.
+  // With checkpointing a block is recomputed before its backward pass.
   const double one_block = bytes.backward() + (training.gradient_checkpointing ? bytes.block() - bytes.residual() : 0);
   estimate.workspace = std::max(tokens * bytes.head(training.label_smoothing), embedding + tokens * one_block);
   if (training.gradient_accumulation_steps > 1) estimate.gradients_before = parameters * kFloatBytes;

@@ -31,7 +31,7 @@ bool has(const Capabilities& capabilities, const char* name) {
   return found != capabilities.end() && found->second.isBool() && found->second.toBool();
 }
 
-// The word behind `key` in what LibTorch says of its own build: "COMMIT_SHA=70d99e9..., ".
+// The word after `key` in what LibTorch says about its own build: "COMMIT_SHA=70d99e9..., ".
 std::string build_setting(std::string_view key) {
   const std::string config = at::show_config();
   const size_t start = config.find(fmt::format("{}=", key));
@@ -79,16 +79,16 @@ Checks check_gpu(at::Device device) {
       passed(gpu, fmt::format("{}, {:.1f} GB, compute capability {}.{}", info.name, info.memory_bytes / 1e9,
                               info.compute_major, info.compute_minor)),
       check_free_memory(gpu + " memory", free_bytes(device), info.memory_bytes),
-      judge(gpu + " TF32", info.tf32, info.tf32 ? probe_tf32(device) : Probe{}, "float32 products run at full width"),
+      judge(gpu + " TF32", info.tf32, info.tf32 ? probe_tf32(device) : Probe{}, "float32 matrix products run in full precision"),
       judge(gpu + " bfloat16", info.bfloat16, info.bfloat16 ? probe_product(device, at::kBFloat16) : Probe{},
-            "dtype: auto takes float16 with loss scaling"),
+            "dtype: auto uses float16 with loss scaling"),
       judge(gpu + " float16", info.float16, info.float16 ? probe_product(device, at::kHalf) : Probe{},
             "set training.dtype: float32")};
   const auto attention = [&](const char* name, at::SDPBackend backend) {
     const Probe probe = probe_attention(device, backend, type);
     const std::string title = fmt::format("{} {} attention", gpu, name);
     checks.push_back(probe.works ? passed(title, fmt::format("ran forward and backward in {}", c10::toString(type)))
-                                 : warned(title, probe.reason, "LibTorch takes the next kernel that works here"));
+                                 : warned(title, probe.reason, "LibTorch uses the next kernel that works here"));
   };
   attention("flash", at::SDPBackend::flash_attention);
   attention("cuDNN", at::SDPBackend::cudnn_attention);
@@ -138,7 +138,7 @@ Check check_cuda(const CudaState& state) {
     return failed("CUDA", state.fault, fmt::format("upgrade NVIDIA driver {} to {} or newer", state.driver, kNeeded));
   }
   return failed("CUDA", state.fault,
-                "see that nvidia-smi works, CUDA_VISIBLE_DEVICES is not empty, and a container runs with --gpus all");
+                "check that nvidia-smi works, that CUDA_VISIBLE_DEVICES is not empty, and that a container runs with --gpus all");
 }
 
 Check check_instructions(bool avx2, bool avx512, bool bfloat16, bool amx) {

@@ -76,7 +76,7 @@ Check check_vocabulary(const ModelConfig& model, bool cuda) {
   if (cuda && rows % kTensorCoreMultiple != 0) {
     return warned(
         "vocabulary",
-        fmt::format("{}, no multiple of {}: the head's products miss the fast kernels", detail, kTensorCoreMultiple),
+        fmt::format("{}, not a multiple of {}: the head's matrix products miss the fast kernels", detail, kTensorCoreMultiple),
         fmt::format("set model.vocab_multiple: {}", kTensorCoreMultiple));
   }
   return passed("vocabulary", detail);
@@ -86,14 +86,14 @@ Check check_attention(const ModelConfig& model, bool cuda, const std::string& pa
   const bool fused = !path.starts_with("math");
   if (cuda && model.head_dim() % kHeadMultiple != 0) {
     return warned("attention",
-                  fmt::format("{}: heads of {} are no multiple of {}, which flash attention wants", path,
+                  fmt::format("{}: the head size {} is not a multiple of {}, as flash attention wants", path,
                               model.head_dim(), kHeadMultiple),
                   "choose model.n_embd / model.n_head as 64 or 128");
   }
   if (fused) return passed("attention", path + " kernel");
   if (!cuda && model.dropout > 0) {
-    return warned("attention", "dropout on a CPU takes the unfused kernel: more time and memory",
-                  "set model.dropout: 0 if the text is long enough not to be learned by heart");
+    return warned("attention", "dropout on a CPU uses the unfused kernel, which takes more time and memory",
+                  "set model.dropout: 0 if the text is long enough not to be memorized");
   }
   return warned("attention", path, "set training.dtype: auto");
 }
@@ -101,7 +101,7 @@ Check check_attention(const ModelConfig& model, bool cuda, const std::string& pa
 MemoryBudget memory_budget(at::Device device) {
   const auto free = static_cast<double>(free_bytes(device));
   if (device.is_cuda()) return {.available = free, .program = 0};
-  // Code and tables that LibTorch and oneDNN read and make during the first step only.
+  // Code and tables that LibTorch and oneDNN load and build during the first step only.
   constexpr double kLater = 60e6;
   const auto resident = static_cast<double>(host::resident_bytes());
   const auto tensors = static_cast<double>(cpu_memory().extent);  // the run will have the room that these take now
@@ -116,7 +116,7 @@ Check check_memory(const ModelConfig& model, const TrainingConfig& training, con
                                    format_bytes(estimate.gradients), format_bytes(estimate.moments), format_bytes(estimate.activations),
                                    format_bytes(estimate.workspace));
   if (memory.program > 0) detail += fmt::format(", program {}", format_bytes(memory.program));
-  constexpr double kComfortable = 0.9;  // other programs want a part too
+  constexpr double kComfortable = 0.9;  // other programs need some too
   const double comfortable = kComfortable * memory.available;
   if (needed <= comfortable) return passed("memory of the run", detail);
   const std::string fix = memory_fix(model, training, form, comfortable - memory.program);
@@ -130,7 +130,7 @@ Check check_compute(const ModelConfig& model, const TrainingConfig& training, co
   const double per_step = per_token * tokens, total = per_step * static_cast<double>(plan.total_steps);
   const double seconds = total / (kUsualShare * product_speed);
   const std::string detail =
-      fmt::format("{} FLOP per token, {} per step, {} in all: predicted {} at {:.0f} % of the {} FLOP/s that products reach here",
+      fmt::format("{} FLOP per token, {} per step, {} in all: predicted {} at {:.0f} % of the {} FLOP/s that matrix products reach here",
                   format_count(per_token), format_count(per_step), format_count(total), format_duration(seconds), 100 * kUsualShare,
                   format_count(product_speed));
   if (seconds > kDay) return warned("compute", detail, shorter_run());

@@ -80,7 +80,7 @@ class AllowTf32 {
   at::Float32Precision previous_;
 };
 
-// The same values on every device, and none of the run's random stream.
+// The same values on every device, drawing nothing from the run's random stream.
 at::Tensor random(at::IntArrayRef shape, at::Device device) {
   constexpr uint64_t kSeed = 1337;
   return at::randn(shape, at::detail::createCPUGenerator(kSeed)).to(device);

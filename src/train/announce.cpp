@@ -35,7 +35,7 @@ void announce_methods(const Config& config, const Precision& precision, const De
   } else {
     log::info("Attention without the flash path: " + path);
   }
-  if (config.training.gradient_checkpointing) log::success("Gradient checkpointing: each block is computed again in backward");
+  if (config.training.gradient_checkpointing) log::success("Gradient checkpointing: each block is recomputed in the backward pass");
   if (config.training.use_compile) {
     log::warn("training.use_compile has no effect in this version: the step runs uncompiled");
   }
@@ -90,7 +90,7 @@ void announce_idle_settings(const config::Origins& origins, const DeviceInfo& de
   if (resident || device.device.is_cpu()) note("data.pin_memory");
   if (idle.empty()) return;
   log::info(fmt::format("No effect here: {} ({})", fmt::join(idle, ", "),
-                        resident ? "the tokens are resident, and batches are built where they lie" : "a CPU needs no page-locked memory"));
+                        resident ? "the tokens are resident, and batches are built where they are" : "a CPU needs no page-locked memory"));
 }
 
 }  // namespace gpt

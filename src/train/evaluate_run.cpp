@@ -51,7 +51,7 @@ ExitCode evaluate_run(Config config, const config::Origins& origins) {
   model.load_parameters(start.checkpoint.model);
   const Evaluator evaluator(corpus, config.training.batch_size, config.model.block_size, config.training.eval_batches.value_or(0),
                             choice.device, precision);
-  if (evaluator.empty()) throw Error(ExitCode::data, fmt::format("{} has no validation part to evaluate on", corpus.source));
+  if (evaluator.empty()) throw Error(ExitCode::data, fmt::format("{} has no validation split to evaluate on", corpus.source));
   const Evaluation evaluation = evaluator.run(model, [](double share) {
     log::status(fmt::format("validating {:.0f}%", 100 * share));
     return process::stop_signal() != 0;

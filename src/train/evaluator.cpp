@@ -40,7 +40,7 @@ Evaluator::Evaluator(const Corpus& corpus, int64_t batch_size, int64_t block_siz
       count_(count_batches(batches_.size(), eval_batches, batch_size, block_size)),
       device_(device),
       compute_type_(precision.autocast ? precision.compute_type() : at::kFloat) {
-  // The bytes are counted once, run by run of batches that follow one another.
+  // The bytes are counted once, one stretch of consecutive batches at a time.
   double bytes = 0;
   bool known = true;
   for (int64_t i = 0; i < count_ && known;) {
@@ -71,7 +71,7 @@ Evaluation Evaluator::run(GPT& model, const std::function<bool(double share)>& s
   }
   model.train(was_training);
   if (stopped) return {.loss = std::numeric_limits<double>::quiet_NaN(), .bits_per_byte = {}};
-  const double nats = sum.item<double>();  // sync: once an evaluation
+  const double nats = sum.item<double>();  // sync: once per evaluation
   map_faults::require_intact();
   Evaluation result{.loss = nats / static_cast<double>(tokens_), .bits_per_byte = {}};
   if (bytes_) result.bits_per_byte = nats / std::numbers::ln2 / *bytes_;

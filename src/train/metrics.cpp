@@ -21,7 +21,7 @@ nlohmann::json number(double value) { return std::isfinite(value) ? nlohmann::js
 
 Metrics::Metrics(const std::string& jsonl_path, const RunPlan& plan) : file_(jsonl_path), plan_(plan) {}
 
-// A full disk is no reason to lose the run. It is said once.
+// A full disk is no reason to lose the run. It is reported once.
 void Metrics::write(const std::string& line) {
   try {
     file_.line(line);

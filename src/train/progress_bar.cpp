@@ -16,7 +16,7 @@ constexpr int kBarWidth = 24;
 }  // namespace
 
 std::string progress_line(const Progress& p, double seconds, const std::string& activity) {
-  // How far the present step is, as far as those before it tell.
+  // How far the current step is, judging by those before it.
   const double in_step = p.step_seconds > 0 && activity.empty() ? std::min(seconds / p.step_seconds, 0.99) : 0;
   const double share = std::min(1.0, (static_cast<double>(p.steps_done) + in_step) / static_cast<double>(p.total_steps));
   std::string line = fmt::format("{} {:>3.0f}% {}/{}", format_bar(share, kBarWidth), 100 * share, p.steps_done, p.total_steps);

@@ -24,7 +24,7 @@ bool belongs_to_run(const std::string& name) {
          name == kEffectiveConfig || name == "samples";
 }
 
-// A folder that may not be looked into holds nothing that could be used.
+// A folder that may not be read holds nothing usable.
 bool exists(const std::string& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);
@@ -72,7 +72,8 @@ std::optional<StartingPoint> first_readable(const std::vector<std::string>& cand
   return std::nullopt;
 }
 
-// Of a line of metrics.jsonl; a line that a crash cut, or that somebody else wrote, belongs to no step that is kept.
+// The step of a line of metrics.jsonl; a line that a crash cut short, or that somebody else wrote, belongs to no step that is
+// kept.
 int64_t step_in(const std::string& line) {
   const auto record = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!record.is_object()) return std::numeric_limits<int64_t>::max();
@@ -115,13 +116,13 @@ std::optional<StartingPoint> RunFolder::newest(bool set_aside_unreadable) const 
     if (path == found->path) break;
     ahead.push_back(fs::path(path).filename().string());
   }
-  // A ckpt.pt that is older than numbered ones was put there to go back to.
+  // A ckpt.pt that is older than numbered ones was put there in order to go back to it.
   for (const std::string& name : names_in(path_)) {
     const bool is_later = is_numbered(name) && name > fs::path(numbered_path(found->checkpoint.step)).filename();
     if (found->is_last && is_later) ahead.push_back(name);
   }
   if (!reasons.empty()) log::warn(fmt::format("{}; continuing from {} (step {})", reasons, found->path, found->checkpoint.step));
-  if (!ahead.empty()) log::info(fmt::format("What lies ahead of step {} is now in {}", found->checkpoint.step, set_aside(ahead)));
+  if (!ahead.empty()) log::info(fmt::format("What lies beyond step {} is now in {}", found->checkpoint.step, set_aside(ahead)));
   return found;
 }
 
@@ -136,7 +137,7 @@ StartingPoint RunFolder::go_back(const std::string& path) const {
     if (!other || other->checkpoint.step > start.checkpoint.step || name == "ckpt.pt") ahead.push_back(name);
   }
   if (ahead.empty()) return start;
-  log::info(fmt::format("Going back to {} (step {}); what lies ahead of it is now in {}", path, start.checkpoint.step, set_aside(ahead)));
+  log::info(fmt::format("Going back to {} (step {}); what lies beyond it is now in {}", path, start.checkpoint.step, set_aside(ahead)));
   return start;
 }
 
@@ -239,7 +240,7 @@ void RunFolder::require_space(uint64_t bytes, int64_t keep_last) const {
   const uint64_t needed = files * bytes, available = free_disk_space(path_);
   if (available >= needed) return;
   throw Error(ExitCode::disk,
-              fmt::format("{}: the checkpoints of this run need {:.1f} MB and {:.1f} MB are free: free some space, lower "
+              fmt::format("{}: the checkpoints of this run need {:.1f} MB, but only {:.1f} MB are free: free some space, lower "
                           "training.keep_last, or choose another output_dir", path_, needed / 1e6, available / 1e6));
 }
 

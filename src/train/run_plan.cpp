@@ -5,7 +5,7 @@
 namespace gpt {
 namespace {
 
-// 0 for a time, which is no number of steps.
+// 0 for a time, which is not a number of steps.
 int64_t interval_steps(const Interval& interval, const RunPlan& plan) {
   if (interval.unit == Interval::Unit::seconds) return 0;
   const bool epochs =

@@ -20,7 +20,7 @@
 namespace gpt {
 namespace {
 
-// Independent streams from the one seed of the run.
+// Independent streams from the run's single seed.
 enum Stream : uint64_t { kWeights = 1, kData = 2, kDropout = 3 };
 uint64_t stream_seed(const Config& config, Stream stream) {
   return mix64(static_cast<uint64_t>(config.seed) * 4 + stream);
@@ -144,7 +144,7 @@ void RunState::restore(const StartingPoint& start) {
   for (const auto& [what, now] : run_environment(device_)) {
     const auto then = checkpoint.environment.find(what);
     if (then == checkpoint.environment.end() || then->second == now) continue;
-    log::warn(fmt::format("{} was {} when the checkpoint was written and is {} now: the run goes on, but not bit for bit", what,
+    log::warn(fmt::format("{} was {} when the checkpoint was written and is {} now: the run resumes, but not bit for bit", what,
                           then->second, now));
   }
 }

@@ -15,7 +15,7 @@ std::string data_name(const DataConfig& data) {
 }
 
 [[noreturn]] void refuse(const StartingPoint& start, const Config& now, const std::string& why) {
-  throw Error(ExitCode::checkpoint, fmt::format("{} is of another run: {}; give that run its own settings and data back, or start a "
+  throw Error(ExitCode::checkpoint, fmt::format("{} belongs to another run: {}; restore that run's own settings and data, or start a "
                                                 "new one with --output_dir {}",
                                                 start.path, why, next_free_folder(now.output_dir)));
 }
@@ -51,7 +51,7 @@ Corpus load_run_corpus(const Config& config, const std::optional<StartingPoint>&
     refuse_data(error.what());
   }
   if (corpus.fingerprint != start->checkpoint.data_fingerprint) {
-    refuse_data(fmt::format("the text, split or tokenizer of {} is another", corpus.source));
+    refuse_data(fmt::format("the text, split or tokenizer of {} is a different one", corpus.source));
   }
   return corpus;
 }

@@ -47,7 +47,7 @@ StepResult TrainStep::run(DataLoader& loader, int64_t micro_batches, double lear
   const at::Tensor finite = at::logical_and(at::isfinite(result.loss), at::isfinite(result.grad_norm));
   result.skipped = finite.logical_not().to(at::kFloat);
   optimizer_.step(learning_rate, clip_divisor(result.grad_norm, config_.gradient_clip), result.skipped);
-  // The scaler reacts to any overflow, but only to those its scale can cure: those in the gradients.
+  // The scaler reacts only to the overflows that its scale can cure: those in the gradients.
   if (scaler_.enabled()) scaler_.update(scaler_overflow);
   optimizer_.zero_grad();
   return result;

@@ -20,7 +20,7 @@
 namespace gpt {
 namespace {
 
-// Steps until allocators, caches and clocks have settled: timed apart from the rest.
+// Steps until allocators, caches and clocks have settled: timed separately.
 constexpr int64_t kWarmUpSteps = 10;
 
 bool stop_requested() { return process::stop_signal() != 0; }
@@ -50,13 +50,13 @@ Trainer::Trainer(RunState& state, const TrainingConfig& config, const RunPlan& p
       saved_step_(state.step) {
   logged_.step = epoch_.step = state.step;
   if (plan_.eval_every > 0 && !evaluator_.empty() && !evaluator_.knows_bytes()) {
-    log::info("Validation reports no bits per byte: the data has neither a tokenizer nor metadata with the bytes of its text");
+    log::info("Validation reports no bits per byte: the data has neither a tokenizer nor metadata with the byte count of its text");
   }
 }
 
 ExitCode Trainer::run() {
   process::announce_stops("Stopping after this micro-step");
-  // An evaluation that a signal cut short is made up for.
+  // An evaluation that a signal cut short is repeated.
   const bool evaluation_due = due(plan_.eval_every, state_.step) || (plan_.eval_every > 0 && state_.step == plan_.total_steps);
   if (state_.step > 0 && evaluation_due && state_.evaluated_step != state_.step) evaluate();
   stopwatch_.start();
@@ -80,7 +80,7 @@ bool Trainer::update() {
   const Stopwatch watch;
   const int64_t micro_batches = plan_.micro_batches(state_.step);
   const double learning_rate = learning_rate_at(config_, state_.step, plan_.total_steps);
-  // Only an update of several micro-batches can be abandoned half-way.
+  // Only an update of several micro-batches can be abandoned halfway.
   std::optional<RunState::Cursor> before;
   if (micro_batches > 1) before = state_.cursor();
   const DataPosition position = state_.loader.position();
@@ -110,18 +110,18 @@ bool Trainer::update() {
   return true;
 }
 
-// Every log_interval steps, the last one, and on the way to the first interval 1, 2, 5, 10, 20, 50, ...: a run that works
-// shows it at once.
 // Nothing is learned from a file that another process changes. The state is that of the last update.
 void Trainer::leave_changed_data(const std::string& file, const DataPosition& position) {
   state_.optimizer.zero_grad();
   state_.loader.seek(position);
   bar_.close();
   if (!is_saved_) save_last(/*must=*/false);
-  throw Error(ExitCode::data, fmt::format("{} was changed while it was in use: restore its content, and the same command resumes after step {}",
+  throw Error(ExitCode::data, fmt::format("{} was changed while it was in use: restore its content, then the same command resumes after step {}",
                                           file, saved_step_));
 }
 
+// Every log_interval steps, the last one, and on the way to the first interval 1, 2, 5, 10, 20, 50, ...: a run that works
+// shows it at once.
 bool Trainer::is_logged(int64_t step) const {
   if (due(config_.log_interval, step) || step == plan_.total_steps) return true;
   if (step > config_.log_interval) return false;
@@ -161,13 +161,14 @@ void Trainer::check_skips() {
   const int64_t in_a_row = state_.skipped_in_a_row();
   if (in_a_row < config_.max_skipped_steps) return;
   throw Error(ExitCode::numerics,
-              fmt::format("step {}: {} updates in a row had a loss or gradient that is not finite: lower training.learning_rate, "
+              fmt::format("step {}: {} updates in a row had a loss or gradient that was not finite: lower training.learning_rate, "
                           "lengthen training.warmup_steps, or set training.dtype: float32 (the last checkpoint is kept)",
                           state_.step, in_a_row));
 }
 
 void Trainer::close_epoch() {
   if (const std::string file = map_faults::changed_file(); !file.empty()) leave_changed_data(file, state_.loader.position());
+  if (plan_.steps_per_epoch < config_.log_interval) return;  // of a tiny text: a line for each would drown the rest
   const double mean = epoch_loss_.item<double>() / (state_.step - epoch_.step);  // sync: once an epoch
   const Mark now{state_.step, tokens_, stopwatch_.running_seconds()};
   const double seconds = now.seconds - epoch_.seconds;
@@ -192,8 +193,8 @@ void Trainer::periodic_work() {
   const bool last = state_.step == plan_.total_steps;
   if (due(plan_.eval_every, state_.step) || (last && plan_.eval_every > 0)) evaluate();
   if (due(plan_.sample_every, state_.step) && !stop_requested()) write_sample();
-  // What a streak of skipped updates may have gone wrong before is not saved over what is known to be good: the checkpoint waits
-  // until an update has been applied again.
+  // A state that may have gone wrong before a streak of skipped updates does not overwrite one known to be good: the checkpoint
+  // waits until an update has been applied again.
   checkpoint_waits_ = checkpoint_waits_ || checkpoint_is_due();
   if (checkpoint_waits_ && !in_skipped_streak()) save_checkpoints();
   if (process::take_save_request()) {
@@ -227,7 +228,7 @@ void Trainer::evaluate() {
     bar_.show_activity(fmt::format("validating {:.0f}%", 100 * share));
     return stop_requested();
   });
-  if (stop_requested()) return;  // made up for when the run goes on
+  if (stop_requested()) return;  // repeated when the run resumes
   forecast_.took(Forecast::kEvaluation, watch.running_seconds());
   state_.evaluated_step = state_.step;
   is_saved_ = false;
@@ -236,7 +237,8 @@ void Trainer::evaluate() {
   if (best) save_best(evaluation.loss);
 }
 
-// The loss becomes the run's best only with the file that holds it: otherwise a later evaluation has to be worth saving again.
+// The loss becomes the run's best only once the file that holds it is saved: otherwise a later evaluation must count as worth
+// saving again.
 void Trainer::save_best(double loss) {
   const double before = std::exchange(state_.best_val_loss, loss);
   if (!save(folder_.best_path(), /*must=*/false)) state_.best_val_loss = before;
@@ -267,7 +269,7 @@ bool Trainer::save(const std::string& path, bool must) {
   try {
     save_checkpoint(path, state_.capture());
   } catch (const Error& error) {
-    // A full disk is no reason to lose the run: the old file stands, and the next interval tries again.
+    // A full disk is no reason to lose the run: the old file remains, and the next interval tries again.
     if (must || error.code() != ExitCode::disk) throw;
     log::warn(fmt::format("{}; training continues, and the next checkpoint tries again", error.what()));
     return false;

@@ -51,7 +51,7 @@ TEST(CheckLength, HundredsOfEpochsAreAWarning) {
   run.config.training.max_steps = 50'000;
   const Check check = check_length(run.config, run.facts, run.plan());
   EXPECT_EQ(check.status, Status::warn);
-  EXPECT_NE(check.detail.find("806 epochs: the model will learn the text by heart"), std::string::npos) << check.detail;
+  EXPECT_NE(check.detail.find("806 epochs: the model will memorize the text"), std::string::npos) << check.detail;
   EXPECT_NE(check.fix.find("training.max_steps to about 2,480"), std::string::npos) << check.fix;
 }
 
@@ -60,7 +60,7 @@ TEST(CheckLength, AModelWithMoreWeightsThanTokensLearnsThemSooner) {
   run.config.model.vocab_size = 65;  // 10.6M weights, a million tokens, 81 epochs
   const Check check = check_length(run.config, run.facts, run.plan());
   EXPECT_EQ(check.status, Status::warn);
-  EXPECT_NE(check.detail.find("with 10.6 weights for each token, will learn the text by heart"), std::string::npos) << check.detail;
+  EXPECT_NE(check.detail.find("with 10.6 weights for each token, will memorize the text"), std::string::npos) << check.detail;
   run.config.training.max_steps = 2000;
   EXPECT_EQ(check_length(run.config, run.facts, run.plan()).status, Status::pass);
 }
@@ -72,7 +72,7 @@ TEST(CheckLength, OddNumbersReadWell) {
   run.facts = {"text.txt", 40, 36, 4, 1, false};
   run.config.training.max_steps = 5000;
   EXPECT_EQ(check_length(run.config, run.facts, run.plan()).detail,
-            "5,000 steps of 16,384 tokens; an epoch is 1 step and 256 tokens; 5,000 epochs: the model will learn the text by heart");
+            "5,000 steps of 16,384 tokens; an epoch is 1 step and 256 tokens; 5,000 epochs: the model will memorize the text");
 }
 
 TEST(CheckLearningRate, TooHighOrNeverReachedIsAWarning) {

@@ -85,7 +85,7 @@ TEST(CheckCompute, FollowsPalmsRule) {
   training.batch_size = 8;
   training.max_steps = 1000;
   const Check check = check_compute(gpt2_small(), training, plan_run(training, 10), 1e15);
-  EXPECT_EQ(check.detail, "855.38M FLOP per token, 7.01T per step, 7.01P in all: predicted 18s at 40 % of the 1.00P FLOP/s that products reach here");
+  EXPECT_EQ(check.detail, "855.38M FLOP per token, 7.01T per step, 7.01P in all: predicted 18s at 40 % of the 1.00P FLOP/s that matrix products reach here");
   EXPECT_EQ(check.status, Status::pass);
   EXPECT_EQ(check_compute(gpt2_small(), training, plan_run(training, 10), 1e11).status, Status::warn) << "two days";
 }

@@ -62,7 +62,7 @@ class BeforeTraining(unittest.TestCase):
         process.stderr.close()
         process.wait(timeout=60)
         log = "".join(lines)
-        self.assertRegex(log, r"warning: length: 5,000,000 steps of .* will learn the text by heart; use more text")
+        self.assertRegex(log, r"warning: length: 5,000,000 steps of .* will memorize the text; use more text")
         self.assertRegex(log, r"warning: learning rate: 0.5 .* set training.learning_rate: 1e-3")
 
     def test_a_batch_that_the_text_cannot_fill_is_counted_as_it_is(self):

@@ -31,7 +31,7 @@ class Failures(unittest.TestCase):
                               training__warmup_steps=0, training__max_steps=2000, training__checkpoint_interval=1, training__keep_last=3,
                               training__eval_interval=1, training__lr_schedule="constant", training__weight_decay=10,
                               training__eval_batches=1)
-        self.assertIn("updates in a row had a loss or gradient that is not finite", done.stderr)
+        self.assertIn("updates in a row had a loss or gradient that was not finite", done.stderr)
         checkpoints = sorted(self.run_folder.glob("ckpt*.pt"))
         self.assertGreaterEqual(len(checkpoints), 3)
         for checkpoint in checkpoints:

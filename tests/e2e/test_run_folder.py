@@ -75,7 +75,7 @@ class RunFolder(unittest.TestCase):
                 other = self.root / "other.txt"
                 other.write_text(content)
                 line = self.train(self.root / "whole", other, check_code=4).stderr.splitlines()[-1]
-                self.assertIn("is of another run: it was trained on", line)
+                self.assertIn("belongs to another run: it was trained on", line)
                 self.assertIn(f"--output_dir {self.root}/whole-2", line)
 
     def test_the_same_text_under_another_path_goes_on(self):

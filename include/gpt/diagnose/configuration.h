@@ -1,4 +1,4 @@
-// A whole configuration against this machine and its data, and a checkpoint against itself.
+// Checks a whole configuration against this machine and its data, and a checkpoint against itself.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace gpt {
 
-// What a run of the command's configuration would meet. A fault of the user's is a failed check and never an exception; only a
-// signal ends it early, with gpt::Error(interrupted). `trial_seconds`: how long training steps are tried to tell the time a run
+// What a run of the command's configuration would meet. A user error is a failed check and never an exception; only a signal
+// ends it early, with gpt::Error(interrupted). `trial_seconds`: how long training steps are timed to predict how long the run
 // takes; 0 = not at all.
 Checks check_configuration(const config::CommandLine& command, double trial_seconds);
 

@@ -1,4 +1,4 @@
-// The text of a configuration against its batches and the length of its run.
+// Checks the text of a configuration against its batches and the length of its run.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ TrainingConfig with_real_batch(TrainingConfig training, const DatasetFacts& fact
 
 Check check_dataset(const DataConfig& data, int64_t block_size, const DatasetFacts& facts);
 
-// load_corpus() has found every id in the vocabulary, and sizes and hashes as the metadata says: what that was.
+// load_corpus() has found every id in the vocabulary, and sizes and hashes as in the metadata: reports what it checked.
 Check check_tokens(const Corpus& corpus);
 // Whether validation tokens occur in training too, whatever the size of the data.
 Check check_overlap(const Corpus& corpus);
@@ -36,8 +36,8 @@ Check check_batch(const TrainingConfig& training, const DatasetFacts& facts);
 Check check_validation(const Config& config, const DatasetFacts& facts, const RunPlan& plan);
 Check check_workers(const DataConfig& data, bool resident, int64_t cores);
 
-// Tokens and steps per epoch, and how often the run reads its text: whether it will be learned by heart. With
-// model.vocab_size unset the size of the model is left out of that.
+// Tokens and steps per epoch, and how often the run reads its text: whether the model will memorize it. With
+// model.vocab_size unset the size of the model is not considered.
 Check check_length(const Config& config, const DatasetFacts& facts, const RunPlan& plan);
 Check check_learning_rate(const TrainingConfig& training, const RunPlan& plan);
 

@@ -1,4 +1,4 @@
-// What a configuration computes on, and in which precision. Plain functions of what was found out about the machine.
+// What a configuration computes on, and in which precision. Plain functions of what is known about the machine.
 #pragma once
 
 #include <cstdint>

@@ -8,10 +8,10 @@
 
 namespace gpt {
 
-// The nearest folder above `path` (or `path` itself) that is there.
+// The nearest folder above `path` (or `path` itself) that exists.
 std::string nearest_folder(const std::string& path);
 
-// Bytes per second of writing and syncing a file, as a checkpoint is written. It is removed afterwards.
+// Bytes per second of writing and syncing a file, the way a checkpoint is written. The file is removed afterwards.
 // Throws gpt::Error(disk).
 double measure_write_speed(const std::string& folder);
 

@@ -1,4 +1,4 @@
-// What a run will need, computed from its configuration before anything of it is allocated.
+// What a run will need, computed from its configuration before any of it is allocated.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,11 +25,11 @@ ActivationForm activation_form(const ModelConfig& model, const DeviceInfo& devic
 struct MemoryEstimate {
   double weights = 0;           // 4 per parameter, and 2 more for autocast's copies
   double gradients = 0;         // at the end of the backward pass: 4 per parameter, and a second gradient of a tied embedding
-  double gradients_before = 0;  // those of earlier micro-steps, which lie beside the activations
+  double gradients_before = 0;  // those of earlier micro-steps, which coexist with the activations
   double moments = 0;           // 8 per parameter: AdamW's two
   double activations = 0;       // kept from the forward pass for the backward pass
   double workspace = 0;         // the logits and their gradients, or the buffers of one block's backward where those are larger
-  // Gradients appear as the activations go, so that the larger of the two counts, at the beginning or the end of the backward pass.
+  // Gradients appear as activations are freed, so only the larger of the two counts, at the beginning or the end of the backward pass.
   double total() const;
 };
 

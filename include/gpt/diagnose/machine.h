@@ -1,4 +1,4 @@
-// What this machine is and what of it this build can really use: CPU, memory, NVIDIA driver and every GPU.
+// What this machine has, and what of it this build can really use: CPU, memory, NVIDIA driver and every GPU.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@ namespace gpt {
 // Measures, then judges by the functions below. Takes a second or two: every feature is tried.
 Checks check_machine();
 
-// How CUDA stands here. `fault`: why there is no usable GPU, as select_device says it; empty with one.
+// The state of CUDA here. `fault`: why there is no usable GPU, in select_device's words; empty if there is one.
 struct CudaState {
   bool built = false;        // this build has CUDA code
   bool gpu_present = false;  // known to the system, usable or not
   std::string driver;        // "580.65.06"; empty without one
-  std::string versions;      // of driver, runtime and cuDNN, where they could be asked
+  std::string versions;      // of driver, runtime and cuDNN, where they could be queried
   std::string fault;
 };
 Check check_cuda(const CudaState& state);

@@ -22,14 +22,14 @@ Check check_vocabulary(const ModelConfig& model, bool cuda);
 // `path`: the kernel that LibTorch chooses, as attention_path() names it.
 Check check_attention(const ModelConfig& model, bool cuda, const std::string& path);
 
-// Bytes of the device's memory that this process may use, and those that it needs for anything but the tensors of the run.
+// Bytes of the device's memory that this process may use, and those that it needs apart from the tensors of the run.
 struct MemoryBudget {
   double available = 0, program = 0;
 };
 MemoryBudget memory_budget(at::Device device);
 Check check_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form, const MemoryBudget& memory);
 
-// From the FLOPs of the run and the speed of products on this device (FLOP/s): a prediction. More than a day is a warning.
+// From the FLOPs of the run and the speed of matrix products on this device (FLOP/s): a prediction. More than a day is a warning.
 Check check_compute(const ModelConfig& model, const TrainingConfig& training, const RunPlan& plan, double product_speed);
 
 // From the trial, with validation: what is left of the run after `steps_done`. Without a trial, why there is none.

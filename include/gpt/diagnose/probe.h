@@ -1,4 +1,4 @@
-// Whether a feature of a device really works: found out by running a tiny case of it, never from a table of devices.
+// Whether a feature of a device really works: found out by running a tiny case, never from a table of devices.
 #pragma once
 
 #include <ATen/SDPBackend.h>
@@ -13,16 +13,16 @@ struct Probe {
   std::string reason;  // why not, in LibTorch's words
 };
 
-// A product in `type`, compared with float32.
+// A matrix product in `type`, compared with float32.
 Probe probe_product(at::Device device, at::ScalarType type);
 
 // Whether float32 products are really rounded to TF32 when it is allowed.
 Probe probe_tf32(at::Device device);
 
-// Causal attention, forward and backward, with every other kernel forbidden; compared with the unfused one in float32.
+// Causal attention, forward and backward, with every other kernel disabled; compared with the unfused one in float32.
 Probe probe_attention(at::Device device, at::SDPBackend backend, at::ScalarType type);
 
-// FLOP/s of a large product in `type`, computed as the model does; the best of a few, in some 100 ms.
+// FLOP/s of a large matrix product in `type`, computed as the model does; the best of a few, taking about 100 ms.
 double measure_product_speed(at::Device device, at::ScalarType type);
 
 }  // namespace gpt

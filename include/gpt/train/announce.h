@@ -1,4 +1,4 @@
-// The first lines of a run: what it really runs on and with, and why where that is not the best there is.
+// The first lines of a run: what it really runs on and with, and, where that is not the best available, why.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ void announce_run(const Config& config, const GPT& model, const Corpus& corpus, 
 // Each stage of data.stages: steps, lengths, batches, and how often it reads each of its files.
 std::vector<std::string> describe_stages(const Config& config, const Corpus& corpus);
 
-// Settings that were written out and have no effect here, and why.
+// Settings that were set explicitly and have no effect here, and why.
 void announce_idle_settings(const config::Origins& origins, const DeviceInfo& device, bool resident);
 
 }  // namespace gpt

@@ -27,11 +27,11 @@ struct Evaluation {
 // it, as tokens do: (0.01 + 1.2 / T) / 0.005^2.
 int64_t automatic_eval_sequences(int64_t block_size);
 
-// Tokens that one evaluation predicts, of a split of `validation_tokens`.
+// Tokens that one evaluation predicts on a split of `validation_tokens`.
 int64_t evaluation_tokens(const TrainingConfig& training, int64_t block_size, int64_t validation_tokens);
 
-// What an evaluation of `tokens` costs in updates of `training`: forward and backward of a token cost three times as much as its
-// forward alone.
+// What an evaluation of `tokens` costs in updates of `training`: the forward and backward pass of a token cost three times as
+// much as its forward pass alone.
 double evaluation_steps(const TrainingConfig& training, int64_t block_size, int64_t tokens);
 
 class Evaluator {
@@ -42,8 +42,8 @@ class Evaluator {
 
   bool empty() const { return batches_.size() == 0; }
   bool knows_bytes() const { return bytes_.has_value(); }
-  int64_t tokens() const { return tokens_; }  // that one evaluation predicts
-  // `stop` is asked between batches, and told the share of them that is done.
+  int64_t tokens() const { return tokens_; }  // predicted per evaluation
+  // `stop` is called between batches with the share of them that is done.
   Evaluation run(GPT& model, const std::function<bool(double share)>& stop) const;
 
  private:

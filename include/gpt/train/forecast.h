@@ -1,4 +1,4 @@
-// How much longer a run takes: what its steps, evaluations, samples and checkpoints took so far, times those that are left.
+// How much longer a run takes: the mean time of its steps, evaluations, samples and checkpoints so far, times those left.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@ namespace gpt {
 
 class Forecast {
  public:
-  // `evaluation_steps`: what one evaluation costs in steps, as long as none was measured; 0 = there is nothing to evaluate.
+  // `evaluation_steps`: what one evaluation costs in steps, until one has been measured; 0 = there is nothing to evaluate.
   Forecast(const RunPlan& plan, double evaluation_steps) : plan_(plan), evaluation_steps_(evaluation_steps) {}
 
   enum Activity { kStep, kEvaluation, kSample, kCheckpoint };
   void took(Activity activity, double seconds);
 
   double step_seconds() const { return mean(kStep); }
-  // From the end of `steps_done` updates to the end of the run; 0 = no step was measured yet.
+  // From the end of `steps_done` updates to the end of the run; 0 = no step has been measured yet.
   double remaining_seconds(int64_t steps_done) const;
 
  private:

@@ -1,4 +1,4 @@
-// What a run measures of itself: metrics.jsonl, the log lines and the closing table.
+// What a run measures about itself: metrics.jsonl, the log lines and the closing table.
 #pragma once
 
 #include <chrono>
@@ -22,7 +22,7 @@ struct StepMetrics {
   double peak_memory_mb = 0;
 };
 
-// Wall clock of the training alone: evaluation, samples and checkpoints stop it.
+// Wall-clock time of the training alone: evaluation, samples and checkpoints stop it.
 class Stopwatch {
  public:
   void start() { started_ = Clock::now(); }

@@ -1,6 +1,6 @@
-// The last line of a terminal while a run trains: how far it is, its losses and the time that remains. A thread of its own
-// redraws it every second, so that a step of minutes is seen to be alive. Nothing is drawn where standard error is no
-// terminal.
+// The last line of a terminal while a run trains: how far it has got, its losses and the time that remains. A thread of
+// its own redraws it every second, so that a step that takes minutes is seen to be alive. Nothing is drawn where standard
+// error is not a terminal.
 #pragma once
 
 #include <chrono>
@@ -21,7 +21,7 @@ struct Progress {
   std::optional<double> loss = {}, val_loss = {}, tokens_per_second = {};
 };
 
-// `seconds` have passed since steps_done were done; `activity`: what is done instead of training, empty = training.
+// `seconds` have passed since steps_done were done; `activity`: what is being done instead of training; empty = training.
 std::string progress_line(const Progress& progress, double seconds, const std::string& activity);
 
 class ProgressBar {
@@ -32,7 +32,7 @@ class ProgressBar {
   ProgressBar& operator=(const ProgressBar&) = delete;
 
   void show(const Progress& progress);          // a step begins
-  void show_activity(const std::string& what);  // what is done instead of training: "validating 34%"
+  void show_activity(const std::string& what);  // what is being done instead of training: "validating 34%"
   void close();                                 // nothing is shown any more
 
  private:

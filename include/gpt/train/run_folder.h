@@ -33,21 +33,21 @@ class RunFolder {
 
   // Where the run begins: nothing = at its first step. `resume_from`:
   //   auto   the newest checkpoint of this folder that can be read
-  //   none   anew; the folder may hold no run but one that was started so, which goes on
+  //   none   a new run; the folder may hold no run except one that was started this way, which continues
   //   PATH   that checkpoint, or ckpt.pt of that folder; once this run has a checkpoint of its own, that one. A PATH inside
   //          this folder takes the run back to it, once.
-  // What lies ahead of the starting point (later checkpoints, unreadable ones) is set aside, as is all of an older run with
-  // `restart`. Throws gpt::Error(checkpoint) when there are candidates and none can be read: a run never starts over
-  // silently; and when the folder holds another run.
+  // What lies beyond the starting point (later checkpoints, unreadable ones) is set aside, as is all of an older run with
+  // `restart`. Throws gpt::Error(checkpoint) when there are candidates and none can be read (a run never silently starts
+  // over), and when the folder holds another run.
   std::optional<StartingPoint> find_start(const std::string& resume_from, bool restart) const;
 
-  // As effective_config.yaml, unless that is `config_path`, the file of the user's that the configuration came from.
+  // Writes effective_config.yaml, unless that is `config_path`, the user's file that the configuration came from.
   void write_config(const Config& effective, const std::string& config_path) const;
   void write_sample(int64_t step, const std::string& text) const;  // samples/step_00001000.txt
   // Metrics of steps beyond `step`, which the resumed run will log again, move to metrics.old.jsonl.
   void rewind_metrics(int64_t step) const;
   void remove_old_numbered(int64_t keep_last) const;
-  // Throws gpt::Error(disk) when the checkpoints that this run will keep, of `bytes` each, do not fit beside those it has.
+  // Throws gpt::Error(disk) when the checkpoints that this run will keep, of `bytes` each, do not fit alongside those it has.
   void require_space(uint64_t bytes, int64_t keep_last) const;
 
  private:
@@ -63,7 +63,7 @@ class RunFolder {
 // The newest checkpoint of a folder that can be read; nothing where there is none. Changes nothing, and takes no lock.
 std::optional<StartingPoint> peek_run(const std::string& folder);
 
-// FOLDER-2, or the first number beyond that is not there yet: what messages offer for a new run.
+// FOLDER-2, or the first higher number that does not exist yet: what messages offer for a new run.
 std::string next_free_folder(const std::string& folder);
 
 }  // namespace gpt

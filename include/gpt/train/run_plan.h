@@ -9,7 +9,7 @@ namespace gpt {
 
 struct RunPlan {
   int64_t batches_per_epoch = 0;  // micro-batches
-  int64_t steps_per_epoch = 0;    // the last step of an epoch takes what micro-batches are left
+  int64_t steps_per_epoch = 0;    // the last step of an epoch takes the micro-batches that are left
   int64_t total_steps = 0;
   bool counted_in_epochs = false;
   int64_t eval_every = 0, checkpoint_every = 0, sample_every = 0;  // steps; 0 = never

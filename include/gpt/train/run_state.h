@@ -1,4 +1,4 @@
-// Everything of a run that a checkpoint saves: model, optimizer, scaler, data position, random state and counters.
+// All the state of a run that a checkpoint saves: model, optimizer, scaler, data position, random state and counters.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,19 +21,19 @@
 
 namespace gpt {
 
-// What the batches of a run are: its configuration, as the loader needs it.
+// What determines the batches of a run: its configuration, in the form that the loader needs.
 ScheduleOptions schedule_options(const Config& config, const Corpus& corpus);
 
 class RunState {
  public:
-  // `config` is the effective one, its vocab_size set. Seeds the default generators from config.seed.
+  // `config` is the effective one, with vocab_size set. Seeds the default generators from config.seed.
   RunState(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision);
 
   Checkpoint capture() const;
-  // Puts everything back. Throws gpt::Error(checkpoint) when the checkpoint is of another model.
+  // Puts everything back. Throws gpt::Error(checkpoint) when the checkpoint is for another model.
   void restore(const StartingPoint& start);
 
-  // The part of the state that an abandoned update has moved: where the data is, and the random state.
+  // The part of the state that an abandoned update has moved: the data position and the random state.
   struct Cursor {
     DataPosition position;
     std::map<std::string, at::Tensor> rng;
@@ -53,7 +53,7 @@ class RunState {
   AdamW optimizer;
   GradScaler scaler;
   DataLoader loader;
-  int64_t step = 0;            // completed updates, skipped ones counted
+  int64_t step = 0;            // completed updates, including skipped ones
   int64_t evaluated_step = 0;  // the last one whose evaluation was completed
   double best_val_loss = std::numeric_limits<double>::infinity();
 
@@ -69,7 +69,7 @@ class RunState {
   at::Tensor skipped_steps_, skipped_in_a_row_;  // int64 scalars on the device
 };
 
-// What a checkpoint remembers of build and machine: resuming is bit for bit only where they are equal.
+// What a checkpoint records of the build and the machine: resuming is bit for bit only where they are equal.
 std::map<std::string, std::string> run_environment(at::Device device);
 
 }  // namespace gpt

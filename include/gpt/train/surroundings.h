@@ -1,15 +1,15 @@
-// model.preset: auto on this machine: what the table of config/automatic.h is asked with, and what is said of its choice.
+// model.preset: auto on this machine: what the table of config/automatic.h is given, and what is said about its choice.
 #pragma once
 
 #include "gpt/config/load.h"
 
 namespace gpt {
 
-// For config::parse_command_line(): chooses sizes where none was written out.
+// For config::parse_command_line(): chooses sizes where none was set.
 void choose_for_this_machine(Config& config, const config::Origins& origins);
 
-// A new run begins: says what was chosen for it, and where an earlier run of the same configuration lies in models/run, which
-// was the default folder once.
+// A new run begins: says what was chosen for it, and whether models/run, once the default folder, holds an earlier run of the
+// same configuration.
 void announce_choice(const Config& config, const config::Origins& origins);
 
 }  // namespace gpt

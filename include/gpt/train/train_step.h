@@ -28,10 +28,10 @@ class TrainStep {
  public:
   TrainStep(GPT& model, AdamW& optimizer, GradScaler& scaler, const Precision& precision, const TrainingConfig& config);
 
-  // Takes `micro_batches` batches from `loader`, weighting each by its share of the update's tokens. `stop` is asked
-  // between micro-batches; when it says so the gradients are dropped and the result is empty (undefined loss): the
-  // caller puts loader and random state back to where the update began. Throws gpt::Error(data) where the file of the tokens
-  // was truncated meanwhile.
+  // Takes `micro_batches` batches from `loader`, weighting each by its share of the update's tokens. `stop` is called
+  // between micro-batches; when it returns true the gradients are dropped and the result is empty (undefined loss): the
+  // caller puts loader and random state back to where the update began. Throws gpt::Error(data) if the token file was
+  // truncated in the meantime.
   StepResult run(DataLoader& loader, int64_t micro_batches, double learning_rate, const std::function<bool()>& stop);
 
  private:

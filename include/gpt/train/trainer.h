@@ -1,4 +1,4 @@
-// The cadence of a run: update, log, evaluate, sample, checkpoint, stop. What each of them is lives elsewhere.
+// The cadence of a run: update, log, evaluate, sample, checkpoint, stop. How each of them works is defined elsewhere.
 #pragma once
 
 #include <chrono>
@@ -27,12 +27,12 @@ class Trainer {
   Trainer(RunState& state, const TrainingConfig& config, const RunPlan& plan, const Corpus& corpus, const RunFolder& folder,
           const Precision& precision, const DeviceInfo& device, bool is_saved);
 
-  // Runs to the end, or to a signal: ok, or the signal's exit status, with everything that is worth saving saved.
+  // Runs to the end, or to a signal: ok, or the signal's exit status, with everything worth saving saved.
   // Throws gpt::Error: numerics after max_skipped_steps non-finite updates in a row, disk when the last save fails.
   ExitCode run();
 
  private:
-  bool update();            // false: a signal came in the middle, nothing has changed
+  bool update();            // false: a signal came midway, and nothing has changed
   [[noreturn]] void leave_changed_data(const std::string& file, const DataPosition& position);
   bool is_logged(int64_t step) const;
   void close_log_interval(const StepResult& result, double learning_rate);
@@ -65,15 +65,15 @@ class Trainer {
   ProgressBar bar_;
 
   Stopwatch stopwatch_;                     // training alone
-  int64_t first_step_ = 0, tokens_ = 0;     // of this start
+  int64_t first_step_ = 0, tokens_ = 0;     // since this start
   struct Mark { int64_t step = 0, tokens = 0; double seconds = 0; };
   Mark logged_, epoch_;                     // where the log interval and the epoch began
   at::Tensor epoch_loss_;                   // sum of finite losses of the epoch, on the device
   int64_t reported_skips_ = 0;
-  bool is_saved_;                           // ckpt.pt holds the state as it is
+  bool is_saved_;                           // ckpt.pt holds the current state
   bool checkpoint_waits_ = false;           // one is due, but the last update was skipped
   int64_t saved_step_;                      // the step of ckpt.pt
-  std::chrono::steady_clock::time_point saved_at_ = std::chrono::steady_clock::now();  // or tried to
+  std::chrono::steady_clock::time_point saved_at_ = std::chrono::steady_clock::now();  // or last tried to
 };
 
 }  // namespace gpt
