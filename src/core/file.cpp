@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <signal.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -12,12 +11,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <filesystem>
 #include <random>
 #include <system_error>
 #include <utility>
 
+#include "gpt/core/format.h"
+#include "gpt/core/log.h"
 #include "gpt/core/map_faults.h"
 
 namespace gpt {
@@ -83,21 +83,34 @@ std::string temporary_name(const std::string& path) {
   return path.substr(0, path.rfind('/') + 1) + name;
 }
 
-// The process that was writing the unfinished file `name`, 0 if it is not one.
-pid_t writer_of(std::string_view name) {
+// Whether temporary_name() gives such names.
+bool is_temporary(std::string_view name) {
   const size_t mark = name.rfind(kTemporaryMark);
-  if (!name.starts_with('.') || mark == std::string_view::npos) return 0;
-  pid_t pid = 0;
-  std::from_chars(name.data() + mark + kTemporaryMark.size(), name.data() + name.size(), pid);
-  return pid;
+  if (!name.starts_with('.') || mark == std::string_view::npos) return false;
+  const std::string_view numbers = name.substr(mark + kTemporaryMark.size());
+  const size_t dash = numbers.find('-');
+  const auto consists_of = [](std::string_view text, std::string_view digits) {
+    return !text.empty() && text.find_first_not_of(digits) == std::string_view::npos;
+  };
+  return dash != std::string_view::npos && consists_of(numbers.substr(0, dash), "0123456789") &&
+         consists_of(numbers.substr(dash + 1), "0123456789abcdef");
+}
+
+// The lock on an unfinished file is its writer's sign of life; a process id is none, because containers give the same ones
+// again. False where the file is being swept away.
+bool lock_temporary(int fd) {
+  if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return false;
+  struct stat info {};
+  return fstat(fd, &info) != 0 || info.st_nlink > 0;
 }
 
 void sweep_unfinished_files(const std::string& folder) {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-    const pid_t pid = writer_of(entry.path().filename().string());
-    const bool dead = pid > 0 && kill(pid, 0) != 0 && errno == ESRCH;
-    if (dead) unlink(entry.path().c_str());
+    if (!is_temporary(entry.path().filename().native())) continue;
+    const Descriptor file{open(entry.path().c_str(), O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC)};
+    const bool in_use = file.fd < 0 || (flock(file.fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK);
+    if (!in_use) unlink(entry.path().c_str());
   }
 }
 
@@ -139,9 +152,13 @@ uint64_t free_disk_space(const std::string& folder) {
   return static_cast<uint64_t>(info.f_bavail) * info.f_frsize;
 }
 
-AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), temporary_(temporary_name(path_)) {
-  fd_ = open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-  if (fd_ < 0) throw_unwritable(path_, "open", errno);
+AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
+  do {
+    abandon();
+    temporary_ = temporary_name(path_);
+    fd_ = open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (fd_ < 0) throw_unwritable(path_, "open", errno);
+  } while (!lock_temporary(fd_));
 }
 
 AtomicFile::~AtomicFile() { abandon(); }
@@ -205,17 +222,11 @@ void AtomicFile::commit() {
   if (fd_ < 0) throw_unwritable(path_, "commit", EBADF);
   // A failed fsync has dropped pages that a second one would report as clean: the attempt ends here.
   if (fsync(fd_) != 0) fail("fsync", errno, size_);
-  const int fd = std::exchange(fd_, -1);
-  if (close(fd) != 0 && errno != EINTR) {
-    const int number = errno;
-    unlink(temporary_.c_str());
-    throw_unwritable(path_, "close", number);
-  }
-  if (rename(temporary_.c_str(), path_.c_str()) != 0) {
-    const int number = errno;
-    unlink(temporary_.c_str());
-    throw_unwritable(path_, "rename", number);
-  }
+  // Closing a copy tells what close() has to say; the lock stays until the file has its name.
+  const int copy = fcntl(fd_, F_DUPFD_CLOEXEC, 0);
+  if (copy >= 0 && close(copy) != 0 && errno != EINTR) fail("close", errno, size_);
+  if (rename(temporary_.c_str(), path_.c_str()) != 0) fail("rename", errno, size_);
+  close(std::exchange(fd_, -1));
   if (const int number = sync_folder(folder_of(path_))) throw_unwritable(path_, "fsync of its folder", number);
 }
 
@@ -306,7 +317,7 @@ FolderLock::FolderLock(const std::string& folder, ExitCode code, const std::stri
         throw Error(code, fmt::format("{} is in use by {}: wait for it, stop it, or choose another {}", folder, holder,
                                       setting));
       }) {
-  sweep_unfinished_files(folder);
+  for (const char* part : {"", "/samples"}) sweep_unfinished_files(folder + part);
 }
 
 }  // namespace gpt

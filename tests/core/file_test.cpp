@@ -314,14 +314,36 @@ TEST(FolderLock, ASecondProcessIsRefusedWithTheHoldersId) {
 
 TEST(FolderLock, RemovesWhatKilledWritersLeftAndNothingElse) {
   ScratchFolder folder;
-  AtomicFile alive(folder / "alive");
-  const std::string dead = std::to_string(dead_process());
-  spill(folder / (".ckpt.pt.tmp-" + dead + "-0123abcd"), "half");
-  spill(folder / ("ckpt.tmp-" + dead + "-0123abcd"), "not ours: no dot in front");
-  spill(folder / ".notes.tmp-file", "not ours: no process");
+  const AtomicFile alive(folder / "alive");
+  // A container gives the same process ids again: that of a writer says nothing of whether it lives.
+  for (const pid_t writer : {dead_process(), getpid(), pid_t{1}}) {
+    folder.file(".ckpt.pt.tmp-" + std::to_string(writer) + "-0123abcd", "half");
+    folder.file("samples/.step_00000100.txt.tmp-" + std::to_string(writer) + "-0123abcd", "half");
+  }
+  const std::string others[] = {"ckpt.tmp-1-0123abcd", ".notes.tmp-file", ".notes.tmp-1-file", ".notes.tmp-1", "samples/a.txt"};
+  for (const std::string& other : others) folder.file(other, "not ours");
   FolderLock lock(folder.path(), ExitCode::checkpoint, "output_dir");
-  EXPECT_FALSE(std::filesystem::exists(folder / (".ckpt.pt.tmp-" + dead + "-0123abcd")));
-  EXPECT_EQ(entries(folder.path()), 4u);  // the lock, the file being written, the two that are not ours
+  for (const std::string& other : others) EXPECT_EQ(slurp(folder / other), "not ours");
+  EXPECT_TRUE(std::filesystem::exists(alive.unfinished_path()));
+  EXPECT_EQ(entries(folder.path()), 7u);  // the lock, the file being written, samples, the four that are not ours
+  EXPECT_EQ(entries(folder / "samples"), 1u);
+}
+
+TEST(FolderLock, SweepsWhileOthersWriteWithoutIt) {
+  ScratchFolder folder;
+  std::atomic<bool> stop = false;
+  std::thread sweeper([&] {
+    while (!stop) FolderLock(folder.path(), ExitCode::checkpoint, "output_dir");
+  });
+  for (int i = 0; i < 300; ++i) {
+    AtomicFile file(folder / "story.txt");
+    file.write(std::to_string(i));
+    EXPECT_NO_THROW(file.commit());
+  }
+  stop = true;
+  sweeper.join();
+  EXPECT_EQ(slurp(folder / "story.txt"), "299");
+  EXPECT_EQ(entries(folder.path()), 1u);
 }
 
 }  // namespace

@@ -16,7 +16,8 @@ std::string read_file(const std::string& path, ExitCode code);  // whole; code: 
 void create_folders(const std::string& path);                   // as mkdir -p; throws gpt::Error(disk)
 uint64_t free_disk_space(const std::string& folder);            // bytes available to this user
 
-// A file that appears under its name only when complete: O_EXCL beside it, fsync, rename, fsync of the folder.
+// A file that appears under its name only when complete: O_EXCL beside it, fsync, rename, fsync of the folder. While it is
+// unfinished its writer holds a lock on it, so that nobody takes it for one that a killed writer left.
 class AtomicFile {
  public:
   explicit AtomicFile(std::string path);
@@ -87,8 +88,8 @@ class FileLock {
 };
 
 // FOLDER/.lock, for the one process that writes there. Throws gpt::Error(code) with the PID of another process that
-// does, and the `setting` that names the folder. Taking it removes the unfinished files that killed writers left, each of which
-// may be as large as a checkpoint.
+// does, and the `setting` that names the folder. Taking it removes the unfinished files that killed writers left there and in
+// its folder of samples, each of which may be as large as a checkpoint.
 class FolderLock {
  public:
   FolderLock(const std::string& folder, ExitCode code, const std::string& setting);
