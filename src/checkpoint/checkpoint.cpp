@@ -103,7 +103,9 @@ void save_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
 
   const NamedTensors tensors = tensors_of(checkpoint);
   const Json description = {{"values", values_of(checkpoint)}, {"tensors", descriptions_of(tensors)}};
-  ContainerWriter file(path);
+  uint64_t bytes = 0;
+  for (const auto& [name, tensor] : tensors) bytes += tensor.nbytes();
+  ContainerWriter file(path, bytes);
   file.add("data.pkl", python_view(checkpoint));
   file.add("version", "3\n");       // of PyTorch's file format,
   file.add("byteorder", "little");  // and of the numbers in it: torch.load asks for both

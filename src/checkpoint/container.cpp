@@ -66,7 +66,8 @@ struct ContainerWriter::Impl {
   std::vector<Record> records;
 };
 
-ContainerWriter::ContainerWriter(std::string path) : impl_(new Impl{AtomicFile(std::move(path)), {}}) {}
+ContainerWriter::ContainerWriter(std::string path, uint64_t expected_bytes)
+    : impl_(new Impl{AtomicFile(std::move(path), expected_bytes), {}}) {}
 
 ContainerWriter::~ContainerWriter() = default;
 

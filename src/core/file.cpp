@@ -12,12 +12,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <optional>
 #include <random>
 #include <system_error>
 #include <utility>
 
 #include "gpt/core/format.h"
-#include "gpt/core/log.h"
 #include "gpt/core/map_faults.h"
 
 namespace gpt {
@@ -25,7 +25,18 @@ namespace {
 
 std::string error_text(int number) { return std::generic_category().message(number); }
 
-std::string megabytes(uint64_t bytes) { return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6); }
+std::optional<uint64_t> free_space(const std::string& folder) {
+  struct statvfs info {};
+  if (statvfs(folder.c_str(), &info) != 0) return std::nullopt;
+  return static_cast<uint64_t>(info.f_bavail) * info.f_frsize;
+}
+
+// What a message says of a full disk: " (needed 1.40 GB, 210 MB free)", as far as it is known. `needed` 0: it is not.
+std::string space_note(uint64_t needed, std::optional<uint64_t> free) {
+  std::string note = needed > 0 ? fmt::format("needed {}", format_bytes(static_cast<double>(needed))) : "";
+  if (free) note += fmt::format("{}{} free", note.empty() ? "" : ", ", format_bytes(static_cast<double>(*free)));
+  return note.empty() ? "" : fmt::format(" ({})", note);
+}
 
 std::string folder_of(const std::string& path) {
   const size_t slash = path.rfind('/');
@@ -145,14 +156,11 @@ void create_folders(const std::string& path) {
 }
 
 uint64_t free_disk_space(const std::string& folder) {
-  struct statvfs info {};
-  if (statvfs(folder.c_str(), &info) != 0) {
-    throw Error(ExitCode::disk, fmt::format("cannot determine the free space of {}: {}", folder, error_text(errno)));
-  }
-  return static_cast<uint64_t>(info.f_bavail) * info.f_frsize;
+  if (const auto free = free_space(folder)) return *free;
+  throw Error(ExitCode::disk, fmt::format("cannot determine the free space of {}: {}", folder, error_text(errno)));
 }
 
-AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
+AtomicFile::AtomicFile(std::string path, uint64_t expected_bytes) : path_(std::move(path)), expected_(expected_bytes) {
   do {
     abandon();
     temporary_ = temporary_name(path_);
@@ -170,12 +178,10 @@ void AtomicFile::abandon() noexcept {
   fd_ = -1;
 }
 
-void AtomicFile::fail(const char* operation, int number, uint64_t needed) {
-  abandon();
+void AtomicFile::fail(const char* operation, int number) {
+  abandon();  // first, so that what is free is free for another attempt
   std::string message = fmt::format("cannot write {}: {} failed: {}", path_, operation, error_text(number));
-  if (number == ENOSPC || number == EDQUOT) {
-    message += fmt::format(" (needed {}, {} free)", megabytes(needed), megabytes(free_disk_space(folder_of(path_))));
-  }
+  if (number == ENOSPC || number == EDQUOT) message += space_note(expected_, free_space(folder_of(path_)));
   throw Error(ExitCode::disk, message);
 }
 
@@ -186,7 +192,7 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 void AtomicFile::write(std::string_view text) {
   if (fd_ < 0) throw_unwritable(path_, "write", EBADF);
   size_t done = 0;
-  if (const int number = write_all(fd_, text.data(), text.size(), done)) fail("write", number, size_ + text.size());
+  if (const int number = write_all(fd_, text.data(), text.size(), done)) fail("write", number);
   size_ += text.size();
 }
 
@@ -194,15 +200,15 @@ void AtomicFile::overwrite(uint64_t offset, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t count = pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) fail("write", count < 0 ? errno : EIO, size_);
+    if (count <= 0) fail("write", count < 0 ? errno : EIO);
     offset += static_cast<uint64_t>(count);
     bytes.remove_prefix(static_cast<size_t>(count));
   }
 }
 
 void AtomicFile::truncate(uint64_t size) {
-  if (ftruncate(fd_, static_cast<off_t>(size)) != 0) fail("truncate", errno, size);
-  if (lseek(fd_, static_cast<off_t>(size), SEEK_SET) < 0) fail("seek", errno, size);
+  if (ftruncate(fd_, static_cast<off_t>(size)) != 0) fail("truncate", errno);
+  if (lseek(fd_, static_cast<off_t>(size), SEEK_SET) < 0) fail("seek", errno);
   size_ = size;
 }
 
@@ -221,11 +227,11 @@ size_t AtomicFile::read(uint64_t offset, char* to, size_t size) const {
 void AtomicFile::commit() {
   if (fd_ < 0) throw_unwritable(path_, "commit", EBADF);
   // A failed fsync has dropped pages that a second one would report as clean: the attempt ends here.
-  if (fsync(fd_) != 0) fail("fsync", errno, size_);
+  if (fsync(fd_) != 0) fail("fsync", errno);
   // Closing a copy tells what close() has to say; the lock stays until the file has its name.
   const int copy = fcntl(fd_, F_DUPFD_CLOEXEC, 0);
-  if (copy >= 0 && close(copy) != 0 && errno != EINTR) fail("close", errno, size_);
-  if (rename(temporary_.c_str(), path_.c_str()) != 0) fail("rename", errno, size_);
+  if (copy >= 0 && close(copy) != 0 && errno != EINTR) fail("close", errno);
+  if (rename(temporary_.c_str(), path_.c_str()) != 0) fail("rename", errno);
   close(std::exchange(fd_, -1));
   if (const int number = sync_folder(folder_of(path_))) throw_unwritable(path_, "fsync of its folder", number);
 }

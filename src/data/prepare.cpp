@@ -232,10 +232,11 @@ std::unique_ptr<BinWriter> Preparation::encode(const Tokenizer& tokenizer, Metad
 
 // The former metadata goes first and the new one comes last, so that it never describes another bin.
 void Preparation::commit(const std::string& tokenizer, BinWriter& writer, const Metadata& metadata) const {
-  AtomicFile tokenizer_file(folder_ + "/" + kTokenizerFile);
+  AtomicFile tokenizer_file(folder_ + "/" + kTokenizerFile, tokenizer.size());
   tokenizer_file.write(tokenizer);
-  AtomicFile metadata_file(folder_ + "/" + kMetadataFile);
-  metadata_file.write(to_json(metadata));
+  const std::string json = to_json(metadata);
+  AtomicFile metadata_file(folder_ + "/" + kMetadataFile, json.size());
+  metadata_file.write(json);
   std::error_code none;
   fs::remove(folder_ + "/" + kMetadataFile, none);
   try {

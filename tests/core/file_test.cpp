@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -22,6 +23,7 @@
 #include <vector>
 
 #include "core/child_process.h"
+#include "core/failing_calls.h"
 #include "core/scratch_folder.h"
 
 namespace gpt {
@@ -169,17 +171,36 @@ TEST(AtomicFile, AFullDiskIsNamedWithNeededAndFreeSpace) {
     if (unshare(CLONE_NEWNS) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return kNotPermitted;
     if (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return kNotPermitted;
     if (mount("none", folder.path().c_str(), "tmpfs", 0, "size=1m") != 0) return kNotPermitted;
-    AtomicFile file(folder / "ckpt.pt");
     const std::string block(700'000, 'x');
-    file.write(block);
-    const Error error = error_of([&] { file.write(block); });
-    dprintf(STDERR_FILENO, "%s", error.what());
-    return static_cast<int>(error.code());
+    for (const uint64_t expected : {uint64_t{0}, uint64_t{1'234'000'000}}) {
+      AtomicFile file(folder / "ckpt.pt", expected);
+      file.write(block);
+      const Error error = error_of([&] { file.write(block); });
+      dprintf(STDERR_FILENO, "%s\n", error.what());
+      if (error.code() != ExitCode::disk) return 1;
+    }
+    return 0;
   });
   if (child.status == kNotPermitted) GTEST_SKIP() << "mounting a small file system is not permitted here";
-  EXPECT_EQ(child.status, static_cast<int>(ExitCode::disk));
-  EXPECT_EQ(child.errors, "cannot write " + (folder / "ckpt.pt") +
-                              ": write failed: No space left on device (needed 1.4 MB, 1.0 MB free)");
+  EXPECT_EQ(child.status, 0);
+  const std::string message = "cannot write " + (folder / "ckpt.pt") + ": write failed: No space left on device ";
+  EXPECT_EQ(child.errors, message + "(1.05 MB free)\n" + message + "(needed 1.23 GB, 1.05 MB free)\n");
+}
+
+TEST(AtomicFile, AFullDiskIsNamedThoughItsFreeSpaceIsNotKnown) {
+  ScratchFolder folder;
+  constexpr int kNotPermitted = 77;
+  const ChildResult child = run_child([&] {
+    if (!fail_calls({{SYS_fsync, EDQUOT}, {SYS_statfs, EIO}})) return kNotPermitted;
+    for (const uint64_t expected : {uint64_t{0}, uint64_t{2'000}}) {
+      AtomicFile file(folder / "ckpt.pt", expected);
+      dprintf(STDERR_FILENO, "%s\n", error_of([&] { file.commit(); }).what());
+    }
+    return 0;
+  });
+  if (child.status == kNotPermitted) GTEST_SKIP() << "this machine does not let system calls fail";
+  const std::string message = "cannot write " + (folder / "ckpt.pt") + ": fsync failed: Disk quota exceeded";
+  EXPECT_EQ(child.errors, message + "\n" + message + " (needed 2.00 kB)\n");
 }
 
 TEST(AtomicFile, NamesWhatCannotBeOpenedOrReplaced) {

@@ -17,7 +17,8 @@ namespace gpt {
 // Writes beside `path`, fsyncs, renames, fsyncs the folder: `path` holds either the old file or the complete new one.
 class ContainerWriter {
  public:
-  explicit ContainerWriter(std::string path);
+  // `expected_bytes`: about the size that it will have, for the message of a full disk; 0 = not known.
+  explicit ContainerWriter(std::string path, uint64_t expected_bytes = 0);
   ~ContainerWriter();  // without commit(): removes the unfinished file
   // "data.pkl", "data/0", ...: printable ASCII without quotes and backslashes, each once.
   void add(const std::string& name, std::span<const std::byte> bytes);

@@ -20,7 +20,8 @@ uint64_t free_disk_space(const std::string& folder);            // bytes availab
 // unfinished its writer holds a lock on it, so that nobody takes it for one that a killed writer left.
 class AtomicFile {
  public:
-  explicit AtomicFile(std::string path);
+  // `expected_bytes`: the size that it will have, for the message of a full disk; 0 = not known.
+  explicit AtomicFile(std::string path, uint64_t expected_bytes = 0);
   ~AtomicFile();  // without commit(): unlinks the unfinished file
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -35,11 +36,11 @@ class AtomicFile {
 
  private:
   void abandon() noexcept;
-  [[noreturn]] void fail(const char* operation, int number, uint64_t needed);
+  [[noreturn]] void fail(const char* operation, int number);
 
   std::string path_, temporary_;
   int fd_ = -1;
-  uint64_t size_ = 0;
+  uint64_t expected_ = 0, size_ = 0;
 };
 
 // Appends whole lines, flushed to the kernel at once. Throws gpt::Error(disk), leaving no partial line.
