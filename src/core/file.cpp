@@ -2,7 +2,9 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -10,7 +12,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <charconv>
+#include <ctime>
 #include <filesystem>
 #include <optional>
 #include <random>
@@ -18,6 +23,7 @@
 #include <utility>
 
 #include "gpt/core/format.h"
+#include "gpt/core/log.h"
 #include "gpt/core/map_faults.h"
 
 namespace gpt {
@@ -123,6 +129,70 @@ void sweep_unfinished_files(const std::string& folder) {
     const bool in_use = file.fd < 0 || (flock(file.fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK);
     if (!in_use) unlink(entry.path().c_str());
   }
+}
+
+// ---- lock files ----
+
+// On some mounts of clusters.
+bool lacks_locks(int number) { return number == ENOSYS || number == ENOLCK || number == EOPNOTSUPP; }
+
+void warn_of_missing_locks(const std::string& path, int number) {
+  static std::atomic<bool> said = false;
+  if (said.exchange(true)) return;
+  log::warn(fmt::format("{}: this file system has no locks ({}); the file itself keeps other processes out, and names this one",
+                        path, error_text(number)));
+}
+
+struct LockFile {
+  int fd;  // -1: it was there and is gone
+  bool is_new;
+};
+
+LockFile open_lock_file(const std::string& path) {
+  int fd = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  if (fd >= 0) return {fd, true};
+  if (errno != EEXIST) throw_unwritable(path, "open", errno);
+  fd = open(path.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0 && errno != ENOENT) throw_unwritable(path, "open", errno);
+  return {fd, false};
+}
+
+std::string first_line(int fd) {
+  char text[256] = {};
+  const ssize_t count = pread(fd, text, sizeof text, 0);
+  const std::string_view all(text, static_cast<size_t>(std::max<ssize_t>(count, 0)));
+  return std::string(all.substr(0, all.find('\n')));
+}
+
+std::string host_name() {
+  char name[256] = {};
+  return gethostname(name, sizeof name - 1) == 0 ? name : "?";
+}
+
+// "123 on node7 since 2026-11-22 07:18:31 UTC": always the same in a process, so that it knows its own claims.
+std::string own_claim() {
+  static const std::time_t first = std::time(nullptr);
+  return fmt::format("{} on {} since {:%Y-%m-%d %H:%M:%S} UTC", getpid(), host_name(), fmt::gmtime(first));
+}
+
+enum class Claim { none, dead, held };
+
+// What the text of a lock file says of its holder. A process of another host may always be alive; one that had the id of this
+// one cannot be.
+Claim claim_of(std::string_view text) {
+  pid_t pid = 0;
+  const char* const end = std::from_chars(text.data(), text.data() + text.size(), pid).ptr;
+  const std::string_view rest = text.substr(static_cast<size_t>(end - text.data()));
+  const std::string here = fmt::format(" on {} since ", host_name());
+  if (pid <= 0 || !rest.starts_with(" on ")) return Claim::none;
+  if (!rest.starts_with(here) || text == own_claim()) return Claim::held;
+  return pid == getpid() || (kill(pid, 0) != 0 && errno == ESRCH) ? Claim::dead : Claim::held;
+}
+
+std::string described(const std::string& holder) { return holder.empty() ? "another process" : "process " + holder; }
+
+std::string claimant(const std::string& holder, const std::string& path) {
+  return fmt::format("{} (it holds no lock: remove {} if it has gone)", described(holder), path);
 }
 
 }  // namespace
@@ -286,31 +356,51 @@ FileLock::FileLock(std::string path, const std::function<void(const std::string&
 }
 
 bool FileLock::try_lock(const std::function<void(const std::string& holder)>& busy) {
-  Descriptor descriptor{open(path_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666)};
-  if (descriptor.fd < 0) throw_unwritable(path_, "open", errno);
-  if (flock(descriptor.fd, LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK) throw_unwritable(path_, "lock", errno);
-    char holder[32] = {};
-    const ssize_t count = pread(descriptor.fd, holder, sizeof(holder) - 1, 0);
-    busy(count > 0 ? fmt::format("process {}", holder) : "another process");
-    return false;
-  }
-  // The previous holder may have removed the file since it was opened: then this locks nothing.
-  struct stat locked {
-  }, named{};
-  const bool is_named = fstat(descriptor.fd, &locked) == 0 && stat(path_.c_str(), &named) == 0 &&
-                        locked.st_dev == named.st_dev && locked.st_ino == named.st_ino;
-  if (!is_named) return false;
-  const std::string pid = std::to_string(getpid());
-  size_t done = 0;
-  int number = ftruncate(descriptor.fd, 0) == 0 ? 0 : errno;
-  if (number == 0) number = write_all(descriptor.fd, pid.data(), pid.size(), done);
-  if (number != 0) {
-    unlink(path_.c_str());
-    throw_unwritable(path_, "write", number);
+  const auto [fd, is_new] = open_lock_file(path_);
+  if (fd < 0) return false;  // its holder has just removed it
+  Descriptor descriptor{fd};
+  const int number = flock(fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
+  const std::string holder = first_line(fd);
+  if (lacks_locks(number)) {
+    if (!try_claim(is_new, holder, busy)) return false;
+    warn_of_missing_locks(path_, number);
+    take(fd, own_claim());
+  } else {
+    if (number != 0 && number != EWOULDBLOCK) throw_unwritable(path_, "lock", number);
+    if (number == EWOULDBLOCK || claim_of(holder) == Claim::held) {
+      busy(number == EWOULDBLOCK ? described(holder) : claimant(holder, path_));
+      return false;
+    }
+    // The previous holder may have removed the file since it was opened: then this locks nothing.
+    struct stat locked {
+    }, named{};
+    const bool is_named = fstat(fd, &locked) == 0 && stat(path_.c_str(), &named) == 0 && locked.st_dev == named.st_dev &&
+                          locked.st_ino == named.st_ino;
+    if (!is_named) return false;
+    take(fd, std::to_string(getpid()));
   }
   fd_ = std::exchange(descriptor.fd, -1);
   return true;
+}
+
+// Whoever creates the file holds it. A claim that is known to be dead goes, so that one of those who wait can create it.
+bool FileLock::try_claim(bool is_new, const std::string& holder, const std::function<void(const std::string& holder)>& busy) {
+  if (is_new) return true;
+  if (claim_of(holder) == Claim::dead) {
+    unlink(path_.c_str());
+  } else {
+    busy(claimant(holder, path_));
+  }
+  return false;
+}
+
+void FileLock::take(int fd, std::string_view holder) {
+  size_t done = 0;
+  int number = ftruncate(fd, 0) == 0 ? 0 : errno;
+  if (number == 0) number = write_all(fd, holder.data(), holder.size(), done);
+  if (number == 0) return;
+  unlink(path_.c_str());
+  throw_unwritable(path_, "write", number);
 }
 
 FileLock::~FileLock() {

@@ -33,7 +33,8 @@ bool is_hash(std::string_view name) {
 class EntryLock {
  public:
   EntryLock(const std::string& entry, int operation) : fd_(open(metadata_path(entry).c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (fd_ >= 0 && flock(fd_, operation | LOCK_NB) != 0) is_busy_ = errno == EWOULDBLOCK;
+    const bool refused = fd_ >= 0 && flock(fd_, operation | LOCK_NB) != 0;
+    is_busy_ = refused && (errno == EWOULDBLOCK || operation == LOCK_EX);  // without locks nobody knows who uses it
   }
   ~EntryLock() {
     if (fd_ >= 0) close(fd_);

@@ -312,6 +312,78 @@ TEST(FileLock, OneAtATimeThoughTheFileComesAndGoes) {
   EXPECT_EQ(entries(folder.path()), 0u);
 }
 
+// On a mount without locks.
+class WithoutLocks : public testing::TestWithParam<int> {
+ protected:
+  std::string host() const {
+    char name[256] = {};
+    gethostname(name, sizeof name - 1);
+    return name;
+  }
+  // What a start in the folder says; the folder's lock file as it is then comes last.
+  std::string start() const {
+    const ChildResult child = run_child([&] {
+      if (!fail_calls({{SYS_flock, GetParam()}})) return kNotPermitted;
+      const Error error = error_of([&] {
+        const FolderLock lock(folder_.path(), ExitCode::checkpoint, "output_dir");
+        dprintf(STDERR_FILENO, "%s", slurp(folder_ / ".lock").c_str());
+        const Error own = error_of([&] { FolderLock(folder_.path(), ExitCode::checkpoint, "output_dir"); });
+        if (own.code() != ExitCode::checkpoint) dprintf(STDERR_FILENO, "locked twice");
+      });
+      if (error.code() != ExitCode::ok) dprintf(STDERR_FILENO, "%s", error.what());
+      return static_cast<int>(error.code());
+    });
+    return child.status == kNotPermitted ? "" : child.errors;
+  }
+  static constexpr int kNotPermitted = 77;
+  ScratchFolder folder_;
+};
+
+TEST_P(WithoutLocks, TheLockFileNamesItsHolder) {
+  const std::string said = start();
+  if (said.empty()) GTEST_SKIP() << "this machine does not let system calls fail";
+  EXPECT_NE(said.find("warning: " + (folder_ / ".lock") + ": this file system has no locks ("), std::string::npos) << said;
+  EXPECT_EQ(said.find("warning: ", 1), std::string::npos) << said;  // one is enough
+  EXPECT_NE(said.find(" on " + host() + " since 20"), std::string::npos) << said;
+  EXPECT_EQ(said.find("locked twice"), std::string::npos) << said;
+  EXPECT_EQ(entries(folder_.path()), 0u);
+  EXPECT_NE(start().find(" UTC"), std::string::npos);  // and again
+}
+
+TEST_P(WithoutLocks, AFileThatIsThereClaimsTheFolder) {
+  const std::string dead = std::to_string(dead_process());
+  const std::string claims[] = {"1 on " + host() + " since 2020-01-01 00:00:00 UTC", dead + " on elsewhere since then", "1", ""};
+  for (const std::string& claim : claims) {
+    folder_.file(".lock", claim);
+    const std::string said = start();
+    if (said.empty()) GTEST_SKIP() << "this machine does not let system calls fail";
+    EXPECT_EQ(said, folder_.path() + " is in use by " + (claim.empty() ? "another process" : "process " + claim) +
+                        " (it holds no lock: remove " + (folder_ / ".lock") +
+                        " if it has gone): wait for it, stop it, or choose another output_dir");
+    EXPECT_EQ(slurp(folder_ / ".lock"), claim);
+  }
+  // Where there are locks it is heeded too: the other host may have none.
+  folder_.file(".lock", claims[1]);
+  EXPECT_EQ(error_of([&] { FolderLock(folder_.path(), ExitCode::checkpoint, "output_dir"); }).what(),
+            folder_.path() + " is in use by process " + claims[1] + " (it holds no lock: remove " + (folder_ / ".lock") +
+                " if it has gone): wait for it, stop it, or choose another output_dir");
+}
+
+TEST_P(WithoutLocks, AClaimOfADeadProcessIsTakenOver) {
+  const std::string dead = std::to_string(dead_process()) + " on " + host() + " since 2020-01-01 00:00:00 UTC";
+  folder_.file(".lock", dead);
+  const std::string said = start();
+  if (said.empty()) GTEST_SKIP() << "this machine does not let system calls fail";
+  EXPECT_EQ(said.find("is in use"), std::string::npos) << said;
+  EXPECT_EQ(entries(folder_.path()), 0u);
+  // A container whose first process was killed gives its id again. That is this one.
+  folder_.file(".lock", std::to_string(getpid()) + " on " + host() + " since 2020-01-01 00:00:00 UTC");
+  { const FolderLock lock(folder_.path(), ExitCode::checkpoint, "output_dir"); }
+  EXPECT_EQ(entries(folder_.path()), 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(FolderLock, WithoutLocks, testing::Values(ENOSYS, ENOLCK, EOPNOTSUPP));
+
 TEST(FolderLock, ASecondProcessIsRefusedWithTheHoldersId) {
   ScratchFolder folder;
   const std::string expected = folder.path() + " is in use by process " + std::to_string(getpid()) +

@@ -73,9 +73,11 @@ class MappedFile {
 
 // An exclusive flock on a file of its own for the life of the object. The holder's PID is in the file, which is
 // removed with the lock; one that a killed process left behind is taken over.
+// On a file system without locks the file itself keeps others out: it names process, host and time, and is taken over where
+// that process is known to be dead. Otherwise a person has to remove it, which the holder's name then says.
 class FileLock {
  public:
-  // While another process holds it, `busy` is called with "process PID"; it either throws or returns to try again.
+  // While another process holds it, `busy` is called with "process PID ..."; it either throws or returns to try again.
   FileLock(std::string path, const std::function<void(const std::string& holder)>& busy);
   ~FileLock();
   FileLock(const FileLock&) = delete;
@@ -83,6 +85,8 @@ class FileLock {
 
  private:
   bool try_lock(const std::function<void(const std::string& holder)>& busy);
+  bool try_claim(bool is_new, const std::string& holder, const std::function<void(const std::string& holder)>& busy);
+  void take(int fd, std::string_view holder);  // writes into the file who it is
 
   std::string path_;
   int fd_ = -1;
