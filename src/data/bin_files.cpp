@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "gpt/core/error.h"
+#include "gpt/core/file.h"
 #include "gpt/core/hash.h"
 
 namespace gpt {
@@ -22,6 +23,10 @@ std::string metadata_beside(const std::string& bin) {
   return fs::is_regular_file(path, ignored) ? path : "";
 }
 
+std::string tokenizer_path(const Bin& bin) {
+  return (fs::path(bin.metadata_path).parent_path() / bin.metadata.tokenizer).string();
+}
+
 void check_count(const Bin& bin, const std::string& path, int64_t size, int64_t expected) {
   if (!bin.is_split() || size == expected) return;
   fail(path, fmt::format("it holds {} tokens, but {} says {}", size, bin.metadata_path, expected));
@@ -35,13 +40,32 @@ Bin find_bin(const std::string& path, const std::string& validation_path, const 
   return bin;
 }
 
+void require_all_of_prepare(const Bin& bin) {
+  const Metadata& metadata = bin.metadata;
+  if (bin.metadata_path.empty()) fail(bin.path, "its metadata are missing");
+  if (metadata.tokenizer.empty() || metadata.tokenizer_hash.empty() || metadata.bin_hash.empty() || !bin.is_split()) {
+    fail(bin.metadata_path, "incomplete: it has to name the tokenizer, the hashes and the counts of both parts");
+  }
+  const std::string tokenizer = tokenizer_path(bin);
+  if (hash128(read_file(tokenizer, ExitCode::data)) != metadata.tokenizer_hash) {
+    fail(tokenizer, fmt::format("its content is not what {} was written for (their hashes differ)", bin.metadata_path));
+  }
+}
+
 std::shared_ptr<const Tokenizer> tokenizer_of(const Bin& bin, std::string spec) {
   if (spec.starts_with("bpe:")) {
     throw Error(ExitCode::config, fmt::format("data.tokenizer: {} is learned from text, but {} holds token ids; name the file of "
                                               "the tokenizer that made them", spec, bin.path));
   }
   if (spec.empty() && !bin.metadata.tokenizer.empty()) {
-    spec = (fs::path(bin.metadata_path).parent_path() / bin.metadata.tokenizer).string();
+    spec = tokenizer_path(bin);
+    std::error_code ignored;
+    if (!fs::is_regular_file(spec, ignored)) {
+      fail(bin.metadata_path, fmt::format("its tokenizer {} is missing; put it there, or name it in data.tokenizer", spec));
+    }
+  }
+  if (spec.empty() && !bin.metadata.tokenizer_hash.empty()) {
+    fail(bin.metadata_path, "it has the hash of a tokenizer, but does not name its file; name it in data.tokenizer");
   }
   if (spec.empty()) return nullptr;
   std::shared_ptr<const Tokenizer> tokenizer = make_tokenizer(spec, {});

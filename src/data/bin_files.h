@@ -27,8 +27,11 @@ struct Splits {
 // An empty `metadata_path` finds tokens_bpe_metadata.json beside tokens_bpe.bin.
 Bin find_bin(const std::string& path, const std::string& validation_path, const std::string& metadata_path);
 
+// Throws gpt::Error(data) where the metadata lack anything that prepare() writes, or the tokenizer's file is another one.
+void require_all_of_prepare(const Bin& bin);
+
 // The tokenizer `spec` or, where it is empty, the one that the metadata names; null without either. Throws
-// gpt::Error(data) where it is not the one that the bin was made with.
+// gpt::Error(data) where it is not the one that the bin was made with, or is lost.
 std::shared_ptr<const Tokenizer> tokenizer_of(const Bin& bin, std::string spec);
 
 // Metadata, tokenizer or `vocab_size`, whichever is known first. Throws gpt::Error where none is, or they contradict.

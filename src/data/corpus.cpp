@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <string_view>
 
 #include "bin_files.h"
@@ -38,10 +39,16 @@ std::string text_of(const DataConfig& config) {
   throw Error(ExitCode::config, "data: nothing to read; set data.text FILE, data.dataset shakespeare or data.bin FILE");
 }
 
-Bin bin_of_text(const std::string& text, const DataConfig& config, const std::string& tokenizer, Corpus& corpus) {
-  const PreparedText prepared = prepared_text(text, config, tokenizer);
+// Prepares the text unless that was done before, and opens it. `open` may be called more than once: what the cache kept is
+// made again where opening it finds it damaged.
+void open_text(const std::string& text, const DataConfig& config, const std::string& tokenizer, Corpus& corpus,
+               const std::function<void(const Bin&)>& open) {
+  const PreparedText prepared = prepared_text(text, config, tokenizer, [&](const std::string& folder) {
+    const Bin bin = find_bin(folder + "/" + kBinFile, "", "");
+    require_all_of_prepare(bin);
+    open(bin);
+  });
   corpus.in_use.push_back(prepared.in_use);
-  return find_bin(prepared.folder + "/" + kBinFile, "", "");
 }
 
 // Checks every id and hashes it, in one pass over the memory. `position`: of the first token in the file.
@@ -103,22 +110,26 @@ void check_disjoint(const Tokens& train, const std::string& train_path, const To
 
 // A file that a stage names: its training part where it is split, otherwise all of it.
 Tokens load_stage_source(const std::string& path, const DataConfig& config, Corpus& corpus, Hash128& hash) {
-  Bin bin;
+  Splits splits;
+  Hash128 own;
+  const auto open = [&](const Bin& bin) {
+    splits = open_splits(bin, 0);
+    own = Hash128();
+    check_content(splits, bin, corpus.vocab_size, own);
+  };
   if (std::filesystem::path(path).extension() == ".bin") {
-    bin = find_bin(path, "", "");
+    const Bin bin = find_bin(path, "", "");
     const std::string& made_with = bin.metadata.tokenizer_hash;
     if (corpus.tokenizer && !made_with.empty() && made_with != hash128(corpus.tokenizer->to_json())) {
       fail(path, "data.stages: made with a different tokenizer than the main data");
     }
+    open(bin);
   } else {
     if (!corpus.tokenizer) fail(path, "data.stages: a text needs a tokenizer, and the main data has none; set data.tokenizer");
     DataConfig whole = config;
     whole.validation_fraction = 0;
-    bin = bin_of_text(path, whole, corpus.tokenizer->to_json(), corpus);
+    open_text(path, whole, corpus.tokenizer->to_json(), corpus, open);
   }
-  const Splits splits = open_splits(bin, 0);
-  Hash128 own;
-  check_content(splits, bin, corpus.vocab_size, own);
   hash.update(own.hex());
   check_disjoint(splits.train, path, corpus.validation, corpus.source);
   return splits.train;
@@ -162,25 +173,30 @@ Corpus load_corpus(const DataConfig& config, int64_t block_size, const std::stri
                    std::optional<int64_t> vocab_size) {
   const std::string text = text_of(config);
   Corpus corpus;
-  const Bin bin = text.empty() ? find_bin(config.bin, config.validation_bin, config.metadata)
-                               : bin_of_text(text, config, saved_tokenizer, corpus);
-  corpus.source = text.empty() ? bin.path : text;
-  if (!saved_tokenizer.empty()) {
-    corpus.tokenizer = tokenizer_from_json(saved_tokenizer, "the checkpoint's tokenizer");
-  } else {
+  corpus.source = text.empty() ? config.bin : text;
+  if (!saved_tokenizer.empty()) corpus.tokenizer = tokenizer_from_json(saved_tokenizer, "the checkpoint's tokenizer");
+  Bin bin;
+  Hash128 hash;
+  const auto open = [&](const Bin& found) {
+    bin = found;
     // `char` is the default, and means nothing to a bin: it would have to be built from the text that a bin lacks.
-    corpus.tokenizer = tokenizer_of(bin, !text.empty() || config.tokenizer == "char" ? "" : config.tokenizer);
+    const std::string spec = !text.empty() || config.tokenizer == "char" ? "" : config.tokenizer;
+    if (saved_tokenizer.empty()) corpus.tokenizer = tokenizer_of(bin, spec);
+    corpus.vocab_size = vocabulary_of(bin, corpus.tokenizer.get(), vocab_size);
+    const Splits splits = open_splits(bin, config.validation_fraction);
+    corpus.train = splits.train;
+    corpus.validation = splits.validation;
+    hash = Hash128();
+    check_content(splits, bin, corpus.vocab_size, hash);
+    map_faults::require_intact();
+  };
+  if (text.empty()) {
+    open(find_bin(config.bin, config.validation_bin, config.metadata));
+  } else {
+    open_text(text, config, saved_tokenizer, corpus, open);
   }
-  corpus.vocab_size = vocabulary_of(bin, corpus.tokenizer.get(), vocab_size);
   corpus.validation_bytes = bin.metadata.validation.bytes;
   corpus.separate_files = !bin.validation_path.empty();
-  const Splits splits = open_splits(bin, config.validation_fraction);
-  corpus.train = splits.train;
-  corpus.validation = splits.validation;
-
-  Hash128 hash;
-  check_content(splits, bin, corpus.vocab_size, hash);
-  map_faults::require_intact();
   check_lengths(corpus, bin, config, block_size);
   if (corpus.separate_files) check_disjoint(corpus.train, bin.path, corpus.validation, bin.validation_path);
   const int64_t split = corpus.train.size();

@@ -10,6 +10,7 @@
 
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
+#include "gpt/core/hash.h"
 #include "gpt/data/token_file.h"
 
 namespace gpt {
@@ -108,6 +109,12 @@ ordered_json to_object(const SplitCounts& counts) {
   return {{"tokens", counts.tokens}, {"documents", counts.documents}, {"bytes", counts.bytes}};
 }
 
+// Of all but the hash itself, however it is spaced and ordered: what finds a damaged key, whose value would not be missed.
+std::string hash_of_rest(json object) {
+  object.erase("metadata_hash");
+  return hash128(object.dump());
+}
+
 }  // namespace
 
 Metadata parse_metadata(std::string_view text, const std::string& origin) {
@@ -132,6 +139,10 @@ Metadata parse_metadata(std::string_view text, const std::string& origin) {
   metadata.tokenizer = root.text("tokenizer");
   metadata.tokenizer_hash = root.hash("tokenizer_hash");
   metadata.bin_hash = root.hash("bin_hash");
+  if (const std::string own = root.hash("metadata_hash"); !own.empty() && own != hash_of_rest(object)) {
+    fail(origin, "it is not as it was written (its own hash differs); prepare the text again, or remove 'metadata_hash' if the "
+                 "change is yours");
+  }
   metadata.train = split_counts(root, "train", origin);
   metadata.validation = split_counts(root, "validation", origin);
   if (metadata.train.tokens == 0 && metadata.validation.tokens > 0) {
@@ -189,7 +200,9 @@ std::string to_json(const Metadata& metadata) {
     object["sources"].push_back({{"path", source.path}, {"bytes", source.bytes}});
   }
   if (!metadata.skipped.empty()) object["skipped"] = metadata.skipped;
-  return object.dump(2, ' ', /*ensure_ascii=*/false, ordered_json::error_handler_t::replace) + "\n";
+  const auto text = [&] { return object.dump(2, ' ', /*ensure_ascii=*/false, ordered_json::error_handler_t::replace) + "\n"; };
+  object["metadata_hash"] = hash_of_rest(json::parse(text()));  // of what will be read
+  return text();
 }
 
 }  // namespace gpt

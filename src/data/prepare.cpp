@@ -56,6 +56,13 @@ void mark_characters(const Chunk& chunk, std::vector<std::atomic<bool>>& seen) {
   }
 }
 
+// Ids are worth nothing without their tokenizer: before there are any, its JSON is read back.
+std::string readable_json(const Tokenizer& tokenizer) {
+  const std::string json = tokenizer.to_json();
+  if (tokenizer_from_json(json, "the tokenizer of the output")->to_json() == json) return json;
+  throw Error(ExitCode::data, fmt::format("the tokenizer {} cannot be kept: read back, it is another one", tokenizer.name()));
+}
+
 class Preparation {
  public:
   Preparation(const PrepareOptions& options, const std::string& folder,
@@ -99,9 +106,9 @@ Metadata Preparation::run() {
     refuse(fmt::format("a vocabulary of {} does not fit the 16-bit ids of nanogpt bins; use another --format",
                        tokenizer->vocab_size()));
   }
+  const std::string json = readable_json(*tokenizer);
   Metadata metadata;
   const std::unique_ptr<BinWriter> writer = encode(*tokenizer, metadata);
-  const std::string json = tokenizer->to_json();
   metadata.tokenizer_hash = hash128(json);
   commit(json, *writer, metadata);
   return metadata;

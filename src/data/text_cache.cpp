@@ -53,10 +53,16 @@ std::string size_text(int64_t bytes) {
 
 std::string texts(int64_t count) { return fmt::format("{} prepared text{}", count, count == 1 ? "" : "s"); }
 
+using Check = std::function<void(const std::string& folder)>;
+
 class TextCache {
  public:
-  TextCache(const std::string& input, const DataConfig& config)
-      : config_(config), input_(input), root_(cache_root(config)), content_(content_hash(input, root_ + "/" + kHashIndex)) {}
+  TextCache(const std::string& input, const DataConfig& config, const Check& check)
+      : config_(config),
+        check_(check),
+        input_(input),
+        root_(cache_root(config)),
+        content_(content_hash(input, root_ + "/" + kHashIndex)) {}
 
   PreparedText text(const std::string& saved_tokenizer) const {
     const std::string own = identity(config_.tokenizer);
@@ -73,37 +79,64 @@ class TextCache {
                                              config_.validation_fraction, config_.max_chars));
   }
 
-  // Of a finished entry; empty where there is none.
+  // Of a finished entry; empty where there is none, or none that can be read.
   static std::string tokenizer_hash(const std::string& folder) {
-    std::error_code ignored;
-    const std::string metadata = folder + "/" + kMetadataFile;
-    return fs::exists(metadata, ignored) ? read_metadata(metadata).tokenizer_hash : "";
+    try {
+      return read_metadata(folder + "/" + kMetadataFile).tokenizer_hash;
+    } catch (const Error&) {
+      return "";
+    }
+  }
+
+  // False where there is nothing to use. `damage`: why, where something is there.
+  bool use(PreparedText& text, std::string& damage) const {
+    text.in_use = use_cache_entry(text.folder);
+    if (!text.in_use) return false;
+    try {
+      check_(text.folder);
+      return true;
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::data) throw;
+      damage = error.what();
+      text.in_use = nullptr;
+      return false;
+    }
   }
 
   PreparedText prepared(const std::string& folder, const std::string& saved_tokenizer) const {
-    PreparedText text{folder, use_cache_entry(folder)};
-    if (!text.in_use) {
-      create_folders(root_);
-      const FileLock lock(folder + ".lock", [this, said = false](const std::string& holder) mutable {
-        if (!std::exchange(said, true)) log::info(fmt::format("Waiting for {}, which prepares {}", holder, input_));
-        if (process::stop_signal() != 0) throw Error(ExitCode::interrupted, "interrupted while waiting for " + holder);
-        std::this_thread::sleep_for(std::chrono::milliseconds(100));
-      });
-      text.in_use = use_cache_entry(folder);
-      if (!text.in_use) {
-        prepare_entry(folder, saved_tokenizer);
-        text.in_use = use_cache_entry(folder);
-        keep_below_limit();
-      }
+    PreparedText text{folder, nullptr};
+    std::string damage;
+    if (!use(text, damage)) {
+      make(text, saved_tokenizer, damage);
+      check_(folder);
     }
     const std::string files = describe_files(read_metadata(folder + "/" + kMetadataFile));
     if (!files.empty()) log::info(fmt::format("{}: {}", input_, files));
     return text;
   }
 
-  void prepare_entry(const std::string& folder, const std::string& saved_tokenizer) const {
+  // Prepares it, unless another process has done that by the time this one holds the lock.
+  void make(PreparedText& text, const std::string& saved_tokenizer, std::string& damage) const {
+    create_folders(root_);
+    const FileLock lock(text.folder + ".lock", [this, said = false](const std::string& holder) mutable {
+      if (!std::exchange(said, true)) log::info(fmt::format("Waiting for {}, which prepares {}", holder, input_));
+      if (process::stop_signal() != 0) throw Error(ExitCode::interrupted, "interrupted while waiting for " + holder);
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    });
+    if (damage.empty()) text.in_use = use_cache_entry(text.folder);
+    if (text.in_use || (!damage.empty() && use(text, damage))) return;
+    prepare_entry(text.folder, saved_tokenizer, damage);
+    text.in_use = use_cache_entry(text.folder);
+    keep_below_limit();
+  }
+
+  void prepare_entry(const std::string& folder, const std::string& saved_tokenizer, const std::string& damage) const {
     const std::string how = saved_tokenizer.empty() ? "the tokenizer " + config_.tokenizer : "the tokenizer of the run";
-    log::info(fmt::format("Preparing {} with {}, once: it is kept in {}", input_, how, folder));
+    if (damage.empty()) {
+      log::info(fmt::format("Preparing {} with {}, once: it is kept in {}", input_, how, folder));
+    } else {
+      log::warn(fmt::format("{}; preparing {} anew with {}", damage, input_, how));
+    }
     PrepareOptions options;
     options.inputs = {input_};
     options.tokenizer = config_.tokenizer;
@@ -126,6 +159,7 @@ class TextCache {
   }
 
   const DataConfig& config_;
+  const Check& check_;
   const std::string input_, root_, content_;
 };
 
@@ -143,9 +177,10 @@ std::string as_json(const std::vector<CacheEntry>& entries) {
 
 }  // namespace
 
-PreparedText prepared_text(const std::string& input, const DataConfig& config, const std::string& saved_tokenizer) {
+PreparedText prepared_text(const std::string& input, const DataConfig& config, const std::string& saved_tokenizer,
+                           const Check& check) {
   try {
-    return TextCache(input, config).text(saved_tokenizer);
+    return TextCache(input, config, check).text(saved_tokenizer);
   } catch (const Error& error) {
     log::status("");
     if (error.code() != ExitCode::disk) throw;

@@ -257,6 +257,14 @@ TEST_F(CorpusTest, SizesAndHashesContradictingTheMetadata) {
                ExitCode::data, "tok.json: not the tokenizer that ");
 }
 
+TEST_F(CorpusTest, ATokenizerIsNotLostSilently) {
+  const std::string hash = R"("tokenizer_hash": ")" + hash128(make_tokenizer("byte", "")->to_json()) + "\"";
+  EXPECT_ERROR(load_corpus(bin(uint16_ids(0, 20), R"({"vocab_size": 256, "uokenizer": "tok.json", )" + hash + "}"), 1),
+               ExitCode::data, "x.json: it has the hash of a tokenizer, but does not name its file");
+  EXPECT_ERROR(load_corpus(bin(uint16_ids(0, 20), R"({"vocab_size": 256, "tokenizer": "tok.json", )" + hash + "}"), 1),
+               ExitCode::data, "tok.json is missing; put it there, or name it in data.tokenizer");
+}
+
 TEST_F(CorpusTest, AGivenTokenizerIsTheOneThatMadeTheBin) {
   const std::string hash = hash128(make_tokenizer("byte", "")->to_json());
   DataConfig config =

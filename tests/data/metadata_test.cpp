@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "core/scratch_folder.h"
@@ -97,6 +98,31 @@ TEST(MetadataTest, NamesTheKeyTheValueAndTheNeed) {
   for (const auto& [json, message] : cases) EXPECT_ERROR(parsed(json), ExitCode::data, message);
   const std::string longer = R"({"vocab_size": 5, "split": ")" + std::string(1000, 'x') + "\"}";
   EXPECT_ERROR(parsed(longer), ExitCode::data, "xxx...; 'documents' or 'tokens' is needed");
+}
+
+TEST(MetadataTest, AnyFlippedBitIsFound) {
+  const std::string good = to_json(sample());
+  int harmless = 0;
+  for (size_t at = 0; at < good.size(); ++at) {
+    for (int bit = 0; bit < 8; ++bit) {
+      std::string damaged = good;
+      damaged[at] = static_cast<char>(damaged[at] ^ (1 << bit));
+      try {
+        EXPECT_EQ(parsed(damaged), sample()) << damaged;  // in its own hash's name, or between values
+        ++harmless;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ExitCode::data);
+      }
+    }
+  }
+  EXPECT_LT(harmless, 0.1 * 8 * static_cast<double>(good.size()));
+  // Another spelling is not another content, and whoever changes something can say so.
+  EXPECT_EQ(parsed(nlohmann::json::parse(good).dump()), sample());
+  auto changed = nlohmann::json::parse(good);
+  changed["vocab_size"] = 100278;
+  EXPECT_ERROR(parsed(changed.dump()), ExitCode::data, "m.json: it is not as it was written");
+  changed.erase("metadata_hash");
+  EXPECT_EQ(parsed(changed.dump()).vocab_size, 100278);
 }
 
 TEST(MetadataTest, SurvivesDeepNesting) {

@@ -11,6 +11,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -20,6 +22,7 @@
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
 #include "gpt/core/hash.h"
+#include "gpt/tokenizer/tokenizer.h"
 #include "support/expect_error.h"
 
 namespace gpt {
@@ -161,12 +164,59 @@ TEST_F(TextCacheTest, ACacheThatCannotBeWrittenIsNamed) {
   EXPECT_ERROR(load_corpus(config, 4), ExitCode::disk, "set data.cache_dir to a folder with room");
 }
 
-TEST_F(TextCacheTest, ACacheThatWasChangedIsNoticed) {
-  const DataConfig config = text(file("a.txt", std::string(400, 'x')));
-  load_corpus(config, 4);
-  const fs::path bin = entry() / "tokens_bpe.bin";
-  std::ofstream(bin, std::ios::binary | std::ios::app) << "xx";
-  EXPECT_ERROR(load_corpus(config, 4), ExitCode::data, "tokens_bpe.bin: it holds 401 tokens, but ");
+TEST_F(TextCacheTest, ADamagedEntryIsMadeAnew) {
+  const std::string path = file("a.txt", std::string(400, 'x') + "yz");
+  const DataConfig config = text(path);
+  const std::string first = load_corpus(config, 4).fingerprint;
+  const std::string bin = entry() / "tokens_bpe.bin", metadata = entry() / "tokens_bpe_metadata.json";
+  const std::string tokenizer = entry() / "bpe_tokenizer.json";
+  const std::string good_bin = read_file(bin, ExitCode::data), good_metadata = read_file(metadata, ExitCode::data);
+  const auto spill = [](const std::string& file, const std::string& bytes) { std::ofstream(file, std::ios::binary) << bytes; };
+  const auto without = [&](const std::string& part) {
+    std::string result = good_metadata;
+    result.erase(result.find(part), part.size());
+    return result;
+  };
+  const auto flipped = [](std::string bytes, size_t at) {
+    bytes.at(at) = static_cast<char>(bytes[at] ^ 1);
+    return bytes;
+  };
+  const std::function<void()> damages[] = {
+      [&] { spill(bin, good_bin.substr(0, 400)); },
+      [&] { spill(bin, good_bin + "x"); },
+      [&] { spill(bin, good_bin + "xx"); },
+      [&] { spill(bin, flipped(good_bin, 100)); },   // an id of the vocabulary
+      [&] { spill(bin, flipped(good_bin, 101)); },   // none of the vocabulary
+      [&] { fs::remove(bin); },
+      [&] { spill(metadata, good_metadata.substr(0, 100)); },
+      [&] { spill(metadata, ""); },
+      [&] { spill(metadata, flipped(good_metadata, good_metadata.find("tokenizer"))); },
+      [&] { spill(metadata, without("\"tokenizer\": \"bpe_tokenizer.json\",")); },
+      [&] { fs::remove(tokenizer); },
+      [&] { spill(tokenizer, "{}"); },
+      [&] { spill(tokenizer, make_tokenizer("char", "abc")->to_json()); },
+  };
+  for (size_t i = 0; i < std::size(damages); ++i) {
+    SCOPED_TRACE(i);
+    damages[i]();
+    testing::internal::CaptureStderr();
+    Corpus corpus;
+    EXPECT_NO_THROW(corpus = load_corpus(config, 4));
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(corpus.fingerprint, first);
+    EXPECT_NE(corpus.tokenizer, nullptr);
+    EXPECT_EQ(said.find("warning: "), 0u) << said;
+    EXPECT_NE(said.find("; preparing " + path + " anew with the tokenizer char\n"), std::string::npos) << said;
+    EXPECT_EQ(read_file(bin, ExitCode::data), good_bin);
+    EXPECT_EQ(read_file(metadata, ExitCode::data), good_metadata);
+    EXPECT_EQ(entries(), 1);
+  }
+  // A run that goes on finds it damaged too, and has its tokenizer.
+  const std::string saved = load_corpus(config, 4).tokenizer->to_json();
+  for (const auto& damage : damages) {
+    damage();
+    EXPECT_EQ(load_corpus(config, 4, saved).fingerprint, first);
+  }
 }
 
 // ---- the index of hashes ----

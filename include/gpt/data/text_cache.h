@@ -1,6 +1,7 @@
 // Text that was prepared once and is kept, so that a second run on it starts at once.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -17,8 +18,11 @@ struct PreparedText {
 // of the files, the tokenizer and the settings. When a text has been added, those that were used least recently are removed
 // until all have at most config.cache_limit.
 // `saved_tokenizer`: JSON of the tokenizer to use; empty = what config.tokenizer says.
+// `check` opens what lies in a folder, and throws gpt::Error(data) where it is damaged: then it is prepared anew. It may be
+// called more than once; what the last call opened is what the result names.
 // Throws gpt::Error: what prepare() throws; disk, naming data.cache_dir, where nothing can be kept; interrupted.
-PreparedText prepared_text(const std::string& input, const DataConfig& config, const std::string& saved_tokenizer);
+PreparedText prepared_text(const std::string& input, const DataConfig& config, const std::string& saved_tokenizer,
+                           const std::function<void(const std::string& folder)>& check);
 
 // The texts in config.cache_dir, for people or as JSON: path, size, when each was used last and what it was made from.
 std::string describe_text_cache(const DataConfig& config, bool json);
