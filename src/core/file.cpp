@@ -225,6 +225,11 @@ void create_folders(const std::string& path) {
   if (error) throw Error(ExitCode::disk, fmt::format("cannot create the folder {}: {}", path, error.message()));
 }
 
+void move_file(const std::string& from, const std::string& to) {
+  if (rename(from.c_str(), to.c_str()) != 0) throw_unwritable(to, "rename", errno);
+  if (const int number = sync_folder(folder_of(to))) throw_unwritable(to, "fsync of its folder", number);
+}
+
 uint64_t free_disk_space(const std::string& folder) {
   if (const auto free = free_space(folder)) return *free;
   throw Error(ExitCode::disk, fmt::format("cannot determine the free space of {}: {}", folder, error_text(errno)));

@@ -7,6 +7,7 @@
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
 #include "gpt/core/hash.h"
+#include "replacement.h"
 
 namespace gpt {
 namespace {
@@ -15,6 +16,11 @@ namespace fs = std::filesystem;
 
 [[noreturn]] void fail(const std::string& path, const std::string& message) {
   throw Error(ExitCode::data, fmt::format("{}: {}", path, message));
+}
+
+std::string folder_of(const std::string& path) {
+  const std::string folder = fs::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
 }
 
 std::string metadata_beside(const std::string& bin) {
@@ -35,6 +41,7 @@ void check_count(const Bin& bin, const std::string& path, int64_t size, int64_t 
 }  // namespace
 
 Bin find_bin(const std::string& path, const std::string& validation_path, const std::string& metadata_path) {
+  finish_replacement(folder_of(path));
   Bin bin{path, validation_path, metadata_path.empty() ? metadata_beside(path) : metadata_path};
   if (!bin.metadata_path.empty()) bin.metadata = read_metadata(bin.metadata_path);
   return bin;

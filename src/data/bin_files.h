@@ -24,7 +24,8 @@ struct Splits {
   Tokens train, validation;
 };
 
-// An empty `metadata_path` finds tokens_bpe_metadata.json beside tokens_bpe.bin.
+// An empty `metadata_path` finds tokens_bpe_metadata.json beside tokens_bpe.bin. Where gpt-prepare was killed as it put its files
+// there, they are put there first.
 Bin find_bin(const std::string& path, const std::string& validation_path, const std::string& metadata_path);
 
 // Throws gpt::Error(data) where the metadata lack anything that prepare() writes, or the tokenizer's file is another one.

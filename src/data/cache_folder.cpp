@@ -17,6 +17,7 @@
 #include "gpt/core/file.h"
 #include "gpt/data/metadata.h"
 #include "gpt/data/prepare.h"
+#include "replacement.h"
 
 namespace gpt {
 namespace {
@@ -70,6 +71,7 @@ void remove_files(const std::string& entry) {
     const bool unfinished = name.starts_with('.') && name.find(".tmp-") != std::string::npos;
     if (unfinished || name == kBinFile || name == kTokenizerFile || name == ".lock") fs::remove(file.path(), ignored);
   }
+  remove_replacement(entry);
   fs::remove(entry, ignored);  // where it is empty
 }
 
@@ -99,10 +101,12 @@ std::string text_of(const std::string& entry) {
 
 CacheEntry describe(const std::string& path) {
   CacheEntry entry{.path = path};
-  std::error_code ignored;
-  for (const auto& file : fs::directory_iterator(path, ignored)) {
-    const auto bytes = fs::file_size(file.path(), ignored);
-    if (!ignored) entry.bytes += static_cast<int64_t>(bytes);
+  std::error_code ended;
+  // With what is being prepared, in a folder that may vanish at any time.
+  for (fs::recursive_directory_iterator file(path, ended), end; file != end; file.increment(ended)) {
+    std::error_code is_no_file;
+    const auto bytes = file->file_size(is_no_file);
+    if (!is_no_file) entry.bytes += static_cast<int64_t>(bytes);
   }
   struct stat info {};
   if (stat(metadata_path(path).c_str(), &info) == 0 || stat(path.c_str(), &info) == 0) {

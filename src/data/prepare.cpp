@@ -25,6 +25,7 @@
 #include "gpt/tokenizer/tokenizer.h"
 #include "gpt/tokenizer/utf8.h"
 #include "input_passes.h"
+#include "replacement.h"
 
 namespace gpt {
 namespace {
@@ -65,10 +66,11 @@ std::string readable_json(const Tokenizer& tokenizer) {
 
 class Preparation {
  public:
-  Preparation(const PrepareOptions& options, const std::string& folder,
+  Preparation(const PrepareOptions& options, const std::string& folder, Replacement& output,
               const std::function<bool(const PrepareProgress&)>& progress)
       : options_(options),
         folder_(folder),
+        output_(output),
         progress_(progress),
         input_(options, folder, [this](const PrepareProgress& now) { report(now); }) {}
 
@@ -82,7 +84,7 @@ class Preparation {
   std::string characters();
   BpeModel trained_bpe(int64_t vocab_size);
   std::unique_ptr<BinWriter> encode(const Tokenizer& tokenizer, Metadata& metadata);
-  void commit(const std::string& tokenizer, BinWriter& writer, const Metadata& metadata) const;
+  void commit(const std::string& tokenizer, std::unique_ptr<BinWriter> writer, const Metadata& metadata);
 
   void report(const PrepareProgress& progress) {
     last_ = progress;
@@ -91,6 +93,7 @@ class Preparation {
 
   const PrepareOptions& options_;
   const std::string& folder_;
+  Replacement& output_;
   const std::function<bool(const PrepareProgress&)>& progress_;
   PrepareProgress last_{"reading", 0, 0};  // that was reported
   InputPasses input_;
@@ -108,9 +111,9 @@ Metadata Preparation::run() {
   }
   const std::string json = readable_json(*tokenizer);
   Metadata metadata;
-  const std::unique_ptr<BinWriter> writer = encode(*tokenizer, metadata);
+  std::unique_ptr<BinWriter> writer = encode(*tokenizer, metadata);
   metadata.tokenizer_hash = hash128(json);
-  commit(json, *writer, metadata);
+  commit(json, std::move(writer), metadata);
   return metadata;
 }
 
@@ -220,7 +223,7 @@ std::unique_ptr<BinWriter> Preparation::encode(const Tokenizer& tokenizer, Metad
   metadata.tokenizer = kTokenizerFile;
   for (;;) {
     metadata.invalid_utf8_bytes = 0;
-    auto writer = std::make_unique<BinWriter>(folder_, options_.format, metadata.width_bytes, options_.validation_fraction,
+    auto writer = std::make_unique<BinWriter>(output_.path(), options_.format, metadata.width_bytes, options_.validation_fraction,
                                               [this] { report(last_); });
     DocumentReader reader = input_.reader([&](std::string_view text) { return encoder.last_cut(text); });
     const auto encode = [&](const Chunk& chunk) { return encoder.encode(chunk, reader); };
@@ -237,23 +240,19 @@ std::unique_ptr<BinWriter> Preparation::encode(const Tokenizer& tokenizer, Metad
   }
 }
 
-// The former metadata goes first and the new one comes last, so that it never describes another bin.
-void Preparation::commit(const std::string& tokenizer, BinWriter& writer, const Metadata& metadata) const {
-  AtomicFile tokenizer_file(folder_ + "/" + kTokenizerFile, tokenizer.size());
-  tokenizer_file.write(tokenizer);
-  const std::string json = to_json(metadata);
-  AtomicFile metadata_file(folder_ + "/" + kMetadataFile, json.size());
-  metadata_file.write(json);
-  std::error_code none;
-  fs::remove(folder_ + "/" + kMetadataFile, none);
-  try {
-    writer.commit();
-    tokenizer_file.commit();
-    if (options_.format == BinFormat::prepared) metadata_file.commit();
-  } catch (...) {
-    for (const std::string& name : output_files()) fs::remove(folder_ + "/" + name, none);
-    throw;
-  }
+void write_file(const std::string& path, const std::string& text) {
+  AtomicFile file(path, text.size());
+  file.write(text);
+  file.commit();
+}
+
+// The metadata come last, with the hashes of the others.
+void Preparation::commit(const std::string& tokenizer, std::unique_ptr<BinWriter> writer, const Metadata& metadata) {
+  writer->commit();
+  writer.reset();  // and with it files that were of use on the way
+  write_file(output_.path() + "/" + kTokenizerFile, tokenizer);
+  if (options_.format == BinFormat::prepared) write_file(output_.path() + "/" + kMetadataFile, to_json(metadata));
+  output_.commit();
 }
 
 }  // namespace
@@ -266,7 +265,8 @@ Metadata prepare(const PrepareOptions& options, const std::string& output_dir,
   create_folders(output_dir);
   try {
     const FolderLock lock(output_dir, ExitCode::config, "--output");
-    return Preparation(options, output_dir, progress).run();
+    Replacement output(output_dir);
+    return Preparation(options, output_dir, output, progress).run();
   } catch (...) {
     if (is_new) rmdir(output_dir.c_str());  // where it is empty
     throw;

@@ -24,6 +24,7 @@
 #include "gpt/data/prepare.h"
 #include "gpt/data/prepare_report.h"
 #include "gpt/tokenizer/tokenizer.h"
+#include "replacement.h"
 
 namespace gpt {
 namespace {
@@ -90,9 +91,10 @@ class TextCache {
 
   // False where there is nothing to use. `damage`: why, where something is there.
   bool use(PreparedText& text, std::string& damage) const {
-    text.in_use = use_cache_entry(text.folder);
-    if (!text.in_use) return false;
     try {
+      finish_replacement(text.folder);  // which puts the file there that marks what is in use
+      text.in_use = use_cache_entry(text.folder);
+      if (!text.in_use) return false;
       check_(text.folder);
       return true;
     } catch (const Error& error) {

@@ -435,15 +435,6 @@ TEST_F(PrepareTest, AFolderThatWasThereStays) {
   EXPECT_EQ(files(), std::vector<std::string>{});
 }
 
-TEST_F(PrepareTest, FilesAppearAllOrNone) {
-  PrepareOptions o = options({file("a.txt", "text")}, "byte");
-  prepare(o);
-  fs::remove(output() + "/bpe_tokenizer.json");
-  file("out/bpe_tokenizer.json/in_the_way", "");  // a folder, which no file can replace
-  EXPECT_ERROR(prepare(o), ExitCode::disk, "bpe_tokenizer.json");
-  EXPECT_EQ(files(), std::vector<std::string>{"bpe_tokenizer.json"});
-}
-
 TEST_F(PrepareTest, TextThatWillNotFitOnTheDiskIsRefusedBeforeItIsRead) {
   const std::string zeros = file("zeros.txt", "");
   std::error_code too_large;

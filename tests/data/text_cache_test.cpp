@@ -393,7 +393,8 @@ TEST_F(CacheLimitTest, WhatKilledProcessesLeftCountsAndGoes) {
   for (const char letter : {'a', 'b'}) load_corpus(large(letter), 4);
   const fs::path left = folder_ / "cache/" + std::string(32, '0');
   fs::create_directory(left);
-  std::ofstream(left / ".tokens_bpe.bin.tmp-1-12345678") << std::string(3'000'000, 'x');
+  fs::create_directory(left / ".gpt-prepare-unfinished");
+  std::ofstream(left / ".gpt-prepare-unfinished/.tokens_bpe.bin.tmp-1-12345678") << std::string(3'000'000, 'x');
   std::ofstream(left / ".lock") << "1";
   fs::last_write_time(left, fs::file_time_type::clock::now() - std::chrono::hours(1));
   load_corpus(large('c'), 4);

@@ -177,7 +177,7 @@ class Prepare(unittest.TestCase):
         process.stdin.write(b"some words " * 200_000)
         process.stdin.flush()
         deadline = time.monotonic() + 60
-        while not any(self.out.glob(".*.tmp-*")) and time.monotonic() < deadline:
+        while not any(self.out.rglob(".*.tmp-*")) and time.monotonic() < deadline:
             time.sleep(0.01)
         return process
 
@@ -185,7 +185,7 @@ class Prepare(unittest.TestCase):
         for how, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
             for tokenizer in ("byte", "char", "bpe:300"):
                 process = self.start("--tokenizer", tokenizer)
-                self.assertTrue(list(self.out.glob(".*.tmp-*")), "unfinished files")
+                self.assertTrue(list(self.out.rglob(".*.tmp-*")), "unfinished files")
                 process.send_signal(how)
                 error = process.stderr.read().decode()
                 self.assertEqual(process.wait(timeout=60), code, error)

@@ -14,6 +14,7 @@ namespace gpt {
 
 std::string read_file(const std::string& path, ExitCode code);  // whole; code: the kind of error when it cannot be read
 void create_folders(const std::string& path);                   // as mkdir -p; throws gpt::Error(disk)
+void move_file(const std::string& from, const std::string& to);  // or a folder: rename, fsync; throws gpt::Error(disk)
 uint64_t free_disk_space(const std::string& folder);            // bytes available to this user
 
 // A file that appears under its name only when complete: O_EXCL beside it, fsync, rename, fsync of the folder. While it is
