@@ -14,6 +14,7 @@
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
 #include "gpt/core/version.h"
+#include "limits.h"
 #include "stray_words.h"
 
 namespace gpt::config {
@@ -218,7 +219,8 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
   result.config_path = flags.value("config");
   std::vector<Setting> settings;
   if (flags.has("config")) {
-    settings = yaml_settings(read_file(result.config_path, ExitCode::config), result.config_path);
+    settings = yaml_settings(read_file(result.config_path, ExitCode::config, SizeLimit{"a configuration", kMostBytes}),
+                             result.config_path);
   }
   const std::vector<Setting> flag_settings = flags.settings();
   drop_replaced(settings, flag_settings);

@@ -13,12 +13,11 @@
 #include "gpt/config/setting.h"
 #include "gpt/config/value.h"
 #include "gpt/core/error.h"
+#include "limits.h"
 #include "yaml_reader.h"
 
 namespace gpt::config {
 namespace {
-
-constexpr size_t kMaxBytes = 1 << 20;
 
 // One value, as a flag gives it.
 class NodeReader : public YamlReader {
@@ -252,7 +251,7 @@ bool is_utf16(std::string_view text) {
 }  // namespace
 
 std::vector<Setting> yaml_settings(std::string_view yaml, const std::string& origin) {
-  if (yaml.size() > kMaxBytes)
+  if (yaml.size() > kMostBytes)
     throw Error(ExitCode::config, fmt::format("{}: {} bytes is too large for a configuration", origin, yaml.size()));
   if (is_utf16(yaml)) throw Error(ExitCode::config, origin + ": the file is text in UTF-16; save it as UTF-8");
   if (yaml.find('\0') != std::string_view::npos)

@@ -59,6 +59,15 @@ std::string name_of(const std::string& path) { return path.substr(path.rfind('/'
   throw Error(ExitCode::disk, fmt::format("cannot write {}: {} failed: {}", path, operation, error_text(number)));
 }
 
+enum class Pipes { refused, allowed };
+
+// To be asked before it is opened: opening a device may do something, and a pipe waits for its writer.
+void require_kind(const struct stat& info, Pipes pipes, const std::string& path, ExitCode code) {
+  if (S_ISREG(info.st_mode) || (S_ISFIFO(info.st_mode) && pipes == Pipes::allowed)) return;
+  if (S_ISDIR(info.st_mode)) throw_unreadable(code, path, "it is a folder");
+  throw_unreadable(code, path, pipes == Pipes::allowed ? "it is a device, not a file" : "it is not a regular file");
+}
+
 // Closes it at the end of the scope.
 struct Descriptor {
   int fd;
@@ -197,13 +206,20 @@ std::string claimant(const std::string& holder, const std::string& path) {
 
 }  // namespace
 
-std::string read_file(const std::string& path, ExitCode code) {
-  Descriptor descriptor{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-  if (descriptor.fd < 0) throw_unreadable(code, path, error_text(errno));
+std::string read_file(const std::string& path, ExitCode code, std::optional<SizeLimit> limit) {
   struct stat info {};
-  if (fstat(descriptor.fd, &info) != 0) throw_unreadable(code, path, error_text(errno));
-  if (S_ISDIR(info.st_mode)) throw_unreadable(code, path, "it is a folder");
-  if (!S_ISREG(info.st_mode) && !S_ISFIFO(info.st_mode)) throw_unreadable(code, path, "it is a device, not a file");
+  if (stat(path.c_str(), &info) != 0) throw_unreadable(code, path, error_text(errno));
+  require_kind(info, Pipes::allowed, path, code);
+  Descriptor descriptor{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  if (descriptor.fd < 0 || fstat(descriptor.fd, &info) != 0) throw_unreadable(code, path, error_text(errno));
+  require_kind(info, Pipes::allowed, path, code);  // of what was opened
+  const auto require_size = [&](uint64_t size, const char* at_least) {
+    if (!limit || size <= limit->bytes) return;
+    throw_unreadable(code, path, fmt::format("it has {}{} bytes; {} has at most {}", at_least,
+                                             with_commas(static_cast<int64_t>(size)), limit->what,
+                                             with_commas(static_cast<int64_t>(limit->bytes))));
+  };
+  require_size(static_cast<uint64_t>(info.st_size), "");
 
   constexpr size_t kPiece = 1 << 16;
   std::string text;
@@ -214,6 +230,7 @@ std::string read_file(const std::string& path, ExitCode code) {
     const ssize_t count = read(descriptor.fd, text.data() + size, text.size() - size);
     const int error = errno;
     text.resize(size + static_cast<size_t>(std::max<ssize_t>(count, 0)));
+    require_size(text.size(), "at least ");  // of a pipe it is not known before
     if (count == 0) return text;
     if (count < 0 && error != EINTR) throw_unreadable(code, path, error_text(error));
   }
@@ -333,13 +350,13 @@ void AppendFile::line(std::string_view text) {
 }
 
 MappedFile::MappedFile(const std::string& path, ExitCode code) {
-  // O_NONBLOCK: opening a pipe without a writer would block forever.
-  Descriptor descriptor{open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)};
-  if (descriptor.fd < 0) throw_unreadable(code, path, error_text(errno));
   struct stat info {};
-  if (fstat(descriptor.fd, &info) != 0) throw_unreadable(code, path, error_text(errno));
-  if (S_ISDIR(info.st_mode)) throw_unreadable(code, path, "it is a folder");
-  if (!S_ISREG(info.st_mode)) throw_unreadable(code, path, "it is not a regular file");
+  if (stat(path.c_str(), &info) != 0) throw_unreadable(code, path, error_text(errno));
+  require_kind(info, Pipes::refused, path, code);
+  // O_NONBLOCK: opening a pipe without a writer would block forever, should there be one now.
+  Descriptor descriptor{open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)};
+  if (descriptor.fd < 0 || fstat(descriptor.fd, &info) != 0) throw_unreadable(code, path, error_text(errno));
+  require_kind(info, Pipes::refused, path, code);
   if (info.st_size == 0) return;
   void* map = mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_SHARED, descriptor.fd, 0);
   if (map == MAP_FAILED) throw_unreadable(code, path, error_text(errno));

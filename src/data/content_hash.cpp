@@ -51,7 +51,7 @@ class HashIndex {
  public:
   explicit HashIndex(std::string path) : path_(std::move(path)) {
     try {
-      const std::string text = read_file(path_, ExitCode::data);
+      const std::string text = read_file(path_, ExitCode::data, SizeLimit{"an index of hashes", kDigits + 1 + kMost * kLine});
       if (text.size() <= kDigits || !text.starts_with(hash128(std::string_view(text).substr(kDigits + 1)))) return;
       lines_ = text.substr(kDigits + 1);
       if (lines_.size() % kLine != 0) lines_.clear();

@@ -13,11 +13,10 @@ namespace gpt {
 using nlohmann::json;
 
 json parse_vocabulary_json(std::string_view text, const std::string& origin) {
-  constexpr size_t kMostBytes = size_t{64} << 20;
   constexpr int kMostLevels = 64;
-  if (text.size() > kMostBytes) {
+  if (text.size() > kMostTokenizerBytes) {
     throw Error(ExitCode::data, fmt::format("{}: a file of {} bytes is too large for a tokenizer; at most {} are read", origin,
-                                            text.size(), kMostBytes));
+                                            text.size(), kMostTokenizerBytes));
   }
   try {
     return json::parse(text, [&](int depth, json::parse_event_t, json&) {

@@ -64,7 +64,7 @@ std::string checked_file(const std::string& name, const char* expected_hash) {
         ExitCode::data,
         fmt::format("GPT-2's vocabulary (data/{}) is not installed; {}, or use another tokenizer", name, kRemedy));
   }
-  std::string text = read_file(path, ExitCode::data);
+  std::string text = read_file(path, ExitCode::data, kTokenizerSize);
   if (hash128(text) != expected_hash) {
     throw Error(ExitCode::data,
                 fmt::format("{}: its {} bytes are not GPT-2's vocabulary; {}", path, text.size(), kRemedy));

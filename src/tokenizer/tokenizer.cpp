@@ -55,7 +55,7 @@ std::unique_ptr<Tokenizer> char_tokenizer(const json& object, const std::string&
 }
 
 std::unique_ptr<Tokenizer> read_tokenizer(const fs::path& path) {
-  const auto read = [](const fs::path& file) { return read_file(file.string(), ExitCode::data); };
+  const auto read = [](const fs::path& file) { return read_file(file.string(), ExitCode::data, kTokenizerSize); };
   const std::string origin = path.string();
   if (path.extension() == ".tiktoken")
     return std::make_unique<BpeTokenizer>(parse_tiktoken(read(path), origin), origin);

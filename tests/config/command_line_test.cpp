@@ -240,5 +240,11 @@ TEST(CommandLine, ProgramsAddTheirOwnFlags) {
   EXPECT_NE(help_text("p", "d", flags).find("--report_file VALUE"), std::string::npos);
 }
 
+TEST(CommandLine, AFileThatIsTooLargeIsNotRead) {
+  const File large(std::string((1 << 20) + 1, '#'));
+  EXPECT_EQ(fault({"--config", large.path()}), std::string("cannot read ") + large.path() +
+                                                   ": it has 1,048,577 bytes; a configuration has at most 1,048,576");
+}
+
 }  // namespace
 }  // namespace gpt::config

@@ -59,6 +59,17 @@ pid_t dead_process() {
   return child;
 }
 
+// The error of a process that has no terminal.
+Error run_detached(void (*body)()) {
+  const ChildResult child = run_child([&] {
+    setsid();
+    const Error error = error_of(body);
+    dprintf(STDERR_FILENO, "%s", error.what());
+    return static_cast<int>(error.code());
+  });
+  return Error(static_cast<ExitCode>(child.status), child.errors);
+}
+
 TEST(ReadFile, ReturnsEveryByte) {
   ScratchFolder folder;
   std::string text;
@@ -78,6 +89,34 @@ TEST(ReadFile, NamesFileAndCauseWithTheCallersCode) {
   EXPECT_EQ(is_folder.code(), ExitCode::config);
   EXPECT_EQ(is_folder.what(), "cannot read " + folder.path() + ": it is a folder");
   EXPECT_EQ(error_of([] { read_file("/dev/zero", ExitCode::data); }).code(), ExitCode::data);
+}
+
+TEST(ReadFile, LooksAtTheKindBeforeItOpens) {
+  // Without a terminal it cannot be opened at all.
+  const Error error = run_detached([] { read_file("/dev/tty", ExitCode::data); });
+  EXPECT_STREQ(error.what(), "cannot read /dev/tty: it is a device, not a file");
+  const Error mapped = run_detached([] { MappedFile("/dev/tty", ExitCode::data); });
+  EXPECT_STREQ(mapped.what(), "cannot read /dev/tty: it is not a regular file");
+}
+
+TEST(ReadFile, RefusesWhatIsLargerThanItMayBe) {
+  ScratchFolder folder;
+  const std::string path = folder.file("a", "12345678");
+  EXPECT_EQ(read_file(path, ExitCode::data, SizeLimit{"a note", 8}), "12345678");
+  std::filesystem::resize_file(path, 3'000'000'000);  // takes no space; reading it would take that much memory
+  const Error large = error_of([&] { read_file(path, ExitCode::config, SizeLimit{"a note", 8}); });
+  EXPECT_EQ(large.code(), ExitCode::config);
+  EXPECT_EQ(large.what(), "cannot read " + path + ": it has 3,000,000,000 bytes; a note has at most 8");
+
+  const std::string pipe = folder / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const ChildResult child = run_child([&] {  // the child's alarm ends a hang
+    signal(SIGPIPE, SIG_IGN);
+    std::thread([&] { std::ofstream(pipe) << std::string(1'000'000, 'x'); }).detach();
+    dprintf(STDERR_FILENO, "%s", error_of([&] { read_file(pipe, ExitCode::data, SizeLimit{"a note", 1000}); }).what());
+    return 0;
+  });
+  EXPECT_EQ(child.errors.find("cannot read " + pipe + ": it has at least "), 0u) << child.errors;
 }
 
 TEST(CreateFolders, MakesParentsAndAcceptsExistingOnes) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <string>
@@ -20,6 +21,17 @@ using Ids = std::vector<int32_t>;
 
 // A code point below, at and above each boundary between 1, 2, 3 and 4 bytes.
 const std::string kMixed = "a\xC2\x80z\xDF\xBF\xE0\xA0\x80\xEF\xBF\xBF\xF0\x90\x80\x80\xF4\x8F\xBF\xBF\n";
+
+TEST(MakeTokenizer, AFileThatIsTooLargeIsNotRead) {
+  const ScratchFolder folder;
+  for (const char* name : {"t.json", "t.tiktoken", "vocab.bpe"}) {
+    const std::string path = folder.file(name, "");
+    folder.file("encoder.json", "{}");
+    std::filesystem::resize_file(path, 67'108'865);
+    EXPECT_ERROR(make_tokenizer(path, ""), ExitCode::data,
+                 "cannot read " + path + ": it has 67,108,865 bytes; a tokenizer has at most 67,108,864");
+  }
+}
 
 TEST(CharTokenizer, NumbersCharactersByCodePoint) {
   const auto tokenizer = make_tokenizer("char", "banané\n");

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,7 +13,14 @@
 
 namespace gpt {
 
-std::string read_file(const std::string& path, ExitCode code);  // whole; code: the kind of error when it cannot be read
+// What a file may have, named for the message: {"a tokenizer", 64 << 20}.
+struct SizeLimit {
+  const char* what;
+  uint64_t bytes;
+};
+
+// The whole file; `code`: the kind of error when it cannot be read. Kind and size are checked before anything is.
+std::string read_file(const std::string& path, ExitCode code, std::optional<SizeLimit> limit = {});
 void create_folders(const std::string& path);                   // as mkdir -p; throws gpt::Error(disk)
 void move_file(const std::string& from, const std::string& to);  // or a folder: rename, fsync; throws gpt::Error(disk)
 uint64_t free_disk_space(const std::string& folder);            // bytes available to this user

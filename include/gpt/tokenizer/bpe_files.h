@@ -10,6 +10,8 @@
 
 namespace gpt {
 
+constexpr size_t kMostTokenizerBytes = size_t{64} << 20;  // of a file: more is neither read nor written
+
 // Hugging Face tokenizers' tokenizer.json. What its post-processor adds around a text is not part of the vocabulary: ids
 // are those of Hugging Face's encode(text, add_special_tokens=False).
 BpeModel parse_tokenizer_json(std::string_view json, const std::string& origin);
