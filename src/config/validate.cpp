@@ -7,6 +7,8 @@
 #include "gpt/config/load.h"
 #include "gpt/config/value.h"
 #include "gpt/core/error.h"
+#include "gpt/core/format.h"
+#include "limits.h"
 
 namespace gpt::config {
 namespace {
@@ -152,6 +154,12 @@ void validate(const Config& config, const std::string& origin, const Origins& or
   validate_data(config, faults);
   validate_stages(config, faults);
   validate_training(config.training, faults);
+  // A run writes it out, and reads it again when it is resumed.
+  if (const size_t bytes = dump(config).size(); bytes > kMostBytes) {
+    throw Error(ExitCode::config, fmt::format("{}: written out, the configuration has {} bytes, and at most {} could be read "
+                                              "again; shorten its texts and lists", origin, with_commas(static_cast<int64_t>(bytes)),
+                                              with_commas(static_cast<int64_t>(kMostBytes))));
+  }
 }
 
 void require_data(const Config& config, const std::string& origin) {

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -168,12 +169,18 @@ int fail_exception(const std::exception& e) {
   return kUnexpected;
 }
 
+bool reader_has_gone() {
+  pollfd output{.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
+  return poll(&output, 1, 0) > 0 && (output.revents & POLLERR) != 0;
+}
+
 // A reader that has gone (`| head`) is not a failure; a full disk under standard output is one.
 int finish_output(int status) {
-  if ((std::fflush(stdout) != 0 || std::ferror(stdout)) && errno != EPIPE && status == 0) {
-    return fail(ExitCode::disk, "cannot write standard output: " + std::generic_category().message(errno));
-  }
-  return status;
+  const bool failed_now = std::fflush(stdout) != 0;
+  const int number = errno;  // of this failure alone: nothing kept that of an earlier one
+  if ((!failed_now && !std::ferror(stdout)) || (failed_now && number == EPIPE) || reader_has_gone() || status != 0) return status;
+  const std::string why = failed_now ? std::generic_category().message(number) : "some of it was lost, the disk may be full";
+  return fail(ExitCode::disk, "cannot write standard output: " + why);
 }
 
 }  // namespace

@@ -75,6 +75,11 @@ class PackedInput {
   char* data() { return block_.data() + begin_; }
   size_t size() const { return end_ - begin_; }
   void take(size_t count) { begin_ += count; }
+  // Those that fill a file up. True where nothing else is left of what was read.
+  bool skip_zeros() {
+    while (begin_ < end_ && block_[begin_] == 0) ++begin_;
+    return begin_ == end_;
+  }
 
  private:
   std::unique_ptr<ByteStream> stream_;
@@ -98,6 +103,7 @@ class GzipStream final : public ByteStream {
       // At the end of the input the inflater may still hold back what did not fit before.
       const bool more = input_.refill();
       if (!more && !in_member_ && any_member_) return 0;
+      if (more && !in_member_ && any_member_ && input_.skip_zeros()) continue;
       if (more || in_member_) step();
       if (!more && in_member_ == any_member_ && inflater_.avail_out == wanted) {
         fail(name_, "the gzip data are cut off: the file ends early; copy or download it again");

@@ -1,10 +1,14 @@
 // Writing: byte for byte what Hugging Face tokenizers 0.23 writes for the same tokenizer.
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "byte_alphabet.h"
+#include "gpt/core/error.h"
+#include "gpt/core/format.h"
 #include "gpt/tokenizer/bpe_files.h"
 #include "gpt/tokenizer/pre_tokenizer.h"
 
@@ -75,7 +79,11 @@ std::string tokenizer_json(const BpeModel& model) {
         {"vocab", std::move(vocabulary)},
         {"merges", std::move(merges)}}},
   };
-  return file.dump();
+  std::string text = file.dump();
+  if (text.size() <= kMostTokenizerBytes) return text;
+  throw Error(ExitCode::data, fmt::format("the tokenizer has {} bytes as JSON, and at most {} could be read again; use a smaller "
+                                          "vocabulary", with_commas(static_cast<int64_t>(text.size())),
+                                          with_commas(static_cast<int64_t>(kMostTokenizerBytes))));
 }
 
 }  // namespace gpt

@@ -246,5 +246,11 @@ TEST(CommandLine, AFileThatIsTooLargeIsNotRead) {
                                                    ": it has 1,048,577 bytes; a configuration has at most 1,048,576");
 }
 
+TEST(CommandLine, AConfigurationThatCouldNotBeReadAgainIsRefused) {
+  const std::string path(1 << 20, 'x');
+  const std::string message = fault({"--data.text", path.c_str()});
+  EXPECT_EQ(message.find("gpt-train: written out, the configuration has 2,1"), 0u) << message;
+}
+
 }  // namespace
 }  // namespace gpt::config

@@ -121,6 +121,30 @@ TEST(ProcessRun, LostOutputIsADiskErrorAndAReaderThatLeftIsNone) {
   EXPECT_EQ(left.status, 0) << left.errors;
 }
 
+// The failure was earlier than the end, and its cause is forgotten.
+TEST(ProcessRun, LostOutputIsNotBlamedOnALaterError) {
+  const ChildResult full = run_program([](int, char**) {
+    if (!freopen("/dev/full", "w", stdout)) return 50;
+    setvbuf(stdout, nullptr, _IONBF, 0);
+    std::fputs("sample", stdout);
+    errno = ENOTTY;
+    return 0;
+  });
+  EXPECT_EQ(full.status, 8);
+  EXPECT_EQ(full.errors, "error: cannot write standard output: some of it was lost, the disk may be full\n");
+  const ChildResult left = run_program([](int, char**) {
+    int ends[2];
+    if (pipe(ends) != 0) return 50;
+    close(ends[0]);
+    dup2(ends[1], STDOUT_FILENO);
+    setvbuf(stdout, nullptr, _IONBF, 0);
+    std::fputs("sample", stdout);
+    errno = ENOTTY;
+    return 0;
+  });
+  EXPECT_EQ(left.status, 0) << left.errors;
+}
+
 TEST(ProcessRun, AllocatorSettingsOfTheUserStay) {
   auto body = [](int, char**) {
     const char* current = getenv("PYTORCH_ALLOC_CONF");

@@ -173,6 +173,17 @@ TEST_F(DocumentReaderTest, UnpacksGzipAndZstdWithSeveralMembers) {
   EXPECT_EQ(documents({file("f.zst", zstd(zeros))}), Texts{zeros});
 }
 
+// Tapes and block devices fill a file up with zeros.
+TEST_F(DocumentReaderTest, ZerosMayFollowAGzipMember) {
+  for (const size_t zeros : {size_t{1}, size_t{511}, size_t{1} << 17, size_t{300'000}}) {
+    const std::string padding(zeros, '\0');
+    EXPECT_EQ(documents({file("a.gz", gzip("one") + padding)}), Texts{"one"}) << zeros;
+    EXPECT_EQ(documents({file("a.gz", gzip("one ") + padding + gzip("two") + padding)}), Texts{"one two"}) << zeros;
+    EXPECT_ERROR(documents({file("a.gz", gzip("one") + padding + "x")}), ExitCode::data, "a.gz: the gzip data are ");
+    EXPECT_ERROR(documents({file("a.gz", padding)}), ExitCode::data, "a.gz: the gzip data are ");
+  }
+}
+
 TEST_F(DocumentReaderTest, SaysWherePackedDataEndEarlyOrAreDamaged) {
   std::string text;
   for (int i = 0; i < 60000; ++i) text += std::to_string(i * 7919) + " ";

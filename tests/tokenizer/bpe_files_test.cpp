@@ -223,6 +223,13 @@ TEST(TokenizerJsonFile, RefusesWhatContradictsItself) {
                "t.json: merge 63 joins 'z' and 'z', but 'zz' is not a token");
 }
 
+TEST(TokenizerJsonFile, WritesNothingThatItWouldNotRead) {
+  BpeModel model;
+  model.tokens = {"special"};
+  model.special_tokens = {{std::string(6 << 20, '\x01'), 0}};  // "\\u0001" for each, twice
+  EXPECT_ERROR(tokenizer_json(model), ExitCode::data, "the tokenizer has 75,49");
+}
+
 TEST(TokenizerJsonFile, RefusesWhatIsNoJson) {
   EXPECT_ERROR(parse_tokenizer_json("{\"model\": ", "t.json"), ExitCode::data,
                "t.json: not a tokenizer that this program can read: invalid JSON at byte");
