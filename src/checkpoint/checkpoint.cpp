@@ -53,11 +53,16 @@ Json read_description(std::string_view text) {
   });
 }
 
-// A reason quotes what the file holds, which may be a megabyte.
-std::string shortened(std::string_view text) {
+// A reason quotes what the file holds, which may be a megabyte and have line ends.
+std::string in_one_line(std::string_view text) {
   constexpr size_t kLongest = 400;
-  if (text.size() <= kLongest) return std::string(text);
-  return fmt::format("{} ... ({} more characters)", text.substr(0, kLongest), text.size() - kLongest);
+  std::string line;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (line.size() >= kLongest) return fmt::format("{} ... ({} more characters)", line, text.size() - i);
+    const auto byte = static_cast<unsigned char>(text[i]);
+    line += byte < 0x20 || byte == 0x7f ? fmt::format("\\x{:02x}", byte) : std::string(1, text[i]);
+  }
+  return line;
 }
 
 at::Tensor read_tensor(const Json& description, std::span<const std::byte> record) {
@@ -123,7 +128,7 @@ Checkpoint read_checkpoint(const std::string& path) {
   const ContainerReader file(path);
   Checkpoint checkpoint;
   const auto refuse = [&path](std::string_view record, std::string_view why) {
-    throw Error(ExitCode::checkpoint, fmt::format("{} cannot be used: {}: {}", path, record, shortened(why)));
+    throw Error(ExitCode::checkpoint, fmt::format("{} cannot be used: {}: {}", path, record, in_one_line(why)));
   };
   try {
     const Json description = read_description(file.text("checkpoint.json"));
@@ -148,7 +153,7 @@ Checkpoint load_checkpoint(const std::string& path) {
   try {
     require_consistent(checkpoint);
   } catch (const Error& fault) {
-    throw Error(ExitCode::checkpoint, fmt::format("{} cannot be used: {}", path, shortened(fault.what())));
+    throw Error(ExitCode::checkpoint, fmt::format("{} cannot be used: {}", path, in_one_line(fault.what())));
   }
   return checkpoint;
 }

@@ -34,6 +34,19 @@ std::string_view as_text(std::span<const std::byte> bytes) {
 
 std::string_view name_of(const zip::Entry& entry) { return std::string_view(entry.name).substr(kFolder.size()); }
 
+// What a record may be called: the manifest and messages quote it as it is.
+bool is_possible(std::string_view name) {
+  const auto is_plain = [](char c) { return c >= ' ' && c <= '~' && c != '"' && c != '\\'; };
+  constexpr size_t kLongestName = 1024;
+  return !name.empty() && name.size() <= kLongestName && std::all_of(name.begin(), name.end(), is_plain);
+}
+
+// A name as messages quote it.
+std::string shortened(std::string_view name) {
+  constexpr size_t kLongest = 200;
+  return name.size() <= kLongest ? std::string(name) : std::string(name.substr(0, kLongest)) + "...";
+}
+
 // Where a record whose local header is at `entry.offset` has its data.
 uint64_t data_offset(const zip::Entry& entry) { return entry.offset + zip::local_header(entry).size(); }
 
@@ -72,11 +85,7 @@ ContainerWriter::ContainerWriter(std::string path, uint64_t expected_bytes)
 ContainerWriter::~ContainerWriter() = default;
 
 void ContainerWriter::add(const std::string& name, std::span<const std::byte> bytes) {
-  const auto plain = [](char c) { return c >= ' ' && c <= '~' && c != '"' && c != '\\'; };
-  constexpr size_t kLongestName = 1024;
-  if (name.empty() || name.size() > kLongestName || !std::all_of(name.begin(), name.end(), plain)) {
-    throw std::invalid_argument("record name '" + name + "'");
-  }
+  if (!is_possible(name)) throw std::invalid_argument("record name '" + name + "'");
   Record record{{std::string(kFolder) + name, impl_->file.size(), bytes.size(), zip::crc32(bytes)},
                 hash128(as_text(bytes))};
   const auto same_name = [&](const Record& other) { return other.entry.name == record.entry.name; };
@@ -191,13 +200,13 @@ uint64_t ContainerReader::Impl::walk() {
   do {
     auto entry = zip::read_local_header(bytes, offset);
     if (!entry && !ending_version()) refuse_cut(bytes.size() + 1);
-    if (!entry || !entry->name.starts_with(kFolder)) {
+    if (!entry || !entry->name.starts_with(kFolder) || !is_possible(name_of(*entry))) {
       refuse(fmt::format("damaged: the record's header at byte {} is wrong", offset));
     }
     const uint64_t start = data_offset(*entry);
     if (entry->size > bytes.size() - start) refuse_cut(start + entry->size);
     if (!records.emplace(name_of(*entry), bytes.subspan(start, entry->size)).second) {
-      refuse(fmt::format("damaged: it has two records '{}'", name_of(*entry)));
+      refuse(fmt::format("damaged: it has two records '{}'", shortened(name_of(*entry))));
     }
     offset = start + entry->size;
     entries.push_back(std::move(*entry));
@@ -233,7 +242,7 @@ void ContainerReader::Impl::check_records() const {
   const auto differing = std::mismatch(manifest.begin(), manifest.end(), expected.begin(), expected.end()).second;
   const size_t line = std::count(expected.begin(), differing, '\n');
   if (line == 0 || line > found.size()) refuse("damaged: its manifest does not match its records");
-  refuse(fmt::format("damaged: record '{}' differs from its hash", name_of(found[line - 1].entry)));
+  refuse(fmt::format("damaged: record '{}' differs from its hash", shortened(name_of(found[line - 1].entry))));
 }
 
 ContainerReader::ContainerReader(const std::string& path)
@@ -249,7 +258,7 @@ bool ContainerReader::has(std::string_view name) const { return impl_->records.c
 
 std::span<const std::byte> ContainerReader::record(std::string_view name) const {
   const auto found = impl_->records.find(name);
-  if (found == impl_->records.end()) impl_->refuse(fmt::format("incomplete: it has no record '{}'", name));
+  if (found == impl_->records.end()) impl_->refuse(fmt::format("incomplete: it has no record '{}'", shortened(name)));
   return found->second;
 }
 

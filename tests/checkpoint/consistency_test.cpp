@@ -64,6 +64,21 @@ class Consistency : public testing::Test {
     }
   }
 
+  // A checkpoint that is right but for one record, and its hashes are right too.
+  void change_record(const std::string& changed, const std::function<void(std::string&)>& change) const {
+    const std::string original = folder_ / "original.pt";
+    save_checkpoint(original, consistent_checkpoint());
+    const ContainerReader reader(original);
+    ContainerWriter writer(path_);
+    for (const std::string& name : reader.names()) {
+      if (name == "manifest.json") continue;
+      std::string content(reader.text(name));
+      if (name == changed) change(content);
+      writer.add(name, content);
+    }
+    writer.commit();
+  }
+
   ScratchFolder folder_;
   std::string path_ = folder_ / "ckpt.pt";
 };
@@ -112,32 +127,21 @@ TEST_F(Consistency, EachPartHasToFitTheOthers) {
 }
 
 TEST_F(Consistency, ValuesThatAreNotFiniteAreRefused) {
-  const std::string original = folder_ / "original.pt";
-  save_checkpoint(original, consistent_checkpoint());
-  const ContainerReader reader(original);
   for (const char* changed : {"data/model/transformer.ln_f.weight", "data/exp_avg/transformer.ln_f.weight"}) {
-    ContainerWriter writer(path_);
-    for (const std::string& name : reader.names()) {
-      if (name == "manifest.json") continue;
-      std::string bytes(reader.text(name));
-      const float nan = std::numeric_limits<float>::quiet_NaN();
-      if (name == changed) bytes.replace(4, sizeof nan, reinterpret_cast<const char*>(&nan), sizeof nan);
-      writer.add(name, bytes);
-    }
-    writer.commit();
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    change_record(changed, [&](std::string& bytes) { bytes.replace(4, sizeof nan, reinterpret_cast<const char*>(&nan), sizeof nan); });
     EXPECT_NE(refusal().find("holds values that are not finite"), std::string::npos) << refusal();
   }
 }
 
+TEST_F(Consistency, ATensorWithLineEndsInItsNameIsRefusedInOneLine) {
+  const std::string name = "model/transformer.ln_f.weight";
+  change_record("checkpoint.json", [&](std::string& json) { json.replace(json.find(name), name.size(), "model/two\\nlines"); });
+  EXPECT_NE(refusal().find("it has no record 'data/model/two\\x0alines'"), std::string::npos) << refusal();
+}
+
 TEST_F(Consistency, AnotherDictForPythonIsSeen) {
-  const std::string original = folder_ / "original.pt";
-  save_checkpoint(original, consistent_checkpoint());
-  const ContainerReader reader(original);
-  ContainerWriter writer(path_);
-  for (const std::string& name : reader.names()) {
-    if (name != "manifest.json") writer.add(name, name == "data.pkl" ? std::string_view("cos\nsystem\n(S'true'\ntR.") : reader.text(name));
-  }
-  writer.commit();
+  change_record("data.pkl", [](std::string& pickle) { pickle = "cos\nsystem\n(S'true'\ntR."; });
   EXPECT_FALSE(has_our_python_view(path_, load_checkpoint(path_)));
 }
 

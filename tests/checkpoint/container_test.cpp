@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "checkpoint/forged_container.h"
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
 
@@ -140,6 +141,23 @@ TEST_F(ContainerTest, EveryFlippedBitIsRefused) {
   }
   close(fd);
   EXPECT_EQ(refusal(path_), "");
+}
+
+TEST_F(ContainerTest, NamesThatNoWriterTakesAreRefusedThoughTheirHashesAreRight) {
+  const auto refusal_of = [&](const std::vector<std::string>& names) {
+    ForgedContainer file;
+    for (const std::string& name : names) file.add(name, "x");
+    write_plain(path_, file.finish());
+    return refusal(path_);
+  };
+  EXPECT_EQ(refusal_of({"version", "data/weight"}), "");
+  for (const char* name : {"", "quote\"", "back\\slash", "two\nlines", "caf\xc3\xa9"}) {
+    EXPECT_TRUE(says(refusal_of({"version", name}), "damaged: the record's header at byte 129 is wrong")) << name;
+  }
+  EXPECT_TRUE(says(refusal_of({std::string(1025, 'n')}), "damaged: the record's header at byte 0 is wrong"));
+  const std::string long_name(1024, 'n'), twice = refusal_of({long_name, long_name});
+  EXPECT_TRUE(says(twice, "damaged: it has two records 'nnn"));
+  EXPECT_LT(twice.size(), 500u);
 }
 
 TEST_F(ContainerTest, NamesTheDamagedRecord) {
