@@ -31,8 +31,8 @@ std::vector<Option> options(Stage& stage) {
 }
 
 void set(const Option& option, const Node& value) {
-  if (value.kind != Node::Kind::scalar) fail(value, fmt::format("'{}' takes one value, got {}", option.name, shown(value)));
-  if (const auto fault = assign(option, value.text, value.quoted)) fail(value, fmt::format("'{}' {}", option.name, *fault));
+  if (value.kind != Node::Kind::scalar) fail(value, fmt::format("{} takes one value, got {}", in_quotes(option.name), shown(value)));
+  if (const auto fault = assign(option, value.text, value.quoted)) fail(value, fmt::format("{} {}", in_quotes(option.name), *fault));
 }
 
 std::vector<std::pair<std::string, double>> read_mix(const Node& node) {

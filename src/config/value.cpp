@@ -115,7 +115,10 @@ std::string hint(const Option& option, std::string_view text, bool is_quoted) {
   const auto number = parse<double>(text);
   const bool is_boolean = std::holds_alternative<bool*>(option.target);
   if (is_boolean && (text == "1" || text == "0")) return text == "1" ? "; write true" : "; write false";
-  if (is_quoted && (((is_int || is_double) && number) || (is_boolean && boolean(text)))) return fmt::format(" as text; write {} without quotes", text);
+  if (is_quoted && (((is_int || is_double) && number) || (is_boolean && boolean(text)))) {
+    constexpr size_t kLongest = 40;
+    return fmt::format(" as text; write {} without quotes", text.size() <= kLongest ? text : "it");
+  }
   if (is_int && number && !parse<int64_t>(text) && *number == std::floor(*number) && std::abs(*number) < 1e15) {
     return fmt::format("; write {}", static_cast<int64_t>(*number));
   }

@@ -62,7 +62,7 @@ std::string_view name_of(std::string_view text) {
 std::optional<std::string> misspelt(std::string_view text) {
   if (text.starts_with("//")) return "a comment starts with '#'";
   if (text.starts_with('[') && text.find(']') == text.size() - 1 && text.find_first_of("{,:") == std::string_view::npos) {
-    return fmt::format("a section is written '{}:'", trimmed(text.substr(1, text.size() - 2)));
+    return fmt::format("a section is written {}", in_quotes(fmt::format("{}:", trimmed(text.substr(1, text.size() - 2)))));
   }
   const std::string_view name = name_of(text), rest = trimmed(text.substr(name.size()));
   if (name.empty() || !std::isalpha(static_cast<unsigned char>(name[0])) || has_key(text)) return std::nullopt;

@@ -202,6 +202,32 @@ TEST(Yaml, RefusesHostileInput) {
   EXPECT_EQ(yaml_fault(std::string(2 << 20, '#')), "c.yaml: 2097152 bytes is too large for a configuration");
 }
 
+TEST(Yaml, AMessageQuotesNoMoreThanABeginningOnOneLine) {
+  const std::string long_text(5000, 'x'), zeros(5000, '0');
+  for (const std::string& yaml : {
+           "seed: " + long_text,
+           "seed: \"" + zeros + "1\"",
+           "use_gpu: \"" + long_text + "\"",
+           "device: " + long_text,
+           long_text + ": 1",
+           long_text + "_1",
+           "[" + long_text + "]",
+           "model: {" + long_text + ": 1}",
+           "data: {dataset: " + long_text + "}",
+           "data: {stages: [{" + long_text + ": 1}]}",
+           "data: {stages: [{from: " + long_text + "}]}",
+           "data: {stages: [{from: 0, mix: {" + long_text + ": none}}]}",
+           "data: {stages: [{from: 0, mix: {" + long_text + ": {}}}]}",
+           "data: {stages: [{from: 0, mix: {a: 1, " + long_text + ": 1e-6}}]}",
+           std::string("data: {stages: [{from: 0, mix: {\"two\\nlines\": none}}]}"),
+           "training: {eval_interval: " + long_text + "}",
+       }) {
+    const std::string fault = yaml_fault(yaml + "\n");
+    EXPECT_NE(fault, "no fault") << yaml;
+    EXPECT_LT(fault.size(), 400u) << fault;
+  }
+}
+
 TEST(Yaml, EveryAliasMeansItsKey) {
   Config defaults;
   int aliases = 0;
