@@ -20,14 +20,19 @@ inline void expect(bool holds, const char* what) {
   std::abort();
 }
 
+// True where it accepts. `code`: of the error with which it refuses.
 template <class Function>
-void accept_or_refuse(Function&& function) {
+bool accept_or_refuse(Function&& function, ExitCode code = ExitCode::data) {
+  constexpr size_t kLongestMessage = 1000;
   try {
     function();
+    return true;
   } catch (const Error& error) {
     const std::string_view message = error.what();
-    expect(error.code() == ExitCode::data, "an error of the data");
+    expect(error.code() == code, "an error of its own kind");
     expect(!message.empty() && message.find('\n') == std::string_view::npos, "a message of one line");
+    expect(message.size() <= kLongestMessage, "a message that fits a screen");
+    return false;
   }
 }
 

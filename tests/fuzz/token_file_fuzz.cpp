@@ -1,45 +1,16 @@
 // Bins of tokens: one byte for what is known of the width and for the kind, then a bin; or for Megatron's pair two
 // bytes with the size of the index, the index, the bin.
-#include <stdlib.h>
-
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
 #include <optional>
-#include <system_error>
 
 #include "expect.h"
+#include "folder.h"
 #include "gpt/data/token_file.h"
-
-namespace {
-
-class Folder {
- public:
-  Folder() : path_((std::filesystem::temp_directory_path() / "gpt-fuzz-XXXXXX").string()) {
-    gpt::fuzz::expect(mkdtemp(path_.data()) != nullptr, "a folder for the bins");
-  }
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  std::string write(const char* name, std::string_view bytes) const {
-    const std::string path = path_ + "/" + name;
-    std::error_code ignored;
-    std::filesystem::remove(path, ignored);  // some file systems wait for the disk when a file is overwritten
-    std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-    return path;
-  }
-
- private:
-  std::string path_;
-};
-
-}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace gpt;
-  static const Folder folder;
+  static const fuzz::Folder folder;
   std::string_view rest(reinterpret_cast<const char*>(data), size);
   if (rest.empty()) return 0;
   const int kind = rest[0];
