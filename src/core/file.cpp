@@ -1,6 +1,5 @@
 #include "gpt/core/file.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -132,11 +131,12 @@ bool lock_temporary(int fd) {
 
 void sweep_unfinished_files(const std::string& folder) {
   std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-    if (!is_temporary(entry.path().filename().native())) continue;
-    const Descriptor file{open(entry.path().c_str(), O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC)};
+  for (const std::string& name : names_in(folder, ignored)) {
+    if (!is_temporary(name)) continue;
+    const std::string path = folder + "/" + name;
+    const Descriptor file{open(path.c_str(), O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC)};
     const bool in_use = file.fd < 0 || (flock(file.fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK);
-    if (!in_use) unlink(entry.path().c_str());
+    if (!in_use) unlink(path.c_str());
   }
 }
 
@@ -245,6 +245,24 @@ void create_folders(const std::string& path) {
 void move_file(const std::string& from, const std::string& to) {
   if (rename(from.c_str(), to.c_str()) != 0) throw_unwritable(to, "rename", errno);
   if (const int number = sync_folder(folder_of(to))) throw_unwritable(to, "fsync of its folder", number);
+}
+
+std::vector<std::string> names_in(const std::string& folder, std::error_code& error) {
+  namespace fs = std::filesystem;
+  std::vector<std::string> names;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    names.push_back(entry->path().filename());
+  }
+  if (error == std::errc::no_such_file_or_directory) error.clear();
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::vector<std::string> names_in(const std::string& folder) {
+  std::error_code error;
+  std::vector<std::string> names = names_in(folder, error);
+  if (error) throw Error(ExitCode::disk, fmt::format("cannot list the files in {}: {}", folder, error.message()));
+  return names;
 }
 
 uint64_t free_disk_space(const std::string& folder) {

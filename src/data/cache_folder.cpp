@@ -66,10 +66,9 @@ class EntryLock {
 void remove_files(const std::string& entry) {
   std::error_code ignored;
   fs::remove(metadata_path(entry), ignored);
-  for (const auto& file : fs::directory_iterator(entry, ignored)) {
-    const std::string name = file.path().filename();
+  for (const std::string& name : names_in(entry, ignored)) {
     const bool unfinished = name.starts_with('.') && name.find(".tmp-") != std::string::npos;
-    if (unfinished || name == kBinFile || name == kTokenizerFile || name == ".lock") fs::remove(file.path(), ignored);
+    if (unfinished || name == kBinFile || name == kTokenizerFile || name == ".lock") fs::remove(entry + "/" + name, ignored);
   }
   remove_replacement(entry);
   fs::remove(entry, ignored);  // where it is empty
@@ -119,9 +118,9 @@ CacheEntry describe(const std::string& path) {
 std::vector<CacheEntry> find_entries(const std::string& root) {
   std::vector<CacheEntry> entries;
   std::error_code ignored;
-  for (const auto& file : fs::directory_iterator(root, ignored)) {
-    const bool is_entry = is_hash(file.path().filename().native()) && fs::is_directory(file.symlink_status(ignored));
-    if (is_entry) entries.push_back(describe(file.path()));
+  for (const std::string& name : names_in(root, ignored)) {
+    const std::string path = root + "/" + name;
+    if (is_hash(name) && fs::is_directory(fs::symlink_status(path, ignored))) entries.push_back(describe(path));
   }
   const auto later = [](const CacheEntry& a, const CacheEntry& b) {
     return a.last_used != b.last_used ? a.last_used > b.last_used : a.path < b.path;

@@ -27,12 +27,8 @@ bool is_there(const std::string& path) {
 
 // The metadata come last: while they are here, they tell what the new files are.
 std::vector<std::string> files_in(const std::string& folder) {
-  std::vector<std::string> names;
-  std::error_code ignored;
-  for (const auto& file : fs::directory_iterator(folder, ignored)) {
-    const std::string name = file.path().filename();
-    if (!name.starts_with('.')) names.push_back(name);
-  }
+  std::vector<std::string> names = names_in(folder);
+  std::erase_if(names, [](const std::string& name) { return name.starts_with('.'); });
   std::stable_partition(names.begin(), names.end(), [](const std::string& name) { return name != kMetadataFile; });
   return names;
 }

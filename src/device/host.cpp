@@ -12,6 +12,8 @@
 #include <sstream>
 #include <system_error>
 
+#include "gpt/core/file.h"
+
 namespace gpt::host {
 namespace {
 
@@ -116,8 +118,10 @@ bool has_nvidia_gpu() {
   std::error_code ignored;
   if (fs::exists("/dev/nvidia0", ignored) || fs::exists("/proc/driver/nvidia", ignored)) return true;
   // Without a driver the card is still on the PCI bus.
-  for (const auto& device : fs::directory_iterator("/sys/bus/pci/devices", ignored)) {
-    if (first_word(device.path() / "vendor") == "0x10de" && first_word(device.path() / "class").starts_with("0x03")) return true;
+  const std::string devices = "/sys/bus/pci/devices";
+  for (const std::string& name : names_in(devices, ignored)) {
+    const fs::path device = devices + "/" + name;
+    if (first_word(device / "vendor") == "0x10de" && first_word(device / "class").starts_with("0x03")) return true;
   }
   return false;
 }

@@ -32,16 +32,6 @@ bool exists(const std::string& path) {
 
 bool is_numbered(const std::string& name) { return name.starts_with("ckpt_step_") && name.ends_with(".pt"); }
 
-std::vector<std::string> names_in(const std::string& folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    names.push_back(entry->path().filename().string());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 // Paths, the newest first: ckpt.pt, then the numbered ones, then the best.
 std::vector<std::string> checkpoints_in(const std::string& folder) {
   std::vector<std::string> found;
@@ -226,9 +216,9 @@ void RunFolder::rewind_metrics(int64_t step) const {
 }
 
 void RunFolder::remove_old_numbered(int64_t keep_last) const {
-  std::vector<std::string> numbered = names_in(path_);
+  std::error_code ignored;  // what cannot be listed or removed now is tried again with the next one
+  std::vector<std::string> numbered = names_in(path_, ignored);
   std::erase_if(numbered, [](const std::string& name) { return !is_numbered(name); });
-  std::error_code ignored;  // what cannot be removed now is tried again with the next one
   for (size_t i = 0; i + keep_last < numbered.size(); ++i) fs::remove(path_ + "/" + numbered[i], ignored);
 }
 

@@ -242,6 +242,25 @@ TEST(AtomicFile, AFullDiskIsNamedThoughItsFreeSpaceIsNotKnown) {
   EXPECT_EQ(child.errors, message + "\n" + message + " (needed 2.00 kB)\n");
 }
 
+TEST(NamesIn, AFolderThatCannotBeListedIsAnErrorAndOneThatIsNotThereIsEmpty) {
+  ScratchFolder folder;
+  folder.file("b", "");
+  folder.file("a/c", "");
+  EXPECT_EQ(names_in(folder.path()), (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(names_in(folder / "nothing"), std::vector<std::string>());
+  EXPECT_ERROR(names_in(folder / "b"), ExitCode::disk, "cannot list the files in " + (folder / "b") + ": Not a directory");
+  constexpr int kNotPermitted = 77;
+  const ChildResult child = run_child([&] {
+    if (!fail_calls({{SYS_getdents64, EIO}})) return kNotPermitted;
+    dprintf(STDERR_FILENO, "%s\n", error_of([&] { names_in(folder.path()); }).what());
+    std::error_code error;
+    return names_in(folder.path(), error).empty() && error.value() == EIO ? 0 : 1;
+  });
+  if (child.status == kNotPermitted) GTEST_SKIP() << "this machine does not let system calls fail";
+  EXPECT_EQ(child.status, 0);
+  EXPECT_EQ(child.errors, "cannot list the files in " + folder.path() + ": Input/output error\n");
+}
+
 TEST(AtomicFile, NamesWhatCannotBeOpenedOrReplaced) {
   ScratchFolder folder;
   EXPECT_EQ(error_of([&] { AtomicFile(folder / "none/a"); }).what(),

@@ -107,7 +107,7 @@ TEST_F(ReplacementTest, AKillWhileItIsFinishedLeavesTheNewFiles) {
 
 TEST_F(ReplacementTest, ACallThatFailsLeavesTheOldFiles) {
   replace(old_);
-  for (const FailingCall call : {FailingCall{SYS_fsync, EIO}, {SYS_rename, EIO}, {SYS_write, ENOSPC}}) {
+  for (const FailingCall call : {FailingCall{SYS_fsync, EIO}, {SYS_rename, EIO}, {SYS_write, ENOSPC}, {SYS_getdents64, EIO}}) {
     const ChildResult child = run_child([&] {
       if (!fail_calls({call})) return 77;
       try {
@@ -131,6 +131,23 @@ TEST_F(ReplacementTest, AFolderInTheWayIsFoundBeforeAnythingIsReplaced) {
   expected[kTokenizerFile] = "folder";
   EXPECT_ERROR(replace(new_), ExitCode::disk, "bpe_tokenizer.json: a folder has this name");
   EXPECT_EQ(found(), expected);
+}
+
+TEST_F(ReplacementTest, NothingIsRemovedWhereTheNewFilesCannotBeListed) {
+  replace(old_);
+  for (const auto& [name, content] : new_) folder_.file(".gpt-prepare-finished/" + name, content);
+  const ChildResult child = run_child([&] {
+    if (!fail_calls({{SYS_getdents64, EIO}})) return 77;
+    try {
+      finish_replacement(folder_.path());
+    } catch (const Error& error) {
+      return static_cast<int>(error.code());
+    }
+    return 0;
+  });
+  if (child.status == 77) GTEST_SKIP() << "this machine does not let system calls fail";
+  EXPECT_EQ(child.status, static_cast<int>(ExitCode::data)) << child.errors;
+  EXPECT_EQ(settled(), new_);
 }
 
 TEST_F(ReplacementTest, WhatCannotBeFinishedIsNamed) {

@@ -8,6 +8,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
+#include <vector>
 
 #include "gpt/core/error.h"
 
@@ -23,6 +25,8 @@ struct SizeLimit {
 std::string read_file(const std::string& path, ExitCode code, std::optional<SizeLimit> limit = {});
 void create_folders(const std::string& path);                   // as mkdir -p; throws gpt::Error(disk)
 void move_file(const std::string& from, const std::string& to);  // or a folder: rename, fsync; throws gpt::Error(disk)
+std::vector<std::string> names_in(const std::string& folder);   // sorted; none without a folder; throws gpt::Error(disk)
+std::vector<std::string> names_in(const std::string& folder, std::error_code& error);  // those before the error
 uint64_t free_disk_space(const std::string& folder);            // bytes available to this user
 
 // A file that appears under its name only when complete: O_EXCL beside it, fsync, rename, fsync of the folder. While it is
