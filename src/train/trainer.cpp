@@ -241,7 +241,18 @@ void Trainer::evaluate() {
 // saving again.
 void Trainer::save_best(double loss) {
   const double before = std::exchange(state_.best_val_loss, loss);
-  if (!save(folder_.best_path(), /*must=*/false)) state_.best_val_loss = before;
+  unsaved_best_.reset();
+  if (save(folder_.best_path(), /*must=*/false)) return;
+  state_.best_val_loss = before;
+  unsaved_best_ = loss;
+}
+
+void Trainer::save_the_rest() {
+  if (unsaved_best_ && state_.evaluated_step == state_.step) {
+    save_best(*unsaved_best_);
+    is_saved_ = false;
+  }
+  if (!is_saved_) save_last(/*must=*/true);
 }
 
 void Trainer::write_sample() {
@@ -283,7 +294,7 @@ bool Trainer::save(const std::string& path, bool must) {
 }
 
 ExitCode Trainer::stop() {
-  if (!is_saved_) save_last(/*must=*/true);
+  save_the_rest();
   if (state_.step == 0) {
     log::info(fmt::format("Stopped by {} before the first update: there was nothing to save", stop_signal_name()));
   } else {
@@ -294,7 +305,7 @@ ExitCode Trainer::stop() {
 }
 
 void Trainer::finish() {
-  if (!is_saved_) save_last(/*must=*/true);
+  save_the_rest();
   log::info(metrics_.closing_table());
   if (std::isfinite(state_.best_val_loss)) log::info(fmt::format("Best val loss {:.4f}: {}", state_.best_val_loss, folder_.best_path()));
   log::success(fmt::format("{} steps done in {} of training: {}", plan_.total_steps, format_duration(stopwatch_.seconds()),

@@ -52,6 +52,18 @@ class Failures(unittest.TestCase):
         self.assertIn("Best val loss", second.stderr)
         self.assertEqual(values_of(in_the_way)["step"], 16)
 
+    def test_a_best_checkpoint_of_the_last_step_is_tried_again(self):
+        """No later evaluation could make up for it."""
+        options = {**programs.TINY, "training.max_steps": 4, "data.text": self.text, "output_dir": self.run_folder}
+        for call in range(1, 8):
+            with self.subTest(call):
+                shutil.rmtree(self.run_folder, ignore_errors=True)
+                done = programs.run("gpt-train", *programs.flags(options), check_code=0, env={
+                    "LD_PRELOAD": os.environ["GPT_FAILING_CALLS"], "FAULT_FILES": "ckpt_best.pt", "FAULT_AT": str(call)})
+                self.assertIn("Best val loss", done.stderr)
+                self.assertIsNotNone(values_of(self.run_folder / "ckpt.pt")["best_val_loss"])
+                self.assertEqual(values_of(self.run_folder / "ckpt_best.pt")["step"], 4)
+
     def test_a_line_of_metrics_that_is_none_does_not_stop_a_resume(self):
         programs.train(self.run_folder, self.text, training__max_steps=4)
         with open(self.run_folder / "metrics.jsonl", "a") as metrics:

@@ -48,6 +48,7 @@ class Trainer {
   bool save(const std::string& path, bool must);  // false: the disk refused it, and training continues
   void save_best(double loss);
   void save_last(bool must) { save(folder_.checkpoint_path(), must); }
+  void save_the_rest();     // at the end: what ckpt.pt lacks, and a best checkpoint that could not be written before
   ExitCode stop();
   void finish();
 
@@ -71,6 +72,7 @@ class Trainer {
   at::Tensor epoch_loss_;                   // sum of finite losses of the epoch, on the device
   int64_t reported_skips_ = 0;
   bool is_saved_;                           // ckpt.pt holds the current state
+  std::optional<double> unsaved_best_;      // the loss of the last evaluation, if it was the best and could not be saved
   bool checkpoint_waits_ = false;           // one is due, but the last update was skipped
   int64_t saved_step_;                      // the step of ckpt.pt
   std::chrono::steady_clock::time_point saved_at_ = std::chrono::steady_clock::now();  // or last tried to
