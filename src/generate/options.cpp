@@ -16,6 +16,7 @@
 #include "gpt/config/arguments.h"
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
+#include "gpt/core/format.h"
 #include "gpt/core/process.h"
 
 namespace gpt {
@@ -153,6 +154,8 @@ bool is_checkpoint(const std::string& word) {
          (word.ends_with(".pt") && std::filesystem::is_regular_file(word, unimportant));
 }
 
+constexpr SizeLimit kPromptSize{"a prompt", 64 << 20};
+
 std::string read_standard_input() {
   const process::LeaveAtFirstSignal waiting;
   std::string text;
@@ -161,6 +164,10 @@ std::string read_standard_input() {
   while ((n = ::read(STDIN_FILENO, buffer, sizeof buffer)) != 0) {
     if (n > 0) {
       text.append(buffer, n);
+      if (text.size() > kPromptSize.bytes) {
+        throw Error(ExitCode::data, fmt::format("standard input: {} has at most {} bytes", kPromptSize.what,
+                                                with_commas(static_cast<int64_t>(kPromptSize.bytes))));
+      }
     } else if (errno != EINTR) {
       throw Error(ExitCode::data, "standard input: cannot read: " + std::generic_category().message(errno));
     }
@@ -213,7 +220,7 @@ std::optional<GenerateOptions> parse_generate_options(int argc, const char* cons
 }
 
 std::string read_prompt(const GenerateOptions& options) {
-  if (!options.prompt_file.empty()) return without_final_newline(read_file(options.prompt_file, ExitCode::data));
+  if (!options.prompt_file.empty()) return without_final_newline(read_file(options.prompt_file, ExitCode::data, kPromptSize));
   if (options.prompt && *options.prompt != "-") return *options.prompt;
   if (!options.prompt && isatty(STDIN_FILENO)) return "";
   return without_final_newline(read_standard_input());

@@ -1,5 +1,6 @@
 """Text from a trained checkpoint: prompts from everywhere, the same text for the same seed, and errors in one line."""
 
+import os
 import re
 import signal
 import subprocess
@@ -114,6 +115,14 @@ class Generate(generating.TrainedModel):
         self.assert_refused(2, "min_p", *run, "--min-p", -1)
         self.assert_refused(2, "repetition_penalty", *run, "--repetition-penalty", 0)
         self.assertRegex(self.generate("--prompt-file", self.root / "none.txt", code=3).stderr, "none.txt")
+        large = self.root / "large.txt"
+        large.touch()
+        os.truncate(large, 20_000_000_000)
+        self.assertRegex(self.generate("--prompt-file", large, code=3).stderr, "large.txt: .*20,000,000,000 .*a prompt has at most 67,108,864")
+        with open(large) as stdin:
+            refused = subprocess.run(programs.command("gpt-generate", "--checkpoint", self.root / "run"), stdin=stdin, capture_output=True, text=True)
+        self.assertEqual(refused.returncode, 3)
+        self.assertRegex(refused.stderr, "standard input: a prompt has at most 67,108,864 bytes")
 
     def test_help_and_version(self):
         shown = programs.run("gpt-generate", "--help", check_code=0).stdout
