@@ -1,0 +1,181 @@
+"""Where attacks take place: folders in which the built programs run, and what has to hold of what they leave."""
+
+import functools
+import json
+import os
+import pathlib
+import random
+import shlex
+import signal
+import subprocess
+import threading
+import time
+import zipfile
+
+BIN = pathlib.Path(os.environ["GPT_BIN"])
+SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1]
+ENDINGS = {0, 2, 3, 4, 5, 7, 8, 9, 129, 130, 143}  # README, "Exit status"; 1 is an unexpected error
+
+OPTIONS = {
+    "model.n_layer": 1, "model.n_head": 2, "model.n_embd": 16, "model.block_size": 16, "model.dropout": 0.1,
+    "training.batch_size": 4, "training.gradient_accumulation_steps": 2, "training.max_steps": 24, "training.warmup_steps": 2,
+    "training.log_interval": 1, "training.eval_interval": 7, "training.checkpoint_interval": 5, "training.keep_last": 2,
+    "training.sample_interval": 10, "training.sample_tokens": 8, "training.learning_rate": 1e-2, "training.use_amp": "false",
+    "threads": 1, "device": "cpu",
+}
+# Runs that differ in what a resume has to find again.
+RUNS = {
+    "text": {"data.text": "text.txt"},
+    "epochs": {"data.text": "short.txt"},
+    "order": {"data.text": "text.txt", "data.order": "simpler_first"},
+    "stages": {"data.text": "text.txt", "data.stages": "[{from: 0, block_size: 8}, {from: 6, mix: {main: 1, short.txt: 2}}, "
+                                                       "{from: 15, block_size: 12, mix: {short.txt: 1}}]"},
+    "bin": {"data.bin": "data/tokens_bpe.bin", "data.metadata": "data/tokens_bpe_metadata.json"},
+}
+
+
+class Failure(AssertionError):
+    pass
+
+
+def expect(holds, what, *evidence):
+    if not holds:
+        raise Failure("\n".join([what, *map(str, evidence)]))
+
+
+class Place:
+    """A folder with the inputs of every run, in which programs are started; names are relative, so that runs in different places
+    write the same bytes."""
+
+    def __init__(self, folder: pathlib.Path):
+        self.folder = folder
+        folder.mkdir(parents=True)
+        self.environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache"), "OMP_NUM_THREADS": "1"}
+        sentences = [f"{i * 7919 % 1000}: the quick brown fox jumps over the lazy dog.\n" for i in range(200)]
+        (folder / "text.txt").write_text("".join(sentences))
+        (folder / "short.txt").write_text("".join(sentences[:30]))
+
+    def path(self, name) -> pathlib.Path:
+        return self.folder / name
+
+    def start(self, program, *words, **environment) -> subprocess.Popen:
+        return subprocess.Popen([str(BIN / program), *map(str, words)], cwd=self.folder, env={**self.environment, **environment},
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
+
+    def finish(self, process, check=True) -> subprocess.Popen:
+        """Waits. However a program ends, it says why in the way that README promises."""
+        process.out, process.log = process.communicate(timeout=240)
+        code = process.returncode
+        if check and code != -signal.SIGKILL:
+            expect(code in ENDINGS or -code in SIGNALS, f"an exit status of README, and not {code}", shlex.join(process.args), process.log[-3000:])
+        if check and 0 < code < 100:
+            last = process.log.splitlines()[-1] if process.log else ""
+            expect(last.startswith("error: ") and len(last) <= 2000, "one line that says what is wrong", shlex.join(process.args), process.log[-3000:])
+        return process
+
+    def run(self, program, *words, check=True, **environment) -> subprocess.Popen:
+        return self.finish(self.start(program, *words, **environment), check)
+
+    def must(self, program, *words):
+        process = self.run(program, *words)
+        expect(process.returncode == 0, f"{program} to succeed, and not {process.returncode}", shlex.join(process.args), process.log[-3000:])
+
+    def prepare(self, *words):
+        return ["gpt-prepare", "--input", "text.txt", "--tokenizer", "byte", "--output", "data", *words]
+
+    def train(self, run, output_dir="run"):
+        options = {**OPTIONS, **RUNS[run], "output_dir": output_dir}
+        return ["gpt-train", *(word for key, value in options.items() for word in (f"--{key}", value))]
+
+
+def once(function):
+    """Remembers results, and lets one thread at a time make them."""
+    lock, cached = threading.RLock(), functools.cache(function)
+
+    def call(*words):
+        with lock:
+            return cached(*words)
+
+    return call
+
+
+class Reference:
+    """What the undisturbed programs write."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    @once
+    def of(self, run) -> Place:
+        place = Place(self.folder / run)
+        place.must(*place.prepare())
+        begin = time.monotonic()
+        place.must(*place.train(run))
+        place.seconds = time.monotonic() - begin
+        return place
+
+
+class Round:
+    def __init__(self, reference: Reference, folder, kind, number, seed):
+        self.random = random.Random(f"{kind} {number} {seed}")
+        self.reference = reference
+        self.place = Place(folder)
+        self.run = self.random.choice(list(RUNS))
+
+    def prepare_data(self):
+        self.place.must(*self.place.prepare())
+
+    def seconds(self, least=0.0):
+        """A moment at which the run is at work, or nearly."""
+        return self.random.uniform(least, 1.1 * self.reference.of(self.run).seconds)
+
+    def disturbed(self, process, after, act):
+        """What `act(process)` does at `after` seconds, if the program is still there."""
+        try:
+            process.wait(timeout=after)
+        except subprocess.TimeoutExpired:
+            act(process)
+        return self.place.finish(process)
+
+    def expect_the_same_end(self, lines_may_lack=False):
+        """The run goes on undisturbed, and ends byte for byte where one ends that was never disturbed."""
+        self.place.must(*self.place.train(self.run))
+        run, wanted = self.place.path("run"), self.reference.of(self.run).path("run")
+        expect_same_state(run, wanted)
+        got, want = losses(run), losses(wanted)
+        expect(got == [line for line in want if line in got] if lines_may_lack else got == want, "every logged loss once, and the same",
+               [line for line in got if line not in want], [line for line in want if line not in got])
+        expect_nothing_unfinished(run)
+
+    def expect_the_same_data(self):
+        self.place.must(*self.place.prepare())
+        expect_same_files(self.place.path("data"), self.reference.of("bin").path("data"))
+
+
+def losses(run) -> list:
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [(line["step"], line.get("loss"), line.get("val_loss")) for line in lines]
+
+
+def content_of(checkpoint) -> dict:
+    with zipfile.ZipFile(checkpoint) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def expect_same_state(run, wanted):
+    for name in ("ckpt.pt", "ckpt_best.pt"):
+        got, want = content_of(run / name), content_of(wanted / name)
+        differing = [record for record in want if got.get(record) != want[record]]
+        expect(not differing, f"{name} to be the same", run, differing)
+
+
+def expect_same_files(folder, wanted):
+    names = sorted(path.name for path in wanted.iterdir())
+    expect(sorted(path.name for path in folder.iterdir()) == names, f"the files {names}", list(folder.iterdir()))
+    for name in names:
+        expect((folder / name).read_bytes() == (wanted / name).read_bytes(), f"{name} to be the same")
+
+
+def expect_nothing_unfinished(folder):
+    leftovers = [str(path) for path in folder.rglob("*") if ".tmp-" in path.name]
+    expect(not leftovers, "no unfinished files", leftovers)
