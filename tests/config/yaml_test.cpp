@@ -203,22 +203,22 @@ TEST(Yaml, RefusesHostileInput) {
 }
 
 TEST(Yaml, AMessageQuotesNoMoreThanABeginningOnOneLine) {
-  const std::string long_text(5000, 'x'), zeros(5000, '0');
+  const std::string long_text(5000, 'x'), long_key(1000, 'x'), zeros(5000, '0');
   for (const std::string& yaml : {
            "seed: " + long_text,
            "seed: \"" + zeros + "1\"",
            "use_gpu: \"" + long_text + "\"",
            "device: " + long_text,
-           long_text + ": 1",
+           long_key + ": 1",
            long_text + "_1",
            "[" + long_text + "]",
-           "model: {" + long_text + ": 1}",
+           "model: {" + long_key + ": 1}",
            "data: {dataset: " + long_text + "}",
-           "data: {stages: [{" + long_text + ": 1}]}",
+           "data: {stages: [{" + long_key + ": 1}]}",
            "data: {stages: [{from: " + long_text + "}]}",
-           "data: {stages: [{from: 0, mix: {" + long_text + ": none}}]}",
-           "data: {stages: [{from: 0, mix: {" + long_text + ": {}}}]}",
-           "data: {stages: [{from: 0, mix: {a: 1, " + long_text + ": 1e-6}}]}",
+           "data: {stages: [{from: 0, mix: {" + long_key + ": none}}]}",
+           "data: {stages: [{from: 0, mix: {" + long_key + ": {}}}]}",
+           "data: {stages: [{from: 0, mix: {a: 1, " + long_key + ": 1e-6}}]}",
            std::string("data: {stages: [{from: 0, mix: {\"two\\nlines\": none}}]}"),
            "training: {eval_interval: " + long_text + "}",
        }) {
