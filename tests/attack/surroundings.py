@@ -12,7 +12,9 @@ import threading
 import time
 import zipfile
 
-BIN = pathlib.Path(os.environ["GPT_BIN"])
+BUILD = pathlib.Path(__file__).resolve().parents[2] / "build"
+BIN = pathlib.Path(os.environ.get("GPT_BIN", BUILD / "bin"))
+FAILING_CALLS = os.environ.get("GPT_FAILING_CALLS", str(BUILD / "tests" / "libfailing_calls.so"))
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1]
 ENDINGS = {0, 2, 3, 4, 5, 7, 8, 9, 129, 130, 143}  # README, "Exit status"; 1 is an unexpected error
 
@@ -117,6 +119,7 @@ class Reference:
 
 class Round:
     def __init__(self, reference: Reference, folder, kind, number, seed):
+        self.number = number
         self.random = random.Random(f"{kind} {number} {seed}")
         self.reference = reference
         self.place = Place(folder)
