@@ -121,6 +121,8 @@ BpeModel BpeTrainer::train(const std::function<bool(int64_t, int64_t)>& progress
   Vocabulary vocabulary(options);
   PairQueue queue(options.min_frequency);
   for (const std::string& token : vocabulary.model().tokens) queue.add_token(token.size());
+  const PieceCounter::Total distinct = impl_->pieces.distinct();
+  queue.reserve(distinct.pieces, distinct.bytes);
   impl_->pieces.take(
       [&](std::string_view piece, uint64_t count) { queue.add_piece(piece, vocabulary.token_of_byte(), count); });
 

@@ -6,56 +6,47 @@
 #include <limits>
 
 #include "gpt/core/error.h"
+#include "gpt/tokenizer/bpe.h"
 
 namespace gpt {
 namespace {
 
-constexpr int32_t kNone = -1;        // no token begins or ends in this cell
 constexpr int64_t kIndexDepth = 32;  // an index holds the pairs down to this fraction of the most frequent one's count
 constexpr size_t kPrefetch = 16;     // how far ahead memory is prefetched
+constexpr uint64_t kLastKey = std::numeric_limits<uint64_t>::max();
 
-// Ordered as pairs are: by left token, then by right one.
-uint64_t key_of(int32_t left, int32_t right) {
-  return uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right);
+// Counts in eleven bits: below 1024 as they are, above with six significant bits, up to 63 << 36.
+constexpr uint64_t count_of(uint32_t code) {
+  return code < 1024 ? code : uint64_t{32 + (code & 31)} << ((code >> 5) - 27);
 }
+
+// Of the greatest count that has a code and is not above `count`.
+constexpr uint32_t code_below(uint64_t count) {
+  if (count < 1024) return static_cast<uint32_t>(count);
+  const int shift = std::min(static_cast<int>(std::bit_width(count)) - 6, 36);
+  return static_cast<uint32_t>(shift + 27) << 5 | (std::min<uint64_t>(count >> shift, 63) & 31);
+}
+
+static_assert(count_of(1024) == 1024 && count_of(2047) == uint64_t{63} << 36);
+static_assert(code_below(1055) == 1024 && code_below(1056) == 1025 && code_below(~uint64_t{0}) == 2047);
 
 }  // namespace
 
-PairTable::PairTable(size_t expected)
-    : slots_(std::bit_ceil(std::max<size_t>(expected * 2, 2))), shift_(64 - std::countr_zero(slots_.size())) {}
+// Part of all pairs, by the low bits of a hash that has nothing to do with that of the table.
+struct PairQueue::HashPart {
+  uint32_t bits = 0, mask = 0;
 
-void PairTable::prefetch(uint64_t key) const { __builtin_prefetch(&slots_[home(key)], 1); }
+  bool holds(uint64_t key) const { return (key * 0xD6E8FEB86659FD93 >> 32 & mask) == bits; }
 
-PairTable::Entry& PairTable::slot(uint64_t key) {
-  size_t i = home(key);
-  while (slots_[i].key != key && slots_[i].key != kFree) i = (i + 1) & (slots_.size() - 1);
-  return slots_[i];
-}
-
-PairTable::Entry* PairTable::find(uint64_t key) {
-  Entry& entry = slot(key);
-  return entry.key == key ? &entry : nullptr;
-}
-
-PairTable::Entry& PairTable::find_or_insert(uint64_t key) {
-  Entry* entry = &slot(key);
-  if (entry->key == kFree) {
-    if (++size_ * 2 > slots_.size()) grow(), entry = &slot(key);
-    entry->key = key;
+  // Keeps one half and returns the other.
+  HashPart split() {
+    const uint32_t bit = mask + 1;
+    mask |= bit;
+    return {bits | bit, mask};
   }
-  return *entry;
-}
+};
 
-void PairTable::grow() {
-  std::vector<Entry> old(slots_.size() * 2);
-  old.swap(slots_);
-  --shift_;
-  for (const Entry& entry : old) {
-    if (entry.key != kFree) slot(entry.key) = entry;
-  }
-}
-
-void PairQueue::Side::note(int32_t token, uint32_t position, uint32_t count) {
+void PairQueue::Side::note(uint32_t token, uint32_t position, int64_t count) {
   if (token == kNone) return;
   Neighbour& neighbour = neighbours[token];
   if (neighbour.occurrences++ == 0) seen.push_back(token);
@@ -66,159 +57,240 @@ void PairQueue::Side::note(int32_t token, uint32_t position, uint32_t count) {
 void PairQueue::add_token(size_t bytes) { bytes_.push_back(static_cast<uint32_t>(bytes)); }
 
 void PairQueue::add_piece(std::string_view piece, const std::array<int32_t, 256>& token_of_byte, uint64_t count) {
+  static_assert(BpeModel::kMostTokens <= kNone);
   if (piece.size() < 2) return;
-  constexpr size_t kMost = std::numeric_limits<uint32_t>::max();
   if (cells_.empty()) cells_.push_back({kNone, 0});
-  for (; count > 0; count -= std::min(count, kMost)) {  // more than a cell can hold: several equal pieces
-    if (kMost - cells_.size() <= piece.size()) {
+  while (count > 0) {  // several equal pieces where the count has no code
+    if (std::numeric_limits<uint32_t>::max() - cells_.size() <= piece.size()) {
       throw Error(ExitCode::memory,
                   "BPE training: the distinct pieces of the text exceed 4 GB; train on a part of it");
     }
+    const uint32_t code = code_below(count);
+    count -= count_of(code);
     for (const char byte : piece) {
-      cells_.push_back(
-          {token_of_byte[static_cast<unsigned char>(byte)], static_cast<uint32_t>(std::min(count, kMost))});
+      cells_.push_back({static_cast<uint32_t>(token_of_byte[static_cast<unsigned char>(byte)]), code});
     }
     cells_.push_back({kNone, 0});
   }
 }
 
+// Visits the occurrences of the pairs in `part`, which may become smaller meanwhile, and prefetches their entries of `table`.
 template <typename Visit>
-void PairQueue::for_each_pair(const PairTable& table, Visit visit) const {
+void PairQueue::for_each_pair(const PairTable& table, const HashPart& part, Visit visit) const {
   std::array<Occurrence, kPrefetch> ahead;  // a ring
   size_t seen = 0;
   for (size_t begin = 0, end; begin + 1 < cells_.size(); begin = end) {
     const auto [token, count] = cells_[begin];
     end = begin + (token == kNone ? 1 : bytes_[token]);
     if (token == kNone || cells_[end].token == kNone) continue;
+    const uint64_t key = key_of(token, cells_[end].token);
+    if (!part.holds(key)) continue;
     Occurrence& place = ahead[seen % kPrefetch];
     if (seen >= kPrefetch) visit(place);
-    place = {key_of(token, cells_[end].token), static_cast<uint32_t>(begin), count};
-    table.prefetch(place.key);
+    place = {key, static_cast<uint32_t>(begin), static_cast<int64_t>(count_of(count))};
+    table.prefetch(key);
     ++seen;
   }
   for (size_t i = seen - std::min(seen, kPrefetch); i < seen; ++i) visit(ahead[i % kPrefetch]);
 }
 
-void PairQueue::build_index() {
-  pairs_ = PairTable();
-  positions_.clear();
-  PairTable all;
-  for_each_pair(all, [&all](const Occurrence& occurrence) {
-    PairTable::Entry& entry = all.find_or_insert(occurrence.key);
-    entry.count += occurrence.count;
-    ++entry.size;
-  });
-  int64_t most = 0;
-  all.for_each([&most](const PairTable::Entry& entry) { most = std::max(most, entry.count); });
-  threshold_ = std::max(min_count_, most / kIndexDepth);
+// Calls visit(table) for all pairs, a part of them at a time: as many as a table may hold.
+template <typename Visit>
+void PairQueue::count_pairs(Visit visit) const {
+  std::vector<HashPart> parts(1);
+  while (!parts.empty()) {
+    HashPart part = parts.back();
+    parts.pop_back();
+    PairTable table;
+    for_each_pair(table, part, [&](const Occurrence& occurrence) {
+      if (!part.holds(occurrence.key)) return;
+      PairTable::Entry& entry = table.find_or_insert(occurrence.key);
+      entry.count += occurrence.count;
+      ++entry.size;
+      while (table.size() > most_pairs()) {
+        parts.push_back(part.split());
+        table.keep_if([&part](uint64_t key) { return part.holds(key); });
+      }
+    });
+    visit(table);
+  }
+}
 
-  size_t frequent = 0, size = 0;
-  all.for_each([&](const PairTable::Entry& entry) {
-    if (entry.count >= threshold_) ++frequent, size += entry.size;
-  });
-  pairs_ =
-      PairTable(frequent);  // sized at once: pairs come in the order of their hashes, which would pile up in a growing table
+void PairQueue::build_index() {
+  drop_index();
+  const std::vector<PairTable::Entry> frequent = frequent_pairs();
+  is_complete_ = threshold_ == Candidate{min_count_, kLastKey};
+  pairs_ = PairTable(frequent.size());
   std::vector<Candidate> candidates;
-  candidates.reserve(frequent);
-  all.for_each([&](const PairTable::Entry& entry) {
-    if (entry.count < threshold_) return;
+  candidates.reserve(frequent.size());
+  for (const PairTable::Entry& entry : frequent) {
     pairs_.find_or_insert(entry.key) = entry;
     candidates.push_back({entry.count, entry.key});
-  });
-  all = PairTable();
+  }
   heap_ = std::priority_queue<Candidate>({}, std::move(candidates));
+  list_occurrences();
+}
 
-  positions_.emplace_back(new uint32_t[size]);
-  uint32_t* free = positions_.back().get();
-  pairs_.for_each([&free](PairTable::Entry& entry) {
-    entry.positions = free;
-    free += entry.size;
+void PairQueue::drop_index() {
+  pairs_ = PairTable();
+  heap_ = {};
+  listed_ = 0;
+  is_complete_ = false;
+}
+
+// The pairs that the index is to hold. Sets the threshold.
+std::vector<PairTable::Entry> PairQueue::frequent_pairs() {
+  std::vector<PairTable::Entry> frequent;
+  threshold_ = {min_count_, kLastKey};
+  count_pairs([&](PairTable& part) {
+    int64_t most = 0;
+    part.for_each([&most](const PairTable::Entry& entry) { most = std::max(most, entry.count); });
+    threshold_ = std::max(threshold_, Candidate{most / kIndexDepth, kLastKey});
+    part.for_each([&](const PairTable::Entry& entry) {
+      if (is_frequent({entry.count, entry.key})) frequent.push_back(entry);
+    });
+    keep_what_fits(frequent);
+  });
+  return frequent;
+}
+
+// Leaves half of the room for what the merges add. Raises the threshold where more pairs have reached it.
+void PairQueue::keep_what_fits(std::vector<PairTable::Entry>& pairs) {
+  std::erase_if(pairs, [this](const PairTable::Entry& entry) { return !is_frequent({entry.count, entry.key}); });
+  size_t kept = 0, positions = 0;
+  const auto fits_next = [&] {
+    positions += is_dense(pairs[kept]) ? 0 : pairs[kept].size;
+    return kept < most_pairs() / 2 && positions <= most_positions() / 8 * 7;
+  };
+  while (kept < pairs.size() && fits_next()) ++kept;
+  if (kept == pairs.size()) return;
+
+  std::sort(pairs.begin(), pairs.end(), [](const PairTable::Entry& a, const PairTable::Entry& b) {
+    return Candidate{b.count, b.key} < Candidate{a.count, a.key};
+  });
+  kept = positions = 0;
+  while (fits_next()) ++kept;  // one at least
+  pairs.resize(kept);
+  threshold_ = {pairs.back().count, pairs.back().key};
+}
+
+void PairQueue::list_occurrences() {
+  if (!positions_) positions_ = std::make_unique_for_overwrite<uint32_t[]>(most_positions());
+  pairs_.for_each([this](PairTable::Entry& entry) {
+    if (is_dense(entry)) return;
+    entry.first = static_cast<uint32_t>(listed_);
+    listed_ += entry.size;
     entry.size = 0;
   });
-  for_each_pair(pairs_, [this](const Occurrence& occurrence) {
-    if (PairTable::Entry* entry = pairs_.find(occurrence.key)) entry->positions[entry->size++] = occurrence.position;
+  for_each_pair(pairs_, HashPart(), [this](const Occurrence& occurrence) {
+    PairTable::Entry* const entry = pairs_.find(occurrence.key);
+    if (entry && entry->first != PairTable::Entry::kUnlisted) positions_[entry->first + entry->size++] = occurrence.position;
   });
 }
 
 std::optional<TokenPair> PairQueue::next() {
   while (true) {
     if (heap_.empty()) {
-      if (threshold_ == min_count_) return std::nullopt;
+      if (is_complete_) return std::nullopt;
       build_index();
-      continue;
+      if (heap_.empty()) return std::nullopt;
     }
     const Candidate top = heap_.top();
     heap_.pop();
     const int64_t count = pairs_.find(top.key)->count;
-    if (count == top.count) return TokenPair(static_cast<int32_t>(top.key >> 32), static_cast<int32_t>(top.key));
-    if (count >= threshold_) heap_.push({count, top.key});
+    if (count == top.count) return pair_of(top.key);
+    if (is_frequent({count, top.key})) heap_.push({count, top.key});
   }
 }
 
 void PairQueue::merge(TokenPair pair, int32_t product) {
+  const PairTable::Entry occurrences = *pairs_.find(key_of(pair.first, pair.second));
+  if (occurrences.first == PairTable::Entry::kUnlisted) {
+    replace_all(pair, product);
+    return drop_index();
+  }
   left_.neighbours.resize(bytes_.size());
   right_.neighbours.resize(bytes_.size());
   const auto behind = [product](int32_t left) { return key_of(left, product); };
   const auto before = [product](int32_t right) { return key_of(product, right); };
 
-  replace_occurrences(*pairs_.find(key_of(pair.first, pair.second)), pair, product);
-  index_products(left_, behind);
-  index_products(right_, before);
+  replace_listed(occurrences, pair, product);
+  const bool fits_left = index_products(left_, behind), fits_right = index_products(right_, before);
   lower_counts(pair);
   enqueue_products(left_, behind);
   enqueue_products(right_, before);
+  if (!fits_left || !fits_right) drop_index();
 }
 
-void PairQueue::replace_occurrences(const PairTable::Entry& occurrences, TokenPair pair, int32_t product) {
-  const auto [first, second] = pair;
+// From one end of the text to the other.
+void PairQueue::replace_all(TokenPair pair, uint32_t product) {
+  const uint32_t first = pair.first, second = pair.second;
+  for (size_t begin = 0, end; begin + 1 < cells_.size(); begin = end) {
+    const uint32_t token = cells_[begin].token;
+    end = begin + (token == kNone ? 1 : bytes_[token]);
+    if (token != first || cells_[end].token != second) continue;
+    cells_[end].token = kNone;
+    end += bytes_[second];
+    cells_[begin].token = cells_[end - 1].token = product;
+  }
+}
+
+void PairQueue::replace_listed(PairTable::Entry occurrences, TokenPair pair, uint32_t product) {
+  const uint32_t first = pair.first, second = pair.second;
   const uint32_t first_bytes = bytes_[first], bytes = first_bytes + bytes_[second];
+  const uint32_t* const positions = &positions_[occurrences.first];
   for (uint32_t i = 0; i < occurrences.size; ++i) {
-    if (i + kPrefetch < occurrences.size) __builtin_prefetch(&cells_[occurrences.positions[i + kPrefetch]], 1);
-    const uint32_t position = occurrences.positions[i];
+    if (i + kPrefetch < occurrences.size) __builtin_prefetch(&cells_[positions[i + kPrefetch]], 1);
+    const uint32_t position = positions[i];
     Cell* const cell = &cells_[position];
     // One of the two may have become part of another token; in aaa, merging the first pair removes the second.
     if (cell[0].token != first || cell[first_bytes].token != second) continue;
     cell[first_bytes].token = kNone;
     cell[0].token = cell[bytes - 1].token = product;
-    const int32_t before = cell[-1].token;
-    left_.note(before, position - (before == kNone ? 0 : bytes_[before]), cell->count);
-    right_.note(cell[bytes].token, position, cell->count);
+    const auto count = static_cast<int64_t>(count_of(cell->count));
+    const uint32_t before = cell[-1].token;
+    left_.note(before, position - (before == kNone ? 0 : bytes_[before]), count);
+    right_.note(cell[bytes].token, position, count);
   }
 }
 
-// Indexes the pairs of the product with its neighbours, except the rare ones.
+// Indexes the pairs of the product with its neighbours, except the rare ones. False if there is no room for them.
 template <typename Key>
-void PairQueue::index_products(Side& side, Key key_with_product) {
-  size_t size = 0;
-  for (const int32_t token : side.seen) {
-    if (side.neighbours[token].count >= threshold_) size += side.neighbours[token].occurrences;
+bool PairQueue::index_products(Side& side, Key key_with_product) {
+  const auto is_rare = [&](uint32_t token) { return !is_frequent({side.neighbours[token].count, key_with_product(token)}); };
+  size_t pairs = 0, positions = 0;
+  for (const uint32_t token : side.seen) {
+    if (is_rare(token)) continue;
+    ++pairs;
+    positions += side.neighbours[token].occurrences;
   }
-  if (size > 0) {
-    positions_.emplace_back(new uint32_t[size]);
-    uint32_t* free = positions_.back().get();
-    for (const int32_t token : side.seen) {
+  const bool fits = pairs_.size() + pairs <= most_pairs() && listed_ + positions <= most_positions();
+  if (fits && pairs > 0) {
+    for (const uint32_t token : side.seen) {
+      if (is_rare(token)) continue;
       Neighbour& neighbour = side.neighbours[token];
-      if (neighbour.count < threshold_) continue;
       PairTable::Entry& entry = pairs_.find_or_insert(key_with_product(token));
       entry.count = neighbour.count;
-      entry.positions = neighbour.positions = free;
+      entry.first = neighbour.next = static_cast<uint32_t>(listed_);
       entry.size = neighbour.occurrences;
-      free += neighbour.occurrences;
+      listed_ += neighbour.occurrences;
     }
     for (const auto& [token, position] : side.places) {
-      if (uint32_t*& next = side.neighbours[token].positions) *next++ = position;
+      uint32_t& next = side.neighbours[token].next;
+      if (next != PairTable::Entry::kUnlisted) positions_[next++] = position;
     }
   }
   side.places.clear();
+  return fits;
 }
 
 // The pairs of the neighbours with the parts of the product occur less often now. Where the parts follow each other twice,
 // as in xyxy, a neighbour is itself the product, and one of those pairs is that of the product with the next part.
 void PairQueue::lower_counts(TokenPair pair) {
-  for (const int32_t left : left_.seen) {
+  for (const uint32_t left : left_.seen) {
     if (PairTable::Entry* entry = pairs_.find(key_of(left, pair.first))) entry->count -= left_.neighbours[left].count;
   }
-  for (const int32_t right : right_.seen) {
+  for (const uint32_t right : right_.seen) {
     if (PairTable::Entry* entry = pairs_.find(key_of(pair.second, right)))
       entry->count -= right_.neighbours[right].count;
   }
@@ -226,11 +298,11 @@ void PairQueue::lower_counts(TokenPair pair) {
 
 template <typename Key>
 void PairQueue::enqueue_products(Side& side, Key key_with_product) {
-  for (const int32_t token : side.seen) {
-    if (side.neighbours[token].positions) {
+  for (const uint32_t token : side.seen) {
+    if (side.neighbours[token].next != PairTable::Entry::kUnlisted) {
       const uint64_t key = key_with_product(token);
       const int64_t count = pairs_.find(key)->count;
-      if (count >= threshold_) heap_.push({count, key});
+      if (is_frequent({count, key})) heap_.push({count, key});
     }
     side.neighbours[token] = {};
   }

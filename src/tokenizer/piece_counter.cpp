@@ -7,6 +7,9 @@
 #include <cstring>
 #include <functional>
 #include <future>
+#include <utility>
+
+#include "gpt/tokenizer/bpe.h"
 
 namespace gpt {
 namespace {
@@ -14,6 +17,7 @@ namespace {
 constexpr size_t kChunkBytes = 1 << 20;    // what a thread takes at a time
 constexpr size_t kPendingBytes = 4 << 20;  // for each thread: enough to be worth starting the threads
 constexpr size_t kLocalPieces = 1 << 15;
+constexpr size_t kLocalBytes = 1 << 21;
 constexpr size_t kTogether = 64;  // pieces added at once, so that their slots are fetched in parallel
 constexpr size_t kPrefetch = 12;  // pieces ahead
 constexpr int kShardBits = 6;
@@ -43,11 +47,11 @@ std::string_view PieceTable::text_of(const Slot& slot) const {
 
 bool PieceTable::holds(const Slot& slot, const Piece& piece, const Key& short_key) const {
   if (piece.text.size() <= Key::kInSlot) return slot.key == short_key;
-  return slot.hash == piece.hash && text_of(slot) == piece.text;
+  return slot.key.high & Key::kLong && text_of(slot) == piece.text;
 }
 
 void PieceTable::add(std::span<const Piece> pieces) {
-  while ((size_ + pieces.size()) * 2 > slots_.size()) grow();
+  while ((size_ + pieces.size()) * 3 > slots_.size() * 2) grow();
   for (size_t i = 0; i < pieces.size(); ++i) {
     if (i + kPrefetch < pieces.size()) __builtin_prefetch(&slots_[pieces[i + kPrefetch].hash & (slots_.size() - 1)], 1);
     add(pieces[i]);
@@ -70,7 +74,7 @@ void PieceTable::add(const Piece& piece) {
       key = {bytes_.size(), Key::kLong | piece.text.size()};
       bytes_.append(piece.text);
     }
-    slot = {piece.hash, 0, key};
+    slot.key = key;
     ++size_;
   }
   slot.count += piece.count;
@@ -82,7 +86,7 @@ void PieceTable::grow() {
   const size_t mask = slots_.size() - 1;
   for (const Slot& slot : old) {
     if (slot.count == 0) continue;
-    size_t i = slot.hash & mask;
+    size_t i = hash_of(text_of(slot)) & mask;
     while (slots_[i].count > 0) i = (i + 1) & mask;
     slots_[i] = slot;
   }
@@ -136,16 +140,16 @@ void PieceCounter::count(const std::vector<std::string_view>& chunks) {
 
 void PieceCounter::count(std::string_view chunk, PieceTable& local) {
   std::array<PieceTable::Piece, kTogether> pieces;
-  for (size_t begin = 0; begin < chunk.size();) {
+  for (size_t begin = 0, end = 0; begin < chunk.size();) {  // `end`: of a piece, which is cut where it is too long
     size_t size = 0;
-    for (; size < kTogether && begin < chunk.size(); ++size) {
-      const size_t end = piece_end(split_, chunk, begin);
-      const std::string_view text = chunk.substr(begin, end - begin);
-      pieces[size] = {text, std::hash<std::string_view>{}(text), 1};
-      begin = end;
+    for (const size_t stop = std::min(chunk.size(), begin + kLocalBytes); size < kTogether && begin < stop; ++size) {
+      if (begin == end) end = piece_end(split_, chunk, begin);
+      const std::string_view text = chunk.substr(begin, std::min(end - begin, BpeTokenizer::kLongestPiece));
+      pieces[size] = {text, PieceTable::hash_of(text), 1};
+      begin += text.size();
     }
     local.add({pieces.data(), size});
-    if (local.size() + kTogether > kLocalPieces) empty_into_shards(local);
+    if (local.size() + kTogether > kLocalPieces || local.long_bytes() > kLocalBytes) empty_into_shards(local);
   }
 }
 
@@ -160,15 +164,30 @@ void PieceCounter::empty_into_shards(PieceTable& local) {
   local.clear();
 }
 
-void PieceCounter::take(const std::function<void(std::string_view, uint64_t)>& visit) {
+void PieceCounter::finish() {
   count_pending();
+  pending_.shrink_to_fit();
   for (PieceTable& local : locals_) {
-    empty_into_shards(local);
-    local = {};
+    PieceTable last = std::exchange(local, {});
+    empty_into_shards(last);
   }
+}
+
+PieceCounter::Total PieceCounter::distinct() {
+  finish();
+  Total total;
+  for (const Shard& shard : shards_) {
+    total.pieces += shard.table.size();
+    shard.table.for_each([&total](const PieceTable::Piece& piece) { total.bytes += piece.text.size(); });
+  }
+  return total;
+}
+
+void PieceCounter::take(const std::function<void(std::string_view, uint64_t)>& visit) {
+  finish();
   for (Shard& shard : shards_) {
-    shard.table.for_each([&visit](const PieceTable::Piece& piece) { visit(piece.text, piece.count); });
-    shard.table = {};  // its memory is needed for what `visit` builds
+    const PieceTable table = std::exchange(shard.table, {});  // its memory is needed for what `visit` builds
+    table.for_each([&visit](const PieceTable::Piece& piece) { visit(piece.text, piece.count); });
   }
 }
 

@@ -24,19 +24,23 @@ class PieceTable {
     uint64_t count;
   };
 
+  static size_t hash_of(std::string_view text) { return std::hash<std::string_view>{}(text); }
+
   void add(std::span<const Piece> pieces);
   size_t size() const { return size_; }
+  size_t long_bytes() const { return bytes_.size(); }  // of the texts that do not fit their slots
   void clear();  // keeps the memory
 
   template <typename Visit>
   void for_each(Visit visit) const {  // visit(piece)
     for (const Slot& slot : slots_) {
-      if (slot.count > 0) visit(Piece{text_of(slot), slot.hash, slot.count});
+      if (slot.count > 0) visit(Piece{text_of(slot), hash_of(text_of(slot)), slot.count});
     }
   }
 
  private:
-  // A short text is stored in the slot, which saves a trip to memory for nearly all pieces; a long one in bytes_.
+  // A short text is stored in the slot, which saves a trip to memory for nearly all pieces; a long one in bytes_. Hashes are
+  // not stored: where pieces hardly recur, the slots take most of the memory.
   struct Key {
     static constexpr size_t kInSlot = 15;
     static constexpr uint64_t kLong = uint64_t{1} << 63;
@@ -45,7 +49,6 @@ class PieceTable {
     bool operator==(const Key&) const = default;
   };
   struct Slot {
-    size_t hash = 0;
     uint64_t count = 0;  // 0: a free slot
     Key key;
   };
@@ -67,6 +70,11 @@ class PieceCounter {
   // Counts the pieces of `text`, whose end also ends a piece.
   void add(std::string_view text);
 
+  struct Total {
+    size_t pieces = 0, bytes = 0;
+  };
+  Total distinct();
+
   // Hands over the counts: visit(piece, count) for each distinct piece, in no particular order.
   void take(const std::function<void(std::string_view, uint64_t)>& visit);
 
@@ -77,6 +85,7 @@ class PieceCounter {
     PieceTable table;
   };
 
+  void finish();
   void count_pending();
   void count(const std::vector<std::string_view>& chunks);
   void count(std::string_view chunk, PieceTable& local);

@@ -1,6 +1,7 @@
 #include "gpt/tokenizer/bpe_trainer.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cstdint>
 #include <fstream>
@@ -11,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/child_process.h"
 #include "gpt/tokenizer/pre_tokenizer.h"
 #include "support/expect_error.h"
 
@@ -262,6 +264,37 @@ TEST(BpeTrainer, LearnsTheSameWithAnyNumberOfThreads) {
 TEST(BpeTrainer, ATextEndsAPiece) {
   EXPECT_EQ(learn(options(9), {"ab", "cd"}).merges, (Merges{{id('a'), id('b')}, {id('c'), id('d')}}));
 }
+
+TEST(BpeTrainer, APieceLongerThanAnyWordIsLearnedInTheEncodersParts) {
+  const std::string part(BpeTokenizer::kLongestPiece, 'a');
+  const BpeModel model = learn(options(100), {part + part + part + "aa"});
+  EXPECT_EQ(model, learn(options(100), {part, part, part, "aa"}));
+  EXPECT_EQ(model.tokens.back(), part);
+}
+
+#ifndef __SANITIZE_ADDRESS__  // whose own memory is many times this
+
+// What the process may have beyond what it has.
+void limit_memory(rlim_t bytes) {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  rlim_t kilobytes = 0;
+  while (status >> word && word != "VmData:") continue;
+  status >> kilobytes;
+  const rlimit limit{kilobytes * 1024 + bytes, RLIM_INFINITY};
+  setrlimit(RLIMIT_DATA, &limit);
+}
+
+TEST(BpeTrainer, TakesASmallMultipleOfATextWithoutBreaks) {
+  const std::string text = random_text(1, 16'000'000, {"a", "b"});
+  const ChildResult child = run_child([&] {
+    limit_memory(240'000'000);
+    return learn(options(10), {text}).merges.size() == 10 ? 0 : 1;
+  });
+  EXPECT_EQ(child.status, 0) << child.errors;
+}
+
+#endif
 
 TEST(BpeTrainer, ReportsProgressAndStopsWhenAsked) {
   BpeTrainer trainer(options(2));

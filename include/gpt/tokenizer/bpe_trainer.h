@@ -1,6 +1,7 @@
 // Learns a byte-level BPE vocabulary from text, with the merges and ids of Hugging Face tokenizers for the same settings:
 // ids are special tokens, the 256 bytes in the order of GPT-2's printable alphabet, then merges; the most frequent pair is
-// merged first, among equally frequent ones the one with the smaller left id, then right id.
+// merged first, among equally frequent ones the one with the smaller left id, then right id. Pieces of more than
+// BpeTokenizer::kLongestPiece bytes are cut there, as they are for encoding; Hugging Face's trainer does not cut them.
 #pragma once
 
 #include <cstdint>
