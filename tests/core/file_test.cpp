@@ -29,6 +29,8 @@
 namespace gpt {
 namespace {
 
+constexpr int kNotPermitted = 77;  // what a child returns where the machine does not let it do what it is there for
+
 std::string slurp(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
@@ -205,7 +207,6 @@ TEST(AtomicFile, FailedWriteLeavesTheOldFileAndIsFinal) {
 
 TEST(AtomicFile, AFullDiskIsNamedWithNeededAndFreeSpace) {
   ScratchFolder folder;
-  constexpr int kNotPermitted = 77;
   const ChildResult child = run_child([&] {
     if (unshare(CLONE_NEWNS) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return kNotPermitted;
     if (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return kNotPermitted;
@@ -228,7 +229,6 @@ TEST(AtomicFile, AFullDiskIsNamedWithNeededAndFreeSpace) {
 
 TEST(AtomicFile, AFullDiskIsNamedThoughItsFreeSpaceIsNotKnown) {
   ScratchFolder folder;
-  constexpr int kNotPermitted = 77;
   const ChildResult child = run_child([&] {
     if (!fail_calls({{SYS_fsync, EDQUOT}, {SYS_statfs, EIO}})) return kNotPermitted;
     for (const uint64_t expected : {uint64_t{0}, uint64_t{2'000}}) {
@@ -249,7 +249,6 @@ TEST(NamesIn, AFolderThatCannotBeListedIsAnErrorAndOneThatIsNotThereIsEmpty) {
   EXPECT_EQ(names_in(folder.path()), (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(names_in(folder / "nothing"), std::vector<std::string>());
   EXPECT_EQ(error_of([&] { names_in(folder / "b"); }).what(), "cannot list the files in " + (folder / "b") + ": Not a directory");
-  constexpr int kNotPermitted = 77;
   const ChildResult child = run_child([&] {
     if (!fail_calls({{SYS_getdents64, EIO}})) return kNotPermitted;
     dprintf(STDERR_FILENO, "%s\n", error_of([&] { names_in(folder.path()); }).what());
@@ -393,7 +392,6 @@ class WithoutLocks : public testing::TestWithParam<int> {
     });
     return child.status == kNotPermitted ? "" : child.errors;
   }
-  static constexpr int kNotPermitted = 77;
   ScratchFolder folder_;
 };
 
