@@ -8,7 +8,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <functional>
@@ -47,10 +46,11 @@ std::string terminal_output(int columns, const std::function<void()>& body) {
     _exit(0);
   }
   wait_for(child);
-  std::string output(1 << 16, '\0');
-  const ssize_t count = read(terminal, output.data(), output.size());
+  std::string output;
+  char piece[4096];
+  // The kernel hands over what was written in pieces of its own, and fails with EIO after the last one.
+  for (ssize_t count; (count = read(terminal, piece, sizeof piece)) > 0;) output.append(piece, static_cast<size_t>(count));
   close(terminal);
-  output.resize(static_cast<size_t>(std::max<ssize_t>(count, 0)));
   return output;
 }
 
