@@ -76,6 +76,7 @@ TEST_P(MemoryOf, IsWhatAStepAllocates) {
   const bool fused = form.dropout == 0;  // on a CPU
   const auto estimate = estimate_memory(model, training, {form.compute_type, fused, /*cuda=*/false});
   const CpuMemory memory = measured(model, training, form.compute_type);
+  if (memory.extent == 0) GTEST_SKIP() << "the allocator that counts is not in use, as under the address sanitizer";
   const double share = estimate.total() / static_cast<double>(memory.peak);
   const std::string parts = fmt::format("estimate {:.2f} of {}; weights {}, gradients {}, AdamW {}, activations {}, workspace {}", share,
                                         format_bytes(static_cast<double>(memory.peak)), format_bytes(estimate.weights),
