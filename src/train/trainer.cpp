@@ -242,16 +242,16 @@ void Trainer::evaluate() {
 void Trainer::save_best(double loss) {
   const double before = std::exchange(state_.best_val_loss, loss);
   unsaved_best_.reset();
-  if (save(folder_.best_path(), /*must=*/false)) return;
+  if (save(folder_.best_path(), /*must=*/false)) {
+    is_saved_ = false;  // ckpt.pt has another best loss
+    return;
+  }
   state_.best_val_loss = before;
   unsaved_best_ = loss;
 }
 
 void Trainer::save_the_rest() {
-  if (unsaved_best_ && state_.evaluated_step == state_.step) {
-    save_best(*unsaved_best_);
-    is_saved_ = false;
-  }
+  if (unsaved_best_ && state_.evaluated_step == state_.step) save_best(*unsaved_best_);
   if (!is_saved_) save_last(/*must=*/true);
 }
 
