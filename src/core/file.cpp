@@ -380,7 +380,7 @@ MappedFile::MappedFile(const std::string& path, ExitCode code) {
   if (map == MAP_FAILED) throw_unreadable(code, path, error_text(errno));
   data_ = static_cast<const std::byte*>(map);
   size_ = static_cast<size_t>(info.st_size);
-  map_faults::watch(data_, size_, path);
+  map_faults::watch(data_, info, path);
 }
 
 MappedFile::~MappedFile() {

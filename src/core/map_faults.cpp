@@ -64,16 +64,16 @@ bool is_changed(const Slot& slot) {
 
 }  // namespace
 
-void watch(const void* data, size_t bytes, const std::string& path) {
+void watch(const void* data, const struct stat& info, const std::string& path) {
   static std::once_flag once;
   std::call_once(once, install_handler);
   std::lock_guard lock(slots_mutex);
   for (Slot& slot : slots) {
     if (slot.begin != 0) continue;
-    slot.bytes = bytes;
+    slot.bytes = static_cast<size_t>(info.st_size);
     slot.path = path;
     slot.is_harmed = false;
-    if (stat(path.c_str(), &slot.info) != 0) slot.info = {};
+    slot.info = info;
     slot.begin.store(reinterpret_cast<uintptr_t>(data), std::memory_order_release);
     return;
   }

@@ -3,13 +3,14 @@
 // file is remembered, so that whoever used it can discard what it read and stop with a message.
 #pragma once
 
-#include <cstddef>
+#include <sys/stat.h>
+
 #include <string>
 
 namespace gpt::map_faults {
 
-// For MappedFile: `data` is the map of all `bytes` of the file `path`.
-void watch(const void* data, size_t bytes, const std::string& path);
+// For MappedFile: `data` is the map of the whole file `path`; `info` is what fstat() said of it.
+void watch(const void* data, const struct stat& info, const std::string& path);
 void forget(const void* data);
 
 // Throws gpt::Error(data) naming a watched file of which a page was gone when it was read. Costs a load of one variable.
