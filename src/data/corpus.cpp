@@ -77,6 +77,7 @@ void check_content(const Splits& splits, const Bin& bin, int64_t vocab_size, Has
   if (separate) check_hash();  // the bin holds the training tokens alone
   scan(splits.validation, vocab_size, separate ? bin.validation_path : bin.path, separate ? 0 : splits.train.size(), hash);
   if (!separate) check_hash();
+  map_faults::require_intact();
 }
 
 void check_lengths(const Corpus& corpus, const Bin& bin, const DataConfig& config, int64_t block_size) {
@@ -188,7 +189,6 @@ Corpus load_corpus(const DataConfig& config, int64_t block_size, const std::stri
     corpus.validation = splits.validation;
     hash = Hash128();
     check_content(splits, bin, corpus.vocab_size, hash);
-    map_faults::require_intact();
   };
   if (text.empty()) {
     open(find_bin(config.bin, config.validation_bin, config.metadata));
