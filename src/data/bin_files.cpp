@@ -55,7 +55,7 @@ void require_all_of_prepare(const Bin& bin) {
     fail(bin.metadata_path, "incomplete: it has to name the tokenizer, the hashes and the counts of both parts");
   }
   const std::string tokenizer = tokenizer_path(bin);
-  if (hash128(read_file(tokenizer, ExitCode::data, SizeLimit{"a tokenizer", kMostTokenizerBytes})) != metadata.tokenizer_hash) {
+  if (hash128(read_file(tokenizer, ExitCode::data, kTokenizerSize)) != metadata.tokenizer_hash) {
     fail(tokenizer, fmt::format("its content is not what {} was written for (their hashes differ)", bin.metadata_path));
   }
 }

@@ -14,9 +14,9 @@ using nlohmann::json;
 
 json parse_vocabulary_json(std::string_view text, const std::string& origin) {
   constexpr int kMostLevels = 64;
-  if (text.size() > kMostTokenizerBytes) {
+  if (text.size() > kTokenizerSize.bytes) {
     throw Error(ExitCode::data, fmt::format("{}: a file of {} bytes is too large for a tokenizer; at most {} are read", origin,
-                                            text.size(), kMostTokenizerBytes));
+                                            text.size(), kTokenizerSize.bytes));
   }
   try {
     return json::parse(text, [&](int depth, json::parse_event_t, json&) {

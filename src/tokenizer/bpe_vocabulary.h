@@ -10,13 +10,10 @@
 #include <unordered_set>
 #include <vector>
 
-#include "gpt/core/file.h"
 #include "gpt/tokenizer/bpe.h"
 #include "gpt/tokenizer/bpe_files.h"
 
 namespace gpt {
-
-constexpr SizeLimit kTokenizerSize{"a tokenizer", kMostTokenizerBytes};
 
 // The JSON of a vocabulary, up to 64 MiB and 64 levels deep.
 nlohmann::json parse_vocabulary_json(std::string_view text, const std::string& origin);

@@ -80,10 +80,10 @@ std::string tokenizer_json(const BpeModel& model) {
         {"merges", std::move(merges)}}},
   };
   std::string text = file.dump();
-  if (text.size() <= kMostTokenizerBytes) return text;
+  if (text.size() <= kTokenizerSize.bytes) return text;
   throw Error(ExitCode::data, fmt::format("the tokenizer has {} bytes as JSON, and at most {} could be read again; use a smaller "
                                           "vocabulary", with_commas(static_cast<int64_t>(text.size())),
-                                          with_commas(static_cast<int64_t>(kMostTokenizerBytes))));
+                                          with_commas(static_cast<int64_t>(kTokenizerSize.bytes))));
 }
 
 }  // namespace gpt
