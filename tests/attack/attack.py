@@ -25,8 +25,7 @@ from surroundings import (FAILING_CALLS, RUNS, SIGNALS, Failure, Reference, Roun
 
 def kills(r: Round):
     """A run that is killed and started again until it ends."""
-    if r.run == "bin":
-        r.prepare_data()
+    r.make_inputs()
     for _ in range(r.random.randint(1, 3)):
         r.disturbed(r.place.start(*r.place.train(r.run)), r.seconds(), lambda process: process.kill())
     r.expect_the_same_end()
@@ -49,8 +48,7 @@ def signals(r: Round):
 
     program = r.random.choice(["train", "train", "prepare", "generate"])
     if program == "train":
-        if r.run == "bin":
-            r.prepare_data()
+        r.make_inputs()
         ended_as_told(r.disturbed(r.place.start(*r.place.train(r.run)), r.seconds(), send))
         r.expect_the_same_end()
     elif program == "prepare":
@@ -87,8 +85,7 @@ class Scene:
             r.prepare_data()
             self.command = r.place.prepare("--seed", 1)
         else:
-            if r.run == "bin":
-                r.prepare_data()
+            r.make_inputs()
             if name == "resume":
                 self.go_back()
             self.command = r.place.train(r.run)
@@ -246,8 +243,7 @@ def hostile(r: Round):
 def mapped(r: Round):
     """Files change while a run uses them."""
     r.run = r.random.choice(["bin", "text"])
-    if r.run == "bin":
-        r.prepare_data()
+    r.make_inputs()
     name = "data/tokens_bpe.bin" if r.run == "bin" else "text.txt"
     file = r.place.path(name)
     original, times = file.read_bytes(), file.stat()

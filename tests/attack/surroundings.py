@@ -128,6 +128,11 @@ class Round:
     def prepare_data(self):
         self.place.must(*self.place.prepare())
 
+    def make_inputs(self):
+        """What the run reads besides its texts."""
+        if self.run == "bin":
+            self.prepare_data()
+
     def seconds(self, least=0.0):
         """A moment at which the run is at work, or nearly."""
         return self.random.uniform(least, 1.1 * self.reference.of(self.run).seconds)

@@ -12,6 +12,8 @@
 
 namespace gpt {
 
+constexpr int kNotPermitted = 77;  // what a child returns where the machine does not let it do what it is there for
+
 struct ChildResult {
   int status = -1;     // exit status, or 128 + the signal that killed it
   std::string errors;  // its standard error

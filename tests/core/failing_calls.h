@@ -7,7 +7,11 @@
 #include <sys/syscall.h>
 
 #include <cstddef>
+#include <functional>
 #include <vector>
+
+#include "core/child_process.h"
+#include "gpt/core/error.h"
 
 namespace gpt {
 
@@ -26,6 +30,19 @@ inline bool fail_calls(const std::vector<FailingCall>& calls) {
   program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
   const sock_fprog filter{static_cast<unsigned short>(program.size()), program.data()};
   return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+// The status of a child whose `calls` fail: the code of the gpt::Error that `body` throws, 0 without one, or kNotPermitted.
+inline ChildResult run_with_failing_calls(const std::vector<FailingCall>& calls, const std::function<void()>& body) {
+  return run_child([&] {
+    if (!fail_calls(calls)) return kNotPermitted;
+    try {
+      body();
+    } catch (const Error& error) {
+      return static_cast<int>(error.code());
+    }
+    return 0;
+  });
 }
 
 }  // namespace gpt

@@ -29,8 +29,6 @@
 namespace gpt {
 namespace {
 
-constexpr int kNotPermitted = 77;  // what a child returns where the machine does not let it do what it is there for
-
 std::string slurp(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};

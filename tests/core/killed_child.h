@@ -6,6 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/child_process.h"
+
 namespace gpt {
 
 enum class Ending { killed, ended, not_permitted };
@@ -13,7 +15,6 @@ enum class Ending { killed, ended, not_permitted };
 // Kills at the `stop`-th stop of the child's first thread, counted from 1: it stops before and after each system call.
 template <class Body>
 Ending kill_at_stop(int stop, Body body) {
-  constexpr int kNotPermitted = 77;
   const pid_t child = fork();
   if (child == 0) {
     if (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) _exit(kNotPermitted);

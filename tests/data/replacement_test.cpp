@@ -108,16 +108,8 @@ TEST_F(ReplacementTest, AKillWhileItIsFinishedLeavesTheNewFiles) {
 TEST_F(ReplacementTest, ACallThatFailsLeavesTheOldFiles) {
   replace(old_);
   for (const FailingCall call : {FailingCall{SYS_fsync, EIO}, {SYS_rename, EIO}, {SYS_write, ENOSPC}}) {
-    const ChildResult child = run_child([&] {
-      if (!fail_calls({call})) return 77;
-      try {
-        replace(new_);
-      } catch (const Error& error) {
-        return static_cast<int>(error.code());
-      }
-      return 0;
-    });
-    if (child.status == 77) GTEST_SKIP() << "this machine does not let system calls fail";
+    const ChildResult child = run_with_failing_calls({call}, [&] { replace(new_); });
+    if (child.status == kNotPermitted) GTEST_SKIP() << "this machine does not let system calls fail";
     EXPECT_EQ(child.status, static_cast<int>(ExitCode::disk)) << child.errors;
     EXPECT_EQ(found(), old_);
   }
@@ -136,16 +128,8 @@ TEST_F(ReplacementTest, AFolderInTheWayIsFoundBeforeAnythingIsReplaced) {
 TEST_F(ReplacementTest, NothingIsRemovedWhereTheNewFilesCannotBeListed) {
   replace(old_);
   for (const auto& [name, content] : new_) folder_.file(".gpt-prepare-finished/" + name, content);
-  const ChildResult child = run_child([&] {
-    if (!fail_calls({{SYS_getdents64, EIO}})) return 77;
-    try {
-      finish_replacement(folder_.path());
-    } catch (const Error& error) {
-      return static_cast<int>(error.code());
-    }
-    return 0;
-  });
-  if (child.status == 77) GTEST_SKIP() << "this machine does not let system calls fail";
+  const ChildResult child = run_with_failing_calls({{SYS_getdents64, EIO}}, [&] { finish_replacement(folder_.path()); });
+  if (child.status == kNotPermitted) GTEST_SKIP() << "this machine does not let system calls fail";
   EXPECT_EQ(child.status, static_cast<int>(ExitCode::data)) << child.errors;
   EXPECT_EQ(settled(), new_);
 }
