@@ -55,23 +55,22 @@ int train(int argc, char** argv) {
   const DeviceChoice choice = select_device(config.device);
   const DeviceInfo device = describe_device(choice.device);
   announce_device(device, choice);
-  const Precision precision = resolve_precision(config.training.use_amp, config.training.dtype, device);
-  apply_precision(precision, config.training.deterministic);
+  const Precision precision = resolve_precision(config.training.precision.use_amp, config.training.precision.dtype, device);
+  apply_precision(precision, config.training.execution.deterministic);
   announce_methods(config, precision, device);
   check_before_training(config, corpus, device, precision, /*is_resumed=*/start.has_value());
 
-  RunState state(config, corpus, choice.device, precision);
+  RunState state(config, corpus, choice.device, precision, start ? &*start : nullptr);
   const RunPlan plan = plan_run(config.training, state.loader.batches_per_epoch());
   announce_run(config, state.model, corpus, plan, state.loader.resident());
   announce_idle_settings(command.origins, device, state.loader.resident());
   if (start) {
-    state.restore(*start);
     if (state.is_finished(plan)) return finished(folder, state.step, plan);
     log::info(fmt::format("Resuming from {} after step {} of {}", start->path, state.step, plan.total_steps));
     folder.rewind_metrics(state.step);
     start->checkpoint = {};  // its tensors are copied
   }
-  folder.require_space(state.checkpoint_bytes(), config.training.keep_last);
+  folder.require_space(state.checkpoint_bytes(), config.training.cadence.keep_last);
   folder.write_config(config, command.config_path);
   const bool is_saved = start && start->is_last;
   return static_cast<int>(Trainer(state, config.training, plan, corpus, folder, precision, device, is_saved).run());

@@ -17,6 +17,8 @@
 #include "gpt/checkpoint/container.h"
 #include "gpt/config/load.h"
 #include "gpt/core/error.h"
+#include "gpt/optim/adamw.h"
+#include "gpt/parameters/parameter_table.h"
 #include "consistency.h"
 #include "parts.h"
 
@@ -103,8 +105,7 @@ void read_tensors(Checkpoint& checkpoint, const Json& descriptions, const Contai
 
 void save_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
   require_finite(path, checkpoint.model);
-  require_finite(path, checkpoint.exp_avg);
-  require_finite(path, checkpoint.exp_avg_sq);
+  for (const auto& [name, tensors] : checkpoint.optimizer.slots) require_finite(path, tensors);
 
   const NamedTensors tensors = tensors_of(checkpoint);
   const Json description = {{"values", values_of(checkpoint)}, {"tensors", descriptions_of(tensors)}};
@@ -156,6 +157,12 @@ Checkpoint load_checkpoint(const std::string& path) {
     throw Error(ExitCode::checkpoint, fmt::format("{} cannot be used: {}", path, in_one_line(fault.what())));
   }
   return checkpoint;
+}
+
+uint64_t checkpoint_bytes(const ModelConfig& model) {
+  int64_t per_parameter = sizeof(float);
+  for (const OptimizerSlot& slot : AdamW::kSlots) per_parameter += slot.bytes_per_parameter();
+  return static_cast<uint64_t>(per_parameter * parameter_count(model));
 }
 
 bool has_our_python_view(const std::string& path, const Checkpoint& checkpoint) {

@@ -14,7 +14,8 @@
 
 #include "gpt/config/load.h"
 #include "gpt/core/error.h"
-#include "gpt/model/parameter_shapes.h"
+#include "gpt/optim/adamw.h"
+#include "gpt/parameters/parameter_table.h"
 #include "gpt/tokenizer/tokenizer.h"
 
 namespace gpt::checkpoint {
@@ -41,9 +42,9 @@ bool is_finite(const at::Tensor& tensor) {
 }
 
 // One tensor for each parameter of the model, of its shape.
-void require_parameters(const std::vector<ParameterShape>& expected, const NamedTensors& tensors, const char* group) {
+void require_parameters(const std::vector<ParameterRow>& expected, const NamedTensors& tensors, const std::string& group) {
   std::unordered_map<std::string, at::Tensor> found(tensors.begin(), tensors.end());
-  for (const ParameterShape& parameter : expected) {
+  for (const ParameterRow& parameter : expected) {
     const auto entry = found.find(parameter.name);
     if (entry == found.end()) refuse("{}/{} is missing for the model of config.yaml", group, parameter.name);
     const at::Tensor& tensor = entry->second;
@@ -105,11 +106,12 @@ void require_tokenizer(const Checkpoint& checkpoint) {
 
 void require_consistent(const Checkpoint& checkpoint) {
   require_valid(checkpoint.config);
-  const std::vector<ParameterShape> parameters = parameter_shapes(checkpoint.config.model);
+  const std::vector<ParameterRow> parameters = parameter_table(checkpoint.config.model);
   require_parameters(parameters, checkpoint.model, "model");
-  require_parameters(parameters, checkpoint.exp_avg, "exp_avg");
-  require_parameters(parameters, checkpoint.exp_avg_sq, "exp_avg_sq");
-  require_scalar(checkpoint.optimizer_step, at::kFloat, "optimizer/step");
+  for (const OptimizerSlot& slot : AdamW::kSlots) {
+    require_parameters(parameters, checkpoint.optimizer.slot(slot.name), std::string(slot.name));
+  }
+  require_scalar(checkpoint.optimizer.step_count, at::kFloat, "optimizer/step");
   if (checkpoint.scaler_scale.defined() || checkpoint.scaler_growth_tracker.defined()) {
     require_scalar(checkpoint.scaler_scale, at::kFloat, "scaler/scale");
     require_scalar(checkpoint.scaler_growth_tracker, at::kInt, "scaler/growth_tracker");

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "gpt/core/error.h"
+#include "gpt/optim/adamw.h"
 
 namespace gpt::checkpoint {
 namespace {
@@ -23,6 +24,90 @@ constexpr std::array kTensorTypes = {
     TensorType{at::kLong, "int64", "LongStorage"},
 };
 
+// What a checkpoint consists of, stated once for writing and reading: `visit` is called with the name and the place of every
+// tensor, or of a group of tensors whose records are named GROUP/NAME.
+template <typename Visitor>
+void visit_tensors(Checkpoint& checkpoint, Visitor&& visit) {
+  visit("model", checkpoint.model);
+  for (const OptimizerSlot& slot : AdamW::kSlots) visit(slot.name, checkpoint.optimizer.slot(slot.name));
+  visit("rng", checkpoint.rng);
+  visit("optimizer/step", checkpoint.optimizer.step_count);
+  visit("scaler/scale", checkpoint.scaler_scale);
+  visit("scaler/growth_tracker", checkpoint.scaler_growth_tracker);
+}
+
+// Likewise for the plain values and their place in checkpoint.json.
+template <typename Visitor>
+void visit_values(Checkpoint& checkpoint, Visitor&& visit) {
+  visit("/step", checkpoint.step);
+  visit("/best_val_loss", checkpoint.best_val_loss);
+  visit("/evaluated_step", checkpoint.evaluated_step);
+  visit("/skipped_steps", checkpoint.skipped_steps);
+  visit("/consecutive_skipped_steps", checkpoint.consecutive_skipped_steps);
+  visit("/data/epoch", checkpoint.data_epoch);
+  visit("/data/sample", checkpoint.data_sample);
+  visit("/data/fingerprint", checkpoint.data_fingerprint);
+  visit("/started_by", checkpoint.started_by, /*is_optional=*/true);
+  visit("/environment", checkpoint.environment);
+}
+
+struct CollectTensors {
+  NamedTensors& all;
+
+  void operator()(std::string_view name, const at::Tensor& tensor) const {
+    if (tensor.defined()) all.emplace_back(name, tensor);
+  }
+  template <typename Group>
+  void operator()(std::string_view group, const Group& tensors) const {
+    for (const auto& [name, tensor] : tensors) (*this)(fmt::format("{}/{}", group, name), tensor);
+  }
+};
+
+struct PlaceTensor {
+  std::string_view wanted;
+  const at::Tensor& tensor;
+  bool& is_placed;
+
+  void operator()(std::string_view name, at::Tensor& place) const {
+    if (name != wanted) return;
+    place = tensor;
+    is_placed = true;
+  }
+  template <typename Group>
+  void operator()(std::string_view group, Group& tensors) const {
+    if (!wanted.starts_with(group) || wanted.substr(group.size(), 1) != "/") return;
+    tensors.insert(tensors.end(), {std::string(wanted.substr(group.size() + 1)), tensor});
+    is_placed = true;
+  }
+};
+
+struct WriteValue {
+  Json& values;
+
+  template <typename Value>
+  void operator()(const char* place, const Value& value, bool /*is_optional*/ = false) const {
+    values[Json::json_pointer(place)] = value;
+  }
+};
+
+struct ReadValue {
+  const Json& values;
+
+  template <typename Value>
+  void operator()(const char* place, Value& value, bool is_optional = false) const {
+    const Json::json_pointer pointer(place);
+    if (!is_optional || values.contains(pointer)) read(values.at(pointer), value);
+  }
+  static void read(const Json& from, int64_t& value) { value = count_of(from); }
+  static void read(const Json& from, double& value) {
+    value = from.is_null() ? std::numeric_limits<double>::infinity() : from.get<double>();
+  }
+  template <typename Value>
+  static void read(const Json& from, Value& value) {
+    value = from.get<Value>();
+  }
+};
+
 }  // namespace
 
 std::span<const TensorType> tensor_types() { return kTensorTypes; }
@@ -34,59 +119,6 @@ const TensorType& type_of(const at::Tensor& tensor) {
   return *found;
 }
 
-NamedTensors tensors_of(const Checkpoint& checkpoint) {
-  NamedTensors all;
-  const auto add = [&all](const std::string& name, const at::Tensor& tensor) {
-    if (tensor.defined()) all.emplace_back(name, tensor);
-  };
-  for (const auto& [name, tensor] : checkpoint.model) add("model/" + name, tensor);
-  for (const auto& [name, tensor] : checkpoint.exp_avg) add("exp_avg/" + name, tensor);
-  for (const auto& [name, tensor] : checkpoint.exp_avg_sq) add("exp_avg_sq/" + name, tensor);
-  for (const auto& [name, tensor] : checkpoint.rng) add("rng/" + name, tensor);
-  add("optimizer/step", checkpoint.optimizer_step);
-  add("scaler/scale", checkpoint.scaler_scale);
-  add("scaler/growth_tracker", checkpoint.scaler_growth_tracker);
-  return all;
-}
-
-bool place_tensor(Checkpoint& checkpoint, const std::string& name, const at::Tensor& tensor) {
-  const size_t slash = name.find('/');
-  if (slash == std::string::npos) return false;
-  const std::string group = name.substr(0, slash), rest = name.substr(slash + 1);
-  if (group == "model") {
-    checkpoint.model.emplace_back(rest, tensor);
-  } else if (group == "exp_avg") {
-    checkpoint.exp_avg.emplace_back(rest, tensor);
-  } else if (group == "exp_avg_sq") {
-    checkpoint.exp_avg_sq.emplace_back(rest, tensor);
-  } else if (group == "rng") {
-    checkpoint.rng.emplace(rest, tensor);
-  } else if (name == "optimizer/step") {
-    checkpoint.optimizer_step = tensor;
-  } else if (name == "scaler/scale") {
-    checkpoint.scaler_scale = tensor;
-  } else if (name == "scaler/growth_tracker") {
-    checkpoint.scaler_growth_tracker = tensor;
-  } else {
-    return false;
-  }
-  return true;
-}
-
-Json values_of(const Checkpoint& checkpoint) {
-  return {{"step", checkpoint.step},
-          {"best_val_loss", checkpoint.best_val_loss},
-          {"evaluated_step", checkpoint.evaluated_step},
-          {"skipped_steps", checkpoint.skipped_steps},
-          {"consecutive_skipped_steps", checkpoint.consecutive_skipped_steps},
-          {"data",
-           {{"epoch", checkpoint.data_epoch},
-            {"sample", checkpoint.data_sample},
-            {"fingerprint", checkpoint.data_fingerprint}}},
-          {"started_by", checkpoint.started_by},
-          {"environment", checkpoint.environment}};
-}
-
 int64_t count_of(const Json& value) {
   if (!value.is_number_unsigned() || value.get<uint64_t>() > uint64_t{std::numeric_limits<int64_t>::max()}) {
     throw Error(ExitCode::checkpoint, fmt::format("{} is not a count", value.dump()));
@@ -94,19 +126,24 @@ int64_t count_of(const Json& value) {
   return value.get<int64_t>();
 }
 
-void place_values(Checkpoint& checkpoint, const Json& values) {
-  const Json& best = values.at("best_val_loss");
-  const Json& data = values.at("data");
-  checkpoint.step = count_of(values.at("step"));
-  checkpoint.best_val_loss = best.is_null() ? std::numeric_limits<double>::infinity() : best.get<double>();
-  checkpoint.evaluated_step = count_of(values.at("evaluated_step"));
-  checkpoint.skipped_steps = count_of(values.at("skipped_steps"));
-  checkpoint.consecutive_skipped_steps = count_of(values.at("consecutive_skipped_steps"));
-  checkpoint.data_epoch = count_of(data.at("epoch"));
-  checkpoint.data_sample = count_of(data.at("sample"));
-  checkpoint.data_fingerprint = data.at("fingerprint");
-  checkpoint.started_by = values.value("started_by", "auto");
-  checkpoint.environment = values.at("environment");
+NamedTensors tensors_of(Checkpoint checkpoint) {
+  NamedTensors all;
+  visit_tensors(checkpoint, CollectTensors{all});
+  return all;
 }
+
+bool place_tensor(Checkpoint& checkpoint, const std::string& name, const at::Tensor& tensor) {
+  bool is_placed = false;
+  visit_tensors(checkpoint, PlaceTensor{name, tensor, is_placed});
+  return is_placed;
+}
+
+Json values_of(Checkpoint checkpoint) {
+  Json values;
+  visit_values(checkpoint, WriteValue{values});
+  return values;
+}
+
+void place_values(Checkpoint& checkpoint, const Json& values) { visit_values(checkpoint, ReadValue{values}); }
 
 }  // namespace gpt::checkpoint

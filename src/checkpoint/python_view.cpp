@@ -8,6 +8,7 @@
 #include "gpt/checkpoint/pickle.h"
 #include "gpt/config/option.h"
 #include "gpt/config/value.h"
+#include "gpt/parameters/parameter_table.h"
 #include "parts.h"
 
 namespace gpt::checkpoint {
@@ -66,34 +67,35 @@ void pickle_model(PickleWriter& pickle, const Checkpoint& checkpoint) {
   pickle.begin_dict();
   for (const auto& [name, tensor] : checkpoint.model) pickle_tensor(pickle, name, "model/" + name, tensor);
   // A tied head is the embedding under a second name, as in the state dict of any PyTorch model that ties them.
-  const std::string embedding = "transformer.wte.weight", head = "lm_head.weight";
-  const auto named = [&](const std::string& wanted) {
-    return std::find_if(checkpoint.model.begin(), checkpoint.model.end(),
-                        [&](const auto& entry) { return entry.first == wanted; });
-  };
-  if (const auto shared = named(embedding); shared != checkpoint.model.end() && named(head) == checkpoint.model.end()) {
-    pickle_tensor(pickle, head, "model/" + embedding, shared->second);
+  if (!checkpoint.config.model.vocab_size) return pickle.end_dict();  // no model: there is no table of its parameters
+  for (const ParameterRow& row : parameter_table(checkpoint.config.model)) {
+    if (row.tied_name.empty()) continue;
+    for (const auto& [name, tensor] : checkpoint.model) {
+      if (name == row.name) pickle_tensor(pickle, row.tied_name, "model/" + name, tensor);
+    }
   }
   pickle.end_dict();
 }
 
 // {"state": {name: {"exp_avg", "exp_avg_sq"}}, "step": n}
-void pickle_optimizer(PickleWriter& pickle, const Checkpoint& checkpoint) {
-  TORCH_CHECK(checkpoint.exp_avg.size() == checkpoint.exp_avg_sq.size(), "each parameter has both moments");
+void pickle_optimizer(PickleWriter& pickle, const OptimizerState& optimizer) {
   pickle.begin_dict();
   pickle.text("state");
   pickle.begin_dict();
-  for (size_t i = 0; i < checkpoint.exp_avg.size(); ++i) {
-    const std::string& name = checkpoint.exp_avg[i].first;
+  const size_t parameters = optimizer.slots.empty() ? 0 : optimizer.slots.front().second.size();
+  for (size_t i = 0; i < parameters; ++i) {
+    const std::string& name = optimizer.slots.front().second[i].first;
     pickle.text(name);
     pickle.begin_dict();
-    pickle_tensor(pickle, "exp_avg", "exp_avg/" + name, checkpoint.exp_avg[i].second);
-    pickle_tensor(pickle, "exp_avg_sq", "exp_avg_sq/" + name, checkpoint.exp_avg_sq[i].second);
+    for (const auto& [slot, tensors] : optimizer.slots) {
+      TORCH_CHECK(tensors.size() == parameters, "each slot of the optimizer has every parameter");
+      pickle_tensor(pickle, slot, slot + "/" + name, tensors[i].second);
+    }
     pickle.end_dict();
   }
   pickle.end_dict();
   pickle.text("step");
-  pickle.integer(checkpoint.optimizer_step.defined() ? checkpoint.optimizer_step.item<int64_t>() : 0);
+  pickle.integer(optimizer.step_count.defined() ? optimizer.step_count.item<int64_t>() : 0);
   pickle.end_dict();
 }
 
@@ -105,7 +107,7 @@ std::string python_view(const Checkpoint& checkpoint) {
   pickle.text("model");
   pickle_model(pickle, checkpoint);
   pickle.text("optimizer");
-  pickle_optimizer(pickle, checkpoint);
+  pickle_optimizer(pickle, checkpoint.optimizer);
   pickle.text("config");
   pickle_value(pickle, config_of(checkpoint.config));
   pickle.text("scaler");  // {} without one, as PyTorch's own

@@ -42,7 +42,7 @@ bool is_chosen(const std::string& key) { return std::find(std::begin(kChosenKeys
 void copy_chosen(Config& config, const Origins& origins, Config from) {
   const std::vector<Option> to_rows = options(config), from_rows = options(from);
   // A run counted in epochs has no number of steps.
-  const bool in_epochs = config.training.epochs.has_value();
+  const bool in_epochs = config.training.schedule.epochs.has_value();
   for (size_t i = 0; i < to_rows.size(); ++i) {
     const std::string key = to_rows[i].key();
     if (!is_chosen(key) || origins.count(key) || (in_epochs && key == "training.max_steps")) continue;
@@ -90,16 +90,16 @@ void choose_sizes(Config& config, const Origins& origins, const Surroundings& su
   const bool by_character = config.data.tokenizer == "char" || config.data.tokenizer == "byte";
   Sizes sizes = row_for(surroundings);
   fit_to_text(sizes, surroundings, fraction, by_character ? 1 : 4);
-  if (origins.count("training.max_steps")) sizes.steps = config.training.max_steps.value_or(sizes.steps);
+  if (origins.count("training.max_steps")) sizes.steps = config.training.schedule.max_steps.value_or(sizes.steps);
   chosen.model.n_layer = sizes.n_layer, chosen.model.n_head = sizes.n_head, chosen.model.n_embd = sizes.n_embd;
   chosen.model.block_size = sizes.block_size, chosen.model.dropout = sizes.dropout;
   TrainingConfig& training = chosen.training;
-  training.batch_size = sizes.batch_size, training.max_steps = sizes.steps;
-  training.min_lr = std::min(1e-4, config.training.learning_rate), training.beta2 = 0.99;
-  training.warmup_steps = std::min<int64_t>(100, sizes.steps / 10);
-  training.use_amp = surroundings.gpu;  // at these widths casting to 16 bits costs a CPU more than it saves
-  training.eval_interval = {std::max<int64_t>(50, sizes.steps / 6 / 50 * 50), Interval::Unit::steps};
-  training.sample_interval = {3 * training.eval_interval.count, Interval::Unit::steps};
+  training.batch_size = sizes.batch_size, training.schedule.max_steps = sizes.steps;
+  training.schedule.min_lr = std::min(1e-4, config.training.schedule.learning_rate), training.optimizer.beta2 = 0.99;
+  training.schedule.warmup_steps = std::min<int64_t>(100, sizes.steps / 10);
+  training.precision.use_amp = surroundings.gpu;  // at these widths casting to 16 bits costs a CPU more than it saves
+  training.cadence.eval_interval = {std::max<int64_t>(50, sizes.steps / 6 / 50 * 50), Interval::Unit::steps};
+  training.cadence.sample_interval = {3 * training.cadence.eval_interval.count, Interval::Unit::steps};
   copy_chosen(config, origins, chosen);
 }
 

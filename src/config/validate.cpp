@@ -104,10 +104,10 @@ void validate_stages(const Config& config, const Faults& faults) {
   const std::vector<Stage>& stages = config.data.stages;
   if (stages.empty()) return;
   const auto in_epochs = [](const Interval& interval) { return interval.unit == Interval::Unit::epochs; };
-  if (t.epochs || in_epochs(t.eval_interval) || in_epochs(t.checkpoint_interval) || in_epochs(t.sample_interval)) {
+  if (t.schedule.epochs || in_epochs(t.cadence.eval_interval) || in_epochs(t.cadence.checkpoint_interval) || in_epochs(t.cadence.sample_interval)) {
     fail("a run in stages is measured in steps, since its files have no epoch in common; set max_steps, and intervals in steps");
   }
-  const int64_t steps = t.max_steps.value_or(kDefaultMaxSteps);
+  const int64_t steps = t.schedule.max_steps.value_or(kDefaultMaxSteps);
   if (stages.back().from >= steps) {
     fail(fmt::format("the last stage begins at step {}, but the run has only {}", stages.back().from, steps));
   }
@@ -120,23 +120,23 @@ void validate_stages(const Config& config, const Faults& faults) {
 }
 
 void validate_training(const TrainingConfig& t, const Faults& faults) {
-  if (t.epochs && t.max_steps) {
+  if (t.schedule.epochs && t.schedule.max_steps) {
     faults.fail(
         {"training.max_steps", "training.epochs"},
-        fmt::format("epochs {} and max_steps {} both set the length of the run; keep one", *t.epochs, *t.max_steps));
+        fmt::format("epochs {} and max_steps {} both set the length of the run; keep one", *t.schedule.epochs, *t.schedule.max_steps));
   }
-  if (t.lr_schedule == LrSchedule::cosine && t.min_lr > t.learning_rate) {
+  if (t.schedule.lr_schedule == LrSchedule::cosine && t.schedule.min_lr > t.schedule.learning_rate) {
     faults.fail(
         {"training.min_lr", "training.learning_rate"},
-        fmt::format("min_lr {} is above learning_rate {}; set min_lr to a tenth of it", t.min_lr, t.learning_rate));
+        fmt::format("min_lr {} is above learning_rate {}; set min_lr to a tenth of it", t.schedule.min_lr, t.schedule.learning_rate));
   }
-  const int64_t steps = t.max_steps.value_or(kDefaultMaxSteps);
-  if (!t.epochs && t.warmup_steps.value_or(0) >= steps) {
+  const int64_t steps = t.schedule.max_steps.value_or(kDefaultMaxSteps);
+  if (!t.schedule.epochs && t.schedule.warmup_steps.value_or(0) >= steps) {
     faults.fail(
         {"training.warmup_steps", "training.max_steps"},
-        fmt::format("warmup_steps {} must be less than max_steps {}; a tenth of it is usual", *t.warmup_steps, steps));
+        fmt::format("warmup_steps {} must be less than max_steps {}; a tenth of it is usual", *t.schedule.warmup_steps, steps));
   }
-  if (!t.use_amp && (t.dtype == Dtype::bfloat16 || t.dtype == Dtype::float16)) {
+  if (!t.precision.use_amp && (t.precision.dtype == Dtype::bfloat16 || t.precision.dtype == Dtype::float16)) {
     faults.fail({"training.use_amp", "training.dtype"},
                 "use_amp false means float32 (or tf32), but dtype is a 16-bit type; set use_amp true or dtype float32");
   }

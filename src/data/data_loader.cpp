@@ -56,19 +56,25 @@ struct DataLoader::Impl {
   DataPosition position;
   std::unique_ptr<OrderedPrefetcher<Transfer>> prefetcher;  // last: its threads use what is above
 
-  // (2, B, T) where the sources are: inputs, then targets.
-  at::Tensor build(const DataPosition& at) const {
-    const int64_t T = schedule.block_size(at.epoch), B = schedule.batch_size(at);
-    const auto options = at::TensorOptions(at::kLong);
-    at::Tensor pair = resident ? at::empty({2, B, T}, options.device(device)) : at::empty({2, B, T}, options.pinned_memory(pinned));
+  BatchShape shape(const DataPosition& at) const { return {schedule.batch_size(at), schedule.block_size(at.epoch)}; }
+
+  // Fills a batch that lies where the sources do.
+  void build(const DataPosition& at, const Batch& batch) const {
     int64_t row = 0;
     for (const auto& [source, starts] : schedule.windows(at)) {
       const int64_t rows = std::ssize(starts);
       const at::Tensor where = as_tensor(starts, pinned);
-      ops::token_gather_out(pair.select(0, 0).narrow(0, row, rows), pair.select(0, 1).narrow(0, row, rows), sources[source],
+      ops::token_gather_out(batch.inputs.narrow(0, row, rows), batch.targets.narrow(0, row, rows), sources[source],
                             resident ? where.to(device, /*non_blocking=*/true) : where);
       row += rows;
     }
+  }
+
+  // (2, B, T) in host memory: inputs, then targets.
+  at::Tensor build_on_host(const DataPosition& at) const {
+    const auto [B, T] = shape(at);
+    const at::Tensor pair = empty_int64({2, B, T}, pinned);
+    build(at, halves(pair));
     return pair;
   }
 
@@ -76,15 +82,17 @@ struct DataLoader::Impl {
     const int64_t count = persistent_workers ? std::numeric_limits<int64_t>::max() : schedule.batches_left(position);
     // The workers start the copies too: batches to come arrive while a step is computed.
     prefetcher = std::make_unique<OrderedPrefetcher<Transfer>>(workers, ahead, count, [this, from = position](int64_t batch) {
-      return Transfer(build(schedule.advanced(from, batch)), device);
+      return Transfer(build_on_host(schedule.advanced(from, batch)), device);
     });
   }
 
-  Batch next() {
+  void next_into(const Batch& batch) {
     // On a CPU too: gathering from memory takes microseconds, less than handing the batch over from another thread.
-    if (resident || workers == 0) return halves(build(position).to(device, /*non_blocking=*/true));
-    if (!prefetcher) start_workers();
-    return halves(prefetcher->next().take());
+    if (resident || (workers == 0 && device.is_cpu())) return build(position, batch);
+    if (workers > 0 && !prefetcher) start_workers();
+    const Batch arrived = halves(workers > 0 ? prefetcher->next().take() : build_on_host(position));
+    batch.inputs.copy_(arrived.inputs, /*non_blocking=*/true);
+    batch.targets.copy_(arrived.targets, /*non_blocking=*/true);
   }
 };
 
@@ -125,11 +133,19 @@ DataLoader::DataLoader(Tokens tokens, const DataConfig& config, int64_t batch_si
 
 DataLoader::~DataLoader() = default;
 
-Batch DataLoader::next() {
-  Batch batch = impl_->next();
+BatchShape DataLoader::next_shape() const { return impl_->shape(impl_->position); }
+
+void DataLoader::next_into(const Batch& batch) {
+  impl_->next_into(batch);
   impl_->position = impl_->schedule.advanced(impl_->position, 1);
   const bool epoch_ended = impl_->position.sample == 0;
   if (epoch_ended && !impl_->persistent_workers) impl_->prefetcher.reset();
+}
+
+Batch DataLoader::next() {
+  const auto [B, T] = next_shape();
+  const Batch batch = halves(at::empty({2, B, T}, at::TensorOptions(impl_->device).dtype(at::kLong)));
+  next_into(batch);
   return batch;
 }
 

@@ -23,7 +23,7 @@ void require_memory(const ModelConfig& model, const TrainingConfig& training, co
   constexpr double kLeast = 0.85;
   const Check check = check_memory(model, training, form, memory);
   const double needed = memory.program + estimate_memory(model, training, form).total();
-  if (kLeast * needed <= memory.available || !training.memory_check) return say_if_doubtful(check);
+  if (kLeast * needed <= memory.available || !training.execution.memory_check) return say_if_doubtful(check);
   throw Error(ExitCode::memory, fmt::format("this run does not fit into memory: {}; {}, or start it anyway with "
                                             "--training.memory_check false",
                                             check.detail, check.fix));
@@ -41,7 +41,7 @@ void check_before_training(const Config& config, const Corpus& corpus, const Dev
   const RunPlan plan = plan_run(config.training, loader.batches_per_epoch());
   say_if_doubtful(check_batch(config.training, facts));
   if (config.data.stages.empty()) say_if_doubtful(check_length(config, facts, plan));
-  say_if_doubtful(check_learning_rate(config.training, plan));
+  say_if_doubtful(check_learning_rate(config.training.schedule, plan));
   say_if_doubtful(check_compute(config.model, config.training, plan, measure_product_speed(device.device, precision.compute_type())));
 }
 

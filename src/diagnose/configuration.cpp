@@ -109,7 +109,7 @@ class Examination {
     const DeviceInfo device = describe_device(select_device(config_.device).device);
     const DeviceInfo best = device.device.is_cuda() ? device : describe_device(select_device("auto").device);
     add(check_device(config_.device, device, best, host::has_nvidia_gpu()));
-    add(check_precision(config_.training, device));
+    add(check_precision(config_.training.precision, device));
     if (checks_.back().status == Check::Status::fail) return;
     device_ = device;
     memory_ = memory_budget(device.device);
@@ -152,7 +152,7 @@ class Examination {
     } else {
       for (const std::string& stage : describe_stages(config_, corpus)) add(passed("stage", stage));
     }
-    add(check_learning_rate(config_.training, *plan_));
+    add(check_learning_rate(config_.training.schedule, *plan_));
     add(check_validation(config_, facts, *plan_));
     add(check_workers(config_.data, facts.resident, cores_));
     for (const Tokens& source : corpus.sources) {
@@ -175,7 +175,7 @@ class Examination {
       return;
     }
     const bool cuda = device_->device.is_cuda();
-    const Precision precision = resolve_precision(config_.training.use_amp, config_.training.dtype, *device_);
+    const Precision precision = resolve_precision(config_.training.precision.use_amp, config_.training.precision.dtype, *device_);
     const ActivationForm form = activation_form(model, *device_, precision);
     add(check_vocabulary(model, cuda));
     add(check_attention(model, cuda, attention_path(model, device_->device, precision.compute_type(), /*training=*/true)));
@@ -198,10 +198,10 @@ class Examination {
 
   void examine_disk() {
     const std::string folder = nearest_folder(config_.output_dir);
-    const double bytes = checkpoint_bytes(config_.model);
+    const auto bytes = static_cast<double>(checkpoint_bytes(config_.model));
     add(check_disk_speed(folder, measure_write_speed(folder), bytes));
     const bool has_validation = corpus_ && corpus_->validation.size() > 0;
-    const int64_t kept = 1 + has_validation + config_.training.keep_last;
+    const int64_t kept = 1 + has_validation + config_.training.cadence.keep_last;
     add(check_disk_space(folder, static_cast<double>(free_disk_space(folder)), bytes, kept));
   }
 

@@ -8,7 +8,7 @@
 
 #include "gpt/core/format.h"
 #include "gpt/data/overlap.h"
-#include "gpt/model/parameter_shapes.h"
+#include "gpt/parameters/parameter_table.h"
 #include "gpt/optim/lr_schedule.h"
 #include "gpt/train/evaluator.h"
 
@@ -16,12 +16,6 @@ namespace gpt {
 namespace {
 
 std::string count(int64_t value) { return format_count(static_cast<double>(value)); }
-
-double parameter_count(const ModelConfig& model) {
-  double count = 0;
-  for (const auto& [group, values] : parameter_groups(model)) count += static_cast<double>(values);
-  return count;
-}
 
 }  // namespace
 
@@ -150,13 +144,13 @@ Check check_length(const Config& config, const DatasetFacts& facts, const RunPla
                             with_commas(static_cast<int64_t>(kWorthless) * plan.steps_per_epoch)));
 }
 
-Check check_learning_rate(const TrainingConfig& training, const RunPlan& plan) {
+Check check_learning_rate(const ScheduleConfig& schedule, const RunPlan& plan) {
   constexpr double kHigh = 1e-2;
-  const int64_t warmup = warmup_steps(training, plan.total_steps);
+  const int64_t warmup = warmup_steps(schedule, plan.total_steps);
   const std::string detail =
-      fmt::format("{} after {} of warm-up, {} at the end", format_number(training.learning_rate), plural(warmup, "step"),
-                  format_number(training.lr_schedule == LrSchedule::cosine ? training.min_lr : training.learning_rate));
-  if (training.learning_rate > kHigh) {
+      fmt::format("{} after {} of warm-up, {} at the end", format_number(schedule.learning_rate), plural(warmup, "step"),
+                  format_number(schedule.lr_schedule == LrSchedule::cosine ? schedule.min_lr : schedule.learning_rate));
+  if (schedule.learning_rate > kHigh) {
     return warned("learning rate", detail + ": AdamW diverges at such rates", "set training.learning_rate: 1e-3");
   }
   if (warmup >= plan.total_steps) {

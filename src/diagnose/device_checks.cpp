@@ -20,7 +20,7 @@ Check check_device(const std::string& spec, const DeviceInfo& device, const Devi
   return passed("device", detail);
 }
 
-Check check_precision(const TrainingConfig& config, const DeviceInfo& device) {
+Check check_precision(const PrecisionConfig& config, const DeviceInfo& device) {
   const std::string fix = "set training.use_amp: true and training.dtype: auto";
   Precision precision;
   try {

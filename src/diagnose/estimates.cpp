@@ -3,18 +3,13 @@
 #include <algorithm>
 
 #include "gpt/model/gpt.h"
-#include "gpt/model/parameter_shapes.h"
+#include "gpt/optim/adamw.h"
+#include "gpt/parameters/parameter_table.h"
 
 namespace gpt {
 namespace {
 
 constexpr double kFloatBytes = 4;
-
-double parameter_count(const ModelConfig& model) {
-  double count = 0;
-  for (const auto& [group, values] : parameter_groups(model)) count += static_cast<double>(values);
-  return count;
-}
 
 // What autograd keeps, in bytes per token. Letters as in model/gpt.h; `s` is the size of a compute value.
 class ActivationBytes {
@@ -83,26 +78,28 @@ ActivationForm activation_form(const ModelConfig& model, const DeviceInfo& devic
   return {precision.compute_type(), !path.starts_with("math"), device.device.is_cuda()};
 }
 
-double MemoryEstimate::total() const { return weights + moments + std::max(gradients, gradients_before + activations + workspace); }
+double MemoryEstimate::total() const { return weights + gradients + moments + activations + workspace; }
 
 MemoryEstimate estimate_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form) {
-  const double parameters = parameter_count(model);
+  const auto parameters = static_cast<double>(flat_layout(parameter_table(model)).size);
   const double tokens = static_cast<double>(training.batch_size * model.block_size);
   const double layers = static_cast<double>(model.n_layer);
-  const double embedding = kFloatBytes * static_cast<double>(model.padded_vocab() * model.n_embd);
+  const bool is_narrow = form.compute_type != at::kFloat;
   const ActivationBytes bytes(model, form);
 
   MemoryEstimate estimate;
-  estimate.weights = parameters * (kFloatBytes + (form.compute_type == at::kFloat ? 0 : 2));
-  // At the end of the backward pass the tied embedding has two gradients: the head's, and the lookup's.
-  estimate.gradients = parameters * kFloatBytes + (model.tie_weights ? embedding : 0);
-  estimate.moments = parameters * 2 * kFloatBytes;
-  const double kept = training.gradient_checkpointing ? bytes.residual() : bytes.block();
+  estimate.weights = parameters * (kFloatBytes + (is_narrow ? 2 : 0));
+  estimate.gradients = parameters * kFloatBytes;
+  for (const OptimizerSlot& slot : AdamW::kSlots) estimate.moments += parameters * static_cast<double>(slot.bytes_per_parameter());
+  const bool recomputes = training.execution.gradient_checkpointing;
+  const double kept = recomputes ? bytes.residual() : bytes.block();
   estimate.activations = tokens * (layers * kept + bytes.outside_blocks());
   // With checkpointing a block is recomputed before its backward pass.
-  const double one_block = bytes.backward() + (training.gradient_checkpointing ? bytes.block() - bytes.residual() : 0);
-  estimate.workspace = std::max(tokens * bytes.head(training.label_smoothing), embedding + tokens * one_block);
-  if (training.gradient_accumulation_steps > 1) estimate.gradients_before = parameters * kFloatBytes;
+  const double one_block = bytes.backward() + (recomputes ? bytes.block() - bytes.residual() : 0);
+  // In 16 bits a weight's gradient is a tensor of its own until it is added.
+  const auto product = [&](int64_t width) { return is_narrow ? 2 * static_cast<double>(width * model.n_embd) : 0; };
+  estimate.workspace = std::max(tokens * bytes.head(training.label_smoothing) + product(model.padded_vocab()),
+                                tokens * one_block + product(std::max(model.hidden(), 3 * model.n_embd)));
   return estimate;
 }
 
@@ -121,7 +118,5 @@ std::optional<int64_t> largest_batch_size(const ModelConfig& model, TrainingConf
   }
   return low;
 }
-
-double checkpoint_bytes(const ModelConfig& model) { return parameter_count(model) * 3 * kFloatBytes; }
 
 }  // namespace gpt

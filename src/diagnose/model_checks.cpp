@@ -8,7 +8,7 @@
 #include "gpt/core/format.h"
 #include "gpt/device/cpu_allocator.h"
 #include "gpt/device/host.h"
-#include "gpt/model/parameter_shapes.h"
+#include "gpt/parameters/parameter_table.h"
 #include "gpt/train/evaluator.h"
 #include "gpt/train/forecast.h"
 
@@ -33,7 +33,7 @@ std::string memory_fix(const ModelConfig& model, TrainingConfig training, const 
   accumulating.gradient_accumulation_steps = std::max<int64_t>(2, training.gradient_accumulation_steps);
   const auto largest = largest_batch_size(model, accumulating, form, bytes);
   if (largest) return smaller_batch(training, *largest);
-  training.gradient_checkpointing = true;
+  training.execution.gradient_checkpointing = true;
   training.batch_size = 1;
   const bool helps = estimate_memory(model, training, form).total() <= bytes;
   return helps ? "set training.gradient_checkpointing: true and training.batch_size: 1"

@@ -6,7 +6,7 @@
 
 #include "gpt/core/error.h"
 #include "gpt/core/process.h"
-#include "gpt/model/parameter_shapes.h"
+#include "gpt/parameters/parameter_table.h"
 #include "gpt/train/run_state.h"
 #include "gpt/train/train_step.h"
 
@@ -35,7 +35,7 @@ Measured measure(RunState& state, TrainStep& step, int64_t micro_batches, at::De
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
   do {
     const auto begin = Clock::now();
-    (void)step.run(state.loader, micro_batches, kLearningRate, [] { return process::stop_signal() != 0; });
+    (void)run_update(step, state.loader, micro_batches, kLearningRate, [] { return process::stop_signal() != 0; });
     synchronize(device);  // sync: the update is timed
     if (process::stop_signal() != 0) throw Error(ExitCode::interrupted, "interrupted");
     updates.push_back(std::chrono::duration<double>(Clock::now() - begin).count());

@@ -39,7 +39,7 @@ std::string_view name_of(at::ScalarType type) {
 
 void describe(const std::string& path, const Checkpoint& checkpoint, const Session& session) {
   std::string line = fmt::format("Loaded {}: {:.2f}M parameters after {} training steps", path,
-                                 session.model->parameter_count() / 1e6, checkpoint.step);
+                                 static_cast<double>(session.model->parameters().count()) / 1e6, checkpoint.step);
   if (std::isfinite(checkpoint.best_val_loss)) {
     line += fmt::format(", best validation loss {:.4f}", checkpoint.best_val_loss);
   }
@@ -94,10 +94,9 @@ Session open_session(const GenerateOptions& options) {
   const Checkpoint checkpoint = load_checkpoint(options.checkpoint);
   Session session;
   session.tokenizer = tokenizer_from_json(checkpoint.tokenizer, options.checkpoint);
-  session.model = std::make_unique<GPT>(checkpoint.config.model, choice.device, /*seed=*/0);
-  session.model->load_parameters(checkpoint.model);
+  session.model = std::make_unique<GPT>(checkpoint.config.model, choice.device, checkpoint.model);
   use_cpu_allocator();
-  use_cpu_threads(session.model->parameter_count() < kParametersForThreads ? 1 : 0);
+  use_cpu_threads(session.model->parameters().count() < kParametersForThreads ? 1 : 0);
   session.compute_type = precision.compute_type();
   describe(options.checkpoint, checkpoint, session);
   log::info(fmt::format("Using {}: {}, {}", choice.device.is_cuda() ? "GPU" : "CPU", device.name,

@@ -1,13 +1,10 @@
 #include "gpt/model/gpt.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/SDPBackend.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/_fused_sdp_choice.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/dropout.h>
-#include <ATen/ops/embedding.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/gelu.h>
@@ -21,12 +18,11 @@
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
-#include <cmath>
 #include <limits>
 #include <optional>
 
-#include "gpt/core/error.h"
 #include "gpt/model/recompute.h"
+#include "gpt/ops/embedding.h"
 #include "gpt/ops/linear.h"
 #include "gpt/ops/rotary.h"
 
@@ -34,19 +30,20 @@ namespace gpt {
 namespace {
 
 struct Linear {
-  at::Tensor weight, bias;  // (out, in); (out) or undefined
+  Parameter weight, bias;  // (out, in); (out) or empty
 
-  at::Tensor operator()(const at::Tensor& x) const { return ops::linear(x, weight, bias); }
+  at::Tensor operator()(const at::Tensor& x) const { return ops::linear(x, weight, bias.tracked()); }
 };
 
 struct Normalization {
   Norm kind;
   double eps;
-  at::Tensor weight, bias;  // (C); bias may be undefined
+  Parameter weight, bias;  // (C); bias may be empty
 
   at::Tensor operator()(const at::Tensor& x) const {
-    return kind == Norm::layernorm ? at::layer_norm(x, weight.sizes(), weight, bias, eps)
-                                   : at::rms_norm(x, weight.sizes(), weight, eps);
+    const at::IntArrayRef shape = weight.value().sizes();
+    return kind == Norm::layernorm ? at::layer_norm(x, shape, weight.tracked(), bias.tracked(), eps)
+                                   : at::rms_norm(x, shape, weight.tracked(), eps);
   }
 };
 
@@ -96,13 +93,12 @@ struct Attention {
 struct FeedForward {
   Mlp kind;
   double dropout;
-  Linear c_fc, c_proj;  // gelu
-  Linear w1, w2, w3;    // swiglu, geglu
+  Linear gate, in, out;  // gelu has no gate
 
   at::Tensor operator()(const at::Tensor& x, bool training) const {
-    if (kind == Mlp::gelu) return at::dropout(c_proj(at::gelu(c_fc(x), "tanh")), dropout, training);
-    const at::Tensor gate = kind == Mlp::swiglu ? at::silu(w1(x)) : at::gelu(w1(x), "tanh");
-    return w2(at::dropout(gate * w3(x), dropout, training));
+    if (kind == Mlp::gelu) return at::dropout(out(at::gelu(in(x), "tanh")), dropout, training);
+    const at::Tensor open = kind == Mlp::swiglu ? at::silu(gate(x)) : at::gelu(gate(x), "tanh");
+    return out(at::dropout(open * in(x), dropout, training));
   }
 };
 
@@ -119,72 +115,51 @@ struct Block {
   }
 };
 
-// GPT-2's rule. Rows that only pad the vocabulary are zero and take no random numbers, so vocab_multiple changes no weight.
-at::Tensor initial_value(const ParameterShape& parameter, const ModelConfig& config, at::Generator& generator) {
-  const auto& name = parameter.name;
-  at::Tensor value = at::zeros(parameter.shape);
-  if (name.ends_with(".bias")) return value;
-  if (name.find("ln_") != std::string::npos) return value.fill_(1);
-  const bool residual_projection = name.ends_with("c_proj.weight") || name.ends_with("mlp.w2.weight");
-  const double std = residual_projection ? 0.02 / std::sqrt(2.0 * config.n_layer) : 0.02;
-  const bool vocabulary = name.ends_with("wte.weight") || name == "lm_head.weight";
-  (vocabulary ? value.narrow(0, 0, *config.vocab_size) : value).normal_(0, std, generator);
-  return value;
-}
-
-at::Tensor find(const NamedTensors& tensors, const std::string& name) {
-  for (const auto& [candidate, tensor] : tensors) {
-    if (candidate == name) return tensor;
-  }
-  return {};
-}
-
 }  // namespace
 
 struct GPT::Transformer {
-  at::Tensor wte, wpe;  // (Vp, C); (block_size, C) or undefined
+  Parameter wte, wpe;  // (Vp, C); (block_size, C) or empty
   double dropout;
   std::vector<Block> h;
   Normalization ln_f;
-  Linear lm_head;  // its bias is not a parameter: -inf in the columns that pad the vocabulary, undefined without padding
+  Parameter lm_head;         // (Vp, C); the embedding itself where they are tied
+  at::Tensor padding_bias;   // of the head: -inf in the columns that pad the vocabulary, undefined without padding
   ops::RotaryTables rotary;  // of block_size positions, undefined with learned ones
 
-  Transformer(const ModelConfig& config, const NamedTensors& parameters, at::Device device) : dropout(config.dropout) {
-    const auto linear = [&](const std::string& name) {
-      return Linear{find(parameters, name + ".weight"), find(parameters, name + ".bias")};
+  Transformer(const ModelConfig& config, const Parameters& parameters) : dropout(config.dropout) {
+    using Role = ParameterRole;
+    const auto linear = [&](Role role, int64_t layer) { return Linear{parameters.weight(role, layer), parameters.bias(role, layer)}; };
+    const auto norm = [&](Role role, int64_t layer) {
+      return Normalization{config.norm, config.norm_eps, parameters.weight(role, layer), parameters.bias(role, layer)};
     };
-    const auto norm = [&](const std::string& name) {
-      return Normalization{config.norm, config.norm_eps, find(parameters, name + ".weight"),
-                           find(parameters, name + ".bias")};
-    };
-    wte = find(parameters, "transformer.wte.weight");
-    wpe = find(parameters, "transformer.wpe.weight");
+    const int64_t before = -1, after = config.n_layer;
+    wte = parameters.weight(Role::token_embedding, before);
+    wpe = parameters.weight(Role::position_embedding, before);
     for (int64_t layer = 0; layer < config.n_layer; ++layer) {
-      const std::string name = fmt::format("transformer.h.{}.", layer);
-      h.push_back(
-          {norm(name + "ln_1"),
-           {config.n_head, config.kv_heads(), dropout, linear(name + "attn.c_attn"), linear(name + "attn.c_proj")},
-           norm(name + "ln_2"),
-           {config.mlp, dropout, linear(name + "mlp.c_fc"), linear(name + "mlp.c_proj"), linear(name + "mlp.w1"),
-            linear(name + "mlp.w2"), linear(name + "mlp.w3")}});
+      h.push_back({norm(Role::attention_norm, layer),
+                   {config.n_head, config.kv_heads(), dropout, linear(Role::attention_in, layer), linear(Role::attention_out, layer)},
+                   norm(Role::mlp_norm, layer),
+                   {config.mlp, dropout, linear(Role::mlp_gate, layer), linear(Role::mlp_in, layer), linear(Role::mlp_out, layer)}});
     }
-    ln_f = norm("transformer.ln_f");
-    lm_head = config.tie_weights ? Linear{wte, {}} : linear("lm_head");
+    ln_f = norm(Role::final_norm, after);
+    lm_head = config.tie_weights ? wte : parameters.weight(Role::head, after);
     if (const int64_t V = *config.vocab_size, Vp = config.padded_vocab(); V < Vp) {
-      lm_head.bias = at::zeros({Vp}, wte.options().requires_grad(false));
-      lm_head.bias.narrow(0, V, Vp - V).fill_(-std::numeric_limits<float>::infinity());
+      padding_bias = at::zeros({Vp}, parameters.device());
+      padding_bias.narrow(0, V, Vp - V).fill_(-std::numeric_limits<float>::infinity());
     }
     if (config.position == Position::rope) {
-      rotary = ops::rotary_tables(config.block_size, config.head_dim(), config.rope_theta, device);
+      rotary = ops::rotary_tables(config.block_size, config.head_dim(), config.rope_theta, parameters.device());
     }
   }
 
   // Of positions offset, offset + 1, ...
   at::Tensor embed(const at::Tensor& ids, int64_t offset, bool training) const {
-    at::Tensor x = at::embedding(wte, ids);  // (B, T, C)
-    if (wpe.defined()) x = x + wpe.narrow(0, offset, ids.size(1));
+    at::Tensor x = ops::embedding(ids, wte);  // (B, T, C)
+    if (wpe.defined()) x = x + wpe.tracked().narrow(0, offset, ids.size(1));
     return at::dropout(x, dropout, training);
   }
+
+  at::Tensor logits(const at::Tensor& x) const { return ops::linear(ln_f(x), lm_head, padding_bias); }  // (..., Vp)
 
   ops::RotaryTables rotary_at(int64_t offset, int64_t length) const {
     if (!rotary.cos.defined()) return {};
@@ -192,14 +167,15 @@ struct GPT::Transformer {
   }
 };
 
-GPT::GPT(const ModelConfig& config, at::Device device, uint64_t seed) : config_(config) {
-  TORCH_CHECK(config.vocab_size, "GPT: model.vocab_size must be set");
-  at::Generator generator = at::detail::createCPUGenerator(seed);
-  for (const auto& parameter : parameter_shapes(config)) {
-    at::Tensor value = initial_value(parameter, config, generator).to(device);
-    parameters_.emplace_back(parameter.name, value.requires_grad_());
-  }
-  transformer_ = std::make_unique<const Transformer>(config, parameters_, device);
+GPT::GPT(const ModelConfig& config, at::Device device)
+    : config_(config),
+      parameters_(parameter_table(config), device),
+      transformer_(std::make_unique<const Transformer>(config, parameters_)) {}
+
+GPT::GPT(const ModelConfig& config, at::Device device, uint64_t seed) : GPT(config, device) { parameters_.draw(seed); }
+
+GPT::GPT(const ModelConfig& config, at::Device device, const NamedTensors& values) : GPT(config, device) {
+  parameters_.copy_from(values);
 }
 
 GPT::~GPT() = default;
@@ -215,7 +191,7 @@ at::Tensor GPT::padded_logits(const at::Tensor& ids) const {
     const auto run = [&block, rotary, training = training_](const at::Tensor& x) { return block(x, rotary, training); };
     x = gradient_checkpointing_ ? recompute_in_backward(run, x) : run(x);
   }
-  return transformer_->lm_head(transformer_->ln_f(x));
+  return transformer_->logits(x);
 }
 
 at::Tensor GPT::forward(const at::Tensor& ids) const { return padded_logits(ids).narrow(-1, 0, *config_.vocab_size); }
@@ -242,7 +218,7 @@ at::Tensor GPT::forward_cached(const at::Tensor& ids, KvCache& cache) const {
   }
   cache.length += T;
   const at::Tensor last = transformer_->ln_f(x.select(1, T - 1));  // (B, C)
-  return transformer_->lm_head(last).narrow(-1, 0, *config_.vocab_size);
+  return ops::linear(last, transformer_->lm_head, transformer_->padding_bias).narrow(-1, 0, *config_.vocab_size);
 }
 
 KvCache GPT::make_cache(int64_t batch, int64_t capacity, at::ScalarType dtype) const {
@@ -256,35 +232,6 @@ KvCache GPT::make_cache(int64_t batch, int64_t capacity, at::ScalarType dtype) c
   }
   return cache;
 }
-
-void GPT::load_parameters(const NamedTensors& values) {
-  const auto refuse = [](const std::string& what) {
-    throw Error(ExitCode::checkpoint,
-                "model: " + what + "; the weights belong to another architecture: use the config they were trained with");
-  };
-  for (const auto& [name, parameter] : parameters_) {
-    const at::Tensor value = find(values, name);
-    if (!value.defined()) refuse(fmt::format("parameter '{}' is missing", name));
-    if (value.sizes() != parameter.sizes()) {
-      refuse(c10::str("parameter '", name, "' must be ", parameter.sizes(), ", got ", value.sizes()));
-    }
-  }
-  for (const auto& [name, value] : values) {
-    if (!find(parameters_, name).defined()) refuse(fmt::format("parameter '{}' is unknown", name));
-  }
-  at::NoGradGuard no_grad;
-  for (const auto& [name, parameter] : parameters_) parameter.copy_(find(values, name));
-}
-
-at::Device GPT::device() const { return parameters_.front().second.device(); }
-
-int64_t GPT::parameter_count() const {
-  int64_t count = 0;
-  for (const auto& [name, parameter] : parameters_) count += parameter.numel();
-  return count;
-}
-
-double GPT::flops_per_token() const { return gpt::flops_per_token(config_); }
 
 std::string attention_path(const ModelConfig& config, at::Device device, at::ScalarType dtype, bool training) {
   const auto heads = [&](int64_t count) {

@@ -3,88 +3,61 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
-
-#include <utility>
 
 namespace gpt {
-namespace {
 
-NamedTensors named_as(const NamedTensors& names, const std::vector<at::Tensor>& values) {
-  NamedTensors result;
-  for (size_t i = 0; i < values.size(); ++i) result.emplace_back(names[i].first, values[i]);
-  return result;
+AdamW::AdamW(const Parameters& parameters, const OptimizerConfig& config)
+    : parameters_(parameters), config_(config), ranges_(decay_ranges(parameters.rows(), parameters.layout())) {
+  const auto options = at::TensorOptions(parameters.device());
+  for (const OptimizerSlot& slot : kSlots) slots_.push_back(at::zeros({parameters.layout().size}, options.dtype(slot.dtype)));
+  step_count_ = at::zeros({}, options.dtype(at::kFloat));
 }
 
-void copy_values(const NamedTensors& names, const NamedTensors& from, const std::vector<at::Tensor>& to,
-                 const char* what) {
-  TORCH_CHECK(from.size() == to.size(), "AdamW: ", what, " has ", from.size(), " tensors, the model ", to.size());
-  for (size_t i = 0; i < to.size(); ++i) {
-    TORCH_CHECK(from[i].first == names[i].first && from[i].second.sizes() == to[i].sizes(), "AdamW: ", what, " of '",
-                from[i].first, "' ", from[i].second.sizes(), " does not fit parameter '", names[i].first, "' ",
-                to[i].sizes());
-    to[i].copy_(from[i].second);
-  }
-}
-
-}  // namespace
-
-AdamW::AdamW(NamedTensors parameters, const AdamWOptions& options)
-    : parameters_(std::move(parameters)), options_(options) {
-  for (const auto& [name, parameter] : parameters_) {
-    exp_avg_.push_back(at::zeros_like(parameter));
-    exp_avg_sq_.push_back(at::zeros_like(parameter));
-    (parameter.dim() >= 2 ? decayed_ : plain_).push_back(exp_avg_.size() - 1);
-  }
-  step_ = at::zeros({}, parameters_.front().second.options().dtype(at::kFloat).requires_grad(false));
-}
-
-void AdamW::step(double learning_rate, const at::Tensor& grad_scale, const at::Tensor& found_inf) {
+void AdamW::step(const at::Tensor& learning_rate, const at::Tensor& grad_scale, const at::Tensor& found_inf) {
   at::NoGradGuard no_grad;
-  step_.add_(1);
-  update(decayed_, learning_rate, options_.weight_decay, grad_scale, found_inf);
-  update(plain_, learning_rate, 0.0, grad_scale, found_inf);
-  step_.sub_(found_inf);  // the kernel changed nothing where it is 1
-}
-
-void AdamW::update(const std::vector<size_t>& group, double learning_rate, double weight_decay,
-                   const at::Tensor& grad_scale, const at::Tensor& found_inf) {
-  if (group.empty()) return;
-  std::vector<at::Tensor> values, gradients, exp_avg, exp_avg_sq;
-  for (const size_t i : group) {
-    const auto& [name, parameter] = parameters_[i];
-    TORCH_CHECK(parameter.grad().defined(), "AdamW: parameter '", name, "' has no gradient");
-    values.push_back(parameter);
-    gradients.push_back(parameter.grad());
-    exp_avg.push_back(exp_avg_[i]);
-    exp_avg_sq.push_back(exp_avg_sq_[i]);
+  const at::Tensor values = parameters_.flat_values(), gradients = parameters_.flat_gradients();
+  step_count_.add_(1);
+  for (const bool decays : {true, false}) {
+    std::vector<at::Tensor> of_values, of_gradients, of_exp_avg, of_exp_avg_sq;
+    for (const auto& [begin, end, range_decays] : ranges_) {
+      if (range_decays != decays) continue;
+      of_values.push_back(values.slice(0, begin, end));
+      of_gradients.push_back(gradients.slice(0, begin, end));
+      of_exp_avg.push_back(slots_[0].slice(0, begin, end));
+      of_exp_avg_sq.push_back(slots_[1].slice(0, begin, end));
+    }
+    if (of_values.empty()) continue;
+    const std::vector<at::Tensor> steps(of_values.size(), step_count_);  // all parameters share one count
+    at::_fused_adamw_(of_values, of_gradients, of_exp_avg, of_exp_avg_sq, /*max_exp_avg_sqs=*/{}, steps, learning_rate,
+                      config_.beta1, config_.beta2, decays ? config_.weight_decay : 0.0, config_.eps, /*amsgrad=*/false,
+                      /*maximize=*/false, grad_scale, found_inf);
   }
-  const std::vector<at::Tensor> steps(group.size(), step_);  // all parameters share one count
-  at::_fused_adamw_(values, gradients, exp_avg, exp_avg_sq, /*max_exp_avg_sqs=*/{}, steps, learning_rate,
-                    options_.beta1, options_.beta2, weight_decay, options_.eps, /*amsgrad=*/false, /*maximize=*/false,
-                    grad_scale, found_inf);
+  step_count_.sub_(found_inf);  // the kernel changed nothing where it is 1
 }
 
-void AdamW::zero_grad() {
-  for (auto& [name, parameter] : parameters_) parameter.mutable_grad().reset();
+OptimizerState AdamW::state() const {
+  OptimizerState state;
+  for (size_t i = 0; i < kSlots.size(); ++i) state.slots.emplace_back(kSlots[i].name, parameters_.views(slots_[i]));
+  state.step_count = step_count_;
+  return state;
 }
 
-std::vector<at::Tensor> AdamW::gradients() const {
-  std::vector<at::Tensor> result;
-  for (const auto& [name, parameter] : parameters_) {
-    if (parameter.grad().defined()) result.push_back(parameter.grad());
+void AdamW::load(const OptimizerState& from) {
+  OptimizerState to = state();
+  TORCH_CHECK(from.slots.size() == to.slots.size(), "AdamW: a state of ", from.slots.size(), " slots instead of ", to.slots.size());
+  for (size_t s = 0; s < to.slots.size(); ++s) {
+    const auto& [name, tensors] = to.slots[s];
+    const NamedTensors& given = from.slots[s].second;
+    TORCH_CHECK(from.slots[s].first == name && given.size() == tensors.size(), "AdamW: '", from.slots[s].first, "' with ",
+                given.size(), " tensors instead of '", name, "' with ", tensors.size());
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      TORCH_CHECK(given[i].first == tensors[i].first && given[i].second.sizes() == tensors[i].second.sizes(), "AdamW: ", name,
+                  " of '", given[i].first, "' ", given[i].second.sizes(), " does not fit parameter '", tensors[i].first, "' ",
+                  tensors[i].second.sizes());
+      tensors[i].second.copy_(given[i].second);
+    }
   }
-  return result;
-}
-
-NamedTensors AdamW::exp_avg() const { return named_as(parameters_, exp_avg_); }
-NamedTensors AdamW::exp_avg_sq() const { return named_as(parameters_, exp_avg_sq_); }
-at::Tensor AdamW::step_count() const { return step_; }
-
-void AdamW::load(const NamedTensors& exp_avg, const NamedTensors& exp_avg_sq, const at::Tensor& step_count) {
-  copy_values(parameters_, exp_avg, exp_avg_, "exp_avg");
-  copy_values(parameters_, exp_avg_sq, exp_avg_sq_, "exp_avg_sq");
-  step_.copy_(step_count);
+  step_count_.copy_(from.step_count);
 }
 
 }  // namespace gpt

@@ -7,9 +7,16 @@
 #include <ATen/ops/stack.h>
 
 namespace gpt {
+namespace {
 
-at::Tensor global_grad_norm(const std::vector<at::Tensor>& gradients) {
-  return at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients, 2, at::kFloat)));
+// Squares are summed in float32 within a part, and the parts' norms in a second sum, so that the error stays small however
+// many there are.
+constexpr int64_t kPart = 1 << 20;
+
+}  // namespace
+
+at::Tensor global_grad_norm(const at::Tensor& gradients) {
+  return at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients.flatten().split(kPart), 2, at::kFloat)));
 }
 
 at::Tensor clip_divisor(const at::Tensor& norm, double max_norm) {

@@ -25,11 +25,10 @@ GradScaler::GradScaler(bool enabled, at::Device device) : enabled_(enabled) {
 
 at::Tensor GradScaler::scale(const at::Tensor& loss) const { return enabled_ ? loss * scale_ : loss; }
 
-at::Tensor GradScaler::unscale(const std::vector<at::Tensor>& gradients) {
-  TORCH_CHECK(!gradients.empty(), "GradScaler: no gradients");
-  const auto options = gradients.front().options().dtype(at::kFloat);
+at::Tensor GradScaler::unscale(const at::Tensor& gradients) const {
+  const auto options = gradients.options().dtype(at::kFloat);
   at::Tensor found_inf = at::zeros({}, options);
-  at::_amp_foreach_non_finite_check_and_unscale_(gradients, found_inf,
+  at::_amp_foreach_non_finite_check_and_unscale_({gradients}, found_inf,
                                                  enabled_ ? scale_.reciprocal() : at::ones({}, options));
   return found_inf;
 }

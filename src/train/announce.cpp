@@ -8,6 +8,7 @@
 #include "gpt/core/log.h"
 #include "gpt/data/sample_schedule.h"
 #include "gpt/device/host.h"
+#include "gpt/optim/adamw.h"
 #include "gpt/optim/lr_schedule.h"
 
 namespace gpt {
@@ -28,15 +29,15 @@ void announce_methods(const Config& config, const Precision& precision, const De
   log::info("Precision: " + precision.reason);
   if (precision.tf32) log::success("Enabled TF32");
   if (precision.grad_scaler) log::success("GradScaler on the device");
-  log::success("Using fused AdamW");
+  log::success(fmt::format("Using {}", AdamW::kName));
   const std::string path = attention_path(config.model, device.device, precision.compute_type(), /*training=*/true);
   if (path == "flash" || path == "cudnn") {
     log::success(path == "flash" ? "Flash attention" : "Flash attention (cuDNN)");
   } else {
     log::info("Attention without the flash path: " + path);
   }
-  if (config.training.gradient_checkpointing) log::success("Gradient checkpointing: each block is recomputed in the backward pass");
-  if (config.training.use_compile) {
+  if (config.training.execution.gradient_checkpointing) log::success("Gradient checkpointing: each block is recomputed in the backward pass");
+  if (config.training.execution.use_compile) {
     log::warn("training.use_compile has no effect in this version: the step runs uncompiled");
   }
 }
@@ -44,7 +45,7 @@ void announce_methods(const Config& config, const Precision& precision, const De
 void announce_run(const Config& config, const GPT& model, const Corpus& corpus, const RunPlan& plan, bool resident) {
   const ModelConfig& m = config.model;
   log::info(fmt::format("Model: {} parameters, {}, {}, width {}, block {}, vocabulary {} (padded to {})",
-                        format_count(static_cast<double>(model.parameter_count())), plural(m.n_layer, "layer"), plural(m.n_head, "head"), m.n_embd, m.block_size, *m.vocab_size,
+                        format_count(static_cast<double>(model.parameters().count())), plural(m.n_layer, "layer"), plural(m.n_head, "head"), m.n_embd, m.block_size, *m.vocab_size,
                         m.padded_vocab()));
   log::info(fmt::format("Data: {}: {} training and {} validation tokens, {}", corpus.source, with_commas(corpus.train.size()),
                         with_commas(corpus.validation.size()), resident ? "resident" : "streamed"));
@@ -55,7 +56,7 @@ void announce_run(const Config& config, const GPT& model, const Corpus& corpus, 
                                                format_number(static_cast<double>(plan.total_steps) / static_cast<double>(plan.steps_per_epoch)))
                                  : "in " + plural(std::ssize(config.data.stages), "stage");
   log::info(fmt::format("Run: {} ({}), {} = {} a step, warm-up {}", plural(plan.total_steps, "step"), epochs,
-                        plural(sequences, "sequence"), plural(sequences * m.block_size, "token"), plural(warmup_steps(t, plan.total_steps), "step")));
+                        plural(sequences, "sequence"), plural(sequences * m.block_size, "token"), plural(warmup_steps(t.schedule, plan.total_steps), "step")));
   for (const std::string& stage : describe_stages(config, corpus)) log::info("Stage " + stage);
 }
 

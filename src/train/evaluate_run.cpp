@@ -45,11 +45,10 @@ ExitCode evaluate_run(Config config, const config::Origins& origins) {
   const DeviceChoice choice = select_device(config.device);
   const DeviceInfo device = describe_device(choice.device);
   announce_device(device, choice);
-  const Precision precision = resolve_precision(config.training.use_amp, config.training.dtype, device);
-  apply_precision(precision, config.training.deterministic);
-  GPT model(config.model, choice.device, /*seed=*/0);
-  model.load_parameters(start.checkpoint.model);
-  const Evaluator evaluator(corpus, config.training.batch_size, config.model.block_size, config.training.eval_batches.value_or(0),
+  const Precision precision = resolve_precision(config.training.precision.use_amp, config.training.precision.dtype, device);
+  apply_precision(precision, config.training.execution.deterministic);
+  GPT model(config.model, choice.device, start.checkpoint.model);
+  const Evaluator evaluator(corpus, config.training.batch_size, config.model.block_size, config.training.cadence.eval_batches.value_or(0),
                             choice.device, precision);
   if (evaluator.empty()) throw Error(ExitCode::data, fmt::format("{} has no validation split to evaluate on", corpus.source));
   const Evaluation evaluation = evaluator.run(model, [](double share) {

@@ -26,7 +26,7 @@ int64_t automatic_eval_sequences(int64_t block_size) { return 400 + 48000 / bloc
 int64_t evaluation_tokens(const TrainingConfig& training, int64_t block_size, int64_t validation_tokens) {
   const int64_t all = std::max<int64_t>(0, validation_tokens - 1);
   const int64_t batches = (all + training.batch_size * block_size - 1) / (training.batch_size * block_size);
-  return std::min(all, count_batches(batches, training.eval_batches, training.batch_size, block_size) * training.batch_size * block_size);
+  return std::min(all, count_batches(batches, training.cadence.eval_batches, training.batch_size, block_size) * training.batch_size * block_size);
 }
 
 double evaluation_steps(const TrainingConfig& training, int64_t block_size, int64_t tokens) {

@@ -20,14 +20,14 @@ RunPlan plan_run(const TrainingConfig& config, int64_t batches_per_epoch) {
   plan.accumulation_ = config.gradient_accumulation_steps;
   plan.batches_per_epoch = batches_per_epoch;
   plan.steps_per_epoch = (batches_per_epoch + plan.accumulation_ - 1) / plan.accumulation_;
-  plan.counted_in_epochs = config.epochs.has_value();
-  plan.total_steps = plan.counted_in_epochs ? *config.epochs * plan.steps_per_epoch : config.max_steps.value_or(kDefaultMaxSteps);
-  plan.eval_every = interval_steps(config.eval_interval, plan);
-  plan.checkpoint_every = interval_steps(config.checkpoint_interval, plan);
-  if (config.checkpoint_interval.unit == Interval::Unit::seconds) {
-    plan.checkpoint_seconds = static_cast<double>(config.checkpoint_interval.count);
+  plan.counted_in_epochs = config.schedule.epochs.has_value();
+  plan.total_steps = plan.counted_in_epochs ? *config.schedule.epochs * plan.steps_per_epoch : config.schedule.max_steps.value_or(kDefaultMaxSteps);
+  plan.eval_every = interval_steps(config.cadence.eval_interval, plan);
+  plan.checkpoint_every = interval_steps(config.cadence.checkpoint_interval, plan);
+  if (config.cadence.checkpoint_interval.unit == Interval::Unit::seconds) {
+    plan.checkpoint_seconds = static_cast<double>(config.cadence.checkpoint_interval.count);
   }
-  plan.sample_every = interval_steps(config.sample_interval, plan);
+  plan.sample_every = interval_steps(config.cadence.sample_interval, plan);
   return plan;
 }
 

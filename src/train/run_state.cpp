@@ -26,10 +26,6 @@ uint64_t stream_seed(const Config& config, Stream stream) {
   return mix64(static_cast<uint64_t>(config.seed) * 4 + stream);
 }
 
-AdamWOptions adamw_options(const TrainingConfig& config) {
-  return {config.beta1, config.beta2, config.eps, config.weight_decay};
-}
-
 at::Generator default_generator(at::Device device) { return at::globalContext().defaultGenerator(device); }
 
 void seed_generator(at::Device device, uint64_t seed) { default_generator(device).set_current_seed(seed); }
@@ -48,9 +44,9 @@ ScheduleOptions schedule_options(const Config& config, const Corpus& corpus) {
   return options;
 }
 
-RunState::RunState(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision)
-    : model(config.model, device, stream_seed(config, kWeights)),
-      optimizer(model.parameters(), adamw_options(config.training)),
+RunState::RunState(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision, const StartingPoint* start)
+    : model(start ? GPT(config.model, device, start->checkpoint.model) : GPT(config.model, device, stream_seed(config, kWeights))),
+      optimizer(model.parameters(), config.training.optimizer),
       scaler(precision.grad_scaler, device),
       loader(corpus.sources, config.data, schedule_options(config, corpus), device),
       config_(config),
@@ -62,8 +58,9 @@ RunState::RunState(const Config& config, const Corpus& corpus, at::Device device
   skipped_in_a_row_ = at::zeros({}, counter);
   seed_generator(at::kCPU, stream_seed(config, kDropout));
   if (device.is_cuda()) seed_generator(device, stream_seed(config, kDropout));
-  model.set_gradient_checkpointing(config.training.gradient_checkpointing);
+  model.set_gradient_checkpointing(config.training.execution.gradient_checkpointing);
   model.train(true);
+  if (start) restore(*start);
 }
 
 std::map<std::string, at::Tensor> RunState::random_state() const {
@@ -89,9 +86,9 @@ bool RunState::is_finished(const RunPlan& plan) const {
 }
 
 uint64_t RunState::checkpoint_bytes() const {
-  // Weights and two moments in float32; the tokenizer twice, for us and for Python; the rest is far below a megabyte.
+  // The tokenizer twice, for us and for Python; the rest is far below a megabyte.
   const uint64_t tokenizer = corpus_.tokenizer ? corpus_.tokenizer->to_json().size() : 0;
-  return 3 * sizeof(float) * static_cast<uint64_t>(model.parameter_count()) + 2 * tokenizer + (1 << 20);
+  return gpt::checkpoint_bytes(config_.model) + 2 * tokenizer + (1 << 20);
 }
 
 void RunState::count_skip(const at::Tensor& skipped) {
@@ -103,10 +100,8 @@ void RunState::count_skip(const at::Tensor& skipped) {
 Checkpoint RunState::capture() const {
   Checkpoint saved;
   saved.step = step;
-  saved.model = model.parameters();
-  saved.exp_avg = optimizer.exp_avg();
-  saved.exp_avg_sq = optimizer.exp_avg_sq();
-  saved.optimizer_step = optimizer.step_count();
+  saved.model = model.parameters().values();
+  saved.optimizer = optimizer.state();
   if (scaler.enabled()) {
     saved.scaler_scale = scaler.scale_value();
     saved.scaler_growth_tracker = scaler.growth_tracker();
@@ -129,8 +124,7 @@ Checkpoint RunState::capture() const {
 void RunState::restore(const StartingPoint& start) {
   const Checkpoint& checkpoint = start.checkpoint;
   started_by_ = start.started_by;
-  model.load_parameters(checkpoint.model);
-  optimizer.load(checkpoint.exp_avg, checkpoint.exp_avg_sq, checkpoint.optimizer_step);
+  optimizer.load(checkpoint.optimizer);
   if (scaler.enabled() && checkpoint.scaler_scale.defined()) {
     scaler.load(checkpoint.scaler_scale, checkpoint.scaler_growth_tracker);
   }

@@ -2,55 +2,79 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/logical_and.h>
+#include <ATen/ops/zeros.h>
 
 #include "gpt/core/map_faults.h"
 #include "gpt/optim/grad_clip.h"
 
 namespace gpt {
 
-TrainStep::TrainStep(GPT& model, AdamW& optimizer, GradScaler& scaler, const Precision& precision,
-                     const TrainingConfig& config)
+TrainStep::TrainStep(GPT& model, AdamW& optimizer, GradScaler& scaler, const Precision& precision, const TrainingConfig& config)
     : model_(model),
       optimizer_(optimizer),
       scaler_(scaler),
       compute_type_(precision.autocast ? precision.compute_type() : at::kFloat),
-      config_(config) {}
+      gradient_clip_(config.optimizer.gradient_clip),
+      label_smoothing_(config.label_smoothing) {
+  for (at::Tensor* scalar : {&learning_rate_, &share_, &loss_}) *scalar = at::zeros({}, model.device());
+}
 
-StepResult TrainStep::run(DataLoader& loader, int64_t micro_batches, double learning_rate,
-                          const std::function<bool()>& stop) {
-  StepResult result;
-  result.tokens = loader.tokens_ahead(micro_batches);
-  for (int64_t i = 0; i < micro_batches; ++i) {
-    if (i > 0 && stop()) {
-      optimizer_.zero_grad();
-      return {};
-    }
-    const Batch batch = loader.next();
-    map_faults::require_intact();  // before anything is learned from it
-    at::Tensor loss;
-    {
-      Autocast autocast(model_.device(), compute_type_);
-      loss = model_.loss(batch.inputs, batch.targets, config_.label_smoothing);
-    }
-    if (micro_batches > 1) loss = loss * (static_cast<double>(batch.inputs.numel()) / result.tokens);
-    scaler_.scale(loss).backward();
-    result.loss = result.loss.defined() ? result.loss + loss.detach() : loss.detach();
+void TrainStep::begin(double learning_rate) {
+  model_.parameters().clear_gradients();
+  learning_rate_.fill_(learning_rate);
+  loss_.zero_();
+}
+
+const Batch& TrainStep::batch(const BatchShape& shape) {
+  const std::vector<int64_t> sizes{shape.sequences, shape.length};
+  if (!batch_.inputs.defined() || batch_.inputs.sizes() != sizes) {
+    const auto options = at::TensorOptions(model_.device()).dtype(at::kLong);
+    batch_ = {at::empty(sizes, options), at::empty(sizes, options)};
   }
+  return batch_;
+}
 
+void TrainStep::set_share(double share) { share_.fill_(share); }
+
+void TrainStep::accumulate() {
+  at::Tensor loss;
+  {
+    Autocast autocast(model_.device(), compute_type_);
+    loss = model_.loss(batch_.inputs, batch_.targets, label_smoothing_) * share_;
+  }
+  scaler_.scale(loss).backward();
+  loss_.add_(loss.detach());
+}
+
+void TrainStep::apply() {
   at::NoGradGuard no_grad;
-  const auto gradients = optimizer_.gradients();
+  const at::Tensor& gradients = model_.parameters().flat_gradients();
   at::Tensor scaler_overflow;
   if (scaler_.enabled()) scaler_overflow = scaler_.unscale(gradients);
-  result.grad_norm = global_grad_norm(gradients);
-  const at::Tensor finite = at::logical_and(at::isfinite(result.loss), at::isfinite(result.grad_norm));
-  result.skipped = finite.logical_not().to(at::kFloat);
-  optimizer_.step(learning_rate, clip_divisor(result.grad_norm, config_.gradient_clip), result.skipped);
+  grad_norm_ = global_grad_norm(gradients);
+  skipped_ = at::logical_and(at::isfinite(loss_), at::isfinite(grad_norm_)).logical_not().to(at::kFloat);
+  optimizer_.step(learning_rate_, clip_divisor(grad_norm_, gradient_clip_), skipped_);
   // The scaler reacts only to the overflows that its scale can cure: those in the gradients.
   if (scaler_.enabled()) scaler_.update(scaler_overflow);
-  optimizer_.zero_grad();
-  return result;
+}
+
+std::optional<int64_t> run_update(TrainStep& step, DataLoader& loader, int64_t micro_batches, double learning_rate,
+                                  const std::function<bool()>& stop) {
+  const int64_t tokens = loader.tokens_ahead(micro_batches);
+  step.begin(learning_rate);
+  for (int64_t i = 0; i < micro_batches; ++i) {
+    if (i > 0 && stop()) return std::nullopt;
+    const BatchShape shape = loader.next_shape();
+    loader.next_into(step.batch(shape));
+    map_faults::require_intact();  // before anything is learned from it
+    step.set_share(static_cast<double>(shape.sequences * shape.length) / static_cast<double>(tokens));
+    step.accumulate();
+  }
+  step.apply();
+  return tokens;
 }
 
 }  // namespace gpt

@@ -32,14 +32,15 @@ std::string stop_signal_name() { return fmt::format("SIG{}", sigabbrev_np(proces
 Trainer::Trainer(RunState& state, const TrainingConfig& config, const RunPlan& plan, const Corpus& corpus,
                  const RunFolder& folder, const Precision& precision, const DeviceInfo& device, bool is_saved)
     : state_(state),
-      config_(config),
+      schedule_(config.schedule),
+      cadence_(config.cadence),
       plan_(plan),
       corpus_(corpus),
       folder_(folder),
       precision_(precision),
       device_(device),
       train_step_(state.model, state.optimizer, state.scaler, precision, config),
-      evaluator_(corpus, config.batch_size, state.model.config().block_size, config.eval_batches, device.device,
+      evaluator_(corpus, config.batch_size, state.model.config().block_size, config.cadence.eval_batches, device.device,
                  precision),
       metrics_(folder.metrics_path(), plan),
       forecast_(plan, evaluation_steps(config, state.model.config().block_size, evaluator_.tokens())),
@@ -79,40 +80,38 @@ ExitCode Trainer::run() {
 bool Trainer::update() {
   const Stopwatch watch;
   const int64_t micro_batches = plan_.micro_batches(state_.step);
-  const double learning_rate = learning_rate_at(config_, state_.step, plan_.total_steps);
+  const double learning_rate = learning_rate_at(schedule_, state_.step, plan_.total_steps);
   // Only an update of several micro-batches can be abandoned halfway.
   std::optional<RunState::Cursor> before;
   if (micro_batches > 1) before = state_.cursor();
   const DataPosition position = state_.loader.position();
-  StepResult result;
+  std::optional<int64_t> tokens;
   try {
-    result = train_step_.run(state_.loader, micro_batches, learning_rate, stop_requested);
+    tokens = run_update(train_step_, state_.loader, micro_batches, learning_rate, stop_requested);
   } catch (const std::exception&) {
     const std::string file = map_faults::changed_file();
     if (file.empty()) throw;
     if (before) state_.rewind(*before);
     leave_changed_data(file, position);
   }
-  if (!result.loss.defined()) {
+  if (!tokens) {
     state_.rewind(*before);
     return false;
   }
   ++state_.step;
   is_saved_ = false;
   process::set_unsaved_updates(state_.step - saved_step_);
-  tokens_ += result.tokens;
-  state_.count_skip(result.skipped);
-  epoch_loss_ += at::nan_to_num(result.loss, 0.0, 0.0, 0.0);
+  tokens_ += *tokens;
+  state_.count_skip(train_step_.skipped());
+  epoch_loss_ += at::nan_to_num(train_step_.loss(), 0.0, 0.0, 0.0);
   const bool warmed_up = state_.step - first_step_ == kWarmUpSteps;
-  if (is_logged(state_.step) || warmed_up) close_log_interval(result, learning_rate);
-  if (due(std::min(config_.log_interval, config_.max_skipped_steps), state_.step)) check_skips();
+  if (is_logged(state_.step) || warmed_up) close_log_interval(learning_rate);
   forecast_.took(Forecast::kStep, watch.running_seconds());
   return true;
 }
 
 // Nothing is learned from a file that another process changes. The state is that of the last update.
 void Trainer::leave_changed_data(const std::string& file, const DataPosition& position) {
-  state_.optimizer.zero_grad();
   state_.loader.seek(position);
   bar_.close();
   if (!is_saved_) save_last(/*must=*/false);
@@ -123,16 +122,16 @@ void Trainer::leave_changed_data(const std::string& file, const DataPosition& po
 // Every log_interval steps, the last one, and on the way to the first interval 1, 2, 5, 10, 20, 50, ...: a run that works
 // shows it at once.
 bool Trainer::is_logged(int64_t step) const {
-  if (due(config_.log_interval, step) || step == plan_.total_steps) return true;
-  if (step > config_.log_interval) return false;
+  if (due(cadence_.log_interval, step) || step == plan_.total_steps) return true;
+  if (step > cadence_.log_interval) return false;
   int64_t digit = step;
   while (digit % 10 == 0) digit /= 10;
   return digit == 1 || digit == 2 || digit == 5;
 }
 
-void Trainer::close_log_interval(const StepResult& result, double learning_rate) {
+void Trainer::close_log_interval(double learning_rate) {
   StepMetrics m;
-  m.loss = result.loss.item<double>();  // sync: the log line reads the device, and closes the interval's clock
+  m.loss = train_step_.loss().item<double>();  // sync: the log line reads the device, and closes the interval's clock
   const Mark now{state_.step, tokens_, stopwatch_.running_seconds()};
   const double seconds = now.seconds - logged_.seconds;
   const bool warm_up = logged_.step < first_step_ + kWarmUpSteps;
@@ -140,7 +139,7 @@ void Trainer::close_log_interval(const StepResult& result, double learning_rate)
   if (is_logged(state_.step)) {
     m.step = state_.step;
     m.learning_rate = learning_rate;
-    m.grad_norm = result.grad_norm.item<double>();
+    m.grad_norm = train_step_.grad_norm().item<double>();
     m.step_ms = 1e3 * seconds / (now.step - logged_.step);
     m.tokens_per_second = (now.tokens - logged_.tokens) / seconds;
     if (const auto peak = device_.peak_flops(precision_.dtype)) {
@@ -148,6 +147,7 @@ void Trainer::close_log_interval(const StepResult& result, double learning_rate)
     }
     m.peak_memory_mb = peak_allocated_bytes(device_.device) / 1e6;
     metrics_.step(m);
+    check_skips();
   }
   logged_ = now;
 }
@@ -159,7 +159,7 @@ void Trainer::check_skips() {
                         skipped - reported_skips_, skipped));
   reported_skips_ = skipped;
   const int64_t in_a_row = state_.skipped_in_a_row();
-  if (in_a_row < config_.max_skipped_steps) return;
+  if (in_a_row < cadence_.max_skipped_steps) return;
   throw Error(ExitCode::numerics,
               fmt::format("step {}: {} updates in a row had a loss or gradient that was not finite: lower training.learning_rate, "
                           "lengthen training.warmup_steps, or set training.dtype: float32 (the last checkpoint is kept)",
@@ -168,7 +168,7 @@ void Trainer::check_skips() {
 
 void Trainer::close_epoch() {
   if (const std::string file = map_faults::changed_file(); !file.empty()) leave_changed_data(file, state_.loader.position());
-  if (plan_.steps_per_epoch < config_.log_interval) return;  // of a tiny text: a line for each would drown the rest
+  if (plan_.steps_per_epoch < cadence_.log_interval) return;  // of a tiny text: a line for each would drown the rest
   const double mean = epoch_loss_.item<double>() / (state_.step - epoch_.step);  // sync: once an epoch
   const Mark now{state_.step, tokens_, stopwatch_.running_seconds()};
   const double seconds = now.seconds - epoch_.seconds;
@@ -216,9 +216,9 @@ void Trainer::save_checkpoints() {
   checkpoint_waits_ = false;
   bar_.show_activity("saving");
   save_last(/*must=*/false);
-  if (config_.keep_last == 0) return;
+  if (cadence_.keep_last == 0) return;
   save(folder_.numbered_path(state_.step), /*must=*/false);
-  folder_.remove_old_numbered(config_.keep_last);
+  folder_.remove_old_numbered(cadence_.keep_last);
 }
 
 void Trainer::evaluate() {
@@ -260,11 +260,11 @@ void Trainer::write_sample() {
   const Stopwatch watch;
   bar_.show_activity("writing a sample");
   SamplingConfig sampling;
-  sampling.max_new_tokens = config_.sample_tokens;
-  const auto result = generate(state_.model, *corpus_.tokenizer, config_.sample_prompt, sampling, precision_.compute_type(),
+  sampling.max_new_tokens = cadence_.sample_tokens;
+  const auto result = generate(state_.model, *corpus_.tokenizer, cadence_.sample_prompt, sampling, precision_.compute_type(),
                                [](std::string_view) { return !stop_requested(); });
   forecast_.took(Forecast::kSample, watch.running_seconds());
-  const std::string text = config_.sample_prompt + result.text;
+  const std::string text = cadence_.sample_prompt + result.text;
   log::info(fmt::format("sample at step {}:\n{}", state_.step, text));
   try {
     folder_.write_sample(state_.step, text);

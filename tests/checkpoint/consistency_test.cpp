@@ -14,24 +14,25 @@
 #include "gpt/checkpoint/checkpoint.h"
 #include "gpt/checkpoint/container.h"
 #include "gpt/core/error.h"
-#include "gpt/model/parameter_shapes.h"
+#include "gpt/parameters/parameter_table.h"
 #include "gpt/tokenizer/tokenizer.h"
 
 namespace gpt {
 namespace {
 
+constexpr const char* kSlots[] = {"exp_avg", "exp_avg_sq"};
+
 Checkpoint consistent_checkpoint() {
   Checkpoint checkpoint;
   ModelConfig& model = checkpoint.config.model;
   model.n_layer = 2, model.n_head = 2, model.n_embd = 16, model.block_size = 8, model.vocab_size = 12;
-  for (const ParameterShape& parameter : parameter_shapes(model)) {
+  for (const ParameterRow& parameter : parameter_table(model)) {
     checkpoint.model.emplace_back(parameter.name, at::ones(parameter.shape));
-    checkpoint.exp_avg.emplace_back(parameter.name, at::zeros(parameter.shape));
-    checkpoint.exp_avg_sq.emplace_back(parameter.name, at::zeros(parameter.shape));
+    for (const char* slot : kSlots) checkpoint.optimizer.slot(slot).emplace_back(parameter.name, at::zeros(parameter.shape));
   }
   checkpoint.step = 7, checkpoint.skipped_steps = 2, checkpoint.evaluated_step = 5;
   checkpoint.best_val_loss = 1.5;
-  checkpoint.optimizer_step = at::scalar_tensor(5, at::kFloat);
+  checkpoint.optimizer.step_count = at::scalar_tensor(5, at::kFloat);
   checkpoint.rng = {{"cpu", at::detail::createCPUGenerator(1).get_state()}};
   checkpoint.tokenizer = make_tokenizer("char", "abcdefghij")->to_json();
   checkpoint.data_fingerprint = "0123";
@@ -39,7 +40,8 @@ Checkpoint consistent_checkpoint() {
 }
 
 void add(Checkpoint& checkpoint, const std::string& name) {
-  for (NamedTensors* tensors : {&checkpoint.model, &checkpoint.exp_avg, &checkpoint.exp_avg_sq}) tensors->emplace_back(name, at::ones({1}));
+  checkpoint.model.emplace_back(name, at::ones({1}));
+  for (const char* slot : kSlots) checkpoint.optimizer.slot(slot).emplace_back(name, at::ones({1}));
 }
 
 class Consistency : public testing::Test {
@@ -99,14 +101,14 @@ TEST_F(Consistency, EachPartHasToFitTheOthers) {
       {[](Checkpoint& c) { c.config.model.n_embd = 15; }, "n_embd 15 is not divisible by n_head 2"},
       {[](Checkpoint& c) { c.config.model.n_embd = 6; }, "even head size"},
       {[](Checkpoint& c) { c.config.model.vocab_size.reset(); }, "model.vocab_size is not set"},
-      {[](Checkpoint& c) { c.model.pop_back(), c.exp_avg.pop_back(), c.exp_avg_sq.pop_back(); },
+      {[](Checkpoint& c) { c.model.pop_back(), c.optimizer.slot(kSlots[0]).pop_back(), c.optimizer.slot(kSlots[1]).pop_back(); },
        "model/transformer.ln_f.weight is missing"},
-      {[](Checkpoint& c) { c.exp_avg[0].second = at::ones({2}); }, "exp_avg/transformer.wte.weight is Float [2]"},
-      {[](Checkpoint& c) { c.exp_avg_sq[0].second = at::ones({2}); }, "exp_avg_sq/transformer.wte.weight is Float [2]"},
+      {[](Checkpoint& c) { c.optimizer.slot(kSlots[0])[0].second = at::ones({2}); }, "exp_avg/transformer.wte.weight is Float [2]"},
+      {[](Checkpoint& c) { c.optimizer.slot(kSlots[1])[0].second = at::ones({2}); }, "exp_avg_sq/transformer.wte.weight is Float [2]"},
       {[](Checkpoint& c) { add(c, "extra"); }, "model/extra does not belong"},
       {[](Checkpoint& c) { c.model[0].second = c.model[0].second.to(at::kDouble); }, "is Double"},
-      {[](Checkpoint& c) { c.optimizer_step = at::Tensor(); }, "optimizer/step is not one value of type Float"},
-      {[](Checkpoint& c) { c.optimizer_step = at::scalar_tensor(-1, at::kFloat); }, "optimizer/step is -1"},
+      {[](Checkpoint& c) { c.optimizer.step_count = at::Tensor(); }, "optimizer/step is not one value of type Float"},
+      {[](Checkpoint& c) { c.optimizer.step_count = at::scalar_tensor(-1, at::kFloat); }, "optimizer/step is -1"},
       {[](Checkpoint& c) { c.scaler_scale = c.scaler_growth_tracker = at::scalar_tensor(2, at::kFloat); },
        "scaler/growth_tracker is not one value of type Int"},
       {[](Checkpoint& c) { c.rng.clear(); }, "rng/cpu is missing"},

@@ -27,10 +27,10 @@ inline Checkpoint sample_checkpoint() {
       {"empty", at::zeros({0, 3})},
   };
   for (const auto& [name, tensor] : sample.model) {
-    sample.exp_avg.emplace_back(name, at::full(tensor.sizes(), -0.5));
-    sample.exp_avg_sq.emplace_back(name, at::full(tensor.sizes(), 0.25));
+    sample.optimizer.slot("exp_avg").emplace_back(name, at::full(tensor.sizes(), -0.5));
+    sample.optimizer.slot("exp_avg_sq").emplace_back(name, at::full(tensor.sizes(), 0.25));
   }
-  sample.optimizer_step = at::scalar_tensor(41, at::kFloat);
+  sample.optimizer.step_count = at::scalar_tensor(41, at::kFloat);
   sample.scaler_scale = at::scalar_tensor(65536, at::kFloat);
   sample.scaler_growth_tracker = at::scalar_tensor(7, at::kInt);
   sample.rng = {{"cpu", at::arange(256, at::kInt).to(at::kByte)}, {"cuda", at::full({16}, 255, at::kByte)}};
@@ -43,10 +43,10 @@ inline Checkpoint sample_checkpoint() {
   sample.config.model.n_layer = 3;
   sample.config.model.vocab_size = 65;
   sample.config.data.text = "caf\xe9.txt";  // a file name in Latin-1
-  sample.config.training.learning_rate = 3e-4;
-  sample.config.training.use_amp = false;
-  sample.config.training.checkpoint_interval = {2, Interval::Unit::epochs};
-  sample.config.training.sample_prompt = "Größe: \"x\"\n";
+  sample.config.training.schedule.learning_rate = 3e-4;
+  sample.config.training.precision.use_amp = false;
+  sample.config.training.cadence.checkpoint_interval = {2, Interval::Unit::epochs};
+  sample.config.training.cadence.sample_prompt = "Größe: \"x\"\n";
   sample.tokenizer = R"({"type": "char", "characters": "\n aé"})";
   sample.data_fingerprint = "0123abcd";
   sample.environment = {{"cpu", "a CPU"}, {"threads", "2"}};

@@ -31,7 +31,7 @@ TEST(AutomaticSizes, GrowWithTheMachine) {
 TEST(AutomaticSizes, NoTextIsReadMoreThanThirtyTimes) {
   for (const int64_t characters : {30'000, 137'000, 1'115'394}) {
     const Config config = chosen({.gpu = false, .cores = 2, .characters = characters});
-    const double tokens = static_cast<double>(*config.training.max_steps * config.training.batch_size * config.model.block_size);
+    const double tokens = static_cast<double>(*config.training.schedule.max_steps * config.training.batch_size * config.model.block_size);
     EXPECT_LE(tokens / (0.9 * static_cast<double>(characters)), 30) << characters;
   }
 }
@@ -40,7 +40,7 @@ TEST(AutomaticSizes, AShortTextHasAValidationPartLongEnough) {
   for (int64_t characters = 200; characters < kMegabyte; characters *= 2) {
     const Config config = chosen({.gpu = false, .cores = 2, .characters = characters});
     EXPECT_GT(config.data.validation_fraction * static_cast<double>(characters), config.model.block_size + 1) << characters;
-    EXPECT_GE(*config.training.max_steps, 100) << characters;
+    EXPECT_GE(*config.training.schedule.max_steps, 100) << characters;
   }
 }
 
@@ -51,19 +51,19 @@ TEST(AutomaticSizes, OfALongTextLittleIsKeptForValidation) {
 
 TEST(AutomaticSizes, KeysThatAreWrittenOutTakePrecedence) {
   Config config;
-  config.training.max_steps = 7;
+  config.training.schedule.max_steps = 7;
   config.training.batch_size = 3;
   config = chosen({.gpu = false, .cores = 2, .characters = kMegabyte}, config, {{"training.max_steps", "--max_steps"}, {"training.batch_size", "--batch_size"}});
-  EXPECT_EQ(config.training.max_steps, 7);
+  EXPECT_EQ(config.training.schedule.max_steps, 7);
   EXPECT_EQ(config.training.batch_size, 3);
   EXPECT_EQ(config.model.n_embd, 128);
 }
 
 TEST(AutomaticSizes, ARunInEpochsStaysOne) {
   Config config;
-  config.training.epochs = 3;
+  config.training.schedule.epochs = 3;
   config = chosen({.gpu = false, .cores = 2, .characters = kMegabyte}, config, {{"training.epochs", "--epochs"}});
-  EXPECT_FALSE(config.training.max_steps);
+  EXPECT_FALSE(config.training.schedule.max_steps);
 }
 
 TEST(AutomaticSizes, AreNotChosenWhereASizeIsWrittenOutOrAPresetNamed) {
@@ -85,9 +85,9 @@ TEST(AutomaticSizes, OfARunThatGoesOnAreNeverChosenAgain) {
   keep_sizes(now, {}, saved);
   EXPECT_TRUE(difference(saved, now).empty());
   Config longer = chosen({.gpu = false, .cores = 2, .characters = kMegabyte});
-  longer.training.max_steps = 9000;
+  longer.training.schedule.max_steps = 9000;
   keep_sizes(longer, {{"training.max_steps", "--max_steps"}}, saved);
-  EXPECT_EQ(longer.training.max_steps, 9000);
+  EXPECT_EQ(longer.training.schedule.max_steps, 9000);
   EXPECT_EQ(longer.model.n_embd, saved.model.n_embd);
 }
 

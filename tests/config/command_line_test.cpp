@@ -79,7 +79,7 @@ TEST(CommandLine, TakesTheSpellingsOfOtherDocuments) {
   EXPECT_EQ(parse({"--model_size", "gpt2_xl"}).config.model.n_embd, 1600);
   EXPECT_EQ(parse({"--use_gpu", "false"}).config.device, "cpu");
   EXPECT_EQ(parse({"--use-gpu"}).config.device, "auto");
-  EXPECT_EQ(parse({"--use_lr_scheduler=false"}).config.training.lr_schedule, LrSchedule::constant);
+  EXPECT_EQ(parse({"--use_lr_scheduler=false"}).config.training.schedule.lr_schedule, LrSchedule::constant);
   const File file("seed: 5\n");
   for (const char* flag : {"--config", "--config_path", "--config-path"})
     EXPECT_EQ(parse({flag, file.path()}).config.seed, 5) << flag;
@@ -89,9 +89,9 @@ TEST(CommandLine, SwitchesTakeAnOptionalValue) {
   EXPECT_TRUE(parse({"--bias"}).config.model.bias);
   EXPECT_TRUE(parse({"--bias", "true"}).config.model.bias);
   EXPECT_TRUE(parse({"--bias", "--seed", "1"}).config.model.bias);
-  EXPECT_FALSE(parse({"--use_amp", "false"}).config.training.use_amp);
-  EXPECT_FALSE(parse({"--use-amp=false"}).config.training.use_amp);
-  EXPECT_FALSE(parse({"--use_amp", "No"}).config.training.use_amp);
+  EXPECT_FALSE(parse({"--use_amp", "false"}).config.training.precision.use_amp);
+  EXPECT_FALSE(parse({"--use-amp=false"}).config.training.precision.use_amp);
+  EXPECT_FALSE(parse({"--use_amp", "No"}).config.training.precision.use_amp);
   EXPECT_EQ(parse({"--use_gpu", "NO"}).config.device, "cpu");
   EXPECT_EQ(fault({"--use_amp", "0"}),
             "--training.use_amp: 'training.use_amp' must be true or false, got '0'; write false");
@@ -100,9 +100,9 @@ TEST(CommandLine, SwitchesTakeAnOptionalValue) {
 
 TEST(CommandLine, TextComesThroughUnchanged) {
   for (const char* text : {"", " ", "[a,b]", "--x", "-1", "a=b", "\n", "{}", "\"q\"", "%%", "a b"}) {
-    EXPECT_EQ(parse({"--sample_prompt", text, "--seed", "9"}).config.training.sample_prompt, text);
+    EXPECT_EQ(parse({"--sample_prompt", text, "--seed", "9"}).config.training.cadence.sample_prompt, text);
     const std::string joined = std::string("--sample_prompt=") + text;
-    EXPECT_EQ(parse({joined.c_str(), "--seed", "9"}).config.training.sample_prompt, text);
+    EXPECT_EQ(parse({joined.c_str(), "--seed", "9"}).config.training.cadence.sample_prompt, text);
     EXPECT_EQ(parse({joined.c_str(), "--seed", "9"}).config.seed, 9);
   }
 }
@@ -129,8 +129,8 @@ TEST(CommandLine, AFlagReplacesTheFilesChoiceOfDataAndLength) {
   EXPECT_EQ(c.data.bin, "");
   EXPECT_EQ(c.data.metadata, "");
   EXPECT_EQ(c.data.num_workers, 3);
-  EXPECT_EQ(c.training.max_steps, 7);
-  EXPECT_EQ(c.training.epochs, std::nullopt);
+  EXPECT_EQ(c.training.schedule.max_steps, 7);
+  EXPECT_EQ(c.training.schedule.epochs, std::nullopt);
   EXPECT_EQ(parse({"--config", file.path(), "--metadata", "n"}).config.data.bin, "b");
   EXPECT_EQ(fault({"--epochs", "1", "--max_steps", "7"}),
             "--training.max_steps: epochs 1 and max_steps 7 both set the length of the run; keep one");
@@ -220,7 +220,7 @@ TEST(CommandLine, PrintsTheEffectiveConfiguration) {
   const std::string text = output({"--print-config", "--preset", "gpt2_small", "--lr", "0.5"});
   const Config c = from_yaml(text);
   EXPECT_EQ(c.model.n_embd, 768);
-  EXPECT_EQ(c.training.learning_rate, 0.5);
+  EXPECT_EQ(c.training.schedule.learning_rate, 0.5);
   EXPECT_NE(fault({"--print-config", "--n_head", "5"}), "no fault");
   EXPECT_FALSE(parse({"--lr", "0.5"}).handled);
 }

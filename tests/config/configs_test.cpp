@@ -70,12 +70,12 @@ TEST(Configs, NanogptIsComparable) {
   EXPECT_TRUE(c.model.tie_weights);
   EXPECT_FALSE(c.model.bias);
   EXPECT_EQ(c.model.dropout, 0);
-  EXPECT_EQ(c.training.max_steps, 2000);
-  EXPECT_EQ(c.training.min_lr, 1e-4);
-  EXPECT_EQ(c.training.beta2, 0.99);
-  EXPECT_EQ(c.training.dtype, Dtype::float32);
+  EXPECT_EQ(c.training.schedule.max_steps, 2000);
+  EXPECT_EQ(c.training.schedule.min_lr, 1e-4);
+  EXPECT_EQ(c.training.optimizer.beta2, 0.99);
+  EXPECT_EQ(c.training.precision.dtype, Dtype::float32);
   EXPECT_EQ(c.training.label_smoothing, 0);
-  EXPECT_EQ(c.training.eval_batches, 0);
+  EXPECT_EQ(c.training.cadence.eval_batches, 0);
   EXPECT_EQ(c.data.dataset, DatasetName::none);
 }
 

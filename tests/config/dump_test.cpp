@@ -55,16 +55,16 @@ TEST(Dump, ReadsBackEqual) {
     const Config back = from_yaml(text);
     ASSERT_EQ(dump(back), text);
     ASSERT_TRUE(difference(config, back).empty());
-    ASSERT_EQ(back.training.sample_prompt, config.training.sample_prompt);
-    ASSERT_EQ(back.training.learning_rate, config.training.learning_rate);
-    ASSERT_EQ(back.training.eval_interval, config.training.eval_interval);
-    ASSERT_EQ(back.training.checkpoint_interval, config.training.checkpoint_interval);
+    ASSERT_EQ(back.training.cadence.sample_prompt, config.training.cadence.sample_prompt);
+    ASSERT_EQ(back.training.schedule.learning_rate, config.training.schedule.learning_rate);
+    ASSERT_EQ(back.training.cadence.eval_interval, config.training.cadence.eval_interval);
+    ASSERT_EQ(back.training.cadence.checkpoint_interval, config.training.cadence.checkpoint_interval);
   }
 }
 
 TEST(Dump, ExplainsEveryKey) {
   Config defaults;
-  defaults.training.sample_prompt = "\n";
+  defaults.training.cadence.sample_prompt = "\n";
   const std::string text = dump(defaults);
   for (const Option& row : options(defaults)) {
     EXPECT_NE(text.find(row.name + ": "), std::string::npos) << row.key();
@@ -76,9 +76,9 @@ TEST(Dump, ExplainsEveryKey) {
 
 TEST(Difference, NamesEveryChangedKeyAndWhetherItIsSafe) {
   Config before, after;
-  after.training.max_steps = 70;
+  after.training.schedule.max_steps = 70;
   after.model.n_embd = 192;
-  after.training.eval_interval = {2, Interval::Unit::epochs};
+  after.training.cadence.eval_interval = {2, Interval::Unit::epochs};
   const std::vector<Change> changes = difference(before, after);
   ASSERT_EQ(changes.size(), 3u);
   EXPECT_EQ(changes[0].key, "model.n_embd");

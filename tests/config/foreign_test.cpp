@@ -80,12 +80,12 @@ TEST(Foreign, NamesThatMeanOneKeyAreThatKey) {
   EXPECT_EQ(c.model.n_hidden, 99);
   EXPECT_EQ(c.model.dropout, 0.5);
   EXPECT_EQ(c.training.batch_size, 5);
-  EXPECT_EQ(c.training.max_steps, 7);
-  EXPECT_EQ(c.training.log_interval, 2);
-  EXPECT_EQ(c.training.eval_interval, (Interval{3, Interval::Unit::run}));
-  EXPECT_EQ(c.training.checkpoint_interval, (Interval{4, Interval::Unit::run}));
-  EXPECT_EQ(c.training.beta2, 0.9);
-  EXPECT_EQ(from_yaml("training: {log_every: 2, eval_every: 3, save_every: 4, num_train_epochs: 2}\n").training.epochs, 2);
+  EXPECT_EQ(c.training.schedule.max_steps, 7);
+  EXPECT_EQ(c.training.cadence.log_interval, 2);
+  EXPECT_EQ(c.training.cadence.eval_interval, (Interval{3, Interval::Unit::run}));
+  EXPECT_EQ(c.training.cadence.checkpoint_interval, (Interval{4, Interval::Unit::run}));
+  EXPECT_EQ(c.training.optimizer.beta2, 0.9);
+  EXPECT_EQ(from_yaml("training: {log_every: 2, eval_every: 3, save_every: 4, num_train_epochs: 2}\n").training.schedule.epochs, 2);
 }
 
 TEST(Foreign, ValuesAreTranslated) {

@@ -32,13 +32,13 @@ training:
   EXPECT_EQ(c.model.norm, Norm::layernorm);
   EXPECT_TRUE(c.model.bias);
   EXPECT_EQ(c.model.dropout, 1e-5);
-  EXPECT_EQ(c.training.epochs, 3);
-  EXPECT_EQ(c.training.max_steps, std::nullopt);
-  EXPECT_EQ(c.training.eval_interval, (Interval{2, Interval::Unit::epochs}));
-  EXPECT_EQ(c.training.checkpoint_interval, (Interval{1, Interval::Unit::steps}));
-  EXPECT_EQ(c.training.sample_interval, (Interval{500, Interval::Unit::steps}));
-  EXPECT_EQ(c.training.sample_prompt, "a: \"b\"\n");
-  EXPECT_EQ(c.training.compile_mode, CompileMode::reduce_overhead);
+  EXPECT_EQ(c.training.schedule.epochs, 3);
+  EXPECT_EQ(c.training.schedule.max_steps, std::nullopt);
+  EXPECT_EQ(c.training.cadence.eval_interval, (Interval{2, Interval::Unit::epochs}));
+  EXPECT_EQ(c.training.cadence.checkpoint_interval, (Interval{1, Interval::Unit::steps}));
+  EXPECT_EQ(c.training.cadence.sample_interval, (Interval{500, Interval::Unit::steps}));
+  EXPECT_EQ(c.training.cadence.sample_prompt, "a: \"b\"\n");
+  EXPECT_EQ(c.training.execution.compile_mode, CompileMode::reduce_overhead);
 }
 
 TEST(Yaml, TakesTheWordsForTrueAndFalse) {
@@ -55,7 +55,7 @@ TEST(Yaml, TakesTheWordsForTrueAndFalse) {
   const Config c = from_yaml("data: {resident: on, text: yes}\ntraining: {sample_prompt: True}\n");
   EXPECT_EQ(c.data.resident, Resident::on);
   EXPECT_EQ(c.data.text, "yes");
-  EXPECT_EQ(c.training.sample_prompt, "True");
+  EXPECT_EQ(c.training.cadence.sample_prompt, "True");
 }
 
 TEST(Yaml, CheckpointsMayBeCountedInTime) {
@@ -65,11 +65,11 @@ TEST(Yaml, CheckpointsMayBeCountedInTime) {
                                                    {"0 seconds", 0}};
   for (const auto& [text, seconds] : cases) {
     Config c = from_yaml(std::string("training: {checkpoint_interval: ") + text + "}\n");
-    EXPECT_EQ(c.training.checkpoint_interval, (Interval{seconds, Interval::Unit::seconds})) << text;
-    EXPECT_EQ(value_text(&c.training.checkpoint_interval), text);
+    EXPECT_EQ(c.training.cadence.checkpoint_interval, (Interval{seconds, Interval::Unit::seconds})) << text;
+    EXPECT_EQ(value_text(&c.training.cadence.checkpoint_interval), text);
   }
   Config c = from_yaml("training: {checkpoint_interval: 120 minutes}\n");
-  EXPECT_EQ(value_text(&c.training.checkpoint_interval), "2 hours");
+  EXPECT_EQ(value_text(&c.training.cadence.checkpoint_interval), "2 hours");
 }
 
 TEST(Yaml, TakesEmptyFilesEmptySectionsByteOrderMarksAndWindowsLines) {
@@ -267,15 +267,15 @@ training: {max_norm: 0.5, accumulate_grad_batches: 4, compile: false, use_activa
   EXPECT_EQ(c.data.bin, "b");
   EXPECT_EQ(c.data.tokenizer, "t");
   EXPECT_EQ(c.data.metadata, "m");
-  EXPECT_EQ(c.training.gradient_clip, 0.5);
+  EXPECT_EQ(c.training.optimizer.gradient_clip, 0.5);
   EXPECT_EQ(c.training.gradient_accumulation_steps, 4);
-  EXPECT_FALSE(c.training.use_compile);
-  EXPECT_TRUE(c.training.gradient_checkpointing);
-  EXPECT_EQ(c.training.lr_schedule, LrSchedule::constant);
+  EXPECT_FALSE(c.training.execution.use_compile);
+  EXPECT_TRUE(c.training.execution.gradient_checkpointing);
+  EXPECT_EQ(c.training.schedule.lr_schedule, LrSchedule::constant);
   EXPECT_EQ(from_yaml("use_gpu: true\n").device, "auto");
-  EXPECT_EQ(from_yaml("training: {grad_clip: 0.25}\n").training.gradient_clip, 0.25);
-  EXPECT_FALSE(from_yaml("training: {use_torch_compile: false}\n").training.use_compile);
-  EXPECT_EQ(from_yaml("training: {use_lr_scheduler: true}\n").training.lr_schedule, LrSchedule::cosine);
+  EXPECT_EQ(from_yaml("training: {grad_clip: 0.25}\n").training.optimizer.gradient_clip, 0.25);
+  EXPECT_FALSE(from_yaml("training: {use_torch_compile: false}\n").training.execution.use_compile);
+  EXPECT_EQ(from_yaml("training: {use_lr_scheduler: true}\n").training.schedule.lr_schedule, LrSchedule::cosine);
   EXPECT_EQ(from_yaml("model: {model_size: gpt2_medium}\n").model.preset, Preset::gpt2_medium);
   EXPECT_EQ(from_yaml("data: {data_path: x.txt}\n").data.text, "x.txt");
   EXPECT_EQ(yaml_fault("use_gpu: maybe\n"), "c.yaml:1:10: 'use_gpu' must be true or false, got 'maybe'");

@@ -12,7 +12,7 @@ struct ShakespeareRun {
   Config config;
   DatasetFacts facts{"text.txt", 1'115'394, 1'003'854, 111'540, 3920, false};
 
-  ShakespeareRun() { config.training.max_steps = 5000; }
+  ShakespeareRun() { config.training.schedule.max_steps = 5000; }
   RunPlan plan() const {
     const int64_t batch_size = config.training.batch_size;
     return plan_run(config.training, (facts.samples_per_epoch + batch_size - 1) / batch_size);
@@ -48,7 +48,7 @@ TEST(CheckLength, CountsTokensStepsAndEpochs) {
 
 TEST(CheckLength, HundredsOfEpochsAreAWarning) {
   ShakespeareRun run;
-  run.config.training.max_steps = 50'000;
+  run.config.training.schedule.max_steps = 50'000;
   const Check check = check_length(run.config, run.facts, run.plan());
   EXPECT_EQ(check.status, Status::warn);
   EXPECT_NE(check.detail.find("806 epochs: the model will memorize the text"), std::string::npos) << check.detail;
@@ -61,42 +61,42 @@ TEST(CheckLength, AModelWithMoreWeightsThanTokensLearnsThemSooner) {
   const Check check = check_length(run.config, run.facts, run.plan());
   EXPECT_EQ(check.status, Status::warn);
   EXPECT_NE(check.detail.find("with 10.6 weights for each token, will memorize the text"), std::string::npos) << check.detail;
-  run.config.training.max_steps = 2000;
+  run.config.training.schedule.max_steps = 2000;
   EXPECT_EQ(check_length(run.config, run.facts, run.plan()).status, Status::pass);
 }
 
 TEST(CheckLength, OddNumbersReadWell) {
   ShakespeareRun run;
-  run.config.training.max_steps = 62;
+  run.config.training.schedule.max_steps = 62;
   EXPECT_NE(check_length(run.config, run.facts, run.plan()).detail.find("; 1 epoch"), std::string::npos);
   run.facts = {"text.txt", 40, 36, 4, 1, false};
-  run.config.training.max_steps = 5000;
+  run.config.training.schedule.max_steps = 5000;
   EXPECT_EQ(check_length(run.config, run.facts, run.plan()).detail,
             "5,000 steps of 16,384 tokens; an epoch is 1 step and 256 tokens; 5,000 epochs: the model will memorize the text");
 }
 
 TEST(CheckLearningRate, TooHighOrNeverReachedIsAWarning) {
   ShakespeareRun run;
-  EXPECT_EQ(check_learning_rate(run.config.training, run.plan()).status, Status::pass);
-  run.config.training.warmup_steps = 5000;
-  EXPECT_EQ(check_learning_rate(run.config.training, run.plan()).fix, "set training.warmup_steps: 500");
-  run.config.training.warmup_steps = 100;
-  run.config.training.learning_rate = 0.1;
-  EXPECT_EQ(check_learning_rate(run.config.training, run.plan()).status, Status::warn);
+  EXPECT_EQ(check_learning_rate(run.config.training.schedule, run.plan()).status, Status::pass);
+  run.config.training.schedule.warmup_steps = 5000;
+  EXPECT_EQ(check_learning_rate(run.config.training.schedule, run.plan()).fix, "set training.warmup_steps: 500");
+  run.config.training.schedule.warmup_steps = 100;
+  run.config.training.schedule.learning_rate = 0.1;
+  EXPECT_EQ(check_learning_rate(run.config.training.schedule, run.plan()).status, Status::warn);
 }
 
 TEST(CheckValidation, ItHasToHappenAndItsShareIsTold) {
   ShakespeareRun run;
   EXPECT_EQ(check_validation(run.config, run.facts, run.plan()).detail,
             "every 500 steps over 111.5k of 111.5k tokens (100 %)");
-  run.config.training.eval_batches = 3;
+  run.config.training.cadence.eval_batches = 3;
   EXPECT_EQ(check_validation(run.config, run.facts, run.plan()).detail,
             "every 500 steps over 49.2k of 111.5k tokens (44 %)");
-  run.config.training.eval_interval = {6000, Interval::Unit::steps};
+  run.config.training.cadence.eval_interval = {6000, Interval::Unit::steps};
   EXPECT_EQ(check_validation(run.config, run.facts, run.plan()).fix, "set training.eval_interval: 500 steps");
-  run.config.training.eval_interval = {0, Interval::Unit::steps};
+  run.config.training.cadence.eval_interval = {0, Interval::Unit::steps};
   EXPECT_EQ(check_validation(run.config, run.facts, run.plan()).status, Status::warn);
-  run.config.training.eval_interval = {500, Interval::Unit::steps};
+  run.config.training.cadence.eval_interval = {500, Interval::Unit::steps};
   run.facts.validation_tokens = 0;
   EXPECT_EQ(check_validation(run.config, run.facts, run.plan()).fix, "set data.validation_fraction: 0.1");
 }

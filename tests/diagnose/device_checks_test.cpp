@@ -31,8 +31,8 @@ DeviceInfo turing() {
           .tf32 = false};
 }
 
-TrainingConfig precision(bool use_amp, Dtype dtype) {
-  TrainingConfig config;
+PrecisionConfig precision(bool use_amp, Dtype dtype) {
+  PrecisionConfig config;
   config.use_amp = use_amp;
   config.dtype = dtype;
   return config;

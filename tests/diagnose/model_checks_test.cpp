@@ -4,7 +4,7 @@
 
 #include <cstdio>
 
-#include "gpt/model/parameter_shapes.h"
+#include "gpt/parameters/parameter_table.h"
 
 namespace gpt {
 namespace {
@@ -83,7 +83,7 @@ TEST(CheckCompute, FollowsPalmsRule) {
   EXPECT_EQ(flops_per_token(gpt2_small()), 855383040);
   TrainingConfig training;
   training.batch_size = 8;
-  training.max_steps = 1000;
+  training.schedule.max_steps = 1000;
   const Check check = check_compute(gpt2_small(), training, plan_run(training, 10), 1e15);
   EXPECT_EQ(check.detail, "855.38M FLOP per token, 7.01T per step, 7.01P in all: predicted 18s at 40 % of the 1.00P FLOP/s that matrix products reach here");
   EXPECT_EQ(check.status, Status::pass);
@@ -101,7 +101,7 @@ TEST(CheckMemory, TheProgramCountsToo) {
 TEST(CheckTime, CountsValidationAndWhatIsLeft) {
   Config config;
   config.model.block_size = 100;
-  config.training.batch_size = 10, config.training.max_steps = 1000, config.training.eval_batches = 30;
+  config.training.batch_size = 10, config.training.schedule.max_steps = 1000, config.training.cadence.eval_batches = 30;
   const RunPlan plan = plan_run(config.training, 100);
   const Trial trial{.step_seconds = 0.5, .updates = 12, .batch_size = 10};
   // 1,000 steps of half a second, and two validations of 30 batches, which cost 10 steps each.
@@ -115,7 +115,7 @@ TEST(CheckTime, CountsValidationAndWhatIsLeft) {
 
 TEST(CheckTime, DaysAreAWarning) {
   Config config;
-  config.training.max_steps = 1'000'000;
+  config.training.schedule.max_steps = 1'000'000;
   const Check check = check_time(config, plan_run(config.training, 100), 0, Trial{.step_seconds = 1, .updates = 1, .batch_size = 2}, 0);
   EXPECT_EQ(check.status, Status::warn);
   EXPECT_NE(check.detail.find("with 2 sequences at a time"), std::string::npos) << check.detail;

@@ -18,7 +18,7 @@
 #include "folder.h"
 #include "gpt/checkpoint/checkpoint.h"
 #include "gpt/checkpoint/container.h"
-#include "gpt/model/parameter_shapes.h"
+#include "gpt/parameters/parameter_table.h"
 #include "gpt/tokenizer/tokenizer.h"
 
 namespace {
@@ -32,13 +32,12 @@ Checkpoint small_checkpoint() {
   ModelConfig& model = checkpoint.config.model;
   model.n_layer = 1, model.n_head = 1, model.n_embd = 2, model.n_hidden = 2, model.block_size = 4;
   model.vocab_size = 3, model.vocab_multiple = 1;
-  for (const ParameterShape& parameter : parameter_shapes(model)) {
+  for (const ParameterRow& parameter : parameter_table(model)) {
     checkpoint.model.emplace_back(parameter.name, at::ones(parameter.shape));
-    checkpoint.exp_avg.emplace_back(parameter.name, at::zeros(parameter.shape));
-    checkpoint.exp_avg_sq.emplace_back(parameter.name, at::zeros(parameter.shape));
+    for (const char* slot : {"exp_avg", "exp_avg_sq"}) checkpoint.optimizer.slot(slot).emplace_back(parameter.name, at::zeros(parameter.shape));
   }
   checkpoint.step = 7, checkpoint.skipped_steps = 2, checkpoint.evaluated_step = 5, checkpoint.best_val_loss = 1.5;
-  checkpoint.optimizer_step = at::scalar_tensor(5, at::kFloat);
+  checkpoint.optimizer.step_count = at::scalar_tensor(5, at::kFloat);
   checkpoint.rng = {{"cpu", at::detail::createCPUGenerator(1).get_state()}};
   checkpoint.tokenizer = make_tokenizer("char", "abc")->to_json();
   checkpoint.data_fingerprint = "0123";

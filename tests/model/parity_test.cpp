@@ -16,10 +16,9 @@ class Parity : public testing::TestWithParam<const char*> {
  protected:
   test::Fixture fixture_ = test::read_fixture(GetParam());
   ModelConfig config_ = fixture_.model_config();
-  GPT model_{config_, at::kCPU, 0};
+  GPT model_{config_, at::kCPU, fixture_.group("initial.")};
   double smoothing_ = fixture_.number("label_smoothing");
 
-  void SetUp() override { model_.load_parameters(fixture_.group("initial.")); }
   at::Tensor ids(int64_t step) const { return batch(step).narrow(1, 0, config_.block_size); }
   at::Tensor targets(int64_t step) const { return batch(step).narrow(1, 1, config_.block_size); }
   at::Tensor batch(int64_t step) const { return fixture_.tensors.at("batches")[step]; }
@@ -50,35 +49,35 @@ TEST_P(Parity, LossAndEveryGradient) {
   const double expected = fixture_.tensors.at("losses")[0].item<double>();
   EXPECT_NEAR(loss.item<double>(), expected, test::tolerance(at::kFloat, forward_roundings(), expected));
   loss.backward();
-  for (const auto& [name, parameter] : model_.parameters()) {
-    const at::Tensor& gradient = fixture_.tensors.at("gradient." + name);
-    ASSERT_TRUE(parameter.grad().defined()) << name;
-    EXPECT_LE(max_difference(parameter.grad(), gradient),
-              test::tolerance(at::kFloat, backward_roundings(), max_abs(gradient)))
-        << name;
+  (void)model_.parameters().flat_gradients();  // throws where one is missing
+  for (const auto& [name, gradient] : model_.parameters().gradients()) {
+    const at::Tensor& expected = fixture_.tensors.at("gradient." + name);
+    EXPECT_LE(max_difference(gradient, expected), test::tolerance(at::kFloat, backward_roundings(), max_abs(expected))) << name;
   }
 }
 
 TEST_P(Parity, TenAdamWSteps) {
-  TrainingConfig training;
+  ScheduleConfig training;
   training.learning_rate = fixture_.number("learning_rate");
   training.min_lr = fixture_.number("min_lr");
   training.warmup_steps = fixture_.integer("warmup_steps");
-  AdamW optimizer(model_.parameters(), {fixture_.number("beta1"), fixture_.number("beta2"), fixture_.number("eps"),
-                                        fixture_.number("weight_decay")});
+  AdamW optimizer(model_.parameters(), {.weight_decay = fixture_.number("weight_decay"),
+                                        .beta1 = fixture_.number("beta1"),
+                                        .beta2 = fixture_.number("beta2"),
+                                        .eps = fixture_.number("eps")});
   const int64_t steps = fixture_.integer("max_steps");
   const at::Tensor found_inf = at::zeros({});
   for (int64_t step = 0; step < steps; ++step) {
-    optimizer.zero_grad();
+    model_.parameters().clear_gradients();
     const at::Tensor loss = model_.loss(ids(step), targets(step), smoothing_);
     loss.backward();
-    const at::Tensor divisor = clip_divisor(global_grad_norm(optimizer.gradients()), fixture_.number("gradient_clip"));
-    optimizer.step(learning_rate_at(training, step, steps), divisor, found_inf);
+    const at::Tensor divisor = clip_divisor(global_grad_norm(model_.parameters().flat_gradients()), fixture_.number("gradient_clip"));
+    optimizer.step(at::full({}, learning_rate_at(training, step, steps)), divisor, found_inf);
     const double expected = fixture_.tensors.at("losses")[step].item<double>();
     EXPECT_NEAR(loss.item<double>(), expected,
                 test::tolerance(at::kFloat, (step + 1) * backward_roundings(), expected));
   }
-  for (const auto& [name, parameter] : model_.parameters()) {
+  for (const auto& [name, parameter] : model_.parameters().values()) {
     const at::Tensor& expected = fixture_.tensors.at("final." + name);
     EXPECT_LE(max_difference(parameter, expected),
               test::tolerance(at::kFloat, steps * backward_roundings(), max_abs(expected)))

@@ -1,15 +1,20 @@
 #include "gpt/ops/linear.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/autocast_mode.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <ostream>
+#include <tuple>
 #include <vector>
 
 #include "gpt/device/precision.h"
+#include "support/device_cases.h"
 #include "support/tolerance.h"
 
 namespace gpt::ops {
@@ -27,66 +32,102 @@ void PrintTo(const LinearCase& linear, std::ostream* out) {
   *out << linear.K << " to " << linear.N << (linear.bias ? " with bias" : " without bias");
 }
 
-class LinearTest : public testing::TestWithParam<LinearCase> {};
+const LinearCase kCases[] = {{{1}, 1, 1, true}, {{17}, 5, 3, true}, {{12, 64}, 128, 384, false}, {{3, 7}, 33, 65, true}, {{2, 3, 5}, 31, 129, false}};
+
+using LinearFunction = at::Tensor (*)(const at::Tensor& x, const Parameter& weight, const at::Tensor& bias);
 
 double max_difference(const at::Tensor& x, const at::Tensor& reference) {
-  return (x - reference).abs().max().item<double>();
+  return (x.detach().cpu() - reference.detach()).abs().max().item<double>();
 }
 
-TEST_P(LinearTest, OneDnnEqualsFloat64ForwardAndBackward) {
-  if (!cpu::onednn_works()) GTEST_SKIP() << "this processor has no AVX-512";
-  const auto& [rows, K, N, with_bias] = GetParam();
-  std::vector<int64_t> shape = rows;
-  shape.push_back(K);
-  std::vector<at::Tensor> inputs{at::randn(shape), at::randn({N, K}), at::randn({N})}, exact;
-  for (auto& input : inputs) {
-    exact.push_back(input.to(at::kDouble).requires_grad_());
-    input.requires_grad_();
-  }
-  const auto bias = [&](const std::vector<at::Tensor>& from) { return with_bias ? from[2] : at::Tensor(); };
-  const at::Tensor y = cpu::linear_onednn(inputs[0], inputs[1], bias(inputs));
-  const at::Tensor expected = at::linear(exact[0], exact[1], bias(exact));
-  ASSERT_EQ(y.sizes(), expected.sizes());
-  const at::Tensor upstream = at::randn(y.sizes());
-  y.backward(upstream);
-  expected.backward(upstream.to(at::kDouble));
+// A product of values of order one is of order sqrt(n), the largest of all a few times that.
+double bound(at::ScalarType type, int64_t n) { return test::tolerance(type, n, 5 * std::sqrt(static_cast<double>(n))); }
 
-  // Entries are of order one, so a sum of n products is of order sqrt(n), the largest of all a few times that.
-  const int64_t M = y.numel() / N;
-  const auto bound = [](int64_t n) { return test::tolerance(at::kFloat, n, 5 * std::sqrt(static_cast<double>(n))); };
-  EXPECT_LE(max_difference(y, expected), bound(K + 1));
-  EXPECT_LE(max_difference(inputs[0].grad(), exact[0].grad()), bound(N));
-  EXPECT_LE(max_difference(inputs[1].grad(), exact[1].grad()), bound(M));
-  EXPECT_EQ(inputs[2].grad().defined(), with_bias);
+// Output and gradients of two micro-batches against float64, where the second adds to the first.
+void expect_float64_results(const LinearCase& shape, at::Device device, LinearFunction function, at::ScalarType type = at::kFloat) {
+  const auto& [rows, K, N, with_bias] = shape;
+  std::vector<int64_t> sizes = rows;
+  sizes.push_back(K);
+  at::Generator generator = at::detail::createCPUGenerator(1);
+  const auto draw = [&](at::IntArrayRef of) { return at::randn(of, generator).to(type).to(at::kFloat); };
+  const at::Tensor weight = draw({N, K}), bias = draw({N});
+  const Parameter parameter(weight.to(device, /*non_blocking=*/false, /*copy=*/true));
+  const at::Tensor leaf = with_bias ? bias.to(device, false, true).requires_grad_() : at::Tensor();
+  const at::Tensor exact_weight = weight.to(at::kDouble).requires_grad_(), exact_bias = bias.to(at::kDouble).requires_grad_();
+  int64_t M = 0;
+  for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
+    const at::Tensor input = draw(sizes), x = input.to(device, false, true).requires_grad_(), exact_x = input.to(at::kDouble).requires_grad_();
+    at::Tensor y;
+    {
+      const Autocast autocast(device, type);
+      y = function(x, parameter, leaf);
+    }
+    const at::Tensor expected = at::linear(exact_x, exact_weight, with_bias ? exact_bias : at::Tensor());
+    ASSERT_EQ(y.sizes(), expected.sizes());
+    EXPECT_EQ(y.scalar_type(), type);
+    const at::Tensor upstream = draw(y.sizes());
+    y.backward(upstream.to(device).to(type));
+    expected.backward(upstream.to(at::kDouble));
+    M += y.numel() / N;
+    EXPECT_LE(max_difference(y, expected), bound(type, K + 1));
+    EXPECT_EQ(x.grad().scalar_type(), at::kFloat);
+    EXPECT_LE(max_difference(x.grad(), exact_x.grad()), bound(type, N));
+  }
+  EXPECT_LE(max_difference(parameter.gradient(), exact_weight.grad()), bound(type, M));
+  EXPECT_FALSE(parameter.value().grad().defined()) << "the gradient is the parameter's own";
   if (with_bias) {
-    EXPECT_LE(max_difference(inputs[2].grad(), exact[2].grad()), bound(M));
+    EXPECT_LE(max_difference(leaf.grad(), exact_bias.grad()), bound(type, M));
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, LinearTest,
-                         testing::Values(LinearCase{{1}, 1, 1, true}, LinearCase{{17}, 5, 3, true},
-                                         LinearCase{{12, 64}, 128, 384, false}, LinearCase{{3, 7}, 33, 65, true},
-                                         LinearCase{{2, 3, 5}, 31, 129, false}));
+class LinearTest : public testing::TestWithParam<std::tuple<DeviceCase, LinearCase>> {
+ protected:
+  void SetUp() override { GPT_SKIP_WITHOUT(std::get<0>(GetParam())) }
+  at::Device device() const { return std::get<0>(GetParam()).device; }
+  const LinearCase& shape() const { return std::get<1>(GetParam()); }
+};
+
+TEST_P(LinearTest, EqualsFloat64) { expect_float64_results(shape(), device(), linear); }
+
+TEST_P(LinearTest, EqualsFloat64WithinItsPrecisionUnderAutocast) {
+  expect_float64_results(shape(), device(), linear, at::kBFloat16);
+}
+
+TEST_P(LinearTest, EqualsFloat64WithEitherLibrary) {
+  if (!device().is_cpu()) GTEST_SKIP() << "the libraries are those of a CPU";
+  expect_float64_results(shape(), device(), [](const at::Tensor& x, const Parameter& weight, const at::Tensor& bias) {
+    return cpu::linear(x, weight, bias, cpu::MatrixLibrary::mkl);
+  });
+  if (!cpu::onednn_works()) GTEST_SKIP() << "this processor has no AVX-512";
+  expect_float64_results(shape(), device(), [](const at::Tensor& x, const Parameter& weight, const at::Tensor& bias) {
+    return cpu::linear(x, weight, bias, cpu::MatrixLibrary::onednn);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, LinearTest, testing::Combine(testing::ValuesIn(kDevices), testing::ValuesIn(kCases)));
 
 TEST(Linear, TakesStridedInputsAndGradients) {
-  if (!cpu::onednn_works()) GTEST_SKIP() << "this processor has no AVX-512";
-  const at::Tensor storage = at::randn({40, 3, 24}), weight = at::randn({10, 24}).requires_grad_();
-  const at::Tensor x = storage.select(1, 1).requires_grad_();  // rows 72 apart
-  const at::Tensor expected = at::linear(x, weight).detach();
-  const at::Tensor y = cpu::linear_onednn(x, weight);
-  EXPECT_LE(max_difference(y, expected), test::tolerance(at::kFloat, 2 * 24, 25));
-  const at::Tensor upstream = at::randn({10, 40}).t();
-  y.backward(upstream);
-  EXPECT_LE(max_difference(weight.grad(), upstream.t().matmul(x.detach())), test::tolerance(at::kFloat, 2 * 40, 32));
-  EXPECT_LE(max_difference(x.grad(), upstream.matmul(weight.detach())), test::tolerance(at::kFloat, 2 * 10, 16));
+  const at::Tensor storage = at::randn({40, 3, 24}), values = at::randn({10, 24});
+  for (const auto library : {cpu::MatrixLibrary::mkl, cpu::MatrixLibrary::onednn}) {
+    if (library == cpu::MatrixLibrary::onednn && !cpu::onednn_works()) GTEST_SKIP() << "this processor has no AVX-512";
+    const Parameter weight(values.clone());
+    const at::Tensor x = storage.select(1, 1).detach().requires_grad_();  // rows 72 apart
+    const at::Tensor y = cpu::linear(x, weight, {}, library);
+    EXPECT_LE(max_difference(y, at::linear(x, values)), test::tolerance(at::kFloat, 2 * 24, 25));
+    const at::Tensor upstream = at::randn({10, 40}).t();
+    y.backward(upstream);
+    EXPECT_LE(max_difference(weight.gradient(), upstream.t().matmul(x.detach())), test::tolerance(at::kFloat, 2 * 40, 32));
+    EXPECT_LE(max_difference(x.grad(), upstream.matmul(values)), test::tolerance(at::kFloat, 2 * 10, 16));
+  }
 }
 
-TEST(Linear, FewRowsManyRowsAndAutocastAllGiveTheProduct) {
-  const at::Tensor weight = at::randn({20, 32}), bias = at::randn({20});
+TEST(Linear, FewRowsManyRowsAndAutocastGiveTheProductWithoutGradientsToo) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor values = at::randn({20, 32}), bias = at::randn({20});
+  const Parameter weight(values);
   for (const int64_t rows : {1, 100}) {
     const at::Tensor x = at::randn({rows, 32});
-    EXPECT_LE(max_difference(linear(x, weight, bias), at::linear(x, weight, bias)),
-              test::tolerance(at::kFloat, 2 * 33, 30));
+    EXPECT_LE(max_difference(linear(x, weight, bias), at::linear(x, values, bias)), test::tolerance(at::kFloat, 2 * 33, 30));
     const Autocast autocast(at::kCPU, at::kBFloat16);
     EXPECT_EQ(linear(x, weight, bias).scalar_type(), at::kBFloat16);
   }

@@ -3,38 +3,21 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
-#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
+#include "support/device_cases.h"
 #include "support/tolerance.h"
 
 namespace gpt {
 namespace {
 
-constexpr AdamWOptions kOptions{.beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .weight_decay = 0.1};
-const at::Tensor kOne = at::ones({}), kFinite = at::zeros({}), kOverflow = at::ones({});
-
-NamedTensors make_parameters(at::Generator& generator) {
-  NamedTensors parameters{{"matrix", at::randn({13, 7}, generator)}, {"vector", at::randn({19}, generator)}};
-  for (auto& [name, parameter] : parameters) parameter.requires_grad_();
-  return parameters;
-}
-
-void draw_gradients(NamedTensors& parameters, at::Generator& generator) {
-  for (auto& [name, parameter] : parameters) parameter.mutable_grad() = at::randn(parameter.sizes(), generator);
-}
-
-NamedTensors clone(const NamedTensors& tensors) {
-  NamedTensors result;
-  for (const auto& [name, tensor] : tensors) result.emplace_back(name, tensor.detach().clone());
-  return result;
-}
+constexpr OptimizerConfig kConfig{.weight_decay = 0.1, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8};
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 void expect_same_bits(const NamedTensors& a, const NamedTensors& b) {
   ASSERT_EQ(a.size(), b.size());
@@ -43,93 +26,152 @@ void expect_same_bits(const NamedTensors& a, const NamedTensors& b) {
   }
 }
 
+NamedTensors clone(const NamedTensors& tensors) {
+  NamedTensors result;
+  for (const auto& [name, tensor] : tensors) result.emplace_back(name, tensor.detach().clone());
+  return result;
+}
+
+OptimizerState clone(const OptimizerState& state) {
+  OptimizerState result{.slots = {}, .step_count = state.step_count.clone()};
+  for (const auto& [name, tensors] : state.slots) result.slots.emplace_back(name, clone(tensors));
+  return result;
+}
+
+void expect_same_bits(const OptimizerState& a, const OptimizerState& b) {
+  ASSERT_EQ(a.slots.size(), b.slots.size());
+  for (size_t i = 0; i < a.slots.size(); ++i) expect_same_bits(a.slots[i].second, b.slots[i].second);
+  EXPECT_EQ(a.step_count.item<float>(), b.step_count.item<float>());
+}
+
+class AdamWTest : public testing::TestWithParam<DeviceCase> {
+ protected:
+  void SetUp() override { GPT_SKIP_WITHOUT(GetParam()) }
+
+  at::Tensor scalar(double value) const { return at::full({}, value, at::TensorOptions(GetParam().device).dtype(at::kFloat)); }
+
+  // A matrix between two vectors, none of them a multiple of the alignment.
+  Parameters make_parameters() {
+    Parameters parameters({{.name = "first", .shape = {19}, .role = ParameterRole::attention_norm, .layer = 0, .is_bias = false, .initial = {}},
+                           {.name = "matrix", .shape = {13, 37}, .role = ParameterRole::attention_in, .layer = 0, .is_bias = false, .initial = {}},
+                           {.name = "last", .shape = {300}, .role = ParameterRole::attention_in, .layer = 0, .is_bias = true, .initial = {}}},
+                          GetParam().device);
+    for (const auto& [name, value] : parameters.values()) value.detach().copy_(at::randn(value.sizes(), generator_));
+    return parameters;
+  }
+
+  void draw_gradients(const Parameters& parameters) {
+    parameters.clear_gradients();
+    for (const ParameterRow& row : parameters.rows()) {
+      const Parameter parameter = row.is_bias ? parameters.bias(row.role, row.layer) : parameters.weight(row.role, row.layer);
+      parameter.add_to_gradient(at::randn(row.shape, generator_));
+    }
+  }
+
+  void step(AdamW& optimizer, double learning_rate, double grad_scale = 1, double found_inf = 0) {
+    optimizer.step(scalar(learning_rate), scalar(grad_scale), scalar(found_inf));
+  }
+
+  at::Generator generator_ = at::detail::createCPUGenerator(1);
+};
+
 // Algorithm 2 of the paper, in float64.
 struct Reference {
   at::Tensor value, m, v;
   double decay;
 
   void step(int64_t t, double lr, const at::Tensor& gradient) {
-    m = kOptions.beta1 * m + (1 - kOptions.beta1) * gradient;
-    v = kOptions.beta2 * v + (1 - kOptions.beta2) * gradient * gradient;
-    const at::Tensor m_hat = m / (1 - std::pow(kOptions.beta1, t)), v_hat = v / (1 - std::pow(kOptions.beta2, t));
-    value = value - lr * (m_hat / (v_hat.sqrt() + kOptions.eps) + decay * value);
+    m = kConfig.beta1 * m + (1 - kConfig.beta1) * gradient;
+    v = kConfig.beta2 * v + (1 - kConfig.beta2) * gradient * gradient;
+    const at::Tensor m_hat = m / (1 - std::pow(kConfig.beta1, t)), v_hat = v / (1 - std::pow(kConfig.beta2, t));
+    value = value - lr * (m_hat / (v_hat.sqrt() + kConfig.eps) + decay * value);
   }
 };
 
-TEST(AdamW, FollowsThePaperWithDecayOnMatricesOnly) {
-  at::Generator generator = at::detail::createCPUGenerator(1);
-  NamedTensors parameters = make_parameters(generator);
-  AdamW optimizer(parameters, kOptions);
+TEST_P(AdamWTest, FollowsThePaperWithDecayOnMatricesOnly) {
+  const Parameters parameters = make_parameters();
+  AdamW optimizer(parameters, kConfig);
   std::vector<Reference> references;
-  for (const auto& [name, parameter] : parameters) {
-    const at::Tensor value = parameter.detach().to(at::kDouble);
-    references.push_back(
-        {value, at::zeros_like(value), at::zeros_like(value), name == "matrix" ? kOptions.weight_decay : 0.0});
+  for (const auto& [name, parameter] : parameters.values()) {
+    const at::Tensor value = parameter.detach().cpu().to(at::kDouble);
+    references.push_back({value, at::zeros_like(value), at::zeros_like(value), name == "matrix" ? kConfig.weight_decay : 0.0});
   }
   const int64_t steps = 7;
   for (int64_t t = 1; t <= steps; ++t) {
-    const double lr = 0.1 / t;
-    draw_gradients(parameters, generator);
-    for (size_t i = 0; i < parameters.size(); ++i)
-      references[i].step(t, lr, parameters[i].second.grad().to(at::kDouble) / 2.5);
-    optimizer.step(lr, at::full({}, 2.5f), kFinite);
+    const double lr = 0.1 / static_cast<double>(t);
+    draw_gradients(parameters);
+    const NamedTensors gradients = parameters.gradients();
+    for (size_t i = 0; i < gradients.size(); ++i) references[i].step(t, lr, gradients[i].second.cpu().to(at::kDouble) / 2.5);
+    step(optimizer, lr, 2.5);
   }
-  for (size_t i = 0; i < parameters.size(); ++i) {
+  const NamedTensors values = parameters.values();
+  for (size_t i = 0; i < values.size(); ++i) {
     const at::Tensor& expected = references[i].value;
-    const double difference = (parameters[i].second.detach() - expected).abs().max().item<double>();
-    EXPECT_LE(difference, test::tolerance(at::kFloat, 12 * steps, expected.abs().max().item<double>()))
-        << parameters[i].first;
+    const double difference = (values[i].second.detach().cpu() - expected).abs().max().item<double>();
+    EXPECT_LE(difference, test::tolerance(at::kFloat, 12 * steps, expected.abs().max().item<double>())) << values[i].first;
   }
-  EXPECT_EQ(optimizer.step_count().item<float>(), steps);
+  EXPECT_EQ(optimizer.state().step_count.item<float>(), steps);
 }
 
-TEST(AdamW, ASkippedUpdateChangesNoBit) {
-  at::Generator generator = at::detail::createCPUGenerator(2);
-  NamedTensors parameters = make_parameters(generator);
-  AdamW optimizer(parameters, kOptions);
-  draw_gradients(parameters, generator);
-  optimizer.step(0.1, kOne, kFinite);
-  const NamedTensors values = clone(parameters), exp_avg = clone(optimizer.exp_avg()),
-                     exp_avg_sq = clone(optimizer.exp_avg_sq());
-
-  for (auto& [name, parameter] : parameters) parameter.mutable_grad().fill_(std::numeric_limits<float>::quiet_NaN());
-  optimizer.step(0.1, at::full({}, std::numeric_limits<float>::quiet_NaN()), kOverflow);
-  expect_same_bits(parameters, values);
-  expect_same_bits(optimizer.exp_avg(), exp_avg);
-  expect_same_bits(optimizer.exp_avg_sq(), exp_avg_sq);
-  EXPECT_EQ(optimizer.step_count().item<float>(), 1.0f);
+TEST_P(AdamWTest, ASkippedUpdateChangesNoBit) {
+  const Parameters parameters = make_parameters();
+  AdamW optimizer(parameters, kConfig);
+  draw_gradients(parameters);
+  step(optimizer, 0.1);
+  const NamedTensors values = clone(parameters.values());
+  const OptimizerState state = clone(optimizer.state());
+  for (const auto& [name, gradient] : parameters.gradients()) gradient.fill_(kNaN);
+  step(optimizer, 0.1, kNaN, /*found_inf=*/1);
+  expect_same_bits(parameters.values(), values);
+  expect_same_bits(optimizer.state(), state);
 }
 
-TEST(AdamW, StateTravels) {
-  at::Generator generator = at::detail::createCPUGenerator(3);
-  NamedTensors parameters = make_parameters(generator);
-  AdamW optimizer(parameters, kOptions);
-  draw_gradients(parameters, generator);
-  optimizer.step(0.1, kOne, kFinite);
+TEST_P(AdamWTest, StateTravels) {
+  const Parameters parameters = make_parameters(), copies = make_parameters();
+  AdamW optimizer(parameters, kConfig), other(copies, kConfig);
+  draw_gradients(parameters);
+  step(optimizer, 0.1);
 
-  NamedTensors copies = clone(parameters);
-  AdamW other(copies, kOptions);
-  other.load(clone(optimizer.exp_avg()), clone(optimizer.exp_avg_sq()), optimizer.step_count().clone());
-  draw_gradients(parameters, generator);
-  for (size_t i = 0; i < copies.size(); ++i) copies[i].second.mutable_grad() = parameters[i].second.grad().clone();
-  optimizer.step(0.1, kOne, kFinite);
-  other.step(0.1, kOne, kFinite);
-  expect_same_bits(copies, parameters);
+  copies.flat_values().detach().copy_(parameters.flat_values().detach());
+  other.load(clone(optimizer.state()));
+  const at::Generator same = generator_.clone();
+  draw_gradients(parameters);
+  generator_ = same;
+  draw_gradients(copies);
+  step(optimizer, 0.1);
+  step(other, 0.1);
+  expect_same_bits(copies.values(), parameters.values());
+  expect_same_bits(other.state(), optimizer.state());
 }
 
-TEST(AdamW, RefusesStateOfAnotherModelAndMissingGradients) {
-  at::Generator generator = at::detail::createCPUGenerator(4);
-  NamedTensors parameters = make_parameters(generator);
-  AdamW optimizer(parameters, kOptions);
-  NamedTensors renamed = clone(optimizer.exp_avg());
-  renamed[1].first = "other";
-  EXPECT_THROW(optimizer.load(renamed, optimizer.exp_avg_sq(), at::zeros({})), c10::Error);
-  EXPECT_THROW(optimizer.step(0.1, kOne, kFinite), c10::Error);
-  draw_gradients(parameters, generator);
-  EXPECT_EQ(optimizer.gradients().size(), 2u);
-  optimizer.zero_grad();
-  EXPECT_TRUE(optimizer.gradients().empty());
+TEST_P(AdamWTest, PaddingStaysZero) {
+  const Parameters parameters = make_parameters();
+  AdamW optimizer(parameters, kConfig);
+  draw_gradients(parameters);
+  step(optimizer, 0.1);
+  double used = 0;
+  for (const auto& [name, value] : parameters.values()) used += value.detach().abs().sum(at::kDouble).item<double>();
+  EXPECT_DOUBLE_EQ(parameters.flat_values().detach().abs().sum(at::kDouble).item<double>(), used);
 }
+
+TEST_P(AdamWTest, RefusesStateOfAnotherModelAndMissingGradients) {
+  const Parameters parameters = make_parameters();
+  AdamW optimizer(parameters, kConfig);
+  OptimizerState renamed = clone(optimizer.state()), misshapen = renamed, fewer = renamed;
+  renamed.slots[1].second[1].first = "other";
+  EXPECT_THROW(optimizer.load(renamed), c10::Error);
+  misshapen.slots[0].second[0].second = scalar(1);
+  EXPECT_THROW(optimizer.load(misshapen), c10::Error);
+  fewer.slots.pop_back();
+  EXPECT_THROW(optimizer.load(fewer), c10::Error);
+  EXPECT_THROW(step(optimizer, 0.1), c10::Error);
+  draw_gradients(parameters);
+  EXPECT_NO_THROW(step(optimizer, 0.1));
+  parameters.clear_gradients();
+  EXPECT_THROW(step(optimizer, 0.1), c10::Error);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, AdamWTest, testing::ValuesIn(kDevices), testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace gpt

@@ -5,8 +5,8 @@
 namespace gpt {
 namespace {
 
-TrainingConfig cosine() {
-  TrainingConfig config;
+ScheduleConfig cosine() {
+  ScheduleConfig config;
   config.learning_rate = 1e-3;
   config.min_lr = 1e-4;
   config.warmup_steps = 100;
@@ -33,7 +33,7 @@ TEST(LrSchedule, ConstantKeepsTheWarmUp) {
 }
 
 TEST(LrSchedule, AutomaticWarmUpIsAThousandStepsAtMostATenthOfTheRun) {
-  TrainingConfig config;
+  ScheduleConfig config;
   EXPECT_EQ(warmup_steps(config, 50000), 1000);
   EXPECT_EQ(warmup_steps(config, 5000), 500);
   EXPECT_EQ(warmup_steps(config, 5), 0);

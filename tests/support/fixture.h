@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "gpt/config/model_config.h"
-#include "gpt/model/named_tensors.h"
+#include "gpt/parameters/named_tensors.h"
 
 namespace gpt::test {
 

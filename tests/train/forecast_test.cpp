@@ -7,10 +7,10 @@ namespace {
 
 RunPlan plan_of(int64_t total, int64_t eval_every, int64_t sample_every, int64_t checkpoint_every) {
   TrainingConfig config;
-  config.max_steps = total;
-  config.eval_interval = {eval_every, Interval::Unit::steps};
-  config.sample_interval = {sample_every, Interval::Unit::steps};
-  config.checkpoint_interval = {checkpoint_every, Interval::Unit::steps};
+  config.schedule.max_steps = total;
+  config.cadence.eval_interval = {eval_every, Interval::Unit::steps};
+  config.cadence.sample_interval = {sample_every, Interval::Unit::steps};
+  config.cadence.checkpoint_interval = {checkpoint_every, Interval::Unit::steps};
   return plan_run(config, 10);
 }
 

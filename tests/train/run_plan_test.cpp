@@ -8,7 +8,7 @@ namespace {
 TEST(RunPlan, LastUpdateOfAnEpochTakesWhatIsLeft) {
   TrainingConfig config;
   config.gradient_accumulation_steps = 4;
-  config.epochs = 3;
+  config.schedule.epochs = 3;
   const RunPlan plan = plan_run(config, 10);
   EXPECT_EQ(plan.steps_per_epoch, 3);
   EXPECT_EQ(plan.total_steps, 9);
@@ -19,16 +19,16 @@ TEST(RunPlan, LastUpdateOfAnEpochTakesWhatIsLeft) {
 
 TEST(RunPlan, BareIntervalsCountAsTheRunIsCounted) {
   TrainingConfig config;
-  config.eval_interval = {2, Interval::Unit::run};
-  config.checkpoint_interval = {7, Interval::Unit::steps};
-  config.sample_interval = {1, Interval::Unit::epochs};
-  config.epochs = 4;
+  config.cadence.eval_interval = {2, Interval::Unit::run};
+  config.cadence.checkpoint_interval = {7, Interval::Unit::steps};
+  config.cadence.sample_interval = {1, Interval::Unit::epochs};
+  config.schedule.epochs = 4;
   RunPlan plan = plan_run(config, 5);
   EXPECT_EQ(plan.eval_every, 10);
   EXPECT_EQ(plan.checkpoint_every, 7);
   EXPECT_EQ(plan.sample_every, 5);
-  config.epochs.reset();
-  config.max_steps = 42;
+  config.schedule.epochs.reset();
+  config.schedule.max_steps = 42;
   plan = plan_run(config, 5);
   EXPECT_EQ(plan.eval_every, 2);
   EXPECT_EQ(plan.sample_every, 5);
@@ -38,11 +38,11 @@ TEST(RunPlan, BareIntervalsCountAsTheRunIsCounted) {
 
 TEST(RunPlan, CheckpointsMayBeCountedInTime) {
   TrainingConfig config;
-  config.checkpoint_interval = {600, Interval::Unit::seconds};
+  config.cadence.checkpoint_interval = {600, Interval::Unit::seconds};
   RunPlan plan = plan_run(config, 5);
   EXPECT_EQ(plan.checkpoint_every, 0);
   EXPECT_EQ(plan.checkpoint_seconds, 600);
-  config.checkpoint_interval = {7, Interval::Unit::steps};
+  config.cadence.checkpoint_interval = {7, Interval::Unit::steps};
   plan = plan_run(config, 5);
   EXPECT_EQ(plan.checkpoint_every, 7);
   EXPECT_EQ(plan.checkpoint_seconds, 0);

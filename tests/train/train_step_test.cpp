@@ -2,7 +2,6 @@
 #include "gpt/train/train_step.h"
 
 #include <ATen/Parallel.h>
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/abs.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/max.h>
@@ -18,6 +17,7 @@
 
 #include "core/child_process.h"
 #include "gpt/core/process.h"
+#include "support/device_cases.h"
 
 namespace gpt {
 namespace {
@@ -43,12 +43,12 @@ Tokens some_tokens(int64_t count) {
 }
 
 struct TinyRun {
-  explicit TinyRun(const TrainingConfig& config)
-      : model(tiny_model(), at::kCPU, 1),
+  explicit TinyRun(const TrainingConfig& config, at::Device device = at::kCPU)
+      : model(tiny_model(), device, 1),
         optimizer(model.parameters(), {}),
-        scaler(false, at::kCPU),
+        scaler(false, device),
         // 11 samples: (11 + 1) blocks.
-        loader(some_tokens(12 * kBlock), DataConfig{}, config.batch_size, kBlock, 5, at::kCPU),
+        loader(some_tokens(12 * kBlock), DataConfig{}, config.batch_size, kBlock, 5, device),
         step(model, optimizer, scaler, Precision{}, config) {
     model.train(true);
   }
@@ -57,6 +57,12 @@ struct TinyRun {
   GradScaler scaler;
   DataLoader loader;
   TrainStep step;
+};
+
+class TrainStepTest : public testing::TestWithParam<DeviceCase> {
+ protected:
+  void SetUp() override { GPT_SKIP_WITHOUT(GetParam()) }
+  at::Device device() const { return GetParam().device; }
 };
 
 bool never() { return false; }
@@ -69,54 +75,58 @@ TrainingConfig with_batch(int64_t batch_size) {
 
 std::vector<at::Tensor> values(const GPT& model) {
   std::vector<at::Tensor> copies;
-  for (const auto& [name, value] : model.parameters()) copies.push_back(value.detach().clone());
+  for (const auto& [name, value] : model.parameters().values()) copies.push_back(value.detach().clone());
   return copies;
 }
 
-TEST(TrainStep, UnevenMicroBatchesEqualTheFullBatch) {
-  TinyRun whole(with_batch(11)), parts(with_batch(4));
+TEST_P(TrainStepTest, UnevenMicroBatchesEqualTheFullBatch) {
+  TinyRun whole(with_batch(11), device()), parts(with_batch(4), device());
   ASSERT_EQ(whole.loader.samples_per_epoch(), 11);
-  const StepResult a = whole.step.run(whole.loader, 1, 1e-3, never);
-  const StepResult b = parts.step.run(parts.loader, 3, 1e-3, never);  // 4 + 4 + 3 sequences
-  EXPECT_EQ(a.tokens, 11 * kBlock);
-  EXPECT_EQ(b.tokens, 11 * kBlock);
+  EXPECT_EQ(run_update(whole.step, whole.loader, 1, 1e-3, never), 11 * kBlock);
+  EXPECT_EQ(run_update(parts.step, parts.loader, 3, 1e-3, never), 11 * kBlock);  // 4 + 4 + 3 sequences
   // Both are float32 means over the same tokens that differ only in the order of summation.
   const double eps = std::numeric_limits<float>::epsilon();
-  EXPECT_NEAR(a.loss.item<double>(), b.loss.item<double>(), 11 * kBlock * eps * a.loss.item<double>());
-  EXPECT_NEAR(a.grad_norm.item<double>(), b.grad_norm.item<double>(), 11 * kBlock * eps * a.grad_norm.item<double>());
+  const double loss = whole.step.loss().item<double>(), norm = whole.step.grad_norm().item<double>();
+  EXPECT_NEAR(loss, parts.step.loss().item<double>(), 11 * kBlock * eps * loss);
+  EXPECT_NEAR(norm, parts.step.grad_norm().item<double>(), 11 * kBlock * eps * norm);
 }
 
-TEST(TrainStep, NonFiniteLossChangesNothing) {
-  TinyRun run(with_batch(4));
-  run.step.run(run.loader, 1, 1e-3, never);
+// The second update overwrites the gradients of the first: nothing of them is left.
+TEST_P(TrainStepTest, UpdatesStartWithoutTheGradientsOfTheLast) {
+  TinyRun once(with_batch(11), device()), twice(with_batch(11), device());
+  run_update(twice.step, twice.loader, 1, /*learning_rate=*/0, never);
+  twice.loader.seek({});
+  run_update(once.step, once.loader, 1, 0, never);
+  run_update(twice.step, twice.loader, 1, 0, never);
+  EXPECT_EQ(once.step.grad_norm().item<float>(), twice.step.grad_norm().item<float>());
+}
+
+TEST_P(TrainStepTest, NonFiniteLossChangesNothing) {
+  TinyRun run(with_batch(4), device());
+  run_update(run.step, run.loader, 1, 1e-3, never);
   const auto before = values(run.model);
-  {
-    at::NoGradGuard no_grad;
-    run.model.parameters().back().second.view({-1})[0].fill_(std::numeric_limits<float>::quiet_NaN());
-  }
-  const StepResult bad = run.step.run(run.loader, 1, 1e-3, never);
-  EXPECT_EQ(bad.skipped.item<float>(), 1.0f);
-  EXPECT_EQ(run.optimizer.step_count().item<float>(), 1.0f);
-  {
-    at::NoGradGuard no_grad;
-    run.model.parameters().back().second.copy_(before.back());
-  }
+  const at::Tensor last = run.model.parameters().values().back().second.detach();
+  last.view({-1})[0].fill_(std::numeric_limits<float>::quiet_NaN());
+  run_update(run.step, run.loader, 1, 1e-3, never);
+  EXPECT_EQ(run.step.skipped().item<float>(), 1.0f);
+  EXPECT_EQ(run.optimizer.state().step_count.item<float>(), 1.0f);
+  last.copy_(before.back());
   const auto after = values(run.model);
-  for (size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(at::equal(before[i], after[i])) << run.model.parameters()[i].first;
-  const StepResult good = run.step.run(run.loader, 1, 1e-3, never);
-  EXPECT_EQ(good.skipped.item<float>(), 0.0f);
-  EXPECT_EQ(run.optimizer.step_count().item<float>(), 2.0f);
+  for (size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(at::equal(before[i], after[i])) << run.model.parameters().rows()[i].name;
+  run_update(run.step, run.loader, 1, 1e-3, never);
+  EXPECT_EQ(run.step.skipped().item<float>(), 0.0f);
+  EXPECT_EQ(run.optimizer.state().step_count.item<float>(), 2.0f);
 }
 
-TEST(TrainStep, StopBetweenMicroBatchesLeavesTheParametersAlone) {
-  TinyRun run(with_batch(4));
+TEST_P(TrainStepTest, StopBetweenMicroBatchesLeavesTheParametersAlone) {
+  TinyRun run(with_batch(4), device());
   const auto before = values(run.model);
-  const StepResult result = run.step.run(run.loader, 3, 1e-3, [] { return true; });
-  EXPECT_FALSE(result.loss.defined());
+  EXPECT_FALSE(run_update(run.step, run.loader, 3, 1e-3, [] { return true; }));
   const auto after = values(run.model);
   for (size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(at::equal(before[i], after[i]));
-  EXPECT_TRUE(run.optimizer.gradients().empty());
 }
+
+INSTANTIATE_TEST_SUITE_P(Devices, TrainStepTest, testing::ValuesIn(kDevices), testing::PrintToStringParamName());
 
 // Hundreds of signals in the middle of forward and backward, as `kill -USR1` and Ctrl-C send them.
 TEST(TrainStep, SignalsDuringTheComputationChangeNothing) {
@@ -124,7 +134,7 @@ TEST(TrainStep, SignalsDuringTheComputationChangeNothing) {
     at::set_num_threads(1);  // a forked child has none of the threads that its parent may have started
     TinyRun run(with_batch(4));
     double loss = 0;
-    for (int step = 0; step < 100; ++step) loss = run.step.run(run.loader, 1, 1e-3, never).loss.item<double>();
+    for (int step = 0; step < 100; ++step) loss = (run_update(run.step, run.loader, 1, 1e-3, never), run.step.loss().item<double>());
     return loss;
   };
   const ChildResult quiet = run_child([&] { return std::fprintf(stderr, "%.17g", final_loss()) < 0; });

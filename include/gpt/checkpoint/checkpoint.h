@@ -3,8 +3,8 @@
 // Our own reader never looks at that pickle, so nothing in the file is ever executed. It uses only these records:
 //   config.yaml      the effective configuration     tokenizer.json   the tokenizer
 //   checkpoint.json  the plain values, and the name, dtype and shape of every tensor
-//   data/NAME        the bytes of the tensor NAME, which is model/..., exp_avg/..., exp_avg_sq/..., optimizer/step,
-//                    scaler/scale, scaler/growth_tracker, rng/cpu or rng/cuda
+//   data/NAME        the bytes of the tensor NAME, which is model/..., SLOT/... for each slot of the optimizer (exp_avg/...),
+//                    optimizer/step, scaler/scale, scaler/growth_tracker, rng/cpu or rng/cuda
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,15 +14,15 @@
 #include <string>
 
 #include "gpt/config/config.h"
-#include "gpt/model/named_tensors.h"
+#include "gpt/optim/optimizer_state.h"
+#include "gpt/parameters/named_tensors.h"
 
 namespace gpt {
 
 struct Checkpoint {
   int64_t step = 0;  // completed updates, including skipped ones
   NamedTensors model;
-  NamedTensors exp_avg, exp_avg_sq;
-  at::Tensor optimizer_step;                       // float32 scalar: applied updates
+  OptimizerState optimizer;
   at::Tensor scaler_scale, scaler_growth_tracker;  // undefined without a GradScaler
   std::map<std::string, at::Tensor> rng;           // "cpu", "cuda": generator states, uint8
   int64_t data_epoch = 0, data_sample = 0;         // DataPosition
@@ -32,7 +32,7 @@ struct Checkpoint {
   Config config;               // effective; for Python a nested dict {section: {key: value}}
   std::string tokenizer;       // JSON
   std::string data_fingerprint;
-  std::string started_by;      // what training.resume_from said when the run began: auto, none, or an absolute path
+  std::string started_by = "auto";  // what training.resume_from said when the run began: auto, none, or an absolute path
   std::map<std::string, std::string> environment;  // build, device, cpu, threads: differences are reported on resume
 };
 
@@ -47,6 +47,9 @@ Checkpoint load_checkpoint(const std::string& path);
 
 // Only what the file format promises: each byte is what was written. Whether the parts fit together is not looked at.
 Checkpoint read_checkpoint(const std::string& path);
+
+// About the size of one file: the tensors of the model and of its optimizer.
+uint64_t checkpoint_bytes(const ModelConfig& model);
 
 // Whether the dict that Python's torch.load() would return, the record that our reader never looks at, is the one that
 // save_checkpoint() writes for this checkpoint.

@@ -1,4 +1,4 @@
-// The run: batch, length, optimizer, schedule, precision and cadence.
+// The run: one plain struct for each part of it. In YAML all of them are keys of `training:`.
 #pragma once
 
 #include <cstdint>
@@ -22,27 +22,39 @@ struct Interval {
 
 constexpr int64_t kDefaultMaxSteps = 5000;  // the length of a run with neither epochs nor max_steps
 
-struct TrainingConfig {
-  int64_t batch_size = 64;  // sequences per device and micro-step
-  int64_t gradient_accumulation_steps = 1;
+struct OptimizerConfig {
+  double weight_decay = 0.1;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double gradient_clip = 1.0;  // 0 = off
+};
+
+// The length of a run and the learning rate along it.
+struct ScheduleConfig {
   std::optional<int64_t> epochs;     // the length of the run: one of the two;
   std::optional<int64_t> max_steps;  // neither set: kDefaultMaxSteps
   double learning_rate = 1e-3;
   double min_lr = 1e-5;
   std::optional<int64_t> warmup_steps;  // auto: 1000, at most a tenth of the run
   LrSchedule lr_schedule = LrSchedule::cosine;
-  double weight_decay = 0.1;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double eps = 1e-8;
-  double gradient_clip = 1.0;  // 0 = off
-  double label_smoothing = 0.0;
+};
+
+struct PrecisionConfig {
   bool use_amp = true;
   Dtype dtype = Dtype::automatic;
+};
+
+struct ExecutionConfig {
   bool use_compile = false;
   CompileMode compile_mode = CompileMode::standard;
   bool gradient_checkpointing = false;
   bool deterministic = false;
+  bool memory_check = true;  // refuse to start a run that cannot fit into memory
+};
+
+// What happens when besides updates.
+struct CadenceConfig {
   int64_t log_interval = 100;  // steps
   Interval eval_interval{500, Interval::Unit::steps};
   std::optional<int64_t> eval_batches;  // auto: enough for a standard error below 0.5 %; 0 = the whole validation split
@@ -50,10 +62,20 @@ struct TrainingConfig {
   int64_t keep_last = 0;  // numbered checkpoints kept beside ckpt.pt and ckpt_best.pt
   Interval sample_interval{0, Interval::Unit::run};
   int64_t sample_tokens = 200;
-  std::string sample_prompt;  // empty: what the tokenizer starts a text with
+  std::string sample_prompt;       // empty: what the tokenizer starts a text with
+  int64_t max_skipped_steps = 10;  // non-finite updates in a row before the run stops
+};
+
+struct TrainingConfig {
+  int64_t batch_size = 64;  // sequences per device and micro-step
+  int64_t gradient_accumulation_steps = 1;
+  double label_smoothing = 0.0;
   std::string resume_from = "auto";  // auto | none | a checkpoint's path
-  int64_t max_skipped_steps = 10;    // non-finite updates in a row before the run stops
-  bool memory_check = true;          // refuse to start a run that cannot fit into memory
+  OptimizerConfig optimizer;
+  ScheduleConfig schedule;
+  PrecisionConfig precision;
+  ExecutionConfig execution;
+  CadenceConfig cadence;
 };
 
 }  // namespace gpt

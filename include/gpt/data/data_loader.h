@@ -15,6 +15,10 @@
 
 namespace gpt {
 
+struct BatchShape {
+  int64_t sequences = 0, length = 0;
+};
+
 struct Batch {
   at::Tensor inputs;   // (B, T) int64 on the device
   at::Tensor targets;  // (B, T) int64: inputs shifted by one
@@ -29,8 +33,10 @@ class DataLoader {
              at::Device device);
   ~DataLoader();
 
-  Batch next();
-  DataPosition position() const;         // of the batch that next() returns next
+  BatchShape next_shape() const;
+  void next_into(const Batch& batch);  // whose tensors have that shape and lie on the device
+  Batch next();                        // in memory of its own
+  DataPosition position() const;       // of the batch that comes next
   void seek(const DataPosition& position);
   int64_t tokens_ahead(int64_t batches) const;  // targets in the next `batches` batches
 

@@ -39,6 +39,6 @@ Check check_workers(const DataConfig& data, bool resident, int64_t cores);
 // Tokens and steps per epoch, and how often the run reads its text: whether the model will memorize it. With
 // model.vocab_size unset the size of the model is not considered.
 Check check_length(const Config& config, const DatasetFacts& facts, const RunPlan& plan);
-Check check_learning_rate(const TrainingConfig& training, const RunPlan& plan);
+Check check_learning_rate(const ScheduleConfig& schedule, const RunPlan& plan);
 
 }  // namespace gpt

@@ -12,7 +12,7 @@ namespace gpt {
 
 // `best`: what device: auto would choose. `gpu_present`: the system has an NVIDIA GPU, usable or not.
 Check check_device(const std::string& spec, const DeviceInfo& device, const DeviceInfo& best, bool gpu_present);
-Check check_precision(const TrainingConfig& config, const DeviceInfo& device);
+Check check_precision(const PrecisionConfig& config, const DeviceInfo& device);
 Check check_threads(int64_t threads, int64_t cores);  // threads 0 = all cores
 
 }  // namespace gpt

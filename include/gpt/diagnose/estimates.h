@@ -23,13 +23,11 @@ ActivationForm activation_form(const ModelConfig& model, const DeviceInfo& devic
 
 // Bytes of tensors on the training device at the peak of a step.
 struct MemoryEstimate {
-  double weights = 0;           // 4 per parameter, and 2 more for autocast's copies
-  double gradients = 0;         // at the end of the backward pass: 4 per parameter, and a second gradient of a tied embedding
-  double gradients_before = 0;  // those of earlier micro-steps, which coexist with the activations
-  double moments = 0;           // 8 per parameter: AdamW's two
-  double activations = 0;       // kept from the forward pass for the backward pass
-  double workspace = 0;         // the logits and their gradients, or the buffers of one block's backward where those are larger
-  // Gradients appear as activations are freed, so only the larger of the two counts, at the beginning or the end of the backward pass.
+  double weights = 0;      // 4 per parameter, and 2 more for autocast's copies
+  double gradients = 0;    // 4 per parameter, kept from step to step
+  double moments = 0;      // of the optimizer: 8 per parameter for AdamW's two
+  double activations = 0;  // kept from the forward pass for the backward pass
+  double workspace = 0;    // the logits and their gradients, or the buffers of one block's backward where those are larger
   double total() const;
 };
 
@@ -39,8 +37,5 @@ MemoryEstimate estimate_memory(const ModelConfig& model, const TrainingConfig& t
 // The largest batch_size whose estimate is within `bytes`; nothing when not even one sequence is.
 std::optional<int64_t> largest_batch_size(const ModelConfig& model, TrainingConfig training, const ActivationForm& form,
                                           double bytes);
-
-// About the size of one checkpoint file: weights and moments in float32.
-double checkpoint_bytes(const ModelConfig& model);
 
 }  // namespace gpt

@@ -16,8 +16,7 @@
 #include <vector>
 
 #include "gpt/config/model_config.h"
-#include "gpt/model/named_tensors.h"
-#include "gpt/model/parameter_shapes.h"
+#include "gpt/parameters/parameters.h"
 
 namespace gpt {
 
@@ -33,6 +32,8 @@ class GPT {
   // `config.vocab_size` must be set. Weights are drawn on the CPU from `seed` (GPT-2's rule: normal 0.02, residual
   // projections scaled by 1/sqrt(2L)), so they are the same on every device.
   GPT(const ModelConfig& config, at::Device device, uint64_t seed);
+  // With these weights. Throws gpt::Error(checkpoint) naming the first missing, extra or misshapen one.
+  GPT(const ModelConfig& config, at::Device device, const NamedTensors& values);
   ~GPT();
   GPT(GPT&&) noexcept;  // moved, never copied: a copy would share its weights
 
@@ -52,23 +53,18 @@ class GPT {
   bool training() const { return training_; }
   void set_gradient_checkpointing(bool on) { gradient_checkpointing_ = on; }  // recompute each block in backward
 
-  const NamedTensors& parameters() const { return parameters_; }  // tied weights are listed once
-  // Copies values into the parameters. Throws gpt::Error(checkpoint) naming the first missing, extra or misshapen one.
-  void load_parameters(const NamedTensors& values);
-
+  const Parameters& parameters() const { return parameters_; }
   const ModelConfig& config() const { return config_; }
-  at::Device device() const;
-  int64_t parameter_count() const;
-  // Floating-point operations of forward and backward per token, PaLM's rule: 6 N + 12 L C T (N includes the tied
-  // embedding but not learned positions).
-  double flops_per_token() const;
+  at::Device device() const { return parameters_.device(); }
+  double flops_per_token() const { return gpt::flops_per_token(config_); }
 
  private:
   struct Transformer;
+  GPT(const ModelConfig& config, at::Device device);
   at::Tensor padded_logits(const at::Tensor& ids) const;
 
   ModelConfig config_;
-  NamedTensors parameters_;
+  Parameters parameters_;
   std::unique_ptr<const Transformer> transformer_;
   bool training_ = false;
   bool gradient_checkpointing_ = false;

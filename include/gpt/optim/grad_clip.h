@@ -3,12 +3,10 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <vector>
-
 namespace gpt {
 
-// sqrt of the sum of squares of all gradients: a float32 scalar on their device.
-at::Tensor global_grad_norm(const std::vector<at::Tensor>& gradients);
+// sqrt of the sum of squares of all gradients (a flat buffer): a float32 scalar on their device.
+at::Tensor global_grad_norm(const at::Tensor& gradients);
 
 // What to divide the gradients by so that their norm is at most max_norm: max(1, (norm + 1e-6) / max_norm), as
 // torch.nn.utils.clip_grad_norm_ clips. max_norm 0 = off (returns 1).

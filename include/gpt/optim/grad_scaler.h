@@ -4,8 +4,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <vector>
-
 namespace gpt {
 
 class GradScaler {
@@ -13,8 +11,8 @@ class GradScaler {
   GradScaler(bool enabled, at::Device device);
   bool enabled() const { return enabled_; }
   at::Tensor scale(const at::Tensor& loss) const;
-  // Divides the gradients by the scale in place; returns found_inf, a float32 scalar: 1 when any was not finite.
-  at::Tensor unscale(const std::vector<at::Tensor>& gradients);
+  // Divides the gradients (a flat buffer) by the scale in place; returns found_inf, a float32 scalar: 1 when any was not finite.
+  at::Tensor unscale(const at::Tensor& gradients) const;
   void update(const at::Tensor& found_inf);  // halve after an overflow, double after 2,000 good steps
 
   // State, undefined when disabled.

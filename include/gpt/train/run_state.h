@@ -26,12 +26,12 @@ ScheduleOptions schedule_options(const Config& config, const Corpus& corpus);
 
 class RunState {
  public:
-  // `config` is the effective one, with vocab_size set. Seeds the default generators from config.seed.
-  RunState(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision);
+  // `config` is the effective one, with vocab_size set. A new run draws its weights and seeds the default generators from
+  // config.seed; otherwise everything is what it was at `start`. Throws gpt::Error(checkpoint) when that is for another model.
+  RunState(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision,
+           const StartingPoint* start = nullptr);
 
   Checkpoint capture() const;
-  // Puts everything back. Throws gpt::Error(checkpoint) when the checkpoint is for another model.
-  void restore(const StartingPoint& start);
 
   // The part of the state that an abandoned update has moved: the data position and the random state.
   struct Cursor {
@@ -58,6 +58,7 @@ class RunState {
   double best_val_loss = std::numeric_limits<double>::infinity();
 
  private:
+  void restore(const StartingPoint& start);  // all but the weights
   std::map<std::string, at::Tensor> random_state() const;
   void seek(const Checkpoint& checkpoint, const std::string& path);
   void set_random_state(const std::map<std::string, at::Tensor>& state);

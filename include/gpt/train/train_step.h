@@ -1,11 +1,13 @@
-// One optimizer update: micro-batches forward and backward, clip, AdamW. Nothing in it reads the device: loss, norm and
-// the skip flag stay tensors until a log line asks for them.
+// The two bodies of an update: accumulate() for each micro-batch, apply() for the parameters. Neither reads the device: what
+// changes between updates (batch, learning rate, the micro-batch's share of the loss) is a tensor of fixed memory that is set
+// before, and loss, norm and the skip flag stay tensors until a log line asks for them. So both can be captured.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 #include "gpt/config/training_config.h"
 #include "gpt/data/data_loader.h"
@@ -16,30 +18,40 @@
 
 namespace gpt {
 
-struct StepResult {
-  // float32 scalars on the device.
-  at::Tensor loss;       // mean over all tokens of the update
-  at::Tensor grad_norm;  // before clipping
-  at::Tensor skipped;    // 1 when loss or gradients were not finite: nothing was changed
-  int64_t tokens = 0;
-};
-
 class TrainStep {
  public:
   TrainStep(GPT& model, AdamW& optimizer, GradScaler& scaler, const Precision& precision, const TrainingConfig& config);
 
-  // Takes `micro_batches` batches from `loader`, weighting each by its share of the update's tokens. `stop` is called
-  // between micro-batches; when it returns true the gradients are dropped and the result is empty (undefined loss): the
-  // caller puts loader and random state back to where the update began. Throws gpt::Error(data) if the token file was
-  // truncated in the meantime.
-  StepResult run(DataLoader& loader, int64_t micro_batches, double learning_rate, const std::function<bool()>& stop);
+  // An update begins: nothing is accumulated yet.
+  void begin(double learning_rate);
+  // The tensors (B, T) that the next accumulate() reads, for the caller to fill.
+  const Batch& batch(const BatchShape& shape);
+  void set_share(double share);  // of the micro-batch in the tokens of the update
+
+  void accumulate();  // forward and backward of one micro-batch
+  void apply();       // clip and optimizer, unless loss or gradients are not finite
+
+  // Of the last update: float32 scalars on the device, overwritten by the next.
+  const at::Tensor& loss() const { return loss_; }            // mean over all its tokens
+  const at::Tensor& grad_norm() const { return grad_norm_; }  // before clipping
+  const at::Tensor& skipped() const { return skipped_; }      // 1 when loss or gradients were not finite: nothing was changed
 
  private:
   GPT& model_;
   AdamW& optimizer_;
   GradScaler& scaler_;
   at::ScalarType compute_type_;
-  const TrainingConfig config_;
+  double gradient_clip_, label_smoothing_;
+  Batch batch_;
+  at::Tensor learning_rate_, share_;  // float32 scalars on the device
+  at::Tensor loss_, grad_norm_, skipped_;
 };
+
+// One update of `micro_batches` batches from `loader`, each weighted by its share of the update's tokens, whose number is
+// returned. `stop` is called between micro-batches; when it returns true the gradients are dropped and there is no result: the
+// caller puts loader and random state back to where the update began. Throws gpt::Error(data) if the token file was truncated
+// in the meantime.
+std::optional<int64_t> run_update(TrainStep& step, DataLoader& loader, int64_t micro_batches, double learning_rate,
+                                  const std::function<bool()>& stop);
 
 }  // namespace gpt

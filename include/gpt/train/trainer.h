@@ -35,7 +35,7 @@ class Trainer {
   bool update();            // false: a signal came midway, and nothing has changed
   [[noreturn]] void leave_changed_data(const std::string& file, const DataPosition& position);
   bool is_logged(int64_t step) const;
-  void close_log_interval(const StepResult& result, double learning_rate);
+  void close_log_interval(double learning_rate);
   void check_skips();
   void close_epoch();
   void show_progress();
@@ -53,7 +53,8 @@ class Trainer {
   void finish();
 
   RunState& state_;
-  const TrainingConfig config_;
+  const ScheduleConfig schedule_;
+  const CadenceConfig cadence_;
   const RunPlan plan_;
   const Corpus& corpus_;
   const RunFolder& folder_;

@@ -1,0 +1,115 @@
+// The memory of a model's parameters: one flat buffer of values and one of gradients, with a named view for each row of the
+// parameter table. Everything that treats all parameters alike (clipping, the optimizer, the scaler) works on the buffers;
+// everything that treats them one by one (the model, checkpoints) on the views.
+//
+// Gradients keep their memory from step to step; it is allocated by the first backward pass, so that inference needs none.
+// Operators add to them inside their backward pass: the first contribution after clear_gradients() overwrites what is there,
+// later ones add to it, so that clearing touches no memory.
+// Padding between parameters is zero in both buffers. Copies of these objects share the memory.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "gpt/parameters/named_tensors.h"
+#include "gpt/parameters/parameter_table.h"
+
+namespace gpt {
+
+// A buffer that is allocated when it is first asked for.
+class FlatGradients : public c10::intrusive_ptr_target {
+ public:
+  FlatGradients(int64_t size, at::Device device) : size_(size), device_(device) {}
+  const at::Tensor& buffer();  // (size) float32, not initialized
+  at::Device device() const { return device_; }
+
+ private:
+  int64_t size_;
+  at::Device device_;
+  at::Tensor buffer_;
+};
+
+// One parameter, shared by the model that uses it and the buffers it lies in. Cheap to copy; may be empty.
+class Parameter {
+ public:
+  Parameter() = default;
+  // `value` gets its gradient at `offset` of `gradients`.
+  Parameter(at::Tensor value, c10::intrusive_ptr<FlatGradients> gradients, int64_t offset);
+  explicit Parameter(const at::Tensor& value);  // with a gradient of its own
+
+  bool defined() const { return state_.defined(); }
+  const at::Tensor& value() const { return state_->value; }  // a leaf of autograd; float32
+  const at::Tensor& gradient() const;                        // of the same shape; meaningful where has_gradient()
+  bool has_gradient() const { return state_->has_gradient; }
+  void clear_gradient() const { state_->has_gradient = false; }
+
+  // The value for an ordinary ATen operator: what autograd then finds as its gradient is added to gradient(). An empty
+  // parameter gives an undefined tensor.
+  at::Tensor tracked() const;
+
+  // For an operator that writes gradient() itself: whether it must add to what is there (beta = 1) or overwrite it (beta = 0).
+  bool begin_contribution() const { return std::exchange(state_->has_gradient, true); }
+  void add_to_gradient(const at::Tensor& contribution) const;  // of any dtype
+
+  // In and out of what an autograd function saves.
+  c10::IValue to_capsule() const { return c10::IValue::make_capsule(state_); }
+  static Parameter from_capsule(const c10::IValue& capsule);
+
+ private:
+  struct State : torch::CustomClassHolder {
+    at::Tensor value, gradient;
+    c10::intrusive_ptr<FlatGradients> gradients;
+    int64_t offset = 0;
+    bool has_gradient = false;
+  };
+  c10::intrusive_ptr<State> state_;
+};
+
+class Parameters {
+ public:
+  // The values are not set: draw() or copy_from() follows.
+  Parameters(std::vector<ParameterRow> rows, at::Device device);
+
+  void draw(uint64_t seed);  // initial values, drawn on the CPU, so that they are the same on every device
+  // Throws gpt::Error(checkpoint) naming the first missing, extra or misshapen tensor.
+  void copy_from(const NamedTensors& values);
+
+  const std::vector<ParameterRow>& rows() const { return rows_; }
+  const FlatLayout& layout() const { return layout_; }
+  at::Device device() const { return flat_values_.device(); }
+  int64_t count() const;  // of values, without padding
+
+  // Empty where the model has none.
+  Parameter weight(ParameterRole role, int64_t layer) const { return find(role, layer, /*is_bias=*/false); }
+  Parameter bias(ParameterRole role, int64_t layer) const { return find(role, layer, /*is_bias=*/true); }
+  NamedTensors values() const { return named_views([](const Parameter& p) { return p.value(); }); }
+  NamedTensors gradients() const { return named_views([](const Parameter& p) { return p.gradient(); }); }
+  NamedTensors views(const at::Tensor& flat) const;  // of another buffer of this layout, such as an optimizer's state
+
+  // (layout().size) float32.
+  const at::Tensor& flat_values() const { return flat_values_; }
+  // Throws c10::Error when a parameter has had no contribution since clear_gradients().
+  const at::Tensor& flat_gradients() const;
+  void clear_gradients() const;
+
+ private:
+  Parameter find(ParameterRole role, int64_t layer, bool is_bias) const;
+  template <typename View>
+  NamedTensors named_views(View view) const {
+    NamedTensors result;
+    for (size_t i = 0; i < rows_.size(); ++i) result.emplace_back(rows_[i].name, view(parameters_[i]));
+    return result;
+  }
+
+  std::vector<ParameterRow> rows_;
+  FlatLayout layout_;
+  at::Tensor flat_values_;
+  c10::intrusive_ptr<FlatGradients> flat_gradients_;
+  std::vector<Parameter> parameters_;  // of the rows
+};
+
+}  // namespace gpt

@@ -1,0 +1,168 @@
+#include "gpt/parameters/parameters.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+
+#include "gpt/core/error.h"
+
+namespace gpt {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+struct Track : torch::autograd::Function<Track> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& value, const Parameter& parameter) {
+    context->saved_data["parameter"] = parameter.to_capsule();
+    return value;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    Parameter::from_capsule(context->saved_data["parameter"]).add_to_gradient(gradients[0]);
+    return {at::Tensor(), at::Tensor()};
+  }
+};
+
+// A tensor of its own over a stretch of `flat`. Autograd does not know that they share memory: each parameter is a leaf, and
+// autocast caches its 16-bit copy, which it does not do for views.
+at::Tensor stretch(const at::Tensor& flat, int64_t offset, at::IntArrayRef shape) {
+  return flat.detach().narrow(0, offset, c10::multiply_integers(shape)).view(shape).detach();
+}
+
+void clear_padding(const at::Tensor& flat, int64_t end) {
+  flat.detach().slice(0, end, (end + kParameterAlignment - 1) / kParameterAlignment * kParameterAlignment).zero_();
+}
+
+}  // namespace
+
+const at::Tensor& FlatGradients::buffer() {
+  if (!buffer_.defined()) buffer_ = at::empty({size_}, at::TensorOptions(device_).dtype(at::kFloat));
+  return buffer_;
+}
+
+Parameter::Parameter(at::Tensor value, c10::intrusive_ptr<FlatGradients> gradients, int64_t offset)
+    : state_(c10::make_intrusive<State>()) {
+  state_->value = std::move(value).requires_grad_();
+  state_->gradients = std::move(gradients);
+  state_->offset = offset;
+}
+
+Parameter::Parameter(const at::Tensor& value)
+    : Parameter(value, c10::make_intrusive<FlatGradients>(value.numel(), value.device()), 0) {}
+
+const at::Tensor& Parameter::gradient() const {
+  if (!state_->gradient.defined()) {
+    const at::Tensor& flat = state_->gradients->buffer();
+    state_->gradient = stretch(flat, state_->offset, value().sizes());
+    clear_padding(flat, state_->offset + value().numel());
+  }
+  return state_->gradient;
+}
+
+Parameter Parameter::from_capsule(const c10::IValue& capsule) {
+  Parameter parameter;
+  parameter.state_ = c10::static_intrusive_pointer_cast<State>(capsule.toCapsule());
+  return parameter;
+}
+
+at::Tensor Parameter::tracked() const {
+  if (!defined()) return {};
+  return at::GradMode::is_enabled() ? Track::apply(value(), *this) : value();
+}
+
+void Parameter::add_to_gradient(const at::Tensor& contribution) const {
+  if (begin_contribution()) {
+    gradient().add_(contribution);
+  } else {
+    gradient().copy_(contribution);
+  }
+}
+
+Parameters::Parameters(std::vector<ParameterRow> rows, at::Device device) : rows_(std::move(rows)), layout_(flat_layout(rows_)) {
+  const auto options = at::TensorOptions(device).dtype(at::kFloat);
+  flat_values_ = at::empty({layout_.size}, options);
+  flat_gradients_ = c10::make_intrusive<FlatGradients>(layout_.size, device);
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    parameters_.emplace_back(stretch(flat_values_, layout_.offsets[i], rows_[i].shape), flat_gradients_, layout_.offsets[i]);
+    clear_padding(flat_values_, layout_.offsets[i] + rows_[i].count());
+  }
+}
+
+void Parameters::draw(uint64_t seed) {
+  at::NoGradGuard no_grad;
+  at::Generator generator = at::detail::createCPUGenerator(seed);
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    const InitialValue& initial = rows_[i].initial;
+    const at::Tensor value = parameters_[i].value().detach();
+    const at::Tensor host = value.is_cpu() ? value : at::empty(value.sizes(), at::kFloat);
+    host.fill_(initial.constant);
+    if (initial.normal_std > 0) host.narrow(0, 0, host.size(0) - initial.padding_rows).normal_(0, initial.normal_std, generator);
+    if (!value.is_cpu()) value.copy_(host);
+  }
+}
+
+void Parameters::copy_from(const NamedTensors& values) {
+  const auto refuse = [](const std::string& what) {
+    throw Error(ExitCode::checkpoint,
+                "model: " + what + "; the weights belong to another architecture: use the config they were trained with");
+  };
+  const auto named = [&](const std::string& name) {
+    return std::find_if(values.begin(), values.end(), [&](const auto& entry) { return entry.first == name; });
+  };
+  for (const ParameterRow& row : rows_) {
+    const auto value = named(row.name);
+    if (value == values.end()) refuse(fmt::format("parameter '{}' is missing", row.name));
+    if (value->second.sizes() != row.shape) {
+      refuse(c10::str("parameter '", row.name, "' must be ", at::IntArrayRef(row.shape), ", got ", value->second.sizes()));
+    }
+  }
+  const auto is_known = [&](const auto& entry) {
+    return std::any_of(rows_.begin(), rows_.end(), [&](const ParameterRow& row) { return row.name == entry.first; });
+  };
+  const auto unknown = std::find_if_not(values.begin(), values.end(), is_known);
+  if (unknown != values.end()) refuse(fmt::format("parameter '{}' is unknown", unknown->first));
+  at::NoGradGuard no_grad;
+  for (size_t i = 0; i < rows_.size(); ++i) parameters_[i].value().copy_(named(rows_[i].name)->second);
+}
+
+int64_t Parameters::count() const {
+  int64_t count = 0;
+  for (const ParameterRow& row : rows_) count += row.count();
+  return count;
+}
+
+Parameter Parameters::find(ParameterRole role, int64_t layer, bool is_bias) const {
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    if (rows_[i].role == role && rows_[i].layer == layer && rows_[i].is_bias == is_bias) return parameters_[i];
+  }
+  return {};
+}
+
+NamedTensors Parameters::views(const at::Tensor& flat) const {
+  TORCH_CHECK(flat.dim() == 1 && flat.size(0) == layout_.size, "Parameters: a buffer of ", flat.sizes(), " has not the layout of ",
+              layout_.size, " elements");
+  NamedTensors result;
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    result.emplace_back(rows_[i].name, stretch(flat, layout_.offsets[i], rows_[i].shape));
+  }
+  return result;
+}
+
+const at::Tensor& Parameters::flat_gradients() const {
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    TORCH_CHECK(parameters_[i].has_gradient(), "Parameters: '", rows_[i].name, "' has no gradient");
+  }
+  return flat_gradients_->buffer();
+}
+
+void Parameters::clear_gradients() const {
+  for (const Parameter& parameter : parameters_) parameter.clear_gradient();
+}
+
+}  // namespace gpt

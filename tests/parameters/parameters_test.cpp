@@ -1,0 +1,74 @@
+#include "gpt/parameters/parameters.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <gtest/gtest.h>
+
+#include "gpt/core/error.h"
+#include "gpt/device/precision.h"
+#include "support/device_cases.h"
+
+namespace gpt {
+namespace {
+
+ModelConfig small_model() {
+  ModelConfig config;
+  config.n_layer = 2, config.n_head = 2, config.n_embd = 6, config.block_size = 4, config.vocab_size = 5, config.vocab_multiple = 4;
+  config.norm = Norm::layernorm, config.bias = true, config.position = Position::learned;
+  return config;
+}
+
+class ParametersTest : public testing::TestWithParam<DeviceCase> {
+ protected:
+  void SetUp() override { GPT_SKIP_WITHOUT(GetParam()) }
+  at::Device device() const { return GetParam().device; }
+};
+
+TEST_P(ParametersTest, ViewsShareTheFlatBuffer) {
+  Parameters parameters(parameter_table(small_model()), device());
+  parameters.draw(1);
+  EXPECT_EQ(parameters.flat_values().numel() % kParameterAlignment, 0);
+  const NamedTensors values = parameters.values();
+  for (size_t i = 0; i < values.size(); ++i) {
+    const at::Tensor part = parameters.flat_values().detach().narrow(0, parameters.layout().offsets[i], values[i].second.numel());
+    EXPECT_EQ(parameters.layout().offsets[i] % kParameterAlignment, 0) << values[i].first;
+    EXPECT_TRUE(values[i].second.is_leaf() && values[i].second.requires_grad() && !values[i].second.is_view()) << values[i].first;
+    part.fill_(static_cast<double>(i));
+    EXPECT_TRUE(values[i].second.detach().eq(static_cast<double>(i)).all().item<bool>()) << values[i].first;
+  }
+}
+
+TEST_P(ParametersTest, TheFirstContributionOverwritesAndLaterOnesAdd) {
+  Parameters parameters(parameter_table(small_model()), device());
+  parameters.draw(1);
+  const Parameter norm = parameters.weight(ParameterRole::final_norm, 2), bias = parameters.bias(ParameterRole::final_norm, 2);
+  for (int update = 0; update < 2; ++update) {
+    parameters.clear_gradients();
+    EXPECT_FALSE(norm.has_gradient());
+    for (int micro_batch = 1; micro_batch <= 3; ++micro_batch) {
+      const at::Tensor x = at::full({4, 6}, 2.0, device());
+      ((x * norm.tracked()).sum() + norm.tracked().sum() + bias.tracked().sum()).backward();
+      EXPECT_TRUE(norm.gradient().eq(9 * micro_batch).all().item<bool>()) << micro_batch;
+      EXPECT_TRUE(bias.gradient().eq(micro_batch).all().item<bool>()) << micro_batch;
+    }
+    EXPECT_FALSE(norm.value().grad().defined()) << "autograd holds no gradient of its own";
+  }
+}
+
+TEST_P(ParametersTest, TheFlatGradientsAreCompleteOrRefused) {
+  Parameters parameters(parameter_table(small_model()), device());
+  parameters.draw(1);
+  EXPECT_THROW((void)parameters.flat_gradients(), c10::Error);
+  for (const ParameterRow& row : parameters.rows()) {
+    const Parameter parameter = row.is_bias ? parameters.bias(row.role, row.layer) : parameters.weight(row.role, row.layer);
+    EXPECT_THROW((void)parameters.flat_gradients(), c10::Error);
+    parameter.add_to_gradient(at::ones(row.shape, device()));
+  }
+  EXPECT_EQ(parameters.flat_gradients().sum().item<double>(), static_cast<double>(parameters.count())) << "padding is zero";
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, ParametersTest, testing::ValuesIn(kDevices), testing::PrintToStringParamName());
+
+}  // namespace
+}  // namespace gpt
