@@ -12,6 +12,7 @@
 #include "gpt/diagnose/before_training.h"
 #include "gpt/train/announce.h"
 #include "gpt/train/evaluate_run.h"
+#include "gpt/train/reporting.h"
 #include "gpt/train/same_run.h"
 #include "gpt/train/surroundings.h"
 #include "gpt/train/trainer.h"
@@ -72,8 +73,10 @@ int train(int argc, char** argv) {
   }
   folder.require_space(state.checkpoint_bytes(), config.training.cadence.keep_last);
   folder.write_config(config, command.config_path);
+  Listeners listeners = listeners_of(folder);
+  listeners.begin(describe_run(config, state, plan, folder, device));
   const bool is_saved = start && start->is_last;
-  return static_cast<int>(Trainer(state, config.training, plan, corpus, folder, precision, device, is_saved).run());
+  return static_cast<int>(Trainer(state, config.training, plan, corpus, folder, precision, device, listeners, is_saved).run());
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ std::string stop_signal_name() { return fmt::format("SIG{}", sigabbrev_np(proces
 }  // namespace
 
 Trainer::Trainer(RunState& state, const TrainingConfig& config, const RunPlan& plan, const Corpus& corpus,
-                 const RunFolder& folder, const Precision& precision, const DeviceInfo& device, bool is_saved)
+                 const RunFolder& folder, const Precision& precision, const DeviceInfo& device, Listeners& listeners, bool is_saved)
     : state_(state),
       schedule_(config.schedule),
       cadence_(config.cadence),
@@ -42,7 +42,7 @@ Trainer::Trainer(RunState& state, const TrainingConfig& config, const RunPlan& p
       train_step_(state.model, state.optimizer, state.scaler, precision, config),
       evaluator_(corpus, config.batch_size, state.model.config().block_size, config.cadence.eval_batches, device.device,
                  precision),
-      metrics_(folder.metrics_path(), plan),
+      listeners_(listeners),
       forecast_(plan, evaluation_steps(config, state.model.config().block_size, evaluator_.tokens())),
       first_step_(state.step),
       epoch_loss_(at::zeros({}, at::TensorOptions(device.device).dtype(at::kDouble))),
@@ -130,23 +130,25 @@ bool Trainer::is_logged(int64_t step) const {
 }
 
 void Trainer::close_log_interval(double learning_rate) {
-  StepMetrics m;
+  StepRecord m;
   m.loss = train_step_.loss().item<double>();  // sync: the log line reads the device, and closes the interval's clock
   const Mark now{state_.step, tokens_, stopwatch_.running_seconds()};
   const double seconds = now.seconds - logged_.seconds;
   const bool warm_up = logged_.step < first_step_ + kWarmUpSteps;
-  metrics_.timed(now.step - logged_.step, now.tokens - logged_.tokens, seconds, warm_up);
+  const int64_t steps = now.step - logged_.step, tokens = now.tokens - logged_.tokens;
+  listeners_.timing({.steps = steps, .tokens = tokens, .seconds = seconds, .is_warm_up = warm_up});
   if (is_logged(state_.step)) {
     m.step = state_.step;
     m.learning_rate = learning_rate;
     m.grad_norm = train_step_.grad_norm().item<double>();
-    m.step_ms = 1e3 * seconds / (now.step - logged_.step);
-    m.tokens_per_second = (now.tokens - logged_.tokens) / seconds;
+    m.step_ms = 1e3 * seconds / static_cast<double>(steps);
+    m.tokens_per_second = static_cast<double>(tokens) / seconds;
     if (const auto peak = device_.peak_flops(precision_.dtype)) {
       m.mfu = m.tokens_per_second * state_.model.flops_per_token() / *peak;
     }
     m.peak_memory_mb = peak_allocated_bytes(device_.device) / 1e6;
-    metrics_.step(m);
+    listeners_.step(m);
+    last_step_ = m;
     check_skips();
   }
   logged_ = now;
@@ -157,6 +159,7 @@ void Trainer::check_skips() {
   if (skipped == reported_skips_) return;
   log::warn(fmt::format("step {}: {} update(s) skipped because loss or gradients were not finite ({} in all)", state_.step,
                         skipped - reported_skips_, skipped));
+  listeners_.event({state_.step, fmt::format("{} skipped", plural(skipped - reported_skips_, "update"))});
   reported_skips_ = skipped;
   const int64_t in_a_row = state_.skipped_in_a_row();
   if (in_a_row < cadence_.max_skipped_steps) return;
@@ -173,19 +176,18 @@ void Trainer::close_epoch() {
   const Mark now{state_.step, tokens_, stopwatch_.running_seconds()};
   const double seconds = now.seconds - epoch_.seconds;
   const double samples = static_cast<double>(now.tokens - epoch_.tokens) / state_.model.config().block_size;
-  metrics_.epoch(state_.step / plan_.steps_per_epoch, mean, seconds, samples / seconds);
+  listeners_.epoch({.epoch = state_.step / plan_.steps_per_epoch, .mean_loss = mean, .seconds = seconds, .sequences_per_second = samples / seconds});
   epoch_ = now;
   epoch_loss_.zero_();
 }
 
 void Trainer::show_progress() {
-  const auto& last = metrics_.last_step();
   Progress progress{.steps_done = state_.step,
                     .total_steps = plan_.total_steps,
                     .step_seconds = forecast_.step_seconds(),
                     .remaining_seconds = forecast_.remaining_seconds(state_.step),
-                    .val_loss = metrics_.last_val_loss()};
-  if (last) progress.loss = last->loss, progress.tokens_per_second = last->tokens_per_second;
+                    .val_loss = last_val_loss_};
+  if (last_step_) progress.loss = last_step_->loss, progress.tokens_per_second = last_step_->tokens_per_second;
   bar_.show(progress);
 }
 
@@ -233,7 +235,12 @@ void Trainer::evaluate() {
   state_.evaluated_step = state_.step;
   is_saved_ = false;
   const bool best = evaluation.loss < state_.best_val_loss && !in_skipped_streak();
-  metrics_.evaluation(state_.step, evaluation, best, watch.running_seconds());
+  listeners_.evaluation({.step = state_.step,
+                         .loss = evaluation.loss,
+                         .bits_per_byte = evaluation.bits_per_byte,
+                         .is_best = best,
+                         .seconds = watch.running_seconds()});
+  last_val_loss_ = evaluation.loss;
   if (best) save_best(evaluation.loss);
 }
 
@@ -265,7 +272,7 @@ void Trainer::write_sample() {
                                [](std::string_view) { return !stop_requested(); });
   forecast_.took(Forecast::kSample, watch.running_seconds());
   const std::string text = cadence_.sample_prompt + result.text;
-  log::info(fmt::format("sample at step {}:\n{}", state_.step, text));
+  listeners_.sample({.step = state_.step, .text = text});
   try {
     folder_.write_sample(state_.step, text);
   } catch (const Error& error) {
@@ -285,6 +292,7 @@ bool Trainer::save(const std::string& path, bool must) {
     log::warn(fmt::format("{}; training continues, and the next checkpoint tries again", error.what()));
     return false;
   }
+  listeners_.event({state_.step, fmt::format("saved {}", path)});
   if (!is_last) return true;
   forecast_.took(Forecast::kCheckpoint, watch.running_seconds());
   is_saved_ = true;
@@ -295,6 +303,7 @@ bool Trainer::save(const std::string& path, bool must) {
 
 ExitCode Trainer::stop() {
   save_the_rest();
+  listeners_.event({state_.step, fmt::format("stopped by {}", stop_signal_name())});
   if (state_.step == 0) {
     log::info(fmt::format("Stopped by {} before the first update: there was nothing to save", stop_signal_name()));
   } else {
@@ -306,7 +315,7 @@ ExitCode Trainer::stop() {
 
 void Trainer::finish() {
   save_the_rest();
-  log::info(metrics_.closing_table());
+  listeners_.end();
   if (std::isfinite(state_.best_val_loss)) log::info(fmt::format("Best val loss {:.4f}: {}", state_.best_val_loss, folder_.best_path()));
   log::success(fmt::format("{} steps done in {} of training: {}", plan_.total_steps, format_duration(stopwatch_.seconds()),
                            folder_.checkpoint_path()));

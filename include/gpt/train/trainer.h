@@ -9,14 +9,15 @@
 #include "gpt/core/error.h"
 #include "gpt/device/device.h"
 #include "gpt/device/precision.h"
+#include "gpt/report/listener.h"
 #include "gpt/tokenizer/tokenizer.h"
 #include "gpt/train/evaluator.h"
 #include "gpt/train/forecast.h"
-#include "gpt/train/metrics.h"
 #include "gpt/train/progress_bar.h"
 #include "gpt/train/run_folder.h"
 #include "gpt/train/run_plan.h"
 #include "gpt/train/run_state.h"
+#include "gpt/train/stopwatch.h"
 #include "gpt/train/train_step.h"
 
 namespace gpt {
@@ -25,7 +26,7 @@ class Trainer {
  public:
   // `is_saved`: ckpt.pt of the folder holds this state already.
   Trainer(RunState& state, const TrainingConfig& config, const RunPlan& plan, const Corpus& corpus, const RunFolder& folder,
-          const Precision& precision, const DeviceInfo& device, bool is_saved);
+          const Precision& precision, const DeviceInfo& device, Listeners& listeners, bool is_saved);
 
   // Runs to the end, or to a signal: ok, or the signal's exit status, with everything worth saving saved.
   // Throws gpt::Error: numerics after max_skipped_steps non-finite updates in a row, disk when the last save fails.
@@ -62,9 +63,11 @@ class Trainer {
   const DeviceInfo device_;
   TrainStep train_step_;
   Evaluator evaluator_;
-  Metrics metrics_;
+  Listeners& listeners_;
   Forecast forecast_;
   ProgressBar bar_;
+  std::optional<StepRecord> last_step_;    // logged
+  std::optional<double> last_val_loss_;
 
   Stopwatch stopwatch_;                     // training alone
   int64_t first_step_ = 0, tokens_ = 0;     // since this start

@@ -1,0 +1,37 @@
+// The log lines of a run, and the table that closes it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "gpt/report/listener.h"
+
+namespace gpt {
+
+class Console : public Listener {
+ public:
+  void begin(const RunRecord& run) override { run_ = run; }
+  void step(const StepRecord& step) override;
+  void evaluation(const EvaluationRecord& evaluation) override;
+  void epoch(const EpochRecord& epoch) override;
+  void sample(const SampleRecord& sample) override;
+
+ private:
+  std::string position(int64_t step) const;  // "step  500/5000"
+
+  RunRecord run_;
+};
+
+// Seconds per step and tokens per second of a start and of five parts of what followed, logged at the end.
+class TimingTable : public Listener {
+ public:
+  void timing(const TimingRecord& timing) override;
+  void end() override;
+  std::string text() const;
+
+ private:
+  std::vector<TimingRecord> intervals_;
+};
+
+}  // namespace gpt

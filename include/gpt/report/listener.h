@@ -1,0 +1,107 @@
+// What a run says about itself, to whoever listens: the console, metrics.jsonl, a report. The trainer does not know them; a
+// new form of reporting is one class and one line where the listeners are made. Nothing here uses LibTorch.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace gpt {
+
+// A run, as it begins or resumes.
+struct RunRecord {
+  int64_t first_step = 0, total_steps = 0;  // updates done, and to do in all
+  int64_t total_epochs = 0;
+  int64_t parameters = 0;
+  std::string folder;         // of the run
+  std::string configuration;  // the effective one, as YAML
+  std::string machine;        // the device and the build
+};
+
+// One logged step; means over the steps since the last one where a mean makes sense.
+struct StepRecord {
+  int64_t step = 0;  // updates done
+  double loss = 0, learning_rate = 0, grad_norm = 0;
+  double step_ms = 0, tokens_per_second = 0;
+  std::optional<double> mfu;  // share of the device's peak, where that is known
+  double peak_memory_mb = 0;
+};
+
+struct EvaluationRecord {
+  int64_t step = 0;
+  double loss = 0;                      // mean cross entropy in nats
+  std::optional<double> bits_per_byte;  // nothing where the bytes of the text are not known
+  bool is_best = false;
+  double seconds = 0;
+  double perplexity() const { return std::exp(loss); }
+};
+
+struct EpochRecord {
+  int64_t epoch = 0;
+  double mean_loss = 0, seconds = 0, sequences_per_second = 0;
+};
+
+// Steps in a row that were timed together.
+struct TimingRecord {
+  int64_t steps = 0, tokens = 0;
+  double seconds = 0;
+  bool is_warm_up = false;  // allocators, caches and clocks were still settling
+};
+
+struct SampleRecord {
+  int64_t step = 0;
+  std::string text;
+};
+
+// Something that happened once: a checkpoint, skipped updates, a signal.
+struct EventRecord {
+  int64_t step = 0;
+  std::string what;
+};
+
+// The default of each function is not to listen. A function may throw gpt::Error: training continues.
+class Listener {
+ public:
+  virtual ~Listener() = default;
+  virtual void begin(const RunRecord& /*run*/) {}
+  virtual void step(const StepRecord& /*step*/) {}
+  virtual void evaluation(const EvaluationRecord& /*evaluation*/) {}
+  virtual void epoch(const EpochRecord& /*epoch*/) {}
+  virtual void timing(const TimingRecord& /*timing*/) {}
+  virtual void sample(const SampleRecord& /*sample*/) {}
+  virtual void event(const EventRecord& /*event*/) {}
+  virtual void end() {}  // every step is done
+};
+
+// All of them, told in the order in which they were added. What one of them throws is a warning, given once for each, and
+// neither ends the run nor keeps the others from hearing: a full disk is no reason to lose weeks.
+class Listeners : public Listener {
+ public:
+  // `lost`: what is missing when it fails, for the warning ("metrics.jsonl is missing lines from here on").
+  void add(std::unique_ptr<Listener> listener, std::string lost);
+
+  void begin(const RunRecord& run) override;
+  void step(const StepRecord& step) override;
+  void evaluation(const EvaluationRecord& evaluation) override;
+  void epoch(const EpochRecord& epoch) override;
+  void timing(const TimingRecord& timing) override;
+  void sample(const SampleRecord& sample) override;
+  void event(const EventRecord& event) override;
+  void end() override;
+
+ private:
+  struct Entry {
+    std::unique_ptr<Listener> listener;
+    std::string lost;
+    bool has_failed = false;
+  };
+  template <typename Say>
+  void tell(Say say);
+
+  std::vector<Entry> entries_;
+};
+
+}  // namespace gpt

@@ -1,0 +1,21 @@
+// metrics.jsonl: one line of JSON for each logged step and each evaluation. A value that is not finite is null.
+#pragma once
+
+#include <string>
+
+#include "gpt/core/file.h"
+#include "gpt/report/listener.h"
+
+namespace gpt {
+
+class MetricsFile : public Listener {
+ public:
+  explicit MetricsFile(const std::string& path) : file_(path) {}  // appends
+  void step(const StepRecord& step) override;
+  void evaluation(const EvaluationRecord& evaluation) override;
+
+ private:
+  AppendFile file_;
+};
+
+}  // namespace gpt

@@ -1,0 +1,21 @@
+// Wall-clock time of the training alone: evaluation, samples and checkpoints stop it.
+#pragma once
+
+#include <chrono>
+
+namespace gpt {
+
+class Stopwatch {
+ public:
+  void start() { started_ = Clock::now(); }
+  void stop() { elapsed_ += Clock::now() - started_; }
+  double seconds() const { return std::chrono::duration<double>(elapsed_).count(); }
+  double running_seconds() const { return std::chrono::duration<double>(elapsed_ + (Clock::now() - started_)).count(); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point started_ = Clock::now();
+  Clock::duration elapsed_{0};
+};
+
+}  // namespace gpt

@@ -1,0 +1,95 @@
+#include "gpt/report/console.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "gpt/core/format.h"
+#include "gpt/core/log.h"
+
+namespace gpt {
+namespace {
+
+// A row of the table: intervals that follow each other.
+struct Row {
+  int64_t first_step;
+  TimingRecord sum;
+};
+
+std::string row_text(const std::string& label, const TimingRecord& sum) {
+  return fmt::format("\n  {:<24} {:>10.5f} {:>12}", label, sum.seconds / static_cast<double>(sum.steps),
+                     format_count(static_cast<double>(sum.tokens) / sum.seconds));
+}
+
+void add(TimingRecord& sum, const TimingRecord& interval) {
+  sum.steps += interval.steps;
+  sum.tokens += interval.tokens;
+  sum.seconds += interval.seconds;
+}
+
+// The start is one row; what follows is shared out among kRows.
+std::vector<Row> rows_of(const std::vector<TimingRecord>& intervals) {
+  constexpr int64_t kRows = 5;
+  const int64_t stable = std::count_if(intervals.begin(), intervals.end(), [](const TimingRecord& t) { return !t.is_warm_up; });
+  const int64_t per_row = std::max<int64_t>(1, (stable + kRows - 1) / kRows);
+  std::vector<Row> rows;
+  int64_t in_row = 0, first_step = 1;
+  for (const TimingRecord& interval : intervals) {
+    const bool is_full = in_row == per_row && !interval.is_warm_up;
+    if (rows.empty() || rows.back().sum.is_warm_up != interval.is_warm_up || is_full) {
+      rows.push_back({first_step, interval});
+      in_row = 1;
+    } else {
+      add(rows.back().sum, interval);
+      ++in_row;
+    }
+    first_step += interval.steps;
+  }
+  return rows;
+}
+
+}  // namespace
+
+std::string Console::position(int64_t step) const {
+  return fmt::format("step {:>{}}/{}", step, std::to_string(run_.total_steps).size(), run_.total_steps);
+}
+
+void Console::step(const StepRecord& s) {
+  const std::string mfu = s.mfu ? fmt::format(" | mfu {:.1f}%", 100 * *s.mfu) : "";
+  log::info(fmt::format("{} | loss {:.4f} | lr {:.2e} | norm {:.3f} | {:.1f} ms/step | {} tok/s{} | {:.0f} MB", position(s.step), s.loss,
+                        s.learning_rate, s.grad_norm, s.step_ms, format_count(s.tokens_per_second), mfu, s.peak_memory_mb));
+}
+
+void Console::evaluation(const EvaluationRecord& e) {
+  const std::string bits = e.bits_per_byte ? fmt::format(" | {:.4f} bits/byte", *e.bits_per_byte) : "";
+  log::info(fmt::format("{} | val loss {:.4f} | perplexity {:.2f}{} | {:.1f}s{}", position(e.step), e.loss, e.perplexity(), bits,
+                        e.seconds, e.is_best ? " | best so far" : ""));
+}
+
+void Console::epoch(const EpochRecord& e) {
+  log::info(fmt::format("epoch {}/{} | mean loss {:.4f} | {} | {:.0f} sequences/s", e.epoch, run_.total_epochs, e.mean_loss,
+                        format_duration(e.seconds), e.sequences_per_second));
+}
+
+void Console::sample(const SampleRecord& s) { log::info(fmt::format("sample at step {}:\n{}", s.step, s.text)); }
+
+void TimingTable::timing(const TimingRecord& timing) {
+  if (timing.steps > 0) intervals_.push_back(timing);
+}
+
+void TimingTable::end() { log::info(text()); }
+
+std::string TimingTable::text() const {
+  std::string table = fmt::format("  {:<24} {:>10} {:>12}", "steps", "s/step", "tokens/s");
+  TimingRecord total;
+  for (const auto& [first_step, sum] : rows_of(intervals_)) {
+    const int64_t last_step = first_step + sum.steps - 1;
+    const std::string range = sum.steps == 1 ? std::to_string(last_step) : fmt::format("{}-{}", first_step, last_step);
+    table += row_text(range + (sum.is_warm_up ? " (start)" : ""), sum);
+    if (!sum.is_warm_up) add(total, sum);
+  }
+  if (total.steps > 0) table += row_text("after the start", total);
+  return table;
+}
+
+}  // namespace gpt

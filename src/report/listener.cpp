@@ -1,0 +1,36 @@
+#include "gpt/report/listener.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "gpt/core/error.h"
+#include "gpt/core/log.h"
+
+namespace gpt {
+
+void Listeners::add(std::unique_ptr<Listener> listener, std::string lost) {
+  entries_.push_back({.listener = std::move(listener), .lost = std::move(lost)});
+}
+
+template <typename Say>
+void Listeners::tell(Say say) {
+  for (Entry& entry : entries_) {
+    try {
+      say(*entry.listener);
+    } catch (const Error& error) {
+      if (!std::exchange(entry.has_failed, true)) log::warn(fmt::format("{}; training continues, and {}", error.what(), entry.lost));
+    }
+  }
+}
+
+void Listeners::begin(const RunRecord& run) { tell([&](Listener& l) { l.begin(run); }); }
+void Listeners::step(const StepRecord& step) { tell([&](Listener& l) { l.step(step); }); }
+void Listeners::evaluation(const EvaluationRecord& evaluation) { tell([&](Listener& l) { l.evaluation(evaluation); }); }
+void Listeners::epoch(const EpochRecord& epoch) { tell([&](Listener& l) { l.epoch(epoch); }); }
+void Listeners::timing(const TimingRecord& timing) { tell([&](Listener& l) { l.timing(timing); }); }
+void Listeners::sample(const SampleRecord& sample) { tell([&](Listener& l) { l.sample(sample); }); }
+void Listeners::event(const EventRecord& event) { tell([&](Listener& l) { l.event(event); }); }
+void Listeners::end() { tell([](Listener& l) { l.end(); }); }
+
+}  // namespace gpt

@@ -1,0 +1,31 @@
+#include "gpt/report/metrics_file.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace gpt {
+namespace {
+
+nlohmann::json number(double value) { return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr); }
+
+}  // namespace
+
+void MetricsFile::step(const StepRecord& s) {
+  nlohmann::ordered_json record{{"step", s.step},
+                                {"loss", number(s.loss)},
+                                {"lr", s.learning_rate},
+                                {"grad_norm", number(s.grad_norm)},
+                                {"step_ms", s.step_ms},
+                                {"tokens_per_second", s.tokens_per_second},
+                                {"peak_memory_mb", s.peak_memory_mb}};
+  if (s.mfu) record["mfu"] = *s.mfu;
+  file_.line(record.dump());
+}
+
+void MetricsFile::evaluation(const EvaluationRecord& e) {
+  nlohmann::ordered_json record{{"step", e.step}, {"val_loss", number(e.loss)}, {"val_perplexity", number(e.perplexity())}};
+  if (e.bits_per_byte) record["val_bits_per_byte"] = number(*e.bits_per_byte);
+  file_.line(record.dump());
+}
+
+}  // namespace gpt

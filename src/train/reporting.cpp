@@ -1,0 +1,32 @@
+#include "gpt/train/reporting.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "gpt/config/load.h"
+#include "gpt/core/version.h"
+#include "gpt/report/console.h"
+#include "gpt/report/metrics_file.h"
+
+namespace gpt {
+
+Listeners listeners_of(const RunFolder& folder) {
+  Listeners listeners;
+  listeners.add(std::make_unique<Console>(), "log lines are missing");
+  listeners.add(std::make_unique<TimingTable>(), "the closing table is missing");
+  listeners.add(std::make_unique<MetricsFile>(folder.metrics_path()), "metrics.jsonl is missing lines from here on");
+  return listeners;
+}
+
+RunRecord describe_run(const Config& config, const RunState& state, const RunPlan& plan, const RunFolder& folder, const DeviceInfo& device) {
+  return {.first_step = state.step,
+          .total_steps = plan.total_steps,
+          .total_epochs = plan.total_epochs(),
+          .parameters = state.model.parameters().count(),
+          .folder = folder.path(),
+          .configuration = config::dump(config),
+          .machine = fmt::format("{}; {}", device.name, version_text())};
+}
+
+}  // namespace gpt

@@ -1,0 +1,103 @@
+#include "gpt/report/listener.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/scratch_folder.h"
+#include "gpt/core/error.h"
+#include "gpt/core/file.h"
+#include "gpt/report/console.h"
+#include "gpt/report/metrics_file.h"
+
+namespace gpt {
+namespace {
+
+// Writes down what it hears.
+class Notes : public Listener {
+ public:
+  explicit Notes(std::vector<std::string>& notes, bool fails = false) : notes_(notes), fails_(fails) {}
+  void begin(const RunRecord& run) override { note("begin " + std::to_string(run.total_steps)); }
+  void step(const StepRecord& step) override { note("step " + std::to_string(step.step)); }
+  void evaluation(const EvaluationRecord& evaluation) override { note("evaluation " + std::to_string(evaluation.step)); }
+  void epoch(const EpochRecord& epoch) override { note("epoch " + std::to_string(epoch.epoch)); }
+  void timing(const TimingRecord& timing) override { note("timing " + std::to_string(timing.steps)); }
+  void sample(const SampleRecord& sample) override { note("sample " + sample.text); }
+  void event(const EventRecord& event) override { note("event " + event.what); }
+  void end() override { note("end"); }
+
+ private:
+  void note(const std::string& text) {
+    notes_.push_back(text);
+    if (fails_) throw Error(ExitCode::disk, "the disk is full");
+  }
+  std::vector<std::string>& notes_;
+  bool fails_;
+};
+
+void tell_everything(Listener& listener) {
+  RunRecord run;
+  run.total_steps = 7;
+  listener.begin(run);
+  StepRecord step;
+  step.step = 1;
+  listener.step(step);
+  listener.evaluation({.step = 2, .bits_per_byte = {}});
+  listener.epoch({.epoch = 3});
+  listener.timing({.steps = 4});
+  listener.sample({.step = 5, .text = "text"});
+  listener.event({.step = 6, .what = "saved"});
+  listener.end();
+}
+
+TEST(Listeners, AllHearEverythingThoughOneFails) {
+  std::vector<std::string> first, second;
+  Listeners listeners;
+  listeners.add(std::make_unique<Notes>(first, /*fails=*/true), "notes are missing");
+  listeners.add(std::make_unique<Notes>(second), "notes are missing");
+  ::testing::internal::CaptureStderr();
+  tell_everything(listeners);
+  const std::string warnings = ::testing::internal::GetCapturedStderr();
+  const std::vector<std::string> expected{"begin 7", "step 1", "evaluation 2", "epoch 3", "timing 4", "sample text", "event saved", "end"};
+  EXPECT_EQ(first, expected) << "it is told again after it failed";
+  EXPECT_EQ(second, expected);
+  EXPECT_NE(warnings.find("the disk is full; training continues, and notes are missing"), std::string::npos) << warnings;
+  EXPECT_EQ(warnings.find("the disk is full"), warnings.rfind("the disk is full")) << "said once: " << warnings;
+}
+
+TEST(MetricsFile, AppendsALineOfJsonForEachStepAndEvaluation) {
+  const ScratchFolder folder;
+  const std::string path = folder / "metrics.jsonl";
+  {
+    MetricsFile file(path);
+    file.step({.step = 3, .loss = NAN, .learning_rate = 0.5, .grad_norm = 2, .step_ms = 4, .tokens_per_second = 8, .mfu = 0.25, .peak_memory_mb = 16});
+  }
+  MetricsFile(path).evaluation({.step = 4, .loss = 0, .bits_per_byte = 1.5});
+  EXPECT_EQ(read_file(path, ExitCode::data),
+            R"({"step":3,"loss":null,"lr":0.5,"grad_norm":2.0,"step_ms":4.0,"tokens_per_second":8.0,"peak_memory_mb":16.0,"mfu":0.25})"
+            "\n"
+            R"({"step":4,"val_loss":0.0,"val_perplexity":1.0,"val_bits_per_byte":1.5})"
+            "\n");
+}
+
+TEST(TimingTable, PutsTheStartIntoOneRowAndTheRestIntoFive) {
+  TimingTable table;
+  table.timing({.steps = 1, .tokens = 10, .seconds = 2, .is_warm_up = true});
+  table.timing({.steps = 9, .tokens = 90, .seconds = 2, .is_warm_up = true});
+  table.timing({});  // nothing was timed
+  for (int i = 0; i < 10; ++i) table.timing({.steps = 5, .tokens = 50, .seconds = 1});
+  EXPECT_EQ(table.text(),
+            "  steps                        s/step     tokens/s\n"
+            "  1-10 (start)                0.40000           25\n"
+            "  11-20                       0.20000           50\n"
+            "  21-30                       0.20000           50\n"
+            "  31-40                       0.20000           50\n"
+            "  41-50                       0.20000           50\n"
+            "  51-60                       0.20000           50\n"
+            "  after the start             0.20000           50");
+}
+
+}  // namespace
+}  // namespace gpt
