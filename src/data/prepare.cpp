@@ -152,8 +152,8 @@ void Preparation::require_space() const {
   needed *= sizeof(uint16_t) / bytes_per_token;
   const uint64_t free = free_disk_space(folder_);
   if (needed <= static_cast<double>(free)) return;
-  throw Error(ExitCode::disk, fmt::format("{}: the ids of this input need at least {:.1f} GB, but {:.1f} GB are free; make room "
-                                          "or choose another --output", folder_, needed / 1e9, static_cast<double>(free) / 1e9));
+  throw Error(ExitCode::disk, fmt::format("{}: the ids of this input need at least {:.1f} GB, but {:.1f} GB are free; make room, "
+                                          "or write to another disk", folder_, needed / 1e9, static_cast<double>(free) / 1e9));
 }
 
 std::unique_ptr<const Tokenizer> Preparation::tokenizer() {
@@ -178,7 +178,7 @@ std::string Preparation::characters() {
       try {
         mark_characters(chunk, seen);
       } catch (const InvalidUtf8& error) {
-        reader.refuse(chunk, error.offset(), error.why());
+        reader.refuse(chunk, error.offset(), error.why_and_remedy());
       }
       return true;
     };
