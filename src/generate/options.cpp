@@ -52,7 +52,7 @@ std::vector<config::Section> sections(GenerateOptions& o, std::string& prompt) {
   sampling.push_back({.name = "num-samples", .target = &o.num_samples, .help = "how many texts to write", .min = 1});
   return {
       {"Prompt: the text to continue, in quotes; - reads standard input, and so does a pipe without a prompt",
-       {{.name = "prompt", .target = &prompt, .help = "the same as a flag", .aliases = {{"p"}}},
+       {{.name = "prompt", .target = &prompt, .help = "the same, given as a flag", .aliases = {{"p"}}},
         {.name = "prompt-file", .target = &o.prompt_file, .help = "a file that holds the text to continue"},
         switch_row("interactive", o.interactive, "continue each line that you type; Ctrl-C stops a text, Ctrl-D leaves", {{"i"}})}},
       {"Sampling", sampling},
