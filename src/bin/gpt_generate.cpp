@@ -12,7 +12,7 @@ int generate_main(int argc, char** argv) {
   const std::optional<gpt::GenerateOptions> options = gpt::parse_generate_options(argc, argv);
   if (!options) return 0;
   gpt::process::watch_signals();
-  gpt::TextOutput output(options->output.value_or(""), options->raw);
+  gpt::TextOutput output(options->output, options->raw);
   gpt::Session session = gpt::open_session(*options);
   if (options->interactive) return gpt::converse(session, *options, output);
   return gpt::write_samples(session, *options, gpt::read_prompt(*options), output);

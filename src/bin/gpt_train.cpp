@@ -31,8 +31,9 @@ int train(int argc, char** argv) {
   bool restart = false, eval_only = false;
   const auto command = config::parse_command_line(
       argc, argv, "gpt-train", "Train a GPT from scratch.",
-      {{"restart", "start anew: an older run in output_dir is set aside", &restart},
-       {"eval-only", "print the validation loss of the run's last checkpoint, on the whole split, and exit", &eval_only}},
+      {config::switch_row("restart", restart, "start anew: an older run in output_dir is set aside"),
+       config::switch_row("eval-only", eval_only,
+                          "print the validation loss of the run's last checkpoint, on the whole split, and exit")},
       choose_for_this_machine);
   if (command.handled) return 0;
   Config config = command.config;

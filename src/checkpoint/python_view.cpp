@@ -36,16 +36,15 @@ void pickle_value(PickleWriter& pickle, const Json& value) {
 }
 
 struct OptionValue {
-  Json operator()(const bool* value) const { return *value; }
-  Json operator()(const int64_t* value) const { return *value; }
-  Json operator()(const double* value) const { return *value; }
-  Json operator()(const std::string* value) const { return *value; }
-  Json operator()(const std::optional<int64_t>* value) const { return *value ? Json(**value) : Json(nullptr); }
+  template <class Value>
+  Json operator()(Value* value) const {  // numbers and texts
+    return *value;
+  }
+  Json operator()(std::optional<int64_t>* value) const { return *value ? Json(**value) : Json(nullptr); }
   Json operator()(Interval* value) const {
     return value->unit == Interval::Unit::run ? Json(value->count) : Json(config::value_text(value));
   }
-  Json operator()(const config::Choice& value) const { return value.names.at(value.get()); }
-  Json operator()(std::vector<Stage>* value) const { return config::value_text(value); }
+  Json operator()(const auto& value) const { return config::value_text(value); }
 };
 
 // {section: {key: value}}

@@ -2,101 +2,185 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <iostream>
+#include <cctype>
+#include <cstdio>
 #include <utility>
-#include <vector>
 
-#include "argument_faults.h"
-#include "gpt/config/load.h"
 #include "gpt/config/value.h"
 #include "gpt/core/error.h"
 #include "gpt/core/version.h"
 #include "stray_words.h"
+#include "suggest.h"
 
 namespace gpt::config {
 namespace {
 
-// The arguments as CLI11 understands them: names with '-' (to us '_' is the same), `--name=value` in two (it would take
-// the next argument for an empty value). Values stay as they are, and so do `words`, which CLI11 does not see.
-std::vector<std::string> respelled(const CLI::App& app, int argc, const char* const* argv,
-                                   std::vector<std::string>* words) {
-  std::vector<std::string> arguments;
-  bool only_words = false;
-  for (int i = 1; i < argc; ++i) {
-    const std::string argument = argv[i];
-    if (words && (only_words || !argument.starts_with("-") || argument == "-")) {
-      words->push_back(argument);
-      continue;
-    }
-    if (words && argument == "--") {
-      only_words = true;
-      continue;
-    }
-    const size_t equals = argument.starts_with("--") ? argument.find('=') : std::string::npos;
-    std::string name = argument.substr(0, equals);
-    if (name.starts_with("--")) std::replace(name.begin(), name.end(), '_', '-');
-    const CLI::Option* option = name.starts_with("-") ? app.get_option_no_throw(name) : nullptr;
-    const bool takes_value = option && option->get_expected_min() > 0;
-    if (equals != std::string::npos && !takes_value) name = argument;
-    arguments.push_back(name);
-    if (!takes_value) continue;
-    if (equals == std::string::npos && i + 1 == argc) refuse_arguments(app, missing_value(*option));
-    arguments.push_back(equals == std::string::npos ? argv[++i] : argument.substr(equals + 1));
-    if (const auto fault = misread_value(*option, arguments.back())) refuse_arguments(app, *fault);
-  }
-  return arguments;
+[[noreturn]] void fail(const std::string& message) { throw Error(ExitCode::config, message); }
+
+void show(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+
+// A letter after the dashes tells a flag from a negative number, and from "-", which is standard input.
+bool is_flag(const std::string& word) {
+  const size_t name = word.starts_with("--") ? 2 : word.starts_with("-") ? 1 : word.size();
+  return name < word.size() && std::isalpha(static_cast<unsigned char>(word[name]));
 }
 
-// The option that takes any number of values, such as the files to read, or nothing.
-std::string list_option(const CLI::App& app) {
-  for (const CLI::Option* option : app.get_options()) {
-    if (option->get_allow_extra_args()) return option->get_name();
-  }
-  return "";
+std::string name_of(const std::string& flag) { return flag.substr(std::min(flag.find_first_not_of('-'), flag.size())); }
+
+bool is_list(const Option& row) { return std::holds_alternative<std::vector<std::string>*>(row.target); }
+
+// Whether the flag alone means true.
+bool stands_alone(const Spelling& spelling) {
+  return (spelling.alias && spelling.alias->is_switch()) || std::holds_alternative<bool*>(spelling.option->target);
 }
 
-void refuse_unknown(const CLI::App& app, int argc, const char* const* argv) {
-  const std::vector<std::string> unknown = app.remaining();
-  if (unknown.empty()) return;
-  const std::string flag = unknown[0].substr(0, unknown[0].find('='));
-  if (!flag.starts_with("-")) {
-    refuse_arguments(app, stray_word_fault(argc, argv, unknown[0], [&](const std::string&) { return list_option(app); }));
+class Parser {
+ public:
+  Parser(const Program& program, int argc, const char* const* argv)
+      : program_(program), arguments_(argv + 1, argv + argc), rows_(rows_of(program.sections)) {
+    while (next_ < arguments_.size()) take(arguments_[next_++]);
   }
-  std::vector<std::string> names;
-  for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& name : option->get_lnames()) names.push_back(name);
+
+  bool asks_for(const char* name) const {
+    return std::any_of(given_.begin(), given_.end(), [&](const Given& given) { return given.spelling.option->name == name; });
   }
-  const auto nearest = did_you_mean(flag.substr(std::min(flag.find_first_not_of('-'), flag.size())), names);
-  refuse_arguments(app, fmt::format("unknown flag {}{}", in_quotes(flag), nearest ? fmt::format("; did you mean '--{}'?", *nearest) : ""));
-}
+
+  Arguments result() && {
+    if (!fault_.empty()) fail(fault_);
+    Arguments result{.settings = {}, .words = std::move(words_)};
+    for (Given& given : given_) {
+      if (std::holds_alternative<Structure>(given.spelling.option->target)) {
+        given.setting.node = std::make_shared<const Node>(parse_node(given.setting.text, given.setting.where));
+      }
+      add_setting(result.settings, given.spelling, std::move(given.setting));
+    }
+    return result;
+  }
+
+ private:
+  struct Given {
+    Spelling spelling;
+    Setting setting;
+  };
+
+  void take(const std::string& word) {
+    if (word == "--") {
+      while (next_ < arguments_.size()) take_word(arguments_[next_++]);
+    } else if (is_flag(word)) {
+      take_flag(word);
+    } else {
+      take_word(word);
+    }
+  }
+
+  void take_flag(const std::string& word) {
+    std::string flag = word.substr(0, word.find('='));
+    std::optional<std::string> value;
+    if (flag.size() < word.size()) value = word.substr(flag.size() + 1);
+    if (!word.starts_with("--") && word.size() > 2 && find(word.substr(1, 1)).option) {  // -n5
+      flag = word.substr(0, 2);
+      value = word.substr(2);
+    }
+    const Spelling spelling = find(word.starts_with("--") || flag.size() == 2 ? name_of(flag) : "");
+    if (!spelling.option) return note(unknown(flag));
+    if (spelling.option->is_switch) {
+      if (value) note(fmt::format("{} is a switch and takes no value, got {}", flag, in_quotes(*value)));
+      value = "true";
+    } else if (!value && next_ < arguments_.size() && !(stands_alone(spelling) && arguments_[next_].starts_with("-"))) {
+      value = arguments_[next_++];
+    } else if (!value && stands_alone(spelling)) {
+      value = "true";
+    } else if (!value) {
+      return note(flag + " needs a value");
+    }
+    add(spelling, *value);
+  }
+
+  void add(const Spelling& spelling, const std::string& value) {
+    const std::string name = spelling.alias ? spelling.alias->name : spelling.option->key();
+    const std::string written = (name.size() == 1 ? "-" : "--") + name;
+    given_.push_back({spelling, {.text = value, .written = written, .where = written}});
+    open_list_ = is_list(*spelling.option) ? spelling : Spelling{};
+  }
+
+  void take_word(const std::string& word) {
+    if (program_.takes_words) {
+      words_.push_back(word);
+    } else if (open_list_.option) {
+      add(open_list_, word);
+    } else {
+      note(stray_word_fault(arguments_, next_ - 1, program_.flag_for));
+    }
+  }
+
+  // The option that the name of a flag spells.
+  Spelling find(std::string name) const {
+    std::replace(name.begin(), name.end(), '-', '_');
+    const auto is_meant = [&name](std::string spelling) {
+      std::replace(spelling.begin(), spelling.end(), '-', '_');
+      return spelling == name;
+    };
+    for (const Option& row : rows_) {
+      if (is_meant(row.key()) || is_meant(row.name)) return {&row, nullptr};
+      for (const Alias& alias : row.aliases) {
+        if (is_meant(alias.name) || is_meant(row.section + "." + alias.name)) return {&row, &alias};
+      }
+    }
+    return {};
+  }
+
+  std::string unknown(const std::string& flag) const {
+    const std::string name = name_of(flag), what = "unknown flag " + in_quotes(flag);
+    if (const auto advice = program_.advice ? program_.advice(name) : std::nullopt) return fmt::format("{}: {}", what, *advice);
+    std::vector<std::string> names;
+    for (const Option& row : rows_) {
+      names.push_back(row.name);
+      for (const Alias& alias : row.aliases) names.push_back(alias.name);
+      if (!row.section.empty()) names.push_back(row.key());
+    }
+    std::erase_if(names, [](const std::string& letter) { return letter.size() == 1; });
+    const auto near = did_you_mean(name, names);
+    return near ? fmt::format("{}; did you mean '--{}'?", what, *near) : what + "; --help lists all flags";
+  }
+
+  // The first fault counts, unless help is asked for.
+  void note(const std::string& fault) {
+    if (fault_.empty()) fault_ = fault;
+  }
+
+  const Program& program_;
+  const std::vector<std::string> arguments_;
+  const std::vector<Option> rows_;
+  size_t next_ = 0;
+  std::vector<Given> given_;
+  std::vector<std::string> words_;
+  Spelling open_list_;  // words that follow belong to it
+  std::string fault_;
+};
 
 }  // namespace
 
-void refuse_arguments(const CLI::App& app, const std::string& message) {
-  throw Error(ExitCode::config, fmt::format("{}; see {} --help", message, app.get_name()));
+std::vector<Option> rows_of(const std::vector<Section>& sections) {
+  std::vector<Option> rows;
+  for (const Section& section : sections) rows.insert(rows.end(), section.rows.begin(), section.rows.end());
+  return rows;
 }
 
-bool parse_arguments(CLI::App& app, int argc, const char* const* argv, std::vector<std::string>* words) {
-  app.option_defaults()->group("Options");
-  app.set_help_flag("-h,--help", "show this help and exit");
-  app.set_version_flag("--version", version_text(), "show the version and exit");
-  app.get_formatter()->column_width(48);
-  app.allow_extras();
-  std::vector<std::string> arguments = respelled(app, argc, argv, words);
-  std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
-  try {
-    app.parse(std::move(arguments));
-  } catch (const CLI::Success& answered) {
-    app.exit(answered, std::cout, std::cerr);
-    return false;
-  } catch (const CLI::ParseError&) {
-    refuse_unknown(app, argc, argv);
-    refuse_arguments(app, argument_fault(app));
+std::optional<Arguments> parse_arguments(Program program, int argc, const char* const* argv) {
+  bool help = false, version = false;
+  program.sections.push_back({"Other", {switch_row("version", version, "show the versions of this program, LibTorch and CUDA"),
+                                        switch_row("help", help, "show this help", {{"h"}})}});
+  Parser parser(program, argc, argv);
+  if (parser.asks_for("help")) {
+    show(help_text(program));
+    return std::nullopt;
   }
-  refuse_unknown(app, argc, argv);
-  return true;
+  const bool asks_for_version = parser.asks_for("version");
+  Arguments arguments = std::move(parser).result();
+  if (!asks_for_version) return arguments;
+  show(version_text() + "\n");
+  return std::nullopt;
 }
 
 }  // namespace gpt::config

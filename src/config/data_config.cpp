@@ -58,7 +58,7 @@ std::vector<Option> options(DataConfig& c) {
        .help = "read at most this many characters of the text; 0 = all",
        .min = 0},
       {.name = "stages",
-       .target = &c.stages,
+       .target = structure(c.stages),
        .help = "parts of the run with other files (main is the data above), weights or sequence lengths: [{from: 0, block_size: 64}, "
                "{from: 500, mix: {main: 3, hard.txt: 1}}]; batches keep their number of tokens"},
       {.name = "order",

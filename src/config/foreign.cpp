@@ -5,8 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "gpt/config/load.h"
-#include "names.h"
+#include "suggest.h"
 
 namespace gpt::config {
 namespace {

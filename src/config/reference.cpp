@@ -2,36 +2,50 @@
 
 #include <algorithm>
 
+#include "gpt/config/arguments.h"
 #include "gpt/config/load.h"
 #include "gpt/config/value.h"
 
 namespace gpt::config {
 namespace {
 
-std::string title(const std::string& section) {
-  if (section.empty()) return "Run";
-  if (section == "model") return "Model";
-  if (section == "data") return "Data";
-  return "Training";
-}
-
 std::string default_text(const Option& row) {
   const std::string text = yaml_scalar(row.target);
   return text == "\"\"" ? "" : text;
 }
 
-std::string other_spellings(const Option& row, const char* quote) {
+std::string spellings(const std::vector<Alias>& aliases, const char* quote) {
   std::string result;
-  for (const Alias& alias : row.aliases) {
-    result += fmt::format("{}{}{}{}", result.empty() ? "" : ", ", quote, alias.name, quote);
-  }
+  for (const Alias& alias : aliases) result += fmt::format("{}{}{}{}", result.empty() ? "" : ", ", quote, alias.name, quote);
   return result;
 }
 
+// "  -n, --max-new-tokens 200": a switch takes no value, and what has no default shows where its value goes.
+std::string flag_of(const Option& row) {
+  std::string names;
+  for (const Alias& alias : row.aliases) {
+    if (alias.name.size() == 1) names += "-" + alias.name + ", ";
+  }
+  names += "--" + row.name;
+  if (row.is_switch) return names;
+  const std::string value = default_text(row);
+  return fmt::format("{} {}", names, value.empty() ? "VALUE" : value);
+}
+
+std::string explanation_of(const Option& row) {
+  std::string text = row.help;
+  if (const std::string allowed = allowed_text(row); !allowed.empty()) text += fmt::format(" [{}]", allowed);
+  std::vector<Alias> words = row.aliases;
+  std::erase_if(words, [](const Alias& alias) { return alias.name.size() == 1; });
+  if (!words.empty()) text += fmt::format(" ({})", spellings(words, ""));
+  return text;
+}
+
 // One flag of --help, its text wrapped beside it.
-std::string flag_line(const std::string& flag, const std::string& help) {
+std::string help_line(const Option& row) {
   constexpr size_t kColumn = 36, kWidth = 110;
-  std::string result, line = fmt::format("  --{:<{}}", flag, kColumn - 5);
+  const std::string help = explanation_of(row);
+  std::string result, line = fmt::format("  {:<{}}", flag_of(row), kColumn - 3);
   size_t start = 0;
   while (start < help.size()) {
     const size_t end = std::min(help.find(' ', start), help.size());
@@ -47,33 +61,15 @@ std::string flag_line(const std::string& flag, const std::string& help) {
 
 }  // namespace
 
-std::string help_text(const std::string& program, const std::string& description,
-                      const std::vector<ProgramFlag>& program_flags) {
-  std::string result = fmt::format("{}\n\nUsage: {} [--config FILE] [--KEY VALUE ...]\n\n", description, program);
-  result += flag_line("config FILE", "YAML file to read (also --config_path); flags take precedence over it");
-  for (const ProgramFlag& flag : program_flags) {
-    result += flag_line(flag.name + (std::holds_alternative<std::string*>(flag.target) ? " VALUE" : ""), flag.help);
+std::string help_text(const Program& program) {
+  std::string result = fmt::format("{}\n\nUsage: {} {}\n\n"
+                                   "Flags are shown with their defaults, [what they may be] and (other spellings): --flag VALUE or\n"
+                                   "--flag=VALUE, with - or _.\n", program.description, program.name, program.usage);
+  for (const Section& section : program.sections) {
+    result += section.title.empty() ? "\n" : fmt::format("\n{}\n", section.title);
+    for (const Option& row : section.rows) result += help_line(row);
   }
-  result += flag_line("print-config", "show the effective configuration as YAML");
-  result += flag_line("print-reference", "show the reference of all keys, in Markdown");
-  result += flag_line("version", "show the versions of this program, LibTorch and CUDA");
-  result += flag_line("help", "show this help");
-  result +=
-      "\nKeys of the configuration with their defaults. On the command line: --KEY VALUE, --KEY=VALUE or\n"
-      "--section.KEY VALUE, with - or _. In YAML: each key below its section, indented. [allowed] (other spellings)\n";
-  Config defaults;
-  std::string section = "-";
-  for (const Option& row : options(defaults)) {
-    if (row.section != section) {
-      section = row.section;
-      result += fmt::format("\n{}{}\n", title(section), section.empty() ? "" : " (" + section + ":)");
-    }
-    std::string help = row.help;
-    if (const std::string allowed = allowed_text(row); !allowed.empty()) help += fmt::format(" [{}]", allowed);
-    if (!row.aliases.empty()) help += fmt::format(" ({})", other_spellings(row, ""));
-    result += flag_line(row.name + " " + default_text(row), help);
-  }
-  return result;
+  return program.footer.empty() ? result : fmt::format("{}\n{}", result, program.footer);
 }
 
 std::string reference_markdown() {
@@ -88,7 +84,7 @@ std::string reference_markdown() {
     }
     const std::string value = default_text(row);
     result += fmt::format("| `{}` | {} | {} | {} | {} |\n", row.name, value.empty() ? "" : "`" + value + "`",
-                          allowed_text(row), row.help, other_spellings(row, "`"));
+                          allowed_text(row), row.help, spellings(row.aliases, "`"));
   }
   return result;
 }

@@ -6,7 +6,6 @@
 
 #include "gpt/config/value.h"
 #include "gpt/core/error.h"
-#include "stages.h"
 
 namespace gpt::config {
 namespace {
@@ -14,15 +13,12 @@ namespace {
 constexpr const char* kPresetKey = "model.preset";
 
 void assign_or_throw(const Option& option, const Setting& setting) {
-  if (auto* const* stages = std::get_if<std::vector<Stage>*>(&option.target)) {
-    **stages = read_stages(setting.node ? *setting.node : Node{.text = setting.text, .where = setting.where});
+  if (const auto* structure = std::get_if<Structure>(&option.target)) {
+    structure->read(setting.node ? *setting.node : Node{.text = setting.text, .where = setting.where});
   } else if (const auto fault = assign(option, setting.text, setting.quoted)) {
-    throw Error(ExitCode::config, fmt::format("{}: '{}' {}", setting.where, option.key(), *fault));
+    const std::string what = setting.where == "--" + option.key() ? setting.where : fmt::format("{}: '{}'", setting.where, option.key());
+    throw Error(ExitCode::config, fmt::format("{} {}", what, *fault));
   }
-}
-
-const Option& option_of(const std::vector<Option>& rows, const Setting& setting) {
-  return *std::find_if(rows.begin(), rows.end(), [&](const Option& option) { return option.key() == setting.key; });
 }
 
 }  // namespace
@@ -40,8 +36,9 @@ Spelling find_option(const std::vector<Option>& rows, std::string_view section, 
 
 void add_setting(std::vector<Setting>& settings, const Spelling& spelling, Setting setting) {
   setting.key = spelling.option->key();
+  const bool may_repeat = std::holds_alternative<std::vector<std::string>*>(spelling.option->target);
   for (const Setting& other : settings) {
-    if (other.key == setting.key) {
+    if (other.key == setting.key && !may_repeat) {
       if (setting.written == other.written)
         throw Error(ExitCode::config, setting.written + " is given twice; keep one");
       throw Error(ExitCode::config,
@@ -56,17 +53,24 @@ void add_setting(std::vector<Setting>& settings, const Spelling& spelling, Setti
   settings.push_back(std::move(setting));
 }
 
-Origins apply_settings(const std::vector<Setting>& settings, Config& config) {
-  const std::vector<Option> rows = options(config);
+Origins apply_settings(const std::vector<Setting>& settings, const std::vector<Option>& rows) {
   Origins origins;
   for (const Setting& setting : settings) {
-    if (setting.key == kPresetKey) assign_or_throw(option_of(rows, setting), setting);
-    origins[setting.key] = setting.written;
+    for (const Option& row : rows) {
+      if (row.key() != setting.key) continue;
+      assign_or_throw(row, setting);
+      origins[setting.key] = setting.written;
+    }
   }
-  if (origins.count(kPresetKey)) apply_preset(config.model);
-  for (const Setting& setting : settings) {
-    if (setting.key != kPresetKey) assign_or_throw(option_of(rows, setting), setting);
-  }
+  return origins;
+}
+
+Origins apply_settings(const std::vector<Setting>& settings, Config& config) {
+  std::vector<Option> rows = options(config);
+  const auto others = std::stable_partition(rows.begin(), rows.end(), [](const Option& row) { return row.key() == kPresetKey; });
+  Origins origins = apply_settings(settings, std::vector<Option>(rows.begin(), others));
+  if (!origins.empty()) apply_preset(config.model);
+  origins.merge(apply_settings(settings, std::vector<Option>(others, rows.end())));
   return origins;
 }
 

@@ -1,14 +1,14 @@
-#include "stages.h"
+#include "gpt/config/stages.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "gpt/config/load.h"
+#include "gpt/config/node.h"
 #include "gpt/config/option.h"
-#include "gpt/config/setting.h"
 #include "gpt/config/value.h"
 #include "gpt/core/error.h"
+#include "suggest.h"
 
 namespace gpt::config {
 namespace {
@@ -66,10 +66,11 @@ Stage read_stage(const Node& node) {
   for (const auto& [key, value] : node.entries) {
     if (std::find(seen.begin(), seen.end(), key.text) != seen.end()) fail(key, fmt::format("'{}' is given twice; keep one", key.text));
     seen.push_back(key.text);
+    const auto row = std::find_if(rows.begin(), rows.end(), [&name = key.text](const Option& option) { return option.name == name; });
     if (key.text == kMix) {
       stage.mix = read_mix(value);
-    } else if (const Option* option = find_option(rows, "", key.text).option) {
-      set(*option, value);
+    } else if (row != rows.end()) {
+      set(*row, value);
     } else {
       const auto near = did_you_mean(key.text, {"from", "block_size", kMix});
       fail(key, fmt::format("unknown key {} in a stage; {}", in_quotes(key.text),
@@ -79,8 +80,6 @@ Stage read_stage(const Node& node) {
   if (std::find(seen.begin(), seen.end(), "from") == seen.end()) fail(node, "a stage needs 'from', the step at which it begins");
   return stage;
 }
-
-}  // namespace
 
 std::vector<Stage> read_stages(const Node& node) {
   if (node.kind != Node::Kind::list) {
@@ -110,6 +109,12 @@ std::string stages_text(const std::vector<Stage>& stages) {
     parts.push_back("{" + part + "}");
   }
   return fmt::format("[{}]", fmt::join(parts, ", "));
+}
+
+}  // namespace
+
+Structure structure(std::vector<Stage>& stages) {
+  return {.read = [&stages](const Node& node) { stages = read_stages(node); }, .write = [&stages] { return stages_text(stages); }};
 }
 
 }  // namespace gpt::config

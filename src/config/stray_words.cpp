@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
-#include <vector>
 
 #include "gpt/config/value.h"
 
@@ -19,14 +18,6 @@ bool is_flag(const std::string& word) { return word.size() > 1 && word[0] == '-'
 bool exists(const std::string& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);
-}
-
-// Where the words begin that no flag took: not where the same word is the value of a flag, unless it is nowhere else.
-size_t place_of(const std::string& word, const std::vector<std::string>& arguments) {
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i] == word && (i == 0 || !is_flag(arguments[i - 1]))) return i;
-  }
-  return std::find(arguments.begin(), arguments.end(), word) - arguments.begin();
 }
 
 // A pattern that the shell may have made these files of.
@@ -45,10 +36,9 @@ std::string shown(const std::vector<std::string>& files) {
 
 }  // namespace
 
-std::string stray_word_fault(int argc, const char* const* argv, const std::string& word,
+std::string stray_word_fault(const std::vector<std::string>& arguments, size_t place,
                              const std::function<std::string(const std::string& path)>& flag_for) {
-  const std::vector<std::string> arguments(argv + 1, argv + argc);
-  const size_t place = place_of(word, arguments);
+  const std::string& word = arguments[place];
   const bool follows_value = place > 1 && is_flag(arguments[place - 2]) && !is_flag(arguments[place - 1]) &&
                              arguments[place - 2].find('=') == std::string::npos;
   std::vector<std::string> files;
@@ -64,7 +54,8 @@ std::string stray_word_fault(int argc, const char* const* argv, const std::strin
     return fmt::format("unexpected argument {} after {}; a flag takes one value, and a value with spaces needs quotes",
                        in_quotes(word), in_quotes(arguments[place - 2] + " " + arguments[place - 1]));
   }
-  if (const std::string flag = files.empty() ? "" : flag_for(word); !flag.empty()) {
+  if (!files.empty() && flag_for) {
+    const std::string flag = flag_for(word);
     const std::string value = files.size() > 1 ? fmt::format("'{}', with the quotes", pattern_of(files)) : word;
     return fmt::format("{} has no flag before it; did you mean {} {}?", in_quotes(word), flag, value);
   }

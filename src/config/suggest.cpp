@@ -1,10 +1,9 @@
+#include "suggest.h"
+
 #include <algorithm>
 #include <cctype>
 #include <iterator>
 #include <tuple>
-
-#include "gpt/config/load.h"
-#include "names.h"
 
 namespace gpt::config {
 namespace {

@@ -6,11 +6,13 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <concepts>
 #include <limits>
 
 #include "foreign.h"
-#include "names.h"
-#include "stages.h"
+#include "gpt/config/node.h"
+#include "gpt/core/error.h"
+#include "suggest.h"
 
 namespace gpt::config {
 namespace {
@@ -46,6 +48,22 @@ std::string bound_text(double value) {
   double mantissa = value;
   for (; mantissa >= 10 && std::fmod(mantissa, 10) == 0; mantissa /= 10) ++exponent;
   return exponent >= 6 && mantissa < 10 ? fmt::format("{}e{}", mantissa, exponent) : number_text(value);
+}
+
+// With control characters, and those that are `special`, after a backslash.
+std::string escaped(std::string_view text, std::string_view special) {
+  std::string result;
+  for (const unsigned char c : text) {
+    if (special.find(static_cast<char>(c)) != std::string_view::npos) result += '\\';
+    if (c == '\n') {
+      result += "\\n";
+    } else if (c < 0x20 || c == 0x7f) {
+      result += fmt::format("\\x{:02x}", c);
+    } else {
+      result += static_cast<char>(c);
+    }
+  }
+  return result;
 }
 
 std::string join(const std::vector<std::string>& names) { return fmt::format("{}", fmt::join(names, ", ")); }
@@ -93,16 +111,15 @@ std::string expectation(const Option& option) {
   const auto with_range = [&](std::string what) { return allowed.empty() ? what : what + " " + allowed; };
   return "must be " + std::visit(Overloaded{
                                      [](bool*) -> std::string { return "true or false"; },
-                                     [&](int64_t*) { return with_range("a whole number"); },
+                                     [&](std::integral auto*) { return with_range("a whole number"); },
                                      [&](double*) { return with_range("a number"); },
-                                     [](std::string*) -> std::string { return "text"; },
                                      [&](std::optional<int64_t>*) { return "auto or " + with_range("a whole number"); },
                                      [&](Interval*) -> std::string {
                                        return option.may_be_time ? "like 500, '500 steps', '2 epochs' or '10 minutes'"
                                                                  : "like 500, '500 steps' or '2 epochs'";
                                      },
                                      [&](const Choice&) { return "one of " + allowed; },
-                                     [](std::vector<Stage>*) -> std::string { return "a list of stages"; },
+                                     [](const auto&) -> std::string { return "text"; },
                                  },
                                  option.target);
 }
@@ -110,8 +127,8 @@ std::string expectation(const Option& option) {
 // What a wrong value was probably meant to be, or nothing.
 std::string hint(const Option& option, std::string_view text, bool is_quoted) {
   const bool is_double = std::holds_alternative<double*>(option.target);
-  const bool is_int =
-      std::holds_alternative<int64_t*>(option.target) || std::holds_alternative<std::optional<int64_t>*>(option.target);
+  const bool is_int = std::holds_alternative<int64_t*>(option.target) || std::holds_alternative<uint64_t*>(option.target) ||
+                      std::holds_alternative<std::optional<int64_t>*>(option.target);
   const auto number = parse<double>(text);
   const bool is_boolean = std::holds_alternative<bool*>(option.target);
   if (is_boolean && (text == "1" || text == "0")) return text == "1" ? "; write true" : "; write false";
@@ -152,9 +169,9 @@ std::optional<std::string> assign(const Option& option, std::string_view text, b
   const auto in_range = [&](auto value) {
     return static_cast<double>(value) >= option.min && static_cast<double>(value) <= option.max;
   };
-  const auto integer = [&]() -> std::optional<int64_t> {
-    const auto value = is_quoted ? std::nullopt : parse<int64_t>(text);
-    return value && in_range(*value) ? value : std::nullopt;
+  const auto number = [&]<class Number>(std::optional<Number>& value) {
+    value = is_quoted ? std::nullopt : parse<Number>(text);
+    return value && in_range(*value);
   };
   const bool done = std::visit(Overloaded{
                                    [&](bool* target) {
@@ -162,14 +179,9 @@ std::optional<std::string> assign(const Option& option, std::string_view text, b
                                      if (value) *target = *value;
                                      return value.has_value();
                                    },
-                                   [&](int64_t* target) {
-                                     const auto value = integer();
-                                     if (value) *target = *value;
-                                     return value.has_value();
-                                   },
-                                   [&](double* target) {
-                                     const auto value = is_quoted ? std::nullopt : parse<double>(text);
-                                     if (!value || !in_range(*value)) return false;
+                                   [&]<class Number>(Number* target) {
+                                     std::optional<Number> value;
+                                     if (!number(value)) return false;
                                      *target = *value;
                                      return true;
                                    },
@@ -177,9 +189,13 @@ std::optional<std::string> assign(const Option& option, std::string_view text, b
                                      *target = text;
                                      return true;
                                    },
+                                   [&](std::vector<std::string>* target) {
+                                     target->emplace_back(text);
+                                     return true;
+                                   },
                                    [&](std::optional<int64_t>* target) {
-                                     const auto value = integer();
-                                     if (!value && text != "auto") return false;
+                                     std::optional<int64_t> value;
+                                     if (!number(value) && text != "auto") return false;
                                      *target = value;
                                      return true;
                                    },
@@ -196,23 +212,34 @@ std::optional<std::string> assign(const Option& option, std::string_view text, b
                                      target.set(static_cast<size_t>(found - target.names.begin()));
                                      return true;
                                    },
-                                   [](std::vector<Stage>*) { return false; },  // is no scalar: see read_stages()
+                                   [&](const Structure& target) {
+                                     target.read(parse_node(text, option.key()));
+                                     return true;
+                                   },
                                },
                                option.target);
   if (done) return std::nullopt;
   return fmt::format("{}, got {}{}", expectation(option), in_quotes(text), hint(option, text, is_quoted));
 }
 
+void check_values(const std::vector<Option>& rows) {
+  for (const Option& row : rows) {
+    const auto fault = assign(row, value_text(row.target), /*is_quoted=*/false);
+    if (fault) throw Error(ExitCode::config, fmt::format("'{}' {}", row.key(), *fault));
+  }
+}
+
 std::string value_text(const Target& target) {
   return std::visit(Overloaded{
                         [](bool* value) -> std::string { return *value ? "true" : "false"; },
-                        [](int64_t* value) { return fmt::format("{}", *value); },
+                        [](std::integral auto* value) { return fmt::format("{}", *value); },
                         [](double* value) { return number_text(*value); },
                         [](std::string* value) { return *value; },
+                        [](std::vector<std::string>* value) { return join(*value); },
                         [](std::optional<int64_t>* value) { return *value ? fmt::format("{}", **value) : "auto"; },
                         [](Interval* value) { return interval_text(*value); },
                         [](const Choice& value) { return value.names[value.get()]; },
-                        [](std::vector<Stage>* value) { return stages_text(*value); },
+                        [](const Structure& value) { return value.write(); },
                     },
                     target);
 }
@@ -231,30 +258,7 @@ std::string yaml_scalar(const Target& target) {
   if (starts_plain && std::all_of(text.begin(), text.end(), is_plain) && text != "null" && text != "Null" &&
       text != "NULL")
     return text;
-  std::string result = "\"";
-  for (const unsigned char c : text) {
-    switch (c) {
-      case '"':
-        result += "\\\"";
-        break;
-      case '\\':
-        result += "\\\\";
-        break;
-      case '\n':
-        result += "\\n";
-        break;
-      case '\t':
-        result += "\\t";
-        break;
-      default:
-        if (c < 0x20 || c == 0x7f) {
-          result += fmt::format("\\x{:02x}", c);
-        } else {
-          result += static_cast<char>(c);
-        }
-    }
-  }
-  return result + "\"";
+  return '"' + escaped(text, "\"\\") + '"';
 }
 
 std::string allowed_text(const Option& option) {
@@ -267,17 +271,7 @@ std::string allowed_text(const Option& option) {
 
 std::string in_quotes(std::string_view text) {
   constexpr size_t kLongest = 80;
-  std::string result = "'";
-  for (const unsigned char c : text.substr(0, kLongest)) {
-    if (c == '\n') {
-      result += "\\n";
-    } else if (c < 0x20 || c == 0x7f) {
-      result += fmt::format("\\x{:02x}", c);
-    } else {
-      result += static_cast<char>(c);
-    }
-  }
-  return result + (text.size() > kLongest ? "...'" : "'");
+  return fmt::format("'{}{}'", escaped(text.substr(0, kLongest), ""), text.size() > kLongest ? "..." : "");
 }
 
 }  // namespace gpt::config

@@ -14,6 +14,7 @@
 #include "gpt/config/value.h"
 #include "gpt/core/error.h"
 #include "limits.h"
+#include "suggest.h"
 #include "yaml_reader.h"
 
 namespace gpt::config {
@@ -154,10 +155,10 @@ class SettingReader : public YamlReader {
     return find_option(rows_, key_->text.substr(0, dot), key_->text.substr(dot + 1));
   }
 
-  // Whether the pending key is one whose value is a list of maps.
+  // Whether the pending key is one whose value is lists and maps.
   bool takes_structure() const {
     const Option* option = key_ ? find_key().option : nullptr;
-    return option && std::holds_alternative<std::vector<Stage>*>(option->target);
+    return option && std::holds_alternative<Structure>(option->target);
   }
 
   void take_part(const Scalar& value, YAML::anchor_t anchor) {

@@ -67,10 +67,10 @@ EncodedChunk ChunkEncoder::encode(const Chunk& chunk, DocumentReader& reader) co
     try {
       encode_part(text, ids);
     } catch (const InvalidUtf8& error) {
-      reader.refuse(chunk, begin + error.offset(), error.why());
+      reader.refuse(chunk, begin + error.offset(), error.why_and_remedy());
       return {};
     } catch (const TextError& error) {
-      throw Error(ExitCode::data, fmt::format("{}: {}", reader.place(chunk, begin + error.offset()), error.why()));
+      throw Error(ExitCode::data, fmt::format("{}: {}", reader.place(chunk, begin + error.offset()), error.why_and_remedy()));
     }
     begin = part.end;
     if (part.last && end_of_text_) ids.push_back(*end_of_text_);

@@ -82,7 +82,7 @@ std::string read_field(std::string_view line, const std::string& field, std::str
   } else if (!reader.wrong_type.empty()) {
     why = fmt::format("'{}' is {}; a string is needed", field, reader.wrong_type);
   } else if (!reader.text) {
-    why = fmt::format("there is no field '{}'; --text-field (data.text_field) names the one with the text", field);
+    why = fmt::format("there is no field '{}'; --text-field names the one with the text", field);
   } else {
     return std::move(*reader.text);
   }

@@ -34,16 +34,6 @@ namespace fs = std::filesystem;
 
 [[noreturn]] void refuse(const std::string& message) { throw Error(ExitCode::config, message); }
 
-void validate(const PrepareOptions& options) {
-  if (options.inputs.empty()) refuse("nothing to read: name files, folders or patterns, or - for standard input");
-  if (!(options.validation_fraction >= 0 && options.validation_fraction < 1)) {
-    refuse(fmt::format("validation_fraction must be from 0 to below 1, got {}", options.validation_fraction));
-  }
-  if (options.min_frequency < 0) refuse(fmt::format("min_frequency must be 0 or more, got {}", options.min_frequency));
-  if (options.max_chars < 0) refuse(fmt::format("max_chars must be 0 or more, got {}", options.max_chars));
-  if (options.threads < 0) refuse(fmt::format("threads must be 0 or more, got {}", options.threads));
-}
-
 // Marks every character of the chunk. Throws InvalidUtf8 with the offset in the chunk.
 void mark_characters(const Chunk& chunk, std::vector<std::atomic<bool>>& seen) {
   size_t offset = 0;
@@ -152,8 +142,8 @@ void Preparation::require_space() const {
   needed *= sizeof(uint16_t) / bytes_per_token;
   const uint64_t free = free_disk_space(folder_);
   if (needed <= static_cast<double>(free)) return;
-  throw Error(ExitCode::disk, fmt::format("{}: the ids of this input need at least {:.1f} GB, but {:.1f} GB are free; make room "
-                                          "or choose another --output", folder_, needed / 1e9, static_cast<double>(free) / 1e9));
+  throw Error(ExitCode::disk, fmt::format("{}: the ids of this input need at least {:.1f} GB, but {:.1f} GB are free; make room, "
+                                          "or write to another disk", folder_, needed / 1e9, static_cast<double>(free) / 1e9));
 }
 
 std::unique_ptr<const Tokenizer> Preparation::tokenizer() {
@@ -178,7 +168,7 @@ std::string Preparation::characters() {
       try {
         mark_characters(chunk, seen);
       } catch (const InvalidUtf8& error) {
-        reader.refuse(chunk, error.offset(), error.why());
+        reader.refuse(chunk, error.offset(), error.why_and_remedy());
       }
       return true;
     };
@@ -196,7 +186,7 @@ BpeModel Preparation::trained_bpe(int64_t vocab_size) {
   BpeTrainingOptions training;
   training.vocab_size = vocab_size;
   training.min_frequency = options_.min_frequency;
-  training.threads = options_.threads;
+  training.threads = static_cast<int>(options_.threads);
   for (;;) {
     BpeTrainer trainer(training);
     DocumentReader reader = input_.reader([&](std::string_view text) { return last_piece_boundary(training.split, text); });
@@ -259,7 +249,7 @@ void Preparation::commit(const std::string& tokenizer, std::unique_ptr<BinWriter
 
 Metadata prepare(const PrepareOptions& options, const std::string& output_dir,
                  const std::function<bool(const PrepareProgress&)>& progress) {
-  validate(options);
+  if (options.inputs.empty()) refuse("nothing to read: name files, folders or patterns, or - for standard input");
   std::error_code none;
   const bool is_new = !fs::exists(output_dir, none);
   create_folders(output_dir);

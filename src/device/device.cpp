@@ -81,13 +81,13 @@ int parse_cuda_index(const std::string& spec) {
     if (result.ec != std::errc() || result.ptr != end) index = -1;
   }
   if (index < 0) {
-    throw Error(ExitCode::config, fmt::format("device: '{}' is not a device: use auto, cpu, cuda or cuda:N", spec));
+    throw Error(ExitCode::config, fmt::format("device '{}' is not a device: use auto, cpu, cuda or cuda:N", spec));
   }
   return index;
 }
 
 [[noreturn]] void throw_unavailable(const std::string& spec, const std::string& reason) {
-  throw Error(ExitCode::config, fmt::format("device: '{}' is not available: {} (or set device: auto)", spec, reason));
+  throw Error(ExitCode::config, fmt::format("device '{}' is not available: {} (or use device auto)", spec, reason));
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ std::string_view name_of(Dtype dtype) {
 }
 
 [[noreturn]] void reject(Dtype dtype, const std::string& why) {
-  throw Error(ExitCode::config, fmt::format("training.dtype: {} {}", name_of(dtype), why));
+  throw Error(ExitCode::config, fmt::format("dtype {} {}", name_of(dtype), why));
 }
 
 // What an explanation is about: "the CPU" or the GPU's name and compute capability.
@@ -44,14 +44,14 @@ void check_supported(bool use_amp, Dtype dtype, const DeviceInfo& info) {
   const bool cuda = info.device.is_cuda();
   const bool sixteen_bit = dtype == Dtype::bfloat16 || dtype == Dtype::float16;
   if (sixteen_bit && !use_amp)
-    reject(dtype, "contradicts training.use_amp: false; set use_amp: true, or dtype: float32");
+    reject(dtype, "contradicts use_amp false; choose use_amp true, or dtype float32");
   if (dtype == Dtype::float16 && !cuda)
-    reject(dtype, "is for CUDA devices only; on a CPU set dtype: bfloat16 or float32");
+    reject(dtype, "is for CUDA devices only; on a CPU choose dtype bfloat16 or float32");
   if (dtype == Dtype::bfloat16 && cuda && !info.bfloat16) {
-    reject(dtype, fmt::format("is not supported by the hardware of {}; set dtype: float16 or auto", subject(info)));
+    reject(dtype, fmt::format("is not supported by the hardware of {}; choose dtype float16 or auto", subject(info)));
   }
   if (dtype == Dtype::tf32 && !info.tf32) {
-    reject(dtype, fmt::format("is not supported by the hardware of {}; set dtype: float32 or auto", subject(info)));
+    reject(dtype, fmt::format("is not supported by the hardware of {}; choose dtype float32 or auto", subject(info)));
   }
 }
 

@@ -5,11 +5,9 @@
 #include <ATen/core/Generator.h>
 #include <ATen/ops/tensor.h>
 #include <c10/core/InferenceMode.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 
 #include "gpt/core/error.h"
 #include "gpt/device/precision.h"
@@ -92,25 +90,6 @@ int32_t draw(Context& context, const SamplingConfig& config, at::Generator& gene
 }
 
 }  // namespace
-
-void validate(const SamplingConfig& config) {
-  const auto refuse = [](std::string_view name, std::string_view range, const auto& got) {
-    throw Error(ExitCode::config, fmt::format("{} must be {}, got {}", name, range, got));
-  };
-  if (!std::isfinite(config.temperature) || config.temperature < 0) {
-    refuse("temperature", "0 (greedy) or more", config.temperature);
-  }
-  if (config.top_k < 0) refuse("top_k", "0 (off) or more", config.top_k);
-  if (!(config.top_p > 0 && config.top_p <= 1)) refuse("top_p", "above 0 and at most 1 (off)", config.top_p);
-  if (!(config.min_p >= 0 && config.min_p <= 1)) refuse("min_p", "from 0 (off) to 1", config.min_p);
-  if (!(config.repetition_penalty >= 0.01 && config.repetition_penalty <= 100)) {
-    refuse("repetition_penalty", "from 0.01 to 100 (1 = off)", config.repetition_penalty);
-  }
-  if (config.max_new_tokens < 0) refuse("max_new_tokens", "0 or more", config.max_new_tokens);
-  for (const std::string& stop : config.stop) {
-    if (stop.empty() || !is_utf8(stop)) refuse("a stop text", "UTF-8 and not empty", '"' + stop + '"');
-  }
-}
 
 GenerationResult generate(GPT& model, const Tokenizer& tokenizer, std::string_view prompt, const SamplingConfig& config,
                           at::ScalarType compute_type, const std::function<bool(std::string_view)>& emit) {

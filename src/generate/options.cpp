@@ -4,11 +4,9 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <map>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -21,11 +19,6 @@
 
 namespace gpt {
 namespace {
-
-const std::map<std::string, Dtype> kDtypes = {{"auto", Dtype::automatic},
-                                              {"float32", Dtype::float32},
-                                              {"bfloat16", Dtype::bfloat16},
-                                              {"float16", Dtype::float16}};
 
 constexpr const char* kModels = "models";  // where gpt-train puts runs unless it is told otherwise
 
@@ -52,56 +45,37 @@ Exit status:
   ends the text and keeps what was written (there is nothing else to save); a second Ctrl-C, at least a second later, leaves at once.
 )";
 
-void declare_sampling(CLI::App& app, SamplingConfig& sampling) {
-  app.add_option("-t,--temperature", sampling.temperature,
-                 "below 1 is safer, above 1 is wilder, 0 always takes the likeliest token");
-  app.add_option("--top-k", sampling.top_k, "draw only from the k likeliest tokens; 0 = from all");
-  app.add_option("--top-p", sampling.top_p,
-                 "draw only from the likeliest tokens that together have probability p; 1 = from all");
-  app.add_option("--min-p", sampling.min_p,
-                 "draw only from tokens at least p times as likely as the likeliest one; 0 = from all");
-  app.add_option("--repetition-penalty", sampling.repetition_penalty,
-                 "above 1 makes tokens that prompt and text already have less likely; 1 = off");
-  app.add_option("-s,--seed", sampling.seed, "the same seed gives the same text; each further sample adds 1 to it");
-  app.add_option("-n,--max-new-tokens,--max-tokens", sampling.max_new_tokens, "write at most so many tokens");
-  app.add_option("--stop", sampling.stop, "end the text where it would write this; may be given several times")
-      ->allow_extra_args(false)
-      ->default_str("");
-}
-
-void declare(CLI::App& app, GenerateOptions& options, std::string& dtype) {
-  app.option_defaults()->always_capture_default();
-  app.option_defaults()->group("Prompt");
-  const auto take_prompt = [&options](const std::string& text) { options.prompt = text; };
-  app.get_formatter()->label("Positionals", "Argument");
-  app.add_option_function<std::string>(
-      "prompt", take_prompt, "the text to continue, in quotes; - reads standard input, and so does a pipe without a prompt");
-  app.add_option_function<std::string>("-p,--prompt", take_prompt, "the same as a flag");
-  app.add_option("--prompt-file", options.prompt_file, "a file that holds the text to continue")->type_name("FILE");
-  app.add_flag("-i,--interactive", options.interactive,
-               "continue each line that you type; Ctrl-C stops a text, Ctrl-D leaves");
-
-  app.option_defaults()->group("Sampling");
-  declare_sampling(app, options.sampling);
-  app.add_option("--num-samples", options.num_samples, "how many texts to write");
-
-  app.option_defaults()->group("Model");
-  app.add_option("--checkpoint", options.checkpoint, "a checkpoint file, or the folder of a run: its ckpt.pt")
-      ->default_str("the newest run in models/");
-  app.add_option("--device", options.device, "auto, cpu, cuda or cuda:N");
-  app.add_option("--dtype", dtype, "auto = float32 on a CPU, bfloat16 or float16 on a GPU")
-      ->check(CLI::IsMember(&kDtypes));
-
-  app.option_defaults()->group("Output");
-  app.add_flag_callback(
-      "--no-display-prompt", [&options] { options.display_prompt = false; }, "leave the prompt out");
-  app.add_option_function<std::string>(
-         "-o,--output", [&options](const std::string& file) { options.output = file; },
-         "write into a file instead, all at once at the end; one of that name is replaced")
-      ->type_name("FILE");
-  app.add_flag("--json", options.json, "write one JSON object per text, each in a line of its own; see below");
-  app.add_flag("--raw", options.raw, "send control characters to a terminal as they are, not spelled out");
-  app.footer(kFooter);
+// `prompt` is what --prompt gives.
+std::vector<config::Section> sections(GenerateOptions& o, std::string& prompt) {
+  using config::switch_row;
+  std::vector<config::Option> sampling = options(o.sampling);
+  sampling.push_back({.name = "num-samples", .target = &o.num_samples, .help = "how many texts to write", .min = 1});
+  return {
+      {"Prompt: the text to continue, in quotes; - reads standard input, and so does a pipe without a prompt",
+       {{.name = "prompt", .target = &prompt, .help = "the same, given as a flag", .aliases = {{"p"}}},
+        {.name = "prompt-file", .target = &o.prompt_file, .help = "a file that holds the text to continue"},
+        switch_row("interactive", o.interactive, "continue each line that you type; Ctrl-C stops a text, Ctrl-D leaves", {{"i"}})}},
+      {"Sampling", sampling},
+      {"Model",
+       {{.name = "checkpoint",
+         .target = &o.checkpoint,
+         .help = "a checkpoint file, or the folder of a run: its ckpt.pt; by default the newest run in models/"},
+        {.name = "device", .target = &o.device, .help = "auto, cpu, cuda or cuda:N"},
+        {.name = "dtype",
+         .target = config::choice(o.dtype, {{"auto", Dtype::automatic},
+                                            {"float32", Dtype::float32},
+                                            {"bfloat16", Dtype::bfloat16},
+                                            {"float16", Dtype::float16}}),
+         .help = "auto = float32 on a CPU, bfloat16 or float16 on a GPU"}}},
+      {"Output",
+       {switch_row("no-display-prompt", o.hide_prompt, "leave the prompt out"),
+        {.name = "output",
+         .target = &o.output,
+         .help = "write into a file instead, all at once at the end; one of that name is replaced",
+         .aliases = {{"o"}}},
+        switch_row("json", o.json, "write one JSON object per text, each in a line of its own; see below"),
+        switch_row("raw", o.raw, "send control characters to a terminal as they are, not spelled out")}},
+  };
 }
 
 // In quotes that a shell takes off again.
@@ -180,39 +154,43 @@ std::string without_final_newline(std::string text) {
   return text;
 }
 
-// Throws gpt::Error(config) where `options` contradict each other; `words` are arguments that belong to no flag.
-void check_combination(const CLI::App& app, const GenerateOptions& options, const std::vector<std::string>& words) {
-  const auto refuse = [&app](const std::string& message) { config::refuse_arguments(app, message); };
+// Throws gpt::Error(config) where what was given contradicts itself; `words` are arguments that belong to no flag.
+void check_combination(const GenerateOptions& options, const config::Origins& given, const std::vector<std::string>& words) {
+  const auto refuse = [](const std::string& message) { throw Error(ExitCode::config, message); };
   for (const std::string& word : words) {
     if (is_checkpoint(word)) refuse(fmt::format("'{}' is a checkpoint: write --checkpoint {}", word, quoted_where_needed(word)));
   }
-  if (options.prompt.has_value() + !words.empty() + !options.prompt_file.empty() + options.interactive > 1) {
+  if (given.count("prompt") + !words.empty() + !options.prompt_file.empty() + options.interactive > 1) {
     refuse("choose one: the prompt as an argument, --prompt, --prompt-file or --interactive");
   }
   if (options.interactive && options.num_samples > 1) refuse("--num-samples and --interactive exclude each other");
   if (options.interactive && options.json) refuse("--json and --interactive exclude each other");
-  if (options.interactive && options.output) refuse("--output and --interactive exclude each other");
-  if (options.output && options.output->empty()) refuse("--output needs the name of a file");
-  if (options.num_samples < 1) refuse(fmt::format("num_samples must be 1 or more, got {}", options.num_samples));
+  if (options.interactive && given.count("output")) refuse("--output and --interactive exclude each other");
+  if (given.count("output") && options.output.empty()) refuse("--output needs the name of a file");
 }
 
 }  // namespace
 
 std::optional<GenerateOptions> parse_generate_options(int argc, const char* const* argv) {
   GenerateOptions options;
-  std::string dtype = "auto";
-  std::vector<std::string> words;
-  CLI::App app("Continues a text with a trained model. The text goes to standard output, all else to standard error.",
-               "gpt-generate");
-  declare(app, options, dtype);
-  if (!config::parse_arguments(app, argc, argv, &words)) return std::nullopt;
-  check_combination(app, options, words);
-  if (words.size() > 1) {
-    config::refuse_arguments(app, "put the prompt in quotes: " + with_quotes(argc, argv, words));
-  }
+  std::string prompt;
+  const std::vector<config::Section> rows = sections(options, prompt);
+  const auto arguments = config::parse_arguments(
+      {.name = "gpt-generate",
+       .description = "Continues a text with a trained model. The text goes to standard output, all else to standard error.",
+       .usage = "[prompt] [--FLAG VALUE ...]",
+       .sections = rows,
+       .footer = kFooter,
+       .takes_words = true},
+      argc, argv);
+  if (!arguments) return std::nullopt;
+  const config::Origins given = config::apply_settings(arguments->settings, config::rows_of(rows));
+  const std::vector<std::string>& words = arguments->words;
+  check_combination(options, given, words);
+  if (words.size() > 1) throw Error(ExitCode::config, "put the prompt in quotes: " + with_quotes(argc, argv, words));
   if (!words.empty()) options.prompt = words[0];
+  if (given.count("prompt")) options.prompt = prompt;
   validate(options.sampling);
-  options.dtype = kDtypes.at(dtype);
   std::error_code unimportant;
   if (options.checkpoint.empty()) options.checkpoint = newest_run();
   if (std::filesystem::is_directory(options.checkpoint, unimportant)) options.checkpoint += "/ckpt.pt";

@@ -63,10 +63,10 @@ void write_sample(Session& session, const GenerateOptions& options, const std::s
                   const SamplingConfig& sampling, TextOutput& output) {
   if (options.json) {
     const GenerationResult result = continue_text(session, prompt, sampling, nullptr);
-    const auto shown_prompt = options.display_prompt ? std::optional(prompt) : std::nullopt;
+    const auto shown_prompt = options.hide_prompt ? std::nullopt : std::optional(prompt);
     output.write(json_line(shown_prompt, result, sampling.seed, output.escapes()));
   } else {
-    if (options.display_prompt) output.write(prompt);
+    if (!options.hide_prompt) output.write(prompt);
     continue_text(session, prompt, sampling, &output);
   }
 }

@@ -160,7 +160,7 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, std::string_v
   if (!fs::is_regular_file(spec, error)) {
     throw Error(
         ExitCode::config,
-        fmt::format("data.tokenizer: '{}' is not char, byte, gpt2, bpe:N or a tokenizer file", spec));
+        fmt::format("tokenizer '{}': it is not char, byte, gpt2, bpe:N or a tokenizer file", spec));
   }
   return read_tokenizer(spec);
 }

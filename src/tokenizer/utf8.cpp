@@ -8,8 +8,8 @@ namespace gpt::utf8 {
 namespace {
 
 [[noreturn]] void fail(std::string_view text, size_t offset) {
-  throw InvalidUtf8(offset, fmt::format("0x{:02X} is not valid UTF-8; convert the text to UTF-8 (iconv -f LATIN1 -t UTF-8), or "
-                                        "use --tokenizer byte or bpe:N", static_cast<unsigned char>(text[offset])));
+  throw InvalidUtf8(offset, fmt::format("0x{:02X} is not valid UTF-8", static_cast<unsigned char>(text[offset])),
+                    "convert the text to UTF-8 (iconv -f LATIN1 -t UTF-8), or use --tokenizer byte or bpe:N");
 }
 
 }  // namespace

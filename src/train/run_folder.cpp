@@ -97,7 +97,7 @@ std::optional<StartingPoint> RunFolder::newest(bool set_aside_unreadable) const 
   std::optional<StartingPoint> found = first_readable(candidates, reasons);
   if (!found && !candidates.empty()) {
     throw Error(ExitCode::checkpoint,
-                fmt::format("{}; no readable checkpoint is left in {}: restore one, start anew with --restart, which sets the old "
+                fmt::format("{}; no readable checkpoint is left in {}: restore one, start anew with gpt-train --restart, which sets the old "
                             "files aside, or choose another output_dir, such as {}", reasons, path_, next_free_folder(path_)));
   }
   if (!found || !set_aside_unreadable) return found;
@@ -155,7 +155,7 @@ std::optional<StartingPoint> RunFolder::find_start(const std::string& resume_fro
   std::error_code ignored;
   if (named && fs::equivalent(fs::path(path).parent_path(), path_, ignored)) return go_back(path);
   throw Error(ExitCode::checkpoint,
-              fmt::format("{} already holds a run, which was not started with training.resume_from: {}; --restart sets it aside and "
+              fmt::format("{} already holds a run, which was not started with training.resume_from: {}; gpt-train --restart sets it aside and "
                           "starts anew, training.resume_from: auto continues it, and output_dir: {} is free for a new run",
                           path_, resume_from, next_free_folder(path_)));
 }

@@ -1,99 +1,152 @@
-// The command lines that CLI11 reads: every refusal is one line of ours, for whatever a program declares.
+// The command lines of all programs: every refusal is one line, for whatever rows a program has.
 #include "gpt/config/arguments.h"
 
 #include <gtest/gtest.h>
 
-#include <CLI/CLI.hpp>
-#include <map>
-
 #include "config/faults.h"
 #include "core/scratch_folder.h"
+#include "gpt/config/value.h"
 
 namespace gpt::config {
 namespace {
 
-// An app with an option of every kind, told `arguments`.
-std::string fault(std::vector<std::string> arguments) {
-  CLI::App app("", "p");
+// A program with a row of every kind.
+struct Values {
   int64_t whole = 0;
   uint64_t natural = 0;
-  double number = 0, share = 0;
-  std::string text, choice, file, even;
-  std::vector<std::string> inputs, stops;
-  std::vector<int64_t> pair;
-  bool on = false;
-  const std::map<std::string, int> choices = {{"float32", 0}, {"bfloat16", 1}};
-  app.add_option("-w,--whole", whole);
-  app.add_option("--natural", natural);
-  app.add_option("--number,-n", number)->check(CLI::PositiveNumber);
-  app.add_option("--share", share)->check(CLI::Range(0.0, 1.0));
-  CLI::Option* const given = app.add_option("--text", text);
-  app.add_option("--choice", choice)->check(CLI::IsMember(&choices));
-  app.add_option("--file", file)->check(CLI::ExistingFile);
-  app.add_option("--even", even)->check([](const std::string& value) {
-    return value.size() % 2 ? "must be of even length" : "";
-  });
-  app.add_option("--input", inputs);
-  app.add_option("--stop", stops)->allow_extra_args(false);
-  app.add_option("--pair", pair)->expected(2);
-  app.add_flag("--on", on)->excludes(given);
-  app.add_option("--along", whole)->needs(given);
+  double share = 0;
+  std::string text = "default";
+  std::vector<std::string> inputs;
+  bool on = false, half = false;
+  size_t chosen = 0;
+  std::vector<std::string> words;
+};
+
+std::vector<Section> sections(Values& v) {
+  return {{"Numbers",
+           {{.name = "whole", .target = &v.whole, .help = "a number", .aliases = {{"w"}}},
+            {.name = "natural", .target = &v.natural, .help = "a number", .min = 0, .aliases = {{"n"}, {"unsigned-number"}}},
+            {.name = "share", .target = &v.share, .help = "a part", .min = 0, .max = 1}}},
+          {"Others",
+           {{.name = "text", .target = &v.text, .help = "a text"},
+            {.name = "choice",
+             .target = Choice{{"float32", "bfloat16"}, [&v] { return v.chosen; }, [&v](size_t i) { v.chosen = i; }},
+             .help = "a type"},
+            {.name = "input-file", .target = &v.inputs, .help = "files"},
+            {.name = "half", .target = &v.half, .help = "true or false"},
+            switch_row("on", v.on, "a switch", {{"o"}})}}};
+}
+
+Values parse(std::vector<std::string> arguments, bool takes_words = false) {
   std::vector<const char*> words = {"p"};
   for (const std::string& argument : arguments) words.push_back(argument.c_str());
-  return fault_of([&] { parse_arguments(app, static_cast<int>(words.size()), words.data()); });
+  Values values;
+  const std::vector<Section> rows = sections(values);
+  const auto given = parse_arguments({.name = "p",
+                                      .description = "Tests.",
+                                      .usage = "[--FLAG VALUE ...]",
+                                      .sections = rows,
+                                      .footer = "The end.\n",
+                                      .takes_words = takes_words,
+                                      .flag_for = [](const std::string&) { return "--input-file"; }},
+                                     static_cast<int>(words.size()), words.data());
+  if (!given) return values;
+  apply_settings(given->settings, rows_of(rows));
+  Values result = values;
+  result.words = given->words;
+  return result;
+}
+
+std::string fault(const std::vector<std::string>& arguments) {
+  return fault_of([&] { parse(arguments); });
+}
+
+TEST(Arguments, EverySpellingReachesItsValue) {
+  using Words = std::vector<std::string>;
+  for (const Words& words : {Words{"--whole", "-5"}, {"--whole=-5"}, {"-w", "-5"}, {"-w-5"}}) EXPECT_EQ(parse(words).whole, -5) << words[0];
+  for (const Words& words : {Words{"--unsigned-number=7"}, {"--unsigned_number", "7"}, {"-n7"}}) {
+    EXPECT_EQ(parse(words).natural, 7u) << words[0];
+  }
+  EXPECT_EQ(parse({"--natural", "18446744073709551615"}).natural, 18446744073709551615u);
+  EXPECT_EQ(parse({"--choice", "bfloat16"}).chosen, 1u);
+  EXPECT_EQ(parse({"--text", "--whole"}).text, "--whole");  // a flag takes what follows, whatever it is
+  EXPECT_EQ(parse({"--text="}).text, "");
+  EXPECT_TRUE(parse({"-o", "--half=false"}).on);
+  EXPECT_TRUE(parse({"--half", "--on"}).half);
+  EXPECT_FALSE(parse({"--half", "no"}).half);
+  EXPECT_EQ(parse({}).text, "default");
 }
 
 TEST(Arguments, WrongValuesNameTheFlagTheValueAndWhatIsRight) {
   const std::pair<std::vector<std::string>, const char*> cases[] = {
       {{"--whole", "x"}, "--whole must be a whole number, got 'x'"},
-      {{"-w", "1.5"}, "--whole must be a whole number, got '1.5'"},
+      {{"-w", "1.5"}, "-w: 'whole' must be a whole number, got '1.5'"},
       {{"--whole="}, "--whole must be a whole number, got ''"},
       {{"--whole", ""}, "--whole must be a whole number, got ''"},
       {{"--natural", "-1"}, "--natural must be a whole number >= 0, got '-1'"},
-      {{"--number", "x"}, "--number must be a number > 0, got 'x'"},
-      {{"--number", "-1"}, "--number must be a number > 0, got '-1'"},
+      {{"--natural", "18446744073709551616"}, "--natural must be a whole number >= 0, got '18446744073709551616'"},
       {{"--share", "2"}, "--share must be a number 0 to 1, got '2'"},
-      {{"--choice", "x"}, "--choice must be one of bfloat16, float32, got 'x'"},
-      {{"--choice", "bf16"}, "--choice must be one of bfloat16, float32, got 'bf16'; did you mean 'bfloat16'?"},
-      {{"--choice", "flaot32"}, "--choice must be one of bfloat16, float32, got 'flaot32'; did you mean 'float32'?"},
-      {{"--file", "/nonexistent"}, "--file must be an existing file, got '/nonexistent'"},
-      {{"--even", "abc"}, "--even: must be of even length, got 'abc'"},
+      {{"--share", "nan"}, "--share must be a number 0 to 1, got 'nan'"},
+      {{"--choice", "x"}, "--choice must be one of float32, bfloat16, got 'x'"},
+      {{"--choice", "bf16"}, "--choice must be one of float32, bfloat16, got 'bf16'; did you mean 'bfloat16'?"},
+      {{"--choice", "flaot32"}, "--choice must be one of float32, bfloat16, got 'flaot32'; did you mean 'float32'?"},
+      {{"--half", "0"}, "--half must be true or false, got '0'; write false"},
       {{"--on=maybe"}, "--on is a switch and takes no value, got 'maybe'"},
       {{"--whole", "1", "--whole", "2"}, "--whole is given twice; keep one"},
-      {{"--pair", "1"}, "--pair takes 2 values, got 1"},
-      {{"--pair", "1", "x"}, "--pair must be a whole number, got '1 x'"},
+      {{"--natural", "1", "-n", "2"}, "-n: 'natural' is already set at --natural; keep one"},
       {{"--text"}, "--text needs a value"},
-      {{"--whole"}, "--whole needs a value, a whole number"},
-      {{"--on", "--text", "a"}, "--text and --on exclude each other; keep one"},
-      {{"--along", "1"}, "--along needs --text too"},
+      {{"-w"}, "-w needs a value"},
       {{"--texd", "a"}, "unknown flag '--texd'; did you mean '--text'?"},
       {{"--whole", "x", "--texd", "a"}, "unknown flag '--texd'; did you mean '--text'?"},
+      {{"--zzzzzz"}, "unknown flag '--zzzzzz'; --help lists all flags"},
+      {{"-whole"}, "-w: 'whole' must be a whole number, got 'hole'"},
   };
-  for (const auto& [arguments, message] : cases) EXPECT_EQ(fault(arguments), std::string(message) + "; see p --help");
-  EXPECT_EQ(fault({"--whole", "1", "--pair", "1", "2", "--stop", "a", "--stop", "b"}), "no fault");
-}
-
-TEST(Arguments, ARequiredOptionIsAskedFor) {
-  CLI::App app("", "p");
-  int64_t steps = 0;
-  app.add_option("--steps", steps)->required();
-  const char* words[] = {"p"};
-  EXPECT_EQ(fault_of([&] { parse_arguments(app, 1, words); }), "--steps is missing; it takes a whole number; see p --help");
+  for (const auto& [arguments, message] : cases) EXPECT_EQ(fault(arguments), message);
 }
 
 TEST(Arguments, WordsWithoutAFlag) {
   const ScratchFolder folder;
   const std::string a = folder.file("a.txt", "text"), b = folder.file("b.txt", "text");
-  EXPECT_EQ(fault({"--input", a, b, "--whole", "1"}), "no fault");  // as the shell expands --input *.txt
-  EXPECT_EQ(fault({a}), "'" + a + "' has no flag before it; did you mean --input " + a + "?; see p --help");
+  const Values values = parse({"--input-file", a, b, "--whole", "1", "--input-file=c"});  // as the shell expands *.txt
+  EXPECT_EQ(values.inputs, (std::vector<std::string>{a, b, "c"}));
+  EXPECT_EQ(fault({a}), "'" + a + "' has no flag before it; did you mean --input-file " + a + "?");
   EXPECT_EQ(fault({"--text", a, b}), "--text takes one value, but 2 files follow it ('" + a + "', '" + b +
                                          "'); if the shell expanded a pattern, put the pattern in quotes: --text '" +
-                                         folder / "*.txt" + "'; see p --help");
+                                         folder / "*.txt" + "'");
   EXPECT_EQ(fault({"--text", "two", "words"}),
-            "unexpected argument 'words' after '--text two'; a flag takes one value, and a value with spaces needs quotes; "
-            "see p --help");
+            "unexpected argument 'words' after '--text two'; a flag takes one value, and a value with spaces needs quotes");
+  EXPECT_EQ(fault({"--text", "words", "words"}),
+            "unexpected argument 'words' after '--text words'; a flag takes one value, and a value with spaces needs quotes");
   EXPECT_EQ(fault({"nothing"}),
-            "unexpected argument 'nothing'; a value must follow its flag, and a value with spaces needs quotes; see p --help");
+            "unexpected argument 'nothing'; a value must follow its flag, and a value with spaces needs quotes");
+}
+
+TEST(Arguments, AProgramMayTakeWords) {
+  const Values values = parse({"one", "--input-file", "a", "-5 degrees", "--on", "-", "--", "--whole"}, /*takes_words=*/true);
+  EXPECT_EQ(values.words, (std::vector<std::string>{"one", "-5 degrees", "-", "--whole"}));
+  EXPECT_EQ(values.inputs, (std::vector<std::string>{"a"}));
+  EXPECT_TRUE(values.on);
+}
+
+TEST(Arguments, HelpShowsDefaultsRangesAndSpellingsWhateverElseIsWrong) {
+  testing::internal::CaptureStdout();
+  parse({"--texd", "--help", "--share", "7"});
+  const std::string help = testing::internal::GetCapturedStdout();
+  EXPECT_TRUE(help.starts_with("Tests.\n\nUsage: p [--FLAG VALUE ...]\n")) << help;
+  EXPECT_NE(help.find("\nNumbers\n  -w, --whole 0                     a number\n"), std::string::npos) << help;
+  EXPECT_NE(help.find("\n  -n, --natural 0                   a number [>= 0] (unsigned-number)\n"), std::string::npos) << help;
+  EXPECT_NE(help.find("\n  --share 0                         a part [0 to 1]\n"), std::string::npos) << help;
+  EXPECT_NE(help.find("\n  --choice float32                  a type [float32, bfloat16]\n"), std::string::npos) << help;
+  EXPECT_NE(help.find("\n  --input-file VALUE                files\n"), std::string::npos) << help;
+  EXPECT_NE(help.find("\n  -o, --on                          a switch\n"), std::string::npos) << help;
+  EXPECT_TRUE(help.ends_with("\n  -h, --help                        show this help\n\nThe end.\n")) << help;
+}
+
+TEST(CheckValues, NameTheRowWhoseValueIsOutOfItsRange) {
+  Values values;
+  check_values(rows_of(sections(values)));
+  values.share = 1.5;
+  EXPECT_EQ(fault_of([&] { check_values(rows_of(sections(values))); }), "'share' must be a number 0 to 1, got '1.5'");
 }
 
 }  // namespace

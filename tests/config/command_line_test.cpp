@@ -11,10 +11,10 @@
 namespace gpt::config {
 namespace {
 
-CommandLine parse(std::vector<const char*> arguments, const std::vector<ProgramFlag>& program_flags = {}) {
+CommandLine parse(std::vector<const char*> arguments, const std::vector<Option>& program_rows = {}) {
   arguments.insert(arguments.begin(), "gpt-train");
   return parse_command_line(static_cast<int>(arguments.size()), arguments.data(), "gpt-train", "Trains.",
-                            program_flags);
+                            program_rows);
 }
 
 std::string fault(std::vector<const char*> arguments) {
@@ -63,8 +63,8 @@ TEST(CommandLine, EveryKeyAndAliasIsAFlagAndUnique) {
       const std::string message = fault({("--" + name + "=impossible").c_str()});
       // Text rows take any value; the others refuse this one under their key's name.
       if (translates || !std::holds_alternative<std::string*>(row.target)) {
-        EXPECT_NE(message.find("'" + (translates ? name : row.key()) + "' must be"), std::string::npos)
-            << name << ": " << message;
+        EXPECT_NE(message.find(translates ? name : row.key()), std::string::npos) << name << ": " << message;
+        EXPECT_NE(message.find(" must be"), std::string::npos) << name << ": " << message;
       } else {
         EXPECT_EQ(message.find("unknown"), std::string::npos) << name << ": " << message;
       }
@@ -94,8 +94,8 @@ TEST(CommandLine, SwitchesTakeAnOptionalValue) {
   EXPECT_FALSE(parse({"--use_amp", "No"}).config.training.precision.use_amp);
   EXPECT_EQ(parse({"--use_gpu", "NO"}).config.device, "cpu");
   EXPECT_EQ(fault({"--use_amp", "0"}),
-            "--training.use_amp: 'training.use_amp' must be true or false, got '0'; write false");
-  EXPECT_EQ(fault({"--use_amp="}), "--training.use_amp: 'training.use_amp' must be true or false, got ''");
+            "--training.use_amp must be true or false, got '0'; write false");
+  EXPECT_EQ(fault({"--use_amp="}), "--training.use_amp must be true or false, got ''");
 }
 
 TEST(CommandLine, TextComesThroughUnchanged) {
@@ -148,13 +148,13 @@ TEST(CommandLine, FaultsNameTheFlag) {
             "unexpected argument 'x.yaml'; a value must follow its flag, and a value with spaces needs quotes");
   EXPECT_EQ(fault({"--seed", "1", "2"}),
             "unexpected argument '2' after '--seed 1'; a flag takes one value, and a value with spaces needs quotes");
-  EXPECT_EQ(fault({"--lr"}), "'--lr' needs a value");
-  EXPECT_EQ(fault({"--seed", "1", "--config"}), "'--config' needs a value");
+  EXPECT_EQ(fault({"--lr"}), "--lr needs a value");
+  EXPECT_EQ(fault({"--seed", "1", "--config"}), "--config needs a value");
   EXPECT_EQ(fault({"--lr="}), "--lr: 'training.learning_rate' must be a number 0 to 10, got ''");
   EXPECT_EQ(fault({"--lr", "x"}), "--lr: 'training.learning_rate' must be a number 0 to 10, got 'x'");
   EXPECT_EQ(fault({"--seed", "1", "--seed", "1"}), "--seed is given twice; keep one");
   EXPECT_EQ(fault({"--lr", "1", "--learning_rate", "1"}),
-            "--lr: 'training.learning_rate' is already set at --training.learning_rate; keep one");
+            "--training.learning_rate: 'training.learning_rate' is already set at --lr; keep one");
   EXPECT_EQ(fault({"--config", "a", "--config", "b"}), "--config is given twice; keep one");
   EXPECT_EQ(
       fault({"--n_embd", "100"}),
@@ -233,11 +233,10 @@ TEST(CommandLine, PrintsVersionAndReference) {
 TEST(CommandLine, ProgramsAddTheirOwnFlags) {
   bool json = false;
   std::string file;
-  const std::vector<ProgramFlag> flags = {{"json", "print JSON", &json}, {"report_file", "where to", &file}};
-  parse({"--json", "--report-file", "x"}, flags);
+  const std::vector<Option> rows = {switch_row("json", json, "print JSON"), {.name = "report_file", .target = &file, .help = "where to"}};
+  EXPECT_TRUE(parse({"--json", "--report-file", "x"}, rows).origins.empty());  // they are no part of the configuration
   EXPECT_TRUE(json);
   EXPECT_EQ(file, "x");
-  EXPECT_NE(help_text("p", "d", flags).find("--report_file VALUE"), std::string::npos);
 }
 
 TEST(CommandLine, AFileThatIsTooLargeIsNotRead) {

@@ -99,7 +99,7 @@ TEST(Foreign, ValuesAreTranslated) {
             "c.yaml:2:12: 'data.dataset' must be one of none, shakespeare, got 'shakespeare_char'; did you mean 'shakespeare'?");
   for (const char* dataset : {"openwebtext", "my.txt"}) {
     EXPECT_EQ(flag_fault({"--dataset", dataset}),
-              fmt::format("--data.dataset: 'data.dataset' must be one of none, shakespeare, got '{}'; for any other text, "
+              fmt::format("--data.dataset must be one of none, shakespeare, got '{}'; for any other text, "
                           "set data.text to its file or folder", dataset));
   }
 }

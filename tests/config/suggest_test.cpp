@@ -5,6 +5,7 @@
 
 #include "config/faults.h"
 #include "gpt/config/option.h"
+#include "src/config/suggest.h"
 
 namespace gpt::config {
 namespace {

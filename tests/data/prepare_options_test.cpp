@@ -39,9 +39,16 @@ TEST(PrepareOptionsTest, SaysWhatIsMissingOrMisspelt) {
   };
   EXPECT_ERROR(parse({"--output", "out"}), ExitCode::config, "nothing to read: give --input");
   EXPECT_ERROR(parse({"--input", "a"}), ExitCode::config, "nowhere to write: give --output");
-  EXPECT_ERROR(parse({"--input", "a", "--tokeniser", "gpt2"}), ExitCode::config, "did you mean '--tokenizer'?; see gpt-prepare --help");
+  EXPECT_ERROR(parse({"--input", "a", "--tokeniser", "gpt2"}), ExitCode::config, "did you mean '--tokenizer'?");
   EXPECT_ERROR(parse({"--input", "a", "--output", "b", "--format", "npy"}), ExitCode::config, "npy");
   EXPECT_ERROR(parse({"--input", "a", "--output", "b", "--seed", "x"}), ExitCode::config, "x");
+  for (const char* flag : {"--min-frequency", "--max-chars", "--threads", "--seed"}) {
+    EXPECT_ERROR(parse({"--input", "a", "--output", "b", flag, "-1"}), ExitCode::config, std::string(flag) + " must be a whole number");
+  }
+  for (const char* fraction : {"1", "nan", "-0.1"}) {
+    EXPECT_ERROR(parse({"--input", "a", "--output", "b", "--validation-fraction", fraction}), ExitCode::config,
+                 "--validation-fraction must be a number 0 to 0.999");
+  }
 }
 
 }  // namespace

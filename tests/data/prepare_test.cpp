@@ -377,19 +377,6 @@ TEST_F(PrepareTest, MaxCharsIsOfTheWholeInput) {
 
 TEST_F(PrepareTest, RefusesWhatCannotBe) {
   const std::string a = file("a.txt", "text");
-  PrepareOptions o = options({a}, "byte");
-  o.validation_fraction = 1;
-  EXPECT_ERROR(prepare(o), ExitCode::config, "validation_fraction must be from 0 to below 1");
-  o.validation_fraction = std::nan("");
-  EXPECT_ERROR(prepare(o), ExitCode::config, "validation_fraction must be from 0 to below 1");
-  const auto negative = [&](auto option, const std::string& name) {
-    PrepareOptions wrong = options({a}, "byte");
-    wrong.*option = -1;
-    EXPECT_ERROR(prepare(wrong), ExitCode::config, name + " must be 0 or more, got -1");
-  };
-  negative(&PrepareOptions::min_frequency, "min_frequency");
-  negative(&PrepareOptions::max_chars, "max_chars");
-  negative(&PrepareOptions::threads, "threads");
   EXPECT_ERROR(prepare(options({}, "byte")), ExitCode::config, "nothing to read");
   EXPECT_ERROR(prepare(options({a}, "bpe:many")), ExitCode::config, "as in bpe:8192");
   EXPECT_ERROR(prepare(options({a}, "bpe:100")), ExitCode::config, "100");

@@ -39,7 +39,7 @@ TEST(SelectDevice, NonsenseIsAConfigError) {
     } catch (const Error& e) {
       EXPECT_EQ(e.code(), ExitCode::config);
       EXPECT_EQ(std::string(e.what()),
-                "device: '" + std::string(spec) + "' is not a device: use auto, cpu, cuda or cuda:N");
+                "device '" + std::string(spec) + "' is not a device: use auto, cpu, cuda or cuda:N");
     }
   }
 }
@@ -50,7 +50,7 @@ TEST(SelectDevice, AnExplicitDeviceThatIsNotThereIsAConfigError) {
     FAIL();
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ExitCode::config);
-    EXPECT_EQ(std::string(e.what()).find("device: 'cuda:900' is not available: "), 0u) << e.what();
+    EXPECT_EQ(std::string(e.what()).find("device 'cuda:900' is not available: "), 0u) << e.what();
   }
 }
 

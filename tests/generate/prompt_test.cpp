@@ -23,7 +23,7 @@ TEST(EncodePrompt, NamesTheCharacterAndWhatTheModelKnows) {
   const auto tokenizer = make_tokenizer("char", "\n\t abcdxy0123456789:;\u00e9\a");
   EXPECT_ERROR(encode_prompt(*tokenizer, "ab\u00c4"), ExitCode::data, "byte 2: 'Ä' (U+00C4)");
   EXPECT_ERROR(encode_prompt(*tokenizer, "ab\u00c4"), ExitCode::data,
-               "this model knows only: U+0007 tab newline space 0-9 : ; a-d x y é");
+               "of the char tokenizer; this model knows only: U+0007 tab newline space 0-9 : ; a-d x y é");
 }
 
 TEST(EncodePrompt, CutsALongListOfCharacters) {
@@ -34,7 +34,8 @@ TEST(EncodePrompt, CutsALongListOfCharacters) {
 }
 
 TEST(EncodePrompt, SaysWhereThePromptIsNoUtf8) {
-  EXPECT_ERROR(encode_prompt(*make_tokenizer("char", "abc"), "a\xFF"), ExitCode::data, "prompt, byte 1: 0xFF");
+  EXPECT_ERROR(encode_prompt(*make_tokenizer("char", "abc"), "a\xFF"), ExitCode::data,
+               "prompt, byte 1: 0xFF is not valid UTF-8; this model knows only");
   EXPECT_EQ(encode_prompt(*make_tokenizer("byte", ""), "\xFF"), std::vector<int32_t>{255});
 }
 

@@ -168,7 +168,7 @@ TEST(RequireSameTokenizer, RefusesAnotherVocabulary) {
 
 TEST(MakeTokenizer, ListsWhatThereIs) {
   EXPECT_ERROR(make_tokenizer("absent.json", ""), ExitCode::config,
-               "'absent.json' is not char, byte, gpt2, bpe:N or a tokenizer file");
+               "tokenizer 'absent.json': it is not char, byte, gpt2, bpe:N or a tokenizer file");
 }
 
 TEST(TrainedVocabulary, IsTheNumberBehindBpe) {

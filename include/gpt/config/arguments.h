@@ -1,21 +1,46 @@
-// What the command lines of the programs without a configuration share.
+// The command lines of all programs, over option rows: one parser, one --help. A flag is a row's key, name or alias,
+// `--name value` or `--name=value`, '-' and '_' alike; a name of one letter follows a single '-': `-n 5` or `-n5`.
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
-namespace CLI {
-class App;
-}
+#include "gpt/config/option.h"
+#include "gpt/config/setting.h"
 
 namespace gpt::config {
 
-// Parses into what `app` declares, and adds --help and --version to it; '_' in a flag's name is '-'. False when one of
-// those was answered on standard output. Throws gpt::Error(config) with the nearest flag for an unknown one. Arguments that
-// are neither flags nor their values, and all after "--", go to `words`; a program without them refuses such arguments.
-bool parse_arguments(CLI::App& app, int argc, const char* const* argv, std::vector<std::string>* words = nullptr);
+// Rows under a title, as --help shows them.
+struct Section {
+  std::string title;
+  std::vector<Option> rows;
+};
 
-// Throws gpt::Error(config) that points to the program's --help.
-[[noreturn]] void refuse_arguments(const CLI::App& app, const std::string& message);
+std::vector<Option> rows_of(const std::vector<Section>& sections);
+
+struct Program {
+  std::string name;
+  std::string description;
+  std::string usage;  // what follows the name
+  std::vector<Section> sections;
+  std::string footer = {};   // of --help
+  bool takes_words = false;  // arguments that belong to no flag; otherwise those after a list of texts belong to it
+  // The flag that a file was probably meant for.
+  std::function<std::string(const std::string& path)> flag_for = {};
+  // What to do instead of giving a flag of that name, which is another program's.
+  std::function<std::optional<std::string>(const std::string& name)> advice = {};
+};
+
+struct Arguments {
+  std::vector<Setting> settings;   // as they were given, values not yet checked
+  std::vector<std::string> words;  // what is no flag and no flag's value, and all after "--"
+};
+
+// Adds --help and --version; nothing when one of those was answered on standard output. Throws gpt::Error(config).
+std::optional<Arguments> parse_arguments(Program program, int argc, const char* const* argv);
+
+std::string help_text(const Program& program);
 
 }  // namespace gpt::config

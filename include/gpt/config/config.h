@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "gpt/config/data_config.h"
 #include "gpt/config/model_config.h"
@@ -21,5 +22,9 @@ struct Config {
   DataConfig data;
   TrainingConfig training;
 };
+
+namespace config {
+std::vector<Option> options(Config& config);  // its own rows, then those of its sections
+}  // namespace config
 
 }  // namespace gpt

@@ -2,26 +2,16 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
+
+#include "gpt/config/stages.h"
 
 namespace gpt {
 
 enum class Resident { automatic, on, off };  // keep the tokens in device memory: auto = when they fit
 enum class DatasetName { none, shakespeare };
 enum class DataOrder { random, shorter_first, simpler_first };  // of the first epoch; later ones are random
-
-// A part of a run that reads other files, in other proportions, or in shorter sequences.
-struct Stage {
-  int64_t from = 0;                   // the step it begins with
-  std::optional<int64_t> block_size;  // auto: the model's; shorter ones come in larger batches, of as many tokens
-  // Files and their weights; "main" is the text, dataset or bin of the section. Empty: main alone.
-  std::vector<std::pair<std::string, double>> mix;
-  bool operator==(const Stage&) const = default;
-};
-constexpr const char* kMainSource = "main";
 
 struct DataConfig {
   std::string text;                          // what gpt-prepare takes: a file, folder or glob
@@ -43,5 +33,10 @@ struct DataConfig {
   bool persistent_workers = true;
   Resident resident = Resident::automatic;
 };
+
+namespace config {
+struct Option;
+std::vector<Option> options(DataConfig& config);  // a row for each key
+}  // namespace config
 
 }  // namespace gpt

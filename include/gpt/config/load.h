@@ -3,40 +3,29 @@
 #pragma once
 
 #include <functional>
-#include <map>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "gpt/config/config.h"
 #include "gpt/config/option.h"
+#include "gpt/config/setting.h"
 
 namespace gpt::config {
 
-// Where each key was written: "training.batch_size" -> "configs/x.yaml:12:3" or "--batch_size".
-using Origins = std::map<std::string, std::string>;
-
-// The command line of gpt-train (and gpt-diagnose): --config FILE, any key as --section.key VALUE, or by its last name
-// where that is unique, '-' and '_' alike, `--key value` or `--key=value`; --print-config, --print-reference, --help,
-// --version. Flags take precedence over the file.
+// The command line of gpt-train (and gpt-diagnose): --config FILE, any key as --section.key VALUE, or by its last name;
+// --print-config, --print-reference, --help, --version. Flags take precedence over the file.
 struct CommandLine {
   Config config;
   Origins origins;          // what was written out, and where
   std::string config_path;  // empty without --config
   bool handled = false;     // --help, --version, --print-config or --print-reference was answered: exit 0
 };
-// One option or flag that belongs to the program alone, not to the configuration (gpt-diagnose --json).
-struct ProgramFlag {
-  std::string name;  // without dashes
-  std::string help;
-  std::variant<bool*, std::string*> target;
-};
 // `complete` sets what depends on the machine, before the whole is validated and shown.
 using Completion = std::function<void(Config& config, const Origins& origins)>;
+// `program_rows` belong to the program alone, not to the configuration (gpt-diagnose --json).
 CommandLine parse_command_line(int argc, const char* const* argv, const std::string& program,
-                               const std::string& description, const std::vector<ProgramFlag>& program_flags = {},
+                               const std::string& description, const std::vector<Option>& program_rows = {},
                                const Completion& complete = {});
 
 // What output_dir: auto means: models/NAME, NAME being that of the configuration's file, else of the text, dataset or bin.
@@ -60,12 +49,6 @@ struct Change {
   bool safe_on_resume;
 };
 std::vector<Change> difference(const Config& before, const Config& after);
-
-// The nearest of `candidates` to `name`, if near enough to be meant.
-std::optional<std::string> did_you_mean(std::string_view name, const std::vector<std::string>& candidates);
-
-std::string help_text(const std::string& program, const std::string& description,
-                      const std::vector<ProgramFlag>& program_flags);
 
 // The reference table of the README, in Markdown.
 std::string reference_markdown();

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace gpt {
 
@@ -40,5 +41,10 @@ struct ModelConfig {
 
 // Sets what config.preset stands for, over what config held. automatic and none change nothing.
 void apply_preset(ModelConfig& config);
+
+namespace config {
+struct Option;
+std::vector<Option> options(ModelConfig& config);  // a row for each key
+}  // namespace config
 
 }  // namespace gpt

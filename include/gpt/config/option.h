@@ -1,5 +1,5 @@
-// An option is one row: name, aliases, help, range and a typed pointer into a plain struct. The YAML reader, the
-// command-line flags, --help, the dump, the reference in the README and "did you mean" are ordinary functions over rows.
+// An option is one row: name, aliases, help, range and a typed pointer into a plain struct. The YAML reader, the command
+// lines of all programs, --help, the dump, the reference in the README and "did you mean" are ordinary functions over rows.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 #include <variant>
 #include <vector>
 
-#include "gpt/config/config.h"
+#include "gpt/config/interval.h"
 
 namespace gpt::config {
 
@@ -23,39 +23,6 @@ struct Choice {
   std::function<size_t()> get;       // index into names
   std::function<void(size_t)> set;
 };
-
-template <class Enum>
-Choice choice(Enum& target, std::vector<std::pair<std::string, Enum>> values);
-
-using Target = std::variant<bool*, int64_t*, double*, std::string*, std::optional<int64_t>*, Interval*, Choice,
-                            std::vector<Stage>*>;
-
-// Another document's spelling of a key. One that is true or false there stands for two values of the key here:
-// use_gpu: false is device: cpu.
-struct Alias {
-  std::string name;
-  std::string if_true = {}, if_false = {};
-  bool is_switch() const { return !if_true.empty(); }
-};
-
-struct Option {
-  std::string section = {};  // "", "model", "data", "training"
-  std::string name;
-  Target target;
-  std::string help;     // one line; says the unit
-  double min = -std::numeric_limits<double>::infinity();
-  double max = std::numeric_limits<double>::infinity();
-  std::vector<Alias> aliases = {};
-  bool safe_on_resume = false;  // a stopped run may go on with another value
-  bool may_be_time = false;     // of an Interval: it may be counted in seconds
-  std::string otherwise = {};   // of a Choice: what to do when none of its names is meant
-  std::string key() const { return section.empty() ? name : section + "." + name; }
-};
-
-std::vector<Option> options(ModelConfig& config);
-std::vector<Option> options(DataConfig& config);
-std::vector<Option> options(TrainingConfig& config);
-std::vector<Option> options(Config& config);  // its own rows, then those of its sections
 
 template <class Enum>
 Choice choice(Enum& target, std::vector<std::pair<std::string, Enum>> values) {
@@ -68,6 +35,46 @@ Choice choice(Enum& target, std::vector<std::pair<std::string, Enum>> values) {
   };
   result.set = [&target, values = std::move(values)](size_t i) { target = values[i].second; };
   return result;
+}
+
+struct Node;
+
+// A value that is lists and maps.
+struct Structure {
+  std::function<void(const Node&)> read;  // throws gpt::Error(config) with the place of the fault
+  std::function<std::string()> write;     // as YAML in one line, which reads back equal
+};
+
+// A list of texts takes one more whenever its flag is given.
+using Target = std::variant<bool*, int64_t*, uint64_t*, double*, std::string*, std::vector<std::string>*,
+                            std::optional<int64_t>*, Interval*, Choice, Structure>;
+
+// Another spelling of a key, such as another document's. One that is true or false there stands for two values of the key
+// here: use_gpu: false is device: cpu.
+struct Alias {
+  std::string name;
+  std::string if_true = {}, if_false = {};
+  bool is_switch() const { return !if_true.empty(); }
+};
+
+struct Option {
+  std::string section = {};  // of a configuration: "", "model", "data", "training"
+  std::string name;
+  Target target;
+  std::string help;     // one line; says the unit
+  double min = -std::numeric_limits<double>::infinity();
+  double max = std::numeric_limits<double>::infinity();
+  std::vector<Alias> aliases = {};
+  bool safe_on_resume = false;  // a stopped run may go on with another value
+  bool may_be_time = false;     // of an Interval: it may be counted in seconds
+  bool is_switch = false;       // of a bool that is false: its flag takes no value
+  std::string otherwise = {};   // of a Choice: what to do when none of its names is meant
+  std::string key() const { return section.empty() ? name : section + "." + name; }
+};
+
+// A flag that takes no value.
+inline Option switch_row(std::string name, bool& on, std::string help, std::vector<Alias> aliases = {}) {
+  return {.name = std::move(name), .target = &on, .help = std::move(help), .aliases = std::move(aliases), .is_switch = true};
 }
 
 }  // namespace gpt::config

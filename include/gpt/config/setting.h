@@ -2,16 +2,20 @@
 // settings, so that presets, duplicates, ranges and error messages are treated once, whatever the source.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "gpt/config/load.h"
+#include "gpt/config/config.h"
 #include "gpt/config/node.h"
 #include "gpt/config/option.h"
 
 namespace gpt::config {
+
+// Where each key was written: "training.batch_size" -> "configs/x.yaml:12:3" or "--batch_size".
+using Origins = std::map<std::string, std::string>;
 
 struct Setting {
   std::string key = {};  // "training.batch_size", whatever spelling was used
@@ -32,10 +36,13 @@ struct Spelling {
 Spelling find_option(const std::vector<Option>& rows, std::string_view section, std::string_view name);
 
 // Makes a setting of what was written under `spelling`, translating an alias's values, and appends it.
-// A second setting of the same key from the same source is an error.
+// A second setting of the same key from the same source is an error, unless it is a list of texts.
 void add_setting(std::vector<Setting>& settings, const Spelling& spelling, Setting setting);
 
-// Applies settings, the later ones winning: the preset first, then every key written out.
+// Assigns the settings of these rows, the later ones winning.
+Origins apply_settings(const std::vector<Setting>& settings, const std::vector<Option>& rows);
+
+// The same for a configuration: the preset first, then every key written out.
 Origins apply_settings(const std::vector<Setting>& settings, Config& config);
 
 // The settings in a YAML text, aliases and duplicates resolved, values not yet checked.

@@ -4,21 +4,15 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
+
+#include "gpt/config/interval.h"
 
 namespace gpt {
 
 enum class Dtype { automatic, float32, tf32, bfloat16, float16 };
 enum class CompileMode { standard, reduce_overhead, max_autotune };  // YAML: default | reduce-overhead | max-autotune
 enum class LrSchedule { cosine, constant };
-
-// How often something happens: "500 steps", "2 epochs", "10 minutes", or a bare number, which counts epochs when the
-// run's length is given in epochs, and steps otherwise. 0 = never.
-struct Interval {
-  enum class Unit { run, steps, epochs, seconds };  // run: as the run is counted
-  int64_t count = 0;
-  Unit unit = Unit::run;
-  bool operator==(const Interval&) const = default;
-};
 
 constexpr int64_t kDefaultMaxSteps = 5000;  // the length of a run with neither epochs nor max_steps
 
@@ -77,5 +71,10 @@ struct TrainingConfig {
   ExecutionConfig execution;
   CadenceConfig cadence;
 };
+
+namespace config {
+struct Option;
+std::vector<Option> options(TrainingConfig& config);  // a row for each key
+}  // namespace config
 
 }  // namespace gpt

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "gpt/config/option.h"
 
@@ -12,6 +13,9 @@ namespace gpt::config {
 // Parses `text` into the option's target. `is_quoted`: it stood in quotes, so that it is text even if it looks like a
 // number. Returns what is wrong ("must be a whole number >= 1, got 'x'"), or nothing when the target was set.
 [[nodiscard]] std::optional<std::string> assign(const Option& option, std::string_view text, bool is_quoted);
+
+// Throws gpt::Error(config) that names the first row whose value is out of its range. Lists of texts are longer afterwards.
+void check_values(const std::vector<Option>& rows);
 
 // What a word means where true or false is expected: true, yes, on, false, no, off, in capitals or small letters.
 std::optional<bool> boolean(std::string_view text);

@@ -32,7 +32,7 @@ struct PrepareOptions {
   int64_t max_chars = 0;              // read at most this many characters; 0 = all
   uint64_t seed = 0;                  // keys the choice of validation documents
   BinFormat format = BinFormat::prepared;
-  int threads = 0;                    // 0 = all cores
+  int64_t threads = 0;                // 0 = all cores
   bool force = false;                 // replace files that another program may have made
 };
 

@@ -8,26 +8,12 @@
 #include <functional>
 #include <string>
 #include <string_view>
-#include <vector>
 
+#include "gpt/generate/sampling_config.h"
 #include "gpt/model/gpt.h"
 #include "gpt/tokenizer/tokenizer.h"
 
 namespace gpt {
-
-struct SamplingConfig {
-  double temperature = 1.0;         // 0 = greedy
-  int64_t top_k = 0;                // 0 = off
-  double top_p = 1.0;               // 1 = off
-  double min_p = 0.0;               // 0 = off
-  double repetition_penalty = 1.0;  // of the tokens in the context; 1 = off
-  int64_t max_new_tokens = 200;
-  uint64_t seed = 1337;
-  std::vector<std::string> stop = {};  // UTF-8 texts that end the sample (not printed)
-};
-
-// Throws gpt::Error(config) naming the first value out of its range.
-void validate(const SamplingConfig& config);
 
 struct GenerationResult {
   std::string text;            // without the prompt; always valid UTF-8

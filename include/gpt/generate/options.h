@@ -6,7 +6,7 @@
 #include <string>
 
 #include "gpt/config/training_config.h"
-#include "gpt/generate/generator.h"
+#include "gpt/generate/sampling_config.h"
 
 namespace gpt {
 
@@ -20,10 +20,10 @@ struct GenerateOptions {
   int64_t num_samples = 1;
   std::string device = "auto";
   Dtype dtype = Dtype::automatic;
-  std::optional<std::string> output = {};  // a file instead of standard output
-  bool json = false;                       // one object per sample and line
-  bool raw = false;                        // control characters reach a terminal as they are
-  bool display_prompt = true;              // before its continuation
+  std::string output;        // a file instead of standard output; empty = none
+  bool json = false;         // one object per sample and line
+  bool raw = false;          // control characters reach a terminal as they are
+  bool hide_prompt = false;  // otherwise it stands before its continuation
 };
 
 // Nothing when --help or --version was answered on standard output. Throws gpt::Error(config).

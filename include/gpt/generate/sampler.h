@@ -5,7 +5,7 @@
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 
-#include "gpt/generate/generator.h"
+#include "gpt/generate/sampling_config.h"
 
 namespace gpt {
 

@@ -1,4 +1,4 @@
-// Text that a tokenizer cannot encode: where, and why.
+// Text that a tokenizer cannot encode: where, why, and what to do about it where the tokenizer is still to be chosen.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,17 @@ namespace gpt {
 
 class TextError : public Error {
  public:
-  TextError(size_t offset, std::string why)
-      : Error(ExitCode::data, "byte " + std::to_string(offset) + ": " + why), offset_(offset), why_(std::move(why)) {}
+  TextError(size_t offset, std::string why, std::string remedy)
+      : Error(ExitCode::data, "byte " + std::to_string(offset) + ": " + why),
+        offset_(offset),
+        why_(std::move(why)),
+        remedy_(std::move(remedy)) {}
   size_t offset() const { return offset_; }  // in bytes, of the text that was to be encoded
-  const std::string& why() const { return why_; }
+  std::string why_and_remedy() const { return why_ + "; " + remedy_; }
 
  private:
   size_t offset_;
-  std::string why_;
+  std::string why_, remedy_;
 };
 
 class InvalidUtf8 : public TextError {

@@ -1,0 +1,17 @@
+// Names as people misspell them.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gpt::config {
+
+// As names are compared: '-' is '_', and capitals are small letters.
+std::string normalised(std::string_view name);
+
+// The nearest of `candidates` to `name`, if near enough to be meant.
+std::optional<std::string> did_you_mean(std::string_view name, const std::vector<std::string>& candidates);
+
+}  // namespace gpt::config
