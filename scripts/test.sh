@@ -1,16 +1,24 @@
 #!/usr/bin/env bash
 # The source checks, the same set-up as quickstart.sh but with the tests, the data that they read, then every test. The
-# CUDA code is compiled too, for one architecture if there is no GPU; --cpu leaves it out.
+# CUDA code is compiled too, for one architecture if there is no GPU; --cpu leaves it out. --skip-KIND leaves out the tests of
+# that kind: unit, e2e (the programs, driven as a user would), attack (kills, failing calls, damaged files) or fuzz.
 #
-# usage: scripts/test.sh [--cpu|--cuda] [CTEST ARGUMENT...]     for example: scripts/test.sh -R tokenizer
+# usage: scripts/test.sh [--cpu|--cuda] [--skip-KIND...] [CTEST ARGUMENT...]     for example: scripts/test.sh --skip-e2e -R tokenizer
 set -euo pipefail
 source "$(dirname "$0")/steps.sh"
 
 device=(--cuda)
-case ${1:-} in
-  --cpu | --cuda) device=("$1") && shift ;;
-esac
+skipped=
+while [[ ${1:-} ]]; do
+  case $1 in
+    --cpu | --cuda) device=("$1") ;;
+    --skip-unit | --skip-e2e | --skip-attack | --skip-fuzz) skipped+="${skipped:+|}${1#--skip-}" ;;
+    --skip-*) fail "there is no kind of tests '${1#--skip-}': unit, e2e, attack or fuzz" ;;
+    *) break ;;
+  esac
+  shift
+done
 scripts/check.sh
 scripts/setup.sh "${device[@]}" --tests
 scripts/get_data.sh
-exec .deps/venv/bin/ctest --test-dir build --output-on-failure --no-tests=error -j 2 "$@"
+exec .deps/venv/bin/ctest --test-dir build --output-on-failure --no-tests=error -j 2 ${skipped:+-LE "^($skipped)\$"} "$@"

@@ -1,15 +1,14 @@
 #include "gpt/model/recompute.h"
 
-#include <ATen/Context.h>
 #include <ATen/autocast_mode.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/custom_class.h>
 
-#include <mutex>
 #include <utility>
 
 #include "gpt/device/precision.h"
+#include "gpt/device/random_state.h"
 
 namespace gpt {
 namespace {
@@ -17,18 +16,6 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 using Body = std::function<at::Tensor(const at::Tensor&)>;
-
-at::Tensor random_state(at::Device device) {
-  auto generator = at::globalContext().defaultGenerator(device);
-  std::lock_guard lock(generator.mutex());
-  return generator.get_state();
-}
-
-void set_random_state(at::Device device, const at::Tensor& state) {
-  auto generator = at::globalContext().defaultGenerator(device);
-  std::lock_guard lock(generator.mutex());
-  generator.set_state(state);
-}
 
 // What the second run needs to repeat the first one.
 struct Replay : torch::CustomClassHolder {
@@ -43,7 +30,7 @@ struct Recompute : torch::autograd::Function<Recompute> {
     auto replay = c10::make_intrusive<Replay>();
     replay->body = body;
     replay->device = x.device();
-    replay->random_state = random_state(x.device());
+    replay->random_state = gpt::random_state(x.device());
     if (at::autocast::is_autocast_enabled(x.device().type())) {
       replay->compute_type = at::autocast::get_autocast_dtype(x.device().type());
     }
@@ -56,7 +43,7 @@ struct Recompute : torch::autograd::Function<Recompute> {
     const auto capsule = context->saved_data["replay"].toCapsule();
     const auto& replay = static_cast<const Replay&>(*capsule);
     const at::Tensor x = context->get_saved_variables()[0].detach().requires_grad_();
-    const at::Tensor later = random_state(replay.device);
+    const at::Tensor later = gpt::random_state(replay.device);
     set_random_state(replay.device, replay.random_state);
     at::Tensor y;
     {

@@ -1,9 +1,7 @@
 #include "gpt/train/run_state.h"
 
-#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/core/Generator.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
@@ -16,6 +14,7 @@
 #include "gpt/data/permutation.h"
 #include "gpt/data/sample_schedule.h"
 #include "gpt/device/device.h"
+#include "gpt/device/random_state.h"
 
 namespace gpt {
 namespace {
@@ -25,10 +24,6 @@ enum Stream : uint64_t { kWeights = 1, kData = 2, kDropout = 3 };
 uint64_t stream_seed(const Config& config, Stream stream) {
   return mix64(static_cast<uint64_t>(config.seed) * 4 + stream);
 }
-
-at::Generator default_generator(at::Device device) { return at::globalContext().defaultGenerator(device); }
-
-void seed_generator(at::Device device, uint64_t seed) { default_generator(device).set_current_seed(seed); }
 
 }  // namespace
 
@@ -56,22 +51,22 @@ RunState::RunState(const Config& config, const Corpus& corpus, at::Device device
   const auto counter = at::TensorOptions(device).dtype(at::kLong);
   skipped_steps_ = at::zeros({}, counter);
   skipped_in_a_row_ = at::zeros({}, counter);
-  seed_generator(at::kCPU, stream_seed(config, kDropout));
-  if (device.is_cuda()) seed_generator(device, stream_seed(config, kDropout));
+  seed_random_state(at::kCPU, stream_seed(config, kDropout));
+  if (device.is_cuda()) seed_random_state(device, stream_seed(config, kDropout));
   model.set_gradient_checkpointing(config.training.execution.gradient_checkpointing);
   model.train(true);
   if (start) restore(*start);
 }
 
 std::map<std::string, at::Tensor> RunState::random_state() const {
-  std::map<std::string, at::Tensor> state{{"cpu", default_generator(at::kCPU).get_state()}};
-  if (device_.is_cuda()) state["cuda"] = default_generator(device_).get_state();
+  std::map<std::string, at::Tensor> state{{"cpu", gpt::random_state(at::kCPU)}};
+  if (device_.is_cuda()) state["cuda"] = gpt::random_state(device_);
   return state;
 }
 
 void RunState::set_random_state(const std::map<std::string, at::Tensor>& state) {
-  if (const auto it = state.find("cpu"); it != state.end()) default_generator(at::kCPU).set_state(it->second);
-  if (const auto it = state.find("cuda"); it != state.end() && device_.is_cuda()) default_generator(device_).set_state(it->second);
+  if (const auto it = state.find("cpu"); it != state.end()) gpt::set_random_state(at::kCPU, it->second);
+  if (const auto it = state.find("cuda"); it != state.end() && device_.is_cuda()) gpt::set_random_state(device_, it->second);
 }
 
 RunState::Cursor RunState::cursor() const { return {loader.position(), random_state()}; }

@@ -10,6 +10,7 @@
 #include <cmath>
 
 #include "gpt/core/error.h"
+#include "support/device_cases.h"
 #include "support/fixture.h"
 #include "support/tolerance.h"
 
@@ -159,14 +160,17 @@ TEST(GPT, GradientCheckpointingGivesTheSameBits) {
   }
 }
 
-class CachedForms : public testing::TestWithParam<const char*> {};
+class CachedForms : public testing::TestWithParam<std::tuple<DeviceCase, const char*>> {
+ protected:
+  void SetUp() override { GPT_SKIP_WITHOUT(std::get<0>(GetParam())) }
+};
 
 TEST_P(CachedForms, LogitsEqualTheUncachedOnes) {
-  const auto fixture = test::read_fixture(GetParam());  // weights large enough for attention to be far from uniform
+  const auto fixture = test::read_fixture(std::get<1>(GetParam()));  // weights large enough for attention to be far from uniform
   const ModelConfig config = fixture.model_config();
-  const GPT model(config, at::kCPU, fixture.group("initial."));
+  const GPT model(config, std::get<0>(GetParam()).device, fixture.group("initial."));
   at::NoGradGuard no_grad;
-  const at::Tensor ids = random_ids(3, config.block_size, 1);
+  const at::Tensor ids = random_ids(3, config.block_size, 1).to(model.device());
   const at::Tensor expected = model.forward(ids);
   // Both sides round.
   const int64_t roundings =
@@ -184,8 +188,9 @@ TEST_P(CachedForms, LogitsEqualTheUncachedOnes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Forms, CachedForms, testing::Values("gpt2_form", "llama_form", "default_form"),
-                         [](const auto& test) { return std::string(test.param); });
+INSTANTIATE_TEST_SUITE_P(Forms, CachedForms,
+                         testing::Combine(testing::ValuesIn(kDevices), testing::Values("gpt2_form", "llama_form", "default_form")),
+                         [](const auto& test) { return std::string(std::get<1>(test.param)) + "_" + std::get<0>(test.param).name; });
 
 TEST(GPT, RefusesWeightsOfAnotherArchitecture) {
   const auto message = [&](const NamedTensors& values) -> std::string {

@@ -2,26 +2,37 @@
 #include <ATen/TensorOperators.h>
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <string>
+#include <tuple>
+
 #include "gpt/model/gpt.h"
 #include "gpt/optim/adamw.h"
 #include "gpt/optim/grad_clip.h"
 #include "gpt/optim/lr_schedule.h"
+#include "support/device_cases.h"
 #include "support/fixture.h"
 #include "support/tolerance.h"
 
 namespace gpt {
 namespace {
 
-class Parity : public testing::TestWithParam<const char*> {
+class Parity : public testing::TestWithParam<std::tuple<DeviceCase, const char*>> {
  protected:
-  test::Fixture fixture_ = test::read_fixture(GetParam());
+  void SetUp() override {
+    GPT_SKIP_WITHOUT(std::get<0>(GetParam()))
+    model_ = std::make_unique<GPT>(config_, device_, fixture_.group("initial."));
+  }
+
+  at::Device device_ = std::get<0>(GetParam()).device;
+  test::Fixture fixture_ = test::read_fixture(std::get<1>(GetParam()));
   ModelConfig config_ = fixture_.model_config();
-  GPT model_{config_, at::kCPU, fixture_.group("initial.")};
+  std::unique_ptr<GPT> model_;
   double smoothing_ = fixture_.number("label_smoothing");
 
   at::Tensor ids(int64_t step) const { return batch(step).narrow(1, 0, config_.block_size); }
   at::Tensor targets(int64_t step) const { return batch(step).narrow(1, 1, config_.block_size); }
-  at::Tensor batch(int64_t step) const { return fixture_.tensors.at("batches")[step]; }
+  at::Tensor batch(int64_t step) const { return fixture_.tensors.at("batches")[step].to(device_); }
 
   // Roundings one after another from the ids to a logit: the sums of every layer, and the head's.
   int64_t forward_roundings() const {
@@ -34,23 +45,23 @@ class Parity : public testing::TestWithParam<const char*> {
 
 double max_abs(const at::Tensor& x) { return x.abs().max().item<double>(); }
 double max_difference(const at::Tensor& x, const at::Tensor& reference) {
-  return max_abs(x.to(at::kDouble) - reference);
+  return max_abs(x.detach().cpu().to(at::kDouble) - reference);
 }
 
 TEST_P(Parity, Logits) {
   const at::Tensor& expected = fixture_.tensors.at("logits");
-  const at::Tensor logits = model_.forward(ids(0));
+  const at::Tensor logits = model_->forward(ids(0));
   ASSERT_EQ(logits.sizes(), expected.sizes());
   EXPECT_LE(max_difference(logits, expected), test::tolerance(at::kFloat, forward_roundings(), max_abs(expected)));
 }
 
 TEST_P(Parity, LossAndEveryGradient) {
-  const at::Tensor loss = model_.loss(ids(0), targets(0), smoothing_);
+  const at::Tensor loss = model_->loss(ids(0), targets(0), smoothing_);
   const double expected = fixture_.tensors.at("losses")[0].item<double>();
   EXPECT_NEAR(loss.item<double>(), expected, test::tolerance(at::kFloat, forward_roundings(), expected));
   loss.backward();
-  (void)model_.parameters().flat_gradients();  // throws where one is missing
-  for (const auto& [name, gradient] : model_.parameters().gradients()) {
+  (void)model_->parameters().flat_gradients();  // throws where one is missing
+  for (const auto& [name, gradient] : model_->parameters().gradients()) {
     const at::Tensor& expected = fixture_.tensors.at("gradient." + name);
     EXPECT_LE(max_difference(gradient, expected), test::tolerance(at::kFloat, backward_roundings(), max_abs(expected))) << name;
   }
@@ -61,23 +72,23 @@ TEST_P(Parity, TenAdamWSteps) {
   training.learning_rate = fixture_.number("learning_rate");
   training.min_lr = fixture_.number("min_lr");
   training.warmup_steps = fixture_.integer("warmup_steps");
-  AdamW optimizer(model_.parameters(), {.weight_decay = fixture_.number("weight_decay"),
+  AdamW optimizer(model_->parameters(), {.weight_decay = fixture_.number("weight_decay"),
                                         .beta1 = fixture_.number("beta1"),
                                         .beta2 = fixture_.number("beta2"),
                                         .eps = fixture_.number("eps")});
   const int64_t steps = fixture_.integer("max_steps");
-  const at::Tensor found_inf = at::zeros({});
+  const at::Tensor found_inf = at::zeros({}, device_);
   for (int64_t step = 0; step < steps; ++step) {
-    model_.parameters().clear_gradients();
-    const at::Tensor loss = model_.loss(ids(step), targets(step), smoothing_);
+    model_->parameters().clear_gradients();
+    const at::Tensor loss = model_->loss(ids(step), targets(step), smoothing_);
     loss.backward();
-    const at::Tensor divisor = clip_divisor(global_grad_norm(model_.parameters().flat_gradients()), fixture_.number("gradient_clip"));
-    optimizer.step(at::full({}, learning_rate_at(training, step, steps)), divisor, found_inf);
+    const at::Tensor divisor = clip_divisor(global_grad_norm(model_->parameters().flat_gradients()), fixture_.number("gradient_clip"));
+    optimizer.step(at::full({}, learning_rate_at(training, step, steps), at::TensorOptions(device_).dtype(at::kFloat)), divisor, found_inf);
     const double expected = fixture_.tensors.at("losses")[step].item<double>();
     EXPECT_NEAR(loss.item<double>(), expected,
                 test::tolerance(at::kFloat, (step + 1) * backward_roundings(), expected));
   }
-  for (const auto& [name, parameter] : model_.parameters().values()) {
+  for (const auto& [name, parameter] : model_->parameters().values()) {
     const at::Tensor& expected = fixture_.tensors.at("final." + name);
     EXPECT_LE(max_difference(parameter, expected),
               test::tolerance(at::kFloat, steps * backward_roundings(), max_abs(expected)))
@@ -85,8 +96,9 @@ TEST_P(Parity, TenAdamWSteps) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Forms, Parity, testing::Values("gpt2_form", "llama_form", "default_form"),
-                         [](const auto& test) { return std::string(test.param); });
+INSTANTIATE_TEST_SUITE_P(Forms, Parity,
+                         testing::Combine(testing::ValuesIn(kDevices), testing::Values("gpt2_form", "llama_form", "default_form")),
+                         [](const auto& test) { return std::string(std::get<1>(test.param)) + "_" + std::get<0>(test.param).name; });
 
 }  // namespace
 }  // namespace gpt

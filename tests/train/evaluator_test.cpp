@@ -11,6 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "support/device_cases.h"
+#include "support/tolerance.h"
+
 namespace gpt {
 namespace {
 
@@ -24,14 +27,14 @@ Corpus corpus_of(const std::string& text) {
   return corpus;
 }
 
-GPT model_for(const Corpus& corpus) {
+GPT model_for(const Corpus& corpus, at::Device device) {
   ModelConfig config;
   config.n_layer = 1, config.n_head = 2, config.n_embd = 16;
   config.block_size = kBlock;
   config.vocab_size = corpus.vocab_size;
   config.vocab_multiple = 1;
   config.dropout = 0.5;  // off while evaluating
-  return GPT(config, at::kCPU, 1);
+  return GPT(config, device, 1);
 }
 
 // The sum of -log p over targets 1..count, window by window, in the simplest way.
@@ -43,19 +46,25 @@ double reference_nats(GPT& model, const Tokens& tokens, int64_t count, int64_t f
     const int64_t length = std::min(kBlock, first + count - begin);
     std::vector<int64_t> inputs, targets;
     for (int64_t i = begin; i < begin + length; ++i) inputs.push_back(tokens[i]), targets.push_back(tokens[i + 1]);
-    nats += model.loss(at::tensor(inputs).unsqueeze(0), at::tensor(targets).unsqueeze(0)).item<double>() * static_cast<double>(length);
+    nats += model.loss(at::tensor(inputs).unsqueeze(0).to(model.device()), at::tensor(targets).unsqueeze(0).to(model.device())).item<double>() * static_cast<double>(length);
   }
   model.train(true);
   return nats;
 }
 
-TEST(Evaluator, LossAndBitsPerByteOfTheWholeSplit) {
+class EvaluatorTest : public testing::TestWithParam<DeviceCase> {
+ protected:
+  void SetUp() override { GPT_SKIP_WITHOUT(GetParam()) }
+  at::Device device() const { return GetParam().device; }
+};
+
+TEST_P(EvaluatorTest, LossAndBitsPerByteOfTheWholeSplit) {
   std::string text;
   for (int i = 0; i < 15; ++i) text += "aé€" + std::string(i % 3, 'b');
   text += "€";  // as long as no other end: which tokens are foreseen shows in the bytes
   const Corpus corpus = corpus_of(text);
-  GPT model = model_for(corpus);
-  const Evaluator evaluator(corpus, 2, kBlock, 0, at::kCPU, Precision{});
+  GPT model = model_for(corpus, device());
+  const Evaluator evaluator(corpus, 2, kBlock, 0, device(), Precision{});
   ASSERT_TRUE(evaluator.knows_bytes());
   const Evaluation result = evaluator.run(model, [](double) { return false; });
   const int64_t targets = corpus.validation.size() - 1;
@@ -68,22 +77,22 @@ TEST(Evaluator, LossAndBitsPerByteOfTheWholeSplit) {
   EXPECT_TRUE(model.training());
 }
 
-TEST(Evaluator, OfAPartOnlyItsOwnBytesCount) {
+TEST_P(EvaluatorTest, OfAPartOnlyItsOwnBytesCount) {
   const std::string text = "€" + std::string(16, 'a') + "€€€€€€€€€€€€€€€€€€€€€€€€€€€€€€";
   const Corpus corpus = corpus_of(text);
-  GPT model = model_for(corpus);
-  const Evaluation part = Evaluator(corpus, 2, kBlock, 1, at::kCPU, Precision{}).run(model, [](double) { return false; });
+  GPT model = model_for(corpus, device());
+  const Evaluation part = Evaluator(corpus, 2, kBlock, 1, device(), Precision{}).run(model, [](double) { return false; });
   // 16 targets of one byte each: bits per byte are the bits per token.
   EXPECT_NEAR(*part.bits_per_byte, part.loss / std::numbers::ln2, 1e-12);
   EXPECT_NEAR(part.loss, reference_nats(model, corpus.validation, 16) / 16, 2e-6);
 }
 
 // A text changes on its way: the first batches of it would stand for its beginning alone.
-TEST(Evaluator, APartIsSpreadOverTheSplit) {
+TEST_P(EvaluatorTest, APartIsSpreadOverTheSplit) {
   const std::string text = "€" + std::string(16, 'a') + std::string(16, 'b') + std::string(16, 'c') + std::string(16, 'd') + "abcd";
   const Corpus corpus = corpus_of(text);
-  GPT model = model_for(corpus);
-  const Evaluator evaluator(corpus, 2, kBlock, 2, at::kCPU, Precision{});
+  GPT model = model_for(corpus, device());
+  const Evaluator evaluator(corpus, 2, kBlock, 2, device(), Precision{});
   EXPECT_EQ(evaluator.tokens(), 32);
   std::vector<double> shares;
   const Evaluation part = evaluator.run(model, [&](double share) { return shares.push_back(share), false; });
@@ -92,7 +101,7 @@ TEST(Evaluator, APartIsSpreadOverTheSplit) {
   EXPECT_EQ(shares, (std::vector<double>{0, 0.5}));
 }
 
-TEST(Evaluator, AutomaticallyTakesEnoughSequencesForHalfAPerCent) {
+TEST_P(EvaluatorTest, AutomaticallyTakesEnoughSequencesForHalfAPerCent) {
   for (const int64_t T : {8, 64, 256, 1024}) {
     const double variance = 0.01 + 1.2 / static_cast<double>(T);
     EXPECT_NEAR(std::sqrt(variance / static_cast<double>(automatic_eval_sequences(T))), 0.005, 1e-4) << T;
@@ -100,28 +109,44 @@ TEST(Evaluator, AutomaticallyTakesEnoughSequencesForHalfAPerCent) {
   std::string text;
   for (int i = 0; i < 9000; ++i) text += "ab" + std::to_string(i);
   const Corpus corpus = corpus_of(text);
-  const Evaluator evaluator(corpus, 16, kBlock, std::nullopt, at::kCPU, Precision{});
+  const Evaluator evaluator(corpus, 16, kBlock, std::nullopt, device(), Precision{});
   EXPECT_NEAR(evaluator.tokens(), automatic_eval_sequences(kBlock) * kBlock, 16 * kBlock);  // the last batch may be a shorter one
   EXPECT_LT(evaluator.tokens(), corpus.validation.size());
 }
 
-TEST(Evaluator, WithoutATokenizerTheMetadataTellsTheAverage) {
+TEST_P(EvaluatorTest, WithoutATokenizerTheMetadataTellsTheAverage) {
   Corpus corpus = corpus_of(std::string(30, 'a') + "bc");
-  GPT model = model_for(corpus);
+  GPT model = model_for(corpus, device());
   corpus.tokenizer = nullptr;
-  EXPECT_FALSE(Evaluator(corpus, 2, kBlock, 0, at::kCPU, Precision{}).knows_bytes());
+  EXPECT_FALSE(Evaluator(corpus, 2, kBlock, 0, device(), Precision{}).knows_bytes());
   corpus.validation_bytes = 4 * corpus.validation.size();
-  const Evaluation result = Evaluator(corpus, 2, kBlock, 0, at::kCPU, Precision{}).run(model, [](double) { return false; });
+  const Evaluation result = Evaluator(corpus, 2, kBlock, 0, device(), Precision{}).run(model, [](double) { return false; });
   EXPECT_NEAR(*result.bits_per_byte, result.loss / std::numbers::ln2 / 4, 1e-12);
 }
 
-TEST(Evaluator, StopsBetweenBatches) {
+TEST_P(EvaluatorTest, StopsBetweenBatches) {
   const Corpus corpus = corpus_of(std::string(100, 'a') + "b");
-  GPT model = model_for(corpus);
-  const Evaluation result = Evaluator(corpus, 2, kBlock, 0, at::kCPU, Precision{}).run(model, [](double) { return true; });
+  GPT model = model_for(corpus, device());
+  const Evaluation result = Evaluator(corpus, 2, kBlock, 0, device(), Precision{}).run(model, [](double) { return true; });
   EXPECT_TRUE(std::isnan(result.loss));
   EXPECT_FALSE(result.bits_per_byte);
 }
+
+TEST_P(EvaluatorTest, ComputesInThePrecisionOfTheTraining) {
+  const Corpus corpus = corpus_of("abcdefgh" + std::string(60, 'a') + "hgfedcba");
+  GPT model = model_for(corpus, device());
+  const auto loss_in = [&](const Precision& precision) {
+    return Evaluator(corpus, 2, kBlock, 0, device(), precision).run(model, [](double) { return false; }).loss;
+  };
+  Precision bfloat16;
+  bfloat16.dtype = Dtype::bfloat16;
+  bfloat16.autocast = true;
+  const double exact = loss_in(Precision{}), rounded = loss_in(bfloat16);
+  EXPECT_NE(rounded, exact);
+  EXPECT_NEAR(rounded, exact, test::tolerance(at::kBFloat16, 4 * 16, exact));
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, EvaluatorTest, testing::ValuesIn(kDevices), testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace gpt

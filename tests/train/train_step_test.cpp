@@ -18,6 +18,7 @@
 #include "core/child_process.h"
 #include "gpt/core/process.h"
 #include "support/device_cases.h"
+#include "support/tolerance.h"
 
 namespace gpt {
 namespace {
@@ -43,13 +44,13 @@ Tokens some_tokens(int64_t count) {
 }
 
 struct TinyRun {
-  explicit TinyRun(const TrainingConfig& config, at::Device device = at::kCPU)
+  explicit TinyRun(const TrainingConfig& config, at::Device device = at::kCPU, const Precision& precision = {})
       : model(tiny_model(), device, 1),
         optimizer(model.parameters(), {}),
-        scaler(false, device),
+        scaler(precision.grad_scaler, device),
         // 11 samples: (11 + 1) blocks.
         loader(some_tokens(12 * kBlock), DataConfig{}, config.batch_size, kBlock, 5, device),
-        step(model, optimizer, scaler, Precision{}, config) {
+        step(model, optimizer, scaler, precision, config) {
     model.train(true);
   }
   GPT model;
@@ -66,6 +67,19 @@ class TrainStepTest : public testing::TestWithParam<DeviceCase> {
 };
 
 bool never() { return false; }
+
+Precision autocast() {
+  Precision precision;
+  precision.dtype = Dtype::bfloat16;
+  precision.autocast = true;
+  return precision;
+}
+
+Precision with_scaler() {
+  Precision precision;
+  precision.grad_scaler = true;
+  return precision;
+}
 
 TrainingConfig with_batch(int64_t batch_size) {
   TrainingConfig config;
@@ -122,6 +136,37 @@ TEST_P(TrainStepTest, StopBetweenMicroBatchesLeavesTheParametersAlone) {
   TinyRun run(with_batch(4), device());
   const auto before = values(run.model);
   EXPECT_FALSE(run_update(run.step, run.loader, 3, 1e-3, [] { return true; }));
+  const auto after = values(run.model);
+  for (size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(at::equal(before[i], after[i]));
+}
+
+TEST_P(TrainStepTest, AutocastComputesInSixteenBits) {
+  TinyRun exact(with_batch(4), device()), rounded(with_batch(4), device(), autocast());
+  for (TinyRun* run : {&exact, &rounded}) run_update(run->step, run->loader, 2, 1e-3, never);
+  const double loss = exact.step.loss().item<double>(), norm = exact.step.grad_norm().item<double>();
+  EXPECT_NE(rounded.step.loss().item<double>(), loss);
+  EXPECT_NEAR(rounded.step.loss().item<double>(), loss, test::tolerance(at::kBFloat16, 4 * 16, loss));
+  EXPECT_NEAR(rounded.step.grad_norm().item<double>(), norm, test::tolerance(at::kBFloat16, 8 * 16, norm));
+}
+
+// The scale is a power of two, so that it changes no bit of the gradients.
+TEST_P(TrainStepTest, ScalingTheLossChangesNoUpdate) {
+  TinyRun plain(with_batch(4), device()), scaled(with_batch(4), device(), with_scaler());
+  for (TinyRun* run : {&plain, &scaled}) {
+    for (int update = 0; update < 2; ++update) run_update(run->step, run->loader, 2, 1e-3, never);
+  }
+  const auto expected = values(plain.model), got = values(scaled.model);
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(at::equal(expected[i], got[i])) << plain.model.parameters().rows()[i].name;
+}
+
+TEST_P(TrainStepTest, AnOverflowOfTheScaledGradientsLowersTheScaleAndSkips) {
+  TinyRun run(with_batch(4), device(), with_scaler());
+  const auto before = values(run.model);
+  run.scaler.scale_value().fill_(std::numeric_limits<float>::max());  // of a scale, the gradients overflow
+  run_update(run.step, run.loader, 1, 1e-3, never);
+  EXPECT_EQ(run.step.skipped().item<float>(), 1.0f);
+  EXPECT_EQ(run.scaler.scale_value().item<float>(), std::numeric_limits<float>::max() / 2);
+  EXPECT_EQ(run.optimizer.state().step_count.item<float>(), 0.0f);
   const auto after = values(run.model);
   for (size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(at::equal(before[i], after[i]));
 }
