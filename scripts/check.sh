@@ -5,7 +5,7 @@ set -euo pipefail
 source "$(dirname "$0")/steps.sh"
 
 # A folder includes only from the folders after it; those within one pair of quotes do not include each other.
-layers=("bin" "diagnose" "train" "generate" "checkpoint" "data optim" "model tokenizer distributed" "ops" "device" "config" "core")
+layers=("bin" "diagnose" "train" "generate" "checkpoint" "prepare" "data optim" "model tokenizer distributed" "ops" "device" "config" "core")
 max_lines=500
 
 check_includes() {

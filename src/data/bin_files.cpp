@@ -1,4 +1,4 @@
-#include "bin_files.h"
+#include "gpt/data/bin_files.h"
 
 #include <fmt/format.h>
 
@@ -7,8 +7,8 @@
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
 #include "gpt/core/hash.h"
+#include "gpt/data/replacement.h"
 #include "gpt/tokenizer/bpe_files.h"
-#include "replacement.h"
 
 namespace gpt {
 namespace {

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "gpt/core/ordered_prefetcher.h"
 #include "gpt/device/device.h"
 #include "gpt/ops/token_gather.h"
-#include "ordered_prefetcher.h"
 #include "transfer.h"
 
 namespace gpt {

@@ -6,7 +6,6 @@
 #include <limits>
 #include <string>
 
-#include "gpt/data/corpus.h"
 #include "gpt/data/permutation.h"
 #include "sample_order.h"
 #include "sample_scores.h"
@@ -178,25 +177,6 @@ std::vector<Windows> SampleSchedule::windows(const DataPosition& at) const {
     result[source].starts.push_back(start);
   }
   std::erase_if(result, [](const Windows& windows) { return windows.starts.empty(); });
-  return result;
-}
-
-std::vector<StageBatches> stage_batches(const DataConfig& data, const TrainingConfig& training, int64_t block_size) {
-  const std::vector<std::string> names = stage_sources(data);
-  std::vector<StageBatches> result;
-  for (size_t i = 0; i < data.stages.size(); ++i) {
-    const Stage& stage = data.stages[i];
-    const int64_t end = i + 1 < data.stages.size() ? data.stages[i + 1].from : training.max_steps.value_or(kDefaultMaxSteps);
-    StageBatches batches{.batches = (end - stage.from) * training.gradient_accumulation_steps,
-                         .batch_size = 0,
-                         .block_size = stage.block_size.value_or(block_size),
-                         .mix = {}};
-    batches.batch_size = training.batch_size * block_size / batches.block_size;
-    for (const auto& [name, weight] : mix_of(stage)) {
-      batches.mix.emplace_back(std::find(names.begin(), names.end(), name) - names.begin(), weight);
-    }
-    result.push_back(std::move(batches));
-  }
   return result;
 }
 

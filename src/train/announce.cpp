@@ -6,7 +6,7 @@
 
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
-#include "gpt/data/sample_schedule.h"
+#include "gpt/data/stages.h"
 #include "gpt/device/host.h"
 #include "gpt/optim/lr_schedule.h"
 

@@ -14,7 +14,7 @@
 #include "gpt/core/log.h"
 #include "gpt/core/version.h"
 #include "gpt/data/permutation.h"
-#include "gpt/data/sample_schedule.h"
+#include "gpt/data/stages.h"
 #include "gpt/device/device.h"
 
 namespace gpt {

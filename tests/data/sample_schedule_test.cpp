@@ -9,7 +9,6 @@
 #include <set>
 #include <string>
 
-#include "gpt/data/corpus.h"
 #include "support/expect_error.h"
 
 namespace gpt {

@@ -14,11 +14,10 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "gpt/config/data_config.h"
-#include "gpt/config/training_config.h"
+#include "gpt/data/stages.h"
 #include "gpt/data/token_file.h"
 
 namespace gpt {
@@ -34,13 +33,6 @@ struct RankSlice {
   int64_t rank = 0, world_size = 1;
 };
 
-// A stage as it is batched.
-struct StageBatches {
-  int64_t batches = 0;  // micro-steps; the last stage goes on beyond
-  int64_t batch_size = 0, block_size = 0;
-  std::vector<std::pair<size_t, double>> mix;  // sources and their weights
-};
-
 struct ScheduleOptions {
   int64_t batch_size = 0;  // sequences per rank and micro-step
   int64_t block_size = 0;
@@ -50,10 +42,6 @@ struct ScheduleOptions {
   std::optional<int32_t> end_of_text = {};  // ends a document, for DataOrder::shorter_first
   std::vector<StageBatches> stages = {};    // empty: the first source, epoch after epoch
 };
-
-// The stages of a configuration, none without any. A stage of shorter sequences has so many more of them in a batch that
-// the tokens of a step stay (nearly, where the lengths do not divide).
-std::vector<StageBatches> stage_batches(const DataConfig& data, const TrainingConfig& training, int64_t block_size);
 
 // Samples of one file: the first tokens of windows of block_size + 1.
 struct Windows {
