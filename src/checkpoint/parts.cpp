@@ -80,7 +80,7 @@ Json values_of(const Checkpoint& checkpoint) {
           {"skipped_steps", checkpoint.skipped_steps},
           {"consecutive_skipped_steps", checkpoint.consecutive_skipped_steps},
           {"data",
-           {{"epoch", checkpoint.data_epoch},
+           {{"epoch", checkpoint.data_round},
             {"sample", checkpoint.data_sample},
             {"fingerprint", checkpoint.data_fingerprint}}},
           {"started_by", checkpoint.started_by},
@@ -102,7 +102,7 @@ void place_values(Checkpoint& checkpoint, const Json& values) {
   checkpoint.evaluated_step = count_of(values.at("evaluated_step"));
   checkpoint.skipped_steps = count_of(values.at("skipped_steps"));
   checkpoint.consecutive_skipped_steps = count_of(values.at("consecutive_skipped_steps"));
-  checkpoint.data_epoch = count_of(data.at("epoch"));
+  checkpoint.data_round = count_of(data.at("epoch"));
   checkpoint.data_sample = count_of(data.at("sample"));
   checkpoint.data_fingerprint = data.at("fingerprint");
   checkpoint.started_by = values.value("started_by", "auto");

@@ -50,7 +50,7 @@ struct DataLoader::Impl {
   const at::Device device;
   const bool resident, pinned, persistent_workers;
   const int64_t workers, ahead;
-  const int64_t batches_of_stages;   // of the whole run; 0 without stages
+  const int64_t batches_of_stages;  // of the whole run; 0 where it goes epoch after epoch
   const SampleSchedule schedule;
   std::vector<at::Tensor> sources;  // (N) each, on the device when resident, else in host memory
   DataPosition position;
@@ -58,7 +58,7 @@ struct DataLoader::Impl {
 
   // (2, B, T) where the sources are: inputs, then targets.
   at::Tensor build(const DataPosition& at) const {
-    const int64_t T = schedule.block_size(at.epoch), B = schedule.batch_size(at);
+    const int64_t T = schedule.block_size(at), B = schedule.batch_size(at);
     const auto options = at::TensorOptions(at::kLong);
     at::Tensor pair = resident ? at::empty({2, B, T}, options.device(device)) : at::empty({2, B, T}, options.pinned_memory(pinned));
     int64_t row = 0;
@@ -95,10 +95,9 @@ DataLoader::DataLoader(std::vector<Tokens> sources, const DataConfig& config, co
                 block_size, " + 1");
   };
   int64_t batches_of_stages = 0;
-  if (options.stages.empty()) check(0, options.batch_size, options.block_size);
   for (const StageBatches& stage : options.stages) {
     for (const auto& [source, weight] : stage.mix) check(source, stage.batch_size, stage.block_size);
-    batches_of_stages += stage.batches;
+    batches_of_stages += stage.batches.value_or(0);
   }
   const bool resident = stays_resident(config.resident, sources, device);
   std::vector<at::Tensor> tensors;
@@ -121,24 +120,24 @@ DataLoader::DataLoader(std::vector<Tokens> sources, const DataConfig& config, co
 DataLoader::DataLoader(Tokens tokens, const DataConfig& config, int64_t batch_size, int64_t block_size, uint64_t seed,
                        at::Device device)
     : DataLoader(std::vector<Tokens>{std::move(tokens)}, config,
-                 ScheduleOptions{.batch_size = batch_size, .block_size = block_size, .seed = seed}, device) {}
+                 ScheduleOptions{.stages = {{.batch_size = batch_size, .block_size = block_size}}, .seed = seed}, device) {}
 
 DataLoader::~DataLoader() = default;
 
 Batch DataLoader::next() {
   Batch batch = impl_->next();
   impl_->position = impl_->schedule.advanced(impl_->position, 1);
-  const bool epoch_ended = impl_->position.sample == 0;
-  if (epoch_ended && !impl_->persistent_workers) impl_->prefetcher.reset();
+  const bool round_ended = impl_->position.sample == 0;
+  if (round_ended && !impl_->persistent_workers) impl_->prefetcher.reset();
   return batch;
 }
 
 DataPosition DataLoader::position() const { return impl_->position; }
 
 void DataLoader::seek(const DataPosition& position) {
-  TORCH_CHECK(position.epoch >= 0 && position.sample >= 0 && position.sample < impl_->schedule.samples(position.epoch),
-              "DataLoader: sample ", position.sample, " of epoch ", position.epoch, " where an epoch has ",
-              impl_->schedule.samples(position.epoch));
+  TORCH_CHECK(position.round >= 0 && position.sample >= 0 && position.sample < impl_->schedule.samples(position.round),
+              "DataLoader: sample ", position.sample, " of round ", position.round, " of the data, which has ",
+              impl_->schedule.samples(position.round));
   impl_->prefetcher.reset();  // what it built ahead belongs to the old position
   impl_->position = position;
 }
@@ -147,7 +146,7 @@ int64_t DataLoader::tokens_ahead(int64_t batches) const {
   int64_t tokens = 0;
   for (int64_t i = 0; i < batches; ++i) {
     const DataPosition at = impl_->schedule.advanced(impl_->position, i);
-    tokens += impl_->schedule.batch_size(at) * impl_->schedule.block_size(at.epoch);
+    tokens += impl_->schedule.batch_size(at) * impl_->schedule.block_size(at);
   }
   return tokens;
 }

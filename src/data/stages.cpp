@@ -10,6 +10,7 @@ std::vector<std::pair<std::string, double>> mix_of(const Stage& stage) {
 }
 
 std::vector<std::string> stage_sources(const DataConfig& config) {
+  if (config.stages.empty()) return {kMainSource};
   std::vector<std::string> names;
   for (const Stage& stage : config.stages) {
     for (const auto& [name, weight] : mix_of(stage)) {
@@ -20,6 +21,7 @@ std::vector<std::string> stage_sources(const DataConfig& config) {
 }
 
 std::vector<StageBatches> stage_batches(const DataConfig& data, const TrainingConfig& training, int64_t block_size) {
+  if (data.stages.empty()) return {{.batch_size = training.batch_size, .block_size = block_size}};
   const std::vector<std::string> names = stage_sources(data);
   std::vector<StageBatches> result;
   for (size_t i = 0; i < data.stages.size(); ++i) {

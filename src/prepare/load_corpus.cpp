@@ -138,7 +138,6 @@ Tokens load_stage_source(const std::string& path, const DataConfig& config, Corp
 }
 
 void load_stage_sources(Corpus& corpus, const DataConfig& config, int64_t block_size, Hash128& hash) {
-  if (config.stages.empty()) corpus.sources = {corpus.train};
   const std::vector<std::string> names = stage_sources(config);
   for (const std::string& name : names) {
     corpus.sources.push_back(name == kMainSource ? corpus.train : load_stage_source(name, config, corpus, hash));

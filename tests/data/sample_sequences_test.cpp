@@ -25,9 +25,11 @@ Tokens text(int64_t size) {
   return Tokens::from_ids(ids, 65536);
 }
 
-ScheduleOptions epochs(int64_t batch_size, int64_t block_size) { return {.batch_size = batch_size, .block_size = block_size, .seed = 7}; }
+ScheduleOptions epochs(int64_t batch_size, int64_t block_size) {
+  return {.stages = {{.batch_size = batch_size, .block_size = block_size}}, .seed = 7};
+}
 
-ScheduleOptions stages(std::vector<StageBatches> stages) { return {.batch_size = 4, .block_size = 8, .seed = 3, .stages = std::move(stages)}; }
+ScheduleOptions stages(std::vector<StageBatches> stages) { return {.stages = std::move(stages), .seed = 3}; }
 
 ScheduleOptions mixed_stages() {
   return stages({{.batches = 30, .batch_size = 4, .block_size = 8, .mix = {{0, 1.0}}},
@@ -67,8 +69,8 @@ void PrintTo(const Sequence& sequence, std::ostream* out) { *out << sequence.nam
 
 // "0/5: 0@132 0@4 ...": the position, and source and start of each sample.
 std::string describe(const SampleSchedule& schedule, const DataPosition& at) {
-  const auto [part, sample] = at;
-  std::string line = std::to_string(part) + "/" + std::to_string(sample) + ":";
+  const auto [round, sample] = at;
+  std::string line = std::to_string(round) + "/" + std::to_string(sample) + ":";
   for (const auto& [source, starts] : schedule.windows(at)) {
     for (const int64_t start : starts) line += " " + std::to_string(source) + "@" + std::to_string(start);
   }

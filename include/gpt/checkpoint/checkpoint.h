@@ -25,7 +25,7 @@ struct Checkpoint {
   at::Tensor optimizer_step;                       // float32 scalar: applied updates
   at::Tensor scaler_scale, scaler_growth_tracker;  // undefined without a GradScaler
   std::map<std::string, at::Tensor> rng;           // "cpu", "cuda": generator states, uint8
-  int64_t data_epoch = 0, data_sample = 0;         // DataPosition
+  int64_t data_round = 0, data_sample = 0;         // DataPosition
   double best_val_loss = 0;                        // +inf before the first evaluation
   int64_t skipped_steps = 0, consecutive_skipped_steps = 0;
   int64_t evaluated_step = 0;  // the last step whose evaluation was completed

@@ -16,7 +16,7 @@ struct Corpus {
   std::shared_ptr<const Tokenizer> tokenizer;  // null for a bin without a tokenizer
   int64_t vocab_size = 0;        // every id is below it: the tokenizer's, or the bin's
   Tokens train, validation;      // validation may be empty
-  std::vector<Tokens> sources;   // what data.stages mixes, as stage_sources() names it; without stages, train alone
+  std::vector<Tokens> sources;   // what the stages mix, as stage_sources() names it
   int64_t validation_bytes = 0;  // of its text, as the metadata has it; 0 = not known
   bool separate_files = false;   // validation is a file of its own
   std::string source;            // the path, for messages
