@@ -4,14 +4,13 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <functional>
 #include <string_view>
 
 #include "gpt/core/error.h"
 #include "gpt/core/hash.h"
 #include "gpt/core/installed_data.h"
 #include "gpt/core/map_faults.h"
-#include "gpt/data/bin_files.h"
+#include "gpt/data/bin.h"
 #include "gpt/data/overlap.h"
 #include "gpt/data/stages.h"
 #include "gpt/prepare/prepare.h"
@@ -40,18 +39,6 @@ std::string text_of(const DataConfig& config) {
   throw Error(ExitCode::config, "data: nothing to read; set data.text FILE, data.dataset shakespeare or data.bin FILE");
 }
 
-// Prepares the text unless that was done before, and opens it. `open` may be called more than once: what the cache kept is
-// made again where opening it finds it damaged.
-void open_text(const std::string& text, const DataConfig& config, const std::string& tokenizer, Corpus& corpus,
-               const std::function<void(const Bin&)>& open) {
-  const PreparedText prepared = prepared_text(text, config, tokenizer, [&](const std::string& folder) {
-    const Bin bin = find_bin(folder + "/" + kBinFile, "", "");
-    require_all_of_prepare(bin);
-    open(bin);
-  });
-  corpus.in_use.push_back(prepared.in_use);
-}
-
 // Checks every id and hashes it, in one pass over the memory. `position`: of the first token in the file.
 void scan(const Tokens& tokens, int64_t vocab_size, const std::string& path, int64_t position, Hash128& hash) {
   constexpr int64_t kPiece = 1 << 18;  // tokens: stays in the cache between the check and the hash
@@ -67,18 +54,35 @@ void scan(const Tokens& tokens, int64_t vocab_size, const std::string& path, int
   }
 }
 
-// Every id is in the vocabulary, and they are those that the metadata was written for. `hash` takes them in.
-void check_content(const Splits& splits, const Bin& bin, int64_t vocab_size, Hash128& hash) {
+// Every id is in the vocabulary, and they are those that the metadata was written for. Their hash.
+Hash128 check_content(const Bin& bin) {
+  Hash128 hash;
   const bool separate = !bin.validation_path.empty();
   const auto check_hash = [&] {
     if (bin.metadata.bin_hash.empty() || hash.hex() == bin.metadata.bin_hash) return;
     fail(bin.path, fmt::format("its content is not what {} was written for (their hashes differ)", bin.metadata_path));
   };
-  scan(splits.train, vocab_size, bin.path, 0, hash);
+  scan(bin.train, bin.vocab_size, bin.path, 0, hash);
   if (separate) check_hash();  // the bin holds the training tokens alone
-  scan(splits.validation, vocab_size, separate ? bin.validation_path : bin.path, separate ? 0 : splits.train.size(), hash);
+  scan(bin.validation, bin.vocab_size, separate ? bin.validation_path : bin.path, separate ? 0 : bin.train.size(), hash);
   if (!separate) check_hash();
   map_faults::require_intact();
+  return hash;
+}
+
+// What the options say, or the text, which is prepared unless that was done before. `content`: the hash of its ids.
+Bin open_checked(const std::string& text, const DataConfig& config, BinOptions options, Corpus& corpus, Hash128& content) {
+  const auto open = [&](const std::string& path) {
+    options.path = path;
+    Bin bin = open_bin(options);
+    content = check_content(bin);
+    return bin;
+  };
+  if (text.empty()) return open(options.path);
+  options.is_prepared = true;
+  const PreparedText prepared = prepared_text(text, config, corpus.tokenizer ? corpus.tokenizer->to_json() : "", open);
+  corpus.in_use.push_back(prepared.in_use);
+  return prepared.bin;
 }
 
 void check_lengths(const Corpus& corpus, const Bin& bin, const DataConfig& config, int64_t block_size) {
@@ -111,36 +115,21 @@ void check_disjoint(const Tokens& train, const std::string& train_path, const To
 }
 
 // A file that a stage names: its training part where it is split, otherwise all of it.
-Tokens load_stage_source(const std::string& path, const DataConfig& config, Corpus& corpus, Hash128& hash) {
-  Splits splits;
-  Hash128 own;
-  const auto open = [&](const Bin& bin) {
-    splits = open_splits(bin, 0);
-    own = Hash128();
-    check_content(splits, bin, corpus.vocab_size, own);
-  };
-  if (std::filesystem::path(path).extension() == ".bin") {
-    const Bin bin = find_bin(path, "", "");
-    const std::string& made_with = bin.metadata.tokenizer_hash;
-    if (corpus.tokenizer && !made_with.empty() && made_with != hash128(corpus.tokenizer->to_json())) {
-      fail(path, "data.stages: made with a different tokenizer than the main data");
-    }
-    open(bin);
-  } else {
-    if (!corpus.tokenizer) fail(path, "data.stages: a text needs a tokenizer, and the main data has none; set data.tokenizer");
-    DataConfig whole = config;
-    whole.validation_fraction = 0;
-    open_text(path, whole, corpus.tokenizer->to_json(), corpus, open);
-  }
-  hash.update(own.hex());
-  check_disjoint(splits.train, path, corpus.validation, corpus.source);
-  return splits.train;
+Tokens load_stage_source(const std::string& path, DataConfig config, const Bin& main, Corpus& corpus, Hash128& hash) {
+  const bool is_bin = std::filesystem::path(path).extension() == ".bin";
+  if (!is_bin && !corpus.tokenizer) fail(path, "data.stages: a text needs a tokenizer, and the main data has none; set data.tokenizer");
+  config.validation_fraction = 0;
+  Hash128 content;
+  const Bin bin = open_checked(is_bin ? "" : path, config, {.path = path, .main = &main}, corpus, content);
+  hash.update(content.hex());
+  check_disjoint(bin.train, path, corpus.validation, corpus.source);
+  return bin.train;
 }
 
-void load_stage_sources(Corpus& corpus, const DataConfig& config, int64_t block_size, Hash128& hash) {
+void load_stage_sources(Corpus& corpus, const DataConfig& config, const Bin& main, int64_t block_size, Hash128& hash) {
   const std::vector<std::string> names = stage_sources(config);
   for (const std::string& name : names) {
-    corpus.sources.push_back(name == kMainSource ? corpus.train : load_stage_source(name, config, corpus, hash));
+    corpus.sources.push_back(name == kMainSource ? corpus.train : load_stage_source(name, config, main, corpus, hash));
   }
   for (const Stage& stage : config.stages) {
     const int64_t length = stage.block_size.value_or(block_size);
@@ -161,25 +150,20 @@ Corpus load_corpus(const DataConfig& config, int64_t block_size, const std::stri
   Corpus corpus;
   corpus.source = text.empty() ? config.bin : text;
   if (!saved_tokenizer.empty()) corpus.tokenizer = tokenizer_from_json(saved_tokenizer, "the checkpoint's tokenizer");
-  Bin bin;
+  BinOptions options{.path = config.bin,
+                     .validation_path = config.validation_bin,
+                     .metadata_path = config.metadata,
+                     .validation_fraction = config.validation_fraction,
+                     .saved_tokenizer = corpus.tokenizer,
+                     // `char` is the default, and means nothing to a bin: it would have to be built from the text that a bin lacks.
+                     .tokenizer = !text.empty() || config.tokenizer == "char" ? "" : config.tokenizer,
+                     .vocab_size = vocab_size};
   Hash128 hash;
-  const auto open = [&](const Bin& found) {
-    bin = found;
-    // `char` is the default, and means nothing to a bin: it would have to be built from the text that a bin lacks.
-    const std::string spec = !text.empty() || config.tokenizer == "char" ? "" : config.tokenizer;
-    if (saved_tokenizer.empty()) corpus.tokenizer = tokenizer_of(bin, spec);
-    corpus.vocab_size = vocabulary_of(bin, corpus.tokenizer.get(), vocab_size);
-    const Splits splits = open_splits(bin, config.validation_fraction);
-    corpus.train = splits.train;
-    corpus.validation = splits.validation;
-    hash = Hash128();
-    check_content(splits, bin, corpus.vocab_size, hash);
-  };
-  if (text.empty()) {
-    open(find_bin(config.bin, config.validation_bin, config.metadata));
-  } else {
-    open_text(text, config, saved_tokenizer, corpus, open);
-  }
+  const Bin bin = open_checked(text, config, options, corpus, hash);
+  corpus.tokenizer = bin.tokenizer;
+  corpus.vocab_size = bin.vocab_size;
+  corpus.train = bin.train;
+  corpus.validation = bin.validation;
   corpus.validation_bytes = bin.metadata.validation.bytes;
   corpus.separate_files = !bin.validation_path.empty();
   check_lengths(corpus, bin, config, block_size);
@@ -187,7 +171,7 @@ Corpus load_corpus(const DataConfig& config, int64_t block_size, const std::stri
   const int64_t split = corpus.train.size();
   hash.update({reinterpret_cast<const char*>(&split), sizeof split});
   if (corpus.tokenizer) hash.update(corpus.tokenizer->to_json());
-  load_stage_sources(corpus, config, block_size, hash);
+  load_stage_sources(corpus, config, bin, block_size, hash);
   corpus.fingerprint = hash.hex();
   return corpus;
 }

@@ -54,13 +54,13 @@ std::string size_text(int64_t bytes) {
 
 std::string texts(int64_t count) { return fmt::format("{} prepared text{}", count, count == 1 ? "" : "s"); }
 
-using Check = std::function<void(const std::string& folder)>;
+using Open = std::function<Bin(const std::string& path)>;
 
 class TextCache {
  public:
-  TextCache(const std::string& input, const DataConfig& config, const Check& check)
+  TextCache(const std::string& input, const DataConfig& config, const Open& open)
       : config_(config),
-        check_(check),
+        open_(open),
         input_(input),
         root_(cache_root(config)),
         content_(content_hash(input, root_ + "/" + kHashIndex)) {}
@@ -90,12 +90,12 @@ class TextCache {
   }
 
   // False where there is nothing to use. `damage`: why, where something is there.
-  bool use(PreparedText& text, std::string& damage) const {
+  bool use(const std::string& folder, PreparedText& text, std::string& damage) const {
     try {
-      finish_replacement(text.folder);  // which puts the file there that marks what is in use
-      text.in_use = use_cache_entry(text.folder);
+      finish_replacement(folder);  // which puts the file there that marks what is in use
+      text.in_use = use_cache_entry(folder);
       if (!text.in_use) return false;
-      check_(text.folder);
+      text.bin = open_(folder + "/" + kBinFile);
       return true;
     } catch (const Error& error) {
       if (error.code() != ExitCode::data) throw;
@@ -106,29 +106,29 @@ class TextCache {
   }
 
   PreparedText prepared(const std::string& folder, const std::string& saved_tokenizer) const {
-    PreparedText text{folder, nullptr};
+    PreparedText text;
     std::string damage;
-    if (!use(text, damage)) {
-      make(text, saved_tokenizer, damage);
-      check_(folder);
+    if (!use(folder, text, damage)) {
+      make(folder, text, saved_tokenizer, damage);
+      text.bin = open_(folder + "/" + kBinFile);
     }
-    const std::string files = describe_files(read_metadata(folder + "/" + kMetadataFile));
+    const std::string files = describe_files(text.bin.metadata);
     if (!files.empty()) log::info(fmt::format("{}: {}", input_, files));
     return text;
   }
 
   // Prepares it, unless another process has done that by the time this one holds the lock.
-  void make(PreparedText& text, const std::string& saved_tokenizer, std::string& damage) const {
+  void make(const std::string& folder, PreparedText& text, const std::string& saved_tokenizer, std::string& damage) const {
     create_folders(root_);
-    const FileLock lock(text.folder + ".lock", [this, said = false](const std::string& holder) mutable {
+    const FileLock lock(folder + ".lock", [this, said = false](const std::string& holder) mutable {
       if (!std::exchange(said, true)) log::info(fmt::format("Waiting for {}, which prepares {}", holder, input_));
       if (process::stop_signal() != 0) throw Error(ExitCode::interrupted, "interrupted while waiting for " + holder);
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
     });
-    if (damage.empty()) text.in_use = use_cache_entry(text.folder);
-    if (text.in_use || (!damage.empty() && use(text, damage))) return;
-    prepare_entry(text.folder, saved_tokenizer, damage);
-    text.in_use = use_cache_entry(text.folder);
+    if (damage.empty()) text.in_use = use_cache_entry(folder);
+    if (text.in_use || (!damage.empty() && use(folder, text, damage))) return;
+    prepare_entry(folder, saved_tokenizer, damage);
+    text.in_use = use_cache_entry(folder);
     keep_below_limit();
   }
 
@@ -161,7 +161,7 @@ class TextCache {
   }
 
   const DataConfig& config_;
-  const Check& check_;
+  const Open& open_;
   const std::string input_, root_, content_;
 };
 
@@ -180,9 +180,9 @@ std::string as_json(const std::vector<CacheEntry>& entries) {
 }  // namespace
 
 PreparedText prepared_text(const std::string& input, const DataConfig& config, const std::string& saved_tokenizer,
-                           const Check& check) {
+                           const Open& open) {
   try {
-    return TextCache(input, config, check).text(saved_tokenizer);
+    return TextCache(input, config, open).text(saved_tokenizer);
   } catch (const Error& error) {
     log::status("");
     if (error.code() != ExitCode::disk) throw;

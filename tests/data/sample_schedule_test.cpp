@@ -67,34 +67,6 @@ TEST(SampleSchedule, AnyPositionIsReachedWithoutTheOnesBefore) {
 
 // ---- stages ----
 
-DataConfig staged(std::vector<Stage> stages) {
-  DataConfig config;
-  config.stages = std::move(stages);
-  return config;
-}
-
-TrainingConfig run_of(int64_t batch_size, int64_t accumulation, int64_t max_steps) {
-  TrainingConfig config;
-  config.batch_size = batch_size, config.gradient_accumulation_steps = accumulation, config.max_steps = max_steps;
-  return config;
-}
-
-TEST(StageSchedule, ShorterSequencesComeInLargerBatches) {
-  const auto stages = stage_batches(staged({{0, 32, {{"a", 1}, {"main", 3}}}, {10, {}, {}}, {25, 100, {{"a", 1}}}}),
-                                    run_of(4, 2, 40), 128);
-  ASSERT_EQ(stages.size(), 3u);
-  EXPECT_EQ(stages[0].batch_size, 16);
-  EXPECT_EQ(stages[0].block_size, 32);
-  EXPECT_EQ(stages[0].batches, 20);
-  EXPECT_EQ(stages[0].mix, (std::vector<std::pair<size_t, double>>{{0, 1.0}, {1, 3.0}}));
-  EXPECT_EQ(stages[1].batch_size, 4);
-  EXPECT_EQ(stages[1].block_size, 128);
-  EXPECT_EQ(stages[1].batches, 30);
-  EXPECT_EQ(stages[1].mix, (std::vector<std::pair<size_t, double>>{{1, 1.0}}));
-  EXPECT_EQ(stages[2].batch_size, 5);  // 512 / 100
-  EXPECT_EQ(stages[2].batches, 30);
-}
-
 ScheduleOptions options_of(std::vector<StageBatches> stages) { return {.stages = std::move(stages), .seed = 3}; }
 
 TEST(StageSchedule, WeightsAreExact) {
@@ -263,7 +235,8 @@ TEST(Order, ShorterDocumentsFirst) {
     ids.push_back(end_of_text);
     length_at.insert(length_at.end(), length, length);
   }
-  ScheduleOptions options{.stages = {{.batch_size = 4, .block_size = 8}}, .seed = 2, .order = DataOrder::shorter_first, .end_of_text = end_of_text};
+  ScheduleOptions options{.stages = {{.batch_size = 4, .block_size = 8}}, .seed = 2};
+  options.order = DataOrder::shorter_first, options.end_of_text = end_of_text;
   const std::vector<int64_t> starts = starts_of(SampleSchedule({Tokens::from_ids(ids, 2)}, options), 0);
   for (size_t i = 1; i < starts.size(); ++i) EXPECT_LE(length_at[starts[i - 1]], length_at[starts[i]]);
   EXPECT_LT(length_at[starts.front()], 300);

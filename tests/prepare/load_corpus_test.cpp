@@ -370,21 +370,5 @@ TEST_F(CorpusTest, FingerprintSeesIdsSplitAndTokenizer) {
   EXPECT_NE(load_corpus(config, 1).fingerprint, first);
 }
 
-TEST(Vocabulary, IsTheDatasUnlessALargerOneIsConfigured) {
-  Corpus corpus;
-  corpus.vocab_size = 65;
-  corpus.source = "text.txt";
-  EXPECT_EQ(vocabulary_for(corpus, {}), 65);
-  EXPECT_EQ(vocabulary_for(corpus, 65), 65);
-  EXPECT_EQ(vocabulary_for(corpus, 128), 128);
-  try {
-    vocabulary_for(corpus, 64);
-    FAIL() << "64 rows cannot hold 65 tokens";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::config);
-    EXPECT_NE(std::string(error.what()).find("65"), std::string::npos);
-  }
-}
-
 }  // namespace
 }  // namespace gpt

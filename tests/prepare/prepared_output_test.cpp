@@ -14,7 +14,7 @@
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
 #include "gpt/core/hash.h"
-#include "gpt/data/bin_files.h"
+#include "gpt/data/bin.h"
 #include "gpt/prepare/prepare.h"
 #include "support/expect_error.h"
 
@@ -69,8 +69,7 @@ TEST_F(PreparedOutput, AKillLeavesTheFormerOutputOrTheNewOne) {
   const PrepareOptions before = options("text"), after = options("another text");
   const std::string bin = output() + "/tokens_bpe.bin";
   const auto is_whole = [&] {
-    const Bin found = find_bin(bin, "", "");
-    require_all_of_prepare(found);
+    const Bin found = open_bin({.path = bin, .is_prepared = true});
     return hash128(read_file(bin, ExitCode::data)) == found.metadata.bin_hash;
   };
   int kills = 0;

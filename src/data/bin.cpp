@@ -1,4 +1,4 @@
-#include "gpt/data/bin_files.h"
+#include "gpt/data/bin.h"
 
 #include <fmt/format.h>
 
@@ -39,15 +39,6 @@ void check_count(const Bin& bin, const std::string& path, int64_t size, int64_t 
   fail(path, fmt::format("it holds {} tokens, but {} says {}", size, bin.metadata_path, expected));
 }
 
-}  // namespace
-
-Bin find_bin(const std::string& path, const std::string& validation_path, const std::string& metadata_path) {
-  finish_replacement(folder_of(path));
-  Bin bin{path, validation_path, metadata_path.empty() ? metadata_beside(path) : metadata_path};
-  if (!bin.metadata_path.empty()) bin.metadata = read_metadata(bin.metadata_path);
-  return bin;
-}
-
 void require_all_of_prepare(const Bin& bin) {
   const Metadata& metadata = bin.metadata;
   if (bin.metadata_path.empty()) fail(bin.path, "its metadata are missing");
@@ -60,7 +51,8 @@ void require_all_of_prepare(const Bin& bin) {
   }
 }
 
-std::shared_ptr<const Tokenizer> tokenizer_of(const Bin& bin, std::string spec) {
+// That of `spec`, or, where it is empty, of the metadata.
+std::shared_ptr<const Tokenizer> make_tokenizer_of(const Bin& bin, std::string spec) {
   if (spec.starts_with("bpe:")) {
     throw Error(ExitCode::config, fmt::format("data.tokenizer: {} is learned from text, but {} holds token ids; name the file of "
                                               "the tokenizer that made them", spec, bin.path));
@@ -83,38 +75,63 @@ std::shared_ptr<const Tokenizer> tokenizer_of(const Bin& bin, std::string spec) 
   return tokenizer;
 }
 
-int64_t vocabulary_of(const Bin& bin, const Tokenizer* tokenizer, std::optional<int64_t> vocab_size) {
+int64_t vocabulary_of(const Bin& bin, std::optional<int64_t> vocab_size) {
   if (bin.metadata.vocab_size > 0) {
-    if (tokenizer && tokenizer->vocab_size() > bin.metadata.vocab_size) {
-      fail(bin.path, fmt::format("its vocabulary has {} ids, but its tokenizer has {}", bin.metadata.vocab_size, tokenizer->vocab_size()));
+    if (bin.tokenizer && bin.tokenizer->vocab_size() > bin.metadata.vocab_size) {
+      fail(bin.path, fmt::format("its vocabulary has {} ids, but its tokenizer has {}", bin.metadata.vocab_size, bin.tokenizer->vocab_size()));
     }
     return bin.metadata.vocab_size;
   }
-  if (tokenizer) return tokenizer->vocab_size();
+  if (bin.tokenizer) return bin.tokenizer->vocab_size();
   if (vocab_size) return *vocab_size;
   throw Error(ExitCode::config, fmt::format("data.bin: the vocabulary of {} is not known; set data.metadata (JSON with vocab_size "
                                             "and dtype), data.tokenizer or model.vocab_size", bin.path));
 }
 
-Splits open_splits(const Bin& bin, double validation_fraction) {
+// Both parts, their sizes checked against the metadata.
+void open_tokens(Bin& bin, double validation_fraction) {
   const int64_t train = bin.metadata.train.tokens, validation = bin.metadata.validation.tokens;
   const std::optional<int> width = bin.metadata.vocab_size > 0 ? std::optional(bin.metadata.width_bytes) : std::nullopt;
-  const Tokens all = open_token_file(bin.path, width).tokens;
+  bin.train = open_token_file(bin.path, width).tokens;
   if (bin.validation_path.empty()) {
+    const Tokens all = bin.train;
     check_count(bin, bin.path, all.size(), train + validation);
     const int64_t position = bin.is_split() ? train : training_tokens(all.size(), validation_fraction);
-    return {all.slice(0, position), all.slice(position, all.size())};
+    bin.train = all.slice(0, position);
+    bin.validation = all.slice(position, all.size());
+    return;
   }
   std::error_code ignored;
   if (fs::equivalent(bin.path, bin.validation_path, ignored)) {
     fail(bin.validation_path, "data.bin and data.validation_bin are the same file; leave data.validation_bin out, and the end of "
                               "data.bin is kept for validation");
   }
-  const Splits splits{all, open_token_file(bin.validation_path, width).tokens};
-  check_count(bin, bin.path, splits.train.size(), train);
+  bin.validation = open_token_file(bin.validation_path, width).tokens;
+  check_count(bin, bin.path, bin.train.size(), train);
   // Metadata without a validation part says nothing of a validation file that came otherwise.
-  if (validation > 0) check_count(bin, bin.validation_path, splits.validation.size(), validation);
-  return splits;
+  if (validation > 0) check_count(bin, bin.validation_path, bin.validation.size(), validation);
+}
+
+}  // namespace
+
+Bin open_bin(const BinOptions& options) {
+  finish_replacement(folder_of(options.path));
+  Bin bin{options.path, options.validation_path, options.metadata_path.empty() ? metadata_beside(options.path) : options.metadata_path};
+  if (!bin.metadata_path.empty()) bin.metadata = read_metadata(bin.metadata_path);
+  if (options.is_prepared) require_all_of_prepare(bin);
+  if (const Bin* main = options.main) {
+    const std::string& made_with = bin.metadata.tokenizer_hash;
+    if (main->tokenizer && !made_with.empty() && made_with != hash128(main->tokenizer->to_json())) {
+      fail(bin.path, "data.stages: made with a different tokenizer than the main data");
+    }
+    bin.tokenizer = main->tokenizer;
+    bin.vocab_size = main->vocab_size;
+  } else {
+    bin.tokenizer = options.saved_tokenizer ? options.saved_tokenizer : make_tokenizer_of(bin, options.tokenizer);
+    bin.vocab_size = vocabulary_of(bin, options.vocab_size);
+  }
+  open_tokens(bin, options.validation_fraction);
+  return bin;
 }
 
 }  // namespace gpt
