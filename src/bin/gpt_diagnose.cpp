@@ -9,11 +9,11 @@
 #include "gpt/core/error.h"
 #include "gpt/core/log.h"
 #include "gpt/core/process.h"
-#include "gpt/data/text_cache.h"
 #include "gpt/device/cpu_allocator.h"
 #include "gpt/device/cpu_threads.h"
 #include "gpt/diagnose/configuration.h"
 #include "gpt/diagnose/machine.h"
+#include "gpt/prepare/text_cache.h"
 #include "gpt/train/surroundings.h"
 
 namespace {

@@ -3,8 +3,9 @@
 #include <optional>
 
 #include "gpt/core/process.h"
-#include "gpt/data/prepare_options.h"
-#include "gpt/data/prepare_report.h"
+#include "gpt/prepare/prepare.h"
+#include "gpt/prepare/prepare_command.h"
+#include "gpt/prepare/prepare_report.h"
 
 namespace {
 

@@ -2,7 +2,7 @@
 // refused before anything is allocated for the model that it describes.
 #pragma once
 
-#include "gpt/checkpoint/checkpoint.h"
+#include "gpt/checkpoint/state.h"
 
 namespace gpt::checkpoint {
 

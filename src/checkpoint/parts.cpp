@@ -44,7 +44,7 @@ void visit_values(Checkpoint& checkpoint, Visitor&& visit) {
   visit("/evaluated_step", checkpoint.evaluated_step);
   visit("/skipped_steps", checkpoint.skipped_steps);
   visit("/consecutive_skipped_steps", checkpoint.consecutive_skipped_steps);
-  visit("/data/epoch", checkpoint.data_epoch);
+  visit("/data/epoch", checkpoint.data_round);
   visit("/data/sample", checkpoint.data_sample);
   visit("/data/fingerprint", checkpoint.data_fingerprint);
   visit("/started_by", checkpoint.started_by, /*is_optional=*/true);

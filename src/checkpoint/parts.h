@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "gpt/checkpoint/checkpoint.h"
+#include "gpt/checkpoint/state.h"
 
 namespace gpt::checkpoint {
 

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "gpt/core/ordered_prefetcher.h"
 #include "gpt/device/device.h"
 #include "gpt/ops/token_gather.h"
-#include "ordered_prefetcher.h"
 #include "transfer.h"
 
 namespace gpt {
@@ -50,13 +50,13 @@ struct DataLoader::Impl {
   const at::Device device;
   const bool resident, pinned, persistent_workers;
   const int64_t workers, ahead;
-  const int64_t batches_of_stages;   // of the whole run; 0 without stages
+  const int64_t batches_of_stages;  // of the whole run; 0 where it goes epoch after epoch
   const SampleSchedule schedule;
   std::vector<at::Tensor> sources;  // (N) each, on the device when resident, else in host memory
   DataPosition position;
   std::unique_ptr<OrderedPrefetcher<Transfer>> prefetcher;  // last: its threads use what is above
 
-  BatchShape shape(const DataPosition& at) const { return {schedule.batch_size(at), schedule.block_size(at.epoch)}; }
+  BatchShape shape(const DataPosition& at) const { return {schedule.batch_size(at), schedule.block_size(at)}; }
 
   // Fills a batch that lies where the sources do.
   void build(const DataPosition& at, const Batch& batch) const {
@@ -103,10 +103,9 @@ DataLoader::DataLoader(std::vector<Tokens> sources, const DataConfig& config, co
                 block_size, " + 1");
   };
   int64_t batches_of_stages = 0;
-  if (options.stages.empty()) check(0, options.batch_size, options.block_size);
   for (const StageBatches& stage : options.stages) {
     for (const auto& [source, weight] : stage.mix) check(source, stage.batch_size, stage.block_size);
-    batches_of_stages += stage.batches;
+    batches_of_stages += stage.batches.value_or(0);
   }
   const bool resident = stays_resident(config.resident, sources, device);
   std::vector<at::Tensor> tensors;
@@ -129,7 +128,7 @@ DataLoader::DataLoader(std::vector<Tokens> sources, const DataConfig& config, co
 DataLoader::DataLoader(Tokens tokens, const DataConfig& config, int64_t batch_size, int64_t block_size, uint64_t seed,
                        at::Device device)
     : DataLoader(std::vector<Tokens>{std::move(tokens)}, config,
-                 ScheduleOptions{.batch_size = batch_size, .block_size = block_size, .seed = seed}, device) {}
+                 ScheduleOptions{.stages = {{.batch_size = batch_size, .block_size = block_size}}, .seed = seed}, device) {}
 
 DataLoader::~DataLoader() = default;
 
@@ -138,8 +137,8 @@ BatchShape DataLoader::next_shape() const { return impl_->shape(impl_->position)
 void DataLoader::next_into(const Batch& batch) {
   impl_->next_into(batch);
   impl_->position = impl_->schedule.advanced(impl_->position, 1);
-  const bool epoch_ended = impl_->position.sample == 0;
-  if (epoch_ended && !impl_->persistent_workers) impl_->prefetcher.reset();
+  const bool round_ended = impl_->position.sample == 0;
+  if (round_ended && !impl_->persistent_workers) impl_->prefetcher.reset();
 }
 
 Batch DataLoader::next() {
@@ -152,9 +151,9 @@ Batch DataLoader::next() {
 DataPosition DataLoader::position() const { return impl_->position; }
 
 void DataLoader::seek(const DataPosition& position) {
-  TORCH_CHECK(position.epoch >= 0 && position.sample >= 0 && position.sample < impl_->schedule.samples(position.epoch),
-              "DataLoader: sample ", position.sample, " of epoch ", position.epoch, " where an epoch has ",
-              impl_->schedule.samples(position.epoch));
+  TORCH_CHECK(position.round >= 0 && position.sample >= 0 && position.sample < impl_->schedule.samples(position.round),
+              "DataLoader: sample ", position.sample, " of round ", position.round, " of the data, which has ",
+              impl_->schedule.samples(position.round));
   impl_->prefetcher.reset();  // what it built ahead belongs to the old position
   impl_->position = position;
 }
@@ -163,7 +162,7 @@ int64_t DataLoader::tokens_ahead(int64_t batches) const {
   int64_t tokens = 0;
   for (int64_t i = 0; i < batches; ++i) {
     const DataPosition at = impl_->schedule.advanced(impl_->position, i);
-    tokens += impl_->schedule.batch_size(at) * impl_->schedule.block_size(at.epoch);
+    tokens += impl_->schedule.batch_size(at) * impl_->schedule.block_size(at);
   }
   return tokens;
 }

@@ -1,4 +1,4 @@
-#include "replacement.h"
+#include "gpt/data/replacement.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
-#include "gpt/data/prepare.h"
+#include "gpt/data/metadata.h"
 
 namespace gpt {
 namespace {

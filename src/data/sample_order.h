@@ -30,13 +30,10 @@ class SampleOrder {
     return index * block_size_ + static_cast<int64_t>(mix64(key(epoch)) % offsets_);
   }
 
-  // The first tokens of `count` samples of an epoch, in its order, from `sample` on.
-  void starts(int64_t epoch, int64_t sample, int64_t count, int64_t* out) const {
-    const Permutation order(samples_, key(epoch));
-    for (int64_t i = 0; i < count; ++i) {
-      const bool arranged = epoch == 0 && first_epoch_;
-      out[i] = start(epoch, arranged ? (*first_epoch_)[sample + i] : static_cast<int64_t>(order(sample + i)));
-    }
+  // The first token of the sample whose turn comes after `sample` others of its epoch.
+  int64_t start_in_turn(int64_t epoch, int64_t sample) const {
+    if (epoch == 0 && first_epoch_) return start(epoch, (*first_epoch_)[sample]);
+    return start(epoch, static_cast<int64_t>(Permutation(samples_, key(epoch))(sample)));
   }
 
   // Another order for epoch 0: the samples as they follow each other.

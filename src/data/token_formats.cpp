@@ -7,8 +7,8 @@
 
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
+#include "gpt/data/llmc_format.h"
 #include "gpt/data/token_file.h"
-#include "llmc_format.h"
 
 namespace gpt {
 namespace {

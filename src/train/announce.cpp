@@ -6,7 +6,7 @@
 
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
-#include "gpt/data/sample_schedule.h"
+#include "gpt/data/stages.h"
 #include "gpt/device/host.h"
 #include "gpt/optim/adamw.h"
 #include "gpt/optim/lr_schedule.h"
@@ -61,6 +61,7 @@ void announce_run(const Config& config, const GPT& model, const Corpus& corpus, 
 }
 
 std::vector<std::string> describe_stages(const Config& config, const Corpus& corpus) {
+  if (config.data.stages.empty()) return {};
   const std::vector<std::string> names = stage_sources(config.data);
   const std::vector<StageBatches> stages = stage_batches(config.data, config.training, config.model.block_size);
   std::vector<std::string> result;
@@ -70,7 +71,7 @@ std::vector<std::string> describe_stages(const Config& config, const Corpus& cor
     for (const auto& [source, weight] : stage.mix) total += weight;
     std::vector<std::string> files;
     for (const auto& [source, weight] : stage.mix) {
-      const double tokens = static_cast<double>(stage.batches * stage.batch_size * stage.block_size) * weight / total;
+      const double tokens = static_cast<double>(*stage.batches * stage.batch_size * stage.block_size) * weight / total;
       files.push_back(fmt::format("{} {:.0f} % ({} epochs)", names[source], 100 * weight / total,
                                   format_number(tokens / static_cast<double>(corpus.sources[source].size()))));
     }

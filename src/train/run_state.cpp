@@ -12,7 +12,7 @@
 #include "gpt/core/log.h"
 #include "gpt/core/version.h"
 #include "gpt/data/permutation.h"
-#include "gpt/data/sample_schedule.h"
+#include "gpt/data/stages.h"
 #include "gpt/device/device.h"
 #include "gpt/device/random_state.h"
 
@@ -28,13 +28,9 @@ uint64_t stream_seed(const Config& config, Stream stream) {
 }  // namespace
 
 ScheduleOptions schedule_options(const Config& config, const Corpus& corpus) {
-  ScheduleOptions options{.batch_size = config.training.batch_size,
-                          .block_size = config.model.block_size,
+  ScheduleOptions options{.stages = stage_batches(config.data, config.training, config.model.block_size),
                           .seed = stream_seed(config, kData),
-                          .slice = {},
-                          .order = config.data.order,
-                          .end_of_text = {},
-                          .stages = stage_batches(config.data, config.training, config.model.block_size)};
+                          .order = config.data.order};
   if (corpus.tokenizer) options.end_of_text = corpus.tokenizer->end_of_text();
   return options;
 }
@@ -102,7 +98,7 @@ Checkpoint RunState::capture() const {
     saved.scaler_growth_tracker = scaler.growth_tracker();
   }
   saved.rng = random_state();
-  saved.data_epoch = loader.position().epoch;
+  saved.data_round = loader.position().round;
   saved.data_sample = loader.position().sample;
   saved.best_val_loss = best_val_loss;
   saved.skipped_steps = skipped_steps();
@@ -140,7 +136,7 @@ void RunState::restore(const StartingPoint& start) {
 
 void RunState::seek(const Checkpoint& checkpoint, const std::string& path) {
   try {
-    loader.seek({checkpoint.data_epoch, checkpoint.data_sample});
+    loader.seek({checkpoint.data_round, checkpoint.data_sample});
   } catch (const c10::Error& error) {
     throw Error(ExitCode::checkpoint, fmt::format("{} cannot be used: {}", path, error.what_without_backtrace()));
   }

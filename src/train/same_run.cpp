@@ -5,6 +5,7 @@
 #include "gpt/config/load.h"
 #include "gpt/core/error.h"
 #include "gpt/core/log.h"
+#include "gpt/prepare/load_corpus.h"
 
 namespace gpt {
 namespace {

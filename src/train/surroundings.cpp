@@ -7,8 +7,8 @@
 
 #include "gpt/config/automatic.h"
 #include "gpt/core/log.h"
-#include "gpt/data/input_size.h"
 #include "gpt/device/device.h"
+#include "gpt/prepare/input_size.h"
 #include "gpt/train/run_folder.h"
 
 namespace gpt {

@@ -90,7 +90,7 @@ TEST_F(CheckpointTest, ComesBackBitForBit) {
   EXPECT_TRUE(same_bits(loaded.scaler_growth_tracker, saved.scaler_growth_tracker));
   ASSERT_EQ(loaded.rng.size(), saved.rng.size());
   for (const auto& [name, state] : saved.rng) EXPECT_TRUE(same_bits(loaded.rng.at(name), state)) << name;
-  EXPECT_EQ(loaded.data_epoch, saved.data_epoch);
+  EXPECT_EQ(loaded.data_round, saved.data_round);
   EXPECT_EQ(loaded.data_sample, saved.data_sample);
   EXPECT_EQ(loaded.best_val_loss, saved.best_val_loss);
   EXPECT_EQ(loaded.skipped_steps, saved.skipped_steps);

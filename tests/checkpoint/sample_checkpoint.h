@@ -34,7 +34,7 @@ inline Checkpoint sample_checkpoint() {
   sample.scaler_scale = at::scalar_tensor(65536, at::kFloat);
   sample.scaler_growth_tracker = at::scalar_tensor(7, at::kInt);
   sample.rng = {{"cpu", at::arange(256, at::kInt).to(at::kByte)}, {"cuda", at::full({16}, 255, at::kByte)}};
-  sample.data_epoch = 3;
+  sample.data_round = 3;
   sample.data_sample = (int64_t{1} << 40) + 1;
   sample.best_val_loss = std::numeric_limits<double>::infinity();
   sample.skipped_steps = 5;

@@ -1,4 +1,4 @@
-#include "src/data/replacement.h"
+#include "gpt/data/replacement.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -14,7 +14,7 @@
 #include "core/scratch_folder.h"
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
-#include "gpt/data/prepare.h"
+#include "gpt/data/metadata.h"
 #include "support/expect_error.h"
 
 namespace gpt {

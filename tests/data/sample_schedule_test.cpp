@@ -9,7 +9,6 @@
 #include <set>
 #include <string>
 
-#include "gpt/data/corpus.h"
 #include "support/expect_error.h"
 
 namespace gpt {
@@ -39,7 +38,7 @@ TEST(SampleSchedule, RanksShareAnEpochWithoutOverlap) {
     std::multiset<int64_t> all;
     int64_t least = INT64_MAX, most = 0;
     for (int64_t rank = 0; rank < world; ++rank) {
-      const SampleSchedule schedule({zeros(1003)}, {.batch_size = 5, .block_size = 8, .seed = 7, .slice = {rank, world}});
+      const SampleSchedule schedule({zeros(1003)}, {.stages = {{.batch_size = 5, .block_size = 8}}, .seed = 7, .slice = {rank, world}});
       const int64_t batches = schedule.batches_left({});
       EXPECT_EQ(batches, (124 + 5 * world - 1) / (5 * world));
       EXPECT_EQ(schedule.advanced({}, batches), (DataPosition{1, 0}));
@@ -54,7 +53,7 @@ TEST(SampleSchedule, RanksShareAnEpochWithoutOverlap) {
 }
 
 TEST(SampleSchedule, AnyPositionIsReachedWithoutTheOnesBefore) {
-  const SampleSchedule schedule({zeros(203)}, {.batch_size = 5, .block_size = 7, .seed = 7});
+  const SampleSchedule schedule({zeros(203)}, {.stages = {{.batch_size = 5, .block_size = 7}}, .seed = 7});
   const DataPosition starts[] = {{}, {2, 10}, {3, 25}};
   for (const DataPosition& start : starts) {
     DataPosition at = start;
@@ -62,41 +61,13 @@ TEST(SampleSchedule, AnyPositionIsReachedWithoutTheOnesBefore) {
       EXPECT_EQ(schedule.advanced(start, batch), at);
       at = schedule.advanced(at, 1);
     }
-    EXPECT_EQ(at.epoch, start.epoch + (40 + start.sample / 5) / 6);
+    EXPECT_EQ(at.round, start.round + (40 + start.sample / 5) / 6);
   }
 }
 
 // ---- stages ----
 
-DataConfig staged(std::vector<Stage> stages) {
-  DataConfig config;
-  config.stages = std::move(stages);
-  return config;
-}
-
-TrainingConfig run_of(int64_t batch_size, int64_t accumulation, int64_t max_steps) {
-  TrainingConfig config;
-  config.batch_size = batch_size, config.gradient_accumulation_steps = accumulation, config.schedule.max_steps = max_steps;
-  return config;
-}
-
-TEST(StageSchedule, ShorterSequencesComeInLargerBatches) {
-  const auto stages = stage_batches(staged({{0, 32, {{"a", 1}, {"main", 3}}}, {10, {}, {}}, {25, 100, {{"a", 1}}}}),
-                                    run_of(4, 2, 40), 128);
-  ASSERT_EQ(stages.size(), 3u);
-  EXPECT_EQ(stages[0].batch_size, 16);
-  EXPECT_EQ(stages[0].block_size, 32);
-  EXPECT_EQ(stages[0].batches, 20);
-  EXPECT_EQ(stages[0].mix, (std::vector<std::pair<size_t, double>>{{0, 1.0}, {1, 3.0}}));
-  EXPECT_EQ(stages[1].batch_size, 4);
-  EXPECT_EQ(stages[1].block_size, 128);
-  EXPECT_EQ(stages[1].batches, 30);
-  EXPECT_EQ(stages[1].mix, (std::vector<std::pair<size_t, double>>{{1, 1.0}}));
-  EXPECT_EQ(stages[2].batch_size, 5);  // 512 / 100
-  EXPECT_EQ(stages[2].batches, 30);
-}
-
-ScheduleOptions options_of(std::vector<StageBatches> stages) { return {.batch_size = 4, .block_size = 8, .seed = 3, .stages = std::move(stages)}; }
+ScheduleOptions options_of(std::vector<StageBatches> stages) { return {.stages = std::move(stages), .seed = 3}; }
 
 TEST(StageSchedule, WeightsAreExact) {
   const SampleSchedule schedule({zeros(5000), zeros(5000), zeros(5000)},
@@ -146,8 +117,8 @@ TEST(StageSchedule, AnyPositionIsReachedWithoutTheOnesBefore) {
   }
   EXPECT_EQ(at, (DataPosition{2, 30 * 8}));  // the last stage goes on beyond its 10 batches
   EXPECT_EQ(schedule.advanced({}, 30), (DataPosition{1, 0}));
-  EXPECT_EQ(schedule.block_size(1), 8);
-  EXPECT_EQ(schedule.block_size(2), 4);
+  EXPECT_EQ(schedule.block_size({1, 0}), 8);
+  EXPECT_EQ(schedule.block_size({2, 0}), 4);
 }
 
 TEST(StageSchedule, AFileGoesOnWhereTheStageBeforeLeftIt) {
@@ -179,7 +150,7 @@ TEST(StageSchedule, AnotherLengthBeginsWithTheNextEpoch) {
     const SampleSchedule schedule({zeros(2003)},
                                   options_of({{.batches = batches, .batch_size = 4, .block_size = 8, .mix = {{0, 1.0}}},
                                               {.batches = 10, .batch_size = 8, .block_size = 4, .mix = {{0, 1.0}}}}));
-    const SampleSchedule plain({zeros(2003)}, {.batch_size = 8, .block_size = 4, .seed = 3});
+    const SampleSchedule plain({zeros(2003)}, {.stages = {{.batch_size = 8, .block_size = 4}}, .seed = 3});
     EXPECT_EQ(take(schedule, {1, 0}, 10), take(plain, {batches <= 62 ? 1 : 2, 0}, 10)) << batches;
   }
 }
@@ -228,7 +199,7 @@ TEST(Order, SimplerFirstIsWhatCompressesBetter) {
   for (int i = 0; i < 40; ++i) difficulty[i] = 1 + (i * 17) % 40;
   for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(random() % static_cast<unsigned>(difficulty[i / 64]) * 257);
   const Tokens tokens = Tokens::from_ids(ids, 60000);
-  ScheduleOptions options{.batch_size = 3, .block_size = 64, .seed = 11};
+  ScheduleOptions options{.stages = {{.batch_size = 3, .block_size = 64}}, .seed = 11};
   const SampleSchedule plain({tokens}, options);
   options.order = DataOrder::simpler_first;
   const SampleSchedule simple({tokens}, options);
@@ -264,7 +235,8 @@ TEST(Order, ShorterDocumentsFirst) {
     ids.push_back(end_of_text);
     length_at.insert(length_at.end(), length, length);
   }
-  ScheduleOptions options{.batch_size = 4, .block_size = 8, .seed = 2, .order = DataOrder::shorter_first, .end_of_text = end_of_text};
+  ScheduleOptions options{.stages = {{.batch_size = 4, .block_size = 8}}, .seed = 2};
+  options.order = DataOrder::shorter_first, options.end_of_text = end_of_text;
   const std::vector<int64_t> starts = starts_of(SampleSchedule({Tokens::from_ids(ids, 2)}, options), 0);
   for (size_t i = 1; i < starts.size(); ++i) EXPECT_LE(length_at[starts[i - 1]], length_at[starts[i]]);
   EXPECT_LT(length_at[starts.front()], 300);

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "core/scratch_folder.h"
+#include "gpt/prepare/load_corpus.h"
 
 namespace gpt {
 namespace {

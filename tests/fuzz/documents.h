@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "expect.h"
-#include "src/data/document_stream.h"
+#include "src/prepare/document_stream.h"
 
 namespace gpt::fuzz {
 

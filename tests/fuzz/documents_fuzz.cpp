@@ -11,7 +11,7 @@
 
 #include "expect.h"
 #include "folder.h"
-#include "src/data/document_reader.h"
+#include "src/prepare/document_reader.h"
 
 namespace {
 

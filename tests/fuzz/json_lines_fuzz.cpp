@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "expect.h"
-#include "src/data/json_lines.h"
+#include "src/prepare/json_lines.h"
 
 namespace {
 

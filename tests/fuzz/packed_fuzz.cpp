@@ -8,8 +8,8 @@
 
 #include "expect.h"
 #include "folder.h"
-#include "src/data/byte_stream.h"
-#include "tests/data/packed.h"
+#include "src/prepare/byte_stream.h"
+#include "tests/prepare/packed.h"
 
 namespace {
 

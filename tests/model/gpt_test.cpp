@@ -8,6 +8,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <vector>
 
 #include "gpt/core/error.h"
 #include "support/device_cases.h"

@@ -7,34 +7,13 @@
 //                    optimizer/step, scaler/scale, scaler/growth_tracker, rng/cpu or rng/cuda
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
-#include <map>
 #include <string>
 
-#include "gpt/config/config.h"
-#include "gpt/optim/optimizer_state.h"
-#include "gpt/parameters/named_tensors.h"
+#include "gpt/checkpoint/state.h"
+#include "gpt/config/model_config.h"
 
 namespace gpt {
-
-struct Checkpoint {
-  int64_t step = 0;  // completed updates, including skipped ones
-  NamedTensors model;
-  OptimizerState optimizer;
-  at::Tensor scaler_scale, scaler_growth_tracker;  // undefined without a GradScaler
-  std::map<std::string, at::Tensor> rng;           // "cpu", "cuda": generator states, uint8
-  int64_t data_epoch = 0, data_sample = 0;         // DataPosition
-  double best_val_loss = 0;                        // +inf before the first evaluation
-  int64_t skipped_steps = 0, consecutive_skipped_steps = 0;
-  int64_t evaluated_step = 0;  // the last step whose evaluation was completed
-  Config config;               // effective; for Python a nested dict {section: {key: value}}
-  std::string tokenizer;       // JSON
-  std::string data_fingerprint;
-  std::string started_by = "auto";  // what training.resume_from said when the run began: auto, none, or an absolute path
-  std::map<std::string, std::string> environment;  // build, device, cpu, threads: differences are reported on resume
-};
 
 // Tensors may be on any device. Throws gpt::Error(disk), leaving the old file untouched; refuses non-finite weights with
 // gpt::Error(numerics).

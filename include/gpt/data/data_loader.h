@@ -29,6 +29,7 @@ class DataLoader {
   // Tokens stay resident on the device when config.resident says so or (auto) when they fit; batches are then gathered
   // there. Otherwise config.num_workers threads build them ahead into pinned memory.
   DataLoader(std::vector<Tokens> sources, const DataConfig& config, const ScheduleOptions& schedule, at::Device device);
+  // Epoch after epoch of one source.
   DataLoader(Tokens tokens, const DataConfig& config, int64_t batch_size, int64_t block_size, uint64_t seed,
              at::Device device);
   ~DataLoader();

@@ -8,6 +8,11 @@
 
 namespace gpt {
 
+// The files of a folder that gpt-prepare wrote.
+constexpr const char* kBinFile = "tokens_bpe.bin";  // training, then validation
+constexpr const char* kTokenizerFile = "bpe_tokenizer.json";
+constexpr const char* kMetadataFile = "tokens_bpe_metadata.json";
+
 // One of the two parts of the data.
 struct SplitCounts {
   int64_t tokens = 0;

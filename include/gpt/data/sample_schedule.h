@@ -1,11 +1,12 @@
 // Which windows of which files a batch takes: the arithmetic of the data loader, without tensors.
 //
-// Without stages, one file epoch after epoch: each sample of an epoch exactly once in a keyed random order. Sample i is
-// tokens [iT + r, (i+1)T + r] with an offset r drawn anew for each epoch; the last, smaller batch of an epoch is kept.
+// A file gives each of its samples exactly once in an epoch, in a keyed random order, and then again in another. Sample i is
+// tokens [iT + r, (i+1)T + r] with an offset r drawn anew for each epoch.
 //
-// With stages, samples are drawn from the files of the stage in the proportion of their weights: of every 1,000 samples
-// exactly so many from each, in a keyed random order. Each file still gives each of its samples once before any of them
-// again. It goes on where the stage before left it, unless the length of the sequences has changed: then it begins anew.
+// A stage draws samples from its files in the proportion of their weights: of every 1,000 samples exactly so many from each,
+// in a keyed random order. A file goes on where the stage before left it, unless the length of the sequences has changed:
+// then it begins with its next epoch. The last stage goes on without end. A stage that has no number of batches is taken
+// again for each epoch of its one file, and keeps the last, smaller batch of each.
 //
 // Everything follows from the position, which is two integers, so that any thread can build any batch and a resumed run
 // goes on with exactly the batches that were left.
@@ -14,17 +15,16 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "gpt/config/data_config.h"
-#include "gpt/config/training_config.h"
+#include "gpt/data/stages.h"
 #include "gpt/data/token_file.h"
 
 namespace gpt {
 
 struct DataPosition {
-  int64_t epoch = 0;   // of a run in stages: the stage
+  int64_t round = 0;   // the stages in turn; of a stage that is taken again and again, the epoch
   int64_t sample = 0;  // samples of it already taken, by all ranks together
   bool operator==(const DataPosition&) const = default;
 };
@@ -34,26 +34,13 @@ struct RankSlice {
   int64_t rank = 0, world_size = 1;
 };
 
-// A stage as it is batched.
-struct StageBatches {
-  int64_t batches = 0;  // micro-steps; the last stage goes on beyond
-  int64_t batch_size = 0, block_size = 0;
-  std::vector<std::pair<size_t, double>> mix;  // sources and their weights
-};
-
 struct ScheduleOptions {
-  int64_t batch_size = 0;  // sequences per rank and micro-step
-  int64_t block_size = 0;
+  std::vector<StageBatches> stages;  // one or more
   uint64_t seed = 0;
   RankSlice slice = {};
   DataOrder order = DataOrder::random;
   std::optional<int32_t> end_of_text = {};  // ends a document, for DataOrder::shorter_first
-  std::vector<StageBatches> stages = {};    // empty: the first source, epoch after epoch
 };
-
-// The stages of a configuration, none without any. A stage of shorter sequences has so many more of them in a batch that
-// the tokens of a step stay (nearly, where the lengths do not divide).
-std::vector<StageBatches> stage_batches(const DataConfig& data, const TrainingConfig& training, int64_t block_size);
 
 // Samples of one file: the first tokens of windows of block_size + 1.
 struct Windows {
@@ -68,10 +55,10 @@ class SampleSchedule {
   ~SampleSchedule();
   SampleSchedule(SampleSchedule&&) noexcept;
 
-  int64_t samples(int64_t epoch) const;     // of all ranks
-  int64_t block_size(int64_t epoch) const;
-  int64_t batch_size(const DataPosition& at) const;  // of this rank
-  int64_t batches_left(const DataPosition& from) const;  // in its epoch or stage
+  int64_t samples(int64_t round) const;  // of all ranks
+  int64_t block_size(const DataPosition& at) const;
+  int64_t batch_size(const DataPosition& at) const;      // of this rank
+  int64_t batches_left(const DataPosition& from) const;  // in its round
   DataPosition advanced(const DataPosition& from, int64_t batches) const;
   std::vector<Windows> windows(const DataPosition& at) const;
 

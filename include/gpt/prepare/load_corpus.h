@@ -1,0 +1,22 @@
+// From the data section of a config to tokens: text or bin in, tokenizer and the two splits out. LibTorch-free.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "gpt/config/data_config.h"
+#include "gpt/data/corpus.h"
+
+namespace gpt {
+
+// Everything about the data that can be wrong is found here, before the first step. `saved_tokenizer`: the tokenizer JSON
+// of a checkpoint to continue with, or empty. `vocab_size`: model.vocab_size where the configuration sets it; a bin that
+// has neither metadata nor tokenizer needs it. Throws gpt::Error(data): no such file, a size, dtype or hash that
+// contradicts header or metadata, an id outside the vocabulary (file, position, id), a split shorter than block_size + 1
+// (with the arithmetic), validation tokens that are training tokens too. What takes long shows its progress, and a signal
+// ends it: gpt::Error(interrupted).
+Corpus load_corpus(const DataConfig& config, int64_t block_size, const std::string& saved_tokenizer = {},
+                   std::optional<int64_t> vocab_size = {});
+
+}  // namespace gpt

@@ -1,0 +1,19 @@
+// The command line of gpt-prepare.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "gpt/prepare/prepare_options.h"
+
+namespace gpt {
+
+struct PrepareCommand {
+  PrepareOptions options;
+  std::string output_dir;
+};
+
+// Nothing when --help or --version was answered on standard output. Throws gpt::Error(config).
+std::optional<PrepareCommand> parse_prepare_options(int argc, const char* const* argv);
+
+}  // namespace gpt

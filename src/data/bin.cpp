@@ -1,0 +1,137 @@
+#include "gpt/data/bin.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "gpt/core/error.h"
+#include "gpt/core/file.h"
+#include "gpt/core/hash.h"
+#include "gpt/data/replacement.h"
+#include "gpt/tokenizer/bpe_files.h"
+
+namespace gpt {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void fail(const std::string& path, const std::string& message) {
+  throw Error(ExitCode::data, fmt::format("{}: {}", path, message));
+}
+
+std::string folder_of(const std::string& path) {
+  const std::string folder = fs::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
+std::string metadata_beside(const std::string& bin) {
+  const std::string path = fs::path(bin).replace_extension().string() + "_metadata.json";
+  std::error_code ignored;
+  return fs::is_regular_file(path, ignored) ? path : "";
+}
+
+std::string tokenizer_path(const Bin& bin) {
+  return (fs::path(bin.metadata_path).parent_path() / bin.metadata.tokenizer).string();
+}
+
+void check_count(const Bin& bin, const std::string& path, int64_t size, int64_t expected) {
+  if (!bin.is_split() || size == expected) return;
+  fail(path, fmt::format("it holds {} tokens, but {} says {}", size, bin.metadata_path, expected));
+}
+
+void require_all_of_prepare(const Bin& bin) {
+  const Metadata& metadata = bin.metadata;
+  if (bin.metadata_path.empty()) fail(bin.path, "its metadata are missing");
+  if (metadata.tokenizer.empty() || metadata.tokenizer_hash.empty() || metadata.bin_hash.empty() || !bin.is_split()) {
+    fail(bin.metadata_path, "incomplete: it has to name the tokenizer, the hashes and the counts of both parts");
+  }
+  const std::string tokenizer = tokenizer_path(bin);
+  if (hash128(read_file(tokenizer, ExitCode::data, kTokenizerSize)) != metadata.tokenizer_hash) {
+    fail(tokenizer, fmt::format("its content is not what {} was written for (their hashes differ)", bin.metadata_path));
+  }
+}
+
+// That of `spec`, or, where it is empty, of the metadata.
+std::shared_ptr<const Tokenizer> make_tokenizer_of(const Bin& bin, std::string spec) {
+  if (spec.starts_with("bpe:")) {
+    throw Error(ExitCode::config, fmt::format("data.tokenizer: {} is learned from text, but {} holds token ids; name the file of "
+                                              "the tokenizer that made them", spec, bin.path));
+  }
+  if (spec.empty() && !bin.metadata.tokenizer.empty()) {
+    spec = tokenizer_path(bin);
+    std::error_code ignored;
+    if (!fs::is_regular_file(spec, ignored)) {
+      fail(bin.metadata_path, fmt::format("its tokenizer {} is missing; put it there, or name it in data.tokenizer", spec));
+    }
+  }
+  if (spec.empty() && !bin.metadata.tokenizer_hash.empty()) {
+    fail(bin.metadata_path, "it has the hash of a tokenizer, but does not name its file; name it in data.tokenizer");
+  }
+  if (spec.empty()) return nullptr;
+  std::shared_ptr<const Tokenizer> tokenizer = make_tokenizer(spec, {});
+  if (!bin.metadata.tokenizer_hash.empty() && hash128(tokenizer->to_json()) != bin.metadata.tokenizer_hash) {
+    fail(spec, fmt::format("not the tokenizer that {} was made with (their hashes differ)", bin.path));
+  }
+  return tokenizer;
+}
+
+int64_t vocabulary_of(const Bin& bin, std::optional<int64_t> vocab_size) {
+  if (bin.metadata.vocab_size > 0) {
+    if (bin.tokenizer && bin.tokenizer->vocab_size() > bin.metadata.vocab_size) {
+      fail(bin.path, fmt::format("its vocabulary has {} ids, but its tokenizer has {}", bin.metadata.vocab_size, bin.tokenizer->vocab_size()));
+    }
+    return bin.metadata.vocab_size;
+  }
+  if (bin.tokenizer) return bin.tokenizer->vocab_size();
+  if (vocab_size) return *vocab_size;
+  throw Error(ExitCode::config, fmt::format("data.bin: the vocabulary of {} is not known; set data.metadata (JSON with vocab_size "
+                                            "and dtype), data.tokenizer or model.vocab_size", bin.path));
+}
+
+// Both parts, their sizes checked against the metadata.
+void open_tokens(Bin& bin, double validation_fraction) {
+  const int64_t train = bin.metadata.train.tokens, validation = bin.metadata.validation.tokens;
+  const std::optional<int> width = bin.metadata.vocab_size > 0 ? std::optional(bin.metadata.width_bytes) : std::nullopt;
+  bin.train = open_token_file(bin.path, width).tokens;
+  if (bin.validation_path.empty()) {
+    const Tokens all = bin.train;
+    check_count(bin, bin.path, all.size(), train + validation);
+    const int64_t position = bin.is_split() ? train : training_tokens(all.size(), validation_fraction);
+    bin.train = all.slice(0, position);
+    bin.validation = all.slice(position, all.size());
+    return;
+  }
+  std::error_code ignored;
+  if (fs::equivalent(bin.path, bin.validation_path, ignored)) {
+    fail(bin.validation_path, "data.bin and data.validation_bin are the same file; leave data.validation_bin out, and the end of "
+                              "data.bin is kept for validation");
+  }
+  bin.validation = open_token_file(bin.validation_path, width).tokens;
+  check_count(bin, bin.path, bin.train.size(), train);
+  // Metadata without a validation part says nothing of a validation file that came otherwise.
+  if (validation > 0) check_count(bin, bin.validation_path, bin.validation.size(), validation);
+}
+
+}  // namespace
+
+Bin open_bin(const BinOptions& options) {
+  finish_replacement(folder_of(options.path));
+  Bin bin{options.path, options.validation_path, options.metadata_path.empty() ? metadata_beside(options.path) : options.metadata_path};
+  if (!bin.metadata_path.empty()) bin.metadata = read_metadata(bin.metadata_path);
+  if (options.is_prepared) require_all_of_prepare(bin);
+  if (const Bin* main = options.main) {
+    const std::string& made_with = bin.metadata.tokenizer_hash;
+    if (main->tokenizer && !made_with.empty() && made_with != hash128(main->tokenizer->to_json())) {
+      fail(bin.path, "data.stages: made with a different tokenizer than the main data");
+    }
+    bin.tokenizer = main->tokenizer;
+    bin.vocab_size = main->vocab_size;
+  } else {
+    bin.tokenizer = options.saved_tokenizer ? options.saved_tokenizer : make_tokenizer_of(bin, options.tokenizer);
+    bin.vocab_size = vocabulary_of(bin, options.vocab_size);
+  }
+  open_tokens(bin, options.validation_fraction);
+  return bin;
+}
+
+}  // namespace gpt

@@ -1,0 +1,43 @@
+// A chunk of text to the ids of its documents, as they lie in a bin.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "bin_writer.h"
+#include "document_reader.h"
+#include "gpt/prepare/prepare_options.h"
+#include "gpt/tokenizer/tokenizer.h"
+
+namespace gpt {
+
+// Bytes that are part of no UTF-8 character.
+int64_t count_invalid_utf8(std::string_view text);
+
+// May be used on several threads at once.
+class ChunkEncoder {
+ public:
+  ChunkEncoder(const Tokenizer& tokenizer, const PrepareOptions& options);
+
+  // Throws gpt::Error(data), beginning with the place in the input. A text that the tokenizer needs as UTF-8, and is not,
+  // is refused at `reader`, which may pass the file over: then the result is empty.
+  EncodedChunk encode(const Chunk& chunk, DocumentReader& reader) const;
+
+  // Where a text can be cut: not inside a special token either, where those are parsed.
+  size_t last_cut(std::string_view text) const;
+
+ private:
+  void encode_part(std::string_view text, std::vector<int32_t>& ids) const;
+  bool is_for_validation(uint64_t key) const;
+  size_t special_token_across(std::string_view text, size_t cut) const;
+
+  const Tokenizer& tokenizer_;
+  const bool parse_special_tokens_;
+  const double validation_fraction_;
+  const uint64_t seed_;
+  const std::optional<int32_t> end_of_text_;
+  const int width_;
+};
+
+}  // namespace gpt

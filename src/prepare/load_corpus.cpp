@@ -1,0 +1,179 @@
+#include "gpt/prepare/load_corpus.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string_view>
+
+#include "gpt/core/error.h"
+#include "gpt/core/hash.h"
+#include "gpt/core/installed_data.h"
+#include "gpt/core/map_faults.h"
+#include "gpt/data/bin.h"
+#include "gpt/data/overlap.h"
+#include "gpt/data/stages.h"
+#include "gpt/prepare/prepare.h"
+#include "gpt/prepare/prepare_report.h"
+#include "gpt/prepare/text_cache.h"
+
+namespace gpt {
+namespace {
+
+[[noreturn]] void fail(const std::string& source, const std::string& message) {
+  throw Error(ExitCode::data, fmt::format("{}: {}", source, message));
+}
+
+std::string dataset_path() {
+  const std::string path = installed_data("shakespeare.txt");
+  if (!path.empty()) return path;
+  throw Error(ExitCode::data, "data.dataset: shakespeare is not installed; run ./scripts/quickstart.sh or "
+                              "./scripts/get_data.sh in the checkout, or set data.text to a file of yours");
+}
+
+// The text of the configuration; empty where it names a bin.
+std::string text_of(const DataConfig& config) {
+  // config::validate has refused two sources and keys that do not go together.
+  if (config.dataset == DatasetName::shakespeare) return dataset_path();
+  if (!config.text.empty() || !config.bin.empty()) return config.text;
+  throw Error(ExitCode::config, "data: nothing to read; set data.text FILE, data.dataset shakespeare or data.bin FILE");
+}
+
+// Checks every id and hashes it, in one pass over the memory. `position`: of the first token in the file.
+void scan(const Tokens& tokens, int64_t vocab_size, const std::string& path, int64_t position, Hash128& hash) {
+  constexpr int64_t kPiece = 1 << 18;  // tokens: stays in the cache between the check and the hash
+  ReadingReport report("checking", path, static_cast<uint64_t>(tokens.bytes()));
+  for (int64_t begin = 0; begin < tokens.size(); begin += kPiece) {
+    report.reached(static_cast<uint64_t>(begin * tokens.width()));
+    const Tokens piece = tokens.slice(begin, std::min(begin + kPiece, tokens.size()));
+    if (const int64_t bad = first_id_outside(piece, vocab_size); bad >= 0) {
+      fail(path, fmt::format("token {} has id {}, outside the vocabulary of {}; check vocab_size and dtype in its metadata",
+                             position + begin + bad, static_cast<uint32_t>(piece[bad]), vocab_size));
+    }
+    hash.update({static_cast<const char*>(piece.data()), static_cast<size_t>(piece.bytes())});
+  }
+}
+
+// Every id is in the vocabulary, and they are those that the metadata was written for. Their hash.
+Hash128 check_content(const Bin& bin) {
+  Hash128 hash;
+  const bool separate = !bin.validation_path.empty();
+  const auto check_hash = [&] {
+    if (bin.metadata.bin_hash.empty() || hash.hex() == bin.metadata.bin_hash) return;
+    fail(bin.path, fmt::format("its content is not what {} was written for (their hashes differ)", bin.metadata_path));
+  };
+  scan(bin.train, bin.vocab_size, bin.path, 0, hash);
+  if (separate) check_hash();  // the bin holds the training tokens alone
+  scan(bin.validation, bin.vocab_size, separate ? bin.validation_path : bin.path, separate ? 0 : bin.train.size(), hash);
+  if (!separate) check_hash();
+  map_faults::require_intact();
+  return hash;
+}
+
+// What the options say, or the text, which is prepared unless that was done before. `content`: the hash of its ids.
+Bin open_checked(const std::string& text, const DataConfig& config, BinOptions options, Corpus& corpus, Hash128& content) {
+  const auto open = [&](const std::string& path) {
+    options.path = path;
+    Bin bin = open_bin(options);
+    content = check_content(bin);
+    return bin;
+  };
+  if (text.empty()) return open(options.path);
+  options.is_prepared = true;
+  const PreparedText prepared = prepared_text(text, config, corpus.tokenizer ? corpus.tokenizer->to_json() : "", open);
+  corpus.in_use.push_back(prepared.in_use);
+  return prepared.bin;
+}
+
+void check_lengths(const Corpus& corpus, const Bin& bin, const DataConfig& config, int64_t block_size) {
+  const double fraction = config.validation_fraction;
+  const bool cut_here = !corpus.separate_files && (!bin.is_split() || config.bin.empty());
+  const std::string arithmetic =
+      cut_here ? fmt::format(" ({} tokens, validation_fraction {}); use a longer text, a smaller model.block_size or another "
+                             "data.validation_fraction",
+                             corpus.train.size() + corpus.validation.size(), fraction)
+               : "; use a longer text or a smaller model.block_size";
+  const auto check = [&](const char* split, int64_t size) {
+    if (size >= block_size + 1) return;
+    fail(corpus.source, fmt::format("the {} split has {} tokens, block_size {} needs at least {}{}", split, size, block_size,
+                                    block_size + 1, arithmetic));
+  };
+  check("training", corpus.train.size());
+  const bool wants_validation = cut_here ? fraction > 0 : corpus.separate_files || corpus.validation.size() > 0;
+  if (wants_validation) check("validation", corpus.validation.size());
+}
+
+// A split cut from one file is disjoint by its making. Two files may be anything.
+void check_disjoint(const Tokens& train, const std::string& train_path, const Tokens& validation, const std::string& path) {
+  ReadingReport report("comparing", fmt::format("{} and {}", path, train_path), static_cast<uint64_t>(train.bytes()));
+  const auto reached = [&](int64_t tokens) { report.reached(static_cast<uint64_t>(tokens * train.width())); };
+  const Overlap overlap = find_overlap(train, validation, reached);
+  if (overlap.share() <= 0.5) return;
+  fail(path, fmt::format("validation is contained in training: of {} windows of it, {} are in {} too (token {} there is token {} "
+                         "here); the validation loss would mean nothing",
+                         overlap.windows, overlap.found, train_path, overlap.train_position, overlap.validation_position));
+}
+
+// A file that a stage names: its training part where it is split, otherwise all of it.
+Tokens load_stage_source(const std::string& path, DataConfig config, const Bin& main, Corpus& corpus, Hash128& hash) {
+  const bool is_bin = std::filesystem::path(path).extension() == ".bin";
+  if (!is_bin && !corpus.tokenizer) fail(path, "data.stages: a text needs a tokenizer, and the main data has none; set data.tokenizer");
+  config.validation_fraction = 0;
+  Hash128 content;
+  const Bin bin = open_checked(is_bin ? "" : path, config, {.path = path, .main = &main}, corpus, content);
+  hash.update(content.hex());
+  check_disjoint(bin.train, path, corpus.validation, corpus.source);
+  return bin.train;
+}
+
+void load_stage_sources(Corpus& corpus, const DataConfig& config, const Bin& main, int64_t block_size, Hash128& hash) {
+  const std::vector<std::string> names = stage_sources(config);
+  for (const std::string& name : names) {
+    corpus.sources.push_back(name == kMainSource ? corpus.train : load_stage_source(name, config, main, corpus, hash));
+  }
+  for (const Stage& stage : config.stages) {
+    const int64_t length = stage.block_size.value_or(block_size);
+    for (const auto& [name, weight] : mix_of(stage)) {
+      const int64_t size = corpus.sources[std::find(names.begin(), names.end(), name) - names.begin()].size();
+      if (size <= length) {
+        fail(name, fmt::format("the stage from step {} takes sequences of {} + 1 tokens, but it has {}", stage.from, length, size));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+Corpus load_corpus(const DataConfig& config, int64_t block_size, const std::string& saved_tokenizer,
+                   std::optional<int64_t> vocab_size) {
+  const std::string text = text_of(config);
+  Corpus corpus;
+  corpus.source = text.empty() ? config.bin : text;
+  if (!saved_tokenizer.empty()) corpus.tokenizer = tokenizer_from_json(saved_tokenizer, "the checkpoint's tokenizer");
+  BinOptions options{.path = config.bin,
+                     .validation_path = config.validation_bin,
+                     .metadata_path = config.metadata,
+                     .validation_fraction = config.validation_fraction,
+                     .saved_tokenizer = corpus.tokenizer,
+                     // `char` is the default, and means nothing to a bin: it would have to be built from the text that a bin lacks.
+                     .tokenizer = !text.empty() || config.tokenizer == "char" ? "" : config.tokenizer,
+                     .vocab_size = vocab_size};
+  Hash128 hash;
+  const Bin bin = open_checked(text, config, options, corpus, hash);
+  corpus.tokenizer = bin.tokenizer;
+  corpus.vocab_size = bin.vocab_size;
+  corpus.train = bin.train;
+  corpus.validation = bin.validation;
+  corpus.validation_bytes = bin.metadata.validation.bytes;
+  corpus.separate_files = !bin.validation_path.empty();
+  check_lengths(corpus, bin, config, block_size);
+  if (corpus.separate_files) check_disjoint(corpus.train, bin.path, corpus.validation, bin.validation_path);
+  const int64_t split = corpus.train.size();
+  hash.update({reinterpret_cast<const char*>(&split), sizeof split});
+  if (corpus.tokenizer) hash.update(corpus.tokenizer->to_json());
+  load_stage_sources(corpus, config, bin, block_size, hash);
+  corpus.fingerprint = hash.hex();
+  return corpus;
+}
+
+}  // namespace gpt

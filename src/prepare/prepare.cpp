@@ -1,0 +1,266 @@
+#include "gpt/prepare/prepare.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "bin_writer.h"
+#include "chunk_encoder.h"
+#include "document_reader.h"
+#include "gpt/core/error.h"
+#include "gpt/core/file.h"
+#include "gpt/core/hash.h"
+#include "gpt/data/replacement.h"
+#include "gpt/data/token_file.h"
+#include "gpt/tokenizer/bpe.h"
+#include "gpt/tokenizer/bpe_trainer.h"
+#include "gpt/tokenizer/text_error.h"
+#include "gpt/tokenizer/tokenizer.h"
+#include "gpt/tokenizer/utf8.h"
+#include "input_passes.h"
+
+namespace gpt {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void refuse(const std::string& message) { throw Error(ExitCode::config, message); }
+
+// Marks every character of the chunk. Throws InvalidUtf8 with the offset in the chunk.
+void mark_characters(const Chunk& chunk, std::vector<std::atomic<bool>>& seen) {
+  size_t offset = 0;
+  for (const DocumentPart& part : chunk.parts) {
+    const std::string_view text = std::string_view(chunk.text).substr(0, part.end);
+    while (offset < text.size()) {
+      const auto [value, bytes] = utf8::decode(text, offset);
+      if (!seen[value].load(std::memory_order_relaxed)) seen[value].store(true, std::memory_order_relaxed);
+      offset += bytes;
+    }
+  }
+}
+
+// Ids are worth nothing without their tokenizer: before there are any, its JSON is read back.
+std::string readable_json(const Tokenizer& tokenizer) {
+  const std::string json = tokenizer.to_json();
+  if (tokenizer_from_json(json, "the tokenizer of the output")->to_json() == json) return json;
+  throw Error(ExitCode::data, fmt::format("the tokenizer {} cannot be kept: read back, it is another one", tokenizer.name()));
+}
+
+class Preparation {
+ public:
+  Preparation(const PrepareOptions& options, const std::string& folder, Replacement& output,
+              const std::function<bool(const PrepareProgress&)>& progress)
+      : options_(options),
+        folder_(folder),
+        output_(output),
+        progress_(progress),
+        input_(options, folder, [this](const PrepareProgress& now) { report(now); }) {}
+
+  Metadata run();
+
+ private:
+  std::vector<std::string> output_files() const;
+  void refuse_foreign_output() const;
+  void require_space() const;
+  std::unique_ptr<const Tokenizer> tokenizer();
+  std::string characters();
+  BpeModel trained_bpe(int64_t vocab_size);
+  std::unique_ptr<BinWriter> encode(const Tokenizer& tokenizer, Metadata& metadata);
+  void commit(const std::string& tokenizer, std::unique_ptr<BinWriter> writer, const Metadata& metadata);
+
+  void report(const PrepareProgress& progress) {
+    last_ = progress;
+    if (progress_ && !progress_(progress)) throw Error(ExitCode::interrupted, "interrupted; nothing was written to " + folder_);
+  }
+
+  const PrepareOptions& options_;
+  const std::string& folder_;
+  Replacement& output_;
+  const std::function<bool(const PrepareProgress&)>& progress_;
+  PrepareProgress last_{"reading", 0, 0};  // that was reported
+  InputPasses input_;
+};
+
+Metadata Preparation::run() {
+  trained_vocabulary(options_.tokenizer);
+  refuse_foreign_output();
+  require_space();
+  const std::unique_ptr<const Tokenizer> tokenizer = this->tokenizer();
+  const int width = width_for(tokenizer->vocab_size());
+  if (options_.format == BinFormat::nanogpt && width > 2) {
+    refuse(fmt::format("a vocabulary of {} does not fit the 16-bit ids of nanogpt bins; use another --format",
+                       tokenizer->vocab_size()));
+  }
+  const std::string json = readable_json(*tokenizer);
+  Metadata metadata;
+  std::unique_ptr<BinWriter> writer = encode(*tokenizer, metadata);
+  metadata.tokenizer_hash = hash128(json);
+  commit(json, std::move(writer), metadata);
+  return metadata;
+}
+
+std::vector<std::string> Preparation::output_files() const {
+  std::vector<std::string> files = BinWriter::file_names(options_.format);
+  files.push_back(kTokenizerFile);
+  if (options_.format == BinFormat::prepared) files.push_back(kMetadataFile);
+  return files;
+}
+
+// The metadata is written last, and tells a whole former output from files that came otherwise.
+void Preparation::refuse_foreign_output() const {
+  if (options_.force) return;
+  if (options_.format == BinFormat::prepared) {
+    try {
+      read_metadata(folder_ + "/" + kMetadataFile);
+      return;
+    } catch (const Error&) {
+    }
+  }
+  for (const std::string& name : output_files()) {
+    const std::string path = folder_ + "/" + name;
+    std::error_code none;
+    if (fs::exists(fs::symlink_status(path, none))) {
+      refuse(fmt::format("{} is in the way, and gpt-prepare may not have made it; --force replaces it, or choose another --output", path));
+    }
+  }
+}
+
+// A floor, so that nothing is refused that would fit: packed text counts twice, and few texts have above six bytes a token.
+void Preparation::require_space() const {
+  const double bytes_per_token = options_.tokenizer == "byte" ? 1 : options_.tokenizer == "char" ? 3 : 6;
+  double needed = 0;
+  for (const Source& source : input_.sources()) needed += source.bytes * (source.packing == Packing::none ? 1 : 2);
+  if (options_.max_chars > 0) needed = std::min(needed, static_cast<double>(options_.max_chars));
+  needed *= sizeof(uint16_t) / bytes_per_token;
+  const uint64_t free = free_disk_space(folder_);
+  if (needed <= static_cast<double>(free)) return;
+  throw Error(ExitCode::disk, fmt::format("{}: the ids of this input need at least {:.1f} GB, but {:.1f} GB are free; make room, "
+                                          "or write to another disk", folder_, needed / 1e9, static_cast<double>(free) / 1e9));
+}
+
+std::unique_ptr<const Tokenizer> Preparation::tokenizer() {
+  if (!options_.saved_tokenizer.empty()) return tokenizer_from_json(options_.saved_tokenizer, "the tokenizer of the run");
+  if (options_.tokenizer == "char") {
+    input_.spool_streams();
+    return make_tokenizer("char", characters());
+  }
+  if (const auto vocab_size = trained_vocabulary(options_.tokenizer)) {
+    input_.spool_streams();
+    return std::make_unique<BpeTokenizer>(trained_bpe(*vocab_size), options_.tokenizer);
+  }
+  return make_tokenizer(options_.tokenizer, {});
+}
+
+// Every character of the input, once.
+std::string Preparation::characters() {
+  for (;;) {
+    std::vector<std::atomic<bool>> seen(utf8::kCodePoints);
+    DocumentReader reader = input_.reader(utf8::last_character);
+    const auto mark = [&](const Chunk& chunk) {
+      try {
+        mark_characters(chunk, seen);
+      } catch (const InvalidUtf8& error) {
+        reader.refuse(chunk, error.offset(), error.why_and_remedy());
+      }
+      return true;
+    };
+    input_.pass("reading", reader, mark, [](bool) {});
+    if (input_.must_repeat(reader)) continue;
+    std::string characters;
+    for (char32_t value = 0; value < utf8::kCodePoints; ++value) {
+      if (seen[value]) utf8::append(characters, value);
+    }
+    return characters;
+  }
+}
+
+BpeModel Preparation::trained_bpe(int64_t vocab_size) {
+  BpeTrainingOptions training;
+  training.vocab_size = vocab_size;
+  training.min_frequency = options_.min_frequency;
+  training.threads = static_cast<int>(options_.threads);
+  for (;;) {
+    BpeTrainer trainer(training);
+    DocumentReader reader = input_.reader([&](std::string_view text) { return last_piece_boundary(training.split, text); });
+    input_.pass("reading", reader, [](Chunk chunk) { return chunk; }, [&](const Chunk& chunk) {
+      size_t begin = 0;
+      for (const DocumentPart& part : chunk.parts) {
+        trainer.add(std::string_view(chunk.text).substr(begin, part.end - begin));
+        begin = part.end;
+      }
+    });
+    if (input_.must_repeat(reader)) continue;
+    return trainer.train([this](int64_t done, int64_t total) {
+      const auto merges = [](int64_t count) { return static_cast<uint64_t>(count); };
+      return !progress_ || progress_({"training the tokenizer", merges(done), merges(total), /*in_bytes=*/false});
+    });
+  }
+}
+
+// What the writer gave, and all of the metadata but the tokenizer's hash.
+std::unique_ptr<BinWriter> Preparation::encode(const Tokenizer& tokenizer, Metadata& metadata) {
+  const ChunkEncoder encoder(tokenizer, options_);
+  metadata.vocab_size = tokenizer.vocab_size();
+  metadata.width_bytes = width_for(tokenizer.vocab_size());
+  metadata.tokenizer = kTokenizerFile;
+  for (;;) {
+    metadata.invalid_utf8_bytes = 0;
+    auto writer = std::make_unique<BinWriter>(output_.path(), options_.format, metadata.width_bytes, options_.validation_fraction,
+                                              [this] { report(last_); });
+    DocumentReader reader = input_.reader([&](std::string_view text) { return encoder.last_cut(text); });
+    const auto encode = [&](const Chunk& chunk) { return encoder.encode(chunk, reader); };
+    input_.pass("encoding", reader, encode, [&](const EncodedChunk& chunk) {
+      writer->append(chunk);
+      metadata.invalid_utf8_bytes += chunk.invalid_utf8_bytes;
+    });
+    if (input_.must_repeat(reader)) continue;
+    input_.describe(reader, metadata);
+    writer->finish(tokenizer.text_bytes(), metadata);
+    if (metadata.train.bytes + metadata.validation.bytes > 0) return writer;
+    throw Error(ExitCode::data, fmt::format("{}: there is no text in it (files read: {}, passed over: {})",
+                                            fmt::join(options_.inputs, " "), metadata.sources.size(), metadata.skipped.size()));
+  }
+}
+
+void write_file(const std::string& path, const std::string& text) {
+  AtomicFile file(path, text.size());
+  file.write(text);
+  file.commit();
+}
+
+// The metadata come last, with the hashes of the others.
+void Preparation::commit(const std::string& tokenizer, std::unique_ptr<BinWriter> writer, const Metadata& metadata) {
+  writer->commit();
+  writer.reset();  // and with it files that were of use on the way
+  write_file(output_.path() + "/" + kTokenizerFile, tokenizer);
+  if (options_.format == BinFormat::prepared) write_file(output_.path() + "/" + kMetadataFile, to_json(metadata));
+  output_.commit();
+}
+
+}  // namespace
+
+Metadata prepare(const PrepareOptions& options, const std::string& output_dir,
+                 const std::function<bool(const PrepareProgress&)>& progress) {
+  if (options.inputs.empty()) refuse("nothing to read: name files, folders or patterns, or - for standard input");
+  std::error_code none;
+  const bool is_new = !fs::exists(output_dir, none);
+  create_folders(output_dir);
+  try {
+    const FolderLock lock(output_dir, ExitCode::config, "--output");
+    Replacement output(output_dir);
+    return Preparation(options, output_dir, output, progress).run();
+  } catch (...) {
+    if (is_new) rmdir(output_dir.c_str());  // where it is empty
+    throw;
+  }
+}
+
+}  // namespace gpt

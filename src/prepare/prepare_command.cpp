@@ -1,0 +1,87 @@
+#include "gpt/prepare/prepare_command.h"
+
+#include "gpt/config/arguments.h"
+#include "gpt/core/error.h"
+
+namespace gpt {
+namespace {
+
+constexpr const char* kExamples = R"(Examples:
+  gpt-prepare --input book.txt --tokenizer bpe:4096 --output data/book
+  gpt-prepare --input texts/ --input 'more/*.jsonl.zst' --output data/mine
+  gpt-prepare --input CC-MAIN-*.warc.wet.gz --tokenizer gpt2 --output data/common_crawl
+  zcat dump.jsonl.gz | gpt-prepare --input -.jsonl --text-field body --output data/dump
+
+Inputs:
+  A text file is one document; so is each line of .jsonl or .ndjson, and each record of .wet. .gz and .zst are unpacked.
+  In text files CRLF becomes LF, and a byte-order mark at the start is dropped.
+  In a folder all files are read, in the order of their paths. Hidden files are left out; files that are empty, damaged or
+  not text are passed over and counted.
+  - is standard input: text, or with a suffix (-.jsonl.gz) what a file of that name would be.
+)";
+
+std::vector<config::Section> sections(PrepareCommand& command) {
+  using config::switch_row;
+  PrepareOptions& o = command.options;
+  return {
+      {"Input",
+       {{.name = "input",
+         .target = &o.inputs,
+         .help = "files, folders, patterns in quotes, or -; several may follow, and the flag may be repeated",
+         .aliases = {{"i"}}},
+        {.name = "text-field", .target = &o.text_field, .help = "field of .jsonl that holds the text"},
+        {.name = "max-chars", .target = &o.max_chars, .help = "read at most this many characters; 0 = all", .min = 0}}},
+      {"Tokens",
+       {{.name = "tokenizer",
+         .target = &o.tokenizer,
+         .help = "gpt2, char, byte, bpe:N to train one with N tokens, or a file (tokenizer.json, .tiktoken, vocab.bpe)",
+         .aliases = {{"t"}}},
+        {.name = "min-frequency",
+         .target = &o.min_frequency,
+         .help = "bpe:N merges only pairs that occur at least this often",
+         .min = 0},
+        switch_row("parse-special-tokens", o.parse_special_tokens,
+                   "text such as <|endoftext|> becomes the special token; otherwise it is ordinary text")}},
+      {"Output",
+       {{.name = "output",
+         .target = &command.output_dir,
+         .help = "folder for the files; created if it does not exist",
+         .aliases = {{"o"}}},
+        {.name = "format",
+         .target = config::choice(o.format, {{"prepared", BinFormat::prepared}, {"nanogpt", BinFormat::nanogpt}, {"llmc", BinFormat::llmc}}),
+         .help = "prepared = tokens_bpe.bin, bpe_tokenizer.json and tokens_bpe_metadata.json; nanogpt or llmc = train.bin, "
+                 "val.bin and bpe_tokenizer.json"},
+        {.name = "validation-fraction",
+         .target = &o.validation_fraction,
+         .help = "share of the documents kept for validation (where they are few: of the tokens, from the end)",
+         .min = 0,
+         .max = 0.999},
+        {.name = "seed", .target = &o.seed, .help = "decides which documents are for validation", .min = 0, .aliases = {{"s"}}},
+        switch_row("force", o.force, "replace files in the output folder that another program may have made")}},
+      {"Machine", {{.name = "threads", .target = &o.threads, .help = "CPU threads; 0 = all cores", .min = 0, .max = 1024}}},
+  };
+}
+
+[[noreturn]] void refuse(const char* message) { throw Error(ExitCode::config, message); }
+
+}  // namespace
+
+std::optional<PrepareCommand> parse_prepare_options(int argc, const char* const* argv) {
+  PrepareCommand command;
+  const std::vector<config::Section> options = sections(command);
+  const auto arguments =
+      config::parse_arguments({.name = "gpt-prepare",
+                               .description = "Turns text into token ids to train on: documents in, bins out, on all cores.",
+                               .usage = "--input FILE ... --output FOLDER [--FLAG VALUE ...]",
+                               .sections = options,
+                               .footer = kExamples,
+                               .flag_for = [](const std::string&) { return "--input"; }},
+                              argc, argv);
+  if (!arguments) return std::nullopt;
+  config::apply_settings(arguments->settings, config::rows_of(options));
+  if (command.options.inputs.empty()) refuse("nothing to read: give --input FILE, FOLDER or -; see gpt-prepare --help");
+  if (command.output_dir.empty()) refuse("nowhere to write: give --output FOLDER; see gpt-prepare --help");
+  return command;
+}
+
+}  // namespace gpt

@@ -1,0 +1,219 @@
+#include "gpt/prepare/text_cache.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "cache_folder.h"
+#include "content_hash.h"
+#include "gpt/core/error.h"
+#include "gpt/core/file.h"
+#include "gpt/core/hash.h"
+#include "gpt/core/log.h"
+#include "gpt/core/process.h"
+#include "gpt/data/metadata.h"
+#include "gpt/data/replacement.h"
+#include "gpt/prepare/prepare.h"
+#include "gpt/prepare/prepare_report.h"
+#include "gpt/tokenizer/tokenizer.h"
+
+namespace gpt {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kForm = 2;  // of what lies in the cache: other forms are prepared anew
+constexpr const char* kHashIndex = "content_hashes";
+
+std::string cache_root(const DataConfig& config) {
+  if (!config.cache_dir.empty()) return config.cache_dir;
+  if (const char* caches = std::getenv("XDG_CACHE_HOME"); caches && *caches) return caches + std::string("/gpt-train");
+  if (const char* home = std::getenv("HOME"); home && *home) return home + std::string("/.cache/gpt-train");
+  throw Error(ExitCode::config, "data.cache_dir: there is no home folder to keep prepared text in; name a folder");
+}
+
+// char and bpe:N follow from the text; any other tokenizer is what it holds, wherever it lies.
+std::string identity(const std::string& tokenizer) {
+  if (tokenizer == "char" || tokenizer.starts_with("bpe:")) return tokenizer;
+  return hash128(make_tokenizer(tokenizer, {})->to_json());
+}
+
+std::string size_text(int64_t bytes) {
+  const auto size = static_cast<double>(bytes);
+  return size < 1e9 ? fmt::format("{:.1f} MB", size / 1e6) : fmt::format("{:.2f} GB", size / 1e9);
+}
+
+std::string texts(int64_t count) { return fmt::format("{} prepared text{}", count, count == 1 ? "" : "s"); }
+
+using Open = std::function<Bin(const std::string& path)>;
+
+class TextCache {
+ public:
+  TextCache(const std::string& input, const DataConfig& config, const Open& open)
+      : config_(config),
+        open_(open),
+        input_(input),
+        root_(cache_root(config)),
+        content_(content_hash(input, root_ + "/" + kHashIndex)) {}
+
+  PreparedText text(const std::string& saved_tokenizer) const {
+    const std::string own = identity(config_.tokenizer);
+    if (saved_tokenizer.empty()) return prepared(folder_for(own), "");
+    const std::string hash = hash128(saved_tokenizer);
+    // A run that is resumed finds what it made when it began.
+    if (tokenizer_hash(folder_for(own)) == hash) return prepared(folder_for(own), saved_tokenizer);
+    return prepared(folder_for(hash), saved_tokenizer);
+  }
+
+ private:
+  std::string folder_for(const std::string& tokenizer) const {
+    return root_ + "/" + hash128(fmt::format("{} {} {} {} {} {}", kForm, content_, tokenizer, config_.text_field,
+                                             config_.validation_fraction, config_.max_chars));
+  }
+
+  // Of a finished entry; empty where there is none, or none that can be read.
+  static std::string tokenizer_hash(const std::string& folder) {
+    try {
+      return read_metadata(folder + "/" + kMetadataFile).tokenizer_hash;
+    } catch (const Error&) {
+      return "";
+    }
+  }
+
+  // False where there is nothing to use. `damage`: why, where something is there.
+  bool use(const std::string& folder, PreparedText& text, std::string& damage) const {
+    try {
+      finish_replacement(folder);  // which puts the file there that marks what is in use
+      text.in_use = use_cache_entry(folder);
+      if (!text.in_use) return false;
+      text.bin = open_(folder + "/" + kBinFile);
+      return true;
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::data) throw;
+      damage = error.what();
+      text.in_use = nullptr;
+      return false;
+    }
+  }
+
+  PreparedText prepared(const std::string& folder, const std::string& saved_tokenizer) const {
+    PreparedText text;
+    std::string damage;
+    if (!use(folder, text, damage)) {
+      make(folder, text, saved_tokenizer, damage);
+      text.bin = open_(folder + "/" + kBinFile);
+    }
+    const std::string files = describe_files(text.bin.metadata);
+    if (!files.empty()) log::info(fmt::format("{}: {}", input_, files));
+    return text;
+  }
+
+  // Prepares it, unless another process has done that by the time this one holds the lock.
+  void make(const std::string& folder, PreparedText& text, const std::string& saved_tokenizer, std::string& damage) const {
+    create_folders(root_);
+    const FileLock lock(folder + ".lock", [this, said = false](const std::string& holder) mutable {
+      if (!std::exchange(said, true)) log::info(fmt::format("Waiting for {}, which prepares {}", holder, input_));
+      if (process::stop_signal() != 0) throw Error(ExitCode::interrupted, "interrupted while waiting for " + holder);
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    });
+    if (damage.empty()) text.in_use = use_cache_entry(folder);
+    if (text.in_use || (!damage.empty() && use(folder, text, damage))) return;
+    prepare_entry(folder, saved_tokenizer, damage);
+    text.in_use = use_cache_entry(folder);
+    keep_below_limit();
+  }
+
+  void prepare_entry(const std::string& folder, const std::string& saved_tokenizer, const std::string& damage) const {
+    const std::string how = saved_tokenizer.empty() ? "the tokenizer " + config_.tokenizer : "the tokenizer of the run";
+    if (damage.empty()) {
+      log::info(fmt::format("Preparing {} with {}, once: it is kept in {}", input_, how, folder));
+    } else {
+      log::warn(fmt::format("{}; preparing {} anew with {}", damage, input_, how));
+    }
+    PrepareOptions options;
+    options.inputs = {input_};
+    options.tokenizer = config_.tokenizer;
+    options.saved_tokenizer = saved_tokenizer;
+    options.text_field = config_.text_field;
+    options.validation_fraction = config_.validation_fraction;
+    options.max_chars = config_.max_chars;
+    options.force = true;  // all that lies in a folder of the cache is the cache's
+    PrepareReport report;
+    prepare(options, folder, std::ref(report));
+    log::status("");
+  }
+
+  void keep_below_limit() const {
+    if (config_.cache_limit == 0) return;
+    const RemovedEntries removed = remove_cache_entries(root_, static_cast<int64_t>(config_.cache_limit * 1e9));
+    if (removed.entries == 0) return;
+    log::info(fmt::format("Removed {} ({}) from {}, used longest ago: data.cache_limit is {} GB", texts(removed.entries),
+                          size_text(removed.bytes), root_, config_.cache_limit));
+  }
+
+  const DataConfig& config_;
+  const Open& open_;
+  const std::string input_, root_, content_;
+};
+
+std::string as_json(const std::vector<CacheEntry>& entries) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const CacheEntry& entry : entries) {
+    const auto seconds = static_cast<std::time_t>(entry.last_used / 1'000'000'000);
+    list.push_back({{"path", entry.path},
+                    {"bytes", entry.bytes},
+                    {"last_used", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(seconds))},
+                    {"text", entry.text}});
+  }
+  return nlohmann::ordered_json{{"cache", list}}.dump(2, ' ', /*ensure_ascii=*/false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+PreparedText prepared_text(const std::string& input, const DataConfig& config, const std::string& saved_tokenizer,
+                           const Open& open) {
+  try {
+    return TextCache(input, config, open).text(saved_tokenizer);
+  } catch (const Error& error) {
+    log::status("");
+    if (error.code() != ExitCode::disk) throw;
+    throw Error(ExitCode::disk, fmt::format("{}; prepared text is kept there: set data.cache_dir to a folder with room", error.what()));
+  }
+}
+
+std::string describe_text_cache(const DataConfig& config, bool json) {
+  const std::string root = cache_root(config);
+  const std::vector<CacheEntry> entries = cache_entries(root);
+  if (json) return as_json(entries);
+  int64_t bytes = 0;
+  for (const CacheEntry& entry : entries) bytes += entry.bytes;
+  const std::string limit = config.cache_limit == 0 ? "none" : fmt::format("{} GB", config.cache_limit);
+  std::string lines = fmt::format("{}: {}, {} (data.cache_limit: {})\n", root, texts(std::ssize(entries)), size_text(bytes), limit);
+  for (const CacheEntry& entry : entries) {
+    const auto seconds = static_cast<std::time_t>(entry.last_used / 1'000'000'000);
+    lines += fmt::format("{:>9}  last used {:%Y-%m-%d %H:%M}  {}  {}\n", size_text(entry.bytes), fmt::localtime(seconds), entry.path,
+                         entry.text.empty() ? "(unfinished)" : entry.text);
+  }
+  return lines;
+}
+
+std::string clear_text_cache(const DataConfig& config) {
+  const std::string root = cache_root(config);
+  const RemovedEntries removed = remove_cache_entries(root, /*limit=*/-1);
+  std::error_code ignored;
+  fs::remove(root + "/" + kHashIndex, ignored);
+  std::string line = fmt::format("{}: removed {} ({})", root, texts(removed.entries), size_text(removed.bytes));
+  if (removed.kept > 0) line += fmt::format("; {} in use stay{}", removed.kept, removed.kept == 1 ? "s" : "");
+  return line;
+}
+
+}  // namespace gpt
