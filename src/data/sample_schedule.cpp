@@ -115,7 +115,6 @@ SampleSchedule::SampleSchedule(const std::vector<Tokens>& sources, const Schedul
 }
 
 SampleSchedule::~SampleSchedule() = default;
-SampleSchedule::SampleSchedule(SampleSchedule&&) noexcept = default;
 
 int64_t SampleSchedule::samples(int64_t round) const { return impl_->stage(round).samples; }
 
