@@ -173,7 +173,6 @@ int64_t DataLoader::samples_per_epoch() const {
 int64_t DataLoader::batches_per_epoch() const {
   return impl_->batches_of_stages > 0 ? impl_->batches_of_stages : impl_->schedule.batches_left({});
 }
-int64_t DataLoader::batch_size_at(const DataPosition& position) const { return impl_->schedule.batch_size(position); }
 bool DataLoader::resident() const { return impl_->resident; }
 
 SequentialBatches::SequentialBatches(Tokens tokens, int64_t batch_size, int64_t block_size, at::Device device)

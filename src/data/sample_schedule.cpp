@@ -73,7 +73,7 @@ struct SampleSchedule::Impl {
   std::vector<Stage> stages = {};
 
   int64_t last() const { return std::ssize(stages) - 1; }
-  const Stage& stage(int64_t round) const { return stages[std::min(round, last())]; }
+  const Stage& stage(int64_t round) const { return stages[std::clamp<int64_t>(round, 0, last())]; }
   int64_t batch_of_all(int64_t round) const { return stage(round).batch_size * options.slice.world_size; }
 
   // This rank's part of the batch at a position.
@@ -115,7 +115,6 @@ SampleSchedule::SampleSchedule(const std::vector<Tokens>& sources, const Schedul
 }
 
 SampleSchedule::~SampleSchedule() = default;
-SampleSchedule::SampleSchedule(SampleSchedule&&) noexcept = default;
 
 int64_t SampleSchedule::samples(int64_t round) const { return impl_->stage(round).samples; }
 

@@ -27,11 +27,11 @@ std::vector<StageBatches> stage_batches(const DataConfig& data, const TrainingCo
   for (size_t i = 0; i < data.stages.size(); ++i) {
     const Stage& stage = data.stages[i];
     const int64_t end = i + 1 < data.stages.size() ? data.stages[i + 1].from : training.schedule.max_steps.value_or(kDefaultMaxSteps);
+    const int64_t length = stage.block_size.value_or(block_size);
     StageBatches batches{.batches = (end - stage.from) * training.gradient_accumulation_steps,
-                         .batch_size = 0,
-                         .block_size = stage.block_size.value_or(block_size),
+                         .batch_size = training.batch_size * block_size / length,
+                         .block_size = length,
                          .mix = {}};
-    batches.batch_size = training.batch_size * block_size / batches.block_size;
     for (const auto& [name, weight] : mix_of(stage)) {
       batches.mix.emplace_back(std::find(names.begin(), names.end(), name) - names.begin(), weight);
     }

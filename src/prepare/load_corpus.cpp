@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <string_view>
+#include <system_error>
 
 #include "gpt/core/error.h"
 #include "gpt/core/hash.h"
@@ -13,15 +13,21 @@
 #include "gpt/data/bin.h"
 #include "gpt/data/overlap.h"
 #include "gpt/data/stages.h"
-#include "gpt/prepare/prepare.h"
 #include "gpt/prepare/prepare_report.h"
 #include "gpt/prepare/text_cache.h"
+#include "source_list.h"
 
 namespace gpt {
 namespace {
 
 [[noreturn]] void fail(const std::string& source, const std::string& message) {
   throw Error(ExitCode::data, fmt::format("{}: {}", source, message));
+}
+
+int64_t file_bytes(const std::string& path) {
+  std::error_code none;
+  const auto bytes = std::filesystem::file_size(path, none);
+  return none ? 0 : static_cast<int64_t>(bytes);
 }
 
 std::string dataset_path() {
@@ -80,14 +86,15 @@ Bin open_checked(const std::string& text, const DataConfig& config, BinOptions o
   };
   if (text.empty()) return open(options.path);
   options.is_prepared = true;
-  const PreparedText prepared = prepared_text(text, config, corpus.tokenizer ? corpus.tokenizer->to_json() : "", open);
-  corpus.in_use.push_back(prepared.in_use);
-  return prepared.bin;
+  const Bin bin = prepared_text(text, config, corpus.tokenizer ? corpus.tokenizer->to_json() : "", open);
+  corpus.in_use.push_back(bin.in_use);
+  return bin;
 }
 
 void check_lengths(const Corpus& corpus, const Bin& bin, const DataConfig& config, int64_t block_size) {
   const double fraction = config.validation_fraction;
-  const bool cut_here = !corpus.separate_files && (!bin.is_split() || config.bin.empty());
+  const bool separate_files = !bin.validation_path.empty();
+  const bool cut_here = !separate_files && (!bin.is_split() || config.bin.empty());
   const std::string arithmetic =
       cut_here ? fmt::format(" ({} tokens, validation_fraction {}); use a longer text, a smaller model.block_size or another "
                              "data.validation_fraction",
@@ -99,7 +106,7 @@ void check_lengths(const Corpus& corpus, const Bin& bin, const DataConfig& confi
                                     block_size + 1, arithmetic));
   };
   check("training", corpus.train.size());
-  const bool wants_validation = cut_here ? fraction > 0 : corpus.separate_files || corpus.validation.size() > 0;
+  const bool wants_validation = cut_here ? fraction > 0 : separate_files || corpus.validation.size() > 0;
   if (wants_validation) check("validation", corpus.validation.size());
 }
 
@@ -165,15 +172,26 @@ Corpus load_corpus(const DataConfig& config, int64_t block_size, const std::stri
   corpus.train = bin.train;
   corpus.validation = bin.validation;
   corpus.validation_bytes = bin.metadata.validation.bytes;
-  corpus.separate_files = !bin.validation_path.empty();
   check_lengths(corpus, bin, config, block_size);
-  if (corpus.separate_files) check_disjoint(corpus.train, bin.path, corpus.validation, bin.validation_path);
+  if (!bin.validation_path.empty()) check_disjoint(corpus.train, bin.path, corpus.validation, bin.validation_path);
   const int64_t split = corpus.train.size();
   hash.update({reinterpret_cast<const char*>(&split), sizeof split});
   if (corpus.tokenizer) hash.update(corpus.tokenizer->to_json());
   load_stage_sources(corpus, config, bin, block_size, hash);
   corpus.fingerprint = hash.hex();
   return corpus;
+}
+
+int64_t estimate_characters(const DataConfig& config) {
+  constexpr int64_t kPacked = 4, kPerTokenByte = 2;  // ids take two bytes or more
+  if (!config.bin.empty()) return kPerTokenByte * (file_bytes(config.bin) + file_bytes(config.validation_bin));
+  if (config.dataset == DatasetName::shakespeare) return file_bytes(installed_data("shakespeare.txt"));
+  if (config.text.empty()) return 0;
+  int64_t characters = 0;
+  for (const Source& source : find_sources({config.text}, "").sources) {
+    characters += source.bytes * (source.packing == Packing::none ? 1 : kPacked);
+  }
+  return config.max_chars > 0 ? std::min(characters, config.max_chars) : characters;
 }
 
 }  // namespace gpt

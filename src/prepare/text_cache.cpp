@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -65,7 +66,7 @@ class TextCache {
         root_(cache_root(config)),
         content_(content_hash(input, root_ + "/" + kHashIndex)) {}
 
-  PreparedText text(const std::string& saved_tokenizer) const {
+  Bin text(const std::string& saved_tokenizer) const {
     const std::string own = identity(config_.tokenizer);
     if (saved_tokenizer.empty()) return prepared(folder_for(own), "");
     const std::string hash = hash128(saved_tokenizer);
@@ -89,47 +90,50 @@ class TextCache {
     }
   }
 
-  // False where there is nothing to use. `damage`: why, where something is there.
-  bool use(const std::string& folder, PreparedText& text, std::string& damage) const {
+  Bin opened(const std::string& folder, std::shared_ptr<const void> in_use) const {
+    Bin bin = open_(folder + "/" + kBinFile);
+    bin.in_use = std::move(in_use);
+    return bin;
+  }
+
+  // Nothing where there is nothing to use. `damage`: why, where something is there.
+  std::optional<Bin> find(const std::string& folder, std::string& damage) const {
     try {
       finish_replacement(folder);  // which puts the file there that marks what is in use
-      text.in_use = use_cache_entry(folder);
-      if (!text.in_use) return false;
-      text.bin = open_(folder + "/" + kBinFile);
-      return true;
+      if (auto in_use = use_cache_entry(folder)) return opened(folder, std::move(in_use));
     } catch (const Error& error) {
       if (error.code() != ExitCode::data) throw;
       damage = error.what();
-      text.in_use = nullptr;
-      return false;
     }
+    return std::nullopt;
   }
 
-  PreparedText prepared(const std::string& folder, const std::string& saved_tokenizer) const {
-    PreparedText text;
+  Bin prepared(const std::string& folder, const std::string& saved_tokenizer) const {
     std::string damage;
-    if (!use(folder, text, damage)) {
-      make(folder, text, saved_tokenizer, damage);
-      text.bin = open_(folder + "/" + kBinFile);
-    }
-    const std::string files = describe_files(text.bin.metadata);
+    std::optional<Bin> bin = find(folder, damage);
+    if (!bin) bin = opened(folder, make(folder, saved_tokenizer, damage));
+    const std::string files = describe_files(bin->metadata);
     if (!files.empty()) log::info(fmt::format("{}: {}", input_, files));
-    return text;
+    return *std::move(bin);
   }
 
-  // Prepares it, unless another process has done that by the time this one holds the lock.
-  void make(const std::string& folder, PreparedText& text, const std::string& saved_tokenizer, std::string& damage) const {
+  // Prepares it, unless another process has done that by the time this one holds the lock. What marks it as in use.
+  std::shared_ptr<const void> make(const std::string& folder, const std::string& saved_tokenizer, std::string& damage) const {
     create_folders(root_);
     const FileLock lock(folder + ".lock", [this, said = false](const std::string& holder) mutable {
       if (!std::exchange(said, true)) log::info(fmt::format("Waiting for {}, which prepares {}", holder, input_));
       if (process::stop_signal() != 0) throw Error(ExitCode::interrupted, "interrupted while waiting for " + holder);
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
     });
-    if (damage.empty()) text.in_use = use_cache_entry(folder);
-    if (text.in_use || (!damage.empty() && use(folder, text, damage))) return;
+    if (damage.empty()) {
+      if (auto in_use = use_cache_entry(folder)) return in_use;
+    } else if (const std::optional<Bin> bin = find(folder, damage)) {
+      return bin->in_use;
+    }
     prepare_entry(folder, saved_tokenizer, damage);
-    text.in_use = use_cache_entry(folder);
+    auto in_use = use_cache_entry(folder);
     keep_below_limit();
+    return in_use;
   }
 
   void prepare_entry(const std::string& folder, const std::string& saved_tokenizer, const std::string& damage) const {
@@ -179,8 +183,8 @@ std::string as_json(const std::vector<CacheEntry>& entries) {
 
 }  // namespace
 
-PreparedText prepared_text(const std::string& input, const DataConfig& config, const std::string& saved_tokenizer,
-                           const Open& open) {
+Bin prepared_text(const std::string& input, const DataConfig& config, const std::string& saved_tokenizer,
+                  const Open& open) {
   try {
     return TextCache(input, config, open).text(saved_tokenizer);
   } catch (const Error& error) {

@@ -8,7 +8,7 @@
 #include "gpt/config/automatic.h"
 #include "gpt/core/log.h"
 #include "gpt/device/device.h"
-#include "gpt/prepare/input_size.h"
+#include "gpt/prepare/load_corpus.h"
 #include "gpt/train/run_folder.h"
 
 namespace gpt {

@@ -96,9 +96,8 @@ TEST_P(DataLoaderTest, AnEpochIsEverySampleOnce) {
     std::vector<int64_t> starts;
     for (int64_t i = 0; i < 25; ++i) {
       EXPECT_EQ(loader.position(), (DataPosition{epoch, i * B}));
-      EXPECT_EQ(loader.batch_size_at(loader.position()), i < 24 ? B : 4);  // the last batch is partial and kept
       const auto batch = starts_of(loader.next(), T);
-      EXPECT_EQ(batch.size(), i < 24 ? B : 4);
+      EXPECT_EQ(batch.size(), i < 24 ? B : 4);  // the last batch is partial and kept
       starts.insert(starts.end(), batch.begin(), batch.end());
     }
     const int64_t offset = starts[0] % T;

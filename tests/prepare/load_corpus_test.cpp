@@ -291,7 +291,6 @@ TEST_F(CorpusTest, ValidationInAFileOfItsOwn) {
   EXPECT_EQ(corpus.train.size(), 3000);
   EXPECT_EQ(corpus.validation.size(), 500);
   EXPECT_EQ(corpus.validation[0], 3000);
-  EXPECT_TRUE(corpus.separate_files);
   config.validation_bin = file("val2.bin", uint16_ids(3000, 3501));
   EXPECT_NE(load_corpus(config, 64).fingerprint, corpus.fingerprint);
   config.validation_bin = file("val3.bin", uint16_ids(4900, 5001));

@@ -1,7 +1,7 @@
 // XXH3-128, fed piece by piece: it identifies contents and detects accidental damage (it does not protect against malice).
 #pragma once
 
-#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -23,5 +23,6 @@ class Hash128 {
 };
 
 std::string hash128(std::string_view bytes);
+uint64_t hash64(std::string_view bytes);
 
 }  // namespace gpt

@@ -21,6 +21,7 @@ struct Bin {
   std::shared_ptr<const Tokenizer> tokenizer = {};  // null: not known
   int64_t vocab_size = 0;
   Tokens train = {}, validation = {};
+  std::shared_ptr<const void> in_use = {};  // keeps other processes from removing it, where it lies in the text cache
   bool is_split() const { return metadata.train.tokens + metadata.validation.tokens > 0; }
 };
 

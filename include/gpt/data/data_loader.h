@@ -43,7 +43,6 @@ class DataLoader {
 
   int64_t samples_per_epoch() const;  // of a run in stages: of the whole run
   int64_t batches_per_epoch() const;
-  int64_t batch_size_at(const DataPosition& position) const;  // smaller for the last batch of an epoch
   bool resident() const;
 
  private:

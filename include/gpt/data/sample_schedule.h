@@ -53,7 +53,6 @@ class SampleSchedule {
   // Every source that is used must have more tokens than the sequences taken from it.
   SampleSchedule(const std::vector<Tokens>& sources, const ScheduleOptions& options);
   ~SampleSchedule();
-  SampleSchedule(SampleSchedule&&) noexcept;
 
   int64_t samples(int64_t round) const;  // of all ranks
   int64_t block_size(const DataPosition& at) const;

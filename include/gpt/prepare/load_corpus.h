@@ -19,4 +19,9 @@ namespace gpt {
 Corpus load_corpus(const DataConfig& config, int64_t block_size, const std::string& saved_tokenizer = {},
                    std::optional<int64_t> vocab_size = {});
 
+// About the number of characters: bytes on the disk, packed files counted four times (text packs to a quarter), a bin of
+// token ids by four characters a token, and no more than max_chars. 0 = the configuration names no data.
+// Throws gpt::Error(data) when the files are not there.
+int64_t estimate_characters(const DataConfig& config);
+
 }  // namespace gpt

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <string>
 
 #include "gpt/config/data_config.h"
@@ -10,19 +9,15 @@
 
 namespace gpt {
 
-struct PreparedText {
-  Bin bin;
-  std::shared_ptr<const void> in_use;  // while it lives no process removes the folder that the bin lies in
-};
-
 // `input` (a file, folder or glob), prepared on the first call. What it was made from gives its folder a name: the contents
 // of the files, the tokenizer and the settings. When a text has been added, those that were used least recently are removed
 // until all have at most config.cache_limit.
 // `saved_tokenizer`: JSON of the tokenizer to use; empty = what config.tokenizer says.
 // `open` opens the bin at a path, and throws gpt::Error(data) where it is damaged: then it is prepared anew, and opened again.
+// While the bin's `in_use` lives, no process removes it.
 // Throws gpt::Error: what prepare() throws; disk, naming data.cache_dir, where nothing can be kept; interrupted.
-PreparedText prepared_text(const std::string& input, const DataConfig& config, const std::string& saved_tokenizer,
-                           const std::function<Bin(const std::string& path)>& open);
+Bin prepared_text(const std::string& input, const DataConfig& config, const std::string& saved_tokenizer,
+                  const std::function<Bin(const std::string& path)>& open);
 
 // The texts in config.cache_dir, for people or as JSON: path, size, when each was used last and what it was made from.
 std::string describe_text_cache(const DataConfig& config, bool json);
