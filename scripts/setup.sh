@@ -21,7 +21,7 @@ for argument in "$@"; do
   esac
 done
 
-packages=(g++ python3 python3-venv git ca-certificates libyaml-cpp-dev libspdlog-dev libfmt-dev
+packages=(g++ python3 python3-venv git ca-certificates libyaml-cpp-dev libcli11-dev libspdlog-dev libfmt-dev
   nlohmann-json3-dev libxxhash-dev zlib1g-dev libzstd-dev libedit-dev libncurses-dev libbsd-dev libgtest-dev)
 
 check_machine() {

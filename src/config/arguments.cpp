@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
@@ -16,6 +17,10 @@
 namespace gpt::config {
 namespace {
 
+// A zero byte, which no argument can hold, before each word and after each "--name=". It keeps CLI11 from reading "-.5" as a
+// flag, and from taking the next argument where a value is empty.
+constexpr char kMark = '\0';
+
 [[noreturn]] void fail(const std::string& message) { throw Error(ExitCode::config, message); }
 
 void show(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
@@ -26,138 +31,129 @@ bool is_flag(const std::string& word) {
   return name < word.size() && std::isalpha(static_cast<unsigned char>(word[name]));
 }
 
-std::string name_of(const std::string& flag) { return flag.substr(std::min(flag.find_first_not_of('-'), flag.size())); }
-
-bool is_list(const Option& row) { return std::holds_alternative<std::vector<std::string>*>(row.target); }
-
-// Whether the flag alone means true.
-bool stands_alone(const Spelling& spelling) {
-  return (spelling.alias && spelling.alias->is_switch()) || std::holds_alternative<bool*>(spelling.option->target);
+std::string marked(std::string argument) {
+  const bool is_word = !is_flag(argument) && argument != "--";
+  const size_t equals = argument.find('=');
+  if (is_word || equals != std::string::npos) argument.insert(is_word ? 0 : equals + 1, 1, kMark);
+  return argument;
 }
 
-class Parser {
- public:
-  Parser(const Program& program, int argc, const char* const* argv)
-      : program_(program), arguments_(argv + 1, argv + argc), rows_(rows_of(program.sections)) {
-    while (next_ < arguments_.size()) take(arguments_[next_++]);
-  }
+std::string unmarked(std::string argument) {
+  std::erase(argument, kMark);
+  return argument;
+}
 
-  bool asks_for(const char* name) const {
-    return std::any_of(given_.begin(), given_.end(), [&](const Given& given) { return given.spelling.option->name == name; });
-  }
-
-  Arguments result() && {
-    if (!fault_.empty()) fail(fault_);
-    Arguments result{.settings = {}, .words = std::move(words_)};
-    for (Given& given : given_) {
-      if (std::holds_alternative<Structure>(given.spelling.option->target)) {
-        given.setting.node = std::make_shared<const Node>(parse_node(given.setting.text, given.setting.where));
-      }
-      add_setting(result.settings, given.spelling, std::move(given.setting));
-    }
-    return result;
-  }
-
- private:
-  struct Given {
-    Spelling spelling;
-    Setting setting;
-  };
-
-  void take(const std::string& word) {
-    if (word == "--") {
-      while (next_ < arguments_.size()) take_word(arguments_[next_++]);
-    } else if (is_flag(word)) {
-      take_flag(word);
-    } else {
-      take_word(word);
+// The names that CLI11 is to know it by: "--batch-size,--batch_size,--training.batch-size,--training.batch_size,".
+std::string flags_of(const Spelling& spelling) {
+  const std::string& name = spelling.alias ? spelling.alias->name : spelling.option->name;
+  if (name.size() == 1) return "-" + name;
+  const std::string& section = spelling.option->section;
+  std::string flags;
+  for (std::string written : {name, section.empty() ? name : section + "." + name}) {
+    for (const char between : {'-', '_'}) {
+      std::replace_if(written.begin(), written.end(), [](char c) { return c == '-' || c == '_'; }, between);
+      flags += "--" + written + ",";
     }
   }
+  return flags;
+}
 
-  void take_flag(const std::string& word) {
-    std::string flag = word.substr(0, word.find('='));
-    std::optional<std::string> value;
-    if (flag.size() < word.size()) value = word.substr(flag.size() + 1);
-    if (!word.starts_with("--") && word.size() > 2 && find(word.substr(1, 1)).option) {  // -n5
-      flag = word.substr(0, 2);
-      value = word.substr(2);
-    }
-    const Spelling spelling = find(word.starts_with("--") || flag.size() == 2 ? name_of(flag) : "");
-    if (!spelling.option) return note(unknown(flag));
-    if (spelling.option->is_switch) {
-      if (value) note(fmt::format("{} is a switch and takes no value, got {}", flag, in_quotes(*value)));
-      value = "true";
-    } else if (!value && next_ < arguments_.size() && !(stands_alone(spelling) && arguments_[next_].starts_with("-"))) {
-      value = arguments_[next_++];
-    } else if (!value && stands_alone(spelling)) {
-      value = "true";
-    } else if (!value) {
-      return note(flag + " needs a value");
-    }
-    add(spelling, *value);
+// What CLI11 makes of the arguments, still marked.
+struct Scan {
+  std::vector<std::pair<Spelling, std::string>> given;  // flags and their values, in their order
+  std::vector<std::string> rest;                        // what no flag took
+  bool lacks_value = false;                             // the last argument, a flag
+  bool asks_for(const std::string& name) const {
+    return std::any_of(given.begin(), given.end(), [&](const auto& flag) { return flag.first.option->name == name; });
   }
-
-  void add(const Spelling& spelling, const std::string& value) {
-    const std::string name = spelling.alias ? spelling.alias->name : spelling.option->key();
-    const std::string written = (name.size() == 1 ? "-" : "--") + name;
-    given_.push_back({spelling, {.text = value, .written = written, .where = written}});
-    open_list_ = is_list(*spelling.option) ? spelling : Spelling{};
-  }
-
-  void take_word(const std::string& word) {
-    if (program_.takes_words) {
-      words_.push_back(word);
-    } else if (open_list_.option) {
-      add(open_list_, word);
-    } else {
-      note(stray_word_fault(arguments_, next_ - 1, program_.flag_for));
-    }
-  }
-
-  // The option that the name of a flag spells.
-  Spelling find(std::string name) const {
-    std::replace(name.begin(), name.end(), '-', '_');
-    const auto is_meant = [&name](std::string spelling) {
-      std::replace(spelling.begin(), spelling.end(), '-', '_');
-      return spelling == name;
-    };
-    for (const Option& row : rows_) {
-      if (is_meant(row.key()) || is_meant(row.name)) return {&row, nullptr};
-      for (const Alias& alias : row.aliases) {
-        if (is_meant(alias.name) || is_meant(row.section + "." + alias.name)) return {&row, &alias};
-      }
-    }
-    return {};
-  }
-
-  std::string unknown(const std::string& flag) const {
-    const std::string name = name_of(flag), what = "unknown flag " + in_quotes(flag);
-    if (const auto advice = program_.advice ? program_.advice(name) : std::nullopt) return fmt::format("{}: {}", what, *advice);
-    std::vector<std::string> names;
-    for (const Option& row : rows_) {
-      names.push_back(row.name);
-      for (const Alias& alias : row.aliases) names.push_back(alias.name);
-      if (!row.section.empty()) names.push_back(row.key());
-    }
-    std::erase_if(names, [](const std::string& letter) { return letter.size() == 1; });
-    const auto near = did_you_mean(name, names);
-    return near ? fmt::format("{}; did you mean '--{}'?", what, *near) : what + "; --help lists all flags";
-  }
-
-  // The first fault counts, unless help is asked for.
-  void note(const std::string& fault) {
-    if (fault_.empty()) fault_ = fault;
-  }
-
-  const Program& program_;
-  const std::vector<std::string> arguments_;
-  const std::vector<Option> rows_;
-  size_t next_ = 0;
-  std::vector<Given> given_;
-  std::vector<std::string> words_;
-  Spelling open_list_;  // words that follow belong to it
-  std::string fault_;
 };
+
+void add_flag(CLI::App& app, const Spelling& spelling, int most_in_list, Scan& scan) {
+  const auto take = [spelling, &scan](const std::vector<std::string>& values) {
+    for (const std::string& value : values) scan.given.emplace_back(spelling, value);
+    return true;
+  };
+  CLI::Option* flag = app.add_option(flags_of(spelling), take)->trigger_on_parse();
+  flag->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  if (spelling.option->is_switch) {
+    flag->expected(0);
+  } else if ((spelling.alias && spelling.alias->is_switch()) || std::holds_alternative<bool*>(spelling.option->target)) {
+    flag->expected(0, 1)->default_str("true");
+  } else if (std::holds_alternative<std::vector<std::string>*>(spelling.option->target)) {
+    flag->expected(1, most_in_list);
+  }
+}
+
+Scan scanned(const std::vector<Option>& rows, const std::vector<std::string>& arguments, bool takes_words) {
+  Scan scan;
+  CLI::App app;
+  app.set_help_flag();  // --help is a row
+  app.allow_extras();
+  const int most_in_list = takes_words ? 1 : static_cast<int>(arguments.size());
+  for (const Option& row : rows) {
+    add_flag(app, {&row, nullptr}, most_in_list, scan);
+    for (const Alias& alias : row.aliases) add_flag(app, {&row, &alias}, most_in_list, scan);
+  }
+  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI11 takes them
+  std::transform(reversed.begin(), reversed.end(), reversed.begin(), marked);
+  try {
+    app.parse(std::move(reversed));
+  } catch (const CLI::ArgumentMismatch&) {
+    scan.lacks_value = true;
+  }
+  scan.rest = app.remaining();
+  return scan;
+}
+
+std::string unknown(const Program& program, const std::string& flag) {
+  const std::string name = flag.substr(flag.find_first_not_of('-')), what = "unknown flag " + in_quotes(flag);
+  if (const auto advice = program.advice ? program.advice(name) : std::nullopt) return fmt::format("{}: {}", what, *advice);
+  std::vector<std::string> names;
+  for (const Option& row : rows_of(program.sections)) {
+    names.push_back(row.name);
+    for (const Alias& alias : row.aliases) names.push_back(alias.name);
+    if (!row.section.empty()) names.push_back(row.key());
+  }
+  std::erase_if(names, [](const std::string& letter) { return letter.size() == 1; });
+  const auto near = did_you_mean(name, names);
+  return near ? fmt::format("{}; did you mean '--{}'?", what, *near) : what + "; --help lists all flags";
+}
+
+std::vector<std::string> words_of(const Program& program, const std::vector<std::string>& arguments, const Scan& scan) {
+  std::vector<std::string> words;
+  bool only_words = false;
+  for (const std::string& argument : scan.rest) {
+    const std::string word = unmarked(argument);
+    if (!only_words && word == "--") {
+      only_words = true;
+    } else if (!only_words && !argument.starts_with(kMark)) {
+      fail(unknown(program, word.substr(0, word.find('=', 2))));
+    } else if (program.takes_words) {
+      words.push_back(word);
+    } else {
+      const auto after = std::find(arguments.rbegin(), arguments.rend(), word).base();  // an earlier one may be a value
+      fail(stray_word_fault(arguments, static_cast<size_t>(after - arguments.begin() - 1), program.flag_for));
+    }
+  }
+  return words;
+}
+
+std::vector<Setting> settings_of(const Scan& scan) {
+  std::vector<Setting> settings;
+  for (const auto& [spelling, value] : scan.given) {
+    const std::string name = spelling.alias ? spelling.alias->name : spelling.option->key();
+    const std::string flag = (name.size() == 1 ? "-" : "--") + name;
+    Setting setting{.text = unmarked(value), .written = flag, .where = flag};
+    if (spelling.option->is_switch && value != "true") {
+      fail(fmt::format("{} is a switch and takes no value, got {}", flag, in_quotes(setting.text)));
+    }
+    if (std::holds_alternative<Structure>(spelling.option->target)) {
+      setting.node = std::make_shared<const Node>(parse_node(setting.text, flag));
+    }
+    add_setting(settings, spelling, std::move(setting));
+  }
+  return settings;
+}
 
 }  // namespace
 
@@ -171,14 +167,17 @@ std::optional<Arguments> parse_arguments(Program program, int argc, const char* 
   bool help = false, version = false;
   program.sections.push_back({"Other", {switch_row("version", version, "show the versions of this program, LibTorch and CUDA"),
                                         switch_row("help", help, "show this help", {{"h"}})}});
-  Parser parser(program, argc, argv);
-  if (parser.asks_for("help")) {
+  const std::vector<Option> rows = rows_of(program.sections);
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  const Scan scan = scanned(rows, arguments, program.takes_words);
+  if (scan.asks_for("help")) {
     show(help_text(program));
     return std::nullopt;
   }
-  const bool asks_for_version = parser.asks_for("version");
-  Arguments arguments = std::move(parser).result();
-  if (!asks_for_version) return arguments;
+  Arguments result{.settings = {}, .words = words_of(program, arguments, scan)};
+  if (scan.lacks_value) fail(arguments.back() + " needs a value");
+  result.settings = settings_of(scan);
+  if (!scan.asks_for("version")) return result;
   show(version_text() + "\n");
   return std::nullopt;
 }

@@ -70,7 +70,13 @@ TEST(Arguments, EverySpellingReachesItsValue) {
   EXPECT_EQ(parse({"--natural", "18446744073709551615"}).natural, 18446744073709551615u);
   EXPECT_EQ(parse({"--choice", "bfloat16"}).chosen, 1u);
   EXPECT_EQ(parse({"--text", "--whole"}).text, "--whole");  // a flag takes what follows, whatever it is
-  EXPECT_EQ(parse({"--text="}).text, "");
+  for (const char* text : {"", "--x", "--whole=", "a=", "-.5", "--"}) {
+    EXPECT_EQ(parse({"--text", text, "--on"}).text, text);
+    EXPECT_EQ(parse({std::string("--text=") + text, "--on"}).text, text);
+    EXPECT_EQ(parse({"--input-file", "x", std::string("--input-file=") + text}).inputs.back(), text);
+  }
+  EXPECT_EQ(parse({"--input-file", "[a,b]", "[c,d]"}).inputs, (Words{"[a,b]", "[c,d]"}));
+  EXPECT_EQ(parse({"-on5"}).natural, 5u);  // -o is a switch
   EXPECT_TRUE(parse({"-o", "--half=false"}).on);
   EXPECT_TRUE(parse({"--half", "--on"}).half);
   EXPECT_FALSE(parse({"--half", "no"}).half);
@@ -126,6 +132,7 @@ TEST(Arguments, AProgramMayTakeWords) {
   EXPECT_EQ(values.words, (std::vector<std::string>{"one", "-5 degrees", "-", "--whole"}));
   EXPECT_EQ(values.inputs, (std::vector<std::string>{"a"}));
   EXPECT_TRUE(values.on);
+  for (const char* word : {"", "-.5", "---", "-> x", "-\u00e9", "[a,b]", "x="}) EXPECT_EQ(parse({word}, true).words.at(0), word);
 }
 
 TEST(Arguments, HelpShowsDefaultsRangesAndSpellingsWhateverElseIsWrong) {
