@@ -142,7 +142,7 @@ std::vector<Option> cadence(TrainingConfig& c) {
        .help = "auto = continue the run in output_dir, if there is one; none = start a new one in an empty output_dir; or a checkpoint to start from"},
       {.name = "max_skipped_steps",
        .target = &c.cadence.max_skipped_steps,
-       .help = "consecutive updates skipped because of non-finite numbers after which the run stops",
+       .help = "consecutive updates skipped because of non-finite numbers after which the run stops; looked at with each log line",
        .min = 1,
        .max = 1e9},
       {.name = "memory_check", .target = &c.execution.memory_check, .help = "refuse to start a run that cannot fit into memory"},

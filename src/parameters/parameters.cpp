@@ -145,7 +145,7 @@ Parameter Parameters::find(ParameterRole role, int64_t layer, bool is_bias) cons
 }
 
 NamedTensors Parameters::views(const at::Tensor& flat) const {
-  TORCH_CHECK(flat.dim() == 1 && flat.size(0) == layout_.size, "Parameters: a buffer of ", flat.sizes(), " has not the layout of ",
+  TORCH_CHECK(flat.dim() == 1 && flat.size(0) == layout_.size, "Parameters: a buffer of ", flat.sizes(), " does not have the layout of ",
               layout_.size, " elements");
   NamedTensors result;
   for (size_t i = 0; i < rows_.size(); ++i) {

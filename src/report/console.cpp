@@ -28,12 +28,12 @@ void add(TimingRecord& sum, const TimingRecord& interval) {
 }
 
 // The start is one row; what follows is shared out among kRows.
-std::vector<Row> rows_of(const std::vector<TimingRecord>& intervals) {
+std::vector<Row> rows_of(const std::vector<TimingRecord>& intervals, int64_t first_step) {
   constexpr int64_t kRows = 5;
   const int64_t stable = std::count_if(intervals.begin(), intervals.end(), [](const TimingRecord& t) { return !t.is_warm_up; });
   const int64_t per_row = std::max<int64_t>(1, (stable + kRows - 1) / kRows);
   std::vector<Row> rows;
-  int64_t in_row = 0, first_step = 1;
+  int64_t in_row = 0;
   for (const TimingRecord& interval : intervals) {
     const bool is_full = in_row == per_row && !interval.is_warm_up;
     if (rows.empty() || rows.back().sum.is_warm_up != interval.is_warm_up || is_full) {
@@ -82,7 +82,7 @@ void TimingTable::end() { log::info(text()); }
 std::string TimingTable::text() const {
   std::string table = fmt::format("  {:<24} {:>10} {:>12}", "steps", "s/step", "tokens/s");
   TimingRecord total;
-  for (const auto& [first_step, sum] : rows_of(intervals_)) {
+  for (const auto& [first_step, sum] : rows_of(intervals_, first_step_)) {
     const int64_t last_step = first_step + sum.steps - 1;
     const std::string range = sum.steps == 1 ? std::to_string(last_step) : fmt::format("{}-{}", first_step, last_step);
     table += row_text(range + (sum.is_warm_up ? " (start)" : ""), sum);

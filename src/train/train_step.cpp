@@ -37,6 +37,8 @@ const Batch& TrainStep::batch(const BatchShape& shape) {
   return batch_;
 }
 
+void TrainStep::abandon() { model_.parameters().clear_gradients(); }
+
 void TrainStep::set_share(double share) { share_.fill_(share); }
 
 void TrainStep::accumulate() {
@@ -66,7 +68,7 @@ std::optional<int64_t> run_update(TrainStep& step, DataLoader& loader, int64_t m
   const int64_t tokens = loader.tokens_ahead(micro_batches);
   step.begin(learning_rate);
   for (int64_t i = 0; i < micro_batches; ++i) {
-    if (i > 0 && stop()) return std::nullopt;
+    if (i > 0 && stop()) return step.abandon(), std::nullopt;
     const BatchShape shape = loader.next_shape();
     loader.next_into(step.batch(shape));
     map_faults::require_intact();  // before anything is learned from it

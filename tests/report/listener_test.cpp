@@ -99,5 +99,14 @@ TEST(TimingTable, PutsTheStartIntoOneRowAndTheRestIntoFive) {
             "  after the start             0.20000           50");
 }
 
+TEST(TimingTable, CountsTheStepsOfTheRunThatWasResumed) {
+  RunRecord run;
+  run.first_step = 700;
+  TimingTable table;
+  table.begin(run);
+  table.timing({.steps = 10, .tokens = 100, .seconds = 2, .is_warm_up = true});
+  EXPECT_NE(table.text().find("\n  701-710 (start) "), std::string::npos) << table.text();
+}
+
 }  // namespace
 }  // namespace gpt

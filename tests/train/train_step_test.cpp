@@ -17,6 +17,7 @@
 
 #include "core/child_process.h"
 #include "gpt/core/process.h"
+#include "gpt/device/random_state.h"
 #include "support/device_cases.h"
 #include "support/tolerance.h"
 
@@ -138,6 +139,20 @@ TEST_P(TrainStepTest, StopBetweenMicroBatchesLeavesTheParametersAlone) {
   EXPECT_FALSE(run_update(run.step, run.loader, 3, 1e-3, [] { return true; }));
   const auto after = values(run.model);
   for (size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(at::equal(before[i], after[i]));
+  EXPECT_THROW((void)run.model.parameters().flat_gradients(), c10::Error) << "half an update's gradients are not for use";
+}
+
+TEST_P(TrainStepTest, AnAbandonedUpdateLeavesNoTraceInTheNext) {
+  TinyRun undisturbed(with_batch(4), device()), disturbed(with_batch(4), device());
+  const at::Tensor random = random_state(device());
+  EXPECT_TRUE(run_update(undisturbed.step, undisturbed.loader, 3, 1e-3, never));
+  set_random_state(device(), random);
+  EXPECT_FALSE(run_update(disturbed.step, disturbed.loader, 3, 1e-3, [] { return true; }));
+  set_random_state(device(), random);
+  disturbed.loader.seek({});
+  EXPECT_TRUE(run_update(disturbed.step, disturbed.loader, 3, 1e-3, never));
+  const auto expected = values(undisturbed.model), got = values(disturbed.model);
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(at::equal(expected[i], got[i])) << disturbed.model.parameters().rows()[i].name;
 }
 
 TEST_P(TrainStepTest, AutocastComputesInSixteenBits) {
@@ -162,7 +177,7 @@ TEST_P(TrainStepTest, ScalingTheLossChangesNoUpdate) {
 TEST_P(TrainStepTest, AnOverflowOfTheScaledGradientsLowersTheScaleAndSkips) {
   TinyRun run(with_batch(4), device(), with_scaler());
   const auto before = values(run.model);
-  run.scaler.scale_value().fill_(std::numeric_limits<float>::max());  // of a scale, the gradients overflow
+  run.scaler.scale_value().fill_(std::numeric_limits<float>::max());  // with such a scale the gradients overflow
   run_update(run.step, run.loader, 1, 1e-3, never);
   EXPECT_EQ(run.step.skipped().item<float>(), 1.0f);
   EXPECT_EQ(run.scaler.scale_value().item<float>(), std::numeric_limits<float>::max() / 2);

@@ -26,7 +26,7 @@ struct Program {
   std::string usage;  // what follows the name
   std::vector<Section> sections;
   std::string footer = {};   // of --help
-  bool takes_words = false;  // arguments that belong to no flag; otherwise those after a list of texts belong to it
+  bool takes_words = false;  // arguments that belong to no flag; without it, those after a flag of a list belong to the list
   // The flag that a file was probably meant for.
   std::function<std::string(const std::string& path)> flag_for = {};
   // What to do instead of giving a flag of that name, which is another program's.
@@ -35,7 +35,7 @@ struct Program {
 
 struct Arguments {
   std::vector<Setting> settings;   // as they were given, values not yet checked
-  std::vector<std::string> words;  // what is no flag and no flag's value, and all after "--"
+  std::vector<std::string> words;  // neither a flag nor the value of one, and everything after "--"
 };
 
 // Adds --help and --version; nothing when one of those was answered on standard output. Throws gpt::Error(config).

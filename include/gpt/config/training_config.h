@@ -57,7 +57,7 @@ struct CadenceConfig {
   Interval sample_interval{0, Interval::Unit::run};
   int64_t sample_tokens = 200;
   std::string sample_prompt;       // empty: what the tokenizer starts a text with
-  int64_t max_skipped_steps = 10;  // non-finite updates in a row before the run stops
+  int64_t max_skipped_steps = 10;  // non-finite updates in a row at which a log line stops the run
 };
 
 struct TrainingConfig {

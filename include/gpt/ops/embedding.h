@@ -1,5 +1,5 @@
-// Rows of a table, whose backward pass adds the gradient of each row that was looked up into the table's own gradient: an
-// embedding that the head shares needs no second gradient of its size.
+// Looks up rows of a table. The backward pass adds their gradients to that of the table; on a CPU it does so row by row, so
+// that an embedding which the head shares needs no second gradient of its size.
 #pragma once
 
 #include <ATen/core/Tensor.h>

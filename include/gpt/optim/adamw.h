@@ -21,9 +21,9 @@ class AdamW {
 
   AdamW(const Parameters& parameters, const OptimizerConfig& config);
 
-  // One update from the parameters' gradients, at a rate given as a float32 scalar on the device, as are `grad_scale`, by which
-  // the gradients are divided, so that clipping needs no pass of its own, and `found_inf`: if it is 1, nothing changes, not
-  // even the step count or the moments.
+  // One update from the parameters' gradients. All arguments are float32 scalars on the device.
+  //   grad_scale   divides the gradients, so that clipping needs no pass of its own
+  //   found_inf    1: nothing changes, not even the step count or the moments
   void step(const at::Tensor& learning_rate, const at::Tensor& grad_scale, const at::Tensor& found_inf);
 
   OptimizerState state() const;  // views of the memory in use

@@ -57,7 +57,8 @@ struct FlatLayout {
 };
 FlatLayout flat_layout(const std::vector<ParameterRow>& rows);
 
-// Stretches [begin, end) of the flat buffer whose parameters all decay, or all do not; padding is part of them.
+// Stretches [begin, end) of the flat buffer whose parameters all decay, or all do not. Padding between parameters of one stretch
+// is part of it.
 struct FlatRange {
   int64_t begin, end;
   bool decays;

@@ -55,7 +55,7 @@ class Parameter {
   bool begin_contribution() const { return std::exchange(state_->has_gradient, true); }
   void add_to_gradient(const at::Tensor& contribution) const;  // of any dtype
 
-  // In and out of what an autograd function saves.
+  // For an autograd function, which saves what its backward pass needs as an IValue.
   c10::IValue to_capsule() const { return c10::IValue::make_capsule(state_); }
   static Parameter from_capsule(const c10::IValue& capsule);
 

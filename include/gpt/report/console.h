@@ -23,14 +23,16 @@ class Console : public Listener {
   RunRecord run_;
 };
 
-// Seconds per step and tokens per second of a start and of five parts of what followed, logged at the end.
+// The table that closes a run: seconds per step and tokens per second, of the start in one row and of the rest in five.
 class TimingTable : public Listener {
  public:
+  void begin(const RunRecord& run) override { first_step_ = run.first_step + 1; }
   void timing(const TimingRecord& timing) override;
   void end() override;
   std::string text() const;
 
  private:
+  int64_t first_step_ = 1;
   std::vector<TimingRecord> intervals_;
 };
 

@@ -21,7 +21,7 @@ struct RunRecord {
   std::string machine;        // the device and the build
 };
 
-// One logged step; means over the steps since the last one where a mean makes sense.
+// One logged step. Loss, learning rate and norm are its own; time and speed are means since the last one.
 struct StepRecord {
   int64_t step = 0;  // updates done
   double loss = 0, learning_rate = 0, grad_norm = 0;

@@ -1,6 +1,7 @@
 // The two bodies of an update: accumulate() for each micro-batch, apply() for the parameters. Neither reads the device: what
-// changes between updates (batch, learning rate, the micro-batch's share of the loss) is a tensor of fixed memory that is set
-// before, and loss, norm and the skip flag stay tensors until a log line asks for them. So both can be captured.
+// changes between updates (batch, learning rate, the micro-batch's share of the loss) is a tensor that is set before, in memory
+// that stays while shapes do, and loss, norm and the skip flag stay tensors until a log line asks for them. Who captures them
+// needs one graph for the first micro-batch, which overwrites the gradients, and one for later ones, which add to them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -30,6 +31,7 @@ class TrainStep {
 
   void accumulate();  // forward and backward of one micro-batch
   void apply();       // clip and optimizer, unless loss or gradients are not finite
+  void abandon();     // instead of apply(): what was accumulated is dropped
 
   // Of the last update: float32 scalars on the device, overwritten by the next.
   const at::Tensor& loss() const { return loss_; }            // mean over all its tokens

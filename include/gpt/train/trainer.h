@@ -29,7 +29,7 @@ class Trainer {
           const Precision& precision, const DeviceInfo& device, Listeners& listeners, bool is_saved);
 
   // Runs to the end, or to a signal: ok, or the signal's exit status, with everything worth saving saved.
-  // Throws gpt::Error: numerics after max_skipped_steps non-finite updates in a row, disk when the last save fails.
+  // Throws gpt::Error: numerics when a log line finds max_skipped_steps or more non-finite updates in a row, disk when the last save fails.
   ExitCode run();
 
  private:
