@@ -22,7 +22,8 @@ for argument in "$@"; do
 done
 
 packages=(g++ python3 python3-venv git ca-certificates libyaml-cpp-dev libcli11-dev libspdlog-dev libfmt-dev
-  nlohmann-json3-dev libxxhash-dev zlib1g-dev libzstd-dev libedit-dev libncurses-dev libbsd-dev libgtest-dev)
+  nlohmann-json3-dev libxxhash-dev zlib1g-dev libzstd-dev libedit-dev libncurses-dev libbsd-dev libprotozero-dev libjs-dygraphs
+  libgtest-dev)
 
 check_machine() {
   [[ $(uname -sm) == "Linux x86_64" ]] || fail "this is $(uname -sm), but gpt-train runs on Linux x86_64"

@@ -334,15 +334,16 @@ size_t AtomicFile::read(uint64_t offset, char* to, size_t size) const {
   return done;
 }
 
-void AtomicFile::commit() {
+void AtomicFile::commit(Durability durability) {
   if (fd_ < 0) throw_unwritable(path_, "commit", EBADF);
   // A failed fsync has dropped pages that a second one would report as clean: the attempt ends here.
-  if (fsync(fd_) != 0) fail("fsync", errno);
+  if (durability == Durability::synced && fsync(fd_) != 0) fail("fsync", errno);
   // Closing a copy tells what close() has to say; the lock stays until the file has its name.
   const int copy = fcntl(fd_, F_DUPFD_CLOEXEC, 0);
   if (copy >= 0 && close(copy) != 0 && errno != EINTR) fail("close", errno);
   if (rename(temporary_.c_str(), path_.c_str()) != 0) fail("rename", errno);
   close(std::exchange(fd_, -1));
+  if (durability == Durability::unsynced) return;
   if (const int number = sync_folder(folder_of(path_))) throw_unwritable(path_, "fsync of its folder", number);
 }
 
@@ -359,11 +360,15 @@ void AppendFile::line(std::string_view text) {
   char last = '\n';
   const off_t size = lseek(fd_, 0, SEEK_END);
   if (size > 0 && pread(fd_, &last, 1, size - 1) == 1 && last != '\n') bytes += '\n';
-  bytes.append(text).append("\n");
+  record(bytes.append(text).append("\n"));
+}
+
+void AppendFile::record(std::string_view bytes) {
+  const off_t size = lseek(fd_, 0, SEEK_END);
   size_t done = 0;
   if (const int number = write_all(fd_, bytes.data(), bytes.size(), done)) {
-    const bool whole_lines_only = size >= 0 && ftruncate(fd_, size) == 0;
-    throw_unwritable(path_, whole_lines_only ? "write" : "write of a whole line", number);
+    const bool is_whole = size >= 0 && ftruncate(fd_, size) == 0;
+    throw_unwritable(path_, is_whole ? "write" : "write of a whole record", number);
   }
 }
 

@@ -29,6 +29,9 @@ std::vector<std::string> names_in(const std::string& folder);   // sorted; none 
 std::vector<std::string> names_in(const std::string& folder, std::error_code& error);  // those before the error
 uint64_t free_disk_space(const std::string& folder);            // bytes available to this user
 
+// Whether a file survives a power failure. To be sure of it takes as long as the disk does, up to seconds.
+enum class Durability { synced, unsynced };
+
 // A file that appears under its name only when complete: O_EXCL beside it, fsync, rename, fsync of the folder. While it is
 // unfinished its writer holds a lock on it, so that nobody takes it for one that a killed writer left.
 class AtomicFile {
@@ -45,7 +48,8 @@ class AtomicFile {
   size_t read(uint64_t offset, char* to, size_t size) const;    // of what was written; less than `size` only at its end
   uint64_t size() const { return size_; }
   const std::string& unfinished_path() const { return temporary_; }  // where it is until commit()
-  void commit();  // throws gpt::Error(disk); the attempt is then abandoned and the old file untouched
+  // Throws gpt::Error(disk); the attempt is then abandoned and the old file untouched.
+  void commit(Durability durability = Durability::synced);
 
  private:
   void abandon() noexcept;
@@ -56,14 +60,15 @@ class AtomicFile {
   uint64_t expected_ = 0, size_ = 0;
 };
 
-// Appends whole lines, flushed to the kernel at once. Throws gpt::Error(disk), leaving no partial line.
+// Appends whole lines or records, flushed to the kernel at once. Throws gpt::Error(disk), leaving no part of one.
 class AppendFile {
  public:
   explicit AppendFile(const std::string& path);
   ~AppendFile();
   AppendFile(const AppendFile&) = delete;
   AppendFile& operator=(const AppendFile&) = delete;
-  void line(std::string_view text);
+  void line(std::string_view text);     // on a line of its own, even if a killed process left a partial one
+  void record(std::string_view bytes);  // as they are
 
  private:
   std::string path_;

@@ -1,0 +1,44 @@
+// report.html: the whole run on one page, in one file that opens in any browser and needs no network. It holds the curves
+// (thinned, see curve.h), the samples, the events, the configuration and the machine as JSON, and the script that shows them.
+//
+// The file is replaced atomically when the run begins and ends, at every evaluation, sample and event, and by a logged step
+// that comes kRefreshSeconds or more after the last time. A resumed run reads back what its earlier starts reported.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "gpt/report/listener.h"
+#include "gpt/report/run_history.h"
+
+namespace gpt {
+
+class HtmlReport : public Listener {
+ public:
+  static constexpr int kRefreshSeconds = 60;
+
+  // `metrics_path`: the run's metrics.jsonl, read when the run begins; there need not be one. The functions throw
+  // gpt::Error(disk) when a file cannot be read or written; what they were told then appears with the next attempt.
+  HtmlReport(std::string path, std::string metrics_path);
+
+  void begin(const RunRecord& run) override;
+  void step(const StepRecord& step) override;
+  void evaluation(const EvaluationRecord& evaluation) override;
+  void sample(const SampleRecord& sample) override;
+  void event(const EventRecord& event) override;
+  void end() override;
+
+ private:
+  void read_earlier_starts();
+  std::string json() const;
+  void write();
+
+  std::string path_, metrics_path_;
+  RunRecord run_;
+  RunHistory history_;
+  int64_t step_ = 0;
+  bool has_ended_ = false;
+  std::chrono::steady_clock::time_point written_;
+};
+
+}  // namespace gpt

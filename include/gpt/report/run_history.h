@@ -1,0 +1,51 @@
+// What a report shows of a run: the curves, samples and events of all its starts, however long it takes, in bounded memory.
+// Earlier starts are read back from metrics.jsonl and from the report that they wrote; neither is trusted.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "gpt/report/curve.h"
+#include "gpt/report/listener.h"
+
+namespace gpt {
+
+struct RunHistory {
+  static constexpr size_t kMaxSamples = 100, kMaxEvents = 500;  // the latest ones
+  static constexpr size_t kMaxSampleBytes = 10'000, kMaxEventBytes = 1'000;
+
+  struct Event {
+    int64_t step = 0;
+    int64_t time = 0;  // in seconds since 1970, UTC
+    std::string what;
+  };
+
+  Curve loss, learning_rate, grad_norm, tokens_per_second, peak_memory_mb, mfu;
+  Curve validation_loss, bits_per_byte;
+  std::optional<StepRecord> last_step;
+  std::optional<EvaluationRecord> last_evaluation, best_evaluation;
+  std::deque<SampleRecord> samples;  // oldest first, as are events
+  std::deque<Event> events;
+
+  void add(const StepRecord& step);
+  void add(const EvaluationRecord& evaluation);
+  void add(SampleRecord sample);
+  void add(Event event);
+};
+
+// At most `size` bytes of a text, ending with a whole UTF-8 character and then an ellipsis if anything was cut off.
+std::string clipped(std::string_view text, size_t size);
+
+// The steps and evaluations of a metrics.jsonl up to `last_step`. Lines that make no sense are passed over, and a file that
+// is not there has none; throws gpt::Error(disk) where it cannot be read.
+void read_metrics(const std::string& path, int64_t last_step, RunHistory& history);
+
+// The samples and events, up to `last_step`, from JSON that a report embeds: {"samples": [{"step", "text"}], "events":
+// [{"step", "time", "what"}]}. Anything else in it is passed over; text that is no JSON has none.
+void read_samples_and_events(std::string_view json, int64_t last_step, RunHistory& history);
+
+}  // namespace gpt

@@ -1,0 +1,241 @@
+"use strict";
+// Shows the run in <script id="run">. Its texts only ever become text nodes, so that nothing in them acts as HTML.
+(() => {
+  const run = JSON.parse(document.getElementById("run").textContent);
+  const element = (id) => document.getElementById(id);
+  const make = (tag, text) => {
+    const made = document.createElement(tag);
+    if (text !== undefined) made.textContent = text;
+    return made;
+  };
+
+  // ---- numbers as people read them ----
+
+  const whole = (value) => Number(value).toLocaleString("en");
+  const rounded = (value) => Number(value).toLocaleString("en", { maximumSignificantDigits: 4, useGrouping: Math.abs(value) >= 1e4 });
+  const compact = (value) => Number(value).toLocaleString("en", { notation: "compact", maximumSignificantDigits: 3 });
+  const short = (value) => {
+    if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+    const size = Math.abs(value);
+    if (size > 0 && size < 1e-3) return value.toExponential(2).replace(/\.?0+e/, "e");
+    return size >= 1e5 ? compact(value) : rounded(value);
+  };
+  const exact = (value) => Number.isFinite(value ?? NaN) ? value.toFixed(4) : "–";
+  const percent = (share) => (100 * share).toFixed(1) + "%";
+  const duration = (seconds) => {
+    const minutes = Math.round(seconds / 60), hours = Math.floor(minutes / 60), days = Math.floor(hours / 24);
+    if (days >= 3) return days + " days";
+    if (hours > 0) return hours + "h " + String(minutes % 60).padStart(2, "0") + "m";
+    return minutes > 0 ? minutes + " min" : Math.round(seconds) + " s";
+  };
+  const moment = (seconds) => new Date(1000 * seconds).toLocaleString("sv");  // 2026-11-22 14:05:09, in local time
+
+  // ---- the head: progress and figures ----
+
+  const showHead = () => {
+    const share = run.total_steps > 0 ? Math.min(1, run.step / run.total_steps) : 0;
+    const latest = run.latest || {};
+    const left = run.total_steps - run.step;
+    let status = (run.has_ended ? "Finished" : "Training") + ": step " + whole(run.step) + " of " + whole(run.total_steps) +
+      " (" + percent(share) + ")";
+    if (!run.has_ended && left > 0 && latest.step_ms > 0) status += ", about " + duration(left * latest.step_ms / 1000) + " left";
+    status += run.has_ended ? "." : ", as of " + moment(run.written) + ".";
+    document.title = (run.name ? run.name + " – " : "") + (run.has_ended ? "finished" : percent(share));
+    element("name").textContent = run.name || "Training report";
+    element("status").textContent = status;
+    element("progress").value = share;
+  };
+
+  const showFigures = () => {
+    const figure = (name, value, ...notes) => {
+      const row = make("div"), shown = make("dd", value);
+      shown.append(...notes.map((note) => make("small", note)));
+      row.append(make("dt", name), shown);
+      element("figures").append(row);
+    };
+    const { latest, evaluation, best } = run;
+    if (latest) figure("Training loss", exact(latest.loss), "perplexity " + short(Math.exp(latest.loss ?? NaN)));
+    const bestNote = best ? ["best " + exact(best.loss) + " at step " + whole(best.step)] : [];
+    if (evaluation) figure("Validation loss", exact(evaluation.loss), "perplexity " + short(evaluation.perplexity), ...bestNote);
+    if (evaluation && evaluation.bits_per_byte !== null) figure("Bits per byte", exact(evaluation.bits_per_byte));
+    if (latest) {
+      figure("Tokens per second", short(latest.tokens_per_second), short(latest.step_ms) + " ms per step");
+      const speed = latest.mfu === null ? [] : [percent(latest.mfu) + " of peak speed"];
+      figure("Peak memory", whole(Math.round(latest.peak_memory_mb ?? NaN)) + " MB", ...speed);
+      figure("Learning rate", short(latest.learning_rate));
+    }
+    const epochs = whole(run.total_epochs) + (run.total_epochs === 1 ? " epoch" : " epochs");
+    figure("Parameters", compact(run.parameters), ...(run.total_epochs > 0 ? [epochs] : []));
+  };
+
+  // ---- the charts ----
+
+  // Rows [step, a, b, ...] of curves with steps of their own. A row has null where a curve has no point at its step, and NaN
+  // where the value was not finite: dygraphs draws the line through the first and interrupts it at the second.
+  // All tables begin and end at the same steps, so that charts which stand above each other show the same range.
+  const table = (curves) => {
+    const rows = new Map();
+    for (const curve of Object.values(run.curves)) {
+      for (const step of [curve.steps[0], curve.steps.at(-1)]) {
+        if (step !== undefined) rows.set(step, [step, ...curves.map(() => null)]);
+      }
+    }
+    curves.forEach((curve, column) => curve.steps.forEach((step, i) => {
+      if (!rows.has(step)) rows.set(step, [step, ...curves.map(() => null)]);
+      rows.get(step)[column + 1] = curve.values[i] === null ? NaN : curve.values[i];
+    }));
+    return [...rows.values()].sort((a, b) => a[0] - b[0]);
+  };
+
+  // An exponential moving average that starts with the first value instead of at zero.
+  const smoothed = (curve, weight) => {
+    let sum = 0, total = 0;
+    const values = curve.values.map((value) => {
+      if (value === null) return null;
+      sum = weight * sum + (1 - weight) * value;
+      total = weight * total + (1 - weight);
+      return sum / total;
+    });
+    return { steps: curve.steps, values };
+  };
+
+  const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const theme = () => ({ gridLineColor: style("--grid"), axisLineColor: style("--line"), highlightCircleSize: 4 });
+  const charts = [];  // {graph, colors: names of CSS variables}
+
+  // One finger scrolls the page and two zoom the chart; dygraphs alone would let a chart hold the page fast.
+  const interaction = () => {
+    const model = { ...Dygraph.defaultInteractionModel };
+    for (const name of ["touchstart", "touchmove"]) {
+      const original = model[name];
+      model[name] = (event, graph, context) => {
+        if (event.touches.length > 1) original(event, graph, context);
+      };
+    }
+    return model;
+  };
+
+  // Zooming into steps on one chart does so on all of them.
+  let following = false;
+  const follow = (graph, isInitial) => {
+    if (isInitial || following) return;
+    following = true;
+    const dateWindow = graph.isZoomed("x") ? graph.xAxisRange() : null;
+    for (const other of charts) {
+      if (other.graph !== graph) other.graph.updateOptions({ dateWindow });
+    }
+    following = false;
+  };
+
+  const legend = (data) => {
+    const fragment = data.series.filter((series) => series.y !== undefined && !Number.isNaN(series.y) && series.isVisible)
+      .map((series) => series.labelHTML + " <b style=\"color:" + series.color + "\">" + series.yHTML + "</b>");
+    if (data.x === undefined) {
+        if (data.series.length < 2) return "";
+      return data.series.map((series) => "<b style=\"color:" + series.color + "\">" + series.labelHTML + "</b>").join(" &ensp; ");
+    }
+    return "step " + data.xHTML + ": " + fragment.join(", ");
+  };
+
+  const draw = (figure, names, colors, rows, options) => {
+    const graph = new Dygraph(figure.querySelector(".chart"), rows, {
+      labels: ["step", ...names],
+      colors: colors.map(style),
+      labelsDiv: figure.querySelector(".values"),
+      legend: "always",
+      legendFormatter: legend,
+      connectSeparatedPoints: true,
+      interactionModel: interaction(),
+      drawCallback: follow,
+      strokeWidth: 1.5,
+      xRangePad: 4,
+      yRangePad: 6,
+      axes: {
+        x: { axisLabelFormatter: (step) => compact(step), valueFormatter: whole, pixelsPerLabel: 70 },
+        y: { axisLabelFormatter: short, valueFormatter: short, axisLabelWidth: 52, pixelsPerLabel: 34 },
+      },
+      ...theme(),
+      ...options,
+    });
+    charts.push({ graph, colors });
+    return graph;
+  };
+
+  const drawLoss = (figure) => {
+    const { loss, mean_loss, validation_loss } = run.curves;
+    if (loss.steps.length + validation_loss.steps.length === 0) return figure.remove();
+    const slider = element("smoothing");
+    slider.value = mean_loss.steps.length > 50 ? 0.6 : 0;
+    const rows = () => {
+      slider.nextElementSibling.value = Number(slider.value).toFixed(2);
+      return table([loss, smoothed(mean_loss, Number(slider.value)), validation_loss]);
+    };
+    const points = validation_loss.steps.length <= 100;
+    const graph = draw(figure, ["training", "smoothed", "validation"], ["--faint", "--first", "--second"], rows(), {
+      series: { training: { strokeWidth: 1 }, smoothed: { strokeWidth: 2 }, validation: { strokeWidth: 2, drawPoints: points, pointSize: 3 } },
+    });
+    slider.addEventListener("input", () => graph.updateOptions({ file: rows() }));
+  };
+
+  const drawAll = () => {
+    for (const figure of document.querySelectorAll("figure[data-chart]")) {
+      const name = figure.dataset.chart;
+      if (name === "loss") {
+        drawLoss(figure);
+      } else if (run.curves[name].steps.length === 0) {
+        figure.remove();
+      } else {
+        const { steps } = run.curves[name];
+        const graph = draw(figure, [figure.querySelector("h2").textContent.toLowerCase()], ["--first"], table([run.curves[name]]),
+          { drawPoints: steps.length <= 50, pointSize: 2.5, strokeWidth: 1.25 });
+        if (name === "mfu") graph.updateOptions({ axes: { y: { axisLabelFormatter: percent, valueFormatter: percent } } });
+      }
+    }
+    element("hint").hidden = charts.length === 0;
+    element("no-curves").hidden = charts.length > 0;
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+      for (const { graph, colors } of charts) graph.updateOptions({ ...theme(), colors: colors.map(style) });
+    });
+  };
+
+  // ---- samples, events and the rest ----
+
+  const showSamples = () => {
+    const kOpen = 3;  // the others are folded away
+    const samples = run.samples.slice().reverse().map((sample) => {
+      const article = make("article");
+      article.append(make("h3", "Step " + whole(sample.step)), make("pre", sample.text));
+      return article;
+    });
+    element("samples").hidden = samples.length === 0;
+    element("samples").append(...samples.slice(0, kOpen));
+    if (samples.length <= kOpen) return;
+    const earlier = make("details");
+    earlier.append(make("summary", "Earlier samples (" + (samples.length - kOpen) + ")"), ...samples.slice(kOpen));
+    element("samples").append(earlier);
+  };
+
+  const showEvents = () => {
+    const rows = run.events.slice().reverse().map((event) => {
+      const row = make("tr");
+      row.append(make("td", whole(event.step)), make("td", moment(event.time)), make("td", event.what));
+      return row;
+    });
+    element("events").hidden = rows.length === 0;
+    element("events").querySelector("tbody").append(...rows);
+  };
+
+  window.addEventListener("error", (event) => {
+    element("failure").textContent = "This report cannot be shown in full: " + event.message;
+    element("failure").hidden = false;
+  });
+  showHead();
+  showFigures();
+  showSamples();
+  showEvents();
+  element("machine").textContent = run.machine;
+  element("configuration").textContent = run.configuration;
+  element("written").textContent = moment(run.written);
+  drawAll();
+  document.body.dataset.charts = charts.length;
+})();

@@ -1,0 +1,198 @@
+#include "gpt/report/loss_curve.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "gpt/core/format.h"
+
+namespace gpt {
+namespace {
+
+constexpr int kLabelWidth = 8;  // of losses, to the left of the axis
+
+struct Marks {
+  std::array<const char*, 6> curves;
+  const char *axis, *tick, *corner, *line, *line_tick;
+};
+
+// The mark of each curve; in Unicode the first one is what the legend shows for a line of dots.
+constexpr Marks kUnicode{{"⣿", "●", "▲", "◆", "○", "△"}, "│", "┤", "└", "─", "┬"};
+constexpr Marks kAscii{{"*", "o", "+", "x", "#", "@"}, "|", "+", "+", "-", "+"};
+
+struct Range {
+  double low = std::numeric_limits<double>::infinity(), high = -low;
+  bool empty() const { return low > high; }
+  void add(double value) {
+    low = std::min(low, value);
+    high = std::max(high, value);
+  }
+  // Where a value lies, from 0 at the low end to `cells` - 1 at the high one.
+  int cell(double value, int cells) const {
+    if (high == low) return cells / 2;
+    return std::clamp(static_cast<int>(std::lround((value - low) / (high - low) * (cells - 1))), 0, cells - 1);
+  }
+};
+
+// The mean loss in each of `columns` equal parts of the steps, where there is one.
+std::vector<std::optional<double>> column_means(const LossCurve& curve, const Range& steps, int columns) {
+  std::vector<double> sums(columns), counts(columns);
+  for (const LossPoint& point : curve.points) {
+    if (!std::isfinite(point.loss)) continue;
+    const int column = steps.cell(static_cast<double>(point.step), columns);
+    sums[column] += point.loss;
+    ++counts[column];
+  }
+  std::vector<std::optional<double>> means(columns);
+  for (int i = 0; i < columns; ++i) {
+    if (counts[i] > 0) means[i] = sums[i] / counts[i];
+  }
+  return means;
+}
+
+// The cells between the axes, each holding what it prints.
+class Canvas {
+ public:
+  Canvas(int columns, int rows) : columns_(columns), rows_(rows), dots_(columns * rows), marks_(columns * rows) {}
+  int columns() const { return columns_; }
+  int rows() const { return rows_; }
+
+  void mark(int column, int row, const char* mark) { marks_[row * columns_ + column] = mark; }
+
+  // x and y count dots, y from the top.
+  void dot(int x, int y) {
+    constexpr uint8_t kBits[4][2] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
+    dots_[y / 4 * columns_ + x / 2] |= kBits[y % 4][x % 2];
+  }
+
+  std::string row(int row) const {
+    std::string text;
+    for (int i = row * columns_; i < (row + 1) * columns_; ++i) {
+      if (marks_[i]) {
+        text += marks_[i];
+      } else if (dots_[i]) {
+        const uint8_t bits = dots_[i];  // U+2800 + bits in UTF-8
+        text += {'\xE2', static_cast<char>(0xA0 | bits >> 6), static_cast<char>(0x80 | (bits & 0x3F))};
+      } else {
+        text += ' ';
+      }
+    }
+    return text.erase(text.find_last_not_of(' ') + 1);
+  }
+
+ private:
+  int columns_, rows_;
+  std::vector<uint8_t> dots_;
+  std::vector<const char*> marks_;
+};
+
+// A line through the means of columns that are half a cell wide.
+void draw_line(const std::vector<std::optional<double>>& means, const Range& losses, Canvas& canvas) {
+  const int dots = 4 * canvas.rows();
+  std::optional<std::pair<int, int>> last;
+  for (int x = 0; x < static_cast<int>(means.size()); ++x) {
+    if (!means[x]) continue;
+    const int y = dots - 1 - losses.cell(*means[x], dots);
+    const auto [from_x, from_y] = last.value_or(std::pair(x, y));
+    const int length = std::max({x - from_x, std::abs(y - from_y), 1});
+    for (int i = 0; i <= length; ++i) canvas.dot(from_x + (x - from_x) * i / length, from_y + (y - from_y) * i / length);
+    last = {x, y};
+  }
+}
+
+void draw_marks(const std::vector<std::optional<double>>& means, const Range& losses, const char* mark, Canvas& canvas) {
+  for (int column = 0; column < static_cast<int>(means.size()); ++column) {
+    if (means[column]) canvas.mark(column, canvas.rows() - 1 - losses.cell(*means[column], canvas.rows()), mark);
+  }
+}
+
+// "⣿ training 1.4113  ● validation 1.4803": the last loss of each.
+std::string legend(const std::vector<LossCurve>& curves, const Marks& marks) {
+  std::string text;
+  for (size_t i = 0; i < curves.size(); ++i) {
+    const auto& points = curves[i].points;
+    const auto last = std::find_if(points.rbegin(), points.rend(), [](const LossPoint& point) { return std::isfinite(point.loss); });
+    const std::string loss = last == points.rend() ? "-" : fmt::format("{:.4f}", last->loss);
+    text += fmt::format("{}{} {} {}", i == 0 ? "" : "   ", marks.curves[i % marks.curves.size()], curves[i].name, loss);
+  }
+  return text;
+}
+
+std::string loss_label(double loss) {
+  return fmt::format("{:>{}.{}f}", loss, kLabelWidth - 1, std::abs(loss) < 100 ? 3 : 0);
+}
+
+// The first, the middle and the last step below the axis.
+std::string step_labels(const Range& steps, int columns) {
+  const std::string first = with_commas(static_cast<int64_t>(steps.low));
+  const std::string last = with_commas(static_cast<int64_t>(steps.high)) + " steps";
+  const std::string middle = with_commas(static_cast<int64_t>(std::lround((steps.low + steps.high) / 2)));
+  const int gap = columns - static_cast<int>(first.size() + last.size());
+  if (steps.high - steps.low < 2 || gap < static_cast<int>(middle.size()) + 4) {
+    return fmt::format("{}{:>{}}", first, last, std::max<int>(columns - first.size(), last.size() + 1));
+  }
+  const int before = columns / 2 - static_cast<int>(middle.size() / 2 + first.size());
+  return fmt::format("{}{:>{}}{}{}{}", first, "", std::max(before, 1), middle,
+                     std::string(std::max<int>(gap - std::max(before, 1) - middle.size(), 1), ' '), last);
+}
+
+// Means of columns, not single losses, decide how high the axis reaches.
+Range range_of(const std::vector<std::vector<std::optional<double>>>& curves) {
+  Range range;
+  for (const auto& means : curves) {
+    for (const auto& mean : means) {
+      if (mean) range.add(*mean);
+    }
+  }
+  return range;
+}
+
+}  // namespace
+
+std::string draw_loss_curve(const std::vector<LossCurve>& curves, int width, int height, bool unicode) {
+  const Marks& marks = unicode ? kUnicode : kAscii;
+  Canvas canvas(std::max(width, 40) - kLabelWidth - 1, std::max(height, 6) - 3);
+  Range steps;
+  for (const LossCurve& curve : curves) {
+    for (const LossPoint& point : curve.points) {
+      if (std::isfinite(point.loss)) steps.add(static_cast<double>(point.step));
+    }
+  }
+  if (steps.empty()) return "";
+  std::vector<std::vector<std::optional<double>>> means;
+  const auto is_line = [&](size_t curve) { return unicode && curve == 0; };
+  for (size_t i = 0; i < curves.size(); ++i) {
+    means.push_back(column_means(curves[i], steps, (is_line(i) ? 2 : 1) * canvas.columns()));
+  }
+  const Range losses = range_of(means);
+  for (size_t i = 0; i < curves.size(); ++i) {
+    if (is_line(i)) {
+      draw_line(means[i], losses, canvas);
+    } else {
+      draw_marks(means[i], losses, marks.curves[i % marks.curves.size()], canvas);
+    }
+  }
+
+  std::string text = fmt::format("{:>{}} {}\n", "loss", kLabelWidth - 1, legend(curves, marks));
+  const int rows = canvas.rows(), between = std::max(2, rows / 4);  // rows from one label to the next
+  for (int row = 0; row < rows; ++row) {
+    const double loss = losses.high - (losses.high - losses.low) * row / std::max(rows - 1, 1);
+    const bool is_tick = row == rows - 1 || (row % between == 0 && row + between / 2 < rows - 1);
+    const std::string label = is_tick ? loss_label(loss) : std::string(kLabelWidth - 1, ' ');
+    text += fmt::format("{} {}{}\n", label, is_tick ? marks.tick : marks.axis, canvas.row(row));
+  }
+  text += std::string(kLabelWidth, ' ') + marks.corner;
+  for (int i = 0; i < canvas.columns(); ++i) {
+    const bool is_tick = i == 0 || i == canvas.columns() / 2 || i == canvas.columns() - 1;
+    text += is_tick ? marks.line_tick : marks.line;
+  }
+  return text + fmt::format("\n{:{}}{}\n", "", kLabelWidth + 1, step_labels(steps, canvas.columns()));
+}
+
+}  // namespace gpt

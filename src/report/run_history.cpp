@@ -1,0 +1,137 @@
+#include "gpt/report/run_history.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <system_error>
+#include <utility>
+
+#include "gpt/core/file.h"
+
+namespace gpt {
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kMaxLineBytes = 4096;  // of metrics.jsonl, whose lines have about 200
+
+json parse(std::string_view text) { return json::parse(text, nullptr, /*allow_exceptions=*/false); }
+
+// The whole number under `key`, where there is one that a step or a time may have.
+std::optional<int64_t> count(const json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_number_integer()) return std::nullopt;
+  if (found->is_number_unsigned() && found->get<uint64_t>() > std::numeric_limits<int64_t>::max()) return std::nullopt;
+  const auto value = found->get<int64_t>();
+  return value >= 0 ? std::optional(value) : std::nullopt;
+}
+
+// The number under `key`: NaN for null, which stands for what was not finite; nothing where there is none.
+std::optional<double> number(const json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end()) return std::nullopt;
+  if (found->is_null()) return std::numeric_limits<double>::quiet_NaN();
+  return found->is_number() ? std::optional(found->get<double>()) : std::nullopt;
+}
+
+std::optional<std::string> text(const json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? std::optional(found->get<std::string>()) : std::nullopt;
+}
+
+void read_line(const json& line, int64_t last_step, RunHistory& history) {
+  if (!line.is_object()) return;
+  const auto step = count(line, "step");
+  if (!step || *step > last_step) return;
+  const auto value = [&](const char* key) { return number(line, key).value_or(std::numeric_limits<double>::quiet_NaN()); };
+  if (number(line, "loss")) {
+    history.add(StepRecord{.step = *step,
+                           .loss = value("loss"),
+                           .learning_rate = value("lr"),
+                           .grad_norm = value("grad_norm"),
+                           .step_ms = value("step_ms"),
+                           .tokens_per_second = value("tokens_per_second"),
+                           .mfu = number(line, "mfu"),
+                           .peak_memory_mb = value("peak_memory_mb")});
+  } else if (number(line, "val_loss")) {
+    history.add(EvaluationRecord{.step = *step, .loss = value("val_loss"), .bits_per_byte = number(line, "val_bits_per_byte")});
+  }
+}
+
+// Calls read(element, step) for each object of the list under `key` that has a step up to `last_step`.
+template <class Read>
+void read_list(const json& parent, const char* key, int64_t last_step, const Read& read) {
+  const auto list = parent.find(key);
+  if (list == parent.end() || !list->is_array()) return;
+  for (const json& element : *list) {
+    const auto step = element.is_object() ? count(element, "step") : std::nullopt;
+    if (step && *step <= last_step) read(element, *step);
+  }
+}
+
+}  // namespace
+
+void RunHistory::add(const StepRecord& step) {
+  loss.add(step.step, step.loss);
+  learning_rate.add(step.step, step.learning_rate);
+  grad_norm.add(step.step, step.grad_norm);
+  tokens_per_second.add(step.step, step.tokens_per_second);
+  peak_memory_mb.add(step.step, step.peak_memory_mb);
+  if (step.mfu) mfu.add(step.step, *step.mfu);
+  last_step = step;
+}
+
+void RunHistory::add(const EvaluationRecord& evaluation) {
+  validation_loss.add(evaluation.step, evaluation.loss);
+  if (evaluation.bits_per_byte) bits_per_byte.add(evaluation.step, *evaluation.bits_per_byte);
+  last_evaluation = evaluation;
+  if (std::isfinite(evaluation.loss) && (!best_evaluation || evaluation.loss < best_evaluation->loss)) best_evaluation = evaluation;
+}
+
+void RunHistory::add(SampleRecord sample) {
+  sample.text = clipped(sample.text, kMaxSampleBytes);
+  samples.push_back(std::move(sample));
+  if (samples.size() > kMaxSamples) samples.pop_front();
+}
+
+void RunHistory::add(Event event) {
+  event.what = clipped(event.what, kMaxEventBytes);
+  events.push_back(std::move(event));
+  if (events.size() > kMaxEvents) events.pop_front();
+}
+
+std::string clipped(std::string_view text, size_t size) {
+  if (text.size() <= size) return std::string(text);
+  size_t end = size;
+  while (end > 0 && size - end < 4 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return std::string(text.substr(0, end)) + "…";
+}
+
+void read_metrics(const std::string& path, int64_t last_step, RunHistory& history) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error) && !error) return;
+  const MappedFile file(path, ExitCode::disk);  // of a long run it has gigabytes
+  const std::span<const std::byte> bytes = file.bytes();
+  std::string_view rest(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  while (!rest.empty()) {
+    const size_t end = std::min(rest.find('\n'), rest.size());
+    if (end <= kMaxLineBytes) read_line(parse(rest.substr(0, end)), last_step, history);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+}
+
+void read_samples_and_events(std::string_view text_of_json, int64_t last_step, RunHistory& history) {
+  const json object = parse(text_of_json);
+  if (!object.is_object()) return;
+  read_list(object, "samples", last_step, [&](const json& sample, int64_t step) {
+    if (auto what = text(sample, "text")) history.add(SampleRecord{step, std::move(*what)});
+  });
+  read_list(object, "events", last_step, [&](const json& event, int64_t step) {
+    if (auto what = text(event, "what")) history.add(RunHistory::Event{step, count(event, "time").value_or(0), std::move(*what)});
+  });
+}
+
+}  // namespace gpt

@@ -1,0 +1,176 @@
+#include "gpt/report/tensorboard.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <ctime>
+#include <initializer_list>
+#include <nlohmann/json.hpp>
+#include <protozero/pbf_writer.hpp>
+#include <utility>
+
+#include "gpt/report/run_history.h"
+
+namespace gpt {
+namespace {
+
+// Field numbers of TensorFlow's event.proto, summary.proto, tensor.proto and tensor_shape.proto.
+namespace event {
+constexpr uint32_t wall_time = 1, step = 2, file_version = 3, summary = 5, session_log = 7;
+}
+namespace session_log {
+constexpr uint32_t status = 1;
+constexpr int32_t start = 1;
+}  // namespace session_log
+namespace summary {
+constexpr uint32_t value = 1;
+}
+namespace value {
+constexpr uint32_t tag = 1, simple_value = 2, tensor = 8, metadata = 9;
+}
+namespace metadata {
+constexpr uint32_t plugin_data = 1, plugin_name = 1;
+}
+namespace tensor {
+constexpr uint32_t dtype = 1, shape = 2, string_value = 8, dimension = 2, size = 1;
+constexpr int32_t string_type = 7;
+}  // namespace tensor
+
+constexpr auto kCrcTable = [] {
+  std::array<uint32_t, 256> table{};
+  for (uint32_t byte = 0; byte < 256; ++byte) {
+    uint32_t crc = byte;
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ (crc & 1 ? 0x82F63B78u : 0u);
+    table[byte] = crc;
+  }
+  return table;
+}();
+
+// TFRecords mask their CRCs, because the CRC of bytes that contain their own CRC says little.
+uint32_t masked_crc(std::string_view bytes) {
+  const uint32_t crc = crc32c(bytes);
+  return ((crc >> 15) | (crc << 17)) + 0xA282EAD8u;
+}
+
+template <class Integer>
+void append_little_endian(std::string& to, Integer value) {
+  for (size_t i = 0; i < sizeof value; ++i) to += static_cast<char>(value >> (8 * i) & 0xFF);
+}
+
+// An event of now, to which `add_content(writer)` adds its content, as a record.
+template <class AddContent>
+std::string event_record(int64_t step, const AddContent& add_content) {
+  const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
+  std::string bytes;
+  protozero::pbf_writer writer(bytes);
+  writer.add_double(event::wall_time, now.count());
+  if (step != 0) writer.add_int64(event::step, step);
+  add_content(writer);
+  return tf_record(bytes);
+}
+
+using Scalar = std::pair<const char*, std::optional<double>>;
+
+std::string scalar_record(int64_t step, std::initializer_list<Scalar> scalars) {
+  return event_record(step, [&](protozero::pbf_writer& event) {
+    protozero::pbf_writer summary(event, event::summary);
+    for (const auto& [tag, number] : scalars) {
+      if (!number) continue;
+      protozero::pbf_writer value(summary, summary::value);
+      value.add_string(value::tag, tag);
+      value.add_float(value::simple_value, static_cast<float>(*number));
+    }
+  });
+}
+
+// TensorBoard shows texts as Markdown, in which indented lines keep their breaks, and takes nothing but UTF-8.
+std::string as_markdown(const std::string& text) {
+  constexpr auto kReplace = nlohmann::json::error_handler_t::replace;
+  const nlohmann::json valid = nlohmann::json::parse(nlohmann::json(clipped(text, RunHistory::kMaxSampleBytes)).dump(-1, ' ', false, kReplace));
+  std::string markdown = "    ";
+  for (const char c : valid.get_ref<const std::string&>()) {
+    markdown += c;
+    if (c == '\n') markdown += "    ";
+  }
+  return markdown;
+}
+
+std::string text_record(int64_t step, const char* tag, const std::string& text) {
+  return event_record(step, [&](protozero::pbf_writer& event) {
+    protozero::pbf_writer summary(event, event::summary);
+    protozero::pbf_writer value(summary, summary::value);
+    value.add_string(value::tag, tag);
+    {
+      protozero::pbf_writer tensor(value, value::tensor);
+      tensor.add_enum(tensor::dtype, tensor::string_type);
+      {
+        protozero::pbf_writer shape(tensor, tensor::shape);
+        protozero::pbf_writer dimension(shape, tensor::dimension);
+        dimension.add_int64(tensor::size, 1);
+      }
+      tensor.add_bytes(tensor::string_value, as_markdown(text));
+    }
+    protozero::pbf_writer metadata(value, value::metadata);
+    protozero::pbf_writer plugin(metadata, metadata::plugin_data);
+    plugin.add_string(metadata::plugin_name, "text");
+  });
+}
+
+std::string file_name() {
+  char host[256] = {};
+  if (gethostname(host, sizeof host - 1) != 0) host[0] = '\0';
+  return fmt::format("events.out.tfevents.{:010}.{}.{}", std::time(nullptr), host[0] ? host : "localhost", getpid());
+}
+
+}  // namespace
+
+uint32_t crc32c(std::string_view bytes) {
+  uint32_t crc = ~0u;
+  for (const char c : bytes) crc = (crc >> 8) ^ kCrcTable[(crc ^ static_cast<unsigned char>(c)) & 0xFF];
+  return ~crc;
+}
+
+std::string tf_record(std::string_view bytes) {
+  std::string record;
+  append_little_endian(record, static_cast<uint64_t>(bytes.size()));
+  append_little_endian(record, masked_crc(record));
+  record += bytes;
+  append_little_endian(record, masked_crc(bytes));
+  return record;
+}
+
+TensorBoardEvents::TensorBoardEvents(std::string folder) : folder_(std::move(folder)) {}
+
+void TensorBoardEvents::begin(const RunRecord& run) {
+  create_folders(folder_);
+  file_.emplace(folder_ + "/" + file_name());
+  file_->record(event_record(0, [](protozero::pbf_writer& event) { event.add_string(event::file_version, "brain.Event:2"); }));
+  // TensorBoard drops the steps from this one on.
+  file_->record(event_record(run.first_step + 1, [](protozero::pbf_writer& event) {
+    protozero::pbf_writer log(event, event::session_log);
+    log.add_enum(session_log::status, session_log::start);
+  }));
+}
+
+void TensorBoardEvents::step(const StepRecord& step) {
+  if (!file_) return;
+  file_->record(scalar_record(step.step, {{"loss/train", step.loss},
+                                          {"learning_rate", step.learning_rate},
+                                          {"grad_norm", step.grad_norm},
+                                          {"tokens_per_second", step.tokens_per_second},
+                                          {"memory_mb", step.peak_memory_mb},
+                                          {"mfu", step.mfu}}));
+}
+
+void TensorBoardEvents::evaluation(const EvaluationRecord& evaluation) {
+  if (!file_) return;
+  file_->record(scalar_record(evaluation.step, {{"loss/validation", evaluation.loss}, {"bits_per_byte", evaluation.bits_per_byte}}));
+}
+
+void TensorBoardEvents::sample(const SampleRecord& sample) {
+  if (file_) file_->record(text_record(sample.step, "sample", sample.text));
+}
+
+}  // namespace gpt

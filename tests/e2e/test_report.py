@@ -1,0 +1,113 @@
+"""report.html as a browser shows it: the charts are drawn, nothing fails, nothing is loaded, and samples stay text."""
+
+import html
+import http.server
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+import threading
+import unittest
+
+BIN = pathlib.Path(os.environ["GPT_BIN"])
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+class RecordingProxy(http.server.ThreadingHTTPServer):
+    """Whatever a browser with this proxy asks for is refused and remembered."""
+
+    def __init__(self):
+        self.requests = requests = []
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                requests.append(self.path)
+                self.send_error(404)
+
+            do_CONNECT = do_POST = do_GET
+
+            def log_message(self, *_):
+                pass
+
+        super().__init__(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def handle_error(self, *_):
+        pass  # the browser did not wait for the answer
+
+    def close(self):
+        self.shutdown()
+        self.server_close()
+
+
+@unittest.skipUnless(BROWSER, "no chromium here: apt-get install chromium")
+class Report(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        subprocess.run([BIN / "write_report", cls.folder], check=True)
+        proxy = RecordingProxy()
+        cls.addClassCleanup(proxy.close)
+        done = cls.browse("--dump-dom", "--enable-logging=stderr", f"--proxy-server=127.0.0.1:{proxy.server_port}")
+        cls.page, cls.messages, cls.requests = done.stdout, done.stderr, proxy.requests
+
+    @classmethod
+    def browse(cls, *flags):
+        """Without a sandbox, which root and containers cannot have: the file is our own."""
+        return subprocess.run([BROWSER, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+                               "--disable-background-networking", "--disable-component-update", f"--user-data-dir={cls.folder}/profile",
+                               "--virtual-time-budget=5000", *flags, f"file://{cls.folder}/report.html"],
+                              capture_output=True, text=True, timeout=120, check=True)
+
+    def text_of(self, id):
+        return html.unescape(re.search(rf'id="{id}"[^>]*>([^<]*)<', self.page)[1])
+
+    def test_charts_are_drawn(self):
+        self.assertIn('data-charts="7"', self.page)
+        figures = re.findall(r"<figure.*?</figure>", self.page, re.S)
+        self.assertEqual(len(figures), 7)
+        for figure in figures:
+            self.assertIn("<canvas", figure)
+            self.assertRegex(figure, "dygraph-axis-label-x[^>]*>[0-9]")
+
+    def test_the_head_tells_how_far_it_is(self):
+        self.assertEqual(self.text_of("name"), "shakespeare <&> char")
+        self.assertEqual(self.text_of("status"), "Finished: step 2,000 of 2,000 (100.0%).")
+
+    def test_nothing_fails(self):
+        self.assertNotIn("CONSOLE", self.messages)
+        self.assertRegex(self.page, r'id="failure" hidden=""')
+
+    def test_nothing_is_loaded(self):
+        of_the_browser = re.compile(r"[/.](google|googleapis|gvt1)\.com[:/]")
+        self.assertEqual([request for request in self.requests if not of_the_browser.search("/" + request)], [])
+
+    def test_a_hostile_sample_is_text(self):
+        self.assertNotIn("data-hacked", self.page)
+        shown = self.page[self.page.index('id="samples"'):self.page.index('id="events"')]
+        self.assertNotIn("<img", shown)
+        self.assertIn("&lt;/script&gt;&lt;script&gt;", shown)
+        self.assertIn("Step 2,000", shown)
+        self.assertIn("Earlier samples (17)", shown)
+
+    def test_events_of_both_starts_are_there(self):
+        shown = self.page[self.page.index('id="events"'):]
+        for what in ("skipped an update", "saved ckpt.pt", "resumed"):
+            self.assertIn(what, shown)
+
+    def test_light_and_dark_mode_look_different(self):
+        pictures = []
+        for scheme in (1, 0):
+            picture = self.folder / f"{scheme}.png"
+            self.browse(f"--blink-settings=preferredColorScheme={scheme}", "--window-size=900,900", f"--screenshot={picture}")
+            pictures.append(picture.read_bytes())
+            self.assertGreater(len(pictures[-1]), 20_000)  # an empty page has a tenth of that
+        self.assertNotEqual(*pictures)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,164 @@
+#include "gpt/report/tensorboard.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <protozero/pbf_reader.hpp>
+#include <string>
+#include <vector>
+
+#include "core/scratch_folder.h"
+#include "gpt/core/file.h"
+#include "support/expect_error.h"
+
+namespace gpt {
+namespace {
+
+// RFC 3720, B.4, and the check value of the catalogue of CRCs.
+TEST(Crc32c, KnownValues) {
+  EXPECT_EQ(crc32c(""), 0u);
+  EXPECT_EQ(crc32c("123456789"), 0xE3069283u);
+  EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8A9136AAu);
+  EXPECT_EQ(crc32c(std::string(32, '\xff')), 0x62A8AB43u);
+  std::string rising, falling;
+  for (char i = 0; i < 32; ++i) rising += i;
+  falling.assign(rising.rbegin(), rising.rend());
+  EXPECT_EQ(crc32c(rising), 0x46DD794Eu);
+  EXPECT_EQ(crc32c(falling), 0x113FDB5Cu);
+}
+
+// The first record that TensorFlow writes to an event file, but for its time, which is 0 here.
+TEST(TfRecord, KnownBytes) {
+  const std::string event = std::string("\x09", 1) + std::string(8, '\0') + "\x1a\x0d" + "brain.Event:2";
+  const std::string record = tf_record(event);
+  ASSERT_EQ(record.size(), 8 + 4 + event.size() + 4);
+  EXPECT_EQ(record.substr(0, 12), std::string("\x18\0\0\0\0\0\0\0\xa3\x7f\x4b\x22", 12));
+  EXPECT_EQ(record.substr(12, event.size()), event);
+}
+
+struct Event {
+  int64_t step = 0;
+  double time = 0;
+  std::string version;
+  bool starts_session = false;
+  std::map<std::string, float> scalars;
+  std::map<std::string, std::string> texts;
+};
+
+std::string text_of(protozero::pbf_reader tensor) {
+  std::string text;
+  while (tensor.next()) {
+    if (tensor.tag() == 8) {
+      text = tensor.get_bytes();
+    } else {
+      tensor.skip();
+    }
+  }
+  return text;
+}
+
+void read_value(protozero::pbf_reader value, Event& event) {
+  std::string tag;
+  while (value.next()) {
+    switch (value.tag()) {
+      case 1: tag = value.get_string(); break;
+      case 2: event.scalars[tag] = value.get_float(); break;
+      case 8: event.texts[tag] = text_of(value.get_message()); break;
+      default: value.skip();
+    }
+  }
+}
+
+Event read_event(const std::string& bytes) {
+  Event event;
+  protozero::pbf_reader reader(bytes);
+  while (reader.next()) {
+    switch (reader.tag()) {
+      case 1: event.time = reader.get_double(); break;
+      case 2: event.step = reader.get_int64(); break;
+      case 3: event.version = reader.get_string(); break;
+      case 5: {
+        protozero::pbf_reader summary = reader.get_message();
+        while (summary.next(1)) read_value(summary.get_message(), event);
+        break;
+      }
+      case 7: {
+        protozero::pbf_reader log = reader.get_message();
+        event.starts_session = log.next(1) && log.get_enum() == 1;
+        break;
+      }
+      default: reader.skip();
+    }
+  }
+  return event;
+}
+
+// Of all files in the folder, in the order of their names; what they hold has to be whole records.
+std::vector<Event> events_in(const std::string& folder) {
+  std::vector<Event> events;
+  for (const std::string& name : names_in(folder)) {
+    EXPECT_TRUE(name.starts_with("events.out.tfevents.")) << name;
+    const std::string bytes = read_file(folder + "/" + name, ExitCode::disk);
+    for (size_t at = 0; at < bytes.size();) {
+      uint64_t size = 0;
+      std::memcpy(&size, bytes.data() + at, sizeof size);
+      const std::string event = bytes.substr(at + 12, size);
+      EXPECT_EQ(bytes.substr(at, size + 16), tf_record(event));
+      events.push_back(read_event(event));
+      at += size + 16;
+    }
+  }
+  return events;
+}
+
+TEST(TensorBoardEvents, WritesScalarsAndSamples) {
+  ScratchFolder folder;
+  TensorBoardEvents listener(folder / "run/tensorboard");
+  listener.begin({.first_step = 0, .total_steps = 10, .total_epochs = 1, .parameters = 1, .folder = "", .configuration = "", .machine = ""});
+  listener.step({.step = 5, .loss = 2.5, .learning_rate = 0.25, .grad_norm = std::nan(""), .step_ms = 1, .tokens_per_second = 1024, .mfu = 0.5,
+                 .peak_memory_mb = 300});
+  listener.evaluation({.step = 5, .loss = 2.75, .bits_per_byte = 1.5, .is_best = true, .seconds = 1});
+  listener.evaluation({.step = 6, .loss = 2.625, .bits_per_byte = {}, .is_best = true, .seconds = 1});
+  listener.sample({6, "two\n<b>lines</b>\xff"});
+  const auto events = events_in(folder / "run/tensorboard");  // while the listener still has its file open
+  ASSERT_EQ(events.size(), 6);
+  EXPECT_EQ(events[0].version, "brain.Event:2");
+  EXPECT_GT(events[0].time, 1.7e9);
+  EXPECT_TRUE(events[1].starts_session);
+  EXPECT_EQ(events[1].step, 1);
+  EXPECT_EQ(events[2].step, 5);
+  EXPECT_EQ(events[2].scalars.size(), 6);
+  EXPECT_EQ(events[2].scalars.at("loss/train"), 2.5f);
+  EXPECT_EQ(events[2].scalars.at("learning_rate"), 0.25f);
+  EXPECT_TRUE(std::isnan(events[2].scalars.at("grad_norm")));
+  EXPECT_EQ(events[2].scalars.at("tokens_per_second"), 1024.0f);
+  EXPECT_EQ(events[2].scalars.at("memory_mb"), 300.0f);
+  EXPECT_EQ(events[2].scalars.at("mfu"), 0.5f);
+  EXPECT_EQ(events[3].scalars, (std::map<std::string, float>{{"loss/validation", 2.75f}, {"bits_per_byte", 1.5f}}));
+  EXPECT_EQ(events[4].scalars, (std::map<std::string, float>{{"loss/validation", 2.625f}}));
+  EXPECT_EQ(events[5].step, 6);
+  EXPECT_EQ(events[5].texts.at("sample"), "    two\n    <b>lines</b>\xEF\xBF\xBD");
+}
+
+TEST(TensorBoardEvents, AResumedRunDropsTheStepsAfterItsFirst) {
+  ScratchFolder folder;
+  TensorBoardEvents listener(folder.path());
+  listener.begin({.first_step = 700, .total_steps = 1000, .total_epochs = 1, .parameters = 1, .folder = "", .configuration = "", .machine = ""});
+  const auto events = events_in(folder.path());
+  ASSERT_EQ(events.size(), 2);
+  EXPECT_TRUE(events[1].starts_session);
+  EXPECT_EQ(events[1].step, 701);
+}
+
+TEST(TensorBoardEvents, AFolderThatCannotBeMadeIsAnError) {
+  ScratchFolder folder;
+  folder.file("run", "a file");
+  TensorBoardEvents listener(folder / "run/tensorboard");
+  EXPECT_ERROR(listener.begin({}), ExitCode::disk, "run/tensorboard");
+  listener.step({});  // has nowhere to go
+}
+
+}  // namespace
+}  // namespace gpt
