@@ -45,6 +45,7 @@ def main():
     assert len(pages) <= 256, "a page number must fit into a byte"
     words = [word for page in pages for word in page]
     TABLE.write_text(f"""// Unicode {unicodedata2.unidata_version}. Written by scripts/make_unicode_tables.py; do not edit.
+// clang-format off
 #include "unicode_class.h"
 
 namespace gpt::unicode {{

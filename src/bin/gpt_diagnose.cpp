@@ -31,16 +31,16 @@ int diagnose(int argc, char** argv) {
   using config::switch_row;
   bool json = false, no_probe = false, cache = false, clear_cache = false;
   std::string checkpoint;
-  const auto command =
-      config::parse_command_line(argc, argv, "gpt-diagnose",
-                                 "Check this machine and, with --config or options, a run: its data, model, memory, time and disk. "
-                                 "Exit status 1 when a check fails.",
-                                 {switch_row("json", json, "print the checks as JSON on standard output"),
-                                  switch_row("no-probe", no_probe, "do not time training steps, which takes some seconds"),
-                                  {.name = "checkpoint", .target = &checkpoint, .help = "verify a checkpoint, or that of a run folder"},
-                                  switch_row("cache", cache, "list the texts in data.cache_dir, and run no checks"),
-                                  switch_row("clear-cache", clear_cache, "remove the cached texts that are not in use, and run no checks")},
-                                 choose_for_this_machine);
+  const auto command = config::parse_command_line(
+      argc, argv, "gpt-diagnose",
+      "Check this machine and, with --config or options, a run: its data, model, memory, time and disk. "
+      "Exit status 1 when a check fails.",
+      {switch_row("json", json, "print the checks as JSON on standard output"),
+       switch_row("no-probe", no_probe, "do not time training steps, which takes some seconds"),
+       {.name = "checkpoint", .target = &checkpoint, .help = "verify a checkpoint, or that of a run folder"},
+       switch_row("cache", cache, "list the texts in data.cache_dir, and run no checks"),
+       switch_row("clear-cache", clear_cache, "remove the cached texts that are not in use, and run no checks")},
+      choose_for_this_machine);
   if (command.handled) return 0;
   if (clear_cache) log::info(clear_text_cache(command.config.data));
   if (cache) print(describe_text_cache(command.config.data, json));

@@ -22,8 +22,10 @@ namespace {
 using namespace gpt;
 
 int finished(const RunFolder& folder, int64_t step, const RunPlan& plan) {
-  log::info(fmt::format("{} is finished: {} of {} steps are done. Raise training.max_steps or training.epochs to continue, or start a new "
-                        "run with --output_dir {}", folder.path(), step, std::max(step, plan.total_steps), next_free_folder(folder.path())));
+  log::info(fmt::format(
+      "{} is finished: {} of {} steps are done. Raise training.max_steps or training.epochs to continue, or start a new "
+      "run with --output_dir {}",
+      folder.path(), step, std::max(step, plan.total_steps), next_free_folder(folder.path())));
   return 0;
 }
 
@@ -57,7 +59,8 @@ int train(int argc, char** argv) {
   const DeviceChoice choice = select_device(config.device);
   const DeviceInfo device = describe_device(choice.device);
   announce_device(device, choice);
-  const Precision precision = resolve_precision(config.training.precision.use_amp, config.training.precision.dtype, device);
+  const Precision precision =
+      resolve_precision(config.training.precision.use_amp, config.training.precision.dtype, device);
   apply_precision(precision, config.training.execution.deterministic);
   announce_methods(config, precision, device);
   check_before_training(config, corpus, device, precision, /*is_resumed=*/start.has_value());
@@ -77,7 +80,8 @@ int train(int argc, char** argv) {
   Listeners listeners = listeners_of(folder);
   listeners.begin(describe_run(config, state, plan, folder, device));
   const bool is_saved = start && start->is_last;
-  return static_cast<int>(Trainer(state, config.training, plan, corpus, folder, precision, device, listeners, is_saved).run());
+  return static_cast<int>(
+      Trainer(state, config.training, plan, corpus, folder, precision, device, listeners, is_saved).run());
 }
 
 }  // namespace

@@ -14,12 +14,12 @@
 #include <utility>
 #include <vector>
 
+#include "consistency.h"
 #include "gpt/checkpoint/container.h"
 #include "gpt/config/load.h"
 #include "gpt/core/error.h"
 #include "gpt/optim/adamw.h"
 #include "gpt/parameters/parameter_table.h"
-#include "consistency.h"
 #include "parts.h"
 
 namespace gpt {
@@ -135,16 +135,12 @@ Checkpoint read_checkpoint(const std::string& path) {
     const Json description = read_description(file.text("checkpoint.json"));
     place_values(checkpoint, description.at("values"));
     read_tensors(checkpoint, description.at("tensors"), file);
-  } catch (const Json::exception& fault) {
-    refuse("checkpoint.json", fault.what());
-  } catch (const Error& fault) {
+  } catch (const Json::exception& fault) { refuse("checkpoint.json", fault.what()); } catch (const Error& fault) {
     refuse("checkpoint.json", fault.what());
   }
   try {
     config::read_yaml(file.text("config.yaml"), "config.yaml", checkpoint.config);
-  } catch (const Error& fault) {
-    refuse("config.yaml", fault.what());
-  }
+  } catch (const Error& fault) { refuse("config.yaml", fault.what()); }
   checkpoint.tokenizer = file.text("tokenizer.json");
   return checkpoint;
 }

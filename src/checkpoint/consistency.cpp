@@ -29,9 +29,7 @@ template <typename... Arguments>
 void require_valid(const Config& config) {
   try {
     config::validate(config, "config.yaml");
-  } catch (const Error& error) {
-    refuse("{}", error.what());
-  }
+  } catch (const Error& error) { refuse("{}", error.what()); }
   if (!config.model.vocab_size) refuse("config.yaml: model.vocab_size is not set");
 }
 
@@ -42,7 +40,8 @@ bool is_finite(const at::Tensor& tensor) {
 }
 
 // One tensor for each parameter of the model, of its shape.
-void require_parameters(const std::vector<ParameterRow>& expected, const NamedTensors& tensors, const std::string& group) {
+void require_parameters(const std::vector<ParameterRow>& expected, const NamedTensors& tensors,
+                        const std::string& group) {
   std::unordered_map<std::string, at::Tensor> found(tensors.begin(), tensors.end());
   for (const ParameterRow& parameter : expected) {
     const auto entry = found.find(parameter.name);
@@ -72,21 +71,21 @@ void require_random_states(const std::map<std::string, at::Tensor>& states) {
   for (const auto& [name, state] : states) {
     if (name != "cpu" && name != "cuda") refuse("rng/{} is not known", name);
     if (state.scalar_type() != at::kByte || state.dim() != 1) refuse("rng/{} is not a row of bytes", name);
-    if (name == "cuda" && state.numel() != kCudaBytes) refuse("rng/cuda has {} bytes instead of {}", state.numel(), kCudaBytes);
+    if (name == "cuda" && state.numel() != kCudaBytes)
+      refuse("rng/cuda has {} bytes instead of {}", state.numel(), kCudaBytes);
   }
   try {
     at::detail::createCPUGenerator().set_state(states.at("cpu"));
-  } catch (const c10::Error&) {
-    refuse("rng/cpu is not the state of a generator");
-  }
+  } catch (const c10::Error&) { refuse("rng/cpu is not the state of a generator"); }
 }
 
 void require_counters(const Checkpoint& checkpoint) {
-  const bool are_ordered = checkpoint.consecutive_skipped_steps <= checkpoint.skipped_steps && checkpoint.skipped_steps <= checkpoint.step &&
-                           checkpoint.evaluated_step <= checkpoint.step;
+  const bool are_ordered = checkpoint.consecutive_skipped_steps <= checkpoint.skipped_steps &&
+                           checkpoint.skipped_steps <= checkpoint.step && checkpoint.evaluated_step <= checkpoint.step;
   if (!are_ordered) {
-    refuse("checkpoint.json: at step {} there cannot be {} skipped steps, {} of them in a row, and an evaluation of step {}", checkpoint.step,
-           checkpoint.skipped_steps, checkpoint.consecutive_skipped_steps, checkpoint.evaluated_step);
+    refuse(
+        "checkpoint.json: at step {} there cannot be {} skipped steps, {} of them in a row, and an evaluation of step {}",
+        checkpoint.step, checkpoint.skipped_steps, checkpoint.consecutive_skipped_steps, checkpoint.evaluated_step);
   }
   if (std::isnan(checkpoint.best_val_loss)) refuse("checkpoint.json: best_val_loss is not a number");
 }
@@ -97,9 +96,7 @@ void require_tokenizer(const Checkpoint& checkpoint) {
     const int64_t size = tokenizer_from_json(checkpoint.tokenizer, "tokenizer.json")->vocab_size();
     const int64_t rows = *checkpoint.config.model.vocab_size;
     if (size > rows) refuse("tokenizer.json has {} tokens, and the model of config.yaml {}", size, rows);
-  } catch (const Error& error) {
-    refuse("{}", error.what());
-  }
+  } catch (const Error& error) { refuse("{}", error.what()); }
 }
 
 }  // namespace

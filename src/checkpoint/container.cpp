@@ -181,7 +181,8 @@ std::optional<int> ContainerReader::Impl::ending_version() const {
 // The headers claim more bytes than there are: the end is missing or, if it is present, a header is wrong.
 void ContainerReader::Impl::refuse_cut(uint64_t needed) const {
   if (ending_version()) refuse("damaged: its headers claim more bytes than it has");
-  refuse(fmt::format("truncated: it has {} of at least {} bytes; copy it again or use another one", bytes.size(), needed));
+  refuse(
+      fmt::format("truncated: it has {} of at least {} bytes; copy it again or use another one", bytes.size(), needed));
 }
 
 void ContainerReader::Impl::identify() const {

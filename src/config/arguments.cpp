@@ -77,7 +77,8 @@ void add_flag(CLI::App& app, const Spelling& spelling, int most_in_list, Scan& s
   flag->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   if (spelling.option->is_switch) {
     flag->expected(0);
-  } else if ((spelling.alias && spelling.alias->is_switch()) || std::holds_alternative<bool*>(spelling.option->target)) {
+  } else if ((spelling.alias && spelling.alias->is_switch()) ||
+             std::holds_alternative<bool*>(spelling.option->target)) {
     flag->expected(0, 1)->default_str("true");
   } else if (std::holds_alternative<std::vector<std::string>*>(spelling.option->target)) {
     flag->expected(1, most_in_list);
@@ -98,16 +99,15 @@ Scan scanned(const std::vector<Option>& rows, const std::vector<std::string>& ar
   std::transform(reversed.begin(), reversed.end(), reversed.begin(), marked);
   try {
     app.parse(std::move(reversed));
-  } catch (const CLI::ArgumentMismatch&) {
-    scan.lacks_value = true;
-  }
+  } catch (const CLI::ArgumentMismatch&) { scan.lacks_value = true; }
   scan.rest = app.remaining();
   return scan;
 }
 
 std::string unknown(const Program& program, const std::string& flag) {
   const std::string name = flag.substr(flag.find_first_not_of('-')), what = "unknown flag " + in_quotes(flag);
-  if (const auto advice = program.advice ? program.advice(name) : std::nullopt) return fmt::format("{}: {}", what, *advice);
+  if (const auto advice = program.advice ? program.advice(name) : std::nullopt)
+    return fmt::format("{}: {}", what, *advice);
   std::vector<std::string> names;
   for (const Option& row : rows_of(program.sections)) {
     names.push_back(row.name);
@@ -165,8 +165,9 @@ std::vector<Option> rows_of(const std::vector<Section>& sections) {
 
 std::optional<Arguments> parse_arguments(Program program, int argc, const char* const* argv) {
   bool help = false, version = false;
-  program.sections.push_back({"Other", {switch_row("version", version, "show the versions of this program, LibTorch and CUDA"),
-                                        switch_row("help", help, "show this help", {{"h"}})}});
+  program.sections.push_back({"Other",
+                              {switch_row("version", version, "show the versions of this program, LibTorch and CUDA"),
+                               switch_row("help", help, "show this help", {{"h"}})}});
   const std::vector<Option> rows = rows_of(program.sections);
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   const Scan scan = scanned(rows, arguments, program.takes_words);

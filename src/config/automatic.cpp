@@ -19,6 +19,7 @@ struct Sizes {
 
 // The best row is the last one that the machine reaches. The CPU rows take 15 to 25 TFLOP a core, ten minutes at 30 GFLOP/s;
 // only the one for two cores was measured (README, "A first run"), and none on a GPU, where the row is nanoGPT's.
+// clang-format off
 constexpr Sizes kTable[] = {
     {false, 1, 4, 4, 128, 128, 16, 1500, 0.0},
     {false, 2, 4, 4, 128, 128, 16, 2500, 0.0},
@@ -27,16 +28,23 @@ constexpr Sizes kTable[] = {
     {false, 16, 6, 6, 384, 256, 16, 1500, 0.0},
     {true, 1, 6, 6, 384, 256, 64, 5000, 0.2},
 };
+// clang-format on
 
-constexpr const char* kSizeKeys[] = {"model.n_layer", "model.n_head", "model.n_kv_head", "model.n_embd", "model.n_hidden", "model.block_size"};
+constexpr const char* kSizeKeys[] = {"model.n_layer", "model.n_head",   "model.n_kv_head",
+                                     "model.n_embd",  "model.n_hidden", "model.block_size"};
 
 // Everything that the table sets.
-constexpr const char* kChosenKeys[] = {
-    "model.n_layer",        "model.n_head",          "model.n_embd",           "model.block_size",         "model.dropout",
-    "data.validation_fraction", "training.batch_size", "training.max_steps",   "training.min_lr",          "training.warmup_steps",
-    "training.beta2",       "training.use_amp",      "training.eval_interval", "training.sample_interval"};
+constexpr const char* kChosenKeys[] = {"model.n_layer",          "model.n_head",
+                                       "model.n_embd",           "model.block_size",
+                                       "model.dropout",          "data.validation_fraction",
+                                       "training.batch_size",    "training.max_steps",
+                                       "training.min_lr",        "training.warmup_steps",
+                                       "training.beta2",         "training.use_amp",
+                                       "training.eval_interval", "training.sample_interval"};
 
-bool is_chosen(const std::string& key) { return std::find(std::begin(kChosenKeys), std::end(kChosenKeys), key) != std::end(kChosenKeys); }
+bool is_chosen(const std::string& key) {
+  return std::find(std::begin(kChosenKeys), std::end(kChosenKeys), key) != std::end(kChosenKeys);
+}
 
 // Copies the rows that the table sets and the user did not write.
 void copy_chosen(Config& config, const Origins& origins, Config from) {
@@ -59,13 +67,15 @@ Sizes row_for(const Surroundings& surroundings) {
 }
 
 // A text of less than 20,000 characters is learned by a quarter of the model, in sequences of which validation has a few.
-void fit_to_text(Sizes& sizes, const Surroundings& surroundings, double validation_fraction, double characters_per_token) {
+void fit_to_text(Sizes& sizes, const Surroundings& surroundings, double validation_fraction,
+                 double characters_per_token) {
   constexpr int64_t kLeastCharacters = 20'000, kLeastSteps = 100;
   constexpr double kMostEpochs = 30;
   if (surroundings.characters == 0) return;
   const double tokens = static_cast<double>(surroundings.characters) / characters_per_token;
   if (surroundings.characters < kLeastCharacters) sizes.n_layer = 2, sizes.n_head = 2, sizes.n_embd = 64;
-  while (sizes.block_size > 8 && tokens * validation_fraction < static_cast<double>(4 * sizes.block_size)) sizes.block_size /= 2;
+  while (sizes.block_size > 8 && tokens * validation_fraction < static_cast<double>(4 * sizes.block_size))
+    sizes.block_size /= 2;
   const double tokens_per_step = static_cast<double>(sizes.batch_size * sizes.block_size);
   const auto most = static_cast<int64_t>(kMostEpochs * tokens * (1 - validation_fraction) / tokens_per_step);
   sizes.steps = std::clamp(most / 100 * 100, kLeastSteps, sizes.steps);
@@ -75,7 +85,8 @@ void fit_to_text(Sizes& sizes, const Surroundings& surroundings, double validati
 
 bool chooses_sizes(const Config& config, const Origins& origins) {
   return config.model.preset == Preset::automatic &&
-         std::none_of(std::begin(kSizeKeys), std::end(kSizeKeys), [&](const char* key) { return origins.count(key) > 0; });
+         std::none_of(std::begin(kSizeKeys), std::end(kSizeKeys),
+                      [&](const char* key) { return origins.count(key) > 0; });
 }
 
 void choose_sizes(Config& config, const Origins& origins, const Surroundings& surroundings) {
@@ -86,7 +97,8 @@ void choose_sizes(Config& config, const Origins& origins, const Surroundings& su
   constexpr int64_t kLongText = 100'000'000;  // a hundredth of it is validation enough
   Config chosen = config;
   if (surroundings.characters > kLongText) chosen.data.validation_fraction = 0.01;
-  const double fraction = origins.count("data.validation_fraction") ? config.data.validation_fraction : chosen.data.validation_fraction;
+  const double fraction =
+      origins.count("data.validation_fraction") ? config.data.validation_fraction : chosen.data.validation_fraction;
   const bool by_character = config.data.tokenizer == "char" || config.data.tokenizer == "byte";
   Sizes sizes = row_for(surroundings);
   fit_to_text(sizes, surroundings, fraction, by_character ? 1 : 4);

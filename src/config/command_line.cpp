@@ -16,15 +16,17 @@
 namespace gpt::config {
 namespace {
 
-constexpr const char* kUsage = "[--config FILE] [--KEY VALUE ...]\n\n"
-                               "A key of the configuration may have its section before it: --section.KEY VALUE. In YAML, each key "
-                               "stands below\nits section, indented.";
+constexpr const char* kUsage =
+    "[--config FILE] [--KEY VALUE ...]\n\n"
+    "A key of the configuration may have its section before it: --section.KEY VALUE. In YAML, each key "
+    "stands below\nits section, indented.";
 
 // Keys of which only one may be set: a flag for one replaces what the file chose, together with what describes it.
 void drop_replaced(std::vector<Setting>& from_file, const std::vector<Setting>& from_flags) {
   using Keys = std::vector<std::string>;
   static const std::pair<Keys, Keys> kRivals[] = {
-      {{"data.text", "data.dataset", "data.bin"}, {"data.text", "data.dataset", "data.bin", "data.validation_bin", "data.metadata"}},
+      {{"data.text", "data.dataset", "data.bin"},
+       {"data.text", "data.dataset", "data.bin", "data.validation_bin", "data.metadata"}},
       {{"training.epochs", "training.max_steps"}, {"training.epochs", "training.max_steps"}},
   };
   const auto is_one_of = [](const Keys& keys) {
@@ -123,7 +125,8 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
   settings.insert(settings.end(), flags.begin(), flags.end());
   result.origins = apply_settings(settings, result.config);
   if (complete) complete(result.config, result.origins);
-  if (result.config.output_dir == kAutomaticFolder) result.config.output_dir = output_folder(result.config.data, result.config_path);
+  if (result.config.output_dir == kAutomaticFolder)
+    result.config.output_dir = output_folder(result.config.data, result.config_path);
   validate(result.config, result.config_path.empty() ? program : result.config_path, result.origins);
   if (print_config) return answer(dump(result.config));
   return result;

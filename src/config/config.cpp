@@ -22,7 +22,8 @@ std::vector<Option> options(Config& c) {
        .safe_on_resume = true},
       {.name = "output_dir",
        .target = &c.output_dir,
-       .help = "folder for checkpoints, metrics and samples; auto = models/NAME, named after the configuration file or the data",
+       .help =
+           "folder for checkpoints, metrics and samples; auto = models/NAME, named after the configuration file or the data",
        .aliases = {{"out_dir"}, {"output"}},
        .safe_on_resume = true},
   };

@@ -9,7 +9,8 @@ std::vector<Option> options(DataConfig& c) {
   std::vector<Option> rows = {
       {.name = "text",
        .target = &c.text,
-       .help = "text to train on: a file, a folder or a pattern such as 'texts/*.txt'; .txt, .jsonl, .gz, .zst, .warc.wet.gz",
+       .help =
+           "text to train on: a file, a folder or a pattern such as 'texts/*.txt'; .txt, .jsonl, .gz, .zst, .warc.wet.gz",
        .aliases = {{"data"}, {"data_path"}, {"train_file"}},
        .safe_on_resume = true},
       {.name = "text_field", .target = &c.text_field, .help = "field of a .jsonl file that holds the text"},
@@ -49,7 +50,8 @@ std::vector<Option> options(DataConfig& c) {
        .safe_on_resume = true},
       {.name = "validation_fraction",
        .target = &c.validation_fraction,
-       .help = "fraction of the documents (of a single text: its end) held out for validation; 0 = none; a prepared bin has its own",
+       .help =
+           "fraction of the documents (of a single text: its end) held out for validation; 0 = none; a prepared bin has its own",
        .min = 0,
        .max = 0.9,
        .aliases = {{"val_fraction"}, {"validation_split"}, {"val_split"}}},
@@ -59,13 +61,15 @@ std::vector<Option> options(DataConfig& c) {
        .min = 0},
       {.name = "stages",
        .target = structure(c.stages),
-       .help = "parts of the run with other files (main is the data above), weights or sequence lengths: [{from: 0, block_size: 64}, "
-               "{from: 500, mix: {main: 3, hard.txt: 1}}]; batches keep their number of tokens"},
+       .help =
+           "parts of the run with other files (main is the data above), weights or sequence lengths: [{from: 0, block_size: 64}, "
+           "{from: 500, mix: {main: 3, hard.txt: 1}}]; batches keep their number of tokens"},
       {.name = "order",
        .target = choice(c.order, {{"random", DataOrder::random},
                                   {"shorter_first", DataOrder::shorter_first},
                                   {"simpler_first", DataOrder::simpler_first}}),
-       .help = "order of the first epoch: random, by length of the document, or by how well a sequence compresses; later epochs are random"},
+       .help =
+           "order of the first epoch: random, by length of the document, or by how well a sequence compresses; later epochs are random"},
       {.name = "num_workers",
        .target = &c.num_workers,
        .help = "threads that prepare batches in advance; 0 = the training thread does it",

@@ -35,7 +35,8 @@ const std::vector<Advice>& advices() {
        "set training.batch_size and training.gradient_accumulation_steps: an update takes their product of sequences"},
       {{"max_tokens", "num_tokens"}, "set the length of the run in updates, training.max_steps, or in training.epochs"},
       {{"warmup_ratio", "warmup_fraction"}, "set training.warmup_steps to a number of updates"},
-      {{"attn_pdrop", "embd_pdrop", "resid_pdrop", "hidden_dropout*", "attention_dropout", "attention_probs_dropout_prob"},
+      {{"attn_pdrop", "embd_pdrop", "resid_pdrop", "hidden_dropout*", "attention_dropout",
+        "attention_probs_dropout_prob"},
        "there is one dropout for the whole model, model.dropout"},
       {{"optim", "optimizer", "optimizer_type"},
        "AdamW is the only optimizer; learning_rate, weight_decay, beta1, beta2 and eps in training are its settings"},
@@ -45,7 +46,8 @@ const std::vector<Advice>& advices() {
       {{"eval_strategy", "evaluation_strategy"}, "set training.eval_interval, such as '500 steps' or '1 epoch'"},
       {{"do_train", "do_eval"}, "gpt-train always trains, and evaluates at every training.eval_interval"},
       {{"overwrite_output_dir"}, "start gpt-train with --restart: it sets the old run in output_dir aside"},
-      {{"early_stopping*", "patience"}, "a run never stops early; ckpt_best.pt holds the weights with the best validation loss"},
+      {{"early_stopping*", "patience"},
+       "a run never stops early; ckpt_best.pt holds the weights with the best validation loss"},
       {{"backend", "ddp*", "devices", "n_gpu", "num_gpus", "num_nodes", "local_rank", "world_size"},
        "a run trains on one device; choose it with device"},
       {{"gpu", "no_cuda", "use_cpu", "use_cuda", "cuda"}, "set device to auto, cpu, cuda or cuda:N"},
@@ -67,6 +69,7 @@ constexpr std::pair<char, std::string_view> kLetters[] = {
 };
 
 // Another program's value and ours.
+// clang-format off
 constexpr std::pair<std::string_view, std::string_view> kValues[] = {
     {"gpt2", "gpt2_small"},      {"124m", "gpt2_small"},   {"117m", "gpt2_small"},       {"d12", "gpt2_small"},
     {"355m", "gpt2_medium"},     {"350m", "gpt2_medium"},  {"345m", "gpt2_medium"},      {"d24", "gpt2_medium"},
@@ -77,6 +80,7 @@ constexpr std::pair<std::string_view, std::string_view> kValues[] = {
     {"rotary", "rope"},          {"absolute", "learned"},  {"gelu_new", "gelu"},         {"silu", "swiglu"},
     {"cosine_with_min_lr", "cosine"},
 };
+// clang-format on
 
 bool matches(std::string_view name, std::string_view pattern) {
   return pattern.ends_with('*') ? name.starts_with(pattern.substr(0, pattern.size() - 1)) : name == pattern;
@@ -87,7 +91,8 @@ bool matches(std::string_view name, std::string_view pattern) {
 std::optional<std::string> advice_for(std::string_view name, bool in_yaml) {
   const std::string typed = normalised(name);
   for (const auto& [letter, ours] : kLetters) {
-    if (!in_yaml && typed == std::string(1, letter)) return fmt::format("flags are whole words; did you mean '--{}'?", ours);
+    if (!in_yaml && typed == std::string(1, letter))
+      return fmt::format("flags are whole words; did you mean '--{}'?", ours);
   }
   for (const Advice& advice : advices()) {
     if (advice.only_in_yaml && !in_yaml) continue;

@@ -27,22 +27,12 @@ void apply_preset(ModelConfig& config) {
   };
   switch (config.preset) {
     case Preset::automatic:
-    case Preset::none:
-      return;
-    case Preset::char_small:
-      return shape(6, 6, 384, 256);
-    case Preset::gpt2_small:
-      shape(12, 12, 768, 1024);
-      break;
-    case Preset::gpt2_medium:
-      shape(24, 16, 1024, 1024);
-      break;
-    case Preset::gpt2_large:
-      shape(36, 20, 1280, 1024);
-      break;
-    case Preset::gpt2_xl:
-      shape(48, 25, 1600, 1024);
-      break;
+    case Preset::none: return;
+    case Preset::char_small: return shape(6, 6, 384, 256);
+    case Preset::gpt2_small: shape(12, 12, 768, 1024); break;
+    case Preset::gpt2_medium: shape(24, 16, 1024, 1024); break;
+    case Preset::gpt2_large: shape(36, 20, 1280, 1024); break;
+    case Preset::gpt2_xl: shape(48, 25, 1600, 1024); break;
   }
   config.norm = Norm::layernorm;
   config.norm_eps = 1e-5;
@@ -64,8 +54,9 @@ std::vector<Option> options(ModelConfig& c) {
                                    {"gpt2_large", Preset::gpt2_large},
                                    {"gpt2_xl", Preset::gpt2_xl},
                                    {"char_small", Preset::char_small}}),
-       .help = "sizes to start from (gpt2_*: also GPT-2's exact architecture); auto = chosen for this machine and text, unless a "
-               "size is set; keys that are set take precedence",
+       .help =
+           "sizes to start from (gpt2_*: also GPT-2's exact architecture); auto = chosen for this machine and text, unless a "
+           "size is set; keys that are set take precedence",
        .aliases = {{"model_size"}},
        .safe_on_resume = true},  // only a label once a run has started: the keys it stands for are compared
       {.name = "n_layer",
@@ -94,7 +85,8 @@ std::vector<Option> options(ModelConfig& c) {
        .aliases = {{"d_model"}, {"hidden_size"}}},
       {.name = "n_hidden",
        .target = &c.n_hidden,
-       .help = "width of the MLP's hidden layer; auto = 4 n_embd, or 8/3 n_embd rounded up to a multiple of 64 if it is gated",
+       .help =
+           "width of the MLP's hidden layer; auto = 4 n_embd, or 8/3 n_embd rounded up to a multiple of 64 if it is gated",
        .min = 1,
        .max = 1e6,
        .aliases = {{"d_hid"}, {"d_ff"}, {"intermediate_size"}, {"n_inner"}}},
@@ -110,7 +102,11 @@ std::vector<Option> options(ModelConfig& c) {
                    {"context_length"},
                    {"max_position_embeddings"},
                    {"n_positions"}}},
-      {.name = "vocab_size", .target = &c.vocab_size, .help = "size of the vocabulary; auto = the tokenizer's", .min = 1, .max = 1e8},
+      {.name = "vocab_size",
+       .target = &c.vocab_size,
+       .help = "size of the vocabulary; auto = the tokenizer's",
+       .min = 1,
+       .max = 1e8},
       {.name = "vocab_multiple",
        .target = &c.vocab_multiple,
        .help = "the number of embedding rows is rounded up to a multiple of this",
@@ -126,7 +122,12 @@ std::vector<Option> options(ModelConfig& c) {
        .target = choice(c.position, {{"learned", Position::learned}, {"rope", Position::rope}}),
        .help = "position encoding: learned embeddings, or rotary ones (RoPE)"},
       {.name = "rope_theta", .target = &c.rope_theta, .help = "base of RoPE's frequencies", .min = 1, .max = 1e9},
-      {.name = "norm_eps", .target = &c.norm_eps, .help = "epsilon of the normalization, for numerical stability", .min = 1e-12, .max = 0.1, .aliases = {{"layer_norm_epsilon"}, {"rms_norm_eps"}}},
+      {.name = "norm_eps",
+       .target = &c.norm_eps,
+       .help = "epsilon of the normalization, for numerical stability",
+       .min = 1e-12,
+       .max = 0.1,
+       .aliases = {{"layer_norm_epsilon"}, {"rms_norm_eps"}}},
       {.name = "bias", .target = &c.bias, .help = "use biases in linear layers and LayerNorm"},
       {.name = "dropout",
        .target = &c.dropout,
@@ -135,7 +136,10 @@ std::vector<Option> options(ModelConfig& c) {
        .max = 0.9,
        .aliases = {{"dropout_rate"}, {"dropout_prob"}},
        .safe_on_resume = true},
-      {.name = "tie_weights", .target = &c.tie_weights, .help = "share one matrix between the token embedding and the output layer", .aliases = {{"tie_word_embeddings"}}},
+      {.name = "tie_weights",
+       .target = &c.tie_weights,
+       .help = "share one matrix between the token embedding and the output layer",
+       .aliases = {{"tie_word_embeddings"}}},
   };
   for (Option& row : rows) row.section = "model";
   return rows;

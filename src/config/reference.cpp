@@ -16,7 +16,8 @@ std::string default_text(const Option& row) {
 
 std::string spellings(const std::vector<Alias>& aliases, const char* quote) {
   std::string result;
-  for (const Alias& alias : aliases) result += fmt::format("{}{}{}{}", result.empty() ? "" : ", ", quote, alias.name, quote);
+  for (const Alias& alias : aliases)
+    result += fmt::format("{}{}{}{}", result.empty() ? "" : ", ", quote, alias.name, quote);
   return result;
 }
 
@@ -62,9 +63,11 @@ std::string help_line(const Option& row) {
 }  // namespace
 
 std::string help_text(const Program& program) {
-  std::string result = fmt::format("{}\n\nUsage: {} {}\n\n"
-                                   "Flags are shown with their defaults, [what they may be] and (other spellings): --flag VALUE or\n"
-                                   "--flag=VALUE, with - or _.\n", program.description, program.name, program.usage);
+  std::string result = fmt::format(
+      "{}\n\nUsage: {} {}\n\n"
+      "Flags are shown with their defaults, [what they may be] and (other spellings): --flag VALUE or\n"
+      "--flag=VALUE, with - or _.\n",
+      program.description, program.name, program.usage);
   for (const Section& section : program.sections) {
     result += section.title.empty() ? "\n" : fmt::format("\n{}\n", section.title);
     for (const Option& row : section.rows) result += help_line(row);

@@ -16,7 +16,8 @@ void assign_or_throw(const Option& option, const Setting& setting) {
   if (const auto* structure = std::get_if<Structure>(&option.target)) {
     structure->read(setting.node ? *setting.node : Node{.text = setting.text, .where = setting.where});
   } else if (const auto fault = assign(option, setting.text, setting.quoted)) {
-    const std::string what = setting.where == "--" + option.key() ? setting.where : fmt::format("{}: '{}'", setting.where, option.key());
+    const std::string what =
+        setting.where == "--" + option.key() ? setting.where : fmt::format("{}: '{}'", setting.where, option.key());
     throw Error(ExitCode::config, fmt::format("{} {}", what, *fault));
   }
 }
@@ -67,7 +68,8 @@ Origins apply_settings(const std::vector<Setting>& settings, const std::vector<O
 
 Origins apply_settings(const std::vector<Setting>& settings, Config& config) {
   std::vector<Option> rows = options(config);
-  const auto others = std::stable_partition(rows.begin(), rows.end(), [](const Option& row) { return row.key() == kPresetKey; });
+  const auto others =
+      std::stable_partition(rows.begin(), rows.end(), [](const Option& row) { return row.key() == kPresetKey; });
   Origins origins = apply_settings(settings, std::vector<Option>(rows.begin(), others));
   if (!origins.empty()) apply_preset(config.model);
   origins.merge(apply_settings(settings, std::vector<Option>(others, rows.end())));

@@ -31,13 +31,16 @@ std::vector<Option> options(Stage& stage) {
 }
 
 void set(const Option& option, const Node& value) {
-  if (value.kind != Node::Kind::scalar) fail(value, fmt::format("{} takes one value, got {}", in_quotes(option.name), shown(value)));
-  if (const auto fault = assign(option, value.text, value.quoted)) fail(value, fmt::format("{} {}", in_quotes(option.name), *fault));
+  if (value.kind != Node::Kind::scalar)
+    fail(value, fmt::format("{} takes one value, got {}", in_quotes(option.name), shown(value)));
+  if (const auto fault = assign(option, value.text, value.quoted))
+    fail(value, fmt::format("{} {}", in_quotes(option.name), *fault));
 }
 
 std::vector<std::pair<std::string, double>> read_mix(const Node& node) {
   if (node.kind != Node::Kind::map || node.entries.empty()) {
-    fail(node, fmt::format("'mix' must be files and their weights, like {{main: 3, hard.txt: 1}}, got {}", shown(node)));
+    fail(node,
+         fmt::format("'mix' must be files and their weights, like {{main: 3, hard.txt: 1}}, got {}", shown(node)));
   }
   std::vector<std::pair<std::string, double>> mix;
   for (const auto& [file, weight] : node.entries) {
@@ -52,21 +55,25 @@ std::vector<std::pair<std::string, double>> read_mix(const Node& node) {
   for (const auto& [file, weight] : mix) total += weight;
   for (size_t i = 0; i < mix.size(); ++i) {
     if (mix[i].second >= 0.001 * total) continue;
-    fail(node.entries[i].second, fmt::format("{} has less than a thousandth of the weights of its stage; raise its weight or leave it out",
-                                             in_quotes(mix[i].first)));
+    fail(node.entries[i].second,
+         fmt::format("{} has less than a thousandth of the weights of its stage; raise its weight or leave it out",
+                     in_quotes(mix[i].first)));
   }
   return mix;
 }
 
 Stage read_stage(const Node& node) {
-  if (node.kind != Node::Kind::map) fail(node, fmt::format("a stage is a map like {{from: 500, block_size: 64}}, got {}", shown(node)));
+  if (node.kind != Node::Kind::map)
+    fail(node, fmt::format("a stage is a map like {{from: 500, block_size: 64}}, got {}", shown(node)));
   Stage stage;
   const std::vector<Option> rows = options(stage);
   std::vector<std::string> seen;
   for (const auto& [key, value] : node.entries) {
-    if (std::find(seen.begin(), seen.end(), key.text) != seen.end()) fail(key, fmt::format("'{}' is given twice; keep one", key.text));
+    if (std::find(seen.begin(), seen.end(), key.text) != seen.end())
+      fail(key, fmt::format("'{}' is given twice; keep one", key.text));
     seen.push_back(key.text);
-    const auto row = std::find_if(rows.begin(), rows.end(), [&name = key.text](const Option& option) { return option.name == name; });
+    const auto row = std::find_if(rows.begin(), rows.end(),
+                                  [&name = key.text](const Option& option) { return option.name == name; });
     if (key.text == kMix) {
       stage.mix = read_mix(value);
     } else if (row != rows.end()) {
@@ -77,13 +84,15 @@ Stage read_stage(const Node& node) {
                             near ? fmt::format("did you mean '{}'?", *near) : "its keys are from, block_size and mix"));
     }
   }
-  if (std::find(seen.begin(), seen.end(), "from") == seen.end()) fail(node, "a stage needs 'from', the step at which it begins");
+  if (std::find(seen.begin(), seen.end(), "from") == seen.end())
+    fail(node, "a stage needs 'from', the step at which it begins");
   return stage;
 }
 
 std::vector<Stage> read_stages(const Node& node) {
   if (node.kind != Node::Kind::list) {
-    fail(node, fmt::format("'data.stages' must be a list like [{{from: 0, block_size: 64}}, {{from: 500}}], got {}", shown(node)));
+    fail(node, fmt::format("'data.stages' must be a list like [{{from: 0, block_size: 64}}, {{from: 500}}], got {}",
+                           shown(node)));
   }
   std::vector<Stage> stages;
   for (const Node& item : node.items) {
@@ -91,8 +100,8 @@ std::vector<Stage> read_stages(const Node& node) {
     const int64_t from = stages.back().from;
     if (stages.size() == 1 && from != 0) fail(item, fmt::format("the first stage must begin at step 0, got {}", from));
     if (stages.size() > 1 && from <= stages[stages.size() - 2].from) {
-      fail(item, fmt::format("stages must be in ascending order: this one begins at step {}, the one before it at {}", from,
-                             stages[stages.size() - 2].from));
+      fail(item, fmt::format("stages must be in ascending order: this one begins at step {}, the one before it at {}",
+                             from, stages[stages.size() - 2].from));
     }
   }
   return stages;
@@ -104,7 +113,8 @@ std::string stages_text(const std::vector<Stage>& stages) {
     std::string part = fmt::format("from: {}", stage.from);
     if (stage.block_size) part += fmt::format(", block_size: {}", *stage.block_size);
     std::vector<std::string> mix;
-    for (auto& [file, weight] : stage.mix) mix.push_back(fmt::format("{}: {}", yaml_scalar(&file), yaml_scalar(&weight)));
+    for (auto& [file, weight] : stage.mix)
+      mix.push_back(fmt::format("{}: {}", yaml_scalar(&file), yaml_scalar(&weight)));
     if (!mix.empty()) part += fmt::format(", mix: {{{}}}", fmt::join(mix, ", "));
     parts.push_back("{" + part + "}");
   }
@@ -114,7 +124,8 @@ std::string stages_text(const std::vector<Stage>& stages) {
 }  // namespace
 
 Structure structure(std::vector<Stage>& stages) {
-  return {.read = [&stages](const Node& node) { stages = read_stages(node); }, .write = [&stages] { return stages_text(stages); }};
+  return {.read = [&stages](const Node& node) { stages = read_stages(node); },
+          .write = [&stages] { return stages_text(stages); }};
 }
 
 }  // namespace gpt::config

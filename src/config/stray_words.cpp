@@ -26,7 +26,8 @@ std::string pattern_of(const std::vector<std::string>& files) {
   const auto all = [&](auto part) {
     return std::all_of(files.begin(), files.end(), [&](const fs::path& file) { return part(file) == part(first); });
   };
-  const std::string name = all([](const fs::path& file) { return file.extension(); }) ? "*" + first.extension().string() : "*";
+  const std::string name =
+      all([](const fs::path& file) { return file.extension(); }) ? "*" + first.extension().string() : "*";
   return all([](const fs::path& file) { return file.parent_path(); }) ? (first.parent_path() / name).string() : name;
 }
 
@@ -47,8 +48,10 @@ std::string stray_word_fault(const std::vector<std::string>& arguments, size_t p
   }
   if (follows_value && files.size() > 1) {
     const std::string& flag = arguments[place - 2];
-    return fmt::format("{} takes one value, but {} files follow it ({}); if the shell expanded a pattern, put the pattern in "
-                       "quotes: {} '{}'", flag, files.size(), shown(files), flag, pattern_of(files));
+    return fmt::format(
+        "{} takes one value, but {} files follow it ({}); if the shell expanded a pattern, put the pattern in "
+        "quotes: {} '{}'",
+        flag, files.size(), shown(files), flag, pattern_of(files));
   }
   if (follows_value) {
     return fmt::format("unexpected argument {} after {}; a flag takes one value, and a value with spaces needs quotes",
@@ -59,7 +62,8 @@ std::string stray_word_fault(const std::vector<std::string>& arguments, size_t p
     const std::string value = files.size() > 1 ? fmt::format("'{}', with the quotes", pattern_of(files)) : word;
     return fmt::format("{} has no flag before it; did you mean {} {}?", in_quotes(word), flag, value);
   }
-  return fmt::format("unexpected argument {}; a value must follow its flag, and a value with spaces needs quotes", in_quotes(word));
+  return fmt::format("unexpected argument {}; a value must follow its flag, and a value with spaces needs quotes",
+                     in_quotes(word));
 }
 
 }  // namespace gpt::config

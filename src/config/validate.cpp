@@ -58,22 +58,20 @@ bool is_device(const std::string& device) {
 void validate_model(const ModelConfig& m, const Faults& faults) {
   if (m.n_embd % m.n_head != 0) {
     faults.fail({"model.n_embd", "model.n_head"},
-                fmt::format("n_embd {} is not divisible by n_head {}; use n_embd {}, or n_head {}",
-                            m.n_embd, m.n_head, nearest(m.n_embd, [&](int64_t n) { return n % m.n_head == 0; }),
+                fmt::format("n_embd {} is not divisible by n_head {}; use n_embd {}, or n_head {}", m.n_embd, m.n_head,
+                            nearest(m.n_embd, [&](int64_t n) { return n % m.n_head == 0; }),
                             nearest(m.n_head, [&](int64_t n) { return n <= m.n_embd && m.n_embd % n == 0; })));
   }
   if (m.n_head % m.kv_heads() != 0) {
-    faults.fail(
-        {"model.n_kv_head", "model.n_head"},
-        fmt::format("n_head {} is not divisible by n_kv_head {}; use n_kv_head {}", m.n_head, m.kv_heads(),
-                    nearest(m.kv_heads(), [&](int64_t n) { return n <= m.n_head && m.n_head % n == 0; })));
+    faults.fail({"model.n_kv_head", "model.n_head"},
+                fmt::format("n_head {} is not divisible by n_kv_head {}; use n_kv_head {}", m.n_head, m.kv_heads(),
+                            nearest(m.kv_heads(), [&](int64_t n) { return n <= m.n_head && m.n_head % n == 0; })));
   }
   if (m.position == Position::rope && m.head_dim() % 2 != 0) {
-    faults.fail(
-        {"model.n_embd", "model.n_head", "model.position"},
-        fmt::format("position rope needs an even head size, but n_embd {} / n_head {} = {}; use n_embd {}",
-                    m.n_embd, m.n_head, m.head_dim(),
-                    nearest(m.n_embd, [&](int64_t n) { return n % (2 * m.n_head) == 0; })));
+    faults.fail({"model.n_embd", "model.n_head", "model.position"},
+                fmt::format("position rope needs an even head size, but n_embd {} / n_head {} = {}; use n_embd {}",
+                            m.n_embd, m.n_head, m.head_dim(),
+                            nearest(m.n_embd, [&](int64_t n) { return n % (2 * m.n_head) == 0; })));
   }
 }
 
@@ -87,7 +85,8 @@ void validate_data(const Config& config, const Faults& faults) {
   if (!d.metadata.empty() && !has_bin)
     faults.fail({"data.metadata"}, "metadata describes a bin; set data.bin too, or leave metadata out");
   if (!d.validation_bin.empty() && !has_bin)
-    faults.fail({"data.validation_bin"}, "validation_bin belongs to a bin; set data.bin too, or leave validation_bin out");
+    faults.fail({"data.validation_bin"},
+                "validation_bin belongs to a bin; set data.bin too, or leave validation_bin out");
   if (d.max_chars > 0 && has_bin)
     faults.fail({"data.max_chars"}, "max_chars limits the characters of a text; leave it out for a bin");
   if (d.num_workers > 0 && d.prefetch_factor == 0) {
@@ -104,8 +103,10 @@ void validate_stages(const Config& config, const Faults& faults) {
   const std::vector<Stage>& stages = config.data.stages;
   if (stages.empty()) return;
   const auto in_epochs = [](const Interval& interval) { return interval.unit == Interval::Unit::epochs; };
-  if (t.schedule.epochs || in_epochs(t.cadence.eval_interval) || in_epochs(t.cadence.checkpoint_interval) || in_epochs(t.cadence.sample_interval)) {
-    fail("a run in stages is measured in steps, since its files have no epoch in common; set max_steps, and intervals in steps");
+  if (t.schedule.epochs || in_epochs(t.cadence.eval_interval) || in_epochs(t.cadence.checkpoint_interval) ||
+      in_epochs(t.cadence.sample_interval)) {
+    fail(
+        "a run in stages is measured in steps, since its files have no epoch in common; set max_steps, and intervals in steps");
   }
   const int64_t steps = t.schedule.max_steps.value_or(kDefaultMaxSteps);
   if (stages.back().from >= steps) {
@@ -113,28 +114,28 @@ void validate_stages(const Config& config, const Faults& faults) {
   }
   for (const Stage& stage : stages) {
     if (stage.block_size && *stage.block_size > config.model.block_size) {
-      fail(fmt::format("the stage from step {} has sequences of {} tokens, more than the model's block_size {}", stage.from,
-                       *stage.block_size, config.model.block_size));
+      fail(fmt::format("the stage from step {} has sequences of {} tokens, more than the model's block_size {}",
+                       stage.from, *stage.block_size, config.model.block_size));
     }
   }
 }
 
 void validate_training(const TrainingConfig& t, const Faults& faults) {
   if (t.schedule.epochs && t.schedule.max_steps) {
-    faults.fail(
-        {"training.max_steps", "training.epochs"},
-        fmt::format("epochs {} and max_steps {} both set the length of the run; keep one", *t.schedule.epochs, *t.schedule.max_steps));
+    faults.fail({"training.max_steps", "training.epochs"},
+                fmt::format("epochs {} and max_steps {} both set the length of the run; keep one", *t.schedule.epochs,
+                            *t.schedule.max_steps));
   }
   if (t.schedule.lr_schedule == LrSchedule::cosine && t.schedule.min_lr > t.schedule.learning_rate) {
-    faults.fail(
-        {"training.min_lr", "training.learning_rate"},
-        fmt::format("min_lr {} is above learning_rate {}; set min_lr to a tenth of it", t.schedule.min_lr, t.schedule.learning_rate));
+    faults.fail({"training.min_lr", "training.learning_rate"},
+                fmt::format("min_lr {} is above learning_rate {}; set min_lr to a tenth of it", t.schedule.min_lr,
+                            t.schedule.learning_rate));
   }
   const int64_t steps = t.schedule.max_steps.value_or(kDefaultMaxSteps);
   if (!t.schedule.epochs && t.schedule.warmup_steps.value_or(0) >= steps) {
-    faults.fail(
-        {"training.warmup_steps", "training.max_steps"},
-        fmt::format("warmup_steps {} must be less than max_steps {}; a tenth of it is usual", *t.schedule.warmup_steps, steps));
+    faults.fail({"training.warmup_steps", "training.max_steps"},
+                fmt::format("warmup_steps {} must be less than max_steps {}; a tenth of it is usual",
+                            *t.schedule.warmup_steps, steps));
   }
   if (!t.precision.use_amp && (t.precision.dtype == Dtype::bfloat16 || t.precision.dtype == Dtype::float16)) {
     faults.fail({"training.use_amp", "training.dtype"},
@@ -156,9 +157,11 @@ void validate(const Config& config, const std::string& origin, const Origins& or
   validate_training(config.training, faults);
   // A run writes it out, and reads it again when it is resumed.
   if (const size_t bytes = dump(config).size(); bytes > kMostBytes) {
-    throw Error(ExitCode::config, fmt::format("{}: written out, the configuration has {} bytes, and at most {} could be read "
-                                              "again; shorten its texts and lists", origin, with_commas(static_cast<int64_t>(bytes)),
-                                              with_commas(static_cast<int64_t>(kMostBytes))));
+    throw Error(ExitCode::config,
+                fmt::format("{}: written out, the configuration has {} bytes, and at most {} could be read "
+                            "again; shorten its texts and lists",
+                            origin, with_commas(static_cast<int64_t>(bytes)),
+                            with_commas(static_cast<int64_t>(kMostBytes))));
   }
 }
 

@@ -74,7 +74,8 @@ struct IntervalWord {
   Interval::Unit unit;
   int64_t size;  // in that unit
 };
-constexpr IntervalWord kIntervalWords[] = {  // the largest of a unit first
+constexpr IntervalWord kIntervalWords[] = {
+    // the largest of a unit first
     {"step", Interval::Unit::steps, 1},      {"epoch", Interval::Unit::epochs, 1},
     {"hour", Interval::Unit::seconds, 3600}, {"minute", Interval::Unit::seconds, 60},
     {"second", Interval::Unit::seconds, 1},
@@ -127,7 +128,8 @@ std::string expectation(const Option& option) {
 // What a wrong value was probably meant to be, or nothing.
 std::string hint(const Option& option, std::string_view text, bool is_quoted) {
   const bool is_double = std::holds_alternative<double*>(option.target);
-  const bool is_int = std::holds_alternative<int64_t*>(option.target) || std::holds_alternative<uint64_t*>(option.target) ||
+  const bool is_int = std::holds_alternative<int64_t*>(option.target) ||
+                      std::holds_alternative<uint64_t*>(option.target) ||
                       std::holds_alternative<std::optional<int64_t>*>(option.target);
   const auto number = parse<double>(text);
   const bool is_boolean = std::holds_alternative<bool*>(option.target);

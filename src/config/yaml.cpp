@@ -27,7 +27,9 @@ class NodeReader : public YamlReader {
   Node result() && { return std::move(builder_.result); }
 
   void OnNull(const YAML::Mark& mark, YAML::anchor_t) override { OnScalar(mark, "?", YAML::NullAnchor, ""); }
-  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override { fail(mark, "a YAML alias is only possible in a file"); }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
+    fail(mark, "a YAML alias is only possible in a file");
+  }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t, const std::string& value) override {
     check_closed_quote(mark);
     check_one_line(mark, tag, value);
@@ -85,7 +87,8 @@ class SettingReader : public YamlReader {
 
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const auto found = anchors_.find(anchor);
-    if ((!key_ && !builder_.is_open()) || found == anchors_.end()) fail(mark, "a YAML alias can only stand for a single value");
+    if ((!key_ && !builder_.is_open()) || found == anchors_.end())
+      fail(mark, "a YAML alias can only stand for a single value");
     if (builder_.is_open()) return take_part({found->second.text, mark, found->second.is_quoted}, YAML::NullAnchor);
     take({found->second.text, mark, found->second.is_quoted});
   }
@@ -136,9 +139,7 @@ class SettingReader : public YamlReader {
   }
 
   void take(const Scalar& value) {
-    if (depth_ == 1 && is_section(key_->text)) {
-      fail(value.mark, not_a_section(in_quotes(value.text)));
-    }
+    if (depth_ == 1 && is_section(key_->text)) { fail(value.mark, not_a_section(in_quotes(value.text))); }
     add_setting(settings, spelling(),
                 {.text = value.text,
                  .quoted = value.is_quoted,
@@ -203,16 +204,17 @@ class SettingReader : public YamlReader {
     const auto place = [](const std::string& section) {
       return section.empty() ? "the top level" : "'" + section + "'";
     };
-    if (is_section(name))
-      return fmt::format("section '{}' belongs at the top level, not indented", name);
+    if (is_section(name)) return fmt::format("section '{}' belongs at the top level, not indented", name);
     for (const Option& row : rows_) {
       if (find_option(rows_, row.section, name).option)
         return row.section.empty() ? fmt::format("'{}' belongs at the top level, not indented", name)
                                    : fmt::format("'{}' belongs below '{}:', indented", name, row.section);
     }
-    const std::string what = fmt::format("unknown key {}{}", in_quotes(name), section_.empty() ? "" : " in " + place(section_));
+    const std::string what =
+        fmt::format("unknown key {}{}", in_quotes(name), section_.empty() ? "" : " in " + place(section_));
     if (const auto advice = advice_for(name, /*in_yaml=*/true)) return fmt::format("{}: {}", what, *advice);
-    if (const auto near = did_you_mean(name, names(/*here=*/true))) return fmt::format("{}; did you mean '{}'?", what, *near);
+    if (const auto near = did_you_mean(name, names(/*here=*/true)))
+      return fmt::format("{}; did you mean '{}'?", what, *near);
     if (const auto near = did_you_mean(name, names(/*here=*/false))) {
       for (const Option& row : rows_) {
         if (find_option(rows_, row.section, *near).option)
@@ -236,11 +238,8 @@ void read(std::string_view yaml, YamlReader& reader) {
   try {
     std::istringstream stream{std::string(yaml)};
     YAML::Parser parser(stream);
-    while (parser.HandleNextDocument(reader)) {
-    }
-  } catch (const YAML::Exception& fault) {
-    reader.fail(fault);
-  }
+    while (parser.HandleNextDocument(reader)) {}
+  } catch (const YAML::Exception& fault) { reader.fail(fault); }
 }
 
 // By its byte order mark, or by the zeros in one half of its first character.

@@ -39,7 +39,9 @@ int neighbour(const Lines& lines, int line, int direction) {
 }
 
 bool has_key(std::string_view text) {
-  const auto ends_key = [&](size_t colon) { return colon + 1 == text.size() || kBlank.find(text[colon + 1]) != std::string_view::npos; };
+  const auto ends_key = [&](size_t colon) {
+    return colon + 1 == text.size() || kBlank.find(text[colon + 1]) != std::string_view::npos;
+  };
   for (size_t colon = text.find(':'); colon != std::string_view::npos; colon = text.find(':', colon + 1)) {
     if (ends_key(colon)) return true;
   }
@@ -61,8 +63,10 @@ std::string_view name_of(std::string_view text) {
 // "batch_size 32", "batch_size:32", "batch_size = 32", "[training]" and "// a comment", each with its repair.
 std::optional<std::string> misspelt(std::string_view text) {
   if (text.starts_with("//")) return "a comment starts with '#'";
-  if (text.starts_with('[') && text.find(']') == text.size() - 1 && text.find_first_of("{,:") == std::string_view::npos) {
-    return fmt::format("a section is written {}", in_quotes(fmt::format("{}:", trimmed(text.substr(1, text.size() - 2)))));
+  if (text.starts_with('[') && text.find(']') == text.size() - 1 &&
+      text.find_first_of("{,:") == std::string_view::npos) {
+    return fmt::format("a section is written {}",
+                       in_quotes(fmt::format("{}:", trimmed(text.substr(1, text.size() - 2)))));
   }
   const std::string_view name = name_of(text), rest = trimmed(text.substr(name.size()));
   if (name.empty() || !std::isalpha(static_cast<unsigned char>(name[0])) || has_key(text)) return std::nullopt;
@@ -87,11 +91,14 @@ Open open_before(const Lines& lines, int last_line, int last_column) {
   for (int line = 0; line <= last_line && line < static_cast<int>(lines.size()); ++line) {
     const std::string_view text = lines[line];
     bool begins_value = true;  // a quote opens only here
-    for (int column = 0; column < static_cast<int>(text.size()) && (line < last_line || column < last_column); ++column) {
+    for (int column = 0; column < static_cast<int>(text.size()) && (line < last_line || column < last_column);
+         ++column) {
       const char c = text[column];
       if (open.quote) {
-        if (c == '\\' && open.quote->what == "\"") ++column;
-        else if (open.quote->what[0] == c) open.quote.reset();
+        if (c == '\\' && open.quote->what == "\"")
+          ++column;
+        else if (open.quote->what[0] == c)
+          open.quote.reset();
       } else if (begins_value && (c == '"' || c == '\'')) {
         open.quote = Mistake{line, column, std::string(1, c)};
       } else if (c == '[' || c == '{') {
@@ -101,7 +108,8 @@ Open open_before(const Lines& lines, int last_line, int last_column) {
       } else if (c == '#' && (column == 0 || kBlank.find(text[column - 1]) != std::string_view::npos)) {
         break;
       }
-      if (kBlank.find(c) == std::string_view::npos) begins_value = std::string_view("[{,:-").find(c) != std::string_view::npos;
+      if (kBlank.find(c) == std::string_view::npos)
+        begins_value = std::string_view("[{,:-").find(c) != std::string_view::npos;
     }
   }
   return open;
@@ -115,10 +123,13 @@ std::string place(const Mistake& mistake, int line) {
 // A list or map in brackets that does not end, or ends with what it did not begin with.
 Mistake bracket_mistake(const Lines& lines, int line, int column, bool at_end) {
   const std::vector<Mistake> open = open_before(lines, line, column).brackets;
-  if (open.empty()) return {line, column, fmt::format("there is nothing for '{}' to close; remove it", lines[line].substr(column, 1))};
+  if (open.empty())
+    return {line, column, fmt::format("there is nothing for '{}' to close; remove it", lines[line].substr(column, 1))};
   const Mistake& innermost = open.back();
   if (at_end) {
-    return {line, column, fmt::format("'{}' does not close the '{}' {}", lines[line].substr(column, 1), innermost.what, place(innermost, line))};
+    return {line, column,
+            fmt::format("'{}' does not close the '{}' {}", lines[line].substr(column, 1), innermost.what,
+                        place(innermost, line))};
   }
   const int last = static_cast<int>(lines.size()) - 1;
   if (open_before(lines, last, static_cast<int>(lines[last].size())).brackets.empty()) {
@@ -130,8 +141,10 @@ Mistake bracket_mistake(const Lines& lines, int line, int column, bool at_end) {
 // A line that is no deeper than one level of the lines above it, or deeper than one that has a value of its own.
 Mistake indentation_mistake(const Lines& lines, int line) {
   const int own = indentation(lines[line]), above = neighbour(lines, line, -1);
-  return {line, own, fmt::format("wrong indentation: {} spaces here, {} in the line above; keys of one section must start "
-                                 "in the same column", own, above < 0 ? 0 : indentation(lines[above]))};
+  return {line, own,
+          fmt::format("wrong indentation: {} spaces here, {} in the line above; keys of one section must start "
+                      "in the same column",
+                      own, above < 0 ? 0 : indentation(lines[above]))};
 }
 
 bool ends_level(const std::string& reason) {
@@ -141,7 +154,8 @@ bool ends_level(const std::string& reason) {
 // What is wrong with a value, from the characters at the place or from what yaml-cpp says.
 std::string value_mistake(std::string_view at_place, const std::string& reason) {
   if (reason == YAML::ErrorMsg::MAP_VALUE) return "a value with ': ' in it, or ':' at its end, needs quotes";
-  if (reason.starts_with(YAML::ErrorMsg::INVALID_ESCAPE)) return "in double quotes, a backslash starts an escape such as \\n; use single quotes";
+  if (reason.starts_with(YAML::ErrorMsg::INVALID_ESCAPE))
+    return "in double quotes, a backslash starts an escape such as \\n; use single quotes";
   if (const size_t sign = at_place.find_first_of("*&@`%|>!"); sign != std::string_view::npos) {
     return fmt::format("a value that starts with '{}' needs quotes", at_place.substr(sign, 1));
   }
@@ -175,7 +189,8 @@ Mistake mistake_after(const Lines& lines, int line) {
   if (const auto mistake = tab_before(lines, next)) return *mistake;
   const std::string_view text = content(lines[next]);
   if (has_key(text) && text.find(':') == name_of(text).size()) return indentation_mistake(lines, next);
-  return {next, indentation(lines[next]), "this line continues the value above it; write a value on one line, and a colon after a key"};
+  return {next, indentation(lines[next]),
+          "this line continues the value above it; write a value on one line, and a colon after a key"};
 }
 
 Mistake mistake_of(const Lines& lines, const YAML::Exception& fault) {

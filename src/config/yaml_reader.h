@@ -21,13 +21,15 @@ class YamlReader : public YAML::EventHandler {
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (++documents_ == 1) return;
-    if (text_at(mark).starts_with("---")) fail(mark, "a configuration is one YAML document; remove what follows the first");
+    if (text_at(mark).starts_with("---"))
+      fail(mark, "a configuration is one YAML document; remove what follows the first");
     fail(mark, "wrong indentation: less than in the first line; keys of one level must start in the same column");
   }
   void OnDocumentEnd() override {}
 
   [[noreturn]] void fail(const Mistake& mistake) const {
-    throw Error(ExitCode::config, fmt::format("{}:{}:{}: {}", origin_, mistake.line + 1, mistake.column + 1, mistake.what));
+    throw Error(ExitCode::config,
+                fmt::format("{}:{}:{}: {}", origin_, mistake.line + 1, mistake.column + 1, mistake.what));
   }
   // What to say of the exception with which the parser gave up.
   [[noreturn]] void fail(const YAML::Exception& fault) const { fail(mistake_of(lines_, fault)); }

@@ -31,7 +31,7 @@ namespace {
 std::string error_text(int number) { return std::generic_category().message(number); }
 
 std::optional<uint64_t> free_space(const std::string& folder) {
-  struct statvfs info {};
+  struct statvfs info{};
   if (statvfs(folder.c_str(), &info) != 0) return std::nullopt;
   return static_cast<uint64_t>(info.f_bavail) * info.f_frsize;
 }
@@ -125,7 +125,7 @@ bool is_temporary(std::string_view name) {
 // again. False where the file is being swept away.
 bool lock_temporary(int fd) {
   if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return false;
-  struct stat info {};
+  struct stat info{};
   return fstat(fd, &info) != 0 || info.st_nlink > 0;
 }
 
@@ -148,8 +148,9 @@ bool lacks_locks(int number) { return number == ENOSYS || number == ENOLCK || nu
 void warn_of_missing_locks(const std::string& path, int number) {
   static std::atomic<bool> said = false;
   if (said.exchange(true)) return;
-  log::warn(fmt::format("{}: this file system has no locks ({}); the file itself keeps other processes out, and names this one",
-                        path, error_text(number)));
+  log::warn(fmt::format(
+      "{}: this file system has no locks ({}); the file itself keeps other processes out, and names this one", path,
+      error_text(number)));
 }
 
 struct LockFile {
@@ -207,7 +208,7 @@ std::string claimant(const std::string& holder, const std::string& path) {
 }  // namespace
 
 std::string read_file(const std::string& path, ExitCode code, std::optional<SizeLimit> limit) {
-  struct stat info {};
+  struct stat info{};
   if (stat(path.c_str(), &info) != 0) throw_unreadable(code, path, error_text(errno));
   require_kind(info, Pipes::allowed, path, code);
   Descriptor descriptor{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
@@ -215,9 +216,10 @@ std::string read_file(const std::string& path, ExitCode code, std::optional<Size
   require_kind(info, Pipes::allowed, path, code);  // of what was opened
   const auto require_size = [&](uint64_t size, const char* at_least) {
     if (!limit || size <= limit->bytes) return;
-    throw_unreadable(code, path, fmt::format("it has {}{} bytes; {} has at most {}", at_least,
-                                             with_commas(static_cast<int64_t>(size)), limit->what,
-                                             with_commas(static_cast<int64_t>(limit->bytes))));
+    throw_unreadable(code, path,
+                     fmt::format("it has {}{} bytes; {} has at most {}", at_least,
+                                 with_commas(static_cast<int64_t>(size)), limit->what,
+                                 with_commas(static_cast<int64_t>(limit->bytes))));
   };
   require_size(static_cast<uint64_t>(info.st_size), "");
 
@@ -373,7 +375,7 @@ void AppendFile::record(std::string_view bytes) {
 }
 
 MappedFile::MappedFile(const std::string& path, ExitCode code) {
-  struct stat info {};
+  struct stat info{};
   if (stat(path.c_str(), &info) != 0) throw_unreadable(code, path, error_text(errno));
   require_kind(info, Pipes::refused, path, code);
   // O_NONBLOCK: opening a pipe without a writer would block forever, should there be one now.
@@ -396,8 +398,7 @@ MappedFile::~MappedFile() {
 
 FileLock::FileLock(std::string path, const std::function<void(const std::string& holder)>& busy)
     : path_(std::move(path)) {
-  while (!try_lock(busy)) {
-  }
+  while (!try_lock(busy)) {}
 }
 
 bool FileLock::try_lock(const std::function<void(const std::string& holder)>& busy) {
@@ -417,10 +418,9 @@ bool FileLock::try_lock(const std::function<void(const std::string& holder)>& bu
       return false;
     }
     // The previous holder may have removed the file since it was opened: then this locks nothing.
-    struct stat locked {
-    }, named{};
-    const bool is_named = fstat(fd, &locked) == 0 && stat(path_.c_str(), &named) == 0 && locked.st_dev == named.st_dev &&
-                          locked.st_ino == named.st_ino;
+    struct stat locked{}, named{};
+    const bool is_named = fstat(fd, &locked) == 0 && stat(path_.c_str(), &named) == 0 &&
+                          locked.st_dev == named.st_dev && locked.st_ino == named.st_ino;
     if (!is_named) return false;
     take(fd, std::to_string(getpid()));
   }
@@ -429,7 +429,8 @@ bool FileLock::try_lock(const std::function<void(const std::string& holder)>& bu
 }
 
 // Whoever creates the file holds it. A claim that is known to be dead goes, so that one of those who wait can create it.
-bool FileLock::try_claim(bool is_new, const std::string& holder, const std::function<void(const std::string& holder)>& busy) {
+bool FileLock::try_claim(bool is_new, const std::string& holder,
+                         const std::function<void(const std::string& holder)>& busy) {
   if (is_new) return true;
   if (claim_of(holder) == Claim::dead) {
     unlink(path_.c_str());

@@ -21,7 +21,7 @@ struct Slot {
   size_t bytes = 0;
   std::atomic<bool> is_harmed{false};
   std::string path;
-  struct stat info {};
+  struct stat info{};
 };
 
 constexpr size_t kMostFiles = 1024;  // more are mapped all the same, but not watched
@@ -48,17 +48,18 @@ void replace_page(int, siginfo_t* fault, void*) {
 
 void install_handler() {
   page_size = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_sigaction = replace_page;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
   sigaction(SIGBUS, &action, nullptr);
 }
 
 bool is_changed(const Slot& slot) {
-  struct stat now {};
+  struct stat now{};
   if (stat(slot.path.c_str(), &now) != 0) return false;  // removed: what is mapped stays
   const bool is_same_file = now.st_dev == slot.info.st_dev && now.st_ino == slot.info.st_ino;
-  const bool is_same_time = now.st_mtim.tv_sec == slot.info.st_mtim.tv_sec && now.st_mtim.tv_nsec == slot.info.st_mtim.tv_nsec;
+  const bool is_same_time =
+      now.st_mtim.tv_sec == slot.info.st_mtim.tv_sec && now.st_mtim.tv_nsec == slot.info.st_mtim.tv_nsec;
   return is_same_file && (now.st_size != slot.info.st_size || !is_same_time);
 }
 

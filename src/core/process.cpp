@@ -41,8 +41,8 @@ constexpr int kStopSignals[] = {SIGINT, SIGTERM, SIGHUP};
   const int64_t lost = unsaved_updates;
   if (lost == 0) _exit(128 + signal);
   log::status("");
-  log::error(fmt::format("quit without saving: {} since the last checkpoint {} lost", lost == 1 ? "1 update" : fmt::format("{} updates", lost),
-                         lost == 1 ? "is" : "are"));
+  log::error(fmt::format("quit without saving: {} since the last checkpoint {} lost",
+                         lost == 1 ? "1 update" : fmt::format("{} updates", lost), lost == 1 ? "is" : "are"));
   _exit(static_cast<int>(ExitCode::left_unsaved));
 }
 
@@ -78,13 +78,13 @@ void wait_for_signals(sigset_t watched) {
 }
 
 void dispose(int signal, void (*disposition)(int)) {
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = disposition;
   sigaction(signal, &action, nullptr);
 }
 
 bool is_ignored(int signal) {
-  struct sigaction action {};
+  struct sigaction action{};
   return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
@@ -149,10 +149,11 @@ int fail_out_of_memory(std::string_view cause) {
   const size_t allocator = cause.find("DefaultCPUAllocator");  // it follows a location in LibTorch's source
   if (allocator != std::string_view::npos) cause.remove_prefix(allocator);
   const bool has_training_settings = program_name != "gpt-generate" && program_name != "gpt-prepare";
-  const char* const advice = has_training_settings
-                                 ? "lower training.batch_size (and raise training.gradient_accumulation_steps to keep the effective batch), "
-                                   "lower model.block_size, or set training.gradient_checkpointing: true"
-                                 : "stop other programs that hold memory, or use a machine with more of it";
+  const char* const advice =
+      has_training_settings
+          ? "lower training.batch_size (and raise training.gradient_accumulation_steps to keep the effective batch), "
+            "lower model.block_size, or set training.gradient_checkpointing: true"
+          : "stop other programs that hold memory, or use a machine with more of it";
   return fail(ExitCode::memory, fmt::format("out of memory ({}): {}", cause, advice));
 }
 
@@ -178,8 +179,10 @@ bool reader_has_gone() {
 int finish_output(int status) {
   const bool failed_now = std::fflush(stdout) != 0;
   const int number = errno;  // of this failure alone: nothing kept that of an earlier one
-  if ((!failed_now && !std::ferror(stdout)) || (failed_now && number == EPIPE) || reader_has_gone() || status != 0) return status;
-  const std::string why = failed_now ? std::generic_category().message(number) : "some of it was lost, the disk may be full";
+  if ((!failed_now && !std::ferror(stdout)) || (failed_now && number == EPIPE) || reader_has_gone() || status != 0)
+    return status;
+  const std::string why =
+      failed_now ? std::generic_category().message(number) : "some of it was lost, the disk may be full";
   return fail(ExitCode::disk, "cannot write standard output: " + why);
 }
 
@@ -196,9 +199,7 @@ int run(int argc, char** argv, int (*body)(int argc, char** argv)) {
     const int status = body(argc, argv);
     log::status("");
     return finish_output(status);
-  } catch (const std::exception& e) {
-    return fail_exception(e);
-  } catch (...) {
+  } catch (const std::exception& e) { return fail_exception(e); } catch (...) {
     log::status("");
     log::error("unexpected error of an unknown type");
     return kUnexpected;

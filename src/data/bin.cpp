@@ -54,14 +54,17 @@ void require_all_of_prepare(const Bin& bin) {
 // That of `spec`, or, where it is empty, of the metadata.
 std::shared_ptr<const Tokenizer> make_tokenizer_of(const Bin& bin, std::string spec) {
   if (spec.starts_with("bpe:")) {
-    throw Error(ExitCode::config, fmt::format("data.tokenizer: {} is learned from text, but {} holds token ids; name the file of "
-                                              "the tokenizer that made them", spec, bin.path));
+    throw Error(ExitCode::config,
+                fmt::format("data.tokenizer: {} is learned from text, but {} holds token ids; name the file of "
+                            "the tokenizer that made them",
+                            spec, bin.path));
   }
   if (spec.empty() && !bin.metadata.tokenizer.empty()) {
     spec = tokenizer_path(bin);
     std::error_code ignored;
     if (!fs::is_regular_file(spec, ignored)) {
-      fail(bin.metadata_path, fmt::format("its tokenizer {} is missing; put it there, or name it in data.tokenizer", spec));
+      fail(bin.metadata_path,
+           fmt::format("its tokenizer {} is missing; put it there, or name it in data.tokenizer", spec));
     }
   }
   if (spec.empty() && !bin.metadata.tokenizer_hash.empty()) {
@@ -78,14 +81,17 @@ std::shared_ptr<const Tokenizer> make_tokenizer_of(const Bin& bin, std::string s
 int64_t vocabulary_of(const Bin& bin, std::optional<int64_t> vocab_size) {
   if (bin.metadata.vocab_size > 0) {
     if (bin.tokenizer && bin.tokenizer->vocab_size() > bin.metadata.vocab_size) {
-      fail(bin.path, fmt::format("its vocabulary has {} ids, but its tokenizer has {}", bin.metadata.vocab_size, bin.tokenizer->vocab_size()));
+      fail(bin.path, fmt::format("its vocabulary has {} ids, but its tokenizer has {}", bin.metadata.vocab_size,
+                                 bin.tokenizer->vocab_size()));
     }
     return bin.metadata.vocab_size;
   }
   if (bin.tokenizer) return bin.tokenizer->vocab_size();
   if (vocab_size) return *vocab_size;
-  throw Error(ExitCode::config, fmt::format("data.bin: the vocabulary of {} is not known; set data.metadata (JSON with vocab_size "
-                                            "and dtype), data.tokenizer or model.vocab_size", bin.path));
+  throw Error(ExitCode::config,
+              fmt::format("data.bin: the vocabulary of {} is not known; set data.metadata (JSON with vocab_size "
+                          "and dtype), data.tokenizer or model.vocab_size",
+                          bin.path));
 }
 
 // Both parts, their sizes checked against the metadata.
@@ -103,8 +109,9 @@ void open_tokens(Bin& bin, double validation_fraction) {
   }
   std::error_code ignored;
   if (fs::equivalent(bin.path, bin.validation_path, ignored)) {
-    fail(bin.validation_path, "data.bin and data.validation_bin are the same file; leave data.validation_bin out, and the end of "
-                              "data.bin is kept for validation");
+    fail(bin.validation_path,
+         "data.bin and data.validation_bin are the same file; leave data.validation_bin out, and the end of "
+         "data.bin is kept for validation");
   }
   bin.validation = open_token_file(bin.validation_path, width).tokens;
   check_count(bin, bin.path, bin.train.size(), train);
@@ -116,7 +123,8 @@ void open_tokens(Bin& bin, double validation_fraction) {
 
 Bin open_bin(const BinOptions& options) {
   finish_replacement(folder_of(options.path));
-  Bin bin{options.path, options.validation_path, options.metadata_path.empty() ? metadata_beside(options.path) : options.metadata_path};
+  Bin bin{options.path, options.validation_path,
+          options.metadata_path.empty() ? metadata_beside(options.path) : options.metadata_path};
   if (!bin.metadata_path.empty()) bin.metadata = read_metadata(bin.metadata_path);
   if (options.is_prepared) require_all_of_prepare(bin);
   if (const Bin* main = options.main) {

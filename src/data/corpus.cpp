@@ -9,7 +9,8 @@ namespace gpt {
 std::optional<double> text_bytes(const Corpus& corpus, const Tokens& ids) {
   if (!corpus.tokenizer) {
     if (corpus.validation_bytes == 0) return std::nullopt;
-    const double bytes_per_token = static_cast<double>(corpus.validation_bytes) / static_cast<double>(corpus.validation.size());
+    const double bytes_per_token =
+        static_cast<double>(corpus.validation_bytes) / static_cast<double>(corpus.validation.size());
     return bytes_per_token * static_cast<double>(ids.size());
   }
   std::vector<int32_t> bytes = corpus.tokenizer->text_bytes();
@@ -22,8 +23,10 @@ std::optional<double> text_bytes(const Corpus& corpus, const Tokens& ids) {
 int64_t vocabulary_for(const Corpus& corpus, std::optional<int64_t> configured) {
   if (!configured) return corpus.vocab_size;
   if (*configured >= corpus.vocab_size) return *configured;
-  throw Error(ExitCode::config, fmt::format("model.vocab_size {} is too small for {}, which has {} tokens: set it to auto, or to {} "
-                                            "or more", *configured, corpus.source, corpus.vocab_size, corpus.vocab_size));
+  throw Error(ExitCode::config,
+              fmt::format("model.vocab_size {} is too small for {}, which has {} tokens: set it to auto, or to {} "
+                          "or more",
+                          *configured, corpus.source, corpus.vocab_size, corpus.vocab_size));
 }
 
 }  // namespace gpt

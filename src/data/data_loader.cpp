@@ -18,8 +18,9 @@ namespace {
 
 // The tokens as a tensor over the memory they lie in, which lives as long as the tensor.
 at::Tensor as_tensor(const Tokens& tokens) {
-  return at::from_blob(const_cast<void*>(tokens.data()), {tokens.size()}, [tokens](void*) {},
-                       at::TensorOptions(tokens.width() == 2 ? at::kUInt16 : at::kInt));
+  return at::from_blob(
+      const_cast<void*>(tokens.data()), {tokens.size()}, [tokens](void*) {},
+      at::TensorOptions(tokens.width() == 2 ? at::kUInt16 : at::kInt));
 }
 
 at::Tensor empty_int64(at::IntArrayRef shape, bool pinned) {
@@ -81,9 +82,10 @@ struct DataLoader::Impl {
   void start_workers() {
     const int64_t count = persistent_workers ? std::numeric_limits<int64_t>::max() : schedule.batches_left(position);
     // The workers start the copies too: batches to come arrive while a step is computed.
-    prefetcher = std::make_unique<OrderedPrefetcher<Transfer>>(workers, ahead, count, [this, from = position](int64_t batch) {
-      return Transfer(build_on_host(schedule.advanced(from, batch)), device);
-    });
+    prefetcher =
+        std::make_unique<OrderedPrefetcher<Transfer>>(workers, ahead, count, [this, from = position](int64_t batch) {
+          return Transfer(build_on_host(schedule.advanced(from, batch)), device);
+        });
   }
 
   void next_into(const Batch& batch) {
@@ -96,11 +98,12 @@ struct DataLoader::Impl {
   }
 };
 
-DataLoader::DataLoader(std::vector<Tokens> sources, const DataConfig& config, const ScheduleOptions& options, at::Device device) {
+DataLoader::DataLoader(std::vector<Tokens> sources, const DataConfig& config, const ScheduleOptions& options,
+                       at::Device device) {
   const auto check = [&](size_t source, int64_t batch_size, int64_t block_size) {
     TORCH_CHECK(batch_size > 0 && block_size > 0, "DataLoader: batch_size ", batch_size, ", block_size ", block_size);
-    TORCH_CHECK(sources.at(source).size() > block_size, "DataLoader: ", sources[source].size(), " tokens hold no sample of ",
-                block_size, " + 1");
+    TORCH_CHECK(sources.at(source).size() > block_size, "DataLoader: ", sources[source].size(),
+                " tokens hold no sample of ", block_size, " + 1");
   };
   int64_t batches_of_stages = 0;
   for (const StageBatches& stage : options.stages) {
@@ -128,7 +131,8 @@ DataLoader::DataLoader(std::vector<Tokens> sources, const DataConfig& config, co
 DataLoader::DataLoader(Tokens tokens, const DataConfig& config, int64_t batch_size, int64_t block_size, uint64_t seed,
                        at::Device device)
     : DataLoader(std::vector<Tokens>{std::move(tokens)}, config,
-                 ScheduleOptions{.stages = {{.batch_size = batch_size, .block_size = block_size}}, .seed = seed}, device) {}
+                 ScheduleOptions{.stages = {{.batch_size = batch_size, .block_size = block_size}}, .seed = seed},
+                 device) {}
 
 DataLoader::~DataLoader() = default;
 
@@ -168,7 +172,8 @@ int64_t DataLoader::tokens_ahead(int64_t batches) const {
 }
 
 int64_t DataLoader::samples_per_epoch() const {
-  return impl_->batches_of_stages > 0 ? impl_->batches_of_stages * impl_->schedule.batch_size({}) : impl_->schedule.samples(0);
+  return impl_->batches_of_stages > 0 ? impl_->batches_of_stages * impl_->schedule.batch_size({})
+                                      : impl_->schedule.samples(0);
 }
 int64_t DataLoader::batches_per_epoch() const {
   return impl_->batches_of_stages > 0 ? impl_->batches_of_stages : impl_->schedule.batches_left({});
@@ -177,7 +182,8 @@ bool DataLoader::resident() const { return impl_->resident; }
 
 SequentialBatches::SequentialBatches(Tokens tokens, int64_t batch_size, int64_t block_size, at::Device device)
     : tokens_(std::move(tokens)), batch_size_(batch_size), block_size_(block_size), device_(device) {
-  TORCH_CHECK(batch_size > 0 && block_size > 0, "SequentialBatches: batch_size ", batch_size, ", block_size ", block_size);
+  TORCH_CHECK(batch_size > 0 && block_size > 0, "SequentialBatches: batch_size ", batch_size, ", block_size ",
+              block_size);
 }
 
 int64_t SequentialBatches::size() const {
@@ -201,9 +207,7 @@ Batch SequentialBatches::operator[](int64_t i) const {
   const int64_t B = tail ? 1 : std::min(batch_size_, windows - first);
 
   const at::Tensor starts = empty_int64({B}, false);
-  for (int64_t b = 0; b < B; ++b) {
-    starts.data_ptr<int64_t>()[b] = (tail ? windows : first + b) * block_size_;
-  }
+  for (int64_t b = 0; b < B; ++b) { starts.data_ptr<int64_t>()[b] = (tail ? windows : first + b) * block_size_; }
   const at::Tensor pair = empty_int64({2, B, T}, device_.is_cuda());
   ops::token_gather_out(pair.select(0, 0), pair.select(0, 1), as_tensor(tokens_), starts);
   return halves(pair.to(device_, /*non_blocking=*/true));

@@ -69,7 +69,8 @@ class Section {
 
   std::string choice(const char* key, const char* one, const char* other) const {
     const std::string value = text(key);
-    if (!value.empty() && value != one && value != other) refuse(key, *find(key), fmt::format("'{}' or '{}'", one, other));
+    if (!value.empty() && value != one && value != other)
+      refuse(key, *find(key), fmt::format("'{}' or '{}'", one, other));
     return value;
   }
 
@@ -90,7 +91,8 @@ class Section {
 
  private:
   [[noreturn]] void refuse(const char* key, const json& value, const std::string& needed) const {
-    fail(origin_, fmt::format("'{}{}{}' is {}; {} is needed", name_, name_.empty() ? "" : ".", key, shown(value), needed));
+    fail(origin_,
+         fmt::format("'{}{}{}' is {}; {} is needed", name_, name_.empty() ? "" : ".", key, shown(value), needed));
   }
 
   const json& object_;
@@ -127,27 +129,31 @@ Metadata parse_metadata(std::string_view text, const std::string& origin) {
   }
   if (!object.is_object()) fail(origin, "not a JSON object; metadata is {\"vocab_size\": N, \"dtype\": \"uint16\"}");
   const Section root(object, "", origin);
-  if (!root.find("vocab_size")) fail(origin, "'vocab_size' is missing; metadata is {\"vocab_size\": N, \"dtype\": \"uint16\"}");
+  if (!root.find("vocab_size"))
+    fail(origin, "'vocab_size' is missing; metadata is {\"vocab_size\": N, \"dtype\": \"uint16\"}");
 
   Metadata metadata;
   metadata.vocab_size = root.whole_number("vocab_size", 1, std::numeric_limits<int32_t>::max());
   metadata.width_bytes = root.choice("dtype", "uint16", "uint32") == "uint32" ? 4 : 2;
   if (metadata.width_bytes < width_for(metadata.vocab_size)) {
-    fail(origin, fmt::format("'dtype' is \"uint16\", which cannot hold the ids of a 'vocab_size' of {}; it must be \"uint32\"",
-                             metadata.vocab_size));
+    fail(origin,
+         fmt::format("'dtype' is \"uint16\", which cannot hold the ids of a 'vocab_size' of {}; it must be \"uint32\"",
+                     metadata.vocab_size));
   }
   metadata.tokenizer = root.text("tokenizer");
   metadata.tokenizer_hash = root.hash("tokenizer_hash");
   metadata.bin_hash = root.hash("bin_hash");
   if (const std::string own = root.hash("metadata_hash"); !own.empty() && own != hash_of_rest(object)) {
-    fail(origin, "it is not as it was written (its own hash differs); prepare the text again, or remove 'metadata_hash' if the "
-                 "change is yours");
+    fail(origin,
+         "it is not as it was written (its own hash differs); prepare the text again, or remove 'metadata_hash' if the "
+         "change is yours");
   }
   metadata.train = split_counts(root, "train", origin);
   metadata.validation = split_counts(root, "validation", origin);
   if (metadata.train.tokens == 0 && metadata.validation.tokens > 0) {
-    fail(origin, fmt::format("'validation.tokens' is {} but 'train.tokens' is 0; the bin begins with the training tokens",
-                             metadata.validation.tokens));
+    fail(origin,
+         fmt::format("'validation.tokens' is {} but 'train.tokens' is 0; the bin begins with the training tokens",
+                     metadata.validation.tokens));
   }
   metadata.split = root.choice("split", "documents", "tokens");
   metadata.invalid_utf8_bytes = root.count("invalid_utf8_bytes");
@@ -174,7 +180,8 @@ Metadata read_metadata(const std::string& path) {
 }
 
 std::string to_json(const Metadata& metadata) {
-  ordered_json object = {{"vocab_size", metadata.vocab_size}, {"dtype", metadata.width_bytes == 2 ? "uint16" : "uint32"}};
+  ordered_json object = {{"vocab_size", metadata.vocab_size},
+                         {"dtype", metadata.width_bytes == 2 ? "uint16" : "uint32"}};
   const auto add_text = [&object](const char* key, const std::string& text) {
     if (!text.empty()) object[key] = text;
   };
@@ -200,7 +207,9 @@ std::string to_json(const Metadata& metadata) {
     object["sources"].push_back({{"path", source.path}, {"bytes", source.bytes}});
   }
   if (!metadata.skipped.empty()) object["skipped"] = metadata.skipped;
-  const auto text = [&] { return object.dump(2, ' ', /*ensure_ascii=*/false, ordered_json::error_handler_t::replace) + "\n"; };
+  const auto text = [&] {
+    return object.dump(2, ' ', /*ensure_ascii=*/false, ordered_json::error_handler_t::replace) + "\n";
+  };
   object["metadata_hash"] = hash_of_rest(json::parse(text()));  // of what will be read
   return text();
 }

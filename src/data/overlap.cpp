@@ -134,8 +134,7 @@ Overlap find_overlap(const Tokens& train, const Tokens& validation, const std::f
   const int64_t threads = std::min<int64_t>(std::thread::hardware_concurrency(), positions / kBlock);
   for (int64_t i = 1; i < threads; ++i) {
     helpers.emplace_back([&](const std::stop_token& stop) {
-      while (!stop.stop_requested() && search_block()) {
-      }
+      while (!stop.stop_requested() && search_block()) {}
     });
   }
   while (search_block()) {

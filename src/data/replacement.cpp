@@ -82,8 +82,9 @@ void finish_replacement(const std::string& folder) {
     const FolderLock lock(folder, ExitCode::data, "bin");
     if (is_there(folder + kFinished)) put_in_place(folder);
   } catch (const Error& error) {
-    throw Error(ExitCode::data, fmt::format("{}: the files that gpt-prepare was replacing are not all in their places: {}", folder,
-                                            error.what()));
+    throw Error(ExitCode::data,
+                fmt::format("{}: the files that gpt-prepare was replacing are not all in their places: {}", folder,
+                            error.what()));
   }
 }
 

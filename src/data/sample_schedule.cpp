@@ -85,11 +85,13 @@ struct SampleSchedule::Impl {
 
   void add_stage(const std::vector<Tokens>& sources, const StageBatches& batches, bool is_last) {
     std::vector<std::optional<Entry>> entries(sources.size());
-    for (const auto& [source, weight] : batches.mix) entries[source] = entry(sources[source], source, batches.block_size);
+    for (const auto& [source, weight] : batches.mix)
+      entries[source] = entry(sources[source], source, batches.block_size);
     int64_t samples = is_last ? kEndless : *batches.batches * batches.batch_size * options.slice.world_size;
     if (!batches.batches) samples = entries[batches.mix[0].first]->order.samples_per_epoch();
     const uint64_t mix_seed = mix64(options.seed + ~static_cast<uint64_t>(stages.size()));
-    stages.push_back({samples, batches.batch_size, batches.block_size, Mix(batches.mix, sources.size(), mix_seed), std::move(entries)});
+    stages.push_back({samples, batches.batch_size, batches.block_size, Mix(batches.mix, sources.size(), mix_seed),
+                      std::move(entries)});
   }
 
   // How a new stage takes up a source: as the last stage that used it left it, if the sequences are as long.
@@ -103,7 +105,8 @@ struct SampleSchedule::Impl {
       const int64_t epochs = (next + old.samples_per_epoch() - 1) / old.samples_per_epoch();
       return {anew, epochs * anew.samples_per_epoch()};
     }
-    if (options.order != DataOrder::random) anew.set_first_epoch(easiest_first(tokens, anew, options.order, options.end_of_text));
+    if (options.order != DataOrder::random)
+      anew.set_first_epoch(easiest_first(tokens, anew, options.order, options.end_of_text));
     return {anew, 0};
   }
 };

@@ -26,7 +26,8 @@ std::vector<StageBatches> stage_batches(const DataConfig& data, const TrainingCo
   std::vector<StageBatches> result;
   for (size_t i = 0; i < data.stages.size(); ++i) {
     const Stage& stage = data.stages[i];
-    const int64_t end = i + 1 < data.stages.size() ? data.stages[i + 1].from : training.schedule.max_steps.value_or(kDefaultMaxSteps);
+    const int64_t end =
+        i + 1 < data.stages.size() ? data.stages[i + 1].from : training.schedule.max_steps.value_or(kDefaultMaxSteps);
     const int64_t length = stage.block_size.value_or(block_size);
     StageBatches batches{.batches = (end - stage.from) * training.gradient_accumulation_steps,
                          .batch_size = training.batch_size * block_size / length,

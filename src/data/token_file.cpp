@@ -41,7 +41,8 @@ int width_for(int64_t vocab_size) {
 Tokens Tokens::from_ids(const std::vector<int32_t>& ids, int64_t vocab_size) {
   for (size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] < 0 || ids[i] >= vocab_size) {
-      throw Error(ExitCode::data, fmt::format("token {} has id {}, outside the vocabulary of {}", i, ids[i], vocab_size));
+      throw Error(ExitCode::data,
+                  fmt::format("token {} has id {}, outside the vocabulary of {}", i, ids[i], vocab_size));
     }
   }
   return width_for(vocab_size) == 2 ? narrowed<uint16_t>(ids) : narrowed<uint32_t>(ids);
@@ -51,9 +52,10 @@ Tokens Tokens::map_file(const std::string& path, int width_bytes) {
   const auto file = std::make_shared<const MappedFile>(path, ExitCode::data);
   const size_t bytes = file->bytes().size();
   if (bytes % width_bytes != 0) {
-    throw Error(ExitCode::data, fmt::format("{}: {} bytes are not a whole number of {}-byte token ids; the file is truncated "
-                                            "or its metadata names the wrong dtype",
-                                            path, bytes, width_bytes));
+    throw Error(ExitCode::data,
+                fmt::format("{}: {} bytes are not a whole number of {}-byte token ids; the file is truncated "
+                            "or its metadata names the wrong dtype",
+                            path, bytes, width_bytes));
   }
   return {file, file->bytes().data(), static_cast<int64_t>(bytes / width_bytes), width_bytes};
 }

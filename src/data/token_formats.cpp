@@ -77,7 +77,8 @@ int megatron_width(const std::string& path, uint8_t code) {
 MegatronIndex read_index(const std::string& path, std::span<const std::byte> bytes) {
   const std::byte* data = bytes.data();
   if (bytes.size() < kMegatronHeaderBytes || std::memcmp(data, kMegatronMagic.data(), kMegatronMagic.size()) != 0) {
-    fail(path, "byte 0: not an index of Megatron's, which starts with MMIDIDX and a header of {} bytes", kMegatronHeaderBytes);
+    fail(path, "byte 0: not an index of Megatron's, which starts with MMIDIDX and a header of {} bytes",
+         kMegatronHeaderBytes);
   }
   if (const auto version = number_at<uint64_t>(data, 9); version != 1) {
     fail(path, "byte 9: version {} of Megatron's index; only 1 is known", version);
@@ -109,14 +110,15 @@ std::pair<int64_t, bool> check_index(const std::string& path, const MegatronInde
     const uint64_t bytes = static_cast<uint64_t>(length) * index.width;
     if (pointer < 0 || pointer % index.width != 0 || static_cast<uint64_t>(pointer) > bin_bytes ||
         bytes > bin_bytes - static_cast<uint64_t>(pointer)) {
-      fail(path, "sequence {} lies at byte {} with {} tokens of {} bytes, which the bin of {} bytes does not hold", i, pointer,
-           length, index.width, bin_bytes);
+      fail(path, "sequence {} lies at byte {} with {} tokens of {} bytes, which the bin of {} bytes does not hold", i,
+           pointer, length, index.width, bin_bytes);
     }
     contiguous = contiguous && static_cast<uint64_t>(pointer) == expected;
     expected += bytes;
     // Nothing writes such a pair, and a small one could ask for any amount of memory.
     if (expected > bin_bytes) {
-      fail(path, "sequence {} overlaps others: up to it they have {} bytes, but the bin has {}", i, expected, bin_bytes);
+      fail(path, "sequence {} overlaps others: up to it they have {} bytes, but the bin has {}", i, expected,
+           bin_bytes);
     }
     tokens += static_cast<uint64_t>(length);
   }
@@ -124,7 +126,8 @@ std::pair<int64_t, bool> check_index(const std::string& path, const MegatronInde
   for (uint64_t i = 0; i < index.documents; ++i) {
     const auto start = number_at<int64_t>(index.document_starts, i * 8);
     if (start < before || static_cast<uint64_t>(start) > index.sequences || (i == 0 && start != 0)) {
-      fail(path, "document mark {} is {}; marks must rise from 0 to at most the number of sequences, {}", i, start, index.sequences);
+      fail(path, "document mark {} is {}; marks must rise from 0 to at most the number of sequences, {}", i, start,
+           index.sequences);
     }
     before = start;
   }
@@ -142,7 +145,9 @@ Tokens in_order(const MegatronIndex& index, const File& bin, int64_t tokens) {
   return {copy, copy->data(), tokens, index.width};
 }
 
-std::string index_path(const std::string& path) { return std::filesystem::path(path).replace_extension(".idx").string(); }
+std::string index_path(const std::string& path) {
+  return std::filesystem::path(path).replace_extension(".idx").string();
+}
 
 Tokens open_megatron(const std::string& path) {
   const std::string index_file = index_path(path);
@@ -167,7 +172,8 @@ TokenFile open_token_file(const std::string& path, std::optional<int> width_byte
     return {Tokens::map_file(path, width_bytes.value_or(2)), TokenFormat::raw};
   }
   if (width_bytes && *width_bytes != file.tokens.width()) {
-    fail(path, "its header says ids of {} bits, but its metadata says {} bits", 8 * file.tokens.width(), 8 * *width_bytes);
+    fail(path, "its header says ids of {} bits, but its metadata says {} bits", 8 * file.tokens.width(),
+         8 * *width_bytes);
   }
   return file;
 }

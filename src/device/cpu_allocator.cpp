@@ -143,7 +143,9 @@ class CpuAllocator : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
     const size_t rounded = rounded_up(bytes, kAlignment);
-    void* const data = bytes == 0 ? nullptr : bytes < kSmall ? std::aligned_alloc(kAlignment, rounded) : range().take(rounded);
+    void* const data = bytes == 0       ? nullptr
+                       : bytes < kSmall ? std::aligned_alloc(kAlignment, rounded)
+                                        : range().take(rounded);
     TORCH_CHECK_WITH(OutOfMemoryError, data || bytes == 0, "not enough memory for a tensor of ", bytes, " bytes");
     return {data, data, &release, at::kCPU};
   }

@@ -43,8 +43,7 @@ Dtype choose(bool use_amp, const DeviceInfo& info) {
 void check_supported(bool use_amp, Dtype dtype, const DeviceInfo& info) {
   const bool cuda = info.device.is_cuda();
   const bool sixteen_bit = dtype == Dtype::bfloat16 || dtype == Dtype::float16;
-  if (sixteen_bit && !use_amp)
-    reject(dtype, "contradicts use_amp false; choose use_amp true, or dtype float32");
+  if (sixteen_bit && !use_amp) reject(dtype, "contradicts use_amp false; choose use_amp true, or dtype float32");
   if (dtype == Dtype::float16 && !cuda)
     reject(dtype, "is for CUDA devices only; on a CPU choose dtype bfloat16 or float32");
   if (dtype == Dtype::bfloat16 && cuda && !info.bfloat16) {
@@ -125,9 +124,7 @@ Autocast::~Autocast() {
     if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
     at::autocast::set_autocast_dtype(device_type_, previous_type_);
     at::autocast::set_autocast_enabled(device_type_, previous_enabled_);
-  } catch (const std::exception& e) {
-    TORCH_WARN("autocast was not restored: ", e.what());
-  }
+  } catch (const std::exception& e) { TORCH_WARN("autocast was not restored: ", e.what()); }
 }
 
 }  // namespace gpt

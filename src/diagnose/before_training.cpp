@@ -19,7 +19,8 @@ void say_if_doubtful(const Check& check) {
 }
 
 // The estimate is up to a fifth too high: memory is certain not to suffice only where the reduced estimate is too much as well.
-void require_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form, const MemoryBudget& memory) {
+void require_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form,
+                    const MemoryBudget& memory) {
   constexpr double kLeast = 0.85;
   const Check check = check_memory(model, training, form, memory);
   const double needed = memory.program + estimate_memory(model, training, form).total();
@@ -31,18 +32,20 @@ void require_memory(const ModelConfig& model, const TrainingConfig& training, co
 
 }  // namespace
 
-void check_before_training(const Config& config, const Corpus& corpus, const DeviceInfo& device, const Precision& precision, bool is_resumed) {
+void check_before_training(const Config& config, const Corpus& corpus, const DeviceInfo& device,
+                           const Precision& precision, bool is_resumed) {
   // On the CPU, so that no token is copied to a GPU before the run itself does it.
   const DataLoader loader(corpus.sources, config.data, schedule_options(config, corpus), at::kCPU);
   const DatasetFacts facts = describe_data(corpus, loader);
-  require_memory(config.model, with_real_batch(config.training, facts), activation_form(config.model, device, precision),
-                 memory_budget(device.device));
+  require_memory(config.model, with_real_batch(config.training, facts),
+                 activation_form(config.model, device, precision), memory_budget(device.device));
   if (is_resumed) return;
   const RunPlan plan = plan_run(config.training, loader.batches_per_epoch());
   say_if_doubtful(check_batch(config.training, facts));
   if (config.data.stages.empty()) say_if_doubtful(check_length(config, facts, plan));
   say_if_doubtful(check_learning_rate(config.training.schedule, plan));
-  say_if_doubtful(check_compute(config.model, config.training, plan, measure_product_speed(device.device, precision.compute_type())));
+  say_if_doubtful(check_compute(config.model, config.training, plan,
+                                measure_product_speed(device.device, precision.compute_type())));
 }
 
 }  // namespace gpt

@@ -60,7 +60,8 @@ std::string data_fix(const DataConfig& data) {
     return fmt::format("{} it with gpt-prepare --input TEXT --output {}", exists(data.bin) ? "prepare" : "make",
                        folder.empty() ? "." : folder);
   }
-  if (!data.text.empty()) return exists(data.text) ? "correct the text, or data.tokenizer" : "name an existing text with --data";
+  if (!data.text.empty())
+    return exists(data.text) ? "correct the text, or data.tokenizer" : "name an existing text with --data";
   return "name a text with --data, or install the example with ./scripts/get_data.sh";
 }
 
@@ -79,7 +80,8 @@ class Examination {
     attempt("output folder", "set training.resume_from: auto, none or the path of a checkpoint", [&] { find_start(); });
     attempt("dataset", data_fix(config_.data), [&] { examine_data(); });
     if (!config_.model.vocab_size) {
-      add(warned("model", "not checked: the vocabulary comes from the dataset, which could not be read", "repair the dataset"));
+      add(warned("model", "not checked: the vocabulary comes from the dataset, which could not be read",
+                 "repair the dataset"));
     } else {
       attempt("model", "lower the size of the model", [&] { examine_model(); });
       attempt("disk", "choose another output_dir", [&] { examine_disk(); });
@@ -99,9 +101,7 @@ class Examination {
       const bool is_other_run = e.code() == ExitCode::checkpoint;
       add(failed(is_other_run ? "output folder" : name, e.what(),
                  is_other_run ? fmt::format("set output_dir: {}", next_free_folder(config_.output_dir)) : fix));
-    } catch (const std::exception& e) {
-      add(failed(name, first_line(e), fix));
-    }
+    } catch (const std::exception& e) { add(failed(name, first_line(e), fix)); }
   }
 
   void examine_device() {
@@ -134,14 +134,16 @@ class Examination {
     if (!config_.model.vocab_size) config_.model.vocab_size = corpus.vocab_size;
     if (*config_.model.vocab_size < corpus.vocab_size) {
       add(failed("vocabulary",
-                 fmt::format("model.vocab_size {} is less than the {} of the dataset's tokenizer", *config_.model.vocab_size, corpus.vocab_size),
+                 fmt::format("model.vocab_size {} is less than the {} of the dataset's tokenizer",
+                             *config_.model.vocab_size, corpus.vocab_size),
                  "set model.vocab_size: auto"));
       return;
     }
     if (start_) require_same_configuration(*start_, config_);
     add(check_tokens(corpus));
     if (corpus.validation.size() > 0) add(check_overlap(corpus));
-    const DataLoader loader(corpus.sources, config_.data, schedule_options(config_, corpus), device_ ? device_->device : at::Device(at::kCPU));
+    const DataLoader loader(corpus.sources, config_.data, schedule_options(config_, corpus),
+                            device_ ? device_->device : at::Device(at::kCPU));
     const DatasetFacts facts = describe_data(corpus, loader);
     plan_ = plan_run(config_.training, loader.batches_per_epoch());
     training_ = with_real_batch(config_.training, facts);
@@ -156,12 +158,14 @@ class Examination {
     add(check_validation(config_, facts, *plan_));
     add(check_workers(config_.data, facts.resident, cores_));
     for (const Tokens& source : corpus.sources) {
-      if (facts.resident && device_ && device_->device.is_cuda()) memory_.available -= static_cast<double>(source.bytes());
+      if (facts.resident && device_ && device_->device.is_cuda())
+        memory_.available -= static_cast<double>(source.bytes());
     }
     if (start_) {
       steps_done_ = std::min(start_->checkpoint.step, plan_->total_steps);
-      add(passed("output folder", fmt::format("{} is at step {} of {}: the same command continues the run", start_->path,
-                                              with_commas(steps_done_), with_commas(plan_->total_steps))));
+      add(passed("output folder",
+                 fmt::format("{} is at step {} of {}: the same command continues the run", start_->path,
+                             with_commas(steps_done_), with_commas(plan_->total_steps))));
       start_.reset();  // its tensors are large
     }
   }
@@ -175,10 +179,12 @@ class Examination {
       return;
     }
     const bool cuda = device_->device.is_cuda();
-    const Precision precision = resolve_precision(config_.training.precision.use_amp, config_.training.precision.dtype, *device_);
+    const Precision precision =
+        resolve_precision(config_.training.precision.use_amp, config_.training.precision.dtype, *device_);
     const ActivationForm form = activation_form(model, *device_, precision);
     add(check_vocabulary(model, cuda));
-    add(check_attention(model, cuda, attention_path(model, device_->device, precision.compute_type(), /*training=*/true)));
+    add(check_attention(model, cuda,
+                        attention_path(model, device_->device, precision.compute_type(), /*training=*/true)));
     add(check_memory(model, training_, form, memory_));
     if (!plan_) return;
     const double speed = measure_product_speed(device_->device, precision.compute_type());
@@ -188,7 +194,8 @@ class Examination {
 
   void examine_time(const Precision& precision, const ActivationForm& form, double product_speed) {
     constexpr double kComfortable = 0.9;
-    const auto largest = largest_batch_size(config_.model, training_, form, kComfortable * memory_.available - memory_.program);
+    const auto largest =
+        largest_batch_size(config_.model, training_, form, kComfortable * memory_.available - memory_.program);
     Config real = config_;
     real.training = training_;
     std::optional<Trial> trial;
@@ -222,7 +229,9 @@ class Examination {
 
 }  // namespace
 
-Checks check_configuration(const config::CommandLine& command, double trial_seconds) { return Examination(command, trial_seconds).run(); }
+Checks check_configuration(const config::CommandLine& command, double trial_seconds) {
+  return Examination(command, trial_seconds).run();
+}
 
 Check check_checkpoint(const std::string& path) {
   const std::string file = is_folder(path) ? path + "/ckpt.pt" : path;
@@ -230,10 +239,12 @@ Check check_checkpoint(const std::string& path) {
     const Checkpoint checkpoint = load_checkpoint(file);
     int64_t parameters = 0;
     for (const auto& [name, tensor] : checkpoint.model) parameters += tensor.numel();
-    const std::string loss = std::isfinite(checkpoint.best_val_loss) ? fmt::format("best validation loss {:.4f}", checkpoint.best_val_loss)
-                                                                     : "not yet evaluated";
-    const std::string detail = fmt::format("{}: step {}, {} parameters, {}; every hash matches, and its parts fit together", file,
-                                           with_commas(checkpoint.step), format_count(static_cast<double>(parameters)), loss);
+    const std::string loss = std::isfinite(checkpoint.best_val_loss)
+                                 ? fmt::format("best validation loss {:.4f}", checkpoint.best_val_loss)
+                                 : "not yet evaluated";
+    const std::string detail =
+        fmt::format("{}: step {}, {} parameters, {}; every hash matches, and its parts fit together", file,
+                    with_commas(checkpoint.step), format_count(static_cast<double>(parameters)), loss);
     if (has_our_python_view(file, checkpoint)) return passed("checkpoint", detail);
     return warned("checkpoint", detail + ", but what Python would load from it is not what this version writes",
                   "load it in Python only with weights_only=True, and only if you trust its source");
@@ -241,7 +252,8 @@ Check check_checkpoint(const std::string& path) {
     const std::string folder = is_folder(path) ? path : fs::path(path).parent_path().string();
     const auto other = peek_run(folder.empty() ? "." : folder);
     return failed("checkpoint", e.what(),
-                  other ? fmt::format("use {}, which is at step {} and can be read", other->path, with_commas(other->checkpoint.step))
+                  other ? fmt::format("use {}, which is at step {} and can be read", other->path,
+                                      with_commas(other->checkpoint.step))
                         : "name a checkpoint that gpt-train has written, or the folder of a run");
   }
 }

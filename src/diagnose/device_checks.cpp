@@ -15,7 +15,8 @@ Check check_device(const std::string& spec, const DeviceInfo& device, const Devi
     return warned("device", fmt::format("{}, but {} is available and works", detail, best.name), "set device: auto");
   }
   if (gpu_present) {
-    return warned("device", detail + ", but this machine has a GPU that is not usable", "follow the advice of the CUDA check");
+    return warned("device", detail + ", but this machine has a GPU that is not usable",
+                  "follow the advice of the CUDA check");
   }
   return passed("device", detail);
 }
@@ -25,9 +26,7 @@ Check check_precision(const PrecisionConfig& config, const DeviceInfo& device) {
   Precision precision;
   try {
     precision = resolve_precision(config.use_amp, config.dtype, device);
-  } catch (const Error& e) {
-    return failed("precision", e.what(), fix);
-  }
+  } catch (const Error& e) { return failed("precision", e.what(), fix); }
   const bool gpu = device.device.is_cuda();
   if (gpu && precision.dtype == Dtype::float32 && (device.tf32 || device.float16)) {
     return warned("precision", fmt::format("float32 leaves the tensor cores of {} idle", device.name), fix);
@@ -44,7 +43,8 @@ Check check_precision(const PrecisionConfig& config, const DeviceInfo& device) {
 
 Check check_threads(int64_t threads, int64_t cores) {
   if (threads > cores) {
-    return warned("threads", fmt::format("{} on {} wait for each other", plural(threads, "thread"), plural(cores, "core")),
+    return warned("threads",
+                  fmt::format("{} on {} wait for each other", plural(threads, "thread"), plural(cores, "core")),
                   "set threads: 0");
   }
   return passed("threads", fmt::format("{} on {}", threads == 0 ? cores : threads, plural(cores, "core")));

@@ -60,7 +60,9 @@ class ActivationBytes {
     return kFloatBytes * (3 * C_ + matrix() * (model_.dropout > 0 ? 3 : 1)) + output;
   }
 
-  double attention_backward() const { return form_.fused_attention ? 2 * s_ * (C_ + 2 * kv_) : kFloatBytes * (2 * matrix() + 3 * C_); }
+  double attention_backward() const {
+    return form_.fused_attention ? 2 * s_ * (C_ + 2 * kv_) : kFloatBytes * (2 * matrix() + 3 * C_);
+  }
 
   // GELU: its input and output. Gated: the gate before and after its activation, the other branch, and their product.
   double mlp() const { return model_.mlp == Mlp::gelu ? 2 * s_ * F_ : 4 * s_ * F_ + dropout(F_); }
@@ -90,7 +92,8 @@ MemoryEstimate estimate_memory(const ModelConfig& model, const TrainingConfig& t
   MemoryEstimate estimate;
   estimate.weights = parameters * (kFloatBytes + (is_narrow ? 2 : 0));
   estimate.gradients = parameters * kFloatBytes;
-  for (const OptimizerSlot& slot : AdamW::kSlots) estimate.moments += parameters * static_cast<double>(slot.bytes_per_parameter());
+  for (const OptimizerSlot& slot : AdamW::kSlots)
+    estimate.moments += parameters * static_cast<double>(slot.bytes_per_parameter());
   const bool recomputes = training.execution.gradient_checkpointing;
   const double kept = recomputes ? bytes.residual() : bytes.block();
   estimate.activations = tokens * (layers * kept + bytes.outside_blocks());

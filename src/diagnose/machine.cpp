@@ -75,15 +75,15 @@ Checks check_gpu(at::Device device) {
   const std::string gpu = fmt::format("GPU {}", device.index());
   const DeviceInfo info = describe_device(device);
   const at::ScalarType type = info.bfloat16 ? at::kBFloat16 : at::kHalf;
-  Checks checks{
-      passed(gpu, fmt::format("{}, {:.1f} GB, compute capability {}.{}", info.name, info.memory_bytes / 1e9,
-                              info.compute_major, info.compute_minor)),
-      check_free_memory(gpu + " memory", free_bytes(device), info.memory_bytes),
-      judge(gpu + " TF32", info.tf32, info.tf32 ? probe_tf32(device) : Probe{}, "float32 matrix products run in full precision"),
-      judge(gpu + " bfloat16", info.bfloat16, info.bfloat16 ? probe_product(device, at::kBFloat16) : Probe{},
-            "dtype: auto uses float16 with loss scaling"),
-      judge(gpu + " float16", info.float16, info.float16 ? probe_product(device, at::kHalf) : Probe{},
-            "set training.dtype: float32")};
+  Checks checks{passed(gpu, fmt::format("{}, {:.1f} GB, compute capability {}.{}", info.name, info.memory_bytes / 1e9,
+                                        info.compute_major, info.compute_minor)),
+                check_free_memory(gpu + " memory", free_bytes(device), info.memory_bytes),
+                judge(gpu + " TF32", info.tf32, info.tf32 ? probe_tf32(device) : Probe{},
+                      "float32 matrix products run in full precision"),
+                judge(gpu + " bfloat16", info.bfloat16, info.bfloat16 ? probe_product(device, at::kBFloat16) : Probe{},
+                      "dtype: auto uses float16 with loss scaling"),
+                judge(gpu + " float16", info.float16, info.float16 ? probe_product(device, at::kHalf) : Probe{},
+                      "set training.dtype: float32")};
   const auto attention = [&](const char* name, at::SDPBackend backend) {
     const Probe probe = probe_attention(device, backend, type);
     const std::string title = fmt::format("{} {} attention", gpu, name);
@@ -137,8 +137,9 @@ Check check_cuda(const CudaState& state) {
   if (major_of(state.driver) < kNeeded) {
     return failed("CUDA", state.fault, fmt::format("upgrade NVIDIA driver {} to {} or newer", state.driver, kNeeded));
   }
-  return failed("CUDA", state.fault,
-                "check that nvidia-smi works, that CUDA_VISIBLE_DEVICES is not empty, and that a container runs with --gpus all");
+  return failed(
+      "CUDA", state.fault,
+      "check that nvidia-smi works, that CUDA_VISIBLE_DEVICES is not empty, and that a container runs with --gpus all");
 }
 
 Check check_instructions(bool avx2, bool avx512, bool bfloat16, bool amx) {

@@ -40,9 +40,13 @@ std::string memory_fix(const ModelConfig& model, TrainingConfig training, const 
                : "not even one sequence fits: lower model.n_layer, model.n_embd or model.block_size";
 }
 
-const char* shorter_run() { return "lower training.max_steps or the size of the model, or train on a faster device, such as a GPU"; }
+const char* shorter_run() {
+  return "lower training.max_steps or the size of the model, or train on a faster device, such as a GPU";
+}
 
-std::string milliseconds(double seconds) { return seconds < 10 ? format_number(1e3 * seconds) + " ms" : format_duration(seconds); }
+std::string milliseconds(double seconds) {
+  return seconds < 10 ? format_number(1e3 * seconds) + " ms" : format_duration(seconds);
+}
 
 // "at 14:05" today, otherwise "on Tue 24 Nov at 14:05".
 std::string local_time_in(double seconds) {
@@ -53,7 +57,11 @@ std::string local_time_in(double seconds) {
   localtime_r(&then, &day);
   const bool is_today = today.tm_yday == day.tm_yday && today.tm_year == day.tm_year;
   char text[64];
-  std::strftime(text, sizeof text, is_today ? "at %H:%M" : today.tm_year == day.tm_year ? "on %a %d %b at %H:%M" : "on %d %b %Y", &day);
+  std::strftime(text, sizeof text,
+                is_today                       ? "at %H:%M"
+                : today.tm_year == day.tm_year ? "on %a %d %b at %H:%M"
+                                               : "on %d %b %Y",
+                &day);
   return text;
 }
 
@@ -74,10 +82,10 @@ Check check_vocabulary(const ModelConfig& model, bool cuda) {
   const int64_t rows = model.padded_vocab();
   const std::string detail = fmt::format("{} in {}", plural(*model.vocab_size, "token"), plural(rows, "row"));
   if (cuda && rows % kTensorCoreMultiple != 0) {
-    return warned(
-        "vocabulary",
-        fmt::format("{}, not a multiple of {}: the head's matrix products miss the fast kernels", detail, kTensorCoreMultiple),
-        fmt::format("set model.vocab_multiple: {}", kTensorCoreMultiple));
+    return warned("vocabulary",
+                  fmt::format("{}, not a multiple of {}: the head's matrix products miss the fast kernels", detail,
+                              kTensorCoreMultiple),
+                  fmt::format("set model.vocab_multiple: {}", kTensorCoreMultiple));
   }
   return passed("vocabulary", detail);
 }
@@ -108,51 +116,63 @@ MemoryBudget memory_budget(at::Device device) {
   return {.available = free + resident, .program = resident - tensors + kLater};
 }
 
-Check check_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form, const MemoryBudget& memory) {
+Check check_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form,
+                   const MemoryBudget& memory) {
   const MemoryEstimate estimate = estimate_memory(model, training, form);
   const double needed = memory.program + estimate.total();
-  std::string detail = fmt::format("about {} of the {} that it may use: weights {}, gradients {}, AdamW {}, activations {}, workspace {}",
-                                   format_bytes(needed), format_bytes(memory.available), format_bytes(estimate.weights),
-                                   format_bytes(estimate.gradients), format_bytes(estimate.moments), format_bytes(estimate.activations),
-                                   format_bytes(estimate.workspace));
+  std::string detail = fmt::format(
+      "about {} of the {} that it may use: weights {}, gradients {}, AdamW {}, activations {}, workspace {}",
+      format_bytes(needed), format_bytes(memory.available), format_bytes(estimate.weights),
+      format_bytes(estimate.gradients), format_bytes(estimate.moments), format_bytes(estimate.activations),
+      format_bytes(estimate.workspace));
   if (memory.program > 0) detail += fmt::format(", program {}", format_bytes(memory.program));
   constexpr double kComfortable = 0.9;  // other programs need some too
   const double comfortable = kComfortable * memory.available;
   if (needed <= comfortable) return passed("memory of the run", detail);
   const std::string fix = memory_fix(model, training, form, comfortable - memory.program);
-  return needed > memory.available ? failed("memory of the run", detail, fix) : warned("memory of the run", detail, fix);
+  return needed > memory.available ? failed("memory of the run", detail, fix)
+                                   : warned("memory of the run", detail, fix);
 }
 
-Check check_compute(const ModelConfig& model, const TrainingConfig& training, const RunPlan& plan, double product_speed) {
+Check check_compute(const ModelConfig& model, const TrainingConfig& training, const RunPlan& plan,
+                    double product_speed) {
   constexpr double kUsualShare = 0.4, kDay = 86400;
   const double per_token = flops_per_token(model);
-  const auto tokens = static_cast<double>(training.batch_size * training.gradient_accumulation_steps * model.block_size);
+  const auto tokens =
+      static_cast<double>(training.batch_size * training.gradient_accumulation_steps * model.block_size);
   const double per_step = per_token * tokens, total = per_step * static_cast<double>(plan.total_steps);
   const double seconds = total / (kUsualShare * product_speed);
-  const std::string detail =
-      fmt::format("{} FLOP per token, {} per step, {} in all: predicted {} at {:.0f} % of the {} FLOP/s that matrix products reach here",
-                  format_count(per_token), format_count(per_step), format_count(total), format_duration(seconds), 100 * kUsualShare,
-                  format_count(product_speed));
+  const std::string detail = fmt::format(
+      "{} FLOP per token, {} per step, {} in all: predicted {} at {:.0f} % of the {} FLOP/s that matrix products reach here",
+      format_count(per_token), format_count(per_step), format_count(total), format_duration(seconds), 100 * kUsualShare,
+      format_count(product_speed));
   if (seconds > kDay) return warned("compute", detail, shorter_run());
   return passed("compute", detail);
 }
 
-Check check_time(const Config& config, const RunPlan& plan, int64_t steps_done, const std::optional<Trial>& trial, int64_t validation_tokens) {
+Check check_time(const Config& config, const RunPlan& plan, int64_t steps_done, const std::optional<Trial>& trial,
+                 int64_t validation_tokens) {
   constexpr double kDay = 86400;
   if (!trial) {
-    return warned("time", "not measured: one sequence alone would take seconds, or does not fit into memory", shorter_run());
+    return warned("time", "not measured: one sequence alone would take seconds, or does not fit into memory",
+                  shorter_run());
   }
   const TrainingConfig& training = config.training;
-  const auto step_tokens = static_cast<double>(training.batch_size * training.gradient_accumulation_steps * config.model.block_size);
+  const auto step_tokens =
+      static_cast<double>(training.batch_size * training.gradient_accumulation_steps * config.model.block_size);
   const int64_t block_size = config.model.block_size;
-  Forecast forecast(plan, evaluation_steps(training, block_size, evaluation_tokens(training, block_size, validation_tokens)));
+  Forecast forecast(plan,
+                    evaluation_steps(training, block_size, evaluation_tokens(training, block_size, validation_tokens)));
   forecast.took(Forecast::kStep, trial->step_seconds);
   const double left = forecast.remaining_seconds(steps_done);
-  std::string detail = fmt::format("{} tokens/s and {} a step", format_count(step_tokens / trial->step_seconds), milliseconds(trial->step_seconds));
+  std::string detail = fmt::format("{} tokens/s and {} a step", format_count(step_tokens / trial->step_seconds),
+                                   milliseconds(trial->step_seconds));
   detail += fmt::format(" in a trial of {}", plural(trial->updates, "update"));
-  if (trial->batch_size < training.batch_size) detail += fmt::format(" with {} at a time", plural(trial->batch_size, "sequence"));
+  if (trial->batch_size < training.batch_size)
+    detail += fmt::format(" with {} at a time", plural(trial->batch_size, "sequence"));
   if (plan.total_steps > plan.steps_per_epoch) {
-    detail += fmt::format("; {} an epoch", format_duration(trial->step_seconds * static_cast<double>(plan.steps_per_epoch)));
+    detail +=
+        fmt::format("; {} an epoch", format_duration(trial->step_seconds * static_cast<double>(plan.steps_per_epoch)));
   }
   detail += fmt::format("; {} for {} with validation, done {} if it starts now", format_duration(left),
                         steps_done > 0 ? fmt::format("the last {}", plural(plan.total_steps - steps_done, "step"))

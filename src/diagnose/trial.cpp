@@ -19,7 +19,8 @@ using Clock = std::chrono::steady_clock;
 constexpr double kUsualShare = 0.3;
 
 int64_t batch_size_for(const Config& config, double product_speed, int64_t largest_batch, double seconds) {
-  const double per_sequence = flops_per_token(config.model) * static_cast<double>(config.model.block_size) / (kUsualShare * product_speed);
+  const double per_sequence =
+      flops_per_token(config.model) * static_cast<double>(config.model.block_size) / (kUsualShare * product_speed);
   constexpr double kUpdates = 4;  // that should fit into the time: two to warm up, two that count
   return std::min<int64_t>(largest_batch, static_cast<int64_t>(seconds / kUpdates / per_sequence));
 }
@@ -46,11 +47,13 @@ Measured measure(RunState& state, TrainStep& step, int64_t micro_batches, at::De
 
 }  // namespace
 
-std::optional<Trial> try_steps(const Config& config, const Corpus& corpus, const DeviceInfo& device, const Precision& precision,
-                               double product_speed, int64_t largest_batch, double seconds) {
+std::optional<Trial> try_steps(const Config& config, const Corpus& corpus, const DeviceInfo& device,
+                               const Precision& precision, double product_speed, int64_t largest_batch,
+                               double seconds) {
   Config small = config;
   small.data.stages.clear();
-  small.training.batch_size = batch_size_for(config, product_speed, std::min(largest_batch, config.training.batch_size), seconds);
+  small.training.batch_size =
+      batch_size_for(config, product_speed, std::min(largest_batch, config.training.batch_size), seconds);
   if (small.training.batch_size == 0) return std::nullopt;
 
   RunState state(small, corpus, device.device, precision);
@@ -58,14 +61,16 @@ std::optional<Trial> try_steps(const Config& config, const Corpus& corpus, const
   const double part = seconds / 2;
   (void)measure(state, step, 1, device.device, 0);
   const Measured one = measure(state, step, 1, device.device, part);
-  const bool is_whole = small.training.batch_size == config.training.batch_size && config.training.gradient_accumulation_steps == 1;
+  const bool is_whole =
+      small.training.batch_size == config.training.batch_size && config.training.gradient_accumulation_steps == 1;
   if (is_whole) return Trial{one.seconds, one.updates, small.training.batch_size};
   // What a second micro-step adds is the forward and backward pass; the rest is the optimizer's.
   const Measured two = measure(state, step, 2, device.device, part);
   const double micro_step = std::clamp(two.seconds - one.seconds, one.seconds / 4, one.seconds);
-  const double sequences = static_cast<double>(config.training.batch_size * config.training.gradient_accumulation_steps);
-  return Trial{one.seconds - micro_step + micro_step * sequences / static_cast<double>(small.training.batch_size), one.updates + two.updates,
-               small.training.batch_size};
+  const double sequences =
+      static_cast<double>(config.training.batch_size * config.training.gradient_accumulation_steps);
+  return Trial{one.seconds - micro_step + micro_step * sequences / static_cast<double>(small.training.batch_size),
+               one.updates + two.updates, small.training.batch_size};
 }
 
 }  // namespace gpt

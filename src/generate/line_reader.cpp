@@ -61,13 +61,11 @@ unsigned char suspend(EditLine* editor, wint_t) {
 
 // Keys that people know from other programs and libedit does not have by itself.
 constexpr std::pair<const char*, const char*> kKeys[] = {
-    {"^R", "em-inc-search-prev"},
-    {"^Z", "gpt-suspend"},
-    {"\\e[1;5C", "em-next-word"},        // Ctrl-Right
-    {"\\e[1;5D", "ed-prev-word"},        // Ctrl-Left
-    {"\\e[1~", "ed-move-to-beg"},        // Home
-    {"\\e[4~", "ed-move-to-end"},        // End
-    {"\\e[3~", "ed-delete-next-char"},   // Delete
+    {"^R", "em-inc-search-prev"},      {"^Z", "gpt-suspend"}, {"\\e[1;5C", "em-next-word"},  // Ctrl-Right
+    {"\\e[1;5D", "ed-prev-word"},                                                            // Ctrl-Left
+    {"\\e[1~", "ed-move-to-beg"},                                                            // Home
+    {"\\e[4~", "ed-move-to-end"},                                                            // End
+    {"\\e[3~", "ed-delete-next-char"},                                                       // Delete
 };
 
 bool is_smart_terminal() {
@@ -97,7 +95,8 @@ class LineReader::Editor {
   Editor& operator=(const Editor&) = delete;
 
   std::optional<std::string> next() {
-    el_set(editor_, EL_PREP_TERM, 1);  // before the prompt: what answers it at once is then keys, not the terminal's line
+    el_set(editor_, EL_PREP_TERM,
+           1);  // before the prompt: what answers it at once is then keys, not the terminal's line
     int count = 0;
     const char* const typed = el_gets(editor_, &count);
     if (!typed || count <= 0 || process::stop_signal() != 0) {

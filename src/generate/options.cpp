@@ -54,7 +54,8 @@ std::vector<config::Section> sections(GenerateOptions& o, std::string& prompt) {
       {"Prompt: the text to continue, in quotes; - reads standard input, and so does a pipe without a prompt",
        {{.name = "prompt", .target = &prompt, .help = "the same, given as a flag", .aliases = {{"p"}}},
         {.name = "prompt-file", .target = &o.prompt_file, .help = "a file that holds the text to continue"},
-        switch_row("interactive", o.interactive, "continue each line that you type; Ctrl-C stops a text, Ctrl-D leaves", {{"i"}})}},
+        switch_row("interactive", o.interactive, "continue each line that you type; Ctrl-C stops a text, Ctrl-D leaves",
+                   {{"i"}})}},
       {"Sampling", sampling},
       {"Model",
        {{.name = "checkpoint",
@@ -155,10 +156,12 @@ std::string without_final_newline(std::string text) {
 }
 
 // Throws gpt::Error(config) where what was given contradicts itself; `words` are arguments that belong to no flag.
-void check_combination(const GenerateOptions& options, const config::Origins& given, const std::vector<std::string>& words) {
+void check_combination(const GenerateOptions& options, const config::Origins& given,
+                       const std::vector<std::string>& words) {
   const auto refuse = [](const std::string& message) { throw Error(ExitCode::config, message); };
   for (const std::string& word : words) {
-    if (is_checkpoint(word)) refuse(fmt::format("'{}' is a checkpoint: write --checkpoint {}", word, quoted_where_needed(word)));
+    if (is_checkpoint(word))
+      refuse(fmt::format("'{}' is a checkpoint: write --checkpoint {}", word, quoted_where_needed(word)));
   }
   if (given.count("prompt") + !words.empty() + !options.prompt_file.empty() + options.interactive > 1) {
     refuse("choose one: the prompt as an argument, --prompt, --prompt-file or --interactive");
@@ -177,7 +180,8 @@ std::optional<GenerateOptions> parse_generate_options(int argc, const char* cons
   const std::vector<config::Section> rows = sections(options, prompt);
   const auto arguments = config::parse_arguments(
       {.name = "gpt-generate",
-       .description = "Continues a text with a trained model. The text goes to standard output, all else to standard error.",
+       .description =
+           "Continues a text with a trained model. The text goes to standard output, all else to standard error.",
        .usage = "[prompt] [--FLAG VALUE ...]",
        .sections = rows,
        .footer = kFooter,
@@ -198,7 +202,8 @@ std::optional<GenerateOptions> parse_generate_options(int argc, const char* cons
 }
 
 std::string read_prompt(const GenerateOptions& options) {
-  if (!options.prompt_file.empty()) return without_final_newline(read_file(options.prompt_file, ExitCode::data, kPromptSize));
+  if (!options.prompt_file.empty())
+    return without_final_newline(read_file(options.prompt_file, ExitCode::data, kPromptSize));
   if (options.prompt && *options.prompt != "-") return *options.prompt;
   if (!options.prompt && isatty(STDIN_FILENO)) return "";
   return without_final_newline(read_standard_input());

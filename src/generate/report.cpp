@@ -38,7 +38,8 @@ void report(const GenerationResult& result, int64_t block_size) {
   }
 }
 
-std::string json_line(const std::optional<std::string>& prompt, const GenerationResult& result, uint64_t seed, bool ascii) {
+std::string json_line(const std::optional<std::string>& prompt, const GenerationResult& result, uint64_t seed,
+                      bool ascii) {
   using nlohmann::ordered_json;
   const auto speed = tokens_per_second(result);
   ordered_json line;

@@ -50,7 +50,8 @@ void validate(const SamplingConfig& config) {
   config::check_values(options(copy));
   for (const std::string& stop : config.stop) {
     if (!stop.empty() && is_utf8(stop)) continue;
-    throw Error(ExitCode::config, fmt::format("a stop text must be UTF-8 and not empty, got {}", config::in_quotes(stop)));
+    throw Error(ExitCode::config,
+                fmt::format("a stop text must be UTF-8 and not empty, got {}", config::in_quotes(stop)));
   }
 }
 

@@ -5,9 +5,9 @@
 
 #include <cmath>
 #include <filesystem>
-#include <system_error>
 #include <optional>
 #include <string_view>
+#include <system_error>
 
 #include "gpt/checkpoint/checkpoint.h"
 #include "gpt/core/error.h"
@@ -43,17 +43,16 @@ void describe(const std::string& path, const Checkpoint& checkpoint, const Sessi
   if (std::isfinite(checkpoint.best_val_loss)) {
     line += fmt::format(", best validation loss {:.4f}", checkpoint.best_val_loss);
   }
-  log::info(fmt::format("{}, {} tokenizer with {} tokens", line, session.tokenizer->name(),
-                        session.tokenizer->vocab_size()));
+  log::info(
+      fmt::format("{}, {} tokenizer with {} tokens", line, session.tokenizer->name(), session.tokenizer->vocab_size()));
 }
 
 // Continues `prompt` until the text ends or a signal asks to stop, onto `output` as it grows where there is one.
 GenerationResult continue_text(Session& session, const std::string& prompt, const SamplingConfig& sampling,
                                TextOutput* output) {
   const GenerationResult result =
-      generate(*session.model, *session.tokenizer, prompt, sampling, session.compute_type, [&](std::string_view text) {
-        return (!output || output->write(text)) && process::stop_signal() == 0;
-      });
+      generate(*session.model, *session.tokenizer, prompt, sampling, session.compute_type,
+               [&](std::string_view text) { return (!output || output->write(text)) && process::stop_signal() == 0; });
   if (output) output->end_line();
   report(result, session.model->config().block_size);
   return result;

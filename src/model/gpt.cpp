@@ -128,7 +128,9 @@ struct GPT::Transformer {
 
   Transformer(const ModelConfig& config, const Parameters& parameters) : dropout(config.dropout) {
     using Role = ParameterRole;
-    const auto linear = [&](Role role, int64_t layer) { return Linear{parameters.weight(role, layer), parameters.bias(role, layer)}; };
+    const auto linear = [&](Role role, int64_t layer) {
+      return Linear{parameters.weight(role, layer), parameters.bias(role, layer)};
+    };
     const auto norm = [&](Role role, int64_t layer) {
       return Normalization{config.norm, config.norm_eps, parameters.weight(role, layer), parameters.bias(role, layer)};
     };
@@ -137,9 +139,11 @@ struct GPT::Transformer {
     wpe = parameters.weight(Role::position_embedding, before);
     for (int64_t layer = 0; layer < config.n_layer; ++layer) {
       h.push_back({norm(Role::attention_norm, layer),
-                   {config.n_head, config.kv_heads(), dropout, linear(Role::attention_in, layer), linear(Role::attention_out, layer)},
+                   {config.n_head, config.kv_heads(), dropout, linear(Role::attention_in, layer),
+                    linear(Role::attention_out, layer)},
                    norm(Role::mlp_norm, layer),
-                   {config.mlp, dropout, linear(Role::mlp_gate, layer), linear(Role::mlp_in, layer), linear(Role::mlp_out, layer)}});
+                   {config.mlp, dropout, linear(Role::mlp_gate, layer), linear(Role::mlp_in, layer),
+                    linear(Role::mlp_out, layer)}});
     }
     ln_f = norm(Role::final_norm, after);
     lm_head = config.tie_weights ? wte : parameters.weight(Role::head, after);
@@ -243,17 +247,14 @@ std::string attention_path(const ModelConfig& config, at::Device device, at::Sca
   const auto choice =
       at::_fused_sdp_choice(q, k, k, {}, dropout, /*is_causal=*/true, std::nullopt, config.kv_heads() < config.n_head);
   switch (static_cast<at::SDPBackend>(choice)) {
-    case at::SDPBackend::flash_attention:
-      return "flash";
-    case at::SDPBackend::efficient_attention:
-      return "efficient";
-    case at::SDPBackend::cudnn_attention:
-      return "cudnn";
-    default:
-      break;
+    case at::SDPBackend::flash_attention: return "flash";
+    case at::SDPBackend::efficient_attention: return "efficient";
+    case at::SDPBackend::cudnn_attention: return "cudnn";
+    default: break;
   }
   if (device.is_cpu() && dropout > 0) return "math: dropout on a CPU";
-  return fmt::format("math: no fused kernel supports {} with heads of width {} here", c10::toString(dtype), config.head_dim());
+  return fmt::format("math: no fused kernel supports {} with heads of width {} here", c10::toString(dtype),
+                     config.head_dim());
 }
 
 }  // namespace gpt

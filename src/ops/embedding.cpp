@@ -22,17 +22,19 @@ void add_rows(const at::Tensor& result, const at::Tensor& ids, const at::Tensor&
   const auto* id = ids.const_data_ptr<int64_t>();
   const auto* from = rows.const_data_ptr<float>();
   auto* to = result.mutable_data_ptr<float>();
-  at::parallel_for(0, C, std::max(kLeastColumns, kLeastValues / std::max<int64_t>(1, count)), [&](int64_t begin, int64_t end) {
-    for (int64_t i = 0; i < count; ++i) {
-      float* sum = to + id[i] * C;
-      const float* row = from + i * C;
-      for (int64_t c = begin; c < end; ++c) sum[c] += row[c];
-    }
-  });
+  at::parallel_for(0, C, std::max(kLeastColumns, kLeastValues / std::max<int64_t>(1, count)),
+                   [&](int64_t begin, int64_t end) {
+                     for (int64_t i = 0; i < count; ++i) {
+                       float* sum = to + id[i] * C;
+                       const float* row = from + i * C;
+                       for (int64_t c = begin; c < end; ++c) sum[c] += row[c];
+                     }
+                   });
 }
 
 struct Embedding : torch::autograd::Function<Embedding> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& ids, const at::Tensor& values, const Parameter& table) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& ids, const at::Tensor& values,
+                            const Parameter& table) {
     context->save_for_backward({ids});
     context->saved_data["table"] = table.to_capsule();
     return at::embedding(values, ids);
@@ -46,7 +48,8 @@ struct Embedding : torch::autograd::Function<Embedding> {
       if (!table.begin_contribution()) result.zero_();
       add_rows(result, ids.contiguous(), gradients[0].to(at::kFloat).contiguous());
     } else {
-      table.add_to_gradient(at::embedding_dense_backward(gradients[0], ids, result.size(0), /*padding_idx=*/-1, /*scale_grad_by_freq=*/false));
+      table.add_to_gradient(at::embedding_dense_backward(gradients[0], ids, result.size(0), /*padding_idx=*/-1,
+                                                         /*scale_grad_by_freq=*/false));
     }
     return variable_list(3);
   }

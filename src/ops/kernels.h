@@ -7,12 +7,14 @@
 namespace gpt::ops {
 
 namespace cpu {
-void token_gather(const at::Tensor& inputs, const at::Tensor& targets, const at::Tensor& tokens, const at::Tensor& starts);
+void token_gather(const at::Tensor& inputs, const at::Tensor& targets, const at::Tensor& tokens,
+                  const at::Tensor& starts);
 }  // namespace cpu
 
 #ifdef GPT_CUDA
 namespace cuda {
-void token_gather(const at::Tensor& inputs, const at::Tensor& targets, const at::Tensor& tokens, const at::Tensor& starts);
+void token_gather(const at::Tensor& inputs, const at::Tensor& targets, const at::Tensor& tokens,
+                  const at::Tensor& starts);
 }  // namespace cuda
 #endif
 

@@ -45,8 +45,10 @@ at::Tensor product(const at::Tensor& a, const at::Tensor& b, MatrixLibrary libra
 }
 
 // Adds gradient^T rows to the gradient of `weight`.
-void accumulate_product(const Parameter& weight, const at::Tensor& gradient, const at::Tensor& rows, MatrixLibrary library) {
-  if (rows.scalar_type() != weight.gradient().scalar_type()) {  // the result of a 16-bit product is converted as it is added
+void accumulate_product(const Parameter& weight, const at::Tensor& gradient, const at::Tensor& rows,
+                        MatrixLibrary library) {
+  if (rows.scalar_type() !=
+      weight.gradient().scalar_type()) {  // the result of a 16-bit product is converted as it is added
     weight.add_to_gradient(at::mm(gradient.t(), rows));
     return;
   }
@@ -64,7 +66,8 @@ void accumulate_product(const Parameter& weight, const at::Tensor& gradient, con
 struct Linear : torch::autograd::Function<Linear> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& /*of autograd*/,
                             const std::optional<at::Tensor>& bias, const Parameter& parameter, MatrixLibrary library) {
-    at::Tensor rows = x.reshape({-1, x.size(-1)}), weight = parameter.value(), b = bias.value_or(at::Tensor());  // (M, K), (N, K)
+    at::Tensor rows = x.reshape({-1, x.size(-1)}), weight = parameter.value(),
+               b = bias.value_or(at::Tensor());  // (M, K), (N, K)
     if (const auto type = x.device().type(); at::autocast::is_autocast_enabled(type)) {
       const at::ScalarType narrow = at::autocast::get_autocast_dtype(type);
       rows = at::autocast::cached_cast(narrow, rows, type);
@@ -107,13 +110,12 @@ bool cpu::onednn_works() {
     const at::Tensor one = at::ones({1, 1}, at::kFloat);
     product(one, one, MatrixLibrary::onednn);
     return true;
-  } catch (const c10::Error&) {
-    return false;
-  }
+  } catch (const c10::Error&) { return false; }
 }
 
 at::Tensor cpu::linear(const at::Tensor& x, const Parameter& weight, const at::Tensor& bias, MatrixLibrary library) {
-  TORCH_CHECK(x.is_cpu() && x.scalar_type() == at::kFloat, "linear: takes float32 on the CPU, got ", x.scalar_type(), " on ", x.device());
+  TORCH_CHECK(x.is_cpu() && x.scalar_type() == at::kFloat, "linear: takes float32 on the CPU, got ", x.scalar_type(),
+              " on ", x.device());
   return Linear::apply(x, weight.value(), bias.defined() ? std::optional(bias) : std::nullopt, weight, library);
 }
 
@@ -121,7 +123,8 @@ at::Tensor linear(const at::Tensor& x, const Parameter& weight, const at::Tensor
   TORCH_CHECK(weight.value().dim() == 2 && x.size(-1) == weight.value().size(1), "linear: x ", x.sizes(),
               " does not fit weight ", weight.value().sizes());
   static const bool prefer_onednn = mkl_leaves_avx512_unused() && cpu::onednn_works();
-  const bool float32_on_cpu = x.is_cpu() && x.scalar_type() == at::kFloat && !at::autocast::is_autocast_enabled(at::kCPU);
+  const bool float32_on_cpu =
+      x.is_cpu() && x.scalar_type() == at::kFloat && !at::autocast::is_autocast_enabled(at::kCPU);
   const bool use_onednn = float32_on_cpu && prefer_onednn && x.numel() >= kMinRows * x.size(-1);
   if (!use_onednn && !at::GradMode::is_enabled()) return at::linear(x, weight.value(), bias);
   return Linear::apply(x, weight.value(), bias.defined() ? std::optional(bias) : std::nullopt, weight,

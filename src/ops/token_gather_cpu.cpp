@@ -18,7 +18,8 @@ void gather(int64_t* inputs, int64_t* targets, const Id* tokens, const int64_t* 
 
 }  // namespace
 
-void token_gather(const at::Tensor& inputs, const at::Tensor& targets, const at::Tensor& tokens, const at::Tensor& starts) {
+void token_gather(const at::Tensor& inputs, const at::Tensor& targets, const at::Tensor& tokens,
+                  const at::Tensor& starts) {
   const int64_t B = inputs.size(0), T = inputs.size(1), N = tokens.size(0);
   const auto* start = starts.const_data_ptr<int64_t>();
   for (int64_t b = 0; b < B; ++b) {

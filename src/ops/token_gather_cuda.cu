@@ -9,7 +9,8 @@
 
 namespace gpt::ops::cuda {
 
-void token_gather(const at::Tensor& inputs, const at::Tensor& targets, const at::Tensor& tokens, const at::Tensor& starts) {
+void token_gather(const at::Tensor& inputs, const at::Tensor& targets, const at::Tensor& tokens,
+                  const at::Tensor& starts) {
   const c10::cuda::CUDAGuard guard(tokens.device());
   const int64_t B = inputs.size(0), T = inputs.size(1), N = tokens.size(0);
   const auto threads = static_cast<unsigned>(std::min<int64_t>(256, (T + 31) / 32 * 32));

@@ -9,8 +9,8 @@ namespace gpt::ops::cuda {
 
 // One block per window. Reads and writes are coalesced; the second read of a token hits L1.
 template <class Id>
-__global__ void token_gather_kernel(int64_t* inputs, int64_t* targets, const Id* tokens, const int64_t* starts, int64_t N,
-                                    int64_t T) {
+__global__ void token_gather_kernel(int64_t* inputs, int64_t* targets, const Id* tokens, const int64_t* starts,
+                                    int64_t N, int64_t T) {
   const int64_t b = blockIdx.x;
   const int64_t start = starts[b];
   CUDA_KERNEL_ASSERT(start >= 0 && start + T < N);

@@ -9,7 +9,8 @@ namespace gpt {
 AdamW::AdamW(const Parameters& parameters, const OptimizerConfig& config)
     : parameters_(parameters), config_(config), ranges_(decay_ranges(parameters.rows(), parameters.layout())) {
   const auto options = at::TensorOptions(parameters.device());
-  for (const OptimizerSlot& slot : kSlots) slots_.push_back(at::zeros({parameters.layout().size}, options.dtype(slot.dtype)));
+  for (const OptimizerSlot& slot : kSlots)
+    slots_.push_back(at::zeros({parameters.layout().size}, options.dtype(slot.dtype)));
   step_count_ = at::zeros({}, options.dtype(at::kFloat));
 }
 
@@ -44,16 +45,17 @@ OptimizerState AdamW::state() const {
 
 void AdamW::load(const OptimizerState& from) {
   OptimizerState to = state();
-  TORCH_CHECK(from.slots.size() == to.slots.size(), "AdamW: a state of ", from.slots.size(), " slots instead of ", to.slots.size());
+  TORCH_CHECK(from.slots.size() == to.slots.size(), "AdamW: a state of ", from.slots.size(), " slots instead of ",
+              to.slots.size());
   for (size_t s = 0; s < to.slots.size(); ++s) {
     const auto& [name, tensors] = to.slots[s];
     const NamedTensors& given = from.slots[s].second;
-    TORCH_CHECK(from.slots[s].first == name && given.size() == tensors.size(), "AdamW: '", from.slots[s].first, "' with ",
-                given.size(), " tensors instead of '", name, "' with ", tensors.size());
+    TORCH_CHECK(from.slots[s].first == name && given.size() == tensors.size(), "AdamW: '", from.slots[s].first,
+                "' with ", given.size(), " tensors instead of '", name, "' with ", tensors.size());
     for (size_t i = 0; i < tensors.size(); ++i) {
-      TORCH_CHECK(given[i].first == tensors[i].first && given[i].second.sizes() == tensors[i].second.sizes(), "AdamW: ", name,
-                  " of '", given[i].first, "' ", given[i].second.sizes(), " does not fit parameter '", tensors[i].first, "' ",
-                  tensors[i].second.sizes());
+      TORCH_CHECK(given[i].first == tensors[i].first && given[i].second.sizes() == tensors[i].second.sizes(),
+                  "AdamW: ", name, " of '", given[i].first, "' ", given[i].second.sizes(), " does not fit parameter '",
+                  tensors[i].first, "' ", tensors[i].second.sizes());
       tensors[i].second.copy_(given[i].second);
     }
   }

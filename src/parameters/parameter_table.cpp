@@ -39,7 +39,8 @@ class TableBuilder {
 
  private:
   void add(const std::string& name, std::vector<int64_t> shape, Role role, const InitialValue& initial) {
-    rows.push_back({.name = name, .shape = std::move(shape), .role = role, .layer = layer, .is_bias = false, .initial = initial});
+    rows.push_back(
+        {.name = name, .shape = std::move(shape), .role = role, .layer = layer, .is_bias = false, .initial = initial});
   }
 
   void add_bias(const std::string& name, int64_t size, Role role) {
@@ -54,21 +55,16 @@ class TableBuilder {
 size_t group_of(Role role) {
   switch (role) {
     case Role::token_embedding:
-    case Role::position_embedding:
-      return 0;
+    case Role::position_embedding: return 0;
     case Role::attention_in:
-    case Role::attention_out:
-      return 1;
+    case Role::attention_out: return 1;
     case Role::mlp_gate:
     case Role::mlp_in:
-    case Role::mlp_out:
-      return 2;
+    case Role::mlp_out: return 2;
     case Role::attention_norm:
     case Role::mlp_norm:
-    case Role::final_norm:
-      return 3;
-    case Role::head:
-      break;
+    case Role::final_norm: return 3;
+    case Role::head: break;
   }
   return 4;
 }
@@ -85,7 +81,9 @@ std::vector<size_t> backward_order(const std::vector<ParameterRow>& rows) {
 
 }  // namespace
 
-int64_t ParameterRow::count() const { return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>()); }
+int64_t ParameterRow::count() const {
+  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+}
 
 std::vector<ParameterRow> parameter_table(const ModelConfig& config) {
   const int64_t C = config.n_embd, F = config.hidden(), Vp = config.padded_vocab(), padding = Vp - *config.vocab_size;
@@ -145,7 +143,8 @@ int64_t parameter_count(const ModelConfig& config) {
 }
 
 std::vector<std::pair<std::string, int64_t>> parameter_groups(const ModelConfig& config) {
-  std::vector<std::pair<std::string, int64_t>> groups{{"embedding", 0}, {"attention", 0}, {"mlp", 0}, {"norm", 0}, {"head", 0}};
+  std::vector<std::pair<std::string, int64_t>> groups{
+      {"embedding", 0}, {"attention", 0}, {"mlp", 0}, {"norm", 0}, {"head", 0}};
   for (const ParameterRow& row : parameter_table(config)) groups[group_of(row.role)].second += row.count();
   return groups;
 }

@@ -84,12 +84,14 @@ void Parameter::add_to_gradient(const at::Tensor& contribution) const {
   }
 }
 
-Parameters::Parameters(std::vector<ParameterRow> rows, at::Device device) : rows_(std::move(rows)), layout_(flat_layout(rows_)) {
+Parameters::Parameters(std::vector<ParameterRow> rows, at::Device device)
+    : rows_(std::move(rows)), layout_(flat_layout(rows_)) {
   const auto options = at::TensorOptions(device).dtype(at::kFloat);
   flat_values_ = at::empty({layout_.size}, options);
   flat_gradients_ = c10::make_intrusive<FlatGradients>(layout_.size, device);
   for (size_t i = 0; i < rows_.size(); ++i) {
-    parameters_.emplace_back(stretch(flat_values_, layout_.offsets[i], rows_[i].shape), flat_gradients_, layout_.offsets[i]);
+    parameters_.emplace_back(stretch(flat_values_, layout_.offsets[i], rows_[i].shape), flat_gradients_,
+                             layout_.offsets[i]);
     clear_padding(flat_values_, layout_.offsets[i] + rows_[i].count());
   }
 }
@@ -102,7 +104,8 @@ void Parameters::draw(uint64_t seed) {
     const at::Tensor value = parameters_[i].value().detach();
     const at::Tensor host = value.is_cpu() ? value : at::empty(value.sizes(), at::kFloat);
     host.fill_(initial.constant);
-    if (initial.normal_std > 0) host.narrow(0, 0, host.size(0) - initial.padding_rows).normal_(0, initial.normal_std, generator);
+    if (initial.normal_std > 0)
+      host.narrow(0, 0, host.size(0) - initial.padding_rows).normal_(0, initial.normal_std, generator);
     if (!value.is_cpu()) value.copy_(host);
   }
 }
@@ -110,7 +113,8 @@ void Parameters::draw(uint64_t seed) {
 void Parameters::copy_from(const NamedTensors& values) {
   const auto refuse = [](const std::string& what) {
     throw Error(ExitCode::checkpoint,
-                "model: " + what + "; the weights belong to another architecture: use the config they were trained with");
+                "model: " + what +
+                    "; the weights belong to another architecture: use the config they were trained with");
   };
   const auto named = [&](const std::string& name) {
     return std::find_if(values.begin(), values.end(), [&](const auto& entry) { return entry.first == name; });
@@ -119,7 +123,8 @@ void Parameters::copy_from(const NamedTensors& values) {
     const auto value = named(row.name);
     if (value == values.end()) refuse(fmt::format("parameter '{}' is missing", row.name));
     if (value->second.sizes() != row.shape) {
-      refuse(c10::str("parameter '", row.name, "' must be ", at::IntArrayRef(row.shape), ", got ", value->second.sizes()));
+      refuse(
+          c10::str("parameter '", row.name, "' must be ", at::IntArrayRef(row.shape), ", got ", value->second.sizes()));
     }
   }
   const auto is_known = [&](const auto& entry) {
@@ -145,8 +150,8 @@ Parameter Parameters::find(ParameterRole role, int64_t layer, bool is_bias) cons
 }
 
 NamedTensors Parameters::views(const at::Tensor& flat) const {
-  TORCH_CHECK(flat.dim() == 1 && flat.size(0) == layout_.size, "Parameters: a buffer of ", flat.sizes(), " does not have the layout of ",
-              layout_.size, " elements");
+  TORCH_CHECK(flat.dim() == 1 && flat.size(0) == layout_.size, "Parameters: a buffer of ", flat.sizes(),
+              " does not have the layout of ", layout_.size, " elements");
   NamedTensors result;
   for (size_t i = 0; i < rows_.size(); ++i) {
     result.emplace_back(rows_[i].name, stretch(flat, layout_.offsets[i], rows_[i].shape));

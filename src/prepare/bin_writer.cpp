@@ -208,8 +208,9 @@ int64_t BinWriter::documents_before(int64_t token) const {
 // As llm.c's dataloader expects it.
 void BinWriter::write_header(IdFile& file) const {
   if (file.tokens() > std::numeric_limits<int32_t>::max()) {
-    throw Error(ExitCode::data, fmt::format("{} tokens are more than llm.c's header can count ({}); prepare the input in parts",
-                                            file.tokens(), std::numeric_limits<int32_t>::max()));
+    throw Error(ExitCode::data,
+                fmt::format("{} tokens are more than llm.c's header can count ({}); prepare the input in parts",
+                            file.tokens(), std::numeric_limits<int32_t>::max()));
   }
   const llmc::Version& version = width_ == llmc::kGpt2.width ? llmc::kGpt2 : llmc::kLlama3;
   const std::array header{version.magic, version.number, static_cast<int32_t>(file.tokens())};  // zeros follow it

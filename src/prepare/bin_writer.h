@@ -58,8 +58,9 @@ class IdFile {
 
 class BinWriter {
  public:
-  BinWriter(std::string folder, BinFormat format, int width_bytes, double validation_fraction,
-            std::function<void()> still_going = [] {});
+  BinWriter(
+      std::string folder, BinFormat format, int width_bytes, double validation_fraction,
+      std::function<void()> still_going = [] {});
   ~BinWriter();
 
   void append(const EncodedChunk& chunk);

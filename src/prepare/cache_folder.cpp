@@ -45,7 +45,7 @@ class EntryLock {
   bool is_busy() const { return is_busy_; }
   // The entry was removed between open() and flock() where the file has no name any more.
   bool is_there() const {
-    struct stat info {};
+    struct stat info{};
     return fd_ >= 0 && !is_busy_ && fstat(fd_, &info) == 0 && info.st_nlink > 0;
   }
   // In a cache of somebody else's it fails, and does not matter. The kernel's own "now" would be that of its last tick.
@@ -67,7 +67,8 @@ void remove_files(const std::string& entry) {
   fs::remove(metadata_path(entry), ignored);
   for (const std::string& name : names_in(entry, ignored)) {
     const bool unfinished = name.starts_with('.') && name.find(".tmp-") != std::string::npos;
-    if (unfinished || name == kBinFile || name == kTokenizerFile || name == ".lock") fs::remove(entry + "/" + name, ignored);
+    if (unfinished || name == kBinFile || name == kTokenizerFile || name == ".lock")
+      fs::remove(entry + "/" + name, ignored);
   }
   remove_replacement(entry);
   fs::remove(entry, ignored);  // where it is empty
@@ -81,9 +82,7 @@ bool remove_entry(const std::string& entry) {
     if (lock.is_busy()) return false;
     remove_files(entry);
     return true;
-  } catch (const Error&) {
-    return false;
-  }
+  } catch (const Error&) { return false; }
 }
 
 std::string text_of(const std::string& entry) {
@@ -92,9 +91,7 @@ std::string text_of(const std::string& entry) {
     if (metadata.sources.empty()) return "";
     const size_t more = metadata.sources.size() - 1;
     return more == 0 ? metadata.sources[0].path : fmt::format("{} and {} more", metadata.sources[0].path, more);
-  } catch (const Error&) {
-    return "";
-  }
+  } catch (const Error&) { return ""; }
 }
 
 CacheEntry describe(const std::string& path) {
@@ -106,7 +103,7 @@ CacheEntry describe(const std::string& path) {
     const auto bytes = file->file_size(is_no_file);
     if (!is_no_file) entry.bytes += static_cast<int64_t>(bytes);
   }
-  struct stat info {};
+  struct stat info{};
   if (stat(metadata_path(path).c_str(), &info) == 0 || stat(path.c_str(), &info) == 0) {
     entry.last_used = int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
   }

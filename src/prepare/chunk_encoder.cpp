@@ -70,7 +70,8 @@ EncodedChunk ChunkEncoder::encode(const Chunk& chunk, DocumentReader& reader) co
       reader.refuse(chunk, begin + error.offset(), error.why_and_remedy());
       return {};
     } catch (const TextError& error) {
-      throw Error(ExitCode::data, fmt::format("{}: {}", reader.place(chunk, begin + error.offset()), error.why_and_remedy()));
+      throw Error(ExitCode::data,
+                  fmt::format("{}: {}", reader.place(chunk, begin + error.offset()), error.why_and_remedy()));
     }
     begin = part.end;
     if (part.last && end_of_text_) ids.push_back(*end_of_text_);
@@ -81,7 +82,8 @@ EncodedChunk ChunkEncoder::encode(const Chunk& chunk, DocumentReader& reader) co
                             .validation = is_for_validation(part.key)});
   }
   // Never wrapped: an id that its vocabulary does not have would become another one.
-  const auto wrong = std::find_if(ids.begin(), ids.end(), [this](int32_t id) { return id < 0 || id >= tokenizer_.vocab_size(); });
+  const auto wrong =
+      std::find_if(ids.begin(), ids.end(), [this](int32_t id) { return id < 0 || id >= tokenizer_.vocab_size(); });
   if (wrong != ids.end()) {
     throw Error(ExitCode::data, fmt::format("{}: the tokenizer gave id {}, outside its vocabulary of {}",
                                             reader.place(chunk, 0), *wrong, tokenizer_.vocab_size()));

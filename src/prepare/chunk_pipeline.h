@@ -27,7 +27,8 @@ struct SetAtEnd {
 // Calls `work` on the chunks on `threads` threads (0 = all cores), and `take` on this one with the results. `tick` is called
 // now and then, and may throw; `stop` is set when it did, for what the reader waits for.
 template <class Work, class Take, class Tick>
-void for_each_chunk(DocumentReader& reader, int64_t threads, std::atomic<bool>& stop, Work&& work, Take&& take, Tick&& tick) {
+void for_each_chunk(DocumentReader& reader, int64_t threads, std::atomic<bool>& stop, Work&& work, Take&& take,
+                    Tick&& tick) {
   using Result = std::invoke_result_t<Work, Chunk>;
   if (threads == 0) threads = std::max(1u, std::thread::hardware_concurrency());
 
@@ -55,12 +56,12 @@ void for_each_chunk(DocumentReader& reader, int64_t threads, std::atomic<bool>& 
     turn.notify_all();
     return chunk;
   };
-  OrderedPrefetcher<std::optional<Result>> pipeline(
-      threads, 2 * threads, std::numeric_limits<int64_t>::max(), [&](int64_t index) -> std::optional<Result> {
-        std::optional<Chunk> chunk = read(index);
-        if (!chunk) return std::nullopt;
-        return work(reader.parsed(std::move(*chunk)));
-      });
+  OrderedPrefetcher<std::optional<Result>> pipeline(threads, 2 * threads, std::numeric_limits<int64_t>::max(),
+                                                    [&](int64_t index) -> std::optional<Result> {
+                                                      std::optional<Chunk> chunk = read(index);
+                                                      if (!chunk) return std::nullopt;
+                                                      return work(reader.parsed(std::move(*chunk)));
+                                                    });
   const SetAtEnd wake_readers{stop};  // before the pipeline's threads end, which it waits for
 
   constexpr std::chrono::milliseconds kPatience(100);

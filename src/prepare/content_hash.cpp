@@ -35,10 +35,10 @@ Stamp stamp_of(const std::vector<Source>& sources) {
   Stamp stamp;
   Hash128 hash;
   for (const Source& source : sources) {
-    struct stat info {};
+    struct stat info{};
     if (stat(source.path.c_str(), &info) != 0) stamp.settled = false;
-    hash.update(fmt::format("{} {} {} {} {} {} {} {}\n", source.path, info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec,
-                            info.st_ctim.tv_sec, info.st_ctim.tv_nsec, info.st_ino, info.st_dev));
+    hash.update(fmt::format("{} {} {} {} {} {} {} {}\n", source.path, info.st_size, info.st_mtim.tv_sec,
+                            info.st_mtim.tv_nsec, info.st_ctim.tv_sec, info.st_ctim.tv_nsec, info.st_ino, info.st_dev));
     stamp.settled = stamp.settled && now - info.st_mtim.tv_sec > kSecondsToSettle;
   }
   stamp.key = hash.hex();
@@ -51,12 +51,12 @@ class HashIndex {
  public:
   explicit HashIndex(std::string path) : path_(std::move(path)) {
     try {
-      const std::string text = read_file(path_, ExitCode::data, SizeLimit{"an index of hashes", kDigits + 1 + kMost * kLine});
+      const std::string text =
+          read_file(path_, ExitCode::data, SizeLimit{"an index of hashes", kDigits + 1 + kMost * kLine});
       if (text.size() <= kDigits || !text.starts_with(hash128(std::string_view(text).substr(kDigits + 1)))) return;
       lines_ = text.substr(kDigits + 1);
       if (lines_.size() % kLine != 0) lines_.clear();
-    } catch (const Error&) {
-    }
+    } catch (const Error&) {}
   }
 
   std::optional<std::string> find(const std::string& key) const {
@@ -74,8 +74,7 @@ class HashIndex {
       AtomicFile file(path_);
       file.write(fmt::format("{}\n{}", hash128(lines_), lines_));
       file.commit();
-    } catch (const Error&) {
-    }
+    } catch (const Error&) {}
   }
 
  private:
@@ -90,7 +89,8 @@ bool hash_file(const Source& source, Hash128& hash, ReadingReport& report, uint6
   try {
     const MappedFile file(source.path, ExitCode::data);
     const std::string_view bytes(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
-    hash.update(fmt::format("{} {} {}\n", static_cast<int>(source.kind), static_cast<int>(source.packing), bytes.size()));
+    hash.update(
+        fmt::format("{} {} {}\n", static_cast<int>(source.kind), static_cast<int>(source.packing), bytes.size()));
     for (size_t at = 0; at < bytes.size(); at += kPiece) {
       report.reached(done);
       const std::string_view piece = bytes.substr(at, kPiece);
@@ -113,8 +113,10 @@ std::string content_hash(const std::string& input, const std::string& index) {
   for (const Source& source : sources) {
     total += static_cast<uint64_t>(source.bytes);
     if (!source.stream) continue;
-    throw Error(ExitCode::data, fmt::format("data.text: {} can be read only once, but a run that is resumed reads its text again; "
-                                            "prepare it with gpt-prepare, and name the result in data.bin", source.name));
+    throw Error(ExitCode::data,
+                fmt::format("data.text: {} can be read only once, but a run that is resumed reads its text again; "
+                            "prepare it with gpt-prepare, and name the result in data.bin",
+                            source.name));
   }
   const Stamp stamp = stamp_of(sources);
   if (const auto known = HashIndex(index).find(stamp.key)) return *known;

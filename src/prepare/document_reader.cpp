@@ -13,9 +13,10 @@
 namespace gpt {
 namespace {
 
-constexpr size_t kChunk = 1 << 19;         // large enough that handing it over costs nothing, small enough for many threads
-constexpr size_t kBlock = 1 << 16;         // read at once
-constexpr size_t kLongestPiece = 1 << 22;  // a longer run without a place to cut is cut anyway, so that memory stays bounded
+constexpr size_t kChunk = 1 << 19;  // large enough that handing it over costs nothing, small enough for many threads
+constexpr size_t kBlock = 1 << 16;  // read at once
+constexpr size_t kLongestPiece =
+    1 << 22;  // a longer run without a place to cut is cut anyway, so that memory stays bounded
 constexpr size_t kLongestLine = 1 << 27;
 
 // Appends at most `size` bytes of `stream`, which has read(); false at its end.
@@ -65,9 +66,7 @@ std::optional<Chunk> DocumentReader::next_chunk() {
   for (;;) {
     try {
       return step();
-    } catch (const UnreadableSource& error) {
-      pass_over(error);
-    }
+    } catch (const UnreadableSource& error) { pass_over(error); }
   }
 }
 
@@ -191,12 +190,8 @@ std::optional<Chunk> DocumentReader::split_long_document() {
 void DocumentReader::end_part(size_t end, bool last) {
   const std::string_view text = std::string_view(chunk_.text).substr(begin_);
   if (first_part_) key_ = document_key(text);
-  chunk_.parts.push_back({.end = end,
-                          .source = source(),
-                          .position = position_,
-                          .first = first_part_,
-                          .last = last,
-                          .key = key_});
+  chunk_.parts.push_back(
+      {.end = end, .source = source(), .position = position_, .first = first_part_, .last = last, .key = key_});
   if (sources_[source()].kind == TextKind::plain) position_ += end - begin_ + joined_between(chunk_, begin_, end);
 }
 
@@ -259,9 +254,11 @@ std::string DocumentReader::place(const Chunk& chunk, size_t offset) const {
   const auto part = part_at(chunk, offset);
   const size_t begin = part == chunk.parts.begin() ? 0 : std::prev(part)->end;
   const Source& source = sources_[part->source];
-  if (source.kind == TextKind::json_lines) return fmt::format("{}: line {}: byte {}", source.name, part->position, offset - begin);
+  if (source.kind == TextKind::json_lines)
+    return fmt::format("{}: line {}: byte {}", source.name, part->position, offset - begin);
   if (source.kind == TextKind::wet) return fmt::format("{}: document {}", source.name, part->position);
-  return fmt::format("{}: byte {}", source.name, part->position + offset - begin + joined_between(chunk, begin, offset + 1));
+  return fmt::format("{}: byte {}", source.name,
+                     part->position + offset - begin + joined_between(chunk, begin, offset + 1));
 }
 
 void DocumentReader::refuse(const Chunk& chunk, size_t offset, const std::string& why) {

@@ -49,8 +49,9 @@ class DocumentReader {
 
   // For when the reading is over.
   struct Fault {
-    std::string why;          // the whole message
-    bool handed_out = false;  // parts of the file are in chunks that next() gave: what was made of them is worth nothing
+    std::string why;  // the whole message
+    bool handed_out =
+        false;  // parts of the file are in chunks that next() gave: what was made of them is worth nothing
     uint64_t position = 0;
   };
   const std::map<uint32_t, Fault>& faults() const { return faults_; }  // the sources that were passed over, by index
@@ -90,8 +91,8 @@ class DocumentReader {
   bool has_crlf_ = false;                      // the open source
   bool held_back_ = false;                     // a CR, until it is known whether a LF follows
 
-  Chunk chunk_;            // that is being filled
-  bool reading_ = false;   // a document, whose text so far is the chunk's from begin_ on
+  Chunk chunk_;           // that is being filled
+  bool reading_ = false;  // a document, whose text so far is the chunk's from begin_ on
   bool first_part_ = true;
   size_t begin_ = 0, limit_ = 0;  // it is cut when it is this long
   uint64_t key_ = 0;

@@ -75,9 +75,12 @@ constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // of UTF-8
 std::string why_no_text(std::string_view head) {
   using namespace std::string_view_literals;
   if (head.empty() || head == kByteOrderMark) return "it is empty";
-  for (const auto& [mark, encoding] : {std::pair{"\xff\xfe\0\0"sv, "UTF-32"}, {"\0\0\xfe\xff"sv, "UTF-32"},
-                                       {"\xff\xfe"sv, "UTF-16"}, {"\xfe\xff"sv, "UTF-16"}}) {
-    if (head.starts_with(mark)) return fmt::format("it looks like {0}; convert it to UTF-8 (iconv -f {0} -t UTF-8)", encoding);
+  for (const auto& [mark, encoding] : {std::pair{"\xff\xfe\0\0"sv, "UTF-32"},
+                                       {"\0\0\xfe\xff"sv, "UTF-32"},
+                                       {"\xff\xfe"sv, "UTF-16"},
+                                       {"\xfe\xff"sv, "UTF-16"}}) {
+    if (head.starts_with(mark))
+      return fmt::format("it looks like {0}; convert it to UTF-8 (iconv -f {0} -t UTF-8)", encoding);
   }
   const size_t nul = head.find('\0');
   if (nul == std::string_view::npos) return "";
@@ -106,8 +109,7 @@ class WetRecords final : public DocumentStream {
       ++record_;
       if (read_headers()) return true;
       char skipped[4096];
-      while (read(skipped, sizeof skipped) > 0) {
-      }
+      while (read(skipped, sizeof skipped) > 0) {}
     }
   }
 
@@ -117,18 +119,22 @@ class WetRecords final : public DocumentStream {
       return 0;
     }
     const size_t count = bytes_.read(to, std::min<uint64_t>(size, left_));
-    if (count == 0) fail_record(fmt::format("the file ends {} bytes before the record does; copy or download it again", left_));
+    if (count == 0)
+      fail_record(fmt::format("the file ends {} bytes before the record does; copy or download it again", left_));
     left_ -= count;
     return count;
   }
 
  private:
-  [[noreturn]] void fail_record(const std::string& why) const { fail(fmt::format("{}: record {}", name_, record_), why); }
+  [[noreturn]] void fail_record(const std::string& why) const {
+    fail(fmt::format("{}: record {}", name_, record_), why);
+  }
 
   // True for a record of text.
   bool read_headers() {
     const std::string_view version = line();
-    if (!version.starts_with("WARC/")) fail_record(fmt::format("it does not begin with WARC/1.0 or WARC/1.1; is this a .wet file?"));
+    if (!version.starts_with("WARC/"))
+      fail_record(fmt::format("it does not begin with WARC/1.0 or WARC/1.1; is this a .wet file?"));
     std::optional<uint64_t> length;
     bool is_text = false;
     for (std::string_view header = line(); !header.empty(); header = line()) {

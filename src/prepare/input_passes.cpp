@@ -19,7 +19,8 @@ void warn_of(const std::vector<PassedOver>& files, std::string_view consequence)
   std::string reasons = files[0].why;
   for (size_t i = 1; i < std::min(files.size(), kNamed); ++i) reasons += "; " + files[i].why;
   if (files.size() > kNamed) reasons += fmt::format("; and {} more", files.size() - kNamed);
-  log::warn(fmt::format("{} {} passed over: {}{}", files.size(), files.size() == 1 ? "file" : "files", reasons, consequence));
+  log::warn(
+      fmt::format("{} {} passed over: {}{}", files.size(), files.size() == 1 ? "file" : "files", reasons, consequence));
 }
 
 }  // namespace
@@ -91,7 +92,8 @@ bool InputPasses::must_repeat(const DocumentReader& reader) {
 
 void InputPasses::describe(const DocumentReader& reader, Metadata& metadata) const {
   for (const Source& source : reader.used()) {
-    const int64_t bytes = source.stream && list_.sources.size() == 1 ? static_cast<int64_t>(reader.consumed()) : source.bytes;
+    const int64_t bytes =
+        source.stream && list_.sources.size() == 1 ? static_cast<int64_t>(reader.consumed()) : source.bytes;
     metadata.sources.push_back({source.name, bytes});
   }
   for (const PassedOver& file : list_.passed_over) metadata.skipped.push_back(file.path);

@@ -22,7 +22,8 @@ namespace gpt {
 class InputPasses {
  public:
   // `folder`: of the output. `report` may throw, which ends a pass. Warns of what find_sources() passed over.
-  InputPasses(const PrepareOptions& options, const std::string& folder, std::function<void(const PrepareProgress&)> report);
+  InputPasses(const PrepareOptions& options, const std::string& folder,
+              std::function<void(const PrepareProgress&)> report);
 
   const std::vector<Source>& sources() const { return list_.sources; }
 

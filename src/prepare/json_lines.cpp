@@ -91,7 +91,8 @@ std::string read_field(std::string_view line, const std::string& field, std::str
 
 }  // namespace
 
-Chunk parse_json_lines(std::string_view lines, const std::string& field, const DocumentPart& first, const std::string& name) {
+Chunk parse_json_lines(std::string_view lines, const std::string& field, const DocumentPart& first,
+                       const std::string& name) {
   Chunk chunk;
   chunk.text.reserve(lines.size());
   DocumentPart part = first;

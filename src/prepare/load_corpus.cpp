@@ -33,8 +33,9 @@ int64_t file_bytes(const std::string& path) {
 std::string dataset_path() {
   const std::string path = installed_data("shakespeare.txt");
   if (!path.empty()) return path;
-  throw Error(ExitCode::data, "data.dataset: shakespeare is not installed; run ./scripts/quickstart.sh or "
-                              "./scripts/get_data.sh in the checkout, or set data.text to a file of yours");
+  throw Error(ExitCode::data,
+              "data.dataset: shakespeare is not installed; run ./scripts/quickstart.sh or "
+              "./scripts/get_data.sh in the checkout, or set data.text to a file of yours");
 }
 
 // The text of the configuration; empty where it names a bin.
@@ -53,8 +54,9 @@ void scan(const Tokens& tokens, int64_t vocab_size, const std::string& path, int
     report.reached(static_cast<uint64_t>(begin * tokens.width()));
     const Tokens piece = tokens.slice(begin, std::min(begin + kPiece, tokens.size()));
     if (const int64_t bad = first_id_outside(piece, vocab_size); bad >= 0) {
-      fail(path, fmt::format("token {} has id {}, outside the vocabulary of {}; check vocab_size and dtype in its metadata",
-                             position + begin + bad, static_cast<uint32_t>(piece[bad]), vocab_size));
+      fail(path,
+           fmt::format("token {} has id {}, outside the vocabulary of {}; check vocab_size and dtype in its metadata",
+                       position + begin + bad, static_cast<uint32_t>(piece[bad]), vocab_size));
     }
     hash.update({static_cast<const char*>(piece.data()), static_cast<size_t>(piece.bytes())});
   }
@@ -70,14 +72,16 @@ Hash128 check_content(const Bin& bin) {
   };
   scan(bin.train, bin.vocab_size, bin.path, 0, hash);
   if (separate) check_hash();  // the bin holds the training tokens alone
-  scan(bin.validation, bin.vocab_size, separate ? bin.validation_path : bin.path, separate ? 0 : bin.train.size(), hash);
+  scan(bin.validation, bin.vocab_size, separate ? bin.validation_path : bin.path, separate ? 0 : bin.train.size(),
+       hash);
   if (!separate) check_hash();
   map_faults::require_intact();
   return hash;
 }
 
 // What the options say, or the text, which is prepared unless that was done before. `content`: the hash of its ids.
-Bin open_checked(const std::string& text, const DataConfig& config, BinOptions options, Corpus& corpus, Hash128& content) {
+Bin open_checked(const std::string& text, const DataConfig& config, BinOptions options, Corpus& corpus,
+                 Hash128& content) {
   const auto open = [&](const std::string& path) {
     options.path = path;
     Bin bin = open_bin(options);
@@ -96,14 +100,15 @@ void check_lengths(const Corpus& corpus, const Bin& bin, const DataConfig& confi
   const bool separate_files = !bin.validation_path.empty();
   const bool cut_here = !separate_files && (!bin.is_split() || config.bin.empty());
   const std::string arithmetic =
-      cut_here ? fmt::format(" ({} tokens, validation_fraction {}); use a longer text, a smaller model.block_size or another "
-                             "data.validation_fraction",
-                             corpus.train.size() + corpus.validation.size(), fraction)
+      cut_here ? fmt::format(
+                     " ({} tokens, validation_fraction {}); use a longer text, a smaller model.block_size or another "
+                     "data.validation_fraction",
+                     corpus.train.size() + corpus.validation.size(), fraction)
                : "; use a longer text or a smaller model.block_size";
   const auto check = [&](const char* split, int64_t size) {
     if (size >= block_size + 1) return;
-    fail(corpus.source, fmt::format("the {} split has {} tokens, block_size {} needs at least {}{}", split, size, block_size,
-                                    block_size + 1, arithmetic));
+    fail(corpus.source, fmt::format("the {} split has {} tokens, block_size {} needs at least {}{}", split, size,
+                                    block_size, block_size + 1, arithmetic));
   };
   check("training", corpus.train.size());
   const bool wants_validation = cut_here ? fraction > 0 : separate_files || corpus.validation.size() > 0;
@@ -111,20 +116,24 @@ void check_lengths(const Corpus& corpus, const Bin& bin, const DataConfig& confi
 }
 
 // A split cut from one file is disjoint by its making. Two files may be anything.
-void check_disjoint(const Tokens& train, const std::string& train_path, const Tokens& validation, const std::string& path) {
+void check_disjoint(const Tokens& train, const std::string& train_path, const Tokens& validation,
+                    const std::string& path) {
   ReadingReport report("comparing", fmt::format("{} and {}", path, train_path), static_cast<uint64_t>(train.bytes()));
   const auto reached = [&](int64_t tokens) { report.reached(static_cast<uint64_t>(tokens * train.width())); };
   const Overlap overlap = find_overlap(train, validation, reached);
   if (overlap.share() <= 0.5) return;
-  fail(path, fmt::format("validation is contained in training: of {} windows of it, {} are in {} too (token {} there is token {} "
-                         "here); the validation loss would mean nothing",
-                         overlap.windows, overlap.found, train_path, overlap.train_position, overlap.validation_position));
+  fail(path,
+       fmt::format(
+           "validation is contained in training: of {} windows of it, {} are in {} too (token {} there is token {} "
+           "here); the validation loss would mean nothing",
+           overlap.windows, overlap.found, train_path, overlap.train_position, overlap.validation_position));
 }
 
 // A file that a stage names: its training part where it is split, otherwise all of it.
 Tokens load_stage_source(const std::string& path, DataConfig config, const Bin& main, Corpus& corpus, Hash128& hash) {
   const bool is_bin = std::filesystem::path(path).extension() == ".bin";
-  if (!is_bin && !corpus.tokenizer) fail(path, "data.stages: a text needs a tokenizer, and the main data has none; set data.tokenizer");
+  if (!is_bin && !corpus.tokenizer)
+    fail(path, "data.stages: a text needs a tokenizer, and the main data has none; set data.tokenizer");
   config.validation_fraction = 0;
   Hash128 content;
   const Bin bin = open_checked(is_bin ? "" : path, config, {.path = path, .main = &main}, corpus, content);
@@ -143,7 +152,8 @@ void load_stage_sources(Corpus& corpus, const DataConfig& config, const Bin& mai
     for (const auto& [name, weight] : mix_of(stage)) {
       const int64_t size = corpus.sources[std::find(names.begin(), names.end(), name) - names.begin()].size();
       if (size <= length) {
-        fail(name, fmt::format("the stage from step {} takes sequences of {} + 1 tokens, but it has {}", stage.from, length, size));
+        fail(name, fmt::format("the stage from step {} takes sequences of {} + 1 tokens, but it has {}", stage.from,
+                               length, size));
       }
     }
   }
@@ -157,14 +167,15 @@ Corpus load_corpus(const DataConfig& config, int64_t block_size, const std::stri
   Corpus corpus;
   corpus.source = text.empty() ? config.bin : text;
   if (!saved_tokenizer.empty()) corpus.tokenizer = tokenizer_from_json(saved_tokenizer, "the checkpoint's tokenizer");
-  BinOptions options{.path = config.bin,
-                     .validation_path = config.validation_bin,
-                     .metadata_path = config.metadata,
-                     .validation_fraction = config.validation_fraction,
-                     .saved_tokenizer = corpus.tokenizer,
-                     // `char` is the default, and means nothing to a bin: it would have to be built from the text that a bin lacks.
-                     .tokenizer = !text.empty() || config.tokenizer == "char" ? "" : config.tokenizer,
-                     .vocab_size = vocab_size};
+  BinOptions options{
+      .path = config.bin,
+      .validation_path = config.validation_bin,
+      .metadata_path = config.metadata,
+      .validation_fraction = config.validation_fraction,
+      .saved_tokenizer = corpus.tokenizer,
+      // `char` is the default, and means nothing to a bin: it would have to be built from the text that a bin lacks.
+      .tokenizer = !text.empty() || config.tokenizer == "char" ? "" : config.tokenizer,
+      .vocab_size = vocab_size};
   Hash128 hash;
   const Bin bin = open_checked(text, config, options, corpus, hash);
   corpus.tokenizer = bin.tokenizer;

@@ -51,7 +51,8 @@ void mark_characters(const Chunk& chunk, std::vector<std::atomic<bool>>& seen) {
 std::string readable_json(const Tokenizer& tokenizer) {
   const std::string json = tokenizer.to_json();
   if (tokenizer_from_json(json, "the tokenizer of the output")->to_json() == json) return json;
-  throw Error(ExitCode::data, fmt::format("the tokenizer {} cannot be kept: read back, it is another one", tokenizer.name()));
+  throw Error(ExitCode::data,
+              fmt::format("the tokenizer {} cannot be kept: read back, it is another one", tokenizer.name()));
 }
 
 class Preparation {
@@ -78,7 +79,8 @@ class Preparation {
 
   void report(const PrepareProgress& progress) {
     last_ = progress;
-    if (progress_ && !progress_(progress)) throw Error(ExitCode::interrupted, "interrupted; nothing was written to " + folder_);
+    if (progress_ && !progress_(progress))
+      throw Error(ExitCode::interrupted, "interrupted; nothing was written to " + folder_);
   }
 
   const PrepareOptions& options_;
@@ -121,14 +123,15 @@ void Preparation::refuse_foreign_output() const {
     try {
       read_metadata(folder_ + "/" + kMetadataFile);
       return;
-    } catch (const Error&) {
-    }
+    } catch (const Error&) {}
   }
   for (const std::string& name : output_files()) {
     const std::string path = folder_ + "/" + name;
     std::error_code none;
     if (fs::exists(fs::symlink_status(path, none))) {
-      refuse(fmt::format("{} is in the way, and gpt-prepare may not have made it; --force replaces it, or choose another --output", path));
+      refuse(fmt::format(
+          "{} is in the way, and gpt-prepare may not have made it; --force replaces it, or choose another --output",
+          path));
     }
   }
 }
@@ -142,12 +145,15 @@ void Preparation::require_space() const {
   needed *= sizeof(uint16_t) / bytes_per_token;
   const uint64_t free = free_disk_space(folder_);
   if (needed <= static_cast<double>(free)) return;
-  throw Error(ExitCode::disk, fmt::format("{}: the ids of this input need at least {:.1f} GB, but {:.1f} GB are free; make room, "
-                                          "or write to another disk", folder_, needed / 1e9, static_cast<double>(free) / 1e9));
+  throw Error(ExitCode::disk,
+              fmt::format("{}: the ids of this input need at least {:.1f} GB, but {:.1f} GB are free; make room, "
+                          "or write to another disk",
+                          folder_, needed / 1e9, static_cast<double>(free) / 1e9));
 }
 
 std::unique_ptr<const Tokenizer> Preparation::tokenizer() {
-  if (!options_.saved_tokenizer.empty()) return tokenizer_from_json(options_.saved_tokenizer, "the tokenizer of the run");
+  if (!options_.saved_tokenizer.empty())
+    return tokenizer_from_json(options_.saved_tokenizer, "the tokenizer of the run");
   if (options_.tokenizer == "char") {
     input_.spool_streams();
     return make_tokenizer("char", characters());
@@ -167,9 +173,7 @@ std::string Preparation::characters() {
     const auto mark = [&](const Chunk& chunk) {
       try {
         mark_characters(chunk, seen);
-      } catch (const InvalidUtf8& error) {
-        reader.refuse(chunk, error.offset(), error.why_and_remedy());
-      }
+      } catch (const InvalidUtf8& error) { reader.refuse(chunk, error.offset(), error.why_and_remedy()); }
       return true;
     };
     input_.pass("reading", reader, mark, [](bool) {});
@@ -189,14 +193,17 @@ BpeModel Preparation::trained_bpe(int64_t vocab_size) {
   training.threads = static_cast<int>(options_.threads);
   for (;;) {
     BpeTrainer trainer(training);
-    DocumentReader reader = input_.reader([&](std::string_view text) { return last_piece_boundary(training.split, text); });
-    input_.pass("reading", reader, [](Chunk chunk) { return chunk; }, [&](const Chunk& chunk) {
-      size_t begin = 0;
-      for (const DocumentPart& part : chunk.parts) {
-        trainer.add(std::string_view(chunk.text).substr(begin, part.end - begin));
-        begin = part.end;
-      }
-    });
+    DocumentReader reader =
+        input_.reader([&](std::string_view text) { return last_piece_boundary(training.split, text); });
+    input_.pass(
+        "reading", reader, [](Chunk chunk) { return chunk; },
+        [&](const Chunk& chunk) {
+          size_t begin = 0;
+          for (const DocumentPart& part : chunk.parts) {
+            trainer.add(std::string_view(chunk.text).substr(begin, part.end - begin));
+            begin = part.end;
+          }
+        });
     if (input_.must_repeat(reader)) continue;
     return trainer.train([this](int64_t done, int64_t total) {
       const auto merges = [](int64_t count) { return static_cast<uint64_t>(count); };
@@ -213,8 +220,8 @@ std::unique_ptr<BinWriter> Preparation::encode(const Tokenizer& tokenizer, Metad
   metadata.tokenizer = kTokenizerFile;
   for (;;) {
     metadata.invalid_utf8_bytes = 0;
-    auto writer = std::make_unique<BinWriter>(output_.path(), options_.format, metadata.width_bytes, options_.validation_fraction,
-                                              [this] { report(last_); });
+    auto writer = std::make_unique<BinWriter>(output_.path(), options_.format, metadata.width_bytes,
+                                              options_.validation_fraction, [this] { report(last_); });
     DocumentReader reader = input_.reader([&](std::string_view text) { return encoder.last_cut(text); });
     const auto encode = [&](const Chunk& chunk) { return encoder.encode(chunk, reader); };
     input_.pass("encoding", reader, encode, [&](const EncodedChunk& chunk) {
@@ -225,8 +232,9 @@ std::unique_ptr<BinWriter> Preparation::encode(const Tokenizer& tokenizer, Metad
     input_.describe(reader, metadata);
     writer->finish(tokenizer.text_bytes(), metadata);
     if (metadata.train.bytes + metadata.validation.bytes > 0) return writer;
-    throw Error(ExitCode::data, fmt::format("{}: there is no text in it (files read: {}, passed over: {})",
-                                            fmt::join(options_.inputs, " "), metadata.sources.size(), metadata.skipped.size()));
+    throw Error(ExitCode::data,
+                fmt::format("{}: there is no text in it (files read: {}, passed over: {})",
+                            fmt::join(options_.inputs, " "), metadata.sources.size(), metadata.skipped.size()));
   }
 }
 

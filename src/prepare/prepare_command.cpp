@@ -48,17 +48,24 @@ std::vector<config::Section> sections(PrepareCommand& command) {
          .help = "folder for the files; created if it does not exist",
          .aliases = {{"o"}}},
         {.name = "format",
-         .target = config::choice(o.format, {{"prepared", BinFormat::prepared}, {"nanogpt", BinFormat::nanogpt}, {"llmc", BinFormat::llmc}}),
-         .help = "prepared = tokens_bpe.bin, bpe_tokenizer.json and tokens_bpe_metadata.json; nanogpt or llmc = train.bin, "
-                 "val.bin and bpe_tokenizer.json"},
+         .target = config::choice(
+             o.format, {{"prepared", BinFormat::prepared}, {"nanogpt", BinFormat::nanogpt}, {"llmc", BinFormat::llmc}}),
+         .help =
+             "prepared = tokens_bpe.bin, bpe_tokenizer.json and tokens_bpe_metadata.json; nanogpt or llmc = train.bin, "
+             "val.bin and bpe_tokenizer.json"},
         {.name = "validation-fraction",
          .target = &o.validation_fraction,
          .help = "share of the documents kept for validation (where they are few: of the tokens, from the end)",
          .min = 0,
          .max = 0.999},
-        {.name = "seed", .target = &o.seed, .help = "decides which documents are for validation", .min = 0, .aliases = {{"s"}}},
+        {.name = "seed",
+         .target = &o.seed,
+         .help = "decides which documents are for validation",
+         .min = 0,
+         .aliases = {{"s"}}},
         switch_row("force", o.force, "replace files in the output folder that another program may have made")}},
-      {"Machine", {{.name = "threads", .target = &o.threads, .help = "CPU threads; 0 = all cores", .min = 0, .max = 1024}}},
+      {"Machine",
+       {{.name = "threads", .target = &o.threads, .help = "CPU threads; 0 = all cores", .min = 0, .max = 1024}}},
   };
 }
 
@@ -71,7 +78,8 @@ std::optional<PrepareCommand> parse_prepare_options(int argc, const char* const*
   const std::vector<config::Section> options = sections(command);
   const auto arguments =
       config::parse_arguments({.name = "gpt-prepare",
-                               .description = "Turns text into token ids to train on: documents in, bins out, on all cores.",
+                               .description =
+                                   "Turns text into token ids to train on: documents in, bins out, on all cores.",
                                .usage = "--input FILE ... --output FOLDER [--FLAG VALUE ...]",
                                .sections = options,
                                .footer = kExamples,

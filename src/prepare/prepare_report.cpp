@@ -23,7 +23,8 @@ constexpr int kBarWidth = 20;
 }  // namespace
 
 std::string describe_files(const Metadata& metadata) {
-  const auto read = static_cast<int64_t>(metadata.sources.size()), passed_over = static_cast<int64_t>(metadata.skipped.size());
+  const auto read = static_cast<int64_t>(metadata.sources.size()),
+             passed_over = static_cast<int64_t>(metadata.skipped.size());
   std::vector<std::string> facts;
   if (read != 1 || passed_over > 0) facts.push_back(plural(read, "file") + " read");
   if (passed_over > 0) facts.back() += fmt::format(", {} passed over", with_commas(passed_over));
@@ -31,7 +32,8 @@ std::string describe_files(const Metadata& metadata) {
     facts.push_back(plural(metadata.crlf_files, "file") + " had Windows line ends (CRLF), which became LF");
   }
   if (metadata.byte_order_mark_files > 0) {
-    facts.push_back(plural(metadata.byte_order_mark_files, "file") + " began with a UTF-8 byte-order mark, which was dropped");
+    facts.push_back(plural(metadata.byte_order_mark_files, "file") +
+                    " began with a UTF-8 byte-order mark, which was dropped");
   }
   return fmt::format("{}", fmt::join(facts, "; "));
 }
@@ -62,14 +64,16 @@ ReadingReport::ReadingReport(const char* stage, std::string what, uint64_t total
 ReadingReport::~ReadingReport() { log::status(""); }
 
 void ReadingReport::reached(uint64_t bytes) {
-  if (!report_({stage_, bytes, total_})) throw Error(ExitCode::interrupted, fmt::format("interrupted while {} {}", stage_, what_));
+  if (!report_({stage_, bytes, total_}))
+    throw Error(ExitCode::interrupted, fmt::format("interrupted while {} {}", stage_, what_));
 }
 
 std::string progress_line(const PrepareProgress& progress, double seconds) {
   const double done = static_cast<double>(progress.done), total = static_cast<double>(progress.total);
   const double rate = seconds > 0 ? done / seconds : 0;
   std::string line = progress.stage;
-  if (total > 0) line += fmt::format(" {} {:.0f}%", format_bar(done / total, kBarWidth), std::floor(100 * done / total));
+  if (total > 0)
+    line += fmt::format(" {} {:.0f}%", format_bar(done / total, kBarWidth), std::floor(100 * done / total));
   if (progress.in_bytes) {
     line += fmt::format(", {:.1f} MB, {:.1f} MB/s", done / 1e6, rate / 1e6);
   } else {
@@ -85,15 +89,19 @@ void report_prepared(const PrepareOptions& options, const std::string& output_di
   log::status("");
   if (const std::string files = describe_files(metadata); !files.empty()) log::info(files);
   if (metadata.invalid_utf8_bytes > 0) {
-    log::warn(fmt::format("{} of the text are not valid UTF-8 and stay as they are", plural(metadata.invalid_utf8_bytes, "byte")));
+    log::warn(fmt::format("{} of the text are not valid UTF-8 and stay as they are",
+                          plural(metadata.invalid_utf8_bytes, "byte")));
   }
   log::info(fmt::format("{} and {} of text: {} from a vocabulary of {}, {:.2f} bytes per token",
-                        plural(train.documents + validation.documents, "document"), plural(bytes, "byte"), plural(tokens, "token"),
-                        with_commas(metadata.vocab_size), static_cast<double>(bytes) / static_cast<double>(tokens)));
+                        plural(train.documents + validation.documents, "document"), plural(bytes, "byte"),
+                        plural(tokens, "token"), with_commas(metadata.vocab_size),
+                        static_cast<double>(bytes) / static_cast<double>(tokens)));
   if (validation.tokens > 0) {
-    log::info(fmt::format("{} to train on, {} for validation: {}", plural(train.tokens, "token"), with_commas(validation.tokens),
-                          metadata.split == "documents" ? fmt::format("{} of the documents", with_commas(validation.documents))
-                                                        : "the end of the text, which has few documents"));
+    log::info(fmt::format("{} to train on, {} for validation: {}", plural(train.tokens, "token"),
+                          with_commas(validation.tokens),
+                          metadata.split == "documents"
+                              ? fmt::format("{} of the documents", with_commas(validation.documents))
+                              : "the end of the text, which has few documents"));
   }
   const std::string folder = output_dir + "/";
   std::string files;

@@ -80,12 +80,14 @@ class Search {
   }
 
   void add_path(const std::string& path, bool found) {
-    struct stat info {};
+    struct stat info{};
     if (stat(path.c_str(), &info) != 0) return refuse(path, found, std::generic_category().message(errno));
     if (S_ISDIR(info.st_mode)) return add_folder(path, found);
-    if (!S_ISREG(info.st_mode) && !S_ISFIFO(info.st_mode)) return refuse(path, found, "it is neither a file nor a folder");
+    if (!S_ISREG(info.st_mode) && !S_ISFIFO(info.st_mode))
+      return refuse(path, found, "it is neither a file nor a folder");
     if (holds_web_pages(path)) {
-      return refuse(path, found, "it holds web pages or their metadata; the text is in Common Crawl's .warc.wet.gz files");
+      return refuse(path, found,
+                    "it holds web pages or their metadata; the text is in Common Crawl's .warc.wet.gz files");
     }
     Source source = source_named(path, path);
     source.bytes = info.st_size;
@@ -96,8 +98,10 @@ class Search {
 
   void add_folder(const std::string& folder, bool found) {
     if (same_as_output(folder)) {
-      throw Error(ExitCode::config, fmt::format("{} is both input and output: what is written there would be read as text "
-                                                "the next time; choose another --output", folder));
+      throw Error(ExitCode::config,
+                  fmt::format("{} is both input and output: what is written there would be read as text "
+                              "the next time; choose another --output",
+                              folder));
     }
     std::vector<std::string> files;
     walk(folder, found, files);

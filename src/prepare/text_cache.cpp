@@ -77,17 +77,16 @@ class TextCache {
 
  private:
   std::string folder_for(const std::string& tokenizer) const {
-    return root_ + "/" + hash128(fmt::format("{} {} {} {} {} {}", kForm, content_, tokenizer, config_.text_field,
-                                             config_.validation_fraction, config_.max_chars));
+    return root_ + "/" +
+           hash128(fmt::format("{} {} {} {} {} {}", kForm, content_, tokenizer, config_.text_field,
+                               config_.validation_fraction, config_.max_chars));
   }
 
   // Of a finished entry; empty where there is none, or none that can be read.
   static std::string tokenizer_hash(const std::string& folder) {
     try {
       return read_metadata(folder + "/" + kMetadataFile).tokenizer_hash;
-    } catch (const Error&) {
-      return "";
-    }
+    } catch (const Error&) { return ""; }
   }
 
   Bin opened(const std::string& folder, std::shared_ptr<const void> in_use) const {
@@ -118,7 +117,8 @@ class TextCache {
   }
 
   // Prepares it, unless another process has done that by the time this one holds the lock. What marks it as in use.
-  std::shared_ptr<const void> make(const std::string& folder, const std::string& saved_tokenizer, std::string& damage) const {
+  std::shared_ptr<const void> make(const std::string& folder, const std::string& saved_tokenizer,
+                                   std::string& damage) const {
     create_folders(root_);
     const FileLock lock(folder + ".lock", [this, said = false](const std::string& holder) mutable {
       if (!std::exchange(said, true)) log::info(fmt::format("Waiting for {}, which prepares {}", holder, input_));
@@ -160,8 +160,8 @@ class TextCache {
     if (config_.cache_limit == 0) return;
     const RemovedEntries removed = remove_cache_entries(root_, static_cast<int64_t>(config_.cache_limit * 1e9));
     if (removed.entries == 0) return;
-    log::info(fmt::format("Removed {} ({}) from {}, used longest ago: data.cache_limit is {} GB", texts(removed.entries),
-                          size_text(removed.bytes), root_, config_.cache_limit));
+    log::info(fmt::format("Removed {} ({}) from {}, used longest ago: data.cache_limit is {} GB",
+                          texts(removed.entries), size_text(removed.bytes), root_, config_.cache_limit));
   }
 
   const DataConfig& config_;
@@ -178,7 +178,9 @@ std::string as_json(const std::vector<CacheEntry>& entries) {
                     {"last_used", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(seconds))},
                     {"text", entry.text}});
   }
-  return nlohmann::ordered_json{{"cache", list}}.dump(2, ' ', /*ensure_ascii=*/false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  return nlohmann::ordered_json{{"cache", list}}.dump(2, ' ', /*ensure_ascii=*/false,
+                                                      nlohmann::ordered_json::error_handler_t::replace) +
+         "\n";
 }
 
 }  // namespace
@@ -190,7 +192,8 @@ Bin prepared_text(const std::string& input, const DataConfig& config, const std:
   } catch (const Error& error) {
     log::status("");
     if (error.code() != ExitCode::disk) throw;
-    throw Error(ExitCode::disk, fmt::format("{}; prepared text is kept there: set data.cache_dir to a folder with room", error.what()));
+    throw Error(ExitCode::disk,
+                fmt::format("{}; prepared text is kept there: set data.cache_dir to a folder with room", error.what()));
   }
 }
 
@@ -201,11 +204,12 @@ std::string describe_text_cache(const DataConfig& config, bool json) {
   int64_t bytes = 0;
   for (const CacheEntry& entry : entries) bytes += entry.bytes;
   const std::string limit = config.cache_limit == 0 ? "none" : fmt::format("{} GB", config.cache_limit);
-  std::string lines = fmt::format("{}: {}, {} (data.cache_limit: {})\n", root, texts(std::ssize(entries)), size_text(bytes), limit);
+  std::string lines =
+      fmt::format("{}: {}, {} (data.cache_limit: {})\n", root, texts(std::ssize(entries)), size_text(bytes), limit);
   for (const CacheEntry& entry : entries) {
     const auto seconds = static_cast<std::time_t>(entry.last_used / 1'000'000'000);
-    lines += fmt::format("{:>9}  last used {:%Y-%m-%d %H:%M}  {}  {}\n", size_text(entry.bytes), fmt::localtime(seconds), entry.path,
-                         entry.text.empty() ? "(unfinished)" : entry.text);
+    lines += fmt::format("{:>9}  last used {:%Y-%m-%d %H:%M}  {}  {}\n", size_text(entry.bytes),
+                         fmt::localtime(seconds), entry.path, entry.text.empty() ? "(unfinished)" : entry.text);
   }
   return lines;
 }

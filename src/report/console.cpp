@@ -30,7 +30,8 @@ void add(TimingRecord& sum, const TimingRecord& interval) {
 // The start is one row; what follows is shared out among kRows.
 std::vector<Row> rows_of(const std::vector<TimingRecord>& intervals, int64_t first_step) {
   constexpr int64_t kRows = 5;
-  const int64_t stable = std::count_if(intervals.begin(), intervals.end(), [](const TimingRecord& t) { return !t.is_warm_up; });
+  const int64_t stable =
+      std::count_if(intervals.begin(), intervals.end(), [](const TimingRecord& t) { return !t.is_warm_up; });
   const int64_t per_row = std::max<int64_t>(1, (stable + kRows - 1) / kRows);
   std::vector<Row> rows;
   int64_t in_row = 0;
@@ -56,19 +57,20 @@ std::string Console::position(int64_t step) const {
 
 void Console::step(const StepRecord& s) {
   const std::string mfu = s.mfu ? fmt::format(" | mfu {:.1f}%", 100 * *s.mfu) : "";
-  log::info(fmt::format("{} | loss {:.4f} | lr {:.2e} | norm {:.3f} | {:.1f} ms/step | {} tok/s{} | {:.0f} MB", position(s.step), s.loss,
-                        s.learning_rate, s.grad_norm, s.step_ms, format_count(s.tokens_per_second), mfu, s.peak_memory_mb));
+  log::info(fmt::format("{} | loss {:.4f} | lr {:.2e} | norm {:.3f} | {:.1f} ms/step | {} tok/s{} | {:.0f} MB",
+                        position(s.step), s.loss, s.learning_rate, s.grad_norm, s.step_ms,
+                        format_count(s.tokens_per_second), mfu, s.peak_memory_mb));
 }
 
 void Console::evaluation(const EvaluationRecord& e) {
   const std::string bits = e.bits_per_byte ? fmt::format(" | {:.4f} bits/byte", *e.bits_per_byte) : "";
-  log::info(fmt::format("{} | val loss {:.4f} | perplexity {:.2f}{} | {:.1f}s{}", position(e.step), e.loss, e.perplexity(), bits,
-                        e.seconds, e.is_best ? " | best so far" : ""));
+  log::info(fmt::format("{} | val loss {:.4f} | perplexity {:.2f}{} | {:.1f}s{}", position(e.step), e.loss,
+                        e.perplexity(), bits, e.seconds, e.is_best ? " | best so far" : ""));
 }
 
 void Console::epoch(const EpochRecord& e) {
-  log::info(fmt::format("epoch {}/{} | mean loss {:.4f} | {} | {:.0f} sequences/s", e.epoch, run_.total_epochs, e.mean_loss,
-                        format_duration(e.seconds), e.sequences_per_second));
+  log::info(fmt::format("epoch {}/{} | mean loss {:.4f} | {} | {:.0f} sequences/s", e.epoch, run_.total_epochs,
+                        e.mean_loss, format_duration(e.seconds), e.sequences_per_second));
 }
 
 void Console::sample(const SampleRecord& s) { log::info(fmt::format("sample at step {}:\n{}", s.step, s.text)); }

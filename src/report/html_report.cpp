@@ -58,9 +58,9 @@ ordered_json curves(const RunHistory& history) {
 }
 
 ordered_json latest(const StepRecord& step) {
-  return {{"loss", number(step.loss)},           {"learning_rate", number(step.learning_rate)},
-          {"step_ms", number(step.step_ms)},     {"tokens_per_second", number(step.tokens_per_second)},
-          {"mfu", number(step.mfu)},             {"peak_memory_mb", number(step.peak_memory_mb)}};
+  return {{"loss", number(step.loss)},       {"learning_rate", number(step.learning_rate)},
+          {"step_ms", number(step.step_ms)}, {"tokens_per_second", number(step.tokens_per_second)},
+          {"mfu", number(step.mfu)},         {"peak_memory_mb", number(step.peak_memory_mb)}};
 }
 
 ordered_json evaluation_json(const EvaluationRecord& evaluation) {
@@ -125,8 +125,7 @@ void HtmlReport::read_earlier_starts() {
   history_ = RunHistory();
   try {
     read_samples_and_events(embedded_json(read_file(path_, ExitCode::disk, kReportLimit)), run_.first_step, history_);
-  } catch (const Error&) {
-  }
+  } catch (const Error&) {}
   read_metrics(metrics_path_, run_.first_step, history_);
 }
 
@@ -160,22 +159,17 @@ void HtmlReport::end() {
 }
 
 std::string HtmlReport::json() const {
-  ordered_json page{{"name", name_of(run_.folder)},
-                    {"has_ended", has_ended_},
-                    {"written", std::time(nullptr)},
-                    {"step", step_},
-                    {"total_steps", run_.total_steps},
-                    {"total_epochs", run_.total_epochs},
-                    {"parameters", run_.parameters},
-                    {"machine", run_.machine},
-                    {"configuration", run_.configuration},
-                    {"curves", curves(history_)},
-                    {"samples", ordered_json::array()},
-                    {"events", ordered_json::array()}};
+  ordered_json page{{"name", name_of(run_.folder)},        {"has_ended", has_ended_},
+                    {"written", std::time(nullptr)},       {"step", step_},
+                    {"total_steps", run_.total_steps},     {"total_epochs", run_.total_epochs},
+                    {"parameters", run_.parameters},       {"machine", run_.machine},
+                    {"configuration", run_.configuration}, {"curves", curves(history_)},
+                    {"samples", ordered_json::array()},    {"events", ordered_json::array()}};
   if (history_.last_step) page["latest"] = latest(*history_.last_step);
   if (history_.last_evaluation) page["evaluation"] = evaluation_json(*history_.last_evaluation);
   if (history_.best_evaluation) page["best"] = evaluation_json(*history_.best_evaluation);
-  for (const SampleRecord& sample : history_.samples) page["samples"].push_back({{"step", sample.step}, {"text", sample.text}});
+  for (const SampleRecord& sample : history_.samples)
+    page["samples"].push_back({{"step", sample.step}, {"text", sample.text}});
   for (const RunHistory::Event& event : history_.events) {
     page["events"].push_back({{"step", event.step}, {"time", event.time}, {"what", event.what}});
   }

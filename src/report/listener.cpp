@@ -19,18 +19,35 @@ void Listeners::tell(Say say) {
     try {
       say(*entry.listener);
     } catch (const Error& error) {
-      if (!std::exchange(entry.has_failed, true)) log::warn(fmt::format("{}; training continues, and {}", error.what(), entry.lost));
+      if (!std::exchange(entry.has_failed, true))
+        log::warn(fmt::format("{}; training continues, and {}", error.what(), entry.lost));
     }
   }
 }
 
-void Listeners::begin(const RunRecord& run) { tell([&](Listener& l) { l.begin(run); }); }
-void Listeners::step(const StepRecord& step) { tell([&](Listener& l) { l.step(step); }); }
-void Listeners::evaluation(const EvaluationRecord& evaluation) { tell([&](Listener& l) { l.evaluation(evaluation); }); }
-void Listeners::epoch(const EpochRecord& epoch) { tell([&](Listener& l) { l.epoch(epoch); }); }
-void Listeners::timing(const TimingRecord& timing) { tell([&](Listener& l) { l.timing(timing); }); }
-void Listeners::sample(const SampleRecord& sample) { tell([&](Listener& l) { l.sample(sample); }); }
-void Listeners::event(const EventRecord& event) { tell([&](Listener& l) { l.event(event); }); }
-void Listeners::end() { tell([](Listener& l) { l.end(); }); }
+void Listeners::begin(const RunRecord& run) {
+  tell([&](Listener& l) { l.begin(run); });
+}
+void Listeners::step(const StepRecord& step) {
+  tell([&](Listener& l) { l.step(step); });
+}
+void Listeners::evaluation(const EvaluationRecord& evaluation) {
+  tell([&](Listener& l) { l.evaluation(evaluation); });
+}
+void Listeners::epoch(const EpochRecord& epoch) {
+  tell([&](Listener& l) { l.epoch(epoch); });
+}
+void Listeners::timing(const TimingRecord& timing) {
+  tell([&](Listener& l) { l.timing(timing); });
+}
+void Listeners::sample(const SampleRecord& sample) {
+  tell([&](Listener& l) { l.sample(sample); });
+}
+void Listeners::event(const EventRecord& event) {
+  tell([&](Listener& l) { l.event(event); });
+}
+void Listeners::end() {
+  tell([](Listener& l) { l.end(); });
+}
 
 }  // namespace gpt

@@ -101,12 +101,14 @@ void draw_line(const std::vector<std::optional<double>>& means, const Range& los
     const int y = dots - 1 - losses.cell(*means[x], dots);
     const auto [from_x, from_y] = last.value_or(std::pair(x, y));
     const int length = std::max({x - from_x, std::abs(y - from_y), 1});
-    for (int i = 0; i <= length; ++i) canvas.dot(from_x + (x - from_x) * i / length, from_y + (y - from_y) * i / length);
+    for (int i = 0; i <= length; ++i)
+      canvas.dot(from_x + (x - from_x) * i / length, from_y + (y - from_y) * i / length);
     last = {x, y};
   }
 }
 
-void draw_marks(const std::vector<std::optional<double>>& means, const Range& losses, const char* mark, Canvas& canvas) {
+void draw_marks(const std::vector<std::optional<double>>& means, const Range& losses, const char* mark,
+                Canvas& canvas) {
   for (int column = 0; column < static_cast<int>(means.size()); ++column) {
     if (means[column]) canvas.mark(column, canvas.rows() - 1 - losses.cell(*means[column], canvas.rows()), mark);
   }
@@ -117,7 +119,8 @@ std::string legend(const std::vector<LossCurve>& curves, const Marks& marks) {
   std::string text;
   for (size_t i = 0; i < curves.size(); ++i) {
     const auto& points = curves[i].points;
-    const auto last = std::find_if(points.rbegin(), points.rend(), [](const LossPoint& point) { return std::isfinite(point.loss); });
+    const auto last =
+        std::find_if(points.rbegin(), points.rend(), [](const LossPoint& point) { return std::isfinite(point.loss); });
     const std::string loss = last == points.rend() ? "-" : fmt::format("{:.4f}", last->loss);
     text += fmt::format("{}{} {} {}", i == 0 ? "" : "   ", marks.curves[i % marks.curves.size()], curves[i].name, loss);
   }

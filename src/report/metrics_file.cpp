@@ -23,7 +23,9 @@ void MetricsFile::step(const StepRecord& s) {
 }
 
 void MetricsFile::evaluation(const EvaluationRecord& e) {
-  nlohmann::ordered_json record{{"step", e.step}, {"val_loss", number(e.loss)}, {"val_perplexity", number(e.perplexity())}};
+  nlohmann::ordered_json record{{"step", e.step},
+                                {"val_loss", number(e.loss)},
+                                {"val_perplexity", number(e.perplexity())}};
   if (e.bits_per_byte) record["val_bits_per_byte"] = number(*e.bits_per_byte);
   file_.line(record.dump());
 }

@@ -46,7 +46,9 @@ void read_line(const json& line, int64_t last_step, RunHistory& history) {
   if (!line.is_object()) return;
   const auto step = count(line, "step");
   if (!step || *step > last_step) return;
-  const auto value = [&](const char* key) { return number(line, key).value_or(std::numeric_limits<double>::quiet_NaN()); };
+  const auto value = [&](const char* key) {
+    return number(line, key).value_or(std::numeric_limits<double>::quiet_NaN());
+  };
   if (number(line, "loss")) {
     history.add(StepRecord{.step = *step,
                            .loss = value("loss"),
@@ -57,7 +59,8 @@ void read_line(const json& line, int64_t last_step, RunHistory& history) {
                            .mfu = number(line, "mfu"),
                            .peak_memory_mb = value("peak_memory_mb")});
   } else if (number(line, "val_loss")) {
-    history.add(EvaluationRecord{.step = *step, .loss = value("val_loss"), .bits_per_byte = number(line, "val_bits_per_byte")});
+    history.add(
+        EvaluationRecord{.step = *step, .loss = value("val_loss"), .bits_per_byte = number(line, "val_bits_per_byte")});
   }
 }
 
@@ -88,7 +91,8 @@ void RunHistory::add(const EvaluationRecord& evaluation) {
   validation_loss.add(evaluation.step, evaluation.loss);
   if (evaluation.bits_per_byte) bits_per_byte.add(evaluation.step, *evaluation.bits_per_byte);
   last_evaluation = evaluation;
-  if (std::isfinite(evaluation.loss) && (!best_evaluation || evaluation.loss < best_evaluation->loss)) best_evaluation = evaluation;
+  if (std::isfinite(evaluation.loss) && (!best_evaluation || evaluation.loss < best_evaluation->loss))
+    best_evaluation = evaluation;
 }
 
 void RunHistory::add(SampleRecord sample) {
@@ -130,7 +134,8 @@ void read_samples_and_events(std::string_view text_of_json, int64_t last_step, R
     if (auto what = text(sample, "text")) history.add(SampleRecord{step, std::move(*what)});
   });
   read_list(object, "events", last_step, [&](const json& event, int64_t step) {
-    if (auto what = text(event, "what")) history.add(RunHistory::Event{step, count(event, "time").value_or(0), std::move(*what)});
+    if (auto what = text(event, "what"))
+      history.add(RunHistory::Event{step, count(event, "time").value_or(0), std::move(*what)});
   });
 }
 

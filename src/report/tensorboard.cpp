@@ -88,7 +88,8 @@ std::string scalar_record(int64_t step, std::initializer_list<Scalar> scalars) {
 // TensorBoard shows texts as Markdown, in which indented lines keep their breaks, and takes nothing but UTF-8.
 std::string as_markdown(const std::string& text) {
   constexpr auto kReplace = nlohmann::json::error_handler_t::replace;
-  const nlohmann::json valid = nlohmann::json::parse(nlohmann::json(clipped(text, RunHistory::kMaxSampleBytes)).dump(-1, ' ', false, kReplace));
+  const nlohmann::json valid =
+      nlohmann::json::parse(nlohmann::json(clipped(text, RunHistory::kMaxSampleBytes)).dump(-1, ' ', false, kReplace));
   std::string markdown = "    ";
   for (const char c : valid.get_ref<const std::string&>()) {
     markdown += c;
@@ -146,7 +147,8 @@ TensorBoardEvents::TensorBoardEvents(std::string folder) : folder_(std::move(fol
 void TensorBoardEvents::begin(const RunRecord& run) {
   create_folders(folder_);
   file_.emplace(folder_ + "/" + file_name());
-  file_->record(event_record(0, [](protozero::pbf_writer& event) { event.add_string(event::file_version, "brain.Event:2"); }));
+  file_->record(
+      event_record(0, [](protozero::pbf_writer& event) { event.add_string(event::file_version, "brain.Event:2"); }));
   // TensorBoard drops the steps from this one on.
   file_->record(event_record(run.first_step + 1, [](protozero::pbf_writer& event) {
     protozero::pbf_writer log(event, event::session_log);
@@ -166,7 +168,8 @@ void TensorBoardEvents::step(const StepRecord& step) {
 
 void TensorBoardEvents::evaluation(const EvaluationRecord& evaluation) {
   if (!file_) return;
-  file_->record(scalar_record(evaluation.step, {{"loss/validation", evaluation.loss}, {"bits_per_byte", evaluation.bits_per_byte}}));
+  file_->record(scalar_record(evaluation.step,
+                              {{"loss/validation", evaluation.loss}, {"bits_per_byte", evaluation.bits_per_byte}}));
 }
 
 void TensorBoardEvents::sample(const SampleRecord& sample) {

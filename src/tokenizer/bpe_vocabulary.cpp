@@ -15,20 +15,22 @@ using nlohmann::json;
 json parse_vocabulary_json(std::string_view text, const std::string& origin) {
   constexpr int kMostLevels = 64;
   if (text.size() > kTokenizerSize.bytes) {
-    throw Error(ExitCode::data, fmt::format("{}: a file of {} bytes is too large for a tokenizer; at most {} are read", origin,
-                                            text.size(), kTokenizerSize.bytes));
+    throw Error(ExitCode::data, fmt::format("{}: a file of {} bytes is too large for a tokenizer; at most {} are read",
+                                            origin, text.size(), kTokenizerSize.bytes));
   }
   try {
     return json::parse(text, [&](int depth, json::parse_event_t, json&) {
       if (depth <= kMostLevels) return true;
-      throw Error(ExitCode::data, fmt::format("{}: JSON nested more than {} levels deep is not a tokenizer", origin, kMostLevels));
+      throw Error(ExitCode::data,
+                  fmt::format("{}: JSON nested more than {} levels deep is not a tokenizer", origin, kMostLevels));
     });
   } catch (const json::parse_error& e) {
     throw Error(ExitCode::data,
                 fmt::format("{}: not a tokenizer that this program can read: invalid JSON at byte {}", origin, e.byte));
   } catch (const json::exception&) {  // a number that no double can hold
     throw Error(ExitCode::data,
-                fmt::format("{}: not a tokenizer that this program can read: its JSON has a number out of range", origin));
+                fmt::format("{}: not a tokenizer that this program can read: its JSON has a number out of range",
+                            origin));
   }
 }
 

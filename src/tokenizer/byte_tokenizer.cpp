@@ -11,7 +11,8 @@ namespace gpt {
 
 void ByteTokenizer::encode(std::string_view text, std::vector<int32_t>& ids) const {
   ids.reserve(ids.size() + text.size());
-  std::transform(text.begin(), text.end(), std::back_inserter(ids), [](char c) { return static_cast<unsigned char>(c); });
+  std::transform(text.begin(), text.end(), std::back_inserter(ids),
+                 [](char c) { return static_cast<unsigned char>(c); });
 }
 
 std::string ByteTokenizer::decode(std::span<const int32_t> ids) const {

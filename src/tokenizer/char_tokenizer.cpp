@@ -45,9 +45,11 @@ void CharTokenizer::encode(std::string_view text, std::vector<int32_t>& ids) con
     const auto [value, bytes] = utf8::decode(text, offset);
     const int32_t id = pages_[page_of_[value >> kPageBits]][value % Page{}.size()];
     if (id < 0) {
-      throw TextError(offset,
-                      fmt::format("{} is not in the vocabulary of {} characters of the char tokenizer", utf8::describe(value), vocab_size()),
-                      "use --tokenizer byte or bpe:N, which can encode any text (a run that has begun keeps its tokenizer)");
+      throw TextError(
+          offset,
+          fmt::format("{} is not in the vocabulary of {} characters of the char tokenizer", utf8::describe(value),
+                      vocab_size()),
+          "use --tokenizer byte or bpe:N, which can encode any text (a run that has begun keeps its tokenizer)");
     }
     ids[count++] = id;
     offset += bytes;
@@ -62,7 +64,8 @@ std::string CharTokenizer::decode(std::span<const int32_t> ids) const {
   text.reserve(ids.size());
   for (const int32_t id : ids) {
     if (id < 0 || id >= vocab_size()) {
-      throw Error(ExitCode::data, fmt::format("token id {} is outside the vocabulary of {} characters", id, vocab_size()));
+      throw Error(ExitCode::data,
+                  fmt::format("token id {} is outside the vocabulary of {} characters", id, vocab_size()));
     }
     utf8::append(text, characters_[id]);
   }

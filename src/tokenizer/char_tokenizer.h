@@ -13,7 +13,7 @@ namespace gpt {
 
 class CharTokenizer final : public Tokenizer {
  public:
-  static CharTokenizer from_text(std::string_view text);  // the code points of the text, sorted
+  static CharTokenizer from_text(std::string_view text);     // the code points of the text, sorted
   explicit CharTokenizer(std::vector<char32_t> characters);  // distinct
 
   std::string name() const override { return "char"; }

@@ -37,8 +37,9 @@ std::vector<Merge> read_merges(std::string_view text, const std::string& origin)
     const size_t space = line.find(' ');
     const bool is_pair = space != std::string_view::npos && space > 0 && space + 1 < line.size();
     if (!is_pair || line.find(' ', space + 1) != std::string_view::npos) {
-      throw Error(ExitCode::data, fmt::format("{}: line {} of the merges is {}; two tokens separated by a space are needed",
-                                              origin, number, shown(std::string(line))));
+      throw Error(ExitCode::data,
+                  fmt::format("{}: line {} of the merges is {}; two tokens separated by a space are needed", origin,
+                              number, shown(std::string(line))));
     }
     merges.push_back({line.substr(0, space), line.substr(space + 1)});
   }
@@ -60,9 +61,9 @@ std::string checked_file(const std::string& name, const char* expected_hash) {
   constexpr const char* kRemedy = "run ./scripts/get_data.sh in the checkout";
   const std::string path = installed_data(name);
   if (path.empty()) {
-    throw Error(
-        ExitCode::data,
-        fmt::format("GPT-2's vocabulary (data/{}) is not installed; {}, or use another tokenizer", name, kRemedy));
+    throw Error(ExitCode::data,
+                fmt::format("GPT-2's vocabulary (data/{}) is not installed; {}, or use another tokenizer", name,
+                            kRemedy));
   }
   std::string text = read_file(path, ExitCode::data, kTokenizerSize);
   if (hash128(text) != expected_hash) {
@@ -77,8 +78,8 @@ std::string checked_file(const std::string& name, const char* expected_hash) {
 BpeModel parse_gpt2_files(std::string_view encoder_json, std::string_view vocab_bpe, const std::string& origin) {
   const json ids = parse_vocabulary_json(encoder_json, origin);
   if (!ids.is_object()) {
-    throw Error(ExitCode::data,
-                fmt::format("{}: the vocabulary is {}; an object of tokens and ids is needed", origin, ids.type_name()));
+    throw Error(ExitCode::data, fmt::format("{}: the vocabulary is {}; an object of tokens and ids is needed", origin,
+                                            ids.type_name()));
   }
   const std::vector<Merge> merges = read_merges(vocab_bpe, origin);
   std::unordered_set<std::string> products;

@@ -62,8 +62,7 @@ void PairQueue::add_piece(std::string_view piece, const std::array<int32_t, 256>
   if (cells_.empty()) cells_.push_back({kNone, 0});
   while (count > 0) {  // several equal pieces where the count has no code
     if (std::numeric_limits<uint32_t>::max() - cells_.size() <= piece.size()) {
-      throw Error(ExitCode::memory,
-                  "BPE training: the distinct pieces of the text exceed 4 GB; train on a part of it");
+      throw Error(ExitCode::memory, "BPE training: the distinct pieces of the text exceed 4 GB; train on a part of it");
     }
     const uint32_t code = code_below(count);
     count -= count_of(code);
@@ -184,7 +183,8 @@ void PairQueue::list_occurrences() {
   });
   for_each_pair(pairs_, HashPart(), [this](const Occurrence& occurrence) {
     PairTable::Entry* const entry = pairs_.find(occurrence.key);
-    if (entry && entry->first != PairTable::Entry::kUnlisted) positions_[entry->first + entry->size++] = occurrence.position;
+    if (entry && entry->first != PairTable::Entry::kUnlisted)
+      positions_[entry->first + entry->size++] = occurrence.position;
   });
 }
 
@@ -257,7 +257,9 @@ void PairQueue::replace_listed(PairTable::Entry occurrences, TokenPair pair, uin
 // Indexes the pairs of the product with its neighbours, except the rare ones. False if there is no room for them.
 template <typename Key>
 bool PairQueue::index_products(Side& side, Key key_with_product) {
-  const auto is_rare = [&](uint32_t token) { return !is_frequent({side.neighbours[token].count, key_with_product(token)}); };
+  const auto is_rare = [&](uint32_t token) {
+    return !is_frequent({side.neighbours[token].count, key_with_product(token)});
+  };
   size_t pairs = 0, positions = 0;
   for (const uint32_t token : side.seen) {
     if (is_rare(token)) continue;

@@ -78,8 +78,8 @@ class PairQueue {
 
   size_t room() const { return std::max(cells_.size(), least_room_); }
   // perf: OPT-6. Where the index can hold fewer pairs it is built more often.
-  size_t most_pairs() const { return room() / 128; }      // in a table
-  size_t most_positions() const { return room() / 4; }   // in all lists together
+  size_t most_pairs() const { return room() / 128; }    // in a table
+  size_t most_positions() const { return room() / 4; }  // in all lists together
   // So frequent that going through the whole text takes no longer than a list of positions would.
   bool is_dense(const PairTable::Entry& entry) const { return entry.size > room() / 64; }
   bool is_frequent(Candidate pair) const { return !(pair < threshold_); }

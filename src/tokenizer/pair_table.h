@@ -44,7 +44,8 @@ class PairTable {
 
   template <typename Wanted>
   void keep_if(Wanted wanted) {  // wanted(key)
-    PairTable kept(size_);       // sized at once: keys come in the order of their hashes, which would pile up in a growing table
+    PairTable kept(
+        size_);  // sized at once: keys come in the order of their hashes, which would pile up in a growing table
     for_each([&](const Entry& entry) {
       if (wanted(entry.key)) kept.find_or_insert(entry.key) = entry;
     });

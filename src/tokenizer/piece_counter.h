@@ -29,7 +29,7 @@ class PieceTable {
   void add(std::span<const Piece> pieces);
   size_t size() const { return size_; }
   size_t long_bytes() const { return bytes_.size(); }  // of the texts that do not fit their slots
-  void clear();  // keeps the memory
+  void clear();                                        // keeps the memory
 
   template <typename Visit>
   void for_each(Visit visit) const {  // visit(piece)

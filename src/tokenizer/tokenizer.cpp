@@ -41,7 +41,8 @@ std::unique_ptr<Tokenizer> char_tokenizer(const json& object, const std::string&
   std::vector<bool> seen(utf8::kCodePoints);
   for (size_t i = 0; i < list->size(); ++i) {
     const json& entry = (*list)[i];
-    if (!entry.is_string()) refuse(origin, fmt::format("characters[{}] is {}; a string is needed", i, entry.type_name()));
+    if (!entry.is_string())
+      refuse(origin, fmt::format("characters[{}] is {}; a string is needed", i, entry.type_name()));
     const auto& text = entry.get_ref<const std::string&>();  // the JSON parser has checked that it is UTF-8
     if (text.empty() || utf8::decode(text, 0).bytes != text.size()) {
       refuse(origin, fmt::format("characters[{}] has {} bytes; exactly one character is needed", i, text.size()));
@@ -135,11 +136,13 @@ std::optional<int64_t> trained_vocabulary(const std::string& spec) {
   const char* const end = spec.data() + spec.size();
   const auto [stop, error] = std::from_chars(std::min(spec.data() + kPrefix.size(), end), end, size);
   if (error == std::errc() && stop == end && size > 0) return size;
-  throw Error(ExitCode::config, fmt::format("tokenizer '{}': bpe needs the size of its vocabulary, as in bpe:8192", spec));
+  throw Error(ExitCode::config,
+              fmt::format("tokenizer '{}': bpe needs the size of its vocabulary, as in bpe:8192", spec));
 }
 
 void require_same_tokenizer(const std::string& spec, const std::string& saved) {
-  if (spec == "char" || spec == "byte" || spec.starts_with("bpe:")) return;  // what was learned from the text is in the checkpoint
+  if (spec == "char" || spec == "byte" || spec.starts_with("bpe:"))
+    return;  // what was learned from the text is in the checkpoint
   if (make_tokenizer(spec, {})->to_json() == saved) return;
   throw Error(ExitCode::checkpoint,
               fmt::format("data.tokenizer: {} is not the tokenizer of the checkpoint: set it back to what the run "
@@ -158,9 +161,8 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, std::string_v
   }
   std::error_code error;
   if (!fs::is_regular_file(spec, error)) {
-    throw Error(
-        ExitCode::config,
-        fmt::format("tokenizer '{}': it is not char, byte, gpt2, bpe:N or a tokenizer file", spec));
+    throw Error(ExitCode::config,
+                fmt::format("tokenizer '{}': it is not char, byte, gpt2, bpe:N or a tokenizer file", spec));
   }
   return read_tokenizer(spec);
 }

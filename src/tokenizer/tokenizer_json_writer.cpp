@@ -18,8 +18,10 @@ namespace {
 using nlohmann::ordered_json;
 
 ordered_json byte_level(bool add_prefix_space, bool use_regex) {
-  return {
-      {"type", "ByteLevel"}, {"add_prefix_space", add_prefix_space}, {"trim_offsets", true}, {"use_regex", use_regex}};
+  return {{"type", "ByteLevel"},
+          {"add_prefix_space", add_prefix_space},
+          {"trim_offsets", true},
+          {"use_regex", use_regex}};
 }
 
 ordered_json pre_tokenizer(SplitPattern split) {
@@ -81,9 +83,11 @@ std::string tokenizer_json(const BpeModel& model) {
   };
   std::string text = file.dump();
   if (text.size() <= kTokenizerSize.bytes) return text;
-  throw Error(ExitCode::data, fmt::format("the tokenizer has {} bytes as JSON, and at most {} could be read again; use a smaller "
-                                          "vocabulary", with_commas(static_cast<int64_t>(text.size())),
-                                          with_commas(static_cast<int64_t>(kTokenizerSize.bytes))));
+  throw Error(ExitCode::data,
+              fmt::format("the tokenizer has {} bytes as JSON, and at most {} could be read again; use a smaller "
+                          "vocabulary",
+                          with_commas(static_cast<int64_t>(text.size())),
+                          with_commas(static_cast<int64_t>(kTokenizerSize.bytes))));
 }
 
 }  // namespace gpt

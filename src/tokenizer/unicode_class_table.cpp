@@ -1,4 +1,5 @@
 // Unicode 16.0.0. Written by scripts/make_unicode_tables.py; do not edit.
+// clang-format off
 #include "unicode_class.h"
 
 namespace gpt::unicode {

@@ -16,12 +16,13 @@ namespace gpt {
 void announce_device(const DeviceInfo& device, const DeviceChoice& choice) {
   const double gigabytes = device.memory_bytes / 1e9;
   if (device.device.is_cuda()) {
-    log::success(fmt::format("Using GPU: {}, {:.1f} GB (compute capability {}.{})", device.name, gigabytes, device.compute_major,
-                             device.compute_minor));
+    log::success(fmt::format("Using GPU: {}, {:.1f} GB (compute capability {}.{})", device.name, gigabytes,
+                             device.compute_major, device.compute_minor));
     return;
   }
   // Without a GPU in the machine there is nothing to explain.
-  if (!choice.reason.empty() && host::has_nvidia_gpu()) log::warn(fmt::format("training on the CPU: {}", choice.reason));
+  if (!choice.reason.empty() && host::has_nvidia_gpu())
+    log::warn(fmt::format("training on the CPU: {}", choice.reason));
   log::info(fmt::format("Using CPU: {}, {} threads, {:.1f} GB", device.name, at::get_num_threads(), gigabytes));
 }
 
@@ -36,7 +37,8 @@ void announce_methods(const Config& config, const Precision& precision, const De
   } else {
     log::info("Attention without the flash path: " + path);
   }
-  if (config.training.execution.gradient_checkpointing) log::success("Gradient checkpointing: each block is recomputed in the backward pass");
+  if (config.training.execution.gradient_checkpointing)
+    log::success("Gradient checkpointing: each block is recomputed in the backward pass");
   if (config.training.execution.use_compile) {
     log::warn("training.use_compile has no effect in this version: the step runs uncompiled");
   }
@@ -45,18 +47,21 @@ void announce_methods(const Config& config, const Precision& precision, const De
 void announce_run(const Config& config, const GPT& model, const Corpus& corpus, const RunPlan& plan, bool resident) {
   const ModelConfig& m = config.model;
   log::info(fmt::format("Model: {} parameters, {}, {}, width {}, block {}, vocabulary {} (padded to {})",
-                        format_count(static_cast<double>(model.parameters().count())), plural(m.n_layer, "layer"), plural(m.n_head, "head"), m.n_embd, m.block_size, *m.vocab_size,
-                        m.padded_vocab()));
-  log::info(fmt::format("Data: {}: {} training and {} validation tokens, {}", corpus.source, with_commas(corpus.train.size()),
-                        with_commas(corpus.validation.size()), resident ? "resident" : "streamed"));
+                        format_count(static_cast<double>(model.parameters().count())), plural(m.n_layer, "layer"),
+                        plural(m.n_head, "head"), m.n_embd, m.block_size, *m.vocab_size, m.padded_vocab()));
+  log::info(fmt::format("Data: {}: {} training and {} validation tokens, {}", corpus.source,
+                        with_commas(corpus.train.size()), with_commas(corpus.validation.size()),
+                        resident ? "resident" : "streamed"));
   const TrainingConfig& t = config.training;
   const int64_t sequences = t.batch_size * t.gradient_accumulation_steps;
   const std::string epochs = config.data.stages.empty()
                                  ? fmt::format("{} an epoch, {} epochs", plural(plan.steps_per_epoch, "step"),
-                                               format_number(static_cast<double>(plan.total_steps) / static_cast<double>(plan.steps_per_epoch)))
+                                               format_number(static_cast<double>(plan.total_steps) /
+                                                             static_cast<double>(plan.steps_per_epoch)))
                                  : "in " + plural(std::ssize(config.data.stages), "stage");
   log::info(fmt::format("Run: {} ({}), {} = {} a step, warm-up {}", plural(plan.total_steps, "step"), epochs,
-                        plural(sequences, "sequence"), plural(sequences * m.block_size, "token"), plural(warmup_steps(t.schedule, plan.total_steps), "step")));
+                        plural(sequences, "sequence"), plural(sequences * m.block_size, "token"),
+                        plural(warmup_steps(t.schedule, plan.total_steps), "step")));
   for (const std::string& stage : describe_stages(config, corpus)) log::info("Stage " + stage);
 }
 
@@ -76,7 +81,8 @@ std::vector<std::string> describe_stages(const Config& config, const Corpus& cor
                                   format_number(tokens / static_cast<double>(corpus.sources[source].size()))));
     }
     result.push_back(fmt::format("from step {}: {} of {} a micro-step; {}", with_commas(config.data.stages[i].from),
-                                 plural(stage.batch_size, "sequence"), plural(stage.block_size, "token"), fmt::join(files, ", ")));
+                                 plural(stage.batch_size, "sequence"), plural(stage.block_size, "token"),
+                                 fmt::join(files, ", ")));
   }
   return result;
 }
@@ -92,7 +98,8 @@ void announce_idle_settings(const config::Origins& origins, const DeviceInfo& de
   if (resident || device.device.is_cpu()) note("data.pin_memory");
   if (idle.empty()) return;
   log::info(fmt::format("No effect here: {} ({})", fmt::join(idle, ", "),
-                        resident ? "the tokens are resident, and batches are built where they are" : "a CPU needs no page-locked memory"));
+                        resident ? "the tokens are resident, and batches are built where they are"
+                                 : "a CPU needs no page-locked memory"));
 }
 
 }  // namespace gpt

@@ -23,13 +23,15 @@ StartingPoint checkpoint_of(const Config& config) {
   if (named && !std::filesystem::is_directory(from, ignored)) return {load_checkpoint(from), from};
   const std::string& folder = named ? from : config.output_dir;
   if (auto found = peek_run(folder)) return std::move(*found);
-  throw Error(ExitCode::checkpoint, fmt::format("{} holds no checkpoint to evaluate: name its folder with --output_dir, or a file with "
-                                                "--resume_from", folder));
+  throw Error(ExitCode::checkpoint,
+              fmt::format("{} holds no checkpoint to evaluate: name its folder with --output_dir, or a file with "
+                          "--resume_from",
+                          folder));
 }
 
 std::string describe(const StartingPoint& start, const Evaluation& evaluation, int64_t tokens) {
-  std::string line = fmt::format("{}: step {} | val loss {:.4f} | perplexity {:.2f}", start.path, start.checkpoint.step, evaluation.loss,
-                                 evaluation.perplexity());
+  std::string line = fmt::format("{}: step {} | val loss {:.4f} | perplexity {:.2f}", start.path, start.checkpoint.step,
+                                 evaluation.loss, evaluation.perplexity());
   if (evaluation.bits_per_byte) line += fmt::format(" | {:.4f} bits/byte", *evaluation.bits_per_byte);
   return line + fmt::format(" | {} tokens\n", tokens);
 }
@@ -45,12 +47,14 @@ ExitCode evaluate_run(Config config, const config::Origins& origins) {
   const DeviceChoice choice = select_device(config.device);
   const DeviceInfo device = describe_device(choice.device);
   announce_device(device, choice);
-  const Precision precision = resolve_precision(config.training.precision.use_amp, config.training.precision.dtype, device);
+  const Precision precision =
+      resolve_precision(config.training.precision.use_amp, config.training.precision.dtype, device);
   apply_precision(precision, config.training.execution.deterministic);
   GPT model(config.model, choice.device, start.checkpoint.model);
-  const Evaluator evaluator(corpus, config.training.batch_size, config.model.block_size, config.training.cadence.eval_batches.value_or(0),
-                            choice.device, precision);
-  if (evaluator.empty()) throw Error(ExitCode::data, fmt::format("{} has no validation split to evaluate on", corpus.source));
+  const Evaluator evaluator(corpus, config.training.batch_size, config.model.block_size,
+                            config.training.cadence.eval_batches.value_or(0), choice.device, precision);
+  if (evaluator.empty())
+    throw Error(ExitCode::data, fmt::format("{} has no validation split to evaluate on", corpus.source));
   const Evaluation evaluation = evaluator.run(model, [](double share) {
     log::status(fmt::format("validating {:.0f}%", 100 * share));
     return process::stop_signal() != 0;

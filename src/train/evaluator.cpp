@@ -1,7 +1,7 @@
 #include "gpt/train/evaluator.h"
 
-#include <ATen/core/grad_mode.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -26,7 +26,8 @@ int64_t automatic_eval_sequences(int64_t block_size) { return 400 + 48000 / bloc
 int64_t evaluation_tokens(const TrainingConfig& training, int64_t block_size, int64_t validation_tokens) {
   const int64_t all = std::max<int64_t>(0, validation_tokens - 1);
   const int64_t batches = (all + training.batch_size * block_size - 1) / (training.batch_size * block_size);
-  return std::min(all, count_batches(batches, training.cadence.eval_batches, training.batch_size, block_size) * training.batch_size * block_size);
+  return std::min(all, count_batches(batches, training.cadence.eval_batches, training.batch_size, block_size) *
+                           training.batch_size * block_size);
 }
 
 double evaluation_steps(const TrainingConfig& training, int64_t block_size, int64_t tokens) {

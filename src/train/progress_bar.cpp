@@ -18,8 +18,10 @@ constexpr int kBarWidth = 24;
 std::string progress_line(const Progress& p, double seconds, const std::string& activity) {
   // How far the current step is, judging by those before it.
   const double in_step = p.step_seconds > 0 && activity.empty() ? std::min(seconds / p.step_seconds, 0.99) : 0;
-  const double share = std::min(1.0, (static_cast<double>(p.steps_done) + in_step) / static_cast<double>(p.total_steps));
-  std::string line = fmt::format("{} {:>3.0f}% {}/{}", format_bar(share, kBarWidth), 100 * share, p.steps_done, p.total_steps);
+  const double share =
+      std::min(1.0, (static_cast<double>(p.steps_done) + in_step) / static_cast<double>(p.total_steps));
+  std::string line =
+      fmt::format("{} {:>3.0f}% {}/{}", format_bar(share, kBarWidth), 100 * share, p.steps_done, p.total_steps);
   if (p.loss) line += fmt::format(" | loss {:.4f}", *p.loss);
   if (p.val_loss) line += fmt::format(" | val {:.4f}", *p.val_loss);
   if (p.tokens_per_second) line += fmt::format(" | {} tok/s", format_count(*p.tokens_per_second));
@@ -28,7 +30,8 @@ std::string progress_line(const Progress& p, double seconds, const std::string& 
   } else if (p.step_seconds == 0) {
     line += fmt::format(" | first step, {} so far", format_duration(seconds));
   }
-  if (p.remaining_seconds > 0) line += fmt::format(" | ETA {}", format_duration(std::max(0.0, p.remaining_seconds - seconds)));
+  if (p.remaining_seconds > 0)
+    line += fmt::format(" | ETA {}", format_duration(std::max(0.0, p.remaining_seconds - seconds)));
   return line;
 }
 

@@ -19,7 +19,8 @@ Listeners listeners_of(const RunFolder& folder) {
   return listeners;
 }
 
-RunRecord describe_run(const Config& config, const RunState& state, const RunPlan& plan, const RunFolder& folder, const DeviceInfo& device) {
+RunRecord describe_run(const Config& config, const RunState& state, const RunPlan& plan, const RunFolder& folder,
+                       const DeviceInfo& device) {
   return {.first_step = state.step,
           .total_steps = plan.total_steps,
           .total_epochs = plan.total_epochs(),

@@ -20,8 +20,8 @@ constexpr const char* kEffectiveConfig = "effective_config.yaml";
 
 // What a run leaves in its folder, apart from the log and set_aside.
 bool belongs_to_run(const std::string& name) {
-  return (name.starts_with("ckpt") && name.ends_with(".pt")) || (name.starts_with("metrics") && name.ends_with(".jsonl")) ||
-         name == kEffectiveConfig || name == "samples";
+  return (name.starts_with("ckpt") && name.ends_with(".pt")) ||
+         (name.starts_with("metrics") && name.ends_with(".jsonl")) || name == kEffectiveConfig || name == "samples";
 }
 
 // A folder that may not be read holds nothing usable.
@@ -96,9 +96,12 @@ std::optional<StartingPoint> RunFolder::newest(bool set_aside_unreadable) const 
   std::string reasons;
   std::optional<StartingPoint> found = first_readable(candidates, reasons);
   if (!found && !candidates.empty()) {
-    throw Error(ExitCode::checkpoint,
-                fmt::format("{}; no readable checkpoint is left in {}: restore one, start anew with gpt-train --restart, which sets the old "
-                            "files aside, or choose another output_dir, such as {}", reasons, path_, next_free_folder(path_)));
+    throw Error(
+        ExitCode::checkpoint,
+        fmt::format(
+            "{}; no readable checkpoint is left in {}: restore one, start anew with gpt-train --restart, which sets the old "
+            "files aside, or choose another output_dir, such as {}",
+            reasons, path_, next_free_folder(path_)));
   }
   if (!found || !set_aside_unreadable) return found;
   std::vector<std::string> ahead;
@@ -111,8 +114,10 @@ std::optional<StartingPoint> RunFolder::newest(bool set_aside_unreadable) const 
     const bool is_later = is_numbered(name) && name > fs::path(numbered_path(found->checkpoint.step)).filename();
     if (found->is_last && is_later) ahead.push_back(name);
   }
-  if (!reasons.empty()) log::warn(fmt::format("{}; continuing from {} (step {})", reasons, found->path, found->checkpoint.step));
-  if (!ahead.empty()) log::info(fmt::format("What lies beyond step {} is now in {}", found->checkpoint.step, set_aside(ahead)));
+  if (!reasons.empty())
+    log::warn(fmt::format("{}; continuing from {} (step {})", reasons, found->path, found->checkpoint.step));
+  if (!ahead.empty())
+    log::info(fmt::format("What lies beyond step {} is now in {}", found->checkpoint.step, set_aside(ahead)));
   return found;
 }
 
@@ -127,7 +132,8 @@ StartingPoint RunFolder::go_back(const std::string& path) const {
     if (!other || other->checkpoint.step > start.checkpoint.step || name == "ckpt.pt") ahead.push_back(name);
   }
   if (ahead.empty()) return start;
-  log::info(fmt::format("Going back to {} (step {}); what lies beyond it is now in {}", path, start.checkpoint.step, set_aside(ahead)));
+  log::info(fmt::format("Going back to {} (step {}); what lies beyond it is now in {}", path, start.checkpoint.step,
+                        set_aside(ahead)));
   return start;
 }
 
@@ -143,7 +149,8 @@ std::optional<StartingPoint> RunFolder::find_start(const std::string& resume_fro
   if (restart && holds_run) {
     log::info(fmt::format("Starting anew: the old run is now in {}", set_aside(old)));
   } else if (!holds_run && holds_metrics) {
-    log::warn(fmt::format("{} holds metrics but no checkpoint: the run begins anew, and what was there is now in {}", path_, set_aside(old)));
+    log::warn(fmt::format("{} holds metrics but no checkpoint: the run begins anew, and what was there is now in {}",
+                          path_, set_aside(old)));
   }
   if (restart || !holds_run) {
     if (!named) return std::nullopt;
@@ -154,10 +161,12 @@ std::optional<StartingPoint> RunFolder::find_start(const std::string& resume_fro
   if (own->checkpoint.started_by == (named ? path : resume_from)) return newest(/*set_aside_unreadable=*/true);
   std::error_code ignored;
   if (named && fs::equivalent(fs::path(path).parent_path(), path_, ignored)) return go_back(path);
-  throw Error(ExitCode::checkpoint,
-              fmt::format("{} already holds a run, which was not started with training.resume_from: {}; gpt-train --restart sets it aside and "
-                          "starts anew, training.resume_from: auto continues it, and output_dir: {} is free for a new run",
-                          path_, resume_from, next_free_folder(path_)));
+  throw Error(
+      ExitCode::checkpoint,
+      fmt::format(
+          "{} already holds a run, which was not started with training.resume_from: {}; gpt-train --restart sets it aside and "
+          "starts anew, training.resume_from: auto continues it, and output_dir: {} is free for a new run",
+          path_, resume_from, next_free_folder(path_)));
 }
 
 std::string RunFolder::set_aside(const std::vector<std::string>& names) const {
@@ -168,7 +177,8 @@ std::string RunFolder::set_aside(const std::vector<std::string>& names) const {
   for (const std::string& name : names) {
     std::error_code error;
     fs::rename(path_ + "/" + name, target + "/" + name, error);
-    if (error) throw Error(ExitCode::disk, fmt::format("cannot move {}/{} to {}: {}", path_, name, target, error.message()));
+    if (error)
+      throw Error(ExitCode::disk, fmt::format("cannot move {}/{} to {}: {}", path_, name, target, error.message()));
   }
   return target;
 }
@@ -226,12 +236,15 @@ void RunFolder::require_space(uint64_t bytes, int64_t keep_last) const {
   const std::vector<std::string> names = names_in(path_);
   const int64_t numbered = std::count_if(names.begin(), names.end(), is_numbered);
   // One more than is kept: a checkpoint is written beside the one it replaces.
-  const uint64_t files = 1 + !exists(checkpoint_path()) + !exists(best_path()) + std::max<int64_t>(0, keep_last - numbered);
+  const uint64_t files =
+      1 + !exists(checkpoint_path()) + !exists(best_path()) + std::max<int64_t>(0, keep_last - numbered);
   const uint64_t needed = files * bytes, available = free_disk_space(path_);
   if (available >= needed) return;
-  throw Error(ExitCode::disk,
-              fmt::format("{}: the checkpoints of this run need {:.1f} MB, but only {:.1f} MB are free: free some space, lower "
-                          "training.keep_last, or choose another output_dir", path_, needed / 1e6, available / 1e6));
+  throw Error(
+      ExitCode::disk,
+      fmt::format("{}: the checkpoints of this run need {:.1f} MB, but only {:.1f} MB are free: free some space, lower "
+                  "training.keep_last, or choose another output_dir",
+                  path_, needed / 1e6, available / 1e6));
 }
 
 }  // namespace gpt

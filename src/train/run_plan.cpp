@@ -21,7 +21,8 @@ RunPlan plan_run(const TrainingConfig& config, int64_t batches_per_epoch) {
   plan.batches_per_epoch = batches_per_epoch;
   plan.steps_per_epoch = (batches_per_epoch + plan.accumulation_ - 1) / plan.accumulation_;
   plan.counted_in_epochs = config.schedule.epochs.has_value();
-  plan.total_steps = plan.counted_in_epochs ? *config.schedule.epochs * plan.steps_per_epoch : config.schedule.max_steps.value_or(kDefaultMaxSteps);
+  plan.total_steps = plan.counted_in_epochs ? *config.schedule.epochs * plan.steps_per_epoch
+                                            : config.schedule.max_steps.value_or(kDefaultMaxSteps);
   plan.eval_every = interval_steps(config.cadence.eval_interval, plan);
   plan.checkpoint_every = interval_steps(config.cadence.checkpoint_interval, plan);
   if (config.cadence.checkpoint_interval.unit == Interval::Unit::seconds) {

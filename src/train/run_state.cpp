@@ -35,8 +35,10 @@ ScheduleOptions schedule_options(const Config& config, const Corpus& corpus) {
   return options;
 }
 
-RunState::RunState(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision, const StartingPoint* start)
-    : model(start ? GPT(config.model, device, start->checkpoint.model) : GPT(config.model, device, stream_seed(config, kWeights))),
+RunState::RunState(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision,
+                   const StartingPoint* start)
+    : model(start ? GPT(config.model, device, start->checkpoint.model)
+                  : GPT(config.model, device, stream_seed(config, kWeights))),
       optimizer(model.parameters(), config.training.optimizer),
       scaler(precision.grad_scaler, device),
       loader(corpus.sources, config.data, schedule_options(config, corpus), device),
@@ -62,7 +64,8 @@ std::map<std::string, at::Tensor> RunState::random_state() const {
 
 void RunState::set_random_state(const std::map<std::string, at::Tensor>& state) {
   if (const auto it = state.find("cpu"); it != state.end()) gpt::set_random_state(at::kCPU, it->second);
-  if (const auto it = state.find("cuda"); it != state.end() && device_.is_cuda()) gpt::set_random_state(device_, it->second);
+  if (const auto it = state.find("cuda"); it != state.end() && device_.is_cuda())
+    gpt::set_random_state(device_, it->second);
 }
 
 RunState::Cursor RunState::cursor() const { return {loader.position(), random_state()}; }
@@ -129,8 +132,9 @@ void RunState::restore(const StartingPoint& start) {
   for (const auto& [what, now] : run_environment(device_)) {
     const auto then = checkpoint.environment.find(what);
     if (then == checkpoint.environment.end() || then->second == now) continue;
-    log::warn(fmt::format("{} was {} when the checkpoint was written and is {} now: the run resumes, but not bit for bit", what,
-                          then->second, now));
+    log::warn(
+        fmt::format("{} was {} when the checkpoint was written and is {} now: the run resumes, but not bit for bit",
+                    what, then->second, now));
   }
 }
 

@@ -16,9 +16,10 @@ std::string data_name(const DataConfig& data) {
 }
 
 [[noreturn]] void refuse(const StartingPoint& start, const Config& now, const std::string& why) {
-  throw Error(ExitCode::checkpoint, fmt::format("{} belongs to another run: {}; restore that run's own settings and data, or start a "
-                                                "new one with --output_dir {}",
-                                                start.path, why, next_free_folder(now.output_dir)));
+  throw Error(ExitCode::checkpoint,
+              fmt::format("{} belongs to another run: {}; restore that run's own settings and data, or start a "
+                          "new one with --output_dir {}",
+                          start.path, why, next_free_folder(now.output_dir)));
 }
 
 }  // namespace

@@ -16,7 +16,8 @@ namespace {
 
 config::Surroundings surroundings_of(const Config& config) {
   const int64_t cores = std::thread::hardware_concurrency();
-  return {.gpu = config.device.starts_with("cuda") || (config.device == "auto" && select_device("auto").device.is_cuda()),
+  return {.gpu =
+              config.device.starts_with("cuda") || (config.device == "auto" && select_device("auto").device.is_cuda()),
           .cores = config.threads > 0 ? std::min(config.threads, cores) : cores,
           .characters = estimate_characters(config.data)};
 }
@@ -25,7 +26,8 @@ bool is_same_run(const Config& saved, Config now, const config::Origins& origins
   config::keep_sizes(now, origins, saved);
   if (!now.model.vocab_size) now.model.vocab_size = saved.model.vocab_size;
   const auto changes = config::difference(saved, now);
-  return std::all_of(changes.begin(), changes.end(), [](const config::Change& change) { return change.safe_on_resume; });
+  return std::all_of(changes.begin(), changes.end(),
+                     [](const config::Change& change) { return change.safe_on_resume; });
 }
 
 }  // namespace
@@ -41,16 +43,19 @@ void choose_for_this_machine(Config& config, const config::Origins& origins) {
 void announce_choice(const Config& config, const config::Origins& origins) {
   if (config.model.preset == Preset::automatic) {
     const config::Surroundings here = surroundings_of(config);
-    const std::string device = here.gpu ? "a GPU" : fmt::format("{} CPU {}", here.cores, here.cores == 1 ? "core" : "cores");
+    const std::string device =
+        here.gpu ? "a GPU" : fmt::format("{} CPU {}", here.cores, here.cores == 1 ? "core" : "cores");
     const ModelConfig& m = config.model;
-    log::info(fmt::format("model.preset: auto chose {} layers, {} heads, width {} and sequences of {} tokens, for {} and {:.3g} MB of text",
-                          m.n_layer, m.n_head, m.n_embd, m.block_size, device, static_cast<double>(here.characters) / 1e6));
+    log::info(fmt::format(
+        "model.preset: auto chose {} layers, {} heads, width {} and sequences of {} tokens, for {} and {:.3g} MB of text",
+        m.n_layer, m.n_head, m.n_embd, m.block_size, device, static_cast<double>(here.characters) / 1e6));
   }
   const std::string former = "models/run";
   if (origins.count("output_dir") || config.output_dir == former) return;
   const auto run = peek_run(former);
   if (run && is_same_run(run->checkpoint.config, config, origins)) {
-    log::info(fmt::format("{} holds a run of this configuration, at step {}: --output_dir {} continues it", former, run->checkpoint.step, former));
+    log::info(fmt::format("{} holds a run of this configuration, at step {}: --output_dir {} continues it", former,
+                          run->checkpoint.step, former));
   }
 }
 

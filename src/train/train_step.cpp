@@ -12,7 +12,8 @@
 
 namespace gpt {
 
-TrainStep::TrainStep(GPT& model, AdamW& optimizer, GradScaler& scaler, const Precision& precision, const TrainingConfig& config)
+TrainStep::TrainStep(GPT& model, AdamW& optimizer, GradScaler& scaler, const Precision& precision,
+                     const TrainingConfig& config)
     : model_(model),
       optimizer_(optimizer),
       scaler_(scaler),

@@ -30,7 +30,8 @@ std::string stop_signal_name() { return fmt::format("SIG{}", sigabbrev_np(proces
 }  // namespace
 
 Trainer::Trainer(RunState& state, const TrainingConfig& config, const RunPlan& plan, const Corpus& corpus,
-                 const RunFolder& folder, const Precision& precision, const DeviceInfo& device, Listeners& listeners, bool is_saved)
+                 const RunFolder& folder, const Precision& precision, const DeviceInfo& device, Listeners& listeners,
+                 bool is_saved)
     : state_(state),
       schedule_(config.schedule),
       cadence_(config.cadence),
@@ -51,14 +52,16 @@ Trainer::Trainer(RunState& state, const TrainingConfig& config, const RunPlan& p
       saved_step_(state.step) {
   logged_.step = epoch_.step = state.step;
   if (plan_.eval_every > 0 && !evaluator_.empty() && !evaluator_.knows_bytes()) {
-    log::info("Validation reports no bits per byte: the data has neither a tokenizer nor metadata with the byte count of its text");
+    log::info(
+        "Validation reports no bits per byte: the data has neither a tokenizer nor metadata with the byte count of its text");
   }
 }
 
 ExitCode Trainer::run() {
   process::announce_stops("Stopping after this micro-step");
   // An evaluation that a signal cut short is repeated.
-  const bool evaluation_due = due(plan_.eval_every, state_.step) || (plan_.eval_every > 0 && state_.step == plan_.total_steps);
+  const bool evaluation_due =
+      due(plan_.eval_every, state_.step) || (plan_.eval_every > 0 && state_.step == plan_.total_steps);
   if (state_.step > 0 && evaluation_due && state_.evaluated_step != state_.step) evaluate();
   stopwatch_.start();
   while (state_.step < plan_.total_steps && !stop_requested()) {
@@ -115,8 +118,11 @@ void Trainer::leave_changed_data(const std::string& file, const DataPosition& po
   state_.loader.seek(position);
   bar_.close();
   if (!is_saved_) save_last(/*must=*/false);
-  throw Error(ExitCode::data, fmt::format("{} was changed while it was in use: restore its content, then the same command resumes after step {}",
-                                          file, saved_step_));
+  throw Error(
+      ExitCode::data,
+      fmt::format(
+          "{} was changed while it was in use: restore its content, then the same command resumes after step {}", file,
+          saved_step_));
 }
 
 // Every log_interval steps, the last one, and on the way to the first interval 1, 2, 5, 10, 20, 50, ...: a run that works
@@ -157,26 +163,32 @@ void Trainer::close_log_interval(double learning_rate) {
 void Trainer::check_skips() {
   const int64_t skipped = state_.skipped_steps();
   if (skipped == reported_skips_) return;
-  log::warn(fmt::format("step {}: {} update(s) skipped because loss or gradients were not finite ({} in all)", state_.step,
-                        skipped - reported_skips_, skipped));
+  log::warn(fmt::format("step {}: {} update(s) skipped because loss or gradients were not finite ({} in all)",
+                        state_.step, skipped - reported_skips_, skipped));
   listeners_.event({state_.step, fmt::format("{} skipped", plural(skipped - reported_skips_, "update"))});
   reported_skips_ = skipped;
   const int64_t in_a_row = state_.skipped_in_a_row();
   if (in_a_row < cadence_.max_skipped_steps) return;
-  throw Error(ExitCode::numerics,
-              fmt::format("step {}: {} updates in a row had a loss or gradient that was not finite: lower training.learning_rate, "
-                          "lengthen training.warmup_steps, or set training.dtype: float32 (the last checkpoint is kept)",
-                          state_.step, in_a_row));
+  throw Error(
+      ExitCode::numerics,
+      fmt::format(
+          "step {}: {} updates in a row had a loss or gradient that was not finite: lower training.learning_rate, "
+          "lengthen training.warmup_steps, or set training.dtype: float32 (the last checkpoint is kept)",
+          state_.step, in_a_row));
 }
 
 void Trainer::close_epoch() {
-  if (const std::string file = map_faults::changed_file(); !file.empty()) leave_changed_data(file, state_.loader.position());
+  if (const std::string file = map_faults::changed_file(); !file.empty())
+    leave_changed_data(file, state_.loader.position());
   if (plan_.steps_per_epoch < cadence_.log_interval) return;  // of a tiny text: a line for each would drown the rest
   const double mean = epoch_loss_.item<double>() / (state_.step - epoch_.step);  // sync: once an epoch
   const Mark now{state_.step, tokens_, stopwatch_.running_seconds()};
   const double seconds = now.seconds - epoch_.seconds;
   const double samples = static_cast<double>(now.tokens - epoch_.tokens) / state_.model.config().block_size;
-  listeners_.epoch({.epoch = state_.step / plan_.steps_per_epoch, .mean_loss = mean, .seconds = seconds, .sequences_per_second = samples / seconds});
+  listeners_.epoch({.epoch = state_.step / plan_.steps_per_epoch,
+                    .mean_loss = mean,
+                    .seconds = seconds,
+                    .sequences_per_second = samples / seconds});
   epoch_ = now;
   epoch_loss_.zero_();
 }
@@ -205,11 +217,14 @@ void Trainer::periodic_work() {
   }
 }
 
-bool Trainer::in_skipped_streak() const { return state_.skipped_in_a_row() > 0; }  // sync: only when something is to be saved
+bool Trainer::in_skipped_streak() const {
+  return state_.skipped_in_a_row() > 0;
+}  // sync: only when something is to be saved
 
 bool Trainer::checkpoint_is_due() const {
   if (plan_.checkpoint_seconds > 0) {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - saved_at_).count() >= plan_.checkpoint_seconds;
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - saved_at_).count() >=
+           plan_.checkpoint_seconds;
   }
   return due(plan_.checkpoint_every, state_.step);
 }
@@ -268,16 +283,14 @@ void Trainer::write_sample() {
   bar_.show_activity("writing a sample");
   SamplingConfig sampling;
   sampling.max_new_tokens = cadence_.sample_tokens;
-  const auto result = generate(state_.model, *corpus_.tokenizer, cadence_.sample_prompt, sampling, precision_.compute_type(),
-                               [](std::string_view) { return !stop_requested(); });
+  const auto result = generate(state_.model, *corpus_.tokenizer, cadence_.sample_prompt, sampling,
+                               precision_.compute_type(), [](std::string_view) { return !stop_requested(); });
   forecast_.took(Forecast::kSample, watch.running_seconds());
   const std::string text = cadence_.sample_prompt + result.text;
   listeners_.sample({.step = state_.step, .text = text});
   try {
     folder_.write_sample(state_.step, text);
-  } catch (const Error& error) {
-    log::warn(fmt::format("{}; training continues", error.what()));
-  }
+  } catch (const Error& error) { log::warn(fmt::format("{}; training continues", error.what())); }
 }
 
 bool Trainer::save(const std::string& path, bool must) {
@@ -307,8 +320,8 @@ ExitCode Trainer::stop() {
   if (state_.step == 0) {
     log::info(fmt::format("Stopped by {} before the first update: there was nothing to save", stop_signal_name()));
   } else {
-    log::info(fmt::format("Stopped by {} after step {}: saved {}; the same command resumes from there", stop_signal_name(),
-                          state_.step, folder_.checkpoint_path()));
+    log::info(fmt::format("Stopped by {} after step {}: saved {}; the same command resumes from there",
+                          stop_signal_name(), state_.step, folder_.checkpoint_path()));
   }
   return process::stop_code();
 }
@@ -316,9 +329,10 @@ ExitCode Trainer::stop() {
 void Trainer::finish() {
   save_the_rest();
   listeners_.end();
-  if (std::isfinite(state_.best_val_loss)) log::info(fmt::format("Best val loss {:.4f}: {}", state_.best_val_loss, folder_.best_path()));
-  log::success(fmt::format("{} steps done in {} of training: {}", plan_.total_steps, format_duration(stopwatch_.seconds()),
-                           folder_.checkpoint_path()));
+  if (std::isfinite(state_.best_val_loss))
+    log::info(fmt::format("Best val loss {:.4f}: {}", state_.best_val_loss, folder_.best_path()));
+  log::success(fmt::format("{} steps done in {} of training: {}", plan_.total_steps,
+                           format_duration(stopwatch_.seconds()), folder_.checkpoint_path()));
   if (corpus_.tokenizer) log::info(fmt::format("Next: gpt-generate --checkpoint {}", folder_.path()));
 }
 

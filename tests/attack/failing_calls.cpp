@@ -138,8 +138,10 @@ FAILING(int, ftruncate, (int fd, off_t size), (fd, size), fd)
 FAILING(int, ftruncate64, (int fd, off_t size), (fd, size), fd)
 FAILING(int, fchmod, (int fd, unsigned mode), (fd, mode), fd)
 FAILING(int, flock, (int fd, int operation), (fd, operation), fd)
-FAILING(void*, mmap, (void* where, size_t size, int access, int kind, int fd, off_t at), (where, size, access, kind, fd, at), fd)
-FAILING(void*, mmap64, (void* where, size_t size, int access, int kind, int fd, off_t at), (where, size, access, kind, fd, at), fd)
+FAILING(void*, mmap, (void* where, size_t size, int access, int kind, int fd, off_t at),
+        (where, size, access, kind, fd, at), fd)
+FAILING(void*, mmap64, (void* where, size_t size, int access, int kind, int fd, off_t at),
+        (where, size, access, kind, fd, at), fd)
 FAILING(int, fstat, (int fd, struct stat* into), (fd, into), fd)
 FAILING(int, fstat64, (int fd, struct stat* into), (fd, into), fd)
 FAILING(int, stat, (const char* path, struct stat* into), (path, into), path)
@@ -153,12 +155,13 @@ FAILING(int, unlinkat, (int folder, const char* path, int flags), (folder, path,
 FAILING(int, remove, (const char* path), (path), path)
 FAILING(int, mkdir, (const char* path, unsigned mode), (path, mode), path)
 FAILING(int, rmdir, (const char* path), (path), path)
-FAILING(int, utimensat, (int folder, const char* path, const timespec* times, int flags), (folder, path, times, flags), path)
+FAILING(int, utimensat, (int folder, const char* path, const timespec* times, int flags), (folder, path, times, flags),
+        path)
 FAILING(char*, realpath, (const char* path, char* into), (path, into), path)
 
 struct Folder;  // DIR
 extern "C" int dirfd(Folder*);
 FAILING(Folder*, opendir, (const char* path), (path), path)
 FAILING(Folder*, fdopendir, (int fd), (fd), fd)
-FAILING(struct dirent*, readdir, (Folder* folder), (folder), dirfd(folder))
-FAILING(struct dirent*, readdir64, (Folder* folder), (folder), dirfd(folder))
+FAILING(struct dirent*, readdir, (Folder * folder), (folder), dirfd(folder))
+FAILING(struct dirent*, readdir64, (Folder * folder), (folder), dirfd(folder))

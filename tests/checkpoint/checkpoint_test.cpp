@@ -84,7 +84,8 @@ TEST_F(CheckpointTest, ComesBackBitForBit) {
   EXPECT_EQ(loaded.step, saved.step);
   expect_same_bits(loaded.model, saved.model);
   ASSERT_EQ(loaded.optimizer.slots.size(), saved.optimizer.slots.size());
-  for (const auto& [slot, tensors] : saved.optimizer.slots) expect_same_bits(std::as_const(loaded.optimizer).slot(slot), tensors);
+  for (const auto& [slot, tensors] : saved.optimizer.slots)
+    expect_same_bits(std::as_const(loaded.optimizer).slot(slot), tensors);
   EXPECT_TRUE(same_bits(loaded.optimizer.step_count, saved.optimizer.step_count));
   EXPECT_TRUE(same_bits(loaded.scaler_scale, saved.scaler_scale));
   EXPECT_TRUE(same_bits(loaded.scaler_growth_tracker, saved.scaler_growth_tracker));

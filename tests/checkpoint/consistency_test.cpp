@@ -28,7 +28,8 @@ Checkpoint consistent_checkpoint() {
   model.n_layer = 2, model.n_head = 2, model.n_embd = 16, model.block_size = 8, model.vocab_size = 12;
   for (const ParameterRow& parameter : parameter_table(model)) {
     checkpoint.model.emplace_back(parameter.name, at::ones(parameter.shape));
-    for (const char* slot : kSlots) checkpoint.optimizer.slot(slot).emplace_back(parameter.name, at::zeros(parameter.shape));
+    for (const char* slot : kSlots)
+      checkpoint.optimizer.slot(slot).emplace_back(parameter.name, at::zeros(parameter.shape));
   }
   checkpoint.step = 7, checkpoint.skipped_steps = 2, checkpoint.evaluated_step = 5;
   checkpoint.best_val_loss = 1.5;
@@ -97,14 +98,19 @@ TEST_F(Consistency, EachPartHasToFitTheOthers) {
   };
   const std::vector<Case> cases = {
       // A file of kilobytes that would ask for terabytes.
-      {[](Checkpoint& c) { c.config.model.n_layer = 1024, c.config.model.n_embd = 8192; }, "model/transformer.wte.weight is Float [64, 16]"},
+      {[](Checkpoint& c) { c.config.model.n_layer = 1024, c.config.model.n_embd = 8192; },
+       "model/transformer.wte.weight is Float [64, 16]"},
       {[](Checkpoint& c) { c.config.model.n_embd = 15; }, "n_embd 15 is not divisible by n_head 2"},
       {[](Checkpoint& c) { c.config.model.n_embd = 6; }, "even head size"},
       {[](Checkpoint& c) { c.config.model.vocab_size.reset(); }, "model.vocab_size is not set"},
-      {[](Checkpoint& c) { c.model.pop_back(), c.optimizer.slot(kSlots[0]).pop_back(), c.optimizer.slot(kSlots[1]).pop_back(); },
+      {[](Checkpoint& c) {
+         c.model.pop_back(), c.optimizer.slot(kSlots[0]).pop_back(), c.optimizer.slot(kSlots[1]).pop_back();
+       },
        "model/transformer.ln_f.weight is missing"},
-      {[](Checkpoint& c) { c.optimizer.slot(kSlots[0])[0].second = at::ones({2}); }, "exp_avg/transformer.wte.weight is Float [2]"},
-      {[](Checkpoint& c) { c.optimizer.slot(kSlots[1])[0].second = at::ones({2}); }, "exp_avg_sq/transformer.wte.weight is Float [2]"},
+      {[](Checkpoint& c) { c.optimizer.slot(kSlots[0])[0].second = at::ones({2}); },
+       "exp_avg/transformer.wte.weight is Float [2]"},
+      {[](Checkpoint& c) { c.optimizer.slot(kSlots[1])[0].second = at::ones({2}); },
+       "exp_avg_sq/transformer.wte.weight is Float [2]"},
       {[](Checkpoint& c) { add(c, "extra"); }, "model/extra does not belong"},
       {[](Checkpoint& c) { c.model[0].second = c.model[0].second.to(at::kDouble); }, "is Double"},
       {[](Checkpoint& c) { c.optimizer.step_count = at::Tensor(); }, "optimizer/step is not one value of type Float"},
@@ -131,14 +137,17 @@ TEST_F(Consistency, EachPartHasToFitTheOthers) {
 TEST_F(Consistency, ValuesThatAreNotFiniteAreRefused) {
   for (const char* changed : {"data/model/transformer.ln_f.weight", "data/exp_avg/transformer.ln_f.weight"}) {
     const float nan = std::numeric_limits<float>::quiet_NaN();
-    change_record(changed, [&](std::string& bytes) { bytes.replace(4, sizeof nan, reinterpret_cast<const char*>(&nan), sizeof nan); });
+    change_record(changed, [&](std::string& bytes) {
+      bytes.replace(4, sizeof nan, reinterpret_cast<const char*>(&nan), sizeof nan);
+    });
     EXPECT_NE(refusal().find("holds values that are not finite"), std::string::npos) << refusal();
   }
 }
 
 TEST_F(Consistency, ATensorWithLineEndsInItsNameIsRefusedInOneLine) {
   const std::string name = "model/transformer.ln_f.weight";
-  change_record("checkpoint.json", [&](std::string& json) { json.replace(json.find(name), name.size(), "model/two\\nlines"); });
+  change_record("checkpoint.json",
+                [&](std::string& json) { json.replace(json.find(name), name.size(), "model/two\\nlines"); });
   EXPECT_NE(refusal().find("it has no record 'data/model/two\\x0alines'"), std::string::npos) << refusal();
 }
 

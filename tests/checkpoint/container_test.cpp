@@ -75,12 +75,15 @@ class ContainerTest : public testing::Test {
   std::string folder_, path_;
 };
 
-const Records kSmall = {
-    {"data.pkl", "pickle"}, {"data/weight", random_bytes(700, 1)}, {"data/empty", ""}, {"data/b", "bias"}};
+const Records kSmall = {{"data.pkl", "pickle"},
+                        {"data/weight", random_bytes(700, 1)},
+                        {"data/empty", ""},
+                        {"data/b", "bias"}};
 
 TEST_F(ContainerTest, ReturnsWhatWasWritten) {
-  Records records = {
-      {"version", "3\n"}, {"a name / with 'spaces' & {braces}", "x"}, {std::string(1024, 'n'), "long name"}};
+  Records records = {{"version", "3\n"},
+                     {"a name / with 'spaces' & {braces}", "x"},
+                     {std::string(1024, 'n'), "long name"}};
   for (const size_t around : {64, 4096, 65536}) {
     for (const size_t size : {around - 1, around, around + 1}) {
       records.emplace_back("data/" + std::to_string(size), random_bytes(size, static_cast<uint32_t>(size)));
@@ -274,9 +277,7 @@ pid_t spawn(Body body) {
   try {
     body();
     _exit(0);
-  } catch (const Error& error) {
-    _exit(static_cast<int>(error.code()));
-  }
+  } catch (const Error& error) { _exit(static_cast<int>(error.code())); }
 }
 
 int wait_for(pid_t child) {

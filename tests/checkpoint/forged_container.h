@@ -21,8 +21,8 @@ class ForgedContainer {
     const std::string header = zip::local_header(entries_.back());
     headers_ += header;
     file_.append(header).append(content);
-    manifest_ += fmt::format("{}\"{}\": {{\"bytes\": {}, \"xxh3_128\": \"{}\"}}", manifest_.empty() ? "\n" : ",\n", name, bytes.size(),
-                             hash128(content));
+    manifest_ += fmt::format("{}\"{}\": {{\"bytes\": {}, \"xxh3_128\": \"{}\"}}", manifest_.empty() ? "\n" : ",\n",
+                             name, bytes.size(), hash128(content));
   }
 
   // The whole file.

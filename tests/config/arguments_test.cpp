@@ -25,7 +25,11 @@ struct Values {
 std::vector<Section> sections(Values& v) {
   return {{"Numbers",
            {{.name = "whole", .target = &v.whole, .help = "a number", .aliases = {{"w"}}},
-            {.name = "natural", .target = &v.natural, .help = "a number", .min = 0, .aliases = {{"n"}, {"unsigned-number"}}},
+            {.name = "natural",
+             .target = &v.natural,
+             .help = "a number",
+             .min = 0,
+             .aliases = {{"n"}, {"unsigned-number"}}},
             {.name = "share", .target = &v.share, .help = "a part", .min = 0, .max = 1}}},
           {"Others",
            {{.name = "text", .target = &v.text, .help = "a text"},
@@ -63,7 +67,8 @@ std::string fault(const std::vector<std::string>& arguments) {
 
 TEST(Arguments, EverySpellingReachesItsValue) {
   using Words = std::vector<std::string>;
-  for (const Words& words : {Words{"--whole", "-5"}, {"--whole=-5"}, {"-w", "-5"}, {"-w-5"}}) EXPECT_EQ(parse(words).whole, -5) << words[0];
+  for (const Words& words : {Words{"--whole", "-5"}, {"--whole=-5"}, {"-w", "-5"}, {"-w-5"}})
+    EXPECT_EQ(parse(words).whole, -5) << words[0];
   for (const Words& words : {Words{"--unsigned-number=7"}, {"--unsigned_number", "7"}, {"-n7"}}) {
     EXPECT_EQ(parse(words).natural, 7u) << words[0];
   }
@@ -119,20 +124,24 @@ TEST(Arguments, WordsWithoutAFlag) {
   EXPECT_EQ(fault({"--text", a, b}), "--text takes one value, but 2 files follow it ('" + a + "', '" + b +
                                          "'); if the shell expanded a pattern, put the pattern in quotes: --text '" +
                                          folder / "*.txt" + "'");
-  EXPECT_EQ(fault({"--text", "two", "words"}),
-            "unexpected argument 'words' after '--text two'; a flag takes one value, and a value with spaces needs quotes");
-  EXPECT_EQ(fault({"--text", "words", "words"}),
-            "unexpected argument 'words' after '--text words'; a flag takes one value, and a value with spaces needs quotes");
+  EXPECT_EQ(
+      fault({"--text", "two", "words"}),
+      "unexpected argument 'words' after '--text two'; a flag takes one value, and a value with spaces needs quotes");
+  EXPECT_EQ(
+      fault({"--text", "words", "words"}),
+      "unexpected argument 'words' after '--text words'; a flag takes one value, and a value with spaces needs quotes");
   EXPECT_EQ(fault({"nothing"}),
             "unexpected argument 'nothing'; a value must follow its flag, and a value with spaces needs quotes");
 }
 
 TEST(Arguments, AProgramMayTakeWords) {
-  const Values values = parse({"one", "--input-file", "a", "-5 degrees", "--on", "-", "--", "--whole"}, /*takes_words=*/true);
+  const Values values =
+      parse({"one", "--input-file", "a", "-5 degrees", "--on", "-", "--", "--whole"}, /*takes_words=*/true);
   EXPECT_EQ(values.words, (std::vector<std::string>{"one", "-5 degrees", "-", "--whole"}));
   EXPECT_EQ(values.inputs, (std::vector<std::string>{"a"}));
   EXPECT_TRUE(values.on);
-  for (const char* word : {"", "-.5", "---", "-> x", "-\u00e9", "[a,b]", "x="}) EXPECT_EQ(parse({word}, true).words.at(0), word);
+  for (const char* word : {"", "-.5", "---", "-> x", "-\u00e9", "[a,b]", "x="})
+    EXPECT_EQ(parse({word}, true).words.at(0), word);
 }
 
 TEST(Arguments, HelpShowsDefaultsRangesAndSpellingsWhateverElseIsWrong) {
@@ -141,7 +150,8 @@ TEST(Arguments, HelpShowsDefaultsRangesAndSpellingsWhateverElseIsWrong) {
   const std::string help = testing::internal::GetCapturedStdout();
   EXPECT_TRUE(help.starts_with("Tests.\n\nUsage: p [--FLAG VALUE ...]\n")) << help;
   EXPECT_NE(help.find("\nNumbers\n  -w, --whole 0                     a number\n"), std::string::npos) << help;
-  EXPECT_NE(help.find("\n  -n, --natural 0                   a number [>= 0] (unsigned-number)\n"), std::string::npos) << help;
+  EXPECT_NE(help.find("\n  -n, --natural 0                   a number [>= 0] (unsigned-number)\n"), std::string::npos)
+      << help;
   EXPECT_NE(help.find("\n  --share 0                         a part [0 to 1]\n"), std::string::npos) << help;
   EXPECT_NE(help.find("\n  --choice float32                  a type [float32, bfloat16]\n"), std::string::npos) << help;
   EXPECT_NE(help.find("\n  --input-file VALUE                files\n"), std::string::npos) << help;

@@ -14,7 +14,9 @@ Config chosen(const Surroundings& surroundings, Config config = {}, const Origin
   return config;
 }
 
-int64_t parameters_of_blocks(const Config& config) { return 12 * config.model.n_layer * config.model.n_embd * config.model.n_embd; }
+int64_t parameters_of_blocks(const Config& config) {
+  return 12 * config.model.n_layer * config.model.n_embd * config.model.n_embd;
+}
 
 TEST(AutomaticSizes, GrowWithTheMachine) {
   int64_t before = 0;
@@ -31,7 +33,8 @@ TEST(AutomaticSizes, GrowWithTheMachine) {
 TEST(AutomaticSizes, NoTextIsReadMoreThanThirtyTimes) {
   for (const int64_t characters : {30'000, 137'000, 1'115'394}) {
     const Config config = chosen({.gpu = false, .cores = 2, .characters = characters});
-    const double tokens = static_cast<double>(*config.training.schedule.max_steps * config.training.batch_size * config.model.block_size);
+    const double tokens =
+        static_cast<double>(*config.training.schedule.max_steps * config.training.batch_size * config.model.block_size);
     EXPECT_LE(tokens / (0.9 * static_cast<double>(characters)), 30) << characters;
   }
 }
@@ -39,7 +42,8 @@ TEST(AutomaticSizes, NoTextIsReadMoreThanThirtyTimes) {
 TEST(AutomaticSizes, AShortTextHasAValidationPartLongEnough) {
   for (int64_t characters = 200; characters < kMegabyte; characters *= 2) {
     const Config config = chosen({.gpu = false, .cores = 2, .characters = characters});
-    EXPECT_GT(config.data.validation_fraction * static_cast<double>(characters), config.model.block_size + 1) << characters;
+    EXPECT_GT(config.data.validation_fraction * static_cast<double>(characters), config.model.block_size + 1)
+        << characters;
     EXPECT_GE(*config.training.schedule.max_steps, 100) << characters;
   }
 }
@@ -53,7 +57,8 @@ TEST(AutomaticSizes, KeysThatAreWrittenOutTakePrecedence) {
   Config config;
   config.training.schedule.max_steps = 7;
   config.training.batch_size = 3;
-  config = chosen({.gpu = false, .cores = 2, .characters = kMegabyte}, config, {{"training.max_steps", "--max_steps"}, {"training.batch_size", "--batch_size"}});
+  config = chosen({.gpu = false, .cores = 2, .characters = kMegabyte}, config,
+                  {{"training.max_steps", "--max_steps"}, {"training.batch_size", "--batch_size"}});
   EXPECT_EQ(config.training.schedule.max_steps, 7);
   EXPECT_EQ(config.training.batch_size, 3);
   EXPECT_EQ(config.model.n_embd, 128);

@@ -5,16 +5,15 @@
 #include <set>
 
 #include "config/faults.h"
-#include "gpt/config/option.h"
 #include "core/scratch_folder.h"
+#include "gpt/config/option.h"
 
 namespace gpt::config {
 namespace {
 
 CommandLine parse(std::vector<const char*> arguments, const std::vector<Option>& program_rows = {}) {
   arguments.insert(arguments.begin(), "gpt-train");
-  return parse_command_line(static_cast<int>(arguments.size()), arguments.data(), "gpt-train", "Trains.",
-                            program_rows);
+  return parse_command_line(static_cast<int>(arguments.size()), arguments.data(), "gpt-train", "Trains.", program_rows);
 }
 
 std::string fault(std::vector<const char*> arguments) {
@@ -57,9 +56,8 @@ TEST(CommandLine, EveryKeyAndAliasIsAFlagAndUnique) {
     for (const Alias& alias : row.aliases) spellings.push_back(alias.name);
     for (const std::string& name : spellings) {
       EXPECT_TRUE(names.insert(name).second) << name << " stands for two keys";
-      const bool translates = std::any_of(row.aliases.begin(), row.aliases.end(), [&](const Alias& alias) {
-        return alias.name == name && alias.is_switch();
-      });
+      const bool translates = std::any_of(row.aliases.begin(), row.aliases.end(),
+                                          [&](const Alias& alias) { return alias.name == name && alias.is_switch(); });
       const std::string message = fault({("--" + name + "=impossible").c_str()});
       // Text rows take any value; the others refuse this one under their key's name.
       if (translates || !std::holds_alternative<std::string*>(row.target)) {
@@ -93,8 +91,7 @@ TEST(CommandLine, SwitchesTakeAnOptionalValue) {
   EXPECT_FALSE(parse({"--use-amp=false"}).config.training.precision.use_amp);
   EXPECT_FALSE(parse({"--use_amp", "No"}).config.training.precision.use_amp);
   EXPECT_EQ(parse({"--use_gpu", "NO"}).config.device, "cpu");
-  EXPECT_EQ(fault({"--use_amp", "0"}),
-            "--training.use_amp must be true or false, got '0'; write false");
+  EXPECT_EQ(fault({"--use_amp", "0"}), "--training.use_amp must be true or false, got '0'; write false");
   EXPECT_EQ(fault({"--use_amp="}), "--training.use_amp must be true or false, got ''");
 }
 
@@ -156,9 +153,8 @@ TEST(CommandLine, FaultsNameTheFlag) {
   EXPECT_EQ(fault({"--lr", "1", "--learning_rate", "1"}),
             "--training.learning_rate: 'training.learning_rate' is already set at --lr; keep one");
   EXPECT_EQ(fault({"--config", "a", "--config", "b"}), "--config is given twice; keep one");
-  EXPECT_EQ(
-      fault({"--n_embd", "100"}),
-      "--model.n_embd: n_embd 100 is not divisible by n_head 6; use n_embd 96 or 102, or n_head 5 or 10");
+  EXPECT_EQ(fault({"--n_embd", "100"}),
+            "--model.n_embd: n_embd 100 is not divisible by n_head 6; use n_embd 96 or 102, or n_head 5 or 10");
   const File file("model:\n  n_embd: 96\n");
   EXPECT_EQ(fault({"--config", file.path(), "--n_head", "5"}),
             std::string(file.path()) +
@@ -171,18 +167,21 @@ TEST(CommandLine, WordsWithoutAFlagAreFilesOrPatternsOfTheShell) {
   const std::string config = folder.file("c.yaml", "seed: 1\n");
   EXPECT_EQ(fault({"--data", a.c_str(), b.c_str(), c.c_str(), "--seed", "1"}),
             "--data takes one value, but 3 files follow it ('" + a + "', '" + b +
-                "', ...); if the shell expanded a pattern, put the pattern in quotes: --data '" + folder / "*.txt" + "'");
+                "', ...); if the shell expanded a pattern, put the pattern in quotes: --data '" + folder / "*.txt" +
+                "'");
   EXPECT_EQ(fault({"--data", a.c_str(), config.c_str()}),
             "--data takes one value, but 2 files follow it ('" + a + "', '" + config +
                 "'); if the shell expanded a pattern, put the pattern in quotes: --data '" + folder / "*" + "'");
   EXPECT_EQ(fault({config.c_str()}), "'" + config + "' has no flag before it; did you mean --config " + config + "?");
   EXPECT_EQ(fault({"--bias", "true", a.c_str(), b.c_str()}),
-            "unexpected argument '" + a + "' after '--bias true'; a flag takes one value, and a value with spaces needs quotes");
+            "unexpected argument '" + a +
+                "' after '--bias true'; a flag takes one value, and a value with spaces needs quotes");
   EXPECT_EQ(fault({a.c_str(), b.c_str()}),
             "'" + a + "' has no flag before it; did you mean --data '" + folder / "*.txt" + "', with the quotes?");
-  EXPECT_EQ(fault({"--checkpoint_interval", "10", "minutes"}),
-            "unexpected argument 'minutes' after '--checkpoint_interval 10'; a flag takes one value, and a value with spaces "
-            "needs quotes");
+  EXPECT_EQ(
+      fault({"--checkpoint_interval", "10", "minutes"}),
+      "unexpected argument 'minutes' after '--checkpoint_interval 10'; a flag takes one value, and a value with spaces "
+      "needs quotes");
   EXPECT_EQ(fault({"--print-config", "x"}),
             "unexpected argument 'x'; a value must follow its flag, and a value with spaces needs quotes");
 }
@@ -233,7 +232,8 @@ TEST(CommandLine, PrintsVersionAndReference) {
 TEST(CommandLine, ProgramsAddTheirOwnFlags) {
   bool json = false;
   std::string file;
-  const std::vector<Option> rows = {switch_row("json", json, "print JSON"), {.name = "report_file", .target = &file, .help = "where to"}};
+  const std::vector<Option> rows = {switch_row("json", json, "print JSON"),
+                                    {.name = "report_file", .target = &file, .help = "where to"}};
   EXPECT_TRUE(parse({"--json", "--report-file", "x"}, rows).origins.empty());  // they are no part of the configuration
   EXPECT_TRUE(json);
   EXPECT_EQ(file, "x");

@@ -12,10 +12,11 @@ namespace gpt::config {
 namespace {
 
 std::string random_text(std::mt19937_64& random) {
-  static const std::vector<std::string> parts = {
-      "a",  "Z", "0",  " ", "\n",   "\t",     "\r",     "\"",     "'",   "\\",  ":", ": ",  "#",
-      " #", "-", "- ", "é", "日",   "🙂",   "\x01",   "\x7f",   "{",   "]",   "&", "*",   "!",
-      "%",  "@", "`",  "~", "null", "\u0085", "\u2028", "\uFEFF", "---", "...", "/", "true"};
+  static const std::vector<std::string> parts = {"a",      "Z",      "0",   " ",    "\n",   "\t",  "\r",   "\"",
+                                                 "'",      "\\",     ":",   ": ",   "#",    " #",  "-",    "- ",
+                                                 "é",      "日",     "🙂",  "\x01", "\x7f", "{",   "]",    "&",
+                                                 "*",      "!",      "%",   "@",    "`",    "~",   "null", "\u0085",
+                                                 "\u2028", "\uFEFF", "---", "...",  "/",    "true"};
   std::string text;
   for (size_t n = random() % 6; n > 0; --n) text += parts[random() % parts.size()];
   return text;

@@ -23,24 +23,71 @@ bool is_key(const std::string& name) {
 }
 
 constexpr const char* kNanoGpt[] = {
-    "out_dir", "eval_interval", "log_interval", "eval_iters", "eval_only", "always_save_checkpoint", "init_from", "wandb_log",
-    "wandb_project", "wandb_run_name", "dataset", "gradient_accumulation_steps", "batch_size", "block_size", "n_layer",
-    "n_head", "n_embd", "dropout", "bias", "learning_rate", "max_iters", "weight_decay", "beta1", "beta2", "grad_clip",
-    "decay_lr", "warmup_iters", "lr_decay_iters", "min_lr", "backend", "device", "dtype", "compile"};
-constexpr const char* kTrainer[] = {
-    "output_dir", "overwrite_output_dir", "do_train", "do_eval", "eval_strategy", "evaluation_strategy",
-    "per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps", "learning_rate",
-    "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm", "num_train_epochs", "max_steps",
-    "max_train_steps", "lr_scheduler_type", "warmup_ratio", "warmup_steps", "logging_dir", "logging_steps", "save_strategy",
-    "save_steps", "save_total_limit", "seed", "bf16", "fp16", "tf32", "local_rank", "eval_steps", "dataloader_num_workers",
-    "dataloader_pin_memory", "load_best_model_at_end", "label_smoothing_factor", "optim", "report_to",
-    "resume_from_checkpoint", "gradient_checkpointing", "torch_compile", "model_name_or_path", "train_file",
-    "validation_file", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
-    "intermediate_size", "max_position_embeddings", "n_positions", "rope_theta", "tie_word_embeddings", "attn_pdrop"};
+    "out_dir",    "eval_interval", "log_interval",  "eval_iters",     "eval_only", "always_save_checkpoint",
+    "init_from",  "wandb_log",     "wandb_project", "wandb_run_name", "dataset",   "gradient_accumulation_steps",
+    "batch_size", "block_size",    "n_layer",       "n_head",         "n_embd",    "dropout",
+    "bias",       "learning_rate", "max_iters",     "weight_decay",   "beta1",     "beta2",
+    "grad_clip",  "decay_lr",      "warmup_iters",  "lr_decay_iters", "min_lr",    "backend",
+    "device",     "dtype",         "compile"};
+constexpr const char* kTrainer[] = {"output_dir",
+                                    "overwrite_output_dir",
+                                    "do_train",
+                                    "do_eval",
+                                    "eval_strategy",
+                                    "evaluation_strategy",
+                                    "per_device_train_batch_size",
+                                    "per_device_eval_batch_size",
+                                    "gradient_accumulation_steps",
+                                    "learning_rate",
+                                    "weight_decay",
+                                    "adam_beta1",
+                                    "adam_beta2",
+                                    "adam_epsilon",
+                                    "max_grad_norm",
+                                    "num_train_epochs",
+                                    "max_steps",
+                                    "max_train_steps",
+                                    "lr_scheduler_type",
+                                    "warmup_ratio",
+                                    "warmup_steps",
+                                    "logging_dir",
+                                    "logging_steps",
+                                    "save_strategy",
+                                    "save_steps",
+                                    "save_total_limit",
+                                    "seed",
+                                    "bf16",
+                                    "fp16",
+                                    "tf32",
+                                    "local_rank",
+                                    "eval_steps",
+                                    "dataloader_num_workers",
+                                    "dataloader_pin_memory",
+                                    "load_best_model_at_end",
+                                    "label_smoothing_factor",
+                                    "optim",
+                                    "report_to",
+                                    "resume_from_checkpoint",
+                                    "gradient_checkpointing",
+                                    "torch_compile",
+                                    "model_name_or_path",
+                                    "train_file",
+                                    "validation_file",
+                                    "hidden_size",
+                                    "num_hidden_layers",
+                                    "num_attention_heads",
+                                    "num_key_value_heads",
+                                    "intermediate_size",
+                                    "max_position_embeddings",
+                                    "n_positions",
+                                    "rope_theta",
+                                    "tie_word_embeddings",
+                                    "attn_pdrop"};
 constexpr const char* kOthers[] = {
-    "tensorboard", "resume", "precision", "devices", "num_nodes", "global_batch_size", "micro_batch_size", "max_seq_length",
-    "max_tokens", "lr_warmup_steps", "save_interval", "input_bin", "input_val_bin", "sequence_length", "total_batch_size",
-    "steps", "log_every", "eval_every", "save_every", "dropout_rate", "optimizer", "output", "data_dir", "model_type"};
+    "tensorboard",      "resume",          "precision",        "devices",         "num_nodes",     "global_batch_size",
+    "micro_batch_size", "max_seq_length",  "max_tokens",       "lr_warmup_steps", "save_interval", "input_bin",
+    "input_val_bin",    "sequence_length", "total_batch_size", "steps",           "log_every",     "eval_every",
+    "save_every",       "dropout_rate",    "optimizer",        "output",          "data_dir",      "model_type"};
 
 TEST(Foreign, EveryNameHasAnAnswer) {
   std::vector<std::string> names(std::begin(kNanoGpt), std::end(kNanoGpt));
@@ -64,7 +111,8 @@ TEST(Foreign, AnswersSayWhatToUse) {
   EXPECT_EQ(flag_fault({"--training.fp16"}),
             "unknown flag '--training.fp16': set training.dtype to bfloat16, float16, tf32 or float32");
   EXPECT_EQ(yaml_fault("eval_only: true\n"), "c.yaml:1:1: unknown key 'eval_only': start gpt-train with --eval-only");
-  EXPECT_EQ(yaml_fault("train:\n  batch_size: 3\n"), "c.yaml:1:1: unknown key 'train': the section is called 'training'");
+  EXPECT_EQ(yaml_fault("train:\n  batch_size: 3\n"),
+            "c.yaml:1:1: unknown key 'train': the section is called 'training'");
   EXPECT_EQ(flag_fault({"-o", "x"}), "unknown flag '-o': flags are whole words; did you mean '--output_dir'?");
 }
 
@@ -85,7 +133,9 @@ TEST(Foreign, NamesThatMeanOneKeyAreThatKey) {
   EXPECT_EQ(c.training.cadence.eval_interval, (Interval{3, Interval::Unit::run}));
   EXPECT_EQ(c.training.cadence.checkpoint_interval, (Interval{4, Interval::Unit::run}));
   EXPECT_EQ(c.training.optimizer.beta2, 0.9);
-  EXPECT_EQ(from_yaml("training: {log_every: 2, eval_every: 3, save_every: 4, num_train_epochs: 2}\n").training.schedule.epochs, 2);
+  EXPECT_EQ(from_yaml("training: {log_every: 2, eval_every: 3, save_every: 4, num_train_epochs: 2}\n")
+                .training.schedule.epochs,
+            2);
 }
 
 TEST(Foreign, ValuesAreTranslated) {
@@ -95,12 +145,14 @@ TEST(Foreign, ValuesAreTranslated) {
   }
   EXPECT_TRUE(flag_fault({"--preset", "gpt2-medium"}).ends_with("; did you mean 'gpt2_medium'?"));
   EXPECT_TRUE(flag_fault({"--dtype", "bf16"}).ends_with("; did you mean 'bfloat16'?"));
-  EXPECT_EQ(yaml_fault("data:\n  dataset: shakespeare_char\n"),
-            "c.yaml:2:12: 'data.dataset' must be one of none, shakespeare, got 'shakespeare_char'; did you mean 'shakespeare'?");
+  EXPECT_EQ(
+      yaml_fault("data:\n  dataset: shakespeare_char\n"),
+      "c.yaml:2:12: 'data.dataset' must be one of none, shakespeare, got 'shakespeare_char'; did you mean 'shakespeare'?");
   for (const char* dataset : {"openwebtext", "my.txt"}) {
     EXPECT_EQ(flag_fault({"--dataset", dataset}),
               fmt::format("--data.dataset must be one of none, shakespeare, got '{}'; for any other text, "
-                          "set data.text to its file or folder", dataset));
+                          "set data.text to its file or folder",
+                          dataset));
   }
 }
 

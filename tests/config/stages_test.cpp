@@ -43,7 +43,8 @@ TEST(Stages, SurviveTheDump) {
   read_yaml(dump(config), "dump", copy);
   EXPECT_EQ(copy.data.stages, config.data.stages);
   const auto changes = difference(Config{}, config);
-  const auto found = std::find_if(changes.begin(), changes.end(), [](const Change& change) { return change.key == "data.stages"; });
+  const auto found =
+      std::find_if(changes.begin(), changes.end(), [](const Change& change) { return change.key == "data.stages"; });
   ASSERT_NE(found, changes.end());
   EXPECT_EQ(found->before, "[]");
   EXPECT_FALSE(found->safe_on_resume);
@@ -81,7 +82,8 @@ TEST(Stages, FaultsNameTheirPlace) {
       {"data:\n  stages:\n    - {from: 0, mix: {a.txt: -1}}\n",
        "c.yaml:3:30: 'a.txt' must be a number 1e-6 to 1e6, got '-1'"},
       {"data:\n  stages:\n    - {from: 0, mix: {a: 1, a: 2}}\n", "c.yaml:3:29: 'a' is already in this mix; keep one"},
-      {"data:\n  stages:\n    - {from: 0, mix: {a: {b: 2}}}\n", "c.yaml:3:26: lists and maps cannot be nested deeper than this"},
+      {"data:\n  stages:\n    - {from: 0, mix: {a: {b: 2}}}\n",
+       "c.yaml:3:26: lists and maps cannot be nested deeper than this"},
       {"data:\n  stages:\n    - {from: 0, mix: {a: 1, b: 0.001}}\n",
        "c.yaml:3:32: 'b' has less than a thousandth of the weights of its stage; raise its weight or leave it out"},
       {"data:\n  stages:\n    - {from: 10}\n", "c.yaml:3:7: the first stage must begin at step 0, got 10"},

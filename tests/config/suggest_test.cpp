@@ -1,3 +1,5 @@
+#include "src/config/suggest.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -5,7 +7,6 @@
 
 #include "config/faults.h"
 #include "gpt/config/option.h"
-#include "src/config/suggest.h"
 
 namespace gpt::config {
 namespace {
@@ -35,8 +36,10 @@ TEST(DidYouMean, KnowsWhenNothingIsNear) {
 
 TEST(DidYouMean, DigitsDecideBetweenNamesThatAreEquallyNear) {
   const std::vector<std::string> names = {"beta1", "beta2", "eps"};
-  for (const char* typo : {"beta_1", "beat1", "be1ta_", "BETA-1"}) EXPECT_EQ(did_you_mean(typo, names), "beta1") << typo;
-  for (const char* typo : {"beta_2", "beat2", "be2ta_", "beat_2"}) EXPECT_EQ(did_you_mean(typo, names), "beta2") << typo;
+  for (const char* typo : {"beta_1", "beat1", "be1ta_", "BETA-1"})
+    EXPECT_EQ(did_you_mean(typo, names), "beta1") << typo;
+  for (const char* typo : {"beta_2", "beat2", "be2ta_", "beat_2"})
+    EXPECT_EQ(did_you_mean(typo, names), "beta2") << typo;
   EXPECT_EQ(did_you_mean("val_bin", {"wal_bin", "val_bid"}), "val_bid");  // then the longer common beginning
   EXPECT_EQ(did_you_mean("lokk", {"look", "lock"}), "look");              // then their order
 }

@@ -29,7 +29,8 @@ TEST(YamlMistakes, MissingColonsAndSpaces) {
       {"training:\n  batch_size 32\n", "2:3: a colon is missing: write 'batch_size: 32'"},
       {"training:\n  batch_size 32\n  min_lr: 0\n", "2:3: a colon is missing: write 'batch_size: 32'"},
       {"training:\n  min_lr: 0\n  batch_size 32\n", "3:3: a colon is missing: write 'batch_size: 32'"},
-      {"training:\n  min_lr: 0\n  batch_size 32  # of them\n  beta1: 0.5\n", "3:3: a colon is missing: write 'batch_size: 32'"},
+      {"training:\n  min_lr: 0\n  batch_size 32  # of them\n  beta1: 0.5\n",
+       "3:3: a colon is missing: write 'batch_size: 32'"},
       {"training:\n  min_lr: 0\n    batch_size 32\n",
        "3:5: this line continues the value above it; write a value on one line, and a colon after a key"},
       {"data:\n  text: a.txt\n    tokenizer byte\n",
@@ -42,8 +43,10 @@ TEST(YamlMistakes, MissingColonsAndSpaces) {
       {"training:\n  batch_size:32\n  min_lr: 0\n", "2:3: a space is missing after the colon: write 'batch_size: 32'"},
       {"seed\uFF1A3\n", "1:1: a colon is missing: write 'seed: 3'"},
       {"seed:3\r\n", "1:1: a space is missing after the colon: write 'seed: 3'"},
-      {"training:\n  batch_size = 32\n", "2:3: a key and its value are separated by a colon, not by '=': write 'batch_size: 32'"},
-      {"out_dir = 'x'\nbatch_size = 3\n", "1:1: a key and its value are separated by a colon, not by '=': write 'out_dir: 'x''"},
+      {"training:\n  batch_size = 32\n",
+       "2:3: a key and its value are separated by a colon, not by '=': write 'batch_size: 32'"},
+      {"out_dir = 'x'\nbatch_size = 3\n",
+       "1:1: a key and its value are separated by a colon, not by '=': write 'out_dir: 'x''"},
       {"[model]\nn_head = 4\n", "1:1: a section is written 'model:'"},
       {"seed: 1\n[model]\nn_head = 4\n", "2:1: a section is written 'model:'"},
       {"// mine\nseed: 1\n", "1:1: a comment starts with '#'"},
@@ -63,7 +66,8 @@ TEST(YamlMistakes, Indentation) {
       {"model:\nn_head: 4\n", "2:1: 'n_head' belongs below 'model:', indented"},
       {"training:\n  sample_prompt: once upon\n    a time: there\n",
        "3:5: this line continues the value above it; write a value on one line, and a colon after a key"},
-      {"training:\n  sample_prompt: once upon\n    - a\n", "3:5: this line continues the value above it; write a value on one line, and a colon after a key"},
+      {"training:\n  sample_prompt: once upon\n    - a\n",
+       "3:5: this line continues the value above it; write a value on one line, and a colon after a key"},
   });
 }
 

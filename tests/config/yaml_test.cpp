@@ -60,7 +60,7 @@ TEST(Yaml, TakesTheWordsForTrueAndFalse) {
 
 TEST(Yaml, CheckpointsMayBeCountedInTime) {
   EXPECT_EQ(dump(Config{}).find("checkpoint_interval: 10 minutes") != std::string::npos, true);
-  const std::pair<const char*, int64_t> cases[] = {{"1 second", 1},    {"90 seconds", 90}, {"1 minute", 60},
+  const std::pair<const char*, int64_t> cases[] = {{"1 second", 1},     {"90 seconds", 90}, {"1 minute", 60},
                                                    {"10 minutes", 600}, {"1 hour", 3600},   {"2 hours", 7200},
                                                    {"0 seconds", 0}};
   for (const auto& [text, seconds] : cases) {
@@ -92,8 +92,7 @@ TEST(Yaml, PlacesEveryFault) {
       {"model:\n  batch_size: 4\n", "c.yaml:2:3: 'batch_size' belongs below 'training:', indented"},
       {"training:\n  seed: 4\n", "c.yaml:2:3: 'seed' belongs at the top level, not indented"},
       {"d_model: 4\n", "c.yaml:1:1: 'd_model' belongs below 'model:', indented"},
-      {"model:\n  training:\n    seed: 4\n",
-       "c.yaml:2:3: section 'training' belongs at the top level, not indented"},
+      {"model:\n  training:\n    seed: 4\n", "c.yaml:2:3: section 'training' belongs at the top level, not indented"},
       // duplicates
       {"seed: 1\nseed: 2\n", "c.yaml:2:1: 'seed' is already set at c.yaml:1:1; keep one"},
       {"model:\n  d_model: 8\n  n_embd: 8\n", "c.yaml:3:3: 'model.n_embd' is already set at c.yaml:2:3; keep one"},
@@ -180,7 +179,8 @@ TEST(Yaml, ASectionWithoutKeysEndsWhereTheNextLineBegins) {
 TEST(Yaml, ResolvesAnchorsOfPlainValues) {
   const Config c = from_yaml("seed: &s 12\nthreads: *s\n");
   EXPECT_EQ(c.threads, 12);
-  EXPECT_EQ(yaml_fault("model: &m {bias: true}\ndata: *m\n"), "c.yaml:2:7: a YAML alias can only stand for a single value");
+  EXPECT_EQ(yaml_fault("model: &m {bias: true}\ndata: *m\n"),
+            "c.yaml:2:7: a YAML alias can only stand for a single value");
   EXPECT_NE(yaml_fault("output_dir: &s \"12\"\nthreads: *s\n").find("as text"), std::string::npos);
 }
 

@@ -39,9 +39,7 @@ inline ChildResult run_child(const std::function<int()>& body) {
     int status = 99;
     try {
       status = body();
-    } catch (const std::exception& e) {
-      dprintf(STDERR_FILENO, "uncaught: %s\n", e.what());
-    }
+    } catch (const std::exception& e) { dprintf(STDERR_FILENO, "uncaught: %s\n", e.what()); }
     _exit(status);
   }
   close(pipe_ends[1]);

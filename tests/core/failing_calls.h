@@ -38,9 +38,7 @@ inline ChildResult run_with_failing_calls(const std::vector<FailingCall>& calls,
     if (!fail_calls(calls)) return kNotPermitted;
     try {
       body();
-    } catch (const Error& error) {
-      return static_cast<int>(error.code());
-    }
+    } catch (const Error& error) { return static_cast<int>(error.code()); }
     return 0;
   });
 }

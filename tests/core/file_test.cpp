@@ -45,9 +45,7 @@ template <class Body>
 Error error_of(Body body) {
   try {
     body();
-  } catch (const Error& e) {
-    return e;
-  }
+  } catch (const Error& e) { return e; }
   return Error(ExitCode::ok, "no error");
 }
 
@@ -163,7 +161,7 @@ TEST(AtomicFile, TakesTheUsualPermissions) {
   AtomicFile file(folder / "a");
   umask(before);
   file.commit();
-  struct stat info {};
+  struct stat info{};
   ASSERT_EQ(stat((folder / "a").c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0640u);
 }
@@ -246,7 +244,8 @@ TEST(NamesIn, AFolderThatCannotBeListedIsAnErrorAndOneThatIsNotThereIsEmpty) {
   folder.file("a/c", "");
   EXPECT_EQ(names_in(folder.path()), (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(names_in(folder / "nothing"), std::vector<std::string>());
-  EXPECT_EQ(error_of([&] { names_in(folder / "b"); }).what(), "cannot list the files in " + (folder / "b") + ": Not a directory");
+  EXPECT_EQ(error_of([&] { names_in(folder / "b"); }).what(),
+            "cannot list the files in " + (folder / "b") + ": Not a directory");
   const ChildResult child = run_child([&] {
     if (!fail_calls({{SYS_getdents64, EIO}})) return kNotPermitted;
     dprintf(STDERR_FILENO, "%s\n", error_of([&] { names_in(folder.path()); }).what());
@@ -396,7 +395,8 @@ class WithoutLocks : public testing::TestWithParam<int> {
 TEST_P(WithoutLocks, TheLockFileNamesItsHolder) {
   const std::string said = start();
   if (said.empty()) GTEST_SKIP() << "this machine does not let system calls fail";
-  EXPECT_NE(said.find("warning: " + (folder_ / ".lock") + ": this file system has no locks ("), std::string::npos) << said;
+  EXPECT_NE(said.find("warning: " + (folder_ / ".lock") + ": this file system has no locks ("), std::string::npos)
+      << said;
   EXPECT_EQ(said.find("warning: ", 1), std::string::npos) << said;  // one is enough
   EXPECT_NE(said.find(" on " + host() + " since 20"), std::string::npos) << said;
   EXPECT_EQ(said.find("locked twice"), std::string::npos) << said;
@@ -406,7 +406,8 @@ TEST_P(WithoutLocks, TheLockFileNamesItsHolder) {
 
 TEST_P(WithoutLocks, AFileThatIsThereClaimsTheFolder) {
   const std::string dead = std::to_string(dead_process());
-  const std::string claims[] = {"1 on " + host() + " since 2020-01-01 00:00:00 UTC", dead + " on elsewhere since then", "1", ""};
+  const std::string claims[] = {"1 on " + host() + " since 2020-01-01 00:00:00 UTC", dead + " on elsewhere since then",
+                                "1", ""};
   for (const std::string& claim : claims) {
     folder_.file(".lock", claim);
     const std::string said = start();
@@ -419,8 +420,8 @@ TEST_P(WithoutLocks, AFileThatIsThereClaimsTheFolder) {
   // Where there are locks it is heeded too: the other host may have none.
   folder_.file(".lock", claims[1]);
   EXPECT_EQ(error_of([&] { FolderLock(folder_.path(), ExitCode::checkpoint, "output_dir"); }).what(),
-            folder_.path() + " is in use by process " + claims[1] + " (it holds no lock: remove " + (folder_ / ".lock") +
-                " if it has gone): wait for it, stop it, or choose another output_dir");
+            folder_.path() + " is in use by process " + claims[1] + " (it holds no lock: remove " +
+                (folder_ / ".lock") + " if it has gone): wait for it, stop it, or choose another output_dir");
 }
 
 TEST_P(WithoutLocks, AClaimOfADeadProcessIsTakenOver) {
@@ -467,7 +468,8 @@ TEST(FolderLock, RemovesWhatKilledWritersLeftAndNothingElse) {
     folder.file(".ckpt.pt.tmp-" + std::to_string(writer) + "-0123abcd", "half");
     folder.file("samples/.step_00000100.txt.tmp-" + std::to_string(writer) + "-0123abcd", "half");
   }
-  const std::string others[] = {"ckpt.tmp-1-0123abcd", ".notes.tmp-file", ".notes.tmp-1-file", ".notes.tmp-1", "samples/a.txt"};
+  const std::string others[] = {"ckpt.tmp-1-0123abcd", ".notes.tmp-file", ".notes.tmp-1-file", ".notes.tmp-1",
+                                "samples/a.txt"};
   for (const std::string& other : others) folder.file(other, "not ours");
   FolderLock lock(folder.path(), ExitCode::checkpoint, "output_dir");
   for (const std::string& other : others) EXPECT_EQ(slurp(folder / other), "not ours");

@@ -49,7 +49,8 @@ std::string terminal_output(int columns, const std::function<void()>& body) {
   std::string output;
   char piece[4096];
   // The kernel hands over what was written in pieces of its own, and fails with EIO after the last one.
-  for (ssize_t count; (count = read(terminal, piece, sizeof piece)) > 0;) output.append(piece, static_cast<size_t>(count));
+  for (ssize_t count; (count = read(terminal, piece, sizeof piece)) > 0;)
+    output.append(piece, static_cast<size_t>(count));
   close(terminal);
   return output;
 }

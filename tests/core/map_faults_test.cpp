@@ -17,7 +17,8 @@ namespace gpt {
 namespace {
 
 int sum(const MappedFile& file) {
-  return std::accumulate(file.bytes().begin(), file.bytes().end(), 0, [](int sum, std::byte byte) { return sum + std::to_integer<int>(byte); });
+  return std::accumulate(file.bytes().begin(), file.bytes().end(), 0,
+                         [](int sum, std::byte byte) { return sum + std::to_integer<int>(byte); });
 }
 
 TEST(MapFaults, ATruncatedFileReadsAsZerosAndIsNamed) {

@@ -58,7 +58,8 @@ TEST(OrderedPrefetcher, AFaultComesOutInItsPlace) {
 }
 
 TEST(OrderedPrefetcher, MovesItems) {
-  OrderedPrefetcher<std::unique_ptr<int64_t>> prefetcher(2, 2, 3, [](int64_t i) { return std::make_unique<int64_t>(i); });
+  OrderedPrefetcher<std::unique_ptr<int64_t>> prefetcher(2, 2, 3,
+                                                         [](int64_t i) { return std::make_unique<int64_t>(i); });
   for (int64_t i = 0; i < 3; ++i) EXPECT_EQ(*prefetcher.next(), i);
 }
 

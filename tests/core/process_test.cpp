@@ -75,8 +75,9 @@ TEST(ProcessRun, OutOfMemoryNamesTheSettingsToLower) {
 
 TEST(ProcessRun, OutOfMemoryNamesNoSettingThatAProgramDoesNotHave) {
   const Body body = [](int, char**) -> int { throw std::bad_alloc(); };
-  EXPECT_EQ(run_program(body, "build/bin/gpt-generate").errors,
-            "error: out of memory (host memory): stop other programs that hold memory, or use a machine with more of it\n");
+  EXPECT_EQ(
+      run_program(body, "build/bin/gpt-generate").errors,
+      "error: out of memory (host memory): stop other programs that hold memory, or use a machine with more of it\n");
 }
 
 TEST(ProcessRun, OutOfMemoryLeavesOutThePlaceInLibTorch) {
@@ -171,7 +172,8 @@ void wait_until(Condition condition) {
 constexpr int kAliveAfterAll = 42;
 
 // Sends `signals` in order, each after the time that makes a second Ctrl-C a deliberate one if `slowly`.
-ChildResult stopped_by(const std::vector<int>& signals, bool slowly, int64_t unsaved = 0, const char* announcement = nullptr) {
+ChildResult stopped_by(const std::vector<int>& signals, bool slowly, int64_t unsaved = 0,
+                       const char* announcement = nullptr) {
   return run_child([=] {
     process::watch_signals();
     process::announce_stops(announcement);
@@ -259,9 +261,8 @@ TEST(Signals, UntilTheyAreWatchedTheyLeave) {
 }
 
 TEST(ProcessRun, ClosedStandardDescriptorsTakeNoFilesOfOurs) {
-  const ChildResult child = run_program([](int, char**) {
-    return open("/dev/zero", O_RDONLY) > STDERR_FILENO ? 0 : 50;
-  });
+  const ChildResult child =
+      run_program([](int, char**) { return open("/dev/zero", O_RDONLY) > STDERR_FILENO ? 0 : 50; });
   EXPECT_EQ(child.status, 0);
   const ChildResult closed = run_child([] {
     for (int fd = STDIN_FILENO; fd <= STDOUT_FILENO; ++fd) close(fd);

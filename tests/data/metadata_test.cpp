@@ -110,9 +110,7 @@ TEST(MetadataTest, AnyFlippedBitIsFound) {
       try {
         EXPECT_EQ(parsed(damaged), sample()) << damaged;  // in its own hash's name, or between values
         ++harmless;
-      } catch (const Error& error) {
-        EXPECT_EQ(error.code(), ExitCode::data);
-      }
+      } catch (const Error& error) { EXPECT_EQ(error.code(), ExitCode::data); }
     }
   }
   EXPECT_LT(harmless, 0.1 * 8 * static_cast<double>(good.size()));

@@ -33,8 +33,10 @@ TEST(Permutation, OrderIsPinned) {
     return values;
   };
   EXPECT_EQ(order(10, 0, 10), (std::vector<uint64_t>{7, 5, 8, 0, 9, 6, 4, 3, 1, 2}));
-  EXPECT_EQ(order(1000003, 1337, 10), (std::vector<uint64_t>{121354, 253284, 269501, 606507, 103411, 345118, 171561, 924792, 241757, 927327}));
-  EXPECT_EQ(order(UINT64_MAX, 42, 4), (std::vector<uint64_t>{14663688896760530318u, 13780117402285786598u, 16498486115186455948u, 12266417197936275836u}));
+  EXPECT_EQ(order(1000003, 1337, 10),
+            (std::vector<uint64_t>{121354, 253284, 269501, 606507, 103411, 345118, 171561, 924792, 241757, 927327}));
+  EXPECT_EQ(order(UINT64_MAX, 42, 4), (std::vector<uint64_t>{14663688896760530318u, 13780117402285786598u,
+                                                             16498486115186455948u, 12266417197936275836u}));
 }
 
 // mix64(increment) is the first output of SplitMix64 seeded with 0, published with the generator.

@@ -128,7 +128,8 @@ TEST_F(ReplacementTest, AFolderInTheWayIsFoundBeforeAnythingIsReplaced) {
 TEST_F(ReplacementTest, NothingIsRemovedWhereTheNewFilesCannotBeListed) {
   replace(old_);
   for (const auto& [name, content] : new_) folder_.file(".gpt-prepare-finished/" + name, content);
-  const ChildResult child = run_with_failing_calls({{SYS_getdents64, EIO}}, [&] { finish_replacement(folder_.path()); });
+  const ChildResult child =
+      run_with_failing_calls({{SYS_getdents64, EIO}}, [&] { finish_replacement(folder_.path()); });
   if (child.status == kNotPermitted) GTEST_SKIP() << "this machine does not let system calls fail";
   EXPECT_EQ(child.status, static_cast<int>(ExitCode::data)) << child.errors;
   EXPECT_EQ(settled(), new_);
@@ -137,7 +138,8 @@ TEST_F(ReplacementTest, NothingIsRemovedWhereTheNewFilesCannotBeListed) {
 TEST_F(ReplacementTest, WhatCannotBeFinishedIsNamed) {
   for (const auto& [name, content] : new_) folder_.file(".gpt-prepare-finished/" + name, content);
   const FolderLock lock(folder_.path(), ExitCode::config, "--output");
-  EXPECT_ERROR(finish_replacement(folder_.path()), ExitCode::data, "are not all in their places: " + folder_.path() + " is in use by");
+  EXPECT_ERROR(finish_replacement(folder_.path()), ExitCode::data,
+               "are not all in their places: " + folder_.path() + " is in use by");
 }
 
 }  // namespace

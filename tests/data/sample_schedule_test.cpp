@@ -38,7 +38,9 @@ TEST(SampleSchedule, RanksShareAnEpochWithoutOverlap) {
     std::multiset<int64_t> all;
     int64_t least = INT64_MAX, most = 0;
     for (int64_t rank = 0; rank < world; ++rank) {
-      const SampleSchedule schedule({zeros(1003)}, {.stages = {{.batch_size = 5, .block_size = 8}}, .seed = 7, .slice = {rank, world}});
+      const SampleSchedule schedule({zeros(1003)}, {.stages = {{.batch_size = 5, .block_size = 8}},
+                                                    .seed = 7,
+                                                    .slice = {rank, world}});
       const int64_t batches = schedule.batches_left({});
       EXPECT_EQ(batches, (124 + 5 * world - 1) / (5 * world));
       EXPECT_EQ(schedule.advanced({}, batches), (DataPosition{1, 0}));
@@ -70,8 +72,9 @@ TEST(SampleSchedule, AnyPositionIsReachedWithoutTheOnesBefore) {
 ScheduleOptions options_of(std::vector<StageBatches> stages) { return {.stages = std::move(stages), .seed = 3}; }
 
 TEST(StageSchedule, WeightsAreExact) {
-  const SampleSchedule schedule({zeros(5000), zeros(5000), zeros(5000)},
-                                options_of({{.batches = 1000, .batch_size = 10, .block_size = 8, .mix = {{0, 1.0}, {2, 2.0}, {1, 1.0}}}}));
+  const SampleSchedule schedule(
+      {zeros(5000), zeros(5000), zeros(5000)},
+      options_of({{.batches = 1000, .batch_size = 10, .block_size = 8, .mix = {{0, 1.0}, {2, 2.0}, {1, 1.0}}}}));
   std::map<size_t, int64_t> counts;
   for (const auto& [source, start] : take(schedule, {}, 400)) ++counts[source];
   EXPECT_EQ(counts, (std::map<size_t, int64_t>{{0, 1000}, {1, 1000}, {2, 2000}}));
@@ -81,8 +84,9 @@ TEST(StageSchedule, WeightsAreExact) {
 }
 
 TEST(StageSchedule, EveryFileGivesEachSampleOncePerEpoch) {
-  const SampleSchedule schedule({zeros(1003), zeros(207)},
-                                options_of({{.batches = 10000, .batch_size = 7, .block_size = 8, .mix = {{0, 3.0}, {1, 1.0}}}}));
+  const SampleSchedule schedule(
+      {zeros(1003), zeros(207)},
+      options_of({{.batches = 10000, .batch_size = 7, .block_size = 8, .mix = {{0, 3.0}, {1, 1.0}}}}));
   std::map<size_t, std::vector<int64_t>> starts;
   for (const auto& [source, start] : take(schedule, {}, 200)) starts[source].push_back(start);
   const std::map<size_t, int64_t> per_epoch = {{0, 124}, {1, 24}};
@@ -187,7 +191,8 @@ TEST(StageSchedule, RanksShareABatch) {
 
 std::vector<int64_t> starts_of(const SampleSchedule& schedule, int64_t epoch) {
   std::vector<int64_t> starts;
-  for (const auto& [source, start] : take(schedule, {epoch, 0}, schedule.batches_left({epoch, 0}))) starts.push_back(start);
+  for (const auto& [source, start] : take(schedule, {epoch, 0}, schedule.batches_left({epoch, 0})))
+    starts.push_back(start);
   return starts;
 }
 
@@ -197,7 +202,8 @@ TEST(Order, SimplerFirstIsWhatCompressesBetter) {
   // Window by window: i different ids, so that later ones are harder to compress; shuffled over the text.
   std::vector<int32_t> difficulty(40);
   for (int i = 0; i < 40; ++i) difficulty[i] = 1 + (i * 17) % 40;
-  for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(random() % static_cast<unsigned>(difficulty[i / 64]) * 257);
+  for (size_t i = 0; i < ids.size(); ++i)
+    ids[i] = static_cast<int32_t>(random() % static_cast<unsigned>(difficulty[i / 64]) * 257);
   const Tokens tokens = Tokens::from_ids(ids, 60000);
   ScheduleOptions options{.stages = {{.batch_size = 3, .block_size = 64}}, .seed = 11};
   const SampleSchedule plain({tokens}, options);
@@ -242,7 +248,8 @@ TEST(Order, ShorterDocumentsFirst) {
   EXPECT_LT(length_at[starts.front()], 300);
   EXPECT_EQ(length_at[starts.back()], 300);
   options.end_of_text.reset();
-  EXPECT_ERROR(SampleSchedule({Tokens::from_ids(ids, 2)}, options), ExitCode::config, "data.order: shorter_first needs documents");
+  EXPECT_ERROR(SampleSchedule({Tokens::from_ids(ids, 2)}, options), ExitCode::config,
+               "data.order: shorter_first needs documents");
 }
 
 TEST(Order, AlsoInTheFirstEpochOfAStage) {

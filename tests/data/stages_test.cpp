@@ -16,7 +16,8 @@ DataConfig staged(std::vector<Stage> stages) {
 
 TrainingConfig run_of(int64_t batch_size, int64_t accumulation, int64_t max_steps) {
   TrainingConfig config;
-  config.batch_size = batch_size, config.gradient_accumulation_steps = accumulation, config.schedule.max_steps = max_steps;
+  config.batch_size = batch_size, config.gradient_accumulation_steps = accumulation,
+  config.schedule.max_steps = max_steps;
   return config;
 }
 

@@ -1,7 +1,6 @@
 #include "gpt/data/token_file.h"
 
 #include <gtest/gtest.h>
-
 #include <unistd.h>
 
 #include <cstdint>
@@ -24,7 +23,8 @@ TEST(Tokens, TakesTheNarrowestWidth) {
   const Tokens wide = Tokens::from_ids({0, 65536}, 65537);
   EXPECT_EQ(wide.width(), 4);
   EXPECT_EQ(wide[1], 65536);
-  EXPECT_ERROR(Tokens::from_ids({0, 65536}, 65536), ExitCode::data, "token 1 has id 65536, outside the vocabulary of 65536");
+  EXPECT_ERROR(Tokens::from_ids({0, 65536}, 65536), ExitCode::data,
+               "token 1 has id 65536, outside the vocabulary of 65536");
   EXPECT_ERROR(Tokens::from_ids({-1}, 10), ExitCode::data, "token 0 has id -1");
 }
 
@@ -90,7 +90,8 @@ class TokenFileTest : public testing::Test {
  protected:
   std::string file(const std::string& name, const std::string& bytes) const { return folder_.file(name, bytes); }
   // A file of holes: `size` bytes that take no space, with `bytes` at some offsets.
-  std::string sparse(const std::string& name, int64_t size, const std::vector<std::pair<int64_t, std::string>>& pieces) const {
+  std::string sparse(const std::string& name, int64_t size,
+                     const std::vector<std::pair<int64_t, std::string>>& pieces) const {
     const std::string path = file(name, "");
     EXPECT_EQ(truncate(path.c_str(), size), 0);
     std::fstream out(path, std::ios::binary | std::ios::in | std::ios::out);
@@ -102,12 +103,13 @@ class TokenFileTest : public testing::Test {
     std::string magic{"MMIDIDX\0\0", 9};
     uint64_t version = 1, sequences = 3, documents = 3;
     uint8_t dtype = 8;
-    std::string lengths = bytes_of<int32_t>({2, 1, 3}), pointers = bytes_of<int64_t>({0, 4, 6}), marks = bytes_of<int64_t>({0, 2, 3});
+    std::string lengths = bytes_of<int32_t>({2, 1, 3}), pointers = bytes_of<int64_t>({0, 4, 6}),
+                marks = bytes_of<int64_t>({0, 2, 3});
     std::string bin = bytes_of<uint16_t>({1, 2, 3, 4, 5, 6});
   };
   std::string megatron(const Megatron& m) const {
-    file("m.idx", m.magic + bytes_of({m.version}) + bytes_of({m.dtype}) + bytes_of({m.sequences, m.documents}) + m.lengths +
-                      m.pointers + m.marks);
+    file("m.idx", m.magic + bytes_of({m.version}) + bytes_of({m.dtype}) + bytes_of({m.sequences, m.documents}) +
+                      m.lengths + m.pointers + m.marks);
     return file("m.bin", m.bin);
   }
 
@@ -134,13 +136,15 @@ TEST_F(TokenFileTest, LlmcHeadersTellTheWidth) {
   const std::string llama3 = file("llama3.bin", llmc_header(20240801, 7, 2) + bytes_of<uint32_t>({128000, 5}));
   EXPECT_EQ(ids_of(open_token_file(llama3).tokens), (std::vector<int32_t>{128000, 5}));
   EXPECT_EQ(open_token_file(file("none.bin", llmc_header(20240520, 1, 0))).tokens.size(), 0);
-  EXPECT_ERROR(open_token_file(llama3, 2), ExitCode::data, "llama3.bin: its header says ids of 32 bits, but its metadata says 16 bits");
+  EXPECT_ERROR(open_token_file(llama3, 2), ExitCode::data,
+               "llama3.bin: its header says ids of 32 bits, but its metadata says 16 bits");
 }
 
 TEST_F(TokenFileTest, LlmcHeadersAreCheckedAgainstTheFile) {
   for (const char* more : {"x", "xxxx"}) {
     const std::string path = file("long.bin", llmc_header(20240520, 1, 3) + bytes_of<uint16_t>({1, 2, 3}) + more);
-    EXPECT_ERROR(open_token_file(path), ExitCode::data, "long.bin: byte 8: the header announces 3 tokens of 2 bytes, but ");
+    EXPECT_ERROR(open_token_file(path), ExitCode::data,
+                 "long.bin: byte 8: the header announces 3 tokens of 2 bytes, but ");
   }
   const std::string cut = file("cut.bin", llmc_header(20240801, 7, 3) + bytes_of<uint32_t>({1, 2}));
   EXPECT_ERROR(open_token_file(cut), ExitCode::data, "3 tokens of 4 bytes, but 8 bytes follow");
@@ -156,7 +160,8 @@ TEST_F(TokenFileTest, MegatronSequencesInTheirOrder) {
   EXPECT_EQ(ids_of(open_token_file(megatron(reordered)).tokens), (std::vector<int32_t>{4, 5, 6, 3, 1, 2}));
   Megatron partial;  // the last sequence was left out
   partial.sequences = 2, partial.documents = 2;
-  partial.lengths = bytes_of<int32_t>({2, 1}), partial.pointers = bytes_of<int64_t>({0, 4}), partial.marks = bytes_of<int64_t>({0, 2});
+  partial.lengths = bytes_of<int32_t>({2, 1}), partial.pointers = bytes_of<int64_t>({0, 4}),
+  partial.marks = bytes_of<int64_t>({0, 2});
   EXPECT_EQ(ids_of(open_token_file(megatron(partial)).tokens), (std::vector<int32_t>{1, 2, 3}));
   Megatron empty;  // sequences, one of them at the very end
   empty.sequences = 5;
@@ -182,13 +187,15 @@ TEST_F(TokenFileTest, MegatronIndicesAreCheckedBeforeTheyAreUsed) {
   refused("byte 9: version 2", [](Megatron& m) { m.version = 2; });
   refused("byte 17: dtype code 1", [](Megatron& m) { m.dtype = 1; });
   refused("byte 18: 4 sequences and 3 document marks do not take the 60 bytes", [](Megatron& m) { m.sequences = 4; });
-  refused("byte 18: 3074457345618258605 sequences", [](Megatron& m) { m.sequences = 3074457345618258605u; });  // x 12 wraps round
+  refused("byte 18: 3074457345618258605 sequences",
+          [](Megatron& m) { m.sequences = 3074457345618258605u; });  // x 12 wraps round
   refused("byte 18: 3 sequences and 18446744073709551615", [](Megatron& m) { m.documents = ~uint64_t{0}; });
   refused("sequence 1 has a length of -1", [](Megatron& m) { m.lengths = bytes_of<int32_t>({2, -1, 3}); });
   refused("sequence 2 lies at byte 6 with 4 tokens", [](Megatron& m) { m.lengths = bytes_of<int32_t>({2, 1, 4}); });
   refused("sequence 1 lies at byte 3", [](Megatron& m) { m.pointers = bytes_of<int64_t>({0, 3, 6}); });
   refused("sequence 1 lies at byte -4", [](Megatron& m) { m.pointers = bytes_of<int64_t>({0, -4, 6}); });
-  refused("sequence 1 lies at byte 9223372036854775806", [](Megatron& m) { m.pointers = bytes_of<int64_t>({0, INT64_MAX - 1, 6}); });
+  refused("sequence 1 lies at byte 9223372036854775806",
+          [](Megatron& m) { m.pointers = bytes_of<int64_t>({0, INT64_MAX - 1, 6}); });
   refused("sequence 1 overlaps others: up to it they have 14 bytes, but the bin has 12", [](Megatron& m) {
     m.lengths = bytes_of<int32_t>({6, 1, 3});
     m.pointers = bytes_of<int64_t>({0, 0, 6});
@@ -200,11 +207,12 @@ TEST_F(TokenFileTest, MegatronIndicesAreCheckedBeforeTheyAreUsed) {
 
 // Positions around 2^31 and 2^32, in tokens and in bytes, of files that take no space on the disk.
 TEST_F(TokenFileTest, FilesBeyond32Bits) {
-  const int64_t edges[] = {(int64_t{1} << 30) - 1, int64_t{1} << 30,       (int64_t{1} << 31) - 1, int64_t{1} << 31,
+  const int64_t edges[] = {(int64_t{1} << 30) - 1, int64_t{1} << 30, (int64_t{1} << 31) - 1, int64_t{1} << 31,
                            (int64_t{1} << 32) - 1, int64_t{1} << 32, (int64_t{1} << 32) + 5};
   for (const int width : {2, 4}) {
     std::vector<std::pair<int64_t, std::string>> pieces;
-    for (const int64_t edge : edges) pieces.emplace_back(edge * width, std::string(1, static_cast<char>(1 + pieces.size())));
+    for (const int64_t edge : edges)
+      pieces.emplace_back(edge * width, std::string(1, static_cast<char>(1 + pieces.size())));
     const int64_t size = (int64_t{1} << 32) + 6;
     const Tokens tokens = open_token_file(sparse("large.bin", size * width, pieces), width).tokens;
     ASSERT_EQ(tokens.size(), size);

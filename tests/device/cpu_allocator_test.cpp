@@ -93,7 +93,8 @@ void write_and_check(int seed) {
       const size_t which = random() % blocks.size();
       const auto& [tensor, value] = blocks[which];
       const auto* bytes = tensor.data_ptr<uint8_t>();
-      ASSERT_TRUE(std::all_of(bytes, bytes + tensor.numel(), [&, value = value](uint8_t byte) { return byte == value; }));
+      ASSERT_TRUE(
+          std::all_of(bytes, bytes + tensor.numel(), [&, value = value](uint8_t byte) { return byte == value; }));
       blocks.erase(blocks.begin() + static_cast<int64_t>(which));
     }
   }

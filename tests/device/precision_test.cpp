@@ -80,9 +80,9 @@ TEST(ResolvePrecision, RefusesWhatTheDeviceLacksWithAWayOut) {
     const char* way_out;
   };
   const Refusal refusals[] = {
-      {true, Dtype::float16, cpu(true), "dtype bfloat16 or"},  {true, Dtype::tf32, cpu(true), "dtype float32"},
-      {true, Dtype::tf32, cuda(7), "dtype float32"},        {true, Dtype::bfloat16, cuda(7), "dtype float16 or"},
-      {false, Dtype::bfloat16, cuda(8), "use_amp true"},    {false, Dtype::float16, cuda(8), "use_amp true"},
+      {true, Dtype::float16, cpu(true), "dtype bfloat16 or"}, {true, Dtype::tf32, cpu(true), "dtype float32"},
+      {true, Dtype::tf32, cuda(7), "dtype float32"},          {true, Dtype::bfloat16, cuda(7), "dtype float16 or"},
+      {false, Dtype::bfloat16, cuda(8), "use_amp true"},      {false, Dtype::float16, cuda(8), "use_amp true"},
       {false, Dtype::bfloat16, cpu(true), "dtype float32"},
   };
   for (const Refusal& r : refusals) {
@@ -146,8 +146,7 @@ TEST(Autocast, IsRestoredByAnException) {
   try {
     Autocast autocast(at::kCPU, at::kBFloat16);
     throw std::runtime_error("stop");
-  } catch (const std::runtime_error&) {
-  }
+  } catch (const std::runtime_error&) {}
   EXPECT_EQ(at::mm(a, a).scalar_type(), at::kFloat);
 }
 

@@ -24,7 +24,8 @@ TEST(CheckDataset, SaysHowMuchOfTheTextIsUsed) {
   EXPECT_EQ(check_dataset(run.config.data, 256, run.facts).detail,
             "text.txt (1.12 MB): 1.00M training and 111.5k validation tokens, 3,920 sequences of 256");
   run.config.data.max_chars = 1000;
-  EXPECT_NE(check_dataset(run.config.data, 256, run.facts).detail.find("the first 1,000 characters"), std::string::npos);
+  EXPECT_NE(check_dataset(run.config.data, 256, run.facts).detail.find("the first 1,000 characters"),
+            std::string::npos);
   run.config.data.max_chars = 2'000'000;
   EXPECT_NE(check_dataset(run.config.data, 256, run.facts).detail.find("more than the text has"), std::string::npos);
 }
@@ -60,7 +61,8 @@ TEST(CheckLength, AModelWithMoreWeightsThanTokensLearnsThemSooner) {
   run.config.model.vocab_size = 65;  // 10.6M weights, a million tokens, 81 epochs
   const Check check = check_length(run.config, run.facts, run.plan());
   EXPECT_EQ(check.status, Status::warn);
-  EXPECT_NE(check.detail.find("with 10.6 weights for each token, will memorize the text"), std::string::npos) << check.detail;
+  EXPECT_NE(check.detail.find("with 10.6 weights for each token, will memorize the text"), std::string::npos)
+      << check.detail;
   run.config.training.schedule.max_steps = 2000;
   EXPECT_EQ(check_length(run.config, run.facts, run.plan()).status, Status::pass);
 }
@@ -71,8 +73,9 @@ TEST(CheckLength, OddNumbersReadWell) {
   EXPECT_NE(check_length(run.config, run.facts, run.plan()).detail.find("; 1 epoch"), std::string::npos);
   run.facts = {"text.txt", 40, 36, 4, 1, false};
   run.config.training.schedule.max_steps = 5000;
-  EXPECT_EQ(check_length(run.config, run.facts, run.plan()).detail,
-            "5,000 steps of 16,384 tokens; an epoch is 1 step and 256 tokens; 5,000 epochs: the model will memorize the text");
+  EXPECT_EQ(
+      check_length(run.config, run.facts, run.plan()).detail,
+      "5,000 steps of 16,384 tokens; an epoch is 1 step and 256 tokens; 5,000 epochs: the model will memorize the text");
 }
 
 TEST(CheckLearningRate, TooHighOrNeverReachedIsAWarning) {

@@ -37,9 +37,7 @@ TEST_F(MeasureWriteSpeed, AFolderThatIsNotThereIsADiskError) {
   try {
     measure_write_speed((folder_ / "missing").string());
     FAIL() << "no error";
-  } catch (const Error& e) {
-    EXPECT_EQ(e.code(), ExitCode::disk);
-  }
+  } catch (const Error& e) { EXPECT_EQ(e.code(), ExitCode::disk); }
 }
 
 TEST(CheckDiskSpeed, SlowerThanFiftyMegabytesIsAWarning) {

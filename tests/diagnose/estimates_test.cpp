@@ -68,7 +68,8 @@ class MemoryOf : public testing::TestWithParam<Form> {};
 TEST_P(MemoryOf, IsWhatAStepAllocates) {
   const Form& form = GetParam();
   ModelConfig model;
-  model.n_layer = form.n_layer, model.n_head = 4, model.n_kv_head = form.n_kv_head, model.n_embd = 128, model.block_size = 128;
+  model.n_layer = form.n_layer, model.n_head = 4, model.n_kv_head = form.n_kv_head, model.n_embd = 128,
+  model.block_size = 128;
   if (!form.is_llama) model.norm = Norm::layernorm, model.mlp = Mlp::gelu, model.position = Position::learned;
   model.dropout = form.dropout, model.vocab_size = form.vocab_size, model.tie_weights = form.tie_weights;
   TrainingConfig training;
@@ -80,10 +81,11 @@ TEST_P(MemoryOf, IsWhatAStepAllocates) {
   const CpuMemory memory = measured(model, training, form.compute_type);
   if (memory.extent == 0) GTEST_SKIP() << "the allocator that counts is not in use, as under the address sanitizer";
   const double share = estimate.total() / static_cast<double>(memory.peak);
-  const std::string parts = fmt::format("estimate {:.2f} of {}; weights {}, gradients {}, AdamW {}, activations {}, workspace {}", share,
-                                        format_bytes(static_cast<double>(memory.peak)), format_bytes(estimate.weights),
-                                        format_bytes(estimate.gradients), format_bytes(estimate.moments), format_bytes(estimate.activations),
-                                        format_bytes(estimate.workspace));
+  const std::string parts =
+      fmt::format("estimate {:.2f} of {}; weights {}, gradients {}, AdamW {}, activations {}, workspace {}", share,
+                  format_bytes(static_cast<double>(memory.peak)), format_bytes(estimate.weights),
+                  format_bytes(estimate.gradients), format_bytes(estimate.moments), format_bytes(estimate.activations),
+                  format_bytes(estimate.workspace));
   EXPECT_GE(share, 1) << parts;
   EXPECT_LE(share, 1.12) << parts;
 }
@@ -91,23 +93,25 @@ TEST_P(MemoryOf, IsWhatAStepAllocates) {
 constexpr auto kBf16 = at::kBFloat16;
 INSTANTIATE_TEST_SUITE_P(
     Forms, MemoryOf,
-    testing::Values(Form{.name = "gpt2"}, Form{.name = "gpt2_vocabulary", .vocab_size = 8192}, Form{.name = "gpt2_dropout", .dropout = 0.1},
-                    Form{.name = "gpt2_bfloat16", .compute_type = kBf16}, Form{.name = "gpt2_bfloat16_dropout", .dropout = 0.1, .compute_type = kBf16},
-                    Form{.name = "gpt2_vocabulary_bfloat16", .vocab_size = 8192, .compute_type = kBf16},
-                    Form{.name = "gpt2_small_batch", .vocab_size = 8192, .batch_size = 1},
-                    Form{.name = "gpt2_small_batch_accumulated", .vocab_size = 8192, .accumulation = 2, .batch_size = 1},
-                    Form{.name = "llama", .is_llama = true}, Form{.name = "llama_dropout", .is_llama = true, .dropout = 0.1},
-                    Form{.name = "llama_bfloat16", .is_llama = true, .compute_type = kBf16},
-                    Form{.name = "llama_bfloat16_dropout", .is_llama = true, .dropout = 0.1, .compute_type = kBf16},
-                    Form{.name = "llama_checkpointing", .is_llama = true, .checkpointing = true},
-                    Form{.name = "llama_checkpointing_dropout", .is_llama = true, .dropout = 0.1, .checkpointing = true},
-                    Form{.name = "llama_accumulated", .is_llama = true, .accumulation = 2},
-                    Form{.name = "llama_deep", .is_llama = true, .batch_size = 2, .n_layer = 24},
-                    Form{.name = "llama_small_batch_bfloat16", .is_llama = true, .compute_type = kBf16, .batch_size = 1},
-                    Form{.name = "llama_smoothing", .is_llama = true, .vocab_size = 8192, .label_smoothing = 0.1},
-                    Form{.name = "llama_grouped", .is_llama = true, .n_kv_head = 2},
-                    Form{.name = "llama_grouped_dropout", .is_llama = true, .dropout = 0.1, .n_kv_head = 2},
-                    Form{.name = "llama_untied", .is_llama = true, .vocab_size = 8192, .batch_size = 2, .tie_weights = false}),
+    testing::Values(
+        Form{.name = "gpt2"}, Form{.name = "gpt2_vocabulary", .vocab_size = 8192},
+        Form{.name = "gpt2_dropout", .dropout = 0.1}, Form{.name = "gpt2_bfloat16", .compute_type = kBf16},
+        Form{.name = "gpt2_bfloat16_dropout", .dropout = 0.1, .compute_type = kBf16},
+        Form{.name = "gpt2_vocabulary_bfloat16", .vocab_size = 8192, .compute_type = kBf16},
+        Form{.name = "gpt2_small_batch", .vocab_size = 8192, .batch_size = 1},
+        Form{.name = "gpt2_small_batch_accumulated", .vocab_size = 8192, .accumulation = 2, .batch_size = 1},
+        Form{.name = "llama", .is_llama = true}, Form{.name = "llama_dropout", .is_llama = true, .dropout = 0.1},
+        Form{.name = "llama_bfloat16", .is_llama = true, .compute_type = kBf16},
+        Form{.name = "llama_bfloat16_dropout", .is_llama = true, .dropout = 0.1, .compute_type = kBf16},
+        Form{.name = "llama_checkpointing", .is_llama = true, .checkpointing = true},
+        Form{.name = "llama_checkpointing_dropout", .is_llama = true, .dropout = 0.1, .checkpointing = true},
+        Form{.name = "llama_accumulated", .is_llama = true, .accumulation = 2},
+        Form{.name = "llama_deep", .is_llama = true, .batch_size = 2, .n_layer = 24},
+        Form{.name = "llama_small_batch_bfloat16", .is_llama = true, .compute_type = kBf16, .batch_size = 1},
+        Form{.name = "llama_smoothing", .is_llama = true, .vocab_size = 8192, .label_smoothing = 0.1},
+        Form{.name = "llama_grouped", .is_llama = true, .n_kv_head = 2},
+        Form{.name = "llama_grouped_dropout", .is_llama = true, .dropout = 0.1, .n_kv_head = 2},
+        Form{.name = "llama_untied", .is_llama = true, .vocab_size = 8192, .batch_size = 2, .tie_weights = false}),
     [](const auto& info) { return info.param.name; });
 
 ModelConfig gpt2_small() {

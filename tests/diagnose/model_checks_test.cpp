@@ -85,7 +85,9 @@ TEST(CheckCompute, FollowsPalmsRule) {
   training.batch_size = 8;
   training.schedule.max_steps = 1000;
   const Check check = check_compute(gpt2_small(), training, plan_run(training, 10), 1e15);
-  EXPECT_EQ(check.detail, "855.38M FLOP per token, 7.01T per step, 7.01P in all: predicted 18s at 40 % of the 1.00P FLOP/s that matrix products reach here");
+  EXPECT_EQ(
+      check.detail,
+      "855.38M FLOP per token, 7.01T per step, 7.01P in all: predicted 18s at 40 % of the 1.00P FLOP/s that matrix products reach here");
   EXPECT_EQ(check.status, Status::pass);
   EXPECT_EQ(check_compute(gpt2_small(), training, plan_run(training, 10), 1e11).status, Status::warn) << "two days";
 }
@@ -95,7 +97,8 @@ TEST(CheckMemory, TheProgramCountsToo) {
   TrainingConfig training;
   const double total = estimate_memory(gpt2_small(), training, form).total();
   EXPECT_EQ(check_memory(gpt2_small(), training, form, {.available = 1.2 * total}).status, Status::pass);
-  EXPECT_EQ(check_memory(gpt2_small(), training, form, {.available = 1.2 * total, .program = 0.3 * total}).status, Status::fail);
+  EXPECT_EQ(check_memory(gpt2_small(), training, form, {.available = 1.2 * total, .program = 0.3 * total}).status,
+            Status::fail);
 }
 
 TEST(CheckTime, CountsValidationAndWhatIsLeft) {
@@ -107,8 +110,9 @@ TEST(CheckTime, CountsValidationAndWhatIsLeft) {
   // 1,000 steps of half a second, and two validations of 30 batches, which cost 10 steps each.
   const Check check = check_time(config, plan, 0, trial, 1'000'000);
   EXPECT_EQ(check.status, Status::pass);
-  EXPECT_TRUE(check.detail.starts_with("2.0k tokens/s and 500 ms a step in a trial of 12 updates; 50s an epoch; 8m30s for 1,000 steps with "
-                                       "validation, done "))
+  EXPECT_TRUE(check.detail.starts_with(
+      "2.0k tokens/s and 500 ms a step in a trial of 12 updates; 50s an epoch; 8m30s for 1,000 steps with "
+      "validation, done "))
       << check.detail;
   EXPECT_NE(check_time(config, plan, 999, trial, 1'000'000).detail.find("; 6s for the last 1 step"), std::string::npos);
 }
@@ -116,7 +120,8 @@ TEST(CheckTime, CountsValidationAndWhatIsLeft) {
 TEST(CheckTime, DaysAreAWarning) {
   Config config;
   config.training.schedule.max_steps = 1'000'000;
-  const Check check = check_time(config, plan_run(config.training, 100), 0, Trial{.step_seconds = 1, .updates = 1, .batch_size = 2}, 0);
+  const Check check =
+      check_time(config, plan_run(config.training, 100), 0, Trial{.step_seconds = 1, .updates = 1, .batch_size = 2}, 0);
   EXPECT_EQ(check.status, Status::warn);
   EXPECT_NE(check.detail.find("with 2 sequences at a time"), std::string::npos) << check.detail;
   EXPECT_NE(check.detail.find("11d"), std::string::npos) << check.detail;

@@ -29,7 +29,8 @@ class TryingSteps : public testing::Test {
 
   std::optional<Trial> attempt(double product_speed, int64_t largest_batch = 1000) {
     const DeviceInfo device = describe_device(at::kCPU);
-    return try_steps(config_, corpus_, device, resolve_precision(false, Dtype::automatic, device), product_speed, largest_batch, 0.2);
+    return try_steps(config_, corpus_, device, resolve_precision(false, Dtype::automatic, device), product_speed,
+                     largest_batch, 0.2);
   }
 
   ScratchFolder folder_;
@@ -47,7 +48,8 @@ TEST_F(TryingSteps, TheWholeBatchIsTakenWhereItFits) {
 
 TEST_F(TryingSteps, AccumulationMultipliesTheTime) {
   const auto one = attempt(1e12);
-  config_.training.gradient_accumulation_steps = 1'000'000;  // so many that no pause of a busy machine counts beside them
+  config_.training.gradient_accumulation_steps =
+      1'000'000;  // so many that no pause of a busy machine counts beside them
   const auto many = attempt(1e12);
   ASSERT_TRUE(one && many);
   EXPECT_GT(many->step_seconds, 100 * one->step_seconds);

@@ -34,7 +34,8 @@ Checkpoint small_checkpoint() {
   model.vocab_size = 3, model.vocab_multiple = 1;
   for (const ParameterRow& parameter : parameter_table(model)) {
     checkpoint.model.emplace_back(parameter.name, at::ones(parameter.shape));
-    for (const char* slot : {"exp_avg", "exp_avg_sq"}) checkpoint.optimizer.slot(slot).emplace_back(parameter.name, at::zeros(parameter.shape));
+    for (const char* slot : {"exp_avg", "exp_avg_sq"})
+      checkpoint.optimizer.slot(slot).emplace_back(parameter.name, at::zeros(parameter.shape));
   }
   checkpoint.step = 7, checkpoint.skipped_steps = 2, checkpoint.evaluated_step = 5, checkpoint.best_val_loss = 1.5;
   checkpoint.optimizer.step_count = at::scalar_tensor(5, at::kFloat);
@@ -69,9 +70,7 @@ bool write(const std::string& path, const Records& records) {
   try {
     for (const auto& [name, content] : records) writer.add(name, content);
     writer.commit();
-  } catch (const std::invalid_argument&) {
-    return false;
-  }
+  } catch (const std::invalid_argument&) { return false; }
   return true;
 }
 

@@ -28,7 +28,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!fuzz::accept_or_refuse([&] { config = read(yaml, "input"); }, ExitCode::config)) return 0;
   const std::string dumped = config::dump(config);
   Config again;
-  fuzz::expect(fuzz::accept_or_refuse([&] { again = read(dumped, "again"); }, ExitCode::config), "what was written out to be read");
+  fuzz::expect(fuzz::accept_or_refuse([&] { again = read(dumped, "again"); }, ExitCode::config),
+               "what was written out to be read");
   fuzz::expect(config::difference(config, again).empty(), "the same configuration again");
   fuzz::expect(again.data.stages == config.data.stages, "the same stages again");
   fuzz::expect(config::dump(again) == dumped, "the same text again");

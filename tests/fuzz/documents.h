@@ -41,10 +41,12 @@ inline Documents documents_of(TextKind kind, std::string_view bytes, size_t arri
   std::string buffer(asked, '\0');
   accept_or_refuse([&] {
     try {
-      const auto stream = open_documents({.path = "", .name = "input", .kind = kind}, std::make_unique<Trickle>(bytes, arriving));
+      const auto stream =
+          open_documents({.path = "", .name = "input", .kind = kind}, std::make_unique<Trickle>(bytes, arriving));
       while (stream->next_document()) {
         documents.texts.emplace_back();
-        while (const size_t count = stream->read(buffer.data(), buffer.size())) documents.texts.back().append(buffer, 0, count);
+        while (const size_t count = stream->read(buffer.data(), buffer.size()))
+          documents.texts.back().append(buffer, 0, count);
       }
     } catch (const Error& error) {
       documents.fault = error.what();

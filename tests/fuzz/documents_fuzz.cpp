@@ -38,7 +38,8 @@ Outcome read(const std::vector<Source>& sources) {
     size_t begin = 0;
     for (const DocumentPart& part : chunk.parts) {
       if (part.first) outcome.documents.emplace_back(), outcome.sources.push_back(part.source);
-      fuzz::expect(!outcome.documents.empty() && part.end >= begin && part.end <= chunk.text.size(), "a part of a document");
+      fuzz::expect(!outcome.documents.empty() && part.end >= begin && part.end <= chunk.text.size(),
+                   "a part of a document");
       outcome.documents.back() += chunk.text.substr(begin, part.end - begin);
       fuzz::expect(begin == part.end || !reader.place(chunk, begin).empty(), "a place for every text");
       begin = part.end;
@@ -95,6 +96,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   expected.emplace_back(kGood);
   fuzz::expect(among_others.documents == expected, "the same documents among others");
   const bool is_plain = hostile.kind == TextKind::plain && hostile.packing == Packing::none;
-  if (is_plain && !alone.is_passed_over) fuzz::expect(alone.documents == std::vector{with_unix_lines(bytes)}, "the text of the file");
+  if (is_plain && !alone.is_passed_over)
+    fuzz::expect(alone.documents == std::vector{with_unix_lines(bytes)}, "the text of the file");
   return 0;
 }

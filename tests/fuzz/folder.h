@@ -17,7 +17,8 @@ namespace gpt::fuzz {
 class Folder {
  public:
   Folder() {
-    for (const std::filesystem::path& parent : {std::filesystem::path("/dev/shm"), std::filesystem::temp_directory_path()}) {
+    for (const std::filesystem::path& parent :
+         {std::filesystem::path("/dev/shm"), std::filesystem::temp_directory_path()}) {
       path_ = (parent / "gpt-fuzz-XXXXXX").string();
       if (mkdtemp(path_.data()) != nullptr) return;
     }

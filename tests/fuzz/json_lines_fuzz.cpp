@@ -34,7 +34,8 @@ void expect_parts(std::string_view lines, const Chunk& whole) {
   const Chunk head = parse(first), tail = parse(lines.substr(cut + 1), below + 1);
   fuzz::expect(head.text + tail.text == whole.text, "the same text from two halves");
   fuzz::expect(head.parts.size() + tail.parts.size() == whole.parts.size(), "the same documents from two halves");
-  if (!tail.parts.empty()) fuzz::expect(tail.parts.back().position == whole.parts.back().position, "the same lines from two halves");
+  if (!tail.parts.empty())
+    fuzz::expect(tail.parts.back().position == whole.parts.back().position, "the same lines from two halves");
 }
 
 }  // namespace

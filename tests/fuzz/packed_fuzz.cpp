@@ -39,7 +39,10 @@ void expect_text(const fuzz::Folder& folder, std::string_view text, Packing pack
   };
   const size_t half = text.size() / 2;
   const std::string file = pack(text.substr(0, half)) + pack(text.substr(half));
-  const Source source{.path = folder.write("input", file), .name = "input", .packing = packing, .bytes = static_cast<int64_t>(file.size())};
+  const Source source{.path = folder.write("input", file),
+                      .name = "input",
+                      .packing = packing,
+                      .bytes = static_cast<int64_t>(file.size())};
   fuzz::expect(unpacked(source, 1 << 16) == text && unpacked(source, 13) == text, "the text to come back");
 }
 
@@ -56,7 +59,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     expect_text(folder, rest, packing);
     return 0;
   }
-  const Source source{.path = folder.write("input", rest), .name = "input", .packing = packing, .bytes = static_cast<int64_t>(rest.size())};
+  const Source source{.path = folder.write("input", rest),
+                      .name = "input",
+                      .packing = packing,
+                      .bytes = static_cast<int64_t>(rest.size())};
   const auto whole = unpacked(source, 1 << 16), pieces = unpacked(source, 1021);
   const bool is_long = (whole && whole->size() >= kEnough) || (pieces && pieces->size() >= kEnough);
   fuzz::expect(is_long || whole == pieces, "the same in small pieces");

@@ -39,7 +39,8 @@ std::unique_ptr<GPT> tiny_model(int64_t vocab_size, Position position = Position
   at::set_num_threads(1);  // on a busy machine threads meet more slowly than this model computes
   NamedTensors weights;
   at::Generator generator = at::detail::createCPUGenerator(2);
-  for (const ParameterRow& row : parameter_table(config)) weights.emplace_back(row.name, at::randn(row.shape, generator));
+  for (const ParameterRow& row : parameter_table(config))
+    weights.emplace_back(row.name, at::randn(row.shape, generator));
   return std::make_unique<GPT>(config, at::kCPU, weights);
 }
 
@@ -253,9 +254,7 @@ TEST(Generator, RefusesLogitsThatAreNotFinite) {
   try {
     generate(*model, *tokenizer, "a", {}, at::kFloat);
     FAIL() << "text was drawn from NaN";
-  } catch (const Error& e) {
-    EXPECT_EQ(e.code(), ExitCode::numerics);
-  }
+  } catch (const Error& e) { EXPECT_EQ(e.code(), ExitCode::numerics); }
 }
 
 TEST(Generator, MayWriteNothing) {
@@ -269,18 +268,29 @@ TEST(Generator, MayWriteNothing) {
 TEST(SamplingConfig, ValuesOutOfRangeAreRefused) {
   constexpr double kInf = std::numeric_limits<double>::infinity();
   const std::vector<SamplingConfig> wrong = {
-      {.temperature = -0.1}, {.temperature = NAN}, {.temperature = kInf},  {.top_k = -1},  {.top_p = 0},
-      {.top_p = 1.01},       {.top_p = NAN},       {.max_new_tokens = -1}, {.stop = {""}}, {.stop = {"\xFF"}},
-      {.min_p = -0.1},       {.min_p = 1.1},       {.min_p = NAN},         {.repetition_penalty = 0},
-      {.repetition_penalty = -1}, {.repetition_penalty = 101}, {.repetition_penalty = NAN},
+      {.temperature = -0.1},
+      {.temperature = NAN},
+      {.temperature = kInf},
+      {.top_k = -1},
+      {.top_p = 0},
+      {.top_p = 1.01},
+      {.top_p = NAN},
+      {.max_new_tokens = -1},
+      {.stop = {""}},
+      {.stop = {"\xFF"}},
+      {.min_p = -0.1},
+      {.min_p = 1.1},
+      {.min_p = NAN},
+      {.repetition_penalty = 0},
+      {.repetition_penalty = -1},
+      {.repetition_penalty = 101},
+      {.repetition_penalty = NAN},
   };
   for (size_t i = 0; i < wrong.size(); ++i) {
     try {
       validate(wrong[i]);
       ADD_FAILURE() << "accepted: case " << i;
-    } catch (const Error& e) {
-      EXPECT_EQ(e.code(), ExitCode::config) << e.what();
-    }
+    } catch (const Error& e) { EXPECT_EQ(e.code(), ExitCode::config) << e.what(); }
   }
   EXPECT_NO_THROW(validate({.temperature = 0, .top_k = 0, .top_p = 1, .max_new_tokens = 0, .stop = {"\n"}}));
   EXPECT_NO_THROW(validate({.min_p = 1, .repetition_penalty = 0.01}));

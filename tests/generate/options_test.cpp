@@ -47,11 +47,26 @@ TEST(GenerateOptions, DefaultsAreTheStructs) {
 }
 
 TEST(GenerateOptions, EveryFlagReachesItsField) {
-  const GenerateOptions options =
-      parse({"--checkpoint=a.pt", "--prompt=Hi there", "--temperature=0.5", "--top-k=7", "--top-p=0.25",
-             "--seed=18446744073709551615", "--max-new-tokens=9", "--stop", "END", "--stop", "\n\n", "--num-samples=3",
-             "--device=cpu", "--dtype=bfloat16", "--raw", "--no-display-prompt", "--min-p=0.05", "--repetition-penalty=1.2",
-             "--json", "--output=text.txt"});
+  const GenerateOptions options = parse({"--checkpoint=a.pt",
+                                         "--prompt=Hi there",
+                                         "--temperature=0.5",
+                                         "--top-k=7",
+                                         "--top-p=0.25",
+                                         "--seed=18446744073709551615",
+                                         "--max-new-tokens=9",
+                                         "--stop",
+                                         "END",
+                                         "--stop",
+                                         "\n\n",
+                                         "--num-samples=3",
+                                         "--device=cpu",
+                                         "--dtype=bfloat16",
+                                         "--raw",
+                                         "--no-display-prompt",
+                                         "--min-p=0.05",
+                                         "--repetition-penalty=1.2",
+                                         "--json",
+                                         "--output=text.txt"});
   EXPECT_EQ(options.checkpoint, "a.pt");
   EXPECT_EQ(options.prompt, "Hi there");
   EXPECT_EQ(options.sampling.temperature, 0.5);
@@ -77,7 +92,8 @@ TEST(GenerateOptions, AnArgumentIsThePrompt) {
   EXPECT_EQ(options.prompt, "Once");
   EXPECT_EQ(options.checkpoint, "models/mine");
   EXPECT_EQ(options.sampling.seed, 5);
-  for (const char* prompt : {"", "-", "[a,b]", "a_b", "/o", "x=1", "-5 degrees"}) EXPECT_EQ(parse({prompt}).prompt, prompt);
+  for (const char* prompt : {"", "-", "[a,b]", "a_b", "/o", "x=1", "-5 degrees"})
+    EXPECT_EQ(parse({prompt}).prompt, prompt);
   EXPECT_EQ(parse({"--raw", "--", "--a_b"}).prompt, "--a_b");  // what follows -- is no flag
   EXPECT_EQ(parse({"--stop", "a", "b"}).prompt, "b");          // a flag's value is no prompt
 }

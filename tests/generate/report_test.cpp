@@ -31,15 +31,10 @@ TEST(Report, JsonHoldsEveryField) {
   EXPECT_EQ(line.find('\n'), line.size() - 1);
   EXPECT_NE(line.find("é"), std::string::npos);
   const auto object = nlohmann::json::parse(line);
-  const nlohmann::json expected = {{"prompt", "a \"b\""},
-                                   {"text", result().text},
-                                   {"tokens", 5},
-                                   {"prompt_tokens", 3},
-                                   {"cropped_tokens", 2},
-                                   {"seconds", 3.0},
-                                   {"tokens_per_second", 2.0},
-                                   {"stop_reason", "end of text"},
-                                   {"seed", 18446744073709551615u}};
+  const nlohmann::json expected = {
+      {"prompt", "a \"b\""},      {"text", result().text},        {"tokens", 5},
+      {"prompt_tokens", 3},       {"cropped_tokens", 2},          {"seconds", 3.0},
+      {"tokens_per_second", 2.0}, {"stop_reason", "end of text"}, {"seed", 18446744073709551615u}};
   EXPECT_EQ(object, expected);
 }
 

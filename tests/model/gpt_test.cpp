@@ -170,7 +170,8 @@ class CachedForms : public testing::TestWithParam<std::tuple<DeviceCase, const c
 };
 
 TEST_P(CachedForms, LogitsEqualTheUncachedOnes) {
-  const auto fixture = test::read_fixture(std::get<1>(GetParam()));  // weights large enough for attention to be far from uniform
+  const auto fixture =
+      test::read_fixture(std::get<1>(GetParam()));  // weights large enough for attention to be far from uniform
   const ModelConfig config = fixture.model_config();
   const GPT model(config, std::get<0>(GetParam()).device, fixture.group("initial."));
   at::NoGradGuard no_grad;
@@ -193,8 +194,11 @@ TEST_P(CachedForms, LogitsEqualTheUncachedOnes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, CachedForms,
-                         testing::Combine(testing::ValuesIn(kDevices), testing::Values("gpt2_form", "llama_form", "default_form")),
-                         [](const auto& test) { return std::string(std::get<1>(test.param)) + "_" + std::get<0>(test.param).name; });
+                         testing::Combine(testing::ValuesIn(kDevices),
+                                          testing::Values("gpt2_form", "llama_form", "default_form")),
+                         [](const auto& test) {
+                           return std::string(std::get<1>(test.param)) + "_" + std::get<0>(test.param).name;
+                         });
 
 TEST(GPT, RefusesWeightsOfAnotherArchitecture) {
   const auto message = [&](const NamedTensors& values) -> std::string {

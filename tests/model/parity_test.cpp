@@ -63,7 +63,8 @@ TEST_P(Parity, LossAndEveryGradient) {
   (void)model_->parameters().flat_gradients();  // throws where one is missing
   for (const auto& [name, gradient] : model_->parameters().gradients()) {
     const at::Tensor& expected = fixture_.tensors.at("gradient." + name);
-    EXPECT_LE(max_difference(gradient, expected), test::tolerance(at::kFloat, backward_roundings(), max_abs(expected))) << name;
+    EXPECT_LE(max_difference(gradient, expected), test::tolerance(at::kFloat, backward_roundings(), max_abs(expected)))
+        << name;
   }
 }
 
@@ -73,17 +74,19 @@ TEST_P(Parity, TenAdamWSteps) {
   training.min_lr = fixture_.number("min_lr");
   training.warmup_steps = fixture_.integer("warmup_steps");
   AdamW optimizer(model_->parameters(), {.weight_decay = fixture_.number("weight_decay"),
-                                        .beta1 = fixture_.number("beta1"),
-                                        .beta2 = fixture_.number("beta2"),
-                                        .eps = fixture_.number("eps")});
+                                         .beta1 = fixture_.number("beta1"),
+                                         .beta2 = fixture_.number("beta2"),
+                                         .eps = fixture_.number("eps")});
   const int64_t steps = fixture_.integer("max_steps");
   const at::Tensor found_inf = at::zeros({}, device_);
   for (int64_t step = 0; step < steps; ++step) {
     model_->parameters().clear_gradients();
     const at::Tensor loss = model_->loss(ids(step), targets(step), smoothing_);
     loss.backward();
-    const at::Tensor divisor = clip_divisor(global_grad_norm(model_->parameters().flat_gradients()), fixture_.number("gradient_clip"));
-    optimizer.step(at::full({}, learning_rate_at(training, step, steps), at::TensorOptions(device_).dtype(at::kFloat)), divisor, found_inf);
+    const at::Tensor divisor =
+        clip_divisor(global_grad_norm(model_->parameters().flat_gradients()), fixture_.number("gradient_clip"));
+    optimizer.step(at::full({}, learning_rate_at(training, step, steps), at::TensorOptions(device_).dtype(at::kFloat)),
+                   divisor, found_inf);
     const double expected = fixture_.tensors.at("losses")[step].item<double>();
     EXPECT_NEAR(loss.item<double>(), expected,
                 test::tolerance(at::kFloat, (step + 1) * backward_roundings(), expected));
@@ -97,8 +100,11 @@ TEST_P(Parity, TenAdamWSteps) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, Parity,
-                         testing::Combine(testing::ValuesIn(kDevices), testing::Values("gpt2_form", "llama_form", "default_form")),
-                         [](const auto& test) { return std::string(std::get<1>(test.param)) + "_" + std::get<0>(test.param).name; });
+                         testing::Combine(testing::ValuesIn(kDevices),
+                                          testing::Values("gpt2_form", "llama_form", "default_form")),
+                         [](const auto& test) {
+                           return std::string(std::get<1>(test.param)) + "_" + std::get<0>(test.param).name;
+                         });
 
 }  // namespace
 }  // namespace gpt

@@ -25,7 +25,8 @@ class EmbeddingTest : public testing::TestWithParam<DeviceCase> {
 TEST_P(EmbeddingTest, EqualsFloat64) {
   const at::Device device = GetParam().device;
   for (const bool is_tied : {true, false}) {
-    for (const auto& [V, C, B, T] : std::vector<std::array<int64_t, 4>>{{50, 7, 3, 5}, {11, 200, 4, 33}, {1, 1, 1, 1}}) {
+    for (const auto& [V, C, B, T] :
+         std::vector<std::array<int64_t, 4>>{{50, 7, 3, 5}, {11, 200, 4, 33}, {1, 1, 1, 1}}) {
       at::Generator generator = at::detail::createCPUGenerator(1);
       const at::Tensor values = at::randn({V, C}, generator), exact = values.to(at::kDouble).requires_grad_();
       const Parameter table(values.to(device, /*non_blocking=*/false, /*copy=*/true));

@@ -32,7 +32,11 @@ void PrintTo(const LinearCase& linear, std::ostream* out) {
   *out << linear.K << " to " << linear.N << (linear.bias ? " with bias" : " without bias");
 }
 
-const LinearCase kCases[] = {{{1}, 1, 1, true}, {{17}, 5, 3, true}, {{12, 64}, 128, 384, false}, {{3, 7}, 33, 65, true}, {{2, 3, 5}, 31, 129, false}};
+const LinearCase kCases[] = {{{1}, 1, 1, true},
+                             {{17}, 5, 3, true},
+                             {{12, 64}, 128, 384, false},
+                             {{3, 7}, 33, 65, true},
+                             {{2, 3, 5}, 31, 129, false}};
 
 using LinearFunction = at::Tensor (*)(const at::Tensor& x, const Parameter& weight, const at::Tensor& bias);
 
@@ -44,7 +48,8 @@ double max_difference(const at::Tensor& x, const at::Tensor& reference) {
 double bound(at::ScalarType type, int64_t n) { return test::tolerance(type, n, 5 * std::sqrt(static_cast<double>(n))); }
 
 // Output and gradients of two micro-batches against float64, where the second adds to the first.
-void expect_float64_results(const LinearCase& shape, at::Device device, LinearFunction function, at::ScalarType type = at::kFloat) {
+void expect_float64_results(const LinearCase& shape, at::Device device, LinearFunction function,
+                            at::ScalarType type = at::kFloat) {
   const auto& [rows, K, N, with_bias] = shape;
   std::vector<int64_t> sizes = rows;
   sizes.push_back(K);
@@ -53,10 +58,12 @@ void expect_float64_results(const LinearCase& shape, at::Device device, LinearFu
   const at::Tensor weight = draw({N, K}), bias = draw({N});
   const Parameter parameter(weight.to(device, /*non_blocking=*/false, /*copy=*/true));
   const at::Tensor leaf = with_bias ? bias.to(device, false, true).requires_grad_() : at::Tensor();
-  const at::Tensor exact_weight = weight.to(at::kDouble).requires_grad_(), exact_bias = bias.to(at::kDouble).requires_grad_();
+  const at::Tensor exact_weight = weight.to(at::kDouble).requires_grad_(),
+                   exact_bias = bias.to(at::kDouble).requires_grad_();
   int64_t M = 0;
   for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
-    const at::Tensor input = draw(sizes), x = input.to(device, false, true).requires_grad_(), exact_x = input.to(at::kDouble).requires_grad_();
+    const at::Tensor input = draw(sizes), x = input.to(device, false, true).requires_grad_(),
+                     exact_x = input.to(at::kDouble).requires_grad_();
     at::Tensor y;
     {
       const Autocast autocast(device, type);
@@ -75,15 +82,14 @@ void expect_float64_results(const LinearCase& shape, at::Device device, LinearFu
   }
   EXPECT_LE(max_difference(parameter.gradient(), exact_weight.grad()), bound(type, M));
   EXPECT_FALSE(parameter.value().grad().defined()) << "the gradient is the parameter's own";
-  if (with_bias) {
-    EXPECT_LE(max_difference(leaf.grad(), exact_bias.grad()), bound(type, M));
-  }
+  if (with_bias) { EXPECT_LE(max_difference(leaf.grad(), exact_bias.grad()), bound(type, M)); }
 }
 
 class LinearTest : public testing::TestWithParam<std::tuple<DeviceCase, LinearCase>> {
  protected:
-  void SetUp() override { GPT_SKIP_WITHOUT(std::get<0>(GetParam())) }
-  at::Device device() const { return std::get<0>(GetParam()).device; }
+  void SetUp() override{GPT_SKIP_WITHOUT(std::get<0>(GetParam()))} at::Device device() const {
+    return std::get<0>(GetParam()).device;
+  }
   const LinearCase& shape() const { return std::get<1>(GetParam()); }
 };
 
@@ -116,7 +122,8 @@ TEST(Linear, TakesStridedInputsAndGradients) {
     EXPECT_LE(max_difference(y, at::linear(x, values)), test::tolerance(at::kFloat, 2 * 24, 25));
     const at::Tensor upstream = at::randn({10, 40}).t();
     y.backward(upstream);
-    EXPECT_LE(max_difference(weight.gradient(), upstream.t().matmul(x.detach())), test::tolerance(at::kFloat, 2 * 40, 32));
+    EXPECT_LE(max_difference(weight.gradient(), upstream.t().matmul(x.detach())),
+              test::tolerance(at::kFloat, 2 * 40, 32));
     EXPECT_LE(max_difference(x.grad(), upstream.matmul(values)), test::tolerance(at::kFloat, 2 * 10, 16));
   }
 }
@@ -127,7 +134,8 @@ TEST(Linear, FewRowsManyRowsAndAutocastGiveTheProductWithoutGradientsToo) {
   const Parameter weight(values);
   for (const int64_t rows : {1, 100}) {
     const at::Tensor x = at::randn({rows, 32});
-    EXPECT_LE(max_difference(linear(x, weight, bias), at::linear(x, values, bias)), test::tolerance(at::kFloat, 2 * 33, 30));
+    EXPECT_LE(max_difference(linear(x, weight, bias), at::linear(x, values, bias)),
+              test::tolerance(at::kFloat, 2 * 33, 30));
     const Autocast autocast(at::kCPU, at::kBFloat16);
     EXPECT_EQ(linear(x, weight, bias).scalar_type(), at::kBFloat16);
   }

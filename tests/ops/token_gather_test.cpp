@@ -11,9 +11,9 @@
 #include <tuple>
 #include <vector>
 
+#include "src/ops/token_gather_kernel.cuh"
 #include "support/cuda_emulation.h"
 #include "support/device_cases.h"
-#include "src/ops/token_gather_kernel.cuh"
 
 namespace gpt {
 namespace {
@@ -44,8 +44,8 @@ at::Tensor windows(const at::Tensor& tokens, const at::Tensor& starts, int64_t T
 }
 
 template <class Id>
-void launch_emulated(const at::Tensor& inputs, const at::Tensor& targets, const at::Tensor& tokens, const at::Tensor& starts,
-                     unsigned threads) {
+void launch_emulated(const at::Tensor& inputs, const at::Tensor& targets, const at::Tensor& tokens,
+                     const at::Tensor& starts, unsigned threads) {
   emulation::launch({static_cast<unsigned>(inputs.size(0))}, {threads}, [&] {
     ops::cuda::token_gather_kernel(inputs.data_ptr<int64_t>(), targets.data_ptr<int64_t>(), tokens.const_data_ptr<Id>(),
                                    starts.const_data_ptr<int64_t>(), tokens.size(0), inputs.size(1));
@@ -60,15 +60,18 @@ TEST_P(TokenGatherTest, EqualsIndexing) {
   for (const Case& c : kCases) {
     const at::Tensor tokens = random_tokens(c.N, type), starts = spread_starts(c);
     const auto [inputs, targets] = ops::token_gather(tokens.to(where.device), starts.to(where.device), c.T);
-    EXPECT_TRUE(at::equal(inputs.cpu(), windows(tokens, starts, c.T, 0))) << "N " << c.N << " B " << c.B << " T " << c.T;
-    EXPECT_TRUE(at::equal(targets.cpu(), windows(tokens, starts, c.T, 1))) << "N " << c.N << " B " << c.B << " T " << c.T;
+    EXPECT_TRUE(at::equal(inputs.cpu(), windows(tokens, starts, c.T, 0)))
+        << "N " << c.N << " B " << c.B << " T " << c.T;
+    EXPECT_TRUE(at::equal(targets.cpu(), windows(tokens, starts, c.T, 1)))
+        << "N " << c.N << " B " << c.B << " T " << c.T;
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, TokenGatherTest,
                          testing::Combine(testing::ValuesIn(kDevices), testing::Values(at::kUInt16, at::kInt)),
                          [](const auto& info) {
-                           return std::string(std::get<0>(info.param).name) + "_" + c10::toString(std::get<1>(info.param));
+                           return std::string(std::get<0>(info.param).name) + "_" +
+                                  c10::toString(std::get<1>(info.param));
                          });
 
 class TokenGatherKernelTest : public testing::TestWithParam<at::ScalarType> {};
@@ -116,12 +119,14 @@ TEST(TokenGather, ReadsBeyond32Bits) {
 TEST(TokenGather, WritesBeyond32Bits) {
   const int64_t B = 3'000'000, T = 1000;  // the last window begins at element 2,999,999,000
   const at::Tensor inputs = sparse_zeros(B * T, at::kLong), targets = sparse_zeros(B * T, at::kLong);
-  if (!inputs.defined() || !targets.defined()) GTEST_SKIP() << "this machine does not overcommit " << 16 * B * T << " bytes";
+  if (!inputs.defined() || !targets.defined())
+    GTEST_SKIP() << "this machine does not overcommit " << 16 * B * T << " bytes";
   const at::Tensor starts = sparse_zeros(B, at::kLong), tokens = at::arange(T + 2, at::kInt);
   starts[B - 1] = 1;
   emulation::Block block({static_cast<unsigned>(B)}, {256}, [&] {
-    ops::cuda::token_gather_kernel(inputs.data_ptr<int64_t>(), targets.data_ptr<int64_t>(), tokens.const_data_ptr<int32_t>(),
-                                   starts.const_data_ptr<int64_t>(), tokens.size(0), T);
+    ops::cuda::token_gather_kernel(inputs.data_ptr<int64_t>(), targets.data_ptr<int64_t>(),
+                                   tokens.const_data_ptr<int32_t>(), starts.const_data_ptr<int64_t>(), tokens.size(0),
+                                   T);
   });
   block.run({static_cast<unsigned>(B - 1)});
   EXPECT_TRUE(at::equal(inputs.slice(0, (B - 1) * T), at::arange(1, T + 1, at::kLong)));

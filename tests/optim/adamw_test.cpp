@@ -46,15 +46,32 @@ void expect_same_bits(const OptimizerState& a, const OptimizerState& b) {
 
 class AdamWTest : public testing::TestWithParam<DeviceCase> {
  protected:
-  void SetUp() override { GPT_SKIP_WITHOUT(GetParam()) }
+  void SetUp() override{GPT_SKIP_WITHOUT(GetParam())}
 
-  at::Tensor scalar(double value) const { return at::full({}, value, at::TensorOptions(GetParam().device).dtype(at::kFloat)); }
+  at::Tensor scalar(double value) const {
+    return at::full({}, value, at::TensorOptions(GetParam().device).dtype(at::kFloat));
+  }
 
   // A matrix between two vectors, none of them a multiple of the alignment.
   Parameters make_parameters() {
-    Parameters parameters({{.name = "first", .shape = {19}, .role = ParameterRole::attention_norm, .layer = 0, .is_bias = false, .initial = {}},
-                           {.name = "matrix", .shape = {13, 37}, .role = ParameterRole::attention_in, .layer = 0, .is_bias = false, .initial = {}},
-                           {.name = "last", .shape = {300}, .role = ParameterRole::attention_in, .layer = 0, .is_bias = true, .initial = {}}},
+    Parameters parameters({{.name = "first",
+                            .shape = {19},
+                            .role = ParameterRole::attention_norm,
+                            .layer = 0,
+                            .is_bias = false,
+                            .initial = {}},
+                           {.name = "matrix",
+                            .shape = {13, 37},
+                            .role = ParameterRole::attention_in,
+                            .layer = 0,
+                            .is_bias = false,
+                            .initial = {}},
+                           {.name = "last",
+                            .shape = {300},
+                            .role = ParameterRole::attention_in,
+                            .layer = 0,
+                            .is_bias = true,
+                            .initial = {}}},
                           GetParam().device);
     for (const auto& [name, value] : parameters.values()) value.detach().copy_(at::randn(value.sizes(), generator_));
     return parameters;
@@ -63,7 +80,8 @@ class AdamWTest : public testing::TestWithParam<DeviceCase> {
   void draw_gradients(const Parameters& parameters) {
     parameters.clear_gradients();
     for (const ParameterRow& row : parameters.rows()) {
-      const Parameter parameter = row.is_bias ? parameters.bias(row.role, row.layer) : parameters.weight(row.role, row.layer);
+      const Parameter parameter =
+          row.is_bias ? parameters.bias(row.role, row.layer) : parameters.weight(row.role, row.layer);
       parameter.add_to_gradient(at::randn(row.shape, generator_));
     }
   }
@@ -94,21 +112,24 @@ TEST_P(AdamWTest, FollowsThePaperWithDecayOnMatricesOnly) {
   std::vector<Reference> references;
   for (const auto& [name, parameter] : parameters.values()) {
     const at::Tensor value = parameter.detach().cpu().to(at::kDouble);
-    references.push_back({value, at::zeros_like(value), at::zeros_like(value), name == "matrix" ? kConfig.weight_decay : 0.0});
+    references.push_back(
+        {value, at::zeros_like(value), at::zeros_like(value), name == "matrix" ? kConfig.weight_decay : 0.0});
   }
   const int64_t steps = 7;
   for (int64_t t = 1; t <= steps; ++t) {
     const double lr = 0.1 / static_cast<double>(t);
     draw_gradients(parameters);
     const NamedTensors gradients = parameters.gradients();
-    for (size_t i = 0; i < gradients.size(); ++i) references[i].step(t, lr, gradients[i].second.cpu().to(at::kDouble) / 2.5);
+    for (size_t i = 0; i < gradients.size(); ++i)
+      references[i].step(t, lr, gradients[i].second.cpu().to(at::kDouble) / 2.5);
     step(optimizer, lr, 2.5);
   }
   const NamedTensors values = parameters.values();
   for (size_t i = 0; i < values.size(); ++i) {
     const at::Tensor& expected = references[i].value;
     const double difference = (values[i].second.detach().cpu() - expected).abs().max().item<double>();
-    EXPECT_LE(difference, test::tolerance(at::kFloat, 12 * steps, expected.abs().max().item<double>())) << values[i].first;
+    EXPECT_LE(difference, test::tolerance(at::kFloat, 12 * steps, expected.abs().max().item<double>()))
+        << values[i].first;
   }
   EXPECT_EQ(optimizer.state().step_count.item<float>(), steps);
 }

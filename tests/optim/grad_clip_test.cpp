@@ -16,8 +16,8 @@ namespace {
 
 class GradClip : public testing::TestWithParam<DeviceCase> {
  protected:
-  void SetUp() override { GPT_SKIP_WITHOUT(GetParam()) }
-  at::Tensor full(at::IntArrayRef shape, double value, at::ScalarType dtype = at::kFloat) const {
+  void SetUp() override{GPT_SKIP_WITHOUT(GetParam())} at::Tensor
+      full(at::IntArrayRef shape, double value, at::ScalarType dtype = at::kFloat) const {
     return at::full(shape, value, at::TensorOptions(GetParam().device).dtype(dtype));
   }
   double divisor(double norm, double max_norm) const { return clip_divisor(full({}, norm), max_norm).item<double>(); }
@@ -34,12 +34,14 @@ TEST_P(GradClip, NormIsThatOfAllGradientsTogether) {
 // Tens of millions of values: a plain sum in float32 would stop growing.
 TEST_P(GradClip, NormOfManyValuesIsExact) {
   const int64_t count = (int64_t{1} << 25) + 77;
-  EXPECT_NEAR(global_grad_norm(full({count}, 0.5)).item<double>(), 0.5 * std::sqrt(static_cast<double>(count)), 1e-5 * 2896);
+  EXPECT_NEAR(global_grad_norm(full({count}, 0.5)).item<double>(), 0.5 * std::sqrt(static_cast<double>(count)),
+              1e-5 * 2896);
 }
 
 TEST_P(GradClip, SixteenBitGradientsAreSummedInFloat32) {
   const at::Tensor gradient = full({1000, 100}, 300.0, at::kHalf);  // its squares alone overflow float16
-  EXPECT_NEAR(global_grad_norm(gradient).item<double>(), 300 * std::sqrt(1e5), test::tolerance(at::kFloat, 100000, 1e5));
+  EXPECT_NEAR(global_grad_norm(gradient).item<double>(), 300 * std::sqrt(1e5),
+              test::tolerance(at::kFloat, 100000, 1e5));
 }
 
 TEST_P(GradClip, DividesByNormOverLimitOnlyAboveTheLimit) {

@@ -13,8 +13,7 @@ namespace {
 
 class GradScalerTest : public testing::TestWithParam<DeviceCase> {
  protected:
-  void SetUp() override { GPT_SKIP_WITHOUT(GetParam()) }
-  at::Device device() const { return GetParam().device; }
+  void SetUp() override{GPT_SKIP_WITHOUT(GetParam())} at::Device device() const { return GetParam().device; }
   at::Tensor full(at::IntArrayRef shape, double value) const {
     return at::full(shape, value, at::TensorOptions(device()).dtype(at::kFloat));
   }

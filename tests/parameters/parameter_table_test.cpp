@@ -55,9 +55,9 @@ TEST(ParameterTable, CountWhatThePublishedModelsHave) {
 TEST(ParameterTable, GroupsAddUpToTheModel) {
   for (const auto& config : {gpt2_small(), llama2_7b()}) {
     const auto groups = parameter_groups(config);
-    EXPECT_EQ(
-        std::accumulate(groups.begin(), groups.end(), int64_t{0}, [](auto sum, auto& g) { return sum + g.second; }),
-        parameter_count(config));
+    EXPECT_EQ(std::accumulate(groups.begin(), groups.end(), int64_t{0},
+                              [](auto sum, auto& g) { return sum + g.second; }),
+              parameter_count(config));
   }
   const auto groups = parameter_groups(gpt2_small());
   ASSERT_EQ(groups.size(), 5u);
@@ -106,12 +106,13 @@ TEST(ParameterTable, LaysParametersOutInTheOrderOfTheBackwardPass) {
   std::vector<std::string> names;
   for (const size_t i : order) names.push_back(rows[i].name);
   const std::string h = "transformer.h.";
-  EXPECT_EQ(names, (std::vector<std::string>{"lm_head.weight", "transformer.ln_f.weight",  //
-                                             h + "1.mlp.w2.weight", h + "1.mlp.w3.weight", h + "1.mlp.w1.weight", h + "1.ln_2.weight",
-                                             h + "1.attn.c_proj.weight", h + "1.attn.c_attn.weight", h + "1.ln_1.weight",
-                                             h + "0.mlp.w2.weight", h + "0.mlp.w3.weight", h + "0.mlp.w1.weight", h + "0.ln_2.weight",
-                                             h + "0.attn.c_proj.weight", h + "0.attn.c_attn.weight", h + "0.ln_1.weight",
-                                             "transformer.wte.weight"}));
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"lm_head.weight", "transformer.ln_f.weight",  //
+                                      h + "1.mlp.w2.weight", h + "1.mlp.w3.weight", h + "1.mlp.w1.weight",
+                                      h + "1.ln_2.weight", h + "1.attn.c_proj.weight", h + "1.attn.c_attn.weight",
+                                      h + "1.ln_1.weight", h + "0.mlp.w2.weight", h + "0.mlp.w3.weight",
+                                      h + "0.mlp.w1.weight", h + "0.ln_2.weight", h + "0.attn.c_proj.weight",
+                                      h + "0.attn.c_attn.weight", h + "0.ln_1.weight", "transformer.wte.weight"}));
 }
 
 TEST(ParameterTable, NoBlockHoldsValuesOfTwoParametersAndRangesCoverThemAll) {
@@ -126,9 +127,12 @@ TEST(ParameterTable, NoBlockHoldsValuesOfTwoParametersAndRangesCoverThemAll) {
       EXPECT_LE(end, layout.size) << rows[i].name;
       blocks.emplace_back(begin / kParameterAlignment, (end - 1) / kParameterAlignment);
       const auto ranges = decay_ranges(rows, layout);
-      EXPECT_EQ(std::count_if(ranges.begin(), ranges.end(), [&](const FlatRange& range) {
-        return range.begin <= begin && end <= range.end && range.decays == rows[i].decays();
-      }), 1) << rows[i].name;
+      EXPECT_EQ(std::count_if(ranges.begin(), ranges.end(),
+                              [&](const FlatRange& range) {
+                                return range.begin <= begin && end <= range.end && range.decays == rows[i].decays();
+                              }),
+                1)
+          << rows[i].name;
     }
     std::sort(blocks.begin(), blocks.end());
     for (size_t i = 1; i < blocks.size(); ++i) EXPECT_GT(blocks[i].first, blocks[i - 1].second);

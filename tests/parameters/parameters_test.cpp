@@ -14,15 +14,15 @@ namespace {
 
 ModelConfig small_model() {
   ModelConfig config;
-  config.n_layer = 2, config.n_head = 2, config.n_embd = 6, config.block_size = 4, config.vocab_size = 5, config.vocab_multiple = 4;
+  config.n_layer = 2, config.n_head = 2, config.n_embd = 6, config.block_size = 4, config.vocab_size = 5,
+  config.vocab_multiple = 4;
   config.norm = Norm::layernorm, config.bias = true, config.position = Position::learned;
   return config;
 }
 
 class ParametersTest : public testing::TestWithParam<DeviceCase> {
  protected:
-  void SetUp() override { GPT_SKIP_WITHOUT(GetParam()) }
-  at::Device device() const { return GetParam().device; }
+  void SetUp() override{GPT_SKIP_WITHOUT(GetParam())} at::Device device() const { return GetParam().device; }
 };
 
 TEST_P(ParametersTest, ViewsShareTheFlatBuffer) {
@@ -31,9 +31,11 @@ TEST_P(ParametersTest, ViewsShareTheFlatBuffer) {
   EXPECT_EQ(parameters.flat_values().numel() % kParameterAlignment, 0);
   const NamedTensors values = parameters.values();
   for (size_t i = 0; i < values.size(); ++i) {
-    const at::Tensor part = parameters.flat_values().detach().narrow(0, parameters.layout().offsets[i], values[i].second.numel());
+    const at::Tensor part =
+        parameters.flat_values().detach().narrow(0, parameters.layout().offsets[i], values[i].second.numel());
     EXPECT_EQ(parameters.layout().offsets[i] % kParameterAlignment, 0) << values[i].first;
-    EXPECT_TRUE(values[i].second.is_leaf() && values[i].second.requires_grad() && !values[i].second.is_view()) << values[i].first;
+    EXPECT_TRUE(values[i].second.is_leaf() && values[i].second.requires_grad() && !values[i].second.is_view())
+        << values[i].first;
     part.fill_(static_cast<double>(i));
     EXPECT_TRUE(values[i].second.detach().eq(static_cast<double>(i)).all().item<bool>()) << values[i].first;
   }
@@ -42,7 +44,8 @@ TEST_P(ParametersTest, ViewsShareTheFlatBuffer) {
 TEST_P(ParametersTest, TheFirstContributionOverwritesAndLaterOnesAdd) {
   Parameters parameters(parameter_table(small_model()), device());
   parameters.draw(1);
-  const Parameter norm = parameters.weight(ParameterRole::final_norm, 2), bias = parameters.bias(ParameterRole::final_norm, 2);
+  const Parameter norm = parameters.weight(ParameterRole::final_norm, 2),
+                  bias = parameters.bias(ParameterRole::final_norm, 2);
   for (int update = 0; update < 2; ++update) {
     parameters.clear_gradients();
     EXPECT_FALSE(norm.has_gradient());
@@ -61,11 +64,13 @@ TEST_P(ParametersTest, TheFlatGradientsAreCompleteOrRefused) {
   parameters.draw(1);
   EXPECT_THROW((void)parameters.flat_gradients(), c10::Error);
   for (const ParameterRow& row : parameters.rows()) {
-    const Parameter parameter = row.is_bias ? parameters.bias(row.role, row.layer) : parameters.weight(row.role, row.layer);
+    const Parameter parameter =
+        row.is_bias ? parameters.bias(row.role, row.layer) : parameters.weight(row.role, row.layer);
     EXPECT_THROW((void)parameters.flat_gradients(), c10::Error);
     parameter.add_to_gradient(at::ones(row.shape, device()));
   }
-  EXPECT_EQ(parameters.flat_gradients().sum().item<double>(), static_cast<double>(parameters.count())) << "padding is zero";
+  EXPECT_EQ(parameters.flat_gradients().sum().item<double>(), static_cast<double>(parameters.count()))
+      << "padding is zero";
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, ParametersTest, testing::ValuesIn(kDevices), testing::PrintToStringParamName());

@@ -20,8 +20,9 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string record(const std::string& type, const std::string& text) {
-  return "WARC/1.0\r\nWARC-Type: " + type + "\r\nWARC-Target-URI: http://a.example/\r\ncontent-length: " +
-         std::to_string(text.size()) + "\r\n\r\n" + text + "\r\n\r\n";
+  return "WARC/1.0\r\nWARC-Type: " + type +
+         "\r\nWARC-Target-URI: http://a.example/\r\ncontent-length: " + std::to_string(text.size()) + "\r\n\r\n" +
+         text + "\r\n\r\n";
 }
 
 class DocumentReaderTest : public testing::Test {
@@ -72,7 +73,8 @@ TEST_F(DocumentReaderTest, AFileOfTextIsADocument) {
   const std::string bytes = "caf\xE9 \xE2\x82 \r \n end";  // kept byte for byte
   const std::string late_nul = std::string(70000, 'x') + std::string(1, '\0') + "y";
   EXPECT_EQ(documents({file("a.txt", bytes), file("b", late_nul)}), (Texts{bytes, late_nul}));
-  EXPECT_ERROR(documents({file("c.txt", bytes + std::string(1, '\0'))}), ExitCode::data, "c.txt: byte 15 is NUL: it is a binary file");
+  EXPECT_ERROR(documents({file("c.txt", bytes + std::string(1, '\0'))}), ExitCode::data,
+               "c.txt: byte 15 is NUL: it is a binary file");
 }
 
 TEST_F(DocumentReaderTest, WindowsLineEndsOfATextBecomeLF) {
@@ -85,9 +87,9 @@ TEST_F(DocumentReaderTest, WindowsLineEndsOfATextBecomeLF) {
   const std::string page = record("conversion", "one\r\ntwo");
   EXPECT_EQ(documents({file("a.jsonl", "{\"text\": \"one\\r\\ntwo\"}\r\n"), file("a.wet", page)}),
             (Texts{"one\r\ntwo", "one\r\ntwo"}));  // these say themselves what their text is
-  DocumentReader input = reader({file("1", "a\r\nb\r\nc"), file("2", "a\nb\r"), file("3", "\r\n"), file("4.wet", page)});
-  while (input.next()) {
-  }
+  DocumentReader input =
+      reader({file("1", "a\r\nb\r\nc"), file("2", "a\nb\r"), file("3", "\r\n"), file("4.wet", page)});
+  while (input.next()) {}
   EXPECT_EQ(input.crlf_files(), 2);
 }
 
@@ -126,12 +128,12 @@ TEST_F(DocumentReaderTest, ChunksOfWindowsTextDoNotDependOnHowItArrives) {
 
 TEST_F(DocumentReaderTest, AByteOrderMarkIsNoText) {
   const std::string mark = "\xEF\xBB\xBF";
-  EXPECT_EQ(documents({file("a.txt", mark + "text" + mark), file("b.gz", gzip(mark + "packed"))}), (Texts{"text" + mark, "packed"}));
+  EXPECT_EQ(documents({file("a.txt", mark + "text" + mark), file("b.gz", gzip(mark + "packed"))}),
+            (Texts{"text" + mark, "packed"}));
   EXPECT_EQ(documents({file("a.jsonl", mark + "{\"text\": \"" + mark + "one\"}\n")}), Texts{mark + "one"});
   EXPECT_ERROR(documents({file("empty.txt", mark)}), ExitCode::data, "empty.txt: it is empty");
   DocumentReader input = reader({file("1", mark + "a"), file("2", "a" + mark), file("3.gz", gzip(mark + "a\r\n"))});
-  while (input.next()) {
-  }
+  while (input.next()) {}
   EXPECT_EQ(input.byte_order_mark_files(), 2);
   EXPECT_EQ(input.crlf_files(), 1);
 }
@@ -140,7 +142,8 @@ TEST_F(DocumentReaderTest, PlacesAreThoseOfTheFile) {
   std::string text = "\xEF\xBB\xBF";
   for (int i = 0; text.size() < 1'500'000; ++i) text += "line " + std::to_string(i) + (i % 3 == 0 ? " \r \n" : " \r\n");
   const std::string lines = "{\"text\": \"one\"}\n\n{\"text\": \"two\"}\n";
-  const std::string path = file("a.txt", text), other = file("b.jsonl", lines), page = file("c.wet", record("conversion", "page"));
+  const std::string path = file("a.txt", text), other = file("b.jsonl", lines),
+                    page = file("c.wet", record("conversion", "page"));
   DocumentReader input = reader({path, other, page});
   size_t seen = 0;
   while (std::optional<Chunk> next = input.next()) {
@@ -165,7 +168,8 @@ TEST_F(DocumentReaderTest, UnpacksGzipAndZstdWithSeveralMembers) {
   std::string text;
   for (int i = 0; i < 60000; ++i) text += std::to_string(i) + " ";
   EXPECT_EQ(documents({file("a.txt.gz", gzip(text)), file("b.zst", zstd(text))}), (Texts{text, text}));
-  EXPECT_EQ(documents({file("c.gz", gzip("one ") + gzip("two ") + gzip(text)), file("d.zst", zstd("one ") + zstd("two"))}),
+  EXPECT_EQ(documents(
+                {file("c.gz", gzip("one ") + gzip("two ") + gzip(text)), file("d.zst", zstd("one ") + zstd("two"))}),
             (Texts{"one two " + text, "one two"}));
   // Far more in one packed block than is read at once.
   const std::string zeros(20'000'000, 'a');
@@ -192,18 +196,23 @@ TEST_F(DocumentReaderTest, SaysWherePackedDataEndEarlyOrAreDamaged) {
       EXPECT_ERROR(documents({file(name, packed.substr(0, size))}), ExitCode::data, std::string(name) + ": the ");
     }
   }
-  EXPECT_ERROR(documents({file("a.gz", gzip(text).substr(0, 5000))}), ExitCode::data, "a.gz: the gzip data are cut off");
-  EXPECT_ERROR(documents({file("a.zst", zstd(text).substr(0, 5000))}), ExitCode::data, "a.zst: the zstd data are cut off");
+  EXPECT_ERROR(documents({file("a.gz", gzip(text).substr(0, 5000))}), ExitCode::data,
+               "a.gz: the gzip data are cut off");
+  EXPECT_ERROR(documents({file("a.zst", zstd(text).substr(0, 5000))}), ExitCode::data,
+               "a.zst: the zstd data are cut off");
   std::string damaged = gzip(text);
   damaged[damaged.size() - 6] ^= 1;  // of the checksum
-  EXPECT_ERROR(documents({file("b.gz", damaged)}), ExitCode::data, "b.gz: the gzip data are damaged: incorrect data check");
-  EXPECT_ERROR(documents({file("c.gz", "plain text")}), ExitCode::data, "c.gz: the gzip data are damaged: incorrect header check");
+  EXPECT_ERROR(documents({file("b.gz", damaged)}), ExitCode::data,
+               "b.gz: the gzip data are damaged: incorrect data check");
+  EXPECT_ERROR(documents({file("c.gz", "plain text")}), ExitCode::data,
+               "c.gz: the gzip data are damaged: incorrect header check");
   EXPECT_ERROR(documents({file("c.zst", "plain text")}), ExitCode::data, "c.zst: the zstd data are damaged");
 }
 
 TEST_F(DocumentReaderTest, ALineOfJsonIsADocument) {
-  const std::string lines = "{\"id\": 1, \"text\": \"one\\ntwo \\u20ac\"}\n\n{\"a\": {\"text\": \"inner\"}, \"text\": \"three\"}\r\n"
-                            "{\"text\": \"\"}\n{\"text\": \"last\"}";
+  const std::string lines =
+      "{\"id\": 1, \"text\": \"one\\ntwo \\u20ac\"}\n\n{\"a\": {\"text\": \"inner\"}, \"text\": \"three\"}\r\n"
+      "{\"text\": \"\"}\n{\"text\": \"last\"}";
   EXPECT_EQ(documents({file("a.jsonl", lines), file("b.ndjson.gz", gzip(lines))}),
             (Texts{"one\ntwo \xE2\x82\xAC", "three", "last", "one\ntwo \xE2\x82\xAC", "three", "last"}));
   const std::string windows =
@@ -245,7 +254,8 @@ TEST_F(DocumentReaderTest, CountsLinesAcrossChunks) {
 TEST_F(DocumentReaderTest, ARecordOfTextOfCommonCrawlIsADocument) {
   const std::string info = record("warcinfo", "Software-Info: x\r\n");
   const std::string page = "WARC/1.0 in a page\r\n\r\nmore";
-  EXPECT_EQ(documents({file("a.warc.wet", info + record("conversion", page) + record("conversion", "") + record("conversion", "two"))}),
+  EXPECT_EQ(documents({file("a.warc.wet", info + record("conversion", page) + record("conversion", "") +
+                                              record("conversion", "two"))}),
             (Texts{page, "two"}));
   EXPECT_EQ(documents({file("b.warc.wet.gz", gzip(info) + gzip(record("conversion", page)))}), Texts{page});
 }
@@ -255,9 +265,11 @@ TEST_F(DocumentReaderTest, ReadsRecordsStrictly) {
   const auto faulty = [&](const std::string& bytes) { return documents({file("a.wet", good + bytes)}); };
   EXPECT_ERROR(faulty("text"), ExitCode::data, "a.wet: record 2: the file ends within its headers");
   EXPECT_ERROR(faulty("HTTP/1.0 200\r\n\r\n"), ExitCode::data, "record 2: it does not begin with WARC/1.0");
-  EXPECT_ERROR(faulty("WARC/1.0\r\nWARC-Type: conversion\r\n\r\n"), ExitCode::data, "record 2: it has no Content-Length");
+  EXPECT_ERROR(faulty("WARC/1.0\r\nWARC-Type: conversion\r\n\r\n"), ExitCode::data,
+               "record 2: it has no Content-Length");
   EXPECT_ERROR(faulty("WARC/1.0\r\nContent-Length: -4\r\n\r\n"), ExitCode::data, "Content-Length is not a number");
-  EXPECT_ERROR(faulty("WARC/1.0\r\nContent-Length: 99999999999999999999\r\n\r\n"), ExitCode::data, "Content-Length is not a number");
+  EXPECT_ERROR(faulty("WARC/1.0\r\nContent-Length: 99999999999999999999\r\n\r\n"), ExitCode::data,
+               "Content-Length is not a number");
   EXPECT_ERROR(faulty("WARC/1.0\r\nContent-Length: 4 bytes\r\n\r\n"), ExitCode::data, "Content-Length is not a number");
   EXPECT_ERROR(faulty("WARC/1.0\r\nContent-Length 4\r\n\r\n"), ExitCode::data, "a header has no colon");
   EXPECT_ERROR(faulty(good.substr(0, good.size() - 5)), ExitCode::data, "record 2: the file ends 1 bytes before");
@@ -318,8 +330,11 @@ TEST_F(DocumentReaderTest, BehindARunThatCannotBeCutChunksAreSmallAgain) {
 }
 
 TEST_F(DocumentReaderTest, MaxCharsCountsCharactersOfAllDocuments) {
-  const auto first = [&](const std::vector<std::string>& inputs, int64_t count) { return documents(reader(inputs, count)); };
-  const std::string a = file("a.txt", "\xC3\xA9\xC3\xA0z"), b = file("b.jsonl", "{\"text\": \"12\"}\n{\"text\": \"34\"}\n");
+  const auto first = [&](const std::vector<std::string>& inputs, int64_t count) {
+    return documents(reader(inputs, count));
+  };
+  const std::string a = file("a.txt", "\xC3\xA9\xC3\xA0z"),
+                    b = file("b.jsonl", "{\"text\": \"12\"}\n{\"text\": \"34\"}\n");
   EXPECT_EQ(first({a, b}, 1), Texts{"\xC3\xA9"});
   EXPECT_EQ(first({a, b}, 3), Texts{"\xC3\xA9\xC3\xA0z"});
   EXPECT_EQ(first({a, b}, 5), (Texts{"\xC3\xA9\xC3\xA0z", "12"}));
@@ -349,8 +364,7 @@ TEST_F(DocumentReaderTest, FoldersAreReadByPathWithoutWhatIsNoText) {
   DocumentReader input = reader({folder_ / "in"});
   Texts names;
   EXPECT_EQ(documents(reader({folder_ / "in"})), (Texts{"a", "az", "b", "code"}));
-  while (input.next()) {
-  }
+  while (input.next()) {}
   for (const Source& source : input.used()) names.push_back(source.name);
   EXPECT_EQ(names, (Texts{folder_ / "in/a.txt", folder_ / "in/a/z.md", folder_ / "in/b.txt", folder_ / "in/code.py"}));
   EXPECT_EQ(reasons(input), (Texts{folder_ / "in/empty.txt" + ": it is empty",
@@ -374,8 +388,10 @@ TEST_F(DocumentReaderTest, WhatCannotBeReadInAFolderIsPassedOver) {
   EXPECT_EQ(documents(std::move(input)), Texts{"seven"});
   EXPECT_EQ(reasons(input).size(), 6);
   EXPECT_EQ(reasons(input)[0], "cannot read " + (folder_ / "in/1.txt") + ": No such file or directory");
-  EXPECT_EQ(reasons(input)[2], folder_ / "in/3.txt" + ": it looks like UTF-16; convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)");
-  EXPECT_EQ(reasons(input)[5], folder_ / "in/6.wet" + ": record 2: the file ends within its headers; copy or download it again");
+  EXPECT_EQ(reasons(input)[2],
+            folder_ / "in/3.txt" + ": it looks like UTF-16; convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)");
+  EXPECT_EQ(reasons(input)[5],
+            folder_ / "in/6.wet" + ": record 2: the file ends within its headers; copy or download it again");
   for (const auto& [source, fault] : input.faults()) EXPECT_FALSE(fault.handed_out) << fault.why;
   EXPECT_EQ(input.used().size(), 1);
   EXPECT_EQ(input.used()[0].name, folder_ / "in/7.txt");
@@ -384,12 +400,12 @@ TEST_F(DocumentReaderTest, WhatCannotBeReadInAFolderIsPassedOver) {
 TEST_F(DocumentReaderTest, WhatHasBeenHandedOutOfAFileThatIsPassedOverIsKnown) {
   std::string text;
   for (int i = 0; i < 200000; ++i) text += std::to_string(i * 7919) + " ";
-  const std::string packed = gzip("\xEF\xBB\xBF\r\n" + text), lines = gzip("{\"text\": \"a\"}\n" + std::string(2'000'000, ' '));
+  const std::string packed = gzip("\xEF\xBB\xBF\r\n" + text),
+                    lines = gzip("{\"text\": \"a\"}\n" + std::string(2'000'000, ' '));
   for (const auto& [name, bytes] : {std::pair{"in/a.txt.gz", packed}, {"in/a.jsonl.gz", lines}}) {
     const std::string path = file(name, bytes.substr(0, bytes.size() - 8));
     DocumentReader input = reader({folder_ / "in"});
-    while (input.next()) {
-    }
+    while (input.next()) {}
     ASSERT_EQ(input.faults().size(), 1) << name;
     EXPECT_TRUE(input.faults().at(0).handed_out) << name;
     EXPECT_EQ(input.used().size(), 0);
@@ -401,7 +417,8 @@ TEST_F(DocumentReaderTest, WhatHasBeenHandedOutOfAFileThatIsPassedOverIsKnown) {
 
 TEST_F(DocumentReaderTest, SaysWhatIsWrongWithAnInput) {
   const auto sources = [&](const std::string& input) { return find_sources({input}, folder_ / "out"); };
-  EXPECT_ERROR(sources(folder_ / "absent.txt"), ExitCode::data, "cannot read " + (folder_ / "absent.txt") + ": No such file");
+  EXPECT_ERROR(sources(folder_ / "absent.txt"), ExitCode::data,
+               "cannot read " + (folder_ / "absent.txt") + ": No such file");
   EXPECT_ERROR(sources(folder_ / "*.txt"), ExitCode::data, "no file matches");
   EXPECT_ERROR(sources(""), ExitCode::data, "an input with an empty name");
   fs::create_directories(folder_ / "bare/.git");
@@ -412,10 +429,12 @@ TEST_F(DocumentReaderTest, SaysWhatIsWrongWithAnInput) {
     fs::remove(folder_ / name);
   }
   EXPECT_ERROR(documents({file("empty.txt", "")}), ExitCode::data, "empty.txt: it is empty");
-  EXPECT_ERROR(documents({file("utf16.txt", std::string("\xFF\xFEh\0i\0", 6))}), ExitCode::data, 
+  EXPECT_ERROR(documents({file("utf16.txt", std::string("\xFF\xFEh\0i\0", 6))}), ExitCode::data,
                "it looks like UTF-16; convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)");
-  EXPECT_ERROR(documents({file("utf16.txt", "\xFE\xFF\x30\x42\x30\x44")}), ExitCode::data, "it looks like UTF-16");  // without NUL
-  EXPECT_ERROR(documents({file("utf32.txt", std::string("\xFF\xFE\0\0h\0\0\0", 8))}), ExitCode::data, "iconv -f UTF-32");
+  EXPECT_ERROR(documents({file("utf16.txt", "\xFE\xFF\x30\x42\x30\x44")}), ExitCode::data,
+               "it looks like UTF-16");  // without NUL
+  EXPECT_ERROR(documents({file("utf32.txt", std::string("\xFF\xFE\0\0h\0\0\0", 8))}), ExitCode::data,
+               "iconv -f UTF-32");
   EXPECT_ERROR(documents({file("packed.txt", gzip("text"))}), ExitCode::data, "it is compressed with gzip");
   file("out/a.txt", "a");
   EXPECT_ERROR(sources(folder_ / "out/"), ExitCode::config, "is both input and output");

@@ -67,17 +67,17 @@ TEST_F(CorpusTest, NamesTheFileOfAFault) {
 
 TEST_F(CorpusTest, ExplainsASplitThatIsTooShort) {
   DataConfig config = text(file("a.txt", std::string(400, 'x')));
-  EXPECT_ERROR(load_corpus(config, 64), ExitCode::data,
-               "the validation split has 40 tokens, block_size 64 needs at least 65 (400 tokens, validation_fraction 0.1)");
-  EXPECT_ERROR(load_corpus(config, 360), ExitCode::data, "the training split has 360 tokens, block_size 360 needs at least 361");
+  EXPECT_ERROR(
+      load_corpus(config, 64), ExitCode::data,
+      "the validation split has 40 tokens, block_size 64 needs at least 65 (400 tokens, validation_fraction 0.1)");
+  EXPECT_ERROR(load_corpus(config, 360), ExitCode::data,
+               "the training split has 360 tokens, block_size 360 needs at least 361");
   EXPECT_NO_THROW(load_corpus(config, 39));
   config.validation_fraction = 0;
   EXPECT_NO_THROW(load_corpus(config, 399));
 }
 
-TEST_F(CorpusTest, NeedsASource) {
-  EXPECT_ERROR(load_corpus({}, 4), ExitCode::config, "data: nothing to read");
-}
+TEST_F(CorpusTest, NeedsASource) { EXPECT_ERROR(load_corpus({}, 4), ExitCode::config, "data: nothing to read"); }
 
 TEST_F(CorpusTest, FindsTheDatasetInTheWorkingDirectory) {
   const fs::path before = fs::current_path();
@@ -103,7 +103,7 @@ TEST_F(CorpusTest, ReadsABinWithItsMetadata) {
   EXPECT_EQ(corpus.train.width(), 4);
   EXPECT_EQ(corpus.train.size(), 18);
   EXPECT_EQ(corpus.validation[1], 19);
-  EXPECT_EQ(corpus.tokenizer->name(), "byte");  // found beside the metadata
+  EXPECT_EQ(corpus.tokenizer->name(), "byte");                         // found beside the metadata
   EXPECT_EQ(text_bytes(corpus, Tokens::from_ids({65, 299}, 300)), 1);  // an id that only the padded vocabulary has
   fs::create_directory(folder_ / "elsewhere");
   fs::rename(folder_ / "tok.json", folder_ / "elsewhere/tok.json");
@@ -184,7 +184,8 @@ TEST_F(CorpusTest, StagesNameFurtherFiles) {
   config.stages.back().block_size = 3;
   EXPECT_NO_THROW(load_corpus(config, 1));
   config.stages.back().block_size = 5;
-  EXPECT_ERROR(load_corpus(config, 1), ExitCode::data, "b.bin: the stage from step 9 takes sequences of 5 + 1 tokens, but it has 4");
+  EXPECT_ERROR(load_corpus(config, 1), ExitCode::data,
+               "b.bin: the stage from step 9 takes sequences of 5 + 1 tokens, but it has 4");
   file("hard.txt", "xyz");
   EXPECT_ERROR(load_corpus(config, 1), ExitCode::data, "hard.txt: byte 0: 'x' (U+0078) is not in the vocabulary");
   file("b.bin", uint16_ids(0, 5));
@@ -224,7 +225,8 @@ TEST_F(CorpusTest, AStageDoesNotTrainOnValidation) {
 // ---- prepared bins: what the metadata says must be what the files hold ----
 
 TEST_F(CorpusTest, APreparedBinHasItsOwnSplit) {
-  DataConfig config = bin(uint16_ids(0, 20), R"({"vocab_size": 20, "train": {"tokens": 13}, "validation": {"tokens": 7, "bytes": 21}})");
+  DataConfig config = bin(uint16_ids(0, 20),
+                          R"({"vocab_size": 20, "train": {"tokens": 13}, "validation": {"tokens": 7, "bytes": 21}})");
   const Corpus corpus = load_corpus(config, 3);
   EXPECT_EQ(corpus.train.size(), 13);
   EXPECT_EQ(corpus.validation[0], 13);
@@ -232,7 +234,8 @@ TEST_F(CorpusTest, APreparedBinHasItsOwnSplit) {
   EXPECT_EQ(text_bytes(corpus, corpus.validation.slice(0, 2)), 6);  // without a tokenizer: the average
   config.validation_fraction = 0;                                   // is of text, not of this
   EXPECT_EQ(load_corpus(config, 3).validation.size(), 7);
-  EXPECT_ERROR(load_corpus(config, 7), ExitCode::data, "the validation split has 7 tokens, block_size 7 needs at least 8;");
+  EXPECT_ERROR(load_corpus(config, 7), ExitCode::data,
+               "the validation split has 7 tokens, block_size 7 needs at least 8;");
 }
 
 TEST_F(CorpusTest, MetadataBesideABinIsFound) {
@@ -252,8 +255,10 @@ TEST_F(CorpusTest, SizesAndHashesContradictingTheMetadata) {
   EXPECT_ERROR(load_corpus(bin(uint16_ids(0, 18) + uint16_ids(0, 2), counts + hash), 3), ExitCode::data,
                "x.bin: its content is not what ");
   file("tok.json", R"({"type":"byte"})");
-  EXPECT_ERROR(load_corpus(bin(uint16_ids(0, 20), R"({"vocab_size": 256, "tokenizer": "tok.json", "tokenizer_hash": ")" +
-                                                      std::string(32, '0') + "\"}"), 1),
+  EXPECT_ERROR(load_corpus(bin(uint16_ids(0, 20),
+                               R"({"vocab_size": 256, "tokenizer": "tok.json", "tokenizer_hash": ")" +
+                                   std::string(32, '0') + "\"}"),
+                           1),
                ExitCode::data, "tok.json: not the tokenizer that ");
 }
 
@@ -294,9 +299,11 @@ TEST_F(CorpusTest, ValidationInAFileOfItsOwn) {
   config.validation_bin = file("val2.bin", uint16_ids(3000, 3501));
   EXPECT_NE(load_corpus(config, 64).fingerprint, corpus.fingerprint);
   config.validation_bin = file("val3.bin", uint16_ids(4900, 5001));
-  EXPECT_ERROR(load_corpus(config, 64), ExitCode::data, "val3.bin: token 100 has id 5000, outside the vocabulary of 5000");
+  EXPECT_ERROR(load_corpus(config, 64), ExitCode::data,
+               "val3.bin: token 100 has id 5000, outside the vocabulary of 5000");
   config.validation_bin = file("val4.bin", uint16_ids(0, 64));
-  EXPECT_ERROR(load_corpus(config, 64), ExitCode::data, "the validation split has 64 tokens, block_size 64 needs at least 65;");
+  EXPECT_ERROR(load_corpus(config, 64), ExitCode::data,
+               "the validation split has 64 tokens, block_size 64 needs at least 65;");
   config.validation_bin = file("val5.bin", "");
   EXPECT_ERROR(load_corpus(config, 64), ExitCode::data, "the validation split has 0 tokens");
 }
@@ -308,7 +315,8 @@ TEST_F(CorpusTest, AValidationFileIsLookedForInTrainingFilesOfAnySize) {
   if (too_large) GTEST_SKIP() << too_large.message();
   std::ofstream(config.bin, std::ios::binary | std::ios::app) << uint16_ids(1000, 4000);
   config.validation_bin = file("val.bin", uint16_ids(1000, 4000));
-  EXPECT_ERROR(load_corpus(config, 64), ExitCode::data, "val.bin: validation is contained in training: of 45 windows of it, 45 are in ");
+  EXPECT_ERROR(load_corpus(config, 64), ExitCode::data,
+               "val.bin: validation is contained in training: of 45 windows of it, 45 are in ");
 }
 
 TEST_F(CorpusTest, TwoFilesAreWhatTheMetadataSays) {

@@ -12,9 +12,31 @@ namespace gpt {
 namespace {
 
 TEST(PrepareOptionsTest, ReadsTheCommandLine) {
-  const char* words[] = {"gpt-prepare", "--input", "a.txt", "b.txt", "--input=-.jsonl", "--output", "out", "--tokenizer", "bpe:4096",
-                         "--format", "llmc", "--text_field", "body", "--validation-fraction", "0.2", "--min-frequency", "3",
-                         "--max-chars", "7", "--parse-special-tokens", "--seed", "9", "--threads", "2", "--force"};
+  const char* words[] = {"gpt-prepare",
+                         "--input",
+                         "a.txt",
+                         "b.txt",
+                         "--input=-.jsonl",
+                         "--output",
+                         "out",
+                         "--tokenizer",
+                         "bpe:4096",
+                         "--format",
+                         "llmc",
+                         "--text_field",
+                         "body",
+                         "--validation-fraction",
+                         "0.2",
+                         "--min-frequency",
+                         "3",
+                         "--max-chars",
+                         "7",
+                         "--parse-special-tokens",
+                         "--seed",
+                         "9",
+                         "--threads",
+                         "2",
+                         "--force"};
   const auto command = parse_prepare_options(std::size(words), words);
   ASSERT_TRUE(command);
   const PrepareOptions& o = command->options;
@@ -43,7 +65,8 @@ TEST(PrepareOptionsTest, SaysWhatIsMissingOrMisspelt) {
   EXPECT_ERROR(parse({"--input", "a", "--output", "b", "--format", "npy"}), ExitCode::config, "npy");
   EXPECT_ERROR(parse({"--input", "a", "--output", "b", "--seed", "x"}), ExitCode::config, "x");
   for (const char* flag : {"--min-frequency", "--max-chars", "--threads", "--seed"}) {
-    EXPECT_ERROR(parse({"--input", "a", "--output", "b", flag, "-1"}), ExitCode::config, std::string(flag) + " must be a whole number");
+    EXPECT_ERROR(parse({"--input", "a", "--output", "b", flag, "-1"}), ExitCode::config,
+                 std::string(flag) + " must be a whole number");
   }
   for (const char* fraction : {"1", "nan", "-0.1"}) {
     EXPECT_ERROR(parse({"--input", "a", "--output", "b", "--validation-fraction", fraction}), ExitCode::config,

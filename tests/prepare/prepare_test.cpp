@@ -130,7 +130,8 @@ TEST_F(PrepareTest, TrainingAndValidationShareNoDocument) {
     return result;
   };
   const auto train = documents_of(decoded(ids(0, metadata.train.tokens)));
-  const auto validation = documents_of(decoded(ids(metadata.train.tokens, metadata.train.tokens + metadata.validation.tokens)));
+  const auto validation =
+      documents_of(decoded(ids(metadata.train.tokens, metadata.train.tokens + metadata.validation.tokens)));
   EXPECT_EQ(train.size(), metadata.train.documents);
   EXPECT_EQ(validation.size(), metadata.validation.documents);
   for (const std::string& document : validation) {
@@ -150,7 +151,8 @@ TEST_F(PrepareTest, TheSeedDrawsTheDocuments) {
 TEST_F(PrepareTest, ThreadsDoNotChangeTheOutput) {
   std::string text;
   while (text.size() < 1'500'000) text += "some words in a long document " + std::to_string(text.size()) + "\n";
-  const std::vector<std::string> inputs = {file("a.jsonl", json_lines(5000)), file("b.txt", text), file("c.txt", "short")};
+  const std::vector<std::string> inputs = {file("a.jsonl", json_lines(5000)), file("b.txt", text),
+                                           file("c.txt", "short")};
   for (const char* tokenizer : {"byte", "char", "bpe:400"}) {
     PrepareOptions o = options(inputs, tokenizer);
     o.threads = 1;
@@ -167,7 +169,8 @@ TEST_F(PrepareTest, ThreadsDoNotChangeTheOutput) {
 // A long document is encoded in parts, on several threads: its ids are those of the whole.
 TEST_F(PrepareTest, PartsOfALongDocumentAreEncodedAsTheWhole) {
   std::string text;
-  for (int i = 0; text.size() < 2'000'000; ++i) text += "w\xC3\xB6rd" + std::to_string(i * 7919) + (i % 9 == 0 ? "\n\n" : "  ");
+  for (int i = 0; text.size() < 2'000'000; ++i)
+    text += "w\xC3\xB6rd" + std::to_string(i * 7919) + (i % 9 == 0 ? "\n\n" : "  ");
   PrepareOptions o = options({file("a.txt", text)}, "bpe:500");
   o.validation_fraction = 0;
   const Metadata metadata = prepare(o);
@@ -223,10 +226,12 @@ TEST_F(PrepareTest, WindowsTextGivesTheTokensOfTheSameTextWithLF) {
     EXPECT_EQ(to_json(expected).find("crlf"), std::string::npos);
   }
   PrepareOptions o = options({file("c.txt", windows + "\xE9")}, "char");
-  EXPECT_ERROR(prepare(o), ExitCode::data, "c.txt: byte " + std::to_string(windows.size()) + ": 0xE9 is not valid UTF-8");
+  EXPECT_ERROR(prepare(o), ExitCode::data,
+               "c.txt: byte " + std::to_string(windows.size()) + ": 0xE9 is not valid UTF-8");
   o.saved_tokenizer = make_tokenizer("char", text)->to_json();
   o.inputs = {file("d.txt", "\xEF\xBB\xBF" + windows + "x")};
-  EXPECT_ERROR(prepare(o), ExitCode::data, "d.txt: byte " + std::to_string(windows.size() + 3) + ": 'x' (U+0078) is not in the vocab");
+  EXPECT_ERROR(prepare(o), ExitCode::data,
+               "d.txt: byte " + std::to_string(windows.size() + 3) + ": 'x' (U+0078) is not in the vocab");
   o.inputs = {file("e.txt", "\xEF\xBB\xBF" + windows)};
   o.max_chars = 8;
   o.validation_fraction = 0;
@@ -269,8 +274,10 @@ TEST_F(PrepareTest, AFileInAFolderThatIsNotUtf8IsPassedOverByTokenizersThatNeedI
   o.saved_tokenizer = make_tokenizer("char", "abcdefghix")->to_json();
   check(prepare(o));
   file("in/d.txt", "ghij");  // its characters are another matter: the tokenizer is not for this text
-  EXPECT_ERROR(prepare(o), ExitCode::data, folder_ / "in/d.txt" + ": byte 3: 'j' (U+006A) is not in the vocabulary of 10 characters of "
-               "the char tokenizer; use --tokenizer byte or bpe:N, which can encode any text");
+  EXPECT_ERROR(prepare(o), ExitCode::data,
+               folder_ / "in/d.txt" +
+                   ": byte 3: 'j' (U+006A) is not in the vocabulary of 10 characters of "
+                   "the char tokenizer; use --tokenizer byte or bpe:N, which can encode any text");
   o.saved_tokenizer.clear();
   o.tokenizer = "byte";
   EXPECT_EQ(prepare(o).skipped.size(), 0);
@@ -301,7 +308,8 @@ TEST_F(PrepareTest, ADamagedFileInAFolderIsPassedOverWhole) {
   EXPECT_EQ(files(), (std::vector<std::string>{"bpe_tokenizer.json", "tokens_bpe.bin", "tokens_bpe_metadata.json"}));
   fs::remove(folder_ / "in/a.txt");
   fs::remove(folder_ / "in/c.txt");
-  EXPECT_ERROR(prepare(options({folder_ / "in"}, "byte")), ExitCode::data, "there is no text in it (files read: 0, passed over: 1)");
+  EXPECT_ERROR(prepare(options({folder_ / "in"}, "byte")), ExitCode::data,
+               "there is no text in it (files read: 0, passed over: 1)");
 }
 
 TEST(DescribeFilesTest, SaysWhatIsNotAsUsual) {
@@ -315,8 +323,9 @@ TEST(DescribeFilesTest, SaysWhatIsNotAsUsual) {
   metadata.skipped.resize(2);
   metadata.crlf_files = 3;
   metadata.byte_order_mark_files = 2;
-  EXPECT_EQ(describe_files(metadata), "1,200 files read, 2 passed over; 3 files had Windows line ends (CRLF), which became LF; 2 files "
-                                      "began with a UTF-8 byte-order mark, which was dropped");
+  EXPECT_EQ(describe_files(metadata),
+            "1,200 files read, 2 passed over; 3 files had Windows line ends (CRLF), which became LF; 2 files "
+            "began with a UTF-8 byte-order mark, which was dropped");
   metadata = {};
   metadata.skipped.resize(1);
   EXPECT_EQ(describe_files(metadata), "0 files read, 1 passed over");
@@ -338,7 +347,9 @@ TEST(CountInvalidUtf8Test, CountsBytesThatArePartOfNoCharacter) {
   EXPECT_EQ(count_invalid_utf8("12345678\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80"), 0);
   EXPECT_EQ(count_invalid_utf8("1234567\xC3"), 1);
   EXPECT_EQ(count_invalid_utf8("1234567\xF0\x9F\x98 \xE2\x82"), 5);
-  EXPECT_EQ(count_invalid_utf8("\xFF\xFE\x80" "abcdefgh\x80"), 4);
+  EXPECT_EQ(count_invalid_utf8("\xFF\xFE\x80"
+                               "abcdefgh\x80"),
+            4);
 }
 
 TEST_F(PrepareTest, ASavedTokenizerThatLacksACharacterSaysWhere) {
@@ -381,7 +392,8 @@ TEST_F(PrepareTest, RefusesWhatCannotBe) {
   EXPECT_ERROR(prepare(options({a}, "bpe:many")), ExitCode::config, "as in bpe:8192");
   EXPECT_ERROR(prepare(options({a}, "bpe:100")), ExitCode::config, "100");
   EXPECT_ERROR(prepare(options({a}, "words")), ExitCode::config, "words");
-  EXPECT_ERROR(prepare(options({file("b.jsonl", "{\"text\": \"\"}\n")}, "byte")), ExitCode::data, "b.jsonl: there is no text in it");
+  EXPECT_ERROR(prepare(options({file("b.jsonl", "{\"text\": \"\"}\n")}, "byte")), ExitCode::data,
+               "b.jsonl: there is no text in it");
   EXPECT_EQ(files(), std::vector<std::string>{"no folder"});  // what was made for nothing is gone
 }
 
@@ -463,11 +475,12 @@ TEST_F(PrepareTest, StoppingLeavesNothing) {
 
 TEST_F(PrepareTest, ProgressReachesTheEnd) {
   PrepareProgress last{};
-  gpt::prepare(options({file("a.txt", std::string(5'000'000, 'x'))}, "byte"), output(), [&](const PrepareProgress& progress) {
-    EXPECT_GE(progress.done, last.done);
-    last = progress;
-    return true;
-  });
+  gpt::prepare(options({file("a.txt", std::string(5'000'000, 'x'))}, "byte"), output(),
+               [&](const PrepareProgress& progress) {
+                 EXPECT_GE(progress.done, last.done);
+                 last = progress;
+                 return true;
+               });
   EXPECT_STREQ(last.stage, "encoding");
   EXPECT_EQ(last.done, 5'000'000);
   EXPECT_EQ(last.total, 5'000'000);

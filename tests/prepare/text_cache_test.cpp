@@ -142,14 +142,16 @@ TEST_F(TextCacheTest, TextThatCanBeReadOnlyOnceIsRefused) {
 TEST_F(TextCacheTest, AFolderOfDocumentsWithATokenizerLearnedFromThem) {
   fs::create_directory(folder_ / "texts");
   for (int i = 0; i < 40; ++i) {
-    file("texts/" + std::to_string(i) + ".txt", "the cat sat on the mat and the dog sat on the log " + std::to_string(i));
+    file("texts/" + std::to_string(i) + ".txt",
+         "the cat sat on the mat and the dog sat on the log " + std::to_string(i));
   }
   DataConfig config = text(folder_ / "texts");
   config.tokenizer = "bpe:270";
   const Corpus corpus = load_corpus(config, 8);
   EXPECT_EQ(corpus.vocab_size, 270);
   const std::string all = decoded(corpus, corpus.train) + decoded(corpus, corpus.validation);
-  for (int i = 0; i < 40; ++i) EXPECT_NE(all.find("on the log " + std::to_string(i) + "<|endoftext|>"), std::string::npos) << i;
+  for (int i = 0; i < 40; ++i)
+    EXPECT_NE(all.find("on the log " + std::to_string(i) + "<|endoftext|>"), std::string::npos) << i;
   // Bytes of text: all but the 40 end-of-texts.
   EXPECT_EQ(*text_bytes(corpus, corpus.train) + *text_bytes(corpus, corpus.validation), all.size() - 40 * 13);
   EXPECT_EQ(*text_bytes(corpus, corpus.validation), corpus.validation_bytes);
@@ -171,7 +173,9 @@ TEST_F(TextCacheTest, ADamagedEntryIsMadeAnew) {
   const std::string bin = entry() / "tokens_bpe.bin", metadata = entry() / "tokens_bpe_metadata.json";
   const std::string tokenizer = entry() / "bpe_tokenizer.json";
   const std::string good_bin = read_file(bin, ExitCode::data), good_metadata = read_file(metadata, ExitCode::data);
-  const auto spill = [](const std::string& file, const std::string& bytes) { std::ofstream(file, std::ios::binary) << bytes; };
+  const auto spill = [](const std::string& file, const std::string& bytes) {
+    std::ofstream(file, std::ios::binary) << bytes;
+  };
   const auto without = [&](const std::string& part) {
     std::string result = good_metadata;
     result.erase(result.find(part), part.size());
@@ -185,8 +189,8 @@ TEST_F(TextCacheTest, ADamagedEntryIsMadeAnew) {
       [&] { spill(bin, good_bin.substr(0, 400)); },
       [&] { spill(bin, good_bin + "x"); },
       [&] { spill(bin, good_bin + "xx"); },
-      [&] { spill(bin, flipped(good_bin, 100)); },   // an id of the vocabulary
-      [&] { spill(bin, flipped(good_bin, 101)); },   // none of the vocabulary
+      [&] { spill(bin, flipped(good_bin, 100)); },  // an id of the vocabulary
+      [&] { spill(bin, flipped(good_bin, 101)); },  // none of the vocabulary
       [&] { fs::remove(bin); },
       [&] { spill(metadata, good_metadata.substr(0, 100)); },
       [&] { spill(metadata, ""); },
@@ -276,7 +280,8 @@ TEST_F(TextCacheTest, ADamagedIndexIsIgnored) {
   std::string wrong = good;
   wrong.back() = wrong[wrong.size() - 2];
   wrong[wrong.size() - 2] = wrong[wrong.size() - 2] == '0' ? '1' : '0';
-  for (const std::string& damaged : {std::string(), std::string("x"), good.substr(0, 32), good.substr(0, 60), wrong, good + "more"}) {
+  for (const std::string& damaged :
+       {std::string(), std::string("x"), good.substr(0, 32), good.substr(0, 60), wrong, good + "more"}) {
     std::ofstream(index()) << damaged;
     EXPECT_EQ(load_corpus(config, 4).fingerprint, first);
     EXPECT_EQ(read_file(index(), ExitCode::data), good);  // and replaced
@@ -376,7 +381,8 @@ TEST_F(CacheLimitTest, WhatAnotherProcessPreparesStays) {
 TEST_F(CacheLimitTest, WhatTheCacheDidNotMakeStays) {
   load_corpus(large('a'), 4);
   const std::string inside = entry() / "notes.txt", name = std::string(32, 'a');
-  for (const std::string& path : {inside, folder_ / "cache/" + name, folder_ / "cache/mine.bin", folder_ / "cache/folder/tokens_bpe.bin"}) {
+  for (const std::string& path :
+       {inside, folder_ / "cache/" + name, folder_ / "cache/mine.bin", folder_ / "cache/folder/tokens_bpe.bin"}) {
     fs::create_directories(fs::path(path).parent_path());
     std::ofstream(path) << "mine";
   }
@@ -404,14 +410,16 @@ TEST_F(CacheLimitTest, WhatKilledProcessesLeftCountsAndGoes) {
 
 TEST_F(CacheLimitTest, TheCacheIsDescribed) {
   DataConfig config = large('a');
-  EXPECT_EQ(describe_text_cache(config, false), folder_ / "cache" + ": 0 prepared texts, 0.0 MB (data.cache_limit: 0.005 GB)\n");
+  EXPECT_EQ(describe_text_cache(config, false),
+            folder_ / "cache" + ": 0 prepared texts, 0.0 MB (data.cache_limit: 0.005 GB)\n");
   EXPECT_EQ(clear_text_cache(config), folder_ / "cache" + ": removed 0 prepared texts (0.0 MB)");
   load_corpus(config, 4);
   file("texts/1.txt", std::string(400, 'x'));
   file("texts/2.txt", std::string(400, 'y'));
   load_corpus(text(folder_ / "texts"), 4);
   fs::create_directory(folder_ / "cache/" + std::string(32, '0'));
-  fs::last_write_time(folder_ / "cache/" + std::string(32, '0'), fs::file_time_type::clock::now() - std::chrono::hours(1));
+  fs::last_write_time(folder_ / "cache/" + std::string(32, '0'),
+                      fs::file_time_type::clock::now() - std::chrono::hours(1));
 
   const auto list = nlohmann::json::parse(describe_text_cache(config, true))["cache"];
   ASSERT_EQ(list.size(), 3);

@@ -21,7 +21,8 @@ TEST(Curve, KeepsEveryValueOfAShortRun) {
 
 TEST(Curve, ALongRunKeepsItsExtremesAndItsMeans) {
   Curve curve;
-  for (int64_t step = 1; step <= 100'000; ++step) curve.add(step, step == 31'415 ? 50 : step == 77'777 ? -50 : step % 2);
+  for (int64_t step = 1; step <= 100'000; ++step)
+    curve.add(step, step == 31'415 ? 50 : step == 77'777 ? -50 : step % 2);
   const auto points = curve.points();
   EXPECT_LE(points.size(), Curve::kMaxPoints);
   EXPECT_GT(points.size(), Curve::kMaxPoints / 4);

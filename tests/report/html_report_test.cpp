@@ -109,7 +109,8 @@ TEST_F(HtmlReportTest, IsOneFileThatLoadsNothing) {
   EXPECT_TRUE(page.starts_with("<!DOCTYPE html>"));
   EXPECT_TRUE(page.ends_with("</html>\n"));
   EXPECT_NE(page.find("Dygraph"), std::string::npos);
-  for (const char* loads : {"<script src", "<link rel=\"stylesheet", "@import", "url(", "sourceMappingURL", "@RUN@", "@STYLE@", "@SCRIPT@", "@DYGRAPHS"}) {
+  for (const char* loads : {"<script src", "<link rel=\"stylesheet", "@import", "url(", "sourceMappingURL", "@RUN@",
+                            "@STYLE@", "@SCRIPT@", "@DYGRAPHS"}) {
     EXPECT_EQ(page.find(loads), std::string::npos) << loads;
   }
   EXPECT_EQ(names_in(folder_.path()), std::vector<std::string>{"report.html"});
@@ -118,7 +119,8 @@ TEST_F(HtmlReportTest, IsOneFileThatLoadsNothing) {
 // Whatever the run says, the element that holds it ends where the page ends it, and nothing in it is a script of its own.
 TEST_F(HtmlReportTest, HostileTextsStayTexts) {
   const std::string hostile =
-      std::string("</script><script>alert(1)</script><!--<script>]]>\"'\\\xff\xc3 \xe2\x80\xa8\xe2\x80\xa9&amp;") + '\0' + "\x1b[31m";
+      std::string("</script><script>alert(1)</script><!--<script>]]>\"'\\\xff\xc3 \xe2\x80\xa8\xe2\x80\xa9&amp;") +
+      '\0' + "\x1b[31m";
   HtmlReport report = this->report();
   RunRecord run = run_from(0);
   run.folder = "models/<script>alert(1)</script>";
@@ -130,7 +132,8 @@ TEST_F(HtmlReportTest, HostileTextsStayTexts) {
   const size_t begin = page.find(kTag) + sizeof kTag - 1;
   const std::string data = page.substr(begin, page.find("</script>", begin) - begin);
   EXPECT_EQ(data.back(), '}');
-  for (const char* unsafe : {"<", "\u2028", "\u2029", "\xff"}) EXPECT_EQ(data.find(unsafe), std::string::npos) << unsafe;
+  for (const char* unsafe : {"<", "\u2028", "\u2029", "\xff"})
+    EXPECT_EQ(data.find(unsafe), std::string::npos) << unsafe;
   for (const char c : data) EXPECT_GE(static_cast<unsigned char>(c), ' ');
   std::string readable = hostile;
   readable.replace(readable.find("\xff\xc3"), 2, "\xEF\xBF\xBD\xEF\xBF\xBD");  // U+FFFD in place of each stray byte
@@ -174,7 +177,11 @@ TEST_F(HtmlReportTest, WhatIsNotFiniteIsAGap) {
   report.step(step_at(1, std::numeric_limits<double>::quiet_NaN()));
   report.step(step_at(2, std::numeric_limits<double>::infinity()));
   report.step(step_at(3, 1.5));
-  report.evaluation({.step = 3, .loss = std::numeric_limits<double>::quiet_NaN(), .bits_per_byte = {}, .is_best = false, .seconds = 1});
+  report.evaluation({.step = 3,
+                     .loss = std::numeric_limits<double>::quiet_NaN(),
+                     .bits_per_byte = {},
+                     .is_best = false,
+                     .seconds = 1});
   const json page = shown();
   EXPECT_EQ(page["curves"]["loss"]["values"], json::parse("[null, null, 1.5]"));
   EXPECT_FALSE(page.contains("best"));
@@ -189,11 +196,12 @@ TEST_F(HtmlReportTest, AResumedRunShowsItsEarlierStarts) {
       first.event({step, "event at " + std::to_string(step)});
     }
   }
-  folder_.file("metrics.jsonl",
-               "{\"step\":100,\"loss\":4,\"lr\":1e-3,\"grad_norm\":null,\"step_ms\":5,\"tokens_per_second\":7,\"peak_memory_mb\":8,\"mfu\":0.5}\n"
-               "{\"step\":100,\"val_loss\":4.5,\"val_perplexity\":90,\"val_bits_per_byte\":2}\n"
-               "not JSON\n{\"step\":\"150\",\"loss\":1}\n{\"step\":-1,\"loss\":1}\n{\"step\":1e99,\"loss\":1}\n[1]\n"
-               "{\"step\":200,\"loss\":3}\n{\"step\":300,\"loss\":2}\n{\"step\":20");
+  folder_.file(
+      "metrics.jsonl",
+      "{\"step\":100,\"loss\":4,\"lr\":1e-3,\"grad_norm\":null,\"step_ms\":5,\"tokens_per_second\":7,\"peak_memory_mb\":8,\"mfu\":0.5}\n"
+      "{\"step\":100,\"val_loss\":4.5,\"val_perplexity\":90,\"val_bits_per_byte\":2}\n"
+      "not JSON\n{\"step\":\"150\",\"loss\":1}\n{\"step\":-1,\"loss\":1}\n{\"step\":1e99,\"loss\":1}\n[1]\n"
+      "{\"step\":200,\"loss\":3}\n{\"step\":300,\"loss\":2}\n{\"step\":20");
   HtmlReport resumed = report();
   resumed.begin(run_from(200));
   resumed.step(step_at(210, 2.75));
@@ -234,8 +242,12 @@ TEST_F(HtmlReportTest, AFormerReportThatMakesNoSenseIsReplaced) {
   expect_replaced(tag + "null</script>");
   expect_replaced(tag + "[[[[1]]]]</script>");
   expect_replaced(tag + R"({"samples":7,"events":{"step":1}}</script>)");
-  expect_replaced(tag + R"({"samples":[null,1,[],{},{"step":1},{"step":"1","text":"a"},{"step":1.5,"text":"a"},{"step":-1,"text":"a"}]}</script>)");
-  expect_replaced(tag + R"({"samples":[{"step":18446744073709551615,"text":"a"},{"step":1,"text":{}}],"events":[{"step":1,"what":null}]}</script>)");
+  expect_replaced(
+      tag +
+      R"({"samples":[null,1,[],{},{"step":1},{"step":"1","text":"a"},{"step":1.5,"text":"a"},{"step":-1,"text":"a"}]}</script>)");
+  expect_replaced(
+      tag +
+      R"({"samples":[{"step":18446744073709551615,"text":"a"},{"step":1,"text":{}}],"events":[{"step":1,"what":null}]}</script>)");
   expect_replaced(tag + "{\"samples\":[{\"step\":1,\"text\":\"\xff\"}]}</script>");
   expect_replaced(tag + std::string(2'000'000, '[') + "</script>");
   expect_replaced(tag + "{\"samples\":" + std::string(2'000'000, '[') + std::string(2'000'000, ']') + "}</script>");
@@ -268,7 +280,8 @@ TEST_F(HtmlReportTest, TrainingDoesNotWaitForTheDisk) {
 
 TEST_F(HtmlReportTest, WhatCannotBeReadOrWrittenIsAnError) {
   HtmlReport nowhere(folder_ / "missing/report.html", folder_ / "metrics.jsonl");
-  EXPECT_ERROR(nowhere.begin(run_from(0)), ExitCode::disk, "missing/report.html: open failed: No such file or directory");
+  EXPECT_ERROR(nowhere.begin(run_from(0)), ExitCode::disk,
+               "missing/report.html: open failed: No such file or directory");
   EXPECT_ERROR(nowhere.event({1, "saved"}), ExitCode::disk, "missing/report.html");
   ASSERT_EQ(mkdir((folder_ / "metrics.jsonl").c_str(), 0777), 0);
   HtmlReport unreadable = report();

@@ -21,7 +21,9 @@ class Notes : public Listener {
   explicit Notes(std::vector<std::string>& notes, bool fails = false) : notes_(notes), fails_(fails) {}
   void begin(const RunRecord& run) override { note("begin " + std::to_string(run.total_steps)); }
   void step(const StepRecord& step) override { note("step " + std::to_string(step.step)); }
-  void evaluation(const EvaluationRecord& evaluation) override { note("evaluation " + std::to_string(evaluation.step)); }
+  void evaluation(const EvaluationRecord& evaluation) override {
+    note("evaluation " + std::to_string(evaluation.step));
+  }
   void epoch(const EpochRecord& epoch) override { note("epoch " + std::to_string(epoch.epoch)); }
   void timing(const TimingRecord& timing) override { note("timing " + std::to_string(timing.steps)); }
   void sample(const SampleRecord& sample) override { note("sample " + sample.text); }
@@ -60,10 +62,12 @@ TEST(Listeners, AllHearEverythingThoughOneFails) {
   ::testing::internal::CaptureStderr();
   tell_everything(listeners);
   const std::string warnings = ::testing::internal::GetCapturedStderr();
-  const std::vector<std::string> expected{"begin 7", "step 1", "evaluation 2", "epoch 3", "timing 4", "sample text", "event saved", "end"};
+  const std::vector<std::string> expected{"begin 7",  "step 1",      "evaluation 2", "epoch 3",
+                                          "timing 4", "sample text", "event saved",  "end"};
   EXPECT_EQ(first, expected) << "it is told again after it failed";
   EXPECT_EQ(second, expected);
-  EXPECT_NE(warnings.find("the disk is full; training continues, and notes are missing"), std::string::npos) << warnings;
+  EXPECT_NE(warnings.find("the disk is full; training continues, and notes are missing"), std::string::npos)
+      << warnings;
   EXPECT_EQ(warnings.find("the disk is full"), warnings.rfind("the disk is full")) << "said once: " << warnings;
 }
 
@@ -72,14 +76,22 @@ TEST(MetricsFile, AppendsALineOfJsonForEachStepAndEvaluation) {
   const std::string path = folder / "metrics.jsonl";
   {
     MetricsFile file(path);
-    file.step({.step = 3, .loss = NAN, .learning_rate = 0.5, .grad_norm = 2, .step_ms = 4, .tokens_per_second = 8, .mfu = 0.25, .peak_memory_mb = 16});
+    file.step({.step = 3,
+               .loss = NAN,
+               .learning_rate = 0.5,
+               .grad_norm = 2,
+               .step_ms = 4,
+               .tokens_per_second = 8,
+               .mfu = 0.25,
+               .peak_memory_mb = 16});
   }
   MetricsFile(path).evaluation({.step = 4, .loss = 0, .bits_per_byte = 1.5});
-  EXPECT_EQ(read_file(path, ExitCode::data),
-            R"({"step":3,"loss":null,"lr":0.5,"grad_norm":2.0,"step_ms":4.0,"tokens_per_second":8.0,"peak_memory_mb":16.0,"mfu":0.25})"
-            "\n"
-            R"({"step":4,"val_loss":0.0,"val_perplexity":1.0,"val_bits_per_byte":1.5})"
-            "\n");
+  EXPECT_EQ(
+      read_file(path, ExitCode::data),
+      R"({"step":3,"loss":null,"lr":0.5,"grad_norm":2.0,"step_ms":4.0,"tokens_per_second":8.0,"peak_memory_mb":16.0,"mfu":0.25})"
+      "\n"
+      R"({"step":4,"val_loss":0.0,"val_perplexity":1.0,"val_bits_per_byte":1.5})"
+      "\n");
 }
 
 TEST(TimingTable, PutsTheStartIntoOneRowAndTheRestIntoFive) {

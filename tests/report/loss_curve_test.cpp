@@ -27,7 +27,8 @@ size_t columns_of(const std::string& line) {
 
 LossCurve falling(const std::string& name, double end) {
   LossCurve curve{name, {}};
-  for (int64_t step = 0; step <= 10'000; step += 10) curve.points.push_back({step, end + 3 * std::exp(-static_cast<double>(step) / 1000)});
+  for (int64_t step = 0; step <= 10'000; step += 10)
+    curve.points.push_back({step, end + 3 * std::exp(-static_cast<double>(step) / 1000)});
   return curve;
 }
 
@@ -72,7 +73,8 @@ TEST(LossCurve, SeveralCurvesHaveMarksAndLastLosses) {
   const std::string plotted = ascii.substr(ascii.find('\n'));
   for (const char mark : {'*', 'o'}) EXPECT_NE(plotted.find(mark), std::string::npos) << ascii;
   EXPECT_NE(plotted.find("++++++"), std::string::npos) << ascii;
-  EXPECT_GT(draw_loss_curve({falling("a", 1), falling("b", 2)}, 80, 20, true).rfind("●"), 200);  // not in the legend alone
+  EXPECT_GT(draw_loss_curve({falling("a", 1), falling("b", 2)}, 80, 20, true).rfind("●"),
+            200);  // not in the legend alone
 }
 
 TEST(LossCurve, WhatIsNotFiniteIsLeftOut) {
@@ -80,7 +82,8 @@ TEST(LossCurve, WhatIsNotFiniteIsLeftOut) {
   EXPECT_EQ(draw_loss_curve({}, 80, 20, true), "");
   EXPECT_EQ(draw_loss_curve({{"training", {}}}, 80, 20, true), "");
   EXPECT_EQ(draw_loss_curve({{"training", {{1, nan}, {2, infinity}}}}, 80, 20, true), "");
-  const std::string some = draw_loss_curve({{"training", {{1, 2.0}, {2, nan}, {3, 1.0}, {9, infinity}}}, {"validation", {}}}, 80, 20, false);
+  const std::string some =
+      draw_loss_curve({{"training", {{1, 2.0}, {2, nan}, {3, 1.0}, {9, infinity}}}, {"validation", {}}}, 80, 20, false);
   EXPECT_NE(some.find("training 1.0000"), std::string::npos);
   EXPECT_NE(some.find("validation -"), std::string::npos);
   EXPECT_NE(some.find("3 steps"), std::string::npos);

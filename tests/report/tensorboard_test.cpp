@@ -116,8 +116,20 @@ std::vector<Event> events_in(const std::string& folder) {
 TEST(TensorBoardEvents, WritesScalarsAndSamples) {
   ScratchFolder folder;
   TensorBoardEvents listener(folder / "run/tensorboard");
-  listener.begin({.first_step = 0, .total_steps = 10, .total_epochs = 1, .parameters = 1, .folder = "", .configuration = "", .machine = ""});
-  listener.step({.step = 5, .loss = 2.5, .learning_rate = 0.25, .grad_norm = std::nan(""), .step_ms = 1, .tokens_per_second = 1024, .mfu = 0.5,
+  listener.begin({.first_step = 0,
+                  .total_steps = 10,
+                  .total_epochs = 1,
+                  .parameters = 1,
+                  .folder = "",
+                  .configuration = "",
+                  .machine = ""});
+  listener.step({.step = 5,
+                 .loss = 2.5,
+                 .learning_rate = 0.25,
+                 .grad_norm = std::nan(""),
+                 .step_ms = 1,
+                 .tokens_per_second = 1024,
+                 .mfu = 0.5,
                  .peak_memory_mb = 300});
   listener.evaluation({.step = 5, .loss = 2.75, .bits_per_byte = 1.5, .is_best = true, .seconds = 1});
   listener.evaluation({.step = 6, .loss = 2.625, .bits_per_byte = {}, .is_best = true, .seconds = 1});
@@ -145,7 +157,13 @@ TEST(TensorBoardEvents, WritesScalarsAndSamples) {
 TEST(TensorBoardEvents, AResumedRunDropsTheStepsAfterItsFirst) {
   ScratchFolder folder;
   TensorBoardEvents listener(folder.path());
-  listener.begin({.first_step = 700, .total_steps = 1000, .total_epochs = 1, .parameters = 1, .folder = "", .configuration = "", .machine = ""});
+  listener.begin({.first_step = 700,
+                  .total_steps = 1000,
+                  .total_epochs = 1,
+                  .parameters = 1,
+                  .folder = "",
+                  .configuration = "",
+                  .machine = ""});
   const auto events = events_in(folder.path());
   ASSERT_EQ(events.size(), 2);
   EXPECT_TRUE(events[1].starts_session);

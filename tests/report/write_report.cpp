@@ -52,13 +52,13 @@ std::string metrics_line(const gpt::StepRecord& r) {
   const std::string loss = std::isfinite(r.loss) ? std::to_string(r.loss) : "null";
   return "{\"step\":" + std::to_string(r.step) + ",\"loss\":" + loss + ",\"lr\":" + std::to_string(r.learning_rate) +
          ",\"grad_norm\":" + std::to_string(r.grad_norm) + ",\"step_ms\":" + std::to_string(r.step_ms) +
-         ",\"tokens_per_second\":" + std::to_string(r.tokens_per_second) + ",\"peak_memory_mb\":" + std::to_string(r.peak_memory_mb) +
-         ",\"mfu\":" + std::to_string(*r.mfu) + "}";
+         ",\"tokens_per_second\":" + std::to_string(r.tokens_per_second) +
+         ",\"peak_memory_mb\":" + std::to_string(r.peak_memory_mb) + ",\"mfu\":" + std::to_string(*r.mfu) + "}";
 }
 
 std::string metrics_line(const gpt::EvaluationRecord& r) {
-  return "{\"step\":" + std::to_string(r.step) + ",\"val_loss\":" + std::to_string(r.loss) + ",\"val_perplexity\":1,\"val_bits_per_byte\":" +
-         std::to_string(*r.bits_per_byte) + "}";
+  return "{\"step\":" + std::to_string(r.step) + ",\"val_loss\":" + std::to_string(r.loss) +
+         ",\"val_perplexity\":1,\"val_bits_per_byte\":" + std::to_string(*r.bits_per_byte) + "}";
 }
 
 std::string sample_text(int64_t step, int64_t steps) {
@@ -69,7 +69,8 @@ std::string sample_text(int64_t step, int64_t steps) {
 }
 
 // One start of the run: the updates after `first`, up to `last`. It ends as by a kill.
-void play(const Everyone& everyone, const std::string& folder, int64_t first, int64_t last, int64_t steps, std::mt19937& random) {
+void play(const Everyone& everyone, const std::string& folder, int64_t first, int64_t last, int64_t steps,
+          std::mt19937& random) {
   const gpt::RunRecord run{first, steps, 12, 10'745'088, folder + "/shakespeare <&> char/", kConfiguration, kMachine};
   for (auto& listener : everyone) listener->begin(run);
   gpt::AppendFile metrics(folder + "/metrics.jsonl");

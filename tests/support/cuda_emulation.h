@@ -44,7 +44,10 @@ class Block {
   Thread* thread = nullptr;  // the one that runs now
 
   Block(Dim3 grid, Dim3 size, std::function<void()> kernel)
-      : grid(grid), size(size), kernel_(std::move(kernel)), threads_(size.volume()),
+      : grid(grid),
+        size(size),
+        kernel_(std::move(kernel)),
+        threads_(size.volume()),
         stacks_(new std::byte[size.volume() * kStackBytes]) {}
 
   void run(Dim3 block_index) {
@@ -90,9 +93,7 @@ class Block {
   static void body() {
     try {
       running->kernel_();
-    } catch (...) {
-      running->failure_ = std::current_exception();
-    }
+    } catch (...) { running->failure_ = std::current_exception(); }
     running->thread->state = Thread::State::done;
   }
 

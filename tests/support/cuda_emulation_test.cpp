@@ -83,7 +83,11 @@ TEST(CudaEmulation, HalfAWarpMayShuffleAlone) {
 }
 
 TEST(CudaEmulation, RefusesWhatAGpuLeavesUndefined) {
-  EXPECT_THROW(launch({1}, {64}, [] { if (threadIdx.x < 40) __shfl_xor_sync(0xFFFFFFFF, 1, 1); }), std::logic_error);
+  EXPECT_THROW(launch({1}, {64},
+                      [] {
+                        if (threadIdx.x < 40) __shfl_xor_sync(0xFFFFFFFF, 1, 1);
+                      }),
+               std::logic_error);
   EXPECT_THROW(launch({1}, {24}, [] { __shfl_down_sync(0xFFFFFFFF, 1, 1); }), std::logic_error);
   EXPECT_THROW(launch({1}, {32}, [] { __shfl_xor_sync(0xFFFF, 1, 1); }), std::logic_error);
   EXPECT_THROW(launch({1}, {32}, [] { __shfl_xor_sync(1u << threadIdx.x, 1, 1); }), std::logic_error);
@@ -103,7 +107,11 @@ TEST(CudaEmulation, NumbersThreeDimensions) {
 }
 
 TEST(CudaEmulation, PassesOnWhatAKernelThrows) {
-  EXPECT_THROW(launch({1}, {32}, [] { if (threadIdx.x == 7) throw std::out_of_range("thread 7"); }), std::out_of_range);
+  EXPECT_THROW(launch({1}, {32},
+                      [] {
+                        if (threadIdx.x == 7) throw std::out_of_range("thread 7");
+                      }),
+               std::out_of_range);
 }
 
 }  // namespace

@@ -39,8 +39,8 @@ inline bool cuda_is_required() {
 }  // namespace gpt
 
 // First in the body of a test, or in SetUp().
-#define GPT_SKIP_WITHOUT(device_case)                                                        \
-  if (const char* reason = ::gpt::missing((device_case).device)) {                           \
-    if (::gpt::cuda_is_required()) FAIL() << reason << ", and GPT_REQUIRE_CUDA=1 is set";    \
-    GTEST_SKIP() << reason;                                                                  \
+#define GPT_SKIP_WITHOUT(device_case)                                                     \
+  if (const char* reason = ::gpt::missing((device_case).device)) {                        \
+    if (::gpt::cuda_is_required()) FAIL() << reason << ", and GPT_REQUIRE_CUDA=1 is set"; \
+    GTEST_SKIP() << reason;                                                               \
   }

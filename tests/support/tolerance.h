@@ -11,16 +11,11 @@ namespace gpt::test {
 // Unit roundoff: the largest relative error of one rounding.
 inline double unit_roundoff(at::ScalarType dtype) {
   switch (dtype) {
-    case at::kDouble:
-      return std::ldexp(1.0, -53);
-    case at::kFloat:
-      return std::ldexp(1.0, -24);
-    case at::kHalf:
-      return std::ldexp(1.0, -11);
-    case at::kBFloat16:
-      return std::ldexp(1.0, -8);
-    default:
-      return 0.0;
+    case at::kDouble: return std::ldexp(1.0, -53);
+    case at::kFloat: return std::ldexp(1.0, -24);
+    case at::kHalf: return std::ldexp(1.0, -11);
+    case at::kBFloat16: return std::ldexp(1.0, -8);
+    default: return 0.0;
   }
 }
 

@@ -204,11 +204,8 @@ TEST(TokenizerJsonFile, RefusesWhatContradictsItself) {
         }
       },
       "added_tokens[2].id is 320; an id above that of the token before is needed");
-  refused(
-      [](json& f) {
-        f["model"]["merges"][0] = {"zz", "e"};
-      },
-      "merge 0 has \"zz\", which is not a token of the vocabulary");
+  refused([](json& f) { f["model"]["merges"][0] = {"zz", "e"}; },
+          "merge 0 has \"zz\", which is not a token of the vocabulary");
   refused([](json& f) { f["model"]["merges"][1] = f["model"]["merges"][0]; },
           "merge 1 of \"h\" and \"e\" is listed twice");
   refused([](json& f) { f["model"]["merges"][0] = "he"; }, "model.merges[0] is \"he\"; a pair of tokens is needed");

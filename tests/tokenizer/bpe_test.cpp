@@ -283,12 +283,10 @@ TEST(Bpe, RefusesModelsThatContradictThemselves) {
   expect("merge 4 joins 'c' and '\\x0A', but 'c\\x0A' is not a token",
          [](BpeModel& m) { m.merges.emplace_back('c', '\n'); });
   expect("ids 256 and 260 are both 'ab'", [](BpeModel& m) { m.tokens[260] = "ab"; });
-  expect("special token '<x>' (id 262) is outside the vocabulary", [](BpeModel& m) {
-    m.special_tokens.push_back({"<x>", 262});
-  });
-  expect("special token '<x>' (id 260) is 'abcc' in the vocabulary", [](BpeModel& m) {
-    m.special_tokens[0] = {"<x>", 260};
-  });
+  expect("special token '<x>' (id 262) is outside the vocabulary",
+         [](BpeModel& m) { m.special_tokens.push_back({"<x>", 262}); });
+  expect("special token '<x>' (id 260) is 'abcc' in the vocabulary",
+         [](BpeModel& m) { m.special_tokens[0] = {"<x>", 260}; });
   expect("special token '' (id 5) is empty", [](BpeModel& m) { m.special_tokens.push_back({"", 5}); });
   expect("special token '<|endoftext|>' (id 261) is listed twice",
          [](BpeModel& m) { m.special_tokens.push_back(m.special_tokens[0]); });

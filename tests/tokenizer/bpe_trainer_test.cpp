@@ -145,10 +145,10 @@ TEST(BpeTrainer, CountsOverlappingPairsAndMergesThemFromTheLeft) {
   // aaaaa becomes aa aa a, and with both aa in one, aaaa a: a aa is never there.
   EXPECT_EQ(learn(options(10), {"aaaaa"}).merges,
             (Merges{{id('a'), id('a')}, {kFirstMerge, id('a')}, {kFirstMerge, kFirstMerge + 1}}));
-  EXPECT_EQ(
-      learn(options(10), {"abababa"}).merges,
-      (Merges{
-          {id('a'), id('b')}, {kFirstMerge, kFirstMerge}, {kFirstMerge, id('a')}, {kFirstMerge + 1, kFirstMerge + 2}}));
+  EXPECT_EQ(learn(options(10), {"abababa"}).merges, (Merges{{id('a'), id('b')},
+                                                            {kFirstMerge, kFirstMerge},
+                                                            {kFirstMerge, id('a')},
+                                                            {kFirstMerge + 1, kFirstMerge + 2}}));
 }
 
 TEST(BpeTrainer, LeavesPairsBelowTheMinimumFrequency) {
@@ -192,8 +192,9 @@ TEST(BpeTrainer, RefusesImpossibleOptions) {
     options.min_frequency = min_frequency;
     return options;
   };
-  EXPECT_ERROR(BpeTrainer(with({"<a>", "<b>"}, 257)), ExitCode::config,
-               "a vocabulary of 257 is impossible; with the 256 bytes and 2 special tokens it can have 258 to 2097151 entries");
+  EXPECT_ERROR(
+      BpeTrainer(with({"<a>", "<b>"}, 257)), ExitCode::config,
+      "a vocabulary of 257 is impossible; with the 256 bytes and 2 special tokens it can have 258 to 2097151 entries");
   EXPECT_NO_THROW(BpeTrainer(with({"<a>", "<b>"}, 258)));
   EXPECT_NO_THROW(BpeTrainer(with({}, 2'097'151)));
   EXPECT_ERROR(BpeTrainer(with({}, 2'097'152)), ExitCode::config, "a vocabulary of 2097152 is impossible");

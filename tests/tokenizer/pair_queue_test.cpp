@@ -97,7 +97,8 @@ TEST(PairQueue, MergesRandomLettersAsDefinedHoweverSmallTheIndex) {
       const Pieces pieces = {{random_text(length, length, letters), 1}, {random_text(1, length / 2, letters), 3}};
       const Merges expected = slow_merges_of(pieces, 60);
       for (const size_t least_room : {kNoRoom, size_t{10'000}, size_t{50'000}, PairQueue::kLeastRoom}) {
-        EXPECT_EQ(merges_of(pieces, 60, least_room), expected) << letters << " letters, " << length << ", " << least_room;
+        EXPECT_EQ(merges_of(pieces, 60, least_room), expected)
+            << letters << " letters, " << length << ", " << least_room;
       }
     }
   }
@@ -118,8 +119,8 @@ TEST(PairQueue, MergesToTheEndHoweverSmallTheIndex) {
 TEST(PairQueue, CountsExactlyHoweverOftenAPieceOccurs) {
   Pieces pieces;
   char letter = 'a';
-  for (const uint64_t count :
-       {uint64_t{1}, uint64_t{1023}, uint64_t{1024}, uint64_t{1055}, uint64_t{1'234'567}, uint64_t{1} << 32, (uint64_t{1} << 50) + 12'345}) {
+  for (const uint64_t count : {uint64_t{1}, uint64_t{1023}, uint64_t{1024}, uint64_t{1055}, uint64_t{1'234'567},
+                               uint64_t{1} << 32, (uint64_t{1} << 50) + 12'345}) {
     for (const uint64_t more : {0, 1}) {
       pieces.emplace_back(std::string{letter, static_cast<char>(letter + 1)}, count + more);
       letter += 2;

@@ -58,9 +58,9 @@ TEST(UnicodeClass, CharactersOfEveryPlane) {
 TEST(PreTokenizer, Gpt2) {
   const auto gpt2 = [](const std::string& text) { return split(SplitPattern::gpt2, text); };
   EXPECT_EQ(gpt2("Hello world, it's 2024!"), (Pieces{"Hello", " world", ",", " it", "'s", " 2024", "!"}));
-  EXPECT_EQ(
-      gpt2("I'll we've they're don't I'm he'd 'S 'x"),
-      (Pieces{"I", "'ll", " we", "'ve", " they", "'re", " don", "'t", " I", "'m", " he", "'d", " '", "S", " '", "x"}));
+  EXPECT_EQ(gpt2("I'll we've they're don't I'm he'd 'S 'x"),
+            (Pieces{"I", "'ll", " we", "'ve", " they", "'re", " don", "'t", " I", "'m", " he", "'d", " '", "S", " '",
+                    "x"}));
   EXPECT_EQ(gpt2("a  b\n\nc\td \n e"), (Pieces{"a", " ", " b", "\n", "\n", "c", "\t", "d", " \n", " e"}));
   EXPECT_EQ(gpt2("a  \n "), (Pieces{"a", "  \n "}));
   EXPECT_EQ(gpt2("12345x67"), (Pieces{"12345", "x", "67"}));

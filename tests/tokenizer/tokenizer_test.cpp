@@ -152,7 +152,8 @@ TEST(MakeTokenizer, TakesEachKindOfFile) {
   const std::string tiktoken = folder.file("x.tiktoken", "AA== 0\n");
   EXPECT_ERROR(make_tokenizer(tiktoken, ""), ExitCode::data, tiktoken + ": 1 ranks");
   const std::string text = folder.file("x.txt", "no tokenizer");
-  EXPECT_ERROR(make_tokenizer(text, ""), ExitCode::data, text + ": not a tokenizer that this program can read: invalid JSON");
+  EXPECT_ERROR(make_tokenizer(text, ""), ExitCode::data,
+               text + ": not a tokenizer that this program can read: invalid JSON");
 }
 
 TEST(RequireSameTokenizer, RefusesAnotherVocabulary) {

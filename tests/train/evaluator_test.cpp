@@ -46,7 +46,11 @@ double reference_nats(GPT& model, const Tokens& tokens, int64_t count, int64_t f
     const int64_t length = std::min(kBlock, first + count - begin);
     std::vector<int64_t> inputs, targets;
     for (int64_t i = begin; i < begin + length; ++i) inputs.push_back(tokens[i]), targets.push_back(tokens[i + 1]);
-    nats += model.loss(at::tensor(inputs).unsqueeze(0).to(model.device()), at::tensor(targets).unsqueeze(0).to(model.device())).item<double>() * static_cast<double>(length);
+    nats += model
+                .loss(at::tensor(inputs).unsqueeze(0).to(model.device()),
+                      at::tensor(targets).unsqueeze(0).to(model.device()))
+                .item<double>() *
+            static_cast<double>(length);
   }
   model.train(true);
   return nats;
@@ -54,8 +58,7 @@ double reference_nats(GPT& model, const Tokens& tokens, int64_t count, int64_t f
 
 class EvaluatorTest : public testing::TestWithParam<DeviceCase> {
  protected:
-  void SetUp() override { GPT_SKIP_WITHOUT(GetParam()) }
-  at::Device device() const { return GetParam().device; }
+  void SetUp() override{GPT_SKIP_WITHOUT(GetParam())} at::Device device() const { return GetParam().device; }
 };
 
 TEST_P(EvaluatorTest, LossAndBitsPerByteOfTheWholeSplit) {
@@ -72,7 +75,8 @@ TEST_P(EvaluatorTest, LossAndBitsPerByteOfTheWholeSplit) {
   // Two orders of summing `targets` float32 losses.
   const double relative = 4e-7 * std::sqrt(static_cast<double>(targets));
   EXPECT_NEAR(result.loss, nats / static_cast<double>(targets), relative * result.loss);
-  EXPECT_NEAR(*result.bits_per_byte, nats / std::numbers::ln2 / static_cast<double>(text.size() - 1), relative * *result.bits_per_byte);
+  EXPECT_NEAR(*result.bits_per_byte, nats / std::numbers::ln2 / static_cast<double>(text.size() - 1),
+              relative * *result.bits_per_byte);
   EXPECT_DOUBLE_EQ(result.perplexity(), std::exp(result.loss));
   EXPECT_TRUE(model.training());
 }
@@ -81,7 +85,8 @@ TEST_P(EvaluatorTest, OfAPartOnlyItsOwnBytesCount) {
   const std::string text = "€" + std::string(16, 'a') + "€€€€€€€€€€€€€€€€€€€€€€€€€€€€€€";
   const Corpus corpus = corpus_of(text);
   GPT model = model_for(corpus, device());
-  const Evaluation part = Evaluator(corpus, 2, kBlock, 1, device(), Precision{}).run(model, [](double) { return false; });
+  const Evaluation part =
+      Evaluator(corpus, 2, kBlock, 1, device(), Precision{}).run(model, [](double) { return false; });
   // 16 targets of one byte each: bits per byte are the bits per token.
   EXPECT_NEAR(*part.bits_per_byte, part.loss / std::numbers::ln2, 1e-12);
   EXPECT_NEAR(part.loss, reference_nats(model, corpus.validation, 16) / 16, 2e-6);
@@ -89,14 +94,17 @@ TEST_P(EvaluatorTest, OfAPartOnlyItsOwnBytesCount) {
 
 // A text changes on its way: the first batches of it would stand for its beginning alone.
 TEST_P(EvaluatorTest, APartIsSpreadOverTheSplit) {
-  const std::string text = "€" + std::string(16, 'a') + std::string(16, 'b') + std::string(16, 'c') + std::string(16, 'd') + "abcd";
+  const std::string text =
+      "€" + std::string(16, 'a') + std::string(16, 'b') + std::string(16, 'c') + std::string(16, 'd') + "abcd";
   const Corpus corpus = corpus_of(text);
   GPT model = model_for(corpus, device());
   const Evaluator evaluator(corpus, 2, kBlock, 2, device(), Precision{});
   EXPECT_EQ(evaluator.tokens(), 32);
   std::vector<double> shares;
   const Evaluation part = evaluator.run(model, [&](double share) { return shares.push_back(share), false; });
-  EXPECT_NEAR(part.loss, (reference_nats(model, corpus.validation, 16) + reference_nats(model, corpus.validation, 16, 32)) / 32, 2e-6);
+  EXPECT_NEAR(part.loss,
+              (reference_nats(model, corpus.validation, 16) + reference_nats(model, corpus.validation, 16, 32)) / 32,
+              2e-6);
   EXPECT_NEAR(*part.bits_per_byte, part.loss / std::numbers::ln2, 1e-12);
   EXPECT_EQ(shares, (std::vector<double>{0, 0.5}));
 }
@@ -110,7 +118,8 @@ TEST_P(EvaluatorTest, AutomaticallyTakesEnoughSequencesForHalfAPerCent) {
   for (int i = 0; i < 9000; ++i) text += "ab" + std::to_string(i);
   const Corpus corpus = corpus_of(text);
   const Evaluator evaluator(corpus, 16, kBlock, std::nullopt, device(), Precision{});
-  EXPECT_NEAR(evaluator.tokens(), automatic_eval_sequences(kBlock) * kBlock, 16 * kBlock);  // the last batch may be a shorter one
+  EXPECT_NEAR(evaluator.tokens(), automatic_eval_sequences(kBlock) * kBlock,
+              16 * kBlock);  // the last batch may be a shorter one
   EXPECT_LT(evaluator.tokens(), corpus.validation.size());
 }
 
@@ -120,14 +129,16 @@ TEST_P(EvaluatorTest, WithoutATokenizerTheMetadataTellsTheAverage) {
   corpus.tokenizer = nullptr;
   EXPECT_FALSE(Evaluator(corpus, 2, kBlock, 0, device(), Precision{}).knows_bytes());
   corpus.validation_bytes = 4 * corpus.validation.size();
-  const Evaluation result = Evaluator(corpus, 2, kBlock, 0, device(), Precision{}).run(model, [](double) { return false; });
+  const Evaluation result =
+      Evaluator(corpus, 2, kBlock, 0, device(), Precision{}).run(model, [](double) { return false; });
   EXPECT_NEAR(*result.bits_per_byte, result.loss / std::numbers::ln2 / 4, 1e-12);
 }
 
 TEST_P(EvaluatorTest, StopsBetweenBatches) {
   const Corpus corpus = corpus_of(std::string(100, 'a') + "b");
   GPT model = model_for(corpus, device());
-  const Evaluation result = Evaluator(corpus, 2, kBlock, 0, device(), Precision{}).run(model, [](double) { return true; });
+  const Evaluation result =
+      Evaluator(corpus, 2, kBlock, 0, device(), Precision{}).run(model, [](double) { return true; });
   EXPECT_TRUE(std::isnan(result.loss));
   EXPECT_FALSE(result.bits_per_byte);
 }

@@ -63,8 +63,7 @@ struct TinyRun {
 
 class TrainStepTest : public testing::TestWithParam<DeviceCase> {
  protected:
-  void SetUp() override { GPT_SKIP_WITHOUT(GetParam()) }
-  at::Device device() const { return GetParam().device; }
+  void SetUp() override{GPT_SKIP_WITHOUT(GetParam())} at::Device device() const { return GetParam().device; }
 };
 
 bool never() { return false; }
@@ -127,7 +126,8 @@ TEST_P(TrainStepTest, NonFiniteLossChangesNothing) {
   EXPECT_EQ(run.optimizer.state().step_count.item<float>(), 1.0f);
   last.copy_(before.back());
   const auto after = values(run.model);
-  for (size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(at::equal(before[i], after[i])) << run.model.parameters().rows()[i].name;
+  for (size_t i = 0; i < before.size(); ++i)
+    EXPECT_TRUE(at::equal(before[i], after[i])) << run.model.parameters().rows()[i].name;
   run_update(run.step, run.loader, 1, 1e-3, never);
   EXPECT_EQ(run.step.skipped().item<float>(), 0.0f);
   EXPECT_EQ(run.optimizer.state().step_count.item<float>(), 2.0f);
@@ -139,7 +139,8 @@ TEST_P(TrainStepTest, StopBetweenMicroBatchesLeavesTheParametersAlone) {
   EXPECT_FALSE(run_update(run.step, run.loader, 3, 1e-3, [] { return true; }));
   const auto after = values(run.model);
   for (size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(at::equal(before[i], after[i]));
-  EXPECT_THROW((void)run.model.parameters().flat_gradients(), c10::Error) << "half an update's gradients are not for use";
+  EXPECT_THROW((void)run.model.parameters().flat_gradients(), c10::Error)
+      << "half an update's gradients are not for use";
 }
 
 TEST_P(TrainStepTest, AnAbandonedUpdateLeavesNoTraceInTheNext) {
@@ -152,7 +153,8 @@ TEST_P(TrainStepTest, AnAbandonedUpdateLeavesNoTraceInTheNext) {
   disturbed.loader.seek({});
   EXPECT_TRUE(run_update(disturbed.step, disturbed.loader, 3, 1e-3, never));
   const auto expected = values(undisturbed.model), got = values(disturbed.model);
-  for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(at::equal(expected[i], got[i])) << disturbed.model.parameters().rows()[i].name;
+  for (size_t i = 0; i < expected.size(); ++i)
+    EXPECT_TRUE(at::equal(expected[i], got[i])) << disturbed.model.parameters().rows()[i].name;
 }
 
 TEST_P(TrainStepTest, AutocastComputesInSixteenBits) {
@@ -171,7 +173,8 @@ TEST_P(TrainStepTest, ScalingTheLossChangesNoUpdate) {
     for (int update = 0; update < 2; ++update) run_update(run->step, run->loader, 2, 1e-3, never);
   }
   const auto expected = values(plain.model), got = values(scaled.model);
-  for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(at::equal(expected[i], got[i])) << plain.model.parameters().rows()[i].name;
+  for (size_t i = 0; i < expected.size(); ++i)
+    EXPECT_TRUE(at::equal(expected[i], got[i])) << plain.model.parameters().rows()[i].name;
 }
 
 TEST_P(TrainStepTest, AnOverflowOfTheScaledGradientsLowersTheScaleAndSkips) {
@@ -194,7 +197,8 @@ TEST(TrainStep, SignalsDuringTheComputationChangeNothing) {
     at::set_num_threads(1);  // a forked child has none of the threads that its parent may have started
     TinyRun run(with_batch(4));
     double loss = 0;
-    for (int step = 0; step < 100; ++step) loss = (run_update(run.step, run.loader, 1, 1e-3, never), run.step.loss().item<double>());
+    for (int step = 0; step < 100; ++step)
+      loss = (run_update(run.step, run.loader, 1, 1e-3, never), run.step.loss().item<double>());
     return loss;
   };
   const ChildResult quiet = run_child([&] { return std::fprintf(stderr, "%.17g", final_loss()) < 0; });

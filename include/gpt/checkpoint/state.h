@@ -26,7 +26,8 @@ struct Checkpoint {
   Config config;               // effective; for Python a nested dict {section: {key: value}}
   std::string tokenizer;       // JSON
   std::string data_fingerprint;
-  std::string started_by = "auto";  // what training.resume_from said when the run began: auto, none, or an absolute path
+  std::string started_by =
+      "auto";  // what training.resume_from said when the run began: auto, none, or an absolute path
   std::map<std::string, std::string> environment;  // build, device, cpu, threads: differences are reported on resume
 };
 

@@ -25,8 +25,9 @@ struct Program {
   std::string description;
   std::string usage;  // what follows the name
   std::vector<Section> sections;
-  std::string footer = {};   // of --help
-  bool takes_words = false;  // arguments that belong to no flag; without it, those after a flag of a list belong to the list
+  std::string footer = {};  // of --help
+  bool takes_words =
+      false;  // arguments that belong to no flag; without it, those after a flag of a list belong to the list
   // The flag that a file was probably meant for.
   std::function<std::string(const std::string& path)> flag_for = {};
   // What to do instead of giving a flag of that name, which is another program's.

@@ -15,7 +15,7 @@ constexpr const char* kAutomaticFolder = "auto";  // models/NAME, of the configu
 
 struct Config {
   int64_t seed = 1337;
-  int64_t threads = 0;         // 0 = all cores
+  int64_t threads = 0;          // 0 = all cores
   std::string device = "auto";  // auto | cpu | cuda | cuda:N
   std::string output_dir = kAutomaticFolder;
   ModelConfig model;

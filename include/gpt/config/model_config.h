@@ -9,7 +9,7 @@
 namespace gpt {
 
 enum class Norm { layernorm, rmsnorm };
-enum class Mlp { swiglu, geglu, gelu };       // gelu is the tanh form
+enum class Mlp { swiglu, geglu, gelu };  // gelu is the tanh form
 enum class Position { learned, rope };
 enum class Preset { automatic, none, gpt2_small, gpt2_medium, gpt2_large, gpt2_xl, char_small };
 
@@ -20,7 +20,7 @@ struct ModelConfig {
   int64_t n_head = 6;
   std::optional<int64_t> n_kv_head;  // auto: n_head; fewer is grouped-query attention
   int64_t n_embd = 384;
-  std::optional<int64_t> n_hidden;   // auto: 4 n_embd; gated: 8/3 n_embd rounded up to a multiple of 64
+  std::optional<int64_t> n_hidden;  // auto: 4 n_embd; gated: 8/3 n_embd rounded up to a multiple of 64
   int64_t block_size = 256;
   std::optional<int64_t> vocab_size;  // auto: the tokenizer's
   int64_t vocab_multiple = 64;        // embedding rows are padded to a multiple of this
@@ -35,8 +35,8 @@ struct ModelConfig {
 
   int64_t head_dim() const { return n_embd / n_head; }
   int64_t kv_heads() const { return n_kv_head.value_or(n_head); }
-  int64_t hidden() const;         // n_hidden, or what auto means
-  int64_t padded_vocab() const;   // vocab_size (which must be set) rounded up to vocab_multiple
+  int64_t hidden() const;        // n_hidden, or what auto means
+  int64_t padded_vocab() const;  // vocab_size (which must be set) rounded up to vocab_multiple
 };
 
 // Sets what config.preset stands for, over what config held. automatic and none change nothing.

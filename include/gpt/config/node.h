@@ -12,7 +12,7 @@ struct Node {
   enum class Kind { scalar, list, map } kind = Kind::scalar;
   std::string text = {};  // of a scalar
   bool quoted = false;
-  std::string where = {};  // file:line:col
+  std::string where = {};                           // file:line:col
   std::vector<Node> items = {};                     // of a list
   std::vector<std::pair<Node, Node>> entries = {};  // of a map: key and value, in their order
 };

@@ -20,7 +20,7 @@ namespace gpt::config {
 // An enumeration under its YAML names.
 struct Choice {
   std::vector<std::string> names;
-  std::function<size_t()> get;       // index into names
+  std::function<size_t()> get;  // index into names
   std::function<void(size_t)> set;
 };
 
@@ -61,7 +61,7 @@ struct Option {
   std::string section = {};  // of a configuration: "", "model", "data", "training"
   std::string name;
   Target target;
-  std::string help;     // one line; says the unit
+  std::string help;  // one line; says the unit
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
   std::vector<Alias> aliases = {};
@@ -74,7 +74,11 @@ struct Option {
 
 // A flag that takes no value.
 inline Option switch_row(std::string name, bool& on, std::string help, std::vector<Alias> aliases = {}) {
-  return {.name = std::move(name), .target = &on, .help = std::move(help), .aliases = std::move(aliases), .is_switch = true};
+  return {.name = std::move(name),
+          .target = &on,
+          .help = std::move(help),
+          .aliases = std::move(aliases),
+          .is_switch = true};
 }
 
 }  // namespace gpt::config

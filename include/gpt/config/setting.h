@@ -21,8 +21,8 @@ struct Setting {
   std::string key = {};  // "training.batch_size", whatever spelling was used
   std::string text = {};
   bool quoted = false;
-  std::string written = {};  // where the key stands: "file:line:col" or "--flag"
-  std::string where = {};    // where its value stands
+  std::string written = {};               // where the key stands: "file:line:col" or "--flag"
+  std::string where = {};                 // where its value stands
   std::shared_ptr<const Node> node = {};  // instead of text, where the value is a list or a map
 };
 

@@ -23,11 +23,11 @@ struct SizeLimit {
 
 // The whole file; `code`: the kind of error when it cannot be read. Kind and size are checked before anything is.
 std::string read_file(const std::string& path, ExitCode code, std::optional<SizeLimit> limit = {});
-void create_folders(const std::string& path);                   // as mkdir -p; throws gpt::Error(disk)
+void create_folders(const std::string& path);                    // as mkdir -p; throws gpt::Error(disk)
 void move_file(const std::string& from, const std::string& to);  // or a folder: rename, fsync; throws gpt::Error(disk)
-std::vector<std::string> names_in(const std::string& folder);   // sorted; none without a folder; throws gpt::Error(disk)
+std::vector<std::string> names_in(const std::string& folder);  // sorted; none without a folder; throws gpt::Error(disk)
 std::vector<std::string> names_in(const std::string& folder, std::error_code& error);  // those before the error
-uint64_t free_disk_space(const std::string& folder);            // bytes available to this user
+uint64_t free_disk_space(const std::string& folder);                                   // bytes available to this user
 
 // Whether a file survives a power failure. To be sure of it takes as long as the disk does, up to seconds.
 enum class Durability { synced, unsynced };
@@ -43,9 +43,9 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
-  void overwrite(uint64_t offset, std::string_view bytes);      // within what was written
-  void truncate(uint64_t size);                                 // writing continues there
-  size_t read(uint64_t offset, char* to, size_t size) const;    // of what was written; less than `size` only at its end
+  void overwrite(uint64_t offset, std::string_view bytes);    // within what was written
+  void truncate(uint64_t size);                               // writing continues there
+  size_t read(uint64_t offset, char* to, size_t size) const;  // of what was written; less than `size` only at its end
   uint64_t size() const { return size_; }
   const std::string& unfinished_path() const { return temporary_; }  // where it is until commit()
   // Throws gpt::Error(disk); the attempt is then abandoned and the old file untouched.

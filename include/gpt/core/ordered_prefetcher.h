@@ -71,9 +71,7 @@ class OrderedPrefetcher {
       Slot result;
       try {
         result.item = build_(index);
-      } catch (...) {
-        result.error = std::current_exception();
-      }
+      } catch (...) { result.error = std::current_exception(); }
       lock.lock();
       slots_[index % slots_.size()] = std::move(result);
       ready_.notify_one();

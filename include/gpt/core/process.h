@@ -20,10 +20,10 @@ int run(int argc, char** argv, int (*body)(int argc, char** argv));
 // that blocks them.
 void watch_signals();
 void announce_stops(const char* text);  // the line that the first signal prints from here on
-int stop_signal();          // 0, or the first of SIGINT, SIGTERM and SIGHUP
-ExitCode stop_code();       // the exit status of that signal
-void forget_stop_signal();  // it has been handled: the next one is a first one again
-bool take_save_request();   // true once per SIGUSR1
+int stop_signal();                      // 0, or the first of SIGINT, SIGTERM and SIGHUP
+ExitCode stop_code();                   // the exit status of that signal
+void forget_stop_signal();              // it has been handled: the next one is a first one again
+bool take_save_request();               // true once per SIGUSR1
 
 // Updates since the last checkpoint: what exiting at once would lose. If there are any, such an exit reports
 // them and has the status left_unsaved.

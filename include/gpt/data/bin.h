@@ -15,9 +15,9 @@ namespace gpt {
 
 struct Bin {
   std::string path;
-  std::string validation_path;  // empty: the bin holds both parts
-  std::string metadata_path;    // empty: there is none
-  Metadata metadata = {};       // vocab_size 0: there is none
+  std::string validation_path;                      // empty: the bin holds both parts
+  std::string metadata_path;                        // empty: there is none
+  Metadata metadata = {};                           // vocab_size 0: there is none
   std::shared_ptr<const Tokenizer> tokenizer = {};  // null: not known
   int64_t vocab_size = 0;
   Tokens train = {}, validation = {};

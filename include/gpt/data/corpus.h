@@ -14,12 +14,12 @@ namespace gpt {
 
 struct Corpus {
   std::shared_ptr<const Tokenizer> tokenizer;  // null for a bin without a tokenizer
-  int64_t vocab_size = 0;        // every id is below it: the tokenizer's, or the bin's
-  Tokens train, validation;      // validation may be empty
-  std::vector<Tokens> sources;   // what the stages mix, as stage_sources() names it
-  int64_t validation_bytes = 0;  // of its text, as the metadata has it; 0 = not known
-  std::string source;            // the path, for messages
-  std::string fingerprint;       // hash of ids, split and tokenizer: what a resumed run must find again
+  int64_t vocab_size = 0;                      // every id is below it: the tokenizer's, or the bin's
+  Tokens train, validation;                    // validation may be empty
+  std::vector<Tokens> sources;                 // what the stages mix, as stage_sources() names it
+  int64_t validation_bytes = 0;                // of its text, as the metadata has it; 0 = not known
+  std::string source;                          // the path, for messages
+  std::string fingerprint;                     // hash of ids, split and tokenizer: what a resumed run must find again
   std::vector<std::shared_ptr<const void>> in_use;  // keep other processes from removing what lies in the text cache
 };
 

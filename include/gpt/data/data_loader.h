@@ -54,7 +54,7 @@ class DataLoader {
 class SequentialBatches {
  public:
   SequentialBatches(Tokens tokens, int64_t batch_size, int64_t block_size, at::Device device);
-  int64_t size() const;          // number of batches
+  int64_t size() const;                                  // number of batches
   std::pair<int64_t, int64_t> targets(int64_t i) const;  // of batch i: the tokens [first, second) that it predicts
   Batch operator[](int64_t i) const;
 

@@ -18,7 +18,7 @@ class Replacement {
   Replacement& operator=(const Replacement&) = delete;
 
   const std::string& path() const { return new_files_; }  // where to write and commit them, each under its own name
-  void commit();  // throws gpt::Error(disk)
+  void commit();                                          // throws gpt::Error(disk)
 
  private:
   const std::string folder_, new_files_;

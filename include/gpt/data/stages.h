@@ -20,8 +20,9 @@ std::vector<std::string> stage_sources(const DataConfig& config);
 
 // A stage as it is batched.
 struct StageBatches {
-  std::optional<int64_t> batches = {};  // micro-steps; none: epoch after epoch of one source, in a run of this stage alone
-  int64_t batch_size = 0;               // sequences per rank and micro-step
+  std::optional<int64_t> batches =
+      {};                  // micro-steps; none: epoch after epoch of one source, in a run of this stage alone
+  int64_t batch_size = 0;  // sequences per rank and micro-step
   int64_t block_size = 0;
   std::vector<std::pair<size_t, double>> mix = {{0, 1.0}};  // sources and their weights
 };

@@ -32,7 +32,8 @@ class Tokens {
   int64_t bytes() const { return size_ * width_; }
   const void* data() const { return data_; }
   int32_t operator[](int64_t i) const {
-    return width_ == 2 ? static_cast<const uint16_t*>(data_)[i] : static_cast<int32_t>(static_cast<const uint32_t*>(data_)[i]);
+    return width_ == 2 ? static_cast<const uint16_t*>(data_)[i]
+                       : static_cast<int32_t>(static_cast<const uint32_t*>(data_)[i]);
   }
   Tokens slice(int64_t begin, int64_t end) const;
 

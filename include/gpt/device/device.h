@@ -13,9 +13,9 @@ namespace gpt {
 
 struct DeviceInfo {
   at::Device device = at::kCPU;
-  std::string name;                 // "NVIDIA H200", or the CPU's model name
-  int64_t memory_bytes = 0;         // of the GPU, or of the machine
-  int compute_major = 0, compute_minor = 0;  // CUDA only
+  std::string name;                                      // "NVIDIA H200", or the CPU's model name
+  int64_t memory_bytes = 0;                              // of the GPU, or of the machine
+  int compute_major = 0, compute_minor = 0;              // CUDA only
   bool bfloat16 = false, float16 = false, tf32 = false;  // fast in hardware
   // Dense peak FLOP/s for a compute dtype where it is known from the vendor's data sheet.
   std::optional<double> peak_flops(Dtype dtype) const;
@@ -34,6 +34,6 @@ DeviceInfo describe_device(at::Device device);
 int64_t allocated_bytes(at::Device device);       // by tensors now (CUDA), or the process's resident memory
 int64_t peak_allocated_bytes(at::Device device);  // since the program started
 int64_t free_bytes(at::Device device);
-void synchronize(at::Device device);              // sync: for timing and shutdown only
+void synchronize(at::Device device);  // sync: for timing and shutdown only
 
 }  // namespace gpt

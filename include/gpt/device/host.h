@@ -9,8 +9,8 @@ namespace gpt::host {
 constexpr int kRequiredDriver = 580;  // the first NVIDIA driver that runs CUDA 13
 
 std::string cpu_name();
-bool cpu_has_bfloat16();  // instructions for it, not emulation
-int64_t memory_bytes();   // of the machine, or the control group's limit where that is lower
+bool cpu_has_bfloat16();        // instructions for it, not emulation
+int64_t memory_bytes();         // of the machine, or the control group's limit where that is lower
 int64_t free_memory_bytes();    // that this process may still use: limits of its group and its own count
 bool limits_virtual_memory();   // ulimit -v is set
 int64_t resident_bytes();       // of this process

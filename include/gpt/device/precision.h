@@ -15,7 +15,7 @@ struct Precision {
   bool autocast = false;         // 16-bit compute through autocast, float32 parameters
   bool grad_scaler = false;      // float16 only
   bool tf32 = false;
-  std::string reason;            // one line for the log: what was chosen and why
+  std::string reason;                   // one line for the log: what was chosen and why
   at::ScalarType compute_type() const;  // kFloat, kBFloat16, kHalf
 };
 

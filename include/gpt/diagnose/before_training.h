@@ -12,6 +12,7 @@ namespace gpt {
 // learning rate and the time it takes. `is_resumed`: the run resumes, and its checkpoint is in memory. Throws
 // gpt::Error(memory) where memory cannot suffice, unless training.memory_check is off. Nothing of the run has been allocated
 // yet, and its random state stays untouched.
-void check_before_training(const Config& config, const Corpus& corpus, const DeviceInfo& device, const Precision& precision, bool is_resumed);
+void check_before_training(const Config& config, const Corpus& corpus, const DeviceInfo& device,
+                           const Precision& precision, bool is_resumed);
 
 }  // namespace gpt

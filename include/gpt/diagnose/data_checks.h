@@ -13,8 +13,8 @@
 namespace gpt {
 
 struct DatasetFacts {
-  std::string source;  // path
-  int64_t file_bytes = 0;      // 0: not one file
+  std::string source;      // path
+  int64_t file_bytes = 0;  // 0: not one file
   int64_t train_tokens = 0, validation_tokens = 0;
   int64_t samples_per_epoch = 0;  // sequences of block_size tokens
   bool resident = false;          // on the training device

@@ -27,12 +27,15 @@ struct MemoryBudget {
   double available = 0, program = 0;
 };
 MemoryBudget memory_budget(at::Device device);
-Check check_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form, const MemoryBudget& memory);
+Check check_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form,
+                   const MemoryBudget& memory);
 
 // From the FLOPs of the run and the speed of matrix products on this device (FLOP/s): a prediction. More than a day is a warning.
-Check check_compute(const ModelConfig& model, const TrainingConfig& training, const RunPlan& plan, double product_speed);
+Check check_compute(const ModelConfig& model, const TrainingConfig& training, const RunPlan& plan,
+                    double product_speed);
 
 // From the trial, with validation: what is left of the run after `steps_done`. Without a trial, why there is none.
-Check check_time(const Config& config, const RunPlan& plan, int64_t steps_done, const std::optional<Trial>& trial, int64_t validation_tokens);
+Check check_time(const Config& config, const RunPlan& plan, int64_t steps_done, const std::optional<Trial>& trial,
+                 int64_t validation_tokens);
 
 }  // namespace gpt

@@ -16,6 +16,7 @@ void report(const GenerationResult& result, int64_t block_size);  // one line on
 
 // One object in one line, with its newline; what the fields are is in gpt-generate's --help. Bytes of the prompt that are no
 // UTF-8 become U+FFFD. `ascii` writes other characters as \uXXXX, so that none of them commands a terminal.
-std::string json_line(const std::optional<std::string>& prompt, const GenerationResult& result, uint64_t seed, bool ascii);
+std::string json_line(const std::optional<std::string>& prompt, const GenerationResult& result, uint64_t seed,
+                      bool ascii);
 
 }  // namespace gpt

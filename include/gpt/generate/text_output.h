@@ -16,7 +16,8 @@ class TextOutput {
   void end_line();                    // unless the text so far has ended with one
   bool open() const { return open_; }
   bool escapes() const { return escapes_; }  // control characters are spelled out
-  void finish();  // puts the file in place, over one of its name; throws gpt::Error(disk), which leaves that one as it was
+  void
+  finish();  // puts the file in place, over one of its name; throws gpt::Error(disk), which leaves that one as it was
 
  private:
   void write_standard_output(std::string_view text);

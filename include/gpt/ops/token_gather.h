@@ -17,6 +17,7 @@ namespace gpt::ops {
 std::pair<at::Tensor, at::Tensor> token_gather(const at::Tensor& tokens, const at::Tensor& starts, int64_t block_size);
 
 // The same, into existing tensors: pinned memory, or the fixed inputs of a captured graph.
-void token_gather_out(const at::Tensor& inputs, const at::Tensor& targets, const at::Tensor& tokens, const at::Tensor& starts);
+void token_gather_out(const at::Tensor& inputs, const at::Tensor& targets, const at::Tensor& tokens,
+                      const at::Tensor& starts);
 
 }  // namespace gpt::ops

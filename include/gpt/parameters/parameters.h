@@ -86,8 +86,12 @@ class Parameters {
   // Empty where the model has none.
   Parameter weight(ParameterRole role, int64_t layer) const { return find(role, layer, /*is_bias=*/false); }
   Parameter bias(ParameterRole role, int64_t layer) const { return find(role, layer, /*is_bias=*/true); }
-  NamedTensors values() const { return named_views([](const Parameter& p) { return p.value(); }); }
-  NamedTensors gradients() const { return named_views([](const Parameter& p) { return p.gradient(); }); }
+  NamedTensors values() const {
+    return named_views([](const Parameter& p) { return p.value(); });
+  }
+  NamedTensors gradients() const {
+    return named_views([](const Parameter& p) { return p.gradient(); });
+  }
   NamedTensors views(const at::Tensor& flat) const;  // of another buffer of this layout, such as an optimizer's state
 
   // (layout().size) float32.

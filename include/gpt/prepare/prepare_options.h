@@ -14,24 +14,24 @@ enum class BinFormat {
 };
 
 struct PrepareOptions {
-  std::vector<std::string> inputs;    // files, folders, globs, or "-" for standard input
-  std::string tokenizer = "gpt2";     // as make_tokenizer() takes it
-  std::string saved_tokenizer = {};   // JSON of the tokenizer to use instead; empty = none
-  std::string text_field = "text";    // of .jsonl
-  double validation_fraction = 0.1;   // of the documents; of the tokens, from the end, where there are too few documents
+  std::vector<std::string> inputs;   // files, folders, globs, or "-" for standard input
+  std::string tokenizer = "gpt2";    // as make_tokenizer() takes it
+  std::string saved_tokenizer = {};  // JSON of the tokenizer to use instead; empty = none
+  std::string text_field = "text";   // of .jsonl
+  double validation_fraction = 0.1;  // of the documents; of the tokens, from the end, where there are too few documents
   bool parse_special_tokens = false;  // otherwise their text is ordinary text
   int64_t min_frequency = 2;          // of a pair that bpe:N merges
   int64_t max_chars = 0;              // read at most this many characters; 0 = all
   uint64_t seed = 0;                  // keys the choice of validation documents
   BinFormat format = BinFormat::prepared;
-  int64_t threads = 0;                // 0 = all cores
-  bool force = false;                 // replace files that another program may have made
+  int64_t threads = 0;  // 0 = all cores
+  bool force = false;   // replace files that another program may have made
 };
 
 struct PrepareProgress {
-  const char* stage;      // "reading", "training the tokenizer", "encoding"
-  uint64_t done, total;   // total 0 = not known
-  bool in_bytes = true;   // of input, as they lie on the disk; otherwise merges
+  const char* stage;     // "reading", "training the tokenizer", "encoding"
+  uint64_t done, total;  // total 0 = not known
+  bool in_bytes = true;  // of input, as they lie on the disk; otherwise merges
 };
 
 }  // namespace gpt

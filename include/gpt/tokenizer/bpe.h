@@ -22,7 +22,7 @@ struct BpeModel {
   std::vector<std::pair<int32_t, int32_t>> merges;  // pairs of ids, each once; the first is merged first
   std::vector<SpecialToken> special_tokens;         // sorted by id
   SplitPattern split = SplitPattern::gpt2;
-  bool ignore_merges = false;                       // a piece that is a token becomes that token, whatever the merges say
+  bool ignore_merges = false;  // a piece that is a token becomes that token, whatever the merges say
   bool operator==(const BpeModel&) const = default;
 };
 

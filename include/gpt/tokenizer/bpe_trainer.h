@@ -25,7 +25,8 @@ struct BpeTrainingOptions {
 
 class BpeTrainer {
  public:
-  explicit BpeTrainer(BpeTrainingOptions options);  // throws gpt::Error(config) for a vocab_size below specials and bytes
+  explicit BpeTrainer(
+      BpeTrainingOptions options);  // throws gpt::Error(config) for a vocab_size below specials and bytes
   ~BpeTrainer();
 
   // Counts the pieces of `text`, on all threads; the text is not kept. The end of `text` also ends a piece: pass whole

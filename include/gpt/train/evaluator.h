@@ -37,8 +37,8 @@ double evaluation_steps(const TrainingConfig& training, int64_t block_size, int6
 class Evaluator {
  public:
   // `eval_batches`: nothing = automatic_eval_sequences(), 0 = the whole split.
-  Evaluator(const Corpus& corpus, int64_t batch_size, int64_t block_size, std::optional<int64_t> eval_batches, at::Device device,
-            const Precision& precision);
+  Evaluator(const Corpus& corpus, int64_t batch_size, int64_t block_size, std::optional<int64_t> eval_batches,
+            at::Device device, const Precision& precision);
 
   bool empty() const { return batches_.size() == 0; }
   bool knows_bytes() const { return bytes_.has_value(); }

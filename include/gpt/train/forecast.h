@@ -20,7 +20,9 @@ class Forecast {
   double remaining_seconds(int64_t steps_done) const;
 
  private:
-  double mean(Activity activity) const { return count_[activity] == 0 ? 0 : seconds_[activity] / static_cast<double>(count_[activity]); }
+  double mean(Activity activity) const {
+    return count_[activity] == 0 ? 0 : seconds_[activity] / static_cast<double>(count_[activity]);
+  }
 
   RunPlan plan_;
   double evaluation_steps_;

@@ -12,6 +12,7 @@ namespace gpt {
 
 Listeners listeners_of(const RunFolder& folder);
 
-RunRecord describe_run(const Config& config, const RunState& state, const RunPlan& plan, const RunFolder& folder, const DeviceInfo& device);
+RunRecord describe_run(const Config& config, const RunState& state, const RunPlan& plan, const RunFolder& folder,
+                       const DeviceInfo& device);
 
 }  // namespace gpt

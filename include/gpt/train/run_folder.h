@@ -15,8 +15,8 @@ namespace gpt {
 // The state a run begins with.
 struct StartingPoint {
   Checkpoint checkpoint;
-  std::string path;      // of its file
-  bool is_last = false;  // it is ckpt.pt of the run's own folder
+  std::string path;             // of its file
+  bool is_last = false;         // it is ckpt.pt of the run's own folder
   std::string started_by = {};  // as Checkpoint::started_by, of the run that begins here
 };
 

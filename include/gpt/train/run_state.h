@@ -45,9 +45,9 @@ class RunState {
   bool is_finished(const RunPlan& plan) const;
   uint64_t checkpoint_bytes() const;  // about the size of one checkpoint
 
-  void count_skip(const at::Tensor& skipped);  // on the device: no host synchronization
-  int64_t skipped_steps() const { return skipped_steps_.item<int64_t>(); }          // sync: reads the device
-  int64_t skipped_in_a_row() const { return skipped_in_a_row_.item<int64_t>(); }    // sync: reads the device
+  void count_skip(const at::Tensor& skipped);                               // on the device: no host synchronization
+  int64_t skipped_steps() const { return skipped_steps_.item<int64_t>(); }  // sync: reads the device
+  int64_t skipped_in_a_row() const { return skipped_in_a_row_.item<int64_t>(); }  // sync: reads the device
 
   GPT model;
   AdamW optimizer;
@@ -66,7 +66,7 @@ class RunState {
   const Config config_;
   const Corpus& corpus_;
   at::Device device_;
-  std::string started_by_;  // as Checkpoint::started_by
+  std::string started_by_;                       // as Checkpoint::started_by
   at::Tensor skipped_steps_, skipped_in_a_row_;  // int64 scalars on the device
 };
 

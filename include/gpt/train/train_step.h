@@ -36,7 +36,9 @@ class TrainStep {
   // Of the last update: float32 scalars on the device, overwritten by the next.
   const at::Tensor& loss() const { return loss_; }            // mean over all its tokens
   const at::Tensor& grad_norm() const { return grad_norm_; }  // before clipping
-  const at::Tensor& skipped() const { return skipped_; }      // 1 when loss or gradients were not finite: nothing was changed
+  const at::Tensor& skipped() const {
+    return skipped_;
+  }  // 1 when loss or gradients were not finite: nothing was changed
 
  private:
   GPT& model_;

@@ -25,31 +25,32 @@ namespace gpt {
 class Trainer {
  public:
   // `is_saved`: ckpt.pt of the folder holds this state already.
-  Trainer(RunState& state, const TrainingConfig& config, const RunPlan& plan, const Corpus& corpus, const RunFolder& folder,
-          const Precision& precision, const DeviceInfo& device, Listeners& listeners, bool is_saved);
+  Trainer(RunState& state, const TrainingConfig& config, const RunPlan& plan, const Corpus& corpus,
+          const RunFolder& folder, const Precision& precision, const DeviceInfo& device, Listeners& listeners,
+          bool is_saved);
 
   // Runs to the end, or to a signal: ok, or the signal's exit status, with everything worth saving saved.
   // Throws gpt::Error: numerics when a log line finds max_skipped_steps or more non-finite updates in a row, disk when the last save fails.
   ExitCode run();
 
  private:
-  bool update();            // false: a signal came midway, and nothing has changed
+  bool update();  // false: a signal came midway, and nothing has changed
   [[noreturn]] void leave_changed_data(const std::string& file, const DataPosition& position);
   bool is_logged(int64_t step) const;
   void close_log_interval(double learning_rate);
   void check_skips();
   void close_epoch();
   void show_progress();
-  void periodic_work();     // evaluation, sample, checkpoint: what is due after this step
+  void periodic_work();  // evaluation, sample, checkpoint: what is due after this step
   bool checkpoint_is_due() const;
   bool in_skipped_streak() const;  // loss or gradients of the last update were not finite
   void evaluate();
   void write_sample();
-  void save_checkpoints();  // ckpt.pt and, with keep_last, a numbered one
+  void save_checkpoints();                        // ckpt.pt and, with keep_last, a numbered one
   bool save(const std::string& path, bool must);  // false: the disk refused it, and training continues
   void save_best(double loss);
   void save_last(bool must) { save(folder_.checkpoint_path(), must); }
-  void save_the_rest();     // at the end: what ckpt.pt lacks, and a best checkpoint that could not be written before
+  void save_the_rest();  // at the end: what ckpt.pt lacks, and a best checkpoint that could not be written before
   ExitCode stop();
   void finish();
 
@@ -66,19 +67,22 @@ class Trainer {
   Listeners& listeners_;
   Forecast forecast_;
   ProgressBar bar_;
-  std::optional<StepRecord> last_step_;    // logged
+  std::optional<StepRecord> last_step_;  // logged
   std::optional<double> last_val_loss_;
 
-  Stopwatch stopwatch_;                     // training alone
-  int64_t first_step_ = 0, tokens_ = 0;     // since this start
-  struct Mark { int64_t step = 0, tokens = 0; double seconds = 0; };
-  Mark logged_, epoch_;                     // where the log interval and the epoch began
-  at::Tensor epoch_loss_;                   // sum of finite losses of the epoch, on the device
+  Stopwatch stopwatch_;                  // training alone
+  int64_t first_step_ = 0, tokens_ = 0;  // since this start
+  struct Mark {
+    int64_t step = 0, tokens = 0;
+    double seconds = 0;
+  };
+  Mark logged_, epoch_;    // where the log interval and the epoch began
+  at::Tensor epoch_loss_;  // sum of finite losses of the epoch, on the device
   int64_t reported_skips_ = 0;
-  bool is_saved_;                           // ckpt.pt holds the current state
-  std::optional<double> unsaved_best_;      // the loss of the last evaluation, if it was the best and could not be saved
-  bool checkpoint_waits_ = false;           // one is due, but the last update was skipped
-  int64_t saved_step_;                      // the step of ckpt.pt
+  bool is_saved_;                       // ckpt.pt holds the current state
+  std::optional<double> unsaved_best_;  // the loss of the last evaluation, if it was the best and could not be saved
+  bool checkpoint_waits_ = false;       // one is due, but the last update was skipped
+  int64_t saved_step_;                  // the step of ckpt.pt
   std::chrono::steady_clock::time_point saved_at_ = std::chrono::steady_clock::now();  // or last tried to
 };
 
