@@ -24,10 +24,10 @@ constexpr std::array kTensorTypes = {
     TensorType{at::kLong, "int64", "LongStorage"},
 };
 
-// What a checkpoint consists of, stated once for writing and reading: `visit` is called with the name and the place of every
+// What a checkpoint consists of, stated once for writing (a const Checkpoint) and reading: `visit` is called with the name and the place of every
 // tensor, or of a group of tensors whose records are named GROUP/NAME.
-template <typename Visitor>
-void visit_tensors(Checkpoint& checkpoint, Visitor&& visit) {
+template <typename AnyCheckpoint, typename Visitor>
+void visit_tensors(AnyCheckpoint& checkpoint, Visitor&& visit) {
   visit("model", checkpoint.model);
   for (const OptimizerSlot& slot : AdamW::kSlots) visit(slot.name, checkpoint.optimizer.slot(slot.name));
   visit("rng", checkpoint.rng);
@@ -37,8 +37,8 @@ void visit_tensors(Checkpoint& checkpoint, Visitor&& visit) {
 }
 
 // Likewise for the plain values and their place in checkpoint.json.
-template <typename Visitor>
-void visit_values(Checkpoint& checkpoint, Visitor&& visit) {
+template <typename AnyCheckpoint, typename Visitor>
+void visit_values(AnyCheckpoint& checkpoint, Visitor&& visit) {
   visit("/step", checkpoint.step);
   visit("/best_val_loss", checkpoint.best_val_loss);
   visit("/evaluated_step", checkpoint.evaluated_step);
@@ -126,7 +126,7 @@ int64_t count_of(const Json& value) {
   return value.get<int64_t>();
 }
 
-NamedTensors tensors_of(Checkpoint checkpoint) {
+NamedTensors tensors_of(const Checkpoint& checkpoint) {
   NamedTensors all;
   visit_tensors(checkpoint, CollectTensors{all});
   return all;
@@ -138,7 +138,7 @@ bool place_tensor(Checkpoint& checkpoint, const std::string& name, const at::Ten
   return is_placed;
 }
 
-Json values_of(Checkpoint checkpoint) {
+Json values_of(const Checkpoint& checkpoint) {
   Json values;
   visit_values(checkpoint, WriteValue{values});
   return values;

@@ -23,12 +23,12 @@ std::span<const TensorType> tensor_types();
 const TensorType& type_of(const at::Tensor& tensor);
 
 // Every tensor under the name of its record. place_tensor() is the inverse; false if the name is unknown.
-NamedTensors tensors_of(Checkpoint checkpoint);
+NamedTensors tensors_of(const Checkpoint& checkpoint);
 bool place_tensor(Checkpoint& checkpoint, const std::string& name, const at::Tensor& tensor);
 
 // The plain values. JSON has no infinity, so null stands for it. place_values() is the inverse; it throws
 // gpt::Error(checkpoint) or nlohmann's exceptions if a value is missing or invalid.
-Json values_of(Checkpoint checkpoint);
+Json values_of(const Checkpoint& checkpoint);
 void place_values(Checkpoint& checkpoint, const Json& values);
 int64_t count_of(const Json& value);  // a whole number >= 0
 
