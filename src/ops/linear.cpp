@@ -38,7 +38,7 @@ bool mkl_leaves_avx512_unused() {
 
 // a (M, K) times b (K, N).
 at::Tensor product(const at::Tensor& a, const at::Tensor& b, MatrixLibrary library) {
-  if (library == MatrixLibrary::mkl) return at::mm(a, b);
+  if (library == MatrixLibrary::aten) return at::mm(a, b);
   at::Tensor result = at::empty({a.size(0), b.size(1)}, a.options());
   at::native::mkldnn_matmul(a, b, result, /*beta=*/0, /*alpha=*/1);
   return result;
@@ -80,7 +80,7 @@ struct Linear : torch::autograd::Function<Linear> {
     context->saved_data["bias"] = b.defined() && bias->requires_grad();
     std::vector<int64_t> shape = x.sizes().vec();
     shape.back() = weight.size(0);
-    if (library == MatrixLibrary::mkl) return at::linear(rows, weight, b).view(shape);  // (M, N)
+    if (library == MatrixLibrary::aten) return at::linear(rows, weight, b).view(shape);  // (M, N)
     at::Tensor y = product(rows, weight.t(), library);
     if (b.defined()) y.add_(b);
     return y.view(shape);
@@ -128,7 +128,7 @@ at::Tensor linear(const at::Tensor& x, const Parameter& weight, const at::Tensor
   const bool use_onednn = float32_on_cpu && prefer_onednn && x.numel() >= kMinRows * x.size(-1);
   if (!use_onednn && !at::GradMode::is_enabled()) return at::linear(x, weight.value(), bias);
   return Linear::apply(x, weight.value(), bias.defined() ? std::optional(bias) : std::nullopt, weight,
-                       use_onednn ? MatrixLibrary::onednn : MatrixLibrary::mkl);
+                       use_onednn ? MatrixLibrary::onednn : MatrixLibrary::aten);
 }
 
 }  // namespace gpt::ops

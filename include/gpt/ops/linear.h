@@ -15,7 +15,8 @@ at::Tensor linear(const at::Tensor& x, const Parameter& weight, const at::Tensor
 
 namespace cpu {
 
-enum class MatrixLibrary { mkl, onednn };
+// aten: what ATen chooses, which is MKL for float32 on a CPU.
+enum class MatrixLibrary { aten, onednn };
 
 // Whether LibTorch can use oneDNN's product here: it needs AVX-512, which ONEDNN_MAX_CPU_ISA may disable.
 bool onednn_works();
