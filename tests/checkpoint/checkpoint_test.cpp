@@ -19,6 +19,8 @@
 #include "gpt/config/load.h"
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
+#include "gpt/optim/adamw.h"
+#include "support/device_cases.h"
 
 namespace gpt {
 namespace {
@@ -134,6 +136,34 @@ TEST_F(CheckpointTest, TakesViewsAndTensorsThatNeedGradients) {
   EXPECT_TRUE(loaded.model[0].second.is_contiguous());
   EXPECT_FALSE(loaded.model[2].second.requires_grad());
 }
+
+// On any device; they come back on the CPU.
+class CheckpointOnDevice : public DeviceTest {};
+
+TEST_P(CheckpointOnDevice, TakesItsTensorsFromThere) {
+  Checkpoint saved = testing::sample_checkpoint();
+  const std::string path = ::testing::TempDir() + "device_" + std::to_string(getpid()) + ".pt";
+  const Checkpoint expected = saved;
+  for (auto& [name, tensor] : saved.model) tensor = tensor.to(device());
+  for (const OptimizerSlot& slot : AdamW::kSlots) {
+    for (auto& [name, tensor] : saved.optimizer.slot(slot.name)) tensor = tensor.to(device());
+  }
+  for (at::Tensor* scalar : {&saved.optimizer.step_count, &saved.scaler_scale, &saved.scaler_growth_tracker}) {
+    *scalar = scalar->to(device());
+  }
+  save_checkpoint(path, saved);
+  const Checkpoint loaded = read_checkpoint(path);
+  fs::remove(path);
+  expect_same_bits(loaded.model, expected.model);
+  for (const auto& [slot, tensors] : expected.optimizer.slots) {
+    expect_same_bits(std::as_const(loaded.optimizer).slot(slot), tensors);
+  }
+  EXPECT_TRUE(same_bits(loaded.optimizer.step_count, expected.optimizer.step_count));
+  EXPECT_TRUE(same_bits(loaded.scaler_scale, expected.scaler_scale));
+  EXPECT_TRUE(same_bits(loaded.scaler_growth_tracker, expected.scaler_growth_tracker));
+}
+
+INSTANTIATE_ON_DEVICES(CheckpointOnDevice);
 
 TEST_F(CheckpointTest, OwnsItsValuesWhenTheFileIsGone) {
   save_checkpoint(path_, testing::sample_checkpoint());

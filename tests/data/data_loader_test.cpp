@@ -180,10 +180,9 @@ TEST(DataLoader, KeepsTokensInMemoryOnTheCpuUnlessToldOtherwise) {
   EXPECT_FALSE(DataLoader(counting(100), config, 4, 8, 1, at::kCPU).resident());
 }
 
-class SequentialBatchesTest : public testing::TestWithParam<DeviceCase> {};
+class SequentialBatchesTest : public DeviceTest {};
 
 TEST_P(SequentialBatchesTest, TakesEveryTargetOnceInOrder) {
-  GPT_SKIP_WITHOUT(GetParam());
   for (int64_t N = 0; N <= 40; ++N) {
     const SequentialBatches batches(counting(N), 3, 4, GetParam().device);
     std::vector<int64_t> inputs, targets;
@@ -204,7 +203,6 @@ TEST_P(SequentialBatchesTest, TakesEveryTargetOnceInOrder) {
 }
 
 TEST_P(SequentialBatchesTest, TheShorterTailIsABatchOfItsOwn) {
-  GPT_SKIP_WITHOUT(GetParam());
   const SequentialBatches batches(counting(4 * 4 + 1 + 2), 3, 4, GetParam().device);  // 4 windows and 2 targets
   ASSERT_EQ(batches.size(), 3);
   EXPECT_EQ(batches[0].inputs.sizes(), (std::vector<int64_t>{3, 4}));
@@ -212,8 +210,7 @@ TEST_P(SequentialBatchesTest, TheShorterTailIsABatchOfItsOwn) {
   EXPECT_EQ(batches[2].inputs.sizes(), (std::vector<int64_t>{1, 2}));
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, SequentialBatchesTest, testing::ValuesIn(kDevices),
-                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_ON_DEVICES(SequentialBatchesTest);
 
 }  // namespace
 }  // namespace gpt

@@ -14,8 +14,10 @@
 #include <memory>
 
 #include "gpt/core/error.h"
+#include "gpt/device/random_state.h"
 #include "gpt/generate/sampler.h"
 #include "gpt/generate/text_stream.h"
+#include "support/device_cases.h"
 
 namespace gpt {
 namespace {
@@ -26,7 +28,7 @@ const std::string kCharacters = "\n abcdefghijklmnopqrstuvwxyz.,!?";
 std::unique_ptr<Tokenizer> characters() { return make_tokenizer("char", kCharacters); }
 
 // Weights far larger than at initialisation, so that greedy text wanders instead of repeating one token.
-std::unique_ptr<GPT> tiny_model(int64_t vocab_size, Position position = Position::rope) {
+std::unique_ptr<GPT> tiny_model(at::Device device, int64_t vocab_size, Position position = Position::rope) {
   ModelConfig config;
   config.n_layer = 2;
   config.n_head = 2;
@@ -41,7 +43,7 @@ std::unique_ptr<GPT> tiny_model(int64_t vocab_size, Position position = Position
   at::Generator generator = at::detail::createCPUGenerator(2);
   for (const ParameterRow& row : parameter_table(config))
     weights.emplace_back(row.name, at::randn(row.shape, generator));
-  return std::make_unique<GPT>(config, at::kCPU, weights);
+  return std::make_unique<GPT>(config, device, weights);
 }
 
 struct Uncached {
@@ -53,7 +55,8 @@ struct Uncached {
 Uncached uncached(GPT& model, const Tokenizer& tokenizer, const std::string& prompt, const SamplingConfig& config) {
   const c10::InferenceMode inference;
   model.train(false);
-  at::Generator generator = at::detail::createCPUGenerator(config.seed);
+  at::Generator generator = at::globalContext().defaultGenerator(model.device()).clone();
+  generator.set_current_seed(config.seed);
   std::vector<int32_t> context = tokenizer.encode(prompt), drawn;
   Uncached result;
   for (int64_t i = 0; i < config.max_new_tokens; ++i) {
@@ -61,7 +64,7 @@ Uncached uncached(GPT& model, const Tokenizer& tokenizer, const std::string& pro
       result.cropped += context.size() - kBlockSize / 2;
       context = std::vector<int32_t>(context.end() - kBlockSize / 2, context.end());
     }
-    const at::Tensor tokens = at::tensor(context, at::kLong).unsqueeze(0);
+    const at::Tensor tokens = at::tensor(context, at::kLong).unsqueeze(0).to(model.device());
     at::Tensor logits = model.forward(tokens).select(1, -1);
     if (config.repetition_penalty != 1) logits = penalize_repetition(logits, tokens, config.repetition_penalty);
     drawn.push_back(static_cast<int32_t>(sample(logits, config, generator).item<int64_t>()));
@@ -71,10 +74,12 @@ Uncached uncached(GPT& model, const Tokenizer& tokenizer, const std::string& pro
   return result;
 }
 
-TEST(Generator, CacheChangesNothing) {
+class GeneratorTest : public DeviceTest {};
+
+TEST_P(GeneratorTest, CacheChangesNothing) {
   const auto tokenizer = characters();
   for (const Position position : {Position::rope, Position::learned}) {
-    const auto model = tiny_model(tokenizer->vocab_size(), position);
+    const auto model = tiny_model(device(), tokenizer->vocab_size(), position);
     for (const double temperature : {0.0, 1.5}) {
       for (const size_t prompt_length : {1, 5, 15, 16, 17, 50}) {
         const std::string prompt = (kCharacters + kCharacters).substr(1, prompt_length);
@@ -92,9 +97,9 @@ TEST(Generator, CacheChangesNothing) {
 }
 
 // Over the prompt, what was drawn and, once the context is cropped, what is left of both.
-TEST(Generator, PenalizesWhatTheContextHolds) {
+TEST_P(GeneratorTest, PenalizesWhatTheContextHolds) {
   const auto tokenizer = characters();
-  const auto model = tiny_model(tokenizer->vocab_size());
+  const auto model = tiny_model(device(), tokenizer->vocab_size());
   for (const double temperature : {0.0, 1.5}) {
     SamplingConfig config{.temperature = temperature, .repetition_penalty = 2, .max_new_tokens = 40};
     const Uncached expected = uncached(*model, *tokenizer, "abcdefg", config);
@@ -104,9 +109,9 @@ TEST(Generator, PenalizesWhatTheContextHolds) {
   }
 }
 
-TEST(Generator, CountsWhatFellOutOfTheContext) {
+TEST_P(GeneratorTest, CountsWhatFellOutOfTheContext) {
   const auto tokenizer = characters();
-  const auto model = tiny_model(tokenizer->vocab_size());
+  const auto model = tiny_model(device(), tokenizer->vocab_size());
   const auto cropped = [&](size_t prompt_length, int64_t new_tokens) {
     const SamplingConfig config{.max_new_tokens = new_tokens};
     return generate(*model, *tokenizer, std::string(prompt_length, 'a'), config, at::kFloat).cropped_tokens;
@@ -119,9 +124,9 @@ TEST(Generator, CountsWhatFellOutOfTheContext) {
   EXPECT_EQ(cropped(1, 17), 9);
 }
 
-TEST(Generator, SameSeedSameText) {
+TEST_P(GeneratorTest, SameSeedSameText) {
   const auto tokenizer = characters();
-  const auto model = tiny_model(tokenizer->vocab_size());
+  const auto model = tiny_model(device(), tokenizer->vocab_size());
   const auto text = [&](uint64_t seed) {
     return generate(*model, *tokenizer, "a", {.temperature = 2, .max_new_tokens = 40, .seed = seed}, at::kFloat).text;
   };
@@ -129,15 +134,15 @@ TEST(Generator, SameSeedSameText) {
   EXPECT_NE(text(1), text(2));
 }
 
-TEST(Generator, LeavesTrainingAlone) {
+TEST_P(GeneratorTest, LeavesTrainingAlone) {
   const auto tokenizer = characters();
-  const auto model = tiny_model(tokenizer->vocab_size());
-  const at::Tensor batch = at::randint(tokenizer->vocab_size(), {2, kBlockSize + 1}, at::kLong);
+  const auto model = tiny_model(device(), tokenizer->vocab_size());
+  const at::Tensor batch = at::randint(tokenizer->vocab_size(), {2, kBlockSize + 1}, at::kLong).to(device());
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
     model->train(true);
-    const at::Tensor before = at::detail::getDefaultCPUGenerator().get_state();
+    const at::Tensor before = random_state(device());
     generate(*model, *tokenizer, "abc", {.max_new_tokens = 30}, type);
-    EXPECT_TRUE(at::detail::getDefaultCPUGenerator().get_state().equal(before));
+    EXPECT_TRUE(random_state(device()).equal(before));
     EXPECT_TRUE(model->training());
     EXPECT_FALSE(c10::InferenceMode::is_enabled());
     // No tensor of the inference may be left where a backward pass would meet it.
@@ -152,9 +157,9 @@ TEST(Generator, LeavesTrainingAlone) {
   EXPECT_FALSE(model->training());
 }
 
-TEST(Generator, StreamsWholeCharacters) {
+TEST_P(GeneratorTest, StreamsWholeCharacters) {
   const auto tokenizer = make_tokenizer("byte", "");
-  const auto model = tiny_model(256);
+  const auto model = tiny_model(device(), 256);
   std::string streamed;
   int multibyte = 0;
   for (uint64_t seed = 0; seed < 20; ++seed) {
@@ -172,9 +177,9 @@ TEST(Generator, StreamsWholeCharacters) {
   EXPECT_GT(multibyte, 0) << "no byte above 0x7f was drawn: this test saw nothing";
 }
 
-TEST(Generator, EndsBeforeAStopTextThatSpansTokens) {
+TEST_P(GeneratorTest, EndsBeforeAStopTextThatSpansTokens) {
   const auto tokenizer = characters();
-  const auto model = tiny_model(tokenizer->vocab_size());
+  const auto model = tiny_model(device(), tokenizer->vocab_size());
   SamplingConfig config{.temperature = 2, .max_new_tokens = 40};
   const std::string whole = generate(*model, *tokenizer, "a", config, at::kFloat).text;
   const std::string stop = whole.substr(20, 4);
@@ -209,9 +214,9 @@ class WithEndOfText : public Tokenizer {
   std::vector<SpecialToken> end_of_text_;
 };
 
-TEST(Generator, EndsAtEndOfText) {
+TEST_P(GeneratorTest, EndsAtEndOfText) {
   const auto plain = characters();
-  const auto model = tiny_model(plain->vocab_size());
+  const auto model = tiny_model(device(), plain->vocab_size());
   const SamplingConfig config{.temperature = 2, .max_new_tokens = 40};
   const std::string whole = generate(*model, *plain, "a", config, at::kFloat).text;
   const char last = whole[20];
@@ -223,9 +228,9 @@ TEST(Generator, EndsAtEndOfText) {
   EXPECT_EQ(result.new_tokens, at + 1);
 }
 
-TEST(Generator, EmptyPromptHasAStart) {
+TEST_P(GeneratorTest, EmptyPromptHasAStart) {
   const auto plain = characters();
-  const auto model = tiny_model(plain->vocab_size());
+  const auto model = tiny_model(device(), plain->vocab_size());
   const SamplingConfig config{.temperature = 0, .max_new_tokens = 10};
   const auto text = [&](const Tokenizer& tokenizer, const std::string& prompt) {
     return generate(*model, tokenizer, prompt, config, at::kFloat).text;
@@ -236,9 +241,9 @@ TEST(Generator, EmptyPromptHasAStart) {
   EXPECT_EQ(text(WithEndOfText(plain->encode("q")[0]), ""), text(*plain, "q").substr(0, text(*plain, "q").find('q')));
 }
 
-TEST(Generator, EmitStopsIt) {
+TEST_P(GeneratorTest, EmitStopsIt) {
   const auto tokenizer = characters();
-  const auto model = tiny_model(tokenizer->vocab_size());
+  const auto model = tiny_model(device(), tokenizer->vocab_size());
   int pieces = 0;
   const GenerationResult result = generate(*model, *tokenizer, "a", {.max_new_tokens = 40}, at::kFloat,
                                            [&](std::string_view) { return ++pieces < 3; });
@@ -247,9 +252,9 @@ TEST(Generator, EmitStopsIt) {
   EXPECT_EQ(result.text.size(), 3);
 }
 
-TEST(Generator, RefusesLogitsThatAreNotFinite) {
+TEST_P(GeneratorTest, RefusesLogitsThatAreNotFinite) {
   const auto tokenizer = characters();
-  const auto model = tiny_model(tokenizer->vocab_size());
+  const auto model = tiny_model(device(), tokenizer->vocab_size());
   model->parameters().flat_values().detach().fill_(NAN);
   try {
     generate(*model, *tokenizer, "a", {}, at::kFloat);
@@ -257,13 +262,15 @@ TEST(Generator, RefusesLogitsThatAreNotFinite) {
   } catch (const Error& e) { EXPECT_EQ(e.code(), ExitCode::numerics); }
 }
 
-TEST(Generator, MayWriteNothing) {
+TEST_P(GeneratorTest, MayWriteNothing) {
   const auto tokenizer = characters();
-  const auto model = tiny_model(tokenizer->vocab_size());
+  const auto model = tiny_model(device(), tokenizer->vocab_size());
   const GenerationResult result = generate(*model, *tokenizer, "a", {.max_new_tokens = 0}, at::kFloat);
   EXPECT_EQ(result.text, "");
   EXPECT_EQ(result.new_tokens, 0);
 }
+
+INSTANTIATE_ON_DEVICES(GeneratorTest);
 
 TEST(SamplingConfig, ValuesOutOfRangeAreRefused) {
   constexpr double kInf = std::numeric_limits<double>::infinity();

@@ -20,7 +20,7 @@ namespace {
 class Parity : public testing::TestWithParam<std::tuple<DeviceCase, const char*>> {
  protected:
   void SetUp() override {
-    GPT_SKIP_WITHOUT(std::get<0>(GetParam()))
+    GPT_SKIP_WITHOUT(std::get<0>(GetParam()));
     model_ = std::make_unique<GPT>(config_, device_, fixture_.group("initial."));
   }
 

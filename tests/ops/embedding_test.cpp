@@ -16,30 +16,26 @@
 namespace gpt::ops {
 namespace {
 
-class EmbeddingTest : public testing::TestWithParam<DeviceCase> {
- protected:
-  void SetUp() override { GPT_SKIP_WITHOUT(GetParam()) }
-};
+class EmbeddingTest : public DeviceTest {};
 
 // Rows that occur often, once and never; two micro-batches, on top of what a tied head has contributed before, or on nothing.
 TEST_P(EmbeddingTest, EqualsFloat64) {
-  const at::Device device = GetParam().device;
   for (const bool is_tied : {true, false}) {
     for (const auto& [V, C, B, T] :
          std::vector<std::array<int64_t, 4>>{{50, 7, 3, 5}, {11, 200, 4, 33}, {1, 1, 1, 1}}) {
       at::Generator generator = at::detail::createCPUGenerator(1);
       const at::Tensor values = at::randn({V, C}, generator), exact = values.to(at::kDouble).requires_grad_();
-      const Parameter table(values.to(device, /*non_blocking=*/false, /*copy=*/true));
-      table.add_to_gradient(at::randn({V, C}, generator).to(device));  // of the update before
+      const Parameter table(values.to(device(), /*non_blocking=*/false, /*copy=*/true));
+      table.add_to_gradient(at::randn({V, C}, generator).to(device()));  // of the update before
       table.clear_gradient();
       at::Tensor head = at::randn({V, C}, generator).to(at::kDouble);
-      if (is_tied) table.add_to_gradient(head.to(device));
+      if (is_tied) table.add_to_gradient(head.to(device()));
       if (!is_tied) head.zero_();
       for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
         const at::Tensor ids = at::randint(std::max<int64_t>(1, V / 2), {B, T}, generator, at::dtype(at::kLong));
-        const at::Tensor x = embedding(ids.to(device), table), upstream = at::randn({B, T, C}, generator);
+        const at::Tensor x = embedding(ids.to(device()), table), upstream = at::randn({B, T, C}, generator);
         EXPECT_TRUE(x.detach().cpu().equal(at::embedding(values, ids)));
-        x.backward(upstream.to(device));
+        x.backward(upstream.to(device()));
         at::embedding(exact, ids).backward(upstream.to(at::kDouble));
       }
       const at::Tensor expected = exact.grad() + head;
@@ -49,7 +45,7 @@ TEST_P(EmbeddingTest, EqualsFloat64) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, EmbeddingTest, testing::ValuesIn(kDevices), testing::PrintToStringParamName());
+INSTANTIATE_ON_DEVICES(EmbeddingTest);
 
 }  // namespace
 }  // namespace gpt::ops

@@ -11,12 +11,8 @@
 namespace gpt {
 namespace {
 
-class GradScalerTest : public testing::TestWithParam<DeviceCase> {
+class GradScalerTest : public DeviceTest {
  protected:
-  void SetUp() override{GPT_SKIP_WITHOUT(GetParam())} at::Device device() const { return GetParam().device; }
-  at::Tensor full(at::IntArrayRef shape, double value) const {
-    return at::full(shape, value, at::TensorOptions(device()).dtype(at::kFloat));
-  }
   at::Tensor finite() const { return full({}, 0); }
   at::Tensor overflow() const { return full({}, 1); }
 };
@@ -72,7 +68,7 @@ TEST_P(GradScalerTest, DisabledChangesNothing) {
   EXPECT_FALSE(scaler.scale_value().defined());
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, GradScalerTest, testing::ValuesIn(kDevices), testing::PrintToStringParamName());
+INSTANTIATE_ON_DEVICES(GradScalerTest);
 
 }  // namespace
 }  // namespace gpt

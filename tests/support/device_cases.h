@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ATen/Context.h>
+#include <ATen/ops/full.h>
 #include <c10/core/Device.h>
 #include <gtest/gtest.h>
 
@@ -38,9 +39,28 @@ inline bool cuda_is_required() {
 
 }  // namespace gpt
 
-// First in the body of a test, or in SetUp().
-#define GPT_SKIP_WITHOUT(device_case)                                                     \
-  if (const char* reason = ::gpt::missing((device_case).device)) {                        \
-    if (::gpt::cuda_is_required()) FAIL() << reason << ", and GPT_REQUIRE_CUDA=1 is set"; \
-    GTEST_SKIP() << reason;                                                               \
+// First in the body of a test, or in SetUp(), with a semicolon.
+#define GPT_SKIP_WITHOUT(device_case)                                                       \
+  do {                                                                                      \
+    if (const char* reason = ::gpt::missing((device_case).device)) {                        \
+      if (::gpt::cuda_is_required()) FAIL() << reason << ", and GPT_REQUIRE_CUDA=1 is set"; \
+      GTEST_SKIP() << reason;                                                               \
+    }                                                                                       \
+  } while (false)
+
+namespace gpt {
+
+// A test that runs on each of kDevices: derive from it, and name it in INSTANTIATE_ON_DEVICES().
+class DeviceTest : public ::testing::TestWithParam<DeviceCase> {
+ protected:
+  void SetUp() override { GPT_SKIP_WITHOUT(GetParam()); }
+  at::Device device() const { return GetParam().device; }
+  at::Tensor full(at::IntArrayRef shape, double value, at::ScalarType dtype = at::kFloat) const {
+    return at::full(shape, value, at::TensorOptions(device()).dtype(dtype));
   }
+};
+
+}  // namespace gpt
+
+#define INSTANTIATE_ON_DEVICES(test) \
+  INSTANTIATE_TEST_SUITE_P(Devices, test, ::testing::ValuesIn(::gpt::kDevices), ::testing::PrintToStringParamName())

@@ -56,10 +56,7 @@ double reference_nats(GPT& model, const Tokens& tokens, int64_t count, int64_t f
   return nats;
 }
 
-class EvaluatorTest : public testing::TestWithParam<DeviceCase> {
- protected:
-  void SetUp() override{GPT_SKIP_WITHOUT(GetParam())} at::Device device() const { return GetParam().device; }
-};
+class EvaluatorTest : public DeviceTest {};
 
 TEST_P(EvaluatorTest, LossAndBitsPerByteOfTheWholeSplit) {
   std::string text;
@@ -157,7 +154,7 @@ TEST_P(EvaluatorTest, ComputesInThePrecisionOfTheTraining) {
   EXPECT_NEAR(rounded, exact, test::tolerance(at::kBFloat16, 4 * 16, exact));
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, EvaluatorTest, testing::ValuesIn(kDevices), testing::PrintToStringParamName());
+INSTANTIATE_ON_DEVICES(EvaluatorTest);
 
 }  // namespace
 }  // namespace gpt

@@ -61,10 +61,7 @@ struct TinyRun {
   TrainStep step;
 };
 
-class TrainStepTest : public testing::TestWithParam<DeviceCase> {
- protected:
-  void SetUp() override{GPT_SKIP_WITHOUT(GetParam())} at::Device device() const { return GetParam().device; }
-};
+class TrainStepTest : public DeviceTest {};
 
 bool never() { return false; }
 
@@ -189,7 +186,7 @@ TEST_P(TrainStepTest, AnOverflowOfTheScaledGradientsLowersTheScaleAndSkips) {
   for (size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(at::equal(before[i], after[i]));
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, TrainStepTest, testing::ValuesIn(kDevices), testing::PrintToStringParamName());
+INSTANTIATE_ON_DEVICES(TrainStepTest);
 
 // Hundreds of signals in the middle of forward and backward, as `kill -USR1` and Ctrl-C send them.
 TEST(TrainStep, SignalsDuringTheComputationChangeNothing) {

@@ -1,0 +1,133 @@
+// A run that is saved, read back and continued is the run that never stopped, bit for bit, on every device and in every
+// precision that it has.
+#include "gpt/train/run_state.h"
+
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "gpt/train/train_step.h"
+#include "support/device_cases.h"
+
+namespace gpt {
+namespace {
+
+constexpr int64_t kUpdates = 6, kStop = 3;
+
+Corpus some_corpus() {
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += std::to_string(i * i) + " is the square of " + std::to_string(i) + ".\n";
+  Corpus corpus;
+  corpus.tokenizer = make_tokenizer("char", text);
+  corpus.vocab_size = corpus.tokenizer->vocab_size();
+  corpus.train = Tokens::from_ids(corpus.tokenizer->encode(text), corpus.vocab_size);
+  corpus.sources = {corpus.train};
+  return corpus;
+}
+
+// Dropout and accumulation on, so that every random stream is in use.
+Config tiny_config(const Corpus& corpus, bool gradient_checkpointing) {
+  Config config;
+  config.seed = 3;
+  config.model.n_layer = 2;
+  config.model.n_head = 2;
+  config.model.n_embd = 16;
+  config.model.block_size = 8;
+  config.model.dropout = 0.2;
+  config.model.vocab_size = corpus.vocab_size;
+  config.training.batch_size = 4;
+  config.training.execution.gradient_checkpointing = gradient_checkpointing;
+  return config;
+}
+
+struct TinyRun {
+  TinyRun(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision,
+          const StartingPoint* start = nullptr)
+      : state(config, corpus, device, precision, start),
+        step(state.model, state.optimizer, state.scaler, precision, config.training) {}
+
+  // The losses of the updates up to `last`.
+  std::vector<double> train_to(int64_t last) {
+    std::vector<double> losses;
+    for (; state.step < last; ++state.step) {
+      run_update(step, state.loader, /*micro_batches=*/2, /*learning_rate=*/1e-2, [] { return false; });
+      state.count_skip(step.skipped());
+      losses.push_back(step.loss().item<double>());
+    }
+    return losses;
+  }
+
+  RunState state;
+  TrainStep step;
+};
+
+struct ResumeCase {
+  const char* name;
+  Dtype dtype;
+  bool gradient_checkpointing;
+};
+
+class ResumeTest : public testing::TestWithParam<std::tuple<DeviceCase, ResumeCase>> {
+ protected:
+  void SetUp() override {
+    GPT_SKIP_WITHOUT(std::get<0>(GetParam()));
+    path_ = testing::TempDir() + "resume_" + std::to_string(getpid()) + ".pt";
+    at::set_num_threads(1);  // on a busy machine threads meet more slowly than this model computes
+  }
+  void TearDown() override { std::filesystem::remove(path_); }
+
+  std::string path_;
+};
+
+void expect_same_bits(const NamedTensors& a, const NamedTensors& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(a[i].second.equal(b[i].second)) << a[i].first;
+}
+
+TEST_P(ResumeTest, IsBitForBitTheRunThatNeverStopped) {
+  const auto& [where, what] = GetParam();
+  const DeviceInfo info = describe_device(where.device);
+  if (what.dtype == Dtype::float16 && where.device.is_cpu()) GTEST_SKIP() << "float16 is refused on a CPU";
+  const Precision precision = resolve_precision(what.dtype != Dtype::float32, what.dtype, info);
+  apply_precision(precision, /*deterministic=*/true);
+  const Corpus corpus = some_corpus();
+  const Config config = tiny_config(corpus, what.gradient_checkpointing);
+
+  TinyRun whole(config, corpus, where.device, precision);
+  whole.train_to(kStop);
+  save_checkpoint(path_, whole.state.capture());
+  const std::vector<double> losses = whole.train_to(kUpdates);
+  const Checkpoint expected = whole.state.capture();
+
+  const StartingPoint start{.checkpoint = load_checkpoint(path_), .path = path_};
+  TinyRun resumed(config, corpus, where.device, precision, &start);
+  EXPECT_EQ(resumed.state.model.device(), whole.state.model.device());
+  EXPECT_EQ(resumed.train_to(kUpdates), losses);
+  const Checkpoint found = resumed.state.capture();
+  expect_same_bits(found.model, expected.model);
+  for (const OptimizerSlot& slot : AdamW::kSlots) {
+    expect_same_bits(found.optimizer.slot(slot.name), expected.optimizer.slot(slot.name));
+  }
+  EXPECT_TRUE(found.optimizer.step_count.equal(expected.optimizer.step_count));
+  EXPECT_EQ(found.scaler_scale.defined(), precision.grad_scaler);
+  if (precision.grad_scaler) { EXPECT_TRUE(found.scaler_growth_tracker.equal(expected.scaler_growth_tracker)); }
+  for (const auto& [name, state] : expected.rng) EXPECT_TRUE(found.rng.at(name).equal(state)) << name;
+  EXPECT_EQ(found.data_sample, expected.data_sample);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, ResumeTest,
+                         testing::Combine(testing::ValuesIn(kDevices),
+                                          testing::Values(ResumeCase{"float32", Dtype::float32, false},
+                                                          ResumeCase{"float32_recomputed", Dtype::float32, true},
+                                                          ResumeCase{"bfloat16", Dtype::bfloat16, false},
+                                                          ResumeCase{"bfloat16_recomputed", Dtype::bfloat16, true},
+                                                          ResumeCase{"float16", Dtype::float16, false})),
+                         [](const auto& test) {
+                           return std::string(std::get<1>(test.param).name) + "_" + std::get<0>(test.param).name;
+                         });
+
+}  // namespace
+}  // namespace gpt
