@@ -4,11 +4,9 @@
 #include <ATen/ops/aminmax.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <cmath>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -40,21 +38,14 @@ bool is_finite(const at::Tensor& tensor) {
 }
 
 // One tensor for each parameter of the model, of its shape.
-void require_parameters(const std::vector<ParameterRow>& expected, const NamedTensors& tensors,
-                        const std::string& group) {
-  std::unordered_map<std::string, at::Tensor> found(tensors.begin(), tensors.end());
-  for (const ParameterRow& parameter : expected) {
-    const auto entry = found.find(parameter.name);
-    if (entry == found.end()) refuse("{}/{} is missing for the model of config.yaml", group, parameter.name);
-    const at::Tensor& tensor = entry->second;
-    if (tensor.scalar_type() != at::kFloat || tensor.sizes() != at::IntArrayRef(parameter.shape)) {
-      refuse("{}/{} is {} [{}], and the model of config.yaml has float32 [{}]", group, parameter.name,
-             c10::toString(tensor.scalar_type()), fmt::join(tensor.sizes(), ", "), fmt::join(parameter.shape, ", "));
+void require_parameters(const std::vector<ParameterRow>& rows, const NamedTensors& tensors, const std::string& group) {
+  const std::vector<at::Tensor> found = tensors_of_rows(rows, tensors, group);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (found[i].scalar_type() != at::kFloat) {
+      refuse("{}/{} is {} instead of float32", group, rows[i].name, c10::toString(found[i].scalar_type()));
     }
-    if (!is_finite(tensor)) refuse("{}/{} holds values that are not finite", group, parameter.name);
-    found.erase(entry);
+    if (!is_finite(found[i])) refuse("{}/{} holds values that are not finite", group, rows[i].name);
   }
-  if (!found.empty()) refuse("{}/{} does not belong to the model of config.yaml", group, found.begin()->first);
 }
 
 // A scalar that is zero or more.

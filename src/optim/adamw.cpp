@@ -6,32 +6,38 @@
 
 namespace gpt {
 
-AdamW::AdamW(const Parameters& parameters, const OptimizerConfig& config)
-    : parameters_(parameters), config_(config), ranges_(decay_ranges(parameters.rows(), parameters.layout())) {
+AdamW::AdamW(const Parameters& parameters, const OptimizerConfig& config) : parameters_(parameters), config_(config) {
   const auto options = at::TensorOptions(parameters.device());
   for (const OptimizerSlot& slot : kSlots)
     slots_.push_back(at::zeros({parameters.layout().size}, options.dtype(slot.dtype)));
   step_count_ = at::zeros({}, options.dtype(at::kFloat));
 }
 
+std::vector<AdamW::Group> AdamW::make_groups(const at::Tensor& gradients) const {
+  std::vector<Group> groups(2);
+  groups[0].weight_decay = config_.weight_decay;
+  for (const auto& [begin, end, decays] : decay_ranges(parameters_.rows(), parameters_.layout())) {
+    Group& group = groups[decays ? 0 : 1];
+    const auto stretch = [begin, end](const at::Tensor& flat) { return flat.detach().slice(0, begin, end); };
+    group.values.push_back(stretch(parameters_.flat_values()));
+    group.gradients.push_back(stretch(gradients));
+    group.exp_avg.push_back(stretch(slots_[0]));
+    group.exp_avg_sq.push_back(stretch(slots_[1]));
+    group.step_counts.push_back(step_count_);
+  }
+  std::erase_if(groups, [](const Group& group) { return group.values.empty(); });
+  return groups;
+}
+
 void AdamW::step(const at::Tensor& learning_rate, const at::Tensor& grad_scale, const at::Tensor& found_inf) {
   at::NoGradGuard no_grad;
-  const at::Tensor values = parameters_.flat_values(), gradients = parameters_.flat_gradients();
+  const at::Tensor& gradients = parameters_.flat_gradients();
+  if (groups_.empty()) groups_ = make_groups(gradients);
   step_count_.add_(1);
-  for (const bool decays : {true, false}) {
-    std::vector<at::Tensor> of_values, of_gradients, of_exp_avg, of_exp_avg_sq;
-    for (const auto& [begin, end, range_decays] : ranges_) {
-      if (range_decays != decays) continue;
-      of_values.push_back(values.slice(0, begin, end));
-      of_gradients.push_back(gradients.slice(0, begin, end));
-      of_exp_avg.push_back(slots_[0].slice(0, begin, end));
-      of_exp_avg_sq.push_back(slots_[1].slice(0, begin, end));
-    }
-    if (of_values.empty()) continue;
-    const std::vector<at::Tensor> steps(of_values.size(), step_count_);  // all parameters share one count
-    at::_fused_adamw_(of_values, of_gradients, of_exp_avg, of_exp_avg_sq, /*max_exp_avg_sqs=*/{}, steps, learning_rate,
-                      config_.beta1, config_.beta2, decays ? config_.weight_decay : 0.0, config_.eps, /*amsgrad=*/false,
-                      /*maximize=*/false, grad_scale, found_inf);
+  for (Group& group : groups_) {
+    at::_fused_adamw_(group.values, group.gradients, group.exp_avg, group.exp_avg_sq, /*max_exp_avg_sqs=*/{},
+                      group.step_counts, learning_rate, config_.beta1, config_.beta2, group.weight_decay, config_.eps,
+                      /*amsgrad=*/false, /*maximize=*/false, grad_scale, found_inf);
   }
   step_count_.sub_(found_inf);  // the kernel changed nothing where it is 1
 }
@@ -44,21 +50,8 @@ OptimizerState AdamW::state() const {
 }
 
 void AdamW::load(const OptimizerState& from) {
-  OptimizerState to = state();
-  TORCH_CHECK(from.slots.size() == to.slots.size(), "AdamW: a state of ", from.slots.size(), " slots instead of ",
-              to.slots.size());
-  for (size_t s = 0; s < to.slots.size(); ++s) {
-    const auto& [name, tensors] = to.slots[s];
-    const NamedTensors& given = from.slots[s].second;
-    TORCH_CHECK(from.slots[s].first == name && given.size() == tensors.size(), "AdamW: '", from.slots[s].first,
-                "' with ", given.size(), " tensors instead of '", name, "' with ", tensors.size());
-    for (size_t i = 0; i < tensors.size(); ++i) {
-      TORCH_CHECK(given[i].first == tensors[i].first && given[i].second.sizes() == tensors[i].second.sizes(),
-                  "AdamW: ", name, " of '", given[i].first, "' ", given[i].second.sizes(), " does not fit parameter '",
-                  tensors[i].first, "' ", tensors[i].second.sizes());
-      tensors[i].second.copy_(given[i].second);
-    }
-  }
+  for (size_t i = 0; i < kSlots.size(); ++i)
+    parameters_.copy_by_name(from.slot(kSlots[i].name), slots_[i], kSlots[i].name);
   step_count_.copy_(from.step_count);
 }
 

@@ -118,7 +118,7 @@ FlatLayout flat_layout(const std::vector<ParameterRow>& rows) {
   FlatLayout layout{.offsets = std::vector<int64_t>(rows.size())};
   for (const size_t i : backward_order(rows)) {
     layout.offsets[i] = layout.size;
-    layout.size += (rows[i].count() + kParameterAlignment - 1) / kParameterAlignment * kParameterAlignment;
+    layout.size = aligned_end(layout.size + rows[i].count());
   }
   return layout;
 }
@@ -136,11 +136,12 @@ std::vector<FlatRange> decay_ranges(const std::vector<ParameterRow>& rows, const
   return ranges;
 }
 
-int64_t parameter_count(const ModelConfig& config) {
-  int64_t count = 0;
-  for (const ParameterRow& row : parameter_table(config)) count += row.count();
-  return count;
+int64_t parameter_count(const std::vector<ParameterRow>& rows) {
+  return std::accumulate(rows.begin(), rows.end(), int64_t{0},
+                         [](int64_t count, const ParameterRow& row) { return count + row.count(); });
 }
+
+int64_t parameter_count(const ModelConfig& config) { return parameter_count(parameter_table(config)); }
 
 std::vector<std::pair<std::string, int64_t>> parameter_groups(const ModelConfig& config) {
   std::vector<std::pair<std::string, int64_t>> groups{

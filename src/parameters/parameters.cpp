@@ -3,13 +3,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
-#include <fmt/format.h>
 #include <torch/csrc/autograd/custom_function.h>
-
-#include <algorithm>
-
-#include "gpt/core/error.h"
 
 namespace gpt {
 namespace {
@@ -35,9 +29,7 @@ at::Tensor stretch(const at::Tensor& flat, int64_t offset, at::IntArrayRef shape
   return flat.detach().narrow(0, offset, c10::multiply_integers(shape)).view(shape).detach();
 }
 
-void clear_padding(const at::Tensor& flat, int64_t end) {
-  flat.detach().slice(0, end, (end + kParameterAlignment - 1) / kParameterAlignment * kParameterAlignment).zero_();
-}
+void clear_padding(const at::Tensor& flat, int64_t end) { flat.detach().slice(0, end, aligned_end(end)).zero_(); }
 
 }  // namespace
 
@@ -110,36 +102,11 @@ void Parameters::draw(uint64_t seed) {
   }
 }
 
-void Parameters::copy_from(const NamedTensors& values) {
-  const auto refuse = [](const std::string& what) {
-    throw Error(ExitCode::checkpoint,
-                "model: " + what +
-                    "; the weights belong to another architecture: use the config they were trained with");
-  };
-  const auto named = [&](const std::string& name) {
-    return std::find_if(values.begin(), values.end(), [&](const auto& entry) { return entry.first == name; });
-  };
-  for (const ParameterRow& row : rows_) {
-    const auto value = named(row.name);
-    if (value == values.end()) refuse(fmt::format("parameter '{}' is missing", row.name));
-    if (value->second.sizes() != row.shape) {
-      refuse(
-          c10::str("parameter '", row.name, "' must be ", at::IntArrayRef(row.shape), ", got ", value->second.sizes()));
-    }
-  }
-  const auto is_known = [&](const auto& entry) {
-    return std::any_of(rows_.begin(), rows_.end(), [&](const ParameterRow& row) { return row.name == entry.first; });
-  };
-  const auto unknown = std::find_if_not(values.begin(), values.end(), is_known);
-  if (unknown != values.end()) refuse(fmt::format("parameter '{}' is unknown", unknown->first));
+void Parameters::copy_by_name(const NamedTensors& from, const at::Tensor& flat, std::string_view group) const {
   at::NoGradGuard no_grad;
-  for (size_t i = 0; i < rows_.size(); ++i) parameters_[i].value().copy_(named(rows_[i].name)->second);
-}
-
-int64_t Parameters::count() const {
-  int64_t count = 0;
-  for (const ParameterRow& row : rows_) count += row.count();
-  return count;
+  const std::vector<at::Tensor> tensors = tensors_of_rows(rows_, from, group);
+  const NamedTensors to = views(flat);
+  for (size_t i = 0; i < rows_.size(); ++i) to[i].second.copy_(tensors[i]);
 }
 
 Parameter Parameters::find(ParameterRole role, int64_t layer, bool is_bias) const {

@@ -99,7 +99,7 @@ TEST_F(Consistency, EachPartHasToFitTheOthers) {
   const std::vector<Case> cases = {
       // A file of kilobytes that would ask for terabytes.
       {[](Checkpoint& c) { c.config.model.n_layer = 1024, c.config.model.n_embd = 8192; },
-       "model/transformer.wte.weight is Float [64, 16]"},
+       "model/transformer.wte.weight is [64, 16]"},
       {[](Checkpoint& c) { c.config.model.n_embd = 15; }, "n_embd 15 is not divisible by n_head 2"},
       {[](Checkpoint& c) { c.config.model.n_embd = 6; }, "even head size"},
       {[](Checkpoint& c) { c.config.model.vocab_size.reset(); }, "model.vocab_size is not set"},
@@ -108,9 +108,9 @@ TEST_F(Consistency, EachPartHasToFitTheOthers) {
        },
        "model/transformer.ln_f.weight is missing"},
       {[](Checkpoint& c) { c.optimizer.slot(kSlots[0])[0].second = at::ones({2}); },
-       "exp_avg/transformer.wte.weight is Float [2]"},
+       "exp_avg/transformer.wte.weight is [2]"},
       {[](Checkpoint& c) { c.optimizer.slot(kSlots[1])[0].second = at::ones({2}); },
-       "exp_avg_sq/transformer.wte.weight is Float [2]"},
+       "exp_avg_sq/transformer.wte.weight is [2]"},
       {[](Checkpoint& c) { add(c, "extra"); }, "model/extra does not belong"},
       {[](Checkpoint& c) { c.model[0].second = c.model[0].second.to(at::kDouble); }, "is Double"},
       {[](Checkpoint& c) { c.optimizer.step_count = at::Tensor(); }, "optimizer/step is not one value of type Float"},

@@ -166,7 +166,7 @@ TEST(GPT, GradientCheckpointingGivesTheSameBits) {
 
 class CachedForms : public testing::TestWithParam<std::tuple<DeviceCase, const char*>> {
  protected:
-  void SetUp() override { GPT_SKIP_WITHOUT(std::get<0>(GetParam())) }
+  void SetUp() override { GPT_SKIP_WITHOUT(std::get<0>(GetParam())); }
 };
 
 TEST_P(CachedForms, LogitsEqualTheUncachedOnes) {
@@ -215,11 +215,11 @@ TEST(GPT, RefusesWeightsOfAnotherArchitecture) {
   EXPECT_EQ(message(values), "");
   NamedTensors missing = values, extra = values, misshapen = values;
   missing.pop_back();
-  EXPECT_NE(message(missing).find("'transformer.ln_f.weight' is missing"), std::string::npos);
+  EXPECT_NE(message(missing).find("model/transformer.ln_f.weight is missing"), std::string::npos);
   extra.emplace_back("lm_head.weight", values[0].second);
-  EXPECT_NE(message(extra).find("'lm_head.weight' is unknown"), std::string::npos);
+  EXPECT_NE(message(extra).find("model/lm_head.weight does not belong"), std::string::npos);
   misshapen.back().second = misshapen.back().second.narrow(0, 0, 31);
-  EXPECT_NE(message(misshapen).find("'transformer.ln_f.weight' must be [32], got [31]"), std::string::npos);
+  EXPECT_NE(message(misshapen).find("model/transformer.ln_f.weight is [31] instead of [32]"), std::string::npos);
 }
 
 TEST(GPT, CountsItsParametersAndWork) {

@@ -27,15 +27,22 @@ class AdamW {
   void step(const at::Tensor& learning_rate, const at::Tensor& grad_scale, const at::Tensor& found_inf);
 
   OptimizerState state() const;  // views of the memory in use
-  // Throws c10::Error when the state is not that of these parameters.
+  // Throws gpt::Error(checkpoint) when the state is not that of these parameters.
   void load(const OptimizerState& state);
 
  private:
+  // Stretches of the flat buffers that share a weight decay, as ATen's kernel takes them.
+  struct Group {
+    double weight_decay = 0;
+    std::vector<at::Tensor> values, gradients, exp_avg, exp_avg_sq, step_counts;
+  };
+  std::vector<Group> make_groups(const at::Tensor& gradients) const;
+
   Parameters parameters_;
   OptimizerConfig config_;
-  std::vector<FlatRange> ranges_;
   std::vector<at::Tensor> slots_;  // one flat buffer for each of kSlots
-  at::Tensor step_count_;
+  at::Tensor step_count_;          // of all parameters
+  std::vector<Group> groups_;      // made by the first step, when there are gradients
 };
 
 }  // namespace gpt

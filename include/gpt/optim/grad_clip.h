@@ -5,7 +5,8 @@
 
 namespace gpt {
 
-// sqrt of the sum of squares of all gradients (a flat buffer): a float32 scalar on their device.
+// sqrt of the sum of squares of all gradients, a flat buffer of a multiple of kParameterAlignment: a float32 scalar on its
+// device.
 at::Tensor global_grad_norm(const at::Tensor& gradients);
 
 // What to divide the gradients by so that their norm is at most max_norm: max(1, (norm + 1e-6) / max_norm), as

@@ -51,6 +51,9 @@ std::vector<ParameterRow> parameter_table(const ModelConfig& config);
 // Where each parameter lies in a flat buffer, in elements: in the order in which a backward pass completes the gradients, each
 // beginning at a multiple of kParameterAlignment, so that no block or shard of that size holds values of two parameters.
 constexpr int64_t kParameterAlignment = 256;
+constexpr int64_t aligned_end(int64_t end) {
+  return (end + kParameterAlignment - 1) / kParameterAlignment * kParameterAlignment;
+}
 struct FlatLayout {
   std::vector<int64_t> offsets;  // of the rows, in the order of the table
   int64_t size = 0;              // with the padding
@@ -65,6 +68,7 @@ struct FlatRange {
 };
 std::vector<FlatRange> decay_ranges(const std::vector<ParameterRow>& rows, const FlatLayout& layout);
 
+int64_t parameter_count(const std::vector<ParameterRow>& rows);
 int64_t parameter_count(const ModelConfig& config);
 
 // Number of values in "embedding", "attention", "mlp", "norm" and "head" (0 when tied), in that order.

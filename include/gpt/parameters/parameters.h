@@ -12,6 +12,7 @@
 #include <ATen/core/ivalue.h>
 
 #include <cstdint>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -25,7 +26,6 @@ class FlatGradients : public c10::intrusive_ptr_target {
  public:
   FlatGradients(int64_t size, at::Device device) : size_(size), device_(device) {}
   const at::Tensor& buffer();  // (size) float32, not initialized
-  at::Device device() const { return device_; }
 
  private:
   int64_t size_;
@@ -75,14 +75,16 @@ class Parameters {
   Parameters(std::vector<ParameterRow> rows, at::Device device);
 
   void draw(uint64_t seed);  // initial values, drawn on the CPU, so that they are the same on every device
-  // Throws gpt::Error(checkpoint) naming the first missing, extra or misshapen tensor.
-  void copy_from(const NamedTensors& values);
+  void copy_from(const NamedTensors& values) { copy_by_name(values, flat_values_, "model"); }
+  // Into another buffer of this layout. Both throw gpt::Error(checkpoint), as tensors_of_rows() does.
+  void copy_by_name(const NamedTensors& from, const at::Tensor& flat, std::string_view group) const;
 
   const std::vector<ParameterRow>& rows() const { return rows_; }
   const FlatLayout& layout() const { return layout_; }
   at::Device device() const { return flat_values_.device(); }
-  int64_t count() const;  // of values, without padding
+  int64_t count() const { return parameter_count(rows_); }  // of values, without padding
 
+  const Parameter& operator[](size_t row) const { return parameters_[row]; }
   // Empty where the model has none.
   Parameter weight(ParameterRole role, int64_t layer) const { return find(role, layer, /*is_bias=*/false); }
   Parameter bias(ParameterRole role, int64_t layer) const { return find(role, layer, /*is_bias=*/true); }
