@@ -51,6 +51,7 @@ Trainer::Trainer(RunState& state, const TrainingConfig& config, const RunPlan& p
       is_saved_(is_saved || state.step == 0),
       saved_step_(state.step) {
   logged_.step = epoch_.step = state.step;
+  epoch_.skipped = state.skipped_steps();
   if (plan_.eval_every > 0 && !evaluator_.empty() && !evaluator_.knows_bytes()) {
     log::info(
         "Validation reports no bits per byte: the data has neither a tokenizer nor metadata with the byte count of its text");
@@ -106,7 +107,7 @@ bool Trainer::update() {
   process::set_unsaved_updates(state_.step - saved_step_);
   tokens_ += *tokens;
   state_.count_skip(train_step_.skipped());
-  epoch_loss_ += at::nan_to_num(train_step_.loss(), 0.0, 0.0, 0.0);
+  epoch_loss_ += at::nan_to_num(train_step_.loss(), 0.0, 0.0, 0.0) * (1 - train_step_.skipped());
   const bool warmed_up = state_.step - first_step_ == kWarmUpSteps;
   if (is_logged(state_.step) || warmed_up) close_log_interval(learning_rate);
   forecast_.took(Forecast::kStep, watch.running_seconds());
@@ -181,8 +182,8 @@ void Trainer::close_epoch() {
   if (const std::string file = map_faults::changed_file(); !file.empty())
     leave_changed_data(file, state_.loader.position());
   if (plan_.steps_per_epoch < cadence_.log_interval) return;  // of a tiny text: a line for each would drown the rest
-  const double mean = epoch_loss_.item<double>() / (state_.step - epoch_.step);  // sync: once an epoch
-  const Mark now{state_.step, tokens_, stopwatch_.running_seconds()};
+  const Mark now{state_.step, tokens_, stopwatch_.running_seconds(), state_.skipped_steps()};  // sync: once an epoch
+  const double mean = epoch_loss_.item<double>() / (now.step - epoch_.step - (now.skipped - epoch_.skipped));
   const double seconds = now.seconds - epoch_.seconds;
   const double samples = static_cast<double>(now.tokens - epoch_.tokens) / state_.model.config().block_size;
   listeners_.epoch({.epoch = state_.step / plan_.steps_per_epoch,
@@ -241,10 +242,17 @@ void Trainer::save_checkpoints() {
 void Trainer::evaluate() {
   if (evaluator_.empty()) return;
   const Stopwatch watch;
-  const Evaluation evaluation = evaluator_.run(state_.model, [this](double share) {
-    bar_.show_activity(fmt::format("validating {:.0f}%", 100 * share));
-    return stop_requested();
-  });
+  Evaluation evaluation;
+  try {
+    evaluation = evaluator_.run(state_.model, [this](double share) {
+      bar_.show_activity(fmt::format("validating {:.0f}%", 100 * share));
+      return stop_requested();
+    });
+  } catch (const Error&) {
+    const std::string file = map_faults::changed_file();
+    if (file.empty()) throw;
+    leave_changed_data(file, state_.loader.position());
+  }
   if (stop_requested()) return;  // repeated when the run resumes
   forecast_.took(Forecast::kEvaluation, watch.running_seconds());
   state_.evaluated_step = state_.step;

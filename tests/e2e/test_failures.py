@@ -72,11 +72,14 @@ class Failures(unittest.TestCase):
         self.assertEqual([line["step"] for line in programs.metrics(self.run_folder) if "loss" in line], [1, 2, 3, 4, 5, 6])
         self.assertEqual(len((self.run_folder / "metrics.old.jsonl").read_text().splitlines()), 4)
 
-    def start_on_tokens(self):
+    def prepare(self, name, *words):
+        programs.run("gpt-prepare", "--input", self.text, "--tokenizer", "byte", "--output", self.root / name, *words, check_code=0)
+        return next((self.root / name).glob("*.bin"))
+
+    def start_on_tokens(self, **more):
         """A long run on a bin, after its first steps."""
-        programs.run("gpt-prepare", "--input", self.text, "--tokenizer", "byte", "--output", self.root / "data", check_code=0)
-        self.bin = next((self.root / "data").glob("*.bin"))
-        options = {**programs.TINY, "training.max_steps": 1_000_000, "data.bin": self.bin, "output_dir": self.run_folder}
+        self.bin = self.prepare("data", *(["--validation-fraction", "0"] if more else []))
+        options = {**programs.TINY, "training.max_steps": 1_000_000, "data.bin": self.bin, "output_dir": self.run_folder, **more}
         self.command = programs.command("gpt-train", *programs.flags(options))
         process = subprocess.Popen(self.command, stderr=subprocess.PIPE, text=True)
         for line in process.stderr:
@@ -105,6 +108,13 @@ class Failures(unittest.TestCase):
                 process.terminate()
         process.stderr.close()
         self.assertEqual(process.wait(timeout=60), 143)
+
+    def test_a_validation_bin_that_is_truncated_stops_the_run_with_its_state_saved(self):
+        validation = self.prepare("validation", "--validation-fraction", "0")
+        process = self.start_on_tokens(**{"data.validation_bin": validation})
+        os.truncate(validation, 4096)
+        self.bin = validation
+        self.assertGreaterEqual(self.expect_stop(process), 8)
 
     def test_a_bin_that_is_overwritten_stops_the_run(self):
         for change in (b"\xff\xff", b"\x07\x00"):  # ids that are none, and ids that could be

@@ -75,9 +75,10 @@ class Trainer {
   struct Mark {
     int64_t step = 0, tokens = 0;
     double seconds = 0;
+    int64_t skipped = 0;  // updates of the whole run; read where an epoch ends
   };
   Mark logged_, epoch_;    // where the log interval and the epoch began
-  at::Tensor epoch_loss_;  // sum of finite losses of the epoch, on the device
+  at::Tensor epoch_loss_;  // sum of the losses of the epoch, without skipped updates, on the device
   int64_t reported_skips_ = 0;
   bool is_saved_;                       // ckpt.pt holds the current state
   std::optional<double> unsaved_best_;  // the loss of the last evaluation, if it was the best and could not be saved
