@@ -65,8 +65,8 @@ std::string help_line(const Option& row) {
 std::string help_text(const Program& program) {
   std::string result = fmt::format(
       "{}\n\nUsage: {} {}\n\n"
-      "Flags are shown with their defaults, [what they may be] and (other spellings): --flag VALUE or\n"
-      "--flag=VALUE, with - or _.\n",
+      "A flag is written --flag VALUE or --flag=VALUE, with - or _ between its words. Each is shown with its default,\n"
+      "its [range or choices] and its (other spellings).\n",
       program.description, program.name, program.usage);
   for (const Section& section : program.sections) {
     result += section.title.empty() ? "\n" : fmt::format("\n{}\n", section.title);

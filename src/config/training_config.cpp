@@ -181,7 +181,7 @@ std::vector<Option> cadence(TrainingConfig& c) {
       {.name = "max_skipped_steps",
        .target = &c.cadence.max_skipped_steps,
        .help =
-           "consecutive updates skipped because of non-finite numbers after which the run stops; looked at with each log line",
+           "consecutive updates skipped because of non-finite numbers after which the run stops; counted with each log line",
        .min = 1,
        .max = 1e9},
       {.name = "memory_check",

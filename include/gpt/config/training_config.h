@@ -47,7 +47,7 @@ struct ExecutionConfig {
   bool memory_check = true;  // refuse to start a run that cannot fit into memory
 };
 
-// What happens when besides updates.
+// When the run logs, evaluates, samples, saves and gives up.
 struct CadenceConfig {
   int64_t log_interval = 100;  // steps
   Interval eval_interval{500, Interval::Unit::steps};
