@@ -1,13 +1,10 @@
 #include "gpt/ops/attention.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <cmath>
-#include <mutex>
 #include <optional>
 
 #include "attention_kernel.h"
@@ -18,19 +15,6 @@ namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-uint64_t draw_key() {
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
-  std::lock_guard lock(generator.mutex());
-  return at::check_generator<at::CPUGeneratorImpl>(generator)->random64();
-}
-
-// With the given probability that a weight is dropped.
-void set_dropout(cpu::AttentionShape& shape, double probability) {
-  if (probability == 0) return;
-  shape.kept_of_65536 = static_cast<uint32_t>(std::max(1.0, std::round((1 - probability) * 65536)));
-  shape.dropout_key = draw_key();
-}
 
 void set_tables(cpu::AttentionShape& shape, const at::Tensor& cos, const at::Tensor& sin) {
   if (!cos.defined()) return;
@@ -47,8 +31,8 @@ struct Attention : torch::autograd::Function<Attention> {
     context->save_for_backward({qkv, output, log_sum, cos.value_or(at::Tensor()), sin.value_or(at::Tensor())});
     context->saved_data["H"] = shape.H;
     context->saved_data["KV"] = shape.KV;
-    context->saved_data["kept"] = static_cast<int64_t>(shape.kept_of_65536);
-    context->saved_data["key"] = static_cast<int64_t>(shape.dropout_key);
+    context->saved_data["kept"] = static_cast<int64_t>(shape.dropout.kept_of_65536);
+    context->saved_data["key"] = static_cast<int64_t>(shape.dropout.key);
     return output;
   }
 
@@ -56,8 +40,8 @@ struct Attention : torch::autograd::Function<Attention> {
     const auto saved = context->get_saved_variables();
     const at::Tensor &qkv = saved[0], &output = saved[1], &log_sum = saved[2];
     cpu::AttentionShape shape = shape_of(qkv, context->saved_data["H"].toInt(), context->saved_data["KV"].toInt());
-    shape.kept_of_65536 = static_cast<uint32_t>(context->saved_data["kept"].toInt());
-    shape.dropout_key = static_cast<uint64_t>(context->saved_data["key"].toInt());
+    shape.dropout = {static_cast<uint64_t>(context->saved_data["key"].toInt()),
+                     static_cast<uint32_t>(context->saved_data["kept"].toInt())};
     set_tables(shape, saved[3], saved[4]);
     at::Tensor gradient = at::empty_like(qkv);
     cpu::attention_backward(shape, qkv, output, log_sum, gradients[0].contiguous(), gradient);
@@ -76,7 +60,7 @@ at::Tensor attention_on_cpu(const at::Tensor& qkv, int64_t n_head, int64_t n_kv_
               "attention: qkv must be contiguous and float32 or bfloat16 on a CPU, got ", qkv.scalar_type(),
               " with strides ", qkv.strides());
   cpu::AttentionShape shape = Attention::shape_of(qkv, n_head, n_kv_head);
-  set_dropout(shape, dropout);
+  shape.dropout = cpu::draw_dropout_mask(dropout);
   if (!rotary.cos.defined()) return Attention::apply(qkv, shape, std::nullopt, std::nullopt);
   const at::Tensor cos = rotary.cos.contiguous(), sin = rotary.sin.contiguous();
   set_tables(shape, cos, sin);

@@ -122,18 +122,15 @@ FloatVector before(int64_t column, int64_t visible) {
 }
 
 struct Dropout {
-  uint64_t key;
-  uint32_t matrix, kept_of_65536;
+  DropoutMask mask;
+  uint32_t matrix;
 
   Dropout(const AttentionShape& shape, int64_t batch, int64_t head)
-      : key(shape.dropout_key),
-        matrix(static_cast<uint32_t>(batch * shape.H + head)),
-        kept_of_65536(shape.kept_of_65536) {}
-  explicit operator bool() const { return kept_of_65536 < 65536; }
+      : mask(shape.dropout), matrix(static_cast<uint32_t>(batch * shape.H + head)) {}
+  explicit operator bool() const { return static_cast<bool>(mask); }
   // For the scores of a query with a block of keys.
   void factors(int64_t query, int64_t key_block, float* result) const {
-    dropout_factors(key, static_cast<uint32_t>(key_block), static_cast<uint32_t>(query), matrix, kept_of_65536,
-                    65536.0f / static_cast<float>(kept_of_65536), result);
+    dropout_factors(mask, static_cast<uint32_t>(key_block), static_cast<uint32_t>(query), matrix, result);
   }
 };
 

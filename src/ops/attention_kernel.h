@@ -4,15 +4,15 @@
 
 #include <cstdint>
 
+#include "dropout_mask.h"
+
 namespace gpt::ops::cpu {
 
 // Letters as in gpt/ops/attention.h.
 struct AttentionShape {
   int64_t B, T, H, KV, D;
   const float *cos = nullptr, *sin = nullptr;  // (T, D/2): rotate queries and keys; null: do not
-  // A weight is kept where its 16 random bits, which `dropout_key` and its place determine, are below `kept_of_65536`.
-  uint32_t kept_of_65536 = 65536;
-  uint64_t dropout_key = 0;
+  DropoutMask dropout = {};                    // of the weights
 
   // Queries and keys are taken in blocks of this many rows.
   static constexpr int64_t kBlock = 64;

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "dropout_mask.h"
+
 namespace gpt::ops::cpu {
 inline namespace CPU_CAPABILITY {
 
@@ -38,15 +40,15 @@ inline PhiloxWords philox(uint64_t key, uint32_t first, uint32_t second, uint32_
   return x;
 }
 
-// Factors for 64 neighbouring columns of a row: `factor` for those whose 16 bits are below `kept_of_65536`, else 0.
-inline void dropout_factors(uint64_t key, uint32_t columns, uint32_t row, uint32_t matrix, uint32_t kept_of_65536,
-                            float factor, float* factors) {
-  const PhiloxWords x = philox(key, columns * kPhiloxLanes, row, matrix);
+// The mask's factors for 64 neighbouring columns of a row: 0 for those that are dropped.
+inline void dropout_factors(const DropoutMask& mask, uint32_t columns, uint32_t row, uint32_t matrix, float* factors) {
+  const PhiloxWords x = philox(mask.key, columns * kPhiloxLanes, row, matrix);
+  const float factor = mask.factor();
   for (int word = 0; word < 4; ++word) {
     for (int lane = 0; lane < kPhiloxLanes; ++lane) {
       const uint32_t bits = x.words[word][lane];
-      factors[16 * word + lane] = (bits & 0xffff) < kept_of_65536 ? factor : 0.0f;
-      factors[16 * word + lane + 8] = (bits >> 16) < kept_of_65536 ? factor : 0.0f;
+      factors[16 * word + lane] = (bits & 0xffff) < mask.kept_of_65536 ? factor : 0.0f;
+      factors[16 * word + lane + 8] = (bits >> 16) < mask.kept_of_65536 ? factor : 0.0f;
     }
   }
 }
