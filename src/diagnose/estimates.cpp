@@ -64,8 +64,12 @@ class ActivationBytes {
     return form_.fused_attention ? 2 * s_ * (C_ + 2 * kv_) : kFloatBytes * (2 * matrix() + 3 * C_);
   }
 
-  // GELU: its input and output. Gated: the gate before and after its activation, the other branch, and their product.
-  double mlp() const { return model_.mlp == Mlp::gelu ? 2 * s_ * F_ : 4 * s_ * F_ + dropout(F_); }
+  // GELU: its input and output. Gated: both branches and their product; CUDA also keeps the gate after its activation, and a
+  // mask.
+  double mlp() const {
+    if (model_.mlp == Mlp::gelu) return 2 * s_ * F_;
+    return form_.cuda ? 4 * s_ * F_ + dropout(F_) : 3 * s_ * F_;
+  }
   double mlp_backward() const { return (model_.mlp == Mlp::gelu ? 2 : 3) * s_ * F_; }
 
   const ModelConfig& model_;

@@ -7,14 +7,12 @@
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/gelu.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/nll_loss.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rms_norm.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
-#include <ATen/ops/silu.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
@@ -22,6 +20,7 @@
 #include <optional>
 
 #include "gpt/model/recompute.h"
+#include "gpt/ops/activation.h"
 #include "gpt/ops/embedding.h"
 #include "gpt/ops/linear.h"
 #include "gpt/ops/rotary.h"
@@ -96,9 +95,11 @@ struct FeedForward {
   Linear gate, in, out;  // gelu has no gate
 
   at::Tensor operator()(const at::Tensor& x, bool training) const {
-    if (kind == Mlp::gelu) return at::dropout(out(at::gelu(in(x), "tanh")), dropout, training);
-    const at::Tensor open = kind == Mlp::swiglu ? at::silu(gate(x)) : at::gelu(gate(x), "tanh");
-    return out(at::dropout(open * in(x), dropout, training));
+    using ops::Activation;
+    if (kind == Mlp::gelu) return at::dropout(out(ops::activate(Activation::gelu, in(x))), dropout, training);
+    const at::Tensor open = gate(x);
+    return out(ops::activate_gated(kind == Mlp::swiglu ? Activation::silu : Activation::gelu, open, in(x),
+                                   training ? dropout : 0.0));
   }
 };
 

@@ -9,6 +9,11 @@ namespace gpt::ops {
 namespace cpu {
 void token_gather(const at::Tensor& inputs, const at::Tensor& targets, const at::Tensor& tokens,
                   const at::Tensor& starts);
+
+struct AttentionShape;
+void attention(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& output, const at::Tensor& log_sum);
+void attention_backward(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& output,
+                        const at::Tensor& log_sum, const at::Tensor& output_gradient, const at::Tensor& gradient);
 }  // namespace cpu
 
 #ifdef GPT_CUDA

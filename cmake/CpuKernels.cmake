@@ -1,0 +1,25 @@
+# Sources in vector instructions: each is compiled once for every kind of processor, with ATen's own macros and flags, so that
+# one program runs on every x86-64 and uses what it finds there. src/ops/cpu_capability.h chooses at run time.
+#
+# Such a source includes <ATen/cpu/vec/vec.h> and keeps all it defines inside `inline namespace CPU_CAPABILITY`. What it
+# includes besides is small: an inline function that the compiler leaves out of line here may be the one that the linker
+# keeps for the whole program.
+
+set(GPT_CPU_FLAGS_DEFAULT "")
+set(GPT_CPU_FLAGS_AVX2 -mavx2 -mfma -mf16c)
+set(GPT_CPU_FLAGS_AVX512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c)
+
+# gpt_cpu_kernels(target source...): adds the sources to the target, which uses LibTorch.
+function(gpt_cpu_kernels target)
+  foreach(_capability DEFAULT AVX2 AVX512)
+    set(_objects ${target}_cpu_${_capability})
+    add_library(${_objects} OBJECT ${ARGN})
+    target_link_libraries(${_objects} PRIVATE gpt_flags ${GPT_TORCH_TARGET})
+    target_include_directories(${_objects} PRIVATE ${CMAKE_SOURCE_DIR}/include)
+    target_compile_definitions(${_objects} PRIVATE CPU_CAPABILITY=${_capability} CPU_CAPABILITY_${_capability})
+    # GCC 12 reports the undefined operands of its own AVX-512 intrinsics, and an ABI of before its version 4.6.
+    target_compile_options(${_objects} PRIVATE ${GPT_CPU_FLAGS_${_capability}}
+      $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized> $<$<CXX_COMPILER_ID:GNU>:-Wno-psabi>)
+    target_sources(${target} PRIVATE $<TARGET_OBJECTS:${_objects}>)
+  endforeach()
+endfunction()

@@ -1,0 +1,22 @@
+// The nonlinearity between the two products of an MLP, in one pass. The backward pass computes it anew from what went in, and
+// draws its dropout mask anew, so that nothing else is kept.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace gpt::ops {
+
+enum class Activation { silu, gelu };  // gelu is the tanh form
+
+// act(x), of the shape and type of x: float32, bfloat16 or, on a GPU, float16. Sums are float32.
+at::Tensor activate(Activation activation, const at::Tensor& x);
+
+// act(gate) * in, of two tensors of one shape and type: SwiGLU or GeGLU.
+//
+//   dropout: in [0, 1). Elements are set to zero with this probability (on a CPU a multiple of 2^-16) and the others scaled up.
+//     The mask comes from one number of the device's default generator.
+//
+// Both are differentiable once. Throws c10::Error for shapes or types that do not fit.
+at::Tensor activate_gated(Activation activation, const at::Tensor& gate, const at::Tensor& in, double dropout = 0.0);
+
+}  // namespace gpt::ops

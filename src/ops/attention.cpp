@@ -1,0 +1,97 @@
+#include "gpt/ops/attention.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <optional>
+
+#include "attention_kernel.h"
+#include "kernels.h"
+
+namespace gpt::ops {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+void set_tables(cpu::AttentionShape& shape, const at::Tensor& cos, const at::Tensor& sin) {
+  if (!cos.defined()) return;
+  shape.cos = cos.const_data_ptr<float>();
+  shape.sin = sin.const_data_ptr<float>();
+}
+
+struct Attention : torch::autograd::Function<Attention> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& qkv, cpu::AttentionShape shape,
+                            const std::optional<at::Tensor>& cos, const std::optional<at::Tensor>& sin) {
+    at::Tensor output = at::empty({shape.B, shape.T, shape.H * shape.D}, qkv.options());
+    at::Tensor log_sum = at::empty({shape.B, shape.H, shape.T}, qkv.options().dtype(at::kFloat));
+    cpu::attention(shape, qkv, output, log_sum);
+    context->save_for_backward({qkv, output, log_sum, cos.value_or(at::Tensor()), sin.value_or(at::Tensor())});
+    context->saved_data["H"] = shape.H;
+    context->saved_data["KV"] = shape.KV;
+    context->saved_data["kept"] = static_cast<int64_t>(shape.dropout.kept_of_65536);
+    context->saved_data["key"] = static_cast<int64_t>(shape.dropout.key);
+    return output;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto saved = context->get_saved_variables();
+    const at::Tensor &qkv = saved[0], &output = saved[1], &log_sum = saved[2];
+    cpu::AttentionShape shape = shape_of(qkv, context->saved_data["H"].toInt(), context->saved_data["KV"].toInt());
+    shape.dropout = {static_cast<uint64_t>(context->saved_data["key"].toInt()),
+                     static_cast<uint32_t>(context->saved_data["kept"].toInt())};
+    set_tables(shape, saved[3], saved[4]);
+    at::Tensor gradient = at::empty_like(qkv);
+    cpu::attention_backward(shape, qkv, output, log_sum, gradients[0].contiguous(), gradient);
+    return {gradient, at::Tensor(), at::Tensor(), at::Tensor()};
+  }
+
+  static cpu::AttentionShape shape_of(const at::Tensor& qkv, int64_t n_head, int64_t n_kv_head) {
+    return {
+        .B = qkv.size(0), .T = qkv.size(1), .H = n_head, .KV = n_kv_head, .D = qkv.size(2) / (n_head + 2 * n_kv_head)};
+  }
+};
+
+at::Tensor attention_on_cpu(const at::Tensor& qkv, int64_t n_head, int64_t n_kv_head, double dropout,
+                            const RotaryTables& rotary) {
+  TORCH_CHECK(qkv.is_contiguous() && (qkv.scalar_type() == at::kFloat || qkv.scalar_type() == at::kBFloat16),
+              "attention: qkv must be contiguous and float32 or bfloat16 on a CPU, got ", qkv.scalar_type(),
+              " with strides ", qkv.strides());
+  cpu::AttentionShape shape = Attention::shape_of(qkv, n_head, n_kv_head);
+  shape.dropout = cpu::draw_dropout_mask(dropout);
+  if (!rotary.cos.defined()) return Attention::apply(qkv, shape, std::nullopt, std::nullopt);
+  const at::Tensor cos = rotary.cos.contiguous(), sin = rotary.sin.contiguous();
+  set_tables(shape, cos, sin);
+  return Attention::apply(qkv, shape, std::optional(cos), std::optional(sin));
+}
+
+}  // namespace
+
+at::Tensor attention(const at::Tensor& qkv, int64_t n_head, int64_t n_kv_head, double dropout,
+                     const RotaryTables& rotary) {
+  const int64_t heads = n_head + 2 * n_kv_head;
+  TORCH_CHECK(n_kv_head > 0 && n_head > 0 && n_head % n_kv_head == 0, "attention: ", n_head,
+              " heads are not a multiple of ", n_kv_head, " key/value heads");
+  TORCH_CHECK(qkv.dim() == 3 && qkv.size(2) % heads == 0 && qkv.numel() > 0, "attention: qkv must be (B, T, ", heads,
+              " D), got ", qkv.sizes());
+  TORCH_CHECK(dropout >= 0 && dropout < 1, "attention: dropout must be in [0, 1), got ", dropout);
+  const int64_t B = qkv.size(0), T = qkv.size(1), D = qkv.size(2) / heads;
+  TORCH_CHECK(!rotary.cos.defined() || (rotary.cos.numel() == T * D / 2 && D % 2 == 0),
+              "attention: the rotary tables of ", rotary.cos.sizes(), " do not fit ", T, " positions of width ", D);
+  if (qkv.is_cpu()) return attention_on_cpu(qkv, n_head, n_kv_head, dropout, rotary);
+
+  auto parts = qkv.view({B, T, heads, D}).split_with_sizes({n_head, n_kv_head, n_kv_head}, 2);
+  if (rotary.cos.defined()) {
+    parts[0] = ops::rotary(parts[0], rotary);
+    parts[1] = ops::rotary(parts[1], rotary);
+  }
+  const at::Tensor output =
+      at::scaled_dot_product_attention(parts[0].transpose(1, 2), parts[1].transpose(1, 2), parts[2].transpose(1, 2),
+                                       /*attn_mask=*/{}, dropout,
+                                       /*is_causal=*/true, /*scale=*/std::nullopt, /*enable_gqa=*/n_kv_head < n_head);
+  return output.transpose(1, 2).reshape({B, T, n_head * D});
+}
+
+}  // namespace gpt::ops

@@ -1,0 +1,31 @@
+// Which version of a kernel that cmake/CpuKernels.cmake compiled several times runs here.
+#pragma once
+
+namespace gpt::ops::cpu {
+
+// What ATen uses itself: the best that the processor has, or what the environment variable ATEN_CPU_CAPABILITY allows.
+enum class Capability { DEFAULT, AVX2, AVX512 };
+Capability capability();
+
+}  // namespace gpt::ops::cpu
+
+// Declares a constant of the given type that every version defines in its `inline namespace CPU_CAPABILITY`, and the
+// function `best_NAME()` that returns the one for this processor. Used in namespace gpt::ops::cpu.
+#define GPT_CPU_KERNEL(Type, name)                  \
+  namespace DEFAULT {                               \
+  extern const Type name;                           \
+  }                                                 \
+  namespace AVX2 {                                  \
+  extern const Type name;                           \
+  }                                                 \
+  namespace AVX512 {                                \
+  extern const Type name;                           \
+  }                                                 \
+  inline const Type& best_##name() {                \
+    switch (capability()) {                         \
+      case Capability::AVX512: return AVX512::name; \
+      case Capability::AVX2: return AVX2::name;     \
+      case Capability::DEFAULT: break;              \
+    }                                               \
+    return DEFAULT::name;                           \
+  }

@@ -1,0 +1,20 @@
+// A dropout mask that is not stored: which elements are kept follows from a key and their places.
+#pragma once
+
+#include <cstdint>
+
+namespace gpt::ops::cpu {
+
+struct DropoutMask {
+  // An element is kept where its 16 random bits, which `key` and its place determine, are below `kept_of_65536`.
+  uint64_t key = 0;
+  uint32_t kept_of_65536 = 65536;
+
+  explicit operator bool() const { return kept_of_65536 < 65536; }
+  float factor() const { return 65536.0f / static_cast<float>(kept_of_65536); }  // of what is kept
+};
+
+// With a key from ATen's default generator of the CPU. probability: in [0, 1).
+DropoutMask draw_dropout_mask(double probability);
+
+}  // namespace gpt::ops::cpu

@@ -1,0 +1,157 @@
+// The activations against ATen's in float64, and their dropout against what a mask must be.
+#include "gpt/ops/activation.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/isnan.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/silu.h>
+#include <ATen/ops/tensor.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "gpt/device/random_state.h"
+#include "support/device_cases.h"
+#include "support/tolerance.h"
+
+namespace gpt::ops {
+namespace {
+
+struct ActivationCase {
+  const char* name;
+  Activation activation;
+  at::ScalarType type;
+};
+
+class ActivationTest : public testing::TestWithParam<std::tuple<DeviceCase, ActivationCase>> {
+ protected:
+  void SetUp() override { GPT_SKIP_WITHOUT(where()); }
+  const DeviceCase& where() const { return std::get<0>(GetParam()); }
+  const ActivationCase& what() const { return std::get<1>(GetParam()); }
+
+  at::Tensor exact(const at::Tensor& x) const {
+    return what().activation == Activation::silu ? at::silu(x) : at::gelu(x, "tanh");
+  }
+  // A leaf of autograd on the device.
+  at::Tensor draw(int64_t count) {
+    return (3 * at::randn({count}, generator_)).to(where().device, what().type).requires_grad_();
+  }
+  static at::Tensor copy(const at::Tensor& x) { return x.detach().to(at::kDouble).cpu().requires_grad_(); }
+
+  // A result takes a dozen roundings of values of its own size or of intermediate ones below 10, and is rounded to its type.
+  void expect_near(const at::Tensor& result, const at::Tensor& expected) const {
+    const at::Tensor error = (result.detach().cpu().to(at::kDouble) - expected.detach()).abs();
+    const double rounding =
+        what().type == at::kFloat ? 0 : (where().device.is_cpu() ? 1 : 3) * test::unit_roundoff(what().type);
+    const at::Tensor bound = (12 * test::unit_roundoff(at::kFloat) + rounding) * (expected.detach().abs() + 1e-30) +
+                             12 * test::unit_roundoff(at::kFloat) * 10;
+    EXPECT_TRUE((error <= bound).all().item<bool>()) << (error / bound).max().item<double>() << " times the bound";
+  }
+
+  at::Generator generator_ = at::detail::createCPUGenerator(1);
+};
+
+// Whole blocks, tails, and enough for several threads.
+constexpr int64_t kCounts[] = {1, 7, 64, 65, 1000, 100003};
+
+TEST_P(ActivationTest, EqualsFloat64) {
+  for (const int64_t count : kCounts) {
+    const at::Tensor x = draw(count), reference = copy(x), upstream = draw(count).detach();
+    const at::Tensor y = activate(what().activation, x), expected = exact(reference);
+    ASSERT_EQ(y.scalar_type(), what().type);
+    expect_near(y, expected);
+    y.backward(upstream);
+    expected.backward(copy(upstream).detach());
+    expect_near(x.grad(), reference.grad());
+  }
+}
+
+TEST_P(ActivationTest, GatedEqualsFloat64) {
+  for (const int64_t count : kCounts) {
+    const at::Tensor gate = draw(count), in = draw(count), upstream = draw(count).detach();
+    const at::Tensor exact_gate = copy(gate), exact_in = copy(in);
+    const at::Tensor y = activate_gated(what().activation, gate, in), expected = exact(exact_gate) * exact_in;
+    expect_near(y, expected);
+    y.backward(upstream);
+    expected.backward(copy(upstream).detach());
+    expect_near(gate.grad(), exact_gate.grad());
+    expect_near(in.grad(), exact_in.grad());
+  }
+}
+
+TEST_P(ActivationTest, ValuesThatAreNotFiniteStayVisible) {
+  const double inf = std::numeric_limits<double>::infinity();
+  const at::Tensor x = at::tensor({std::nan(""), inf, 1.0, -300.0, 300.0, 1e30}).to(where().device, what().type);
+  const at::Tensor y = activate(what().activation, x).cpu().to(at::kDouble);
+  EXPECT_TRUE(std::isnan(y[0].item<double>()));
+  EXPECT_EQ(y[1].item<double>(), inf);
+  EXPECT_NEAR(y[2].item<double>(), exact(at::ones({}, at::kDouble)).item<double>(), 1e-2);
+  EXPECT_NEAR(y[3].item<double>(), 0, 1e-30);
+  EXPECT_EQ(y[4].item<double>(), 300);
+  const at::Tensor one = at::ones({1}, at::dtype(what().type).device(where().device));
+  EXPECT_TRUE(activate_gated(what().activation, one, x.narrow(0, 0, 1)).isnan().all().item<bool>());
+}
+
+// With an input of ones, every element is 0 or the same, and the gradients are those of the same mask.
+TEST_P(ActivationTest, DropoutDrawsTheSameMaskInBothPasses) {
+  constexpr int64_t kCount = 100000;
+  constexpr double kProbability = 0.2;
+  const auto options = at::dtype(what().type).device(where().device);
+  const at::Tensor gate = at::ones({kCount}, options), in = at::ones({kCount}, options).requires_grad_();
+  const auto run = [&](uint64_t seed) {
+    seed_random_state(where().device, seed);
+    return activate_gated(what().activation, gate, in, kProbability);
+  };
+  const at::Tensor y = run(1), kept = y.detach() != 0;
+  const double value = exact(at::ones({}, at::kDouble)).item<double>() / (1 - kProbability);
+  const at::Tensor scaled = y.detach().masked_select(kept).to(at::kDouble);
+  EXPECT_NEAR(scaled.min().item<double>(), value, 1e-2 * value);
+  EXPECT_NEAR(scaled.max().item<double>(), value, 1e-2 * value);
+  // Five standard deviations of a binomial distribution.
+  EXPECT_NEAR(kept.to(at::kDouble).mean().item<double>(), 1 - kProbability,
+              5 * std::sqrt(kProbability * (1 - kProbability) / kCount));
+  y.backward(at::ones_like(y.detach()));
+  EXPECT_TRUE((in.grad() != 0).equal(kept));
+  EXPECT_TRUE(run(1).detach().equal(y.detach()));
+  EXPECT_FALSE(run(2).detach().equal(y.detach()));
+}
+
+TEST_P(ActivationTest, TheNumberOfThreadsChangesNothing) {
+  if (!where().device.is_cpu()) GTEST_SKIP() << "about threads of a CPU";
+  const at::Tensor gate = draw(100003).detach(), in = draw(100003).detach();
+  const int threads = at::get_num_threads();
+  const auto run = [&](int count) {
+    at::set_num_threads(count);
+    seed_random_state(where().device, 1);
+    return activate_gated(what().activation, gate, in, 0.5);
+  };
+  const at::Tensor one = run(1), three = run(3);
+  at::set_num_threads(threads);
+  EXPECT_TRUE(one.equal(three));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Devices, ActivationTest,
+    testing::Combine(testing::ValuesIn(kDevices),
+                     testing::Values(ActivationCase{"silu_float32", Activation::silu, at::kFloat},
+                                     ActivationCase{"silu_bfloat16", Activation::silu, at::kBFloat16},
+                                     ActivationCase{"gelu_float32", Activation::gelu, at::kFloat},
+                                     ActivationCase{"gelu_bfloat16", Activation::gelu, at::kBFloat16})),
+    [](const auto& test) { return std::string(std::get<1>(test.param).name) + "_" + std::get<0>(test.param).name; });
+
+TEST(ActivationArguments, ThatDoNotFitAreRefused) {
+  const at::Tensor x = at::ones({4}), y = at::ones({5});
+  EXPECT_THROW(activate_gated(Activation::silu, x, y), c10::Error);
+  EXPECT_THROW(activate_gated(Activation::silu, x, x.to(at::kBFloat16)), c10::Error);
+  EXPECT_THROW(activate_gated(Activation::silu, x, x, 1.0), c10::Error);
+  EXPECT_THROW(activate(Activation::silu, x.to(at::kHalf)), c10::Error);
+}
+
+}  // namespace
+}  // namespace gpt::ops

@@ -1,0 +1,277 @@
+#include "gpt/ops/attention.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/eye.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <ostream>
+#include <tuple>
+#include <vector>
+
+#include "gpt/device/random_state.h"
+#include "src/ops/philox.h"
+#include "support/device_cases.h"
+#include "support/tolerance.h"
+
+namespace gpt::ops {
+namespace {
+
+struct Case {
+  int64_t B, T, H, KV, D;
+  bool rope = false;
+
+  int64_t width() const { return (H + 2 * KV) * D; }
+  RotaryTables tables(at::Device device) const { return rope ? rotary_tables(T, D, 10000.0, device) : RotaryTables{}; }
+};
+
+// 2 x 65, 4 and 2 heads of 20 rotated
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.B << " x " << c.T << ", " << c.H << " and " << c.KV << " heads of " << c.D << (c.rope ? " rotated" : "");
+}
+
+// One position; less than a vector and than a block; whole blocks; blocks and a rest; several parts for one sequence.
+const Case kCases[] = {{1, 1, 1, 1, 1},          {2, 1, 3, 3, 16},   {1, 5, 2, 2, 3},    {3, 7, 4, 2, 16, true},
+                       {2, 64, 4, 4, 32},        {2, 65, 4, 1, 80},  {1, 100, 2, 2, 33}, {5, 130, 4, 4, 20, true},
+                       {1, 321, 2, 1, 64, true}, {1, 257, 1, 1, 128}};
+
+at::Tensor draw(at::IntArrayRef sizes, at::Generator& generator, at::ScalarType type) {
+  return at::randn(sizes, generator).to(type);
+}
+
+at::Tensor rotated(const at::Tensor& x, const RotaryTables& tables) {
+  if (!tables.cos.defined()) return x;
+  const at::Tensor cos = at::cat({tables.cos, tables.cos}, -1).to(at::kCPU, at::kDouble);
+  const at::Tensor sin = at::cat({tables.sin, tables.sin}, -1).to(at::kCPU, at::kDouble);
+  const auto halves = x.chunk(2, -1);
+  return x * cos + at::cat({-halves[1], halves[0]}, -1) * sin;
+}
+
+// The formula in float64. factors (B, H, T, T): what dropout multiplies the weights by; undefined: nothing.
+at::Tensor reference(const at::Tensor& qkv, const Case& c, const at::Tensor& factors = {}) {
+  auto parts = qkv.view({c.B, c.T, c.H + 2 * c.KV, c.D}).split_with_sizes({c.H, c.KV, c.KV}, 2);
+  const auto tables = c.tables(at::kCPU);
+  const at::Tensor q = rotated(parts[0], tables).transpose(1, 2);
+  const at::Tensor k = rotated(parts[1], tables).transpose(1, 2).repeat_interleave(c.H / c.KV, 1);
+  const at::Tensor v = parts[2].transpose(1, 2).repeat_interleave(c.H / c.KV, 1);
+  const at::Tensor hidden = at::ones({c.T, c.T}, at::kBool).triu(1);
+  const at::Tensor scores = q.matmul(k.transpose(2, 3)) / std::sqrt(static_cast<double>(c.D));
+  at::Tensor weights = scores.masked_fill(hidden, -std::numeric_limits<double>::infinity()).softmax(-1);
+  if (factors.defined()) weights = weights * factors;
+  return weights.matmul(v).transpose(1, 2).reshape({c.B, c.T, c.H * c.D});
+}
+
+double largest(const at::Tensor& x) { return x.abs().max().item<double>(); }
+
+// A value passes through sums over D (its score, the gradient of its weight) and T, and some twenty operations for the
+// exponential and around it. 16-bit kernels round the weights, the output, the sum of output and gradient, the gradient of
+// the scores and the result to 16 bits.
+double bound(at::ScalarType type, const Case& c, const at::Tensor& exact) {
+  return type == at::kFloat ? test::tolerance(type, 2 * c.D + c.T + 20, largest(exact))
+                            : test::tolerance(type, 5, largest(exact));
+}
+
+void expect_near(const at::Tensor& actual, const at::Tensor& exact, at::ScalarType type, const Case& c) {
+  ASSERT_EQ(actual.sizes(), exact.sizes());
+  EXPECT_EQ(actual.scalar_type(), type);
+  EXPECT_LE(largest(actual.detach().to(at::kCPU, at::kDouble) - exact.detach()), bound(type, c, exact.detach()));
+}
+
+// Output and gradient against float64. factors: what dropout multiplies by when `function` is called.
+template <class Function>
+void expect_float64_results(const Case& c, at::Device device, at::ScalarType type, double magnitude,
+                            const at::Tensor& factors, const Function& function) {
+  at::Generator generator = at::detail::createCPUGenerator(1);
+  const at::Tensor values = (draw({c.B, c.T, c.width()}, generator, type) * magnitude);
+  const at::Tensor qkv = values.to(device).detach().requires_grad_();
+  const at::Tensor exact_qkv = values.to(at::kDouble).requires_grad_();
+  const at::Tensor y = function(qkv), exact = reference(exact_qkv, c, factors);
+  expect_near(y, exact, type, c);
+  const at::Tensor upstream = draw(y.sizes(), generator, type);
+  y.backward(upstream.to(device));
+  exact.backward(upstream.to(at::kDouble));
+  expect_near(qkv.grad(), exact_qkv.grad(), type, c);
+}
+
+class AttentionTest : public testing::TestWithParam<std::tuple<DeviceCase, Case>> {
+ protected:
+  void SetUp() override{GPT_SKIP_WITHOUT(std::get<0>(GetParam()))} at::Device device() const {
+    return std::get<0>(GetParam()).device;
+  }
+  const Case& shape() const { return std::get<1>(GetParam()); }
+};
+
+TEST_P(AttentionTest, EqualsFloat64) {
+  const Case& c = shape();
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    SCOPED_TRACE(c10::toString(type));
+    expect_float64_results(c, device(), type, 1, {},
+                           [&](const at::Tensor& qkv) { return attention(qkv, c.H, c.KV, 0.0, c.tables(device())); });
+  }
+}
+
+// What attention() multiplies the weights by with the generator in this state, (B, H, T, T). The values of a pass are D
+// columns of the unit matrix, so that it returns D columns of the weights; equal scores make row i of the weights 1 / (i + 1).
+at::Tensor dropout_factors_of(const Case& c, at::Device device, double dropout, uint64_t seed) {
+  std::vector<at::Tensor> columns;
+  for (int64_t from = 0; from < c.T; from += c.D) {
+    const int64_t count = std::min(c.D, c.T - from);
+    at::Tensor qkv = at::zeros({c.B, c.T, c.H + 2 * c.KV, c.D});
+    qkv.narrow(2, c.H + c.KV, c.KV)
+        .narrow(1, from, count)
+        .narrow(3, 0, count)
+        .copy_(at::eye(count).view({1, count, 1, count}));
+    seed_random_state(device, seed);
+    const at::Tensor y = attention(qkv.view({c.B, c.T, c.width()}).to(device), c.H, c.KV, dropout);
+    columns.push_back(y.cpu().view({c.B, c.T, c.H, c.D}).transpose(1, 2).narrow(3, 0, count));
+  }
+  at::Tensor factors = at::cat(columns, -1).to(at::kDouble);
+  for (int64_t i = 0; i < c.T; ++i) factors.select(2, i).mul_(i + 1);
+  return factors;
+}
+
+TEST_P(AttentionTest, DropsTheSameWeightsInBothPasses) {
+  const Case& c = shape();
+  const double dropout = 0.3;
+  const at::Tensor factors = dropout_factors_of(c, device(), dropout, 5);
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    SCOPED_TRACE(c10::toString(type));
+    if (device().is_cuda() && type != at::kFloat) continue;  // another kernel, which draws in another order
+    expect_float64_results(c, device(), type, 1, factors, [&](const at::Tensor& qkv) {
+      seed_random_state(device(), 5);
+      return attention(qkv, c.H, c.KV, dropout, c.tables(device()));
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, AttentionTest,
+                         testing::Combine(testing::ValuesIn(kDevices), testing::ValuesIn(kCases)));
+
+class AttentionOn : public testing::TestWithParam<DeviceCase> {
+ protected:
+  void SetUp() override{GPT_SKIP_WITHOUT(GetParam())} at::Device device() const { return GetParam().device; }
+};
+
+TEST_P(AttentionOn, DropsTheShareThatWasAskedForAndScalesTheRest) {
+  const Case c{3, 150, 4, 4, 32};
+  for (const double dropout : {0.1, 0.5, 0.9}) {
+    const at::Tensor factors = dropout_factors_of(c, device(), dropout, 7);
+    const at::Tensor visible = at::ones({c.T, c.T}).tril().to(at::kBool);
+    const at::Tensor values = factors.masked_select(visible);
+    const auto n = static_cast<double>(values.numel());
+    const at::Tensor kept = values.masked_select(values != 0);
+    // The share has a standard deviation of sqrt(p (1 - p) / n); the scale is right within a rounding of the probability to
+    // 16 bits and some of the weights.
+    EXPECT_NEAR(static_cast<double>(kept.numel()) / n, 1 - dropout, 4 * std::sqrt(dropout * (1 - dropout) / n));
+    EXPECT_LE(largest(kept * (1 - dropout) - 1),
+              std::ldexp(1.0, -17) / (1 - dropout) + test::tolerance(at::kFloat, 200));
+    EXPECT_EQ(largest(factors.masked_select(visible.logical_not())), 0);
+  }
+}
+
+TEST_P(AttentionOn, DrawsADifferentMaskForEveryHeadRowAndCall) {
+  const Case c{2, 128, 2, 2, 64};
+  const at::Tensor first = dropout_factors_of(c, device(), 0.5, 7) != 0,
+                   second = dropout_factors_of(c, device(), 0.5, 8) != 0;
+  EXPECT_TRUE(at::equal(first, dropout_factors_of(c, device(), 0.5, 7) != 0));
+  // Independent masks of probability 1/2 agree in half of the places, within four standard deviations.
+  const auto agreement = [](const at::Tensor& a, const at::Tensor& b) {
+    const double share = (a == b).to(at::kDouble).mean().item<double>();
+    return std::abs(share - 0.5) / (0.5 / std::sqrt(static_cast<double>(a.numel())));
+  };
+  const auto below = [&](const at::Tensor& x) { return x.narrow(1, 64, 64).narrow(2, 0, 64); };  // all visible
+  EXPECT_LE(agreement(below(first[0]), below(second[0])), 4);
+  EXPECT_LE(agreement(below(first[0]), below(first[1])), 4);
+  EXPECT_LE(agreement(below(first[0])[0], below(first[0])[1]), 4);
+  EXPECT_LE(agreement(below(first[0])[0].narrow(0, 0, 63), below(first[0])[0].narrow(0, 1, 63)), 4);
+  EXPECT_LE(agreement(below(first[0])[0].narrow(1, 0, 63), below(first[0])[0].narrow(1, 1, 63)), 4);
+}
+
+TEST_P(AttentionOn, TakesLargeScores) {
+  const Case c{1, 90, 2, 2, 16};  // scores of up to some thousands
+  at::Generator generator = at::detail::createCPUGenerator(2);
+  const at::Tensor qkv = at::randn({c.B, c.T, c.width()}, generator) * 30;
+  const at::Tensor exact = reference(qkv.to(at::kDouble), c);
+  const at::Tensor y = attention(qkv.to(device()), c.H, c.KV).cpu();
+  // An error of the score, a sum over D of this size, is the relative error of a weight.
+  const double score = test::tolerance(at::kFloat, c.D, 30 * 30 * 16);
+  EXPECT_LE(largest(y - exact), score * largest(exact));
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, AttentionOn, testing::ValuesIn(kDevices));
+
+struct Results {
+  at::Tensor output, gradient;
+};
+
+Results results(const Case& c, at::ScalarType type, double dropout) {
+  at::Generator generator = at::detail::createCPUGenerator(3);
+  const at::Tensor qkv = draw({c.B, c.T, c.width()}, generator, type).requires_grad_();
+  const at::Tensor upstream = draw({c.B, c.T, c.H * c.D}, generator, type);
+  seed_random_state(at::kCPU, 9);
+  const at::Tensor y = attention(qkv, c.H, c.KV, dropout, c.tables(at::kCPU));
+  y.backward(upstream);
+  return {y.detach(), qkv.grad()};
+}
+
+TEST(Attention, IsTheSameToTheBitForEveryNumberOfThreads) {
+  const int before = at::get_num_threads();
+  for (const Case& c : {Case{1, 300, 2, 1, 32, true}, Case{3, 70, 4, 4, 16}, Case{1, 700, 1, 1, 8}}) {
+    for (const auto type : {at::kFloat, at::kBFloat16}) {
+      at::set_num_threads(1);
+      const Results one = results(c, type, 0.1);
+      for (const int threads : {2, 3, 8}) {
+        at::set_num_threads(threads);
+        const Results many = results(c, type, 0.1);
+        EXPECT_TRUE(at::equal(one.output, many.output)) << threads;
+        EXPECT_TRUE(at::equal(one.gradient, many.gradient)) << threads;
+      }
+    }
+  }
+  at::set_num_threads(before);
+}
+
+TEST(Attention, PassesNotANumberOn) {
+  for (const int64_t place : {0, 20, 40}) {  // of the query, key and value at the third position
+    at::Tensor qkv = at::randn({1, 70, 48}, at::kFloat);
+    qkv[0][2][place] = std::numeric_limits<float>::quiet_NaN();
+    const at::Tensor y = attention(qkv, 1, 1);
+    EXPECT_TRUE(y[0][2].isnan().any().item<bool>());
+    EXPECT_FALSE(y[0].narrow(0, 0, 2).isnan().any().item<bool>() && place != 40);
+  }
+}
+
+TEST(Attention, RejectsWhatDoesNotFit) {
+  const at::Tensor qkv = at::randn({2, 3, 24});
+  EXPECT_THROW(attention(qkv, 3, 2), c10::Error);
+  EXPECT_THROW(attention(qkv, 0, 1), c10::Error);
+  EXPECT_THROW(attention(qkv, 3, 3), c10::Error);
+  EXPECT_THROW(attention(qkv, 2, 1, 1.0), c10::Error);
+  EXPECT_THROW(attention(qkv, 2, 1, -0.1), c10::Error);
+  EXPECT_THROW(attention(qkv, 2, 1, 0.0, rotary_tables(4, 6, 10000.0, at::kCPU)), c10::Error);
+  EXPECT_THROW(attention(qkv.to(at::kDouble), 2, 1), c10::Error);
+  EXPECT_THROW(attention(qkv.transpose(0, 1), 2, 1), c10::Error);
+  EXPECT_NO_THROW(attention(qkv, 2, 1, 0.5, rotary_tables(3, 6, 10000.0, at::kCPU)));
+}
+
+// The first and the last of the known answers that its authors publish.
+TEST(Philox, GivesItsAuthorsResults) {
+  const auto zeros = cpu::philox(0, 0, 0, 0);
+  const uint32_t expected[] = {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8};
+  for (int word = 0; word < 4; ++word) EXPECT_EQ(zeros.words[word][0], expected[word]);
+}
+
+}  // namespace
+}  // namespace gpt::ops
