@@ -16,6 +16,7 @@
 #include "gpt/core/error.h"
 #include "gpt/generate/sampler.h"
 #include "gpt/generate/text_stream.h"
+#include "gpt/tokenizer/make_tokenizer.h"
 
 namespace gpt {
 namespace {
