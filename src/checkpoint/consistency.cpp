@@ -14,7 +14,7 @@
 #include "gpt/core/error.h"
 #include "gpt/optim/adamw.h"
 #include "gpt/parameters/parameter_table.h"
-#include "gpt/tokenizer/tokenizer.h"
+#include "gpt/tokenizer/make_tokenizer.h"
 
 namespace gpt::checkpoint {
 namespace {

@@ -9,6 +9,7 @@
 #include "gpt/core/hash.h"
 #include "gpt/data/replacement.h"
 #include "gpt/tokenizer/bpe_files.h"
+#include "gpt/tokenizer/make_tokenizer.h"
 
 namespace gpt {
 namespace {

@@ -20,6 +20,7 @@
 #include "gpt/generate/line_reader.h"
 #include "gpt/generate/prompt.h"
 #include "gpt/generate/report.h"
+#include "gpt/tokenizer/make_tokenizer.h"
 
 namespace gpt {
 namespace {

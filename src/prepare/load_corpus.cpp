@@ -15,6 +15,7 @@
 #include "gpt/data/stages.h"
 #include "gpt/prepare/prepare_report.h"
 #include "gpt/prepare/text_cache.h"
+#include "gpt/tokenizer/make_tokenizer.h"
 #include "source_list.h"
 
 namespace gpt {

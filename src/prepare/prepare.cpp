@@ -22,8 +22,8 @@
 #include "gpt/data/token_file.h"
 #include "gpt/tokenizer/bpe.h"
 #include "gpt/tokenizer/bpe_trainer.h"
+#include "gpt/tokenizer/make_tokenizer.h"
 #include "gpt/tokenizer/text_error.h"
-#include "gpt/tokenizer/tokenizer.h"
 #include "gpt/tokenizer/utf8.h"
 #include "input_passes.h"
 

@@ -25,7 +25,7 @@
 #include "gpt/data/replacement.h"
 #include "gpt/prepare/prepare.h"
 #include "gpt/prepare/prepare_report.h"
-#include "gpt/tokenizer/tokenizer.h"
+#include "gpt/tokenizer/make_tokenizer.h"
 
 namespace gpt {
 namespace {

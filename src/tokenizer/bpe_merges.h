@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "gpt/tokenizer/bpe.h"
+#include "gpt/tokenizer/bpe_model.h"
 
 namespace gpt {
 

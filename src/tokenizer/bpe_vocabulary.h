@@ -10,8 +10,8 @@
 #include <unordered_set>
 #include <vector>
 
-#include "gpt/tokenizer/bpe.h"
 #include "gpt/tokenizer/bpe_files.h"
+#include "gpt/tokenizer/bpe_model.h"
 
 namespace gpt {
 

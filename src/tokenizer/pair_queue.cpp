@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "gpt/core/error.h"
-#include "gpt/tokenizer/bpe.h"
+#include "gpt/tokenizer/bpe_model.h"
 
 namespace gpt {
 namespace {

@@ -1,75 +1,6 @@
 #include "gpt/tokenizer/tokenizer.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <charconv>
-#include <filesystem>
-#include <nlohmann/json.hpp>
-#include <system_error>
-#include <utility>
-
-#include "bpe_vocabulary.h"
-#include "byte_tokenizer.h"
-#include "char_tokenizer.h"
-#include "gpt/core/error.h"
-#include "gpt/core/file.h"
-#include "gpt/tokenizer/bpe.h"
-#include "gpt/tokenizer/bpe_files.h"
-#include "gpt/tokenizer/bpe_trainer.h"
-#include "gpt/tokenizer/utf8.h"
-#include "tokenizer_json.h"
-
 namespace gpt {
-namespace {
-
-namespace fs = std::filesystem;
-using nlohmann::json;
-
-// Refuses tokenizer JSON; the message begins with `origin`.
-[[noreturn]] void refuse(const std::string& origin, const std::string& why) {
-  throw Error(ExitCode::data, fmt::format("{}: not a tokenizer that this program can read: {}", origin, why));
-}
-
-std::unique_ptr<Tokenizer> char_tokenizer(const json& object, const std::string& origin) {
-  const auto list = object.find("characters");
-  if (list == object.end() || !list->is_array() || list->empty())
-    refuse(origin, "'characters' must be a list of characters");
-  if (list->size() > utf8::kCodePoints) refuse(origin, fmt::format("{} characters; Unicode has 1114112", list->size()));
-
-  std::vector<char32_t> characters;
-  std::vector<bool> seen(utf8::kCodePoints);
-  for (size_t i = 0; i < list->size(); ++i) {
-    const json& entry = (*list)[i];
-    if (!entry.is_string())
-      refuse(origin, fmt::format("characters[{}] is {}; a string is needed", i, entry.type_name()));
-    const auto& text = entry.get_ref<const std::string&>();  // the JSON parser has checked that it is UTF-8
-    if (text.empty() || utf8::decode(text, 0).bytes != text.size()) {
-      refuse(origin, fmt::format("characters[{}] has {} bytes; exactly one character is needed", i, text.size()));
-    }
-    const char32_t value = utf8::decode(text, 0).value;
-    if (seen[value]) refuse(origin, fmt::format("characters[{}] repeats {}", i, utf8::describe(value)));
-    seen[value] = true;
-    characters.push_back(value);
-  }
-  return std::make_unique<CharTokenizer>(std::move(characters));
-}
-
-std::unique_ptr<Tokenizer> read_tokenizer(const fs::path& path) {
-  const auto read = [](const fs::path& file) { return read_file(file.string(), ExitCode::data, kTokenizerSize); };
-  const std::string origin = path.string();
-  if (path.extension() == ".tiktoken")
-    return std::make_unique<BpeTokenizer>(parse_tiktoken(read(path), origin), origin);
-  if (path.extension() == ".bpe" || path.filename() == "encoder.json") {  // GPT-2's pair
-    const fs::path encoder = path.parent_path() / "encoder.json";
-    const fs::path merges = path.extension() == ".bpe" ? path : path.parent_path() / "vocab.bpe";
-    const std::string both = fmt::format("{} with {}", encoder.string(), merges.filename().string());
-    return std::make_unique<BpeTokenizer>(parse_gpt2_files(read(encoder), read(merges), both), both);
-  }
-  return tokenizer_from_json(read(path), origin);
-}
-
-}  // namespace
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
   std::vector<int32_t> ids;
@@ -113,58 +44,6 @@ std::optional<int32_t> Tokenizer::end_of_text() const {
     }
   }
   return std::nullopt;
-}
-
-std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view text, const std::string& origin) {
-  const json object = parse_vocabulary_json(text, origin);
-  if (!object.is_object()) refuse(origin, fmt::format("the JSON is {}; an object is needed", object.type_name()));
-  if (const auto model = object.find("model"); model != object.end() && model->is_object()) {
-    return std::make_unique<BpeTokenizer>(read_tokenizer_json(object, origin), origin);
-  }
-  const auto type = object.find("type");
-  if (type == object.end()) refuse(origin, "it has neither 'type' nor Hugging Face's 'model'");
-
-  if (*type == "char") return char_tokenizer(object, origin);
-  if (*type == "byte") return std::make_unique<ByteTokenizer>();
-  refuse(origin, fmt::format("unknown type {}; only char and byte are known", shown(*type)));
-}
-
-std::optional<int64_t> trained_vocabulary(const std::string& spec) {
-  constexpr std::string_view kPrefix = "bpe:";
-  if (spec != "bpe" && !spec.starts_with(kPrefix)) return std::nullopt;
-  int64_t size = 0;
-  const char* const end = spec.data() + spec.size();
-  const auto [stop, error] = std::from_chars(std::min(spec.data() + kPrefix.size(), end), end, size);
-  if (error == std::errc() && stop == end && size > 0) return size;
-  throw Error(ExitCode::config,
-              fmt::format("tokenizer '{}': bpe needs the size of its vocabulary, as in bpe:8192", spec));
-}
-
-void require_same_tokenizer(const std::string& spec, const std::string& saved) {
-  if (spec == "char" || spec == "byte" || spec.starts_with("bpe:"))
-    return;  // what was learned from the text is in the checkpoint
-  if (make_tokenizer(spec, {})->to_json() == saved) return;
-  throw Error(ExitCode::checkpoint,
-              fmt::format("data.tokenizer: {} is not the tokenizer of the checkpoint: set it back to what the run "
-                          "began with, or choose another output_dir for a new run",
-                          spec));
-}
-
-std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, std::string_view training_text) {
-  if (spec == "char") return std::make_unique<CharTokenizer>(CharTokenizer::from_text(training_text));
-  if (spec == "byte") return std::make_unique<ByteTokenizer>();
-  if (spec == "gpt2") return std::make_unique<BpeTokenizer>(gpt2_vocabulary(), spec);
-  if (const auto vocab_size = trained_vocabulary(spec)) {
-    BpeTrainer trainer({.vocab_size = *vocab_size});
-    trainer.add(training_text);
-    return std::make_unique<BpeTokenizer>(trainer.train(), spec);
-  }
-  std::error_code error;
-  if (!fs::is_regular_file(spec, error)) {
-    throw Error(ExitCode::config,
-                fmt::format("tokenizer '{}': it is not char, byte, gpt2, bpe:N or a tokenizer file", spec));
-  }
-  return read_tokenizer(spec);
 }
 
 }  // namespace gpt

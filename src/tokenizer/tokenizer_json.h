@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "gpt/tokenizer/bpe.h"
+#include "gpt/tokenizer/bpe_model.h"
 
 namespace gpt {
 

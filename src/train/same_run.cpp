@@ -6,6 +6,7 @@
 #include "gpt/core/error.h"
 #include "gpt/core/log.h"
 #include "gpt/prepare/load_corpus.h"
+#include "gpt/tokenizer/make_tokenizer.h"
 
 namespace gpt {
 namespace {

@@ -15,7 +15,7 @@
 #include "gpt/checkpoint/container.h"
 #include "gpt/core/error.h"
 #include "gpt/parameters/parameter_table.h"
-#include "gpt/tokenizer/tokenizer.h"
+#include "gpt/tokenizer/make_tokenizer.h"
 
 namespace gpt {
 namespace {

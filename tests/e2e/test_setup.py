@@ -1,7 +1,9 @@
 """Set-up's decisions about a machine and its one-line errors, and the source checks: in a copy of the scripts, changing nothing here."""
 
+import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -89,12 +91,26 @@ class Steps(Scripts):
         self.assertIn("ran", step("b", "echo ran"))
 
 
-class SourceChecks(Scripts):
-    def found(self):
-        result = self.run_command("scripts/check.sh")
-        self.assertEqual(result.returncode, 1 if result.stdout else 0)
-        return result.stdout.replace("error: the source checks failed\n", "")
+class Checks(Scripts):
+    def setUp(self):
+        super().setUp()
+        folders = ("train", "model", "ops", "core")
+        for folder in folders:
+            (self.root / "src" / folder).mkdir()
+        self.layout("".join(f"{folder}/ (what is in it)\n" for folder in folders))
+        self.write("OPTIMIZATIONS.md", "")
 
+    def layout(self, rows):
+        self.write("README.md", f"## Layout of the code\n```\n{rows}```\nIncludes point only downwards in this list.\n")
+
+    def found(self, scope="--sources"):
+        result = self.run_command("scripts/check.sh", *scope.split())
+        problems = re.sub("^clang-tidy on .* done in .*\n", "", result.stdout)
+        self.assertEqual(result.returncode, 1 if problems else 0, result.stdout)
+        return problems.replace("error: the source checks failed\n", "")
+
+
+class SourceChecks(Checks):
     def test_clean_sources(self):
         self.write("src/model/gpt.cpp", '#include "gpt/model/gpt.h"\n#include "gpt/ops/rotary.h"\n')
         self.write("src/ops/a.cu", "f<<<1, 2>>>(a,\n   b);\nC10_CUDA_KERNEL_LAUNCH_CHECK();\n")
@@ -106,7 +122,8 @@ class SourceChecks(Scripts):
 
     def test_folder_without_a_place(self):
         self.write("src/misc/a.cpp", '#include "gpt/core/error.h"\n')
-        self.assertEqual(self.found(), "src/misc/a.cpp:1: folder 'misc' is missing from the order of includes\n")
+        self.assertEqual(self.found(), "src/misc/a.cpp:1: folder 'misc' is missing from the order of includes\n"
+                         "README.md: the layout lacks the folder misc/\n")
 
     def test_launch_without_check(self):
         self.write("src/ops/a.cu", "\nf<<<1, 2>>>(a,\n   b);\n\n\n\nC10_CUDA_KERNEL_LAUNCH_CHECK();\nf<<<1, 2>>>(a);\n")
@@ -122,6 +139,62 @@ class SourceChecks(Scripts):
     def test_script_syntax(self):
         self.write("scripts/broken.sh", "if\n")
         self.assertIn("scripts/broken.sh: line 2: syntax error", self.found())
+
+    def test_layout_of_another_tree(self):
+        self.write("src/core/log.cpp", "")
+        self.layout("train/\nops/\nmodel/  gpt (a model,\n  in two rows)\ncore/  log lock\nmisc/\n")
+        self.assertEqual(self.found(), "README.md: the layout names model/gpt, which does not exist\n"
+                                       "README.md: the layout names core/lock, which does not exist\n"
+                                       "README.md: the layout names misc/, which does not exist\n"
+                                       "README.md: the folders of the layout are not in the order of includes\n")
+
+    def test_file_that_is_only_in_the_text(self):
+        self.write("OPTIMIZATIONS.md", "\nsee `src/ops/a.cpp` and `scripts/*.sh`\n")
+        self.assertEqual(self.found(), "OPTIMIZATIONS.md:2: names src/ops/a.cpp, which does not exist\n")
+
+    def test_missing_tools(self):
+        self.assertRegex(self.found(""), r"^clang-format and clang-tidy are missing: run ./scripts/setup.sh --tests, .*\n$")
+
+
+class FormatAndTidy(Checks):
+    MISTAKE = "int* {}() {{ return 0; }}\n"
+
+    def setUp(self):
+        super().setUp()
+        for name in (".clang-format", ".clang-tidy"):
+            shutil.copy(SOURCE / name, self.root)
+        for tool in ("clang-format", "clang-tidy"):
+            self.write(f".deps/venv/bin/{tool}", "").unlink()
+            (self.root / ".deps/venv/bin" / tool).symlink_to(SOURCE / ".deps/venv/bin" / tool)
+        old = self.write("src/core/old.cpp", self.MISTAKE.format("old"))
+        command = {"directory": str(self.root), "command": f"c++ -Wno-restrict -c '{old}'", "file": str(old)}
+        self.write("build/compile_commands.json", json.dumps([command], indent=2))
+        self.write(".gitignore", "/.deps\n/build\n")
+        for arguments in (["init", "-q"], ["add", "."], ["commit", "-qm", "Old"], ["commit", "-qm", "Last", "--allow-empty"]):
+            self.git(*arguments)
+
+    def git(self, *arguments):
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments], cwd=self.root, check=True)
+
+    def test_what_is_not_formatted_is_named_once_with_what_mends_it(self):
+        self.write("src/core/a.h", "inline int a() { return  1; }\ninline int b() { return  1; }\n")
+        problem, mend = self.found("").strip().split("; this mends it: ")
+        self.assertEqual(problem, "src/core/a.h:1: is not formatted")
+        subprocess.run(mend.split(), cwd=self.root, check=True)
+        self.assertEqual(self.found(""), "")
+
+    def test_tidy_sees_what_changed(self):
+        self.write("src/core/a.cpp", '#include "a_header.h"\n')
+        self.write("src/core/b.cpp", self.MISTAKE.format("b"))
+        self.git("add", "src/core/a.cpp")
+        self.write("src/core/a_header.h", self.MISTAKE.format("header"))
+        finding = "warning: use nullptr [modernize-use-nullptr]\n"
+        changed = f"src/core/a_header.h:1:24: {finding}src/core/b.cpp:1:19: {finding}"
+        self.assertEqual(self.found(""), changed)
+
+    def test_tidy_sees_everything_when_asked(self):
+        self.assertEqual(self.found("--all"), "src/core/old.cpp:1:21: warning: use nullptr [modernize-use-nullptr]\n")
+        self.assertEqual(self.found(""), "")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@
 #include "gpt/checkpoint/checkpoint.h"
 #include "gpt/checkpoint/container.h"
 #include "gpt/parameters/parameter_table.h"
-#include "gpt/tokenizer/tokenizer.h"
+#include "gpt/tokenizer/make_tokenizer.h"
 
 namespace {
 

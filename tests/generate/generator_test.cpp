@@ -17,6 +17,7 @@
 #include "gpt/device/random_state.h"
 #include "gpt/generate/sampler.h"
 #include "gpt/generate/text_stream.h"
+#include "gpt/tokenizer/make_tokenizer.h"
 #include "support/device_cases.h"
 
 namespace gpt {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "gpt/core/error.h"
+#include "gpt/tokenizer/make_tokenizer.h"
 #include "gpt/tokenizer/utf8.h"
 #include "support/expect_error.h"
 

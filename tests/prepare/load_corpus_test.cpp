@@ -10,6 +10,7 @@
 
 #include "gpt/core/error.h"
 #include "gpt/core/hash.h"
+#include "gpt/tokenizer/make_tokenizer.h"
 #include "prepare/corpus_fixture.h"
 #include "support/expect_error.h"
 

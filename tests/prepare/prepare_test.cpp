@@ -15,7 +15,7 @@
 #include "gpt/core/file.h"
 #include "gpt/core/hash.h"
 #include "gpt/prepare/prepare_report.h"
-#include "gpt/tokenizer/tokenizer.h"
+#include "gpt/tokenizer/make_tokenizer.h"
 #include "prepare/packed.h"
 #include "src/prepare/chunk_encoder.h"
 #include "support/expect_error.h"

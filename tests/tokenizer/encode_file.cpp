@@ -14,7 +14,7 @@
 
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
-#include "gpt/tokenizer/tokenizer.h"
+#include "gpt/tokenizer/make_tokenizer.h"
 
 namespace {
 

@@ -1,5 +1,3 @@
-#include "gpt/tokenizer/tokenizer.h"
-
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -10,6 +8,7 @@
 
 #include "core/scratch_folder.h"
 #include "gpt/core/error.h"
+#include "gpt/tokenizer/make_tokenizer.h"
 #include "gpt/tokenizer/utf8.h"
 #include "src/tokenizer/byte_alphabet.h"
 #include "support/expect_error.h"

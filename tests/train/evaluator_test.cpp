@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "gpt/tokenizer/make_tokenizer.h"
 #include "support/device_cases.h"
 #include "support/tolerance.h"
 

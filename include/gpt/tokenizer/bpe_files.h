@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "gpt/core/file.h"
-#include "gpt/tokenizer/bpe.h"
+#include "gpt/tokenizer/bpe_model.h"
 
 namespace gpt {
 

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "gpt/tokenizer/bpe.h"
+#include "gpt/tokenizer/bpe_model.h"
 
 namespace gpt {
 

@@ -1,9 +1,8 @@
-// Text to token ids and back. One interface, one factory; a tokenizer is stored as JSON inside the checkpoint.
+// Text to token ids and back: the interface of every tokenizer. One is stored as JSON inside the checkpoint.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -46,24 +45,5 @@ class Tokenizer {
 
   virtual std::string to_json() const = 0;  // self-contained; equal tokenizers give equal text
 };
-
-// `spec` is one of
-//   char   the vocabulary is the code points of `training_text`, sorted
-//   byte   one id per byte
-//   gpt2   GPT-2's vocabulary, which the set-up installed
-//   bpe:N  byte-level BPE with a vocabulary of N trained on `training_text`
-//   FILE   Hugging Face's tokenizer.json, FILE.tiktoken, vocab.bpe with encoder.json beside it, or a saved tokenizer
-// Throws gpt::Error: config for an unknown spec, data for a bad file or text that is not UTF-8.
-std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, std::string_view training_text);
-
-// N for a `spec` bpe:N, nothing for any other. Throws gpt::Error(config) if N is not a number above 0.
-std::optional<int64_t> trained_vocabulary(const std::string& spec);
-
-// Throws gpt::Error(checkpoint) if `spec` is gpt2 or a file and names another tokenizer than the one with the JSON `saved`,
-// which is that of a checkpoint: a run continues with it, so another one would be ignored or give the ids another meaning.
-void require_same_tokenizer(const std::string& spec, const std::string& saved);
-
-// The inverse of to_json(); also reads Hugging Face's tokenizer.json. `origin` names the source in errors.
-std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view json, const std::string& origin);
 
 }  // namespace gpt
