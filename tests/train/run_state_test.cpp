@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "gpt/tokenizer/make_tokenizer.h"
 #include "gpt/train/train_step.h"
 #include "support/device_cases.h"
 
