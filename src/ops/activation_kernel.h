@@ -1,5 +1,5 @@
 // The CPU's activations in vector instructions, over stretches of flat tensors. activation_kernel.cpp is compiled for several
-// kinds of processor (cmake/CpuKernels.cmake).
+// kinds of processor (cmake/CpuKernels.cmake); activation_cpu.cpp distributes the work.
 #pragma once
 
 #include <cstdint>

@@ -1,0 +1,59 @@
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+
+#include "activation_kernel.h"
+#include "cpu_capability.h"
+#include "kernels.h"
+
+namespace gpt::ops::cpu {
+
+GPT_CPU_KERNEL(ActivationKernels<float>, activation_float32)
+GPT_CPU_KERNEL(ActivationKernels<c10::BFloat16>, activation_bfloat16)
+
+namespace {
+
+// Calls work(kernels, arguments, begin, end) on all threads, for whole blocks of elements.
+template <class T, class Work>
+void for_each_stretch(const ActivationKernels<T>& kernels, Activation activation, const DropoutMask& dropout,
+                      const at::Tensor& x, const at::Tensor& in, const Work& work) {
+  constexpr int64_t kGrain = 256;  // blocks: below, waking a thread costs more than it saves
+  const ActivationArguments<T> arguments{activation, dropout, x.const_data_ptr<T>(),
+                                         in.defined() ? in.const_data_ptr<T>() : nullptr};
+  const int64_t elements = x.numel(), blocks = (elements + kActivationBlock - 1) / kActivationBlock;
+  at::parallel_for(0, blocks, kGrain, [&](int64_t begin, int64_t end) {
+    work(kernels, arguments, begin * kActivationBlock, std::min(end * kActivationBlock, elements));
+  });
+}
+
+// The same with the kernels for the type of `x`.
+template <class Work>
+void run(Activation activation, const DropoutMask& dropout, const at::Tensor& x, const at::Tensor& in,
+         const Work& work) {
+  if (x.scalar_type() == at::kFloat) {
+    for_each_stretch(best_activation_float32(), activation, dropout, x, in, work);
+  } else {
+    for_each_stretch(best_activation_bfloat16(), activation, dropout, x, in, work);
+  }
+}
+
+}  // namespace
+
+void activation(Activation activation, const DropoutMask& dropout, const at::Tensor& x, const at::Tensor& in,
+                const at::Tensor& y) {
+  run(activation, dropout, x, in,
+      [&]<class T>(const ActivationKernels<T>& kernels, const ActivationArguments<T>& arguments, int64_t begin,
+                   int64_t end) { kernels.forward(arguments, begin, end, y.data_ptr<T>()); });
+}
+
+void activation_backward(Activation activation, const DropoutMask& dropout, const at::Tensor& x, const at::Tensor& in,
+                         const at::Tensor& y_gradient, const at::Tensor& x_gradient, const at::Tensor& in_gradient) {
+  run(activation, dropout, x, in,
+      [&]<class T>(const ActivationKernels<T>& kernels, const ActivationArguments<T>& arguments, int64_t begin,
+                   int64_t end) {
+        T* of_in = in.defined() ? in_gradient.data_ptr<T>() : nullptr;
+        kernels.backward(arguments, begin, end, y_gradient.const_data_ptr<T>(), x_gradient.data_ptr<T>(), of_in);
+      });
+}
+
+}  // namespace gpt::ops::cpu
