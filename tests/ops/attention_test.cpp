@@ -107,9 +107,8 @@ void expect_float64_results(const Case& c, at::Device device, at::ScalarType typ
 
 class AttentionTest : public testing::TestWithParam<std::tuple<DeviceCase, Case>> {
  protected:
-  void SetUp() override{GPT_SKIP_WITHOUT(std::get<0>(GetParam()))} at::Device device() const {
-    return std::get<0>(GetParam()).device;
-  }
+  void SetUp() override { GPT_SKIP_WITHOUT(std::get<0>(GetParam())); }
+  at::Device device() const { return std::get<0>(GetParam()).device; }
   const Case& shape() const { return std::get<1>(GetParam()); }
 };
 
@@ -159,10 +158,7 @@ TEST_P(AttentionTest, DropsTheSameWeightsInBothPasses) {
 INSTANTIATE_TEST_SUITE_P(Devices, AttentionTest,
                          testing::Combine(testing::ValuesIn(kDevices), testing::ValuesIn(kCases)));
 
-class AttentionOn : public testing::TestWithParam<DeviceCase> {
- protected:
-  void SetUp() override{GPT_SKIP_WITHOUT(GetParam())} at::Device device() const { return GetParam().device; }
-};
+class AttentionOn : public DeviceTest {};
 
 TEST_P(AttentionOn, DropsTheShareThatWasAskedForAndScalesTheRest) {
   const Case c{3, 150, 4, 4, 32};
@@ -210,7 +206,7 @@ TEST_P(AttentionOn, TakesLargeScores) {
   EXPECT_LE(largest(y - exact), score * largest(exact));
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, AttentionOn, testing::ValuesIn(kDevices));
+INSTANTIATE_ON_DEVICES(AttentionOn);
 
 struct Results {
   at::Tensor output, gradient;
