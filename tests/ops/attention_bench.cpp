@@ -3,18 +3,14 @@
 //
 //   attention_bench [ROUNDS]
 #include <ATen/Parallel.h>
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <fmt/format.h>
-#include <time.h>
 
-#include <algorithm>
-#include <functional>
 #include <string>
-#include <vector>
 
 #include "gpt/ops/attention.h"
+#include "ops/operator_times.h"
 
 namespace gpt::ops {
 namespace {
@@ -27,14 +23,6 @@ struct Size {
 const Size kSizes[] = {{12, 4, 64, 32},  {16, 4, 128, 32}, {4, 12, 64, 64},      {4, 6, 256, 64},     {1, 12, 1024, 64},
                        {1, 4, 2048, 64}, {1, 4, 512, 128}, {12, 4, 64, 32, 0.1}, {4, 6, 256, 64, 0.1}};
 
-double cpu_milliseconds() {
-  timespec time;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) * 1e3 + static_cast<double>(time.tv_nsec) * 1e-6;
-}
-
-using Function = std::function<at::Tensor(const at::Tensor& qkv)>;
-
 at::Tensor with_aten(const at::Tensor& qkv, const Size& size) {
   const auto parts = qkv.view({size.B, size.T, 3, size.H, size.D}).unbind(2);
   return at::scaled_dot_product_attention(parts[0].transpose(1, 2), parts[1].transpose(1, 2), parts[2].transpose(1, 2),
@@ -43,32 +31,10 @@ at::Tensor with_aten(const at::Tensor& qkv, const Size& size) {
       .reshape({size.B, size.T, size.H * size.D});
 }
 
-struct Times {
-  std::vector<double> forward, both;
-
-  void measure(const Function& function, const at::Tensor& qkv, const at::Tensor& upstream) {
-    double start = cpu_milliseconds();
-    {
-      const at::NoGradGuard no_grad;
-      function(qkv);
-    }
-    forward.push_back(cpu_milliseconds() - start);
-    const at::Tensor leaf = qkv.detach().requires_grad_();
-    start = cpu_milliseconds();
-    function(leaf).backward(upstream);
-    both.push_back(cpu_milliseconds() - start);
-  }
-};
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 void run(const Size& size, at::ScalarType type, int rounds) {
   const at::Tensor qkv = at::randn({size.B, size.T, 3 * size.H * size.D}).to(type);
   const at::Tensor upstream = at::randn({size.B, size.T, size.H * size.D}).to(type);
-  Times ours, aten;
+  OperatorTimes ours, aten;
   for (int round = 0; round < rounds; ++round) {
     ours.measure([&](const at::Tensor& x) { return attention(x, size.H, size.H, size.dropout); }, qkv, upstream);
     aten.measure([&](const at::Tensor& x) { return with_aten(x, size); }, qkv, upstream);
