@@ -11,8 +11,9 @@
 #include <tuple>
 #include <vector>
 
+#include "support/cuda_emulation.h"  // before the kernel, which it compiles for the host
+
 #include "src/ops/token_gather_kernel.cuh"
-#include "support/cuda_emulation.h"
 #include "support/device_cases.h"
 
 namespace gpt {
