@@ -1,18 +1,21 @@
-// gpt-diagnose: what this machine can do, and what a configuration would meet on it.
+// gpt-diagnose: what this machine can do, what a configuration would meet on it, and how runs went.
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "gpt/config/load.h"
 #include "gpt/core/error.h"
 #include "gpt/core/log.h"
 #include "gpt/core/process.h"
+#include "gpt/core/terminal.h"
 #include "gpt/device/cpu_allocator.h"
 #include "gpt/device/cpu_threads.h"
 #include "gpt/diagnose/configuration.h"
 #include "gpt/diagnose/machine.h"
+#include "gpt/diagnose/runs.h"
 #include "gpt/prepare/text_cache.h"
 #include "gpt/train/surroundings.h"
 
@@ -31,20 +34,29 @@ int diagnose(int argc, char** argv) {
   using config::switch_row;
   bool json = false, no_probe = false, cache = false, clear_cache = false;
   std::string checkpoint;
+  std::vector<std::string> runs;
   const auto command = config::parse_command_line(
       argc, argv, "gpt-diagnose",
       "Check this machine and, with --config or options, a run: its data, model, memory, time and disk. "
       "Exit status 1 when a check fails.",
-      {switch_row("json", json, "print the checks as JSON on standard output"),
+      {switch_row("json", json, "print the checks, the cache or the runs as JSON on standard output"),
        switch_row("no-probe", no_probe, "do not time training steps, which takes some seconds"),
        {.name = "checkpoint", .target = &checkpoint, .help = "verify a checkpoint, or that of a run folder"},
+       {.name = "run",
+        .target = &runs,
+        .help = "draw and compare the losses of runs, finished or not, given their folders, and run no checks"},
        switch_row("cache", cache, "list the texts in data.cache_dir, and run no checks"),
        switch_row("clear-cache", clear_cache, "remove the cached texts that are not in use, and run no checks")},
       choose_for_this_machine);
   if (command.handled) return 0;
   if (clear_cache) log::info(clear_text_cache(command.config.data));
   if (cache) print(describe_text_cache(command.config.data, json));
-  if (cache || clear_cache) return 0;
+  if (!runs.empty()) {
+    const int columns = terminal_columns(STDOUT_FILENO);
+    const std::vector<RunSummary> summaries = read_runs(runs);
+    print(json ? runs_json(summaries) : draw_runs(summaries, columns > 0 ? columns : 80, locale_is_utf8()));
+  }
+  if (cache || clear_cache || !runs.empty()) return 0;
   process::watch_signals();
   use_cpu_threads(command.config.threads);
   use_cpu_allocator();

@@ -77,7 +77,7 @@ int train(int argc, char** argv) {
   }
   folder.require_space(state.checkpoint_bytes(), config.training.cadence.keep_last);
   folder.write_config(config, command.config_path);
-  Listeners listeners = listeners_of(folder);
+  Listeners listeners = listeners_of(folder, config.report);
   listeners.begin(describe_run(config, state, plan, folder, device));
   const bool is_saved = start && start->is_last;
   return static_cast<int>(

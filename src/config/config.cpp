@@ -30,6 +30,11 @@ std::vector<Option> options(Config& c) {
   for (std::vector<Option> section : {options(c.model), options(c.data), options(c.training)}) {
     rows.insert(rows.end(), std::make_move_iterator(section.begin()), std::make_move_iterator(section.end()));
   }
+  rows.push_back({.section = "report",
+                  .name = "tensorboard",
+                  .target = &c.report.tensorboard,
+                  .help = "write event files for TensorBoard into output_dir/tensorboard; report.html needs no setting",
+                  .safe_on_resume = true});
   return rows;
 }
 

@@ -19,7 +19,8 @@ struct Advice {
 const std::vector<Advice>& advices() {
   static const std::vector<Advice> kAdvices = {
       {{"wandb*", "tensorboard*", "report_to", "logging_dir", "logger_name"},
-       "there is no Weights & Biases or TensorBoard; metrics.jsonl in output_dir has every logged step and evaluation"},
+       "report.html and metrics.jsonl in output_dir have every logged step and evaluation; set report.tensorboard: true for "
+       "event files that TensorBoard reads; there is no Weights & Biases"},
       {{"init_from", "resume", "resume_from_checkpoint", "load_checkpoint"},
        "gpt-train continues the run in output_dir by itself; set training.resume_from to start from another checkpoint, "
        "or start gpt-train with --restart to begin again; the weights of GPT-2 and other programs cannot be loaded"},

@@ -5,7 +5,6 @@
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/ansicolor_sink.h>
 #include <spdlog/sinks/basic_file_sink.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -14,6 +13,7 @@
 #include <mutex>
 
 #include "gpt/core/error.h"
+#include "gpt/core/terminal.h"
 
 namespace gpt::log {
 namespace {
@@ -63,11 +63,6 @@ std::string_view truncate(std::string_view text, size_t columns) {
     if (starts_point && points++ == columns) return text.substr(0, i);
   }
   return text;
-}
-
-bool detect_terminal() {
-  const char* term = std::getenv("TERM");
-  return isatty(STDERR_FILENO) && term && std::string_view(term) != "dumb";
 }
 
 bool colours_wanted() {
@@ -123,10 +118,8 @@ class Log {
  private:
   void draw_status() {
     if (status_.empty()) return;
-    winsize size{};
-    const size_t columns = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
     // The last column stays free: a terminal that wraps there would leave a copy of the line behind at each redraw.
-    const std::string_view visible = truncate(status_, columns - 1);
+    const std::string_view visible = truncate(status_, static_cast<size_t>(terminal_columns(STDERR_FILENO) - 1));
     const std::string line = fmt::format("\r{}\x1b[K", visible);
     std::fwrite(line.data(), 1, line.size(), stderr);
     std::fflush(stderr);
@@ -140,7 +133,7 @@ class Log {
   }
 
   std::mutex mutex_;
-  const bool terminal_ = detect_terminal();
+  const bool terminal_ = terminal_columns(STDERR_FILENO) > 0;
   spdlog::logger logger_;
   std::string status_;
   bool lost_line_reported_ = false;

@@ -1,11 +1,16 @@
 #include "gpt/report/console.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
+#include "gpt/core/terminal.h"
+#include "gpt/report/loss_curve.h"
+#include "gpt/report/run_history.h"
 
 namespace gpt {
 namespace {
@@ -92,6 +97,20 @@ std::string TimingTable::text() const {
   }
   if (total.steps > 0) table += row_text("after the start", total);
   return table;
+}
+
+// Two points make no curve: a run of a few steps closes without one.
+void ClosingCurve::end() {
+  constexpr size_t kFewestPoints = 5;
+  constexpr int kMostColumns = 100, kRows = 12;
+  const int columns = terminal_columns(STDERR_FILENO);
+  if (columns == 0) return;
+  RunHistory history;
+  read_metrics(metrics_path_, std::numeric_limits<int64_t>::max(), history);
+  const std::vector<CurvePoint> training = history.loss.means();
+  if (training.size() < kFewestPoints) return;
+  log::info(draw_loss_curve({{"training", training}, {"validation", history.validation_loss.points()}},
+                            std::min(columns, kMostColumns), kRows, locale_is_utf8()));
 }
 
 }  // namespace gpt

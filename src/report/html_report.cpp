@@ -162,7 +162,8 @@ std::string HtmlReport::json() const {
   ordered_json page{{"name", name_of(run_.folder)},        {"has_ended", has_ended_},
                     {"written", std::time(nullptr)},       {"step", step_},
                     {"total_steps", run_.total_steps},     {"total_epochs", run_.total_epochs},
-                    {"parameters", run_.parameters},       {"machine", run_.machine},
+                    {"parameters", run_.parameters},       {"seconds", number(history_.seconds)},
+                    {"tokens", number(history_.tokens)},   {"machine", run_.machine},
                     {"configuration", run_.configuration}, {"curves", curves(history_)},
                     {"samples", ordered_json::array()},    {"events", ordered_json::array()}};
   if (history_.last_step) page["latest"] = latest(*history_.last_step);

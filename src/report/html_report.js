@@ -23,10 +23,10 @@
   const exact = (value) => Number.isFinite(value ?? NaN) ? value.toFixed(4) : "–";
   const percent = (share) => (100 * share).toFixed(1) + "%";
   const duration = (seconds) => {
+    if (seconds < 59.5) return Math.round(seconds) + " s";
     const minutes = Math.round(seconds / 60), hours = Math.floor(minutes / 60), days = Math.floor(hours / 24);
     if (days >= 3) return days + " days";
-    if (hours > 0) return hours + "h " + String(minutes % 60).padStart(2, "0") + "m";
-    return minutes > 0 ? minutes + " min" : Math.round(seconds) + " s";
+    return hours > 0 ? hours + "h " + String(minutes % 60).padStart(2, "0") + "m" : minutes + " min";
   };
   const moment = (seconds) => new Date(1000 * seconds).toLocaleString("sv");  // 2026-11-22 14:05:09, in local time
 
@@ -64,6 +64,7 @@
       figure("Peak memory", whole(Math.round(latest.peak_memory_mb ?? NaN)) + " MB", ...speed);
       figure("Learning rate", short(latest.learning_rate));
     }
+    if (run.seconds > 0) figure("Training time", duration(run.seconds), compact(run.tokens) + " tokens");
     const epochs = whole(run.total_epochs) + (run.total_epochs === 1 ? " epoch" : " epochs");
     figure("Parameters", compact(run.parameters), ...(run.total_epochs > 0 ? [epochs] : []));
   };
@@ -131,7 +132,7 @@
     const fragment = data.series.filter((series) => series.y !== undefined && !Number.isNaN(series.y) && series.isVisible)
       .map((series) => series.labelHTML + " <b style=\"color:" + series.color + "\">" + series.yHTML + "</b>");
     if (data.x === undefined) {
-        if (data.series.length < 2) return "";
+      if (data.series.length < 2) return "";
       return data.series.map((series) => "<b style=\"color:" + series.color + "\">" + series.labelHTML + "</b>").join(" &ensp; ");
     }
     return "step " + data.xHTML + ": " + fragment.join(", ");

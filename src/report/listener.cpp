@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <exception>
 #include <utility>
 
-#include "gpt/core/error.h"
 #include "gpt/core/log.h"
 
 namespace gpt {
@@ -18,7 +18,7 @@ void Listeners::tell(Say say) {
   for (Entry& entry : entries_) {
     try {
       say(*entry.listener);
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {
       if (!std::exchange(entry.has_failed, true))
         log::warn(fmt::format("{}; training continues, and {}", error.what(), entry.lost));
     }

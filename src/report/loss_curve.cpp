@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "gpt/core/format.h"
@@ -28,7 +29,6 @@ constexpr Marks kAscii{{"*", "o", "+", "x", "#", "@"}, "|", "+", "+", "-", "+"};
 
 struct Range {
   double low = std::numeric_limits<double>::infinity(), high = -low;
-  bool empty() const { return low > high; }
   void add(double value) {
     low = std::min(low, value);
     high = std::max(high, value);
@@ -43,10 +43,9 @@ struct Range {
 // The mean loss in each of `columns` equal parts of the steps, where there is one.
 std::vector<std::optional<double>> column_means(const LossCurve& curve, const Range& steps, int columns) {
   std::vector<double> sums(columns), counts(columns);
-  for (const LossPoint& point : curve.points) {
-    if (!std::isfinite(point.loss)) continue;
+  for (const CurvePoint& point : curve.points) {
     const int column = steps.cell(static_cast<double>(point.step), columns);
-    sums[column] += point.loss;
+    sums[column] += *point.value;
     ++counts[column];
   }
   std::vector<std::optional<double>> means(columns);
@@ -114,17 +113,24 @@ void draw_marks(const std::vector<std::optional<double>>& means, const Range& lo
   }
 }
 
-// "⣿ training 1.4113  ● validation 1.4803": the last loss of each.
-std::string legend(const std::vector<LossCurve>& curves, const Marks& marks) {
-  std::string text;
+int columns_of(std::string_view text) {
+  return static_cast<int>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+// "loss ⣿ training 1.4113   ● validation 1.4803": the last loss of each, in as many rows as they need.
+std::string legend(const std::vector<LossCurve>& curves, const Marks& marks, int width) {
+  std::string text, row = fmt::format("{:>{}}", "loss", kLabelWidth - 1);
+  const size_t empty = row.size();
   for (size_t i = 0; i < curves.size(); ++i) {
-    const auto& points = curves[i].points;
-    const auto last =
-        std::find_if(points.rbegin(), points.rend(), [](const LossPoint& point) { return std::isfinite(point.loss); });
-    const std::string loss = last == points.rend() ? "-" : fmt::format("{:.4f}", last->loss);
-    text += fmt::format("{}{} {} {}", i == 0 ? "" : "   ", marks.curves[i % marks.curves.size()], curves[i].name, loss);
+    const std::string entry = fmt::format("{} {} {:.4f}", marks.curves[i % marks.curves.size()], curves[i].name,
+                                          *curves[i].points.back().value);
+    if (row.size() > empty && columns_of(row) + 3 + columns_of(entry) > width) {
+      text += row + "\n";
+      row = std::string(empty, ' ');
+    }
+    row += (row.size() > empty ? "   " : " ") + entry;
   }
-  return text;
+  return text + row + "\n";
 }
 
 std::string loss_label(double loss) {
@@ -158,16 +164,17 @@ Range range_of(const std::vector<std::vector<std::optional<double>>>& curves) {
 
 }  // namespace
 
-std::string draw_loss_curve(const std::vector<LossCurve>& curves, int width, int height, bool unicode) {
+std::string draw_loss_curve(std::vector<LossCurve> curves, int width, int height, bool unicode) {
   const Marks& marks = unicode ? kUnicode : kAscii;
-  Canvas canvas(std::max(width, 40) - kLabelWidth - 1, std::max(height, 6) - 3);
+  width = std::max(width, 40);
+  Canvas canvas(width - kLabelWidth - 1, std::max(height, 6) - 3);
   Range steps;
-  for (const LossCurve& curve : curves) {
-    for (const LossPoint& point : curve.points) {
-      if (std::isfinite(point.loss)) steps.add(static_cast<double>(point.step));
-    }
+  for (LossCurve& curve : curves) {
+    std::erase_if(curve.points, [](const CurvePoint& point) { return !point.value || !std::isfinite(*point.value); });
+    for (const CurvePoint& point : curve.points) steps.add(static_cast<double>(point.step));
   }
-  if (steps.empty()) return "";
+  std::erase_if(curves, [](const LossCurve& curve) { return curve.points.empty(); });
+  if (curves.empty()) return "";
   std::vector<std::vector<std::optional<double>>> means;
   const auto is_line = [&](size_t curve) { return unicode && curve == 0; };
   for (size_t i = 0; i < curves.size(); ++i) {
@@ -182,7 +189,7 @@ std::string draw_loss_curve(const std::vector<LossCurve>& curves, int width, int
     }
   }
 
-  std::string text = fmt::format("{:>{}} {}\n", "loss", kLabelWidth - 1, legend(curves, marks));
+  std::string text = legend(curves, marks, width);
   const int rows = canvas.rows(), between = std::max(2, rows / 4);  // rows from one label to the next
   for (int row = 0; row < rows; ++row) {
     const double loss = losses.high - (losses.high - losses.low) * row / std::max(rows - 1, 1);
@@ -195,7 +202,7 @@ std::string draw_loss_curve(const std::vector<LossCurve>& curves, int width, int
     const bool is_tick = i == 0 || i == canvas.columns() / 2 || i == canvas.columns() - 1;
     text += is_tick ? marks.line_tick : marks.line;
   }
-  return text + fmt::format("\n{:{}}{}\n", "", kLabelWidth + 1, step_labels(steps, canvas.columns()));
+  return text + fmt::format("\n{:{}}{}", "", kLabelWidth + 1, step_labels(steps, canvas.columns()));
 }
 
 }  // namespace gpt

@@ -84,6 +84,13 @@ void RunHistory::add(const StepRecord& step) {
   tokens_per_second.add(step.step, step.tokens_per_second);
   peak_memory_mb.add(step.step, step.peak_memory_mb);
   if (step.mfu) mfu.add(step.step, *step.mfu);
+  // A record speaks for the steps since the last one; how many those are is not known of the first.
+  const auto steps = static_cast<double>(last_step ? step.step - last_step->step : 1);
+  const double passed = steps * step.step_ms / 1e3, done = passed * step.tokens_per_second;
+  if (steps > 0 && std::isfinite(done)) {
+    seconds += passed;
+    tokens += done;
+  }
   last_step = step;
 }
 

@@ -16,12 +16,11 @@ namespace gpt {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr const char* kEffectiveConfig = "effective_config.yaml";
-
 // What a run leaves in its folder, apart from the log and set_aside.
 bool belongs_to_run(const std::string& name) {
   return (name.starts_with("ckpt") && name.ends_with(".pt")) ||
-         (name.starts_with("metrics") && name.ends_with(".jsonl")) || name == kEffectiveConfig || name == "samples";
+         (name.starts_with("metrics") && name.ends_with(".jsonl")) || name == kEffectiveConfig ||
+         name == "report.html" || name == "samples" || name == "tensorboard";
 }
 
 // A folder that may not be read holds nothing usable.
@@ -200,13 +199,6 @@ void RunFolder::write_config(const Config& effective, const std::string& config_
   if (fs::equivalent(path, config_path, ignored)) return;
   AtomicFile file(path);
   file.write(config::dump(effective));
-  file.commit();
-}
-
-void RunFolder::write_sample(int64_t step, const std::string& text) const {
-  create_folders(path_ + "/samples");
-  AtomicFile file(fmt::format("{}/samples/step_{:08}.txt", path_, step));
-  file.write(text + "\n");
   file.commit();
 }
 

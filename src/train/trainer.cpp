@@ -294,11 +294,7 @@ void Trainer::write_sample() {
   const auto result = generate(state_.model, *corpus_.tokenizer, cadence_.sample_prompt, sampling,
                                precision_.compute_type(), [](std::string_view) { return !stop_requested(); });
   forecast_.took(Forecast::kSample, watch.running_seconds());
-  const std::string text = cadence_.sample_prompt + result.text;
-  listeners_.sample({.step = state_.step, .text = text});
-  try {
-    folder_.write_sample(state_.step, text);
-  } catch (const Error& error) { log::warn(fmt::format("{}; training continues", error.what())); }
+  listeners_.sample({.step = state_.step, .text = cadence_.sample_prompt + result.text});
 }
 
 bool Trainer::save(const std::string& path, bool must) {

@@ -139,7 +139,7 @@ def faults(r: Round):
 def full_disk(r: Round):
     """The disk is full after some bytes, for everything or for the files that are not the run's state."""
     scene = Scene(r.random.choice(["train", "resume"]), r)
-    spared = r.random.choice(["", "run/metrics.jsonl", "run/samples", "run/train.log"])
+    spared = r.random.choice(["", "run/metrics.jsonl", "run/report.html", "run/samples", "run/train.log"])
     process = scene.start(disk=r.random.randint(0, 2000 if spared else 400_000), **({"files": spared} if spared else {}))
     expect(process.returncode == 0 if spared else process.returncode in (0, 8), "a run that goes on, or exit 8", spared, process.log[-2000:])
     if spared:
@@ -163,7 +163,7 @@ def flips(r: Round):
             shutil.rmtree(r.place.path("run"))
             files = sorted(path for path in r.place.path("cache").rglob("*") if path.is_file() and path.stat().st_size)
         else:
-            names = ["ckpt.pt"] if kind == "checkpoint" else ["metrics.jsonl", "train.log", "effective_config.yaml"]
+            names = ["ckpt.pt"] if kind == "checkpoint" else ["metrics.jsonl", "report.html", "train.log", "effective_config.yaml"]
             files = [r.place.path("run") / name for name in names]
     file = r.random.choice(files)
     original = file.read_bytes()

@@ -105,7 +105,8 @@ TEST(Foreign, EveryNameHasAnAnswer) {
 
 TEST(Foreign, AnswersSayWhatToUse) {
   const std::string metrics =
-      "there is no Weights & Biases or TensorBoard; metrics.jsonl in output_dir has every logged step and evaluation";
+      "report.html and metrics.jsonl in output_dir have every logged step and evaluation; set report.tensorboard: true for "
+      "event files that TensorBoard reads; there is no Weights & Biases";
   EXPECT_EQ(yaml_fault("wandb_log: true\n"), "c.yaml:1:1: unknown key 'wandb_log': " + metrics);
   EXPECT_EQ(flag_fault({"--wandb-project", "x"}), "unknown flag '--wandb-project': " + metrics);
   EXPECT_EQ(flag_fault({"--training.fp16"}),

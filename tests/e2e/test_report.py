@@ -1,18 +1,17 @@
 """report.html as a browser shows it: the charts are drawn, nothing fails, nothing is loaded, and samples stay text."""
 
-import html
 import http.server
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import tempfile
 import threading
 import unittest
 
+import browser
+
 BIN = pathlib.Path(os.environ["GPT_BIN"])
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
 class RecordingProxy(http.server.ThreadingHTTPServer):
@@ -42,7 +41,7 @@ class RecordingProxy(http.server.ThreadingHTTPServer):
         self.server_close()
 
 
-@unittest.skipUnless(BROWSER, "no chromium here: apt-get install chromium")
+@unittest.skipUnless(browser.BROWSER, browser.MISSING)
 class Report(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -57,14 +56,10 @@ class Report(unittest.TestCase):
 
     @classmethod
     def browse(cls, *flags):
-        """Without a sandbox, which root and containers cannot have: the file is our own."""
-        return subprocess.run([BROWSER, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-                               "--disable-background-networking", "--disable-component-update", f"--user-data-dir={cls.folder}/profile",
-                               "--virtual-time-budget=5000", *flags, f"file://{cls.folder}/report.html"],
-                              capture_output=True, text=True, timeout=120, check=True)
+        return browser.browse(cls.folder / "report.html", cls.folder / "profile", *flags)
 
     def text_of(self, id):
-        return html.unescape(re.search(rf'id="{id}"[^>]*>([^<]*)<', self.page)[1])
+        return browser.text_of(self.page, id)
 
     def test_charts_are_drawn(self):
         self.assertIn('data-charts="7"', self.page)

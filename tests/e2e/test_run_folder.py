@@ -139,11 +139,16 @@ class RunFolder(unittest.TestCase):
 
     def test_restart_moves_the_old_run_aside(self):
         run = self.copy("restart")
+        self.train(run, training__max_steps=17, report__tensorboard="true")
         done = programs.run("gpt-train", *programs.flags({**programs.TINY, "data.text": self.text, "output_dir": run,
                                                          "training.max_steps": 3}), "--restart", check_code=0)
         self.assertIn("Starting anew", done.stderr)
+        self.assertEqual(sorted(path.name for path in run.iterdir()),
+                         ["ckpt.pt", "ckpt_best.pt", "effective_config.yaml", "metrics.jsonl", "report.html", "set_aside", "train.log"])
+        self.assertTrue((run / "set_aside/1/report.html").exists())
+        self.assertEqual(len(list((run / "set_aside/1/tensorboard").iterdir())), 1)
         self.assertEqual(step_of(run / "ckpt.pt"), 3)
-        self.assertEqual(step_of(run / "set_aside/1/ckpt.pt"), 16)
+        self.assertEqual(step_of(run / "set_aside/1/ckpt.pt"), 17)
         self.assertTrue(all(record["step"] <= 3 for record in programs.metrics(run)))
 
     def test_metrics_without_checkpoints_move_aside(self):

@@ -3,14 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "core/scratch_folder.h"
-#include "gpt/core/error.h"
 #include "gpt/core/file.h"
 #include "gpt/report/console.h"
 #include "gpt/report/metrics_file.h"
+#include "gpt/report/sample_files.h"
 
 namespace gpt {
 namespace {
@@ -33,7 +34,7 @@ class Notes : public Listener {
  private:
   void note(const std::string& text) {
     notes_.push_back(text);
-    if (fails_) throw Error(ExitCode::disk, "the disk is full");
+    if (fails_) throw std::runtime_error("the disk is full");
   }
   std::vector<std::string>& notes_;
   bool fails_;
@@ -92,6 +93,16 @@ TEST(MetricsFile, AppendsALineOfJsonForEachStepAndEvaluation) {
       "\n"
       R"({"step":4,"val_loss":0.0,"val_perplexity":1.0,"val_bits_per_byte":1.5})"
       "\n");
+}
+
+TEST(SampleFiles, MakesTheFolderWithTheFirstSample) {
+  const ScratchFolder folder;
+  SampleFiles files(folder / "samples");
+  EXPECT_TRUE(names_in(folder.path()).empty());
+  files.sample({.step = 8, .text = "Once"});
+  files.sample({.step = 100, .text = "upon"});
+  EXPECT_EQ(names_in(folder / "samples"), (std::vector<std::string>{"step_00000008.txt", "step_00000100.txt"}));
+  EXPECT_EQ(read_file(folder / "samples/step_00000100.txt", ExitCode::data), "upon\n");
 }
 
 TEST(TimingTable, PutsTheStartIntoOneRowAndTheRestIntoFive) {

@@ -41,7 +41,7 @@ TEST(LossCurve, IsReadableInAscii) {
             "        |                    *\n"
             "  1.000 +                              *\n"
             "        ++--------------+--------------+\n"
-            "         0              2        3 steps\n");
+            "         0              2        3 steps");
 }
 
 TEST(LossCurve, ALineOfDotsInUnicode) {
@@ -52,7 +52,7 @@ TEST(LossCurve, ALineOfDotsInUnicode) {
             "        │           ⠈⠉⠉⠒⠒⠒⠤⠤⢄⣀⣀⡀\n"
             "  0.000 ┤                      ⠈⠉⠉⠒⠒⠒⠤⠤⢄\n"
             "        └┬──────────────┬──────────────┬\n"
-            "         0                       1 steps\n");
+            "         0                       1 steps");
 }
 
 TEST(LossCurve, FitsTheTerminal) {
@@ -77,15 +77,24 @@ TEST(LossCurve, SeveralCurvesHaveMarksAndLastLosses) {
             200);  // not in the legend alone
 }
 
+TEST(LossCurve, ALongLegendTakesSeveralRows) {
+  const std::vector<LossCurve> curves{falling("models/the first run", 1), falling("models/the second run", 2),
+                                      falling("models/the third run", 3)};
+  const auto lines = lines_of(draw_loss_curve(curves, 70, 20, true));
+  ASSERT_EQ(lines.size(), 21);
+  EXPECT_EQ(lines[0], "   loss ⣿ models/the first run 1.0001   ● models/the second run 2.0001");
+  EXPECT_EQ(lines[1], "        ▲ models/the third run 3.0001");
+}
+
 TEST(LossCurve, WhatIsNotFiniteIsLeftOut) {
   const double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
   EXPECT_EQ(draw_loss_curve({}, 80, 20, true), "");
   EXPECT_EQ(draw_loss_curve({{"training", {}}}, 80, 20, true), "");
   EXPECT_EQ(draw_loss_curve({{"training", {{1, nan}, {2, infinity}}}}, 80, 20, true), "");
   const std::string some =
-      draw_loss_curve({{"training", {{1, 2.0}, {2, nan}, {3, 1.0}, {9, infinity}}}, {"validation", {}}}, 80, 20, false);
-  EXPECT_NE(some.find("training 1.0000"), std::string::npos);
-  EXPECT_NE(some.find("validation -"), std::string::npos);
+      draw_loss_curve({{"validation", {}}, {"training", {{1, 2.0}, {2, nan}, {3, 1.0}, {4, {}}, {9, infinity}}}}, 80,
+                      20, false);
+  EXPECT_NE(some.find("loss * training 1.0000\n"), std::string::npos);
   EXPECT_NE(some.find("3 steps"), std::string::npos);
   EXPECT_EQ(some.find("nan"), std::string::npos);
 }
@@ -100,7 +109,7 @@ TEST(LossCurve, OnePointAndAFlatCurveAreDrawn) {
 
 TEST(LossCurve, AnOutlierDoesNotFlattenTheRest) {
   LossCurve curve = falling("training", 1.5);
-  curve.points[500].loss = 100;  // one of the 14 steps in its column
+  curve.points[500].value = 100;  // one of the 14 steps in its column
   const auto lines = lines_of(draw_loss_curve({curve}, 80, 20, false));
   EXPECT_LT(std::stod(lines[1]), 15) << lines[1];
 }

@@ -13,6 +13,11 @@ namespace gpt {
 
 constexpr const char* kAutomaticFolder = "auto";  // models/NAME, of the configuration or the data: see output_folder()
 
+// What a run writes about itself beyond what it always writes.
+struct ReportConfig {
+  bool tensorboard = false;  // event files, in output_dir/tensorboard
+};
+
 struct Config {
   int64_t seed = 1337;
   int64_t threads = 0;          // 0 = all cores
@@ -21,6 +26,7 @@ struct Config {
   ModelConfig model;
   DataConfig data;
   TrainingConfig training;
+  ReportConfig report;
 };
 
 namespace config {

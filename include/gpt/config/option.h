@@ -58,7 +58,7 @@ struct Alias {
 };
 
 struct Option {
-  std::string section = {};  // of a configuration: "", "model", "data", "training"
+  std::string section = {};  // of a configuration: "", "model", "data", "training", "report"
   std::string name;
   Target target;
   std::string help;  // one line; says the unit

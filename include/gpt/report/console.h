@@ -1,8 +1,9 @@
-// The log lines of a run, and the table that closes it.
+// The log lines of a run, and the table and the curve that close it.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gpt/report/listener.h"
@@ -34,6 +35,16 @@ class TimingTable : public Listener {
  private:
   int64_t first_step_ = 1;
   std::vector<TimingRecord> intervals_;
+};
+
+// The losses of all starts of the run, drawn at its end where standard error is a terminal.
+class ClosingCurve : public Listener {
+ public:
+  explicit ClosingCurve(std::string metrics_path) : metrics_path_(std::move(metrics_path)) {}
+  void end() override;
+
+ private:
+  std::string metrics_path_;
 };
 
 }  // namespace gpt

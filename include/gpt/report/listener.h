@@ -62,7 +62,7 @@ struct EventRecord {
   std::string what;
 };
 
-// The default of each function is not to listen. A function may throw gpt::Error: training continues.
+// The default of each function is not to listen. A function may throw: training continues.
 class Listener {
  public:
   virtual ~Listener() = default;

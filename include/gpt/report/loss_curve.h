@@ -8,25 +8,21 @@
 //            0   5,000 steps
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
-namespace gpt {
+#include "gpt/report/curve.h"
 
-struct LossPoint {
-  int64_t step = 0;
-  double loss = 0;  // one that is not finite is left out
-};
+namespace gpt {
 
 struct LossCurve {
   std::string name;
-  std::vector<LossPoint> points;
+  std::vector<CurvePoint> points;  // those that are not finite are left out, and so is a curve without any other
 };
 
-// `curves` on common axes, `width` columns and `height` rows in all (at least 40 and 6 are used), each row ending with a
-// newline; nothing where no loss is finite. With `unicode` the first curve is a line of braille dots, two across and four down
+// `curves` on common axes, in `width` columns and `height` rows (at least 40 and 6 are used, and more rows where the legend does
+// not fit into one) with newlines between them; nothing where no loss is finite. With `unicode` the first curve is a line of braille dots, two across and four down
 // in a column; without it, and for the others, each curve has a mark of its own. A column shows the mean of its losses.
-std::string draw_loss_curve(const std::vector<LossCurve>& curves, int width, int height, bool unicode);
+std::string draw_loss_curve(std::vector<LossCurve> curves, int width, int height, bool unicode);
 
 }  // namespace gpt

@@ -26,6 +26,7 @@ struct RunHistory {
 
   Curve loss, learning_rate, grad_norm, tokens_per_second, peak_memory_mb, mfu;
   Curve validation_loss, bits_per_byte;
+  double seconds = 0, tokens = 0;  // of the updates, as far as they were logged
   std::optional<StepRecord> last_step;
   std::optional<EvaluationRecord> last_evaluation, best_evaluation;
   std::deque<SampleRecord> samples;  // oldest first, as are events

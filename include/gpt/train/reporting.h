@@ -10,7 +10,7 @@
 
 namespace gpt {
 
-Listeners listeners_of(const RunFolder& folder);
+Listeners listeners_of(const RunFolder& folder, const ReportConfig& config);
 
 RunRecord describe_run(const Config& config, const RunState& state, const RunPlan& plan, const RunFolder& folder,
                        const DeviceInfo& device);

@@ -1,4 +1,4 @@
-// The output folder of a run: lock, log, effective config, metrics, samples and checkpoints. One process at a time.
+// The output folder of a run: lock, log, effective config, metrics, report, samples and checkpoints. One process at a time.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,9 @@
 #include "gpt/core/file.h"
 
 namespace gpt {
+
+// What gpt-diagnose reads there too.
+constexpr const char *kMetricsFile = "metrics.jsonl", *kEffectiveConfig = "effective_config.yaml";
 
 // The state a run begins with.
 struct StartingPoint {
@@ -29,7 +32,10 @@ class RunFolder {
   std::string checkpoint_path() const { return path_ + "/ckpt.pt"; }
   std::string best_path() const { return path_ + "/ckpt_best.pt"; }
   std::string numbered_path(int64_t step) const;  // ckpt_step_00001000.pt
-  std::string metrics_path() const { return path_ + "/metrics.jsonl"; }
+  std::string metrics_path() const { return path_ + "/" + kMetricsFile; }
+  std::string report_path() const { return path_ + "/report.html"; }
+  std::string samples_path() const { return path_ + "/samples"; }
+  std::string tensorboard_path() const { return path_ + "/tensorboard"; }
 
   // Where the run begins: nothing = at its first step. `resume_from`:
   //   auto   the newest checkpoint of this folder that can be read
@@ -43,7 +49,6 @@ class RunFolder {
 
   // Writes effective_config.yaml, unless that is `config_path`, the user's file that the configuration came from.
   void write_config(const Config& effective, const std::string& config_path) const;
-  void write_sample(int64_t step, const std::string& text) const;  // samples/step_00001000.txt
   // Metrics of steps beyond `step`, which the resumed run will log again, move to metrics.old.jsonl.
   void rewind_metrics(int64_t step) const;
   void remove_old_numbered(int64_t keep_last) const;

@@ -1,0 +1,153 @@
+#include "gpt/diagnose/runs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+
+#include "gpt/config/load.h"
+#include "gpt/core/error.h"
+#include "gpt/core/file.h"
+#include "gpt/core/format.h"
+#include "gpt/parameters/parameter_table.h"
+#include "gpt/report/loss_curve.h"
+#include "gpt/train/run_folder.h"
+
+namespace gpt {
+namespace {
+
+namespace fs = std::filesystem;
+
+void require_run(const std::string& folder) {
+  std::error_code ignored;
+  if (fs::exists(fs::path(folder) / kMetricsFile, ignored)) return;
+  const char* what = !fs::exists(folder, ignored)         ? "there is no such folder"
+                     : !fs::is_directory(folder, ignored) ? "it is not a folder"
+                                                          : "it holds no metrics.jsonl";
+  throw Error(ExitCode::config,
+              fmt::format("--run: {}: {}; name the output_dir of a run, such as models/NAME", folder, what));
+}
+
+// Nobody promises that the configuration of a run, which may be old or edited, can still be read.
+std::optional<int64_t> parameters_of(const std::string& folder) {
+  const std::string path = folder + "/" + kEffectiveConfig;
+  try {
+    Config config;
+    config::read_yaml(read_file(path, ExitCode::config, SizeLimit{"a configuration", 1 << 20}), path, config);
+    if (config.model.vocab_size) return parameter_count(config.model);
+  } catch (const Error&) {}
+  return std::nullopt;
+}
+
+std::optional<double> tokens_per_second(const RunHistory& history) {
+  return history.seconds > 0 ? std::optional(history.tokens / history.seconds) : std::nullopt;
+}
+
+std::vector<LossCurve> curves_of(const std::vector<RunSummary>& runs, bool of_validation) {
+  std::vector<LossCurve> curves;
+  for (const RunSummary& run : runs) {
+    curves.push_back({run.folder, of_validation ? run.history.validation_loss.points() : run.history.loss.means()});
+  }
+  return curves;
+}
+
+std::string drawing(const std::vector<RunSummary>& runs, int columns, bool unicode) {
+  constexpr int kRows = 16;
+  const auto draw = [&](std::vector<LossCurve> curves) {
+    return draw_loss_curve(std::move(curves), columns, kRows, unicode);
+  };
+  if (runs.size() == 1) {
+    const RunHistory& history = runs[0].history;
+    return draw({{"training", history.loss.means()}, {"validation", history.validation_loss.points()}});
+  }
+  const bool validated =
+      std::all_of(runs.begin(), runs.end(), [](const RunSummary& run) { return run.history.best_evaluation; });
+  const std::string curves = draw(curves_of(runs, validated));
+  return curves.empty() ? "" : fmt::format("{} loss by step\n{}", validated ? "validation" : "training", curves);
+}
+
+// The cells of a run's row, below kColumns; "-" for what is not known.
+constexpr const char* kColumns[] = {"run",      "parameters", "steps",     "tokens",   "loss",
+                                    "val loss", "best",       "bits/byte", "tokens/s", "time"};
+
+std::vector<std::string> row_of(const RunSummary& run) {
+  const RunHistory& h = run.history;
+  const auto shown = [](const std::optional<double>& value) {
+    return value && std::isfinite(*value) ? fmt::format("{:.4f}", *value) : "-";
+  };
+  const auto counted = [](const std::optional<double>& value) { return value ? format_count(*value) : "-"; };
+  using Number = std::optional<double>;
+  return {run.folder,
+          counted(run.parameters),
+          h.last_step ? with_commas(h.last_step->step) : "-",
+          counted(h.last_step ? Number(h.tokens) : std::nullopt),
+          shown(h.last_step ? Number(h.last_step->loss) : std::nullopt),
+          shown(h.last_evaluation ? Number(h.last_evaluation->loss) : std::nullopt),
+          shown(h.best_evaluation ? Number(h.best_evaluation->loss) : std::nullopt),
+          shown(h.best_evaluation ? h.best_evaluation->bits_per_byte : std::nullopt),
+          counted(tokens_per_second(h)),
+          h.last_step ? format_duration(h.seconds) : "-"};
+}
+
+std::string table(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<size_t> widths(rows[0].size());
+  for (const auto& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    text += fmt::format("{:<{}}", row[0], widths[0]);
+    for (size_t i = 1; i < row.size(); ++i) text += fmt::format("  {:>{}}", row[i], widths[i]);
+    text += "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::vector<RunSummary> read_runs(const std::vector<std::string>& folders) {
+  std::vector<RunSummary> runs;
+  for (const std::string& folder : folders) {
+    require_run(folder);
+    RunSummary& run = runs.emplace_back(RunSummary{folder, {}, parameters_of(folder)});
+    while (run.folder.size() > 1 && run.folder.back() == '/') run.folder.pop_back();
+    read_metrics(folder + "/" + kMetricsFile, std::numeric_limits<int64_t>::max(), run.history);
+  }
+  return runs;
+}
+
+std::string draw_runs(const std::vector<RunSummary>& runs, int columns, bool unicode) {
+  std::vector<std::vector<std::string>> rows{{std::begin(kColumns), std::end(kColumns)}};
+  for (const RunSummary& run : runs) rows.push_back(row_of(run));
+  const std::string curves = drawing(runs, columns, unicode);
+  return curves + (curves.empty() ? "" : "\n\n") + table(rows);
+}
+
+std::string runs_json(const std::vector<RunSummary>& runs) {
+  using nlohmann::ordered_json;
+  const auto number = [](const std::optional<double>& value) { return value ? ordered_json(*value) : ordered_json(); };
+  ordered_json list = ordered_json::array();
+  for (const RunSummary& run : runs) {
+    const RunHistory& h = run.history;
+    const auto& [step, last, best] = std::tie(h.last_step, h.last_evaluation, h.best_evaluation);
+    list.push_back({{"folder", run.folder},
+                    {"parameters", run.parameters ? ordered_json(*run.parameters) : ordered_json()},
+                    {"steps", step ? ordered_json(step->step) : ordered_json()},
+                    {"tokens", h.tokens},
+                    {"seconds", h.seconds},
+                    {"tokens_per_second", number(tokens_per_second(h))},
+                    {"loss", step ? ordered_json(step->loss) : ordered_json()},
+                    {"val_loss", last ? ordered_json(last->loss) : ordered_json()},
+                    {"best_val_loss", best ? ordered_json(best->loss) : ordered_json()},
+                    {"best_step", best ? ordered_json(best->step) : ordered_json()},
+                    {"best_val_bits_per_byte", best ? number(best->bits_per_byte) : ordered_json()}});
+  }
+  return ordered_json{{"runs", std::move(list)}}.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace gpt
