@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <string>
 
 #include "gpt/data/permutation.h"
 #include "sample_order.h"

@@ -7,7 +7,6 @@
 #include <atomic>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string_view>
 #include <system_error>
 #include <utility>
