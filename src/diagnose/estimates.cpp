@@ -51,7 +51,8 @@ class ActivationBytes {
   double attention() const {
     const double output = s_ * C_;
     if (form_.fused_attention) {
-      const double rotated = model_.position == Position::rope ? s_ * (C_ + kv_) : 0;
+      // The CPU's rotates while it reads.
+      const double rotated = model_.position == Position::rope && form_.cuda ? s_ * (C_ + kv_) : 0;
       const double log_sum_exp = kFloatBytes * static_cast<double>(model_.n_head);
       return s_ * (C_ + 2 * kv_) + rotated + output + log_sum_exp;
     }
@@ -60,8 +61,11 @@ class ActivationBytes {
     return kFloatBytes * (3 * C_ + matrix() * (model_.dropout > 0 ? 3 : 1)) + output;
   }
 
+  // The gradient of the output and that of the packed product, which is put together from three on CUDA.
   double attention_backward() const {
-    return form_.fused_attention ? 2 * s_ * (C_ + 2 * kv_) : kFloatBytes * (2 * matrix() + 3 * C_);
+    const double packed = s_ * (C_ + 2 * kv_);
+    if (!form_.fused_attention) return kFloatBytes * (2 * matrix() + 3 * C_);
+    return form_.cuda ? 2 * packed : packed + s_ * C_;
   }
 
   // GELU: its input and output. Gated: the gate before and after its activation, the other branch, and their product.

@@ -99,10 +99,6 @@ Check check_attention(const ModelConfig& model, bool cuda, const std::string& pa
                   "choose model.n_embd / model.n_head as 64 or 128");
   }
   if (fused) return passed("attention", path + " kernel");
-  if (!cuda && model.dropout > 0) {
-    return warned("attention", "dropout on a CPU uses the unfused kernel, which takes more time and memory",
-                  "set model.dropout: 0 if the text is long enough not to be memorized");
-  }
   return warned("attention", path, "set training.dtype: auto");
 }
 

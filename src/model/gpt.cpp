@@ -22,6 +22,7 @@
 #include <optional>
 
 #include "gpt/model/recompute.h"
+#include "gpt/ops/attention.h"
 #include "gpt/ops/embedding.h"
 #include "gpt/ops/linear.h"
 #include "gpt/ops/rotary.h"
@@ -68,24 +69,31 @@ struct Attention {
 
   at::Tensor operator()(const at::Tensor& x, const ops::RotaryTables& rotary, bool training,
                         const LayerCache* cache = nullptr) const {
-    const int64_t B = x.size(0), T = x.size(1), C = x.size(2), H = n_head;
-    auto qkv = c_attn(x).view({B, T, H + 2 * n_kv_head, C / H}).split_with_sizes({H, n_kv_head, n_kv_head}, 2);
-    if (rotary.cos.defined()) {
-      qkv[0] = ops::rotary(qkv[0], rotary);
-      qkv[1] = ops::rotary(qkv[1], rotary);
-    }
-    const at::Tensor q = qkv[0].transpose(1, 2);                        // (B, H, T, D)
-    at::Tensor k = qkv[1].transpose(1, 2), v = qkv[2].transpose(1, 2);  // (B, kv heads, T, D)
+    const at::Tensor qkv = c_attn(x);  // (B, T, (H + 2 kv heads) D)
+    const at::Tensor y = cache ? attend_to(*cache, qkv, rotary)
+                               : ops::attention(qkv, n_head, n_kv_head, training ? dropout : 0.0, rotary);
+    return at::dropout(c_proj(y), dropout, training);
+  }
 
-    const int64_t past = cache ? cache->length : 0;
-    if (cache) cache->append(k, v);
+ private:
+  // The keys and values go into the cache, and the queries see all that is there.
+  at::Tensor attend_to(const LayerCache& cache, const at::Tensor& qkv, const ops::RotaryTables& rotary) const {
+    const int64_t B = qkv.size(0), T = qkv.size(1), H = n_head, past = cache.length;
+    auto parts = qkv.view({B, T, H + 2 * n_kv_head, -1}).split_with_sizes({H, n_kv_head, n_kv_head}, 2);
+    if (rotary.cos.defined()) {
+      parts[0] = ops::rotary(parts[0], rotary);
+      parts[1] = ops::rotary(parts[1], rotary);
+    }
+    const at::Tensor q = parts[0].transpose(1, 2);                          // (B, H, T, D)
+    at::Tensor k = parts[1].transpose(1, 2), v = parts[2].transpose(1, 2);  // (B, kv heads, T, D)
+    cache.append(k, v);
     // is_causal aligns the mask to the top left corner, which is right only without a past. A single query needs no mask:
     // it sees all keys.
     std::optional<at::Tensor> mask;
     if (past > 0 && T > 1) mask = at::ones({T, past + T}, q.options().dtype(at::kBool)).tril(past);
-    const at::Tensor y = at::scaled_dot_product_attention(q, k, v, mask, training ? dropout : 0.0, past == 0,
-                                                          std::nullopt, n_kv_head < n_head);
-    return at::dropout(c_proj(y.transpose(1, 2).reshape({B, T, C})), dropout, training);
+    const at::Tensor y =
+        at::scaled_dot_product_attention(q, k, v, mask, /*dropout_p=*/0.0, past == 0, std::nullopt, n_kv_head < n_head);
+    return y.transpose(1, 2).flatten(2);
   }
 };
 
@@ -238,6 +246,7 @@ KvCache GPT::make_cache(int64_t batch, int64_t capacity, at::ScalarType dtype) c
 }
 
 std::string attention_path(const ModelConfig& config, at::Device device, at::ScalarType dtype, bool training) {
+  if (device.is_cpu()) return "flash";  // ops::attention
   const auto heads = [&](int64_t count) {
     const auto options = at::TensorOptions().device(device).dtype(dtype);
     return at::empty({1, count, config.block_size, config.head_dim()}, options).requires_grad_(training);
@@ -252,7 +261,6 @@ std::string attention_path(const ModelConfig& config, at::Device device, at::Sca
     case at::SDPBackend::cudnn_attention: return "cudnn";
     default: break;
   }
-  if (device.is_cpu() && dropout > 0) return "math: dropout on a CPU";
   return fmt::format("math: no fused kernel supports {} with heads of width {} here", c10::toString(dtype),
                      config.head_dim());
 }

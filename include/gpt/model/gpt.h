@@ -70,7 +70,8 @@ class GPT {
   bool gradient_checkpointing_ = false;
 };
 
-// The attention kernel that ATen actually chooses for this model: "flash", "cudnn", "efficient", or "math: why".
+// The attention kernel that this model is trained with: "flash", which on a CPU is our own, or what ATen actually chooses on
+// CUDA: "flash", "cudnn", "efficient" or "math: why".
 std::string attention_path(const ModelConfig& config, at::Device device, at::ScalarType dtype, bool training);
 
 }  // namespace gpt
