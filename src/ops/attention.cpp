@@ -10,7 +10,7 @@
 #include <mutex>
 #include <optional>
 
-#include "attention_kernel.h"
+#include "attention_shape.h"
 #include "kernels.h"
 
 namespace gpt::ops {
