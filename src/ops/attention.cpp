@@ -7,7 +7,7 @@
 
 #include <optional>
 
-#include "attention_kernel.h"
+#include "attention_shape.h"
 #include "kernels.h"
 
 namespace gpt::ops {

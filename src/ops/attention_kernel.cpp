@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "matrix_tile.h"
+#include "packed_heads.h"
 #include "philox.h"
 #include "vector_math.h"
 
@@ -24,72 +25,6 @@ constexpr int64_t kBlock = AttentionShape::kBlock;
 // Rows of scores have room for what a tile on the diagonal computes beyond its own rows.
 constexpr int64_t kScoreStride = kBlock + kColumns;
 constexpr float kLn2 = 0.69314718f;
-
-// Consecutive pieces of memory, each aligned to 64 bytes; without memory it only counts.
-class Arena {
- public:
-  explicit Arena(float* memory) : memory_(memory) {}
-  float* take(int64_t count) {
-    float* result = memory_ ? memory_ + used_ : nullptr;
-    used_ += round_up(count, kColumns);
-    return result;
-  }
-  Matrix matrix(int64_t rows, int64_t columns) { return {take(rows * columns), columns}; }
-  int64_t used() const { return used_; }
-
- private:
-  float* memory_;
-  int64_t used_ = 0;
-};
-
-// One head of a tensor (B, T, heads, D), from a position on.
-template <class T>
-struct Head {
-  T* data;
-  int64_t stride;
-
-  Head(T* tensor, const AttentionShape& shape, int64_t heads, int64_t batch, int64_t head, int64_t position)
-      : data(tensor + ((batch * shape.T + position) * heads + head) * shape.D), stride(heads * shape.D) {}
-};
-
-// direction 1 rotates forward, -1 back.
-void rotate(float* row, const AttentionShape& shape, int64_t position, float direction) {
-  const int64_t half = shape.D / 2;
-  const float *cos = shape.cos + position * half, *sin = shape.sin + position * half;
-  float* second = row + half;
-#pragma GCC ivdep
-  for (int64_t i = 0; i < half; ++i) {
-    const float a = row[i], b = second[i], s = direction * sin[i];
-    row[i] = a * cos[i] - b * s;
-    second[i] = b * cos[i] + a * s;
-  }
-}
-
-// Rows of a head -> float32 rows, multiplied by `factor`, with zeros up to their stride; zero rows up to a multiple of
-// kColumns. position: of the first row, if they are to be rotated; else -1.
-template <class T>
-void pack(Head<const T> head, int64_t rows, const AttentionShape& shape, float factor, int64_t position,
-          Matrix result) {
-  for (int64_t i = 0; i < rows; ++i) {
-    const T* from = head.data + i * head.stride;
-    float* to = result.data + i * result.stride;
-    for (int64_t d = 0; d < shape.D; ++d) to[d] = static_cast<float>(from[d]) * factor;
-    std::fill(to + shape.D, to + result.stride, 0.0f);
-    if (position >= 0 && shape.cos) rotate(to, shape, position + i, 1);
-  }
-  std::fill(result.data + rows * result.stride, result.data + round_up(rows, kColumns) * result.stride, 0.0f);
-}
-
-// The reverse: rows times `factor` -> a head. Changes the rows.
-template <class T>
-void unpack(Matrix from, int64_t rows, const AttentionShape& shape, float factor, int64_t position, Head<T> head) {
-  for (int64_t i = 0; i < rows; ++i) {
-    float* row = from.data + i * from.stride;
-    if (position >= 0 && shape.cos) rotate(row, shape, position + i, -1);
-    T* to = head.data + i * head.stride;
-    for (int64_t d = 0; d < shape.D; ++d) to[d] = static_cast<T>(row[d] * factor);
-  }
-}
 
 float score_factor(const AttentionShape& shape) { return 1.0f / (std::sqrt(static_cast<float>(shape.D)) * kLn2); }
 
@@ -203,11 +138,11 @@ struct ForwardScratch {
 
 // Adds what the queries take from one block of keys and values.
 void attend(const AttentionShape& shape, const ForwardScratch& scratch, int64_t query_block, int64_t key_block,
-            const Dropout& dropout) {
+            const Dropout& dropout, Ahead& ahead) {
   const int64_t queries = block_rows(shape, query_block);
   const Causal causal{query_block == key_block, queries, shape.padded_width()};
   multiply<false>(queries, scratch.queries, scratch.key_block(key_block), scratch.scores, /*add=*/false,
-                  causal.scores(shape.D));
+                  causal.scores(shape.D), ahead);
   const RunningSums& running = scratch.running;
   std::copy(running.sum, running.sum + queries, scratch.previous);
   for (int64_t i = 0; i < queries; ++i) {
@@ -227,7 +162,7 @@ void attend(const AttentionShape& shape, const ForwardScratch& scratch, int64_t 
     scale_rows(scratch.sums, queries, running.correction);
   }
   multiply<false>(queries, scratch.scores, scratch.value_block(key_block), scratch.sums, /*add=*/key_block > 0,
-                  causal.over_keys());
+                  causal.over_keys(), ahead);
 }
 
 template <class T>
@@ -243,6 +178,14 @@ void forward(const AttentionShape& shape, const AttentionTask& task, const T* qk
     pack(Head<const T>(qkv, shape, shape.heads(), task.batch, value_head, position), rows, shape, 1, -1,
          scratch.value_block(block));
   }
+  Ahead ahead;
+  if (const auto next = following(shape, task)) {
+    for (const int64_t head :
+         {next->kv_head * shape.group(), shape.H + next->kv_head, shape.H + shape.KV + next->kv_head}) {
+      ahead.add(Head<const T>(qkv, shape, shape.heads(), next->batch, head, 0), shape);
+    }
+    ahead.add(Head<T>(output, shape, shape.H, next->batch, next->kv_head * shape.group(), 0), shape);
+  }
   const RunningSums& running = scratch.running;
   for (int64_t head = task.kv_head * shape.group(); head < (task.kv_head + 1) * shape.group(); ++head) {
     const Dropout dropout(shape, task.batch, head);
@@ -251,14 +194,14 @@ void forward(const AttentionShape& shape, const AttentionTask& task, const T* qk
       pack(Head<const T>(qkv, shape, shape.heads(), task.batch, head, position), rows, shape, score_factor(shape),
            position, scratch.queries);
       std::fill(running.maximum, running.maximum + kBlock, -std::numeric_limits<float>::infinity());
-      for (int64_t key_block = 0; key_block <= block; ++key_block) attend(shape, scratch, block, key_block, dropout);
+      for (int64_t key_block = 0; key_block <= block; ++key_block)
+        attend(shape, scratch, block, key_block, dropout, ahead);
       float* log_sums = log_sum + (task.batch * shape.H + head) * shape.T + position;
+      const Head<T> to(output, shape, shape.H, task.batch, head, position);
       for (int64_t i = 0; i < rows; ++i) {
         log_sums[i] = running.maximum[i] + std::log2(running.sum[i]);
-        running.sum[i] = 1 / running.sum[i];
+        convert(scratch.sums.data + i * scratch.sums.stride, shape.D, 1 / running.sum[i], to.data + i * to.stride);
       }
-      scale_rows(scratch.sums, rows, running.sum);
-      unpack(scratch.sums, rows, shape, 1, -1, Head<T>(output, shape, shape.H, task.batch, head, position));
     }
   }
 }
@@ -316,13 +259,14 @@ void differentiate(float* scores, float* gradients, const Causal& causal, int64_
 // block of keys and values are packed.
 void differentiate_block(const AttentionShape& shape, const BackwardScratch& scratch, int64_t query_block,
                          int64_t key_block, const float* log_sums, const float* deltas, const Dropout& dropout,
-                         Matrix query_sums) {
+                         Matrix query_sums, Ahead& ahead) {
   const int64_t queries = block_rows(shape, query_block), keys = block_rows(shape, key_block);
   const Causal causal{query_block == key_block, queries, shape.padded_width()};
   const Matrix &weights = scratch.weights, &gradients = scratch.score_gradients;
-  multiply<false>(queries, scratch.queries, scratch.keys_transposed, weights, /*add=*/false, causal.scores(shape.D));
+  multiply<false>(queries, scratch.queries, scratch.keys_transposed, weights, /*add=*/false, causal.scores(shape.D),
+                  ahead);
   multiply<false>(queries, scratch.output_gradients, scratch.values_transposed, gradients, /*add=*/false,
-                  causal.scores(shape.D));
+                  causal.scores(shape.D), ahead);
   for (int64_t i = 0; i < queries; ++i) {
     float *row = weights.data + i * kScoreStride, *gradient = gradients.data + i * kScoreStride;
     if (dropout) {
@@ -332,31 +276,10 @@ void differentiate_block(const AttentionShape& shape, const BackwardScratch& scr
       differentiate<false>(row, gradient, causal, i, log_sums[i], deltas[i], nullptr);
     }
   }
-  multiply<true>(keys, weights, scratch.output_gradients, scratch.value_gradients, /*add=*/true, causal.over_queries());
-  multiply<true>(keys, gradients, scratch.queries, scratch.key_gradients, /*add=*/true, causal.over_queries());
-  multiply<false>(queries, gradients, scratch.keys, query_sums, /*add=*/true, causal.over_keys());
-}
-
-// Sums over D of an output times its gradient, for every query of a head.
-template <class T>
-void sum_deltas(const AttentionShape& shape, Head<const T> output, Head<const T> gradient,
-                const BackwardScratch& scratch, float* deltas) {
-  const Matrix &a = scratch.queries, &b = scratch.output_gradients;
-  for (int64_t position = 0; position < shape.T; position += kBlock) {
-    const int64_t rows = std::min(kBlock, shape.T - position);
-    pack(output, rows, shape, 1, -1, a);
-    pack(gradient, rows, shape, 1, -1, b);
-    for (int64_t i = 0; i < rows; ++i) {
-      FloatVector sum(0.0f);
-      for (int64_t d = 0; d < a.stride; d += kLanes) {
-        sum = at::vec::fmadd(FloatVector::loadu(a.data + i * a.stride + d),
-                             FloatVector::loadu(b.data + i * b.stride + d), sum);
-      }
-      deltas[position + i] = sum_of(sum);
-    }
-    output.data += kBlock * output.stride;
-    gradient.data += kBlock * gradient.stride;
-  }
+  multiply<true>(keys, weights, scratch.output_gradients, scratch.value_gradients, /*add=*/true, causal.over_queries(),
+                 ahead);
+  multiply<true>(keys, gradients, scratch.queries, scratch.key_gradients, /*add=*/true, causal.over_queries(), ahead);
+  multiply<false>(queries, gradients, scratch.keys, query_sums, /*add=*/true, causal.over_keys(), ahead);
 }
 
 template <class T>
@@ -368,11 +291,23 @@ void backward(const AttentionShape& shape, const AttentionTask& task, const T* q
   const auto packed = [&](int64_t head, int64_t position) {
     return Head<const T>(qkv, shape, shape.heads(), task.batch, head, position);
   };
+  Ahead ahead;
+  if (const auto next = following(shape, task)) {
+    const int64_t next_head = next->kv_head * shape.group();
+    for (const int64_t head : {next_head, shape.H + next->kv_head, shape.H + shape.KV + next->kv_head}) {
+      ahead.add(Head<const T>(qkv, shape, shape.heads(), next->batch, head, 0), shape);
+      ahead.add(Head<T>(gradient, shape, shape.heads(), next->batch, head, 0), shape);
+    }
+    ahead.add(Head<const T>(output, shape, shape.H, next->batch, next_head, 0), shape);
+    ahead.add(Head<const T>(output_gradient, shape, shape.H, next->batch, next_head, 0), shape);
+  }
   std::fill(query_sums, query_sums + shape.group() * shape.T * width, 0.0f);
   for (int64_t g = 0; g < shape.group(); ++g) {
-    sum_deltas(shape, Head<const T>(output, shape, shape.H, task.batch, first_head + g, 0),
-               Head<const T>(output_gradient, shape, shape.H, task.batch, first_head + g, 0), scratch,
-               scratch.deltas + g * shape.T);
+    const Head<const T> y(output, shape, shape.H, task.batch, first_head + g, 0),
+        dy(output_gradient, shape, shape.H, task.batch, first_head + g, 0);
+    for (int64_t i = 0; i < shape.T; ++i) {
+      scratch.deltas[g * shape.T + i] = dot(y.data + i * y.stride, dy.data + i * dy.stride, shape.D);
+    }
   }
   for (int64_t key_block = task.part; key_block < shape.blocks(); key_block += task.parts) {
     const int64_t key_position = key_block * kBlock, keys = block_rows(shape, key_block);
@@ -393,7 +328,7 @@ void backward(const AttentionShape& shape, const AttentionTask& task, const T* q
         differentiate_block(shape, scratch, block, key_block,
                             log_sum + (task.batch * shape.H + head) * shape.T + position,
                             scratch.deltas + g * shape.T + position, dropout,
-                            {query_sums + (g * shape.T + position) * width, width});
+                            {query_sums + (g * shape.T + position) * width, width}, ahead);
       }
     }
     // The packed queries have the factor of the scores in units of log 2, the gradients of the scores are without it.

@@ -32,8 +32,9 @@ struct Extent {
 
 // kRows rows and kVectors vectors of c = a b, or c += a b; kTransposed: of a^T b.
 template <int kRows, int kVectors, bool kTransposed>
-inline void multiply_tile(const float* a, int64_t a_stride, const float* b, int64_t b_stride, float* c,
-                          int64_t c_stride, int64_t begin, int64_t end, bool add) {
+__attribute__((always_inline)) inline void multiply_tile(const float* a, int64_t a_stride, const float* b,
+                                                         int64_t b_stride, float* c, int64_t c_stride, int64_t begin,
+                                                         int64_t end, bool add) {
   FloatVector sum[kRows][kVectors];
 #pragma GCC unroll 6
   for (int r = 0; r < kRows; ++r) {
@@ -61,7 +62,8 @@ inline void multiply_tile(const float* a, int64_t a_stride, const float* b, int6
 }
 
 template <int kRows, bool kTransposed>
-void multiply_rows(const float* a, int64_t a_stride, Matrix b, float* c, int64_t c_stride, Extent extent, bool add) {
+__attribute__((noinline)) void multiply_rows(const float* a, int64_t a_stride, Matrix b, float* c, int64_t c_stride,
+                                             Extent extent, bool add) {
   int64_t column = 0;
   for (; column + 2 * kLanes <= extent.columns; column += 2 * kLanes) {
     multiply_tile<kRows, 2, kTransposed>(a, a_stride, b.data + column, b.stride, c + column, c_stride, extent.begin,
@@ -76,14 +78,15 @@ void multiply_rows(const float* a, int64_t a_stride, Matrix b, float* c, int64_t
 }
 
 // The first `rows` rows of c = a b, or c += a b; kTransposed: of a^T b. extent(first, last) says what is needed of the rows
-// from `first` to before `last`.
-template <bool kTransposed, class ExtentOf>
-void multiply(int64_t rows, Matrix a, Matrix b, Matrix c, bool add, const ExtentOf& extent_of) {
+// from `first` to before `last`; meanwhile() is called once for every kTileRows rows.
+template <bool kTransposed, class ExtentOf, class Meanwhile>
+void multiply(int64_t rows, Matrix a, Matrix b, Matrix c, bool add, const ExtentOf& extent_of, Meanwhile& meanwhile) {
   for (int64_t first = 0; first < rows; first += kTileRows) {
     const int64_t last = std::min(first + kTileRows, rows);
     const Extent extent = extent_of(first, last);
     const float* from = a.data + (kTransposed ? first : first * a.stride);
     float* to = c.data + first * c.stride;
+    meanwhile();
     switch (last - first) {
       case 1: multiply_rows<1, kTransposed>(from, a.stride, b, to, c.stride, extent, add); break;
       case 2: multiply_rows<2, kTransposed>(from, a.stride, b, to, c.stride, extent, add); break;

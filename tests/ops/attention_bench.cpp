@@ -1,14 +1,16 @@
 // Times ops::attention against ATen's scaled_dot_product_attention on one thread of the CPU: CPU time, medians of alternating
 // runs. Both take the packed product of queries, keys and values and return its gradient.
 //
-//   attention_bench [ROUNDS]
+//   attention_bench [ROUNDS [LINE]]     LINE: the number of one line, to run only that
 #include <ATen/Parallel.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <fmt/format.h>
 
+#include <cstdio>
 #include <string>
 
+#include "gpt/device/cpu_allocator.h"
 #include "gpt/ops/attention.h"
 #include "ops/operator_times.h"
 
@@ -44,17 +46,22 @@ void run(const Size& size, at::ScalarType type, int rounds) {
   fmt::print("{:>24} {:8} {:4} | {:8.3f} {:8.3f} {:5.2f}x | {:8.3f} {:8.3f} {:5.2f}x\n",
              fmt::format("{} x {} x {} x {}", size.B, size.H, size.T, size.D), c10::toString(type), size.dropout,
              forward, their_forward, their_forward / forward, both, their_both, their_both / both);
+  std::fflush(stdout);
 }
 
 }  // namespace
 }  // namespace gpt::ops
 
 int main(int argc, char** argv) {
+  gpt::use_cpu_allocator();  // as gpt-train
   at::set_num_threads(1);
-  const int rounds = argc > 1 ? std::stoi(argv[1]) : 31;
+  const int rounds = argc > 1 ? std::stoi(argv[1]) : 31, only = argc > 2 ? std::stoi(argv[2]) : 0;
   fmt::print("{:>24} {:8} {:4} | forward, ms: ours, ATen    | with backward: ours, ATen\n", "B x H x T x D", "type",
              "drop");
+  int line = 0;
   for (const auto type : {at::kFloat, at::kBFloat16}) {
-    for (const auto& size : gpt::ops::kSizes) gpt::ops::run(size, type, rounds);
+    for (const auto& size : gpt::ops::kSizes) {
+      if (++line == only || only == 0) gpt::ops::run(size, type, rounds);
+    }
   }
 }
