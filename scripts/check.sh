@@ -116,23 +116,24 @@ check_format() {
     / error: / { print }'
 }
 
-# The .cpp through which clang-tidy sees a header: the one of its name, or another that includes it.
+# The .cpp through which clang-tidy sees a file: itself, the one of a header's name, or one that includes the header.
 unit_of() {
-  local unit=${1/#include\/gpt/src}
-  unit=${unit%.h}.cpp
-  if [[ -e $unit ]]; then say "$unit"; else grep -rlE --include='*.cpp' "include \"(.*/)?${1##*/}\"" src tests | sed -n 1p; fi
+  local unit=${1/#include\/gpt/src} including="include \"(.*/)?${1##*/}\""
+  unit=${unit%.*}.cpp
+  [[ -e $unit ]] || unit=$({ grep -rlE --include='*.cpp' "$including" src tests; grep -rlE --include='*.h' "$including" src include tests; } | sed -n 1p || true)
+  case $unit in
+    *.cpp) say "$unit" ;;
+    *.h) unit_of "$unit" ;;
+  esac
 }
 
 changed_units() {
   local head base file
-  head=$(git rev-parse HEAD)
+  head=$(git rev-parse HEAD 2>/dev/null) || { warn "this is not a git checkout: what changed is not known, and clang-tidy sees files only with --all" && return; }
   base=$(git merge-base HEAD origin/main 2>/dev/null || say "$head")
   [[ $base != "$head" ]] || base=$(git rev-parse --quiet --verify HEAD^ || say "$head")
-  { git diff --name-only --diff-filter=d "$base" && git ls-files --others --exclude-standard; } | grep -E '^(src|include|tests)/' | while read -r file; do
-    case $file in
-      *.cpp) say "$file" ;;
-      *.h) unit_of "$file" ;;
-    esac
+  { git diff --name-only --diff-filter=d "$base" && git ls-files --others --exclude-standard; } | while read -r file; do
+    [[ ! $file =~ ^(src|include|tests)/.*\.(cpp|h)$ ]] || unit_of "$file"
   done | sort -u
 }
 
@@ -157,7 +158,8 @@ for name in includes circles launches sizes scripts layout mentions; do check "$
 if [[ $scope != sources ]]; then
   if [[ -x $tools/clang-tidy && -e build/compile_commands.json ]]; then
     check format
-    mapfile -t units < <("${scope}_units")
+    list=$("${scope}_units")
+    mapfile -t units < <(printf '%s' "${list:+$list$'\n'}")
     count=${#units[@]}
     [[ $scope == all ]] || units=("${units[@]:0:max_changed}")
     report "clang-tidy on ${#units[@]} of the $count files that ${scope/all/exist}" check tidy "${units[@]}"
