@@ -46,7 +46,7 @@ std::string number_text(double value) {
 std::string bound_text(double value) {
   int exponent = 0;
   double mantissa = value;
-  for (; mantissa >= 10 && std::fmod(mantissa, 10) == 0; mantissa /= 10) ++exponent;
+  while (mantissa >= 10 && std::fmod(mantissa, 10) == 0) mantissa /= 10, ++exponent;
   return exponent >= 6 && mantissa < 10 ? fmt::format("{}e{}", mantissa, exponent) : number_text(value);
 }
 
@@ -109,7 +109,7 @@ bool is_time(const Interval& interval) { return interval.unit == Interval::Unit:
 // What is possible here: "must be a whole number >= 1".
 std::string expectation(const Option& option) {
   const std::string allowed = allowed_text(option);
-  const auto with_range = [&](std::string what) { return allowed.empty() ? what : what + " " + allowed; };
+  const auto with_range = [&](const std::string& what) { return allowed.empty() ? what : what + " " + allowed; };
   return "must be " + std::visit(Overloaded{
                                      [](bool*) -> std::string { return "true or false"; },
                                      [&](std::integral auto*) { return with_range("a whole number"); },
