@@ -19,7 +19,7 @@ function(gpt_cpu_kernels target)
     target_compile_definitions(${_objects} PRIVATE CPU_CAPABILITY=${_capability} CPU_CAPABILITY_${_capability})
     # GCC 12 reports the undefined operands of its own AVX-512 intrinsics, and an ABI of before its version 4.6.
     target_compile_options(${_objects} PRIVATE ${GPT_CPU_FLAGS_${_capability}}
-      $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized> $<$<CXX_COMPILER_ID:GNU>:-Wno-psabi>)
+      "$<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized;-Wno-maybe-uninitialized;-Wno-psabi>")
     target_sources(${target} PRIVATE $<TARGET_OBJECTS:${_objects}>)
   endforeach()
 endfunction()

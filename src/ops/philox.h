@@ -16,7 +16,7 @@ struct PhiloxWords {
   uint32_t words[4][kPhiloxLanes];
 };
 
-// Written for the compiler to turn each inner loop into vector instructions.
+// The compiler turns the inner loop into vector instructions unless it unrolls it first.
 inline PhiloxWords philox(uint64_t key, uint32_t first, uint32_t second, uint32_t third) {
   PhiloxWords x;
   for (uint32_t lane = 0; lane < kPhiloxLanes; ++lane) {
@@ -27,6 +27,7 @@ inline PhiloxWords philox(uint64_t key, uint32_t first, uint32_t second, uint32_
   }
   auto low_key = static_cast<uint32_t>(key), high_key = static_cast<uint32_t>(key >> 32);
   for (int round = 0; round < 10; ++round) {
+#pragma GCC unroll 1
     for (int lane = 0; lane < kPhiloxLanes; ++lane) {
       const uint64_t a = uint64_t{0xD2511F53} * x.words[0][lane], b = uint64_t{0xCD9E8D57} * x.words[2][lane];
       x.words[0][lane] = static_cast<uint32_t>(b >> 32) ^ x.words[1][lane] ^ low_key;

@@ -262,7 +262,7 @@ TEST(Attention, RejectsWhatDoesNotFit) {
   EXPECT_NO_THROW(attention(qkv, 2, 1, 0.5, rotary_tables(3, 6, 10000.0, at::kCPU)));
 }
 
-// The first and the last of the known answers that its authors publish.
+// The known answer for zeros that its authors publish.
 TEST(Philox, GivesItsAuthorsResults) {
   const auto zeros = cpu::philox(0, 0, 0, 0);
   const uint32_t expected[] = {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8};
