@@ -59,7 +59,7 @@
     if (evaluation) figure("Validation loss", exact(evaluation.loss), "perplexity " + short(evaluation.perplexity), ...bestNote);
     if (evaluation && evaluation.bits_per_byte !== null) figure("Bits per byte", exact(evaluation.bits_per_byte));
     if (latest) {
-      figure("Tokens per second", short(latest.tokens_per_second), short(latest.step_ms) + " ms per step");
+      figure("Tokens/s", short(latest.tokens_per_second), short(latest.step_ms) + " ms per step");
       const speed = latest.mfu === null ? [] : [percent(latest.mfu) + " of peak speed"];
       figure("Peak memory", whole(Math.round(latest.peak_memory_mb ?? NaN)) + " MB", ...speed);
       figure("Learning rate", short(latest.learning_rate));
@@ -164,7 +164,6 @@
 
   const drawLoss = (figure) => {
     const { loss, mean_loss, validation_loss } = run.curves;
-    if (loss.steps.length + validation_loss.steps.length === 0) return figure.remove();
     const slider = element("smoothing");
     slider.value = mean_loss.steps.length > 50 ? 0.6 : 0;
     const rows = () => {
@@ -179,12 +178,17 @@
   };
 
   const drawAll = () => {
-    for (const figure of document.querySelectorAll("figure[data-chart]")) {
+    // Those without a curve go first: how wide a chart is depends on how many there are.
+    const figures = [...document.querySelectorAll("figure[data-chart]")].filter((figure) => {
+      const name = figure.dataset.chart, names = name === "loss" ? [name, "validation_loss"] : [name];
+      const hasCurve = names.some((curve) => run.curves[curve].steps.length > 0);
+      if (!hasCurve) figure.remove();
+      return hasCurve;
+    });
+    for (const figure of figures) {
       const name = figure.dataset.chart;
       if (name === "loss") {
         drawLoss(figure);
-      } else if (run.curves[name].steps.length === 0) {
-        figure.remove();
       } else {
         const { steps } = run.curves[name];
         const graph = draw(figure, [figure.querySelector("h2").textContent.toLowerCase()], ["--first"], table([run.curves[name]]),

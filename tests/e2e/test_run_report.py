@@ -145,6 +145,7 @@ class RunReport(unittest.TestCase):
         self.assertEqual((run["steps"], run["loss"], run["val_loss"]), (24, self.trained[24], self.validated[24]))
         self.assertAlmostEqual(run["seconds"], sum(record["step_ms"] for record in records) / 1e3)
         self.assertAlmostEqual(run["tokens"], 24 * 2 * 4 * 16, delta=2 * 4 * 16)  # less in the batch that ends an epoch
+        self.assertAlmostEqual(run["tokens_per_second"], run["tokens"] / run["seconds"])
         bits = {record["step"]: record["val_bits_per_byte"] for record in programs.metrics(self.run_folder) if "val_loss" in record}
         self.assertEqual(run["best_val_bits_per_byte"], bits[run["best_step"]])
         self.assertEqual(run["parameters"], report_of(self.run_folder)["parameters"])
