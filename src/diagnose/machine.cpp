@@ -53,15 +53,15 @@ Check check_libtorch() {
 Checks check_cpu() {
   const DeviceInfo cpu = describe_device(at::kCPU);
   const Capabilities capabilities = at::cpu::get_cpu_capabilities();
-  const Probe flash = probe_attention(at::kCPU, at::SDPBackend::flash_attention, at::kFloat);
+  const Probe attention = probe_cpu_attention(at::kFloat);
   return {
       passed("CPU", fmt::format("{}, {} cores, {} threads in use", cpu.name, std::thread::hardware_concurrency(),
                                 at::get_num_threads())),
       check_instructions(has(capabilities, "avx2"), has(capabilities, "avx512_f"), cpu.bfloat16,
                          has(capabilities, "amx_tile")),
-      flash.works ? passed("CPU flash attention", "ran forward and backward")
-                  : warned("CPU flash attention", flash.reason,
-                           "attention is computed unfused, which takes more time and memory"),
+      attention.works ? passed("CPU attention", fmt::format("ran forward and backward ({})", at::get_cpu_capability()))
+                      : failed("CPU attention", attention.reason,
+                               "set the environment variable ATEN_CPU_CAPABILITY=default, and report this"),
       check_free_memory("memory", free_bytes(at::kCPU), cpu.memory_bytes),
   };
 }

@@ -20,6 +20,7 @@
 #include <limits>
 
 #include "gpt/device/device.h"
+#include "gpt/ops/attention.h"
 #include "gpt/ops/linear.h"
 
 namespace gpt {
@@ -119,14 +120,36 @@ struct AttentionResult {
   at::Tensor output, grad;  // grad: of queries, keys and values together
 };
 
-AttentionResult attend(const at::Tensor& qkv, at::SDPBackend backend) {
-  const OnlyBackend only(backend);
+constexpr int64_t kHeads = 2, kPositions = 64, kWidth = 64;
+using Attend = std::function<at::Tensor(const at::Tensor& qkv)>;  // (1, T, 3 H D) -> (1, T, H D)
+
+AttentionResult attend(const at::Tensor& qkv, const Attend& function) {
   const at::AutoGradMode grad(true);
-  const at::Tensor leaf = qkv.detach().requires_grad_();  // (3, B, H, T, D)
-  const at::Tensor q = leaf.select(0, 0), k = leaf.select(0, 1), v = leaf.select(0, 2);
-  const at::Tensor output = at::scaled_dot_product_attention(q, k, v, {}, 0.0, /*is_causal=*/true);
+  const at::Tensor leaf = qkv.detach().requires_grad_(), output = function(leaf);
   output.sum().backward();
   return {output.detach(), leaf.grad()};
+}
+
+Attend with_backend(at::SDPBackend backend) {
+  return [backend](const at::Tensor& qkv) {
+    const OnlyBackend only(backend);
+    const auto parts = qkv.view({1, kPositions, 3, kHeads, kWidth}).transpose(1, 3).unbind(2);  // each (1, H, T, D)
+    return at::scaled_dot_product_attention(parts[0], parts[1], parts[2], {}, 0.0, /*is_causal=*/true)
+        .transpose(1, 2)
+        .reshape({1, kPositions, kHeads * kWidth});
+  };
+}
+
+// Compared with the unfused kernel in float32.
+Probe probe_attention(at::Device device, at::ScalarType type, const Attend& function) {
+  return attempt([&] {
+    const at::Tensor qkv = random({1, kPositions, 3 * kHeads * kWidth}, device);
+    const auto fused = attend(qkv.to(type), function);
+    const auto reference = attend(qkv, with_backend(at::SDPBackend::math));
+    const double error =
+        std::max(relative_error(fused.output, reference.output), relative_error(fused.grad, reference.grad));
+    return judge(error, type);
+  });
 }
 
 }  // namespace
@@ -151,14 +174,11 @@ Probe probe_tf32(at::Device device) {
 }
 
 Probe probe_attention(at::Device device, at::SDPBackend backend, at::ScalarType type) {
-  return attempt([&] {
-    const at::Tensor qkv = random({3, 1, 2, 64, 64}, device);
-    const auto fused = attend(qkv.to(type), backend);
-    const auto reference = attend(qkv, at::SDPBackend::math);
-    const double error =
-        std::max(relative_error(fused.output, reference.output), relative_error(fused.grad, reference.grad));
-    return judge(error, type);
-  });
+  return probe_attention(device, type, with_backend(backend));
+}
+
+Probe probe_cpu_attention(at::ScalarType type) {
+  return probe_attention(at::kCPU, type, [](const at::Tensor& qkv) { return ops::attention(qkv, kHeads, kHeads); });
 }
 
 double measure_product_speed(at::Device device, at::ScalarType type) {

@@ -20,6 +20,13 @@ TEST(Probe, FlashAttentionWorksOnTheCpu) {
   }
 }
 
+TEST(Probe, OurAttentionWorksOnTheCpu) {
+  for (at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    const Probe probe = probe_cpu_attention(type);
+    EXPECT_TRUE(probe.works) << type << ": " << probe.reason;
+  }
+}
+
 // The CPU has no such kernel: the probe has to find that out, not fall back to another one.
 TEST(Probe, AMissingKernelIsReportedWithItsReason) {
   const Probe probe = probe_attention(at::kCPU, at::SDPBackend::cudnn_attention, at::kBFloat16);

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 
+#include "gpt/parameters/parameter_table.h"
 #include "support/device_cases.h"
 #include "support/tolerance.h"
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/child_process.h"
+#include "gpt/tokenizer/bpe.h"
 #include "gpt/tokenizer/pre_tokenizer.h"
 #include "support/expect_error.h"
 

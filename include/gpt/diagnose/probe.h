@@ -21,6 +21,8 @@ Probe probe_tf32(at::Device device);
 
 // Causal attention, forward and backward, with every other kernel disabled; compared with the unfused one in float32.
 Probe probe_attention(at::Device device, at::SDPBackend backend, at::ScalarType type);
+// The same of the program's own on the CPU.
+Probe probe_cpu_attention(at::ScalarType type);
 
 // FLOP/s of a large matrix product in `type`, computed as the model does; the best of a few, taking about 100 ms.
 double measure_product_speed(at::Device device, at::ScalarType type);
