@@ -33,11 +33,17 @@ struct Gelu {
   }
 };
 
-// 1 / (1 + e^-z). Beyond 87 the sum is 1, or its reciprocal as good as 0.
-FloatVector logistic(FloatVector z) {
-  const FloatVector power = exp2(at::vec::clamp_max(z * FloatVector(-kLog2E), FloatVector(126.0f)));
-  return FloatVector(1.0f) / (FloatVector(1.0f) + power);
-}
+// s = 1 / (1 + e^-z) and 1 - s, which a subtraction would leave without digits where s is near 1. Beyond 87 the sum is 1, or its
+// reciprocal as good as 0.
+struct Logistic {
+  FloatVector s, rest;
+
+  explicit Logistic(FloatVector z) {
+    const FloatVector power = exp2(at::vec::clamp_max(z * FloatVector(-kLog2E), FloatVector(126.0f)));
+    s = FloatVector(1.0f) / (FloatVector(1.0f) + power);
+    rest = power * s;
+  }
+};
 
 // A block of a tensor as float32.
 struct Block {
@@ -90,7 +96,7 @@ void forward_as(const ActivationArguments<T>& arguments, int64_t begin, int64_t 
     if (arguments.dropout) draw_factors(arguments.dropout, first, factors);
     for (int64_t i = 0; i < kActivationBlock; i += FloatVector::size()) {
       const FloatVector value = FloatVector::loadu(x.data + i);
-      FloatVector result = value * logistic(Function::z(value));
+      FloatVector result = value * Logistic(Function::z(value)).s;
       if (arguments.in) result = result * FloatVector::loadu(in.data + i);
       if (arguments.dropout) result = result * FloatVector::loadu(factors.data + i);
       result.store(x.data + i);
@@ -110,8 +116,9 @@ void backward_as(const ActivationArguments<T>& arguments, int64_t begin, int64_t
     if (arguments.in) in.load(arguments.in + first, count);
     if (arguments.dropout) draw_factors(arguments.dropout, first, factors);
     for (int64_t i = 0; i < kActivationBlock; i += FloatVector::size()) {
-      const FloatVector value = FloatVector::loadu(x.data + i), s = logistic(Function::z(value));
-      const FloatVector slope = s + value * s * (FloatVector(1.0f) - s) * Function::slope(value);
+      const FloatVector value = FloatVector::loadu(x.data + i);
+      const auto [s, rest] = Logistic(Function::z(value));
+      const FloatVector slope = s + value * s * rest * Function::slope(value);
       FloatVector gradient = FloatVector::loadu(upstream.data + i);
       if (arguments.dropout) gradient = gradient * FloatVector::loadu(factors.data + i);
       if (arguments.in) {

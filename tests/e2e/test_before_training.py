@@ -43,7 +43,7 @@ class BeforeTraining(unittest.TestCase):
     def test_a_limit_of_the_process_counts(self):
         """A run that fits this machine is refused where the process may use less."""
         # The limit leaves room for what a LibTorch with CUDA maps before main, and for half of the run.
-        options = self.options(**{"model.block_size": 256, "training.batch_size": 96, "model.n_embd": 256, "model.n_head": 4, "model.n_layer": 4})
+        options = self.options(**{"model.block_size": 256, "training.batch_size": 192, "model.n_embd": 256, "model.n_head": 4, "model.n_layer": 4})
         limit = 2 << 30
 
         def limit_memory():

@@ -72,13 +72,13 @@ class Failures(unittest.TestCase):
         self.assertEqual([line["step"] for line in programs.metrics(self.run_folder) if "loss" in line], [1, 2, 3, 4, 5, 6])
         self.assertEqual(len((self.run_folder / "metrics.old.jsonl").read_text().splitlines()), 4)
 
-    def prepare(self, name, *words):
-        programs.run("gpt-prepare", "--input", self.text, "--tokenizer", "byte", "--output", self.root / name, *words, check_code=0)
+    def prepare(self, name, text, *words):
+        programs.run("gpt-prepare", "--input", text, "--tokenizer", "byte", "--output", self.root / name, *words, check_code=0)
         return next((self.root / name).glob("*.bin"))
 
     def start_on_tokens(self, **more):
         """A long run on a bin, after its first steps."""
-        self.bin = self.prepare("data", *(["--validation-fraction", "0"] if more else []))
+        self.bin = self.prepare("data", self.text, *(["--validation-fraction", "0"] if more else []))
         options = {**programs.TINY, "training.max_steps": 1_000_000, "data.bin": self.bin, "output_dir": self.run_folder, **more}
         self.command = programs.command("gpt-train", *programs.flags(options))
         process = subprocess.Popen(self.command, stderr=subprocess.PIPE, text=True)
@@ -110,7 +110,9 @@ class Failures(unittest.TestCase):
         self.assertEqual(process.wait(timeout=60), 143)
 
     def test_a_validation_bin_that_is_truncated_stops_the_run_with_its_state_saved(self):
-        validation = self.prepare("validation", "--validation-fraction", "0")
+        other = self.root / "other.txt"
+        other.write_text(self.text.read_text()[::-1])
+        validation = self.prepare("validation", other, "--validation-fraction", "0")
         process = self.start_on_tokens(**{"data.validation_bin": validation})
         os.truncate(validation, 4096)
         self.bin = validation
