@@ -19,7 +19,8 @@ std::string format_count(double value) {
   if (value < 999.95e3) return fmt::format("{:.1f}k", value / 1e3);
   constexpr std::string_view kSuffixes = "MGTPE";
   size_t suffix = 0;
-  for (value /= 1e6; value >= 999.995 && suffix + 1 < kSuffixes.size(); value /= 1e3) ++suffix;
+  value /= 1e6;
+  while (value >= 999.995 && suffix + 1 < kSuffixes.size()) value /= 1e3, ++suffix;
   return fmt::format("{:.2f}{}", value, kSuffixes[suffix]);
 }
 
@@ -27,7 +28,8 @@ std::string format_bytes(double bytes) {
   if (bytes < 999.5) return plural(std::llround(bytes), "byte");
   constexpr const char* kUnits[] = {"kB", "MB", "GB", "TB", "PB"};
   size_t unit = 0;
-  for (bytes /= 1e3; bytes >= 999.5 && unit + 1 < std::size(kUnits); bytes /= 1e3) ++unit;
+  bytes /= 1e3;
+  while (bytes >= 999.5 && unit + 1 < std::size(kUnits)) bytes /= 1e3, ++unit;
   return fmt::format("{} {}", scaled(bytes), kUnits[unit]);
 }
 

@@ -1,5 +1,7 @@
 #include "gpt/core/version.h"
 
+#include <string_view>
+
 #include "build_info.h"  // generated, see cmake/BuildInfo.cmake
 
 namespace gpt {
@@ -7,9 +9,9 @@ namespace gpt {
 std::string commit_id() { return GPT_COMMIT; }
 
 std::string version_text() {
-  const std::string cuda = GPT_CUDA_VERSION;
+  constexpr std::string_view cuda = GPT_CUDA_VERSION;
   return "gpt-train " GPT_VERSION " (commit " GPT_COMMIT ")\nLibTorch " GPT_TORCH_VERSION "\n" +
-         (cuda.empty() ? "CUDA not built" : "CUDA " + cuda);
+         (cuda.empty() ? "CUDA not built" : "CUDA " + std::string(cuda));
 }
 
 }  // namespace gpt
