@@ -174,8 +174,9 @@ Checks check_machine() {
   checks.push_back(check_cuda({kCudaBuilt, host::has_nvidia_gpu(), driver,
                                cuda_versions(driver.empty() ? "of unknown version" : driver), choice.reason}));
   if (choice.device.is_cuda()) {
-    for (at::DeviceIndex i = 0; i < at::detail::getCUDAHooks().getNumGPUs(); ++i) {
-      for (auto& check : check_gpu(at::Device(at::kCUDA, i))) checks.push_back(std::move(check));
+    for (int i = 0; i < at::detail::getCUDAHooks().getNumGPUs(); ++i) {
+      const at::Device gpu(at::kCUDA, static_cast<at::DeviceIndex>(i));
+      for (auto& check : check_gpu(gpu)) checks.push_back(std::move(check));
     }
   }
   return checks;

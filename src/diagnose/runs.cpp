@@ -39,9 +39,8 @@ std::optional<int64_t> parameters_of(const std::string& folder) {
   try {
     Config config;
     config::read_yaml(read_file(path, ExitCode::config, SizeLimit{"a configuration", 1 << 20}), path, config);
-    if (config.model.vocab_size) return parameter_count(config.model);
-  } catch (const Error&) {}
-  return std::nullopt;
+    return config.model.vocab_size ? std::optional(parameter_count(config.model)) : std::nullopt;
+  } catch (const Error&) { return std::nullopt; }
 }
 
 std::optional<double> tokens_per_second(const RunHistory& history) {

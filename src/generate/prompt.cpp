@@ -16,7 +16,7 @@ std::string name_of(char32_t character) {
   if (character == '\n') return "newline";
   if (character == '\t') return "tab";
   if (character == ' ') return "space";
-  const std::string described = utf8::describe(character);  // 'é' (U+00E9), or a number for what cannot be shown
+  std::string described = utf8::describe(character);  // 'é' (U+00E9), or a number for what cannot be shown
   if (!described.starts_with('\'')) return described;
   std::string text;
   utf8::append(text, character);
