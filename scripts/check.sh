@@ -7,8 +7,9 @@
 # commit) and what is not committed yet; a changed header is seen through one file that includes it. CUDA files are left out,
 # because it does not know nvcc's flags.
 #
-# usage: scripts/check.sh [--all|--sources]
+# usage: scripts/check.sh [--all|--format|--sources]
 #   --all      clang-tidy on every file, which takes the time of a build
+#   --format   without clang-tidy, as scripts/test.sh does: it can take minutes for a change of many files
 #   --sources  neither clang-format nor clang-tidy, so that no set-up is needed
 set -euo pipefail
 source "$(dirname "$0")/steps.sh"
@@ -16,9 +17,9 @@ source "$(dirname "$0")/steps.sh"
 tools=.deps/venv/bin
 scope=changed
 case ${1:-} in
-  --all | --sources) scope=${1#--} ;;
+  --all | --format | --sources) scope=${1#--} ;;
   "") ;;
-  *) fail "unknown argument '$1'; usage: scripts/check.sh [--all|--sources]" ;;
+  *) fail "unknown argument '$1'; usage: scripts/check.sh [--all|--format|--sources]" ;;
 esac
 
 # A folder includes only from the folders after it; those within one pair of quotes do not include each other.
@@ -154,15 +155,21 @@ check() {
   problems+=${lines:+$lines$'\n'}
 }
 
+# usage: check_units LIST   clang-tidy on the files that the function LIST names
+check_units() {
+  local list units count
+  list=$("$1")
+  mapfile -t units < <(printf '%s' "${list:+$list$'\n'}")
+  count=${#units[@]}
+  [[ $scope == all ]] || units=("${units[@]:0:max_changed}")
+  report "clang-tidy on ${#units[@]} of the $count files that ${scope/all/exist}" check tidy "${units[@]}"
+}
+
 for name in includes circles launches sizes scripts layout mentions; do check "$name"; done
 if [[ $scope != sources ]]; then
   if [[ -x $tools/clang-tidy && -e build/compile_commands.json ]]; then
     check format
-    list=$("${scope}_units")
-    mapfile -t units < <(printf '%s' "${list:+$list$'\n'}")
-    count=${#units[@]}
-    [[ $scope == all ]] || units=("${units[@]:0:max_changed}")
-    report "clang-tidy on ${#units[@]} of the $count files that ${scope/all/exist}" check tidy "${units[@]}"
+    [[ $scope == format ]] || check_units "${scope}_units"
   else
     problems+="clang-format and clang-tidy are missing: run ./scripts/setup.sh --tests, or leave them out with --sources"$'\n'
   fi

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The source checks that need no set-up, the same set-up as quickstart.sh but with the tests, the other source checks, the data
+# The source checks that need no set-up, the same set-up as quickstart.sh but with the tests, clang-format, the data
 # that the tests read, then every test. The CUDA code is compiled too, for one architecture if there is no GPU; --cpu leaves it
 # out. --skip-KIND leaves out the tests of that kind: unit, e2e (the programs, driven as a user would), attack (kills, failing
 # calls, damaged files), fuzz or bench (the programs that time operators, one round).
@@ -21,6 +21,6 @@ while [[ ${1:-} ]]; do
 done
 scripts/check.sh --sources
 scripts/setup.sh "${device[@]}" --tests
-scripts/check.sh
+scripts/check.sh --format
 scripts/get_data.sh
 exec .deps/venv/bin/ctest --test-dir build --output-on-failure --no-tests=error -j 2 ${skipped:+-LE "^($skipped)\$"} "$@"

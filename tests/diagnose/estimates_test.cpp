@@ -76,8 +76,7 @@ TEST_P(MemoryOf, IsWhatAStepAllocates) {
   training.batch_size = form.batch_size, training.gradient_accumulation_steps = form.accumulation;
   training.execution.gradient_checkpointing = form.checkpointing, training.label_smoothing = form.label_smoothing;
 
-  const auto estimate =
-      estimate_memory(model, training, {form.compute_type, /*fused_attention=*/true, /*cuda=*/false});
+  const auto estimate = estimate_memory(model, training, {form.compute_type, /*fused_attention=*/true, /*cuda=*/false});
   const CpuMemory memory = measured(model, training, form.compute_type);
   if (memory.extent == 0) GTEST_SKIP() << "the allocator that counts is not in use, as under the address sanitizer";
   const double share = estimate.total() / static_cast<double>(memory.peak);
