@@ -1,15 +1,12 @@
 #include "gpt/ops/activation.h"
 
-#include <ATen/TensorOperators.h>
-#include <ATen/ops/dropout.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/gelu.h>
-#include <ATen/ops/silu.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <optional>
 
 #include "dropout_mask.h"
+#include "gpt/ops/aten.h"
 #include "kernels.h"
 
 namespace gpt::ops {
@@ -47,15 +44,11 @@ void check(const at::Tensor& x) {
               "activation: takes float32 or bfloat16 on a CPU, got ", x.scalar_type());
 }
 
-at::Tensor by_aten(Activation activation, const at::Tensor& x) {
-  return activation == Activation::silu ? at::silu(x) : at::gelu(x, "tanh");
-}
-
 }  // namespace
 
 at::Tensor activate(Activation activation, const at::Tensor& x) {
   check(x);
-  if (!x.is_cpu()) return by_aten(activation, x);
+  if (!x.is_cpu()) return aten::activate(activation, x);
   return Activate::apply(x.contiguous(), std::nullopt, activation, cpu::DropoutMask{});
 }
 
@@ -65,7 +58,7 @@ at::Tensor activate_gated(Activation activation, const at::Tensor& gate, const a
               gate.sizes(), " and type ", gate.scalar_type(), " does not fit ", in.sizes(), " of type ",
               in.scalar_type());
   TORCH_CHECK(dropout >= 0 && dropout < 1, "activation: dropout must be in [0, 1), got ", dropout);
-  if (!gate.is_cpu()) return at::dropout(by_aten(activation, gate) * in, dropout, /*train=*/true);
+  if (!gate.is_cpu()) return aten::activate_gated(activation, gate, in, dropout);
   return Activate::apply(gate.contiguous(), std::optional(in.contiguous()), activation,
                          cpu::draw_dropout_mask(dropout));
 }

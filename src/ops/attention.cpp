@@ -2,12 +2,12 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/scaled_dot_product_attention.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <optional>
 
 #include "attention_shape.h"
+#include "gpt/ops/aten.h"
 #include "kernels.h"
 
 namespace gpt::ops {
@@ -77,21 +77,11 @@ at::Tensor attention(const at::Tensor& qkv, int64_t n_head, int64_t n_kv_head, d
   TORCH_CHECK(qkv.dim() == 3 && qkv.size(2) % heads == 0 && qkv.numel() > 0, "attention: qkv must be (B, T, ", heads,
               " D), got ", qkv.sizes());
   TORCH_CHECK(dropout >= 0 && dropout < 1, "attention: dropout must be in [0, 1), got ", dropout);
-  const int64_t B = qkv.size(0), T = qkv.size(1), D = qkv.size(2) / heads;
+  const int64_t T = qkv.size(1), D = qkv.size(2) / heads;
   TORCH_CHECK(!rotary.cos.defined() || (rotary.cos.numel() == T * D / 2 && D % 2 == 0),
               "attention: the rotary tables of ", rotary.cos.sizes(), " do not fit ", T, " positions of width ", D);
-  if (qkv.is_cpu()) return attention_on_cpu(qkv, n_head, n_kv_head, dropout, rotary);
-
-  auto parts = qkv.view({B, T, heads, D}).split_with_sizes({n_head, n_kv_head, n_kv_head}, 2);
-  if (rotary.cos.defined()) {
-    parts[0] = ops::rotary(parts[0], rotary);
-    parts[1] = ops::rotary(parts[1], rotary);
-  }
-  const at::Tensor output =
-      at::scaled_dot_product_attention(parts[0].transpose(1, 2), parts[1].transpose(1, 2), parts[2].transpose(1, 2),
-                                       /*attn_mask=*/{}, dropout,
-                                       /*is_causal=*/true, /*scale=*/std::nullopt, /*enable_gqa=*/n_kv_head < n_head);
-  return output.transpose(1, 2).reshape({B, T, n_head * D});
+  return qkv.is_cpu() ? attention_on_cpu(qkv, n_head, n_kv_head, dropout, rotary)
+                      : aten::attention(qkv, n_head, n_kv_head, dropout, rotary);
 }
 
 }  // namespace gpt::ops

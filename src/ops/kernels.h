@@ -7,6 +7,8 @@
 namespace gpt::ops {
 
 enum class Activation;
+struct ClassifierOptions;
+struct Normalization;
 
 namespace cpu {
 void token_gather(const at::Tensor& inputs, const at::Tensor& targets, const at::Tensor& tokens,
@@ -23,7 +25,24 @@ void activation(Activation activation, const DropoutMask& dropout, const at::Ten
                 const at::Tensor& y);
 void activation_backward(Activation activation, const DropoutMask& dropout, const at::Tensor& x, const at::Tensor& in,
                          const at::Tensor& y_gradient, const at::Tensor& x_gradient, const at::Tensor& in_gradient);
+
+// The cross entropy of each row of `logits` (rows, Vp) against `targets` (rows) into `losses` (rows) float32. With `scale`, a
+// float32 scalar, the logits become their gradients times it, and 0 in the padding; without, their content is of no more use.
+void cross_entropy(const ClassifierOptions& options, const at::Tensor& logits, const at::Tensor& targets,
+                   const at::Tensor& losses, const at::Tensor& scale);
+// The branch and its gradient may be undefined, `statistics` (rows, 2) where they are not kept, and one gradient of a result.
+// The backward pass adds to the gradients of the parameters.
+void add_norm(const Normalization& norm, const DropoutMask& dropout, const at::Tensor& x, const at::Tensor& branch,
+              const at::Tensor& sum, const at::Tensor& normed, const at::Tensor& statistics);
+void add_norm_backward(const Normalization& norm, const DropoutMask& dropout, const at::Tensor& sum,
+                       const at::Tensor& statistics, const at::Tensor& sum_gradient, const at::Tensor& normed_gradient,
+                       const at::Tensor& x_gradient, const at::Tensor& branch_gradient);
 }  // namespace cpu
+
+namespace aten {  // by ATen's operators, for every device
+void cross_entropy(const ClassifierOptions& options, const at::Tensor& logits, const at::Tensor& targets,
+                   const at::Tensor& losses, const at::Tensor& scale);
+}  // namespace aten
 
 #ifdef GPT_CUDA
 namespace cuda {

@@ -4,9 +4,9 @@
 
 #include <ATen/core/Tensor.h>
 
-namespace gpt::ops {
+#include "gpt/ops/operators.h"
 
-enum class Activation { silu, gelu };  // gelu is the tanh form
+namespace gpt::ops {
 
 // act(x), of the shape and type of x: float32, bfloat16 or, on a GPU, float16. Sums are float32.
 at::Tensor activate(Activation activation, const at::Tensor& x);

@@ -1,0 +1,32 @@
+// The model's operators as ATen has them, each with the interface of ours. Our own use them on devices for which they have no
+// kernel.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "gpt/ops/operators.h"
+#include "gpt/ops/rotary.h"
+#include "gpt/parameters/parameters.h"
+
+namespace gpt::ops::aten {
+
+at::Tensor embedding(const at::Tensor& ids, const Parameter& table);
+Normalized add_norm(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch, double dropout);
+at::Tensor linear(const at::Tensor& x, const Parameter& weight, const at::Tensor& bias);
+at::Tensor attention(const at::Tensor& qkv, int64_t n_head, int64_t n_kv_head, double dropout,
+                     const RotaryTables& rotary);
+at::Tensor activate(Activation activation, const at::Tensor& x);
+at::Tensor activate_gated(Activation activation, const at::Tensor& gate, const at::Tensor& in, double dropout);
+// All logits at once; `upstream` is not needed.
+at::Tensor classifier_loss(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
+                           const ClassifierOptions& options, const at::Tensor& upstream);
+
+}  // namespace gpt::ops::aten
+
+namespace gpt::ops {
+
+Operators aten_operators();
+
+}  // namespace gpt::ops

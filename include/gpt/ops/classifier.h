@@ -1,0 +1,31 @@
+// The product with the head and the cross entropy of its logits, by chunks of rows: the logits of all rows never exist at once.
+//
+// Where gradients are wanted, the forward pass computes them too, while a chunk's logits are at hand: they become their own
+// gradients in place, and from them come the gradients of x and of the head. So the forward pass must know the gradient that the
+// loss will get.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "gpt/ops/operators.h"
+#include "gpt/parameters/parameters.h"
+
+namespace gpt::ops {
+
+// How many of `rows` are computed at once: the largest equal chunks within the limit.
+int64_t classifier_chunk_rows(int64_t rows, int64_t padded_vocabulary, int64_t limit, bool is_cpu);
+
+// The mean cross entropy, a float32 scalar, of x (..., C) with the head (Vp, C) against `targets` int64, one for each row of x.
+// float32, or under autocast 16 bits (on a CPU bfloat16); sums of logits are float32.
+//
+//   upstream: a float32 scalar on the same device: what the backward pass will be given as the gradient of the loss while autograd
+//     records; undefined: 1. The head's gradient, times this, is added to by the forward pass already; the backward pass returns
+//     that of x. On a CPU it throws when it is given something else; on a GPU nothing checks this.
+//
+// Differentiable once. Throws c10::Error for shapes or types that do not fit and, on a CPU, for a target outside the vocabulary.
+at::Tensor classifier_loss(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
+                           const ClassifierOptions& options, const at::Tensor& upstream = {});
+
+}  // namespace gpt::ops

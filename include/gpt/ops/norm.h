@@ -1,0 +1,26 @@
+// A block's end and the next one's beginning in one pass: the residual sum, with the dropout of what is added, and its
+// normalization. The backward pass computes the normalization anew from the sum and draws the dropout mask anew, so that
+// besides the sum two numbers for each row are kept.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "gpt/ops/operators.h"
+
+namespace gpt::ops {
+
+// sum = x + dropout(branch) and normed = norm(sum), both of the type of x: float32, bfloat16 or, on a GPU, float16. The arithmetic
+// is float32.
+//
+//   x: (..., C).
+//   branch: of the shape of x, and of its type or, where x is float32, of a 16-bit type, as autocast leaves a product. Undefined:
+//     sum is x.
+//   dropout: in [0, 1). Elements of the branch are set to zero with this probability (on a CPU a multiple of 2^-16) and the
+//     others scaled up. The mask comes from one number of the device's default generator.
+//
+// Differentiable once. The gradients of weight and bias are added to the parameters' own memory. Throws c10::Error for shapes or
+// types that do not fit.
+Normalized add_norm(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch = {},
+                    double dropout = 0.0);
+
+}  // namespace gpt::ops

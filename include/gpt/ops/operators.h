@@ -1,0 +1,46 @@
+// The operators that the model is made of: what they take, and a set of them, so that the model need not know whose they are.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "gpt/config/model_config.h"
+#include "gpt/ops/rotary.h"
+#include "gpt/parameters/parameters.h"
+
+namespace gpt::ops {
+
+enum class Activation { silu, gelu };  // gelu is the tanh form
+
+struct Normalization {
+  Norm kind;
+  double eps;
+  Parameter weight, bias;  // (C); bias may be empty, and of an RMSNorm is
+};
+
+struct Normalized {
+  at::Tensor sum, normed;  // of the shape of x
+};
+
+struct ClassifierOptions {
+  int64_t vocabulary;          // the head's further rows are padding and take no part
+  double label_smoothing = 0;  // in [0, 1): this share of each target is spread over the whole vocabulary
+  // At most so many rows at once; 0: as many as fill 8 MB on a CPU or 512 MB on a GPU in float32, but at least 256.
+  int64_t chunk_rows = 0;
+};
+
+// Each as the function of the same name in gpt/ops describes it.
+struct Operators {
+  at::Tensor (*embedding)(const at::Tensor& ids, const Parameter& table);
+  Normalized (*add_norm)(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch, double dropout);
+  at::Tensor (*linear)(const at::Tensor& x, const Parameter& weight, const at::Tensor& bias);
+  at::Tensor (*attention)(const at::Tensor& qkv, int64_t n_head, int64_t n_kv_head, double dropout,
+                          const RotaryTables& rotary);
+  at::Tensor (*activate)(Activation activation, const at::Tensor& x);
+  at::Tensor (*activate_gated)(Activation activation, const at::Tensor& gate, const at::Tensor& in, double dropout);
+  at::Tensor (*classifier_loss)(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
+                                const ClassifierOptions& options, const at::Tensor& upstream);
+};
+
+}  // namespace gpt::ops

@@ -1,0 +1,81 @@
+#include "gpt/ops/aten.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/dropout.h>
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/layer_norm.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/log_softmax.h>
+#include <ATen/ops/nll_loss.h>
+#include <ATen/ops/rms_norm.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/silu.h>
+
+#include <optional>
+
+namespace gpt::ops::aten {
+
+at::Tensor embedding(const at::Tensor& ids, const Parameter& table) { return at::embedding(table.tracked(), ids); }
+
+Normalized add_norm(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch, double dropout) {
+  const at::Tensor sum = branch.defined() ? x + at::dropout(branch, dropout, /*train=*/true) : x;
+  const at::IntArrayRef shape = norm.weight.value().sizes();
+  return {sum, norm.kind == Norm::layernorm
+                   ? at::layer_norm(sum, shape, norm.weight.tracked(), norm.bias.tracked(), norm.eps)
+                   : at::rms_norm(sum, shape, norm.weight.tracked(), norm.eps)};
+}
+
+at::Tensor linear(const at::Tensor& x, const Parameter& weight, const at::Tensor& bias) {
+  return at::linear(x, weight.tracked(), bias);
+}
+
+at::Tensor attention(const at::Tensor& qkv, int64_t n_head, int64_t n_kv_head, double dropout,
+                     const RotaryTables& rotary) {
+  const int64_t B = qkv.size(0), T = qkv.size(1), heads = n_head + 2 * n_kv_head;
+  auto parts = qkv.view({B, T, heads, -1}).split_with_sizes({n_head, n_kv_head, n_kv_head}, 2);
+  if (rotary.cos.defined()) {
+    parts[0] = ops::rotary(parts[0], rotary);
+    parts[1] = ops::rotary(parts[1], rotary);
+  }
+  const at::Tensor output =
+      at::scaled_dot_product_attention(parts[0].transpose(1, 2), parts[1].transpose(1, 2), parts[2].transpose(1, 2),
+                                       /*attn_mask=*/{}, dropout,
+                                       /*is_causal=*/true, /*scale=*/std::nullopt, /*enable_gqa=*/n_kv_head < n_head);
+  return output.transpose(1, 2).flatten(2);
+}
+
+at::Tensor activate(Activation activation, const at::Tensor& x) {
+  return activation == Activation::silu ? at::silu(x) : at::gelu(x, "tanh");
+}
+
+at::Tensor activate_gated(Activation activation, const at::Tensor& gate, const at::Tensor& in, double dropout) {
+  return at::dropout(aten::activate(activation, gate) * in, dropout, /*train=*/true);
+}
+
+at::Tensor classifier_loss(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
+                           const ClassifierOptions& options, const at::Tensor& /*upstream*/) {
+  const at::Tensor rows = x.reshape({-1, x.size(-1)});
+  const at::Tensor logits =
+      at::linear(rows, head.tracked()).narrow(-1, 0, options.vocabulary).to(at::kFloat);  // (N, V)
+  const double smoothing = options.label_smoothing;
+  return at::cross_entropy_loss(logits, targets.flatten(), /*weight=*/{}, at::Reduction::Mean, /*ignore_index=*/-100,
+                                smoothing);
+}
+
+}  // namespace gpt::ops::aten
+
+namespace gpt::ops {
+
+Operators aten_operators() {
+  return {.embedding = aten::embedding,
+          .add_norm = aten::add_norm,
+          .linear = aten::linear,
+          .attention = aten::attention,
+          .activate = aten::activate,
+          .activate_gated = aten::activate_gated,
+          .classifier_loss = aten::classifier_loss};
+}
+
+}  // namespace gpt::ops

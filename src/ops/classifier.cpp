@@ -1,0 +1,169 @@
+#include "gpt/ops/classifier.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/log_softmax.h>
+#include <ATen/ops/ones.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+
+#include "gpt/ops/product.h"
+#include "kernels.h"
+
+namespace gpt::ops {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+at::Tensor mean_of(const at::Tensor& losses) {
+  if (!losses.is_cpu()) return losses.mean();
+  const auto* loss = losses.const_data_ptr<float>();
+  // One after another, so that the number of threads does not matter.
+  const double sum = std::accumulate(loss, loss + losses.numel(), 0.0);
+  return at::full({}, sum / static_cast<double>(losses.numel()), losses.options());
+}
+
+struct Classifier {
+  at::Tensor rows, weight;  // (N, C) and (Vp, C) in the type of the products
+  at::Tensor targets;       // (N)
+  ClassifierOptions options;
+  cpu::MatrixLibrary library;
+
+  Classifier(const at::Tensor& x, const Parameter& head, const at::Tensor& targets, const ClassifierOptions& options)
+      : rows(in_product_type(x.reshape({-1, x.size(-1)}))),
+        weight(in_product_type(head.value())),
+        targets(targets.reshape({-1}).contiguous()),
+        options(options),
+        library(product_library(x)) {
+    const at::ScalarType type = rows.scalar_type();
+    TORCH_CHECK(type == weight.scalar_type(), "classifier: x of type ", type, " does not fit a head of type ",
+                weight.scalar_type());
+    TORCH_CHECK(!rows.is_cpu() || type == at::kFloat || type == at::kBFloat16,
+                "classifier: takes float32 or bfloat16 on a CPU, got ", type);
+  }
+
+  at::Tensor loss() const {
+    return for_each_chunk({}, [](int64_t, const at::Tensor&, const at::Tensor&) {});
+  }
+
+  // The same, and the gradients times `upstream`: added to the head's and written to `x_gradient` (N, C), if that is defined.
+  at::Tensor loss_and_gradients(const at::Tensor& upstream, const Parameter& head, const at::Tensor& x_gradient) const {
+    const at::Tensor scale = upstream / static_cast<double>(rows.size(0));
+    return for_each_chunk(scale, [&](int64_t begin, const at::Tensor& chunk, const at::Tensor& logits_gradient) {
+      if (x_gradient.defined()) {
+        product_out(x_gradient.narrow(0, begin, chunk.size(0)), logits_gradient, weight, library);
+      }
+      accumulate_product(head, logits_gradient, chunk, library);
+    });
+  }
+
+ private:
+  // Calls work(first row, rows, logits) with what cross_entropy() made of the logits of each chunk, and returns the mean loss.
+  template <class Work>
+  at::Tensor for_each_chunk(const at::Tensor& scale, const Work& work) const {
+    const int64_t N = rows.size(0), Vp = weight.size(0),
+                  size = classifier_chunk_rows(N, Vp, options.chunk_rows, rows.is_cpu());
+    const at::Tensor buffer = at::empty({size, Vp}, rows.options());
+    const at::Tensor losses = at::empty({N}, rows.options().dtype(at::kFloat));
+    for (int64_t begin = 0; begin < N; begin += size) {
+      const int64_t count = std::min(size, N - begin);
+      const at::Tensor chunk = rows.narrow(0, begin, count), logits = buffer.narrow(0, 0, count);
+      product_out(logits, chunk, weight.t(), library);
+      const auto cross_entropy = rows.is_cpu() ? cpu::cross_entropy : aten::cross_entropy;
+      cross_entropy(options, logits, targets.narrow(0, begin, count), losses.narrow(0, begin, count), scale);
+      work(begin, chunk, logits);
+    }
+    return mean_of(losses);
+  }
+};
+
+struct ClassifierLoss : torch::autograd::Function<ClassifierLoss> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& /*of autograd*/,
+                            const at::Tensor& upstream, const Parameter& head, const at::Tensor& targets,
+                            const ClassifierOptions& options) {
+    const Classifier classifier(x, head, targets, options);
+    const at::Tensor x_gradient = x.requires_grad() ? at::empty(x.sizes(), x.options()) : at::Tensor();
+    const at::Tensor rows = x_gradient.defined() ? x_gradient.view(classifier.rows.sizes()) : at::Tensor();
+    const at::Tensor loss = classifier.loss_and_gradients(upstream, head, rows);
+    context->save_for_backward({x_gradient});
+    if (x.is_cpu()) context->saved_data["upstream"] = static_cast<double>(upstream.item<float>());
+    return loss;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    if (gradients[0].is_cpu()) {
+      const double expected = context->saved_data["upstream"].toDouble(), given = gradients[0].item<float>();
+      TORCH_CHECK(given == expected, "classifier: the gradient of the loss is ", given,
+                  ", but the forward pass was told ", expected);
+    }
+    variable_list result(6);
+    result[0] = context->get_saved_variables()[0];
+    return result;
+  }
+};
+
+void check(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets, const ClassifierOptions& options) {
+  TORCH_CHECK(x.dim() >= 2 && x.numel() > 0 && weight.dim() == 2 && x.size(-1) == weight.size(1), "classifier: x ",
+              x.sizes(), " does not fit a head of ", weight.sizes());
+  TORCH_CHECK(targets.scalar_type() == at::kLong && targets.numel() == x.numel() / x.size(-1) &&
+                  targets.device() == x.device(),
+              "classifier: targets must be one int64 for each row of x ", x.sizes(), " on ", x.device(), ", got ",
+              targets.sizes(), " ", targets.scalar_type(), " on ", targets.device());
+  TORCH_CHECK(options.vocabulary > 0 && options.vocabulary <= weight.size(0), "classifier: a vocabulary of ",
+              options.vocabulary, " does not fit a head of ", weight.sizes());
+  TORCH_CHECK(options.label_smoothing >= 0 && options.label_smoothing < 1,
+              "classifier: label_smoothing must be in [0, 1), got ", options.label_smoothing);
+  TORCH_CHECK(options.chunk_rows >= 0, "classifier: chunk_rows must not be negative, got ", options.chunk_rows);
+  if (!x.is_cpu()) return;
+  const at::Tensor tokens = targets.contiguous();
+  const auto* token = tokens.const_data_ptr<int64_t>();
+  const auto* outside =
+      std::find_if(token, token + tokens.numel(), [&](int64_t t) { return t < 0 || t >= options.vocabulary; });
+  TORCH_CHECK(outside == token + tokens.numel(), "classifier: target ", *outside, " is outside the vocabulary of ",
+              options.vocabulary);
+}
+
+}  // namespace
+
+// On a CPU the logits stay in a cache that the cores share, but fewer rows than 256 would spend more on the head and its gradient,
+// which every chunk goes through, than that saves.
+int64_t classifier_chunk_rows(int64_t rows, int64_t padded_vocabulary, int64_t limit, bool is_cpu) {
+  constexpr int64_t kLogitsOfCpu = 1 << 21, kLogitsOfGpu = 1 << 27, kLeastRows = 256;
+  if (limit == 0) limit = std::max(kLeastRows, (is_cpu ? kLogitsOfCpu : kLogitsOfGpu) / padded_vocabulary);
+  const int64_t chunks = (rows + limit - 1) / limit;
+  return (rows + chunks - 1) / chunks;
+}
+
+void aten::cross_entropy(const ClassifierOptions& options, const at::Tensor& logits, const at::Tensor& targets,
+                         const at::Tensor& losses, const at::Tensor& scale) {
+  const int64_t V = options.vocabulary, padding = logits.size(1) - V;
+  const double smoothing = options.label_smoothing;
+  const at::Tensor real = logits.narrow(1, 0, V), index = targets.unsqueeze(1);
+  const at::Tensor p = at::log_softmax(real, 1, at::kFloat);  // logarithms at first
+  losses.copy_(p.gather(1, index).squeeze(1)).mul_(smoothing - 1);
+  if (smoothing > 0) losses.sub_(p.mean(1), smoothing);
+  if (!scale.defined()) return;
+  p.exp_();
+  p.scatter_(1, index, p.gather(1, index).sub_(1 - smoothing));
+  if (smoothing > 0) p.sub_(smoothing / static_cast<double>(V));
+  real.copy_(p.mul_(scale));
+  logits.narrow(1, V, padding).zero_();
+}
+
+at::Tensor classifier_loss(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
+                           const ClassifierOptions& options, const at::Tensor& upstream) {
+  check(x, head.value(), targets, options);
+  if (!at::GradMode::is_enabled()) return Classifier(x, head, targets, options).loss();
+  const at::Tensor of_loss = upstream.defined() ? upstream : at::ones({}, targets.options().dtype(at::kFloat));
+  TORCH_CHECK(of_loss.dim() == 0 && of_loss.scalar_type() == at::kFloat && of_loss.device() == x.device(),
+              "classifier: upstream must be a float32 scalar on ", x.device());
+  return ClassifierLoss::apply(x, head.value(), of_loss, head, targets, options);
+}
+
+}  // namespace gpt::ops

@@ -1,0 +1,44 @@
+#include <ATen/Parallel.h>
+#include <c10/util/BFloat16.h>
+
+#include <algorithm>
+
+#include "classifier_kernel.h"
+#include "cpu_capability.h"
+#include "gpt/ops/classifier.h"
+#include "kernels.h"
+
+namespace gpt::ops::cpu {
+
+GPT_CPU_KERNEL(CrossEntropyKernel<float>, cross_entropy_float32)
+GPT_CPU_KERNEL(CrossEntropyKernel<c10::BFloat16>, cross_entropy_bfloat16)
+
+namespace {
+
+template <class T>
+void run(CrossEntropyKernel<T> kernel, const ClassifierOptions& options, const at::Tensor& logits,
+         const at::Tensor& targets, const at::Tensor& losses, const at::Tensor& scale) {
+  constexpr int64_t kGrain = 16384;  // logits: below, waking a thread costs more than it saves
+  const CrossEntropyArguments<T> arguments{options.vocabulary,
+                                           logits.size(1),
+                                           static_cast<float>(options.label_smoothing),
+                                           logits.data_ptr<T>(),
+                                           targets.const_data_ptr<int64_t>(),
+                                           losses.data_ptr<float>(),
+                                           scale.defined() ? scale.const_data_ptr<float>() : nullptr};
+  at::parallel_for(0, logits.size(0), std::max<int64_t>(1, kGrain / logits.size(1)),
+                   [&](int64_t begin, int64_t end) { kernel(arguments, begin, end); });
+}
+
+}  // namespace
+
+void cross_entropy(const ClassifierOptions& options, const at::Tensor& logits, const at::Tensor& targets,
+                   const at::Tensor& losses, const at::Tensor& scale) {
+  if (logits.scalar_type() == at::kFloat) {
+    run(best_cross_entropy_float32(), options, logits, targets, losses, scale);
+  } else {
+    run(best_cross_entropy_bfloat16(), options, logits, targets, losses, scale);
+  }
+}
+
+}  // namespace gpt::ops::cpu

@@ -1,0 +1,22 @@
+#include "gpt/ops/fused.h"
+
+#include "gpt/ops/activation.h"
+#include "gpt/ops/attention.h"
+#include "gpt/ops/classifier.h"
+#include "gpt/ops/embedding.h"
+#include "gpt/ops/linear.h"
+#include "gpt/ops/norm.h"
+
+namespace gpt::ops {
+
+Operators fused_operators() {
+  return {.embedding = embedding,
+          .add_norm = add_norm,
+          .linear = linear,
+          .attention = attention,
+          .activate = activate,
+          .activate_gated = activate_gated,
+          .classifier_loss = classifier_loss};
+}
+
+}  // namespace gpt::ops

@@ -1,0 +1,102 @@
+#include "gpt/ops/norm.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/custom_class.h>
+
+#include <optional>
+#include <utility>
+
+#include "dropout_mask.h"
+#include "gpt/ops/aten.h"
+#include "kernels.h"
+
+namespace gpt::ops {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// On a CPU. The statistics are undefined where they need not be kept.
+Normalized compute(const Normalization& norm, const cpu::DropoutMask& dropout, const at::Tensor& x,
+                   const at::Tensor& branch, const at::Tensor& statistics) {
+  Normalized result{branch.defined() ? at::empty_like(x) : x, at::empty_like(x)};
+  cpu::add_norm(norm, dropout, x, branch, result.sum, result.normed, statistics);
+  return result;
+}
+
+// What the backward pass needs besides tensors.
+struct Kept : torch::CustomClassHolder {
+  Kept(Normalization norm, cpu::DropoutMask dropout) : norm(std::move(norm)), dropout(dropout) {}
+
+  Normalization norm;
+  cpu::DropoutMask dropout;
+};
+
+struct AddNorm : torch::autograd::Function<AddNorm> {
+  static variable_list forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& /*of autograd*/,
+                               const std::optional<at::Tensor>& branch, const Normalization& norm,
+                               cpu::DropoutMask dropout) {
+    const at::Tensor statistics = at::empty({x.numel() / norm.weight.value().numel(), 2}, at::kFloat);
+    const Normalized result = compute(norm, dropout, x, branch.value_or(at::Tensor()), statistics);
+    context->set_materialize_grads(false);
+    context->save_for_backward({result.sum, statistics});
+    context->saved_data["kept"] = c10::IValue::make_capsule(c10::make_intrusive<Kept>(norm, dropout));
+    if (branch) context->saved_data["branch"] = static_cast<int64_t>(branch->scalar_type());
+    return {result.sum, result.normed};
+  }
+
+  // Where nothing tells them apart, x and the branch get the same tensor.
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto saved = context->get_saved_variables();
+    const at::Tensor &sum = saved[0], &statistics = saved[1];
+    const auto capsule = context->saved_data["kept"].toCapsule();
+    const auto& kept = static_cast<const Kept&>(*capsule);
+    const at::Tensor x_gradient = at::empty_like(sum);
+    at::Tensor branch_gradient;
+    const auto branch = context->saved_data.find("branch");
+    if (branch != context->saved_data.end()) {
+      const auto type = static_cast<at::ScalarType>(branch->second.toInt());
+      if (kept.dropout || type != sum.scalar_type()) branch_gradient = at::empty_like(sum, type);
+    }
+    const auto contiguous = [](const at::Tensor& x) { return x.defined() ? x.contiguous() : x; };
+    cpu::add_norm_backward(kept.norm, kept.dropout, sum, statistics, contiguous(gradients[0]), contiguous(gradients[1]),
+                           x_gradient, branch_gradient);
+    if (!branch_gradient.defined() && branch != context->saved_data.end()) branch_gradient = x_gradient;
+    return {x_gradient, at::Tensor(), branch_gradient, at::Tensor(), at::Tensor()};
+  }
+};
+
+void check(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch, double dropout) {
+  const at::IntArrayRef shape = norm.weight.value().sizes();
+  TORCH_CHECK(shape.size() == 1 && shape[0] > 0 && x.dim() > 0 && x.size(-1) == shape[0], "norm: x ", x.sizes(),
+              " does not fit a weight of ", shape);
+  TORCH_CHECK(!norm.bias.defined() || (norm.kind == Norm::layernorm && norm.bias.value().sizes() == shape),
+              "norm: a bias is a LayerNorm's and as long as its weight");
+  TORCH_CHECK(!x.is_cpu() || x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16,
+              "norm: takes float32 or bfloat16 on a CPU, got ", x.scalar_type());
+  TORCH_CHECK(dropout >= 0 && dropout < 1, "norm: dropout must be in [0, 1), got ", dropout);
+  if (!branch.defined()) return;
+  const bool is_narrow = branch.scalar_type() == at::kBFloat16 || (!x.is_cpu() && branch.scalar_type() == at::kHalf);
+  TORCH_CHECK(branch.sizes() == x.sizes() &&
+                  (branch.scalar_type() == x.scalar_type() || (x.scalar_type() == at::kFloat && is_narrow)),
+              "norm: a branch of ", branch.sizes(), " and type ", branch.scalar_type(), " does not fit ", x.sizes(),
+              " of type ", x.scalar_type());
+}
+
+}  // namespace
+
+Normalized add_norm(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch, double dropout) {
+  check(norm, x, branch, dropout);
+  if (!x.is_cpu()) return aten::add_norm(norm, x, branch, dropout);
+  const auto mask = branch.defined() ? cpu::draw_dropout_mask(dropout) : cpu::DropoutMask{};
+  const at::Tensor rows = x.contiguous(), added = branch.defined() ? branch.contiguous() : branch;
+  if (!at::GradMode::is_enabled()) return compute(norm, mask, rows, added, /*statistics=*/{});
+  const auto results =
+      AddNorm::apply(rows, norm.weight.value(), added.defined() ? std::optional(added) : std::nullopt, norm, mask);
+  return {results[0], results[1]};
+}
+
+}  // namespace gpt::ops

@@ -1,0 +1,127 @@
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+
+#include "cpu_capability.h"
+#include "gpt/ops/norm.h"
+#include "kernels.h"
+#include "norm_kernel.h"
+
+namespace gpt::ops::cpu {
+
+using Float32Kernels = NormKernels<float, float>;
+using BFloat16Kernels = NormKernels<c10::BFloat16, c10::BFloat16>;
+using MixedKernels = NormKernels<float, c10::BFloat16>;
+GPT_CPU_KERNEL(Float32Kernels, norm_float32)
+GPT_CPU_KERNEL(BFloat16Kernels, norm_bfloat16)
+GPT_CPU_KERNEL(MixedKernels, norm_mixed)
+
+namespace {
+
+// Below, waking a thread costs more than it saves.
+constexpr int64_t kLeastValues = 16384;
+
+// What the rows add to the gradients of the parameters is summed up in so many parts at most, which the shape alone
+// determines: the sums are then the same for every number of threads.
+constexpr int64_t kMostParts = 64, kLeastRows = 16;
+
+int64_t grain(int64_t values) { return std::max<int64_t>(1, kLeastValues / std::max<int64_t>(1, values)); }
+
+// Calls work(kernels) with those for the types.
+template <class Work>
+void with_kernels(const at::Tensor& x, const at::Tensor& branch, const Work& work) {
+  if (x.scalar_type() == at::kBFloat16) {
+    work(best_norm_bfloat16());
+  } else if (branch.defined() && branch.scalar_type() == at::kBFloat16) {
+    work(best_norm_mixed());
+  } else {
+    work(best_norm_float32());
+  }
+}
+
+template <class T>
+const T* read(const at::Tensor& x) {
+  return x.defined() ? x.const_data_ptr<T>() : nullptr;
+}
+
+template <class T>
+T* write(const at::Tensor& x) {
+  return x.defined() ? x.mutable_data_ptr<T>() : nullptr;
+}
+
+const float* read(const Parameter& parameter) {
+  return parameter.defined() ? parameter.value().const_data_ptr<float>() : nullptr;
+}
+
+RowStatistics* rows_of(const at::Tensor& statistics) {
+  return reinterpret_cast<RowStatistics*>(write<float>(statistics));
+}
+
+// Adds the parts, `stride` values apart, one after another.
+void add_parts(const Parameter& parameter, const float* parts, int64_t count, int64_t stride) {
+  const int64_t C = parameter.value().numel();
+  auto* to = parameter.gradient().mutable_data_ptr<float>();
+  if (!parameter.begin_contribution()) std::fill_n(to, C, 0.0f);
+  for (int64_t part = 0; part < count; ++part) {
+    for (int64_t c = 0; c < C; ++c) to[c] += parts[part * stride + c];
+  }
+}
+
+}  // namespace
+
+void add_norm(const Normalization& norm, const DropoutMask& dropout, const at::Tensor& x, const at::Tensor& branch,
+              const at::Tensor& sum, const at::Tensor& normed, const at::Tensor& statistics) {
+  const int64_t C = norm.weight.value().numel();
+  with_kernels(x, branch, [&]<class T, class B>(const NormKernels<T, B>& kernels) {
+    const AddNormRows<T, B> rows{.is_centered = norm.kind == Norm::layernorm,
+                                 .eps = static_cast<float>(norm.eps),
+                                 .dropout = dropout,
+                                 .C = C,
+                                 .x = read<T>(x),
+                                 .branch = read<B>(branch),
+                                 .weight = read(norm.weight),
+                                 .bias = read(norm.bias),
+                                 .sum = branch.defined() ? write<T>(sum) : nullptr,
+                                 .normed = write<T>(normed),
+                                 .statistics = rows_of(statistics)};
+    at::parallel_for(0, x.numel() / C, grain(C),
+                     [&](int64_t begin, int64_t end) { kernels.forward(rows, begin, end); });
+  });
+}
+
+void add_norm_backward(const Normalization& norm, const DropoutMask& dropout, const at::Tensor& sum,
+                       const at::Tensor& statistics, const at::Tensor& sum_gradient, const at::Tensor& normed_gradient,
+                       const at::Tensor& x_gradient, const at::Tensor& branch_gradient) {
+  const int64_t C = norm.weight.value().numel(), rows = sum.numel() / C;
+  const int64_t parts = std::clamp<int64_t>(rows / kLeastRows, 1, kMostParts), most = (rows + parts - 1) / parts;
+  const bool has_bias = norm.bias.defined();
+  const int64_t stride = has_bias ? 2 * C : C;
+  const at::Tensor sums = at::empty({parts, stride}, at::kFloat);
+  auto* const of_all = sums.mutable_data_ptr<float>();
+  with_kernels(sum, branch_gradient, [&]<class T, class B>(const NormKernels<T, B>& kernels) {
+    const AddNormGradients<T, B> gradients{.is_centered = norm.kind == Norm::layernorm,
+                                           .dropout = dropout,
+                                           .C = C,
+                                           .sum = read<T>(sum),
+                                           .statistics = rows_of(statistics),
+                                           .weight = read(norm.weight),
+                                           .sum_gradient = read<T>(sum_gradient),
+                                           .normed_gradient = read<T>(normed_gradient),
+                                           .x_gradient = write<T>(x_gradient),
+                                           .branch_gradient = write<B>(branch_gradient)};
+    at::parallel_for(0, parts, grain(most * C), [&](int64_t begin, int64_t end) {
+      for (int64_t part = begin; part < end; ++part) {
+        float* const own = of_all + part * stride;
+        std::fill_n(own, stride, 0.0f);
+        kernels.backward(gradients, std::min(part * most, rows), std::min((part + 1) * most, rows), own,
+                         has_bias ? own + C : nullptr);
+      }
+    });
+  });
+  if (!normed_gradient.defined()) return;
+  add_parts(norm.weight, of_all, parts, stride);
+  if (has_bias) add_parts(norm.bias, of_all + C, parts, stride);
+}
+
+}  // namespace gpt::ops::cpu

@@ -1,0 +1,232 @@
+#include "norm_kernel.h"
+
+#include <ATen/cpu/vec/functional.h>
+#include <ATen/cpu/vec/vec.h>
+#include <c10/util/BFloat16.h>
+
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+
+#include "philox.h"
+#include "vector_math.h"
+
+// With n = (s - mean) r and g = dL/dn, the gradient of the sum is r (g - average(g) - n average(g n)) for a LayerNorm, and the
+// same without average(g) for an RMSNorm.
+
+namespace gpt::ops::cpu {
+inline namespace CPU_CAPABILITY {
+namespace {
+
+using BFloatVector = at::vec::Vectorized<c10::BFloat16>;
+
+// As many values as a vector of bfloat16 holds.
+constexpr int64_t kVector = FloatVector::size(), kStep = 2 * kVector, kMaskColumns = 64;
+
+struct Pair {
+  FloatVector low{0.0f}, high{0.0f};
+
+  friend Pair operator+(const Pair& a, const Pair& b) { return {a.low + b.low, a.high + b.high}; }
+  friend Pair operator-(const Pair& a, const Pair& b) { return {a.low - b.low, a.high - b.high}; }
+  friend Pair operator*(const Pair& a, const Pair& b) { return {a.low * b.low, a.high * b.high}; }
+  friend Pair operator*(const Pair& a, FloatVector b) { return {a.low * b, a.high * b}; }
+  friend Pair operator-(const Pair& a, FloatVector b) { return {a.low - b, a.high - b}; }
+};
+
+// a b + c
+inline Pair fmadd(const Pair& a, const Pair& b, const Pair& c) {
+  return {at::vec::fmadd(a.low, b.low, c.low), at::vec::fmadd(a.high, b.high, c.high)};
+}
+
+inline float total_of(const Pair& x) { return sum_of(x.low + x.high); }
+
+// The first `count` values; the others are 0.
+inline Pair first_of(const Pair& x, int64_t count) {
+  const FloatVector zero(0.0f);
+  return {FloatVector::set(zero, x.low, std::min(count, kVector)),
+          FloatVector::set(zero, x.high, std::max<int64_t>(count - kVector, 0))};
+}
+
+// Loads and stores take `count` <= kStep values; what is loaded is filled up with 0.
+inline Pair load(const float* from, int64_t count) {
+  if (count == kStep) return {FloatVector::loadu(from), FloatVector::loadu(from + kVector)};
+  return {FloatVector::loadu(from, std::min(count, kVector)),
+          count > kVector ? FloatVector::loadu(from + kVector, count - kVector) : FloatVector(0.0f)};
+}
+
+inline Pair load(const c10::BFloat16* from, int64_t count) {
+  const auto [low, high] = at::vec::convert_to_float<c10::BFloat16>(count == kStep ? BFloatVector::loadu(from)
+                                                                                   : BFloatVector::loadu(from, count));
+  return {low, high};
+}
+
+inline void store(const Pair& x, float* to, int64_t count) {
+  x.low.store(to, std::min(count, kVector));
+  if (count > kVector) x.high.store(to + kVector, count - kVector);
+}
+
+inline void store(const Pair& x, c10::BFloat16* to, int64_t count) {
+  at::vec::convert_from_float<c10::BFloat16>(x.low, x.high).store(to, count);
+}
+
+// As a T keeps it.
+template <class T>
+Pair rounded_to(const Pair& x) {
+  if constexpr (std::is_same_v<T, float>) {
+    return x;
+  } else {
+    const auto [low, high] = at::vec::convert_to_float<T>(at::vec::convert_from_float<T>(x.low, x.high));
+    return {low, high};
+  }
+}
+
+// Calls step(column, count) for all columns; count is a constant but for the last ones.
+template <class Step>
+void for_each_step(int64_t C, const Step& step) {
+  int64_t column = 0;
+  for (; column + kStep <= C; column += kStep) step(column, std::integral_constant<int64_t, kStep>{});
+  if (column < C) step(column, C - column);
+}
+
+// The factors of the dropout mask for the columns of a row, which are asked for in their order.
+class RowMask {
+ public:
+  RowMask(const DropoutMask& mask, int64_t row) : mask_(mask), row_(row) {}
+
+  Pair at(int64_t column) {
+    if (column % kMaskColumns == 0) {
+      dropout_factors(mask_, static_cast<uint32_t>(column / kMaskColumns), static_cast<uint32_t>(row_),
+                      static_cast<uint32_t>(row_ >> 32), factors_);
+    }
+    return load(factors_ + column % kMaskColumns, kStep);
+  }
+
+ private:
+  alignas(64) float factors_[kMaskColumns];
+  DropoutMask mask_;
+  int64_t row_;
+};
+
+// Writes a row of x + dropout(branch) and returns the total of what is written.
+template <class T, class B>
+float add_row(const AddNormRows<T, B>& rows, int64_t row) {
+  const T* x = rows.x + row * rows.C;
+  const B* branch = rows.branch + row * rows.C;
+  T* sum = rows.sum + row * rows.C;
+  RowMask mask(rows.dropout, row);
+  Pair total;
+  for_each_step(rows.C, [&](int64_t c, auto count) {
+    Pair added = load(branch + c, count);
+    if (rows.dropout) added = added * mask.at(c);
+    const Pair s = rounded_to<T>(load(x + c, count) + added);
+    total = total + s;
+    store(s, sum + c, count);
+  });
+  return total_of(total);
+}
+
+template <class T>
+float total_of(const T* row, int64_t C) {
+  Pair total;
+  for_each_step(C, [&](int64_t c, auto count) { total = total + load(row + c, count); });
+  return total_of(total);
+}
+
+// The variance comes from the deviations, so that a large mean does not cancel it. An RMSNorm deviates from 0.
+template <class T>
+RowStatistics statistics_of(const T* row, int64_t C, float mean, float eps) {
+  Pair squares;
+  for_each_step(C, [&](int64_t c, auto count) {
+    const Pair deviation = first_of(load(row + c, count) - FloatVector(mean), count);
+    squares = fmadd(deviation, deviation, squares);
+  });
+  return {mean, 1.0f / std::sqrt(total_of(squares) / static_cast<float>(C) + eps)};
+}
+
+template <class T>
+Pair standardized(const T* from, int64_t count, const RowStatistics& statistics) {
+  return (load(from, count) - FloatVector(statistics.mean)) * FloatVector(statistics.reciprocal);
+}
+
+template <class T, class B>
+void forward(const AddNormRows<T, B>& rows, int64_t begin, int64_t end) {
+  for (int64_t row = begin; row < end; ++row) {
+    const T* sum = (rows.branch ? rows.sum : rows.x) + row * rows.C;
+    const float total = rows.branch ? add_row(rows, row) : rows.is_centered ? total_of(sum, rows.C) : 0.0f;
+    const float mean = rows.is_centered ? total / static_cast<float>(rows.C) : 0.0f;
+    const RowStatistics statistics = statistics_of(sum, rows.C, mean, rows.eps);
+    if (rows.statistics) rows.statistics[row] = statistics;
+    T* normed = rows.normed + row * rows.C;
+    for_each_step(rows.C, [&](int64_t c, auto count) {
+      const Pair n = standardized(sum + c, count, statistics), weight = load(rows.weight + c, count);
+      store(rows.bias ? fmadd(n, weight, load(rows.bias + c, count)) : n * weight, normed + c, count);
+    });
+  }
+}
+
+// The averages of g and of g n over a row.
+struct RowAverages {
+  float gradient = 0, projection = 0;
+};
+
+// Returns them and adds the row to the gradients of weight and bias.
+template <class T, class B>
+RowAverages average_row(const AddNormGradients<T, B>& rows, int64_t row, float* weight_gradient, float* bias_gradient) {
+  const T *sum = rows.sum + row * rows.C, *upstream = rows.normed_gradient + row * rows.C;
+  Pair gradients, projections;
+  for_each_step(rows.C, [&](int64_t c, auto count) {
+    const Pair n = standardized(sum + c, count, rows.statistics[row]), of_normed = load(upstream + c, count);
+    store(fmadd(of_normed, n, load(weight_gradient + c, count)), weight_gradient + c, count);
+    if (bias_gradient) store(of_normed + load(bias_gradient + c, count), bias_gradient + c, count);
+    const Pair g = of_normed * load(rows.weight + c, count);
+    gradients = gradients + g;
+    projections = fmadd(g, n, projections);
+  });
+  const auto columns = static_cast<float>(rows.C);
+  return {rows.is_centered ? total_of(gradients) / columns : 0.0f, total_of(projections) / columns};
+}
+
+template <class T, class B>
+void propagate_row(const AddNormGradients<T, B>& rows, int64_t row, const RowAverages& averages) {
+  const int64_t first = row * rows.C;
+  const FloatVector reciprocal(rows.statistics[row].reciprocal), average(averages.gradient),
+      projection(averages.projection);
+  RowMask mask(rows.dropout, row);
+  for_each_step(rows.C, [&](int64_t c, auto count) {
+    Pair gradient;
+    if (rows.normed_gradient) {
+      const Pair n = standardized(rows.sum + first + c, count, rows.statistics[row]);
+      const Pair g = load(rows.normed_gradient + first + c, count) * load(rows.weight + c, count);
+      gradient = (g - average - n * projection) * reciprocal;
+    }
+    if (rows.sum_gradient) gradient = gradient + load(rows.sum_gradient + first + c, count);
+    store(gradient, rows.x_gradient + first + c, count);
+    if (!rows.branch_gradient) return;
+    store(rows.dropout ? gradient * mask.at(c) : gradient, rows.branch_gradient + first + c, count);
+  });
+}
+
+template <class T, class B>
+void backward(const AddNormGradients<T, B>& rows, int64_t begin, int64_t end, float* weight_gradient,
+              float* bias_gradient) {
+  for (int64_t row = begin; row < end; ++row) {
+    RowAverages averages;
+    if (rows.normed_gradient) averages = average_row(rows, row, weight_gradient, bias_gradient);
+    propagate_row(rows, row, averages);
+  }
+}
+
+template <class T, class B>
+constexpr NormKernels<T, B> kKernels{forward<T, B>, backward<T, B>};
+
+}  // namespace
+
+extern const NormKernels<float, float> norm_float32;
+const NormKernels<float, float> norm_float32 = kKernels<float, float>;
+extern const NormKernels<c10::BFloat16, c10::BFloat16> norm_bfloat16;
+const NormKernels<c10::BFloat16, c10::BFloat16> norm_bfloat16 = kKernels<c10::BFloat16, c10::BFloat16>;
+extern const NormKernels<float, c10::BFloat16> norm_mixed;
+const NormKernels<float, c10::BFloat16> norm_mixed = kKernels<float, c10::BFloat16>;
+
+}  // namespace CPU_CAPABILITY
+}  // namespace gpt::ops::cpu

@@ -1,0 +1,90 @@
+#include "gpt/ops/product.h"
+
+#include <ATen/autocast_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/ones.h>
+
+namespace at::native {
+
+// result = beta * result + alpha * a b, all strided 2-d. LibTorch exports it, but the wheel has no header that declares it.
+TORCH_API void mkldnn_matmul(const Tensor& a, const Tensor& b, const Tensor& result, float beta, float alpha);
+
+}  // namespace at::native
+
+namespace gpt::ops {
+namespace {
+
+using cpu::MatrixLibrary;
+
+// Below this, packing the weight for oneDNN costs more than the wider registers save.
+constexpr int64_t kMinRows = 16;
+
+bool mkl_leaves_avx512_unused() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512f") && !__builtin_cpu_is("intel");
+#else
+  return false;
+#endif
+}
+
+}  // namespace
+
+bool cpu::onednn_works() {
+  try {
+    const at::Tensor one = at::ones({1, 1}, at::kFloat);
+    product(one, one, MatrixLibrary::onednn);
+    return true;
+  } catch (const c10::Error&) { return false; }
+}
+
+MatrixLibrary product_library(const at::Tensor& x) {
+  static const bool prefer_onednn = mkl_leaves_avx512_unused() && cpu::onednn_works();
+  const bool float32_on_cpu =
+      x.is_cpu() && x.scalar_type() == at::kFloat && !at::autocast::is_autocast_enabled(at::kCPU);
+  return float32_on_cpu && prefer_onednn && x.numel() >= kMinRows * x.size(-1) ? MatrixLibrary::onednn
+                                                                               : MatrixLibrary::aten;
+}
+
+at::Tensor in_product_type(const at::Tensor& x) {
+  const auto device = x.device().type();
+  if (!at::autocast::is_autocast_enabled(device)) return x;
+  return at::autocast::cached_cast(at::autocast::get_autocast_dtype(device), x, device);
+}
+
+at::Tensor product(const at::Tensor& a, const at::Tensor& b, MatrixLibrary library) {
+  if (library == MatrixLibrary::aten) return at::mm(a, b);
+  at::Tensor result = at::empty({a.size(0), b.size(1)}, a.options());
+  product_out(result, a, b, library);
+  return result;
+}
+
+void product_out(at::Tensor result, const at::Tensor& a, const at::Tensor& b, MatrixLibrary library) {
+  if (result.scalar_type() != a.scalar_type()) {
+    result.copy_(product(a, b, library));
+  } else if (library == MatrixLibrary::onednn) {
+    at::native::mkldnn_matmul(a, b, result, /*beta=*/0, /*alpha=*/1);
+  } else {
+    at::mm_out(result, a, b);
+  }
+}
+
+void accumulate_product(const Parameter& weight, const at::Tensor& gradient, const at::Tensor& rows,
+                        MatrixLibrary library) {
+  if (rows.scalar_type() !=
+      weight.gradient().scalar_type()) {  // the result of a 16-bit product is converted as it is added
+    weight.add_to_gradient(at::mm(gradient.t(), rows));
+    return;
+  }
+  at::Tensor result = weight.gradient();
+  const bool adds = weight.begin_contribution();
+  if (library == MatrixLibrary::onednn) {
+    at::native::mkldnn_matmul(gradient.t(), rows, result, /*beta=*/adds ? 1 : 0, /*alpha=*/1);
+  } else if (adds) {
+    result.addmm_(gradient.t(), rows);
+  } else {
+    at::mm_out(result, gradient.t(), rows);
+  }
+}
+
+}  // namespace gpt::ops
