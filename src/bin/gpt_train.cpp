@@ -10,6 +10,7 @@
 #include "gpt/device/cpu_allocator.h"
 #include "gpt/device/cpu_threads.h"
 #include "gpt/diagnose/before_training.h"
+#include "gpt/model/compile.h"
 #include "gpt/train/announce.h"
 #include "gpt/train/evaluate_run.h"
 #include "gpt/train/reporting.h"
@@ -66,6 +67,7 @@ int train(int argc, char** argv) {
   check_before_training(config, corpus, device, precision, /*is_resumed=*/start.has_value());
 
   RunState state(config, corpus, choice.device, precision, start ? &*start : nullptr);
+  compile_model(state.model, config.training.execution, precision);
   const RunPlan plan = plan_run(config.training, state.loader.batches_per_epoch());
   announce_run(config, state.model, corpus, plan, state.loader.resident());
   announce_idle_settings(command.origins, device, state.loader.resident());

@@ -53,7 +53,7 @@ const std::vector<Advice>& advices() {
        "a run trains on one device; choose it with device"},
       {{"gpu", "no_cuda", "use_cpu", "use_cuda", "cuda"}, "set device to auto, cpu, cuda or cuda:N"},
       {{"flash_attention", "use_flash_attention", "flash", "attn_implementation"},
-       "flash attention is used wherever the device has it; a CPU always does"},
+       "flash attention is used wherever the device has it; training.attention chooses another kernel"},
       {{"data_dir", "train_data", "train_data_path"},
        "set data.text to a file or folder of text, or data.bin to a file of token ids"},
       {{"validation_file", "val_file", "val_data", "val_data_path"},

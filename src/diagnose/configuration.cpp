@@ -27,7 +27,7 @@
 #include "gpt/diagnose/model_checks.h"
 #include "gpt/diagnose/probe.h"
 #include "gpt/diagnose/trial.h"
-#include "gpt/model/gpt.h"
+#include "gpt/model/compile.h"
 #include "gpt/train/announce.h"
 #include "gpt/train/run_folder.h"
 #include "gpt/train/run_state.h"
@@ -181,10 +181,11 @@ class Examination {
     const bool cuda = device_->device.is_cuda();
     const Precision precision =
         resolve_precision(config_.training.precision.use_amp, config_.training.precision.dtype, *device_);
-    const ActivationForm form = activation_form(model, *device_, precision);
+    const ActivationForm form = activation_form(model, training_.execution, *device_, precision);
     add(check_vocabulary(model, cuda));
     add(check_attention(model, cuda,
-                        attention_path(model, device_->device, precision.compute_type(), /*training=*/true)));
+                        attention_path(model, training_.execution, device_->device, precision.compute_type(),
+                                       /*training=*/true)));
     add(check_memory(model, training_, form, memory_));
     if (!plan_) return;
     const double speed = measure_product_speed(device_->device, precision.compute_type());

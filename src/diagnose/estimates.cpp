@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include "gpt/model/gpt.h"
+#include "gpt/model/compile.h"
+#include "gpt/ops/classifier.h"
 #include "gpt/optim/adamw.h"
 #include "gpt/parameters/parameter_table.h"
 
@@ -17,18 +18,31 @@ class ActivationBytes {
   ActivationBytes(const ModelConfig& model, const ActivationForm& form)
       : model_(model),
         form_(form),
+        own_kernels_(form.own_operators && !form.cuda),
         s_(static_cast<double>(c10::elementSize(form.compute_type))),
         C_(static_cast<double>(model.n_embd)),
         kv_(static_cast<double>(model.kv_heads() * model.head_dim())),
         F_(static_cast<double>(model.hidden())) {}
 
   double residual() const { return kFloatBytes * C_; }  // the float32 stream, once per addition
-  double block() const { return 2 * norm() + attention() + dropout(C_) * (model_.mlp == Mlp::gelu ? 2 : 1) + mlp(); }
+  double block() const {
+    return 2 * norm() + attention() + branch_dropout() * (model_.mlp == Mlp::gelu ? 2 : 1) + mlp();
+  }
   double outside_blocks() const { return dropout(C_) + norm(); }  // after the embedding; before the head
 
-  // The head's logits in float32, their log-softmax and its gradient are live at the same time; smoothing adds a gradient of its own.
-  double head(double label_smoothing) const {
-    return (label_smoothing > 0 ? 4 : 3) * kFloatBytes * static_cast<double>(model_.padded_vocab());
+  // The head's logits of a chunk, which become their gradient; ATen puts their log-softmax beside them. The gradient of x is
+  // there already, and x itself.
+  double head(const TrainingConfig& training) const {
+    const int64_t tokens = training.batch_size * model_.block_size, Vp = model_.padded_vocab();
+    const double all = static_cast<double>(tokens);
+    if (!form_.own_operators) {  // logits, log-softmax and their gradients; smoothing adds one of its own
+      return all * (training.label_smoothing > 0 ? 4 : 3) * kFloatBytes * static_cast<double>(Vp);
+    }
+    const int64_t rows = ops::classifier_chunk_rows(tokens, Vp, training.execution.loss_chunk_rows, !form_.cuda);
+    // From the second chunk on, a 16-bit product is converted as it is added.
+    const bool converts = form_.compute_type != at::kFloat && !form_.cuda && rows < tokens;
+    return static_cast<double>(rows * Vp) * (s_ + (own_kernels_ ? 0 : kFloatBytes)) + all * 2 * residual() +
+           (converts ? kFloatBytes * static_cast<double>(Vp) * C_ : 0);
   }
 
   // Buffers of one block's backward pass on top of what its forward pass kept: the gradients of its widest part. What the MLP
@@ -36,14 +50,16 @@ class ActivationBytes {
   double backward() const { return std::max(mlp_backward(), attention_backward() - mlp() - norm()) + 2 * residual(); }
 
  private:
-  // The input, and the output as the following product takes it. The CPU has no fused RMSNorm: it keeps x / rms(x) too.
+  // The input, and the output as the following product takes it. On a CPU ATen has no fused RMSNorm: it keeps x / rms(x) too.
   double norm() const {
-    const bool unfused = model_.norm == Norm::rmsnorm && !form_.cuda;
+    const bool unfused = model_.norm == Norm::rmsnorm && !form_.cuda && !own_kernels_;
     return residual() + s_ * C_ + (unfused ? kFloatBytes * C_ : 0);
   }
 
-  // CUDA keeps a mask of bytes, the CPU one of values.
+  // Of an operator of ATen's, which keeps a mask of bytes on CUDA and one of values on a CPU.
   double dropout(double width) const { return model_.dropout > 0 ? (form_.cuda ? 1 : s_) * width : 0; }
+  // What is added to the residual stream; our own operator draws the mask again.
+  double branch_dropout() const { return own_kernels_ ? 0 : dropout(C_); }
 
   // One value for each head and each position that is looked at.
   double matrix() const { return static_cast<double>(model_.n_head * model_.block_size); }
@@ -51,8 +67,8 @@ class ActivationBytes {
   double attention() const {
     const double output = s_ * C_;
     if (form_.fused_attention) {
-      // The CPU's rotates while it reads.
-      const double rotated = model_.position == Position::rope && form_.cuda ? s_ * (C_ + kv_) : 0;
+      // Our own kernel rotates while it reads.
+      const double rotated = model_.position == Position::rope && !own_kernels_ ? s_ * (C_ + kv_) : 0;
       const double log_sum_exp = kFloatBytes * static_cast<double>(model_.n_head);
       return s_ * (C_ + 2 * kv_) + rotated + output + log_sum_exp;
     }
@@ -61,31 +77,33 @@ class ActivationBytes {
     return kFloatBytes * (3 * C_ + matrix() * (model_.dropout > 0 ? 3 : 1)) + output;
   }
 
-  // The gradient of the output and that of the packed product, which is put together from three on CUDA.
+  // The gradient of the output and that of the packed product, which ATen puts together from three.
   double attention_backward() const {
     const double packed = s_ * (C_ + 2 * kv_);
     if (!form_.fused_attention) return kFloatBytes * (2 * matrix() + 3 * C_);
-    return form_.cuda ? 2 * packed : packed + s_ * C_;
+    return own_kernels_ ? packed + s_ * C_ : 2 * packed;
   }
 
-  // GELU: its input and output. Gated: both branches and their product; CUDA also keeps the gate after its activation, and a
+  // GELU: its input and output. Gated: both branches and their product; ATen also keeps the gate after its activation, and a
   // mask.
   double mlp() const {
     if (model_.mlp == Mlp::gelu) return 2 * s_ * F_;
-    return form_.cuda ? 4 * s_ * F_ + dropout(F_) : 3 * s_ * F_;
+    return own_kernels_ ? 3 * s_ * F_ : 4 * s_ * F_ + dropout(F_);
   }
   double mlp_backward() const { return (model_.mlp == Mlp::gelu ? 2 : 3) * s_ * F_; }
 
   const ModelConfig& model_;
   const ActivationForm& form_;
+  bool own_kernels_;  // which this program has for a CPU
   double s_, C_, kv_, F_;
 };
 
 }  // namespace
 
-ActivationForm activation_form(const ModelConfig& model, const DeviceInfo& device, const Precision& precision) {
-  const std::string path = attention_path(model, device.device, precision.compute_type(), /*training=*/true);
-  return {precision.compute_type(), !path.starts_with("math"), device.device.is_cuda()};
+ActivationForm activation_form(const ModelConfig& model, const ExecutionConfig& execution, const DeviceInfo& device,
+                               const Precision& precision) {
+  const std::string path = attention_path(model, execution, device.device, precision.compute_type(), /*training=*/true);
+  return {precision.compute_type(), !path.starts_with("math"), device.device.is_cuda(), execution.use_compile};
 }
 
 double MemoryEstimate::total() const { return weights + gradients + moments + activations + workspace; }
@@ -109,7 +127,7 @@ MemoryEstimate estimate_memory(const ModelConfig& model, const TrainingConfig& t
   const double one_block = bytes.backward() + (recomputes ? bytes.block() - bytes.residual() : 0);
   // In 16 bits a weight's gradient is a tensor of its own until it is added.
   const auto product = [&](int64_t width) { return is_narrow ? 2 * static_cast<double>(width * model.n_embd) : 0; };
-  estimate.workspace = std::max(tokens * bytes.head(training.label_smoothing) + product(model.padded_vocab()),
+  estimate.workspace = std::max(bytes.head(training) + product(model.padded_vocab()),
                                 tokens * one_block + product(std::max(model.hidden(), 3 * model.n_embd)));
   return estimate;
 }

@@ -1,50 +1,43 @@
 #include "gpt/model/gpt.h"
 
-#include <ATen/SDPBackend.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/_fused_sdp_choice.h>
-#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/layer_norm.h>
-#include <ATen/ops/log_softmax.h>
-#include <ATen/ops/nll_loss.h>
 #include <ATen/ops/ones.h>
-#include <ATen/ops/rms_norm.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/zeros.h>
-#include <fmt/format.h>
 
 #include <limits>
 #include <optional>
 
 #include "gpt/model/recompute.h"
-#include "gpt/ops/activation.h"
-#include "gpt/ops/attention.h"
-#include "gpt/ops/embedding.h"
-#include "gpt/ops/linear.h"
+#include "gpt/ops/fused.h"
 #include "gpt/ops/rotary.h"
 
 namespace gpt {
 namespace {
 
+// How a forward pass computes.
+struct Pass {
+  const ops::Operators& ops;
+  bool training;  // with dropout
+
+  double dropout(double probability) const { return training ? probability : 0; }
+};
+
 struct Linear {
   Parameter weight, bias;  // (out, in); (out) or empty
 
-  at::Tensor operator()(const at::Tensor& x) const { return ops::linear(x, weight, bias.tracked()); }
+  at::Tensor operator()(const at::Tensor& x, const Pass& pass) const {
+    return pass.ops.linear(x, weight, bias.tracked());
+  }
 };
 
-struct Normalization {
-  Norm kind;
-  double eps;
-  Parameter weight, bias;  // (C); bias may be empty
-
-  at::Tensor operator()(const at::Tensor& x) const {
-    const at::IntArrayRef shape = weight.value().sizes();
-    return kind == Norm::layernorm ? at::layer_norm(x, shape, weight.tracked(), bias.tracked(), eps)
-                                   : at::rms_norm(x, shape, weight.tracked(), eps);
-  }
+// The residual stream. What a layer adds to it joins it where it is read next, in one pass with the normalization there.
+struct Stream {
+  at::Tensor x, branch;  // (B, T, C); the branch undefined where nothing is to be added
+  double dropout = 0;    // of the branch
 };
 
 // The keys and values that one layer has seen so far, and where the next ones go.
@@ -66,12 +59,12 @@ struct Attention {
   double dropout;
   Linear c_attn, c_proj;
 
-  at::Tensor operator()(const at::Tensor& x, const ops::RotaryTables& rotary, bool training,
+  at::Tensor operator()(const at::Tensor& x, const ops::RotaryTables& rotary, const Pass& pass,
                         const LayerCache* cache = nullptr) const {
-    const at::Tensor qkv = c_attn(x);  // (B, T, (H + 2 kv heads) D)
+    const at::Tensor qkv = c_attn(x, pass);  // (B, T, (H + 2 kv heads) D)
     const at::Tensor y = cache ? attend_to(*cache, qkv, rotary)
-                               : ops::attention(qkv, n_head, n_kv_head, training ? dropout : 0.0, rotary);
-    return at::dropout(c_proj(y), dropout, training);
+                               : pass.ops.attention(qkv, n_head, n_kv_head, pass.dropout(dropout), rotary);
+    return c_proj(y, pass);
   }
 
  private:
@@ -96,33 +89,41 @@ struct Attention {
   }
 };
 
-// GPT-2's MLP applies dropout after its projection, the gated one before it.
+// The gated MLP applies dropout before its projection; what GPT-2 applies after it is the stream's.
 struct FeedForward {
   Mlp kind;
   double dropout;
   Linear gate, in, out;  // gelu has no gate
 
-  at::Tensor operator()(const at::Tensor& x, bool training) const {
+  at::Tensor operator()(const at::Tensor& x, const Pass& pass) const {
     using ops::Activation;
-    if (kind == Mlp::gelu) return at::dropout(out(ops::activate(Activation::gelu, in(x))), dropout, training);
-    const at::Tensor open = gate(x);
-    return out(ops::activate_gated(kind == Mlp::swiglu ? Activation::silu : Activation::gelu, open, in(x),
-                                   training ? dropout : 0.0));
+    if (kind == Mlp::gelu) return out(pass.ops.activate(Activation::gelu, in(x, pass)), pass);
+    const at::Tensor open = gate(x, pass);
+    const Activation activation = kind == Mlp::swiglu ? Activation::silu : Activation::gelu;
+    return out(pass.ops.activate_gated(activation, open, in(x, pass), pass.dropout(dropout)), pass);
   }
+
+  double dropout_after() const { return kind == Mlp::gelu ? dropout : 0; }
 };
 
 struct Block {
-  Normalization ln_1;
+  ops::Normalization ln_1;
   Attention attn;
-  Normalization ln_2;
+  ops::Normalization ln_2;
   FeedForward mlp;
 
-  at::Tensor operator()(const at::Tensor& x, const ops::RotaryTables& rotary, bool training,
-                        const LayerCache* cache = nullptr) const {
-    const at::Tensor y = x + attn(ln_1(x), rotary, training, cache);
-    return y + mlp(ln_2(y), training);
+  Stream operator()(const Stream& in, const ops::RotaryTables& rotary, const Pass& pass,
+                    const LayerCache* cache = nullptr) const {
+    const auto [x, first] = pass.ops.add_norm(ln_1, in.x, in.branch, in.dropout);
+    const at::Tensor attended = attn(first, rotary, pass, cache);
+    const auto [y, second] = pass.ops.add_norm(ln_2, x, attended, pass.dropout(attn.dropout));
+    return {y, mlp(second, pass), pass.dropout(mlp.dropout_after())};
   }
 };
+
+at::Tensor joined(const Stream& stream) {
+  return stream.x + at::dropout(stream.branch, stream.dropout, /*train=*/true);
+}
 
 }  // namespace
 
@@ -130,7 +131,7 @@ struct GPT::Transformer {
   Parameter wte, wpe;  // (Vp, C); (block_size, C) or empty
   double dropout;
   std::vector<Block> h;
-  Normalization ln_f;
+  ops::Normalization ln_f;
   Parameter lm_head;         // (Vp, C); the embedding itself where they are tied
   at::Tensor padding_bias;   // of the head: -inf in the columns that pad the vocabulary, undefined without padding
   ops::RotaryTables rotary;  // of block_size positions, undefined with learned ones
@@ -141,7 +142,8 @@ struct GPT::Transformer {
       return Linear{parameters.weight(role, layer), parameters.bias(role, layer)};
     };
     const auto norm = [&](Role role, int64_t layer) {
-      return Normalization{config.norm, config.norm_eps, parameters.weight(role, layer), parameters.bias(role, layer)};
+      return ops::Normalization{config.norm, config.norm_eps, parameters.weight(role, layer),
+                                parameters.bias(role, layer)};
     };
     const int64_t before = -1, after = config.n_layer;
     wte = parameters.weight(Role::token_embedding, before);
@@ -166,13 +168,15 @@ struct GPT::Transformer {
   }
 
   // Of positions offset, offset + 1, ...
-  at::Tensor embed(const at::Tensor& ids, int64_t offset, bool training) const {
-    at::Tensor x = ops::embedding(ids, wte);  // (B, T, C)
+  at::Tensor embed(const at::Tensor& ids, int64_t offset, const Pass& pass) const {
+    at::Tensor x = pass.ops.embedding(ids, wte);  // (B, T, C)
     if (wpe.defined()) x = x + wpe.tracked().narrow(0, offset, ids.size(1));
-    return at::dropout(x, dropout, training);
+    return at::dropout(x, dropout, pass.training);
   }
 
-  at::Tensor logits(const at::Tensor& x) const { return ops::linear(ln_f(x), lm_head, padding_bias); }  // (..., Vp)
+  at::Tensor normalized(const Stream& stream, const Pass& pass) const {
+    return pass.ops.add_norm(ln_f, stream.x, stream.branch, stream.dropout).normed;
+  }
 
   ops::RotaryTables rotary_at(int64_t offset, int64_t length) const {
     if (!rotary.cos.defined()) return {};
@@ -183,7 +187,8 @@ struct GPT::Transformer {
 GPT::GPT(const ModelConfig& config, at::Device device)
     : config_(config),
       parameters_(parameter_table(config), device),
-      transformer_(std::make_unique<const Transformer>(config, parameters_)) {}
+      transformer_(std::make_unique<const Transformer>(config, parameters_)),
+      operators_(ops::fused_operators()) {}
 
 GPT::GPT(const ModelConfig& config, at::Device device, uint64_t seed) : GPT(config, device) { parameters_.draw(seed); }
 
@@ -194,29 +199,37 @@ GPT::GPT(const ModelConfig& config, at::Device device, const NamedTensors& value
 GPT::~GPT() = default;
 GPT::GPT(GPT&&) noexcept = default;
 
-// Logits (B, T, Vp); those of the padding are -inf.
-at::Tensor GPT::padded_logits(const at::Tensor& ids) const {
+at::Tensor GPT::hidden(const at::Tensor& ids) const {
   TORCH_CHECK(ids.dim() == 2 && ids.size(1) <= config_.block_size, "GPT: ids must be (B, T) with T <= block_size ",
               config_.block_size, ", got ", ids.sizes());
   const auto rotary = transformer_->rotary_at(0, ids.size(1));
-  at::Tensor x = transformer_->embed(ids, 0, training_);  // (B, T, C)
+  const Pass pass{operators_, training_};
+  Stream stream{transformer_->embed(ids, 0, pass), {}};
   for (const Block& block : transformer_->h) {
-    const auto run = [&block, rotary, training = training_](const at::Tensor& x) { return block(x, rotary, training); };
-    x = gradient_checkpointing_ ? recompute_in_backward(run, x) : run(x);
+    if (!gradient_checkpointing_) {
+      stream = block(stream, rotary, pass);
+      continue;
+    }
+    // What is kept is one tensor for each block.
+    const auto run = [&block, rotary, ops = operators_, training = training_](const at::Tensor& x) {
+      return joined(block({x, {}}, rotary, Pass{ops, training}));
+    };
+    stream = {recompute_in_backward(run, stream.x), {}};
   }
-  return transformer_->logits(x);
+  return transformer_->normalized(stream, pass);
 }
 
-at::Tensor GPT::forward(const at::Tensor& ids) const { return padded_logits(ids).narrow(-1, 0, *config_.vocab_size); }
+at::Tensor GPT::forward(const at::Tensor& ids) const {
+  return operators_.linear(hidden(ids), transformer_->lm_head, transformer_->padding_bias)
+      .narrow(-1, 0, *config_.vocab_size);
+}
 
-at::Tensor GPT::loss(const at::Tensor& ids, const at::Tensor& targets, double label_smoothing) const {
+at::Tensor GPT::loss(const at::Tensor& ids, const at::Tensor& targets, const LossOptions& options) const {
   TORCH_CHECK(ids.sizes() == targets.sizes(), "GPT: targets must have the shape of ids, got ", targets.sizes());
-  const at::Tensor logits = padded_logits(ids).flatten(0, 1).to(at::kFloat);  // (B*T, Vp)
-  if (label_smoothing == 0.0) return at::cross_entropy_loss(logits, targets.flatten());
-  // cross_entropy_loss would spread the smoothing over the padding too.
-  const at::Tensor log_probabilities = at::log_softmax(logits, -1);
-  const at::Tensor uniform = -log_probabilities.narrow(-1, 0, *config_.vocab_size).mean();
-  return (1 - label_smoothing) * at::nll_loss(log_probabilities, targets.flatten()) + label_smoothing * uniform;
+  const ops::ClassifierOptions classifier{.vocabulary = *config_.vocab_size,
+                                          .label_smoothing = options.label_smoothing,
+                                          .chunk_rows = options.chunk_rows};
+  return operators_.classifier_loss(hidden(ids), transformer_->lm_head, targets, classifier, options.upstream);
 }
 
 at::Tensor GPT::forward_cached(const at::Tensor& ids, KvCache& cache) const {
@@ -224,14 +237,16 @@ at::Tensor GPT::forward_cached(const at::Tensor& ids, KvCache& cache) const {
   TORCH_CHECK(cache.length + T <= cache.capacity(), "GPT: the cache holds ", cache.length, " of ", cache.capacity(),
               " positions, no room for ", T, " more");
   const auto rotary = transformer_->rotary_at(cache.length, T);
-  at::Tensor x = transformer_->embed(ids, cache.length, /*training=*/false);
+  const Pass pass{operators_, /*training=*/false};
+  Stream stream{transformer_->embed(ids, cache.length, pass), {}};
   for (size_t layer = 0; layer < transformer_->h.size(); ++layer) {
     const LayerCache layer_cache{cache.keys[layer], cache.values[layer], cache.length};
-    x = transformer_->h[layer](x, rotary, /*training=*/false, &layer_cache);
+    stream = transformer_->h[layer](stream, rotary, pass, &layer_cache);
   }
   cache.length += T;
-  const at::Tensor last = transformer_->ln_f(x.select(1, T - 1));  // (B, C)
-  return ops::linear(last, transformer_->lm_head, transformer_->padding_bias).narrow(-1, 0, *config_.vocab_size);
+  for (at::Tensor* part : {&stream.x, &stream.branch}) *part = part->select(1, T - 1).contiguous();
+  const at::Tensor last = transformer_->normalized(stream, pass);  // (B, C)
+  return operators_.linear(last, transformer_->lm_head, transformer_->padding_bias).narrow(-1, 0, *config_.vocab_size);
 }
 
 KvCache GPT::make_cache(int64_t batch, int64_t capacity, at::ScalarType dtype) const {
@@ -244,26 +259,6 @@ KvCache GPT::make_cache(int64_t batch, int64_t capacity, at::ScalarType dtype) c
     cache.values.push_back(at::empty_like(cache.keys.back()));
   }
   return cache;
-}
-
-std::string attention_path(const ModelConfig& config, at::Device device, at::ScalarType dtype, bool training) {
-  if (device.is_cpu()) return "flash";  // ops::attention
-  const auto heads = [&](int64_t count) {
-    const auto options = at::TensorOptions().device(device).dtype(dtype);
-    return at::empty({1, count, config.block_size, config.head_dim()}, options).requires_grad_(training);
-  };
-  const at::Tensor q = heads(config.n_head), k = heads(config.kv_heads());
-  const double dropout = training ? config.dropout : 0.0;
-  const auto choice =
-      at::_fused_sdp_choice(q, k, k, {}, dropout, /*is_causal=*/true, std::nullopt, config.kv_heads() < config.n_head);
-  switch (static_cast<at::SDPBackend>(choice)) {
-    case at::SDPBackend::flash_attention: return "flash";
-    case at::SDPBackend::efficient_attention: return "efficient";
-    case at::SDPBackend::cudnn_attention: return "cudnn";
-    default: break;
-  }
-  return fmt::format("math: no fused kernel supports {} with heads of width {} here", c10::toString(dtype),
-                     config.head_dim());
 }
 
 }  // namespace gpt

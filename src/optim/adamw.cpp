@@ -1,7 +1,9 @@
 #include "gpt/optim/adamw.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_fused_adamw.h>
+#include <ATen/ops/pow.h>
 #include <ATen/ops/zeros.h>
 
 namespace gpt {
@@ -33,6 +35,14 @@ void AdamW::step(const at::Tensor& learning_rate, const at::Tensor& grad_scale, 
   at::NoGradGuard no_grad;
   const at::Tensor& gradients = parameters_.flat_gradients();
   if (groups_.empty()) groups_ = make_groups(gradients);
+  if (config_.fused_adamw) {
+    step_fused(learning_rate, grad_scale, found_inf);
+  } else if (found_inf.item<float>() == 0) {  // sync: operators that write cannot be skipped on the device
+    step_by_operators(learning_rate, grad_scale);
+  }
+}
+
+void AdamW::step_fused(const at::Tensor& learning_rate, const at::Tensor& grad_scale, const at::Tensor& found_inf) {
   step_count_.add_(1);
   for (Group& group : groups_) {
     at::_fused_adamw_(group.values, group.gradients, group.exp_avg, group.exp_avg_sq, /*max_exp_avg_sqs=*/{},
@@ -40,6 +50,23 @@ void AdamW::step(const at::Tensor& learning_rate, const at::Tensor& grad_scale, 
                       /*amsgrad=*/false, /*maximize=*/false, grad_scale, found_inf);
   }
   step_count_.sub_(found_inf);  // the kernel changed nothing where it is 1
+}
+
+void AdamW::step_by_operators(const at::Tensor& learning_rate, const at::Tensor& grad_scale) {
+  const double beta1 = config_.beta1, beta2 = config_.beta2;
+  step_count_.add_(1);
+  const at::Tensor correction1 = 1 - at::pow(beta1, step_count_), correction2 = 1 - at::pow(beta2, step_count_);
+  for (const Group& group : groups_) {
+    for (size_t i = 0; i < group.values.size(); ++i) {
+      const at::Tensor gradient = group.gradients[i] / grad_scale;
+      const at::Tensor &value = group.values[i], &exp_avg = group.exp_avg[i], &exp_avg_sq = group.exp_avg_sq[i];
+      value.mul_(1 - learning_rate * group.weight_decay);
+      exp_avg.mul_(beta1).add_(gradient, 1 - beta1);
+      exp_avg_sq.mul_(beta2).addcmul_(gradient, gradient, 1 - beta2);
+      const at::Tensor divisor = (exp_avg_sq / correction2).sqrt_().add_(config_.eps);
+      value.sub_(exp_avg / divisor * (learning_rate / correction1));
+    }
+  }
 }
 
 OptimizerState AdamW::state() const {

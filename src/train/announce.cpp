@@ -8,6 +8,7 @@
 #include "gpt/core/log.h"
 #include "gpt/data/stages.h"
 #include "gpt/device/host.h"
+#include "gpt/model/compile.h"
 #include "gpt/optim/adamw.h"
 #include "gpt/optim/lr_schedule.h"
 
@@ -30,8 +31,9 @@ void announce_methods(const Config& config, const Precision& precision, const De
   log::info("Precision: " + precision.reason);
   if (precision.tf32) log::success("Enabled TF32");
   if (precision.grad_scaler) log::success("GradScaler on the device");
-  log::success(fmt::format("Using {}", AdamW::kName));
-  const std::string path = attention_path(config.model, device.device, precision.compute_type(), /*training=*/true);
+  log::success(fmt::format("Using {}", AdamW::name(config.training.optimizer)));
+  const std::string path = attention_path(config.model, config.training.execution, device.device,
+                                          precision.compute_type(), /*training=*/true);
   if (path == "flash" || path == "cudnn") {
     log::success(path == "flash" ? "Flash attention" : "Flash attention (cuDNN)");
   } else {
@@ -39,9 +41,6 @@ void announce_methods(const Config& config, const Precision& precision, const De
   }
   if (config.training.execution.gradient_checkpointing)
     log::success("Gradient checkpointing: each block is recomputed in the backward pass");
-  if (config.training.execution.use_compile) {
-    log::warn("training.use_compile has no effect in this version: the step runs uncompiled");
-  }
 }
 
 void announce_run(const Config& config, const GPT& model, const Corpus& corpus, const RunPlan& plan, bool resident) {

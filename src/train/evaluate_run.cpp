@@ -8,6 +8,7 @@
 #include "gpt/config/automatic.h"
 #include "gpt/core/log.h"
 #include "gpt/core/process.h"
+#include "gpt/model/compile.h"
 #include "gpt/train/announce.h"
 #include "gpt/train/evaluator.h"
 #include "gpt/train/run_folder.h"
@@ -51,6 +52,7 @@ ExitCode evaluate_run(Config config, const config::Origins& origins) {
       resolve_precision(config.training.precision.use_amp, config.training.precision.dtype, device);
   apply_precision(precision, config.training.execution.deterministic);
   GPT model(config.model, choice.device, start.checkpoint.model);
+  model.set_operators(select_operators(config.training.execution, choice.device));
   const Evaluator evaluator(corpus, config.training.batch_size, config.model.block_size,
                             config.training.cadence.eval_batches.value_or(0), choice.device, precision);
   if (evaluator.empty())

@@ -15,6 +15,7 @@
 #include "gpt/data/stages.h"
 #include "gpt/device/device.h"
 #include "gpt/device/random_state.h"
+#include "gpt/model/compile.h"
 
 namespace gpt {
 namespace {
@@ -51,6 +52,7 @@ RunState::RunState(const Config& config, const Corpus& corpus, at::Device device
   skipped_in_a_row_ = at::zeros({}, counter);
   seed_random_state(at::kCPU, stream_seed(config, kDropout));
   if (device.is_cuda()) seed_random_state(device, stream_seed(config, kDropout));
+  model.set_operators(select_operators(config.training.execution, device));
   model.set_gradient_checkpointing(config.training.execution.gradient_checkpointing);
   model.train(true);
   if (start) restore(*start);

@@ -19,7 +19,8 @@ TrainStep::TrainStep(GPT& model, AdamW& optimizer, GradScaler& scaler, const Pre
       scaler_(scaler),
       compute_type_(precision.autocast ? precision.compute_type() : at::kFloat),
       gradient_clip_(config.optimizer.gradient_clip),
-      label_smoothing_(config.label_smoothing) {
+      label_smoothing_(config.label_smoothing),
+      loss_chunk_rows_(config.execution.loss_chunk_rows) {
   for (at::Tensor* scalar : {&learning_rate_, &share_, &loss_}) *scalar = at::zeros({}, model.device());
 }
 
@@ -43,13 +44,15 @@ void TrainStep::abandon() { model_.parameters().clear_gradients(); }
 void TrainStep::set_share(double share) { share_.fill_(share); }
 
 void TrainStep::accumulate() {
+  const at::Tensor upstream = scaler_.scale(share_);
   at::Tensor loss;
   {
     Autocast autocast(model_.device(), compute_type_);
-    loss = model_.loss(batch_.inputs, batch_.targets, label_smoothing_) * share_;
+    loss = model_.loss(batch_.inputs, batch_.targets,
+                       {.label_smoothing = label_smoothing_, .chunk_rows = loss_chunk_rows_, .upstream = upstream});
   }
-  scaler_.scale(loss).backward();
-  loss_.add_(loss.detach());
+  loss.backward(upstream);
+  loss_.add_(loss.detach() * share_);
 }
 
 void TrainStep::apply() {

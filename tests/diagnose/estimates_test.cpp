@@ -13,7 +13,7 @@
 #include "gpt/core/format.h"
 #include "gpt/device/cpu_allocator.h"
 #include "gpt/device/precision.h"
-#include "gpt/model/gpt.h"
+#include "gpt/model/compile.h"
 #include "gpt/optim/adamw.h"
 
 namespace gpt {
@@ -26,6 +26,7 @@ CpuMemory measured(const ModelConfig& config, const TrainingConfig& training, at
   GPT model(config, at::kCPU, 1);
   model.train(true);
   model.set_gradient_checkpointing(training.execution.gradient_checkpointing);
+  model.set_operators(select_operators(training.execution, at::kCPU));
   AdamW optimizer(model.parameters(), {});
   const at::Tensor ids = at::zeros({training.batch_size, config.block_size}, at::kLong);
   const at::Tensor rate = at::full({}, 1e-3), scale = at::ones({}), none = at::zeros({});
@@ -35,7 +36,9 @@ CpuMemory measured(const ModelConfig& config, const TrainingConfig& training, at
       at::Tensor loss;
       {
         const Autocast autocast(at::kCPU, compute_type);
-        loss = model.loss(ids, ids, training.label_smoothing);
+        loss =
+            model.loss(ids, ids,
+                       {.label_smoothing = training.label_smoothing, .chunk_rows = training.execution.loss_chunk_rows});
       }
       loss.backward();
     }
@@ -58,6 +61,8 @@ struct Form {
   double label_smoothing = 0;
   int64_t n_kv_head = 4;
   bool tie_weights = true;
+  bool compile = true;
+  int64_t chunk_rows = 0;
 };
 
 void PrintTo(const Form& form, std::ostream* out) { *out << form.name; }
@@ -75,8 +80,10 @@ TEST_P(MemoryOf, IsWhatAStepAllocates) {
   TrainingConfig training;
   training.batch_size = form.batch_size, training.gradient_accumulation_steps = form.accumulation;
   training.execution.gradient_checkpointing = form.checkpointing, training.label_smoothing = form.label_smoothing;
+  training.execution.use_compile = form.compile, training.execution.loss_chunk_rows = form.chunk_rows;
 
-  const auto estimate = estimate_memory(model, training, {form.compute_type, /*fused_attention=*/true, /*cuda=*/false});
+  const bool has_flash = form.compile || form.dropout == 0;
+  const auto estimate = estimate_memory(model, training, {form.compute_type, has_flash, /*cuda=*/false, form.compile});
   const CpuMemory memory = measured(model, training, form.compute_type);
   if (memory.extent == 0) GTEST_SKIP() << "the allocator that counts is not in use, as under the address sanitizer";
   const double share = estimate.total() / static_cast<double>(memory.peak);
@@ -110,6 +117,11 @@ INSTANTIATE_TEST_SUITE_P(
         Form{.name = "llama_smoothing", .is_llama = true, .vocab_size = 8192, .label_smoothing = 0.1},
         Form{.name = "llama_grouped", .is_llama = true, .n_kv_head = 2},
         Form{.name = "llama_grouped_dropout", .is_llama = true, .dropout = 0.1, .n_kv_head = 2},
+        Form{.name = "gpt2_vocabulary_chunks", .vocab_size = 8192, .chunk_rows = 64},
+        Form{.name = "gpt2_uncompiled", .dropout = 0.1, .compile = false},
+        Form{.name = "gpt2_vocabulary_uncompiled", .vocab_size = 8192, .compile = false},
+        Form{.name = "llama_uncompiled", .is_llama = true, .compile = false},
+        Form{.name = "llama_bfloat16_uncompiled", .is_llama = true, .compute_type = kBf16, .compile = false},
         Form{.name = "llama_untied", .is_llama = true, .vocab_size = 8192, .batch_size = 2, .tie_weights = false}),
     [](const auto& info) { return info.param.name; });
 

@@ -44,9 +44,9 @@ class FirstRun(unittest.TestCase):
         self.assertIn("after step 2", again.stderr)
 
     def test_settings_without_effect_are_named(self):
-        done = self.train("--output_dir", self.root / "idle", "--max_steps", 1, "--num_workers", 3, "--use_compile", "true")
+        done = self.train("--output_dir", self.root / "idle", "--max_steps", 1, "--num_workers", 3, "--compile_mode", "max-autotune")
         self.assertIn("No effect here: data.num_workers", done.stderr)
-        self.assertIn("use_compile has no effect", done.stderr)
+        self.assertIn("compile_mode max-autotune is default on a CPU", done.stderr)
 
 
 if __name__ == "__main__":

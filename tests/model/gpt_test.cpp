@@ -69,7 +69,7 @@ TEST(GPT, VocabularyPaddingTakesNoPart) {
                                   : model.parameters().weight(ParameterRole::head, config.n_layer);
       head.value().detach().narrow(0, kVocab, 128 - kVocab).fill_(50.0);  // would win every softmax it were part of
       const at::Tensor ids = random_ids(2, 16, 1), targets = random_ids(2, 16, 2);
-      const at::Tensor logits = model.forward(ids), loss = model.loss(ids, targets, smoothing);
+      const at::Tensor logits = model.forward(ids), loss = model.loss(ids, targets, {.label_smoothing = smoothing});
       ASSERT_EQ(logits.sizes(), (std::vector<int64_t>{2, 16, kVocab}));
       const at::Tensor expected = at::cross_entropy_loss(logits.to(at::kDouble).flatten(0, 1), targets.flatten(), {},
                                                          at::Reduction::Mean, -100, smoothing);
@@ -234,15 +234,6 @@ TEST(GPT, CountsItsParametersAndWork) {
   const GPT untied(config, at::kCPU, 1);
   EXPECT_EQ(untied.parameters().count(), 2 * vocabulary + positions + rest);
   EXPECT_EQ(untied.flops_per_token(), tied.flops_per_token());
-}
-
-TEST(GPT, SaysWhichAttentionRunsOnTheCpu) {
-  ModelConfig config = tiny_config();
-  config.dropout = 0.1;
-  for (const bool training : {true, false}) {
-    EXPECT_EQ(attention_path(config, at::kCPU, at::kFloat, training), "flash");
-    EXPECT_EQ(attention_path(config, at::kCPU, at::kBFloat16, training), "flash");
-  }
 }
 
 }  // namespace

@@ -56,7 +56,7 @@ TEST_P(Parity, Logits) {
 }
 
 TEST_P(Parity, LossAndEveryGradient) {
-  const at::Tensor loss = model_->loss(ids(0), targets(0), smoothing_);
+  const at::Tensor loss = model_->loss(ids(0), targets(0), {.label_smoothing = smoothing_});
   const double expected = fixture_.tensors.at("losses")[0].item<double>();
   EXPECT_NEAR(loss.item<double>(), expected, test::tolerance(at::kFloat, forward_roundings(), expected));
   loss.backward();
@@ -81,7 +81,7 @@ TEST_P(Parity, TenAdamWSteps) {
   const at::Tensor found_inf = at::zeros({}, device_);
   for (int64_t step = 0; step < steps; ++step) {
     model_->parameters().clear_gradients();
-    const at::Tensor loss = model_->loss(ids(step), targets(step), smoothing_);
+    const at::Tensor loss = model_->loss(ids(step), targets(step), {.label_smoothing = smoothing_});
     loss.backward();
     const at::Tensor divisor =
         clip_divisor(global_grad_norm(model_->parameters().flat_gradients()), fixture_.number("gradient_clip"));

@@ -176,8 +176,10 @@ TEST_P(TrainStepTest, ScalingTheLossChangesNoUpdate) {
 
 TEST_P(TrainStepTest, AnOverflowOfTheScaledGradientsLowersTheScaleAndSkips) {
   TinyRun run(with_batch(4), device(), with_scaler());
+  // With such weights and such a scale the gradients overflow.
+  run.model.parameters().flat_values().detach().mul_(100);
+  run.scaler.scale_value().fill_(std::numeric_limits<float>::max());
   const auto before = values(run.model);
-  run.scaler.scale_value().fill_(std::numeric_limits<float>::max());  // with such a scale the gradients overflow
   run_update(run.step, run.loader, 1, 1e-3, never);
   EXPECT_EQ(run.step.skipped().item<float>(), 1.0f);
   EXPECT_EQ(run.scaler.scale_value().item<float>(), std::numeric_limits<float>::max() / 2);

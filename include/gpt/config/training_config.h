@@ -12,6 +12,7 @@ namespace gpt {
 
 enum class Dtype { automatic, float32, tf32, bfloat16, float16 };
 enum class CompileMode { standard, reduce_overhead, max_autotune };  // YAML: default | reduce-overhead | max-autotune
+enum class AttentionKernel { automatic, cudnn, flash, efficient, math };
 enum class LrSchedule { cosine, constant };
 
 constexpr int64_t kDefaultMaxSteps = 5000;  // the length of a run with neither epochs nor max_steps
@@ -22,6 +23,7 @@ struct OptimizerConfig {
   double beta2 = 0.999;
   double eps = 1e-8;
   double gradient_clip = 1.0;  // 0 = off
+  bool fused_adamw = true;
 };
 
 // The length of a run and the learning rate along it.
@@ -40,8 +42,10 @@ struct PrecisionConfig {
 };
 
 struct ExecutionConfig {
-  bool use_compile = false;
+  bool use_compile = true;
   CompileMode compile_mode = CompileMode::standard;
+  AttentionKernel attention = AttentionKernel::automatic;
+  int64_t loss_chunk_rows = 0;  // 0 = see ClassifierOptions
   bool gradient_checkpointing = false;
   bool deterministic = false;
   bool memory_check = true;  // refuse to start a run that cannot fit into memory

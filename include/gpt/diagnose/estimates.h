@@ -18,8 +18,10 @@ struct ActivationForm {
   at::ScalarType compute_type = at::kFloat;  // 16 bits: autocast around a float32 residual stream
   bool fused_attention = true;               // flash, cuDNN or efficient: no T x T matrix is kept
   bool cuda = false;
+  bool own_operators = true;  // use_compile
 };
-ActivationForm activation_form(const ModelConfig& model, const DeviceInfo& device, const Precision& precision);
+ActivationForm activation_form(const ModelConfig& model, const ExecutionConfig& execution, const DeviceInfo& device,
+                               const Precision& precision);
 
 // Bytes of tensors on the training device at the peak of a step.
 struct MemoryEstimate {

@@ -12,10 +12,10 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "gpt/config/model_config.h"
+#include "gpt/ops/operators.h"
 #include "gpt/parameters/parameters.h"
 
 namespace gpt {
@@ -25,6 +25,14 @@ struct KvCache {
   std::vector<at::Tensor> keys, values;
   int64_t length = 0;
   int64_t capacity() const { return keys.empty() ? 0 : keys.front().size(2); }
+};
+
+struct LossOptions {
+  double label_smoothing = 0;  // mixes in the uniform distribution over the V real tokens; 0 to validate
+  int64_t chunk_rows = 0;      // of the logits that exist at a time; 0: chosen, see ops/classifier.h
+  // What backward() of the loss will be given, a float32 scalar on the device: our classifier computes its gradients together
+  // with the loss. Not needed without gradients.
+  at::Tensor upstream = {};
 };
 
 class GPT {
@@ -40,9 +48,8 @@ class GPT {
   // Logits (B, T, V) of ids (B, T) int64; only the real vocabulary.
   at::Tensor forward(const at::Tensor& ids) const;
 
-  // Mean cross entropy over all B*T targets, a float32 scalar on the device. Vocabulary padding takes no part
-  // in it. label_smoothing mixes in the uniform distribution over the V real tokens (training only; pass 0 to validate).
-  at::Tensor loss(const at::Tensor& ids, const at::Tensor& targets, double label_smoothing = 0.0) const;
+  // Mean cross entropy over all B*T targets, a float32 scalar on the device. Vocabulary padding takes no part in it.
+  at::Tensor loss(const at::Tensor& ids, const at::Tensor& targets, const LossOptions& options = {}) const;
 
   // Logits (B, V) after the last of ids (B, t), with the past in `cache`, which is extended by t positions.
   // cache.length + t must not exceed its capacity. Inference only; the cache has the compute dtype.
@@ -51,6 +58,8 @@ class GPT {
 
   void train(bool on) { training_ = on; }  // dropout on or off
   bool training() const { return training_; }
+  const ops::Operators& operators() const { return operators_; }  // our own, unless others are set
+  void set_operators(const ops::Operators& operators) { operators_ = operators; }
   void set_gradient_checkpointing(bool on) { gradient_checkpointing_ = on; }  // recompute each block in backward
 
   const Parameters& parameters() const { return parameters_; }
@@ -61,17 +70,14 @@ class GPT {
  private:
   struct Transformer;
   GPT(const ModelConfig& config, at::Device device);
-  at::Tensor padded_logits(const at::Tensor& ids) const;
+  at::Tensor hidden(const at::Tensor& ids) const;  // (B, T, C), what the head takes
 
   ModelConfig config_;
   Parameters parameters_;
   std::unique_ptr<const Transformer> transformer_;
+  ops::Operators operators_;
   bool training_ = false;
   bool gradient_checkpointing_ = false;
 };
-
-// The attention kernel that this model is trained with: "flash", which on a CPU is our own, or what ATen actually chooses on
-// CUDA: "flash", "cudnn", "efficient" or "math: why".
-std::string attention_path(const ModelConfig& config, at::Device device, at::ScalarType dtype, bool training);
 
 }  // namespace gpt

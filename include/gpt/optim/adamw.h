@@ -1,5 +1,6 @@
 // AdamW (Loshchilov and Hutter, 2019) through ATen's fused kernel, on CPU and CUDA, over flat buffers. Weight decay follows the
-// rows of the parameter table. Everything that changes between steps is a device tensor, so nothing syncs.
+// rows of the parameter table. Everything that changes between steps is a device tensor, so nothing syncs. One operator at a
+// time, as `fused_adamw: false` has it, is there to be compared with.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,8 +17,11 @@ namespace gpt {
 
 class AdamW {
  public:
-  static constexpr std::string_view kName = "fused AdamW";
   static constexpr std::array kSlots = {OptimizerSlot{"exp_avg", at::kFloat}, OptimizerSlot{"exp_avg_sq", at::kFloat}};
+
+  static std::string_view name(const OptimizerConfig& config) {
+    return config.fused_adamw ? "fused AdamW" : "AdamW, one operator at a time";
+  }
 
   AdamW(const Parameters& parameters, const OptimizerConfig& config);
 
@@ -37,6 +41,8 @@ class AdamW {
     std::vector<at::Tensor> values, gradients, exp_avg, exp_avg_sq, step_counts;
   };
   std::vector<Group> make_groups(const at::Tensor& gradients) const;
+  void step_fused(const at::Tensor& learning_rate, const at::Tensor& grad_scale, const at::Tensor& found_inf);
+  void step_by_operators(const at::Tensor& learning_rate, const at::Tensor& grad_scale);
 
   Parameters parameters_;
   OptimizerConfig config_;

@@ -46,6 +46,7 @@ class TrainStep {
   GradScaler& scaler_;
   at::ScalarType compute_type_;
   double gradient_clip_, label_smoothing_;
+  int64_t loss_chunk_rows_;
   Batch batch_;
   at::Tensor learning_rate_, share_;  // float32 scalars on the device
   at::Tensor loss_, grad_norm_, skipped_;

@@ -1,0 +1,30 @@
+// Which operators compute a model: what training.use_compile, compile_mode and attention mean on a device.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+
+#include "gpt/config/model_config.h"
+#include "gpt/config/training_config.h"
+#include "gpt/device/precision.h"
+#include "gpt/model/gpt.h"
+#include "gpt/ops/operators.h"
+
+namespace gpt {
+
+// Also sets which kernels ATen's attention may use, for the process. Throws gpt::Error(config) for an attention kernel that
+// `device` does not have.
+ops::Operators select_operators(const ExecutionConfig& execution, at::Device device);
+
+// The attention kernel that this model is trained with: "flash", "cudnn", "efficient" or "math: why". On a CPU "flash" is our own
+// with use_compile, and otherwise ATen's. Throws gpt::Error(config) when it is not the one that `execution` asks for.
+std::string attention_path(const ModelConfig& model, const ExecutionConfig& execution, at::Device device,
+                           at::ScalarType dtype, bool training);
+
+// Tries the model's operators on one short sequence before a run depends on them: where loss or gradient are not those of ATen's
+// operators, the model goes on with these. Logs what happened; does nothing without use_compile. Leaves weights and
+// random state as they were, and no gradients.
+void compile_model(GPT& model, const ExecutionConfig& execution, const Precision& precision);
+
+}  // namespace gpt

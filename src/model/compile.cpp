@@ -1,0 +1,184 @@
+#include "gpt/model/compile.h"
+
+#include <ATen/Context.h>
+#include <ATen/SDPBackend.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/_fused_sdp_choice.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <exception>
+#include <optional>
+#include <string>
+
+#include "gpt/core/error.h"
+#include "gpt/core/log.h"
+#include "gpt/ops/aten.h"
+#include "gpt/ops/fused.h"
+#include "gpt/optim/grad_clip.h"
+
+namespace gpt {
+namespace {
+
+const char* name_of(AttentionKernel kernel) {
+  switch (kernel) {
+    case AttentionKernel::cudnn: return "cudnn";
+    case AttentionKernel::flash: return "flash";
+    case AttentionKernel::efficient: return "efficient";
+    case AttentionKernel::math: return "math";
+    case AttentionKernel::automatic: break;
+  }
+  return "auto";
+}
+
+const char* mode_name(CompileMode mode) {
+  switch (mode) {
+    case CompileMode::reduce_overhead: return "reduce-overhead";
+    case CompileMode::max_autotune: return "max-autotune";
+    case CompileMode::standard: break;
+  }
+  return "default";
+}
+
+void allow_attention_kernels(AttentionKernel kernel) {
+  using enum AttentionKernel;
+  auto& context = at::globalContext();
+  const auto allowed = [kernel](AttentionKernel one) { return kernel == automatic || kernel == one; };
+  context.setSDPUseCuDNN(allowed(cudnn));
+  context.setSDPUseFlash(allowed(flash));
+  context.setSDPUseMemEfficient(allowed(efficient));
+  context.setSDPUseMath(allowed(math));
+}
+
+std::string cpu_attention_path(const ExecutionConfig& execution, double dropout) {
+  if (execution.attention == AttentionKernel::math) return "math: training.attention asks for it";
+  const bool is_flash = execution.use_compile || dropout == 0;
+  return is_flash ? "flash" : "math: LibTorch's flash attention on a CPU has no dropout";
+}
+
+// What ATen chooses among the kernels that are allowed.
+std::string cuda_attention_path(const ModelConfig& config, at::Device device, at::ScalarType dtype, double dropout,
+                                bool training) {
+  const auto heads = [&](int64_t count) {
+    const auto options = at::TensorOptions().device(device).dtype(dtype);
+    return at::empty({1, count, config.block_size, config.head_dim()}, options).requires_grad_(training);
+  };
+  const at::Tensor q = heads(config.n_head), k = heads(config.kv_heads());
+  const auto choice =
+      at::_fused_sdp_choice(q, k, k, {}, dropout, /*is_causal=*/true, std::nullopt, config.kv_heads() < config.n_head);
+  switch (static_cast<at::SDPBackend>(choice)) {
+    case at::SDPBackend::flash_attention: return "flash";
+    case at::SDPBackend::efficient_attention: return "efficient";
+    case at::SDPBackend::cudnn_attention: return "cudnn";
+    default: break;
+  }
+  return fmt::format("math: no fused kernel supports {} with heads of width {} here", c10::toString(dtype),
+                     config.head_dim());
+}
+
+struct Outcome {
+  double loss, gradient_norm;
+};
+
+Outcome try_on(GPT& model, const ops::Operators& operators, at::ScalarType compute_type) {
+  constexpr int64_t kPositions = 64, kStride = 7;
+  const int64_t T = std::min(kPositions, model.config().block_size);
+  const at::Tensor ids = at::arange(T + 1, at::TensorOptions(model.device()).dtype(at::kLong))
+                             .mul_(kStride)
+                             .remainder_(*model.config().vocab_size)
+                             .unsqueeze(0);  // (1, T + 1)
+  model.set_operators(operators);
+  model.parameters().clear_gradients();
+  at::Tensor loss;
+  {
+    const Autocast autocast(model.device(), compute_type);
+    loss = model.loss(ids.narrow(1, 0, T), ids.narrow(1, 1, T));
+  }
+  loss.backward();
+  const Outcome outcome{loss.item<double>(), global_grad_norm(model.parameters().flat_gradients()).item<double>()};
+  model.parameters().clear_gradients();
+  return outcome;
+}
+
+// What is wrong with `ours`; nothing where both agree within what rounding explains.
+std::optional<std::string> disagreement(const Outcome& ours, const Outcome& reference, at::ScalarType compute_type) {
+  const double epsilon = compute_type == at::kBFloat16 ? std::ldexp(1, -8)
+                         : compute_type == at::kHalf   ? std::ldexp(1, -11)
+                                                       : 1e-5;
+  const auto differ = [epsilon](double a, double b) { return !(std::abs(a - b) <= 8 * epsilon * std::abs(b)); };
+  if (differ(ours.loss, reference.loss)) {
+    return fmt::format("the loss is {} where LibTorch's operators give {}", ours.loss, reference.loss);
+  }
+  if (differ(ours.gradient_norm, reference.gradient_norm)) {
+    return fmt::format("the gradient's norm is {} where LibTorch's operators give {}", ours.gradient_norm,
+                       reference.gradient_norm);
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> fault(GPT& model, const ops::Operators& operators, const Precision& precision) {
+  const at::ScalarType type = precision.autocast ? precision.compute_type() : at::kFloat;
+  try {
+    return disagreement(try_on(model, operators, type), try_on(model, ops::aten_operators(), type), type);
+  } catch (const c10::Error& error) { return error.what_without_backtrace(); }
+}
+
+}  // namespace
+
+ops::Operators select_operators(const ExecutionConfig& execution, at::Device device) {
+  const AttentionKernel kernel = execution.attention;
+  if (device.is_cpu() && (kernel == AttentionKernel::cudnn || kernel == AttentionKernel::efficient)) {
+    throw Error(ExitCode::config,
+                fmt::format("'training.attention' is {}, which needs a GPU; use auto, flash or math", name_of(kernel)));
+  }
+  allow_attention_kernels(kernel);
+  if (!execution.use_compile) return ops::aten_operators();
+  ops::Operators operators = ops::fused_operators();
+  if (kernel == AttentionKernel::math) operators.attention = ops::aten::attention;
+  return operators;
+}
+
+std::string attention_path(const ModelConfig& model, const ExecutionConfig& execution, at::Device device,
+                           at::ScalarType dtype, bool training) {
+  (void)select_operators(execution, device);
+  const double dropout = training ? model.dropout : 0.0;
+  const std::string path = device.is_cpu() ? cpu_attention_path(execution, dropout)
+                                           : cuda_attention_path(model, device, dtype, dropout, training);
+  const AttentionKernel asked = execution.attention;
+  if (asked != AttentionKernel::automatic && !path.starts_with(name_of(asked))) {
+    throw Error(ExitCode::config,
+                fmt::format("'training.attention' is {}, which cannot be used here ({} would be); use auto",
+                            name_of(asked), path));
+  }
+  return path;
+}
+
+void compile_model(GPT& model, const ExecutionConfig& execution, const Precision& precision) {
+  if (!execution.use_compile) return;
+  if (execution.compile_mode != CompileMode::standard) {
+    log::info(fmt::format("compile_mode {} is default {}", mode_name(execution.compile_mode),
+                          model.device().is_cpu() ? "on a CPU, which captures no graphs" : "in this version"));
+  }
+  log::info("Compiling model...");
+  const auto begin = std::chrono::steady_clock::now();
+  const ops::Operators operators = model.operators();
+  const bool was_training = model.training();
+  model.train(false);  // without dropout nothing is drawn
+  const std::optional<std::string> why = fault(model, operators, precision);
+  model.train(was_training);
+  model.set_operators(why ? ops::aten_operators() : operators);
+  if (why) {
+    log::warn("Failed to compile: " + why->substr(0, why->find('\n')));
+    log::warn("Continuing with uncompiled model");
+    return;
+  }
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  log::success(
+      fmt::format("Model compiled successfully ({}) in {:.2f} s", mode_name(CompileMode::standard), seconds.count()));
+}
+
+}  // namespace gpt

@@ -1,0 +1,137 @@
+#include "gpt/model/compile.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/randint.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "gpt/core/error.h"
+#include "gpt/device/random_state.h"
+#include "gpt/ops/aten.h"
+#include "gpt/ops/fused.h"
+#include "gpt/optim/grad_clip.h"
+#include "tests/support/device_cases.h"
+
+namespace gpt {
+namespace {
+
+ModelConfig small_model() {
+  ModelConfig model;
+  model.n_layer = 2, model.n_head = 4, model.n_embd = 64, model.block_size = 48, model.vocab_size = 101;
+  return model;
+}
+
+bool is_ours(const GPT& model) { return model.operators().linear == ops::fused_operators().linear; }
+
+class CompileTest : public DeviceTest {};
+
+TEST_P(CompileTest, KeepsTheOperatorsThatAgreeWithATen) {
+  GPT model(small_model(), device(), 1);
+  model.train(true);
+  const at::Tensor weights = model.parameters().flat_values().clone(), state = random_state(device());
+  testing::internal::CaptureStderr();
+  compile_model(model, ExecutionConfig{}, Precision{});
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("Compiling model..."), std::string::npos) << said;
+  EXPECT_NE(said.find("Model compiled successfully (default)"), std::string::npos) << said;
+  EXPECT_TRUE(is_ours(model));
+  EXPECT_TRUE(model.training());
+  EXPECT_TRUE(at::equal(model.parameters().flat_values(), weights));
+  EXPECT_TRUE(at::equal(random_state(device()), state));
+  EXPECT_ANY_THROW((void)model.parameters().flat_gradients()) << "gradients were left";
+}
+
+TEST_P(CompileTest, FallsBackToATenWhereAnOperatorIsWrong) {
+  GPT model(small_model(), device(), 1);
+  ops::Operators operators = ops::fused_operators();
+  operators.activate_gated = [](ops::Activation, const at::Tensor& gate, const at::Tensor& in, double) {
+    return gate + in;
+  };
+  model.set_operators(operators);
+  testing::internal::CaptureStderr();
+  compile_model(model, ExecutionConfig{}, Precision{});
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("warning: Failed to compile: the loss is"), std::string::npos) << said;
+  EXPECT_NE(said.find("warning: Continuing with uncompiled model"), std::string::npos) << said;
+  EXPECT_FALSE(is_ours(model));
+}
+
+TEST_P(CompileTest, FallsBackToATenWhereAnOperatorThrows) {
+  GPT model(small_model(), device(), 1);
+  ops::Operators operators = ops::fused_operators();
+  operators.embedding = [](const at::Tensor&, const Parameter&) -> at::Tensor { TORCH_CHECK(false, "no such kernel"); };
+  model.set_operators(operators);
+  testing::internal::CaptureStderr();
+  compile_model(model, ExecutionConfig{}, Precision{});
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("Failed to compile: no such kernel\n"), std::string::npos) << said;
+  EXPECT_FALSE(is_ours(model));
+}
+
+TEST_P(CompileTest, WithoutItATensOperatorsCompute) {
+  ExecutionConfig execution;
+  execution.use_compile = false;
+  GPT model(small_model(), device(), 1);
+  model.set_operators(select_operators(execution, device()));
+  testing::internal::CaptureStderr();
+  compile_model(model, execution, Precision{});
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  EXPECT_FALSE(is_ours(model));
+}
+
+// A whole step, with both forms of the architecture: ours against ATen's.
+TEST_P(CompileTest, BothSetsGiveTheSameLossAndGradient) {
+  ModelConfig gpt2 = small_model();
+  gpt2.norm = Norm::layernorm, gpt2.mlp = Mlp::gelu, gpt2.position = Position::learned, gpt2.bias = true;
+  for (const ModelConfig& config : {small_model(), gpt2}) {
+    GPT model(config, device(), 3);
+    const at::Tensor ids = at::randint(*config.vocab_size, {2, config.block_size + 1}, at::kLong).to(device());
+    const at::Tensor inputs = ids.narrow(1, 0, config.block_size), targets = ids.narrow(1, 1, config.block_size);
+    at::Tensor losses[2], gradients[2];
+    for (const bool ours : {false, true}) {
+      model.set_operators(ours ? ops::fused_operators() : ops::aten_operators());
+      losses[ours] = model.loss(inputs, targets, {.label_smoothing = 0.1});
+      losses[ours].backward();
+      gradients[ours] = model.parameters().flat_gradients().clone();
+      model.parameters().clear_gradients();
+    }
+    EXPECT_NEAR(losses[1].item<double>(), losses[0].item<double>(), 1e-5);
+    const double norm = gradients[0].norm().item<double>();
+    EXPECT_LT((gradients[1] - gradients[0]).norm().item<double>(), 1e-5 * norm);
+  }
+}
+
+INSTANTIATE_ON_DEVICES(CompileTest);
+
+TEST(AttentionKernelTest, AKernelThatTheDeviceLacksIsRefused) {
+  ExecutionConfig execution;
+  for (const auto kernel : {AttentionKernel::cudnn, AttentionKernel::efficient}) {
+    execution.attention = kernel;
+    EXPECT_THROW((void)select_operators(execution, at::kCPU), Error);
+  }
+  execution.attention = AttentionKernel::math;
+  EXPECT_TRUE(attention_path(small_model(), execution, at::kCPU, at::kFloat, true).starts_with("math: "));
+  EXPECT_NE(select_operators(execution, at::kCPU).attention, ops::fused_operators().attention);
+  execution = {};
+  for (const bool training : {false, true}) {
+    EXPECT_EQ(attention_path(small_model(), execution, at::kCPU, at::kFloat, training), "flash");
+    EXPECT_EQ(attention_path(small_model(), execution, at::kCPU, at::kBFloat16, training), "flash");
+  }
+  (void)select_operators(execution, at::kCPU);  // allows every kernel again
+}
+
+TEST(AttentionKernelTest, ATensFlashAttentionOnACpuHasNoDropout) {
+  ExecutionConfig execution;
+  execution.use_compile = false;
+  ModelConfig model = small_model();
+  model.dropout = 0.1;
+  EXPECT_EQ(attention_path(model, execution, at::kCPU, at::kFloat, false), "flash");
+  EXPECT_TRUE(attention_path(model, execution, at::kCPU, at::kFloat, true).starts_with("math: "));
+  execution.attention = AttentionKernel::flash;
+  EXPECT_THROW((void)attention_path(model, execution, at::kCPU, at::kFloat, true), Error);
+}
+
+}  // namespace
+}  // namespace gpt
