@@ -1,0 +1,39 @@
+// How fast a configuration trains on this machine: some updates of a new run on the real data, each of them timed.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "gpt/config/config.h"
+
+namespace gpt {
+
+struct MeasurementLength {
+  int64_t warm_up = 5;  // updates before the clock starts
+  int64_t updates = 30;
+};
+
+struct Measurement {
+  double step_ms = 0;            // the median update
+  double cpu_ms = 0;             // CPU time of an update, all threads together
+  double tokens_per_second = 0;  // of the median update
+  int64_t peak_bytes = 0;        // of the process on a CPU, of tensors on a GPU
+  double loss = 0;               // mean over the last ten updates
+  double start_seconds = 0;      // until the first update
+};
+
+// In this process, which draws from its random state: no run may follow. Throws gpt::Error(interrupted) on a signal.
+Measurement measure(Config config, const MeasurementLength& length);
+
+std::string to_json(const Measurement& measurement);
+Measurement measurement_from_json(const std::string& text);
+
+// The same in a process of its own, so that memory, threads and allocators are not those of an earlier measurement:
+// `program measure --config FILE ...`, with its files in `folder`. Nothing when a signal stopped it. Throws gpt::Error with the
+// last line that the process wrote when it failed.
+std::optional<Measurement> measure_apart(const std::string& program, const std::string& folder, const Config& config,
+                                         const MeasurementLength& length);
+
+}  // namespace gpt

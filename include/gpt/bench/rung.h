@@ -1,0 +1,26 @@
+// The optimizations that gpt-bench can switch on one at a time, and the configuration without any of them.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "gpt/config/config.h"
+#include "gpt/device/device.h"
+
+namespace gpt {
+
+struct Rung {
+  std::string name;      // as `gpt-bench combo` takes it
+  std::string settings;  // what it sets, as a person would write it
+  std::function<void(Config& config)> apply;
+  std::string obstacle = {};  // why it cannot be measured here; empty: it can
+};
+
+// From float32 without any optimization upwards. `wanted`: whose vocab_multiple, workers and the like the rungs restore.
+std::vector<Rung> rungs(const Config& wanted, const DeviceInfo& device);
+
+// `wanted` with every rung taken away, and without what a measurement has no use for.
+Config without_rungs(const Config& wanted);
+
+}  // namespace gpt

@@ -1,0 +1,221 @@
+#include "gpt/bench/ladder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+
+#include "gpt/core/error.h"
+
+namespace gpt {
+namespace {
+
+// Differences below are noise, on a machine that does something else too.
+constexpr double kNoise = 0.02;
+// The mean loss of ten updates, which start from the same weights and see the same batches.
+constexpr double kLossTolerance = 0.01;
+// Memory varies by the order in which threads free it.
+constexpr double kMemoryGain = 0.05;
+
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + std::ssize(values) / 2, values.end());
+  return values[values.size() / 2];
+}
+
+Measurement median_of(const std::vector<Measurement>& runs) {
+  const auto of = [&runs](auto member) {
+    std::vector<double> values;
+    for (const Measurement& run : runs) values.push_back(static_cast<double>(run.*member));
+    return median(values);
+  };
+  return {.step_ms = of(&Measurement::step_ms),
+          .cpu_ms = of(&Measurement::cpu_ms),
+          .tokens_per_second = of(&Measurement::tokens_per_second),
+          .peak_bytes = static_cast<int64_t>(of(&Measurement::peak_bytes)),
+          .loss = runs.back().loss,  // the same in each
+          .start_seconds = of(&Measurement::start_seconds)};
+}
+
+struct Judgement {
+  bool kept;
+  std::string verdict;
+};
+
+Judgement judge(const Comparison& pair, double start_loss) {
+  const double loss_change = (pair.after.loss - start_loss) / start_loss;
+  if (!(std::abs(loss_change) <= kLossTolerance))
+    return {false, fmt::format("left out: the loss differs by {:+.1f} %", 100 * loss_change)};
+  const double memory = 1 - static_cast<double>(pair.after.peak_bytes) / static_cast<double>(pair.before.peak_bytes);
+  const bool saves = memory >= kMemoryGain;
+  if (pair.gain < 1 - kNoise) return {false, saves ? "left out: slower here, but smaller" : "left out: slower here"};
+  if (pair.gain > 1 + kNoise) return {true, saves ? "kept: faster and smaller" : "kept: faster"};
+  return {true, saves ? "kept: smaller" : "kept: no difference here"};
+}
+
+// Climbs, and knows how far it is.
+class Climb {
+ public:
+  Climb(const Config& wanted, const std::vector<Rung>& rungs, const Measure& measure, const Progress& progress)
+      : rungs_(rungs), measure_(measure), progress_(progress), start_(without_rungs(wanted)) {
+    for (const Rung& rung : rungs_) count_ += rung.obstacle.empty() ? 2 : 0;  // switched on, and off again
+    count_ += std::ssize(kBatchSizes);
+  }
+
+  Ladder run(double seconds) {
+    if (find_effort(seconds) && go_up() && take_away() && change_batch()) ladder_.complete = true;
+    return std::move(ladder_);
+  }
+
+ private:
+  static constexpr std::array<int64_t, 4> kBatchSizes{32, 64, 128, 256};
+
+  bool find_effort(double seconds) {
+    constexpr MeasurementLength kFirst{.warm_up = 1, .updates = 2};
+    progress_(0, "start");
+    const auto begin = std::chrono::steady_clock::now();
+    const auto first = measure_(start_, kFirst);
+    if (!first) return false;
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    const Effort effort = effort_for(*first, took.count(), kFirst.warm_up + kFirst.updates, count_, seconds);
+    ladder_.length = effort.length;
+    ladder_.rounds = effort.rounds;
+    const auto start = measure_(start_, ladder_.length);
+    if (!start) return false;
+    ladder_.rows.push_back({.name = "start",
+                            .settings = "float32, LibTorch's operators, nothing fused",
+                            .measurement = start,
+                            .kept = true,
+                            .verdict = ""});
+    return true;
+  }
+
+  // False when it was stopped.
+  bool go_up() {
+    full_ = start_;
+    double total = 1;
+    for (const Rung& rung : rungs_) {
+      LadderRow row{.name = rung.name, .settings = rung.settings, .measurement = {}, .verdict = rung.obstacle};
+      if (rung.obstacle.empty()) {
+        Config above = full_;
+        rung.apply(above);
+        const auto pair = try_compare(full_, above, row);
+        if (stopped_) return false;
+        if (pair) {
+          const Judgement judgement = judge(*pair, ladder_.rows.front().measurement->loss);
+          row.measurement = pair->after, row.gain = pair->gain, row.total_gain = total * pair->gain;
+          row.kept = judgement.kept, row.verdict = judgement.verdict;
+          if (row.kept) full_ = above, total *= pair->gain, kept_.push_back(&rung);
+        }
+      }
+      ladder_.rows.push_back(std::move(row));
+    }
+    return true;
+  }
+
+  bool take_away() {
+    for (const Rung* rung : kept_) {
+      Config below = start_;
+      for (const Rung* other : kept_) {
+        if (other != rung) other->apply(below);
+      }
+      LadderRow row{.name = rung->name, .settings = rung->settings, .measurement = {}, .verdict = ""};
+      const auto pair = try_compare(full_, below, row);
+      if (stopped_) return false;
+      if (pair) {
+        row.measurement = pair->after, row.gain = pair->gain;
+        row.verdict = row.gain < 1 - kNoise   ? "worth it"
+                      : row.gain > 1 + kNoise ? "costs time beside the others"
+                                              : "no difference beside the others";
+      }
+      ladder_.removed.push_back(std::move(row));
+    }
+    return true;
+  }
+
+  bool change_batch() {
+    for (const int64_t size : kBatchSizes) {
+      Config other = full_;
+      other.training.batch_size = size;
+      LadderRow row{.name = fmt::format("{}", size),
+                    .settings = fmt::format("batch_size: {}", size),
+                    .measurement = {},
+                    .verdict = ""};
+      progress_(done(), "batch_size " + row.name);
+      // So many that they take the time of one measurement.
+      const int64_t ratio = std::max<int64_t>(1, size / start_.training.batch_size);
+      const MeasurementLength length{.warm_up = std::max<int64_t>(1, ladder_.length.warm_up / ratio),
+                                     .updates = std::max<int64_t>(2, ladder_.length.updates / ratio)};
+      try {
+        row.measurement = measure_(other, length);
+        if (!row.measurement) return false;
+      } catch (const Error& error) { row.verdict = error.what(); }
+      ++done_;
+      ladder_.batches.push_back(std::move(row));
+    }
+    return true;
+  }
+
+  std::optional<Comparison> try_compare(const Config& before, const Config& after, LadderRow& row) {
+    progress_(done(), row.name);
+    ++done_;
+    try {
+      auto pair = compare(before, after, ladder_.length, ladder_.rounds, measure_);
+      stopped_ = !pair;
+      return pair;
+    } catch (const Error& error) {
+      row.verdict = error.what();
+      return std::nullopt;
+    }
+  }
+
+  double done() const { return static_cast<double>(done_) / static_cast<double>(count_); }
+
+  const std::vector<Rung>& rungs_;
+  const Measure& measure_;
+  const Progress& progress_;
+  Config start_, full_;
+  std::vector<const Rung*> kept_;
+  Ladder ladder_;
+  int64_t count_ = 0, done_ = 0;  // comparisons
+  bool stopped_ = false;
+};
+
+}  // namespace
+
+std::optional<Comparison> compare(const Config& before, const Config& after, const MeasurementLength& length,
+                                  int64_t rounds, const Measure& measure) {
+  std::vector<Measurement> runs_before, runs_after;
+  std::vector<double> gains;
+  for (int64_t round = 0; round < rounds; ++round) {
+    const auto first = measure(before, length);
+    if (!first) return std::nullopt;
+    const auto second = measure(after, length);
+    if (!second) return std::nullopt;
+    runs_before.push_back(*first), runs_after.push_back(*second);
+    gains.push_back(first->step_ms / second->step_ms);
+  }
+  return Comparison{median_of(runs_before), median_of(runs_after), median(gains)};
+}
+
+Effort effort_for(const Measurement& start, double seconds_of_it, int64_t updates_of_it, int64_t count,
+                  double seconds) {
+  constexpr int64_t kMostRounds = 3, kLeastUpdates = 3, kMostUpdates = 100;
+  const double update = start.step_ms / 1000;
+  const double around = std::max(0.0, seconds_of_it - static_cast<double>(updates_of_it) * update);  // start-up
+  for (int64_t rounds = kMostRounds;; --rounds) {
+    const double of_run = seconds / static_cast<double>(2 * rounds * std::max<int64_t>(1, count)) - around;
+    const auto updates = static_cast<int64_t>(of_run / update);
+    if (updates < 2 * kLeastUpdates && rounds > 1) continue;
+    const int64_t warm_up = std::clamp<int64_t>(updates / 6, 1, 5);
+    return {{.warm_up = warm_up, .updates = std::clamp(updates - warm_up, kLeastUpdates, kMostUpdates)}, rounds};
+  }
+}
+
+Ladder climb(const Config& wanted, const std::vector<Rung>& rungs, double seconds, const Measure& measure,
+             const Progress& progress) {
+  return Climb(wanted, rungs, measure, progress).run(seconds);
+}
+
+}  // namespace gpt

@@ -1,0 +1,73 @@
+#include "gpt/bench/rung.h"
+
+#include <fmt/format.h>
+
+#include "gpt/core/error.h"
+#include "gpt/device/precision.h"
+
+namespace gpt {
+namespace {
+
+// Why the device does not compute in `dtype`; empty where it does.
+std::string obstacle_of(Dtype dtype, const DeviceInfo& device) {
+  const bool amp = dtype == Dtype::bfloat16 || dtype == Dtype::float16;
+  if (device.device.is_cpu() && dtype != Dtype::bfloat16) return "needs a GPU";
+  try {
+    (void)resolve_precision(amp, dtype, device);
+  } catch (const Error& error) { return error.what(); }
+  return "";
+}
+
+Rung amp(const char* name, const char* settings, Dtype dtype, const DeviceInfo& device) {
+  return {name, settings,
+          [dtype](Config& config) {
+            config.training.precision.use_amp = true;
+            config.training.precision.dtype = dtype;
+          },
+          obstacle_of(dtype, device)};
+}
+
+}  // namespace
+
+std::vector<Rung> rungs(const Config& wanted, const DeviceInfo& device) {
+  const bool cuda = device.device.is_cuda();
+  const int64_t multiple = wanted.model.vocab_multiple;
+  return {
+      {"tf32", "dtype: tf32", [](Config& config) { config.training.precision.dtype = Dtype::tf32; },
+       obstacle_of(Dtype::tf32, device)},
+      amp("bfloat16", "use_amp: true, dtype: bfloat16", Dtype::bfloat16, device),
+      amp("float16", "use_amp: true, dtype: float16 (with GradScaler)", Dtype::float16, device),
+      {"flash", "attention: auto",
+       [](Config& config) { config.training.execution.attention = AttentionKernel::automatic; }},
+      {"padding", fmt::format("vocab_multiple: {}", multiple),
+       [multiple](Config& config) { config.model.vocab_multiple = multiple; },
+       multiple == 1 ? "the configuration has vocab_multiple 1" : ""},
+      {"adamw", "fused_adamw: true", [](Config& config) { config.training.optimizer.fused_adamw = true; }},
+      {"compile", "use_compile: true", [](Config& config) { config.training.execution.use_compile = true; }},
+      {"graph", "compile_mode: reduce-overhead",
+       [](Config& config) { config.training.execution.compile_mode = CompileMode::reduce_overhead; },
+       cuda ? "this version captures no graph" : "needs a GPU"},
+      {"workers", "num_workers: 4", [](Config& config) { config.data.num_workers = 4; },
+       cuda ? "" : "on a CPU the tokens are where the batches are built"},
+  };
+}
+
+Config without_rungs(const Config& wanted) {
+  Config config = wanted;
+  config.data.stages.clear();
+  config.data.num_workers = 0;
+  config.model.vocab_multiple = 1;
+  config.training.resume_from = "none";
+  config.training.cadence = {};
+  // The first updates of a long warm-up learn nothing by which losses could be told apart.
+  config.training.schedule.warmup_steps = 10;
+  config.training.schedule.lr_schedule = LrSchedule::constant;
+  config.training.precision = {.use_amp = false, .dtype = Dtype::float32};
+  config.training.optimizer.fused_adamw = false;
+  config.training.execution.use_compile = false;
+  config.training.execution.compile_mode = CompileMode::standard;
+  config.training.execution.attention = AttentionKernel::math;
+  return config;
+}
+
+}  // namespace gpt

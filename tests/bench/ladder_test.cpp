@@ -1,0 +1,156 @@
+#include "gpt/bench/ladder.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "gpt/bench/results.h"
+#include "gpt/core/error.h"
+
+namespace gpt {
+namespace {
+
+// Rungs that only move the learning rate, the seed and the threads, which the measurement below reads.
+std::vector<Rung> toy_rungs() {
+  return {{"faster", "halves the time", [](Config& config) { config.seed *= 2; }},
+          {"slower", "doubles the time", [](Config& config) { config.threads += 1; }},
+          {"absent", "cannot be", [](Config&) { FAIL() << "applied"; }, "needs a GPU"},
+          {"wrong", "changes the loss", [](Config& config) { config.training.schedule.learning_rate = 9; }},
+          {"broken", "cannot be run", [](Config& config) { config.output_dir = "broken"; }},
+          {"same", "changes nothing", [](Config& config) { config.training.label_smoothing = 0.5; }}};
+}
+
+struct Machine {
+  int64_t calls = 0, stop_after = 1000;
+  std::vector<int64_t> batch_sizes;
+
+  std::optional<Measurement> operator()(const Config& config, const MeasurementLength&) {
+    if (++calls > stop_after) return std::nullopt;
+    if (config.output_dir == "broken") throw Error(ExitCode::memory, "too large");
+    batch_sizes.push_back(config.training.batch_size);
+    // A machine that becomes slower with every call, as one does that others use.
+    const double drift = 1 + 0.001 * static_cast<double>(calls);
+    const double step_ms = 100 * drift * static_cast<double>(1 + config.threads) / static_cast<double>(config.seed);
+    return Measurement{.step_ms = step_ms,
+                       .cpu_ms = step_ms,
+                       .tokens_per_second = 1e6 / step_ms,
+                       .peak_bytes = 1'000'000,
+                       .loss = config.training.schedule.learning_rate == 9 ? 5.0 : 4.0,
+                       .start_seconds = 0};
+  }
+};
+
+Config toy_config() {
+  Config config;
+  config.seed = 1;
+  return config;
+}
+
+Ladder climb_with(Machine& machine) {
+  const auto ignore = [](double share, const std::string&) {
+    EXPECT_GE(share, 0);
+    EXPECT_LE(share, 1);
+  };
+  const std::vector<Rung> rungs = toy_rungs();
+  return climb(toy_config(), rungs, 60, std::ref(machine), ignore);
+}
+
+const LadderRow& row(const std::vector<LadderRow>& rows, const std::string& name) {
+  const auto found = std::find_if(rows.begin(), rows.end(), [&](const LadderRow& row) { return row.name == name; });
+  EXPECT_NE(found, rows.end()) << name;
+  return *found;
+}
+
+TEST(Ladder, KeepsWhatIsFasterAndLeavesOutTheRest) {
+  Machine machine;
+  const Ladder ladder = climb_with(machine);
+  EXPECT_TRUE(ladder.complete);
+  EXPECT_TRUE(row(ladder.rows, "faster").kept);
+  EXPECT_NEAR(row(ladder.rows, "faster").gain, 2, 0.01);
+  EXPECT_FALSE(row(ladder.rows, "slower").kept);
+  EXPECT_NEAR(row(ladder.rows, "slower").gain, 0.5, 0.01);
+  EXPECT_EQ(row(ladder.rows, "slower").verdict, "left out: slower here");
+  EXPECT_FALSE(row(ladder.rows, "absent").measurement);
+  EXPECT_EQ(row(ladder.rows, "absent").verdict, "needs a GPU");
+  EXPECT_FALSE(row(ladder.rows, "wrong").kept);
+  EXPECT_EQ(row(ladder.rows, "wrong").verdict, "left out: the loss differs by +25.0 %");
+  EXPECT_FALSE(row(ladder.rows, "broken").kept);
+  EXPECT_EQ(row(ladder.rows, "broken").verdict, "too large");
+  // What was left out is not below the next step.
+  EXPECT_TRUE(row(ladder.rows, "same").kept);
+  EXPECT_NEAR(row(ladder.rows, "same").total_gain, 2, 0.01);
+}
+
+TEST(Ladder, TakesEachOfTheFullSetAwayAgain) {
+  Machine machine;
+  const Ladder ladder = climb_with(machine);
+  ASSERT_EQ(ladder.removed.size(), 2u);  // of "faster" and "same"
+  EXPECT_NEAR(row(ladder.removed, "faster").gain, 0.5, 0.01);
+  EXPECT_EQ(row(ladder.removed, "faster").verdict, "worth it");
+  EXPECT_EQ(row(ladder.removed, "same").verdict, "no difference beside the others");
+  const std::vector<int64_t> tried(machine.batch_sizes.end() - 4, machine.batch_sizes.end());
+  EXPECT_EQ(tried, (std::vector<int64_t>{32, 64, 128, 256}));
+}
+
+TEST(Ladder, KeepsWhatWasMeasuredBeforeASignal) {
+  Machine machine;
+  machine.stop_after = 10;
+  const Ladder ladder = climb_with(machine);
+  EXPECT_FALSE(ladder.complete);
+  EXPECT_GE(ladder.rows.size(), 2u);
+  EXPECT_LT(ladder.rows.size(), toy_rungs().size() + 1);
+}
+
+TEST(Ladder, TheEffortFitsIntoTheTime) {
+  for (const double step_ms : {1.0, 50.0, 3000.0}) {
+    for (const double seconds : {60.0, 600.0}) {
+      Measurement start;
+      start.step_ms = step_ms;
+      constexpr double kAround = 0.8;
+      const auto [length, rounds] = effort_for(start, kAround + 3 * step_ms / 1000, 3, 12, seconds);
+      const double of_run = kAround + static_cast<double>(length.warm_up + length.updates) * step_ms / 1000;
+      EXPECT_GE(rounds, 1);
+      EXPECT_GE(length.updates, 3);
+      const bool is_least = rounds == 1 && length.updates == 3;
+      EXPECT_TRUE(is_least || 2 * 12 * static_cast<double>(rounds) * of_run <= 1.05 * seconds)
+          << step_ms << " ms, " << seconds << " s: " << rounds << " x " << length.updates;
+    }
+  }
+}
+
+TEST(Ladder, ResultsNameEveryRow) {
+  Machine machine;
+  BenchResults results;
+  results.title = "ladder", results.command = "gpt-bench ladder", results.date = "2026-01-01T00:00:00Z";
+  results.config = toy_config(), results.ladder = climb_with(machine);
+  results.device.name = "a <fast> CPU & more";
+  const std::string table = to_markdown(results), json = to_json(results), chart = to_svg(results);
+  for (const LadderRow& row : results.ladder.rows) {
+    EXPECT_NE(table.find("| " + row.name + " "), std::string::npos) << row.name;
+    EXPECT_NE(json.find("\"" + row.name + "\""), std::string::npos) << row.name;
+    EXPECT_EQ(chart.find(">" + row.name + "<") != std::string::npos, row.measurement.has_value()) << row.name;
+  }
+  EXPECT_NE(chart.find("a &lt;fast> CPU &amp; more"), std::string::npos);
+}
+
+TEST(Measurement, SurvivesJson) {
+  const Measurement m{.step_ms = 12.5,
+                      .cpu_ms = 20.25,
+                      .tokens_per_second = 1e5,
+                      .peak_bytes = 1LL << 40,
+                      .loss = 3.5,
+                      .start_seconds = 1.5};
+  const Measurement back = measurement_from_json(to_json(m));
+  EXPECT_EQ(back.step_ms, m.step_ms);
+  EXPECT_EQ(back.cpu_ms, m.cpu_ms);
+  EXPECT_EQ(back.tokens_per_second, m.tokens_per_second);
+  EXPECT_EQ(back.peak_bytes, m.peak_bytes);
+  EXPECT_EQ(back.loss, m.loss);
+  EXPECT_EQ(back.start_seconds, m.start_seconds);
+}
+
+}  // namespace
+}  // namespace gpt

@@ -1,0 +1,81 @@
+"""gpt-bench measures what each optimization is worth, and leaves table, JSON and chart behind."""
+
+import json
+import pathlib
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+import xml.etree.ElementTree
+
+import programs
+
+
+class Bench(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        options = {**programs.TINY, "model.dropout": 0, "training.max_steps": 1000}
+        self.options = ["--data", programs.write_text(self.root), "--results", self.root / "results", *programs.flags(options)]
+
+    def files(self, ending):
+        return sorted((self.root / "results").glob(f"*{ending}"))
+
+    def test_a_combination_is_climbed_and_written_down(self):
+        done = programs.run("gpt-bench", "combo", "adamw+compile", "--minutes", 0.1, *self.options, check_code=0)
+        report = json.loads(self.files(".json")[0].read_text())
+        self.assertTrue(report["complete"])
+        self.assertEqual([row["name"] for row in report["rows"]], ["start", "adamw", "compile"])
+        self.assertEqual([row["name"] for row in report["batches"]], ["32", "64", "128", "256"])
+        losses = [row["measurement"]["loss"] for row in report["rows"]]
+        self.assertNotIn("differs", json.dumps(report["rows"]))
+        for loss in losses:
+            self.assertAlmostEqual(loss, losses[0], delta=0.01 * losses[0])
+        for row in report["rows"]:
+            self.assertGreater(row["measurement"]["step_ms"], 0)
+            self.assertGreater(row["measurement"]["peak_bytes"], 10_000_000)
+        self.assertEqual(self.files(".md")[0].read_text(), done.stdout)
+        xml.etree.ElementTree.parse(self.files(".svg")[0])
+        self.assertEqual(len(list((self.root / "results").iterdir())), 3, "files were left behind")
+
+    def test_one_measurement_is_an_object(self):
+        done = programs.run("gpt-bench", "measure", "--updates", 3, "--warm-up", 1, *self.options, check_code=0)
+        result = json.loads(done.stdout)
+        self.assertEqual(set(result), {"step_ms", "cpu_ms", "tokens_per_second", "peak_bytes", "loss", "start_seconds"})
+        self.assertGreater(result["tokens_per_second"], 0)
+
+    def test_ctrl_c_keeps_what_is_done(self):
+        words = programs.command("gpt-bench", "ladder", "--minutes", 5, *self.options)
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        for line in process.stderr:
+            if "measuring" in line and "flash" in line:
+                break
+        time.sleep(0.5)
+        subprocess.run(["kill", "-INT", "--", f"-{process.pid}"], check=True)
+        table, _ = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 128 + signal.SIGINT)
+        self.assertIn("Stopped before it was complete.", table)
+        self.assertIn("| start ", table)
+        self.assertFalse(json.loads(self.files(".json")[0].read_text())["complete"])
+
+    def test_mistakes_are_named(self):
+        for words, message in (
+                (["climb"], "gpt-bench: unknown command 'climb'; use ladder or combo"),
+                (["combo"], "gpt-bench combo: name the optimizations, such as compile+adamw"),
+                (["combo", "adam"], "gpt-bench combo: there is no optimization 'adam'; there are tf32, bfloat16, float16, flash, "
+                                    "padding, adamw, compile, graph, workers"),
+                (["combo", "graph", "--device", "cpu"], "gpt-bench combo: graph cannot be measured: needs a GPU"),
+                (["ladder", "--data", "nowhere.txt"], None)):
+            done = programs.run("gpt-bench", *words)
+            self.assertIn(done.returncode, (2, 3), words)
+            self.assertEqual(done.stdout, "")
+            self.assertEqual(done.stderr.count("error: "), 1, done.stderr)
+            if message:
+                self.assertEqual(done.stderr, f"error: {message}\n")
+        self.assertIn("gpt-bench ladder", programs.run("gpt-bench", "--help", check_code=0).stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
