@@ -1,46 +1,83 @@
 #!/usr/bin/env bash
-# Speed against PyTorch: alternates gpt-train and scripts/pytorch_baseline.py, the same training run as a plain eager PyTorch
-# program in float32 and in bfloat16, and prints the ratios of their median tokens/s (without start-up and warm-up); the last
-# line is the ratio to the faster one.
+# Speed against PyTorch: alternates gpt-train with scripts/pytorch_baseline.py, the same training run as a plain PyTorch program.
+# PyTorch runs eagerly and with torch.compile, gpt-train with its own operators and without (use_compile), both in float32 and,
+# on a CPU with instructions for it, in bfloat16 by autocast. Prints a table of the median tokens/s (without start-up and
+# warm-up), of the ratio to PyTorch's fastest, and of the loss at the end; the last line is the ratio of our fastest.
 # usage: scripts/compare_pytorch.sh FILE [gpt-train flags...]     e.g. scripts/compare_pytorch.sh tinyshakespeare.txt --mlp swiglu
-# ROUNDS (5) and STEPS (200) set how long it measures, CONFIG (configs/nanogpt_cpu.yaml) what it measures.
+#        GPT-2 124M: CONFIG=configs/gpt2_124m.yaml STEPS=30 EVERY=5 scripts/compare_pytorch.sh FILE --block_size 64 --batch_size 4 \
+#          --gradient_accumulation_steps 1 --vocab_size 50257
+# ROUNDS (5) and STEPS (200) set how long it measures, EVERY (20) how many steps a figure covers, CONFIG
+# (configs/nanogpt_cpu.yaml) what it measures.
 set -euo pipefail
 text=$(realpath "${1:?usage: scripts/compare_pytorch.sh FILE [gpt-train flags...]}"); shift
 cd "$(dirname "$0")/.."
-train=build/bin/gpt-train python=.deps/venv/bin/python
+train=build/bin/gpt-train python=.deps/venv/bin/python every=${EVERY:-20}
 [ -x $train ] || { echo "$train is missing: run ./scripts/quickstart.sh first" >&2; exit 1; }
 [ -r "$text" ] || { echo "$text: cannot be read" >&2; exit 1; }
 out=$(mktemp -d); trap 'rm -rf "$out"' EXIT
 
-$train --config "${CONFIG:-configs/nanogpt_cpu.yaml}" --data.text "$text" --max_steps "${STEPS:-200}" --log_interval 20 \
-  --eval_interval 0 --checkpoint_interval 0 --sample_interval 0 --threads "$(nproc)" "$@" --print-config >"$out/config.yaml"
-
-# usage: median FILE...   of tokens_per_second over the logged intervals of 20 steps, the first of each run left out
-median() {
-  sed -n 's/.*"step": *\([0-9]*\),.*"tokens_per_second": *\([0-9.e+]*\).*/\1 \2/p' "$@" | awk '$1 > 20 && $1 % 20 == 0 { print $2 }' | sort -g |
-    awk '{ rate[NR] = $1 } END { printf "%.0f\n", (rate[int((NR + 1) / 2)] + rate[int(NR / 2) + 1]) / 2 }'
-}
-ratio() { awk -v ours="$1" -v theirs="$2" 'BEGIN { printf "%.2f\n", ours / theirs }'; }
+$train --config "${CONFIG:-configs/nanogpt_cpu.yaml}" --data.text "$text" --tokenizer char --max_steps "${STEPS:-200}" --warmup_steps 10 \
+  --log_interval "$every" --eval_interval 0 --checkpoint_interval 0 --sample_interval 0 --threads "$(nproc)" "$@" --print-config >"$out/config.yaml"
 
 # Without instructions for it, bfloat16 is emulated, some twenty times slower than float32.
 dtypes=(float32)
-if grep -qwE 'avx512_bf16|amx_bf16|bf16' /proc/cpuinfo; then dtypes+=(bfloat16); else echo "This CPU has no bfloat16 instructions: PyTorch is measured in float32 only."; fi
+if grep -qwE 'avx512_bf16|amx_bf16|bf16' /proc/cpuinfo; then dtypes+=(bfloat16); else echo "This CPU has no bfloat16 instructions: only float32 is measured."; fi
+programs=(gpt-train gpt-train-uncompiled pytorch-eager pytorch-compiled)
+
+# usage: run PROGRAM DTYPE ROUND   leaves its metrics in $out/PROGRAM-DTYPE-ROUND.jsonl
+run() {
+  local metrics=$out/$1-$2-$3.jsonl flags=()
+  case $1 in
+    gpt-train*)
+      [[ $2 == float32 ]] && flags+=(--use_amp false --dtype auto) || flags+=(--use_amp true --dtype "$2")
+      [[ $1 == gpt-train ]] && flags+=(--use_compile true) || flags+=(--use_compile false)
+      $train --config "$out/config.yaml" --output_dir "$out/run" "${flags[@]}" >"$out/log" 2>&1 || { cat "$out/log" >&2; exit 1; }
+      mv "$out/run/metrics.jsonl" "$metrics"
+      rm -rf "$out/run"
+      ;;
+    pytorch*)
+      [[ $1 == pytorch-eager ]] || flags+=(--compile)
+      $python -B scripts/pytorch_baseline.py --config "$out/config.yaml" --text "$text" --dtype "$2" "${flags[@]}" --metrics "$metrics" \
+        >"$out/log" 2>&1 || { cat "$out/log" >&2; exit 1; }
+      ;;
+  esac
+}
+
+# usage: median FILE...   of tokens_per_second over the intervals, the first of each run left out
+median() {
+  sed -n 's/.*"step": *\([0-9]*\),.*"tokens_per_second": *\([0-9.e+]*\).*/\1 \2/p' "$@" | awk -v every="$every" '$1 > every && $1 % every == 0 { print $2 }' |
+    sort -g | awk '{ rate[NR] = $1 } END { printf "%.0f\n", (rate[int((NR + 1) / 2)] + rate[int(NR / 2) + 1]) / 2 }'
+}
+ratio() { awk -v ours="$1" -v theirs="$2" 'BEGIN { printf "%.2f\n", ours / theirs }'; }
+last_loss() { grep -h '"loss"' "$@" | sed -n '$s/.*"loss": *\([0-9.]*\).*/\1/p'; }
 
 for ((round = 1; round <= ${ROUNDS:-5}; round++)); do
-  $train --config "$out/config.yaml" --output_dir "$out/run$round" >"$out/log" 2>&1 || { cat "$out/log" >&2; exit 1; }
-  mv "$out/run$round/metrics.jsonl" "$out/ours$round.jsonl"
-  rm -rf "$out/run$round"
-  line="round $round: gpt-train $(median "$out/ours$round.jsonl") tokens/s"
+  line="round $round:"
   for dtype in "${dtypes[@]}"; do
-    $python -B scripts/pytorch_baseline.py --config "$out/config.yaml" --text "$text" --dtype $dtype --metrics "$out/$dtype$round.jsonl" >/dev/null
-    line+=", PyTorch $dtype $(median "$out/$dtype$round.jsonl")"
+    for program in "${programs[@]}"; do
+      run "$program" "$dtype" "$round"
+      line+=" $program $dtype $(median "$out/$program-$dtype-$round.jsonl"),"
+    done
   done
-  echo "$line"
+  echo "${line%,} tokens/s" >&2
 done
-ours=$(median "$out"/ours*.jsonl) fastest=0
+
+ours=0 theirs=0
 for dtype in "${dtypes[@]}"; do
-  theirs=$(median "$out/$dtype"*.jsonl)
-  echo "against PyTorch $dtype $(ratio "$ours" "$theirs")x"
-  ((theirs > fastest)) && fastest=$theirs
+  for program in "${programs[@]}"; do
+    speed=$(median "$out/$program-$dtype"-*.jsonl)
+    case $program in
+      gpt-train*) ((speed > ours)) && ours=$speed ;;
+      *) ((speed > theirs)) && theirs=$speed ;;
+    esac || true
+  done
 done
-echo "ratio $(ratio "$ours" "$fastest")x"
+echo "| program | dtype | tokens/s | to PyTorch's fastest | loss |"
+echo "| --- | --- | ---: | ---: | ---: |"
+for dtype in "${dtypes[@]}"; do
+  for program in "${programs[@]}"; do
+    speed=$(median "$out/$program-$dtype"-*.jsonl)
+    echo "| $program | $dtype | $speed | $(ratio "$speed" "$theirs")x | $(last_loss "$out/$program-$dtype-1.jsonl") |"
+  done
+done
+echo "ratio $(ratio "$ours" "$theirs")x"

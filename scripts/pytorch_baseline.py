@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The same training run as gpt-train's, as a plain eager PyTorch program: what scripts/compare_pytorch.sh compares with.
+"""The same training run as gpt-train's, as a plain PyTorch program, eager or compiled: what scripts/compare_pytorch.sh compares with.
 
-    python scripts/pytorch_baseline.py --config c.yaml --text FILE [--dtype bfloat16] [--seed N] [--max-steps N] [--metrics OUT]
+    python scripts/pytorch_baseline.py --config c.yaml --text FILE [--dtype bfloat16] [--compile] [--seed N] [--max-steps N] [--metrics OUT]
 
 Reads the configuration that `gpt-train --print-config` writes. Written as one would write it with PyTorch today: SDPA
 attention, fused AdamW, foreach clipping, gradients set to None, the loss read only where it is logged; bfloat16 by
@@ -208,6 +208,7 @@ def main():
     parser.add_argument("--config", required=True)
     parser.add_argument("--text", required=True)
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument("--compile", action="store_true", help="with torch.compile")
     parser.add_argument("--seed", type=int)
     parser.add_argument("--max-steps", type=int)
     parser.add_argument("--metrics", default="/dev/stderr", help="where the JSON lines go")
@@ -220,7 +221,10 @@ def main():
     training = {key.removeprefix("training."): value for key, value in config.items() if key.startswith("training.")}
     device = config["device"] or ("cuda" if torch.cuda.is_available() else "cpu")
     tokens, vocab_size = read_tokens(arguments.text, config)
+    vocab_size = config["model.vocab_size"] or vocab_size
     tokens, model = tokens.to(device), GPT(model_config(config, vocab_size)).to(device)
+    if arguments.compile:
+        model = torch.compile(model)
     steps = arguments.max_steps or training["max_steps"]
     with open(arguments.metrics, "w", encoding="utf-8") as metrics:
         rates = train(model, tokens, training, config["model.block_size"], steps, arguments.dtype, metrics)

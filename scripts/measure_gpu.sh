@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Everything that a machine with a GPU can tell about this program, in one command of at most nine minutes: every test that runs
+# on a GPU, the ladder of optimizations of the character model and of GPT-2 124M, the speed of both as they are configured, and
+# PyTorch's beside it, eager and compiled. It needs a build with CUDA (build/bin), data/ and a Python with torch; nothing is
+# installed. What each part printed is in FOLDER, and a line in FOLDER/summary.txt says how it ended.
+#
+# usage: scripts/measure_gpu.sh FOLDER [DEVICE]     DEVICE: cuda (default), or cpu to rehearse it with a model that a CPU can bear
+set -euo pipefail
+source "$(dirname "$0")/steps.sh"
+
+out=$(realpath -m "${1:?usage: scripts/measure_gpu.sh FOLDER [DEVICE]}") device=${2:-cuda}
+python=python3
+[[ ! -x .deps/venv/bin/python ]] || python=.deps/venv/bin/python
+[[ -x build/bin/gpt-bench ]] || fail "build/bin/gpt-bench is missing: run ./scripts/setup.sh --cuda first"
+[[ -r data/shakespeare.txt ]] || fail "data/shakespeare.txt is missing: run ./scripts/get_data.sh first"
+mkdir -p "$out"
+: >"$out/summary.txt"
+
+# usage: part SECONDS NAME COMMAND...   with its output in NAME.log; a part that fails does not keep the others from running
+part() {
+  local began=$SECONDS code=0
+  timeout "$1" "${@:3}" >"$out/$2.log" 2>&1 || code=$?
+  printf '%-22s exit %3d after %3d s\n' "$2" "$code" $((SECONDS - began)) | tee -a "$out/summary.txt"
+}
+
+text=(--data data/shakespeare.txt --device "$device" --eval_interval 0 --checkpoint_interval 0 --sample_interval 0)
+char=(--config configs/shakespeare_char_gpu.yaml "${text[@]}" --dropout 0)
+gpt2=(--config configs/gpt2_124m.yaml "${text[@]}" --tokenizer gpt2 --batch_size 32 --gradient_accumulation_steps 1)
+updates=110 every=10 minutes=2
+if [[ $device == cpu ]]; then
+  char+=(--n_layer 2 --n_embd 96 --n_head 3 --batch_size 4)
+  gpt2+=(--preset none --n_layer 2 --n_embd 64 --n_head 2 --block_size 64 --batch_size 4)
+  updates=20 every=5 minutes=0.3
+fi
+
+# usage: speed NAME FLAGS...   gpt-train and PyTorch with the same configuration, one after the other
+speed() {
+  local name=$1 config=$out/$1.yaml
+  shift
+  build/bin/gpt-train "$@" --max_steps $updates --warmup_steps 10 --log_interval $every --print-config >"$config"
+  part 120 "$name-gpt-train" build/bin/gpt-train --config "$config" --output_dir "$out/$name-run"
+  part 60 "$name-pytorch" "$python" -B scripts/pytorch_baseline.py --config "$config" --text data/shakespeare.txt --dtype bfloat16 \
+    --metrics "$out/$name-pytorch.jsonl"
+  part 120 "$name-pytorch-compiled" "$python" -B scripts/pytorch_baseline.py --config "$config" --text data/shakespeare.txt --dtype bfloat16 \
+    --compile --metrics "$out/$name-pytorch-compiled.jsonl"
+}
+
+[[ $device == cpu ]] || export GPT_REQUIRE_CUDA=1
+part 60 machine build/bin/gpt-diagnose --json
+part 150 tests build/bin/gpt_tests --gtest_filter="*$device*"
+speed char "${char[@]}"
+speed gpt2 "${gpt2[@]}"
+part 150 ladder-char build/bin/gpt-bench ladder "${char[@]}" --minutes $minutes --results "$out/ladder-char"
+part 150 ladder-gpt2 build/bin/gpt-bench ladder "${gpt2[@]}" --minutes $minutes --results "$out/ladder-gpt2"
+say "Results: $out"
