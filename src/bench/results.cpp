@@ -108,7 +108,7 @@ std::string to_markdown(const BenchResults& results) {
   if (!ladder.complete) text += "Stopped before it was complete.\n\n";
   text += fmt::format(
       "Each step was measured in turn with the one below it, {}: medians of {} after {} to warm up. Differences of less than "
-      "2 % are noise. The loss is the mean of the last ten updates.\n\n",
+      "2 % are noise. The loss is the mean of the last updates, at most ten.\n\n",
       plural(ladder.rounds, "pair"), plural(ladder.length.updates, "update"), ladder.length.warm_up);
   text += ladder_table(ladder.rows, "step", /*is_ladder=*/true);
   if (!ladder.removed.empty()) {

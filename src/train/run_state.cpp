@@ -8,6 +8,8 @@
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "gpt/core/error.h"
 #include "gpt/core/log.h"
 #include "gpt/core/version.h"
@@ -24,6 +26,11 @@ namespace {
 enum Stream : uint64_t { kWeights = 1, kData = 2, kDropout = 3 };
 uint64_t stream_seed(const Config& config, Stream stream) {
   return mix64(static_cast<uint64_t>(config.seed) * 4 + stream);
+}
+
+std::string in_one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
 }
 
 }  // namespace
@@ -136,7 +143,7 @@ void RunState::restore(const StartingPoint& start) {
     if (then == checkpoint.environment.end() || then->second == now) continue;
     log::warn(
         fmt::format("{} was {} when the checkpoint was written and is {} now: the run resumes, but not bit for bit",
-                    what, then->second, now));
+                    what, in_one_line(then->second), in_one_line(now)));
   }
 }
 
