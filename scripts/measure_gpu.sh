@@ -25,12 +25,14 @@ part() {
 
 text=(--data data/shakespeare.txt --device "$device" --eval_interval 0 --checkpoint_interval 0 --sample_interval 0)
 char=(--config configs/shakespeare_char_gpu.yaml "${text[@]}" --dropout 0)
-gpt2=(--config configs/gpt2_124m.yaml "${text[@]}" --tokenizer gpt2 --batch_size 32 --gradient_accumulation_steps 1)
-updates=110 every=10 minutes=2
+gpt2=(--config configs/gpt2_124m.yaml "${text[@]}" --tokenizer gpt2 --gradient_accumulation_steps 1)
+updates=110 every=10 minutes=1.4
 if [[ $device == cpu ]]; then
   char+=(--n_layer 2 --n_embd 96 --n_head 3 --batch_size 4)
-  gpt2+=(--preset none --n_layer 2 --n_embd 64 --n_head 2 --block_size 64 --batch_size 4)
+  gpt2+=(--n_layer 2 --n_embd 64 --n_head 2 --block_size 64 --batch_size 4)
   updates=20 every=5 minutes=0.3
+else
+  gpt2+=(--batch_size 32)
 fi
 
 # usage: speed NAME FLAGS...   gpt-train and PyTorch with the same configuration, one after the other
@@ -38,18 +40,19 @@ speed() {
   local name=$1 config=$out/$1.yaml
   shift
   build/bin/gpt-train "$@" --max_steps $updates --warmup_steps 10 --log_interval $every --print-config >"$config"
-  part 120 "$name-gpt-train" build/bin/gpt-train --config "$config" --output_dir "$out/$name-run"
-  part 60 "$name-pytorch" "$python" -B scripts/pytorch_baseline.py --config "$config" --text data/shakespeare.txt --dtype bfloat16 \
+  rm -rf "$out/$name-run"
+  part 30 "$name-gpt-train" build/bin/gpt-train --config "$config" --output_dir "$out/$name-run"
+  part 25 "$name-pytorch" "$python" -B scripts/pytorch_baseline.py --config "$config" --text data/shakespeare.txt --dtype bfloat16 \
     --metrics "$out/$name-pytorch.jsonl"
-  part 120 "$name-pytorch-compiled" "$python" -B scripts/pytorch_baseline.py --config "$config" --text data/shakespeare.txt --dtype bfloat16 \
+  part 45 "$name-pytorch-compiled" "$python" -B scripts/pytorch_baseline.py --config "$config" --text data/shakespeare.txt --dtype bfloat16 \
     --compile --metrics "$out/$name-pytorch-compiled.jsonl"
 }
 
 [[ $device == cpu ]] || export GPT_REQUIRE_CUDA=1
-part 60 machine build/bin/gpt-diagnose --json
-part 150 tests build/bin/gpt_tests --gtest_filter="*$device*"
+part 20 machine build/bin/gpt-diagnose --json
+part 120 tests build/bin/gpt_tests --gtest_filter="*$device*"
 speed char "${char[@]}"
 speed gpt2 "${gpt2[@]}"
-part 150 ladder-char build/bin/gpt-bench ladder "${char[@]}" --minutes $minutes --results "$out/ladder-char"
-part 150 ladder-gpt2 build/bin/gpt-bench ladder "${gpt2[@]}" --minutes $minutes --results "$out/ladder-gpt2"
+part 100 ladder-char build/bin/gpt-bench ladder "${char[@]}" --minutes $minutes --results "$out/ladder-char"
+part 100 ladder-gpt2 build/bin/gpt-bench ladder "${gpt2[@]}" --minutes $minutes --results "$out/ladder-gpt2"
 say "Results: $out"
