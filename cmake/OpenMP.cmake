@@ -4,7 +4,7 @@
 # It also has libgomp's interface. LibTorch asks for "libgomp.so.1", so a copy under that name is put into lib/gpt-train
 # beside bin/, the programs look there before LibTorch's own folder, and the loader gives LibTorch the one already loaded.
 # Without the copy (or with LD_LIBRARY_PATH set to LibTorch's folder) LibTorch's own is found, and everything still works.
-# It is the only shared library that the programs bring with them: Debian has no static one.
+# Debian has no static one.
 
 file(GLOB _runtimes /usr/lib/llvm-*/lib/libomp.so.5)
 list(SORT _runtimes COMPARE NATURAL ORDER DESCENDING)
@@ -12,11 +12,8 @@ list(APPEND _runtimes "")
 list(GET _runtimes 0 _runtime)
 set(GPT_OPENMP "${_runtime}" CACHE FILEPATH "LLVM's libomp.so.5; empty = LibTorch's libgomp")
 
-set(GPT_PRIVATE_LIB_DIR lib/gpt-train)
 if(GPT_OPENMP)
-  file(REAL_PATH "${GPT_OPENMP}" _runtime)
-  configure_file("${_runtime}" "${CMAKE_BINARY_DIR}/${GPT_PRIVATE_LIB_DIR}/libgomp.so.1" COPYONLY)
-  install(FILES "${CMAKE_BINARY_DIR}/${GPT_PRIVATE_LIB_DIR}/libgomp.so.1" DESTINATION ${GPT_PRIVATE_LIB_DIR})
+  gpt_bring_library("${GPT_OPENMP}" libgomp.so.1)
 else()
   message(WARNING "LLVM's OpenMP (libomp.so.5) was not found; with LibTorch's libgomp, small models train more slowly on a CPU. "
     "Install libomp-dev, or set -DGPT_OPENMP=.../libomp.so.5")

@@ -12,4 +12,4 @@ target_compile_options(gpt_flags INTERFACE
   # -lineinfo costs nothing at run time and lets a profiler name the line.
   "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${_host_warnings};--expt-relaxed-constexpr;--extended-lambda;-lineinfo>")
 # Cheap bounds checks in the standard library, in release builds too.
-target_compile_definitions(gpt_flags INTERFACE _GLIBCXX_ASSERTIONS FMT_HEADER_ONLY SPDLOG_FMT_EXTERNAL)
+target_compile_definitions(gpt_flags INTERFACE _GLIBCXX_ASSERTIONS SPDLOG_FMT_EXTERNAL)

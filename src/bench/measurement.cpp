@@ -25,8 +25,6 @@
 #include "gpt/train/run_state.h"
 #include "gpt/train/train_step.h"
 
-extern char** environ;
-
 namespace gpt {
 namespace {
 

@@ -1,0 +1,10 @@
+# Shared libraries that the programs bring with them, because Debian has no static ones: copies in lib/gpt-train beside bin/.
+set(GPT_PRIVATE_LIB_DIR lib/gpt-train)
+
+# gpt_bring_library(file name): copies the file, or what it is a link to, under the name that the loader will ask for.
+function(gpt_bring_library file name)
+  file(REAL_PATH "${file}" _library)
+  set(_copy "${CMAKE_BINARY_DIR}/${GPT_PRIVATE_LIB_DIR}/${name}")
+  configure_file("${_library}" "${_copy}" COPYONLY)
+  install(FILES "${_copy}" DESTINATION ${GPT_PRIVATE_LIB_DIR})
+endfunction()
