@@ -4,6 +4,7 @@
 
 #include "gpt/model/compile.h"
 #include "gpt/ops/classifier.h"
+#include "gpt/ops/product.h"
 #include "gpt/optim/adamw.h"
 #include "gpt/parameters/parameter_table.h"
 
@@ -33,16 +34,24 @@ class ActivationBytes {
   // The head's logits of a chunk, which become their gradient; ATen puts their log-softmax beside them. The gradient of x is
   // there already, and x itself.
   double head(const TrainingConfig& training) const {
-    const int64_t tokens = training.batch_size * model_.block_size, Vp = model_.padded_vocab();
-    const double all = static_cast<double>(tokens);
+    const auto all = static_cast<double>(training.batch_size * model_.block_size), rows = head_rows(training),
+               Vp = static_cast<double>(model_.padded_vocab());
     if (!form_.own_operators) {  // logits, log-softmax and their gradients; smoothing adds one of its own
-      return all * (training.label_smoothing > 0 ? 4 : 3) * kFloatBytes * static_cast<double>(Vp);
+      return all * (training.label_smoothing > 0 ? 4 : 3) * kFloatBytes * Vp;
     }
-    const int64_t rows = ops::classifier_chunk_rows(tokens, Vp, training.execution.loss_chunk_rows, !form_.cuda);
     // From the second chunk on, a 16-bit product is converted as it is added.
-    const bool converts = form_.compute_type != at::kFloat && !form_.cuda && rows < tokens;
-    return static_cast<double>(rows * Vp) * (s_ + (own_kernels_ ? 0 : kFloatBytes)) + all * 2 * residual() +
-           (converts ? kFloatBytes * static_cast<double>(Vp) * C_ : 0);
+    const bool converts = form_.compute_type != at::kFloat && !form_.cuda && rows < all;
+    return rows * Vp * (s_ + (own_kernels_ ? 0 : kFloatBytes)) + all * 2 * residual() +
+           (converts ? kFloatBytes * Vp * C_ : 0);
+  }
+
+  // How many rows of logits exist at once.
+  double head_rows(const TrainingConfig& training) const {
+    const int64_t tokens = training.batch_size * model_.block_size;
+    return static_cast<double>(
+        form_.own_operators
+            ? ops::classifier_chunk_rows(tokens, model_.padded_vocab(), training.execution.loss_chunk_rows, !form_.cuda)
+            : tokens);
   }
 
   // Buffers of one block's backward pass on top of what its forward pass kept: the gradients of its widest part. What the MLP
@@ -103,7 +112,8 @@ class ActivationBytes {
 ActivationForm activation_form(const ModelConfig& model, const ExecutionConfig& execution, const DeviceInfo& device,
                                const Precision& precision) {
   const std::string path = attention_path(model, execution, device.device, precision.compute_type(), /*training=*/true);
-  return {precision.compute_type(), !path.starts_with("math"), device.device.is_cuda(), execution.use_compile};
+  return {precision.compute_type(), !path.starts_with("math"), device.device.is_cuda(), execution.use_compile,
+          device.device.is_cpu() && ops::cpu::rounds_products_from_float32()};
 }
 
 double MemoryEstimate::total() const { return weights + gradients + moments + activations + workspace; }
@@ -125,10 +135,15 @@ MemoryEstimate estimate_memory(const ModelConfig& model, const TrainingConfig& t
   estimate.activations = tokens * (layers * kept + bytes.outside_blocks());
   // With checkpointing a block is recomputed before its backward pass.
   const double one_block = bytes.backward() + (recomputes ? bytes.block() - bytes.residual() : 0);
-  // In 16 bits a weight's gradient is a tensor of its own until it is added.
-  const auto product = [&](int64_t width) { return is_narrow ? 2 * static_cast<double>(width * model.n_embd) : 0; };
-  estimate.workspace = std::max(bytes.head(training) + product(model.padded_vocab()),
-                                tokens * one_block + product(std::max(model.hidden(), 3 * model.n_embd)));
+  // In 16 bits a weight's gradient is a tensor of its own until it is added, and a product may be one of float32 at first.
+  const double unrounded = is_narrow && form.rounds_products ? kFloatBytes : 0;
+  const auto of_weight = [&](int64_t width) {
+    return static_cast<double>(width * model.n_embd) * ((is_narrow ? 2 : 0) + unrounded);
+  };
+  const auto of_rows = [&](double rows, int64_t width) { return rows * static_cast<double>(width) * unrounded; };
+  const int64_t Vp = model.padded_vocab(), widest = std::max(model.hidden(), 3 * model.n_embd);
+  estimate.workspace = std::max(bytes.head(training) + std::max(of_weight(Vp), of_rows(bytes.head_rows(training), Vp)),
+                                tokens * one_block + std::max(of_weight(widest), of_rows(tokens, model.hidden())));
   return estimate;
 }
 

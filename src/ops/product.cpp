@@ -30,6 +30,15 @@ bool mkl_leaves_avx512_unused() {
 
 }  // namespace
 
+bool cpu::rounds_products_from_float32() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+         __builtin_cpu_supports("avx512dq") && !__builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
+}
+
 bool cpu::onednn_works() {
   try {
     const at::Tensor one = at::ones({1, 1}, at::kFloat);

@@ -14,6 +14,7 @@
 #include "gpt/device/cpu_allocator.h"
 #include "gpt/device/precision.h"
 #include "gpt/model/compile.h"
+#include "gpt/ops/product.h"
 #include "gpt/optim/adamw.h"
 
 namespace gpt {
@@ -83,7 +84,9 @@ TEST_P(MemoryOf, IsWhatAStepAllocates) {
   training.execution.use_compile = form.compile, training.execution.loss_chunk_rows = form.chunk_rows;
 
   const bool has_flash = form.compile || form.dropout == 0;
-  const auto estimate = estimate_memory(model, training, {form.compute_type, has_flash, /*cuda=*/false, form.compile});
+  const auto estimate = estimate_memory(model, training,
+                                        {form.compute_type, has_flash, /*cuda=*/false, form.compile,
+                                         ops::cpu::rounds_products_from_float32()});
   const CpuMemory memory = measured(model, training, form.compute_type);
   if (memory.extent == 0) GTEST_SKIP() << "the allocator that counts is not in use, as under the address sanitizer";
   const double share = estimate.total() / static_cast<double>(memory.peak);

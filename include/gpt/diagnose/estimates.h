@@ -18,7 +18,8 @@ struct ActivationForm {
   at::ScalarType compute_type = at::kFloat;  // 16 bits: autocast around a float32 residual stream
   bool fused_attention = true;               // flash, cuDNN or efficient: no T x T matrix is kept
   bool cuda = false;
-  bool own_operators = true;  // use_compile
+  bool own_operators = true;     // use_compile
+  bool rounds_products = false;  // ops::cpu::rounds_products_from_float32()
 };
 ActivationForm activation_form(const ModelConfig& model, const ExecutionConfig& execution, const DeviceInfo& device,
                                const Precision& precision);

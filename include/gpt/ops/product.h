@@ -16,6 +16,10 @@ enum class MatrixLibrary { aten, onednn };
 // Whether LibTorch can use oneDNN's product here: it needs AVX-512, which ONEDNN_MAX_CPU_ISA may disable.
 bool onednn_works();
 
+// Whether a bfloat16 product is one of float32 first, in memory of its own, that is rounded afterwards: so does oneDNN, which ATen
+// uses for it, on a processor that has AVX-512 but no instructions for bfloat16.
+bool rounds_products_from_float32();
+
 }  // namespace cpu
 
 // The library for products of `x` (..., K) with a weight.
