@@ -19,7 +19,7 @@ class ActivationBytes {
   ActivationBytes(const ModelConfig& model, const ActivationForm& form)
       : model_(model),
         form_(form),
-        own_kernels_(form.own_operators && !form.cuda),
+        own_attention_(form.own_operators && !form.cuda),
         s_(static_cast<double>(c10::elementSize(form.compute_type))),
         C_(static_cast<double>(model.n_embd)),
         kv_(static_cast<double>(model.kv_heads() * model.head_dim())),
@@ -41,8 +41,7 @@ class ActivationBytes {
     }
     // From the second chunk on, a 16-bit product is converted as it is added.
     const bool converts = form_.compute_type != at::kFloat && !form_.cuda && rows < all;
-    return rows * Vp * (s_ + (own_kernels_ ? 0 : kFloatBytes)) + all * 2 * residual() +
-           (converts ? kFloatBytes * Vp * C_ : 0);
+    return rows * Vp * s_ + all * 2 * residual() + (converts ? kFloatBytes * Vp * C_ : 0);
   }
 
   // How many rows of logits exist at once.
@@ -61,14 +60,14 @@ class ActivationBytes {
  private:
   // The input, and the output as the following product takes it. On a CPU ATen has no fused RMSNorm: it keeps x / rms(x) too.
   double norm() const {
-    const bool unfused = model_.norm == Norm::rmsnorm && !form_.cuda && !own_kernels_;
+    const bool unfused = model_.norm == Norm::rmsnorm && !form_.cuda && !form_.own_operators;
     return residual() + s_ * C_ + (unfused ? kFloatBytes * C_ : 0);
   }
 
   // Of an operator of ATen's, which keeps a mask of bytes on CUDA and one of values on a CPU.
   double dropout(double width) const { return model_.dropout > 0 ? (form_.cuda ? 1 : s_) * width : 0; }
   // What is added to the residual stream; our own operator draws the mask again.
-  double branch_dropout() const { return own_kernels_ ? 0 : dropout(C_); }
+  double branch_dropout() const { return form_.own_operators ? 0 : dropout(C_); }
 
   // One value for each head and each position that is looked at.
   double matrix() const { return static_cast<double>(model_.n_head * model_.block_size); }
@@ -77,7 +76,7 @@ class ActivationBytes {
     const double output = s_ * C_;
     if (form_.fused_attention) {
       // Our own kernel rotates while it reads.
-      const double rotated = model_.position == Position::rope && !own_kernels_ ? s_ * (C_ + kv_) : 0;
+      const double rotated = model_.position == Position::rope && !own_attention_ ? s_ * (C_ + kv_) : 0;
       const double log_sum_exp = kFloatBytes * static_cast<double>(model_.n_head);
       return s_ * (C_ + 2 * kv_) + rotated + output + log_sum_exp;
     }
@@ -90,20 +89,20 @@ class ActivationBytes {
   double attention_backward() const {
     const double packed = s_ * (C_ + 2 * kv_);
     if (!form_.fused_attention) return kFloatBytes * (2 * matrix() + 3 * C_);
-    return own_kernels_ ? packed + s_ * C_ : 2 * packed;
+    return own_attention_ ? packed + s_ * C_ : 2 * packed;
   }
 
   // GELU: its input and output. Gated: both branches and their product; ATen also keeps the gate after its activation, and a
   // mask.
   double mlp() const {
     if (model_.mlp == Mlp::gelu) return 2 * s_ * F_;
-    return own_kernels_ ? 3 * s_ * F_ : 4 * s_ * F_ + dropout(F_);
+    return form_.own_operators ? 3 * s_ * F_ : 4 * s_ * F_ + dropout(F_);
   }
   double mlp_backward() const { return (model_.mlp == Mlp::gelu ? 2 : 3) * s_ * F_; }
 
   const ModelConfig& model_;
   const ActivationForm& form_;
-  bool own_kernels_;  // which this program has for a CPU
+  bool own_attention_;  // which this program has for a CPU
   double s_, C_, kv_, F_;
 };
 

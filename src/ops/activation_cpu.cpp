@@ -4,6 +4,7 @@
 
 #include "activation_kernel.h"
 #include "cpu_capability.h"
+#include "dropout.h"
 #include "kernels.h"
 
 namespace gpt::ops::cpu {
@@ -15,10 +16,10 @@ namespace {
 
 // Calls work(kernels, arguments, begin, end) on all threads, for whole blocks of elements.
 template <class T, class Work>
-void for_each_stretch(const ActivationKernels<T>& kernels, Activation activation, const DropoutMask& dropout,
+void for_each_stretch(const ActivationKernels<T>& kernels, Activation activation, const Dropout& dropout,
                       const at::Tensor& x, const at::Tensor& in, const Work& work) {
   constexpr int64_t kGrain = 256;  // blocks: below, waking a thread costs more than it saves
-  const ActivationArguments<T> arguments{activation, dropout, x.const_data_ptr<T>(),
+  const ActivationArguments<T> arguments{activation, dropout.mask, x.const_data_ptr<T>(),
                                          in.defined() ? in.const_data_ptr<T>() : nullptr};
   const int64_t elements = x.numel(), blocks = (elements + kActivationBlock - 1) / kActivationBlock;
   at::parallel_for(0, blocks, kGrain, [&](int64_t begin, int64_t end) {
@@ -28,8 +29,7 @@ void for_each_stretch(const ActivationKernels<T>& kernels, Activation activation
 
 // The same with the kernels for the type of `x`.
 template <class Work>
-void run(Activation activation, const DropoutMask& dropout, const at::Tensor& x, const at::Tensor& in,
-         const Work& work) {
+void run(Activation activation, const Dropout& dropout, const at::Tensor& x, const at::Tensor& in, const Work& work) {
   if (x.scalar_type() == at::kFloat) {
     for_each_stretch(best_activation_float32(), activation, dropout, x, in, work);
   } else {
@@ -39,14 +39,14 @@ void run(Activation activation, const DropoutMask& dropout, const at::Tensor& x,
 
 }  // namespace
 
-void activation(Activation activation, const DropoutMask& dropout, const at::Tensor& x, const at::Tensor& in,
+void activation(Activation activation, const Dropout& dropout, const at::Tensor& x, const at::Tensor& in,
                 const at::Tensor& y) {
   run(activation, dropout, x, in,
       [&]<class T>(const ActivationKernels<T>& kernels, const ActivationArguments<T>& arguments, int64_t begin,
                    int64_t end) { kernels.forward(arguments, begin, end, y.data_ptr<T>()); });
 }
 
-void activation_backward(Activation activation, const DropoutMask& dropout, const at::Tensor& x, const at::Tensor& in,
+void activation_backward(Activation activation, const Dropout& dropout, const at::Tensor& x, const at::Tensor& in,
                          const at::Tensor& y_gradient, const at::Tensor& x_gradient, const at::Tensor& in_gradient) {
   run(activation, dropout, x, in,
       [&]<class T>(const ActivationKernels<T>& kernels, const ActivationArguments<T>& arguments, int64_t begin,

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "attention_shape.h"
+#include "dropout.h"
 #include "gpt/ops/aten.h"
 #include "kernels.h"
 
@@ -60,7 +61,7 @@ at::Tensor attention_on_cpu(const at::Tensor& qkv, int64_t n_head, int64_t n_kv_
               "attention: qkv must be contiguous and float32 or bfloat16 on a CPU, got ", qkv.scalar_type(),
               " with strides ", qkv.strides());
   cpu::AttentionShape shape = Attention::shape_of(qkv, n_head, n_kv_head);
-  shape.dropout = cpu::draw_dropout_mask(dropout);
+  shape.dropout = draw_dropout(dropout, qkv).mask;
   if (!rotary.cos.defined()) return Attention::apply(qkv, shape, std::nullopt, std::nullopt);
   const at::Tensor cos = rotary.cos.contiguous(), sin = rotary.sin.contiguous();
   set_tables(shape, cos, sin);

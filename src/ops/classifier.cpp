@@ -4,7 +4,6 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/log_softmax.h>
 #include <ATen/ops/ones.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -44,8 +43,7 @@ struct Classifier {
     const at::ScalarType type = rows.scalar_type();
     TORCH_CHECK(type == weight.scalar_type(), "classifier: x of type ", type, " does not fit a head of type ",
                 weight.scalar_type());
-    TORCH_CHECK(!rows.is_cpu() || type == at::kFloat || type == at::kBFloat16,
-                "classifier: takes float32 or bfloat16 on a CPU, got ", type);
+    check_kernel_type("classifier", rows);
   }
 
   at::Tensor loss() const {
@@ -75,8 +73,8 @@ struct Classifier {
       const int64_t count = std::min(size, N - begin);
       const at::Tensor chunk = rows.narrow(0, begin, count), logits = buffer.narrow(0, 0, count);
       product_out(logits, chunk, weight.t(), library);
-      const auto cross_entropy = rows.is_cpu() ? cpu::cross_entropy : aten::cross_entropy;
-      cross_entropy(options, logits, targets.narrow(0, begin, count), losses.narrow(0, begin, count), scale);
+      kernels_of(rows).cross_entropy(options, logits, targets.narrow(0, begin, count), losses.narrow(0, begin, count),
+                                     scale);
       work(begin, chunk, logits);
     }
     return mean_of(losses);
@@ -138,22 +136,6 @@ int64_t classifier_chunk_rows(int64_t rows, int64_t padded_vocabulary, int64_t l
   if (limit == 0) limit = std::max(kLeastRows, (is_cpu ? kLogitsOfCpu : kLogitsOfGpu) / padded_vocabulary);
   const int64_t chunks = (rows + limit - 1) / limit;
   return (rows + chunks - 1) / chunks;
-}
-
-void aten::cross_entropy(const ClassifierOptions& options, const at::Tensor& logits, const at::Tensor& targets,
-                         const at::Tensor& losses, const at::Tensor& scale) {
-  const int64_t V = options.vocabulary, padding = logits.size(1) - V;
-  const double smoothing = options.label_smoothing;
-  const at::Tensor real = logits.narrow(1, 0, V), index = targets.unsqueeze(1);
-  const at::Tensor p = at::log_softmax(real, 1, at::kFloat);  // logarithms at first
-  losses.copy_(p.gather(1, index).squeeze(1)).mul_(smoothing - 1);
-  if (smoothing > 0) losses.sub_(p.mean(1), smoothing);
-  if (!scale.defined()) return;
-  p.exp_();
-  p.scatter_(1, index, p.gather(1, index).sub_(1 - smoothing));
-  if (smoothing > 0) p.sub_(smoothing / static_cast<double>(V));
-  real.copy_(p.mul_(scale));
-  logits.narrow(1, V, padding).zero_();
 }
 
 at::Tensor classifier_loss(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,

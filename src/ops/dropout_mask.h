@@ -14,7 +14,4 @@ struct DropoutMask {
   float factor() const { return 65536.0f / static_cast<float>(kept_of_65536); }  // of what is kept
 };
 
-// With a key from ATen's default generator of the CPU. probability: in [0, 1).
-DropoutMask draw_dropout_mask(double probability);
-
 }  // namespace gpt::ops::cpu

@@ -1,5 +1,4 @@
-// What an operator's device switch calls: one function per device, all with the same signature. The arguments have
-// already been checked.
+// What operators call: a function for each device, all with the same signature. The arguments have already been checked.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,6 +7,7 @@ namespace gpt::ops {
 
 enum class Activation;
 struct ClassifierOptions;
+struct Dropout;
 struct Normalization;
 
 namespace cpu {
@@ -20,10 +20,9 @@ void attention_backward(const AttentionShape& shape, const at::Tensor& qkv, cons
                         const at::Tensor& log_sum, const at::Tensor& output_gradient, const at::Tensor& gradient);
 
 // `in` and its gradient are undefined without a gate.
-struct DropoutMask;
-void activation(Activation activation, const DropoutMask& dropout, const at::Tensor& x, const at::Tensor& in,
+void activation(Activation activation, const Dropout& dropout, const at::Tensor& x, const at::Tensor& in,
                 const at::Tensor& y);
-void activation_backward(Activation activation, const DropoutMask& dropout, const at::Tensor& x, const at::Tensor& in,
+void activation_backward(Activation activation, const Dropout& dropout, const at::Tensor& x, const at::Tensor& in,
                          const at::Tensor& y_gradient, const at::Tensor& x_gradient, const at::Tensor& in_gradient);
 
 // The cross entropy of each row of `logits` (rows, Vp) against `targets` (rows) into `losses` (rows) float32. With `scale`, a
@@ -32,23 +31,48 @@ void cross_entropy(const ClassifierOptions& options, const at::Tensor& logits, c
                    const at::Tensor& losses, const at::Tensor& scale);
 // The branch and its gradient may be undefined, `statistics` (rows, 2) where they are not kept, and one gradient of a result.
 // The backward pass adds to the gradients of the parameters.
-void add_norm(const Normalization& norm, const DropoutMask& dropout, const at::Tensor& x, const at::Tensor& branch,
+void add_norm(const Normalization& norm, const Dropout& dropout, const at::Tensor& x, const at::Tensor& branch,
               const at::Tensor& sum, const at::Tensor& normed, const at::Tensor& statistics);
-void add_norm_backward(const Normalization& norm, const DropoutMask& dropout, const at::Tensor& sum,
+void add_norm_backward(const Normalization& norm, const Dropout& dropout, const at::Tensor& sum,
                        const at::Tensor& statistics, const at::Tensor& sum_gradient, const at::Tensor& normed_gradient,
                        const at::Tensor& x_gradient, const at::Tensor& branch_gradient);
 }  // namespace cpu
 
-namespace aten {  // by ATen's operators, for every device
-void cross_entropy(const ClassifierOptions& options, const at::Tensor& logits, const at::Tensor& targets,
-                   const at::Tensor& losses, const at::Tensor& scale);
-}  // namespace aten
-
 #ifdef GPT_CUDA
-namespace cuda {
+namespace cuda {  // the same, by the kernels in the .cuh files
 void token_gather(const at::Tensor& inputs, const at::Tensor& targets, const at::Tensor& tokens,
                   const at::Tensor& starts);
+void activation(Activation activation, const Dropout& dropout, const at::Tensor& x, const at::Tensor& in,
+                const at::Tensor& y);
+void activation_backward(Activation activation, const Dropout& dropout, const at::Tensor& x, const at::Tensor& in,
+                         const at::Tensor& y_gradient, const at::Tensor& x_gradient, const at::Tensor& in_gradient);
+void cross_entropy(const ClassifierOptions& options, const at::Tensor& logits, const at::Tensor& targets,
+                   const at::Tensor& losses, const at::Tensor& scale);
+void add_norm(const Normalization& norm, const Dropout& dropout, const at::Tensor& x, const at::Tensor& branch,
+              const at::Tensor& sum, const at::Tensor& normed, const at::Tensor& statistics);
+void add_norm_backward(const Normalization& norm, const Dropout& dropout, const at::Tensor& sum,
+                       const at::Tensor& statistics, const at::Tensor& sum_gradient, const at::Tensor& normed_gradient,
+                       const at::Tensor& x_gradient, const at::Tensor& branch_gradient);
 }  // namespace cuda
 #endif
+
+// The functions of one device, for the operators that have some on every device.
+struct Kernels {
+  decltype(&cpu::token_gather) token_gather;
+  decltype(&cpu::activation) activation;
+  decltype(&cpu::activation_backward) activation_backward;
+  decltype(&cpu::cross_entropy) cross_entropy;
+  decltype(&cpu::add_norm) add_norm;
+  decltype(&cpu::add_norm_backward) add_norm_backward;
+  bool take_float16;
+};
+
+// Tests put others in their place. Throws c10::Error for a device that this build has no kernels for.
+Kernels& kernels_of(const at::Tensor& x);
+
+inline constexpr int64_t kMostNormColumnsOfCuda = 8192;  // a row must fit into the registers of a block
+
+// Throws c10::Error unless the kernels take the type of x.
+void check_kernel_type(const char* name, const at::Tensor& x);
 
 }  // namespace gpt::ops

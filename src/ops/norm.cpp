@@ -9,7 +9,7 @@
 #include <optional>
 #include <utility>
 
-#include "dropout_mask.h"
+#include "dropout.h"
 #include "gpt/ops/aten.h"
 #include "kernels.h"
 
@@ -19,27 +19,28 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// On a CPU. The statistics are undefined where they need not be kept.
-Normalized compute(const Normalization& norm, const cpu::DropoutMask& dropout, const at::Tensor& x,
-                   const at::Tensor& branch, const at::Tensor& statistics) {
+// The statistics are undefined where they need not be kept.
+Normalized compute(const Normalization& norm, const Dropout& dropout, const at::Tensor& x, const at::Tensor& branch,
+                   const at::Tensor& statistics) {
   Normalized result{branch.defined() ? at::empty_like(x) : x, at::empty_like(x)};
-  cpu::add_norm(norm, dropout, x, branch, result.sum, result.normed, statistics);
+  kernels_of(x).add_norm(norm, dropout, x, branch, result.sum, result.normed, statistics);
   return result;
 }
 
 // What the backward pass needs besides tensors.
 struct Kept : torch::CustomClassHolder {
-  Kept(Normalization norm, cpu::DropoutMask dropout) : norm(std::move(norm)), dropout(dropout) {}
+  Kept(Normalization norm, Dropout dropout) : norm(std::move(norm)), dropout(std::move(dropout)) {}
 
   Normalization norm;
-  cpu::DropoutMask dropout;
+  Dropout dropout;
 };
 
 struct AddNorm : torch::autograd::Function<AddNorm> {
   static variable_list forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& /*of autograd*/,
                                const std::optional<at::Tensor>& branch, const Normalization& norm,
-                               cpu::DropoutMask dropout) {
-    const at::Tensor statistics = at::empty({x.numel() / norm.weight.value().numel(), 2}, at::kFloat);
+                               const Dropout& dropout) {
+    const at::Tensor statistics =
+        at::empty({x.numel() / norm.weight.value().numel(), 2}, x.options().dtype(at::kFloat));
     const Normalized result = compute(norm, dropout, x, branch.value_or(at::Tensor()), statistics);
     context->set_materialize_grads(false);
     context->save_for_backward({result.sum, statistics});
@@ -62,8 +63,8 @@ struct AddNorm : torch::autograd::Function<AddNorm> {
       if (kept.dropout || type != sum.scalar_type()) branch_gradient = at::empty_like(sum, type);
     }
     const auto contiguous = [](const at::Tensor& x) { return x.defined() ? x.contiguous() : x; };
-    cpu::add_norm_backward(kept.norm, kept.dropout, sum, statistics, contiguous(gradients[0]), contiguous(gradients[1]),
-                           x_gradient, branch_gradient);
+    kernels_of(sum).add_norm_backward(kept.norm, kept.dropout, sum, statistics, contiguous(gradients[0]),
+                                      contiguous(gradients[1]), x_gradient, branch_gradient);
     if (!branch_gradient.defined() && branch != context->saved_data.end()) branch_gradient = x_gradient;
     return {x_gradient, at::Tensor(), branch_gradient, at::Tensor(), at::Tensor()};
   }
@@ -71,17 +72,18 @@ struct AddNorm : torch::autograd::Function<AddNorm> {
 
 void check(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch, double dropout) {
   const at::IntArrayRef shape = norm.weight.value().sizes();
-  TORCH_CHECK(shape.size() == 1 && shape[0] > 0 && x.dim() > 0 && x.size(-1) == shape[0], "norm: x ", x.sizes(),
-              " does not fit a weight of ", shape);
+  TORCH_CHECK(shape.size() == 1 && shape[0] > 0 && x.dim() > 0 && x.size(-1) == shape[0] &&
+                  x.device() == norm.weight.value().device(),
+              "norm: x ", x.sizes(), " on ", x.device(), " does not fit a weight of ", shape, " on ",
+              norm.weight.value().device());
   TORCH_CHECK(!norm.bias.defined() || (norm.kind == Norm::layernorm && norm.bias.value().sizes() == shape),
               "norm: a bias is a LayerNorm's and as long as its weight");
-  TORCH_CHECK(!x.is_cpu() || x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16,
-              "norm: takes float32 or bfloat16 on a CPU, got ", x.scalar_type());
+  check_kernel_type("norm", x);
   TORCH_CHECK(dropout >= 0 && dropout < 1, "norm: dropout must be in [0, 1), got ", dropout);
   if (!branch.defined()) return;
-  const bool is_narrow = branch.scalar_type() == at::kBFloat16 || (!x.is_cpu() && branch.scalar_type() == at::kHalf);
-  TORCH_CHECK(branch.sizes() == x.sizes() &&
-                  (branch.scalar_type() == x.scalar_type() || (x.scalar_type() == at::kFloat && is_narrow)),
+  check_kernel_type("norm", branch);
+  TORCH_CHECK(branch.sizes() == x.sizes() && branch.device() == x.device() &&
+                  (branch.scalar_type() == x.scalar_type() || x.scalar_type() == at::kFloat),
               "norm: a branch of ", branch.sizes(), " and type ", branch.scalar_type(), " does not fit ", x.sizes(),
               " of type ", x.scalar_type());
 }
@@ -90,8 +92,8 @@ void check(const Normalization& norm, const at::Tensor& x, const at::Tensor& bra
 
 Normalized add_norm(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch, double dropout) {
   check(norm, x, branch, dropout);
-  if (!x.is_cpu()) return aten::add_norm(norm, x, branch, dropout);
-  const auto mask = branch.defined() ? cpu::draw_dropout_mask(dropout) : cpu::DropoutMask{};
+  if (!x.is_cpu() && x.size(-1) > kMostNormColumnsOfCuda) return aten::add_norm(norm, x, branch, dropout);
+  const Dropout mask = branch.defined() ? draw_dropout(dropout, x) : Dropout();
   const at::Tensor rows = x.contiguous(), added = branch.defined() ? branch.contiguous() : branch;
   if (!at::GradMode::is_enabled()) return compute(norm, mask, rows, added, /*statistics=*/{});
   const auto results =

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cpu_capability.h"
+#include "dropout.h"
 #include "gpt/ops/norm.h"
 #include "kernels.h"
 #include "norm_kernel.h"
@@ -70,13 +71,13 @@ void add_parts(const Parameter& parameter, const float* parts, int64_t count, in
 
 }  // namespace
 
-void add_norm(const Normalization& norm, const DropoutMask& dropout, const at::Tensor& x, const at::Tensor& branch,
+void add_norm(const Normalization& norm, const Dropout& dropout, const at::Tensor& x, const at::Tensor& branch,
               const at::Tensor& sum, const at::Tensor& normed, const at::Tensor& statistics) {
   const int64_t C = norm.weight.value().numel();
   with_kernels(x, branch, [&]<class T, class B>(const NormKernels<T, B>& kernels) {
     const AddNormRows<T, B> rows{.is_centered = norm.kind == Norm::layernorm,
                                  .eps = static_cast<float>(norm.eps),
-                                 .dropout = dropout,
+                                 .dropout = dropout.mask,
                                  .C = C,
                                  .x = read<T>(x),
                                  .branch = read<B>(branch),
@@ -90,7 +91,7 @@ void add_norm(const Normalization& norm, const DropoutMask& dropout, const at::T
   });
 }
 
-void add_norm_backward(const Normalization& norm, const DropoutMask& dropout, const at::Tensor& sum,
+void add_norm_backward(const Normalization& norm, const Dropout& dropout, const at::Tensor& sum,
                        const at::Tensor& statistics, const at::Tensor& sum_gradient, const at::Tensor& normed_gradient,
                        const at::Tensor& x_gradient, const at::Tensor& branch_gradient) {
   const int64_t C = norm.weight.value().numel(), rows = sum.numel() / C;
@@ -101,7 +102,7 @@ void add_norm_backward(const Normalization& norm, const DropoutMask& dropout, co
   auto* const of_all = sums.mutable_data_ptr<float>();
   with_kernels(sum, branch_gradient, [&]<class T, class B>(const NormKernels<T, B>& kernels) {
     const AddNormGradients<T, B> gradients{.is_centered = norm.kind == Norm::layernorm,
-                                           .dropout = dropout,
+                                           .dropout = dropout.mask,
                                            .C = C,
                                            .sum = read<T>(sum),
                                            .statistics = rows_of(statistics),

@@ -14,11 +14,13 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <ostream>
 #include <string>
 
 #include "gpt/device/random_state.h"
 #include "support/device_cases.h"
+#include "support/emulated_kernels.h"
 #include "support/tolerance.h"
 
 namespace gpt::ops {
@@ -34,7 +36,11 @@ void PrintTo(const ActivationCase& c, std::ostream* out) { *out << c.name; }
 
 class ActivationTest : public testing::TestWithParam<std::tuple<DeviceCase, ActivationCase>> {
  protected:
-  void SetUp() override { GPT_SKIP_WITHOUT(where()); }
+  void SetUp() override {
+    GPT_SKIP_WITHOUT(where());
+    if (what().type == at::kHalf && !takes_float16(where())) GTEST_SKIP() << "the kernels of a CPU take no float16";
+    if (where().is_emulated) emulated_.emplace();
+  }
   const DeviceCase& where() const { return std::get<0>(GetParam()); }
   const ActivationCase& what() const { return std::get<1>(GetParam()); }
 
@@ -49,17 +55,17 @@ class ActivationTest : public testing::TestWithParam<std::tuple<DeviceCase, Acti
 
   // Results take some sixteen roundings of float32 one after another. The activation and its slope are at most its argument
   // and 1.13, so that none of these is of a value above `scale`, the product of the other factors. At last a result is rounded
-  // to its type; ATen on a GPU rounds in between too.
+  // to its type.
   void expect_near(const at::Tensor& result, const at::Tensor& expected, const at::Tensor& scale) const {
     const at::Tensor error = (result.detach().cpu().to(at::kDouble) - expected.detach()).abs();
-    const double last =
-        what().type == at::kFloat ? 0 : (where().device.is_cpu() ? 1 : 3) * test::unit_roundoff(what().type);
-    const at::Tensor bound =
-        16 * test::unit_roundoff(at::kFloat) * scale.detach().abs() + last * expected.detach().abs();
+    const double last = what().type == at::kFloat ? 0 : test::unit_roundoff(what().type);
+    const at::Tensor bound = 16 * test::unit_roundoff(at::kFloat) * scale.detach().abs() +
+                             last * expected.detach().abs() + test::underflow(what().type);
     EXPECT_TRUE((error <= bound).all().item<bool>()) << (error / bound).max().item<double>() << " times the bound";
   }
 
   at::Generator generator_ = at::detail::createCPUGenerator(1);
+  std::optional<test::EmulatedKernels> emulated_;
 };
 
 // Whole blocks, tails, and enough for several threads.
@@ -128,7 +134,7 @@ TEST_P(ActivationTest, DropoutDrawsTheSameMaskInBothPasses) {
 }
 
 TEST_P(ActivationTest, TheNumberOfThreadsChangesNothing) {
-  if (!where().device.is_cpu()) GTEST_SKIP() << "about threads of a CPU";
+  if (!where().device.is_cpu() || where().is_emulated) GTEST_SKIP() << "about threads of a CPU";
   const at::Tensor gate = draw(100003).detach(), in = draw(100003).detach();
   const int threads = at::get_num_threads();
   const auto run = [&](int count) {
@@ -143,11 +149,13 @@ TEST_P(ActivationTest, TheNumberOfThreadsChangesNothing) {
 
 INSTANTIATE_TEST_SUITE_P(
     Devices, ActivationTest,
-    testing::Combine(testing::ValuesIn(kDevices),
+    testing::Combine(testing::ValuesIn(kDevicesAndEmulation),
                      testing::Values(ActivationCase{"silu_float32", Activation::silu, at::kFloat},
                                      ActivationCase{"silu_bfloat16", Activation::silu, at::kBFloat16},
+                                     ActivationCase{"silu_float16", Activation::silu, at::kHalf},
                                      ActivationCase{"gelu_float32", Activation::gelu, at::kFloat},
-                                     ActivationCase{"gelu_bfloat16", Activation::gelu, at::kBFloat16})),
+                                     ActivationCase{"gelu_bfloat16", Activation::gelu, at::kBFloat16},
+                                     ActivationCase{"gelu_float16", Activation::gelu, at::kHalf})),
     [](const auto& test) { return std::string(std::get<1>(test.param).name) + "_" + std::get<0>(test.param).name; });
 
 TEST(ActivationArguments, ThatDoNotFitAreRefused) {

@@ -22,6 +22,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <tuple>
@@ -32,6 +33,7 @@
 #include "src/ops/kernels.h"
 #include "support/allocations.h"
 #include "support/device_cases.h"
+#include "support/emulated_kernels.h"
 #include "support/tolerance.h"
 
 namespace gpt::ops {
@@ -93,7 +95,7 @@ struct Reference {
   }
 
  private:
-  // A logit is a sum of C products, and in 16 bits is rounded once (on a GPU twice). The loss of a row moves by no more than twice
+  // A logit is a sum of C products, and in 16 bits is rounded at most twice. The loss of a row moves by no more than twice
   // as much as its logits, and every probability by that part of itself; sums over the vocabulary and the roundings around them add
   // to it. A gradient of logits is a difference of two parts, whose sum is `parts`, and is rounded to its type; so is a product.
   void set_bounds(const ClassifierCase& c, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& parts,
@@ -117,7 +119,12 @@ void expect_within(const at::Tensor& result, const at::Tensor& expected, const a
 
 class ClassifierTest : public testing::TestWithParam<std::tuple<DeviceCase, at::ScalarType, ClassifierCase>> {
  protected:
-  void SetUp() override { GPT_SKIP_WITHOUT(std::get<0>(GetParam())); }
+  void SetUp() override {
+    GPT_SKIP_WITHOUT(std::get<0>(GetParam()));
+    const DeviceCase& where = std::get<0>(GetParam());
+    if (type() == at::kHalf && !takes_float16(where)) GTEST_SKIP() << "the kernels of a CPU take no float16";
+    if (where.is_emulated) emulated_.emplace();
+  }
   at::Device device() const { return std::get<0>(GetParam()).device; }
   at::ScalarType type() const { return std::get<1>(GetParam()); }
   const ClassifierCase& what() const { return std::get<2>(GetParam()); }
@@ -140,6 +147,7 @@ class ClassifierTest : public testing::TestWithParam<std::tuple<DeviceCase, at::
 
   static constexpr double kUpstream = 0.375;
   at::Generator generator_ = at::detail::createCPUGenerator(1);
+  std::optional<test::EmulatedKernels> emulated_;
 };
 
 TEST_P(ClassifierTest, EqualsFloat64) {
@@ -192,43 +200,24 @@ TEST_P(ClassifierTest, TakesAnInputOf16BitsAndGivesItsGradientInThem) {
   expect_within(x.grad(), reference.x_gradient, reference.x_bound);
 }
 
-// What a GPU uses, on every device.
-TEST_P(ClassifierTest, AtensOperatorsGiveTheSameRows) {
-  const auto& c = what();
-  const at::Tensor logits = at::randn({9, c.Vp}, generator_).to(device(), type());
-  const at::Tensor targets = at::randint(0, c.V, {9}, generator_, at::kLong).to(device()), scale = upstream();
-  const auto options = at::TensorOptions(device()).dtype(at::kFloat);
-  const auto run = [&](const auto& function, const at::Tensor& to, const at::Tensor& scale) {
-    const at::Tensor losses = at::empty({9}, options);
-    function(c.options(), to, targets, losses, scale);
-    return losses;
-  };
-  const auto native = device().is_cpu() ? cpu::cross_entropy : aten::cross_entropy;
-  const at::Tensor ours = logits.clone(), theirs = logits.clone();
-  const at::Tensor losses = run(native, ours, scale), their_losses = run(aten::cross_entropy, theirs, scale);
-  const double in_sums = test::tolerance(at::kFloat, c.V + 16, 2);
-  EXPECT_LE((losses - their_losses).abs().max().item<double>(), in_sums * (5 + std::log(c.V)));
-  const at::Tensor difference = (ours.to(at::kFloat) - theirs.to(at::kFloat)).abs();
-  const double last = type() == at::kFloat ? 0 : 2 * test::unit_roundoff(type());
-  const at::Tensor bound = (in_sums + last) * (ours.to(at::kFloat).abs() + 1.0 / static_cast<double>(c.V));
-  EXPECT_TRUE((difference <= bound).all().item<bool>()) << (difference / bound).max().item<double>();
-  EXPECT_TRUE((ours.narrow(1, c.V, c.Vp - c.V) == 0).all().item<bool>());
-  EXPECT_TRUE((theirs.narrow(1, c.V, c.Vp - c.V) == 0).all().item<bool>());
-  EXPECT_TRUE(run(native, logits.clone(), {}).equal(losses)) << "without gradients";
-}
-
 INSTANTIATE_TEST_SUITE_P(Devices, ClassifierTest,
-                         testing::Combine(testing::ValuesIn(kDevices), testing::Values(at::kFloat, at::kBFloat16),
+                         testing::Combine(testing::ValuesIn(kDevicesAndEmulation),
+                                          testing::Values(at::kFloat, at::kBFloat16, at::kHalf),
                                           testing::ValuesIn(kCases)),
                          [](const auto& test) {
-                           const char* type = std::get<1>(test.param) == at::kFloat ? "_float32_" : "_bfloat16_";
-                           return std::string(std::get<2>(test.param).name) + type + std::get<0>(test.param).name;
+                           return std::string(std::get<2>(test.param).name) + "_" +
+                                  c10::toString(std::get<1>(test.param)) + "_" + std::get<0>(test.param).name;
                          });
 
 class ClassifierOnDevice : public DeviceTest {
  protected:
+  void SetUp() override {
+    DeviceTest::SetUp();
+    if (GetParam().is_emulated) emulated_.emplace();
+  }
   at::Tensor tokens(const std::vector<int64_t>& of) const { return at::tensor(of, at::kLong).to(device()); }
   at::Tensor one() const { return full({}, 1); }
+  std::optional<test::EmulatedKernels> emulated_;
 };
 
 // Logits of 10,000 and -10,000: row 0 is sure and right, row 1 wrong, row 2 undecided between two.
@@ -290,7 +279,8 @@ TEST_P(ClassifierOnDevice, TakesStridedInputs) {
   EXPECT_LE((strided.second - packed.second).abs().max().item<double>(), bound);
 }
 
-INSTANTIATE_ON_DEVICES(ClassifierOnDevice);
+INSTANTIATE_TEST_SUITE_P(Devices, ClassifierOnDevice, testing::ValuesIn(kDevicesAndEmulation),
+                         testing::PrintToStringParamName());
 
 // The rows alone: whether a product depends on the number of threads is up to its library.
 TEST(ClassifierOnCpu, TheNumberOfThreadsChangesNothing) {

@@ -164,6 +164,19 @@ inline void launch(Dim3 grid, Dim3 block, const std::function<void()>& kernel) {
   }
 }
 
+// What src/ops/launch.cuh hands kernels to.
+struct Launch {
+  template <class... Parameters, class... Arguments>
+  void operator()(void (*kernel)(Parameters...), int64_t blocks, unsigned threads,
+                  const Arguments&... arguments) const {
+    if (blocks == 0) return;
+    if (blocks < 0 || blocks > INT32_MAX || threads == 0 || threads > 1024 || threads % 32 != 0) {
+      throw std::logic_error("a launch that a GPU refuses, or an incomplete warp");
+    }
+    launch({static_cast<unsigned>(blocks)}, {threads}, [&] { kernel(arguments...); });
+  }
+};
+
 }  // namespace gpt::emulation
 
 // The device language, as far as kernels here use it. CUDA's own headers may have defined some of it for the host.

@@ -16,9 +16,17 @@ namespace gpt {
 struct DeviceCase {
   const char* name;
   at::Device device;
+  bool is_emulated = false;  // the CUDA kernels, on tensors of the CPU: support/emulated_kernels.h
 };
 
 inline const DeviceCase kDevices[] = {{"cpu", at::kCPU}, {"cuda", at::Device(at::kCUDA, 0)}};
+// For operators with CUDA kernels of their own.
+inline const DeviceCase kDevicesAndEmulation[] = {kDevices[0], kDevices[1], {"emulated", at::kCPU, true}};
+
+// Whether the operators' kernels there take float16.
+inline bool takes_float16(const DeviceCase& device_case) {
+  return !device_case.device.is_cpu() || device_case.is_emulated;
+}
 
 inline void PrintTo(const DeviceCase& device_case, std::ostream* out) { *out << device_case.name; }
 

@@ -19,6 +19,15 @@ inline double unit_roundoff(at::ScalarType dtype) {
   }
 }
 
+// The largest absolute error of rounding a value near zero: half the smallest number above it.
+inline double underflow(at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kHalf: return std::ldexp(1.0, -25);
+    case at::kBFloat16: return std::ldexp(1.0, -134);
+    default: return std::ldexp(1.0, -150);
+  }
+}
+
 // Bound on the error of a value of `magnitude` that `roundings` roundings in `dtype` went into one after another (the
 // length of a sum, plus the operations around it). Their errors add like a random walk: lambda sqrt(n) u (Higham and
 // Mary, 2019, "A new approach to probabilistic rounding error analysis"); with lambda = 4 the chance of one value

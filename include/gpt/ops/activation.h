@@ -13,7 +13,7 @@ at::Tensor activate(Activation activation, const at::Tensor& x);
 
 // act(gate) * in, of two tensors of one shape and type: SwiGLU or GeGLU.
 //
-//   dropout: in [0, 1). Elements are set to zero with this probability (on a CPU a multiple of 2^-16) and the others scaled up.
+//   dropout: in [0, 1). Elements are set to zero with this probability (rounded to a multiple of 2^-16) and the others scaled up.
 //     The mask comes from one number of the device's default generator.
 //
 // Both are differentiable once. Throws c10::Error for shapes or types that do not fit.

@@ -1,0 +1,103 @@
+// The kernel of the cross entropy, compiled by nvcc and, under tests/support/cuda_emulation.h, by the host compiler, and how it is
+// launched.
+//
+// With the largest logit m of a row and s = sum_v e^(z_v - m), the loss against token t is m + log s - z_t, and its gradient is
+// e^(z_v - m) / s, less 1 at t. Label smoothing a replaces z_t by (1 - a) z_t + a mean_v z_v.
+#pragma once
+
+#include <c10/macros/Macros.h>
+
+#include <algorithm>
+#include <cfloat>
+
+#include "gpt/ops/operators.h"
+#include "launch.cuh"
+
+namespace gpt::ops::cuda {
+
+// Logits (rows, padded_vocabulary), targets and losses (rows).
+template <class T>
+struct CrossEntropyRows {
+  int64_t rows, vocabulary, padded_vocabulary;
+  float label_smoothing;
+  T* logits;
+  const int64_t* targets;
+  float* losses;
+  const float* scale;  // null: the gradients are not wanted
+};
+
+// The largest value so far, and the sum of the powers relative to it.
+struct PowerSum {
+  float maximum = -FLT_MAX, sum = 0;
+
+  __device__ void add(float value) {
+    if (value > maximum) {
+      sum *= expf(maximum - value);
+      maximum = value;
+    }
+    sum += expf(value - maximum);
+  }
+};
+
+inline constexpr unsigned kMostLogitThreads = 1024;
+
+// One block computes a row, reading it twice: the second time from the second-level cache, where that holds the rows in flight.
+template <bool is_aligned, class T>
+__global__ void __launch_bounds__(kMostLogitThreads) cross_entropy_kernel(CrossEntropyRows<T> of) {
+  const int64_t row = blockIdx.x, V = of.vocabulary, target = of.targets[row];
+  CUDA_KERNEL_ASSERT(target >= 0 && target < V);
+  T* const logits = of.logits + row * of.padded_vocabulary;
+  const auto target_logit = static_cast<float>(logits[target]);
+  PowerSum own;
+  float total = 0;
+  for (int64_t begin = int64_t{threadIdx.x} * kGroup; begin < V; begin += int64_t{blockDim.x} * kGroup) {
+    const Group z = load<is_aligned>(logits + begin, V - begin);
+    for (int i = 0; i < kGroup; ++i) {
+      if (begin + i >= V) break;
+      own.add(z.values[i]);
+      total += z.values[i];
+    }
+  }
+  // A logit that is not a number loses every comparison, but is part of the sum.
+  const float maximum = block_maximum(own.maximum);
+  const Sums sums = block_sums({own.sum * expf(own.maximum - maximum), total});
+  const float log_sum = logf(sums.first), uniform = of.label_smoothing / static_cast<float>(V);
+  if (threadIdx.x == 0) {
+    float loss = log_sum - (1 - of.label_smoothing) * (target_logit - maximum);
+    if (of.label_smoothing > 0) loss -= of.label_smoothing * (sums.second / static_cast<float>(V) - maximum);
+    of.losses[row] = loss;
+  }
+  if (!of.scale) return;
+  const float scale = *of.scale;
+  for (int64_t begin = int64_t{threadIdx.x} * kGroup; begin < of.padded_vocabulary;
+       begin += int64_t{blockDim.x} * kGroup) {
+    Group z = load<is_aligned>(logits + begin, of.padded_vocabulary - begin);
+    for (int i = 0; i < kGroup; ++i) {
+      const float share = begin + i == target ? 1 - of.label_smoothing + uniform : uniform;
+      z.values[i] = begin + i < V ? (expf(z.values[i] - maximum - log_sum) - share) * scale : 0.0f;
+    }
+    store<is_aligned>(z, logits + begin, of.padded_vocabulary - begin);
+  }
+}
+
+// As cpu::cross_entropy().
+template <class Launch>
+void cross_entropy(const Launch& launch, const ClassifierOptions& options, const at::Tensor& logits,
+                   const at::Tensor& targets, const at::Tensor& losses, const at::Tensor& scale) {
+  with_type(logits.scalar_type(), [&]<class T>() {
+    const CrossEntropyRows<T> of{.rows = logits.size(0),
+                                 .vocabulary = options.vocabulary,
+                                 .padded_vocabulary = logits.size(1),
+                                 .label_smoothing = static_cast<float>(options.label_smoothing),
+                                 .logits = write<T>(logits),
+                                 .targets = read<int64_t>(targets),
+                                 .losses = write<float>(losses),
+                                 .scale = read<float>(scale)};
+    const auto threads =
+        static_cast<unsigned>(std::min<int64_t>(kMostLogitThreads, (groups_of(of.padded_vocabulary) + 31) / 32 * 32));
+    const bool aligned = of.padded_vocabulary % kGroup == 0 && are_aligned(of.logits);
+    launch(aligned ? cross_entropy_kernel<true, T> : cross_entropy_kernel<false, T>, of.rows, threads, of);
+  });
+}
+
+}  // namespace gpt::ops::cuda

@@ -1,0 +1,21 @@
+// What both passes of an operator draw their dropout mask from.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "dropout_mask.h"
+
+namespace gpt::ops {
+
+struct Dropout {
+  cpu::DropoutMask mask;
+  at::Tensor
+      key;  // on a GPU an int64 scalar there, in place of the mask's, so that drawing it does not wait for the device
+
+  explicit operator bool() const { return static_cast<bool>(mask); }
+};
+
+// With a key from ATen's default generator of the device of x. probability: in [0, 1).
+Dropout draw_dropout(double probability, const at::Tensor& x);
+
+}  // namespace gpt::ops

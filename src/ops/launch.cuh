@@ -1,0 +1,66 @@
+// How our CUDA kernels are launched, apart from the device: the .cuh of an operator chooses kernels and their arguments, and hands
+// them to a `launch`, which is a stream's or, in the tests, an emulation's.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
+
+#include <cstdint>
+
+#include "dropout.h"
+#include "vectors.cuh"
+
+namespace gpt::ops::cuda {
+
+// Null for an undefined tensor.
+template <class T>
+const T* read(const at::Tensor& x) {
+  return x.defined() ? x.const_data_ptr<T>() : nullptr;
+}
+
+template <class T>
+T* write(const at::Tensor& x) {
+  return x.defined() ? x.mutable_data_ptr<T>() : nullptr;
+}
+
+inline DropoutMask mask_of(const Dropout& dropout) { return {read<int64_t>(dropout.key), dropout.mask.kept_of_65536}; }
+
+// Whether groups that begin at multiples of kGroup elements from the pointers are aligned; null is.
+template <class... T>
+bool are_aligned(const T*... pointers) {
+  return ((reinterpret_cast<uintptr_t>(pointers) % 16 == 0) && ...);
+}
+
+// work.operator()<T>()
+template <class Work>
+void with_type(at::ScalarType type, const Work& work) {
+  switch (type) {
+    case at::kFloat: return work.template operator()<float>();
+    case at::kBFloat16: return work.template operator()<c10::BFloat16>();
+    case at::kHalf: return work.template operator()<c10::Half>();
+    default: TORCH_CHECK(false, "no kernel for ", type);
+  }
+}
+
+}  // namespace gpt::ops::cuda
+
+#ifdef __CUDACC__
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAStream.h>
+
+namespace gpt::ops::cuda {
+
+// On the current stream; nothing for no blocks.
+struct StreamLaunch {
+  template <class... Parameters, class... Arguments>
+  void operator()(void (*kernel)(Parameters...), int64_t blocks, unsigned threads,
+                  const Arguments&... arguments) const {
+    if (blocks == 0) return;
+    kernel<<<static_cast<unsigned>(blocks), threads, 0, c10::cuda::getCurrentCUDAStream()>>>(arguments...);
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+  }
+};
+
+}  // namespace gpt::ops::cuda
+#endif

@@ -1,0 +1,25 @@
+#include <ATen/cuda/CUDAContextLight.h>
+#include <c10/cuda/CUDAGuard.h>
+
+#include "kernels.h"
+#include "norm_kernel.cuh"
+
+namespace gpt::ops::cuda {
+
+static_assert(kMostColumns == kMostNormColumnsOfCuda);
+
+void add_norm(const Normalization& norm, const Dropout& dropout, const at::Tensor& x, const at::Tensor& branch,
+              const at::Tensor& sum, const at::Tensor& normed, const at::Tensor& statistics) {
+  const c10::cuda::CUDAGuard guard(x.device());
+  cuda::add_norm(StreamLaunch(), norm, dropout, x, branch, sum, normed, statistics);
+}
+
+void add_norm_backward(const Normalization& norm, const Dropout& dropout, const at::Tensor& sum,
+                       const at::Tensor& statistics, const at::Tensor& sum_gradient, const at::Tensor& normed_gradient,
+                       const at::Tensor& x_gradient, const at::Tensor& branch_gradient) {
+  const c10::cuda::CUDAGuard guard(sum.device());
+  cuda::add_norm_backward(StreamLaunch(), at::cuda::getCurrentDeviceProperties()->multiProcessorCount, norm, dropout,
+                          sum, statistics, sum_gradient, normed_gradient, x_gradient, branch_gradient);
+}
+
+}  // namespace gpt::ops::cuda

@@ -1,0 +1,286 @@
+// The kernels of the residual sum and normalization, compiled by nvcc and, under tests/support/cuda_emulation.h, by the host
+// compiler, and how they are launched.
+#pragma once
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <type_traits>
+
+#include "gpt/ops/operators.h"
+#include "launch.cuh"
+
+namespace gpt::ops::cuda {
+
+// n = (s - mean) * reciprocal, which gives normed = n * weight + bias; an RMSNorm takes 0 for the mean.
+struct RowStatistics {
+  float mean, reciprocal;
+};
+
+// Rows of C values of type T, of a branch of type B, and of float32 parameters. One block computes a row.
+template <class T, class B>
+struct AddNormRows {
+  bool is_centered;  // LayerNorm; otherwise RMSNorm
+  float eps;
+  DropoutMask dropout;
+  int64_t rows, C;
+  const T* x;
+  const B* branch;  // null: without
+  const float *weight, *bias;
+  T *sum, *normed;            // sum is not written without a branch
+  RowStatistics* statistics;  // null: not kept
+};
+
+template <class T, class B>
+struct AddNormGradients {
+  bool is_centered;
+  DropoutMask dropout;
+  int64_t rows, C;
+  const T* sum;
+  const RowStatistics* statistics;
+  const float* weight;
+  const T *sum_gradient, *normed_gradient;  // one may be null, which stands for zeros
+  T* x_gradient;
+  B* branch_gradient;  // null: not wanted
+  float* parts;        // (blocks, 2, C): what a block's rows add to the gradients of weight and bias
+};
+
+// A row must fit into the registers of a block.
+inline constexpr int64_t kMostThreads = 512, kMostColumns = 2 * kMostThreads * kGroup;
+
+// A thread's groups of a row lie blockDim.x groups apart. `begin` is the first column; what follows the row's end is 0.
+template <int kGroups, class Work>
+__device__ void for_each_group(int64_t C, const Work& work) {
+#ifdef __CUDACC__
+#pragma unroll  // so that arrays of groups stay in registers
+#endif
+  for (int i = 0; i < kGroups; ++i) {
+    const int64_t begin = (threadIdx.x + int64_t{i} * blockDim.x) * kGroup;
+    if (begin < C) work(i, begin, C - begin);
+  }
+}
+
+template <int kGroups, bool is_aligned, class T, class B>
+__global__ void __launch_bounds__(kMostThreads) add_norm_kernel(AddNormRows<T, B> of) {
+  const int64_t row = blockIdx.x, C = of.C, groups = (C + kGroup - 1) / kGroup;
+  Group values[kGroups];
+  float total = 0;
+  for_each_group<kGroups>(C, [&](int i, int64_t begin, int64_t count) {
+    const int64_t at = row * C + begin;
+    values[i] = load<is_aligned>(of.x + at, count);
+    if (of.branch) {
+      Group added = load<is_aligned>(of.branch + at, count);
+      if (of.dropout.key) {
+        const Group factors = dropout_factors(of.dropout, *of.dropout.key, row * groups + begin / kGroup);
+        for (int k = 0; k < kGroup; ++k) added.values[k] *= factors.values[k];
+      }
+      // The norm is that of the sum as it is stored.
+      for (int k = 0; k < kGroup; ++k) {
+        values[i].values[k] = static_cast<float>(static_cast<T>(values[i].values[k] + added.values[k]));
+      }
+      store<is_aligned>(values[i], of.sum + at, count);
+    }
+    for (int k = 0; k < kGroup; ++k) total += values[i].values[k];
+  });
+  const float mean = of.is_centered ? block_sums({total, 0}).first / static_cast<float>(C) : 0.0f;
+  float squares = 0;
+  for_each_group<kGroups>(C, [&](int i, int64_t, int64_t count) {
+    for (int k = 0; k < kGroup; ++k) {
+      const float deviation = values[i].values[k] - mean;
+      squares += k < count ? deviation * deviation : 0.0f;
+    }
+  });
+  const float reciprocal = 1 / sqrtf(block_sums({squares, 0}).first / static_cast<float>(C) + of.eps);
+  if (of.statistics && threadIdx.x == 0) of.statistics[row] = {mean, reciprocal};
+  for_each_group<kGroups>(C, [&](int i, int64_t begin, int64_t count) {
+    const Group weight = load<is_aligned>(of.weight + begin, count);
+    Group normed;
+    for (int k = 0; k < kGroup; ++k) normed.values[k] = (values[i].values[k] - mean) * reciprocal * weight.values[k];
+    if (of.bias) {
+      const Group bias = load<is_aligned>(of.bias + begin, count);
+      for (int k = 0; k < kGroup; ++k) normed.values[k] += bias.values[k];
+    }
+    store<is_aligned>(normed, of.normed + row * C + begin, count);
+  });
+}
+
+// With n the normalized row, g the gradient of normed times weight and m the number of columns, the gradient of the sum is
+// (g - n sum(g n) / m [- sum(g) / m, if centered]) * reciprocal. A block goes through rows gridDim.x apart, so that the sums over
+// rows stay in registers.
+template <int kGroups, bool is_aligned, class T, class B>
+__global__ void __launch_bounds__(kMostThreads) add_norm_backward_kernel(AddNormGradients<T, B> of) {
+  const int64_t C = of.C, groups = (C + kGroup - 1) / kGroup;
+  Group of_weight[kGroups] = {}, of_bias[kGroups] = {};
+  for (int64_t row = blockIdx.x; row < of.rows; row += gridDim.x) {
+    Group n[kGroups], g[kGroups];
+    Sums sums{0, 0};
+    if (of.normed_gradient) {
+      const RowStatistics statistics = of.statistics[row];
+      for_each_group<kGroups>(C, [&](int i, int64_t begin, int64_t count) {
+        n[i] = load<is_aligned>(of.sum + row * C + begin, count);
+        g[i] = load<is_aligned>(of.normed_gradient + row * C + begin, count);
+        const Group weight = load<is_aligned>(of.weight + begin, count);
+        for (int k = 0; k < kGroup; ++k) {
+          float &normalized = n[i].values[k], &gradient = g[i].values[k];
+          normalized = k < count ? (normalized - statistics.mean) * statistics.reciprocal : 0.0f;
+          of_weight[i].values[k] += gradient * normalized;
+          of_bias[i].values[k] += gradient;
+          gradient *= weight.values[k];
+          sums.first += gradient * normalized;
+          sums.second += gradient;
+        }
+      });
+      sums = block_sums(sums);
+      const float along = sums.first / static_cast<float>(C),
+                  mean = of.is_centered ? sums.second / static_cast<float>(C) : 0.0f;
+      for_each_group<kGroups>(C, [&](int i, int64_t, int64_t) {
+        for (int k = 0; k < kGroup; ++k) {
+          g[i].values[k] = (g[i].values[k] - mean - n[i].values[k] * along) * statistics.reciprocal;
+        }
+      });
+    }
+    for_each_group<kGroups>(C, [&](int i, int64_t begin, int64_t count) {
+      const int64_t at = row * C + begin;
+      Group gradient = of.normed_gradient ? g[i] : Group{};
+      if (of.sum_gradient) {
+        const Group direct = load<is_aligned>(of.sum_gradient + at, count);
+        for (int k = 0; k < kGroup; ++k) gradient.values[k] += direct.values[k];
+      }
+      store<is_aligned>(gradient, of.x_gradient + at, count);
+      if (!of.branch_gradient) return;
+      if (of.dropout.key) {
+        const Group factors = dropout_factors(of.dropout, *of.dropout.key, row * groups + begin / kGroup);
+        for (int k = 0; k < kGroup; ++k) gradient.values[k] *= factors.values[k];
+      }
+      store<is_aligned>(gradient, of.branch_gradient + at, count);
+    });
+  }
+  if (!of.normed_gradient) return;
+  float* const part = of.parts + int64_t{blockIdx.x} * 2 * C;
+  for_each_group<kGroups>(C, [&](int i, int64_t begin, int64_t count) {
+    store<is_aligned>(of_weight[i], part + begin, count);
+    store<is_aligned>(of_bias[i], part + C + begin, count);
+  });
+}
+
+// Adds the sum of the parts, `stride` values apart, to the C values of `gradient`, or puts it there. 8 x 32 threads: a block sums 32
+// columns.
+template <class T>
+__global__ void add_parts_kernel(T* gradient, bool is_added, const T* parts, int64_t count, int64_t stride, int64_t C) {
+  __shared__ T sums[8][32];
+  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int64_t column = int64_t{blockIdx.x} * 32 + lane;
+  T sum = 0;
+  for (int64_t part = warp; part < count && column < C; part += 8) sum += parts[part * stride + column];
+  sums[warp][lane] = sum;
+  __syncthreads();
+  if (warp > 0 || column >= C) return;
+  T total = is_added ? gradient[column] : 0;
+  for (const auto& of_warp : sums) total += of_warp[lane];
+  gradient[column] = total;
+}
+
+inline unsigned row_threads(int64_t C) {
+  const int64_t groups = groups_of(C), threads = groups <= kMostThreads ? groups : (groups + 1) / 2;
+  return static_cast<unsigned>((threads + 31) / 32 * 32);
+}
+
+// How many blocks share the rows in the backward pass: enough to keep every multiprocessor busy.
+inline int64_t backward_blocks(int64_t rows, int64_t C, int64_t multiprocessors) {
+  return std::min<int64_t>(rows, multiprocessors * std::max<int64_t>(1, 1024 / row_threads(C)));
+}
+
+// Calls kernel.operator()<kGroups, is_aligned>() for rows of C columns.
+template <class Kernel>
+void for_row(int64_t C, bool is_aligned, const Kernel& kernel) {
+  if (groups_of(C) <= kMostThreads) {
+    is_aligned ? kernel.template operator()<1, true>() : kernel.template operator()<1, false>();
+  } else {
+    is_aligned ? kernel.template operator()<2, true>() : kernel.template operator()<2, false>();
+  }
+}
+
+// work.operator()<T, B>() for a sum and a branch of these types, as add_norm() allows them.
+template <class Work>
+void with_types(at::ScalarType sum, at::ScalarType branch, const Work& work) {
+  with_type(branch, [&]<class B>() {
+    if (sum == branch) return work.template operator()<B, B>();
+    if constexpr (!std::is_same_v<B, float>) work.template operator()<float, B>();
+  });
+}
+
+inline const float* read(const Parameter& parameter) {
+  return parameter.defined() ? read<float>(parameter.value()) : nullptr;
+}
+
+// As cpu::add_norm(), for at most kMostColumns.
+template <class Launch>
+void add_norm(const Launch& launch, const Normalization& norm, const Dropout& dropout, const at::Tensor& x,
+              const at::Tensor& branch, const at::Tensor& sum, const at::Tensor& normed, const at::Tensor& statistics) {
+  const int64_t C = norm.weight.value().numel();
+  TORCH_CHECK(C <= kMostColumns, "norm: a row of ", C, " columns does not fit into the registers of a block");
+  with_types(x.scalar_type(), (branch.defined() ? branch : x).scalar_type(), [&]<class T, class B>() {
+    const AddNormRows<T, B> of{.is_centered = norm.kind == Norm::layernorm,
+                               .eps = static_cast<float>(norm.eps),
+                               .dropout = mask_of(dropout),
+                               .rows = x.numel() / C,
+                               .C = C,
+                               .x = read<T>(x),
+                               .branch = read<B>(branch),
+                               .weight = read(norm.weight),
+                               .bias = read(norm.bias),
+                               .sum = branch.defined() ? write<T>(sum) : nullptr,
+                               .normed = write<T>(normed),
+                               .statistics = reinterpret_cast<RowStatistics*>(write<float>(statistics))};
+    const bool aligned = C % kGroup == 0 && are_aligned(of.x, of.branch, of.weight, of.bias, of.sum, of.normed);
+    for_row(C, aligned, [&]<int kGroups, bool is_aligned>() {
+      launch(add_norm_kernel<kGroups, is_aligned, T, B>, of.rows, row_threads(C), of);
+    });
+  });
+}
+
+template <class Launch>
+void add_to_gradient(const Launch& launch, const Parameter& parameter, const float* parts, int64_t count,
+                     int64_t stride) {
+  const int64_t C = parameter.value().numel();
+  const bool is_added = parameter.begin_contribution();
+  launch(add_parts_kernel<float>, (C + 31) / 32, 256u, write<float>(parameter.gradient()), is_added, parts, count,
+         stride, C);
+}
+
+template <class Launch>
+void add_norm_backward(const Launch& launch, int64_t multiprocessors, const Normalization& norm, const Dropout& dropout,
+                       const at::Tensor& sum, const at::Tensor& statistics, const at::Tensor& sum_gradient,
+                       const at::Tensor& normed_gradient, const at::Tensor& x_gradient,
+                       const at::Tensor& branch_gradient) {
+  const int64_t C = norm.weight.value().numel(), rows = sum.numel() / C,
+                blocks = backward_blocks(rows, C, multiprocessors);
+  const at::Tensor parts = at::empty({blocks, 2, C}, statistics.options());
+  with_types(sum.scalar_type(), (branch_gradient.defined() ? branch_gradient : sum).scalar_type(),
+             [&]<class T, class B>() {
+               const AddNormGradients<T, B> of{.is_centered = norm.kind == Norm::layernorm,
+                                               .dropout = mask_of(dropout),
+                                               .rows = rows,
+                                               .C = C,
+                                               .sum = read<T>(sum),
+                                               .statistics =
+                                                   reinterpret_cast<const RowStatistics*>(read<float>(statistics)),
+                                               .weight = read(norm.weight),
+                                               .sum_gradient = read<T>(sum_gradient),
+                                               .normed_gradient = read<T>(normed_gradient),
+                                               .x_gradient = write<T>(x_gradient),
+                                               .branch_gradient = write<B>(branch_gradient),
+                                               .parts = write<float>(parts)};
+               const bool aligned =
+                   C % kGroup == 0 && are_aligned(of.sum, of.weight, of.sum_gradient, of.normed_gradient, of.x_gradient,
+                                                  of.branch_gradient, of.parts);
+               for_row(C, aligned, [&]<int kGroups, bool is_aligned>() {
+                 launch(add_norm_backward_kernel<kGroups, is_aligned, T, B>, blocks, row_threads(C), of);
+               });
+             });
+  if (!normed_gradient.defined()) return;
+  add_to_gradient(launch, norm.weight, read<float>(parts), blocks, 2 * C);
+  if (norm.bias.defined()) add_to_gradient(launch, norm.bias, read<float>(parts) + C, blocks, 2 * C);
+}
+
+}  // namespace gpt::ops::cuda

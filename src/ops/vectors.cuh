@@ -1,0 +1,120 @@
+// What our CUDA kernels share: eight neighbouring elements at once as float32 values, sums over a block, dropout masks that are
+// drawn anew. Compiled by nvcc and, under tests/support/cuda_emulation.h, by the host compiler.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+namespace gpt::ops::cuda {
+
+// So many elements a thread reads at once: 16 bytes of a 16-bit type, twice 16 of float32.
+inline constexpr int kGroup = 8;
+
+inline int64_t groups_of(int64_t elements) { return (elements + kGroup - 1) / kGroup; }
+
+struct Group {
+  float values[kGroup];
+};
+
+template <class T>
+struct alignas(16) Pack {
+  T values[16 / sizeof(T)];
+};
+
+// The group that begins at `from`, of which the first `count` elements exist and the others are 0. is_aligned: `from` is a
+// multiple of 16 bytes.
+template <bool is_aligned, class T>
+__device__ Group load(const T* from, int64_t count) {
+  Group group;
+  if (is_aligned && count >= kGroup) {
+    constexpr int kWidth = 16 / sizeof(T);
+    for (int pack = 0; pack < kGroup / kWidth; ++pack) {
+      const Pack<T> loaded = reinterpret_cast<const Pack<T>*>(from)[pack];
+      for (int i = 0; i < kWidth; ++i) group.values[pack * kWidth + i] = static_cast<float>(loaded.values[i]);
+    }
+  } else {
+    for (int i = 0; i < kGroup; ++i) group.values[i] = i < count ? static_cast<float>(from[i]) : 0.0f;
+  }
+  return group;
+}
+
+template <bool is_aligned, class T>
+__device__ void store(const Group& group, T* to, int64_t count) {
+  if (is_aligned && count >= kGroup) {
+    constexpr int kWidth = 16 / sizeof(T);
+    for (int pack = 0; pack < kGroup / kWidth; ++pack) {
+      Pack<T> stored;
+      for (int i = 0; i < kWidth; ++i) stored.values[i] = static_cast<T>(group.values[pack * kWidth + i]);
+      reinterpret_cast<Pack<T>*>(to)[pack] = stored;
+    }
+  } else {
+    for (int i = 0; i < kGroup; ++i) {
+      if (i < count) to[i] = static_cast<T>(group.values[i]);
+    }
+  }
+}
+
+// Two sums over the threads of a block, of at most 1,024; every thread gets them. Whoever reads shared memory of its own around
+// this need not synchronize besides.
+struct Sums {
+  float first, second;
+};
+
+__device__ inline Sums block_sums(Sums sums) {
+  __shared__ Sums of_warps[32];
+  for (unsigned lanes = 16; lanes > 0; lanes /= 2) {
+    sums.first += __shfl_xor_sync(0xffffffff, sums.first, lanes);
+    sums.second += __shfl_xor_sync(0xffffffff, sums.second, lanes);
+  }
+  __syncthreads();  // the last call's sums have been read
+  if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = sums;
+  __syncthreads();
+  Sums total{0, 0};
+  for (unsigned warp = 0; warp < blockDim.x / 32; ++warp) {  // one after another: the same in every thread
+    total.first += of_warps[warp].first;
+    total.second += of_warps[warp].second;
+  }
+  return total;
+}
+
+__device__ inline float block_maximum(float value) {
+  __shared__ float of_warps[32];
+  for (unsigned lanes = 16; lanes > 0; lanes /= 2) { value = fmaxf(value, __shfl_xor_sync(0xffffffff, value, lanes)); }
+  __syncthreads();
+  if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = value;
+  __syncthreads();
+  value = of_warps[0];
+  for (unsigned warp = 1; warp < blockDim.x / 32; ++warp) value = fmaxf(value, of_warps[warp]);
+  return value;
+}
+
+// An element is kept where its 16 random bits, which the key and its place determine, are below `kept_of_65536`.
+struct DropoutMask {
+  const int64_t* key;  // on the device; null: without dropout
+  uint32_t kept_of_65536;
+};
+
+// 0 for the elements that are dropped, for one group: eight times 16 bits of Philox4x32-10 of Salmon et al. (2011), "Parallel
+// random numbers: as easy as 1, 2, 3".
+__device__ inline Group dropout_factors(const DropoutMask& mask, uint64_t key, int64_t group) {
+  uint32_t x[4] = {static_cast<uint32_t>(group), static_cast<uint32_t>(group >> 32), 0, 0};
+  auto low_key = static_cast<uint32_t>(key), high_key = static_cast<uint32_t>(key >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t a = uint64_t{0xD2511F53} * x[0], b = uint64_t{0xCD9E8D57} * x[2];
+    x[0] = static_cast<uint32_t>(b >> 32) ^ x[1] ^ low_key;
+    x[1] = static_cast<uint32_t>(b);
+    x[2] = static_cast<uint32_t>(a >> 32) ^ x[3] ^ high_key;
+    x[3] = static_cast<uint32_t>(a);
+    low_key += 0x9E3779B9;
+    high_key += 0xBB67AE85;
+  }
+  const float factor = 65536.0f / static_cast<float>(mask.kept_of_65536);
+  Group factors;
+  for (int i = 0; i < kGroup; ++i) {
+    const uint32_t bits = x[i / 2] >> (i % 2 * 16) & 0xffff;
+    factors.values[i] = bits < mask.kept_of_65536 ? factor : 0.0f;
+  }
+  return factors;
+}
+
+}  // namespace gpt::ops::cuda

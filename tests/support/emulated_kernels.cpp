@@ -1,0 +1,68 @@
+#include "support/emulated_kernels.h"
+
+#include <ATen/ops/full.h>
+
+#include "support/cuda_emulation.h"  // before the kernels, which it compiles for the host
+
+#include "src/ops/activation_kernel.cuh"
+#include "src/ops/classifier_kernel.cuh"
+#include "src/ops/norm_kernel.cuh"
+
+namespace gpt::test {
+namespace {
+
+using emulation::Launch;
+using ops::Activation;
+using ops::ClassifierOptions;
+using ops::Dropout;
+using ops::Normalization;
+
+constexpr int64_t kMultiprocessors = 2;  // so that a block of the backward pass goes through several rows
+
+// With its key where a GPU has it.
+Dropout on_device(const Dropout& dropout) {
+  if (!dropout) return dropout;
+  return {dropout.mask, at::full({}, static_cast<int64_t>(dropout.mask.key), at::kLong)};
+}
+
+void activation(Activation activation, const Dropout& dropout, const at::Tensor& x, const at::Tensor& in,
+                const at::Tensor& y) {
+  ops::cuda::activation(Launch(), activation, on_device(dropout), x, in, y);
+}
+
+void activation_backward(Activation activation, const Dropout& dropout, const at::Tensor& x, const at::Tensor& in,
+                         const at::Tensor& y_gradient, const at::Tensor& x_gradient, const at::Tensor& in_gradient) {
+  ops::cuda::activation_backward(Launch(), activation, on_device(dropout), x, in, y_gradient, x_gradient, in_gradient);
+}
+
+void cross_entropy(const ClassifierOptions& options, const at::Tensor& logits, const at::Tensor& targets,
+                   const at::Tensor& losses, const at::Tensor& scale) {
+  ops::cuda::cross_entropy(Launch(), options, logits, targets, losses, scale);
+}
+
+void add_norm(const Normalization& norm, const Dropout& dropout, const at::Tensor& x, const at::Tensor& branch,
+              const at::Tensor& sum, const at::Tensor& normed, const at::Tensor& statistics) {
+  ops::cuda::add_norm(Launch(), norm, on_device(dropout), x, branch, sum, normed, statistics);
+}
+
+void add_norm_backward(const Normalization& norm, const Dropout& dropout, const at::Tensor& sum,
+                       const at::Tensor& statistics, const at::Tensor& sum_gradient, const at::Tensor& normed_gradient,
+                       const at::Tensor& x_gradient, const at::Tensor& branch_gradient) {
+  ops::cuda::add_norm_backward(Launch(), kMultiprocessors, norm, on_device(dropout), sum, statistics, sum_gradient,
+                               normed_gradient, x_gradient, branch_gradient);
+}
+
+}  // namespace
+
+ops::Kernels emulated_kernels() {
+  ops::Kernels kernels = ops::kernels_of(at::empty({0}));
+  kernels.activation = activation;
+  kernels.activation_backward = activation_backward;
+  kernels.cross_entropy = cross_entropy;
+  kernels.add_norm = add_norm;
+  kernels.add_norm_backward = add_norm_backward;
+  kernels.take_float16 = true;
+  return kernels;
+}
+
+}  // namespace gpt::test
