@@ -31,8 +31,7 @@ class ActivationBytes {
   }
   double outside_blocks() const { return dropout(C_) + norm(); }  // after the embedding; before the head
 
-  // The head's logits of a chunk, which become their gradient; ATen puts their log-softmax beside them. The gradient of x is
-  // there already, and x itself.
+  // The head's logits of a chunk, which become their gradient. The gradient of x is there already, and x itself.
   double head(const TrainingConfig& training) const {
     const auto all = static_cast<double>(training.batch_size * model_.block_size), rows = head_rows(training),
                Vp = static_cast<double>(model_.padded_vocab());

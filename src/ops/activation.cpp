@@ -2,12 +2,11 @@
 
 #include <ATen/ops/empty_like.h>
 #include <torch/csrc/autograd/custom_function.h>
-#include <torch/custom_class.h>
 
 #include <optional>
-#include <utility>
 
 #include "dropout.h"
+#include "kept.h"
 #include "kernels.h"
 
 namespace gpt::ops {
@@ -16,10 +15,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// What the backward pass needs besides tensors.
-struct Kept : torch::CustomClassHolder {
-  Kept(Activation activation, Dropout dropout) : activation(activation), dropout(std::move(dropout)) {}
-
+struct Applied {
   Activation activation;
   Dropout dropout;
 };
@@ -30,33 +26,29 @@ struct Activate : torch::autograd::Function<Activate> {
     const at::Tensor in = gated.value_or(at::Tensor()), y = at::empty_like(x);
     kernels_of(x).activation(activation, dropout, x, in, y);
     context->save_for_backward({x, in});
-    context->saved_data["kept"] = c10::IValue::make_capsule(c10::make_intrusive<Kept>(activation, dropout));
+    keep(*context, Applied{activation, dropout});
     return y;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &in = saved[1];
-    const auto capsule = context->saved_data["kept"].toCapsule();
-    const auto& kept = static_cast<const Kept&>(*capsule);
+    const auto& [activation, dropout] = kept<Applied>(*context);
     const at::Tensor x_gradient = at::empty_like(x), in_gradient = in.defined() ? at::empty_like(in) : at::Tensor();
-    kernels_of(x).activation_backward(kept.activation, kept.dropout, x, in, gradients[0].contiguous(), x_gradient,
-                                      in_gradient);
+    kernels_of(x).activation_backward(activation, dropout, x, in, gradients[0].contiguous(), x_gradient, in_gradient);
     return {x_gradient, in_gradient, at::Tensor(), at::Tensor()};
   }
 };
 
-void check(const at::Tensor& x) { check_kernel_type("activation", x); }
-
 }  // namespace
 
 at::Tensor activate(Activation activation, const at::Tensor& x) {
-  check(x);
+  check_kernel_type("activation", x);
   return Activate::apply(x.contiguous(), std::nullopt, activation, Dropout());
 }
 
 at::Tensor activate_gated(Activation activation, const at::Tensor& gate, const at::Tensor& in, double dropout) {
-  check(gate);
+  check_kernel_type("activation", gate);
   TORCH_CHECK(gate.sizes() == in.sizes() && gate.scalar_type() == in.scalar_type() && gate.device() == in.device(),
               "activation: a gate of ", gate.sizes(), " and type ", gate.scalar_type(), " does not fit ", in.sizes(),
               " of type ", in.scalar_type());

@@ -6,6 +6,7 @@
 #include "cpu_capability.h"
 #include "dropout.h"
 #include "kernels.h"
+#include "rows_of.h"
 
 namespace gpt::ops::cpu {
 
@@ -19,8 +20,7 @@ template <class T, class Work>
 void for_each_stretch(const ActivationKernels<T>& kernels, Activation activation, const Dropout& dropout,
                       const at::Tensor& x, const at::Tensor& in, const Work& work) {
   constexpr int64_t kGrain = 256;  // blocks: below, waking a thread costs more than it saves
-  const ActivationArguments<T> arguments{activation, dropout.mask, x.const_data_ptr<T>(),
-                                         in.defined() ? in.const_data_ptr<T>() : nullptr};
+  const ActivationArguments<T> arguments{activation, dropout.mask, x.const_data_ptr<T>(), read<T>(in)};
   const int64_t elements = x.numel(), blocks = (elements + kActivationBlock - 1) / kActivationBlock;
   at::parallel_for(0, blocks, kGrain, [&](int64_t begin, int64_t end) {
     work(kernels, arguments, begin * kActivationBlock, std::min(end * kActivationBlock, elements));
@@ -51,7 +51,7 @@ void activation_backward(Activation activation, const Dropout& dropout, const at
   run(activation, dropout, x, in,
       [&]<class T>(const ActivationKernels<T>& kernels, const ActivationArguments<T>& arguments, int64_t begin,
                    int64_t end) {
-        T* of_in = in.defined() ? in_gradient.data_ptr<T>() : nullptr;
+        T* of_in = write<T>(in_gradient);
         kernels.backward(arguments, begin, end, y_gradient.const_data_ptr<T>(), x_gradient.data_ptr<T>(), of_in);
       });
 }

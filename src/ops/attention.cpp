@@ -9,6 +9,7 @@
 #include "attention_shape.h"
 #include "dropout.h"
 #include "gpt/ops/aten.h"
+#include "kept.h"
 #include "kernels.h"
 
 namespace gpt::ops {
@@ -30,10 +31,9 @@ struct Attention : torch::autograd::Function<Attention> {
     at::Tensor log_sum = at::empty({shape.B, shape.H, shape.T}, qkv.options().dtype(at::kFloat));
     cpu::attention(shape, qkv, output, log_sum);
     context->save_for_backward({qkv, output, log_sum, cos.value_or(at::Tensor()), sin.value_or(at::Tensor())});
+    keep(*context, shape.dropout);
     context->saved_data["H"] = shape.H;
     context->saved_data["KV"] = shape.KV;
-    context->saved_data["kept"] = static_cast<int64_t>(shape.dropout.kept_of_65536);
-    context->saved_data["key"] = static_cast<int64_t>(shape.dropout.key);
     return output;
   }
 
@@ -41,8 +41,7 @@ struct Attention : torch::autograd::Function<Attention> {
     const auto saved = context->get_saved_variables();
     const at::Tensor &qkv = saved[0], &output = saved[1], &log_sum = saved[2];
     cpu::AttentionShape shape = shape_of(qkv, context->saved_data["H"].toInt(), context->saved_data["KV"].toInt());
-    shape.dropout = {static_cast<uint64_t>(context->saved_data["key"].toInt()),
-                     static_cast<uint32_t>(context->saved_data["kept"].toInt())};
+    shape.dropout = kept<cpu::DropoutMask>(*context);
     set_tables(shape, saved[3], saved[4]);
     at::Tensor gradient = at::empty_like(qkv);
     cpu::attention_backward(shape, qkv, output, log_sum, gradients[0].contiguous(), gradient);

@@ -7,6 +7,7 @@
 #include "cpu_capability.h"
 #include "gpt/ops/classifier.h"
 #include "kernels.h"
+#include "rows_of.h"
 
 namespace gpt::ops::cpu {
 
@@ -19,15 +20,9 @@ template <class T>
 void run(CrossEntropyKernel<T> kernel, const ClassifierOptions& options, const at::Tensor& logits,
          const at::Tensor& targets, const at::Tensor& losses, const at::Tensor& scale) {
   constexpr int64_t kGrain = 16384;  // logits: below, waking a thread costs more than it saves
-  const CrossEntropyArguments<T> arguments{options.vocabulary,
-                                           logits.size(1),
-                                           static_cast<float>(options.label_smoothing),
-                                           logits.data_ptr<T>(),
-                                           targets.const_data_ptr<int64_t>(),
-                                           losses.data_ptr<float>(),
-                                           scale.defined() ? scale.const_data_ptr<float>() : nullptr};
+  const auto rows = cross_entropy_rows<T>(options, logits, targets, losses, scale);
   at::parallel_for(0, logits.size(0), std::max<int64_t>(1, kGrain / logits.size(1)),
-                   [&](int64_t begin, int64_t end) { kernel(arguments, begin, end); });
+                   [&](int64_t begin, int64_t end) { kernel(rows, begin, end); });
 }
 
 }  // namespace

@@ -111,7 +111,7 @@ class Row {
 };
 
 template <class T>
-void cross_entropy(const CrossEntropyArguments<T>& arguments, int64_t begin, int64_t end) {
+void cross_entropy(const CrossEntropyRows<T>& arguments, int64_t begin, int64_t end) {
   const int64_t V = arguments.vocabulary;
   const float smoothing = arguments.smoothing;
   for (int64_t i = begin; i < end; ++i) {

@@ -10,21 +10,9 @@
 #include <algorithm>
 #include <cfloat>
 
-#include "gpt/ops/operators.h"
 #include "launch.cuh"
 
 namespace gpt::ops::cuda {
-
-// Logits (rows, padded_vocabulary), targets and losses (rows).
-template <class T>
-struct CrossEntropyRows {
-  int64_t rows, vocabulary, padded_vocabulary;
-  float label_smoothing;
-  T* logits;
-  const int64_t* targets;
-  float* losses;
-  const float* scale;  // null: the gradients are not wanted
-};
 
 // The largest value so far, and the sum of the powers relative to it.
 struct PowerSum {
@@ -46,7 +34,7 @@ template <bool is_aligned, class T>
 __global__ void __launch_bounds__(kMostLogitThreads) cross_entropy_kernel(CrossEntropyRows<T> of) {
   const int64_t row = blockIdx.x, V = of.vocabulary, target = of.targets[row];
   CUDA_KERNEL_ASSERT(target >= 0 && target < V);
-  T* const logits = of.logits + row * of.padded_vocabulary;
+  T* const logits = of.logits + row * of.stride;
   const auto target_logit = static_cast<float>(logits[target]);
   PowerSum own;
   float total = 0;
@@ -61,22 +49,21 @@ __global__ void __launch_bounds__(kMostLogitThreads) cross_entropy_kernel(CrossE
   // A logit that is not a number loses every comparison, but is part of the sum.
   const float maximum = block_maximum(own.maximum);
   const Sums sums = block_sums({own.sum * expf(own.maximum - maximum), total});
-  const float log_sum = logf(sums.first), uniform = of.label_smoothing / static_cast<float>(V);
+  const float log_sum = logf(sums.first), uniform = of.smoothing / static_cast<float>(V);
   if (threadIdx.x == 0) {
-    float loss = log_sum - (1 - of.label_smoothing) * (target_logit - maximum);
-    if (of.label_smoothing > 0) loss -= of.label_smoothing * (sums.second / static_cast<float>(V) - maximum);
+    float loss = log_sum - (1 - of.smoothing) * (target_logit - maximum);
+    if (of.smoothing > 0) loss -= of.smoothing * (sums.second / static_cast<float>(V) - maximum);
     of.losses[row] = loss;
   }
   if (!of.scale) return;
   const float scale = *of.scale;
-  for (int64_t begin = int64_t{threadIdx.x} * kGroup; begin < of.padded_vocabulary;
-       begin += int64_t{blockDim.x} * kGroup) {
-    Group z = load<is_aligned>(logits + begin, of.padded_vocabulary - begin);
+  for (int64_t begin = int64_t{threadIdx.x} * kGroup; begin < of.stride; begin += int64_t{blockDim.x} * kGroup) {
+    Group z = load<is_aligned>(logits + begin, of.stride - begin);
     for (int i = 0; i < kGroup; ++i) {
-      const float share = begin + i == target ? 1 - of.label_smoothing + uniform : uniform;
+      const float share = begin + i == target ? 1 - of.smoothing + uniform : uniform;
       z.values[i] = begin + i < V ? (expf(z.values[i] - maximum - log_sum) - share) * scale : 0.0f;
     }
-    store<is_aligned>(z, logits + begin, of.padded_vocabulary - begin);
+    store<is_aligned>(z, logits + begin, of.stride - begin);
   }
 }
 
@@ -85,18 +72,11 @@ template <class Launch>
 void cross_entropy(const Launch& launch, const ClassifierOptions& options, const at::Tensor& logits,
                    const at::Tensor& targets, const at::Tensor& losses, const at::Tensor& scale) {
   with_type(logits.scalar_type(), [&]<class T>() {
-    const CrossEntropyRows<T> of{.rows = logits.size(0),
-                                 .vocabulary = options.vocabulary,
-                                 .padded_vocabulary = logits.size(1),
-                                 .label_smoothing = static_cast<float>(options.label_smoothing),
-                                 .logits = write<T>(logits),
-                                 .targets = read<int64_t>(targets),
-                                 .losses = write<float>(losses),
-                                 .scale = read<float>(scale)};
+    const auto of = cross_entropy_rows<T>(options, logits, targets, losses, scale);
     const auto threads =
-        static_cast<unsigned>(std::min<int64_t>(kMostLogitThreads, (groups_of(of.padded_vocabulary) + 31) / 32 * 32));
-    const bool aligned = of.padded_vocabulary % kGroup == 0 && are_aligned(of.logits);
-    launch(aligned ? cross_entropy_kernel<true, T> : cross_entropy_kernel<false, T>, of.rows, threads, of);
+        static_cast<unsigned>(std::min<int64_t>(kMostLogitThreads, (groups_of(of.stride) + 31) / 32 * 32));
+    const bool aligned = of.stride % kGroup == 0 && are_aligned(of.logits);
+    launch(aligned ? cross_entropy_kernel<true, T> : cross_entropy_kernel<false, T>, logits.size(0), threads, of);
   });
 }
 

@@ -4,20 +4,12 @@
 
 #include <cstdint>
 
-namespace gpt::ops::cpu {
+#include "rows.h"
 
-template <class T>
-struct CrossEntropyArguments {
-  int64_t vocabulary, stride;  // a row's real logits; from one row to the next
-  float smoothing;
-  T* logits;
-  const int64_t* targets;
-  float* losses;
-  const float* scale;  // of the gradients that replace the logits; null: they stay as they are
-};
+namespace gpt::ops::cpu {
 
 // For the rows from `begin` to before `end`.
 template <class T>
-using CrossEntropyKernel = void (*)(const CrossEntropyArguments<T>&, int64_t begin, int64_t end);
+using CrossEntropyKernel = void (*)(const CrossEntropyRows<T>&, int64_t begin, int64_t end);
 
 }  // namespace gpt::ops::cpu

@@ -40,19 +40,12 @@ void add_norm_backward(const Normalization& norm, const Dropout& dropout, const 
 
 #ifdef GPT_CUDA
 namespace cuda {  // the same, by the kernels in the .cuh files
-void token_gather(const at::Tensor& inputs, const at::Tensor& targets, const at::Tensor& tokens,
-                  const at::Tensor& starts);
-void activation(Activation activation, const Dropout& dropout, const at::Tensor& x, const at::Tensor& in,
-                const at::Tensor& y);
-void activation_backward(Activation activation, const Dropout& dropout, const at::Tensor& x, const at::Tensor& in,
-                         const at::Tensor& y_gradient, const at::Tensor& x_gradient, const at::Tensor& in_gradient);
-void cross_entropy(const ClassifierOptions& options, const at::Tensor& logits, const at::Tensor& targets,
-                   const at::Tensor& losses, const at::Tensor& scale);
-void add_norm(const Normalization& norm, const Dropout& dropout, const at::Tensor& x, const at::Tensor& branch,
-              const at::Tensor& sum, const at::Tensor& normed, const at::Tensor& statistics);
-void add_norm_backward(const Normalization& norm, const Dropout& dropout, const at::Tensor& sum,
-                       const at::Tensor& statistics, const at::Tensor& sum_gradient, const at::Tensor& normed_gradient,
-                       const at::Tensor& x_gradient, const at::Tensor& branch_gradient);
+decltype(cpu::token_gather) token_gather;
+decltype(cpu::activation) activation;
+decltype(cpu::activation_backward) activation_backward;
+decltype(cpu::cross_entropy) cross_entropy;
+decltype(cpu::add_norm) add_norm;
+decltype(cpu::add_norm_backward) add_norm_backward;
 }  // namespace cuda
 #endif
 

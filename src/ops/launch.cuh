@@ -9,20 +9,10 @@
 #include <cstdint>
 
 #include "dropout.h"
+#include "rows_of.h"
 #include "vectors.cuh"
 
 namespace gpt::ops::cuda {
-
-// Null for an undefined tensor.
-template <class T>
-const T* read(const at::Tensor& x) {
-  return x.defined() ? x.const_data_ptr<T>() : nullptr;
-}
-
-template <class T>
-T* write(const at::Tensor& x) {
-  return x.defined() ? x.mutable_data_ptr<T>() : nullptr;
-}
 
 inline DropoutMask mask_of(const Dropout& dropout) { return {read<int64_t>(dropout.key), dropout.mask.kept_of_65536}; }
 

@@ -4,13 +4,12 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <torch/csrc/autograd/custom_function.h>
-#include <torch/custom_class.h>
 
 #include <optional>
-#include <utility>
 
 #include "dropout.h"
 #include "gpt/ops/aten.h"
+#include "kept.h"
 #include "kernels.h"
 
 namespace gpt::ops {
@@ -27,10 +26,7 @@ Normalized compute(const Normalization& norm, const Dropout& dropout, const at::
   return result;
 }
 
-// What the backward pass needs besides tensors.
-struct Kept : torch::CustomClassHolder {
-  Kept(Normalization norm, Dropout dropout) : norm(std::move(norm)), dropout(std::move(dropout)) {}
-
+struct Applied {
   Normalization norm;
   Dropout dropout;
 };
@@ -44,7 +40,7 @@ struct AddNorm : torch::autograd::Function<AddNorm> {
     const Normalized result = compute(norm, dropout, x, branch.value_or(at::Tensor()), statistics);
     context->set_materialize_grads(false);
     context->save_for_backward({result.sum, statistics});
-    context->saved_data["kept"] = c10::IValue::make_capsule(c10::make_intrusive<Kept>(norm, dropout));
+    keep(*context, Applied{norm, dropout});
     if (branch) context->saved_data["branch"] = static_cast<int64_t>(branch->scalar_type());
     return {result.sum, result.normed};
   }
@@ -53,17 +49,16 @@ struct AddNorm : torch::autograd::Function<AddNorm> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
     const at::Tensor &sum = saved[0], &statistics = saved[1];
-    const auto capsule = context->saved_data["kept"].toCapsule();
-    const auto& kept = static_cast<const Kept&>(*capsule);
+    const auto& [norm, dropout] = kept<Applied>(*context);
     const at::Tensor x_gradient = at::empty_like(sum);
     at::Tensor branch_gradient;
     const auto branch = context->saved_data.find("branch");
     if (branch != context->saved_data.end()) {
       const auto type = static_cast<at::ScalarType>(branch->second.toInt());
-      if (kept.dropout || type != sum.scalar_type()) branch_gradient = at::empty_like(sum, type);
+      if (dropout || type != sum.scalar_type()) branch_gradient = at::empty_like(sum, type);
     }
     const auto contiguous = [](const at::Tensor& x) { return x.defined() ? x.contiguous() : x; };
-    kernels_of(sum).add_norm_backward(kept.norm, kept.dropout, sum, statistics, contiguous(gradients[0]),
+    kernels_of(sum).add_norm_backward(norm, dropout, sum, statistics, contiguous(gradients[0]),
                                       contiguous(gradients[1]), x_gradient, branch_gradient);
     if (!branch_gradient.defined() && branch != context->saved_data.end()) branch_gradient = x_gradient;
     return {x_gradient, at::Tensor(), branch_gradient, at::Tensor(), at::Tensor()};

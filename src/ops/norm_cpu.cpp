@@ -8,6 +8,7 @@
 #include "gpt/ops/norm.h"
 #include "kernels.h"
 #include "norm_kernel.h"
+#include "rows_of.h"
 
 namespace gpt::ops::cpu {
 
@@ -41,24 +42,6 @@ void with_kernels(const at::Tensor& x, const at::Tensor& branch, const Work& wor
   }
 }
 
-template <class T>
-const T* read(const at::Tensor& x) {
-  return x.defined() ? x.const_data_ptr<T>() : nullptr;
-}
-
-template <class T>
-T* write(const at::Tensor& x) {
-  return x.defined() ? x.mutable_data_ptr<T>() : nullptr;
-}
-
-const float* read(const Parameter& parameter) {
-  return parameter.defined() ? parameter.value().const_data_ptr<float>() : nullptr;
-}
-
-RowStatistics* rows_of(const at::Tensor& statistics) {
-  return reinterpret_cast<RowStatistics*>(write<float>(statistics));
-}
-
 // Adds the parts, `stride` values apart, one after another.
 void add_parts(const Parameter& parameter, const float* parts, int64_t count, int64_t stride) {
   const int64_t C = parameter.value().numel();
@@ -75,17 +58,7 @@ void add_norm(const Normalization& norm, const Dropout& dropout, const at::Tenso
               const at::Tensor& sum, const at::Tensor& normed, const at::Tensor& statistics) {
   const int64_t C = norm.weight.value().numel();
   with_kernels(x, branch, [&]<class T, class B>(const NormKernels<T, B>& kernels) {
-    const AddNormRows<T, B> rows{.is_centered = norm.kind == Norm::layernorm,
-                                 .eps = static_cast<float>(norm.eps),
-                                 .dropout = dropout.mask,
-                                 .C = C,
-                                 .x = read<T>(x),
-                                 .branch = read<B>(branch),
-                                 .weight = read(norm.weight),
-                                 .bias = read(norm.bias),
-                                 .sum = branch.defined() ? write<T>(sum) : nullptr,
-                                 .normed = write<T>(normed),
-                                 .statistics = rows_of(statistics)};
+    const auto rows = add_norm_rows<T, B>(norm, dropout.mask, x, branch, sum, normed, statistics);
     at::parallel_for(0, x.numel() / C, grain(C),
                      [&](int64_t begin, int64_t end) { kernels.forward(rows, begin, end); });
   });
@@ -101,16 +74,8 @@ void add_norm_backward(const Normalization& norm, const Dropout& dropout, const 
   const at::Tensor sums = at::empty({parts, stride}, at::kFloat);
   auto* const of_all = sums.mutable_data_ptr<float>();
   with_kernels(sum, branch_gradient, [&]<class T, class B>(const NormKernels<T, B>& kernels) {
-    const AddNormGradients<T, B> gradients{.is_centered = norm.kind == Norm::layernorm,
-                                           .dropout = dropout.mask,
-                                           .C = C,
-                                           .sum = read<T>(sum),
-                                           .statistics = rows_of(statistics),
-                                           .weight = read(norm.weight),
-                                           .sum_gradient = read<T>(sum_gradient),
-                                           .normed_gradient = read<T>(normed_gradient),
-                                           .x_gradient = write<T>(x_gradient),
-                                           .branch_gradient = write<B>(branch_gradient)};
+    const auto gradients = add_norm_gradients<T, B>(norm, dropout.mask, sum, statistics, sum_gradient, normed_gradient,
+                                                    x_gradient, branch_gradient);
     at::parallel_for(0, parts, grain(most * C), [&](int64_t begin, int64_t end) {
       for (int64_t part = begin; part < end; ++part) {
         float* const own = of_all + part * stride;

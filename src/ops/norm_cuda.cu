@@ -6,8 +6,6 @@
 
 namespace gpt::ops::cuda {
 
-static_assert(kMostColumns == kMostNormColumnsOfCuda);
-
 void add_norm(const Normalization& norm, const Dropout& dropout, const at::Tensor& x, const at::Tensor& branch,
               const at::Tensor& sum, const at::Tensor& normed, const at::Tensor& statistics) {
   const c10::cuda::CUDAGuard guard(x.device());

@@ -7,46 +7,18 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "gpt/ops/operators.h"
+#include "kernels.h"
 #include "launch.cuh"
 
 namespace gpt::ops::cuda {
 
-// n = (s - mean) * reciprocal, which gives normed = n * weight + bias; an RMSNorm takes 0 for the mean.
-struct RowStatistics {
-  float mean, reciprocal;
-};
-
-// Rows of C values of type T, of a branch of type B, and of float32 parameters. One block computes a row.
 template <class T, class B>
-struct AddNormRows {
-  bool is_centered;  // LayerNorm; otherwise RMSNorm
-  float eps;
-  DropoutMask dropout;
-  int64_t rows, C;
-  const T* x;
-  const B* branch;  // null: without
-  const float *weight, *bias;
-  T *sum, *normed;            // sum is not written without a branch
-  RowStatistics* statistics;  // null: not kept
-};
-
+using AddNormRows = ops::AddNormRows<T, B, DropoutMask>;
 template <class T, class B>
-struct AddNormGradients {
-  bool is_centered;
-  DropoutMask dropout;
-  int64_t rows, C;
-  const T* sum;
-  const RowStatistics* statistics;
-  const float* weight;
-  const T *sum_gradient, *normed_gradient;  // one may be null, which stands for zeros
-  T* x_gradient;
-  B* branch_gradient;  // null: not wanted
-  float* parts;        // (blocks, 2, C): what a block's rows add to the gradients of weight and bias
-};
+using AddNormGradients = ops::AddNormGradients<T, B, DropoutMask>;
 
-// A row must fit into the registers of a block.
-inline constexpr int64_t kMostThreads = 512, kMostColumns = 2 * kMostThreads * kGroup;
+// A row is held in the registers of a block, in one or two groups of each thread.
+inline constexpr int64_t kMostThreads = kMostNormColumnsOfCuda / (2 * kGroup);
 
 // A thread's groups of a row lie blockDim.x groups apart. `begin` is the first column; what follows the row's end is 0.
 template <int kGroups, class Work>
@@ -106,12 +78,13 @@ __global__ void __launch_bounds__(kMostThreads) add_norm_kernel(AddNormRows<T, B
 
 // With n the normalized row, g the gradient of normed times weight and m the number of columns, the gradient of the sum is
 // (g - n sum(g n) / m [- sum(g) / m, if centered]) * reciprocal. A block goes through rows gridDim.x apart, so that the sums over
-// rows stay in registers.
+// its rows stay in registers until they go to `parts` (blocks, 2, C): what they add to the gradients of weight and bias.
 template <int kGroups, bool is_aligned, class T, class B>
-__global__ void __launch_bounds__(kMostThreads) add_norm_backward_kernel(AddNormGradients<T, B> of) {
+__global__ void __launch_bounds__(kMostThreads)
+    add_norm_backward_kernel(AddNormGradients<T, B> of, int64_t rows, float* parts) {
   const int64_t C = of.C, groups = (C + kGroup - 1) / kGroup;
   Group of_weight[kGroups] = {}, of_bias[kGroups] = {};
-  for (int64_t row = blockIdx.x; row < of.rows; row += gridDim.x) {
+  for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
     Group n[kGroups], g[kGroups];
     Sums sums{0, 0};
     if (of.normed_gradient) {
@@ -156,7 +129,7 @@ __global__ void __launch_bounds__(kMostThreads) add_norm_backward_kernel(AddNorm
     });
   }
   if (!of.normed_gradient) return;
-  float* const part = of.parts + int64_t{blockIdx.x} * 2 * C;
+  float* const part = parts + int64_t{blockIdx.x} * 2 * C;
   for_each_group<kGroups>(C, [&](int i, int64_t begin, int64_t count) {
     store<is_aligned>(of_weight[i], part + begin, count);
     store<is_aligned>(of_bias[i], part + C + begin, count);
@@ -209,32 +182,17 @@ void with_types(at::ScalarType sum, at::ScalarType branch, const Work& work) {
   });
 }
 
-inline const float* read(const Parameter& parameter) {
-  return parameter.defined() ? read<float>(parameter.value()) : nullptr;
-}
-
-// As cpu::add_norm(), for at most kMostColumns.
+// As cpu::add_norm(), for at most kMostNormColumnsOfCuda.
 template <class Launch>
 void add_norm(const Launch& launch, const Normalization& norm, const Dropout& dropout, const at::Tensor& x,
               const at::Tensor& branch, const at::Tensor& sum, const at::Tensor& normed, const at::Tensor& statistics) {
   const int64_t C = norm.weight.value().numel();
-  TORCH_CHECK(C <= kMostColumns, "norm: a row of ", C, " columns does not fit into the registers of a block");
+  TORCH_CHECK(C <= kMostNormColumnsOfCuda, "norm: a row of ", C, " columns does not fit into the registers of a block");
   with_types(x.scalar_type(), (branch.defined() ? branch : x).scalar_type(), [&]<class T, class B>() {
-    const AddNormRows<T, B> of{.is_centered = norm.kind == Norm::layernorm,
-                               .eps = static_cast<float>(norm.eps),
-                               .dropout = mask_of(dropout),
-                               .rows = x.numel() / C,
-                               .C = C,
-                               .x = read<T>(x),
-                               .branch = read<B>(branch),
-                               .weight = read(norm.weight),
-                               .bias = read(norm.bias),
-                               .sum = branch.defined() ? write<T>(sum) : nullptr,
-                               .normed = write<T>(normed),
-                               .statistics = reinterpret_cast<RowStatistics*>(write<float>(statistics))};
+    const auto of = add_norm_rows<T, B>(norm, mask_of(dropout), x, branch, sum, normed, statistics);
     const bool aligned = C % kGroup == 0 && are_aligned(of.x, of.branch, of.weight, of.bias, of.sum, of.normed);
     for_row(C, aligned, [&]<int kGroups, bool is_aligned>() {
-      launch(add_norm_kernel<kGroups, is_aligned, T, B>, of.rows, row_threads(C), of);
+      launch(add_norm_kernel<kGroups, is_aligned, T, B>, x.numel() / C, row_threads(C), of);
     });
   });
 }
@@ -258,24 +216,14 @@ void add_norm_backward(const Launch& launch, int64_t multiprocessors, const Norm
   const at::Tensor parts = at::empty({blocks, 2, C}, statistics.options());
   with_types(sum.scalar_type(), (branch_gradient.defined() ? branch_gradient : sum).scalar_type(),
              [&]<class T, class B>() {
-               const AddNormGradients<T, B> of{.is_centered = norm.kind == Norm::layernorm,
-                                               .dropout = mask_of(dropout),
-                                               .rows = rows,
-                                               .C = C,
-                                               .sum = read<T>(sum),
-                                               .statistics =
-                                                   reinterpret_cast<const RowStatistics*>(read<float>(statistics)),
-                                               .weight = read(norm.weight),
-                                               .sum_gradient = read<T>(sum_gradient),
-                                               .normed_gradient = read<T>(normed_gradient),
-                                               .x_gradient = write<T>(x_gradient),
-                                               .branch_gradient = write<B>(branch_gradient),
-                                               .parts = write<float>(parts)};
+               const auto of = add_norm_gradients<T, B>(norm, mask_of(dropout), sum, statistics, sum_gradient,
+                                                        normed_gradient, x_gradient, branch_gradient);
                const bool aligned =
                    C % kGroup == 0 && are_aligned(of.sum, of.weight, of.sum_gradient, of.normed_gradient, of.x_gradient,
-                                                  of.branch_gradient, of.parts);
+                                                  of.branch_gradient, read<float>(parts));
                for_row(C, aligned, [&]<int kGroups, bool is_aligned>() {
-                 launch(add_norm_backward_kernel<kGroups, is_aligned, T, B>, blocks, row_threads(C), of);
+                 launch(add_norm_backward_kernel<kGroups, is_aligned, T, B>, blocks, row_threads(C), of, rows,
+                        write<float>(parts));
                });
              });
   if (!normed_gradient.defined()) return;

@@ -5,6 +5,8 @@
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
 
+#include "gpt/device/host.h"
+
 namespace at::native {
 
 // result = beta * result + alpha * a b, all strided 2-d. LibTorch exports it, but the wheel has no header that declares it.
@@ -33,7 +35,7 @@ bool mkl_leaves_avx512_unused() {
 bool cpu::rounds_products_from_float32() {
 #if defined(__x86_64__)
   return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-         __builtin_cpu_supports("avx512dq") && !__builtin_cpu_supports("avx512bf16");
+         __builtin_cpu_supports("avx512dq") && !host::cpu_has_bfloat16();
 #else
   return false;
 #endif

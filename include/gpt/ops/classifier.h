@@ -24,8 +24,8 @@ int64_t classifier_chunk_rows(int64_t rows, int64_t padded_vocabulary, int64_t l
 //     records; undefined: 1. The head's gradient, times this, is added to by the forward pass already; the backward pass returns
 //     that of x. On a CPU it throws when it is given something else; on a GPU nothing checks this.
 //
-// Differentiable once. Throws c10::Error for shapes or types that do not fit and, on a CPU, for a target outside the vocabulary; on a GPU
-// that is a device assertion.
+// Differentiable once. Throws c10::Error for shapes or types that do not fit and, on a CPU, for a target outside the vocabulary;
+// on a GPU that is a device assertion.
 at::Tensor classifier_loss(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
                            const ClassifierOptions& options, const at::Tensor& upstream = {});
 

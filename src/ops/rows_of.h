@@ -1,0 +1,72 @@
+// From tensors to rows.h. The arguments are those of the functions in kernels.h.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "gpt/ops/operators.h"
+#include "rows.h"
+
+namespace gpt::ops {
+
+// Null for an undefined tensor.
+template <class T>
+const T* read(const at::Tensor& x) {
+  return x.defined() ? x.const_data_ptr<T>() : nullptr;
+}
+
+template <class T>
+T* write(const at::Tensor& x) {
+  return x.defined() ? x.mutable_data_ptr<T>() : nullptr;
+}
+
+inline const float* read(const Parameter& parameter) {
+  return parameter.defined() ? read<float>(parameter.value()) : nullptr;
+}
+
+template <class T, class B, class Mask>
+AddNormRows<T, B, Mask> add_norm_rows(const Normalization& norm, const Mask& dropout, const at::Tensor& x,
+                                      const at::Tensor& branch, const at::Tensor& sum, const at::Tensor& normed,
+                                      const at::Tensor& statistics) {
+  return {.is_centered = norm.kind == Norm::layernorm,
+          .eps = static_cast<float>(norm.eps),
+          .dropout = dropout,
+          .C = norm.weight.value().numel(),
+          .x = read<T>(x),
+          .branch = read<B>(branch),
+          .weight = read(norm.weight),
+          .bias = read(norm.bias),
+          .sum = branch.defined() ? write<T>(sum) : nullptr,
+          .normed = write<T>(normed),
+          .statistics = reinterpret_cast<RowStatistics*>(write<float>(statistics))};
+}
+
+template <class T, class B, class Mask>
+AddNormGradients<T, B, Mask> add_norm_gradients(const Normalization& norm, const Mask& dropout, const at::Tensor& sum,
+                                                const at::Tensor& statistics, const at::Tensor& sum_gradient,
+                                                const at::Tensor& normed_gradient, const at::Tensor& x_gradient,
+                                                const at::Tensor& branch_gradient) {
+  return {.is_centered = norm.kind == Norm::layernorm,
+          .dropout = dropout,
+          .C = norm.weight.value().numel(),
+          .sum = read<T>(sum),
+          .statistics = reinterpret_cast<const RowStatistics*>(read<float>(statistics)),
+          .weight = read(norm.weight),
+          .sum_gradient = read<T>(sum_gradient),
+          .normed_gradient = read<T>(normed_gradient),
+          .x_gradient = write<T>(x_gradient),
+          .branch_gradient = write<B>(branch_gradient)};
+}
+
+template <class T>
+CrossEntropyRows<T> cross_entropy_rows(const ClassifierOptions& options, const at::Tensor& logits,
+                                       const at::Tensor& targets, const at::Tensor& losses, const at::Tensor& scale) {
+  return {.vocabulary = options.vocabulary,
+          .stride = logits.size(1),
+          .smoothing = static_cast<float>(options.label_smoothing),
+          .logits = write<T>(logits),
+          .targets = read<int64_t>(targets),
+          .losses = write<float>(losses),
+          .scale = read<float>(scale)};
+}
+
+}  // namespace gpt::ops
