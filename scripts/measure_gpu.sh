@@ -41,16 +41,18 @@ speed() {
   shift
   build/bin/gpt-train "$@" --max_steps $updates --warmup_steps 10 --log_interval $every --print-config >"$config"
   rm -rf "$out/$name-run"
-  part 30 "$name-gpt-train" build/bin/gpt-train --config "$config" --output_dir "$out/$name-run"
+  part 25 "$name-gpt-train" build/bin/gpt-train --config "$config" --output_dir "$out/$name-run"
+  rm -rf "$out/$name-run"
+  part 25 "$name-graphs" build/bin/gpt-train --config "$config" --output_dir "$out/$name-run" --compile_mode reduce-overhead
   part 25 "$name-pytorch" "$python" -B scripts/pytorch_baseline.py --config "$config" --text data/shakespeare.txt --dtype bfloat16 \
     --metrics "$out/$name-pytorch.jsonl"
-  part 45 "$name-pytorch-compiled" "$python" -B scripts/pytorch_baseline.py --config "$config" --text data/shakespeare.txt --dtype bfloat16 \
+  part 40 "$name-pytorch-compiled" "$python" -B scripts/pytorch_baseline.py --config "$config" --text data/shakespeare.txt --dtype bfloat16 \
     --compile --metrics "$out/$name-pytorch-compiled.jsonl"
 }
 
 [[ $device == cpu ]] || export GPT_REQUIRE_CUDA=1
 part 20 machine build/bin/gpt-diagnose --json
-part 120 tests build/bin/gpt_tests --gtest_filter="*$device*"
+part 90 tests build/bin/gpt_tests --gtest_filter="*$device*"
 speed char "${char[@]}"
 speed gpt2 "${gpt2[@]}"
 part 100 ladder-char build/bin/gpt-bench ladder "${char[@]}" --minutes $minutes --results "$out/ladder-char"

@@ -104,13 +104,15 @@ Measurement measure(Config config, const MeasurementLength& length) {
       resolve_precision(config.training.precision.use_amp, config.training.precision.dtype, device);
   apply_precision(precision, config.training.execution.deterministic);
   RunState state(config, corpus, device.device, precision);
-  TrainStep step(state.model, state.optimizer, state.scaler, precision, config.training);
+  Recorder recorder = recorder_for(config.training, config.model, device.device);
+  const int64_t warm_up = std::max<int64_t>(length.warm_up, recorder.records() ? Recorder::kRunsBefore + 1 : 0);
+  TrainStep step(state.model, state.optimizer, state.scaler, precision, config.training, std::move(recorder));
   const RunPlan plan = plan_run(config.training, state.loader.batches_per_epoch());
   Updates updates(state, step, config, plan, device.device);
 
   Measurement result;
   result.start_seconds = seconds_since(begin);
-  for (int64_t i = 0; i < length.warm_up; ++i) updates.next();
+  for (int64_t i = 0; i < warm_up; ++i) updates.next();
   std::vector<double> seconds;
   std::vector<double> losses;
   int64_t tokens = 0;

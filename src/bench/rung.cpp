@@ -46,7 +46,7 @@ std::vector<Rung> rungs(const Config& wanted, const DeviceInfo& device) {
       {"compile", "use_compile: true", [](Config& config) { config.training.execution.use_compile = true; }},
       {"graph", "compile_mode: reduce-overhead",
        [](Config& config) { config.training.execution.compile_mode = CompileMode::reduce_overhead; },
-       cuda ? "this version captures no graph" : "needs a GPU"},
+       cuda ? "" : "needs a GPU"},
       {"workers", "num_workers: 4", [](Config& config) { config.data.num_workers = 4; },
        cuda ? "" : "on a CPU the tokens are where the batches are built"},
   };

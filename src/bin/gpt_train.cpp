@@ -67,7 +67,8 @@ int train(int argc, char** argv) {
   check_before_training(config, corpus, device, precision, /*is_resumed=*/start.has_value());
 
   RunState state(config, corpus, choice.device, precision, start ? &*start : nullptr);
-  compile_model(state.model, config.training.execution, precision);
+  TrainingConfig training = config.training;
+  training.execution.use_compile = compile_model(state.model, config.training, precision);
   const RunPlan plan = plan_run(config.training, state.loader.batches_per_epoch());
   announce_run(config, state.model, corpus, plan, state.loader.resident());
   announce_idle_settings(command.origins, device, state.loader.resident());
@@ -82,8 +83,7 @@ int train(int argc, char** argv) {
   Listeners listeners = listeners_of(folder, config.report);
   listeners.begin(describe_run(config, state, plan, folder, device));
   const bool is_saved = start && start->is_last;
-  return static_cast<int>(
-      Trainer(state, config.training, plan, corpus, folder, precision, device, listeners, is_saved).run());
+  return static_cast<int>(Trainer(state, training, plan, corpus, folder, precision, device, listeners, is_saved).run());
 }
 
 }  // namespace

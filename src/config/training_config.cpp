@@ -125,7 +125,9 @@ std::vector<Option> execution(TrainingConfig& c) {
        .target = choice(c.execution.compile_mode, {{"default", CompileMode::standard},
                                                    {"reduce-overhead", CompileMode::reduce_overhead},
                                                    {"max-autotune", CompileMode::max_autotune}}),
-       .help = "how much use_compile optimizes; the other modes are for GPUs, and are default in this version",
+       .help =
+           "how much use_compile optimizes; reduce-overhead, on a GPU: also records the step as CUDA graphs; max-autotune is "
+           "that too in this version",
        .aliases = {{"torch_compile_mode"}}},
       {.name = "attention",
        .target = choice(c.execution.attention, {{"auto", AttentionKernel::automatic},

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "gpt/core/error.h"
+#include "gpt/device/graph.h"
 #include "gpt/device/host.h"
 
 #ifdef GPT_CUDA
@@ -105,7 +106,10 @@ DeviceChoice select_device(const std::string& spec) {
   }
   const at::Device device(at::kCUDA, static_cast<at::DeviceIndex>(reason.empty() ? index : 0));
   if (reason.empty()) reason = find_fault(device);
-  if (reason.empty()) return {device, ""};
+  if (reason.empty()) {
+    use_recordable_stream(device);
+    return {device, ""};
+  }
   if (!automatic) throw_unavailable(spec, reason);
   return {at::kCPU, reason};
 }

@@ -57,7 +57,8 @@ std::optional<Trial> try_steps(const Config& config, const Corpus& corpus, const
   if (small.training.batch_size == 0) return std::nullopt;
 
   RunState state(small, corpus, device.device, precision);
-  TrainStep step(state.model, state.optimizer, state.scaler, precision, small.training);
+  TrainStep step(state.model, state.optimizer, state.scaler, precision, small.training,
+                 recorder_for(small.training, small.model, device.device));
   const double part = seconds / 2;
   (void)measure(state, step, 1, device.device, 0);
   const Measured one = measure(state, step, 1, device.device, part);

@@ -120,6 +120,19 @@ std::optional<std::string> disagreement(const Outcome& ours, const Outcome& refe
   return std::nullopt;
 }
 
+// What compile_mode is here. Logged where it is not the one that was asked for.
+CompileMode effective_mode(const TrainingConfig& training, const GPT& model) {
+  const CompileMode asked = training.execution.compile_mode;
+  if (asked == CompileMode::standard) return asked;
+  const std::string obstacle = recording_obstacle(training, model.config(), model.device());
+  const CompileMode mode = obstacle.empty() ? CompileMode::reduce_overhead : CompileMode::standard;
+  if (mode != asked) {
+    log::info(fmt::format("compile_mode {} is {} {}", mode_name(asked), mode_name(mode),
+                          obstacle.empty() ? "in this version" : obstacle));
+  }
+  return mode;
+}
+
 std::optional<std::string> fault(GPT& model, const ops::Operators& operators, const Precision& precision) {
   const at::ScalarType type = precision.autocast ? precision.compute_type() : at::kFloat;
   try {
@@ -157,12 +170,19 @@ std::string attention_path(const ModelConfig& model, const ExecutionConfig& exec
   return path;
 }
 
-void compile_model(GPT& model, const ExecutionConfig& execution, const Precision& precision) {
-  if (!execution.use_compile) return;
-  if (execution.compile_mode != CompileMode::standard) {
-    log::info(fmt::format("compile_mode {} is default {}", mode_name(execution.compile_mode),
-                          model.device().is_cpu() ? "on a CPU, which captures no graphs" : "in this version"));
-  }
+std::string recording_obstacle(const TrainingConfig& training, const ModelConfig& model, at::Device device) {
+  if (device.is_cpu()) return "on a CPU, which has no graphs";
+  if (!training.execution.use_compile) return "without use_compile";
+  if (!training.optimizer.fused_adamw) return "with fused_adamw: false, which waits for the device in every update";
+  if (training.execution.gradient_checkpointing && model.dropout > 0)
+    return "with gradient_checkpointing and dropout, whose random numbers a graph cannot repeat";
+  return "";
+}
+
+bool compile_model(GPT& model, const TrainingConfig& training, const Precision& precision) {
+  const ExecutionConfig& execution = training.execution;
+  if (!execution.use_compile) return false;
+  const CompileMode mode = effective_mode(training, model);
   log::info("Compiling model...");
   const auto begin = std::chrono::steady_clock::now();
   const ops::Operators operators = model.operators();
@@ -174,11 +194,11 @@ void compile_model(GPT& model, const ExecutionConfig& execution, const Precision
   if (why) {
     log::warn("Failed to compile: " + why->substr(0, why->find('\n')));
     log::warn("Continuing with uncompiled model");
-    return;
+    return false;
   }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-  log::success(
-      fmt::format("Model compiled successfully ({}) in {:.2f} s", mode_name(CompileMode::standard), seconds.count()));
+  log::success(fmt::format("Model compiled successfully ({}) in {:.2f} s", mode_name(mode), seconds.count()));
+  return true;
 }
 
 }  // namespace gpt

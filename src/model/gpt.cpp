@@ -214,7 +214,7 @@ at::Tensor GPT::hidden(const at::Tensor& ids) const {
     const auto run = [&block, rotary, ops = operators_, training = training_](const at::Tensor& x) {
       return joined(block({x, {}}, rotary, Pass{ops, training}));
     };
-    stream = {recompute_in_backward(run, stream.x), {}};
+    stream = {recompute_in_backward(run, stream.x, training_ && config_.dropout > 0), {}};
   }
   return transformer_->normalized(stream, pass);
 }

@@ -21,16 +21,16 @@ using Body = std::function<at::Tensor(const at::Tensor&)>;
 struct Replay : torch::CustomClassHolder {
   Body body;
   at::Device device = at::kCPU;
-  at::Tensor random_state;
+  at::Tensor random_state;  // undefined where nothing is drawn
   at::ScalarType compute_type = at::kFloat;
 };
 
 struct Recompute : torch::autograd::Function<Recompute> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Body& body) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Body& body, bool draws) {
     auto replay = c10::make_intrusive<Replay>();
     replay->body = body;
     replay->device = x.device();
-    replay->random_state = gpt::random_state(x.device());
+    if (draws) replay->random_state = gpt::random_state(x.device());
     if (at::autocast::is_autocast_enabled(x.device().type())) {
       replay->compute_type = at::autocast::get_autocast_dtype(x.device().type());
     }
@@ -43,22 +43,25 @@ struct Recompute : torch::autograd::Function<Recompute> {
     const auto capsule = context->saved_data["replay"].toCapsule();
     const auto& replay = static_cast<const Replay&>(*capsule);
     const at::Tensor x = context->get_saved_variables()[0].detach().requires_grad_();
-    const at::Tensor later = gpt::random_state(replay.device);
-    set_random_state(replay.device, replay.random_state);
+    const at::Tensor& earlier = replay.random_state;
+    const at::Tensor later = earlier.defined() ? gpt::random_state(replay.device) : at::Tensor();
+    if (earlier.defined()) set_random_state(replay.device, earlier);
     at::Tensor y;
     {
       at::AutoGradMode gradients_on(true);
       Autocast autocast(replay.device, replay.compute_type);
       y = replay.body(x);
     }
-    set_random_state(replay.device, later);
+    if (later.defined()) set_random_state(replay.device, later);
     torch::autograd::backward({y}, {gradients[0]});
-    return {x.grad(), at::Tensor()};
+    return {x.grad(), at::Tensor(), at::Tensor()};
   }
 };
 
 }  // namespace
 
-at::Tensor recompute_in_backward(const Body& body, const at::Tensor& x) { return Recompute::apply(x, body); }
+at::Tensor recompute_in_backward(const Body& body, const at::Tensor& x, bool draws) {
+  return Recompute::apply(x, body, draws);
+}
 
 }  // namespace gpt

@@ -137,4 +137,8 @@ void Parameters::clear_gradients() const {
   for (const Parameter& parameter : parameters_) parameter.clear_gradient();
 }
 
+void Parameters::mark_gradients() const {
+  for (const Parameter& parameter : parameters_) (void)parameter.begin_contribution();
+}
+
 }  // namespace gpt

@@ -7,36 +7,42 @@
 #include <ATen/ops/logical_and.h>
 #include <ATen/ops/zeros.h>
 
+#include <array>
+#include <utility>
+
 #include "gpt/core/map_faults.h"
 #include "gpt/optim/grad_clip.h"
 
 namespace gpt {
 
 TrainStep::TrainStep(GPT& model, AdamW& optimizer, GradScaler& scaler, const Precision& precision,
-                     const TrainingConfig& config)
+                     const TrainingConfig& config, Recorder recorder)
     : model_(model),
       optimizer_(optimizer),
       scaler_(scaler),
       compute_type_(precision.autocast ? precision.compute_type() : at::kFloat),
       gradient_clip_(config.optimizer.gradient_clip),
       label_smoothing_(config.label_smoothing),
-      loss_chunk_rows_(config.execution.loss_chunk_rows) {
-  for (at::Tensor* scalar : {&learning_rate_, &share_, &loss_}) *scalar = at::zeros({}, model.device());
+      loss_chunk_rows_(config.execution.loss_chunk_rows),
+      recorder_(std::move(recorder)) {
+  for (at::Tensor* scalar : {&learning_rate_, &share_, &loss_, &grad_norm_, &skipped_})
+    *scalar = at::zeros({}, model.device());
 }
 
 void TrainStep::begin(double learning_rate) {
-  model_.parameters().clear_gradients();
+  has_accumulated_ = false;
   learning_rate_.fill_(learning_rate);
   loss_.zero_();
 }
 
 const Batch& TrainStep::batch(const BatchShape& shape) {
-  const std::vector<int64_t> sizes{shape.sequences, shape.length};
-  if (!batch_.inputs.defined() || batch_.inputs.sizes() != sizes) {
+  Batch& batch = batches_[{shape.sequences, shape.length}];
+  if (!batch.inputs.defined()) {
+    const std::array sizes{shape.sequences, shape.length};
     const auto options = at::TensorOptions(model_.device()).dtype(at::kLong);
-    batch_ = {at::empty(sizes, options), at::empty(sizes, options)};
+    batch = {at::empty(sizes, options), at::empty(sizes, options)};
   }
-  return batch_;
+  return batch_ = batch;
 }
 
 void TrainStep::abandon() { model_.parameters().clear_gradients(); }
@@ -44,6 +50,18 @@ void TrainStep::abandon() { model_.parameters().clear_gradients(); }
 void TrainStep::set_share(double share) { share_.fill_(share); }
 
 void TrainStep::accumulate() {
+  using enum Recorder::Part;
+  const bool is_first = !std::exchange(has_accumulated_, true);
+  const Recorder::Key key{is_first ? first_micro_batch : later_micro_batch, batch_.inputs.size(0),
+                          batch_.inputs.size(1)};
+  const bool was_replayed = recorder_.run(key, [this, is_first] {
+    if (is_first) model_.parameters().clear_gradients();
+    add_micro_batch();
+  });
+  if (was_replayed) model_.parameters().mark_gradients();
+}
+
+void TrainStep::add_micro_batch() {
   const at::Tensor upstream = scaler_.scale(share_);
   at::Tensor loss;
   {
@@ -56,12 +74,16 @@ void TrainStep::accumulate() {
 }
 
 void TrainStep::apply() {
+  recorder_.run({Recorder::Part::update}, [this] { update(); });
+}
+
+void TrainStep::update() {
   at::NoGradGuard no_grad;
   const at::Tensor& gradients = model_.parameters().flat_gradients();
   at::Tensor scaler_overflow;
   if (scaler_.enabled()) scaler_overflow = scaler_.unscale(gradients);
-  grad_norm_ = global_grad_norm(gradients);
-  skipped_ = at::logical_and(at::isfinite(loss_), at::isfinite(grad_norm_)).logical_not().to(at::kFloat);
+  grad_norm_.copy_(global_grad_norm(gradients));
+  skipped_.copy_(at::logical_and(at::isfinite(loss_), at::isfinite(grad_norm_)).logical_not());
   optimizer_.step(learning_rate_, clip_divisor(grad_norm_, gradient_clip_), skipped_);
   // The scaler reacts only to the overflows that its scale can cure: those in the gradients.
   if (scaler_.enabled()) scaler_.update(scaler_overflow);

@@ -32,7 +32,7 @@ TEST_P(CompileTest, KeepsTheOperatorsThatAgreeWithATen) {
   model.train(true);
   const at::Tensor weights = model.parameters().flat_values().clone(), state = random_state(device());
   testing::internal::CaptureStderr();
-  compile_model(model, ExecutionConfig{}, Precision{});
+  EXPECT_TRUE(compile_model(model, TrainingConfig{}, Precision{}));
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_NE(said.find("Compiling model..."), std::string::npos) << said;
   EXPECT_NE(said.find("Model compiled successfully (default)"), std::string::npos) << said;
@@ -51,7 +51,7 @@ TEST_P(CompileTest, FallsBackToATenWhereAnOperatorIsWrong) {
   };
   model.set_operators(operators);
   testing::internal::CaptureStderr();
-  compile_model(model, ExecutionConfig{}, Precision{});
+  EXPECT_FALSE(compile_model(model, TrainingConfig{}, Precision{}));
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_NE(said.find("warning: Failed to compile: the loss is"), std::string::npos) << said;
   EXPECT_NE(said.find("warning: Continuing with uncompiled model"), std::string::npos) << said;
@@ -64,21 +64,39 @@ TEST_P(CompileTest, FallsBackToATenWhereAnOperatorThrows) {
   operators.embedding = [](const at::Tensor&, const Parameter&) -> at::Tensor { TORCH_CHECK(false, "no such kernel"); };
   model.set_operators(operators);
   testing::internal::CaptureStderr();
-  compile_model(model, ExecutionConfig{}, Precision{});
+  EXPECT_FALSE(compile_model(model, TrainingConfig{}, Precision{}));
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_NE(said.find("Failed to compile: no such kernel\n"), std::string::npos) << said;
   EXPECT_FALSE(is_ours(model));
 }
 
 TEST_P(CompileTest, WithoutItATensOperatorsCompute) {
-  ExecutionConfig execution;
-  execution.use_compile = false;
+  TrainingConfig training;
+  training.execution.use_compile = false;
   GPT model(small_model(), device(), 1);
-  model.set_operators(select_operators(execution, device()));
+  model.set_operators(select_operators(training.execution, device()));
   testing::internal::CaptureStderr();
-  compile_model(model, execution, Precision{});
+  EXPECT_FALSE(compile_model(model, training, Precision{}));
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
   EXPECT_FALSE(is_ours(model));
+}
+
+TEST_P(CompileTest, SaysWhatReduceOverheadIsHere) {
+  for (const bool is_eager : {false, true}) {
+    TrainingConfig training;
+    training.execution.compile_mode = CompileMode::reduce_overhead;
+    training.optimizer.fused_adamw = !is_eager;
+    GPT model(small_model(), device(), 1);
+    testing::internal::CaptureStderr();
+    EXPECT_TRUE(compile_model(model, training, Precision{}));
+    const std::string said = testing::internal::GetCapturedStderr(), is = device().is_cpu() ? "is default on a CPU"
+                                                                          : is_eager
+                                                                              ? "is default with fused_adamw: false"
+                                                                              : "";
+    EXPECT_EQ(said.find("compile_mode reduce-overhead " + is) != std::string::npos, !is.empty()) << said;
+    EXPECT_NE(said.find(is.empty() ? "successfully (reduce-overhead)" : "successfully (default)"), std::string::npos)
+        << said;
+  }
 }
 
 // A whole step, with both forms of the architecture: ours against ATen's.

@@ -26,7 +26,7 @@ TEST(Recompute, RunsTheBodyAgainWithTheSameRandomNumbersAndAutocast) {
   at::Tensor y;
   {
     Autocast autocast(at::kCPU, at::kBFloat16);
-    y = recompute_in_backward(body, x);
+    y = recompute_in_backward(body, x, /*draws=*/true);
   }
   ASSERT_EQ(noise.size(), 1u);
   const at::Tensor before_backward = at::detail::getDefaultCPUGenerator().get_state();

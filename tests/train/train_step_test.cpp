@@ -11,12 +11,16 @@
 
 #include <atomic>
 #include <cstdio>
+#include <functional>
 #include <limits>
+#include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/child_process.h"
 #include "gpt/core/process.h"
+#include "gpt/device/graph.h"
 #include "gpt/device/random_state.h"
 #include "support/device_cases.h"
 #include "support/tolerance.h"
@@ -26,7 +30,7 @@ namespace {
 
 constexpr int64_t kVocab = 40, kBlock = 16;
 
-ModelConfig tiny_model() {
+ModelConfig tiny_model(double dropout) {
   ModelConfig config;
   config.n_layer = 2;
   config.n_head = 2;
@@ -34,7 +38,7 @@ ModelConfig tiny_model() {
   config.block_size = kBlock;
   config.vocab_size = kVocab;
   config.vocab_multiple = 1;
-  config.dropout = 0.0;
+  config.dropout = dropout;
   return config;
 }
 
@@ -45,13 +49,14 @@ Tokens some_tokens(int64_t count) {
 }
 
 struct TinyRun {
-  explicit TinyRun(const TrainingConfig& config, at::Device device = at::kCPU, const Precision& precision = {})
-      : model(tiny_model(), device, 1),
+  explicit TinyRun(const TrainingConfig& config, at::Device device = at::kCPU, const Precision& precision = {},
+                   double dropout = 0, Recorder recorder = Recorder())
+      : model(tiny_model(dropout), device, 1),
         optimizer(model.parameters(), {}),
         scaler(precision.grad_scaler, device),
         // 11 samples: (11 + 1) blocks.
         loader(some_tokens(12 * kBlock), DataConfig{}, config.batch_size, kBlock, 5, device),
-        step(model, optimizer, scaler, precision, config) {
+        step(model, optimizer, scaler, precision, config, std::move(recorder)) {
     model.train(true);
   }
   GPT model;
@@ -138,6 +143,55 @@ TEST_P(TrainStepTest, StopBetweenMicroBatchesLeavesTheParametersAlone) {
   for (size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(at::equal(before[i], after[i]));
   EXPECT_THROW((void)run.model.parameters().flat_gradients(), c10::Error)
       << "half an update's gradients are not for use";
+}
+
+// Stands in for a graph on a CPU: does again what it was given, and undoes what a replay on a GPU does not do, which is to note
+// on the host that there are gradients.
+struct RepeatedCall : Graph {
+  RepeatedCall(const GPT*& model, int& replays) : model(model), replays(replays) {}
+  void record(const std::function<void()>& work) override { this->work = work; }
+  void replay() override {
+    const bool had_gradient = model->parameters()[0].has_gradient();
+    ++replays, work();
+    if (!had_gradient) model->parameters().clear_gradients();
+  }
+
+  std::function<void()> work;
+  const GPT*& model;
+  int& replays;
+};
+
+// Micro-batches of two shapes, with dropout: what is replayed reads the batch and the learning rate of the time and draws new
+// random numbers.
+TEST_P(TrainStepTest, ARecordedStepLearnsWhatAnEagerOneLearns) {
+  constexpr int kUpdates = 8;
+  use_recordable_stream(device());
+  int replays = 0;
+  const GPT* model = nullptr;
+  GraphFactory graphs = graphs_of(device());
+  if (device().is_cpu()) graphs = [&] { return std::make_unique<RepeatedCall>(model, replays); };
+  std::vector<double> losses[2];
+  std::vector<at::Tensor> weights[2];
+  for (const bool is_recorded : {false, true}) {
+    seed_random_state(device(), 3);
+    TinyRun run(with_batch(4), device(), {}, /*dropout=*/0.1, is_recorded ? Recorder(graphs) : Recorder());
+    model = &run.model;
+    for (int update = 0; update < kUpdates; ++update) {
+      run.step.abandon();  // as after a stop
+      ASSERT_TRUE(run_update(run.step, run.loader, 3, 1e-3 * (1 + update), never));
+      losses[is_recorded].push_back(run.step.loss().item<double>());
+      EXPECT_NO_THROW((void)run.model.parameters().flat_gradients());
+    }
+    weights[is_recorded] = values(run.model);
+  }
+  // On a GPU sums whose order is not fixed may differ; other batches or random numbers would differ by far more.
+  const double bound = device().is_cpu() ? 0 : 1e-4;
+  for (int update = 0; update < kUpdates; ++update) EXPECT_NEAR(losses[1][update], losses[0][update], bound) << update;
+  for (size_t i = 0; i < weights[0].size(); ++i)
+    EXPECT_LE(at::max(at::abs(weights[1][i] - weights[0][i])).item<double>(), bound) << i;
+  // Three keys of micro-batches (4 first, 4 later, 3 later) and the update, each replayed from its fourth run on.
+  const int expected = device().is_cpu() ? 4 * (kUpdates - Recorder::kRunsBefore) : 0;
+  EXPECT_EQ(replays, expected);
 }
 
 TEST_P(TrainStepTest, AnAbandonedUpdateLeavesNoTraceInTheNext) {

@@ -22,9 +22,12 @@ ops::Operators select_operators(const ExecutionConfig& execution, at::Device dev
 std::string attention_path(const ModelConfig& model, const ExecutionConfig& execution, at::Device device,
                            at::ScalarType dtype, bool training);
 
+// Why compile_mode reduce-overhead cannot record the steps of this configuration as CUDA graphs; empty where it can.
+std::string recording_obstacle(const TrainingConfig& training, const ModelConfig& model, at::Device device);
+
 // Tries the model's operators on one short sequence before a run depends on them: where loss or gradient are not those of ATen's
-// operators, the model goes on with these. Logs what happened; does nothing without use_compile. Leaves weights and
-// random state as they were, and no gradients.
-void compile_model(GPT& model, const ExecutionConfig& execution, const Precision& precision);
+// operators, the model goes on with these. Logs what happened and returns whether the model computes with its own operators; does
+// nothing without use_compile. Leaves weights and random state as they were, and no gradients.
+bool compile_model(GPT& model, const TrainingConfig& training, const Precision& precision);
 
 }  // namespace gpt

@@ -9,7 +9,8 @@
 namespace gpt {
 
 // body(x). Gradients flow to x and, directly, into the leaf parameters that `body` uses. `body` must stay valid until the
-// backward pass is done.
-at::Tensor recompute_in_backward(const std::function<at::Tensor(const at::Tensor&)>& body, const at::Tensor& x);
+// backward pass is done. `draws`: it draws random numbers, whose state is then saved, which a CUDA graph cannot record.
+at::Tensor recompute_in_backward(const std::function<at::Tensor(const at::Tensor&)>& body, const at::Tensor& x,
+                                 bool draws);
 
 }  // namespace gpt

@@ -101,6 +101,7 @@ class Parameters {
   // Throws c10::Error when a parameter has had no contribution since clear_gradients().
   const at::Tensor& flat_gradients() const;
   void clear_gradients() const;
+  void mark_gradients() const;  // as contributed to: by operators whose work was replayed without them
 
  private:
   Parameter find(ParameterRole role, int64_t layer, bool is_bias) const;

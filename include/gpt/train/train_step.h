@@ -1,14 +1,15 @@
 // The two bodies of an update: accumulate() for each micro-batch, apply() for the parameters. Neither reads the device: what
 // changes between updates (batch, learning rate, the micro-batch's share of the loss) is a tensor that is set before, in memory
-// that stays while shapes do, and loss, norm and the skip flag stay tensors until a log line asks for them. Who captures them
-// needs one graph for the first micro-batch, which overwrites the gradients, and one for later ones, which add to them.
+// that stays, and loss, norm and the skip flag stay tensors until a log line asks for them. So a recorder can replay them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
+#include <utility>
 
 #include "gpt/config/training_config.h"
 #include "gpt/data/data_loader.h"
@@ -16,12 +17,15 @@
 #include "gpt/model/gpt.h"
 #include "gpt/optim/adamw.h"
 #include "gpt/optim/grad_scaler.h"
+#include "gpt/train/recorder.h"
 
 namespace gpt {
 
 class TrainStep {
  public:
-  TrainStep(GPT& model, AdamW& optimizer, GradScaler& scaler, const Precision& precision, const TrainingConfig& config);
+  // The recorder is one for `config` and the model, or one that records nothing.
+  TrainStep(GPT& model, AdamW& optimizer, GradScaler& scaler, const Precision& precision, const TrainingConfig& config,
+            Recorder recorder = Recorder());
 
   // An update begins: nothing is accumulated yet.
   void begin(double learning_rate);
@@ -36,18 +40,24 @@ class TrainStep {
   // Of the last update: float32 scalars on the device, overwritten by the next.
   const at::Tensor& loss() const { return loss_; }            // mean over all its tokens
   const at::Tensor& grad_norm() const { return grad_norm_; }  // before clipping
-  const at::Tensor& skipped() const {
-    return skipped_;
-  }  // 1 when loss or gradients were not finite: nothing was changed
+  // 1 when loss or gradients were not finite: nothing was changed.
+  const at::Tensor& skipped() const { return skipped_; }
 
  private:
+  void add_micro_batch();
+  void update();
+
   GPT& model_;
   AdamW& optimizer_;
   GradScaler& scaler_;
   at::ScalarType compute_type_;
   double gradient_clip_, label_smoothing_;
   int64_t loss_chunk_rows_;
-  Batch batch_;
+  Recorder recorder_;
+  std::map<std::pair<int64_t, int64_t>, Batch>
+      batches_;  // of each shape so far: what is recorded reads the same memory
+  Batch batch_;  // the one of the next micro-batch
+  bool has_accumulated_ = false;
   at::Tensor learning_rate_, share_;  // float32 scalars on the device
   at::Tensor loss_, grad_norm_, skipped_;
 };

@@ -1,0 +1,31 @@
+// CUDA graphs: work of a GPU that is recorded once and then launched as a whole, so that the host no longer launches its kernels
+// one by one.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <functional>
+#include <memory>
+
+namespace gpt {
+
+class Graph {
+ public:
+  virtual ~Graph() = default;
+  // Calls `work`, whose kernels are noted but not run. Throws c10::Error where it does what cannot be recorded, such as waiting
+  // for the device; then nothing has run and nothing is recorded.
+  virtual void record(const std::function<void()>& work) = 0;
+  virtual void replay() = 0;  // with the random numbers that `work` would draw now
+};
+
+using GraphFactory = std::function<std::unique_ptr<Graph>()>;
+
+// Makes graphs that share their temporary memory. So a tensor that is made while one is recorded must be gone when it has been
+// recorded, and they are replayed one after another. Empty on a CPU.
+GraphFactory graphs_of(c10::Device device);
+
+// From now on the calling thread's work on a GPU goes to a stream other than the default one, which cannot be recorded; autograd
+// keeps to the stream on which it met a parameter first. Does nothing on a CPU or when called again.
+void use_recordable_stream(c10::Device device);
+
+}  // namespace gpt

@@ -1,0 +1,48 @@
+#include "gpt/train/recorder.h"
+
+#include <c10/util/Exception.h>
+
+#include <utility>
+
+#include "gpt/core/log.h"
+#include "gpt/model/compile.h"
+
+namespace gpt {
+
+Recorder recorder_for(const TrainingConfig& training, const ModelConfig& model, c10::Device device) {
+  const bool is_recorded =
+      training.execution.compile_mode != CompileMode::standard && recording_obstacle(training, model, device).empty();
+  return Recorder(is_recorded ? graphs_of(device) : GraphFactory());
+}
+
+bool Recorder::run(const Key& key, const std::function<void()>& work) {
+  if (make_graph_) {
+    Recording& recording = recordings_[key];
+    if (!recording.graph && ++recording.runs > kRunsBefore) recording.graph = record(work);
+    if (recording.graph) {
+      recording.graph->replay();
+      return true;
+    }
+    if (!make_graph_) recordings_.clear();
+  }
+  work();
+  return false;
+}
+
+// Null where it cannot be recorded; then nothing is recorded any more.
+std::unique_ptr<Graph> Recorder::record(const std::function<void()>& work) {
+  try {
+    std::unique_ptr<Graph> graph = make_graph_();
+    graph->record(work);
+    if (!std::exchange(is_announced_, true)) log::success("Recording the step as CUDA graphs");
+    return graph;
+  } catch (const c10::Error& error) {
+    const std::string why = error.what_without_backtrace();
+    log::warn("Failed to record the step as CUDA graphs: " + why.substr(0, why.find('\n')));
+    log::warn("Continuing without them");
+    make_graph_ = {};
+    return nullptr;
+  }
+}
+
+}  // namespace gpt
