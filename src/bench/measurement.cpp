@@ -100,8 +100,7 @@ Measurement measure(Config config, const MeasurementLength& length) {
   const Corpus corpus = load_corpus(config.data, config.model.block_size, "", config.model.vocab_size);
   config.model.vocab_size = vocabulary_for(corpus, config.model.vocab_size);
   const DeviceInfo device = describe_device(select_device(config.device).device);
-  const Precision precision =
-      resolve_precision(config.training.precision.use_amp, config.training.precision.dtype, device);
+  const Precision precision = resolve_precision(config.training.precision, device);
   apply_precision(precision, config.training.execution.deterministic);
   RunState state(config, corpus, device.device, precision);
   Recorder recorder = recorder_for(config.training, config.model, device.device);

@@ -13,7 +13,7 @@ std::string obstacle_of(Dtype dtype, const DeviceInfo& device) {
   const bool amp = dtype == Dtype::bfloat16 || dtype == Dtype::float16;
   if (device.device.is_cpu() && dtype != Dtype::bfloat16) return "needs a GPU";
   try {
-    (void)resolve_precision(amp, dtype, device);
+    (void)resolve_precision({.use_amp = amp, .dtype = dtype}, device);
   } catch (const Error& error) { return error.what(); }
   return "";
 }
@@ -21,8 +21,7 @@ std::string obstacle_of(Dtype dtype, const DeviceInfo& device) {
 Rung amp(const char* name, const char* settings, Dtype dtype, const DeviceInfo& device) {
   return {name, settings,
           [dtype](Config& config) {
-            config.training.precision.use_amp = true;
-            config.training.precision.dtype = dtype;
+            config.training.precision = {.use_amp = true, .dtype = dtype, .amp_mode = AmpMode::autocast};
           },
           obstacle_of(dtype, device)};
 }
@@ -44,6 +43,11 @@ std::vector<Rung> rungs(const Config& wanted, const DeviceInfo& device) {
        multiple == 1 ? "the configuration has vocab_multiple 1" : ""},
       {"adamw", "fused_adamw: true", [](Config& config) { config.training.optimizer.fused_adamw = true; }},
       {"compile", "use_compile: true", [](Config& config) { config.training.execution.use_compile = true; }},
+      {"end_to_end", "use_amp: true, dtype: bfloat16, amp_mode: end_to_end",
+       [](Config& config) {
+         config.training.precision = {.use_amp = true, .dtype = Dtype::bfloat16, .amp_mode = AmpMode::end_to_end};
+       },
+       device.bfloat16 ? "" : "the device has no bfloat16 instructions"},
       {"graph", "compile_mode: reduce-overhead",
        [](Config& config) { config.training.execution.compile_mode = CompileMode::reduce_overhead; },
        cuda ? "" : "needs a GPU"},
@@ -62,7 +66,7 @@ Config without_rungs(const Config& wanted) {
   // The first updates of a long warm-up learn nothing by which losses could be told apart.
   config.training.schedule.warmup_steps = 10;
   config.training.schedule.lr_schedule = LrSchedule::constant;
-  config.training.precision = {.use_amp = false, .dtype = Dtype::float32};
+  config.training.precision = {.use_amp = false, .dtype = Dtype::float32, .amp_mode = AmpMode::autocast};
   config.training.optimizer.fused_adamw = false;
   config.training.execution.use_compile = false;
   config.training.execution.compile_mode = CompileMode::standard;

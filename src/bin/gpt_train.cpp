@@ -49,7 +49,7 @@ int train(int argc, char** argv) {
   const RunFolder folder(config.output_dir);
   auto start = folder.find_start(config.training.resume_from, restart);
   if (start) {
-    config::keep_sizes(config, command.origins, start->checkpoint.config);
+    config::keep_choices(config, command.origins, start->checkpoint.config);
   } else {
     announce_choice(config, command.origins);
   }
@@ -60,8 +60,7 @@ int train(int argc, char** argv) {
   const DeviceChoice choice = select_device(config.device);
   const DeviceInfo device = describe_device(choice.device);
   announce_device(device, choice);
-  const Precision precision =
-      resolve_precision(config.training.precision.use_amp, config.training.precision.dtype, device);
+  const Precision precision = resolve_precision(config.training.precision, device);
   apply_precision(precision, config.training.execution.deterministic);
   announce_methods(config, precision, device);
   check_before_training(config, corpus, device, precision, /*is_resumed=*/start.has_value());
@@ -71,7 +70,7 @@ int train(int argc, char** argv) {
   training.execution.use_compile = compile_model(state.model, config.training, precision);
   const RunPlan plan = plan_run(config.training, state.loader.batches_per_epoch());
   announce_run(config, state.model, corpus, plan, state.loader.resident());
-  announce_idle_settings(command.origins, device, state.loader.resident());
+  announce_idle_settings(command.origins, device, precision, state.loader.resident());
   if (start) {
     if (state.is_finished(plan)) return finished(folder, state.step, plan);
     log::info(fmt::format("Resuming from {} after step {} of {}", start->path, state.step, plan.total_steps));

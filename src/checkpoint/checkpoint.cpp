@@ -139,7 +139,9 @@ Checkpoint read_checkpoint(const std::string& path) {
     refuse("checkpoint.json", fault.what());
   }
   try {
-    config::read_yaml(file.text("config.yaml"), "config.yaml", checkpoint.config);
+    const config::Origins written = config::read_yaml(file.text("config.yaml"), "config.yaml", checkpoint.config);
+    // Programs that did not know the key had autocast only.
+    if (!written.count("training.amp_mode")) checkpoint.config.training.precision.amp_mode = AmpMode::autocast;
   } catch (const Error& fault) { refuse("config.yaml", fault.what()); }
   checkpoint.tokenizer = file.text("tokenizer.json");
   return checkpoint;

@@ -115,7 +115,8 @@ void choose_sizes(Config& config, const Origins& origins, const Surroundings& su
   copy_chosen(config, origins, chosen);
 }
 
-void keep_sizes(Config& config, const Origins& origins, const Config& saved) {
+void keep_choices(Config& config, const Origins& origins, const Config& saved) {
+  if (!origins.count("training.amp_mode")) config.training.precision.amp_mode = saved.training.precision.amp_mode;
   for (const char* key : kSizeKeys) {
     if (origins.count(key)) return;
   }

@@ -32,6 +32,13 @@ std::vector<Option> batch_and_precision(TrainingConfig& c) {
                                             {"float16", Dtype::float16}}),
        .help =
            "precision; auto = bfloat16 where the device supports it, otherwise float16 on a GPU and float32 on a CPU"},
+      {.name = "amp_mode",
+       .target =
+           choice(c.precision.amp_mode,
+                  {{"auto", AmpMode::automatic}, {"autocast", AmpMode::autocast}, {"end_to_end", AmpMode::end_to_end}}),
+       .help =
+           "how 16 bits are used: autocast = in products; end_to_end = in everything between the float32 weights and "
+           "the loss; auto = end_to_end where the device has bfloat16"},
   };
 }
 

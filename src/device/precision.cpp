@@ -54,18 +54,20 @@ void check_supported(bool use_amp, Dtype dtype, const DeviceInfo& info) {
   }
 }
 
-std::string explain(bool use_amp, bool automatic, Dtype dtype, const DeviceInfo& info) {
-  switch (dtype) {
+std::string explain(const PrecisionConfig& config, const Precision& precision, const DeviceInfo& info) {
+  const bool automatic = config.dtype == Dtype::automatic;
+  const char* const how = precision.end_to_end ? "end to end" : "autocast";
+  switch (precision.dtype) {
     case Dtype::bfloat16:
-      if (info.bfloat16) return fmt::format("bfloat16 autocast ({} has it in hardware)", subject(info));
-      return "bfloat16 autocast, emulated: the CPU has no bfloat16 instructions and float32 is faster";
+      if (info.bfloat16) return fmt::format("bfloat16 {} ({} has it in hardware)", how, subject(info));
+      return fmt::format("bfloat16 {}, emulated: the CPU has no bfloat16 instructions and float32 is faster", how);
     case Dtype::float16:
-      if (automatic) return fmt::format("float16 autocast with a gradient scaler ({} has no bfloat16)", subject(info));
-      return "float16 autocast with a gradient scaler";
+      if (automatic) return fmt::format("float16 {} with a gradient scaler ({} has no bfloat16)", how, subject(info));
+      return fmt::format("float16 {} with a gradient scaler", how);
     case Dtype::tf32: return "float32 with TF32 matrix products";
     default:
       if (!automatic) return "float32, as configured";
-      if (!use_amp) return "float32 (use_amp is off)";
+      if (!config.use_amp) return "float32 (use_amp is off)";
       return fmt::format("float32: {} has no bfloat16 instructions", subject(info));
   }
 }
@@ -80,16 +82,18 @@ at::ScalarType Precision::compute_type() const {
   }
 }
 
-Precision resolve_precision(bool use_amp, Dtype requested, const DeviceInfo& info) {
-  const bool automatic = requested == Dtype::automatic;
-  const Dtype dtype = automatic ? choose(use_amp, info) : requested;
-  check_supported(use_amp, dtype, info);
+Precision resolve_precision(const PrecisionConfig& config, const DeviceInfo& info) {
   Precision result;
-  result.dtype = dtype;
-  result.autocast = dtype == Dtype::bfloat16 || dtype == Dtype::float16;
-  result.grad_scaler = dtype == Dtype::float16;
-  result.tf32 = info.tf32 && dtype != Dtype::float32;  // under autocast, for what stays in float32
-  result.reason = explain(use_amp, automatic, dtype, info);
+  result.dtype = config.dtype == Dtype::automatic ? choose(config.use_amp, info) : config.dtype;
+  check_supported(config.use_amp, result.dtype, info);
+  const bool sixteen_bit = result.dtype == Dtype::bfloat16 || result.dtype == Dtype::float16;
+  const bool automatic = config.amp_mode == AmpMode::automatic;
+  result.end_to_end = sixteen_bit && (automatic ? result.dtype == Dtype::bfloat16 && info.bfloat16
+                                                : config.amp_mode == AmpMode::end_to_end);
+  result.autocast = sixteen_bit && !result.end_to_end;
+  result.grad_scaler = result.dtype == Dtype::float16;
+  result.tf32 = info.tf32 && result.dtype != Dtype::float32;  // with 16 bits, for what stays in float32
+  result.reason = explain(config, result, info);
   return result;
 }
 

@@ -125,7 +125,7 @@ class Examination {
       const bool is_good = checks_.back().status != Check::Status::fail;
       if (!start_ && is_good) start_ = StartingPoint{load_checkpoint(is_folder(from) ? from + "/ckpt.pt" : from), from};
     }
-    if (start_) config::keep_sizes(config_, origins_, start_->checkpoint.config);
+    if (start_) config::keep_choices(config_, origins_, start_->checkpoint.config);
   }
 
   void examine_data() {
@@ -179,8 +179,7 @@ class Examination {
       return;
     }
     const bool cuda = device_->device.is_cuda();
-    const Precision precision =
-        resolve_precision(config_.training.precision.use_amp, config_.training.precision.dtype, *device_);
+    const Precision precision = resolve_precision(config_.training.precision, *device_);
     const ActivationForm form = activation_form(model, training_.execution, *device_, precision);
     add(check_vocabulary(model, cuda));
     add(check_attention(model, cuda,

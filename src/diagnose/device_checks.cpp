@@ -25,7 +25,7 @@ Check check_precision(const PrecisionConfig& config, const DeviceInfo& device) {
   const std::string fix = "set training.use_amp: true and training.dtype: auto";
   Precision precision;
   try {
-    precision = resolve_precision(config.use_amp, config.dtype, device);
+    precision = resolve_precision(config, device);
   } catch (const Error& e) { return failed("precision", e.what(), fix); }
   const bool gpu = device.device.is_cuda();
   if (gpu && precision.dtype == Dtype::float32 && (device.tf32 || device.float16)) {

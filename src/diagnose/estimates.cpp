@@ -25,7 +25,7 @@ class ActivationBytes {
         kv_(static_cast<double>(model.kv_heads() * model.head_dim())),
         F_(static_cast<double>(model.hidden())) {}
 
-  double residual() const { return kFloatBytes * C_; }  // the float32 stream, once per addition
+  double residual() const { return (form_.end_to_end ? s_ : kFloatBytes) * C_; }  // the stream, once per addition
   double block() const {
     return 2 * norm() + attention() + branch_dropout() * (model_.mlp == Mlp::gelu ? 2 : 1) + mlp();
   }
@@ -110,8 +110,12 @@ class ActivationBytes {
 ActivationForm activation_form(const ModelConfig& model, const ExecutionConfig& execution, const DeviceInfo& device,
                                const Precision& precision) {
   const std::string path = attention_path(model, execution, device.device, precision.compute_type(), /*training=*/true);
-  return {precision.compute_type(), !path.starts_with("math"), device.device.is_cuda(), execution.use_compile,
-          device.device.is_cpu() && ops::cpu::rounds_products_from_float32()};
+  return {precision.compute_type(),
+          !path.starts_with("math"),
+          device.device.is_cuda(),
+          execution.use_compile,
+          device.device.is_cpu() && ops::cpu::rounds_products_from_float32(),
+          precision.end_to_end};
 }
 
 double MemoryEstimate::total() const { return weights + gradients + moments + activations + workspace; }

@@ -31,7 +31,7 @@ constexpr int64_t kParametersForThreads = 2'000'000;
 // A CPU computes one token at a time sooner in float32: casts cost more than 16 bits save.
 Precision choose_precision(Dtype dtype, const DeviceInfo& device) {
   const bool float32 = dtype == Dtype::float32 || (dtype == Dtype::automatic && device.device.is_cpu());
-  return resolve_precision(/*use_amp=*/!float32, dtype, device);
+  return resolve_precision({.use_amp = !float32, .dtype = dtype, .amp_mode = AmpMode::autocast}, device);
 }
 
 std::string_view name_of(at::ScalarType type) {

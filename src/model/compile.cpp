@@ -134,9 +134,10 @@ CompileMode effective_mode(const TrainingConfig& training, const GPT& model) {
 }
 
 std::optional<std::string> fault(GPT& model, const ops::Operators& operators, const Precision& precision) {
-  const at::ScalarType type = precision.autocast ? precision.compute_type() : at::kFloat;
+  const at::ScalarType type = precision.autocast_type();
   try {
-    return disagreement(try_on(model, operators, type), try_on(model, ops::aten_operators(), type), type);
+    return disagreement(try_on(model, operators, type), try_on(model, ops::aten_operators(), type),
+                        precision.compute_type());
   } catch (const c10::Error& error) { return error.what_without_backtrace(); }
 }
 

@@ -184,15 +184,19 @@ struct GPT::Transformer {
   }
 };
 
-GPT::GPT(const ModelConfig& config, at::Device device)
+GPT::GPT(const ModelConfig& config, at::Device device, at::ScalarType compute_type)
     : config_(config),
-      parameters_(parameter_table(config), device),
+      parameters_(parameter_table(config), device, compute_type),
       transformer_(std::make_unique<const Transformer>(config, parameters_)),
       operators_(ops::fused_operators()) {}
 
-GPT::GPT(const ModelConfig& config, at::Device device, uint64_t seed) : GPT(config, device) { parameters_.draw(seed); }
+GPT::GPT(const ModelConfig& config, at::Device device, uint64_t seed, at::ScalarType compute_type)
+    : GPT(config, device, compute_type) {
+  parameters_.draw(seed);
+}
 
-GPT::GPT(const ModelConfig& config, at::Device device, const NamedTensors& values) : GPT(config, device) {
+GPT::GPT(const ModelConfig& config, at::Device device, const NamedTensors& values, at::ScalarType compute_type)
+    : GPT(config, device, compute_type) {
   parameters_.copy_from(values);
 }
 
@@ -219,10 +223,13 @@ at::Tensor GPT::hidden(const at::Tensor& ids) const {
   return transformer_->normalized(stream, pass);
 }
 
-at::Tensor GPT::forward(const at::Tensor& ids) const {
-  return operators_.linear(hidden(ids), transformer_->lm_head, transformer_->padding_bias)
-      .narrow(-1, 0, *config_.vocab_size);
+at::Tensor GPT::logits(const at::Tensor& rows) const {
+  const at::Tensor& padding = transformer_->padding_bias;
+  const at::Tensor bias = padding.defined() ? padding.to(rows.scalar_type()) : padding;
+  return operators_.linear(rows, transformer_->lm_head, bias).narrow(-1, 0, *config_.vocab_size);
 }
+
+at::Tensor GPT::forward(const at::Tensor& ids) const { return logits(hidden(ids)); }
 
 at::Tensor GPT::loss(const at::Tensor& ids, const at::Tensor& targets, const LossOptions& options) const {
   TORCH_CHECK(ids.sizes() == targets.sizes(), "GPT: targets must have the shape of ids, got ", targets.sizes());
@@ -245,8 +252,7 @@ at::Tensor GPT::forward_cached(const at::Tensor& ids, KvCache& cache) const {
   }
   cache.length += T;
   for (at::Tensor* part : {&stream.x, &stream.branch}) *part = part->select(1, T - 1).contiguous();
-  const at::Tensor last = transformer_->normalized(stream, pass);  // (B, C)
-  return operators_.linear(last, transformer_->lm_head, transformer_->padding_bias).narrow(-1, 0, *config_.vocab_size);
+  return logits(transformer_->normalized(stream, pass));
 }
 
 KvCache GPT::make_cache(int64_t batch, int64_t capacity, at::ScalarType dtype) const {

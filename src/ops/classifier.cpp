@@ -36,7 +36,7 @@ struct Classifier {
 
   Classifier(const at::Tensor& x, const Parameter& head, const at::Tensor& targets, const ClassifierOptions& options)
       : rows(in_product_type(x.reshape({-1, x.size(-1)}))),
-        weight(in_product_type(head.value())),
+        weight(in_product_type(head.compute_value())),
         targets(targets.reshape({-1}).contiguous()),
         options(options),
         library(product_library(x)) {

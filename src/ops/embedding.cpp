@@ -33,11 +33,11 @@ void add_rows(const at::Tensor& result, const at::Tensor& ids, const at::Tensor&
 }
 
 struct Embedding : torch::autograd::Function<Embedding> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& ids, const at::Tensor& values,
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& ids, const at::Tensor& /*of autograd*/,
                             const Parameter& table) {
     context->save_for_backward({ids});
     context->saved_data["table"] = table.to_capsule();
-    return at::embedding(values, ids);
+    return at::embedding(table.compute_value(), ids);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
@@ -58,7 +58,7 @@ struct Embedding : torch::autograd::Function<Embedding> {
 }  // namespace
 
 at::Tensor embedding(const at::Tensor& ids, const Parameter& table) {
-  if (!at::GradMode::is_enabled()) return at::embedding(table.value(), ids);
+  if (!at::GradMode::is_enabled()) return at::embedding(table.compute_value(), ids);
   return Embedding::apply(ids, table.value(), table);
 }
 

@@ -18,7 +18,7 @@ struct Linear : torch::autograd::Function<Linear> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& /*of autograd*/,
                             const std::optional<at::Tensor>& bias, const Parameter& parameter, MatrixLibrary library) {
     const at::Tensor rows = in_product_type(x.reshape({-1, x.size(-1)})),  // (M, K)
-        weight = in_product_type(parameter.value()),                       // (N, K)
+        weight = in_product_type(parameter.compute_value()),               // (N, K)
         b = bias ? in_product_type(*bias) : at::Tensor();
     context->save_for_backward({rows, weight});
     context->saved_data["parameter"] = parameter.to_capsule();
@@ -61,7 +61,7 @@ at::Tensor linear(const at::Tensor& x, const Parameter& weight, const at::Tensor
   TORCH_CHECK(weight.value().dim() == 2 && x.size(-1) == weight.value().size(1), "linear: x ", x.sizes(),
               " does not fit weight ", weight.value().sizes());
   const MatrixLibrary library = product_library(x);
-  if (library == MatrixLibrary::aten && !at::GradMode::is_enabled()) return at::linear(x, weight.value(), bias);
+  if (library == MatrixLibrary::aten && !at::GradMode::is_enabled()) return at::linear(x, weight.compute_value(), bias);
   return Linear::apply(x, weight.value(), bias.defined() ? std::optional(bias) : std::nullopt, weight, library);
 }
 

@@ -40,6 +40,7 @@ void AdamW::step(const at::Tensor& learning_rate, const at::Tensor& grad_scale, 
   } else if (found_inf.item<float>() == 0) {  // sync: operators that write cannot be skipped on the device
     step_by_operators(learning_rate, grad_scale);
   }
+  parameters_.round_values();
 }
 
 void AdamW::step_fused(const at::Tensor& learning_rate, const at::Tensor& grad_scale, const at::Tensor& found_inf) {

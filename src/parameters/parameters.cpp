@@ -38,15 +38,16 @@ const at::Tensor& FlatGradients::buffer() {
   return buffer_;
 }
 
-Parameter::Parameter(at::Tensor value, c10::intrusive_ptr<FlatGradients> gradients, int64_t offset)
+Parameter::Parameter(at::Tensor value, at::Tensor rounded, c10::intrusive_ptr<FlatGradients> gradients, int64_t offset)
     : state_(c10::make_intrusive<State>()) {
   state_->value = std::move(value).requires_grad_();
+  if (rounded.defined()) state_->rounded = std::move(rounded).requires_grad_();
   state_->gradients = std::move(gradients);
   state_->offset = offset;
 }
 
 Parameter::Parameter(const at::Tensor& value)
-    : Parameter(value, c10::make_intrusive<FlatGradients>(value.numel(), value.device()), 0) {}
+    : Parameter(value, at::Tensor(), c10::make_intrusive<FlatGradients>(value.numel(), value.device()), 0) {}
 
 const at::Tensor& Parameter::gradient() const {
   if (!state_->gradient.defined()) {
@@ -65,7 +66,7 @@ Parameter Parameter::from_capsule(const c10::IValue& capsule) {
 
 at::Tensor Parameter::tracked() const {
   if (!defined()) return {};
-  return at::GradMode::is_enabled() ? Track::apply(value(), *this) : value();
+  return at::GradMode::is_enabled() ? Track::apply(compute_value(), *this) : compute_value();
 }
 
 void Parameter::add_to_gradient(const at::Tensor& contribution) const {
@@ -76,14 +77,16 @@ void Parameter::add_to_gradient(const at::Tensor& contribution) const {
   }
 }
 
-Parameters::Parameters(std::vector<ParameterRow> rows, at::Device device)
+Parameters::Parameters(std::vector<ParameterRow> rows, at::Device device, at::ScalarType compute_type)
     : rows_(std::move(rows)), layout_(flat_layout(rows_)) {
   const auto options = at::TensorOptions(device).dtype(at::kFloat);
   flat_values_ = at::empty({layout_.size}, options);
+  if (compute_type != at::kFloat) flat_rounded_ = at::empty({layout_.size}, options.dtype(compute_type));
   flat_gradients_ = c10::make_intrusive<FlatGradients>(layout_.size, device);
   for (size_t i = 0; i < rows_.size(); ++i) {
-    parameters_.emplace_back(stretch(flat_values_, layout_.offsets[i], rows_[i].shape), flat_gradients_,
-                             layout_.offsets[i]);
+    const auto part = [&](const at::Tensor& flat) { return stretch(flat, layout_.offsets[i], rows_[i].shape); };
+    parameters_.emplace_back(part(flat_values_), flat_rounded_.defined() ? part(flat_rounded_) : at::Tensor(),
+                             flat_gradients_, layout_.offsets[i]);
     clear_padding(flat_values_, layout_.offsets[i] + rows_[i].count());
   }
 }
@@ -100,6 +103,17 @@ void Parameters::draw(uint64_t seed) {
       host.narrow(0, 0, host.size(0) - initial.padding_rows).normal_(0, initial.normal_std, generator);
     if (!value.is_cpu()) value.copy_(host);
   }
+  round_values();
+}
+
+void Parameters::copy_from(const NamedTensors& values) {
+  copy_by_name(values, flat_values_, "model");
+  round_values();
+}
+
+void Parameters::round_values() const {
+  at::NoGradGuard no_grad;
+  if (flat_rounded_.defined()) flat_rounded_.copy_(flat_values_);
 }
 
 void Parameters::copy_by_name(const NamedTensors& from, const at::Tensor& flat, std::string_view group) const {

@@ -41,17 +41,16 @@ std::string describe(const StartingPoint& start, const Evaluation& evaluation, i
 
 ExitCode evaluate_run(Config config, const config::Origins& origins) {
   const StartingPoint start = checkpoint_of(config);
-  config::keep_sizes(config, origins, start.checkpoint.config);
+  config::keep_choices(config, origins, start.checkpoint.config);
   const Corpus corpus = load_run_corpus(config, start);
   config.model.vocab_size = vocabulary_for(corpus, config.model.vocab_size);
 
   const DeviceChoice choice = select_device(config.device);
   const DeviceInfo device = describe_device(choice.device);
   announce_device(device, choice);
-  const Precision precision =
-      resolve_precision(config.training.precision.use_amp, config.training.precision.dtype, device);
+  const Precision precision = resolve_precision(config.training.precision, device);
   apply_precision(precision, config.training.execution.deterministic);
-  GPT model(config.model, choice.device, start.checkpoint.model);
+  GPT model(config.model, choice.device, start.checkpoint.model, precision.weight_type());
   model.set_operators(select_operators(config.training.execution, choice.device));
   const Evaluator evaluator(corpus, config.training.batch_size, config.model.block_size,
                             config.training.cadence.eval_batches.value_or(0), choice.device, precision);

@@ -40,7 +40,7 @@ Evaluator::Evaluator(const Corpus& corpus, int64_t batch_size, int64_t block_siz
     : batches_(corpus.validation, batch_size, block_size, device),
       count_(count_batches(batches_.size(), eval_batches, batch_size, block_size)),
       device_(device),
-      compute_type_(precision.autocast ? precision.compute_type() : at::kFloat) {
+      autocast_type_(precision.autocast_type()) {
   // The bytes are counted once, one stretch of consecutive batches at a time.
   double bytes = 0;
   bool known = true;
@@ -67,7 +67,7 @@ Evaluation Evaluator::run(GPT& model, const std::function<bool(double share)>& s
   bool stopped = false;
   for (int64_t i = 0; i < count_ && !(stopped = stop(static_cast<double>(i) / static_cast<double>(count_))); ++i) {
     const Batch batch = batches_[batch_index(i)];
-    Autocast autocast(device_, compute_type_);
+    Autocast autocast(device_, autocast_type_);
     sum += model.loss(batch.inputs, batch.targets).to(at::kDouble) * static_cast<double>(batch.inputs.numel());
   }
   model.train(was_training);

@@ -45,8 +45,8 @@ ScheduleOptions schedule_options(const Config& config, const Corpus& corpus) {
 
 RunState::RunState(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision,
                    const StartingPoint* start)
-    : model(start ? GPT(config.model, device, start->checkpoint.model)
-                  : GPT(config.model, device, stream_seed(config, kWeights))),
+    : model(start ? GPT(config.model, device, start->checkpoint.model, precision.weight_type())
+                  : GPT(config.model, device, stream_seed(config, kWeights), precision.weight_type())),
       optimizer(model.parameters(), config.training.optimizer),
       scaler(precision.grad_scaler, device),
       loader(corpus.sources, config.data, schedule_options(config, corpus), device),

@@ -23,7 +23,7 @@ config::Surroundings surroundings_of(const Config& config) {
 }
 
 bool is_same_run(const Config& saved, Config now, const config::Origins& origins) {
-  config::keep_sizes(now, origins, saved);
+  config::keep_choices(now, origins, saved);
   if (!now.model.vocab_size) now.model.vocab_size = saved.model.vocab_size;
   const auto changes = config::difference(saved, now);
   return std::all_of(changes.begin(), changes.end(),

@@ -20,7 +20,7 @@ TrainStep::TrainStep(GPT& model, AdamW& optimizer, GradScaler& scaler, const Pre
     : model_(model),
       optimizer_(optimizer),
       scaler_(scaler),
-      compute_type_(precision.autocast ? precision.compute_type() : at::kFloat),
+      autocast_type_(precision.autocast_type()),
       gradient_clip_(config.optimizer.gradient_clip),
       label_smoothing_(config.label_smoothing),
       loss_chunk_rows_(config.execution.loss_chunk_rows),
@@ -65,7 +65,7 @@ void TrainStep::add_micro_batch() {
   const at::Tensor upstream = scaler_.scale(share_);
   at::Tensor loss;
   {
-    Autocast autocast(model_.device(), compute_type_);
+    Autocast autocast(model_.device(), autocast_type_);
     loss = model_.loss(batch_.inputs, batch_.targets,
                        {.label_smoothing = label_smoothing_, .chunk_rows = loss_chunk_rows_, .upstream = upstream});
   }

@@ -201,6 +201,17 @@ TEST_F(CheckpointTest, ItsPickleIsNeverLookedAt) {
   EXPECT_FALSE(fs::exists(folder_ + "/executed"));
 }
 
+// What a key means that its program did not know: what that program did.
+TEST_F(CheckpointTest, OneFromBeforeAmpModeWasTrainedWithAutocast) {
+  save_checkpoint(path_, testing::sample_checkpoint());
+  EXPECT_EQ(read_checkpoint(path_).config.training.precision.amp_mode, AmpMode::automatic);
+  std::string text(ContainerReader(path_).text("config.yaml"));
+  const size_t begin = text.find("amp_mode:");
+  ASSERT_NE(begin, std::string::npos);
+  write_with("config.yaml", text.erase(begin, text.find('\n', begin) - begin));
+  EXPECT_EQ(read_checkpoint(path_).config.training.precision.amp_mode, AmpMode::autocast);
+}
+
 TEST_F(CheckpointTest, ContainersThatAreNoCheckpointAreRefused) {
   for (const char* record : {"checkpoint.json", "config.yaml", "tokenizer.json", "data/model/scalar", "data/rng/cpu"}) {
     write_with(record, "");

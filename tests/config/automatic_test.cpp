@@ -87,13 +87,23 @@ TEST(AutomaticSizes, AreNotChosenWhereASizeIsWrittenOutOrAPresetNamed) {
 TEST(AutomaticSizes, OfARunThatGoesOnAreNeverChosenAgain) {
   const Config saved = chosen({.gpu = false, .cores = 8, .characters = kMegabyte});
   Config now = chosen({.gpu = false, .cores = 2, .characters = 2 * kMegabyte});
-  keep_sizes(now, {}, saved);
+  keep_choices(now, {}, saved);
   EXPECT_TRUE(difference(saved, now).empty());
   Config longer = chosen({.gpu = false, .cores = 2, .characters = kMegabyte});
   longer.training.schedule.max_steps = 9000;
-  keep_sizes(longer, {{"training.max_steps", "--max_steps"}}, saved);
+  keep_choices(longer, {{"training.max_steps", "--max_steps"}}, saved);
   EXPECT_EQ(longer.training.schedule.max_steps, 9000);
   EXPECT_EQ(longer.model.n_embd, saved.model.n_embd);
+}
+
+TEST(AutomaticSizes, TheWayOfSixteenBitsIsKeptWhereItWasNotWrittenOut) {
+  Config saved, now;
+  saved.training.precision.amp_mode = AmpMode::autocast;
+  keep_choices(now, {{"model.n_layer", "--n_layer"}}, saved);
+  EXPECT_EQ(now.training.precision.amp_mode, AmpMode::autocast);
+  now.training.precision.amp_mode = AmpMode::end_to_end;
+  keep_choices(now, {{"training.amp_mode", "--amp_mode"}}, saved);
+  EXPECT_EQ(now.training.precision.amp_mode, AmpMode::end_to_end);
 }
 
 TEST(OutputFolder, IsNamedAfterTheConfigurationElseTheData) {

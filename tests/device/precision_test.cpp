@@ -53,12 +53,13 @@ TEST(ResolvePrecision, FollowsUseAmpDtypeAndHardware) {
       {true, Dtype::float16, cuda(8), Dtype::float16, true},
   };
   for (const Case& c : cases) {
-    const Precision precision = resolve_precision(c.use_amp, c.requested, c.info);
+    const Precision precision = resolve_precision({.use_amp = c.use_amp, .dtype = c.requested}, c.info);
     const bool sixteen_bit = c.dtype == Dtype::bfloat16 || c.dtype == Dtype::float16;
     SCOPED_TRACE(testing::Message() << "case " << &c - cases << ": " << precision.reason);
     EXPECT_EQ(precision.dtype, c.dtype);
     EXPECT_EQ(precision.tf32, c.tf32);
-    EXPECT_EQ(precision.autocast, sixteen_bit);
+    EXPECT_EQ(precision.autocast || precision.end_to_end, sixteen_bit);
+    EXPECT_EQ(precision.end_to_end, c.dtype == Dtype::bfloat16 && c.info.bfloat16);
     EXPECT_EQ(precision.grad_scaler, c.dtype == Dtype::float16);
     EXPECT_EQ(precision.compute_type(), c.dtype == Dtype::bfloat16  ? at::kBFloat16
                                         : c.dtype == Dtype::float16 ? at::kHalf
@@ -67,8 +68,24 @@ TEST(ResolvePrecision, FollowsUseAmpDtypeAndHardware) {
   }
 }
 
+TEST(ResolvePrecision, AmpModeSaysHowSixteenBitsAreUsed) {
+  const PrecisionConfig autocast{.amp_mode = AmpMode::autocast}, end_to_end{.amp_mode = AmpMode::end_to_end};
+  for (const DeviceInfo& info : {cpu(true), cuda(8), cuda(7)}) {
+    const Precision first = resolve_precision(autocast, info), second = resolve_precision(end_to_end, info);
+    EXPECT_TRUE(first.autocast && !first.end_to_end) << first.reason;
+    EXPECT_EQ(first.weight_type(), at::kFloat);
+    EXPECT_NE(first.reason.find("autocast"), std::string::npos) << first.reason;
+    EXPECT_TRUE(!second.autocast && second.end_to_end) << second.reason;
+    EXPECT_EQ(second.weight_type(), second.compute_type());
+    EXPECT_EQ(second.autocast_type(), at::kFloat);
+    EXPECT_NE(second.reason.find("end to end"), std::string::npos) << second.reason;
+  }
+  const Precision narrow = resolve_precision(end_to_end, cpu(false));
+  EXPECT_FALSE(narrow.end_to_end || narrow.autocast) << "there are no 16 bits to use";
+}
+
 TEST(ResolvePrecision, SaysWhenBfloat16IsEmulated) {
-  const std::string reason = resolve_precision(true, Dtype::bfloat16, cpu(false)).reason;
+  const std::string reason = resolve_precision({.dtype = Dtype::bfloat16}, cpu(false)).reason;
   EXPECT_NE(reason.find("emulated"), std::string::npos) << reason;
 }
 
@@ -87,7 +104,7 @@ TEST(ResolvePrecision, RefusesWhatTheDeviceLacksWithAWayOut) {
   };
   for (const Refusal& r : refusals) {
     try {
-      resolve_precision(r.use_amp, r.dtype, r.info);
+      resolve_precision({.use_amp = r.use_amp, .dtype = r.dtype}, r.info);
       FAIL() << "case " << &r - refusals;
     } catch (const Error& e) {
       EXPECT_EQ(e.code(), ExitCode::config);

@@ -21,10 +21,11 @@ namespace gpt {
 namespace {
 
 // Bytes of large tensors at the peak of the second update, when the gradients of the first are there.
-CpuMemory measured(const ModelConfig& config, const TrainingConfig& training, at::ScalarType compute_type) {
+CpuMemory measured(const ModelConfig& config, const TrainingConfig& training, at::ScalarType compute_type,
+                   bool end_to_end) {
   use_cpu_allocator();
   const int64_t before = cpu_memory().in_use;
-  GPT model(config, at::kCPU, 1);
+  GPT model(config, at::kCPU, 1, end_to_end ? compute_type : at::kFloat);
   model.train(true);
   model.set_gradient_checkpointing(training.execution.gradient_checkpointing);
   model.set_operators(select_operators(training.execution, at::kCPU));
@@ -36,7 +37,7 @@ CpuMemory measured(const ModelConfig& config, const TrainingConfig& training, at
     for (int64_t i = 0; i < training.gradient_accumulation_steps; ++i) {
       at::Tensor loss;
       {
-        const Autocast autocast(at::kCPU, compute_type);
+        const Autocast autocast(at::kCPU, end_to_end ? at::kFloat : compute_type);
         loss =
             model.loss(ids, ids,
                        {.label_smoothing = training.label_smoothing, .chunk_rows = training.execution.loss_chunk_rows});
@@ -64,6 +65,7 @@ struct Form {
   bool tie_weights = true;
   bool compile = true;
   int64_t chunk_rows = 0;
+  bool end_to_end = false;
 };
 
 void PrintTo(const Form& form, std::ostream* out) { *out << form.name; }
@@ -86,8 +88,8 @@ TEST_P(MemoryOf, IsWhatAStepAllocates) {
   const bool has_flash = form.compile || form.dropout == 0;
   const auto estimate = estimate_memory(model, training,
                                         {form.compute_type, has_flash, /*cuda=*/false, form.compile,
-                                         ops::cpu::rounds_products_from_float32()});
-  const CpuMemory memory = measured(model, training, form.compute_type);
+                                         ops::cpu::rounds_products_from_float32(), form.end_to_end});
+  const CpuMemory memory = measured(model, training, form.compute_type, form.end_to_end);
   if (memory.extent == 0) GTEST_SKIP() << "the allocator that counts is not in use, as under the address sanitizer";
   const double share = estimate.total() / static_cast<double>(memory.peak);
   const std::string parts =
@@ -106,6 +108,16 @@ INSTANTIATE_TEST_SUITE_P(
         Form{.name = "gpt2"}, Form{.name = "gpt2_vocabulary", .vocab_size = 8192},
         Form{.name = "gpt2_dropout", .dropout = 0.1}, Form{.name = "gpt2_bfloat16", .compute_type = kBf16},
         Form{.name = "gpt2_bfloat16_dropout", .dropout = 0.1, .compute_type = kBf16},
+        Form{.name = "gpt2_end_to_end", .compute_type = kBf16, .end_to_end = true},
+        Form{.name = "gpt2_end_to_end_dropout", .dropout = 0.1, .compute_type = kBf16, .end_to_end = true},
+        Form{.name = "gpt2_vocabulary_end_to_end", .vocab_size = 8192, .compute_type = kBf16, .end_to_end = true},
+        Form{.name = "gpt2_end_to_end_uncompiled", .compute_type = kBf16, .compile = false, .end_to_end = true},
+        Form{.name = "llama_end_to_end", .is_llama = true, .compute_type = kBf16, .end_to_end = true},
+        Form{.name = "llama_end_to_end_checkpointing",
+             .is_llama = true,
+             .compute_type = kBf16,
+             .checkpointing = true,
+             .end_to_end = true},
         Form{.name = "gpt2_vocabulary_bfloat16", .vocab_size = 8192, .compute_type = kBf16},
         Form{.name = "gpt2_small_batch", .vocab_size = 8192, .batch_size = 1},
         Form{.name = "gpt2_small_batch_accumulated", .vocab_size = 8192, .accumulation = 2, .batch_size = 1},

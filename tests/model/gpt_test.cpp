@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "gpt/core/error.h"
+#include "gpt/ops/aten.h"
+#include "gpt/ops/fused.h"
 #include "support/device_cases.h"
 #include "support/fixture.h"
 #include "support/tolerance.h"
@@ -199,6 +201,37 @@ INSTANTIATE_TEST_SUITE_P(Forms, CachedForms,
                          [](const auto& test) {
                            return std::string(std::get<1>(test.param)) + "_" + std::get<0>(test.param).name;
                          });
+
+// Both architectures, with our operators and with ATen's: everything between embedding and loss has 16 bits, and what comes out is
+// that of float32 weights within their rounding, over some 16 operators one after another.
+TEST(GPT, EndToEndInSixteenBitsIsWithinTheirRounding) {
+  ModelConfig gpt2 = tiny_config();
+  gpt2.norm = Norm::layernorm, gpt2.mlp = Mlp::gelu, gpt2.position = Position::learned, gpt2.bias = true;
+  const at::Tensor ids = random_ids(2, 17, 5), inputs = ids.narrow(1, 0, 16), targets = ids.narrow(1, 1, 16);
+  for (const ModelConfig& config : {tiny_config(), gpt2}) {
+    GPT exact(config, at::kCPU, 3), rounded(config, at::kCPU, 3, at::kBFloat16);
+    for (const bool ours : {true, false}) {
+      rounded.set_operators(ours ? ops::fused_operators() : ops::aten_operators());
+      for (GPT* model : {&exact, &rounded}) model->loss(inputs, targets).backward();
+      const std::vector<at::Tensor> expected = gradients(exact), found = gradients(rounded);
+      for (size_t i = 0; i < expected.size(); ++i) {
+        EXPECT_EQ(found[i].scalar_type(), at::kFloat);
+        const double norm = expected[i].norm().item<double>();
+        EXPECT_LT((found[i] - expected[i]).norm().item<double>(), test::tolerance(at::kBFloat16, 16, norm))
+            << exact.parameters().rows()[i].name << (ours ? ", ours" : ", ATen's");
+      }
+      at::NoGradGuard no_grad;
+      const at::Tensor logits = rounded.forward(inputs), wanted = exact.forward(inputs);
+      EXPECT_EQ(logits.scalar_type(), at::kBFloat16);
+      EXPECT_LT((logits - wanted).norm().item<double>(),
+                test::tolerance(at::kBFloat16, 16, wanted.norm().item<double>()));
+      KvCache cache = rounded.make_cache(2, 16, at::kBFloat16);
+      const at::Tensor last = rounded.forward_cached(inputs, cache);
+      EXPECT_LT((last - wanted.select(1, 15)).norm().item<double>(),
+                test::tolerance(at::kBFloat16, 16, wanted.select(1, 15).norm().item<double>()));
+    }
+  }
+}
 
 TEST(GPT, RefusesWeightsOfAnotherArchitecture) {
   const auto message = [&](const NamedTensors& values) -> std::string {

@@ -56,6 +56,38 @@ TEST_P(ParametersTest, TheFirstContributionOverwritesAndLaterOnesAdd) {
   }
 }
 
+TEST_P(ParametersTest, RoundedCopiesFollowTheValues) {
+  Parameters parameters(parameter_table(small_model()), device(), at::kBFloat16);
+  const auto expect_rounded = [&] {
+    for (size_t i = 0; i < parameters.rows().size(); ++i) {
+      const Parameter& parameter = parameters[i];
+      EXPECT_EQ(parameter.compute_value().scalar_type(), at::kBFloat16);
+      EXPECT_TRUE(parameter.compute_value().equal(parameter.value().to(at::kBFloat16))) << parameters.rows()[i].name;
+    }
+  };
+  parameters.draw(1);
+  expect_rounded();
+  Parameters others(parameter_table(small_model()), device());
+  others.draw(2);
+  EXPECT_TRUE(others[0].compute_value().is_same(others[0].value()));
+  parameters.copy_from(others.values());
+  expect_rounded();
+  parameters.flat_values().detach().mul_(3);
+  parameters.round_values();
+  expect_rounded();
+}
+
+TEST_P(ParametersTest, SixteenBitGradientsAddUpInFloat32) {
+  Parameters parameters(parameter_table(small_model()), device(), at::kBFloat16);
+  parameters.draw(1);
+  const Parameter norm = parameters.weight(ParameterRole::final_norm, 2);
+  const at::Tensor tracked = norm.tracked();
+  EXPECT_EQ(tracked.scalar_type(), at::kBFloat16);
+  (tracked * 256).sum().backward();
+  norm.tracked().sum().backward();
+  EXPECT_TRUE(norm.gradient().eq(257).all().item<bool>()) << "257 is no bfloat16";
+}
+
 TEST_P(ParametersTest, TheFlatGradientsAreCompleteOrRefused) {
   Parameters parameters(parameter_table(small_model()), device());
   parameters.draw(1);

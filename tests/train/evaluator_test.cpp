@@ -28,14 +28,14 @@ Corpus corpus_of(const std::string& text) {
   return corpus;
 }
 
-GPT model_for(const Corpus& corpus, at::Device device) {
+GPT model_for(const Corpus& corpus, at::Device device, at::ScalarType compute_type = at::kFloat) {
   ModelConfig config;
   config.n_layer = 1, config.n_head = 2, config.n_embd = 16;
   config.block_size = kBlock;
   config.vocab_size = corpus.vocab_size;
   config.vocab_multiple = 1;
   config.dropout = 0.5;  // off while evaluating
-  return GPT(config, device, 1);
+  return GPT(config, device, 1, compute_type);
 }
 
 // The sum of -log p over targets 1..count, window by window, in the simplest way.
@@ -143,16 +143,20 @@ TEST_P(EvaluatorTest, StopsBetweenBatches) {
 
 TEST_P(EvaluatorTest, ComputesInThePrecisionOfTheTraining) {
   const Corpus corpus = corpus_of("abcdefgh" + std::string(60, 'a') + "hgfedcba");
-  GPT model = model_for(corpus, device());
   const auto loss_in = [&](const Precision& precision) {
+    GPT model = model_for(corpus, device(), precision.weight_type());
     return Evaluator(corpus, 2, kBlock, 0, device(), precision).run(model, [](double) { return false; }).loss;
   };
-  Precision bfloat16;
-  bfloat16.dtype = Dtype::bfloat16;
-  bfloat16.autocast = true;
-  const double exact = loss_in(Precision{}), rounded = loss_in(bfloat16);
-  EXPECT_NE(rounded, exact);
-  EXPECT_NEAR(rounded, exact, test::tolerance(at::kBFloat16, 4 * 16, exact));
+  const double exact = loss_in(Precision{});
+  for (const bool end_to_end : {false, true}) {
+    Precision bfloat16;
+    bfloat16.dtype = Dtype::bfloat16;
+    bfloat16.autocast = !end_to_end;
+    bfloat16.end_to_end = end_to_end;
+    const double rounded = loss_in(bfloat16);
+    EXPECT_NE(rounded, exact);
+    EXPECT_NEAR(rounded, exact, test::tolerance(at::kBFloat16, 4 * 16, exact));
+  }
 }
 
 INSTANTIATE_ON_DEVICES(EvaluatorTest);

@@ -69,6 +69,7 @@ struct ResumeCase {
   const char* name;
   Dtype dtype;
   bool gradient_checkpointing;
+  AmpMode amp_mode = AmpMode::autocast;
 };
 
 class ResumeTest : public testing::TestWithParam<std::tuple<DeviceCase, ResumeCase>> {
@@ -92,7 +93,7 @@ TEST_P(ResumeTest, IsBitForBitTheRunThatNeverStopped) {
   const auto& [where, what] = GetParam();
   const DeviceInfo info = describe_device(where.device);
   if (what.dtype == Dtype::float16 && where.device.is_cpu()) GTEST_SKIP() << "float16 is refused on a CPU";
-  const Precision precision = resolve_precision(what.dtype != Dtype::float32, what.dtype, info);
+  const Precision precision = resolve_precision({what.dtype != Dtype::float32, what.dtype, what.amp_mode}, info);
   apply_precision(precision, /*deterministic=*/true);
   const Corpus corpus = some_corpus();
   const Config config = tiny_config(corpus, what.gradient_checkpointing);
@@ -119,16 +120,17 @@ TEST_P(ResumeTest, IsBitForBitTheRunThatNeverStopped) {
   EXPECT_EQ(found.data_sample, expected.data_sample);
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, ResumeTest,
-                         testing::Combine(testing::ValuesIn(kDevices),
-                                          testing::Values(ResumeCase{"float32", Dtype::float32, false},
-                                                          ResumeCase{"float32_recomputed", Dtype::float32, true},
-                                                          ResumeCase{"bfloat16", Dtype::bfloat16, false},
-                                                          ResumeCase{"bfloat16_recomputed", Dtype::bfloat16, true},
-                                                          ResumeCase{"float16", Dtype::float16, false})),
-                         [](const auto& test) {
-                           return std::string(std::get<1>(test.param).name) + "_" + std::get<0>(test.param).name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Devices, ResumeTest,
+    testing::Combine(testing::ValuesIn(kDevices),
+                     testing::Values(ResumeCase{"float32", Dtype::float32, false},
+                                     ResumeCase{"float32_recomputed", Dtype::float32, true},
+                                     ResumeCase{"bfloat16", Dtype::bfloat16, false},
+                                     ResumeCase{"bfloat16_recomputed", Dtype::bfloat16, true},
+                                     ResumeCase{"end_to_end", Dtype::bfloat16, false, AmpMode::end_to_end},
+                                     ResumeCase{"end_to_end_recomputed", Dtype::bfloat16, true, AmpMode::end_to_end},
+                                     ResumeCase{"float16", Dtype::float16, false})),
+    [](const auto& test) { return std::string(std::get<1>(test.param).name) + "_" + std::get<0>(test.param).name; });
 
 }  // namespace
 }  // namespace gpt

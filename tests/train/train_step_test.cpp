@@ -51,7 +51,7 @@ Tokens some_tokens(int64_t count) {
 struct TinyRun {
   explicit TinyRun(const TrainingConfig& config, at::Device device = at::kCPU, const Precision& precision = {},
                    double dropout = 0, Recorder recorder = Recorder())
-      : model(tiny_model(dropout), device, 1),
+      : model(tiny_model(dropout), device, 1, precision.weight_type()),
         optimizer(model.parameters(), {}),
         scaler(precision.grad_scaler, device),
         // 11 samples: (11 + 1) blocks.
@@ -74,6 +74,13 @@ Precision autocast() {
   Precision precision;
   precision.dtype = Dtype::bfloat16;
   precision.autocast = true;
+  return precision;
+}
+
+Precision end_to_end() {
+  Precision precision;
+  precision.dtype = Dtype::bfloat16;
+  precision.end_to_end = true;
   return precision;
 }
 
@@ -208,13 +215,29 @@ TEST_P(TrainStepTest, AnAbandonedUpdateLeavesNoTraceInTheNext) {
     EXPECT_TRUE(at::equal(expected[i], got[i])) << disturbed.model.parameters().rows()[i].name;
 }
 
-TEST_P(TrainStepTest, AutocastComputesInSixteenBits) {
-  TinyRun exact(with_batch(4), device()), rounded(with_batch(4), device(), autocast());
-  for (TinyRun* run : {&exact, &rounded}) run_update(run->step, run->loader, 2, 1e-3, never);
-  const double loss = exact.step.loss().item<double>(), norm = exact.step.grad_norm().item<double>();
-  EXPECT_NE(rounded.step.loss().item<double>(), loss);
-  EXPECT_NEAR(rounded.step.loss().item<double>(), loss, test::tolerance(at::kBFloat16, 4 * 16, loss));
-  EXPECT_NEAR(rounded.step.grad_norm().item<double>(), norm, test::tolerance(at::kBFloat16, 8 * 16, norm));
+TEST_P(TrainStepTest, SixteenBitsGiveTheSameWithinTheirRounding) {
+  for (const Precision& precision : {autocast(), end_to_end()}) {
+    TinyRun exact(with_batch(4), device()), rounded(with_batch(4), device(), precision);
+    for (TinyRun* run : {&exact, &rounded}) run_update(run->step, run->loader, 2, 1e-3, never);
+    const double loss = exact.step.loss().item<double>(), norm = exact.step.grad_norm().item<double>();
+    EXPECT_NE(rounded.step.loss().item<double>(), loss);
+    EXPECT_NEAR(rounded.step.loss().item<double>(), loss, test::tolerance(at::kBFloat16, 4 * 16, loss));
+    EXPECT_NEAR(rounded.step.grad_norm().item<double>(), norm, test::tolerance(at::kBFloat16, 8 * 16, norm));
+  }
+}
+
+// Updates smaller than half a step of the 16-bit copy add up in the float32 value.
+TEST_P(TrainStepTest, EndToEndLearnsFromUpdatesThatRoundingWouldLose) {
+  constexpr double kRate = 1e-5;
+  constexpr int kUpdates = 12;
+  TinyRun run(with_batch(4), device(), end_to_end());
+  const at::Tensor& values = run.model.parameters().flat_values();
+  const at::Tensor before = values.clone(), rounded_before = run.model.parameters().flat_rounded().clone();
+  run_update(run.step, run.loader, 2, kRate, never);
+  EXPECT_LT(run.model.parameters().flat_rounded().ne(rounded_before).to(at::kFloat).mean().item<double>(), 0.3);
+  for (int update = 1; update < kUpdates; ++update) run_update(run.step, run.loader, 2, kRate, never);
+  EXPECT_TRUE(at::equal(run.model.parameters().flat_rounded(), values.to(at::kBFloat16)));
+  EXPECT_GT(at::max(at::abs(values - before)).item<double>(), kUpdates * kRate / 2);
 }
 
 // The scale is a power of two, so that it changes no bit of the gradients.

@@ -11,6 +11,7 @@
 namespace gpt {
 
 enum class Dtype { automatic, float32, tf32, bfloat16, float16 };
+enum class AmpMode { automatic, autocast, end_to_end };
 enum class CompileMode { standard, reduce_overhead, max_autotune };  // YAML: default | reduce-overhead | max-autotune
 enum class AttentionKernel { automatic, cudnn, flash, efficient, math };
 enum class LrSchedule { cosine, constant };
@@ -39,6 +40,7 @@ struct ScheduleConfig {
 struct PrecisionConfig {
   bool use_amp = true;
   Dtype dtype = Dtype::automatic;
+  AmpMode amp_mode = AmpMode::automatic;
 };
 
 struct ExecutionConfig {

@@ -1,4 +1,4 @@
-// Which number formats a run computes in: what `use_amp` and `dtype` mean on a device, and the autocast scope.
+// Which number formats a run computes in: what `use_amp`, `dtype` and `amp_mode` mean on a device, and the autocast scope.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,15 +12,20 @@ namespace gpt {
 
 struct Precision {
   Dtype dtype = Dtype::float32;  // never automatic
-  bool autocast = false;         // 16-bit compute through autocast, float32 parameters
+  bool autocast = false;         // products in 16 bits, what lies between them in float32
+  bool end_to_end = false;       // all in 16 bits, with 16-bit copies of the float32 weights
   bool grad_scaler = false;      // float16 only
   bool tf32 = false;
   std::string reason;                   // one line for the log: what was chosen and why
-  at::ScalarType compute_type() const;  // kFloat, kBFloat16, kHalf
+  at::ScalarType compute_type() const;  // of products: kFloat, kBFloat16, kHalf
+  at::ScalarType autocast_type() const { return autocast ? compute_type() : at::kFloat; }
+  at::ScalarType weight_type() const {
+    return end_to_end ? compute_type() : at::kFloat;
+  }  // that the model is made with
 };
 
 // Throws gpt::Error(config): float16 on a CPU, tf32 or bfloat16 where the device does not have it.
-Precision resolve_precision(bool use_amp, Dtype dtype, const DeviceInfo& info);
+Precision resolve_precision(const PrecisionConfig& config, const DeviceInfo& info);
 
 // Sets TF32, cuDNN benchmark and determinism for the process. Call once, before the first step.
 void apply_precision(const Precision& precision, bool deterministic);

@@ -15,18 +15,19 @@ namespace gpt {
 
 // How the activations of a run are kept.
 struct ActivationForm {
-  at::ScalarType compute_type = at::kFloat;  // 16 bits: autocast around a float32 residual stream
-  bool fused_attention = true;               // flash, cuDNN or efficient: no T x T matrix is kept
+  at::ScalarType compute_type = at::kFloat;
+  bool fused_attention = true;  // flash, cuDNN or efficient: no T x T matrix is kept
   bool cuda = false;
   bool own_operators = true;     // use_compile
   bool rounds_products = false;  // ops::cpu::rounds_products_from_float32()
+  bool end_to_end = false;       // otherwise 16 bits are autocast's, around a float32 residual stream
 };
 ActivationForm activation_form(const ModelConfig& model, const ExecutionConfig& execution, const DeviceInfo& device,
                                const Precision& precision);
 
 // Bytes of tensors on the training device at the peak of a step.
 struct MemoryEstimate {
-  double weights = 0;      // 4 per parameter, and 2 more for autocast's copies
+  double weights = 0;      // 4 per parameter, and 2 more for copies of 16 bits
   double gradients = 0;    // 4 per parameter, kept from step to step
   double moments = 0;      // of the optimizer: 8 per parameter for AdamW's two
   double activations = 0;  // kept from the forward pass for the backward pass

@@ -39,9 +39,11 @@ class GPT {
  public:
   // `config.vocab_size` must be set. Weights are drawn on the CPU from `seed` (GPT-2's rule: normal 0.02, residual
   // projections scaled by 1/sqrt(2L)), so they are the same on every device.
-  GPT(const ModelConfig& config, at::Device device, uint64_t seed);
+  // `compute_type`: kFloat, or the 16-bit type in which it computes end to end, with rounded copies of the weights.
+  GPT(const ModelConfig& config, at::Device device, uint64_t seed, at::ScalarType compute_type = at::kFloat);
   // With these weights. Throws gpt::Error(checkpoint) naming the first missing, extra or misshapen one.
-  GPT(const ModelConfig& config, at::Device device, const NamedTensors& values);
+  GPT(const ModelConfig& config, at::Device device, const NamedTensors& values,
+      at::ScalarType compute_type = at::kFloat);
   ~GPT();
   GPT(GPT&&) noexcept;  // moved, never copied: a copy would share its weights
 
@@ -69,8 +71,9 @@ class GPT {
 
  private:
   struct Transformer;
-  GPT(const ModelConfig& config, at::Device device);
-  at::Tensor hidden(const at::Tensor& ids) const;  // (B, T, C), what the head takes
+  GPT(const ModelConfig& config, at::Device device, at::ScalarType compute_type);
+  at::Tensor hidden(const at::Tensor& ids) const;   // (B, T, C), what the head takes
+  at::Tensor logits(const at::Tensor& rows) const;  // (..., C) -> (..., V)
 
   ModelConfig config_;
   Parameters parameters_;

@@ -8,7 +8,7 @@
 
 namespace gpt::ops {
 
-// ids (...) int64 of rows of `table` (V, C) -> (..., C).
+// ids (...) int64 of rows of `table` (V, C) -> (..., C) of the type of its compute_value().
 at::Tensor embedding(const at::Tensor& ids, const Parameter& table);
 
 }  // namespace gpt::ops

@@ -1,5 +1,5 @@
 // The memory of a model's parameters: one flat buffer of values and one of gradients, with a named view for each row of the
-// parameter table. Everything that treats all parameters alike (clipping, the optimizer, the scaler) works on the buffers;
+// parameter table, and where the model computes in 16 bits one of rounded copies. Everything that treats all parameters alike (clipping, the optimizer, the scaler) works on the buffers;
 // everything that treats them one by one (the model, checkpoints) on the views.
 //
 // Gradients keep their memory from step to step; it is allocated by the first backward pass, so that inference needs none.
@@ -37,17 +37,19 @@ class FlatGradients : public c10::intrusive_ptr_target {
 class Parameter {
  public:
   Parameter() = default;
-  // `value` gets its gradient at `offset` of `gradients`.
-  Parameter(at::Tensor value, c10::intrusive_ptr<FlatGradients> gradients, int64_t offset);
+  // `value` gets its gradient at `offset` of `gradients`. `rounded`: its 16-bit copy, or undefined.
+  Parameter(at::Tensor value, at::Tensor rounded, c10::intrusive_ptr<FlatGradients> gradients, int64_t offset);
   explicit Parameter(const at::Tensor& value);  // with a gradient of its own
 
   bool defined() const { return state_.defined(); }
   const at::Tensor& value() const { return state_->value; }  // a leaf of autograd; float32
-  const at::Tensor& gradient() const;                        // of the same shape; meaningful where has_gradient()
+  // What the model computes with: the 16-bit copy, or without one the value itself.
+  const at::Tensor& compute_value() const { return state_->rounded.defined() ? state_->rounded : state_->value; }
+  const at::Tensor& gradient() const;  // of the same shape, float32; meaningful where has_gradient()
   bool has_gradient() const { return state_->has_gradient; }
   void clear_gradient() const { state_->has_gradient = false; }
 
-  // The value for an ordinary ATen operator: what autograd then finds as its gradient is added to gradient(). An empty
+  // compute_value() for an ordinary ATen operator: what autograd then finds as its gradient is added to gradient(). An empty
   // parameter gives an undefined tensor.
   at::Tensor tracked() const;
 
@@ -61,7 +63,7 @@ class Parameter {
 
  private:
   struct State : torch::CustomClassHolder {
-    at::Tensor value, gradient;
+    at::Tensor value, rounded, gradient;
     c10::intrusive_ptr<FlatGradients> gradients;
     int64_t offset = 0;
     bool has_gradient = false;
@@ -71,11 +73,12 @@ class Parameter {
 
 class Parameters {
  public:
-  // The values are not set: draw() or copy_from() follows.
-  Parameters(std::vector<ParameterRow> rows, at::Device device);
+  // The values are not set: draw() or copy_from() follows. `compute_type`: kFloat, or the 16-bit type of the copies that the
+  // model computes with.
+  Parameters(std::vector<ParameterRow> rows, at::Device device, at::ScalarType compute_type = at::kFloat);
 
   void draw(uint64_t seed);  // initial values, drawn on the CPU, so that they are the same on every device
-  void copy_from(const NamedTensors& values) { copy_by_name(values, flat_values_, "model"); }
+  void copy_from(const NamedTensors& values);
   // Into another buffer of this layout. Both throw gpt::Error(checkpoint), as tensors_of_rows() does.
   void copy_by_name(const NamedTensors& from, const at::Tensor& flat, std::string_view group) const;
 
@@ -98,6 +101,9 @@ class Parameters {
 
   // (layout().size) float32.
   const at::Tensor& flat_values() const { return flat_values_; }
+  // (layout().size) of the compute type, undefined where that is float32. Who changes the values calls round_values() then.
+  const at::Tensor& flat_rounded() const { return flat_rounded_; }
+  void round_values() const;
   // Throws c10::Error when a parameter has had no contribution since clear_gradients().
   const at::Tensor& flat_gradients() const;
   void clear_gradients() const;
@@ -114,7 +120,7 @@ class Parameters {
 
   std::vector<ParameterRow> rows_;
   FlatLayout layout_;
-  at::Tensor flat_values_;
+  at::Tensor flat_values_, flat_rounded_;
   c10::intrusive_ptr<FlatGradients> flat_gradients_;
   std::vector<Parameter> parameters_;  // of the rows
 };

@@ -54,7 +54,7 @@ class Evaluator {
   int64_t tokens_ = 0;
   std::optional<double> bytes_;  // of the text of the tokens that are predicted
   at::Device device_;
-  at::ScalarType compute_type_;
+  at::ScalarType autocast_type_;
 };
 
 }  // namespace gpt

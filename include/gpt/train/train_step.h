@@ -50,7 +50,7 @@ class TrainStep {
   GPT& model_;
   AdamW& optimizer_;
   GradScaler& scaler_;
-  at::ScalarType compute_type_;
+  at::ScalarType autocast_type_;
   double gradient_clip_, label_smoothing_;
   int64_t loss_chunk_rows_;
   Recorder recorder_;
