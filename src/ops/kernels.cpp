@@ -3,11 +3,13 @@
 namespace gpt::ops {
 
 Kernels& kernels_of(const at::Tensor& x) {
-  static Kernels cpu_kernels{cpu::token_gather, cpu::activation,        cpu::activation_backward, cpu::cross_entropy,
-                             cpu::add_norm,     cpu::add_norm_backward, /*take_float16=*/false};
+  static Kernels cpu_kernels{cpu::token_gather,  cpu::activation,       cpu::activation_backward,
+                             cpu::cross_entropy, cpu::add_norm,         cpu::add_norm_backward,
+                             cpu::adamw,         /*take_float16=*/false};
 #ifdef GPT_CUDA
   static Kernels cuda_kernels{cuda::token_gather,   cuda::activation, cuda::activation_backward,
                               cuda::cross_entropy,  cuda::add_norm,   cuda::add_norm_backward,
+                              cuda::adamw,
                               /*take_float16=*/true};
   if (x.is_cuda()) return cuda_kernels;
 #endif

@@ -6,6 +6,9 @@
 namespace gpt::ops {
 
 enum class Activation;
+struct AdamWBuffers;
+struct AdamWRates;
+struct AdamWScalars;
 struct ClassifierOptions;
 struct Dropout;
 struct Normalization;
@@ -36,6 +39,8 @@ void add_norm(const Normalization& norm, const Dropout& dropout, const at::Tenso
 void add_norm_backward(const Normalization& norm, const Dropout& dropout, const at::Tensor& sum,
                        const at::Tensor& statistics, const at::Tensor& sum_gradient, const at::Tensor& normed_gradient,
                        const at::Tensor& x_gradient, const at::Tensor& branch_gradient);
+
+void adamw(const AdamWBuffers& buffers, const AdamWRates& rates, const AdamWScalars& scalars);
 }  // namespace cpu
 
 #ifdef GPT_CUDA
@@ -46,6 +51,7 @@ decltype(cpu::activation_backward) activation_backward;
 decltype(cpu::cross_entropy) cross_entropy;
 decltype(cpu::add_norm) add_norm;
 decltype(cpu::add_norm_backward) add_norm_backward;
+decltype(cpu::adamw) adamw;
 }  // namespace cuda
 #endif
 
@@ -57,6 +63,7 @@ struct Kernels {
   decltype(&cpu::cross_entropy) cross_entropy;
   decltype(&cpu::add_norm) add_norm;
   decltype(&cpu::add_norm_backward) add_norm_backward;
+  decltype(&cpu::adamw) adamw;
   bool take_float16;
 };
 

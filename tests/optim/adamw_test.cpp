@@ -10,9 +10,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "gpt/core/error.h"
 #include "support/device_cases.h"
+#include "support/emulated_kernels.h"
 #include "support/tolerance.h"
 
 namespace gpt {
@@ -54,10 +56,15 @@ OptimizerConfig one_operator_at_a_time() {
 
 class AdamWTest : public DeviceTest {
  protected:
+  void SetUp() override {
+    DeviceTest::SetUp();
+    if (GetParam().is_emulated) emulation_.emplace();
+  }
+
   at::Tensor scalar(double value) const { return full({}, value); }
 
   // A matrix between two vectors, none of them a multiple of the alignment.
-  Parameters make_parameters() {
+  Parameters make_parameters(at::ScalarType compute_type = at::kFloat) {
     Parameters parameters({{.name = "first",
                             .shape = {19},
                             .role = ParameterRole::attention_norm,
@@ -76,7 +83,7 @@ class AdamWTest : public DeviceTest {
                             .layer = 0,
                             .is_bias = true,
                             .initial = {}}},
-                          device());
+                          device(), compute_type);
     for (const auto& [name, value] : parameters.values()) value.detach().copy_(at::randn(value.sizes(), generator_));
     return parameters;
   }
@@ -93,6 +100,9 @@ class AdamWTest : public DeviceTest {
   }
 
   at::Generator generator_ = at::detail::createCPUGenerator(1);
+
+ private:
+  std::optional<test::EmulatedKernels> emulation_;
 };
 
 // Algorithm 2 of the paper, in float64.
@@ -163,6 +173,39 @@ TEST_P(AdamWTest, ASkippedUpdateChangesNoBit) {
   }
 }
 
+TEST_P(AdamWTest, RoundsTheCopiesWithTheUpdate) {
+  for (const OptimizerConfig& config : {kConfig, one_operator_at_a_time()}) {
+    for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+      if (type == at::kHalf && !takes_float16(GetParam())) continue;
+      const Parameters parameters = make_parameters(type);
+      AdamW optimizer(parameters, config);
+      draw_gradients(parameters);
+      step(optimizer, 0.1);
+      EXPECT_TRUE(parameters.flat_rounded().equal(parameters.flat_values().detach().to(type))) << AdamW::name(config);
+      const at::Tensor before = parameters.flat_rounded().clone();
+      step(optimizer, 0.1, 1, /*found_inf=*/1);
+      EXPECT_TRUE(parameters.flat_rounded().equal(before)) << AdamW::name(config);
+    }
+  }
+}
+
+// Late in a run the corrections are 1; early, 1 - beta^t has few digits unless it is computed with care.
+TEST_P(AdamWTest, TheFirstUpdateIsTheLearningRateWhateverTheBetas) {
+  for (const double beta2 : {0.9, 0.999, 0.99999}) {
+    OptimizerConfig config = kConfig;
+    config.weight_decay = 0, config.beta2 = beta2;
+    const Parameters parameters = make_parameters();
+    AdamW optimizer(parameters, config);
+    parameters.flat_values().detach().zero_();
+    parameters.clear_gradients();
+    for (size_t i = 0; i < parameters.rows().size(); ++i)
+      parameters[i].add_to_gradient(full(parameters.rows()[i].shape, 3));
+    step(optimizer, 0.5);
+    const at::Tensor moved = parameters[1].value().detach().cpu().to(at::kDouble);
+    EXPECT_LE((moved + 0.5).abs().max().item<double>(), test::tolerance(at::kFloat, 12, 0.5)) << beta2;
+  }
+}
+
 TEST_P(AdamWTest, StateTravels) {
   const Parameters parameters = make_parameters(), copies = make_parameters();
   AdamW optimizer(parameters, kConfig), other(copies, kConfig);
@@ -211,7 +254,8 @@ TEST_P(AdamWTest, RefusesStateOfAnotherModelAndMissingGradients) {
   EXPECT_THROW(step(optimizer, 0.1), c10::Error);
 }
 
-INSTANTIATE_ON_DEVICES(AdamWTest);
+INSTANTIATE_TEST_SUITE_P(Devices, AdamWTest, testing::ValuesIn(kDevicesAndEmulation),
+                         testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace gpt

@@ -5,6 +5,7 @@
 #include "support/cuda_emulation.h"  // before the kernels, which it compiles for the host
 
 #include "src/ops/activation_kernel.cuh"
+#include "src/ops/adamw_kernel.cuh"
 #include "src/ops/classifier_kernel.cuh"
 #include "src/ops/norm_kernel.cuh"
 
@@ -52,6 +53,10 @@ void add_norm_backward(const Normalization& norm, const Dropout& dropout, const 
                                normed_gradient, x_gradient, branch_gradient);
 }
 
+void adamw(const ops::AdamWBuffers& buffers, const ops::AdamWRates& rates, const ops::AdamWScalars& scalars) {
+  ops::cuda::adamw(Launch(), buffers, rates, scalars);
+}
+
 }  // namespace
 
 ops::Kernels emulated_kernels() {
@@ -61,6 +66,7 @@ ops::Kernels emulated_kernels() {
   kernels.cross_entropy = cross_entropy;
   kernels.add_norm = add_norm;
   kernels.add_norm_backward = add_norm_backward;
+  kernels.adamw = adamw;
   kernels.take_float16 = true;
   return kernels;
 }

@@ -1,6 +1,6 @@
-// AdamW (Loshchilov and Hutter, 2019) through ATen's fused kernel, on CPU and CUDA, over flat buffers. Weight decay follows the
-// rows of the parameter table. Everything that changes between steps is a device tensor, so nothing syncs. One operator at a
-// time, as `fused_adamw: false` has it, is there to be compared with.
+// AdamW (Loshchilov and Hutter, 2019) over the flat buffers, in one kernel (ops/adamw.h). Weight decay follows the rows of the
+// parameter table. Everything that changes between steps is a device tensor, so nothing syncs. One operator of ATen's at a time,
+// as `fused_adamw: false` has it, is there to be compared with.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,7 +25,7 @@ class AdamW {
 
   AdamW(const Parameters& parameters, const OptimizerConfig& config);
 
-  // One update from the parameters' gradients. All arguments are float32 scalars on the device.
+  // One update from the parameters' gradients, and of the values' 16-bit copies. All arguments are float32 scalars on the device.
   //   grad_scale   divides the gradients, so that clipping needs no pass of its own
   //   found_inf    1: nothing changes, not even the step count or the moments
   void step(const at::Tensor& learning_rate, const at::Tensor& grad_scale, const at::Tensor& found_inf);
@@ -35,20 +35,14 @@ class AdamW {
   void load(const OptimizerState& state);
 
  private:
-  // Stretches of the flat buffers that share a weight decay, as ATen's kernel takes them.
-  struct Group {
-    double weight_decay = 0;
-    std::vector<at::Tensor> values, gradients, exp_avg, exp_avg_sq, step_counts;
-  };
-  std::vector<Group> make_groups(const at::Tensor& gradients) const;
   void step_fused(const at::Tensor& learning_rate, const at::Tensor& grad_scale, const at::Tensor& found_inf);
   void step_by_operators(const at::Tensor& learning_rate, const at::Tensor& grad_scale);
 
   Parameters parameters_;
   OptimizerConfig config_;
   std::vector<at::Tensor> slots_;  // one flat buffer for each of kSlots
+  at::Tensor decays_;              // uint8 for each kParameterAlignment values: 1 where weight decay applies
   at::Tensor step_count_;          // of all parameters
-  std::vector<Group> groups_;      // made by the first step, when there are gradients
 };
 
 }  // namespace gpt

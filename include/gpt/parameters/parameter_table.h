@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gpt/config/model_config.h"
+#include "gpt/parameters/alignment.h"
 
 namespace gpt {
 
@@ -49,11 +50,7 @@ struct ParameterRow {
 std::vector<ParameterRow> parameter_table(const ModelConfig& config);
 
 // Where each parameter lies in a flat buffer, in elements: in the order in which a backward pass completes the gradients, each
-// beginning at a multiple of kParameterAlignment, so that no block or shard of that size holds values of two parameters.
-constexpr int64_t kParameterAlignment = 256;
-constexpr int64_t aligned_end(int64_t end) {
-  return (end + kParameterAlignment - 1) / kParameterAlignment * kParameterAlignment;
-}
+// beginning at a multiple of kParameterAlignment.
 struct FlatLayout {
   std::vector<int64_t> offsets;  // of the rows, in the order of the table
   int64_t size = 0;              // with the padding

@@ -1,0 +1,44 @@
+#include "gpt/ops/adamw.h"
+
+#include "gpt/parameters/alignment.h"
+#include "kernels.h"
+
+namespace gpt::ops {
+namespace {
+
+void check(const AdamWBuffers& buffers, const AdamWRates& rates, const AdamWScalars& scalars) {
+  const int64_t count = buffers.values.numel();
+  for (const at::Tensor* buffer : {&buffers.values, &buffers.gradients, &buffers.exp_avg, &buffers.exp_avg_sq}) {
+    TORCH_CHECK(buffer->dim() == 1 && buffer->numel() == count && buffer->is_contiguous() &&
+                    buffer->scalar_type() == at::kFloat && buffer->device() == buffers.values.device(),
+                "adamw: a buffer of ", buffer->sizes(), " and type ", buffer->scalar_type(), " does not fit ", count,
+                " values of float32");
+  }
+  TORCH_CHECK(count % kParameterAlignment == 0 && buffers.decays.numel() == count / kParameterAlignment &&
+                  buffers.decays.scalar_type() == at::kByte,
+              "adamw: ", buffers.decays.numel(), " flags of decay do not fit ", count, " values");
+  if (const at::Tensor& rounded = buffers.rounded; rounded.defined()) {
+    check_kernel_type("adamw", rounded);
+    TORCH_CHECK(rounded.numel() == count && rounded.is_contiguous() && rounded.scalar_type() != at::kFloat,
+                "adamw: rounded copies of ", rounded.sizes(), " and type ", rounded.scalar_type(), " do not fit ",
+                count, " values");
+  }
+  for (const at::Tensor* scalar : {&scalars.learning_rate, &scalars.step_count, &scalars.divisor, &scalars.found_inf}) {
+    TORCH_CHECK(scalar->dim() == 0 && scalar->scalar_type() == at::kFloat &&
+                    scalar->device() == buffers.values.device(),
+                "adamw: a float32 scalar on ", buffers.values.device(), " expected, got ", scalar->sizes(), " ",
+                scalar->scalar_type(), " on ", scalar->device());
+  }
+  TORCH_CHECK(rates.beta1 >= 0 && rates.beta1 < 1 && rates.beta2 >= 0 && rates.beta2 < 1 && rates.eps > 0,
+              "adamw: betas must be in [0, 1) and eps positive, got ", rates.beta1, ", ", rates.beta2, " and ",
+              rates.eps);
+}
+
+}  // namespace
+
+void adamw(const AdamWBuffers& buffers, const AdamWRates& rates, const AdamWScalars& scalars) {
+  check(buffers, rates, scalars);
+  kernels_of(buffers.values).adamw(buffers, rates, scalars);
+}
+
+}  // namespace gpt::ops
