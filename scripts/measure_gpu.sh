@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Everything that a machine with a GPU can tell about this program, in one command of at most nine minutes: every test that runs
-# on a GPU, the ladder of optimizations of the character model and of GPT-2 124M, the speed of both as they are configured, and
-# PyTorch's beside it, eager and compiled. It needs a build with CUDA (build/bin), data/ and a Python with torch; nothing is
-# installed. What each part printed is in FOLDER, and a line in FOLDER/summary.txt says how it ended.
+# on a GPU, the ladder of optimizations of the character model and of GPT-2 124M, their operators one by one, the speed of both as
+# they are configured and with the step recorded as CUDA graphs, and PyTorch's beside it, eager and compiled. It needs a build with
+# CUDA (build/bin), data/ and a Python with torch; nothing is installed. What each part printed is in FOLDER, and a line in FOLDER/summary.txt says how it ended.
 #
 # usage: scripts/measure_gpu.sh FOLDER [DEVICE]     DEVICE: cuda (default), or cpu to rehearse it with a model that a CPU can bear
 set -euo pipefail
@@ -26,7 +26,7 @@ part() {
 text=(--data data/shakespeare.txt --device "$device" --eval_interval 0 --checkpoint_interval 0 --sample_interval 0)
 char=(--config configs/shakespeare_char_gpu.yaml "${text[@]}" --dropout 0)
 gpt2=(--config configs/gpt2_124m.yaml "${text[@]}" --tokenizer gpt2 --gradient_accumulation_steps 1)
-updates=110 every=10 minutes=1.4
+updates=110 every=10 minutes=1.3
 if [[ $device == cpu ]]; then
   char+=(--n_layer 2 --n_embd 96 --n_head 3 --batch_size 4)
   gpt2+=(--n_layer 2 --n_embd 64 --n_head 2 --block_size 64 --batch_size 4)
@@ -52,9 +52,11 @@ speed() {
 
 [[ $device == cpu ]] || export GPT_REQUIRE_CUDA=1
 part 20 machine build/bin/gpt-diagnose --json
-part 90 tests build/bin/gpt_tests --gtest_filter="*$device*"
+part 80 tests build/bin/gpt_tests --gtest_filter="*$device*"
 speed char "${char[@]}"
 speed gpt2 "${gpt2[@]}"
-part 100 ladder-char build/bin/gpt-bench ladder "${char[@]}" --minutes $minutes --results "$out/ladder-char"
-part 100 ladder-gpt2 build/bin/gpt-bench ladder "${gpt2[@]}" --minutes $minutes --results "$out/ladder-gpt2"
+part 90 ladder-char build/bin/gpt-bench ladder "${char[@]}" --minutes $minutes --results "$out/ladder-char"
+part 90 ladder-gpt2 build/bin/gpt-bench ladder "${gpt2[@]}" --minutes $minutes --results "$out/ladder-gpt2"
+part 15 ops-char build/bin/gpt-bench ops "${char[@]}" --minutes 0.1 --results "$out/ops-char"
+part 15 ops-gpt2 build/bin/gpt-bench ops "${gpt2[@]}" --minutes 0.1 --results "$out/ops-gpt2"
 say "Results: $out"

@@ -10,6 +10,7 @@
 #include "gpt/core/file.h"
 #include "gpt/core/format.h"
 #include "gpt/core/version.h"
+#include "gpt/device/precision.h"
 
 namespace gpt {
 namespace {
@@ -82,6 +83,84 @@ nlohmann::ordered_json json_of(const std::vector<LadderRow>& rows) {
   return list;
 }
 
+// In the unit of its work, and as a share of what the machine can do.
+std::string speed_of(const OperatorSpeed& row) {
+  const double per_second = row.work / (1e-3 * row.ours_ms);
+  return row.is_product ? fmt::format("{:.1f} GFLOP/s", per_second / 1e9)
+                        : fmt::format("{:.1f} GB/s", per_second / 1e9);
+}
+
+double share_of_peak(const OperatorSpeed& row, const OperatorSpeeds& all) {
+  return row.work / (1e-3 * row.ours_ms) / (row.is_product ? all.flops : all.bandwidth);
+}
+
+std::string operator_table(const OperatorSpeeds& all) {
+  std::vector<Cells> cells{{"operator", "ms", "LibTorch's ms", "gain", "speed", "of the peak"}};
+  for (const OperatorSpeed& row : all.rows) {
+    cells.push_back({row.name, fmt::format("{:.3f}", row.ours_ms), fmt::format("{:.3f}", row.libtorch_ms),
+                     fmt::format("{:.2f}x", row.libtorch_ms / row.ours_ms), speed_of(row),
+                     fmt::format("{:.0f} %", 100 * share_of_peak(row, all))});
+  }
+  return table(cells);
+}
+
+nlohmann::ordered_json json_of(const OperatorSpeeds& all) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const OperatorSpeed& row : all.rows) {
+    list.push_back({{"name", row.name},
+                    {"ms", row.ours_ms},
+                    {"libtorch_ms", row.libtorch_ms},
+                    {row.is_product ? "flops" : "bytes", row.work},
+                    {"share_of_peak", share_of_peak(row, all)}});
+  }
+  return {{"dtype", name_of(all.type)}, {"flops", all.flops}, {"bandwidth", all.bandwidth}, {"operators", list}};
+}
+
+// How each step was measured, and the tables.
+std::string ladder_text(const Ladder& ladder) {
+  std::string text = fmt::format(
+      "Each step was measured in turn with the one below it, {}: medians of {} after {} to warm up. Differences of less than "
+      "2 % are noise. The loss is the mean of the last updates, at most ten.\n\n",
+      plural(ladder.rounds, "pair"), plural(ladder.length.updates, "update"), ladder.length.warm_up);
+  text += ladder_table(ladder.rows, "step", /*is_ladder=*/true);
+  if (!ladder.removed.empty()) {
+    text += "\nThe full set without one of them:\n\n" + ladder_table(ladder.removed, "without", /*is_ladder=*/false);
+  }
+  if (!ladder.batches.empty()) text += "\nThe full set with other batches:\n\n" + batch_table(ladder.batches);
+  text += "\nWhat the steps set:\n\n";
+  for (const LadderRow& row : ladder.rows) text += fmt::format("* {}: {}\n", row.name, row.settings);
+  return text;
+}
+
+std::string operators_text(const OperatorSpeeds& all) {
+  return fmt::format(
+             "In {}, for one micro-batch: medians of alternating runs. The peaks are those of a large product ({:.1f} GFLOP/s) "
+             "and of a large copy ({:.1f} GB/s), measured in the same run; what fits into a cache can exceed the second. The "
+             "bytes are those of all that an operator reads and writes, each once.\n\n",
+             name_of(all.type), all.flops / 1e9, all.bandwidth / 1e9) +
+         operator_table(all);
+}
+
+struct Bar {
+  std::string name, label;
+  double length;
+  bool is_dark;
+};
+
+std::vector<Bar> bars_of(const BenchResults& results) {
+  std::vector<Bar> bars;
+  for (const LadderRow& row : results.ladder.rows) {
+    if (!row.measurement) continue;
+    const double ms = row.measurement->step_ms;
+    bars.push_back({row.name, fmt::format("{:.1f} ms, {:.2f}x", ms, row.total_gain), ms, row.kept});
+  }
+  for (const OperatorSpeed& row : results.operators.rows) {
+    const double gain = row.libtorch_ms / row.ours_ms;
+    bars.push_back({row.name, fmt::format("{:.2f}x", gain), gain, gain >= 1});
+  }
+  return bars;
+}
+
 std::string escaped(const std::string& text) {
   std::string result;
   for (const char c : text) {
@@ -99,70 +178,54 @@ std::string escaped(const std::string& text) {
 }  // namespace
 
 std::string to_markdown(const BenchResults& results) {
-  const Ladder& ladder = results.ladder;
   const ModelConfig& m = results.config.model;
   std::string text = fmt::format("# gpt-bench {}\n\n`{}`, {}\n\n{}, {}; {}, {}, width {}, {} x {} tokens\n\n",
                                  results.title, results.command, results.date, results.device.name,
                                  plural(results.threads, "thread"), plural(m.n_layer, "layer"),
                                  plural(m.n_head, "head"), m.n_embd, results.config.training.batch_size, m.block_size);
-  if (!ladder.complete) text += "Stopped before it was complete.\n\n";
-  text += fmt::format(
-      "Each step was measured in turn with the one below it, {}: medians of {} after {} to warm up. Differences of less than "
-      "2 % are noise. The loss is the mean of the last updates, at most ten.\n\n",
-      plural(ladder.rounds, "pair"), plural(ladder.length.updates, "update"), ladder.length.warm_up);
-  text += ladder_table(ladder.rows, "step", /*is_ladder=*/true);
-  if (!ladder.removed.empty()) {
-    text += "\nThe full set without one of them:\n\n" + ladder_table(ladder.removed, "without", /*is_ladder=*/false);
-  }
-  if (!ladder.batches.empty()) text += "\nThe full set with other batches:\n\n" + batch_table(ladder.batches);
-  text += "\nWhat the steps set:\n\n";
-  for (const LadderRow& row : ladder.rows) text += fmt::format("* {}: {}\n", row.name, row.settings);
-  return text;
+  if (!results.complete()) text += "Stopped before it was complete.\n\n";
+  return text + (results.operators.rows.empty() ? ladder_text(results.ladder) : operators_text(results.operators));
 }
 
 std::string to_json(const BenchResults& results) {
   const Ladder& ladder = results.ladder;
-  return nlohmann::ordered_json{{"title", results.title},
-                                {"command", results.command},
-                                {"date", results.date},
-                                {"version", version_text()},
-                                {"commit", commit_id()},
-                                {"device", results.device.name},
-                                {"threads", results.threads},
-                                {"configuration", config::dump(results.config)},
-                                {"complete", ladder.complete},
-                                {"rounds", ladder.rounds},
-                                {"warm_up", ladder.length.warm_up},
-                                {"updates", ladder.length.updates},
-                                {"rows", json_of(ladder.rows)},
-                                {"removed", json_of(ladder.removed)},
-                                {"batches", json_of(ladder.batches)}}
-             .dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
-         "\n";
+  nlohmann::ordered_json json{{"title", results.title},        {"command", results.command},
+                              {"date", results.date},          {"version", version_text()},
+                              {"commit", commit_id()},         {"device", results.device.name},
+                              {"threads", results.threads},    {"configuration", config::dump(results.config)},
+                              {"complete", results.complete()}};
+  if (results.operators.rows.empty()) {
+    json.update({{"rounds", ladder.rounds},
+                 {"warm_up", ladder.length.warm_up},
+                 {"updates", ladder.length.updates},
+                 {"rows", json_of(ladder.rows)},
+                 {"removed", json_of(ladder.removed)},
+                 {"batches", json_of(ladder.batches)}});
+  } else {
+    json.update(json_of(results.operators));
+  }
+  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 std::string to_svg(const BenchResults& results) {
-  constexpr int kRow = 26, kLeft = 110, kWidth = 440, kTop = 40;
+  constexpr int kRow = 26, kLeft = 240, kWidth = 440, kTop = 40;
+  const std::vector<Bar> bars = bars_of(results);
   double longest = 0;
-  int count = 0;
-  for (const LadderRow& row : results.ladder.rows) {
-    if (!row.measurement) continue;
-    longest = std::max(longest, row.measurement->step_ms);
-    ++count;
-  }
+  for (const Bar& bar : bars) longest = std::max(longest, bar.length);
+  const char* const heading =
+      results.operators.rows.empty() ? "Milliseconds per update, " : "How many times as fast as LibTorch's operators, ";
   std::string text = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" font-family=\"sans-serif\" font-size=\"13\">\n"
       "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n<text x=\"10\" y=\"22\" font-size=\"15\">{}</text>\n",
-      kLeft + kWidth + 170, kTop + count * kRow + 10, escaped("Milliseconds per update, " + results.device.name));
+      kLeft + kWidth + 170, kTop + std::ssize(bars) * kRow + 10, escaped(heading + results.device.name));
   int y = kTop;
-  for (const LadderRow& row : results.ladder.rows) {
-    if (!row.measurement) continue;
-    const double width = kWidth * row.measurement->step_ms / longest;
+  for (const Bar& bar : bars) {
+    const double width = kWidth * bar.length / longest;
     text += fmt::format(
         "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>\n<rect x=\"{}\" y=\"{}\" width=\"{:.1f}\" height=\"{}\" fill=\"{}\"/>\n"
-        "<text x=\"{:.1f}\" y=\"{}\">{:.1f} ms, {:.2f}x</text>\n",
-        kLeft - 8, y + 16, escaped(row.name), kLeft, y + 3, width, kRow - 8, row.kept ? "#2a6f97" : "#b8c4cc",
-        kLeft + width + 6, y + 16, row.measurement->step_ms, row.total_gain);
+        "<text x=\"{:.1f}\" y=\"{}\">{}</text>\n",
+        kLeft - 8, y + 16, escaped(bar.name), kLeft, y + 3, width, kRow - 8, bar.is_dark ? "#2a6f97" : "#b8c4cc",
+        kLeft + width + 6, y + 16, bar.label);
     y += kRow;
   }
   return text + "</svg>\n";

@@ -16,6 +16,7 @@
 
 #include "gpt/bench/ladder.h"
 #include "gpt/bench/measurement.h"
+#include "gpt/bench/operators.h"
 #include "gpt/bench/results.h"
 #include "gpt/config/load.h"
 #include "gpt/config/value.h"
@@ -27,6 +28,8 @@
 #include "gpt/device/cpu_allocator.h"
 #include "gpt/device/cpu_threads.h"
 #include "gpt/device/device.h"
+#include "gpt/device/precision.h"
+#include "gpt/prepare/load_corpus.h"
 #include "gpt/train/surroundings.h"
 
 namespace {
@@ -35,10 +38,13 @@ using namespace gpt;
 
 constexpr const char* kUsage =
     "usage: gpt-bench ladder [--config FILE] [--KEY VALUE ...]\n"
-    "       gpt-bench combo NAME+NAME... [--config FILE] [--KEY VALUE ...]\n\n"
-    "Measure what each optimization is worth on this machine, on real data, with a check that the losses agree.\n\n"
+    "       gpt-bench combo NAME+NAME... [--config FILE] [--KEY VALUE ...]\n"
+    "       gpt-bench ops [--config FILE] [--KEY VALUE ...]\n\n"
+    "Measure what each optimization is worth on this machine: whole steps on real data, with a check that the losses agree,\n"
+    "or operators one by one.\n\n"
     "  ladder  from plain float32 upwards, one optimization at a time, then each taken away from the full set\n"
-    "  combo   only some optimizations of the ladder, in the order in which they are named\n\n"
+    "  combo   only some optimizations of the ladder, in the order in which they are named\n"
+    "  ops     each operator of the model beside LibTorch's and beside what the machine can do\n\n"
     "gpt-bench ladder --help lists the options. Results go to benchmark_results: a table, JSON and a chart.\n";
 
 struct Options {
@@ -140,8 +146,7 @@ int measure_one(const Config& config, const Options& options) {
   return 0;
 }
 
-int climb_ladder(const Config& config, const Options& options, const std::string& title, const std::string& names,
-                 const std::string& command) {
+BenchResults results_for(const Config& config, const std::string& title, const std::string& command) {
   BenchResults results{.title = title,
                        .command = command,
                        .date = now(),
@@ -149,6 +154,19 @@ int climb_ladder(const Config& config, const Options& options, const std::string
                        .config = config,
                        .ladder = {}};
   results.threads = config.threads > 0 ? config.threads : sysconf(_SC_NPROCESSORS_ONLN);
+  return results;
+}
+
+int show(const BenchResults& results, const Options& options) {
+  const std::string path = write_results(results, options.results), text = to_markdown(results);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  log::success(fmt::format("Written: {}.md, .json and .svg", path));
+  return results.complete() ? 0 : static_cast<int>(process::stop_code());
+}
+
+int climb_ladder(const Config& config, const Options& options, const std::string& title, const std::string& names,
+                 const std::string& command) {
+  BenchResults results = results_for(config, title, command);
   std::vector<Rung> rungs = gpt::rungs(config, results.device);
   if (!names.empty()) rungs = chosen_rungs(names, rungs);
   create_folders(options.results);  // found out before anything is measured
@@ -165,10 +183,27 @@ int climb_ladder(const Config& config, const Options& options, const std::string
         [&status](double share, const std::string& what) { status.show(share, what); });
   }
   if (results.ladder.rows.empty()) return static_cast<int>(process::stop_code());
-  const std::string path = write_results(results, options.results), text = to_markdown(results);
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  log::success(fmt::format("Written: {}.md, .json and .svg", path));
-  return results.ladder.complete ? 0 : static_cast<int>(process::stop_code());
+  return show(results, options);
+}
+
+// In the precision of a run with this configuration; a 16-bit one as it is end to end.
+int measure_operators_of(Config config, const Options& options, const std::string& command) {
+  const Corpus corpus = load_corpus(config.data, config.model.block_size, "", config.model.vocab_size);
+  config.model.vocab_size = vocabulary_for(corpus, config.model.vocab_size);
+  BenchResults results = results_for(config, "ops", command);
+  const Precision precision = resolve_precision(config.training.precision, results.device);
+  apply_precision(precision, config.training.execution.deterministic);
+  create_folders(options.results);  // found out before anything is measured
+  {
+    const Status status(60 * options.minutes);
+    results.operators = measure_operators(config, results.device, precision.compute_type(), 60 * options.minutes,
+                                          [&status](double share, const std::string& name) {
+                                            status.show(share, name);
+                                            return process::stop_signal() == 0;
+                                          });
+  }
+  if (results.operators.rows.empty()) return static_cast<int>(process::stop_code());
+  return show(results, options);
 }
 
 int bench(int argc, char** argv) {
@@ -178,13 +213,15 @@ int bench(int argc, char** argv) {
     return 0;
   }
   const bool is_combo = verb == "combo";
-  if (verb != "ladder" && verb != "measure" && !is_combo)
+  const bool is_ops = verb == "ops";
+  if (verb != "ladder" && verb != "measure" && !is_combo && !is_ops)
     throw Error(ExitCode::config,
-                fmt::format("gpt-bench: unknown command {}; use ladder or combo", config::in_quotes(verb)));
+                fmt::format("gpt-bench: unknown command {}; use ladder, combo or ops", config::in_quotes(verb)));
   if (is_combo && (argc < 3 || argv[2][0] == '-'))
     throw Error(ExitCode::config, "gpt-bench combo: name the optimizations, such as compile+adamw");
   const int used = is_combo ? 2 : 1;
   Options options;
+  if (is_ops) options.minutes = 1;
   const auto command = config::parse_command_line(
       argc - used, argv + used, "gpt-bench " + verb, "Measure what each optimization is worth on this machine.",
       {{.name = "minutes", .target = &options.minutes, .help = "about how long it may take", .min = 0.1, .max = 10000},
@@ -205,13 +242,14 @@ int bench(int argc, char** argv) {
       complete);
   if (command.handled) return 0;
   process::watch_signals();
-  if (verb == "measure") {
+  if (verb == "measure" || is_ops) {
     use_cpu_threads(command.config.threads);
     use_cpu_allocator();
-    return measure_one(command.config, options);
   }
+  if (verb == "measure") return measure_one(command.config, options);
   std::string typed = "gpt-bench";
   for (int i = 1; i < argc; ++i) typed += fmt::format(" {}", argv[i]);
+  if (is_ops) return measure_operators_of(command.config, options, typed);
   return climb_ladder(command.config, options, verb, is_combo ? argv[2] : "", typed);
 }
 

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 #include <exception>
-#include <string_view>
 
 #include "gpt/core/error.h"
 
@@ -73,6 +72,10 @@ std::string explain(const PrecisionConfig& config, const Precision& precision, c
 }
 
 }  // namespace
+
+std::string_view name_of(at::ScalarType compute_type) {
+  return compute_type == at::kBFloat16 ? "bfloat16" : compute_type == at::kHalf ? "float16" : "float32";
+}
 
 at::ScalarType Precision::compute_type() const {
   switch (dtype) {

@@ -34,10 +34,6 @@ Precision choose_precision(Dtype dtype, const DeviceInfo& device) {
   return resolve_precision({.use_amp = !float32, .dtype = dtype, .amp_mode = AmpMode::autocast}, device);
 }
 
-std::string_view name_of(at::ScalarType type) {
-  return type == at::kBFloat16 ? "bfloat16" : type == at::kHalf ? "float16" : "float32";
-}
-
 void describe(const std::string& path, const Checkpoint& checkpoint, const Session& session) {
   std::string line = fmt::format("Loaded {}: {:.2f}M parameters after {} training steps", path,
                                  static_cast<double>(session.model->parameters().count()) / 1e6, checkpoint.step);

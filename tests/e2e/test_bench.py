@@ -46,6 +46,20 @@ class Bench(unittest.TestCase):
         self.assertEqual(set(result), {"step_ms", "cpu_ms", "tokens_per_second", "peak_bytes", "loss", "start_seconds"})
         self.assertGreater(result["tokens_per_second"], 0)
 
+    def test_operators_are_measured_one_by_one(self):
+        done = programs.run("gpt-bench", "ops", "--minutes", 0.1, *self.options, check_code=0)
+        report = json.loads(self.files(".json")[0].read_text())
+        self.assertTrue(report["complete"])
+        names = [row["name"] for row in report["operators"]]
+        self.assertEqual(len(set(names)), 17)
+        for name in ("attention, with backward", "head and cross entropy", "AdamW"):
+            self.assertIn(f"| {name} ", done.stdout)
+        for row in report["operators"]:
+            self.assertGreater(row["ms"], 0)
+            self.assertGreater(row["libtorch_ms"], 0)
+        self.assertEqual(self.files(".md")[0].read_text(), done.stdout)
+        xml.etree.ElementTree.parse(self.files(".svg")[0])
+
     def test_ctrl_c_keeps_what_is_done(self):
         words = programs.command("gpt-bench", "ladder", "--minutes", 5, *self.options)
         process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
@@ -62,7 +76,7 @@ class Bench(unittest.TestCase):
 
     def test_mistakes_are_named(self):
         for words, message in (
-                (["climb"], "gpt-bench: unknown command 'climb'; use ladder or combo"),
+                (["climb"], "gpt-bench: unknown command 'climb'; use ladder, combo or ops"),
                 (["combo"], "gpt-bench combo: name the optimizations, such as compile+adamw"),
                 (["combo", "adam"], "gpt-bench combo: there is no optimization 'adam'; there are tf32, bfloat16, float16, flash, "
                                     "padding, adamw, compile, graph, workers"),

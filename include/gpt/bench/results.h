@@ -5,25 +5,28 @@
 #include <vector>
 
 #include "gpt/bench/ladder.h"
+#include "gpt/bench/operators.h"
 #include "gpt/config/config.h"
 #include "gpt/device/device.h"
 
 namespace gpt {
 
 struct BenchResults {
-  std::string title;    // "ladder"
+  std::string title;    // "ladder", "combo" or "ops"
   std::string command;  // as it was typed
   std::string date;     // "2026-11-22T20:45:00Z"
   DeviceInfo device;
   int64_t threads = 0;
   Config config;  // what was asked for
   Ladder ladder;
+  OperatorSpeeds operators = {};  // of "ops", which has no ladder
+  bool complete() const { return ladder.complete || operators.complete; }
 };
 
 // GitHub's Markdown, aligned so that a terminal can show it too.
 std::string to_markdown(const BenchResults& results);
 std::string to_json(const BenchResults& results);
-// A bar for each row: milliseconds per update.
+// A bar for each row: milliseconds per update, or an operator's gain.
 std::string to_svg(const BenchResults& results);
 
 // Writes FOLDER/TITLE-DATE.{md,json,svg}, creating the folder; returns the path without its ending.

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <string>
+#include <string_view>
 
 #include "gpt/config/training_config.h"
 #include "gpt/device/device.h"
@@ -23,6 +24,9 @@ struct Precision {
     return end_to_end ? compute_type() : at::kFloat;
   }  // that the model is made with
 };
+
+// "float32", "bfloat16" or "float16", as the configuration writes it.
+std::string_view name_of(at::ScalarType compute_type);
 
 // Throws gpt::Error(config): float16 on a CPU, tf32 or bfloat16 where the device does not have it.
 Precision resolve_precision(const PrecisionConfig& config, const DeviceInfo& info);

@@ -1,0 +1,35 @@
+// How fast each operator of the model is on this machine, beside LibTorch's and beside what the machine can do: `gpt-bench ops`.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "gpt/config/config.h"
+#include "gpt/device/device.h"
+
+namespace gpt {
+
+struct OperatorSpeed {
+  std::string name;    // "attention, with backward"
+  double ours_ms = 0;  // medians of alternating runs
+  double libtorch_ms = 0;
+  double work = 0;          // floating-point operations, or the bytes of all that it reads and writes, each once
+  bool is_product = false;  // whether `work` counts operations
+};
+
+struct OperatorSpeeds {
+  at::ScalarType type = at::kFloat;  // of the activations and of the weights that products read
+  double flops = 0, bandwidth = 0;   // per second, of a large product and of a large copy, measured here
+  std::vector<OperatorSpeed> rows;
+  bool complete = false;
+};
+
+// Measures the operators with the shapes of a micro-batch of `config`, whose vocab_size is set, for about `seconds`. `progress` is
+// called before each with the share that is done; where it returns false, what has been measured so far is returned.
+OperatorSpeeds measure_operators(const Config& config, const DeviceInfo& device, at::ScalarType type, double seconds,
+                                 const std::function<bool(double share, const std::string& name)>& progress);
+
+}  // namespace gpt

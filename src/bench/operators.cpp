@@ -1,0 +1,260 @@
+#include "gpt/bench/operators.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_fused_adamw.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros_like.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+
+#include "gpt/diagnose/probe.h"
+#include "gpt/ops/adamw.h"
+#include "gpt/ops/aten.h"
+#include "gpt/ops/fused.h"
+#include "gpt/parameters/parameters.h"
+
+namespace gpt {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Work = std::function<void()>;
+
+double milliseconds(at::Device device, const Work& work) {
+  synchronize(device);  // sync: the work is timed
+  const auto begin = Clock::now();
+  work();
+  synchronize(device);
+  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+}
+
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + std::ssize(values) / 2, values.end());
+  return values[values.size() / 2];
+}
+
+// Of a large tensor into another, which is read and written once.
+double copy_bandwidth(at::Device device) {
+  constexpr int64_t kBytes = int64_t{1} << 28;
+  const at::Tensor from = at::ones({kBytes / 4}, at::TensorOptions(device).dtype(at::kFloat)),
+                   to = at::empty_like(from);
+  std::vector<double> times;
+  for (int i = 0; i < 7; ++i) times.push_back(milliseconds(device, [&] { to.copy_(from); }));
+  return 2 * static_cast<double>(kBytes) / (1e-3 * *std::min_element(times.begin(), times.end()));
+}
+
+// One to be measured: by our operators, and by LibTorch's.
+struct Case {
+  std::string name;
+  double work;
+  bool is_product;
+  Work ours, libtorch;
+};
+
+// The operators of one block, of embedding and head, and the update, for a micro-batch.
+class Cases {
+ public:
+  Cases(const Config& config, at::Device device, at::ScalarType type)
+      : model_(one_layer(config.model)),
+        training_(config.training),
+        tokens_(static_cast<double>(training_.batch_size * model_.block_size)),
+        bytes_(static_cast<double>(c10::elementSize(type))),
+        options_(at::TensorOptions(device).dtype(type)),
+        parameters_(parameter_table(model_), device, type) {
+    parameters_.draw(1);
+    add_products();
+    add_attention();
+    add_norm();
+    add_activation();
+    add_embedding();
+    add_classifier();
+    add_update();
+  }
+
+  const std::vector<Case>& all() const { return cases_; }
+
+ private:
+  using Outputs = std::vector<at::Tensor>;
+  using Forward = std::function<Outputs(const ops::Operators& ops, const at::Tensor& x)>;
+
+  static ModelConfig one_layer(ModelConfig model) {
+    model.n_layer = 1;
+    return model;
+  }
+
+  at::Tensor rows(int64_t width) const {
+    return at::randn({training_.batch_size, model_.block_size, width}, options_.dtype(at::kFloat)).to(options_);
+  }
+
+  // Both passes take the gradients of x and of the parameters. `with_backward`: the work of both together.
+  void add(const std::string& name, bool is_product, double forward_work, double with_backward, const at::Tensor& x,
+           const Forward& forward) {
+    const auto run_forward = [=](const ops::Operators& ops) {
+      return [=] {
+        const at::NoGradGuard no_grad;
+        (void)forward(ops, x);
+      };
+    };
+    const auto run_both = [=, this](const ops::Operators& ops) {
+      return [=, this, upstream = std::make_shared<Outputs>()] {
+        parameters_.clear_gradients();
+        const at::Tensor leaf = x.is_floating_point() ? x.detach().requires_grad_() : x;
+        const Outputs outputs = forward(ops, leaf);
+        if (upstream->empty()) {  // not timed: by the run before
+          for (const at::Tensor& y : outputs) upstream->push_back(at::ones_like(y));
+        }
+        torch::autograd::backward(outputs, *upstream);
+      };
+    };
+    const ops::Operators ours = ops::fused_operators(), theirs = ops::aten_operators();
+    cases_.push_back({name, forward_work, is_product, run_forward(ours), run_forward(theirs)});
+    cases_.push_back({name + ", with backward", with_backward, is_product, run_both(ours), run_both(theirs)});
+  }
+
+  void add_products() {
+    const auto product = [&](const char* name, ParameterRole role) {
+      const Parameter weight = parameters_.weight(role, 0);
+      const double flops = 2 * tokens_ * static_cast<double>(weight.value().numel());
+      add(name, true, flops, 3 * flops, rows(weight.value().size(1)),
+          [weight](const ops::Operators& ops, const at::Tensor& x) { return Outputs{ops.linear(x, weight, {})}; });
+    };
+    product("product, attention in", ParameterRole::attention_in);
+    product("product, MLP in", ParameterRole::mlp_in);
+    product("product, MLP out", ParameterRole::mlp_out);
+  }
+
+  // Two products of T x T by D, half of which is masked; five in the backward pass.
+  void add_attention() {
+    const int64_t width = model_.n_embd + 2 * model_.kv_heads() * model_.head_dim();
+    const double flops = 2 * tokens_ * static_cast<double>(model_.block_size * model_.n_embd);
+    ops::RotaryTables rotary;
+    if (model_.position == Position::rope)
+      rotary = ops::rotary_tables(model_.block_size, model_.head_dim(), model_.rope_theta, options_.device());
+    add("attention", true, flops, 3.5 * flops, rows(width),
+        [rotary, H = model_.n_head, kv = model_.kv_heads()](const ops::Operators& ops, const at::Tensor& x) {
+          return Outputs{ops.attention(x, H, kv, 0.0, rotary)};
+        });
+  }
+
+  // x, branch, sum and normalized; then sum, two gradients and that of x.
+  void add_norm() {
+    const at::Tensor branch = rows(model_.n_embd);
+    const ops::Normalization norm{model_.norm, model_.norm_eps, parameters_.weight(ParameterRole::mlp_norm, 0),
+                                  parameters_.bias(ParameterRole::mlp_norm, 0)};
+    const double tensor = tokens_ * static_cast<double>(model_.n_embd) * bytes_;
+    add("residual sum and norm", false, 4 * tensor, 8 * tensor, rows(model_.n_embd),
+        [norm, branch](const ops::Operators& ops, const at::Tensor& x) {
+          const auto [sum, normed] = ops.add_norm(norm, x, branch, 0.0);
+          return Outputs{sum, normed};
+        });
+  }
+
+  // In and out; then in, its gradient and that of what came out. A gate is a second input with a gradient.
+  void add_activation() {
+    const double tensor = tokens_ * static_cast<double>(model_.hidden()) * bytes_;
+    if (model_.mlp == Mlp::gelu) {
+      add("GELU", false, 2 * tensor, 5 * tensor, rows(model_.hidden()),
+          [](const ops::Operators& ops, const at::Tensor& x) {
+            return Outputs{ops.activate(ops::Activation::gelu, x)};
+          });
+      return;
+    }
+    const bool is_silu = model_.mlp == Mlp::swiglu;
+    const ops::Activation activation = is_silu ? ops::Activation::silu : ops::Activation::gelu;
+    add(is_silu ? "SwiGLU" : "GeGLU", false, 3 * tensor, 8 * tensor, rows(model_.hidden()),
+        [activation, in = rows(model_.hidden())](const ops::Operators& ops, const at::Tensor& x) {
+          return Outputs{ops.activate_gated(activation, x, in.detach().requires_grad_(), 0.0)};
+        });
+  }
+
+  // Rows of the table and what becomes of them; then gradients, and the float32 rows that they are added to.
+  void add_embedding() {
+    const Parameter table = parameters_.weight(ParameterRole::token_embedding, -1);
+    const double values = tokens_ * static_cast<double>(model_.n_embd);
+    add("embedding", false, 2 * values * bytes_, 3 * values * bytes_ + 8 * values, ids(),
+        [table](const ops::Operators& ops, const at::Tensor& x) { return Outputs{ops.embedding(x, table)}; });
+  }
+
+  void add_classifier() {
+    const Parameter head = model_.tie_weights ? parameters_.weight(ParameterRole::token_embedding, -1)
+                                              : parameters_.weight(ParameterRole::head, 1);
+    const ops::ClassifierOptions options{.vocabulary = *model_.vocab_size,
+                                         .label_smoothing = training_.label_smoothing,
+                                         .chunk_rows = training_.execution.loss_chunk_rows};
+    const double flops = 2 * tokens_ * static_cast<double>(head.value().numel());
+    add("head and cross entropy", true, flops, 3 * flops, rows(model_.n_embd),
+        [head, options, targets = ids().flatten()](const ops::Operators& ops, const at::Tensor& x) {
+          return Outputs{ops.classifier_loss(x, head, targets, options, {})};
+        });
+  }
+
+  // Values, gradients and moments, of which all but the gradients are written too, and the 16-bit copies.
+  void add_update() {
+    const at::Tensor& values = parameters_.flat_values();
+    const at::Tensor gradients = at::zeros_like(values), m = at::zeros_like(values), v = at::zeros_like(values),
+                     rounded = parameters_.flat_rounded(),
+                     decays = at::ones({values.numel() / kParameterAlignment}, options_.dtype(at::kByte));
+    const auto scalar = [&](double value) { return at::full({}, value, options_.dtype(at::kFloat)); };
+    const at::Tensor rate = scalar(1e-4), step = scalar(1), divisor = scalar(2), none = scalar(0);
+    cases_.push_back({"AdamW", static_cast<double>(values.numel()) * (rounded.defined() ? 30 : 28), false,
+                      [=] {
+                        ops::adamw({values, gradients, m, v, rounded, decays}, {0.9, 0.99, 1e-8, 0.1},
+                                   {rate, step, divisor, none});
+                      },
+                      [=] {
+                        at::_fused_adamw_({values}, {gradients}, {m}, {v}, {}, {step}, rate, 0.9, 0.99, 0.1, 1e-8,
+                                          /*amsgrad=*/false, /*maximize=*/false, divisor, none);
+                        if (rounded.defined()) at::Tensor(rounded).copy_(values);
+                      }});
+  }
+
+  at::Tensor ids() const {
+    return at::randint(*model_.vocab_size, {training_.batch_size, model_.block_size}, options_.dtype(at::kLong));
+  }
+
+  ModelConfig model_;
+  TrainingConfig training_;
+  double tokens_, bytes_;  // of a micro-batch; of a value
+  at::TensorOptions options_;
+  Parameters parameters_;
+  std::vector<Case> cases_;
+};
+
+OperatorSpeed measure(const Case& one, at::Device device, double seconds) {
+  constexpr int kLeastRuns = 3;
+  for (const Work* work : {&one.ours, &one.libtorch}) (*work)();  // buffers are allocated, kernels chosen
+  std::vector<double> ours, libtorch;
+  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+  while (std::ssize(ours) < kLeastRuns || Clock::now() < end) {
+    ours.push_back(milliseconds(device, one.ours));
+    libtorch.push_back(milliseconds(device, one.libtorch));
+  }
+  return {one.name, median(ours), median(libtorch), one.work, one.is_product};
+}
+
+}  // namespace
+
+OperatorSpeeds measure_operators(const Config& config, const DeviceInfo& device, at::ScalarType type, double seconds,
+                                 const std::function<bool(double share, const std::string& name)>& progress) {
+  OperatorSpeeds result{.type = type, .rows = {}};
+  if (!progress(0, "the machine")) return result;
+  result.flops = measure_product_speed(device.device, type);
+  result.bandwidth = copy_bandwidth(device.device);
+  const Cases cases(config, device.device, type);
+  const auto count = static_cast<double>(cases.all().size());
+  for (const Case& one : cases.all()) {
+    if (!progress(static_cast<double>(result.rows.size()) / count, one.name)) return result;
+    result.rows.push_back(measure(one, device.device, seconds / count));
+  }
+  result.complete = true;
+  return result;
+}
+
+}  // namespace gpt

@@ -1,0 +1,78 @@
+#include "gpt/bench/operators.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "support/device_cases.h"
+
+namespace gpt {
+namespace {
+
+Config small_run(Mlp mlp) {
+  Config config;
+  config.model.n_layer = 3, config.model.n_head = 2, config.model.n_embd = 32, config.model.block_size = 16;
+  config.model.mlp = mlp, config.model.vocab_size = 70;
+  config.training.batch_size = 2;
+  return config;
+}
+
+class OperatorSpeedsTest : public DeviceTest {
+ protected:
+  // Calls it often enough to see each once.
+  OperatorSpeeds measured(const Config& config, at::ScalarType type, int64_t stop_after = -1) {
+    return measure_operators(config, describe_device(device()), type, /*seconds=*/0,
+                             [&](double share, const std::string& name) {
+                               EXPECT_TRUE(share >= 0 && share < 1) << share;
+                               names.push_back(name);
+                               return std::ssize(names) != stop_after;
+                             });
+  }
+
+  std::vector<std::string> names;
+};
+
+TEST_P(OperatorSpeedsTest, EveryOperatorOfEitherArchitectureInEitherPrecision) {
+  for (const Mlp mlp : {Mlp::gelu, Mlp::swiglu, Mlp::geglu}) {
+    for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+      names.clear();
+      const OperatorSpeeds speeds = measured(small_run(mlp), type);
+      EXPECT_TRUE(speeds.complete);
+      EXPECT_GT(speeds.flops, 0);
+      EXPECT_GT(speeds.bandwidth, 0);
+      ASSERT_EQ(speeds.rows.size(), 17);  // eight with and without their backward passes, and AdamW
+      for (const OperatorSpeed& row : speeds.rows) {
+        EXPECT_GT(row.ours_ms, 0) << row.name;
+        EXPECT_GT(row.libtorch_ms, 0) << row.name;
+      }
+    }
+  }
+}
+
+// Of 32 tokens, by hand.
+TEST_P(OperatorSpeedsTest, WorkIsWhatTheOperatorsDo) {
+  const auto work = [&](const std::string& name, at::ScalarType type) {
+    for (const OperatorSpeed& row : measured(small_run(Mlp::gelu), type).rows) {
+      if (row.name == name) return row.work;
+    }
+    return 0.0;
+  };
+  EXPECT_EQ(work("product, MLP in", at::kFloat), 2.0 * 32 * 32 * 128);
+  EXPECT_EQ(work("product, MLP in, with backward", at::kFloat), 3 * 2.0 * 32 * 32 * 128);
+  EXPECT_EQ(work("attention", at::kFloat), 2 * 2 * 2.0 * 16 * 16 * 32 / 2);
+  EXPECT_EQ(work("GELU", at::kFloat), 2 * 4.0 * 32 * 128);
+  EXPECT_EQ(work("GELU", at::kBFloat16), 2 * 2.0 * 32 * 128);
+  EXPECT_EQ(work("head and cross entropy", at::kFloat), 2.0 * 32 * 32 * 128) << "70 are padded to 128";
+}
+
+TEST_P(OperatorSpeedsTest, KeepsWhatWasMeasuredBeforeASignal) {
+  const OperatorSpeeds speeds = measured(small_run(Mlp::gelu), at::kFloat, /*stop_after=*/4);
+  EXPECT_FALSE(speeds.complete);
+  EXPECT_EQ(speeds.rows.size(), 2);  // the machine comes first
+}
+
+INSTANTIATE_ON_DEVICES(OperatorSpeedsTest);
+
+}  // namespace
+}  // namespace gpt
