@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Speed against PyTorch: alternates gpt-train with scripts/pytorch_baseline.py, the same training run as a plain PyTorch program.
 # PyTorch runs eagerly and with torch.compile, gpt-train with its own operators and without (use_compile), both in float32 and,
-# on a CPU with instructions for it, in bfloat16 by autocast. Prints a table of the median tokens/s (without start-up and
+# on a CPU with instructions for it, in bfloat16 (ours end to end, PyTorch by autocast). Prints a table of the median tokens/s (without start-up and
 # warm-up), of the ratio to PyTorch's fastest, and of the loss at the end; the last line is the ratio of our fastest.
 # usage: scripts/compare_pytorch.sh FILE [gpt-train flags...]     e.g. scripts/compare_pytorch.sh tinyshakespeare.txt --mlp swiglu
 #        GPT-2 124M: CONFIG=configs/gpt2_124m.yaml STEPS=30 EVERY=5 scripts/compare_pytorch.sh FILE --block_size 64 --batch_size 4 \

@@ -89,7 +89,7 @@ def readable(name):
 
 
 def faults(name, facts):
-    """For aligned tensors a kernel is an instance with `true`, and AdamW's are always; what takes no alignment is exempt."""
+    """Wide accesses are required of instances for aligned tensors, which have a `true` parameter, and of AdamW's kernel."""
     if facts["spilled"]:
         yield "registers spill"
     if facts["stack"]:

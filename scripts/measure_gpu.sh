@@ -44,6 +44,7 @@ speed() {
   part 25 "$name-gpt-train" build/bin/gpt-train --config "$config" --output_dir "$out/$name-run"
   rm -rf "$out/$name-run"
   part 25 "$name-graphs" build/bin/gpt-train --config "$config" --output_dir "$out/$name-run" --compile_mode reduce-overhead
+  grep "Failed to record" "$out/$name-graphs.log" | tee -a "$out/summary.txt" || true
   part 25 "$name-pytorch" "$python" -B scripts/pytorch_baseline.py --config "$config" --text data/shakespeare.txt --dtype bfloat16 \
     --metrics "$out/$name-pytorch.jsonl"
   part 40 "$name-pytorch-compiled" "$python" -B scripts/pytorch_baseline.py --config "$config" --text data/shakespeare.txt --dtype bfloat16 \

@@ -104,7 +104,8 @@ Measurement measure(Config config, const MeasurementLength& length) {
   apply_precision(precision, config.training.execution.deterministic);
   RunState state(config, corpus, device.device, precision);
   Recorder recorder = recorder_for(config.training, config.model, device.device);
-  const int64_t warm_up = std::max<int64_t>(length.warm_up, recorder.records() ? Recorder::kRunsBefore + 1 : 0);
+  const bool is_recorded = recorder.records();
+  const int64_t warm_up = std::max<int64_t>(length.warm_up, is_recorded ? Recorder::kRunsBefore + 1 : 0);
   TrainStep step(state.model, state.optimizer, state.scaler, precision, config.training, std::move(recorder));
   const RunPlan plan = plan_run(config.training, state.loader.batches_per_epoch());
   Updates updates(state, step, config, plan, device.device);
@@ -124,6 +125,8 @@ Measurement measure(Config config, const MeasurementLength& length) {
     cpu += cpu_seconds() - cpu_before;
     if (i >= length.updates - kLastLosses) losses.push_back(updates.loss());
   }
+  if (is_recorded && !step.is_recorded())
+    throw Error(ExitCode::failed_check, "the step could not be recorded as CUDA graphs");
   std::nth_element(seconds.begin(), seconds.begin() + std::ssize(seconds) / 2, seconds.end());
   const double median = seconds[seconds.size() / 2], count = static_cast<double>(length.updates);
   result.step_ms = 1000 * median;

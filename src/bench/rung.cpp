@@ -4,6 +4,7 @@
 
 #include "gpt/core/error.h"
 #include "gpt/device/precision.h"
+#include "gpt/model/compile.h"
 
 namespace gpt {
 namespace {
@@ -16,6 +17,15 @@ std::string obstacle_of(Dtype dtype, const DeviceInfo& device) {
     (void)resolve_precision({.use_amp = amp, .dtype = dtype}, device);
   } catch (const Error& error) { return error.what(); }
   return "";
+}
+
+// Why steps with every optimization cannot be recorded.
+std::string obstacle_of_graphs(const Config& wanted, const DeviceInfo& device) {
+  if (device.device.is_cpu()) return "needs a GPU";
+  TrainingConfig training = wanted.training;
+  training.execution.use_compile = training.optimizer.fused_adamw = true;
+  const std::string obstacle = recording_obstacle(training, wanted.model, device.device);
+  return obstacle.empty() ? "" : "impossible " + obstacle;
 }
 
 Rung amp(const char* name, const char* settings, Dtype dtype, const DeviceInfo& device) {
@@ -43,14 +53,16 @@ std::vector<Rung> rungs(const Config& wanted, const DeviceInfo& device) {
        multiple == 1 ? "the configuration has vocab_multiple 1" : ""},
       {"adamw", "fused_adamw: true", [](Config& config) { config.training.optimizer.fused_adamw = true; }},
       {"compile", "use_compile: true", [](Config& config) { config.training.execution.use_compile = true; }},
-      {"end_to_end", "use_amp: true, dtype: bfloat16, amp_mode: end_to_end",
+      {"end_to_end", "amp_mode: end_to_end (with bfloat16)",
        [](Config& config) {
-         config.training.precision = {.use_amp = true, .dtype = Dtype::bfloat16, .amp_mode = AmpMode::end_to_end};
+         PrecisionConfig& precision = config.training.precision;
+         precision.amp_mode = AmpMode::end_to_end;
+         if (precision.dtype == Dtype::float16) precision.dtype = Dtype::bfloat16;
        },
        device.bfloat16 ? "" : "the device has no bfloat16 instructions"},
-      {"graph", "compile_mode: reduce-overhead",
+      {"graph", "compile_mode: reduce-overhead (with compile and adamw)",
        [](Config& config) { config.training.execution.compile_mode = CompileMode::reduce_overhead; },
-       cuda ? "" : "needs a GPU"},
+       obstacle_of_graphs(wanted, device)},
       {"workers", "num_workers: 4", [](Config& config) { config.data.num_workers = 4; },
        cuda ? "" : "on a CPU the tokens are where the batches are built"},
   };

@@ -131,6 +131,11 @@ std::vector<Rung> chosen_rungs(const std::string& names, const std::vector<Rung>
     result.push_back(*found);
     at = end + 1;
   }
+  const auto has = [&result](const char* name) {
+    return std::any_of(result.begin(), result.end(), [name](const Rung& rung) { return rung.name == name; });
+  };
+  if (has("graph") && !(has("compile") && has("adamw")))
+    throw Error(ExitCode::config, "gpt-bench combo: graph needs compile and adamw: name adamw+compile+graph");
   return result;
 }
 

@@ -116,7 +116,8 @@ void choose_sizes(Config& config, const Origins& origins, const Surroundings& su
 }
 
 void keep_choices(Config& config, const Origins& origins, const Config& saved) {
-  if (!origins.count("training.amp_mode")) config.training.precision.amp_mode = saved.training.precision.amp_mode;
+  AmpMode& amp_mode = config.training.precision.amp_mode;
+  if (amp_mode == AmpMode::automatic) amp_mode = saved.training.precision.amp_mode;
   for (const char* key : kSizeKeys) {
     if (origins.count(key)) return;
   }

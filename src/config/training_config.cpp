@@ -37,8 +37,8 @@ std::vector<Option> batch_and_precision(TrainingConfig& c) {
            choice(c.precision.amp_mode,
                   {{"auto", AmpMode::automatic}, {"autocast", AmpMode::autocast}, {"end_to_end", AmpMode::end_to_end}}),
        .help =
-           "how 16 bits are used: autocast = in products; end_to_end = in everything between the float32 weights and "
-           "the loss; auto = end_to_end where the device has bfloat16"},
+           "how 16 bits are used: autocast = in products, attention and activations; end_to_end = from the embedding to "
+           "the loss, bfloat16 only; auto = end_to_end for bfloat16 where the device has it, otherwise autocast"},
   };
 }
 

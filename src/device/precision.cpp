@@ -61,8 +61,8 @@ std::string explain(const PrecisionConfig& config, const Precision& precision, c
       if (info.bfloat16) return fmt::format("bfloat16 {} ({} has it in hardware)", how, subject(info));
       return fmt::format("bfloat16 {}, emulated: the CPU has no bfloat16 instructions and float32 is faster", how);
     case Dtype::float16:
-      if (automatic) return fmt::format("float16 {} with a gradient scaler ({} has no bfloat16)", how, subject(info));
-      return fmt::format("float16 {} with a gradient scaler", how);
+      if (automatic) return fmt::format("float16 autocast with a gradient scaler ({} has no bfloat16)", subject(info));
+      return "float16 autocast with a gradient scaler";
     case Dtype::tf32: return "float32 with TF32 matrix products";
     default:
       if (!automatic) return "float32, as configured";
@@ -89,11 +89,11 @@ Precision resolve_precision(const PrecisionConfig& config, const DeviceInfo& inf
   Precision result;
   result.dtype = config.dtype == Dtype::automatic ? choose(config.use_amp, info) : config.dtype;
   check_supported(config.use_amp, result.dtype, info);
-  const bool sixteen_bit = result.dtype == Dtype::bfloat16 || result.dtype == Dtype::float16;
   const bool automatic = config.amp_mode == AmpMode::automatic;
-  result.end_to_end = sixteen_bit && (automatic ? result.dtype == Dtype::bfloat16 && info.bfloat16
-                                                : config.amp_mode == AmpMode::end_to_end);
-  result.autocast = sixteen_bit && !result.end_to_end;
+  if (config.dtype == Dtype::float16 && config.amp_mode == AmpMode::end_to_end)
+    reject(config.dtype, "has too small a range for amp_mode end_to_end; choose amp_mode auto or autocast");
+  result.end_to_end =
+      result.dtype == Dtype::bfloat16 && (automatic ? info.bfloat16 : config.amp_mode == AmpMode::end_to_end);
   result.grad_scaler = result.dtype == Dtype::float16;
   result.tf32 = info.tf32 && result.dtype != Dtype::float32;  // with 16 bits, for what stays in float32
   result.reason = explain(config, result, info);

@@ -76,8 +76,8 @@ class Examination {
 
   Checks run() {
     add(passed("configuration", origin_ + " is valid"));
-    attempt("device", "set device: auto", [&] { examine_device(); });
     attempt("output folder", "set training.resume_from: auto, none or the path of a checkpoint", [&] { find_start(); });
+    attempt("device", "set device: auto", [&] { examine_device(); });
     attempt("dataset", data_fix(config_.data), [&] { examine_data(); });
     if (!config_.model.vocab_size) {
       add(warned("model", "not checked: the vocabulary comes from the dataset, which could not be read",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 #include <vector>
 
 #include "gpt/core/error.h"
@@ -18,11 +19,13 @@ using Clock = std::chrono::steady_clock;
 // A step reaches between a fifth and a half of the speed of its matrix products alone.
 constexpr double kUsualShare = 0.3;
 
-int64_t batch_size_for(const Config& config, double product_speed, int64_t largest_batch, double seconds) {
+// `warm_up`: updates before those that are timed.
+int64_t batch_size_for(const Config& config, double product_speed, int64_t largest_batch, double seconds,
+                       int64_t warm_up) {
   const double per_sequence =
       flops_per_token(config.model) * static_cast<double>(config.model.block_size) / (kUsualShare * product_speed);
-  constexpr double kUpdates = 4;  // that should fit into the time: two to warm up, two that count
-  return std::min<int64_t>(largest_batch, static_cast<int64_t>(seconds / kUpdates / per_sequence));
+  const auto updates = static_cast<double>(2 * warm_up + 2);  // that should fit into the time
+  return std::min<int64_t>(largest_batch, static_cast<int64_t>(seconds / updates / per_sequence));
 }
 
 struct Measured {
@@ -52,21 +55,25 @@ std::optional<Trial> try_steps(const Config& config, const Corpus& corpus, const
                                double seconds) {
   Config small = config;
   small.data.stages.clear();
+  Recorder recorder = recorder_for(small.training, small.model, device.device);
+  const int64_t warm_up = recorder.records() ? Recorder::kRunsBefore + 1 : 1;
   small.training.batch_size =
-      batch_size_for(config, product_speed, std::min(largest_batch, config.training.batch_size), seconds);
+      batch_size_for(config, product_speed, std::min(largest_batch, config.training.batch_size), seconds, warm_up);
   if (small.training.batch_size == 0) return std::nullopt;
 
   RunState state(small, corpus, device.device, precision);
-  TrainStep step(state.model, state.optimizer, state.scaler, precision, small.training,
-                 recorder_for(small.training, small.model, device.device));
+  TrainStep step(state.model, state.optimizer, state.scaler, precision, small.training, std::move(recorder));
   const double part = seconds / 2;
-  (void)measure(state, step, 1, device.device, 0);
-  const Measured one = measure(state, step, 1, device.device, part);
+  const auto measure_updates_of = [&](int64_t micro_batches) {
+    for (int64_t i = 0; i < warm_up; ++i) (void)measure(state, step, micro_batches, device.device, 0);
+    return measure(state, step, micro_batches, device.device, part);
+  };
+  const Measured one = measure_updates_of(1);
   const bool is_whole =
       small.training.batch_size == config.training.batch_size && config.training.gradient_accumulation_steps == 1;
   if (is_whole) return Trial{one.seconds, one.updates, small.training.batch_size};
   // What a second micro-step adds is the forward and backward pass; the rest is the optimizer's.
-  const Measured two = measure(state, step, 2, device.device, part);
+  const Measured two = measure_updates_of(2);
   const double micro_step = std::clamp(two.seconds - one.seconds, one.seconds / 4, one.seconds);
   const double sequences =
       static_cast<double>(config.training.batch_size * config.training.gradient_accumulation_steps);

@@ -182,8 +182,8 @@ std::string recording_obstacle(const TrainingConfig& training, const ModelConfig
 
 bool compile_model(GPT& model, const TrainingConfig& training, const Precision& precision) {
   const ExecutionConfig& execution = training.execution;
-  if (!execution.use_compile) return false;
   const CompileMode mode = effective_mode(training, model);
+  if (!execution.use_compile) return false;
   log::info("Compiling model...");
   const auto begin = std::chrono::steady_clock::now();
   const ops::Operators operators = model.operators();
@@ -194,7 +194,8 @@ bool compile_model(GPT& model, const TrainingConfig& training, const Precision& 
   model.set_operators(why ? ops::aten_operators() : operators);
   if (why) {
     log::warn("Failed to compile: " + why->substr(0, why->find('\n')));
-    log::warn("Continuing with uncompiled model");
+    log::warn(mode == CompileMode::standard ? "Continuing with uncompiled model"
+                                            : "Continuing with uncompiled model, and without CUDA graphs");
     return false;
   }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;

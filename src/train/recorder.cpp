@@ -2,6 +2,8 @@
 
 #include <c10/util/Exception.h>
 
+#include <exception>
+#include <string>
 #include <utility>
 
 #include "gpt/core/log.h"
@@ -18,31 +20,36 @@ Recorder recorder_for(const TrainingConfig& training, const ModelConfig& model, 
 bool Recorder::run(const Key& key, const std::function<void()>& work) {
   if (make_graph_) {
     Recording& recording = recordings_[key];
-    if (!recording.graph && ++recording.runs > kRunsBefore) recording.graph = record(work);
     if (recording.graph) {
       recording.graph->replay();
       return true;
     }
-    if (!make_graph_) recordings_.clear();
+    if (++recording.runs > kRunsBefore) {
+      recording.graph = record(work);
+      if (recording.graph) return true;
+      recordings_.clear();
+    }
   }
   work();
   return false;
 }
 
-// Null where it cannot be recorded; then nothing is recorded any more.
+// Records the work and replays it for the first time. Null where that fails; then nothing is recorded any more.
 std::unique_ptr<Graph> Recorder::record(const std::function<void()>& work) {
+  std::string why;
   try {
     std::unique_ptr<Graph> graph = make_graph_();
     graph->record(work);
+    graph->replay();
     if (!std::exchange(is_announced_, true)) log::success("Recording the step as CUDA graphs");
     return graph;
-  } catch (const c10::Error& error) {
-    const std::string why = error.what_without_backtrace();
-    log::warn("Failed to record the step as CUDA graphs: " + why.substr(0, why.find('\n')));
-    log::warn("Continuing without them");
-    make_graph_ = {};
-    return nullptr;
+  } catch (const c10::Error& error) { why = error.what_without_backtrace(); } catch (const std::exception& error) {
+    why = error.what();
   }
+  log::warn("Failed to record the step as CUDA graphs: " + why.substr(0, why.find('\n')));
+  log::warn("Continuing without them");
+  make_graph_ = {};
+  return nullptr;
 }
 
 }  // namespace gpt

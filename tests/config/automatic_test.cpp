@@ -96,10 +96,13 @@ TEST(AutomaticSizes, OfARunThatGoesOnAreNeverChosenAgain) {
   EXPECT_EQ(longer.model.n_embd, saved.model.n_embd);
 }
 
-TEST(AutomaticSizes, TheWayOfSixteenBitsIsKeptWhereItWasNotWrittenOut) {
+TEST(AutomaticSizes, AmpModeStaysWhatItWasUnlessAnotherIsNamed) {
   Config saved, now;
   saved.training.precision.amp_mode = AmpMode::autocast;
   keep_choices(now, {{"model.n_layer", "--n_layer"}}, saved);
+  EXPECT_EQ(now.training.precision.amp_mode, AmpMode::autocast);
+  now.training.precision.amp_mode = AmpMode::automatic;
+  keep_choices(now, {{"training.amp_mode", "all.yaml:7"}}, saved);  // as --print-config writes it
   EXPECT_EQ(now.training.precision.amp_mode, AmpMode::autocast);
   now.training.precision.amp_mode = AmpMode::end_to_end;
   keep_choices(now, {{"training.amp_mode", "--amp_mode"}}, saved);

@@ -151,7 +151,6 @@ TEST_P(EvaluatorTest, ComputesInThePrecisionOfTheTraining) {
   for (const bool end_to_end : {false, true}) {
     Precision bfloat16;
     bfloat16.dtype = Dtype::bfloat16;
-    bfloat16.autocast = !end_to_end;
     bfloat16.end_to_end = end_to_end;
     const double rounded = loss_in(bfloat16);
     EXPECT_NE(rounded, exact);

@@ -22,7 +22,8 @@ struct DeviceInfo {
 };
 
 // `spec`: auto | cpu | cuda | cuda:N. A CUDA device is verified by an allocation and a small product on it, and the calling
-// thread's work there then goes to a recordable stream (graph.h). `auto` falls back to the CPU, saying why in `reason`. Throws gpt::Error(config) when an explicit device is not available.
+// thread's work there then goes to a recordable stream (graph.h). `auto` falls back to the CPU, saying why in `reason`. Throws
+// gpt::Error(config) when an explicit device is not available.
 struct DeviceChoice {
   at::Device device;
   std::string reason;  // why not a GPU; empty on a GPU or when the CPU was asked for

@@ -1,6 +1,7 @@
 // The memory of a model's parameters: one flat buffer of values and one of gradients, with a named view for each row of the
-// parameter table, and where the model computes in 16 bits one of rounded copies. Everything that treats all parameters alike (clipping, the optimizer, the scaler) works on the buffers;
-// everything that treats them one by one (the model, checkpoints) on the views.
+// parameter table, and, where the model computes in 16 bits, one of rounded copies. Everything that treats all parameters alike
+// (clipping, the optimizer, the scaler) works on the buffers; everything that treats them one by one (the model, checkpoints) on
+// the views.
 //
 // Gradients keep their memory from step to step; it is allocated by the first backward pass, so that inference needs none.
 // Operators add to them inside their backward pass: the first contribution after clear_gradients() overwrites what is there,
@@ -101,7 +102,7 @@ class Parameters {
 
   // (layout().size) float32.
   const at::Tensor& flat_values() const { return flat_values_; }
-  // (layout().size) of the compute type, undefined where that is float32. Who changes the values calls round_values() then.
+  // (layout().size) of the compute type, undefined where that is float32. After a change of the values call round_values().
   const at::Tensor& flat_rounded() const { return flat_rounded_; }
   void round_values() const;
   // Throws c10::Error when a parameter has had no contribution since clear_gradients().

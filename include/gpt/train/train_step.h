@@ -37,6 +37,8 @@ class TrainStep {
   void apply();       // clip and optimizer, unless loss or gradients are not finite
   void abandon();     // instead of apply(): what was accumulated is dropped
 
+  bool is_recorded() const { return recorder_.records(); }  // false once recording has failed
+
   // Of the last update: float32 scalars on the device, overwritten by the next.
   const at::Tensor& loss() const { return loss_; }            // mean over all its tokens
   const at::Tensor& grad_norm() const { return grad_norm_; }  // before clipping
@@ -54,9 +56,9 @@ class TrainStep {
   double gradient_clip_, label_smoothing_;
   int64_t loss_chunk_rows_;
   Recorder recorder_;
-  std::map<std::pair<int64_t, int64_t>, Batch>
-      batches_;  // of each shape so far: what is recorded reads the same memory
-  Batch batch_;  // the one of the next micro-batch
+  // A batch for each shape so far, because what is recorded reads the same memory each time; and the one that comes next.
+  std::map<std::pair<int64_t, int64_t>, Batch> batches_;
+  Batch batch_;
   bool has_accumulated_ = false;
   at::Tensor learning_rate_, share_;  // float32 scalars on the device
   at::Tensor loss_, grad_norm_, skipped_;

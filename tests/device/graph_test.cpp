@@ -1,0 +1,77 @@
+// CUDA graphs themselves; a CPU has none.
+#include "gpt/device/graph.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <c10/util/Exception.h>
+#include <gtest/gtest.h>
+
+#include "gpt/device/random_state.h"
+#include "support/device_cases.h"
+
+namespace gpt {
+namespace {
+
+class GraphTest : public DeviceTest {
+ protected:
+  void SetUp() override {
+    DeviceTest::SetUp();
+    if (IsSkipped()) return;
+    use_recordable_stream(device());
+    graphs_ = graphs_of(device());
+    if (device().is_cpu()) {
+      EXPECT_FALSE(graphs_);
+      GTEST_SKIP() << "a CPU has no graphs";
+    }
+  }
+
+  GraphFactory graphs_;
+};
+
+TEST_P(GraphTest, ReplaysReadWhatIsThereThen) {
+  const at::Tensor x = full({4}, 1), sum = full({4}, 0);
+  const auto graph = graphs_();
+  graph->record([&] { sum.add_(x * 2); });
+  EXPECT_EQ(sum.sum().item<double>(), 0) << "a recording runs nothing";
+  graph->replay();
+  x.fill_(5);
+  graph->replay();
+  EXPECT_EQ(sum.sum().item<double>(), 4 * (2 + 10));
+}
+
+TEST_P(GraphTest, RandomNumbersAreThoseOfTheTime) {
+  const at::Tensor drawn = full({100}, 0), expected = full({200}, 0);
+  const auto graph = graphs_();
+  graph->record([&] { drawn.uniform_(); });
+  for (const uint64_t seed : {3, 4}) {
+    seed_random_state(device(), seed);
+    expected.narrow(0, 0, 100).uniform_();
+    expected.narrow(0, 100, 100).uniform_();
+    seed_random_state(device(), seed);
+    for (const int64_t begin : {0, 100}) {
+      graph->replay();
+      EXPECT_TRUE(drawn.equal(expected.narrow(0, begin, 100))) << seed;
+    }
+  }
+}
+
+TEST_P(GraphTest, AfterAFailedRecordingEverythingWorksAsBefore) {
+  const at::Tensor x = full({4}, 1);
+  EXPECT_THROW(graphs_()->record([&] {
+    x.uniform_();
+    (void)x.sum().item<double>();  // waits for the device
+  }),
+               c10::Error);
+  EXPECT_NO_THROW(x.uniform_());
+  const at::Tensor later = at::empty({1 << 20}, x.options());
+  EXPECT_GT((later.fill_(1) + x.sum()).sum().item<double>(), 1 << 20);
+  const auto graph = graphs_();
+  graph->record([&] { x.fill_(7); });
+  graph->replay();
+  EXPECT_EQ(x.sum().item<double>(), 28);
+}
+
+INSTANTIATE_ON_DEVICES(GraphTest);
+
+}  // namespace
+}  // namespace gpt
