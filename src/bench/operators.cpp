@@ -96,26 +96,32 @@ class Cases {
   // Both passes take the gradients of x and of the parameters. `with_backward`: the work of both together.
   void add(const std::string& name, bool is_product, double forward_work, double with_backward, const at::Tensor& x,
            const Forward& forward) {
-    const auto run_forward = [=](const ops::Operators& ops) {
-      return [=] {
-        const at::NoGradGuard no_grad;
-        (void)forward(ops, x);
+    for (const bool both : {false, true}) {
+      const auto run = [&](const ops::Operators& ops) {
+        return both ? run_both(forward, ops, x) : run_forward(forward, ops, x);
       };
+      cases_.push_back({both ? name + ", with backward" : name, both ? with_backward : forward_work, is_product,
+                        run(ops::fused_operators()), run(ops::aten_operators())});
+    }
+  }
+
+  static Work run_forward(const Forward& forward, const ops::Operators& ops, const at::Tensor& x) {
+    return [=] {
+      const at::NoGradGuard no_grad;
+      (void)forward(ops, x);
     };
-    const auto run_both = [=, this](const ops::Operators& ops) {
-      return [=, this, upstream = std::make_shared<Outputs>()] {
-        parameters_.clear_gradients();
-        const at::Tensor leaf = x.is_floating_point() ? x.detach().requires_grad_() : x;
-        const Outputs outputs = forward(ops, leaf);
-        if (upstream->empty()) {  // not timed: by the run before
-          for (const at::Tensor& y : outputs) upstream->push_back(at::ones_like(y));
-        }
-        torch::autograd::backward(outputs, *upstream);
-      };
+  }
+
+  Work run_both(const Forward& forward, const ops::Operators& ops, const at::Tensor& x) const {
+    return [=, this, upstream = std::make_shared<Outputs>()] {
+      parameters_.clear_gradients();
+      const at::Tensor leaf = x.is_floating_point() ? x.detach().requires_grad_() : x;
+      const Outputs outputs = forward(ops, leaf);
+      if (upstream->empty()) {  // not timed: by the run before
+        for (const at::Tensor& y : outputs) upstream->push_back(at::ones_like(y));
+      }
+      torch::autograd::backward(outputs, *upstream);
     };
-    const ops::Operators ours = ops::fused_operators(), theirs = ops::aten_operators();
-    cases_.push_back({name, forward_work, is_product, run_forward(ours), run_forward(theirs)});
-    cases_.push_back({name + ", with backward", with_backward, is_product, run_both(ours), run_both(theirs)});
   }
 
   void add_products() {

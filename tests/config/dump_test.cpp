@@ -121,6 +121,7 @@ TEST(Difference, WhatChangesTheDataOrTheShapeIsNotSafe) {
                                           "data.max_chars",
                                           "data.stages",
                                           "data.order",
+                                          "training.amp_mode",
                                           "training.batch_size",
                                           "training.gradient_accumulation_steps",
                                           "training.use_amp",
