@@ -180,7 +180,7 @@ class Examination {
     }
     const bool cuda = device_->device.is_cuda();
     const Precision precision = resolve_precision(config_.training.precision, *device_);
-    const ActivationForm form = activation_form(model, training_.execution, *device_, precision);
+    const ActivationForm form = activation_form(model, training_, *device_, precision);
     add(check_vocabulary(model, cuda));
     add(check_attention(model, cuda,
                         attention_path(model, training_.execution, device_->device, precision.compute_type(),

@@ -107,15 +107,19 @@ class ActivationBytes {
 
 }  // namespace
 
-ActivationForm activation_form(const ModelConfig& model, const ExecutionConfig& execution, const DeviceInfo& device,
+ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& training, const DeviceInfo& device,
                                const Precision& precision) {
-  const std::string path = attention_path(model, execution, device.device, precision.compute_type(), /*training=*/true);
-  return {precision.compute_type(),
-          !path.starts_with("math"),
-          device.device.is_cuda(),
-          execution.use_compile,
-          device.device.is_cpu() && ops::cpu::rounds_products_from_float32(),
-          precision.end_to_end};
+  const ExecutionConfig& execution = training.execution;
+  const at::ScalarType type = precision.compute_type();
+  return {.compute_type = type,
+          .fused_attention =
+              !attention_path(model, execution, device.device, type, /*training=*/true).starts_with("math"),
+          .cuda = device.device.is_cuda(),
+          .own_operators = execution.use_compile,
+          .rounds_products = device.device.is_cpu() && ops::cpu::rounds_products_from_float32(),
+          .is_recorded = execution.compile_mode != CompileMode::standard &&
+                         recording_obstacle(training, model, device.device).empty(),
+          .end_to_end = precision.end_to_end};
 }
 
 double MemoryEstimate::total() const { return weights + gradients + moments + activations + workspace; }
@@ -146,6 +150,7 @@ MemoryEstimate estimate_memory(const ModelConfig& model, const TrainingConfig& t
   const int64_t Vp = model.padded_vocab(), widest = std::max(model.hidden(), 3 * model.n_embd);
   estimate.workspace = std::max(bytes.head(training) + std::max(of_weight(Vp), of_rows(bytes.head_rows(training), Vp)),
                                 tokens * one_block + std::max(of_weight(widest), of_rows(tokens, model.hidden())));
+  if (form.is_recorded) estimate.workspace += estimate.activations + estimate.workspace;
   return estimate;
 }
 

@@ -87,8 +87,11 @@ TEST_P(MemoryOf, IsWhatAStepAllocates) {
 
   const bool has_flash = form.compile || form.dropout == 0;
   const auto estimate = estimate_memory(model, training,
-                                        {form.compute_type, has_flash, /*cuda=*/false, form.compile,
-                                         ops::cpu::rounds_products_from_float32(), form.end_to_end});
+                                        {.compute_type = form.compute_type,
+                                         .fused_attention = has_flash,
+                                         .own_operators = form.compile,
+                                         .rounds_products = ops::cpu::rounds_products_from_float32(),
+                                         .end_to_end = form.end_to_end});
   const CpuMemory memory = measured(model, training, form.compute_type, form.end_to_end);
   if (memory.extent == 0) GTEST_SKIP() << "the allocator that counts is not in use, as under the address sanitizer";
   const double share = estimate.total() / static_cast<double>(memory.peak);
@@ -154,6 +157,18 @@ TEST(Estimates, ParametersCostSixteenBytesEach) {
   const double parameters = 124475904;  // GPT-2 with 50,304 rows of vocabulary
   EXPECT_EQ(estimate.weights + estimate.gradients + estimate.moments, 16 * parameters);
   EXPECT_EQ(static_cast<double>(checkpoint_bytes(gpt2_small())), 12 * parameters);
+}
+
+// While one part of the step is a graph and another not yet, the temporary memory of both exists.
+TEST(Estimates, ARecordedStepTakesItsTemporaryMemoryTwice) {
+  const TrainingConfig training;
+  const auto eager = estimate_memory(gpt2_small(), training, {.cuda = true}),
+             recorded = estimate_memory(gpt2_small(), training, {.cuda = true, .is_recorded = true});
+  EXPECT_EQ(recorded.total() - eager.total(), eager.activations + eager.workspace);
+  TrainingConfig asked;
+  asked.execution.compile_mode = CompileMode::reduce_overhead;
+  EXPECT_FALSE(activation_form(gpt2_small(), asked, describe_device(at::kCPU), {}).is_recorded)
+      << "a CPU has no graphs";
 }
 
 TEST(Estimates, TheLargestBatchIsTheLargest) {

@@ -20,9 +20,11 @@ struct ActivationForm {
   bool cuda = false;
   bool own_operators = true;     // use_compile
   bool rounds_products = false;  // ops::cpu::rounds_products_from_float32()
-  bool end_to_end = false;       // otherwise 16 bits are autocast's, around a float32 residual stream
+  // As CUDA graphs, whose temporary memory stays while a part of the step that is not a graph yet runs.
+  bool is_recorded = false;
+  bool end_to_end = false;  // otherwise 16 bits are autocast's, around a float32 residual stream
 };
-ActivationForm activation_form(const ModelConfig& model, const ExecutionConfig& execution, const DeviceInfo& device,
+ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& training, const DeviceInfo& device,
                                const Precision& precision);
 
 // Bytes of tensors on the training device at the peak of a step.
