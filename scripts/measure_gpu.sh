@@ -47,13 +47,13 @@ speed() {
   grep "Failed to record" "$out/$name-graphs.log" | tee -a "$out/summary.txt" || true
   part 25 "$name-pytorch" "$python" -B scripts/pytorch_baseline.py --config "$config" --text data/shakespeare.txt --dtype bfloat16 \
     --metrics "$out/$name-pytorch.jsonl"
-  part 40 "$name-pytorch-compiled" "$python" -B scripts/pytorch_baseline.py --config "$config" --text data/shakespeare.txt --dtype bfloat16 \
+  part 45 "$name-pytorch-compiled" "$python" -B scripts/pytorch_baseline.py --config "$config" --text data/shakespeare.txt --dtype bfloat16 \
     --compile --metrics "$out/$name-pytorch-compiled.jsonl"
 }
 
 [[ $device == cpu ]] || export GPT_REQUIRE_CUDA=1
 part 20 machine build/bin/gpt-diagnose --json
-part 80 tests build/bin/gpt_tests --gtest_filter="*$device*"
+part 70 tests build/bin/gpt_tests --gtest_filter="*$device*"
 speed char "${char[@]}"
 speed gpt2 "${gpt2[@]}"
 part 90 ladder-char build/bin/gpt-bench ladder "${char[@]}" --minutes $minutes --results "$out/ladder-char"
