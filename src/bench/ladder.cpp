@@ -19,11 +19,6 @@ constexpr double kLossTolerance = 0.01;
 // Memory varies by the order in which threads free it.
 constexpr double kMemoryGain = 0.05;
 
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + std::ssize(values) / 2, values.end());
-  return values[values.size() / 2];
-}
-
 Measurement median_of(const std::vector<Measurement>& runs) {
   const auto of = [&runs](auto member) {
     std::vector<double> values;

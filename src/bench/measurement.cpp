@@ -94,6 +94,11 @@ int run_command(const std::vector<std::string>& command, const std::string& log)
 
 }  // namespace
 
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + std::ssize(values) / 2, values.end());
+  return values[values.size() / 2];
+}
+
 Measurement measure(Config config, const MeasurementLength& length) {
   constexpr int64_t kLastLosses = 10;
   const auto begin = Clock::now();
@@ -127,11 +132,10 @@ Measurement measure(Config config, const MeasurementLength& length) {
   }
   if (is_recorded && !step.is_recorded())
     throw Error(ExitCode::failed_check, "the step could not be recorded as CUDA graphs");
-  std::nth_element(seconds.begin(), seconds.begin() + std::ssize(seconds) / 2, seconds.end());
-  const double median = seconds[seconds.size() / 2], count = static_cast<double>(length.updates);
-  result.step_ms = 1000 * median;
+  const double update = median(seconds), count = static_cast<double>(length.updates);
+  result.step_ms = 1000 * update;
   result.cpu_ms = 1000 * cpu / count;
-  result.tokens_per_second = static_cast<double>(tokens) / count / median;
+  result.tokens_per_second = static_cast<double>(tokens) / count / update;
   result.peak_bytes = peak_allocated_bytes(device.device);
   for (const double loss : losses) result.loss += loss / static_cast<double>(losses.size());
   return result;

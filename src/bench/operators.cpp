@@ -15,6 +15,7 @@
 #include <chrono>
 #include <memory>
 
+#include "gpt/bench/measurement.h"
 #include "gpt/diagnose/probe.h"
 #include "gpt/ops/adamw.h"
 #include "gpt/ops/aten.h"
@@ -33,11 +34,6 @@ double milliseconds(at::Device device, const Work& work) {
   work();
   synchronize(device);
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
-}
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + std::ssize(values) / 2, values.end());
-  return values[values.size() / 2];
 }
 
 // Of a large tensor into another, which is read and written once.

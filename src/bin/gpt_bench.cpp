@@ -191,7 +191,7 @@ int climb_ladder(const Config& config, const Options& options, const std::string
   return show(results, options);
 }
 
-// In the precision of a run with this configuration; a 16-bit one as it is end to end.
+// In the precision of a run with this configuration; 16 bits as they are used end to end.
 int measure_operators_of(Config config, const Options& options, const std::string& command) {
   const Corpus corpus = load_corpus(config.data, config.model.block_size, "", config.model.vocab_size);
   config.model.vocab_size = vocabulary_for(corpus, config.model.vocab_size);

@@ -14,7 +14,7 @@ struct AdamWNumbers {
   const float *learning_rate, *step_count, *divisor, *found_inf;
   float log_beta1, log_beta2, weight_decay;
 
-  // 1 - beta^t of two neighbouring numbers would have few digits left.
+  // Where beta^t is near 1, subtracting it from 1 would leave few digits.
   __device__ AdamWStep step() const {
     const float correction1 = -expm1f(*step_count * log_beta1), correction2 = -expm1f(*step_count * log_beta2);
     return {1 / *divisor, 1 - *learning_rate * weight_decay, *learning_rate / correction1, 1 / sqrtf(correction2)};

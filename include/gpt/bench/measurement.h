@@ -5,10 +5,14 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "gpt/config/config.h"
 
 namespace gpt {
+
+// Of at least one value; of an even number the upper one of the two in the middle.
+double median(std::vector<double> values);
 
 struct MeasurementLength {
   int64_t warm_up = 5;  // updates before the clock starts

@@ -8,8 +8,8 @@
 
 namespace gpt::ops {
 
-// x (..., K), weight (N, K), bias (N) or undefined -> (..., N). The product and its result have 16 bits
-// under autocast, or where x and the compute_value() of the weight have.
+// x (..., K), weight (N, K), bias (N) or undefined -> (..., N). The product and its result have 16 bits under
+// autocast, or where x and the compute_value() of the weight have them.
 at::Tensor linear(const at::Tensor& x, const Parameter& weight, const at::Tensor& bias = {});
 
 namespace cpu {

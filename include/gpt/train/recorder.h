@@ -32,8 +32,8 @@ class Recorder {
       : make_graph_(std::move(graphs)) {}  // without a factory nothing is recorded
 
   // `work` must do the same to the device whenever its key is the same: it reads and writes tensors that stay where they are,
-  // and decides nothing by their values. Where recording it fails it is called
-  // again. Returns true if a graph was replayed instead of calling it.
+  // and decides nothing by their values. Where recording it fails it is called again. Returns true if a graph was replayed
+  // instead of calling it.
   bool run(const Key& key, const std::function<void()>& work);
   bool records() const { return static_cast<bool>(make_graph_); }
 
