@@ -9,8 +9,8 @@ namespace gpt::ops {
 // (n) float32, n being a multiple of kParameterAlignment.
 struct AdamWBuffers {
   at::Tensor values, gradients, exp_avg, exp_avg_sq;
-  at::Tensor
-      rounded;  // (n) of 16 bits, on a CPU bfloat16; set to the new values, rounded. Undefined: there are no copies
+  // (n) of 16 bits, on a CPU bfloat16: set to the new values, rounded. Undefined: there are no copies.
+  at::Tensor rounded;
   at::Tensor decays;  // (n / kParameterAlignment) uint8: 1 where weight decay applies
 };
 
