@@ -1,6 +1,7 @@
 #include "gpt/ops/product.h"
 
 #include <ATen/autocast_mode.h>
+#include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
@@ -82,15 +83,18 @@ void product_out(at::Tensor result, const at::Tensor& a, const at::Tensor& b, Ma
 
 void accumulate_product(const Parameter& weight, const at::Tensor& gradient, const at::Tensor& rows,
                         MatrixLibrary library) {
-  if (rows.scalar_type() !=
-      weight.gradient().scalar_type()) {  // the result of a 16-bit product is converted as it is added
+  at::Tensor result = weight.gradient();
+  const bool is_converted = rows.scalar_type() != result.scalar_type();
+  if (is_converted && result.is_cpu()) {  // which has no product of 16 bits that adds in float32
     weight.add_to_gradient(at::mm(gradient.t(), rows));
     return;
   }
-  at::Tensor result = weight.gradient();
   const bool adds = weight.begin_contribution();
   if (library == MatrixLibrary::onednn) {
     at::native::mkldnn_matmul(gradient.t(), rows, result, /*beta=*/adds ? 1 : 0, /*alpha=*/1);
+  } else if (is_converted) {
+    adds ? at::addmm_out(result, result, gradient.t(), rows, result.scalar_type())
+         : at::mm_out(result, gradient.t(), rows, result.scalar_type());
   } else if (adds) {
     result.addmm_(gradient.t(), rows);
   } else {
