@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
 # Everything that a machine with a GPU can tell about this program, in one command of at most nine minutes: every test that runs
-# on a GPU, the ladder of optimizations of the character model and of GPT-2 124M, their operators one by one, the speed of both as
-# they are configured and with the step recorded as CUDA graphs, and PyTorch's beside it, eager and compiled. It needs a build with
-# CUDA (build/bin), data/ and a Python with torch; nothing is installed. What each part printed is in FOLDER, and a line in FOLDER/summary.txt says how it ended.
+# on a GPU, the ladder of optimizations of the character model and of GPT-2 124M, where their steps go, their operators one by one,
+# the speed of both as they are configured and with the step recorded as CUDA graphs, and PyTorch's beside it, eager and compiled.
+# A second call, with `large`, does the last for GPT-2's sizes of 350M, 774M and 1558M. It needs a build with CUDA (build/bin), data/
+# and a Python with torch; nothing is installed. What each part printed is in FOLDER, and a line in FOLDER/summary.txt says how it ended.
 #
-# usage: scripts/measure_gpu.sh FOLDER [DEVICE]     DEVICE: cuda (default), or cpu to rehearse it with a model that a CPU can bear
+# usage: scripts/measure_gpu.sh FOLDER [DEVICE [large]]   DEVICE: cuda (default), or cpu to rehearse it with models that a CPU can bear
 set -euo pipefail
 source "$(dirname "$0")/steps.sh"
 
-out=$(realpath -m "${1:?usage: scripts/measure_gpu.sh FOLDER [DEVICE]}") device=${2:-cuda}
+out=$(realpath -m "${1:?usage: scripts/measure_gpu.sh FOLDER [DEVICE [large]]}") device=${2:-cuda} sizes=${3:-}
+[[ -z $sizes || $sizes == large ]] || fail "unknown argument $sizes: the third is large, or left out"
 python=python3
 [[ ! -x .deps/venv/bin/python ]] || python=.deps/venv/bin/python
 [[ -x build/bin/gpt-bench ]] || fail "build/bin/gpt-bench is missing: run ./scripts/setup.sh --cuda first"
@@ -26,7 +28,7 @@ part() {
 text=(--data data/shakespeare.txt --device "$device" --eval_interval 0 --checkpoint_interval 0 --sample_interval 0)
 char=(--config configs/shakespeare_char_gpu.yaml "${text[@]}" --dropout 0)
 gpt2=(--config configs/gpt2_124m.yaml "${text[@]}" --tokenizer gpt2 --gradient_accumulation_steps 1)
-updates=110 every=10 minutes=1.3
+updates=110 every=10 minutes=1.1
 if [[ $device == cpu ]]; then
   char+=(--n_layer 2 --n_embd 96 --n_head 3 --batch_size 4)
   gpt2+=(--n_layer 2 --n_embd 64 --n_head 2 --block_size 64 --batch_size 4)
@@ -35,29 +37,39 @@ else
   gpt2+=(--batch_size 32)
 fi
 
-# usage: speed NAME FLAGS...   gpt-train and PyTorch with the same configuration, one after the other
+# usage: speed NAME SECONDS FLAGS...   for at most so many seconds each (PyTorch's compiler gets twice as many): gpt-train and PyTorch with the same configuration, one after the other
 speed() {
-  local name=$1 config=$out/$1.yaml
-  shift
+  local name=$1 config=$out/$1.yaml limit=$2
+  shift 2
   build/bin/gpt-train "$@" --max_steps $updates --warmup_steps 10 --log_interval $every --print-config >"$config"
   rm -rf "$out/$name-run"
-  part 25 "$name-gpt-train" build/bin/gpt-train --config "$config" --output_dir "$out/$name-run"
+  part "$limit" "$name-gpt-train" build/bin/gpt-train --config "$config" --output_dir "$out/$name-run"
   rm -rf "$out/$name-run"
-  part 25 "$name-graphs" build/bin/gpt-train --config "$config" --output_dir "$out/$name-run" --compile_mode reduce-overhead
+  part "$limit" "$name-graphs" build/bin/gpt-train --config "$config" --output_dir "$out/$name-run" --compile_mode reduce-overhead
   grep "Failed to record" "$out/$name-graphs.log" | tee -a "$out/summary.txt" || true
-  part 25 "$name-pytorch" "$python" -B scripts/pytorch_baseline.py --config "$config" --text data/shakespeare.txt --dtype bfloat16 \
+  part "$limit" "$name-pytorch" "$python" -B scripts/pytorch_baseline.py --config "$config" --text data/shakespeare.txt --dtype bfloat16 \
     --metrics "$out/$name-pytorch.jsonl"
-  part 45 "$name-pytorch-compiled" "$python" -B scripts/pytorch_baseline.py --config "$config" --text data/shakespeare.txt --dtype bfloat16 \
+  part $((2 * limit)) "$name-pytorch-compiled" "$python" -B scripts/pytorch_baseline.py --config "$config" --text data/shakespeare.txt --dtype bfloat16 \
     --compile --metrics "$out/$name-pytorch-compiled.jsonl"
 }
 
 [[ $device == cpu ]] || export GPT_REQUIRE_CUDA=1
 part 20 machine build/bin/gpt-diagnose --json
-part 70 tests build/bin/gpt_tests --gtest_filter="*$device*"
-speed char "${char[@]}"
-speed gpt2 "${gpt2[@]}"
-part 90 ladder-char build/bin/gpt-bench ladder "${char[@]}" --minutes $minutes --results "$out/ladder-char"
-part 90 ladder-gpt2 build/bin/gpt-bench ladder "${gpt2[@]}" --minutes $minutes --results "$out/ladder-gpt2"
-part 15 ops-char build/bin/gpt-bench ops "${char[@]}" --minutes 0.1 --results "$out/ops-char"
-part 15 ops-gpt2 build/bin/gpt-bench ops "${gpt2[@]}" --minutes 0.1 --results "$out/ops-gpt2"
+if [[ $sizes == large ]]; then
+  updates=40
+  for size in medium:16 large:8 xl:4; do  # and sequences in a micro-batch
+    speed "gpt2_${size%:*}" 34 "${gpt2[@]}" --preset "gpt2_${size%:*}" --batch_size "${size#*:}"
+  done
+else
+  part 70 tests build/bin/gpt_tests --gtest_filter="*$device*"
+  speed char 23 "${char[@]}"
+  speed gpt2 23 "${gpt2[@]}"
+  part 80 ladder-char build/bin/gpt-bench ladder "${char[@]}" --minutes $minutes --results "$out/ladder-char"
+  part 80 ladder-gpt2 build/bin/gpt-bench ladder "${gpt2[@]}" --minutes $minutes --results "$out/ladder-gpt2"
+  for model in char gpt2; do
+    declare -n flags=$model
+    part 15 "ops-$model" build/bin/gpt-bench ops "${flags[@]}" --minutes 0.1 --results "$out/ops-$model"
+    part 15 "profile-$model" build/bin/gpt-bench profile "${flags[@]}" --minutes 0.1 --results "$out/profile-$model"
+  done
+fi
 say "Results: $out"

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 
 #include "gpt/core/error.h"
@@ -18,36 +17,6 @@ constexpr double kNoise = 0.02;
 constexpr double kLossTolerance = 0.01;
 // Memory varies by the order in which threads free it.
 constexpr double kMemoryGain = 0.05;
-
-Measurement median_of(const std::vector<Measurement>& runs) {
-  const auto of = [&runs](auto member) {
-    std::vector<double> values;
-    for (const Measurement& run : runs) values.push_back(static_cast<double>(run.*member));
-    return median(values);
-  };
-  return {.step_ms = of(&Measurement::step_ms),
-          .cpu_ms = of(&Measurement::cpu_ms),
-          .tokens_per_second = of(&Measurement::tokens_per_second),
-          .peak_bytes = static_cast<int64_t>(of(&Measurement::peak_bytes)),
-          .loss = runs.back().loss,  // the same in each
-          .start_seconds = of(&Measurement::start_seconds)};
-}
-
-struct Judgement {
-  bool kept;
-  std::string verdict;
-};
-
-Judgement judge(const Comparison& pair, double start_loss) {
-  const double loss_change = (pair.after.loss - start_loss) / start_loss;
-  if (!(std::abs(loss_change) <= kLossTolerance))
-    return {false, fmt::format("left out: the loss differs by {:+.1f} %", 100 * loss_change)};
-  const double memory = 1 - static_cast<double>(pair.after.peak_bytes) / static_cast<double>(pair.before.peak_bytes);
-  const bool saves = memory >= kMemoryGain;
-  if (pair.gain < 1 - kNoise) return {false, saves ? "left out: slower here, but smaller" : "left out: slower here"};
-  if (pair.gain > 1 + kNoise) return {true, saves ? "kept: faster and smaller" : "kept: faster"};
-  return {true, saves ? "kept: smaller" : "kept: no difference here"};
-}
 
 // Climbs, and knows how far it is.
 class Climb {
@@ -67,13 +36,10 @@ class Climb {
   static constexpr std::array<int64_t, 4> kBatchSizes{32, 64, 128, 256};
 
   bool find_effort(double seconds) {
-    constexpr MeasurementLength kFirst{.warm_up = 1, .updates = 2};
     progress_(0, "start");
-    const auto begin = std::chrono::steady_clock::now();
-    const auto first = measure_(start_, kFirst);
-    if (!first) return false;
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-    const Effort effort = effort_for(*first, took.count(), kFirst.warm_up + kFirst.updates, count_, seconds);
+    const auto pace = find_pace(start_, measure_);
+    if (!pace) return false;
+    const Effort effort = effort_for(*pace, count_, seconds);
     ladder_.length = effort.length;
     ladder_.rounds = effort.rounds;
     const auto start = measure_(start_, ladder_.length);
@@ -100,7 +66,8 @@ class Climb {
         if (pair) {
           const Judgement judgement = judge(*pair, ladder_.rows.front().measurement->loss);
           row.measurement = pair->after, row.gain = pair->gain, row.total_gain = total * pair->gain;
-          row.kept = judgement.kept, row.verdict = judgement.verdict;
+          row.kept = judgement.kept;
+          row.verdict = (row.kept ? "kept: " : "left out: ") + judgement.reason;
           if (row.kept) full_ = above, total *= pair->gain, kept_.push_back(&rung);
         }
       }
@@ -179,6 +146,31 @@ class Climb {
 
 }  // namespace
 
+Measurement median_of(const std::vector<Measurement>& runs) {
+  const auto of = [&runs](auto member) {
+    std::vector<double> values;
+    for (const Measurement& run : runs) values.push_back(static_cast<double>(run.*member));
+    return median(values);
+  };
+  return {.step_ms = of(&Measurement::step_ms),
+          .cpu_ms = of(&Measurement::cpu_ms),
+          .tokens_per_second = of(&Measurement::tokens_per_second),
+          .peak_bytes = static_cast<int64_t>(of(&Measurement::peak_bytes)),
+          .loss = runs.back().loss,  // the same in each
+          .start_seconds = of(&Measurement::start_seconds)};
+}
+
+Judgement judge(const Comparison& pair, double start_loss) {
+  const double loss_change = (pair.after.loss - start_loss) / start_loss;
+  if (!(std::abs(loss_change) <= kLossTolerance))
+    return {false, fmt::format("the loss differs by {:+.1f} %", 100 * loss_change)};
+  const double memory = 1 - static_cast<double>(pair.after.peak_bytes) / static_cast<double>(pair.before.peak_bytes);
+  const bool saves = memory >= kMemoryGain;
+  if (pair.gain < 1 - kNoise) return {false, saves ? "slower here, but smaller" : "slower here"};
+  if (pair.gain > 1 + kNoise) return {true, saves ? "faster and smaller" : "faster"};
+  return {true, saves ? "smaller" : "no difference here"};
+}
+
 std::optional<Comparison> compare(const Config& before, const Config& after, const MeasurementLength& length,
                                   int64_t rounds, const Measure& measure) {
   std::vector<Measurement> runs_before, runs_after;
@@ -192,20 +184,6 @@ std::optional<Comparison> compare(const Config& before, const Config& after, con
     gains.push_back(first->step_ms / second->step_ms);
   }
   return Comparison{median_of(runs_before), median_of(runs_after), median(gains)};
-}
-
-Effort effort_for(const Measurement& start, double seconds_of_it, int64_t updates_of_it, int64_t count,
-                  double seconds) {
-  constexpr int64_t kMostRounds = 3, kLeastUpdates = 3, kMostUpdates = 100;
-  const double update = start.step_ms / 1000;
-  const double around = std::max(0.0, seconds_of_it - static_cast<double>(updates_of_it) * update);  // start-up
-  for (int64_t rounds = kMostRounds;; --rounds) {
-    const double of_run = seconds / static_cast<double>(2 * rounds * std::max<int64_t>(1, count)) - around;
-    const auto updates = static_cast<int64_t>(of_run / update);
-    if (updates < 2 * kLeastUpdates && rounds > 1) continue;
-    const int64_t warm_up = std::clamp<int64_t>(updates / 6, 1, 5);
-    return {{.warm_up = warm_up, .updates = std::clamp(updates - warm_up, kLeastUpdates, kMostUpdates)}, rounds};
-  }
 }
 
 Ladder climb(const Config& wanted, const std::vector<Rung>& rungs, double seconds, const Measure& measure,

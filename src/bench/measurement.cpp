@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <spawn.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -18,12 +17,7 @@
 #include "gpt/core/file.h"
 #include "gpt/core/process.h"
 #include "gpt/device/device.h"
-#include "gpt/device/precision.h"
-#include "gpt/optim/lr_schedule.h"
-#include "gpt/prepare/load_corpus.h"
-#include "gpt/train/run_plan.h"
-#include "gpt/train/run_state.h"
-#include "gpt/train/train_step.h"
+#include "measured_run.h"
 
 namespace gpt {
 namespace {
@@ -31,41 +25,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
-
-double cpu_seconds() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
-
-// Updates of a run that learns, with the learning rates of its beginning.
-class Updates {
- public:
-  Updates(RunState& state, TrainStep& step, const Config& config, const RunPlan& plan, at::Device device)
-      : state_(state), step_(step), schedule_(config.training.schedule), plan_(plan), device_(device) {}
-
-  // Runs one; the tokens that it took.
-  int64_t next() {
-    const auto tokens = run_update(step_, state_.loader, plan_.micro_batches(state_.step),
-                                   learning_rate_at(schedule_, state_.step, plan_.total_steps),
-                                   [] { return process::stop_signal() != 0; });
-    if (!tokens || process::stop_signal() != 0) throw Error(ExitCode::interrupted, "interrupted");
-    ++state_.step;
-    synchronize(device_);  // sync: the update is timed
-    return *tokens;
-  }
-  double loss() const { return step_.loss().item<double>(); }  // sync: reads the device
-
- private:
-  RunState& state_;
-  TrainStep& step_;
-  ScheduleConfig schedule_;
-  const RunPlan& plan_;
-  at::Device device_;
-};
 
 std::string last_line(std::string text) {
   while (!text.empty() && text.back() == '\n') text.pop_back();
@@ -99,25 +58,13 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-Measurement measure(Config config, const MeasurementLength& length) {
+Measurement measure(const Config& config, const MeasurementLength& length) {
   constexpr int64_t kLastLosses = 10;
   const auto begin = Clock::now();
-  const Corpus corpus = load_corpus(config.data, config.model.block_size, "", config.model.vocab_size);
-  config.model.vocab_size = vocabulary_for(corpus, config.model.vocab_size);
-  const DeviceInfo device = describe_device(select_device(config.device).device);
-  const Precision precision = resolve_precision(config.training.precision, device);
-  apply_precision(precision, config.training.execution.deterministic);
-  RunState state(config, corpus, device.device, precision);
-  Recorder recorder = recorder_for(config.training, config.model, device.device);
-  const bool is_recorded = recorder.records();
-  const int64_t warm_up = std::max<int64_t>(length.warm_up, is_recorded ? Recorder::kRunsBefore + 1 : 0);
-  TrainStep step(state.model, state.optimizer, state.scaler, precision, config.training, std::move(recorder));
-  const RunPlan plan = plan_run(config.training, state.loader.batches_per_epoch());
-  Updates updates(state, step, config, plan, device.device);
-
+  MeasuredRun run(config);
   Measurement result;
   result.start_seconds = seconds_since(begin);
-  for (int64_t i = 0; i < warm_up; ++i) updates.next();
+  for (int64_t i = run.warm_up(length.warm_up); i > 0; --i) run.update();
   std::vector<double> seconds;
   std::vector<double> losses;
   int64_t tokens = 0;
@@ -125,18 +72,17 @@ Measurement measure(Config config, const MeasurementLength& length) {
   for (int64_t i = 0; i < length.updates; ++i) {
     const double cpu_before = cpu_seconds();
     const auto before = Clock::now();
-    tokens += updates.next();
+    tokens += run.update();
     seconds.push_back(seconds_since(before));
     cpu += cpu_seconds() - cpu_before;
-    if (i >= length.updates - kLastLosses) losses.push_back(updates.loss());
+    if (i >= length.updates - kLastLosses) losses.push_back(run.loss());
   }
-  if (is_recorded && !step.is_recorded())
-    throw Error(ExitCode::failed_check, "the step could not be recorded as CUDA graphs");
+  run.require_recorded();
   const double update = median(seconds), count = static_cast<double>(length.updates);
   result.step_ms = 1000 * update;
   result.cpu_ms = 1000 * cpu / count;
   result.tokens_per_second = static_cast<double>(tokens) / count / update;
-  result.peak_bytes = peak_allocated_bytes(device.device);
+  result.peak_bytes = peak_allocated_bytes(run.device().device);
   for (const double loss : losses) result.loss += loss / static_cast<double>(losses.size());
   return result;
 }
@@ -162,17 +108,16 @@ Measurement measurement_from_json(const std::string& text) {
           .start_seconds = number("start_seconds")};
 }
 
-std::optional<Measurement> measure_apart(const std::string& program, const std::string& folder, const Config& config,
-                                         const MeasurementLength& length) {
+std::optional<std::string> run_apart(const std::string& program, const std::string& folder, const std::string& command,
+                                     const Config& config, const std::vector<std::string>& options) {
   const std::string settings = folder + "/measured.yaml", result = folder + "/measured.json",
                     log = folder + "/measured.log";
   AtomicFile file(settings);
   file.write(config::dump(config));
   file.commit(Durability::unsynced);
-  const int status =
-      run_command({program, "measure", "--config", settings, "--warm-up", fmt::format("{}", length.warm_up),
-                   "--updates", fmt::format("{}", length.updates), "--result", result},
-                  log);
+  std::vector<std::string> words{program, command, "--config", settings, "--result", result};
+  words.insert(words.end(), options.begin(), options.end());
+  const int status = run_command(words, log);
   if (process::stop_signal() != 0) return std::nullopt;
   if (WIFSIGNALED(status)) {
     throw Error(ExitCode::failed_check,
@@ -184,7 +129,7 @@ std::optional<Measurement> measure_apart(const std::string& program, const std::
     if (why.starts_with(kPrefix)) why.erase(0, kPrefix.size());
     throw Error(static_cast<ExitCode>(WEXITSTATUS(status)), why);
   }
-  return measurement_from_json(read_file(result, ExitCode::disk));
+  return read_file(result, ExitCode::disk);
 }
 
 }  // namespace gpt

@@ -9,18 +9,22 @@
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros_like.h>
+#include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "gpt/bench/measurement.h"
+#include "gpt/device/precision.h"
 #include "gpt/diagnose/probe.h"
 #include "gpt/ops/adamw.h"
 #include "gpt/ops/aten.h"
 #include "gpt/ops/fused.h"
 #include "gpt/parameters/parameters.h"
+#include "markdown_table.h"
 
 namespace gpt {
 namespace {
@@ -241,6 +245,42 @@ OperatorSpeed measure(const Case& one, at::Device device, double seconds) {
   return {one.name, median(ours), median(libtorch), one.work, one.is_product};
 }
 
+// In the unit of its work, and as a share of what the machine can do.
+std::string speed_of(const OperatorSpeed& row) {
+  const double per_second = row.work / (1e-3 * row.ours_ms);
+  return fmt::format("{:.1f} {}", per_second / 1e9, row.is_product ? "GFLOP/s" : "GB/s");
+}
+
+double share_of_peak(const OperatorSpeed& row, const OperatorSpeeds& all) {
+  return row.work / (1e-3 * row.ours_ms) / (row.is_product ? all.flops : all.bandwidth);
+}
+
+std::string text_of(const OperatorSpeeds& all) {
+  std::vector<Cells> cells{{"operator", "ms", "LibTorch's ms", "gain", "speed", "of the peak"}};
+  for (const OperatorSpeed& row : all.rows) {
+    cells.push_back({row.name, fmt::format("{:.3f}", row.ours_ms), fmt::format("{:.3f}", row.libtorch_ms),
+                     as_ratio(row.libtorch_ms / row.ours_ms), speed_of(row), as_share(share_of_peak(row, all))});
+  }
+  return fmt::format(
+             "In {}, for one micro-batch: medians of alternating runs. The peaks are those of a large product ({:.1f} GFLOP/s) "
+             "and of a large copy ({:.1f} GB/s), measured in the same run; what fits into a cache can exceed the second. The "
+             "bytes are those of all that an operator reads and writes, each once.\n\n",
+             name_of(all.type), all.flops / 1e9, all.bandwidth / 1e9) +
+         markdown_table(cells);
+}
+
+nlohmann::ordered_json json_of(const OperatorSpeeds& all) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const OperatorSpeed& row : all.rows) {
+    list.push_back({{"name", row.name},
+                    {"ms", row.ours_ms},
+                    {"libtorch_ms", row.libtorch_ms},
+                    {row.is_product ? "flops" : "bytes", row.work},
+                    {"share_of_peak", share_of_peak(row, all)}});
+  }
+  return {{"dtype", name_of(all.type)}, {"flops", all.flops}, {"bandwidth", all.bandwidth}, {"operators", list}};
+}
+
 }  // namespace
 
 OperatorSpeeds measure_operators(const Config& config, const DeviceInfo& device, at::ScalarType type, double seconds,
@@ -256,6 +296,18 @@ OperatorSpeeds measure_operators(const Config& config, const DeviceInfo& device,
     result.rows.push_back(measure(one, device.device, seconds / count));
   }
   result.complete = true;
+  return result;
+}
+
+Findings findings(const OperatorSpeeds& speeds) {
+  Findings result{.text = text_of(speeds),
+                  .json = json_of(speeds).dump(),
+                  .chart_title = "How many times as fast as LibTorch's operators",
+                  .complete = speeds.complete};
+  for (const OperatorSpeed& row : speeds.rows) {
+    const double gain = row.libtorch_ms / row.ours_ms;
+    result.bars.push_back({row.name, as_ratio(gain), gain, gain >= 1});
+  }
   return result;
 }
 

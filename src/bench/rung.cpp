@@ -68,16 +68,21 @@ std::vector<Rung> rungs(const Config& wanted, const DeviceInfo& device) {
   };
 }
 
-Config without_rungs(const Config& wanted) {
+Config measurable(const Config& wanted) {
   Config config = wanted;
   config.data.stages.clear();
-  config.data.num_workers = 0;
-  config.model.vocab_multiple = 1;
   config.training.resume_from = "none";
   config.training.cadence = {};
   // The first updates of a long warm-up learn nothing by which losses could be told apart.
   config.training.schedule.warmup_steps = 10;
   config.training.schedule.lr_schedule = LrSchedule::constant;
+  return config;
+}
+
+Config without_rungs(const Config& wanted) {
+  Config config = measurable(wanted);
+  config.data.num_workers = 0;
+  config.model.vocab_multiple = 1;
   config.training.precision = {.use_amp = false, .dtype = Dtype::float32, .amp_mode = AmpMode::autocast};
   config.training.optimizer.fused_adamw = false;
   config.training.execution.use_compile = false;

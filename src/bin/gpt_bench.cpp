@@ -10,14 +10,19 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "gpt/bench/architecture.h"
 #include "gpt/bench/ladder.h"
 #include "gpt/bench/measurement.h"
+#include "gpt/bench/modes.h"
 #include "gpt/bench/operators.h"
 #include "gpt/bench/results.h"
+#include "gpt/bench/step_profile.h"
 #include "gpt/config/load.h"
 #include "gpt/config/value.h"
 #include "gpt/core/error.h"
@@ -36,22 +41,14 @@ namespace {
 
 using namespace gpt;
 
-constexpr const char* kUsage =
-    "usage: gpt-bench ladder [--config FILE] [--KEY VALUE ...]\n"
-    "       gpt-bench combo NAME+NAME... [--config FILE] [--KEY VALUE ...]\n"
-    "       gpt-bench ops [--config FILE] [--KEY VALUE ...]\n\n"
-    "Measure what each optimization is worth on this machine: whole steps on real data, with a check that the losses agree,\n"
-    "or operators one by one.\n\n"
-    "  ladder  from plain float32 upwards, one optimization at a time, then each taken away from the full set\n"
-    "  combo   only some optimizations of the ladder, in the order in which they are named\n"
-    "  ops     each operator of the model beside LibTorch's and beside what the machine can do\n\n"
-    "gpt-bench ladder --help lists the options. Results go to benchmark_results: a table, JSON and a chart.\n";
-
 struct Options {
-  double minutes = 10;
+  double minutes = 0;
   std::string results = "benchmark_results";
-  int64_t warm_up = 5, updates = 30;  // of `measure`
-  std::string result;
+  int64_t epochs = 3, iterations = 0;  // of `modes`
+  int64_t warm_up = 5, updates = 30;   // of `measure`, and of `learn`
+  int64_t evaluations = 8;             // of `learn`
+  std::string result;                  // of both
+  std::string names, command;          // of `combo`; as it was typed
 };
 
 // The run that is measured where none is named: the one that gpt-train chooses for this machine and the installed text.
@@ -99,19 +96,30 @@ class Status {
   Status(const Status&) = delete;
   Status& operator=(const Status&) = delete;
 
-  void show(double share, const std::string& what) const {
+  void show(double share, const std::string& what) {
     constexpr double kKnown = 0.05;  // of the work, from which its speed is known
+    constexpr double kBetweenLines = 10;
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin_;
     const double left = share > kKnown ? passed.count() / share * (1 - share) : seconds_ - passed.count();
     const std::string text =
         fmt::format("measuring {:.0f}%: {}, about {} left", 100 * share, what, format_duration(std::max(0.0, left)));
-    log::is_terminal() ? log::status(text) : log::info(text);
+    if (log::is_terminal()) return log::status(text);
+    if (what == last_ && passed.count() < next_line_) return;
+    log::info(text);
+    last_ = what, next_line_ = passed.count() + kBetweenLines;
   }
 
  private:
-  double seconds_;
+  double seconds_, next_line_ = 0;
+  std::string last_;  // of which a line was written
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
+
+Progress status_for(double seconds) {
+  return [status = std::make_shared<Status>(seconds)](double share, const std::string& what) {
+    status->show(share, what);
+  };
+}
 
 // The rungs that `names` joins with '+'.
 std::vector<Rung> chosen_rungs(const std::string& names, const std::vector<Rung>& all) {
@@ -139,8 +147,7 @@ std::vector<Rung> chosen_rungs(const std::string& names, const std::vector<Rung>
   return result;
 }
 
-int measure_one(const Config& config, const Options& options) {
-  const std::string json = to_json(measure(config, {.warm_up = options.warm_up, .updates = options.updates}));
+int put_result(const std::string& json, const Options& options) {
   if (options.result.empty()) {
     std::puts(json.c_str());
     return 0;
@@ -151,111 +158,227 @@ int measure_one(const Config& config, const Options& options) {
   return 0;
 }
 
-BenchResults results_for(const Config& config, const std::string& title, const std::string& command) {
-  BenchResults results{.title = title,
-                       .command = command,
-                       .date = now(),
-                       .device = describe_device(select_device(config.device).device),
-                       .config = config,
-                       .ladder = {}};
-  results.threads = config.threads > 0 ? config.threads : sysconf(_SC_NPROCESSORS_ONLN);
-  return results;
+BenchResults results_for(const Config& config, const char* title, const Options& options) {
+  create_folders(options.results);  // found out before anything is measured
+  return {.title = title,
+          .command = options.command,
+          .date = now(),
+          .device = describe_device(select_device(config.device).device),
+          .threads = config.threads > 0 ? config.threads : sysconf(_SC_NPROCESSORS_ONLN),
+          .config = config,
+          .findings = {}};
 }
 
 int show(const BenchResults& results, const Options& options) {
   const std::string path = write_results(results, options.results), text = to_markdown(results);
   std::fwrite(text.data(), 1, text.size(), stdout);
   log::success(fmt::format("Written: {}.md, .json and .svg", path));
-  return results.complete() ? 0 : static_cast<int>(process::stop_code());
+  return results.findings.complete ? 0 : static_cast<int>(process::stop_code());
 }
 
-int climb_ladder(const Config& config, const Options& options, const std::string& title, const std::string& names,
-                 const std::string& command) {
-  BenchResults results = results_for(config, title, command);
-  std::vector<Rung> rungs = gpt::rungs(config, results.device);
-  if (!names.empty()) rungs = chosen_rungs(names, rungs);
-  create_folders(options.results);  // found out before anything is measured
-  const std::string program = path_of_this_program();
-  const TemporaryFolder folder;
-  const double seconds = 60 * options.minutes;
-  {
-    const Status status(seconds);
-    results.ladder = climb(
-        config, rungs, seconds,
-        [&](const Config& measured, const MeasurementLength& length) {
-          return measure_apart(program, folder.path(), measured, length);
-        },
-        [&status](double share, const std::string& what) { status.show(share, what); });
+// Measurements in processes of their own.
+class Apart {
+ public:
+  std::optional<Measurement> measure(const Config& config, const MeasurementLength& length) const {
+    const auto json =
+        run("measure", config,
+            {"--warm-up", fmt::format("{}", length.warm_up), "--updates", fmt::format("{}", length.updates)});
+    return json ? std::optional(measurement_from_json(*json)) : std::nullopt;
   }
-  if (results.ladder.rows.empty()) return static_cast<int>(process::stop_code());
+  std::optional<Learning> learn(const Config& config, const LearningLength& length) const {
+    const auto json =
+        run("learn", config,
+            {"--updates", fmt::format("{}", length.updates), "--evaluations", fmt::format("{}", length.evaluations)});
+    return json ? std::optional(learning_from_json(*json)) : std::nullopt;
+  }
+
+ private:
+  std::optional<std::string> run(const char* command, const Config& config,
+                                 const std::vector<std::string>& options) const {
+    return run_apart(program_, folder_.path(), command, config, options);
+  }
+
+  std::string program_ = path_of_this_program();
+  TemporaryFolder folder_;
+};
+
+int climb_rungs(const Config& config, const Options& options) {
+  const char* const title = options.names.empty() ? "ladder" : "combo";
+  BenchResults results = results_for(config, title, options);
+  std::vector<Rung> rungs = gpt::rungs(config, results.device);
+  if (!options.names.empty()) rungs = chosen_rungs(options.names, rungs);
+  const double seconds = 60 * options.minutes;
+  const Apart apart;
+  const Ladder ladder = climb(config, rungs, seconds, std::bind_front(&Apart::measure, &apart), status_for(seconds));
+  if (ladder.rows.empty()) return static_cast<int>(process::stop_code());
+  results.findings = findings(ladder);
+  return show(results, options);
+}
+
+int compare_modes(const Config& config, const Options& options) {
+  BenchResults results = results_for(config, "modes", options);
+  const double seconds = 60 * options.minutes;
+  const Apart apart;
+  const Modes modes = measure_modes(config, results.device,
+                                    {.epochs = options.epochs, .iterations = options.iterations, .seconds = seconds},
+                                    std::bind_front(&Apart::measure, &apart), status_for(seconds));
+  if (modes.epochs == 0) return static_cast<int>(process::stop_code());
+  results.findings = findings(modes);
+  return show(results, options);
+}
+
+int compare_variants(const Config& config, const Options& options) {
+  BenchResults results = results_for(config, "architecture", options);
+  const double seconds = 60 * options.minutes;
+  const Apart apart;
+  const ArchitectureComparison comparison =
+      compare_architectures(config, seconds, std::bind_front(&Apart::measure, &apart),
+                            std::bind_front(&Apart::learn, &apart), status_for(seconds));
+  if (comparison.variants.empty()) return static_cast<int>(process::stop_code());
+  results.findings = findings(comparison);
+  return show(results, options);
+}
+
+int profile_run(const Config& config, const Options& options) {
+  BenchResults results = results_for(config, "profile", options);
+  const double seconds = 60 * options.minutes;
+  results.findings = findings(profile_steps(config, seconds, status_for(seconds)));
   return show(results, options);
 }
 
 // In the precision of a run with this configuration; 16 bits as they are used end to end.
-int measure_operators_of(Config config, const Options& options, const std::string& command) {
+int measure_operators_of(const Config& wanted, const Options& options) {
+  Config config = wanted;
   const Corpus corpus = load_corpus(config.data, config.model.block_size, "", config.model.vocab_size);
   config.model.vocab_size = vocabulary_for(corpus, config.model.vocab_size);
-  BenchResults results = results_for(config, "ops", command);
+  BenchResults results = results_for(config, "ops", options);
   const Precision precision = resolve_precision(config.training.precision, results.device);
   apply_precision(precision, config.training.execution.deterministic);
-  create_folders(options.results);  // found out before anything is measured
-  {
-    const Status status(60 * options.minutes);
-    results.operators = measure_operators(config, results.device, precision.compute_type(), 60 * options.minutes,
-                                          [&status](double share, const std::string& name) {
-                                            status.show(share, name);
-                                            return process::stop_signal() == 0;
-                                          });
-  }
-  if (results.operators.rows.empty()) return static_cast<int>(process::stop_code());
+  const double seconds = 60 * options.minutes;
+  const OperatorSpeeds speeds =
+      measure_operators(config, results.device, precision.compute_type(), seconds,
+                        [show_status = status_for(seconds)](double share, const std::string& what) {
+                          show_status(share, what);
+                          return process::stop_signal() == 0;
+                        });
+  if (speeds.rows.empty()) return static_cast<int>(process::stop_code());
+  results.findings = findings(speeds);
   return show(results, options);
 }
 
+int measure_one(const Config& config, const Options& options) {
+  return put_result(to_json(measure(config, {.warm_up = options.warm_up, .updates = options.updates})), options);
+}
+
+int learn_one(const Config& config, const Options& options) {
+  return put_result(to_json(learn(config, {.updates = options.updates, .evaluations = options.evaluations})), options);
+}
+
+struct Verb {
+  const char *name, *help;
+  double minutes;  // that it takes unless it is told otherwise
+  bool is_here;    // measures in this process
+  int (*run)(const Config& config, const Options& options);
+};
+
+const Verb kVerbs[] = {
+    {"ladder", "from plain float32 upwards, one optimization at a time, then each taken away from the full set", 10,
+     false, climb_rungs},
+    {"combo", "only some optimizations of the ladder, in the order in which they are named", 10, false, climb_rungs},
+    {"modes", "the modes of compile_mode beside LibTorch's operators", 3, false, compare_modes},
+    {"architecture", "validation loss with other activations, norms, positions and label smoothing", 10, false,
+     compare_variants},
+    {"ops", "each operator of the model beside LibTorch's and beside what the machine can do", 1, true,
+     measure_operators_of},
+    {"profile", "where the time of a step goes, and which settings to change", 0.25, true, profile_run},
+    // One process of the above, which shows its result as JSON.
+    {"measure", nullptr, 0, true, measure_one},
+    {"learn", nullptr, 0, true, learn_one},
+};
+
+std::string usage() {
+  std::string text, list;
+  for (const Verb& verb : kVerbs) {
+    if (!verb.help) continue;
+    text += fmt::format("{} gpt-bench {}{} [--config FILE] [--KEY VALUE ...]\n", text.empty() ? "usage:" : "      ",
+                        verb.name, std::string_view(verb.name) == "combo" ? " NAME+NAME..." : "");
+    list += fmt::format("  {:<13} {}\n", verb.name, verb.help);
+  }
+  return text +
+         "\nMeasure what each optimization is worth on this machine: whole steps on real data, with a check that the losses agree,\n"
+         "or operators one by one.\n\n" +
+         list +
+         "\ngpt-bench ladder --help lists the options. Results go to benchmark_results: a table, JSON and a chart.\n";
+}
+
+const Verb& verb_named(const std::string& name) {
+  std::string known;
+  for (const Verb& verb : kVerbs) {
+    if (verb.name == name) return verb;
+    if (verb.help) known += fmt::format("{}{}", known.empty() ? "" : ", ", verb.name);
+  }
+  throw Error(ExitCode::config,
+              fmt::format("gpt-bench: unknown command {}; use one of {}", config::in_quotes(name), known));
+}
+
+std::vector<config::Option> options_of(const std::string& verb, Options& options) {
+  std::vector<config::Option> list;
+  if (verb == "measure" || verb == "learn") {
+    list = {
+        {.name = "warm-up",
+         .target = &options.warm_up,
+         .help = "updates before the clock starts",
+         .min = 0,
+         .max = 1e6},
+        {.name = "updates", .target = &options.updates, .help = "updates that are timed", .min = 1, .max = 1e6},
+        {.name = "evaluations", .target = &options.evaluations, .help = "of learn: how often", .min = 1, .max = 1e6},
+        {.name = "result", .target = &options.result, .help = "file for the result; empty = standard output"}};
+    return list;
+  }
+  list = {
+      {.name = "minutes", .target = &options.minutes, .help = "about how long it may take", .min = 0.1, .max = 10000},
+      {.name = "results", .target = &options.results, .help = "the folder for table, JSON and chart"}};
+  if (verb == "modes") {
+    list.push_back({.name = "epochs",
+                    .target = &options.epochs,
+                    .help = "times that each mode is measured, in turn",
+                    .min = 1,
+                    .max = 1000});
+    list.push_back({.name = "iterations",
+                    .target = &options.iterations,
+                    .help = "updates that are timed in each; 0 = as many as fit into --minutes",
+                    .min = 0,
+                    .max = 1e6});
+  }
+  return list;
+}
+
 int bench(int argc, char** argv) {
-  const std::string verb = argc > 1 ? argv[1] : "--help";
-  if (verb == "--help" || verb == "-h") {
-    std::fputs(kUsage, stdout);
+  const std::string name = argc > 1 ? argv[1] : "--help";
+  if (name == "--help" || name == "-h") {
+    std::fputs(usage().c_str(), stdout);
     return 0;
   }
-  const bool is_combo = verb == "combo";
-  const bool is_ops = verb == "ops";
-  if (verb != "ladder" && verb != "measure" && !is_combo && !is_ops)
-    throw Error(ExitCode::config,
-                fmt::format("gpt-bench: unknown command {}; use ladder, combo or ops", config::in_quotes(verb)));
+  const Verb& verb = verb_named(name);
+  const bool is_combo = name == "combo";
   if (is_combo && (argc < 3 || argv[2][0] == '-'))
     throw Error(ExitCode::config, "gpt-bench combo: name the optimizations, such as compile+adamw");
   const int used = is_combo ? 2 : 1;
   Options options;
-  if (is_ops) options.minutes = 1;
-  const auto command = config::parse_command_line(
-      argc - used, argv + used, "gpt-bench " + verb, "Measure what each optimization is worth on this machine.",
-      {{.name = "minutes", .target = &options.minutes, .help = "about how long it may take", .min = 0.1, .max = 10000},
-       {.name = "results", .target = &options.results, .help = "the folder for table, JSON and chart"},
-       {.name = "warm-up",
-        .target = &options.warm_up,
-        .help = "of measure: updates before the clock starts",
-        .min = 0,
-        .max = 1e6},
-       {.name = "updates",
-        .target = &options.updates,
-        .help = "of measure: updates that are timed",
-        .min = 1,
-        .max = 1e6},
-       {.name = "result",
-        .target = &options.result,
-        .help = "of measure: the file for the result; empty = standard output"}},
-      complete);
+  options.minutes = verb.minutes;
+  options.command = "gpt-bench";
+  for (int i = 1; i < argc; ++i) options.command += fmt::format(" {}", argv[i]);
+  if (is_combo) options.names = argv[2];
+  const auto command = config::parse_command_line(argc - used, argv + used, "gpt-bench " + name,
+                                                  "Measure what each optimization is worth on this machine.",
+                                                  options_of(name, options), complete);
   if (command.handled) return 0;
   process::watch_signals();
-  if (verb == "measure" || is_ops) {
+  if (verb.is_here) {
     use_cpu_threads(command.config.threads);
     use_cpu_allocator();
   }
-  if (verb == "measure") return measure_one(command.config, options);
-  std::string typed = "gpt-bench";
-  for (int i = 1; i < argc; ++i) typed += fmt::format(" {}", argv[i]);
-  if (is_ops) return measure_operators_of(command.config, options, typed);
-  return climb_ladder(command.config, options, verb, is_combo ? argv[2] : "", typed);
+  return verb.run(command.config, options);
 }
 
 }  // namespace

@@ -45,11 +45,12 @@ std::string unmarked(std::string argument) {
 
 // The names that CLI11 is to know it by: "--batch-size,--batch_size,--training.batch-size,--training.batch_size,".
 std::string flags_of(const Spelling& spelling) {
-  const std::string& name = spelling.alias ? spelling.alias->name : spelling.option->name;
+  const std::string name = spelling.alias ? spelling.alias->name : spelling.option->flag();
   if (name.size() == 1) return "-" + name;
   const std::string& section = spelling.option->section;
   std::string flags;
-  for (std::string written : {name, section.empty() ? name : section + "." + name}) {
+  const bool has_section = section.empty() || name.starts_with(section + ".");
+  for (std::string written : {name, has_section ? name : section + "." + name}) {
     for (const char between : {'-', '_'}) {
       std::replace_if(written.begin(), written.end(), [](char c) { return c == '-' || c == '_'; }, between);
       flags += "--" + written + ",";

@@ -61,10 +61,14 @@ std::string section_title(const std::string& section) {
 // The keys under the names of their sections, below the program's own flags.
 std::vector<Section> sections(std::vector<Option> program_rows, const std::vector<Option>& keys) {
   std::vector<Section> result = {{"", std::move(program_rows)}};
-  for (const Option& key : keys) {
+  const auto is_taken = [own = result[0].rows](const std::string& name) {
+    return std::any_of(own.begin(), own.end(), [&](const Option& row) { return row.name == name; });
+  };
+  for (Option key : keys) {
+    key.is_shadowed = is_taken(key.name);
     const std::string title = section_title(key.section);
     if (result.back().title != title) result.push_back({title, {}});
-    result.back().rows.push_back(key);
+    result.back().rows.push_back(std::move(key));
   }
   return result;
 }

@@ -27,7 +27,7 @@ std::string flag_of(const Option& row) {
   for (const Alias& alias : row.aliases) {
     if (alias.name.size() == 1) names += "-" + alias.name + ", ";
   }
-  names += "--" + row.name;
+  names += "--" + row.flag();
   if (row.is_switch) return names;
   const std::string value = default_text(row);
   return fmt::format("{} {}", names, value.empty() ? "VALUE" : value);

@@ -13,6 +13,7 @@
 
 #include "gpt/model/recompute.h"
 #include "gpt/ops/fused.h"
+#include "gpt/ops/part.h"
 #include "gpt/ops/rotary.h"
 
 namespace gpt {
@@ -30,6 +31,7 @@ struct Linear {
   Parameter weight, bias;  // (out, in); (out) or empty
 
   at::Tensor operator()(const at::Tensor& x, const Pass& pass) const {
+    const InPart part(part::kProducts);
     return pass.ops.linear(x, weight, bias.tracked());
   }
 };
@@ -39,6 +41,11 @@ struct Stream {
   at::Tensor x, branch;  // (B, T, C); the branch undefined where nothing is to be added
   double dropout = 0;    // of the branch
 };
+
+ops::Normalized add_norm(const ops::Normalization& norm, const Stream& stream, const Pass& pass) {
+  const InPart part(part::kNorm);
+  return pass.ops.add_norm(norm, stream.x, stream.branch, stream.dropout);
+}
 
 // The keys and values that one layer has seen so far, and where the next ones go.
 struct LayerCache {
@@ -62,12 +69,15 @@ struct Attention {
   at::Tensor operator()(const at::Tensor& x, const ops::RotaryTables& rotary, const Pass& pass,
                         const LayerCache* cache = nullptr) const {
     const at::Tensor qkv = c_attn(x, pass);  // (B, T, (H + 2 kv heads) D)
-    const at::Tensor y = cache ? attend_to(*cache, qkv, rotary)
-                               : pass.ops.attention(qkv, n_head, n_kv_head, pass.dropout(dropout), rotary);
-    return c_proj(y, pass);
+    return c_proj(cache ? attend_to(*cache, qkv, rotary) : attend(qkv, rotary, pass), pass);
   }
 
  private:
+  at::Tensor attend(const at::Tensor& qkv, const ops::RotaryTables& rotary, const Pass& pass) const {
+    const InPart part(part::kAttention);
+    return pass.ops.attention(qkv, n_head, n_kv_head, pass.dropout(dropout), rotary);
+  }
+
   // The keys and values go into the cache, and the queries see all that is there.
   at::Tensor attend_to(const LayerCache& cache, const at::Tensor& qkv, const ops::RotaryTables& rotary) const {
     const int64_t B = qkv.size(0), T = qkv.size(1), H = n_head, past = cache.length;
@@ -96,14 +106,21 @@ struct FeedForward {
   Linear gate, in, out;  // gelu has no gate
 
   at::Tensor operator()(const at::Tensor& x, const Pass& pass) const {
-    using ops::Activation;
-    if (kind == Mlp::gelu) return out(pass.ops.activate(Activation::gelu, in(x, pass)), pass);
+    if (kind == Mlp::gelu) return out(activated({}, in(x, pass), pass), pass);
     const at::Tensor open = gate(x, pass);
-    const Activation activation = kind == Mlp::swiglu ? Activation::silu : Activation::gelu;
-    return out(pass.ops.activate_gated(activation, open, in(x, pass), pass.dropout(dropout)), pass);
+    return out(activated(open, in(x, pass), pass), pass);
   }
 
   double dropout_after() const { return kind == Mlp::gelu ? dropout : 0; }
+
+ private:
+  at::Tensor activated(const at::Tensor& open, const at::Tensor& x, const Pass& pass) const {
+    using ops::Activation;
+    const InPart part(part::kActivation);
+    if (kind == Mlp::gelu) return pass.ops.activate(Activation::gelu, x);
+    const Activation activation = kind == Mlp::swiglu ? Activation::silu : Activation::gelu;
+    return pass.ops.activate_gated(activation, open, x, pass.dropout(dropout));
+  }
 };
 
 struct Block {
@@ -114,14 +131,15 @@ struct Block {
 
   Stream operator()(const Stream& in, const ops::RotaryTables& rotary, const Pass& pass,
                     const LayerCache* cache = nullptr) const {
-    const auto [x, first] = pass.ops.add_norm(ln_1, in.x, in.branch, in.dropout);
+    const auto [x, first] = add_norm(ln_1, in, pass);
     const at::Tensor attended = attn(first, rotary, pass, cache);
-    const auto [y, second] = pass.ops.add_norm(ln_2, x, attended, pass.dropout(attn.dropout));
+    const auto [y, second] = add_norm(ln_2, {x, attended, pass.dropout(attn.dropout)}, pass);
     return {y, mlp(second, pass), pass.dropout(mlp.dropout_after())};
   }
 };
 
 at::Tensor joined(const Stream& stream) {
+  const InPart part(part::kNorm);
   return stream.x + at::dropout(stream.branch, stream.dropout, /*train=*/true);
 }
 
@@ -169,14 +187,13 @@ struct GPT::Transformer {
 
   // Of positions offset, offset + 1, ...
   at::Tensor embed(const at::Tensor& ids, int64_t offset, const Pass& pass) const {
+    const InPart part(part::kEmbedding);
     at::Tensor x = pass.ops.embedding(ids, wte);  // (B, T, C)
     if (wpe.defined()) x = x + wpe.tracked().narrow(0, offset, ids.size(1));
     return at::dropout(x, dropout, pass.training);
   }
 
-  at::Tensor normalized(const Stream& stream, const Pass& pass) const {
-    return pass.ops.add_norm(ln_f, stream.x, stream.branch, stream.dropout).normed;
-  }
+  at::Tensor normalized(const Stream& stream, const Pass& pass) const { return add_norm(ln_f, stream, pass).normed; }
 
   ops::RotaryTables rotary_at(int64_t offset, int64_t length) const {
     if (!rotary.cos.defined()) return {};
@@ -236,7 +253,9 @@ at::Tensor GPT::loss(const at::Tensor& ids, const at::Tensor& targets, const Los
   const ops::ClassifierOptions classifier{.vocabulary = *config_.vocab_size,
                                           .label_smoothing = options.label_smoothing,
                                           .chunk_rows = options.chunk_rows};
-  return operators_.classifier_loss(hidden(ids), transformer_->lm_head, targets, classifier, options.upstream);
+  const at::Tensor x = hidden(ids);
+  const InPart part(part::kHead);
+  return operators_.classifier_loss(x, transformer_->lm_head, targets, classifier, options.upstream);
 }
 
 at::Tensor GPT::forward_cached(const at::Tensor& ids, KvCache& cache) const {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "gpt/core/map_faults.h"
+#include "gpt/ops/part.h"
 #include "gpt/optim/grad_clip.h"
 
 namespace gpt {
@@ -78,6 +79,7 @@ void TrainStep::apply() {
 }
 
 void TrainStep::update() {
+  const InPart part(part::kOptimizer);
   at::NoGradGuard no_grad;
   const at::Tensor& gradients = model_.parameters().flat_gradients();
   at::Tensor scaler_overflow;
@@ -96,7 +98,10 @@ std::optional<int64_t> run_update(TrainStep& step, DataLoader& loader, int64_t m
   for (int64_t i = 0; i < micro_batches; ++i) {
     if (i > 0 && stop()) return step.abandon(), std::nullopt;
     const BatchShape shape = loader.next_shape();
-    loader.next_into(step.batch(shape));
+    {
+      const InPart part(part::kData);
+      loader.next_into(step.batch(shape));
+    }
     map_faults::require_intact();  // before anything is learned from it
     step.set_share(static_cast<double>(shape.sequences * shape.length) / static_cast<double>(tokens));
     step.accumulate();

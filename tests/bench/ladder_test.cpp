@@ -107,10 +107,9 @@ TEST(Ladder, KeepsWhatWasMeasuredBeforeASignal) {
 TEST(Ladder, TheEffortFitsIntoTheTime) {
   for (const double step_ms : {1.0, 50.0, 3000.0}) {
     for (const double seconds : {60.0, 600.0}) {
-      Measurement start;
-      start.step_ms = step_ms;
       constexpr double kAround = 0.8;
-      const auto [length, rounds] = effort_for(start, kAround + 3 * step_ms / 1000, 3, 12, seconds);
+      const auto [length, rounds] =
+          effort_for({.update_seconds = step_ms / 1000, .around_seconds = kAround}, 12, seconds);
       const double of_run = kAround + static_cast<double>(length.warm_up + length.updates) * step_ms / 1000;
       EXPECT_GE(rounds, 1);
       EXPECT_GE(length.updates, 3);
@@ -125,10 +124,11 @@ TEST(Ladder, ResultsNameEveryRow) {
   Machine machine;
   BenchResults results;
   results.title = "ladder", results.command = "gpt-bench ladder", results.date = "2026-01-01T00:00:00Z";
-  results.config = toy_config(), results.ladder = climb_with(machine);
+  const Ladder ladder = climb_with(machine);
+  results.config = toy_config(), results.findings = findings(ladder);
   results.device.name = "a <fast> CPU & more";
   const std::string table = to_markdown(results), json = to_json(results), chart = to_svg(results);
-  for (const LadderRow& row : results.ladder.rows) {
+  for (const LadderRow& row : ladder.rows) {
     EXPECT_NE(table.find("| " + row.name + " "), std::string::npos) << row.name;
     EXPECT_NE(json.find("\"" + row.name + "\""), std::string::npos) << row.name;
     EXPECT_EQ(chart.find(">" + row.name + "<") != std::string::npos, row.measurement.has_value()) << row.name;

@@ -239,6 +239,14 @@ TEST(CommandLine, ProgramsAddTheirOwnFlags) {
   EXPECT_EQ(file, "x");
 }
 
+TEST(CommandLine, AProgramsOwnFlagHidesTheShortNameOfAKey) {
+  int64_t epochs = 0;
+  const std::vector<Option> rows = {{.name = "epochs", .target = &epochs, .help = "of the program"}};
+  EXPECT_EQ(parse({"--epochs", "7", "--training.epochs", "3"}, rows).config.training.schedule.epochs, 3);
+  EXPECT_EQ(epochs, 7);
+  EXPECT_EQ(parse({"--num-epochs=4"}, rows).config.training.schedule.epochs, 4);
+}
+
 TEST(CommandLine, AFileThatIsTooLargeIsNotRead) {
   const File large(std::string((1 << 20) + 1, '#'));
   EXPECT_EQ(fault({"--config", large.path()}), std::string("cannot read ") + large.path() +

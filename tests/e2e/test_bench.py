@@ -18,7 +18,8 @@ class Bench(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.root = pathlib.Path(folder.name)
         options = {**programs.TINY, "model.dropout": 0, "training.max_steps": 1000}
-        self.options = ["--data", programs.write_text(self.root), "--results", self.root / "results", *programs.flags(options)]
+        self.flags = ["--data", programs.write_text(self.root), *programs.flags(options)]
+        self.options = ["--results", self.root / "results", *self.flags]
 
     def files(self, ending):
         return sorted((self.root / "results").glob(f"*{ending}"))
@@ -41,7 +42,7 @@ class Bench(unittest.TestCase):
         self.assertEqual(len(list((self.root / "results").iterdir())), 3, "files were left behind")
 
     def test_one_measurement_is_an_object(self):
-        done = programs.run("gpt-bench", "measure", "--updates", 3, "--warm-up", 1, *self.options, check_code=0)
+        done = programs.run("gpt-bench", "measure", "--updates", 3, "--warm-up", 1, *self.flags, check_code=0)
         result = json.loads(done.stdout)
         self.assertEqual(set(result), {"step_ms", "cpu_ms", "tokens_per_second", "peak_bytes", "loss", "start_seconds"})
         self.assertGreater(result["tokens_per_second"], 0)
@@ -60,6 +61,46 @@ class Bench(unittest.TestCase):
         self.assertEqual(self.files(".md")[0].read_text(), done.stdout)
         xml.etree.ElementTree.parse(self.files(".svg")[0])
 
+    def test_the_modes_are_compared(self):
+        done = programs.run("gpt-bench", "modes", "--epochs", 2, "--iterations", 3, *self.options, check_code=0)
+        report = json.loads(self.files(".json")[0].read_text())
+        self.assertTrue(report["complete"])
+        self.assertEqual((report["epochs"], report["updates"]), (2, 3))
+        self.assertEqual([row["name"] for row in report["rows"]], ["eager", "default", "reduce-overhead", "max-autotune"])
+        eager, default, *others = report["rows"]
+        self.assertAlmostEqual(default["measurement"]["loss"], eager["measurement"]["loss"], delta=0.04)
+        self.assertEqual({row["verdict"] for row in others}, {"on a CPU every mode is default"})
+        self.assertEqual(self.files(".md")[0].read_text(), done.stdout)
+
+    def test_architectures_are_compared(self):
+        options = [*self.options, "--data.validation_fraction", 0.2]
+        done = programs.run("gpt-bench", "architecture", "--minutes", 0.1, *options, check_code=0)
+        report = json.loads(self.files(".json")[0].read_text())
+        self.assertTrue(report["complete"])
+        base, seed, *variants = report["variants"]
+        self.assertEqual((base["name"], seed["name"]), ("as configured", "another seed"))
+        self.assertGreaterEqual(len(variants), 5)
+        for variant in report["variants"]:
+            points = variant["learning"]["validation_loss"]
+            self.assertEqual([points[0][0], points[-1][0]], [0, report["updates"]])
+            self.assertLess(points[-1][1], points[0][1], variant["name"])
+        self.assertNotEqual(base["learning"]["validation_loss"], seed["learning"]["validation_loss"])
+        self.assertEqual(self.files(".md")[0].read_text(), done.stdout)
+        xml.etree.ElementTree.parse(self.files(".svg")[0])
+
+    def test_a_step_is_taken_apart(self):
+        done = programs.run("gpt-bench", "profile", "--minutes", 0.1, *self.options, check_code=0)
+        report = json.loads(self.files(".json")[0].read_text())
+        parts = {part["name"]: part for part in report["parts"]}
+        for name in ("data", "embedding", "residual sum and norm", "products", "attention", "activation", "head and loss",
+                     "optimizer", "between the operators"):
+            self.assertIn(f"| {name} ", done.stdout)
+            self.assertGreater(parts[name]["ms"], 0, name)
+        # Nothing is lost between the parts, whose medians need not add up exactly.
+        self.assertAlmostEqual(sum(part["ms"] for part in report["parts"]), report["step_ms"], delta=0.5 * report["step_ms"])
+        self.assertTrue(report["advice"])
+        self.assertIn("What to change:", done.stdout)
+
     def test_ctrl_c_keeps_what_is_done(self):
         words = programs.command("gpt-bench", "ladder", "--minutes", 5, *self.options)
         process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
@@ -76,7 +117,7 @@ class Bench(unittest.TestCase):
 
     def test_mistakes_are_named(self):
         for words, message in (
-                (["climb"], "gpt-bench: unknown command 'climb'; use ladder, combo or ops"),
+                (["climb"], "gpt-bench: unknown command 'climb'; use one of ladder, combo, modes, architecture, ops, profile"),
                 (["combo"], "gpt-bench combo: name the optimizations, such as compile+adamw"),
                 (["combo", "adam"], "gpt-bench combo: there is no optimization 'adam'; there are tf32, bfloat16, float16, flash, "
                                     "padding, adamw, compile, end_to_end, graph, workers"),

@@ -3,11 +3,12 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "gpt/bench/effort.h"
+#include "gpt/bench/findings.h"
 #include "gpt/bench/measurement.h"
 #include "gpt/bench/rung.h"
 
@@ -31,11 +32,6 @@ struct Ladder {
   bool complete = false;  // not stopped by a signal
 };
 
-// Measures one configuration; nothing when a signal stopped it. Throws gpt::Error when it cannot be run.
-using Measure = std::function<std::optional<Measurement>(const Config& config, const MeasurementLength& length)>;
-// What is done, as a share, and what is measured now.
-using Progress = std::function<void(double share, const std::string& what)>;
-
 // Two configurations in alternating runs, so that what else the machine does meets both.
 struct Comparison {
   Measurement before, after;  // medians of their runs
@@ -44,15 +40,19 @@ struct Comparison {
 std::optional<Comparison> compare(const Config& before, const Config& after, const MeasurementLength& length,
                                   int64_t rounds, const Measure& measure);
 
-// The length of a measurement and the number of rounds so that a ladder of `count` comparisons takes about `seconds`, after one
-// short measurement of the start.
-struct Effort {
-  MeasurementLength length;
-  int64_t rounds;
+// The numbers of several runs of one configuration.
+Measurement median_of(const std::vector<Measurement>& runs);
+
+// Whether a change is worth having, and why. `start_loss`: of the run without any change.
+struct Judgement {
+  bool kept;
+  std::string reason;
 };
-Effort effort_for(const Measurement& start, double seconds_of_it, int64_t updates_of_it, int64_t count, double seconds);
+Judgement judge(const Comparison& pair, double start_loss);
 
 Ladder climb(const Config& wanted, const std::vector<Rung>& rungs, double seconds, const Measure& measure,
              const Progress& progress);
+
+Findings findings(const Ladder& ladder);
 
 }  // namespace gpt

@@ -29,15 +29,15 @@ struct Measurement {
 };
 
 // In this process, which draws from its random state: no run may follow. Throws gpt::Error(interrupted) on a signal.
-Measurement measure(Config config, const MeasurementLength& length);
+Measurement measure(const Config& config, const MeasurementLength& length);
 
 std::string to_json(const Measurement& measurement);
 Measurement measurement_from_json(const std::string& text);
 
-// The same in a process of its own, so that memory, threads and allocators are not those of an earlier measurement:
-// `program measure --config FILE ...`, with its files in `folder`. Nothing when a signal stopped it. Throws gpt::Error with the
-// last line that the process wrote when it failed.
-std::optional<Measurement> measure_apart(const std::string& program, const std::string& folder, const Config& config,
-                                         const MeasurementLength& length);
+// What `program COMMAND --config FILE OPTIONS...` writes about one configuration: in a process of its own, so that memory, threads and
+// allocators are not those of an earlier measurement. Its files are in `folder`. Nothing when a signal stopped it. Throws
+// gpt::Error with the last line that the process wrote when it failed.
+std::optional<std::string> run_apart(const std::string& program, const std::string& folder, const std::string& command,
+                                     const Config& config, const std::vector<std::string>& options);
 
 }  // namespace gpt

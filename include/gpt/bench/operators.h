@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "gpt/bench/findings.h"
 #include "gpt/config/config.h"
 #include "gpt/device/device.h"
 
@@ -31,5 +32,7 @@ struct OperatorSpeeds {
 // called before each with the share that is done; where it returns false, what has been measured so far is returned.
 OperatorSpeeds measure_operators(const Config& config, const DeviceInfo& device, at::ScalarType type, double seconds,
                                  const std::function<bool(double share, const std::string& name)>& progress);
+
+Findings findings(const OperatorSpeeds& speeds);
 
 }  // namespace gpt

@@ -1,32 +1,28 @@
 // What gpt-bench leaves behind: a table for people, in the terminal and as Markdown, JSON for programs, and a chart.
 #pragma once
 
+#include <cstdint>
 #include <string>
-#include <vector>
 
-#include "gpt/bench/ladder.h"
-#include "gpt/bench/operators.h"
+#include "gpt/bench/findings.h"
 #include "gpt/config/config.h"
 #include "gpt/device/device.h"
 
 namespace gpt {
 
 struct BenchResults {
-  std::string title;    // "ladder", "combo" or "ops"
+  std::string title;    // "ladder", "ops" or another command
   std::string command;  // as it was typed
   std::string date;     // "2026-11-22T20:45:00Z"
   DeviceInfo device;
   int64_t threads = 0;
   Config config;  // what was asked for
-  Ladder ladder;
-  OperatorSpeeds operators = {};  // of "ops", which has no ladder
-  bool complete() const { return ladder.complete || operators.complete; }
+  Findings findings;
 };
 
-// GitHub's Markdown, aligned so that a terminal can show it too.
 std::string to_markdown(const BenchResults& results);
 std::string to_json(const BenchResults& results);
-// A bar for each row: milliseconds per update, or an operator's gain.
+// A bar for each row.
 std::string to_svg(const BenchResults& results);
 
 // Writes FOLDER/TITLE-DATE.{md,json,svg}, creating the folder; returns the path without its ending.

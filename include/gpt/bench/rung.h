@@ -20,7 +20,11 @@ struct Rung {
 // From float32 without any optimization upwards. `wanted`: whose vocab_multiple, workers and the like the rungs restore.
 std::vector<Rung> rungs(const Config& wanted, const DeviceInfo& device);
 
-// `wanted` with every rung taken away, and without what a measurement has no use for.
+// `wanted` as some updates of it are measured: from the start, at the learning rate that a short warm-up leads to, with nothing
+// beside the updates.
+Config measurable(const Config& wanted);
+
+// The same with every rung taken away.
 Config without_rungs(const Config& wanted);
 
 }  // namespace gpt

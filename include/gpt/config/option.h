@@ -69,6 +69,8 @@ struct Option {
   bool may_be_time = false;     // of an Interval: it may be counted in seconds
   bool is_switch = false;       // of a bool that is false: its flag takes no value
   std::string otherwise = {};   // of a Choice: what to do when none of its names is meant
+  bool is_shadowed = false;     // an option of the program has this name: the flag needs the section
+  std::string flag() const { return is_shadowed ? key() : name; }
   std::string key() const { return section.empty() ? name : section + "." + name; }
 };
 

@@ -1,0 +1,37 @@
+// How much can be measured in the time that there is.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "gpt/bench/measurement.h"
+#include "gpt/config/config.h"
+
+namespace gpt {
+
+// Measures one configuration; nothing when a signal stopped it. Throws gpt::Error when it cannot be run.
+using Measure = std::function<std::optional<Measurement>(const Config& config, const MeasurementLength& length)>;
+// What is done, as a share, and what is measured now.
+using Progress = std::function<void(double share, const std::string& what)>;
+
+struct Pace {
+  double update_seconds = 0;
+  double around_seconds = 0;  // that a run takes beside its updates: start-up, above all
+};
+
+// From one short measurement; nothing when it was stopped.
+std::optional<Pace> find_pace(const Config& config, const Measure& measure);
+
+// A measurement that takes about `seconds`: 3 to 100 updates.
+MeasurementLength length_for(const Pace& pace, double seconds);
+
+struct Effort {
+  MeasurementLength length;
+  int64_t rounds;
+};
+// So that `count` comparisons of two configurations, each `rounds` times, take about `seconds`.
+Effort effort_for(const Pace& pace, int64_t count, double seconds);
+
+}  // namespace gpt

@@ -1,0 +1,23 @@
+// What one command of gpt-bench found out: a text for people, an object for programs, and the bars of a chart.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace gpt {
+
+struct Bar {
+  std::string name, label;
+  double length;  // in the unit that the chart's title names
+  bool is_dark;
+};
+
+struct Findings {
+  std::string text;  // Markdown
+  std::string json;  // an object
+  std::string chart_title;
+  std::vector<Bar> bars = {};
+  bool complete = false;  // not stopped by a signal
+};
+
+}  // namespace gpt

@@ -1,0 +1,47 @@
+// Where the time of a training step goes, part by part, and which settings would change that: `gpt-bench profile`.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "gpt/bench/findings.h"
+#include "gpt/config/config.h"
+#include "gpt/device/device.h"
+
+namespace gpt {
+
+struct PartTime {
+  std::string name;
+  double ms = 0;           // in a step: medians
+  double backward_ms = 0;  // of it in the backward pass
+  double flops = 0;        // floating-point operations in a step; 0: it is no matter of products
+};
+
+struct StepProfile {
+  Config config;  // as it was run
+  DeviceInfo device;
+  at::ScalarType type = at::kFloat;  // of products
+  int64_t threads = 0;
+  std::vector<PartTime> parts;  // in the order of a step; the last is what lies between them
+  double step_ms = 0;           // the median
+  double cpu_ms = 0;            // of all threads, in a step
+  double launched_ms = 0;       // until the host had launched a step's work
+  double peak_flops = 0;        // per second, of a large product
+  int64_t updates = 0;          // that were timed
+};
+
+// Times steps of a new run of `config` for about `seconds`, without recording them as graphs. `progress` is called with the share
+// that is done. Throws gpt::Error(interrupted) on a signal.
+StepProfile profile_steps(Config config, double seconds,
+                          const std::function<void(double share, const std::string& what)>& progress);
+
+// What to change, in words; the largest matter first.
+std::vector<std::string> advice(const StepProfile& profile);
+
+Findings findings(const StepProfile& profile);
+
+}  // namespace gpt

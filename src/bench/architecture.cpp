@@ -1,0 +1,241 @@
+#include "gpt/bench/architecture.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "gpt/bench/rung.h"
+#include "gpt/core/error.h"
+#include "gpt/core/format.h"
+#include "gpt/parameters/parameter_table.h"
+#include "markdown_table.h"
+#include "measured_run.h"
+
+namespace gpt {
+namespace {
+
+struct Change {
+  std::string name;
+  std::function<void(Config& config)> apply;
+};
+
+// Every choice that `wanted` does not make itself, one at a time.
+std::vector<Change> changes_of(const Config& wanted) {
+  constexpr double kSmoothing = 0.1;
+  const ModelConfig& model = wanted.model;
+  std::vector<Change> changes{{"as configured", [](Config&) {}},
+                              {"another seed", [](Config& config) { ++config.seed; }}};
+  for (const auto& [mlp, name] : {std::pair{Mlp::swiglu, "swiglu"}, {Mlp::geglu, "geglu"}, {Mlp::gelu, "gelu"}}) {
+    if (mlp == model.mlp) continue;
+    changes.push_back({fmt::format("mlp: {}", name), [mlp](Config& config) { config.model.mlp = mlp; }});
+  }
+  const Norm norm = model.norm == Norm::layernorm ? Norm::rmsnorm : Norm::layernorm;
+  changes.push_back({norm == Norm::layernorm ? "norm: layernorm" : "norm: rmsnorm",
+                     [norm](Config& config) { config.model.norm = norm; }});
+  const Position position = model.position == Position::rope ? Position::learned : Position::rope;
+  changes.push_back({position == Position::rope ? "position: rope" : "position: learned",
+                     [position](Config& config) { config.model.position = position; }});
+  const double smoothing = wanted.training.label_smoothing > 0 ? 0 : kSmoothing;
+  changes.push_back({fmt::format("label_smoothing: {}", smoothing),
+                     [smoothing](Config& config) { config.training.label_smoothing = smoothing; }});
+  return changes;
+}
+
+// Two runs that differ by their seed alone differ by this; one pair says little, so that at least a share of the loss counts.
+double spread_of(const ArchitectureComparison& comparison, double updates) {
+  constexpr double kLeast = 0.003;
+  const Learning &base = *comparison.variants[0].learning, &other = *comparison.variants[1].learning;
+  const double loss = base.loss_after(updates);
+  return std::max(kLeast * loss, std::abs(other.loss_after(updates) - loss));
+}
+
+double milliseconds(const Learning& learning) {
+  return learning.step_ms * static_cast<double>(learning.points.back().updates);
+}
+
+// The time of the fastest variant, which every other one has learned for too.
+double shortest_ms(const ArchitectureComparison& comparison) {
+  double shortest = std::numeric_limits<double>::infinity();
+  for (const Variant& variant : comparison.variants) {
+    if (variant.learning) shortest = std::min(shortest, milliseconds(*variant.learning));
+  }
+  return shortest;
+}
+
+double loss_after_ms(const Learning& learning, double ms) { return learning.loss_after(ms / learning.step_ms); }
+
+double final_loss(const Learning& learning) { return learning.points.back().loss; }
+
+const char* verdict_of(double change, double spread) {
+  if (change < -spread) return "better";
+  return change > spread ? "worse" : "no difference";
+}
+
+void judge(ArchitectureComparison& comparison) {
+  if (comparison.variants.size() < 2 || !comparison.variants[0].learning || !comparison.variants[1].learning) return;
+  const Learning& base = *comparison.variants[0].learning;
+  const double ms = shortest_ms(comparison);
+  const double at_tokens = spread_of(comparison, static_cast<double>(base.points.back().updates)),
+               at_time = spread_of(comparison, ms / base.step_ms);
+  for (size_t i = 2; i < comparison.variants.size(); ++i) {
+    Variant& variant = comparison.variants[i];
+    if (!variant.learning) continue;
+    const std::string by_tokens = verdict_of(final_loss(*variant.learning) - final_loss(base), at_tokens),
+                      by_time = verdict_of(loss_after_ms(*variant.learning, ms) - loss_after_ms(base, ms), at_time);
+    variant.verdict =
+        by_tokens == by_time ? by_tokens : fmt::format("{} at equal tokens, {} at equal time", by_tokens, by_time);
+  }
+}
+
+std::string table_of(const ArchitectureComparison& comparison) {
+  std::vector<Cells> cells{
+      {"variant", "parameters", "ms/step", "equal tokens", "change", "equal time", "change", "verdict"}};
+  const double ms = shortest_ms(comparison);
+  const auto change = [](double value) { return fmt::format("{:+.4f}", value); };
+  for (const Variant& variant : comparison.variants) {
+    if (!variant.learning) {
+      cells.push_back({variant.name, "-", "-", "-", "-", "-", "-", variant.verdict});
+      continue;
+    }
+    const Learning &learning = *variant.learning, &base = *comparison.variants[0].learning;
+    const double last = final_loss(learning), timed = loss_after_ms(learning, ms);
+    cells.push_back({variant.name, format_count(static_cast<double>(learning.parameters)),
+                     fmt::format("{:.1f}", learning.step_ms), fmt::format("{:.4f}", last),
+                     change(last - final_loss(base)), fmt::format("{:.4f}", timed),
+                     change(timed - loss_after_ms(base, ms)), variant.verdict});
+  }
+  return markdown_table(cells);
+}
+
+}  // namespace
+
+double Learning::loss_after(double updates) const {
+  const auto after = std::find_if(points.begin(), points.end(),
+                                  [&](const Point& point) { return static_cast<double>(point.updates) >= updates; });
+  if (after == points.begin()) return after->loss;
+  if (after == points.end()) return points.back().loss;
+  const Point& before = *std::prev(after);
+  const double part =
+      (updates - static_cast<double>(before.updates)) / static_cast<double>(after->updates - before.updates);
+  return before.loss + part * (after->loss - before.loss);
+}
+
+Learning learn(const Config& config, const LearningLength& length) {
+  MeasuredRun run(config);
+  Learning result{.parameters = parameter_count(run.config().model), .points = {}};
+  const auto evaluate = [&](int64_t updates) { result.points.push_back({updates, run.validation_loss()}); };
+  evaluate(0);
+  std::vector<double> seconds;
+  int64_t tokens = 0;
+  for (int64_t update = 1; update <= length.updates; ++update) {
+    const auto begin = std::chrono::steady_clock::now();
+    tokens += run.update();
+    seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    const int64_t due = update * length.evaluations / length.updates;
+    if (due != (update - 1) * length.evaluations / length.updates) evaluate(update);
+  }
+  result.step_ms = 1000 * median(seconds);
+  result.tokens_per_update = static_cast<double>(tokens) / static_cast<double>(length.updates);
+  return result;
+}
+
+std::string to_json(const Learning& learning) {
+  nlohmann::ordered_json points = nlohmann::ordered_json::array();
+  for (const auto& [updates, loss] : learning.points) points.push_back({updates, loss});
+  return nlohmann::ordered_json{{"parameters", learning.parameters},
+                                {"step_ms", learning.step_ms},
+                                {"tokens_per_update", learning.tokens_per_update},
+                                {"validation_loss", points}}
+      .dump();
+}
+
+Learning learning_from_json(const std::string& text) {
+  const auto json = nlohmann::json::parse(text);
+  Learning result{.parameters = json.at("parameters").get<int64_t>(),
+                  .step_ms = json.at("step_ms").get<double>(),
+                  .tokens_per_update = json.at("tokens_per_update").get<double>(),
+                  .points = {}};
+  for (const auto& point : json.at("validation_loss")) {
+    // JSON writes what is not a number as null.
+    const auto& loss = point.at(1);
+    result.points.push_back(
+        {point.at(0).get<int64_t>(), loss.is_null() ? std::numeric_limits<double>::quiet_NaN() : loss.get<double>()});
+  }
+  return result;
+}
+
+ArchitectureComparison compare_architectures(const Config& wanted, double seconds, const Measure& measure,
+                                             const Learn& learn, const Progress& progress) {
+  constexpr int64_t kLeastUpdates = 8, kMostUpdates = 20'000;
+  constexpr double kShareOfEvaluations = 0.2,
+                   kUpdatesPerBatch = 3;  // an update computes three times what an evaluation does
+  ArchitectureComparison result{.variants = {}, .length = {}, .batch_size = wanted.training.batch_size};
+  const Config base = measurable(wanted);
+  progress(0, "as configured");
+  const auto pace = find_pace(base, measure);
+  if (!pace) return result;
+  const std::vector<Change> changes = changes_of(base);
+  const double of_one = seconds / static_cast<double>(changes.size()) - pace->around_seconds;
+  result.length.updates = std::clamp(static_cast<int64_t>((1 - kShareOfEvaluations) * of_one / pace->update_seconds),
+                                     kLeastUpdates, kMostUpdates);
+  const auto micro_batches = static_cast<double>(result.length.updates * base.training.gradient_accumulation_steps);
+  result.eval_batches =
+      std::max<int64_t>(1, static_cast<int64_t>(kShareOfEvaluations * kUpdatesPerBatch * micro_batches /
+                                                static_cast<double>(result.length.evaluations + 1)));
+  for (const Change& change : changes) {
+    progress(static_cast<double>(result.variants.size()) / static_cast<double>(changes.size()), change.name);
+    Config config = base;
+    config.training.cadence.eval_batches = result.eval_batches;
+    change.apply(config);
+    Variant variant{.name = change.name, .learning = {}, .verdict = ""};
+    try {
+      variant.learning = learn(config, result.length);
+      if (!variant.learning) break;
+    } catch (const Error& error) {
+      if (result.variants.size() < 2) throw;  // there is nothing to compare with
+      variant.verdict = error.what();
+    }
+    result.variants.push_back(std::move(variant));
+  }
+  result.complete = result.variants.size() == changes.size();
+  judge(result);
+  return result;
+}
+
+Findings findings(const ArchitectureComparison& comparison) {
+  const Learning& base = *comparison.variants.at(0).learning;
+  const double tokens = base.tokens_per_update * static_cast<double>(comparison.length.updates);
+  Findings result{
+      .text = fmt::format(
+          "Validation loss, of at most {}, after {} of training ({} tokens), and after {}, the time in which the fastest variant "
+          "has made them. Every variant sees the same batches at the same constant learning rate. What lies within the spread of "
+          "the two seeds, or within 0.3 % of the loss, is no difference. Differences of a short training need not last.\n\n",
+          plural(comparison.eval_batches * comparison.batch_size, "sequence"),
+          plural(comparison.length.updates, "update"), format_count(tokens),
+          format_duration(shortest_ms(comparison) / 1000)),
+      .json = "",
+      .chart_title = "Validation loss after the same number of tokens",
+      .complete = comparison.complete};
+  result.text += table_of(comparison);
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const Variant& variant : comparison.variants) {
+    list.push_back({{"name", variant.name},
+                    {"verdict", variant.verdict},
+                    {"learning", variant.learning ? nlohmann::ordered_json::parse(to_json(*variant.learning))
+                                                  : nlohmann::ordered_json()}});
+    if (!variant.learning) continue;
+    const double loss = final_loss(*variant.learning);
+    result.bars.push_back({variant.name, fmt::format("{:.4f}", loss), loss, variant.verdict.starts_with("better")});
+  }
+  result.json = nlohmann::ordered_json{{"updates", comparison.length.updates},
+                                       {"eval_batches", comparison.eval_batches},
+                                       {"equal_time_ms", shortest_ms(comparison)},
+                                       {"variants", list}}
+                    .dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return result;
+}
+
+}  // namespace gpt

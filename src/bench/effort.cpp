@@ -1,0 +1,40 @@
+#include "gpt/bench/effort.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace gpt {
+namespace {
+
+constexpr int64_t kLeastUpdates = 3, kMostUpdates = 100;
+
+int64_t updates_in(const Pace& pace, double seconds) {
+  return static_cast<int64_t>((seconds - pace.around_seconds) / pace.update_seconds);
+}
+
+}  // namespace
+
+std::optional<Pace> find_pace(const Config& config, const Measure& measure) {
+  constexpr MeasurementLength kFirst{.warm_up = 1, .updates = 2};
+  const auto begin = std::chrono::steady_clock::now();
+  const auto first = measure(config, kFirst);
+  if (!first) return std::nullopt;
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  const double update = first->step_ms / 1000, updates = static_cast<double>(kFirst.warm_up + kFirst.updates);
+  return Pace{update, std::max(0.0, took.count() - updates * update)};
+}
+
+MeasurementLength length_for(const Pace& pace, double seconds) {
+  const int64_t updates = updates_in(pace, seconds), warm_up = std::clamp<int64_t>(updates / 6, 1, 5);
+  return {.warm_up = warm_up, .updates = std::clamp(updates - warm_up, kLeastUpdates, kMostUpdates)};
+}
+
+Effort effort_for(const Pace& pace, int64_t count, double seconds) {
+  constexpr int64_t kMostRounds = 3;
+  for (int64_t rounds = kMostRounds;; --rounds) {
+    const double of_run = seconds / static_cast<double>(2 * rounds * std::max<int64_t>(1, count));
+    if (updates_in(pace, of_run) >= 2 * kLeastUpdates || rounds == 1) return {length_for(pace, of_run), rounds};
+  }
+}
+
+}  // namespace gpt

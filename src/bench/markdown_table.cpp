@@ -1,0 +1,33 @@
+#include "markdown_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace gpt {
+
+std::string markdown_table(const std::vector<Cells>& rows) {
+  std::vector<size_t> widths(rows[0].size(), 3);
+  for (const Cells& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  const auto is_text = [&](size_t column) { return column == 0 || column + 1 == widths.size(); };
+  std::string text;
+  for (size_t line = 0; line < rows.size(); ++line) {
+    for (size_t i = 0; i < widths.size(); ++i) {
+      text += fmt::format(fmt::runtime(is_text(i) ? "| {:<{}} " : "| {:>{}} "), rows[line][i], widths[i]);
+    }
+    text += "|\n";
+    if (line > 0) continue;
+    for (size_t i = 0; i < widths.size(); ++i)
+      text += fmt::format("| {}{} ", std::string(widths[i] - 1, '-'), is_text(i) ? '-' : ':');
+    text += "|\n";
+  }
+  return text;
+}
+
+std::string as_ratio(double value) { return fmt::format("{:.2f}x", value); }
+
+std::string as_share(double value) { return fmt::format("{:.0f} %", 100 * value); }
+
+}  // namespace gpt

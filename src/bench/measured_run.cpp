@@ -1,0 +1,84 @@
+#include "measured_run.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "gpt/core/error.h"
+#include "gpt/core/process.h"
+#include "gpt/optim/lr_schedule.h"
+#include "gpt/prepare/load_corpus.h"
+#include "gpt/train/evaluator.h"
+
+namespace gpt {
+namespace {
+
+bool is_stopped() { return process::stop_signal() != 0; }
+
+Corpus corpus_of(Config& config) {
+  Corpus corpus = load_corpus(config.data, config.model.block_size, "", config.model.vocab_size);
+  config.model.vocab_size = vocabulary_for(corpus, config.model.vocab_size);
+  return corpus;
+}
+
+Precision precision_of(const TrainingConfig& training, const DeviceInfo& device) {
+  const Precision precision = resolve_precision(training.precision, device);
+  apply_precision(precision, training.execution.deterministic);
+  return precision;
+}
+
+}  // namespace
+
+MeasuredRun::MeasuredRun(Config config)
+    : config_(std::move(config)),
+      corpus_(corpus_of(config_)),
+      device_(describe_device(select_device(config_.device).device)),
+      precision_(precision_of(config_.training, device_)),
+      state_(config_, corpus_, device_.device, precision_),
+      step_(state_.model, state_.optimizer, state_.scaler, precision_, config_.training,
+            recorder_for(config_.training, config_.model, device_.device)),
+      plan_(plan_run(config_.training, state_.loader.batches_per_epoch())) {
+  is_to_be_recorded_ = step_.is_recorded();
+}
+
+int64_t MeasuredRun::update() {
+  const double learning_rate = learning_rate_at(config_.training.schedule, state_.step, plan_.total_steps);
+  const auto tokens = run_update(step_, state_.loader, plan_.micro_batches(state_.step), learning_rate, is_stopped);
+  if (!tokens || is_stopped()) throw Error(ExitCode::interrupted, "interrupted");
+  ++state_.step;
+  synchronize(device_.device);  // sync: the update is timed
+  return *tokens;
+}
+
+double MeasuredRun::loss() const { return step_.loss().item<double>(); }  // sync: reads the device
+
+double MeasuredRun::validation_loss() {
+  const Evaluator evaluator(corpus_, config_.training.batch_size, config_.model.block_size,
+                            config_.training.cadence.eval_batches, device_.device, precision_);
+  if (evaluator.empty())
+    throw Error(ExitCode::config, "the data has no validation split: set data.validation_fraction");
+  const Evaluation evaluation = evaluator.run(state_.model, [](double) { return is_stopped(); });
+  if (is_stopped()) throw Error(ExitCode::interrupted, "interrupted");
+  return evaluation.loss;
+}
+
+int64_t MeasuredRun::warm_up(int64_t wanted) const {
+  return std::max<int64_t>(wanted, is_to_be_recorded_ ? Recorder::kRunsBefore + 1 : 0);
+}
+
+void MeasuredRun::require_recorded() const {
+  if (is_to_be_recorded_ && !step_.is_recorded())
+    throw Error(ExitCode::failed_check, "the step could not be recorded as CUDA graphs");
+}
+
+double cpu_seconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+}  // namespace gpt

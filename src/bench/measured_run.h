@@ -1,0 +1,48 @@
+// A new run of a configuration on its real data, one update at a time: what all measurements of whole steps have in common.
+#pragma once
+
+#include <cstdint>
+
+#include "gpt/config/config.h"
+#include "gpt/data/corpus.h"
+#include "gpt/device/device.h"
+#include "gpt/device/precision.h"
+#include "gpt/train/run_plan.h"
+#include "gpt/train/run_state.h"
+#include "gpt/train/train_step.h"
+
+namespace gpt {
+
+class MeasuredRun {
+ public:
+  // Draws from the process's random state, so that no other run may follow.
+  explicit MeasuredRun(Config config);
+
+  // Runs one update to its end; the tokens that it took. Throws gpt::Error(interrupted) on a signal.
+  int64_t update();
+  double loss() const;  // of the last update
+  double validation_loss();
+
+  // How many updates come before those that are timed: `wanted`, and at least as many as recording the step takes.
+  int64_t warm_up(int64_t wanted) const;
+  void require_recorded() const;  // throws gpt::Error where a step that is to be recorded has not been
+
+  const Config& config() const { return config_; }  // with vocab_size set
+  const DeviceInfo& device() const { return device_; }
+  const Precision& precision() const { return precision_; }
+
+ private:
+  Config config_;
+  Corpus corpus_;
+  DeviceInfo device_;
+  Precision precision_;
+  RunState state_;
+  bool is_to_be_recorded_ = false;
+  TrainStep step_;
+  RunPlan plan_;
+};
+
+// CPU time of this process so far, all threads together.
+double cpu_seconds();
+
+}  // namespace gpt

@@ -1,0 +1,144 @@
+#include "gpt/bench/modes.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <utility>
+
+#include "gpt/core/error.h"
+#include "gpt/core/format.h"
+#include "gpt/model/compile.h"
+#include "ladder_findings.h"
+
+namespace gpt {
+namespace {
+
+struct Mode {
+  std::string name, settings;
+  Config config;
+  std::string obstacle = {};
+};
+
+// Why a mode is no other than `default`.
+std::string obstacle_of(const Config& config, const DeviceInfo& device) {
+  if (device.device.is_cpu()) return "on a CPU every mode is default";
+  const std::string obstacle = recording_obstacle(config.training, config.model, device.device);
+  return obstacle.empty() ? "" : "is default " + obstacle;
+}
+
+std::vector<Mode> modes_of(const Config& wanted, const DeviceInfo& device) {
+  const Config base = measurable(wanted);
+  const auto mode = [&](const char* name, CompileMode compile_mode) {
+    Mode result{name, fmt::format("use_compile: true, compile_mode: {}", name), base};
+    result.config.training.execution.use_compile = true;
+    result.config.training.execution.compile_mode = compile_mode;
+    if (compile_mode != CompileMode::standard) result.obstacle = obstacle_of(result.config, device);
+    return result;
+  };
+  Mode eager{"eager", "use_compile: false", base};
+  eager.config.training.execution.use_compile = false;
+  return {eager, mode("default", CompileMode::standard), mode("reduce-overhead", CompileMode::reduce_overhead),
+          mode("max-autotune", CompileMode::max_autotune)};
+}
+
+class Comparisons {
+ public:
+  Comparisons(std::vector<Mode> modes, const Measure& measure, const Progress& progress)
+      : modes_(std::move(modes)), measure_(measure), progress_(progress), runs_(modes_.size()) {}
+
+  Modes run(const ModesEffort& effort) {
+    for (const Mode& mode : modes_) {
+      result_.rows.push_back(
+          {.name = mode.name, .settings = mode.settings, .measurement = {}, .verdict = mode.obstacle});
+    }
+    if (!find_length(effort)) return std::move(result_);
+    while (result_.epochs < effort.epochs && run_epoch(effort.epochs)) ++result_.epochs;
+    summarize();
+    result_.complete = result_.epochs == effort.epochs;
+    return std::move(result_);
+  }
+
+ private:
+  bool is_measured(size_t i) const { return result_.rows[i].verdict.empty(); }
+
+  bool find_length(const ModesEffort& effort) {
+    if (effort.iterations > 0) {
+      result_.length = {.warm_up = 5, .updates = effort.iterations};
+      return true;
+    }
+    progress_(0, modes_[0].name);
+    const auto pace = find_pace(modes_[0].config, measure_);
+    if (!pace) return false;
+    int64_t runs = 0;
+    for (size_t i = 0; i < modes_.size(); ++i) runs += is_measured(i) ? effort.epochs : 0;
+    result_.length = length_for(*pace, effort.seconds / static_cast<double>(runs));
+    return true;
+  }
+
+  // Measures each mode once; false when it was stopped, and what this epoch measured is dropped.
+  bool run_epoch(int64_t epochs) {
+    std::vector<std::optional<Measurement>> runs(modes_.size());
+    for (size_t i = 0; i < modes_.size(); ++i) {
+      if (!is_measured(i)) continue;
+      const double share = static_cast<double>(i) / static_cast<double>(modes_.size());
+      progress_((static_cast<double>(result_.epochs) + share) / static_cast<double>(epochs), modes_[i].name);
+      try {
+        runs[i] = measure_(modes_[i].config, result_.length);
+        if (!runs[i]) return false;
+      } catch (const Error& error) {
+        if (i == 0) throw;  // there is nothing to compare with
+        result_.rows[i].verdict = error.what();
+      }
+    }
+    for (size_t i = 0; i < runs.size(); ++i) {
+      if (runs[i]) runs_[i].emplace_back(*runs[i], runs[0]->step_ms / runs[i]->step_ms);
+    }
+    return true;
+  }
+
+  void summarize() {
+    for (size_t i = 0; i < modes_.size(); ++i) {
+      LadderRow& row = result_.rows[i];
+      if (runs_[i].empty() || !row.verdict.empty()) continue;
+      std::vector<Measurement> measured;
+      std::vector<double> gains;
+      for (const auto& [measurement, gain] : runs_[i]) measured.push_back(measurement), gains.push_back(gain);
+      row.measurement = median_of(measured);
+      row.gain = row.total_gain = median(gains);
+      row.kept = true;
+      if (i == 0) continue;
+      const Measurement& eager = *result_.rows[0].measurement;
+      const Judgement judgement = judge({eager, *row.measurement, row.gain}, eager.loss);
+      row.kept = judgement.kept, row.verdict = judgement.reason;
+    }
+  }
+
+  std::vector<Mode> modes_;
+  const Measure& measure_;
+  const Progress& progress_;
+  std::vector<std::vector<std::pair<Measurement, double>>> runs_;  // of each mode, with its gain
+  Modes result_;
+};
+
+}  // namespace
+
+Modes measure_modes(const Config& wanted, const DeviceInfo& device, const ModesEffort& effort, const Measure& measure,
+                    const Progress& progress) {
+  return Comparisons(modes_of(wanted, device), measure, progress).run(effort);
+}
+
+Findings findings(const Modes& modes) {
+  Findings result{
+      .text = fmt::format("Each mode in turn, {}: medians of {} after {} to warm up. Differences of less than 2 % are "
+                          "noise. The loss is the mean of the last updates, at most ten.\n\n",
+                          plural(modes.epochs, "epoch"), plural(modes.length.updates, "update"), modes.length.warm_up),
+      .json = fmt::format("{{\"epochs\": {}, \"warm_up\": {}, \"updates\": {}, \"rows\": {}}}", modes.epochs,
+                          modes.length.warm_up, modes.length.updates, json_of(modes.rows)),
+      .chart_title = "Milliseconds per update",
+      .bars = bars_of(modes.rows),
+      .complete = modes.complete};
+  result.text += ladder_table(modes.rows, "mode", /*is_ladder=*/false) + settings_list(modes.rows, "modes");
+  return result;
+}
+
+}  // namespace gpt

@@ -1,0 +1,260 @@
+#include "gpt/bench/step_profile.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "gpt/bench/measurement.h"
+#include "gpt/bench/rung.h"
+#include "gpt/core/format.h"
+#include "gpt/diagnose/probe.h"
+#include "gpt/model/compile.h"
+#include "gpt/ops/part.h"
+#include "gpt/parameters/parameter_table.h"
+#include "markdown_table.h"
+#include "measured_run.h"
+#include "part_clock.h"
+
+namespace gpt {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr const char* kBetween = "between the operators";
+
+bool is_product_of_a_block(ParameterRole role) {
+  using enum ParameterRole;
+  return role == attention_in || role == attention_out || role == mlp_in || role == mlp_gate || role == mlp_out;
+}
+
+// Of the part in an update. A backward pass does twice the work of a product and 2.5 times that of attention, of whose scores
+// half are masked; recomputing adds another forward pass of the blocks.
+double flops_of(std::string_view name, const Config& config) {
+  const ModelConfig& m = config.model;
+  const auto tokens =
+      static_cast<double>(config.training.batch_size * config.training.gradient_accumulation_steps * m.block_size);
+  const double recomputed = config.training.execution.gradient_checkpointing ? 1 : 0;
+  if (name == part::kProducts) {
+    int64_t weights = 0;
+    for (const ParameterRow& row : parameter_table(m)) {
+      if (is_product_of_a_block(row.role) && row.shape.size() == 2) weights += row.count();
+    }
+    return 2 * (3 + recomputed) * tokens * static_cast<double>(weights);
+  }
+  if (name == part::kAttention)
+    return 2 * (3.5 + recomputed) * tokens * static_cast<double>(m.block_size * m.n_embd * m.n_layer);
+  if (name == part::kHead) return 6 * tokens * static_cast<double>(m.padded_vocab() * m.n_embd);
+  return 0;
+}
+
+// The times of many steps, part by part.
+class Samples {
+ public:
+  void add(const PartClock::Times& times, double step_ms) {
+    for (size_t i = 0; i < times.parts.size(); ++i) {
+      forward_[i].push_back(times.parts[i].forward_ms);
+      backward_[i].push_back(times.parts[i].backward_ms);
+    }
+    launched_.push_back(times.launched_ms);
+    step_.push_back(step_ms);
+  }
+
+  void summarize(StepProfile& profile) const {
+    for (size_t i = 0; i < forward_.size(); ++i) {
+      const std::string name = i < part::kAll.size() ? part::kAll[i] : kBetween;
+      const double backward = median(backward_[i]);
+      profile.parts.push_back({name, median(forward_[i]) + backward, backward, flops_of(name, profile.config)});
+    }
+    profile.launched_ms = median(launched_);
+    profile.step_ms = median(step_);
+    profile.updates = std::ssize(step_);
+  }
+
+ private:
+  std::array<std::vector<double>, PartClock::kBetween + 1> forward_, backward_;
+  std::vector<double> launched_, step_;
+};
+
+double share_of(const StepProfile& profile, std::string_view name) {
+  const auto found =
+      std::find_if(profile.parts.begin(), profile.parts.end(), [&](const PartTime& part) { return part.name == name; });
+  return found->ms / profile.step_ms;
+}
+
+double share_of_peak(const PartTime& part, const StepProfile& profile) {
+  return part.flops / (1e-3 * part.ms) / profile.peak_flops;
+}
+
+std::string table_of(const StepProfile& profile) {
+  std::vector<Cells> cells{{"part", "ms", "of it backward", "share", "speed", "of the peak"}};
+  double all = 0, backward = 0;
+  for (const PartTime& part : profile.parts) {
+    const bool counts = part.flops > 0 && part.ms > 0;
+    cells.push_back({part.name, fmt::format("{:.2f}", part.ms), fmt::format("{:.2f}", part.backward_ms),
+                     as_share(part.ms / profile.step_ms),
+                     counts ? fmt::format("{:.1f} GFLOP/s", part.flops / part.ms / 1e6) : "-",
+                     counts ? as_share(share_of_peak(part, profile)) : "-"});
+    all += part.ms, backward += part.backward_ms;
+  }
+  cells.push_back({"in all", fmt::format("{:.2f}", all), fmt::format("{:.2f}", backward),
+                   as_share(all / profile.step_ms), "-", "-"});
+  return markdown_table(cells);
+}
+
+std::string text_of(const StepProfile& profile) {
+  std::string text = fmt::format(
+      "Medians of {} in {}, {:.2f} ms each. The peak is that of a large product, {:.1f} GFLOP/s, measured in the same run. "
+      "Between the operators there are autograd, allocations and launches.\n\n",
+      plural(profile.updates, "step"), name_of(profile.type), profile.step_ms, profile.peak_flops / 1e9);
+  text += table_of(profile);
+  if (profile.device.device.is_cpu()) {
+    text += fmt::format("\n{:.2f} of {} were busy on average.\n", profile.cpu_ms / profile.step_ms,
+                        plural(profile.threads, "thread"));
+  } else {
+    text += fmt::format("\nThe host had launched a step after {:.2f} of its {:.2f} ms.\n", profile.launched_ms,
+                        profile.step_ms);
+  }
+  text += "\nWhat to change:\n\n";
+  for (const std::string& sentence : advice(profile)) text += "* " + sentence + "\n";
+  return text;
+}
+
+// Collects advice with the share of a step that it is about.
+class Advice {
+ public:
+  void add(bool applies, double share, std::string sentence) {
+    if (applies) sentences_.emplace_back(share, std::move(sentence));
+  }
+  std::vector<std::string> by_share() {
+    std::stable_sort(sentences_.begin(), sentences_.end(),
+                     [](const auto& a, const auto& b) { return a.first > b.first; });
+    std::vector<std::string> result;
+    for (auto& [share, sentence] : sentences_) result.push_back(std::move(sentence));
+    return result;
+  }
+
+ private:
+  std::vector<std::pair<double, std::string>> sentences_;
+};
+
+}  // namespace
+
+StepProfile profile_steps(Config config, double seconds,
+                          const std::function<void(double share, const std::string& what)>& progress) {
+  constexpr int kWarmUp = 3, kLeast = 5;
+  config.training.execution.compile_mode = CompileMode::standard;
+  progress(0, "the machine");
+  MeasuredRun run(measurable(config));
+  StepProfile profile{.config = run.config(),
+                      .device = run.device(),
+                      .type = run.precision().compute_type(),
+                      .parts = {}};
+  profile.threads = at::get_num_threads();
+  profile.peak_flops = measure_product_speed(run.device().device, profile.type);
+  for (int i = 0; i < kWarmUp; ++i) run.update();
+  PartClock clock(run.device().device);
+  Samples samples;
+  const double cpu_before = cpu_seconds();
+  const auto begin = Clock::now();
+  double passed = 0;
+  for (int i = 0; i < kLeast || passed < seconds; ++i) {
+    progress(std::min(1.0, passed / seconds), "steps");
+    const auto before = Clock::now();
+    clock.begin();
+    run.update();
+    const auto times = clock.end();
+    const auto now = Clock::now();
+    samples.add(times, std::chrono::duration<double, std::milli>(now - before).count());
+    passed = std::chrono::duration<double>(now - begin).count();
+  }
+  samples.summarize(profile);
+  profile.cpu_ms = 1000 * (cpu_seconds() - cpu_before) / static_cast<double>(profile.updates);
+  return profile;
+}
+
+std::vector<std::string> advice(const StepProfile& profile) {
+  constexpr double kMuch = 0.15, kFew = 0.05;
+  const TrainingConfig& training = profile.config.training;
+  const ExecutionConfig& execution = training.execution;
+  const bool cuda = profile.device.device.is_cuda();
+  const auto share = [&](const char* name) { return share_of(profile, name); };
+  const double attention = share(part::kAttention), products = share(part::kProducts), data = share(part::kData),
+               update = share(part::kOptimizer), head = share(part::kHead), between = share(kBetween);
+  const bool is_math = execution.attention == AttentionKernel::math;
+  const double busy = profile.cpu_ms / profile.step_ms / static_cast<double>(profile.threads),
+               launching = profile.launched_ms / profile.step_ms;
+  const bool has_graphs = recording_obstacle(training, profile.config.model, profile.device.device).empty();
+
+  Advice result;
+  result.add(!execution.use_compile, 1, "`training.use_compile: true` computes with this program's own operators.");
+  result.add(profile.type == at::kFloat && profile.device.bfloat16, products,
+             "`training.use_amp: true` computes in bfloat16, for which this device has instructions.");
+  result.add(cuda && training.precision.dtype == Dtype::float32 && profile.device.tf32, products,
+             "`training.dtype: tf32` uses tensor cores for float32 products.");
+  result.add(is_math && attention > kFew, attention,
+             "`training.attention: auto` uses a fused kernel instead of whole matrices of scores.");
+  result.add(
+      data > kFew, data,
+      fmt::format("{} of a step waits for data: {}.", as_share(data),
+                  cuda ? "`data.resident: on` keeps the tokens on the device; otherwise use more `data.num_workers`"
+                       : "is another program using this disk or processor?"));
+  result.add(update > kMuch && !training.optimizer.fused_adamw, update,
+             "`training.fused_adamw: true` updates all parameters in one pass.");
+  result.add(update > kMuch && training.optimizer.fused_adamw, update,
+             fmt::format(
+                 "The update takes {} of a step, whatever the number of tokens: a larger `training.batch_size` or more "
+                 "`training.gradient_accumulation_steps` share it among more of them.",
+                 as_share(update)));
+  result.add(
+      head > 2 * kMuch, head,
+      fmt::format("The head takes {} of a step, in proportion to the vocabulary: a tokenizer with fewer tokens, or a "
+                  "deeper model, would change that.",
+                  as_share(head)));
+  result.add(execution.gradient_checkpointing, kMuch,
+             "`training.gradient_checkpointing: false` does not compute the blocks twice, if there is memory for it.");
+  result.add(
+      cuda && launching > 1 - kMuch && has_graphs, launching,
+      "The device waits for the host, which launches kernels one by one: `training.compile_mode: reduce-overhead` "
+      "records the step; a larger `training.batch_size` helps too.");
+  result.add(!cuda && between > kMuch, between,
+             fmt::format(
+                 "{} of a step is spent between operators: a larger `training.batch_size` shares it among more tokens.",
+                 as_share(between)));
+  result.add(
+      !cuda && profile.threads > 1 && busy < 0.75, 1 - busy,
+      fmt::format("Threads were busy for {} of the time only: another program takes the processor, or the operators "
+                  "are too small for {} threads; compare with `--threads {}`.",
+                  as_share(busy), profile.threads, std::max<int64_t>(1, profile.threads / 2)));
+  std::vector<std::string> sentences = result.by_share();
+  if (sentences.empty()) {
+    sentences.push_back(fmt::format("Nothing stands out: products, attention and head take {} of a step.",
+                                    as_share(products + attention + head)));
+  }
+  return sentences;
+}
+
+Findings findings(const StepProfile& profile) {
+  nlohmann::ordered_json parts = nlohmann::ordered_json::array();
+  Findings result{.text = text_of(profile), .json = "", .chart_title = "Milliseconds of a step", .complete = true};
+  for (const PartTime& part : profile.parts) {
+    parts.push_back({{"name", part.name}, {"ms", part.ms}, {"backward_ms", part.backward_ms}, {"flops", part.flops}});
+    result.bars.push_back({part.name, fmt::format("{:.2f} ms, {}", part.ms, as_share(part.ms / profile.step_ms)),
+                           part.ms, part.flops > 0});
+  }
+  result.json = nlohmann::ordered_json{{"dtype", name_of(profile.type)},
+                                       {"updates", profile.updates},
+                                       {"step_ms", profile.step_ms},
+                                       {"cpu_ms", profile.cpu_ms},
+                                       {"launched_ms", profile.launched_ms},
+                                       {"peak_flops", profile.peak_flops},
+                                       {"parts", parts},
+                                       {"advice", advice(profile)}}
+                    .dump();
+  return result;
+}
+
+}  // namespace gpt

@@ -1,0 +1,91 @@
+#include "gpt/bench/modes.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "gpt/core/error.h"
+
+namespace gpt {
+namespace {
+
+DeviceInfo gpu() {
+  DeviceInfo info;
+  info.device = at::Device(at::kCUDA, 0);
+  return info;
+}
+
+// Takes 100 ms for LibTorch's operators, 50 with ours, 25 recorded.
+struct Machine {
+  int64_t stop_after = 1000;
+  std::vector<std::string> measured;
+
+  std::optional<Measurement> operator()(const Config& config, const MeasurementLength& length) {
+    if (std::ssize(measured) >= stop_after) return std::nullopt;
+    const ExecutionConfig& execution = config.training.execution;
+    const bool is_recorded = execution.compile_mode != CompileMode::standard;
+    measured.emplace_back(!execution.use_compile ? "eager" : is_recorded ? "recorded" : "default");
+    updates = length.updates;
+    if (execution.compile_mode == CompileMode::max_autotune) throw Error(ExitCode::memory, "too large");
+    const double step_ms = !execution.use_compile ? 100 : is_recorded ? 25 : 50;
+    return Measurement{.step_ms = step_ms, .tokens_per_second = 1e6 / step_ms, .peak_bytes = 1'000'000, .loss = 4.0};
+  }
+  int64_t updates = 0;
+};
+
+Modes compare(Machine& machine, const DeviceInfo& device, const ModesEffort& effort) {
+  return measure_modes(Config(), device, effort, std::ref(machine), [](double share, const std::string&) {
+    EXPECT_GE(share, 0);
+    EXPECT_LE(share, 1);
+  });
+}
+
+TEST(Modes, OnACpuEveryModeIsDefault) {
+  Machine machine;
+  const Modes modes = compare(machine, DeviceInfo(), {.epochs = 2, .iterations = 7});
+  EXPECT_TRUE(modes.complete);
+  EXPECT_EQ(machine.measured, (std::vector<std::string>{"eager", "default", "eager", "default"}));
+  EXPECT_EQ(machine.updates, 7);
+  ASSERT_EQ(modes.rows.size(), 4u);
+  EXPECT_EQ(modes.rows[1].gain, 2);
+  EXPECT_EQ(modes.rows[1].verdict, "faster");
+  for (const size_t i : {2, 3}) {
+    EXPECT_FALSE(modes.rows[i].measurement);
+    EXPECT_EQ(modes.rows[i].verdict, "on a CPU every mode is default");
+  }
+}
+
+TEST(Modes, OnAGpuEachIsMeasuredInTurnAndOneThatFailsIsNoLoss) {
+  Machine machine;
+  const Modes modes = compare(machine, gpu(), {.epochs = 2, .iterations = 1});
+  EXPECT_TRUE(modes.complete);
+  EXPECT_EQ(modes.rows[2].gain, 4);
+  EXPECT_FALSE(modes.rows[3].measurement);
+  EXPECT_EQ(modes.rows[3].verdict, "too large");
+  const std::vector<std::string> second(machine.measured.begin() + 4, machine.measured.end());
+  EXPECT_EQ(second, (std::vector<std::string>{"eager", "default", "recorded"}));  // it is not tried again
+}
+
+TEST(Modes, ASignalKeepsTheEpochsThatAreComplete) {
+  Machine machine;
+  machine.stop_after = 3;
+  const Modes modes = compare(machine, DeviceInfo(), {.epochs = 5, .iterations = 1});
+  EXPECT_FALSE(modes.complete);
+  EXPECT_EQ(modes.epochs, 1);
+  EXPECT_EQ(modes.rows[1].gain, 2);
+}
+
+TEST(Modes, ResultsNameEveryRow) {
+  Machine machine;
+  const Findings result = findings(compare(machine, DeviceInfo(), {.epochs = 1, .seconds = 10}));
+  for (const char* name : {"eager", "default", "reduce-overhead", "max-autotune"}) {
+    EXPECT_NE(result.text.find(std::string("| ") + name + " "), std::string::npos) << name;
+    EXPECT_NE(result.json.find(std::string("\"") + name + "\""), std::string::npos) << name;
+  }
+  EXPECT_EQ(result.bars.size(), 2u);
+}
+
+}  // namespace
+}  // namespace gpt

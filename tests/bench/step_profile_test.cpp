@@ -1,0 +1,171 @@
+#include "gpt/bench/step_profile.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/ones.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "gpt/model/gpt.h"
+#include "gpt/ops/aten.h"
+#include "gpt/ops/fused.h"
+#include "src/bench/part_clock.h"
+#include "support/device_cases.h"
+
+namespace gpt {
+namespace {
+
+constexpr int kForwardMs = 3, kBackwardMs = 7;
+
+void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+
+struct Sleeper : torch::autograd::Function<Sleeper> {
+  static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& x) {
+    sleep_ms(kForwardMs);
+    return x.clone();
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
+                                                 const torch::autograd::variable_list& gradients) {
+    sleep_ms(kBackwardMs);
+    return gradients;
+  }
+};
+
+size_t index_of(std::string_view name) {
+  return static_cast<size_t>(std::find(part::kAll.begin(), part::kAll.end(), name) - part::kAll.begin());
+}
+
+// How long a sleep takes at most is not known; where its time goes is.
+TEST(PartClock, GivesTheGradientToThePartThatMadeTheNode) {
+  PartClock clock(at::kCPU);
+  clock.begin();
+  at::Tensor x = at::ones({2}).requires_grad_();
+  {
+    const InPart part(part::kNorm);
+    x = Sleeper::apply(x);
+    const InPart inner(part::kProducts);
+    x = Sleeper::apply(x);
+    x = Sleeper::apply(x);
+  }
+  x = Sleeper::apply(x);
+  x.sum().backward();
+  const PartClock::Times times = clock.end();
+  const auto& norm = times.parts[index_of(part::kNorm)];
+  const auto& products = times.parts[index_of(part::kProducts)];
+  const auto& between = times.parts[PartClock::kBetween];
+  EXPECT_GE(norm.forward_ms, kForwardMs);
+  EXPECT_GE(products.forward_ms, 2 * kForwardMs);
+  EXPECT_GE(between.forward_ms, kForwardMs);
+  EXPECT_GE(products.backward_ms, 2 * kBackwardMs);
+  EXPECT_GE(between.backward_ms, kBackwardMs);
+  // The outer part made the nodes of the inner one too, which is the last to claim them.
+  EXPECT_GE(norm.backward_ms, kBackwardMs);
+  EXPECT_EQ(times.parts[index_of(part::kAttention)].forward_ms, 0);
+}
+
+class PartsOfAModel : public DeviceTest {};
+
+TEST_P(PartsOfAModel, AllHaveTimeForwardAndBackward) {
+  ModelConfig config;
+  config.n_layer = 2, config.n_head = 2, config.n_embd = 32, config.block_size = 16, config.vocab_size = 40;
+  config.dropout = 0;
+  const at::Tensor ids = at::arange(32, at::TensorOptions(device()).dtype(at::kLong)).view({2, 16});
+  for (const bool recomputes : {false, true}) {
+    for (const auto& operators : {ops::fused_operators(), ops::aten_operators()}) {
+      GPT model(config, device(), /*seed=*/1);
+      model.set_operators(operators);
+      model.set_gradient_checkpointing(recomputes);
+      PartClock clock(device());
+      for (int step = 0; step < 2; ++step) {  // the second has other nodes
+        clock.begin();
+        model.loss(ids, ids, {}).backward();
+        const PartClock::Times times = clock.end();
+        for (const char* name : {part::kEmbedding, part::kNorm, part::kProducts, part::kAttention, part::kActivation}) {
+          EXPECT_GT(times.parts[index_of(name)].forward_ms, 0) << name;
+          EXPECT_GT(times.parts[index_of(name)].backward_ms, 0) << name;
+        }
+        EXPECT_GT(times.parts[index_of(part::kHead)].forward_ms, 0);
+        EXPECT_EQ(times.parts[index_of(part::kOptimizer)].forward_ms, 0);
+      }
+    }
+  }
+}
+
+INSTANTIATE_ON_DEVICES(PartsOfAModel);
+
+// A step of 100 ms on a GPU or on two threads, whose parts take these shares.
+StepProfile profile_of(at::Device device, const std::vector<std::pair<const char*, double>>& shares) {
+  StepProfile profile;
+  profile.device.device = device;
+  profile.threads = 2, profile.step_ms = 100, profile.cpu_ms = 200, profile.peak_flops = 1e12;
+  double rest = 100;
+  for (const char* name : part::kAll) {
+    const auto found =
+        std::find_if(shares.begin(), shares.end(), [&](const auto& share) { return share.first == name; });
+    const double ms = found == shares.end() ? 0 : 100 * found->second;
+    profile.parts.push_back({.name = name, .ms = ms});
+    rest -= ms;
+  }
+  profile.parts.push_back({.name = "between the operators", .ms = rest});
+  return profile;
+}
+
+bool mentions(const std::vector<std::string>& sentences, const std::string& text) {
+  return std::any_of(sentences.begin(), sentences.end(),
+                     [&](const std::string& sentence) { return sentence.find(text) != std::string::npos; });
+}
+
+TEST(StepAdvice, IsAboutWhatTakesTheTime) {
+  const StepProfile balanced = profile_of(at::kCPU, {{part::kProducts, 0.7}, {part::kAttention, 0.2}});
+  EXPECT_EQ(advice(balanced),
+            (std::vector<std::string>{"Nothing stands out: products, attention and head take 90 % of a step."}));
+
+  StepProfile slow = balanced;
+  slow.config.training.execution.use_compile = false;
+  slow.config.training.execution.attention = AttentionKernel::math;
+  EXPECT_TRUE(advice(slow)[0].starts_with("`training.use_compile: true`"));
+  EXPECT_TRUE(mentions(advice(slow), "`training.attention: auto`"));
+
+  StepProfile idle = balanced;
+  idle.cpu_ms = 110;
+  EXPECT_TRUE(mentions(advice(idle), "Threads were busy for 55 % of the time"));
+  EXPECT_TRUE(mentions(advice(idle), "`--threads 1`"));
+
+  StepProfile update = profile_of(at::kCPU, {{part::kProducts, 0.6}, {part::kOptimizer, 0.4}});
+  EXPECT_TRUE(mentions(advice(update), "The update takes 40 % of a step"));
+  update.config.training.optimizer.fused_adamw = false;
+  EXPECT_TRUE(mentions(advice(update), "`training.fused_adamw: true`"));
+
+  StepProfile capable = balanced;
+  capable.device.bfloat16 = true;
+  EXPECT_TRUE(mentions(advice(capable), "`training.use_amp: true`"));
+  capable.type = at::kBFloat16;
+  EXPECT_FALSE(mentions(advice(capable), "`training.use_amp: true`"));
+}
+
+TEST(StepAdvice, OnAGpuTheHostMayBeTheSlowPart) {
+  StepProfile profile = profile_of(at::Device(at::kCUDA, 0), {{part::kProducts, 0.5}, {part::kData, 0.1}});
+  profile.launched_ms = 97;
+  EXPECT_TRUE(mentions(advice(profile), "`training.compile_mode: reduce-overhead`"));
+  EXPECT_TRUE(mentions(advice(profile), "`data.resident: on`"));
+  profile.launched_ms = 20;
+  EXPECT_FALSE(mentions(advice(profile), "reduce-overhead"));
+}
+
+TEST(StepProfiles, ShowEveryPart) {
+  const Findings result = findings(profile_of(at::kCPU, {{part::kProducts, 0.7}}));
+  for (const char* name : part::kAll) {
+    EXPECT_NE(result.text.find(std::string("| ") + name + " "), std::string::npos) << name;
+    EXPECT_NE(result.json.find(std::string("\"") + name + "\""), std::string::npos) << name;
+  }
+  EXPECT_TRUE(result.complete);
+}
+
+}  // namespace
+}  // namespace gpt
