@@ -83,14 +83,19 @@ Measurement measure(const Config& config, const MeasurementLength& length) {
   result.cpu_ms = 1000 * cpu / count;
   result.tokens_per_second = static_cast<double>(tokens) / count / update;
   result.peak_bytes = peak_allocated_bytes(run.device().device);
+  result.tensor_bytes = peak_tensor_bytes(run.device().device);
   for (const double loss : losses) result.loss += loss / static_cast<double>(losses.size());
   return result;
 }
 
 std::string to_json(const Measurement& m) {
-  return nlohmann::ordered_json{
-      {"step_ms", m.step_ms},       {"cpu_ms", m.cpu_ms}, {"tokens_per_second", m.tokens_per_second},
-      {"peak_bytes", m.peak_bytes}, {"loss", m.loss},     {"start_seconds", m.start_seconds}}
+  return nlohmann::ordered_json{{"step_ms", m.step_ms},
+                                {"cpu_ms", m.cpu_ms},
+                                {"tokens_per_second", m.tokens_per_second},
+                                {"peak_bytes", m.peak_bytes},
+                                {"tensor_bytes", m.tensor_bytes},
+                                {"loss", m.loss},
+                                {"start_seconds", m.start_seconds}}
       .dump();
 }
 
@@ -104,6 +109,7 @@ Measurement measurement_from_json(const std::string& text) {
           .cpu_ms = number("cpu_ms"),
           .tokens_per_second = number("tokens_per_second"),
           .peak_bytes = json.at("peak_bytes").get<int64_t>(),
+          .tensor_bytes = json.at("tensor_bytes").get<int64_t>(),
           .loss = number("loss"),
           .start_seconds = number("start_seconds")};
 }

@@ -129,7 +129,9 @@ class Cases {
       const Parameter weight = parameters_.weight(role, 0);
       const double flops = 2 * tokens_ * static_cast<double>(weight.value().numel());
       add(name, true, flops, 3 * flops, rows(weight.value().size(1)),
-          [weight](const ops::Operators& ops, const at::Tensor& x) { return Outputs{ops.linear(x, weight, {})}; });
+          [weight](const ops::Operators& ops, const at::Tensor& x) {
+            return Outputs{ops.linear(x, weight, {}, ops::ProductInput::keep)};
+          });
     };
     product("product, attention in", ParameterRole::attention_in);
     product("product, MLP in", ParameterRole::mlp_in);

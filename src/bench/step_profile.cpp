@@ -37,16 +37,20 @@ double flops_of(std::string_view name, const Config& config) {
   const ModelConfig& m = config.model;
   const auto tokens =
       static_cast<double>(config.training.batch_size * config.training.gradient_accumulation_steps * m.block_size);
-  const double recomputed = config.training.execution.gradient_checkpointing ? 1 : 0;
+  const GradientCheckpointing checkpointing = config.training.execution.gradient_checkpointing;
+  const double again = checkpointing == GradientCheckpointing::block ? 1 : 0;  // another forward pass
   if (name == part::kProducts) {
-    int64_t weights = 0;
+    const bool selective = checkpointing == GradientCheckpointing::selective;
+    double weights = 0;  // each as often as it is multiplied
     for (const ParameterRow& row : parameter_table(m)) {
-      if (is_product_of_a_block(row.role) && row.shape.size() == 2) weights += row.count();
+      if (!is_product_of_a_block(row.role) || row.shape.size() != 2) continue;
+      const bool is_again = selective && row.role != ParameterRole::attention_in;
+      weights += static_cast<double>(row.count()) * (3 + (is_again ? 1 : again));
     }
-    return 2 * (3 + recomputed) * tokens * static_cast<double>(weights);
+    return 2 * tokens * weights;
   }
   if (name == part::kAttention)
-    return 2 * (3.5 + recomputed) * tokens * static_cast<double>(m.block_size * m.n_embd * m.n_layer);
+    return 2 * (3.5 + again) * tokens * static_cast<double>(m.block_size * m.n_embd * m.n_layer);
   if (name == part::kHead) return 6 * tokens * static_cast<double>(m.padded_vocab() * m.n_embd);
   return 0;
 }
@@ -214,8 +218,8 @@ std::vector<std::string> advice(const StepProfile& profile) {
       fmt::format("The head takes {} of a step, in proportion to the vocabulary: a tokenizer with fewer tokens, or a "
                   "deeper model, would change that.",
                   as_share(head)));
-  result.add(execution.gradient_checkpointing, kMuch,
-             "`training.gradient_checkpointing: false` does not compute the blocks twice, if there is memory for it.");
+  result.add(execution.gradient_checkpointing >= GradientCheckpointing::selective, kMuch,
+             "`training.gradient_checkpointing: norm` computes no products twice, if there is memory for it.");
   result.add(
       cuda && launching > 1 - kMuch && has_graphs, launching,
       "The device waits for the host, which launches kernels one by one: `training.compile_mode: reduce-overhead` "

@@ -22,6 +22,7 @@
 #include "gpt/bench/modes.h"
 #include "gpt/bench/operators.h"
 #include "gpt/bench/results.h"
+#include "gpt/bench/savers.h"
 #include "gpt/bench/step_profile.h"
 #include "gpt/config/load.h"
 #include "gpt/config/value.h"
@@ -239,6 +240,17 @@ int compare_variants(const Config& config, const Options& options) {
   return show(results, options);
 }
 
+int compare_savers(const Config& config, const Options& options) {
+  BenchResults results = results_for(config, "memory", options);
+  const double seconds = 60 * options.minutes;
+  const Apart apart;
+  const Savings savings = measure_savers(config, savers(config, results.device), seconds,
+                                         std::bind_front(&Apart::measure, &apart), status_for(seconds));
+  if (savings.rows.empty()) return static_cast<int>(process::stop_code());
+  results.findings = findings(savings);
+  return show(results, options);
+}
+
 int profile_run(const Config& config, const Options& options) {
   BenchResults results = results_for(config, "profile", options);
   const double seconds = 60 * options.minutes;
@@ -288,6 +300,7 @@ const Verb kVerbs[] = {
     {"modes", "the modes of compile_mode beside LibTorch's operators", 3, false, compare_modes},
     {"architecture", "validation loss with other activations, norms, positions and label smoothing", 10, false,
      compare_variants},
+    {"memory", "what each setting that saves memory saves, and what it costs in time", 5, false, compare_savers},
     {"ops", "each operator of the model beside LibTorch's and beside what the machine can do", 1, true,
      measure_operators_of},
     {"profile", "where the time of a step goes, and which settings to change", 0.25, true, profile_run},

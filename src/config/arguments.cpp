@@ -78,8 +78,9 @@ void add_flag(CLI::App& app, const Spelling& spelling, int most_in_list, Scan& s
   flag->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   if (spelling.option->is_switch) {
     flag->expected(0);
-  } else if ((spelling.alias && spelling.alias->is_switch()) ||
-             std::holds_alternative<bool*>(spelling.option->target)) {
+  } else if (spelling.alias
+                 ? spelling.alias->is_switch() || std::holds_alternative<bool*>(spelling.option->target)
+                 : std::holds_alternative<bool*>(spelling.option->target) || !spelling.option->if_true.empty()) {
     flag->expected(0, 1)->default_str("true");
   } else if (std::holds_alternative<std::vector<std::string>*>(spelling.option->target)) {
     flag->expected(1, most_in_list);

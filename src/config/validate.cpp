@@ -140,6 +140,15 @@ void validate_training(const TrainingConfig& t, const Faults& faults) {
     faults.fail({"training.use_amp", "training.dtype"},
                 "use_amp false means float32 (or tf32), but dtype is a 16-bit type; set use_amp true or dtype float32");
   }
+  const GradientCheckpointing level = t.execution.gradient_checkpointing;
+  if (!t.execution.use_compile &&
+      (level == GradientCheckpointing::activation || level == GradientCheckpointing::norm)) {
+    faults.fail(
+        {"training.gradient_checkpointing", "training.use_compile"},
+        fmt::format(
+            "gradient_checkpointing {} needs the operators of use_compile true; set that, or selective or block",
+            level == GradientCheckpointing::norm ? "norm" : "activation"));
+  }
 }
 
 }  // namespace

@@ -209,7 +209,10 @@ std::optional<std::string> assign(const Option& option, std::string_view text, b
                                      return true;
                                    },
                                    [&](const Choice& target) {
-                                     const auto found = std::find(target.names.begin(), target.names.end(), text);
+                                     std::string_view name = text;
+                                     if (const auto on = boolean(text); on && !option.if_true.empty())
+                                       name = *on ? option.if_true : option.if_false;
+                                     const auto found = std::find(target.names.begin(), target.names.end(), name);
                                      if (found == target.names.end()) return false;
                                      target.set(static_cast<size_t>(found - target.names.begin()));
                                      return true;

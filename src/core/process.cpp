@@ -152,7 +152,7 @@ int fail_out_of_memory(std::string_view cause) {
   const char* const advice =
       has_training_settings
           ? "lower training.batch_size (and raise training.gradient_accumulation_steps to keep the effective batch), "
-            "lower model.block_size, or set training.gradient_checkpointing: true"
+            "lower model.block_size, or set training.gradient_checkpointing: block"
           : "stop other programs that hold memory, or use a machine with more of it";
   return fail(ExitCode::memory, fmt::format("out of memory ({}): {}", cause, advice));
 }

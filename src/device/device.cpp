@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "gpt/core/error.h"
+#include "gpt/device/cpu_allocator.h"
 #include "gpt/device/graph.h"
 #include "gpt/device/host.h"
 
@@ -154,6 +155,12 @@ int64_t allocated_bytes(at::Device device) {
 #endif
   TORCH_CHECK(device.is_cpu(), "allocated_bytes: no support for ", device.str(), " in this build");
   return host::resident_bytes();
+}
+
+int64_t tensor_bytes(at::Device device) { return device.is_cpu() ? cpu_memory().in_use : allocated_bytes(device); }
+
+int64_t peak_tensor_bytes(at::Device device) {
+  return device.is_cpu() ? cpu_memory().peak : peak_allocated_bytes(device);
 }
 
 int64_t peak_allocated_bytes(at::Device device) {

@@ -26,8 +26,21 @@ class ActivationBytes {
         F_(static_cast<double>(model.hidden())) {}
 
   double residual() const { return (form_.end_to_end ? s_ : kFloatBytes) * C_; }  // the stream, once per addition
-  double block() const {
-    return 2 * norm() + attention() + branch_dropout() * (model_.mlp == Mlp::gelu ? 2 : 1) + mlp();
+  // Of a block, from its forward pass to its backward pass.
+  double kept(GradientCheckpointing level) const {
+    switch (level) {
+      case GradientCheckpointing::block: return residual();
+      case GradientCheckpointing::selective: return norm(/*keeps_output=*/!form_.own_operators) + attention();
+      default: break;
+    }
+    const bool repeats = form_.own_operators;  // only then the two lower levels save anything
+    return 2 * norm(!repeats || level < GradientCheckpointing::norm) + attention() + branch_dropouts() +
+           mlp(!repeats || level < GradientCheckpointing::activation);
+  }
+  // What is there besides while its backward pass runs.
+  double recomputed(GradientCheckpointing level) const {
+    if (level == GradientCheckpointing::block) return kept(GradientCheckpointing::none) - residual();
+    return level == GradientCheckpointing::selective ? norm() + branch_dropouts() + mlp() : 0;
   }
   double outside_blocks() const { return dropout(C_) + norm(); }  // after the embedding; before the head
 
@@ -58,15 +71,15 @@ class ActivationBytes {
 
  private:
   // The input, and the output as the following product takes it. On a CPU ATen has no fused RMSNorm: it keeps x / rms(x) too.
-  double norm() const {
+  double norm(bool keeps_output = true) const {
     const bool unfused = model_.norm == Norm::rmsnorm && !form_.cuda && !form_.own_operators;
-    return residual() + s_ * C_ + (unfused ? kFloatBytes * C_ : 0);
+    return residual() + (keeps_output ? s_ * C_ : 0) + (unfused ? kFloatBytes * C_ : 0);
   }
 
   // Of an operator of ATen's, which keeps a mask of bytes on CUDA and one of values on a CPU.
   double dropout(double width) const { return model_.dropout > 0 ? (form_.cuda ? 1 : s_) * width : 0; }
   // What is added to the residual stream; our own operator draws the mask again.
-  double branch_dropout() const { return form_.own_operators ? 0 : dropout(C_); }
+  double branch_dropouts() const { return form_.own_operators ? 0 : dropout(C_) * (model_.mlp == Mlp::gelu ? 2 : 1); }
 
   // One value for each head and each position that is looked at.
   double matrix() const { return static_cast<double>(model_.n_head * model_.block_size); }
@@ -93,9 +106,10 @@ class ActivationBytes {
 
   // GELU: its input and output. Gated: both branches and their product; ATen also keeps the gate after its activation, and a
   // mask.
-  double mlp() const {
-    if (model_.mlp == Mlp::gelu) return 2 * s_ * F_;
-    return form_.own_operators ? 3 * s_ * F_ : 4 * s_ * F_ + dropout(F_);
+  double mlp(bool keeps_product = true) const {
+    const double product = keeps_product ? s_ * F_ : 0;
+    if (model_.mlp == Mlp::gelu) return s_ * F_ + product;
+    return 2 * s_ * F_ + product + (form_.own_operators ? 0 : s_ * F_ + dropout(F_));
   }
   double mlp_backward() const { return (model_.mlp == Mlp::gelu ? 2 : 3) * s_ * F_; }
 
@@ -136,11 +150,9 @@ MemoryEstimate estimate_memory(const ModelConfig& model, const TrainingConfig& t
   estimate.gradients = parameters * kFloatBytes;
   for (const OptimizerSlot& slot : AdamW::kSlots)
     estimate.moments += parameters * static_cast<double>(slot.bytes_per_parameter());
-  const bool recomputes = training.execution.gradient_checkpointing;
-  const double kept = recomputes ? bytes.residual() : bytes.block();
-  estimate.activations = tokens * (layers * kept + bytes.outside_blocks());
-  // With checkpointing a block is recomputed before its backward pass.
-  const double one_block = bytes.backward() + (recomputes ? bytes.block() - bytes.residual() : 0);
+  const GradientCheckpointing level = training.execution.gradient_checkpointing;
+  estimate.activations = tokens * (layers * bytes.kept(level) + bytes.outside_blocks());
+  const double one_block = bytes.backward() + bytes.recomputed(level);
   // In 16 bits a weight's gradient is a tensor of its own until it is added, and a product may be one of float32 at first.
   const double unrounded = is_narrow && form.rounds_products ? kFloatBytes : 0;
   const auto of_weight = [&](int64_t width) {

@@ -33,10 +33,10 @@ std::string memory_fix(const ModelConfig& model, TrainingConfig training, const 
   accumulating.gradient_accumulation_steps = std::max<int64_t>(2, training.gradient_accumulation_steps);
   const auto largest = largest_batch_size(model, accumulating, form, bytes);
   if (largest) return smaller_batch(training, *largest);
-  training.execution.gradient_checkpointing = true;
+  training.execution.gradient_checkpointing = GradientCheckpointing::block;
   training.batch_size = 1;
   const bool helps = estimate_memory(model, training, form).total() <= bytes;
-  return helps ? "set training.gradient_checkpointing: true and training.batch_size: 1"
+  return helps ? "set training.gradient_checkpointing: block and training.batch_size: 1"
                : "not even one sequence fits: lower model.n_layer, model.n_embd or model.block_size";
 }
 

@@ -175,8 +175,8 @@ std::string recording_obstacle(const TrainingConfig& training, const ModelConfig
   if (device.is_cpu()) return "on a CPU, which has no graphs";
   if (!training.execution.use_compile) return "without use_compile";
   if (!training.optimizer.fused_adamw) return "with fused_adamw: false, which waits for the device in every update";
-  if (training.execution.gradient_checkpointing && model.dropout > 0)
-    return "with gradient_checkpointing and dropout, whose random numbers a graph cannot repeat";
+  if (training.execution.gradient_checkpointing >= GradientCheckpointing::selective && model.dropout > 0)
+    return "with gradient_checkpointing: selective or block and dropout, whose random numbers a graph cannot repeat";
   return "";
 }
 
@@ -194,6 +194,10 @@ bool compile_model(GPT& model, const TrainingConfig& training, const Precision& 
   model.set_operators(why ? ops::aten_operators() : operators);
   if (why) {
     log::warn("Failed to compile: " + why->substr(0, why->find('\n')));
+    if (execution.gradient_checkpointing == GradientCheckpointing::activation ||
+        execution.gradient_checkpointing == GradientCheckpointing::norm)
+      log::warn(
+          "gradient_checkpointing saves nothing without use_compile's operators, unless it is selective or block");
     log::warn(mode == CompileMode::standard ? "Continuing with uncompiled model"
                                             : "Continuing with uncompiled model, and without CUDA graphs");
     return false;

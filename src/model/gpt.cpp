@@ -23,16 +23,22 @@ namespace {
 struct Pass {
   const ops::Operators& ops;
   bool training;  // with dropout
+  GradientCheckpointing checkpointing = GradientCheckpointing::none;
 
   double dropout(double probability) const { return training ? probability : 0; }
+  // For a product whose input is computed again from `level` on.
+  ops::ProductInput input_from(GradientCheckpointing level) const {
+    return checkpointing >= level ? ops::ProductInput::repeat : ops::ProductInput::keep;
+  }
 };
 
 struct Linear {
   Parameter weight, bias;  // (out, in); (out) or empty
 
-  at::Tensor operator()(const at::Tensor& x, const Pass& pass) const {
+  at::Tensor operator()(const at::Tensor& x, const Pass& pass,
+                        ops::ProductInput input = ops::ProductInput::keep) const {
     const InPart part(part::kProducts);
-    return pass.ops.linear(x, weight, bias.tracked());
+    return pass.ops.linear(x, weight, bias.tracked(), input);
   }
 };
 
@@ -45,6 +51,13 @@ struct Stream {
 ops::Normalized add_norm(const ops::Normalization& norm, const Stream& stream, const Pass& pass) {
   const InPart part(part::kNorm);
   return pass.ops.add_norm(norm, stream.x, stream.branch, stream.dropout);
+}
+
+// The sum, with the dropout that a normalization of it would draw.
+at::Tensor joined(const ops::Normalization& norm, const Stream& stream, const Pass& pass) {
+  if (stream.dropout > 0) return add_norm(norm, stream, pass).sum;
+  const InPart part(part::kNorm);
+  return stream.x + stream.branch;
 }
 
 // The keys and values that one layer has seen so far, and where the next ones go.
@@ -66,10 +79,11 @@ struct Attention {
   double dropout;
   Linear c_attn, c_proj;
 
+  // Before the output product.
   at::Tensor operator()(const at::Tensor& x, const ops::RotaryTables& rotary, const Pass& pass,
-                        const LayerCache* cache = nullptr) const {
-    const at::Tensor qkv = c_attn(x, pass);  // (B, T, (H + 2 kv heads) D)
-    return c_proj(cache ? attend_to(*cache, qkv, rotary) : attend(qkv, rotary, pass), pass);
+                        const LayerCache* cache) const {
+    const at::Tensor qkv = c_attn(x, pass, pass.input_from(GradientCheckpointing::norm));  // (B, T, (H + 2 kv heads) D)
+    return cache ? attend_to(*cache, qkv, rotary) : attend(qkv, rotary, pass);
   }
 
  private:
@@ -106,9 +120,10 @@ struct FeedForward {
   Linear gate, in, out;  // gelu has no gate
 
   at::Tensor operator()(const at::Tensor& x, const Pass& pass) const {
-    if (kind == Mlp::gelu) return out(activated({}, in(x, pass), pass), pass);
-    const at::Tensor open = gate(x, pass);
-    return out(activated(open, in(x, pass), pass), pass);
+    const ops::ProductInput of_norm = pass.input_from(GradientCheckpointing::norm),
+                            of_activation = pass.input_from(GradientCheckpointing::activation);
+    const at::Tensor open = kind == Mlp::gelu ? at::Tensor() : gate(x, pass, of_norm);
+    return out(activated(open, in(x, pass, of_norm), pass), pass, of_activation);
   }
 
   double dropout_after() const { return kind == Mlp::gelu ? dropout : 0; }
@@ -132,16 +147,32 @@ struct Block {
   Stream operator()(const Stream& in, const ops::RotaryTables& rotary, const Pass& pass,
                     const LayerCache* cache = nullptr) const {
     const auto [x, first] = add_norm(ln_1, in, pass);
-    const at::Tensor attended = attn(first, rotary, pass, cache);
-    const auto [y, second] = add_norm(ln_2, {x, attended, pass.dropout(attn.dropout)}, pass);
+    return after_attention(x, attn(first, rotary, pass, cache), pass);
+  }
+
+  // The same with gradient checkpointing of what comes after attention, or of all; pass.checkpointing says which.
+  Stream recomputed(const Stream& in, const ops::RotaryTables& rotary, const Pass& pass, bool draws) const {
+    const Pass inner{pass.ops, pass.training};
+    if (pass.checkpointing == GradientCheckpointing::block) {
+      const auto run = [this, rotary, inner](const std::vector<at::Tensor>& x) {
+        return joined(ln_1, (*this)({x[0], {}}, rotary, inner), inner);
+      };
+      return {recompute_in_backward(run, {in.x}, draws), {}};
+    }
+    const auto [x, first] = add_norm(ln_1, in, pass);
+    const at::Tensor attended = attn(first, rotary, pass, /*cache=*/nullptr);
+    const auto run = [this, inner](const std::vector<at::Tensor>& inputs) {
+      return joined(ln_2, after_attention(inputs[0], inputs[1], inner), inner);
+    };
+    return {recompute_in_backward(run, {x, attended}, draws), {}};
+  }
+
+ private:
+  Stream after_attention(const at::Tensor& x, const at::Tensor& attended, const Pass& pass) const {
+    const auto [y, second] = add_norm(ln_2, {x, attn.c_proj(attended, pass), pass.dropout(attn.dropout)}, pass);
     return {y, mlp(second, pass), pass.dropout(mlp.dropout_after())};
   }
 };
-
-at::Tensor joined(const Stream& stream) {
-  const InPart part(part::kNorm);
-  return stream.x + at::dropout(stream.branch, stream.dropout, /*train=*/true);
-}
 
 }  // namespace
 
@@ -224,18 +255,12 @@ at::Tensor GPT::hidden(const at::Tensor& ids) const {
   TORCH_CHECK(ids.dim() == 2 && ids.size(1) <= config_.block_size, "GPT: ids must be (B, T) with T <= block_size ",
               config_.block_size, ", got ", ids.sizes());
   const auto rotary = transformer_->rotary_at(0, ids.size(1));
-  const Pass pass{operators_, training_};
+  const Pass pass{operators_, training_, gradient_checkpointing_};
+  const bool draws = training_ && config_.dropout > 0;
   Stream stream{transformer_->embed(ids, 0, pass), {}};
   for (const Block& block : transformer_->h) {
-    if (!gradient_checkpointing_) {
-      stream = block(stream, rotary, pass);
-      continue;
-    }
-    // What is kept is one tensor for each block.
-    const auto run = [&block, rotary, ops = operators_, training = training_](const at::Tensor& x) {
-      return joined(block({x, {}}, rotary, Pass{ops, training}));
-    };
-    stream = {recompute_in_backward(run, stream.x, training_ && config_.dropout > 0), {}};
+    stream = gradient_checkpointing_ >= GradientCheckpointing::selective ? block.recomputed(stream, rotary, pass, draws)
+                                                                         : block(stream, rotary, pass);
   }
   return transformer_->normalized(stream, pass);
 }
@@ -243,7 +268,8 @@ at::Tensor GPT::hidden(const at::Tensor& ids) const {
 at::Tensor GPT::logits(const at::Tensor& rows) const {
   const at::Tensor& padding = transformer_->padding_bias;
   const at::Tensor bias = padding.defined() ? padding.to(rows.scalar_type()) : padding;
-  return operators_.linear(rows, transformer_->lm_head, bias).narrow(-1, 0, *config_.vocab_size);
+  return operators_.linear(rows, transformer_->lm_head, bias, ops::ProductInput::keep)
+      .narrow(-1, 0, *config_.vocab_size);
 }
 
 at::Tensor GPT::forward(const at::Tensor& ids) const { return logits(hidden(ids)); }

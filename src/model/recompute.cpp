@@ -6,6 +6,7 @@
 #include <torch/custom_class.h>
 
 #include <utility>
+#include <vector>
 
 #include "gpt/device/precision.h"
 #include "gpt/device/random_state.h"
@@ -15,7 +16,7 @@ namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-using Body = std::function<at::Tensor(const at::Tensor&)>;
+using Body = std::function<at::Tensor(const std::vector<at::Tensor>&)>;
 
 // What the second run needs to repeat the first one.
 struct Replay : torch::CustomClassHolder {
@@ -26,23 +27,25 @@ struct Replay : torch::CustomClassHolder {
 };
 
 struct Recompute : torch::autograd::Function<Recompute> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Body& body, bool draws) {
+  static at::Tensor forward(AutogradContext* context, at::TensorList inputs, const Body& body, bool draws) {
     auto replay = c10::make_intrusive<Replay>();
+    const at::Device device = inputs[0].device();
     replay->body = body;
-    replay->device = x.device();
-    if (draws) replay->random_state = gpt::random_state(x.device());
-    if (at::autocast::is_autocast_enabled(x.device().type())) {
-      replay->compute_type = at::autocast::get_autocast_dtype(x.device().type());
+    replay->device = device;
+    if (draws) replay->random_state = gpt::random_state(device);
+    if (at::autocast::is_autocast_enabled(device.type())) {
+      replay->compute_type = at::autocast::get_autocast_dtype(device.type());
     }
     context->saved_data["replay"] = c10::IValue::make_capsule(std::move(replay));
-    context->save_for_backward({x});
-    return body(x);
+    context->save_for_backward(inputs.vec());
+    return body(inputs.vec());
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto capsule = context->saved_data["replay"].toCapsule();
     const auto& replay = static_cast<const Replay&>(*capsule);
-    const at::Tensor x = context->get_saved_variables()[0].detach().requires_grad_();
+    variable_list inputs = context->get_saved_variables();
+    for (at::Tensor& x : inputs) x = x.detach().requires_grad_();
     const at::Tensor& earlier = replay.random_state;
     const at::Tensor later = earlier.defined() ? gpt::random_state(replay.device) : at::Tensor();
     if (earlier.defined()) set_random_state(replay.device, earlier);
@@ -50,18 +53,21 @@ struct Recompute : torch::autograd::Function<Recompute> {
     {
       at::AutoGradMode gradients_on(true);
       Autocast autocast(replay.device, replay.compute_type);
-      y = replay.body(x);
+      y = replay.body(inputs);
     }
     if (later.defined()) set_random_state(replay.device, later);
     torch::autograd::backward({y}, {gradients[0]});
-    return {x.grad(), at::Tensor(), at::Tensor()};
+    variable_list result;
+    for (const at::Tensor& x : inputs) result.push_back(x.grad());
+    result.resize(inputs.size() + 2);  // none of body and draws
+    return result;
   }
 };
 
 }  // namespace
 
-at::Tensor recompute_in_backward(const Body& body, const at::Tensor& x, bool draws) {
-  return Recompute::apply(x, body, draws);
+at::Tensor recompute_in_backward(const Body& body, const std::vector<at::Tensor>& inputs, bool draws) {
+  return Recompute::apply(at::TensorList(inputs), body, draws);
 }
 
 }  // namespace gpt

@@ -3,11 +3,13 @@
 #include <ATen/ops/empty_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <memory>
 #include <optional>
 
 #include "dropout.h"
 #include "kept.h"
 #include "kernels.h"
+#include "repeat.h"
 
 namespace gpt::ops {
 namespace {
@@ -20,14 +22,20 @@ struct Applied {
   Dropout dropout;
 };
 
+at::Tensor compute(const Applied& applied, const at::Tensor& x, const at::Tensor& in) {
+  const at::Tensor y = at::empty_like(x);
+  kernels_of(x).activation(applied.activation, applied.dropout, x, in, y);
+  return y;
+}
+
 struct Activate : torch::autograd::Function<Activate> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const std::optional<at::Tensor>& gated,
                             Activation activation, const Dropout& dropout) {
-    const at::Tensor in = gated.value_or(at::Tensor()), y = at::empty_like(x);
-    kernels_of(x).activation(activation, dropout, x, in, y);
+    const at::Tensor in = gated.value_or(at::Tensor());
+    const Applied applied{activation, dropout};
     context->save_for_backward({x, in});
-    keep(*context, Applied{activation, dropout});
-    return y;
+    keep(*context, applied);
+    return compute(applied, x, in);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
@@ -54,6 +62,15 @@ at::Tensor activate_gated(Activation activation, const at::Tensor& gate, const a
               " of type ", in.scalar_type());
   TORCH_CHECK(dropout >= 0 && dropout < 1, "activation: dropout must be in [0, 1), got ", dropout);
   return Activate::apply(gate.contiguous(), std::optional(in.contiguous()), activation, draw_dropout(dropout, gate));
+}
+
+Repeat repeat_activation(const at::Tensor& y) {
+  const auto node = std::dynamic_pointer_cast<torch::autograd::CppNode<Activate>>(y.grad_fn());
+  if (!node) return {};
+  return [node] {
+    const auto saved = node->ctx_.get_saved_variables();
+    return compute(kept<Applied>(node->ctx_), saved[0], saved[1]);
+  };
 }
 
 }  // namespace gpt::ops

@@ -27,7 +27,7 @@ Normalized add_norm(const Normalization& norm, const at::Tensor& x, const at::Te
                    : at::rms_norm(sum, shape, norm.weight.tracked(), norm.eps)};
 }
 
-at::Tensor linear(const at::Tensor& x, const Parameter& weight, const at::Tensor& bias) {
+at::Tensor linear(const at::Tensor& x, const Parameter& weight, const at::Tensor& bias, ProductInput /*input*/) {
   return at::linear(x, weight.tracked(), bias);
 }
 

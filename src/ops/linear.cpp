@@ -5,7 +5,11 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <optional>
+#include <utility>
 #include <vector>
+
+#include "kept.h"
+#include "repeat.h"
 
 namespace gpt::ops {
 namespace {
@@ -14,13 +18,21 @@ using cpu::MatrixLibrary;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+Repeat repeat_of(const at::Tensor& x) {
+  Repeat repeat = repeat_norm(x);
+  return repeat ? repeat : repeat_activation(x);
+}
+
 struct Linear : torch::autograd::Function<Linear> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& /*of autograd*/,
-                            const std::optional<at::Tensor>& bias, const Parameter& parameter, MatrixLibrary library) {
+                            const std::optional<at::Tensor>& bias, const Parameter& parameter, MatrixLibrary library,
+                            ProductInput input) {
     const at::Tensor rows = in_product_type(x.reshape({-1, x.size(-1)})),  // (M, K)
         weight = in_product_type(parameter.compute_value()),               // (N, K)
         b = bias ? in_product_type(*bias) : at::Tensor();
-    context->save_for_backward({rows, weight});
+    Repeat repeat = input == ProductInput::repeat ? repeat_of(x) : Repeat();
+    context->save_for_backward({repeat ? at::Tensor() : rows, weight});
+    keep(*context, std::move(repeat));
     context->saved_data["parameter"] = parameter.to_capsule();
     context->saved_data["library"] = static_cast<int64_t>(library);
     context->saved_data["bias"] = b.defined() && bias->requires_grad();
@@ -34,10 +46,12 @@ struct Linear : torch::autograd::Function<Linear> {
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
-    const at::Tensor &rows = saved[0], &weight = saved[1];
+    const at::Tensor& weight = saved[1];
+    const auto& repeat = kept<Repeat>(*context);
+    const at::Tensor rows = repeat ? repeat().reshape({-1, weight.size(1)}).to(weight.scalar_type()) : saved[0];
     const auto library = static_cast<MatrixLibrary>(context->saved_data["library"].toInt());
     const at::Tensor gradient = gradients[0].reshape({-1, weight.size(0)});  // (M, N)
-    variable_list result(5);
+    variable_list result(6);
     if (context->needs_input_grad(0)) {
       std::vector<int64_t> shape = gradients[0].sizes().vec();
       shape.back() = weight.size(1);
@@ -54,15 +68,16 @@ struct Linear : torch::autograd::Function<Linear> {
 at::Tensor cpu::linear(const at::Tensor& x, const Parameter& weight, const at::Tensor& bias, MatrixLibrary library) {
   TORCH_CHECK(x.is_cpu() && x.scalar_type() == at::kFloat, "linear: takes float32 on the CPU, got ", x.scalar_type(),
               " on ", x.device());
-  return Linear::apply(x, weight.value(), bias.defined() ? std::optional(bias) : std::nullopt, weight, library);
+  return Linear::apply(x, weight.value(), bias.defined() ? std::optional(bias) : std::nullopt, weight, library,
+                       ProductInput::keep);
 }
 
-at::Tensor linear(const at::Tensor& x, const Parameter& weight, const at::Tensor& bias) {
+at::Tensor linear(const at::Tensor& x, const Parameter& weight, const at::Tensor& bias, ProductInput input) {
   TORCH_CHECK(weight.value().dim() == 2 && x.size(-1) == weight.value().size(1), "linear: x ", x.sizes(),
               " does not fit weight ", weight.value().sizes());
   const MatrixLibrary library = product_library(x);
   if (library == MatrixLibrary::aten && !at::GradMode::is_enabled()) return at::linear(x, weight.compute_value(), bias);
-  return Linear::apply(x, weight.value(), bias.defined() ? std::optional(bias) : std::nullopt, weight, library);
+  return Linear::apply(x, weight.value(), bias.defined() ? std::optional(bias) : std::nullopt, weight, library, input);
 }
 
 }  // namespace gpt::ops

@@ -5,12 +5,14 @@
 #include <ATen/ops/empty_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <memory>
 #include <optional>
 
 #include "dropout.h"
 #include "gpt/ops/aten.h"
 #include "kept.h"
 #include "kernels.h"
+#include "repeat.h"
 
 namespace gpt::ops {
 namespace {
@@ -94,6 +96,16 @@ Normalized add_norm(const Normalization& norm, const at::Tensor& x, const at::Te
   const auto results =
       AddNorm::apply(rows, norm.weight.value(), added.defined() ? std::optional(added) : std::nullopt, norm, mask);
   return {results[0], results[1]};
+}
+
+Repeat repeat_norm(const at::Tensor& normed) {
+  using Node = torch::autograd::CppNode<AddNorm>;
+  const auto node = std::dynamic_pointer_cast<Node>(normed.grad_fn());
+  if (!node || normed.output_nr() != 1) return {};
+  return [node] {
+    const at::Tensor sum = node->ctx_.get_saved_variables()[0];
+    return compute(kept<Applied>(node->ctx_).norm, Dropout(), sum, /*branch=*/{}, /*statistics=*/{}).normed;
+  };
 }
 
 }  // namespace gpt::ops

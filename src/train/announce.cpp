@@ -27,6 +27,21 @@ void announce_device(const DeviceInfo& device, const DeviceChoice& choice) {
   log::info(fmt::format("Using CPU: {}, {} threads, {:.1f} GB", device.name, at::get_num_threads(), gigabytes));
 }
 
+namespace {
+
+const char* recomputed_by(GradientCheckpointing level) {
+  switch (level) {
+    case GradientCheckpointing::activation: return "activations";
+    case GradientCheckpointing::norm: return "activations and norms";
+    case GradientCheckpointing::selective: return "all but attention";
+    case GradientCheckpointing::block: return "each block";
+    case GradientCheckpointing::none: break;
+  }
+  return "nothing";
+}
+
+}  // namespace
+
 void announce_methods(const Config& config, const Precision& precision, const DeviceInfo& device) {
   log::info("Precision: " + precision.reason);
   if (precision.tf32) log::success("Enabled TF32");
@@ -39,8 +54,9 @@ void announce_methods(const Config& config, const Precision& precision, const De
   } else {
     log::info("Attention without the flash path: " + path);
   }
-  if (config.training.execution.gradient_checkpointing)
-    log::success("Gradient checkpointing: each block is recomputed in the backward pass");
+  const GradientCheckpointing level = config.training.execution.gradient_checkpointing;
+  if (level != GradientCheckpointing::none)
+    log::success(fmt::format("Gradient checkpointing: the backward pass computes {} again", recomputed_by(level)));
 }
 
 void announce_run(const Config& config, const GPT& model, const Corpus& corpus, const RunPlan& plan, bool resident) {

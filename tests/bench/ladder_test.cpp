@@ -141,6 +141,7 @@ TEST(Measurement, SurvivesJson) {
                       .cpu_ms = 20.25,
                       .tokens_per_second = 1e5,
                       .peak_bytes = 1LL << 40,
+                      .tensor_bytes = 1LL << 39,
                       .loss = 3.5,
                       .start_seconds = 1.5};
   const Measurement back = measurement_from_json(to_json(m));
@@ -148,6 +149,7 @@ TEST(Measurement, SurvivesJson) {
   EXPECT_EQ(back.cpu_ms, m.cpu_ms);
   EXPECT_EQ(back.tokens_per_second, m.tokens_per_second);
   EXPECT_EQ(back.peak_bytes, m.peak_bytes);
+  EXPECT_EQ(back.tensor_bytes, m.tensor_bytes);
   EXPECT_EQ(back.loss, m.loss);
   EXPECT_EQ(back.start_seconds, m.start_seconds);
 }

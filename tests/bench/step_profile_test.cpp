@@ -76,11 +76,12 @@ TEST_P(PartsOfAModel, AllHaveTimeForwardAndBackward) {
   config.n_layer = 2, config.n_head = 2, config.n_embd = 32, config.block_size = 16, config.vocab_size = 40;
   config.dropout = 0;
   const at::Tensor ids = at::arange(32, at::TensorOptions(device()).dtype(at::kLong)).view({2, 16});
-  for (const bool recomputes : {false, true}) {
+  for (const auto level : {GradientCheckpointing::none, GradientCheckpointing::norm, GradientCheckpointing::selective,
+                           GradientCheckpointing::block}) {
     for (const auto& operators : {ops::fused_operators(), ops::aten_operators()}) {
       GPT model(config, device(), /*seed=*/1);
       model.set_operators(operators);
-      model.set_gradient_checkpointing(recomputes);
+      model.set_gradient_checkpointing(level);
       PartClock clock(device());
       for (int step = 0; step < 2; ++step) {  // the second has other nodes
         clock.begin();

@@ -93,6 +93,20 @@ TEST(CommandLine, SwitchesTakeAnOptionalValue) {
   EXPECT_EQ(parse({"--use_gpu", "NO"}).config.device, "cpu");
   EXPECT_EQ(fault({"--use_amp", "0"}), "--training.use_amp must be true or false, got '0'; write false");
   EXPECT_EQ(fault({"--use_amp="}), "--training.use_amp must be true or false, got ''");
+  // A choice that is a switch too.
+  using enum GradientCheckpointing;
+  const auto level = [](const std::vector<const char*>& words) {
+    return parse(words).config.training.execution.gradient_checkpointing;
+  };
+  EXPECT_EQ(level({"--gradient_checkpointing"}), block);
+  EXPECT_EQ(level({"--gradient_checkpointing", "--seed", "1"}), block);
+  EXPECT_EQ(level({"--gradient-checkpointing=no"}), none);
+  EXPECT_EQ(level({"--gradient_checkpointing", "selective"}), selective);
+  EXPECT_EQ(level({"--use_activation_checkpointing"}), block);
+  EXPECT_EQ(
+      fault({"--gradient_checkpointing", "blocks"}),
+      "--training.gradient_checkpointing must be one of none, activation, norm, selective, block, got 'blocks'; did you "
+      "mean 'block'?");
 }
 
 TEST(CommandLine, TextComesThroughUnchanged) {

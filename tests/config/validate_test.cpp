@@ -48,6 +48,8 @@ TEST(Validate, RefusesContradictionsWhereTheyWereWritten) {
       {"training:\n  use_amp: false\n  dtype: bfloat16\n",
        "c.yaml:2:3: use_amp false means float32 (or tf32), but dtype is a 16-bit type; set use_amp true or dtype "
        "float32"},
+      {"training:\n  gradient_checkpointing: norm\n  use_compile: false\n",
+       "c.yaml:2:3: gradient_checkpointing norm needs the operators of use_compile true; set that, or selective or block"},
   };
   for (const auto& [yaml, fault] : cases) EXPECT_EQ(yaml_fault(yaml), fault) << yaml;
 }

@@ -270,9 +270,17 @@ training: {max_norm: 0.5, accumulate_grad_batches: 4, compile: false, use_activa
   EXPECT_EQ(c.training.optimizer.gradient_clip, 0.5);
   EXPECT_EQ(c.training.gradient_accumulation_steps, 4);
   EXPECT_FALSE(c.training.execution.use_compile);
-  EXPECT_TRUE(c.training.execution.gradient_checkpointing);
+  EXPECT_EQ(c.training.execution.gradient_checkpointing, GradientCheckpointing::block);
   EXPECT_EQ(c.training.schedule.lr_schedule, LrSchedule::constant);
   EXPECT_EQ(from_yaml("use_gpu: true\n").device, "auto");
+  using enum GradientCheckpointing;
+  for (const auto& [text, level] :
+       {std::pair("true", block), {"false", none}, {"selective", selective}, {"'norm'", norm}}) {
+    const std::string key = "training: {gradient_checkpointing: " + std::string(text) + "}\n";
+    EXPECT_EQ(from_yaml(key).training.execution.gradient_checkpointing, level) << text;
+  }
+  EXPECT_EQ(from_yaml("training: {use_activation_checkpointing: false}\n").training.execution.gradient_checkpointing,
+            none);
   EXPECT_EQ(from_yaml("training: {grad_clip: 0.25}\n").training.optimizer.gradient_clip, 0.25);
   EXPECT_FALSE(from_yaml("training: {use_torch_compile: false}\n").training.execution.use_compile);
   EXPECT_EQ(from_yaml("training: {use_lr_scheduler: true}\n").training.schedule.lr_schedule, LrSchedule::cosine);

@@ -58,7 +58,7 @@ struct Form {
   double dropout = 0;
   int64_t vocab_size = 64;
   at::ScalarType compute_type = at::kFloat;
-  bool checkpointing = false;
+  GradientCheckpointing checkpointing = GradientCheckpointing::none;
   int64_t accumulation = 1, batch_size = 8, n_layer = 6;
   double label_smoothing = 0;
   int64_t n_kv_head = 4;
@@ -105,6 +105,7 @@ TEST_P(MemoryOf, IsWhatAStepAllocates) {
 }
 
 constexpr auto kBf16 = at::kBFloat16;
+constexpr auto kBlock = GradientCheckpointing::block;
 INSTANTIATE_TEST_SUITE_P(
     Forms, MemoryOf,
     testing::Values(
@@ -119,7 +120,7 @@ INSTANTIATE_TEST_SUITE_P(
         Form{.name = "llama_end_to_end_checkpointing",
              .is_llama = true,
              .compute_type = kBf16,
-             .checkpointing = true,
+             .checkpointing = kBlock,
              .end_to_end = true},
         Form{.name = "gpt2_vocabulary_bfloat16", .vocab_size = 8192, .compute_type = kBf16},
         Form{.name = "gpt2_small_batch", .vocab_size = 8192, .batch_size = 1},
@@ -127,8 +128,20 @@ INSTANTIATE_TEST_SUITE_P(
         Form{.name = "llama", .is_llama = true}, Form{.name = "llama_dropout", .is_llama = true, .dropout = 0.1},
         Form{.name = "llama_bfloat16", .is_llama = true, .compute_type = kBf16},
         Form{.name = "llama_bfloat16_dropout", .is_llama = true, .dropout = 0.1, .compute_type = kBf16},
-        Form{.name = "llama_checkpointing", .is_llama = true, .checkpointing = true},
-        Form{.name = "llama_checkpointing_dropout", .is_llama = true, .dropout = 0.1, .checkpointing = true},
+        Form{.name = "llama_checkpointing", .is_llama = true, .checkpointing = kBlock},
+        Form{.name = "llama_checkpointing_dropout", .is_llama = true, .dropout = 0.1, .checkpointing = kBlock},
+        Form{.name = "llama_selective", .is_llama = true, .checkpointing = GradientCheckpointing::selective},
+        Form{.name = "llama_norm_again", .is_llama = true, .checkpointing = GradientCheckpointing::norm},
+        Form{.name = "llama_activation_again", .is_llama = true, .checkpointing = GradientCheckpointing::activation},
+        Form{.name = "gpt2_selective_dropout", .dropout = 0.1, .checkpointing = GradientCheckpointing::selective},
+        Form{.name = "gpt2_norm_again", .checkpointing = GradientCheckpointing::norm},
+        Form{.name = "gpt2_activation_again", .checkpointing = GradientCheckpointing::activation},
+        Form{.name = "gpt2_norm_again_bfloat16", .compute_type = kBf16, .checkpointing = GradientCheckpointing::norm},
+        Form{.name = "gpt2_norm_again_end_to_end",
+             .compute_type = kBf16,
+             .checkpointing = GradientCheckpointing::norm,
+             .end_to_end = true},
+        Form{.name = "gpt2_selective_uncompiled", .checkpointing = GradientCheckpointing::selective, .compile = false},
         Form{.name = "llama_accumulated", .is_llama = true, .accumulation = 2},
         Form{.name = "llama_deep", .is_llama = true, .batch_size = 2, .n_layer = 24},
         Form{.name = "llama_small_batch_bfloat16", .is_llama = true, .compute_type = kBf16, .batch_size = 1},

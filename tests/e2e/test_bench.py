@@ -44,7 +44,7 @@ class Bench(unittest.TestCase):
     def test_one_measurement_is_an_object(self):
         done = programs.run("gpt-bench", "measure", "--updates", 3, "--warm-up", 1, *self.flags, check_code=0)
         result = json.loads(done.stdout)
-        self.assertEqual(set(result), {"step_ms", "cpu_ms", "tokens_per_second", "peak_bytes", "loss", "start_seconds"})
+        self.assertEqual(set(result), {"step_ms", "cpu_ms", "tokens_per_second", "peak_bytes", "tensor_bytes", "loss", "start_seconds"})
         self.assertGreater(result["tokens_per_second"], 0)
 
     def test_operators_are_measured_one_by_one(self):
@@ -88,6 +88,20 @@ class Bench(unittest.TestCase):
         self.assertEqual(self.files(".md")[0].read_text(), done.stdout)
         xml.etree.ElementTree.parse(self.files(".svg")[0])
 
+    def test_savers_of_memory_are_compared(self):
+        large = {**programs.TINY, "model.dropout": 0, "model.block_size": 64, "training.batch_size": 64}
+        done = programs.run("gpt-bench", "memory", "--minutes", 0.1, "--results", self.root / "results", "--data",
+                            self.root / "text.txt", *programs.flags(large), check_code=0)
+        report = json.loads(self.files(".json")[0].read_text())
+        self.assertTrue(report["complete"])
+        rows = {row["name"]: row for row in report["rows"]}
+        memory = {name: row["measurement"]["tensor_bytes"] for name, row in rows.items() if row["measurement"]}
+        self.assertLess(memory["block"], memory["baseline"])
+        self.assertLess(memory["compile+block"], memory["compile"])
+        for name in ("block", "selective", "compile+norm", "compile+block", "half batch"):
+            self.assertEqual(rows[name]["verdict"], "the same loss", name)
+        self.assertEqual(self.files(".md")[0].read_text(), done.stdout)
+
     def test_a_step_is_taken_apart(self):
         done = programs.run("gpt-bench", "profile", "--minutes", 0.1, *self.options, check_code=0)
         report = json.loads(self.files(".json")[0].read_text())
@@ -117,7 +131,7 @@ class Bench(unittest.TestCase):
 
     def test_mistakes_are_named(self):
         for words, message in (
-                (["climb"], "gpt-bench: unknown command 'climb'; use one of ladder, combo, modes, architecture, ops, profile"),
+                (["climb"], "gpt-bench: unknown command 'climb'; use one of ladder, combo, modes, architecture, memory, ops, profile"),
                 (["combo"], "gpt-bench combo: name the optimizations, such as compile+adamw"),
                 (["combo", "adam"], "gpt-bench combo: there is no optimization 'adam'; there are tf32, bfloat16, float16, flash, "
                                     "padding, adamw, compile, end_to_end, graph, workers"),

@@ -7,6 +7,7 @@
 #include <ATen/ops/randint.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <stdexcept>
 #include <string>
@@ -139,29 +140,40 @@ TEST(GPT, DropoutOnlyWhenTraining) {
   }
 }
 
+// Of both architectures, with our operators and with ATen's.
 TEST(GPT, GradientCheckpointingGivesTheSameBits) {
-  for (const double dropout : {0.0, 0.2}) {
-    ModelConfig config = tiny_config();
-    config.dropout = dropout;
-    GPT model(config, at::kCPU, 1);
-    model.train(true);
-    const at::Tensor ids = random_ids(3, 16, 1), targets = random_ids(3, 16, 2);
-    at::Tensor loss[2], state[2];
-    std::vector<at::Tensor> gradient[2];
-    for (const int checkpointing : {0, 1}) {
-      model.set_gradient_checkpointing(checkpointing == 1);
-      seed_default_generator(5);
-      for (int micro_step = 0; micro_step < 2; ++micro_step) {  // accumulated
-        loss[checkpointing] = model.loss(ids, targets);
-        loss[checkpointing].backward();
+  using enum GradientCheckpointing;
+  constexpr std::array kLevels{none, activation, norm, selective, block};
+  ModelConfig gpt2 = tiny_config();
+  gpt2.norm = Norm::layernorm, gpt2.mlp = Mlp::gelu, gpt2.position = Position::learned, gpt2.bias = true;
+  for (ModelConfig config : {tiny_config(), gpt2}) {
+    for (const double dropout : {0.0, 0.2}) {
+      for (const bool ours : {true, false}) {
+        config.dropout = dropout;
+        GPT model(config, at::kCPU, 1);
+        model.set_operators(ours ? ops::fused_operators() : ops::aten_operators());
+        model.train(true);
+        const at::Tensor ids = random_ids(3, 16, 1), targets = random_ids(3, 16, 2);
+        std::array<at::Tensor, kLevels.size()> loss, state;
+        std::array<std::vector<at::Tensor>, kLevels.size()> gradient;
+        for (size_t level = 0; level < kLevels.size(); ++level) {
+          model.set_gradient_checkpointing(kLevels[level]);
+          seed_default_generator(5);
+          for (int micro_step = 0; micro_step < 2; ++micro_step) {  // accumulated
+            loss[level] = model.loss(ids, targets);
+            loss[level].backward();
+          }
+          gradient[level] = gradients(model);
+          state[level] = default_random_state();
+          EXPECT_TRUE(loss[level].equal(loss[0])) << level;
+          EXPECT_TRUE(state[level].equal(state[0])) << level;
+          for (size_t i = 0; i < gradient[0].size(); ++i) {
+            EXPECT_TRUE(gradient[level][i].equal(gradient[0][i]))
+                << model.parameters().rows()[i].name << ", level " << level << ", dropout " << dropout << ", ours "
+                << ours;
+          }
+        }
       }
-      gradient[checkpointing] = gradients(model);
-      state[checkpointing] = default_random_state();
-    }
-    EXPECT_TRUE(loss[0].equal(loss[1]));
-    EXPECT_TRUE(state[0].equal(state[1]));
-    for (size_t i = 0; i < gradient[0].size(); ++i) {
-      EXPECT_TRUE(gradient[0][i].equal(gradient[1][i])) << model.parameters().rows()[i].name;
     }
   }
 }

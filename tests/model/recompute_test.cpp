@@ -14,11 +14,11 @@ namespace {
 
 TEST(Recompute, RunsTheBodyAgainWithTheSameRandomNumbersAndAutocast) {
   const at::Tensor weight = at::randn({4, 4}).requires_grad_();
-  const at::Tensor x = at::randn({3, 4}).requires_grad_();
+  const at::Tensor x = at::randn({3, 4}).requires_grad_(), x2 = at::randn({3, 4}).requires_grad_();
   std::vector<at::Tensor> noise;
   std::vector<at::ScalarType> types;
-  const auto body = [&](const at::Tensor& input) {
-    const at::Tensor y = at::linear(input, weight);
+  const auto body = [&](const std::vector<at::Tensor>& inputs) {
+    const at::Tensor y = at::linear(inputs[0] + inputs[1].square(), weight);
     noise.push_back(at::rand_like(y, at::kFloat));
     types.push_back(y.scalar_type());
     return y.to(at::kFloat) * noise.back();
@@ -26,7 +26,7 @@ TEST(Recompute, RunsTheBodyAgainWithTheSameRandomNumbersAndAutocast) {
   at::Tensor y;
   {
     Autocast autocast(at::kCPU, at::kBFloat16);
-    y = recompute_in_backward(body, x, /*draws=*/true);
+    y = recompute_in_backward(body, {x, x2}, /*draws=*/true);
   }
   ASSERT_EQ(noise.size(), 1u);
   const at::Tensor before_backward = at::detail::getDefaultCPUGenerator().get_state();
@@ -37,16 +37,16 @@ TEST(Recompute, RunsTheBodyAgainWithTheSameRandomNumbersAndAutocast) {
   EXPECT_TRUE(at::detail::getDefaultCPUGenerator().get_state().equal(before_backward))
       << "backward draws nothing of its own";
 
-  const std::vector<at::Tensor> recomputed{x.grad().clone(), weight.grad().clone()};
-  x.mutable_grad().reset();
-  weight.mutable_grad().reset();
+  const std::vector<at::Tensor> recomputed{x.grad().clone(), x2.grad().clone(), weight.grad().clone()};
+  for (const at::Tensor& leaf : {x, x2, weight}) leaf.mutable_grad().reset();
   {
     Autocast autocast(at::kCPU, at::kBFloat16);
-    y = at::linear(x, weight).to(at::kFloat) * noise[0];
+    y = at::linear(x + x2.square(), weight).to(at::kFloat) * noise[0];
   }
   y.sum().backward();
   EXPECT_TRUE(x.grad().equal(recomputed[0]));
-  EXPECT_TRUE(weight.grad().equal(recomputed[1]));
+  EXPECT_TRUE(x2.grad().equal(recomputed[1]));
+  EXPECT_TRUE(weight.grad().equal(recomputed[2]));
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ Corpus some_corpus() {
 }
 
 // Dropout and accumulation on, so that every random stream is in use.
-Config tiny_config(const Corpus& corpus, bool gradient_checkpointing) {
+Config tiny_config(const Corpus& corpus, GradientCheckpointing gradient_checkpointing) {
   Config config;
   config.seed = 3;
   config.model.n_layer = 2;
@@ -65,10 +65,13 @@ struct TinyRun {
   TrainStep step;
 };
 
+constexpr auto kNone = GradientCheckpointing::none, kNorm = GradientCheckpointing::norm,
+               kSelective = GradientCheckpointing::selective, kBlock = GradientCheckpointing::block;
+
 struct ResumeCase {
   const char* name;
   Dtype dtype;
-  bool gradient_checkpointing;
+  GradientCheckpointing gradient_checkpointing;
   AmpMode amp_mode = AmpMode::autocast;
 };
 
@@ -123,13 +126,13 @@ TEST_P(ResumeTest, IsBitForBitTheRunThatNeverStopped) {
 INSTANTIATE_TEST_SUITE_P(
     Devices, ResumeTest,
     testing::Combine(testing::ValuesIn(kDevices),
-                     testing::Values(ResumeCase{"float32", Dtype::float32, false},
-                                     ResumeCase{"float32_recomputed", Dtype::float32, true},
-                                     ResumeCase{"bfloat16", Dtype::bfloat16, false},
-                                     ResumeCase{"bfloat16_recomputed", Dtype::bfloat16, true},
-                                     ResumeCase{"end_to_end", Dtype::bfloat16, false, AmpMode::end_to_end},
-                                     ResumeCase{"end_to_end_recomputed", Dtype::bfloat16, true, AmpMode::end_to_end},
-                                     ResumeCase{"float16", Dtype::float16, false})),
+                     testing::Values(ResumeCase{"float32", Dtype::float32, kNone},
+                                     ResumeCase{"float32_recomputed", Dtype::float32, kBlock},
+                                     ResumeCase{"bfloat16", Dtype::bfloat16, kNone},
+                                     ResumeCase{"bfloat16_recomputed", Dtype::bfloat16, kSelective},
+                                     ResumeCase{"end_to_end", Dtype::bfloat16, kNone, AmpMode::end_to_end},
+                                     ResumeCase{"end_to_end_recomputed", Dtype::bfloat16, kNorm, AmpMode::end_to_end},
+                                     ResumeCase{"float16", Dtype::float16, kNone})),
     [](const auto& test) { return std::string(std::get<1>(test.param).name) + "_" + std::get<0>(test.param).name; });
 
 }  // namespace

@@ -14,6 +14,8 @@ enum class Dtype { automatic, float32, tf32, bfloat16, float16 };
 enum class AmpMode { automatic, autocast, end_to_end };
 enum class CompileMode { standard, reduce_overhead, max_autotune };  // YAML: default | reduce-overhead | max-autotune
 enum class AttentionKernel { automatic, cudnn, flash, efficient, math };
+// What the backward pass computes again instead of keeping it: ever more.
+enum class GradientCheckpointing { none, activation, norm, selective, block };
 enum class LrSchedule { cosine, constant };
 
 constexpr int64_t kDefaultMaxSteps = 5000;  // the length of a run with neither epochs nor max_steps
@@ -48,7 +50,7 @@ struct ExecutionConfig {
   CompileMode compile_mode = CompileMode::standard;
   AttentionKernel attention = AttentionKernel::automatic;
   int64_t loss_chunk_rows = 0;  // 0 = see ClassifierOptions
-  bool gradient_checkpointing = false;
+  GradientCheckpointing gradient_checkpointing = GradientCheckpointing::none;
   bool deterministic = false;
   bool memory_check = true;  // refuse to start a run that cannot fit into memory
 };

@@ -34,6 +34,8 @@ DeviceInfo describe_device(at::Device device);
 
 int64_t allocated_bytes(at::Device device);       // by tensors now (CUDA), or the process's resident memory
 int64_t peak_allocated_bytes(at::Device device);  // since the program started
+int64_t tensor_bytes(at::Device device);          // by large tensors now; 0 where nobody counts them
+int64_t peak_tensor_bytes(at::Device device);     // since the program started
 int64_t free_bytes(at::Device device);
 void synchronize(at::Device device);  // sync: for timing and shutdown only
 

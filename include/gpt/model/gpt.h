@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "gpt/config/model_config.h"
+#include "gpt/config/training_config.h"
 #include "gpt/ops/operators.h"
 #include "gpt/parameters/parameters.h"
 
@@ -62,7 +63,7 @@ class GPT {
   bool training() const { return training_; }
   const ops::Operators& operators() const { return operators_; }  // our own, unless others are set
   void set_operators(const ops::Operators& operators) { operators_ = operators; }
-  void set_gradient_checkpointing(bool on) { gradient_checkpointing_ = on; }  // recompute each block in backward
+  void set_gradient_checkpointing(GradientCheckpointing level) { gradient_checkpointing_ = level; }
 
   const Parameters& parameters() const { return parameters_; }
   const ModelConfig& config() const { return config_; }
@@ -80,7 +81,7 @@ class GPT {
   std::unique_ptr<const Transformer> transformer_;
   ops::Operators operators_;
   bool training_ = false;
-  bool gradient_checkpointing_ = false;
+  GradientCheckpointing gradient_checkpointing_ = GradientCheckpointing::none;
 };
 
 }  // namespace gpt

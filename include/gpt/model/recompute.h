@@ -5,12 +5,13 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <vector>
 
 namespace gpt {
 
-// body(x). Gradients flow to x and, directly, into the leaf parameters that `body` uses. `body` must stay valid until the
+// body(inputs). Gradients flow to the inputs and, directly, into the leaf parameters that `body` uses. `body` must stay valid until the
 // backward pass is done. `draws`: it draws random numbers, whose state is then saved, which a CUDA graph cannot record.
-at::Tensor recompute_in_backward(const std::function<at::Tensor(const at::Tensor&)>& body, const at::Tensor& x,
-                                 bool draws);
+at::Tensor recompute_in_backward(const std::function<at::Tensor(const std::vector<at::Tensor>&)>& body,
+                                 const std::vector<at::Tensor>& inputs, bool draws);
 
 }  // namespace gpt

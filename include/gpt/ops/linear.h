@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "gpt/ops/operators.h"
 #include "gpt/ops/product.h"
 #include "gpt/parameters/parameters.h"
 
@@ -10,7 +11,10 @@ namespace gpt::ops {
 
 // x (..., K), weight (N, K), bias (N) or undefined -> (..., N). The product and its result have 16 bits under
 // autocast, or where x and the compute_value() of the weight have them.
-at::Tensor linear(const at::Tensor& x, const Parameter& weight, const at::Tensor& bias = {});
+//
+// input: `repeat` keeps nothing of an x that add_norm(), activate() or activate_gated() gave.
+at::Tensor linear(const at::Tensor& x, const Parameter& weight, const at::Tensor& bias = {},
+                  ProductInput input = ProductInput::keep);
 
 namespace cpu {
 

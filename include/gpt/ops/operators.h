@@ -19,6 +19,12 @@ struct Normalization {
   Parameter weight, bias;  // (C); bias may be empty, and of an RMSNorm is
 };
 
+// What a product does with its input, of which the weight's gradient is made.
+enum class ProductInput {
+  keep,
+  repeat,  // compute it anew in the backward pass, where the operator that it comes from can do that
+};
+
 struct Normalized {
   at::Tensor sum, normed;  // of the shape of x
 };
@@ -34,7 +40,7 @@ struct ClassifierOptions {
 struct Operators {
   at::Tensor (*embedding)(const at::Tensor& ids, const Parameter& table);
   Normalized (*add_norm)(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch, double dropout);
-  at::Tensor (*linear)(const at::Tensor& x, const Parameter& weight, const at::Tensor& bias);
+  at::Tensor (*linear)(const at::Tensor& x, const Parameter& weight, const at::Tensor& bias, ProductInput input);
   at::Tensor (*attention)(const at::Tensor& qkv, int64_t n_head, int64_t n_kv_head, double dropout,
                           const RotaryTables& rotary);
   at::Tensor (*activate)(Activation activation, const at::Tensor& x);

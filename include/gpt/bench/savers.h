@@ -1,0 +1,32 @@
+// What each setting that saves memory saves, and what it costs in time: `gpt-bench memory`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "gpt/bench/effort.h"
+#include "gpt/bench/findings.h"
+#include "gpt/bench/ladder.h"
+#include "gpt/config/config.h"
+#include "gpt/device/device.h"
+
+namespace gpt {
+
+struct Savings {
+  // The first is the baseline: float32, LibTorch's operators, nothing saved. `gain` of another is its speed over the baseline in
+  // alternating runs.
+  std::vector<LadderRow> rows;
+  MeasurementLength length;
+  int64_t rounds = 0;
+  bool complete = false;
+};
+
+// The savers and combinations of them that the configuration and the device allow.
+std::vector<Rung> savers(const Config& wanted, const DeviceInfo& device);
+
+Savings measure_savers(const Config& wanted, const std::vector<Rung>& savers, double seconds, const Measure& measure,
+                       const Progress& progress);
+
+Findings findings(const Savings& savings);
+
+}  // namespace gpt

@@ -1,0 +1,151 @@
+#include "gpt/bench/savers.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <utility>
+
+#include "gpt/bench/rung.h"
+#include "gpt/core/error.h"
+#include "gpt/core/format.h"
+#include "ladder_findings.h"
+#include "markdown_table.h"
+
+namespace gpt {
+namespace {
+
+using Change = std::function<void(Config& config)>;
+
+Config baseline(const Config& wanted) {
+  Config config = without_rungs(wanted);
+  config.model.vocab_multiple = wanted.model.vocab_multiple;  // its rows are part of the model
+  config.training.execution.attention = AttentionKernel::automatic;
+  config.training.execution.gradient_checkpointing = GradientCheckpointing::none;
+  config.training.optimizer.fused_adamw = true;
+  return config;
+}
+
+Change checkpointing(GradientCheckpointing level) {
+  return [level](Config& config) { config.training.execution.gradient_checkpointing = level; };
+}
+
+void compile(Config& config) { config.training.execution.use_compile = true; }
+
+void in_bfloat16(Config& config) {
+  config.training.precision = {.use_amp = true, .dtype = Dtype::bfloat16, .amp_mode = AmpMode::end_to_end};
+}
+
+// The same effective batch in twice as many micro-batches.
+void halve_batch(Config& config) {
+  config.training.gradient_accumulation_steps *= 2;
+  config.training.batch_size /= 2;
+}
+
+Change all_of(std::vector<Change> changes) {
+  return [changes = std::move(changes)](Config& config) {
+    for (const Change& change : changes) change(config);
+  };
+}
+
+double saved_share(const LadderRow& row, const LadderRow& baseline) {
+  return 1 -
+         static_cast<double>(row.measurement->tensor_bytes) / static_cast<double>(baseline.measurement->tensor_bytes);
+}
+
+// The weights are the same and so are the batches; what differs is how sums are rounded.
+std::string verdict_on(const Measurement& measured, const Measurement& baseline) {
+  constexpr double kTolerance = 0.01;
+  const double change = (measured.loss - baseline.loss) / baseline.loss;
+  return std::abs(change) <= kTolerance ? "the same loss" : fmt::format("the loss differs by {:+.1f} %", 100 * change);
+}
+
+}  // namespace
+
+std::vector<Rung> savers(const Config& wanted, const DeviceInfo& device) {
+  using enum GradientCheckpointing;
+  const std::string no_bfloat16 = device.bfloat16 ? "" : "the device has no bfloat16 instructions";
+  const std::string odd = wanted.training.batch_size % 2 == 0 ? "" : "the micro-batch has an odd number of sequences";
+  return {
+      {"block", "gradient_checkpointing: block", checkpointing(block)},
+      {"selective", "gradient_checkpointing: selective", checkpointing(selective)},
+      {"compile", "use_compile: true", compile},
+      {"compile+activation", "use_compile: true, gradient_checkpointing: activation",
+       all_of({compile, checkpointing(activation)})},
+      {"compile+norm", "use_compile: true, gradient_checkpointing: norm", all_of({compile, checkpointing(norm)})},
+      {"compile+selective", "use_compile: true, gradient_checkpointing: selective",
+       all_of({compile, checkpointing(selective)})},
+      {"compile+block", "use_compile: true, gradient_checkpointing: block", all_of({compile, checkpointing(block)})},
+      {"half batch", "half the batch_size, with twice the gradient_accumulation_steps", halve_batch, odd},
+      {"bfloat16", "use_amp: true, dtype: bfloat16, amp_mode: end_to_end", in_bfloat16, no_bfloat16},
+      {"bfloat16+compile+block", "those of bfloat16 and compile+block",
+       all_of({in_bfloat16, compile, checkpointing(block)}), no_bfloat16},
+  };
+}
+
+Savings measure_savers(const Config& wanted, const std::vector<Rung>& savers, double seconds, const Measure& measure,
+                       const Progress& progress) {
+  const Config base = baseline(wanted);
+  Savings result{.rows = {}, .length = {}};
+  progress(0, "baseline");
+  const auto pace = find_pace(base, measure);
+  if (!pace) return result;
+  int64_t count = 0, done = 0;
+  for (const Rung& saver : savers) count += saver.obstacle.empty() ? 1 : 0;
+  const Effort effort = effort_for(*pace, count, seconds);
+  result.length = effort.length, result.rounds = effort.rounds;
+  const auto start = measure(base, effort.length);
+  if (!start) return result;
+  result.rows.push_back({.name = "baseline",
+                         .settings = "float32, LibTorch's operators, gradient_checkpointing: none",
+                         .measurement = start,
+                         .kept = true,
+                         .verdict = ""});
+  for (const Rung& saver : savers) {
+    LadderRow row{.name = saver.name, .settings = saver.settings, .measurement = {}, .verdict = saver.obstacle};
+    if (saver.obstacle.empty()) {
+      progress(static_cast<double>(done++) / static_cast<double>(count), saver.name);
+      Config config = base;
+      saver.apply(config);
+      try {
+        const auto pair = compare(base, config, effort.length, effort.rounds, measure);
+        if (!pair) return result;
+        row.measurement = pair->after, row.gain = pair->gain;
+        row.verdict = verdict_on(pair->after, *start);
+      } catch (const Error& error) { row.verdict = error.what(); }
+    }
+    result.rows.push_back(std::move(row));
+  }
+  result.complete = true;
+  return result;
+}
+
+Findings findings(const Savings& savings) {
+  Findings result{
+      .text = fmt::format(
+          "Each in turn with the baseline, {}: medians of {} after {} to warm up. `memory` is the peak of the whole process, "
+          "`tensors` that of its large tensors, of which `saved` is a share; speed is that of the baseline = 1. The loss is the mean "
+          "of the last updates, at most ten.\n\n",
+          plural(savings.rounds, "pair"), plural(savings.length.updates, "update"), savings.length.warm_up),
+      .json = fmt::format(R"({{"rounds": {}, "warm_up": {}, "updates": {}, "rows": {}}})", savings.rounds,
+                          savings.length.warm_up, savings.length.updates, json_of(savings.rows)),
+      .chart_title = "Peak of the tensors in MB",
+      .complete = savings.complete};
+  std::vector<Cells> cells{{"saver", "memory", "tensors", "saved", "ms/step", "speed", "loss", "verdict"}};
+  for (const LadderRow& row : savings.rows) {
+    if (!row.measurement) {
+      cells.push_back({row.name, "-", "-", "-", "-", "-", "-", row.verdict});
+      continue;
+    }
+    const auto bytes = static_cast<double>(row.measurement->tensor_bytes);
+    const std::string saved = as_share(saved_share(row, savings.rows[0]));
+    cells.push_back({row.name, format_bytes(static_cast<double>(row.measurement->peak_bytes)), format_bytes(bytes),
+                     saved, fmt::format("{:.1f}", row.measurement->step_ms), as_ratio(row.gain),
+                     fmt::format("{:.4f}", row.measurement->loss), row.verdict});
+    result.bars.push_back({row.name, fmt::format("{}, {} less, {}", format_bytes(bytes), saved, as_ratio(row.gain)),
+                           bytes / 1e6, !row.verdict.starts_with("the loss differs")});
+  }
+  result.text += markdown_table(cells) + settings_list(savings.rows, "savers");
+  return result;
+}
+
+}  // namespace gpt
