@@ -15,6 +15,7 @@
 #include "gpt/device/cpu_threads.h"
 #include "gpt/diagnose/configuration.h"
 #include "gpt/diagnose/machine.h"
+#include "gpt/diagnose/plan_options.h"
 #include "gpt/diagnose/runs.h"
 #include "gpt/prepare/text_cache.h"
 #include "gpt/train/surroundings.h"
@@ -32,23 +33,24 @@ bool colours() { return isatty(STDOUT_FILENO) && !std::getenv("NO_COLOR"); }
 int diagnose(int argc, char** argv) {
   using namespace gpt;
   using config::switch_row;
-  bool json = false, no_probe = false, cache = false, clear_cache = false;
-  std::string checkpoint;
+  bool json = false, cache = false, clear_cache = false;
+  PlanOptions asked;
   std::vector<std::string> runs;
+  std::vector<config::Option> rows{
+      switch_row("json", json, "print the checks, the cache or the runs as JSON on standard output"),
+      {.name = "run",
+       .target = &runs,
+       .help = "draw and compare the losses of runs, finished or not, given their folders, and run no checks"},
+      switch_row("cache", cache, "list the texts in data.cache_dir, and run no checks"),
+      switch_row("clear-cache", clear_cache, "remove the cached texts that are not in use, and run no checks")};
+  for (config::Option& row : options(asked)) rows.push_back(std::move(row));
   const auto command = config::parse_command_line(
       argc, argv, "gpt-diagnose",
-      "Check this machine and, with --config or options, a run: its data, model, memory, time and disk. "
+      "Check this machine and, with --config or options, a run: its data, model, memory, time, cost and disk. "
       "Exit status 1 when a check fails.",
-      {switch_row("json", json, "print the checks, the cache or the runs as JSON on standard output"),
-       switch_row("no-probe", no_probe, "do not time training steps, which takes some seconds"),
-       {.name = "checkpoint", .target = &checkpoint, .help = "verify a checkpoint, or that of a run folder"},
-       {.name = "run",
-        .target = &runs,
-        .help = "draw and compare the losses of runs, finished or not, given their folders, and run no checks"},
-       switch_row("cache", cache, "list the texts in data.cache_dir, and run no checks"),
-       switch_row("clear-cache", clear_cache, "remove the cached texts that are not in use, and run no checks")},
-      choose_for_this_machine);
+      rows, choose_for_this_machine);
   if (command.handled) return 0;
+  require_consistent(asked, command, !runs.empty() ? "--run" : cache ? "--cache" : clear_cache ? "--clear-cache" : "");
   if (clear_cache) log::info(clear_text_cache(command.config.data));
   if (cache) print(describe_text_cache(command.config.data, json));
   if (!runs.empty()) {
@@ -61,11 +63,14 @@ int diagnose(int argc, char** argv) {
   use_cpu_threads(command.config.threads);
   use_cpu_allocator();
 
-  Checks checks = check_machine();
   const bool configured = !command.config_path.empty() || !command.origins.empty();
-  constexpr double kTrialSeconds = 5;
-  if (configured) append(checks, check_configuration(command, no_probe ? 0 : kTrialSeconds));
-  if (!checkpoint.empty()) checks.push_back(check_checkpoint(checkpoint));
+  Checks checks;
+  if (!asked.is_elsewhere()) append(checks, check_machine());
+  if (configured) {
+    append(checks, check_configuration(command, asked));
+  } else if (!asked.checkpoint.empty()) {
+    checks.push_back(check_checkpoint(asked.checkpoint));
+  }
 
   print(json ? to_json(checks) : to_table(checks, colours()));
   return static_cast<int>(any_failed(checks) ? ExitCode::failed_check : ExitCode::ok);

@@ -40,7 +40,10 @@ struct OptionValue {
   Json operator()(Value* value) const {  // numbers and texts
     return *value;
   }
-  Json operator()(std::optional<int64_t>* value) const { return *value ? Json(**value) : Json(nullptr); }
+  template <class Number>
+  Json operator()(std::optional<Number>* value) const {
+    return *value ? Json(**value) : Json(nullptr);
+  }
   Json operator()(Interval* value) const {
     return value->unit == Interval::Unit::run ? Json(value->count) : Json(config::value_text(value));
   }

@@ -114,6 +114,7 @@ std::string expectation(const Option& option) {
                                      [](bool*) -> std::string { return "true or false"; },
                                      [&](std::integral auto*) { return with_range("a whole number"); },
                                      [&](double*) { return with_range("a number"); },
+                                     [&](std::optional<double>*) { return with_range("a number"); },
                                      [&](std::optional<int64_t>*) { return "auto or " + with_range("a whole number"); },
                                      [&](Interval*) -> std::string {
                                        return option.may_be_time ? "like 500, '500 steps', '2 epochs' or '10 minutes'"
@@ -127,7 +128,8 @@ std::string expectation(const Option& option) {
 
 // What a wrong value was probably meant to be, or nothing.
 std::string hint(const Option& option, std::string_view text, bool is_quoted) {
-  const bool is_double = std::holds_alternative<double*>(option.target);
+  const bool is_double =
+      std::holds_alternative<double*>(option.target) || std::holds_alternative<std::optional<double>*>(option.target);
   const bool is_int = std::holds_alternative<int64_t*>(option.target) ||
                       std::holds_alternative<uint64_t*>(option.target) ||
                       std::holds_alternative<std::optional<int64_t>*>(option.target);
@@ -201,6 +203,12 @@ std::optional<std::string> assign(const Option& option, std::string_view text, b
                                      *target = value;
                                      return true;
                                    },
+                                   [&](std::optional<double>* target) {
+                                     std::optional<double> value;
+                                     if (!number(value)) return false;
+                                     *target = value;
+                                     return true;
+                                   },
                                    [&](Interval* target) {
                                      const auto value = parse_interval(text);
                                      if (!value || !in_range(value->count)) return false;
@@ -242,6 +250,7 @@ std::string value_text(const Target& target) {
                         [](std::string* value) { return *value; },
                         [](std::vector<std::string>* value) { return join(*value); },
                         [](std::optional<int64_t>* value) { return *value ? fmt::format("{}", **value) : "auto"; },
+                        [](std::optional<double>* value) { return *value ? number_text(**value) : ""; },
                         [](Interval* value) { return interval_text(*value); },
                         [](const Choice& value) { return value.names[value.get()]; },
                         [](const Structure& value) { return value.write(); },

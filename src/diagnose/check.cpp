@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
+#include <variant>
 
 namespace gpt {
 namespace {
@@ -34,7 +35,22 @@ std::string one_line(std::string text) {
 }
 
 Check make(std::string name, Status status, std::string detail, std::string fix) {
-  return {std::move(name), status, one_line(std::move(detail)), one_line(std::move(fix))};
+  return {.name = std::move(name),
+          .status = status,
+          .detail = one_line(std::move(detail)),
+          .fix = one_line(std::move(fix))};
+}
+
+// The answers in columns, after an empty line; nothing without any.
+std::string answers(const Checks& checks) {
+  size_t width = 0;
+  for (const auto& check : checks) width = std::max(width, check.answer.question.size());
+  std::string text;
+  for (const auto& check : checks) {
+    const auto& [question, answer] = check.answer;
+    if (!question.empty()) text += fmt::format("{:<{}}  {}\n", question, width, answer);
+  }
+  return text.empty() ? "" : '\n' + text;
 }
 
 }  // namespace
@@ -64,8 +80,10 @@ std::string to_table(const Checks& checks, bool colour) {
     if (!check.fix.empty()) table += "  -> " + check.fix;
     table += '\n';
   }
-  return table + fmt::format("\n{} passed, {} warned, {} failed\n", count(checks, Status::pass),
-                             count(checks, Status::warn), count(checks, Status::fail));
+  return table +
+         fmt::format("\n{} passed, {} warned, {} failed\n", count(checks, Status::pass), count(checks, Status::warn),
+                     count(checks, Status::fail)) +
+         answers(checks);
 }
 
 std::string to_json(const Checks& checks) {
@@ -73,6 +91,8 @@ std::string to_json(const Checks& checks) {
   for (const auto& check : checks) {
     list.push_back(
         {{"name", check.name}, {"status", word(check.status)}, {"detail", check.detail}, {"fix", check.fix}});
+    for (const auto& [name, value] : check.values)
+      std::visit([&list, &name](const auto& number) { list.back()["values"][name] = number; }, value);
   }
   const nlohmann::ordered_json report{{"checks", std::move(list)},
                                       {"summary",

@@ -26,6 +26,7 @@
 #include "gpt/diagnose/disk_checks.h"
 #include "gpt/diagnose/model_checks.h"
 #include "gpt/diagnose/probe.h"
+#include "gpt/diagnose/time_checks.h"
 #include "gpt/diagnose/trial.h"
 #include "gpt/model/compile.h"
 #include "gpt/train/announce.h"
@@ -53,6 +54,9 @@ bool is_folder(const std::string& path) {
   return fs::is_directory(path, ignored);
 }
 
+// A checkpoint's own, or the last one of a run folder.
+std::string file_of(const std::string& path) { return is_folder(path) ? path + "/ckpt.pt" : path; }
+
 // What to do where the data could not be read; the detail has said why.
 std::string data_fix(const DataConfig& data) {
   if (!data.bin.empty()) {
@@ -68,24 +72,34 @@ std::string data_fix(const DataConfig& data) {
 // Examines the run part by part. A part that needs what an earlier one could not find is reported as not checked.
 class Examination {
  public:
-  Examination(const config::CommandLine& command, double trial_seconds)
+  Examination(const config::CommandLine& command, const PlanOptions& asked)
       : config_(command.config),
         origins_(command.origins),
         origin_(command.config_path.empty() ? "the command line" : command.config_path),
-        trial_seconds_(trial_seconds) {}
+        asked_(asked) {}
 
   Checks run() {
     add(passed("configuration", origin_ + " is valid"));
     attempt("output folder", "set training.resume_from: auto, none or the path of a checkpoint", [&] { find_start(); });
-    attempt("device", "set device: auto", [&] { examine_device(); });
-    attempt("dataset", data_fix(config_.data), [&] { examine_data(); });
-    if (!config_.model.vocab_size) {
-      add(warned("model", "not checked: the vocabulary comes from the dataset, which could not be read",
-                 "repair the dataset"));
+    if (asked_.is_arithmetic(config_)) {
+      plan_without_data();
     } else {
-      attempt("model", "lower the size of the model", [&] { examine_model(); });
-      attempt("disk", "choose another output_dir", [&] { examine_disk(); });
+      attempt("device", "set device: auto", [&] { examine_device(); });
+      if (asked_.steps_per_epoch) {
+        plan_without_data();
+      } else {
+        attempt("dataset", data_fix(config_.data), [&] { examine_data(); });
+      }
+      if (!config_.model.vocab_size) {
+        add(warned("model", "not checked: the vocabulary comes from the dataset, which could not be read",
+                   "repair the dataset"));
+      } else {
+        attempt("model", "lower the size of the model", [&] { examine_model(); });
+      }
     }
+    if (plan_) attempt("time", "add --seconds-per-step", [&] { examine_time(); });
+    if (config_.model.vocab_size && !asked_.steps_per_epoch)
+      attempt("disk", "choose another output_dir", [&] { examine_disk(); });
     return std::move(checks_);
   }
 
@@ -119,13 +133,41 @@ class Examination {
   void find_start() {
     const std::string& from = config_.training.resume_from;
     const bool is_named = from != "auto" && from != "none";
-    start_ = peek_run(config_.output_dir);
+    const bool is_about_folder = !asked_.steps_per_epoch || origins_.count("output_dir") > 0;
+    if (is_about_folder) start_ = peek_run(config_.output_dir);
+    if (!asked_.checkpoint.empty()) find_checkpoint();
     if (is_named) {
       add(check_checkpoint(from));
       const bool is_good = checks_.back().status != Check::Status::fail;
-      if (!start_ && is_good) start_ = StartingPoint{load_checkpoint(is_folder(from) ? from + "/ckpt.pt" : from), from};
+      if (!start_ && is_good) start_ = StartingPoint{load_checkpoint(file_of(from)), from};
     }
     if (start_) config::keep_choices(config_, origins_, start_->checkpoint.config);
+  }
+
+  // --checkpoint: where the folder of the run has none, what is left is counted from there.
+  void find_checkpoint() {
+    const std::string& from = asked_.checkpoint;
+    add(check_checkpoint(from));
+    if (!start_ && checks_.back().status != Check::Status::fail) steps_done_ = load_checkpoint(file_of(from)).step;
+  }
+
+  // For data that are not here.
+  void plan_without_data() {
+    plan_ = plan_run(config_.training, *asked_.steps_per_epoch * config_.training.gradient_accumulation_steps);
+    begin_where_it_stopped();
+    add(passed("length", fmt::format("{} at {} an epoch", plural(plan_->total_steps, "step"),
+                                     with_commas(plan_->steps_per_epoch))));
+  }
+
+  void begin_where_it_stopped() {
+    if (start_) {
+      steps_done_ = start_->checkpoint.step;
+      add(passed("output folder",
+                 fmt::format("{} is at step {} of {}: the same command continues the run", start_->path,
+                             with_commas(std::min(steps_done_, plan_->total_steps)), with_commas(plan_->total_steps))));
+      start_.reset();  // its tensors are large
+    }
+    steps_done_ = std::min(steps_done_, plan_->total_steps);
   }
 
   void examine_data() {
@@ -161,13 +203,7 @@ class Examination {
       if (facts.resident && device_ && device_->device.is_cuda())
         memory_.available -= static_cast<double>(source.bytes());
     }
-    if (start_) {
-      steps_done_ = std::min(start_->checkpoint.step, plan_->total_steps);
-      add(passed("output folder",
-                 fmt::format("{} is at step {} of {}: the same command continues the run", start_->path,
-                             with_commas(steps_done_), with_commas(plan_->total_steps))));
-      start_.reset();  // its tensors are large
-    }
+    begin_where_it_stopped();
   }
 
   void examine_model() {
@@ -189,18 +225,33 @@ class Examination {
     if (!plan_) return;
     const double speed = measure_product_speed(device_->device, precision.compute_type());
     add(check_compute(model, training_, *plan_, speed));
-    if (trial_seconds_ > 0) examine_time(precision, form, speed);
+    if (!asked_.no_probe && !asked_.seconds_per_step) time_steps(precision, form, speed);
   }
 
-  void examine_time(const Precision& precision, const ActivationForm& form, double product_speed) {
-    constexpr double kComfortable = 0.9;
+  void time_steps(const Precision& precision, const ActivationForm& form, double product_speed) {
+    constexpr double kComfortable = 0.9, kTrialSeconds = 5;
+    is_timed_ = true;
     const auto largest =
         largest_batch_size(config_.model, training_, form, kComfortable * memory_.available - memory_.program);
     Config real = config_;
     real.training = training_;
-    std::optional<Trial> trial;
-    if (largest) trial = try_steps(real, *corpus_, *device_, precision, product_speed, *largest, trial_seconds_);
-    add(check_time(real, *plan_, steps_done_, trial, corpus_->validation.size()));
+    if (!largest) return;
+    const auto trial = try_steps(real, *corpus_, *device_, precision, product_speed, *largest, kTrialSeconds);
+    if (trial) step_ = step_time(*trial, real);
+  }
+
+  void examine_time() {
+    Config real = config_;
+    real.training = training_;
+    if (asked_.seconds_per_step)
+      step_ = StepTime{*asked_.seconds_per_step, asked_.is_arithmetic(config_) ? 0 : tokens_per_step(real), "as given"};
+    if (!step_ && !is_timed_) return;
+    const int64_t validation_tokens = corpus_ ? corpus_->validation.size() : 0;
+    add(check_time(real, *plan_, steps_done_, step_, validation_tokens));
+    if (!step_ || !asked_.asks_for_cost()) return;
+    const Pricing pricing = asked_.price_per_hour ? Pricing{*asked_.price_per_hour, "", asked_.budget}
+                                                  : Pricing{*asked_.units_per_hour, "units", asked_.budget};
+    add(check_cost(pricing, time_left(real, *plan_, steps_done_, step_->seconds, validation_tokens)));
   }
 
   void examine_disk() {
@@ -215,13 +266,15 @@ class Examination {
   Config config_;
   const config::Origins& origins_;
   const std::string origin_;
-  const double trial_seconds_;
+  const PlanOptions& asked_;
   const int64_t cores_ = std::thread::hardware_concurrency();
   Checks checks_;
   std::optional<DeviceInfo> device_;  // set when the run could use it
   MemoryBudget memory_;
   std::optional<StartingPoint> start_;  // until it has been compared with the run
   int64_t steps_done_ = 0;
+  bool is_timed_ = false;         // it was tried
+  std::optional<StepTime> step_;  // nothing where it is not known
   std::optional<Corpus> corpus_;
   std::optional<RunPlan> plan_;
   TrainingConfig training_ = config_.training;  // with the batch that the data really give
@@ -229,12 +282,12 @@ class Examination {
 
 }  // namespace
 
-Checks check_configuration(const config::CommandLine& command, double trial_seconds) {
-  return Examination(command, trial_seconds).run();
+Checks check_configuration(const config::CommandLine& command, const PlanOptions& asked) {
+  return Examination(command, asked).run();
 }
 
 Check check_checkpoint(const std::string& path) {
-  const std::string file = is_folder(path) ? path + "/ckpt.pt" : path;
+  const std::string file = file_of(path);
   try {
     const Checkpoint checkpoint = load_checkpoint(file);
     int64_t parameters = 0;

@@ -3,14 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ctime>
 
 #include "gpt/core/format.h"
 #include "gpt/device/cpu_allocator.h"
 #include "gpt/device/host.h"
 #include "gpt/parameters/parameter_table.h"
-#include "gpt/train/evaluator.h"
-#include "gpt/train/forecast.h"
 
 namespace gpt {
 namespace {
@@ -38,31 +35,6 @@ std::string memory_fix(const ModelConfig& model, TrainingConfig training, const 
   const bool helps = estimate_memory(model, training, form).total() <= bytes;
   return helps ? "set training.gradient_checkpointing: block and training.batch_size: 1"
                : "not even one sequence fits: lower model.n_layer, model.n_embd or model.block_size";
-}
-
-const char* shorter_run() {
-  return "lower training.max_steps or the size of the model, or train on a faster device, such as a GPU";
-}
-
-std::string milliseconds(double seconds) {
-  return seconds < 10 ? format_number(1e3 * seconds) + " ms" : format_duration(seconds);
-}
-
-// "at 14:05" today, otherwise "on Tue 24 Nov at 14:05".
-std::string local_time_in(double seconds) {
-  constexpr double kMost = 100 * 365.25 * 86400;
-  const std::time_t now = std::time(nullptr), then = now + static_cast<std::time_t>(std::min(seconds, kMost));
-  std::tm today{}, day{};
-  localtime_r(&now, &today);
-  localtime_r(&then, &day);
-  const bool is_today = today.tm_yday == day.tm_yday && today.tm_year == day.tm_year;
-  char text[64];
-  std::strftime(text, sizeof text,
-                is_today                       ? "at %H:%M"
-                : today.tm_year == day.tm_year ? "on %a %d %b at %H:%M"
-                                               : "on %d %b %Y",
-                &day);
-  return text;
 }
 
 }  // namespace
@@ -142,40 +114,8 @@ Check check_compute(const ModelConfig& model, const TrainingConfig& training, co
       "{} FLOP per token, {} per step, {} in all: predicted {} at {:.0f} % of the {} FLOP/s that matrix products reach here",
       format_count(per_token), format_count(per_step), format_count(total), format_duration(seconds), 100 * kUsualShare,
       format_count(product_speed));
-  if (seconds > kDay) return warned("compute", detail, shorter_run());
+  if (seconds > kDay) return warned("compute", detail, kShorterRun);
   return passed("compute", detail);
-}
-
-Check check_time(const Config& config, const RunPlan& plan, int64_t steps_done, const std::optional<Trial>& trial,
-                 int64_t validation_tokens) {
-  constexpr double kDay = 86400;
-  if (!trial) {
-    return warned("time", "not measured: one sequence alone would take seconds, or does not fit into memory",
-                  shorter_run());
-  }
-  const TrainingConfig& training = config.training;
-  const auto step_tokens =
-      static_cast<double>(training.batch_size * training.gradient_accumulation_steps * config.model.block_size);
-  const int64_t block_size = config.model.block_size;
-  Forecast forecast(plan,
-                    evaluation_steps(training, block_size, evaluation_tokens(training, block_size, validation_tokens)));
-  forecast.took(Forecast::kStep, trial->step_seconds);
-  const double left = forecast.remaining_seconds(steps_done);
-  std::string detail = fmt::format("{} tokens/s and {} a step", format_count(step_tokens / trial->step_seconds),
-                                   milliseconds(trial->step_seconds));
-  detail += fmt::format(" in a trial of {}", plural(trial->updates, "update"));
-  if (trial->batch_size < training.batch_size)
-    detail += fmt::format(" with {} at a time", plural(trial->batch_size, "sequence"));
-  if (plan.total_steps > plan.steps_per_epoch) {
-    detail +=
-        fmt::format("; {} an epoch", format_duration(trial->step_seconds * static_cast<double>(plan.steps_per_epoch)));
-  }
-  detail += fmt::format("; {} for {} with validation, done {} if it starts now", format_duration(left),
-                        steps_done > 0 ? fmt::format("the last {}", plural(plan.total_steps - steps_done, "step"))
-                                       : plural(plan.total_steps, "step"),
-                        local_time_in(left));
-  if (left > kDay) return warned("time", detail, shorter_run());
-  return passed("time", detail);
 }
 
 }  // namespace gpt

@@ -31,6 +31,19 @@ TEST(Check, TheTableHasOneLineEachInColumns) {
             "\n1 passed, 1 warned, 1 failed\n");
 }
 
+TEST(Check, NumbersAreForProgramsAndAnswersBelowTheTable) {
+  Checks checks = kChecks;
+  checks[0].values = {{"cores", int64_t{8}}, {"speed", 0.5}, {"idle", true}, {"name", std::string("EPYC")}};
+  checks[1].answer = {"Who works?", "nobody"};
+  checks[2].answer = {"How long?", "an hour"};
+  const auto report = nlohmann::json::parse(to_json(checks));
+  EXPECT_EQ(report["checks"][0]["values"],
+            (nlohmann::json{{"cores", 8}, {"speed", 0.5}, {"idle", true}, {"name", "EPYC"}}));
+  EXPECT_FALSE(report["checks"][1].contains("values"));
+  EXPECT_TRUE(to_table(checks, false).ends_with("1 failed\n\nWho works?  nobody\nHow long?   an hour\n"))
+      << to_table(checks, false);
+}
+
 TEST(Check, ColoursOnlyWhereAsked) {
   EXPECT_EQ(to_table(kChecks, false).find('\033'), std::string::npos);
   EXPECT_NE(to_table(kChecks, true).find("\033[31mfail\033[0m"), std::string::npos);

@@ -99,35 +99,5 @@ TEST(CheckMemory, TheProgramCountsToo) {
             Status::fail);
 }
 
-TEST(CheckTime, CountsValidationAndWhatIsLeft) {
-  Config config;
-  config.model.block_size = 100;
-  config.training.batch_size = 10, config.training.schedule.max_steps = 1000, config.training.cadence.eval_batches = 30;
-  const RunPlan plan = plan_run(config.training, 100);
-  const Trial trial{.step_seconds = 0.5, .updates = 12, .batch_size = 10};
-  // 1,000 steps of half a second, and two validations of 30 batches, which cost 10 steps each.
-  const Check check = check_time(config, plan, 0, trial, 1'000'000);
-  EXPECT_EQ(check.status, Status::pass);
-  EXPECT_TRUE(check.detail.starts_with(
-      "2.0k tokens/s and 500 ms a step in a trial of 12 updates; 50s an epoch; 8m30s for 1,000 steps with "
-      "validation, done "))
-      << check.detail;
-  EXPECT_NE(check_time(config, plan, 999, trial, 1'000'000).detail.find("; 6s for the last 1 step"), std::string::npos);
-}
-
-TEST(CheckTime, DaysAreAWarning) {
-  Config config;
-  config.training.schedule.max_steps = 1'000'000;
-  const Check check =
-      check_time(config, plan_run(config.training, 100), 0, Trial{.step_seconds = 1, .updates = 1, .batch_size = 2}, 0);
-  EXPECT_EQ(check.status, Status::warn);
-  EXPECT_NE(check.detail.find("with 2 sequences at a time"), std::string::npos) << check.detail;
-  EXPECT_NE(check.detail.find("11d"), std::string::npos) << check.detail;
-}
-
-TEST(CheckTime, WithoutATrialItSaysWhy) {
-  EXPECT_EQ(check_time({}, plan_run({}, 100), 0, std::nullopt, 0).status, Status::warn);
-}
-
 }  // namespace
 }  // namespace gpt

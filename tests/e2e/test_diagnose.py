@@ -1,5 +1,6 @@
 """gpt-diagnose as a user meets it: what it prints, and the status it leaves."""
 
+import datetime
 import os
 import pathlib
 import shutil
@@ -146,6 +147,60 @@ class Diagnose(unittest.TestCase):
         for name in ("compute", "time", "length"):
             self.assertEqual(found[name]["status"], "warn", found[name])
         self.assertIn(" years for 100,000,000,000 steps", found["time"]["detail"])
+
+    # Three epochs of 159,015 steps at 0.113 s are 14.97 hours; 7 units each make 104.8.
+    ARITHMETIC = ("--steps-per-epoch", 159_015, "--epochs", 3, "--seconds-per-step", 0.113)
+
+    def test_time_and_cost_are_arithmetic_where_the_speed_is_known(self):
+        found = checks(*self.ARITHMETIC, "--units-per-hour", 7, "--budget", 120, check_code=0)
+        self.assertEqual(set(found), {"configuration", "length", "time", "cost"})
+        time, cost = found["time"]["values"], found["cost"]["values"]
+        self.assertAlmostEqual(time["seconds_left"], 159_015 * 3 * 0.113, places=3)
+        self.assertAlmostEqual(time["seconds_per_epoch"], 159_015 * 0.113, places=3)
+        done = datetime.datetime.strptime(time["done_at"], "%Y-%m-%dT%H:%M:%S%z").timestamp()
+        self.assertAlmostEqual(done, datetime.datetime.now().timestamp() + time["seconds_left"], delta=300)
+        self.assertAlmostEqual(cost["cost"], 104.8, places=1)
+        self.assertIs(cost["enough"], True)
+        table = run("gpt-diagnose", *self.ARITHMETIC, "--price-per-hour", 7, "--budget", 60, check_code=1).stdout
+        self.assertIn("14h58m for 477,045 steps", table)
+        self.assertRegex(table, r"fail  cost .* not enough: it pays for 273,072 of 477,045 steps  -> 105 would be enough, or set "
+                                r"training.max_steps: 273072\n")
+        self.assertRegex(table, r"\n\nHow long\?  14h58m, done .*\nHow much\?  104.8 of 60: not enough\n$")
+
+    def test_a_run_that_has_begun_costs_what_is_left(self):
+        train(self.folder / "run", self.text, training__max_steps=2)
+        same = flags({**TINY, "data.text": self.text, "output_dir": self.folder / "run", "training.max_steps": 8,
+                      "training.eval_interval": 0})
+        paid = ("--seconds-per-step", 3600, "--price-per-hour", 0.5)
+        found = checks(*same, *paid, check_code=0)
+        self.assertIn("6h00m for the last 6 steps", found["time"]["detail"])
+        self.assertEqual(found["cost"]["values"]["cost"], 3)
+        fresh = [*self.ARITHMETIC, *paid[2:], "--checkpoint", self.folder / "run"]
+        found = checks(*fresh, check_code=0)
+        self.assertEqual(found["checkpoint"]["status"], "pass")
+        self.assertEqual(found["time"]["values"]["steps_left"], 159_015 * 3 - 2)
+
+    def test_a_probe_gives_the_time_and_the_cost_of_a_real_run(self):
+        found = checks("--config", self.good_config(), "--price-per-hour", 3600, check_code=0)
+        self.assertAlmostEqual(found["cost"]["values"]["cost"], found["time"]["values"]["seconds_left"])
+
+    def test_options_that_contradict_or_lack_each_other_are_refused_in_a_line(self):
+        config = ("--config", self.good_config())
+        for words, part in (
+                (("--price-per-hour", 2), "name one with --config, --data"),
+                ((*config, "--budget", 2), "--budget needs a rate"),
+                ((*config, "--price-per-hour", 2, "--units-per-hour", 2), "two ways to pay"),
+                ((*config, "--price-per-hour", 2, "--no-probe"), "leave out --no-probe, or add --seconds-per-step"),
+                ((*config, "--price-per-hour", "2 dollars"), "must be a number 0 to 1e12, got '2 dollars'"),
+                ((*config, "--seconds-per-step", 0), "--seconds-per-step must be a number"),
+                ((*config, "--steps-per-epoch", 5), "add --seconds-per-step"),
+                (("--data", self.text, "--steps-per-epoch", 5, "--seconds-per-step", 1), "leave out it or --data"),
+                (("--cache", "--budget", 2), "leave out --budget"),
+                (("--run", self.folder, "--seconds-per-step", 2), "leave out --seconds-per-step")):
+            done = run("gpt-diagnose", *words, check_code=2)
+            self.assertEqual(done.stdout, "", words)
+            self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+            self.assertIn(part, done.stderr)
 
 
 if __name__ == "__main__":

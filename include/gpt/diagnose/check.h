@@ -1,7 +1,10 @@
 // One finding of gpt-diagnose, and how a list of them is shown: a table for people, JSON for programs.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 namespace gpt {
@@ -12,6 +15,16 @@ struct Check {
   Status status = Status::pass;
   std::string detail;  // one line: what was found
   std::string fix;     // one line: what to do about it; empty where nothing needs doing
+
+  // The numbers of `detail` under names that say their units, for programs.
+  using Value = std::variant<bool, int64_t, double, std::string>;
+  std::vector<std::pair<std::string, Value>> values = {};
+
+  // To one of the questions that people ask before a run, shown once more below the table: "How long?" "2h05m".
+  struct Answer {
+    std::string question, text;
+  };
+  Answer answer = {};
 };
 using Checks = std::vector<Check>;
 
@@ -21,7 +34,7 @@ Check failed(std::string name, std::string detail, std::string fix);
 
 bool any_failed(const Checks& checks);
 std::string to_table(const Checks& checks, bool colour);
-// {"checks": [{name, status, detail, fix}], "summary": {pass, warn, fail}}
+// {"checks": [{name, status, detail, fix, and values where there are any}], "summary": {pass, warn, fail}}
 std::string to_json(const Checks& checks);
 
 }  // namespace gpt

@@ -5,13 +5,13 @@
 
 #include "gpt/config/load.h"
 #include "gpt/diagnose/check.h"
+#include "gpt/diagnose/plan_options.h"
 
 namespace gpt {
 
 // What a run of the command's configuration would meet. A user error is a failed check and never an exception; only a signal
-// ends it early, with gpt::Error(interrupted). `trial_seconds`: how long training steps are timed to predict how long the run
-// takes; 0 = not at all.
-Checks check_configuration(const config::CommandLine& command, double trial_seconds);
+// ends it early, with gpt::Error(interrupted).
+Checks check_configuration(const config::CommandLine& command, const PlanOptions& asked);
 
 // A checkpoint file, or the last one (ckpt.pt) of a run folder: read, and every hash compared.
 Check check_checkpoint(const std::string& path);

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 
 #include "gpt/config/config.h"
@@ -11,10 +10,13 @@
 #include "gpt/device/precision.h"
 #include "gpt/diagnose/check.h"
 #include "gpt/diagnose/estimates.h"
-#include "gpt/diagnose/trial.h"
 #include "gpt/train/run_plan.h"
 
 namespace gpt {
+
+// What to do about a run that takes days.
+constexpr const char* kShorterRun =
+    "lower training.max_steps or the size of the model, or train on a faster device, such as a GPU";
 
 Check check_parameters(const ModelConfig& model);
 Check check_vocabulary(const ModelConfig& model, bool cuda);
@@ -33,9 +35,5 @@ Check check_memory(const ModelConfig& model, const TrainingConfig& training, con
 // From the FLOPs of the run and the speed of matrix products on this device (FLOP/s): a prediction. More than a day is a warning.
 Check check_compute(const ModelConfig& model, const TrainingConfig& training, const RunPlan& plan,
                     double product_speed);
-
-// From the trial, with validation: what is left of the run after `steps_done`. Without a trial, why there is none.
-Check check_time(const Config& config, const RunPlan& plan, int64_t steps_done, const std::optional<Trial>& trial,
-                 int64_t validation_tokens);
 
 }  // namespace gpt
