@@ -1,6 +1,8 @@
 #include "gpt/diagnose/configuration.h"
 
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
+#include <stdlib.h>
 
 #include <algorithm>
 #include <cmath>
@@ -26,6 +28,7 @@
 #include "gpt/diagnose/disk_checks.h"
 #include "gpt/diagnose/model_checks.h"
 #include "gpt/diagnose/probe.h"
+#include "gpt/diagnose/speed_check.h"
 #include "gpt/diagnose/time_checks.h"
 #include "gpt/diagnose/trial.h"
 #include "gpt/model/compile.h"
@@ -218,26 +221,38 @@ class Examination {
     const Precision precision = resolve_precision(config_.training.precision, *device_);
     const ActivationForm form = activation_form(model, training_, *device_, precision);
     add(check_vocabulary(model, cuda));
-    add(check_attention(model, cuda,
-                        attention_path(model, training_.execution, device_->device, precision.compute_type(),
-                                       /*training=*/true)));
+    const std::string attention = attention_path(model, training_.execution, device_->device, precision.compute_type(),
+                                                 /*training=*/true);
+    add(check_attention(model, cuda, attention));
     add(check_memory(model, training_, form, memory_));
     if (!plan_) return;
     const double speed = measure_product_speed(device_->device, precision.compute_type());
     add(check_compute(model, training_, *plan_, speed));
-    if (!asked_.no_probe && !asked_.seconds_per_step) time_steps(precision, form, speed);
+    if (!asked_.no_probe && !asked_.seconds_per_step) time_steps(precision, form, attention, speed);
   }
 
-  void time_steps(const Precision& precision, const ActivationForm& form, double product_speed) {
+  void time_steps(const Precision& precision, const ActivationForm& form, const std::string& attention,
+                  double product_speed) {
     constexpr double kComfortable = 0.9, kTrialSeconds = 5;
     is_timed_ = true;
+    double load = 0;
+    if (getloadavg(&load, 1) != 1) load = 0;
     const auto largest =
         largest_batch_size(config_.model, training_, form, kComfortable * memory_.available - memory_.program);
     Config real = config_;
     real.training = training_;
     if (!largest) return;
     const auto trial = try_steps(real, *corpus_, *device_, precision, product_speed, *largest, kTrialSeconds);
-    if (trial) step_ = step_time(*trial, real);
+    if (!trial) return;
+    step_ = step_time(*trial, real);
+    add(check_speed(real, *device_, precision,
+                    {.step_seconds = trial->step_seconds,
+                     .product_speed = product_speed,
+                     .peak = device_->peak_flops(precision.dtype),
+                     .attention = attention,
+                     .threads = at::get_num_threads(),
+                     .cores = cores_,
+                     .load = load}));
   }
 
   void examine_time() {

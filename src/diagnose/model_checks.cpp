@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "gpt/core/format.h"
 #include "gpt/device/cpu_allocator.h"
@@ -103,19 +104,36 @@ Check check_memory(const ModelConfig& model, const TrainingConfig& training, con
 }
 
 Check check_compute(const ModelConfig& model, const TrainingConfig& training, const RunPlan& plan,
-                    double product_speed) {
+                    std::optional<double> product_speed) {
   constexpr double kUsualShare = 0.4, kDay = 86400;
+  // Tokens per parameter that make the best model for the FLOPs (Hoffmann et al., 2022, "Training Compute-Optimal Large
+  // Language Models").
+  constexpr double kChinchilla = 20;
   const double per_token = flops_per_token(model);
   const auto tokens =
       static_cast<double>(training.batch_size * training.gradient_accumulation_steps * model.block_size);
   const double per_step = per_token * tokens, total = per_step * static_cast<double>(plan.total_steps);
-  const double seconds = total / (kUsualShare * product_speed);
-  const std::string detail = fmt::format(
-      "{} FLOP per token, {} per step, {} in all: predicted {} at {:.0f} % of the {} FLOP/s that matrix products reach here",
-      format_count(per_token), format_count(per_step), format_count(total), format_duration(seconds), 100 * kUsualShare,
-      format_count(product_speed));
-  if (seconds > kDay) return warned("compute", detail, kShorterRun);
-  return passed("compute", detail);
+  const double seconds = product_speed ? total / (kUsualShare * *product_speed) : 0;
+  const double parameters = parameter_count(model), all_tokens = tokens * static_cast<double>(plan.total_steps);
+  const double best_epochs = kChinchilla * parameters / tokens / static_cast<double>(plan.steps_per_epoch);
+  std::string detail = fmt::format("{} FLOP per token, {} per step, {} in all", format_count(per_token),
+                                   format_count(per_step), format_count(total));
+  detail += fmt::format("; {} tokens are {} per parameter, where Chinchilla's rule of {} would take {} epochs",
+                        format_count(all_tokens), format_number(all_tokens / parameters), kChinchilla,
+                        format_number(best_epochs));
+  if (product_speed) {
+    detail += fmt::format("; predicted {} at {:.0f} % of the {} FLOP/s that matrix products reach here",
+                          format_duration(seconds), 100 * kUsualShare, format_count(*product_speed));
+  }
+  Check check = seconds > kDay ? warned("compute", detail, kShorterRun) : passed("compute", detail);
+  check.values = {{"flops_per_token", per_token},
+                  {"flops_per_step", per_step},
+                  {"flops", total},
+                  {"tokens", all_tokens},
+                  {"tokens_per_parameter", all_tokens / parameters},
+                  {"chinchilla_epochs", best_epochs}};
+  if (product_speed) check.values.emplace_back("product_flops_per_second", *product_speed);
+  return check;
 }
 
 }  // namespace gpt

@@ -11,7 +11,7 @@ from programs import TINY, checks, flags, run, train, write_text
 
 MACHINE_CHECKS = {"LibTorch", "CPU", "CPU instructions", "CPU attention", "memory", "CUDA"}
 CONFIG_CHECKS = {"configuration", "threads", "device", "precision", "dataset", "tokens", "overlap", "batch", "length", "learning rate",
-                 "validation", "workers", "parameters", "vocabulary", "attention", "memory of the run", "compute", "time",
+                 "validation", "workers", "parameters", "vocabulary", "attention", "memory of the run", "compute", "speed", "time",
                  "disk speed", "disk space"}
 
 

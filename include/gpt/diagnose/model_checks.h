@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "gpt/config/config.h"
@@ -32,8 +33,9 @@ MemoryBudget memory_budget(at::Device device);
 Check check_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form,
                    const MemoryBudget& memory);
 
-// From the FLOPs of the run and the speed of matrix products on this device (FLOP/s): a prediction. More than a day is a warning.
+// The FLOPs of the run and its tokens per parameter; from the speed of matrix products on this device (FLOP/s), where it is
+// known, a prediction of the time. More than a day is a warning.
 Check check_compute(const ModelConfig& model, const TrainingConfig& training, const RunPlan& plan,
-                    double product_speed);
+                    std::optional<double> product_speed);
 
 }  // namespace gpt

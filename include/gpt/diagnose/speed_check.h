@@ -1,0 +1,27 @@
+// Whether a measured step is as fast as it should be on this device, and if not, what the likely cause is.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "gpt/config/config.h"
+#include "gpt/device/device.h"
+#include "gpt/device/precision.h"
+#include "gpt/diagnose/check.h"
+
+namespace gpt {
+
+struct SpeedFacts {
+  double step_seconds = 0;         // of a measured update
+  double product_speed = 0;        // FLOP/s of a large matrix product in the run's precision, measured here
+  std::optional<double> peak;      // FLOP/s of the device by its vendor's data sheet
+  std::string attention;           // as attention_path() names it
+  int64_t threads = 0, cores = 0;  // of the CPU
+  double load = 0;  // the load average before it was measured: threads of other programs that run or wait to
+};
+
+// `config.training.batch_size` is the one that batches really have. Slow is a warning where something can be done about it.
+Check check_speed(const Config& config, const DeviceInfo& device, const Precision& precision, const SpeedFacts& facts);
+
+}  // namespace gpt
