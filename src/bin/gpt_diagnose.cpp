@@ -48,7 +48,10 @@ int diagnose(int argc, char** argv) {
       argc, argv, "gpt-diagnose",
       "Check this machine and, with --config or options, a run: its data, model, memory, time, cost and disk. "
       "Exit status 1 when a check fails.",
-      rows, choose_for_this_machine);
+      rows, [&asked](Config& config, const config::Origins& origins) {
+        if (!asked.gpu.empty()) config.device = "cuda";
+        choose_for_this_machine(config, origins);
+      });
   if (command.handled) return 0;
   require_consistent(asked, command, !runs.empty() ? "--run" : cache ? "--cache" : clear_cache ? "--clear-cache" : "");
   if (clear_cache) log::info(clear_text_cache(command.config.data));

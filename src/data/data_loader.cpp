@@ -36,16 +36,17 @@ at::Tensor as_tensor(const std::vector<int64_t>& starts, bool pinned) {
 // Inputs and targets of a (2, B, T) pair.
 Batch halves(const at::Tensor& pair) { return {pair.select(0, 0), pair.select(0, 1)}; }
 
-bool stays_resident(Resident setting, const std::vector<Tokens>& sources, at::Device device) {
-  if (setting != Resident::automatic) return setting == Resident::on;
-  int64_t bytes = 0;
-  for (const Tokens& tokens : sources) bytes += tokens.bytes();
-  return device.is_cpu() || bytes <= free_bytes(device) / 8;
-}
-
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
+
+bool stays_resident(Resident setting, const std::vector<Tokens>& sources, double free_bytes) {
+  constexpr double kShare = 1.0 / 8;
+  if (setting != Resident::automatic) return setting == Resident::on;
+  int64_t bytes = 0;
+  for (const Tokens& tokens : sources) bytes += tokens.bytes();
+  return static_cast<double>(bytes) <= kShare * free_bytes;
+}
 
 struct DataLoader::Impl {
   const at::Device device;
@@ -110,7 +111,10 @@ DataLoader::DataLoader(std::vector<Tokens> sources, const DataConfig& config, co
     for (const auto& [source, weight] : stage.mix) check(source, stage.batch_size, stage.block_size);
     batches_of_stages += stage.batches.value_or(0);
   }
-  const bool resident = stays_resident(config.resident, sources, device);
+  // On a CPU they are where they have to be already.
+  const double free =
+      device.is_cpu() ? std::numeric_limits<double>::infinity() : static_cast<double>(free_bytes(device));
+  const bool resident = stays_resident(config.resident, sources, free);
   std::vector<at::Tensor> tensors;
   for (const Tokens& tokens : sources) tensors.push_back(resident ? as_tensor(tokens).to(device) : as_tensor(tokens));
   impl_.reset(new Impl{

@@ -115,22 +115,27 @@ DeviceChoice select_device(const std::string& spec) {
   return {at::kCPU, reason};
 }
 
+DeviceInfo describe_gpu(at::Device device, std::string name, int64_t memory_bytes, int major, int minor) {
+  return {.device = device,
+          .name = std::move(name),
+          .memory_bytes = memory_bytes,
+          .compute_major = major,
+          .compute_minor = minor,
+          .bfloat16 = major >= 8,
+          .float16 = major >= 7,
+          .tf32 = major >= 8};
+}
+
 DeviceInfo describe_device(at::Device device) {
-  DeviceInfo info;
-  info.device = device;
 #ifdef GPT_CUDA
   if (device.is_cuda()) {
     const cudaDeviceProp& properties = *at::cuda::getDeviceProperties(device.index());
-    info.name = properties.name;
-    info.memory_bytes = static_cast<int64_t>(properties.totalGlobalMem);
-    info.compute_major = properties.major;
-    info.compute_minor = properties.minor;
-    info.bfloat16 = info.tf32 = properties.major >= 8;
-    info.float16 = properties.major >= 7;
-    return info;
+    return describe_gpu(device, properties.name, static_cast<int64_t>(properties.totalGlobalMem), properties.major,
+                        properties.minor);
   }
 #endif
   TORCH_CHECK(device.is_cpu(), "describe_device: no support for ", device.str(), " in this build");
+  DeviceInfo info;
   info.name = host::cpu_name();
   info.memory_bytes = host::memory_bytes();
   info.bfloat16 = host::cpu_has_bfloat16();

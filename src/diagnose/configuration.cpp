@@ -23,6 +23,7 @@
 #include "gpt/data/data_loader.h"
 #include "gpt/device/host.h"
 #include "gpt/device/precision.h"
+#include "gpt/diagnose/card_estimate.h"
 #include "gpt/diagnose/data_checks.h"
 #include "gpt/diagnose/device_checks.h"
 #include "gpt/diagnose/disk_checks.h"
@@ -94,14 +95,17 @@ class Examination {
         attempt("dataset", data_fix(config_.data), [&] { examine_data(); });
       }
       if (!config_.model.vocab_size) {
-        add(warned("model", "not checked: the vocabulary comes from the dataset, which could not be read",
-                   "repair the dataset"));
+        add(asked_.steps_per_epoch
+                ? warned("model", "not checked: its vocabulary is not known without the dataset",
+                         "set model.vocab_size")
+                : warned("model", "not checked: the vocabulary comes from the dataset, which could not be read",
+                         "repair the dataset"));
       } else {
         attempt("model", "lower the size of the model", [&] { examine_model(); });
       }
     }
     if (plan_) attempt("time", "add --seconds-per-step", [&] { examine_time(); });
-    if (config_.model.vocab_size && !asked_.steps_per_epoch)
+    if (config_.model.vocab_size && !asked_.is_elsewhere())
       attempt("disk", "choose another output_dir", [&] { examine_disk(); });
     return std::move(checks_);
   }
@@ -122,6 +126,7 @@ class Examination {
   }
 
   void examine_device() {
+    if (card_) return examine_card();
     add(check_threads(config_.threads, cores_));
     const DeviceInfo device = describe_device(select_device(config_.device).device);
     const DeviceInfo best = device.device.is_cuda() ? device : describe_device(select_device("auto").device);
@@ -130,6 +135,18 @@ class Examination {
     if (checks_.back().status == Check::Status::fail) return;
     device_ = device;
     memory_ = memory_budget(device.device);
+    memory_here_ = memory_.available;
+    if (const auto bytes = asked_.memory_bytes()) memory_.available = *bytes;
+  }
+
+  void examine_card() {
+    DeviceInfo device = card_->describe();
+    if (const auto bytes = asked_.memory_bytes()) device.memory_bytes = static_cast<int64_t>(*bytes);
+    add(check_card(*card_, device));
+    add(check_precision(config_.training.precision, device));
+    if (checks_.back().status == Check::Status::fail) return;
+    device_ = device;
+    memory_ = card_memory(device);
   }
 
   // The checkpoint that gpt-train would begin with.
@@ -188,8 +205,9 @@ class Examination {
     add(check_tokens(corpus));
     if (corpus.validation.size() > 0) add(check_overlap(corpus));
     const DataLoader loader(corpus.sources, config_.data, schedule_options(config_, corpus),
-                            device_ ? device_->device : at::Device(at::kCPU));
-    const DatasetFacts facts = describe_data(corpus, loader);
+                            device_ && !card_ ? device_->device : at::Device(at::kCPU));
+    DatasetFacts facts = describe_data(corpus, loader);
+    if (card_) facts.resident = stays_resident(config_.data.resident, corpus.sources, memory_.available);
     plan_ = plan_run(config_.training, loader.batches_per_epoch());
     training_ = with_real_batch(config_.training, facts);
     add(check_dataset(config_.data, config_.model.block_size, facts));
@@ -201,7 +219,7 @@ class Examination {
     }
     add(check_learning_rate(config_.training.schedule, *plan_));
     add(check_validation(config_, facts, *plan_));
-    add(check_workers(config_.data, facts.resident, cores_));
+    if (!card_) add(check_workers(config_.data, facts.resident, cores_));
     for (const Tokens& source : corpus.sources) {
       if (facts.resident && device_ && device_->device.is_cuda())
         memory_.available -= static_cast<double>(source.bytes());
@@ -219,14 +237,22 @@ class Examination {
     }
     const bool cuda = device_->device.is_cuda();
     const Precision precision = resolve_precision(config_.training.precision, *device_);
-    const ActivationForm form = activation_form(model, training_, *device_, precision);
     add(check_vocabulary(model, cuda));
-    const std::string attention = attention_path(model, training_.execution, device_->device, precision.compute_type(),
-                                                 /*training=*/true);
+    const at::ScalarType type = precision.compute_type();
+    const std::string attention =
+        card_ ? expected_attention(model, training_.execution, *device_, type)
+              : attention_path(model, training_.execution, device_->device, type, /*training=*/true);
+    const ActivationForm form = activation_form(model, training_, *device_, precision, attention);
     add(check_attention(model, cuda, attention));
     add(check_memory(model, training_, form, memory_));
     if (!plan_) return;
-    const double speed = measure_product_speed(device_->device, precision.compute_type());
+    if (card_) {
+      add(check_compute(model, training_, *plan_, std::nullopt));
+      const StepEstimate step = estimate_step(model, training_, form, *card_, precision.dtype);
+      step_ = StepTime{step.total(), tokens_per_step(real()), describe(step)};
+      return;
+    }
+    const double speed = measure_product_speed(device_->device, type);
     add(check_compute(model, training_, *plan_, speed));
     if (!asked_.no_probe && !asked_.seconds_per_step) time_steps(precision, form, attention, speed);
   }
@@ -237,15 +263,13 @@ class Examination {
     is_timed_ = true;
     double load = 0;
     if (getloadavg(&load, 1) != 1) load = 0;
-    const auto largest =
-        largest_batch_size(config_.model, training_, form, kComfortable * memory_.available - memory_.program);
-    Config real = config_;
-    real.training = training_;
+    const auto largest = largest_batch_size(config_.model, training_, form,
+                                            kComfortable * std::min(memory_.available, memory_here_) - memory_.program);
     if (!largest) return;
-    const auto trial = try_steps(real, *corpus_, *device_, precision, product_speed, *largest, kTrialSeconds);
+    const auto trial = try_steps(real(), *corpus_, *device_, precision, product_speed, *largest, kTrialSeconds);
     if (!trial) return;
-    step_ = step_time(*trial, real);
-    add(check_speed(real, *device_, precision,
+    step_ = step_time(*trial, real());
+    add(check_speed(real(), *device_, precision,
                     {.step_seconds = trial->step_seconds,
                      .product_speed = product_speed,
                      .peak = device_->peak_flops(precision.dtype),
@@ -256,17 +280,18 @@ class Examination {
   }
 
   void examine_time() {
-    Config real = config_;
-    real.training = training_;
-    if (asked_.seconds_per_step)
-      step_ = StepTime{*asked_.seconds_per_step, asked_.is_arithmetic(config_) ? 0 : tokens_per_step(real), "as given"};
+    const Config config = real();
+    if (asked_.seconds_per_step) {
+      const int64_t tokens = asked_.is_arithmetic(config) ? 0 : tokens_per_step(config);
+      step_ = StepTime{*asked_.seconds_per_step, tokens, "as given"};
+    }
     if (!step_ && !is_timed_) return;
     const int64_t validation_tokens = corpus_ ? corpus_->validation.size() : 0;
-    add(check_time(real, *plan_, steps_done_, step_, validation_tokens));
+    add(check_time(config, *plan_, steps_done_, step_, validation_tokens));
     if (!step_ || !asked_.asks_for_cost()) return;
     const Pricing pricing = asked_.price_per_hour ? Pricing{*asked_.price_per_hour, "", asked_.budget}
                                                   : Pricing{*asked_.units_per_hour, "units", asked_.budget};
-    add(check_cost(pricing, time_left(real, *plan_, steps_done_, step_->seconds, validation_tokens)));
+    add(check_cost(pricing, time_left(config, *plan_, steps_done_, step_->seconds, validation_tokens)));
   }
 
   void examine_disk() {
@@ -278,14 +303,23 @@ class Examination {
     add(check_disk_space(folder, static_cast<double>(free_disk_space(folder)), bytes, kept));
   }
 
+  // The configuration with the batch that the data really give.
+  Config real() const {
+    Config config = config_;
+    config.training = training_;
+    return config;
+  }
+
   Config config_;
   const config::Origins& origins_;
   const std::string origin_;
   const PlanOptions& asked_;
+  const Card* card_ = asked_.gpu.empty() ? nullptr : &require_card("--gpu", asked_.gpu);  // one that is not here
   const int64_t cores_ = std::thread::hardware_concurrency();
   Checks checks_;
-  std::optional<DeviceInfo> device_;  // set when the run could use it
-  MemoryBudget memory_;
+  std::optional<DeviceInfo> device_;    // set when the run could use it
+  MemoryBudget memory_;                 // that the run may use, here or where it is asked about
+  double memory_here_ = 0;              // free for a trial
   std::optional<StartingPoint> start_;  // until it has been compared with the run
   int64_t steps_done_ = 0;
   bool is_timed_ = false;         // it was tried

@@ -123,11 +123,16 @@ class ActivationBytes {
 
 ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& training, const DeviceInfo& device,
                                const Precision& precision) {
+  return activation_form(model, training, device, precision,
+                         attention_path(model, training.execution, device.device, precision.compute_type(),
+                                        /*training=*/true));
+}
+
+ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& training, const DeviceInfo& device,
+                               const Precision& precision, const std::string& attention) {
   const ExecutionConfig& execution = training.execution;
-  const at::ScalarType type = precision.compute_type();
-  return {.compute_type = type,
-          .fused_attention =
-              !attention_path(model, execution, device.device, type, /*training=*/true).starts_with("math"),
+  return {.compute_type = precision.compute_type(),
+          .fused_attention = !attention.starts_with("math"),
           .cuda = device.device.is_cuda(),
           .own_operators = execution.use_compile,
           .rounds_products = device.device.is_cpu() && ops::cpu::rounds_products_from_float32(),

@@ -2,7 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+#include <string_view>
+#include <utility>
+
 #include "gpt/core/error.h"
+#include "gpt/device/cards.h"
 
 namespace gpt {
 namespace {
@@ -16,6 +21,8 @@ std::string first_about_a_run(const PlanOptions& plan) {
   if (plan.budget) return "--budget";
   if (plan.seconds_per_step) return "--seconds-per-step";
   if (plan.steps_per_epoch) return "--steps-per-epoch";
+  if (!plan.gpu.empty()) return "--gpu";
+  if (!plan.memory.empty()) return "--memory";
   return "";
 }
 
@@ -25,9 +32,9 @@ bool on_command_line(const config::CommandLine& command, const std::string& key)
 }
 
 void require_time(const PlanOptions& plan) {
-  if (plan.seconds_per_step) return;
+  if (plan.seconds_per_step || !plan.gpu.empty()) return;
   if (plan.steps_per_epoch)
-    refuse("--steps-per-epoch is for data that are not here, so no step can be timed: add --seconds-per-step");
+    refuse("--steps-per-epoch is for data that are not here, so no step can be timed: add --seconds-per-step or --gpu");
   if (plan.asks_for_cost() && plan.no_probe)
     refuse("a cost needs the time of a step: leave out --no-probe, or add --seconds-per-step");
 }
@@ -35,7 +42,22 @@ void require_time(const PlanOptions& plan) {
 }  // namespace
 
 bool PlanOptions::is_arithmetic(const Config& config) const {
-  return steps_per_epoch && seconds_per_step && !config.model.vocab_size;
+  return steps_per_epoch && seconds_per_step && gpu.empty() && memory.empty() && !config.model.vocab_size;
+}
+
+std::optional<double> PlanOptions::memory_bytes() const {
+  if (memory.empty()) return std::nullopt;
+  double value = 0;
+  const char *begin = memory.data(), *end = begin + memory.size();
+  const auto [rest, fault] = std::from_chars(begin, end, value);
+  std::string_view unit(rest, end);
+  while (unit.starts_with(' ')) unit.remove_prefix(1);
+  constexpr std::pair<std::string_view, double> kUnits[] = {{"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12},
+                                                            {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
+  for (const auto& [name, bytes] : kUnits) {
+    if (fault == std::errc() && unit == name && value > 0) return value * bytes;
+  }
+  refuse(fmt::format("--memory must be a size with its unit, such as 16GB or 24GiB, got '{}'", memory));
 }
 
 std::vector<config::Option> options(PlanOptions& plan) {
@@ -55,6 +77,12 @@ std::vector<config::Option> options(PlanOptions& plan) {
        .help = "the length of an epoch, for data that are not here; auto = from the data",
        .min = 1,
        .max = kMost},
+      {.name = "gpu",
+       .target = &plan.gpu,
+       .help = "a card that is not here, such as 'RTX 4090' or 'A100 80GB': memory and time are estimated for it"},
+      {.name = "memory",
+       .target = &plan.memory,
+       .help = "whether the run would fit into this much, such as 16GB, of this device or that of --gpu"},
       {.name = "price-per-hour",
        .target = &plan.price_per_hour,
        .help = "what an hour costs, a number in any currency: adds what the run costs",
@@ -80,6 +108,12 @@ void require_consistent(const PlanOptions& plan, const config::CommandLine& comm
     if (command.config_path.empty() && command.origins.empty())
       refuse(fmt::format("{} is about a run: name one with --config, --data or other keys", flag));
   }
+  if (!plan.gpu.empty()) {
+    (void)require_card("--gpu", plan.gpu);
+    if (on_command_line(command, "device"))
+      refuse("--gpu asks about another machine, --device about this one: give one of them");
+  }
+  (void)plan.memory_bytes();
   if (plan.price_per_hour && plan.units_per_hour)
     refuse("--price-per-hour and --units-per-hour are two ways to pay for an hour: give one of them");
   if (plan.budget && !plan.asks_for_cost()) refuse("--budget needs a rate: add --price-per-hour or --units-per-hour");

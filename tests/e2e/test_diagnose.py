@@ -184,6 +184,35 @@ class Diagnose(unittest.TestCase):
         found = checks("--config", self.good_config(), "--price-per-hour", 3600, check_code=0)
         self.assertAlmostEqual(found["cost"]["values"]["cost"], found["time"]["values"]["seconds_left"])
 
+    def test_a_card_that_is_not_here_is_estimated_from_its_data_sheet(self):
+        config = ("--config", self.good_config())
+        found = checks(*config, "--gpu", "geforce rtx4080 super", "--price-per-hour", 1, check_code=0)
+        self.assertTrue(MACHINE_CHECKS.isdisjoint(found), "this machine does not matter")
+        self.assertIn("--gpu RTX 4080 SUPER, not this machine: 16.1 GB", found["device"]["detail"])
+        self.assertIn("of the 16.1 GB that it may use", found["memory of the run"]["detail"])
+        self.assertIn("bfloat16 end to end", found["precision"]["detail"])
+        self.assertIn("estimated, never checked on a GPU", found["time"]["detail"])
+        self.assertGreater(found["cost"]["values"]["cost"], 0)
+        self.assertIn("float16", checks(*config, "--gpu", "t4", check_code=0)["precision"]["detail"])
+        found = checks(*config, "--gpu", "t4", "--dtype", "bfloat16", check_code=1)
+        self.assertIn("not supported by the hardware of T4", found["precision"]["detail"])
+        given = checks(*config, "--gpu", "t4", "--seconds-per-step", 36, check_code=0)
+        self.assertIn("36s a step as given", given["time"]["detail"], "a speed that is known takes precedence")
+
+    def test_neither_data_nor_card_need_be_here(self):
+        found = checks("--gpu", "RTX 4090", "--preset", "gpt2_small", "--vocab-size", 50257, "--batch-size", 8, "--steps-per-epoch", 1000,
+                       "--epochs", 2, check_code=0)
+        self.assertIn("of the 24.2 GB that it may use", found["memory of the run"]["detail"])
+        self.assertIn("for 2,000 steps", found["time"]["detail"])
+
+    def test_another_size_of_memory(self):
+        config = ("--config", self.good_config(), "--no-probe")
+        self.assertEqual(checks(*config, "--memory", "16 GB", check_code=0)["memory of the run"]["status"], "pass")
+        found = checks(*config, "--memory", "32MiB", check_code=1)
+        self.assertIn("of the 33.6 MB that it may use", found["memory of the run"]["detail"])
+        found = checks(*config, "--gpu", "RTX 4090", "--memory", "48GB", check_code=0)
+        self.assertIn("of the 48.0 GB that it may use", found["memory of the run"]["detail"])
+
     def test_options_that_contradict_or_lack_each_other_are_refused_in_a_line(self):
         config = ("--config", self.good_config())
         for words, part in (
@@ -193,7 +222,12 @@ class Diagnose(unittest.TestCase):
                 ((*config, "--price-per-hour", 2, "--no-probe"), "leave out --no-probe, or add --seconds-per-step"),
                 ((*config, "--price-per-hour", "2 dollars"), "must be a number 0 to 1e12, got '2 dollars'"),
                 ((*config, "--seconds-per-step", 0), "--seconds-per-step must be a number"),
-                ((*config, "--steps-per-epoch", 5), "add --seconds-per-step"),
+                ((*config, "--steps-per-epoch", 5), "add --seconds-per-step or --gpu"),
+                ((*config, "--gpu", "RTX 4085"), "the nearest are RTX 4080, RTX 3080, RTX 4060; all: "),
+                ((*config, "--gpu", "RTX 4080", "--device", "cpu"), "--device about this one"),
+                (("--gpu", "RTX 4080"), "--gpu is about a run"),
+                ((*config, "--memory", "16"), "a size with its unit, such as 16GB or 24GiB, got '16'"),
+                ((*config, "--memory", "-1GB"), "got '-1GB'"),
                 (("--data", self.text, "--steps-per-epoch", 5, "--seconds-per-step", 1), "leave out it or --data"),
                 (("--cache", "--budget", 2), "leave out --budget"),
                 (("--run", self.folder, "--seconds-per-step", 2), "leave out --seconds-per-step")):

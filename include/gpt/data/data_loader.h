@@ -24,6 +24,9 @@ struct Batch {
   at::Tensor targets;  // (B, T) int64: inputs shifted by one
 };
 
+// Whether tokens stay on a GPU with so much free memory: `setting`, or (auto) where they take at most an eighth of it.
+bool stays_resident(Resident setting, const std::vector<Tokens>& sources, double free_bytes);
+
 class DataLoader {
  public:
   // Tokens stay resident on the device when config.resident says so or (auto) when they fit; batches are then gathered

@@ -31,6 +31,8 @@ struct DeviceChoice {
 DeviceChoice select_device(const std::string& spec);
 
 DeviceInfo describe_device(at::Device device);
+// What a GPU of this compute capability can do, whether or not it is here.
+DeviceInfo describe_gpu(at::Device device, std::string name, int64_t memory_bytes, int major, int minor);
 
 int64_t allocated_bytes(at::Device device);       // by tensors now (CUDA), or the process's resident memory
 int64_t peak_allocated_bytes(at::Device device);  // since the program started

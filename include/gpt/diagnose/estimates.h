@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "gpt/config/model_config.h"
 #include "gpt/config/training_config.h"
@@ -26,6 +27,9 @@ struct ActivationForm {
 };
 ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& training, const DeviceInfo& device,
                                const Precision& precision);
+// The same where `attention` is the kernel's name and nothing on the device is asked: it need not be here.
+ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& training, const DeviceInfo& device,
+                               const Precision& precision, const std::string& attention);
 
 // Bytes of tensors on the training device at the peak of a step.
 struct MemoryEstimate {

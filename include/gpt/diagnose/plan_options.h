@@ -16,10 +16,13 @@ struct PlanOptions {
   std::string checkpoint;                  // the run goes on from there
   std::optional<double> seconds_per_step;  // instead of timing steps
   std::optional<int64_t> steps_per_epoch;  // instead of data
+  std::string gpu, memory;                 // another machine's card; another size of memory
   std::optional<double> price_per_hour, units_per_hour, budget;
 
   bool asks_for_cost() const { return price_per_hour || units_per_hour; }
-  bool is_elsewhere() const { return steps_per_epoch.has_value(); }  // this machine does not matter
+  // This machine does not matter.
+  bool is_elsewhere() const { return steps_per_epoch || !gpu.empty(); }
+  std::optional<double> memory_bytes() const;
   bool is_arithmetic(const Config& config) const;  // of time and cost alone: nothing else is known about the run
 };
 
