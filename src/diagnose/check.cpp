@@ -8,6 +8,8 @@
 #include <utility>
 #include <variant>
 
+#include "gpt/core/format.h"
+
 namespace gpt {
 namespace {
 
@@ -53,6 +55,20 @@ std::string answers(const Checks& checks) {
   return text.empty() ? "" : '\n' + text;
 }
 
+std::string savers(const Checks& checks) {
+  size_t width = 0;
+  std::string text;
+  for (const auto& check : checks) {
+    for (const auto& saver : check.savers) width = std::max(width, saver.setting.size());
+  }
+  for (const auto& check : checks) {
+    if (!check.shows_savers) continue;
+    for (const auto& [setting, bytes, price] : check.savers)
+      text += fmt::format("  {:>7}  {:<{}}  {}\n", format_bytes(bytes), setting, width, price);
+  }
+  return text.empty() ? "" : "\nWhat would save memory, each alone:\n" + text;
+}
+
 }  // namespace
 
 Check passed(std::string name, std::string detail) {
@@ -83,7 +99,7 @@ std::string to_table(const Checks& checks, bool colour) {
   return table +
          fmt::format("\n{} passed, {} warned, {} failed\n", count(checks, Status::pass), count(checks, Status::warn),
                      count(checks, Status::fail)) +
-         answers(checks);
+         answers(checks) + savers(checks);
 }
 
 std::string to_json(const Checks& checks) {
@@ -93,6 +109,8 @@ std::string to_json(const Checks& checks) {
         {{"name", check.name}, {"status", word(check.status)}, {"detail", check.detail}, {"fix", check.fix}});
     for (const auto& [name, value] : check.values)
       std::visit([&list, &name](const auto& number) { list.back()["values"][name] = number; }, value);
+    for (const auto& [setting, bytes, price] : check.savers)
+      list.back()["savers"].push_back({{"setting", setting}, {"bytes", bytes}, {"price", price}});
   }
   const nlohmann::ordered_json report{{"checks", std::move(list)},
                                       {"summary",

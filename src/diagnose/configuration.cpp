@@ -29,6 +29,7 @@
 #include "gpt/diagnose/disk_checks.h"
 #include "gpt/diagnose/model_checks.h"
 #include "gpt/diagnose/probe.h"
+#include "gpt/diagnose/savers.h"
 #include "gpt/diagnose/speed_check.h"
 #include "gpt/diagnose/time_checks.h"
 #include "gpt/diagnose/trial.h"
@@ -221,8 +222,7 @@ class Examination {
     add(check_validation(config_, facts, *plan_));
     if (!card_) add(check_workers(config_.data, facts.resident, cores_));
     for (const Tokens& source : corpus.sources) {
-      if (facts.resident && device_ && device_->device.is_cuda())
-        memory_.available -= static_cast<double>(source.bytes());
+      if (facts.resident && device_ && device_->device.is_cuda()) memory_.data += static_cast<double>(source.bytes());
     }
     begin_where_it_stopped();
   }
@@ -244,7 +244,14 @@ class Examination {
               : attention_path(model, training_.execution, device_->device, type, /*training=*/true);
     const ActivationForm form = activation_form(model, training_, *device_, precision, attention);
     add(check_attention(model, cuda, attention));
-    add(check_memory(model, training_, form, memory_));
+    Check memory = check_memory(model, training_, form, memory_);
+    memory.savers = find_savers(real(), *device_, attention, memory_.data);
+    // Where memory is ample nobody needs to be told how to save it.
+    const double needed = memory_.program + memory_.data + estimate_memory(model, training_, form).total();
+    memory.shows_savers = needed > memory_.available / 2;
+    constexpr double kWorthwhile = 0.05;
+    std::erase_if(memory.savers, [&](const auto& saver) { return saver.bytes < kWorthwhile * needed; });
+    add(std::move(memory));
     if (!plan_) return;
     if (card_) {
       add(check_compute(model, training_, *plan_, std::nullopt));
@@ -263,8 +270,9 @@ class Examination {
     is_timed_ = true;
     double load = 0;
     if (getloadavg(&load, 1) != 1) load = 0;
-    const auto largest = largest_batch_size(config_.model, training_, form,
-                                            kComfortable * std::min(memory_.available, memory_here_) - memory_.program);
+    const auto largest =
+        largest_batch_size(config_.model, training_, form,
+                           kComfortable * std::min(memory_.available, memory_here_) - memory_.program - memory_.data);
     if (!largest) return;
     const auto trial = try_steps(real(), *corpus_, *device_, precision, product_speed, *largest, kTrialSeconds);
     if (!trial) return;

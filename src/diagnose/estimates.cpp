@@ -56,6 +56,11 @@ class ActivationBytes {
     return rows * Vp * s_ + all * 2 * residual() + (converts ? kFloatBytes * Vp * C_ : 0);
   }
 
+  double logits(const TrainingConfig& training) const {
+    const double size = form_.own_operators ? s_ : kFloatBytes;
+    return head_rows(training) * static_cast<double>(model_.padded_vocab()) * size;
+  }
+
   // How many rows of logits exist at once.
   double head_rows(const TrainingConfig& training) const {
     const int64_t tokens = training.batch_size * model_.block_size;
@@ -141,7 +146,7 @@ ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& t
           .end_to_end = precision.end_to_end};
 }
 
-double MemoryEstimate::total() const { return weights + gradients + moments + activations + workspace; }
+double MemoryEstimate::total() const { return weights + gradients + moments + activations + logits + workspace; }
 
 MemoryEstimate estimate_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form) {
   const auto parameters = static_cast<double>(flat_layout(parameter_table(model)).size);
@@ -165,9 +170,11 @@ MemoryEstimate estimate_memory(const ModelConfig& model, const TrainingConfig& t
   };
   const auto of_rows = [&](double rows, int64_t width) { return rows * static_cast<double>(width) * unrounded; };
   const int64_t Vp = model.padded_vocab(), widest = std::max(model.hidden(), 3 * model.n_embd);
-  estimate.workspace = std::max(bytes.head(training) + std::max(of_weight(Vp), of_rows(bytes.head_rows(training), Vp)),
-                                tokens * one_block + std::max(of_weight(widest), of_rows(tokens, model.hidden())));
-  if (form.is_recorded) estimate.workspace += estimate.activations + estimate.workspace;
+  const double head = bytes.head(training) + std::max(of_weight(Vp), of_rows(bytes.head_rows(training), Vp)),
+               block = tokens * one_block + std::max(of_weight(widest), of_rows(tokens, model.hidden()));
+  if (head >= block) estimate.logits = bytes.logits(training);
+  estimate.workspace = std::max(head, block) - estimate.logits;
+  if (form.is_recorded) estimate.workspace += estimate.activations + estimate.logits + estimate.workspace;
   return estimate;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "gpt/core/format.h"
 #include "gpt/device/cpu_allocator.h"
@@ -88,19 +89,36 @@ MemoryBudget memory_budget(at::Device device) {
 Check check_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form,
                    const MemoryBudget& memory) {
   const MemoryEstimate estimate = estimate_memory(model, training, form);
-  const double needed = memory.program + estimate.total();
-  std::string detail = fmt::format(
-      "about {} of the {} that it may use: weights {}, gradients {}, AdamW {}, activations {}, workspace {}",
-      format_bytes(needed), format_bytes(memory.available), format_bytes(estimate.weights),
-      format_bytes(estimate.gradients), format_bytes(estimate.moments), format_bytes(estimate.activations),
-      format_bytes(estimate.workspace));
-  if (memory.program > 0) detail += fmt::format(", program {}", format_bytes(memory.program));
+  const std::pair<const char*, double> parts[] = {
+      {"weights", estimate.weights},   {"gradients", estimate.gradients},
+      {"optimizer", estimate.moments}, {"activations", estimate.activations},
+      {"logits", estimate.logits},     {"workspace", estimate.workspace},
+      {"data", memory.data},           {"program", memory.program}};
+  const double elsewhere = memory.program + memory.data, needed = elsewhere + estimate.total();
+  std::string list;
+  Check check;
+  for (const auto& [name, bytes] : parts) {
+    if (bytes > 0) list += fmt::format("{}{} {}", list.empty() ? "" : ", ", name, format_bytes(bytes));
+    check.values.emplace_back(fmt::format("{}_bytes", name), bytes);
+  }
   constexpr double kComfortable = 0.9;  // other programs need some too
   const double comfortable = kComfortable * memory.available;
-  if (needed <= comfortable) return passed("memory of the run", detail);
-  const std::string fix = memory_fix(model, training, form, comfortable - memory.program);
-  return needed > memory.available ? failed("memory of the run", detail, fix)
-                                   : warned("memory of the run", detail, fix);
+  const auto largest = largest_batch_size(model, training, form, comfortable - elsewhere);
+  const std::string of = fmt::format("about {} of the {}", format_bytes(needed), format_bytes(memory.available));
+  check.name = "memory of the run";
+  check.detail = fmt::format("{} that it may use: {}", of, list);
+  if (needed > comfortable) {
+    check.status = needed > memory.available ? Check::Status::fail : Check::Status::warn;
+    check.fix = memory_fix(model, training, form, comfortable - elsewhere);
+  }
+  check.values.emplace_back("needed_bytes", needed);
+  check.values.emplace_back("available_bytes", memory.available);
+  check.values.emplace_back("largest_batch_size", largest.value_or(0));
+  const char* const verdict = needed <= comfortable ? "yes" : needed <= memory.available ? "hardly" : "no";
+  const std::string most =
+      largest ? fmt::format("up to {} at a time would", plural(*largest, "sequence")) : "not even one sequence would";
+  check.answer = {"Does it fit?", fmt::format("{}: {}; {}", verdict, of, most)};
+  return check;
 }
 
 Check check_compute(const ModelConfig& model, const TrainingConfig& training, const RunPlan& plan,

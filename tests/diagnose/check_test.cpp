@@ -40,7 +40,22 @@ TEST(Check, NumbersAreForProgramsAndAnswersBelowTheTable) {
   EXPECT_EQ(report["checks"][0]["values"],
             (nlohmann::json{{"cores", 8}, {"speed", 0.5}, {"idle", true}, {"name", "EPYC"}}));
   EXPECT_FALSE(report["checks"][1].contains("values"));
+  checks[1].savers = {{"key: 1", 2e9, "more time"}, {"longer_key: 2", 1e6, "nothing"}};
+  EXPECT_EQ(nlohmann::json::parse(to_json(checks))["checks"][1]["savers"][0],
+            (nlohmann::json{{"setting", "key: 1"}, {"bytes", 2e9}, {"price", "more time"}}));
   EXPECT_TRUE(to_table(checks, false).ends_with("1 failed\n\nWho works?  nobody\nHow long?   an hour\n"))
+      << to_table(checks, false);
+}
+
+TEST(Check, SaversAreShownWhereTheyMatter) {
+  Checks checks = kChecks;
+  checks[1].savers = {{"key: 1", 2e9, "more time"}, {"longer_key: 2", 1e6, "nothing"}};
+  EXPECT_TRUE(to_table(checks, false).ends_with("1 failed\n"));
+  checks[1].shows_savers = true;
+  EXPECT_TRUE(to_table(checks, false)
+                  .ends_with("\n\nWhat would save memory, each alone:\n"
+                             "  2.00 GB  key: 1         more time\n"
+                             "  1.00 MB  longer_key: 2  nothing\n"))
       << to_table(checks, false);
 }
 

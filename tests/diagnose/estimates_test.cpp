@@ -96,10 +96,10 @@ TEST_P(MemoryOf, IsWhatAStepAllocates) {
   if (memory.extent == 0) GTEST_SKIP() << "the allocator that counts is not in use, as under the address sanitizer";
   const double share = estimate.total() / static_cast<double>(memory.peak);
   const std::string parts =
-      fmt::format("estimate {:.2f} of {}; weights {}, gradients {}, AdamW {}, activations {}, workspace {}", share,
-                  format_bytes(static_cast<double>(memory.peak)), format_bytes(estimate.weights),
+      fmt::format("estimate {:.2f} of {}; weights {}, gradients {}, AdamW {}, activations {}, logits {}, workspace {}",
+                  share, format_bytes(static_cast<double>(memory.peak)), format_bytes(estimate.weights),
                   format_bytes(estimate.gradients), format_bytes(estimate.moments), format_bytes(estimate.activations),
-                  format_bytes(estimate.workspace));
+                  format_bytes(estimate.logits), format_bytes(estimate.workspace));
   EXPECT_GE(share, 1) << parts;
   EXPECT_LE(share, 1.12) << parts;
 }
@@ -177,7 +177,7 @@ TEST(Estimates, ARecordedStepTakesItsTemporaryMemoryTwice) {
   const TrainingConfig training;
   const auto eager = estimate_memory(gpt2_small(), training, {.cuda = true}),
              recorded = estimate_memory(gpt2_small(), training, {.cuda = true, .is_recorded = true});
-  EXPECT_EQ(recorded.total() - eager.total(), eager.activations + eager.workspace);
+  EXPECT_EQ(recorded.total() - eager.total(), eager.activations + eager.logits + eager.workspace);
   TrainingConfig asked;
   asked.execution.compile_mode = CompileMode::reduce_overhead;
   EXPECT_FALSE(activation_form(gpt2_small(), asked, describe_device(at::kCPU), {}).is_recorded)

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <variant>
 
 #include "gpt/parameters/parameter_table.h"
 
@@ -90,6 +91,34 @@ TEST(CheckCompute, FollowsPalmsRule) {
       "rule of 20 would take 30,390 epochs; predicted 18s at 40 % of the 1.00P FLOP/s that matrix products reach here");
   EXPECT_EQ(check.status, Status::pass);
   EXPECT_EQ(check_compute(gpt2_small(), training, plan_run(training, 10), 1e11).status, Status::warn) << "two days";
+}
+
+TEST(CheckMemory, AnswersWhetherItFitsAndNamesEveryPart) {
+  TrainingConfig training;
+  training.batch_size = 16;
+  const ActivationForm form{at::kBFloat16, true, true};
+  const MemoryEstimate estimate = estimate_memory(gpt2_small(), training, form);
+  const MemoryBudget memory{.available = 1.5 * estimate.total(), .program = 1e8, .data = 2e8};
+  const Check check = check_memory(gpt2_small(), training, form, memory);
+  double sum = 0, needed = 0;
+  int64_t largest = 0;
+  for (const auto& [name, value] : check.values) {
+    if (name == "needed_bytes") needed = std::get<double>(value);
+    if (name == "largest_batch_size") largest = std::get<int64_t>(value);
+    if (name != "needed_bytes" && name != "available_bytes" && name != "largest_batch_size")
+      sum += std::get<double>(value);
+  }
+  EXPECT_DOUBLE_EQ(needed, estimate.total() + 3e8);
+  EXPECT_DOUBLE_EQ(sum, needed);
+  EXPECT_GT(estimate.logits, 0) << "the head's vocabulary is the peak of a small model";
+  EXPECT_NE(check.detail.find(", data 200 MB, program 100 MB"), std::string::npos) << check.detail;
+  EXPECT_TRUE(check.answer.text.starts_with("yes: about ")) << check.answer.text;
+  training.batch_size = largest;
+  EXPECT_EQ(check_memory(gpt2_small(), training, form, memory).status, Status::pass);
+  training.batch_size = largest + 1;
+  EXPECT_EQ(check_memory(gpt2_small(), training, form, memory).status, Status::warn);
+  EXPECT_TRUE(check_memory(gpt2_small(), training, form, {.available = 1e9})
+                  .answer.text.ends_with("of the 1.00 GB; not even one sequence would"));
 }
 
 TEST(CheckMemory, TheProgramCountsToo) {

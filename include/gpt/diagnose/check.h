@@ -25,6 +25,15 @@ struct Check {
     std::string question, text;
   };
   Answer answer = {};
+
+  // What would make the run need less memory, shown below the answers where it matters.
+  struct Saver {
+    std::string setting;  // "training.gradient_checkpointing: true"
+    double bytes = 0;     // that it saves
+    std::string price;    // in time or precision
+  };
+  std::vector<Saver> savers = {};  // in order of gain
+  bool shows_savers = false;       // in the table; JSON always has them
 };
 using Checks = std::vector<Check>;
 
@@ -34,7 +43,7 @@ Check failed(std::string name, std::string detail, std::string fix);
 
 bool any_failed(const Checks& checks);
 std::string to_table(const Checks& checks, bool colour);
-// {"checks": [{name, status, detail, fix, and values where there are any}], "summary": {pass, warn, fail}}
+// {"checks": [{name, status, detail, fix, and values and savers where there are any}], "summary": {pass, warn, fail}}
 std::string to_json(const Checks& checks);
 
 }  // namespace gpt

@@ -37,8 +37,8 @@ struct MemoryEstimate {
   double gradients = 0;    // 4 per parameter, kept from step to step
   double moments = 0;      // of the optimizer: 8 per parameter for AdamW's two
   double activations = 0;  // kept from the forward pass for the backward pass
-  double workspace =
-      0;  // the logits and their gradients, or the buffers of one block's backward where those are larger
+  double logits = 0;       // of a chunk, which become their gradients, where the peak is at the head
+  double workspace = 0;    // what else the head takes, or the backward pass of one block where that is more
   double total() const;
 };
 

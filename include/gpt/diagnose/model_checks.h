@@ -28,6 +28,7 @@ Check check_attention(const ModelConfig& model, bool cuda, const std::string& pa
 // Bytes of the device's memory that this process may use, and those that it needs apart from the tensors of the run.
 struct MemoryBudget {
   double available = 0, program = 0;
+  double data = 0;  // tokens that stay on the device
 };
 MemoryBudget memory_budget(at::Device device);
 Check check_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form,
