@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "gpt/config/config.h"
 #include "gpt/data/corpus.h"
 #include "gpt/device/device.h"
 #include "gpt/device/precision.h"
+#include "gpt/train/measured_memory.h"
 #include "gpt/train/run_plan.h"
 #include "gpt/train/run_state.h"
 #include "gpt/train/train_step.h"
@@ -22,6 +24,7 @@ class MeasuredRun {
   int64_t update();
   double loss() const;  // of the last update
   double validation_loss();
+  std::optional<MemoryUse> memory() const { return measured_memory(state_, step_); }
 
   // How many updates come before those that are timed: `wanted`, and at least as many as recording the step takes.
   int64_t warm_up(int64_t wanted) const;

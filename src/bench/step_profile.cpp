@@ -122,6 +122,7 @@ std::string text_of(const StepProfile& profile) {
     text += fmt::format("\nThe host had launched a step after {:.2f} of its {:.2f} ms.\n", profile.launched_ms,
                         profile.step_ms);
   }
+  if (profile.memory) text += "\nMemory of the tensors at their peak: " + to_text(*profile.memory) + ".\n";
   text += "\nWhat to change:\n\n";
   for (const std::string& sentence : advice(profile)) text += "* " + sentence + "\n";
   return text;
@@ -176,6 +177,7 @@ StepProfile profile_steps(Config config, double seconds,
     passed = std::chrono::duration<double>(now - begin).count();
   }
   samples.summarize(profile);
+  profile.memory = run.memory();
   profile.cpu_ms = 1000 * (cpu_seconds() - cpu_before) / static_cast<double>(profile.updates);
   return profile;
 }
@@ -249,6 +251,10 @@ Findings findings(const StepProfile& profile) {
     result.bars.push_back({part.name, fmt::format("{:.2f} ms, {}", part.ms, as_share(part.ms / profile.step_ms)),
                            part.ms, part.flops > 0});
   }
+  nlohmann::ordered_json memory = nlohmann::ordered_json::object();
+  if (profile.memory) {
+    for (const auto& [name, bytes] : profile.memory->parts()) memory[name] = bytes;
+  }
   result.json = nlohmann::ordered_json{{"dtype", name_of(profile.type)},
                                        {"updates", profile.updates},
                                        {"step_ms", profile.step_ms},
@@ -256,6 +262,7 @@ Findings findings(const StepProfile& profile) {
                                        {"launched_ms", profile.launched_ms},
                                        {"peak_flops", profile.peak_flops},
                                        {"parts", parts},
+                                       {"memory_bytes", memory},
                                        {"advice", advice(profile)}}
                     .dump();
   return result;

@@ -184,6 +184,14 @@ int64_t DataLoader::batches_per_epoch() const {
 }
 bool DataLoader::resident() const { return impl_->resident; }
 
+int64_t DataLoader::device_bytes() const {
+  int64_t bytes = 0;
+  for (const at::Tensor& tokens : impl_->sources) {
+    if (!tokens.is_cpu()) bytes += static_cast<int64_t>(tokens.nbytes());
+  }
+  return bytes;
+}
+
 SequentialBatches::SequentialBatches(Tokens tokens, int64_t batch_size, int64_t block_size, at::Device device)
     : tokens_(std::move(tokens)), batch_size_(batch_size), block_size_(block_size), device_(device) {
   TORCH_CHECK(batch_size > 0 && block_size > 0, "SequentialBatches: batch_size ", batch_size, ", block_size ",

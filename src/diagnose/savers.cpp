@@ -31,10 +31,16 @@ std::vector<Candidate> candidates(const ModelConfig& model, const TrainingConfig
   const ExecutionConfig& execution = training.execution;
   const bool cuda = device.device.is_cuda();
   std::vector<Candidate> all;
-  if (!execution.gradient_checkpointing) {
-    all.push_back({"training.gradient_checkpointing: true", "the forward pass is done twice: about a third more time",
-                   [](TrainingConfig& t) { t.execution.gradient_checkpointing = true; }});
-  }
+  const auto recompute = [&](const char* name, GradientCheckpointing level, const char* price) {
+    if (execution.gradient_checkpointing >= level) return;
+    all.push_back({fmt::format("training.gradient_checkpointing: {}", name), price,
+                   [level](TrainingConfig& t) { t.execution.gradient_checkpointing = level; }});
+  };
+  recompute("block", GradientCheckpointing::block, "the forward pass is done twice: about a third more time");
+  recompute("selective", GradientCheckpointing::selective,
+            "all but attention is done twice: about a quarter more time");
+  if (execution.use_compile)
+    recompute("norm", GradientCheckpointing::norm, "norms and activations are done twice, products are not");
   if (training.batch_size > 1) {
     const int64_t part = half_of(training.batch_size),
                   steps = training.gradient_accumulation_steps * (training.batch_size / part);

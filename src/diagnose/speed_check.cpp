@@ -45,8 +45,9 @@ Cause likely_cause(const Config& config, const DeviceInfo& device, const Precisi
             "set training.compile_mode: reduce-overhead"};
   if (model.n_embd < kNarrow)
     return {fmt::format("products of width {} are too small to be as fast as large ones", model.n_embd), ""};
-  if (execution.gradient_checkpointing) return {"gradient checkpointing computes the forward pass twice", ""};
-  return {"what takes the time is not known", "measure each operator with gpt-bench ops, with the same options"};
+  if (execution.gradient_checkpointing >= GradientCheckpointing::selective)
+    return {"gradient checkpointing computes products twice", ""};
+  return {"what takes the time is not known", "take the step apart with gpt-bench profile, with the same options"};
 }
 
 }  // namespace

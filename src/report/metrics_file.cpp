@@ -19,6 +19,9 @@ void MetricsFile::step(const StepRecord& s) {
                                 {"tokens_per_second", s.tokens_per_second},
                                 {"peak_memory_mb", s.peak_memory_mb}};
   if (s.mfu) record["mfu"] = *s.mfu;
+  if (s.memory) {
+    for (const auto& [name, bytes] : s.memory->parts()) record["memory_mb"][name] = bytes / 1e6;
+  }
   file_.line(record.dump());
 }
 

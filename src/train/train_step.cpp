@@ -7,10 +7,12 @@
 #include <ATen/ops/logical_and.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
 #include "gpt/core/map_faults.h"
+#include "gpt/device/device.h"
 #include "gpt/ops/part.h"
 #include "gpt/optim/grad_clip.h"
 
@@ -70,12 +72,14 @@ void TrainStep::add_micro_batch() {
     loss = model_.loss(batch_.inputs, batch_.targets,
                        {.label_smoothing = label_smoothing_, .chunk_rows = loss_chunk_rows_, .upstream = upstream});
   }
+  if (has_applied_) kept_bytes_ = std::max(kept_bytes_, tensor_bytes(model_.device()));
   loss.backward(upstream);
   loss_.add_(loss.detach() * share_);
 }
 
 void TrainStep::apply() {
   recorder_.run({Recorder::Part::update}, [this] { update(); });
+  has_applied_ = true;
 }
 
 void TrainStep::update() {

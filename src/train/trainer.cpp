@@ -16,6 +16,7 @@
 #include "gpt/core/process.h"
 #include "gpt/generate/generator.h"
 #include "gpt/optim/lr_schedule.h"
+#include "gpt/train/measured_memory.h"
 
 namespace gpt {
 namespace {
@@ -155,6 +156,7 @@ void Trainer::close_log_interval(double learning_rate) {
       m.mfu = m.tokens_per_second * state_.model.flops_per_token() / *peak;
     }
     m.peak_memory_mb = peak_allocated_bytes(device_.device) / 1e6;
+    m.memory = measured_memory(state_, train_step_);
     listeners_.step(m);
     last_step_ = m;
     check_skips();

@@ -47,7 +47,7 @@ TEST(EstimateStep, FollowsTheCardAndTheRun) {
   EXPECT_NEAR(step("RTX 4080 SUPER", model, training).memory / one.memory, 1008.0 / 736, 1e-9);
 
   TrainingConfig checkpointing = training;
-  checkpointing.execution.gradient_checkpointing = true;
+  checkpointing.execution.gradient_checkpointing = GradientCheckpointing::block;
   EXPECT_NEAR(step("RTX 4090", model, checkpointing).products / one.products, 4.0 / 3, 1e-9);
 
   TrainingConfig accumulating = training;

@@ -46,24 +46,24 @@ TEST(FindSavers, EachSavesWhatTheEstimateSaysInOrderOfGain) {
   config.training.batch_size = 6, config.training.gradient_accumulation_steps = 2;
   EXPECT_EQ(saved_by(savers, "training.batch_size: 6 and training.gradient_accumulation_steps: 2"), before - needed());
   config.training.batch_size = 12, config.training.gradient_accumulation_steps = 1;
-  config.training.execution.gradient_checkpointing = true;
-  EXPECT_EQ(savers[0].setting, "training.gradient_checkpointing: true");
+  config.training.execution.gradient_checkpointing = GradientCheckpointing::block;
+  EXPECT_EQ(savers[0].setting, "training.gradient_checkpointing: block");
   EXPECT_EQ(savers[0].bytes, before - needed());
 }
 
 TEST(FindSavers, WhatIsSetOrNotThereIsNotOffered) {
   Config config = gpt2_small();
-  config.training.execution.gradient_checkpointing = true;
+  config.training.execution.gradient_checkpointing = GradientCheckpointing::block;
   config.training.batch_size = 1;
   const Savers none = find_savers(config, {}, "flash", 0);
-  EXPECT_EQ(saved_by(none, "training.gradient_checkpointing: true"), 0);
+  EXPECT_EQ(saved_by(none, "training.gradient_checkpointing: block"), 0);
   for (const Check::Saver& saver : none) EXPECT_EQ(saver.setting.find("batch_size"), std::string::npos);
   EXPECT_EQ(saved_by(none, "training.use_amp: true and training.dtype: auto"), 0) << "this CPU has no bfloat16";
 
   config.training.precision = {.use_amp = false, .dtype = Dtype::float32};
   const DeviceInfo card = find_card("T4")->describe();
   EXPECT_GT(saved_by(find_savers(gpt2_small(), find_card("A100")->describe(), "flash", 0),
-                     "training.gradient_checkpointing: true"),
+                     "training.gradient_checkpointing: block"),
             0);
   config.training.batch_size = 8;
   EXPECT_GT(saved_by(find_savers(config, card, "efficient", 0), "training.use_amp: true and training.dtype: auto"), 0);

@@ -216,12 +216,12 @@ class Diagnose(unittest.TestCase):
     def test_what_does_not_fit_is_told_what_would_save_memory(self):
         words = ("--gpu", "GTX 1650 Ti", "--preset", "gpt2_small", "--vocab-size", 50257, "--batch-size", 8, "--steps-per-epoch", 1000)
         memory = checks(*words, check_code=1)["memory of the run"]
-        self.assertEqual(memory["savers"][0]["setting"], "training.gradient_checkpointing: true")
+        self.assertEqual(memory["savers"][0]["setting"], "training.gradient_checkpointing: block")
         self.assertGreater(memory["values"]["needed_bytes"], memory["values"]["available_bytes"])
         self.assertLess(memory["values"]["largest_batch_size"], 8)
         table = run("gpt-diagnose", *words, check_code=1).stdout
         self.assertRegex(table, r"\nDoes it fit\?  no: about .* of the 4.03 GB; up to \d+ sequences? at a time would\n")
-        self.assertRegex(table, r"\n\nWhat would save memory, each alone:\n  [\d.]+ GB  training.gradient_checkpointing: true ")
+        self.assertRegex(table, r"\n\nWhat would save memory, each alone:\n  [\d.]+ GB  training.gradient_checkpointing: block ")
 
     def test_options_that_contradict_or_lack_each_other_are_refused_in_a_line(self):
         config = ("--config", self.good_config())

@@ -84,12 +84,14 @@ TEST(MetricsFile, AppendsALineOfJsonForEachStepAndEvaluation) {
                .step_ms = 4,
                .tokens_per_second = 8,
                .mfu = 0.25,
-               .peak_memory_mb = 16});
+               .peak_memory_mb = 16,
+               .memory = MemoryUse{.weights = 1e6, .activations = 2.5e6}});
   }
   MetricsFile(path).evaluation({.step = 4, .loss = 0, .bits_per_byte = 1.5});
   EXPECT_EQ(
       read_file(path, ExitCode::data),
-      R"({"step":3,"loss":null,"lr":0.5,"grad_norm":2.0,"step_ms":4.0,"tokens_per_second":8.0,"peak_memory_mb":16.0,"mfu":0.25})"
+      R"({"step":3,"loss":null,"lr":0.5,"grad_norm":2.0,"step_ms":4.0,"tokens_per_second":8.0,"peak_memory_mb":16.0,"mfu":0.25,)"
+      R"("memory_mb":{"weights":1.0,"gradients":0.0,"optimizer":0.0,"data":0.0,"activations":2.5,"workspace":0.0}})"
       "\n"
       R"({"step":4,"val_loss":0.0,"val_perplexity":1.0,"val_bits_per_byte":1.5})"
       "\n");

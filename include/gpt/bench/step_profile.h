@@ -5,12 +5,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "gpt/bench/findings.h"
 #include "gpt/config/config.h"
 #include "gpt/device/device.h"
+#include "gpt/report/memory_use.h"
 
 namespace gpt {
 
@@ -32,6 +34,7 @@ struct StepProfile {
   double launched_ms = 0;       // until the host had launched a step's work
   double peak_flops = 0;        // per second, of a large product
   int64_t updates = 0;          // that were timed
+  std::optional<MemoryUse> memory = {};
 };
 
 // Times steps of a new run of `config` for about `seconds`, without recording them as graphs. `progress` is called with the share

@@ -47,6 +47,7 @@ class DataLoader {
   int64_t samples_per_epoch() const;  // of a run in stages: of the whole run
   int64_t batches_per_epoch() const;
   bool resident() const;
+  int64_t device_bytes() const;  // of the tokens in a GPU's memory
 
  private:
   struct Impl;

@@ -28,7 +28,7 @@ struct Check {
 
   // What would make the run need less memory, shown below the answers where it matters.
   struct Saver {
-    std::string setting;  // "training.gradient_checkpointing: true"
+    std::string setting;  // "training.gradient_checkpointing: block"
     double bytes = 0;     // that it saves
     std::string price;    // in time or precision
   };

@@ -22,6 +22,7 @@ class Console : public Listener {
   std::string position(int64_t step) const;  // "step  500/5000"
 
   RunRecord run_;
+  bool has_told_memory_ = false;
 };
 
 // The table that closes a run: seconds per step and tokens per second, of the start in one row and of the rest in five.

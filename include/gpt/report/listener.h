@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "gpt/report/memory_use.h"
+
 namespace gpt {
 
 // A run, as it begins or resumes.
@@ -28,6 +30,7 @@ struct StepRecord {
   double step_ms = 0, tokens_per_second = 0;
   std::optional<double> mfu;  // share of the device's peak, where that is known
   double peak_memory_mb = 0;
+  std::optional<MemoryUse> memory = {};  // of tensors, part by part
 };
 
 struct EvaluationRecord {

@@ -1,0 +1,24 @@
+#include "gpt/report/memory_use.h"
+
+#include <fmt/format.h>
+
+#include "gpt/core/format.h"
+
+namespace gpt {
+
+double MemoryUse::total() const { return weights + gradients + optimizer + data + activations + workspace; }
+
+std::vector<std::pair<std::string, double>> MemoryUse::parts() const {
+  return {{"weights", weights}, {"gradients", gradients},     {"optimizer", optimizer},
+          {"data", data},       {"activations", activations}, {"workspace", workspace}};
+}
+
+std::string to_text(const MemoryUse& use) {
+  std::string text;
+  for (const auto& [name, bytes] : use.parts()) {
+    if (bytes > 0) text += fmt::format("{}{} {}", text.empty() ? ": " : ", ", name, format_bytes(bytes));
+  }
+  return format_bytes(use.total()) + text;
+}
+
+}  // namespace gpt

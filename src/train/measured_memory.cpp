@@ -1,0 +1,37 @@
+#include "gpt/train/measured_memory.h"
+
+#include <algorithm>
+
+#include "gpt/device/device.h"
+
+namespace gpt {
+namespace {
+
+double bytes_of(const at::Tensor& tensor) { return tensor.defined() ? static_cast<double>(tensor.nbytes()) : 0; }
+
+double bytes_of(const OptimizerState& state) {
+  double bytes = 0;
+  for (const auto& [slot, tensors] : state.slots) {
+    for (const auto& [name, tensor] : tensors) bytes += bytes_of(tensor);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::optional<MemoryUse> measured_memory(const RunState& state, const TrainStep& step) {
+  const at::Device device = state.model.device();
+  const auto peak = static_cast<double>(peak_tensor_bytes(device)), kept = static_cast<double>(step.kept_bytes());
+  if (peak == 0 || kept == 0) return std::nullopt;
+  const Parameters& parameters = state.model.parameters();
+  MemoryUse use{.weights = bytes_of(parameters.flat_values()) + bytes_of(parameters.flat_rounded()),
+                .gradients = bytes_of(parameters.flat_gradients()),
+                .optimizer = bytes_of(state.optimizer.state()),
+                .data = static_cast<double>(state.loader.device_bytes())};
+  const double lasting = use.total();
+  use.activations = std::max(0.0, kept - lasting);
+  use.workspace = std::max(0.0, peak - lasting - use.activations);
+  return use;
+}
+
+}  // namespace gpt
