@@ -17,8 +17,9 @@ function(gpt_cpu_kernels target)
     target_link_libraries(${_objects} PRIVATE gpt_flags ${GPT_TORCH_TARGET})
     target_include_directories(${_objects} PRIVATE ${CMAKE_SOURCE_DIR}/include)
     target_compile_definitions(${_objects} PRIVATE CPU_CAPABILITY=${_capability} CPU_CAPABILITY_${_capability})
+    # -fno-trapping-math: a choice between two floats may compute both, without which loops that choose are not vectorized.
     # GCC 12 reports the undefined operands of its own AVX-512 intrinsics, and an ABI of before its version 4.6.
-    target_compile_options(${_objects} PRIVATE ${GPT_CPU_FLAGS_${_capability}}
+    target_compile_options(${_objects} PRIVATE ${GPT_CPU_FLAGS_${_capability}} -fno-trapping-math
       "$<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized;-Wno-maybe-uninitialized;-Wno-psabi>")
     target_sources(${target} PRIVATE $<TARGET_OBJECTS:${_objects}>)
   endforeach()

@@ -72,7 +72,7 @@ int train(int argc, char** argv) {
   training.execution.use_compile = compile_model(state.model, config.training, precision);
   const RunPlan plan = plan_run(config.training, state.loader.batches_per_epoch());
   announce_run(config, state.model, corpus, plan, state.loader.resident());
-  announce_idle_settings(command.origins, device, precision, state.loader.resident());
+  announce_idle_settings(config, command.origins, device, precision, state.loader.resident());
   if (start) {
     if (state.is_finished(plan)) return finished(folder, state.step, plan);
     log::info(fmt::format("Resuming from {} after step {} of {}", start->path, state.step, plan.total_steps));

@@ -18,7 +18,7 @@
 #include "gpt/checkpoint/container.h"
 #include "gpt/config/load.h"
 #include "gpt/core/error.h"
-#include "gpt/optim/adamw.h"
+#include "gpt/optim/optimizer_state.h"
 #include "gpt/parameters/parameter_table.h"
 #include "parts.h"
 
@@ -157,10 +157,11 @@ Checkpoint load_checkpoint(const std::string& path) {
   return checkpoint;
 }
 
-uint64_t checkpoint_bytes(const ModelConfig& model) {
-  int64_t per_parameter = sizeof(float);
-  for (const OptimizerSlot& slot : AdamW::kSlots) per_parameter += slot.bytes_per_parameter();
-  return static_cast<uint64_t>(per_parameter * parameter_count(model));
+uint64_t checkpoint_bytes(const ModelConfig& model, const OptimizerConfig& optimizer) {
+  const std::vector<ParameterRow> rows = parameter_table(model);
+  int64_t bytes = parameter_count(rows) * static_cast<int64_t>(sizeof(float));
+  for (const StateRange& range : state_ranges(rows, flat_layout(rows), optimizer)) bytes += state_bytes(range);
+  return static_cast<uint64_t>(bytes);
 }
 
 bool has_our_python_view(const std::string& path, const Checkpoint& checkpoint) {

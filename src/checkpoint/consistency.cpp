@@ -12,7 +12,7 @@
 
 #include "gpt/config/load.h"
 #include "gpt/core/error.h"
-#include "gpt/optim/adamw.h"
+#include "gpt/optim/optimizer_state.h"
 #include "gpt/parameters/parameter_table.h"
 #include "gpt/tokenizer/make_tokenizer.h"
 
@@ -37,14 +37,35 @@ bool is_finite(const at::Tensor& tensor) {
   return std::isfinite(low.item<double>()) && std::isfinite(high.item<double>());
 }
 
-// One tensor for each parameter of the model, of its shape.
-void require_parameters(const std::vector<ParameterRow>& rows, const NamedTensors& tensors, const std::string& group) {
-  const std::vector<at::Tensor> found = tensors_of_rows(rows, tensors, group);
-  for (size_t i = 0; i < rows.size(); ++i) {
-    if (found[i].scalar_type() != at::kFloat) {
-      refuse("{}/{} is {} instead of float32", group, rows[i].name, c10::toString(found[i].scalar_type()));
+// A tensor for each row, of its shape and of this type.
+struct TypedRows {
+  std::vector<ParameterRow> rows;
+  std::vector<at::ScalarType> types;
+};
+
+// The parameters that have this slot, with the shapes of its tensors.
+TypedRows rows_of_slot(std::string_view name, const std::vector<ParameterRow>& rows, const OptimizerConfig& config) {
+  TypedRows result;
+  for (const ParameterRow& row : rows) {
+    for (const OptimizerSlot& slot : optimizer_slots(state_dtype(row, config))) {
+      if (slot.name != name) continue;
+      result.rows.push_back(row);
+      result.rows.back().shape = slot.shape(row);
+      result.types.push_back(slot.dtype);
     }
-    if (!is_finite(found[i])) refuse("{}/{} holds values that are not finite", group, rows[i].name);
+  }
+  return result;
+}
+
+void require_tensors(const TypedRows& wanted, const NamedTensors& tensors, std::string_view group) {
+  const std::vector<at::Tensor> found = tensors_of_rows(wanted.rows, tensors, group);
+  for (size_t i = 0; i < found.size(); ++i) {
+    const std::string& name = wanted.rows[i].name;
+    if (found[i].scalar_type() != wanted.types[i]) {
+      refuse("{}/{} is {} instead of {}", group, name, c10::toString(found[i].scalar_type()),
+             c10::toString(wanted.types[i]));
+    }
+    if (!is_finite(found[i])) refuse("{}/{} holds values that are not finite", group, name);
   }
 }
 
@@ -95,9 +116,10 @@ void require_tokenizer(const Checkpoint& checkpoint) {
 void require_consistent(const Checkpoint& checkpoint) {
   require_valid(checkpoint.config);
   const std::vector<ParameterRow> parameters = parameter_table(checkpoint.config.model);
-  require_parameters(parameters, checkpoint.model, "model");
-  for (const OptimizerSlot& slot : AdamW::kSlots) {
-    require_parameters(parameters, checkpoint.optimizer.slot(slot.name), std::string(slot.name));
+  require_tensors({parameters, std::vector(parameters.size(), at::kFloat)}, checkpoint.model, "model");
+  for (const std::string_view slot : kOptimizerSlots) {
+    require_tensors(rows_of_slot(slot, parameters, checkpoint.config.training.optimizer),
+                    checkpoint.optimizer.slot(slot), slot);
   }
   require_scalar(checkpoint.optimizer.step_count, at::kFloat, "optimizer/step");
   if (checkpoint.scaler_scale.defined() || checkpoint.scaler_growth_tracker.defined()) {

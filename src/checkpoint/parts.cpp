@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "gpt/core/error.h"
-#include "gpt/optim/adamw.h"
+#include "gpt/optim/optimizer_state.h"
 
 namespace gpt::checkpoint {
 namespace {
@@ -25,11 +25,11 @@ constexpr std::array kTensorTypes = {
 };
 
 // What a checkpoint consists of, stated once for writing (a const Checkpoint) and reading: `visit` is called with the name and the place of every
-// tensor, or of a group of tensors whose records are named GROUP/NAME.
+// tensor, of a group of tensors whose records are named GROUP/NAME, or of the optimizer's groups, which are its slots.
 template <typename AnyCheckpoint, typename Visitor>
 void visit_tensors(AnyCheckpoint& checkpoint, Visitor&& visit) {
   visit("model", checkpoint.model);
-  for (const OptimizerSlot& slot : AdamW::kSlots) visit(slot.name, checkpoint.optimizer.slot(slot.name));
+  visit("optimizer", checkpoint.optimizer);
   visit("rng", checkpoint.rng);
   visit("optimizer/step", checkpoint.optimizer.step_count);
   visit("scaler/scale", checkpoint.scaler_scale);
@@ -54,6 +54,9 @@ void visit_values(AnyCheckpoint& checkpoint, Visitor&& visit) {
 struct CollectTensors {
   NamedTensors& all;
 
+  void operator()(std::string_view /*name*/, const OptimizerState& optimizer) const {
+    for (const auto& [slot, tensors] : optimizer.slots) (*this)(slot, tensors);
+  }
   void operator()(std::string_view name, const at::Tensor& tensor) const {
     if (tensor.defined()) all.emplace_back(name, tensor);
   }
@@ -73,11 +76,18 @@ struct PlaceTensor {
     place = tensor;
     is_placed = true;
   }
+  void operator()(std::string_view /*name*/, OptimizerState& optimizer) const {
+    for (const std::string_view slot : kOptimizerSlots)
+      if (is_in(slot)) (*this)(slot, optimizer.slot(slot));
+  }
   template <typename Group>
   void operator()(std::string_view group, Group& tensors) const {
-    if (!wanted.starts_with(group) || wanted.substr(group.size(), 1) != "/") return;
+    if (!is_in(group)) return;
     tensors.insert(tensors.end(), {std::string(wanted.substr(group.size() + 1)), tensor});
     is_placed = true;
+  }
+  bool is_in(std::string_view group) const {
+    return wanted.starts_with(group) && wanted.substr(group.size(), 1) == "/";
   }
 };
 

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "gpt/checkpoint/pickle.h"
 #include "gpt/config/option.h"
@@ -79,21 +80,26 @@ void pickle_model(PickleWriter& pickle, const Checkpoint& checkpoint) {
   pickle.end_dict();
 }
 
-// {"state": {name: {"exp_avg", "exp_avg_sq"}}, "step": n}
+// {"state": {name: {"exp_avg", "exp_avg_sq", ...}}, "step": n}, with the slots that the parameter has
 void pickle_optimizer(PickleWriter& pickle, const OptimizerState& optimizer) {
   pickle.begin_dict();
   pickle.text("state");
   pickle.begin_dict();
-  const size_t parameters = optimizer.slots.empty() ? 0 : optimizer.slots.front().second.size();
-  for (size_t i = 0; i < parameters; ++i) {
-    const std::string& name = optimizer.slots.front().second[i].first;
+  const NamedTensors none;
+  std::vector<size_t> next(optimizer.slots.size());  // of each slot's tensors, which are in the order of the parameters
+  for (const auto& [name, tensor] : optimizer.slots.empty() ? none : optimizer.slots.front().second) {
     pickle.text(name);
     pickle.begin_dict();
-    for (const auto& [slot, tensors] : optimizer.slots) {
-      TORCH_CHECK(tensors.size() == parameters, "each slot of the optimizer has every parameter");
-      pickle_tensor(pickle, slot, slot + "/" + name, tensors[i].second);
+    for (size_t i = 0; i < next.size(); ++i) {
+      const auto& [slot, tensors] = optimizer.slots[i];
+      if (next[i] == tensors.size() || tensors[next[i]].first != name) continue;
+      pickle_tensor(pickle, slot, slot + "/" + name, tensors[next[i]++].second);
     }
     pickle.end_dict();
+  }
+  for (size_t i = 0; i < next.size(); ++i) {
+    TORCH_CHECK(next[i] == optimizer.slots[i].second.size(), "the parameters of the optimizer's slot ",
+                optimizer.slots[i].first, " are not in the order of the first slot's");
   }
   pickle.end_dict();
   pickle.text("step");

@@ -40,7 +40,8 @@ const std::vector<Advice>& advices() {
         "attention_probs_dropout_prob"},
        "there is one dropout for the whole model, model.dropout"},
       {{"optim", "optimizer", "optimizer_type"},
-       "AdamW is the only optimizer; learning_rate, weight_decay, beta1, beta2 and eps in training are its settings"},
+       "AdamW is the only optimizer; learning_rate, weight_decay, beta1, beta2 and eps in training are its settings, and "
+       "training.use_8bit: true keeps its moments in 8 bits"},
       {{"always_save_checkpoint", "save_strategy", "save_best_only", "load_best_model_at_end"},
        "ckpt.pt and ckpt_best.pt in output_dir are always kept; training.checkpoint_interval says how often they are written"},
       {{"save_total_limit"}, "set training.keep_last to the number of older checkpoints to keep"},
@@ -79,7 +80,7 @@ constexpr std::pair<std::string_view, std::string_view> kValues[] = {
     {"fp16", "float16"},         {"half", "float16"},      {"16_mixed", "float16"},      {"fp32", "float32"},
     {"float", "float32"},        {"32_true", "float32"},   {"shakespeare_char", "shakespeare"},
     {"rotary", "rope"},          {"absolute", "learned"},  {"gelu_new", "gelu"},         {"silu", "swiglu"},
-    {"cosine_with_min_lr", "cosine"},
+    {"cosine_with_min_lr", "cosine"}, {"8bit", "int8"},    {"uint8", "int8"},
 };
 // clang-format on
 

@@ -113,6 +113,18 @@ std::vector<Option> length_and_optimizer(TrainingConfig& c) {
        .target = &c.optimizer.fused_adamw,
        .help = "update with one kernel; false = one operator at a time, for comparison",
        .aliases = {{"use_fused_adamw"}}},
+      {.name = "optimizer_state_dtype",
+       .target =
+           choice(c.optimizer.state_dtype,
+                  {{"float32", StateDtype::float32}, {"bfloat16", StateDtype::bfloat16}, {"int8", StateDtype::int8}}),
+       .help =
+           "how AdamW's two moments are kept, in 8, 4 or 2 bytes a parameter; int8 = 8-bit codes with a scale per 256 values",
+       .aliases = {{"use_8bit", "int8", "float32"},
+                   {"use_8bit_adam", "int8", "float32"},
+                   {"use_8bit_optimizer", "int8", "float32"}}},
+      {.name = "float32_embedding_state",
+       .target = &c.optimizer.float32_embedding_state,
+       .help = "keep the moments of the embeddings in float32, whatever optimizer_state_dtype is"},
       {.name = "label_smoothing",
        .target = &c.label_smoothing,
        .help = "share of the target probability spread over the vocabulary, in training only",

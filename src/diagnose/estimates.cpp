@@ -5,7 +5,7 @@
 #include "gpt/model/compile.h"
 #include "gpt/ops/classifier.h"
 #include "gpt/ops/product.h"
-#include "gpt/optim/adamw.h"
+#include "gpt/optim/optimizer_state.h"
 #include "gpt/parameters/parameter_table.h"
 
 namespace gpt {
@@ -149,7 +149,9 @@ ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& t
 double MemoryEstimate::total() const { return weights + gradients + moments + activations + logits + workspace; }
 
 MemoryEstimate estimate_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form) {
-  const auto parameters = static_cast<double>(flat_layout(parameter_table(model)).size);
+  const std::vector<ParameterRow> rows = parameter_table(model);
+  const FlatLayout layout = flat_layout(rows);
+  const auto parameters = static_cast<double>(layout.size);
   const double tokens = static_cast<double>(training.batch_size * model.block_size);
   const double layers = static_cast<double>(model.n_layer);
   const bool is_narrow = form.compute_type != at::kFloat;
@@ -158,8 +160,8 @@ MemoryEstimate estimate_memory(const ModelConfig& model, const TrainingConfig& t
   MemoryEstimate estimate;
   estimate.weights = parameters * (kFloatBytes + (is_narrow ? 2 : 0));
   estimate.gradients = parameters * kFloatBytes;
-  for (const OptimizerSlot& slot : AdamW::kSlots)
-    estimate.moments += parameters * static_cast<double>(slot.bytes_per_parameter());
+  for (const StateRange& range : state_ranges(rows, layout, training.optimizer))
+    estimate.moments += static_cast<double>(state_bytes(range));
   const GradientCheckpointing level = training.execution.gradient_checkpointing;
   estimate.activations = tokens * (layers * bytes.kept(level) + bytes.outside_blocks());
   const double one_block = bytes.backward() + bytes.recomputed(level);

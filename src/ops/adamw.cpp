@@ -6,17 +6,39 @@
 namespace gpt::ops {
 namespace {
 
+bool is_buffer(const at::Tensor& buffer, int64_t count, at::ScalarType type, at::Device device) {
+  return buffer.defined() && buffer.dim() == 1 && buffer.numel() == count && buffer.is_contiguous() &&
+         buffer.scalar_type() == type && buffer.device() == device;
+}
+
+void check_moments(const AdamWBuffers& buffers) {
+  const at::Device device = buffers.values.device();
+  const int64_t count = buffers.values.numel();
+  const at::ScalarType type = buffers.exp_avg.scalar_type();
+  TORCH_CHECK(type == at::kFloat || type == at::kBFloat16 || type == at::kByte,
+              "adamw: moments are float32, bfloat16 or codes of uint8, not ", type);
+  for (const at::Tensor* moment : {&buffers.exp_avg, &buffers.exp_avg_sq}) {
+    TORCH_CHECK(is_buffer(*moment, count, type, device), "adamw: moments of ", moment->sizes(), " and type ",
+                moment->scalar_type(), " do not fit ", count, " values and type ", type);
+  }
+  for (const at::Tensor* maxima : {&buffers.exp_avg_max, &buffers.exp_avg_sq_max}) {
+    TORCH_CHECK(type == at::kByte ? is_buffer(*maxima, count / kParameterAlignment, at::kFloat, device)
+                                  : !maxima->defined(),
+                "adamw: moments of type ", type, " and ", count, " values have ",
+                type == at::kByte ? "a float32 maximum for every block" : "no maxima");
+  }
+}
+
 void check(const AdamWBuffers& buffers, const AdamWRates& rates, const AdamWScalars& scalars) {
   const int64_t count = buffers.values.numel();
-  for (const at::Tensor* buffer : {&buffers.values, &buffers.gradients, &buffers.exp_avg, &buffers.exp_avg_sq}) {
-    TORCH_CHECK(buffer->dim() == 1 && buffer->numel() == count && buffer->is_contiguous() &&
-                    buffer->scalar_type() == at::kFloat && buffer->device() == buffers.values.device(),
-                "adamw: a buffer of ", buffer->sizes(), " and type ", buffer->scalar_type(), " does not fit ", count,
-                " values of float32");
+  for (const at::Tensor* buffer : {&buffers.values, &buffers.gradients}) {
+    TORCH_CHECK(is_buffer(*buffer, count, at::kFloat, buffers.values.device()), "adamw: a buffer of ", buffer->sizes(),
+                " and type ", buffer->scalar_type(), " does not fit ", count, " values of float32");
   }
   TORCH_CHECK(count % kParameterAlignment == 0 && buffers.decays.numel() == count / kParameterAlignment &&
                   buffers.decays.scalar_type() == at::kByte,
               "adamw: ", buffers.decays.numel(), " flags of decay do not fit ", count, " values");
+  check_moments(buffers);
   if (const at::Tensor& rounded = buffers.rounded; rounded.defined()) {
     check_kernel_type("adamw", rounded);
     TORCH_CHECK(rounded.numel() == count && rounded.is_contiguous() && rounded.scalar_type() != at::kFloat,

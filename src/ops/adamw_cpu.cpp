@@ -1,6 +1,7 @@
 #include <ATen/Parallel.h>
 
 #include <cmath>
+#include <type_traits>
 
 #include "adamw_kernel.h"
 #include "adamw_of.h"
@@ -9,7 +10,23 @@
 
 namespace gpt::ops::cpu {
 
-GPT_CPU_KERNEL(AdamWKernel, adamw_update)
+GPT_CPU_KERNEL(AdamWKernel<float>, adamw_float32)
+GPT_CPU_KERNEL(AdamWKernel<c10::BFloat16>, adamw_bfloat16)
+GPT_CPU_KERNEL(AdamWKernel<uint8_t>, adamw_codes)
+
+namespace {
+
+template <class M>
+AdamWKernel<M> best_adamw() {
+  if constexpr (std::is_same_v<M, uint8_t>)
+    return best_adamw_codes();
+  else if constexpr (std::is_same_v<M, c10::BFloat16>)
+    return best_adamw_bfloat16();
+  else
+    return best_adamw_float32();
+}
+
+}  // namespace
 
 void adamw(const AdamWBuffers& buffers, const AdamWRates& rates, const AdamWScalars& scalars) {
   if (scalars.found_inf.item<float>() != 0) return;
@@ -20,11 +37,14 @@ void adamw(const AdamWBuffers& buffers, const AdamWRates& rates, const AdamWScal
       .kept_by_decay = static_cast<float>(1 - learning_rate * rates.weight_decay),
       .rate = static_cast<float>(learning_rate / (1 - std::pow(rates.beta1, t))),
       .inverse_root = static_cast<float>(1 / std::sqrt(1 - std::pow(rates.beta2, t))),
+      .number = static_cast<uint32_t>(t),
   };
   const AdamWFactors factors = adamw_factors(rates);
-  const auto values = adamw_values<c10::BFloat16>(buffers);
-  at::parallel_for(0, buffers.decays.numel(), kGrain,
-                   [&](int64_t begin, int64_t end) { best_adamw_update()(values, factors, step, begin, end); });
+  with_moment_type(buffers, [&]<class M>() {
+    const auto values = adamw_values<c10::BFloat16, M>(buffers);
+    at::parallel_for(0, buffers.decays.numel(), kGrain,
+                     [&](int64_t begin, int64_t end) { best_adamw<M>()(values, factors, step, begin, end); });
+  });
 }
 
 }  // namespace gpt::ops::cpu

@@ -3,44 +3,137 @@
 #include <ATen/cpu/vec/functional.h>
 #include <ATen/cpu/vec/vec.h>
 
+#include <bit>
+#include <cstring>
+
 #include "gpt/parameters/alignment.h"
+#include "moment_map.h"
+#include "philox.h"
 #include "vector_math.h"
 
 namespace gpt::ops::cpu {
 inline namespace CPU_CAPABILITY {
 namespace {
 
-// Loads, updates and stores the vector at `at`, and returns its new values.
-FloatVector update(const AdamWValues<c10::BFloat16>& of, const AdamWFactors& factors, const AdamWStep& step,
-                   FloatVector kept, int64_t at) {
+using c10::BFloat16;
+
+constexpr int64_t kWidth = FloatVector::size(), kBlock = kParameterAlignment;
+
+// Updates the vector of values at `at` and its moments in place, and returns its new values.
+template <class M>
+FloatVector update(const AdamWValues<BFloat16, M>& of, const AdamWFactors& factors, const AdamWStep& step,
+                   FloatVector kept, int64_t at, float* exp_avg, float* exp_avg_sq) {
   const FloatVector g = FloatVector::loadu(of.gradients + at) * FloatVector(step.inverse_divisor);
-  FloatVector m = FloatVector::loadu(of.exp_avg + at), v = FloatVector::loadu(of.exp_avg_sq + at);
+  FloatVector m = FloatVector::loadu(exp_avg), v = FloatVector::loadu(exp_avg_sq);
   m = at::vec::fmadd(FloatVector(factors.new_in_exp_avg), g - m, m);
   v = at::vec::fmadd(FloatVector(factors.new_in_exp_avg_sq) * g, g, FloatVector(factors.old_in_exp_avg_sq) * v);
   const FloatVector divisor = at::vec::fmadd(v.sqrt(), FloatVector(step.inverse_root), FloatVector(factors.eps));
   const FloatVector value = FloatVector::loadu(of.values + at) * kept - FloatVector(step.rate) * m / divisor;
-  m.store(of.exp_avg + at);
-  v.store(of.exp_avg_sq + at);
+  m.store(exp_avg);
+  v.store(exp_avg_sq);
   value.store(of.values + at);
   return value;
 }
 
-void update_blocks(const AdamWValues<c10::BFloat16>& of, const AdamWFactors& factors, const AdamWStep& step,
-                   int64_t begin, int64_t end) {
-  constexpr int64_t kWidth = FloatVector::size();
+// A block whose moments are float32 at `m` and `v`.
+template <class M>
+void update_block(const AdamWValues<BFloat16, M>& of, const AdamWFactors& factors, const AdamWStep& step, int64_t block,
+                  float* m, float* v) {
+  const FloatVector kept(of.decays[block] ? step.kept_by_decay : 1.0f);
+  const int64_t begin = block * kBlock;
+  for (int64_t i = 0; i < kBlock; i += 2 * kWidth) {
+    const FloatVector low = update(of, factors, step, kept, begin + i, m + i, v + i),
+                      high = update(of, factors, step, kept, begin + i + kWidth, m + i + kWidth, v + i + kWidth);
+    if (of.rounded) at::vec::convert_from_float<BFloat16>(low, high).store(of.rounded + begin + i);
+  }
+}
+
+void load(const BFloat16* from, float* to) {
+  using Narrow = at::vec::Vectorized<BFloat16>;
+  for (int64_t i = 0; i < kBlock; i += Narrow::size()) {
+    const auto [low, high] = at::vec::convert_to_float<BFloat16>(Narrow::loadu(from + i));
+    low.store(to + i);
+    high.store(to + i + kWidth);
+  }
+}
+
+void round_to_nearest(const float* from, BFloat16* to) {
+  for (int64_t i = 0; i < kBlock; i += 2 * kWidth) {
+    at::vec::convert_from_float<BFloat16>(FloatVector::loadu(from + i), FloatVector::loadu(from + i + kWidth))
+        .store(to + i);
+  }
+}
+
+// Up with the probability of what lies above the lower neighbour: 16 random bits are added to those that are cut off.
+void round_at_random(const float* from, uint32_t number, int64_t block, BFloat16* to) {
+  constexpr int64_t kCalls = kBlock / (2 * 4 * kPhiloxLanes);  // of 4 words in each lane, which are bits for two values
+  alignas(64) uint32_t random[kBlock];
+  for (int64_t call = 0; call < kCalls; ++call) {
+    const auto counter = static_cast<uint64_t>(block * kCalls + call) * kPhiloxLanes;
+    const PhiloxWords drawn =
+        philox(kRoundingKey, static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), number);
+    std::memcpy(&random[call * 4 * kPhiloxLanes], drawn.words, sizeof drawn.words);
+  }
+  for (int64_t i = 0; i < kBlock / 2; ++i) random[kBlock / 2 + i] = random[i] >> 16, random[i] &= 0xffff;
+  for (int64_t i = 0; i < kBlock; ++i)
+    to[i].x = static_cast<uint16_t>((std::bit_cast<uint32_t>(from[i]) + random[i]) >> 16);
+}
+
+template <bool is_signed>
+void load(const uint8_t* codes, float maximum, float* to) {
+  for (int64_t i = 0; i < kBlock; ++i) to[i] = decoded_moment<is_signed>(codes[i]) * maximum;
+}
+
+template <bool is_signed>
+void store(const float* from, uint8_t* codes, float& maximum) {
+  FloatVector largest(0.0f);
+  for (int64_t i = 0; i < kBlock; i += kWidth)
+    largest = at::vec::clamp_min(FloatVector::loadu(from + i).abs(), largest);
+  maximum = maximum_of(largest);
+  const float reciprocal = reciprocal_of_maximum(maximum);
+  for (int64_t i = 0; i < kBlock; ++i) codes[i] = static_cast<uint8_t>(encoded_moment<is_signed>(from[i] * reciprocal));
+}
+
+void update_float32(const AdamWValues<BFloat16, float>& of, const AdamWFactors& factors, const AdamWStep& step,
+                    int64_t begin, int64_t end) {
+  for (int64_t block = begin; block < end; ++block)
+    update_block(of, factors, step, block, of.exp_avg + block * kBlock, of.exp_avg_sq + block * kBlock);
+}
+
+void update_bfloat16(const AdamWValues<BFloat16, BFloat16>& of, const AdamWFactors& factors, const AdamWStep& step,
+                     int64_t begin, int64_t end) {
+  alignas(64) float m[kBlock], v[kBlock];
   for (int64_t block = begin; block < end; ++block) {
-    const FloatVector kept(of.decays[block] ? step.kept_by_decay : 1.0f);
-    for (int64_t at = block * kParameterAlignment; at < (block + 1) * kParameterAlignment; at += 2 * kWidth) {
-      const FloatVector low = update(of, factors, step, kept, at), high = update(of, factors, step, kept, at + kWidth);
-      if (of.rounded) at::vec::convert_from_float<c10::BFloat16>(low, high).store(of.rounded + at);
-    }
+    BFloat16 *const exp_avg = of.exp_avg + block * kBlock, *const exp_avg_sq = of.exp_avg_sq + block * kBlock;
+    load(exp_avg, m);
+    load(exp_avg_sq, v);
+    update_block(of, factors, step, block, m, v);
+    round_to_nearest(m, exp_avg);
+    round_at_random(v, step.number, block, exp_avg_sq);
+  }
+}
+
+void update_codes(const AdamWValues<BFloat16, uint8_t>& of, const AdamWFactors& factors, const AdamWStep& step,
+                  int64_t begin, int64_t end) {
+  alignas(64) float m[kBlock], v[kBlock];
+  for (int64_t block = begin; block < end; ++block) {
+    uint8_t *const exp_avg = of.exp_avg + block * kBlock, *const exp_avg_sq = of.exp_avg_sq + block * kBlock;
+    load</*is_signed=*/true>(exp_avg, of.exp_avg_max[block], m);
+    load</*is_signed=*/false>(exp_avg_sq, of.exp_avg_sq_max[block], v);
+    update_block(of, factors, step, block, m, v);
+    store</*is_signed=*/true>(m, exp_avg, of.exp_avg_max[block]);
+    store</*is_signed=*/false>(v, exp_avg_sq, of.exp_avg_sq_max[block]);
   }
 }
 
 }  // namespace
 
-extern const AdamWKernel adamw_update;
-const AdamWKernel adamw_update = update_blocks;
+extern const AdamWKernel<float> adamw_float32;
+extern const AdamWKernel<BFloat16> adamw_bfloat16;
+extern const AdamWKernel<uint8_t> adamw_codes;
+const AdamWKernel<float> adamw_float32 = update_float32;
+const AdamWKernel<BFloat16> adamw_bfloat16 = update_bfloat16;
+const AdamWKernel<uint8_t> adamw_codes = update_codes;
 
 }  // namespace CPU_CAPABILITY
 }  // namespace gpt::ops::cpu

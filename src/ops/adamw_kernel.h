@@ -11,7 +11,8 @@
 namespace gpt::ops::cpu {
 
 // For the blocks of kParameterAlignment values from `begin` to before `end`.
-using AdamWKernel = void (*)(const AdamWValues<c10::BFloat16>& of, const AdamWFactors& factors, const AdamWStep& step,
-                             int64_t begin, int64_t end);
+template <class M>
+using AdamWKernel = void (*)(const AdamWValues<c10::BFloat16, M>& of, const AdamWFactors& factors,
+                             const AdamWStep& step, int64_t begin, int64_t end);
 
 }  // namespace gpt::ops::cpu

@@ -1,20 +1,34 @@
 // From tensors to adamw_values.h.
 #pragma once
 
+#include <c10/util/BFloat16.h>
+
 #include "adamw_values.h"
 #include "gpt/ops/adamw.h"
 #include "rows_of.h"
 
 namespace gpt::ops {
 
-template <class R>
-AdamWValues<R> adamw_values(const AdamWBuffers& of) {
+template <class R, class M>
+AdamWValues<R, M> adamw_values(const AdamWBuffers& of) {
   return {.values = write<float>(of.values),
           .gradients = read<float>(of.gradients),
-          .exp_avg = write<float>(of.exp_avg),
-          .exp_avg_sq = write<float>(of.exp_avg_sq),
+          .exp_avg = write<M>(of.exp_avg),
+          .exp_avg_sq = write<M>(of.exp_avg_sq),
           .rounded = write<R>(of.rounded),
-          .decays = read<uint8_t>(of.decays)};
+          .decays = read<uint8_t>(of.decays),
+          .exp_avg_max = write<float>(of.exp_avg_max),
+          .exp_avg_sq_max = write<float>(of.exp_avg_sq_max)};
+}
+
+// work.operator()<M>() for the type of the moments
+template <class Work>
+void with_moment_type(const AdamWBuffers& of, const Work& work) {
+  switch (of.exp_avg.scalar_type()) {
+    case at::kByte: return work.template operator()<uint8_t>();
+    case at::kBFloat16: return work.template operator()<c10::BFloat16>();
+    default: return work.template operator()<float>();
+  }
 }
 
 inline AdamWFactors adamw_factors(const AdamWRates& rates) {

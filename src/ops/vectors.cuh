@@ -77,9 +77,14 @@ __device__ inline Sums block_sums(Sums sums) {
   return total;
 }
 
+__device__ inline float warp_maximum(float value) {
+  for (unsigned lanes = 16; lanes > 0; lanes /= 2) { value = fmaxf(value, __shfl_xor_sync(0xffffffff, value, lanes)); }
+  return value;
+}
+
 __device__ inline float block_maximum(float value) {
   __shared__ float of_warps[32];
-  for (unsigned lanes = 16; lanes > 0; lanes /= 2) { value = fmaxf(value, __shfl_xor_sync(0xffffffff, value, lanes)); }
+  value = warp_maximum(value);
   __syncthreads();
   if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = value;
   __syncthreads();
@@ -94,10 +99,16 @@ struct DropoutMask {
   uint32_t kept_of_65536;
 };
 
-// 0 for the elements that are dropped, for one group: eight times 16 bits of Philox4x32-10 of Salmon et al. (2011), "Parallel
-// random numbers: as easy as 1, 2, 3".
-__device__ inline Group dropout_factors(const DropoutMask& mask, uint64_t key, int64_t group) {
-  uint32_t x[4] = {static_cast<uint32_t>(group), static_cast<uint32_t>(group >> 32), 0, 0};
+// Eight times 16 random bits for one group: Philox4x32-10 of Salmon et al. (2011), "Parallel random numbers: as easy as 1, 2, 3".
+struct RandomBits {
+  uint32_t words[4];
+
+  __device__ uint32_t of(int element) const { return words[element / 2] >> (element % 2 * 16) & 0xffff; }
+};
+
+__device__ inline RandomBits philox(uint64_t key, int64_t group, uint32_t third) {
+  RandomBits bits{{static_cast<uint32_t>(group), static_cast<uint32_t>(group >> 32), third, 0}};
+  uint32_t* const x = bits.words;
   auto low_key = static_cast<uint32_t>(key), high_key = static_cast<uint32_t>(key >> 32);
   for (int round = 0; round < 10; ++round) {
     const uint64_t a = uint64_t{0xD2511F53} * x[0], b = uint64_t{0xCD9E8D57} * x[2];
@@ -108,12 +119,15 @@ __device__ inline Group dropout_factors(const DropoutMask& mask, uint64_t key, i
     low_key += 0x9E3779B9;
     high_key += 0xBB67AE85;
   }
+  return bits;
+}
+
+// 0 for the elements that are dropped, for one group.
+__device__ inline Group dropout_factors(const DropoutMask& mask, uint64_t key, int64_t group) {
+  const RandomBits bits = philox(key, group, 0);
   const float factor = 65536.0f / static_cast<float>(mask.kept_of_65536);
   Group factors;
-  for (int i = 0; i < kGroup; ++i) {
-    const uint32_t bits = x[i / 2] >> (i % 2 * 16) & 0xffff;
-    factors.values[i] = bits < mask.kept_of_65536 ? factor : 0.0f;
-  }
+  for (int i = 0; i < kGroup; ++i) { factors.values[i] = bits.of(i) < mask.kept_of_65536 ? factor : 0.0f; }
   return factors;
 }
 

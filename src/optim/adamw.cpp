@@ -4,15 +4,49 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/pow.h>
 #include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
 
+#include "gpt/core/log.h"
 #include "gpt/ops/adamw.h"
+#include "gpt/ops/moments.h"
 
 namespace gpt {
+namespace {
+
+// Of the parameter's size, in any state dtype. The slot of its maxima is behind it by so many.
+constexpr size_t kMoments = 2;
+
+// The rows whose tensor is one of codes, with the shape of its maxima.
+std::vector<ParameterRow> rows_with_maxima(const std::vector<ParameterRow>& rows, const std::vector<at::Tensor>& from) {
+  const OptimizerSlot& maxima = optimizer_slots(StateDtype::int8)[kMoments];
+  std::vector<ParameterRow> result;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (from[i].scalar_type() != at::kByte) continue;
+    result.push_back(rows[i]);
+    result.back().shape = maxima.shape(rows[i]);
+  }
+  return result;
+}
+
+}  // namespace
+
+std::string_view AdamW::name(const OptimizerConfig& config) {
+  if (!config.fused_adamw) return "AdamW, one operator at a time";
+  switch (config.state_dtype) {
+    case StateDtype::float32: break;
+    case StateDtype::bfloat16: return "fused AdamW with moments in bfloat16";
+    case StateDtype::int8: return "8-bit AdamW optimizer";
+  }
+  return "fused AdamW";
+}
 
 AdamW::AdamW(const Parameters& parameters, const OptimizerConfig& config) : parameters_(parameters), config_(config) {
   const auto options = at::TensorOptions(parameters.device());
-  for (const OptimizerSlot& slot : kSlots)
-    slots_.push_back(at::zeros({parameters.layout().size}, options.dtype(slot.dtype)));
+  for (const StateRange& range : state_ranges(parameters.rows(), parameters.layout(), config)) {
+    Moments& moments = moments_.emplace_back(Moments{range, {}});
+    for (const OptimizerSlot& slot : optimizer_slots(range.dtype))
+      moments.slots.push_back(at::zeros({(range.end - range.begin) / slot.values}, options.dtype(slot.dtype)));
+  }
   decays_ = at::zeros({parameters.layout().size / kParameterAlignment}, options.dtype(at::kByte));
   for (const auto& [begin, end, decays] : decay_ranges(parameters.rows(), parameters.layout()))
     if (decays) decays_.slice(0, begin / kParameterAlignment, aligned_end(end) / kParameterAlignment).fill_(1);
@@ -31,9 +65,18 @@ void AdamW::step(const at::Tensor& learning_rate, const at::Tensor& grad_scale, 
 void AdamW::step_fused(const at::Tensor& learning_rate, const at::Tensor& grad_scale, const at::Tensor& found_inf) {
   const at::Tensor& gradients = parameters_.flat_gradients();
   step_count_.add_(1);
-  ops::adamw({parameters_.flat_values(), gradients, slots_[0], slots_[1], parameters_.flat_rounded(), decays_},
-             {config_.beta1, config_.beta2, config_.eps, config_.weight_decay},
-             {learning_rate, step_count_, grad_scale, found_inf});
+  for (const auto& [range, slots] : moments_) {
+    const auto part = [&range](const at::Tensor& flat, int64_t values = 1) {
+      return flat.defined() ? flat.slice(0, range.begin / values, range.end / values) : flat;
+    };
+    ops::AdamWBuffers buffers{
+        part(parameters_.flat_values()),   part(gradients), slots[0], slots[1], part(parameters_.flat_rounded()),
+        part(decays_, kParameterAlignment)};
+    if (range.dtype == StateDtype::int8)
+      buffers.exp_avg_max = slots[kMoments], buffers.exp_avg_sq_max = slots[kMoments + 1];
+    ops::adamw(buffers, {config_.beta1, config_.beta2, config_.eps, config_.weight_decay},
+               {learning_rate, step_count_, grad_scale, found_inf});
+  }
   step_count_.sub_(found_inf);  // the kernel changed nothing where it is 1
 }
 
@@ -45,7 +88,7 @@ void AdamW::step_by_operators(const at::Tensor& learning_rate, const at::Tensor&
   for (const auto& [begin, end, decays] : decay_ranges(parameters_.rows(), parameters_.layout())) {
     const auto stretch = [begin, end](const at::Tensor& flat) { return flat.slice(0, begin, end); };
     const at::Tensor gradient = stretch(gradients) / grad_scale, value = stretch(parameters_.flat_values()),
-                     exp_avg = stretch(slots_[0]), exp_avg_sq = stretch(slots_[1]);
+                     exp_avg = stretch(moments_[0].slots[0]), exp_avg_sq = stretch(moments_[0].slots[1]);
     value.mul_(1 - learning_rate * (decays ? config_.weight_decay : 0));
     exp_avg.mul_(beta1).add_(gradient, 1 - beta1);
     exp_avg_sq.mul_(beta2).addcmul_(gradient, gradient, 1 - beta2);
@@ -55,17 +98,65 @@ void AdamW::step_by_operators(const at::Tensor& learning_rate, const at::Tensor&
   parameters_.round_values();
 }
 
+const AdamW::Moments& AdamW::moments_of(size_t row) const {
+  const int64_t offset = parameters_.layout().offsets[row];
+  for (const Moments& moments : moments_)
+    if (offset < moments.range.end) return moments;
+  TORCH_CHECK(false, "AdamW: no state at ", offset);
+}
+
+std::vector<at::Tensor> AdamW::slots_of(size_t row) const {
+  const auto& [range, tensors] = moments_of(row);
+  const ParameterRow& parameter = parameters_.rows()[row];
+  std::vector<at::Tensor> result;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const OptimizerSlot& slot = optimizer_slots(range.dtype)[i];
+    const std::vector<int64_t> shape = slot.shape(parameter);
+    const int64_t begin = (parameters_.layout().offsets[row] - range.begin) / slot.values;
+    result.push_back(tensors[i].narrow(0, begin, c10::multiply_integers(shape)).view(shape));
+  }
+  return result;
+}
+
 OptimizerState AdamW::state() const {
   OptimizerState state;
-  for (size_t i = 0; i < kSlots.size(); ++i) state.slots.emplace_back(kSlots[i].name, parameters_.views(slots_[i]));
+  for (size_t row = 0; row < parameters_.rows().size(); ++row) {
+    const std::vector<at::Tensor> tensors = slots_of(row);
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const OptimizerSlot& slot = optimizer_slots(moments_of(row).range.dtype)[i];
+      state.slot(slot.name).emplace_back(parameters_.rows()[row].name, tensors[i]);
+    }
+  }
   state.step_count = step_count_;
   return state;
 }
 
 void AdamW::load(const OptimizerState& from) {
-  for (size_t i = 0; i < kSlots.size(); ++i)
-    parameters_.copy_by_name(from.slot(kSlots[i].name), slots_[i], kSlots[i].name);
+  const std::vector<ParameterRow>& rows = parameters_.rows();
+  bool is_converted = false;
+  for (size_t moment = 0; moment < kMoments; ++moment) {
+    const std::string_view name = kOptimizerSlots[moment], name_of_maxima = kOptimizerSlots[kMoments + moment];
+    const std::vector<at::Tensor> tensors = tensors_of_rows(rows, from.slot(name), name);
+    const std::vector<at::Tensor> maxima =
+        tensors_of_rows(rows_with_maxima(rows, tensors), from.slot(name_of_maxima), name_of_maxima);
+    const ops::MomentKind kind = moment == 0 ? ops::MomentKind::first : ops::MomentKind::second;
+    auto next_maxima = maxima.begin();
+    for (size_t row = 0; row < rows.size(); ++row) {
+      const std::vector<at::Tensor> to = slots_of(row);
+      ops::QuantizedMoments codes{tensors[row], {}};
+      if (tensors[row].scalar_type() == at::kByte) codes.maxima = *next_maxima++;
+      if (tensors[row].scalar_type() != to[moment].scalar_type()) {
+        is_converted = true;
+        const at::Tensor values = codes.maxima.defined() ? ops::dequantized(codes, kind) : tensors[row];
+        codes = {values, {}};
+        if (to[moment].scalar_type() == at::kByte) codes = ops::quantized(values, kind);
+      }
+      to[moment].copy_(codes.codes);
+      if (codes.maxima.defined()) to[kMoments + moment].copy_(codes.maxima);
+    }
+  }
   step_count_.copy_(from.step_count);
+  if (is_converted) log::info("AdamW's moments were of another type and have been converted");
 }
 
 }  // namespace gpt

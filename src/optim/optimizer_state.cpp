@@ -1,8 +1,57 @@
 #include "gpt/optim/optimizer_state.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace gpt {
+
+std::vector<int64_t> OptimizerSlot::shape(const ParameterRow& row) const {
+  return values == 1 ? row.shape : std::vector<int64_t>{(row.count() + values - 1) / values};
+}
+
+std::span<const OptimizerSlot> optimizer_slots(StateDtype dtype) {
+  static constexpr std::array kFloat32 = {OptimizerSlot{"exp_avg", at::kFloat},
+                                          OptimizerSlot{"exp_avg_sq", at::kFloat}};
+  static constexpr std::array kBFloat16 = {OptimizerSlot{"exp_avg", at::kBFloat16},
+                                           OptimizerSlot{"exp_avg_sq", at::kBFloat16}};
+  static constexpr std::array kInt8 = {OptimizerSlot{"exp_avg", at::kByte}, OptimizerSlot{"exp_avg_sq", at::kByte},
+                                       OptimizerSlot{"exp_avg_max", at::kFloat, kParameterAlignment},
+                                       OptimizerSlot{"exp_avg_sq_max", at::kFloat, kParameterAlignment}};
+  switch (dtype) {
+    case StateDtype::float32: break;
+    case StateDtype::bfloat16: return kBFloat16;
+    case StateDtype::int8: return kInt8;
+  }
+  return kFloat32;
+}
+
+StateDtype state_dtype(const ParameterRow& row, const OptimizerConfig& config) {
+  if (!config.fused_adamw) return StateDtype::float32;  // only the kernel updates others
+  const bool is_embedding = row.role == ParameterRole::token_embedding || row.role == ParameterRole::position_embedding;
+  return is_embedding && config.float32_embedding_state ? StateDtype::float32 : config.state_dtype;
+}
+
+std::vector<StateRange> state_ranges(const std::vector<ParameterRow>& rows, const FlatLayout& layout,
+                                     const OptimizerConfig& config) {
+  std::vector<size_t> order(rows.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return layout.offsets[a] < layout.offsets[b]; });
+  std::vector<StateRange> ranges;
+  for (const size_t i : order) {
+    const StateDtype dtype = state_dtype(rows[i], config);
+    if (ranges.empty() || ranges.back().dtype != dtype) ranges.push_back({layout.offsets[i], 0, dtype});
+    ranges.back().end = aligned_end(layout.offsets[i] + rows[i].count());
+  }
+  return ranges;
+}
+
+int64_t state_bytes(const StateRange& range) {
+  int64_t bytes = 0;
+  for (const OptimizerSlot& slot : optimizer_slots(range.dtype)) {
+    bytes += (range.end - range.begin) / slot.values * static_cast<int64_t>(c10::elementSize(slot.dtype));
+  }
+  return bytes;
+}
 
 const NamedTensors& OptimizerState::slot(std::string_view name) const {
   static const NamedTensors none;

@@ -102,10 +102,12 @@ std::vector<std::string> describe_stages(const Config& config, const Corpus& cor
   return result;
 }
 
-void announce_idle_settings(const config::Origins& origins, const DeviceInfo& device, const Precision& precision,
-                            bool resident) {
+void announce_idle_settings(const Config& config, const config::Origins& origins, const DeviceInfo& device,
+                            const Precision& precision, bool resident) {
   if (precision.compute_type() == at::kFloat && origins.count("training.amp_mode"))
     log::info("No effect here: training.amp_mode (the run does not compute in 16 bits)");
+  if (config.training.optimizer.state_dtype == StateDtype::float32 && origins.count("training.float32_embedding_state"))
+    log::info("No effect here: training.float32_embedding_state (all of AdamW's state is float32)");
   std::vector<std::string> idle;
   const auto note = [&](const char* key) {
     if (origins.count(key)) idle.push_back(key);

@@ -91,7 +91,7 @@ bool RunState::is_finished(const RunPlan& plan) const {
 uint64_t RunState::checkpoint_bytes() const {
   // The tokenizer twice, for us and for Python; the rest is far below a megabyte.
   const uint64_t tokenizer = corpus_.tokenizer ? corpus_.tokenizer->to_json().size() : 0;
-  return gpt::checkpoint_bytes(config_.model) + 2 * tokenizer + (1 << 20);
+  return gpt::checkpoint_bytes(config_.model, config_.training.optimizer) + 2 * tokenizer + (1 << 20);
 }
 
 void RunState::count_skip(const at::Tensor& skipped) {

@@ -145,8 +145,8 @@ TEST_P(CheckpointOnDevice, TakesItsTensorsFromThere) {
   const std::string path = ::testing::TempDir() + "device_" + std::to_string(getpid()) + ".pt";
   const Checkpoint expected = saved;
   for (auto& [name, tensor] : saved.model) tensor = tensor.to(device());
-  for (const OptimizerSlot& slot : AdamW::kSlots) {
-    for (auto& [name, tensor] : saved.optimizer.slot(slot.name)) tensor = tensor.to(device());
+  for (const std::string_view slot : kOptimizerSlots) {
+    for (auto& [name, tensor] : saved.optimizer.slot(slot)) tensor = tensor.to(device());
   }
   for (at::Tensor* scalar : {&saved.optimizer.step_count, &saved.scaler_scale, &saved.scaler_growth_tracker}) {
     *scalar = scalar->to(device());

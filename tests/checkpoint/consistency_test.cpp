@@ -45,6 +45,18 @@ void add(Checkpoint& checkpoint, const std::string& name) {
   for (const char* slot : kSlots) checkpoint.optimizer.slot(slot).emplace_back(name, at::ones({1}));
 }
 
+// The moments as a run with 8-bit AdamW has them.
+void in_codes(Checkpoint& checkpoint) {
+  checkpoint.config.training.optimizer.state_dtype = StateDtype::int8;
+  for (const char* slot : kSlots) {
+    for (auto& [name, tensor] : checkpoint.optimizer.slot(slot)) {
+      checkpoint.optimizer.slot(std::string(slot) + "_max")
+          .emplace_back(name, at::ones({(tensor.numel() + 255) / 256}));
+      tensor = tensor.to(at::kByte);
+    }
+  }
+}
+
 class Consistency : public testing::Test {
  protected:
   std::string refusal(const std::function<void(Checkpoint&)>& change) const {
@@ -87,8 +99,10 @@ class Consistency : public testing::Test {
 };
 
 TEST_F(Consistency, WhatATrainerWritesIsAccepted) {
-  EXPECT_EQ(refusal([](Checkpoint&) {}), "");
-  EXPECT_TRUE(has_our_python_view(path_, load_checkpoint(path_)));
+  for (const auto& change : {std::function([](Checkpoint&) {}), std::function(in_codes)}) {
+    EXPECT_EQ(refusal(change), "");
+    EXPECT_TRUE(has_our_python_view(path_, load_checkpoint(path_)));
+  }
 }
 
 TEST_F(Consistency, EachPartHasToFitTheOthers) {
@@ -111,6 +125,16 @@ TEST_F(Consistency, EachPartHasToFitTheOthers) {
        "exp_avg/transformer.wte.weight is [2]"},
       {[](Checkpoint& c) { c.optimizer.slot(kSlots[1])[0].second = at::ones({2}); },
        "exp_avg_sq/transformer.wte.weight is [2]"},
+      {[](Checkpoint& c) { c.config.training.optimizer.state_dtype = StateDtype::bfloat16; },
+       "exp_avg/transformer.wte.weight is Float instead of BFloat16"},
+      {[](Checkpoint& c) { in_codes(c), c.config.training.optimizer.state_dtype = StateDtype::float32; },
+       "exp_avg/transformer.wte.weight is Byte instead of Float"},
+      {[](Checkpoint& c) { in_codes(c), c.optimizer.slot("exp_avg_max").pop_back(); },
+       "exp_avg_max/transformer.ln_f.weight is missing"},
+      {[](Checkpoint& c) { in_codes(c), c.optimizer.slot("exp_avg_sq_max")[0].second = at::ones({3}); },
+       "exp_avg_sq_max/transformer.wte.weight is [3] instead of [4]"},
+      {[](Checkpoint& c) { c.optimizer.slot("exp_avg_max").emplace_back("transformer.wte.weight", at::ones({4})); },
+       "exp_avg_max/transformer.wte.weight does not belong"},
       {[](Checkpoint& c) { add(c, "extra"); }, "model/extra does not belong"},
       {[](Checkpoint& c) { c.model[0].second = c.model[0].second.to(at::kDouble); }, "is Double"},
       {[](Checkpoint& c) { c.optimizer.step_count = at::Tensor(); }, "optimizer/step is not one value of type Float"},

@@ -117,6 +117,23 @@ TEST(Foreign, AnswersSayWhatToUse) {
   EXPECT_EQ(flag_fault({"-o", "x"}), "unknown flag '-o': flags are whole words; did you mean '--output_dir'?");
 }
 
+TEST(Foreign, EightBitsHaveAnEverydaySpelling) {
+  using enum StateDtype;
+  const auto state_of = [](const std::string& training) {
+    return from_yaml("training: {" + training + "}\n").training.optimizer.state_dtype;
+  };
+  EXPECT_EQ(state_of("fused_adamw: true"), float32);
+  EXPECT_EQ(state_of("use_8bit: true"), int8);
+  EXPECT_EQ(state_of("use_8bit_adam: true"), int8);
+  EXPECT_EQ(state_of("use_8bit: false"), float32);
+  EXPECT_EQ(state_of("optimizer_state_dtype: bfloat16"), bfloat16);
+  EXPECT_EQ(yaml_fault("training:\n  optimizer_state_dtype: float32\n  use_8bit: true\n"),
+            "c.yaml:3:3: 'training.optimizer_state_dtype' is already set at c.yaml:2:3; keep one");
+  EXPECT_EQ(
+      yaml_fault("training:\n  optimizer_state_dtype: 8bit\n"),
+      "c.yaml:2:26: 'training.optimizer_state_dtype' must be one of float32, bfloat16, int8, got '8bit'; did you mean 'int8'?");
+}
+
 TEST(Foreign, NamesThatMeanOneKeyAreThatKey) {
   const Config c = from_yaml(
       "output: o\n"

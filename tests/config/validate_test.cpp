@@ -45,6 +45,9 @@ TEST(Validate, RefusesContradictionsWhereTheyWereWritten) {
        "c.yaml:2:3: warmup_steps 5000 must be less than max_steps 5000; a tenth of it is usual"},
       {"training:\n  max_steps: 50\n  warmup_steps: 100\n",
        "c.yaml:3:3: warmup_steps 100 must be less than max_steps 50; a tenth of it is usual"},
+      {"training:\n  fused_adamw: false\n  use_8bit: true\n",
+       "c.yaml:3:3: only the kernel of fused_adamw updates a state of 8 or 16 bits; set optimizer_state_dtype float32 or "
+       "fused_adamw true"},
       {"training:\n  use_amp: false\n  dtype: bfloat16\n",
        "c.yaml:2:3: use_amp false means float32 (or tf32), but dtype is a 16-bit type; set use_amp true or dtype "
        "float32"},
@@ -59,7 +62,7 @@ TEST(Validate, AllowsWhatOnlyLooksLikeAContradiction) {
        {"model: {n_embd: 18, position: learned}\n", "data: {bin: b}\nmodel: {vocab_size: 5}\n",
         "data: {num_workers: 0, prefetch_factor: 0}\n", "training: {epochs: 1, warmup_steps: 100000}\n",
         "training: {learning_rate: 1e-6, lr_schedule: constant}\n", "training: {use_amp: false, dtype: tf32}\n",
-        "device: cuda:15\n", "training: {max_steps: 1}\n"}) {
+        "training: {fused_adamw: false, use_8bit: false}\n", "device: cuda:15\n", "training: {max_steps: 1}\n"}) {
     EXPECT_EQ(yaml_fault(yaml), "no fault") << yaml;
   }
 }

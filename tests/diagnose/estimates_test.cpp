@@ -29,7 +29,7 @@ CpuMemory measured(const ModelConfig& config, const TrainingConfig& training, at
   model.train(true);
   model.set_gradient_checkpointing(training.execution.gradient_checkpointing);
   model.set_operators(select_operators(training.execution, at::kCPU));
-  AdamW optimizer(model.parameters(), {});
+  AdamW optimizer(model.parameters(), training.optimizer);
   const at::Tensor ids = at::zeros({training.batch_size, config.block_size}, at::kLong);
   const at::Tensor rate = at::full({}, 1e-3), scale = at::ones({}), none = at::zeros({});
   for (int update = 0; update < 2; ++update) {
@@ -66,6 +66,7 @@ struct Form {
   bool compile = true;
   int64_t chunk_rows = 0;
   bool end_to_end = false;
+  StateDtype state_dtype = StateDtype::float32;
 };
 
 void PrintTo(const Form& form, std::ostream* out) { *out << form.name; }
@@ -84,6 +85,8 @@ TEST_P(MemoryOf, IsWhatAStepAllocates) {
   training.batch_size = form.batch_size, training.gradient_accumulation_steps = form.accumulation;
   training.execution.gradient_checkpointing = form.checkpointing, training.label_smoothing = form.label_smoothing;
   training.execution.use_compile = form.compile, training.execution.loss_chunk_rows = form.chunk_rows;
+
+  training.optimizer.state_dtype = form.state_dtype;
 
   const bool has_flash = form.compile || form.dropout == 0;
   const auto estimate = estimate_memory(model, training,
@@ -109,8 +112,12 @@ constexpr auto kBlock = GradientCheckpointing::block;
 INSTANTIATE_TEST_SUITE_P(
     Forms, MemoryOf,
     testing::Values(
-        Form{.name = "gpt2"}, Form{.name = "gpt2_vocabulary", .vocab_size = 8192},
-        Form{.name = "gpt2_dropout", .dropout = 0.1}, Form{.name = "gpt2_bfloat16", .compute_type = kBf16},
+        Form{.name = "gpt2"},
+        Form{.name = "gpt2_state_in_8_bits", .vocab_size = 8192, .batch_size = 1, .state_dtype = StateDtype::int8},
+        Form{
+            .name = "gpt2_state_in_bfloat16", .vocab_size = 8192, .batch_size = 1, .state_dtype = StateDtype::bfloat16},
+        Form{.name = "gpt2_vocabulary", .vocab_size = 8192}, Form{.name = "gpt2_dropout", .dropout = 0.1},
+        Form{.name = "gpt2_bfloat16", .compute_type = kBf16},
         Form{.name = "gpt2_bfloat16_dropout", .dropout = 0.1, .compute_type = kBf16},
         Form{.name = "gpt2_end_to_end", .compute_type = kBf16, .end_to_end = true},
         Form{.name = "gpt2_end_to_end_dropout", .dropout = 0.1, .compute_type = kBf16, .end_to_end = true},
@@ -169,7 +176,22 @@ TEST(Estimates, ParametersCostSixteenBytesEach) {
   const auto estimate = estimate_memory(gpt2_small(), training, {});
   const double parameters = 124475904;  // GPT-2 with 50,304 rows of vocabulary
   EXPECT_EQ(estimate.weights + estimate.gradients + estimate.moments, 16 * parameters);
-  EXPECT_EQ(static_cast<double>(checkpoint_bytes(gpt2_small())), 12 * parameters);
+  EXPECT_EQ(static_cast<double>(checkpoint_bytes(gpt2_small(), {})), 12 * parameters);
+}
+
+TEST(Estimates, FewerBitsOfStateCostLess) {
+  const double parameters = 124475904, embeddings = 768.0 * (50304 + 1024);
+  const auto cost = [](StateDtype dtype, bool float32_embeddings = false) {
+    TrainingConfig training;
+    training.optimizer.state_dtype = dtype, training.optimizer.float32_embedding_state = float32_embeddings;
+    const auto estimate = estimate_memory(gpt2_small(), training, {});
+    const double bytes = estimate.weights + estimate.gradients + estimate.moments;
+    EXPECT_EQ(static_cast<double>(checkpoint_bytes(gpt2_small(), training.optimizer)), bytes - estimate.gradients);
+    return bytes;
+  };
+  EXPECT_EQ(cost(StateDtype::bfloat16), 12 * parameters);
+  EXPECT_EQ(cost(StateDtype::int8), (10 + 8.0 / 256) * parameters);
+  EXPECT_EQ(cost(StateDtype::int8, /*float32_embeddings=*/true), cost(StateDtype::int8) + (6 - 8.0 / 256) * embeddings);
 }
 
 // While one part of the step is a graph and another not yet, the temporary memory of both exists.

@@ -1,4 +1,5 @@
-// Times an update of AdamW against ATen's fused kernel on the CPU: wall time, medians of alternating runs.
+// Times an update of AdamW against ATen's fused kernel on the CPU, with moments in float32, bfloat16 and 8 bits: wall time, medians
+// of alternating runs.
 //
 //   adamw_bench [ROUNDS [THREADS]]
 #include "gpt/ops/adamw.h"
@@ -27,26 +28,36 @@ double milliseconds(const Work& work) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
 }
 
+constexpr at::ScalarType kMomentTypes[] = {at::kFloat, at::kBFloat16, at::kByte};
+
 void run(int64_t millions, bool is_rounded, int rounds) {
-  const int64_t count = millions << 20;
+  const int64_t count = millions << 20, blocks = count / kParameterAlignment;
   const at::Tensor values = at::randn({count}), gradients = at::randn({count}), m = at::zeros({count}),
                    v = at::zeros({count}), rounded = is_rounded ? values.to(at::kBFloat16) : at::Tensor(),
-                   decays = at::ones({count / kParameterAlignment}, at::kByte), rate = at::full({}, 1e-4),
-                   divisor = at::full({}, 2.0), none = at::zeros({}), step = at::ones({});
-  std::vector<double> ours, aten;
+                   decays = at::ones({blocks}, at::kByte), rate = at::full({}, 1e-4), divisor = at::full({}, 2.0),
+                   none = at::zeros({}), step = at::ones({});
+  std::vector<AdamWBuffers> buffers;
+  for (const at::ScalarType type : kMomentTypes) {
+    AdamWBuffers& of = buffers.emplace_back(
+        AdamWBuffers{values, gradients, at::zeros({count}, type), at::zeros({count}, type), rounded, decays});
+    if (type == at::kByte) of.exp_avg_max = at::zeros({blocks}), of.exp_avg_sq_max = at::zeros({blocks});
+  }
+  std::vector<double> ours[std::size(kMomentTypes)], aten;
   for (int round = 0; round < rounds; ++round) {
-    ours.push_back(milliseconds([&] {
-      adamw({values, gradients, m, v, rounded, decays}, {0.9, 0.99, 1e-8, 0.1}, {rate, step, divisor, none});
-    }));
+    for (size_t i = 0; i < std::size(kMomentTypes); ++i) {
+      ours[i].push_back(milliseconds([&] { adamw(buffers[i], {0.9, 0.99, 1e-8, 0.1}, {rate, step, divisor, none}); }));
+    }
     aten.push_back(milliseconds([&] {
       at::_fused_adamw_({values}, {gradients}, {m}, {v}, {}, {step}, rate, 0.9, 0.99, 0.1, 1e-8, /*amsgrad=*/false,
                         /*maximize=*/false, divisor, none);
       if (is_rounded) rounded.copy_(values);
     }));
   }
-  const double mine = median(ours), theirs = median(aten), bytes = static_cast<double>(count) * (is_rounded ? 30 : 28);
-  fmt::print("{:4} Mi {:>16} | {:8.2f} {:8.2f} {:5.2f}x | {:5.1f} GB/s\n", millions,
-             is_rounded ? "and their copies" : "values", mine, theirs, theirs / mine, bytes / mine / 1e6);
+  const double mine = median(ours[0]), theirs = median(aten),
+               bytes = static_cast<double>(count) * (is_rounded ? 30 : 28);
+  fmt::print("{:4} Mi {:>16} | {:8.2f} {:8.2f} {:5.2f}x | {:5.1f} GB/s | {:8.2f} {:5.2f}x | {:8.2f} {:5.2f}x\n",
+             millions, is_rounded ? "and their copies" : "values", mine, theirs, theirs / mine, bytes / mine / 1e6,
+             median(ours[1]), median(ours[1]) / mine, median(ours[2]), median(ours[2]) / mine);
 }
 
 }  // namespace
@@ -55,7 +66,7 @@ void run(int64_t millions, bool is_rounded, int rounds) {
 int main(int argc, char** argv) {
   const int rounds = argc > 1 ? std::stoi(argv[1]) : 11;
   at::set_num_threads(argc > 2 ? std::stoi(argv[2]) : 1);
-  fmt::print("{:24} | ms: ours, ATen's        | ours\n", "");
+  fmt::print("{:24} | ms: ours, ATen's        | ours       | bfloat16 moments | 8-bit moments\n", "");
   for (const int64_t millions : {1, 32}) {
     for (const bool is_rounded : {false, true}) gpt::ops::run(millions, is_rounded, rounds);
   }

@@ -1,109 +1,20 @@
 #include "gpt/optim/adamw.h"
 
-#include <ATen/CPUGeneratorImpl.h>
-#include <ATen/TensorOperators.h>
-#include <ATen/ops/full.h>
-#include <ATen/ops/randn.h>
 #include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <optional>
 
 #include "gpt/core/error.h"
-#include "support/device_cases.h"
-#include "support/emulated_kernels.h"
+#include "optim/adamw_fixture.h"
 #include "support/tolerance.h"
 
 namespace gpt {
 namespace {
 
-constexpr OptimizerConfig kConfig{.weight_decay = 0.1, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8};
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-
-void expect_same_bits(const NamedTensors& a, const NamedTensors& b) {
-  ASSERT_EQ(a.size(), b.size());
-  for (size_t i = 0; i < a.size(); ++i) {
-    EXPECT_TRUE(a[i].second.detach().view(at::kInt).equal(b[i].second.detach().view(at::kInt))) << a[i].first;
-  }
-}
-
-NamedTensors clone(const NamedTensors& tensors) {
-  NamedTensors result;
-  for (const auto& [name, tensor] : tensors) result.emplace_back(name, tensor.detach().clone());
-  return result;
-}
-
-OptimizerState clone(const OptimizerState& state) {
-  OptimizerState result{.slots = {}, .step_count = state.step_count.clone()};
-  for (const auto& [name, tensors] : state.slots) result.slots.emplace_back(name, clone(tensors));
-  return result;
-}
-
-void expect_same_bits(const OptimizerState& a, const OptimizerState& b) {
-  ASSERT_EQ(a.slots.size(), b.slots.size());
-  for (size_t i = 0; i < a.slots.size(); ++i) expect_same_bits(a.slots[i].second, b.slots[i].second);
-  EXPECT_EQ(a.step_count.item<float>(), b.step_count.item<float>());
-}
-
-OptimizerConfig one_operator_at_a_time() {
-  OptimizerConfig config = kConfig;
-  config.fused_adamw = false;
-  return config;
-}
-
-class AdamWTest : public DeviceTest {
- protected:
-  void SetUp() override {
-    DeviceTest::SetUp();
-    if (GetParam().is_emulated) emulation_.emplace();
-  }
-
-  at::Tensor scalar(double value) const { return full({}, value); }
-
-  // A matrix between two vectors, none of them a multiple of the alignment.
-  Parameters make_parameters(at::ScalarType compute_type = at::kFloat) {
-    Parameters parameters({{.name = "first",
-                            .shape = {19},
-                            .role = ParameterRole::attention_norm,
-                            .layer = 0,
-                            .is_bias = false,
-                            .initial = {}},
-                           {.name = "matrix",
-                            .shape = {13, 37},
-                            .role = ParameterRole::attention_in,
-                            .layer = 0,
-                            .is_bias = false,
-                            .initial = {}},
-                           {.name = "last",
-                            .shape = {300},
-                            .role = ParameterRole::attention_in,
-                            .layer = 0,
-                            .is_bias = true,
-                            .initial = {}}},
-                          device(), compute_type);
-    for (const auto& [name, value] : parameters.values()) value.detach().copy_(at::randn(value.sizes(), generator_));
-    return parameters;
-  }
-
-  void draw_gradients(const Parameters& parameters) {
-    parameters.clear_gradients();
-    for (size_t i = 0; i < parameters.rows().size(); ++i) {
-      parameters[i].add_to_gradient(at::randn(parameters.rows()[i].shape, generator_));
-    }
-  }
-
-  void step(AdamW& optimizer, double learning_rate, double grad_scale = 1, double found_inf = 0) {
-    optimizer.step(scalar(learning_rate), scalar(grad_scale), scalar(found_inf));
-  }
-
-  at::Generator generator_ = at::detail::createCPUGenerator(1);
-
- private:
-  std::optional<test::EmulatedKernels> emulation_;
-};
 
 // Algorithm 2 of the paper, in float64.
 struct Reference {
@@ -158,7 +69,8 @@ TEST_P(AdamWTest, FollowsThePaperWithDecayOnMatricesOnly) {
 }
 
 TEST_P(AdamWTest, ASkippedUpdateChangesNoBit) {
-  for (const OptimizerConfig& config : {kConfig, one_operator_at_a_time()}) {
+  for (const OptimizerConfig& config :
+       {kConfig, with_state(StateDtype::bfloat16), with_state(StateDtype::int8), one_operator_at_a_time()}) {
     SCOPED_TRACE(AdamW::name(config));
     const Parameters parameters = make_parameters();
     AdamW optimizer(parameters, config);
@@ -174,7 +86,8 @@ TEST_P(AdamWTest, ASkippedUpdateChangesNoBit) {
 }
 
 TEST_P(AdamWTest, RoundsTheCopiesWithTheUpdate) {
-  for (const OptimizerConfig& config : {kConfig, one_operator_at_a_time()}) {
+  for (const OptimizerConfig& config :
+       {kConfig, with_state(StateDtype::bfloat16), with_state(StateDtype::int8), one_operator_at_a_time()}) {
     for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
       if (type == at::kHalf && !takes_float16(GetParam())) continue;
       const Parameters parameters = make_parameters(type);
@@ -207,21 +120,23 @@ TEST_P(AdamWTest, TheFirstUpdateIsTheLearningRateWhateverTheBetas) {
 }
 
 TEST_P(AdamWTest, StateTravels) {
-  const Parameters parameters = make_parameters(), copies = make_parameters();
-  AdamW optimizer(parameters, kConfig), other(copies, kConfig);
-  draw_gradients(parameters);
-  step(optimizer, 0.1);
+  for (const StateDtype dtype : {StateDtype::float32, StateDtype::bfloat16, StateDtype::int8}) {
+    const Parameters parameters = make_parameters(), copies = make_parameters();
+    AdamW optimizer(parameters, with_state(dtype)), other(copies, with_state(dtype));
+    draw_gradients(parameters);
+    step(optimizer, 0.1);
 
-  copies.flat_values().detach().copy_(parameters.flat_values().detach());
-  other.load(clone(optimizer.state()));
-  const at::Generator same = generator_.clone();
-  draw_gradients(parameters);
-  generator_ = same;
-  draw_gradients(copies);
-  step(optimizer, 0.1);
-  step(other, 0.1);
-  expect_same_bits(copies.values(), parameters.values());
-  expect_same_bits(other.state(), optimizer.state());
+    copies.flat_values().detach().copy_(parameters.flat_values().detach());
+    other.load(clone(optimizer.state()));
+    const at::Generator same = generator_.clone();
+    draw_gradients(parameters);
+    generator_ = same;
+    draw_gradients(copies);
+    step(optimizer, 0.1);
+    step(other, 0.1);
+    expect_same_bits(copies.values(), parameters.values());
+    expect_same_bits(other.state(), optimizer.state());
+  }
 }
 
 TEST_P(AdamWTest, PaddingStaysZero) {

@@ -17,6 +17,7 @@ enum class AttentionKernel { automatic, cudnn, flash, efficient, math };
 // What the backward pass computes again instead of keeping it: ever more.
 enum class GradientCheckpointing { none, activation, norm, selective, block };
 enum class LrSchedule { cosine, constant };
+enum class StateDtype { float32, bfloat16, int8 };  // of AdamW's moments
 
 constexpr int64_t kDefaultMaxSteps = 5000;  // the length of a run with neither epochs nor max_steps
 
@@ -27,6 +28,8 @@ struct OptimizerConfig {
   double eps = 1e-8;
   double gradient_clip = 1.0;  // 0 = off
   bool fused_adamw = true;
+  StateDtype state_dtype = StateDtype::float32;
+  bool float32_embedding_state = false;  // whatever state_dtype is
 };
 
 // The length of a run and the learning rate along it.

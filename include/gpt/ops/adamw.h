@@ -1,17 +1,20 @@
 // One update of AdamW (Loshchilov and Hutter, 2019) over flat buffers, in one pass that also divides the gradients and rounds the
-// 16-bit copies of the values.
+// 16-bit copies of the values. The moments may be kept in fewer bits; the arithmetic is that of float32.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 namespace gpt::ops {
 
-// (n) float32, n being a multiple of kParameterAlignment.
+// n is a multiple of kParameterAlignment.
 struct AdamWBuffers {
-  at::Tensor values, gradients, exp_avg, exp_avg_sq;
+  at::Tensor values, gradients;    // (n) float32
+  at::Tensor exp_avg, exp_avg_sq;  // (n) float32, bfloat16, or uint8: codes of ops/moments.h
   // (n) of 16 bits, on a CPU bfloat16: set to the new values, rounded. Undefined: there are no copies.
   at::Tensor rounded;
   at::Tensor decays;  // (n / kParameterAlignment) uint8: 1 where weight decay applies
+  // (n / kParameterAlignment) float32: the largest magnitudes of blocks of codes. Undefined without codes.
+  at::Tensor exp_avg_max = {}, exp_avg_sq_max = {};
 };
 
 struct AdamWRates {
@@ -29,6 +32,9 @@ struct AdamWScalars {
 // With g = gradient / divisor and t = step_count, all in float32:
 //   m += (1 - beta1) (g - m)        v = beta2 v + (1 - beta2) g^2
 //   value = value (1 - learning_rate decay) - learning_rate m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps)
+// The value is computed from m and v as they are before they are rounded. In bfloat16, m is rounded to nearest and v up or down at
+// random, so that it is right on average: to nearest, a beta2 of 0.999 would not change it any more. What is random follows from
+// t and the place alone, on each kind of device in its own way.
 void adamw(const AdamWBuffers& buffers, const AdamWRates& rates, const AdamWScalars& scalars);
 
 }  // namespace gpt::ops

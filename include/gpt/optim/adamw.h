@@ -1,11 +1,10 @@
-// AdamW (Loshchilov and Hutter, 2019) over the flat buffers, in one kernel (ops/adamw.h). Weight decay follows the rows of the
-// parameter table. Everything that changes between steps is a device tensor, so nothing syncs. One operator of ATen's at a time,
-// as `fused_adamw: false` has it, is there to be compared with.
+// AdamW (Loshchilov and Hutter, 2019) over the flat buffers, in one kernel (ops/adamw.h) for each type of state, of which there are
+// at most two. Weight decay follows the rows of the parameter table. Everything that changes between steps is a device tensor, so
+// nothing syncs. One operator of ATen's at a time, as `fused_adamw: false` has it, is there to be compared with.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
-#include <array>
 #include <string_view>
 #include <vector>
 
@@ -17,11 +16,7 @@ namespace gpt {
 
 class AdamW {
  public:
-  static constexpr std::array kSlots = {OptimizerSlot{"exp_avg", at::kFloat}, OptimizerSlot{"exp_avg_sq", at::kFloat}};
-
-  static std::string_view name(const OptimizerConfig& config) {
-    return config.fused_adamw ? "fused AdamW" : "AdamW, one operator at a time";
-  }
+  static std::string_view name(const OptimizerConfig& config);
 
   AdamW(const Parameters& parameters, const OptimizerConfig& config);
 
@@ -31,18 +26,27 @@ class AdamW {
   void step(const at::Tensor& learning_rate, const at::Tensor& grad_scale, const at::Tensor& found_inf);
 
   OptimizerState state() const;  // views of the memory in use
-  // Throws gpt::Error(checkpoint) when the state is not that of these parameters.
+  // Takes moments of another type too, converting them with a line in the log; of its own, it takes every bit. Throws
+  // gpt::Error(checkpoint) when the state is not that of these parameters.
   void load(const OptimizerState& state);
 
  private:
+  struct Moments {
+    StateRange range;
+    std::vector<at::Tensor> slots;  // of the whole range, in the order of optimizer_slots()
+  };
+
   void step_fused(const at::Tensor& learning_rate, const at::Tensor& grad_scale, const at::Tensor& found_inf);
   void step_by_operators(const at::Tensor& learning_rate, const at::Tensor& grad_scale);
+  const Moments& moments_of(size_t row) const;
+  // Views of a row's slots, in the order of optimizer_slots().
+  std::vector<at::Tensor> slots_of(size_t row) const;
 
   Parameters parameters_;
   OptimizerConfig config_;
-  std::vector<at::Tensor> slots_;  // one flat buffer for each of kSlots
-  at::Tensor decays_;              // uint8 for each kParameterAlignment values: 1 where weight decay applies
-  at::Tensor step_count_;          // of all parameters
+  std::vector<Moments> moments_;
+  at::Tensor decays_;      // uint8 for each kParameterAlignment values: 1 where weight decay applies
+  at::Tensor step_count_;  // of all parameters
 };
 
 }  // namespace gpt

@@ -1,28 +1,55 @@
-// What an optimizer remembers from update to update: named slots, each one tensor per parameter, and a count. An optimizer
-// lists its slots; checkpoints, their Python view and the memory estimate read that list.
+// What an optimizer remembers from update to update: named slots, each one tensor per parameter that has it, and a count. Which
+// slots a parameter has follows from the configuration; the optimizer, checkpoints and the memory estimate read it here.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
 
+#include <array>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "gpt/config/training_config.h"
 #include "gpt/parameters/named_tensors.h"
+#include "gpt/parameters/parameter_table.h"
 
 namespace gpt {
 
+// A slot of a parameter. An element stands for one value, and the tensor has the parameter's shape; or it is what a block of
+// values has in common, and the tensor has one dimension.
 struct OptimizerSlot {
   std::string_view name;  // PyTorch's: exp_avg
   at::ScalarType dtype;
-  int64_t bytes_per_parameter() const { return static_cast<int64_t>(c10::elementSize(dtype)); }
+  int64_t values = 1;  // of a parameter for each element
+
+  std::vector<int64_t> shape(const ParameterRow& row) const;
 };
 
+// The names of all slots that a parameter may have.
+inline constexpr std::array<std::string_view, 4> kOptimizerSlots = {"exp_avg", "exp_avg_sq", "exp_avg_max",
+                                                                    "exp_avg_sq_max"};
+
+// float32, bfloat16: exp_avg and exp_avg_sq. int8: both as codes of ops/moments.h, and the largest magnitude of each block of
+// kParameterAlignment values, exp_avg_max and exp_avg_sq_max.
+std::span<const OptimizerSlot> optimizer_slots(StateDtype dtype);
+
+StateDtype state_dtype(const ParameterRow& row, const OptimizerConfig& config);
+
+// Stretches of the flat buffer whose parameters' state is of one type, which together are all of it.
+struct StateRange {
+  int64_t begin, end;  // multiples of kParameterAlignment
+  StateDtype dtype;
+};
+std::vector<StateRange> state_ranges(const std::vector<ParameterRow>& rows, const FlatLayout& layout,
+                                     const OptimizerConfig& config);
+int64_t state_bytes(const StateRange& range);
+
 struct OptimizerState {
-  std::vector<std::pair<std::string, NamedTensors>> slots;  // in the order in which the optimizer lists them
-  at::Tensor step_count;                                    // float32 scalar: applied updates
+  std::vector<std::pair<std::string, NamedTensors>> slots;
+  at::Tensor step_count;  // float32 scalar: applied updates
 
   // The tensors of a slot, none where there is no slot of this name; the second form appends one.
   const NamedTensors& slot(std::string_view name) const;

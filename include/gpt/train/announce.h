@@ -22,7 +22,7 @@ void announce_run(const Config& config, const GPT& model, const Corpus& corpus, 
 std::vector<std::string> describe_stages(const Config& config, const Corpus& corpus);
 
 // Settings that were set explicitly and have no effect here, and why.
-void announce_idle_settings(const config::Origins& origins, const DeviceInfo& device, const Precision& precision,
-                            bool resident);
+void announce_idle_settings(const Config& config, const config::Origins& origins, const DeviceInfo& device,
+                            const Precision& precision, bool resident);
 
 }  // namespace gpt

@@ -1,0 +1,23 @@
+// AdamW's moments in 8 bits: the "dynamic quantization" of Dettmers et al. (2022), "8-bit Optimizers via Block-wise Quantization".
+// Each block of kParameterAlignment values keeps its largest magnitude in float32, and each value a code, which is the number, in
+// ascending order, of one of 256 parts of that magnitude. The parts are denser towards 0: seven decades down to 1e-7, each with half
+// as many as the one above it. In the update of ops/adamw.h the conversion happens in the kernel; here it stands by itself.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace gpt::ops {
+
+enum class MomentKind { first, second };  // of both signs; never negative
+
+struct QuantizedMoments {
+  at::Tensor codes;   // uint8, of the shape of the values
+  at::Tensor maxima;  // float32, one for each block of the values in their order, of which the last may be shorter
+};
+
+// Every value becomes the nearest of its block's 256, and a second moment above 0 never 0: as a divisor that would make the update
+// of its parameter many times too large. Values whose block stays below the smallest normal number become 0. On the CPU.
+QuantizedMoments quantized(const at::Tensor& values, MomentKind kind);
+at::Tensor dequantized(const QuantizedMoments& moments, MomentKind kind);  // float32, on the CPU
+
+}  // namespace gpt::ops

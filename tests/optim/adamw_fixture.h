@@ -1,0 +1,108 @@
+// A few parameters and their gradients for the tests of AdamW, on every device and under emulation.
+#pragma once
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/randn.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "gpt/optim/adamw.h"
+#include "support/device_cases.h"
+#include "support/emulated_kernels.h"
+
+namespace gpt {
+
+inline constexpr OptimizerConfig kConfig{.weight_decay = 0.1, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8};
+
+inline void expect_same_bits(const NamedTensors& a, const NamedTensors& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_TRUE(a[i].second.detach().view(at::kByte).equal(b[i].second.detach().view(at::kByte))) << a[i].first;
+  }
+}
+
+inline NamedTensors clone(const NamedTensors& tensors) {
+  NamedTensors result;
+  for (const auto& [name, tensor] : tensors) result.emplace_back(name, tensor.detach().clone());
+  return result;
+}
+
+inline OptimizerState clone(const OptimizerState& state) {
+  OptimizerState result{.slots = {}, .step_count = state.step_count.clone()};
+  for (const auto& [name, tensors] : state.slots) result.slots.emplace_back(name, clone(tensors));
+  return result;
+}
+
+inline void expect_same_bits(const OptimizerState& a, const OptimizerState& b) {
+  ASSERT_EQ(a.slots.size(), b.slots.size());
+  for (size_t i = 0; i < a.slots.size(); ++i) expect_same_bits(a.slots[i].second, b.slots[i].second);
+  EXPECT_EQ(a.step_count.item<float>(), b.step_count.item<float>());
+}
+
+inline OptimizerConfig one_operator_at_a_time() {
+  OptimizerConfig config = kConfig;
+  config.fused_adamw = false;
+  return config;
+}
+
+inline OptimizerConfig with_state(StateDtype dtype) {
+  OptimizerConfig config = kConfig;
+  config.state_dtype = dtype;
+  return config;
+}
+
+class AdamWTest : public DeviceTest {
+ protected:
+  void SetUp() override {
+    DeviceTest::SetUp();
+    if (GetParam().is_emulated) emulation_.emplace();
+  }
+
+  at::Tensor scalar(double value) const { return full({}, value); }
+
+  // A matrix between two vectors, none of them a multiple of the alignment.
+  Parameters make_parameters(at::ScalarType compute_type = at::kFloat) {
+    Parameters parameters({{.name = "first",
+                            .shape = {19},
+                            .role = ParameterRole::attention_norm,
+                            .layer = 0,
+                            .is_bias = false,
+                            .initial = {}},
+                           {.name = "matrix",
+                            .shape = {13, 37},
+                            .role = ParameterRole::attention_in,
+                            .layer = 0,
+                            .is_bias = false,
+                            .initial = {}},
+                           {.name = "last",
+                            .shape = {300},
+                            .role = ParameterRole::attention_in,
+                            .layer = 0,
+                            .is_bias = true,
+                            .initial = {}}},
+                          device(), compute_type);
+    for (const auto& [name, value] : parameters.values()) value.detach().copy_(at::randn(value.sizes(), generator_));
+    return parameters;
+  }
+
+  void draw_gradients(const Parameters& parameters) {
+    parameters.clear_gradients();
+    for (size_t i = 0; i < parameters.rows().size(); ++i) {
+      parameters[i].add_to_gradient(at::randn(parameters.rows()[i].shape, generator_));
+    }
+  }
+
+  void step(AdamW& optimizer, double learning_rate, double grad_scale = 1, double found_inf = 0) {
+    optimizer.step(scalar(learning_rate), scalar(grad_scale), scalar(found_inf));
+  }
+
+  at::Generator generator_ = at::detail::createCPUGenerator(1);
+
+ private:
+  std::optional<test::EmulatedKernels> emulation_;
+};
+
+}  // namespace gpt
