@@ -85,6 +85,7 @@ Config without_rungs(const Config& wanted) {
   config.model.vocab_multiple = 1;
   config.training.precision = {.use_amp = false, .dtype = Dtype::float32, .amp_mode = AmpMode::autocast};
   config.training.optimizer.fused_adamw = false;
+  config.training.optimizer.state_dtype = StateDtype::float32;  // other types have no plain AdamW
   config.training.execution.use_compile = false;
   config.training.execution.compile_mode = CompileMode::standard;
   config.training.execution.attention = AttentionKernel::math;

@@ -22,6 +22,7 @@ Config baseline(const Config& wanted) {
   config.training.execution.attention = AttentionKernel::automatic;
   config.training.execution.gradient_checkpointing = GradientCheckpointing::none;
   config.training.optimizer.fused_adamw = true;
+  config.training.optimizer.state_dtype = StateDtype::float32;
   return config;
 }
 
@@ -34,6 +35,8 @@ void compile(Config& config) { config.training.execution.use_compile = true; }
 void in_bfloat16(Config& config) {
   config.training.precision = {.use_amp = true, .dtype = Dtype::bfloat16, .amp_mode = AmpMode::end_to_end};
 }
+
+void in_8_bits(Config& config) { config.training.optimizer.state_dtype = StateDtype::int8; }
 
 // The same effective batch in twice as many micro-batches.
 void halve_batch(Config& config) {
@@ -76,9 +79,11 @@ std::vector<Rung> savers(const Config& wanted, const DeviceInfo& device) {
        all_of({compile, checkpointing(selective)})},
       {"compile+block", "use_compile: true, gradient_checkpointing: block", all_of({compile, checkpointing(block)})},
       {"half batch", "half the batch_size, with twice the gradient_accumulation_steps", halve_batch, odd},
+      {"8-bit", "use_8bit: true", in_8_bits},
+      {"compile+block+8-bit", "those of compile+block and 8-bit", all_of({compile, checkpointing(block), in_8_bits})},
       {"bfloat16", "use_amp: true, dtype: bfloat16, amp_mode: end_to_end", in_bfloat16, no_bfloat16},
-      {"bfloat16+compile+block", "those of bfloat16 and compile+block",
-       all_of({in_bfloat16, compile, checkpointing(block)}), no_bfloat16},
+      {"bfloat16+compile+block+8-bit", "those of bfloat16 and compile+block+8-bit",
+       all_of({in_bfloat16, compile, checkpointing(block), in_8_bits}), no_bfloat16},
   };
 }
 

@@ -41,6 +41,10 @@ std::vector<Candidate> candidates(const ModelConfig& model, const TrainingConfig
             "all but attention is done twice: about a quarter more time");
   if (execution.use_compile)
     recompute("norm", GradientCheckpointing::norm, "norms and activations are done twice, products are not");
+  if (training.optimizer.fused_adamw && training.optimizer.state_dtype == StateDtype::float32) {
+    all.push_back({"training.use_8bit: true", "AdamW's moments are rounded to 8-bit codes",
+                   [](TrainingConfig& t) { t.optimizer.state_dtype = StateDtype::int8; }});
+  }
   if (training.batch_size > 1) {
     const int64_t part = half_of(training.batch_size),
                   steps = training.gradient_accumulation_steps * (training.batch_size / part);

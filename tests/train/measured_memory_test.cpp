@@ -59,9 +59,7 @@ TEST_P(MeasuredMemory, PartsAddUpToThePeak) {
   EXPECT_EQ(block->weights, use->weights);
 }
 
-TEST_P(MeasuredMemory, IsNotKnownBeforeTheSecondUpdate) {
-  EXPECT_FALSE(after(1, GradientCheckpointing::none));
-}
+TEST_P(MeasuredMemory, IsNotKnownBeforeTheSecondUpdate) { EXPECT_FALSE(after(1, GradientCheckpointing::none)); }
 
 INSTANTIATE_ON_DEVICES(MeasuredMemory);
 
