@@ -15,58 +15,85 @@
 // are packed, which is little work beside the products. (On processors with 16-bit dot products they could be multiplied as
 // they are: that is not done yet.) Products skip what causality hides, to within a tile.
 //
-// Scores are in units of log 2: the factor 1 / (sqrt(D) ln 2) is multiplied into the packed queries.
+// Scores lie transposed, with a row for each key, so that a vector holds scores of neighbouring queries: their maxima and sums
+// are those of vectors, and nothing is ever summed inside one. Only queries, and the gradient of the output, are transposed for
+// that. Scores are in units of log 2: the factor 1 / (sqrt(D) ln 2) is multiplied into the packed queries.
 
 namespace gpt::ops::cpu {
 inline namespace CPU_CAPABILITY {
 namespace {
 
 constexpr int64_t kBlock = AttentionShape::kBlock;
-// Rows of scores have room for what a tile on the diagonal computes beyond its own rows.
-constexpr int64_t kScoreStride = kBlock + kColumns;
-constexpr float kLn2 = 0.69314718f;
+static_assert(kBlock == kMatrixRows);
+constexpr float kLn2 = 0.69314718f, kInfinity = std::numeric_limits<float>::infinity();
 
 float score_factor(const AttentionShape& shape) { return 1.0f / (std::sqrt(static_cast<float>(shape.D)) * kLn2); }
 
 int64_t block_rows(const AttentionShape& shape, int64_t block) { return std::min(kBlock, shape.T - block * kBlock); }
 
-// What products with scores need: on the diagonal, query i sees the keys up to i.
+// What products with scores (keys, queries) need: on the diagonal, query i sees the keys up to i.
 struct Causal {
   bool diagonal;
-  int64_t queries, width;  // of this block; padded, of a head
+  int64_t keys, queries, width;  // of these blocks; padded, of a head
 
-  // Scores of queries, from vectors of D.
+  Causal(const AttentionShape& shape, int64_t query_block, int64_t key_block)
+      : diagonal(query_block == key_block),
+        keys(block_rows(shape, key_block)),
+        queries(block_rows(shape, query_block)),
+        width(shape.padded_width()) {}
+
+  // Scores, from vectors of D.
   auto scores(int64_t D) const {
-    return [this, D](int64_t, int64_t last) { return Extent{diagonal ? round_up(last, kColumns) : kBlock, 0, D}; };
+    return [this, D](int64_t first, int64_t) {
+      return Extent{diagonal ? round_down(first, kColumns) : 0, round_up(queries, kColumns), 0, D};
+    };
   }
   // Sums over the keys that queries see.
   auto over_keys() const {
-    return [this](int64_t, int64_t last) { return Extent{width, 0, diagonal ? last : kBlock}; };
+    return [this](int64_t, int64_t last) { return Extent{0, width, 0, diagonal ? std::min(last, keys) : kBlock}; };
   }
   // Sums over the queries that see keys.
   auto over_queries() const {
-    return [this](int64_t first, int64_t) { return Extent{width, diagonal ? first : 0, queries}; };
+    return [this](int64_t first, int64_t) { return Extent{0, width, diagonal ? first : 0, queries}; };
   }
-  // Columns that a query sees, and the end of those that the products read.
-  int64_t visible(int64_t query) const { return diagonal ? query + 1 : kBlock; }
-  int64_t end(int64_t query) const { return diagonal ? round_up(query + kTileRows, kColumns) : kBlock; }
+  // The keys of which the products read a vector of queries.
+  int64_t end(int64_t query) const { return diagonal ? std::min(keys, round_up(query + kLanes, kTileRows)) : kBlock; }
+
+  // The keys that all of a vector of queries see.
+  int64_t visible(int64_t query) const { return diagonal ? std::min(keys, query + 1) : kBlock; }
 };
 
-FloatVector before(int64_t column, int64_t visible) {
-  return FloatVector::arange(static_cast<float>(column), 1.0f) < FloatVector(static_cast<float>(visible));
+// Where neighbouring queries from `query` on see a key.
+FloatVector sees(int64_t query, int64_t key) {
+  return FloatVector::arange(static_cast<float>(query), 1.0f) >= FloatVector(static_cast<float>(key));
 }
 
-struct Dropout {
-  DropoutMask mask;
-  uint32_t matrix;
-
-  Dropout(const AttentionShape& shape, int64_t batch, int64_t head)
-      : mask(shape.dropout), matrix(static_cast<uint32_t>(batch * shape.H + head)) {}
-  explicit operator bool() const { return static_cast<bool>(mask); }
-  // For the scores of a query with a block of keys.
-  void factors(int64_t query, int64_t key_block, float* result) const {
-    dropout_factors(mask, static_cast<uint32_t>(key_block), static_cast<uint32_t>(query), matrix, result);
+// What the weights (keys, queries) of a block are multiplied by; null data: nothing.
+class Dropout {
+ public:
+  Dropout(const AttentionShape& shape, Matrix factors) : mask_(shape.dropout), factors_(factors) {
+    if (!mask_) factors_.data = nullptr;
   }
+  explicit operator bool() const { return factors_.data; }
+  const float* factors(int64_t key) const { return factors_.row(key); }
+  // matrix: the number of batch entry and head.
+  void draw(const Causal& causal, int64_t matrix, int64_t query_block, int64_t key_block) const {
+    if (!factors_.data) return;
+    for (int64_t key = 0; key < causal.keys; ++key) {
+      dropout_factors(mask_, static_cast<uint32_t>(query_block), static_cast<uint32_t>(key_block * kBlock + key),
+                      static_cast<uint32_t>(matrix), factors_.row(key));
+    }
+  }
+
+ private:
+  DropoutMask mask_;
+  Matrix factors_;
+};
+
+// Rows of a head in blocks, each a matrix.
+struct Blocks {
+  Matrix all;
+  Matrix operator[](int64_t block) const { return {all.row(block * kBlock), all.stride}; }
 };
 
 // Per query: the largest score so far, the sum of exponentials relative to it, and the factor by which the last block of keys
@@ -75,108 +102,96 @@ struct RunningSums {
   float *maximum, *sum, *correction;
 };
 
-// Turns a row of scores into exponentials, in place.
-void exponentials(float* row, const Causal& causal, int64_t query, const RunningSums& running) {
-  const int64_t visible = causal.visible(query), end = causal.end(query);
-  FloatVector largest(running.maximum[query]);
-  for (int64_t j = visible / kLanes * kLanes; j < end; j += kLanes) {
-    const FloatVector masked = FloatVector::blendv(FloatVector(-std::numeric_limits<float>::infinity()),
-                                                   FloatVector::loadu(row + j), before(j, visible));
-    masked.store(row + j);
-  }
-  for (int64_t j = 0; j < visible; j += kLanes) largest = at::vec::clamp_min(largest, FloatVector::loadu(row + j));
-  const float maximum = maximum_of(largest);
-  FloatVector sum(0.0f);
-  for (int64_t j = 0; j < end; j += kLanes) {
-    const FloatVector e = exp2(FloatVector::loadu(row + j) - FloatVector(maximum));
-    sum = sum + e;
-    e.store(row + j);
-  }
-  running.correction[query] = running.maximum[query] - maximum;
-  running.maximum[query] = maximum;
-  running.sum[query] = sum_of(sum);
-}
-
-void multiply_row(float* row, const float* factors, int64_t count) {
-  for (int64_t j = 0; j < count; j += kLanes) {
-    (FloatVector::loadu(row + j) * FloatVector::loadu(factors + j)).store(row + j);
-  }
-}
-
-void scale_rows(Matrix rows, int64_t count, const float* factors) {
-  for (int64_t i = 0; i < count; ++i) {
-    float* row = rows.data + i * rows.stride;
-    for (int64_t d = 0; d < rows.stride; d += kLanes)
-      (FloatVector::loadu(row + d) * FloatVector(factors[i])).store(row + d);
-  }
-}
-
 struct ForwardScratch {
-  Matrix keys;           // (blocks * padded width, kBlock): each block transposed
-  Matrix values;         // (blocks * kBlock, padded width)
-  Matrix queries, sums;  // (kBlock, padded width)
-  Matrix scores;         // (kBlock, kScoreStride)
-  RunningSums running;   // of the block of queries
-  float *previous, *factors;
+  Blocks keys, values;     // (blocks * kBlock, padded width)
+  Matrix queries;          // (padded width, kBlock)
+  Matrix sums;             // (kBlock, padded width)
+  Matrix scores, factors;  // (kBlock keys, kBlock queries)
+  RunningSums running;
   int64_t floats;
 
   ForwardScratch(const AttentionShape& shape, Arena arena) {
     const int64_t width = shape.padded_width();
-    keys = arena.matrix(shape.blocks() * width, kBlock);
-    values = arena.matrix(shape.blocks() * kBlock, width);
-    queries = arena.matrix(kBlock, width);
+    for (Blocks* blocks : {&keys, &values}) blocks->all = arena.matrix(shape.blocks() * kBlock, width);
+    queries = arena.matrix(width, kBlock);
     sums = arena.matrix(kBlock, width);
-    scores = arena.matrix(kBlock, kScoreStride);
+    for (Matrix* matrix : {&scores, &factors}) *matrix = arena.matrix(kBlock, kBlock);
     running = {arena.take(kBlock), arena.take(kBlock), arena.take(kBlock)};
-    previous = arena.take(kBlock);
-    factors = arena.take(kScoreStride);
     floats = arena.used();
   }
-  Matrix key_block(int64_t block) const { return {keys.data + block * values.stride * kBlock, kBlock}; }
-  Matrix value_block(int64_t block) const { return {values.data + block * kBlock * values.stride, values.stride}; }
 };
 
-// Adds what the queries take from one block of keys and values.
-void attend(const AttentionShape& shape, const ForwardScratch& scratch, int64_t query_block, int64_t key_block,
-            const Dropout& dropout, Ahead& ahead) {
-  const int64_t queries = block_rows(shape, query_block);
-  const Causal causal{query_block == key_block, queries, shape.padded_width()};
-  multiply<false>(queries, scratch.queries, scratch.key_block(key_block), scratch.scores, /*add=*/false,
-                  causal.scores(shape.D), ahead);
+// The largest of `count` vectors and `largest`.
+FloatVector largest_of(const float* vectors, int64_t stride, int64_t count, FloatVector largest) {
+  const auto load = [&](int64_t i) { return FloatVector::loadu(vectors + i * stride); };
+  int64_t i = 0;
+  for (; i + 4 <= count; i += 4) {
+    const FloatVector low = at::vec::clamp_min(load(i), load(i + 1)),
+                      high = at::vec::clamp_min(load(i + 2), load(i + 3));
+    largest = at::vec::clamp_min(largest, at::vec::clamp_min(low, high));
+  }
+  for (; i < count; ++i) largest = at::vec::clamp_min(largest, load(i));
+  return largest;
+}
+
+// Turns scores into exponentials, and what was summed before into sums relative to the new maxima.
+void exponentials(const ForwardScratch& scratch, const Causal& causal, const Dropout& dropout, bool first) {
   const RunningSums& running = scratch.running;
-  std::copy(running.sum, running.sum + queries, scratch.previous);
-  for (int64_t i = 0; i < queries; ++i) {
-    float* row = scratch.scores.data + i * kScoreStride;
-    exponentials(row, causal, i, running);
-    if (!dropout) continue;
-    dropout.factors(query_block * kBlock + i, key_block, scratch.factors);
-    multiply_row(row, scratch.factors, causal.end(i));
-  }
-  if (key_block > 0) {
-    for (int64_t i = 0; i < kBlock; i += kLanes) {
-      const FloatVector correction = exp2(FloatVector::loadu(running.correction + i));
-      correction.store(running.correction + i);
-      at::vec::fmadd(correction, FloatVector::loadu(scratch.previous + i), FloatVector::loadu(running.sum + i))
-          .store(running.sum + i);
+  for (int64_t query = 0; query < causal.queries; query += kLanes) {
+    const int64_t end = causal.end(query);
+    const auto at = [&](int64_t key) { return scratch.scores.row(key) + query; };
+    for (int64_t key = causal.visible(query); key < end; ++key) {
+      FloatVector::blendv(FloatVector(-kInfinity), FloatVector::loadu(at(key)), sees(query, key)).store(at(key));
     }
-    scale_rows(scratch.sums, queries, running.correction);
+    const FloatVector before = FloatVector::loadu(running.maximum + query);
+    const FloatVector maximum = largest_of(at(0), kBlock, end, before);
+    maximum.store(running.maximum + query);
+    FloatVector sum(0.0f);
+    for (int64_t key = 0; key < end; ++key) {
+      FloatVector e = exp2(FloatVector::loadu(at(key)) - maximum);
+      sum = sum + e;
+      if (dropout) e = e * FloatVector::loadu(dropout.factors(key) + query);
+      e.store(at(key));
+    }
+    if (!first) {
+      const FloatVector correction = exp2(before - maximum);
+      sum = at::vec::fmadd(correction, FloatVector::loadu(running.sum + query), sum);
+      correction.store(running.correction + query);
+    }
+    sum.store(running.sum + query);
   }
-  multiply<false>(queries, scratch.scores, scratch.value_block(key_block), scratch.sums, /*add=*/key_block > 0,
-                  causal.over_keys(), ahead);
+  if (!first) {
+    const int64_t width = scratch.sums.stride;
+    convert(
+        scratch.sums.data, width, causal.queries, width, [&](int64_t i) { return running.correction[i]; },
+        scratch.sums.data, width);
+  }
+}
+
+// Adds what the queries take from one block of keys and values.
+void attend(const AttentionShape& shape, const ForwardScratch& scratch, const Causal& causal, int64_t key_block,
+            const Dropout& dropout, Ahead& ahead) {
+  const bool first = key_block == 0;
+  multiply<false>(causal.keys, scratch.keys[key_block], scratch.queries, scratch.scores, /*add=*/false,
+                  causal.scores(shape.D), ahead);
+  exponentials(scratch, causal, dropout, first);
+  multiply<true>(causal.queries, scratch.scores, scratch.values[key_block], scratch.sums, /*add=*/!first,
+                 causal.over_keys(), ahead);
 }
 
 template <class T>
 void forward(const AttentionShape& shape, const AttentionTask& task, const T* qkv, T* output, float* log_sum,
              float* memory) {
   const ForwardScratch scratch(shape, Arena(memory));
+  const Dropout dropout(shape, scratch.factors);
+  const auto packed = [&](int64_t head, int64_t position) {
+    return Head<const T>(qkv, shape, shape.heads(), task.batch, head, position);
+  };
   const int64_t key_head = shape.H + task.kv_head, value_head = key_head + shape.KV;
   for (int64_t block = 0; block < shape.blocks(); ++block) {
     const int64_t position = block * kBlock, rows = block_rows(shape, block);
-    pack(Head<const T>(qkv, shape, shape.heads(), task.batch, key_head, position), rows, shape, 1, position,
-         scratch.sums);
-    transpose(round_up(rows, kColumns), shape.padded_width(), scratch.sums, scratch.key_block(block));
-    pack(Head<const T>(qkv, shape, shape.heads(), task.batch, value_head, position), rows, shape, 1, -1,
-         scratch.value_block(block));
+    pack(packed(key_head, position), rows, shape, 1, position, scratch.keys[block]);
+    pack(packed(value_head, position), rows, shape, 1, -1, scratch.values[block]);
   }
   Ahead ahead;
   if (const auto next = following(shape, task)) {
@@ -188,109 +203,115 @@ void forward(const AttentionShape& shape, const AttentionTask& task, const T* qk
   }
   const RunningSums& running = scratch.running;
   for (int64_t head = task.kv_head * shape.group(); head < (task.kv_head + 1) * shape.group(); ++head) {
-    const Dropout dropout(shape, task.batch, head);
+    const int64_t matrix = task.batch * shape.H + head;
     for (int64_t block = task.part; block < shape.blocks(); block += task.parts) {
       const int64_t position = block * kBlock, rows = block_rows(shape, block);
-      pack(Head<const T>(qkv, shape, shape.heads(), task.batch, head, position), rows, shape, score_factor(shape),
-           position, scratch.queries);
-      std::fill(running.maximum, running.maximum + kBlock, -std::numeric_limits<float>::infinity());
-      for (int64_t key_block = 0; key_block <= block; ++key_block)
-        attend(shape, scratch, block, key_block, dropout, ahead);
-      float* log_sums = log_sum + (task.batch * shape.H + head) * shape.T + position;
-      const Head<T> to(output, shape, shape.H, task.batch, head, position);
-      for (int64_t i = 0; i < rows; ++i) {
-        log_sums[i] = running.maximum[i] + std::log2(running.sum[i]);
-        convert(scratch.sums.data + i * scratch.sums.stride, shape.D, 1 / running.sum[i], to.data + i * to.stride);
+      pack(packed(head, position), rows, shape, score_factor(shape), position, scratch.sums);
+      transpose(round_up(rows, kColumns), shape.padded_width(), scratch.sums, scratch.queries);
+      std::fill(running.maximum, running.maximum + kBlock, -kInfinity);
+      for (int64_t key_block = 0; key_block <= block; ++key_block) {
+        const Causal causal(shape, block, key_block);
+        dropout.draw(causal, matrix, block, key_block);
+        attend(shape, scratch, causal, key_block, dropout, ahead);
       }
+      for (int64_t i = 0; i < rows; i += kLanes) {
+        const FloatVector sum = FloatVector::loadu(running.sum + i);
+        (FloatVector::loadu(running.maximum + i) + sum.log2()).store(running.maximum + i);
+        (FloatVector(1.0f) / sum).store(running.sum + i);
+      }
+      std::copy(running.maximum, running.maximum + rows, log_sum + matrix * shape.T + position);
+      const Head<T> to(output, shape, shape.H, task.batch, head, position);
+      convert(
+          scratch.sums.data, scratch.sums.stride, rows, shape.D, [&](int64_t i) { return running.sum[i]; }, to.data,
+          to.stride);
     }
   }
 }
 
 struct BackwardScratch {
-  Matrix keys, key_gradients, value_gradients;  // (kBlock, padded width)
-  Matrix keys_transposed, values_transposed;    // (padded width, kBlock)
-  Matrix queries, output_gradients;             // (kBlock, padded width)
-  Matrix weights, score_gradients;              // (kBlock, kScoreStride)
-  float* deltas;                                // (group, blocks * kBlock): sums over D of output times its gradient
-  float* factors;
+  Blocks keys, values, key_gradients, value_gradients;     // (blocks * kBlock, padded width)
+  Matrix queries, output_gradients;                        // (kBlock, padded width)
+  Matrix queries_transposed, output_gradients_transposed;  // (padded width, kBlock)
+  Matrix weights, score_gradients, factors;                // (kBlock keys, kBlock queries)
+  float* log_sums;                                         // (kBlock)
+  float* deltas;                                           // (kBlock): sums over D of output times its gradient
   int64_t floats;
 
   BackwardScratch(const AttentionShape& shape, Arena arena) {
     const int64_t width = shape.padded_width();
-    for (Matrix* matrix : {&keys, &key_gradients, &value_gradients, &queries, &output_gradients}) {
-      *matrix = arena.matrix(kBlock, width);
+    for (Blocks* blocks : {&keys, &values, &key_gradients, &value_gradients}) {
+      blocks->all = arena.matrix(shape.blocks() * kBlock, width);
     }
-    for (Matrix* matrix : {&keys_transposed, &values_transposed}) *matrix = arena.matrix(width, kBlock);
-    for (Matrix* matrix : {&weights, &score_gradients}) *matrix = arena.matrix(kBlock, kScoreStride);
-    deltas = arena.take(shape.group() * shape.blocks() * kBlock);
-    factors = arena.take(kScoreStride);
+    for (Matrix* matrix : {&queries, &output_gradients}) *matrix = arena.matrix(kBlock, width);
+    for (Matrix* matrix : {&queries_transposed, &output_gradients_transposed}) *matrix = arena.matrix(width, kBlock);
+    for (Matrix* matrix : {&weights, &score_gradients, &factors}) *matrix = arena.matrix(kBlock, kBlock);
+    log_sums = arena.take(kBlock);
+    deltas = arena.take(kBlock);
     floats = arena.used();
   }
 };
 
-// Turns a row of scores into weights, and the gradients of the weights into those of the scores. factors: of dropout, or null.
-template <bool kDrops>
-void differentiate(float* scores, float* gradients, const Causal& causal, int64_t query, float log_sum, float delta,
-                   const float* factors) {
-  const int64_t visible = causal.visible(query), end = causal.end(query);
-  const auto step = [&](int64_t j, auto is_masked) {
-    FloatVector weight = exp2(FloatVector::loadu(scores + j) - FloatVector(log_sum));
-    FloatVector gradient = FloatVector::loadu(gradients + j), kept = weight;
-    if constexpr (kDrops) {
-      const FloatVector factor = FloatVector::loadu(factors + j);
-      gradient = gradient * factor;
-      kept = weight * factor;
-    }
-    gradient = weight * (gradient - FloatVector(delta));
-    if constexpr (is_masked) {
-      const FloatVector mask = before(j, visible), zero(0.0f);
-      kept = FloatVector::blendv(zero, kept, mask);
-      gradient = FloatVector::blendv(zero, gradient, mask);
-    }
-    kept.store(scores + j);
-    gradient.store(gradients + j);
-  };
-  int64_t j = 0;
-  for (; j + kLanes <= visible; j += kLanes) step(j, std::false_type());
-  for (; j < end; j += kLanes) step(j, std::true_type());
+// Turns scores into weights, and the gradients of the weights into those of the scores.
+void differentiate_weights(const BackwardScratch& scratch, const Causal& causal, const Dropout& dropout) {
+  for (int64_t query = 0; query < causal.queries; query += kLanes) {
+    const FloatVector log_sum = FloatVector::loadu(scratch.log_sums + query),
+                      delta = FloatVector::loadu(scratch.deltas + query);
+    const auto step = [&](int64_t key, auto is_hidden) {
+      float *weights = scratch.weights.row(key) + query, *gradients = scratch.score_gradients.row(key) + query;
+      FloatVector weight = exp2(FloatVector::loadu(weights) - log_sum), gradient = FloatVector::loadu(gradients),
+                  kept = weight;
+      if (dropout) {
+        const FloatVector factor = FloatVector::loadu(dropout.factors(key) + query);
+        gradient = gradient * factor;
+        kept = kept * factor;
+      }
+      gradient = weight * (gradient - delta);
+      if constexpr (is_hidden) {
+        const FloatVector visible = sees(query, key), zero(0.0f);
+        kept = FloatVector::blendv(zero, kept, visible);
+        gradient = FloatVector::blendv(zero, gradient, visible);
+      }
+      kept.store(weights);
+      gradient.store(gradients);
+    };
+    int64_t key = 0;
+    for (; key < causal.visible(query); ++key) step(key, std::false_type());
+    for (; key < causal.end(query); ++key) step(key, std::true_type());
+  }
 }
 
-// The gradients that a block of queries and a block of keys give each other. The queries' and the output's gradients and the
-// block of keys and values are packed.
-void differentiate_block(const AttentionShape& shape, const BackwardScratch& scratch, int64_t query_block,
-                         int64_t key_block, const float* log_sums, const float* deltas, const Dropout& dropout,
-                         Matrix query_sums, Ahead& ahead) {
-  const int64_t queries = block_rows(shape, query_block), keys = block_rows(shape, key_block);
-  const Causal causal{query_block == key_block, queries, shape.padded_width()};
+// The gradients that a block of queries and a block of keys give each other. add_keys, add_queries: to what is there.
+void differentiate(const AttentionShape& shape, const BackwardScratch& scratch, const Causal& causal, int64_t key_block,
+                   const Dropout& dropout, bool add_keys, Matrix query_gradients, bool add_queries, Ahead& ahead) {
   const Matrix &weights = scratch.weights, &gradients = scratch.score_gradients;
-  multiply<false>(queries, scratch.queries, scratch.keys_transposed, weights, /*add=*/false, causal.scores(shape.D),
-                  ahead);
-  multiply<false>(queries, scratch.output_gradients, scratch.values_transposed, gradients, /*add=*/false,
+  multiply<false>(causal.keys, scratch.keys[key_block], scratch.queries_transposed, weights, /*add=*/false,
                   causal.scores(shape.D), ahead);
-  for (int64_t i = 0; i < queries; ++i) {
-    float *row = weights.data + i * kScoreStride, *gradient = gradients.data + i * kScoreStride;
-    if (dropout) {
-      dropout.factors(query_block * kBlock + i, key_block, scratch.factors);
-      differentiate<true>(row, gradient, causal, i, log_sums[i], deltas[i], scratch.factors);
-    } else {
-      differentiate<false>(row, gradient, causal, i, log_sums[i], deltas[i], nullptr);
-    }
-  }
-  multiply<true>(keys, weights, scratch.output_gradients, scratch.value_gradients, /*add=*/true, causal.over_queries(),
+  multiply<false>(causal.keys, scratch.values[key_block], scratch.output_gradients_transposed, gradients, /*add=*/false,
+                  causal.scores(shape.D), ahead);
+  differentiate_weights(scratch, causal, dropout);
+  multiply<false>(causal.keys, weights, scratch.output_gradients, scratch.value_gradients[key_block], add_keys,
+                  causal.over_queries(), ahead);
+  multiply<false>(causal.keys, gradients, scratch.queries, scratch.key_gradients[key_block], add_keys,
+                  causal.over_queries(), ahead);
+  multiply<true>(causal.queries, gradients, scratch.keys[key_block], query_gradients, add_queries, causal.over_keys(),
                  ahead);
-  multiply<true>(keys, gradients, scratch.queries, scratch.key_gradients, /*add=*/true, causal.over_queries(), ahead);
-  multiply<false>(queries, gradients, scratch.keys, query_sums, /*add=*/true, causal.over_keys(), ahead);
 }
 
 template <class T>
 void backward(const AttentionShape& shape, const AttentionTask& task, const T* qkv, const T* output,
               const float* log_sum, const T* output_gradient, T* gradient, float* query_sums, float* memory) {
   const BackwardScratch scratch(shape, Arena(memory));
+  const Dropout dropout(shape, scratch.factors);
   const int64_t width = shape.padded_width(), first_head = task.kv_head * shape.group();
   const int64_t key_head = shape.H + task.kv_head, value_head = key_head + shape.KV;
   const auto packed = [&](int64_t head, int64_t position) {
     return Head<const T>(qkv, shape, shape.heads(), task.batch, head, position);
   };
+  for (int64_t block = task.part; block < shape.blocks(); block += task.parts) {
+    const int64_t position = block * kBlock, rows = block_rows(shape, block);
+    pack(packed(key_head, position), rows, shape, 1, position, scratch.keys[block]);
+    pack(packed(value_head, position), rows, shape, 1, -1, scratch.values[block]);
+  }
   Ahead ahead;
   if (const auto next = following(shape, task)) {
     const int64_t next_head = next->kv_head * shape.group();
@@ -301,55 +322,50 @@ void backward(const AttentionShape& shape, const AttentionTask& task, const T* q
     ahead.add(Head<const T>(output, shape, shape.H, next->batch, next_head, 0), shape);
     ahead.add(Head<const T>(output_gradient, shape, shape.H, next->batch, next_head, 0), shape);
   }
-  std::fill(query_sums, query_sums + shape.group() * shape.T * width, 0.0f);
   for (int64_t g = 0; g < shape.group(); ++g) {
-    const Head<const T> y(output, shape, shape.H, task.batch, first_head + g, 0),
-        dy(output_gradient, shape, shape.H, task.batch, first_head + g, 0);
-    for (int64_t i = 0; i < shape.T; ++i) {
-      scratch.deltas[g * shape.T + i] = dot(y.data + i * y.stride, dy.data + i * dy.stride, shape.D);
-    }
-  }
-  for (int64_t key_block = task.part; key_block < shape.blocks(); key_block += task.parts) {
-    const int64_t key_position = key_block * kBlock, keys = block_rows(shape, key_block);
-    pack(packed(value_head, key_position), keys, shape, 1, -1, scratch.keys);
-    transpose(round_up(keys, kColumns), width, scratch.keys, scratch.values_transposed);
-    pack(packed(key_head, key_position), keys, shape, 1, key_position, scratch.keys);
-    transpose(round_up(keys, kColumns), width, scratch.keys, scratch.keys_transposed);
-    std::fill(scratch.key_gradients.data, scratch.key_gradients.data + kBlock * width, 0.0f);
-    std::fill(scratch.value_gradients.data, scratch.value_gradients.data + kBlock * width, 0.0f);
-    for (int64_t g = 0; g < shape.group(); ++g) {
-      const int64_t head = first_head + g;
-      const Dropout dropout(shape, task.batch, head);
-      for (int64_t block = key_block; block < shape.blocks(); ++block) {
-        const int64_t position = block * kBlock, rows = block_rows(shape, block);
-        pack(packed(head, position), rows, shape, score_factor(shape), position, scratch.queries);
-        pack(Head<const T>(output_gradient, shape, shape.H, task.batch, head, position), rows, shape, 1, -1,
-             scratch.output_gradients);
-        differentiate_block(shape, scratch, block, key_block,
-                            log_sum + (task.batch * shape.H + head) * shape.T + position,
-                            scratch.deltas + g * shape.T + position, dropout,
-                            {query_sums + (g * shape.T + position) * width, width}, ahead);
+    const int64_t head = first_head + g, matrix = task.batch * shape.H + head;
+    for (int64_t block = task.part; block < shape.blocks(); ++block) {
+      const int64_t position = block * kBlock, rows = block_rows(shape, block);
+      const Head<const T> y(output, shape, shape.H, task.batch, head, position),
+          dy(output_gradient, shape, shape.H, task.batch, head, position);
+      dots(y, dy, rows, shape.D, Matrix{scratch.weights.data, kColumns}, scratch.score_gradients, scratch.deltas);
+      const float* log_sums = log_sum + matrix * shape.T + position;
+      std::copy(log_sums, log_sums + rows, scratch.log_sums);
+      pack(packed(head, position), rows, shape, score_factor(shape), position, scratch.queries);
+      transpose(round_up(rows, kColumns), width, scratch.queries, scratch.queries_transposed);
+      pack(dy, rows, shape, 1, -1, scratch.output_gradients);
+      transpose(round_up(rows, kColumns), width, scratch.output_gradients, scratch.output_gradients_transposed);
+      const Matrix query_gradients{query_sums + (g * shape.blocks() * kBlock + position) * width, width};
+      for (int64_t key_block = task.part; key_block <= block; key_block += task.parts) {
+        const Causal causal(shape, block, key_block);
+        dropout.draw(causal, matrix, block, key_block);
+        differentiate(shape, scratch, causal, key_block, dropout, /*add_keys=*/g > 0 || !causal.diagonal,
+                      query_gradients, /*add_queries=*/key_block > task.part, ahead);
       }
     }
-    // The packed queries have the factor of the scores in units of log 2, the gradients of the scores are without it.
+  }
+  for (int64_t block = task.part; block < shape.blocks(); block += task.parts) {
+    const int64_t position = block * kBlock, rows = block_rows(shape, block);
     const auto target = [&](int64_t head) {
-      return Head<T>(gradient, shape, shape.heads(), task.batch, head, key_position);
+      return Head<T>(gradient, shape, shape.heads(), task.batch, head, position);
     };
-    unpack(scratch.key_gradients, keys, shape, kLn2, key_position, target(key_head));
-    unpack(scratch.value_gradients, keys, shape, 1, -1, target(value_head));
+    // The packed queries have the factor of the scores in units of log 2, the gradients of the scores are without it.
+    unpack(scratch.key_gradients[block], rows, shape, kLn2, position, target(key_head));
+    unpack(scratch.value_gradients[block], rows, shape, 1, -1, target(value_head));
   }
 }
 
 template <class T>
 void finish_queries(const AttentionShape& shape, const AttentionTask& task, float* query_sums, T* gradient) {
-  const int64_t width = shape.padded_width(), count = shape.group() * shape.T * width;
-  for (int64_t part = 1; part < task.parts; ++part) {
-    const float* more = query_sums + part * count;
-    for (int64_t i = 0; i < count; ++i) query_sums[i] += more[i];
-  }
+  const int64_t width = shape.padded_width(), rows = shape.blocks() * kBlock;
   const float scale = 1.0f / std::sqrt(static_cast<float>(shape.D));
   for (int64_t g = 0; g < shape.group(); ++g) {
-    unpack(Matrix{query_sums + g * shape.T * width, width}, shape.T, shape, scale, 0,
+    float* sums = query_sums + g * rows * width;
+    for (int64_t part = 1; part < task.parts; ++part) {
+      const float* more = sums + part * shape.query_sums();
+      for (int64_t i = part * kBlock * width; i < rows * width; ++i) sums[i] += more[i];  // queries that see its keys
+    }
+    unpack(Matrix{sums, width}, shape.T, shape, scale, 0,
            Head<T>(gradient, shape, shape.heads(), task.batch, task.kv_head * shape.group() + g, 0));
   }
 }

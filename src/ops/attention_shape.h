@@ -21,8 +21,8 @@ struct AttentionShape {
   int64_t blocks() const { return (T + kBlock - 1) / kBlock; }
   // The width that a head's rows have in scratch memory: whole vectors, for every kind of processor.
   int64_t padded_width() const { return (D + 15) / 16 * 16; }
-  // The contributions of a part's keys to the gradients of the queries: (group, T, padded width).
-  int64_t query_sums() const { return group() * T * padded_width(); }
+  // The contributions of a part's keys to the gradients of the queries: (group, blocks * kBlock, padded width).
+  int64_t query_sums() const { return group() * blocks() * kBlock * padded_width(); }
 };
 
 // What one call computes for a batch entry and a key/value head: every `parts`-th block from `part` on, of queries in the

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <tuple>
 
 namespace gpt::ops::cpu {
 inline namespace CPU_CAPABILITY {
@@ -15,19 +16,27 @@ inline constexpr int64_t kLanes = FloatVector::size();
 // Matrices have a whole number of these columns.
 inline constexpr int64_t kColumns = 16;
 
-inline int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+inline constexpr int64_t round_down(int64_t n, int64_t multiple) { return n / multiple * multiple; }
+inline constexpr int64_t round_up(int64_t n, int64_t multiple) { return round_down(n + multiple - 1, multiple); }
 
+// Has room for kMatrixRows rows, or for a multiple of them.
 struct Matrix {
   float* data;
   int64_t stride;  // from row to row
+
+  float* row(int64_t i) const { return data + i * stride; }
 };
 
-// Rows of the result that are computed together: with two vectors of columns, their sums take 12 of AVX2's 16 registers.
-inline constexpr int64_t kTileRows = 6;
+inline constexpr int64_t kMatrixRows = 64;
 
-// The columns of the result that are needed for some rows, a multiple of kColumns, and the terms that their sums have.
+// Rows of the result that are computed together. With two vectors of columns, their sums take 12 of AVX2's 16 registers, and 16
+// of AVX-512's 32: as many as hide the latency of a multiplication on two units twice over.
+inline constexpr int64_t kTileRows = kLanes == 16 ? 8 : 6;
+
+// The columns of the result that are needed for some rows, from and to a multiple of kColumns, and the terms that their sums
+// have.
 struct Extent {
-  int64_t columns, begin, end;
+  int64_t first_column, last_column, begin, end;
 };
 
 // kRows rows and kVectors vectors of c = a b, or c += a b; kTransposed: of a^T b.
@@ -36,7 +45,7 @@ __attribute__((always_inline)) inline void multiply_tile(const float* a, int64_t
                                                          int64_t b_stride, float* c, int64_t c_stride, int64_t begin,
                                                          int64_t end, bool add) {
   FloatVector sum[kRows][kVectors];
-#pragma GCC unroll 6
+#pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) {
@@ -47,14 +56,14 @@ __attribute__((always_inline)) inline void multiply_tile(const float* a, int64_t
     FloatVector row[kVectors];
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) row[v] = FloatVector::loadu(b + k * b_stride + v * kLanes);
-#pragma GCC unroll 6
+#pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
       const FloatVector factor(kTransposed ? a[k * a_stride + r] : a[r * a_stride + k]);
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) sum[r][v] = at::vec::fmadd(factor, row[v], sum[r][v]);
     }
   }
-#pragma GCC unroll 6
+#pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) sum[r][v].store(c + r * c_stride + v * kLanes);
@@ -62,39 +71,60 @@ __attribute__((always_inline)) inline void multiply_tile(const float* a, int64_t
 }
 
 template <int kRows, bool kTransposed>
-__attribute__((noinline)) void multiply_rows(const float* a, int64_t a_stride, Matrix b, float* c, int64_t c_stride,
-                                             Extent extent, bool add) {
-  int64_t column = 0;
-  for (; column + 2 * kLanes <= extent.columns; column += 2 * kLanes) {
-    multiply_tile<kRows, 2, kTransposed>(a, a_stride, b.data + column, b.stride, c + column, c_stride, extent.begin,
+__attribute__((always_inline)) inline void multiply_rows(Matrix a, Matrix b, Matrix c, int64_t first, bool add,
+                                                         Extent extent) {
+  const float* from = kTransposed ? a.data + first : a.row(first);
+  float* to = c.row(first);
+  int64_t column = extent.first_column;
+  for (; column + 2 * kLanes <= extent.last_column; column += 2 * kLanes) {
+    multiply_tile<kRows, 2, kTransposed>(from, a.stride, b.data + column, b.stride, to + column, c.stride, extent.begin,
                                          extent.end, add);
   }
   if constexpr (kLanes == kColumns) {
-    if (column < extent.columns) {
-      multiply_tile<kRows, 1, kTransposed>(a, a_stride, b.data + column, b.stride, c + column, c_stride, extent.begin,
-                                           extent.end, add);
+    if (column < extent.last_column) {
+      multiply_tile<kRows, 1, kTransposed>(from, a.stride, b.data + column, b.stride, to + column, c.stride,
+                                           extent.begin, extent.end, add);
     }
   }
 }
 
-// The first `rows` rows of c = a b, or c += a b; kTransposed: of a^T b. extent(first, last) says what is needed of the rows
-// from `first` to before `last`; meanwhile() is called once for every kTileRows rows.
+// The first `rows` rows, up to kMatrixRows, of c = a b, or c += a b, and some more up to a whole tile; kTransposed: of a^T b.
+// extent_of(first, last) says what is needed of the rows from `first` to before `last`; meanwhile() is called once for every
+// kTileRows rows.
 template <bool kTransposed, class ExtentOf, class Meanwhile>
-void multiply(int64_t rows, Matrix a, Matrix b, Matrix c, bool add, const ExtentOf& extent_of, Meanwhile& meanwhile) {
-  for (int64_t first = 0; first < rows; first += kTileRows) {
-    const int64_t last = std::min(first + kTileRows, rows);
-    const Extent extent = extent_of(first, last);
-    const float* from = a.data + (kTransposed ? first : first * a.stride);
-    float* to = c.data + first * c.stride;
+__attribute__((noinline)) void multiply(int64_t rows, Matrix a, Matrix b, Matrix c, bool add, ExtentOf extent_of,
+                                        Meanwhile& meanwhile) {
+  constexpr int64_t kRest = kMatrixRows % kTileRows;
+  int64_t first = 0;
+  for (; first < std::min(rows, kMatrixRows - kRest); first += kTileRows) {
     meanwhile();
-    switch (last - first) {
-      case 1: multiply_rows<1, kTransposed>(from, a.stride, b, to, c.stride, extent, add); break;
-      case 2: multiply_rows<2, kTransposed>(from, a.stride, b, to, c.stride, extent, add); break;
-      case 3: multiply_rows<3, kTransposed>(from, a.stride, b, to, c.stride, extent, add); break;
-      case 4: multiply_rows<4, kTransposed>(from, a.stride, b, to, c.stride, extent, add); break;
-      case 5: multiply_rows<5, kTransposed>(from, a.stride, b, to, c.stride, extent, add); break;
-      default: multiply_rows<kTileRows, kTransposed>(from, a.stride, b, to, c.stride, extent, add);
+    multiply_rows<kTileRows, kTransposed>(a, b, c, first, add, extent_of(first, first + kTileRows));
+  }
+  if constexpr (kRest > 0) {
+    if (first < rows) multiply_rows<kRest, kTransposed>(a, b, c, first, add, extent_of(first, first + kRest));
+  }
+}
+
+// The transpose of kColumns x kColumns values.
+inline void transpose_tile(const float* a, int64_t a_stride, float* result, int64_t result_stride) {
+  if constexpr (kLanes == kColumns) {
+    // Four times, vectors half the tile apart are interleaved.
+    FloatVector rows[kColumns], next[kColumns];
+#pragma GCC unroll 16
+    for (int i = 0; i < kColumns; ++i) rows[i] = FloatVector::loadu(a + i * a_stride);
+#pragma GCC unroll 4
+    for (int round = 0; round < 4; ++round) {
+#pragma GCC unroll 8
+      for (int i = 0; i < kColumns / 2; ++i) {
+        std::tie(next[2 * i], next[2 * i + 1]) = at::vec::interleave2(rows[i], rows[i + kColumns / 2]);
+      }
+#pragma GCC unroll 16
+      for (int i = 0; i < kColumns; ++i) rows[i] = next[i];
     }
+#pragma GCC unroll 16
+    for (int i = 0; i < kColumns; ++i) rows[i].store(result + i * result_stride);
+  } else {
+    at::vec::transpose_mxn<float, kColumns, kColumns>(a, a_stride, result, result_stride);
   }
 }
 
@@ -102,8 +132,7 @@ void multiply(int64_t rows, Matrix a, Matrix b, Matrix c, bool add, const Extent
 inline void transpose(int64_t rows, int64_t columns, Matrix a, Matrix result) {
   for (int64_t i = 0; i < rows; i += kColumns) {
     for (int64_t j = 0; j < columns; j += kColumns) {
-      at::vec::transpose_mxn<float, kColumns, kColumns>(a.data + i * a.stride + j, a.stride,
-                                                        result.data + j * result.stride + i, result.stride);
+      transpose_tile(a.row(i) + j, a.stride, result.row(j) + i, result.stride);
     }
   }
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <type_traits>
 
 #include "attention_shape.h"
 #include "matrix_tile.h"
@@ -53,17 +54,36 @@ inline void rotate(float* row, const AttentionShape& shape, int64_t position, fl
   }
 }
 
-// The compiler turns loops over this many values into a few vector instructions.
-inline constexpr int64_t kChunk = kColumns;
-
-template <class From, class To>
-void convert(const From* from, int64_t count, float factor, To* to) {
-  int64_t d = 0;
-  for (; d + kChunk <= count; d += kChunk) {
-#pragma GCC ivdep
-    for (int64_t i = d; i < d + kChunk; ++i) to[i] = static_cast<To>(static_cast<float>(from[i]) * factor);
+// Calls work(D) with a constant for usual sizes of heads.
+template <class Work>
+void with_constant_width(int64_t D, const Work& work) {
+  switch (D) {
+    case 32: return work(std::integral_constant<int64_t, 32>());
+    case 64: return work(std::integral_constant<int64_t, 64>());
+    case 128: return work(std::integral_constant<int64_t, 128>());
+    default: work(D);
   }
-  for (; d < count; ++d) to[d] = static_cast<To>(static_cast<float>(from[d]) * factor);
+}
+
+// Rows from `from` times factor(row) -> rows in `to`. The compiler turns loops over kColumns values into a few vector
+// instructions, unless it unrolls them first.
+template <class From, class To, class Factor>
+void convert(const From* from, int64_t from_stride, int64_t rows, int64_t D, const Factor& factor, To* to,
+             int64_t to_stride) {
+  with_constant_width(D, [&](auto columns) {
+    for (int64_t i = 0; i < rows; ++i) {
+      const From* values = from + i * from_stride;
+      To* results = to + i * to_stride;
+      const float f = factor(i);
+      int64_t d = 0;
+      for (; d + kColumns <= columns; d += kColumns) {
+#pragma GCC ivdep
+#pragma GCC unroll 1
+        for (int64_t j = 0; j < kColumns; ++j) results[d + j] = static_cast<To>(static_cast<float>(values[d + j]) * f);
+      }
+      for (; d < columns; ++d) results[d] = static_cast<To>(static_cast<float>(values[d]) * f);
+    }
+  });
 }
 
 // Rows of a head -> float32 rows, multiplied by `factor`, with zeros up to their stride; zero rows up to a multiple of
@@ -71,38 +91,50 @@ void convert(const From* from, int64_t count, float factor, To* to) {
 template <class T>
 void pack(Head<const T> head, int64_t rows, const AttentionShape& shape, float factor, int64_t position,
           Matrix result) {
-  const bool rotates = position >= 0 && shape.cos;
-  for (int64_t i = 0; i < rows; ++i) {
-    float* to = result.data + i * result.stride;
-    convert(head.data + i * head.stride, shape.D, factor, to);
-    for (int64_t d = shape.D; d < result.stride; ++d) to[d] = 0;
-    if (rotates) rotate(to, shape, position + i, 1);
+  convert(head.data, head.stride, rows, shape.D, [=](int64_t) { return factor; }, result.data, result.stride);
+  if (shape.D < result.stride) {
+    for (int64_t i = 0; i < rows; ++i) std::fill(result.row(i) + shape.D, result.row(i + 1), 0.0f);
   }
-  std::fill(result.data + rows * result.stride, result.data + round_up(rows, kColumns) * result.stride, 0.0f);
+  if (position >= 0 && shape.cos) {
+    for (int64_t i = 0; i < rows; ++i) rotate(result.row(i), shape, position + i, 1);
+  }
+  std::fill(result.row(rows), result.row(round_up(rows, kColumns)), 0.0f);
 }
 
 // The reverse: rows times `factor` -> a head. Changes the rows.
 template <class T>
 void unpack(Matrix from, int64_t rows, const AttentionShape& shape, float factor, int64_t position, Head<T> head) {
-  const bool rotates = position >= 0 && shape.cos;
-  for (int64_t i = 0; i < rows; ++i) {
-    float* row = from.data + i * from.stride;
-    if (rotates) rotate(row, shape, position + i, -1);
-    convert(row, shape.D, factor, head.data + i * head.stride);
+  if (position >= 0 && shape.cos) {
+    for (int64_t i = 0; i < rows; ++i) rotate(from.row(i), shape, position + i, -1);
   }
+  convert(from.data, from.stride, rows, shape.D, [=](int64_t) { return factor; }, head.data, head.stride);
 }
 
+// Sums over D of the products of two heads' rows. products (kMatrixRows, kColumns), transposed (kColumns, kMatrixRows): scratch
+// memory.
 template <class T>
-float dot(const T* a, const T* b, int64_t count) {
-  float sums[kChunk] = {};
-  int64_t d = 0;
-  for (; d + kChunk <= count; d += kChunk) {
-    for (int64_t i = 0; i < kChunk; ++i) sums[i] += static_cast<float>(a[d + i]) * static_cast<float>(b[d + i]);
+void dots(Head<const T> a, Head<const T> b, int64_t rows, int64_t D, Matrix products, Matrix transposed,
+          float* result) {
+  with_constant_width(D, [&](auto columns) {
+    for (int64_t i = 0; i < rows; ++i) {
+      const T *x = a.data + i * a.stride, *y = b.data + i * b.stride;
+      float* sums = products.row(i);
+      std::fill(sums, sums + kColumns, 0.0f);
+      int64_t d = 0;
+      for (; d + kColumns <= columns; d += kColumns) {
+#pragma GCC ivdep
+#pragma GCC unroll 1
+        for (int64_t j = 0; j < kColumns; ++j) sums[j] += static_cast<float>(x[d + j]) * static_cast<float>(y[d + j]);
+      }
+      for (int64_t j = 0; d < columns; ++d, ++j) sums[j] += static_cast<float>(x[d]) * static_cast<float>(y[d]);
+    }
+  });
+  transpose(round_up(rows, kColumns), kColumns, products, transposed);
+  for (int64_t i = 0; i < rows; i += kLanes) {
+    FloatVector sum(0.0f);
+    for (int64_t j = 0; j < kColumns; ++j) sum = sum + FloatVector::loadu(transposed.row(j) + i);
+    sum.store(result + i);
   }
-  for (int64_t i = 0; d < count; ++d, ++i) sums[i] += static_cast<float>(a[d]) * static_cast<float>(b[d]);
-  FloatVector sum(0.0f);
-  for (int64_t i = 0; i < kChunk; i += kLanes) sum = sum + FloatVector::loadu(sums + i);
-  return sum_of(sum);
 }
 
 // perf: OPT-8. Brings what the next task reads and writes into the cache while this one computes. The rows of a head are far
@@ -120,7 +152,7 @@ class Ahead {
 
   // The next rows of each.
   void operator()() {
-    constexpr int64_t kLine = 64, kRowsAtOnce = 3;
+    constexpr int64_t kLine = 64, kRowsAtOnce = 4;
     const int64_t rows = std::min(rows_, kRowsAtOnce);
     rows_ -= rows;
     for (int i = 0; i < count_; ++i) {
