@@ -118,6 +118,12 @@ std::vector<at::Tensor> AdamW::slots_of(size_t row) const {
   return result;
 }
 
+int64_t AdamW::bytes() const {
+  int64_t bytes = 0;
+  for (const Moments& moments : moments_) bytes += state_bytes(moments.range);
+  return bytes;
+}
+
 OptimizerState AdamW::state() const {
   OptimizerState state;
   for (size_t row = 0; row < parameters_.rows().size(); ++row) {

@@ -9,14 +9,6 @@ namespace {
 
 double bytes_of(const at::Tensor& tensor) { return tensor.defined() ? static_cast<double>(tensor.nbytes()) : 0; }
 
-double bytes_of(const OptimizerState& state) {
-  double bytes = 0;
-  for (const auto& [slot, tensors] : state.slots) {
-    for (const auto& [name, tensor] : tensors) bytes += bytes_of(tensor);
-  }
-  return bytes;
-}
-
 }  // namespace
 
 std::optional<MemoryUse> measured_memory(const RunState& state, const TrainStep& step) {
@@ -26,7 +18,7 @@ std::optional<MemoryUse> measured_memory(const RunState& state, const TrainStep&
   const Parameters& parameters = state.model.parameters();
   MemoryUse use{.weights = bytes_of(parameters.flat_values()) + bytes_of(parameters.flat_rounded()),
                 .gradients = bytes_of(parameters.flat_gradients()),
-                .optimizer = bytes_of(state.optimizer.state()),
+                .optimizer = static_cast<double>(state.optimizer.bytes()),
                 .data = static_cast<double>(state.loader.device_bytes())};
   const double lasting = use.total();
   use.activations = std::max(0.0, kept - lasting);

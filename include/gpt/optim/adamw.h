@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
@@ -29,6 +30,8 @@ class AdamW {
   // Takes moments of another type too, converting them with a line in the log; of its own, it takes every bit. Throws
   // gpt::Error(checkpoint) when the state is not that of these parameters.
   void load(const OptimizerState& state);
+
+  int64_t bytes() const;  // of the moments
 
  private:
   struct Moments {
