@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "gpt/bench/rung.h"
@@ -211,7 +212,8 @@ Findings findings(const ArchitectureComparison& comparison) {
   Findings result{
       .text = fmt::format(
           "Validation loss, of at most {}, after {} of training ({} tokens), and after {}, the time in which the fastest variant "
-          "has made them. Every variant sees the same batches at the same constant learning rate. What lies within the spread of "
+          "has made them. Every variant but another seed sees the same batches, "
+          "at the same learning rate, which stays constant after ten updates. What lies within the spread of "
           "the two seeds, or within 0.3 % of the loss, is no difference. Differences of a short training need not last.\n\n",
           plural(comparison.eval_batches * comparison.batch_size, "sequence"),
           plural(comparison.length.updates, "update"), format_count(tokens),

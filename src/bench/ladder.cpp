@@ -45,7 +45,7 @@ class Climb {
     const auto start = measure_(start_, ladder_.length);
     if (!start) return false;
     ladder_.rows.push_back({.name = "start",
-                            .settings = "float32, LibTorch's operators, nothing fused",
+                            .settings = "float32, AdamW's state too, LibTorch's operators, nothing fused",
                             .measurement = start,
                             .kept = true,
                             .verdict = ""});

@@ -31,6 +31,7 @@ class MeasuredRun {
   void require_recorded() const;  // throws gpt::Error where a step that is to be recorded has not been
 
   const Config& config() const { return config_; }  // with vocab_size set
+  bool is_resident() const { return state_.loader.resident(); }
   const DeviceInfo& device() const { return device_; }
   const Precision& precision() const { return precision_; }
 

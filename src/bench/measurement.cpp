@@ -9,6 +9,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -47,7 +48,9 @@ int run_command(const std::vector<std::string>& command, const std::string& log)
     throw Error(ExitCode::failed_check, fmt::format("cannot start {}: {}", command[0], std::strerror(failure)));
   }
   int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {}
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    if (const int signal = process::stop_signal()) kill(child, signal);  // it may have reached this process alone
+  }
   return status;
 }
 

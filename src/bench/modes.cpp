@@ -36,7 +36,7 @@ std::vector<Mode> modes_of(const Config& wanted, const DeviceInfo& device) {
     return result;
   };
   Mode eager{"eager", "use_compile: false", base};
-  eager.config.training.execution.use_compile = false;
+  use_libtorchs_operators(eager.config);
   return {eager, mode("default", CompileMode::standard), mode("reduce-overhead", CompileMode::reduce_overhead),
           mode("max-autotune", CompileMode::max_autotune)};
 }

@@ -59,6 +59,7 @@ std::string to_svg(const BenchResults& results) {
   const std::vector<Bar>& bars = results.findings.bars;
   double longest = 0;
   for (const Bar& bar : bars) longest = std::max(longest, bar.length);
+  if (longest == 0) longest = 1;
   std::string text = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" font-family=\"sans-serif\" font-size=\"13\">\n"
       "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n<text x=\"10\" y=\"22\" font-size=\"15\">{}</text>\n",

@@ -79,14 +79,21 @@ Config measurable(const Config& wanted) {
   return config;
 }
 
+void use_libtorchs_operators(Config& config) {
+  using enum GradientCheckpointing;
+  config.training.execution.use_compile = false;
+  GradientCheckpointing& level = config.training.execution.gradient_checkpointing;
+  if (level == activation || level == norm) level = none;
+}
+
 Config without_rungs(const Config& wanted) {
   Config config = measurable(wanted);
+  use_libtorchs_operators(config);
   config.data.num_workers = 0;
   config.model.vocab_multiple = 1;
   config.training.precision = {.use_amp = false, .dtype = Dtype::float32, .amp_mode = AmpMode::autocast};
   config.training.optimizer.fused_adamw = false;
   config.training.optimizer.state_dtype = StateDtype::float32;  // other types have no plain AdamW
-  config.training.execution.use_compile = false;
   config.training.execution.compile_mode = CompileMode::standard;
   config.training.execution.attention = AttentionKernel::math;
   return config;

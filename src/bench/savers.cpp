@@ -50,16 +50,24 @@ Change all_of(std::vector<Change> changes) {
   };
 }
 
+// Of tensors, or of the process where nobody counts them.
+double bytes_of(const Measurement& measurement) {
+  return static_cast<double>(measurement.tensor_bytes > 0 ? measurement.tensor_bytes : measurement.peak_bytes);
+}
+
 double saved_share(const LadderRow& row, const LadderRow& baseline) {
   return 1 -
          static_cast<double>(row.measurement->tensor_bytes) / static_cast<double>(baseline.measurement->tensor_bytes);
 }
 
+double change_of_loss(const Measurement& measured, const Measurement& baseline) {
+  return (measured.loss - baseline.loss) / baseline.loss;
+}
+
 // The weights are the same and so are the batches; what differs is how sums are rounded.
-std::string verdict_on(const Measurement& measured, const Measurement& baseline) {
+bool has_same_loss(const Measurement& measured, const Measurement& baseline) {
   constexpr double kTolerance = 0.01;
-  const double change = (measured.loss - baseline.loss) / baseline.loss;
-  return std::abs(change) <= kTolerance ? "the same loss" : fmt::format("the loss differs by {:+.1f} %", 100 * change);
+  return std::abs(change_of_loss(measured, baseline)) <= kTolerance;
 }
 
 }  // namespace
@@ -115,7 +123,10 @@ Savings measure_savers(const Config& wanted, const std::vector<Rung>& savers, do
         const auto pair = compare(base, config, effort.length, effort.rounds, measure);
         if (!pair) return result;
         row.measurement = pair->after, row.gain = pair->gain;
-        row.verdict = verdict_on(pair->after, *start);
+        row.kept = has_same_loss(pair->after, *start);
+        row.verdict = row.kept
+                          ? "the same loss"
+                          : fmt::format("the loss differs by {:+.1f} %", 100 * change_of_loss(pair->after, *start));
       } catch (const Error& error) { row.verdict = error.what(); }
     }
     result.rows.push_back(std::move(row));
@@ -141,13 +152,13 @@ Findings findings(const Savings& savings) {
       cells.push_back({row.name, "-", "-", "-", "-", "-", "-", row.verdict});
       continue;
     }
-    const auto bytes = static_cast<double>(row.measurement->tensor_bytes);
+    const double bytes = bytes_of(*row.measurement);
     const std::string saved = as_share(saved_share(row, savings.rows[0]));
     cells.push_back({row.name, format_bytes(static_cast<double>(row.measurement->peak_bytes)), format_bytes(bytes),
                      saved, fmt::format("{:.1f}", row.measurement->step_ms), as_ratio(row.gain),
                      fmt::format("{:.4f}", row.measurement->loss), row.verdict});
     result.bars.push_back({row.name, fmt::format("{}, {} less, {}", format_bytes(bytes), saved, as_ratio(row.gain)),
-                           bytes / 1e6, !row.verdict.starts_with("the loss differs")});
+                           bytes / 1e6, row.kept});
   }
   result.text += markdown_table(cells) + settings_list(savings.rows, "savers");
   return result;

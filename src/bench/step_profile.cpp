@@ -24,7 +24,7 @@ namespace gpt {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr const char* kBetween = "between the operators";
+constexpr const char* kNameOfBetween = "between the operators";
 
 bool is_product_of_a_block(ParameterRole role) {
   using enum ParameterRole;
@@ -69,7 +69,7 @@ class Samples {
 
   void summarize(StepProfile& profile) const {
     for (size_t i = 0; i < forward_.size(); ++i) {
-      const std::string name = i < part::kAll.size() ? part::kAll[i] : kBetween;
+      const std::string name = i < part::kAll.size() ? part::kAll[i] : kNameOfBetween;
       const double backward = median(backward_[i]);
       profile.parts.push_back({name, median(forward_[i]) + backward, backward, flops_of(name, profile.config)});
     }
@@ -160,6 +160,8 @@ StepProfile profile_steps(Config config, double seconds,
                       .parts = {}};
   profile.threads = at::get_num_threads();
   profile.peak_flops = measure_product_speed(run.device().device, profile.type);
+  reset_memory_peak(run.device().device);
+  profile.is_resident = run.is_resident();
   for (int i = 0; i < kWarmUp; ++i) run.update();
   PartClock clock(run.device().device);
   Samples samples;
@@ -189,7 +191,7 @@ std::vector<std::string> advice(const StepProfile& profile) {
   const bool cuda = profile.device.device.is_cuda();
   const auto share = [&](const char* name) { return share_of(profile, name); };
   const double attention = share(part::kAttention), products = share(part::kProducts), data = share(part::kData),
-               update = share(part::kOptimizer), head = share(part::kHead), between = share(kBetween);
+               update = share(part::kOptimizer), head = share(part::kHead), between = share(kNameOfBetween);
   const bool is_math = execution.attention == AttentionKernel::math;
   const double busy = profile.cpu_ms / profile.step_ms / static_cast<double>(profile.threads),
                launching = profile.launched_ms / profile.step_ms;
@@ -206,8 +208,9 @@ std::vector<std::string> advice(const StepProfile& profile) {
   result.add(
       data > kFew, data,
       fmt::format("{} of a step waits for data: {}.", as_share(data),
-                  cuda ? "`data.resident: on` keeps the tokens on the device; otherwise use more `data.num_workers`"
-                       : "is another program using this disk or processor?"));
+                  cuda && !profile.is_resident
+                      ? "`data.resident: on` keeps the tokens on the device; otherwise use more `data.num_workers`"
+                      : "is another program using this disk or processor?"));
   result.add(update > kMuch && !training.optimizer.fused_adamw, update,
              "`training.fused_adamw: true` updates all parameters in one pass.");
   result.add(update > kMuch && training.optimizer.fused_adamw, update,
@@ -220,7 +223,7 @@ std::vector<std::string> advice(const StepProfile& profile) {
       fmt::format("The head takes {} of a step, in proportion to the vocabulary: a tokenizer with fewer tokens, or a "
                   "deeper model, would change that.",
                   as_share(head)));
-  result.add(execution.gradient_checkpointing >= GradientCheckpointing::selective, kMuch,
+  result.add(execution.use_compile && execution.gradient_checkpointing >= GradientCheckpointing::selective, kMuch,
              "`training.gradient_checkpointing: norm` computes no products twice, if there is memory for it.");
   result.add(
       cuda && launching > 1 - kMuch && has_graphs, launching,
@@ -232,7 +235,7 @@ std::vector<std::string> advice(const StepProfile& profile) {
                  as_share(between)));
   result.add(
       !cuda && profile.threads > 1 && busy < 0.75, 1 - busy,
-      fmt::format("Threads were busy for {} of the time only: another program takes the processor, or the operators "
+      fmt::format("Threads were busy for only {} of the time: another program takes the processor, or the operators "
                   "are too small for {} threads; compare with `--threads {}`.",
                   as_share(busy), profile.threads, std::max<int64_t>(1, profile.threads / 2)));
   std::vector<std::string> sentences = result.by_share();

@@ -348,9 +348,10 @@ std::vector<config::Option> options_of(const std::string& verb, Options& options
         {.name = "result", .target = &options.result, .help = "file for the result; empty = standard output"}};
     return list;
   }
-  list = {
-      {.name = "minutes", .target = &options.minutes, .help = "about how long it may take", .min = 0.1, .max = 10000},
-      {.name = "results", .target = &options.results, .help = "the folder for table, JSON and chart"}};
+  const char* const minutes_help =
+      verb == "modes" ? "about how long it may take, unless --iterations says it" : "about how long it may take";
+  list = {{.name = "minutes", .target = &options.minutes, .help = minutes_help, .min = 0.1, .max = 10000},
+          {.name = "results", .target = &options.results, .help = "the folder for table, JSON and chart"}};
   if (verb == "modes") {
     list.push_back({.name = "epochs",
                     .target = &options.epochs,

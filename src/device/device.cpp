@@ -168,6 +168,14 @@ int64_t peak_tensor_bytes(at::Device device) {
   return device.is_cpu() ? cpu_memory().peak : peak_allocated_bytes(device);
 }
 
+void reset_memory_peak(at::Device device) {
+#ifdef GPT_CUDA
+  if (device.is_cuda()) return c10::cuda::CUDACachingAllocator::resetPeakStats(device.index());
+#endif
+  TORCH_CHECK(device.is_cpu(), "reset_memory_peak: no support for ", device.str(), " in this build");
+  reset_cpu_memory_peak();
+}
+
 int64_t peak_allocated_bytes(at::Device device) {
 #ifdef GPT_CUDA
   if (device.is_cuda()) return allocated(device).peak;

@@ -165,11 +165,11 @@ class Examination {
     if (start_) config::keep_choices(config_, origins_, start_->checkpoint.config);
   }
 
-  // --checkpoint: where the folder of the run has none, what is left is counted from there.
+  // --checkpoint: what is left is counted from there, whatever the folder of the run has.
   void find_checkpoint() {
     const std::string& from = asked_.checkpoint;
     add(check_checkpoint(from));
-    if (!start_ && checks_.back().status != Check::Status::fail) steps_done_ = load_checkpoint(file_of(from)).step;
+    if (checks_.back().status != Check::Status::fail) named_step_ = load_checkpoint(file_of(from)).step;
   }
 
   // For data that are not here.
@@ -188,7 +188,7 @@ class Examination {
                              with_commas(std::min(steps_done_, plan_->total_steps)), with_commas(plan_->total_steps))));
       start_.reset();  // its tensors are large
     }
-    steps_done_ = std::min(steps_done_, plan_->total_steps);
+    steps_done_ = std::min(named_step_.value_or(steps_done_), plan_->total_steps);
   }
 
   void examine_data() {
@@ -293,6 +293,9 @@ class Examination {
       const int64_t tokens = asked_.is_arithmetic(config) ? 0 : tokens_per_step(config);
       step_ = StepTime{*asked_.seconds_per_step, tokens, "as given"};
     }
+    if (!step_ && asked_.asks_for_cost())
+      add(warned("cost", "not computed: the time of a step is not known",
+                 "follow the advice above, or add --seconds-per-step"));
     if (!step_ && !is_timed_) return;
     const int64_t validation_tokens = corpus_ ? corpus_->validation.size() : 0;
     add(check_time(config, *plan_, steps_done_, step_, validation_tokens));
@@ -330,8 +333,9 @@ class Examination {
   double memory_here_ = 0;              // free for a trial
   std::optional<StartingPoint> start_;  // until it has been compared with the run
   int64_t steps_done_ = 0;
-  bool is_timed_ = false;         // it was tried
-  std::optional<StepTime> step_;  // nothing where it is not known
+  std::optional<int64_t> named_step_;  // of --checkpoint
+  bool is_timed_ = false;              // it was tried
+  std::optional<StepTime> step_;       // nothing where it is not known
   std::optional<Corpus> corpus_;
   std::optional<RunPlan> plan_;
   TrainingConfig training_ = config_.training;  // with the batch that the data really give

@@ -104,9 +104,9 @@ Check check_memory(const ModelConfig& model, const TrainingConfig& training, con
   constexpr double kComfortable = 0.9;  // other programs need some too
   const double comfortable = kComfortable * memory.available;
   const auto largest = largest_batch_size(model, training, form, comfortable - elsewhere);
-  const std::string of = fmt::format("about {} of the {}", format_bytes(needed), format_bytes(memory.available));
+  const std::string need = format_bytes(needed), available = format_bytes(memory.available);
   check.name = "memory of the run";
-  check.detail = fmt::format("{} that it may use: {}", of, list);
+  check.detail = fmt::format("about {} of the {} that it may use: {}", need, available, list);
   if (needed > comfortable) {
     check.status = needed > memory.available ? Check::Status::fail : Check::Status::warn;
     check.fix = memory_fix(model, training, form, comfortable - elsewhere);
@@ -116,8 +116,9 @@ Check check_memory(const ModelConfig& model, const TrainingConfig& training, con
   check.values.emplace_back("largest_batch_size", largest.value_or(0));
   const char* const verdict = needed <= comfortable ? "yes" : needed <= memory.available ? "hardly" : "no";
   const std::string most =
-      largest ? fmt::format("up to {} at a time would", plural(*largest, "sequence")) : "not even one sequence would";
-  check.answer = {"Does it fit?", fmt::format("{}: {}; {}", verdict, of, most)};
+      largest ? fmt::format("at most {} at a time", plural(*largest, "sequence")) : "not even one sequence";
+  check.answer = {"Does it fit?",
+                  fmt::format("{}: it needs about {}, and there are {}; {} would fit", verdict, need, available, most)};
   return check;
 }
 

@@ -120,7 +120,7 @@ void require_consistent(const PlanOptions& plan, const config::CommandLine& comm
   if (plan.steps_per_epoch) {
     for (const char* key : {"data.text", "data.bin", "data.dataset"}) {
       if (on_command_line(command, key))
-        refuse(fmt::format("--steps-per-epoch is for data that are not here: leave out it or --{}", key));
+        refuse(fmt::format("--steps-per-epoch is for data that are not here: leave out either it or --{}", key));
     }
   }
   require_time(plan);

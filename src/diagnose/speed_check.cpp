@@ -30,7 +30,7 @@ Cause likely_cause(const Config& config, const DeviceInfo& device, const Precisi
     return {fmt::format("other programs take {:.1f} of the {}", std::min(facts.load, cores),
                         plural(facts.cores, "core")),
             "stop them, or measure again when they are done"};
-  if (!cuda && facts.threads < facts.cores)
+  if (!cuda && config.threads > 0 && facts.threads < facts.cores)
     return {fmt::format("{} of {} work on it", facts.threads, plural(facts.cores, "core")), "set threads: 0"};
   if (!cuda && precision.compute_type() != at::kFloat && !device.bfloat16)
     return {"this CPU has no bfloat16 instructions and emulates them", "set training.dtype: auto"};

@@ -45,6 +45,10 @@ void dequantize(const uint8_t* codes, const float* maxima, int64_t count, float*
 
 }  // namespace
 
+uint8_t code_of_zero(MomentKind kind) {
+  return kind == MomentKind::first ? MomentMap<true>::kNegatives : MomentMap<false>::kNegatives;
+}
+
 QuantizedMoments quantized(const at::Tensor& values, MomentKind kind) {
   const at::Tensor from = values.detach().to(at::kCPU, at::kFloat).contiguous();
   const int64_t count = from.numel();

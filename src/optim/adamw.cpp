@@ -46,6 +46,11 @@ AdamW::AdamW(const Parameters& parameters, const OptimizerConfig& config) : para
     Moments& moments = moments_.emplace_back(Moments{range, {}});
     for (const OptimizerSlot& slot : optimizer_slots(range.dtype))
       moments.slots.push_back(at::zeros({(range.end - range.begin) / slot.values}, options.dtype(slot.dtype)));
+    // What pads a block must never be its largest value.
+    if (range.dtype == StateDtype::int8) {
+      moments.slots[0].fill_(ops::code_of_zero(ops::MomentKind::first));
+      moments.slots[1].fill_(ops::code_of_zero(ops::MomentKind::second));
+    }
   }
   decays_ = at::zeros({parameters.layout().size / kParameterAlignment}, options.dtype(at::kByte));
   for (const auto& [begin, end, decays] : decay_ranges(parameters.rows(), parameters.layout()))

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <utility>
 
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
@@ -66,8 +65,10 @@ void Console::step(const StepRecord& s) {
   log::info(fmt::format("{} | loss {:.4f} | lr {:.2e} | norm {:.3f} | {:.1f} ms/step | {} tok/s{} | {:.0f} MB",
                         position(s.step), s.loss, s.learning_rate, s.grad_norm, s.step_ms,
                         format_count(s.tokens_per_second), mfu, s.peak_memory_mb));
-  if (s.memory && !std::exchange(has_told_memory_, true))
-    log::info("Memory of the tensors at their peak: " + to_text(*s.memory));
+  constexpr double kGrown = 1.1;  // in a later stage, say
+  if (!s.memory || s.memory->total() <= kGrown * told_memory_) return;
+  told_memory_ = s.memory->total();
+  log::info("Memory of the tensors at their peak: " + to_text(*s.memory));
 }
 
 void Console::evaluation(const EvaluationRecord& e) {

@@ -30,6 +30,7 @@ TrainStep::TrainStep(GPT& model, AdamW& optimizer, GradScaler& scaler, const Pre
       recorder_(std::move(recorder)) {
   for (at::Tensor* scalar : {&learning_rate_, &share_, &loss_, &grad_norm_, &skipped_})
     *scalar = at::zeros({}, model.device());
+  reset_memory_peak(model.device());
 }
 
 void TrainStep::begin(double learning_rate) {

@@ -135,7 +135,7 @@ TEST(StepAdvice, IsAboutWhatTakesTheTime) {
 
   StepProfile idle = balanced;
   idle.cpu_ms = 110;
-  EXPECT_TRUE(mentions(advice(idle), "Threads were busy for 55 % of the time"));
+  EXPECT_TRUE(mentions(advice(idle), "Threads were busy for only 55 % of the time"));
   EXPECT_TRUE(mentions(advice(idle), "`--threads 1`"));
 
   StepProfile update = profile_of(at::kCPU, {{part::kProducts, 0.6}, {part::kOptimizer, 0.4}});

@@ -112,13 +112,13 @@ TEST(CheckMemory, AnswersWhetherItFitsAndNamesEveryPart) {
   EXPECT_DOUBLE_EQ(sum, needed);
   EXPECT_GT(estimate.logits, 0) << "the head's vocabulary is the peak of a small model";
   EXPECT_NE(check.detail.find(", data 200 MB, program 100 MB"), std::string::npos) << check.detail;
-  EXPECT_TRUE(check.answer.text.starts_with("yes: about ")) << check.answer.text;
+  EXPECT_TRUE(check.answer.text.starts_with("yes: it needs about ")) << check.answer.text;
   training.batch_size = largest;
   EXPECT_EQ(check_memory(gpt2_small(), training, form, memory).status, Status::pass);
   training.batch_size = largest + 1;
   EXPECT_EQ(check_memory(gpt2_small(), training, form, memory).status, Status::warn);
   EXPECT_TRUE(check_memory(gpt2_small(), training, form, {.available = 1e9})
-                  .answer.text.ends_with("of the 1.00 GB; not even one sequence would"));
+                  .answer.text.ends_with(", and there are 1.00 GB; not even one sequence would fit"));
 }
 
 TEST(CheckMemory, TheProgramCountsToo) {

@@ -220,7 +220,7 @@ class Diagnose(unittest.TestCase):
         self.assertGreater(memory["values"]["needed_bytes"], memory["values"]["available_bytes"])
         self.assertLess(memory["values"]["largest_batch_size"], 8)
         table = run("gpt-diagnose", *words, check_code=1).stdout
-        self.assertRegex(table, r"\nDoes it fit\?  no: about .* of the 4.03 GB; up to \d+ sequences? at a time would\n")
+        self.assertRegex(table, r"\nDoes it fit\?  no: it needs about .* GB, and there are 4.03 GB; at most \d+ sequences? at a time would fit\n")
         self.assertRegex(table, r"\n\nWhat would save memory, each alone:\n  [\d.]+ GB  training.gradient_checkpointing: block ")
 
     def test_options_that_contradict_or_lack_each_other_are_refused_in_a_line(self):
@@ -238,7 +238,7 @@ class Diagnose(unittest.TestCase):
                 (("--gpu", "RTX 4080"), "--gpu is about a run"),
                 ((*config, "--memory", "16"), "a size with its unit, such as 16GB or 24GiB, got '16'"),
                 ((*config, "--memory", "-1GB"), "got '-1GB'"),
-                (("--data", self.text, "--steps-per-epoch", 5, "--seconds-per-step", 1), "leave out it or --data"),
+                (("--data", self.text, "--steps-per-epoch", 5, "--seconds-per-step", 1), "leave out either it or --data"),
                 (("--cache", "--budget", 2), "leave out --budget"),
                 (("--run", self.folder, "--seconds-per-step", 2), "leave out --seconds-per-step")):
             done = run("gpt-diagnose", *words, check_code=2)

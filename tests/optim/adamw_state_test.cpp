@@ -1,4 +1,5 @@
 // AdamW with moments of fewer bits: each update against the paper's in float64, from the state that the one before it left.
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/stack.h>
 
 #include <cmath>
@@ -183,6 +184,37 @@ TEST_P(AdamWStateTest, OfAnotherTypeIsConverted) {
         }
       }
     }
+  }
+}
+
+// Moments that shrink: what pads the last block of a parameter, which no checkpoint has, must not become its largest value.
+TEST_P(AdamWStateTest, GoesOnToTheBitWhereMomentsShrink) {
+  for (const StateDtype dtype : {StateDtype::bfloat16, StateDtype::int8}) {
+    const Parameters parameters = make_parameters();
+    AdamW whole(parameters, with_state(dtype));
+    for (int i = 0; i < 3; ++i) draw_gradients(parameters), step(whole, 0.01);
+    const OptimizerState saved = clone(whole.state());
+    const NamedTensors values = clone(parameters.values());
+    const auto shrink = [&](AdamW& optimizer) {
+      for (int i = 0; i < 3; ++i) {
+        parameters.clear_gradients();
+        for (size_t row = 0; row < parameters.rows().size(); ++row) {
+          std::vector<double> m = exact(optimizer.state(), row).m;
+          const at::Tensor gradient = at::from_blob(m.data(), parameters.rows()[row].shape, at::kDouble) * -8.5;
+          parameters[row].add_to_gradient(gradient.to(device(), at::kFloat));  // 0.05 m are left
+        }
+        step(optimizer, 0.01);
+      }
+    };
+    shrink(whole);
+    const OptimizerState expected = clone(whole.state());
+    const NamedTensors expected_values = clone(parameters.values());
+    for (size_t row = 0; row < values.size(); ++row) parameters[row].value().detach().copy_(values[row].second);
+    AdamW resumed(parameters, with_state(dtype));
+    resumed.load(saved);
+    shrink(resumed);
+    expect_same_bits(resumed.state(), expected);
+    expect_same_bits(parameters.values(), expected_values);
   }
 }
 

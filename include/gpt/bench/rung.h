@@ -24,6 +24,9 @@ std::vector<Rung> rungs(const Config& wanted, const DeviceInfo& device);
 // beside the updates.
 Config measurable(const Config& wanted);
 
+// Instead of ours, and no gradient checkpointing that only ours can do.
+void use_libtorchs_operators(Config& config);
+
 // The same with every rung taken away.
 Config without_rungs(const Config& wanted);
 

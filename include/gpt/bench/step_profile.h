@@ -34,6 +34,7 @@ struct StepProfile {
   double launched_ms = 0;       // until the host had launched a step's work
   double peak_flops = 0;        // per second, of a large product
   int64_t updates = 0;          // that were timed
+  bool is_resident = false;     // the tokens are on the device
   std::optional<MemoryUse> memory = {};
 };
 

@@ -6,9 +6,13 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+
 namespace gpt::ops {
 
 enum class MomentKind { first, second };  // of both signs; never negative
+
+uint8_t code_of_zero(MomentKind kind);
 
 struct QuantizedMoments {
   at::Tensor codes;   // uint8, of the shape of the values

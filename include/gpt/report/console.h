@@ -22,7 +22,7 @@ class Console : public Listener {
   std::string position(int64_t step) const;  // "step  500/5000"
 
   RunRecord run_;
-  bool has_told_memory_ = false;
+  double told_memory_ = 0;  // bytes, as the last line about them says
 };
 
 // The table that closes a run: seconds per step and tokens per second, of the start in one row and of the rest in five.
