@@ -28,13 +28,11 @@ part() {
 text=(--data data/shakespeare.txt --device "$device" --eval_interval 0 --checkpoint_interval 0 --sample_interval 0)
 char=(--config configs/shakespeare_char_gpu.yaml "${text[@]}" --dropout 0)
 gpt2=(--config configs/gpt2_124m.yaml "${text[@]}" --tokenizer gpt2 --gradient_accumulation_steps 1)
-updates=110 every=10 minutes=1.1
+updates=110 every=10 minutes=1.1 batch=32
 if [[ $device == cpu ]]; then
   char+=(--n_layer 2 --n_embd 96 --n_head 3 --batch_size 4)
-  gpt2+=(--n_layer 2 --n_embd 64 --n_head 2 --block_size 64 --batch_size 4)
-  updates=20 every=5 minutes=0.3
-else
-  gpt2+=(--batch_size 32)
+  gpt2+=(--n_layer 2 --n_embd 64 --n_head 2 --block_size 64)
+  updates=20 every=5 minutes=0.3 batch=4
 fi
 
 # usage: speed NAME SECONDS FLAGS...   for at most so many seconds each (PyTorch's compiler gets twice as many): gpt-train and PyTorch with the same configuration, one after the other
@@ -58,9 +56,11 @@ part 20 machine build/bin/gpt-diagnose --json
 if [[ $sizes == large ]]; then
   updates=40
   for size in medium:16 large:8 xl:4; do  # and sequences in a micro-batch
-    speed "gpt2_${size%:*}" 34 "${gpt2[@]}" --preset "gpt2_${size%:*}" --batch_size "${size#*:}"
+    [[ $device == cpu ]] || batch=${size#*:}
+    speed "gpt2_${size%:*}" 34 "${gpt2[@]}" --preset "gpt2_${size%:*}" --batch_size "$batch"
   done
 else
+  gpt2+=(--batch_size $batch)
   part 70 tests build/bin/gpt_tests --gtest_filter="*$device*"
   speed char 23 "${char[@]}"
   speed gpt2 23 "${gpt2[@]}"
