@@ -139,7 +139,7 @@ class Diagnose(unittest.TestCase):
 
     def test_the_time_comes_from_a_trial_of_real_steps(self):
         found = checks("--config", self.good_config(), check_code=0)
-        self.assertRegex(found["time"]["detail"], r"tokens/s and [\d.]+ ms a step in a trial of \d+ updates; .* for 100 steps with validation")
+        self.assertRegex(found["time"]["detail"], r"tokens/s and [\d.]+ ms a step in a trial of [\d,]+ updates; .* for 100 steps with validation")
         self.assertNotIn("time", checks("--config", self.good_config(), "--no-probe", check_code=0))
 
     def test_a_run_of_years_is_a_warning(self):
