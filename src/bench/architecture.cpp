@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -131,12 +130,12 @@ Learning learn(const Config& config, const LearningLength& length) {
   evaluate(0);
   std::vector<double> seconds;
   int64_t tokens = 0;
-  for (int64_t update = 1; update <= length.updates; ++update) {
-    const auto begin = std::chrono::steady_clock::now();
-    tokens += run.update();
-    seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-    const int64_t due = update * length.evaluations / length.updates;
-    if (due != (update - 1) * length.evaluations / length.updates) evaluate(update);
+  for (int64_t i = 1; i <= length.updates; ++i) {
+    const auto update = run.update();
+    tokens += update.tokens;
+    seconds.push_back(update.seconds);
+    const int64_t due = i * length.evaluations / length.updates;
+    if (due != (i - 1) * length.evaluations / length.updates) evaluate(i);
   }
   result.step_ms = 1000 * median(seconds);
   result.tokens_per_update = static_cast<double>(tokens) / static_cast<double>(length.updates);

@@ -161,10 +161,14 @@ Measurement median_of(const std::vector<Measurement>& runs) {
           .start_seconds = of(&Measurement::start_seconds)};
 }
 
+std::string difference_of_losses(const Measurement& measured, double start_loss) {
+  const double change = (measured.loss - start_loss) / start_loss;
+  return std::abs(change) <= kLossTolerance ? "" : fmt::format("the loss differs by {:+.1f} %", 100 * change);
+}
+
 Judgement judge(const Comparison& pair, double start_loss) {
-  const double loss_change = (pair.after.loss - start_loss) / start_loss;
-  if (!(std::abs(loss_change) <= kLossTolerance))
-    return {false, fmt::format("the loss differs by {:+.1f} %", 100 * loss_change)};
+  const std::string difference = difference_of_losses(pair.after, start_loss);
+  if (!difference.empty()) return {false, difference};
   const double memory = 1 - static_cast<double>(pair.after.peak_bytes) / static_cast<double>(pair.before.peak_bytes);
   const bool saves = memory >= kMemoryGain;
   if (pair.gain < 1 - kNoise) return {false, saves ? "slower here, but smaller" : "slower here"};

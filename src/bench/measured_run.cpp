@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "gpt/core/error.h"
@@ -42,13 +43,14 @@ MeasuredRun::MeasuredRun(Config config)
   is_to_be_recorded_ = step_.is_recorded();
 }
 
-int64_t MeasuredRun::update() {
+MeasuredRun::Update MeasuredRun::update() {
+  const auto begin = std::chrono::steady_clock::now();
   const double learning_rate = learning_rate_at(config_.training.schedule, state_.step, plan_.total_steps);
   const auto tokens = run_update(step_, state_.loader, plan_.micro_batches(state_.step), learning_rate, is_stopped);
   if (!tokens || is_stopped()) throw Error(ExitCode::interrupted, "interrupted");
   ++state_.step;
   synchronize(device_.device);  // sync: the update is timed
-  return *tokens;
+  return {*tokens, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()};
 }
 
 double MeasuredRun::loss() const { return step_.loss().item<double>(); }  // sync: reads the device

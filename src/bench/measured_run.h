@@ -20,8 +20,12 @@ class MeasuredRun {
   // Draws from the process's random state, so that no other run may follow.
   explicit MeasuredRun(Config config);
 
-  // Runs one update to its end; the tokens that it took. Throws gpt::Error(interrupted) on a signal.
-  int64_t update();
+  struct Update {
+    int64_t tokens;
+    double seconds;
+  };
+  // Runs one to its end. Throws gpt::Error(interrupted) on a signal.
+  Update update();
   double loss() const;  // of the last update
   double validation_loss();
   std::optional<MemoryUse> memory() const { return measured_memory(state_, step_); }

@@ -74,9 +74,9 @@ Measurement measure(const Config& config, const MeasurementLength& length) {
   double cpu = 0;
   for (int64_t i = 0; i < length.updates; ++i) {
     const double cpu_before = cpu_seconds();
-    const auto before = Clock::now();
-    tokens += run.update();
-    seconds.push_back(seconds_since(before));
+    const auto update = run.update();
+    tokens += update.tokens;
+    seconds.push_back(update.seconds);
     cpu += cpu_seconds() - cpu_before;
     if (i >= length.updates - kLastLosses) losses.push_back(run.loss());
   }

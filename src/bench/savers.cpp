@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <utility>
 
 #include "gpt/bench/rung.h"
@@ -60,16 +59,6 @@ double saved_share(const LadderRow& row, const LadderRow& baseline) {
          static_cast<double>(row.measurement->tensor_bytes) / static_cast<double>(baseline.measurement->tensor_bytes);
 }
 
-double change_of_loss(const Measurement& measured, const Measurement& baseline) {
-  return (measured.loss - baseline.loss) / baseline.loss;
-}
-
-// The weights are the same and so are the batches; what differs is how sums are rounded.
-bool has_same_loss(const Measurement& measured, const Measurement& baseline) {
-  constexpr double kTolerance = 0.01;
-  return std::abs(change_of_loss(measured, baseline)) <= kTolerance;
-}
-
 }  // namespace
 
 std::vector<Rung> savers(const Config& wanted, const DeviceInfo& device) {
@@ -123,10 +112,9 @@ Savings measure_savers(const Config& wanted, const std::vector<Rung>& savers, do
         const auto pair = compare(base, config, effort.length, effort.rounds, measure);
         if (!pair) return result;
         row.measurement = pair->after, row.gain = pair->gain;
-        row.kept = has_same_loss(pair->after, *start);
-        row.verdict = row.kept
-                          ? "the same loss"
-                          : fmt::format("the loss differs by {:+.1f} %", 100 * change_of_loss(pair->after, *start));
+        const std::string difference = difference_of_losses(pair->after, start->loss);
+        row.kept = difference.empty();
+        row.verdict = row.kept ? "the same loss" : difference;
       } catch (const Error& error) { row.verdict = error.what(); }
     }
     result.rows.push_back(std::move(row));

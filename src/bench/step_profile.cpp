@@ -148,8 +148,7 @@ class Advice {
 
 }  // namespace
 
-StepProfile profile_steps(Config config, double seconds,
-                          const std::function<void(double share, const std::string& what)>& progress) {
+StepProfile profile_steps(Config config, double seconds, const Progress& progress) {
   constexpr int kWarmUp = 3, kLeast = 5;
   config.training.execution.compile_mode = CompileMode::standard;
   progress(0, "the machine");
@@ -170,13 +169,10 @@ StepProfile profile_steps(Config config, double seconds,
   double passed = 0;
   for (int i = 0; i < kLeast || passed < seconds; ++i) {
     progress(std::min(1.0, passed / seconds), "steps");
-    const auto before = Clock::now();
     clock.begin();
-    run.update();
-    const auto times = clock.end();
-    const auto now = Clock::now();
-    samples.add(times, std::chrono::duration<double, std::milli>(now - before).count());
-    passed = std::chrono::duration<double>(now - begin).count();
+    const auto update = run.update();
+    samples.add(clock.end(), 1000 * update.seconds);
+    passed = std::chrono::duration<double>(Clock::now() - begin).count();
   }
   samples.summarize(profile);
   profile.memory = run.memory();

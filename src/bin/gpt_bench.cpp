@@ -203,94 +203,87 @@ class Apart {
   TemporaryFolder folder_;
 };
 
-int climb_rungs(const Config& config, const Options& options) {
-  const char* const title = options.names.empty() ? "ladder" : "combo";
-  BenchResults results = results_for(config, title, options);
-  std::vector<Rung> rungs = gpt::rungs(config, results.device);
-  if (!options.names.empty()) rungs = chosen_rungs(options.names, rungs);
-  const double seconds = 60 * options.minutes;
+// A run of a verb that leaves results: what it found, or nothing when a signal stopped it before there was anything.
+using Found = std::optional<Findings>;
+
+struct Context {
+  const Config& config;
+  const DeviceInfo& device;
+  const Options& options;
+  double seconds;  // that it may take
+
+  Progress progress() const { return status_for(seconds); }
+};
+
+Found climb_rungs(const Context& context) {
+  std::vector<Rung> rungs = gpt::rungs(context.config, context.device);
+  if (!context.options.names.empty()) rungs = chosen_rungs(context.options.names, rungs);
   const Apart apart;
-  const Ladder ladder = climb(config, rungs, seconds, std::bind_front(&Apart::measure, &apart), status_for(seconds));
-  if (ladder.rows.empty()) return static_cast<int>(process::stop_code());
-  results.findings = findings(ladder);
-  return show(results, options);
+  const Ladder ladder =
+      climb(context.config, rungs, context.seconds, std::bind_front(&Apart::measure, &apart), context.progress());
+  return ladder.rows.empty() ? Found() : findings(ladder);
 }
 
-int compare_modes(const Config& config, const Options& options) {
-  BenchResults results = results_for(config, "modes", options);
-  const double seconds = 60 * options.minutes;
+Found compare_modes(const Context& context) {
+  const ModesEffort effort{.epochs = context.options.epochs,
+                           .iterations = context.options.iterations,
+                           .seconds = context.seconds};
   const Apart apart;
-  const Modes modes = measure_modes(config, results.device,
-                                    {.epochs = options.epochs, .iterations = options.iterations, .seconds = seconds},
-                                    std::bind_front(&Apart::measure, &apart), status_for(seconds));
-  if (modes.epochs == 0) return static_cast<int>(process::stop_code());
-  results.findings = findings(modes);
-  return show(results, options);
+  const Modes modes = measure_modes(context.config, context.device, effort, std::bind_front(&Apart::measure, &apart),
+                                    context.progress());
+  return modes.epochs == 0 ? Found() : findings(modes);
 }
 
-int compare_variants(const Config& config, const Options& options) {
-  BenchResults results = results_for(config, "architecture", options);
-  const double seconds = 60 * options.minutes;
+Found compare_variants(const Context& context) {
   const Apart apart;
   const ArchitectureComparison comparison =
-      compare_architectures(config, seconds, std::bind_front(&Apart::measure, &apart),
-                            std::bind_front(&Apart::learn, &apart), status_for(seconds));
-  if (comparison.variants.empty()) return static_cast<int>(process::stop_code());
-  results.findings = findings(comparison);
-  return show(results, options);
+      compare_architectures(context.config, context.seconds, std::bind_front(&Apart::measure, &apart),
+                            std::bind_front(&Apart::learn, &apart), context.progress());
+  return comparison.variants.empty() ? Found() : findings(comparison);
 }
 
-int compare_savers(const Config& config, const Options& options) {
-  BenchResults results = results_for(config, "memory", options);
-  const double seconds = 60 * options.minutes;
+Found compare_savers(const Context& context) {
   const Apart apart;
-  const Savings savings = measure_savers(config, savers(config, results.device), seconds,
-                                         std::bind_front(&Apart::measure, &apart), status_for(seconds));
-  if (savings.rows.empty()) return static_cast<int>(process::stop_code());
-  results.findings = findings(savings);
-  return show(results, options);
+  const Savings savings = measure_savers(context.config, savers(context.config, context.device), context.seconds,
+                                         std::bind_front(&Apart::measure, &apart), context.progress());
+  return savings.rows.empty() ? Found() : findings(savings);
 }
 
-int profile_run(const Config& config, const Options& options) {
-  BenchResults results = results_for(config, "profile", options);
-  const double seconds = 60 * options.minutes;
-  results.findings = findings(profile_steps(config, seconds, status_for(seconds)));
-  return show(results, options);
+Found profile_run(const Context& context) {
+  return findings(profile_steps(context.config, context.seconds, context.progress()));
 }
 
 // In the precision of a run with this configuration; 16 bits as they are used end to end.
-int measure_operators_of(const Config& wanted, const Options& options) {
-  Config config = wanted;
+Found measure_operators_of(const Context& context) {
+  Config config = context.config;
   const Corpus corpus = load_corpus(config.data, config.model.block_size, "", config.model.vocab_size);
   config.model.vocab_size = vocabulary_for(corpus, config.model.vocab_size);
-  BenchResults results = results_for(config, "ops", options);
-  const Precision precision = resolve_precision(config.training.precision, results.device);
+  const Precision precision = resolve_precision(config.training.precision, context.device);
   apply_precision(precision, config.training.execution.deterministic);
-  const double seconds = 60 * options.minutes;
   const OperatorSpeeds speeds =
-      measure_operators(config, results.device, precision.compute_type(), seconds,
-                        [show_status = status_for(seconds)](double share, const std::string& what) {
+      measure_operators(config, context.device, precision.compute_type(), context.seconds,
+                        [show_status = context.progress()](double share, const std::string& what) {
                           show_status(share, what);
                           return process::stop_signal() == 0;
                         });
-  if (speeds.rows.empty()) return static_cast<int>(process::stop_code());
-  results.findings = findings(speeds);
-  return show(results, options);
+  return speeds.rows.empty() ? Found() : findings(speeds);
 }
 
-int measure_one(const Config& config, const Options& options) {
-  return put_result(to_json(measure(config, {.warm_up = options.warm_up, .updates = options.updates})), options);
+// One measurement in this process, as JSON.
+std::string measure_one(const Config& config, const Options& options) {
+  return to_json(measure(config, {.warm_up = options.warm_up, .updates = options.updates}));
 }
 
-int learn_one(const Config& config, const Options& options) {
-  return put_result(to_json(learn(config, {.updates = options.updates, .evaluations = options.evaluations})), options);
+std::string learn_one(const Config& config, const Options& options) {
+  return to_json(learn(config, {.updates = options.updates, .evaluations = options.evaluations}));
 }
 
 struct Verb {
   const char *name, *help;
   double minutes;  // that it takes unless it is told otherwise
   bool is_here;    // measures in this process
-  int (*run)(const Config& config, const Options& options);
+  Found (*find)(const Context& context);
+  std::string (*run_one)(const Config& config, const Options& options) = nullptr;  // in the place of `find`
 };
 
 const Verb kVerbs[] = {
@@ -304,10 +297,20 @@ const Verb kVerbs[] = {
     {"ops", "each operator of the model beside LibTorch's and beside what the machine can do", 1, true,
      measure_operators_of},
     {"profile", "where the time of a step goes, and which settings to change", 0.25, true, profile_run},
-    // One process of the above, which shows its result as JSON.
-    {"measure", nullptr, 0, true, measure_one},
-    {"learn", nullptr, 0, true, learn_one},
+    // One process of the above.
+    {"measure", nullptr, 0, true, nullptr, measure_one},
+    {"learn", nullptr, 0, true, nullptr, learn_one},
 };
+
+// Runs the verb and leaves its results behind.
+int run(const Verb& verb, const Config& config, const Options& options) {
+  if (verb.run_one) return put_result(verb.run_one(config, options), options);
+  BenchResults results = results_for(config, verb.name, options);
+  const Found found = verb.find({config, results.device, options, 60 * options.minutes});
+  if (!found) return static_cast<int>(process::stop_code());
+  results.findings = *found;
+  return show(results, options);
+}
 
 std::string usage() {
   std::string text, list;
@@ -392,7 +395,7 @@ int bench(int argc, char** argv) {
     use_cpu_threads(command.config.threads);
     use_cpu_allocator();
   }
-  return verb.run(command.config, options);
+  return run(verb, command.config, options);
 }
 
 }  // namespace

@@ -8,11 +8,11 @@
 #include <cstdio>
 #include <utility>
 
+#include "gpt/config/suggest.h"
 #include "gpt/config/value.h"
 #include "gpt/core/error.h"
 #include "gpt/core/version.h"
 #include "stray_words.h"
-#include "suggest.h"
 
 namespace gpt::config {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "suggest.h"
+#include "gpt/config/suggest.h"
 
 namespace gpt::config {
 namespace {

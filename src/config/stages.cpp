@@ -6,9 +6,9 @@
 
 #include "gpt/config/node.h"
 #include "gpt/config/option.h"
+#include "gpt/config/suggest.h"
 #include "gpt/config/value.h"
 #include "gpt/core/error.h"
-#include "suggest.h"
 
 namespace gpt::config {
 namespace {

@@ -11,8 +11,8 @@
 
 #include "foreign.h"
 #include "gpt/config/node.h"
+#include "gpt/config/suggest.h"
 #include "gpt/core/error.h"
-#include "suggest.h"
 
 namespace gpt::config {
 namespace {

@@ -11,10 +11,10 @@
 #include "foreign.h"
 #include "gpt/config/load.h"
 #include "gpt/config/setting.h"
+#include "gpt/config/suggest.h"
 #include "gpt/config/value.h"
 #include "gpt/core/error.h"
 #include "limits.h"
-#include "suggest.h"
 #include "yaml_reader.h"
 
 namespace gpt::config {

@@ -7,9 +7,9 @@
 #include <array>
 #include <cctype>
 #include <charconv>
-#include <numeric>
 #include <vector>
 
+#include "gpt/config/suggest.h"
 #include "gpt/core/error.h"
 
 namespace gpt {
@@ -120,26 +120,11 @@ bool matches(const CardName& asked, const Card& card) {
   return asked.model == own.model && same_form && same_memory;
 }
 
-// Insertions, deletions and substitutions that make one of the other.
-size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);  // from a's beginning to each of b's
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (const char c : a) {
-    size_t diagonal = row[0]++;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = diagonal + (c == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
-    }
-  }
-  return row[b.size()];
-}
-
 std::vector<std::string_view> nearest_names(const std::string& name) {
   constexpr size_t kHowMany = 3;
   const std::string model = parse(name).model;
   std::vector<std::pair<size_t, std::string_view>> names;
-  for (const Card& card : kCards) names.emplace_back(edit_distance(model, parse(card.name).model), card.name);
+  for (const Card& card : kCards) names.emplace_back(config::edit_distance(model, parse(card.name).model), card.name);
   std::stable_sort(names.begin(), names.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<std::string_view> nearest;
   for (size_t i = 0; i < kHowMany; ++i) nearest.push_back(names[i].second);

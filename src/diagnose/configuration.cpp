@@ -62,6 +62,38 @@ bool is_folder(const std::string& path) {
 // A checkpoint's own, or the last one of a run folder.
 std::string file_of(const std::string& path) { return is_folder(path) ? path + "/ckpt.pt" : path; }
 
+Check readable(const std::string& file, const Checkpoint& checkpoint) {
+  int64_t parameters = 0;
+  for (const auto& [name, tensor] : checkpoint.model) parameters += tensor.numel();
+  const std::string loss = std::isfinite(checkpoint.best_val_loss)
+                               ? fmt::format("best validation loss {:.4f}", checkpoint.best_val_loss)
+                               : "not yet evaluated";
+  const std::string detail =
+      fmt::format("{}: step {}, {} parameters, {}; every hash matches, and its parts fit together", file,
+                  with_commas(checkpoint.step), format_count(static_cast<double>(parameters)), loss);
+  if (has_our_python_view(file, checkpoint)) return passed("checkpoint", detail);
+  return warned("checkpoint", detail + ", but what Python would load from it is not what this version writes",
+                "load it in Python only with weights_only=True, and only if you trust its source");
+}
+
+// As check_checkpoint(); nothing where the check failed.
+std::optional<Checkpoint> read_checkpoint(const std::string& path, Check& check) {
+  try {
+    const std::string file = file_of(path);
+    Checkpoint checkpoint = load_checkpoint(file);
+    check = readable(file, checkpoint);
+    return checkpoint;
+  } catch (const Error& e) {
+    const std::string folder = is_folder(path) ? path : fs::path(path).parent_path().string();
+    const auto other = peek_run(folder.empty() ? "." : folder);
+    check = failed("checkpoint", e.what(),
+                   other ? fmt::format("use {}, which is at step {} and can be read", other->path,
+                                       with_commas(other->checkpoint.step))
+                         : "name a checkpoint that gpt-train has written, or the folder of a run");
+    return std::nullopt;
+  }
+}
+
 // What to do where the data could not be read; the detail has said why.
 std::string data_fix(const DataConfig& data) {
   if (!data.bin.empty()) {
@@ -156,20 +188,22 @@ class Examination {
     const bool is_named = from != "auto" && from != "none";
     const bool is_about_folder = !asked_.steps_per_epoch || origins_.count("output_dir") > 0;
     if (is_about_folder) start_ = peek_run(config_.output_dir);
-    if (!asked_.checkpoint.empty()) find_checkpoint();
+    // What is left is counted from there, whatever the folder of the run has.
+    if (!asked_.checkpoint.empty()) {
+      if (const auto checkpoint = add_checkpoint(asked_.checkpoint)) named_step_ = checkpoint->step;
+    }
     if (is_named) {
-      add(check_checkpoint(from));
-      const bool is_good = checks_.back().status != Check::Status::fail;
-      if (!start_ && is_good) start_ = StartingPoint{load_checkpoint(file_of(from)), from};
+      auto checkpoint = add_checkpoint(from);
+      if (!start_ && checkpoint) start_ = StartingPoint{std::move(*checkpoint), from};
     }
     if (start_) config::keep_choices(config_, origins_, start_->checkpoint.config);
   }
 
-  // --checkpoint: what is left is counted from there, whatever the folder of the run has.
-  void find_checkpoint() {
-    const std::string& from = asked_.checkpoint;
-    add(check_checkpoint(from));
-    if (checks_.back().status != Check::Status::fail) named_step_ = load_checkpoint(file_of(from)).step;
+  std::optional<Checkpoint> add_checkpoint(const std::string& path) {
+    Check check;
+    auto checkpoint = read_checkpoint(path, check);
+    add(std::move(check));
+    return checkpoint;
   }
 
   // For data that are not here.
@@ -247,7 +281,7 @@ class Examination {
     Check memory = check_memory(model, training_, form, memory_);
     memory.savers = find_savers(real(), *device_, attention, memory_.data);
     // Where memory is ample nobody needs to be told how to save it.
-    const double needed = memory_.program + memory_.data + estimate_memory(model, training_, form).total();
+    const double needed = memory_.taken() + estimate_memory(model, training_, form).total();
     memory.shows_savers = needed > memory_.available / 2;
     constexpr double kWorthwhile = 0.05;
     std::erase_if(memory.savers, [&](const auto& saver) { return saver.bytes < kWorthwhile * needed; });
@@ -270,9 +304,8 @@ class Examination {
     is_timed_ = true;
     double load = 0;
     if (getloadavg(&load, 1) != 1) load = 0;
-    const auto largest =
-        largest_batch_size(config_.model, training_, form,
-                           kComfortable * std::min(memory_.available, memory_here_) - memory_.program - memory_.data);
+    const auto largest = largest_batch_size(config_.model, training_, form,
+                                            kComfortable * std::min(memory_.available, memory_here_) - memory_.taken());
     if (!largest) return;
     const auto trial = try_steps(real(), *corpus_, *device_, precision, product_speed, *largest, kTrialSeconds);
     if (!trial) return;
@@ -333,7 +366,7 @@ class Examination {
   double memory_here_ = 0;              // free for a trial
   std::optional<StartingPoint> start_;  // until it has been compared with the run
   int64_t steps_done_ = 0;
-  std::optional<int64_t> named_step_;  // of --checkpoint
+  std::optional<int64_t> named_step_;  // that of --checkpoint
   bool is_timed_ = false;              // it was tried
   std::optional<StepTime> step_;       // nothing where it is not known
   std::optional<Corpus> corpus_;
@@ -348,28 +381,9 @@ Checks check_configuration(const config::CommandLine& command, const PlanOptions
 }
 
 Check check_checkpoint(const std::string& path) {
-  const std::string file = file_of(path);
-  try {
-    const Checkpoint checkpoint = load_checkpoint(file);
-    int64_t parameters = 0;
-    for (const auto& [name, tensor] : checkpoint.model) parameters += tensor.numel();
-    const std::string loss = std::isfinite(checkpoint.best_val_loss)
-                                 ? fmt::format("best validation loss {:.4f}", checkpoint.best_val_loss)
-                                 : "not yet evaluated";
-    const std::string detail =
-        fmt::format("{}: step {}, {} parameters, {}; every hash matches, and its parts fit together", file,
-                    with_commas(checkpoint.step), format_count(static_cast<double>(parameters)), loss);
-    if (has_our_python_view(file, checkpoint)) return passed("checkpoint", detail);
-    return warned("checkpoint", detail + ", but what Python would load from it is not what this version writes",
-                  "load it in Python only with weights_only=True, and only if you trust its source");
-  } catch (const Error& e) {
-    const std::string folder = is_folder(path) ? path : fs::path(path).parent_path().string();
-    const auto other = peek_run(folder.empty() ? "." : folder);
-    return failed("checkpoint", e.what(),
-                  other ? fmt::format("use {}, which is at step {} and can be read", other->path,
-                                      with_commas(other->checkpoint.step))
-                        : "name a checkpoint that gpt-train has written, or the folder of a run");
-  }
+  Check check;
+  (void)read_checkpoint(path, check);
+  return check;
 }
 
 }  // namespace gpt

@@ -94,7 +94,7 @@ Check check_memory(const ModelConfig& model, const TrainingConfig& training, con
       {"optimizer", estimate.moments}, {"activations", estimate.activations},
       {"logits", estimate.logits},     {"workspace", estimate.workspace},
       {"data", memory.data},           {"program", memory.program}};
-  const double elsewhere = memory.program + memory.data, needed = elsewhere + estimate.total();
+  const double needed = memory.taken() + estimate.total();
   std::string list;
   Check check;
   for (const auto& [name, bytes] : parts) {
@@ -103,13 +103,13 @@ Check check_memory(const ModelConfig& model, const TrainingConfig& training, con
   }
   constexpr double kComfortable = 0.9;  // other programs need some too
   const double comfortable = kComfortable * memory.available;
-  const auto largest = largest_batch_size(model, training, form, comfortable - elsewhere);
+  const auto largest = largest_batch_size(model, training, form, comfortable - memory.taken());
   const std::string need = format_bytes(needed), available = format_bytes(memory.available);
   check.name = "memory of the run";
   check.detail = fmt::format("about {} of the {} that it may use: {}", need, available, list);
   if (needed > comfortable) {
     check.status = needed > memory.available ? Check::Status::fail : Check::Status::warn;
-    check.fix = memory_fix(model, training, form, comfortable - elsewhere);
+    check.fix = memory_fix(model, training, form, comfortable - memory.taken());
   }
   check.values.emplace_back("needed_bytes", needed);
   check.values.emplace_back("available_bytes", memory.available);

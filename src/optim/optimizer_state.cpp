@@ -1,7 +1,6 @@
 #include "gpt/optim/optimizer_state.h"
 
 #include <algorithm>
-#include <numeric>
 
 namespace gpt {
 
@@ -33,11 +32,8 @@ StateDtype state_dtype(const ParameterRow& row, const OptimizerConfig& config) {
 
 std::vector<StateRange> state_ranges(const std::vector<ParameterRow>& rows, const FlatLayout& layout,
                                      const OptimizerConfig& config) {
-  std::vector<size_t> order(rows.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return layout.offsets[a] < layout.offsets[b]; });
   std::vector<StateRange> ranges;
-  for (const size_t i : order) {
+  for (const size_t i : flat_order(rows)) {
     const StateDtype dtype = state_dtype(rows[i], config);
     if (ranges.empty() || ranges.back().dtype != dtype) ranges.push_back({layout.offsets[i], 0, dtype});
     ranges.back().end = aligned_end(layout.offsets[i] + rows[i].count());

@@ -69,16 +69,6 @@ size_t group_of(Role role) {
   return 4;
 }
 
-// Indices of the rows in the order in which a backward pass completes their gradients.
-std::vector<size_t> backward_order(const std::vector<ParameterRow>& rows) {
-  std::vector<size_t> order(rows.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return std::tuple(rows[a].layer, rows[a].role) > std::tuple(rows[b].layer, rows[b].role);
-  });
-  return order;
-}
-
 }  // namespace
 
 int64_t ParameterRow::count() const {
@@ -114,9 +104,19 @@ std::vector<ParameterRow> parameter_table(const ModelConfig& config) {
   return std::move(table.rows);
 }
 
+// As a backward pass completes their gradients.
+std::vector<size_t> flat_order(const std::vector<ParameterRow>& rows) {
+  std::vector<size_t> order(rows.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return std::tuple(rows[a].layer, rows[a].role) > std::tuple(rows[b].layer, rows[b].role);
+  });
+  return order;
+}
+
 FlatLayout flat_layout(const std::vector<ParameterRow>& rows) {
   FlatLayout layout{.offsets = std::vector<int64_t>(rows.size())};
-  for (const size_t i : backward_order(rows)) {
+  for (const size_t i : flat_order(rows)) {
     layout.offsets[i] = layout.size;
     layout.size = aligned_end(layout.size + rows[i].count());
   }
@@ -125,7 +125,7 @@ FlatLayout flat_layout(const std::vector<ParameterRow>& rows) {
 
 std::vector<FlatRange> decay_ranges(const std::vector<ParameterRow>& rows, const FlatLayout& layout) {
   std::vector<FlatRange> ranges;
-  for (const size_t i : backward_order(rows)) {
+  for (const size_t i : flat_order(rows)) {
     const int64_t begin = layout.offsets[i], end = begin + rows[i].count();
     if (ranges.empty() || ranges.back().decays != rows[i].decays()) {
       ranges.push_back({begin, end, rows[i].decays()});

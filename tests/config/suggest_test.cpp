@@ -1,4 +1,4 @@
-#include "src/config/suggest.h"
+#include "gpt/config/suggest.h"
 
 #include <gtest/gtest.h>
 

@@ -43,6 +43,10 @@ std::optional<Comparison> compare(const Config& before, const Config& after, con
 // The numbers of several runs of one configuration.
 Measurement median_of(const std::vector<Measurement>& runs);
 
+// "the loss differs by +5.0 %", or nothing where it differs by no more than rounding explains: the runs start from the same weights
+// and see the same batches.
+std::string difference_of_losses(const Measurement& measured, double start_loss);
+
 // Whether a change is worth having, and why. `start_loss`: of the run without any change.
 struct Judgement {
   bool kept;

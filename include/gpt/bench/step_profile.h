@@ -4,11 +4,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "gpt/bench/effort.h"
 #include "gpt/bench/findings.h"
 #include "gpt/config/config.h"
 #include "gpt/device/device.h"
@@ -40,8 +40,7 @@ struct StepProfile {
 
 // Times steps of a new run of `config` for about `seconds`, without recording them as graphs. `progress` is called with the share
 // that is done. Throws gpt::Error(interrupted) on a signal.
-StepProfile profile_steps(Config config, double seconds,
-                          const std::function<void(double share, const std::string& what)>& progress);
+StepProfile profile_steps(Config config, double seconds, const Progress& progress);
 
 // What to change, in words; the largest matter first.
 std::vector<std::string> advice(const StepProfile& profile);

@@ -29,6 +29,8 @@ Check check_attention(const ModelConfig& model, bool cuda, const std::string& pa
 struct MemoryBudget {
   double available = 0, program = 0;
   double data = 0;  // tokens that stay on the device
+
+  double taken() const { return program + data; }  // whatever the model is
 };
 MemoryBudget memory_budget(at::Device device);
 Check check_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form,

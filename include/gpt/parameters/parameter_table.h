@@ -56,6 +56,8 @@ struct FlatLayout {
   int64_t size = 0;              // with the padding
 };
 FlatLayout flat_layout(const std::vector<ParameterRow>& rows);
+// Indices of the rows in the order in which they lie in the buffer.
+std::vector<size_t> flat_order(const std::vector<ParameterRow>& rows);
 
 // Stretches [begin, end) of the flat buffer whose parameters all decay, or all do not. Padding between parameters of one stretch
 // is part of it.

@@ -1,6 +1,7 @@
 // Names as people misspell them.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -10,6 +11,9 @@ namespace gpt::config {
 
 // As names are compared: '-' is '_', and capitals are small letters.
 std::string normalised(std::string_view name);
+
+// Damerau-Levenshtein (optimal string alignment): insertions, deletions, substitutions and swaps of neighbours.
+size_t edit_distance(std::string_view a, std::string_view b);
 
 // The nearest of `candidates` to `name`, if near enough to be meant.
 std::optional<std::string> did_you_mean(std::string_view name, const std::vector<std::string>& candidates);
