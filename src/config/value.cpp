@@ -116,6 +116,7 @@ std::string expectation(const Option& option) {
                                      [&](double*) { return with_range("a number"); },
                                      [&](std::optional<double>*) { return with_range("a number"); },
                                      [&](std::optional<int64_t>*) { return "auto or " + with_range("a whole number"); },
+                                     [&](const NumberOrAuto&) { return "auto or " + with_range("a whole number"); },
                                      [&](Interval*) -> std::string {
                                        return option.may_be_time ? "like 500, '500 steps', '2 epochs' or '10 minutes'"
                                                                  : "like 500, '500 steps' or '2 epochs'";
@@ -132,7 +133,8 @@ std::string hint(const Option& option, std::string_view text, bool is_quoted) {
       std::holds_alternative<double*>(option.target) || std::holds_alternative<std::optional<double>*>(option.target);
   const bool is_int = std::holds_alternative<int64_t*>(option.target) ||
                       std::holds_alternative<uint64_t*>(option.target) ||
-                      std::holds_alternative<std::optional<int64_t>*>(option.target);
+                      std::holds_alternative<std::optional<int64_t>*>(option.target) ||
+                      std::holds_alternative<NumberOrAuto>(option.target);
   const auto number = parse<double>(text);
   const bool is_boolean = std::holds_alternative<bool*>(option.target);
   if (is_boolean && (text == "1" || text == "0")) return text == "1" ? "; write true" : "; write false";
@@ -203,6 +205,12 @@ std::optional<std::string> assign(const Option& option, std::string_view text, b
                                      *target = value;
                                      return true;
                                    },
+                                   [&](const NumberOrAuto& target) {
+                                     std::optional<int64_t> value;
+                                     if (!number(value) && text != "auto") return false;
+                                     *target.value = value.value_or(0);
+                                     return true;
+                                   },
                                    [&](std::optional<double>* target) {
                                      std::optional<double> value;
                                      if (!number(value)) return false;
@@ -250,6 +258,7 @@ std::string value_text(const Target& target) {
                         [](std::string* value) { return *value; },
                         [](std::vector<std::string>* value) { return join(*value); },
                         [](std::optional<int64_t>* value) { return *value ? fmt::format("{}", **value) : "auto"; },
+                        [](const NumberOrAuto& of) { return *of.value ? fmt::format("{}", *of.value) : "auto"; },
                         [](std::optional<double>* value) { return *value ? number_text(**value) : ""; },
                         [](Interval* value) { return interval_text(*value); },
                         [](const Choice& value) { return value.names[value.get()]; },

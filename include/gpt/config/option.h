@@ -45,9 +45,14 @@ struct Structure {
   std::function<std::string()> write;     // as YAML in one line, which reads back equal
 };
 
+// A whole number of at least 1, or "auto", which is 0 here until the program has chosen it.
+struct NumberOrAuto {
+  int64_t* value;
+};
+
 // A list of texts takes one more whenever its flag is given. A number that may be missing has no default to be shown; where a
 // whole number is missing it is "auto".
-using Target = std::variant<bool*, int64_t*, uint64_t*, double*, std::string*, std::vector<std::string>*,
+using Target = std::variant<bool*, int64_t*, NumberOrAuto, uint64_t*, double*, std::string*, std::vector<std::string>*,
                             std::optional<int64_t>*, std::optional<double>*, Interval*, Choice, Structure>;
 
 // Another spelling of a key, such as another document's. One that is true or false there stands for two values of the key

@@ -18,6 +18,7 @@ enum class AttentionKernel { automatic, cudnn, flash, efficient, math };
 enum class GradientCheckpointing { none, activation, norm, selective, block };
 enum class LrSchedule { cosine, constant };
 enum class StateDtype { float32, bfloat16, int8 };  // of AdamW's moments
+enum class GradientDtype { automatic, float32, bfloat16 };
 
 constexpr int64_t kDefaultMaxSteps = 5000;  // the length of a run with neither epochs nor max_steps
 
@@ -46,6 +47,8 @@ struct PrecisionConfig {
   bool use_amp = true;
   Dtype dtype = Dtype::automatic;
   AmpMode amp_mode = AmpMode::automatic;
+  bool master_weights = true;  // float32 weights beside those of 16 bits that the model computes with
+  GradientDtype gradient_dtype = GradientDtype::automatic;
 };
 
 struct ExecutionConfig {
@@ -56,6 +59,13 @@ struct ExecutionConfig {
   GradientCheckpointing gradient_checkpointing = GradientCheckpointing::none;
   bool deterministic = false;
   bool memory_check = true;  // refuse to start a run that cannot fit into memory
+};
+
+// How LibTorch's allocator manages the memory of a GPU.
+struct AllocatorConfig {
+  double memory_fraction = 1.0;     // of the device that the run may take
+  bool expandable_segments = true;  // which grow, so that less is lost between tensors of other sizes
+  bool release_memory = false;      // give back what is unused between training, validation and samples
 };
 
 // When the run logs, evaluates, samples, saves and gives up.
@@ -72,14 +82,16 @@ struct CadenceConfig {
 };
 
 struct TrainingConfig {
-  int64_t batch_size = 64;  // sequences per device and micro-step
+  int64_t batch_size = 64;  // sequences per device and micro-step; 0 = auto, until it is chosen
   int64_t gradient_accumulation_steps = 1;
+  std::optional<int64_t> total_batch_size;  // sequences per update, from which the number of micro-steps follows
   double label_smoothing = 0.0;
   std::string resume_from = "auto";  // auto | none | a checkpoint's path
   OptimizerConfig optimizer;
   ScheduleConfig schedule;
   PrecisionConfig precision;
   ExecutionConfig execution;
+  AllocatorConfig allocator;
   CadenceConfig cadence;
 };
 
