@@ -67,7 +67,7 @@ class Cases {
         tokens_(static_cast<double>(training_.batch_size * model_.block_size)),
         bytes_(static_cast<double>(c10::elementSize(type))),
         options_(at::TensorOptions(device).dtype(type)),
-        parameters_(parameter_table(model_), device, type) {
+        parameters_(parameter_table(model_), device, {.compute = type}) {
     parameters_.draw(1);
     add_products();
     add_attention();

@@ -35,6 +35,12 @@ void in_bfloat16(Config& config) {
   config.training.precision = {.use_amp = true, .dtype = Dtype::bfloat16, .amp_mode = AmpMode::end_to_end};
 }
 
+void in_bfloat16_alone(Config& config) {
+  in_bfloat16(config);
+  config.training.precision.master_weights = false;
+  config.training.precision.gradient_dtype = GradientDtype::bfloat16;
+}
+
 void in_8_bits(Config& config) { config.training.optimizer.state_dtype = StateDtype::int8; }
 
 // The same effective batch in twice as many micro-batches.
@@ -79,8 +85,10 @@ std::vector<Rung> savers(const Config& wanted, const DeviceInfo& device) {
       {"8-bit", "use_8bit: true", in_8_bits},
       {"compile+block+8-bit", "those of compile+block and 8-bit", all_of({compile, checkpointing(block), in_8_bits})},
       {"bfloat16", "use_amp: true, dtype: bfloat16, amp_mode: end_to_end", in_bfloat16, no_bfloat16},
-      {"bfloat16+compile+block+8-bit", "those of bfloat16 and compile+block+8-bit",
-       all_of({in_bfloat16, compile, checkpointing(block), in_8_bits}), no_bfloat16},
+      {"bfloat16 alone", "that of bfloat16, master_weights: false, gradient_dtype: bfloat16", in_bfloat16_alone,
+       no_bfloat16},
+      {"bfloat16 alone+compile+block+8-bit", "those of bfloat16 alone and compile+block+8-bit",
+       all_of({in_bfloat16_alone, compile, checkpointing(block), in_8_bits}), no_bfloat16},
   };
 }
 

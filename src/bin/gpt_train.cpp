@@ -61,8 +61,7 @@ int train(int argc, char** argv) {
   const DeviceInfo device = describe_device(choice.device);
   announce_device(device, choice);
   const Precision precision = resolve_precision(config.training.precision, device);
-  if (precision.compute_type() != at::kFloat)  // on another device the run goes on as it began
-    config.training.precision.amp_mode = precision.end_to_end ? AmpMode::end_to_end : AmpMode::autocast;
+  keep_resolved(config.training, precision);
   apply_precision(precision, config.training.execution.deterministic);
   announce_methods(config, precision, device);
   check_before_training(config, corpus, device, precision, /*is_resumed=*/start.has_value());

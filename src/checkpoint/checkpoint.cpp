@@ -18,6 +18,7 @@
 #include "gpt/checkpoint/container.h"
 #include "gpt/config/load.h"
 #include "gpt/core/error.h"
+#include "gpt/device/precision.h"
 #include "gpt/optim/optimizer_state.h"
 #include "gpt/parameters/parameter_table.h"
 #include "parts.h"
@@ -140,8 +141,10 @@ Checkpoint read_checkpoint(const std::string& path) {
   }
   try {
     const config::Origins written = config::read_yaml(file.text("config.yaml"), "config.yaml", checkpoint.config);
-    // Programs that did not know the key had autocast only.
-    if (!written.count("training.amp_mode")) checkpoint.config.training.precision.amp_mode = AmpMode::autocast;
+    // Programs that did not know the keys had autocast and gradients of float32 only.
+    PrecisionConfig& precision = checkpoint.config.training.precision;
+    if (!written.count("training.amp_mode")) precision.amp_mode = AmpMode::autocast;
+    if (!written.count("training.gradient_dtype")) precision.gradient_dtype = GradientDtype::float32;
   } catch (const Error& fault) { refuse("config.yaml", fault.what()); }
   checkpoint.tokenizer = file.text("tokenizer.json");
   return checkpoint;
@@ -157,10 +160,10 @@ Checkpoint load_checkpoint(const std::string& path) {
   return checkpoint;
 }
 
-uint64_t checkpoint_bytes(const ModelConfig& model, const OptimizerConfig& optimizer) {
+uint64_t checkpoint_bytes(const ModelConfig& model, const TrainingConfig& training) {
   const std::vector<ParameterRow> rows = parameter_table(model);
-  int64_t bytes = parameter_count(rows) * static_cast<int64_t>(sizeof(float));
-  for (const StateRange& range : state_ranges(rows, flat_layout(rows), optimizer)) bytes += state_bytes(range);
+  int64_t bytes = parameter_count(rows) * static_cast<int64_t>(c10::elementSize(kept_weight_type(training.precision)));
+  for (const StateRange& range : state_ranges(rows, flat_layout(rows), training.optimizer)) bytes += state_bytes(range);
   return static_cast<uint64_t>(bytes);
 }
 

@@ -12,6 +12,7 @@
 
 #include "gpt/config/load.h"
 #include "gpt/core/error.h"
+#include "gpt/device/precision.h"
 #include "gpt/optim/optimizer_state.h"
 #include "gpt/parameters/parameter_table.h"
 #include "gpt/tokenizer/make_tokenizer.h"
@@ -116,7 +117,8 @@ void require_tokenizer(const Checkpoint& checkpoint) {
 void require_consistent(const Checkpoint& checkpoint) {
   require_valid(checkpoint.config);
   const std::vector<ParameterRow> parameters = parameter_table(checkpoint.config.model);
-  require_tensors({parameters, std::vector(parameters.size(), at::kFloat)}, checkpoint.model, "model");
+  require_tensors({parameters, std::vector(parameters.size(), kept_weight_type(checkpoint.config.training.precision))},
+                  checkpoint.model, "model");
   for (const std::string_view slot : kOptimizerSlots) {
     require_tensors(rows_of_slot(slot, parameters, checkpoint.config.training.optimizer),
                     checkpoint.optimizer.slot(slot), slot);

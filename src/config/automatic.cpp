@@ -118,6 +118,8 @@ void choose_sizes(Config& config, const Origins& origins, const Surroundings& su
 void keep_choices(Config& config, const Origins& origins, const Config& saved) {
   AmpMode& amp_mode = config.training.precision.amp_mode;
   if (amp_mode == AmpMode::automatic) amp_mode = saved.training.precision.amp_mode;
+  GradientDtype& gradient_dtype = config.training.precision.gradient_dtype;
+  if (gradient_dtype == GradientDtype::automatic) gradient_dtype = saved.training.precision.gradient_dtype;
   for (const char* key : kSizeKeys) {
     if (origins.count(key)) return;
   }

@@ -39,6 +39,18 @@ std::vector<Option> batch_and_precision(TrainingConfig& c) {
        .help =
            "how 16 bits are used: autocast = in products, attention and activations; end_to_end = from the embedding to "
            "the loss, bfloat16 only; auto = end_to_end for bfloat16 where the device has it, otherwise autocast"},
+      {.name = "master_weights",
+       .target = &c.precision.master_weights,
+       .help =
+           "keep float32 weights beside the 16-bit ones of amp_mode end_to_end; false = 4 bytes a parameter less, and "
+           "updates are rounded at random"},
+      {.name = "gradient_dtype",
+       .target = choice(c.precision.gradient_dtype, {{"auto", GradientDtype::automatic},
+                                                     {"float32", GradientDtype::float32},
+                                                     {"bfloat16", GradientDtype::bfloat16}}),
+       .help =
+           "how gradients are kept, in 4 or 2 bytes a parameter; auto = bfloat16 in a run that has it end to end and "
+           "accumulates nothing, otherwise float32"},
   };
 }
 

@@ -141,6 +141,12 @@ void validate_training(const TrainingConfig& t, const Faults& faults) {
                 "only the kernel of fused_adamw updates a state of 8 or 16 bits; set optimizer_state_dtype float32 or "
                 "fused_adamw true");
   }
+  if (!t.optimizer.fused_adamw && !t.precision.master_weights) {
+    faults.fail(
+        {"training.master_weights", "training.fused_adamw"},
+        "only the kernel of fused_adamw updates weights of 16 bits alone; set master_weights true or fused_adamw "
+        "true");
+  }
   if (!t.precision.use_amp && (t.precision.dtype == Dtype::bfloat16 || t.precision.dtype == Dtype::float16)) {
     faults.fail({"training.use_amp", "training.dtype"},
                 "use_amp false means float32 (or tf32), but dtype is a 16-bit type; set use_amp true or dtype float32");

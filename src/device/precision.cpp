@@ -55,11 +55,14 @@ void check_supported(bool use_amp, Dtype dtype, const DeviceInfo& info) {
 
 std::string explain(const PrecisionConfig& config, const Precision& precision, const DeviceInfo& info) {
   const bool automatic = config.dtype == Dtype::automatic;
-  const char* const how = precision.end_to_end ? "end to end" : "autocast";
+  const char *const how = precision.end_to_end ? "end to end" : "autocast", *const alone = config.master_weights
+                                                                                               ? ""
+                                                                                               : ", weights too";
   switch (precision.dtype) {
     case Dtype::bfloat16:
-      if (info.bfloat16) return fmt::format("bfloat16 {} ({} has it in hardware)", how, subject(info));
-      return fmt::format("bfloat16 {}, emulated: the CPU has no bfloat16 instructions and float32 is faster", how);
+      if (info.bfloat16) return fmt::format("bfloat16 {}{} ({} has it in hardware)", how, alone, subject(info));
+      return fmt::format("bfloat16 {}{}, emulated: the CPU has no bfloat16 instructions and float32 is faster", how,
+                         alone);
     case Dtype::float16:
       if (automatic) return fmt::format("float16 autocast with a gradient scaler ({} has no bfloat16)", subject(info));
       return "float16 autocast with a gradient scaler";
@@ -85,6 +88,14 @@ at::ScalarType Precision::compute_type() const {
   }
 }
 
+// Without accumulation a gradient of 16 bits is what the product gives; with it, every sum would be rounded.
+at::ScalarType gradient_type(const TrainingConfig& training, bool end_to_end) {
+  const GradientDtype asked = training.precision.gradient_dtype;
+  const bool is_narrow =
+      asked == GradientDtype::automatic ? training.gradient_accumulation_steps == 1 : asked == GradientDtype::bfloat16;
+  return end_to_end && is_narrow ? at::kBFloat16 : at::kFloat;
+}
+
 Precision resolve_precision(const PrecisionConfig& config, const DeviceInfo& info) {
   Precision result;
   result.dtype = config.dtype == Dtype::automatic ? choose(config.use_amp, info) : config.dtype;
@@ -94,10 +105,24 @@ Precision resolve_precision(const PrecisionConfig& config, const DeviceInfo& inf
     reject(config.dtype, "has too small a range for amp_mode end_to_end; choose amp_mode auto or autocast");
   result.end_to_end =
       result.dtype == Dtype::bfloat16 && (automatic ? info.bfloat16 : config.amp_mode == AmpMode::end_to_end);
+  if (!result.end_to_end && !config.master_weights) {
+    throw Error(
+        ExitCode::config,
+        "master_weights false needs a run that computes in bfloat16 end to end; set dtype bfloat16 and amp_mode "
+        "end_to_end, or master_weights true");
+  }
   result.grad_scaler = result.dtype == Dtype::float16;
   result.tf32 = info.tf32 && result.dtype != Dtype::float32;  // with 16 bits, for what stays in float32
   result.reason = explain(config, result, info);
   return result;
+}
+
+void keep_resolved(TrainingConfig& training, const Precision& precision) {
+  if (precision.compute_type() == at::kFloat) return;
+  training.precision.amp_mode = precision.end_to_end ? AmpMode::end_to_end : AmpMode::autocast;
+  if (training.precision.gradient_dtype != GradientDtype::automatic || !precision.end_to_end) return;
+  const bool is_narrow = gradient_type(training, precision.end_to_end) == at::kBFloat16;
+  training.precision.gradient_dtype = is_narrow ? GradientDtype::bfloat16 : GradientDtype::float32;
 }
 
 void apply_precision(const Precision& precision, bool deterministic) {

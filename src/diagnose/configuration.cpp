@@ -340,7 +340,7 @@ class Examination {
 
   void examine_disk() {
     const std::string folder = nearest_folder(config_.output_dir);
-    const auto bytes = static_cast<double>(checkpoint_bytes(config_.model, config_.training.optimizer));
+    const auto bytes = static_cast<double>(checkpoint_bytes(config_.model, config_.training));
     add(check_disk_speed(folder, measure_write_speed(folder), bytes));
     const bool has_validation = corpus_ && corpus_->validation.size() > 0;
     const int64_t kept = 1 + has_validation + config_.training.cadence.keep_last;

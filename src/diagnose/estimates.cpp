@@ -48,11 +48,11 @@ class ActivationBytes {
   double head(const TrainingConfig& training) const {
     const auto all = static_cast<double>(training.batch_size * model_.block_size), rows = head_rows(training),
                Vp = static_cast<double>(model_.padded_vocab());
-    if (!form_.own_operators) {  // logits, log-softmax and their gradients; smoothing adds one of its own
-      return all * (training.label_smoothing > 0 ? 4 : 3) * kFloatBytes * Vp;
-    }
+    if (!form_.own_operators)
+      return all * 3 * kFloatBytes * Vp;  // log-softmax, and the gradients of it and of the logits
     // From the second chunk on, a 16-bit product is converted as it is added.
-    const bool converts = form_.compute_type != at::kFloat && !form_.cuda && rows < all;
+    const bool converts = form_.compute_type != at::kFloat && !form_.cuda && rows < all &&
+                          gradient_type(training, form_.end_to_end) == at::kFloat;
     return rows * Vp * s_ + all * 2 * residual() + (converts ? kFloatBytes * Vp * C_ : 0);
   }
 
@@ -72,13 +72,16 @@ class ActivationBytes {
 
   // Buffers of one block's backward pass on top of what its forward pass kept: the gradients of its widest part. What the MLP
   // kept is freed by the time attention is reached.
-  double backward() const { return std::max(mlp_backward(), attention_backward() - mlp() - norm()) + 2 * residual(); }
+  double backward(GradientCheckpointing level) const {
+    return std::max(mlp_backward(level), attention_backward() - mlp() - norm()) + 2 * residual();
+  }
 
  private:
-  // The input, and the output as the following product takes it. On a CPU ATen has no fused RMSNorm: it keeps x / rms(x) too.
+  // The input, and the output as the following product takes it. On a CPU ATen has no fused RMSNorm: it keeps x / rms(x) too, and
+  // an x of 16 bits in float32.
   double norm(bool keeps_output = true) const {
     const bool unfused = model_.norm == Norm::rmsnorm && !form_.cuda && !form_.own_operators;
-    return residual() + (keeps_output ? s_ * C_ : 0) + (unfused ? kFloatBytes * C_ : 0);
+    return residual() + (keeps_output ? s_ * C_ : 0) + (unfused ? (form_.end_to_end ? 2 : 1) * kFloatBytes * C_ : 0);
   }
 
   // Of an operator of ATen's, which keeps a mask of bytes on CUDA and one of values on a CPU.
@@ -116,7 +119,12 @@ class ActivationBytes {
     if (model_.mlp == Mlp::gelu) return s_ * F_ + product;
     return 2 * s_ * F_ + product + (form_.own_operators ? 0 : s_ * F_ + dropout(F_));
   }
-  double mlp_backward() const { return (model_.mlp == Mlp::gelu ? 2 : 3) * s_ * F_; }
+  // The gradients of the product's input and of what it is computed from; a product that was kept is free by then.
+  double mlp_backward(GradientCheckpointing level) const {
+    const bool keeps_product =
+        !form_.own_operators || level < GradientCheckpointing::activation || level >= GradientCheckpointing::selective;
+    return ((model_.mlp == Mlp::gelu ? 2 : 3) - (keeps_product ? 1 : 0)) * s_ * F_;
+  }
 
   const ModelConfig& model_;
   const ActivationForm& form_;
@@ -158,21 +166,27 @@ MemoryEstimate estimate_memory(const ModelConfig& model, const TrainingConfig& t
   const ActivationBytes bytes(model, form);
 
   MemoryEstimate estimate;
-  estimate.weights = parameters * (kFloatBytes + (is_narrow ? 2 : 0));
-  estimate.gradients = parameters * kFloatBytes;
+  const PrecisionConfig& precision = training.precision;
+  const bool has_copies = is_narrow && precision.master_weights;
+  const at::ScalarType gradient = gradient_type(training, form.end_to_end);
+  const auto size = [](at::ScalarType type) { return static_cast<double>(c10::elementSize(type)); };
+  estimate.weights = parameters * (size(kept_weight_type(precision)) + (has_copies ? 2 : 0));
+  estimate.gradients = parameters * size(gradient);
   for (const StateRange& range : state_ranges(rows, layout, training.optimizer))
     estimate.moments += static_cast<double>(state_bytes(range));
   const GradientCheckpointing level = training.execution.gradient_checkpointing;
   estimate.activations = tokens * (layers * bytes.kept(level) + bytes.outside_blocks());
-  const double one_block = bytes.backward() + bytes.recomputed(level);
-  // In 16 bits a weight's gradient is a tensor of its own until it is added, and a product may be one of float32 at first.
+  const double one_block = bytes.backward(level) + bytes.recomputed(level);
+  // In 16 bits a weight's gradient is a tensor of its own until it is added to one of float32, and a product may be one of float32
+  // at first.
   const double unrounded = is_narrow && form.rounds_products ? kFloatBytes : 0;
   const auto of_weight = [&](int64_t width) {
-    return static_cast<double>(width * model.n_embd) * ((is_narrow ? 2 : 0) + unrounded);
+    return static_cast<double>(width * model.n_embd) * ((is_narrow && gradient == at::kFloat ? 2 : 0) + unrounded);
   };
   const auto of_rows = [&](double rows, int64_t width) { return rows * static_cast<double>(width) * unrounded; };
   const int64_t Vp = model.padded_vocab(), widest = std::max(model.hidden(), 3 * model.n_embd);
-  const double head = bytes.head(training) + std::max(of_weight(Vp), of_rows(bytes.head_rows(training), Vp)),
+  const double of_chunk = form.own_operators ? of_rows(bytes.head_rows(training), Vp) : 0,
+               head = bytes.head(training) + std::max(of_weight(Vp), of_chunk),
                block = tokens * one_block + std::max(of_weight(widest), of_rows(tokens, model.hidden()));
   if (head >= block) estimate.logits = bytes.logits(training);
   estimate.workspace = std::max(head, block) - estimate.logits;

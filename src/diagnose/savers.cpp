@@ -45,6 +45,15 @@ std::vector<Candidate> candidates(const ModelConfig& model, const TrainingConfig
     all.push_back({"training.use_8bit: true", "AdamW's moments are rounded to 8-bit codes",
                    [](TrainingConfig& t) { t.optimizer.state_dtype = StateDtype::int8; }});
   }
+  const bool end_to_end = resolve_precision(training.precision, device).end_to_end;
+  if (end_to_end && training.optimizer.fused_adamw && training.precision.master_weights) {
+    all.push_back({"training.master_weights: false", "weights have 16 bits alone, and updates are rounded at random",
+                   [](TrainingConfig& t) { t.precision.master_weights = false; }});
+  }
+  if (end_to_end && gradient_type(training, end_to_end) == at::kFloat) {
+    all.push_back({"training.gradient_dtype: bfloat16", "every micro-batch that is added to a gradient rounds it",
+                   [](TrainingConfig& t) { t.precision.gradient_dtype = GradientDtype::bfloat16; }});
+  }
   if (training.batch_size > 1) {
     const int64_t part = half_of(training.batch_size),
                   steps = training.gradient_accumulation_steps * (training.batch_size / part);

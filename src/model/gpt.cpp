@@ -232,19 +232,19 @@ struct GPT::Transformer {
   }
 };
 
-GPT::GPT(const ModelConfig& config, at::Device device, at::ScalarType compute_type)
+GPT::GPT(const ModelConfig& config, at::Device device, const ParameterTypes& types)
     : config_(config),
-      parameters_(parameter_table(config), device, compute_type),
+      parameters_(parameter_table(config), device, types),
       transformer_(std::make_unique<const Transformer>(config, parameters_)),
       operators_(ops::fused_operators()) {}
 
-GPT::GPT(const ModelConfig& config, at::Device device, uint64_t seed, at::ScalarType compute_type)
-    : GPT(config, device, compute_type) {
+GPT::GPT(const ModelConfig& config, at::Device device, uint64_t seed, const ParameterTypes& types)
+    : GPT(config, device, types) {
   parameters_.draw(seed);
 }
 
-GPT::GPT(const ModelConfig& config, at::Device device, const NamedTensors& values, at::ScalarType compute_type)
-    : GPT(config, device, compute_type) {
+GPT::GPT(const ModelConfig& config, at::Device device, const NamedTensors& values, const ParameterTypes& types)
+    : GPT(config, device, types) {
   parameters_.copy_from(values);
 }
 

@@ -12,8 +12,8 @@ bool is_buffer(const at::Tensor& buffer, int64_t count, at::ScalarType type, at:
 }
 
 void check_moments(const AdamWBuffers& buffers) {
-  const at::Device device = buffers.values.device();
-  const int64_t count = buffers.values.numel();
+  const at::Device device = buffers.gradients.device();
+  const int64_t count = buffers.gradients.numel();
   const at::ScalarType type = buffers.exp_avg.scalar_type();
   TORCH_CHECK(type == at::kFloat || type == at::kBFloat16 || type == at::kByte,
               "adamw: moments are float32, bfloat16 or codes of uint8, not ", type);
@@ -30,26 +30,25 @@ void check_moments(const AdamWBuffers& buffers) {
 }
 
 void check(const AdamWBuffers& buffers, const AdamWRates& rates, const AdamWScalars& scalars) {
-  const int64_t count = buffers.values.numel();
-  for (const at::Tensor* buffer : {&buffers.values, &buffers.gradients}) {
-    TORCH_CHECK(is_buffer(*buffer, count, at::kFloat, buffers.values.device()), "adamw: a buffer of ", buffer->sizes(),
-                " and type ", buffer->scalar_type(), " does not fit ", count, " values of float32");
-  }
+  TORCH_CHECK(buffers.gradients.defined() && (buffers.values.defined() || buffers.rounded.defined()),
+              "adamw: gradients, and values in float32 or rounded, must be there");
+  const int64_t count = buffers.gradients.numel();
+  const at::Device device = buffers.gradients.device();
+  const auto require = [&](const at::Tensor& buffer, at::ScalarType type) {
+    TORCH_CHECK(!buffer.defined() || is_buffer(buffer, count, type, device), "adamw: a buffer of ", buffer.sizes(),
+                " and type ", buffer.scalar_type(), " does not fit ", count, " values of type ", type);
+  };
+  require(buffers.values, at::kFloat);
+  require(buffers.rounded, at::kBFloat16);
+  require(buffers.gradients, buffers.gradients.scalar_type() == at::kBFloat16 ? at::kBFloat16 : at::kFloat);
   TORCH_CHECK(count % kParameterAlignment == 0 && buffers.decays.numel() == count / kParameterAlignment &&
                   buffers.decays.scalar_type() == at::kByte,
               "adamw: ", buffers.decays.numel(), " flags of decay do not fit ", count, " values");
   check_moments(buffers);
-  if (const at::Tensor& rounded = buffers.rounded; rounded.defined()) {
-    check_kernel_type("adamw", rounded);
-    TORCH_CHECK(rounded.numel() == count && rounded.is_contiguous() && rounded.scalar_type() != at::kFloat,
-                "adamw: rounded copies of ", rounded.sizes(), " and type ", rounded.scalar_type(), " do not fit ",
-                count, " values");
-  }
   for (const at::Tensor* scalar : {&scalars.learning_rate, &scalars.step_count, &scalars.divisor, &scalars.found_inf}) {
-    TORCH_CHECK(scalar->dim() == 0 && scalar->scalar_type() == at::kFloat &&
-                    scalar->device() == buffers.values.device(),
-                "adamw: a float32 scalar on ", buffers.values.device(), " expected, got ", scalar->sizes(), " ",
-                scalar->scalar_type(), " on ", scalar->device());
+    TORCH_CHECK(scalar->dim() == 0 && scalar->scalar_type() == at::kFloat && scalar->device() == device,
+                "adamw: a float32 scalar on ", device, " expected, got ", scalar->sizes(), " ", scalar->scalar_type(),
+                " on ", scalar->device());
   }
   TORCH_CHECK(rates.beta1 >= 0 && rates.beta1 < 1 && rates.beta2 >= 0 && rates.beta2 < 1 && rates.eps > 0,
               "adamw: betas must be in [0, 1) and eps positive, got ", rates.beta1, ", ", rates.beta2, " and ",
@@ -60,7 +59,7 @@ void check(const AdamWBuffers& buffers, const AdamWRates& rates, const AdamWScal
 
 void adamw(const AdamWBuffers& buffers, const AdamWRates& rates, const AdamWScalars& scalars) {
   check(buffers, rates, scalars);
-  kernels_of(buffers.values).adamw(buffers, rates, scalars);
+  kernels_of(buffers.gradients).adamw(buffers, rates, scalars);
 }
 
 }  // namespace gpt::ops

@@ -41,7 +41,7 @@ void adamw(const AdamWBuffers& buffers, const AdamWRates& rates, const AdamWScal
   };
   const AdamWFactors factors = adamw_factors(rates);
   with_moment_type(buffers, [&]<class M>() {
-    const auto values = adamw_values<c10::BFloat16, M>(buffers);
+    const auto values = adamw_values<M>(buffers);
     at::parallel_for(0, buffers.decays.numel(), kGrain,
                      [&](int64_t begin, int64_t end) { best_adamw<M>()(values, factors, step, begin, end); });
   });

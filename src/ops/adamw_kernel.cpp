@@ -19,33 +19,19 @@ using c10::BFloat16;
 
 constexpr int64_t kWidth = FloatVector::size(), kBlock = kParameterAlignment;
 
-// Updates the vector of values at `at` and its moments in place, and returns its new values.
-template <class M>
-FloatVector update(const AdamWValues<BFloat16, M>& of, const AdamWFactors& factors, const AdamWStep& step,
-                   FloatVector kept, int64_t at, float* exp_avg, float* exp_avg_sq) {
-  const FloatVector g = FloatVector::loadu(of.gradients + at) * FloatVector(step.inverse_divisor);
+// Updates a vector of values and its moments in place, and returns the new values.
+FloatVector update(const AdamWFactors& factors, const AdamWStep& step, FloatVector kept, const float* gradient,
+                   float* values, float* exp_avg, float* exp_avg_sq) {
+  const FloatVector g = FloatVector::loadu(gradient) * FloatVector(step.inverse_divisor);
   FloatVector m = FloatVector::loadu(exp_avg), v = FloatVector::loadu(exp_avg_sq);
   m = at::vec::fmadd(FloatVector(factors.new_in_exp_avg), g - m, m);
   v = at::vec::fmadd(FloatVector(factors.new_in_exp_avg_sq) * g, g, FloatVector(factors.old_in_exp_avg_sq) * v);
   const FloatVector divisor = at::vec::fmadd(v.sqrt(), FloatVector(step.inverse_root), FloatVector(factors.eps));
-  const FloatVector value = FloatVector::loadu(of.values + at) * kept - FloatVector(step.rate) * m / divisor;
+  const FloatVector value = FloatVector::loadu(values) * kept - FloatVector(step.rate) * m / divisor;
   m.store(exp_avg);
   v.store(exp_avg_sq);
-  value.store(of.values + at);
+  value.store(values);
   return value;
-}
-
-// A block whose moments are float32 at `m` and `v`.
-template <class M>
-void update_block(const AdamWValues<BFloat16, M>& of, const AdamWFactors& factors, const AdamWStep& step, int64_t block,
-                  float* m, float* v) {
-  const FloatVector kept(of.decays[block] ? step.kept_by_decay : 1.0f);
-  const int64_t begin = block * kBlock;
-  for (int64_t i = 0; i < kBlock; i += 2 * kWidth) {
-    const FloatVector low = update(of, factors, step, kept, begin + i, m + i, v + i),
-                      high = update(of, factors, step, kept, begin + i + kWidth, m + i + kWidth, v + i + kWidth);
-    if (of.rounded) at::vec::convert_from_float<BFloat16>(low, high).store(of.rounded + begin + i);
-  }
 }
 
 void load(const BFloat16* from, float* to) {
@@ -65,18 +51,37 @@ void round_to_nearest(const float* from, BFloat16* to) {
 }
 
 // Up with the probability of what lies above the lower neighbour: 16 random bits are added to those that are cut off.
-void round_at_random(const float* from, uint32_t number, int64_t block, BFloat16* to) {
+void round_at_random(const float* from, uint64_t key, uint32_t number, int64_t block, BFloat16* to) {
   constexpr int64_t kCalls = kBlock / (2 * 4 * kPhiloxLanes);  // of 4 words in each lane, which are bits for two values
   alignas(64) uint32_t random[kBlock];
   for (int64_t call = 0; call < kCalls; ++call) {
     const auto counter = static_cast<uint64_t>(block * kCalls + call) * kPhiloxLanes;
-    const PhiloxWords drawn =
-        philox(kRoundingKey, static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), number);
+    const PhiloxWords drawn = philox(key, static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), number);
     std::memcpy(&random[call * 4 * kPhiloxLanes], drawn.words, sizeof drawn.words);
   }
   for (int64_t i = 0; i < kBlock / 2; ++i) random[kBlock / 2 + i] = random[i] >> 16, random[i] &= 0xffff;
   for (int64_t i = 0; i < kBlock; ++i)
     to[i].x = static_cast<uint16_t>((std::bit_cast<uint32_t>(from[i]) + random[i]) >> 16);
+}
+
+// A block whose moments are float32 at `m` and `v`.
+template <class M>
+void update_block(const AdamWValues<M>& of, const AdamWFactors& factors, const AdamWStep& step, int64_t block, float* m,
+                  float* v) {
+  const FloatVector kept(of.decays[block] ? step.kept_by_decay : 1.0f);
+  const int64_t begin = block * kBlock;
+  alignas(64) float wide_gradients[kBlock], wide_values[kBlock];
+  const float* gradients = of.gradients + begin;
+  float* values = of.values + begin;
+  if (!of.gradients) load(of.rounded_gradients + begin, wide_gradients), gradients = wide_gradients;
+  if (!of.values) load(of.rounded + begin, wide_values), values = wide_values;
+  for (int64_t i = 0; i < kBlock; i += 2 * kWidth) {
+    const int64_t j = i + kWidth;
+    const FloatVector low = update(factors, step, kept, gradients + i, values + i, m + i, v + i),
+                      high = update(factors, step, kept, gradients + j, values + j, m + j, v + j);
+    if (of.values && of.rounded) at::vec::convert_from_float<BFloat16>(low, high).store(of.rounded + begin + i);
+  }
+  if (!of.values) round_at_random(values, kValueRoundingKey, step.number, block, of.rounded + begin);
 }
 
 template <bool is_signed>
@@ -94,14 +99,14 @@ void store(const float* from, uint8_t* codes, float& maximum) {
   for (int64_t i = 0; i < kBlock; ++i) codes[i] = static_cast<uint8_t>(encoded_moment<is_signed>(from[i] * reciprocal));
 }
 
-void update_float32(const AdamWValues<BFloat16, float>& of, const AdamWFactors& factors, const AdamWStep& step,
-                    int64_t begin, int64_t end) {
+void update_float32(const AdamWValues<float>& of, const AdamWFactors& factors, const AdamWStep& step, int64_t begin,
+                    int64_t end) {
   for (int64_t block = begin; block < end; ++block)
     update_block(of, factors, step, block, of.exp_avg + block * kBlock, of.exp_avg_sq + block * kBlock);
 }
 
-void update_bfloat16(const AdamWValues<BFloat16, BFloat16>& of, const AdamWFactors& factors, const AdamWStep& step,
-                     int64_t begin, int64_t end) {
+void update_bfloat16(const AdamWValues<BFloat16>& of, const AdamWFactors& factors, const AdamWStep& step, int64_t begin,
+                     int64_t end) {
   alignas(64) float m[kBlock], v[kBlock];
   for (int64_t block = begin; block < end; ++block) {
     BFloat16 *const exp_avg = of.exp_avg + block * kBlock, *const exp_avg_sq = of.exp_avg_sq + block * kBlock;
@@ -109,12 +114,12 @@ void update_bfloat16(const AdamWValues<BFloat16, BFloat16>& of, const AdamWFacto
     load(exp_avg_sq, v);
     update_block(of, factors, step, block, m, v);
     round_to_nearest(m, exp_avg);
-    round_at_random(v, step.number, block, exp_avg_sq);
+    round_at_random(v, kMomentRoundingKey, step.number, block, exp_avg_sq);
   }
 }
 
-void update_codes(const AdamWValues<BFloat16, uint8_t>& of, const AdamWFactors& factors, const AdamWStep& step,
-                  int64_t begin, int64_t end) {
+void update_codes(const AdamWValues<uint8_t>& of, const AdamWFactors& factors, const AdamWStep& step, int64_t begin,
+                  int64_t end) {
   alignas(64) float m[kBlock], v[kBlock];
   for (int64_t block = begin; block < end; ++block) {
     uint8_t *const exp_avg = of.exp_avg + block * kBlock, *const exp_avg_sq = of.exp_avg_sq + block * kBlock;

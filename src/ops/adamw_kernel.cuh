@@ -31,38 +31,39 @@ struct Moments {
   Group m, v;
 };
 
+// Each value goes up with the probability of what lies above its lower neighbour: 16 random bits are added to those that are cut
+// off.
+__device__ inline void store_at_random(const Group& group, uint64_t key, int64_t begin, uint32_t number,
+                                       c10::BFloat16* to) {
+  const RandomBits random = philox(key, begin / kGroup, number);
+  Pack<uint16_t> rounded;
+  for (int i = 0; i < kGroup; ++i) {
+    uint32_t bits;
+    memcpy(&bits, &group.values[i], sizeof bits);
+    rounded.values[i] = static_cast<uint16_t>((bits + random.of(i)) >> 16);
+  }
+  *reinterpret_cast<Pack<uint16_t>*>(to + begin) = rounded;
+}
+
 // load_moments() and store_moments() for each type in which moments are kept. Every lane of a warp calls them.
-template <class R>
-__device__ Moments load_moments(const AdamWValues<R, float>& of, int64_t begin) {
+__device__ inline Moments load_moments(const AdamWValues<float>& of, int64_t begin) {
   return {load<true>(of.exp_avg + begin, kGroup), load<true>(of.exp_avg_sq + begin, kGroup)};
 }
 
-template <class R>
-__device__ void store_moments(const AdamWValues<R, float>& of, int64_t begin, const Moments& moments,
-                              uint32_t /*number*/) {
+__device__ inline void store_moments(const AdamWValues<float>& of, int64_t begin, const Moments& moments,
+                                     uint32_t /*number*/) {
   store<true>(moments.m, of.exp_avg + begin, kGroup);
   store<true>(moments.v, of.exp_avg_sq + begin, kGroup);
 }
 
-template <class R>
-__device__ Moments load_moments(const AdamWValues<R, c10::BFloat16>& of, int64_t begin) {
+__device__ inline Moments load_moments(const AdamWValues<c10::BFloat16>& of, int64_t begin) {
   return {load<true>(of.exp_avg + begin, kGroup), load<true>(of.exp_avg_sq + begin, kGroup)};
 }
 
-// The second moment goes up with the probability of what lies above the lower neighbour: 16 random bits are added to those that are
-// cut off.
-template <class R>
-__device__ void store_moments(const AdamWValues<R, c10::BFloat16>& of, int64_t begin, const Moments& moments,
-                              uint32_t number) {
+__device__ inline void store_moments(const AdamWValues<c10::BFloat16>& of, int64_t begin, const Moments& moments,
+                                     uint32_t number) {
   store<true>(moments.m, of.exp_avg + begin, kGroup);
-  const RandomBits random = philox(kRoundingKey, begin / kGroup, number);
-  Pack<uint16_t> rounded;
-  for (int i = 0; i < kGroup; ++i) {
-    uint32_t bits;
-    memcpy(&bits, &moments.v.values[i], sizeof bits);
-    rounded.values[i] = static_cast<uint16_t>((bits + random.of(i)) >> 16);
-  }
-  *reinterpret_cast<Pack<uint16_t>*>(of.exp_avg_sq + begin) = rounded;
+  store_at_random(moments.v, kMomentRoundingKey, begin, number, of.exp_avg_sq);
 }
 
 struct alignas(kGroup) Codes {
@@ -90,16 +91,14 @@ __device__ void store_codes(const Group& group, uint8_t* to, float* maximum) {
   if (threadIdx.x % 32 == 0) *maximum = largest;
 }
 
-template <class R>
-__device__ Moments load_moments(const AdamWValues<R, uint8_t>& of, int64_t begin) {
+__device__ inline Moments load_moments(const AdamWValues<uint8_t>& of, int64_t begin) {
   const int64_t block = begin / kParameterAlignment;
   return {load_codes<true>(of.exp_avg + begin, of.exp_avg_max[block]),
           load_codes<false>(of.exp_avg_sq + begin, of.exp_avg_sq_max[block])};
 }
 
-template <class R>
-__device__ void store_moments(const AdamWValues<R, uint8_t>& of, int64_t begin, const Moments& moments,
-                              uint32_t /*number*/) {
+__device__ inline void store_moments(const AdamWValues<uint8_t>& of, int64_t begin, const Moments& moments,
+                                     uint32_t /*number*/) {
   const int64_t block = begin / kParameterAlignment;
   store_codes<true>(moments.m, of.exp_avg + begin, of.exp_avg_max + block);
   store_codes<false>(moments.v, of.exp_avg_sq + begin, of.exp_avg_sq_max + block);
@@ -107,15 +106,16 @@ __device__ void store_moments(const AdamWValues<R, uint8_t>& of, int64_t begin, 
 
 inline constexpr int64_t kAdamWThreads = 256;
 
-template <class R, class M>
+template <class M>
 __global__ void __launch_bounds__(kAdamWThreads)
-    adamw_kernel(AdamWValues<R, M> of, AdamWFactors factors, AdamWNumbers numbers, int64_t count) {
+    adamw_kernel(AdamWValues<M> of, AdamWFactors factors, AdamWNumbers numbers, int64_t count) {
   const int64_t begin = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * kGroup;
   if (begin >= count || *numbers.found_inf != 0) return;  // whole warps: count is a multiple of what one has
   const AdamWStep step = numbers.step();
   const float kept = of.decays[begin / kParameterAlignment] ? step.kept_by_decay : 1.0f;
-  const Group gradient = load<true>(of.gradients + begin, kGroup);
-  Group value = load<true>(of.values + begin, kGroup);
+  const Group gradient =
+      of.gradients ? load<true>(of.gradients + begin, kGroup) : load<true>(of.rounded_gradients + begin, kGroup);
+  Group value = of.values ? load<true>(of.values + begin, kGroup) : load<true>(of.rounded + begin, kGroup);
   Moments moments = load_moments(of, begin);
   for (int i = 0; i < kGroup; ++i) {
     float &m = moments.m.values[i], &v = moments.v.values[i];
@@ -125,15 +125,19 @@ __global__ void __launch_bounds__(kAdamWThreads)
     const float divisor = sqrtf(v) * step.inverse_root + factors.eps;
     value.values[i] = value.values[i] * kept - step.rate * m / divisor;
   }
-  store<true>(value, of.values + begin, kGroup);
   store_moments(of, begin, moments, step.number);
-  if (of.rounded) store<true>(value, of.rounded + begin, kGroup);
+  if (of.values) {
+    store<true>(value, of.values + begin, kGroup);
+    if (of.rounded) store<true>(value, of.rounded + begin, kGroup);
+  } else {
+    store_at_random(value, kValueRoundingKey, begin, step.number, of.rounded);
+  }
 }
 
 // As cpu::adamw().
 template <class Launch>
 void adamw(const Launch& launch, const AdamWBuffers& buffers, const AdamWRates& rates, const AdamWScalars& scalars) {
-  const int64_t count = buffers.values.numel();
+  const int64_t count = buffers.gradients.numel();
   const AdamWNumbers numbers{.learning_rate = read<float>(scalars.learning_rate),
                              .step_count = read<float>(scalars.step_count),
                              .divisor = read<float>(scalars.divisor),
@@ -141,17 +145,13 @@ void adamw(const Launch& launch, const AdamWBuffers& buffers, const AdamWRates& 
                              .log_beta1 = static_cast<float>(std::log(rates.beta1)),
                              .log_beta2 = static_cast<float>(std::log(rates.beta2)),
                              .weight_decay = static_cast<float>(rates.weight_decay)};
-  const auto update = [&]<class R>() {
-    with_moment_type(buffers, [&]<class M>() {
-      const auto of = adamw_values<R, M>(buffers);
-      TORCH_CHECK(are_aligned(of.values, of.gradients, of.exp_avg, of.exp_avg_sq, of.rounded),
-                  "adamw: the buffers must begin at multiples of 16 bytes");
-      launch(adamw_kernel<R, M>, (count / kGroup + kAdamWThreads - 1) / kAdamWThreads, kAdamWThreads, of,
-             adamw_factors(rates), numbers, count);
-    });
-  };
-  const bool is_half = buffers.rounded.defined() && buffers.rounded.scalar_type() == at::kHalf;
-  is_half ? update.template operator()<c10::Half>() : update.template operator()<c10::BFloat16>();
+  with_moment_type(buffers, [&]<class M>() {
+    const auto of = adamw_values<M>(buffers);
+    TORCH_CHECK(are_aligned(of.values, of.rounded, of.gradients, of.rounded_gradients, of.exp_avg, of.exp_avg_sq),
+                "adamw: the buffers must begin at multiples of 16 bytes");
+    launch(adamw_kernel<M>, (count / kGroup + kAdamWThreads - 1) / kAdamWThreads, kAdamWThreads, of,
+           adamw_factors(rates), numbers, count);
+  });
 }
 
 }  // namespace gpt::ops::cuda

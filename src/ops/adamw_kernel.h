@@ -2,8 +2,6 @@
 // (cmake/CpuKernels.cmake); adamw_cpu.cpp distributes the work.
 #pragma once
 
-#include <c10/util/BFloat16.h>
-
 #include <cstdint>
 
 #include "adamw_values.h"
@@ -12,7 +10,7 @@ namespace gpt::ops::cpu {
 
 // For the blocks of kParameterAlignment values from `begin` to before `end`.
 template <class M>
-using AdamWKernel = void (*)(const AdamWValues<c10::BFloat16, M>& of, const AdamWFactors& factors,
-                             const AdamWStep& step, int64_t begin, int64_t end);
+using AdamWKernel = void (*)(const AdamWValues<M>& of, const AdamWFactors& factors, const AdamWStep& step,
+                             int64_t begin, int64_t end);
 
 }  // namespace gpt::ops::cpu

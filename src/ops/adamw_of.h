@@ -1,21 +1,21 @@
 // From tensors to adamw_values.h.
 #pragma once
 
-#include <c10/util/BFloat16.h>
-
 #include "adamw_values.h"
 #include "gpt/ops/adamw.h"
 #include "rows_of.h"
 
 namespace gpt::ops {
 
-template <class R, class M>
-AdamWValues<R, M> adamw_values(const AdamWBuffers& of) {
+template <class M>
+AdamWValues<M> adamw_values(const AdamWBuffers& of) {
+  const bool are_rounded = of.gradients.scalar_type() == at::kBFloat16;
   return {.values = write<float>(of.values),
-          .gradients = read<float>(of.gradients),
+          .rounded = write<c10::BFloat16>(of.rounded),
+          .gradients = are_rounded ? nullptr : read<float>(of.gradients),
+          .rounded_gradients = are_rounded ? read<c10::BFloat16>(of.gradients) : nullptr,
           .exp_avg = write<M>(of.exp_avg),
           .exp_avg_sq = write<M>(of.exp_avg_sq),
-          .rounded = write<R>(of.rounded),
           .decays = read<uint8_t>(of.decays),
           .exp_avg_max = write<float>(of.exp_avg_max),
           .exp_avg_sq_max = write<float>(of.exp_avg_sq_max)};

@@ -1,17 +1,21 @@
 // What the kernels of AdamW are given, on every device. Small: cmake/CpuKernels.cmake says why.
 #pragma once
 
+#include <c10/util/BFloat16.h>
+
 #include <cstdint>
 
 namespace gpt::ops {
 
-// R: the type of the rounded copies; M: of the moments, which uint8_t keeps as codes (moment_map.h).
-template <class R, class M>
+// M: the type of the moments, which uint8_t keeps as codes (moment_map.h).
+template <class M>
 struct AdamWValues {
-  float* values;
+  float* values;           // null: `rounded` is all there is of them
+  c10::BFloat16* rounded;  // null: there are only `values`
+  // One of the two, the other is null:
   const float* gradients;
+  const c10::BFloat16* rounded_gradients;
   M *exp_avg, *exp_avg_sq;
-  R* rounded;  // null: without copies
   // Of each block of kParameterAlignment values:
   const uint8_t* decays;
   float *exp_avg_max, *exp_avg_sq_max;  // null unless there are codes
@@ -32,7 +36,7 @@ struct AdamWStep {
   uint32_t number;        // t
 };
 
-// Keys the random bits that decide how a moment is rounded. What differs from update to update is their counter.
-inline constexpr uint64_t kRoundingKey = 0x9fb21c651e98df25;
+// Key the random bits that decide how a moment and a value are rounded. What differs from update to update is their counter.
+inline constexpr uint64_t kMomentRoundingKey = 0x9fb21c651e98df25, kValueRoundingKey = 0xd6e8feb86659fd93;
 
 }  // namespace gpt::ops

@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/argsort.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/embedding_dense_backward.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -14,7 +15,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// result (V, C) at row ids[i] += rows[i] (C). Each thread has its own columns, so that none waits for another and the order of
+// result (V, C) at row ids[i] += rows[i] (C), both float32. Each thread has its own columns, so that none waits for another and the order of
 // summation does not depend on their number.
 void add_rows(const at::Tensor& result, const at::Tensor& ids, const at::Tensor& rows) {
   constexpr int64_t kLeastColumns = 64, kLeastValues = 32768;  // per thread
@@ -32,6 +33,31 @@ void add_rows(const at::Tensor& result, const at::Tensor& ids, const at::Tensor&
                    });
 }
 
+// The same for a result of bfloat16, which is rounded once for each row: what it gets is summed up before, with the ids in order.
+void add_rows_rounded(const at::Tensor& result, const at::Tensor& ids, const at::Tensor& rows) {
+  constexpr int64_t kColumns = 64;
+  const int64_t count = ids.numel(), C = result.size(1);
+  const at::Tensor order = at::argsort(ids.flatten(), /*stable=*/true, /*dim=*/0, /*descending=*/false);
+  const auto *id = ids.const_data_ptr<int64_t>(), *place = order.const_data_ptr<int64_t>();
+  const auto* from = rows.const_data_ptr<float>();
+  auto* to = result.mutable_data_ptr<c10::BFloat16>();
+  at::parallel_for(0, (C + kColumns - 1) / kColumns, 1, [&](int64_t first, int64_t last) {
+    for (int64_t begin = first * kColumns; begin < std::min(C, last * kColumns); begin += kColumns) {
+      const int64_t width = std::min(kColumns, C - begin);
+      for (int64_t i = 0; i < count;) {
+        const int64_t token = id[place[i]];
+        float sums[kColumns] = {};
+        for (; i < count && id[place[i]] == token; ++i) {
+          const float* row = from + place[i] * C + begin;
+          for (int64_t c = 0; c < width; ++c) sums[c] += row[c];
+        }
+        auto* sum = to + token * C + begin;
+        for (int64_t c = 0; c < width; ++c) sum[c] = static_cast<float>(sum[c]) + sums[c];
+      }
+    }
+  });
+}
+
 struct Embedding : torch::autograd::Function<Embedding> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& ids, const at::Tensor& /*of autograd*/,
                             const Parameter& table) {
@@ -46,7 +72,8 @@ struct Embedding : torch::autograd::Function<Embedding> {
     const at::Tensor& result = table.gradient();
     if (result.is_cpu()) {
       if (!table.begin_contribution()) result.zero_();
-      add_rows(result, ids.contiguous(), gradients[0].to(at::kFloat).contiguous());
+      const auto add = result.scalar_type() == at::kFloat ? add_rows : add_rows_rounded;
+      add(result, ids.contiguous(), gradients[0].to(at::kFloat).contiguous());
     } else {
       table.add_to_gradient(at::embedding_dense_backward(gradients[0], ids, result.size(0), /*padding_idx=*/-1,
                                                          /*scale_grad_by_freq=*/false));

@@ -29,9 +29,29 @@ Normalized compute(const Normalization& norm, const Dropout& dropout, const at::
 }
 
 struct Applied {
-  Normalization norm;
+  Normalization norm, computed;  // the latter in_float32()
   Dropout dropout;
 };
+
+bool is_wide(const Parameter& parameter) {
+  return !parameter.defined() ||
+         (parameter.value().scalar_type() == at::kFloat && parameter.gradient_type() == at::kFloat);
+}
+
+// The same with parameters that the kernels take: of float32, and with gradients of that type. They are small.
+Normalization in_float32(const Normalization& norm) {
+  const auto wide = [](const Parameter& parameter) {
+    return is_wide(parameter) ? parameter : Parameter(parameter.value().detach().to(at::kFloat, false, /*copy=*/true));
+  };
+  return {norm.kind, norm.eps, wide(norm.weight), wide(norm.bias)};
+}
+
+// What the kernels wrote for `computed`, where that is not `parameter` itself. A node may go backward again.
+void add_gradient(const Parameter& parameter, const Parameter& computed) {
+  if (is_wide(parameter)) return;
+  parameter.add_to_gradient(computed.gradient());
+  computed.clear_gradient();
+}
 
 struct AddNorm : torch::autograd::Function<AddNorm> {
   static variable_list forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& /*of autograd*/,
@@ -39,10 +59,11 @@ struct AddNorm : torch::autograd::Function<AddNorm> {
                                const Dropout& dropout) {
     const at::Tensor statistics =
         at::empty({x.numel() / norm.weight.value().numel(), 2}, x.options().dtype(at::kFloat));
-    const Normalized result = compute(norm, dropout, x, branch.value_or(at::Tensor()), statistics);
+    const Normalization computed = in_float32(norm);
+    const Normalized result = compute(computed, dropout, x, branch.value_or(at::Tensor()), statistics);
     context->set_materialize_grads(false);
     context->save_for_backward({result.sum, statistics});
-    keep(*context, Applied{norm, dropout});
+    keep(*context, Applied{norm, computed, dropout});
     if (branch) context->saved_data["branch"] = static_cast<int64_t>(branch->scalar_type());
     return {result.sum, result.normed};
   }
@@ -51,7 +72,7 @@ struct AddNorm : torch::autograd::Function<AddNorm> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
     const at::Tensor &sum = saved[0], &statistics = saved[1];
-    const auto& [norm, dropout] = kept<Applied>(*context);
+    const auto& [norm, computed, dropout] = kept<Applied>(*context);
     const at::Tensor x_gradient = at::empty_like(sum);
     at::Tensor branch_gradient;
     const auto branch = context->saved_data.find("branch");
@@ -60,8 +81,12 @@ struct AddNorm : torch::autograd::Function<AddNorm> {
       if (dropout || type != sum.scalar_type()) branch_gradient = at::empty_like(sum, type);
     }
     const auto contiguous = [](const at::Tensor& x) { return x.defined() ? x.contiguous() : x; };
-    kernels_of(sum).add_norm_backward(norm, dropout, sum, statistics, contiguous(gradients[0]),
+    kernels_of(sum).add_norm_backward(computed, dropout, sum, statistics, contiguous(gradients[0]),
                                       contiguous(gradients[1]), x_gradient, branch_gradient);
+    if (gradients[1].defined()) {
+      add_gradient(norm.weight, computed.weight);
+      add_gradient(norm.bias, computed.bias);
+    }
     if (!branch_gradient.defined() && branch != context->saved_data.end()) branch_gradient = x_gradient;
     return {x_gradient, at::Tensor(), branch_gradient, at::Tensor(), at::Tensor()};
   }
@@ -92,7 +117,7 @@ Normalized add_norm(const Normalization& norm, const at::Tensor& x, const at::Te
   if (!x.is_cpu() && x.size(-1) > kMostNormColumnsOfCuda) return aten::add_norm(norm, x, branch, dropout);
   const Dropout mask = branch.defined() ? draw_dropout(dropout, x) : Dropout();
   const at::Tensor rows = x.contiguous(), added = branch.defined() ? branch.contiguous() : branch;
-  if (!at::GradMode::is_enabled()) return compute(norm, mask, rows, added, /*statistics=*/{});
+  if (!at::GradMode::is_enabled()) return compute(in_float32(norm), mask, rows, added, /*statistics=*/{});
   const auto results =
       AddNorm::apply(rows, norm.weight.value(), added.defined() ? std::optional(added) : std::nullopt, norm, mask);
   return {results[0], results[1]};
@@ -104,7 +129,7 @@ Repeat repeat_norm(const at::Tensor& normed) {
   if (!node || normed.output_nr() != 1) return {};
   return [node] {
     const at::Tensor sum = node->ctx_.get_saved_variables()[0];
-    return compute(kept<Applied>(node->ctx_).norm, Dropout(), sum, /*branch=*/{}, /*statistics=*/{}).normed;
+    return compute(kept<Applied>(node->ctx_).computed, Dropout(), sum, /*branch=*/{}, /*statistics=*/{}).normed;
   };
 }
 

@@ -41,6 +41,8 @@ std::string_view AdamW::name(const OptimizerConfig& config) {
 }
 
 AdamW::AdamW(const Parameters& parameters, const OptimizerConfig& config) : parameters_(parameters), config_(config) {
+  TORCH_CHECK(config.fused_adamw || parameters.flat_values().scalar_type() == at::kFloat,
+              "AdamW: only the kernel updates values of 16 bits alone");
   const auto options = at::TensorOptions(parameters.device());
   for (const StateRange& range : state_ranges(parameters.rows(), parameters.layout(), config)) {
     Moments& moments = moments_.emplace_back(Moments{range, {}});
@@ -74,9 +76,14 @@ void AdamW::step_fused(const at::Tensor& learning_rate, const at::Tensor& grad_s
     const auto part = [&range](const at::Tensor& flat, int64_t values = 1) {
       return flat.defined() ? flat.slice(0, range.begin / values, range.end / values) : flat;
     };
-    ops::AdamWBuffers buffers{
-        part(parameters_.flat_values()),   part(gradients), slots[0], slots[1], part(parameters_.flat_rounded()),
-        part(decays_, kParameterAlignment)};
+    const at::Tensor values = part(parameters_.flat_values());
+    const bool has_master = values.scalar_type() == at::kFloat;
+    ops::AdamWBuffers buffers{.values = has_master ? values : at::Tensor(),
+                              .gradients = part(gradients),
+                              .exp_avg = slots[0],
+                              .exp_avg_sq = slots[1],
+                              .rounded = has_master ? part(parameters_.flat_rounded()) : values,
+                              .decays = part(decays_, kParameterAlignment)};
     if (range.dtype == StateDtype::int8)
       buffers.exp_avg_max = slots[kMoments], buffers.exp_avg_sq_max = slots[kMoments + 1];
     ops::adamw(buffers, {config_.beta1, config_.beta2, config_.eps, config_.weight_decay},
@@ -92,8 +99,9 @@ void AdamW::step_by_operators(const at::Tensor& learning_rate, const at::Tensor&
   const at::Tensor correction1 = 1 - at::pow(beta1, step_count_), correction2 = 1 - at::pow(beta2, step_count_);
   for (const auto& [begin, end, decays] : decay_ranges(parameters_.rows(), parameters_.layout())) {
     const auto stretch = [begin, end](const at::Tensor& flat) { return flat.slice(0, begin, end); };
-    const at::Tensor gradient = stretch(gradients) / grad_scale, value = stretch(parameters_.flat_values()),
-                     exp_avg = stretch(moments_[0].slots[0]), exp_avg_sq = stretch(moments_[0].slots[1]);
+    const at::Tensor gradient = stretch(gradients).to(at::kFloat) / grad_scale,
+                     value = stretch(parameters_.flat_values()), exp_avg = stretch(moments_[0].slots[0]),
+                     exp_avg_sq = stretch(moments_[0].slots[1]);
     value.mul_(1 - learning_rate * (decays ? config_.weight_decay : 0));
     exp_avg.mul_(beta1).add_(gradient, 1 - beta1);
     exp_avg_sq.mul_(beta2).addcmul_(gradient, gradient, 1 - beta2);

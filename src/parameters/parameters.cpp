@@ -34,7 +34,7 @@ void clear_padding(const at::Tensor& flat, int64_t end) { flat.detach().slice(0,
 }  // namespace
 
 const at::Tensor& FlatGradients::buffer() {
-  if (!buffer_.defined()) buffer_ = at::empty({size_}, at::TensorOptions(device_).dtype(at::kFloat));
+  if (!buffer_.defined()) buffer_ = at::empty({size_}, options_);
   return buffer_;
 }
 
@@ -47,7 +47,7 @@ Parameter::Parameter(at::Tensor value, at::Tensor rounded, c10::intrusive_ptr<Fl
 }
 
 Parameter::Parameter(const at::Tensor& value)
-    : Parameter(value, at::Tensor(), c10::make_intrusive<FlatGradients>(value.numel(), value.device()), 0) {}
+    : Parameter(value, at::Tensor(), c10::make_intrusive<FlatGradients>(value.numel(), value.options()), 0) {}
 
 const at::Tensor& Parameter::gradient() const {
   if (!state_->gradient.defined()) {
@@ -77,12 +77,13 @@ void Parameter::add_to_gradient(const at::Tensor& contribution) const {
   }
 }
 
-Parameters::Parameters(std::vector<ParameterRow> rows, at::Device device, at::ScalarType compute_type)
+Parameters::Parameters(std::vector<ParameterRow> rows, at::Device device, const ParameterTypes& types)
     : rows_(std::move(rows)), layout_(flat_layout(rows_)) {
-  const auto options = at::TensorOptions(device).dtype(at::kFloat);
-  flat_values_ = at::empty({layout_.size}, options);
-  if (compute_type != at::kFloat) flat_rounded_ = at::empty({layout_.size}, options.dtype(compute_type));
-  flat_gradients_ = c10::make_intrusive<FlatGradients>(layout_.size, device);
+  const auto options = at::TensorOptions(device);
+  const bool is_narrow = types.compute != at::kFloat;
+  flat_values_ = at::empty({layout_.size}, options.dtype(types.has_master ? at::kFloat : types.compute));
+  if (is_narrow && types.has_master) flat_rounded_ = at::empty({layout_.size}, options.dtype(types.compute));
+  flat_gradients_ = c10::make_intrusive<FlatGradients>(layout_.size, options.dtype(types.gradient));
   for (size_t i = 0; i < rows_.size(); ++i) {
     const auto part = [&](const at::Tensor& flat) { return stretch(flat, layout_.offsets[i], rows_[i].shape); };
     parameters_.emplace_back(part(flat_values_), flat_rounded_.defined() ? part(flat_rounded_) : at::Tensor(),
@@ -97,11 +98,12 @@ void Parameters::draw(uint64_t seed) {
   for (size_t i = 0; i < rows_.size(); ++i) {
     const InitialValue& initial = rows_[i].initial;
     const at::Tensor value = parameters_[i].value().detach();
-    const at::Tensor host = value.is_cpu() ? value : at::empty(value.sizes(), at::kFloat);
+    const bool is_drawn_in_place = value.is_cpu() && value.scalar_type() == at::kFloat;
+    const at::Tensor host = is_drawn_in_place ? value : at::empty(value.sizes(), at::kFloat);
     host.fill_(initial.constant);
     if (initial.normal_std > 0)
       host.narrow(0, 0, host.size(0) - initial.padding_rows).normal_(0, initial.normal_std, generator);
-    if (!value.is_cpu()) value.copy_(host);
+    if (!is_drawn_in_place) value.copy_(host);
   }
   round_values();
 }

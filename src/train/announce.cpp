@@ -106,6 +106,9 @@ void announce_idle_settings(const Config& config, const config::Origins& origins
                             const Precision& precision, bool resident) {
   if (precision.compute_type() == at::kFloat && origins.count("training.amp_mode"))
     log::info("No effect here: training.amp_mode (the run does not compute in 16 bits)");
+  if (!precision.end_to_end && config.training.precision.gradient_dtype == GradientDtype::bfloat16 &&
+      origins.count("training.gradient_dtype"))
+    log::info("No effect here: training.gradient_dtype (the run does not compute in bfloat16 end to end)");
   if (config.training.optimizer.state_dtype == StateDtype::float32 && origins.count("training.float32_embedding_state"))
     log::info("No effect here: training.float32_embedding_state (all of AdamW's state is float32)");
   std::vector<std::string> idle;

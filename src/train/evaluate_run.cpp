@@ -50,7 +50,7 @@ ExitCode evaluate_run(Config config, const config::Origins& origins) {
   announce_device(device, choice);
   const Precision precision = resolve_precision(config.training.precision, device);
   apply_precision(precision, config.training.execution.deterministic);
-  GPT model(config.model, choice.device, start.checkpoint.model, precision.weight_type());
+  GPT model(config.model, choice.device, start.checkpoint.model, {.compute = precision.weight_type()});
   model.set_operators(select_operators(config.training.execution, choice.device));
   const Evaluator evaluator(corpus, config.training.batch_size, config.model.block_size,
                             config.training.cadence.eval_batches.value_or(0), choice.device, precision);

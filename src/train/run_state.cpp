@@ -28,6 +28,12 @@ uint64_t stream_seed(const Config& config, Stream stream) {
   return mix64(static_cast<uint64_t>(config.seed) * 4 + stream);
 }
 
+ParameterTypes types_of(const TrainingConfig& training, const Precision& precision) {
+  return {.compute = precision.weight_type(),
+          .has_master = training.precision.master_weights,
+          .gradient = gradient_type(training, precision.end_to_end)};
+}
+
 std::string in_one_line(std::string text) {
   std::replace(text.begin(), text.end(), '\n', ' ');
   return text;
@@ -45,8 +51,8 @@ ScheduleOptions schedule_options(const Config& config, const Corpus& corpus) {
 
 RunState::RunState(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision,
                    const StartingPoint* start)
-    : model(start ? GPT(config.model, device, start->checkpoint.model, precision.weight_type())
-                  : GPT(config.model, device, stream_seed(config, kWeights), precision.weight_type())),
+    : model(start ? GPT(config.model, device, start->checkpoint.model, types_of(config.training, precision))
+                  : GPT(config.model, device, stream_seed(config, kWeights), types_of(config.training, precision))),
       optimizer(model.parameters(), config.training.optimizer),
       scaler(precision.grad_scaler, device),
       loader(corpus.sources, config.data, schedule_options(config, corpus), device),
@@ -91,7 +97,7 @@ bool RunState::is_finished(const RunPlan& plan) const {
 uint64_t RunState::checkpoint_bytes() const {
   // The tokenizer twice, for us and for Python; the rest is far below a megabyte.
   const uint64_t tokenizer = corpus_.tokenizer ? corpus_.tokenizer->to_json().size() : 0;
-  return gpt::checkpoint_bytes(config_.model, config_.training.optimizer) + 2 * tokenizer + (1 << 20);
+  return gpt::checkpoint_bytes(config_.model, config_.training) + 2 * tokenizer + (1 << 20);
 }
 
 void RunState::count_skip(const at::Tensor& skipped) {

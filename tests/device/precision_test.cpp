@@ -87,6 +87,39 @@ TEST(ResolvePrecision, AmpModeSaysHowSixteenBitsAreUsed) {
   EXPECT_THROW(resolve_precision({.dtype = Dtype::float16, .amp_mode = AmpMode::end_to_end}, cuda(8)), Error);
 }
 
+TEST(Precision, GradientsHaveSixteenBitsWhereNothingIsAddedUp) {
+  TrainingConfig training;
+  EXPECT_EQ(gradient_type(training, /*end_to_end=*/true), at::kBFloat16);
+  EXPECT_EQ(gradient_type(training, /*end_to_end=*/false), at::kFloat);
+  training.gradient_accumulation_steps = 2;
+  EXPECT_EQ(gradient_type(training, /*end_to_end=*/true), at::kFloat);
+  training.precision.gradient_dtype = GradientDtype::bfloat16;
+  EXPECT_EQ(gradient_type(training, /*end_to_end=*/true), at::kBFloat16);
+  EXPECT_EQ(gradient_type(training, /*end_to_end=*/false), at::kFloat) << "another device goes on without them";
+  training.precision.gradient_dtype = GradientDtype::float32;
+  training.gradient_accumulation_steps = 1;
+  EXPECT_EQ(gradient_type(training, /*end_to_end=*/true), at::kFloat);
+}
+
+TEST(Precision, ARunKeepsWhatAutoChose) {
+  TrainingConfig training;
+  keep_resolved(training, resolve_precision(training.precision, cuda(8)));
+  EXPECT_EQ(training.precision.amp_mode, AmpMode::end_to_end);
+  EXPECT_EQ(training.precision.gradient_dtype, GradientDtype::bfloat16);
+  TrainingConfig elsewhere;
+  keep_resolved(elsewhere, resolve_precision(elsewhere.precision, cpu(false)));
+  EXPECT_EQ(elsewhere.precision.amp_mode, AmpMode::automatic);
+  EXPECT_EQ(elsewhere.precision.gradient_dtype, GradientDtype::automatic);
+}
+
+TEST(Precision, WeightsWithoutAMasterNeedBFloat16EndToEnd) {
+  const PrecisionConfig alone{.amp_mode = AmpMode::end_to_end, .master_weights = false};
+  EXPECT_TRUE(resolve_precision(alone, cuda(8)).end_to_end);
+  EXPECT_EQ(kept_weight_type(alone), at::kBFloat16);
+  EXPECT_THROW(resolve_precision(alone, cpu(false)), Error) << "float32 there";
+  EXPECT_THROW(resolve_precision({.amp_mode = AmpMode::autocast, .master_weights = false}, cuda(8)), Error);
+}
+
 TEST(ResolvePrecision, SaysWhenBfloat16IsEmulated) {
   const std::string reason = resolve_precision({.dtype = Dtype::bfloat16}, cpu(false)).reason;
   EXPECT_NE(reason.find("emulated"), std::string::npos) << reason;

@@ -66,7 +66,25 @@ TEST(FindSavers, WhatIsSetOrNotThereIsNotOffered) {
                      "training.gradient_checkpointing: block"),
             0);
   config.training.batch_size = 8;
-  EXPECT_GT(saved_by(find_savers(config, card, "efficient", 0), "training.use_amp: true and training.dtype: auto"), 0);
+  const std::string amp = "training.use_amp: true and training.dtype: auto";
+  EXPECT_EQ(saved_by(find_savers(config, card, "efficient", 0), amp), 0) << "the copies of the weights take more";
+  config.training.execution.gradient_checkpointing = GradientCheckpointing::none;
+  EXPECT_GT(saved_by(find_savers(config, card, "efficient", 0), amp), 0);
+}
+
+TEST(FindSavers, SixteenBitsAloneAreOfferedWhereTheRunHasThemEndToEnd) {
+  Config config = gpt2_small();
+  config.training.gradient_accumulation_steps = 2;
+  const DeviceInfo card = find_card("A100")->describe();
+  const std::string master = "training.master_weights: false", gradients = "training.gradient_dtype: bfloat16";
+  constexpr double kParameters = 124475904;  // with 50,304 rows of vocabulary
+  EXPECT_EQ(saved_by(find_savers(config, card, "flash", 0), master), 4 * kParameters);
+  EXPECT_GE(saved_by(find_savers(config, card, "flash", 0), gradients), 2 * kParameters);
+  config.training.precision.master_weights = false;
+  config.training.precision.gradient_dtype = GradientDtype::bfloat16;
+  for (const auto& name : {master, gradients}) EXPECT_EQ(saved_by(find_savers(config, card, "flash", 0), name), 0);
+  config.training.precision = {.amp_mode = AmpMode::autocast};
+  for (const auto& name : {master, gradients}) EXPECT_EQ(saved_by(find_savers(config, card, "flash", 0), name), 0);
 }
 
 }  // namespace

@@ -87,6 +87,38 @@ TEST(GPT, VocabularyPaddingTakesNoPart) {
   }
 }
 
+// Without a master it computes with the same weights, and what it keeps of a gradient is that of float32, rounded.
+TEST(GPT, KeepsWeightsAndGradientsOfSixteenBits) {
+  for (const bool tied : {true, false}) {
+    for (const auto& operators : {ops::fused_operators(), ops::aten_operators()}) {
+      ModelConfig config = tiny_config();
+      config.tie_weights = tied;
+      config.position = Position::learned;
+      GPT wide(config, at::kCPU, 1, {.compute = at::kBFloat16}),
+          narrow(config, at::kCPU, 1, {.compute = at::kBFloat16, .has_master = false, .gradient = at::kBFloat16});
+      const at::Tensor ids = random_ids(2, 16, 1), targets = random_ids(2, 16, 2);
+      std::vector<double> losses;
+      for (GPT* model : {&wide, &narrow}) {
+        model->set_operators(operators);
+        const at::Tensor loss = model->loss(ids, targets);
+        losses.push_back(loss.item<double>());
+        loss.backward();
+      }
+      EXPECT_EQ(losses[0], losses[1]);
+      const std::vector<at::Tensor> expected = gradients(wide), found = gradients(narrow);
+      for (size_t i = 0; i < expected.size(); ++i) {
+        ASSERT_EQ(found[i].scalar_type(), at::kBFloat16);
+        // A contribution of the head, one of the embedding, and their sum.
+        const double largest = expected[i].abs().max().item<double>();
+        EXPECT_LE((found[i].to(at::kFloat) - expected[i]).abs().max().item<double>(),
+                  test::tolerance(at::kBFloat16, 3, largest))
+            << wide.parameters().rows()[i].name;
+        EXPECT_GT(largest, 0);
+      }
+    }
+  }
+}
+
 TEST(GPT, VocabularyMultipleChangesNoWeight) {
   ModelConfig exact = tiny_config();
   exact.vocab_multiple = 1;
@@ -223,7 +255,7 @@ TEST(GPT, EndToEndInSixteenBitsIsWithinTheirRounding) {
   gpt2.norm = Norm::layernorm, gpt2.mlp = Mlp::gelu, gpt2.position = Position::learned, gpt2.bias = true;
   const at::Tensor ids = random_ids(2, 17, 5), inputs = ids.narrow(1, 0, 16), targets = ids.narrow(1, 1, 16);
   for (const ModelConfig& config : {tiny_config(), gpt2}) {
-    GPT exact(config, at::kCPU, 3), rounded(config, at::kCPU, 3, at::kBFloat16);
+    GPT exact(config, at::kCPU, 3), rounded(config, at::kCPU, 3, {.compute = at::kBFloat16});
     for (const bool ours : {true, false}) {
       rounded.set_operators(ours ? ops::fused_operators() : ops::aten_operators());
       for (GPT* model : {&exact, &rounded}) model->loss(inputs, targets).backward();

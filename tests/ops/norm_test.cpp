@@ -269,6 +269,39 @@ TEST_P(AddNormTest, TheNumberOfThreadsChangesNothing) {
   if (one.bias.defined()) { EXPECT_TRUE(one.bias.gradient().equal(two.bias.gradient())); }
 }
 
+TEST_P(AddNormTest, ParametersOfSixteenBitsAreTakenAsTheyAre) {
+  const Normalization given = this->norm(65);
+  const auto rounded = [](const Parameter& p) {
+    return p.defined() ? Parameter(p.value().detach().to(at::kBFloat16)) : p;
+  };
+  const auto widened = [](const Parameter& p) {
+    return p.defined() ? Parameter(p.value().detach().to(at::kFloat)) : p;
+  };
+  const Normalization narrow{given.kind, given.eps, rounded(given.weight), rounded(given.bias)},
+      wide{given.kind, given.eps, widened(narrow.weight), widened(narrow.bias)};
+  const at::Tensor x = draw({18, 65}, what().type), branch = draw({18, 65}, what().branch_type);
+  const Upstream upstream{draw({18, 65}, what().type), draw({18, 65}, what().type)};
+  const auto expect_same = [&](const Parameter& a, const Parameter& b) {
+    if (!a.defined()) return;
+    EXPECT_EQ(a.gradient().scalar_type(), at::kBFloat16);
+    EXPECT_TRUE(a.gradient().equal(b.gradient().to(at::kBFloat16)));
+  };
+  const Outcome a = run(narrow, x, branch, upstream), b = run(wide, x, branch, upstream);
+  EXPECT_TRUE(a.sum.equal(b.sum) && a.normed.equal(b.normed) && a.x_gradient.equal(b.x_gradient));
+  expect_same(narrow.weight, wide.weight);
+  expect_same(narrow.bias, wide.bias);
+  const Normalization again{given.kind, given.eps, narrow.weight, narrow.bias};
+  const at::Tensor before = narrow.weight.gradient().to(at::kFloat);
+  (void)run(again, x, branch, upstream);
+  EXPECT_TRUE(narrow.weight.gradient().to(at::kFloat).equal(2 * before)) << "a second micro-batch adds to it";
+  narrow.weight.clear_gradient();
+  const at::Tensor leaf = x.detach().requires_grad_(), loss = add_norm(narrow, leaf).normed.sum();
+  loss.backward({}, /*retain_graph=*/true);
+  const at::Tensor once = narrow.weight.gradient().to(at::kFloat);
+  loss.backward();
+  EXPECT_TRUE(narrow.weight.gradient().to(at::kFloat).equal(2 * once)) << "a node may go backward again";
+}
+
 TEST_P(AddNormTest, WithoutGradientsNothingIsKept) {
   const Normalization norm = this->norm(65);
   const at::Tensor x = draw({3, 65}, what().type), branch = draw({3, 65}, what().branch_type);

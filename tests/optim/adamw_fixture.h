@@ -64,7 +64,7 @@ class AdamWTest : public DeviceTest {
   at::Tensor scalar(double value) const { return full({}, value); }
 
   // A matrix between two vectors, none of them a multiple of the alignment.
-  Parameters make_parameters(at::ScalarType compute_type = at::kFloat) {
+  Parameters make_parameters(const ParameterTypes& types = {}) {
     Parameters parameters({{.name = "first",
                             .shape = {19},
                             .role = ParameterRole::attention_norm,
@@ -83,7 +83,7 @@ class AdamWTest : public DeviceTest {
                             .layer = 0,
                             .is_bias = true,
                             .initial = {}}},
-                          device(), compute_type);
+                          device(), types);
     for (const auto& [name, value] : parameters.values()) value.detach().copy_(at::randn(value.sizes(), generator_));
     return parameters;
   }

@@ -88,18 +88,105 @@ TEST_P(AdamWTest, ASkippedUpdateChangesNoBit) {
 TEST_P(AdamWTest, RoundsTheCopiesWithTheUpdate) {
   for (const OptimizerConfig& config :
        {kConfig, with_state(StateDtype::bfloat16), with_state(StateDtype::int8), one_operator_at_a_time()}) {
-    for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
-      if (type == at::kHalf && !takes_float16(GetParam())) continue;
-      const Parameters parameters = make_parameters(type);
-      AdamW optimizer(parameters, config);
-      draw_gradients(parameters);
-      step(optimizer, 0.1);
-      EXPECT_TRUE(parameters.flat_rounded().equal(parameters.flat_values().detach().to(type))) << AdamW::name(config);
-      const at::Tensor before = parameters.flat_rounded().clone();
-      step(optimizer, 0.1, 1, /*found_inf=*/1);
-      EXPECT_TRUE(parameters.flat_rounded().equal(before)) << AdamW::name(config);
-    }
+    const Parameters parameters = make_parameters({.compute = at::kBFloat16});
+    AdamW optimizer(parameters, config);
+    draw_gradients(parameters);
+    step(optimizer, 0.1);
+    EXPECT_TRUE(parameters.flat_rounded().equal(parameters.flat_values().detach().to(at::kBFloat16)))
+        << AdamW::name(config);
+    const at::Tensor before = parameters.flat_rounded().clone();
+    step(optimizer, 0.1, 1, /*found_inf=*/1);
+    EXPECT_TRUE(parameters.flat_rounded().equal(before)) << AdamW::name(config);
   }
+}
+
+TEST_P(AdamWTest, GradientsOfSixteenBitsAreTakenAsTheyAre) {
+  for (const OptimizerConfig& config :
+       {kConfig, with_state(StateDtype::bfloat16), with_state(StateDtype::int8), one_operator_at_a_time()}) {
+    SCOPED_TRACE(AdamW::name(config));
+    const Parameters narrow = make_parameters({.compute = at::kBFloat16, .gradient = at::kBFloat16});
+    Parameters wide = make_parameters({.compute = at::kBFloat16});
+    wide.copy_from(narrow.values());
+    AdamW of_narrow(narrow, config), of_wide(wide, config);
+    draw_gradients(narrow);
+    const NamedTensors rounded = narrow.gradients();
+    wide.clear_gradients();
+    for (size_t i = 0; i < rounded.size(); ++i) wide[i].add_to_gradient(rounded[i].second);
+    step(of_narrow, 0.1, 2.5);
+    step(of_wide, 0.1, 2.5);
+    expect_same_bits(narrow.values(), wide.values());
+    expect_same_bits(of_narrow.state(), of_wide.state());
+  }
+}
+
+constexpr ParameterTypes kAlone{.compute = at::kBFloat16, .has_master = false, .gradient = at::kBFloat16};
+
+// What the update of float32 values would be is rounded up or down, and the moments are the same.
+TEST_P(AdamWTest, ValuesAloneInSixteenBitsAreRoundedToANeighbour) {
+  for (const OptimizerConfig& config : {kConfig, with_state(StateDtype::bfloat16), with_state(StateDtype::int8)}) {
+    SCOPED_TRACE(AdamW::name(config));
+    const Parameters alone = make_parameters(kAlone);
+    Parameters exact = make_parameters();
+    exact.copy_from(alone.values());
+    AdamW of_alone(alone, config), of_exact(exact, config);
+    draw_gradients(alone);
+    const NamedTensors gradients = alone.gradients();
+    exact.clear_gradients();
+    for (size_t i = 0; i < gradients.size(); ++i) exact[i].add_to_gradient(gradients[i].second);
+    step(of_alone, 0.1);
+    step(of_exact, 0.1);
+    expect_same_bits(of_alone.state(), of_exact.state());
+    const at::Tensor expected = exact.flat_values().detach().to(at::kDouble),
+                     error = (alone.flat_values().detach().to(at::kDouble) - expected).abs();
+    EXPECT_TRUE(error.le(expected.abs() * (2 * test::unit_roundoff(at::kBFloat16))).all().item<bool>());
+    const at::Tensor nearest = exact.flat_values().detach().to(at::kBFloat16);
+    EXPECT_FALSE(alone.flat_values().equal(nearest)) << "some go to the neighbour that is farther away";
+    const NamedTensors before = clone(alone.values());
+    step(of_alone, 0.1, kNaN, /*found_inf=*/1);
+    expect_same_bits(alone.values(), before);
+  }
+}
+
+// Values of 1 that each update moves by 2^-13, where their neighbours are 2^-8 below and 2^-7 above: to nearest, none would ever move.
+TEST_P(AdamWTest, ValuesAloneInSixteenBitsLoseNoSmallUpdates) {
+  constexpr int64_t kUpdates = 256;
+  constexpr double kRate = 0x1p-13;
+  OptimizerConfig config = kConfig;
+  config.weight_decay = 0;
+  const Parameters parameters = make_parameters(kAlone);
+  AdamW optimizer(parameters, config);
+  parameters.clear_gradients();
+  for (size_t i = 0; i < parameters.rows().size(); ++i) {
+    parameters[i].value().detach().fill_(1);
+    parameters[i].add_to_gradient(full(parameters.rows()[i].shape, 3));
+  }
+  for (int64_t t = 0; t < kUpdates; ++t) step(optimizer, kRate);
+  const at::Tensor moved = 1 - parameters[1].value().detach().cpu().to(at::kDouble);
+  // A rounding moves a value by at most 2^-8, its standard deviation is at most sqrt(rate 2^-8) for a jump of probability
+  // rate / 2^-8, and the values' are independent of each other.
+  const double deviation = std::sqrt(kUpdates * kRate * 0x1p-8);
+  EXPECT_NEAR(moved.mean().item<double>(), kUpdates * kRate,
+              5 * deviation / std::sqrt(static_cast<double>(moved.numel())));
+  EXPECT_GT(moved.std().item<double>(), 0.5 * deviation) << "each value has random bits of its own";
+  EXPECT_LT(moved.std().item<double>(), 2 * deviation);
+}
+
+TEST_P(AdamWTest, ValuesAloneInSixteenBitsGoOnToTheBit) {
+  const Parameters parameters = make_parameters(kAlone);
+  Parameters copies = make_parameters(kAlone);
+  AdamW optimizer(parameters, kConfig), other(copies, kConfig);
+  draw_gradients(parameters);
+  step(optimizer, 0.1);
+  copies.copy_from(parameters.values());
+  other.load(clone(optimizer.state()));
+  const at::Generator same = generator_.clone();
+  draw_gradients(parameters);
+  generator_ = same;
+  draw_gradients(copies);
+  step(optimizer, 0.1);
+  step(other, 0.1);
+  expect_same_bits(copies.values(), parameters.values());
+  EXPECT_THROW(AdamW(parameters, one_operator_at_a_time()), c10::Error);
 }
 
 // Late in a run the corrections are 1; early, 1 - beta^t has few digits unless it is computed with care.

@@ -57,7 +57,7 @@ TEST_P(ParametersTest, TheFirstContributionOverwritesAndLaterOnesAdd) {
 }
 
 TEST_P(ParametersTest, RoundedCopiesFollowTheValues) {
-  Parameters parameters(parameter_table(small_model()), device(), at::kBFloat16);
+  Parameters parameters(parameter_table(small_model()), device(), {.compute = at::kBFloat16});
   const auto expect_rounded = [&] {
     for (size_t i = 0; i < parameters.rows().size(); ++i) {
       const Parameter& parameter = parameters[i];
@@ -78,7 +78,7 @@ TEST_P(ParametersTest, RoundedCopiesFollowTheValues) {
 }
 
 TEST_P(ParametersTest, SixteenBitGradientsAddUpInFloat32) {
-  Parameters parameters(parameter_table(small_model()), device(), at::kBFloat16);
+  Parameters parameters(parameter_table(small_model()), device(), {.compute = at::kBFloat16});
   parameters.draw(1);
   const Parameter norm = parameters.weight(ParameterRole::final_norm, 2);
   const at::Tensor tracked = norm.tracked();
@@ -86,6 +86,33 @@ TEST_P(ParametersTest, SixteenBitGradientsAddUpInFloat32) {
   (tracked * 256).sum().backward();
   norm.tracked().sum().backward();
   EXPECT_TRUE(norm.gradient().eq(257).all().item<bool>()) << "257 is no bfloat16";
+}
+
+TEST_P(ParametersTest, AloneSixteenBitValuesAreTheRoundedOnes) {
+  Parameters alone(parameter_table(small_model()), device(), {.compute = at::kBFloat16, .has_master = false}),
+      beside(parameter_table(small_model()), device(), {.compute = at::kBFloat16});
+  EXPECT_FALSE(alone.flat_rounded().defined());
+  alone.draw(1);
+  beside.draw(1);
+  EXPECT_TRUE(alone.flat_values().equal(beside.flat_rounded())) << "padding too";
+  beside.draw(2);
+  alone.copy_from(beside.values());
+  EXPECT_TRUE(alone.flat_values().equal(beside.flat_rounded()));
+  EXPECT_TRUE(alone[0].compute_value().is_same(alone[0].value()));
+}
+
+TEST_P(ParametersTest, GradientsOfSixteenBitsRoundEverySum) {
+  Parameters parameters(parameter_table(small_model()), device(),
+                        {.compute = at::kBFloat16, .gradient = at::kBFloat16});
+  parameters.draw(1);
+  const Parameter norm = parameters.weight(ParameterRole::final_norm, 2);
+  (norm.tracked() * 256).sum().backward();
+  norm.tracked().sum().backward();
+  EXPECT_EQ(norm.gradient().scalar_type(), at::kBFloat16);
+  EXPECT_TRUE(norm.gradient().eq(256).all().item<bool>()) << "257 is no bfloat16";
+  norm.clear_gradient();
+  norm.add_to_gradient(full(norm.value().sizes(), 1 + 0x1p-7));
+  EXPECT_TRUE(norm.gradient().eq(1 + 0x1p-7).all().item<bool>());
 }
 
 TEST_P(ParametersTest, TheFlatGradientsAreCompleteOrRefused) {

@@ -35,7 +35,7 @@ GPT model_for(const Corpus& corpus, at::Device device, at::ScalarType compute_ty
   config.vocab_size = corpus.vocab_size;
   config.vocab_multiple = 1;
   config.dropout = 0.5;  // off while evaluating
-  return GPT(config, device, 1, compute_type);
+  return GPT(config, device, 1, {.compute = compute_type});
 }
 
 // The sum of -log p over targets 1..count, window by window, in the simplest way.

@@ -74,6 +74,8 @@ struct ResumeCase {
   GradientCheckpointing gradient_checkpointing = kNone;
   AmpMode amp_mode = AmpMode::autocast;
   OptimizerConfig optimizer = {};
+  bool master_weights = true;
+  GradientDtype gradient_dtype = GradientDtype::float32;
 };
 
 class ResumeTest : public testing::TestWithParam<std::tuple<DeviceCase, ResumeCase>> {
@@ -97,11 +99,14 @@ TEST_P(ResumeTest, IsBitForBitTheRunThatNeverStopped) {
   const auto& [where, what] = GetParam();
   const DeviceInfo info = describe_device(where.device);
   if (what.dtype == Dtype::float16 && where.device.is_cpu()) GTEST_SKIP() << "float16 is refused on a CPU";
-  const Precision precision = resolve_precision({what.dtype != Dtype::float32, what.dtype, what.amp_mode}, info);
+  const PrecisionConfig asked{what.dtype != Dtype::float32, what.dtype, what.amp_mode, what.master_weights,
+                              what.gradient_dtype};
+  const Precision precision = resolve_precision(asked, info);
   apply_precision(precision, /*deterministic=*/true);
   const Corpus corpus = some_corpus();
   Config config = tiny_config(corpus, what.gradient_checkpointing);
   config.training.optimizer = what.optimizer;
+  config.training.precision = asked;
 
   TinyRun whole(config, corpus, where.device, precision);
   whole.train_to(kStop);
@@ -144,6 +149,12 @@ INSTANTIATE_TEST_SUITE_P(
                                      ResumeCase{"bfloat16_recomputed", Dtype::bfloat16, kSelective},
                                      ResumeCase{"end_to_end", Dtype::bfloat16, kNone, AmpMode::end_to_end},
                                      ResumeCase{"end_to_end_recomputed", Dtype::bfloat16, kNorm, AmpMode::end_to_end},
+                                     ResumeCase{.name = "sixteen_bits_alone",
+                                                .dtype = Dtype::bfloat16,
+                                                .amp_mode = AmpMode::end_to_end,
+                                                .optimizer = {.state_dtype = StateDtype::int8},
+                                                .master_weights = false,
+                                                .gradient_dtype = GradientDtype::bfloat16},
                                      ResumeCase{"float16", Dtype::float16, kNone})),
     [](const auto& test) { return std::string(std::get<1>(test.param).name) + "_" + std::get<0>(test.param).name; });
 

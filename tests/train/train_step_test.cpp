@@ -51,7 +51,7 @@ Tokens some_tokens(int64_t count) {
 struct TinyRun {
   explicit TinyRun(const TrainingConfig& config, at::Device device = at::kCPU, const Precision& precision = {},
                    double dropout = 0, Recorder recorder = Recorder())
-      : model(tiny_model(dropout), device, 1, precision.weight_type()),
+      : model(tiny_model(dropout), device, 1, {.compute = precision.weight_type()}),
         optimizer(model.parameters(), {}),
         scaler(precision.grad_scaler, device),
         // 11 samples: (11 + 1) blocks.

@@ -29,7 +29,7 @@ Checkpoint load_checkpoint(const std::string& path);
 Checkpoint read_checkpoint(const std::string& path);
 
 // About the size of one file: the tensors of the model and of its optimizer.
-uint64_t checkpoint_bytes(const ModelConfig& model, const OptimizerConfig& optimizer);
+uint64_t checkpoint_bytes(const ModelConfig& model, const TrainingConfig& training);
 
 // Whether the dict that Python's torch.load() would return, the record that our reader never looks at, is the one that
 // save_checkpoint() writes for this checkpoint.

@@ -1,4 +1,5 @@
-// Which number formats a run computes in: what `use_amp`, `dtype` and `amp_mode` mean on a device, and the autocast scope.
+// Which number formats a run computes in: what `use_amp`, `dtype`, `amp_mode`, `master_weights` and
+// `gradient_dtype` mean on a device, and the autocast scope.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -29,8 +30,21 @@ struct Precision {
 // "float32", "bfloat16" or "float16", as the configuration writes it.
 std::string_view name_of(at::ScalarType compute_type);
 
-// Throws gpt::Error(config): float16 on a CPU, tf32 or bfloat16 where the device does not have it.
+// In which the weights of a run are kept, in memory and in a checkpoint: float32, or without a master bfloat16.
+inline at::ScalarType kept_weight_type(const PrecisionConfig& config) {
+  return config.master_weights ? at::kFloat : at::kBFloat16;
+}
+
+// In which the gradients of a run are kept that is end to end or not: float32, or bfloat16.
+at::ScalarType gradient_type(const TrainingConfig& training, bool end_to_end);
+
+// Throws gpt::Error(config): float16 on a CPU, tf32 or bfloat16 where the device does not have it; weights without a master where
+// the run does not compute in bfloat16 end to end.
 Precision resolve_precision(const PrecisionConfig& config, const DeviceInfo& info);
+
+// Writes what was chosen for `auto` into a configuration that is saved with the run, so that it goes on as it began. What another
+// device would choose stays open where this one computes in float32.
+void keep_resolved(TrainingConfig& training, const Precision& precision);
 
 // Sets TF32, cuDNN benchmark and determinism for the process. Call once, before the first step.
 void apply_precision(const Precision& precision, bool deterministic);

@@ -40,11 +40,10 @@ class GPT {
  public:
   // `config.vocab_size` must be set. Weights are drawn on the CPU from `seed` (GPT-2's rule: normal 0.02, residual
   // projections scaled by 1/sqrt(2L)), so they are the same on every device.
-  // `compute_type`: kFloat, or the 16-bit type in which it computes end to end, with rounded copies of the weights.
-  GPT(const ModelConfig& config, at::Device device, uint64_t seed, at::ScalarType compute_type = at::kFloat);
+  // `types`: with a compute type of 16 bits it computes end to end in that.
+  GPT(const ModelConfig& config, at::Device device, uint64_t seed, const ParameterTypes& types = {});
   // With these weights. Throws gpt::Error(checkpoint) naming the first missing, extra or misshapen one.
-  GPT(const ModelConfig& config, at::Device device, const NamedTensors& values,
-      at::ScalarType compute_type = at::kFloat);
+  GPT(const ModelConfig& config, at::Device device, const NamedTensors& values, const ParameterTypes& types = {});
   ~GPT();
   GPT(GPT&&) noexcept;  // moved, never copied: a copy would share its weights
 
@@ -72,7 +71,7 @@ class GPT {
 
  private:
   struct Transformer;
-  GPT(const ModelConfig& config, at::Device device, at::ScalarType compute_type);
+  GPT(const ModelConfig& config, at::Device device, const ParameterTypes& types);
   at::Tensor hidden(const at::Tensor& ids) const;   // (B, T, C), what the head takes
   at::Tensor logits(const at::Tensor& rows) const;  // (..., C) -> (..., V)
 

@@ -1,5 +1,5 @@
 // One update of AdamW (Loshchilov and Hutter, 2019) over flat buffers, in one pass that also divides the gradients and rounds the
-// 16-bit copies of the values. The moments may be kept in fewer bits; the arithmetic is that of float32.
+// 16-bit copies of the values. Values, gradients and moments may be kept in fewer bits; the arithmetic is that of float32.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,11 +8,11 @@ namespace gpt::ops {
 
 // n is a multiple of kParameterAlignment.
 struct AdamWBuffers {
-  at::Tensor values, gradients;    // (n) float32
+  at::Tensor values;               // (n) float32; undefined where `rounded` is all there is of them
+  at::Tensor gradients;            // (n) float32 or bfloat16
   at::Tensor exp_avg, exp_avg_sq;  // (n) float32, bfloat16, or uint8: codes of ops/moments.h
-  // (n) of 16 bits, on a CPU bfloat16: set to the new values, rounded. Undefined: there are no copies.
-  at::Tensor rounded;
-  at::Tensor decays;  // (n / kParameterAlignment) uint8: 1 where weight decay applies
+  at::Tensor rounded;              // (n) bfloat16: set to the new values, rounded. Undefined: there are only `values`
+  at::Tensor decays;               // (n / kParameterAlignment) uint8: 1 where weight decay applies
   // (n / kParameterAlignment) float32: the largest magnitudes of blocks of codes. Undefined without codes.
   at::Tensor exp_avg_max = {}, exp_avg_sq_max = {};
 };
@@ -32,9 +32,10 @@ struct AdamWScalars {
 // With g = gradient / divisor and t = step_count, all in float32:
 //   m += (1 - beta1) (g - m)        v = beta2 v + (1 - beta2) g^2
 //   value = value (1 - learning_rate decay) - learning_rate m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps)
-// The value is computed from m and v as they are before they are rounded. In bfloat16, m is rounded to nearest and v up or down at
-// random, so that it is right on average: to nearest, a beta2 of 0.999 would not change it any more. What is random follows from
-// t and the place alone, on each kind of device in its own way.
+// The value is computed from m and v as they are before they are rounded. In bfloat16, m is rounded to nearest, and so is `rounded`
+// beside values of float32. v and a value that is bfloat16 alone go up or down at random, so that they are right on average: to
+// nearest, a beta2 of 0.999 would not change v any more, nor most updates a value. What is random follows from t and the place alone,
+// on each kind of device in its own way.
 void adamw(const AdamWBuffers& buffers, const AdamWRates& rates, const AdamWScalars& scalars);
 
 }  // namespace gpt::ops

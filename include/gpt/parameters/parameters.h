@@ -1,5 +1,5 @@
 // The memory of a model's parameters: one flat buffer of values and one of gradients, with a named view for each row of the
-// parameter table, and, where the model computes in 16 bits, one of rounded copies. Everything that treats all parameters alike
+// parameter table, and, where the model computes in 16 bits, one of rounded copies, which may take the place of the values. Everything that treats all parameters alike
 // (clipping, the optimizer, the scaler) works on the buffers; everything that treats them one by one (the model, checkpoints) on
 // the views.
 //
@@ -22,15 +22,23 @@
 
 namespace gpt {
 
+// In which types parameters are kept.
+struct ParameterTypes {
+  at::ScalarType compute = at::kFloat;   // what the model computes with: kFloat, or a type of 16 bits
+  bool has_master = true;                // of 16 bits: float32 values too, which the others are rounded copies of
+  at::ScalarType gradient = at::kFloat;  // kFloat, or that of 16 bits
+};
+
 // A buffer that is allocated when it is first asked for.
 class FlatGradients : public c10::intrusive_ptr_target {
  public:
-  FlatGradients(int64_t size, at::Device device) : size_(size), device_(device) {}
-  const at::Tensor& buffer();  // (size) float32, not initialized
+  FlatGradients(int64_t size, const at::TensorOptions& options) : size_(size), options_(options) {}
+  const at::Tensor& buffer();  // (size), not initialized
+  at::ScalarType type() const { return options_.dtype().toScalarType(); }
 
  private:
   int64_t size_;
-  at::Device device_;
+  at::TensorOptions options_;
   at::Tensor buffer_;
 };
 
@@ -43,10 +51,13 @@ class Parameter {
   explicit Parameter(const at::Tensor& value);  // with a gradient of its own
 
   bool defined() const { return state_.defined(); }
-  const at::Tensor& value() const { return state_->value; }  // a leaf of autograd; float32
+  const at::Tensor& value() const {
+    return state_->value;
+  }  // a leaf of autograd; float32, or without a master of 16 bits
   // What the model computes with: the 16-bit copy, or without one the value itself.
   const at::Tensor& compute_value() const { return state_->rounded.defined() ? state_->rounded : state_->value; }
-  const at::Tensor& gradient() const;  // of the same shape, float32; meaningful where has_gradient()
+  const at::Tensor& gradient() const;  // of the same shape; meaningful where has_gradient()
+  at::ScalarType gradient_type() const { return state_->gradients->type(); }
   bool has_gradient() const { return state_->has_gradient; }
   void clear_gradient() const { state_->has_gradient = false; }
 
@@ -74,9 +85,8 @@ class Parameter {
 
 class Parameters {
  public:
-  // The values are not set: draw() or copy_from() follows. `compute_type`: kFloat, or the 16-bit type of the copies that the
-  // model computes with.
-  Parameters(std::vector<ParameterRow> rows, at::Device device, at::ScalarType compute_type = at::kFloat);
+  // The values are not set: draw() or copy_from() follows.
+  Parameters(std::vector<ParameterRow> rows, at::Device device, const ParameterTypes& types = {});
 
   void draw(uint64_t seed);  // initial values, drawn on the CPU, so that they are the same on every device
   void copy_from(const NamedTensors& values);
@@ -100,9 +110,10 @@ class Parameters {
   }
   NamedTensors views(const at::Tensor& flat) const;  // of another buffer of this layout, such as an optimizer's state
 
-  // (layout().size) float32.
+  // (layout().size) float32; of the compute type where there is no master.
   const at::Tensor& flat_values() const { return flat_values_; }
-  // (layout().size) of the compute type, undefined where that is float32. After a change of the values call round_values().
+  // (layout().size) of the compute type: copies beside a master, otherwise undefined. After a change of the values call
+  // round_values().
   const at::Tensor& flat_rounded() const { return flat_rounded_; }
   void round_values() const;
   // Throws c10::Error when a parameter has had no contribution since clear_gradients().
