@@ -80,7 +80,7 @@ MemoryBudget memory_budget(at::Device device) {
   const auto free = static_cast<double>(free_bytes(device));
   if (device.is_cuda()) return {.available = free, .program = 0};
   // Code and tables that LibTorch and oneDNN load and build during the first step only.
-  constexpr double kLater = 60e6;
+  constexpr double kLater = 45e6;
   const auto resident = static_cast<double>(host::resident_bytes());
   const auto tensors = static_cast<double>(cpu_memory().extent);  // the run will have the room that these take now
   return {.available = free + resident, .program = resident - tensors + kLater};

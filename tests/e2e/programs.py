@@ -38,9 +38,10 @@ def command(program: str, *words) -> list:
     return [str(BIN / program), *map(str, words)]
 
 
-def run(program: str, *words, stdin: str = None, check_code: int = None, cwd=None, env=None) -> subprocess.CompletedProcess:
+def run(program: str, *words, stdin: str = None, check_code: int = None, cwd=None, env=None,
+        timeout: float = 300) -> subprocess.CompletedProcess:
     source = {"input": stdin} if stdin is not None else {"stdin": subprocess.DEVNULL}
-    done = subprocess.run(command(program, *words), capture_output=True, text=True, timeout=300, cwd=cwd,
+    done = subprocess.run(command(program, *words), capture_output=True, text=True, timeout=timeout, cwd=cwd,
                           env={**os.environ, **(env or {})}, **source)
     if check_code is not None and done.returncode != check_code:
         raise AssertionError(f"{program} {' '.join(map(str, words))}: exit {done.returncode}, wanted {check_code}\n"

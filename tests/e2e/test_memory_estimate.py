@@ -1,5 +1,9 @@
-"""gpt-diagnose's estimate of a run's memory against the peak of the run itself, as the kernel counts it."""
+"""gpt-diagnose's estimate of a run's memory against the peak of the run itself, as the kernel counts it.
 
+By default: the shipped configurations that take seconds and 20 random ones, whose tensors are a few hundred megabytes.
+GPT_ALL_CONFIGS=1 adds the other shipped configurations, which take ten minutes and 13 GB."""
+
+import os
 import pathlib
 import random
 import re
@@ -9,29 +13,35 @@ import unittest
 import programs
 
 UNITS = {"bytes": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}
-GPT2 = {"model.norm": "layernorm", "model.mlp": "gelu", "model.position": "learned", "model.bias": "true"}
-# Runs of different kinds, each of a few hundred megabytes beside what the program itself takes.
-RUNS = {
-    "the default architecture": {},
-    "dropout": {"model.dropout": 0.1, "training.batch_size": 8},
-    "GPT-2": GPT2,
-    "a large vocabulary": {**GPT2, "model.vocab_size": 16384, "training.batch_size": 8},
-    "a large model": {"model.n_layer": 8, "model.n_embd": 512, "training.batch_size": 1, "model.block_size": 64},
-    "long sequences": {"model.block_size": 1024, "training.batch_size": 4},
-    "many small layers": {"model.n_layer": 16, "model.n_embd": 128},
-    "gradient checkpointing": {"training.gradient_checkpointing": "true", "training.batch_size": 64},
-    "accumulation": {"training.gradient_accumulation_steps": 3, "model.n_embd": 320},
-    "grouped heads, label smoothing, untied": {"model.n_kv_head": 2, "training.label_smoothing": 0.1, "model.tie_weights": "false",
-                                               "model.vocab_size": 4096},
-}
-BASE = {"device": "cpu", "training.use_amp": "false", "training.max_steps": 1, "training.warmup_steps": 0, "training.eval_interval": 0,
-        "training.checkpoint_interval": 0, "model.n_layer": 4, "model.n_head": 4, "model.n_embd": 256, "model.block_size": 256,
-        "model.dropout": 0, "training.batch_size": 16}
+QUICK = ["debug", "nanogpt_cpu", "shakespeare_char", "shakespeare_bpe", "tier_cpu"]
+OTHERS = ["shakespeare_char_gpu", "tier_4gb", "tier_8_12gb", "tier_10_16gb", "tier_24gb", "gpt2_124m", "common_crawl"]
+ONE_UPDATE = {"device": "cpu", "training.max_steps": 1, "training.warmup_steps": 0, "training.eval_interval": 0,
+              "training.checkpoint_interval": 0, "training.sample_interval": 0}
+ACCUMULATED = {"training.gradient_accumulation_steps": 2}
+COMMON_CRAWL = {"data.bin": "", "data.metadata": "", "data.tokenizer": "bpe:512", "model.vocab_size": 32768}  # its data are not here
 
 
-def bytes_in(text: str) -> float:
-    number, unit = re.search(r"about ([\d.]+) (\w+)", text).groups()
-    return float(number) * UNITS[unit]
+def random_run(choose: random.Random) -> dict:
+    """A valid configuration that keeps from 100 to 400 MB of activations, whatever recomputes them."""
+    heads, head_size, layers = choose.choice([2, 4, 6, 8]), choose.choice([32, 64]), choose.choice([2, 4, 8])
+    width, block_size = heads * head_size, choose.choice([64, 128, 256, 512, 1024])
+    sequences = max(1, int(choose.uniform(100e6, 400e6) / (layers * width * 80 * block_size)))
+    compiled = choose.choice([True, True, False])
+    levels = ["none", "selective", "block"] + (["activation", "norm"] if compiled else [])
+    options = {
+        "model.n_layer": layers, "model.n_head": heads, "model.n_embd": width, "model.block_size": block_size,
+        "model.dropout": choose.choice([0, 0, 0.1]), "model.norm": choose.choice(["layernorm", "rmsnorm"]),
+        "model.mlp": choose.choice(["gelu", "swiglu", "geglu"]), "model.position": choose.choice(["learned", "rope"]),
+        "model.n_kv_head": choose.choice([heads, heads // 2]), "model.tie_weights": choose.choice(["true", "false"]),
+        "model.vocab_size": choose.choice(["auto", "auto", 4096, 16384]), "training.batch_size": sequences,
+        "training.gradient_accumulation_steps": choose.choice([1, 2]), "training.label_smoothing": choose.choice([0, 0.1]),
+        "training.gradient_checkpointing": choose.choice(levels), "training.use_compile": str(compiled).lower(),
+        "training.optimizer_state_dtype": choose.choice(["float32", "bfloat16", "int8"]), "threads": choose.choice([1, 2]),
+    }
+    # Emulated, 16 bits in LibTorch's operators leave gaps between tensors that no formula knows.
+    if choose.random() < 0.6 or not compiled:
+        return {**options, "training.use_amp": "false"}
+    return {**options, "training.dtype": "bfloat16", "training.amp_mode": choose.choice(["autocast", "end_to_end"])}
 
 
 class MemoryEstimate(unittest.TestCase):
@@ -39,25 +49,36 @@ class MemoryEstimate(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
-        self.text = self.folder / "text.txt"
+        text = self.folder / "text.txt"
         letters = random.Random(1)
-        self.text.write_text("".join(letters.choice("abcdefgh ,.\n") for _ in range(100_000)))
+        text.write_text("".join(letters.choice("abcdefgh ,.\n") for _ in range(400_000)))
+        self.common = {**ONE_UPDATE, "data.text": text}
 
-    def estimate(self, options) -> float:
-        report = programs.checks(*programs.flags(options), "--no-probe")
-        return bytes_in(report["memory of the run"]["detail"])
+    def estimate(self, words) -> float:
+        report = programs.checks(*words, "--no-probe")
+        number, unit = re.search(r"about ([\d.]+) (\w+)", report["memory of the run"]["detail"]).groups()
+        return float(number) * UNITS[unit]
 
-    def peak(self, options) -> float:
-        programs.run("gpt-train", *programs.flags(options), check_code=0)
-        return 1e6 * max(line["peak_memory_mb"] for line in programs.metrics(options["output_dir"]) if "loss" in line)
+    def check(self, name, options, config=()):
+        output = self.folder / name
+        words = [*config, *programs.flags({**self.common, **options, "output_dir": output})]
+        with self.subTest(name, options=options):
+            estimate = self.estimate(words)
+            programs.run("gpt-train", *words, check_code=0, timeout=1800)
+            peak = 1e6 * max(line["peak_memory_mb"] for line in programs.metrics(output) if "loss" in line)
+            print(f"{name}: {estimate / 1e6:.0f} MB estimated, {peak / 1e6:.0f} MB at the peak, {estimate / peak:.3f}")
+            self.assertGreaterEqual(estimate, 0.9 * peak)
+            self.assertLessEqual(estimate, 1.1 * peak)
 
-    def test_never_below_the_peak_and_at_most_a_fifth_above(self):
-        for number, (name, changes) in enumerate(RUNS.items()):
-            with self.subTest(name):
-                options = {**BASE, **changes, "data.text": self.text, "output_dir": self.folder / str(number), "threads": 1 + number % 2}
-                share = self.estimate(options) / self.peak(options)
-                self.assertGreaterEqual(share, 1)
-                self.assertLessEqual(share, 1.2)
+    def test_shipped_configurations(self):
+        for name in QUICK + (OTHERS if os.environ.get("GPT_ALL_CONFIGS") else []):
+            options = {**ACCUMULATED, **(COMMON_CRAWL if name == "common_crawl" else {})}
+            self.check(name, options, ["--config", str(programs.SOURCE / "configs" / f"{name}.yaml")])
+
+    def test_random_configurations(self):
+        choose = random.Random(1)
+        for i in range(20):
+            self.check(f"random_{i}", random_run(choose))
 
 
 if __name__ == "__main__":
