@@ -1,0 +1,77 @@
+// A run of seconds for the tests of what a run is, and of how it goes on.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "gpt/tokenizer/make_tokenizer.h"
+#include "gpt/train/run_state.h"
+#include "gpt/train/train_step.h"
+
+namespace gpt {
+
+inline constexpr int64_t kUpdates = 6, kStop = 3;
+
+inline Corpus some_corpus() {
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += std::to_string(i * i) + " is the square of " + std::to_string(i) + ".\n";
+  Corpus corpus;
+  corpus.tokenizer = make_tokenizer("char", text);
+  corpus.vocab_size = corpus.tokenizer->vocab_size();
+  corpus.train = Tokens::from_ids(corpus.tokenizer->encode(text), corpus.vocab_size);
+  corpus.sources = {corpus.train};
+  return corpus;
+}
+
+// Dropout and accumulation on, so that every random stream is in use.
+inline Config tiny_config(const Corpus& corpus) {
+  Config config;
+  config.seed = 3;
+  config.model.n_layer = 2;
+  config.model.n_head = 2;
+  config.model.n_embd = 16;
+  config.model.block_size = 8;
+  config.model.dropout = 0.2;
+  config.model.vocab_size = corpus.vocab_size;
+  config.training.batch_size = 4;
+  config.training.gradient_accumulation_steps = 2;
+  return config;
+}
+
+struct TinyRun {
+  TinyRun(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision,
+          const StartingPoint* start = nullptr)
+      : state(config, corpus, device, precision, start),
+        step(state.model, state.optimizer, state.scaler, precision, config.training),
+        micro_batches(config.training.gradient_accumulation_steps) {}
+
+  // The losses of the updates up to `last`.
+  std::vector<double> train_to(int64_t last) {
+    std::vector<double> losses;
+    for (; state.step < last; ++state.step) {
+      run_update(step, state.loader, micro_batches, /*learning_rate=*/1e-2, [] { return false; });
+      state.count_skip(step.skipped());
+      losses.push_back(step.loss().item<double>());
+    }
+    return losses;
+  }
+
+  RunState state;
+  TrainStep step;
+  int64_t micro_batches;
+};
+
+inline void expect_same_bits(const NamedTensors& a, const NamedTensors& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(a[i].second.equal(b[i].second)) << a[i].first;
+}
+
+inline void expect_same_weights_and_moments(const Checkpoint& a, const Checkpoint& b) {
+  expect_same_bits(a.model, b.model);
+  for (const std::string_view slot : kOptimizerSlots) expect_same_bits(a.optimizer.slot(slot), b.optimizer.slot(slot));
+  EXPECT_TRUE(a.optimizer.step_count.equal(b.optimizer.step_count));
+}
+
+}  // namespace gpt
