@@ -35,6 +35,7 @@
 #include "gpt/device/cpu_threads.h"
 #include "gpt/device/device.h"
 #include "gpt/device/precision.h"
+#include "gpt/diagnose/batch_choice.h"
 #include "gpt/prepare/load_corpus.h"
 #include "gpt/train/surroundings.h"
 
@@ -370,6 +371,19 @@ std::vector<config::Option> options_of(const std::string& verb, Options& options
   return list;
 }
 
+// batch_size: auto becomes the number that gpt-train would plan. What is measured with other micro-batches is no contradiction
+// of the total.
+Config with_batch_size(Config config) {
+  if (config.training.batch_size == 0) {
+    const Corpus corpus = load_corpus(config.data, config.model.block_size, "", config.model.vocab_size);
+    config.model.vocab_size = vocabulary_for(corpus, config.model.vocab_size);
+    const DeviceInfo device = describe_device(select_device(config.device).device);
+    choose_batch_size(config, corpus, device, resolve_precision(config.training.precision, device), /*is_tried=*/false);
+  }
+  config.training.total_batch_size.reset();
+  return config;
+}
+
 int bench(int argc, char** argv) {
   const std::string name = argc > 1 ? argv[1] : "--help";
   if (name == "--help" || name == "-h") {
@@ -395,7 +409,7 @@ int bench(int argc, char** argv) {
     use_cpu_threads(command.config.threads);
     use_cpu_allocator();
   }
-  return run(verb, command.config, options);
+  return run(verb, with_batch_size(command.config), options);
 }
 
 }  // namespace

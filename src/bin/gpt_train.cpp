@@ -9,6 +9,7 @@
 #include "gpt/core/process.h"
 #include "gpt/device/cpu_allocator.h"
 #include "gpt/device/cpu_threads.h"
+#include "gpt/diagnose/batch_choice.h"
 #include "gpt/diagnose/before_training.h"
 #include "gpt/model/compile.h"
 #include "gpt/train/announce.h"
@@ -64,6 +65,7 @@ int train(int argc, char** argv) {
   keep_resolved(config.training, precision);
   apply_precision(precision, config.training.execution.deterministic);
   announce_methods(config, precision, device);
+  choose_batch_size(config, corpus, device, precision, /*is_tried=*/true);
   check_before_training(config, corpus, device, precision, /*is_resumed=*/start.has_value());
 
   RunState state(config, corpus, choice.device, precision, start ? &*start : nullptr);

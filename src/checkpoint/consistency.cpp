@@ -30,6 +30,7 @@ void require_valid(const Config& config) {
     config::validate(config, "config.yaml");
   } catch (const Error& error) { refuse("{}", error.what()); }
   if (!config.model.vocab_size) refuse("config.yaml: model.vocab_size is not set");
+  if (config.training.batch_size == 0) refuse("config.yaml: training.batch_size is not set");
 }
 
 bool is_finite(const at::Tensor& tensor) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "gpt/config/batch.h"
 #include "gpt/config/option.h"
 #include "gpt/config/value.h"
 
@@ -68,7 +69,7 @@ Sizes row_for(const Surroundings& surroundings) {
 
 // A text of less than 20,000 characters is learned by a quarter of the model, in sequences of which validation has a few.
 void fit_to_text(Sizes& sizes, const Surroundings& surroundings, double validation_fraction,
-                 double characters_per_token) {
+                 double characters_per_token, int64_t total_batch_size) {
   constexpr int64_t kLeastCharacters = 20'000, kLeastSteps = 100;
   constexpr double kMostEpochs = 30;
   if (surroundings.characters == 0) return;
@@ -76,7 +77,7 @@ void fit_to_text(Sizes& sizes, const Surroundings& surroundings, double validati
   if (surroundings.characters < kLeastCharacters) sizes.n_layer = 2, sizes.n_head = 2, sizes.n_embd = 64;
   while (sizes.block_size > 8 && tokens * validation_fraction < static_cast<double>(4 * sizes.block_size))
     sizes.block_size /= 2;
-  const double tokens_per_step = static_cast<double>(sizes.batch_size * sizes.block_size);
+  const double tokens_per_step = static_cast<double>(total_batch_size * sizes.block_size);
   const auto most = static_cast<int64_t>(kMostEpochs * tokens * (1 - validation_fraction) / tokens_per_step);
   sizes.steps = std::clamp(most / 100 * 100, kLeastSteps, sizes.steps);
 }
@@ -101,7 +102,9 @@ void choose_sizes(Config& config, const Origins& origins, const Surroundings& su
       origins.count("data.validation_fraction") ? config.data.validation_fraction : chosen.data.validation_fraction;
   const bool by_character = config.data.tokenizer == "char" || config.data.tokenizer == "byte";
   Sizes sizes = row_for(surroundings);
-  fit_to_text(sizes, surroundings, fraction, by_character ? 1 : 4);
+  const int64_t total_batch_size = config.training.total_batch_size.value_or(sizes.batch_size);
+  sizes.batch_size = largest_divisor(total_batch_size, sizes.batch_size);
+  fit_to_text(sizes, surroundings, fraction, by_character ? 1 : 4, total_batch_size);
   if (origins.count("training.max_steps")) sizes.steps = config.training.schedule.max_steps.value_or(sizes.steps);
   chosen.model.n_layer = sizes.n_layer, chosen.model.n_head = sizes.n_head, chosen.model.n_embd = sizes.n_embd;
   chosen.model.block_size = sizes.block_size, chosen.model.dropout = sizes.dropout;
@@ -113,19 +116,42 @@ void choose_sizes(Config& config, const Origins& origins, const Surroundings& su
   training.cadence.eval_interval = {std::max<int64_t>(50, sizes.steps / 6 / 50 * 50), Interval::Unit::steps};
   training.cadence.sample_interval = {3 * training.cadence.eval_interval.count, Interval::Unit::steps};
   copy_chosen(config, origins, chosen);
+  derive_accumulation(config.training, origins);
 }
 
-void keep_choices(Config& config, const Origins& origins, const Config& saved) {
-  AmpMode& amp_mode = config.training.precision.amp_mode;
-  if (amp_mode == AmpMode::automatic) amp_mode = saved.training.precision.amp_mode;
-  GradientDtype& gradient_dtype = config.training.precision.gradient_dtype;
-  if (gradient_dtype == GradientDtype::automatic) gradient_dtype = saved.training.precision.gradient_dtype;
+namespace {
+
+void keep_sizes(Config& config, const Origins& origins, const Config& saved) {
   for (const char* key : kSizeKeys) {
     if (origins.count(key)) return;
   }
   if (origins.count("model.preset") && config.model.preset != Preset::automatic) return;
   copy_chosen(config, origins, saved);
   config.model.preset = saved.model.preset;
+}
+
+// Whatever memory is free now. And the same sequences, written as a total or as two factors, are no other run.
+void keep_batch(TrainingConfig& now, const Origins& origins, const TrainingConfig& saved) {
+  const auto total = [](const TrainingConfig& training) {
+    return training.total_batch_size.value_or(training.batch_size * training.gradient_accumulation_steps);
+  };
+  if (now.batch_size == 0) {
+    set_batch_size(now, saved.batch_size);
+  } else {
+    derive_accumulation(now, origins);
+  }
+  if (total(now) == total(saved)) now.total_batch_size = saved.total_batch_size;
+}
+
+}  // namespace
+
+void keep_choices(Config& config, const Origins& origins, const Config& saved) {
+  AmpMode& amp_mode = config.training.precision.amp_mode;
+  if (amp_mode == AmpMode::automatic) amp_mode = saved.training.precision.amp_mode;
+  GradientDtype& gradient_dtype = config.training.precision.gradient_dtype;
+  if (gradient_dtype == GradientDtype::automatic) gradient_dtype = saved.training.precision.gradient_dtype;
+  keep_sizes(config, origins, saved);
+  keep_batch(config.training, origins, saved.training);
 }
 
 }  // namespace gpt::config

@@ -28,6 +28,8 @@ void drop_replaced(std::vector<Setting>& from_file, const std::vector<Setting>& 
       {{"data.text", "data.dataset", "data.bin"},
        {"data.text", "data.dataset", "data.bin", "data.validation_bin", "data.metadata"}},
       {{"training.epochs", "training.max_steps"}, {"training.epochs", "training.max_steps"}},
+      {{"training.gradient_accumulation_steps", "training.total_batch_size"},
+       {"training.gradient_accumulation_steps", "training.total_batch_size"}},
   };
   const auto is_one_of = [](const Keys& keys) {
     return [&keys](const Setting& setting) { return std::find(keys.begin(), keys.end(), setting.key) != keys.end(); };
@@ -37,6 +39,12 @@ void drop_replaced(std::vector<Setting>& from_file, const std::vector<Setting>& 
       from_file.erase(std::remove_if(from_file.begin(), from_file.end(), is_one_of(replaced)), from_file.end());
     }
   }
+  // A run's own effective_config.yaml has both a total and the micro-steps that followed from it: they follow anew from another batch_size.
+  const bool has_total = std::any_of(from_file.begin(), from_file.end(), [](const Setting& setting) {
+    return setting.key == "training.total_batch_size" && setting.text != "auto";
+  });
+  if (has_total && std::any_of(from_flags.begin(), from_flags.end(), is_one_of({"training.batch_size"})))
+    std::erase_if(from_file, is_one_of({"training.gradient_accumulation_steps"}));
 }
 
 // The last part of a path up to its first '.', fit for the name of a folder; empty where nothing is left.

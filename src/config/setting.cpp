@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "gpt/config/batch.h"
 #include "gpt/config/value.h"
 #include "gpt/core/error.h"
 
@@ -73,6 +74,7 @@ Origins apply_settings(const std::vector<Setting>& settings, Config& config) {
   Origins origins = apply_settings(settings, std::vector<Option>(rows.begin(), others));
   if (!origins.empty()) apply_preset(config.model);
   origins.merge(apply_settings(settings, std::vector<Option>(others, rows.end())));
+  derive_accumulation(config.training, origins);
   return origins;
 }
 

@@ -162,6 +162,50 @@ void validate_training(const TrainingConfig& t, const Faults& faults) {
   }
 }
 
+void validate_automatic_batch(const Config& config, const Faults& faults) {
+  const TrainingConfig& t = config.training;
+  if (!t.total_batch_size) {
+    faults.fail({"training.batch_size"},
+                "batch_size auto needs total_batch_size, the sequences per update, because they decide how the run "
+                "learns; set total_batch_size, such as 64, or batch_size to a number");
+  }
+  if (t.gradient_accumulation_steps != 1) {
+    faults.fail({"training.gradient_accumulation_steps", "training.batch_size"},
+                fmt::format("batch_size auto chooses the number of micro-steps too, but gradient_accumulation_steps is "
+                            "{}; leave that out, or set batch_size to a number",
+                            t.gradient_accumulation_steps));
+  }
+  // A stage of shorter sequences has more of them in a micro-batch: rounded, their number would depend on the choice.
+  for (const Stage& stage : config.data.stages) {
+    if (config.model.block_size % stage.block_size.value_or(config.model.block_size) == 0) continue;
+    faults.fail({"data.stages", "training.batch_size"},
+                fmt::format("with batch_size auto the sequences of a stage must divide the model's block_size {}, but "
+                            "the stage from step {} has {} tokens; set batch_size to a number",
+                            config.model.block_size, stage.from, *stage.block_size));
+  }
+}
+
+void validate_batch(const Config& config, const Faults& faults) {
+  const TrainingConfig& t = config.training;
+  const int64_t batch_size = t.batch_size, steps = t.gradient_accumulation_steps;
+  if (batch_size == 0) return validate_automatic_batch(config, faults);
+  if (!t.total_batch_size) return;
+  const int64_t total = *t.total_batch_size;
+  if (total % batch_size != 0) {
+    faults.fail(
+        {"training.batch_size", "training.total_batch_size"},
+        fmt::format("total_batch_size {} is not divisible by batch_size {}; use total_batch_size {}, or batch_size {}",
+                    total, batch_size, nearest(total, [&](int64_t n) { return n % batch_size == 0; }),
+                    nearest(batch_size, [&](int64_t n) { return n <= total && total % n == 0; })));
+  }
+  if (batch_size * steps != total) {
+    faults.fail({"training.gradient_accumulation_steps", "training.total_batch_size"},
+                fmt::format("batch_size {} times gradient_accumulation_steps {} is {}, not total_batch_size {}; leave "
+                            "gradient_accumulation_steps out, or set it to {}",
+                            batch_size, steps, batch_size * steps, total, total / batch_size));
+  }
+}
+
 }  // namespace
 
 void validate(const Config& config, const std::string& origin, const Origins& origins) {
@@ -172,6 +216,7 @@ void validate(const Config& config, const std::string& origin, const Origins& or
   if (config.output_dir.empty()) faults.fail({"output_dir"}, "'output_dir' must name a folder, got ''");
   validate_model(config.model, faults);
   validate_data(config, faults);
+  validate_batch(config, faults);
   validate_stages(config, faults);
   validate_training(config.training, faults);
   // A run writes it out, and reads it again when it is resumed.

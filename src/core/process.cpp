@@ -133,13 +133,6 @@ std::string first_line(std::string_view what) {
   return std::string(what.substr(0, what.find('\n')));
 }
 
-bool is_out_of_memory(std::string_view what) {
-  for (std::string_view sign : {"out of memory", "not enough memory", "can't allocate memory", "ALLOC_FAILED"}) {
-    if (what.find(sign) != std::string_view::npos) return true;
-  }
-  return false;
-}
-
 int fail(ExitCode code, const std::string& message) {
   log::error(message);
   return static_cast<int>(code);
@@ -163,9 +156,8 @@ int fail_exception(const std::exception& e) {
     const bool by_signal = error->code() == ExitCode::interrupted && stop_signal() != 0;
     return fail(by_signal ? stop_code() : error->code(), error->what());
   }
-  if (dynamic_cast<const std::bad_alloc*>(&e)) return fail_out_of_memory("host memory");
   const std::string what = first_line(e.what());
-  if (is_out_of_memory(what)) return fail_out_of_memory(what);
+  if (is_out_of_memory(e)) return fail_out_of_memory(dynamic_cast<const std::bad_alloc*>(&e) ? "host memory" : what);
   log::error(what.empty() ? "unexpected error" : what);
   return kUnexpected;
 }
@@ -204,6 +196,15 @@ int run(int argc, char** argv, int (*body)(int argc, char** argv)) {
     log::error("unexpected error of an unknown type");
     return kUnexpected;
   }
+}
+
+bool is_out_of_memory(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error)) return true;
+  const std::string_view what = error.what();
+  for (std::string_view sign : {"out of memory", "not enough memory", "can't allocate memory", "ALLOC_FAILED"}) {
+    if (what.find(sign) != std::string_view::npos) return true;
+  }
+  return false;
 }
 
 void watch_signals() {

@@ -16,6 +16,7 @@
 
 #include "gpt/checkpoint/checkpoint.h"
 #include "gpt/config/automatic.h"
+#include "gpt/config/batch.h"
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
 #include "gpt/core/format.h"
@@ -23,6 +24,7 @@
 #include "gpt/data/data_loader.h"
 #include "gpt/device/host.h"
 #include "gpt/device/precision.h"
+#include "gpt/diagnose/batch_choice.h"
 #include "gpt/diagnose/card_estimate.h"
 #include "gpt/diagnose/data_checks.h"
 #include "gpt/diagnose/device_checks.h"
@@ -127,6 +129,7 @@ class Examination {
       } else {
         attempt("dataset", data_fix(config_.data), [&] { examine_data(); });
       }
+      choose_batch();
       if (!config_.model.vocab_size) {
         add(asked_.steps_per_epoch
                 ? warned("model", "not checked: its vocabulary is not known without the dataset",
@@ -206,8 +209,36 @@ class Examination {
     return checkpoint;
   }
 
+  // The kernel of the attention here, or the one expected on the card.
+  std::string attention(at::ScalarType type) const {
+    const ExecutionConfig& execution = config_.training.execution;
+    return card_ ? expected_attention(config_.model, execution, *device_, type)
+                 : attention_path(config_.model, execution, device_->device, type, /*training=*/true);
+  }
+
+  // batch_size: auto, as gpt-train would choose it. Where device or vocabulary are not known, nothing but the tokens of an update
+  // matters, which are the same however it is divided.
+  void choose_batch() {
+    TrainingConfig& training = config_.training;
+    if (training.batch_size == 0 && device_ && config_.model.vocab_size) {
+      const Precision precision = resolve_precision(training.precision, *device_);
+      const ActivationForm form =
+          activation_form(config_.model, training, *device_, precision, attention(precision.compute_type()));
+      const BatchChoice choice = plan_batch_size(config_.model, training, form, memory_);
+      config::set_batch_size(training, choice.batch_size);
+      add(passed("batch size", describe(choice)));
+    } else if (training.batch_size == 0) {
+      config::set_batch_size(training, *training.total_batch_size);
+      if (!asked_.is_arithmetic(config_))
+        add(warned("batch size", "training.batch_size: auto is not chosen: it depends on the device and the vocabulary",
+                   "set model.vocab_size, or follow the advice of the failed checks"));
+    }
+    if (training_.batch_size == 0) training_ = training;
+  }
+
   // For data that are not here.
   void plan_without_data() {
+    choose_batch();
     plan_ = plan_run(config_.training, *asked_.steps_per_epoch * config_.training.gradient_accumulation_steps);
     begin_where_it_stopped();
     add(passed("length", fmt::format("{} at {} an epoch", plural(plan_->total_steps, "step"),
@@ -239,10 +270,12 @@ class Examination {
     if (start_) require_same_configuration(*start_, config_);
     add(check_tokens(corpus));
     if (corpus.validation.size() > 0) add(check_overlap(corpus));
+    if (device_) memory_.data = resident_bytes(config_.data, corpus, device_->device, memory_.available);
+    choose_batch();
     const DataLoader loader(corpus.sources, config_.data, schedule_options(config_, corpus),
                             device_ && !card_ ? device_->device : at::Device(at::kCPU));
     DatasetFacts facts = describe_data(corpus, loader);
-    if (card_) facts.resident = stays_resident(config_.data.resident, corpus.sources, memory_.available);
+    if (card_) facts.resident = memory_.data > 0;
     plan_ = plan_run(config_.training, loader.batches_per_epoch());
     training_ = with_real_batch(config_.training, facts);
     add(check_dataset(config_.data, config_.model.block_size, facts));
@@ -255,9 +288,6 @@ class Examination {
     add(check_learning_rate(config_.training.schedule, *plan_));
     add(check_validation(config_, facts, *plan_));
     if (!card_) add(check_workers(config_.data, facts.resident, cores_));
-    for (const Tokens& source : corpus.sources) {
-      if (facts.resident && device_ && device_->device.is_cuda()) memory_.data += static_cast<double>(source.bytes());
-    }
     begin_where_it_stopped();
   }
 
@@ -273,13 +303,11 @@ class Examination {
     const Precision precision = resolve_precision(config_.training.precision, *device_);
     add(check_vocabulary(model, cuda));
     const at::ScalarType type = precision.compute_type();
-    const std::string attention =
-        card_ ? expected_attention(model, training_.execution, *device_, type)
-              : attention_path(model, training_.execution, device_->device, type, /*training=*/true);
-    const ActivationForm form = activation_form(model, training_, *device_, precision, attention);
-    add(check_attention(model, cuda, attention));
+    const std::string kernel = attention(type);
+    const ActivationForm form = activation_form(model, training_, *device_, precision, kernel);
+    add(check_attention(model, cuda, kernel));
     Check memory = check_memory(model, training_, form, memory_);
-    memory.savers = find_savers(real(), *device_, attention, memory_.data);
+    memory.savers = find_savers(real(), *device_, kernel, memory_.data);
     // Where memory is ample nobody needs to be told how to save it.
     const double needed = memory_.taken() + estimate_memory(model, training_, form).total();
     memory.shows_savers = needed > memory_.available / 2;
@@ -295,17 +323,18 @@ class Examination {
     }
     const double speed = measure_product_speed(device_->device, type);
     add(check_compute(model, training_, *plan_, speed));
-    if (!asked_.no_probe && !asked_.seconds_per_step) time_steps(precision, form, attention, speed);
+    if (!asked_.no_probe && !asked_.seconds_per_step) time_steps(precision, form, kernel, speed);
   }
 
   void time_steps(const Precision& precision, const ActivationForm& form, const std::string& attention,
                   double product_speed) {
-    constexpr double kComfortable = 0.9, kTrialSeconds = 5;
+    constexpr double kTrialSeconds = 5;
     is_timed_ = true;
     double load = 0;
     if (getloadavg(&load, 1) != 1) load = 0;
-    const auto largest = largest_batch_size(config_.model, training_, form,
-                                            kComfortable * std::min(memory_.available, memory_here_) - memory_.taken());
+    MemoryBudget memory = memory_;
+    memory.available = std::min(memory_.available, memory_here_);
+    const auto largest = largest_batch_size(config_.model, training_, form, memory.comfortable());
     if (!largest) return;
     const auto trial = try_steps(real(), *corpus_, *device_, precision, product_speed, *largest, kTrialSeconds);
     if (!trial) return;

@@ -81,13 +81,17 @@ Check check_batch(const TrainingConfig& training, const DatasetFacts& facts) {
   const int64_t samples = facts.samples_per_epoch;
   const std::string detail =
       fmt::format("{} a step, {} in an epoch", plural(effective, "sequence"), with_commas(samples));
+  const bool has_total = training.total_batch_size.has_value();
   if (samples < training.batch_size) {
     return warned("batch", detail + ": the text is smaller than one batch, which is never full",
-                  fmt::format("set training.batch_size: {}, or lower model.block_size, or use more text", samples));
+                  fmt::format("set training.{}: {}, or lower model.block_size, or use more text",
+                              has_total ? "total_batch_size" : "batch_size", samples));
   }
   if (samples < effective) {
+    const int64_t steps = samples / training.batch_size;
     return warned("batch", detail + ": the text is smaller than one step's batch",
-                  fmt::format("set training.gradient_accumulation_steps: {}", samples / training.batch_size));
+                  has_total ? fmt::format("set training.total_batch_size: {}", steps * training.batch_size)
+                            : fmt::format("set training.gradient_accumulation_steps: {}", steps));
   }
   return passed("batch", detail);
 }

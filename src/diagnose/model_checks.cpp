@@ -101,20 +101,20 @@ Check check_memory(const ModelConfig& model, const TrainingConfig& training, con
     if (bytes > 0) list += fmt::format("{}{} {}", list.empty() ? "" : ", ", name, format_bytes(bytes));
     check.values.emplace_back(fmt::format("{}_bytes", name), bytes);
   }
-  constexpr double kComfortable = 0.9;  // other programs need some too
-  const double comfortable = kComfortable * memory.available;
-  const auto largest = largest_batch_size(model, training, form, comfortable - memory.taken());
+  const double comfortable = memory.comfortable();
+  const bool is_comfortable = estimate.total() <= comfortable;
+  const auto largest = largest_batch_size(model, training, form, comfortable);
   const std::string need = format_bytes(needed), available = format_bytes(memory.available);
   check.name = "memory of the run";
   check.detail = fmt::format("about {} of the {} that it may use: {}", need, available, list);
-  if (needed > comfortable) {
+  if (!is_comfortable) {
     check.status = needed > memory.available ? Check::Status::fail : Check::Status::warn;
-    check.fix = memory_fix(model, training, form, comfortable - memory.taken());
+    check.fix = memory_fix(model, training, form, comfortable);
   }
   check.values.emplace_back("needed_bytes", needed);
   check.values.emplace_back("available_bytes", memory.available);
   check.values.emplace_back("largest_batch_size", largest.value_or(0));
-  const char* const verdict = needed <= comfortable ? "yes" : needed <= memory.available ? "hardly" : "no";
+  const char* const verdict = is_comfortable ? "yes" : needed <= memory.available ? "hardly" : "no";
   const std::string most =
       largest ? fmt::format("at most {} at a time", plural(*largest, "sequence")) : "not even one sequence";
   check.answer = {"Does it fit?",

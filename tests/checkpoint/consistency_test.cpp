@@ -117,6 +117,8 @@ TEST_F(Consistency, EachPartHasToFitTheOthers) {
       {[](Checkpoint& c) { c.config.model.n_embd = 15; }, "n_embd 15 is not divisible by n_head 2"},
       {[](Checkpoint& c) { c.config.model.n_embd = 6; }, "even head size"},
       {[](Checkpoint& c) { c.config.model.vocab_size.reset(); }, "model.vocab_size is not set"},
+      {[](Checkpoint& c) { c.config.training.batch_size = 0, c.config.training.total_batch_size = 8; },
+       "training.batch_size is not set"},
       {[](Checkpoint& c) {
          c.model.pop_back(), c.optimizer.slot(kSlots[0]).pop_back(), c.optimizer.slot(kSlots[1]).pop_back();
        },

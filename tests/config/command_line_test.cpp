@@ -147,6 +147,26 @@ TEST(CommandLine, AFlagReplacesTheFilesChoiceOfDataAndLength) {
             "--training.max_steps: epochs 1 and max_steps 7 both set the length of the run; keep one");
 }
 
+TEST(CommandLine, AFlagForTheBatchReplacesWhatFollowedFromTheFilesOwn) {
+  // As a run writes its effective_config.yaml.
+  const File file("training: {batch_size: 8, gradient_accumulation_steps: 4, total_batch_size: 32}\n");
+  const auto micro_steps = [&](std::vector<const char*> flags) {
+    flags.insert(flags.begin(), {"--config", file.path()});
+    return parse(flags).config.training.gradient_accumulation_steps;
+  };
+  EXPECT_EQ(micro_steps({}), 4);
+  EXPECT_EQ(micro_steps({"--batch_size", "2"}), 16);
+  EXPECT_EQ(micro_steps({"--total_batch_size", "64"}), 8);
+  EXPECT_EQ(micro_steps({"--gradient_accumulation_steps", "3"}), 3);
+  EXPECT_EQ(parse({"--config", file.path(), "--batch_size", "auto"}).config.training.batch_size, 0);
+  const File product("training: {batch_size: 8, gradient_accumulation_steps: 4, total_batch_size: auto}\n");
+  EXPECT_EQ(parse({"--config", product.path(), "--batch_size", "2"}).config.training.gradient_accumulation_steps, 4);
+  EXPECT_EQ(
+      fault({"--config", file.path(), "--batch_size", "3"}),
+      "--training.batch_size: total_batch_size 32 is not divisible by batch_size 3; use total_batch_size 30 or 33, or "
+      "batch_size 2 or 4");
+}
+
 TEST(CommandLine, FaultsNameTheFlag) {
   EXPECT_EQ(fault({"--lerning_rate", "1"}), "unknown flag '--lerning_rate'; did you mean '--learning_rate'?");
   EXPECT_EQ(fault({"--lerning-rate=1"}), "unknown flag '--lerning-rate'; did you mean '--learning_rate'?");

@@ -41,6 +41,7 @@ void randomise(const Option& row, std::mt19937_64& random) {
   if (auto* optional = std::get_if<std::optional<int64_t>*>(&row.target)) {
     **optional = random() % 2 ? std::optional<int64_t>(whole()) : std::nullopt;
   }
+  if (auto* number = std::get_if<NumberOrAuto>(&row.target)) *number->value = random() % 2 ? whole() : 0;
   if (auto* interval = std::get_if<Interval*>(&row.target))
     **interval = {whole() % (random() % 2 ? 3 : 1000000),
                   static_cast<Interval::Unit>(random() % (row.may_be_time ? 4 : 3))};
@@ -124,6 +125,7 @@ TEST(Difference, WhatChangesTheDataOrTheShapeIsNotSafe) {
                                           "training.amp_mode",
                                           "training.batch_size",
                                           "training.gradient_accumulation_steps",
+                                          "training.total_batch_size",
                                           "training.use_amp",
                                           "training.dtype"};
   EXPECT_EQ(unsafe, expected);

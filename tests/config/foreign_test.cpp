@@ -83,11 +83,19 @@ constexpr const char* kTrainer[] = {"output_dir",
                                     "rope_theta",
                                     "tie_word_embeddings",
                                     "attn_pdrop"};
-constexpr const char* kOthers[] = {
-    "tensorboard",      "resume",          "precision",        "devices",         "num_nodes",     "global_batch_size",
-    "micro_batch_size", "max_seq_length",  "max_tokens",       "lr_warmup_steps", "save_interval", "input_bin",
-    "input_val_bin",    "sequence_length", "total_batch_size", "steps",           "log_every",     "eval_every",
-    "save_every",       "dropout_rate",    "optimizer",        "output",          "data_dir",      "model_type"};
+constexpr const char* kOthers[] = {"tensorboard",      "resume",
+                                   "precision",        "devices",
+                                   "num_nodes",        "global_batch_size",
+                                   "micro_batch_size", "max_seq_length",
+                                   "max_tokens",       "lr_warmup_steps",
+                                   "save_interval",    "input_bin",
+                                   "input_val_bin",    "sequence_length",
+                                   "total_batch_size", "steps",
+                                   "log_every",        "eval_every",
+                                   "save_every",       "dropout_rate",
+                                   "optimizer",        "output",
+                                   "data_dir",         "model_type",
+                                   "train_batch_size", "auto_find_batch_size"};
 
 TEST(Foreign, EveryNameHasAnAnswer) {
   std::vector<std::string> names(std::begin(kNanoGpt), std::end(kNanoGpt));

@@ -53,6 +53,25 @@ TEST(Validate, RefusesContradictionsWhereTheyWereWritten) {
        "float32"},
       {"training:\n  gradient_checkpointing: norm\n  use_compile: false\n",
        "c.yaml:2:3: gradient_checkpointing norm needs the operators of use_compile true; set that, or selective or block"},
+      {"training:\n  total_batch_size: 100\n  batch_size: 48\n",
+       "c.yaml:3:3: total_batch_size 100 is not divisible by batch_size 48; use total_batch_size 96 or 144, or batch_size "
+       "25 or 50"},
+      {"training:\n  total_batch_size: 48\n",
+       "c.yaml:2:3: total_batch_size 48 is not divisible by batch_size 64; use total_batch_size 64, or batch_size 48"},
+      {"training:\n  total_batch_size: 32\n  batch_size: 8\n  gradient_accumulation_steps: 2\n",
+       "c.yaml:4:3: batch_size 8 times gradient_accumulation_steps 2 is 16, not total_batch_size 32; leave "
+       "gradient_accumulation_steps out, or set it to 4"},
+      {"training:\n  batch_size: auto\n",
+       "c.yaml:2:3: batch_size auto needs total_batch_size, the sequences per update, because they decide how the run "
+       "learns; set total_batch_size, such as 64, or batch_size to a number"},
+      {"training:\n  batch_size: auto\n  gradient_accumulation_steps: 4\n  total_batch_size: 32\n",
+       "c.yaml:3:3: batch_size auto chooses the number of micro-steps too, but gradient_accumulation_steps is 4; leave "
+       "that out, or set batch_size to a number"},
+      {"training: {batch_size: auto, total_batch_size: 32}\ndata:\n  stages: [{from: 0, block_size: 100}]\n",
+       "c.yaml:3:3: with batch_size auto the sequences of a stage must divide the model's block_size 256, but the stage "
+       "from step 0 has 100 tokens; set batch_size to a number"},
+      {"training:\n  batch_size: 0\n",
+       "c.yaml:2:15: 'training.batch_size' must be auto or a whole number 1 to 1e6, got '0'"},
   };
   for (const auto& [yaml, fault] : cases) EXPECT_EQ(yaml_fault(yaml), fault) << yaml;
 }
@@ -62,7 +81,10 @@ TEST(Validate, AllowsWhatOnlyLooksLikeAContradiction) {
        {"model: {n_embd: 18, position: learned}\n", "data: {bin: b}\nmodel: {vocab_size: 5}\n",
         "data: {num_workers: 0, prefetch_factor: 0}\n", "training: {epochs: 1, warmup_steps: 100000}\n",
         "training: {learning_rate: 1e-6, lr_schedule: constant}\n", "training: {use_amp: false, dtype: tf32}\n",
-        "training: {fused_adamw: false, use_8bit: false}\n", "device: cuda:15\n", "training: {max_steps: 1}\n"}) {
+        "training: {fused_adamw: false, use_8bit: false}\n",
+        "training: {batch_size: 8, gradient_accumulation_steps: 4, total_batch_size: 32}\n",
+        "training: {batch_size: auto, total_batch_size: 1}\ndata: {stages: [{from: 0, block_size: 64}, {from: 9}]}\n",
+        "device: cuda:15\n", "training: {max_steps: 1}\n"}) {
     EXPECT_EQ(yaml_fault(yaml), "no fault") << yaml;
   }
 }

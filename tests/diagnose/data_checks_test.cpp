@@ -38,6 +38,10 @@ TEST(CheckBatch, ATextSmallerThanABatchIsAWarning) {
   run.facts.samples_per_epoch = 200;
   run.config.training.gradient_accumulation_steps = 8;
   EXPECT_EQ(check_batch(run.config.training, run.facts).fix, "set training.gradient_accumulation_steps: 3");
+  run.config.training.total_batch_size = 512;
+  EXPECT_EQ(check_batch(run.config.training, run.facts).fix, "set training.total_batch_size: 192");
+  run.facts.samples_per_epoch = 12;
+  EXPECT_NE(check_batch(run.config.training, run.facts).fix.find("total_batch_size: 12,"), std::string::npos);
 }
 
 TEST(CheckLength, CountsTokensStepsAndEpochs) {

@@ -22,7 +22,8 @@ bool chooses_sizes(const Config& config, const Origins& origins);
 // Sets what was not written out; nothing unless chooses_sizes(). Where it does not choose, auto becomes none.
 void choose_sizes(Config& config, const Origins& origins, const Surroundings& surroundings);
 
-// A run goes on: sizes, amp_mode and gradient_dtype are those that it was started with, except for keys that were written out now.
+// A run goes on: sizes, amp_mode, gradient_dtype and what batch_size: auto chose are those that it was started with, except for keys
+// that were written out now.
 void keep_choices(Config& config, const Origins& origins, const Config& saved);
 
 }  // namespace gpt::config

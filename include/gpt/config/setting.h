@@ -2,7 +2,6 @@
 // settings, so that presets, duplicates, ranges and error messages are treated once, whatever the source.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -11,11 +10,9 @@
 #include "gpt/config/config.h"
 #include "gpt/config/node.h"
 #include "gpt/config/option.h"
+#include "gpt/config/origins.h"
 
 namespace gpt::config {
-
-// Where each key was written: "training.batch_size" -> "configs/x.yaml:12:3" or "--batch_size".
-using Origins = std::map<std::string, std::string>;
 
 struct Setting {
   std::string key = {};  // "training.batch_size", whatever spelling was used
@@ -42,7 +39,7 @@ void add_setting(std::vector<Setting>& settings, const Spelling& spelling, Setti
 // Assigns the settings of these rows, the later ones winning.
 Origins apply_settings(const std::vector<Setting>& settings, const std::vector<Option>& rows);
 
-// The same for a configuration: the preset first, then every key written out.
+// The same for a configuration: the preset first, then every key written out, then what follows from them.
 Origins apply_settings(const std::vector<Setting>& settings, Config& config);
 
 // The settings in a YAML text, aliases and duplicates resolved, values not yet checked.

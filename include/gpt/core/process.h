@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 
 #include "gpt/core/error.h"
 
@@ -12,6 +13,9 @@ namespace gpt::process {
 // error and an exit status: for gpt::Error its own code (for `interrupted`, that of the signal received), for lack of
 // memory 7, naming the settings to lower, and for anything else 1.
 int run(int argc, char** argv, int (*body)(int argc, char** argv));
+
+// Memory was refused, by the system or by one of LibTorch's allocators.
+bool is_out_of_memory(const std::exception& error);
 
 // Until this is called, SIGINT, SIGTERM and SIGHUP end the program at once. From here on they request a stop. A second
 // SIGINT still ends it at once, but only a second or more after the first: `timeout`, terminals and launchers send a signal

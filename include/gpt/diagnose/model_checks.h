@@ -31,6 +31,8 @@ struct MemoryBudget {
   double data = 0;  // tokens that stay on the device
 
   double taken() const { return program + data; }  // whatever the model is
+  // For the run's own tensors, where a tenth stays free for other programs.
+  double comfortable() const { return 0.9 * available - taken(); }
 };
 MemoryBudget memory_budget(at::Device device);
 Check check_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form,

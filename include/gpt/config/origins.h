@@ -1,0 +1,11 @@
+// Which keys were written out, and where: "training.batch_size" -> "configs/x.yaml:12:3" or "--batch_size".
+#pragma once
+
+#include <map>
+#include <string>
+
+namespace gpt::config {
+
+using Origins = std::map<std::string, std::string>;
+
+}  // namespace gpt::config

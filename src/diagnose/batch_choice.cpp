@@ -1,0 +1,113 @@
+#include "gpt/diagnose/batch_choice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+
+#include "gpt/config/batch.h"
+#include "gpt/core/error.h"
+#include "gpt/core/format.h"
+#include "gpt/core/log.h"
+#include "gpt/core/process.h"
+#include "gpt/data/data_loader.h"
+#include "gpt/diagnose/estimates.h"
+#include "gpt/train/run_state.h"
+#include "gpt/train/train_step.h"
+
+#ifdef GPT_CUDA
+#include <c10/cuda/CUDACachingAllocator.h>
+#endif
+
+namespace gpt {
+namespace {
+
+// What LibTorch keeps of a step that was tried would count as used.
+void release_unused_memory(at::Device device) {
+#ifdef GPT_CUDA
+  if (device.is_cuda()) c10::cuda::CUDACachingAllocator::emptyCache();
+#endif
+  (void)device;
+}
+
+void try_step(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision) {
+  constexpr int64_t kMost = 2;  // the second finds gradients to add to
+  constexpr double kLearningRate = 0;
+  RunState state(config, corpus, device, precision);
+  TrainStep step(state.model, state.optimizer, state.scaler, precision, config.training);
+  (void)run_update(step, state.loader, std::min(kMost, config.training.gradient_accumulation_steps), kLearningRate,
+                   [] { return process::stop_signal() != 0; });
+  synchronize(device);  // sync: what went wrong is found out here
+  if (process::stop_signal() != 0) throw Error(ExitCode::interrupted, "interrupted");
+}
+
+BatchChoice planned(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form,
+                    const MemoryBudget& memory) {
+  return {.batch_size = training.batch_size,
+          .micro_steps = training.gradient_accumulation_steps,
+          .needed = memory.taken() + estimate_memory(model, training, form).total(),
+          .available = memory.available};
+}
+
+}  // namespace
+
+BatchChoice plan_batch_size(const ModelConfig& model, TrainingConfig training, const ActivationForm& form,
+                            const MemoryBudget& memory) {
+  const int64_t largest = largest_batch_size(model, training, form, memory.comfortable()).value_or(1);
+  config::set_batch_size(training, config::largest_divisor(*training.total_batch_size, largest));
+  return planned(model, training, form, memory);
+}
+
+int64_t largest_that_fits(int64_t total, int64_t batch_size, const std::function<bool(int64_t)>& fits) {
+  while (batch_size > 1 && !fits(batch_size)) batch_size = config::largest_divisor(total, batch_size - 1);
+  return batch_size;
+}
+
+bool fits_in_practice(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision) {
+  Config alone = config;
+  alone.data.stages.clear();
+  bool fits = true;
+  try {
+    try_step(alone, corpus, device, precision);
+  } catch (const std::exception& error) {
+    if (!process::is_out_of_memory(error)) throw;
+    fits = false;
+  }
+  release_unused_memory(device);
+  return fits;
+}
+
+std::string describe(const BatchChoice& choice) {
+  return fmt::format("training.batch_size: auto chose {}, {} an update (the plan: {} of {})",
+                     plural(choice.batch_size, "sequence"), plural(choice.micro_steps, "micro-step"),
+                     format_bytes(choice.needed), format_bytes(choice.available));
+}
+
+void choose_batch_size(Config& config, const Corpus& corpus, const DeviceInfo& device, const Precision& precision,
+                       bool is_tried) {
+  TrainingConfig& training = config.training;
+  if (training.batch_size > 0) return;
+  const ActivationForm form = activation_form(config.model, training, device, precision);
+  MemoryBudget memory = memory_budget(device.device);
+  memory.data = resident_bytes(config.data, corpus, device.device, memory.available);
+  config::set_batch_size(training, plan_batch_size(config.model, training, form, memory).batch_size);
+  if (is_tried && device.device.is_cuda()) {
+    const auto fits = [&](int64_t batch_size) {
+      config::set_batch_size(training, batch_size);
+      const bool does = fits_in_practice(config, corpus, device.device, precision);
+      if (!does) log::info(fmt::format("A step with {} at a time ran out of memory", plural(batch_size, "sequence")));
+      return does;
+    };
+    config::set_batch_size(training, largest_that_fits(*training.total_batch_size, training.batch_size, fits));
+  }
+  log::info(describe(planned(config.model, training, form, memory)));
+}
+
+double resident_bytes(const DataConfig& data, const Corpus& corpus, at::Device device, double available) {
+  double bytes = 0;
+  if (!device.is_cuda() || !stays_resident(data.resident, corpus.sources, available)) return bytes;
+  for (const Tokens& source : corpus.sources) bytes += static_cast<double>(source.bytes());
+  return bytes;
+}
+
+}  // namespace gpt
