@@ -62,10 +62,10 @@ int train(int argc, char** argv) {
   const DeviceInfo device = describe_device(choice.device);
   announce_device(device, choice);
   const Precision precision = resolve_precision(config.training.precision, device);
-  keep_resolved(config.training, precision);
   apply_precision(precision, config.training.execution.deterministic);
   announce_methods(config, precision, device);
   choose_batch_size(config, corpus, device, precision, /*is_tried=*/true);
+  keep_resolved(config.training, precision);
   check_before_training(config, corpus, device, precision, /*is_resumed=*/start.has_value());
 
   RunState state(config, corpus, choice.device, precision, start ? &*start : nullptr);

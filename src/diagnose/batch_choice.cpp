@@ -53,6 +53,8 @@ BatchChoice planned(const ModelConfig& model, const TrainingConfig& training, co
 
 BatchChoice plan_batch_size(const ModelConfig& model, TrainingConfig training, const ActivationForm& form,
                             const MemoryBudget& memory) {
+  // Gradients that are added up may take more than those that are not.
+  training.gradient_accumulation_steps = std::max<int64_t>(2, training.gradient_accumulation_steps);
   const int64_t largest = largest_batch_size(model, training, form, memory.comfortable()).value_or(1);
   config::set_batch_size(training, config::largest_divisor(*training.total_batch_size, largest));
   return planned(model, training, form, memory);

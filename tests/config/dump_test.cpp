@@ -125,6 +125,8 @@ TEST(Difference, WhatChangesTheDataOrTheShapeIsNotSafe) {
                                           "training.amp_mode",
                                           "training.batch_size",
                                           "training.gradient_accumulation_steps",
+                                          "training.gradient_dtype",
+                                          "training.master_weights",
                                           "training.total_batch_size",
                                           "training.use_amp",
                                           "training.dtype"};
