@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <set>
@@ -39,7 +40,7 @@ class Range {
     return true;
   }
 
-  // `bytes` is a multiple of kAlignment. Null when there is no memory.
+  // `bytes` is a multiple of kAlignment. Null when there is no memory for it.
   void* take(size_t bytes) {
     std::lock_guard lock(mutex_);
     uintptr_t block = top_;
@@ -95,7 +96,25 @@ class Range {
     peak_ = in_use_;
   }
 
+  void limit(std::function<int64_t()> room) {
+    std::lock_guard lock(mutex_);
+    room_ = std::move(room);
+  }
+
+  void release() {
+    std::lock_guard lock(mutex_);
+    for (const auto& [address, bytes] : gaps_) drop(address, address + bytes);
+    drop(top_, usable_);
+    highest_top_ = top_;
+    usable_ = std::min(usable_, rounded_up(top_, kHugePage));  // to grow again, it asks again
+  }
+
  private:
+  void drop(uintptr_t begin, uintptr_t end) {
+    begin = rounded_up(begin, kHugePage), end = end / kHugePage * kHugePage;
+    if (begin < end) (void)madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  }
+
   void add_gap(uintptr_t address, size_t bytes) {
     gaps_[address] = bytes;
     gaps_by_size_.insert({bytes, address});
@@ -108,11 +127,15 @@ class Range {
 
   bool make_usable(uintptr_t end) {
     if (end <= usable_) return true;
-    const uintptr_t target = rounded_up(end, kGrowth);
-    if (target > end_) return false;
-    if (mprotect(reinterpret_cast<void*>(usable_), target - usable_, PROT_READ | PROT_WRITE) != 0) return false;
-    usable_ = target;
-    return true;
+    const int64_t room = room_ ? room_() : host::kUnlimited;
+    for (const uintptr_t target : {rounded_up(end, kGrowth), rounded_up(end, kHugePage)}) {
+      const size_t growth = target - usable_;
+      if (target > end_ || static_cast<int64_t>(growth) > room) continue;
+      if (mprotect(reinterpret_cast<void*>(usable_), growth, PROT_READ | PROT_WRITE) != 0) continue;
+      usable_ = target;
+      return true;
+    }
+    return false;
   }
 
   std::mutex mutex_;
@@ -123,6 +146,7 @@ class Range {
   std::map<uintptr_t, size_t> gaps_;
   std::set<std::pair<size_t, uintptr_t>> gaps_by_size_;
   int64_t in_use_ = 0, peak_ = 0;
+  std::function<int64_t()> room_;
 };
 
 // Never destroyed: tensors of static lifetime are released after main() has returned.
@@ -160,6 +184,7 @@ bool install() {
   if (host::limits_virtual_memory()) return false;  // addresses that are merely reserved would count against it
   // Twice the machine's memory, as gaps cost addresses and nothing else.
   if (!range().reserve(rounded_up(2 * static_cast<size_t>(host::memory_bytes()), kGrowth))) return false;
+  range().limit(growable_by_tensors);
   static CpuAllocator allocator;
   constexpr uint8_t kPriority = 1;  // above LibTorch's own
   c10::SetCPUAllocator(&allocator, kPriority);
@@ -176,5 +201,12 @@ void use_cpu_allocator() {
 
 CpuMemory cpu_memory() { return range().memory(); }
 void reset_cpu_memory_peak() { range().reset_peak(); }
+void limit_cpu_memory(std::function<int64_t()> room) { range().limit(std::move(room)); }
+void release_cpu_memory() { range().release(); }
+
+int64_t growable_by_tensors() {
+  constexpr int64_t kReserve = 1 << 24;  // small tensors, page tables, and the message that says what is missing
+  return host::growable_memory_bytes() - kReserve;
+}
 
 }  // namespace gpt

@@ -8,8 +8,9 @@
 #include <charconv>
 #include <filesystem>
 #include <fstream>
-#include <limits>
+#include <initializer_list>
 #include <sstream>
+#include <string_view>
 #include <system_error>
 
 #include "gpt/core/file.h"
@@ -18,7 +19,6 @@ namespace gpt::host {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
 
 // The value of `key` in /proc's "key : value" files; empty when it is not there.
 std::string proc_field(const char* path, const std::string& key) {
@@ -50,32 +50,39 @@ std::string first_word(const fs::path& path) {
 // A file of one number; "max" and a missing file are `fallback`.
 int64_t number_in(const fs::path& path, int64_t fallback) { return number_or(first_word(path), fallback); }
 
-struct MemoryLimit {
-  int64_t bytes = kUnlimited, used = 0;
-};
-
-// The tightest limit of our control group and its ancestors.
-MemoryLimit memory_limit() {
-  MemoryLimit tightest;
-  auto walk_up = [&](const fs::path& root, fs::path group, const char* limit, const char* used) {
-    for (;; group = group.parent_path()) {
-      const int64_t bytes = number_in(root / group / limit, kUnlimited);
-      if (bytes < tightest.bytes) tightest = {bytes, number_in(root / group / used, 0)};
-      if (group.empty()) return;
-    }
-  };
-  std::ifstream in("/proc/self/cgroup");
-  for (std::string line; std::getline(in, line);) {  // "0::/group" (version 2) or "4:memory:/group" (version 1)
-    const size_t slash = line.find('/');
-    if (slash == std::string::npos) continue;
-    const fs::path group = fs::path(line.substr(slash)).relative_path();
-    if (line.starts_with("0::")) walk_up("/sys/fs/cgroup", group, "memory.max", "memory.current");
-    if (line.find(":memory:") != std::string::npos) {
-      walk_up("/sys/fs/cgroup/memory", group, "memory.limit_in_bytes", "memory.usage_in_bytes");
-    }
+// Of what counts as used in a group, the part that the kernel gives up first: pages of files, and caches of its own.
+int64_t reclaimable_bytes(const fs::path& group, std::initializer_list<std::string_view> keys) {
+  std::ifstream in(group / "memory.stat");
+  int64_t sum = 0, value = 0;
+  for (std::string key; in >> key >> value;) {
+    if (std::find(keys.begin(), keys.end(), key) != keys.end()) sum += value;
   }
-  return tightest;
+  return sum;
 }
+
+// Of a single group of version 2. A group without a limit leaves everything.
+GroupMemory memory_of(const fs::path& group, int64_t free_swap) {
+  const int64_t limit = number_in(group / "memory.max", kUnlimited);
+  if (limit == kUnlimited) return {};
+  const int64_t used = number_in(group / "memory.current", 0) -
+                       reclaimable_bytes(group, {"inactive_file", "active_file", "slab_reclaimable"}),
+                free = std::max<int64_t>(0, limit - used),
+                swap = number_in(group / "memory.swap.max", kUnlimited) - number_in(group / "memory.swap.current", 0);
+  return {limit, free, free + std::clamp<int64_t>(swap, 0, free_swap)};
+}
+
+// Of version 1, which limits memory, and besides the sum of memory and swap.
+GroupMemory memory_of_version_1(const fs::path& group, int64_t free_swap) {
+  const int64_t limit = number_in(group / "memory.limit_in_bytes", kUnlimited);
+  if (limit == kUnlimited) return {};
+  const int64_t reclaimable = reclaimable_bytes(group, {"total_inactive_file", "total_active_file"}),
+                free = std::max<int64_t>(0, limit - number_in(group / "memory.usage_in_bytes", 0) + reclaimable),
+                sum = number_in(group / "memory.memsw.limit_in_bytes", kUnlimited),
+                sum_used = number_in(group / "memory.memsw.usage_in_bytes", 0) - reclaimable;
+  return {limit, free, std::clamp<int64_t>(sum - std::max<int64_t>(0, sum_used), 0, free + free_swap)};
+}
+
+int64_t free_swap_bytes() { return proc_kilobytes("/proc/meminfo", "SwapFree"); }
 
 // What a limit of this process (ulimit -v, ulimit -d) leaves to it; `used`: the field of its status that counts against it.
 int64_t left_by_limit(__rlimit_resource resource, const char* used) {
@@ -101,11 +108,39 @@ bool cpu_has_bfloat16() {
   return false;
 }
 
-int64_t memory_bytes() { return std::min(proc_kilobytes("/proc/meminfo", "MemTotal"), memory_limit().bytes); }
+GroupMemory group_memory(int64_t free_swap, const std::string& root) {
+  GroupMemory tightest;
+  const auto walk_up = [&](const fs::path& hierarchy, fs::path group, auto&& memory_of_one) {
+    for (;; group = group.parent_path()) {
+      const GroupMemory one = memory_of_one(hierarchy / group, free_swap);
+      tightest = {std::min(tightest.limit, one.limit), std::min(tightest.free, one.free),
+                  std::min(tightest.growable, one.growable)};
+      if (group.empty()) return;
+    }
+  };
+  std::ifstream in(root + "/proc/self/cgroup");
+  for (std::string line; std::getline(in, line);) {  // "0::/group" (version 2) or "4:memory:/group" (version 1)
+    const size_t slash = line.find('/');
+    if (slash == std::string::npos) continue;
+    const fs::path group = fs::path(line.substr(slash)).relative_path();
+    if (line.starts_with("0::")) walk_up(root + "/sys/fs/cgroup", group, memory_of);
+    if (line.find(":memory:") != std::string::npos) {
+      walk_up(root + "/sys/fs/cgroup/memory", group, memory_of_version_1);
+    }
+  }
+  return tightest;
+}
+
+int64_t memory_bytes() { return std::min(proc_kilobytes("/proc/meminfo", "MemTotal"), group_memory(0).limit); }
 
 int64_t free_memory_bytes() {
-  const MemoryLimit group = memory_limit();
-  return std::min({proc_kilobytes("/proc/meminfo", "MemAvailable"), std::max<int64_t>(0, group.bytes - group.used),
+  return std::min({proc_kilobytes("/proc/meminfo", "MemAvailable"), group_memory(0).free,
+                   left_by_limit(RLIMIT_AS, "VmSize"), left_by_limit(RLIMIT_DATA, "VmData")});
+}
+
+int64_t growable_memory_bytes() {
+  const int64_t swap = free_swap_bytes();
+  return std::min({proc_kilobytes("/proc/meminfo", "MemAvailable") + swap, group_memory(swap).growable,
                    left_by_limit(RLIMIT_AS, "VmSize"), left_by_limit(RLIMIT_DATA, "VmData")});
 }
 

@@ -1,14 +1,18 @@
 #include "gpt/device/cpu_allocator.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/ones.h>
 #include <c10/util/Exception.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstring>
 #include <random>
+#include <string>
 #include <thread>
 #include <vector>
+
+#include "gpt/device/host.h"
 
 namespace gpt {
 namespace {
@@ -109,6 +113,52 @@ TEST_F(CpuAllocator, BlocksNeverOverlap) {
 TEST_F(CpuAllocator, MoreThanThereIsIsOutOfMemory) {
   EXPECT_THROW(block(int64_t{1} << 60), c10::OutOfMemoryError);
   EXPECT_EQ(block(0).numel(), 0);
+}
+
+// Bytes of the range that are in memory, as the kernel counts them.
+int64_t resident() { return host::resident_bytes(); }
+
+TEST_F(CpuAllocator, TheRangeGrowsOnlyWhereThereIsRoom) {
+  release_cpu_memory();  // so that whatever lies above the last block has to be asked for
+  int64_t room = 8 * kMegabyte, questions = 0;
+  limit_cpu_memory([&] { return ++questions, room; });
+  EXPECT_NO_THROW(block(5 * kMegabyte));
+  EXPECT_GT(questions, 0);
+  EXPECT_THROW(block(16 * kMegabyte), c10::OutOfMemoryError);
+  EXPECT_EQ(cpu_memory().in_use, before_);
+  room = 200 * kMegabyte;
+  EXPECT_NO_THROW(block(16 * kMegabyte));
+  questions = 0;  // what it has grown by, it need not ask for again
+  EXPECT_NO_THROW(block(16 * kMegabyte));
+  EXPECT_EQ(questions, 0);
+  limit_cpu_memory({});
+  room = 0;
+  EXPECT_NO_THROW(block(300 * kMegabyte));
+  limit_cpu_memory(growable_by_tensors);
+}
+
+TEST_F(CpuAllocator, TheRefusalSaysHowMuchWasAskedFor) {
+  release_cpu_memory();
+  limit_cpu_memory([] { return 0; });
+  try {
+    (void)block(100 * kMegabyte);
+    ADD_FAILURE() << "there was room";
+  } catch (const c10::OutOfMemoryError& error) {
+    EXPECT_NE(std::string(error.what()).find("not enough memory for a tensor of 104857600 bytes"), std::string::npos);
+  }
+  limit_cpu_memory(growable_by_tensors);
+}
+
+TEST_F(CpuAllocator, WhatIsReleasedLeavesTheProcessAndWhatIsInUseStays) {
+  at::Tensor gap = at::ones({200 * kMegabyte}, at::kByte);
+  const at::Tensor kept = at::ones({20 * kMegabyte}, at::kByte);
+  at::Tensor top = at::ones({200 * kMegabyte}, at::kByte);
+  gap.reset(), top.reset();
+  const int64_t with_all = resident();
+  release_cpu_memory();
+  EXPECT_LT(resident(), with_all - 350 * kMegabyte);
+  EXPECT_EQ(kept.sum().item<int64_t>(), kept.numel());
+  EXPECT_EQ(at::ones({200 * kMegabyte}, at::kByte).sum().item<int64_t>(), 200 * kMegabyte);
 }
 
 }  // namespace

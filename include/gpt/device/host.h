@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 
 namespace gpt::host {
@@ -9,12 +10,25 @@ namespace gpt::host {
 constexpr int kRequiredDriver = 580;  // the first NVIDIA driver that runs CUDA 13
 
 std::string cpu_name();
-bool cpu_has_bfloat16();        // instructions for it, not emulation
-int64_t memory_bytes();         // of the machine, or the control group's limit where that is lower
-int64_t free_memory_bytes();    // that this process may still use: limits of its group and its own count
+bool cpu_has_bfloat16();      // instructions for it, not emulation
+int64_t memory_bytes();       // of the machine, or the control group's limit where that is lower
+int64_t free_memory_bytes();  // that this process may still use: limits of its group and its own count
+
+// That this process can still take before the kernel kills it: free memory, and what fits into swap instead. One call reads a
+// few small files.
+int64_t growable_memory_bytes();
 bool limits_virtual_memory();   // ulimit -v is set
 int64_t resident_bytes();       // of this process
 int64_t peak_resident_bytes();  // of this process, since its start
+
+// What the control groups of this process, versions 1 and 2, leave to it: the least of its own group and those around it.
+constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
+struct GroupMemory {
+  int64_t limit = kUnlimited;
+  int64_t free = kUnlimited;      // pages of files count as used, but the kernel gives them up: they are free
+  int64_t growable = kUnlimited;  // free, and the swap that the group may use
+};
+GroupMemory group_memory(int64_t free_swap, const std::string& root = "");  // `root` stands for / in a test
 
 bool has_nvidia_gpu();                // known to the kernel, whether or not this build can use it
 std::string nvidia_driver_version();  // "580.65.06", empty without a driver
