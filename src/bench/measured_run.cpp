@@ -8,6 +8,7 @@
 
 #include "gpt/core/error.h"
 #include "gpt/core/process.h"
+#include "gpt/device/memory.h"
 #include "gpt/optim/lr_schedule.h"
 #include "gpt/prepare/load_corpus.h"
 #include "gpt/train/evaluator.h"
@@ -23,6 +24,12 @@ Corpus corpus_of(Config& config) {
   return corpus;
 }
 
+DeviceInfo device_of(const Config& config) {
+  const at::Device device = select_device(config.device).device;
+  configure_memory(config.training, device);
+  return describe_device(device);
+}
+
 Precision precision_of(const TrainingConfig& training, const DeviceInfo& device) {
   const Precision precision = resolve_precision(training.precision, device);
   apply_precision(precision, training.execution.deterministic);
@@ -34,7 +41,7 @@ Precision precision_of(const TrainingConfig& training, const DeviceInfo& device)
 MeasuredRun::MeasuredRun(Config config)
     : config_(std::move(config)),
       corpus_(corpus_of(config_)),
-      device_(describe_device(select_device(config_.device).device)),
+      device_(device_of(config_)),
       precision_(precision_of(config_.training, device_)),
       state_(config_, corpus_, device_.device, precision_),
       step_(state_.model, state_.optimizer, state_.scaler, precision_, config_.training,

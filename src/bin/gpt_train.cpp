@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
+#include <optional>
 
 #include "gpt/config/automatic.h"
 #include "gpt/config/load.h"
@@ -9,8 +11,10 @@
 #include "gpt/core/process.h"
 #include "gpt/device/cpu_allocator.h"
 #include "gpt/device/cpu_threads.h"
+#include "gpt/device/memory.h"
 #include "gpt/diagnose/batch_choice.h"
 #include "gpt/diagnose/before_training.h"
+#include "gpt/diagnose/out_of_memory.h"
 #include "gpt/model/compile.h"
 #include "gpt/train/announce.h"
 #include "gpt/train/evaluate_run.h"
@@ -29,6 +33,29 @@ int finished(const RunFolder& folder, int64_t step, const RunPlan& plan) {
       "run with --output_dir {}",
       folder.path(), step, std::max(step, plan.total_steps), next_free_folder(folder.path())));
   return 0;
+}
+
+// From the first tensor of the run to its end.
+int run(const config::CommandLine& command, const Config& config, const Corpus& corpus, const RunFolder& folder,
+        std::optional<StartingPoint>& start, const DeviceInfo& device, const Precision& precision) {
+  RunState state(config, corpus, device.device, precision, start ? &*start : nullptr);
+  TrainingConfig training = config.training;
+  training.execution.use_compile = compile_model(state.model, config.training, precision);
+  const RunPlan plan = plan_run(config.training, state.loader.batches_per_epoch());
+  announce_run(config, state.model, corpus, plan, state.loader.resident());
+  announce_idle_settings(config, command.origins, device, precision, state.loader.resident());
+  if (start) {
+    if (state.is_finished(plan)) return finished(folder, state.step, plan);
+    log::info(fmt::format("Resuming from {} after step {} of {}", start->path, state.step, plan.total_steps));
+    folder.rewind_metrics(state.step);
+    start->checkpoint = {};  // its tensors are copied
+  }
+  folder.require_space(state.checkpoint_bytes(), config.training.cadence.keep_last);
+  folder.write_config(config, command.config_path);
+  Listeners listeners = listeners_of(folder, config.report);
+  listeners.begin(describe_run(config, state, plan, folder, device));
+  const bool is_saved = start && start->is_last;
+  return static_cast<int>(Trainer(state, training, plan, corpus, folder, precision, device, listeners, is_saved).run());
 }
 
 int train(int argc, char** argv) {
@@ -59,6 +86,7 @@ int train(int argc, char** argv) {
   if (start) require_same_configuration(*start, config);
 
   const DeviceChoice choice = select_device(config.device);
+  configure_memory(config.training, choice.device);
   const DeviceInfo device = describe_device(choice.device);
   announce_device(device, choice);
   const Precision precision = resolve_precision(config.training.precision, device);
@@ -68,24 +96,12 @@ int train(int argc, char** argv) {
   keep_resolved(config.training, precision);
   check_before_training(config, corpus, device, precision, /*is_resumed=*/start.has_value());
 
-  RunState state(config, corpus, choice.device, precision, start ? &*start : nullptr);
-  TrainingConfig training = config.training;
-  training.execution.use_compile = compile_model(state.model, config.training, precision);
-  const RunPlan plan = plan_run(config.training, state.loader.batches_per_epoch());
-  announce_run(config, state.model, corpus, plan, state.loader.resident());
-  announce_idle_settings(config, command.origins, device, precision, state.loader.resident());
-  if (start) {
-    if (state.is_finished(plan)) return finished(folder, state.step, plan);
-    log::info(fmt::format("Resuming from {} after step {} of {}", start->path, state.step, plan.total_steps));
-    folder.rewind_metrics(state.step);
-    start->checkpoint = {};  // its tensors are copied
+  try {
+    return run(command, config, corpus, folder, start, device, precision);
+  } catch (const std::exception& error) {
+    if (!process::is_out_of_memory(error)) throw;
+    return static_cast<int>(explain_out_of_memory(error, config, corpus, device, precision, start ? start->path : ""));
   }
-  folder.require_space(state.checkpoint_bytes(), config.training.cadence.keep_last);
-  folder.write_config(config, command.config_path);
-  Listeners listeners = listeners_of(folder, config.report);
-  listeners.begin(describe_run(config, state, plan, folder, device));
-  const bool is_saved = start && start->is_last;
-  return static_cast<int>(Trainer(state, training, plan, corpus, folder, precision, device, listeners, is_saved).run());
 }
 
 }  // namespace

@@ -196,6 +196,20 @@ std::vector<Option> execution(TrainingConfig& c) {
       {.name = "deterministic",
        .target = &c.execution.deterministic,
        .help = "make every run produce the same numbers, even where that costs speed"},
+      {.name = "memory_fraction",
+       .target = &c.allocator.memory_fraction,
+       .help = "share of the device's memory that the run may take",
+       .min = 0.01,
+       .max = 1,
+       .aliases = {{"per_process_memory_fraction"}, {"gpu_memory_fraction"}}},
+      {.name = "expandable_segments",
+       .target = &c.allocator.expandable_segments,
+       .help = "take memory of a GPU in segments that grow, so that less is lost between tensors of different sizes; "
+               "PYTORCH_ALLOC_CONF takes precedence"},
+      {.name = "release_memory",
+       .target = &c.allocator.release_memory,
+       .help =
+           "give back unused memory before and after validations and samples, for other programs; taking it again costs time"},
   };
 }
 
@@ -252,7 +266,8 @@ std::vector<Option> cadence(TrainingConfig& c) {
        .max = 1e9},
       {.name = "memory_check",
        .target = &c.execution.memory_check,
-       .help = "refuse to start a run that cannot fit into memory"},
+       .help =
+           "refuse to start a run that cannot fit into memory and, on a CPU, end one that outgrows it before the kernel does"},
   };
 }
 

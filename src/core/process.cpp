@@ -116,11 +116,6 @@ void open_standard_descriptors() {
 }
 
 void set_environment() {
-  // Segments that grow instead of fragmenting. LibTorch reads the old name first, and what the
-  // user set under either one takes precedence.
-  if (!std::getenv("PYTORCH_ALLOC_CONF") && !std::getenv("PYTORCH_CUDA_ALLOC_CONF")) {
-    setenv("PYTORCH_ALLOC_CONF", "expandable_segments:True", 0);
-  }
   setenv("CUDA_MODULE_LOADING", "LAZY", 0);  // kernels are loaded when first used: a faster start and less memory
   // perf: OPT-7. A thread that waits for others spins this many milliseconds before it sleeps; LLVM's OpenMP reads it.
   if (!std::getenv("OMP_WAIT_POLICY")) setenv("KMP_BLOCKTIME", "1", 0);

@@ -13,6 +13,7 @@
 #include "gpt/device/cpu_allocator.h"
 #include "gpt/device/graph.h"
 #include "gpt/device/host.h"
+#include "gpt/device/memory.h"
 
 #ifdef GPT_CUDA
 #include <ATen/cuda/CUDAContextLight.h>
@@ -106,7 +107,10 @@ DeviceChoice select_device(const std::string& spec) {
                  : fmt::format("this machine has {} CUDA devices, cuda:0 to cuda:{}", devices.count, devices.count - 1);
   }
   const at::Device device(at::kCUDA, static_cast<at::DeviceIndex>(reason.empty() ? index : 0));
-  if (reason.empty()) reason = find_fault(device);
+  if (reason.empty()) {
+    use_expandable_segments(true);
+    reason = find_fault(device);
+  }
   if (reason.empty()) {
     use_recordable_stream(device);
     return {device, ""};

@@ -38,7 +38,8 @@ void check_before_training(const Config& config, const Corpus& corpus, const Dev
   const DataLoader loader(corpus.sources, config.data, schedule_options(config, corpus), at::kCPU);
   const DatasetFacts facts = describe_data(corpus, loader);
   require_memory(config.model, with_real_batch(config.training, facts),
-                 activation_form(config.model, config.training, device, precision), memory_budget(device.device));
+                 activation_form(config.model, config.training, device, precision),
+                 memory_budget(device.device, config.training.allocator.memory_fraction));
   if (is_resumed) return;
   const RunPlan plan = plan_run(config.training, loader.batches_per_epoch());
   say_if_doubtful(check_batch(config.training, facts));

@@ -170,7 +170,7 @@ class Examination {
     add(check_precision(config_.training.precision, device));
     if (checks_.back().status == Check::Status::fail) return;
     device_ = device;
-    memory_ = memory_budget(device.device);
+    memory_ = memory_budget(device.device, config_.training.allocator.memory_fraction);
     memory_here_ = memory_.available;
     if (const auto bytes = asked_.memory_bytes()) memory_.available = *bytes;
   }

@@ -76,14 +76,15 @@ Check check_attention(const ModelConfig& model, bool cuda, const std::string& pa
   return warned("attention", path, "set training.dtype: auto");
 }
 
-MemoryBudget memory_budget(at::Device device) {
+MemoryBudget memory_budget(at::Device device, double fraction) {
   const auto free = static_cast<double>(free_bytes(device));
-  if (device.is_cuda()) return {.available = free, .program = 0};
+  const double share = fraction * static_cast<double>(describe_device(device).memory_bytes);
+  if (device.is_cuda()) return {.available = std::min(free, share), .program = 0};
   // Code and tables that LibTorch and oneDNN load and build during the first step only.
   constexpr double kLater = 45e6;
   const auto resident = static_cast<double>(host::resident_bytes());
   const auto tensors = static_cast<double>(cpu_memory().extent);  // the run will have the room that these take now
-  return {.available = free + resident, .program = resident - tensors + kLater};
+  return {.available = std::min(free + resident, share), .program = resident - tensors + kLater};
 }
 
 Check check_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form,

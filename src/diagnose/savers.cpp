@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <optional>
 #include <utility>
 
+#include "gpt/config/load.h"
 #include "gpt/device/precision.h"
 #include "gpt/diagnose/estimates.h"
 #include "gpt/ops/classifier.h"
@@ -14,9 +16,12 @@
 namespace gpt {
 namespace {
 
+constexpr const char* kDataSaver = "data.resident: off";
+
 struct Candidate {
   std::string setting, price;
   std::function<void(TrainingConfig&)> apply;
+  bool is_batch = false;
 };
 
 // The largest divisor of `value` that is at most its half.
@@ -59,7 +64,8 @@ std::vector<Candidate> candidates(const ModelConfig& model, const TrainingConfig
                   steps = training.gradient_accumulation_steps * (training.batch_size / part);
     all.push_back({fmt::format("training.batch_size: {} and training.gradient_accumulation_steps: {}", part, steps),
                    "the same effective batch; slower where smaller products leave the device idle",
-                   [part, steps](TrainingConfig& t) { t.batch_size = part, t.gradient_accumulation_steps = steps; }});
+                   [part, steps](TrainingConfig& t) { t.batch_size = part, t.gradient_accumulation_steps = steps; },
+                   /*is_batch=*/true});
   }
   if (device.bfloat16 || (cuda && device.float16)) {
     all.push_back({"training.use_amp: true and training.dtype: auto",
@@ -91,26 +97,147 @@ std::vector<Candidate> candidates(const ModelConfig& model, const TrainingConfig
   return all;
 }
 
+// A run as it was asked for, and what others like it would need.
+struct Run {
+  const Config& config;
+  const DeviceInfo& device;
+  const std::string& attention;  // its kernel
+
+  ActivationForm form(const TrainingConfig& training) const {
+    // What asks for unfused attention is the setting itself, or nothing that a setting changes.
+    const bool is_unasked = training.execution.attention != config.training.execution.attention;
+    return activation_form(config.model, training, device, resolve_precision(training.precision, device),
+                           is_unasked ? "flash" : attention);
+  }
+  double needed(const TrainingConfig& training) const {
+    return estimate_memory(config.model, training, form(training)).total();
+  }
+  bool may_resume(const TrainingConfig& training) const {
+    Config other = config;
+    other.training = training;
+    const auto changes = config::difference(config, other);
+    return std::all_of(changes.begin(), changes.end(), [](const auto& change) { return change.safe_on_resume; });
+  }
+};
+
+// Settings that change one after the other, until the run fits.
+class Shrinking {
+ public:
+  Shrinking(const Run& run, double data_bytes, double room, bool resumes)
+      : run_(run), training_(run.config.training), data_(data_bytes), room_(room), resumes_(resumes) {}
+
+  // The saver that is just enough, or the greatest ones together; the batch stays.
+  std::optional<FittingSettings> with_this_batch() {
+    std::vector<Candidate> all = usable();
+    std::stable_sort(all.begin(), all.end(), [this](const auto& a, const auto& b) { return after(a) > after(b); });
+    for (const Candidate& candidate : all) {
+      if (after(candidate) <= room_) return apply(candidate), result();
+    }
+    while (apply_greatest()) {
+      if (bytes() <= room_) return result();
+    }
+    return std::nullopt;
+  }
+
+  // As many sequences at a time as fit, after the greatest savers where not even one does.
+  std::optional<FittingSettings> with_a_smaller_batch() {
+    do {
+      const auto largest = largest_batch_size(run_.config.model, accumulating(), run_.form(training_), room_ - data_);
+      if (largest) return shrink_batch(*largest), result();
+    } while (apply_greatest());
+    return std::nullopt;
+  }
+
+ private:
+  double bytes() const { return run_.needed(training_) + data_; }
+
+  double after(const Candidate& candidate) const {
+    TrainingConfig changed = training_;
+    if (candidate.apply) candidate.apply(changed);
+    return run_.needed(changed) + (candidate.apply ? data_ : 0);
+  }
+
+  void apply(const Candidate& candidate) {
+    settings_.push_back(candidate.setting);
+    if (candidate.apply) {
+      candidate.apply(training_);
+    } else {
+      data_ = 0;
+    }
+  }
+
+  // All but smaller batches; the tokens on the device are the one without `apply`.
+  std::vector<Candidate> usable() const {
+    std::vector<Candidate> all = candidates(run_.config.model, training_, run_.device, run_.attention);
+    if (data_ > 0) all.push_back({kDataSaver, "", {}});
+    std::erase_if(all, [this](const Candidate& candidate) {
+      TrainingConfig changed = training_;
+      if (candidate.apply) candidate.apply(changed);
+      return candidate.is_batch || (resumes_ && !run_.may_resume(changed)) || after(candidate) >= bytes();
+    });
+    return all;
+  }
+
+  bool apply_greatest() {
+    const std::vector<Candidate> all = usable();
+    if (all.empty()) return false;
+    apply(*std::min_element(all.begin(), all.end(),
+                            [this](const auto& a, const auto& b) { return after(a) < after(b); }));
+    return true;
+  }
+
+  TrainingConfig accumulating() const {
+    TrainingConfig training = training_;
+    training.gradient_accumulation_steps = std::max<int64_t>(2, training.gradient_accumulation_steps);
+    return training;
+  }
+
+  void shrink_batch(int64_t largest) {
+    const int64_t effective = training_.batch_size * training_.gradient_accumulation_steps;
+    int64_t part = std::min(largest, training_.batch_size);
+    while (effective % part != 0) --part;
+    if (part == training_.batch_size) return;
+    training_.batch_size = part, training_.gradient_accumulation_steps = effective / part;
+    settings_.push_back(
+        fmt::format("training.batch_size: {} and training.gradient_accumulation_steps: {}, the same effective batch",
+                    part, effective / part));
+  }
+
+  FittingSettings result() const { return {settings_, bytes(), run_.may_resume(training_)}; }
+
+  const Run& run_;
+  TrainingConfig training_;
+  double data_, room_;
+  bool resumes_;
+  std::vector<std::string> settings_;
+};
+
 }  // namespace
+
+std::vector<FittingSettings> find_fitting_settings(const Config& config, const DeviceInfo& device,
+                                                   const std::string& attention, double data_bytes, double room,
+                                                   bool is_saved) {
+  const Run run{config, device, attention};
+  const auto smaller = Shrinking(run, data_bytes, room, /*resumes=*/false).with_a_smaller_batch(),
+             same = Shrinking(run, data_bytes, room, /*resumes=*/is_saved).with_this_batch();
+  std::vector<FittingSettings> found;
+  for (const auto& one : is_saved ? std::array{same, smaller} : std::array{smaller, same}) {
+    if (one && !one->settings.empty() && (found.empty() || found[0].settings != one->settings)) found.push_back(*one);
+  }
+  return found;
+}
 
 std::vector<Check::Saver> find_savers(const Config& config, const DeviceInfo& device, const std::string& attention,
                                       double data_bytes) {
-  const auto needed = [&](const TrainingConfig& training) {
-    // What asks for unfused attention is the setting itself, or nothing that a setting changes.
-    const bool is_unasked = training.execution.attention != config.training.execution.attention;
-    const ActivationForm form =
-        activation_form(config.model, training, device, resolve_precision(training.precision, device),
-                        is_unasked ? "flash" : attention);
-    return estimate_memory(config.model, training, form).total();
-  };
-  const double now = needed(config.training);
+  const Run run{config, device, attention};
+  const double now = run.needed(config.training);
   std::vector<Check::Saver> savers;
   for (const Candidate& candidate : candidates(config.model, config.training, device, attention)) {
     TrainingConfig changed = config.training;
     candidate.apply(changed);
-    savers.push_back({candidate.setting, now - needed(changed), candidate.price});
+    savers.push_back({candidate.setting, now - run.needed(changed), candidate.price});
   }
-  if (data_bytes > 0) savers.push_back({"data.resident: off", data_bytes, "batches come from the host"});
+  if (data_bytes > 0) savers.push_back({kDataSaver, data_bytes, "batches come from the host"});
   std::erase_if(savers, [](const Check::Saver& saver) { return saver.bytes <= 0; });
   std::stable_sort(savers.begin(), savers.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
   return savers;

@@ -17,6 +17,7 @@
 
 #include "gpt/core/error.h"
 #include "gpt/core/log.h"
+#include "gpt/core/process.h"
 #include "gpt/ops/aten.h"
 #include "gpt/ops/fused.h"
 #include "gpt/optim/grad_clip.h"
@@ -138,7 +139,10 @@ std::optional<std::string> fault(GPT& model, const ops::Operators& operators, co
   try {
     return disagreement(try_on(model, operators, type), try_on(model, ops::aten_operators(), type),
                         precision.compute_type());
-  } catch (const c10::Error& error) { return error.what_without_backtrace(); }
+  } catch (const c10::Error& error) {
+    if (process::is_out_of_memory(error)) throw;  // LibTorch's operators need more of it
+    return error.what_without_backtrace();
+  }
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "gpt/core/log.h"
 #include "gpt/data/stages.h"
 #include "gpt/device/host.h"
+#include "gpt/device/memory.h"
 #include "gpt/model/compile.h"
 #include "gpt/optim/adamw.h"
 #include "gpt/optim/lr_schedule.h"
@@ -111,6 +112,10 @@ void announce_idle_settings(const Config& config, const config::Origins& origins
     log::info("No effect here: training.gradient_dtype (the run does not compute in bfloat16 end to end)");
   if (config.training.optimizer.state_dtype == StateDtype::float32 && origins.count("training.float32_embedding_state"))
     log::info("No effect here: training.float32_embedding_state (all of AdamW's state is float32)");
+  if (device.device.is_cpu() && origins.count("training.expandable_segments"))
+    log::info("No effect here: training.expandable_segments (it is for a GPU)");
+  if (device.device.is_cuda() && has_allocator_variable() && origins.count("training.expandable_segments"))
+    log::info("No effect here: training.expandable_segments (PYTORCH_ALLOC_CONF is set)");
   std::vector<std::string> idle;
   const auto note = [&](const char* key) {
     if (origins.count(key)) idle.push_back(key);

@@ -8,6 +8,7 @@
 #include "gpt/config/automatic.h"
 #include "gpt/core/log.h"
 #include "gpt/core/process.h"
+#include "gpt/device/memory.h"
 #include "gpt/model/compile.h"
 #include "gpt/train/announce.h"
 #include "gpt/train/evaluator.h"
@@ -46,6 +47,7 @@ ExitCode evaluate_run(Config config, const config::Origins& origins) {
   config.model.vocab_size = vocabulary_for(corpus, config.model.vocab_size);
 
   const DeviceChoice choice = select_device(config.device);
+  configure_memory(config.training, choice.device);
   const DeviceInfo device = describe_device(choice.device);
   announce_device(device, choice);
   const Precision precision = resolve_precision(config.training.precision, device);

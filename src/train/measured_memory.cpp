@@ -12,12 +12,16 @@ double bytes_of(const at::Tensor& tensor) { return tensor.defined() ? static_cas
 }  // namespace
 
 std::optional<MemoryUse> measured_memory(const RunState& state, const TrainStep& step) {
-  const at::Device device = state.model.device();
-  const auto peak = static_cast<double>(peak_tensor_bytes(device)), kept = static_cast<double>(step.kept_bytes());
-  if (peak == 0 || kept == 0) return std::nullopt;
+  return step.kept_bytes() == 0 ? std::nullopt : memory_at_peak(state, step);
+}
+
+std::optional<MemoryUse> memory_at_peak(const RunState& state, const TrainStep& step) {
+  const auto peak = static_cast<double>(peak_tensor_bytes(state.model.device())),
+             kept = step.kept_bytes() == 0 ? peak : static_cast<double>(step.kept_bytes());
+  if (peak == 0) return std::nullopt;
   const Parameters& parameters = state.model.parameters();
   MemoryUse use{.weights = bytes_of(parameters.flat_values()) + bytes_of(parameters.flat_rounded()),
-                .gradients = bytes_of(parameters.flat_gradients()),
+                .gradients = sizeof(float) * static_cast<double>(parameters.layout().size),
                 .optimizer = static_cast<double>(state.optimizer.bytes()),
                 .data = static_cast<double>(state.loader.device_bytes())};
   const double lasting = use.total();

@@ -79,7 +79,9 @@ void TrainStep::add_micro_batch() {
 }
 
 void TrainStep::apply() {
+  is_applying_ = true;
   recorder_.run({Recorder::Part::update}, [this] { update(); });
+  is_applying_ = false;
   has_applied_ = true;
 }
 

@@ -14,9 +14,11 @@
 #include "gpt/core/log.h"
 #include "gpt/core/map_faults.h"
 #include "gpt/core/process.h"
+#include "gpt/device/memory.h"
 #include "gpt/generate/generator.h"
 #include "gpt/optim/lr_schedule.h"
 #include "gpt/train/measured_memory.h"
+#include "gpt/train/out_of_memory.h"
 
 namespace gpt {
 namespace {
@@ -36,6 +38,7 @@ Trainer::Trainer(RunState& state, const TrainingConfig& config, const RunPlan& p
     : state_(state),
       schedule_(config.schedule),
       cadence_(config.cadence),
+      releases_memory_(config.allocator.release_memory),
       plan_(plan),
       corpus_(corpus),
       folder_(folder),
@@ -61,6 +64,15 @@ Trainer::Trainer(RunState& state, const TrainingConfig& config, const RunPlan& p
 }
 
 ExitCode Trainer::run() {
+  try {
+    return train();
+  } catch (const std::exception& error) {
+    if (!process::is_out_of_memory(error)) throw;
+    leave_out_of_memory(error);
+  }
+}
+
+ExitCode Trainer::train() {
   process::announce_stops("Stopping after this micro-step");
   // An evaluation that a signal cut short is repeated.
   const bool evaluation_due =
@@ -87,21 +99,19 @@ bool Trainer::update() {
   const Stopwatch watch;
   const int64_t micro_batches = plan_.micro_batches(state_.step);
   const double learning_rate = learning_rate_at(schedule_, state_.step, plan_.total_steps);
-  // Only an update of several micro-batches can be abandoned halfway.
-  std::optional<RunState::Cursor> before;
-  if (micro_batches > 1) before = state_.cursor();
-  const DataPosition position = state_.loader.position();
+  activity_ = kUpdate;
+  const RunState::Cursor before = state_.cursor();
   std::optional<int64_t> tokens;
   try {
     tokens = run_update(train_step_, state_.loader, micro_batches, learning_rate, stop_requested);
   } catch (const std::exception&) {
+    state_.rewind(before);
     const std::string file = map_faults::changed_file();
     if (file.empty()) throw;
-    if (before) state_.rewind(*before);
-    leave_changed_data(file, position);
+    leave_changed_data(file, before.position);
   }
   if (!tokens) {
-    state_.rewind(*before);
+    state_.rewind(before);
     return false;
   }
   ++state_.step;
@@ -114,6 +124,31 @@ bool Trainer::update() {
   if (is_logged(state_.step) || warmed_up) close_log_interval(learning_rate);
   forecast_.took(Forecast::kStep, watch.running_seconds());
   return true;
+}
+
+// Where memory ran out before the update itself, weights and optimizer are those of the last update.
+void Trainer::leave_out_of_memory(const std::exception& error) {
+  Shortage shortage{.requested = requested_bytes(error.what()),
+                    .free = static_cast<double>(free_bytes(device_.device)),
+                    .held = memory_at_peak(state_, train_step_)};
+  shortage.where = activity_ == kUpdate ? fmt::format("in step {}", state_.step + 1)
+                                        : fmt::format("in the {} after step {}", activity_, state_.step);
+  bar_.close();
+  try {
+    if (!is_saved_ && !train_step_.is_applying()) save_last(/*must=*/false);
+    listeners_.event({state_.step, to_text(shortage)});
+  } catch (const std::exception&) {  // there is no memory for that either: what was saved before remains
+  }
+  shortage.is_saved = saved_step_ > 0;
+  shortage.what_is_left =
+      saved_step_ == 0 ? "Nothing had been saved: the run begins anew"
+                       : fmt::format("Step {} is saved in {}: the same command with such a setting resumes from there",
+                                     saved_step_, folder_.checkpoint_path());
+  throw OutOfMemory(std::move(shortage));
+}
+
+void Trainer::release_memory() const {
+  if (releases_memory_) release_unused_memory(device_.device);
 }
 
 // Nothing is learned from a file that another process changes. The state is that of the last update.
@@ -244,6 +279,8 @@ void Trainer::save_checkpoints() {
 
 void Trainer::evaluate() {
   if (evaluator_.empty()) return;
+  activity_ = "validation";
+  release_memory();
   const Stopwatch watch;
   Evaluation evaluation;
   try {
@@ -256,6 +293,7 @@ void Trainer::evaluate() {
     if (file.empty()) throw;
     leave_changed_data(file, state_.loader.position());
   }
+  release_memory();
   if (stop_requested()) return;  // repeated when the run resumes
   forecast_.took(Forecast::kEvaluation, watch.running_seconds());
   state_.evaluated_step = state_.step;
@@ -290,12 +328,15 @@ void Trainer::save_the_rest() {
 
 void Trainer::write_sample() {
   if (!corpus_.tokenizer) return;
+  activity_ = "sample";
+  release_memory();
   const Stopwatch watch;
   bar_.show_activity("writing a sample");
   SamplingConfig sampling;
   sampling.max_new_tokens = cadence_.sample_tokens;
   const auto result = generate(state_.model, *corpus_.tokenizer, cadence_.sample_prompt, sampling,
                                precision_.compute_type(), [](std::string_view) { return !stop_requested(); });
+  release_memory();
   forecast_.took(Forecast::kSample, watch.running_seconds());
   listeners_.sample({.step = state_.step, .text = cadence_.sample_prompt + result.text});
 }
@@ -303,6 +344,7 @@ void Trainer::write_sample() {
 bool Trainer::save(const std::string& path, bool must) {
   const Stopwatch watch;
   const bool is_last = path == folder_.checkpoint_path();
+  activity_ = "checkpoint";
   if (is_last) saved_at_ = std::chrono::steady_clock::now();
   try {
     save_checkpoint(path, state_.capture());

@@ -146,21 +146,11 @@ TEST(ProcessRun, LostOutputIsNotBlamedOnALaterError) {
   EXPECT_EQ(left.status, 0) << left.errors;
 }
 
-TEST(ProcessRun, AllocatorSettingsOfTheUserStay) {
-  auto body = [](int, char**) {
-    const char* current = getenv("PYTORCH_ALLOC_CONF");
-    std::fputs(current ? current : "unset", stderr);
-    return 0;
-  };
-  unsetenv("PYTORCH_ALLOC_CONF");
-  unsetenv("PYTORCH_CUDA_ALLOC_CONF");
-  EXPECT_EQ(run_program(body).errors, "expandable_segments:True");
-  setenv("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:64", 1);
-  EXPECT_EQ(run_program(body).errors, "unset");
-  unsetenv("PYTORCH_CUDA_ALLOC_CONF");
-  setenv("PYTORCH_ALLOC_CONF", "max_split_size_mb:32", 1);
-  EXPECT_EQ(run_program(body).errors, "max_split_size_mb:32");
-  unsetenv("PYTORCH_ALLOC_CONF");
+TEST(ProcessIsOutOfMemory, KnowsTheAllocatorsByWhatTheySay) {
+  EXPECT_TRUE(process::is_out_of_memory(std::bad_alloc()));
+  EXPECT_TRUE(process::is_out_of_memory(std::runtime_error("not enough memory for a tensor of 64 bytes")));
+  EXPECT_TRUE(process::is_out_of_memory(std::runtime_error("CUDNN_STATUS_ALLOC_FAILED")));
+  EXPECT_FALSE(process::is_out_of_memory(Error(ExitCode::memory, "this run does not fit into memory: about 3 GB")));
 }
 
 // The thread that takes signals needs a moment; a test that waits in vain ends at its time limit.

@@ -87,5 +87,72 @@ TEST(FindSavers, SixteenBitsAloneAreOfferedWhereTheRunHasThemEndToEnd) {
   for (const auto& name : {master, gradients}) EXPECT_EQ(saved_by(find_savers(config, card, "flash", 0), name), 0);
 }
 
+class FittingSettingsOf : public testing::Test {
+ protected:
+  FittingSettingsOf() { config_.training.batch_size = 12, config_.training.gradient_accumulation_steps = 5; }
+
+  // By the estimate, with the configuration as it is now.
+  double needed() const {
+    const Precision precision = resolve_precision(config_.training.precision, card_);
+    return estimate_memory(config_.model, config_.training,
+                           activation_form(config_.model, config_.training, card_, precision, "flash"))
+        .total();
+  }
+  std::vector<FittingSettings> found(double room, double data = 0, bool is_saved = false) const {
+    return find_fitting_settings(config_, card_, "flash", data, room, is_saved);
+  }
+
+  const DeviceInfo card_ = find_card("RTX 4090")->describe();
+  Config config_ = gpt2_small();
+};
+
+TEST_F(FittingSettingsOf, ARunAreTheLargestBatchAndTheSmallestSaverThatAreEnough) {
+  const double now = needed();
+  config_.training.execution.gradient_checkpointing = GradientCheckpointing::norm;
+  const double with_norm = needed();
+  config_.training.execution.gradient_checkpointing = GradientCheckpointing::none;
+  config_.training.batch_size = 10;  // of 60 in all
+  const double with_ten = needed();
+  config_.training.batch_size = 12;
+  const auto ways = found(std::max(with_norm, with_ten));
+  ASSERT_EQ(ways.size(), 2u);
+  EXPECT_EQ(ways[0].settings,
+            std::vector<std::string>(
+                {"training.batch_size: 10 and training.gradient_accumulation_steps: 6, the same effective batch"}));
+  EXPECT_EQ(ways[0].bytes, with_ten);
+  EXPECT_FALSE(ways[0].may_resume);
+  ASSERT_EQ(ways[1].settings.size(), 1u);
+  EXPECT_TRUE(ways[1].may_resume);
+  EXPECT_LE(ways[1].bytes, std::max(with_norm, with_ten));
+  EXPECT_GE(ways[1].bytes, with_norm) << "of those that are enough it saves the least";
+  EXPECT_LT(ways[1].bytes, now);
+}
+
+TEST_F(FittingSettingsOf, ARunAreCombinedWhereASingleOneIsNotEnough) {
+  config_.training.execution.gradient_checkpointing = GradientCheckpointing::block;
+  config_.training.optimizer.state_dtype = StateDtype::int8;
+  const double with_both = needed();
+  config_.training.batch_size = 1;
+  const double least = needed();
+  config_ = gpt2_small();
+  const auto ways = found(with_both, 0, /*is_saved=*/true);
+  ASSERT_FALSE(ways.empty());
+  EXPECT_EQ(ways[0].settings[0], "training.gradient_checkpointing: block");
+  EXPECT_GE(ways[0].settings.size(), 2u);
+  EXPECT_LE(ways[0].bytes, with_both);
+  EXPECT_TRUE(ways[0].may_resume);
+  const auto smallest = found(1.02 * least);
+  ASSERT_EQ(smallest.size(), 1u) << "with the whole batch nothing is enough";
+  EXPECT_LE(smallest[0].bytes, 1.02 * least);
+  EXPECT_TRUE(found(0.1 * least).empty());
+}
+
+TEST_F(FittingSettingsOf, ARunWithItsTokensOnTheDeviceMayLeaveThemOnTheHost) {
+  const auto ways = found(needed(), /*data=*/1e9);
+  ASSERT_EQ(ways.size(), 2u);
+  EXPECT_EQ(ways[1].settings, std::vector<std::string>({"data.resident: off"}));
+  EXPECT_EQ(ways[1].bytes, needed());
+}
+
 }  // namespace
 }  // namespace gpt

@@ -38,7 +38,7 @@ class BeforeTraining(unittest.TestCase):
                               text=True, timeout=300, preexec_fn=limit_memory)
         self.assertEqual(done.returncode, 7, done.stderr)
         self.assertIn("warning: memory of the run: about ", done.stderr)
-        self.assertIn("error: out of memory (", done.stderr)
+        self.assertIn("error: out of memory in step 1: ", done.stderr)
 
     def test_a_limit_of_the_process_counts(self):
         """A run that fits this machine is refused where the process may use less."""

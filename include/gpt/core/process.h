@@ -1,4 +1,4 @@
-// What every program does first and last: allocator settings before LibTorch's first allocation, signals, the top-level catch.
+// What every program does first and last: the environment that libraries read, signals, the top-level catch.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace gpt::process {
 
-// The body of main: sets the allocators, opens /dev/null in place of closed standard descriptors, ignores SIGPIPE and
+// The body of main: sets the environment, opens /dev/null in place of closed standard descriptors, ignores SIGPIPE and
 // SIGXFSZ (errors then come back as errno), handles signals, runs `body` and turns exceptions into one line on standard
 // error and an exit status: for gpt::Error its own code (for `interrupted`, that of the signal received), for lack of
 // memory 7, naming the settings to lower, and for anything else 1.

@@ -34,7 +34,8 @@ struct MemoryBudget {
   // For the run's own tensors, where a tenth stays free for other programs.
   double comfortable() const { return 0.9 * available - taken(); }
 };
-MemoryBudget memory_budget(at::Device device);
+// `fraction`: of all the memory there, as training.memory_fraction.
+MemoryBudget memory_budget(at::Device device, double fraction);
 Check check_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form,
                    const MemoryBudget& memory);
 

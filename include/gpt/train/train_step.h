@@ -37,6 +37,9 @@ class TrainStep {
   void apply();       // clip and optimizer, unless loss or gradients are not finite
   void abandon();     // instead of apply(): what was accumulated is dropped
 
+  // An update has begun to change the parameters and has not ended: they are between two states.
+  bool is_applying() const { return is_applying_; }
+
   // The most that tensors took after a forward pass, since the first update found all buffers; 0: not known.
   int64_t kept_bytes() const { return kept_bytes_; }
   bool is_recorded() const { return recorder_.records(); }  // false once recording has failed
@@ -61,7 +64,7 @@ class TrainStep {
   // A batch for each shape so far, because what is recorded reads the same memory each time; and the one that comes next.
   std::map<std::pair<int64_t, int64_t>, Batch> batches_;
   Batch batch_;
-  bool has_accumulated_ = false, has_applied_ = false;
+  bool has_accumulated_ = false, has_applied_ = false, is_applying_ = false;
   int64_t kept_bytes_ = 0;
   at::Tensor learning_rate_, share_;  // float32 scalars on the device
   at::Tensor loss_, grad_norm_, skipped_;

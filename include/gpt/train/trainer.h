@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <exception>
 #include <optional>
 #include <string>
 
@@ -30,11 +31,16 @@ class Trainer {
           bool is_saved);
 
   // Runs to the end, or to a signal: ok, or the signal's exit status, with everything worth saving saved.
-  // Throws gpt::Error: numerics when a log line finds max_skipped_steps or more non-finite updates in a row, disk when the last save fails.
+  // Throws gpt::Error: numerics when a log line finds max_skipped_steps or more non-finite updates in a row, disk when the last
+  // save fails; and OutOfMemory, with the state of the last update saved where there is memory for that.
   ExitCode run();
 
  private:
-  bool update();  // false: a signal came midway, and nothing has changed
+  ExitCode train();
+  // Throws OutOfMemory, once all that the step held has been released.
+  [[noreturn]] void leave_out_of_memory(const std::exception& error);
+  bool update();                // false: a signal came midway, and nothing has changed
+  void release_memory() const;  // as training.release_memory says
   [[noreturn]] void leave_changed_data(const std::string& file, const DataPosition& position);
   bool is_logged(int64_t step) const;
   void close_log_interval(double learning_rate);
@@ -54,9 +60,12 @@ class Trainer {
   ExitCode stop();
   void finish();
 
+  static constexpr const char* kUpdate = "update";
+
   RunState& state_;
   const ScheduleConfig schedule_;
   const CadenceConfig cadence_;
+  const bool releases_memory_;
   const RunPlan plan_;
   const Corpus& corpus_;
   const RunFolder& folder_;
@@ -80,6 +89,7 @@ class Trainer {
   Mark logged_, epoch_;    // where the log interval and the epoch began
   at::Tensor epoch_loss_;  // sum of the losses of the epoch, without skipped updates, on the device
   int64_t reported_skips_ = 0;
+  const char* activity_ = kUpdate;
   bool is_saved_;                       // ckpt.pt holds the current state
   std::optional<double> unsaved_best_;  // the loss of the last evaluation, if it was the best and could not be saved
   bool checkpoint_waits_ = false;       // one is due, but the last update was skipped

@@ -1,0 +1,22 @@
+// How much memory of a device this program takes, and what it gives back: settings of the two allocators, LibTorch's on a GPU and
+// cpu_allocator.h.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "gpt/config/training_config.h"
+
+namespace gpt {
+
+// Applies training.memory_fraction, expandable_segments and memory_check. Nothing of the run may have been allocated yet.
+void configure_memory(const TrainingConfig& training, at::Device device);
+
+// Gives back what no tensor uses. Recorded graphs keep theirs.
+void release_unused_memory(at::Device device);
+
+// On a GPU, memory is taken in segments that grow, so that less is lost between tensors of different sizes. What the user has
+// set in LibTorch's own variable takes precedence.
+void use_expandable_segments(bool are_expandable);
+bool has_allocator_variable();  // PYTORCH_ALLOC_CONF, or PYTORCH_CUDA_ALLOC_CONF, its name in older versions
+
+}  // namespace gpt

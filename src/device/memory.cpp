@@ -1,0 +1,54 @@
+#include "gpt/device/memory.h"
+
+#include <c10/core/AllocatorConfig.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "gpt/device/cpu_allocator.h"
+#include "gpt/device/host.h"
+
+#ifdef GPT_CUDA
+#include <c10/cuda/CUDACachingAllocator.h>
+#endif
+
+namespace gpt {
+namespace {
+
+void configure_cpu_memory(const TrainingConfig& training) {
+  const double fraction = training.allocator.memory_fraction;
+  if (!training.execution.memory_check) return limit_cpu_memory({});
+  if (fraction == 1) return limit_cpu_memory(growable_by_tensors);
+  limit_cpu_memory([fraction] {
+    const auto share = static_cast<int64_t>(fraction * static_cast<double>(host::memory_bytes()));
+    return std::min(growable_by_tensors(), share - host::resident_bytes());
+  });
+}
+
+}  // namespace
+
+bool has_allocator_variable() { return std::getenv("PYTORCH_ALLOC_CONF") || std::getenv("PYTORCH_CUDA_ALLOC_CONF"); }
+
+void use_expandable_segments(bool are_expandable) {
+  if (has_allocator_variable()) return;
+  c10::CachingAllocator::setAllocatorSettings(are_expandable ? "expandable_segments:True"
+                                                             : "expandable_segments:False");
+}
+
+void configure_memory(const TrainingConfig& training, at::Device device) {
+  if (device.is_cpu()) return configure_cpu_memory(training);
+#ifdef GPT_CUDA
+  release_unused_memory(device);  // segments from the trial of the device
+  use_expandable_segments(training.allocator.expandable_segments);
+  c10::cuda::CUDACachingAllocator::setMemoryFraction(training.allocator.memory_fraction, device.index());
+#endif
+}
+
+void release_unused_memory(at::Device device) {
+#ifdef GPT_CUDA
+  if (device.is_cuda()) return c10::cuda::CUDACachingAllocator::emptyCache();
+#endif
+  if (device.is_cpu()) release_cpu_memory();
+}
+
+}  // namespace gpt

@@ -1,0 +1,73 @@
+#include "gpt/diagnose/out_of_memory.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "gpt/core/format.h"
+#include "gpt/core/log.h"
+#include "gpt/data/data_loader.h"
+#include "gpt/device/memory.h"
+#include "gpt/diagnose/data_checks.h"
+#include "gpt/diagnose/estimates.h"
+#include "gpt/diagnose/savers.h"
+#include "gpt/model/compile.h"
+#include "gpt/train/run_state.h"
+
+namespace gpt {
+namespace {
+
+Shortage shortage_of(const std::exception& error, at::Device device, const std::string& checkpoint) {
+  if (const auto* known = dynamic_cast<const OutOfMemory*>(&error)) return known->shortage();
+  Shortage shortage{.requested = requested_bytes(error.what()), .free = static_cast<double>(free_bytes(device))};
+  if (checkpoint.empty()) return shortage;
+  shortage.is_saved = true;
+  shortage.what_is_left = fmt::format("{} is as it was", checkpoint);
+  return shortage;
+}
+
+}  // namespace
+
+std::vector<std::string> explain_shortage(const Shortage& shortage, const Config& config, const DeviceInfo& device,
+                                          const std::string& attention, const MemoryBudget& memory) {
+  const Precision precision = resolve_precision(config.training.precision, device);
+  const ActivationForm form = activation_form(config.model, config.training, device, precision, attention);
+  std::vector<std::string> lines;
+  if (shortage.held) lines.push_back("Tensors held " + to_text(*shortage.held));
+  lines.push_back("The run needs " + check_memory(config.model, config.training, form, memory).detail);
+
+  // Other programs need some too; and whatever the estimate says, it was too little for this run as it is.
+  constexpr double kComfortable = 0.9;
+  const double needed = memory.taken() + estimate_memory(config.model, config.training, form).total(),
+               room = kComfortable * std::min(memory.available, needed) - memory.program;
+  std::vector<std::string> ways;
+  for (const FittingSettings& one :
+       find_fitting_settings(config, device, attention, memory.data, room, shortage.is_saved)) {
+    ways.push_back(fmt::format("{} (about {}{})", fmt::join(one.settings, " and "),
+                               format_bytes(memory.program + one.bytes),
+                               shortage.is_saved && !one.may_resume ? ", as a new run with --restart" : ""));
+  }
+  lines.push_back(ways.empty() ? "No setting makes it fit: lower model.n_layer, model.n_embd or model.block_size"
+                               : fmt::format("What would fit: {}", fmt::join(ways, ", or ")));
+  lines.push_back(shortage.what_is_left);
+  return lines;
+}
+
+ExitCode explain_out_of_memory(const std::exception& error, Config config, const Corpus& corpus,
+                               const DeviceInfo& device, const Precision& precision, const std::string& checkpoint) {
+  const Shortage shortage = shortage_of(error, device.device, checkpoint);
+  log::status("");
+  log::error(to_text(shortage));
+  if (device.device.is_cuda()) release_unused_memory(device.device);
+  MemoryBudget memory = memory_budget(device.device, config.training.allocator.memory_fraction);
+  if (shortage.held) memory.data = shortage.held->data;
+  const DataLoader loader(corpus.sources, config.data, schedule_options(config, corpus), at::kCPU);
+  config.training = with_real_batch(config.training, describe_data(corpus, loader));
+  const std::string attention = attention_path(config.model, config.training.execution, device.device,
+                                               precision.compute_type(), /*training=*/true);
+  for (const std::string& line : explain_shortage(shortage, config, device, attention, memory)) log::info(line);
+  return ExitCode::memory;
+}
+
+}  // namespace gpt

@@ -1,0 +1,57 @@
+#include "gpt/device/memory.h"
+
+#include <ATen/ops/empty.h>
+#include <c10/core/AllocatorConfig.h>
+#include <c10/util/Exception.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include "gpt/device/cpu_allocator.h"
+#include "gpt/device/host.h"
+
+namespace gpt {
+namespace {
+
+bool are_expandable() { return c10::CachingAllocator::AcceleratorAllocatorConfig::use_expandable_segments(); }
+
+TEST(ExpandableSegments, AreAsTheRunAsksUnlessTheUsersVariableIsSet) {
+  unsetenv("PYTORCH_CUDA_ALLOC_CONF");
+  unsetenv("PYTORCH_ALLOC_CONF");
+  use_expandable_segments(true);
+  EXPECT_TRUE(are_expandable());
+  use_expandable_segments(false);
+  EXPECT_FALSE(are_expandable());
+  for (const char* name : {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"}) {
+    setenv(name, "max_split_size_mb:64", 1);
+    EXPECT_TRUE(has_allocator_variable());
+    use_expandable_segments(true);
+    EXPECT_FALSE(are_expandable());
+    unsetenv(name);
+  }
+  EXPECT_FALSE(has_allocator_variable());
+}
+
+class CpuMemoryLimit : public testing::Test {
+ protected:
+  void SetUp() override {
+    use_cpu_allocator();
+    (void)at::empty({1 << 20}, at::kByte);
+    if (cpu_memory().extent == 0) GTEST_SKIP() << "no address range";
+  }
+  void TearDown() override { configure_memory({}, at::kCPU); }
+};
+
+TEST_F(CpuMemoryLimit, AFractionIsOfTheMachineAndTheProgramCounts) {
+  TrainingConfig training;
+  release_unused_memory(at::kCPU);
+  // Half of what the process has already: the range cannot grow at all.
+  training.allocator.memory_fraction = 0.5 * static_cast<double>(host::resident_bytes()) / host::memory_bytes();
+  configure_memory(training, at::kCPU);
+  EXPECT_THROW((void)at::empty({int64_t{256} << 20}, at::kByte), c10::OutOfMemoryError);
+  training.execution.memory_check = false;  // nothing asks any more
+  configure_memory(training, at::kCPU);
+  EXPECT_NO_THROW((void)at::empty({int64_t{256} << 20}, at::kByte));
+}
+
+}  // namespace
+}  // namespace gpt

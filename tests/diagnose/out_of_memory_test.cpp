@@ -1,0 +1,71 @@
+#include "gpt/diagnose/out_of_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "gpt/device/cards.h"
+#include "gpt/diagnose/estimates.h"
+
+namespace gpt {
+namespace {
+
+Config gpt2_small() {
+  Config config;
+  ModelConfig& model = config.model;
+  model.n_layer = 12, model.n_head = 12, model.n_embd = 768, model.block_size = 1024;
+  model.norm = Norm::layernorm, model.mlp = Mlp::gelu, model.position = Position::learned;
+  model.bias = true, model.dropout = 0, model.vocab_size = 50257;
+  config.training.batch_size = 16, config.training.gradient_accumulation_steps = 4;
+  return config;
+}
+
+std::vector<std::string> explained(const Shortage& shortage, double available, double data = 0) {
+  return explain_shortage(shortage, gpt2_small(), find_card("RTX 4090")->describe(), "flash",
+                          {.available = available, .program = 600e6, .data = data});
+}
+
+TEST(ExplainShortage, TellsPartsSettingsThatFitAndWhatIsLeft) {
+  const Shortage shortage{.where = "in step 1",
+                          .requested = 512e6,
+                          .free = 120e6,
+                          .held = MemoryUse{.weights = 750e6, .gradients = 500e6, .activations = 2e9}};
+  const std::vector<std::string> lines = explained(shortage, 8e9);
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_EQ(lines[0], "Tensors held 3.25 GB: weights 750 MB, gradients 500 MB, activations 2.00 GB");
+  EXPECT_EQ(lines[1].find("The run needs about "), 0u) << lines[1];
+  for (const char* part : {"of the 8.00 GB that it may use: ", "weights ", "gradients ", "optimizer ", "activations ",
+                           "logits ", "workspace ", "program 600 MB"})
+    EXPECT_NE(lines[1].find(part), std::string::npos) << part;
+  EXPECT_EQ(lines[2].find("What would fit: training.batch_size: 8 and training.gradient_accumulation_steps: 8, the "
+                          "same effective batch (about "),
+            0u)
+      << lines[2];
+  EXPECT_NE(lines[2].find("), or training.gradient_checkpointing: "), std::string::npos) << lines[2];
+  EXPECT_EQ(lines[3], "Nothing had been saved: the run begins anew");
+}
+
+TEST(ExplainShortage, ARunThatIsSavedIsOfferedFirstWhatItCanResumeWith) {
+  Shortage shortage{.is_saved = true};
+  shortage.what_is_left = "Step 8 is saved";
+  const std::vector<std::string> lines = explained(shortage, 8e9);
+  ASSERT_EQ(lines.size(), 3u);  // nobody counted what tensors held
+  EXPECT_EQ(lines[1].find("What would fit: training.gradient_checkpointing: "), 0u) << lines[1];
+  EXPECT_NE(lines[1].find("the same effective batch (about "), std::string::npos) << lines[1];
+  EXPECT_NE(lines[1].find(", as a new run with --restart)"), std::string::npos) << lines[1];
+  EXPECT_EQ(lines[2], "Step 8 is saved");
+}
+
+TEST(ExplainShortage, WhereNothingFitsTheModelIsTooLarge) {
+  const std::vector<std::string> lines = explained({}, 1.2e9);
+  EXPECT_EQ(lines[1], "No setting makes it fit: lower model.n_layer, model.n_embd or model.block_size");
+}
+
+// The run did not fit, so that what is offered must be less than it, even where the estimate has it fit.
+TEST(ExplainShortage, AnEstimateThatFitsIsNotBelieved) {
+  const std::vector<std::string> lines = explained({}, 400e9);
+  EXPECT_NE(lines[1].find("training.batch_size: "), std::string::npos) << lines[1];
+}
+
+}  // namespace
+}  // namespace gpt
