@@ -106,7 +106,9 @@ class Range {
     for (const auto& [address, bytes] : gaps_) drop(address, address + bytes);
     drop(top_, usable_);
     highest_top_ = top_;
-    usable_ = std::min(usable_, rounded_up(top_, kHugePage));  // to grow again, it asks again
+    // To grow again, the range asks again; until then these pages do not count against a limit (ulimit -d) either.
+    const uintptr_t end = std::min(usable_, rounded_up(top_, kHugePage));
+    if (end < usable_ && mprotect(reinterpret_cast<void*>(end), usable_ - end, PROT_NONE) == 0) usable_ = end;
   }
 
  private:

@@ -1,6 +1,7 @@
 #include "gpt/device/memory.h"
 
 #include <c10/core/AllocatorConfig.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -48,7 +49,9 @@ void release_unused_memory(at::Device device) {
 #ifdef GPT_CUDA
   if (device.is_cuda()) return c10::cuda::CUDACachingAllocator::emptyCache();
 #endif
-  if (device.is_cpu()) release_cpu_memory();
+  if (!device.is_cpu()) return;
+  release_cpu_memory();
+  malloc_trim(0);  // of small tensors, and of all where LibTorch keeps its own allocator
 }
 
 }  // namespace gpt

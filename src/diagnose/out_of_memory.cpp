@@ -59,7 +59,7 @@ ExitCode explain_out_of_memory(const std::exception& error, Config config, const
   const Shortage shortage = shortage_of(error, device.device, checkpoint);
   log::status("");
   log::error(to_text(shortage));
-  if (device.device.is_cuda()) release_unused_memory(device.device);
+  release_unused_memory(device.device);
   MemoryBudget memory = memory_budget(device.device, config.training.allocator.memory_fraction);
   if (shortage.held) memory.data = shortage.held->data;
   const DataLoader loader(corpus.sources, config.data, schedule_options(config, corpus), at::kCPU);

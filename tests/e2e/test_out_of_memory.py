@@ -64,7 +64,7 @@ class OutOfMemory(unittest.TestCase):
                 self.assertRegex(done.stderr, r"\nerror: out of memory in step 1: [\d.]+ [kM]B were asked for")
                 self.assertRegex(lines[-3], r"^The run needs about .* of the .* that it may use: weights .* activations ")
                 self.assertRegex(lines[-2], r"^What would fit: training\.batch_size: \d+ and training\.gradient_accumulation_steps: \d+, the "
-                                            r"same effective batch \(about .*B\), or ")
+                                            r"same effective batch \(about .*B\)")
                 self.assertEqual(lines[-1], "Nothing had been saved: the run begins anew")
                 done = self.train({"training.max_steps": 1, **self.settings_named_by(done, 0)}, limit=limit)
                 self.assertEqual(done.returncode, 0, done.stderr)
