@@ -130,5 +130,11 @@ TEST(CheckMemory, TheProgramCountsToo) {
             Status::fail);
 }
 
+TEST(MemoryBudget, IsAtMostTheFractionOfTheDevice) {
+  const auto all = static_cast<double>(describe_device(at::kCPU).memory_bytes);
+  EXPECT_EQ(memory_budget(at::kCPU, 0.02).available, 0.02 * all);
+  EXPECT_GT(memory_budget(at::kCPU, 1).available, 0.02 * all);
+}
+
 }  // namespace
 }  // namespace gpt
