@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "gpt/core/format.h"
@@ -137,7 +138,9 @@ void Trainer::leave_out_of_memory(const std::exception& error) {
   try {
     if (!is_saved_ && !train_step_.is_applying()) save_last(/*must=*/false);
     listeners_.event({state_.step, to_text(shortage)});
-  } catch (const std::exception&) {  // there is no memory for that either: what was saved before remains
+  } catch (const std::exception& failure) {  // there is no memory for that either: what was saved before remains
+    const std::string_view why = failure.what();
+    log::warn(fmt::format("step {} could not be saved: {}", state_.step, why.substr(0, why.find('\n'))));
   }
   shortage.is_saved = saved_step_ > 0;
   shortage.what_is_left =
