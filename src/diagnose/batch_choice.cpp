@@ -11,24 +11,13 @@
 #include "gpt/core/log.h"
 #include "gpt/core/process.h"
 #include "gpt/data/data_loader.h"
+#include "gpt/device/memory.h"
 #include "gpt/diagnose/estimates.h"
 #include "gpt/train/run_state.h"
 #include "gpt/train/train_step.h"
 
-#ifdef GPT_CUDA
-#include <c10/cuda/CUDACachingAllocator.h>
-#endif
-
 namespace gpt {
 namespace {
-
-// What LibTorch keeps of a step that was tried would count as used.
-void release_unused_memory(at::Device device) {
-#ifdef GPT_CUDA
-  if (device.is_cuda()) c10::cuda::CUDACachingAllocator::emptyCache();
-#endif
-  (void)device;
-}
 
 void try_step(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision) {
   constexpr int64_t kMost = 2;  // the second finds gradients to add to
@@ -75,7 +64,7 @@ bool fits_in_practice(const Config& config, const Corpus& corpus, at::Device dev
     if (!process::is_out_of_memory(error)) throw;
     fits = false;
   }
-  release_unused_memory(device);
+  release_unused_memory(device);  // what is kept of the step would count as used
   return fits;
 }
 
@@ -90,7 +79,7 @@ void choose_batch_size(Config& config, const Corpus& corpus, const DeviceInfo& d
   TrainingConfig& training = config.training;
   if (training.batch_size > 0) return;
   const ActivationForm form = activation_form(config.model, training, device, precision);
-  MemoryBudget memory = memory_budget(device.device);
+  MemoryBudget memory = memory_budget(device.device, training.allocator.memory_fraction);
   memory.data = resident_bytes(config.data, corpus, device.device, memory.available);
   config::set_batch_size(training, plan_batch_size(config.model, training, form, memory).batch_size);
   if (is_tried && device.device.is_cuda()) {

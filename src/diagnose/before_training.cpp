@@ -18,10 +18,10 @@ void say_if_doubtful(const Check& check) {
   if (check.status != Check::Status::pass) log::warn(fmt::format("{}: {}; {}", check.name, check.detail, check.fix));
 }
 
-// The estimate is up to a fifth too high: memory is certain not to suffice only where the reduced estimate is too much as well.
+// The estimate is up to a tenth too high: memory is certain not to suffice only where the reduced estimate is too much as well.
 void require_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form,
                     const MemoryBudget& memory) {
-  constexpr double kLeast = 0.85;
+  constexpr double kLeast = 0.9;
   const Check check = check_memory(model, training, form, memory);
   const double needed = memory.program + estimate_memory(model, training, form).total();
   if (kLeast * needed <= memory.available || !training.execution.memory_check) return say_if_doubtful(check);
