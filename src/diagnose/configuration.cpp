@@ -359,12 +359,21 @@ class Examination {
       add(warned("cost", "not computed: the time of a step is not known",
                  "follow the advice above, or add --seconds-per-step"));
     if (!step_ && !is_timed_) return;
+    if (step_ && step_->tokens > 0) examine_data_speed(*step_);
     const int64_t validation_tokens = corpus_ ? corpus_->validation.size() : 0;
     add(check_time(config, *plan_, steps_done_, step_, validation_tokens));
     if (!step_ || !asked_.asks_for_cost()) return;
     const Pricing pricing = asked_.price_per_hour ? Pricing{*asked_.price_per_hour, "", asked_.budget}
                                                   : Pricing{*asked_.units_per_hour, "units", asked_.budget};
     add(check_cost(pricing, time_left(config, *plan_, steps_done_, step_->seconds, validation_tokens)));
+  }
+
+  // Of a bin, which may be larger than the memory that caches it.
+  void examine_data_speed(const StepTime& step) {
+    if (card_ || !corpus_ || config_.data.bin.empty()) return;
+    const double tokens_per_second = static_cast<double>(step.tokens) / step.seconds;
+    if (const auto speed = measure_read_speed(config_.data.bin))
+      add(check_data_speed(config_.data.bin, *speed, tokens_per_second * corpus_->train.width()));
   }
 
   void examine_disk() {

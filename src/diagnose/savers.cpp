@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "gpt/config/batch.h"
 #include "gpt/config/load.h"
 #include "gpt/device/precision.h"
 #include "gpt/diagnose/estimates.h"
@@ -124,7 +125,12 @@ struct Run {
 class Shrinking {
  public:
   Shrinking(const Run& run, double data_bytes, double room, bool resumes)
-      : run_(run), training_(run.config.training), data_(data_bytes), room_(room), resumes_(resumes) {}
+      : run_(run),
+        training_(run.config.training),
+        effective_batch_(training_.batch_size * training_.gradient_accumulation_steps),
+        data_(data_bytes),
+        room_(room),
+        resumes_(resumes) {}
 
   // The saver that is just enough, or the greatest ones together; the batch stays.
   std::optional<FittingSettings> with_this_batch() {
@@ -141,8 +147,9 @@ class Shrinking {
 
   // As many sequences at a time as fit, after the greatest savers where not even one does.
   std::optional<FittingSettings> with_a_smaller_batch() {
+    training_.gradient_accumulation_steps = std::max<int64_t>(2, training_.gradient_accumulation_steps);
     do {
-      const auto largest = largest_batch_size(run_.config.model, accumulating(), run_.form(training_), room_ - data_);
+      const auto largest = largest_batch_size(run_.config.model, training_, run_.form(training_), room_ - data_);
       if (largest) return shrink_batch(*largest), result();
     } while (apply_greatest());
     return std::nullopt;
@@ -186,27 +193,21 @@ class Shrinking {
     return true;
   }
 
-  TrainingConfig accumulating() const {
-    TrainingConfig training = training_;
-    training.gradient_accumulation_steps = std::max<int64_t>(2, training.gradient_accumulation_steps);
-    return training;
-  }
-
   void shrink_batch(int64_t largest) {
-    const int64_t effective = training_.batch_size * training_.gradient_accumulation_steps;
-    int64_t part = std::min(largest, training_.batch_size);
-    while (effective % part != 0) --part;
-    if (part == training_.batch_size) return;
-    training_.batch_size = part, training_.gradient_accumulation_steps = effective / part;
+    const int64_t before = training_.batch_size,
+                  part = config::largest_divisor(effective_batch_, std::min(largest, before));
+    training_.batch_size = part, training_.gradient_accumulation_steps = effective_batch_ / part;
+    if (part == before) return;
     settings_.push_back(
         fmt::format("training.batch_size: {} and training.gradient_accumulation_steps: {}, the same effective batch",
-                    part, effective / part));
+                    part, effective_batch_ / part));
   }
 
   FittingSettings result() const { return {settings_, bytes(), run_.may_resume(training_)}; }
 
   const Run& run_;
   TrainingConfig training_;
+  int64_t effective_batch_;
   double data_, room_;
   bool resumes_;
   std::vector<std::string> settings_;

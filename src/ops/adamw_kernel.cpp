@@ -71,10 +71,10 @@ void update_block(const AdamWValues<M>& of, const AdamWFactors& factors, const A
   const FloatVector kept(of.decays[block] ? step.kept_by_decay : 1.0f);
   const int64_t begin = block * kBlock;
   alignas(64) float wide_gradients[kBlock], wide_values[kBlock];
-  const float* gradients = of.gradients + begin;
-  float* values = of.values + begin;
-  if (!of.gradients) load(of.rounded_gradients + begin, wide_gradients), gradients = wide_gradients;
-  if (!of.values) load(of.rounded + begin, wide_values), values = wide_values;
+  if (!of.gradients) load(of.rounded_gradients + begin, wide_gradients);
+  if (!of.values) load(of.rounded + begin, wide_values);
+  const float* const gradients = of.gradients ? of.gradients + begin : wide_gradients;
+  float* const values = of.values ? of.values + begin : wide_values;
   for (int64_t i = 0; i < kBlock; i += 2 * kWidth) {
     const int64_t j = i + kWidth;
     const FloatVector low = update(factors, step, kept, gradients + i, values + i, m + i, v + i),

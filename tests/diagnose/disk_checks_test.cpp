@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
+#include <string>
 
 #include "gpt/core/error.h"
 
@@ -21,6 +23,7 @@ class InAFolder : public testing::Test {
 };
 using NearestFolder = InAFolder;
 using MeasureWriteSpeed = InAFolder;
+using MeasureReadSpeed = InAFolder;
 
 TEST_F(NearestFolder, IsTheOneThatIsThere) {
   EXPECT_EQ(nearest_folder(folder_.string()), folder_.string());
@@ -38,6 +41,22 @@ TEST_F(MeasureWriteSpeed, AFolderThatIsNotThereIsADiskError) {
     measure_write_speed((folder_ / "missing").string());
     FAIL() << "no error";
   } catch (const Error& e) { EXPECT_EQ(e.code(), ExitCode::disk); }
+}
+
+TEST_F(MeasureReadSpeed, IsOfAFileOfMegabytes) {
+  const std::string small = (folder_ / "small").string(), large = (folder_ / "large").string();
+  std::ofstream(small) << "tokens";
+  std::ofstream(large) << std::string(size_t{3} << 20, 'x');
+  EXPECT_FALSE(measure_read_speed(small));
+  if (const auto speed = measure_read_speed(large)) { EXPECT_GT(*speed, 0); }  // not every file system can
+  EXPECT_THROW(measure_read_speed((folder_ / "missing").string()), Error);
+}
+
+TEST(CheckDataSpeed, HalfOfTheDiskIsEnough) {
+  const Check fast = check_data_speed("tokens.bin", 200e6, 90e6);
+  EXPECT_EQ(fast.status, Status::pass);
+  EXPECT_EQ(fast.detail, "tokens.bin is read at 200 MB/s past the page cache; training takes 90.0 MB/s");
+  EXPECT_EQ(check_data_speed("tokens.bin", 200e6, 110e6).status, Status::warn);
 }
 
 TEST(CheckDiskSpeed, SlowerThanFiftyMegabytesIsAWarning) {

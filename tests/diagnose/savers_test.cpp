@@ -133,6 +133,8 @@ TEST_F(FittingSettingsOf, ARunAreCombinedWhereASingleOneIsNotEnough) {
   config_.training.optimizer.state_dtype = StateDtype::int8;
   const double with_both = needed();
   config_.training.batch_size = 1;
+  config_.training.precision.master_weights = false;
+  config_.training.precision.gradient_dtype = GradientDtype::bfloat16;
   const double least = needed();
   config_ = gpt2_small();
   const auto ways = found(with_both, 0, /*is_saved=*/true);

@@ -1,7 +1,8 @@
-// Where checkpoints go: how fast that disk is, and whether they fit.
+// Where checkpoints go: how fast that disk is, and whether they fit; and how fast tokens come from theirs.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "gpt/diagnose/check.h"
@@ -18,5 +19,12 @@ double measure_write_speed(const std::string& folder);
 // `checkpoint_bytes`: of one. `kept`: how many files the run keeps.
 Check check_disk_speed(const std::string& folder, double bytes_per_second, double checkpoint_bytes);
 Check check_disk_space(const std::string& folder, double free_bytes, double checkpoint_bytes, int64_t kept);
+
+// Bytes per second of reading a file in pieces from all over it, past the page cache. Nothing where the file system only reads
+// through that, or the file is smaller than a piece of a megabyte. Takes half a second at most. Throws gpt::Error(data).
+std::optional<double> measure_read_speed(const std::string& path);
+
+// `needed`: bytes per second that training takes.
+Check check_data_speed(const std::string& path, double bytes_per_second, double needed);
 
 }  // namespace gpt
