@@ -5,15 +5,21 @@
 namespace gpt::config {
 
 void derive_accumulation(TrainingConfig& training, const Origins& origins) {
-  if (!training.total_batch_size || training.batch_size == 0 || origins.count("training.gradient_accumulation_steps"))
-    return;
-  if (*training.total_batch_size % training.batch_size == 0)
-    training.gradient_accumulation_steps = *training.total_batch_size / training.batch_size;
+  if (!training.total_batch_size || training.batch_size == 0) return;
+  const int64_t total = *training.total_batch_size;
+  int64_t &batch_size = training.batch_size, &steps = training.gradient_accumulation_steps;
+  const bool has_steps = origins.count("training.gradient_accumulation_steps") > 0;
+  if (!has_steps && total % batch_size == 0) steps = total / batch_size;
+  if (has_steps && !origins.count("training.batch_size") && total % steps == 0) batch_size = total / steps;
 }
 
 void set_batch_size(TrainingConfig& training, int64_t batch_size) {
   training.batch_size = batch_size;
   derive_accumulation(training, {});
+  // How the run learns must not depend on how much memory is free.
+  GradientDtype& gradient_dtype = training.precision.gradient_dtype;
+  if (gradient_dtype == GradientDtype::automatic && *training.total_batch_size > 1)
+    gradient_dtype = GradientDtype::float32;
 }
 
 int64_t largest_divisor(int64_t total, int64_t limit) {

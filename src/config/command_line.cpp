@@ -34,8 +34,10 @@ void drop_replaced(std::vector<Setting>& from_file, const std::vector<Setting>& 
   const auto is_one_of = [](const Keys& keys) {
     return [&keys](const Setting& setting) { return std::find(keys.begin(), keys.end(), setting.key) != keys.end(); };
   };
+  const auto says_something = [](const Setting& setting) { return setting.text != "auto"; };
   for (const auto& [chosen, replaced] : kRivals) {
-    if (std::any_of(from_flags.begin(), from_flags.end(), is_one_of(chosen))) {
+    if (std::any_of(from_flags.begin(), from_flags.end(),
+                    [&](const Setting& setting) { return is_one_of(chosen)(setting) && says_something(setting); })) {
       from_file.erase(std::remove_if(from_file.begin(), from_file.end(), is_one_of(replaced)), from_file.end());
     }
   }

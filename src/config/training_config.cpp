@@ -56,7 +56,7 @@ std::vector<Option> batch_and_precision(TrainingConfig& c) {
                                                      {"bfloat16", GradientDtype::bfloat16}}),
        .help =
            "how gradients are kept, in 4 or 2 bytes a parameter; auto = bfloat16 in a run that has it end to end and "
-           "accumulates nothing, otherwise float32"},
+           "accumulates nothing, unless batch_size is auto; otherwise float32"},
   };
 }
 

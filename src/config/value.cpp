@@ -106,6 +106,8 @@ std::optional<Interval> parse_interval(std::string_view text) {
 
 bool is_time(const Interval& interval) { return interval.unit == Interval::Unit::seconds; }
 
+const std::string kAlsoAuto = "auto or ";
+
 // What is possible here: "must be a whole number >= 1".
 std::string expectation(const Option& option) {
   const std::string allowed = allowed_text(option);
@@ -116,7 +118,9 @@ std::string expectation(const Option& option) {
                                      [&](double*) { return with_range("a number"); },
                                      [&](std::optional<double>*) { return with_range("a number"); },
                                      [&](std::optional<int64_t>*) { return "auto or " + with_range("a whole number"); },
-                                     [&](const NumberOrAuto&) { return "auto or " + with_range("a whole number"); },
+                                     [&](const NumberOrAuto&) {
+                                       return kAlsoAuto + ("a whole number " + allowed.substr(kAlsoAuto.size()));
+                                     },
                                      [&](Interval*) -> std::string {
                                        return option.may_be_time ? "like 500, '500 steps', '2 epochs' or '10 minutes'"
                                                                  : "like 500, '500 steps' or '2 epochs'";
@@ -286,9 +290,10 @@ std::string yaml_scalar(const Target& target) {
 
 std::string allowed_text(const Option& option) {
   if (const auto* choices = std::get_if<Choice>(&option.target)) return join(choices->names);
+  const std::string also = std::holds_alternative<NumberOrAuto>(option.target) ? kAlsoAuto : "";
   const bool low = std::isfinite(option.min), high = std::isfinite(option.max);
-  if (low && high) return fmt::format("{} to {}", bound_text(option.min), bound_text(option.max));
-  if (low) return fmt::format(">= {}", bound_text(option.min));
+  if (low && high) return fmt::format("{}{} to {}", also, bound_text(option.min), bound_text(option.max));
+  if (low) return fmt::format("{}>= {}", also, bound_text(option.min));
   return "";
 }
 

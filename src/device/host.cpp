@@ -50,6 +50,13 @@ std::string first_word(const fs::path& path) {
 // A file of one number; "max" and a missing file are `fallback`.
 int64_t number_in(const fs::path& path, int64_t fallback) { return number_or(first_word(path), fallback); }
 
+// The limit of a group. Version 1 writes the largest multiple of a page where there is none.
+int64_t limit_in(const fs::path& path) {
+  constexpr int64_t kMost = int64_t{1} << 60;
+  const int64_t bytes = number_in(path, kUnlimited);
+  return bytes < kMost ? bytes : kUnlimited;
+}
+
 // Of what counts as used in a group, the part that the kernel gives up first: pages of files, and caches of its own.
 int64_t reclaimable_bytes(const fs::path& group, std::initializer_list<std::string_view> keys) {
   std::ifstream in(group / "memory.stat");
@@ -62,7 +69,7 @@ int64_t reclaimable_bytes(const fs::path& group, std::initializer_list<std::stri
 
 // Of a single group of version 2. A group without a limit leaves everything.
 GroupMemory memory_of(const fs::path& group, int64_t free_swap) {
-  const int64_t limit = number_in(group / "memory.max", kUnlimited);
+  const int64_t limit = limit_in(group / "memory.max");
   if (limit == kUnlimited) return {};
   const int64_t used = number_in(group / "memory.current", 0) -
                        reclaimable_bytes(group, {"inactive_file", "active_file", "slab_reclaimable"}),
@@ -73,11 +80,11 @@ GroupMemory memory_of(const fs::path& group, int64_t free_swap) {
 
 // Of version 1, which limits memory, and besides the sum of memory and swap.
 GroupMemory memory_of_version_1(const fs::path& group, int64_t free_swap) {
-  const int64_t limit = number_in(group / "memory.limit_in_bytes", kUnlimited);
+  const int64_t limit = limit_in(group / "memory.limit_in_bytes");
   if (limit == kUnlimited) return {};
   const int64_t reclaimable = reclaimable_bytes(group, {"total_inactive_file", "total_active_file"}),
                 free = std::max<int64_t>(0, limit - number_in(group / "memory.usage_in_bytes", 0) + reclaimable),
-                sum = number_in(group / "memory.memsw.limit_in_bytes", kUnlimited),
+                sum = limit_in(group / "memory.memsw.limit_in_bytes"),
                 sum_used = number_in(group / "memory.memsw.usage_in_bytes", 0) - reclaimable;
   return {limit, free, std::clamp<int64_t>(sum - std::max<int64_t>(0, sum_used), 0, free + free_swap)};
 }

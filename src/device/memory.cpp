@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
 
 #include "gpt/device/cpu_allocator.h"
 #include "gpt/device/host.h"
@@ -18,11 +19,12 @@ namespace {
 
 void configure_cpu_memory(const TrainingConfig& training) {
   const double fraction = training.allocator.memory_fraction;
-  if (!training.execution.memory_check) return limit_cpu_memory({});
-  if (fraction == 1) return limit_cpu_memory(growable_by_tensors);
-  limit_cpu_memory([fraction] {
-    const auto share = static_cast<int64_t>(fraction * static_cast<double>(host::memory_bytes()));
-    return std::min(growable_by_tensors(), share - host::resident_bytes());
+  const bool asks = training.execution.memory_check;
+  if (fraction == 1) return limit_cpu_memory(asks ? growable_by_tensors : std::function<int64_t()>());
+  limit_cpu_memory([fraction, asks] {
+    const int64_t share = static_cast<int64_t>(fraction * static_cast<double>(host::memory_bytes())),
+                  left = share - host::resident_bytes();
+    return asks ? std::min(growable_by_tensors(), left) : left;
   });
 }
 

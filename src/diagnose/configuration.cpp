@@ -170,10 +170,12 @@ class Examination {
     add(check_precision(config_.training.precision, device));
     if (checks_.back().status == Check::Status::fail) return;
     device_ = device;
-    memory_ = memory_budget(device.device, config_.training.allocator.memory_fraction);
+    memory_ = memory_budget(device.device, fraction());
     memory_here_ = memory_.available;
-    if (const auto bytes = asked_.memory_bytes()) memory_.available = *bytes;
+    if (const auto bytes = asked_.memory_bytes()) memory_.available = *bytes * fraction();
   }
+
+  double fraction() const { return config_.training.allocator.memory_fraction; }
 
   void examine_card() {
     DeviceInfo device = card_->describe();
@@ -183,6 +185,7 @@ class Examination {
     if (checks_.back().status == Check::Status::fail) return;
     device_ = device;
     memory_ = card_memory(device);
+    memory_.available *= fraction();
   }
 
   // The checkpoint that gpt-train would begin with.

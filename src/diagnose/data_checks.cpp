@@ -84,8 +84,8 @@ Check check_batch(const TrainingConfig& training, const DatasetFacts& facts) {
   const bool has_total = training.total_batch_size.has_value();
   if (samples < training.batch_size) {
     return warned("batch", detail + ": the text is smaller than one batch, which is never full",
-                  fmt::format("set training.{}: {}, or lower model.block_size, or use more text",
-                              has_total ? "total_batch_size" : "batch_size", samples));
+                  fmt::format("set {}training.batch_size: {}, or lower model.block_size, or use more text",
+                              has_total ? fmt::format("training.total_batch_size: {} and ", samples) : "", samples));
   }
   if (samples < effective) {
     const int64_t steps = samples / training.batch_size;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "gpt/config/batch.h"
 #include "gpt/core/format.h"
 #include "gpt/device/cpu_allocator.h"
 #include "gpt/device/host.h"
@@ -20,8 +21,7 @@ constexpr int64_t kHeadMultiple = 8;
 // Another micro-batch of at most `largest` sequences with the same effective batch.
 std::string smaller_batch(const TrainingConfig& training, int64_t largest) {
   const int64_t effective = training.batch_size * training.gradient_accumulation_steps;
-  int64_t batch_size = std::min(largest, effective);
-  while (effective % batch_size != 0) --batch_size;
+  const int64_t batch_size = config::largest_divisor(effective, largest);
   return fmt::format(
       "set training.batch_size: {} and training.gradient_accumulation_steps: {} (the same effective batch)", batch_size,
       effective / batch_size);

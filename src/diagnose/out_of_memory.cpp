@@ -27,6 +27,15 @@ Shortage shortage_of(const std::exception& error, at::Device device, const std::
   return shortage;
 }
 
+std::string advice(const std::vector<std::string>& ways, double room) {
+  if (!ways.empty()) return fmt::format("What would fit: {}", fmt::join(ways, ", or "));
+  const bool is_model = room > 0;
+  return fmt::format("{}", is_model
+                               ? "No setting makes it fit: lower model.n_layer, model.n_embd or model.block_size"
+                               : "The program alone takes what it may use: raise the limit (training.memory_fraction, "
+                                 "ulimit, control group), or use a machine with more memory");
+}
+
 }  // namespace
 
 std::vector<std::string> explain_shortage(const Shortage& shortage, const Config& config, const DeviceInfo& device,
@@ -48,8 +57,7 @@ std::vector<std::string> explain_shortage(const Shortage& shortage, const Config
                                format_bytes(memory.program + one.bytes),
                                shortage.is_saved && !one.may_resume ? ", as a new run with --restart" : ""));
   }
-  lines.push_back(ways.empty() ? "No setting makes it fit: lower model.n_layer, model.n_embd or model.block_size"
-                               : fmt::format("What would fit: {}", fmt::join(ways, ", or ")));
+  lines.push_back(advice(ways, room));
   lines.push_back(shortage.what_is_left);
   return lines;
 }

@@ -25,13 +25,6 @@ struct Candidate {
   bool is_batch = false;
 };
 
-// The largest divisor of `value` that is at most its half.
-int64_t half_of(int64_t value) {
-  int64_t part = value / 2;
-  while (part > 1 && value % part != 0) --part;
-  return part;
-}
-
 std::vector<Candidate> candidates(const ModelConfig& model, const TrainingConfig& training, const DeviceInfo& device,
                                   const std::string& attention) {
   const ExecutionConfig& execution = training.execution;
@@ -61,7 +54,7 @@ std::vector<Candidate> candidates(const ModelConfig& model, const TrainingConfig
                    [](TrainingConfig& t) { t.precision.gradient_dtype = GradientDtype::bfloat16; }});
   }
   if (training.batch_size > 1) {
-    const int64_t part = half_of(training.batch_size),
+    const int64_t part = config::largest_divisor(training.batch_size, training.batch_size / 2),
                   steps = training.gradient_accumulation_steps * (training.batch_size / part);
     all.push_back({fmt::format("training.batch_size: {} and training.gradient_accumulation_steps: {}", part, steps),
                    "the same effective batch; slower where smaller products leave the device idle",

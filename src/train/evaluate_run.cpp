@@ -50,6 +50,7 @@ ExitCode evaluate_run(Config config, const config::Origins& origins) {
   configure_memory(config.training, choice.device);
   const DeviceInfo device = describe_device(choice.device);
   announce_device(device, choice);
+  config.training.precision.master_weights = true;  // the weights are read into some that are there on every device
   const Precision precision = resolve_precision(config.training.precision, device);
   apply_precision(precision, config.training.execution.deterministic);
   GPT model(config.model, choice.device, start.checkpoint.model, {.compute = precision.weight_type()});

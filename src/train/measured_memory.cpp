@@ -21,7 +21,8 @@ std::optional<MemoryUse> memory_at_peak(const RunState& state, const TrainStep& 
   if (peak == 0) return std::nullopt;
   const Parameters& parameters = state.model.parameters();
   MemoryUse use{.weights = bytes_of(parameters.flat_values()) + bytes_of(parameters.flat_rounded()),
-                .gradients = sizeof(float) * static_cast<double>(parameters.layout().size),
+                .gradients = static_cast<double>(c10::elementSize(parameters[0].gradient_type())) *
+                             static_cast<double>(parameters.layout().size),
                 .optimizer = static_cast<double>(state.optimizer.bytes()),
                 .data = static_cast<double>(state.loader.device_bytes())};
   const double lasting = use.total();

@@ -55,6 +55,7 @@ Trainer::Trainer(RunState& state, const TrainingConfig& config, const RunPlan& p
       epoch_loss_(at::zeros({}, at::TensorOptions(device.device).dtype(at::kDouble))),
       reported_skips_(state.skipped_steps()),
       is_saved_(is_saved || state.step == 0),
+      has_saved_(is_saved),
       saved_step_(state.step) {
   logged_.step = epoch_.step = state.step;
   epoch_.skipped = state.skipped_steps();
@@ -142,11 +143,11 @@ void Trainer::leave_out_of_memory(const std::exception& error) {
     const std::string_view why = failure.what();
     log::warn(fmt::format("step {} could not be saved: {}", state_.step, why.substr(0, why.find('\n'))));
   }
-  shortage.is_saved = saved_step_ > 0;
+  shortage.is_saved = has_saved_;
   shortage.what_is_left =
-      saved_step_ == 0 ? "Nothing had been saved: the run begins anew"
-                       : fmt::format("Step {} is saved in {}: the same command with such a setting resumes from there",
-                                     saved_step_, folder_.checkpoint_path());
+      !has_saved_ ? "Nothing had been saved: the run begins anew"
+                  : fmt::format("Step {} is saved in {}: the same command with such a setting resumes from there",
+                                saved_step_, folder_.checkpoint_path());
   throw OutOfMemory(std::move(shortage));
 }
 
@@ -360,7 +361,7 @@ bool Trainer::save(const std::string& path, bool must) {
   listeners_.event({state_.step, fmt::format("saved {}", path)});
   if (!is_last) return true;
   forecast_.took(Forecast::kCheckpoint, watch.running_seconds());
-  is_saved_ = true;
+  is_saved_ = has_saved_ = true;
   saved_step_ = state_.step;
   process::set_unsaved_updates(0);
   return true;

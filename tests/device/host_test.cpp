@@ -65,6 +65,19 @@ TEST(GroupMemory, SwapThatTheGroupMayUseIsRoomToGrow) {
   EXPECT_EQ(group_memory(500 * kMegabyte, root.path()).growable, 10 * kMegabyte);
 }
 
+TEST(GroupMemory, Version1WritesALargeNumberWhereThereIsNoLimit) {
+  const ScratchFolder root;
+  (void)root.file("proc/self/cgroup", "4:memory:/run\n");
+  const std::string folder = "sys/fs/cgroup/memory/run/memory.", none = "9223372036854771712\n";
+  (void)root.file(folder + "limit_in_bytes", none);
+  (void)root.file(folder + "memsw.limit_in_bytes", none);
+  (void)root.file(folder + "usage_in_bytes", std::to_string(3000 * kMegabyte));
+  (void)root.file(folder + "stat", "total_inactive_file " + std::to_string(2500 * kMegabyte) + "\n");
+  const GroupMemory memory = group_memory(8000 * kMegabyte, root.path());
+  EXPECT_EQ(memory.limit, kUnlimited);
+  EXPECT_EQ(memory.growable, kUnlimited);
+}
+
 TEST(GroupMemory, Version1CountsTheSumOfMemoryAndSwap) {
   const ScratchFolder root;
   (void)root.file("proc/self/cgroup", "5:cpu:/\n4:memory:/run\n0::/\n");

@@ -48,7 +48,10 @@ TEST_F(CpuMemoryLimit, AFractionIsOfTheMachineAndTheProgramCounts) {
   training.allocator.memory_fraction = 0.5 * static_cast<double>(host::resident_bytes()) / host::memory_bytes();
   configure_memory(training, at::kCPU);
   EXPECT_THROW((void)at::empty({int64_t{256} << 20}, at::kByte), c10::OutOfMemoryError);
-  training.execution.memory_check = false;  // nothing asks any more
+  training.execution.memory_check = false;  // the share is not the kernel's
+  configure_memory(training, at::kCPU);
+  EXPECT_THROW((void)at::empty({int64_t{256} << 20}, at::kByte), c10::OutOfMemoryError);
+  training.allocator.memory_fraction = 1;
   configure_memory(training, at::kCPU);
   EXPECT_NO_THROW((void)at::empty({int64_t{256} << 20}, at::kByte));
 }

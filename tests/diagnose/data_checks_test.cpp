@@ -41,7 +41,8 @@ TEST(CheckBatch, ATextSmallerThanABatchIsAWarning) {
   run.config.training.total_batch_size = 512;
   EXPECT_EQ(check_batch(run.config.training, run.facts).fix, "set training.total_batch_size: 192");
   run.facts.samples_per_epoch = 12;
-  EXPECT_NE(check_batch(run.config.training, run.facts).fix.find("total_batch_size: 12,"), std::string::npos);
+  EXPECT_NE(check_batch(run.config.training, run.facts).fix.find("total_batch_size: 12 and training.batch_size: 12,"),
+            std::string::npos);
 }
 
 TEST(CheckLength, CountsTokensStepsAndEpochs) {

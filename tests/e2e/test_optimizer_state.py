@@ -76,6 +76,22 @@ class OptimizerState(unittest.TestCase):
         self.assertEqual(load(self.root / "changed/ckpt.pt")["step"], 24)
         self.assertLess(programs.losses(self.root / "changed")[24][0], programs.losses(self.root / "changed")[8][0])
 
+    def test_sixteen_bits_alone(self):
+        alone = dict(training__use_amp="true", training__dtype="bfloat16", training__amp_mode="end_to_end", training__master_weights="false",
+                     training__gradient_dtype="bfloat16", training__use_8bit="true")
+        self.assertIn("bfloat16 end to end, weights too", self.train("whole_alone", **alone))
+        run = self.root / "resumed_alone"
+        self.train(run.name, training__checkpoint_interval=1, training__keep_last=100, **alone)
+        (run / "ckpt_step_00000007.pt").rename(run / "ckpt.pt")
+        self.train(run.name, **alone)
+        self.assertEqual(programs.losses(run), programs.losses(self.root / "whole_alone"))
+        self.assertTrue(all(weight.dtype == torch.bfloat16 for weight in load(run / "ckpt.pt")["model"].values()))
+        # Also where auto means float32.
+        options = {**programs.TINY, "data.text": self.text, "output_dir": run, "training.use_amp": "true", "training.master_weights": "false"}
+        programs.run("gpt-train", *programs.flags(options), "--eval-only", check_code=0)
+        done = programs.run("gpt-generate", "--checkpoint", run, "--max-new-tokens", 5, check_code=0)
+        self.assertTrue(done.stdout)
+
     def test_a_setting_without_effect_is_named(self):
         output = self.train("idle", training__max_steps=1, training__float32_embedding_state="true")
         self.assertIn("No effect here: training.float32_embedding_state", output)

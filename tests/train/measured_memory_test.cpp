@@ -21,7 +21,7 @@ class MeasuredMemory : public DeviceTest {
   }
 
   // After so many updates of a small model.
-  std::optional<MemoryUse> after(int64_t updates, GradientCheckpointing level) {
+  std::optional<MemoryUse> after(int64_t updates, GradientCheckpointing level, bool is_narrow = false) {
     std::vector<int32_t> ids(20'000);
     for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i * i % 61);
     Corpus corpus;
@@ -33,9 +33,11 @@ class MeasuredMemory : public DeviceTest {
     config.model.vocab_size = 64, config.model.dropout = 0;
     config.training.batch_size = 16, config.training.execution.gradient_checkpointing = level;
     reset_cpu_memory_peak();
-    RunState state(config, corpus, device(), {});
+    Precision precision;
+    if (is_narrow) precision.dtype = Dtype::bfloat16, precision.end_to_end = true;
+    RunState state(config, corpus, device(), precision);
     parameters = static_cast<double>(state.model.parameters().layout().size);
-    TrainStep step(state.model, state.optimizer, state.scaler, {}, config.training);
+    TrainStep step(state.model, state.optimizer, state.scaler, precision, config.training);
     for (int64_t i = 0; i < updates; ++i) run_update(step, state.loader, 1, 1e-3, [] { return false; });
     peak = static_cast<double>(peak_tensor_bytes(device()));
     return measured_memory(state, step);
@@ -57,6 +59,14 @@ TEST_P(MeasuredMemory, PartsAddUpToThePeak) {
   const auto block = after(3, GradientCheckpointing::block);
   EXPECT_LT(block->activations, use->activations / 3);
   EXPECT_EQ(block->weights, use->weights);
+}
+
+TEST_P(MeasuredMemory, GradientsMayHaveSixteenBits) {
+  const auto use = after(3, GradientCheckpointing::none, /*is_narrow=*/true);
+  if (!use) GTEST_SKIP() << "the allocator that counts is not in use, as under the address sanitizer";
+  EXPECT_EQ(use->weights, 6 * parameters);
+  EXPECT_EQ(use->gradients, 2 * parameters);
+  EXPECT_EQ(use->total(), peak);
 }
 
 TEST_P(MeasuredMemory, IsNotKnownBeforeTheSecondUpdate) { EXPECT_FALSE(after(1, GradientCheckpointing::none)); }

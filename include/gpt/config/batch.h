@@ -10,11 +10,13 @@
 
 namespace gpt::config {
 
-// Sets gradient_accumulation_steps to total_batch_size / batch_size where both are known and divide, unless it was written out.
+// Sets gradient_accumulation_steps to total_batch_size / batch_size where both are known and divide, unless it was written out; then
+// batch_size, unless that was too.
 // validate() refuses what does not divide.
 void derive_accumulation(TrainingConfig& training, const Origins& origins);
 
-// batch_size: auto has become this divisor of total_batch_size, whatever number of micro-steps is there.
+// batch_size: auto has become this divisor of total_batch_size, whatever number of micro-steps is there. gradient_dtype: auto is then
+// float32 where the total could be divided.
 void set_batch_size(TrainingConfig& training, int64_t batch_size);
 
 // The largest divisor of `total` that is at most `limit`; both are at least 1.

@@ -1,7 +1,7 @@
 // The memory of a model's parameters: one flat buffer of values and one of gradients, with a named view for each row of the
-// parameter table, and, where the model computes in 16 bits, one of rounded copies, which may take the place of the values. Everything that treats all parameters alike
-// (clipping, the optimizer, the scaler) works on the buffers; everything that treats them one by one (the model, checkpoints) on
-// the views.
+// parameter table, and, where the model computes in 16 bits, one of rounded copies, which may take the place of the values.
+// Everything that treats all parameters alike (clipping, the optimizer, the scaler) works on the buffers; everything that treats
+// them one by one (the model, checkpoints) on the views.
 //
 // Gradients keep their memory from step to step; it is allocated by the first backward pass, so that inference needs none.
 // Operators add to them inside their backward pass: the first contribution after clear_gradients() overwrites what is there,

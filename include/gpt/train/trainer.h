@@ -93,6 +93,7 @@ class Trainer {
   bool is_saved_;                       // ckpt.pt holds the current state
   std::optional<double> unsaved_best_;  // the loss of the last evaluation, if it was the best and could not be saved
   bool checkpoint_waits_ = false;       // one is due, but the last update was skipped
+  bool has_saved_;                      // ckpt.pt is there
   int64_t saved_step_;                  // the step of ckpt.pt
   std::chrono::steady_clock::time_point saved_at_ = std::chrono::steady_clock::now();  // or last tried to
 };
