@@ -95,7 +95,9 @@ constexpr const char* kOthers[] = {"tensorboard",      "resume",
                                    "save_every",       "dropout_rate",
                                    "optimizer",        "output",
                                    "data_dir",         "model_type",
-                                   "train_batch_size", "auto_find_batch_size"};
+                                   "train_batch_size", "auto_find_batch_size",
+                                   "cpu_offload",      "offload_optimizer",
+                                   "buffer_swapping",  "activation_offloading"};
 
 TEST(Foreign, EveryNameHasAnAnswer) {
   std::vector<std::string> names(std::begin(kNanoGpt), std::end(kNanoGpt));
