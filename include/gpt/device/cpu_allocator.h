@@ -4,7 +4,8 @@
 // free become one, and pages once touched stay with the process. Small tensors still come from malloc.
 //
 // A kernel promises more than it has and kills the process that takes the promise up. So the range grows only while there is
-// memory for it; otherwise c10::OutOfMemoryError is thrown, as everywhere in LibTorch.
+// memory for it; otherwise c10::OutOfMemoryError is thrown, as everywhere in LibTorch. It is no guarantee: a block that nobody has
+// touched yet counts as free when the range grows again, and so do pages that release_cpu_memory() gave back.
 #pragma once
 
 #include <cstdint>
