@@ -81,7 +81,7 @@ MemoryBudget memory_budget(at::Device device, double fraction) {
   const double share = fraction * static_cast<double>(describe_device(device).memory_bytes);
   if (device.is_cuda()) return {.available = std::min(free, share), .program = 0};
   // Code and tables that LibTorch and oneDNN load and build during the first step only.
-  constexpr double kLater = 45e6;
+  constexpr double kLater = 30e6;
   const auto resident = static_cast<double>(host::resident_bytes());
   const auto tensors = static_cast<double>(cpu_memory().extent);  // the run will have the room that these take now
   return {.available = std::min(free + resident, share), .program = resident - tensors + kLater};
