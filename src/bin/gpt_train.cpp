@@ -100,6 +100,7 @@ int train(int argc, char** argv) {
     return run(command, config, corpus, folder, start, device, precision);
   } catch (const std::exception& error) {
     if (!process::is_out_of_memory(error)) throw;
+    if (start) start->checkpoint = {};  // where the run's own tensors could not be made beside it
     return static_cast<int>(explain_out_of_memory(error, config, corpus, device, precision, start ? start->path : ""));
   }
 }

@@ -41,7 +41,8 @@ void drop_replaced(std::vector<Setting>& from_file, const std::vector<Setting>& 
       from_file.erase(std::remove_if(from_file.begin(), from_file.end(), is_one_of(replaced)), from_file.end());
     }
   }
-  // A run's own effective_config.yaml has both a total and the micro-steps that followed from it: they follow anew from another batch_size.
+  // A run's own effective_config.yaml has both a total and the micro-steps that followed from it: they follow anew from another
+  // batch_size.
   const bool has_total = std::any_of(from_file.begin(), from_file.end(), [](const Setting& setting) {
     return setting.key == "training.total_batch_size" && setting.text != "auto";
   });

@@ -46,10 +46,10 @@ std::vector<std::string> explain_shortage(const Shortage& shortage, const Config
   if (shortage.held) lines.push_back("Tensors held " + to_text(*shortage.held));
   lines.push_back("The run needs " + check_memory(config.model, config.training, form, memory).detail);
 
-  // Other programs need some too; and whatever the estimate says, it was too little for this run as it is.
-  constexpr double kComfortable = 0.9;
-  const double needed = memory.taken() + estimate_memory(config.model, config.training, form).total(),
-               room = kComfortable * std::min(memory.available, needed) - memory.program;
+  // Whatever the estimate says, it was too little for this run as it is.
+  const double needed = memory.taken() + estimate_memory(config.model, config.training, form).total();
+  const MemoryBudget less{.available = std::min(memory.available, needed), .program = memory.program};
+  const double room = less.comfortable();
   std::vector<std::string> ways;
   for (const FittingSettings& one :
        find_fitting_settings(config, device, attention, memory.data, room, shortage.is_saved)) {

@@ -2,13 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
 #include <vector>
 
-#include "core/scratch_folder.h"
+#include "diagnose/text_run.h"
 #include "gpt/diagnose/estimates.h"
-#include "gpt/prepare/load_corpus.h"
 #include "gpt/train/run_state.h"
 #include "support/device_cases.h"
 
@@ -73,20 +70,11 @@ TEST(TriedBatchSize, GoesDownTheDivisors) {
   EXPECT_EQ(tried(7, 7, 0), (std::vector<int64_t>{7, 1})) << "there is nothing below one sequence to try";
 }
 
-class BatchChoiceOfARun : public DeviceTest {
+class BatchChoiceOfARun : public DeviceTest, protected TextRun {
  protected:
   BatchChoiceOfARun() {
-    const std::string text = folder_.path() + "/text.txt";
-    std::ofstream out(text);
-    for (int i = 0; i < 2000; ++i) out << "line " << i << "\n";
-    out.close();
-    config_.data.text = text;
-    config_.data.cache_dir = folder_.path() + "/cache";
-    config_.model.n_layer = 2, config_.model.n_head = 2, config_.model.n_embd = 32, config_.model.block_size = 32;
     config_.model.dropout = 0.1;
     config_.training = automatic(24);
-    corpus_ = load_corpus(config_.data, config_.model.block_size);
-    config_.model.vocab_size = corpus_.vocab_size;
   }
   void SetUp() override {
     DeviceTest::SetUp();
@@ -95,9 +83,6 @@ class BatchChoiceOfARun : public DeviceTest {
     precision_ = resolve_precision({.use_amp = false}, info_);
   }
 
-  ScratchFolder folder_;
-  Config config_;
-  Corpus corpus_;
   DeviceInfo info_;
   Precision precision_;
 };

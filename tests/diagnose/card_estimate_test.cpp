@@ -2,16 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "diagnose/gpt2.h"
+
 namespace gpt {
 namespace {
-
-ModelConfig gpt2(int64_t layers, int64_t heads, int64_t width) {
-  ModelConfig model;
-  model.n_layer = layers, model.n_head = heads, model.n_embd = width, model.block_size = 1024;
-  model.norm = Norm::layernorm, model.mlp = Mlp::gelu, model.position = Position::learned;
-  model.bias = true, model.dropout = 0, model.vocab_size = 50257;
-  return model;
-}
 
 constexpr ActivationForm kBfloat16{.compute_type = at::kBFloat16, .cuda = true, .end_to_end = true};
 

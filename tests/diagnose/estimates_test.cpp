@@ -9,6 +9,7 @@
 #include <ostream>
 #include <string>
 
+#include "diagnose/gpt2.h"
 #include "gpt/checkpoint/checkpoint.h"
 #include "gpt/core/format.h"
 #include "gpt/device/cpu_allocator.h"
@@ -219,14 +220,6 @@ INSTANTIATE_TEST_SUITE_P(
         Form{.name = "llama_bfloat16_uncompiled", .is_llama = true, .compute_type = kBf16, .compile = false},
         Form{.name = "llama_untied", .is_llama = true, .vocab_size = 8192, .batch_size = 2, .tie_weights = false}),
     [](const auto& info) { return info.param.name; });
-
-ModelConfig gpt2_small() {
-  ModelConfig model;
-  model.n_layer = 12, model.n_head = 12, model.n_embd = 768, model.block_size = 1024;
-  model.norm = Norm::layernorm, model.mlp = Mlp::gelu, model.position = Position::learned;
-  model.bias = true, model.dropout = 0, model.vocab_size = 50257;
-  return model;
-}
 
 TEST(Estimates, ParametersCostSixteenBytesEach) {
   TrainingConfig training;

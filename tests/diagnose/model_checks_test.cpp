@@ -5,20 +5,13 @@
 #include <cstdio>
 #include <variant>
 
+#include "diagnose/gpt2.h"
 #include "gpt/parameters/parameter_table.h"
 
 namespace gpt {
 namespace {
 
 using Status = Check::Status;
-
-ModelConfig gpt2_small() {
-  ModelConfig model;
-  model.n_layer = 12, model.n_head = 12, model.n_embd = 768, model.block_size = 1024;
-  model.norm = Norm::layernorm, model.mlp = Mlp::gelu, model.position = Position::learned;
-  model.bias = true, model.dropout = 0, model.vocab_size = 50257;
-  return model;
-}
 
 TEST(CheckParameters, CountsByGroup) {
   const Check check = check_parameters(gpt2_small());

@@ -4,24 +4,15 @@
 
 #include <algorithm>
 
+#include "diagnose/gpt2.h"
 #include "gpt/device/cards.h"
 #include "gpt/diagnose/estimates.h"
 
 namespace gpt {
 namespace {
 
-Config gpt2_small() {
-  Config config;
-  ModelConfig& model = config.model;
-  model.n_layer = 12, model.n_head = 12, model.n_embd = 768, model.block_size = 1024;
-  model.norm = Norm::layernorm, model.mlp = Mlp::gelu, model.position = Position::learned;
-  model.bias = true, model.dropout = 0, model.vocab_size = 50257;
-  config.training.batch_size = 16, config.training.gradient_accumulation_steps = 4;
-  return config;
-}
-
 std::vector<std::string> explained(const Shortage& shortage, double available, double data = 0) {
-  return explain_shortage(shortage, gpt2_small(), find_card("RTX 4090")->describe(), "flash",
+  return explain_shortage(shortage, gpt2_small_run(16, 4), find_card("RTX 4090")->describe(), "flash",
                           {.available = available, .program = 600e6, .data = data});
 }
 

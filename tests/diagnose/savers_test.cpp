@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "diagnose/gpt2.h"
 #include "gpt/device/cards.h"
 #include "gpt/device/precision.h"
 #include "gpt/diagnose/estimates.h"
@@ -13,16 +14,6 @@ namespace {
 
 using Savers = std::vector<Check::Saver>;
 
-Config gpt2_small() {
-  Config config;
-  ModelConfig& model = config.model;
-  model.n_layer = 12, model.n_head = 12, model.n_embd = 768, model.block_size = 1024;
-  model.norm = Norm::layernorm, model.mlp = Mlp::gelu, model.position = Position::learned;
-  model.bias = true, model.dropout = 0, model.vocab_size = 50257;
-  config.training.batch_size = 12;
-  return config;
-}
-
 double saved_by(const Savers& savers, const std::string& setting) {
   const auto found =
       std::find_if(savers.begin(), savers.end(), [&](const auto& saver) { return saver.setting == setting; });
@@ -31,7 +22,7 @@ double saved_by(const Savers& savers, const std::string& setting) {
 
 TEST(FindSavers, EachSavesWhatTheEstimateSaysInOrderOfGain) {
   const DeviceInfo card = find_card("RTX 4090")->describe();
-  Config config = gpt2_small();
+  Config config = gpt2_small_run(12);
   const auto needed = [&] {
     const Precision precision = resolve_precision(config.training.precision, card);
     return estimate_memory(config.model, config.training,
@@ -52,7 +43,7 @@ TEST(FindSavers, EachSavesWhatTheEstimateSaysInOrderOfGain) {
 }
 
 TEST(FindSavers, WhatIsSetOrNotThereIsNotOffered) {
-  Config config = gpt2_small();
+  Config config = gpt2_small_run(12);
   config.training.execution.gradient_checkpointing = GradientCheckpointing::block;
   config.training.batch_size = 1;
   const Savers none = find_savers(config, {}, "flash", 0);
@@ -62,7 +53,7 @@ TEST(FindSavers, WhatIsSetOrNotThereIsNotOffered) {
 
   config.training.precision = {.use_amp = false, .dtype = Dtype::float32};
   const DeviceInfo card = find_card("T4")->describe();
-  EXPECT_GT(saved_by(find_savers(gpt2_small(), find_card("A100")->describe(), "flash", 0),
+  EXPECT_GT(saved_by(find_savers(gpt2_small_run(12), find_card("A100")->describe(), "flash", 0),
                      "training.gradient_checkpointing: block"),
             0);
   config.training.batch_size = 8;
@@ -73,7 +64,7 @@ TEST(FindSavers, WhatIsSetOrNotThereIsNotOffered) {
 }
 
 TEST(FindSavers, SixteenBitsAloneAreOfferedWhereTheRunHasThemEndToEnd) {
-  Config config = gpt2_small();
+  Config config = gpt2_small_run(12);
   config.training.gradient_accumulation_steps = 2;
   const DeviceInfo card = find_card("A100")->describe();
   const std::string master = "training.master_weights: false", gradients = "training.gradient_dtype: bfloat16";
@@ -103,7 +94,7 @@ class FittingSettingsOf : public testing::Test {
   }
 
   const DeviceInfo card_ = find_card("RTX 4090")->describe();
-  Config config_ = gpt2_small();
+  Config config_ = gpt2_small_run(12);
 };
 
 TEST_F(FittingSettingsOf, ARunAreTheLargestBatchAndTheSmallestSaverThatAreEnough) {
@@ -136,7 +127,7 @@ TEST_F(FittingSettingsOf, ARunAreCombinedWhereASingleOneIsNotEnough) {
   config_.training.precision.master_weights = false;
   config_.training.precision.gradient_dtype = GradientDtype::bfloat16;
   const double least = needed();
-  config_ = gpt2_small();
+  config_ = gpt2_small_run(12);
   const auto ways = found(with_both, 0, /*is_saved=*/true);
   ASSERT_FALSE(ways.empty());
   EXPECT_EQ(ways[0].settings[0], "training.gradient_checkpointing: block");

@@ -2,40 +2,20 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
-
-#include "core/scratch_folder.h"
-#include "gpt/prepare/load_corpus.h"
+#include "diagnose/text_run.h"
 
 namespace gpt {
 namespace {
 
-class TryingSteps : public testing::Test {
+class TryingSteps : public testing::Test, protected TextRun {
  protected:
-  TryingSteps() {
-    const std::string text = folder_.path() + "/text.txt";
-    std::ofstream out(text);
-    for (int i = 0; i < 2000; ++i) out << "line " << i << "\n";
-    out.close();
-    config_.data.text = text;
-    config_.data.cache_dir = folder_.path() + "/cache";
-    config_.model.n_layer = 2, config_.model.n_head = 2, config_.model.n_embd = 32, config_.model.block_size = 32;
-    config_.model.dropout = 0;
-    config_.training.batch_size = 4;
-    corpus_ = load_corpus(config_.data, config_.model.block_size);
-    config_.model.vocab_size = corpus_.vocab_size;
-  }
+  TryingSteps() { config_.training.batch_size = 4; }
 
   std::optional<Trial> attempt(double product_speed, int64_t largest_batch = 1000) {
     const DeviceInfo device = describe_device(at::kCPU);
     return try_steps(config_, corpus_, device, resolve_precision({.use_amp = false}, device), product_speed,
                      largest_batch, 0.2);
   }
-
-  ScratchFolder folder_;
-  Config config_;
-  Corpus corpus_;
 };
 
 TEST_F(TryingSteps, TheWholeBatchIsTakenWhereItFits) {

@@ -1,5 +1,5 @@
-// Which number formats a run computes in: what `use_amp`, `dtype`, `amp_mode`, `master_weights` and
-// `gradient_dtype` mean on a device, and the autocast scope.
+// Which number formats a run computes in: what `use_amp`, `dtype`, `amp_mode`, `master_weights` and `gradient_dtype`
+// mean on a device, and the autocast scope.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -30,12 +30,12 @@ struct Precision {
 // "float32", "bfloat16" or "float16", as the configuration writes it.
 std::string_view name_of(at::ScalarType compute_type);
 
-// In which the weights of a run are kept, in memory and in a checkpoint: float32, or without a master bfloat16.
+// The type in which the weights of a run are kept, in memory and in a checkpoint: float32, or without a master bfloat16.
 inline at::ScalarType kept_weight_type(const PrecisionConfig& config) {
   return config.master_weights ? at::kFloat : at::kBFloat16;
 }
 
-// In which the gradients of a run are kept that is end to end or not: float32, or bfloat16.
+// The type in which the gradients of a run are kept: float32, or bfloat16 in one that is `end_to_end`.
 at::ScalarType gradient_type(const TrainingConfig& training, bool end_to_end);
 
 // Throws gpt::Error(config): float16 on a CPU, tf32 or bfloat16 where the device does not have it; weights without a master where

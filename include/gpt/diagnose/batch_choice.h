@@ -1,6 +1,7 @@
 // training.batch_size: auto. Of the divisors of training.total_batch_size, the largest that fits into memory becomes the
 // micro-batch, so that an update has the same sequences on every device. First by the plan of estimates.h; on a GPU a step then
-// shows that it really fits, but for the graphs that compile_mode may record. On a CPU the plan decides alone: a process that runs out of memory there may be killed.
+// shows that it really fits, but for the graphs that compile_mode may record. On a CPU the plan decides alone: a process that
+// runs out of memory there may be killed.
 #pragma once
 
 #include <cstdint>
