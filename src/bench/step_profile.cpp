@@ -14,8 +14,8 @@
 #include "gpt/core/format.h"
 #include "gpt/diagnose/probe.h"
 #include "gpt/model/compile.h"
+#include "gpt/model/recompute.h"
 #include "gpt/ops/part.h"
-#include "gpt/parameters/parameter_table.h"
 #include "markdown_table.h"
 #include "measured_run.h"
 #include "part_clock.h"
@@ -26,31 +26,17 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr const char* kNameOfBetween = "between the operators";
 
-bool is_product_of_a_block(ParameterRole role) {
-  using enum ParameterRole;
-  return role == attention_in || role == attention_out || role == mlp_in || role == mlp_gate || role == mlp_out;
-}
-
 // Of the part in an update. A backward pass does twice the work of a product and 2.5 times that of attention, of whose scores
-// half are masked; recomputing adds another forward pass of the blocks.
+// half are masked, and which is computed again with its block.
 double flops_of(std::string_view name, const Config& config) {
   const ModelConfig& m = config.model;
   const auto tokens =
       static_cast<double>(config.training.batch_size * config.training.gradient_accumulation_steps * m.block_size);
   const GradientCheckpointing checkpointing = config.training.execution.gradient_checkpointing;
-  const double again = checkpointing == GradientCheckpointing::block ? 1 : 0;  // another forward pass
-  if (name == part::kProducts) {
-    const bool selective = checkpointing == GradientCheckpointing::selective;
-    double weights = 0;  // each as often as it is multiplied
-    for (const ParameterRow& row : parameter_table(m)) {
-      if (!is_product_of_a_block(row.role) || row.shape.size() != 2) continue;
-      const bool is_again = selective && row.role != ParameterRole::attention_in;
-      weights += static_cast<double>(row.count()) * (3 + (is_again ? 1 : again));
-    }
-    return 2 * tokens * weights;
-  }
+  if (name == part::kProducts) return 2 * tokens * weights_multiplied(m, checkpointing);
   if (name == part::kAttention)
-    return 2 * (3.5 + again) * tokens * static_cast<double>(m.block_size * m.n_embd * m.n_layer);
+    return 2 * (checkpointing == GradientCheckpointing::block ? 4.5 : 3.5) * tokens *
+           static_cast<double>(m.block_size * m.n_embd * m.n_layer);
   if (name == part::kHead) return 6 * tokens * static_cast<double>(m.padded_vocab() * m.n_embd);
   return 0;
 }

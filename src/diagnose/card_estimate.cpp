@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "gpt/core/format.h"
+#include "gpt/model/recompute.h"
 #include "gpt/parameters/parameter_table.h"
 
 namespace gpt {
@@ -28,14 +29,9 @@ constexpr double kPassesOfState = 2;
 constexpr double kOwnKernels = 30, kAtenKernels = 60, kOtherKernels = 40;
 constexpr double kLaunch = 6e-6, kReplay = 1.5e-6;
 
-// What the products take, as a multiple of what they take without gradient checkpointing. The forward pass is a third of their
-// work; the products after attention are three quarters of it.
-double repeated_work(GradientCheckpointing level) {
-  switch (level) {
-    case GradientCheckpointing::block: return 4.0 / 3;
-    case GradientCheckpointing::selective: return 5.0 / 4;
-    default: return 1;
-  }
+// What a step computes, as a multiple of what it does without gradient checkpointing: as the products of the blocks.
+double repeated_work(const ModelConfig& model, GradientCheckpointing level) {
+  return weights_multiplied(model, level) / weights_multiplied(model, GradientCheckpointing::none);
 }
 
 }  // namespace
@@ -63,7 +59,7 @@ StepEstimate estimate_step(const ModelConfig& model, const TrainingConfig& train
   TrainingConfig keeping = training;
   keeping.execution.gradient_checkpointing = GradientCheckpointing::none;
   const MemoryEstimate kept = estimate_memory(model, keeping, form), real = estimate_memory(model, training, form);
-  const double repeated = repeated_work(training.execution.gradient_checkpointing);
+  const double repeated = repeated_work(model, training.execution.gradient_checkpointing);
 
   StepEstimate estimate;
   estimate.products = micro_steps * repeated * flops_per_token(model) * tokens /

@@ -35,9 +35,9 @@ std::vector<Candidate> candidates(const ModelConfig& model, const TrainingConfig
     all.push_back({fmt::format("training.gradient_checkpointing: {}", name), price,
                    [level](TrainingConfig& t) { t.execution.gradient_checkpointing = level; }});
   };
-  recompute("block", GradientCheckpointing::block, "the forward pass is done twice: about a third more time");
+  recompute("block", GradientCheckpointing::block, "most of the forward pass is done twice: about a quarter more time");
   recompute("selective", GradientCheckpointing::selective,
-            "all but attention is done twice: about a quarter more time");
+            "what follows attention is done twice: about a sixth more time");
   if (execution.use_compile)
     recompute("norm", GradientCheckpointing::norm, "norms and activations are done twice, products are not");
   if (training.optimizer.fused_adamw && training.optimizer.state_dtype == StateDtype::float32) {

@@ -24,6 +24,7 @@ struct Pass {
   const ops::Operators& ops;
   bool training;  // with dropout
   GradientCheckpointing checkpointing = GradientCheckpointing::none;
+  BodyRun run = BodyRun::first;  // of what is recomputed
 
   double dropout(double probability) const { return training ? probability : 0; }
   // For a product whose input is computed again from `level` on.
@@ -39,6 +40,13 @@ struct Linear {
                         ops::ProductInput input = ops::ProductInput::keep) const {
     const InPart part(part::kProducts);
     return pass.ops.linear(x, weight, bias.tracked(), input);
+  }
+
+  // As the last product of what is recomputed.
+  at::Tensor last(const at::Tensor& x, const Pass& pass, ops::ProductInput input) const {
+    if (pass.run == BodyRun::first) return (*this)(x, pass, input);
+    const InPart part(part::kProducts);
+    return pass.ops.linear_for_backward(x, weight, bias.tracked());
   }
 };
 
@@ -123,7 +131,7 @@ struct FeedForward {
     const ops::ProductInput of_norm = pass.input_from(GradientCheckpointing::norm),
                             of_activation = pass.input_from(GradientCheckpointing::activation);
     const at::Tensor open = kind == Mlp::gelu ? at::Tensor() : gate(x, pass, of_norm);
-    return out(activated(open, in(x, pass, of_norm), pass), pass, of_activation);
+    return out.last(activated(open, in(x, pass, of_norm), pass), pass, of_activation);
   }
 
   double dropout_after() const { return kind == Mlp::gelu ? dropout : 0; }
@@ -152,19 +160,23 @@ struct Block {
 
   // The same with gradient checkpointing of what comes after attention, or of all; pass.checkpointing says which.
   Stream recomputed(const Stream& in, const ops::RotaryTables& rotary, const Pass& pass, bool draws) const {
-    const Pass inner{pass.ops, pass.training};
+    const auto inner_pass = [&ops = pass.ops, training = pass.training](BodyRun run) {
+      return Pass{.ops = ops, .training = training, .run = run};
+    };
     if (pass.checkpointing == GradientCheckpointing::block) {
-      const auto run = [this, rotary, inner](const std::vector<at::Tensor>& x) {
+      const auto body = [this, rotary, inner_pass](const std::vector<at::Tensor>& x, BodyRun run) {
+        const Pass inner = inner_pass(run);
         return joined(ln_1, (*this)({x[0], {}}, rotary, inner), inner);
       };
-      return {recompute_in_backward(run, {in.x}, draws), {}};
+      return {recompute_in_backward(body, {in.x}, draws), {}};
     }
     const auto [x, first] = add_norm(ln_1, in, pass);
     const at::Tensor attended = attn(first, rotary, pass, /*cache=*/nullptr);
-    const auto run = [this, inner](const std::vector<at::Tensor>& inputs) {
+    const auto body = [this, inner_pass](const std::vector<at::Tensor>& inputs, BodyRun run) {
+      const Pass inner = inner_pass(run);
       return joined(ln_2, after_attention(inputs[0], inputs[1], inner), inner);
     };
-    return {recompute_in_backward(run, {x, attended}, draws), {}};
+    return {recompute_in_backward(body, {x, attended}, draws), {}};
   }
 
  private:

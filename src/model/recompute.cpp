@@ -10,13 +10,14 @@
 
 #include "gpt/device/precision.h"
 #include "gpt/device/random_state.h"
+#include "gpt/parameters/parameter_table.h"
 
 namespace gpt {
 namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-using Body = std::function<at::Tensor(const std::vector<at::Tensor>&)>;
+using Body = RecomputedBody;
 
 // What the second run needs to repeat the first one.
 struct Replay : torch::CustomClassHolder {
@@ -38,7 +39,7 @@ struct Recompute : torch::autograd::Function<Recompute> {
     }
     context->saved_data["replay"] = c10::IValue::make_capsule(std::move(replay));
     context->save_for_backward(inputs.vec());
-    return body(inputs.vec());
+    return body(inputs.vec(), BodyRun::first);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
@@ -53,7 +54,7 @@ struct Recompute : torch::autograd::Function<Recompute> {
     {
       at::AutoGradMode gradients_on(true);
       Autocast autocast(replay.device, replay.compute_type);
-      y = replay.body(inputs);
+      y = replay.body(inputs, BodyRun::again);
     }
     if (later.defined()) set_random_state(replay.device, later);
     torch::autograd::backward({y}, {gradients[0]});
@@ -64,7 +65,27 @@ struct Recompute : torch::autograd::Function<Recompute> {
   }
 };
 
+bool is_product_of_a_block(ParameterRole role) {
+  using enum ParameterRole;
+  return role == attention_in || role == attention_out || role == mlp_in || role == mlp_gate || role == mlp_out;
+}
+
+// As Block in gpt.cpp does it. Nobody needs the values that the last product of a block would give again.
+bool is_done_again(ParameterRole role, GradientCheckpointing level) {
+  if (level < GradientCheckpointing::selective || role == ParameterRole::mlp_out) return false;
+  return level == GradientCheckpointing::block || role != ParameterRole::attention_in;
+}
+
 }  // namespace
+
+double weights_multiplied(const ModelConfig& model, GradientCheckpointing level) {
+  double result = 0;
+  for (const ParameterRow& row : parameter_table(model)) {
+    if (!is_product_of_a_block(row.role) || row.is_bias) continue;
+    result += static_cast<double>(row.count()) * (is_done_again(row.role, level) ? 4 : 3);
+  }
+  return result;
+}
 
 at::Tensor recompute_in_backward(const Body& body, const std::vector<at::Tensor>& inputs, bool draws) {
   return Recompute::apply(at::TensorList(inputs), body, draws);

@@ -8,14 +8,47 @@
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/log_softmax.h>
+#include <ATen/ops/mm.h>
 #include <ATen/ops/nll_loss.h>
 #include <ATen/ops/rms_norm.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/silu.h>
+#include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include <optional>
+#include <vector>
+
+#include "gpt/ops/product.h"
 
 namespace gpt::ops::aten {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// at::linear(), of which only the backward pass is done.
+struct LinearForBackward : torch::autograd::Function<LinearForBackward> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
+                            const std::optional<at::Tensor>& bias) {
+    context->save_for_backward({x, weight});
+    context->saved_data["bias"] = bias.has_value();
+    std::vector<int64_t> shape = x.sizes().vec();
+    shape.back() = weight.size(0);
+    return at::zeros({}, x.options()).expand(shape);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto saved = context->get_saved_variables();
+    const at::Tensor &x = saved[0], &weight = saved[1];                              // (..., K), (N, K)
+    const at::Tensor gradient = gradients[0].reshape({-1, weight.size(0)});          // (M, N)
+    return {at::mm(gradient, weight).view(x.sizes()),                                // (..., K)
+            at::mm(gradient.t(), x.reshape({-1, x.size(-1)})),                       // (N, K)
+            context->saved_data["bias"].toBool() ? gradient.sum(0) : at::Tensor()};  // (N)
+  }
+};
+
+}  // namespace
 
 at::Tensor embedding(const at::Tensor& ids, const Parameter& table) { return at::embedding(table.tracked(), ids); }
 
@@ -29,6 +62,11 @@ Normalized add_norm(const Normalization& norm, const at::Tensor& x, const at::Te
 
 at::Tensor linear(const at::Tensor& x, const Parameter& weight, const at::Tensor& bias, ProductInput /*input*/) {
   return at::linear(x, weight.tracked(), bias);
+}
+
+at::Tensor linear_for_backward(const at::Tensor& x, const Parameter& weight, const at::Tensor& bias) {
+  const auto b = bias.defined() ? std::optional(in_product_type(bias)) : std::nullopt;
+  return LinearForBackward::apply(in_product_type(x), in_product_type(weight.tracked()), b);
 }
 
 at::Tensor attention(const at::Tensor& qkv, int64_t n_head, int64_t n_kv_head, double dropout,
@@ -72,6 +110,7 @@ Operators aten_operators() {
   return {.embedding = aten::embedding,
           .add_norm = aten::add_norm,
           .linear = aten::linear,
+          .linear_for_backward = aten::linear_for_backward,
           .attention = aten::attention,
           .activate = aten::activate,
           .activate_gated = aten::activate_gated,

@@ -13,6 +13,7 @@ Operators fused_operators() {
   return {.embedding = embedding,
           .add_norm = add_norm,
           .linear = linear,
+          .linear_for_backward = linear_for_backward,
           .attention = attention,
           .activate = activate,
           .activate_gated = activate_gated,

@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/linear.h>
+#include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <optional>
@@ -26,7 +27,7 @@ Repeat repeat_of(const at::Tensor& x) {
 struct Linear : torch::autograd::Function<Linear> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& /*of autograd*/,
                             const std::optional<at::Tensor>& bias, const Parameter& parameter, MatrixLibrary library,
-                            ProductInput input) {
+                            ProductInput input, bool value_counts) {
     const at::Tensor rows = in_product_type(x.reshape({-1, x.size(-1)})),  // (M, K)
         weight = in_product_type(parameter.compute_value()),               // (N, K)
         b = bias ? in_product_type(*bias) : at::Tensor();
@@ -38,6 +39,7 @@ struct Linear : torch::autograd::Function<Linear> {
     context->saved_data["bias"] = b.defined() && bias->requires_grad();
     std::vector<int64_t> shape = x.sizes().vec();
     shape.back() = weight.size(0);
+    if (!value_counts) return at::zeros({}, rows.options()).expand(shape);
     if (library == MatrixLibrary::aten) return at::linear(rows, weight, b).view(shape);  // (M, N)
     at::Tensor y = product(rows, weight.t(), library);
     if (b.defined()) y.add_(b);
@@ -51,7 +53,7 @@ struct Linear : torch::autograd::Function<Linear> {
     const at::Tensor rows = repeat ? repeat().reshape({-1, weight.size(1)}).to(weight.scalar_type()) : saved[0];
     const auto library = static_cast<MatrixLibrary>(context->saved_data["library"].toInt());
     const at::Tensor gradient = gradients[0].reshape({-1, weight.size(0)});  // (M, N)
-    variable_list result(6);
+    variable_list result(7);
     if (context->needs_input_grad(0)) {
       std::vector<int64_t> shape = gradients[0].sizes().vec();
       shape.back() = weight.size(1);
@@ -63,21 +65,35 @@ struct Linear : torch::autograd::Function<Linear> {
   }
 };
 
+void check_fit(const at::Tensor& x, const Parameter& weight) {
+  TORCH_CHECK(weight.value().dim() == 2 && x.size(-1) == weight.value().size(1), "linear: x ", x.sizes(),
+              " does not fit weight ", weight.value().sizes());
+}
+
+std::optional<at::Tensor> optional_bias(const at::Tensor& bias) {
+  return bias.defined() ? std::optional(bias) : std::nullopt;
+}
+
 }  // namespace
 
 at::Tensor cpu::linear(const at::Tensor& x, const Parameter& weight, const at::Tensor& bias, MatrixLibrary library) {
   TORCH_CHECK(x.is_cpu() && x.scalar_type() == at::kFloat, "linear: takes float32 on the CPU, got ", x.scalar_type(),
               " on ", x.device());
-  return Linear::apply(x, weight.value(), bias.defined() ? std::optional(bias) : std::nullopt, weight, library,
-                       ProductInput::keep);
+  return Linear::apply(x, weight.value(), optional_bias(bias), weight, library, ProductInput::keep,
+                       /*value_counts=*/true);
 }
 
 at::Tensor linear(const at::Tensor& x, const Parameter& weight, const at::Tensor& bias, ProductInput input) {
-  TORCH_CHECK(weight.value().dim() == 2 && x.size(-1) == weight.value().size(1), "linear: x ", x.sizes(),
-              " does not fit weight ", weight.value().sizes());
+  check_fit(x, weight);
   const MatrixLibrary library = product_library(x);
   if (library == MatrixLibrary::aten && !at::GradMode::is_enabled()) return at::linear(x, weight.compute_value(), bias);
-  return Linear::apply(x, weight.value(), bias.defined() ? std::optional(bias) : std::nullopt, weight, library, input);
+  return Linear::apply(x, weight.value(), optional_bias(bias), weight, library, input, /*value_counts=*/true);
+}
+
+at::Tensor linear_for_backward(const at::Tensor& x, const Parameter& weight, const at::Tensor& bias) {
+  check_fit(x, weight);
+  return Linear::apply(x, weight.value(), optional_bias(bias), weight, product_library(x), ProductInput::keep,
+                       /*value_counts=*/false);
 }
 
 }  // namespace gpt::ops

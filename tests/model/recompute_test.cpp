@@ -17,7 +17,9 @@ TEST(Recompute, RunsTheBodyAgainWithTheSameRandomNumbersAndAutocast) {
   const at::Tensor x = at::randn({3, 4}).requires_grad_(), x2 = at::randn({3, 4}).requires_grad_();
   std::vector<at::Tensor> noise;
   std::vector<at::ScalarType> types;
-  const auto body = [&](const std::vector<at::Tensor>& inputs) {
+  std::vector<BodyRun> runs;
+  const auto body = [&](const std::vector<at::Tensor>& inputs, BodyRun run) {
+    runs.push_back(run);
     const at::Tensor y = at::linear(inputs[0] + inputs[1].square(), weight);
     noise.push_back(at::rand_like(y, at::kFloat));
     types.push_back(y.scalar_type());
@@ -31,7 +33,7 @@ TEST(Recompute, RunsTheBodyAgainWithTheSameRandomNumbersAndAutocast) {
   ASSERT_EQ(noise.size(), 1u);
   const at::Tensor before_backward = at::detail::getDefaultCPUGenerator().get_state();
   y.sum().backward();
-  ASSERT_EQ(noise.size(), 2u) << "the body runs again in backward";
+  ASSERT_EQ(runs, (std::vector<BodyRun>{BodyRun::first, BodyRun::again})) << "the body runs again in backward";
   EXPECT_TRUE(noise[0].equal(noise[1]));
   EXPECT_EQ(types, (std::vector<at::ScalarType>(2, at::kBFloat16)));
   EXPECT_TRUE(at::detail::getDefaultCPUGenerator().get_state().equal(before_backward))

@@ -6,6 +6,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "gpt/device/precision.h"
+#include "gpt/ops/aten.h"
 #include "support/device_cases.h"
 #include "support/tolerance.h"
 
@@ -142,6 +144,32 @@ TEST(Linear, FewRowsManyRowsAndAutocastGiveTheProductWithoutGradientsToo) {
     const Autocast autocast(at::kCPU, at::kBFloat16);
     EXPECT_EQ(linear(x, weight, bias).scalar_type(), at::kBFloat16);
   }
+}
+
+TEST(Linear, ForTheBackwardPassAloneGivesTheSameGradientsAndNoValues) {
+  const at::Tensor input = at::randn({3, 7, 32}), values = at::randn({20, 32}), upstream = at::randn({3, 7, 20});
+  const auto results = [&](LinearFunction function) {
+    const Parameter weight(values.clone()), bias(upstream[0][0].clone());
+    const at::Tensor x = input.clone().requires_grad_();
+    at::Tensor y;
+    for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
+      y = function(x, weight, bias.tracked());
+      y.backward(upstream);
+    }
+    return std::tuple(y.detach(), std::vector{x.grad(), weight.gradient(), bias.gradient()});
+  };
+  const auto compare = [&](LinearFunction whole, LinearFunction for_backward) {
+    const auto [y, expected] = results(whole);
+    const auto [zeros, got] = results(for_backward);
+    EXPECT_TRUE(zeros.equal(at::zeros_like(y)));
+    EXPECT_EQ(zeros.storage().nbytes(), sizeof(float));
+    for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(got[i].equal(expected[i])) << i;
+  };
+  compare(best_linear, linear_for_backward);
+  const auto aten_linear = [](const at::Tensor& x, const Parameter& weight, const at::Tensor& bias) {
+    return aten::linear(x, weight, bias, ProductInput::keep);
+  };
+  compare(aten_linear, aten::linear_for_backward);
 }
 
 }  // namespace

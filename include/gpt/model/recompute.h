@@ -7,11 +7,23 @@
 #include <functional>
 #include <vector>
 
+#include "gpt/config/model_config.h"
+#include "gpt/config/training_config.h"
+
 namespace gpt {
 
-// body(inputs). Gradients flow to the inputs and, directly, into the leaf parameters that `body` uses. `body` must stay valid until the
-// backward pass is done. `draws`: it draws random numbers, whose state is then saved, which a CUDA graph cannot record.
-at::Tensor recompute_in_backward(const std::function<at::Tensor(const std::vector<at::Tensor>&)>& body,
-                                 const std::vector<at::Tensor>& inputs, bool draws);
+// The weights of the products in all blocks, each counted as often as an update multiplies a token with it: once forward, twice
+// backward, and once more where the backward pass does its product again.
+double weights_multiplied(const ModelConfig& model, GradientCheckpointing level);
+
+enum class BodyRun { first, again };
+
+// body(inputs, run). The second run may return other values, as long as its backward pass is that of the first one.
+using RecomputedBody = std::function<at::Tensor(const std::vector<at::Tensor>&, BodyRun)>;
+
+// body(inputs, first). Gradients flow to the inputs and, directly, into the leaf parameters that `body` uses. `body` must stay
+// valid until the backward pass is done. `draws`: it draws random numbers, whose state is then saved, which a CUDA graph cannot
+// record.
+at::Tensor recompute_in_backward(const RecomputedBody& body, const std::vector<at::Tensor>& inputs, bool draws);
 
 }  // namespace gpt

@@ -41,6 +41,7 @@ struct Operators {
   at::Tensor (*embedding)(const at::Tensor& ids, const Parameter& table);
   Normalized (*add_norm)(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch, double dropout);
   at::Tensor (*linear)(const at::Tensor& x, const Parameter& weight, const at::Tensor& bias, ProductInput input);
+  at::Tensor (*linear_for_backward)(const at::Tensor& x, const Parameter& weight, const at::Tensor& bias);
   at::Tensor (*attention)(const at::Tensor& qkv, int64_t n_head, int64_t n_kv_head, double dropout,
                           const RotaryTables& rotary);
   at::Tensor (*activate)(Activation activation, const at::Tensor& x);
