@@ -41,6 +41,7 @@ void in_bfloat16_alone(Config& config) {
   config.training.precision.gradient_dtype = GradientDtype::bfloat16;
 }
 
+void offload(Config& config) { config.training.optimizer.offload = 1; }
 void in_8_bits(Config& config) { config.training.optimizer.state_dtype = StateDtype::int8; }
 
 // The same effective batch in twice as many micro-batches.
@@ -70,6 +71,7 @@ double saved_share(const LadderRow& row, const LadderRow& baseline) {
 std::vector<Rung> savers(const Config& wanted, const DeviceInfo& device) {
   using enum GradientCheckpointing;
   const std::string no_bfloat16 = device.bfloat16 ? "" : "the device has no bfloat16 instructions";
+  const std::string no_gpu = device.device.is_cuda() ? "" : "needs a GPU";
   const std::string odd = wanted.training.batch_size % 2 == 0 ? "" : "the micro-batch has an odd number of sequences";
   return {
       {"block", "gradient_checkpointing: block", checkpointing(block)},
@@ -83,6 +85,8 @@ std::vector<Rung> savers(const Config& wanted, const DeviceInfo& device) {
       {"compile+block", "use_compile: true, gradient_checkpointing: block", all_of({compile, checkpointing(block)})},
       {"half batch", "half the batch_size, with twice the gradient_accumulation_steps", halve_batch, odd},
       {"8-bit", "use_8bit: true", in_8_bits},
+      {"offload", "offload_optimizer: 1", offload, no_gpu},
+      {"offload+8-bit", "those of offload and 8-bit", all_of({offload, in_8_bits}), no_gpu},
       {"compile+block+8-bit", "those of compile+block and 8-bit", all_of({compile, checkpointing(block), in_8_bits})},
       {"bfloat16", "use_amp: true, dtype: bfloat16, amp_mode: end_to_end", in_bfloat16, no_bfloat16},
       {"bfloat16 alone", "that of bfloat16, master_weights: false, gradient_dtype: bfloat16", in_bfloat16_alone,

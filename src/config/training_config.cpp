@@ -143,6 +143,14 @@ std::vector<Option> length_and_optimizer(TrainingConfig& c) {
       {.name = "float32_embedding_state",
        .target = &c.optimizer.float32_embedding_state,
        .help = "keep the moments of the embeddings in float32, whatever optimizer_state_dtype is"},
+      {.name = "offload_optimizer",
+       .target = &c.optimizer.offload,
+       .help =
+           "share of AdamW's moments, in whole tensors, that stays in the memory of the host, which a GPU's kernel reads "
+           "and writes over the bus",
+       .min = 0,
+       .max = 1,
+       .aliases = {{"cpu_offload", "1", "0"}, {"optimizer_offload"}, {"offload_optimizer_states", "1", "0"}}},
       {.name = "label_smoothing",
        .target = &c.label_smoothing,
        .help = "share of the target probability spread over the vocabulary, in training only",

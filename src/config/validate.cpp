@@ -141,6 +141,11 @@ void validate_training(const TrainingConfig& t, const Faults& faults) {
                 "only the kernel of fused_adamw updates a state of 8 or 16 bits; set optimizer_state_dtype float32 or "
                 "fused_adamw true");
   }
+  if (!t.optimizer.fused_adamw && t.optimizer.offload > 0) {
+    faults.fail({"training.offload_optimizer", "training.fused_adamw"},
+                "only the kernel of fused_adamw reaches a state in the memory of the host; set offload_optimizer 0 or "
+                "fused_adamw true");
+  }
   if (!t.optimizer.fused_adamw && !t.precision.master_weights) {
     faults.fail(
         {"training.master_weights", "training.fused_adamw"},

@@ -1,17 +1,23 @@
 #include "gpt/device/memory.h"
 
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/AllocatorConfig.h>
+#include <fmt/format.h>
 #include <malloc.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
 
+#include "gpt/core/error.h"
+#include "gpt/core/format.h"
 #include "gpt/device/cpu_allocator.h"
 #include "gpt/device/host.h"
 
 #ifdef GPT_CUDA
 #include <c10/cuda/CUDACachingAllocator.h>
+#include <cuda_runtime_api.h>
 #endif
 
 namespace gpt {
@@ -30,6 +36,33 @@ void configure_cpu_memory(const TrainingConfig& training) {
 
 }  // namespace
 
+void require_offloading(const OptimizerConfig& optimizer, at::Device device) {
+  if (optimizer.offload == 0 || device.is_cuda()) return;
+  throw Error(
+      ExitCode::config,
+      fmt::format("'training.offload_optimizer' is {}, but on a CPU AdamW's moments are in the memory of the host "
+                  "anyway; set it to 0, and training.use_8bit: true to make them smaller",
+                  optimizer.offload));
+}
+
+at::Tensor zeros_on_host(int64_t count, at::ScalarType type, at::Device device) {
+#ifdef GPT_CUDA
+  if (device.is_cuda()) {
+    // LibTorch's allocator of such memory rounds up to a power of two.
+    const size_t bytes = static_cast<size_t>(count) * c10::elementSize(type);
+    void* memory = nullptr;
+    if (cudaHostAlloc(&memory, bytes, cudaHostAllocPortable | cudaHostAllocMapped) != cudaSuccess) {
+      (void)cudaGetLastError();  // it is handled
+      throw Error(ExitCode::memory,
+                  fmt::format("the host has no {} of memory that a GPU can use; lower training.offload_optimizer",
+                              format_bytes(static_cast<double>(bytes))));
+    }
+    return at::from_blob(memory, {count}, [](void* at) { (void)cudaFreeHost(at); }, at::TensorOptions(type)).zero_();
+  }
+#endif
+  return at::zeros({count}, at::TensorOptions(device).dtype(type));
+}
+
 bool has_allocator_variable() { return std::getenv("PYTORCH_ALLOC_CONF") || std::getenv("PYTORCH_CUDA_ALLOC_CONF"); }
 
 void use_expandable_segments(bool are_expandable) {
@@ -39,6 +72,7 @@ void use_expandable_segments(bool are_expandable) {
 }
 
 void configure_memory(const TrainingConfig& training, at::Device device) {
+  require_offloading(training.optimizer, device);
   if (device.is_cpu()) return configure_cpu_memory(training);
 #ifdef GPT_CUDA
   release_unused_memory(device);  // segments from the trial of the device

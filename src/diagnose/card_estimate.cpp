@@ -23,6 +23,9 @@ constexpr double kPassesOfLogits = 5;
 constexpr double kPassesOfWeights = 3, kGradientBytes = 8;
 // The update reads and writes all of its state.
 constexpr double kPassesOfState = 2;
+// What is in the memory of the host crosses the bus, both ways at once: bytes a second each way over 16 lanes of PCIe 4, of whose
+// 32 GB/s a copy reaches this.
+constexpr double kBusBandwidth = 25e9;
 
 // Kernels of a block forward and backward, of the rest of a micro-step, and of an update; our own operators do the work of several
 // of LibTorch's. The host takes this long for each; replayed as part of a graph, the card does.
@@ -69,7 +72,8 @@ StepEstimate estimate_step(const ModelConfig& model, const TrainingConfig& train
                weights = parameters * (kPassesOfWeights * bytes + kGradientBytes),
                state = kPassesOfState * (real.weights + real.gradients + real.moments);
   estimate.memory =
-      (micro_steps * (activations + logits + weights) + state) / (kShareOfBandwidth * card.bandwidth * 1e9);
+      (micro_steps * (activations + logits + weights) + state) / (kShareOfBandwidth * card.bandwidth * 1e9) +
+      real.host / kBusBandwidth;
   const double kernels = form.own_operators ? kOwnKernels : kAtenKernels;
   estimate.launches = micro_steps * repeated * (kernels * static_cast<double>(model.n_layer) + kOtherKernels) *
                       (form.is_recorded ? kReplay : kLaunch);

@@ -23,6 +23,7 @@
 #include "gpt/data/corpus.h"
 #include "gpt/data/data_loader.h"
 #include "gpt/device/host.h"
+#include "gpt/device/memory.h"
 #include "gpt/device/precision.h"
 #include "gpt/diagnose/batch_choice.h"
 #include "gpt/diagnose/card_estimate.h"
@@ -124,6 +125,10 @@ class Examination {
       plan_without_data();
     } else {
       attempt("device", "set device: auto", [&] { examine_device(); });
+      if (device_) {
+        attempt("optimizer", "set training.offload_optimizer: 0",
+                [&] { require_offloading(config_.training.optimizer, device_->device); });
+      }
       if (asked_.steps_per_epoch) {
         plan_without_data();
       } else {

@@ -172,8 +172,9 @@ MemoryEstimate estimate_memory(const ModelConfig& model, const TrainingConfig& t
   const auto size = [](at::ScalarType type) { return static_cast<double>(c10::elementSize(type)); };
   estimate.weights = parameters * (size(kept_weight_type(precision)) + (has_copies ? 2 : 0));
   estimate.gradients = parameters * size(gradient);
-  for (const StateRange& range : state_ranges(rows, layout, training.optimizer))
-    estimate.moments += static_cast<double>(state_bytes(range));
+  const StateBytes state = state_bytes(state_ranges(rows, layout, training.optimizer));
+  estimate.moments = static_cast<double>(state.device);
+  estimate.host = static_cast<double>(state.host);
   const GradientCheckpointing level = training.execution.gradient_checkpointing;
   estimate.activations = tokens * (layers * bytes.kept(level) + bytes.outside_blocks());
   const double one_block = bytes.backward(level) + bytes.recomputed(level);

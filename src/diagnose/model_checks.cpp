@@ -79,7 +79,9 @@ Check check_attention(const ModelConfig& model, bool cuda, const std::string& pa
 MemoryBudget memory_budget(at::Device device, double fraction) {
   const auto free = static_cast<double>(free_bytes(device));
   const double share = fraction * static_cast<double>(describe_device(device).memory_bytes);
-  if (device.is_cuda()) return {.available = std::min(free, share), .program = 0};
+  if (device.is_cuda()) {
+    return {.available = std::min(free, share), .program = 0, .host = static_cast<double>(free_bytes(at::kCPU))};
+  }
   // Code and tables that LibTorch and oneDNN load and build during the first step only.
   constexpr double kLater = 30e6;
   const auto resident = static_cast<double>(host::resident_bytes());
@@ -111,6 +113,15 @@ Check check_memory(const ModelConfig& model, const TrainingConfig& training, con
   if (!is_comfortable) {
     check.status = needed > memory.available ? Check::Status::fail : Check::Status::warn;
     check.fix = memory_fix(model, training, form, comfortable);
+  }
+  if (estimate.host > 0) {
+    check.detail += fmt::format("; and {} of the host's memory", format_bytes(estimate.host));
+    check.values.emplace_back("host_bytes", estimate.host);
+  }
+  if (estimate.host > memory.host) {
+    check.status = Check::Status::fail;
+    check.detail += fmt::format(", of which {} are free", format_bytes(memory.host));
+    check.fix = "lower training.offload_optimizer, or set training.use_8bit: true";
   }
   check.values.emplace_back("needed_bytes", needed);
   check.values.emplace_back("available_bytes", memory.available);

@@ -44,6 +44,10 @@ std::vector<Candidate> candidates(const ModelConfig& model, const TrainingConfig
     all.push_back({"training.use_8bit: true", "AdamW's moments are rounded to 8-bit codes",
                    [](TrainingConfig& t) { t.optimizer.state_dtype = StateDtype::int8; }});
   }
+  if (cuda && training.optimizer.fused_adamw && training.optimizer.offload < 1) {
+    all.push_back({"training.offload_optimizer: 1", "every update moves AdamW's moments over the bus and back",
+                   [](TrainingConfig& t) { t.optimizer.offload = 1; }});
+  }
   const bool end_to_end = resolve_precision(training.precision, device).end_to_end;
   if (end_to_end && training.optimizer.fused_adamw && training.precision.master_weights) {
     all.push_back({"training.master_weights: false", "weights have 16 bits alone, and updates are rounded at random",

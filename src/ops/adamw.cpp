@@ -6,9 +6,17 @@
 namespace gpt::ops {
 namespace {
 
-bool is_buffer(const at::Tensor& buffer, int64_t count, at::ScalarType type, at::Device device) {
+bool is_buffer(const at::Tensor& buffer, int64_t count, at::ScalarType type) {
   return buffer.defined() && buffer.dim() == 1 && buffer.numel() == count && buffer.is_contiguous() &&
-         buffer.scalar_type() == type && buffer.device() == device;
+         buffer.scalar_type() == type;
+}
+
+bool is_buffer(const at::Tensor& buffer, int64_t count, at::ScalarType type, at::Device device) {
+  return is_buffer(buffer, count, type) && buffer.device() == device;
+}
+
+bool is_moment(const at::Tensor& buffer, int64_t count, at::ScalarType type, at::Device device) {
+  return is_buffer(buffer, count, type) && (buffer.device() == device || buffer.is_cpu());
 }
 
 void check_moments(const AdamWBuffers& buffers) {
@@ -18,11 +26,11 @@ void check_moments(const AdamWBuffers& buffers) {
   TORCH_CHECK(type == at::kFloat || type == at::kBFloat16 || type == at::kByte,
               "adamw: moments are float32, bfloat16 or codes of uint8, not ", type);
   for (const at::Tensor* moment : {&buffers.exp_avg, &buffers.exp_avg_sq}) {
-    TORCH_CHECK(is_buffer(*moment, count, type, device), "adamw: moments of ", moment->sizes(), " and type ",
+    TORCH_CHECK(is_moment(*moment, count, type, device), "adamw: moments of ", moment->sizes(), " and type ",
                 moment->scalar_type(), " do not fit ", count, " values and type ", type);
   }
   for (const at::Tensor* maxima : {&buffers.exp_avg_max, &buffers.exp_avg_sq_max}) {
-    TORCH_CHECK(type == at::kByte ? is_buffer(*maxima, count / kParameterAlignment, at::kFloat, device)
+    TORCH_CHECK(type == at::kByte ? is_moment(*maxima, count / kParameterAlignment, at::kFloat, device)
                                   : !maxima->defined(),
                 "adamw: moments of type ", type, " and ", count, " values have ",
                 type == at::kByte ? "a float32 maximum for every block" : "no maxima");

@@ -6,7 +6,7 @@
 namespace gpt::ops::cuda {
 
 void adamw(const AdamWBuffers& buffers, const AdamWRates& rates, const AdamWScalars& scalars) {
-  const c10::cuda::CUDAGuard guard(buffers.values.device());
+  const c10::cuda::CUDAGuard guard(buffers.gradients.device());
   cuda::adamw(StreamLaunch(), buffers, rates, scalars);
 }
 

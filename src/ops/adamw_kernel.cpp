@@ -81,7 +81,7 @@ void update_block(const AdamWValues<M>& of, const AdamWFactors& factors, const A
                       high = update(factors, step, kept, gradients + j, values + j, m + j, v + j);
     if (of.values && of.rounded) at::vec::convert_from_float<BFloat16>(low, high).store(of.rounded + begin + i);
   }
-  if (!of.values) round_at_random(values, kValueRoundingKey, step.number, block, of.rounded + begin);
+  if (!of.values) round_at_random(values, kValueRoundingKey, step.number, of.first_block + block, of.rounded + begin);
 }
 
 template <bool is_signed>
@@ -114,7 +114,7 @@ void update_bfloat16(const AdamWValues<BFloat16>& of, const AdamWFactors& factor
     load(exp_avg_sq, v);
     update_block(of, factors, step, block, m, v);
     round_to_nearest(m, exp_avg);
-    round_at_random(v, kMomentRoundingKey, step.number, block, exp_avg_sq);
+    round_at_random(v, kMomentRoundingKey, step.number, of.first_block + block, exp_avg_sq);
   }
 }
 

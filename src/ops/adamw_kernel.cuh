@@ -33,9 +33,9 @@ struct Moments {
 
 // Each value goes up with the probability of what lies above its lower neighbour: 16 random bits are added to those that are cut
 // off.
-__device__ inline void store_at_random(const Group& group, uint64_t key, int64_t begin, uint32_t number,
-                                       c10::BFloat16* to) {
-  const RandomBits random = philox(key, begin / kGroup, number);
+__device__ inline void store_at_random(const Group& group, uint64_t key, int64_t first_block, int64_t begin,
+                                       uint32_t number, c10::BFloat16* to) {
+  const RandomBits random = philox(key, (first_block * kParameterAlignment + begin) / kGroup, number);
   Pack<uint16_t> rounded;
   for (int i = 0; i < kGroup; ++i) {
     uint32_t bits;
@@ -63,7 +63,7 @@ __device__ inline Moments load_moments(const AdamWValues<c10::BFloat16>& of, int
 __device__ inline void store_moments(const AdamWValues<c10::BFloat16>& of, int64_t begin, const Moments& moments,
                                      uint32_t number) {
   store<true>(moments.m, of.exp_avg + begin, kGroup);
-  store_at_random(moments.v, kMomentRoundingKey, begin, number, of.exp_avg_sq);
+  store_at_random(moments.v, kMomentRoundingKey, of.first_block, begin, number, of.exp_avg_sq);
 }
 
 struct alignas(kGroup) Codes {
@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(kAdamWThreads)
     store<true>(value, of.values + begin, kGroup);
     if (of.rounded) store<true>(value, of.rounded + begin, kGroup);
   } else {
-    store_at_random(value, kValueRoundingKey, begin, step.number, of.rounded);
+    store_at_random(value, kValueRoundingKey, of.first_block, begin, step.number, of.rounded);
   }
 }
 

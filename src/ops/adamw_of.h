@@ -18,7 +18,8 @@ AdamWValues<M> adamw_values(const AdamWBuffers& of) {
           .exp_avg_sq = write<M>(of.exp_avg_sq),
           .decays = read<uint8_t>(of.decays),
           .exp_avg_max = write<float>(of.exp_avg_max),
-          .exp_avg_sq_max = write<float>(of.exp_avg_sq_max)};
+          .exp_avg_sq_max = write<float>(of.exp_avg_sq_max),
+          .first_block = of.first_block};
 }
 
 // work.operator()<M>() for the type of the moments

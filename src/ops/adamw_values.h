@@ -19,6 +19,7 @@ struct AdamWValues {
   // Of each block of kParameterAlignment values:
   const uint8_t* decays;
   float *exp_avg_max, *exp_avg_sq_max;  // null unless there are codes
+  int64_t first_block;                  // what random bits count from
 };
 
 // The rates as factors of an update's float32 arithmetic. What rounding would make of 1 - beta is taken from float64.

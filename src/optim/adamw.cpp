@@ -7,6 +7,8 @@
 #include <c10/util/Exception.h>
 
 #include "gpt/core/log.h"
+#include "gpt/device/device.h"
+#include "gpt/device/memory.h"
 #include "gpt/ops/adamw.h"
 #include "gpt/ops/moments.h"
 
@@ -28,6 +30,12 @@ std::vector<ParameterRow> rows_with_maxima(const std::vector<ParameterRow>& rows
   return result;
 }
 
+at::Tensor zeros_for(const StateRange& range, const OptimizerSlot& slot, at::Device device) {
+  const int64_t count = (range.end - range.begin) / slot.values;
+  return range.is_on_host ? zeros_on_host(count, slot.dtype, device)
+                          : at::zeros({count}, at::TensorOptions(device).dtype(slot.dtype));
+}
+
 }  // namespace
 
 std::string_view AdamW::name(const OptimizerConfig& config) {
@@ -47,7 +55,7 @@ AdamW::AdamW(const Parameters& parameters, const OptimizerConfig& config) : para
   for (const StateRange& range : state_ranges(parameters.rows(), parameters.layout(), config)) {
     Moments& moments = moments_.emplace_back(Moments{range, {}});
     for (const OptimizerSlot& slot : optimizer_slots(range.dtype))
-      moments.slots.push_back(at::zeros({(range.end - range.begin) / slot.values}, options.dtype(slot.dtype)));
+      moments.slots.push_back(zeros_for(range, slot, parameters.device()));
     // What pads a block must never be its largest value.
     if (range.dtype == StateDtype::int8) {
       moments.slots[0].fill_(ops::code_of_zero(ops::MomentKind::first));
@@ -83,7 +91,8 @@ void AdamW::step_fused(const at::Tensor& learning_rate, const at::Tensor& grad_s
                               .exp_avg = slots[0],
                               .exp_avg_sq = slots[1],
                               .rounded = has_master ? part(parameters_.flat_rounded()) : values,
-                              .decays = part(decays_, kParameterAlignment)};
+                              .decays = part(decays_, kParameterAlignment),
+                              .first_block = range.begin / kParameterAlignment};
     if (range.dtype == StateDtype::int8)
       buffers.exp_avg_max = slots[kMoments], buffers.exp_avg_sq_max = slots[kMoments + 1];
     ops::adamw(buffers, {config_.beta1, config_.beta2, config_.eps, config_.weight_decay},
@@ -131,13 +140,18 @@ std::vector<at::Tensor> AdamW::slots_of(size_t row) const {
   return result;
 }
 
-int64_t AdamW::bytes() const {
-  int64_t bytes = 0;
-  for (const Moments& moments : moments_) bytes += state_bytes(moments.range);
-  return bytes;
+StateBytes AdamW::bytes() const {
+  std::vector<StateRange> ranges;
+  for (const Moments& moments : moments_) ranges.push_back(moments.range);
+  return state_bytes(ranges);
+}
+
+void AdamW::wait_for_moments() const {
+  if (parameters_.device().is_cuda() && bytes().host > 0) synchronize(parameters_.device());
 }
 
 OptimizerState AdamW::state() const {
+  wait_for_moments();
   OptimizerState state;
   for (size_t row = 0; row < parameters_.rows().size(); ++row) {
     const std::vector<at::Tensor> tensors = slots_of(row);
@@ -151,6 +165,7 @@ OptimizerState AdamW::state() const {
 }
 
 void AdamW::load(const OptimizerState& from) {
+  wait_for_moments();
   const std::vector<ParameterRow>& rows = parameters_.rows();
   bool is_converted = false;
   for (size_t moment = 0; moment < kMoments; ++moment) {

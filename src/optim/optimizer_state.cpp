@@ -33,10 +33,14 @@ StateDtype state_dtype(const ParameterRow& row, const OptimizerConfig& config) {
 std::vector<StateRange> state_ranges(const std::vector<ParameterRow>& rows, const FlatLayout& layout,
                                      const OptimizerConfig& config) {
   std::vector<StateRange> ranges;
+  const double on_host = config.offload * static_cast<double>(layout.size);
   for (const size_t i : flat_order(rows)) {
+    const int64_t begin = layout.offsets[i], end = begin + rows[i].count();
     const StateDtype dtype = state_dtype(rows[i], config);
-    if (ranges.empty() || ranges.back().dtype != dtype) ranges.push_back({layout.offsets[i], 0, dtype});
-    ranges.back().end = aligned_end(layout.offsets[i] + rows[i].count());
+    const bool is_on_host = static_cast<double>(begin + end) / 2 < on_host;
+    if (ranges.empty() || ranges.back().dtype != dtype || ranges.back().is_on_host != is_on_host)
+      ranges.push_back({begin, 0, dtype, is_on_host});
+    ranges.back().end = aligned_end(end);
   }
   return ranges;
 }
@@ -46,6 +50,12 @@ int64_t state_bytes(const StateRange& range) {
   for (const OptimizerSlot& slot : optimizer_slots(range.dtype)) {
     bytes += (range.end - range.begin) / slot.values * static_cast<int64_t>(c10::elementSize(slot.dtype));
   }
+  return bytes;
+}
+
+StateBytes state_bytes(const std::vector<StateRange>& ranges) {
+  StateBytes bytes;
+  for (const StateRange& range : ranges) (range.is_on_host ? bytes.host : bytes.device) += state_bytes(range);
   return bytes;
 }
 

@@ -96,7 +96,7 @@ constexpr const char* kOthers[] = {"tensorboard",      "resume",
                                    "optimizer",        "output",
                                    "data_dir",         "model_type",
                                    "train_batch_size", "auto_find_batch_size",
-                                   "cpu_offload",      "offload_optimizer",
+                                   "cpu_offload_pin",  "offload_param",
                                    "buffer_swapping",  "activation_offloading"};
 
 TEST(Foreign, EveryNameHasAnAnswer) {

@@ -48,6 +48,9 @@ TEST(Validate, RefusesContradictionsWhereTheyWereWritten) {
       {"training:\n  fused_adamw: false\n  use_8bit: true\n",
        "c.yaml:3:3: only the kernel of fused_adamw updates a state of 8 or 16 bits; set optimizer_state_dtype float32 or "
        "fused_adamw true"},
+      {"training:\n  fused_adamw: false\n  cpu_offload: true\n",
+       "c.yaml:3:3: only the kernel of fused_adamw reaches a state in the memory of the host; set offload_optimizer 0 or "
+       "fused_adamw true"},
       {"training:\n  use_amp: false\n  dtype: bfloat16\n",
        "c.yaml:2:3: use_amp false means float32 (or tf32), but dtype is a 16-bit type; set use_amp true or dtype "
        "float32"},

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "diagnose/gpt2.h"
+#include "gpt/parameters/parameter_table.h"
 
 namespace gpt {
 namespace {
@@ -44,6 +45,13 @@ TEST(EstimateStep, FollowsTheCardAndTheRun) {
   checkpointing.execution.gradient_checkpointing = GradientCheckpointing::block;
   EXPECT_NEAR(step("RTX 4090", model, checkpointing).products / one.products, 1 + 8.0 / 36, 1e-9)
       << "all forward products of a block but its last one, of which GPT-2 has four of twelve parts";
+
+  TrainingConfig offloading = training;
+  offloading.optimizer.offload = 1;
+  const double moments = 8.0 * static_cast<double>(parameter_count(model));
+  EXPECT_NEAR(step("RTX 4090", model, offloading).memory - one.memory, moments * (1 / 25e9 - 2 / (0.7 * 1008e9)),
+              1e-3 * one.memory)
+      << "over the bus, both ways at once, instead of read and written on the card";
 
   TrainingConfig accumulating = training;
   accumulating.gradient_accumulation_steps = 4;

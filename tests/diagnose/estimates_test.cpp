@@ -244,6 +244,21 @@ TEST(Estimates, FewerBitsOfStateCostLess) {
   EXPECT_EQ(cost(StateDtype::int8, /*float32_embeddings=*/true), cost(StateDtype::int8) + (6 - 8.0 / 256) * embeddings);
 }
 
+TEST(Estimates, WhatIsOffloadedLeavesTheDevice) {
+  TrainingConfig training;
+  const auto before = estimate_memory(gpt2_small(), training, {.cuda = true});
+  const auto moved = [&](double share) {
+    training.optimizer.offload = share;
+    const auto after = estimate_memory(gpt2_small(), training, {.cuda = true});
+    EXPECT_EQ(after.total() + after.host, before.total());
+    EXPECT_EQ(checkpoint_bytes(gpt2_small(), training), checkpoint_bytes(gpt2_small(), {}));
+    return after.host;
+  };
+  EXPECT_EQ(moved(0), 0);
+  EXPECT_NEAR(moved(0.5), before.moments / 2, before.moments / 20) << "in whole tensors";
+  EXPECT_EQ(moved(1), before.moments);
+}
+
 // While one part of the step is a graph and another not yet, the temporary memory of both exists.
 TEST(Estimates, ARecordedStepTakesItsTemporaryMemoryTwice) {
   const TrainingConfig training;

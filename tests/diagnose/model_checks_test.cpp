@@ -64,6 +64,18 @@ TEST(CheckMemory, NearlyFullIsAWarning) {
   EXPECT_EQ(check_memory(gpt2_small(), training, {}, {.available = total * 0.99}).status, Status::fail);
 }
 
+TEST(CheckMemory, WhatIsOffloadedMustFitIntoTheHost) {
+  TrainingConfig training;
+  training.optimizer.offload = 1;
+  const double state = estimate_memory(gpt2_small(), training, {}).host;
+  MemoryBudget memory{.available = 400e9, .host = state};
+  EXPECT_EQ(check_memory(gpt2_small(), training, {}, memory).status, Status::pass);
+  memory.host = state - 1;
+  const Check check = check_memory(gpt2_small(), training, {}, memory);
+  EXPECT_EQ(check.status, Status::fail);
+  EXPECT_NE(check.fix.find("training.offload_optimizer"), std::string::npos) << check.fix;
+}
+
 TEST(CheckMemory, AModelThatNeverFitsSaysSo) {
   const Check check = check_memory(gpt2_small(), {}, {}, {.available = 1e9});
   EXPECT_EQ(check.status, Status::fail);

@@ -63,6 +63,17 @@ TEST(FindSavers, WhatIsSetOrNotThereIsNotOffered) {
   EXPECT_GT(saved_by(find_savers(config, card, "efficient", 0), amp), 0);
 }
 
+TEST(FindSavers, AGpuMayLeaveTheStateOfTheOptimizerToTheHost) {
+  Config config = gpt2_small_run(12);
+  const std::string offload = "training.offload_optimizer: 1";
+  const DeviceInfo card = find_card("RTX 4090")->describe();
+  EXPECT_EQ(saved_by(find_savers(config, card, "flash", 0), offload),
+            estimate_memory(config.model, config.training, {.cuda = true}).moments);
+  EXPECT_EQ(saved_by(find_savers(config, {}, "flash", 0), offload), 0) << "a CPU's memory is the host's";
+  config.training.optimizer.offload = 1;
+  EXPECT_EQ(saved_by(find_savers(config, card, "flash", 0), offload), 0) << "it is there already";
+}
+
 TEST(FindSavers, SixteenBitsAloneAreOfferedWhereTheRunHasThemEndToEnd) {
   Config config = gpt2_small_run(12);
   config.training.gradient_accumulation_steps = 2;

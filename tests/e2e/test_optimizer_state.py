@@ -96,6 +96,13 @@ class OptimizerState(unittest.TestCase):
         output = self.train("idle", training__max_steps=1, training__float32_embedding_state="true")
         self.assertIn("No effect here: training.float32_embedding_state", output)
 
+    def test_offloading_needs_a_gpu(self):
+        options = {**programs.TINY, "data.text": self.text, "output_dir": self.root / "offloaded", "device": "cpu",
+                   "training.cpu_offload": "true"}
+        refused = programs.run("gpt-train", *programs.flags(options), check_code=2)
+        self.assertIn("'training.offload_optimizer' is 1, but on a CPU AdamW's moments are in the memory of the host anyway",
+                      refused.stderr)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -245,6 +245,40 @@ TEST_P(AdamWStateTest, EmbeddingsMayStayFloat32) {
   }
 }
 
+TEST_P(AdamWStateTest, OffloadingChangesNothingButThePlace) {
+  // Rounding at random too: of moments in bfloat16, and of values that are bfloat16 alone.
+  const auto expect_the_same = [&](StateDtype dtype, const ParameterTypes& types) {
+    OptimizerConfig config = with_state(dtype);
+    const auto train = [&] {
+      generator_ = at::detail::createCPUGenerator(3);
+      Parameters parameters = make_parameters(types);
+      AdamW optimizer(parameters, config);
+      for (int i = 0; i < 3; ++i) {
+        draw_gradients(parameters), step(optimizer, 0.1);
+        AdamW other(parameters, config);
+        other.load(optimizer.state());
+        optimizer = other;
+      }
+      return std::tuple(clone(parameters.values()), clone(optimizer.state()), optimizer.bytes());
+    };
+    const auto [values, state, all] = train();
+    EXPECT_EQ(all.host, 0);
+    for (const double share : {0.5, 1.0}) {
+      config.offload = share;
+      const auto [same_values, same_state, bytes] = train();
+      expect_same_bits(same_values, values);
+      expect_same_bits(same_state, state);
+      EXPECT_EQ(bytes.device + bytes.host, all.device);
+      EXPECT_GT(bytes.host, 0);
+      EXPECT_EQ(bytes.device == 0, share == 1);
+    }
+  };
+  for (const StateDtype dtype : {StateDtype::float32, StateDtype::bfloat16, StateDtype::int8}) {
+    expect_the_same(dtype, {});
+    expect_the_same(dtype, {.compute = at::kBFloat16, .has_master = false});
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, AdamWStateTest, testing::ValuesIn(kDevicesAndEmulation),
                          testing::PrintToStringParamName());
 

@@ -69,6 +69,7 @@ std::vector<Saver> savers() {
          t.gradient_accumulation_steps *= 2;
        },
        kRounding},
+      {"offload", [](TrainingConfig& t) { t.optimizer.offload = 0.5; }},
       {"small chunks", [](TrainingConfig& t) { t.execution.loss_chunk_rows = 8; }, kRounding},
   };
 }

@@ -31,6 +31,7 @@ struct OptimizerConfig {
   bool fused_adamw = true;
   StateDtype state_dtype = StateDtype::float32;
   bool float32_embedding_state = false;  // whatever state_dtype is
+  double offload = 0;                    // the share of AdamW's moments that are in the memory of the host
 };
 
 // The length of a run and the learning rate along it.

@@ -8,8 +8,15 @@
 
 namespace gpt {
 
-// Applies training.memory_fraction, expandable_segments and memory_check. Nothing of the run may have been allocated yet.
+// Applies training.memory_fraction, expandable_segments and memory_check. Nothing of the run may have been allocated yet. Throws
+// gpt::Error(config) for settings that the device cannot have.
 void configure_memory(const TrainingConfig& training, at::Device device);
+
+// Throws gpt::Error(config) where there is nothing but the memory of the host.
+void require_offloading(const OptimizerConfig& optimizer, at::Device device);
+
+// In memory of the host that kernels of a GPU read and write over the bus. Throws gpt::Error(memory) where the host has not so much.
+at::Tensor zeros_on_host(int64_t count, at::ScalarType type, at::Device device);
 
 // Gives back what no tensor uses. Recorded graphs keep theirs.
 void release_unused_memory(at::Device device);

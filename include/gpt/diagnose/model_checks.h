@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -28,7 +29,8 @@ Check check_attention(const ModelConfig& model, bool cuda, const std::string& pa
 // Bytes of the device's memory that this process may use, and those that it needs apart from the tensors of the run.
 struct MemoryBudget {
   double available = 0, program = 0;
-  double data = 0;  // tokens that stay on the device
+  double data = 0;                                        // tokens that stay on the device
+  double host = std::numeric_limits<double>::infinity();  // free beside a GPU's; of another machine, unknown
 
   double taken() const { return program + data; }  // whatever the model is
   // For the run's own tensors, where a tenth stays free for other programs.

@@ -7,6 +7,8 @@
 namespace gpt::ops {
 
 // n is a multiple of kParameterAlignment.
+// Moments and their maxima may be in the memory of the host where the kernels of the others' device reach that, as they do
+// zeros_on_host() of device/memory.h.
 struct AdamWBuffers {
   at::Tensor values;               // (n) float32; undefined where `rounded` is all there is of them
   at::Tensor gradients;            // (n) float32 or bfloat16
@@ -15,6 +17,7 @@ struct AdamWBuffers {
   at::Tensor decays;               // (n / kParameterAlignment) uint8: 1 where weight decay applies
   // (n / kParameterAlignment) float32: the largest magnitudes of blocks of codes. Undefined without codes.
   at::Tensor exp_avg_max = {}, exp_avg_sq_max = {};
+  int64_t first_block = 0;  // in units of kParameterAlignment: where the buffers begin among all parameters
 };
 
 struct AdamWRates {
@@ -34,8 +37,8 @@ struct AdamWScalars {
 //   value = value (1 - learning_rate decay) - learning_rate m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps)
 // The value is computed from m and v as they are before they are rounded. In bfloat16, m is rounded to nearest, and so is `rounded`
 // beside values of float32. v and a value that is bfloat16 alone go up or down at random, so that they are right on average: to
-// nearest, a beta2 of 0.999 would not change v any more, nor most updates a value. What is random follows from t and the place alone,
-// on each kind of device in its own way.
+// nearest, a beta2 of 0.999 would not change v any more, nor most updates a value. What is random follows from t and the place among all
+// parameters, on each kind of device in its own way.
 void adamw(const AdamWBuffers& buffers, const AdamWRates& rates, const AdamWScalars& scalars);
 
 }  // namespace gpt::ops

@@ -1,5 +1,5 @@
-// AdamW (Loshchilov and Hutter, 2019) over the flat buffers, in one kernel (ops/adamw.h) for each type of state, of which there are
-// at most two. Weight decay follows the rows of the parameter table. Everything that changes between steps is a device tensor, so
+// AdamW (Loshchilov and Hutter, 2019) over the flat buffers, in one kernel (ops/adamw.h) for each StateRange. Moments in the memory
+// of the host are not copied: the kernel reads and writes them there, each byte once in each direction. Weight decay follows the rows of the parameter table. Everything that changes between steps is a device tensor, so
 // nothing syncs. One operator of ATen's at a time, as `fused_adamw: false` has it, is there to be compared with.
 #pragma once
 
@@ -31,7 +31,7 @@ class AdamW {
   // gpt::Error(checkpoint) when the state is not that of these parameters.
   void load(const OptimizerState& state);
 
-  int64_t bytes() const;  // of the moments
+  StateBytes bytes() const;  // of the moments
 
  private:
   struct Moments {
@@ -41,6 +41,7 @@ class AdamW {
 
   void step_fused(const at::Tensor& learning_rate, const at::Tensor& grad_scale, const at::Tensor& found_inf);
   void step_by_operators(const at::Tensor& learning_rate, const at::Tensor& grad_scale);
+  void wait_for_moments() const;  // which the host may touch afterwards
   const Moments& moments_of(size_t row) const;
   // Views of a row's slots, in the order of optimizer_slots().
   std::vector<at::Tensor> slots_of(size_t row) const;

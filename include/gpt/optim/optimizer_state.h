@@ -38,14 +38,21 @@ std::span<const OptimizerSlot> optimizer_slots(StateDtype dtype);
 
 StateDtype state_dtype(const ParameterRow& row, const OptimizerConfig& config);
 
-// Stretches of the flat buffer whose parameters' state is of one type, which together are all of it.
+// Stretches of the flat buffer whose parameters' state is of one type and in one place, which together are all of it. A parameter
+// whose middle is within the first OptimizerConfig::offload of the buffer has its state in the memory of the host.
 struct StateRange {
   int64_t begin, end;  // multiples of kParameterAlignment
   StateDtype dtype;
+  bool is_on_host;
 };
 std::vector<StateRange> state_ranges(const std::vector<ParameterRow>& rows, const FlatLayout& layout,
                                      const OptimizerConfig& config);
 int64_t state_bytes(const StateRange& range);
+
+struct StateBytes {
+  int64_t device = 0, host = 0;
+};
+StateBytes state_bytes(const std::vector<StateRange>& ranges);
 
 struct OptimizerState {
   std::vector<std::pair<std::string, NamedTensors>> slots;
