@@ -1,15 +1,10 @@
 #include "norm_kernel.h"
 
-#include <ATen/cpu/vec/functional.h>
-#include <ATen/cpu/vec/vec.h>
-#include <c10/util/BFloat16.h>
-
 #include <algorithm>
 #include <cmath>
 #include <type_traits>
 
-#include "philox.h"
-#include "vector_math.h"
+#include "row_steps.h"
 
 // With n = (s - mean) r and g = dL/dn, the gradient of the sum is r (g - average(g) - n average(g n)) for a LayerNorm, and the
 // same without average(g) for an RMSNorm.
@@ -18,26 +13,6 @@ namespace gpt::ops::cpu {
 inline namespace CPU_CAPABILITY {
 namespace {
 
-using BFloatVector = at::vec::Vectorized<c10::BFloat16>;
-
-// As many values as a vector of bfloat16 holds.
-constexpr int64_t kVector = FloatVector::size(), kStep = 2 * kVector, kMaskColumns = 64;
-
-struct Pair {
-  FloatVector low{0.0f}, high{0.0f};
-
-  friend Pair operator+(const Pair& a, const Pair& b) { return {a.low + b.low, a.high + b.high}; }
-  friend Pair operator-(const Pair& a, const Pair& b) { return {a.low - b.low, a.high - b.high}; }
-  friend Pair operator*(const Pair& a, const Pair& b) { return {a.low * b.low, a.high * b.high}; }
-  friend Pair operator*(const Pair& a, FloatVector b) { return {a.low * b, a.high * b}; }
-  friend Pair operator-(const Pair& a, FloatVector b) { return {a.low - b, a.high - b}; }
-};
-
-// a b + c
-inline Pair fmadd(const Pair& a, const Pair& b, const Pair& c) {
-  return {at::vec::fmadd(a.low, b.low, c.low), at::vec::fmadd(a.high, b.high, c.high)};
-}
-
 inline float total_of(const Pair& x) { return sum_of(x.low + x.high); }
 
 // The first `count` values; the others are 0.
@@ -45,28 +20,6 @@ inline Pair first_of(const Pair& x, int64_t count) {
   const FloatVector zero(0.0f);
   return {FloatVector::set(zero, x.low, std::min(count, kVector)),
           FloatVector::set(zero, x.high, std::max<int64_t>(count - kVector, 0))};
-}
-
-// Loads and stores take `count` <= kStep values; what is loaded is filled up with 0.
-inline Pair load(const float* from, int64_t count) {
-  if (count == kStep) return {FloatVector::loadu(from), FloatVector::loadu(from + kVector)};
-  return {FloatVector::loadu(from, std::min(count, kVector)),
-          count > kVector ? FloatVector::loadu(from + kVector, count - kVector) : FloatVector(0.0f)};
-}
-
-inline Pair load(const c10::BFloat16* from, int64_t count) {
-  const auto [low, high] = at::vec::convert_to_float<c10::BFloat16>(count == kStep ? BFloatVector::loadu(from)
-                                                                                   : BFloatVector::loadu(from, count));
-  return {low, high};
-}
-
-inline void store(const Pair& x, float* to, int64_t count) {
-  x.low.store(to, std::min(count, kVector));
-  if (count > kVector) x.high.store(to + kVector, count - kVector);
-}
-
-inline void store(const Pair& x, c10::BFloat16* to, int64_t count) {
-  at::vec::convert_from_float<c10::BFloat16>(x.low, x.high).store(to, count);
 }
 
 // As a T keeps it.
@@ -79,33 +32,6 @@ Pair rounded_to(const Pair& x) {
     return {low, high};
   }
 }
-
-// Calls step(column, count) for all columns; count is a constant but for the last ones.
-template <class Step>
-void for_each_step(int64_t C, const Step& step) {
-  int64_t column = 0;
-  for (; column + kStep <= C; column += kStep) step(column, std::integral_constant<int64_t, kStep>{});
-  if (column < C) step(column, C - column);
-}
-
-// The factors of the dropout mask for the columns of a row, which are asked for in their order.
-class RowMask {
- public:
-  RowMask(const DropoutMask& mask, int64_t row) : mask_(mask), row_(row) {}
-
-  Pair at(int64_t column) {
-    if (column % kMaskColumns == 0) {
-      dropout_factors(mask_, static_cast<uint32_t>(column / kMaskColumns), static_cast<uint32_t>(row_),
-                      static_cast<uint32_t>(row_ >> 32), factors_);
-    }
-    return load(factors_ + column % kMaskColumns, kStep);
-  }
-
- private:
-  alignas(64) float factors_[kMaskColumns];
-  DropoutMask mask_;
-  int64_t row_;
-};
 
 // Writes a row of x + dropout(branch) and returns the total of what is written.
 template <class T, class B>
