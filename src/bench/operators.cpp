@@ -182,12 +182,17 @@ class Cases {
         });
   }
 
-  // Rows of the table and what becomes of them; then gradients, and the float32 rows that they are added to.
+  // Rows of the table, positions and what becomes of them; then gradients, and the float32 rows that they are added to.
   void add_embedding() {
-    const Parameter table = parameters_.weight(ParameterRole::token_embedding, -1);
-    const double values = tokens_ * static_cast<double>(model_.n_embd);
-    add("embedding", false, 2 * values * bytes_, 3 * values * bytes_ + 8 * values, ids(),
-        [table](const ops::Operators& ops, const at::Tensor& x) { return Outputs{ops.embedding(x, table)}; });
+    const Parameter table = parameters_.weight(ParameterRole::token_embedding, -1),
+                    positions = parameters_.weight(ParameterRole::position_embedding, -1);
+    const double values = tokens_ * static_cast<double>(model_.n_embd),
+                 of_positions = positions.defined() ? static_cast<double>(positions.value().numel()) : 0;
+    add("embedding", false, (2 * values + of_positions) * bytes_,
+        (3 * values + of_positions) * bytes_ + 8 * (values + of_positions), ids(),
+        [table, positions](const ops::Operators& ops, const at::Tensor& x) {
+          return Outputs{ops.embedding(x, table, positions, /*offset=*/0, /*dropout=*/0.0)};
+        });
   }
 
   void add_classifier() {

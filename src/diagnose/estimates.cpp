@@ -42,7 +42,8 @@ class ActivationBytes {
     if (level == GradientCheckpointing::block) return kept(GradientCheckpointing::none) - residual();
     return level == GradientCheckpointing::selective ? norm() + branch_dropouts() + mlp() : 0;
   }
-  double outside_blocks() const { return dropout(C_) + norm(); }  // after the embedding; before the head
+  // After the embedding, whose mask our own operator draws again; before the head.
+  double outside_blocks() const { return (form_.own_operators ? 0 : dropout(C_)) + norm(); }
 
   // The head's logits of a chunk, which become their gradient. The gradient of x is there already, and x itself.
   double head(const TrainingConfig& training) const {
@@ -95,8 +96,8 @@ class ActivationBytes {
   double attention() const {
     const double output = s_ * C_;
     if (form_.fused_attention) {
-      // Our own kernel rotates while it reads.
-      const double rotated = model_.position == Position::rope && !own_attention_ ? s_ * (C_ + kv_) : 0;
+      // Our own kernels rotate while they read, or in place.
+      const double rotated = model_.position == Position::rope && !form_.own_operators ? s_ * (C_ + kv_) : 0;
       const double log_sum_exp = kFloatBytes * static_cast<double>(model_.n_head);
       return s_ * (C_ + 2 * kv_) + rotated + output + log_sum_exp;
     }

@@ -1,7 +1,6 @@
 #include "gpt/model/gpt.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/dropout.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/ones.h>
@@ -10,6 +9,7 @@
 
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "gpt/model/recompute.h"
 #include "gpt/ops/fused.h"
@@ -90,26 +90,23 @@ struct Attention {
   // Before the output product.
   at::Tensor operator()(const at::Tensor& x, const ops::RotaryTables& rotary, const Pass& pass,
                         const LayerCache* cache) const {
-    const at::Tensor qkv = c_attn(x, pass, pass.input_from(GradientCheckpointing::norm));  // (B, T, (H + 2 kv heads) D)
-    return cache ? attend_to(*cache, qkv, rotary) : attend(qkv, rotary, pass);
+    at::Tensor qkv = c_attn(x, pass, pass.input_from(GradientCheckpointing::norm));  // (B, T, (H + 2 kv heads) D)
+    return cache ? attend_to(*cache, std::move(qkv), rotary, pass) : attend(std::move(qkv), rotary, pass);
   }
 
  private:
-  at::Tensor attend(const at::Tensor& qkv, const ops::RotaryTables& rotary, const Pass& pass) const {
+  at::Tensor attend(at::Tensor qkv, const ops::RotaryTables& rotary, const Pass& pass) const {
     const InPart part(part::kAttention);
-    return pass.ops.attention(qkv, n_head, n_kv_head, pass.dropout(dropout), rotary);
+    return pass.ops.attention(std::move(qkv), n_head, n_kv_head, pass.dropout(dropout), rotary);
   }
 
   // The keys and values go into the cache, and the queries see all that is there.
-  at::Tensor attend_to(const LayerCache& cache, const at::Tensor& qkv, const ops::RotaryTables& rotary) const {
-    const int64_t B = qkv.size(0), T = qkv.size(1), H = n_head, past = cache.length;
-    auto parts = qkv.view({B, T, H + 2 * n_kv_head, -1}).split_with_sizes({H, n_kv_head, n_kv_head}, 2);
-    if (rotary.cos.defined()) {
-      parts[0] = ops::rotary(parts[0], rotary);
-      parts[1] = ops::rotary(parts[1], rotary);
-    }
-    const at::Tensor q = parts[0].transpose(1, 2);                          // (B, H, T, D)
-    at::Tensor k = parts[1].transpose(1, 2), v = parts[2].transpose(1, 2);  // (B, kv heads, T, D)
+  at::Tensor attend_to(const LayerCache& cache, at::Tensor qkv, const ops::RotaryTables& rotary,
+                       const Pass& pass) const {
+    const int64_t T = qkv.size(1), past = cache.length;
+    const ops::Heads heads = pass.ops.split_heads(std::move(qkv), n_head, n_kv_head, rotary);
+    const at::Tensor q = heads.q.transpose(1, 2);                         // (B, H, T, D)
+    at::Tensor k = heads.k.transpose(1, 2), v = heads.v.transpose(1, 2);  // (B, kv heads, T, D)
     cache.append(k, v);
     // is_causal aligns the mask to the top left corner, which is right only without a past. A single query needs no mask:
     // it sees all keys.
@@ -231,9 +228,7 @@ struct GPT::Transformer {
   // Of positions offset, offset + 1, ...
   at::Tensor embed(const at::Tensor& ids, int64_t offset, const Pass& pass) const {
     const InPart part(part::kEmbedding);
-    at::Tensor x = pass.ops.embedding(ids, wte);  // (B, T, C)
-    if (wpe.defined()) x = x + wpe.tracked().narrow(0, offset, ids.size(1));
-    return at::dropout(x, dropout, pass.training);
+    return pass.ops.embedding(ids, wte, wpe, offset, pass.dropout(dropout));  // (B, T, C)
   }
 
   at::Tensor normalized(const Stream& stream, const Pass& pass) const { return add_norm(ln_f, stream, pass).normed; }

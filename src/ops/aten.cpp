@@ -17,6 +17,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "gpt/ops/product.h"
@@ -50,7 +51,12 @@ struct LinearForBackward : torch::autograd::Function<LinearForBackward> {
 
 }  // namespace
 
-at::Tensor embedding(const at::Tensor& ids, const Parameter& table) { return at::embedding(table.tracked(), ids); }
+at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions, int64_t offset,
+                     double dropout) {
+  at::Tensor x = at::embedding(table.tracked(), ids);
+  if (positions.defined()) x = x + positions.tracked().narrow(0, offset, ids.size(1));
+  return at::dropout(x, dropout, /*train=*/true);
+}
 
 Normalized add_norm(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch, double dropout) {
   const at::Tensor sum = branch.defined() ? x + at::dropout(branch, dropout, /*train=*/true) : x;
@@ -69,19 +75,27 @@ at::Tensor linear_for_backward(const at::Tensor& x, const Parameter& weight, con
   return LinearForBackward::apply(in_product_type(x), in_product_type(weight.tracked()), b);
 }
 
-at::Tensor attention(const at::Tensor& qkv, int64_t n_head, int64_t n_kv_head, double dropout,
-                     const RotaryTables& rotary) {
+Heads split_heads(at::Tensor qkv, int64_t n_head, int64_t n_kv_head, const RotaryTables& rotary) {
   const int64_t B = qkv.size(0), T = qkv.size(1), heads = n_head + 2 * n_kv_head;
   auto parts = qkv.view({B, T, heads, -1}).split_with_sizes({n_head, n_kv_head, n_kv_head}, 2);
   if (rotary.cos.defined()) {
     parts[0] = ops::rotary(parts[0], rotary);
     parts[1] = ops::rotary(parts[1], rotary);
   }
+  return {parts[0], parts[1], parts[2]};
+}
+
+at::Tensor attention(const Heads& heads, double dropout) {
+  const auto& [q, k, v] = heads;
   const at::Tensor output =
-      at::scaled_dot_product_attention(parts[0].transpose(1, 2), parts[1].transpose(1, 2), parts[2].transpose(1, 2),
-                                       /*attn_mask=*/{}, dropout,
-                                       /*is_causal=*/true, /*scale=*/std::nullopt, /*enable_gqa=*/n_kv_head < n_head);
+      at::scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), /*attn_mask=*/{},
+                                       dropout, /*is_causal=*/true, /*scale=*/std::nullopt,
+                                       /*enable_gqa=*/k.size(2) < q.size(2));
   return output.transpose(1, 2).flatten(2);
+}
+
+at::Tensor attention(at::Tensor qkv, int64_t n_head, int64_t n_kv_head, double dropout, const RotaryTables& rotary) {
+  return attention(aten::split_heads(std::move(qkv), n_head, n_kv_head, rotary), dropout);
 }
 
 at::Tensor activate(Activation activation, const at::Tensor& x) {
@@ -111,6 +125,7 @@ Operators aten_operators() {
           .add_norm = aten::add_norm,
           .linear = aten::linear,
           .linear_for_backward = aten::linear_for_backward,
+          .split_heads = aten::split_heads,
           .attention = aten::attention,
           .activate = aten::activate,
           .activate_gated = aten::activate_gated,

@@ -5,10 +5,12 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <optional>
+#include <utility>
 
 #include "attention_shape.h"
 #include "dropout.h"
 #include "gpt/ops/aten.h"
+#include "gpt/ops/heads.h"
 #include "kept.h"
 #include "kernels.h"
 
@@ -69,8 +71,7 @@ at::Tensor attention_on_cpu(const at::Tensor& qkv, int64_t n_head, int64_t n_kv_
 
 }  // namespace
 
-at::Tensor attention(const at::Tensor& qkv, int64_t n_head, int64_t n_kv_head, double dropout,
-                     const RotaryTables& rotary) {
+at::Tensor attention(at::Tensor qkv, int64_t n_head, int64_t n_kv_head, double dropout, const RotaryTables& rotary) {
   const int64_t heads = n_head + 2 * n_kv_head;
   TORCH_CHECK(n_kv_head > 0 && n_head > 0 && n_head % n_kv_head == 0, "attention: ", n_head,
               " heads are not a multiple of ", n_kv_head, " key/value heads");
@@ -81,7 +82,7 @@ at::Tensor attention(const at::Tensor& qkv, int64_t n_head, int64_t n_kv_head, d
   TORCH_CHECK(!rotary.cos.defined() || (rotary.cos.numel() == T * D / 2 && D % 2 == 0),
               "attention: the rotary tables of ", rotary.cos.sizes(), " do not fit ", T, " positions of width ", D);
   return qkv.is_cpu() ? attention_on_cpu(qkv, n_head, n_kv_head, dropout, rotary)
-                      : aten::attention(qkv, n_head, n_kv_head, dropout, rotary);
+                      : aten::attention(split_heads(std::move(qkv), n_head, n_kv_head, rotary), dropout);
 }
 
 }  // namespace gpt::ops

@@ -4,6 +4,7 @@
 #include "gpt/ops/attention.h"
 #include "gpt/ops/classifier.h"
 #include "gpt/ops/embedding.h"
+#include "gpt/ops/heads.h"
 #include "gpt/ops/linear.h"
 #include "gpt/ops/norm.h"
 
@@ -14,6 +15,7 @@ Operators fused_operators() {
           .add_norm = add_norm,
           .linear = linear,
           .linear_for_backward = linear_for_backward,
+          .split_heads = split_heads,
           .attention = attention,
           .activate = activate,
           .activate_gated = activate_gated,

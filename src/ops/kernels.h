@@ -12,6 +12,7 @@ struct AdamWScalars;
 struct ClassifierOptions;
 struct Dropout;
 struct Normalization;
+struct RotaryTables;
 
 namespace cpu {
 void token_gather(const at::Tensor& inputs, const at::Tensor& targets, const at::Tensor& tokens,
@@ -21,6 +22,18 @@ struct AttentionShape;
 void attention(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& output, const at::Tensor& log_sum);
 void attention_backward(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& output,
                         const at::Tensor& log_sum, const at::Tensor& output_gradient, const at::Tensor& gradient);
+
+// The heads of q, k and v (B, T, heads, D), each with values side by side, next to each other in `packed` (B, T, heads of all, D),
+// those of q and k rotated: forward with direction 1, back with -1, not at all without tables. v may be undefined, and q and k may lie
+// where they are written.
+void join_heads(const RotaryTables& rotary, int direction, const at::Tensor& q, const at::Tensor& k,
+                const at::Tensor& v, const at::Tensor& packed);
+
+// ids (B, T), positions (T, C) or undefined, y (B, T, C). The backward pass adds to both gradients.
+void embedding(const Dropout& dropout, const at::Tensor& ids, const at::Tensor& table, const at::Tensor& positions,
+               const at::Tensor& y);
+void embedding_backward(const Dropout& dropout, const at::Tensor& ids, const at::Tensor& gradient,
+                        const at::Tensor& of_table, const at::Tensor& of_positions);
 
 // `in` and its gradient are undefined without a gate.
 void activation(Activation activation, const Dropout& dropout, const at::Tensor& x, const at::Tensor& in,
@@ -46,6 +59,9 @@ void adamw(const AdamWBuffers& buffers, const AdamWRates& rates, const AdamWScal
 #ifdef GPT_CUDA
 namespace cuda {  // the same, by the kernels in the .cuh files
 decltype(cpu::token_gather) token_gather;
+decltype(cpu::join_heads) join_heads;
+decltype(cpu::embedding) embedding;
+decltype(cpu::embedding_backward) embedding_backward;
 decltype(cpu::activation) activation;
 decltype(cpu::activation_backward) activation_backward;
 decltype(cpu::cross_entropy) cross_entropy;
@@ -58,6 +74,9 @@ decltype(cpu::adamw) adamw;
 // The functions of one device, for the operators that have some on every device.
 struct Kernels {
   decltype(&cpu::token_gather) token_gather;
+  decltype(&cpu::join_heads) join_heads;
+  decltype(&cpu::embedding) embedding;
+  decltype(&cpu::embedding_backward) embedding_backward;
   decltype(&cpu::activation) activation;
   decltype(&cpu::activation_backward) activation_backward;
   decltype(&cpu::cross_entropy) cross_entropy;

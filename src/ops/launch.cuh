@@ -7,6 +7,7 @@
 #include <c10/util/Half.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "dropout.h"
 #include "rows_of.h"
@@ -31,6 +32,16 @@ void with_type(at::ScalarType type, const Work& work) {
     case at::kHalf: return work.template operator()<c10::Half>();
     default: TORCH_CHECK(false, "no kernel for ", type);
   }
+}
+
+// work.operator()<T, U>() for a U and the same type, or float32, beside it.
+template <class Work>
+void with_types(at::ScalarType wide, at::ScalarType narrow, const Work& work) {
+  with_type(narrow, [&]<class U>() {
+    if (wide == narrow) return work.template operator()<U, U>();
+    TORCH_CHECK(wide == at::kFloat, "no kernel for ", wide, " with ", narrow);
+    if constexpr (!std::is_same_v<U, float>) work.template operator()<float, U>();
+  });
 }
 
 }  // namespace gpt::ops::cuda

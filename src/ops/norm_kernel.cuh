@@ -5,7 +5,6 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
-#include <type_traits>
 
 #include "kernels.h"
 #include "launch.cuh"
@@ -171,15 +170,6 @@ void for_row(int64_t C, bool is_aligned, const Kernel& kernel) {
   } else {
     is_aligned ? kernel.template operator()<2, true>() : kernel.template operator()<2, false>();
   }
-}
-
-// work.operator()<T, B>() for a sum and a branch of these types, as add_norm() allows them.
-template <class Work>
-void with_types(at::ScalarType sum, at::ScalarType branch, const Work& work) {
-  with_type(branch, [&]<class B>() {
-    if (sum == branch) return work.template operator()<B, B>();
-    if constexpr (!std::is_same_v<B, float>) work.template operator()<float, B>();
-  });
 }
 
 // As cpu::add_norm(), for at most kMostNormColumnsOfCuda.

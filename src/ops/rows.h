@@ -37,6 +37,16 @@ struct AddNormGradients {
   B* branch_gradient;  // null: not wanted
 };
 
+// y = (table[id] [+ positions[row % length]]) * mask
+template <class T, class Mask>
+struct EmbeddingRows {
+  Mask dropout;
+  int64_t V, C, length;  // of the table; of a sequence
+  const int64_t* ids;
+  const T *table, *positions;  // positions null: without
+  T* y;
+};
+
 template <class T>
 struct CrossEntropyRows {
   int64_t vocabulary, stride;  // a row's real logits; from one row to the next

@@ -57,6 +57,19 @@ AddNormGradients<T, B, Mask> add_norm_gradients(const Normalization& norm, const
           .branch_gradient = write<B>(branch_gradient)};
 }
 
+template <class T, class Mask>
+EmbeddingRows<T, Mask> embedding_rows(const Mask& dropout, const at::Tensor& ids, const at::Tensor& table,
+                                      const at::Tensor& positions, const at::Tensor& y) {
+  return {.dropout = dropout,
+          .V = table.size(0),
+          .C = table.size(1),
+          .length = ids.size(1),
+          .ids = read<int64_t>(ids),
+          .table = read<T>(table),
+          .positions = read<T>(positions),
+          .y = write<T>(y)};
+}
+
 template <class T>
 CrossEntropyRows<T> cross_entropy_rows(const ClassifierOptions& options, const at::Tensor& logits,
                                        const at::Tensor& targets, const at::Tensor& losses, const at::Tensor& scale) {

@@ -61,7 +61,9 @@ TEST_P(CompileTest, FallsBackToATenWhereAnOperatorIsWrong) {
 TEST_P(CompileTest, FallsBackToATenWhereAnOperatorThrows) {
   GPT model(small_model(), device(), 1);
   ops::Operators operators = ops::fused_operators();
-  operators.embedding = [](const at::Tensor&, const Parameter&) -> at::Tensor { TORCH_CHECK(false, "no such kernel"); };
+  operators.embedding = [](const at::Tensor&, const Parameter&, const Parameter&, int64_t, double) -> at::Tensor {
+    TORCH_CHECK(false, "no such kernel");
+  };
   model.set_operators(operators);
   testing::internal::CaptureStderr();
   EXPECT_FALSE(compile_model(model, TrainingConfig{}, Precision{}));

@@ -1,8 +1,13 @@
+// The embedding with positions and dropout against ATen's in float64, on every device and with the CUDA kernels under emulation.
 #include "gpt/ops/embedding.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/embedding.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
@@ -10,67 +15,197 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
 
+#include "gpt/device/random_state.h"
 #include "support/device_cases.h"
+#include "support/emulated_kernels.h"
 #include "support/tolerance.h"
 
 namespace gpt::ops {
 namespace {
 
-class EmbeddingTest : public DeviceTest {};
+struct Shape {
+  int64_t V, C, B, T;
+};
 
-// Rows that occur often, once and never; two micro-batches, on top of what a tied head has contributed before, or on nothing.
+// Rows that occur often, once and never; more than fill a chunk of the GPU's sums; widths of whole groups and others, and of more
+// columns than a block takes.
+const Shape kShapes[] = {{1, 1, 1, 1},   {50, 7, 3, 5},     {11, 200, 4, 33},
+                         {2, 24, 5, 67}, {300, 2056, 2, 9}, {3, 264, 16, 20}};
+
+at::Tensor exact(const at::Tensor& x) { return x.detach().cpu().to(at::kDouble); }
+
+class EmbeddingTest : public testing::TestWithParam<DeviceCase> {
+ protected:
+  void SetUp() override {
+    GPT_SKIP_WITHOUT(GetParam());
+    if (GetParam().is_emulated) emulated_.emplace();
+  }
+  at::Device device() const { return GetParam().device; }
+  std::vector<at::ScalarType> types() const {
+    std::vector<at::ScalarType> result{at::kFloat, at::kBFloat16};
+    if (takes_float16(GetParam())) result.push_back(at::kHalf);
+    return result;
+  }
+  at::Tensor draw(at::IntArrayRef shape, at::ScalarType type = at::kFloat) {
+    return at::randn(shape, generator_).to(device(), type);
+  }
+  // A parameter as a model has it: of 16 bits beside its float32 values, with gradients of float32.
+  Parameter parameter(at::IntArrayRef shape, at::ScalarType type) {
+    const at::Tensor value = draw(shape), rounded = type == at::kFloat ? at::Tensor() : value.to(type);
+    return {value, rounded, c10::make_intrusive<FlatGradients>((value.numel() + 255) / 256 * 256, value.options()), 0};
+  }
+  at::Tensor draw_ids(const Shape& s) {  // half of the rows do not occur
+    return at::randint(std::max<int64_t>(1, s.V / 2), {s.B, s.T}, generator_, at::dtype(at::kLong));
+  }
+  static double largest(const at::Tensor& x) { return x.abs().max().item<double>(); }
+
+  at::Generator generator_ = at::detail::createCPUGenerator(1);
+  std::optional<test::EmulatedKernels> emulated_;
+};
+
+// Two micro-batches, on top of what a tied head has contributed before, or on nothing.
 TEST_P(EmbeddingTest, EqualsFloat64) {
-  for (const bool is_tied : {true, false}) {
-    for (const auto& [V, C, B, T] :
-         std::vector<std::array<int64_t, 4>>{{50, 7, 3, 5}, {11, 200, 4, 33}, {1, 1, 1, 1}}) {
-      at::Generator generator = at::detail::createCPUGenerator(1);
-      const at::Tensor values = at::randn({V, C}, generator), exact = values.to(at::kDouble).requires_grad_();
-      const Parameter table(values.to(device(), /*non_blocking=*/false, /*copy=*/true));
-      table.add_to_gradient(at::randn({V, C}, generator).to(device()));  // of the update before
-      table.clear_gradient();
-      at::Tensor head = at::randn({V, C}, generator).to(at::kDouble);
-      if (is_tied) table.add_to_gradient(head.to(device()));
-      if (!is_tied) head.zero_();
-      for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
-        const at::Tensor ids = at::randint(std::max<int64_t>(1, V / 2), {B, T}, generator, at::dtype(at::kLong));
-        const at::Tensor x = embedding(ids.to(device()), table), upstream = at::randn({B, T, C}, generator);
-        EXPECT_TRUE(x.detach().cpu().equal(at::embedding(values, ids)));
-        x.backward(upstream.to(device()));
-        at::embedding(exact, ids).backward(upstream.to(at::kDouble));
+  constexpr int64_t kOffset = 2;
+  for (const auto& s : kShapes) {
+    for (const auto type : types()) {
+      for (const bool has_positions : {false, true}) {
+        for (const bool is_tied : {true, false}) {
+          SCOPED_TRACE(testing::PrintToString(std::vector<int64_t>{s.V, s.C, s.B, s.T}) + c10::toString(type) +
+                       (has_positions ? " with positions" : "") + (is_tied ? " tied" : ""));
+          const Parameter table = parameter({s.V, s.C}, type),
+                          positions = has_positions ? parameter({s.T + 3, s.C}, type) : Parameter();
+          const at::Tensor exact_table = exact(table.compute_value()).requires_grad_(),
+                           exact_positions = (has_positions ? exact(positions.compute_value())
+                                                            : at::zeros({s.T + 3, s.C}, at::kDouble))
+                                                 .requires_grad_();
+          table.gradient().fill_(1000);  // of the update before
+          if (has_positions) positions.gradient().fill_(1000);
+          at::Tensor head = draw({s.V, s.C});
+          if (is_tied) table.add_to_gradient(head);
+          if (!is_tied) head.zero_();
+          for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
+            const at::Tensor ids = draw_ids(s), upstream = draw({s.B, s.T, s.C}, type);
+            const at::Tensor x = embedding(ids.to(device()), table, positions, has_positions ? kOffset : 0),
+                             expected = at::embedding(exact_table, ids) + exact_positions.narrow(0, kOffset, s.T);
+            ASSERT_EQ(x.scalar_type(), type);
+            EXPECT_LE(largest(exact(x) - expected.detach()),
+                      has_positions ? test::unit_roundoff(type) * 2 * largest(expected.detach()) : 0);
+            x.backward(upstream);
+            expected.backward(exact(upstream));
+          }
+          const auto near = [&](const at::Tensor& gradient, const at::Tensor& expected, int64_t terms) {
+            EXPECT_LE(largest(exact(gradient) - expected), test::tolerance(at::kFloat, terms + 1, largest(expected)));
+          };
+          near(table.gradient(), exact_table.grad() + exact(head), 2 * s.B * s.T);
+          if (has_positions) near(positions.gradient(), exact_positions.grad(), 2 * s.B);
+        }
       }
-      const at::Tensor expected = exact.grad() + head;
-      EXPECT_LE((table.gradient().cpu() - expected).abs().max().item<double>(),
-                test::tolerance(at::kFloat, 2 * B * T + 1, expected.abs().max().item<double>()));
     }
   }
 }
 
-// On a CPU the gradient of a row is rounded once, however often the row occurs.
+// The gradient of a row is rounded once, however often the row occurs.
 TEST_P(EmbeddingTest, ARoundedGradientIsThatOfFloat32Rounded) {
-  for (const auto& [V, C, B, T] : std::vector<std::array<int64_t, 4>>{{50, 7, 3, 5}, {11, 200, 4, 33}, {1, 1, 1, 1}}) {
-    at::Generator generator = at::detail::createCPUGenerator(1);
-    const at::Tensor values = at::randn({V, C}, generator).to(device(), at::kBFloat16),
-                     ids = at::randint(std::max<int64_t>(1, V / 2), {B, T}, generator, at::dtype(at::kLong)),
-                     upstream = at::randn({B, T, C}, generator).to(at::kBFloat16);
-    const Parameter narrow(values), wide(values.to(at::kFloat));
-    embedding(ids.to(device()), narrow).backward(upstream.to(device()));
-    embedding(ids.to(device()), wide).backward(upstream.to(device(), at::kFloat));
+  for (const auto& s : kShapes) {
+    const at::Tensor values = draw({s.V, s.C}, at::kBFloat16), of_positions = draw({s.T, s.C}, at::kBFloat16),
+                     ids = draw_ids(s).to(device()), upstream = draw({s.B, s.T, s.C}, at::kBFloat16);
+    const Parameter narrow(values), wide(values.to(at::kFloat)), narrow_positions(of_positions),
+        wide_positions(of_positions.to(at::kFloat));
+    embedding(ids, narrow, narrow_positions).backward(upstream);
+    embedding(ids, wide, wide_positions).backward(upstream.to(at::kFloat));
     ASSERT_EQ(narrow.gradient().scalar_type(), at::kBFloat16);
-    const at::Tensor expected = wide.gradient();
-    if (device().is_cpu()) {
-      EXPECT_TRUE(narrow.gradient().equal(expected.to(at::kBFloat16)));
-    } else {
-      EXPECT_LE((narrow.gradient().to(at::kFloat) - expected).abs().max().item<double>(),
-                test::tolerance(at::kBFloat16, 4, expected.abs().max().item<double>()));
+    EXPECT_TRUE(narrow_positions.gradient().equal(wide_positions.gradient().to(at::kBFloat16)));
+    if (GetParam().device.is_cpu() && !GetParam().is_emulated) {  // which sums in the order of the tokens either way
+      EXPECT_TRUE(narrow.gradient().equal(wide.gradient().to(at::kBFloat16)));
     }
+    const double once = test::unit_roundoff(at::kBFloat16) + test::tolerance(at::kFloat, s.B * s.T);
+    EXPECT_LE(largest(exact(narrow.gradient()) - exact(wide.gradient())), once * largest(exact(wide.gradient())));
     const at::Tensor before = narrow.gradient().clone();
-    embedding(ids.to(device()), narrow).backward(at::zeros({B, T, C}, values.options()));
+    embedding(ids, narrow).backward(at::zeros({s.B, s.T, s.C}, values.options()));
     EXPECT_TRUE(narrow.gradient().equal(before)) << "a further micro-batch adds to it";
   }
 }
 
-INSTANTIATE_ON_DEVICES(EmbeddingTest);
+// With a table of ones the result is the mask, and what each token adds to the gradient is its upstream gradient times that.
+TEST_P(EmbeddingTest, DropoutDrawsTheSameMaskInBothPasses) {
+  constexpr int64_t kBatch = 40, kLength = 9, kColumns = 333;
+  constexpr double kProbability = 0.2;
+  const Parameter table(at::ones({1, kColumns}, device())), positions(at::zeros({kLength, kColumns}, device()));
+  const at::Tensor ids = at::zeros({kBatch, kLength}, at::dtype(at::kLong).device(device())),
+                   upstream = draw({kBatch, kLength, kColumns});
+  const auto run = [&](uint64_t seed) {
+    seed_random_state(device(), seed);
+    return embedding(ids, table, positions, /*offset=*/0, kProbability);
+  };
+  const at::Tensor x = run(1), mask = exact(x), kept = (mask != 0).to(at::kDouble);
+  EXPECT_LE(largest(mask - kept / (1 - kProbability)), 1e-4);
+  // Five standard deviations of a binomial distribution, of all elements, of each column and of each row.
+  const double deviation = std::sqrt(kProbability * (1 - kProbability));
+  const at::Tensor of_rows = kept.flatten(0, 1);
+  EXPECT_NEAR(kept.mean().item<double>(), 1 - kProbability, 5 * deviation / std::sqrt(kept.numel()));
+  EXPECT_LE(largest(of_rows.mean(0) - (1 - kProbability)), 5 * deviation / std::sqrt(kBatch * kLength));
+  EXPECT_LE(largest(of_rows.mean(1) - (1 - kProbability)), 5 * deviation / std::sqrt(kColumns));
+  x.backward(upstream);
+  const at::Tensor masked = exact(upstream) * mask;
+  EXPECT_LE(largest(exact(table.gradient()) - masked.flatten(0, 1).sum(0, true)),
+            test::tolerance(at::kFloat, kBatch * kLength, largest(masked.abs().flatten(0, 1).sum(0))));
+  EXPECT_LE(largest(exact(positions.gradient()) - masked.sum(0)),
+            test::tolerance(at::kFloat, kBatch, largest(masked.abs().sum(0))));
+  EXPECT_TRUE(run(1).equal(x));
+  EXPECT_FALSE(run(2).equal(x));
+}
+
+TEST_P(EmbeddingTest, WithoutGradientsItGivesTheSame) {
+  const Parameter table = parameter({20, 12}, at::kFloat), positions = parameter({9, 12}, at::kFloat);
+  const at::Tensor ids = draw_ids({20, 12, 2, 5}).to(device()), with = embedding(ids, table, positions, 4);
+  const at::NoGradGuard no_grad;
+  const at::Tensor without = embedding(ids, table, positions, 4);
+  EXPECT_TRUE(with.requires_grad());
+  EXPECT_FALSE(without.requires_grad());
+  EXPECT_TRUE(without.equal(with));
+}
+
+TEST_P(EmbeddingTest, RepeatingItGivesTheSameBits) {
+  const Shape s{3, 264, 16, 20};
+  const at::Tensor values = draw({s.V, s.C}), ids = draw_ids(s).to(device()), upstream = draw({s.B, s.T, s.C});
+  const int threads = at::get_num_threads();
+  const auto gradient = [&](int count) {
+    at::set_num_threads(count);
+    const Parameter table(values.clone()), positions(values.new_zeros({s.T, s.C}));
+    seed_random_state(device(), 1);
+    embedding(ids, table, positions, 0, 0.1).backward(upstream);
+    at::set_num_threads(threads);
+    return std::pair(table.gradient(), positions.gradient());
+  };
+  const auto one = gradient(1), two = gradient(2);
+  EXPECT_TRUE(one.first.equal(two.first));
+  EXPECT_TRUE(one.second.equal(two.second));
+}
+
+TEST_P(EmbeddingTest, RejectsWhatDoesNotFit) {
+  const Parameter table(draw({5, 4})), positions(draw({3, 4}));
+  const auto ids = [&](at::IntArrayRef shape) { return at::zeros(shape, at::dtype(at::kLong).device(device())); };
+  EXPECT_NO_THROW((void)embedding(ids({2, 2}), table, positions, 1));
+  EXPECT_THROW((void)embedding(ids({2, 2}), table, positions, 2), c10::Error);
+  EXPECT_THROW((void)embedding(ids({2, 4}), table, positions), c10::Error);
+  EXPECT_THROW((void)embedding(ids({2, 2}), table, positions, -1), c10::Error);
+  EXPECT_THROW((void)embedding(ids({2, 2}), table, Parameter(draw({3, 5}))), c10::Error);
+  EXPECT_THROW((void)embedding(ids({4}), table), c10::Error);
+  EXPECT_THROW((void)embedding(ids({2, 2}).to(at::kFloat), table), c10::Error);
+  EXPECT_THROW((void)embedding(ids({2, 2}), table, {}, 0, 1.0), c10::Error);
+  if (GetParam().device.is_cpu() && !GetParam().is_emulated) {
+    EXPECT_THROW((void)embedding(ids({2, 2}) + 5, table), c10::Error);
+    EXPECT_THROW((void)embedding(ids({2, 2}) - 1, table), c10::Error);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, EmbeddingTest, testing::ValuesIn(kDevicesAndEmulation),
+                         testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace gpt::ops

@@ -7,6 +7,8 @@
 #include "src/ops/activation_kernel.cuh"
 #include "src/ops/adamw_kernel.cuh"
 #include "src/ops/classifier_kernel.cuh"
+#include "src/ops/embedding_kernel.cuh"
+#include "src/ops/heads_kernel.cuh"
 #include "src/ops/norm_kernel.cuh"
 
 namespace gpt::test {
@@ -24,6 +26,21 @@ constexpr int64_t kMultiprocessors = 2;  // so that a block of the backward pass
 Dropout on_device(const Dropout& dropout) {
   if (!dropout) return dropout;
   return {dropout.mask, at::full({}, static_cast<int64_t>(dropout.mask.key), at::kLong)};
+}
+
+void join_heads(const ops::RotaryTables& rotary, int direction, const at::Tensor& q, const at::Tensor& k,
+                const at::Tensor& v, const at::Tensor& packed) {
+  ops::cuda::join_heads(Launch(), rotary, direction, q, k, v, packed);
+}
+
+void embedding(const Dropout& dropout, const at::Tensor& ids, const at::Tensor& table, const at::Tensor& positions,
+               const at::Tensor& y) {
+  ops::cuda::embedding(Launch(), on_device(dropout), ids, table, positions, y);
+}
+
+void embedding_backward(const Dropout& dropout, const at::Tensor& ids, const at::Tensor& gradient,
+                        const at::Tensor& of_table, const at::Tensor& of_positions) {
+  ops::cuda::embedding_backward(Launch(), on_device(dropout), ids, gradient, of_table, of_positions);
 }
 
 void activation(Activation activation, const Dropout& dropout, const at::Tensor& x, const at::Tensor& in,
@@ -61,6 +78,9 @@ void adamw(const ops::AdamWBuffers& buffers, const ops::AdamWRates& rates, const
 
 ops::Kernels emulated_kernels() {
   ops::Kernels kernels = ops::kernels_of(at::empty({0}));
+  kernels.join_heads = join_heads;
+  kernels.embedding = embedding;
+  kernels.embedding_backward = embedding_backward;
   kernels.activation = activation;
   kernels.activation_backward = activation_backward;
   kernels.cross_entropy = cross_entropy;

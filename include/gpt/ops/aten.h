@@ -12,13 +12,16 @@
 
 namespace gpt::ops::aten {
 
-at::Tensor embedding(const at::Tensor& ids, const Parameter& table);
+at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions, int64_t offset,
+                     double dropout);
 Normalized add_norm(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch, double dropout);
 at::Tensor linear(const at::Tensor& x, const Parameter& weight, const at::Tensor& bias,
                   ProductInput input);  // always keeps it
 at::Tensor linear_for_backward(const at::Tensor& x, const Parameter& weight, const at::Tensor& bias);
-at::Tensor attention(const at::Tensor& qkv, int64_t n_head, int64_t n_kv_head, double dropout,
-                     const RotaryTables& rotary);
+Heads split_heads(at::Tensor qkv, int64_t n_head, int64_t n_kv_head, const RotaryTables& rotary);
+// scaled_dot_product_attention by the kernel that LibTorch chooses: (B, T, H D).
+at::Tensor attention(const Heads& heads, double dropout);
+at::Tensor attention(at::Tensor qkv, int64_t n_head, int64_t n_kv_head, double dropout, const RotaryTables& rotary);
 at::Tensor activate(Activation activation, const at::Tensor& x);
 at::Tensor activate_gated(Activation activation, const at::Tensor& gate, const at::Tensor& in, double dropout);
 // All logits at once; `upstream` is not needed.

@@ -1,6 +1,6 @@
 // Causal self-attention on the packed product of queries, keys and values, with optional rotary positions and dropout of the
 // weights. On a CPU it is one pass of our own over blocks that stay in the cache; elsewhere it is ATen's
-// scaled_dot_product_attention.
+// scaled_dot_product_attention between split_heads() and its backward pass.
 //
 //   B sequences of T positions; H query heads and KV heads of keys and values, each D wide; query head h uses key/value
 //   head h / (H / KV).
@@ -14,16 +14,16 @@
 
 namespace gpt::ops {
 
-// qkv (B, T, (H + 2 KV) D), float32 or bfloat16, contiguous: the query heads, then the key heads, then the value heads
-// -> (B, T, H D) of the same type.
+// qkv (B, T, (H + 2 KV) D), float32, bfloat16 or, on a GPU, float16, contiguous: the query heads, then the key heads, then the value
+// heads -> (B, T, H D) of the same type. On a GPU one that is moved in is rotated in place, as split_heads() says.
 //
 //   rotary: tables (T, 1, D/2) by which queries and keys are rotated first; undefined: they are not.
 //   dropout: in [0, 1). Weights are set to zero with this probability (on a CPU a multiple of 2^-16) and the others scaled
 //     up. The mask comes from one number of the device's default generator.
 //
-// Differentiable once in qkv. On a CPU the gradient is packed like qkv, sums are float32, nothing of size T x T is kept, and
+// Differentiable once in qkv. The gradient is packed like qkv. On a CPU sums are float32, nothing of size T x T is kept, and
 // the results are the same for every number of threads. Throws c10::Error for shapes or types that do not fit.
-at::Tensor attention(const at::Tensor& qkv, int64_t n_head, int64_t n_kv_head, double dropout = 0.0,
+at::Tensor attention(at::Tensor qkv, int64_t n_head, int64_t n_kv_head, double dropout = 0.0,
                      const RotaryTables& rotary = {});
 
 }  // namespace gpt::ops

@@ -1,14 +1,25 @@
-// Looks up rows of a table. The backward pass adds their gradients to that of the table; on a CPU it does so row by row, so
-// that an embedding which the head shares needs no second gradient of its size.
+// The rows of a table that tokens name, with learned positions and dropout, in one pass. The backward pass adds their gradients to
+// those of the tables, where they lie, so that an embedding which the head shares needs no second gradient of its size, and in
+// an order that the ids alone determine: no atomics, the same bits every time.
 #pragma once
 
 #include <ATen/core/Tensor.h>
+
+#include <cstdint>
 
 #include "gpt/parameters/parameters.h"
 
 namespace gpt::ops {
 
-// ids (...) int64 of rows of `table` (V, C) -> (..., C) of the type of its compute_value().
-at::Tensor embedding(const at::Tensor& ids, const Parameter& table);
+// ids (B, T) int64 of rows of `table` (V, C) -> (B, T, C) of the type of its compute_value(): float32, bfloat16 or, on a GPU,
+// float16. A gradient of 16 bits is rounded once for each row, to nearest, however often the row occurs.
+//
+//   positions: (positions, C), whose rows offset, offset + 1, ... are added to those of a sequence; empty: nothing is.
+//   dropout: in [0, 1). Values are set to zero with this probability (a multiple of 2^-16) and the others scaled up. The mask
+//     comes from one number of the device's default generator, and is drawn again in the backward pass.
+//
+// Throws c10::Error for shapes or types that do not fit and, on a CPU, for ids outside the table.
+at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions = {}, int64_t offset = 0,
+                     double dropout = 0.0);
 
 }  // namespace gpt::ops

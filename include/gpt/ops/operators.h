@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "gpt/config/model_config.h"
+#include "gpt/ops/heads.h"
 #include "gpt/ops/rotary.h"
 #include "gpt/parameters/parameters.h"
 
@@ -38,11 +39,13 @@ struct ClassifierOptions {
 
 // Each as the function of the same name in gpt/ops describes it.
 struct Operators {
-  at::Tensor (*embedding)(const at::Tensor& ids, const Parameter& table);
+  at::Tensor (*embedding)(const at::Tensor& ids, const Parameter& table, const Parameter& positions, int64_t offset,
+                          double dropout);
   Normalized (*add_norm)(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch, double dropout);
   at::Tensor (*linear)(const at::Tensor& x, const Parameter& weight, const at::Tensor& bias, ProductInput input);
   at::Tensor (*linear_for_backward)(const at::Tensor& x, const Parameter& weight, const at::Tensor& bias);
-  at::Tensor (*attention)(const at::Tensor& qkv, int64_t n_head, int64_t n_kv_head, double dropout,
+  Heads (*split_heads)(at::Tensor qkv, int64_t n_head, int64_t n_kv_head, const RotaryTables& rotary);
+  at::Tensor (*attention)(at::Tensor qkv, int64_t n_head, int64_t n_kv_head, double dropout,
                           const RotaryTables& rotary);
   at::Tensor (*activate)(Activation activation, const at::Tensor& x);
   at::Tensor (*activate_gated)(Activation activation, const at::Tensor& gate, const at::Tensor& in, double dropout);

@@ -1,0 +1,242 @@
+// The heads of the packed product against views and a rotation in float64, on every device and with the CUDA kernel under emulation;
+// and attention on a GPU, with LibTorch's between the two passes.
+#include "gpt/ops/heads.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <optional>
+#include <ostream>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "gpt/model/recompute.h"
+#include "gpt/ops/aten.h"
+#include "gpt/ops/linear.h"
+#include "support/device_cases.h"
+#include "support/emulated_kernels.h"
+#include "support/tolerance.h"
+
+namespace gpt::ops {
+namespace {
+
+struct HeadsCase {
+  int64_t B, T, H, KV, D;
+  bool rope;
+
+  int64_t width() const { return (H + 2 * KV) * D; }
+  RotaryTables tables(at::Device device) const { return rope ? rotary_tables(T, D, 10000.0, device) : RotaryTables{}; }
+};
+
+void PrintTo(const HeadsCase& c, std::ostream* out) {
+  *out << c.B << " x " << c.T << ", " << c.H << " and " << c.KV << " heads of " << c.D << (c.rope ? " rotated" : "");
+}
+
+// Widths of whole groups of eight and others, odd ones where nothing is rotated; more than a block has threads.
+const HeadsCase kHeadsCases[] = {{1, 1, 1, 1, 1, false},  {2, 5, 3, 1, 7, false},  {2, 3, 4, 2, 16, false},
+                                 {1, 1, 1, 1, 2, true},   {3, 7, 4, 2, 10, true},  {2, 33, 6, 6, 64, true},
+                                 {1, 5, 8, 2, 128, true}, {2, 3, 5, 5, 48, true},  {1, 2, 24, 24, 80, true},
+                                 {2, 4, 9, 3, 32, false}, {1, 9, 20, 4, 30, true}, {2, 6, 12, 12, 64, false}};
+
+at::Tensor exact(const at::Tensor& x) { return x.detach().cpu().to(at::kDouble); }
+
+// Heads of float64 that autograd follows to `qkv`.
+Heads reference(const at::Tensor& qkv, const HeadsCase& c) {
+  auto parts = qkv.view({c.B, c.T, c.H + 2 * c.KV, c.D}).split_with_sizes({c.H, c.KV, c.KV}, 2);
+  const auto rotated = [&](const at::Tensor& x) {
+    if (!c.rope) return x;
+    const auto tables = c.tables(at::kCPU);
+    const at::Tensor cos = at::cat({tables.cos, tables.cos}, -1).to(at::kDouble),
+                     sin = at::cat({tables.sin, tables.sin}, -1).to(at::kDouble);
+    const auto halves = x.chunk(2, -1);
+    return x * cos + at::cat({-halves[1], halves[0]}, -1) * sin;
+  };
+  return {rotated(parts[0]), rotated(parts[1]), parts[2]};
+}
+
+class HeadsTest : public testing::TestWithParam<std::tuple<DeviceCase, HeadsCase>> {
+ protected:
+  void SetUp() override {
+    GPT_SKIP_WITHOUT(where());
+    if (where().is_emulated) emulated_.emplace();
+  }
+  const DeviceCase& where() const { return std::get<0>(GetParam()); }
+  const HeadsCase& shape() const { return std::get<1>(GetParam()); }
+  RotaryTables tables() const { return shape().tables(where().device); }
+  std::vector<at::ScalarType> types() const {
+    std::vector<at::ScalarType> result{at::kFloat, at::kBFloat16};
+    if (takes_float16(where())) result.push_back(at::kHalf);
+    return result;
+  }
+  at::Tensor draw(at::IntArrayRef sizes, at::ScalarType type) {
+    return at::randn(sizes, generator_).to(where().device, type);
+  }
+  Heads split(at::Tensor qkv) const { return split_heads(std::move(qkv), shape().H, shape().KV, tables()); }
+
+  // Two products and their sum in float32, of values below `largest`, and a rounding to the type.
+  static void expect_near(const at::Tensor& actual, const at::Tensor& expected, const char* name) {
+    ASSERT_EQ(actual.sizes(), expected.sizes()) << name;
+    const auto type = actual.scalar_type();
+    const double largest = expected.abs().max().item<double>();
+    const double last = type == at::kFloat ? 0 : test::unit_roundoff(type);
+    EXPECT_LE((exact(actual) - expected).abs().max().item<double>(),
+              test::tolerance(at::kFloat, 3, 2 * largest) + last * largest + test::underflow(type))
+        << name << " of " << type;
+  }
+
+  at::Generator generator_ = at::detail::createCPUGenerator(1);
+  std::optional<test::EmulatedKernels> emulated_;
+};
+
+TEST_P(HeadsTest, EqualsFloat64InBothPasses) {
+  const auto [B, T, H, KV, D, rope] = shape();
+  // The gradients as a product of heads leaves them, as one of positions does, and as a sum does.
+  for (const char* layout : {"positions of a head", "heads of a position", "one value"}) {
+    for (const auto type : types()) {
+      for (const bool in_place : {false, true}) {
+        SCOPED_TRACE(std::string(layout) + (in_place ? ", in place" : ""));
+        const at::Tensor values = draw({B, T, shape().width()}, type), qkv = values.clone().requires_grad_(),
+                         exact_qkv = exact(values).requires_grad_();
+        const Heads heads = split(in_place ? qkv * 1 : qkv), expected = reference(exact_qkv, shape());
+        EXPECT_EQ(heads.q.scalar_type(), type);
+        expect_near(heads.q, expected.q.detach(), "q");
+        expect_near(heads.k, expected.k.detach(), "k");
+        EXPECT_TRUE(heads.v.detach().cpu().to(at::kDouble).equal(expected.v.detach()));
+        EXPECT_TRUE(qkv.detach().equal(values)) << "what came in was changed";
+        const auto upstream = [&](int64_t heads) {
+          if (layout == std::string("one value")) return draw({1}, type).expand({B, T, heads, D});
+          if (layout == std::string("heads of a position")) return draw({B, T, heads, D}, type);
+          return draw({B, heads, T, D}, type).transpose(1, 2);
+        };
+        const at::Tensor of_q = upstream(H), of_k = upstream(KV), of_v = upstream(KV);
+        torch::autograd::backward({heads.q, heads.k, heads.v}, {of_q, of_k, of_v});
+        torch::autograd::backward({expected.q, expected.k, expected.v}, {exact(of_q), exact(of_k), exact(of_v)});
+        expect_near(qkv.grad(), exact_qkv.grad(), "gradient");
+      }
+    }
+  }
+}
+
+TEST_P(HeadsTest, WithoutGradientsItGivesTheSame) {
+  const at::Tensor qkv = draw({shape().B, shape().T, shape().width()}, at::kFloat).requires_grad_();
+  const Heads with = split(qkv);
+  const at::NoGradGuard no_grad;
+  const Heads without = split(qkv);
+  EXPECT_TRUE(with.k.requires_grad());
+  EXPECT_FALSE(without.k.requires_grad());
+  EXPECT_TRUE(without.q.equal(with.q) && without.k.equal(with.k) && without.v.equal(with.v));
+}
+
+// The packed product, its heads, attention by LibTorch, and back.
+TEST_P(HeadsTest, AttentionBetweenThePassesEqualsThatOfViews) {
+  const HeadsCase& c = shape();
+  const at::Tensor values = draw({c.B, c.T, c.width()}, at::kFloat), ours = values.clone().requires_grad_(),
+                   theirs = exact(values).requires_grad_();
+  const at::Tensor y = aten::attention(split(ours * 1), 0.0), expected = aten::attention(reference(theirs, c), 0.0);
+  const at::Tensor upstream = draw(y.sizes(), at::kFloat);
+  y.backward(upstream);
+  expected.backward(exact(upstream));
+  // A value passes through sums over D and T, and some twenty operations around them.
+  const auto near = [&](const at::Tensor& actual, const at::Tensor& of_float64) {
+    EXPECT_LE((exact(actual) - of_float64).abs().max().item<double>(),
+              test::tolerance(at::kFloat, 2 * c.D + c.T + 20, of_float64.abs().max().item<double>()));
+  };
+  near(y, expected.detach());
+  near(ours.grad(), theirs.grad());
+}
+
+// The second run of gradient checkpointing rotates a product of its own.
+TEST_P(HeadsTest, RecomputingItGivesTheSameBits) {
+  const HeadsCase& c = shape();
+  const Parameter weight(draw({c.width(), 6}, at::kFloat));
+  const auto run = [&](const std::vector<at::Tensor>& x) {
+    return aten::attention(split(linear(x[0], weight, {}, ProductInput::keep)), 0.0);
+  };
+  const at::Tensor x = draw({c.B, c.T, 6}, at::kFloat).requires_grad_(), again = x.detach().clone().requires_grad_();
+  const at::Tensor y = run({x}), upstream = draw(y.sizes(), at::kFloat);
+  y.backward(upstream);
+  const at::Tensor of_weight = weight.gradient().clone();
+  weight.clear_gradient();
+  const at::Tensor second = recompute_in_backward(run, {again}, /*draws=*/false);
+  second.backward(upstream);
+  EXPECT_TRUE(second.equal(y));
+  EXPECT_TRUE(again.grad().equal(x.grad()));
+  EXPECT_TRUE(weight.gradient().equal(of_weight));
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, HeadsTest,
+                         testing::Combine(testing::ValuesIn(kDevicesAndEmulation), testing::ValuesIn(kHeadsCases)));
+
+class HeadsOn : public DeviceTest {
+ protected:
+  static constexpr int64_t kB = 2, kT = 5, kH = 4, kKV = 2, kD = 16, kWidth = (kH + 2 * kKV) * kD;
+  RotaryTables tables() const { return rotary_tables(kT, kD, 10000.0, device()); }
+  at::Tensor draw(at::IntArrayRef sizes) const {
+    return at::randn(sizes, at::detail::createCPUGenerator(1)).to(device());
+  }
+};
+
+TEST_P(HeadsOn, AProductThatIsMovedInIsRotatedWhereItLies) {
+  const Parameter weight(draw({kWidth, 8}));
+  const at::Tensor bias = draw({kWidth}).requires_grad_();
+  for (const at::Tensor& b : {at::Tensor(), bias}) {
+    for (const bool with_gradients : {true, false}) {
+      const at::AutoGradMode mode(with_gradients);
+      at::Tensor qkv = linear(draw({kB, kT, 8}), weight, b, ProductInput::keep);
+      const void* const place = qkv.const_data_ptr();
+      const Heads heads = split_heads(std::move(qkv), kH, kKV, tables());
+      EXPECT_EQ(heads.q.const_data_ptr(), place);
+    }
+  }
+}
+
+TEST_P(HeadsOn, WhatSomebodyElseHoldsStaysAsItIs) {
+  const at::Tensor leaf = draw({kB, kT, kWidth}).requires_grad_(), values = leaf.detach().clone();
+  at::Tensor shared = leaf * 1;
+  const at::Tensor other = shared;
+  (void)split_heads(std::move(shared), kH, kKV, tables());
+  EXPECT_TRUE(other.equal(values));
+
+  at::Tensor part = other.narrow(0, 0, 1);  // a view, which moves in while what it is of stays
+  (void)split_heads(std::move(part), kH, kKV, tables());
+  EXPECT_TRUE(other.equal(values));
+
+  at::Tensor kept = leaf.exp();  // whose backward pass needs what it gave
+  const Heads heads = split_heads(std::move(kept), kH, kKV, tables());
+  const at::Tensor upstream = draw(heads.v.sizes());
+  heads.v.backward(upstream);
+  EXPECT_TRUE(
+      leaf.grad().narrow(2, (kH + kKV) * kD, kKV * kD).equal(upstream.flatten(2) * heads.v.detach().flatten(2)));
+  leaf.mutable_grad() = at::Tensor();
+  const Heads again = split_heads(leaf.exp(), kH, kKV, tables());
+  torch::autograd::backward({again.q}, {draw(again.q.sizes())});
+  const at::Tensor exact_leaf = exact(leaf).requires_grad_();
+  const Heads expected = reference(exact_leaf.exp(), {kB, kT, kH, kKV, kD, true});
+  expected.q.backward(exact(draw(again.q.sizes())));
+  EXPECT_LE((exact(leaf.grad()) - exact_leaf.grad()).abs().max().item<double>(),
+            test::tolerance(at::kFloat, 8, exact_leaf.grad().abs().max().item<double>()));
+}
+
+TEST_P(HeadsOn, RejectsWhatDoesNotFit) {
+  const at::Tensor qkv = draw({kB, kT, kWidth});
+  EXPECT_THROW((void)split_heads(qkv, kH, kKV + 1), c10::Error);
+  EXPECT_THROW((void)split_heads(qkv, 0, kKV), c10::Error);
+  EXPECT_THROW((void)split_heads(qkv.select(0, 0), kH, kKV), c10::Error);
+  EXPECT_THROW((void)split_heads(qkv.to(at::kDouble), kH, kKV), c10::Error);
+  EXPECT_THROW((void)split_heads(qkv, kH, kKV, rotary_tables(kT + 1, kD, 10000.0, device())), c10::Error);
+  const Heads heads = split_heads(qkv.transpose(0, 1), kH, kKV);
+  EXPECT_TRUE(heads.v.equal(split_heads(qkv, kH, kKV).v.transpose(0, 1))) << "a strided one is packed first";
+}
+
+INSTANTIATE_ON_DEVICES(HeadsOn);
+
+}  // namespace
+}  // namespace gpt::ops
