@@ -39,12 +39,19 @@ endforeach()
 
 if(GPT_CUDA)
   file(GLOB _nvidia_include_dirs "${GPT_NVIDIA_DIR}/cudnn/include" "${GPT_NVIDIA_DIR}/nccl/include")
+  # The cuBLASLt that libtorch_cuda loads anyway. A toolkit need not have its header, but the wheel has.
+  find_path(GPT_CUBLASLT_INCLUDE_DIR cublasLt.h PATHS ${CUDAToolkit_INCLUDE_DIRS} "${GPT_NVIDIA_DIR}/cu13/include"
+    NO_DEFAULT_PATH REQUIRED)
+  mark_as_advanced(GPT_CUBLASLT_INCLUDE_DIR)
+  add_library(torch::cublaslt INTERFACE IMPORTED)
+  target_include_directories(torch::cublaslt SYSTEM INTERFACE "${GPT_CUBLASLT_INCLUDE_DIR}")
+  target_link_libraries(torch::cublaslt INTERFACE "${GPT_NVIDIA_DIR}/cu13/lib/libcublasLt.so.13")
   add_library(torch::cuda INTERFACE IMPORTED)
   target_compile_definitions(torch::cuda INTERFACE GPT_CUDA=1)
   target_include_directories(torch::cuda SYSTEM INTERFACE ${_nvidia_include_dirs})
   # --no-as-needed: libtorch_cuda registers its kernels from static initialisers, and our code uses no symbol of it.
   target_link_libraries(torch::cuda INTERFACE torch::cpu
-    "-Wl,--no-as-needed,${GPT_TORCH_DIR}/lib/libtorch_cuda.so,${GPT_TORCH_DIR}/lib/libc10_cuda.so,--as-needed" CUDA::cudart)
+    "-Wl,--no-as-needed,${GPT_TORCH_DIR}/lib/libtorch_cuda.so,${GPT_TORCH_DIR}/lib/libc10_cuda.so,--as-needed" CUDA::cudart torch::cublaslt)
   set(GPT_TORCH_TARGET torch::cuda)
 else()
   set(GPT_TORCH_TARGET torch::cpu)

@@ -48,6 +48,10 @@ struct Linear {
     const InPart part(part::kProducts);
     return pass.ops.linear_for_backward(x, weight, bias.tracked());
   }
+
+  at::Tensor with_gelu(const at::Tensor& x, const Pass& pass, ops::ProductInput input) const {
+    return pass.ops.linear_gelu(x, weight, bias.tracked(), input);
+  }
 };
 
 // The residual stream. What a layer adds to it joins it where it is read next, in one pass with the normalization there.
@@ -127,17 +131,17 @@ struct FeedForward {
   at::Tensor operator()(const at::Tensor& x, const Pass& pass) const {
     const ops::ProductInput of_norm = pass.input_from(GradientCheckpointing::norm),
                             of_activation = pass.input_from(GradientCheckpointing::activation);
-    const at::Tensor open = kind == Mlp::gelu ? at::Tensor() : gate(x, pass, of_norm);
-    return out.last(activated(open, in(x, pass, of_norm), pass), pass, of_activation);
+    if (kind == Mlp::gelu) return out.last(in.with_gelu(x, pass, of_norm), pass, of_activation);
+    const at::Tensor open = gate(x, pass, of_norm);
+    return out.last(gated(open, in(x, pass, of_norm), pass), pass, of_activation);
   }
 
   double dropout_after() const { return kind == Mlp::gelu ? dropout : 0; }
 
  private:
-  at::Tensor activated(const at::Tensor& open, const at::Tensor& x, const Pass& pass) const {
+  at::Tensor gated(const at::Tensor& open, const at::Tensor& x, const Pass& pass) const {
     using ops::Activation;
     const InPart part(part::kActivation);
-    if (kind == Mlp::gelu) return pass.ops.activate(Activation::gelu, x);
     const Activation activation = kind == Mlp::swiglu ? Activation::silu : Activation::gelu;
     return pass.ops.activate_gated(activation, open, x, pass.dropout(dropout));
   }

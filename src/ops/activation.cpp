@@ -30,12 +30,12 @@ at::Tensor compute(const Applied& applied, const at::Tensor& x, const at::Tensor
 
 struct Activate : torch::autograd::Function<Activate> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const std::optional<at::Tensor>& gated,
-                            Activation activation, const Dropout& dropout) {
+                            Activation activation, const Dropout& dropout, const at::Tensor* computed) {
     const at::Tensor in = gated.value_or(at::Tensor());
     const Applied applied{activation, dropout};
     context->save_for_backward({x, in});
     keep(*context, applied);
-    return compute(applied, x, in);
+    return computed ? *computed : compute(applied, x, in);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
@@ -44,7 +44,7 @@ struct Activate : torch::autograd::Function<Activate> {
     const auto& [activation, dropout] = kept<Applied>(*context);
     const at::Tensor x_gradient = at::empty_like(x), in_gradient = in.defined() ? at::empty_like(in) : at::Tensor();
     kernels_of(x).activation_backward(activation, dropout, x, in, gradients[0].contiguous(), x_gradient, in_gradient);
-    return {x_gradient, in_gradient, at::Tensor(), at::Tensor()};
+    return {x_gradient, in_gradient, at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
@@ -52,7 +52,15 @@ struct Activate : torch::autograd::Function<Activate> {
 
 at::Tensor activate(Activation activation, const at::Tensor& x) {
   check_kernel_type("activation", x);
-  return Activate::apply(x.contiguous(), std::nullopt, activation, Dropout());
+  return Activate::apply(x.contiguous(), std::nullopt, activation, Dropout(), nullptr);
+}
+
+at::Tensor activated(Activation activation, const at::Tensor& x, const at::Tensor& y) {
+  check_kernel_type("activation", x);
+  TORCH_CHECK(x.sizes() == y.sizes() && x.scalar_type() == y.scalar_type() && x.is_contiguous() && y.is_contiguous(),
+              "activation: ", y.sizes(), " of type ", y.scalar_type(), " was not computed from ", x.sizes(),
+              " of type ", x.scalar_type());
+  return Activate::apply(x, std::nullopt, activation, Dropout(), &y);
 }
 
 at::Tensor activate_gated(Activation activation, const at::Tensor& gate, const at::Tensor& in, double dropout) {
@@ -61,7 +69,8 @@ at::Tensor activate_gated(Activation activation, const at::Tensor& gate, const a
               "activation: a gate of ", gate.sizes(), " and type ", gate.scalar_type(), " does not fit ", in.sizes(),
               " of type ", in.scalar_type());
   TORCH_CHECK(dropout >= 0 && dropout < 1, "activation: dropout must be in [0, 1), got ", dropout);
-  return Activate::apply(gate.contiguous(), std::optional(in.contiguous()), activation, draw_dropout(dropout, gate));
+  return Activate::apply(gate.contiguous(), std::optional(in.contiguous()), activation, draw_dropout(dropout, gate),
+                         nullptr);
 }
 
 Repeat repeat_activation(const at::Tensor& y) {

@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "gpt/ops/part.h"
 #include "gpt/ops/product.h"
 
 namespace gpt::ops::aten {
@@ -75,6 +76,16 @@ at::Tensor linear_for_backward(const at::Tensor& x, const Parameter& weight, con
   return LinearForBackward::apply(in_product_type(x), in_product_type(weight.tracked()), b);
 }
 
+at::Tensor linear_gelu(const at::Tensor& x, const Parameter& weight, const at::Tensor& bias, ProductInput input) {
+  at::Tensor y;
+  {
+    const InPart part(part::kProducts);
+    y = aten::linear(x, weight, bias, input);
+  }
+  const InPart part(part::kActivation);
+  return aten::activate(Activation::gelu, y);
+}
+
 Heads split_heads(at::Tensor qkv, int64_t n_head, int64_t n_kv_head, const RotaryTables& rotary) {
   const int64_t B = qkv.size(0), T = qkv.size(1), heads = n_head + 2 * n_kv_head;
   auto parts = qkv.view({B, T, heads, -1}).split_with_sizes({n_head, n_kv_head, n_kv_head}, 2);
@@ -124,6 +135,7 @@ Operators aten_operators() {
   return {.embedding = aten::embedding,
           .add_norm = aten::add_norm,
           .linear = aten::linear,
+          .linear_gelu = aten::linear_gelu,
           .linear_for_backward = aten::linear_for_backward,
           .split_heads = aten::split_heads,
           .attention = aten::attention,

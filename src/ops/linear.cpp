@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "gpt/ops/activation.h"
+#include "gpt/ops/part.h"
 #include "kept.h"
 #include "repeat.h"
 
@@ -24,10 +26,15 @@ Repeat repeat_of(const at::Tensor& x) {
   return repeat ? repeat : repeat_activation(x);
 }
 
+struct LinearResult {
+  at::Tensor* gelu = nullptr;  // as of product_with_bias()
+  bool counts = true;          // false: only the backward pass does
+};
+
 struct Linear : torch::autograd::Function<Linear> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& /*of autograd*/,
                             const std::optional<at::Tensor>& bias, const Parameter& parameter, MatrixLibrary library,
-                            ProductInput input, bool value_counts) {
+                            ProductInput input, LinearResult result) {
     const at::Tensor rows = in_product_type(x.reshape({-1, x.size(-1)})),  // (M, K)
         weight = in_product_type(parameter.compute_value()),               // (N, K)
         b = bias ? in_product_type(*bias) : at::Tensor();
@@ -39,11 +46,8 @@ struct Linear : torch::autograd::Function<Linear> {
     context->saved_data["bias"] = b.defined() && bias->requires_grad();
     std::vector<int64_t> shape = x.sizes().vec();
     shape.back() = weight.size(0);
-    if (!value_counts) return at::zeros({}, rows.options()).expand(shape);
-    if (library == MatrixLibrary::aten) return at::linear(rows, weight, b).view(shape);  // (M, N)
-    at::Tensor y = product(rows, weight.t(), library);
-    if (b.defined()) y.add_(b);
-    return y.view(shape);
+    if (!result.counts) return at::zeros({}, rows.options()).expand(shape);
+    return product_with_bias(rows, weight, b, library, result.gelu).view(shape);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
@@ -59,19 +63,20 @@ struct Linear : torch::autograd::Function<Linear> {
       shape.back() = weight.size(1);
       result[0] = product(gradient, weight, library).view(shape);
     }
-    accumulate_product(Parameter::from_capsule(context->saved_data["parameter"]), gradient, rows, library);
-    if (context->saved_data["bias"].toBool()) result[2] = gradient.sum(0);
+    result[2] = accumulate_product(Parameter::from_capsule(context->saved_data["parameter"]), gradient, rows, library,
+                                   context->saved_data["bias"].toBool());
     return result;
   }
 };
 
-void check_fit(const at::Tensor& x, const Parameter& weight) {
+at::Tensor apply(const at::Tensor& x, const Parameter& weight, const at::Tensor& bias, ProductInput input,
+                 const LinearResult& result) {
   TORCH_CHECK(weight.value().dim() == 2 && x.size(-1) == weight.value().size(1), "linear: x ", x.sizes(),
               " does not fit weight ", weight.value().sizes());
-}
-
-std::optional<at::Tensor> optional_bias(const at::Tensor& bias) {
-  return bias.defined() ? std::optional(bias) : std::nullopt;
+  const MatrixLibrary library = product_library(x);
+  if (library == MatrixLibrary::aten && !at::GradMode::is_enabled()) return at::linear(x, weight.compute_value(), bias);
+  return Linear::apply(x, weight.value(), bias.defined() ? std::optional(bias) : std::nullopt, weight, library, input,
+                       result);
 }
 
 }  // namespace
@@ -79,21 +84,26 @@ std::optional<at::Tensor> optional_bias(const at::Tensor& bias) {
 at::Tensor cpu::linear(const at::Tensor& x, const Parameter& weight, const at::Tensor& bias, MatrixLibrary library) {
   TORCH_CHECK(x.is_cpu() && x.scalar_type() == at::kFloat, "linear: takes float32 on the CPU, got ", x.scalar_type(),
               " on ", x.device());
-  return Linear::apply(x, weight.value(), optional_bias(bias), weight, library, ProductInput::keep,
-                       /*value_counts=*/true);
+  return Linear::apply(x, weight.value(), bias.defined() ? std::optional(bias) : std::nullopt, weight, library,
+                       ProductInput::keep, LinearResult());
 }
 
 at::Tensor linear(const at::Tensor& x, const Parameter& weight, const at::Tensor& bias, ProductInput input) {
-  check_fit(x, weight);
-  const MatrixLibrary library = product_library(x);
-  if (library == MatrixLibrary::aten && !at::GradMode::is_enabled()) return at::linear(x, weight.compute_value(), bias);
-  return Linear::apply(x, weight.value(), optional_bias(bias), weight, library, input, /*value_counts=*/true);
+  return apply(x, weight, bias, input, {});
 }
 
 at::Tensor linear_for_backward(const at::Tensor& x, const Parameter& weight, const at::Tensor& bias) {
-  check_fit(x, weight);
-  return Linear::apply(x, weight.value(), optional_bias(bias), weight, product_library(x), ProductInput::keep,
-                       /*value_counts=*/false);
+  return apply(x, weight, bias, ProductInput::keep, {.counts = false});
+}
+
+at::Tensor linear_gelu(const at::Tensor& x, const Parameter& weight, const at::Tensor& bias, ProductInput input) {
+  at::Tensor y, gelu;
+  {
+    const InPart part(part::kProducts);
+    y = apply(x, weight, bias, input, {.gelu = &gelu});
+  }
+  const InPart part(part::kActivation);
+  return gelu.defined() ? activated(Activation::gelu, y, gelu.view(y.sizes())) : activate(Activation::gelu, y);
 }
 
 }  // namespace gpt::ops

@@ -3,10 +3,13 @@
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
 
 #include "gpt/device/host.h"
+#include "gpt/ops/tuned_product.h"
 
 namespace at::native {
 
@@ -29,6 +32,23 @@ bool mkl_leaves_avx512_unused() {
 #else
   return false;
 #endif
+}
+
+void compute_by_aten(const Product& product) {
+  const auto& [a, b, of_product, adds, bias, gelu, bias_gradient] = product;
+  at::Tensor result = of_product;
+  if (bias.defined()) {
+    at::addmm_out(result, bias, a, b);
+  } else if (a.scalar_type() != result.scalar_type()) {
+    adds ? at::addmm_out(result, result, a, b, result.scalar_type()) : at::mm_out(result, a, b, result.scalar_type());
+  } else {
+    adds ? result.addmm_(a, b) : at::mm_out(result, a, b);
+  }
+  compute_what_goes_with(product);
+}
+
+void compute(const Product& product) {
+  tunes_products(product.a) ? compute_tuned(product, compute_by_aten) : compute_by_aten(product);
 }
 
 }  // namespace
@@ -65,7 +85,7 @@ at::Tensor in_product_type(const at::Tensor& x) {
 }
 
 at::Tensor product(const at::Tensor& a, const at::Tensor& b, MatrixLibrary library) {
-  if (library == MatrixLibrary::aten) return at::mm(a, b);
+  if (library == MatrixLibrary::aten && !tunes_products(a)) return at::mm(a, b);
   at::Tensor result = at::empty({a.size(0), b.size(1)}, a.options());
   product_out(result, a, b, library);
   return result;
@@ -77,29 +97,38 @@ void product_out(at::Tensor result, const at::Tensor& a, const at::Tensor& b, Ma
   } else if (library == MatrixLibrary::onednn) {
     at::native::mkldnn_matmul(a, b, result, /*beta=*/0, /*alpha=*/1);
   } else {
-    at::mm_out(result, a, b);
+    compute({.a = a, .b = b, .result = result});
   }
 }
 
-void accumulate_product(const Parameter& weight, const at::Tensor& gradient, const at::Tensor& rows,
-                        MatrixLibrary library) {
-  at::Tensor result = weight.gradient();
-  const bool is_converted = rows.scalar_type() != result.scalar_type();
-  if (is_converted && result.is_cpu()) {  // which has no product of 16 bits that adds in float32
+at::Tensor product_with_bias(const at::Tensor& rows, const at::Tensor& weight, const at::Tensor& bias,
+                             MatrixLibrary library, at::Tensor* gelu) {
+  if (tunes_products(rows)) {
+    const at::Tensor result = at::empty({rows.size(0), weight.size(0)}, rows.options());
+    if (gelu) *gelu = at::empty_like(result);
+    compute({.a = rows, .b = weight.t(), .result = result, .bias = bias, .gelu = gelu ? *gelu : at::Tensor()});
+    return result;
+  }
+  if (library == MatrixLibrary::aten) return at::linear(rows, weight, bias);
+  at::Tensor result = product(rows, weight.t(), library);
+  if (bias.defined()) result.add_(bias);
+  return result;
+}
+
+at::Tensor accumulate_product(const Parameter& weight, const at::Tensor& gradient, const at::Tensor& rows,
+                              MatrixLibrary library, bool wants_bias_gradient) {
+  const at::Tensor result = weight.gradient();
+  at::Tensor bias_gradient;
+  if (result.is_cpu() &&
+      rows.scalar_type() != result.scalar_type()) {  // which has no product of 16 bits that adds in float32
     weight.add_to_gradient(at::mm(gradient.t(), rows));
-    return;
-  }
-  const bool adds = weight.begin_contribution();
-  if (library == MatrixLibrary::onednn) {
+  } else if (const bool adds = weight.begin_contribution(); library == MatrixLibrary::onednn) {
     at::native::mkldnn_matmul(gradient.t(), rows, result, /*beta=*/adds ? 1 : 0, /*alpha=*/1);
-  } else if (is_converted) {
-    adds ? at::addmm_out(result, result, gradient.t(), rows, result.scalar_type())
-         : at::mm_out(result, gradient.t(), rows, result.scalar_type());
-  } else if (adds) {
-    result.addmm_(gradient.t(), rows);
   } else {
-    at::mm_out(result, gradient.t(), rows);
+    if (wants_bias_gradient && tunes_products(rows)) bias_gradient = at::empty({result.size(0)}, result.options());
+    compute({.a = gradient.t(), .b = rows, .result = result, .adds = adds, .bias_gradient = bias_gradient});
   }
+  return wants_bias_gradient && !bias_gradient.defined() ? gradient.sum(0) : bias_gradient;
 }
 
 }  // namespace gpt::ops

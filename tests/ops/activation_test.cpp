@@ -71,6 +71,16 @@ class ActivationTest : public testing::TestWithParam<std::tuple<DeviceCase, Acti
 // Whole blocks, tails, and enough for several threads.
 constexpr int64_t kCounts[] = {1, 7, 64, 65, 1000, 100003};
 
+TEST_P(ActivationTest, OfAProductThatHasComputedItTheGradientIsTheSame) {
+  const at::Tensor x = draw(65), again = x.detach().clone().requires_grad_(), upstream = draw(65).detach();
+  activate(what().activation, x).backward(upstream);
+  const at::Tensor computed = draw(65).detach(), y = activated(what().activation, again, computed);
+  EXPECT_TRUE(y.detach().equal(computed));
+  y.backward(upstream);
+  EXPECT_TRUE(again.grad().equal(x.grad()));
+  EXPECT_ANY_THROW((void)activated(what().activation, again, computed.narrow(0, 0, 64)));
+}
+
 TEST_P(ActivationTest, EqualsFloat64) {
   for (const int64_t count : kCounts) {
     const at::Tensor x = draw(count), reference = copy(x), upstream = draw(count).detach();

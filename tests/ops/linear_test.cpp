@@ -4,6 +4,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/gelu.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros_like.h>
@@ -16,6 +17,7 @@
 
 #include "gpt/device/precision.h"
 #include "gpt/ops/aten.h"
+#include "gpt/ops/tuned_product.h"
 #include "support/device_cases.h"
 #include "support/tolerance.h"
 
@@ -102,6 +104,37 @@ TEST_P(LinearTest, EqualsFloat64) { expect_float64_results(shape(), device(), be
 
 TEST_P(LinearTest, EqualsFloat64WithinItsPrecisionUnderAutocast) {
   expect_float64_results(shape(), device(), best_linear, at::kBFloat16);
+}
+
+// On a GPU by what was measured to be the fastest.
+TEST_P(LinearTest, EqualsFloat64WithTunedProducts) {
+  const TuneProducts tuning(true);
+  for (const auto type : {at::kFloat, at::kBFloat16}) expect_float64_results(shape(), device(), best_linear, type);
+}
+
+TEST_P(LinearTest, GeluOfItIsThatOfBothInTurn) {
+  const auto& [rows, K, N, with_bias] = shape();
+  std::vector<int64_t> sizes = rows;
+  sizes.push_back(K);
+  for (const bool is_tuned : {false, true}) {
+    const TuneProducts tuning(is_tuned);
+    const at::Tensor values = at::randn({N, K}).to(device()), bias = at::randn({N}).to(device()).requires_grad_(),
+                     x = at::randn(sizes).to(device()).requires_grad_();
+    const Parameter weight(values), same(values.clone());
+    const at::Tensor b = with_bias ? bias : at::Tensor();
+    const at::Tensor y = linear_gelu(x, weight, b), expected = at::gelu(linear(x, same, b), "tanh");
+    ASSERT_EQ(y.sizes(), expected.sizes());
+    EXPECT_LE(max_difference(y, expected.cpu()), bound(at::kFloat, K + 17));
+    const at::Tensor upstream = at::randn(y.sizes()).to(device());
+    y.backward(upstream);
+    const at::Tensor x_gradient = x.grad().clone(), bias_gradient = with_bias ? bias.grad().clone() : at::Tensor();
+    x.mutable_grad().reset(), bias.mutable_grad().reset();
+    expected.backward(upstream);
+    const int64_t M = y.numel() / N;
+    EXPECT_LE(max_difference(x_gradient, x.grad().cpu()), bound(at::kFloat, N + K + 17));
+    EXPECT_LE(max_difference(weight.gradient(), same.gradient().cpu()), bound(at::kFloat, M + K + 17));
+    if (with_bias) { EXPECT_LE(max_difference(bias_gradient, bias.grad().cpu()), bound(at::kFloat, M + K + 17)); }
+  }
 }
 
 TEST_P(LinearTest, EqualsFloat64WithEitherLibrary) {

@@ -11,12 +11,16 @@ namespace gpt::ops {
 // act(x), of the shape and type of x: float32, bfloat16 or, on a GPU, float16. Sums are float32.
 at::Tensor activate(Activation activation, const at::Tensor& x);
 
+// The same of an x for which a product has computed it already: returns `y`, with the gradient of activate(). The product may have
+// rounded it differently, from an x that had more bits.
+at::Tensor activated(Activation activation, const at::Tensor& x, const at::Tensor& y);
+
 // act(gate) * in, of two tensors of one shape and type: SwiGLU or GeGLU.
 //
 //   dropout: in [0, 1). Elements are set to zero with this probability (rounded to a multiple of 2^-16) and the others scaled up.
 //     The mask comes from one number of the device's default generator.
 //
-// Both are differentiable once. Throws c10::Error for shapes or types that do not fit.
+// All are differentiable once. Throws c10::Error for shapes or types that do not fit.
 at::Tensor activate_gated(Activation activation, const at::Tensor& gate, const at::Tensor& in, double dropout = 0.0);
 
 }  // namespace gpt::ops

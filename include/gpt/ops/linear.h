@@ -16,6 +16,10 @@ namespace gpt::ops {
 at::Tensor linear(const at::Tensor& x, const Parameter& weight, const at::Tensor& bias = {},
                   ProductInput input = ProductInput::keep);
 
+// GELU of the same, in its tanh form, by kernels that may be one.
+at::Tensor linear_gelu(const at::Tensor& x, const Parameter& weight, const at::Tensor& bias = {},
+                       ProductInput input = ProductInput::keep);
+
 // As linear(), where only the backward pass counts: the values of the result are zeros, which take neither time nor memory.
 at::Tensor linear_for_backward(const at::Tensor& x, const Parameter& weight, const at::Tensor& bias = {});
 

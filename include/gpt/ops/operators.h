@@ -43,6 +43,8 @@ struct Operators {
                           double dropout);
   Normalized (*add_norm)(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch, double dropout);
   at::Tensor (*linear)(const at::Tensor& x, const Parameter& weight, const at::Tensor& bias, ProductInput input);
+  // Names its parts (gpt/ops/part.h) itself.
+  at::Tensor (*linear_gelu)(const at::Tensor& x, const Parameter& weight, const at::Tensor& bias, ProductInput input);
   at::Tensor (*linear_for_backward)(const at::Tensor& x, const Parameter& weight, const at::Tensor& bias);
   Heads (*split_heads)(at::Tensor qkv, int64_t n_head, int64_t n_kv_head, const RotaryTables& rotary);
   at::Tensor (*attention)(at::Tensor qkv, int64_t n_head, int64_t n_kv_head, double dropout,

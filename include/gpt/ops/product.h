@@ -1,6 +1,6 @@
-// The matrix products of the operators that have a weight, by the faster of ATen's two libraries. ATen sends float32 products on
-// a CPU to MKL, which leaves AVX-512 unused on every processor that is not Intel's; there oneDNN, which LibTorch also contains, is
-// twice as fast.
+// The matrix products of the operators that have a weight, on a CPU by the faster of ATen's two libraries. ATen sends float32 products
+// there to MKL, which leaves AVX-512 unused on every processor that is not Intel's; there oneDNN, which LibTorch also contains, is
+// twice as fast. On a GPU they are ATen's too, or tuned (gpt/ops/tuned_product.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -33,8 +33,14 @@ at::Tensor product(const at::Tensor& a, const at::Tensor& b, cpu::MatrixLibrary 
 // The same into `result` (M, N), which may have another type.
 void product_out(at::Tensor result, const at::Tensor& a, const at::Tensor& b, cpu::MatrixLibrary library);
 
-// Adds gradient^T rows to the gradient of `weight`.
-void accumulate_product(const Parameter& weight, const at::Tensor& gradient, const at::Tensor& rows,
-                        cpu::MatrixLibrary library);
+// rows (M, K) times weight^T (K, N), plus the bias (N), if that is defined. `gelu`, if it is not null, becomes GELU of that (M, N)
+// where it costs least to compute it here, and otherwise stays undefined.
+at::Tensor product_with_bias(const at::Tensor& rows, const at::Tensor& weight, const at::Tensor& bias,
+                             cpu::MatrixLibrary library, at::Tensor* gelu = nullptr);
+
+// Adds gradient^T rows to the gradient of `weight`, from `gradient` (M, N) and `rows` (M, K). Returns the gradient of a bias, which is
+// the sum of `gradient` over its rows, if that is wanted; of the type of either gradient.
+at::Tensor accumulate_product(const Parameter& weight, const at::Tensor& gradient, const at::Tensor& rows,
+                              cpu::MatrixLibrary library, bool wants_bias_gradient = false);
 
 }  // namespace gpt::ops

@@ -1,0 +1,48 @@
+#include "gpt/ops/tuned_product.h"
+
+#include <ATen/ops/sum.h>
+#include <fmt/format.h>
+
+#include <atomic>
+
+#include "dropout.h"
+#include "gpt/core/format.h"
+#include "gpt/ops/activation.h"
+#include "kernels.h"
+
+namespace gpt::ops {
+namespace {
+
+std::atomic<bool> is_tuning = false;  // the threads of autograd read it too
+
+}  // namespace
+
+void compute_what_goes_with(const Product& product) {
+  const auto& [a, b, result, adds, bias, gelu, bias_gradient] = product;
+  if (gelu.defined()) kernels_of(result).activation(Activation::gelu, Dropout(), result, /*in=*/{}, gelu);
+  if (!bias_gradient.defined()) return;
+  at::Tensor sum = bias_gradient;
+  at::sum_out(sum, a, /*dim=*/1, /*keepdim=*/false, sum.scalar_type());
+}
+
+TuneProducts::TuneProducts(bool is_on) : was_on_(is_tuning) {
+  if (is_on) is_tuning = true;
+}
+
+TuneProducts::~TuneProducts() { is_tuning = was_on_; }
+
+bool tunes_products(const at::Tensor& x) { return is_tuning && x.is_cuda(); }
+
+#ifndef GPT_CUDA  // tuned_product_cuda.cpp has them
+void compute_tuned(const Product& product, ComputeProduct by_libtorch) { by_libtorch(product); }
+
+Tuning tuning_so_far() { return {}; }
+#endif
+
+std::string to_text(const Tuning& tuning) {
+  return fmt::format(
+      "Measured {}: cuBLASLt has a faster algorithm for {}; one of each takes {:.3f} ms instead of {:.3f} ms",
+      plural(tuning.products, "matrix product"), tuning.improved, 1e3 * tuning.seconds, 1e3 * tuning.libtorch_seconds);
+}
+
+}  // namespace gpt::ops

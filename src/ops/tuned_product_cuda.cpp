@@ -1,0 +1,104 @@
+#ifdef GPT_CUDA
+#include <ATen/ops/empty.h>
+#include <c10/cuda/CUDAEvent.h>
+#include <c10/cuda/CUDAGraphsC10Utils.h>
+#include <c10/cuda/CUDAGuard.h>
+
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "cublaslt.h"
+#include "gpt/ops/tuned_product.h"
+#include "product_trial.h"
+
+namespace gpt::ops {
+namespace {
+
+using cuda::Matmul;
+using cuda::MatmulAlgorithm;
+
+// cuBLASLt's algorithms, with what goes with a product in the same kernel or in kernels of its own.
+struct CublasLt {
+  struct Way {
+    bool is_fused;
+    MatmulAlgorithm algorithm;
+  };
+
+  static std::vector<Way> ways(const Product& product, const ProductKey& key) {
+    constexpr int kMostAlgorithms = 8;
+    std::vector<Way> ways;
+    for (const bool is_fused : {true, false}) {
+      if (!is_fused && !key.has_gelu && !key.has_bias_gradient) continue;  // the same again
+      for (const MatmulAlgorithm& algorithm : Matmul(product, key, is_fused).algorithms(kMostAlgorithms))
+        ways.push_back({is_fused, algorithm});
+    }
+    return ways;
+  }
+
+  static void run(const Product& product, const ProductKey& key, const Way& way) {
+    Matmul(product, key, way.is_fused).run(way.algorithm);
+    if (!way.is_fused) compute_what_goes_with(product);
+  }
+
+  // All computations in turn, several times. Before each, a buffer larger than the second-level cache is cleared: what a step does in
+  // between would have evicted the factors, and the host gets ahead of the device, so that its time is not measured.
+  static std::vector<std::vector<double>> seconds_of(const std::vector<std::function<void()>>& computations) {
+    constexpr int kWarmUp = 2, kRepetitions = 7;
+    constexpr int64_t kCleared = 64 << 20;  // bytes
+    using Event = c10::cuda::CUDAEvent;
+    const at::Tensor cleared = at::empty({kCleared}, at::TensorOptions(at::kCUDA).dtype(at::kByte));
+    std::vector<std::vector<std::pair<Event, Event>>> events(computations.size());
+    for (int repetition = 0; repetition < kWarmUp + kRepetitions; ++repetition) {
+      for (size_t i = 0; i < computations.size(); ++i) {
+        Event begin(cudaEventDefault), end(cudaEventDefault);
+        cleared.zero_();
+        begin.record();
+        computations[i]();
+        end.record();
+        if (repetition >= kWarmUp) events[i].emplace_back(std::move(begin), std::move(end));
+      }
+    }
+    events.back().back().second.synchronize();  // sync: once for each kind of product
+    std::vector<std::vector<double>> seconds(computations.size());
+    for (size_t i = 0; i < computations.size(); ++i)
+      for (const auto& [begin, end] : events[i]) seconds[i].push_back(1e-3 * begin.elapsed_time(end));
+    return seconds;
+  }
+};
+
+std::mutex mutex;  // of the choices: forward and backward pass are on different threads
+
+ProductChoices<CublasLt::Way>& choices() {
+  static ProductChoices<CublasLt::Way> choices;
+  return choices;
+}
+
+bool is_recording() { return c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None; }
+
+}  // namespace
+
+void compute_tuned(const Product& product, ComputeProduct by_libtorch) {
+  const c10::cuda::CUDAGuard guard(product.a.device());
+  const std::lock_guard lock(mutex);
+  const std::optional<ProductKey> key = key_of(product);
+  CublasLt library;
+  const auto find = [&] { return is_recording() ? std::nullopt : measure(library, product, *key, by_libtorch); };
+  const std::optional<CublasLt::Way> way = key ? choices().find(*key, find) : std::nullopt;
+  if (!way) return by_libtorch(product);
+  try {
+    Matmul(product, *key, way->is_fused).run(way->algorithm);
+  } catch (const c10::Error& error) {  // nothing has been computed
+    choices().give_up(*key, error);
+    return by_libtorch(product);
+  }
+  if (!way->is_fused) compute_what_goes_with(product);
+}
+
+Tuning tuning_so_far() {
+  const std::lock_guard lock(mutex);
+  return choices().tuning();
+}
+
+}  // namespace gpt::ops
+#endif
