@@ -171,8 +171,8 @@ std::vector<Option> execution(TrainingConfig& c) {
                                                    {"reduce-overhead", CompileMode::reduce_overhead},
                                                    {"max-autotune", CompileMode::max_autotune}}),
        .help =
-           "how much use_compile optimizes; reduce-overhead, on a GPU: also records the step as CUDA graphs; max-autotune is "
-           "that too in this version",
+           "how much use_compile optimizes; reduce-overhead, on a GPU: also records the step as CUDA graphs; max-autotune: also "
+           "measures how to compute each matrix product, which another run may choose otherwise",
        .aliases = {{"torch_compile_mode"}}},
       {.name = "attention",
        .target = choice(c.execution.attention, {{"auto", AttentionKernel::automatic},

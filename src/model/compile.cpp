@@ -36,15 +36,6 @@ const char* name_of(AttentionKernel kernel) {
   return "auto";
 }
 
-const char* mode_name(CompileMode mode) {
-  switch (mode) {
-    case CompileMode::reduce_overhead: return "reduce-overhead";
-    case CompileMode::max_autotune: return "max-autotune";
-    case CompileMode::standard: break;
-  }
-  return "default";
-}
-
 void allow_attention_kernels(AttentionKernel kernel) {
   using enum AttentionKernel;
   auto& context = at::globalContext();
@@ -121,19 +112,6 @@ std::optional<std::string> disagreement(const Outcome& ours, const Outcome& refe
   return std::nullopt;
 }
 
-// What compile_mode is here. Logged where it is not the one that was asked for.
-CompileMode effective_mode(const TrainingConfig& training, const GPT& model) {
-  const CompileMode asked = training.execution.compile_mode;
-  if (asked == CompileMode::standard) return asked;
-  const std::string obstacle = recording_obstacle(training, model.config(), model.device());
-  const CompileMode mode = obstacle.empty() ? CompileMode::reduce_overhead : CompileMode::standard;
-  if (mode != asked) {
-    log::info(fmt::format("compile_mode {} is {} {}", mode_name(asked), mode_name(mode),
-                          obstacle.empty() ? "in this version" : obstacle));
-  }
-  return mode;
-}
-
 std::optional<std::string> fault(GPT& model, const ops::Operators& operators, const Precision& precision) {
   const at::ScalarType type = precision.autocast_type();
   try {
@@ -146,6 +124,15 @@ std::optional<std::string> fault(GPT& model, const ops::Operators& operators, co
 }
 
 }  // namespace
+
+const char* name_of(CompileMode mode) {
+  switch (mode) {
+    case CompileMode::reduce_overhead: return "reduce-overhead";
+    case CompileMode::max_autotune: return "max-autotune";
+    case CompileMode::standard: break;
+  }
+  return "default";
+}
 
 ops::Operators select_operators(const ExecutionConfig& execution, at::Device device) {
   const AttentionKernel kernel = execution.attention;
@@ -184,9 +171,31 @@ std::string recording_obstacle(const TrainingConfig& training, const ModelConfig
   return "";
 }
 
+std::string tuning_obstacle(const TrainingConfig& training, at::Device device) {
+  if (device.is_cpu()) return "on a CPU, which has one library for each product";
+  if (!training.execution.use_compile) return "without use_compile";
+  if (training.execution.deterministic)
+    return "with deterministic: true, because what is measured differs between runs";
+  return "";
+}
+
+EffectiveMode effective_mode(const TrainingConfig& training, const ModelConfig& model, at::Device device) {
+  using enum CompileMode;
+  const CompileMode asked = training.execution.compile_mode;
+  if (asked == standard) return {asked, ""};
+  const std::string no_graphs = recording_obstacle(training, model, device);
+  const std::string no_tuning = asked == max_autotune ? tuning_obstacle(training, device) : "";
+  if (asked == max_autotune && no_tuning.empty())
+    return {asked, no_graphs.empty() ? "" : "records no graphs " + no_graphs};
+  const CompileMode mode = no_graphs.empty() ? reduce_overhead : standard;
+  if (mode == asked) return {mode, ""};
+  return {mode, fmt::format("is {} {}", name_of(mode), mode == standard ? no_graphs : no_tuning)};
+}
+
 bool compile_model(GPT& model, const TrainingConfig& training, const Precision& precision) {
   const ExecutionConfig& execution = training.execution;
-  const CompileMode mode = effective_mode(training, model);
+  const auto [mode, difference] = effective_mode(training, model.config(), model.device());
+  if (!difference.empty()) log::info(fmt::format("compile_mode {} {}", name_of(execution.compile_mode), difference));
   if (!execution.use_compile) return false;
   log::info("Compiling model...");
   const auto begin = std::chrono::steady_clock::now();
@@ -207,7 +216,7 @@ bool compile_model(GPT& model, const TrainingConfig& training, const Precision& 
     return false;
   }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-  log::success(fmt::format("Model compiled successfully ({}) in {:.2f} s", mode_name(mode), seconds.count()));
+  log::success(fmt::format("Model compiled successfully ({}) in {:.2f} s", name_of(mode), seconds.count()));
   return true;
 }
 

@@ -11,9 +11,12 @@
 #include <array>
 #include <utility>
 
+#include "gpt/core/log.h"
 #include "gpt/core/map_faults.h"
 #include "gpt/device/device.h"
+#include "gpt/model/compile.h"
 #include "gpt/ops/part.h"
+#include "gpt/ops/tuned_product.h"
 #include "gpt/optim/grad_clip.h"
 
 namespace gpt {
@@ -27,6 +30,7 @@ TrainStep::TrainStep(GPT& model, AdamW& optimizer, GradScaler& scaler, const Pre
       gradient_clip_(config.optimizer.gradient_clip),
       label_smoothing_(config.label_smoothing),
       loss_chunk_rows_(config.execution.loss_chunk_rows),
+      tunes_products_(effective_mode(config, model.config(), model.device()).mode == CompileMode::max_autotune),
       recorder_(std::move(recorder)) {
   for (at::Tensor* scalar : {&learning_rate_, &share_, &loss_, &grad_norm_, &skipped_})
     *scalar = at::zeros({}, model.device());
@@ -66,6 +70,7 @@ void TrainStep::accumulate() {
 }
 
 void TrainStep::add_micro_batch() {
+  const ops::TuneProducts tuning(tunes_products_);
   const at::Tensor upstream = scaler_.scale(share_);
   at::Tensor loss;
   {
@@ -82,7 +87,10 @@ void TrainStep::apply() {
   is_applying_ = true;
   recorder_.run({Recorder::Part::update}, [this] { update(); });
   is_applying_ = false;
-  has_applied_ = true;
+  if (std::exchange(has_applied_, true)) return;
+  // The first update has seen the products of all others, but for those of a partial batch.
+  if (const ops::Tuning tuning = ops::tuning_so_far(); tunes_products_ && tuning.products > 0)
+    log::success(ops::to_text(tuning));
 }
 
 void TrainStep::update() {

@@ -25,6 +25,19 @@ std::string attention_path(const ModelConfig& model, const ExecutionConfig& exec
 // Why compile_mode reduce-overhead cannot record the steps of this configuration as CUDA graphs; empty where it can.
 std::string recording_obstacle(const TrainingConfig& training, const ModelConfig& model, at::Device device);
 
+// Why compile_mode max-autotune cannot choose how products are computed by measuring them; empty where it can.
+std::string tuning_obstacle(const TrainingConfig& training, at::Device device);
+
+struct EffectiveMode {
+  CompileMode mode;
+  std::string
+      difference;  // from what was asked for: "is default on a CPU, which has no graphs"; empty where there is none
+};
+
+// What compile_mode is here.
+EffectiveMode effective_mode(const TrainingConfig& training, const ModelConfig& model, at::Device device);
+const char* name_of(CompileMode mode);  // as the configuration writes it
+
 // Tries the model's operators on one short sequence before a run depends on them: where loss or gradient are not those of ATen's
 // operators, the model goes on with these. Logs what happened and returns whether the model computes with its own operators; does
 // nothing without use_compile. Leaves weights and random state as they were, and no gradients.

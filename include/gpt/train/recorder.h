@@ -1,5 +1,5 @@
 // Runs the parts of a training step, and on a GPU records each as a graph once it has run a few times: what
-// training.compile_mode reduce-overhead means.
+// training.compile_mode reduce-overhead means, and max-autotune too.
 #pragma once
 
 #include <cstdint>

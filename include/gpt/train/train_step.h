@@ -60,6 +60,7 @@ class TrainStep {
   at::ScalarType autocast_type_;
   double gradient_clip_, label_smoothing_;
   int64_t loss_chunk_rows_;
+  bool tunes_products_;
   Recorder recorder_;
   // A batch for each shape so far, because what is recorded reads the same memory each time; and the one that comes next.
   std::map<std::pair<int64_t, int64_t>, Batch> batches_;
