@@ -19,11 +19,11 @@ struct Mode {
   std::string obstacle = {};
 };
 
-// Why a mode is no other than `default`.
+// Why a mode is another one that is measured already.
 std::string obstacle_of(const Config& config, const DeviceInfo& device) {
   if (device.device.is_cpu()) return "on a CPU every mode is default";
-  const std::string obstacle = recording_obstacle(config.training, config.model, device.device);
-  return obstacle.empty() ? "" : "is default " + obstacle;
+  const auto [mode, difference] = effective_mode(config.training, config.model, device.device);
+  return mode == config.training.execution.compile_mode ? "" : difference;
 }
 
 std::vector<Mode> modes_of(const Config& wanted, const DeviceInfo& device) {

@@ -28,6 +28,15 @@ std::string obstacle_of_graphs(const Config& wanted, const DeviceInfo& device) {
   return obstacle.empty() ? "" : "impossible " + obstacle;
 }
 
+// Why products cannot be tuned.
+std::string obstacle_of_tuning(const Config& wanted, const DeviceInfo& device) {
+  if (device.device.is_cpu()) return "needs a GPU";
+  TrainingConfig training = wanted.training;
+  training.execution.use_compile = true;
+  const std::string obstacle = tuning_obstacle(training, device.device);
+  return obstacle.empty() ? "" : "impossible " + obstacle;
+}
+
 Rung amp(const char* name, const char* settings, Dtype dtype, const DeviceInfo& device) {
   return {name, settings,
           [dtype](Config& config) {
@@ -63,6 +72,9 @@ std::vector<Rung> rungs(const Config& wanted, const DeviceInfo& device) {
       {"graph", "compile_mode: reduce-overhead (with compile and adamw)",
        [](Config& config) { config.training.execution.compile_mode = CompileMode::reduce_overhead; },
        obstacle_of_graphs(wanted, device)},
+      {"autotune", "compile_mode: max-autotune (with graph)",
+       [](Config& config) { config.training.execution.compile_mode = CompileMode::max_autotune; },
+       obstacle_of_tuning(wanted, device)},
       {"workers", "num_workers: 4", [](Config& config) { config.data.num_workers = 4; },
        cuda ? "" : "on a CPU the tokens are where the batches are built"},
   };
