@@ -6,6 +6,7 @@
 #include <ATen/ops/sum.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <string_view>
 
@@ -194,7 +195,13 @@ int64_t free_bytes(at::Device device) {
     c10::cuda::CUDAGuard guard(device);
     size_t free = 0, total = 0;
     C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
-    return static_cast<int64_t>(free);
+    namespace allocator = c10::cuda::CUDACachingAllocator;
+    constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+    // Within training.memory_fraction, whose allocator may not have been used yet.
+    at::globalContext().lazyInitDevice(at::kCUDA);
+    const double share = allocator::getMemoryFraction(device.index()) * static_cast<double>(total);
+    const int64_t taken = allocator::getDeviceStats(device.index()).reserved_bytes[kAll].current;
+    return std::max<int64_t>(0, std::min(static_cast<int64_t>(free), static_cast<int64_t>(share) - taken));
   }
 #endif
   TORCH_CHECK(device.is_cpu(), "free_bytes: no support for ", device.str(), " in this build");

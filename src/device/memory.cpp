@@ -17,6 +17,7 @@
 
 #ifdef GPT_CUDA
 #include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAGuard.h>
 #include <cuda_runtime_api.h>
 #endif
 
@@ -49,12 +50,13 @@ at::Tensor zeros_on_host(int64_t count, at::ScalarType type, at::Device device) 
 #ifdef GPT_CUDA
   if (device.is_cuda()) {
     // LibTorch's allocator of such memory rounds up to a power of two.
+    const c10::cuda::CUDAGuard guard(device);
     const size_t bytes = static_cast<size_t>(count) * c10::elementSize(type);
     void* memory = nullptr;
     if (cudaHostAlloc(&memory, bytes, cudaHostAllocPortable | cudaHostAllocMapped) != cudaSuccess) {
       (void)cudaGetLastError();  // it is handled
       throw Error(ExitCode::memory,
-                  fmt::format("the host has no {} of memory that a GPU can use; lower training.offload_optimizer",
+                  fmt::format("the host cannot lock {} of its memory for the GPU; lower training.offload_optimizer",
                               format_bytes(static_cast<double>(bytes))));
     }
     return at::from_blob(memory, {count}, [](void* at) { (void)cudaFreeHost(at); }, at::TensorOptions(type)).zero_();

@@ -121,7 +121,9 @@ Check check_memory(const ModelConfig& model, const TrainingConfig& training, con
   if (estimate.host > memory.host) {
     check.status = Check::Status::fail;
     check.detail += fmt::format(", of which {} are free", format_bytes(memory.host));
-    check.fix = "lower training.offload_optimizer, or set training.use_8bit: true";
+    const bool is_wide = training.optimizer.state_dtype != StateDtype::int8;
+    if (check.fix.empty())
+      check.fix = fmt::format("lower training.offload_optimizer{}", is_wide ? ", or set training.use_8bit: true" : "");
   }
   check.values.emplace_back("needed_bytes", needed);
   check.values.emplace_back("available_bytes", memory.available);

@@ -40,15 +40,15 @@ at::Tensor rows_of_gradient(const Dropout& dropout, const at::Tensor& gradient) 
   return rows;
 }
 
-// result (V, C) at row ids[i] += rows[i] (C), both float32. Each thread has its own columns, so that none waits for another and the order of
-// summation does not depend on their number.
+// result (V, C) at row ids[i] += rows[i] (C), both float32. Each thread has its own columns, so that none waits for another and
+// the order of summation does not depend on their number.
 void add_rows(const at::Tensor& result, const at::Tensor& ids, const at::Tensor& rows) {
-  constexpr int64_t kLeastColumns = 64, kLeastValues = 32768;  // per thread
+  constexpr int64_t kColumnsOfThread = 64, kValuesOfThread = 32768;  // at least
   const int64_t count = ids.numel(), C = result.size(1);
   const auto* id = ids.const_data_ptr<int64_t>();
   const auto* from = rows.const_data_ptr<float>();
   auto* to = result.mutable_data_ptr<float>();
-  at::parallel_for(0, C, std::max(kLeastColumns, kLeastValues / std::max<int64_t>(1, count)),
+  at::parallel_for(0, C, std::max(kColumnsOfThread, kValuesOfThread / std::max<int64_t>(1, count)),
                    [&](int64_t begin, int64_t end) {
                      for (int64_t i = 0; i < count; ++i) {
                        float* sum = to + id[i] * C;

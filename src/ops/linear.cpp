@@ -11,6 +11,7 @@
 
 #include "gpt/ops/activation.h"
 #include "gpt/ops/part.h"
+#include "gpt/ops/tuned_product.h"
 #include "kept.h"
 #include "repeat.h"
 
@@ -74,7 +75,9 @@ at::Tensor apply(const at::Tensor& x, const Parameter& weight, const at::Tensor&
   TORCH_CHECK(weight.value().dim() == 2 && x.size(-1) == weight.value().size(1), "linear: x ", x.sizes(),
               " does not fit weight ", weight.value().sizes());
   const MatrixLibrary library = product_library(x);
-  if (library == MatrixLibrary::aten && !at::GradMode::is_enabled()) return at::linear(x, weight.compute_value(), bias);
+  // Where a tuned product is computed again in the backward pass, it must be the same one.
+  if (library == MatrixLibrary::aten && !at::GradMode::is_enabled() && !tunes_products(x))
+    return at::linear(x, weight.compute_value(), bias);
   return Linear::apply(x, weight.value(), bias.defined() ? std::optional(bias) : std::nullopt, weight, library, input,
                        result);
 }

@@ -11,19 +11,19 @@
 
 namespace gpt::ops {
 
-// A product with the factors of the one given, whose results may be overwritten as often as one likes: they are those of the given one,
-// but where that adds to its result, which must not change.
+// A product with the factors of the one given, or with others of their kind where the results of those are not finite or all zero, and
+// so cannot be compared. Its results may be overwritten as often as one likes: they are those of the given one, but where that adds
+// to its result, which must not change.
 class ProductTrial {
  public:
   ProductTrial(const Product& product, ComputeProduct by_libtorch);
 
   const Product& product() const { return product_; }
-  bool is_finite() const;  // LibTorch's result; otherwise nothing can be compared with it
-  // Whether `compute` gives all results that LibTorch gives. Rounding differs by less than a hundredth of the norm in every type, a wrong
-  // product by about the norm. False where it throws c10::Error.
+  // Whether `compute` gives all results that LibTorch gives, but for rounding. False where it throws c10::Error.
   bool is_right(const std::function<void()>& compute) const;
 
  private:
+  bool is_comparable() const;  // what LibTorch gives
   // Some values of each result, always from the same places.
   std::vector<at::Tensor> values_of(const std::function<void()>& compute) const;
 
@@ -31,15 +31,14 @@ class ProductTrial {
   std::vector<at::Tensor> expected_;
 };
 
-// The fastest way to compute a product of this key; empty where that cannot be found out now. A Library has a type Way and
+// The fastest way to compute a product of this key. A Library has a type Way and
 //   std::vector<Way> ways(const Product&, const ProductKey&);       that it knows
 //   void run(const Product&, const ProductKey&, const Way&);        throws c10::Error where it cannot
 //   std::vector<std::vector<double>> seconds_of(const std::vector<std::function<void()>>&);   of repetitions of each
 template <class Library>
-std::optional<Measured<typename Library::Way>> measure(Library& library, const Product& product, const ProductKey& key,
-                                                       ComputeProduct by_libtorch) {
+Measured<typename Library::Way> measure(Library& library, const Product& product, const ProductKey& key,
+                                        ComputeProduct by_libtorch) {
   const ProductTrial trial(product, by_libtorch);
-  if (!trial.is_finite()) return std::nullopt;
   std::vector<typename Library::Way> ways;
   std::vector<std::function<void()>> computations{[&] { by_libtorch(trial.product()); }};
   for (const auto& way : library.ways(trial.product(), key)) {

@@ -13,7 +13,7 @@
 namespace gpt::ops {
 namespace {
 
-std::atomic<bool> is_tuning = false;  // the threads of autograd read it too
+std::atomic<std::optional<at::DeviceType>> tuned_device;  // the threads of autograd read it too
 
 }  // namespace
 
@@ -25,13 +25,13 @@ void compute_what_goes_with(const Product& product) {
   at::sum_out(sum, a, /*dim=*/1, /*keepdim=*/false, sum.scalar_type());
 }
 
-TuneProducts::TuneProducts(bool is_on) : was_on_(is_tuning) {
-  if (is_on) is_tuning = true;
+TuneProducts::TuneProducts(bool is_on, at::DeviceType device) : before_(tuned_device) {
+  if (is_on) tuned_device = device;
 }
 
-TuneProducts::~TuneProducts() { is_tuning = was_on_; }
+TuneProducts::~TuneProducts() { tuned_device = before_; }
 
-bool tunes_products(const at::Tensor& x) { return is_tuning && x.is_cuda(); }
+bool tunes_products(const at::Tensor& x) { return tuned_device.load() == x.device().type(); }
 
 #ifndef GPT_CUDA  // tuned_product_cuda.cpp has them
 void compute_tuned(const Product& product, ComputeProduct by_libtorch) { by_libtorch(product); }

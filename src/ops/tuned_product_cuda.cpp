@@ -1,4 +1,5 @@
 #ifdef GPT_CUDA
+#include <ATen/cuda/CUDAContextLight.h>
 #include <ATen/ops/empty.h>
 #include <c10/cuda/CUDAEvent.h>
 #include <c10/cuda/CUDAGraphsC10Utils.h>
@@ -28,8 +29,10 @@ struct CublasLt {
   static std::vector<Way> ways(const Product& product, const ProductKey& key) {
     constexpr int kMostAlgorithms = 8;
     std::vector<Way> ways;
+    const bool is_alone = !key.has_gelu && !key.has_bias_gradient;
     for (const bool is_fused : {true, false}) {
-      if (!is_fused && !key.has_gelu && !key.has_bias_gradient) continue;  // the same again
+      if (!is_fused && is_alone) continue;                             // the same again
+      if (is_fused && key.has_gelu && key.columns % 8 != 0) continue;  // cuBLASLt stores no other input of GELU
       for (const MatmulAlgorithm& algorithm : Matmul(product, key, is_fused).algorithms(kMostAlgorithms))
         ways.push_back({is_fused, algorithm});
     }
@@ -44,15 +47,15 @@ struct CublasLt {
   // All computations in turn, several times. Before each, a buffer larger than the second-level cache is cleared: what a step does in
   // between would have evicted the factors, and the host gets ahead of the device, so that its time is not measured.
   static std::vector<std::vector<double>> seconds_of(const std::vector<std::function<void()>>& computations) {
-    constexpr int kWarmUp = 2, kRepetitions = 7;
-    constexpr int64_t kCleared = 64 << 20;  // bytes
+    constexpr int kWarmUp = 2, kRepetitions = 7, kClearings = 4;
     using Event = c10::cuda::CUDAEvent;
-    const at::Tensor cleared = at::empty({kCleared}, at::TensorOptions(at::kCUDA).dtype(at::kByte));
+    const int64_t cache = at::cuda::getCurrentDeviceProperties()->l2CacheSize;  // bytes
+    const at::Tensor cleared = at::empty({2 * cache}, at::TensorOptions(at::kCUDA).dtype(at::kByte));
     std::vector<std::vector<std::pair<Event, Event>>> events(computations.size());
     for (int repetition = 0; repetition < kWarmUp + kRepetitions; ++repetition) {
       for (size_t i = 0; i < computations.size(); ++i) {
         Event begin(cudaEventDefault), end(cudaEventDefault);
-        cleared.zero_();
+        for (int time = 0; time < kClearings; ++time) cleared.zero_();
         begin.record();
         computations[i]();
         end.record();
@@ -79,11 +82,15 @@ bool is_recording() { return c10::cuda::currentStreamCaptureStatusMayInitCtx() !
 }  // namespace
 
 void compute_tuned(const Product& product, ComputeProduct by_libtorch) {
+  if (!product.a.is_cuda()) return by_libtorch(product);
   const c10::cuda::CUDAGuard guard(product.a.device());
   const std::lock_guard lock(mutex);
   const std::optional<ProductKey> key = key_of(product);
   CublasLt library;
-  const auto find = [&] { return is_recording() ? std::nullopt : measure(library, product, *key, by_libtorch); };
+  const auto find = [&]() -> std::optional<Measured<CublasLt::Way>> {
+    if (is_recording()) return std::nullopt;
+    return measure(library, product, *key, by_libtorch);
+  };
   const std::optional<CublasLt::Way> way = key ? choices().find(*key, find) : std::nullopt;
   if (!way) return by_libtorch(product);
   try {

@@ -147,7 +147,8 @@ StateBytes AdamW::bytes() const {
 }
 
 void AdamW::wait_for_moments() const {
-  if (parameters_.device().is_cuda() && bytes().host > 0) synchronize(parameters_.device());
+  if (parameters_.device().is_cuda() && bytes().host > 0)
+    synchronize(parameters_.device());  // sync: the host reads them
 }
 
 OptimizerState AdamW::state() const {

@@ -87,10 +87,10 @@ void TrainStep::apply() {
   is_applying_ = true;
   recorder_.run({Recorder::Part::update}, [this] { update(); });
   is_applying_ = false;
-  if (std::exchange(has_applied_, true)) return;
-  // The first update has seen the products of all others, but for those of a partial batch.
-  if (const ops::Tuning tuning = ops::tuning_so_far(); tunes_products_ && tuning.products > 0)
-    log::success(ops::to_text(tuning));
+  if (std::exchange(has_applied_, true) || !tunes_products_) return;
+  // The first update has the products of all others, but for those of other shapes, such as a partial batch's.
+  if (const ops::Tuning tuning = ops::tuning_so_far(); tuning.products > 0) log::success(ops::to_text(tuning));
+  reset_memory_peak(model_.device());  // measuring took more than a step does
 }
 
 void TrainStep::update() {

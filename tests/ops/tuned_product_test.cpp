@@ -288,28 +288,35 @@ void reads_by_columns(const Product& product) {
   other.a = product.a.contiguous().view({kK, kM}).t();
   by_libtorch(other);
 }
-void rounds(const Product& product) {
+void with_results(const Product& product, const std::function<void(at::Tensor)>& change) {
   by_libtorch(product);
-  for (at::Tensor result : {product.result, product.gelu, product.bias_gradient})
-    if (result.defined()) result.copy_(result.to(at::kBFloat16));
+  for (const at::Tensor& result : {product.result, product.gelu, product.bias_gradient})
+    if (result.defined()) change(result);
+}
+void adds_in_another_order(const Product& product) {
+  with_results(product, [](at::Tensor result) { result.mul_(1 + 1e-6); });
+}
+void rounds_to_16_bits(const Product& product) {
+  with_results(product, [](at::Tensor result) { result.copy_(result.to(at::kBFloat16)); });
 }
 
-std::optional<Measured<Library::Way>> try_out(Library library, const Product& product) {
+Measured<Library::Way> try_out(Library library, const Product& product) {
   return measure(library, product, *key_of(product), by_libtorch);
 }
 
 TEST(ProductTrial, TheFastestOfTheRightWaysWins) {
   const auto measured =
-      try_out({.libtorch_seconds = 5, .known = {{4, by_libtorch}, {3, rounds}, {6, by_libtorch}}}, product_of());
-  ASSERT_TRUE(measured && measured->way);
-  EXPECT_EQ(measured->way->seconds, 3);
-  EXPECT_EQ(measured->seconds, 3);
-  EXPECT_EQ(measured->libtorch_seconds, 5);
+      try_out({.libtorch_seconds = 5, .known = {{4, by_libtorch}, {3, adds_in_another_order}, {6, by_libtorch}}},
+              product_of());
+  ASSERT_TRUE(measured.way);
+  EXPECT_EQ(measured.way->seconds, 3);
+  EXPECT_EQ(measured.seconds, 3);
+  EXPECT_EQ(measured.libtorch_seconds, 5);
 }
 
 TEST(ProductTrial, LibTorchsStaysWhereNoneIsFasterOrKnown) {
-  EXPECT_FALSE(try_out({.libtorch_seconds = 2, .known = {{4, by_libtorch}}}, product_of())->way);
-  EXPECT_FALSE(try_out({.libtorch_seconds = 2, .known = {}}, product_of())->way);
+  EXPECT_FALSE(try_out({.libtorch_seconds = 2, .known = {{4, by_libtorch}}}, product_of()).way);
+  EXPECT_FALSE(try_out({.libtorch_seconds = 2, .known = {}}, product_of()).way);
 }
 
 TEST(ProductTrial, AWayThatComputesSomethingElseIsInvalid) {
@@ -319,10 +326,11 @@ TEST(ProductTrial, AWayThatComputesSomethingElseIsInvalid) {
   with_gradient.adds = true;
   with_gradient.bias_gradient = at::zeros({kM});
   const auto is_valid = [](const Product& product, ComputeProduct compute) {
-    return try_out({.libtorch_seconds = 5, .known = {{1, compute}}}, product)->way.has_value();
+    return try_out({.libtorch_seconds = 5, .known = {{1, compute}}}, product).way.has_value();
   };
   for (const Product& product : {plain, with_gelu, with_gradient}) {
-    EXPECT_TRUE(is_valid(product, rounds));
+    EXPECT_TRUE(is_valid(product, adds_in_another_order));
+    EXPECT_FALSE(is_valid(product, rounds_to_16_bits));
     EXPECT_FALSE(is_valid(product, does_nothing));
     EXPECT_FALSE(is_valid(product, throws));
     EXPECT_FALSE(is_valid(product, reads_by_columns));
@@ -338,14 +346,21 @@ TEST(ProductTrial, ASumIsLeftAsItIs) {
   Product product = product_of();
   product.adds = true;
   product.result = at::full({kM, kN}, 3.0);
-  (void)try_out({.libtorch_seconds = 5, .known = {{1, rounds}}}, product);
+  (void)try_out({.libtorch_seconds = 5, .known = {{1, adds_in_another_order}}}, product);
   EXPECT_TRUE(product.result.eq(3).all().item<bool>());
 }
 
-TEST(ProductTrial, NothingIsChosenByResultsThatAreNotFinite) {
-  Product product = product_of();
-  product.a[0][0] = std::numeric_limits<float>::infinity();
-  EXPECT_FALSE(try_out({.libtorch_seconds = 5, .known = {{1, by_libtorch}}}, product));
+// As the gradients of a first step in float16 may be.
+TEST(ProductTrial, ResultsThatCannotBeComparedAreThoseOfOtherFactors) {
+  for (const float value : {std::numeric_limits<float>::infinity(), 0.0f}) {
+    Product product = product_of();
+    product.a.fill_(value);
+    const auto measured =
+        try_out({.libtorch_seconds = 5, .known = {{1, does_nothing}, {2, adds_in_another_order}}}, product);
+    ASSERT_TRUE(measured.way);
+    EXPECT_EQ(measured.way->seconds, 2) << "the other one is wrong";
+    EXPECT_EQ(product.a[0][0].item<float>(), value);
+  }
 }
 
 #ifdef GPT_CUDA
@@ -365,10 +380,19 @@ TEST(Matmul, CublasLtTakesEveryDescription) {
 }
 #endif
 
-TEST(TuneProducts, IsForGpusAlone) {
-  const TuneProducts outer(true);
-  { const TuneProducts inner(false); }
-  EXPECT_FALSE(tunes_products(at::ones({1})));
+TEST(TuneProducts, IsForItsDeviceWithinItsScope) {
+  const at::Tensor x = at::ones({1});
+  {
+    const TuneProducts for_a_gpu(true);
+    EXPECT_FALSE(tunes_products(x));
+    {
+      const TuneProducts here(true, at::kCPU), not_another_one(false);
+      EXPECT_TRUE(tunes_products(x));
+    }
+    EXPECT_FALSE(tunes_products(x));
+  }
+  const TuneProducts off(false, at::kCPU);
+  EXPECT_FALSE(tunes_products(x));
 }
 
 }  // namespace

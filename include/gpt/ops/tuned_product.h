@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace gpt::ops {
@@ -25,16 +26,17 @@ using ComputeProduct = void (*)(const Product& product);
 // `gelu` and `bias_gradient` of a product whose result is there, by kernels of their own.
 void compute_what_goes_with(const Product& product);
 
-// Within a scope products on a GPU are tuned, in every thread. Does nothing with `is_on` false.
+// Within a scope products on a GPU are tuned, in every thread. Does nothing with `is_on` false. On a CPU, for tests, each is LibTorch's,
+// but goes the same way.
 class TuneProducts {
  public:
-  explicit TuneProducts(bool is_on);
+  explicit TuneProducts(bool is_on, at::DeviceType device = at::kCUDA);
   ~TuneProducts();
   TuneProducts(const TuneProducts&) = delete;
   TuneProducts& operator=(const TuneProducts&) = delete;
 
  private:
-  bool was_on_;
+  std::optional<at::DeviceType> before_;
 };
 
 // Whether products of x are tuned here and now.
