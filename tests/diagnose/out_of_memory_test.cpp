@@ -32,7 +32,7 @@ TEST(ExplainShortage, TellsPartsSettingsThatFitAndWhatIsLeft) {
                           "same effective batch (about "),
             0u)
       << lines[2];
-  EXPECT_NE(lines[2].find("), or training.gradient_checkpointing: "), std::string::npos) << lines[2];
+  EXPECT_NE(lines[2].find("), or training.offload_optimizer: 1 (about "), std::string::npos) << lines[2];
   EXPECT_EQ(lines[3], "Nothing had been saved: the run begins anew");
 }
 
@@ -41,7 +41,7 @@ TEST(ExplainShortage, ARunThatIsSavedIsOfferedFirstWhatItCanResumeWith) {
   shortage.what_is_left = "Step 8 is saved";
   const std::vector<std::string> lines = explained(shortage, 8e9);
   ASSERT_EQ(lines.size(), 3u);  // nobody counted what tensors held
-  EXPECT_EQ(lines[1].find("What would fit: training.gradient_checkpointing: "), 0u) << lines[1];
+  EXPECT_EQ(lines[1].find("What would fit: training.offload_optimizer: 1 (about "), 0u) << lines[1];
   EXPECT_NE(lines[1].find("the same effective batch (about "), std::string::npos) << lines[1];
   EXPECT_NE(lines[1].find(", as a new run with --restart)"), std::string::npos) << lines[1];
   EXPECT_EQ(lines[2], "Step 8 is saved");
