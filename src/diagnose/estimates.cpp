@@ -173,7 +173,7 @@ MemoryEstimate estimate_memory(const ModelConfig& model, const TrainingConfig& t
   const auto size = [](at::ScalarType type) { return static_cast<double>(c10::elementSize(type)); };
   estimate.weights = parameters * (size(kept_weight_type(precision)) + (has_copies ? 2 : 0));
   estimate.gradients = parameters * size(gradient);
-  const StateBytes state = state_bytes(state_ranges(rows, layout, training.optimizer));
+  const StateBytes state = state_bytes(rows, layout, training.optimizer);
   estimate.moments = static_cast<double>(state.device);
   estimate.host = static_cast<double>(state.host);
   const GradientCheckpointing level = training.execution.gradient_checkpointing;

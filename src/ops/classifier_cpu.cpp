@@ -7,6 +7,7 @@
 #include "cpu_capability.h"
 #include "gpt/ops/classifier.h"
 #include "kernels.h"
+#include "row_grain.h"
 #include "rows_of.h"
 
 namespace gpt::ops::cpu {
@@ -19,9 +20,8 @@ namespace {
 template <class T>
 void run(CrossEntropyKernel<T> kernel, const ClassifierOptions& options, const at::Tensor& logits,
          const at::Tensor& targets, const at::Tensor& losses, const at::Tensor& scale) {
-  constexpr int64_t kGrain = 16384;  // logits: below, waking a thread costs more than it saves
   const auto rows = cross_entropy_rows<T>(options, logits, targets, losses, scale);
-  at::parallel_for(0, logits.size(0), std::max<int64_t>(1, kGrain / logits.size(1)),
+  at::parallel_for(0, logits.size(0), row_grain(logits.size(1)),
                    [&](int64_t begin, int64_t end) { kernel(rows, begin, end); });
 }
 

@@ -8,6 +8,7 @@
 #include "dropout.h"
 #include "embedding_kernel.h"
 #include "kernels.h"
+#include "row_grain.h"
 #include "rows_of.h"
 
 namespace gpt::ops::cpu {
@@ -16,10 +17,6 @@ GPT_CPU_KERNEL(EmbeddingKernels<float>, embedding_float32)
 GPT_CPU_KERNEL(EmbeddingKernels<c10::BFloat16>, embedding_bfloat16)
 
 namespace {
-
-constexpr int64_t kLeastValues = 16384;  // below, waking a thread costs more than it saves
-
-int64_t grain(int64_t C) { return std::max<int64_t>(1, kLeastValues / std::max<int64_t>(1, C)); }
 
 // Calls work(kernels) with those for the type of `x`.
 template <class Work>
@@ -33,7 +30,7 @@ at::Tensor rows_of_gradient(const Dropout& dropout, const at::Tensor& gradient) 
   const int64_t C = gradient.size(-1);
   const at::Tensor rows = at::empty(gradient.sizes(), gradient.options().dtype(at::kFloat));
   with_kernels(gradient, [&]<class T>(const EmbeddingKernels<T>& kernels) {
-    at::parallel_for(0, gradient.numel() / C, grain(C), [&](int64_t begin, int64_t end) {
+    at::parallel_for(0, gradient.numel() / C, row_grain(C), [&](int64_t begin, int64_t end) {
       kernels.backward(dropout.mask, C, read<T>(gradient), begin, end, write<float>(rows));
     });
   });
@@ -115,7 +112,7 @@ void embedding(const Dropout& dropout, const at::Tensor& ids, const at::Tensor& 
   }
   with_kernels(table, [&]<class T>(const EmbeddingKernels<T>& kernels) {
     const auto of = embedding_rows<T>(dropout.mask, ids, table, positions, y);
-    at::parallel_for(0, rows, grain(C), [&](int64_t begin, int64_t end) { kernels.forward(of, begin, end); });
+    at::parallel_for(0, rows, row_grain(C), [&](int64_t begin, int64_t end) { kernels.forward(of, begin, end); });
   });
 }
 

@@ -5,6 +5,7 @@
 
 #include "gpt/ops/rotary.h"
 #include "kernels.h"
+#include "row_grain.h"
 
 namespace gpt::ops::cpu {
 namespace {
@@ -22,7 +23,6 @@ void rotate(const T* x, const float* cos, const float* sin, int64_t half, int di
 template <class T>
 void join(const RotaryTables& rotary, int direction, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
           const at::Tensor& packed) {
-  constexpr int64_t kGrain = 16384;  // values: below, waking a thread costs more than it saves
   const int64_t positions = packed.size(1), D = packed.size(3), width = packed.size(2) * D, stride = packed.stride(1);
   T* const to = packed.mutable_data_ptr<T>();
   const auto write = [&](const at::Tensor& from, bool is_rotated, int64_t token, int64_t first) {
@@ -40,14 +40,13 @@ void join(const RotaryTables& rotary, int direction, const at::Tensor& q, const 
     }
   };
   const bool rotates = rotary.cos.defined();
-  at::parallel_for(0, packed.size(0) * positions, std::max<int64_t>(1, kGrain / width),
-                   [&](int64_t begin, int64_t end) {
-                     for (int64_t token = begin; token < end; ++token) {
-                       write(q, rotates, token, 0);
-                       write(k, rotates, token, q.size(2));
-                       if (v.defined()) write(v, false, token, q.size(2) + k.size(2));
-                     }
-                   });
+  at::parallel_for(0, packed.size(0) * positions, row_grain(width), [&](int64_t begin, int64_t end) {
+    for (int64_t token = begin; token < end; ++token) {
+      write(q, rotates, token, 0);
+      write(k, rotates, token, q.size(2));
+      if (v.defined()) write(v, false, token, q.size(2) + k.size(2));
+    }
+  });
 }
 
 }  // namespace

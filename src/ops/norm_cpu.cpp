@@ -8,6 +8,7 @@
 #include "gpt/ops/norm.h"
 #include "kernels.h"
 #include "norm_kernel.h"
+#include "row_grain.h"
 #include "rows_of.h"
 
 namespace gpt::ops::cpu {
@@ -21,14 +22,9 @@ GPT_CPU_KERNEL(MixedKernels, norm_mixed)
 
 namespace {
 
-// Below, waking a thread costs more than it saves.
-constexpr int64_t kLeastValues = 16384;
-
 // What the rows add to the gradients of the parameters is summed up in so many parts at most, which the shape alone
 // determines: the sums are then the same for every number of threads.
 constexpr int64_t kMostParts = 64, kLeastRows = 16;
-
-int64_t grain(int64_t values) { return std::max<int64_t>(1, kLeastValues / std::max<int64_t>(1, values)); }
 
 // Calls work(kernels) with those for the types.
 template <class Work>
@@ -59,7 +55,7 @@ void add_norm(const Normalization& norm, const Dropout& dropout, const at::Tenso
   const int64_t C = norm.weight.value().numel();
   with_kernels(x, branch, [&]<class T, class B>(const NormKernels<T, B>& kernels) {
     const auto rows = add_norm_rows<T, B>(norm, dropout.mask, x, branch, sum, normed, statistics);
-    at::parallel_for(0, x.numel() / C, grain(C),
+    at::parallel_for(0, x.numel() / C, row_grain(C),
                      [&](int64_t begin, int64_t end) { kernels.forward(rows, begin, end); });
   });
 }
@@ -76,7 +72,7 @@ void add_norm_backward(const Normalization& norm, const Dropout& dropout, const 
   with_kernels(sum, branch_gradient, [&]<class T, class B>(const NormKernels<T, B>& kernels) {
     const auto gradients = add_norm_gradients<T, B>(norm, dropout.mask, sum, statistics, sum_gradient, normed_gradient,
                                                     x_gradient, branch_gradient);
-    at::parallel_for(0, parts, grain(most * C), [&](int64_t begin, int64_t end) {
+    at::parallel_for(0, parts, row_grain(most * C), [&](int64_t begin, int64_t end) {
       for (int64_t part = begin; part < end; ++part) {
         float* const own = of_all + part * stride;
         std::fill_n(own, stride, 0.0f);

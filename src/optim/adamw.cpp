@@ -140,14 +140,10 @@ std::vector<at::Tensor> AdamW::slots_of(size_t row) const {
   return result;
 }
 
-StateBytes AdamW::bytes() const {
-  std::vector<StateRange> ranges;
-  for (const Moments& moments : moments_) ranges.push_back(moments.range);
-  return state_bytes(ranges);
-}
+StateBytes AdamW::bytes() const { return state_bytes(parameters_.rows(), parameters_.layout(), config_); }
 
 void AdamW::wait_for_moments() const {
-  if (parameters_.device().is_cuda() && bytes().host > 0)
+  if (parameters_.device().is_cuda() && config_.offload > 0)
     synchronize(parameters_.device());  // sync: the host reads them
 }
 

@@ -45,17 +45,14 @@ std::vector<StateRange> state_ranges(const std::vector<ParameterRow>& rows, cons
   return ranges;
 }
 
-int64_t state_bytes(const StateRange& range) {
-  int64_t bytes = 0;
-  for (const OptimizerSlot& slot : optimizer_slots(range.dtype)) {
-    bytes += (range.end - range.begin) / slot.values * static_cast<int64_t>(c10::elementSize(slot.dtype));
-  }
-  return bytes;
-}
-
-StateBytes state_bytes(const std::vector<StateRange>& ranges) {
+StateBytes state_bytes(const std::vector<ParameterRow>& rows, const FlatLayout& layout, const OptimizerConfig& config) {
   StateBytes bytes;
-  for (const StateRange& range : ranges) (range.is_on_host ? bytes.host : bytes.device) += state_bytes(range);
+  for (const StateRange& range : state_ranges(rows, layout, config)) {
+    for (const OptimizerSlot& slot : optimizer_slots(range.dtype)) {
+      (range.is_on_host ? bytes.host : bytes.device) +=
+          (range.end - range.begin) / slot.values * static_cast<int64_t>(c10::elementSize(slot.dtype));
+    }
+  }
   return bytes;
 }
 

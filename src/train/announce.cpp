@@ -49,7 +49,7 @@ void announce_methods(const Config& config, const Precision& precision, const De
   if (precision.grad_scaler) log::success("GradScaler on the device");
   log::success(fmt::format("Using {}", AdamW::name(config.training.optimizer)));
   const std::vector<ParameterRow> rows = parameter_table(config.model);
-  const StateBytes state = state_bytes(state_ranges(rows, flat_layout(rows), config.training.optimizer));
+  const StateBytes state = state_bytes(rows, flat_layout(rows), config.training.optimizer);
   if (state.host > 0) {
     log::success(fmt::format("Optimizer offload: {} of {} of AdamW's moments are in the memory of the host",
                              format_bytes(static_cast<double>(state.host)),

@@ -12,10 +12,11 @@ namespace gpt {
 // gpt::Error(config) for settings that the device cannot have.
 void configure_memory(const TrainingConfig& training, at::Device device);
 
-// Throws gpt::Error(config) where there is nothing but the memory of the host.
+// Throws gpt::Error(config) where training.offload_optimizer is above 0 and the device is a CPU, whose memory is the host's.
 void require_offloading(const OptimizerConfig& optimizer, at::Device device);
 
-// In memory of the host that kernels of a GPU read and write over the bus. Throws gpt::Error(memory) where the host has not so much.
+// A tensor in memory of the host that the kernels of a GPU read and write over the bus. Throws gpt::Error(memory) where the host
+// cannot lock so much of it.
 at::Tensor zeros_on_host(int64_t count, at::ScalarType type, at::Device device);
 
 // Gives back what no tensor uses. Recorded graphs keep theirs.

@@ -28,13 +28,12 @@ std::string recording_obstacle(const TrainingConfig& training, const ModelConfig
 // Why compile_mode max-autotune cannot choose how products are computed by measuring them; empty where it can.
 std::string tuning_obstacle(const TrainingConfig& training, at::Device device);
 
+// What compile_mode is here, and how that differs from what was asked for: "is default on a CPU, which has no graphs". The
+// difference is empty where there is none.
 struct EffectiveMode {
   CompileMode mode;
-  std::string
-      difference;  // from what was asked for: "is default on a CPU, which has no graphs"; empty where there is none
+  std::string difference;
 };
-
-// What compile_mode is here.
 EffectiveMode effective_mode(const TrainingConfig& training, const ModelConfig& model, at::Device device);
 const char* name_of(CompileMode mode);  // as the configuration writes it
 

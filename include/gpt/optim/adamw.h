@@ -1,6 +1,7 @@
 // AdamW (Loshchilov and Hutter, 2019) over the flat buffers, in one kernel (ops/adamw.h) for each StateRange. Moments in the memory
-// of the host are not copied: the kernel reads and writes them there, each byte once in each direction. Weight decay follows the rows of the parameter table. Everything that changes between steps is a device tensor, so
-// nothing syncs. One operator of ATen's at a time, as `fused_adamw: false` has it, is there to be compared with.
+// of the host are not copied: the kernel reads and writes them there, each byte once in each direction. Weight decay follows the
+// rows of the parameter table. Everything that changes between steps is a device tensor, so nothing syncs. One operator of ATen's
+// at a time, as `fused_adamw: false` has it, is there to be compared with.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -47,12 +47,10 @@ struct StateRange {
 };
 std::vector<StateRange> state_ranges(const std::vector<ParameterRow>& rows, const FlatLayout& layout,
                                      const OptimizerConfig& config);
-int64_t state_bytes(const StateRange& range);
-
 struct StateBytes {
   int64_t device = 0, host = 0;
 };
-StateBytes state_bytes(const std::vector<StateRange>& ranges);
+StateBytes state_bytes(const std::vector<ParameterRow>& rows, const FlatLayout& layout, const OptimizerConfig& config);
 
 struct OptimizerState {
   std::vector<std::pair<std::string, NamedTensors>> slots;
