@@ -121,11 +121,10 @@ void set_environment() {
   if (!std::getenv("OMP_WAIT_POLICY")) setenv("KMP_BLOCKTIME", "1", 0);
 }
 
-// LibTorch's what() is a message, then a backtrace of many lines.
-std::string first_line(std::string_view what) {
+// In one line, unless the user asks for LibTorch's backtrace.
+std::string message_of(const std::exception& e) {
   const char* backtrace = std::getenv("GPT_BACKTRACE");
-  if (backtrace && std::string_view(backtrace) == "1") return std::string(what);
-  return std::string(what.substr(0, what.find('\n')));
+  return backtrace && std::string_view(backtrace) == "1" ? e.what() : first_line(e.what());
 }
 
 int fail(ExitCode code, const std::string& message) {
@@ -151,7 +150,7 @@ int fail_exception(const std::exception& e) {
     const bool by_signal = error->code() == ExitCode::interrupted && stop_signal() != 0;
     return fail(by_signal ? stop_code() : error->code(), error->what());
   }
-  const std::string what = first_line(e.what());
+  const std::string what = message_of(e);
   if (is_out_of_memory(e)) return fail_out_of_memory(dynamic_cast<const std::bad_alloc*>(&e) ? "host memory" : what);
   log::error(what.empty() ? "unexpected error" : what);
   return kUnexpected;

@@ -59,8 +59,7 @@ std::string find_fault(at::Device device) {
     if (sum == 64 * 64 * 16.0) return "";
     return fmt::format("{} gives wrong results: a product that sums to 65536 gave {}", device.str(), sum);
   } catch (const std::exception& e) {
-    const std::string_view what = e.what();
-    return fmt::format("{} does not work: {}", device.str(), what.substr(0, what.find('\n')));
+    return fmt::format("{} does not work: {}", device.str(), first_line(e.what()));
   }
 }
 

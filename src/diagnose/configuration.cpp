@@ -47,11 +47,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string first_line(const std::exception& e) {
-  const std::string what = e.what();
-  return what.substr(0, what.find('\n'));
-}
-
 bool exists(const std::string& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);
@@ -163,7 +158,7 @@ class Examination {
       const bool is_other_run = e.code() == ExitCode::checkpoint;
       add(failed(is_other_run ? "output folder" : name, e.what(),
                  is_other_run ? fmt::format("set output_dir: {}", next_free_folder(config_.output_dir)) : fix));
-    } catch (const std::exception& e) { add(failed(name, first_line(e), fix)); }
+    } catch (const std::exception& e) { add(failed(name, first_line(e.what()), fix)); }
   }
 
   void examine_device() {

@@ -19,6 +19,7 @@
 #include <functional>
 #include <limits>
 
+#include "gpt/core/error.h"
 #include "gpt/device/device.h"
 #include "gpt/ops/attention.h"
 #include "gpt/ops/linear.h"
@@ -104,15 +105,13 @@ Probe judge(double error, at::ScalarType type) {
   return {false, fmt::format("wrong results: relative error {:.1e} where {:.1e} is expected", error, tolerance(type))};
 }
 
-std::string first_sentence(const std::string& what) { return what.substr(0, what.find('\n')); }
-
 Probe attempt(const std::function<Probe()>& body) {
   CollectWarnings warnings;
   const c10::WarningUtils::WarningHandlerGuard guard(&warnings);
   try {
     return body();
   } catch (const std::exception& e) {
-    return {false, warnings.text().empty() ? first_sentence(e.what()) : first_sentence(warnings.text())};
+    return {false, warnings.text().empty() ? first_line(e.what()) : first_line(warnings.text())};
   }
 }
 

@@ -119,7 +119,7 @@ std::optional<std::string> fault(GPT& model, const ops::Operators& operators, co
                         precision.compute_type());
   } catch (const c10::Error& error) {
     if (process::is_out_of_memory(error)) throw;  // LibTorch's operators need more of it
-    return error.what_without_backtrace();
+    return first_line(error.what());
   }
 }
 
@@ -206,7 +206,7 @@ bool compile_model(GPT& model, const TrainingConfig& training, const Precision& 
   model.train(was_training);
   model.set_operators(why ? ops::aten_operators() : operators);
   if (why) {
-    log::warn("Failed to compile: " + why->substr(0, why->find('\n')));
+    log::warn("Failed to compile: " + *why);
     if (execution.gradient_checkpointing == GradientCheckpointing::activation ||
         execution.gradient_checkpointing == GradientCheckpointing::norm)
       log::warn(

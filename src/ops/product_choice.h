@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "gpt/core/error.h"
 #include "gpt/core/log.h"
 #include "gpt/ops/tuned_product.h"
 
@@ -87,8 +88,7 @@ class ProductChoices {
   // From now on this product is LibTorch's.
   void give_up(const ProductKey& key, const c10::Error& error) {
     ways_[key] = std::nullopt;
-    const std::string why = error.what_without_backtrace();
-    log::warn("Product " + name_of(key) + " stays LibTorch's: " + why.substr(0, why.find('\n')));
+    log::warn("Product " + name_of(key) + " stays LibTorch's: " + first_line(error.what()));
   }
 
   const Tuning& tuning() const { return tuning_; }

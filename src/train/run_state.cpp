@@ -157,7 +157,7 @@ void RunState::seek(const Checkpoint& checkpoint, const std::string& path) {
   try {
     loader.seek({checkpoint.data_round, checkpoint.data_sample});
   } catch (const c10::Error& error) {
-    throw Error(ExitCode::checkpoint, fmt::format("{} cannot be used: {}", path, error.what_without_backtrace()));
+    throw Error(ExitCode::checkpoint, fmt::format("{} cannot be used: {}", path, first_line(error.what())));
   }
 }
 

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "gpt/core/error.h"
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
 #include "gpt/core/map_faults.h"
@@ -140,8 +141,7 @@ void Trainer::leave_out_of_memory(const std::exception& error) {
     if (!is_saved_ && !train_step_.is_applying()) save_last(/*must=*/false);
     listeners_.event({state_.step, to_text(shortage)});
   } catch (const std::exception& failure) {  // there is no memory for that either: what was saved before remains
-    const std::string_view why = failure.what();
-    log::warn(fmt::format("step {} could not be saved: {}", state_.step, why.substr(0, why.find('\n'))));
+    log::warn(fmt::format("step {} could not be saved: {}", state_.step, first_line(failure.what())));
   }
   shortage.is_saved = has_saved_;
   shortage.what_is_left =

@@ -4,6 +4,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 namespace gpt {
 
@@ -33,5 +34,8 @@ class Error : public std::runtime_error {
  private:
   ExitCode code_;
 };
+
+// Of the message of any exception: LibTorch's what() goes on with a backtrace of many lines.
+inline std::string first_line(std::string_view what) { return std::string(what.substr(0, what.find('\n'))); }
 
 }  // namespace gpt
