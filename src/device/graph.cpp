@@ -12,6 +12,7 @@
 #include <cuda_runtime_api.h>
 
 #include <mutex>
+#include <string>
 #endif
 
 namespace gpt {
@@ -19,13 +20,21 @@ namespace gpt {
 #ifdef GPT_CUDA
 namespace {
 
+namespace allocator = c10::cuda::CUDACachingAllocator;
+
+void try_to(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const c10::Error&) { return; }
+}
+
 class CudaGraph : public Graph {
  public:
   CudaGraph(at::cuda::MempoolId_t memory, c10::Device device) : memory_(memory), device_(device) {}
 
   void record(const std::function<void()>& work) override {
-    c10::cuda::device_synchronize();                // sync: once for each graph
-    c10::cuda::CUDACachingAllocator::emptyCache();  // what the work took without a graph is taken anew
+    c10::cuda::device_synchronize();  // sync: once for each graph
+    allocator::emptyCache();          // the graph takes what it needs from other memory
     try {
       // Other threads, which load batches, may do what a recording may not.
       graph_.capture_begin(memory_, cudaStreamCaptureModeThreadLocal);
@@ -43,15 +52,10 @@ class CudaGraph : public Graph {
   // Whatever state the recording is in, stream, allocators and random numbers work as before. Each of these throws where it has
   // been done already.
   void give_up() {
-    const auto try_to = [](const auto& act) {
-      try {
-        act();
-      } catch (const c10::Error&) { return; }
-    };
     try_to([this] { graph_.capture_end(); });
     try_to([this] {
-      c10::cuda::CUDACachingAllocator::endAllocateToPool(device_.index(), memory_);
-      c10::cuda::CUDACachingAllocator::releasePool(device_.index(), memory_);
+      allocator::endAllocateToPool(device_.index(), memory_);
+      allocator::releasePool(device_.index(), memory_);
     });
     try_to([this] {
       at::getHostAllocator(at::kCUDA)->end_allocate_to_pool(memory_);
@@ -70,11 +74,57 @@ class CudaGraph : public Graph {
   c10::Device device_;
 };
 
+class CudaGraphs : public Graphs {
+ public:
+  explicit CudaGraphs(c10::Device device) : memory_(at::cuda::graph_pool_handle()), device_(device) {
+    if (shares_memory_) allocator::createOrIncrefPool(device_.index(), memory_);  // exists until releasePool()
+  }
+  ~CudaGraphs() override {
+    if (shares_memory_) try_to([this] { allocator::releasePool(device_.index(), memory_); });
+  }
+
+  std::unique_ptr<Graph> make() override { return std::make_unique<CudaGraph>(memory_, device_); }
+
+  void run(const std::function<void()>& work) override {
+    if (!shares_memory_) return work();
+    const InMemory guard(memory_, device_);
+    work();
+  }
+
+ private:
+  // What is allocated for this thread's stream comes from the graphs' memory, also by the threads of autograd, which keep to that
+  // stream.
+  class InMemory {
+   public:
+    InMemory(at::cuda::MempoolId_t memory, c10::Device device) : memory_(memory), device_(device) {
+      allocator::beginAllocateToPool(device_.index(), memory_,
+                                     [stream = c10::cuda::getCurrentCUDAStream(device.index()).stream()](
+                                         cudaStream_t of) { return of == stream; });
+    }
+    ~InMemory() {
+      try_to([this] {
+        allocator::endAllocateToPool(device_.index(), memory_);
+        allocator::releasePool(device_.index(), memory_);
+      });
+    }
+    InMemory(const InMemory&) = delete;
+    InMemory& operator=(const InMemory&) = delete;
+
+   private:
+    at::cuda::MempoolId_t memory_;
+    c10::Device device_;
+  };
+
+  at::cuda::MempoolId_t memory_;
+  c10::Device device_;
+  // PYTORCH_ALLOC_CONF may choose an allocator without such pools.
+  bool shares_memory_ = allocator::name() == std::string("native");
+};
+
 }  // namespace
 
-GraphFactory graphs_of(c10::Device device) {
-  if (!device.is_cuda()) return {};
-  return [memory = at::cuda::graph_pool_handle(), device] { return std::make_unique<CudaGraph>(memory, device); };
+std::unique_ptr<Graphs> graphs_of(c10::Device device) {
+  return device.is_cuda() ? std::make_unique<CudaGraphs>(device) : nullptr;
 }
 
 void use_recordable_stream(c10::Device device) {
@@ -84,7 +134,7 @@ void use_recordable_stream(c10::Device device) {
   c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device.index()));
 }
 #else
-GraphFactory graphs_of(c10::Device) { return {}; }
+std::unique_ptr<Graphs> graphs_of(c10::Device) { return nullptr; }
 
 void use_recordable_stream(c10::Device) {}
 #endif

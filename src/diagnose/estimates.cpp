@@ -71,6 +71,12 @@ class ActivationBytes {
             : tokens);
   }
 
+  // An evaluation keeps nothing: a part of a block at a time, or a chunk of logits.
+  double evaluation(const TrainingConfig& training) const {
+    const auto tokens = static_cast<double>(training.batch_size * model_.block_size);
+    return std::max(tokens * (2 * residual() + std::max(attention(), mlp())), tokens * residual() + logits(training));
+  }
+
   // Buffers of one block's backward pass on top of what its forward pass kept: the gradients of its widest part. What the MLP
   // kept is freed by the time attention is reached.
   double backward(GradientCheckpointing level) const {
@@ -192,7 +198,7 @@ MemoryEstimate estimate_memory(const ModelConfig& model, const TrainingConfig& t
                block = tokens * one_block + std::max(of_weight(widest), of_rows(tokens, model.hidden()));
   if (head >= block) estimate.logits = bytes.logits(training);
   estimate.workspace = std::max(head, block) - estimate.logits;
-  if (form.is_recorded) estimate.workspace += estimate.activations + estimate.logits + estimate.workspace;
+  if (form.is_recorded) estimate.workspace += bytes.evaluation(training);
   return estimate;
 }
 

@@ -1,11 +1,10 @@
 #include "gpt/train/recorder.h"
 
-#include <c10/util/Exception.h>
-
 #include <exception>
 #include <string>
 #include <utility>
 
+#include "gpt/core/error.h"
 #include "gpt/core/log.h"
 #include "gpt/model/compile.h"
 
@@ -14,21 +13,24 @@ namespace gpt {
 Recorder recorder_for(const TrainingConfig& training, const ModelConfig& model, c10::Device device) {
   const bool is_recorded =
       training.execution.compile_mode != CompileMode::standard && recording_obstacle(training, model, device).empty();
-  return Recorder(is_recorded ? graphs_of(device) : GraphFactory());
+  return Recorder(is_recorded ? graphs_of(device) : nullptr);
 }
 
 bool Recorder::run(const Key& key, const std::function<void()>& work) {
-  if (make_graph_) {
+  if (graphs_) {
     Recording& recording = recordings_[key];
     if (recording.graph) {
       recording.graph->replay();
       return true;
     }
-    if (++recording.runs > kRunsBefore) {
-      recording.graph = record(work);
-      if (recording.graph) return true;
-      recordings_.clear();
+    if (++recording.runs <= kRunsBefore) {
+      graphs_->run(work);
+      return false;
     }
+    recording.graph = record(work);
+    if (recording.graph) return true;
+    recordings_.clear();
+    graphs_.reset();
   }
   work();
   return false;
@@ -38,17 +40,14 @@ bool Recorder::run(const Key& key, const std::function<void()>& work) {
 std::unique_ptr<Graph> Recorder::record(const std::function<void()>& work) {
   std::string why;
   try {
-    std::unique_ptr<Graph> graph = make_graph_();
+    std::unique_ptr<Graph> graph = graphs_->make();
     graph->record(work);
     graph->replay();
     if (!std::exchange(is_announced_, true)) log::success("Recording the step as CUDA graphs");
     return graph;
-  } catch (const c10::Error& error) { why = error.what_without_backtrace(); } catch (const std::exception& error) {
-    why = error.what();
-  }
-  log::warn("Failed to record the step as CUDA graphs: " + why.substr(0, why.find('\n')));
+  } catch (const std::exception& error) { why = first_line(error.what()); }
+  log::warn("Failed to record the step as CUDA graphs: " + why);
   log::warn("Continuing without them");
-  make_graph_ = {};
   return nullptr;
 }
 

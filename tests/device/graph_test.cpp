@@ -3,9 +3,11 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <c10/util/Exception.h>
 #include <gtest/gtest.h>
 
+#include "gpt/device/device.h"
 #include "gpt/device/random_state.h"
 #include "support/device_cases.h"
 
@@ -25,12 +27,12 @@ class GraphTest : public DeviceTest {
     }
   }
 
-  GraphFactory graphs_;
+  std::unique_ptr<Graphs> graphs_;
 };
 
 TEST_P(GraphTest, ReplaysReadWhatIsThereThen) {
   const at::Tensor x = full({4}, 1), sum = full({4}, 0);
-  const auto graph = graphs_();
+  const auto graph = graphs_->make();
   graph->record([&] { sum.add_(x * 2); });
   EXPECT_EQ(sum.sum().item<double>(), 0) << "a recording runs nothing";
   graph->replay();
@@ -41,7 +43,7 @@ TEST_P(GraphTest, ReplaysReadWhatIsThereThen) {
 
 TEST_P(GraphTest, RandomNumbersAreThoseOfTheTime) {
   const at::Tensor drawn = full({100}, 0), expected = full({200}, 0);
-  const auto graph = graphs_();
+  const auto graph = graphs_->make();
   graph->record([&] { drawn.uniform_(); });
   for (const uint64_t seed : {3, 4}) {
     seed_random_state(device(), seed);
@@ -55,9 +57,25 @@ TEST_P(GraphTest, RandomNumbersAreThoseOfTheTime) {
   }
 }
 
+// The memory of a step that runs without a graph beside one that is recorded exists once.
+TEST_P(GraphTest, WorkWithoutAGraphTakesItsMemory) {
+  constexpr int64_t kCount = 64 << 20;
+  const at::Tensor sum = full({}, 0);
+  const auto work = [&] { sum.add_(at::full({kCount}, 1, sum.options()).sum()); };
+  const auto graph = graphs_->make();
+  graph->record(work);
+  graph->replay();
+  synchronize(device());
+  const int64_t before = free_bytes(device());
+  graphs_->run(work);
+  graph->replay();
+  EXPECT_EQ(sum.item<double>(), 3.0 * kCount);
+  EXPECT_LT(before - free_bytes(device()), kCount);  // of 4 bytes each
+}
+
 TEST_P(GraphTest, AfterAFailedRecordingEverythingWorksAsBefore) {
   const at::Tensor x = full({4}, 1);
-  EXPECT_THROW(graphs_()->record([&] {
+  EXPECT_THROW(graphs_->make()->record([&] {
     x.uniform_();
     (void)x.sum().item<double>();  // waits for the device
   }),
@@ -65,7 +83,7 @@ TEST_P(GraphTest, AfterAFailedRecordingEverythingWorksAsBefore) {
   EXPECT_NO_THROW(x.uniform_());
   const at::Tensor later = at::empty({1 << 20}, x.options());
   EXPECT_GT((later.fill_(1) + x.sum()).sum().item<double>(), 1 << 20);
-  const auto graph = graphs_();
+  const auto graph = graphs_->make();
   graph->record([&] { x.fill_(7); });
   graph->replay();
   EXPECT_EQ(x.sum().item<double>(), 28);

@@ -259,12 +259,20 @@ TEST(Estimates, WhatIsOffloadedLeavesTheDevice) {
   EXPECT_EQ(moved(1), before.moments);
 }
 
-// While one part of the step is a graph and another not yet, the temporary memory of both exists.
-TEST(Estimates, ARecordedStepTakesItsTemporaryMemoryTwice) {
-  const TrainingConfig training;
+// The graphs keep the temporary memory of a step, so that evaluations take theirs besides: the stream and its sum with a branch,
+// and the MLP's values before and after GELU.
+TEST(Estimates, EvaluationsTakeMemoryBesideARecordedStep) {
+  TrainingConfig training;
+  training.batch_size = 16;
+  training.execution.loss_chunk_rows = 64;
   const auto eager = estimate_memory(gpt2_small(), training, {.cuda = true}),
              recorded = estimate_memory(gpt2_small(), training, {.cuda = true, .is_recorded = true});
-  EXPECT_EQ(recorded.total() - eager.total(), eager.activations + eager.logits + eager.workspace);
+  EXPECT_EQ(recorded.total() - eager.total(), 16 * 1024 * (2 * 768 + 2 * 3072) * 4.0);
+  training.batch_size = 1;
+  training.execution.loss_chunk_rows = 1024;
+  const double large_head = estimate_memory(gpt2_small(), training, {.cuda = true, .is_recorded = true}).total() -
+                            estimate_memory(gpt2_small(), training, {.cuda = true}).total();
+  EXPECT_EQ(large_head, 1024 * (768 + 50304) * 4.0);
   TrainingConfig asked;
   asked.execution.compile_mode = CompileMode::reduce_overhead;
   EXPECT_FALSE(activation_form(gpt2_small(), asked, describe_device(at::kCPU), {}).is_recorded)

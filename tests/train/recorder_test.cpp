@@ -15,6 +15,7 @@ using Part = Recorder::Part;
 
 struct Calls {
   int work = 0;                     // of what is to be run, on the spot
+  int beside_graphs = 0;            // of those, in the memory of graphs
   std::vector<std::string> graphs;  // what they did
   std::string failure;              // of the next recording
 };
@@ -34,6 +35,19 @@ class NotedGraph : public Graph {
   Calls& calls_;
 };
 
+class NotedGraphs : public Graphs {
+ public:
+  explicit NotedGraphs(Calls& calls) : calls_(calls) {}
+  std::unique_ptr<Graph> make() override { return std::make_unique<NotedGraph>(calls_); }
+  void run(const std::function<void()>& work) override {
+    ++calls_.beside_graphs;
+    work();
+  }
+
+ private:
+  Calls& calls_;
+};
+
 class RecorderTest : public testing::Test {
  protected:
   void run(const Recorder::Key& key, int times = 1) {
@@ -41,12 +55,13 @@ class RecorderTest : public testing::Test {
   }
 
   Calls calls;
-  Recorder recorder{[this] { return std::make_unique<NotedGraph>(calls); }};
+  Recorder recorder{std::make_unique<NotedGraphs>(calls)};
 };
 
 TEST_F(RecorderTest, RecordsWhatHasRunAFewTimes) {
   run({Part::update}, Recorder::kRunsBefore);
   EXPECT_EQ(calls.work, Recorder::kRunsBefore);
+  EXPECT_EQ(calls.beside_graphs, Recorder::kRunsBefore);
   EXPECT_TRUE(calls.graphs.empty());
   testing::internal::CaptureStderr();
   run({Part::update}, 2);
@@ -62,6 +77,7 @@ TEST_F(RecorderTest, EachPartAndShapeIsRecordedApart) {
   run({Part::first_micro_batch, 4, 8});
   run({Part::later_micro_batch, 4, 16});
   EXPECT_EQ(calls.work, 3);
+  EXPECT_EQ(calls.beside_graphs, 3);
   run({Part::first_micro_batch, 4, 16});
   EXPECT_EQ(calls.work, 3);
   EXPECT_EQ(calls.graphs, std::vector<std::string>{"replay"});
@@ -81,6 +97,7 @@ TEST_F(RecorderTest, WhatCannotBeRecordedRunsOnWithoutGraphs) {
   run({Part::update}, 2);
   run({Part::first_micro_batch}, 2);
   EXPECT_EQ(calls.work, Recorder::kRunsBefore + 5);
+  EXPECT_EQ(calls.beside_graphs, Recorder::kRunsBefore) << "without graphs their memory is not used any more";
   EXPECT_TRUE(calls.graphs.empty());
 }
 

@@ -18,11 +18,19 @@ class Graph {
   virtual void replay() = 0;  // with the random numbers that `work` would draw now
 };
 
-using GraphFactory = std::function<std::unique_ptr<Graph>()>;
+// Graphs that share their temporary memory. So a tensor that is made while one is recorded must be gone when it has been recorded,
+// and they are replayed one after another.
+class Graphs {
+ public:
+  virtual ~Graphs() = default;
+  virtual std::unique_ptr<Graph> make() = 0;
+  // Calls `work` without a graph, in the memory of the graphs, which would otherwise be taken a second time. Once a graph has been
+  // recorded, a tensor that is made here must be gone at the end too.
+  virtual void run(const std::function<void()>& work) = 0;
+};
 
-// Makes graphs that share their temporary memory. So a tensor that is made while one is recorded must be gone when it has been
-// recorded, and they are replayed one after another. Empty on a CPU.
-GraphFactory graphs_of(c10::Device device);
+// Null on a CPU. Lives longer than the graphs that it makes.
+std::unique_ptr<Graphs> graphs_of(c10::Device device);
 
 // From now on the calling thread's work on a GPU goes to a stream other than the default one, which cannot be recorded; autograd
 // keeps to the stream on which it met a parameter first. Does nothing on a CPU or when called again.

@@ -21,9 +21,8 @@ struct ActivationForm {
   bool cuda = false;
   bool own_operators = true;     // use_compile
   bool rounds_products = false;  // ops::cpu::rounds_products_from_float32()
-  // As CUDA graphs, whose temporary memory stays while a part of the step that is not a graph yet runs.
-  bool is_recorded = false;
-  bool end_to_end = false;  // otherwise 16 bits are autocast's, around a float32 residual stream
+  bool is_recorded = false;      // as CUDA graphs, whose temporary memory evaluations cannot use
+  bool end_to_end = false;       // otherwise 16 bits are autocast's, around a float32 residual stream
 };
 ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& training, const DeviceInfo& device,
                                const Precision& precision);

@@ -28,14 +28,14 @@ class Recorder {
   // Until libraries have chosen their kernels and every buffer that stays has been allocated.
   static constexpr int kRunsBefore = 3;
 
-  explicit Recorder(GraphFactory graphs = {})
-      : make_graph_(std::move(graphs)) {}  // without a factory nothing is recorded
+  explicit Recorder(std::unique_ptr<Graphs> graphs = nullptr)  // null: nothing is recorded
+      : graphs_(std::move(graphs)) {}
 
   // `work` must do the same to the device whenever its key is the same: it reads and writes tensors that stay where they are,
   // and decides nothing by their values. Where recording it fails it is called again. Returns true if a graph was replayed
   // instead of calling it.
   bool run(const Key& key, const std::function<void()>& work);
-  bool records() const { return static_cast<bool>(make_graph_); }
+  bool records() const { return static_cast<bool>(graphs_); }
 
  private:
   struct Recording {
@@ -44,7 +44,7 @@ class Recorder {
   };
   std::unique_ptr<Graph> record(const std::function<void()>& work);
 
-  GraphFactory make_graph_;
+  std::unique_ptr<Graphs> graphs_;
   std::map<Key, Recording> recordings_;
   bool is_announced_ = false;
 };
