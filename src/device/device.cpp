@@ -22,6 +22,8 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <cuda_runtime_api.h>
+
+#include <shared_mutex>
 #endif
 
 namespace gpt {
@@ -58,9 +60,7 @@ std::string find_fault(at::Device device) {
     const double sum = at::sum(at::mm(a, a)).item<double>();
     if (sum == 64 * 64 * 16.0) return "";
     return fmt::format("{} gives wrong results: a product that sums to 65536 gave {}", device.str(), sum);
-  } catch (const std::exception& e) {
-    return fmt::format("{} does not work: {}", device.str(), first_line(e.what()));
-  }
+  } catch (const std::exception& e) { return fmt::format("{} does not work: {}", device.str(), first_line(e.what())); }
 }
 
 #else
@@ -170,6 +170,20 @@ int64_t tensor_bytes(at::Device device) { return device.is_cpu() ? cpu_memory().
 
 int64_t peak_tensor_bytes(at::Device device) {
   return device.is_cpu() ? cpu_memory().peak : peak_allocated_bytes(device);
+}
+
+int64_t library_bytes([[maybe_unused]] at::Device device) {
+#ifdef GPT_CUDA
+  if (device.is_cuda()) {
+    const auto bytes = [](at::cuda::WorkspaceMapWithMutex& workspaces, size_t each) {
+      const std::shared_lock lock(workspaces.mutex);
+      return static_cast<int64_t>(workspaces.map.size() * each);
+    };
+    return bytes(at::cuda::cublas_handle_stream_to_workspace(), at::cuda::getChosenWorkspaceSize()) +
+           bytes(at::cuda::cublaslt_handle_stream_to_workspace(), at::cuda::getCUDABlasLtWorkspaceSize());
+  }
+#endif
+  return 0;
 }
 
 void reset_memory_peak(at::Device device) {

@@ -22,6 +22,8 @@ namespace {
 
 namespace allocator = c10::cuda::CUDACachingAllocator;
 
+at::HostAllocator& host_allocator() { return *at::getHostAllocator(at::kCUDA); }
+
 void try_to(const std::function<void()>& act) {
   try {
     act();
@@ -58,8 +60,8 @@ class CudaGraph : public Graph {
       allocator::releasePool(device_.index(), memory_);
     });
     try_to([this] {
-      at::getHostAllocator(at::kCUDA)->end_allocate_to_pool(memory_);
-      at::getHostAllocator(at::kCUDA)->release_pool(memory_);
+      host_allocator().end_allocate_to_pool(memory_);
+      host_allocator().release_pool(memory_);
     });
     try_to([this] { graph_.reset(); });
     cudaGetLastError();  // must not be reported by the next launch check
@@ -77,16 +79,21 @@ class CudaGraph : public Graph {
 class CudaGraphs : public Graphs {
  public:
   explicit CudaGraphs(c10::Device device) : memory_(at::cuda::graph_pool_handle()), device_(device) {
-    if (shares_memory_) allocator::createOrIncrefPool(device_.index(), memory_);  // exists until releasePool()
+    // Both exist until they are released. A recording opens the second too, and after one that failed it could not be opened again.
+    if (shares_memory_) allocator::createOrIncrefPool(device_.index(), memory_);
+    host_allocator().begin_allocate_to_pool(memory_, [](c10::Stream) { return false; });
+    host_allocator().end_allocate_to_pool(memory_);
   }
   ~CudaGraphs() override {
     if (shares_memory_) try_to([this] { allocator::releasePool(device_.index(), memory_); });
+    try_to([this] { host_allocator().release_pool(memory_); });
   }
 
   std::unique_ptr<Graph> make() override { return std::make_unique<CudaGraph>(memory_, device_); }
 
   void run(const std::function<void()>& work) override {
     if (!shares_memory_) return work();
+    allocator::emptyCache();  // inside, the allocator gives nothing of other memory back
     const InMemory guard(memory_, device_);
     work();
   }

@@ -22,6 +22,7 @@
 #include "gpt/core/error.h"
 #include "gpt/device/device.h"
 #include "gpt/ops/attention.h"
+#include "gpt/ops/attention_kernels.h"
 #include "gpt/ops/linear.h"
 
 namespace gpt {
@@ -38,31 +39,6 @@ class CollectWarnings : public c10::WarningHandler {
 
  private:
   std::string text_;
-};
-
-// Only one attention kernel is allowed within its scope.
-class OnlyBackend {
- public:
-  explicit OnlyBackend(at::SDPBackend backend) {
-    const auto& context = at::globalContext();
-    previous_ = {context.userEnabledFlashSDP(), context.userEnabledMemEfficientSDP(), context.userEnabledCuDNNSDP(),
-                 context.userEnabledMathSDP()};
-    set({backend == at::SDPBackend::flash_attention, backend == at::SDPBackend::efficient_attention,
-         backend == at::SDPBackend::cudnn_attention, backend == at::SDPBackend::math});
-  }
-  ~OnlyBackend() { set(previous_); }
-  OnlyBackend(const OnlyBackend&) = delete;
-  OnlyBackend& operator=(const OnlyBackend&) = delete;
-
- private:
-  static void set(const std::array<bool, 4>& on) {
-    auto& context = at::globalContext();
-    context.setSDPUseFlash(on[0]);
-    context.setSDPUseMemEfficient(on[1]);
-    context.setSDPUseCuDNN(on[2]);
-    context.setSDPUseMath(on[3]);
-  }
-  std::array<bool, 4> previous_;
 };
 
 // Through the same interface as a run's precision: LibTorch refuses to mix it with the older one.
@@ -131,7 +107,7 @@ AttentionResult attend(const at::Tensor& qkv, const Attend& function) {
 
 Attend with_backend(at::SDPBackend backend) {
   return [backend](const at::Tensor& qkv) {
-    const OnlyBackend only(backend);
+    const ops::OnlyAttentionKernels only({backend});
     const auto parts = qkv.view({1, kPositions, 3, kHeads, kWidth}).transpose(1, 3).unbind(2);  // each (1, H, T, D)
     return at::scaled_dot_product_attention(parts[0], parts[1], parts[2], {}, 0.0, /*is_causal=*/true)
         .transpose(1, 2)

@@ -8,12 +8,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 
 #include "gpt/core/error.h"
 #include "gpt/device/precision.h"
 #include "gpt/generate/prompt.h"
 #include "gpt/generate/sampler.h"
 #include "gpt/generate/text_stream.h"
+#include "gpt/ops/attention_kernels.h"
 
 namespace gpt {
 namespace {
@@ -98,6 +100,8 @@ GenerationResult generate(GPT& model, const Tokenizer& tokenizer, std::string_vi
   const c10::InferenceMode inference;
   const EvaluationMode evaluation(model);
   const Autocast autocast(model.device(), compute_type);
+  std::optional<ops::AttentionWithoutCudnn> kernels;
+  if (model.device().is_cuda()) kernels.emplace();
   at::Generator generator = make_generator(model.device(), config.seed);
   std::vector<int32_t> tokens = encode_prompt(tokenizer, prompt);
 

@@ -52,7 +52,7 @@ std::string cpu_attention_path(const ExecutionConfig& execution, double dropout)
   return is_flash ? "flash" : "math: LibTorch's flash attention on a CPU has no dropout";
 }
 
-// What ATen chooses among the kernels that are allowed.
+// What ATen chooses among the kernels that are allowed; empty where none of them can be used.
 std::string cuda_attention_path(const ModelConfig& config, at::Device device, at::ScalarType dtype, double dropout,
                                 bool training) {
   const auto heads = [&](int64_t count) {
@@ -60,13 +60,18 @@ std::string cuda_attention_path(const ModelConfig& config, at::Device device, at
     return at::empty({1, count, config.block_size, config.head_dim()}, options).requires_grad_(training);
   };
   const at::Tensor q = heads(config.n_head), k = heads(config.kv_heads());
-  const auto choice =
-      at::_fused_sdp_choice(q, k, k, {}, dropout, /*is_causal=*/true, std::nullopt, config.kv_heads() < config.n_head);
-  switch (static_cast<at::SDPBackend>(choice)) {
-    case at::SDPBackend::flash_attention: return "flash";
-    case at::SDPBackend::efficient_attention: return "efficient";
-    case at::SDPBackend::cudnn_attention: return "cudnn";
-    default: break;
+  try {
+    const auto choice = at::_fused_sdp_choice(q, k, k, {}, dropout, /*is_causal=*/true, std::nullopt,
+                                              config.kv_heads() < config.n_head);
+    switch (static_cast<at::SDPBackend>(choice)) {
+      case at::SDPBackend::flash_attention: return "flash";
+      case at::SDPBackend::efficient_attention: return "efficient";
+      case at::SDPBackend::cudnn_attention: return "cudnn";
+      default: break;
+    }
+  } catch (const c10::Error& error) {
+    if (process::is_out_of_memory(error)) throw;
+    return "";
   }
   return fmt::format("math: no fused kernel supports {} with heads of width {} here", c10::toString(dtype),
                      config.head_dim());
@@ -155,9 +160,8 @@ std::string attention_path(const ModelConfig& model, const ExecutionConfig& exec
                                            : cuda_attention_path(model, device, dtype, dropout, training);
   const AttentionKernel asked = execution.attention;
   if (asked != AttentionKernel::automatic && !path.starts_with(name_of(asked))) {
-    throw Error(ExitCode::config,
-                fmt::format("'training.attention' is {}, which cannot be used here ({} would be); use auto",
-                            name_of(asked), path));
+    throw Error(ExitCode::config, fmt::format("'training.attention' is {}, which cannot be used here{}; use auto",
+                                              name_of(asked), path.empty() ? "" : " (" + path + " would be)"));
   }
   return path;
 }

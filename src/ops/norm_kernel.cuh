@@ -135,15 +135,16 @@ __global__ void __launch_bounds__(kMostThreads)
   });
 }
 
-// Adds the sum of the parts, `stride` values apart, to the C values of `gradient`, or puts it there. 8 x 32 threads: a block sums 32
-// columns.
+// Adds the sum of the parts, `stride` values apart, to the C values of `gradient`, or puts it there. kPartWarps x 32 threads: a block sums 32
+// columns. There are few blocks, so that it takes as long as a thread's reads.
+inline constexpr unsigned kPartWarps = 32;
 template <class T>
 __global__ void add_parts_kernel(T* gradient, bool is_added, const T* parts, int64_t count, int64_t stride, int64_t C) {
-  __shared__ T sums[8][32];
+  __shared__ T sums[kPartWarps][32];
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int64_t column = int64_t{blockIdx.x} * 32 + lane;
   T sum = 0;
-  for (int64_t part = warp; part < count && column < C; part += 8) sum += parts[part * stride + column];
+  for (int64_t part = warp; part < count && column < C; part += kPartWarps) sum += parts[part * stride + column];
   sums[warp][lane] = sum;
   __syncthreads();
   if (warp > 0 || column >= C) return;
@@ -192,8 +193,8 @@ void add_to_gradient(const Launch& launch, const Parameter& parameter, const flo
                      int64_t stride) {
   const int64_t C = parameter.value().numel();
   const bool is_added = parameter.begin_contribution();
-  launch(add_parts_kernel<float>, (C + 31) / 32, 256u, write<float>(parameter.gradient()), is_added, parts, count,
-         stride, C);
+  launch(add_parts_kernel<float>, (C + 31) / 32, 32 * kPartWarps, write<float>(parameter.gradient()), is_added, parts,
+         count, stride, C);
 }
 
 template <class Launch>

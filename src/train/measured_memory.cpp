@@ -25,8 +25,8 @@ std::optional<MemoryUse> memory_at_peak(const RunState& state, const TrainStep& 
                              static_cast<double>(parameters.layout().size),
                 .optimizer = static_cast<double>(state.optimizer.bytes().device),
                 .data = static_cast<double>(state.loader.device_bytes())};
-  const double lasting = use.total();
-  use.activations = std::max(0.0, kept - lasting);
+  const double lasting = use.total(), of_libraries = static_cast<double>(library_bytes(state.model.device()));
+  use.activations = std::max(0.0, kept - lasting - of_libraries);
   use.workspace = std::max(0.0, peak - lasting - use.activations);
   return use;
 }

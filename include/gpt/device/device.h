@@ -38,6 +38,7 @@ int64_t allocated_bytes(at::Device device);       // by tensors now (CUDA), or t
 int64_t peak_allocated_bytes(at::Device device);  // since the program started; of tensors, since reset_memory_peak()
 int64_t tensor_bytes(at::Device device);          // by large tensors now; 0 where nobody counts them
 int64_t peak_tensor_bytes(at::Device device);     // since the program started or reset_memory_peak()
+int64_t library_bytes(at::Device device);         // of tensor_bytes(), what cuBLAS keeps to work in
 void reset_memory_peak(at::Device device);        // what was tried out before a run is not part of its peak
 int64_t free_bytes(at::Device device);
 void synchronize(at::Device device);  // sync: for timing and shutdown only
