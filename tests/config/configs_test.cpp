@@ -50,15 +50,16 @@ TEST(Configs, EveryOneLoadsAndItsFirstLineIsTrue) {
 TEST(Configs, TiersHaveTheSizesOfTheirCards) {
   struct Tier {
     const char* name;
-    int64_t n_layer, n_embd, block_size, effective_batch;
+    int64_t n_layer, n_embd, block_size, batch_size, micro_batches;
   };
-  for (const Tier& tier : {Tier{"tier_24gb", 24, 1024, 512, 512}, Tier{"tier_10_16gb", 12, 768, 256, 512},
-                           Tier{"tier_8_12gb", 8, 512, 256, 512}, Tier{"tier_4gb", 12, 768, 256, 64}}) {
+  for (const Tier& tier : {Tier{"tier_24gb", 24, 1024, 512, 256, 2}, Tier{"tier_10_16gb", 12, 768, 256, 128, 4},
+                           Tier{"tier_8_12gb", 8, 512, 256, 64, 8}, Tier{"tier_4gb", 12, 768, 256, 8, 8}}) {
     const Config c = load(fmt::format("{}/configs/{}.yaml", GPT_SOURCE_DIR, tier.name));
     EXPECT_EQ(c.model.n_layer, tier.n_layer) << tier.name;
     EXPECT_EQ(c.model.n_embd, tier.n_embd) << tier.name;
     EXPECT_EQ(c.model.block_size, tier.block_size) << tier.name;
-    EXPECT_EQ(c.training.batch_size * c.training.gradient_accumulation_steps, tier.effective_batch) << tier.name;
+    EXPECT_EQ(c.training.batch_size, tier.batch_size) << tier.name;
+    EXPECT_EQ(c.training.gradient_accumulation_steps, tier.micro_batches) << tier.name;
     EXPECT_EQ(c.training.label_smoothing, 0.1) << tier.name;
   }
 }

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import unittest
 
-from programs import TINY, checks, flags, run, train, write_text
+from programs import SOURCE, TINY, checks, flags, run, train, write_text
 
 MACHINE_CHECKS = {"LibTorch", "CPU", "CPU instructions", "CPU attention", "memory", "CUDA"}
 CONFIG_CHECKS = {"configuration", "threads", "device", "precision", "dataset", "tokens", "overlap", "batch", "length", "learning rate",
@@ -198,6 +198,12 @@ class Diagnose(unittest.TestCase):
         self.assertIn("not supported by the hardware of T4", found["precision"]["detail"])
         given = checks(*config, "--gpu", "t4", "--seconds-per-step", 36, check_code=0)
         self.assertIn("36s a step as given", given["time"]["detail"], "a speed that is known takes precedence")
+
+    def test_every_tier_fits_its_smallest_card(self):
+        for name, card in (("24gb", "RTX 4090"), ("10_16gb", "RTX 3080"), ("8_12gb", "RTX 4060 Ti"), ("4gb", "GTX 1650 Ti")):
+            found = checks("--config", SOURCE / "configs" / f"tier_{name}.yaml", "--gpu", card, "--vocab-size", 65,
+                           "--steps-per-epoch", 1000)
+            self.assertEqual(found["memory of the run"]["status"], "pass", name)
 
     def test_neither_data_nor_card_need_be_here(self):
         found = checks("--gpu", "RTX 4090", "--preset", "gpt2_small", "--vocab-size", 50257, "--batch-size", 8, "--steps-per-epoch", 1000,

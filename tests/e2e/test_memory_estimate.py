@@ -18,6 +18,7 @@ OTHERS = ["shakespeare_char_gpu", "tier_4gb", "tier_8_12gb", "tier_10_16gb", "ti
 ONE_UPDATE = {"device": "cpu", "training.max_steps": 1, "training.warmup_steps": 0, "training.eval_interval": 0,
               "training.checkpoint_interval": 0, "training.sample_interval": 0}
 ACCUMULATED = {"training.gradient_accumulation_steps": 2}
+FEWER = {"tier_10_16gb": 16, "tier_24gb": 8}  # sequences, than a GPU computes in the time
 COMMON_CRAWL = {"data.bin": "", "data.metadata": "", "data.tokenizer": "bpe:512", "model.vocab_size": 32768}  # its data are not here
 
 
@@ -73,6 +74,8 @@ class MemoryEstimate(unittest.TestCase):
     def test_shipped_configurations(self):
         for name in QUICK + (OTHERS if os.environ.get("GPT_ALL_CONFIGS") else []):
             options = {**ACCUMULATED, **(COMMON_CRAWL if name == "common_crawl" else {})}
+            if name in FEWER:
+                options["training.batch_size"] = FEWER[name]
             self.check(name, options, ["--config", str(programs.SOURCE / "configs" / f"{name}.yaml")])
 
     def test_random_configurations(self):
