@@ -111,6 +111,14 @@ check_mentions() {
   done
 }
 
+# OPTIMIZATIONS.md gives the size of a file in lines, right to within a tenth.
+check_lines() {
+  grep -oE '`(cmake|include|scripts|src)/[^` ]+` \([0-9]+( lines)?[,)]' OPTIMIZATIONS.md | sed -E 's/`([^`]+)` \(([0-9]+).*/\1 \2/' | while read -r path said; do
+    local now; now=$(cat $path | wc -l)
+    ((10 * (now > said ? now - said : said - now) <= now)) || say "OPTIMIZATIONS.md: $path has $now lines, not $said"
+  done
+}
+
 check_format() {
   find src include tests -regex '.*\.\(cpp\|h\|cu\|cuh\)' | xargs -r "$tools/clang-format" --dry-run -Werror 2>&1 | awk -F : -v tool="$tools/clang-format" '
     /clang-format-violations/ { if (!seen[$1]++) print $1 ":" $2 ": is not formatted; this mends it: " tool " -i " $1; next }
@@ -166,7 +174,7 @@ check_units() {
   report "clang-tidy on ${#units[@]} of the $count files that ${scope/all/exist}" check tidy "${units[@]}"
 }
 
-for name in includes circles launches sizes scripts layout mentions; do check "$name"; done
+for name in includes circles launches sizes scripts layout mentions lines; do check "$name"; done
 if [[ $scope != sources ]]; then
   if [[ -x $tools/clang-tidy && -e build/compile_commands.json ]]; then
     check format

@@ -299,7 +299,7 @@ const Verb kVerbs[] = {
      measure_operators_of},
     {"profile", "where the time of a step goes, and which settings to change", 0.25, true, profile_run},
     // One process of the above.
-    {"measure", nullptr, 0, true, nullptr, measure_one},
+    {"measure", "one configuration: time of a step, tokens/s, memory and loss, as JSON", 0, true, nullptr, measure_one},
     {"learn", nullptr, 0, true, nullptr, learn_one},
 };
 
@@ -317,12 +317,12 @@ std::string usage() {
   std::string text, list;
   for (const Verb& verb : kVerbs) {
     if (!verb.help) continue;
-    text += fmt::format("{} gpt-bench {}{} [--config FILE] [--KEY VALUE ...]\n", text.empty() ? "usage:" : "      ",
+    text += fmt::format("{} gpt-bench {}{} [--config FILE] [--KEY VALUE ...]\n", text.empty() ? "Usage:" : "      ",
                         verb.name, std::string_view(verb.name) == "combo" ? " NAME+NAME..." : "");
     list += fmt::format("  {:<13} {}\n", verb.name, verb.help);
   }
   return text +
-         "\nMeasure what each optimization is worth on this machine: whole steps on real data, with a check that the losses agree,\n"
+         "\nMeasures what each optimization is worth on this machine: whole steps on real data, with a check that the losses agree,\n"
          "or operators one by one.\n\n" +
          list +
          "\ngpt-bench ladder --help lists the options. Results go to benchmark_results: a table, JSON and a chart.\n";

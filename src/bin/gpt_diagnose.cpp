@@ -46,8 +46,8 @@ int diagnose(int argc, char** argv) {
   for (config::Option& row : options(asked)) rows.push_back(std::move(row));
   const auto command = config::parse_command_line(
       argc, argv, "gpt-diagnose",
-      "Check this machine and, with --config or options, a run: its data, model, memory, time, cost and disk. "
-      "Exit status 1 when a check fails.",
+      "Checks this machine and, with --config or options, a run: its data, model, memory, time, cost and disk. "
+      "The exit status is 1 if a check fails.",
       rows, [&asked](Config& config, const config::Origins& origins) {
         if (!asked.gpu.empty()) config.device = "cuda";
         choose_for_this_machine(config, origins);

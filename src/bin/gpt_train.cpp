@@ -61,7 +61,7 @@ int run(const config::CommandLine& command, const Config& config, const Corpus& 
 int train(int argc, char** argv) {
   bool restart = false, eval_only = false;
   const auto command = config::parse_command_line(
-      argc, argv, "gpt-train", "Train a GPT from scratch.",
+      argc, argv, "gpt-train", "Trains a GPT from scratch.",
       {config::switch_row("restart", restart, "start anew: an older run in output_dir is set aside"),
        config::switch_row("eval-only", eval_only,
                           "print the validation loss of the run's last checkpoint, on the whole split, and exit")},
@@ -74,6 +74,7 @@ int train(int argc, char** argv) {
   use_cpu_allocator();
   if (eval_only) return static_cast<int>(evaluate_run(config, command.origins));
 
+  const DeviceChoice choice = select_device(config.device);  // before a long text is prepared for one that is not there
   const RunFolder folder(config.output_dir);
   auto start = folder.find_start(config.training.resume_from, restart);
   if (start) {
@@ -85,7 +86,6 @@ int train(int argc, char** argv) {
   config.model.vocab_size = vocabulary_for(corpus, config.model.vocab_size);
   if (start) require_same_configuration(*start, config);
 
-  const DeviceChoice choice = select_device(config.device);
   configure_memory(config.training, choice.device);
   const DeviceInfo device = describe_device(choice.device);
   announce_device(device, choice);

@@ -242,8 +242,10 @@ void ContainerReader::Impl::check_records() const {
   if (manifest == expected) return;
   const auto differing = std::mismatch(manifest.begin(), manifest.end(), expected.begin(), expected.end()).second;
   const size_t line = std::count(expected.begin(), differing, '\n');
-  if (line == 0 || line > found.size()) refuse("damaged: its manifest does not match its records");
-  refuse(fmt::format("damaged: record '{}' differs from its hash", shortened(name_of(found[line - 1].entry))));
+  if (line == 0 || line > found.size())
+    refuse("damaged: its manifest does not match its records; copy it again or use another one");
+  refuse(fmt::format("damaged: record '{}' differs from its hash; copy it again or use another one",
+                     shortened(name_of(found[line - 1].entry))));
 }
 
 ContainerReader::ContainerReader(const std::string& path)

@@ -231,7 +231,9 @@ std::vector<Option> cadence(TrainingConfig& c) {
        .aliases = {{"log_every"}, {"logging_steps"}}},
       {.name = "eval_interval",
        .target = &c.cadence.eval_interval,
-       .help = "steps or epochs between validations; 0 = never, and no ckpt_best.pt",
+       .help =
+           "between validations, like '500 steps' or '2 epochs'; a bare number counts epochs if epochs is set, and steps "
+           "otherwise; 0 = never, and no ckpt_best.pt",
        .min = 0,
        .max = 1e9,
        .aliases = {{"eval_every"}, {"eval_steps"}}},
@@ -243,7 +245,7 @@ std::vector<Option> cadence(TrainingConfig& c) {
        .aliases = {{"eval_iters"}}},
       {.name = "checkpoint_interval",
        .target = &c.cadence.checkpoint_interval,
-       .help = "steps, epochs or time between checkpoints; 0 = only at the end",
+       .help = "between checkpoints, like eval_interval, or a time, like '10 minutes'; 0 = only at the end",
        .min = 0,
        .max = 1e9,
        .aliases = {{"save_interval"}, {"save_every"}, {"save_steps"}},
@@ -255,7 +257,7 @@ std::vector<Option> cadence(TrainingConfig& c) {
        .max = 1e9},
       {.name = "sample_interval",
        .target = &c.cadence.sample_interval,
-       .help = "steps or epochs between text samples; 0 = never",
+       .help = "between text samples, like eval_interval; 0 = never",
        .min = 0,
        .max = 1e9},
       {.name = "sample_tokens", .target = &c.cadence.sample_tokens, .help = "tokens per sample", .min = 1, .max = 1e6},

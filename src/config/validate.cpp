@@ -12,20 +12,21 @@
 namespace gpt::config {
 namespace {
 
-// Throws contradictions, placed at the first of their keys that was written.
+// Throws contradictions, placed at the first of their keys that a flag has set, or else at the first that was written.
 class Faults {
  public:
   Faults(const std::string& origin, const Origins& origins) : origin_(origin), origins_(origins) {}
 
   [[noreturn]] void fail(std::initializer_list<const char*> keys, const std::string& what) const {
-    std::string where = origin_;
+    const std::string* where = &origin_;
     for (const char* key : keys) {
-      if (const auto found = origins_.find(key); found != origins_.end()) {
-        where = found->second;
-        break;
-      }
+      const auto found = origins_.find(key);
+      if (found == origins_.end()) continue;
+      const bool is_flag = found->second.starts_with("--");
+      if (is_flag || where == &origin_) where = &found->second;
+      if (is_flag) break;
     }
-    throw Error(ExitCode::config, where + ": " + what);
+    throw Error(ExitCode::config, *where + ": " + what);
   }
 
  private:

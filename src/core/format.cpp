@@ -24,6 +24,12 @@ std::string format_count(double value) {
   return fmt::format("{:.2f}{}", value, kSuffixes[suffix]);
 }
 
+std::string format_flops(double flops) {
+  std::string text = format_count(flops);
+  text.insert(std::min(text.find_first_not_of("0123456789."), text.size()), " ");
+  return text + "FLOP";
+}
+
 std::string format_bytes(double bytes) {
   if (bytes < 999.5) return plural(std::llround(bytes), "byte");
   constexpr const char* kUnits[] = {"kB", "MB", "GB", "TB", "PB"};

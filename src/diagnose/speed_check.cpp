@@ -57,7 +57,7 @@ Check check_speed(const Config& config, const DeviceInfo& device, const Precisio
       flops_per_token(config.model) * static_cast<double>(tokens_per_step(config)) / facts.step_seconds;
   const double share = flops / facts.product_speed;
   std::string detail =
-      fmt::format("{} FLOP/s, {:.0f} % of what matrix products reach here", format_count(flops), 100 * share);
+      fmt::format("{}/s, {:.0f} % of what matrix products reach here", format_flops(flops), 100 * share);
   if (facts.peak) detail += fmt::format(" and {:.0f} % of the card's peak", 100 * flops / *facts.peak);
   Check check;
   if (share >= kSlow) {

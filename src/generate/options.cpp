@@ -19,8 +19,6 @@
 namespace gpt {
 namespace {
 
-constexpr const char* kModels = "models";  // where gpt-train puts runs unless it is told otherwise
-
 constexpr const char* kFooter = R"(Examples:
   gpt-generate "Once upon a time"
   gpt-generate --checkpoint models/mine "Once" --temperature 0.8 --top-p 0.9
@@ -108,13 +106,13 @@ std::string with_quotes(int argc, const char* const* argv, const std::vector<std
   return command;
 }
 
-// The folder in models/ whose ckpt.pt is the newest; "models" where there is none.
+// The folder in models/ whose ckpt.pt is the newest; empty where there is none.
 std::string newest_run() {
   namespace fs = std::filesystem;
-  std::string newest = kModels;
+  std::string newest;
   fs::file_time_type newest_time = fs::file_time_type::min();
   std::error_code error;
-  for (fs::directory_iterator entry(kModels, error), end; !error && entry != end; entry.increment(error)) {
+  for (fs::directory_iterator entry(kRunsFolder, error), end; !error && entry != end; entry.increment(error)) {
     std::error_code missing;
     const fs::file_time_type time = fs::last_write_time(entry->path() / "ckpt.pt", missing);
     if (!missing && time > newest_time) newest = entry->path().string(), newest_time = time;

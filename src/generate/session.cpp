@@ -11,6 +11,7 @@
 
 #include "gpt/checkpoint/checkpoint.h"
 #include "gpt/core/error.h"
+#include "gpt/core/format.h"
 #include "gpt/core/log.h"
 #include "gpt/core/process.h"
 #include "gpt/device/cpu_allocator.h"
@@ -35,8 +36,9 @@ Precision choose_precision(Dtype dtype, const DeviceInfo& device) {
 }
 
 void describe(const std::string& path, const Checkpoint& checkpoint, const Session& session) {
-  std::string line = fmt::format("Loaded {}: {:.2f}M parameters after {} training steps", path,
-                                 static_cast<double>(session.model->parameters().count()) / 1e6, checkpoint.step);
+  std::string line = fmt::format("Loaded {}: {} parameters after {}", path,
+                                 format_count(static_cast<double>(session.model->parameters().count())),
+                                 plural(checkpoint.step, "training step"));
   if (std::isfinite(checkpoint.best_val_loss)) {
     line += fmt::format(", best validation loss {:.4f}", checkpoint.best_val_loss);
   }
@@ -77,6 +79,11 @@ int exit_status() {
 
 Session open_session(const GenerateOptions& options) {
   const process::LeaveAtFirstSignal loading;
+  if (options.checkpoint.empty()) {
+    throw Error(ExitCode::checkpoint,
+                fmt::format("there is no run in {}/; train one with gpt-train, or name a checkpoint with --checkpoint",
+                            kRunsFolder));
+  }
   std::error_code error;
   if (!std::filesystem::exists(options.checkpoint, error) && !error) {
     throw Error(ExitCode::checkpoint,

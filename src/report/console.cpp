@@ -73,8 +73,10 @@ void Console::step(const StepRecord& s) {
 
 void Console::evaluation(const EvaluationRecord& e) {
   const std::string bits = e.bits_per_byte ? fmt::format(" | {:.4f} bits/byte", *e.bits_per_byte) : "";
-  log::info(fmt::format("{} | val loss {:.4f} | perplexity {:.2f}{} | {:.1f}s{}", position(e.step), e.loss,
-                        e.perplexity(), bits, e.seconds, e.is_best ? " | best so far" : ""));
+  const double perplexity = e.perplexity();
+  log::info(fmt::format("{} | val loss {:.4f} | perplexity {}{} | {:.1f}s{}", position(e.step), e.loss,
+                        perplexity < 1e6 ? fmt::format("{:.2f}", perplexity) : fmt::format("{:.2e}", perplexity), bits,
+                        e.seconds, e.is_best ? " | best so far" : ""));
 }
 
 void Console::epoch(const EpochRecord& e) {

@@ -13,6 +13,7 @@
 
 #include "byte_alphabet.h"
 #include "gpt/core/error.h"
+#include "gpt/core/format.h"
 #include "pair_queue.h"
 #include "piece_counter.h"
 
@@ -38,9 +39,9 @@ BpeTrainingOptions checked(BpeTrainingOptions options) {
   }
   const auto least = static_cast<int64_t>(specials.size()) + kBytes;
   if (options.vocab_size < least || options.vocab_size > BpeModel::kMostTokens) {
-    refuse(fmt::format(
-        "a vocabulary of {} is impossible; with the {} bytes and {} special tokens it can have {} to {} entries",
-        options.vocab_size, kBytes, specials.size(), least, BpeModel::kMostTokens));
+    refuse(fmt::format("a vocabulary of {} is impossible; with the {} bytes and {} it can have {} to {} entries",
+                       options.vocab_size, kBytes, plural(std::ssize(specials), "special token"), least,
+                       BpeModel::kMostTokens));
   }
   if (options.min_frequency < 0)
     refuse(fmt::format("min_frequency is {}; it must be 0 or more", options.min_frequency));

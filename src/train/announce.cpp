@@ -69,9 +69,10 @@ void announce_methods(const Config& config, const Precision& precision, const De
 
 void announce_run(const Config& config, const GPT& model, const Corpus& corpus, const RunPlan& plan, bool resident) {
   const ModelConfig& m = config.model;
-  log::info(fmt::format("Model: {} parameters, {}, {}, width {}, block {}, vocabulary {} (padded to {})",
+  const std::string padded = m.padded_vocab() > *m.vocab_size ? fmt::format(" (padded to {})", m.padded_vocab()) : "";
+  log::info(fmt::format("Model: {} parameters, {}, {}, width {}, block {}, vocabulary {}{}",
                         format_count(static_cast<double>(model.parameters().count())), plural(m.n_layer, "layer"),
-                        plural(m.n_head, "head"), m.n_embd, m.block_size, *m.vocab_size, m.padded_vocab()));
+                        plural(m.n_head, "head"), m.n_embd, m.block_size, *m.vocab_size, padded));
   log::info(fmt::format("Data: {}: {} training and {} validation tokens, {}", corpus.source,
                         with_commas(corpus.train.size()), with_commas(corpus.validation.size()),
                         resident ? "resident" : "streamed"));

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "gpt/config/automatic.h"
+#include "gpt/core/format.h"
 #include "gpt/core/log.h"
 #include "gpt/device/device.h"
 #include "gpt/prepare/load_corpus.h"
@@ -46,9 +47,12 @@ void announce_choice(const Config& config, const config::Origins& origins) {
     const std::string device =
         here.gpu ? "a GPU" : fmt::format("{} CPU {}", here.cores, here.cores == 1 ? "core" : "cores");
     const ModelConfig& m = config.model;
-    log::info(fmt::format(
-        "model.preset: auto chose {} layers, {} heads, width {} and sequences of {} tokens, for {} and {:.3g} MB of text",
-        m.n_layer, m.n_head, m.n_embd, m.block_size, device, static_cast<double>(here.characters) / 1e6));
+    const std::optional<int64_t> steps = config.training.schedule.max_steps;
+    log::info(
+        fmt::format("model.preset: auto chose {}, {}, width {}, sequences of {}, {} at a time{}, for {} and {} of text",
+                    plural(m.n_layer, "layer"), plural(m.n_head, "head"), m.n_embd, plural(m.block_size, "token"),
+                    config.training.batch_size, steps ? ", " + plural(*steps, "step") : "", device,
+                    format_bytes(static_cast<double>(here.characters))));
   }
   const std::string former = "models/run";
   if (origins.count("output_dir") || config.output_dir == former) return;

@@ -17,6 +17,12 @@ TEST(Format, CountsHaveASuffix) {
   EXPECT_EQ(format_count(7.01e15), "7.01P");
 }
 
+TEST(Format, FlopsHaveTheirSuffixWithTheUnit) {
+  EXPECT_EQ(format_flops(950), "950 FLOP");
+  EXPECT_EQ(format_flops(12'345), "12.3 kFLOP");
+  EXPECT_EQ(format_flops(12.25e9), "12.25 GFLOP");
+}
+
 TEST(Format, BytesNeverVanish) {
   EXPECT_EQ(format_bytes(0), "0 bytes");
   EXPECT_EQ(format_bytes(1), "1 byte");

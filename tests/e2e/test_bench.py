@@ -131,13 +131,13 @@ class Bench(unittest.TestCase):
 
     def test_mistakes_are_named(self):
         for words, message in (
-                (["climb"], "gpt-bench: unknown command 'climb'; use one of ladder, combo, modes, architecture, memory, ops, profile"),
+                (["climb"], "gpt-bench: unknown command 'climb'; use one of ladder, combo, modes, architecture, memory, ops, profile, measure"),
                 (["combo"], "gpt-bench combo: name the optimizations, such as compile+adamw"),
                 (["combo", "adam"], "gpt-bench combo: there is no optimization 'adam'; there are tf32, bfloat16, float16, flash, "
                                     "padding, adamw, compile, end_to_end, graph, autotune, workers"),
                 (["combo", "graph", "--device", "cpu"], "gpt-bench combo: graph cannot be measured: needs a GPU"),
                 (["ladder", "--data", "nowhere.txt"], None)):
-            done = programs.run("gpt-bench", *words)
+            done = programs.run("gpt-bench", *words, cwd=self.root)
             self.assertIn(done.returncode, (2, 3), words)
             self.assertEqual(done.stdout, "")
             self.assertEqual(done.stderr.count("error: "), 1, done.stderr)

@@ -59,7 +59,7 @@ class Generate(generating.TrainedModel):
 
     def test_everything_but_the_text_is_on_standard_error(self):
         done = self.generate("a", "--max_new_tokens", 40)
-        self.assertRegex(done.stderr, r"Loaded .*ckpt\.pt: 0\.\d\dM parameters after 24 training steps, "
+        self.assertRegex(done.stderr, r"Loaded .*ckpt\.pt: \d+\.\dk parameters after 24 training steps, "
                                       r"best validation loss \d\.\d+, char tokenizer with \d+ tokens")
         self.assertRegex(done.stderr, r"40 tokens in .* s \(\d+ tokens/s\), prompt of 1 token in .* s; ended at --max-new-tokens")
         self.assertRegex(done.stderr, r"note: .* context of 16 tokens \(block_size\): dropped the oldest \d+ tokens")
@@ -107,7 +107,7 @@ class Generate(generating.TrainedModel):
 
     def test_errors_are_one_line_with_the_right_status(self):
         run = ("--checkpoint", self.root / "run")
-        self.assert_refused(4, "models: no such checkpoint", cwd=self.root)
+        self.assert_refused(4, "there is no run in models/; train one", cwd=self.root)
         self.assert_refused(4, "", "--checkpoint", self.root / "text.txt")
         self.assert_refused(2, "did you mean '--temperature'", *run, "--temprature", 1)
         self.assert_refused(2, "--top-p must be a number 1e-9 to 1, got .0.", *run, "--top_p", 0)

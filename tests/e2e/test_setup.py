@@ -152,6 +152,12 @@ class SourceChecks(Checks):
         self.write("OPTIMIZATIONS.md", "\nsee `src/ops/a.cpp` and `scripts/*.sh`\n")
         self.assertEqual(self.found(), "OPTIMIZATIONS.md:2: names src/ops/a.cpp, which does not exist\n")
 
+    def test_size_that_is_no_longer_right(self):
+        self.write("src/ops/a.cpp", "\n" * 90)
+        self.write("src/ops/b.cpp", "\n" * 89)
+        self.write("OPTIMIZATIONS.md", "`src/ops/a.cpp` (99 lines), `src/ops/b.cpp` (99).\n")
+        self.assertEqual(self.found(), "OPTIMIZATIONS.md: src/ops/b.cpp has 89 lines, not 99\n")
+
     def test_missing_tools(self):
         self.assertRegex(self.found(""), r"^clang-format and clang-tidy are missing: run ./scripts/setup.sh --tests, .*\n$")
 

@@ -8,6 +8,7 @@
 namespace gpt {
 
 std::string format_count(double value);       // 950, 12.3k, 1.20M, 3.40G; then T, P, E
+std::string format_flops(double flops);       // 950 FLOP, 12.3 kFLOP, 3.40 GFLOP
 std::string format_bytes(double bytes);       // 512 bytes, 3.2 kB, 1.20 MB, 45.6 GB; units of 1,000
 std::string format_duration(double seconds);  // 42s, 3m07s, 2h05m, 3d04h, 1.2 years
 

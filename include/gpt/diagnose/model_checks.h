@@ -18,7 +18,7 @@ namespace gpt {
 
 // What to do about a run that takes days.
 constexpr const char* kShorterRun =
-    "lower training.max_steps or the size of the model, or train on a faster device, such as a GPU";
+    "lower training.max_steps (or training.epochs) or the size of the model, or train on a faster device";
 
 Check check_parameters(const ModelConfig& model);
 Check check_vocabulary(const ModelConfig& model, bool cuda);
