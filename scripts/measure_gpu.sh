@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Everything that a machine with a GPU can tell about this program, in one command of at most nine minutes: every test that runs
+# Everything that a machine with a GPU can tell about this program, in one command of at most nine minutes (what does not fit in is left
+# out, and summary.txt says so): every test that runs
 # on a GPU, the ladder of optimizations of the character model and of GPT-2 124M, where their steps go, their operators one by one,
 # the speed of both as they are configured and with the step recorded as CUDA graphs, and PyTorch's beside it, eager and compiled.
 # A second call, with `large`, does the last for GPT-2's sizes of 350M, 774M and 1558M. It needs a build with CUDA (build/bin), data/

@@ -325,7 +325,7 @@ std::string usage() {
          "\nMeasures what each optimization is worth on this machine: whole steps on real data, with a check that the losses agree,\n"
          "or operators one by one.\n\n" +
          list +
-         "\ngpt-bench ladder --help lists the options. Results go to benchmark_results: a table, JSON and a chart.\n";
+         "\ngpt-bench ladder --help lists the options. Results go to benchmark_results: a table, JSON and a chart. That of measure goes to standard output.\n";
 }
 
 const Verb& verb_named(const std::string& name) {
@@ -341,15 +341,20 @@ const Verb& verb_named(const std::string& name) {
 std::vector<config::Option> options_of(const std::string& verb, Options& options) {
   std::vector<config::Option> list;
   if (verb == "measure" || verb == "learn") {
-    list = {
-        {.name = "warm-up",
-         .target = &options.warm_up,
-         .help = "updates before the clock starts",
-         .min = 0,
-         .max = 1e6},
-        {.name = "updates", .target = &options.updates, .help = "updates that are timed", .min = 1, .max = 1e6},
-        {.name = "evaluations", .target = &options.evaluations, .help = "of learn: how often", .min = 1, .max = 1e6},
-        {.name = "result", .target = &options.result, .help = "file for the result; empty = standard output"}};
+    list = {{.name = "warm-up",
+             .target = &options.warm_up,
+             .help = "updates before the clock starts",
+             .min = 0,
+             .max = 1e6},
+            {.name = "updates", .target = &options.updates, .help = "updates that are timed", .min = 1, .max = 1e6},
+            {.name = "result", .target = &options.result, .help = "file for the result; empty = standard output"}};
+    if (verb == "learn") {
+      list.push_back({.name = "evaluations",
+                      .target = &options.evaluations,
+                      .help = "validations on the way",
+                      .min = 1,
+                      .max = 1e6});
+    }
     return list;
   }
   const char* const minutes_help =

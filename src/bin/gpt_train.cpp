@@ -74,7 +74,8 @@ int train(int argc, char** argv) {
   use_cpu_allocator();
   if (eval_only) return static_cast<int>(evaluate_run(config, command.origins));
 
-  const DeviceChoice choice = select_device(config.device);  // before a long text is prepared for one that is not there
+  const DeviceChoice choice =
+      select_device(config.device);  // so that a missing one is reported before a text is prepared
   const RunFolder folder(config.output_dir);
   auto start = folder.find_start(config.training.resume_from, restart);
   if (start) {

@@ -99,7 +99,7 @@ std::string output_folder(const DataConfig& data, const std::string& config_path
   if (name.empty()) name = name_of(data.text);
   if (name.empty()) name = name_of(data.bin);
   if (name.empty() && data.dataset == DatasetName::shakespeare) name = "shakespeare";
-  return "models/" + (name.empty() ? "run" : name);
+  return fmt::format("{}/{}", kRunsFolder, name.empty() ? "run" : name);
 }
 
 CommandLine parse_command_line(int argc, const char* const* argv, const std::string& program,

@@ -170,8 +170,7 @@ LockFile open_lock_file(const std::string& path) {
 std::string first_line(int fd) {
   char text[256] = {};
   const ssize_t count = pread(fd, text, sizeof text, 0);
-  const std::string_view all(text, static_cast<size_t>(std::max<ssize_t>(count, 0)));
-  return std::string(all.substr(0, all.find('\n')));
+  return gpt::first_line({text, static_cast<size_t>(std::max<ssize_t>(count, 0))});
 }
 
 std::string host_name() {

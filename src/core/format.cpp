@@ -30,6 +30,10 @@ std::string format_flops(double flops) {
   return text + "FLOP";
 }
 
+std::string format_perplexity(double value) {
+  return value < 1e6 ? fmt::format("{:.2f}", value) : fmt::format("{:.2e}", value);
+}
+
 std::string format_bytes(double bytes) {
   if (bytes < 999.5) return plural(std::llround(bytes), "byte");
   constexpr const char* kUnits[] = {"kB", "MB", "GB", "TB", "PB"};

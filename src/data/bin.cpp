@@ -124,8 +124,9 @@ void open_tokens(Bin& bin, double validation_fraction) {
 
 Bin open_bin(const BinOptions& options) {
   finish_replacement(folder_of(options.path));
-  if (std::error_code ignored; !fs::exists(options.path, ignored))  // before its vocabulary is looked for
-    throw Error(ExitCode::data, fmt::format("data.bin: cannot read {}: No such file or directory", options.path));
+  if (std::error_code error; !fs::exists(options.path, error))  // before its vocabulary is looked for
+    throw Error(ExitCode::data,
+                fmt::format("cannot read {}: {}", options.path, error ? error.message() : "No such file or directory"));
   Bin bin{options.path, options.validation_path,
           options.metadata_path.empty() ? metadata_beside(options.path) : options.metadata_path};
   if (!bin.metadata_path.empty()) bin.metadata = read_metadata(bin.metadata_path);

@@ -84,15 +84,15 @@ Checks check_gpu(at::Device device) {
                       "dtype: auto uses float16 with loss scaling"),
                 judge(gpu + " float16", info.float16, info.float16 ? probe_product(device, at::kHalf) : Probe{},
                       "set training.dtype: float32")};
-  const auto attention = [&](const char* name, at::SDPBackend backend) {
-    const Probe probe = probe_attention(device, backend, type);
+  const auto attention = [&](const char* name, const ops::AttentionKernels& kernels) {
+    const Probe probe = probe_attention(device, kernels, type);
     const std::string title = fmt::format("{} {} attention", gpu, name);
     checks.push_back(probe.works ? passed(title, fmt::format("ran forward and backward in {}", c10::toString(type)))
                                  : warned(title, probe.reason, "LibTorch uses the next kernel that works here"));
   };
-  attention("flash", at::SDPBackend::flash_attention);
-  attention("cuDNN", at::SDPBackend::cudnn_attention);
-  attention("efficient", at::SDPBackend::efficient_attention);
+  attention("flash", {.flash = true});
+  attention("cuDNN", {.cudnn = true});
+  attention("efficient", {.efficient = true});
   return checks;
 }
 

@@ -112,10 +112,11 @@ Check check_memory(const ModelConfig& model, const TrainingConfig& training, con
   check.detail = fmt::format("about {} of the {} that it may use: {}", need, available, list);
   if (!is_comfortable) {
     check.status = needed > memory.available ? Check::Status::fail : Check::Status::warn;
-    check.fix = memory.program > memory.available
-                    ? fmt::format("give it more memory: the program alone takes {}, whatever the model is",
-                                  format_bytes(memory.program))
-                    : memory_fix(model, training, form, comfortable);
+    check.fix =
+        comfortable <= 0
+            ? fmt::format("give the run more memory: {} are taken before its first tensor, whatever the model is",
+                          format_bytes(memory.taken()))
+            : memory_fix(model, training, form, comfortable);
   }
   if (estimate.host > 0) {
     check.detail += fmt::format("; and {} of the host's memory", format_bytes(estimate.host));

@@ -105,9 +105,9 @@ AttentionResult attend(const at::Tensor& qkv, const Attend& function) {
   return {output.detach(), leaf.grad()};
 }
 
-Attend with_backend(at::SDPBackend backend) {
-  return [backend](const at::Tensor& qkv) {
-    const ops::OnlyAttentionKernels only({backend});
+Attend with_kernels(const ops::AttentionKernels& kernels) {
+  return [kernels](const at::Tensor& qkv) {
+    const ops::OnlyAttentionKernels only(kernels);
     const auto parts = qkv.view({1, kPositions, 3, kHeads, kWidth}).transpose(1, 3).unbind(2);  // each (1, H, T, D)
     return at::scaled_dot_product_attention(parts[0], parts[1], parts[2], {}, 0.0, /*is_causal=*/true)
         .transpose(1, 2)
@@ -120,7 +120,7 @@ Probe probe_attention(at::Device device, at::ScalarType type, const Attend& func
   return attempt([&] {
     const at::Tensor qkv = random({1, kPositions, 3 * kHeads * kWidth}, device);
     const auto fused = attend(qkv.to(type), function);
-    const auto reference = attend(qkv, with_backend(at::SDPBackend::math));
+    const auto reference = attend(qkv, with_kernels({.math = true}));
     const double error =
         std::max(relative_error(fused.output, reference.output), relative_error(fused.grad, reference.grad));
     return judge(error, type);
@@ -148,8 +148,8 @@ Probe probe_tf32(at::Device device) {
   });
 }
 
-Probe probe_attention(at::Device device, at::SDPBackend backend, at::ScalarType type) {
-  return probe_attention(device, type, with_backend(backend));
+Probe probe_attention(at::Device device, const ops::AttentionKernels& kernels, at::ScalarType type) {
+  return probe_attention(device, type, with_kernels(kernels));
 }
 
 Probe probe_cpu_attention(at::ScalarType type) {

@@ -100,8 +100,7 @@ GenerationResult generate(GPT& model, const Tokenizer& tokenizer, std::string_vi
   const c10::InferenceMode inference;
   const EvaluationMode evaluation(model);
   const Autocast autocast(model.device(), compute_type);
-  std::optional<ops::AttentionWithoutCudnn> kernels;
-  if (model.device().is_cuda()) kernels.emplace();
+  const ops::OnlyAttentionKernels kernels(ops::without_cudnn());
   at::Generator generator = make_generator(model.device(), config.seed);
   std::vector<int32_t> tokens = encode_prompt(tokenizer, prompt);
 

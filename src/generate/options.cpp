@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "gpt/config/arguments.h"
+#include "gpt/config/load.h"
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
 #include "gpt/core/format.h"
@@ -112,7 +113,7 @@ std::string newest_run() {
   std::string newest;
   fs::file_time_type newest_time = fs::file_time_type::min();
   std::error_code error;
-  for (fs::directory_iterator entry(kRunsFolder, error), end; !error && entry != end; entry.increment(error)) {
+  for (fs::directory_iterator entry(config::kRunsFolder, error), end; !error && entry != end; entry.increment(error)) {
     std::error_code missing;
     const fs::file_time_type time = fs::last_write_time(entry->path() / "ckpt.pt", missing);
     if (!missing && time > newest_time) newest = entry->path().string(), newest_time = time;

@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "gpt/checkpoint/checkpoint.h"
+#include "gpt/config/load.h"
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
@@ -82,7 +83,7 @@ Session open_session(const GenerateOptions& options) {
   if (options.checkpoint.empty()) {
     throw Error(ExitCode::checkpoint,
                 fmt::format("there is no run in {}/; train one with gpt-train, or name a checkpoint with --checkpoint",
-                            kRunsFolder));
+                            config::kRunsFolder));
   }
   std::error_code error;
   if (!std::filesystem::exists(options.checkpoint, error) && !error) {

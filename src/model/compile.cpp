@@ -19,6 +19,7 @@
 #include "gpt/core/log.h"
 #include "gpt/core/process.h"
 #include "gpt/ops/aten.h"
+#include "gpt/ops/attention_kernels.h"
 #include "gpt/ops/fused.h"
 #include "gpt/optim/grad_clip.h"
 
@@ -36,14 +37,11 @@ const char* name_of(AttentionKernel kernel) {
   return "auto";
 }
 
-void allow_attention_kernels(AttentionKernel kernel) {
+// What training.attention allows.
+ops::AttentionKernels kernels_of(AttentionKernel kernel) {
   using enum AttentionKernel;
-  auto& context = at::globalContext();
-  const auto allowed = [kernel](AttentionKernel one) { return kernel == automatic || kernel == one; };
-  context.setSDPUseCuDNN(allowed(cudnn));
-  context.setSDPUseFlash(allowed(flash));
-  context.setSDPUseMemEfficient(allowed(efficient));
-  context.setSDPUseMath(allowed(math));
+  const auto has = [kernel](AttentionKernel one) { return kernel == automatic || kernel == one; };
+  return {.cudnn = has(cudnn), .flash = has(flash), .efficient = has(efficient), .math = has(math)};
 }
 
 std::string cpu_attention_path(const ExecutionConfig& execution, double dropout) {
@@ -52,9 +50,9 @@ std::string cpu_attention_path(const ExecutionConfig& execution, double dropout)
   return is_flash ? "flash" : "math: LibTorch's flash attention on a CPU has no dropout";
 }
 
-// What ATen chooses among the kernels that are allowed; empty where none of them can be used.
-std::string cuda_attention_path(const ModelConfig& config, at::Device device, at::ScalarType dtype, double dropout,
-                                bool training) {
+// What ATen chooses among the kernels that are allowed; empty where the one that was asked for cannot be used.
+std::string cuda_attention_path(const ModelConfig& config, AttentionKernel asked, at::Device device,
+                                at::ScalarType dtype, double dropout, bool training) {
   const auto heads = [&](int64_t count) {
     const auto options = at::TensorOptions().device(device).dtype(dtype);
     return at::empty({1, count, config.block_size, config.head_dim()}, options).requires_grad_(training);
@@ -70,7 +68,7 @@ std::string cuda_attention_path(const ModelConfig& config, at::Device device, at
       default: break;
     }
   } catch (const c10::Error& error) {
-    if (process::is_out_of_memory(error)) throw;
+    if (asked == AttentionKernel::automatic || process::is_out_of_memory(error)) throw;
     return "";
   }
   return fmt::format("math: no fused kernel supports {} with heads of width {} here", c10::toString(dtype),
@@ -145,7 +143,7 @@ ops::Operators select_operators(const ExecutionConfig& execution, at::Device dev
     throw Error(ExitCode::config,
                 fmt::format("'training.attention' is {}, which needs a GPU; use auto, flash or math", name_of(kernel)));
   }
-  allow_attention_kernels(kernel);
+  ops::allow_attention_kernels(kernels_of(kernel));
   if (!execution.use_compile) return ops::aten_operators();
   ops::Operators operators = ops::fused_operators();
   if (kernel == AttentionKernel::math) operators.attention = ops::aten::attention;
@@ -156,8 +154,9 @@ std::string attention_path(const ModelConfig& model, const ExecutionConfig& exec
                            at::ScalarType dtype, bool training) {
   (void)select_operators(execution, device);
   const double dropout = training ? model.dropout : 0.0;
-  const std::string path = device.is_cpu() ? cpu_attention_path(execution, dropout)
-                                           : cuda_attention_path(model, device, dtype, dropout, training);
+  const std::string path = device.is_cpu()
+                               ? cpu_attention_path(execution, dropout)
+                               : cuda_attention_path(model, execution.attention, device, dtype, dropout, training);
   const AttentionKernel asked = execution.attention;
   if (asked != AttentionKernel::automatic && !path.starts_with(name_of(asked))) {
     throw Error(ExitCode::config, fmt::format("'training.attention' is {}, which cannot be used here{}; use auto",

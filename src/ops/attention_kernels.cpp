@@ -2,36 +2,29 @@
 
 #include <ATen/Context.h>
 
-#include <algorithm>
-
 namespace gpt::ops {
-namespace {
 
-using enum at::SDPBackend;
-
-std::array<bool, 4> allowed() {
+AttentionKernels allowed_attention_kernels() {
   const auto& context = at::globalContext();
-  return {context.userEnabledFlashSDP(), context.userEnabledMemEfficientSDP(), context.userEnabledCuDNNSDP(),
-          context.userEnabledMathSDP()};
+  return {.cudnn = context.userEnabledCuDNNSDP(),
+          .flash = context.userEnabledFlashSDP(),
+          .efficient = context.userEnabledMemEfficientSDP(),
+          .math = context.userEnabledMathSDP()};
 }
 
-void allow(const std::array<bool, 4>& kernels) {
+void allow_attention_kernels(const AttentionKernels& kernels) {
   auto& context = at::globalContext();
-  context.setSDPUseFlash(kernels[0]);
-  context.setSDPUseMemEfficient(kernels[1]);
-  context.setSDPUseCuDNN(kernels[2]);
-  context.setSDPUseMath(kernels[3]);
+  context.setSDPUseCuDNN(kernels.cudnn);
+  context.setSDPUseFlash(kernels.flash);
+  context.setSDPUseMemEfficient(kernels.efficient);
+  context.setSDPUseMath(kernels.math);
 }
 
-}  // namespace
-
-OnlyAttentionKernels::OnlyAttentionKernels(std::initializer_list<at::SDPBackend> kernels) : previous_(allowed()) {
-  const auto has = [&](at::SDPBackend one) { return std::find(kernels.begin(), kernels.end(), one) != kernels.end(); };
-  allow({has(flash_attention), has(efficient_attention), has(cudnn_attention), has(math)});
+AttentionKernels without_cudnn() {
+  AttentionKernels kernels = allowed_attention_kernels();
+  kernels.cudnn = false;
+  if (kernels == AttentionKernels()) return {.flash = true, .efficient = true, .math = true};
+  return kernels;
 }
-
-OnlyAttentionKernels::~OnlyAttentionKernels() { allow(previous_); }
-
-AttentionWithoutCudnn::AttentionWithoutCudnn() : OnlyAttentionKernels({flash_attention, efficient_attention, math}) {}
 
 }  // namespace gpt::ops

@@ -116,7 +116,7 @@ std::vector<MatmulAlgorithm> Matmul::algorithms(int most) const {
   const cublasStatus_t status =
       cublasLtMatmulAlgoGetHeuristic(handle(), description_.get(), first_layout_.get(), second_layout_.get(),
                                      result_layout_.get(), result_layout_.get(), created, most, found.data(), &count);
-  // The second, of some products with a single row or column: another epilogue may be possible.
+  // It gives the second for some products with a single row or column; another epilogue may work.
   if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return {};
   check(status);
   std::vector<MatmulAlgorithm> algorithms;

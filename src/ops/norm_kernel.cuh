@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(kMostThreads)
 }
 
 // Adds the sum of the parts, `stride` values apart, to the C values of `gradient`, or puts it there. kPartWarps x 32 threads: a block sums 32
-// columns. There are few blocks, so that it takes as long as a thread's reads.
+// columns. There are few blocks, so its time is that of one thread's reads.
 inline constexpr unsigned kPartWarps = 32;
 template <class T>
 __global__ void add_parts_kernel(T* gradient, bool is_added, const T* parts, int64_t count, int64_t stride, int64_t C) {

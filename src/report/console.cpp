@@ -73,10 +73,8 @@ void Console::step(const StepRecord& s) {
 
 void Console::evaluation(const EvaluationRecord& e) {
   const std::string bits = e.bits_per_byte ? fmt::format(" | {:.4f} bits/byte", *e.bits_per_byte) : "";
-  const double perplexity = e.perplexity();
   log::info(fmt::format("{} | val loss {:.4f} | perplexity {}{} | {:.1f}s{}", position(e.step), e.loss,
-                        perplexity < 1e6 ? fmt::format("{:.2f}", perplexity) : fmt::format("{:.2e}", perplexity), bits,
-                        e.seconds, e.is_best ? " | best so far" : ""));
+                        format_perplexity(e.perplexity()), bits, e.seconds, e.is_best ? " | best so far" : ""));
 }
 
 void Console::epoch(const EpochRecord& e) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "gpt/config/automatic.h"
+#include "gpt/core/format.h"
 #include "gpt/core/log.h"
 #include "gpt/core/process.h"
 #include "gpt/device/memory.h"
@@ -32,8 +33,8 @@ StartingPoint checkpoint_of(const Config& config) {
 }
 
 std::string describe(const StartingPoint& start, const Evaluation& evaluation, int64_t tokens) {
-  std::string line = fmt::format("{}: step {} | val loss {:.4f} | perplexity {:.2f}", start.path, start.checkpoint.step,
-                                 evaluation.loss, evaluation.perplexity());
+  std::string line = fmt::format("{}: step {} | val loss {:.4f} | perplexity {}", start.path, start.checkpoint.step,
+                                 evaluation.loss, format_perplexity(evaluation.perplexity()));
   if (evaluation.bits_per_byte) line += fmt::format(" | {:.4f} bits/byte", *evaluation.bits_per_byte);
   return line + fmt::format(" | {} tokens\n", tokens);
 }
@@ -43,10 +44,10 @@ std::string describe(const StartingPoint& start, const Evaluation& evaluation, i
 ExitCode evaluate_run(Config config, const config::Origins& origins) {
   const StartingPoint start = checkpoint_of(config);
   config::keep_choices(config, origins, start.checkpoint.config);
+  const DeviceChoice choice = select_device(config.device);  // as gpt-train does
   const Corpus corpus = load_run_corpus(config, start);
   config.model.vocab_size = vocabulary_for(corpus, config.model.vocab_size);
 
-  const DeviceChoice choice = select_device(config.device);
   configure_memory(config.training, choice.device);
   const DeviceInfo device = describe_device(choice.device);
   announce_device(device, choice);

@@ -70,8 +70,8 @@ Evaluation Evaluator::run(GPT& model, const std::function<bool(double share)>& s
   for (int64_t i = 0; i < count_ && !(stopped = stop(static_cast<double>(i) / static_cast<double>(count_))); ++i) {
     const Batch batch = batches_[batch_index(i)];
     Autocast autocast(device_, autocast_type_);
-    std::optional<ops::AttentionWithoutCudnn> kernels;
-    if (device_.is_cuda() && batch.inputs.size(1) == 1) kernels.emplace();  // what is left of the validation tokens
+    std::optional<ops::OnlyAttentionKernels> kernels;
+    if (batch.inputs.size(1) == 1) kernels.emplace(ops::without_cudnn());  // what is left of the validation tokens
     sum += model.loss(batch.inputs, batch.targets).to(at::kDouble) * static_cast<double>(batch.inputs.numel());
   }
   model.train(was_training);

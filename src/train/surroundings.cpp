@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "gpt/config/automatic.h"
+#include "gpt/config/load.h"
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
 #include "gpt/device/device.h"
@@ -47,14 +48,15 @@ void announce_choice(const Config& config, const config::Origins& origins) {
     const std::string device =
         here.gpu ? "a GPU" : fmt::format("{} CPU {}", here.cores, here.cores == 1 ? "core" : "cores");
     const ModelConfig& m = config.model;
-    const std::optional<int64_t> steps = config.training.schedule.max_steps;
-    log::info(
-        fmt::format("model.preset: auto chose {}, {}, width {}, sequences of {}, {} at a time{}, for {} and {} of text",
-                    plural(m.n_layer, "layer"), plural(m.n_head, "head"), m.n_embd, plural(m.block_size, "token"),
-                    config.training.batch_size, steps ? ", " + plural(*steps, "step") : "", device,
-                    format_bytes(static_cast<double>(here.characters))));
+    std::string run;  // what was chosen of it
+    if (!origins.count("training.batch_size")) run += fmt::format(", {} at a time", config.training.batch_size);
+    if (const auto steps = config.training.schedule.max_steps; steps && !origins.count("training.max_steps"))
+      run += ", " + plural(*steps, "step");
+    log::info(fmt::format("model.preset: auto chose {}, {}, width {}, sequences of {}{}, for {} and {} of text",
+                          plural(m.n_layer, "layer"), plural(m.n_head, "head"), m.n_embd, plural(m.block_size, "token"),
+                          run, device, format_bytes(static_cast<double>(here.characters))));
   }
-  const std::string former = "models/run";
+  const std::string former = fmt::format("{}/run", config::kRunsFolder);
   if (origins.count("output_dir") || config.output_dir == former) return;
   const auto run = peek_run(former);
   if (run && is_same_run(run->checkpoint.config, config, origins)) {

@@ -23,6 +23,12 @@ TEST(Format, FlopsHaveTheirSuffixWithTheUnit) {
   EXPECT_EQ(format_flops(12.25e9), "12.25 GFLOP");
 }
 
+TEST(Format, AnAbsurdPerplexityIsReadable) {
+  EXPECT_EQ(format_perplexity(4.6), "4.60");
+  EXPECT_EQ(format_perplexity(999'999), "999999.00");
+  EXPECT_EQ(format_perplexity(2.6e58), "2.60e+58");
+}
+
 TEST(Format, BytesNeverVanish) {
   EXPECT_EQ(format_bytes(0), "0 bytes");
   EXPECT_EQ(format_bytes(1), "1 byte");

@@ -33,7 +33,6 @@ std::string refusal(const std::vector<const char*>& arguments) {
 TEST(GenerateOptions, DefaultsAreTheStructs) {
   const GenerateOptions options = parse({});
   const SamplingConfig defaults;
-  EXPECT_EQ(options.checkpoint, "");  // there is no run here
   EXPECT_FALSE(options.prompt.has_value());
   EXPECT_EQ(options.sampling.temperature, defaults.temperature);
   EXPECT_EQ(options.sampling.max_new_tokens, defaults.max_new_tokens);

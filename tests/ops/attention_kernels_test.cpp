@@ -1,33 +1,35 @@
 #include "gpt/ops/attention_kernels.h"
 
-#include <ATen/Context.h>
 #include <gtest/gtest.h>
-
-#include <array>
 
 namespace gpt::ops {
 namespace {
 
-using Allowed = std::array<bool, 4>;
-
-Allowed allowed() {
-  const auto& context = at::globalContext();
-  return {context.userEnabledCuDNNSDP(), context.userEnabledFlashSDP(), context.userEnabledMemEfficientSDP(),
-          context.userEnabledMathSDP()};
+TEST(AttentionKernels, AreAllowedWithinAScope) {
+  const AttentionKernels before = allowed_attention_kernels();
+  {
+    const OnlyAttentionKernels only({.cudnn = true});
+    EXPECT_EQ(allowed_attention_kernels(), (AttentionKernels{.cudnn = true}));
+    {
+      const OnlyAttentionKernels others({.flash = true, .math = true});
+      EXPECT_EQ(allowed_attention_kernels(), (AttentionKernels{.flash = true, .math = true}));
+    }
+    EXPECT_EQ(allowed_attention_kernels(), (AttentionKernels{.cudnn = true}));
+  }
+  EXPECT_EQ(allowed_attention_kernels(), before);
 }
 
-TEST(AttentionKernels, AreAllowedWithinAScope) {
-  const Allowed before = allowed();
+TEST(AttentionKernels, WithoutCudnnTheOthersAreWhatTheyWere) {
   {
-    const OnlyAttentionKernels only({at::SDPBackend::cudnn_attention});
-    EXPECT_EQ(allowed(), (Allowed{true, false, false, false}));
-    {
-      const AttentionWithoutCudnn others;  // cuDNN alone would leave nothing
-      EXPECT_EQ(allowed(), (Allowed{false, true, true, true}));
-    }
-    EXPECT_EQ(allowed(), (Allowed{true, false, false, false}));
+    const OnlyAttentionKernels all({.cudnn = true, .flash = true, .efficient = true, .math = true});
+    EXPECT_EQ(without_cudnn(), (AttentionKernels{.flash = true, .efficient = true, .math = true}));
   }
-  EXPECT_EQ(allowed(), before);
+  {
+    const OnlyAttentionKernels one({.math = true});
+    EXPECT_EQ(without_cudnn(), (AttentionKernels{.math = true}));
+  }
+  const OnlyAttentionKernels cudnn({.cudnn = true});
+  EXPECT_EQ(without_cudnn(), (AttentionKernels{.flash = true, .efficient = true, .math = true}));
 }
 
 }  // namespace

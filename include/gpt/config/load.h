@@ -28,6 +28,8 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
                                const std::string& description, const std::vector<Option>& program_rows = {},
                                const Completion& complete = {});
 
+constexpr const char* kRunsFolder = "models";  // where runs are unless output_dir names another place
+
 // What output_dir: auto means: models/NAME, NAME being that of the configuration's file, else of the text, dataset or bin.
 std::string output_folder(const DataConfig& data, const std::string& config_path);
 

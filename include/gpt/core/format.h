@@ -21,6 +21,9 @@ std::string plural(int64_t count, std::string_view noun);
 // Three digits, neither an exponent nor trailing zeros: 0.0123, 0.5, 12.3, 5,000.
 std::string format_number(double value);
 
+// Two digits after the point, or an exponent above a million: 4.60, 2.60e+58.
+std::string format_perplexity(double value);
+
 // [=====>              ]: `share` of `width` cells.
 std::string format_bar(double share, int width);
 

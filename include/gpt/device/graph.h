@@ -29,7 +29,7 @@ class Graphs {
   virtual void run(const std::function<void()>& work) = 0;
 };
 
-// Null on a CPU. Lives longer than the graphs that it makes.
+// Null on a CPU. Must outlive the graphs that it makes.
 std::unique_ptr<Graphs> graphs_of(c10::Device device);
 
 // From now on the calling thread's work on a GPU goes to a stream other than the default one, which cannot be recorded; autograd

@@ -1,10 +1,11 @@
 // Whether a feature of a device really works: found out by running a tiny case, never from a table of devices.
 #pragma once
 
-#include <ATen/SDPBackend.h>
 #include <ATen/core/Tensor.h>
 
 #include <string>
+
+#include "gpt/ops/attention_kernels.h"
 
 namespace gpt {
 
@@ -20,7 +21,7 @@ Probe probe_product(at::Device device, at::ScalarType type);
 Probe probe_tf32(at::Device device);
 
 // Causal attention, forward and backward, with every other kernel disabled; compared with the unfused one in float32.
-Probe probe_attention(at::Device device, at::SDPBackend backend, at::ScalarType type);
+Probe probe_attention(at::Device device, const ops::AttentionKernels& kernels, at::ScalarType type);
 // The same of the program's own on the CPU.
 Probe probe_cpu_attention(at::ScalarType type);
 

@@ -10,10 +10,8 @@
 
 namespace gpt {
 
-inline constexpr const char* kRunsFolder = "models";  // where gpt-train puts runs unless it is told otherwise
-
 struct GenerateOptions {
-  std::string checkpoint;  // a file; empty where none was named and kRunsFolder has none
+  std::string checkpoint;  // a file; empty where none was named and config::kRunsFolder has none
   // An argument or --prompt. "-" is standard input, which also serves when no prompt is named and it is no terminal.
   std::optional<std::string> prompt;
   std::string prompt_file;

@@ -1,30 +1,32 @@
-// Which of LibTorch's kernels for attention on a GPU may be used for a while.
+// Which of LibTorch's kernels for attention on a GPU may be used, which is a setting of the process.
 #pragma once
-
-#include <ATen/SDPBackend.h>
-
-#include <array>
-#include <initializer_list>
 
 namespace gpt::ops {
 
-// Within its scope these alone, whatever training.attention says.
+struct AttentionKernels {
+  bool cudnn = false, flash = false, efficient = false, math = false;
+  bool operator==(const AttentionKernels&) const = default;
+};
+
+AttentionKernels allowed_attention_kernels();
+void allow_attention_kernels(const AttentionKernels& kernels);
+
+// Within its scope these alone.
 class OnlyAttentionKernels {
  public:
-  explicit OnlyAttentionKernels(std::initializer_list<at::SDPBackend> kernels);
-  ~OnlyAttentionKernels();
+  explicit OnlyAttentionKernels(const AttentionKernels& kernels) : before_(allowed_attention_kernels()) {
+    allow_attention_kernels(kernels);
+  }
+  ~OnlyAttentionKernels() { allow_attention_kernels(before_); }
   OnlyAttentionKernels(const OnlyAttentionKernels&) = delete;
   OnlyAttentionKernels& operator=(const OnlyAttentionKernels&) = delete;
 
  private:
-  std::array<bool, 4> previous_;
+  AttentionKernels before_;
 };
 
-// cuDNN plans its kernel anew for every number of keys, which takes far longer than a token of a text that grows, and it refuses a
-// single key.
-class AttentionWithoutCudnn : public OnlyAttentionKernels {
- public:
-  AttentionWithoutCudnn();
-};
+// Those that are allowed, but for cuDNN's, which is planned anew for every number of keys, far longer than a token of a growing text
+// takes, and refuses a single key. All others where it is the only one that is allowed.
+AttentionKernels without_cudnn();
 
 }  // namespace gpt::ops
