@@ -124,13 +124,11 @@ void open_tokens(Bin& bin, double validation_fraction) {
 
 Bin open_bin(const BinOptions& options) {
   finish_replacement(folder_of(options.path));
-  if (std::error_code error; !fs::exists(options.path, error))  // before its vocabulary is looked for
-    throw Error(ExitCode::data,
-                fmt::format("cannot read {}: {}", options.path, error ? error.message() : "No such file or directory"));
   Bin bin{options.path, options.validation_path,
           options.metadata_path.empty() ? metadata_beside(options.path) : options.metadata_path};
   if (!bin.metadata_path.empty()) bin.metadata = read_metadata(bin.metadata_path);
   if (options.is_prepared) require_all_of_prepare(bin);
+  open_tokens(bin, options.validation_fraction);
   if (const Bin* main = options.main) {
     const std::string& made_with = bin.metadata.tokenizer_hash;
     if (main->tokenizer && !made_with.empty() && made_with != hash128(main->tokenizer->to_json())) {
@@ -142,7 +140,6 @@ Bin open_bin(const BinOptions& options) {
     bin.tokenizer = options.saved_tokenizer ? options.saved_tokenizer : make_tokenizer_of(bin, options.tokenizer);
     bin.vocab_size = vocabulary_of(bin, options.vocab_size);
   }
-  open_tokens(bin, options.validation_fraction);
   return bin;
 }
 

@@ -30,6 +30,11 @@ void try_to(const std::function<void()>& act) {
   } catch (const c10::Error&) { return; }
 }
 
+void stop_allocating(at::cuda::MempoolId_t memory, c10::Device device) {
+  allocator::endAllocateToPool(device.index(), memory);
+  allocator::releasePool(device.index(), memory);
+}
+
 class CudaGraph : public Graph {
  public:
   CudaGraph(at::cuda::MempoolId_t memory, c10::Device device) : memory_(memory), device_(device) {}
@@ -55,10 +60,7 @@ class CudaGraph : public Graph {
   // been done already.
   void give_up() {
     try_to([this] { graph_.capture_end(); });
-    try_to([this] {
-      allocator::endAllocateToPool(device_.index(), memory_);
-      allocator::releasePool(device_.index(), memory_);
-    });
+    try_to([this] { stop_allocating(memory_, device_); });
     try_to([this] {
       host_allocator().end_allocate_to_pool(memory_);
       host_allocator().release_pool(memory_);
@@ -109,10 +111,7 @@ class CudaGraphs : public Graphs {
                                          cudaStream_t of) { return of == stream; });
     }
     ~InMemory() {
-      try_to([this] {
-        allocator::endAllocateToPool(device_.index(), memory_);
-        allocator::releasePool(device_.index(), memory_);
-      });
+      try_to([this] { stop_allocating(memory_, device_); });
     }
     InMemory(const InMemory&) = delete;
     InMemory& operator=(const InMemory&) = delete;

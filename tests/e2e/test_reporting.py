@@ -31,7 +31,7 @@ class Reporting(unittest.TestCase):
     def test_it_announces_what_it_runs_on_and_with(self):
         for pattern in (r"Using CPU: .+, \d+ threads?, [\d.]+ GB", r"Precision: float32.*", r"✓ Using fused AdamW", r"Compiling model\.\.\.",
                         r"✓ Model compiled successfully \(default\) in [\d.]+ s",
-                        r"Model: .+ parameters, .+ layers?, .+ heads?, width \d+, block \d+, vocabulary \d+( \(padded to \d+\))?",
+                        r"Model: .+ parameters, .+ layers?, .+ heads?, width \d+, block \d+, vocabulary \d+ \(padded to \d+\)",
                         r"Data: .+: [\d,]+ training and [\d,]+ validation tokens, resident"):
             self.assertEqual(len(self.matching(pattern)), 1, pattern)
 

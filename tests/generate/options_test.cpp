@@ -30,6 +30,15 @@ std::string refusal(const std::vector<const char*>& arguments) {
   return "";
 }
 
+TEST(GenerateOptions, WithoutARunThereIsNoCheckpoint) {
+  const ScratchFolder folder;
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  const GenerateOptions options = parse({});
+  std::filesystem::current_path(before);
+  EXPECT_EQ(options.checkpoint, "");
+}
+
 TEST(GenerateOptions, DefaultsAreTheStructs) {
   const GenerateOptions options = parse({});
   const SamplingConfig defaults;
