@@ -18,19 +18,21 @@ namespace gpt::ops::cuda {
 struct PowerSum {
   float maximum = -FLT_MAX, sum = 0;
 
-  __device__ void add(float value) {
-    if (value > maximum) {
-      sum *= expf(maximum - value);
-      maximum = value;
-    }
-    sum += expf(value - maximum);
+  // Without a branch, which some thread of every warp would take. What is not a number loses every comparison, but is part of the sum.
+  template <class T>
+  __device__ void add(const Group& group) {
+    float largest = maximum;
+    for (const float value : group.values) largest = fmaxf(largest, value);
+    sum *= power<T>(maximum - largest);
+    for (const float value : group.values) sum += power<T>(value - largest);
+    maximum = largest;
   }
 };
 
 inline constexpr unsigned kMostLogitThreads = 1024;
 
 // One block computes a row, reading it twice: the second time from the second-level cache, where that holds the rows in flight.
-template <bool is_aligned, class T>
+template <bool is_whole, class T>
 __global__ void __launch_bounds__(kMostLogitThreads) cross_entropy_kernel(CrossEntropyRows<T> of) {
   const int64_t row = blockIdx.x, V = of.vocabulary, target = of.targets[row];
   CUDA_KERNEL_ASSERT(target >= 0 && target < V);
@@ -39,14 +41,16 @@ __global__ void __launch_bounds__(kMostLogitThreads) cross_entropy_kernel(CrossE
   PowerSum own;
   float total = 0;
   for (int64_t begin = int64_t{threadIdx.x} * kGroup; begin < V; begin += int64_t{blockDim.x} * kGroup) {
-    const Group z = load<is_aligned>(logits + begin, V - begin);
-    for (int i = 0; i < kGroup; ++i) {
-      if (begin + i >= V) break;
-      own.add(z.values[i]);
-      total += z.values[i];
+    const int64_t count = V - begin;
+    Group z = load<is_whole>(logits + begin, count);
+    if (of.smoothing > 0) {
+      for (int i = 0; i < kGroup; ++i) total += i < count ? z.values[i] : 0.0f;
     }
+    if (count < kGroup) {  // the last group, of which the others are no logits
+      for (int i = 0; i < kGroup; ++i) z.values[i] = i < count ? z.values[i] : -INFINITY;
+    }
+    own.add<T>(z);
   }
-  // A logit that is not a number loses every comparison, but is part of the sum.
   const float maximum = block_maximum(own.maximum);
   const Sums sums = block_sums({own.sum * expf(own.maximum - maximum), total});
   const float log_sum = logf(sums.first), uniform = of.smoothing / static_cast<float>(V);
@@ -58,12 +62,15 @@ __global__ void __launch_bounds__(kMostLogitThreads) cross_entropy_kernel(CrossE
   if (!of.scale) return;
   const float scale = *of.scale;
   for (int64_t begin = int64_t{threadIdx.x} * kGroup; begin < of.stride; begin += int64_t{blockDim.x} * kGroup) {
-    Group z = load<is_aligned>(logits + begin, of.stride - begin);
-    for (int i = 0; i < kGroup; ++i) {
-      const float share = begin + i == target ? 1 - of.smoothing + uniform : uniform;
-      z.values[i] = begin + i < V ? (expf(z.values[i] - maximum - log_sum) - share) * scale : 0.0f;
+    Group z = load<is_whole>(logits + begin, of.stride - begin);
+    for (float& value : z.values) value = (power<T>(value - maximum - log_sum) - uniform) * scale;
+    if (target >= begin && target - begin < kGroup) {
+      for (int i = 0; i < kGroup; ++i) z.values[i] -= begin + i == target ? (1 - of.smoothing) * scale : 0.0f;
     }
-    store<is_aligned>(z, logits + begin, of.stride - begin);
+    if (V - begin < kGroup) {
+      for (int i = 0; i < kGroup; ++i) z.values[i] = begin + i < V ? z.values[i] : 0.0f;
+    }
+    store<is_whole>(z, logits + begin, of.stride - begin);
   }
 }
 
@@ -75,8 +82,8 @@ void cross_entropy(const Launch& launch, const ClassifierOptions& options, const
     const auto of = cross_entropy_rows<T>(options, logits, targets, losses, scale);
     const auto threads =
         static_cast<unsigned>(std::min<int64_t>(kMostLogitThreads, (groups_of(of.stride) + 31) / 32 * 32));
-    const bool aligned = of.stride % kGroup == 0 && are_aligned(of.logits);
-    launch(aligned ? cross_entropy_kernel<true, T> : cross_entropy_kernel<false, T>, logits.size(0), threads, of);
+    const bool whole = of.stride % kGroup == 0 && are_aligned(of.logits);
+    launch(whole ? cross_entropy_kernel<true, T> : cross_entropy_kernel<false, T>, logits.size(0), threads, of);
   });
 }
 

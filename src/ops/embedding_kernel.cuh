@@ -23,22 +23,22 @@ using EmbeddingRows = ops::EmbeddingRows<T, DropoutMask>;
 inline constexpr unsigned kRowThreads = 256;
 
 // A block does a row.
-template <bool is_aligned, class T>
+template <bool is_whole, class T>
 __global__ void __launch_bounds__(kRowThreads) embedding_kernel(EmbeddingRows<T> of) {
   const int64_t row = blockIdx.x, id = of.ids[row], C = of.C, groups = (C + kGroup - 1) / kGroup;
   CUDA_KERNEL_ASSERT(id >= 0 && id < of.V);
   for (int64_t group = threadIdx.x; group < groups; group += blockDim.x) {
     const int64_t begin = group * kGroup, count = C - begin;
-    Group sum = load<is_aligned>(of.table + id * C + begin, count);
+    Group sum = load<is_whole>(of.table + id * C + begin, count);
     if (of.positions) {
-      const Group position = load<is_aligned>(of.positions + row % of.length * C + begin, count);
+      const Group position = load<is_whole>(of.positions + row % of.length * C + begin, count);
       for (int i = 0; i < kGroup; ++i) sum.values[i] += position.values[i];
     }
     if (of.dropout.key) {
       const Group factors = dropout_factors(of.dropout, *of.dropout.key, row * groups + group);
       for (int i = 0; i < kGroup; ++i) sum.values[i] *= factors.values[i];
     }
-    store<is_aligned>(sum, of.y + row * C + begin, count);
+    store<is_whole>(sum, of.y + row * C + begin, count);
   }
 }
 
@@ -51,9 +51,9 @@ struct RowGradients {
 };
 
 // The gradient of a group, in the columns from `begin` on, before dropout.
-template <bool is_aligned, class T>
+template <bool is_whole, class T>
 __device__ Group gradient_of(const RowGradients<T>& of, int64_t row, int64_t begin) {
-  Group gradient = load<is_aligned>(of.data + row * of.C + begin, of.C - begin);
+  Group gradient = load<is_whole>(of.data + row * of.C + begin, of.C - begin);
   if (of.dropout.key) {
     const int64_t groups = (of.C + kGroup - 1) / kGroup;
     const Group factors = dropout_factors(of.dropout, *of.dropout.key, row * groups + begin / kGroup);
@@ -66,11 +66,11 @@ __device__ inline void add(Group& sum, const Group& x) {
   for (int i = 0; i < kGroup; ++i) sum.values[i] += x.values[i];
 }
 
-template <bool is_aligned, class G>
+template <bool is_whole, class G>
 __device__ void add_to(G* gradient, const Group& x, int64_t count) {
-  Group sum = load<is_aligned>(gradient, count);
+  Group sum = load<is_whole>(gradient, count);
   add(sum, x);
-  store<is_aligned>(sum, gradient, count);
+  store<is_whole>(sum, gradient, count);
 }
 
 inline constexpr int64_t kChunk = 32;
@@ -84,7 +84,7 @@ struct SortedTokens {
   int64_t column_blocks;
 };
 
-template <bool is_aligned, class G, class T>
+template <bool is_whole, class G, class T>
 __global__ void __launch_bounds__(kRowThreads) add_runs_kernel(RowGradients<T> of, SortedTokens tokens, G* gradient) {
   const int64_t chunk = blockIdx.x / tokens.column_blocks, first = chunk * kChunk,
                 last = first + kChunk < of.rows ? first + kChunk : of.rows,
@@ -93,14 +93,14 @@ __global__ void __launch_bounds__(kRowThreads) add_runs_kernel(RowGradients<T> o
   bool began_before = first > 0 && tokens.id[first - 1] == tokens.id[first];
   Group sum{};
   for (int64_t i = first; i < last; ++i) {
-    add(sum, gradient_of<is_aligned>(of, tokens.row[i], column));
+    add(sum, gradient_of<is_whole>(of, tokens.row[i], column));
     const int id = tokens.id[i];
     const bool goes_on = i + 1 < of.rows && tokens.id[i + 1] == id;
     if (goes_on && i + 1 < last) continue;
     if (began_before || goes_on) {
-      store<is_aligned>(sum, tokens.parts + (2 * chunk + (began_before ? 0 : 1)) * of.C + column, of.C - column);
+      store<is_whole>(sum, tokens.parts + (2 * chunk + (began_before ? 0 : 1)) * of.C + column, of.C - column);
     } else {
-      add_to<is_aligned>(gradient + id * of.C + column, sum, of.C - column);
+      add_to<is_whole>(gradient + id * of.C + column, sum, of.C - column);
     }
     sum = Group{};
     began_before = false;
@@ -123,7 +123,7 @@ __device__ inline Group sum_of_warps(const Group& own) {
 }
 
 // A block does a chunk and 32 groups of columns: the run that begins there and goes on, where there is one.
-template <bool is_aligned, class G>
+template <bool is_whole, class G>
 __global__ void __launch_bounds__(32 * kWarps)
     add_parts_of_runs_kernel(SortedTokens tokens, int64_t rows, int64_t C, G* gradient) {
   const int64_t chunk = blockIdx.x / tokens.column_blocks, first = chunk * kChunk, next = first + kChunk,
@@ -135,14 +135,14 @@ __global__ void __launch_bounds__(32 * kWarps)
   for (int64_t part = chunk + threadIdx.x / 32; part * kChunk < rows; part += kWarps) {
     const bool begins = part == chunk;
     if (!begins && tokens.id[part * kChunk] != id) break;
-    add(sum, load<is_aligned>(tokens.parts + (2 * part + (begins ? 1 : 0)) * C + column, C - column));
+    add(sum, load<is_whole>(tokens.parts + (2 * part + (begins ? 1 : 0)) * C + column, C - column));
   }
   sum = sum_of_warps(sum);
-  if (threadIdx.x < 32 && column < C) add_to<is_aligned>(gradient + id * C + column, sum, C - column);
+  if (threadIdx.x < 32 && column < C) add_to<is_whole>(gradient + id * C + column, sum, C - column);
 }
 
 // A block does a position and 32 groups of columns: `gradient` (positions, C) += the sum over the batch.
-template <bool is_aligned, class G, class T>
+template <bool is_whole, class G, class T>
 __global__ void __launch_bounds__(32 * kWarps)
     add_positions_kernel(RowGradients<T> of, int64_t positions, int64_t column_blocks, G* gradient) {
   const int64_t position = blockIdx.x / column_blocks,
@@ -150,12 +150,10 @@ __global__ void __launch_bounds__(32 * kWarps)
   Group sum{};
   for (int64_t row = position + threadIdx.x / 32 * positions; column < of.C && row < of.rows;
        row += kWarps * positions) {
-    add(sum, gradient_of<is_aligned>(of, row, column));
+    add(sum, gradient_of<is_whole>(of, row, column));
   }
   sum = sum_of_warps(sum);
-  if (threadIdx.x < 32 && column < of.C) {
-    add_to<is_aligned>(gradient + position * of.C + column, sum, of.C - column);
-  }
+  if (threadIdx.x < 32 && column < of.C) { add_to<is_whole>(gradient + position * of.C + column, sum, of.C - column); }
 }
 
 // For a row of C columns, of which a thread has one group.
@@ -171,8 +169,8 @@ void embedding(const Launch& launch, const Dropout& dropout, const at::Tensor& i
                const at::Tensor& positions, const at::Tensor& y) {
   with_type(table.scalar_type(), [&]<class T>() {
     const auto of = embedding_rows<T>(mask_of(dropout), ids, table, positions, y);
-    const bool aligned = of.C % kGroup == 0 && are_aligned(of.table, of.positions, of.y);
-    launch(aligned ? embedding_kernel<true, T> : embedding_kernel<false, T>, ids.numel(), threads_of_row(of.C), of);
+    const bool whole = of.C % kGroup == 0 && are_aligned(of.table, of.positions, of.y);
+    launch(whole ? embedding_kernel<true, T> : embedding_kernel<false, T>, ids.numel(), threads_of_row(of.C), of);
   });
 }
 
@@ -191,16 +189,16 @@ void embedding_backward(const Launch& launch, const Dropout& dropout, const at::
   with_types(of_table.scalar_type(), gradient.scalar_type(), [&]<class G, class T>() {
     const RowGradients<T> of{mask_of(dropout), rows, C, read<T>(gradient)};
     G *const to = write<G>(of_table), *const to_positions = write<G>(of_positions);
-    const auto with = [&]<bool is_aligned>() {
-      launch(add_runs_kernel<is_aligned, G, T>, chunks * tokens.column_blocks, threads, of, tokens, to);
-      launch(add_parts_of_runs_kernel<is_aligned, G>, chunks * narrow_blocks, 32 * kWarps, narrow, rows, C, to);
+    const auto with = [&]<bool is_whole>() {
+      launch(add_runs_kernel<is_whole, G, T>, chunks * tokens.column_blocks, threads, of, tokens, to);
+      launch(add_parts_of_runs_kernel<is_whole, G>, chunks * narrow_blocks, 32 * kWarps, narrow, rows, C, to);
       if (!to_positions) return;
       const int64_t positions = of_positions.size(0);
-      launch(add_positions_kernel<is_aligned, G, T>, positions * narrow_blocks, 32 * kWarps, of, positions,
-             narrow_blocks, to_positions);
+      launch(add_positions_kernel<is_whole, G, T>, positions * narrow_blocks, 32 * kWarps, of, positions, narrow_blocks,
+             to_positions);
     };
-    const bool aligned = C % kGroup == 0 && are_aligned(of.data, to, to_positions, read<float>(parts));
-    aligned ? with.template operator()<true>() : with.template operator()<false>();
+    const bool whole = C % kGroup == 0 && are_aligned(of.data, to, to_positions, read<float>(parts));
+    whole ? with.template operator()<true>() : with.template operator()<false>();
   });
 }
 

@@ -29,7 +29,7 @@ inline constexpr unsigned kHeadThreads = 256;
 
 // A block does a token, a thread groups of both halves of a head, which are rotated together. What is packed may lie where it came
 // from.
-template <bool is_aligned, class T>
+template <bool is_whole, class T>
 __global__ void __launch_bounds__(kHeadThreads) join_heads_kernel(JoinedHeads<T> of) {
   const int64_t token = blockIdx.x, batch = token / of.positions, position = token - batch * of.positions;
   const int D = static_cast<int>(of.D), half = (D + 1) / 2, groups = (half + kGroup - 1) / kGroup,
@@ -42,10 +42,10 @@ __global__ void __launch_bounds__(kHeadThreads) join_heads_kernel(JoinedHeads<T>
     const int first = head < first_k ? 0 : head < first_v ? first_k : first_v;
     const T* const x =
         from.data + batch * from.of_batch + position * from.of_position + (head - first) * from.of_head + begin;
-    Group one = load<is_aligned>(x, count), two = load<is_aligned>(x + half, count_of_second);
+    Group one = load<is_whole>(x, count), two = load<is_whole>(x + half, count_of_second);
     if (of.cos && head < first_v) {
-      const Group cos = load<is_aligned>(of.cos + position * half + begin, count),
-                  sin = load<is_aligned>(of.sin + position * half + begin, count);
+      const Group cos = load<is_whole>(of.cos + position * half + begin, count),
+                  sin = load<is_whole>(of.sin + position * half + begin, count);
       for (int k = 0; k < kGroup; ++k) {
         const float before = one.values[k], turn = of.direction * sin.values[k];
         one.values[k] = before * cos.values[k] - two.values[k] * turn;
@@ -53,8 +53,8 @@ __global__ void __launch_bounds__(kHeadThreads) join_heads_kernel(JoinedHeads<T>
       }
     }
     T* const y = of.packed + token * of.stride + int64_t{head} * D + begin;
-    store<is_aligned>(one, y, count);
-    store<is_aligned>(two, y + half, count_of_second);
+    store<is_whole>(one, y, count);
+    store<is_whole>(two, y + half, count_of_second);
   }
 }
 
@@ -88,9 +88,9 @@ void join_heads(const Launch& launch, const RotaryTables& rotary, int direction,
                             .k = strided_heads<T>(k),
                             .v = strided_heads<T>(v),
                             .packed = write<T>(packed)};
-    const bool aligned = D % (2 * kGroup) == 0 && of.stride % kGroup == 0 && are_aligned(of.q) && are_aligned(of.k) &&
-                         are_aligned(of.v) && are_aligned(of.packed, of.cos, of.sin);
-    launch(aligned ? join_heads_kernel<true, T> : join_heads_kernel<false, T>, tokens, threads, of);
+    const bool whole = D % (2 * kGroup) == 0 && of.stride % kGroup == 0 && are_aligned(of.q) && are_aligned(of.k) &&
+                       are_aligned(of.v) && are_aligned(of.packed, of.cos, of.sin);
+    launch(whole ? join_heads_kernel<true, T> : join_heads_kernel<false, T>, tokens, threads, of);
   });
 }
 

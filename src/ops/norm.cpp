@@ -41,7 +41,7 @@ bool is_wide(const Parameter& parameter) {
 // The same with parameters that the kernels take: of float32, and with gradients of that type. They are small.
 Normalization in_float32(const Normalization& norm) {
   const auto wide = [](const Parameter& parameter) {
-    return is_wide(parameter) ? parameter : Parameter(parameter.value().detach().to(at::kFloat, false, /*copy=*/true));
+    return is_wide(parameter) ? parameter : Parameter(parameter.value().detach().to(at::kFloat));
   };
   return {norm.kind, norm.eps, wide(norm.weight), wide(norm.bias)};
 }

@@ -31,16 +31,16 @@ __device__ void for_each_group(int64_t C, const Work& work) {
   }
 }
 
-template <int kGroups, bool is_aligned, class T, class B>
+template <int kGroups, bool is_whole, class T, class B>
 __global__ void __launch_bounds__(kMostThreads) add_norm_kernel(AddNormRows<T, B> of) {
   const int64_t row = blockIdx.x, C = of.C, groups = (C + kGroup - 1) / kGroup;
   Group values[kGroups];
   float total = 0;
   for_each_group<kGroups>(C, [&](int i, int64_t begin, int64_t count) {
     const int64_t at = row * C + begin;
-    values[i] = load<is_aligned>(of.x + at, count);
+    values[i] = load<is_whole>(of.x + at, count);
     if (of.branch) {
-      Group added = load<is_aligned>(of.branch + at, count);
+      Group added = load<is_whole>(of.branch + at, count);
       if (of.dropout.key) {
         const Group factors = dropout_factors(of.dropout, *of.dropout.key, row * groups + begin / kGroup);
         for (int k = 0; k < kGroup; ++k) added.values[k] *= factors.values[k];
@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(kMostThreads) add_norm_kernel(AddNormRows<T, B
       for (int k = 0; k < kGroup; ++k) {
         values[i].values[k] = static_cast<float>(static_cast<T>(values[i].values[k] + added.values[k]));
       }
-      store<is_aligned>(values[i], of.sum + at, count);
+      store<is_whole>(values[i], of.sum + at, count);
     }
     for (int k = 0; k < kGroup; ++k) total += values[i].values[k];
   });
@@ -64,34 +64,40 @@ __global__ void __launch_bounds__(kMostThreads) add_norm_kernel(AddNormRows<T, B
   const float reciprocal = 1 / sqrtf(block_sums({squares, 0}).first / static_cast<float>(C) + of.eps);
   if (of.statistics && threadIdx.x == 0) of.statistics[row] = {mean, reciprocal};
   for_each_group<kGroups>(C, [&](int i, int64_t begin, int64_t count) {
-    const Group weight = load<is_aligned>(of.weight + begin, count);
+    const Group weight = load<is_whole>(of.weight + begin, count);
     Group normed;
     for (int k = 0; k < kGroup; ++k) normed.values[k] = (values[i].values[k] - mean) * reciprocal * weight.values[k];
     if (of.bias) {
-      const Group bias = load<is_aligned>(of.bias + begin, count);
+      const Group bias = load<is_whole>(of.bias + begin, count);
       for (int k = 0; k < kGroup; ++k) normed.values[k] += bias.values[k];
     }
-    store<is_aligned>(normed, of.normed + row * C + begin, count);
+    store<is_whole>(normed, of.normed + row * C + begin, count);
   });
 }
 
 // With n the normalized row, g the gradient of normed times weight and m the number of columns, the gradient of the sum is
 // (g - n sum(g n) / m [- sum(g) / m, if centered]) * reciprocal. A block goes through rows gridDim.x apart, so that the sums over
 // its rows stay in registers until they go to `parts` (blocks, 2, C): what they add to the gradients of weight and bias.
-template <int kGroups, bool is_aligned, class T, class B>
+template <int kGroups, bool is_whole, class T, class B>
 __global__ void __launch_bounds__(kMostThreads)
     add_norm_backward_kernel(AddNormGradients<T, B> of, int64_t rows, float* parts) {
   const int64_t C = of.C, groups = (C + kGroup - 1) / kGroup;
   Group of_weight[kGroups] = {}, of_bias[kGroups] = {};
   for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
-    Group n[kGroups], g[kGroups];
+    Group n[kGroups], g[kGroups], direct[kGroups] = {};
     Sums sums{0, 0};
+    // Read before the sums, whose barriers it would otherwise wait for.
+    if (of.sum_gradient) {
+      for_each_group<kGroups>(C, [&](int i, int64_t begin, int64_t count) {
+        direct[i] = load<is_whole>(of.sum_gradient + row * C + begin, count);
+      });
+    }
     if (of.normed_gradient) {
       const RowStatistics statistics = of.statistics[row];
       for_each_group<kGroups>(C, [&](int i, int64_t begin, int64_t count) {
-        n[i] = load<is_aligned>(of.sum + row * C + begin, count);
-        g[i] = load<is_aligned>(of.normed_gradient + row * C + begin, count);
-        const Group weight = load<is_aligned>(of.weight + begin, count);
+        n[i] = load<is_whole>(of.sum + row * C + begin, count);
+        g[i] = load<is_whole>(of.normed_gradient + row * C + begin, count);
+        const Group weight = load<is_whole>(of.weight + begin, count);
         for (int k = 0; k < kGroup; ++k) {
           float &normalized = n[i].values[k], &gradient = g[i].values[k];
           normalized = k < count ? (normalized - statistics.mean) * statistics.reciprocal : 0.0f;
@@ -114,24 +120,21 @@ __global__ void __launch_bounds__(kMostThreads)
     for_each_group<kGroups>(C, [&](int i, int64_t begin, int64_t count) {
       const int64_t at = row * C + begin;
       Group gradient = of.normed_gradient ? g[i] : Group{};
-      if (of.sum_gradient) {
-        const Group direct = load<is_aligned>(of.sum_gradient + at, count);
-        for (int k = 0; k < kGroup; ++k) gradient.values[k] += direct.values[k];
-      }
-      store<is_aligned>(gradient, of.x_gradient + at, count);
+      for (int k = 0; k < kGroup; ++k) gradient.values[k] += direct[i].values[k];
+      store<is_whole>(gradient, of.x_gradient + at, count);
       if (!of.branch_gradient) return;
       if (of.dropout.key) {
         const Group factors = dropout_factors(of.dropout, *of.dropout.key, row * groups + begin / kGroup);
         for (int k = 0; k < kGroup; ++k) gradient.values[k] *= factors.values[k];
       }
-      store<is_aligned>(gradient, of.branch_gradient + at, count);
+      store<is_whole>(gradient, of.branch_gradient + at, count);
     });
   }
   if (!of.normed_gradient) return;
   float* const part = parts + int64_t{blockIdx.x} * 2 * C;
   for_each_group<kGroups>(C, [&](int i, int64_t begin, int64_t count) {
-    store<is_aligned>(of_weight[i], part + begin, count);
-    store<is_aligned>(of_bias[i], part + C + begin, count);
+    store<is_whole>(of_weight[i], part + begin, count);
+    store<is_whole>(of_bias[i], part + C + begin, count);
   });
 }
 
@@ -163,13 +166,13 @@ inline int64_t backward_blocks(int64_t rows, int64_t C, int64_t multiprocessors)
   return std::min<int64_t>(rows, multiprocessors * std::max<int64_t>(1, 1024 / row_threads(C)));
 }
 
-// Calls kernel.operator()<kGroups, is_aligned>() for rows of C columns.
+// Calls kernel.operator()<kGroups, is_whole>() for rows of C columns.
 template <class Kernel>
-void for_row(int64_t C, bool is_aligned, const Kernel& kernel) {
+void for_row(int64_t C, bool is_whole, const Kernel& kernel) {
   if (groups_of(C) <= kMostThreads) {
-    is_aligned ? kernel.template operator()<1, true>() : kernel.template operator()<1, false>();
+    is_whole ? kernel.template operator()<1, true>() : kernel.template operator()<1, false>();
   } else {
-    is_aligned ? kernel.template operator()<2, true>() : kernel.template operator()<2, false>();
+    is_whole ? kernel.template operator()<2, true>() : kernel.template operator()<2, false>();
   }
 }
 
@@ -181,9 +184,9 @@ void add_norm(const Launch& launch, const Normalization& norm, const Dropout& dr
   TORCH_CHECK(C <= kMostNormColumnsOfCuda, "norm: a row of ", C, " columns does not fit into the registers of a block");
   with_types(x.scalar_type(), (branch.defined() ? branch : x).scalar_type(), [&]<class T, class B>() {
     const auto of = add_norm_rows<T, B>(norm, mask_of(dropout), x, branch, sum, normed, statistics);
-    const bool aligned = C % kGroup == 0 && are_aligned(of.x, of.branch, of.weight, of.bias, of.sum, of.normed);
-    for_row(C, aligned, [&]<int kGroups, bool is_aligned>() {
-      launch(add_norm_kernel<kGroups, is_aligned, T, B>, x.numel() / C, row_threads(C), of);
+    const bool whole = C % kGroup == 0 && are_aligned(of.x, of.branch, of.weight, of.bias, of.sum, of.normed);
+    for_row(C, whole, [&]<int kGroups, bool is_whole>() {
+      launch(add_norm_kernel<kGroups, is_whole, T, B>, x.numel() / C, row_threads(C), of);
     });
   });
 }
@@ -209,11 +212,10 @@ void add_norm_backward(const Launch& launch, int64_t multiprocessors, const Norm
              [&]<class T, class B>() {
                const auto of = add_norm_gradients<T, B>(norm, mask_of(dropout), sum, statistics, sum_gradient,
                                                         normed_gradient, x_gradient, branch_gradient);
-               const bool aligned =
-                   C % kGroup == 0 && are_aligned(of.sum, of.weight, of.sum_gradient, of.normed_gradient, of.x_gradient,
-                                                  of.branch_gradient, read<float>(parts));
-               for_row(C, aligned, [&]<int kGroups, bool is_aligned>() {
-                 launch(add_norm_backward_kernel<kGroups, is_aligned, T, B>, blocks, row_threads(C), of, rows,
+               const bool whole = C % kGroup == 0 && are_aligned(of.sum, of.weight, of.sum_gradient, of.normed_gradient,
+                                                                 of.x_gradient, of.branch_gradient, read<float>(parts));
+               for_row(C, whole, [&]<int kGroups, bool is_whole>() {
+                 launch(add_norm_backward_kernel<kGroups, is_whole, T, B>, blocks, row_threads(C), of, rows,
                         write<float>(parts));
                });
              });

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 namespace gpt::ops::cuda {
 
@@ -21,12 +22,13 @@ struct alignas(16) Pack {
   T values[16 / sizeof(T)];
 };
 
-// The group that begins at `from`, of which the first `count` elements exist and the others are 0. is_aligned: `from` is a
-// multiple of 16 bytes.
-template <bool is_aligned, class T>
+// The group that begins at `from`. is_whole: `from` is a multiple of 16 bytes, and all elements of the group may be read; so there
+// is no branch, and the loads of several groups are under way at once. Otherwise only the first `count` elements exist, and the
+// others are 0.
+template <bool is_whole, class T>
 __device__ Group load(const T* from, int64_t count) {
   Group group;
-  if (is_aligned && count >= kGroup) {
+  if constexpr (is_whole) {
     constexpr int kWidth = 16 / sizeof(T);
     for (int pack = 0; pack < kGroup / kWidth; ++pack) {
       const Pack<T> loaded = reinterpret_cast<const Pack<T>*>(from)[pack];
@@ -38,9 +40,9 @@ __device__ Group load(const T* from, int64_t count) {
   return group;
 }
 
-template <bool is_aligned, class T>
+template <bool is_whole, class T>
 __device__ void store(const Group& group, T* to, int64_t count) {
-  if (is_aligned && count >= kGroup) {
+  if constexpr (is_whole) {
     constexpr int kWidth = 16 / sizeof(T);
     for (int pack = 0; pack < kGroup / kWidth; ++pack) {
       Pack<T> stored;
@@ -52,6 +54,24 @@ __device__ void store(const Group& group, T* to, int64_t count) {
       if (i < count) to[i] = static_cast<T>(group.values[i]);
     }
   }
+}
+
+// e^x and a / b: for float32 to the last digits, for what is stored with 16 bits by the instructions that compute them, whose
+// errors of a millionth are far below its rounding.
+template <class T>
+__device__ float power(float x) {
+#ifdef __CUDACC__
+  if constexpr (!std::is_same_v<T, float>) return __expf(x);
+#endif
+  return expf(x);
+}
+
+template <class T>
+__device__ float quotient(float a, float b) {
+#ifdef __CUDACC__
+  if constexpr (!std::is_same_v<T, float>) return __fdividef(a, b);
+#endif
+  return a / b;
 }
 
 // Two sums over the threads of a block, of at most 1,024; every thread gets them. Whoever reads shared memory of its own around
