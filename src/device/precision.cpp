@@ -88,7 +88,8 @@ at::ScalarType Precision::compute_type() const {
   }
 }
 
-// Without accumulation a gradient of 16 bits is what the product gives; with it, every sum would be rounded.
+// Without accumulation a gradient of 16 bits is what the product gives; with it, every sum would be rounded. Only the head's is a sum
+// all the same: of chunks of rows and, where it is tied, of what the embedding adds.
 at::ScalarType gradient_type(const TrainingConfig& training, bool end_to_end) {
   const GradientDtype asked = training.precision.gradient_dtype;
   const bool is_narrow =
@@ -131,6 +132,9 @@ void apply_precision(const Precision& precision, bool deterministic) {
   for (at::Float32Op op : {at::Float32Op::MATMUL, at::Float32Op::CONV, at::Float32Op::RNN}) {
     context.setFloat32Precision(at::Float32Backend::CUDA, op, float32);
   }
+  // Sums are float32: the parts of a product whose sum is split among blocks, too, which LibTorch would let cuBLAS round.
+  context.setAllowBF16ReductionCuBLAS(/*allow_reduced_precision=*/false);
+  context.setAllowFP16ReductionCuBLAS(/*allow_reduced_precision=*/false);
   context.setBenchmarkCuDNN(!deterministic);
   context.setDeterministicCuDNN(deterministic);
   context.setDeterministicAlgorithms(deterministic, /*warn_only=*/false);

@@ -65,10 +65,10 @@ class ActivationBytes {
   // How many rows of logits exist at once.
   double head_rows(const TrainingConfig& training) const {
     const int64_t tokens = training.batch_size * model_.block_size;
-    return static_cast<double>(
-        form_.own_operators
-            ? ops::classifier_chunk_rows(tokens, model_.padded_vocab(), training.execution.loss_chunk_rows, !form_.cuda)
-            : tokens);
+    return static_cast<double>(form_.own_operators ? ops::classifier_chunk_rows(tokens, model_.padded_vocab(),
+                                                                                training.execution.loss_chunk_rows,
+                                                                                !form_.cuda, form_.compute_type)
+                                                   : tokens);
   }
 
   // An evaluation keeps nothing: a part of a block at a time, or a chunk of logits.

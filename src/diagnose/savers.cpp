@@ -48,7 +48,8 @@ std::vector<Candidate> candidates(const ModelConfig& model, const TrainingConfig
     all.push_back({"training.offload_optimizer: 1", "every update moves AdamW's moments over the bus and back",
                    [](TrainingConfig& t) { t.optimizer.offload = 1; }});
   }
-  const bool end_to_end = resolve_precision(training.precision, device).end_to_end;
+  const Precision precision = resolve_precision(training.precision, device);
+  const bool end_to_end = precision.end_to_end;
   if (end_to_end && training.optimizer.fused_adamw && training.precision.master_weights) {
     all.push_back({"training.master_weights: false", "weights have 16 bits alone, and updates are rounded at random",
                    [](TrainingConfig& t) { t.precision.master_weights = false; }});
@@ -79,7 +80,8 @@ std::vector<Candidate> candidates(const ModelConfig& model, const TrainingConfig
         {"training.use_compile: true", "less time too", [](TrainingConfig& t) { t.execution.use_compile = true; }});
   } else {
     const int64_t tokens = training.batch_size * model.block_size, kLeast = 256,
-                  rows = ops::classifier_chunk_rows(tokens, model.padded_vocab(), execution.loss_chunk_rows, !cuda),
+                  rows = ops::classifier_chunk_rows(tokens, model.padded_vocab(), execution.loss_chunk_rows, !cuda,
+                                                    precision.compute_type()),
                   fewer = std::max(kLeast, rows / 4);
     all.push_back({fmt::format("training.loss_chunk_rows: {}", fewer), "the head's products are smaller",
                    [fewer](TrainingConfig& t) { t.execution.loss_chunk_rows = fewer; }});

@@ -66,7 +66,7 @@ struct Classifier {
   template <class Work>
   at::Tensor for_each_chunk(const at::Tensor& scale, const Work& work) const {
     const int64_t N = rows.size(0), Vp = weight.size(0),
-                  size = classifier_chunk_rows(N, Vp, options.chunk_rows, rows.is_cpu());
+                  size = classifier_chunk_rows(N, Vp, options.chunk_rows, rows.is_cpu(), rows.scalar_type());
     const at::Tensor buffer = at::empty({size, Vp}, rows.options());
     const at::Tensor losses = at::empty({N}, rows.options().dtype(at::kFloat));
     for (int64_t begin = 0; begin < N; begin += size) {
@@ -130,10 +130,12 @@ void check(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targ
 }  // namespace
 
 // On a CPU the logits stay in a cache that the cores share, but fewer rows than 256 would spend more on the head and its gradient,
-// which every chunk goes through, than that saves.
-int64_t classifier_chunk_rows(int64_t rows, int64_t padded_vocabulary, int64_t limit, bool is_cpu) {
-  constexpr int64_t kLogitsOfCpu = 1 << 21, kLogitsOfGpu = 1 << 27, kLeastRows = 256;
-  if (limit == 0) limit = std::max(kLeastRows, (is_cpu ? kLogitsOfCpu : kLogitsOfGpu) / padded_vocabulary);
+// which every chunk goes through, than that saves. On a GPU the products of a chunk must occupy all multiprocessors.
+int64_t classifier_chunk_rows(int64_t rows, int64_t padded_vocabulary, int64_t limit, bool is_cpu,
+                              at::ScalarType type) {
+  constexpr int64_t kBytesOfCpu = 8 << 20, kBytesOfGpu = 512 << 20, kLeastRows = 256;
+  const auto row_bytes = padded_vocabulary * static_cast<int64_t>(c10::elementSize(type));
+  if (limit == 0) limit = std::max(kLeastRows, (is_cpu ? kBytesOfCpu : kBytesOfGpu) / row_bytes);
   const int64_t chunks = (rows + limit - 1) / limit;
   return (rows + chunks - 1) / chunks;
 }

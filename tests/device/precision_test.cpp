@@ -166,7 +166,12 @@ TEST(ApplyPrecision, SetsTf32AndDeterminism) {
   const auto matmul = [&] { return context.float32Precision(at::Float32Backend::CUDA, at::Float32Op::MATMUL); };
   Precision precision;
   precision.tf32 = true;
+  context.setAllowBF16ReductionCuBLAS(true);
+  context.setAllowFP16ReductionCuBLAS(true);
   apply_precision(precision, false);
+  // The parts of a split sum stay float32; splitting it is allowed.
+  EXPECT_EQ(context.allowBF16ReductionCuBLAS(), at::CuBLASReductionOption::DisallowReducedPrecisionAllowSplitK);
+  EXPECT_EQ(context.allowFP16ReductionCuBLAS(), at::CuBLASReductionOption::DisallowReducedPrecisionAllowSplitK);
   EXPECT_EQ(matmul(), at::Float32Precision::TF32);
   EXPECT_TRUE(context.benchmarkCuDNN());
   EXPECT_FALSE(context.deterministicAlgorithms());

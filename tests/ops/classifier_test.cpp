@@ -299,6 +299,18 @@ TEST(ClassifierOnCpu, TheNumberOfThreadsChangesNothing) {
   EXPECT_TRUE(one.second.equal(two.second) && one.second.equal(three.second));
 }
 
+TEST(ClassifierChunks, AreEqualAndTakeSoManyBytesOfTheirType) {
+  constexpr int64_t kRows = 65536, kVocabulary = 50304;
+  const auto rows = [](bool is_cpu, at::ScalarType type, int64_t limit = 0) {
+    return classifier_chunk_rows(kRows, kVocabulary, limit, is_cpu, type);
+  };
+  // 512 MiB hold 5,336 rows of 16 bits, so 13 chunks are needed, and 2,668 of 32, so 25 are.
+  EXPECT_EQ(rows(false, at::kBFloat16), 5042);
+  EXPECT_EQ(rows(false, at::kFloat), 2622);
+  EXPECT_EQ(rows(true, at::kFloat), 256);
+  EXPECT_EQ(rows(false, at::kBFloat16, 20000), 16384);
+}
+
 TEST(ClassifierOnCpu, NoMoreThanOneChunkOfLogitsExists) {
   constexpr int64_t kRows = 1000, kVocabulary = 512, kChunk = 100, kBytes = 4;
   const at::Tensor x = at::randn({kRows, 8}).requires_grad_(), targets = at::randint(0, 500, {kRows}, at::kLong);

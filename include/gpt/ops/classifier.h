@@ -14,8 +14,8 @@
 
 namespace gpt::ops {
 
-// How many of `rows` are computed at once: the largest equal chunks within the limit.
-int64_t classifier_chunk_rows(int64_t rows, int64_t padded_vocabulary, int64_t limit, bool is_cpu);
+// How many of `rows`, whose logits are of `type`, are computed at once: the largest equal chunks within the limit.
+int64_t classifier_chunk_rows(int64_t rows, int64_t padded_vocabulary, int64_t limit, bool is_cpu, at::ScalarType type);
 
 // The mean cross entropy, a float32 scalar, of x (..., C) with the head (Vp, C) against `targets` int64, one for each row of x.
 // float32, or 16 bits (on a CPU bfloat16) under autocast or where x and the compute_value() of the head have them; sums of logits
