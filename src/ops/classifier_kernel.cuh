@@ -18,7 +18,7 @@ namespace gpt::ops::cuda {
 struct PowerSum {
   float maximum = -FLT_MAX, sum = 0;
 
-  // Without a branch, which some thread of every warp would take. What is not a number loses every comparison, but is part of the sum.
+  // Without a branch, which some thread of every warp would take. NaN loses every comparison, but it is part of the sum.
   template <class T>
   __device__ void add(const Group& group) {
     float largest = maximum;

@@ -56,8 +56,8 @@ __device__ void store(const Group& group, T* to, int64_t count) {
   }
 }
 
-// e^x and a / b: for float32 to the last digits, for what is stored with 16 bits by the instructions that compute them, whose
-// errors of a millionth are far below its rounding.
+// e^x and a / b. Where values are float32 they are accurate to the last digits; where values have 16 bits they are the hardware's
+// approximations, whose relative errors, some millionths, are far below the rounding of those values.
 template <class T>
 __device__ float power(float x) {
 #ifdef __CUDACC__
