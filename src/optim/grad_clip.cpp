@@ -4,15 +4,14 @@
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/ones_like.h>
 
-#include "gpt/parameters/parameter_table.h"
+#include "gpt/ops/block_norms.h"
 
 namespace gpt {
 
-// A sum of many squares in float32 loses up to a hundredth: only those of a row are summed so.
+// A sum of many squares in float32 loses up to a hundredth: only those of a block are summed so.
 at::Tensor global_grad_norm(const at::Tensor& gradients) {
-  const at::Tensor rows =
-      at::linalg_vector_norm(gradients.view({-1, kParameterAlignment}), 2, /*dim=*/1, /*keepdim=*/false, at::kFloat);
-  return at::linalg_vector_norm(rows, 2, /*dim=*/std::nullopt, /*keepdim=*/false, at::kDouble).to(at::kFloat);
+  return at::linalg_vector_norm(ops::block_norms(gradients), 2, /*dim=*/std::nullopt, /*keepdim=*/false, at::kDouble)
+      .to(at::kFloat);
 }
 
 at::Tensor clip_divisor(const at::Tensor& norm, double max_norm) {
