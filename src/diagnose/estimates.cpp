@@ -156,6 +156,7 @@ ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& t
           .cuda = device.device.is_cuda(),
           .own_operators = execution.use_compile,
           .rounds_products = device.device.is_cpu() && ops::cpu::rounds_products_from_float32(),
+          .product_workspace = device.device.is_cpu() ? ops::cpu::product_workspace(precision.compute_type()) : 0,
           .is_recorded = execution.compile_mode != CompileMode::standard &&
                          recording_obstacle(training, model, device.device).empty(),
           .end_to_end = precision.end_to_end};
@@ -197,7 +198,7 @@ MemoryEstimate estimate_memory(const ModelConfig& model, const TrainingConfig& t
                head = bytes.head(training) + std::max(of_weight(Vp), of_chunk),
                block = tokens * one_block + std::max(of_weight(widest), of_rows(tokens, model.hidden()));
   if (head >= block) estimate.logits = bytes.logits(training);
-  estimate.workspace = std::max(head, block) - estimate.logits;
+  estimate.workspace = std::max(head, block) - estimate.logits + form.product_workspace;
   if (form.is_recorded) estimate.workspace += bytes.evaluation(training);
   return estimate;
 }

@@ -12,7 +12,7 @@
 namespace gpt::ops::cpu {
 
 GPT_CPU_KERNEL(AttentionKernels<float>, attention_float32)
-GPT_CPU_KERNEL(AttentionKernels<c10::BFloat16>, attention_bfloat16)
+GPT_BFLOAT16_KERNEL(AttentionKernels<c10::BFloat16>, attention_bfloat16)
 
 namespace {
 

@@ -12,8 +12,9 @@
 #include "vector_math.h"
 
 // Everything is computed in float32 in blocks of 64 x 64 scores that stay in the cache; 16-bit values are converted as they
-// are packed, which is little work beside the products. (On processors with 16-bit dot products they could be multiplied as
-// they are: that is not done yet.) Products skip what causality hides, to within a tile.
+// are packed, which is little work beside the products. On processors with dot products of bfloat16 values the factors of the products
+// are rounded to it, as the formula of 16-bit tensors is (pairs.h), and sums stay float32. Products skip what causality hides, to within
+// a tile.
 //
 // Scores lie transposed, with a row for each key, so that a vector holds scores of neighbouring queries: their maxima and sums
 // are those of vectors, and nothing is ever summed inside one. Only queries, and the gradient of the output, are transposed for
@@ -90,10 +91,13 @@ class Dropout {
   Matrix factors_;
 };
 
-// Rows of a head in blocks, each a matrix.
+// Rows of a head in blocks, each a matrix. kTerms: of as_terms().
+template <class E, bool kTerms = false>
 struct Blocks {
-  Matrix all;
-  Matrix operator[](int64_t block) const { return {all.row(block * kBlock), all.stride}; }
+  MatrixOf<E> all;
+  MatrixOf<E> operator[](int64_t block) const {
+    return {all.row(block * kBlock / (kTerms ? Operand<E>::kValues : 1)), all.stride};
+  }
 };
 
 // Per query: the largest score so far, the sum of exponentials relative to it, and the factor by which the last block of keys
@@ -102,20 +106,29 @@ struct RunningSums {
   float *maximum, *sum, *correction;
 };
 
+// E: what the factors of the products are made of. Of float32, several of these are the same.
+template <class E>
 struct ForwardScratch {
-  Blocks keys, values;     // (blocks * kBlock, padded width)
-  Matrix queries;          // (padded width, kBlock)
-  Matrix sums;             // (kBlock, padded width)
-  Matrix scores, factors;  // (kBlock keys, kBlock queries)
+  static constexpr int64_t kTerms = kBlock / Operand<E>::kValues;  // of kBlock keys or queries
+
+  Blocks<E> keys;                   // (blocks * kBlock, width of a factor)
+  Blocks<E, true> values;           // (blocks * kTerms, padded width)
+  MatrixOf<E> query_rows, queries;  // (kBlock, width of a factor), its transpose
+  Matrix sums;                      // (kBlock, padded width)
+  Matrix scores, factors;           // (kBlock keys, kBlock queries)
+  MatrixOf<E> weights;              // (kTerms, kBlock queries)
   RunningSums running;
   int64_t floats;
 
   ForwardScratch(const AttentionShape& shape, Arena arena) {
-    const int64_t width = shape.padded_width();
-    for (Blocks* blocks : {&keys, &values}) blocks->all = arena.matrix(shape.blocks() * kBlock, width);
-    queries = arena.matrix(width, kBlock);
+    const int64_t width = shape.padded_width(), factor = factor_columns<E>(width), rows = shape.blocks() * kBlock;
+    keys.all = arena.elements<E>(rows, factor);
+    values.all = arena.elements<E>(rows / Operand<E>::kValues, width);
     sums = arena.matrix(kBlock, width);
+    query_rows = arena.factor<E>(sums, kBlock, factor);
+    queries = arena.elements<E>(factor, kBlock);
     for (Matrix* matrix : {&scores, &factors}) *matrix = arena.matrix(kBlock, kBlock);
+    weights = arena.factor<E>(scores, kTerms, kBlock);
     running = {arena.take(kBlock), arena.take(kBlock), arena.take(kBlock)};
     floats = arena.used();
   }
@@ -135,7 +148,8 @@ FloatVector largest_of(const float* vectors, int64_t stride, int64_t count, Floa
 }
 
 // Turns scores into exponentials, and what was summed before into sums relative to the new maxima.
-void exponentials(const ForwardScratch& scratch, const Causal& causal, const Dropout& dropout, bool first) {
+template <class E>
+void exponentials(const ForwardScratch<E>& scratch, const Causal& causal, const Dropout& dropout, bool first) {
   const RunningSums& running = scratch.running;
   for (int64_t query = 0; query < causal.queries; query += kLanes) {
     const int64_t end = causal.end(query);
@@ -169,29 +183,36 @@ void exponentials(const ForwardScratch& scratch, const Causal& causal, const Dro
 }
 
 // Adds what the queries take from one block of keys and values.
-void attend(const AttentionShape& shape, const ForwardScratch& scratch, const Causal& causal, int64_t key_block,
+template <class E>
+void attend(const AttentionShape& shape, const ForwardScratch<E>& scratch, const Causal& causal, int64_t key_block,
             const Dropout& dropout, Ahead& ahead) {
   const bool first = key_block == 0;
   multiply<false>(causal.keys, scratch.keys[key_block], scratch.queries, scratch.scores, /*add=*/false,
                   causal.scores(shape.D), ahead);
   exponentials(scratch, causal, dropout, first);
-  multiply<true>(causal.queries, scratch.scores, scratch.values[key_block], scratch.sums, /*add=*/!first,
+  as_terms(scratch.scores, causal.keys, round_up(causal.queries, kColumns), scratch.weights);
+  multiply<true>(causal.queries, scratch.weights, scratch.values[key_block], scratch.sums, /*add=*/!first,
                  causal.over_keys(), ahead);
 }
 
 template <class T>
 void forward(const AttentionShape& shape, const AttentionTask& task, const T* qkv, T* output, float* log_sum,
              float* memory) {
-  const ForwardScratch scratch(shape, Arena(memory));
+  const ForwardScratch<FactorOf<T>> scratch(shape, Arena(memory));
   const Dropout dropout(shape, scratch.factors);
+  const int64_t width = shape.padded_width();
   const auto packed = [&](int64_t head, int64_t position) {
     return Head<const T>(qkv, shape, shape.heads(), task.batch, head, position);
   };
   const int64_t key_head = shape.H + task.kv_head, value_head = key_head + shape.KV;
   for (int64_t block = 0; block < shape.blocks(); ++block) {
     const int64_t position = block * kBlock, rows = block_rows(shape, block);
-    pack(packed(key_head, position), rows, shape, 1, position, scratch.keys[block]);
-    pack(packed(value_head, position), rows, shape, 1, -1, scratch.values[block]);
+    const Matrix keys = source_of(scratch.keys[block], scratch.sums);
+    pack(packed(key_head, position), rows, shape, 1, position, keys);
+    as_rows(keys, round_up(rows, kColumns), width, scratch.keys[block]);
+    const Matrix values = source_of(scratch.values[block], scratch.sums);
+    pack(packed(value_head, position), rows, shape, 1, -1, values);
+    as_terms(values, round_up(rows, kColumns), width, scratch.values[block]);
   }
   Ahead ahead;
   if (const auto next = following(shape, task)) {
@@ -207,7 +228,7 @@ void forward(const AttentionShape& shape, const AttentionTask& task, const T* qk
     for (int64_t block = task.part; block < shape.blocks(); block += task.parts) {
       const int64_t position = block * kBlock, rows = block_rows(shape, block);
       pack(packed(head, position), rows, shape, score_factor(shape), position, scratch.sums);
-      transpose(round_up(rows, kColumns), shape.padded_width(), scratch.sums, scratch.queries);
+      as_columns(scratch.sums, round_up(rows, kColumns), width, scratch.query_rows, scratch.queries);
       std::fill(running.maximum, running.maximum + kBlock, -kInfinity);
       for (int64_t key_block = 0; key_block <= block; ++key_block) {
         const Causal causal(shape, block, key_block);
@@ -228,23 +249,40 @@ void forward(const AttentionShape& shape, const AttentionTask& task, const T* qk
   }
 }
 
+template <class E>
 struct BackwardScratch {
-  Blocks keys, values, key_gradients, value_gradients;     // (blocks * kBlock, padded width)
-  Matrix queries, output_gradients;                        // (kBlock, padded width)
-  Matrix queries_transposed, output_gradients_transposed;  // (padded width, kBlock)
-  Matrix weights, score_gradients, factors;                // (kBlock keys, kBlock queries)
-  float* log_sums;                                         // (kBlock)
-  float* deltas;                                           // (kBlock): sums over D of output times its gradient
+  static constexpr int64_t kTerms = kBlock / Operand<E>::kValues;  // of kBlock keys or queries
+
+  Blocks<E> keys, values;                                       // (blocks * kBlock, width of a factor)
+  Blocks<E, true> key_terms;                                    // (blocks * kTerms, padded width)
+  Blocks<float> key_gradients, value_gradients;                 // (blocks * kBlock, padded width)
+  Matrix packed_queries, packed_output_gradients;               // (kBlock, padded width)
+  MatrixOf<E> rows;                                             // (kBlock, width of a factor)
+  MatrixOf<E> query_terms, output_gradient_terms;               // (kTerms, padded width)
+  MatrixOf<E> queries_transposed, output_gradients_transposed;  // (width of a factor, kBlock)
+  Matrix weights, score_gradients, factors;                     // (kBlock keys, kBlock queries)
+  MatrixOf<E> weight_rows, score_gradient_rows;                 // (kBlock keys, width of a factor of kBlock)
+  MatrixOf<E> score_gradient_terms;                             // (kTerms, kBlock queries)
+  float* log_sums;                                              // (kBlock)
+  float* deltas;                                                // (kBlock): sums over D of output times its gradient
   int64_t floats;
 
   BackwardScratch(const AttentionShape& shape, Arena arena) {
-    const int64_t width = shape.padded_width();
-    for (Blocks* blocks : {&keys, &values, &key_gradients, &value_gradients}) {
-      blocks->all = arena.matrix(shape.blocks() * kBlock, width);
+    const int64_t width = shape.padded_width(), factor = factor_columns<E>(width), all = shape.blocks() * kBlock;
+    for (Blocks<E>* blocks : {&keys, &values}) blocks->all = arena.elements<E>(all, factor);
+    key_terms.all = arena.factor<E>(keys.all, all / Operand<E>::kValues, width);
+    for (Blocks<float>* blocks : {&key_gradients, &value_gradients}) blocks->all = arena.matrix(all, width);
+    for (Matrix* matrix : {&packed_queries, &packed_output_gradients}) *matrix = arena.matrix(kBlock, width);
+    rows = arena.factor<E>(packed_queries, kBlock, factor);
+    query_terms = arena.factor<E>(packed_queries, kTerms, width);
+    output_gradient_terms = arena.factor<E>(packed_output_gradients, kTerms, width);
+    for (MatrixOf<E>* matrix : {&queries_transposed, &output_gradients_transposed}) {
+      *matrix = arena.elements<E>(factor, kBlock);
     }
-    for (Matrix* matrix : {&queries, &output_gradients}) *matrix = arena.matrix(kBlock, width);
-    for (Matrix* matrix : {&queries_transposed, &output_gradients_transposed}) *matrix = arena.matrix(width, kBlock);
     for (Matrix* matrix : {&weights, &score_gradients, &factors}) *matrix = arena.matrix(kBlock, kBlock);
+    weight_rows = arena.factor<E>(weights, kBlock, factor_columns<E>(kBlock));
+    score_gradient_rows = arena.factor<E>(score_gradients, kBlock, factor_columns<E>(kBlock));
+    score_gradient_terms = arena.factor<E>(score_gradients, kTerms, kBlock);
     log_sums = arena.take(kBlock);
     deltas = arena.take(kBlock);
     floats = arena.used();
@@ -252,7 +290,8 @@ struct BackwardScratch {
 };
 
 // Turns scores into weights, and the gradients of the weights into those of the scores.
-void differentiate_weights(const BackwardScratch& scratch, const Causal& causal, const Dropout& dropout) {
+template <class E>
+void differentiate_weights(const BackwardScratch<E>& scratch, const Causal& causal, const Dropout& dropout) {
   for (int64_t query = 0; query < causal.queries; query += kLanes) {
     const FloatVector log_sum = FloatVector::loadu(scratch.log_sums + query),
                       delta = FloatVector::loadu(scratch.deltas + query);
@@ -281,26 +320,30 @@ void differentiate_weights(const BackwardScratch& scratch, const Causal& causal,
 }
 
 // The gradients that a block of queries and a block of keys give each other. add_keys, add_queries: to what is there.
-void differentiate(const AttentionShape& shape, const BackwardScratch& scratch, const Causal& causal, int64_t key_block,
-                   const Dropout& dropout, bool add_keys, Matrix query_gradients, bool add_queries, Ahead& ahead) {
-  const Matrix &weights = scratch.weights, &gradients = scratch.score_gradients;
-  multiply<false>(causal.keys, scratch.keys[key_block], scratch.queries_transposed, weights, /*add=*/false,
+template <class E>
+void differentiate(const AttentionShape& shape, const BackwardScratch<E>& scratch, const Causal& causal,
+                   int64_t key_block, const Dropout& dropout, bool add_keys, Matrix query_gradients, bool add_queries,
+                   Ahead& ahead) {
+  multiply<false>(causal.keys, scratch.keys[key_block], scratch.queries_transposed, scratch.weights, /*add=*/false,
                   causal.scores(shape.D), ahead);
-  multiply<false>(causal.keys, scratch.values[key_block], scratch.output_gradients_transposed, gradients, /*add=*/false,
-                  causal.scores(shape.D), ahead);
+  multiply<false>(causal.keys, scratch.values[key_block], scratch.output_gradients_transposed, scratch.score_gradients,
+                  /*add=*/false, causal.scores(shape.D), ahead);
   differentiate_weights(scratch, causal, dropout);
-  multiply<false>(causal.keys, weights, scratch.output_gradients, scratch.value_gradients[key_block], add_keys,
-                  causal.over_queries(), ahead);
-  multiply<false>(causal.keys, gradients, scratch.queries, scratch.key_gradients[key_block], add_keys,
-                  causal.over_queries(), ahead);
-  multiply<true>(causal.queries, gradients, scratch.keys[key_block], query_gradients, add_queries, causal.over_keys(),
-                 ahead);
+  as_rows(scratch.weights, causal.keys, causal.queries, scratch.weight_rows);
+  multiply<false>(causal.keys, scratch.weight_rows, scratch.output_gradient_terms, scratch.value_gradients[key_block],
+                  add_keys, causal.over_queries(), ahead);
+  as_rows(scratch.score_gradients, causal.keys, causal.queries, scratch.score_gradient_rows);
+  multiply<false>(causal.keys, scratch.score_gradient_rows, scratch.query_terms, scratch.key_gradients[key_block],
+                  add_keys, causal.over_queries(), ahead);
+  as_terms(scratch.score_gradients, causal.keys, round_up(causal.queries, kColumns), scratch.score_gradient_terms);
+  multiply<true>(causal.queries, scratch.score_gradient_terms, scratch.key_terms[key_block], query_gradients,
+                 add_queries, causal.over_keys(), ahead);
 }
 
 template <class T>
 void backward(const AttentionShape& shape, const AttentionTask& task, const T* qkv, const T* output,
               const float* log_sum, const T* output_gradient, T* gradient, float* query_sums, float* memory) {
-  const BackwardScratch scratch(shape, Arena(memory));
+  const BackwardScratch<FactorOf<T>> scratch(shape, Arena(memory));
   const Dropout dropout(shape, scratch.factors);
   const int64_t width = shape.padded_width(), first_head = task.kv_head * shape.group();
   const int64_t key_head = shape.H + task.kv_head, value_head = key_head + shape.KV;
@@ -309,8 +352,13 @@ void backward(const AttentionShape& shape, const AttentionTask& task, const T* q
   };
   for (int64_t block = task.part; block < shape.blocks(); block += task.parts) {
     const int64_t position = block * kBlock, rows = block_rows(shape, block);
-    pack(packed(key_head, position), rows, shape, 1, position, scratch.keys[block]);
-    pack(packed(value_head, position), rows, shape, 1, -1, scratch.values[block]);
+    const Matrix keys = source_of(scratch.keys[block], scratch.packed_queries);
+    pack(packed(key_head, position), rows, shape, 1, position, keys);
+    as_rows(keys, round_up(rows, kColumns), width, scratch.keys[block]);
+    as_terms(keys, round_up(rows, kColumns), width, scratch.key_terms[block]);
+    const Matrix values = source_of(scratch.values[block], scratch.packed_queries);
+    pack(packed(value_head, position), rows, shape, 1, -1, values);
+    as_rows(values, round_up(rows, kColumns), width, scratch.values[block]);
   }
   Ahead ahead;
   if (const auto next = following(shape, task)) {
@@ -331,10 +379,14 @@ void backward(const AttentionShape& shape, const AttentionTask& task, const T* q
       dots(y, dy, rows, shape.D, Matrix{scratch.weights.data, kColumns}, scratch.score_gradients, scratch.deltas);
       const float* log_sums = log_sum + matrix * shape.T + position;
       std::copy(log_sums, log_sums + rows, scratch.log_sums);
-      pack(packed(head, position), rows, shape, score_factor(shape), position, scratch.queries);
-      transpose(round_up(rows, kColumns), width, scratch.queries, scratch.queries_transposed);
-      pack(dy, rows, shape, 1, -1, scratch.output_gradients);
-      transpose(round_up(rows, kColumns), width, scratch.output_gradients, scratch.output_gradients_transposed);
+      const int64_t packed_rows = round_up(rows, kColumns);
+      pack(packed(head, position), rows, shape, score_factor(shape), position, scratch.packed_queries);
+      as_columns(scratch.packed_queries, packed_rows, width, scratch.rows, scratch.queries_transposed);
+      as_terms(scratch.packed_queries, packed_rows, width, scratch.query_terms);
+      pack(dy, rows, shape, 1, -1, scratch.packed_output_gradients);
+      as_columns(scratch.packed_output_gradients, packed_rows, width, scratch.rows,
+                 scratch.output_gradients_transposed);
+      as_terms(scratch.packed_output_gradients, packed_rows, width, scratch.output_gradient_terms);
       const Matrix query_gradients{query_sums + (g * shape.blocks() * kBlock + position) * width, width};
       for (int64_t key_block = task.part; key_block <= block; key_block += task.parts) {
         const Causal causal(shape, block, key_block);
@@ -377,10 +429,11 @@ int64_t scratch_floats(const AttentionShape& shape) {
 
 }  // namespace
 
-#define GPT_ATTENTION_KERNELS(T, name)                                                                        \
-  extern const AttentionKernels<T> name;                                                                      \
-  const AttentionKernels<T> name{scratch_floats<ForwardScratch>, scratch_floats<BackwardScratch>, forward<T>, \
-                                 backward<T>, finish_queries<T>};
+#define GPT_ATTENTION_KERNELS(T, name)                                                                  \
+  extern const AttentionKernels<T> name;                                                                \
+  const AttentionKernels<T> name{scratch_floats<ForwardScratch<FactorOf<T>>>,                           \
+                                 scratch_floats<BackwardScratch<FactorOf<T>>>, forward<T>, backward<T>, \
+                                 finish_queries<T>};
 GPT_ATTENTION_KERNELS(float, attention_float32)
 GPT_ATTENTION_KERNELS(c10::BFloat16, attention_bfloat16)
 

@@ -9,7 +9,8 @@ namespace gpt::ops::cpu {
 Capability capability() {
   static const Capability known = [] {
     const std::string name = at::get_cpu_capability();
-    return name == "AVX512" ? Capability::AVX512 : name == "AVX2" ? Capability::AVX2 : Capability::DEFAULT;
+    if (name == "AVX512") return __builtin_cpu_supports("avx512bf16") ? Capability::AVX512_BF16 : Capability::AVX512;
+    return name == "AVX2" ? Capability::AVX2 : Capability::DEFAULT;
   }();
   return known;
 }

@@ -3,29 +3,40 @@
 
 namespace gpt::ops::cpu {
 
-// What ATen uses itself: the best that the processor has, or what the environment variable ATEN_CPU_CAPABILITY allows.
-enum class Capability { DEFAULT, AVX2, AVX512 };
+// What ATen uses itself: the best that the processor has, or what the environment variable ATEN_CPU_CAPABILITY allows. In its place
+// AVX512_BF16, where the processor also has dot products of bfloat16 values: there are other kernels for some operators.
+enum class Capability { DEFAULT, AVX2, AVX512, AVX512_BF16 };
 Capability capability();
 
 }  // namespace gpt::ops::cpu
 
 // Declares a constant of the given type that every version defines in its `inline namespace CPU_CAPABILITY`, and the
 // function `best_NAME()` that returns the one for this processor. Used in namespace gpt::ops::cpu.
-#define GPT_CPU_KERNEL(Type, name)                  \
-  namespace DEFAULT {                               \
-  extern const Type name;                           \
-  }                                                 \
-  namespace AVX2 {                                  \
-  extern const Type name;                           \
-  }                                                 \
-  namespace AVX512 {                                \
-  extern const Type name;                           \
-  }                                                 \
-  inline const Type& best_##name() {                \
-    switch (capability()) {                         \
-      case Capability::AVX512: return AVX512::name; \
-      case Capability::AVX2: return AVX2::name;     \
-      case Capability::DEFAULT: break;              \
-    }                                               \
-    return DEFAULT::name;                           \
+#define GPT_CPU_KERNEL(Type, name) GPT_CPU_KERNEL_VERSIONS(Type, name, AVX512)
+
+// The same for a kernel that has a version for AVX512_BF16.
+#define GPT_BFLOAT16_KERNEL(Type, name) \
+  namespace AVX512_BF16 {               \
+  extern const Type name;               \
+  }                                     \
+  GPT_CPU_KERNEL_VERSIONS(Type, name, AVX512_BF16)
+
+#define GPT_CPU_KERNEL_VERSIONS(Type, name, Highest)      \
+  namespace DEFAULT {                                     \
+  extern const Type name;                                 \
+  }                                                       \
+  namespace AVX2 {                                        \
+  extern const Type name;                                 \
+  }                                                       \
+  namespace AVX512 {                                      \
+  extern const Type name;                                 \
+  }                                                       \
+  inline const Type& best_##name() {                      \
+    switch (capability()) {                               \
+      case Capability::AVX512_BF16: return Highest::name; \
+      case Capability::AVX512: return AVX512::name;       \
+      case Capability::AVX2: return AVX2::name;           \
+      case Capability::DEFAULT: break;                    \
+    }                                                     \
+    return DEFAULT::name;                                 \
   }

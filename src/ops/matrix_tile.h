@@ -1,9 +1,11 @@
-// Products of small float32 matrices that lie in the cache, for kernels that cmake/CpuKernels.cmake compiles.
+// Products of small matrices that lie in the cache, of float32 values or, with AVX512_BF16, of pairs of bfloat16 values, for kernels
+// that cmake/CpuKernels.cmake compiles.
 #pragma once
 
 #include <ATen/cpu/vec/vec.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <tuple>
 
@@ -19,13 +21,45 @@ inline constexpr int64_t kColumns = 16;
 inline constexpr int64_t round_down(int64_t n, int64_t multiple) { return n / multiple * multiple; }
 inline constexpr int64_t round_up(int64_t n, int64_t multiple) { return round_down(n + multiple - 1, multiple); }
 
+// Two bfloat16 values, neighbouring terms of a sum of products; the lower half is the first.
+enum class Pair : uint32_t {};
+
 // Has room for kMatrixRows rows, or for a multiple of them.
-struct Matrix {
-  float* data;
+template <class E>
+struct MatrixOf {
+  E* data;
   int64_t stride;  // from row to row
 
-  float* row(int64_t i) const { return data + i * stride; }
+  E* row(int64_t i) const { return data + i * stride; }
 };
+using Matrix = MatrixOf<float>;
+using Pairs = MatrixOf<Pair>;
+
+// The elements of a product's factors.
+template <class E>
+struct Operand;
+
+template <>
+struct Operand<float> {
+  static constexpr int64_t kValues = 1;
+  using Vector = FloatVector;
+  static Vector load(const float* from) { return Vector::loadu(from); }
+  static Vector broadcast(float value) { return Vector(value); }
+  static FloatVector multiply_add(Vector a, Vector b, FloatVector sum) { return at::vec::fmadd(a, b, sum); }
+};
+
+#ifdef __AVX512BF16__
+template <>
+struct Operand<Pair> {
+  static constexpr int64_t kValues = 2;
+  using Vector = __m512i;
+  static Vector load(const Pair* from) { return _mm512_loadu_si512(from); }
+  static Vector broadcast(Pair pair) { return _mm512_set1_epi32(static_cast<int>(pair)); }
+  static FloatVector multiply_add(Vector a, Vector b, FloatVector sum) {
+    return _mm512_dpbf16_ps(sum, std::bit_cast<__m512bh>(a), std::bit_cast<__m512bh>(b));
+  }
+};
+#endif
 
 inline constexpr int64_t kMatrixRows = 64;
 
@@ -34,16 +68,16 @@ inline constexpr int64_t kMatrixRows = 64;
 inline constexpr int64_t kTileRows = kLanes == 16 ? 8 : 6;
 
 // The columns of the result that are needed for some rows, from and to a multiple of kColumns, and the terms that their sums
-// have.
+// have. Where those are pairs, they begin with a whole one, and what follows an odd number of terms is 0.
 struct Extent {
   int64_t first_column, last_column, begin, end;
 };
 
 // kRows rows and kVectors vectors of c = a b, or c += a b; kTransposed: of a^T b.
-template <int kRows, int kVectors, bool kTransposed>
-__attribute__((always_inline)) inline void multiply_tile(const float* a, int64_t a_stride, const float* b,
-                                                         int64_t b_stride, float* c, int64_t c_stride, int64_t begin,
-                                                         int64_t end, bool add) {
+template <int kRows, int kVectors, bool kTransposed, class E>
+__attribute__((always_inline)) inline void multiply_tile(const E* a, int64_t a_stride, const E* b, int64_t b_stride,
+                                                         float* c, int64_t c_stride, int64_t begin, int64_t end,
+                                                         bool add) {
   FloatVector sum[kRows][kVectors];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
@@ -53,14 +87,14 @@ __attribute__((always_inline)) inline void multiply_tile(const float* a, int64_t
     }
   }
   for (int64_t k = begin; k < end; ++k) {
-    FloatVector row[kVectors];
+    typename Operand<E>::Vector row[kVectors];
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) row[v] = FloatVector::loadu(b + k * b_stride + v * kLanes);
+    for (int v = 0; v < kVectors; ++v) row[v] = Operand<E>::load(b + k * b_stride + v * kLanes);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      const FloatVector factor(kTransposed ? a[k * a_stride + r] : a[r * a_stride + k]);
+      const auto factor = Operand<E>::broadcast(kTransposed ? a[k * a_stride + r] : a[r * a_stride + k]);
 #pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) sum[r][v] = at::vec::fmadd(factor, row[v], sum[r][v]);
+      for (int v = 0; v < kVectors; ++v) sum[r][v] = Operand<E>::multiply_add(factor, row[v], sum[r][v]);
     }
   }
 #pragma GCC unroll 8
@@ -70,20 +104,22 @@ __attribute__((always_inline)) inline void multiply_tile(const float* a, int64_t
   }
 }
 
-template <int kRows, bool kTransposed>
-__attribute__((always_inline)) inline void multiply_rows(Matrix a, Matrix b, Matrix c, int64_t first, bool add,
-                                                         Extent extent) {
-  const float* from = kTransposed ? a.data + first : a.row(first);
+template <int kRows, bool kTransposed, class E>
+__attribute__((always_inline)) inline void multiply_rows(MatrixOf<E> a, MatrixOf<E> b, Matrix c, int64_t first,
+                                                         bool add, Extent extent) {
+  const E* from = kTransposed ? a.data + first : a.row(first);
   float* to = c.row(first);
+  const int64_t begin = extent.begin / Operand<E>::kValues,
+                end = round_up(extent.end, Operand<E>::kValues) / Operand<E>::kValues;
   int64_t column = extent.first_column;
   for (; column + 2 * kLanes <= extent.last_column; column += 2 * kLanes) {
-    multiply_tile<kRows, 2, kTransposed>(from, a.stride, b.data + column, b.stride, to + column, c.stride, extent.begin,
-                                         extent.end, add);
+    multiply_tile<kRows, 2, kTransposed>(from, a.stride, b.data + column, b.stride, to + column, c.stride, begin, end,
+                                         add);
   }
   if constexpr (kLanes == kColumns) {
     if (column < extent.last_column) {
-      multiply_tile<kRows, 1, kTransposed>(from, a.stride, b.data + column, b.stride, to + column, c.stride,
-                                           extent.begin, extent.end, add);
+      multiply_tile<kRows, 1, kTransposed>(from, a.stride, b.data + column, b.stride, to + column, c.stride, begin, end,
+                                           add);
     }
   }
 }
@@ -91,9 +127,9 @@ __attribute__((always_inline)) inline void multiply_rows(Matrix a, Matrix b, Mat
 // The first `rows` rows, up to kMatrixRows, of c = a b, or c += a b, and some more up to a whole tile; kTransposed: of a^T b.
 // extent_of(first, last) says what is needed of the rows from `first` to before `last`; meanwhile() is called once for every
 // kTileRows rows.
-template <bool kTransposed, class ExtentOf, class Meanwhile>
-__attribute__((noinline)) void multiply(int64_t rows, Matrix a, Matrix b, Matrix c, bool add, ExtentOf extent_of,
-                                        Meanwhile& meanwhile) {
+template <bool kTransposed, class E, class ExtentOf, class Meanwhile>
+__attribute__((noinline)) void multiply(int64_t rows, MatrixOf<E> a, MatrixOf<E> b, Matrix c, bool add,
+                                        ExtentOf extent_of, Meanwhile& meanwhile) {
   constexpr int64_t kRest = kMatrixRows % kTileRows;
   int64_t first = 0;
   for (; first < std::min(rows, kMatrixRows - kRest); first += kTileRows) {

@@ -9,6 +9,7 @@
 
 #include "attention_shape.h"
 #include "matrix_tile.h"
+#include "pairs.h"
 #include "vector_math.h"
 
 namespace gpt::ops::cpu {
@@ -24,6 +25,21 @@ class Arena {
     return result;
   }
   Matrix matrix(int64_t rows, int64_t columns) { return {take(rows * columns), columns}; }
+
+  template <class E>
+  MatrixOf<E> elements(int64_t rows, int64_t columns) {
+    return {reinterpret_cast<E*>(take(rows * columns)), columns};
+  }
+
+  // A factor that is made from `source`; of float32, the source.
+  template <class E, class Source>
+  MatrixOf<E> factor(MatrixOf<Source> source, int64_t rows, int64_t columns) {
+    if constexpr (std::is_same_v<E, float>) {
+      return source;
+    } else {
+      return elements<E>(rows, columns);
+    }
+  }
   int64_t used() const { return used_; }
 
  private:

@@ -1,5 +1,6 @@
 #include "gpt/ops/product.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
@@ -26,12 +27,20 @@ using cpu::MatrixLibrary;
 // Below this, packing the weight for oneDNN costs more than the wider registers save.
 constexpr int64_t kMinRows = 16;
 
+// Of a thread.
+constexpr double kFloat32Workspace = 0.55e6, kBFloat16Workspace = 1.15e6;
+
 bool mkl_leaves_avx512_unused() {
 #if defined(__x86_64__)
   return __builtin_cpu_supports("avx512f") && !__builtin_cpu_is("intel");
 #else
   return false;
 #endif
+}
+
+bool prefers_onednn() {
+  static const bool known = mkl_leaves_avx512_unused() && cpu::onednn_works();
+  return known;
 }
 
 void compute_by_aten(const Product& product) {
@@ -62,6 +71,12 @@ bool cpu::rounds_products_from_float32() {
 #endif
 }
 
+double cpu::product_workspace(at::ScalarType type) {
+  const double of_thread = type == at::kFloat ? (prefers_onednn() ? kFloat32Workspace : 0)
+                                              : (host::cpu_has_bfloat16() ? kBFloat16Workspace : 0);
+  return at::get_num_threads() * of_thread;
+}
+
 bool cpu::onednn_works() {
   try {
     const at::Tensor one = at::ones({1, 1}, at::kFloat);
@@ -71,11 +86,10 @@ bool cpu::onednn_works() {
 }
 
 MatrixLibrary product_library(const at::Tensor& x) {
-  static const bool prefer_onednn = mkl_leaves_avx512_unused() && cpu::onednn_works();
   const bool float32_on_cpu =
       x.is_cpu() && x.scalar_type() == at::kFloat && !at::autocast::is_autocast_enabled(at::kCPU);
-  return float32_on_cpu && prefer_onednn && x.numel() >= kMinRows * x.size(-1) ? MatrixLibrary::onednn
-                                                                               : MatrixLibrary::aten;
+  return float32_on_cpu && prefers_onednn() && x.numel() >= kMinRows * x.size(-1) ? MatrixLibrary::onednn
+                                                                                  : MatrixLibrary::aten;
 }
 
 at::Tensor in_product_type(const at::Tensor& x) {

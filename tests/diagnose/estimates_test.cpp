@@ -78,7 +78,8 @@ void PrintTo(const Form& form, std::ostream* out) { *out << form.name; }
 
 class MemoryOf : public testing::TestWithParam<Form> {};
 
-// Never less than what a step takes, and at most an eleventh more.
+// Never less than what a step takes, and at most an eleventh more, beside what a product may take: another one may be computed at the
+// peak.
 TEST_P(MemoryOf, IsWhatAStepAllocates) {
   const Form& form = GetParam();
   ModelConfig model;
@@ -95,11 +96,13 @@ TEST_P(MemoryOf, IsWhatAStepAllocates) {
   training.precision.master_weights = !form.is_alone;
   training.precision.gradient_dtype = form.is_alone ? GradientDtype::bfloat16 : GradientDtype::float32;
   const bool has_flash = form.compile || form.dropout == 0;
+  const double product_workspace = ops::cpu::product_workspace(form.compute_type);
   const auto estimate = estimate_memory(model, training,
                                         {.compute_type = form.compute_type,
                                          .fused_attention = has_flash,
                                          .own_operators = form.compile,
                                          .rounds_products = ops::cpu::rounds_products_from_float32(),
+                                         .product_workspace = product_workspace,
                                          .end_to_end = form.end_to_end});
   const CpuMemory memory = measured(model, training, form.compute_type, form.end_to_end);
   if (memory.extent == 0) GTEST_SKIP() << "the allocator that counts is not in use, as under the address sanitizer";
@@ -110,7 +113,7 @@ TEST_P(MemoryOf, IsWhatAStepAllocates) {
                   format_bytes(estimate.gradients), format_bytes(estimate.moments), format_bytes(estimate.activations),
                   format_bytes(estimate.logits), format_bytes(estimate.workspace));
   EXPECT_GE(share, 1) << parts;
-  EXPECT_LE(share, 1.09) << parts;
+  EXPECT_LE(share - product_workspace / static_cast<double>(memory.peak), 1.09) << parts;
 }
 
 constexpr auto kBf16 = at::kBFloat16;

@@ -6,6 +6,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/eye.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/randn.h>
@@ -237,6 +238,22 @@ TEST(Attention, IsTheSameToTheBitForEveryNumberOfThreads) {
     }
   }
   at::set_num_threads(before);
+}
+
+TEST(Attention, DoesNotDependOnWhatItsMemoryContained) {
+  // Odd numbers of positions and a rest of a block, for pairs and vectors that are not whole.
+  for (const Case& c : {Case{1, 97, 2, 1, 64}, Case{2, 33, 2, 2, 33}, Case{1, 65, 1, 1, 20, true}}) {
+    for (const auto type : {at::kFloat, at::kBFloat16}) {
+      std::vector<at::Tensor> memory;  // fills the gaps that what follows will be given
+      for (int i = 0; i < 300; ++i) {
+        memory.push_back(at::full({i < 200 ? 20000 : 250000}, std::numeric_limits<float>::quiet_NaN()));
+      }
+      memory.clear();
+      const Results got = results(c, type, 0.1);
+      EXPECT_TRUE(got.output.isfinite().all().item<bool>()) << type;
+      EXPECT_TRUE(got.gradient.isfinite().all().item<bool>()) << type;
+    }
+  }
 }
 
 TEST(Attention, PassesNotANumberOn) {

@@ -21,6 +21,7 @@ struct ActivationForm {
   bool cuda = false;
   bool own_operators = true;     // use_compile
   bool rounds_products = false;  // ops::cpu::rounds_products_from_float32()
+  double product_workspace = 0;  // ops::cpu::product_workspace()
   bool is_recorded = false;      // as CUDA graphs, whose temporary memory evaluations cannot use
   bool end_to_end = false;       // otherwise 16 bits are autocast's, around a float32 residual stream
 };
