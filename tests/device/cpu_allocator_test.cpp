@@ -27,9 +27,12 @@ class CpuAllocator : public testing::Test {
     use_cpu_allocator();
     if (cpu_memory().extent == 0 && (block(kMegabyte), cpu_memory().extent == 0)) GTEST_SKIP() << "no address range";
     before_ = cpu_memory().in_use;
+    release_cpu_memory();  // so that the extent ends with the last block
+    gaps_ = cpu_memory().extent - before_;
   }
   void TearDown() override { EXPECT_EQ(cpu_memory().in_use, before_); }
   int64_t before_ = 0;
+  int64_t gaps_ = 0;  // bytes between the tensors of other tests: a larger block lies beyond them
 };
 
 TEST_F(CpuAllocator, CountsLargeTensors) {
@@ -46,23 +49,25 @@ TEST_F(CpuAllocator, CountsLargeTensors) {
 }
 
 TEST_F(CpuAllocator, FreeNeighboursBecomeOneGap) {
-  at::Tensor a = block(2 * kMegabyte), b = block(kMegabyte), c = block(3 * kMegabyte);
-  const at::Tensor last = block(kMegabyte);  // keeps the gap from ending at the top
+  const int64_t unit = gaps_ + kMegabyte;
+  at::Tensor a = block(2 * unit), b = block(unit), c = block(3 * unit);
+  const at::Tensor last = block(unit);  // keeps the gap from ending at the top
   const void* const begin = a.data_ptr();
   // In every order: after, before, and between two gaps.
   b.reset(), c.reset(), a.reset();
-  const at::Tensor whole = block(6 * kMegabyte);
+  const at::Tensor whole = block(6 * unit);
   EXPECT_EQ(whole.data_ptr(), begin);
 }
 
 TEST_F(CpuAllocator, TheSmallestGapThatFitsIsTaken) {
-  at::Tensor large = block(5 * kMegabyte);
-  const at::Tensor wall = block(kMegabyte);
-  at::Tensor small = block(2 * kMegabyte);
-  const at::Tensor last = block(kMegabyte);
+  const int64_t unit = gaps_ + kMegabyte;
+  at::Tensor large = block(5 * unit);
+  const at::Tensor wall = block(unit);
+  at::Tensor small = block(2 * unit);
+  const at::Tensor last = block(unit);
   const void* const place = small.data_ptr();
   large.reset(), small.reset();
-  const at::Tensor again = block(2 * kMegabyte);
+  const at::Tensor again = block(2 * unit);
   EXPECT_EQ(again.data_ptr(), place);
 }
 
@@ -119,32 +124,33 @@ TEST_F(CpuAllocator, MoreThanThereIsIsOutOfMemory) {
 int64_t resident() { return host::resident_bytes(); }
 
 TEST_F(CpuAllocator, TheRangeGrowsOnlyWhereThereIsRoom) {
-  release_cpu_memory();  // so that whatever lies above the last block has to be asked for
-  int64_t room = 8 * kMegabyte, questions = 0;
+  int64_t room = gaps_ + 8 * kMegabyte, questions = 0;
   limit_cpu_memory([&] { return ++questions, room; });
-  EXPECT_NO_THROW(block(5 * kMegabyte));
+  EXPECT_NO_THROW(block(gaps_ + 5 * kMegabyte));
   EXPECT_GT(questions, 0);
-  EXPECT_THROW(block(16 * kMegabyte), c10::OutOfMemoryError);
+  room = 8 * kMegabyte;
+  EXPECT_THROW(block(gaps_ + 16 * kMegabyte), c10::OutOfMemoryError);
   EXPECT_EQ(cpu_memory().in_use, before_);
   room = 200 * kMegabyte;
-  EXPECT_NO_THROW(block(16 * kMegabyte));
+  EXPECT_NO_THROW(block(gaps_ + 16 * kMegabyte));
   questions = 0;  // what it has grown by, it need not ask for again
-  EXPECT_NO_THROW(block(16 * kMegabyte));
+  EXPECT_NO_THROW(block(gaps_ + 16 * kMegabyte));
   EXPECT_EQ(questions, 0);
   limit_cpu_memory({});
   room = 0;
-  EXPECT_NO_THROW(block(300 * kMegabyte));
+  EXPECT_NO_THROW(block(gaps_ + 300 * kMegabyte));
   limit_cpu_memory(growable_by_tensors);
 }
 
 TEST_F(CpuAllocator, TheRefusalSaysHowMuchWasAskedFor) {
-  release_cpu_memory();
   limit_cpu_memory([] { return 0; });
+  const int64_t size = gaps_ + 100 * kMegabyte;
   try {
-    (void)block(100 * kMegabyte);
+    (void)block(size);
     ADD_FAILURE() << "there was room";
   } catch (const c10::OutOfMemoryError& error) {
-    EXPECT_NE(std::string(error.what()).find("not enough memory for a tensor of 104857600 bytes"), std::string::npos);
+    const std::string expected = "not enough memory for a tensor of " + std::to_string(size) + " bytes";
+    EXPECT_NE(std::string(error.what()).find(expected), std::string::npos) << error.what();
   }
   limit_cpu_memory(growable_by_tensors);
 }
