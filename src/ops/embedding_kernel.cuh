@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(32 * kWarps)
   const int id = tokens.id[next];
   if (tokens.id[next - 1] != id || (first > 0 && tokens.id[first - 1] == id)) return;
   Group sum{};
-  for (int64_t part = chunk + threadIdx.x / 32; part * kChunk < rows; part += kWarps) {
+  for (int64_t part = chunk + threadIdx.x / 32; column < C && part * kChunk < rows; part += kWarps) {
     const bool begins = part == chunk;
     if (!begins && tokens.id[part * kChunk] != id) break;
     add(sum, load<is_whole>(tokens.parts + (2 * part + (begins ? 1 : 0)) * C + column, C - column));
