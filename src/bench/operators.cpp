@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -32,12 +33,19 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Work = std::function<void()>;
 
-double milliseconds(at::Device device, const Work& work) {
+// For each of `count` in a row.
+double milliseconds(at::Device device, const Work& work, int64_t count = 1) {
   synchronize(device);  // sync: the work is timed
   const auto begin = Clock::now();
-  work();
+  for (int64_t i = 0; i < count; ++i) work();
   synchronize(device);
-  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count() / static_cast<double>(count);
+}
+
+// How often in a row, so that a GPU does not spend the time on launches and on being waited for. On a CPU there is nothing to hide.
+int64_t repetitions(at::Device device, const Work& work) {
+  constexpr double kSample = 2;  // ms
+  return device.is_cuda() ? static_cast<int64_t>(std::ceil(kSample / milliseconds(device, work))) : 1;
 }
 
 // Of a large tensor into another, which is read and written once.
@@ -46,7 +54,9 @@ double copy_bandwidth(at::Device device) {
   const at::Tensor from = at::ones({kBytes / 4}, at::TensorOptions(device).dtype(at::kFloat)),
                    to = at::empty_like(from);
   std::vector<double> times;
-  for (int i = 0; i < 7; ++i) times.push_back(milliseconds(device, [&] { to.copy_(from); }));
+  const Work copy = [&] { to.copy_(from); };
+  const int64_t count = repetitions(device, copy);
+  for (int i = 0; i < 7; ++i) times.push_back(milliseconds(device, copy, count));
   return 2 * static_cast<double>(kBytes) / (1e-3 * *std::min_element(times.begin(), times.end()));
 }
 
@@ -243,11 +253,12 @@ class Cases {
 OperatorSpeed measure(const Case& one, at::Device device, double seconds) {
   constexpr int kLeastRuns = 3;
   for (const Work* work : {&one.ours, &one.libtorch}) (*work)();  // buffers are allocated, kernels chosen
+  const int64_t of_ours = repetitions(device, one.ours), of_libtorch = repetitions(device, one.libtorch);
   std::vector<double> ours, libtorch;
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
   while (std::ssize(ours) < kLeastRuns || Clock::now() < end) {
-    ours.push_back(milliseconds(device, one.ours));
-    libtorch.push_back(milliseconds(device, one.libtorch));
+    ours.push_back(milliseconds(device, one.ours, of_ours));
+    libtorch.push_back(milliseconds(device, one.libtorch, of_libtorch));
   }
   return {one.name, median(ours), median(libtorch), one.work, one.is_product};
 }
