@@ -22,14 +22,15 @@ runs=$(mktemp -d "${TMPDIR:-/tmp}/measure_gpu.XXXXXX"); trap 'rm -rf "$runs"' EX
 
 # The libraries of that torch, for programs that were built elsewhere and look for them there.
 torch=$("$python" -c 'import os, torch; print(os.path.dirname(torch.__file__))')
-libraries=$PWD/build/lib/gpt-train:$torch/lib:$torch/../nvidia/cu13/lib:$torch/../nvidia/cudnn/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+libraries=$PWD/build/lib/gpt-train:$torch/lib:$torch/../nvidia/cu13/lib:$torch/../nvidia/cudnn/lib
+with_torch=(env "LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}")  # not for PyTorch, which has its own OpenMP
 
 # usage: part SECONDS NAME COMMAND...   for at most so long, and nine minutes in all, with its output in NAME.log; a part that fails
 # or hangs does not keep the others from running
 part() {
   local began=$SECONDS code=0 left=$((530 - SECONDS)) wrapper=()
   if ((left < 5)); then printf '%-22s left out: the nine minutes are over\n' "$2" | tee -a "$out/summary.txt"; return; fi
-  [[ $3 != build/bin/* ]] || wrapper=(env "LD_LIBRARY_PATH=$libraries")
+  [[ $3 != build/bin/* ]] || wrapper=("${with_torch[@]}")
   timeout --kill-after=10 $(($1 < left ? $1 : left)) "${wrapper[@]}" "${@:3}" >"$out/$2.log" 2>&1 || code=$?
   printf '%-22s exit %3d after %3d s\n' "$2" "$code" $((SECONDS - began)) | tee -a "$out/summary.txt"
 }
@@ -48,7 +49,7 @@ fi
 speed() {
   local name=$1 config=$out/$1.yaml limit=$2
   shift 2
-  if ! LD_LIBRARY_PATH=$libraries build/bin/gpt-train "$@" --max_steps $updates --warmup_steps 10 --log_interval $every --print-config >"$config"; then
+  if ! "${with_torch[@]}" build/bin/gpt-train "$@" --max_steps $updates --warmup_steps 10 --log_interval $every --print-config >"$config"; then
     printf '%-22s left out: gpt-train refused its configuration\n' "$name" | tee -a "$out/summary.txt"
     return
   fi
@@ -64,10 +65,10 @@ speed() {
 }
 
 [[ $device == cpu ]] || export GPT_REQUIRE_CUDA=1
+[[ $what == large ]] || gpt2+=(--batch_size $batch)
 part 60 machine build/bin/gpt-diagnose --json
 case $what in
   speed)
-    gpt2+=(--batch_size $batch)
     part 180 tests build/bin/gpt_tests --gtest_filter="*$device*"
     speed char 25 "${char[@]}"
     speed gpt2 40 "${gpt2[@]}"
@@ -78,7 +79,6 @@ case $what in
     done
     ;;
   ladder)
-    gpt2+=(--batch_size $batch)
     part 250 ladder-char build/bin/gpt-bench ladder "${char[@]}" --minutes $minutes --results "$out/ladder-char"
     part 250 ladder-gpt2 build/bin/gpt-bench ladder "${gpt2[@]}" --minutes $minutes --results "$out/ladder-gpt2"
     ;;
