@@ -34,7 +34,7 @@ constexpr Sizes kTable[] = {
 constexpr const char* kSizeKeys[] = {"model.n_layer", "model.n_head",   "model.n_kv_head",
                                      "model.n_embd",  "model.n_hidden", "model.block_size"};
 
-// Everything that the table sets.
+// Everything that the table sets, and use_amp, which it once turned off on a CPU: such a run goes on in float32.
 constexpr const char* kChosenKeys[] = {"model.n_layer",          "model.n_head",
                                        "model.n_embd",           "model.block_size",
                                        "model.dropout",          "data.validation_fraction",
@@ -112,7 +112,6 @@ void choose_sizes(Config& config, const Origins& origins, const Surroundings& su
   training.batch_size = sizes.batch_size, training.schedule.max_steps = sizes.steps;
   training.schedule.min_lr = std::min(1e-4, config.training.schedule.learning_rate), training.optimizer.beta2 = 0.99;
   training.schedule.warmup_steps = std::min<int64_t>(100, sizes.steps / 10);
-  training.precision.use_amp = surroundings.gpu;  // at these widths casting to 16 bits costs a CPU more than it saves
   training.cadence.eval_interval = {std::max<int64_t>(50, sizes.steps / 6 / 50 * 50), Interval::Unit::steps};
   training.cadence.sample_interval = {3 * training.cadence.eval_interval.count, Interval::Unit::steps};
   copy_chosen(config, origins, chosen);

@@ -109,6 +109,22 @@ TEST(AutomaticSizes, AmpModeStaysWhatItWasUnlessAnotherIsNamed) {
   EXPECT_EQ(now.training.precision.amp_mode, AmpMode::end_to_end);
 }
 
+TEST(AutomaticSizes, LeavePrecisionToTheDevice) {
+  for (const bool gpu : {false, true}) {
+    const PrecisionConfig precision = chosen({.gpu = gpu, .cores = 2, .characters = kMegabyte}).training.precision;
+    EXPECT_TRUE(precision.use_amp) << gpu;
+    EXPECT_EQ(precision.dtype, Dtype::automatic) << gpu;
+  }
+}
+
+TEST(AutomaticSizes, ARunThatWasChosenInFloat32GoesOnInIt) {
+  Config saved = chosen({.gpu = false, .cores = 2, .characters = kMegabyte});
+  saved.training.precision.use_amp = false;
+  Config now = chosen({.gpu = false, .cores = 2, .characters = kMegabyte});
+  keep_choices(now, {}, saved);
+  EXPECT_FALSE(now.training.precision.use_amp);
+}
+
 TEST(OutputFolder, IsNamedAfterTheConfigurationElseTheData) {
   DataConfig data;
   EXPECT_EQ(output_folder(data, "configs/shakespeare_char.yaml"), "models/shakespeare_char");

@@ -1,5 +1,5 @@
 // model.preset: auto. Who names no model gets sizes, batch, length and validation that suit this machine and this text, so
-// that a useful model is ready in about ten minutes. A fixed table, no measurement: the same command chooses the same.
+// that a useful model is ready in ten minutes or less. A fixed table, no measurement: the same command chooses the same.
 #pragma once
 
 #include <cstdint>
