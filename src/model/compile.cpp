@@ -21,6 +21,7 @@
 #include "gpt/ops/aten.h"
 #include "gpt/ops/attention_kernels.h"
 #include "gpt/ops/fused.h"
+#include "gpt/ops/heads.h"
 #include "gpt/optim/grad_clip.h"
 
 namespace gpt {
@@ -53,14 +54,14 @@ std::string cpu_attention_path(const ExecutionConfig& execution, double dropout)
 // What ATen chooses among the kernels that are allowed; empty where the one that was asked for cannot be used.
 std::string cuda_attention_path(const ModelConfig& config, AttentionKernel asked, at::Device device,
                                 at::ScalarType dtype, double dropout, bool training) {
-  const auto heads = [&](int64_t count) {
-    const auto options = at::TensorOptions().device(device).dtype(dtype);
-    return at::empty({1, count, config.block_size, config.head_dim()}, options).requires_grad_(training);
-  };
-  const at::Tensor q = heads(config.n_head), k = heads(config.kv_heads());
+  const int64_t width = (config.n_head + 2 * config.kv_heads()) * config.head_dim();
+  const at::Tensor qkv = at::empty({1, config.block_size, width}, at::TensorOptions().device(device).dtype(dtype));
+  // Views of one tensor, as the model has them: a kernel may ask for certain strides.
+  const ops::Heads heads = ops::split_heads(qkv.requires_grad_(training), config.n_head, config.kv_heads());
   try {
-    const auto choice = at::_fused_sdp_choice(q, k, k, {}, dropout, /*is_causal=*/true, std::nullopt,
-                                              config.kv_heads() < config.n_head);
+    const auto choice =
+        at::_fused_sdp_choice(heads.q.transpose(1, 2), heads.k.transpose(1, 2), heads.v.transpose(1, 2), {}, dropout,
+                              /*is_causal=*/true, std::nullopt, config.kv_heads() < config.n_head);
     switch (static_cast<at::SDPBackend>(choice)) {
       case at::SDPBackend::flash_attention: return "flash";
       case at::SDPBackend::efficient_attention: return "efficient";
