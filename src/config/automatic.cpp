@@ -34,7 +34,8 @@ constexpr Sizes kTable[] = {
 constexpr const char* kSizeKeys[] = {"model.n_layer", "model.n_head",   "model.n_kv_head",
                                      "model.n_embd",  "model.n_hidden", "model.block_size"};
 
-// Everything that the table sets, and use_amp, which it once turned off on a CPU: such a run goes on in float32.
+// Everything that the table sets, and use_amp, which an earlier version of it turned off on a CPU: a run that was started so
+// continues in float32.
 constexpr const char* kChosenKeys[] = {"model.n_layer",          "model.n_head",
                                        "model.n_embd",           "model.block_size",
                                        "model.dropout",          "data.validation_fraction",
