@@ -2,7 +2,8 @@
 # Speed against PyTorch: alternates gpt-train with scripts/pytorch_baseline.py, the same training run as a plain PyTorch program.
 # PyTorch runs eagerly and with torch.compile, gpt-train with its own operators and without (use_compile), both in float32 and,
 # on a CPU with instructions for it, in bfloat16 (ours end to end, PyTorch by autocast). Prints a table of the median tokens/s (without start-up and
-# warm-up), of the ratio to PyTorch's fastest, and of the loss at the end; the last line is the ratio of our fastest.
+# warm-up), of the ratio to PyTorch's fastest, and the loss of the last batch: all begin with the same weights and take the same batches.
+# The last lines are the largest difference of that loss from eager PyTorch's in float32, and the ratio of our fastest.
 # usage: scripts/compare_pytorch.sh FILE [gpt-train flags...]     e.g. scripts/compare_pytorch.sh tinyshakespeare.txt --mlp swiglu
 #        GPT-2 124M: CONFIG=configs/gpt2_124m.yaml STEPS=30 EVERY=5 scripts/compare_pytorch.sh FILE --block_size 64 --batch_size 4 \
 #          --gradient_accumulation_steps 1 --vocab_size 50257
@@ -18,6 +19,10 @@ out=$(mktemp -d); trap 'rm -rf "$out"' EXIT
 
 $train --config "${CONFIG:-configs/nanogpt_cpu.yaml}" --data.text "$text" --tokenizer char --max_steps "${STEPS:-200}" --warmup_steps 10 \
   --log_interval "$every" --eval_interval 0 --checkpoint_interval 0 --sample_interval 0 --threads "$(nproc)" "$@" --print-config >"$out/config.yaml"
+
+# The weights that a run of gpt-train begins with: a step with a learning rate of 0 leaves them as they are.
+$train --config "$out/config.yaml" --output_dir "$out/initial" --max_steps 1 --learning_rate 0 --min_lr 0 --warmup_steps 0 --use_amp false \
+  --dtype float32 >"$out/log" 2>&1 || { cat "$out/log" >&2; exit 1; }
 
 # Without instructions for it, bfloat16 is emulated, some twenty times slower than float32.
 dtypes=(float32)
@@ -37,7 +42,8 @@ run() {
       ;;
     pytorch*)
       [[ $1 == pytorch-eager ]] || flags+=(--compile)
-      $python -B scripts/pytorch_baseline.py --config "$out/config.yaml" --text "$text" --dtype "$2" "${flags[@]}" --metrics "$metrics" \
+      $python -B scripts/pytorch_baseline.py --config "$out/config.yaml" --text "$text" --initial "$out/initial/ckpt.pt" --dtype "$2" \
+        "${flags[@]}" --metrics "$metrics" \
         >"$out/log" 2>&1 || { cat "$out/log" >&2; exit 1; }
       ;;
   esac
@@ -80,4 +86,9 @@ for dtype in "${dtypes[@]}"; do
     echo "| $program | $dtype | $speed | $(ratio "$speed" "$theirs")x | $(last_loss "$out/$program-$dtype-1.jsonl") |"
   done
 done
+for dtype in "${dtypes[@]}"; do
+  for program in "${programs[@]}"; do last_loss "$out/$program-$dtype-1.jsonl"; done
+done | awk -v reference="$(last_loss "$out/pytorch-eager-float32-1.jsonl")" '
+  { difference = $1 > reference ? $1 - reference : reference - $1; if (difference > largest) largest = difference }
+  END { printf "losses within %.4f %%\n", 100 * largest / reference }'
 echo "ratio $(ratio "$ours" "$theirs")x"

@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 """The same training run as gpt-train's, as a plain PyTorch program, eager or compiled: what scripts/compare_pytorch.sh compares with.
 
-    python scripts/pytorch_baseline.py --config c.yaml --text FILE [--dtype bfloat16] [--compile] [--seed N] [--max-steps N] [--metrics OUT]
+    python scripts/pytorch_baseline.py --config c.yaml --text FILE [--initial ckpt.pt] [--dtype bfloat16] [--compile] [--max-steps N] [--metrics OUT]
 
 Reads the configuration that `gpt-train --print-config` writes. Written as one would write it with PyTorch today: SDPA
 attention, fused AdamW, foreach clipping, gradients set to None, the loss read only where it is logged; bfloat16 by
-autocast. The metrics have gpt-train's form, one JSON object for each logged step; the last line printed is the median tokens/s
-after the warm-up.
+autocast. It trains on the batches that gpt-train takes from the same text and seed, and with --initial from the weights in a
+checkpoint of gpt-train's, so that the losses can be compared step by step. The metrics have gpt-train's form, one JSON object for each
+logged step; the last line printed is the median tokens/s after the warm-up.
 """
 
 import argparse
 import contextlib
+import itertools
 import json
 import math
 import pathlib
@@ -73,23 +75,31 @@ def rotate(x, cos, sin):
 class Mlp(nn.Module):
     def __init__(self, c):
         super().__init__()
-        self.kind, self.dropout = c["mlp"], c["dropout"]
-        C, hidden, bias = c["n_embd"], c["n_hidden"], c["bias"]
-        self.w1 = nn.Linear(C, hidden, bias=bias)
-        self.w2 = nn.Linear(hidden, C, bias=bias)
-        self.w3 = None if self.kind == "gelu" else nn.Linear(C, hidden, bias=bias)
+        self.dropout = c["dropout"]
+        self.c_fc = nn.Linear(c["n_embd"], c["n_hidden"], bias=c["bias"])
+        self.c_proj = nn.Linear(c["n_hidden"], c["n_embd"], bias=c["bias"])
 
     def forward(self, x):
-        if self.kind == "gelu":
-            return F.dropout(self.w2(F.gelu(self.w1(x), approximate="tanh")), self.dropout, self.training)
-        gate = F.silu(self.w1(x)) if self.kind == "swiglu" else F.gelu(self.w1(x), approximate="tanh")
-        return self.w2(F.dropout(gate * self.w3(x), self.dropout, self.training))
+        return F.dropout(self.c_proj(F.gelu(self.c_fc(x), approximate="tanh")), self.dropout, self.training)
+
+
+class GatedMlp(nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        self.dropout = c["dropout"]
+        self.activation = F.silu if c["mlp"] == "swiglu" else lambda x: F.gelu(x, approximate="tanh")
+        self.w1 = nn.Linear(c["n_embd"], c["n_hidden"], bias=c["bias"])
+        self.w2 = nn.Linear(c["n_hidden"], c["n_embd"], bias=c["bias"])
+        self.w3 = nn.Linear(c["n_embd"], c["n_hidden"], bias=c["bias"])
+
+    def forward(self, x):
+        return self.w2(F.dropout(self.activation(self.w1(x)) * self.w3(x), self.dropout, self.training))
 
 
 class Block(nn.Module):
     def __init__(self, c):
         super().__init__()
-        self.ln_1, self.attn, self.ln_2, self.mlp = norm(c), Attention(c), norm(c), Mlp(c)
+        self.ln_1, self.attn, self.ln_2, self.mlp = norm(c), Attention(c), norm(c), (Mlp if c["mlp"] == "gelu" else GatedMlp)(c)
 
     def forward(self, x, rotary):
         x = x + self.attn(self.ln_1(x), rotary)
@@ -121,8 +131,8 @@ class GPT(nn.Module):
             self.lm_head.weight = self.wte.weight
         if self.wpe is None:
             angle = torch.outer(torch.arange(T), c["rope_theta"] ** (-torch.arange(0, head_dim, 2) / head_dim)).repeat(1, 2)
-            self.register_buffer("cos", angle.cos())
-            self.register_buffer("sin", angle.sin())
+            self.register_buffer("cos", angle.cos(), persistent=False)
+            self.register_buffer("sin", angle.sin(), persistent=False)
 
     def forward(self, ids, targets, label_smoothing):
         x, rotary = self.wte(ids), None
@@ -151,7 +161,43 @@ def read_tokens(path, config):
     text = pathlib.Path(path).read_text(encoding="utf-8")
     vocabulary = {character: i for i, character in enumerate(sorted(set(text)))}
     tokens = torch.tensor([vocabulary[character] for character in text])
-    return tokens[: round(len(tokens) * (1 - config.get("data.validation_fraction", 0.1)))], len(vocabulary)
+    return tokens[: int(len(tokens) * (1 - config.get("data.validation_fraction", 0.1)))], len(vocabulary)
+
+
+MASK, GOLDEN = 2**64 - 1, 0x9E3779B97F4A7C15
+
+
+def mix64(value):
+    value &= MASK
+    value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9 & MASK
+    value = (value ^ value >> 27) * 0x94D049BB133111EB & MASK
+    return value ^ value >> 31
+
+
+def permuted(index, size, key):
+    """gpt-train's order of 0..size-1 for a key: a Feistel network of ten rounds, whose cycle is walked."""
+    key, half = mix64(key + GOLDEN), 0
+    while 1 << 2 * half < size:
+        half += 1
+    while True:
+        left, right = index >> half, index & (1 << half) - 1
+        for turn in range(1, 11):
+            left, right = right, left ^ mix64(key + turn * GOLDEN & MASK ^ right) & (1 << half) - 1
+        index = left << half | right
+        if index < size:
+            return index
+
+
+def batches(seed, tokens, block_size, batch_size):
+    """Yields lists of the first tokens of the sequences in gpt-train's batches (src/data/sample_order.h), epoch after epoch."""
+    run, epoch = mix64(mix64(seed * 4 + 2)), 0
+    samples = (tokens - block_size) // block_size
+    while True:
+        key = mix64(run + epoch)
+        offset = mix64(key) % block_size
+        for first in range(0, samples, batch_size):
+            yield [permuted(i, samples, key) * block_size + offset for i in range(first, min(first + batch_size, samples))]
+        epoch += 1
 
 
 def model_config(config, vocab_size):
@@ -173,28 +219,30 @@ def make_optimizer(model, t):
                              betas=(t["beta1"], t["beta2"]), eps=t["eps"], fused=True)
 
 
-def train(model, tokens, t, block_size, steps, dtype, metrics):
+def train(model, tokens, t, block_size, seed, steps, dtype, metrics):
     """Returns the tokens/s of every interval between two logged steps."""
     B, accumulation = t["batch_size"], t["gradient_accumulation_steps"]
     model.train()
     optimizer, rates = make_optimizer(model, t), []
+    starts = list(itertools.islice(batches(seed, len(tokens), block_size, B), steps * accumulation))
     started, logged = time.perf_counter(), 0
     for step in range(steps):
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(t, step, steps)
-        for _ in range(accumulation):
-            at = torch.randint(len(tokens) - block_size, (B,)).tolist()
+        mean = 0
+        for at in starts[step * accumulation : (step + 1) * accumulation]:
             ids = torch.stack([tokens[i : i + block_size] for i in at])
             targets = torch.stack([tokens[i + 1 : i + 1 + block_size] for i in at])
             with torch.autocast(tokens.device.type, torch.bfloat16, enabled=dtype == "bfloat16"):
                 loss = model(ids, targets, t["label_smoothing"])
             (loss / accumulation).backward()
+            mean = mean + loss.detach() / accumulation
         if t["gradient_clip"]:
             torch.nn.utils.clip_grad_norm_(model.parameters(), t["gradient_clip"])
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         if (step + 1) % t["log_interval"] == 0 or step + 1 == steps:
-            value, now = loss.item(), time.perf_counter()
+            value, now = mean.item(), time.perf_counter()
             count = step + 1 - logged
             rates.append(count * accumulation * B * block_size / (now - started))
             print(json.dumps({"step": step + 1, "loss": value, "step_ms": 1000 * (now - started) / count,
@@ -209,13 +257,13 @@ def main():
     parser.add_argument("--text", required=True)
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--compile", action="store_true", help="with torch.compile")
-    parser.add_argument("--seed", type=int)
+    parser.add_argument("--initial", help="a checkpoint of gpt-train's with the weights to begin with")
     parser.add_argument("--max-steps", type=int)
     parser.add_argument("--metrics", default="/dev/stderr", help="where the JSON lines go")
     arguments = parser.parse_args()
 
     config = read_config(arguments.config)
-    torch.manual_seed(config["seed"] if arguments.seed is None else arguments.seed)
+    torch.manual_seed(config["seed"])
     if config["threads"]:
         torch.set_num_threads(config["threads"])
     training = {key.removeprefix("training."): value for key, value in config.items() if key.startswith("training.")}
@@ -223,11 +271,14 @@ def main():
     tokens, vocab_size = read_tokens(arguments.text, config)
     vocab_size = config["model.vocab_size"] or vocab_size
     tokens, model = tokens.to(device), GPT(model_config(config, vocab_size)).to(device)
+    if arguments.initial:
+        weights = torch.load(arguments.initial, weights_only=True)["model"]
+        model.load_state_dict({name.removeprefix("transformer."): value for name, value in weights.items()})
     if arguments.compile:
         model = torch.compile(model)
     steps = arguments.max_steps or training["max_steps"]
     with open(arguments.metrics, "w", encoding="utf-8") as metrics:
-        rates = train(model, tokens, training, config["model.block_size"], steps, arguments.dtype, metrics)
+        rates = train(model, tokens, training, config["model.block_size"], config["seed"], steps, arguments.dtype, metrics)
     print(f"{statistics.median(rates[1:] or rates):.0f} tokens/s")
 
 
