@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "gpt/core/error.h"
@@ -21,20 +20,19 @@ constexpr double kMemoryGain = 0.05;
 // Climbs, and knows how far it is.
 class Climb {
  public:
-  Climb(const Config& wanted, const std::vector<Rung>& rungs, const Measure& measure, const Progress& progress)
-      : rungs_(rungs), measure_(measure), progress_(progress), start_(without_rungs(wanted)) {
+  Climb(const Config& wanted, const std::vector<Rung>& rungs, const std::vector<Rung>& variants, const Measure& measure,
+        const Progress& progress)
+      : rungs_(rungs), variants_(variants), measure_(measure), progress_(progress), start_(without_rungs(wanted)) {
     for (const Rung& rung : rungs_) count_ += rung.obstacle.empty() ? 2 : 0;  // switched on, and off again
-    count_ += std::ssize(kBatchSizes);
+    for (const Rung& variant : variants_) count_ += variant.obstacle.empty() ? 1 : 0;
   }
 
   Ladder run(double seconds) {
-    if (find_effort(seconds) && go_up() && take_away() && change_batch()) ladder_.complete = true;
+    if (find_effort(seconds) && go_up() && take_away() && vary()) ladder_.complete = true;
     return std::move(ladder_);
   }
 
  private:
-  static constexpr std::array<int64_t, 4> kBatchSizes{32, 64, 128, 256};
-
   bool find_effort(double seconds) {
     progress_(0, "start");
     const auto pace = find_pace(start_, measure_);
@@ -55,6 +53,7 @@ class Climb {
   // False when it was stopped.
   bool go_up() {
     full_ = start_;
+    full_speed_ = ladder_.rows.front().measurement->tokens_per_second;
     double total = 1;
     for (const Rung& rung : rungs_) {
       LadderRow row{.name = rung.name, .settings = rung.settings, .measurement = {}, .verdict = rung.obstacle};
@@ -68,7 +67,10 @@ class Climb {
           row.measurement = pair->after, row.gain = pair->gain, row.total_gain = total * pair->gain;
           row.kept = judgement.kept;
           row.verdict = (row.kept ? "kept: " : "left out: ") + judgement.reason;
-          if (row.kept) full_ = above, total *= pair->gain, kept_.push_back(&rung);
+          if (row.kept) {
+            full_ = above, full_speed_ = pair->after.tokens_per_second;
+            total *= pair->gain, kept_.push_back(&rung);
+          }
         }
       }
       ladder_.rows.push_back(std::move(row));
@@ -96,27 +98,33 @@ class Climb {
     return true;
   }
 
-  bool change_batch() {
-    for (const int64_t size : kBatchSizes) {
-      Config other = full_;
-      other.training.batch_size = size;
-      LadderRow row{.name = fmt::format("{}", size),
-                    .settings = fmt::format("batch_size: {}", size),
-                    .measurement = {},
-                    .verdict = ""};
-      progress_(done(), "batch_size " + row.name);
-      // So many that they take the time of one measurement.
-      const int64_t ratio = std::max<int64_t>(1, size / start_.training.batch_size);
-      const MeasurementLength length{.warm_up = std::max<int64_t>(1, ladder_.length.warm_up / ratio),
-                                     .updates = std::max<int64_t>(2, ladder_.length.updates / ratio)};
-      try {
-        row.measurement = measure_(other, length);
-        if (!row.measurement) return false;
-      } catch (const Error& error) { row.verdict = error.what(); }
-      ++done_;
-      ladder_.batches.push_back(std::move(row));
+  // Of the full set, once each.
+  bool vary() {
+    for (const Rung& variant : variants_) {
+      LadderRow row{
+          .name = variant.name, .settings = variant.settings, .measurement = {}, .verdict = variant.obstacle};
+      if (variant.obstacle.empty()) {
+        Config other = full_;
+        variant.apply(other);
+        progress_(done(), variant.settings);
+        try {
+          row.measurement = measure_(other, length_for(other));
+          if (!row.measurement) return false;
+          row.gain = row.measurement->tokens_per_second / full_speed_;
+        } catch (const Error& error) { row.verdict = error.what(); }
+        ++done_;
+      }
+      ladder_.variants.push_back(std::move(row));
     }
     return true;
+  }
+
+  // So many updates that they take the time of one measurement or, on another device, few.
+  MeasurementLength length_for(const Config& variant) const {
+    if (variant.device != full_.device) return {.warm_up = 1, .updates = 3};
+    const int64_t ratio = std::max<int64_t>(1, variant.training.batch_size / full_.training.batch_size);
+    return {.warm_up = std::max<int64_t>(1, ladder_.length.warm_up / ratio),
+            .updates = std::max<int64_t>(2, ladder_.length.updates / ratio)};
   }
 
   std::optional<Comparison> try_compare(const Config& before, const Config& after, LadderRow& row) {
@@ -134,10 +142,11 @@ class Climb {
 
   double done() const { return static_cast<double>(done_) / static_cast<double>(count_); }
 
-  const std::vector<Rung>& rungs_;
+  const std::vector<Rung>&rungs_, &variants_;
   const Measure& measure_;
   const Progress& progress_;
   Config start_, full_;
+  double full_speed_ = 0;  // tokens per second
   std::vector<const Rung*> kept_;
   Ladder ladder_;
   int64_t count_ = 0, done_ = 0;  // comparisons
@@ -191,9 +200,9 @@ std::optional<Comparison> compare(const Config& before, const Config& after, con
   return Comparison{median_of(runs_before), median_of(runs_after), median(gains)};
 }
 
-Ladder climb(const Config& wanted, const std::vector<Rung>& rungs, double seconds, const Measure& measure,
-             const Progress& progress) {
-  return Climb(wanted, rungs, measure, progress).run(seconds);
+Ladder climb(const Config& wanted, const std::vector<Rung>& rungs, const std::vector<Rung>& variants, double seconds,
+             const Measure& measure, const Progress& progress) {
+  return Climb(wanted, rungs, variants, measure, progress).run(seconds);
 }
 
 }  // namespace gpt

@@ -23,11 +23,11 @@ Cells cells_of(const LadderRow& row, bool is_ladder) {
           row.verdict};
 }
 
-std::string batch_table(const std::vector<LadderRow>& rows) {
-  std::vector<Cells> cells{{"batch_size", "ms/step", "tokens/s", "memory", "verdict"}};
+std::string variant_table(const std::vector<LadderRow>& rows) {
+  std::vector<Cells> cells{{"with", "ms/step", "tokens/s", "memory", "speed", "verdict"}};
   for (const LadderRow& row : rows) {
     const Cells all = cells_of(row, false);
-    cells.push_back({row.name, all[1], all[2], all[3], row.verdict});
+    cells.push_back({row.settings, all[1], all[2], all[3], all[4], row.verdict});
   }
   return markdown_table(cells);
 }
@@ -42,7 +42,9 @@ std::string text_of(const Ladder& ladder) {
   if (!ladder.removed.empty()) {
     text += "\nThe full set without one of them:\n\n" + ladder_table(ladder.removed, "without", /*is_ladder=*/false);
   }
-  if (!ladder.batches.empty()) text += "\nThe full set with other batches:\n\n" + batch_table(ladder.batches);
+  if (!ladder.variants.empty()) {
+    text += "\nThe full set otherwise, its speed by tokens per second:\n\n" + variant_table(ladder.variants);
+  }
   return text + settings_list(ladder.rows, "steps");
 }
 
@@ -89,9 +91,9 @@ std::vector<Bar> bars_of(const std::vector<LadderRow>& rows) {
 Findings findings(const Ladder& ladder) {
   return {.text = text_of(ladder),
           .json =
-              fmt::format(R"({{"rounds": {}, "warm_up": {}, "updates": {}, "rows": {}, "removed": {}, "batches": {}}})",
+              fmt::format(R"({{"rounds": {}, "warm_up": {}, "updates": {}, "rows": {}, "removed": {}, "variants": {}}})",
                           ladder.rounds, ladder.length.warm_up, ladder.length.updates, json_of(ladder.rows),
-                          json_of(ladder.removed), json_of(ladder.batches)),
+                          json_of(ladder.removed), json_of(ladder.variants)),
           .chart_title = "Milliseconds per update",
           .bars = bars_of(ladder.rows),
           .complete = ladder.complete};

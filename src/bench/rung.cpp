@@ -50,6 +50,7 @@ Rung amp(const char* name, const char* settings, Dtype dtype, const DeviceInfo& 
 std::vector<Rung> rungs(const Config& wanted, const DeviceInfo& device) {
   const bool cuda = device.device.is_cuda();
   const int64_t multiple = wanted.model.vocab_multiple;
+  const char* no_loading = cuda ? "" : "on a CPU the tokens are where the batches are built";
   return {
       {"tf32", "dtype: tf32", [](Config& config) { config.training.precision.dtype = Dtype::tf32; },
        obstacle_of(Dtype::tf32, device)},
@@ -68,16 +69,38 @@ std::vector<Rung> rungs(const Config& wanted, const DeviceInfo& device) {
          precision.amp_mode = AmpMode::end_to_end;
          if (precision.dtype == Dtype::float16) precision.dtype = Dtype::bfloat16;
        },
-       device.bfloat16 ? "" : "the device has no bfloat16 instructions"},
+       bfloat16_obstacle(device)},
       {"graph", "compile_mode: reduce-overhead (with compile and adamw)",
        [](Config& config) { config.training.execution.compile_mode = CompileMode::reduce_overhead; },
        obstacle_of_graphs(wanted, device)},
       {"autotune", "compile_mode: max-autotune (with graph)",
        [](Config& config) { config.training.execution.compile_mode = CompileMode::max_autotune; },
        obstacle_of_tuning(wanted, device)},
-      {"workers", "num_workers: 4", [](Config& config) { config.data.num_workers = 4; },
-       cuda ? "" : "on a CPU the tokens are where the batches are built"},
+      {"cudnn", "cudnn.benchmark", [](Config&) {}, "it chooses among convolutions, of which a GPT has none"},
+      {"workers_2", "num_workers: 2", [](Config& config) { config.data.num_workers = 2; }, no_loading},
+      {"workers", "num_workers: 4", [](Config& config) { config.data.num_workers = 4; }, no_loading},
+      {"pinned", "pin_memory: true (with workers)", [](Config& config) { config.data.pin_memory = true; }, no_loading},
+      {"resident", "resident: on", [](Config& config) { config.data.resident = Resident::on; }, no_loading},
   };
+}
+
+std::vector<Rung> variants(const DeviceInfo& device) {
+  std::vector<Rung> result;
+  for (const int64_t size : {32, 64, 128, 256}) {
+    result.push_back({fmt::format("{}", size), fmt::format("batch_size: {}", size),
+                      [size](Config& config) { config.training.batch_size = size; }});
+  }
+  result.push_back({"cpu", "device: cpu, batch_size: 1, in the precision that is fastest there",
+                    [](Config& config) {
+                      config.device = "cpu";
+                      config.training.batch_size = config.training.gradient_accumulation_steps = 1;
+                      config.training.optimizer.offload = 0;
+                      config.training.precision = {};
+                      config.training.execution.compile_mode = CompileMode::standard;
+                      config.training.execution.attention = AttentionKernel::automatic;
+                    },
+                    device.device.is_cuda() ? "" : "all of this was measured on the CPU"});
+  return result;
 }
 
 Config measurable(const Config& wanted) {
@@ -102,6 +125,8 @@ Config without_rungs(const Config& wanted) {
   Config config = measurable(wanted);
   use_libtorchs_operators(config);
   config.data.num_workers = 0;
+  config.data.pin_memory = false;
+  config.data.resident = Resident::off;
   config.model.vocab_multiple = 1;
   config.training.precision = {.use_amp = false, .dtype = Dtype::float32, .amp_mode = AmpMode::autocast};
   config.training.optimizer.fused_adamw = false;

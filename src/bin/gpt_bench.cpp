@@ -220,8 +220,8 @@ Found climb_rungs(const Context& context) {
   std::vector<Rung> rungs = gpt::rungs(context.config, context.device);
   if (!context.options.names.empty()) rungs = chosen_rungs(context.options.names, rungs);
   const Apart apart;
-  const Ladder ladder =
-      climb(context.config, rungs, context.seconds, std::bind_front(&Apart::measure, &apart), context.progress());
+  const Ladder ladder = climb(context.config, rungs, variants(context.device), context.seconds,
+                              std::bind_front(&Apart::measure, &apart), context.progress());
   return ladder.rows.empty() ? Found() : findings(ladder);
 }
 

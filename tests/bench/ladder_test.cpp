@@ -23,14 +23,20 @@ std::vector<Rung> toy_rungs() {
           {"same", "changes nothing", [](Config& config) { config.training.label_smoothing = 0.5; }}};
 }
 
+std::vector<Rung> toy_variants() {
+  std::vector<Rung> result = variants(DeviceInfo{});
+  result.push_back({"other", "another device", [](Config& config) { config.device = "other", config.seed *= 4; }});
+  return result;
+}
+
 struct Machine {
   int64_t calls = 0, stop_after = 1000;
-  std::vector<int64_t> batch_sizes;
+  std::vector<int64_t> batch_sizes, updates;
 
-  std::optional<Measurement> operator()(const Config& config, const MeasurementLength&) {
+  std::optional<Measurement> operator()(const Config& config, const MeasurementLength& length) {
     if (++calls > stop_after) return std::nullopt;
     if (config.output_dir == "broken") throw Error(ExitCode::memory, "too large");
-    batch_sizes.push_back(config.training.batch_size);
+    batch_sizes.push_back(config.training.batch_size), updates.push_back(length.updates);
     // A machine that becomes slower with every call, as one does that others use.
     const double drift = 1 + 0.001 * static_cast<double>(calls);
     const double step_ms = 100 * drift * static_cast<double>(1 + config.threads) / static_cast<double>(config.seed);
@@ -55,7 +61,7 @@ Ladder climb_with(Machine& machine) {
     EXPECT_LE(share, 1);
   };
   const std::vector<Rung> rungs = toy_rungs();
-  return climb(toy_config(), rungs, 60, std::ref(machine), ignore);
+  return climb(toy_config(), rungs, toy_variants(), 60, std::ref(machine), ignore);
 }
 
 const LadderRow& row(const std::vector<LadderRow>& rows, const std::string& name) {
@@ -91,8 +97,46 @@ TEST(Ladder, TakesEachOfTheFullSetAwayAgain) {
   EXPECT_NEAR(row(ladder.removed, "faster").gain, 0.5, 0.01);
   EXPECT_EQ(row(ladder.removed, "faster").verdict, "worth it");
   EXPECT_EQ(row(ladder.removed, "same").verdict, "no difference beside the others");
-  const std::vector<int64_t> tried(machine.batch_sizes.end() - 4, machine.batch_sizes.end());
+}
+
+TEST(Ladder, VariesTheFullSet) {
+  Machine machine;
+  const Ladder ladder = climb_with(machine);
+  const std::vector<int64_t> tried(machine.batch_sizes.end() - 5, machine.batch_sizes.end() - 1);
   EXPECT_EQ(tried, (std::vector<int64_t>{32, 64, 128, 256}));
+  ASSERT_EQ(ladder.variants.size(), 6u);
+  EXPECT_FALSE(row(ladder.variants, "cpu").measurement);  // the device is one
+  EXPECT_EQ(row(ladder.variants, "cpu").verdict, "all of this was measured on the CPU");
+  EXPECT_NEAR(row(ladder.variants, "256").gain, 1, 0.05);
+  EXPECT_NEAR(row(ladder.variants, "other").gain, 4, 0.2);
+  EXPECT_EQ(machine.updates.back(), 3);  // on another device, whose speed is not known
+}
+
+TEST(Rungs, AGpusLadderLoadsDataInEveryWayAndEndsOnTheCpu) {
+  DeviceInfo gpu = describe_gpu(at::Device(at::kCUDA, 0), "a card", 1LL << 34, 9, 0);
+  Config config;
+  const Config start = without_rungs(config);
+  EXPECT_EQ(start.data.num_workers, 0);
+  EXPECT_EQ(start.data.resident, Resident::off);
+  EXPECT_FALSE(start.data.pin_memory);
+  config = start;
+  std::string loading;
+  for (const Rung& rung : rungs(config, gpu)) {
+    if (rung.name.starts_with("workers") || rung.name == "pinned" || rung.name == "resident") {
+      EXPECT_EQ(rung.obstacle, "");
+      loading += rung.name + " ";
+      rung.apply(config);
+    }
+  }
+  EXPECT_EQ(loading, "workers_2 workers pinned resident ");
+  EXPECT_EQ(config.data.num_workers, 4);
+  EXPECT_EQ(config.data.resident, Resident::on);
+  EXPECT_TRUE(config.data.pin_memory);
+  const Rung cpu = variants(gpu).back();
+  EXPECT_EQ(cpu.obstacle, "");
+  cpu.apply(config);
+  EXPECT_EQ(config.device, "cpu");
+  EXPECT_EQ(config.training.precision.dtype, Dtype::automatic);
 }
 
 TEST(Ladder, KeepsWhatWasMeasuredBeforeASignal) {

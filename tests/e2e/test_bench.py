@@ -29,7 +29,7 @@ class Bench(unittest.TestCase):
         report = json.loads(self.files(".json")[0].read_text())
         self.assertTrue(report["complete"])
         self.assertEqual([row["name"] for row in report["rows"]], ["start", "adamw", "compile"])
-        self.assertEqual([row["name"] for row in report["batches"]], ["32", "64", "128", "256"])
+        self.assertEqual([row["name"] for row in report["variants"]], ["32", "64", "128", "256", "cpu"])
         losses = [row["measurement"]["loss"] for row in report["rows"]]
         self.assertNotIn("differs", json.dumps(report["rows"]))
         for loss in losses:

@@ -1,5 +1,5 @@
 // The ladder: from plain float32 upwards, one optimization at a time, each measured in turn with the step below it, and then
-// each taken away from the full set.
+// each taken away from the full set, and the full set with other batches and on the CPU.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct LadderRow {
 struct Ladder {
   std::vector<LadderRow> rows;     // the first is the start
   std::vector<LadderRow> removed;  // from the full set, one at a time: `gain` below 1 is what it is worth
-  std::vector<LadderRow> batches;  // other batch sizes with the full set
+  std::vector<LadderRow> variants;  // of the full set; `gain` is in tokens per second
   MeasurementLength length;
   int64_t rounds = 0;
   bool complete = false;  // not stopped by a signal
@@ -54,8 +54,8 @@ struct Judgement {
 };
 Judgement judge(const Comparison& pair, double start_loss);
 
-Ladder climb(const Config& wanted, const std::vector<Rung>& rungs, double seconds, const Measure& measure,
-             const Progress& progress);
+Ladder climb(const Config& wanted, const std::vector<Rung>& rungs, const std::vector<Rung>& variants, double seconds,
+             const Measure& measure, const Progress& progress);
 
 Findings findings(const Ladder& ladder);
 

@@ -17,8 +17,11 @@ struct Rung {
   std::string obstacle = {};  // why it cannot be measured here; empty: it can
 };
 
-// From float32 without any optimization upwards. `wanted`: whose vocab_multiple, workers and the like the rungs restore.
+// From float32 without any optimization upwards. `wanted`: whose vocab_multiple the rungs restore.
 std::vector<Rung> rungs(const Config& wanted, const DeviceInfo& device);
+
+// What the full set of rungs is measured with besides: batches of 32 to 256 sequences and, where it runs on a GPU, the CPU.
+std::vector<Rung> variants(const DeviceInfo& device);
 
 // `wanted` as some updates of it are measured: from the start, at the learning rate that a short warm-up leads to, with nothing
 // beside the updates.
