@@ -7,6 +7,7 @@
 #include "gpt/bench/rung.h"
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
+#include "gpt/device/precision.h"
 #include "ladder_findings.h"
 #include "markdown_table.h"
 
@@ -70,7 +71,7 @@ double saved_share(const LadderRow& row, const LadderRow& baseline) {
 
 std::vector<Rung> savers(const Config& wanted, const DeviceInfo& device) {
   using enum GradientCheckpointing;
-  const std::string no_bfloat16 = device.bfloat16 ? "" : "the device has no bfloat16 instructions";
+  const std::string no_bfloat16 = bfloat16_obstacle(device);
   const std::string no_gpu = device.device.is_cuda() ? "" : "needs a GPU";
   const std::string odd = wanted.training.batch_size % 2 == 0 ? "" : "the micro-batch has an odd number of sequences";
   return {

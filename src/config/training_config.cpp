@@ -28,7 +28,7 @@ std::vector<Option> batch_and_precision(TrainingConfig& c) {
        .aliases = {{"global_batch_size"}, {"effective_batch_size"}, {"total_train_batch_size"}}},
       {.name = "use_amp",
        .target = &c.precision.use_amp,
-       .help = "compute in 16 bits where the device supports it; false = float32",
+       .help = "compute in 16 bits where the device gains from it; false = float32",
        .aliases = {{"amp"}}},
       {.name = "dtype",
        .target = choice(c.precision.dtype, {{"auto", Dtype::automatic},
@@ -37,7 +37,7 @@ std::vector<Option> batch_and_precision(TrainingConfig& c) {
                                             {"bfloat16", Dtype::bfloat16},
                                             {"float16", Dtype::float16}}),
        .help =
-           "precision; auto = bfloat16 where the device supports it, otherwise float16 on a GPU and float32 on a CPU"},
+           "precision; auto = bfloat16 where that is faster than float32, otherwise float16 on a GPU and float32 on a CPU"},
       {.name = "amp_mode",
        .target =
            choice(c.precision.amp_mode,

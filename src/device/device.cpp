@@ -12,6 +12,7 @@
 
 #include "gpt/core/error.h"
 #include "gpt/device/cpu_allocator.h"
+#include "gpt/device/cpu_bfloat16.h"
 #include "gpt/device/graph.h"
 #include "gpt/device/host.h"
 #include "gpt/device/memory.h"
@@ -142,7 +143,8 @@ DeviceInfo describe_device(at::Device device) {
   DeviceInfo info;
   info.name = host::cpu_name();
   info.memory_bytes = host::memory_bytes();
-  info.bfloat16 = host::cpu_has_bfloat16();
+  info.bfloat16 = cpu_bfloat16() == CpuBfloat16::fast;
+  info.slow_bfloat16 = cpu_bfloat16() == CpuBfloat16::slow;
   return info;
 }
 

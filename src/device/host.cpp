@@ -33,6 +33,15 @@ std::string proc_field(const char* path, const std::string& key) {
   return "";
 }
 
+// Whether Linux lists one of these among what the processor can do, on x86 or Arm.
+bool has_cpu_flag(std::initializer_list<std::string_view> any) {
+  std::istringstream flags(proc_field("/proc/cpuinfo", "flags") + " " + proc_field("/proc/cpuinfo", "Features"));
+  for (std::string flag; flags >> flag;) {
+    if (std::find(any.begin(), any.end(), flag) != any.end()) return true;
+  }
+  return false;
+}
+
 int64_t number_or(const std::string& text, int64_t fallback) {
   int64_t value = 0;
   return std::from_chars(text.data(), text.data() + text.size(), value).ec == std::errc() ? value : fallback;
@@ -107,13 +116,8 @@ std::string cpu_name() {
   return name;
 }
 
-bool cpu_has_bfloat16() {
-  std::istringstream flags(proc_field("/proc/cpuinfo", "flags") + " " + proc_field("/proc/cpuinfo", "Features"));
-  for (std::string flag; flags >> flag;) {
-    if (flag == "avx512_bf16" || flag == "amx_bf16" || flag == "bf16") return true;
-  }
-  return false;
-}
+bool cpu_has_bfloat16() { return has_cpu_flag({"avx512_bf16", "amx_bf16", "bf16"}); }
+bool cpu_has_bfloat16_matrices() { return has_cpu_flag({"amx_bf16", "bf16"}); }
 
 GroupMemory group_memory(int64_t free_swap, const std::string& root) {
   GroupMemory tightest;

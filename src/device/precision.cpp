@@ -61,8 +61,8 @@ std::string explain(const PrecisionConfig& config, const Precision& precision, c
   switch (precision.dtype) {
     case Dtype::bfloat16:
       if (info.bfloat16) return fmt::format("bfloat16 {}{} ({} has it in hardware)", how, alone, subject(info));
-      return fmt::format("bfloat16 {}{}, emulated: the CPU has no bfloat16 instructions and float32 is faster", how,
-                         alone);
+      if (info.slow_bfloat16) return fmt::format("bfloat16 {}{}, although {}", how, alone, bfloat16_obstacle(info));
+      return fmt::format("bfloat16 {}{}, emulated: {} and float32 is faster", how, alone, bfloat16_obstacle(info));
     case Dtype::float16:
       if (automatic) return fmt::format("float16 autocast with a gradient scaler ({} has no bfloat16)", subject(info));
       return "float16 autocast with a gradient scaler";
@@ -70,7 +70,7 @@ std::string explain(const PrecisionConfig& config, const Precision& precision, c
     default:
       if (!automatic) return "float32, as configured";
       if (!config.use_amp) return "float32 (use_amp is off)";
-      return fmt::format("float32: {} has no bfloat16 instructions", subject(info));
+      return fmt::format("float32: {}", bfloat16_obstacle(info));
   }
 }
 
@@ -78,6 +78,12 @@ std::string explain(const PrecisionConfig& config, const Precision& precision, c
 
 std::string_view name_of(at::ScalarType compute_type) {
   return compute_type == at::kBFloat16 ? "bfloat16" : compute_type == at::kHalf ? "float16" : "float32";
+}
+
+std::string bfloat16_obstacle(const DeviceInfo& info) {
+  if (info.bfloat16) return "";
+  if (info.slow_bfloat16) return fmt::format("{}'s bfloat16 instructions are slower than those of float32", subject(info));
+  return fmt::format("{} has no bfloat16 instructions", subject(info));
 }
 
 at::ScalarType Precision::compute_type() const {
@@ -104,8 +110,9 @@ Precision resolve_precision(const PrecisionConfig& config, const DeviceInfo& inf
   const bool automatic = config.amp_mode == AmpMode::automatic;
   if (config.dtype == Dtype::float16 && config.amp_mode == AmpMode::end_to_end)
     reject(config.dtype, "has too small a range for amp_mode end_to_end; choose amp_mode auto or autocast");
+  const bool in_hardware = info.bfloat16 || info.slow_bfloat16;
   result.end_to_end =
-      result.dtype == Dtype::bfloat16 && (automatic ? info.bfloat16 : config.amp_mode == AmpMode::end_to_end);
+      result.dtype == Dtype::bfloat16 && (automatic ? in_hardware : config.amp_mode == AmpMode::end_to_end);
   if (!result.end_to_end && !config.master_weights) {
     throw Error(
         ExitCode::config,

@@ -57,7 +57,7 @@ Checks check_cpu() {
   return {
       passed("CPU", fmt::format("{}, {} cores, {} threads in use", cpu.name, std::thread::hardware_concurrency(),
                                 at::get_num_threads())),
-      check_instructions(has(capabilities, "avx2"), has(capabilities, "avx512_f"), cpu.bfloat16,
+      check_instructions(has(capabilities, "avx2"), has(capabilities, "avx512_f"), cpu_bfloat16(),
                          has(capabilities, "amx_tile")),
       attention.works ? passed("CPU attention", fmt::format("ran forward and backward ({})", at::get_cpu_capability()))
                       : failed("CPU attention", attention.reason,
@@ -142,14 +142,15 @@ Check check_cuda(const CudaState& state) {
       "check that nvidia-smi works, that CUDA_VISIBLE_DEVICES is not empty, and that a container runs with --gpus all");
 }
 
-Check check_instructions(bool avx2, bool avx512, bool bfloat16, bool amx) {
+Check check_instructions(bool avx2, bool avx512, CpuBfloat16 bfloat16, bool amx) {
   std::string found;
   const auto add = [&](bool there, const char* name) {
     if (there) found += fmt::format("{}{}", found.empty() ? "" : " ", name);
   };
   add(avx2, "avx2");
   add(avx512, "avx512");
-  add(bfloat16, "bfloat16");
+  add(bfloat16 == CpuBfloat16::fast, "bfloat16");
+  add(bfloat16 == CpuBfloat16::slow, "bfloat16 (slower than float32)");
   add(amx, "amx");
   if (!avx2) {
     return warned("CPU instructions", "no avx2: LibTorch's fast kernels are not used",

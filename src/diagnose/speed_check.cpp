@@ -33,7 +33,7 @@ Cause likely_cause(const Config& config, const DeviceInfo& device, const Precisi
   if (!cuda && config.threads > 0 && facts.threads < facts.cores)
     return {fmt::format("{} of {} work on it", facts.threads, plural(facts.cores, "core")), "set threads: 0"};
   if (!cuda && precision.compute_type() != at::kFloat && !device.bfloat16)
-    return {"this CPU has no bfloat16 instructions and emulates them", "set training.dtype: auto"};
+    return {bfloat16_obstacle(device), "set training.dtype: auto"};
   if (facts.attention.starts_with("math"))
     return {fmt::format("attention is unfused ({})", facts.attention), "set training.attention: auto"};
   if (!execution.use_compile) return {"use_compile is off", "set training.use_compile: true"};

@@ -2,17 +2,30 @@
 
 #include <ATen/Version.h>
 
+#include <optional>
 #include <string>
 
-namespace gpt::ops::cpu {
+#include "gpt/device/cpu_bfloat16.h"
 
-Capability capability() {
-  static const Capability known = [] {
+namespace gpt::ops::cpu {
+namespace {
+
+std::optional<Capability> instead;  // of known()
+
+Capability known() {
+  static const Capability best = [] {
     const std::string name = at::get_cpu_capability();
-    if (name == "AVX512") return __builtin_cpu_supports("avx512bf16") ? Capability::AVX512_BF16 : Capability::AVX512;
+    if (name == "AVX512") return dot_product_gain() > 1 ? Capability::AVX512_BF16 : Capability::AVX512;
     return name == "AVX2" ? Capability::AVX2 : Capability::DEFAULT;
   }();
-  return known;
+  return best;
 }
+
+}  // namespace
+
+Capability capability() { return instead.value_or(known()); }
+
+WithCapability::WithCapability(Capability of_scope) { instead = of_scope; }
+WithCapability::~WithCapability() { instead.reset(); }
 
 }  // namespace gpt::ops::cpu

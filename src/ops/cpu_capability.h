@@ -3,10 +3,19 @@
 
 namespace gpt::ops::cpu {
 
-// What ATen uses itself: the best that the processor has, or what the environment variable ATEN_CPU_CAPABILITY allows. In its place
-// AVX512_BF16, where the processor also has dot products of bfloat16 values: there are other kernels for some operators.
+// What ATen uses itself: the best that the processor has, or what the environment variable ATEN_CPU_CAPABILITY allows. In place of
+// AVX512 it is AVX512_BF16, where dot products of bfloat16 values gain something: there are other kernels for some operators.
 enum class Capability { DEFAULT, AVX2, AVX512, AVX512_BF16 };
 Capability capability();
+
+// For tests: within its life capability() is another one, which the processor must have.
+class WithCapability {
+ public:
+  explicit WithCapability(Capability of_scope);
+  ~WithCapability();
+  WithCapability(const WithCapability&) = delete;
+  WithCapability& operator=(const WithCapability&) = delete;
+};
 
 }  // namespace gpt::ops::cpu
 

@@ -60,7 +60,7 @@ TEST(Savers, EachIsComparedWithTheBaseline) {
   EXPECT_EQ(row(savings, "compile+block").verdict, "the same loss");
   EXPECT_EQ(row(savings, "half batch").verdict, "the loss differs by +5.0 %");
   EXPECT_EQ(row(savings, "compile+activation").verdict, "too large");
-  EXPECT_EQ(row(savings, "bfloat16").verdict, "the device has no bfloat16 instructions");
+  EXPECT_EQ(row(savings, "bfloat16").verdict, "the CPU has no bfloat16 instructions");
   for (const int64_t sequences : machine.effective_batches) EXPECT_EQ(sequences, 8);
 }
 

@@ -68,6 +68,18 @@ TEST(ResolvePrecision, FollowsUseAmpDtypeAndHardware) {
   }
 }
 
+TEST(ResolvePrecision, ACpuWhoseBfloat16IsSlowComputesInFloat32) {
+  DeviceInfo info = cpu(false);
+  info.slow_bfloat16 = true;
+  const Precision automatic = resolve_precision({}, info);
+  EXPECT_EQ(automatic.dtype, Dtype::float32);
+  EXPECT_EQ(automatic.reason, "float32: the CPU's bfloat16 instructions are slower than those of float32");
+  const Precision asked = resolve_precision({.dtype = Dtype::bfloat16}, info);
+  EXPECT_EQ(asked.dtype, Dtype::bfloat16);
+  EXPECT_TRUE(asked.end_to_end);  // less slow than with conversions
+  EXPECT_NE(asked.reason.find(bfloat16_obstacle(info)), std::string::npos) << asked.reason;
+}
+
 TEST(ResolvePrecision, AmpModeSaysHowSixteenBitsAreUsed) {
   const PrecisionConfig autocast{.amp_mode = AmpMode::autocast}, end_to_end{.amp_mode = AmpMode::end_to_end};
   for (const DeviceInfo& info : {cpu(true), cuda(8)}) {

@@ -22,7 +22,9 @@
 #include <tuple>
 #include <vector>
 
+#include "gpt/device/cpu_bfloat16.h"
 #include "gpt/device/random_state.h"
+#include "src/ops/cpu_capability.h"
 #include "src/ops/philox.h"
 #include "support/device_cases.h"
 #include "support/tolerance.h"
@@ -252,6 +254,19 @@ TEST(Attention, DoesNotDependOnWhatItsMemoryContained) {
       const Results got = results(c, type, 0.1);
       EXPECT_TRUE(got.output.isfinite().all().item<bool>()) << type;
       EXPECT_TRUE(got.gradient.isfinite().all().item<bool>()) << type;
+    }
+  }
+}
+
+// Of the kernels for 16-bit tensors a processor with AVX512_BF16 chooses one, and both run on it.
+TEST(Attention, KernelsWithAndWithoutDotProductsEqualFloat64) {
+  if (dot_product_gain() == 0) GTEST_SKIP() << "no AVX512_BF16 on this processor";
+  for (const auto capability : {cpu::Capability::AVX512, cpu::Capability::AVX512_BF16}) {
+    const cpu::WithCapability with(capability);
+    for (const Case& c : kCases) {
+      expect_float64_results(c, at::kCPU, at::kBFloat16, 1, {}, [&](const at::Tensor& qkv) {
+        return attention(qkv, c.H, c.KV, 0.0, c.tables(at::kCPU));
+      });
     }
   }
 }

@@ -30,6 +30,9 @@ struct Precision {
 // "float32", "bfloat16" or "float16", as the configuration writes it.
 std::string_view name_of(at::ScalarType compute_type);
 
+// Why the device does not compute in bfloat16 unless it is told to: "the CPU has no bfloat16 instructions"; empty where it does.
+std::string bfloat16_obstacle(const DeviceInfo& info);
+
 // The type in which the weights of a run are kept, in memory and in a checkpoint: float32, or without a master bfloat16.
 inline at::ScalarType kept_weight_type(const PrecisionConfig& config) {
   return config.master_weights ? at::kFloat : at::kBFloat16;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "gpt/device/cpu_bfloat16.h"
 #include "gpt/diagnose/check.h"
 
 namespace gpt {
@@ -21,7 +22,7 @@ struct CudaState {
 };
 Check check_cuda(const CudaState& state);
 
-Check check_instructions(bool avx2, bool avx512, bool bfloat16, bool amx);
+Check check_instructions(bool avx2, bool avx512, CpuBfloat16 bfloat16, bool amx);
 Check check_free_memory(const std::string& name, int64_t free_bytes, int64_t total_bytes);
 
 }  // namespace gpt

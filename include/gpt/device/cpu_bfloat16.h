@@ -1,0 +1,25 @@
+// What a processor's bfloat16 is worth. A flag says whether it has instructions for it, not how fast they are: AMD's cores (Zen 4,
+// Zen 5) multiply twice as many bfloat16 values in a cycle as float32 values, Intel's of Sapphire and Emerald Rapids half as many,
+// unless AMX does it, which virtual machines often hide.
+#pragma once
+
+namespace gpt {
+
+enum class CpuBfloat16 {
+  absent,  // emulated, some twenty times slower than float32
+  slow,    // instructions that multiply no more values in a cycle than float32's
+  fast,
+};
+
+// Of matrix products on this processor. The first call may take a millisecond.
+CpuBfloat16 cpu_bfloat16();
+
+// How many times as many products AVX512_BF16's dot products compute as float32's multiply-add in the same time; 0 where there are
+// none. Measured once in a process, on the calling thread, by alternating runs of some microseconds: others change little about it.
+double dot_product_gain();
+
+// What cpu_bfloat16() makes of a processor: whether it has instructions for bfloat16, whether among them some that multiply matrices,
+// and its dot_product_gain().
+CpuBfloat16 judge_bfloat16(bool has_instructions, bool has_matrices, double dot_product_gain);
+
+}  // namespace gpt
