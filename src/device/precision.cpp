@@ -3,7 +3,6 @@
 #include <ATen/Context.h>
 #include <ATen/autocast_mode.h>
 #include <fmt/format.h>
-#include <stdlib.h>
 
 #include <exception>
 
@@ -82,7 +81,7 @@ std::string_view name_of(at::ScalarType compute_type) {
 
 std::string bfloat16_obstacle(const DeviceInfo& info) {
   if (info.bfloat16) return "";
-  if (info.slow_bfloat16) return fmt::format("{}'s bfloat16 instructions are slower than those of float32", subject(info));
+  if (info.slow_bfloat16) return fmt::format("{}'s bfloat16 instructions are no faster than float32's", subject(info));
   return fmt::format("{} has no bfloat16 instructions", subject(info));
 }
 
@@ -146,7 +145,6 @@ void apply_precision(const Precision& precision, bool deterministic) {
   context.setDeterministicCuDNN(deterministic);
   context.setDeterministicAlgorithms(deterministic, /*warn_only=*/false);
   if (deterministic) {
-    setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);         // LibTorch refuses cuBLAS without it in this mode
     context.setDeterministicFillUninitializedMemory(false);  // a debugging aid that costs a pass over each allocation
   }
 }

@@ -150,7 +150,7 @@ Check check_instructions(bool avx2, bool avx512, CpuBfloat16 bfloat16, bool amx)
   add(avx2, "avx2");
   add(avx512, "avx512");
   add(bfloat16 == CpuBfloat16::fast, "bfloat16");
-  add(bfloat16 == CpuBfloat16::slow, "bfloat16 (slower than float32)");
+  add(bfloat16 == CpuBfloat16::slow, "bfloat16 (no faster than float32)");
   add(amx, "amx");
   if (!avx2) {
     return warned("CPU instructions", "no avx2: LibTorch's fast kernels are not used",

@@ -10,10 +10,11 @@ namespace {
 
 TEST(CpuBfloat16, IsFastWhereMatricesOrDotProductsAre) {
   EXPECT_EQ(judge_bfloat16(/*has_instructions=*/false, /*has_matrices=*/false, 0), CpuBfloat16::absent);
-  EXPECT_EQ(judge_bfloat16(true, false, 2), CpuBfloat16::fast);    // Zen 5
-  EXPECT_EQ(judge_bfloat16(true, false, 0.5), CpuBfloat16::slow);  // Emerald Rapids, AMX hidden by a virtual machine
-  EXPECT_EQ(judge_bfloat16(true, true, 0.5), CpuBfloat16::fast);   // the same with AMX
-  EXPECT_EQ(judge_bfloat16(true, true, 0), CpuBfloat16::fast);     // Arm
+  EXPECT_EQ(judge_bfloat16(true, false, 2), CpuBfloat16::fast);     // Zen 5
+  EXPECT_EQ(judge_bfloat16(true, false, 0.5), CpuBfloat16::slow);   // Emerald Rapids, AMX hidden by a virtual machine
+  EXPECT_EQ(judge_bfloat16(true, false, 1.05), CpuBfloat16::slow);  // as fast as float32
+  EXPECT_EQ(judge_bfloat16(true, true, 0.5), CpuBfloat16::fast);    // Emerald Rapids with AMX
+  EXPECT_EQ(judge_bfloat16(true, true, 0), CpuBfloat16::fast);      // Arm
 }
 
 // Dot products of this processor: none without the instructions, and otherwise neither nothing nor beyond what a wider unit could do.

@@ -17,7 +17,7 @@ struct DeviceInfo {
   int64_t memory_bytes = 0;                              // of the GPU, or of the machine
   int compute_major = 0, compute_minor = 0;              // CUDA only
   bool bfloat16 = false, float16 = false, tf32 = false;  // in hardware, and faster than float32
-  bool slow_bfloat16 = false;                            // in hardware, but slower than float32: some CPUs
+  bool slow_bfloat16 = false;                            // in hardware, but no faster than float32: some CPUs
   // Dense peak FLOP/s for a compute dtype where it is known from the vendor's data sheet.
   std::optional<double> peak_flops(Dtype dtype) const;
 };
