@@ -59,6 +59,7 @@ std::string cuda_attention_path(const ModelConfig& config, AttentionKernel asked
   // Views of one tensor, as the model has them: a kernel may ask for certain strides.
   const ops::Heads heads = ops::split_heads(qkv.requires_grad_(training), config.n_head, config.kv_heads());
   try {
+    const ops::OnlyAttentionKernels kernels(ops::exact_for_dropout(dropout));
     const auto choice =
         at::_fused_sdp_choice(heads.q.transpose(1, 2), heads.k.transpose(1, 2), heads.v.transpose(1, 2), {}, dropout,
                               /*is_causal=*/true, std::nullopt, config.kv_heads() < config.n_head);
@@ -156,6 +157,11 @@ std::string attention_path(const ModelConfig& model, const ExecutionConfig& exec
                            at::ScalarType dtype, bool training) {
   (void)select_operators(execution, device);
   const double dropout = training ? model.dropout : 0.0;
+  if (execution.attention == AttentionKernel::cudnn && !ops::cudnn_knows_dropout(dropout)) {
+    throw Error(ExitCode::config, fmt::format("'training.attention' is cudnn, which rounds 'model.dropout' {} to "
+                                              "sixteenths; use auto, or a multiple of 0.0625",
+                                              dropout));
+  }
   const std::string path = device.is_cpu()
                                ? cpu_attention_path(execution, dropout)
                                : cuda_attention_path(model, execution.attention, device, dtype, dropout, training);

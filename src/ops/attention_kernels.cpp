@@ -2,6 +2,8 @@
 
 #include <ATen/Context.h>
 
+#include <cmath>
+
 namespace gpt::ops {
 
 AttentionKernels allowed_attention_kernels() {
@@ -25,6 +27,12 @@ AttentionKernels without_cudnn() {
   kernels.cudnn = false;
   if (kernels == AttentionKernels()) return {.flash = true, .efficient = true, .math = true};
   return kernels;
+}
+
+bool cudnn_knows_dropout(double probability) { return std::floor(16 * probability) == 16 * probability; }
+
+AttentionKernels exact_for_dropout(double probability) {
+  return cudnn_knows_dropout(probability) ? allowed_attention_kernels() : without_cudnn();
 }
 
 }  // namespace gpt::ops

@@ -32,5 +32,14 @@ TEST(AttentionKernels, WithoutCudnnTheOthersAreWhatTheyWere) {
   EXPECT_EQ(without_cudnn(), (AttentionKernels{.flash = true, .efficient = true, .math = true}));
 }
 
+TEST(AttentionKernels, CudnnIsLeftOutWhereItWouldRoundTheDropout) {
+  const OnlyAttentionKernels all({.cudnn = true, .flash = true, .efficient = true, .math = true});
+  for (const double known : {0.0, 0.0625, 0.125, 0.5}) EXPECT_TRUE(exact_for_dropout(known).cudnn) << known;
+  for (const double rounded : {0.1, 0.2, 0.3, 1.0 / 3}) {
+    EXPECT_EQ(exact_for_dropout(rounded), (AttentionKernels{.flash = true, .efficient = true, .math = true}))
+        << rounded;
+  }
+}
+
 }  // namespace
 }  // namespace gpt::ops

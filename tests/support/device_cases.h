@@ -9,7 +9,9 @@
 
 #include <cstdlib>
 #include <ostream>
+#include <string>
 #include <string_view>
+#include <tuple>
 
 namespace gpt {
 
@@ -29,6 +31,11 @@ inline bool takes_float16(const DeviceCase& device_case) {
 }
 
 inline void PrintTo(const DeviceCase& device_case, std::ostream* out) { *out << device_case.name; }
+
+// The name of a case whose parameters begin with its device: "3_cuda". A filter finds the tests of a device by it.
+inline constexpr auto index_and_device = [](const auto& info) {
+  return std::to_string(info.index) + "_" + std::get<0>(info.param).name;
+};
 
 // Why `device` cannot be used here, or null.
 inline const char* missing(at::Device device) {
