@@ -23,7 +23,8 @@ runs=$(mktemp -d "${TMPDIR:-/tmp}/measure_gpu.XXXXXX"); trap 'rm -rf "$runs"' EX
 # The libraries of that torch, for programs that were built elsewhere and look for them there.
 torch=$("$python" -c 'import os, torch; print(os.path.dirname(torch.__file__))')
 libraries=$PWD/build/lib/gpt-train:$torch/lib:$torch/../nvidia/cu13/lib:$torch/../nvidia/cudnn/lib
-with_torch=(env "LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}")  # not for PyTorch, which has its own OpenMP
+# The tests' data, for tests that were built in another folder, too. Neither is for PyTorch, which has its own OpenMP.
+with_torch=(env "LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "GPT_SOURCE_DIR=$PWD")
 
 # usage: part SECONDS NAME COMMAND...   for at most so long, and nine minutes in all, with its output in NAME.log; a part that fails
 # or hangs does not keep the others from running
@@ -45,17 +46,19 @@ if [[ $device == cpu ]]; then
   updates=20 every=5 minutes=0.3 batch=4
 fi
 
-# usage: speed NAME SECONDS FLAGS...   for at most so many seconds each (PyTorch's compiler gets twice as many): gpt-train and PyTorch with the same configuration, one after the other
+# usage: speed NAME SECONDS FLAGS...   for at most so many seconds each (PyTorch's compiler gets twice as many): this program and PyTorch
+# with the same configuration, one after the other. Large models are measured by gpt-bench, which writes no checkpoint: one takes 19 GB.
 speed() {
-  local name=$1 config=$out/$1.yaml limit=$2
+  local name=$1 config=$out/$1.yaml limit=$2 own=(build/bin/gpt-train --output_dir "$runs/$1")
+  [[ $what != large ]] || own=(build/bin/gpt-bench measure --warm-up $every --updates $((updates - every)))
   shift 2
   if ! "${with_torch[@]}" build/bin/gpt-train "$@" --max_steps $updates --warmup_steps 10 --log_interval $every --print-config >"$config"; then
     printf '%-22s left out: gpt-train refused its configuration\n' "$name" | tee -a "$out/summary.txt"
     return
   fi
-  part "$limit" "$name-gpt-train" build/bin/gpt-train --config "$config" --output_dir "$runs/$name"
-  rm -rf "${runs:?}/$name"  # a checkpoint of the largest size takes 19 GB
-  part "$limit" "$name-graphs" build/bin/gpt-train --config "$config" --output_dir "$runs/$name" --compile_mode reduce-overhead
+  part "$limit" "$name-gpt-train" "${own[@]}" --config "$config"
+  rm -rf "${runs:?}/$name"
+  part "$limit" "$name-graphs" "${own[@]}" --config "$config" --compile_mode reduce-overhead
   rm -rf "${runs:?}/$name"
   grep "Failed to record" "$out/$name-graphs.log" | tee -a "$out/summary.txt" || true
   part "$limit" "$name-pytorch" "$python" -B scripts/pytorch_baseline.py --config "$config" --text data/shakespeare.txt --dtype bfloat16 \
@@ -84,9 +87,10 @@ case $what in
     ;;
   large)
     updates=40
-    for size in medium:16 large:8 xl:4; do  # and sequences in a micro-batch
-      [[ $device == cpu ]] || batch=${size#*:}
-      speed "gpt2_${size%:*}" 34 "${gpt2[@]}" --preset "gpt2_${size%:*}" --batch_size "$batch"
+    for size in medium:16:24 large:8:32 xl:4:50; do  # sequences in a micro-batch, and seconds
+      IFS=: read -r size sequences limit <<<"$size"
+      [[ $device == cpu ]] || batch=$sequences
+      speed "gpt2_$size" "$limit" "${gpt2[@]}" --preset "gpt2_$size" --batch_size "$batch"
     done
     ;;
 esac

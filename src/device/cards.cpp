@@ -165,7 +165,7 @@ const Card& require_card(const std::string& flag, const std::string& name) {
   if (const Card* card = find_card(name)) return *card;
   std::vector<std::string_view> all;
   for (const Card& card : kCards) all.push_back(card.name);
-  throw Error(ExitCode::config, fmt::format("{}: no card '{}' is known; the nearest are {}; all: {}", flag, name,
+  throw Error(ExitCode::config, fmt::format("{}: unknown card '{}'; the nearest are {}; all: {}", flag, name,
                                             fmt::join(nearest_names(name), ", "), fmt::join(all, ", ")));
 }
 

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "gpt/core/error.h"
+#include "gpt/core/log.h"
 #include "gpt/device/cpu_allocator.h"
 #include "gpt/device/cpu_bfloat16.h"
 #include "gpt/device/graph.h"
@@ -111,6 +112,10 @@ DeviceChoice select_device(const std::string& spec) {
   if (reason.empty()) {
     use_expandable_segments(true);
     reason = find_fault(device);
+    if (!reason.empty() && give_up_expandable_segments() && find_fault(device).empty()) {
+      log::info(fmt::format("No effect here: training.expandable_segments (the system refuses them: {})", reason));
+      reason.clear();
+    }
   }
   if (reason.empty()) {
     use_recordable_stream(device);

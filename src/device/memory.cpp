@@ -24,6 +24,8 @@
 namespace gpt {
 namespace {
 
+bool segments_can_grow = true;
+
 void configure_cpu_memory(const TrainingConfig& training) {
   const double fraction = training.allocator.memory_fraction;
   const bool asks = training.execution.memory_check;
@@ -69,8 +71,15 @@ bool has_allocator_variable() { return std::getenv("PYTORCH_ALLOC_CONF") || std:
 
 void use_expandable_segments(bool are_expandable) {
   if (has_allocator_variable()) return;
-  c10::CachingAllocator::setAllocatorSettings(are_expandable ? "expandable_segments:True"
-                                                             : "expandable_segments:False");
+  c10::CachingAllocator::setAllocatorSettings(are_expandable && segments_can_grow ? "expandable_segments:True"
+                                                                                  : "expandable_segments:False");
+}
+
+bool give_up_expandable_segments() {
+  if (has_allocator_variable() || !segments_can_grow) return false;
+  segments_can_grow = false;
+  use_expandable_segments(false);
+  return true;
 }
 
 void configure_memory(const TrainingConfig& training, at::Device device) {

@@ -8,13 +8,14 @@
 #include <vector>
 
 #include "config/faults.h"
+#include "support/source_folder.h"
 
 namespace gpt::config {
 namespace {
 
 std::vector<std::string> shipped() {
   std::vector<std::string> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(GPT_SOURCE_DIR "/configs")) {
+  for (const auto& entry : std::filesystem::directory_iterator(test::source_folder() + "/configs")) {
     if (entry.path().extension() == ".yaml") paths.push_back(entry.path().string());
   }
   return paths;
@@ -54,7 +55,7 @@ TEST(Configs, TiersHaveTheSizesOfTheirCards) {
   };
   for (const Tier& tier : {Tier{"tier_24gb", 24, 1024, 512, 256, 2}, Tier{"tier_10_16gb", 12, 768, 256, 128, 4},
                            Tier{"tier_8_12gb", 8, 512, 256, 64, 8}, Tier{"tier_4gb", 12, 768, 256, 8, 8}}) {
-    const Config c = load(fmt::format("{}/configs/{}.yaml", GPT_SOURCE_DIR, tier.name));
+    const Config c = load(fmt::format("{}/configs/{}.yaml", test::source_folder(), tier.name));
     EXPECT_EQ(c.model.n_layer, tier.n_layer) << tier.name;
     EXPECT_EQ(c.model.n_embd, tier.n_embd) << tier.name;
     EXPECT_EQ(c.model.block_size, tier.block_size) << tier.name;
@@ -65,7 +66,7 @@ TEST(Configs, TiersHaveTheSizesOfTheirCards) {
 }
 
 TEST(Configs, NanogptIsComparable) {
-  const Config c = load(GPT_SOURCE_DIR "/configs/nanogpt_cpu.yaml");
+  const Config c = load(test::source_folder() + "/configs/nanogpt_cpu.yaml");
   EXPECT_EQ(c.model.hidden(), 512);
   EXPECT_EQ(c.model.vocab_multiple, 1);
   EXPECT_TRUE(c.model.tie_weights);

@@ -86,7 +86,7 @@ TEST(RequireCard, AnUnknownOneIsRefusedWithTheNearest) {
     EXPECT_EQ(e.code(), ExitCode::config);
     EXPECT_EQ(
         what.find(
-            "--gpu: no card 'RTX 4085' is known; the nearest are RTX 4080, RTX 3080, RTX 4060; all: GTX 1650 Ti, RTX 3060, "),
+            "--gpu: unknown card 'RTX 4085'; the nearest are RTX 4080, RTX 3080, RTX 4060; all: GTX 1650 Ti, RTX 3060, "),
         0)
         << what;
     EXPECT_EQ(what.find('\n'), std::string::npos);

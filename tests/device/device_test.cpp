@@ -101,5 +101,19 @@ TEST(Memory, AllocationIsSeenOnTheCpu) {
   synchronize(at::kCPU);
 }
 
+// scripts/measure_gpu.sh finds the tests of a GPU by the name of its device.
+TEST(DeviceCases, EveryTestOfADeviceHasItsName) {
+  const testing::UnitTest& all = *testing::UnitTest::GetInstance();
+  for (int suite = 0; suite < all.total_test_suite_count(); ++suite) {
+    for (int i = 0; i < all.GetTestSuite(suite)->total_test_count(); ++i) {
+      const testing::TestInfo& test = *all.GetTestSuite(suite)->GetTestInfo(i);
+      const std::string parameter = test.value_param() ? test.value_param() : "";
+      if (parameter.find("cuda") == std::string::npos) continue;
+      EXPECT_NE(std::string(test.name()).find("cuda"), std::string::npos)
+          << test.test_suite_name() << "." << test.name();
+    }
+  }
+}
+
 }  // namespace
 }  // namespace gpt

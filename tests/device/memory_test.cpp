@@ -5,6 +5,7 @@
 #include <c10/util/Exception.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "gpt/device/host.h"
 #include "support/cpu_memory.h"
@@ -29,6 +30,19 @@ TEST(ExpandableSegments, AreAsTheRunAsksUnlessTheUsersVariableIsSet) {
     unsetenv(name);
   }
   EXPECT_FALSE(has_allocator_variable());
+}
+
+TEST(ExpandableSegments, AreNotAskedForAgainWhereTheSystemRefusedThem) {
+  const auto gives_up_once = [] {
+    unsetenv("PYTORCH_CUDA_ALLOC_CONF");
+    unsetenv("PYTORCH_ALLOC_CONF");
+    use_expandable_segments(true);
+    const bool gave_up = give_up_expandable_segments(), again = give_up_expandable_segments();
+    use_expandable_segments(true);
+    return gave_up && !again && !are_expandable();
+  };
+  // In a process of its own, because it is for good.
+  EXPECT_EXIT(_exit(gives_up_once() ? 0 : 1), testing::ExitedWithCode(0), "");
 }
 
 class CpuMemoryLimit : public testing::Test {

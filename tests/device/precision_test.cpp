@@ -9,6 +9,7 @@
 #include <string>
 
 #include "gpt/core/error.h"
+#include "support/restore_context.h"
 
 namespace gpt {
 namespace {
@@ -73,7 +74,7 @@ TEST(ResolvePrecision, ACpuWhoseBfloat16IsSlowComputesInFloat32) {
   info.slow_bfloat16 = true;
   const Precision automatic = resolve_precision({}, info);
   EXPECT_EQ(automatic.dtype, Dtype::float32);
-  EXPECT_EQ(automatic.reason, "float32: the CPU's bfloat16 instructions are slower than those of float32");
+  EXPECT_EQ(automatic.reason, "float32: the CPU's bfloat16 instructions are no faster than float32's");
   const Precision asked = resolve_precision({.dtype = Dtype::bfloat16}, info);
   EXPECT_EQ(asked.dtype, Dtype::bfloat16);
   EXPECT_TRUE(asked.end_to_end);  // less slow than with conversions
@@ -160,17 +161,6 @@ TEST(ResolvePrecision, RefusesWhatTheDeviceLacksWithAWayOut) {
     }
   }
 }
-
-// Sets the process back to LibTorch's own defaults.
-struct RestoreContext {
-  ~RestoreContext() {
-    at::Context& context = at::globalContext();
-    context.setDeterministicAlgorithms(false, false);
-    context.setDeterministicFillUninitializedMemory(true);
-    context.setDeterministicCuDNN(false);
-    context.setBenchmarkCuDNN(false);
-  }
-};
 
 TEST(ApplyPrecision, SetsTf32AndDeterminism) {
   RestoreContext restore;

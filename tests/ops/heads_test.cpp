@@ -173,7 +173,8 @@ TEST_P(HeadsTest, RecomputingItGivesTheSameBits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, HeadsTest,
-                         testing::Combine(testing::ValuesIn(kDevicesAndEmulation), testing::ValuesIn(kHeadsCases)));
+                         testing::Combine(testing::ValuesIn(kDevicesAndEmulation), testing::ValuesIn(kHeadsCases)),
+                         index_and_device);
 
 class HeadsOn : public DeviceTest {
  protected:

@@ -148,7 +148,8 @@ TEST_P(LinearTest, EqualsFloat64WithEitherLibrary) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, LinearTest, testing::Combine(testing::ValuesIn(kDevices), testing::ValuesIn(kCases)));
+INSTANTIATE_TEST_SUITE_P(Devices, LinearTest, testing::Combine(testing::ValuesIn(kDevices), testing::ValuesIn(kCases)),
+                         index_and_device);
 
 TEST(Linear, TakesStridedInputsAndGradients) {
   const at::Tensor storage = at::randn({40, 3, 24}), values = at::randn({10, 24});

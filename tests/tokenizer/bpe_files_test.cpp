@@ -16,6 +16,7 @@
 #include "src/tokenizer/byte_alphabet.h"
 #include "src/tokenizer/tiktoken.h"
 #include "support/expect_error.h"
+#include "support/source_folder.h"
 
 namespace gpt {
 namespace {
@@ -26,7 +27,7 @@ using Pairs = std::vector<std::pair<int32_t, int32_t>>;
 
 // Written by scripts/make_tokenizer_fixtures.py.
 std::string fixture(const std::string& name) {
-  return read_file(std::string(GPT_SOURCE_DIR) + "/tests/tokenizer/hugging_face/" + name, ExitCode::data);
+  return read_file(test::source_folder() + "/tests/tokenizer/hugging_face/" + name, ExitCode::data);
 }
 
 void expect_hugging_face_ids(const Tokenizer& tokenizer, const std::string& name) {

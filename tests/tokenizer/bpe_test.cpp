@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "support/expect_error.h"
+#include "support/source_folder.h"
 
 namespace gpt {
 namespace {
@@ -161,7 +162,7 @@ TEST(Bpe, EqualsTheDefinitionForRandomVocabularies) {
 
 // What tiktoken and Hugging Face tokenizers made of the same texts; scripts/make_encoding_fixture.py wrote it.
 TEST(Bpe, EqualsTiktokenAndHuggingFace) {
-  const auto fixture = nlohmann::json::parse(std::ifstream(GPT_SOURCE_DIR "/tests/fixtures/encoding.json"));
+  const auto fixture = nlohmann::json::parse(std::ifstream(test::source_folder() + "/tests/fixtures/encoding.json"));
   const auto bytes_of = [](const std::string& hex) {
     std::string bytes;
     for (size_t i = 0; i < hex.size(); i += 2) bytes += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));

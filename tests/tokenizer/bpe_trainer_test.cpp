@@ -16,6 +16,7 @@
 #include "gpt/tokenizer/bpe.h"
 #include "gpt/tokenizer/pre_tokenizer.h"
 #include "support/expect_error.h"
+#include "support/source_folder.h"
 
 namespace gpt {
 namespace {
@@ -316,7 +317,7 @@ TEST(BpeTrainer, ReportsProgressAndStopsWhenAsked) {
 }
 
 TEST(BpeTrainer, IsHuggingFaceTokenizers) {
-  std::ifstream file(GPT_SOURCE_DIR "/tests/tokenizer/bpe_training.json");
+  std::ifstream file(test::source_folder() + "/tests/tokenizer/bpe_training.json");
   const auto cases = nlohmann::json::parse(file);
   ASSERT_EQ(cases.size(), 4);
   for (const auto& expected : cases) {

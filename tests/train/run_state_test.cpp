@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "support/device_cases.h"
+#include "support/restore_context.h"
 #include "train/tiny_run.h"
 
 namespace gpt {
@@ -38,6 +39,7 @@ class ResumeTest : public testing::TestWithParam<std::tuple<DeviceCase, ResumeCa
   void TearDown() override { std::filesystem::remove(path_); }
 
   std::string path_;
+  RestoreContext restore_;
 };
 
 TEST_P(ResumeTest, IsBitForBitTheRunThatNeverStopped) {

@@ -12,6 +12,7 @@
 
 #include "gpt/config/load.h"
 #include "support/device_cases.h"
+#include "support/restore_context.h"
 #include "train/tiny_run.h"
 
 namespace gpt {
@@ -115,6 +116,7 @@ class SaverPairs : public DeviceTest {
 
   const Corpus corpus_ = some_corpus();
   std::string path_;
+  RestoreContext restore_;
 };
 
 TEST_P(SaverPairs, TrainResumeAndReachTheLossOfTheRunWithoutThem) {

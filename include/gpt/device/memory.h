@@ -25,6 +25,9 @@ void release_unused_memory(at::Device device);
 // On a GPU, memory is taken in segments that grow, so that less is lost between tensors of different sizes. What the user has
 // set in LibTorch's own variable takes precedence.
 void use_expandable_segments(bool are_expandable);
+// Where a system refuses such segments, as a sandbox may: from then on use_expandable_segments() asks for none. False where there is
+// nothing to give up.
+bool give_up_expandable_segments();
 bool has_allocator_variable();  // PYTORCH_ALLOC_CONF, or PYTORCH_CUDA_ALLOC_CONF, its name in older versions
 
 }  // namespace gpt
