@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # From a bare machine to a trained model that writes: set-up, the default corpus, training, samples.
-# On two cores it takes about a quarter of an hour, most of it for the first build; run again, it continues where it stopped.
+# On two cores it takes about eight minutes, most of it for the first build; run again, it continues where it stopped.
 #
 # usage: scripts/quickstart.sh [--cpu|--cuda]     (without: CUDA where there is a GPU or an nvcc, see setup.sh)
 set -euo pipefail

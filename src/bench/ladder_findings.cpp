@@ -35,17 +35,17 @@ std::string variant_table(const std::vector<LadderRow>& rows) {
 // How each step was measured, and the tables.
 std::string text_of(const Ladder& ladder) {
   std::string text = fmt::format(
-      "Each step was measured in turn with the one below it, {}: medians of {} after {} to warm up. Differences of less than "
+      "Each rung was measured in turn with the one below it, {}: medians of {} after {} to warm up. Differences of less than "
       "2 % are noise. The loss is the mean of the last updates, at most ten.\n\n",
       plural(ladder.rounds, "pair"), plural(ladder.length.updates, "update"), ladder.length.warm_up);
-  text += ladder_table(ladder.rows, "step", /*is_ladder=*/true);
+  text += ladder_table(ladder.rows, "rung", /*is_ladder=*/true);
   if (!ladder.removed.empty()) {
     text += "\nThe full set without one of them:\n\n" + ladder_table(ladder.removed, "without", /*is_ladder=*/false);
   }
   if (!ladder.variants.empty()) {
     text += "\nThe full set otherwise, its speed by tokens per second:\n\n" + variant_table(ladder.variants);
   }
-  return text + settings_list(ladder.rows, "steps");
+  return text + settings_list(ladder.rows, "rungs");
 }
 
 }  // namespace
@@ -90,10 +90,10 @@ std::vector<Bar> bars_of(const std::vector<LadderRow>& rows) {
 
 Findings findings(const Ladder& ladder) {
   return {.text = text_of(ladder),
-          .json =
-              fmt::format(R"({{"rounds": {}, "warm_up": {}, "updates": {}, "rows": {}, "removed": {}, "variants": {}}})",
-                          ladder.rounds, ladder.length.warm_up, ladder.length.updates, json_of(ladder.rows),
-                          json_of(ladder.removed), json_of(ladder.variants)),
+          .json = fmt::format(
+              R"({{"rounds": {}, "warm_up": {}, "updates": {}, "rows": {}, "removed": {}, "variants": {}}})",
+              ladder.rounds, ladder.length.warm_up, ladder.length.updates, json_of(ladder.rows),
+              json_of(ladder.removed), json_of(ladder.variants)),
           .chart_title = "Milliseconds per update",
           .bars = bars_of(ladder.rows),
           .complete = ladder.complete};

@@ -288,7 +288,7 @@ struct Verb {
 };
 
 const Verb kVerbs[] = {
-    {"ladder", "from plain float32 upwards, one optimization at a time, then each taken away from the full set", 10,
+    {"ladder", "the optimizations one at a time from plain float32 upwards, then each taken away from the full set", 10,
      false, climb_rungs},
     {"combo", "only some optimizations of the ladder, in the order in which they are named", 10, false, climb_rungs},
     {"modes", "the modes of compile_mode beside LibTorch's operators", 3, false, compare_modes},
@@ -325,7 +325,7 @@ std::string usage() {
          "\nMeasures what each optimization is worth on this machine: whole steps on real data, with a check that the losses agree,\n"
          "or operators one by one.\n\n" +
          list +
-         "\ngpt-bench ladder --help lists the options. Results go to benchmark_results: a table, JSON and a chart. That of measure goes to standard output.\n";
+         "\ngpt-bench COMMAND --help lists the options of a command. Results go to benchmark_results as a table, JSON and a chart; measure prints its result.\n";
 }
 
 const Verb& verb_named(const std::string& name) {
@@ -406,7 +406,7 @@ int bench(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) options.command += fmt::format(" {}", argv[i]);
   if (is_combo) options.names = argv[2];
   const auto command = config::parse_command_line(argc - used, argv + used, "gpt-bench " + name,
-                                                  "Measure what each optimization is worth on this machine.",
+                                                  fmt::format("Measures {}.", verb.help ? verb.help : name.c_str()),
                                                   options_of(name, options), complete);
   if (command.handled) return 0;
   process::watch_signals();

@@ -63,8 +63,9 @@ int train(int argc, char** argv) {
   const auto command = config::parse_command_line(
       argc, argv, "gpt-train", "Trains a GPT from scratch.",
       {config::switch_row("restart", restart, "start anew: an older run in output_dir is set aside"),
-       config::switch_row("eval-only", eval_only,
-                          "print the validation loss of the run's last checkpoint, on the whole split, and exit")},
+       config::switch_row(
+           "eval-only", eval_only,
+           "print the validation loss of the run's last checkpoint, over the whole split unless eval_batches is set, and exit")},
       choose_for_this_machine);
   if (command.handled) return 0;
   Config config = command.config;

@@ -10,7 +10,7 @@ std::vector<Option> batch_and_precision(TrainingConfig& c) {
   return {
       {.name = "batch_size",
        .target = NumberOrAuto{&c.batch_size},
-       .help = "sequences per device in a micro-step; auto = as many as fit into memory, with total_batch_size set",
+       .help = "sequences in a micro-step; auto = as many as fit into memory, which needs total_batch_size",
        .min = 1,
        .max = 1e6,
        .aliases = {{"micro_batch_size"}, {"per_device_train_batch_size"}}},
@@ -55,8 +55,8 @@ std::vector<Option> batch_and_precision(TrainingConfig& c) {
                                                      {"float32", GradientDtype::float32},
                                                      {"bfloat16", GradientDtype::bfloat16}}),
        .help =
-           "how gradients are kept, in 4 or 2 bytes a parameter; auto = bfloat16 in a run that has it end to end and "
-           "accumulates nothing, unless batch_size is auto; otherwise float32"},
+           "how gradients are kept, in 4 or 2 bytes a parameter; auto = bfloat16 if the run is bfloat16 end to end, "
+           "accumulates no gradients and does not choose its batch size; otherwise float32"},
   };
 }
 
@@ -181,7 +181,7 @@ std::vector<Option> execution(TrainingConfig& c) {
                                                 {"efficient", AttentionKernel::efficient},
                                                 {"math", AttentionKernel::math}}),
        .help =
-           "kernel of the attention; auto = the fastest that works, cudnn and efficient need a GPU, math is unfused",
+           "kernel of the attention; auto = the fastest that works; cudnn and efficient need a GPU; math is unfused",
        .aliases = {{"attention_backend"}}},
       {.name = "loss_chunk_rows",
        .target = &c.execution.loss_chunk_rows,
@@ -196,8 +196,8 @@ std::vector<Option> execution(TrainingConfig& c) {
                                                              {"selective", GradientCheckpointing::selective},
                                                              {"block", GradientCheckpointing::block}}),
        .help =
-           "what the backward pass computes again to save memory: the MLP's activation; the norms too; everything but "
-           "attention; whole blocks. true = block",
+           "what the backward pass computes again to save memory: activation = the MLP's activation; norm = the norms too; "
+           "selective = everything but attention and its input; block or true = whole blocks",
        .aliases = {{"use_activation_checkpointing", "block", "none"}},
        .if_true = "block",
        .if_false = "none"},
@@ -232,7 +232,7 @@ std::vector<Option> cadence(TrainingConfig& c) {
       {.name = "eval_interval",
        .target = &c.cadence.eval_interval,
        .help =
-           "between validations, like '500 steps' or '2 epochs'; a bare number counts epochs if epochs is set, and steps "
+           "how often to validate, like '500 steps' or '2 epochs'; a bare number counts epochs if epochs is set, and steps "
            "otherwise; 0 = never, and no ckpt_best.pt",
        .min = 0,
        .max = 1e9,
@@ -245,7 +245,8 @@ std::vector<Option> cadence(TrainingConfig& c) {
        .aliases = {{"eval_iters"}}},
       {.name = "checkpoint_interval",
        .target = &c.cadence.checkpoint_interval,
-       .help = "between checkpoints, like eval_interval, or a time, like '10 minutes'; 0 = only at the end",
+       .help =
+           "how often to save a checkpoint, written like eval_interval or as a time, '10 minutes'; 0 = only at the end",
        .min = 0,
        .max = 1e9,
        .aliases = {{"save_interval"}, {"save_every"}, {"save_steps"}},
@@ -257,7 +258,7 @@ std::vector<Option> cadence(TrainingConfig& c) {
        .max = 1e9},
       {.name = "sample_interval",
        .target = &c.cadence.sample_interval,
-       .help = "between text samples, like eval_interval; 0 = never",
+       .help = "how often to write a text sample, written like eval_interval; 0 = never",
        .min = 0,
        .max = 1e9},
       {.name = "sample_tokens", .target = &c.cadence.sample_tokens, .help = "tokens per sample", .min = 1, .max = 1e6},
@@ -277,7 +278,8 @@ std::vector<Option> cadence(TrainingConfig& c) {
       {.name = "memory_check",
        .target = &c.execution.memory_check,
        .help =
-           "refuse to start a run that cannot fit into memory and, on a CPU, end one that outgrows it before the kernel does"},
+           "refuse to start a run that cannot fit into memory; on a CPU, also end a run that outgrows it, before the kernel "
+           "kills it"},
   };
 }
 

@@ -149,8 +149,8 @@ void warn_of_missing_locks(const std::string& path, int number) {
   static std::atomic<bool> said = false;
   if (said.exchange(true)) return;
   log::warn(fmt::format(
-      "{}: this file system has no locks ({}); the file itself keeps other processes out, and names this one", path,
-      error_text(number)));
+      "{}: this file system has no locks ({}); that the file exists keeps other processes out, and it names this process",
+      path, error_text(number)));
 }
 
 struct LockFile {

@@ -66,7 +66,7 @@ std::string savers(const Checks& checks) {
     for (const auto& [setting, bytes, price] : check.savers)
       text += fmt::format("  {:>7}  {:<{}}  {}\n", format_bytes(bytes), setting, width, price);
   }
-  return text.empty() ? "" : "\nWhat would save memory, each alone:\n" + text;
+  return text.empty() ? "" : "\nSettings that would save memory, each on its own:\n" + text;
 }
 
 }  // namespace

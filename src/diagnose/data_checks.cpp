@@ -100,7 +100,7 @@ Check check_validation(const Config& config, const DatasetFacts& facts, const Ru
   if (facts.validation_tokens == 0) {
     return warned(
         "validation",
-        "there is no validation text: the best checkpoint of a run cannot be told, and overfitting goes unnoticed",
+        "there is no validation text: the best checkpoint of a run cannot be identified, and overfitting goes unnoticed",
         "set data.validation_fraction: 0.1");
   }
   if (plan.eval_every == 0) {

@@ -102,7 +102,7 @@ Check check_disk_space(const std::string& folder, double free_bytes, double chec
   // One more than is kept: a checkpoint is written beside the one it replaces.
   const double needed = checkpoint_bytes * static_cast<double>(kept + 1);
   const std::string detail =
-      fmt::format("checkpoints need {}, {} are free in {}", format_bytes(needed), format_bytes(free_bytes), folder);
+      fmt::format("checkpoints need {}, and {} is free in {}", format_bytes(needed), format_bytes(free_bytes), folder);
   if (needed > free_bytes) {
     return failed("disk space", detail, "free some space, lower training.keep_last, or choose another output_dir");
   }

@@ -124,7 +124,7 @@ Check check_memory(const ModelConfig& model, const TrainingConfig& training, con
   }
   if (estimate.host > memory.host) {
     check.status = Check::Status::fail;
-    check.detail += fmt::format(", of which {} are free", format_bytes(memory.host));
+    check.detail += fmt::format(", of which {} is free", format_bytes(memory.host));
     const bool is_wide = training.optimizer.state_dtype != StateDtype::int8;
     if (check.fix.empty())
       check.fix = fmt::format("lower training.offload_optimizer{}", is_wide ? ", or set training.use_8bit: true" : "");
@@ -136,7 +136,7 @@ Check check_memory(const ModelConfig& model, const TrainingConfig& training, con
   const std::string most =
       largest ? fmt::format("at most {} at a time", plural(*largest, "sequence")) : "not even one sequence";
   check.answer = {"Does it fit?",
-                  fmt::format("{}: it needs about {}, and there are {}; {} would fit", verdict, need, available, most)};
+                  fmt::format("{}: it needs about {}, and there is {}; {} would fit", verdict, need, available, most)};
   return check;
 }
 

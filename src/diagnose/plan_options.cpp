@@ -63,7 +63,7 @@ std::optional<double> PlanOptions::memory_bytes() const {
 std::vector<config::Option> options(PlanOptions& plan) {
   constexpr double kLeast = 1e-9, kMost = 1e12;
   return {
-      config::switch_row("no-probe", plan.no_probe, "do not time training steps, which takes some seconds"),
+      config::switch_row("no-probe", plan.no_probe, "skip the timing of training steps, which takes some seconds"),
       {.name = "checkpoint",
        .target = &plan.checkpoint,
        .help = "verify a checkpoint, or that of a run folder; with a run: the time and cost of what is left after it"},
@@ -82,10 +82,11 @@ std::vector<config::Option> options(PlanOptions& plan) {
        .help = "a card that is not here, such as 'RTX 4090' or 'A100 80GB': memory and time are estimated for it"},
       {.name = "memory",
        .target = &plan.memory,
-       .help = "whether the run would fit into this much, such as 16GB, of this device or that of --gpu"},
+       .help =
+           "check whether the run would fit into this much memory, such as 16GB, of this device or of the one in --gpu"},
       {.name = "price-per-hour",
        .target = &plan.price_per_hour,
-       .help = "what an hour costs, a number in any currency: adds what the run costs",
+       .help = "the price of an hour, a number in any currency; adds what the run costs",
        .min = 0,
        .max = kMost},
       {.name = "units-per-hour",

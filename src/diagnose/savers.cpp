@@ -35,11 +35,12 @@ std::vector<Candidate> candidates(const ModelConfig& model, const TrainingConfig
     all.push_back({fmt::format("training.gradient_checkpointing: {}", name), price,
                    [level](TrainingConfig& t) { t.execution.gradient_checkpointing = level; }});
   };
-  recompute("block", GradientCheckpointing::block, "most of the forward pass is done twice: about a quarter more time");
+  recompute("block", GradientCheckpointing::block,
+            "most of the forward pass is computed twice: about a quarter more time");
   recompute("selective", GradientCheckpointing::selective,
-            "what follows attention is done twice: about a sixth more time");
+            "what follows attention is computed twice: about a sixth more time");
   if (execution.use_compile)
-    recompute("norm", GradientCheckpointing::norm, "norms and activations are done twice, products are not");
+    recompute("norm", GradientCheckpointing::norm, "norms and activations are computed twice, products are not");
   if (training.optimizer.fused_adamw && training.optimizer.state_dtype == StateDtype::float32) {
     all.push_back({"training.use_8bit: true", "AdamW's moments are rounded to 8-bit codes",
                    [](TrainingConfig& t) { t.optimizer.state_dtype = StateDtype::int8; }});

@@ -29,9 +29,9 @@ constexpr const char* kFooter = R"(Examples:
 
 What an object of --json holds:
   prompt, text          the prompt (not with --no-display-prompt) and its continuation
-  tokens                how many were drawn; those of a stop text or an end of text count
+  tokens                how many were generated, with those of a stop text or an end of text
   prompt_tokens         how many the prompt has
-  cropped_tokens        how many of both the model no longer saw, because its context was full
+  cropped_tokens        how many of both were dropped because the context was full
   seconds               for the prompt and the text
   tokens_per_second     after the first token; null where there are fewer than two
   stop_reason           "length", "stop text", "end of text" or "interrupted"
@@ -70,7 +70,7 @@ std::vector<config::Section> sections(GenerateOptions& o, std::string& prompt) {
        {switch_row("no-display-prompt", o.hide_prompt, "leave the prompt out"),
         {.name = "output",
          .target = &o.output,
-         .help = "write into a file instead, all at once at the end; one of that name is replaced",
+         .help = "write into a file instead, all at once at the end; an existing one is replaced",
          .aliases = {{"o"}}},
         switch_row("json", o.json, "write one JSON object per text, each in a line of its own; see below"),
         switch_row("raw", o.raw, "send control characters to a terminal as they are, not spelled out")}},

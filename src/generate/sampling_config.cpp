@@ -38,7 +38,7 @@ std::vector<config::Option> options(SamplingConfig& c) {
        .aliases = {{"s"}}},
       {.name = "max-new-tokens",
        .target = &c.max_new_tokens,
-       .help = "write at most so many tokens",
+       .help = "write at most this many tokens",
        .min = 0,
        .aliases = {{"n"}, {"max-tokens"}}},
       {.name = "stop", .target = &c.stop, .help = "end the text where it would write this; may be given several times"},

@@ -51,7 +51,7 @@ std::string readable_json(const Tokenizer& tokenizer) {
   const std::string json = tokenizer.to_json();
   if (tokenizer_from_json(json, "the tokenizer of the output")->to_json() == json) return json;
   throw Error(ExitCode::data,
-              fmt::format("the tokenizer {} cannot be kept: read back, it is another one", tokenizer.name()));
+              fmt::format("the tokenizer {} cannot be saved: it differs when it is read back", tokenizer.name()));
 }
 
 class Preparation {
@@ -145,7 +145,7 @@ void Preparation::require_space() const {
   const uint64_t free = free_disk_space(folder_);
   if (needed <= static_cast<double>(free)) return;
   throw Error(ExitCode::disk,
-              fmt::format("{}: the ids of this input need at least {:.1f} GB, but {:.1f} GB are free; make room, "
+              fmt::format("{}: the ids of this input need at least {:.1f} GB, but only {:.1f} GB is free; make room, "
                           "or write to another disk",
                           folder_, needed / 1e9, static_cast<double>(free) / 1e9));
 }

@@ -29,10 +29,10 @@ double requested_bytes(std::string_view message) {
 
 std::string to_text(const Shortage& shortage) {
   std::string text = "out of memory " + shortage.where;
-  if (shortage.requested > 0) text += fmt::format(": {} were asked for", format_bytes(shortage.requested));
+  if (shortage.requested > 0) text += fmt::format(": {} was requested", format_bytes(shortage.requested));
   // What the step held may be free again by now, and then the number would say nothing.
   if (shortage.free > 0 && shortage.free < shortage.requested)
-    text += fmt::format(", and {} are free", format_bytes(shortage.free));
+    text += fmt::format(", and {} is free", format_bytes(shortage.free));
   return text;
 }
 

@@ -234,7 +234,7 @@ void RunFolder::require_space(uint64_t bytes, int64_t keep_last) const {
   if (available >= needed) return;
   throw Error(
       ExitCode::disk,
-      fmt::format("{}: the checkpoints of this run need {:.1f} MB, but only {:.1f} MB are free: free some space, lower "
+      fmt::format("{}: the checkpoints of this run need {:.1f} MB, but only {:.1f} MB is free: free some space, lower "
                   "training.keep_last, or choose another output_dir",
                   path_, needed / 1e6, available / 1e6));
 }

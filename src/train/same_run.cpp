@@ -54,7 +54,7 @@ Corpus load_run_corpus(const Config& config, const std::optional<StartingPoint>&
     refuse_data(error.what());
   }
   if (corpus.fingerprint != start->checkpoint.data_fingerprint) {
-    refuse_data(fmt::format("the text, split or tokenizer of {} is a different one", corpus.source));
+    refuse_data(fmt::format("the text, split or tokenizer of {} has changed", corpus.source));
   }
   return corpus;
 }

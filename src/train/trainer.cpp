@@ -206,9 +206,10 @@ void Trainer::close_log_interval(double learning_rate) {
 void Trainer::check_skips() {
   const int64_t skipped = state_.skipped_steps();
   if (skipped == reported_skips_) return;
-  log::warn(fmt::format("step {}: {} update(s) skipped because loss or gradients were not finite ({} in all)",
-                        state_.step, skipped - reported_skips_, skipped));
-  listeners_.event({state_.step, fmt::format("{} skipped", plural(skipped - reported_skips_, "update"))});
+  const std::string news = fmt::format("{} skipped", plural(skipped - reported_skips_, "update"));
+  log::warn(
+      fmt::format("step {}: {} because the loss or gradients were not finite ({} in all)", state_.step, news, skipped));
+  listeners_.event({state_.step, news});
   reported_skips_ = skipped;
   const int64_t in_a_row = state_.skipped_in_a_row();
   if (in_a_row < cadence_.max_skipped_steps) return;

@@ -53,7 +53,7 @@ TEST(Check, SaversAreShownWhereTheyMatter) {
   EXPECT_TRUE(to_table(checks, false).ends_with("1 failed\n"));
   checks[1].shows_savers = true;
   EXPECT_TRUE(to_table(checks, false)
-                  .ends_with("\n\nWhat would save memory, each alone:\n"
+                  .ends_with("\n\nSettings that would save memory, each on its own:\n"
                              "  2.00 GB  key: 1         more time\n"
                              "  1.00 MB  longer_key: 2  nothing\n"))
       << to_table(checks, false);

@@ -123,7 +123,7 @@ TEST(CheckMemory, AnswersWhetherItFitsAndNamesEveryPart) {
   training.batch_size = largest + 1;
   EXPECT_EQ(check_memory(gpt2_small(), training, form, memory).status, Status::warn);
   EXPECT_TRUE(check_memory(gpt2_small(), training, form, {.available = 1e9})
-                  .answer.text.ends_with(", and there are 1.00 GB; not even one sequence would fit"));
+                  .answer.text.ends_with(", and there is 1.00 GB; not even one sequence would fit"));
 }
 
 TEST(CheckMemory, TheProgramCountsToo) {

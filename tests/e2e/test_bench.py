@@ -134,7 +134,7 @@ class Bench(unittest.TestCase):
                 (["climb"], "gpt-bench: unknown command 'climb'; use one of ladder, combo, modes, architecture, memory, ops, profile, measure"),
                 (["combo"], "gpt-bench combo: name the optimizations, such as compile+adamw"),
                 (["combo", "adam"], "gpt-bench combo: there is no optimization 'adam'; there are tf32, bfloat16, float16, flash, "
-                                    "padding, adamw, compile, end_to_end, graph, autotune, workers"),
+                                    "padding, adamw, compile, end_to_end, graph, autotune, cudnn, workers_2, workers, pinned, resident"),
                 (["combo", "graph", "--device", "cpu"], "gpt-bench combo: graph cannot be measured: needs a GPU"),
                 (["ladder", "--data", "nowhere.txt"], None)):
             done = programs.run("gpt-bench", *words, cwd=self.root)

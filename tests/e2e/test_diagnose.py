@@ -226,8 +226,8 @@ class Diagnose(unittest.TestCase):
         self.assertGreater(memory["values"]["needed_bytes"], memory["values"]["available_bytes"])
         self.assertLess(memory["values"]["largest_batch_size"], 8)
         table = run("gpt-diagnose", *words, check_code=1).stdout
-        self.assertRegex(table, r"\nDoes it fit\?  no: it needs about .* GB, and there are 4.03 GB; at most \d+ sequences? at a time would fit\n")
-        self.assertRegex(table, r"\n\nWhat would save memory, each alone:\n  [\d.]+ GB  training.gradient_checkpointing: block ")
+        self.assertRegex(table, r"\nDoes it fit\?  no: it needs about .* GB, and there is 4.03 GB; at most \d+ sequences? at a time would fit\n")
+        self.assertRegex(table, r"\n\nSettings that would save memory, each on its own:\n  [\d.]+ GB  training.gradient_checkpointing: block ")
 
     def test_options_that_contradict_or_lack_each_other_are_refused_in_a_line(self):
         config = ("--config", self.good_config())

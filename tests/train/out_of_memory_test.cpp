@@ -32,9 +32,9 @@ TEST(RequestedBytes, AreReadFromTheMessageOfEachAllocator) {
 
 TEST(ShortageText, NamesThePlaceTheRequestAndWhatIsFree) {
   Shortage shortage{.where = "in step 3", .requested = 512e6, .free = 120e6};
-  EXPECT_EQ(to_text(shortage), "out of memory in step 3: 512 MB were asked for, and 120 MB are free");
+  EXPECT_EQ(to_text(shortage), "out of memory in step 3: 512 MB was requested, and 120 MB is free");
   shortage.free = 3e9;  // the step has given back what it held
-  EXPECT_EQ(to_text(shortage), "out of memory in step 3: 512 MB were asked for");
+  EXPECT_EQ(to_text(shortage), "out of memory in step 3: 512 MB was requested");
   EXPECT_EQ(to_text(Shortage{}), "out of memory before the first step");
 }
 

@@ -83,7 +83,7 @@ struct CadenceConfig {
 };
 
 struct TrainingConfig {
-  int64_t batch_size = 64;  // sequences per device and micro-step; 0 = auto, until it is chosen
+  int64_t batch_size = 64;  // sequences in a micro-step; 0 = auto, until it is chosen
   int64_t gradient_accumulation_steps = 1;
   std::optional<int64_t> total_batch_size;  // sequences per update, from which the number of micro-steps follows
   double label_smoothing = 0.0;

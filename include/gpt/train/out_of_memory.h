@@ -19,7 +19,7 @@ struct Shortage {
   std::optional<MemoryUse> held = {};  // by tensors at their peak; in the first step workspace is in `activations`
 };
 
-// "out of memory in step 3: 512 MB were asked for, and 120 MB are free".
+// "out of memory in step 3: 512 MB was requested, and 120 MB is free".
 std::string to_text(const Shortage& shortage);
 
 class OutOfMemory : public Error {
