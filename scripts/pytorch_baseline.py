@@ -229,14 +229,16 @@ def train(model, tokens, t, block_size, seed, steps, dtype, metrics):
     for step in range(steps):
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(t, step, steps)
-        mean = 0
-        for at in starts[step * accumulation : (step + 1) * accumulation]:
+        update = starts[step * accumulation : (step + 1) * accumulation]
+        sequences, mean = sum(map(len, update)), 0
+        for at in update:
             ids = torch.stack([tokens[i : i + block_size] for i in at])
             targets = torch.stack([tokens[i + 1 : i + 1 + block_size] for i in at])
             with torch.autocast(tokens.device.type, torch.bfloat16, enabled=dtype == "bfloat16"):
                 loss = model(ids, targets, t["label_smoothing"])
-            (loss / accumulation).backward()
-            mean = mean + loss.detach() / accumulation
+            loss = loss * (len(at) / sequences)
+            loss.backward()
+            mean = mean + loss.detach()
         if t["gradient_clip"]:
             torch.nn.utils.clip_grad_norm_(model.parameters(), t["gradient_clip"])
         optimizer.step()
