@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Speed against PyTorch: alternates gpt-train with scripts/pytorch_baseline.py, the same training run as a plain PyTorch program.
 # PyTorch runs eagerly and with torch.compile, gpt-train with its own operators and without (use_compile), both in float32 and,
-# on a CPU with instructions for it, in bfloat16 (ours end to end, PyTorch by autocast). Prints a table of the median tokens/s (without start-up and
-# warm-up), of the ratio to PyTorch's fastest, and the loss of the last batch: all begin with the same weights and take the same batches.
-# The last lines are the largest difference of that loss from eager PyTorch's in float32, and the ratio of our fastest.
+# on a CPU with instructions for it, in bfloat16 (ours end to end, PyTorch by autocast). All begin with the same weights and take the same
+# batches. Prints a table with the median tokens/s (without start-up and warm-up), their ratio to PyTorch's fastest, and the loss of the last
+# batch. The last lines are the largest difference of that loss from eager PyTorch's in float32, and the ratio of our fastest.
 # usage: scripts/compare_pytorch.sh FILE [gpt-train flags...]     e.g. scripts/compare_pytorch.sh tinyshakespeare.txt --mlp swiglu
 #        GPT-2 124M: CONFIG=configs/gpt2_124m.yaml STEPS=30 EVERY=5 scripts/compare_pytorch.sh FILE --block_size 64 --batch_size 4 \
 #          --gradient_accumulation_steps 1 --vocab_size 50257
@@ -24,7 +24,7 @@ $train --config "${CONFIG:-configs/nanogpt_cpu.yaml}" --data.text "$text" --toke
 $train --config "$out/config.yaml" --output_dir "$out/initial" --max_steps 1 --learning_rate 0 --min_lr 0 --warmup_steps 0 --use_amp false \
   --dtype float32 >"$out/log" 2>&1 || { cat "$out/log" >&2; exit 1; }
 
-# Without instructions for it, bfloat16 is emulated, some twenty times slower than float32.
+# Without instructions for it, bfloat16 is emulated, fourteen to twenty times slower than float32.
 dtypes=(float32)
 if grep -qwE 'avx512_bf16|amx_bf16|bf16' /proc/cpuinfo; then dtypes+=(bfloat16); else echo "This CPU has no bfloat16 instructions: only float32 is measured."; fi
 programs=(gpt-train gpt-train-uncompiled pytorch-eager pytorch-compiled)

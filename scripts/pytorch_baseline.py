@@ -188,15 +188,19 @@ def permuted(index, size, key):
             return index
 
 
-def batches(seed, tokens, block_size, batch_size):
-    """Yields lists of the first tokens of the sequences in gpt-train's batches (src/data/sample_order.h), epoch after epoch."""
+def updates(seed, tokens, block_size, batch_size, accumulation):
+    """Yields gpt-train's micro-batches, as lists of the first tokens of their sequences, for each update, epoch after epoch: in the order
+    of src/data/sample_order.h. At the end of an epoch there may be fewer of them, and of their sequences."""
     run, epoch = mix64(mix64(seed * 4 + 2)), 0
     samples = (tokens - block_size) // block_size
+    if samples < 1:
+        raise SystemExit(f"the text has {tokens} tokens to train on, and at least {2 * block_size} are needed")
     while True:
         key = mix64(run + epoch)
         offset = mix64(key) % block_size
-        for first in range(0, samples, batch_size):
-            yield [permuted(i, samples, key) * block_size + offset for i in range(first, min(first + batch_size, samples))]
+        starts = [permuted(i, samples, key) * block_size + offset for i in range(samples)]
+        batches = [starts[i : i + batch_size] for i in range(0, samples, batch_size)]
+        yield from (batches[i : i + accumulation] for i in range(0, len(batches), accumulation))
         epoch += 1
 
 
@@ -224,13 +228,13 @@ def train(model, tokens, t, block_size, seed, steps, dtype, metrics):
     B, accumulation = t["batch_size"], t["gradient_accumulation_steps"]
     model.train()
     optimizer, rates = make_optimizer(model, t), []
-    starts = list(itertools.islice(batches(seed, len(tokens), block_size, B), steps * accumulation))
-    started, logged = time.perf_counter(), 0
-    for step in range(steps):
+    order = list(itertools.islice(updates(seed, len(tokens), block_size, B, accumulation), steps))
+    started, logged, taken = time.perf_counter(), 0, 0
+    for step, update in enumerate(order):
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(t, step, steps)
-        update = starts[step * accumulation : (step + 1) * accumulation]
         sequences, mean = sum(map(len, update)), 0
+        taken += sequences * block_size
         for at in update:
             ids = torch.stack([tokens[i : i + block_size] for i in at])
             targets = torch.stack([tokens[i + 1 : i + 1 + block_size] for i in at])
@@ -246,10 +250,10 @@ def train(model, tokens, t, block_size, seed, steps, dtype, metrics):
         if (step + 1) % t["log_interval"] == 0 or step + 1 == steps:
             value, now = mean.item(), time.perf_counter()
             count = step + 1 - logged
-            rates.append(count * accumulation * B * block_size / (now - started))
+            rates.append(taken / (now - started))
             print(json.dumps({"step": step + 1, "loss": value, "step_ms": 1000 * (now - started) / count,
                               "tokens_per_second": rates[-1]}), file=metrics, flush=True)
-            started, logged = now, step + 1
+            started, logged, taken = now, step + 1, 0
     return rates
 
 

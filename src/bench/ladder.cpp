@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "gpt/config/load.h"
 #include "gpt/core/error.h"
 
 namespace gpt {
@@ -43,7 +44,9 @@ class Climb {
     const auto start = measure_(start_, ladder_.length);
     if (!start) return false;
     ladder_.rows.push_back({.name = "start",
-                            .settings = "float32, AdamW's state too, LibTorch's operators, nothing fused",
+                            .settings =
+                                "float32, AdamW's state too, LibTorch's operators, nothing fused, tokens loaded as "
+                                "they are needed",
                             .measurement = start,
                             .kept = true,
                             .verdict = ""});
@@ -85,6 +88,12 @@ class Climb {
         if (other != rung) other->apply(below);
       }
       LadderRow row{.name = rung->name, .settings = rung->settings, .measurement = {}, .verdict = ""};
+      if (config::dump(below) == config::dump(full_)) {  // a later one sets the same
+        row.verdict = "nothing changes";
+        ++done_;
+        ladder_.removed.push_back(std::move(row));
+        continue;
+      }
       const auto pair = try_compare(full_, below, row);
       if (stopped_) return false;
       if (pair) {
@@ -101,8 +110,7 @@ class Climb {
   // Of the full set, once each.
   bool vary() {
     for (const Rung& variant : variants_) {
-      LadderRow row{
-          .name = variant.name, .settings = variant.settings, .measurement = {}, .verdict = variant.obstacle};
+      LadderRow row{.name = variant.name, .settings = variant.settings, .measurement = {}, .verdict = variant.obstacle};
       if (variant.obstacle.empty()) {
         Config other = full_;
         variant.apply(other);

@@ -43,7 +43,8 @@ std::string text_of(const Ladder& ladder) {
     text += "\nThe full set without one of them:\n\n" + ladder_table(ladder.removed, "without", /*is_ladder=*/false);
   }
   if (!ladder.variants.empty()) {
-    text += "\nThe full set otherwise, its speed by tokens per second:\n\n" + variant_table(ladder.variants);
+    text += "\nVariants of the full set, with their tokens per second relative to its own:\n\n" +
+            variant_table(ladder.variants);
   }
   return text + settings_list(ladder.rows, "rungs");
 }

@@ -63,13 +63,11 @@ std::vector<Rung> rungs(const Config& wanted, const DeviceInfo& device) {
        multiple == 1 ? "the configuration has vocab_multiple 1" : ""},
       {"adamw", "fused_adamw: true", [](Config& config) { config.training.optimizer.fused_adamw = true; }},
       {"compile", "use_compile: true", [](Config& config) { config.training.execution.use_compile = true; }},
-      {"end_to_end", "amp_mode: end_to_end (with bfloat16)",
+      {"end_to_end", "amp_mode: end_to_end, dtype: bfloat16",
        [](Config& config) {
-         PrecisionConfig& precision = config.training.precision;
-         precision.amp_mode = AmpMode::end_to_end;
-         if (precision.dtype == Dtype::float16) precision.dtype = Dtype::bfloat16;
+         config.training.precision = {.use_amp = true, .dtype = Dtype::bfloat16, .amp_mode = AmpMode::end_to_end};
        },
-       bfloat16_obstacle(device)},
+       device.slow_bfloat16 ? "" : bfloat16_obstacle(device)},
       {"graph", "compile_mode: reduce-overhead (with compile and adamw)",
        [](Config& config) { config.training.execution.compile_mode = CompileMode::reduce_overhead; },
        obstacle_of_graphs(wanted, device)},
@@ -90,11 +88,10 @@ std::vector<Rung> variants(const DeviceInfo& device) {
     result.push_back({fmt::format("{}", size), fmt::format("batch_size: {}", size),
                       [size](Config& config) { config.training.batch_size = size; }});
   }
-  result.push_back({"cpu", "device: cpu, batch_size: 1, in the precision that is fastest there",
+  result.push_back({"cpu", "device: cpu, batch_size: 1",
                     [](Config& config) {
                       config.device = "cpu";
                       config.training.batch_size = config.training.gradient_accumulation_steps = 1;
-                      config.training.optimizer.offload = 0;
                       config.training.precision = {};
                       config.training.execution.compile_mode = CompileMode::standard;
                       config.training.execution.attention = AttentionKernel::automatic;
@@ -131,6 +128,7 @@ Config without_rungs(const Config& wanted) {
   config.training.precision = {.use_amp = false, .dtype = Dtype::float32, .amp_mode = AmpMode::autocast};
   config.training.optimizer.fused_adamw = false;
   config.training.optimizer.state_dtype = StateDtype::float32;  // other types have no plain AdamW
+  config.training.optimizer.offload = 0;                        // nor have moments on the host
   config.training.execution.compile_mode = CompileMode::standard;
   config.training.execution.attention = AttentionKernel::math;
   return config;

@@ -181,7 +181,7 @@ std::vector<Option> execution(TrainingConfig& c) {
                                                 {"efficient", AttentionKernel::efficient},
                                                 {"math", AttentionKernel::math}}),
        .help =
-           "kernel of the attention; auto = the fastest that works; cudnn and efficient need a GPU; math is unfused",
+           "kernel of the attention; auto = the fastest that works; cudnn and efficient need a GPU, and cudnn a dropout in sixteenths; math is unfused",
        .aliases = {{"attention_backend"}}},
       {.name = "loss_chunk_rows",
        .target = &c.execution.loss_chunk_rows,

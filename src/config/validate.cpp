@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <initializer_list>
 
 #include "gpt/config/load.h"
@@ -212,6 +213,14 @@ void validate_batch(const Config& config, const Faults& faults) {
   }
 }
 
+void validate_attention(const Config& config, const Faults& faults) {
+  const double dropout = config.model.dropout;
+  if (config.training.execution.attention != AttentionKernel::cudnn || cudnn_knows_dropout(dropout)) return;
+  faults.fail({"training.attention", "model.dropout"},
+              fmt::format("attention cudnn would round dropout {} to a sixteenth; set attention auto, or dropout {}",
+                          dropout, std::round(16 * dropout) / 16));
+}
+
 }  // namespace
 
 void validate(const Config& config, const std::string& origin, const Origins& origins) {
@@ -225,6 +234,7 @@ void validate(const Config& config, const std::string& origin, const Origins& or
   validate_batch(config, faults);
   validate_stages(config, faults);
   validate_training(config.training, faults);
+  validate_attention(config, faults);
   // A run writes it out, and reads it again when it is resumed.
   if (const size_t bytes = dump(config).size(); bytes > kMostBytes) {
     throw Error(ExitCode::config,

@@ -149,7 +149,7 @@ void warn_of_missing_locks(const std::string& path, int number) {
   static std::atomic<bool> said = false;
   if (said.exchange(true)) return;
   log::warn(fmt::format(
-      "{}: this file system has no locks ({}); that the file exists keeps other processes out, and it names this process",
+      "{}: this file system has no locks ({}); the existence of the file keeps other processes out, and the file names this process",
       path, error_text(number)));
 }
 

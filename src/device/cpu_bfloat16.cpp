@@ -82,7 +82,7 @@ double dot_product_gain() {
 
 CpuBfloat16 judge_bfloat16(bool has_instructions, bool has_matrices, double dot_product_gain) {
   if (!has_instructions) return CpuBfloat16::absent;
-  return has_matrices || dot_product_gain > kWorthwhileGain ? CpuBfloat16::fast : CpuBfloat16::slow;
+  return has_matrices || is_worthwhile(dot_product_gain) ? CpuBfloat16::fast : CpuBfloat16::slow;
 }
 
 CpuBfloat16 cpu_bfloat16() {

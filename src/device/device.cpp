@@ -62,7 +62,13 @@ std::string find_fault(at::Device device) {
     const double sum = at::sum(at::mm(a, a)).item<double>();
     if (sum == 64 * 64 * 16.0) return "";
     return fmt::format("{} gives wrong results: a product that sums to 65536 gave {}", device.str(), sum);
-  } catch (const std::exception& e) { return fmt::format("{} does not work: {}", device.str(), first_line(e.what())); }
+  } catch (const std::exception& e) {
+    const std::string why = first_line(e.what());
+    if (!give_up_expandable_segments()) return fmt::format("{} does not work: {}", device.str(), why);
+    const std::string fault = find_fault(device);
+    if (fault.empty()) log::info("training.expandable_segments is off: the system refuses such segments: " + why);
+    return fault;
+  }
 }
 
 #else
@@ -112,10 +118,6 @@ DeviceChoice select_device(const std::string& spec) {
   if (reason.empty()) {
     use_expandable_segments(true);
     reason = find_fault(device);
-    if (!reason.empty() && give_up_expandable_segments() && find_fault(device).empty()) {
-      log::info(fmt::format("No effect here: training.expandable_segments (the system refuses them: {})", reason));
-      reason.clear();
-    }
   }
   if (reason.empty()) {
     use_recordable_stream(device);

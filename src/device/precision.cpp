@@ -32,10 +32,12 @@ std::string subject(const DeviceInfo& info) {
   return fmt::format("{} (compute capability {}.{})", info.name, info.compute_major, info.compute_minor);
 }
 
-Dtype choose(bool use_amp, const DeviceInfo& info) {
-  if (!use_amp) return info.tf32 ? Dtype::tf32 : Dtype::float32;
+Dtype choose(const PrecisionConfig& config, const DeviceInfo& info) {
+  if (!config.use_amp) return info.tf32 ? Dtype::tf32 : Dtype::float32;
   if (info.bfloat16) return Dtype::bfloat16;
-  return info.device.is_cuda() ? Dtype::float16 : Dtype::float32;
+  if (info.device.is_cuda()) return Dtype::float16;
+  // amp_mode says how 16 bits are used: someone asked for them, or a run that has them goes on (keep_resolved).
+  return info.slow_bfloat16 && config.amp_mode != AmpMode::automatic ? Dtype::bfloat16 : Dtype::float32;
 }
 
 void check_supported(bool use_amp, Dtype dtype, const DeviceInfo& info) {
@@ -104,7 +106,7 @@ at::ScalarType gradient_type(const TrainingConfig& training, bool end_to_end) {
 
 Precision resolve_precision(const PrecisionConfig& config, const DeviceInfo& info) {
   Precision result;
-  result.dtype = config.dtype == Dtype::automatic ? choose(config.use_amp, info) : config.dtype;
+  result.dtype = config.dtype == Dtype::automatic ? choose(config, info) : config.dtype;
   check_supported(config.use_amp, result.dtype, info);
   const bool automatic = config.amp_mode == AmpMode::automatic;
   if (config.dtype == Dtype::float16 && config.amp_mode == AmpMode::end_to_end)

@@ -29,7 +29,7 @@ constexpr const char* kFooter = R"(Examples:
 
 What an object of --json holds:
   prompt, text          the prompt (not with --no-display-prompt) and its continuation
-  tokens                how many were generated, with those of a stop text or an end of text
+  tokens                how many were generated, including those of a stop text or an end of text
   prompt_tokens         how many the prompt has
   cropped_tokens        how many of both were dropped because the context was full
   seconds               for the prompt and the text

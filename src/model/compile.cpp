@@ -157,11 +157,6 @@ std::string attention_path(const ModelConfig& model, const ExecutionConfig& exec
                            at::ScalarType dtype, bool training) {
   (void)select_operators(execution, device);
   const double dropout = training ? model.dropout : 0.0;
-  if (execution.attention == AttentionKernel::cudnn && !ops::cudnn_knows_dropout(dropout)) {
-    throw Error(ExitCode::config, fmt::format("'training.attention' is cudnn, which rounds 'model.dropout' {} to "
-                                              "sixteenths; use auto, or a multiple of 0.0625",
-                                              dropout));
-  }
   const std::string path = device.is_cpu()
                                ? cpu_attention_path(execution, dropout)
                                : cuda_attention_path(model, execution.attention, device, dtype, dropout, training);

@@ -2,7 +2,7 @@
 
 #include <ATen/Context.h>
 
-#include <cmath>
+#include "gpt/config/training_config.h"
 
 namespace gpt::ops {
 
@@ -28,8 +28,6 @@ AttentionKernels without_cudnn() {
   if (kernels == AttentionKernels()) return {.flash = true, .efficient = true, .math = true};
   return kernels;
 }
-
-bool cudnn_knows_dropout(double probability) { return std::floor(16 * probability) == 16 * probability; }
 
 AttentionKernels exact_for_dropout(double probability) {
   return cudnn_knows_dropout(probability) ? allowed_attention_kernels() : without_cudnn();

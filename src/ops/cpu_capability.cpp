@@ -15,7 +15,7 @@ std::optional<Capability> instead;  // of known()
 Capability known() {
   static const Capability best = [] {
     const std::string name = at::get_cpu_capability();
-    if (name == "AVX512") return dot_products_gain() ? Capability::AVX512_BF16 : Capability::AVX512;
+    if (name == "AVX512") return is_worthwhile(dot_product_gain()) ? Capability::AVX512_BF16 : Capability::AVX512;
     return name == "AVX2" ? Capability::AVX2 : Capability::DEFAULT;
   }();
   return best;

@@ -55,12 +55,11 @@ Config toy_config() {
   return config;
 }
 
-Ladder climb_with(Machine& machine) {
+Ladder climb_with(Machine& machine, const std::vector<Rung>& rungs = toy_rungs()) {
   const auto ignore = [](double share, const std::string&) {
     EXPECT_GE(share, 0);
     EXPECT_LE(share, 1);
   };
-  const std::vector<Rung> rungs = toy_rungs();
   return climb(toy_config(), rungs, toy_variants(), 60, std::ref(machine), ignore);
 }
 
@@ -97,6 +96,18 @@ TEST(Ladder, TakesEachOfTheFullSetAwayAgain) {
   EXPECT_NEAR(row(ladder.removed, "faster").gain, 0.5, 0.01);
   EXPECT_EQ(row(ladder.removed, "faster").verdict, "worth it");
   EXPECT_EQ(row(ladder.removed, "same").verdict, "no difference beside the others");
+}
+
+TEST(Ladder, WhatALaterRungSetsTooIsNotMeasuredWithout) {
+  const auto halve = [](Config& config) { config.seed = 2; };
+  Machine machine;
+  const Ladder ladder = climb_with(machine, {{"first", "halves the time", halve}, {"second", "does too", halve}});
+  EXPECT_TRUE(ladder.complete);
+  EXPECT_TRUE(row(ladder.rows, "second").kept);
+  for (const char* name : {"first", "second"}) {
+    EXPECT_FALSE(row(ladder.removed, name).measurement) << name;
+    EXPECT_EQ(row(ladder.removed, name).verdict, "nothing changes") << name;
+  }
 }
 
 TEST(Ladder, VariesTheFullSet) {

@@ -45,6 +45,8 @@ TEST(Validate, RefusesContradictionsWhereTheyWereWritten) {
        "c.yaml:2:3: warmup_steps 5000 must be less than max_steps 5000; a tenth of it is usual"},
       {"training:\n  max_steps: 50\n  warmup_steps: 100\n",
        "c.yaml:3:3: warmup_steps 100 must be less than max_steps 50; a tenth of it is usual"},
+      {"model: {dropout: 0.1}\ntraining:\n  attention: cudnn\n",
+       "c.yaml:3:3: attention cudnn would round dropout 0.1 to a sixteenth; set attention auto, or dropout 0.125"},
       {"training:\n  fused_adamw: false\n  use_8bit: true\n",
        "c.yaml:3:3: only the kernel of fused_adamw updates a state of 8 or 16 bits; set optimizer_state_dtype float32 or "
        "fused_adamw true"},
@@ -87,7 +89,7 @@ TEST(Validate, AllowsWhatOnlyLooksLikeAContradiction) {
         "training: {fused_adamw: false, use_8bit: false}\n",
         "training: {batch_size: 8, gradient_accumulation_steps: 4, total_batch_size: 32}\n",
         "training: {batch_size: auto, total_batch_size: 1}\ndata: {stages: [{from: 0, block_size: 64}, {from: 9}]}\n",
-        "device: cuda:15\n", "training: {max_steps: 1}\n"}) {
+        "device: cuda:15\n", "training: {max_steps: 1}\n", "model: {dropout: 0.125}\ntraining: {attention: cudnn}\n"}) {
     EXPECT_EQ(yaml_fault(yaml), "no fault") << yaml;
   }
 }

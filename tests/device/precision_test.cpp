@@ -78,6 +78,13 @@ TEST(ResolvePrecision, ACpuWhoseBfloat16IsSlowComputesInFloat32) {
   const Precision asked = resolve_precision({.dtype = Dtype::bfloat16}, info);
   EXPECT_EQ(asked.dtype, Dtype::bfloat16);
   EXPECT_TRUE(asked.end_to_end);  // less slow than with conversions
+  // A run that began in bfloat16 has amp_mode, and goes on as it began.
+  for (const AmpMode began : {AmpMode::autocast, AmpMode::end_to_end}) {
+    const Precision resumed = resolve_precision({.amp_mode = began}, info);
+    EXPECT_EQ(resumed.dtype, Dtype::bfloat16);
+    EXPECT_EQ(resumed.end_to_end, began == AmpMode::end_to_end);
+    EXPECT_EQ(resolve_precision({.amp_mode = began}, cpu(false)).dtype, Dtype::float32) << "where it would be emulated";
+  }
   EXPECT_NE(asked.reason.find(bfloat16_obstacle(info)), std::string::npos) << asked.reason;
 }
 

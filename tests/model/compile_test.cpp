@@ -164,22 +164,6 @@ TEST(AttentionKernelTest, AKernelThatTheDeviceLacksIsRefused) {
   (void)select_operators(execution, at::kCPU);  // allows every kernel again
 }
 
-TEST(AttentionKernelTest, CudnnIsRefusedWhereItWouldRoundTheDropout) {
-  ExecutionConfig execution;
-  execution.attention = AttentionKernel::cudnn;
-  ModelConfig model = small_model();
-  model.dropout = 0.1;
-  try {
-    (void)attention_path(model, execution, at::Device(at::kCUDA, 0), at::kBFloat16, /*training=*/true);
-    ADD_FAILURE() << "nothing was thrown";
-  } catch (const Error& error) {
-    EXPECT_STREQ(error.what(),
-                 "'training.attention' is cudnn, which rounds 'model.dropout' 0.1 to sixteenths; use auto, or a "
-                 "multiple of 0.0625");
-  }
-  (void)select_operators({}, at::kCPU);  // allows every kernel again
-}
-
 TEST(AttentionKernelTest, ATensFlashAttentionOnACpuHasNoDropout) {
   ExecutionConfig execution;
   execution.use_compile = false;

@@ -298,7 +298,8 @@ TEST(GPT, RefusesWeightsOfAnotherArchitecture) {
   extra.emplace_back("lm_head.weight", values[0].second);
   EXPECT_NE(message(extra).find("model/lm_head.weight is not part of the model"), std::string::npos);
   misshapen.back().second = misshapen.back().second.narrow(0, 0, 31);
-  EXPECT_NE(message(misshapen).find("model/transformer.ln_f.weight has the shape [31], and [32] in the model"), std::string::npos);
+  EXPECT_NE(message(misshapen).find("model/transformer.ln_f.weight has the shape [31], and [32] in the model"),
+            std::string::npos);
 }
 
 TEST(GPT, CountsItsParametersAndWork) {

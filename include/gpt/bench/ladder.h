@@ -1,5 +1,5 @@
 // The ladder: from plain float32 upwards, one optimization at a time, each measured in turn with the step below it, and then
-// each taken away from the full set, and the full set with other batches and on the CPU.
+// each taken away from the full set. At last the full set is measured with other batches and, where there is a GPU, on the CPU.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ struct LadderRow {
 };
 
 struct Ladder {
-  std::vector<LadderRow> rows;     // the first is the start
-  std::vector<LadderRow> removed;  // from the full set, one at a time: `gain` below 1 is what it is worth
+  std::vector<LadderRow> rows;      // the first is the start
+  std::vector<LadderRow> removed;   // from the full set, one at a time: `gain` below 1 is what it is worth
   std::vector<LadderRow> variants;  // of the full set; `gain` is in tokens per second
   MeasurementLength length;
   int64_t rounds = 0;

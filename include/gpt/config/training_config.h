@@ -1,6 +1,7 @@
 // The run: one plain struct for each part of it. In YAML all of them are keys of `training:`.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -14,6 +15,10 @@ enum class Dtype { automatic, float32, tf32, bfloat16, float16 };
 enum class AmpMode { automatic, autocast, end_to_end };
 enum class CompileMode { standard, reduce_overhead, max_autotune };  // YAML: default | reduce-overhead | max-autotune
 enum class AttentionKernel { automatic, cudnn, flash, efficient, math };
+// Some of cuDNN's kernels can represent the probability of dropout only in sixteenths and silently round any other, although the remaining
+// values are scaled for the probability that was asked for. LibTorch refuses that in versions after 2.11 (pytorch/pytorch#174245).
+inline bool cudnn_knows_dropout(double probability) { return std::floor(16 * probability) == 16 * probability; }
+
 // What the backward pass computes again instead of keeping it: ever more.
 enum class GradientCheckpointing { none, activation, norm, selective, block };
 enum class LrSchedule { cosine, constant };

@@ -12,8 +12,8 @@ constexpr int kRequiredDriver = 580;  // the first NVIDIA driver that runs CUDA 
 std::string cpu_name();
 bool cpu_has_bfloat16();           // instructions for it, not emulation
 bool cpu_has_bfloat16_matrices();  // units that multiply matrices of them (AMX, Arm)
-int64_t memory_bytes();       // of the machine, or the control group's limit where that is lower
-int64_t free_memory_bytes();  // that this process may still use: limits of its group and its own count
+int64_t memory_bytes();            // of the machine, or the control group's limit where that is lower
+int64_t free_memory_bytes();       // that this process may still use: limits of its group and its own count
 
 // That this process can still take before the kernel kills it: free memory, and what fits into swap instead. One call reads a
 // few small files.

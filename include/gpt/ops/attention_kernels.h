@@ -29,11 +29,7 @@ class OnlyAttentionKernels {
 // takes, and refuses a single key. All others where it is the only one that is allowed.
 AttentionKernels without_cudnn();
 
-// Some of cuDNN's kernels know the probability of dropout in sixteenths alone and round any other without a word (pytorch/pytorch#174245,
-// which LibTorch 2.11 does not have yet), though the rest is scaled for the one that was asked for.
-bool cudnn_knows_dropout(double probability);
-
-// Those that are allowed and draw dropout with exactly this probability.
+// Those that are allowed and draw dropout with exactly this probability (cudnn_knows_dropout).
 AttentionKernels exact_for_dropout(double probability);
 
 }  // namespace gpt::ops
