@@ -1,6 +1,7 @@
 """gpt-bench measures what each optimization is worth, and leaves table, JSON and chart behind."""
 
 import json
+import os
 import pathlib
 import signal
 import subprocess
@@ -122,7 +123,7 @@ class Bench(unittest.TestCase):
             if "measuring" in line and "flash" in line:
                 break
         time.sleep(0.5)
-        subprocess.run(["kill", "-INT", "--", f"-{process.pid}"], check=True)
+        os.killpg(process.pid, signal.SIGINT)
         table, _ = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 128 + signal.SIGINT)
         self.assertIn("Stopped before it was complete.", table)
