@@ -23,7 +23,7 @@ runs=$(mktemp -d "${TMPDIR:-/tmp}/measure_gpu.XXXXXX"); trap 'rm -rf "$runs"' EX
 # The libraries of that torch, for programs that were built elsewhere and look for them there.
 torch=$("$python" -c 'import os, torch; print(os.path.dirname(torch.__file__))')
 libraries=$PWD/build/lib/gpt-train:$torch/lib:$torch/../nvidia/cu13/lib:$torch/../nvidia/cudnn/lib
-# The tests' data, for tests that were built in another folder, too. Neither is for PyTorch, which has its own OpenMP.
+# GPT_SOURCE_DIR tells tests that were built in another folder where their data is. PyTorch gets neither: it has its own OpenMP.
 with_torch=(env "LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "GPT_SOURCE_DIR=$PWD")
 
 # usage: part SECONDS NAME COMMAND...   for at most so long, and nine minutes in all, with its output in NAME.log; a part that fails

@@ -1,6 +1,6 @@
-// What a processor's bfloat16 is worth. A flag says whether it has instructions for it, not how fast they are: AMD's cores (Zen 4,
-// Zen 5) multiply twice as many bfloat16 values in a cycle as float32 values, Intel's of Sapphire and Emerald Rapids half as many,
-// unless AMX does it, which virtual machines often hide.
+// What a processor's bfloat16 is worth. A flag says whether it has instructions for it, not how fast they are: AMD's Zen 5 multiplies
+// twice as many bfloat16 values in a cycle as float32 values, Intel's Emerald Rapids half as many, unless AMX does it, which virtual
+// machines often hide.
 #pragma once
 
 namespace gpt {
@@ -18,6 +18,7 @@ CpuBfloat16 cpu_bfloat16();
 // none. Measured once in a process, on the calling thread, by alternating runs of some microseconds, so that other programs hardly
 // affect the ratio.
 double dot_product_gain();
+
 // A border that is far from what processors have (a half, one, two), so that each run of a processor is on the same side of it.
 inline constexpr double kWorthwhileGain = 1.25;
 inline bool is_worthwhile(double gain) { return gain > kWorthwhileGain; }
