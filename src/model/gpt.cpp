@@ -7,7 +7,6 @@
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/zeros.h>
 
-#include <limits>
 #include <optional>
 #include <utility>
 
@@ -39,18 +38,18 @@ struct Linear {
   at::Tensor operator()(const at::Tensor& x, const Pass& pass,
                         ops::ProductInput input = ops::ProductInput::keep) const {
     const InPart part(part::kProducts);
-    return pass.ops.linear(x, weight, bias.tracked(), input);
+    return pass.ops.linear(x, weight, bias, input);
   }
 
   // As the last product of what is recomputed.
   at::Tensor last(const at::Tensor& x, const Pass& pass, ops::ProductInput input) const {
     if (pass.run == BodyRun::first) return (*this)(x, pass, input);
     const InPart part(part::kProducts);
-    return pass.ops.linear_for_backward(x, weight, bias.tracked());
+    return pass.ops.linear_for_backward(x, weight, bias);
   }
 
   at::Tensor with_gelu(const at::Tensor& x, const Pass& pass, ops::ProductInput input) const {
-    return pass.ops.linear_gelu(x, weight, bias.tracked(), input);
+    return pass.ops.linear_gelu(x, weight, bias, input);
   }
 };
 
@@ -195,7 +194,6 @@ struct GPT::Transformer {
   std::vector<Block> h;
   ops::Normalization ln_f;
   Parameter lm_head;         // (Vp, C); the embedding itself where they are tied
-  at::Tensor padding_bias;   // of the head: -inf in the columns that pad the vocabulary, undefined without padding
   ops::RotaryTables rotary;  // of block_size positions, undefined with learned ones
 
   Transformer(const ModelConfig& config, const Parameters& parameters) : dropout(config.dropout) {
@@ -220,10 +218,6 @@ struct GPT::Transformer {
     }
     ln_f = norm(Role::final_norm, after);
     lm_head = config.tie_weights ? wte : parameters.weight(Role::head, after);
-    if (const int64_t V = *config.vocab_size, Vp = config.padded_vocab(); V < Vp) {
-      padding_bias = at::zeros({Vp}, parameters.device());
-      padding_bias.narrow(0, V, Vp - V).fill_(-std::numeric_limits<float>::infinity());
-    }
     if (config.position == Position::rope) {
       rotary = ops::rotary_tables(config.block_size, config.head_dim(), config.rope_theta, parameters.device());
     }
@@ -277,9 +271,7 @@ at::Tensor GPT::hidden(const at::Tensor& ids) const {
 }
 
 at::Tensor GPT::logits(const at::Tensor& rows) const {
-  const at::Tensor& padding = transformer_->padding_bias;
-  const at::Tensor bias = padding.defined() ? padding.to(rows.scalar_type()) : padding;
-  return operators_.linear(rows, transformer_->lm_head, bias, ops::ProductInput::keep)
+  return operators_.linear(rows, transformer_->lm_head, /*bias=*/{}, ops::ProductInput::keep)
       .narrow(-1, 0, *config_.vocab_size);
 }
 

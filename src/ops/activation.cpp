@@ -10,6 +10,7 @@
 #include "kept.h"
 #include "kernels.h"
 #include "repeat.h"
+#include "row_sums.h"
 
 namespace gpt::ops {
 namespace {
@@ -20,6 +21,7 @@ using torch::autograd::variable_list;
 struct Applied {
   Activation activation;
   Dropout dropout;
+  std::shared_ptr<RowSums> of_x = nullptr, of_in = nullptr;  // what layers want of the gradients
 };
 
 at::Tensor compute(const Applied& applied, const at::Tensor& x, const at::Tensor& in) {
@@ -32,7 +34,7 @@ struct Activate : torch::autograd::Function<Activate> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const std::optional<at::Tensor>& gated,
                             Activation activation, const Dropout& dropout, const at::Tensor* computed) {
     const at::Tensor in = gated.value_or(at::Tensor());
-    const Applied applied{activation, dropout};
+    const Applied applied{activation, dropout, wanted_row_sums(x), wanted_row_sums(in)};
     context->save_for_backward({x, in});
     keep(*context, applied);
     return computed ? *computed : compute(applied, x, in);
@@ -41,9 +43,14 @@ struct Activate : torch::autograd::Function<Activate> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &in = saved[1];
-    const auto& [activation, dropout] = kept<Applied>(*context);
+    const auto& [activation, dropout, of_x, of_in] = kept<Applied>(*context);
     const at::Tensor x_gradient = at::empty_like(x), in_gradient = in.defined() ? at::empty_like(in) : at::Tensor();
-    kernels_of(x).activation_backward(activation, dropout, x, in, gradients[0].contiguous(), x_gradient, in_gradient);
+    const at::Tensor sums = kernels_of(x).activation_backward(activation, dropout, x, in, gradients[0].contiguous(),
+                                                              x_gradient, in_gradient, of_x || of_in);
+    if (sums.defined()) {
+      give_row_sums(of_x, x_gradient, sums.select(1, 0));
+      give_row_sums(of_in, in_gradient, sums.select(1, 1));
+    }
     return {x_gradient, in_gradient, at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };

@@ -11,10 +11,12 @@ void activation(Activation activation, const Dropout& dropout, const at::Tensor&
   cuda::activation(StreamLaunch(), activation, dropout, x, in, y);
 }
 
-void activation_backward(Activation activation, const Dropout& dropout, const at::Tensor& x, const at::Tensor& in,
-                         const at::Tensor& y_gradient, const at::Tensor& x_gradient, const at::Tensor& in_gradient) {
+at::Tensor activation_backward(Activation activation, const Dropout& dropout, const at::Tensor& x, const at::Tensor& in,
+                               const at::Tensor& y_gradient, const at::Tensor& x_gradient,
+                               const at::Tensor& in_gradient, bool sums_rows) {
   const c10::cuda::CUDAGuard guard(x.device());
-  cuda::activation_backward(StreamLaunch(), activation, dropout, x, in, y_gradient, x_gradient, in_gradient);
+  return cuda::activation_backward(StreamLaunch(), activation, dropout, x, in, y_gradient, x_gradient, in_gradient,
+                                   sums_rows);
 }
 
 }  // namespace gpt::ops::cuda

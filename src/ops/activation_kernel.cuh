@@ -2,8 +2,11 @@
 // are launched.
 #pragma once
 
+#include <ATen/ops/empty.h>
+
 #include "gpt/ops/operators.h"
 #include "launch.cuh"
+#include "row_sums_kernel.cuh"
 
 namespace gpt::ops::cuda {
 
@@ -76,20 +79,22 @@ __global__ void __launch_bounds__(kActivationThreads) activation_kernel(Activati
   store<is_whole>(y, of.y + begin, count);
 }
 
+struct ActivationGradients {
+  Group x, in;
+};
+
+// Writes the gradients of one group, and returns what they were before they were rounded.
 template <Activation activation, bool is_whole, class T>
-__global__ void __launch_bounds__(kActivationThreads) activation_backward_kernel(ActivationTensors<T> of) {
-  const int64_t group = int64_t{blockIdx.x} * blockDim.x + threadIdx.x, begin = group * kGroup;
-  if (begin >= of.count) return;
-  const int64_t count = of.count - begin;
+__device__ ActivationGradients backward_of_group(const ActivationTensors<T>& of, int64_t group) {
+  const int64_t begin = group * kGroup, count = of.count - begin;
   const Group x = load<is_whole>(of.x + begin, count);
-  Group gradient = load<is_whole>(of.y_gradient + begin, count);
+  Group gradient = load<is_whole>(of.y_gradient + begin, count), of_in{};
   if (of.dropout.key) {
     const Group factors = dropout_factors(of.dropout, *of.dropout.key, group);
     for (int i = 0; i < kGroup; ++i) gradient.values[i] *= factors.values[i];
   }
   if (of.in) {
     const Group in = load<is_whole>(of.in + begin, count);
-    Group of_in;
     for (int i = 0; i < kGroup; ++i) {
       const ValueAndSlope act = activate<activation, T>(x.values[i]);
       of_in.values[i] = gradient.values[i] * act.value;
@@ -100,23 +105,77 @@ __global__ void __launch_bounds__(kActivationThreads) activation_backward_kernel
     for (int i = 0; i < kGroup; ++i) gradient.values[i] *= activate<activation, T>(x.values[i]).slope;
   }
   store<is_whole>(gradient, of.x_gradient + begin, count);
+  return {gradient, of_in};
+}
+
+template <Activation activation, bool is_whole, class T>
+__global__ void __launch_bounds__(kActivationThreads) activation_backward_kernel(ActivationTensors<T> of) {
+  const int64_t group = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (group * kGroup < of.count) backward_of_group<activation, is_whole>(of, group);
+}
+
+// The same for rows of whole groups, and the sums of both gradients over the rows: `sums` (parts, 2, C). A block does 32 groups of
+// columns and the rows of a part, of which each of its warps takes every eighth.
+struct SummedRows {
+  int64_t rows, groups, column_blocks, parts;
+  float* sums;
+};
+
+template <Activation activation, class T>
+__global__ void __launch_bounds__(32 * kWarps) activation_backward_sums_kernel(ActivationTensors<T> of, SummedRows to) {
+  const int64_t group = blockIdx.x % to.column_blocks * 32 + threadIdx.x % 32, part = blockIdx.x / to.column_blocks;
+  Group of_x{}, of_in{};
+  for (int64_t row = part * kWarps + threadIdx.x / 32; group < to.groups && row < to.rows; row += to.parts * kWarps) {
+    const ActivationGradients gradients = backward_of_group<activation, true>(of, row * to.groups + group);
+    add(of_x, gradients.x);
+    if (of.in) add(of_in, gradients.in);
+  }
+  of_x = sum_of_warps(of_x);
+  if (of.in) of_in = sum_of_warps(of_in);
+  if (threadIdx.x >= 32 || group >= to.groups) return;
+  float* const sums = to.sums + (2 * part * to.groups + group) * kGroup;
+  store<true>(of_x, sums, kGroup);
+  if (of.in) store<true>(of_in, sums + to.groups * kGroup, kGroup);
+}
+
+// Calls work.operator()<activation>().
+template <class Work>
+void with_activation(Activation activation, const Work& work) {
+  activation == Activation::silu ? work.template operator()<Activation::silu>()
+                                 : work.template operator()<Activation::gelu>();
+}
+
+// Whether all groups of its tensors are whole and aligned.
+template <class T>
+bool is_whole(const ActivationTensors<T>& of) {
+  return of.count % kGroup == 0 && are_aligned(of.x, of.in, of.y, of.y_gradient, of.x_gradient, of.in_gradient);
 }
 
 // The forward pass where there is a y, otherwise the backward pass.
 template <class T, class Launch>
 void launch_activation(const Launch& launch, Activation activation, const ActivationTensors<T>& of) {
   const int64_t blocks = (groups_of(of.count) + kActivationThreads - 1) / kActivationThreads;
-  const auto with = [&]<Activation kind, bool is_whole>() {
-    const auto forward = activation_kernel<kind, is_whole, T>, backward = activation_backward_kernel<kind, is_whole, T>;
-    launch(of.y ? forward : backward, blocks, kActivationThreads, of);
-  };
-  const bool whole =
-      of.count % kGroup == 0 && are_aligned(of.x, of.in, of.y, of.y_gradient, of.x_gradient, of.in_gradient);
-  if (activation == Activation::silu) {
-    whole ? with.template operator()<Activation::silu, true>() : with.template operator()<Activation::silu, false>();
-  } else {
-    whole ? with.template operator()<Activation::gelu, true>() : with.template operator()<Activation::gelu, false>();
-  }
+  with_activation(activation, [&]<Activation kind>() {
+    const auto with = [&]<bool whole>() {
+      const auto forward = activation_kernel<kind, whole, T>, backward = activation_backward_kernel<kind, whole, T>;
+      launch(of.y ? forward : backward, blocks, kActivationThreads, of);
+    };
+    is_whole(of) ? with.template operator()<true>() : with.template operator()<false>();
+  });
+}
+
+// The backward pass with the sums over rows of C values.
+template <class T, class Launch>
+at::Tensor launch_activation_sums(const Launch& launch, Activation activation, const ActivationTensors<T>& of,
+                                  int64_t C, const at::TensorOptions& options) {
+  const int64_t rows = of.count / C, blocks = column_blocks(C, 32),
+                parts = row_parts(rows, blocks, launch.multiprocessors());
+  const at::Tensor sums = at::empty({parts, 2, C}, options.dtype(at::kFloat));
+  const SummedRows to{rows, groups_of(C), blocks, parts, write<float>(sums)};
+  with_activation(activation, [&]<Activation kind>() {
+    launch(activation_backward_sums_kernel<kind, T>, parts * blocks, 32 * kWarps, of, to);
+  });
+  return sums;
 }
 
 // As cpu::activation().
@@ -130,20 +189,28 @@ void activation(const Launch& launch, Activation activation, const Dropout& drop
   });
 }
 
+// As cpu::activation_backward(), with sums for rows of whole, aligned groups.
 template <class Launch>
-void activation_backward(const Launch& launch, Activation activation, const Dropout& dropout, const at::Tensor& x,
-                         const at::Tensor& in, const at::Tensor& y_gradient, const at::Tensor& x_gradient,
-                         const at::Tensor& in_gradient) {
+at::Tensor activation_backward(const Launch& launch, Activation activation, const Dropout& dropout, const at::Tensor& x,
+                               const at::Tensor& in, const at::Tensor& y_gradient, const at::Tensor& x_gradient,
+                               const at::Tensor& in_gradient, bool sums_rows) {
+  const int64_t C = x.dim() > 0 ? x.size(-1) : 1;
+  at::Tensor sums;
   with_type(x.scalar_type(), [&]<class T>() {
-    launch_activation<T>(launch, activation,
-                         {.count = x.numel(),
-                          .dropout = mask_of(dropout),
-                          .x = read<T>(x),
-                          .in = read<T>(in),
-                          .y_gradient = read<T>(y_gradient),
-                          .x_gradient = write<T>(x_gradient),
-                          .in_gradient = write<T>(in_gradient)});
+    const ActivationTensors<T> of{.count = x.numel(),
+                                  .dropout = mask_of(dropout),
+                                  .x = read<T>(x),
+                                  .in = read<T>(in),
+                                  .y_gradient = read<T>(y_gradient),
+                                  .x_gradient = write<T>(x_gradient),
+                                  .in_gradient = write<T>(in_gradient)};
+    if (sums_rows && C % kGroup == 0 && is_whole(of)) {
+      sums = launch_activation_sums(launch, activation, of, C, x.options());
+    } else {
+      launch_activation(launch, activation, of);
+    }
   });
+  return sums;
 }
 
 }  // namespace gpt::ops::cuda

@@ -68,16 +68,16 @@ Normalized add_norm(const Normalization& norm, const at::Tensor& x, const at::Te
                    : at::rms_norm(sum, shape, norm.weight.tracked(), norm.eps)};
 }
 
-at::Tensor linear(const at::Tensor& x, const Parameter& weight, const at::Tensor& bias, ProductInput /*input*/) {
-  return at::linear(x, weight.tracked(), bias);
+at::Tensor linear(const at::Tensor& x, const Parameter& weight, const Parameter& bias, ProductInput /*input*/) {
+  return at::linear(x, weight.tracked(), bias.tracked());
 }
 
-at::Tensor linear_for_backward(const at::Tensor& x, const Parameter& weight, const at::Tensor& bias) {
-  const auto b = bias.defined() ? std::optional(in_product_type(bias)) : std::nullopt;
+at::Tensor linear_for_backward(const at::Tensor& x, const Parameter& weight, const Parameter& bias) {
+  const auto b = bias.defined() ? std::optional(in_product_type(bias.tracked())) : std::nullopt;
   return LinearForBackward::apply(in_product_type(x), in_product_type(weight.tracked()), b);
 }
 
-at::Tensor linear_gelu(const at::Tensor& x, const Parameter& weight, const at::Tensor& bias, ProductInput input) {
+at::Tensor linear_gelu(const at::Tensor& x, const Parameter& weight, const Parameter& bias, ProductInput input) {
   at::Tensor y;
   {
     const InPart part(part::kProducts);

@@ -45,11 +45,9 @@ cublasComputeType_t compute_type(at::ScalarType type) {
   return type == at::kFloat && tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
 
-// In cuBLASLt's columns the bias has an entry for each row of the result, and b^T a^T multiplies from the right with the a of which
-// the bias's gradient is the sum.
+// In cuBLASLt's columns the bias has an entry for each row of the result.
 cublasLtEpilogue_t epilogue(const ProductKey& key, bool is_fused) {
   if (is_fused && key.has_gelu) return key.has_bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
-  if (is_fused && key.has_bias_gradient) return CUBLASLT_EPILOGUE_BGRADB;
   return key.has_bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
@@ -90,10 +88,7 @@ Matmul::Matmul(const Product& product, const ProductKey& key, bool is_fused)
   result_ = product.result.mutable_data_ptr();
   // Its type is that of the result, which is the default.
   if (key.has_bias) set(description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, product.bias.const_data_ptr());
-  if (!is_fused) return;
-  if (key.has_bias_gradient)
-    set(description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, product.bias_gradient.mutable_data_ptr());
-  if (key.has_gelu) {  // becomes what cuBLASLt calls the result, and ours its auxiliary output
+  if (is_fused && key.has_gelu) {  // becomes what cuBLASLt calls the result, and ours its auxiliary output
     set(description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, result_);
     set(description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, result.rows);
     result_ = product.gelu.mutable_data_ptr();

@@ -14,6 +14,7 @@
 #include <algorithm>
 
 #include "launch.cuh"
+#include "row_sums_kernel.cuh"
 
 namespace gpt::ops::cuda {
 
@@ -62,10 +63,6 @@ __device__ Group gradient_of(const RowGradients<T>& of, int64_t row, int64_t beg
   return gradient;
 }
 
-__device__ inline void add(Group& sum, const Group& x) {
-  for (int i = 0; i < kGroup; ++i) sum.values[i] += x.values[i];
-}
-
 template <bool is_whole, class G>
 __device__ void add_to(G* gradient, const Group& x, int64_t count) {
   Group sum = load<is_whole>(gradient, count);
@@ -85,7 +82,8 @@ struct SortedTokens {
 };
 
 template <bool is_whole, class G, class T>
-__global__ void __launch_bounds__(kRowThreads) add_runs_kernel(RowGradients<T> of, SortedTokens tokens, G* gradient) {
+__global__ void __launch_bounds__(kRowThreads, is_whole ? 6 : 5)
+    add_runs_kernel(RowGradients<T> of, SortedTokens tokens, G* gradient) {
   const int64_t chunk = blockIdx.x / tokens.column_blocks, first = chunk * kChunk,
                 last = first + kChunk < of.rows ? first + kChunk : of.rows,
                 column = (blockIdx.x % tokens.column_blocks * blockDim.x + threadIdx.x) * kGroup;
@@ -105,21 +103,6 @@ __global__ void __launch_bounds__(kRowThreads) add_runs_kernel(RowGradients<T> o
     sum = Group{};
     began_before = false;
   }
-}
-
-// The sum over the eight warps of a block, one after another; warp 0 gets it.
-inline constexpr unsigned kWarps = 8;
-
-__device__ inline Group sum_of_warps(const Group& own) {
-  __shared__ Group of_warps[kWarps][32];
-  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  of_warps[warp][lane] = own;
-  __syncthreads();
-  Group sum{};
-  if (warp == 0) {
-    for (const auto& of_warp : of_warps) add(sum, of_warp[lane]);
-  }
-  return sum;
 }
 
 // A block does a chunk and 32 groups of columns: the run that begins there and goes on, where there is one.
@@ -160,8 +143,6 @@ __global__ void __launch_bounds__(32 * kWarps)
 inline unsigned threads_of_row(int64_t C) {
   return static_cast<unsigned>(std::min<int64_t>(kRowThreads, (groups_of(C) + 31) / 32 * 32));
 }
-
-inline int64_t column_blocks(int64_t C, int64_t groups) { return (groups_of(C) + groups - 1) / groups; }
 
 // As cpu::embedding().
 template <class Launch>

@@ -51,10 +51,11 @@ void join(const RotaryTables& rotary, int direction, const at::Tensor& q, const 
 
 }  // namespace
 
-void join_heads(const RotaryTables& rotary, int direction, const at::Tensor& q, const at::Tensor& k,
-                const at::Tensor& v, const at::Tensor& packed) {
+at::Tensor join_heads(const RotaryTables& rotary, int direction, const at::Tensor& q, const at::Tensor& k,
+                      const at::Tensor& v, const at::Tensor& packed, bool /*sums_rows*/) {
   const auto join = packed.scalar_type() == at::kFloat ? cpu::join<float> : cpu::join<c10::BFloat16>;
   join(rotary, direction, q, k, v, packed);
+  return {};
 }
 
 }  // namespace gpt::ops::cpu

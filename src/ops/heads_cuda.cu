@@ -5,10 +5,10 @@
 
 namespace gpt::ops::cuda {
 
-void join_heads(const RotaryTables& rotary, int direction, const at::Tensor& q, const at::Tensor& k,
-                const at::Tensor& v, const at::Tensor& packed) {
+at::Tensor join_heads(const RotaryTables& rotary, int direction, const at::Tensor& q, const at::Tensor& k,
+                      const at::Tensor& v, const at::Tensor& packed, bool sums_rows) {
   const c10::cuda::CUDAGuard guard(packed.device());
-  cuda::join_heads(StreamLaunch(), rotary, direction, q, k, v, packed);
+  return cuda::join_heads(StreamLaunch(), rotary, direction, q, k, v, packed, sums_rows);
 }
 
 }  // namespace gpt::ops::cuda

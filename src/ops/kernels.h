@@ -3,6 +3,10 @@
 
 #include <ATen/core/Tensor.h>
 
+namespace gpt {
+class Parameter;
+}
+
 namespace gpt::ops {
 
 enum class Activation;
@@ -14,6 +18,8 @@ struct Dropout;
 struct Normalization;
 struct RotaryTables;
 
+// A backward pass returns the sums of a gradient over its rows in parts: float32, whose sum over the first dimension is those sums.
+// Undefined: it was not asked for them, or cannot sum rows of this shape.
 namespace cpu {
 void token_gather(const at::Tensor& inputs, const at::Tensor& targets, const at::Tensor& tokens,
                   const at::Tensor& starts);
@@ -25,9 +31,9 @@ void attention_backward(const AttentionShape& shape, const at::Tensor& qkv, cons
 
 // The heads of q, k and v (B, T, heads, D), each with values side by side, next to each other in `packed` (B, T, heads of all, D),
 // those of q and k rotated: forward with direction 1, back with -1, not at all without tables. v may be undefined, and q and k may lie
-// where they are written.
-void join_heads(const RotaryTables& rotary, int direction, const at::Tensor& q, const at::Tensor& k,
-                const at::Tensor& v, const at::Tensor& packed);
+// where they are written. Returns the sums over the tokens of what it packs, in parts (n, heads of all x D).
+at::Tensor join_heads(const RotaryTables& rotary, int direction, const at::Tensor& q, const at::Tensor& k,
+                      const at::Tensor& v, const at::Tensor& packed, bool sums_rows);
 
 // ids (B, T), positions (T, C) or undefined, y (B, T, C). The backward pass adds to both gradients.
 void embedding(const Dropout& dropout, const at::Tensor& ids, const at::Tensor& table, const at::Tensor& positions,
@@ -35,23 +41,30 @@ void embedding(const Dropout& dropout, const at::Tensor& ids, const at::Tensor& 
 void embedding_backward(const Dropout& dropout, const at::Tensor& ids, const at::Tensor& gradient,
                         const at::Tensor& of_table, const at::Tensor& of_positions);
 
-// `in` and its gradient are undefined without a gate.
+// `in` and its gradient are undefined without a gate. The sums are those of the gradients of x and of `in` (..., C), in parts
+// (n, 2, C); without a gate the second ones are not set.
 void activation(Activation activation, const Dropout& dropout, const at::Tensor& x, const at::Tensor& in,
                 const at::Tensor& y);
-void activation_backward(Activation activation, const Dropout& dropout, const at::Tensor& x, const at::Tensor& in,
-                         const at::Tensor& y_gradient, const at::Tensor& x_gradient, const at::Tensor& in_gradient);
+at::Tensor activation_backward(Activation activation, const Dropout& dropout, const at::Tensor& x, const at::Tensor& in,
+                               const at::Tensor& y_gradient, const at::Tensor& x_gradient,
+                               const at::Tensor& in_gradient, bool sums_rows);
 
 // The cross entropy of each row of `logits` (rows, Vp) against `targets` (rows) into `losses` (rows) float32. With `scale`, a
 // float32 scalar, the logits become their gradients times it, and 0 in the padding; without, their content is of no more use.
 void cross_entropy(const ClassifierOptions& options, const at::Tensor& logits, const at::Tensor& targets,
                    const at::Tensor& losses, const at::Tensor& scale);
 // The branch and its gradient may be undefined, `statistics` (rows, 2) where they are not kept, and one gradient of a result.
-// The backward pass adds to the gradients of the parameters.
+// The sums (n, 2 or 3, C) are those that the gradients of weight and bias are, which are set where there is a gradient of `normed`, and
+// that of the branch's gradient, which is the third where the kernel can sum it.
 void add_norm(const Normalization& norm, const Dropout& dropout, const at::Tensor& x, const at::Tensor& branch,
               const at::Tensor& sum, const at::Tensor& normed, const at::Tensor& statistics);
-void add_norm_backward(const Normalization& norm, const Dropout& dropout, const at::Tensor& sum,
-                       const at::Tensor& statistics, const at::Tensor& sum_gradient, const at::Tensor& normed_gradient,
-                       const at::Tensor& x_gradient, const at::Tensor& branch_gradient);
+at::Tensor add_norm_backward(const Normalization& norm, const Dropout& dropout, const at::Tensor& sum,
+                             const at::Tensor& statistics, const at::Tensor& sum_gradient,
+                             const at::Tensor& normed_gradient, const at::Tensor& x_gradient,
+                             const at::Tensor& branch_gradient, bool sums_branch);
+
+// Adds to the gradient of `parameter` (C), of any type that kernels take, the sum of the parts (n, C) over n.
+void add_row_sums(const Parameter& parameter, const at::Tensor& parts);
 
 void adamw(const AdamWBuffers& buffers, const AdamWRates& rates, const AdamWScalars& scalars);
 }  // namespace cpu
@@ -67,6 +80,7 @@ decltype(cpu::activation_backward) activation_backward;
 decltype(cpu::cross_entropy) cross_entropy;
 decltype(cpu::add_norm) add_norm;
 decltype(cpu::add_norm_backward) add_norm_backward;
+decltype(cpu::add_row_sums) add_row_sums;
 decltype(cpu::adamw) adamw;
 }  // namespace cuda
 #endif
@@ -82,6 +96,7 @@ struct Kernels {
   decltype(&cpu::cross_entropy) cross_entropy;
   decltype(&cpu::add_norm) add_norm;
   decltype(&cpu::add_norm_backward) add_norm_backward;
+  decltype(&cpu::add_row_sums) add_row_sums;
   decltype(&cpu::adamw) adamw;
   bool take_float16;
 };

@@ -47,6 +47,7 @@ void with_types(at::ScalarType wide, at::ScalarType narrow, const Work& work) {
 }  // namespace gpt::ops::cuda
 
 #ifdef __CUDACC__
+#include <ATen/cuda/CUDAContextLight.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAStream.h>
 
@@ -61,6 +62,8 @@ struct StreamLaunch {
     kernel<<<static_cast<unsigned>(blocks), threads, 0, c10::cuda::getCurrentCUDAStream()>>>(arguments...);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
   }
+
+  static int64_t multiprocessors() { return at::cuda::getCurrentDeviceProperties()->multiProcessorCount; }
 };
 
 }  // namespace gpt::ops::cuda

@@ -13,6 +13,7 @@
 #include "kept.h"
 #include "kernels.h"
 #include "repeat.h"
+#include "row_sums.h"
 
 namespace gpt::ops {
 namespace {
@@ -31,26 +32,16 @@ Normalized compute(const Normalization& norm, const Dropout& dropout, const at::
 struct Applied {
   Normalization norm, computed;  // the latter in_float32()
   Dropout dropout;
+  std::shared_ptr<RowSums> of_branch;  // what a layer wants of the branch's gradient
 };
 
-bool is_wide(const Parameter& parameter) {
-  return !parameter.defined() ||
-         (parameter.value().scalar_type() == at::kFloat && parameter.gradient_type() == at::kFloat);
-}
-
-// The same with parameters that the kernels take: of float32, and with gradients of that type. They are small.
+// The same with parameters that the kernels read: of float32. They are small.
 Normalization in_float32(const Normalization& norm) {
   const auto wide = [](const Parameter& parameter) {
-    return is_wide(parameter) ? parameter : Parameter(parameter.value().detach().to(at::kFloat));
+    if (!parameter.defined() || parameter.value().scalar_type() == at::kFloat) return parameter;
+    return Parameter(parameter.value().detach().to(at::kFloat));
   };
   return {norm.kind, norm.eps, wide(norm.weight), wide(norm.bias)};
-}
-
-// What the kernels wrote for `computed`, where that is not `parameter` itself. A node may go backward again.
-void add_gradient(const Parameter& parameter, const Parameter& computed) {
-  if (is_wide(parameter)) return;
-  parameter.add_to_gradient(computed.gradient());
-  computed.clear_gradient();
 }
 
 struct AddNorm : torch::autograd::Function<AddNorm> {
@@ -60,10 +51,11 @@ struct AddNorm : torch::autograd::Function<AddNorm> {
     const at::Tensor statistics =
         at::empty({x.numel() / norm.weight.value().numel(), 2}, x.options().dtype(at::kFloat));
     const Normalization computed = in_float32(norm);
-    const Normalized result = compute(computed, dropout, x, branch.value_or(at::Tensor()), statistics);
+    const at::Tensor added = branch.value_or(at::Tensor());
+    const Normalized result = compute(computed, dropout, x, added, statistics);
     context->set_materialize_grads(false);
     context->save_for_backward({result.sum, statistics});
-    keep(*context, Applied{norm, computed, dropout});
+    keep(*context, Applied{norm, computed, dropout, wanted_row_sums(added)});
     if (branch) context->saved_data["branch"] = static_cast<int64_t>(branch->scalar_type());
     return {result.sum, result.normed};
   }
@@ -72,7 +64,7 @@ struct AddNorm : torch::autograd::Function<AddNorm> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
     const at::Tensor &sum = saved[0], &statistics = saved[1];
-    const auto& [norm, computed, dropout] = kept<Applied>(*context);
+    const auto& [norm, computed, dropout, of_branch] = kept<Applied>(*context);
     const at::Tensor x_gradient = at::empty_like(sum);
     at::Tensor branch_gradient;
     const auto branch = context->saved_data.find("branch");
@@ -81,13 +73,16 @@ struct AddNorm : torch::autograd::Function<AddNorm> {
       if (dropout || type != sum.scalar_type()) branch_gradient = at::empty_like(sum, type);
     }
     const auto contiguous = [](const at::Tensor& x) { return x.defined() ? x.contiguous() : x; };
-    kernels_of(sum).add_norm_backward(computed, dropout, sum, statistics, contiguous(gradients[0]),
-                                      contiguous(gradients[1]), x_gradient, branch_gradient);
+    const Kernels& kernels = kernels_of(sum);
+    const at::Tensor sums =
+        kernels.add_norm_backward(computed, dropout, sum, statistics, contiguous(gradients[0]),
+                                  contiguous(gradients[1]), x_gradient, branch_gradient, of_branch != nullptr);
     if (gradients[1].defined()) {
-      add_gradient(norm.weight, computed.weight);
-      add_gradient(norm.bias, computed.bias);
+      kernels.add_row_sums(norm.weight, sums.select(1, 0));
+      if (norm.bias.defined()) kernels.add_row_sums(norm.bias, sums.select(1, 1));
     }
     if (!branch_gradient.defined() && branch != context->saved_data.end()) branch_gradient = x_gradient;
+    if (sums.size(1) > 2) give_row_sums(of_branch, branch_gradient, sums.select(1, 2));
     return {x_gradient, at::Tensor(), branch_gradient, at::Tensor(), at::Tensor()};
   }
 };

@@ -38,16 +38,6 @@ void with_kernels(const at::Tensor& x, const at::Tensor& branch, const Work& wor
   }
 }
 
-// Adds the parts, `stride` values apart, one after another.
-void add_parts(const Parameter& parameter, const float* parts, int64_t count, int64_t stride) {
-  const int64_t C = parameter.value().numel();
-  auto* to = parameter.gradient().mutable_data_ptr<float>();
-  if (!parameter.begin_contribution()) std::fill_n(to, C, 0.0f);
-  for (int64_t part = 0; part < count; ++part) {
-    for (int64_t c = 0; c < C; ++c) to[c] += parts[part * stride + c];
-  }
-}
-
 }  // namespace
 
 void add_norm(const Normalization& norm, const Dropout& dropout, const at::Tensor& x, const at::Tensor& branch,
@@ -60,14 +50,14 @@ void add_norm(const Normalization& norm, const Dropout& dropout, const at::Tenso
   });
 }
 
-void add_norm_backward(const Normalization& norm, const Dropout& dropout, const at::Tensor& sum,
-                       const at::Tensor& statistics, const at::Tensor& sum_gradient, const at::Tensor& normed_gradient,
-                       const at::Tensor& x_gradient, const at::Tensor& branch_gradient) {
+at::Tensor add_norm_backward(const Normalization& norm, const Dropout& dropout, const at::Tensor& sum,
+                             const at::Tensor& statistics, const at::Tensor& sum_gradient,
+                             const at::Tensor& normed_gradient, const at::Tensor& x_gradient,
+                             const at::Tensor& branch_gradient, bool /*sums_branch*/) {
   const int64_t C = norm.weight.value().numel(), rows = sum.numel() / C;
   const int64_t parts = std::clamp<int64_t>(rows / kLeastRows, 1, kMostParts), most = (rows + parts - 1) / parts;
-  const bool has_bias = norm.bias.defined();
-  const int64_t stride = has_bias ? 2 * C : C;
-  const at::Tensor sums = at::empty({parts, stride}, at::kFloat);
+  const int64_t stride = 2 * C;
+  const at::Tensor sums = at::empty({parts, 2, C}, at::kFloat);
   auto* const of_all = sums.mutable_data_ptr<float>();
   with_kernels(sum, branch_gradient, [&]<class T, class B>(const NormKernels<T, B>& kernels) {
     const auto gradients = add_norm_gradients<T, B>(norm, dropout.mask, sum, statistics, sum_gradient, normed_gradient,
@@ -77,13 +67,11 @@ void add_norm_backward(const Normalization& norm, const Dropout& dropout, const 
         float* const own = of_all + part * stride;
         std::fill_n(own, stride, 0.0f);
         kernels.backward(gradients, std::min(part * most, rows), std::min((part + 1) * most, rows), own,
-                         has_bias ? own + C : nullptr);
+                         norm.bias.defined() ? own + C : nullptr);
       }
     });
   });
-  if (!normed_gradient.defined()) return;
-  add_parts(norm.weight, of_all, parts, stride);
-  if (has_bias) add_parts(norm.bias, of_all + C, parts, stride);
+  return sums;
 }
 
 }  // namespace gpt::ops::cpu

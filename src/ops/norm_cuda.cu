@@ -1,4 +1,3 @@
-#include <ATen/cuda/CUDAContextLight.h>
 #include <c10/cuda/CUDAGuard.h>
 
 #include "kernels.h"
@@ -12,12 +11,13 @@ void add_norm(const Normalization& norm, const Dropout& dropout, const at::Tenso
   cuda::add_norm(StreamLaunch(), norm, dropout, x, branch, sum, normed, statistics);
 }
 
-void add_norm_backward(const Normalization& norm, const Dropout& dropout, const at::Tensor& sum,
-                       const at::Tensor& statistics, const at::Tensor& sum_gradient, const at::Tensor& normed_gradient,
-                       const at::Tensor& x_gradient, const at::Tensor& branch_gradient) {
+at::Tensor add_norm_backward(const Normalization& norm, const Dropout& dropout, const at::Tensor& sum,
+                             const at::Tensor& statistics, const at::Tensor& sum_gradient,
+                             const at::Tensor& normed_gradient, const at::Tensor& x_gradient,
+                             const at::Tensor& branch_gradient, bool sums_branch) {
   const c10::cuda::CUDAGuard guard(sum.device());
-  cuda::add_norm_backward(StreamLaunch(), at::cuda::getCurrentDeviceProperties()->multiProcessorCount, norm, dropout,
-                          sum, statistics, sum_gradient, normed_gradient, x_gradient, branch_gradient);
+  return cuda::add_norm_backward(StreamLaunch(), norm, dropout, sum, statistics, sum_gradient, normed_gradient,
+                                 x_gradient, branch_gradient, sums_branch);
 }
 
 }  // namespace gpt::ops::cuda

@@ -8,6 +8,7 @@
 
 #include "kernels.h"
 #include "launch.cuh"
+#include "row_sums_kernel.cuh"
 
 namespace gpt::ops::cuda {
 
@@ -77,12 +78,13 @@ __global__ void __launch_bounds__(kMostThreads) add_norm_kernel(AddNormRows<T, B
 
 // With n the normalized row, g the gradient of normed times weight and m the number of columns, the gradient of the sum is
 // (g - n sum(g n) / m [- sum(g) / m, if centered]) * reciprocal. A block goes through rows gridDim.x apart, so that the sums over
-// its rows stay in registers until they go to `parts` (blocks, 2, C): what they add to the gradients of weight and bias.
-template <int kGroups, bool is_whole, class T, class B>
+// its rows stay in registers until they go to `parts` (blocks, 2 or 3, C): what they add to the gradients of weight and bias, and, if
+// is_summed, the sum of the branch's gradient.
+template <int kGroups, bool is_whole, bool is_summed, class T, class B>
 __global__ void __launch_bounds__(kMostThreads)
     add_norm_backward_kernel(AddNormGradients<T, B> of, int64_t rows, float* parts) {
   const int64_t C = of.C, groups = (C + kGroup - 1) / kGroup;
-  Group of_weight[kGroups] = {}, of_bias[kGroups] = {};
+  Group of_weight[kGroups] = {}, of_bias[kGroups] = {}, of_branch[kGroups] = {};
   for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
     Group n[kGroups], g[kGroups], direct[kGroups] = {};
     Sums sums{0, 0};
@@ -122,38 +124,22 @@ __global__ void __launch_bounds__(kMostThreads)
       Group gradient = of.normed_gradient ? g[i] : Group{};
       for (int k = 0; k < kGroup; ++k) gradient.values[k] += direct[i].values[k];
       store<is_whole>(gradient, of.x_gradient + at, count);
-      if (!of.branch_gradient) return;
       if (of.dropout.key) {
         const Group factors = dropout_factors(of.dropout, *of.dropout.key, row * groups + begin / kGroup);
         for (int k = 0; k < kGroup; ++k) gradient.values[k] *= factors.values[k];
       }
-      store<is_whole>(gradient, of.branch_gradient + at, count);
+      if (of.branch_gradient) store<is_whole>(gradient, of.branch_gradient + at, count);
+      if constexpr (is_summed) add(of_branch[i], gradient);
     });
   }
-  if (!of.normed_gradient) return;
-  float* const part = parts + int64_t{blockIdx.x} * 2 * C;
+  float* const part = parts + int64_t{blockIdx.x} * (is_summed ? 3 : 2) * C;
   for_each_group<kGroups>(C, [&](int i, int64_t begin, int64_t count) {
-    store<is_whole>(of_weight[i], part + begin, count);
-    store<is_whole>(of_bias[i], part + C + begin, count);
+    if (of.normed_gradient) {
+      store<is_whole>(of_weight[i], part + begin, count);
+      store<is_whole>(of_bias[i], part + C + begin, count);
+    }
+    if constexpr (is_summed) store<is_whole>(of_branch[i], part + 2 * C + begin, count);
   });
-}
-
-// Adds the sum of the parts, `stride` values apart, to the C values of `gradient`, or puts it there. kPartWarps x 32 threads: a block sums 32
-// columns. There are few blocks, so its time is that of one thread's reads.
-inline constexpr unsigned kPartWarps = 32;
-template <class T>
-__global__ void add_parts_kernel(T* gradient, bool is_added, const T* parts, int64_t count, int64_t stride, int64_t C) {
-  __shared__ T sums[kPartWarps][32];
-  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int64_t column = int64_t{blockIdx.x} * 32 + lane;
-  T sum = 0;
-  for (int64_t part = warp; part < count && column < C; part += kPartWarps) sum += parts[part * stride + column];
-  sums[warp][lane] = sum;
-  __syncthreads();
-  if (warp > 0 || column >= C) return;
-  T total = is_added ? gradient[column] : 0;
-  for (const auto& of_warp : sums) total += of_warp[lane];
-  gradient[column] = total;
 }
 
 inline unsigned row_threads(int64_t C) {
@@ -161,9 +147,11 @@ inline unsigned row_threads(int64_t C) {
   return static_cast<unsigned>((threads + 31) / 32 * 32);
 }
 
-// How many blocks share the rows in the backward pass: enough to keep every multiprocessor busy.
-inline int64_t backward_blocks(int64_t rows, int64_t C, int64_t multiprocessors) {
-  return std::min<int64_t>(rows, multiprocessors * std::max<int64_t>(1, 1024 / row_threads(C)));
+// How many blocks share the rows in the backward pass: as many as all multiprocessors run at once, which the registers of a thread
+// decide (scripts/kernel_report.sh): 64, or 88 with the third sum.
+inline int64_t backward_blocks(int64_t rows, int64_t C, bool is_summed, int64_t multiprocessors) {
+  const int64_t threads = is_summed ? 704 : 1024;
+  return std::min<int64_t>(rows, multiprocessors * std::max<int64_t>(1, threads / row_threads(C)));
 }
 
 // Calls kernel.operator()<kGroups, is_whole>() for rows of C columns.
@@ -191,37 +179,33 @@ void add_norm(const Launch& launch, const Normalization& norm, const Dropout& dr
   });
 }
 
+// As cpu::add_norm_backward(), with the branch's sums for aligned rows that each thread has one group of: there are not enough
+// registers for more.
 template <class Launch>
-void add_to_gradient(const Launch& launch, const Parameter& parameter, const float* parts, int64_t count,
-                     int64_t stride) {
-  const int64_t C = parameter.value().numel();
-  const bool is_added = parameter.begin_contribution();
-  launch(add_parts_kernel<float>, (C + 31) / 32, 32 * kPartWarps, write<float>(parameter.gradient()), is_added, parts,
-         count, stride, C);
-}
-
-template <class Launch>
-void add_norm_backward(const Launch& launch, int64_t multiprocessors, const Normalization& norm, const Dropout& dropout,
-                       const at::Tensor& sum, const at::Tensor& statistics, const at::Tensor& sum_gradient,
-                       const at::Tensor& normed_gradient, const at::Tensor& x_gradient,
-                       const at::Tensor& branch_gradient) {
-  const int64_t C = norm.weight.value().numel(), rows = sum.numel() / C,
-                blocks = backward_blocks(rows, C, multiprocessors);
-  const at::Tensor parts = at::empty({blocks, 2, C}, statistics.options());
+at::Tensor add_norm_backward(const Launch& launch, const Normalization& norm, const Dropout& dropout,
+                             const at::Tensor& sum, const at::Tensor& statistics, const at::Tensor& sum_gradient,
+                             const at::Tensor& normed_gradient, const at::Tensor& x_gradient,
+                             const at::Tensor& branch_gradient, bool sums_branch) {
+  const int64_t C = norm.weight.value().numel(), rows = sum.numel() / C;
+  at::Tensor parts;
   with_types(sum.scalar_type(), (branch_gradient.defined() ? branch_gradient : sum).scalar_type(),
              [&]<class T, class B>() {
                const auto of = add_norm_gradients<T, B>(norm, mask_of(dropout), sum, statistics, sum_gradient,
                                                         normed_gradient, x_gradient, branch_gradient);
                const bool whole = C % kGroup == 0 && are_aligned(of.sum, of.weight, of.sum_gradient, of.normed_gradient,
-                                                                 of.x_gradient, of.branch_gradient, read<float>(parts));
-               for_row(C, whole, [&]<int kGroups, bool is_whole>() {
-                 launch(add_norm_backward_kernel<kGroups, is_whole, T, B>, blocks, row_threads(C), of, rows,
+                                                                 of.x_gradient, of.branch_gradient);
+               const auto with = [&]<int kGroups, bool is_whole, bool is_summed>() {
+                 const int64_t blocks = backward_blocks(rows, C, is_summed, launch.multiprocessors());
+                 parts = at::empty({blocks, is_summed ? 3 : 2, C}, statistics.options());
+                 launch(add_norm_backward_kernel<kGroups, is_whole, is_summed, T, B>, blocks, row_threads(C), of, rows,
                         write<float>(parts));
-               });
+               };
+               if (sums_branch && whole && groups_of(C) <= kMostThreads)
+                 return with.template operator()<1, true, true>();
+               for_row(C, whole,
+                       [&]<int kGroups, bool is_whole>() { with.template operator()<kGroups, is_whole, false>(); });
              });
-  if (!normed_gradient.defined()) return;
-  add_to_gradient(launch, norm.weight, read<float>(parts), blocks, 2 * C);
-  if (norm.bias.defined()) add_to_gradient(launch, norm.bias, read<float>(parts) + C, blocks, 2 * C);
+  return parts;
 }
 
 }  // namespace gpt::ops::cuda

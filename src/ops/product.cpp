@@ -44,7 +44,7 @@ bool prefers_onednn() {
 }
 
 void compute_by_aten(const Product& product) {
-  const auto& [a, b, of_product, adds, bias, gelu, bias_gradient] = product;
+  const auto& [a, b, of_product, adds, bias, gelu] = product;
   at::Tensor result = of_product;
   if (bias.defined()) {
     at::addmm_out(result, bias, a, b);
@@ -53,7 +53,7 @@ void compute_by_aten(const Product& product) {
   } else {
     adds ? result.addmm_(a, b) : at::mm_out(result, a, b);
   }
-  compute_what_goes_with(product);
+  compute_gelu(product);
 }
 
 void compute(const Product& product) {
@@ -129,20 +129,17 @@ at::Tensor product_with_bias(const at::Tensor& rows, const at::Tensor& weight, c
   return result;
 }
 
-at::Tensor accumulate_product(const Parameter& weight, const at::Tensor& gradient, const at::Tensor& rows,
-                              MatrixLibrary library, bool wants_bias_gradient) {
-  const at::Tensor result = weight.gradient();
-  at::Tensor bias_gradient;
+void accumulate_product(const Parameter& weight, const at::Tensor& gradient, const at::Tensor& rows,
+                        MatrixLibrary library) {
+  const at::Tensor& result = weight.gradient();
   if (result.is_cpu() &&
       rows.scalar_type() != result.scalar_type()) {  // which has no product of 16 bits that adds in float32
     weight.add_to_gradient(at::mm(gradient.t(), rows));
   } else if (const bool adds = weight.begin_contribution(); library == MatrixLibrary::onednn) {
     at::native::mkldnn_matmul(gradient.t(), rows, result, /*beta=*/adds ? 1 : 0, /*alpha=*/1);
   } else {
-    if (wants_bias_gradient && tunes_products(rows)) bias_gradient = at::empty({result.size(0)}, result.options());
-    compute({.a = gradient.t(), .b = rows, .result = result, .adds = adds, .bias_gradient = bias_gradient});
+    compute({.a = gradient.t(), .b = rows, .result = result, .adds = adds});
   }
-  return wants_bias_gradient && !bias_gradient.defined() ? gradient.sum(0) : bias_gradient;
 }
 
 }  // namespace gpt::ops

@@ -19,7 +19,7 @@ double median(std::vector<double> values) {
 }  // namespace
 
 std::optional<ProductKey> key_of(const Product& product) {
-  const auto& [a, b, result, adds, bias, gelu, bias_gradient] = product;
+  const auto& [a, b, result, adds, bias, gelu] = product;
   const at::ScalarType type = a.scalar_type(), result_type = result.scalar_type();
   const bool has_16_bits = type == at::kBFloat16 || type == at::kHalf;
   if (type != b.scalar_type() || (!has_16_bits && type != at::kFloat)) return std::nullopt;
@@ -27,10 +27,10 @@ std::optional<ProductKey> key_of(const Product& product) {
   if (a.numel() == 0 || b.numel() == 0) return std::nullopt;
   for (const at::Tensor& factor : {a, b})
     if (!factor.is_contiguous() && !is_transposed(factor)) return std::nullopt;
-  for (const at::Tensor& x : {result, bias, gelu, bias_gradient})
+  for (const at::Tensor& x : {result, bias, gelu})
     if (x.defined() && (!x.is_contiguous() || x.scalar_type() != result_type)) return std::nullopt;
   int64_t alignment = 256;
-  for (const at::Tensor& x : {a, b, result, bias, gelu, bias_gradient}) {
+  for (const at::Tensor& x : {a, b, result, bias, gelu}) {
     const auto address = x.defined() ? reinterpret_cast<uintptr_t>(x.const_data_ptr()) : 0;
     if (address % 16 != 0) return std::nullopt;
     if (address % 256 != 0) alignment = 16;
@@ -45,13 +45,12 @@ std::optional<ProductKey> key_of(const Product& product) {
                     .adds = adds,
                     .has_bias = bias.defined(),
                     .has_gelu = gelu.defined(),
-                    .has_bias_gradient = bias_gradient.defined(),
                     .alignment = alignment};
 }
 
 std::string name_of(const ProductKey& key) {
-  return fmt::format("{} x {} x {}{}{}{}", key.rows, key.columns, key.inner, key.has_bias ? " with bias" : "",
-                     key.has_gelu ? " with GELU" : "", key.has_bias_gradient ? " with the bias's gradient" : "");
+  return fmt::format("{} x {} x {}{}{}", key.rows, key.columns, key.inner, key.has_bias ? " with bias" : "",
+                     key.has_gelu ? " with GELU" : "");
 }
 
 StoredProduct stored(const ProductKey& key) {

@@ -22,7 +22,7 @@ struct ProductKey {
   int64_t rows, columns, inner;  // (rows, inner) times (inner, columns)
   at::ScalarType type, result_type;
   bool a_transposed, b_transposed;  // the factor is a view of its transpose, which is contiguous
-  bool adds, has_bias, has_gelu, has_bias_gradient;
+  bool adds, has_bias, has_gelu;
   int64_t alignment;  // of every pointer, in bytes: 16 or 256
   auto operator<=>(const ProductKey&) const = default;
 };

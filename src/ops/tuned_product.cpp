@@ -1,6 +1,5 @@
 #include "gpt/ops/tuned_product.h"
 
-#include <ATen/ops/sum.h>
 #include <fmt/format.h>
 
 #include <atomic>
@@ -17,12 +16,9 @@ std::atomic<std::optional<at::DeviceType>> tuned_device;  // the threads of auto
 
 }  // namespace
 
-void compute_what_goes_with(const Product& product) {
-  const auto& [a, b, result, adds, bias, gelu, bias_gradient] = product;
-  if (gelu.defined()) kernels_of(result).activation(Activation::gelu, Dropout(), result, /*in=*/{}, gelu);
-  if (!bias_gradient.defined()) return;
-  at::Tensor sum = bias_gradient;
-  at::sum_out(sum, a, /*dim=*/1, /*keepdim=*/false, sum.scalar_type());
+void compute_gelu(const Product& product) {
+  if (!product.gelu.defined()) return;
+  kernels_of(product.result).activation(Activation::gelu, Dropout(), product.result, /*in=*/{}, product.gelu);
 }
 
 TuneProducts::TuneProducts(bool is_on, at::DeviceType device) : before_(tuned_device) {

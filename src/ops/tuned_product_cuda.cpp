@@ -19,7 +19,7 @@ namespace {
 using cuda::Matmul;
 using cuda::MatmulAlgorithm;
 
-// cuBLASLt's algorithms, with what goes with a product in the same kernel or in kernels of its own.
+// cuBLASLt's algorithms, with GELU in the same kernel or in one of its own.
 struct CublasLt {
   struct Way {
     bool is_fused;
@@ -29,9 +29,8 @@ struct CublasLt {
   static std::vector<Way> ways(const Product& product, const ProductKey& key) {
     constexpr int kMostAlgorithms = 8;
     std::vector<Way> ways;
-    const bool is_alone = !key.has_gelu && !key.has_bias_gradient;
     for (const bool is_fused : {true, false}) {
-      if (!is_fused && is_alone) continue;                             // the same again
+      if (!is_fused && !key.has_gelu) continue;                        // the same again
       if (is_fused && key.has_gelu && key.columns % 8 != 0) continue;  // cuBLASLt stores no other input of GELU
       for (const MatmulAlgorithm& algorithm : Matmul(product, key, is_fused).algorithms(kMostAlgorithms))
         ways.push_back({is_fused, algorithm});
@@ -41,7 +40,7 @@ struct CublasLt {
 
   static void run(const Product& product, const ProductKey& key, const Way& way) {
     Matmul(product, key, way.is_fused).run(way.algorithm);
-    if (!way.is_fused) compute_what_goes_with(product);
+    if (!way.is_fused) compute_gelu(product);
   }
 
   // All computations in turn, several times. Before each, a buffer larger than the second-level cache is cleared: what a step does in
@@ -99,7 +98,7 @@ void compute_tuned(const Product& product, ComputeProduct by_libtorch) {
     choices().give_up(*key, error);
     return by_libtorch(product);
   }
-  if (!way->is_fused) compute_what_goes_with(product);
+  if (!way->is_fused) compute_gelu(product);
 }
 
 Tuning tuning_so_far() {

@@ -187,11 +187,10 @@ class HeadsOn : public DeviceTest {
 
 TEST_P(HeadsOn, AProductThatIsMovedInIsRotatedWhereItLies) {
   const Parameter weight(draw({kWidth, 8}));
-  const at::Tensor bias = draw({kWidth}).requires_grad_();
-  for (const at::Tensor& b : {at::Tensor(), bias}) {
+  for (const Parameter& bias : {Parameter(), Parameter(draw({kWidth}))}) {
     for (const bool with_gradients : {true, false}) {
       const at::AutoGradMode mode(with_gradients);
-      at::Tensor qkv = linear(draw({kB, kT, 8}), weight, b, ProductInput::keep);
+      at::Tensor qkv = linear(draw({kB, kT, 8}), weight, bias, ProductInput::keep);
       const void* const place = qkv.const_data_ptr();
       const Heads heads = split_heads(std::move(qkv), kH, kKV, tables());
       EXPECT_EQ(heads.q.const_data_ptr(), place);

@@ -42,7 +42,7 @@ const LinearCase kCases[] = {{{1}, 1, 1, true},
                              {{3, 7}, 33, 65, true},
                              {{2, 3, 5}, 31, 129, false}};
 
-using LinearFunction = at::Tensor (*)(const at::Tensor& x, const Parameter& weight, const at::Tensor& bias);
+using LinearFunction = at::Tensor (*)(const at::Tensor& x, const Parameter& weight, const Parameter& bias);
 
 double max_difference(const at::Tensor& x, const at::Tensor& reference) {
   return (x.detach().cpu() - reference.detach()).abs().max().item<double>();
@@ -61,7 +61,7 @@ void expect_float64_results(const LinearCase& shape, at::Device device, LinearFu
   const auto draw = [&](at::IntArrayRef of) { return at::randn(of, generator).to(type).to(at::kFloat); };
   const at::Tensor weight = draw({N, K}), bias = draw({N});
   const Parameter parameter(weight.to(device, /*non_blocking=*/false, /*copy=*/true));
-  const at::Tensor leaf = with_bias ? bias.to(device, false, true).requires_grad_() : at::Tensor();
+  const Parameter own_bias = with_bias ? Parameter(bias.to(device, false, true)) : Parameter();
   const at::Tensor exact_weight = weight.to(at::kDouble).requires_grad_(),
                    exact_bias = bias.to(at::kDouble).requires_grad_();
   int64_t M = 0;
@@ -71,7 +71,7 @@ void expect_float64_results(const LinearCase& shape, at::Device device, LinearFu
     at::Tensor y;
     {
       const Autocast autocast(device, type);
-      y = function(x, parameter, leaf);
+      y = function(x, parameter, own_bias);
     }
     const at::Tensor expected = at::linear(exact_x, exact_weight, with_bias ? exact_bias : at::Tensor());
     ASSERT_EQ(y.sizes(), expected.sizes());
@@ -86,7 +86,7 @@ void expect_float64_results(const LinearCase& shape, at::Device device, LinearFu
   }
   EXPECT_LE(max_difference(parameter.gradient(), exact_weight.grad()), bound(type, M));
   EXPECT_FALSE(parameter.value().grad().defined()) << "the gradient is the parameter's own";
-  if (with_bias) { EXPECT_LE(max_difference(leaf.grad(), exact_bias.grad()), bound(type, M)); }
+  if (with_bias) { EXPECT_LE(max_difference(own_bias.gradient(), exact_bias.grad()), bound(type, M)); }
 }
 
 class LinearTest : public testing::TestWithParam<std::tuple<DeviceCase, LinearCase>> {
@@ -96,7 +96,7 @@ class LinearTest : public testing::TestWithParam<std::tuple<DeviceCase, LinearCa
   const LinearCase& shape() const { return std::get<1>(GetParam()); }
 };
 
-at::Tensor best_linear(const at::Tensor& x, const Parameter& weight, const at::Tensor& bias) {
+at::Tensor best_linear(const at::Tensor& x, const Parameter& weight, const Parameter& bias) {
   return linear(x, weight, bias);
 }
 
@@ -118,32 +118,34 @@ TEST_P(LinearTest, GeluOfItIsThatOfBothInTurn) {
   sizes.push_back(K);
   for (const bool is_tuned : {false, true}) {
     const TuneProducts tuning(is_tuned, device().type());
-    const at::Tensor values = at::randn({N, K}).to(device()), bias = at::randn({N}).to(device()).requires_grad_(),
+    const at::Tensor values = at::randn({N, K}).to(device()), of_bias = at::randn({N}).to(device()),
                      x = at::randn(sizes).to(device()).requires_grad_();
-    const Parameter weight(values), same(values.clone());
-    const at::Tensor b = with_bias ? bias : at::Tensor();
-    const at::Tensor y = linear_gelu(x, weight, b), expected = at::gelu(linear(x, same, b), "tanh");
+    const Parameter weight(values), same(values.clone()), bias = with_bias ? Parameter(of_bias) : Parameter(),
+                                                          same_bias = with_bias ? Parameter(of_bias.clone()) : bias;
+    const at::Tensor y = linear_gelu(x, weight, bias), expected = at::gelu(linear(x, same, same_bias), "tanh");
     ASSERT_EQ(y.sizes(), expected.sizes());
     EXPECT_LE(max_difference(y, expected.cpu()), bound(at::kFloat, K + 17));
     const at::Tensor upstream = at::randn(y.sizes()).to(device());
     y.backward(upstream);
-    const at::Tensor x_gradient = x.grad().clone(), bias_gradient = with_bias ? bias.grad().clone() : at::Tensor();
-    x.mutable_grad().reset(), bias.mutable_grad().reset();
+    const at::Tensor x_gradient = x.grad().clone();
+    x.mutable_grad().reset();
     expected.backward(upstream);
     const int64_t M = y.numel() / N;
     EXPECT_LE(max_difference(x_gradient, x.grad().cpu()), bound(at::kFloat, N + K + 17));
     EXPECT_LE(max_difference(weight.gradient(), same.gradient().cpu()), bound(at::kFloat, M + K + 17));
-    if (with_bias) { EXPECT_LE(max_difference(bias_gradient, bias.grad().cpu()), bound(at::kFloat, M + K + 17)); }
+    if (with_bias) {
+      EXPECT_LE(max_difference(bias.gradient(), same_bias.gradient().cpu()), bound(at::kFloat, M + K + 17));
+    }
   }
 }
 
 TEST_P(LinearTest, EqualsFloat64WithEitherLibrary) {
   if (!device().is_cpu()) GTEST_SKIP() << "the libraries are those of a CPU";
-  expect_float64_results(shape(), device(), [](const at::Tensor& x, const Parameter& weight, const at::Tensor& bias) {
+  expect_float64_results(shape(), device(), [](const at::Tensor& x, const Parameter& weight, const Parameter& bias) {
     return cpu::linear(x, weight, bias, cpu::MatrixLibrary::aten);
   });
   if (!cpu::onednn_works()) GTEST_SKIP() << "this processor has no AVX-512";
-  expect_float64_results(shape(), device(), [](const at::Tensor& x, const Parameter& weight, const at::Tensor& bias) {
+  expect_float64_results(shape(), device(), [](const at::Tensor& x, const Parameter& weight, const Parameter& bias) {
     return cpu::linear(x, weight, bias, cpu::MatrixLibrary::onednn);
   });
 }
@@ -169,11 +171,11 @@ TEST(Linear, TakesStridedInputsAndGradients) {
 
 TEST(Linear, FewRowsManyRowsAndAutocastGiveTheProductWithoutGradientsToo) {
   const at::NoGradGuard no_grad;
-  const at::Tensor values = at::randn({20, 32}), bias = at::randn({20});
-  const Parameter weight(values);
+  const at::Tensor values = at::randn({20, 32}), of_bias = at::randn({20});
+  const Parameter weight(values), bias(of_bias);
   for (const int64_t rows : {1, 100}) {
     const at::Tensor x = at::randn({rows, 32});
-    EXPECT_LE(max_difference(linear(x, weight, bias), at::linear(x, values, bias)),
+    EXPECT_LE(max_difference(linear(x, weight, bias), at::linear(x, values, of_bias)),
               test::tolerance(at::kFloat, 2 * 33, 30));
     const Autocast autocast(at::kCPU, at::kBFloat16);
     EXPECT_EQ(linear(x, weight, bias).scalar_type(), at::kBFloat16);
@@ -187,7 +189,7 @@ TEST(Linear, ForTheBackwardPassAloneGivesTheSameGradientsAndNoValues) {
     const at::Tensor x = input.clone().requires_grad_();
     at::Tensor y;
     for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
-      y = function(x, weight, bias.tracked());
+      y = function(x, weight, bias);
       y.backward(upstream);
     }
     return std::tuple(y.detach(), std::vector{x.grad(), weight.gradient(), bias.gradient()});
@@ -200,7 +202,7 @@ TEST(Linear, ForTheBackwardPassAloneGivesTheSameGradientsAndNoValues) {
     for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(got[i].equal(expected[i])) << i;
   };
   compare(best_linear, linear_for_backward);
-  const auto aten_linear = [](const at::Tensor& x, const Parameter& weight, const at::Tensor& bias) {
+  const auto aten_linear = [](const at::Tensor& x, const Parameter& weight, const Parameter& bias) {
     return aten::linear(x, weight, bias, ProductInput::keep);
   };
   compare(aten_linear, aten::linear_for_backward);

@@ -20,17 +20,15 @@ using ops::ClassifierOptions;
 using ops::Dropout;
 using ops::Normalization;
 
-constexpr int64_t kMultiprocessors = 2;  // so that a block of the backward pass goes through several rows
-
 // With its key where a GPU has it.
 Dropout on_device(const Dropout& dropout) {
   if (!dropout) return dropout;
   return {dropout.mask, at::full({}, static_cast<int64_t>(dropout.mask.key), at::kLong)};
 }
 
-void join_heads(const ops::RotaryTables& rotary, int direction, const at::Tensor& q, const at::Tensor& k,
-                const at::Tensor& v, const at::Tensor& packed) {
-  ops::cuda::join_heads(Launch(), rotary, direction, q, k, v, packed);
+at::Tensor join_heads(const ops::RotaryTables& rotary, int direction, const at::Tensor& q, const at::Tensor& k,
+                      const at::Tensor& v, const at::Tensor& packed, bool sums_rows) {
+  return ops::cuda::join_heads(Launch(), rotary, direction, q, k, v, packed, sums_rows);
 }
 
 void embedding(const Dropout& dropout, const at::Tensor& ids, const at::Tensor& table, const at::Tensor& positions,
@@ -48,9 +46,11 @@ void activation(Activation activation, const Dropout& dropout, const at::Tensor&
   ops::cuda::activation(Launch(), activation, on_device(dropout), x, in, y);
 }
 
-void activation_backward(Activation activation, const Dropout& dropout, const at::Tensor& x, const at::Tensor& in,
-                         const at::Tensor& y_gradient, const at::Tensor& x_gradient, const at::Tensor& in_gradient) {
-  ops::cuda::activation_backward(Launch(), activation, on_device(dropout), x, in, y_gradient, x_gradient, in_gradient);
+at::Tensor activation_backward(Activation activation, const Dropout& dropout, const at::Tensor& x, const at::Tensor& in,
+                               const at::Tensor& y_gradient, const at::Tensor& x_gradient,
+                               const at::Tensor& in_gradient, bool sums_rows) {
+  return ops::cuda::activation_backward(Launch(), activation, on_device(dropout), x, in, y_gradient, x_gradient,
+                                        in_gradient, sums_rows);
 }
 
 void cross_entropy(const ClassifierOptions& options, const at::Tensor& logits, const at::Tensor& targets,
@@ -63,11 +63,16 @@ void add_norm(const Normalization& norm, const Dropout& dropout, const at::Tenso
   ops::cuda::add_norm(Launch(), norm, on_device(dropout), x, branch, sum, normed, statistics);
 }
 
-void add_norm_backward(const Normalization& norm, const Dropout& dropout, const at::Tensor& sum,
-                       const at::Tensor& statistics, const at::Tensor& sum_gradient, const at::Tensor& normed_gradient,
-                       const at::Tensor& x_gradient, const at::Tensor& branch_gradient) {
-  ops::cuda::add_norm_backward(Launch(), kMultiprocessors, norm, on_device(dropout), sum, statistics, sum_gradient,
-                               normed_gradient, x_gradient, branch_gradient);
+at::Tensor add_norm_backward(const Normalization& norm, const Dropout& dropout, const at::Tensor& sum,
+                             const at::Tensor& statistics, const at::Tensor& sum_gradient,
+                             const at::Tensor& normed_gradient, const at::Tensor& x_gradient,
+                             const at::Tensor& branch_gradient, bool sums_branch) {
+  return ops::cuda::add_norm_backward(Launch(), norm, on_device(dropout), sum, statistics, sum_gradient,
+                                      normed_gradient, x_gradient, branch_gradient, sums_branch);
+}
+
+void add_row_sums(const Parameter& parameter, const at::Tensor& parts) {
+  ops::cuda::add_row_sums(Launch(), parameter, parts);
 }
 
 void adamw(const ops::AdamWBuffers& buffers, const ops::AdamWRates& rates, const ops::AdamWScalars& scalars) {
@@ -86,6 +91,7 @@ ops::Kernels emulated_kernels() {
   kernels.cross_entropy = cross_entropy;
   kernels.add_norm = add_norm;
   kernels.add_norm_backward = add_norm_backward;
+  kernels.add_row_sums = add_row_sums;
   kernels.adamw = adamw;
   kernels.take_float16 = true;
   return kernels;

@@ -42,9 +42,8 @@ void product_out(at::Tensor result, const at::Tensor& a, const at::Tensor& b, cp
 at::Tensor product_with_bias(const at::Tensor& rows, const at::Tensor& weight, const at::Tensor& bias,
                              cpu::MatrixLibrary library, at::Tensor* gelu = nullptr);
 
-// Adds gradient^T rows to the gradient of `weight`, from `gradient` (M, N) and `rows` (M, K). Returns the gradient of a bias, which is
-// the sum of `gradient` over its rows, if that is wanted; of the type of either gradient.
-at::Tensor accumulate_product(const Parameter& weight, const at::Tensor& gradient, const at::Tensor& rows,
-                              cpu::MatrixLibrary library, bool wants_bias_gradient = false);
+// Adds gradient^T rows to the gradient of `weight`, from `gradient` (M, N) and `rows` (M, K).
+void accumulate_product(const Parameter& weight, const at::Tensor& gradient, const at::Tensor& rows,
+                        cpu::MatrixLibrary library);
 
 }  // namespace gpt::ops

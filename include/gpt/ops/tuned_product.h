@@ -1,5 +1,5 @@
-// Matrix products on a GPU, each by the fastest of LibTorch's way and what cuBLASLt's heuristics offer, with what goes with it in the
-// same kernel or in kernels of its own: what training.compile_mode max-autotune adds. A product is measured on its own operands when
+// Matrix products on a GPU, each by the fastest of LibTorch's way and what cuBLASLt's heuristics offer, with the bias and GELU in the
+// same kernel or in kernels of their own: what training.compile_mode max-autotune adds. A product is measured on its own operands when
 // one of its kind is computed first, but never while a graph is recorded; the choice lasts for the process.
 #pragma once
 
@@ -14,17 +14,16 @@ namespace gpt::ops {
 // result = a b, and what is computed with it. All on one device; a and b of one type, and the others of the result's, which is the same
 // or, where those have 16 bits, float32. Sums are float32.
 struct Product {
-  at::Tensor a, b, result;        // (M, K), (K, N), (M, N)
-  bool adds = false;              // to what the result contains
-  at::Tensor bias = {};           // (N), is added; or undefined
-  at::Tensor gelu = {};           // (M, N), becomes GELU(result) in its tanh form; or undefined
-  at::Tensor bias_gradient = {};  // (M), becomes the sum of a over K; or undefined
+  at::Tensor a, b, result;  // (M, K), (K, N), (M, N)
+  bool adds = false;        // to what the result contains
+  at::Tensor bias = {};     // (N), is added; or undefined
+  at::Tensor gelu = {};     // (M, N), becomes GELU(result) in its tanh form; or undefined
 };
 
 using ComputeProduct = void (*)(const Product& product);
 
-// `gelu` and `bias_gradient` of a product whose result is there, by kernels of their own.
-void compute_what_goes_with(const Product& product);
+// The `gelu` of a product whose result is there, by a kernel of its own.
+void compute_gelu(const Product& product);
 
 // Within a scope products on a GPU are tuned, in every thread. Does nothing with `is_on` false. On a CPU, for tests, each is LibTorch's,
 // but goes the same way.
