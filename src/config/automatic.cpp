@@ -130,6 +130,12 @@ void keep_sizes(Config& config, const Origins& origins, const Config& saved) {
   config.model.preset = saved.model.preset;
 }
 
+void keep_precision(PrecisionConfig& now, const PrecisionConfig& saved) {
+  if (now.dtype == Dtype::automatic && now.use_amp == saved.use_amp) now.dtype = saved.dtype;
+  if (now.amp_mode == AmpMode::automatic) now.amp_mode = saved.amp_mode;
+  if (now.gradient_dtype == GradientDtype::automatic) now.gradient_dtype = saved.gradient_dtype;
+}
+
 // Whatever memory is free now. And the same sequences, written as a total or as two factors, are no other run.
 void keep_batch(TrainingConfig& now, const Origins& origins, const TrainingConfig& saved) {
   const auto total = [](const TrainingConfig& training) {
@@ -146,11 +152,8 @@ void keep_batch(TrainingConfig& now, const Origins& origins, const TrainingConfi
 }  // namespace
 
 void keep_choices(Config& config, const Origins& origins, const Config& saved) {
-  AmpMode& amp_mode = config.training.precision.amp_mode;
-  if (amp_mode == AmpMode::automatic) amp_mode = saved.training.precision.amp_mode;
-  GradientDtype& gradient_dtype = config.training.precision.gradient_dtype;
-  if (gradient_dtype == GradientDtype::automatic) gradient_dtype = saved.training.precision.gradient_dtype;
   keep_sizes(config, origins, saved);
+  keep_precision(config.training.precision, saved.training.precision);
   keep_batch(config.training, origins, saved.training);
 }
 

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <exception>
+#include <utility>
 
 #include "gpt/core/error.h"
 
@@ -36,8 +37,17 @@ Dtype choose(const PrecisionConfig& config, const DeviceInfo& info) {
   if (!config.use_amp) return info.tf32 ? Dtype::tf32 : Dtype::float32;
   if (info.bfloat16) return Dtype::bfloat16;
   if (info.device.is_cuda()) return Dtype::float16;
-  // amp_mode says how 16 bits are used: someone asked for them, or a run that has them goes on (keep_resolved).
+  // amp_mode says how 16 bits are used: someone asked for them.
   return info.slow_bfloat16 && config.amp_mode != AmpMode::automatic ? Dtype::bfloat16 : Dtype::float32;
+}
+
+bool is_in_hardware(Dtype dtype, const DeviceInfo& info) {
+  switch (dtype) {
+    case Dtype::tf32: return info.tf32;
+    case Dtype::bfloat16: return info.bfloat16 || info.slow_bfloat16;
+    case Dtype::float16: return info.device.is_cuda();
+    default: return true;
+  }
 }
 
 void check_supported(bool use_amp, Dtype dtype, const DeviceInfo& info) {
@@ -111,9 +121,8 @@ Precision resolve_precision(const PrecisionConfig& config, const DeviceInfo& inf
   const bool automatic = config.amp_mode == AmpMode::automatic;
   if (config.dtype == Dtype::float16 && config.amp_mode == AmpMode::end_to_end)
     reject(config.dtype, "has too small a range for amp_mode end_to_end; choose amp_mode auto or autocast");
-  const bool in_hardware = info.bfloat16 || info.slow_bfloat16;
-  result.end_to_end =
-      result.dtype == Dtype::bfloat16 && (automatic ? in_hardware : config.amp_mode == AmpMode::end_to_end);
+  result.end_to_end = result.dtype == Dtype::bfloat16 &&
+                      (automatic ? is_in_hardware(result.dtype, info) : config.amp_mode == AmpMode::end_to_end);
   if (!result.end_to_end && !config.master_weights) {
     throw Error(
         ExitCode::config,
@@ -127,11 +136,19 @@ Precision resolve_precision(const PrecisionConfig& config, const DeviceInfo& inf
 }
 
 void keep_resolved(TrainingConfig& training, const Precision& precision) {
+  training.precision.dtype = precision.dtype;
   if (precision.compute_type() == at::kFloat) return;
   training.precision.amp_mode = precision.end_to_end ? AmpMode::end_to_end : AmpMode::autocast;
   if (training.precision.gradient_dtype != GradientDtype::automatic || !precision.end_to_end) return;
   const bool is_narrow = gradient_type(training, precision.end_to_end) == at::kBFloat16;
   training.precision.gradient_dtype = is_narrow ? GradientDtype::bfloat16 : GradientDtype::float32;
+}
+
+std::string choose_again_if_missing(PrecisionConfig& kept, const PrecisionConfig& asked, const DeviceInfo& info) {
+  if (asked.dtype != Dtype::automatic || is_in_hardware(kept.dtype, info)) return "";
+  const Dtype before = std::exchange(kept.dtype, Dtype::automatic);
+  return fmt::format("The run computed in {}, which {} does not have: it goes on in {}", name_of(before), subject(info),
+                     name_of(choose(kept, info)));
 }
 
 void apply_precision(const Precision& precision, bool deterministic) {

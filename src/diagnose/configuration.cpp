@@ -109,6 +109,7 @@ class Examination {
  public:
   Examination(const config::CommandLine& command, const PlanOptions& asked)
       : config_(command.config),
+        asked_precision_(command.config.training.precision),
         origins_(command.origins),
         origin_(command.config_path.empty() ? "the command line" : command.config_path),
         asked_(asked) {}
@@ -167,12 +168,21 @@ class Examination {
     const DeviceInfo device = describe_device(select_device(config_.device).device);
     const DeviceInfo best = device.device.is_cuda() ? device : describe_device(select_device("auto").device);
     add(check_device(config_.device, device, best, host::has_nvidia_gpu()));
-    add(check_precision(config_.training.precision, device));
+    examine_precision(device);
     if (checks_.back().status == Check::Status::fail) return;
     device_ = device;
     memory_ = memory_budget(device.device, fraction());
     memory_here_ = memory_.available;
     if (const auto bytes = asked_.memory_bytes()) memory_.available = *bytes * fraction();
+  }
+
+  void examine_precision(const DeviceInfo& device) {
+    PrecisionConfig& precision = config_.training.precision;
+    const std::string change = choose_again_if_missing(precision, asked_precision_, device);
+    if (!change.empty())
+      add(warned("precision of the run", change,
+                 "continue it on a device that has it, if its numbers must not change"));
+    add(check_precision(precision, device));
   }
 
   double fraction() const { return config_.training.allocator.memory_fraction; }
@@ -181,7 +191,7 @@ class Examination {
     DeviceInfo device = card_->describe();
     if (const auto bytes = asked_.memory_bytes()) device.memory_bytes = static_cast<int64_t>(*bytes);
     add(check_card(*card_, device));
-    add(check_precision(config_.training.precision, device));
+    examine_precision(device);
     if (checks_.back().status == Check::Status::fail) return;
     device_ = device;
     memory_ = card_memory(device);
@@ -396,6 +406,7 @@ class Examination {
   }
 
   Config config_;
+  PrecisionConfig asked_precision_;
   const config::Origins& origins_;
   const std::string origin_;
   const PlanOptions& asked_;

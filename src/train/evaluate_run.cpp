@@ -43,6 +43,7 @@ std::string describe(const StartingPoint& start, const Evaluation& evaluation, i
 
 ExitCode evaluate_run(Config config, const config::Origins& origins) {
   const StartingPoint start = checkpoint_of(config);
+  const PrecisionConfig asked = config.training.precision;
   config::keep_choices(config, origins, start.checkpoint.config);
   const DeviceChoice choice = select_device(config.device);  // as gpt-train does
   const Corpus corpus = load_run_corpus(config, start);
@@ -51,6 +52,8 @@ ExitCode evaluate_run(Config config, const config::Origins& origins) {
   configure_memory(config.training, choice.device);
   const DeviceInfo device = describe_device(choice.device);
   announce_device(device, choice);
+  const std::string change = choose_again_if_missing(config.training.precision, asked, device);
+  if (!change.empty()) log::warn(change);
   config.training.precision.master_weights = true;  // the weights are read into some that are there on every device
   const Precision precision = resolve_precision(config.training.precision, device);
   apply_precision(precision, config.training.execution.deterministic);

@@ -109,6 +109,21 @@ TEST(AutomaticSizes, AmpModeStaysWhatItWasUnlessAnotherIsNamed) {
   EXPECT_EQ(now.training.precision.amp_mode, AmpMode::end_to_end);
 }
 
+TEST(AutomaticSizes, DtypeStaysWhatWasChosenUnlessAnotherIsNamed) {
+  Config saved, now;
+  saved.training.precision.dtype = Dtype::float32;  // chosen by a device without bfloat16
+  keep_choices(now, {}, saved);
+  EXPECT_EQ(now.training.precision.dtype, Dtype::float32);
+  EXPECT_TRUE(difference(saved, now).empty());
+  now.training.precision.dtype = Dtype::bfloat16;
+  keep_choices(now, {{"training.dtype", "--dtype"}}, saved);
+  EXPECT_EQ(now.training.precision.dtype, Dtype::bfloat16);
+  now = {};
+  now.training.precision.use_amp = false;  // another run, whose dtype is that of the saved one no more
+  keep_choices(now, {{"training.use_amp", "--use_amp"}}, saved);
+  EXPECT_EQ(now.training.precision.dtype, Dtype::automatic);
+}
+
 TEST(AutomaticSizes, LeavePrecisionToTheDevice) {
   for (const bool gpu : {false, true}) {
     const PrecisionConfig precision = chosen({.gpu = gpu, .cores = 2, .characters = kMegabyte}).training.precision;

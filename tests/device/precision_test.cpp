@@ -124,12 +124,41 @@ TEST(Precision, GradientsHaveSixteenBitsWhereNothingIsAddedUp) {
 TEST(Precision, ARunKeepsWhatAutoChose) {
   TrainingConfig training;
   keep_resolved(training, resolve_precision(training.precision, cuda(8)));
+  EXPECT_EQ(training.precision.dtype, Dtype::bfloat16);
   EXPECT_EQ(training.precision.amp_mode, AmpMode::end_to_end);
   EXPECT_EQ(training.precision.gradient_dtype, GradientDtype::bfloat16);
   TrainingConfig elsewhere;
   keep_resolved(elsewhere, resolve_precision(elsewhere.precision, cpu(false)));
+  EXPECT_EQ(elsewhere.precision.dtype, Dtype::float32);
   EXPECT_EQ(elsewhere.precision.amp_mode, AmpMode::automatic);
   EXPECT_EQ(elsewhere.precision.gradient_dtype, GradientDtype::automatic);
+}
+
+TEST(Precision, ADtypeThatIsMissingHereIsChosenAgainAndTheChangeIsNamed) {
+  const PrecisionConfig asked;  // auto
+  DeviceInfo slow = cpu(false);
+  slow.slow_bfloat16 = true;
+  struct Case {
+    Dtype kept;
+    DeviceInfo here;
+    Dtype goes_on;
+  };
+  const Case cases[] = {{Dtype::float32, cuda(8), Dtype::float32},   {Dtype::bfloat16, cpu(true), Dtype::bfloat16},
+                        {Dtype::bfloat16, slow, Dtype::bfloat16},    {Dtype::bfloat16, cpu(false), Dtype::float32},
+                        {Dtype::bfloat16, cuda(7), Dtype::float16},  {Dtype::tf32, cpu(true), Dtype::bfloat16},
+                        {Dtype::float16, cpu(false), Dtype::float32}};
+  for (const Case& c : cases) {
+    PrecisionConfig kept{.dtype = c.kept};
+    const std::string change = choose_again_if_missing(kept, asked, c.here);
+    EXPECT_EQ(resolve_precision(kept, c.here).dtype, c.goes_on);
+    EXPECT_EQ(change.empty(), c.goes_on == c.kept) << change;
+  }
+  PrecisionConfig kept{.dtype = Dtype::bfloat16};
+  EXPECT_EQ(choose_again_if_missing(kept, asked, cpu(false)),
+            "The run computed in bfloat16, which the CPU does not have: it goes on in float32");
+  kept.dtype = Dtype::tf32;
+  EXPECT_EQ(choose_again_if_missing(kept, {.dtype = Dtype::tf32}, cpu(false)), "") << "asked for: it is refused";
+  EXPECT_EQ(kept.dtype, Dtype::tf32);
 }
 
 TEST(Precision, WeightsWithoutAMasterNeedBFloat16EndToEnd) {

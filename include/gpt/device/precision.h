@@ -45,9 +45,12 @@ at::ScalarType gradient_type(const TrainingConfig& training, bool end_to_end);
 // the run does not compute in bfloat16 end to end.
 Precision resolve_precision(const PrecisionConfig& config, const DeviceInfo& info);
 
-// Writes what was chosen for `auto` into a configuration that is saved with the run, so that it goes on as it began. What another
-// device would choose stays open where this one computes in float32.
+// Writes what was chosen for `auto` into a configuration that is saved with the run, so that it goes on as it began.
 void keep_resolved(TrainingConfig& training, const Precision& precision);
+
+// A run whose dtype was left to the program (`asked`) goes on in the one that it has `kept`, where the device has that. Elsewhere it is
+// chosen again, and the result is a line that says what changes. Otherwise that is empty.
+std::string choose_again_if_missing(PrecisionConfig& kept, const PrecisionConfig& asked, const DeviceInfo& info);
 
 // Sets TF32, cuDNN benchmark and determinism for the process. Call once, before the first step.
 void apply_precision(const Precision& precision, bool deterministic);
