@@ -20,9 +20,9 @@
 #include "gpt/core/process.h"
 #include "gpt/ops/aten.h"
 #include "gpt/ops/attention_kernels.h"
+#include "gpt/ops/flat_norm.h"
 #include "gpt/ops/fused.h"
 #include "gpt/ops/heads.h"
-#include "gpt/optim/grad_clip.h"
 
 namespace gpt {
 namespace {
@@ -97,7 +97,7 @@ Outcome try_on(GPT& model, const ops::Operators& operators, at::ScalarType compu
                       {.label_smoothing = 0.1, .chunk_rows = (T + 1) / 2});  // all its parts
   }
   loss.backward();
-  const Outcome outcome{loss.item<double>(), global_grad_norm(model.parameters().flat_gradients()).item<double>()};
+  const Outcome outcome{loss.item<double>(), ops::flat_norm(model.parameters().flat_gradients()).item<double>()};
   model.parameters().clear_gradients();
   return outcome;
 }

@@ -66,6 +66,9 @@ at::Tensor add_norm_backward(const Normalization& norm, const Dropout& dropout, 
 // Adds to the gradient of `parameter` (C), of any type that kernels take, the sum of the parts (n, C) over n.
 void add_row_sums(const Parameter& parameter, const at::Tensor& parts);
 
+// As ops::flat_norm().
+at::Tensor flat_norm(const at::Tensor& values);
+
 void adamw(const AdamWBuffers& buffers, const AdamWRates& rates, const AdamWScalars& scalars);
 }  // namespace cpu
 
@@ -81,6 +84,7 @@ decltype(cpu::cross_entropy) cross_entropy;
 decltype(cpu::add_norm) add_norm;
 decltype(cpu::add_norm_backward) add_norm_backward;
 decltype(cpu::add_row_sums) add_row_sums;
+decltype(cpu::flat_norm) flat_norm;
 decltype(cpu::adamw) adamw;
 }  // namespace cuda
 #endif
@@ -97,6 +101,7 @@ struct Kernels {
   decltype(&cpu::add_norm) add_norm;
   decltype(&cpu::add_norm_backward) add_norm_backward;
   decltype(&cpu::add_row_sums) add_row_sums;
+  decltype(&cpu::flat_norm) flat_norm;
   decltype(&cpu::adamw) adamw;
   bool take_float16;
 };

@@ -1,10 +1,9 @@
 #include "gpt/optim/grad_scaler.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
 #include <ATen/ops/_amp_update_scale.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/ones.h>
+#include <ATen/ops/isfinite.h>
 #include <ATen/ops/zeros.h>
 
 namespace gpt {
@@ -23,18 +22,13 @@ GradScaler::GradScaler(bool enabled, at::Device device) : enabled_(enabled) {
   growth_tracker_ = at::zeros({}, at::TensorOptions().device(device).dtype(at::kInt));
 }
 
-at::Tensor GradScaler::scale(const at::Tensor& loss) const { return enabled_ ? loss * scale_ : loss; }
+at::Tensor GradScaler::scale(const at::Tensor& x) const { return enabled_ ? x * scale_ : x; }
 
-at::Tensor GradScaler::unscale(const at::Tensor& gradients) const {
-  const auto options = gradients.options().dtype(at::kFloat);
-  at::Tensor found_inf = at::zeros({}, options);
-  at::_amp_foreach_non_finite_check_and_unscale_({gradients}, found_inf,
-                                                 enabled_ ? scale_.reciprocal() : at::ones({}, options));
-  return found_inf;
-}
+at::Tensor GradScaler::unscale(const at::Tensor& x) const { return enabled_ ? x / scale_ : x; }
 
-void GradScaler::update(const at::Tensor& found_inf) {
+void GradScaler::update(const at::Tensor& grad_norm) {
   if (!enabled_) return;
+  const at::Tensor found_inf = at::isfinite(grad_norm).logical_not().to(at::kFloat);
   at::_amp_update_scale_(scale_, growth_tracker_, found_inf, kGrowthFactor, kBackoffFactor, kGrowthInterval);
 }
 

@@ -15,6 +15,7 @@
 #include "gpt/core/map_faults.h"
 #include "gpt/device/device.h"
 #include "gpt/model/compile.h"
+#include "gpt/ops/flat_norm.h"
 #include "gpt/ops/part.h"
 #include "gpt/ops/tuned_product.h"
 #include "gpt/optim/grad_clip.h"
@@ -97,13 +98,11 @@ void TrainStep::update() {
   const InPart part(part::kOptimizer);
   at::NoGradGuard no_grad;
   const at::Tensor& gradients = model_.parameters().flat_gradients();
-  at::Tensor scaler_overflow;
-  if (scaler_.enabled()) scaler_overflow = scaler_.unscale(gradients);
-  grad_norm_.copy_(global_grad_norm(gradients));
+  grad_norm_.copy_(scaler_.unscale(ops::flat_norm(gradients)));
   skipped_.copy_(at::logical_and(at::isfinite(loss_), at::isfinite(grad_norm_)).logical_not());
-  optimizer_.step(learning_rate_, clip_divisor(grad_norm_, gradient_clip_), skipped_);
+  optimizer_.step(learning_rate_, scaler_.scale(clip_divisor(grad_norm_, gradient_clip_)), skipped_);
   // The scaler reacts only to the overflows that its scale can cure: those in the gradients.
-  if (scaler_.enabled()) scaler_.update(scaler_overflow);
+  scaler_.update(grad_norm_);
 }
 
 std::optional<int64_t> run_update(TrainStep& step, DataLoader& loader, int64_t micro_batches, double learning_rate,

@@ -8,6 +8,7 @@
 #include "src/ops/adamw_kernel.cuh"
 #include "src/ops/classifier_kernel.cuh"
 #include "src/ops/embedding_kernel.cuh"
+#include "src/ops/flat_norm_kernel.cuh"
 #include "src/ops/heads_kernel.cuh"
 #include "src/ops/norm_kernel.cuh"
 
@@ -75,6 +76,8 @@ void add_row_sums(const Parameter& parameter, const at::Tensor& parts) {
   ops::cuda::add_row_sums(Launch(), parameter, parts);
 }
 
+at::Tensor flat_norm(const at::Tensor& values) { return ops::cuda::flat_norm(Launch(), values); }
+
 void adamw(const ops::AdamWBuffers& buffers, const ops::AdamWRates& rates, const ops::AdamWScalars& scalars) {
   ops::cuda::adamw(Launch(), buffers, rates, scalars);
 }
@@ -92,6 +95,7 @@ ops::Kernels emulated_kernels() {
   kernels.add_norm = add_norm;
   kernels.add_norm_backward = add_norm_backward;
   kernels.add_row_sums = add_row_sums;
+  kernels.flat_norm = flat_norm;
   kernels.adamw = adamw;
   kernels.take_float16 = true;
   return kernels;

@@ -1,5 +1,6 @@
 // Loss scaling for float16 (Micikevicius et al., 2018), entirely on the device: scale and growth tracker are tensors, so a
-// skipped step costs no host synchronization. When disabled, it scales nothing but still detects non-finite gradients.
+// skipped step costs no host synchronization. The gradients keep the scale, which the optimizer's kernel divides them by beside the
+// clipping. When disabled, nothing is scaled.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,10 +11,10 @@ class GradScaler {
  public:
   GradScaler(bool enabled, at::Device device);
   bool enabled() const { return enabled_; }
-  at::Tensor scale(const at::Tensor& loss) const;
-  // Divides the gradients (a flat buffer) by the scale in place; returns found_inf, a float32 scalar: 1 when any was not finite.
-  at::Tensor unscale(const at::Tensor& gradients) const;
-  void update(const at::Tensor& found_inf);  // halve after an overflow, double after 2,000 good steps
+  at::Tensor scale(const at::Tensor& x) const;    // x times the scale
+  at::Tensor unscale(const at::Tensor& x) const;  // x divided by it
+  // Halves the scale after an overflow, a gradient norm that is not finite, and doubles it after 2,000 good steps.
+  void update(const at::Tensor& grad_norm);
 
   // State, undefined when disabled.
   at::Tensor scale_value() const { return scale_; }              // float32 scalar

@@ -1,0 +1,88 @@
+// The norm of a long vector against ATen's in float64, on every device and with the CUDA kernels under emulation.
+#include "gpt/ops/flat_norm.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/randn.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <string>
+#include <tuple>
+
+#include "gpt/device/random_state.h"
+#include "gpt/parameters/alignment.h"
+#include "support/device_cases.h"
+#include "support/emulated_kernels.h"
+#include "support/tolerance.h"
+
+namespace gpt::ops {
+namespace {
+
+class FlatNorm : public testing::TestWithParam<std::tuple<DeviceCase, at::ScalarType>> {
+ protected:
+  void SetUp() override {
+    GPT_SKIP_WITHOUT(where());
+    if (type() == at::kHalf && !takes_float16(where())) GTEST_SKIP() << "the kernels of a CPU take no float16";
+    if (where().is_emulated) emulated_.emplace();
+    seed_random_state(at::kCPU, 7);
+  }
+
+  static DeviceCase where() { return std::get<0>(GetParam()); }
+  static at::ScalarType type() { return std::get<1>(GetParam()); }
+
+  // Blocks of very different sizes.
+  static at::Tensor random(int64_t blocks) {
+    const at::Tensor sizes = at::randn({blocks, 1}).exp_();
+    return (at::randn({blocks, kParameterAlignment}) * sizes).view(-1).to(where().device, type());
+  }
+
+  std::optional<test::EmulatedKernels> emulated_;
+};
+
+TEST_P(FlatNorm, IsThatOfFloat64) {
+  for (const int64_t blocks : {1, 3, 200, 1001}) {  // for one thread and several, for one CUDA block and several
+    const at::Tensor values = random(blocks), norm = flat_norm(values);
+    ASSERT_EQ(norm.scalar_type(), at::kFloat);
+    ASSERT_EQ(norm.dim(), 0);
+    ASSERT_EQ(norm.device(), values.device());
+    const double exact = at::linalg_vector_norm(values.cpu().to(at::kDouble)).item<double>();
+    EXPECT_NEAR(norm.item<double>(), exact, test::tolerance(at::kFloat, kParameterAlignment, exact)) << blocks;
+  }
+}
+
+TEST_P(FlatNorm, CountsEveryValueOnce) {
+  const at::Tensor values = random(5);
+  for (const int64_t place : {0, 7, 8, 255, 256, 1023, 1279}) {
+    values.zero_();
+    values[place].fill_(-3);
+    EXPECT_EQ(flat_norm(values).item<float>(), 3) << place;
+  }
+}
+
+TEST_P(FlatNorm, WhatIsNotFiniteStaysVisible) {
+  const float inf = std::numeric_limits<float>::infinity();
+  for (const float bad : {inf, -inf, std::numeric_limits<float>::quiet_NaN()}) {
+    const at::Tensor values = random(4);
+    values[3 * kParameterAlignment + 77].fill_(bad);
+    EXPECT_FALSE(std::isfinite(flat_norm(values).item<float>())) << bad;
+  }
+}
+
+TEST_P(FlatNorm, RefusesPartsOfABlock) {
+  EXPECT_THROW(flat_norm(random(2).slice(0, 1)), c10::Error);
+  EXPECT_THROW(flat_norm(random(2).view({2, kParameterAlignment}).t()), c10::Error);
+}
+
+INSTANTIATE_TEST_SUITE_P(OnDevices, FlatNorm,
+                         testing::Combine(testing::ValuesIn(kDevicesAndEmulation),
+                                          testing::Values(at::kFloat, at::kBFloat16, at::kHalf)),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param).name) + "_" +
+                                  c10::toString(std::get<1>(info.param));
+                         });
+
+}  // namespace
+}  // namespace gpt::ops
