@@ -130,14 +130,17 @@ void check(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targ
 }  // namespace
 
 // On a CPU the logits stay in a cache that the cores share, but fewer rows than 256 would spend more on the head and its gradient,
-// which every chunk goes through, than that saves. On a GPU the products of a chunk must occupy all multiprocessors.
+// which every chunk goes through, than that saves. On a GPU the products of a chunk must occupy all multiprocessors, and their kernels
+// compute whole tiles, so that the rows are a multiple of kTile unless the limit is somebody's.
 int64_t classifier_chunk_rows(int64_t rows, int64_t padded_vocabulary, int64_t limit, bool is_cpu,
                               at::ScalarType type) {
-  constexpr int64_t kBytesOfCpu = 8 << 20, kBytesOfGpu = 512 << 20, kLeastRows = 256;
+  constexpr int64_t kBytesOfCpu = 8 << 20, kBytesOfGpu = 512 << 20, kLeastRows = 256, kTile = 128;
   const auto row_bytes = padded_vocabulary * static_cast<int64_t>(c10::elementSize(type));
+  const int64_t multiple = limit == 0 && !is_cpu ? kTile : 1;
   if (limit == 0) limit = std::max(kLeastRows, (is_cpu ? kBytesOfCpu : kBytesOfGpu) / row_bytes);
-  const int64_t chunks = (rows + limit - 1) / limit;
-  return (rows + chunks - 1) / chunks;
+  limit -= limit % multiple;
+  const int64_t chunks = (rows + limit - 1) / limit, of_chunk = (rows + chunks - 1) / chunks;
+  return std::min(rows, (of_chunk + multiple - 1) / multiple * multiple);
 }
 
 at::Tensor classifier_loss(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,

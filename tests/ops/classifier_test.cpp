@@ -299,16 +299,18 @@ TEST(ClassifierOnCpu, TheNumberOfThreadsChangesNothing) {
   EXPECT_TRUE(one.second.equal(two.second) && one.second.equal(three.second));
 }
 
-TEST(ClassifierChunks, AreEqualAndTakeSoManyBytesOfTheirType) {
+TEST(ClassifierChunks, AreAboutEqualAndTakeSoManyBytesOfTheirType) {
   constexpr int64_t kRows = 65536, kVocabulary = 50304;
   const auto rows = [](bool is_cpu, at::ScalarType type, int64_t limit = 0) {
     return classifier_chunk_rows(kRows, kVocabulary, limit, is_cpu, type);
   };
-  // 512 MiB hold 5,336 rows of 16 bits, so 13 chunks are needed, and 2,668 of 32, so 25 are.
-  EXPECT_EQ(rows(false, at::kBFloat16), 5042);
-  EXPECT_EQ(rows(false, at::kFloat), 2622);
+  // 512 MiB hold 5,336 rows of 16 bits, so 13 chunks are needed, and 2,668 of 32, so 26 are where each is a multiple of 128.
+  EXPECT_EQ(rows(false, at::kBFloat16), 5120);
+  EXPECT_EQ(rows(false, at::kFloat), 2560);
   EXPECT_EQ(rows(true, at::kFloat), 256);
   EXPECT_EQ(rows(false, at::kBFloat16, 20000), 16384);
+  EXPECT_EQ(rows(false, at::kBFloat16, 5000), 4682) << "a limit that was set is kept, and the chunks are equal";
+  EXPECT_EQ(classifier_chunk_rows(100, kVocabulary, 0, /*is_cpu=*/false, at::kBFloat16), 100);
 }
 
 TEST(ClassifierOnCpu, NoMoreThanOneChunkOfLogitsExists) {
