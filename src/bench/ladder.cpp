@@ -21,24 +21,32 @@ constexpr double kMemoryGain = 0.05;
 // Climbs, and knows how far it is.
 class Climb {
  public:
-  Climb(const Config& wanted, const std::vector<Rung>& rungs, const std::vector<Rung>& variants, const Measure& measure,
-        const Progress& progress)
-      : rungs_(rungs), variants_(variants), measure_(measure), progress_(progress), start_(without_rungs(wanted)) {
-    for (const Rung& rung : rungs_) count_ += rung.obstacle.empty() ? 2 : 0;  // switched on, and off again
-    for (const Rung& variant : variants_) count_ += variant.obstacle.empty() ? 1 : 0;
+  Climb(const Config& wanted, const LadderPlan& plan, const Measure& measure, const Progress& progress)
+      : plan_(plan), measure_(measure), progress_(progress), start_(without_rungs(wanted)) {
+    for (const Rung& rung : plan_.rungs) count_ += rung.obstacle.empty() ? 2 : 0;  // on the way up, and in the full set
+    count_ += count_of_variants();
   }
 
-  Ladder run(double seconds) {
-    if (find_effort(seconds) && go_up() && take_away() && vary()) ladder_.complete = true;
+  Ladder run() {
+    if (find_effort() && go_up() && switch_each() && vary()) ladder_.complete = true;
     return std::move(ladder_);
   }
 
  private:
-  bool find_effort(double seconds) {
+  using Set = std::vector<const Rung*>;
+
+  // The full set with something switched on or off.
+  struct Switched {
+    LadderRow row;
+    Config config;
+    bool is_added;
+  };
+
+  bool find_effort() {
     progress_(0, "start");
     const auto pace = find_pace(start_, measure_);
     if (!pace) return false;
-    const Effort effort = effort_for(*pace, count_, seconds);
+    const Effort effort = effort_for(*pace, count_, plan_.seconds);
     ladder_.length = effort.length;
     ladder_.rounds = effort.rounds;
     const auto start = measure_(start_, ladder_.length);
@@ -50,66 +58,130 @@ class Climb {
                             .measurement = start,
                             .kept = true,
                             .verdict = ""});
+    full_ = start_, full_speed_ = start->tokens_per_second;
     return true;
   }
 
   // False when it was stopped.
   bool go_up() {
-    full_ = start_;
-    full_speed_ = ladder_.rows.front().measurement->tokens_per_second;
-    double total = 1;
-    for (const Rung& rung : rungs_) {
+    for (const Rung& rung : plan_.rungs) {
       LadderRow row{.name = rung.name, .settings = rung.settings, .measurement = {}, .verdict = rung.obstacle};
-      if (rung.obstacle.empty()) {
-        Config above = full_;
-        rung.apply(above);
-        const auto pair = try_compare(full_, above, row);
-        if (stopped_) return false;
-        if (pair) {
-          const Judgement judgement = judge(*pair, ladder_.rows.front().measurement->loss);
-          row.measurement = pair->after, row.gain = pair->gain, row.total_gain = total * pair->gain;
-          row.kept = judgement.kept;
-          row.verdict = (row.kept ? "kept: " : "left out: ") + judgement.reason;
-          if (row.kept) {
-            full_ = above, full_speed_ = pair->after.tokens_per_second;
-            total *= pair->gain, kept_.push_back(&rung);
-          }
-        }
-      }
+      if (rung.obstacle.empty() && !try_rung(rung, row)) return false;
       ladder_.rows.push_back(std::move(row));
     }
     return true;
   }
 
-  bool take_away() {
-    for (const Rung* rung : kept_) {
-      Config below = start_;
-      for (const Rung* other : kept_) {
-        if (other != rung) other->apply(below);
-      }
-      LadderRow row{.name = rung->name, .settings = rung->settings, .measurement = {}, .verdict = ""};
-      if (config::dump(below) == config::dump(full_)) {  // a later one sets the same
-        row.verdict = "nothing changes";
-        ++done_;
-        ladder_.removed.push_back(std::move(row));
-        continue;
-      }
-      const auto pair = try_compare(full_, below, row);
-      if (stopped_) return false;
-      if (pair) {
-        row.measurement = pair->after, row.gain = pair->gain;
-        row.verdict = row.gain < 1 - kNoise   ? "worth it"
-                      : row.gain > 1 + kNoise ? "costs time beside the others"
-                                              : "no difference beside the others";
-      }
-      ladder_.removed.push_back(std::move(row));
+  bool try_rung(const Rung& rung, LadderRow& row) {
+    if (const auto missing = missing_needs(rung, kept_); !missing.empty()) {
+      row.verdict = fmt::format("does nothing without {}", in_words(missing));
+      return true;
+    }
+    Config above = full_;
+    rung.apply(above);
+    const auto pair = try_compare(full_, above, row);
+    if (!pair) return !stopped_;
+    const Judgement judgement = judge_rung(rung, *pair);
+    row.measurement = pair->after, row.gain = pair->gain, row.total_gain = total_gain_ * pair->gain;
+    row.kept = judgement.kept, row.verdict = judgement.reason;
+    if (row.kept) {
+      full_ = above, full_speed_ = pair->after.tokens_per_second;
+      total_gain_ = row.total_gain, kept_.push_back(&rung);
     }
     return true;
   }
 
+  Judgement judge_rung(const Rung& rung, const Comparison& pair) const {
+    const auto [is_good, reason] = judge(pair, start_loss());
+    if (plan_.keeps_all) return {true, reason};
+    if (is_good && contains(kept_, rung.rival))
+      return {false, fmt::format("left out: {}, but {} is kept", reason, rung.rival)};
+    return {is_good, (is_good ? "kept: " : "left out: ") + reason};
+  }
+
+  bool switch_each() {
+    std::vector<Switched> all = all_switched();
+    count_ = done_ + count_of_variants();
+    for (const Switched& one : all) count_ += is_full(one.config) ? 0 : 1;
+    for (Switched& one : all) {
+      if (is_full(one.config)) {
+        one.row.verdict = "nothing changes: others set the same";
+      } else {
+        const auto pair = try_compare(full_, one.config, one.row);
+        if (stopped_) return false;
+        if (pair) {
+          one.row.measurement = pair->after, one.row.gain = pair->gain;
+          one.row.verdict = verdict_on(*pair, one.is_added);
+        }
+      }
+      ladder_.switched.push_back(std::move(one.row));
+    }
+    return true;
+  }
+
+  // In the order of the rungs. What could not be measured on the way up is not tried again.
+  std::vector<Switched> all_switched() const {
+    std::vector<Switched> result;
+    for (size_t i = 0; i < plan_.rungs.size(); ++i) {
+      const Rung& rung = plan_.rungs[i];
+      const LadderRow& row = ladder_.rows[i + 1];
+      if (!row.measurement) continue;
+      Switched one = row.kept ? without(rung) : with(rung);
+      const auto is_same = [&one](const Switched& other) { return other.row.name == one.row.name; };
+      if (std::none_of(result.begin(), result.end(), is_same)) result.push_back(std::move(one));
+    }
+    return result;
+  }
+
+  Switched with(const Rung& rung) const {
+    Config config = full_;
+    rung.apply(config);
+    return {{.name = "with " + rung.name, .settings = rung.settings, .measurement = {}, .verdict = ""}, config, true};
+  }
+
+  // And without what needs it; without its whole group where another one of that would set the same.
+  Switched without(const Rung& rung) const {
+    Set rest = rest_without([&rung](const Rung& other) { return &other == &rung; });
+    if (is_full(config_of(rest)) && !rung.group.empty())
+      rest = rest_without([&rung](const Rung& other) { return other.group == rung.group; });
+    std::string names, settings;
+    for (const Rung* other : kept_) {
+      if (std::find(rest.begin(), rest.end(), other) != rest.end()) continue;
+      names += (names.empty() ? "without " : "+") + other->name;
+      settings += (settings.empty() ? "" : "; ") + other->settings;
+    }
+    return {{.name = names, .settings = settings, .measurement = {}, .verdict = ""}, config_of(rest), false};
+  }
+
+  template <typename IsTaken>
+  Set rest_without(const IsTaken& is_taken) const {
+    Set rest;
+    for (const Rung* rung : kept_) {
+      if (!is_taken(*rung) && missing_needs(*rung, rest).empty()) rest.push_back(rung);
+    }
+    return rest;
+  }
+
+  Config config_of(const Set& set) const {
+    Config config = start_;
+    for (const Rung* rung : set) rung->apply(config);
+    return config;
+  }
+
+  bool is_full(const Config& config) const { return config::dump(config) == config::dump(full_); }
+
+  // On what is switched, whichever way.
+  std::string verdict_on(const Comparison& pair, bool is_added) const {
+    const std::string difference = difference_of_losses(pair.after, start_loss());
+    if (!difference.empty()) return difference;
+    const double worth = is_added ? pair.gain : 1 / pair.gain;
+    if (worth > 1 + kNoise) return "worth it";
+    return worth < 1 - kNoise ? "costs time beside the others" : "no difference beside the others";
+  }
+
   // Of the full set, once each.
   bool vary() {
-    for (const Rung& variant : variants_) {
+    for (const Rung& variant : plan_.variants) {
       LadderRow row{.name = variant.name, .settings = variant.settings, .measurement = {}, .verdict = variant.obstacle};
       if (variant.obstacle.empty()) {
         Config other = full_;
@@ -148,14 +220,21 @@ class Climb {
     }
   }
 
+  int64_t count_of_variants() const {
+    return std::count_if(plan_.variants.begin(), plan_.variants.end(),
+                         [](const Rung& variant) { return variant.obstacle.empty(); });
+  }
+
+  double start_loss() const { return ladder_.rows.front().measurement->loss; }
   double done() const { return static_cast<double>(done_) / static_cast<double>(count_); }
 
-  const std::vector<Rung>&rungs_, &variants_;
+  const LadderPlan& plan_;
   const Measure& measure_;
   const Progress& progress_;
   Config start_, full_;
   double full_speed_ = 0;  // tokens per second
-  std::vector<const Rung*> kept_;
+  double total_gain_ = 1;  // of the full set over the start
+  Set kept_;
   Ladder ladder_;
   int64_t count_ = 0, done_ = 0;  // comparisons
   bool stopped_ = false;
@@ -208,9 +287,8 @@ std::optional<Comparison> compare(const Config& before, const Config& after, con
   return Comparison{median_of(runs_before), median_of(runs_after), median(gains)};
 }
 
-Ladder climb(const Config& wanted, const std::vector<Rung>& rungs, const std::vector<Rung>& variants, double seconds,
-             const Measure& measure, const Progress& progress) {
-  return Climb(wanted, rungs, variants, measure, progress).run(seconds);
+Ladder climb(const Config& wanted, const LadderPlan& plan, const Measure& measure, const Progress& progress) {
+  return Climb(wanted, plan, measure, progress).run();
 }
 
 }  // namespace gpt

@@ -1,7 +1,9 @@
 #include "ladder_findings.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "gpt/core/format.h"
@@ -10,37 +12,63 @@
 namespace gpt {
 namespace {
 
-Cells cells_of(const LadderRow& row, bool is_ladder) {
-  if (!row.measurement) return {row.name, "-", "-", "-", "-", "-", "-", row.verdict};
-  const Measurement& m = *row.measurement;
-  return {row.name,
-          fmt::format("{:.1f}", m.step_ms),
-          format_count(m.tokens_per_second),
-          format_bytes(static_cast<double>(m.peak_bytes)),
-          as_ratio(row.gain),
-          is_ladder ? as_ratio(row.total_gain) : "-",
-          fmt::format("{:.4f}", m.loss),
-          row.verdict};
+// Time, tokens per second and memory.
+Cells speed_cells(const std::optional<Measurement>& measurement) {
+  if (!measurement) return {"-", "-", "-"};
+  return {fmt::format("{:.1f}", measurement->step_ms), format_count(measurement->tokens_per_second),
+          format_bytes(static_cast<double>(measurement->peak_bytes))};
+}
+
+// With four digits after the point, and without a minus before zero.
+std::string as_difference(double value) {
+  constexpr double kDigits = 1e4;
+  return fmt::format("{:+.4f}", std::round(kDigits * value) / kDigits + 0.0);
+}
+
+Cells cells_of(const LadderRow& row, bool is_ladder, double start_loss) {
+  const auto& m = row.measurement;
+  Cells cells{row.name};
+  for (const std::string& cell : speed_cells(m)) cells.push_back(cell);
+  cells.push_back(m ? as_ratio(row.gain) : "-");
+  if (is_ladder) cells.push_back(m ? as_ratio(row.total_gain) : "-");
+  cells.push_back(m ? fmt::format("{:.4f}", m->loss) : "-");
+  cells.push_back(m ? as_difference(m->loss - start_loss) : "-");
+  cells.push_back(row.verdict);
+  return cells;
 }
 
 std::string variant_table(const std::vector<LadderRow>& rows) {
   std::vector<Cells> cells{{"with", "ms/step", "tokens/s", "memory", "speed", "verdict"}};
   for (const LadderRow& row : rows) {
-    const Cells all = cells_of(row, false);
-    cells.push_back({row.settings, all[1], all[2], all[3], all[4], row.verdict});
+    const Cells speed = speed_cells(row.measurement);
+    cells.push_back(
+        {row.settings, speed[0], speed[1], speed[2], row.measurement ? as_ratio(row.gain) : "-", row.verdict});
   }
   return markdown_table(cells);
+}
+
+// As `gpt-bench combo` takes it.
+std::string full_set_of(const Ladder& ladder) {
+  std::vector<std::string> names;
+  for (const LadderRow& row : ladder.rows) {
+    if (row.kept && row.name != ladder.rows.front().name) names.push_back(row.name);
+  }
+  return names.empty() ? "which is the start alone" : fmt::format("`{}`", fmt::join(names, "+"));
 }
 
 // How each step was measured, and the tables.
 std::string text_of(const Ladder& ladder) {
   std::string text = fmt::format(
       "Each rung was measured in turn with the one below it, {}: medians of {} after {} to warm up. Differences of less than "
-      "2 % are noise. The loss is the mean of the last updates, at most ten.\n\n",
+      "2 % are noise. The loss is the mean of the last updates, at most ten, and `change` its difference from the start's.\n\n",
       plural(ladder.rounds, "pair"), plural(ladder.length.updates, "update"), ladder.length.warm_up);
-  text += ladder_table(ladder.rows, "rung", /*is_ladder=*/true);
-  if (!ladder.removed.empty()) {
-    text += "\nThe full set without one of them:\n\n" + ladder_table(ladder.removed, "without", /*is_ladder=*/false);
+  const double start_loss = start_loss_of(ladder.rows);
+  text += ladder_table(ladder.rows, "rung", /*is_ladder=*/true, start_loss);
+  if (!ladder.switched.empty()) {
+    text += fmt::format(
+        "\nThe full set, {}, without one of them or with one that is not in it. Speed is relative to that of the full "
+        "set; the verdict is on what is switched off or on:\n\n{}",
+        full_set_of(ladder), ladder_table(ladder.switched, "full set", /*is_ladder=*/false, start_loss));
   }
   if (!ladder.variants.empty()) {
     text += "\nVariants of the full set, with their tokens per second relative to its own:\n\n" +
@@ -51,12 +79,17 @@ std::string text_of(const Ladder& ladder) {
 
 }  // namespace
 
-std::string ladder_table(const std::vector<LadderRow>& rows, const char* first_column, bool is_ladder) {
-  std::vector<Cells> cells{
-      {first_column, "ms/step", "tokens/s", "memory", is_ladder ? "gain" : "speed", "in all", "loss", "verdict"}};
-  for (const LadderRow& row : rows) cells.push_back(cells_of(row, is_ladder));
+std::string ladder_table(const std::vector<LadderRow>& rows, const char* first_column, bool is_ladder,
+                         double start_loss) {
+  Cells titles{first_column, "ms/step", "tokens/s", "memory", is_ladder ? "gain" : "speed"};
+  if (is_ladder) titles.emplace_back("in all");
+  for (const char* title : {"loss", "change", "verdict"}) titles.emplace_back(title);
+  std::vector<Cells> cells{titles};
+  for (const LadderRow& row : rows) cells.push_back(cells_of(row, is_ladder, start_loss));
   return markdown_table(cells);
 }
+
+double start_loss_of(const std::vector<LadderRow>& rows) { return rows.front().measurement->loss; }
 
 std::string settings_list(const std::vector<LadderRow>& rows, const char* of_what) {
   std::string text = fmt::format("\nWhat the {} set:\n\n", of_what);
@@ -64,13 +97,16 @@ std::string settings_list(const std::vector<LadderRow>& rows, const char* of_wha
   return text;
 }
 
-std::string json_of(const std::vector<LadderRow>& rows) {
+std::string json_of(const std::vector<LadderRow>& rows, std::optional<double> start_loss) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const LadderRow& row : rows) {
+    const bool has_difference = start_loss && row.measurement;
     list.push_back({{"name", row.name},
                     {"settings", row.settings},
                     {"gain", row.gain},
                     {"total_gain", row.total_gain},
+                    {"loss_difference", has_difference ? nlohmann::ordered_json(row.measurement->loss - *start_loss)
+                                                       : nlohmann::ordered_json()},
                     {"kept", row.kept},
                     {"verdict", row.verdict},
                     {"measurement", row.measurement ? nlohmann::ordered_json::parse(to_json(*row.measurement))
@@ -90,11 +126,12 @@ std::vector<Bar> bars_of(const std::vector<LadderRow>& rows) {
 }
 
 Findings findings(const Ladder& ladder) {
+  const double start_loss = start_loss_of(ladder.rows);
   return {.text = text_of(ladder),
           .json = fmt::format(
-              R"({{"rounds": {}, "warm_up": {}, "updates": {}, "rows": {}, "removed": {}, "variants": {}}})",
-              ladder.rounds, ladder.length.warm_up, ladder.length.updates, json_of(ladder.rows),
-              json_of(ladder.removed), json_of(ladder.variants)),
+              R"({{"rounds": {}, "warm_up": {}, "updates": {}, "rows": {}, "switched": {}, "variants": {}}})",
+              ladder.rounds, ladder.length.warm_up, ladder.length.updates, json_of(ladder.rows, start_loss),
+              json_of(ladder.switched, start_loss), json_of(ladder.variants, std::nullopt)),
           .chart_title = "Milliseconds per update",
           .bars = bars_of(ladder.rows),
           .complete = ladder.complete};

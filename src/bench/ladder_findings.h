@@ -1,6 +1,7 @@
 // How rows of measured steps are shown.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -8,10 +9,13 @@
 
 namespace gpt {
 
-// `is_ladder`: with a column for what all rows so far gain together.
-std::string ladder_table(const std::vector<LadderRow>& rows, const char* first_column, bool is_ladder);
+// `is_ladder`: with a column for what all rows so far gain together. `start_loss` is what the losses are compared with.
+std::string ladder_table(const std::vector<LadderRow>& rows, const char* first_column, bool is_ladder,
+                         double start_loss);
+double start_loss_of(const std::vector<LadderRow>& rows);                            // of the first
 std::string settings_list(const std::vector<LadderRow>& rows, const char* of_what);  // "What the steps set: ..."
-std::string json_of(const std::vector<LadderRow>& rows);                             // an array
-std::vector<Bar> bars_of(const std::vector<LadderRow>& rows);                        // of those that were measured
+// An array. Without `start_loss` the losses are not to be compared: each has another batch.
+std::string json_of(const std::vector<LadderRow>& rows, std::optional<double> start_loss);
+std::vector<Bar> bars_of(const std::vector<LadderRow>& rows);  // of those that were measured
 
 }  // namespace gpt

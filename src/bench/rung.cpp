@@ -1,7 +1,11 @@
 #include "gpt/bench/rung.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+
+#include "gpt/config/value.h"
 #include "gpt/core/error.h"
 #include "gpt/device/precision.h"
 #include "gpt/model/compile.h"
@@ -38,11 +42,36 @@ std::string obstacle_of_tuning(const Config& wanted, const DeviceInfo& device) {
 }
 
 Rung amp(const char* name, const char* settings, Dtype dtype, const DeviceInfo& device) {
-  return {name, settings,
-          [dtype](Config& config) {
-            config.training.precision = {.use_amp = true, .dtype = dtype, .amp_mode = AmpMode::autocast};
-          },
-          obstacle_of(dtype, device)};
+  return {.name = name,
+          .settings = settings,
+          .apply =
+              [dtype](Config& config) {
+                config.training.precision = {.use_amp = true, .dtype = dtype, .amp_mode = AmpMode::autocast};
+              },
+          .obstacle = obstacle_of(dtype, device),
+          .group = "amp",
+          .rival = dtype == Dtype::float16 ? "bfloat16" : ""};
+}
+
+Rung workers(const char* name, int64_t count, const char* obstacle) {
+  return {.name = name,
+          .settings = fmt::format("num_workers: {}", count),
+          .apply = [count](Config& config) { config.data.num_workers = count; },
+          .obstacle = obstacle,
+          .group = "workers"};
+}
+
+const Rung& rung_named(const std::string& name, const std::vector<Rung>& all) {
+  const auto found = std::find_if(all.begin(), all.end(), [&](const Rung& rung) { return rung.name == name; });
+  if (found == all.end()) {
+    std::vector<std::string> known;
+    for (const Rung& rung : all) known.push_back(rung.name);
+    throw Error(ExitCode::config, fmt::format("gpt-bench combo: there is no optimization {}; there are {}",
+                                              config::in_quotes(name), fmt::join(known, ", ")));
+  }
+  if (!found->obstacle.empty())
+    throw Error(ExitCode::config, fmt::format("gpt-bench combo: {} cannot be measured: {}", name, found->obstacle));
+  return *found;
 }
 
 }  // namespace
@@ -62,24 +91,78 @@ std::vector<Rung> rungs(const Config& wanted, const DeviceInfo& device) {
        [multiple](Config& config) { config.model.vocab_multiple = multiple; },
        multiple == 1 ? "the configuration has vocab_multiple 1" : ""},
       {"adamw", "fused_adamw: true", [](Config& config) { config.training.optimizer.fused_adamw = true; }},
-      {"compile", "use_compile: true", [](Config& config) { config.training.execution.use_compile = true; }},
+      // Where LibTorch's attention was left out because it is slower, ours is part of the set nevertheless.
+      {"compile", "use_compile: true, attention: auto",
+       [](Config& config) {
+         config.training.execution.use_compile = true;
+         config.training.execution.attention = AttentionKernel::automatic;
+       }},
       {"end_to_end", "amp_mode: end_to_end, dtype: bfloat16",
        [](Config& config) {
          config.training.precision = {.use_amp = true, .dtype = Dtype::bfloat16, .amp_mode = AmpMode::end_to_end};
        },
-       device.slow_bfloat16 ? "" : bfloat16_obstacle(device)},
-      {"graph", "compile_mode: reduce-overhead (with compile and adamw)",
+       device.slow_bfloat16 ? "" : bfloat16_obstacle(device), "amp"},
+      {"graph",
+       "compile_mode: reduce-overhead (with compile and adamw)",
        [](Config& config) { config.training.execution.compile_mode = CompileMode::reduce_overhead; },
-       obstacle_of_graphs(wanted, device)},
-      {"autotune", "compile_mode: max-autotune (with graph)",
+       obstacle_of_graphs(wanted, device),
+       "",
+       {"adamw", "compile"}},
+      {"autotune",
+       "compile_mode: max-autotune (with graph)",
        [](Config& config) { config.training.execution.compile_mode = CompileMode::max_autotune; },
-       obstacle_of_tuning(wanted, device)},
+       obstacle_of_tuning(wanted, device),
+       "",
+       {"adamw", "compile", "graph"}},
       {"cudnn", "cudnn.benchmark", [](Config&) {}, "it chooses among convolutions, of which a GPT has none"},
-      {"workers_2", "num_workers: 2", [](Config& config) { config.data.num_workers = 2; }, no_loading},
-      {"workers", "num_workers: 4", [](Config& config) { config.data.num_workers = 4; }, no_loading},
-      {"pinned", "pin_memory: true (with workers)", [](Config& config) { config.data.pin_memory = true; }, no_loading},
+      workers("workers_2", 2, no_loading),
+      workers("workers", 4, no_loading),
+      {"pinned",
+       "pin_memory: true (with workers)",
+       [](Config& config) { config.data.pin_memory = true; },
+       no_loading,
+       "",
+       {"workers"}},
       {"resident", "resident: on", [](Config& config) { config.data.resident = Resident::on; }, no_loading},
   };
+}
+
+bool contains(const std::vector<const Rung*>& set, const std::string& name) {
+  const auto is_it = [&name](const Rung* rung) { return rung->name == name || rung->group == name; };
+  return !name.empty() && std::any_of(set.begin(), set.end(), is_it);
+}
+
+std::vector<std::string> missing_needs(const Rung& rung, const std::vector<const Rung*>& set) {
+  std::vector<std::string> missing;
+  for (const std::string& need : rung.needs) {
+    if (!contains(set, need)) missing.push_back(need);
+  }
+  return missing;
+}
+
+std::string in_words(const std::vector<std::string>& names) {
+  std::string text;
+  for (size_t i = 0; i < names.size(); ++i) {
+    const bool is_last = i + 1 == names.size();
+    text += (i == 0 ? "" : is_last ? " and " : ", ") + names[i];
+  }
+  return text;
+}
+
+std::vector<Rung> named_rungs(const std::string& names, const std::vector<Rung>& all) {
+  std::vector<Rung> result;
+  std::vector<const Rung*> before;
+  for (size_t at = 0; at <= names.size();) {
+    const size_t end = std::min(names.find('+', at), names.size());
+    const Rung& rung = rung_named(names.substr(at, end - at), all);
+    if (const auto missing = missing_needs(rung, before); !missing.empty()) {
+      throw Error(ExitCode::config, fmt::format("gpt-bench combo: {} does nothing without {} before it: name {}+{}",
+                                                rung.name, in_words(missing), fmt::join(rung.needs, "+"), rung.name));
+    }
+    result.push_back(rung), before.push_back(&rung);
+    at = end + 1;
+  }
+  return result;
 }
 
 std::vector<Rung> variants(const DeviceInfo& device) {

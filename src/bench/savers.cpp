@@ -145,7 +145,8 @@ Findings findings(const Savings& savings) {
           "of the last updates, at most ten.\n\n",
           plural(savings.rounds, "pair"), plural(savings.length.updates, "update"), savings.length.warm_up),
       .json = fmt::format(R"({{"rounds": {}, "warm_up": {}, "updates": {}, "rows": {}}})", savings.rounds,
-                          savings.length.warm_up, savings.length.updates, json_of(savings.rows)),
+                          savings.length.warm_up, savings.length.updates,
+                          json_of(savings.rows, start_loss_of(savings.rows))),
       .chart_title = "Peak of the tensors in MB",
       .complete = savings.complete};
   std::vector<Cells> cells{{"saver", "memory", "tensors", "saved", "ms/step", "speed", "loss", "verdict"}};

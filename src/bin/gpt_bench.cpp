@@ -123,32 +123,6 @@ Progress status_for(double seconds) {
   };
 }
 
-// The rungs that `names` joins with '+'.
-std::vector<Rung> chosen_rungs(const std::string& names, const std::vector<Rung>& all) {
-  std::vector<Rung> result;
-  for (size_t at = 0; at <= names.size();) {
-    const size_t end = std::min(names.find('+', at), names.size());
-    const std::string name = names.substr(at, end - at);
-    const auto found = std::find_if(all.begin(), all.end(), [&](const Rung& rung) { return rung.name == name; });
-    if (found == all.end()) {
-      std::string known;
-      for (const Rung& rung : all) known += (known.empty() ? "" : ", ") + rung.name;
-      throw Error(ExitCode::config, fmt::format("gpt-bench combo: there is no optimization {}; there are {}",
-                                                config::in_quotes(name), known));
-    }
-    if (!found->obstacle.empty())
-      throw Error(ExitCode::config, fmt::format("gpt-bench combo: {} cannot be measured: {}", name, found->obstacle));
-    result.push_back(*found);
-    at = end + 1;
-  }
-  const auto has = [&result](const char* name) {
-    return std::any_of(result.begin(), result.end(), [name](const Rung& rung) { return rung.name == name; });
-  };
-  if (has("graph") && !(has("compile") && has("adamw")))
-    throw Error(ExitCode::config, "gpt-bench combo: graph needs compile and adamw: name adamw+compile+graph");
-  return result;
-}
-
 int put_result(const std::string& json, const Options& options) {
   if (options.result.empty()) {
     std::puts(json.c_str());
@@ -217,11 +191,14 @@ struct Context {
 };
 
 Found climb_rungs(const Context& context) {
-  std::vector<Rung> rungs = gpt::rungs(context.config, context.device);
-  if (!context.options.names.empty()) rungs = chosen_rungs(context.options.names, rungs);
+  const std::string& names = context.options.names;
+  LadderPlan plan{.rungs = rungs(context.config, context.device),
+                  .variants = variants(context.device),
+                  .keeps_all = !names.empty(),
+                  .seconds = context.seconds};
+  if (!names.empty()) plan.rungs = named_rungs(names, plan.rungs);
   const Apart apart;
-  const Ladder ladder = climb(context.config, rungs, variants(context.device), context.seconds,
-                              std::bind_front(&Apart::measure, &apart), context.progress());
+  const Ladder ladder = climb(context.config, plan, std::bind_front(&Apart::measure, &apart), context.progress());
   return ladder.rows.empty() ? Found() : findings(ladder);
 }
 
@@ -288,9 +265,11 @@ struct Verb {
 };
 
 const Verb kVerbs[] = {
-    {"ladder", "the optimizations one at a time from plain float32 upwards, then each taken away from the full set", 10,
-     false, climb_rungs},
-    {"combo", "only some optimizations of the ladder, in the order in which they are named", 10, false, climb_rungs},
+    {"ladder",
+     "the optimizations one at a time from plain float32 upwards, then each switched off and on again in the full set",
+     10, false, climb_rungs},
+    {"combo", "the named optimizations of the ladder together, added in this order whether or not they help", 10, false,
+     climb_rungs},
     {"modes", "the modes of compile_mode beside LibTorch's operators", 3, false, compare_modes},
     {"architecture", "validation loss with other activations, norms, positions and label smoothing", 10, false,
      compare_variants},

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -55,17 +57,18 @@ Config toy_config() {
   return config;
 }
 
-Ladder climb_with(Machine& machine, const std::vector<Rung>& rungs = toy_rungs()) {
+Ladder climb_with(Machine& machine, const std::vector<Rung>& rungs = toy_rungs(), bool keeps_all = false) {
   const auto ignore = [](double share, const std::string&) {
     EXPECT_GE(share, 0);
     EXPECT_LE(share, 1);
   };
-  return climb(toy_config(), rungs, toy_variants(), 60, std::ref(machine), ignore);
+  const LadderPlan plan{.rungs = rungs, .variants = toy_variants(), .keeps_all = keeps_all, .seconds = 60};
+  return climb(toy_config(), plan, std::ref(machine), ignore);
 }
 
 const LadderRow& row(const std::vector<LadderRow>& rows, const std::string& name) {
   const auto found = std::find_if(rows.begin(), rows.end(), [&](const LadderRow& row) { return row.name == name; });
-  EXPECT_NE(found, rows.end()) << name;
+  if (found == rows.end()) throw std::out_of_range("no row " + name);
   return *found;
 }
 
@@ -89,13 +92,89 @@ TEST(Ladder, KeepsWhatIsFasterAndLeavesOutTheRest) {
   EXPECT_NEAR(row(ladder.rows, "same").total_gain, 2, 0.01);
 }
 
-TEST(Ladder, TakesEachOfTheFullSetAwayAgain) {
+std::vector<std::string> names_of(const std::vector<LadderRow>& rows) {
+  std::vector<std::string> names;
+  for (const LadderRow& row : rows) names.push_back(row.name);
+  return names;
+}
+
+TEST(Ladder, SwitchesEachOffOrOnInTheFullSet) {
   Machine machine;
   const Ladder ladder = climb_with(machine);
-  ASSERT_EQ(ladder.removed.size(), 2u);  // of "faster" and "same"
-  EXPECT_NEAR(row(ladder.removed, "faster").gain, 0.5, 0.01);
-  EXPECT_EQ(row(ladder.removed, "faster").verdict, "worth it");
-  EXPECT_EQ(row(ladder.removed, "same").verdict, "no difference beside the others");
+  EXPECT_EQ(names_of(ladder.switched),
+            (std::vector<std::string>{"without faster", "with slower", "with wrong", "without same"}));
+  EXPECT_NEAR(row(ladder.switched, "without faster").gain, 0.5, 0.01);
+  EXPECT_EQ(row(ladder.switched, "without faster").verdict, "worth it");
+  EXPECT_NEAR(row(ladder.switched, "with slower").gain, 0.5, 0.01);
+  EXPECT_EQ(row(ladder.switched, "with slower").verdict, "costs time beside the others");
+  EXPECT_EQ(row(ladder.switched, "with wrong").verdict, "the loss differs by +25.0 %");
+  EXPECT_EQ(row(ladder.switched, "without same").verdict, "no difference beside the others");
+}
+
+std::vector<Rung> rungs_that_need_each_other() {
+  return {{"slower", "doubles the time", [](Config& config) { config.threads += 1; }},
+          {"needy", "nothing", [](Config&) { FAIL() << "applied"; }, "", "", {"slower"}},
+          {"first", "halves the time", [](Config& config) { config.seed *= 2; }},
+          {"second", "halves it again", [](Config& config) { config.seed *= 2; }, "", "", {"first"}},
+          {"third", "halves it again", [](Config& config) { config.seed *= 2; }, "", "", {"second"}}};
+}
+
+TEST(Ladder, WhatLacksWhatItNeedsIsNotMeasured) {
+  Machine machine;
+  const Ladder ladder = climb_with(machine, rungs_that_need_each_other());
+  EXPECT_FALSE(row(ladder.rows, "needy").measurement);
+  EXPECT_FALSE(row(ladder.rows, "needy").kept);
+  EXPECT_EQ(row(ladder.rows, "needy").verdict, "does nothing without slower");
+  EXPECT_EQ(names_of(ladder.switched), (std::vector<std::string>{"with slower", "without first+second+third",
+                                                                 "without second+third", "without third"}));
+  EXPECT_NEAR(row(ladder.switched, "without first+second+third").gain, 1.0 / 8, 0.01);
+  EXPECT_NEAR(row(ladder.switched, "without second+third").gain, 1.0 / 4, 0.01);
+}
+
+TEST(Ladder, ARungDoesNotReplaceItsRival) {
+  const auto quarter = [](Config& config) { config.seed = 4; };
+  for (const bool has_rival : {true, false}) {
+    std::vector<Rung> rungs{{"rival", "halves the time", [](Config& config) { config.seed = 2; }},
+                            {"rung", "halves it again", quarter, "", "", {}, "rival"}};
+    if (!has_rival) rungs[0].obstacle = "needs a GPU";
+    Machine machine;
+    const Ladder ladder = climb_with(machine, rungs);
+    EXPECT_EQ(row(ladder.rows, "rung").kept, !has_rival);
+    EXPECT_EQ(row(ladder.rows, "rung").verdict, has_rival ? "left out: faster, but rival is kept" : "kept: faster");
+    EXPECT_EQ(ladder.switched.back().name, has_rival ? "with rung" : "without rung");
+    EXPECT_EQ(ladder.switched.back().verdict, "worth it");
+  }
+}
+
+TEST(Ladder, ACombinationKeepsWhateverCanBeRun) {
+  std::vector<Rung> rungs = toy_rungs();
+  std::erase_if(rungs, [](const Rung& rung) { return rung.name == "absent"; });
+  Machine machine;
+  const Ladder ladder = climb_with(machine, rungs, /*keeps_all=*/true);
+  EXPECT_TRUE(ladder.complete);
+  for (const LadderRow& row : ladder.rows) EXPECT_EQ(row.kept, row.name != "broken") << row.name;
+  EXPECT_EQ(row(ladder.rows, "slower").verdict, "slower here");
+  EXPECT_NEAR(row(ladder.rows, "slower").total_gain, 1, 0.01);
+  EXPECT_EQ(row(ladder.rows, "wrong").verdict, "the loss differs by +25.0 %");
+  EXPECT_EQ(row(ladder.rows, "broken").verdict, "too large");
+  EXPECT_NEAR(row(ladder.rows, "same").total_gain, 1, 0.02);
+  EXPECT_EQ(names_of(ladder.switched),
+            (std::vector<std::string>{"without faster", "without slower", "without wrong", "without same"}));
+}
+
+TEST(Ladder, LossesAreShownWithTheirDifferenceFromTheStart) {
+  Machine machine;
+  const Findings result = findings(climb_with(machine));
+  const auto json = nlohmann::json::parse(result.json);
+  const auto& rows = json.at("rows");
+  EXPECT_EQ(rows.at(0).at("loss_difference"), 0.0);
+  EXPECT_EQ(rows.at(4).at("name"), "wrong");
+  EXPECT_EQ(rows.at(4).at("loss_difference"), 1.0);
+  EXPECT_TRUE(rows.at(3).at("loss_difference").is_null()) << "it was not measured";
+  EXPECT_TRUE(json.at("variants").at(0).at("loss_difference").is_null()) << "its batches are others";
+  EXPECT_NE(result.text.find("| 5.0000 | +1.0000 | left out: the loss differs by +25.0 %"), std::string::npos)
+      << result.text;
+  EXPECT_NE(result.text.find("The full set, `faster+same`, without"), std::string::npos) << result.text;
 }
 
 TEST(Ladder, WhatALaterRungSetsTooIsNotMeasuredWithout) {
@@ -104,10 +183,41 @@ TEST(Ladder, WhatALaterRungSetsTooIsNotMeasuredWithout) {
   const Ladder ladder = climb_with(machine, {{"first", "halves the time", halve}, {"second", "does too", halve}});
   EXPECT_TRUE(ladder.complete);
   EXPECT_TRUE(row(ladder.rows, "second").kept);
-  for (const char* name : {"first", "second"}) {
-    EXPECT_FALSE(row(ladder.removed, name).measurement) << name;
-    EXPECT_EQ(row(ladder.removed, name).verdict, "nothing changes") << name;
+  for (const char* name : {"without first", "without second"}) {
+    EXPECT_FALSE(row(ladder.switched, name).measurement) << name;
+    EXPECT_EQ(row(ladder.switched, name).verdict, "nothing changes: others set the same") << name;
   }
+}
+
+TEST(Ladder, WhatAnotherOfItsGroupSetsTooIsTakenAwayWithTheGroup) {
+  const std::vector<Rung> rungs{{"other", "changes nothing",
+                                 [](Config& config) { config.training.label_smoothing = 0.5; }},
+                                {"some", "halves the time", [](Config& config) { config.seed = 2; }, "", "group"},
+                                {"more", "halves it again", [](Config& config) { config.seed = 4; }, "", "group"},
+                                {"most", "halves it again", [](Config& config) { config.seed = 8; }, "", "group"}};
+  Machine machine;
+  const Ladder ladder = climb_with(machine, rungs);
+  EXPECT_EQ(names_of(ladder.switched),
+            (std::vector<std::string>{"without other", "without some+more+most", "without most"}));
+  EXPECT_NEAR(row(ladder.switched, "without some+more+most").gain, 1.0 / 8, 0.01);
+  EXPECT_NEAR(row(ladder.switched, "without most").gain, 1.0 / 2, 0.01);
+}
+
+// Takes longer with LibTorch's flash attention, and half as long with operators that are compiled.
+std::optional<Measurement> slow_flash(const Config& config, const MeasurementLength&) {
+  const ExecutionConfig& execution = config.training.execution;
+  const bool is_flash = execution.attention == AttentionKernel::automatic;
+  const double step_ms = execution.use_compile ? (is_flash ? 25 : 50) : is_flash ? 200 : 100;
+  return Measurement{.step_ms = step_ms, .tokens_per_second = 1e6 / step_ms, .peak_bytes = 1, .loss = 4};
+}
+
+TEST(Ladder, CompileBringsItsAttentionWhereLibTorchsWasLeftOut) {
+  const LadderPlan plan{.rungs = rungs(toy_config(), DeviceInfo()), .variants = {}, .seconds = 60};
+  const Ladder ladder = climb(toy_config(), plan, slow_flash, [](double, const std::string&) {});
+  EXPECT_EQ(row(ladder.rows, "flash").verdict, "left out: slower here");
+  EXPECT_EQ(row(ladder.rows, "compile").gain, 4);
+  EXPECT_EQ(row(ladder.switched, "with flash").verdict, "nothing changes: others set the same");
+  EXPECT_EQ(row(ladder.switched, "without compile").gain, 0.25);
 }
 
 TEST(Ladder, VariesTheFullSet) {
@@ -148,6 +258,29 @@ TEST(Rungs, AGpusLadderLoadsDataInEveryWayAndEndsOnTheCpu) {
   cpu.apply(config);
   EXPECT_EQ(config.device, "cpu");
   EXPECT_EQ(config.training.precision.dtype, Dtype::automatic);
+}
+
+TEST(Rungs, ACombinationNamesWhatEachNeedsBeforeIt) {
+  const DeviceInfo gpu = describe_gpu(at::Device(at::kCUDA, 0), "a card", 1LL << 34, 9, 0);
+  const std::vector<Rung> all = rungs(Config(), gpu);
+  const auto fault = [&](const std::string& names) -> std::string {
+    try {
+      (void)named_rungs(names, all);
+    } catch (const Error& error) { return error.what(); }
+    return "";
+  };
+  EXPECT_EQ(fault("compile+adamw+graph+autotune"), "");
+  EXPECT_EQ(fault("workers_2+pinned"), "");
+  EXPECT_EQ(fault("workers+pinned"), "");
+  EXPECT_EQ(fault("compile+graph"),
+            "gpt-bench combo: graph does nothing without adamw before it: name adamw+compile+graph");
+  EXPECT_EQ(fault("graph+adamw+compile"),
+            "gpt-bench combo: graph does nothing without adamw and compile before it: name adamw+compile+graph");
+  EXPECT_EQ(fault("autotune"),
+            "gpt-bench combo: autotune does nothing without adamw, compile and graph before it: "
+            "name adamw+compile+graph+autotune");
+  EXPECT_EQ(fault("pinned"), "gpt-bench combo: pinned does nothing without workers before it: name workers+pinned");
+  EXPECT_EQ(named_rungs("compile+adamw", all)[1].name, "adamw");
 }
 
 TEST(Ladder, KeepsWhatWasMeasuredBeforeASignal) {

@@ -25,16 +25,20 @@ class Bench(unittest.TestCase):
     def files(self, ending):
         return sorted((self.root / "results").glob(f"*{ending}"))
 
-    def test_a_combination_is_climbed_and_written_down(self):
+    def test_a_combination_is_measured_whole_and_written_down(self):
         done = programs.run("gpt-bench", "combo", "adamw+compile", "--minutes", 0.1, *self.options, check_code=0)
         report = json.loads(self.files(".json")[0].read_text())
         self.assertTrue(report["complete"])
         self.assertEqual([row["name"] for row in report["rows"]], ["start", "adamw", "compile"])
+        self.assertTrue(all(row["kept"] for row in report["rows"]), "something was left out")
+        self.assertEqual([row["name"] for row in report["switched"]], ["without adamw", "without compile"])
+        self.assertIn("The full set, `adamw+compile`, without", done.stdout)
         self.assertEqual([row["name"] for row in report["variants"]], ["32", "64", "128", "256", "cpu"])
         losses = [row["measurement"]["loss"] for row in report["rows"]]
         self.assertNotIn("differs", json.dumps(report["rows"]))
-        for loss in losses:
+        for loss, row in zip(losses, report["rows"]):
             self.assertAlmostEqual(loss, losses[0], delta=0.01 * losses[0])
+            self.assertEqual(row["loss_difference"], loss - losses[0])
         for row in report["rows"]:
             self.assertGreater(row["measurement"]["step_ms"], 0)
             self.assertGreater(row["measurement"]["peak_bytes"], 10_000_000)

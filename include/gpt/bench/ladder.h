@@ -1,5 +1,5 @@
-// The ladder: from plain float32 upwards, one optimization at a time, each measured in turn with the step below it, and then
-// each taken away from the full set. At last the full set is measured with other batches and, where there is a GPU, on the CPU.
+// The ladder: from plain float32 upwards, one optimization at a time, each measured in turn with the step below it. What helps
+// makes up the full set, of which each is then taken away, and to which each of the others is added. At last the full set is measured with other batches and, where there is a GPU, on the CPU.
 #pragma once
 
 #include <cstdint>
@@ -23,9 +23,17 @@ struct LadderRow {
   std::string verdict;  // or why there is no measurement
 };
 
+struct LadderPlan {
+  std::vector<Rung> rungs;
+  std::vector<Rung> variants;  // of the full set
+  bool keeps_all = false;      // what slows down or changes the loss too
+  double seconds = 600;        // about; that it may take
+};
+
 struct Ladder {
-  std::vector<LadderRow> rows;      // the first is the start
-  std::vector<LadderRow> removed;   // from the full set, one at a time: `gain` below 1 is what it is worth
+  std::vector<LadderRow> rows;  // the first is the start
+  std::vector<LadderRow>
+      switched;  // the full set "without" a rung of it or "with" another one; `gain` is speed over it
   std::vector<LadderRow> variants;  // of the full set; `gain` is in tokens per second
   MeasurementLength length;
   int64_t rounds = 0;
@@ -54,8 +62,7 @@ struct Judgement {
 };
 Judgement judge(const Comparison& pair, double start_loss);
 
-Ladder climb(const Config& wanted, const std::vector<Rung>& rungs, const std::vector<Rung>& variants, double seconds,
-             const Measure& measure, const Progress& progress);
+Ladder climb(const Config& wanted, const LadderPlan& plan, const Measure& measure, const Progress& progress);
 
 Findings findings(const Ladder& ladder);
 

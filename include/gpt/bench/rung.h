@@ -14,11 +14,27 @@ struct Rung {
   std::string name;      // as `gpt-bench combo` takes it
   std::string settings;  // what it sets, as a person would write it
   std::function<void(Config& config)> apply;
-  std::string obstacle = {};  // why it cannot be measured here; empty: it can
+  std::string obstacle = {};            // why it cannot be measured here; empty: it can
+  std::string group = {};               // of rungs that set the same in different ways
+  std::vector<std::string> needs = {};  // rungs, or one of a group, without which it does nothing
+  std::string rival = {};               // the rung that stays in the set rather than this one
 };
 
 // From float32 without any optimization upwards. `wanted`: whose vocab_multiple the rungs restore.
 std::vector<Rung> rungs(const Config& wanted, const DeviceInfo& device);
+
+// Those that `names` joins with '+', in this order. Throws gpt::Error(config) where one is unknown, cannot be measured or comes
+// before what it needs.
+std::vector<Rung> named_rungs(const std::string& names, const std::vector<Rung>& all);
+
+// Whether a rung of this name or group is in the set.
+bool contains(const std::vector<const Rung*>& set, const std::string& name);
+
+// What the rung needs and the set lacks.
+std::vector<std::string> missing_needs(const Rung& rung, const std::vector<const Rung*>& set);
+
+// "a", "a and b", "a, b and c".
+std::string in_words(const std::vector<std::string>& names);
 
 // What the full set of rungs is measured with besides: batches of 32 to 256 sequences and, where it runs on a GPU, the CPU.
 std::vector<Rung> variants(const DeviceInfo& device);
