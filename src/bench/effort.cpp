@@ -2,14 +2,28 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 namespace gpt {
 namespace {
 
-constexpr int64_t kLeastUpdates = 3, kMostUpdates = 100;
+constexpr int64_t kLeastUpdates = 3, kMostUpdates = 200, kMostWarmUp = 5;
 
 int64_t updates_in(const Pace& pace, double seconds) {
   return static_cast<int64_t>((seconds - pace.around_seconds) / pace.update_seconds);
+}
+
+// Updates of less than 50 ms are nearly free.
+int64_t warm_up_of(const Pace& pace, int64_t updates) {
+  constexpr double kShort = 0.05;
+  return pace.update_seconds < kShort ? kMostWarmUp : std::clamp<int64_t>(updates / 6, 1, kMostWarmUp);
+}
+
+// Those of a second, or of the time that a shorter start takes: what a run costs is at most doubled, and a few
+// milliseconds of work would say nothing.
+int64_t least_updates(const Pace& pace) {
+  const double seconds = std::min(1.0, pace.around_seconds);
+  return std::clamp(static_cast<int64_t>(std::ceil(seconds / pace.update_seconds)), kLeastUpdates, kMostUpdates);
 }
 
 }  // namespace
@@ -25,15 +39,16 @@ std::optional<Pace> find_pace(const Config& config, const Measure& measure) {
 }
 
 MeasurementLength length_for(const Pace& pace, double seconds) {
-  const int64_t updates = updates_in(pace, seconds), warm_up = std::clamp<int64_t>(updates / 6, 1, 5);
-  return {.warm_up = warm_up, .updates = std::clamp(updates - warm_up, kLeastUpdates, kMostUpdates)};
+  const int64_t updates = updates_in(pace, seconds), warm_up = warm_up_of(pace, updates);
+  return {.warm_up = warm_up, .updates = std::clamp(updates - warm_up, least_updates(pace), kMostUpdates)};
 }
 
 Effort effort_for(const Pace& pace, int64_t count, double seconds) {
   constexpr int64_t kMostRounds = 3;
+  const int64_t least = std::max(2 * kLeastUpdates, warm_up_of(pace, 0) + least_updates(pace));
   for (int64_t rounds = kMostRounds;; --rounds) {
     const double of_run = seconds / static_cast<double>(2 * rounds * std::max<int64_t>(1, count));
-    if (updates_in(pace, of_run) >= 2 * kLeastUpdates || rounds == 1) return {length_for(pace, of_run), rounds};
+    if (updates_in(pace, of_run) >= least || rounds == 1) return {length_for(pace, of_run), rounds};
   }
 }
 

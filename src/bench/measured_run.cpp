@@ -50,17 +50,24 @@ MeasuredRun::MeasuredRun(Config config)
   is_to_be_recorded_ = step_.is_recorded();
 }
 
-MeasuredRun::Update MeasuredRun::update() {
-  const auto begin = std::chrono::steady_clock::now();
+int64_t MeasuredRun::launch() {
   const double learning_rate = learning_rate_at(config_.training.schedule, state_.step, plan_.total_steps);
   const auto tokens = run_update(step_, state_.loader, plan_.micro_batches(state_.step), learning_rate, is_stopped);
   if (!tokens || is_stopped()) throw Error(ExitCode::interrupted, "interrupted");
   ++state_.step;
-  synchronize(device_.device);  // sync: the update is timed
-  return {*tokens, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()};
+  return *tokens;
 }
 
-double MeasuredRun::loss() const { return step_.loss().item<double>(); }  // sync: reads the device
+void MeasuredRun::wait() const { synchronize(device_.device); }  // sync: what was launched is timed
+
+MeasuredRun::Update MeasuredRun::update() {
+  const auto begin = std::chrono::steady_clock::now();
+  const int64_t tokens = launch();
+  wait();
+  return {tokens, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()};
+}
+
+at::Tensor MeasuredRun::loss() const { return step_.loss().clone(); }
 
 double MeasuredRun::validation_loss() {
   const Evaluator evaluator(corpus_, config_.training.batch_size, config_.model.block_size,
@@ -73,7 +80,7 @@ double MeasuredRun::validation_loss() {
 }
 
 int64_t MeasuredRun::warm_up(int64_t wanted) const {
-  return std::max<int64_t>(wanted, is_to_be_recorded_ ? Recorder::kRunsBefore + 1 : 0);
+  return std::max<int64_t>(wanted, device_.device.is_cuda() ? Recorder::kRunsBefore + 1 : 0);
 }
 
 void MeasuredRun::require_recorded() const {

@@ -24,13 +24,16 @@ class MeasuredRun {
     int64_t tokens;
     double seconds;
   };
-  // Runs one to its end. Throws gpt::Error(interrupted) on a signal.
-  Update update();
-  double loss() const;  // of the last update
+  // Launches one; the number of its tokens. Throws gpt::Error(interrupted) on a signal.
+  int64_t launch();
+  void wait() const;        // for what was launched
+  Update update();          // launches one and waits for it
+  at::Tensor loss() const;  // of the last update: a scalar on the device, which is not waited for
   double validation_loss();
   std::optional<MemoryUse> memory() const { return measured_memory(state_, step_); }
 
-  // How many updates come before those that are timed: `wanted`, and at least as many as recording the step takes.
+  // How many updates come before those that are timed: `wanted`, and on a GPU at least as many as recording the step takes, also
+  // where it is not recorded. Losses are compared after the same number of updates.
   int64_t warm_up(int64_t wanted) const;
   void require_recorded() const;  // throws gpt::Error where a step that is to be recorded has not been
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstring>
 #include <limits>
@@ -61,25 +62,37 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
+int64_t updates_between_waits(c10::DeviceType device, double update_seconds, int64_t updates) {
+  constexpr double kSeconds = 0.1;
+  constexpr int64_t kLeastGroups = 5;
+  if (device == at::kCPU) return 1;
+  return std::clamp<int64_t>(std::llround(kSeconds / update_seconds), 1, std::max<int64_t>(1, updates / kLeastGroups));
+}
+
 Measurement measure(const Config& config, const MeasurementLength& length) {
   constexpr int64_t kLastLosses = 10;
   const auto begin = Clock::now();
   MeasuredRun run(config);
   Measurement result;
   result.start_seconds = seconds_since(begin);
-  for (int64_t i = run.warm_up(length.warm_up); i > 0; --i) run.update();
-  std::vector<double> seconds;
-  std::vector<double> losses;
+  double fastest = std::numeric_limits<double>::infinity();
+  for (int64_t i = run.warm_up(length.warm_up); i > 0; --i) fastest = std::min(fastest, run.update().seconds);
+  const int64_t group = updates_between_waits(run.device().device.type(), fastest, length.updates);
+  std::vector<double> seconds;  // of an update, by groups
+  std::vector<at::Tensor> losses;
   int64_t tokens = 0;
-  double cpu = 0;
-  for (int64_t i = 0; i < length.updates; ++i) {
-    const double cpu_before = cpu_seconds();
-    const auto update = run.update();
-    tokens += update.tokens;
-    seconds.push_back(update.seconds);
-    cpu += cpu_seconds() - cpu_before;
-    if (i >= length.updates - kLastLosses) losses.push_back(run.loss());
+  const double cpu_before = cpu_seconds();
+  for (int64_t done = 0; done < length.updates;) {
+    const auto group_begin = Clock::now();
+    const int64_t end = std::min(done + group, length.updates), count = end - done;
+    while (done < end) {
+      tokens += run.launch();
+      if (++done > length.updates - kLastLosses) losses.push_back(run.loss());
+    }
+    run.wait();
+    seconds.push_back(seconds_since(group_begin) / static_cast<double>(count));
   }
+  const double cpu = cpu_seconds() - cpu_before;
   run.require_recorded();
   const double update = median(seconds), count = static_cast<double>(length.updates);
   result.step_ms = 1000 * update;
@@ -87,7 +100,7 @@ Measurement measure(const Config& config, const MeasurementLength& length) {
   result.tokens_per_second = static_cast<double>(tokens) / count / update;
   result.peak_bytes = peak_allocated_bytes(run.device().device);
   result.tensor_bytes = peak_tensor_bytes(run.device().device);
-  for (const double loss : losses) result.loss += loss / static_cast<double>(losses.size());
+  for (const at::Tensor& loss : losses) result.loss += loss.item<double>() / static_cast<double>(losses.size());
   return result;
 }
 

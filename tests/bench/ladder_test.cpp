@@ -308,6 +308,25 @@ TEST(Ladder, TheEffortFitsIntoTheTime) {
   }
 }
 
+// As on a GPU, which computes in milliseconds what took seconds to prepare.
+TEST(Ladder, UpdatesTakeASecondWhereAStartTakesMore) {
+  const auto length_of = [](double step_ms, double around_seconds, double seconds) {
+    return length_for({.update_seconds = step_ms / 1000, .around_seconds = around_seconds}, seconds);
+  };
+  EXPECT_EQ(length_of(/*step_ms=*/10, /*around_seconds=*/8, /*seconds=*/2).updates, 100);
+  EXPECT_EQ(length_of(10, 8, 2).warm_up, 5);
+  EXPECT_EQ(length_of(1, 8, 2).updates, 200) << "more say nothing else";
+  EXPECT_EQ(length_of(500, 8, 2).updates, 3);
+  EXPECT_EQ(length_of(500, 8, 2).warm_up, 1);
+  EXPECT_EQ(length_of(10, 0.1, 0.05).updates, 10) << "no longer than the start";
+  EXPECT_EQ(length_of(10, 1, 600).updates, 200);
+  // Rather fewer rounds than less in each.
+  const Effort effort = effort_for({.update_seconds = 0.01, .around_seconds = 8}, /*count=*/20, /*seconds=*/600);
+  EXPECT_EQ(effort.rounds, 1);
+  EXPECT_EQ(effort.length.updates, 200);
+  EXPECT_EQ(effort_for({.update_seconds = 0.01, .around_seconds = 2}, 20, 600).rounds, 3);
+}
+
 TEST(Ladder, ResultsNameEveryRow) {
   Machine machine;
   BenchResults results;
@@ -322,24 +341,6 @@ TEST(Ladder, ResultsNameEveryRow) {
     EXPECT_EQ(chart.find(">" + row.name + "<") != std::string::npos, row.measurement.has_value()) << row.name;
   }
   EXPECT_NE(chart.find("a &lt;fast> CPU &amp; more"), std::string::npos);
-}
-
-TEST(Measurement, SurvivesJson) {
-  const Measurement m{.step_ms = 12.5,
-                      .cpu_ms = 20.25,
-                      .tokens_per_second = 1e5,
-                      .peak_bytes = 1LL << 40,
-                      .tensor_bytes = 1LL << 39,
-                      .loss = 3.5,
-                      .start_seconds = 1.5};
-  const Measurement back = measurement_from_json(to_json(m));
-  EXPECT_EQ(back.step_ms, m.step_ms);
-  EXPECT_EQ(back.cpu_ms, m.cpu_ms);
-  EXPECT_EQ(back.tokens_per_second, m.tokens_per_second);
-  EXPECT_EQ(back.peak_bytes, m.peak_bytes);
-  EXPECT_EQ(back.tensor_bytes, m.tensor_bytes);
-  EXPECT_EQ(back.loss, m.loss);
-  EXPECT_EQ(back.start_seconds, m.start_seconds);
 }
 
 }  // namespace

@@ -24,7 +24,8 @@ struct Pace {
 // From one short measurement; nothing when it was stopped.
 std::optional<Pace> find_pace(const Config& config, const Measure& measure);
 
-// A measurement that takes about `seconds`: 3 to 100 updates.
+// A measurement that takes about `seconds`: 3 to 200 updates. Where starting the process takes as long, it takes longer: a run that
+// has cost a second already is not to be judged by a few milliseconds.
 MeasurementLength length_for(const Pace& pace, double seconds);
 
 struct Effort {

@@ -1,6 +1,8 @@
 // How fast a configuration trains on this machine: some updates of a new run on the real data, each of them timed.
 #pragma once
 
+#include <c10/core/DeviceType.h>
+
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -20,7 +22,7 @@ struct MeasurementLength {
 };
 
 struct Measurement {
-  double step_ms = 0;            // the median update
+  double step_ms = 0;            // the median update, or the median of the means of groups
   double cpu_ms = 0;             // CPU time of an update, all threads together
   double tokens_per_second = 0;  // of the median update
   int64_t peak_bytes = 0;        // of the process on a CPU, of tensors on a GPU
@@ -28,6 +30,10 @@ struct Measurement {
   double loss = 0;               // mean over the last ten updates
   double start_seconds = 0;      // until the first update
 };
+
+// How many of `updates` are launched and timed together before a GPU is waited for: those of a tenth of a second, so that the wait,
+// which gpt-train does without, takes none of the time. On a CPU one.
+int64_t updates_between_waits(c10::DeviceType device, double update_seconds, int64_t updates);
 
 // In this process, which draws from its random state: no run may follow. Throws gpt::Error(interrupted) on a signal.
 Measurement measure(const Config& config, const MeasurementLength& length);
