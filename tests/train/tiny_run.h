@@ -9,14 +9,15 @@
 #include "gpt/tokenizer/make_tokenizer.h"
 #include "gpt/train/run_state.h"
 #include "gpt/train/train_step.h"
+#include "support/counted_graphs.h"
 
 namespace gpt {
 
 inline constexpr int64_t kUpdates = 6, kStop = 3;
 
-inline Corpus some_corpus() {
+inline Corpus some_corpus(int lines = 60) {
   std::string text;
-  for (int i = 0; i < 60; ++i) text += std::to_string(i * i) + " is the square of " + std::to_string(i) + ".\n";
+  for (int i = 0; i < lines; ++i) text += std::to_string(i * i) + " is the square of " + std::to_string(i) + ".\n";
   Corpus corpus;
   corpus.tokenizer = make_tokenizer("char", text);
   corpus.vocab_size = corpus.tokenizer->vocab_size();
@@ -42,9 +43,10 @@ inline Config tiny_config(const Corpus& corpus) {
 
 struct TinyRun {
   TinyRun(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision,
-          const StartingPoint* start = nullptr)
+          const StartingPoint* start = nullptr, bool is_recorded = false)
       : state(config, corpus, device, precision, start),
-        step(state.model, state.optimizer, state.scaler, precision, config.training),
+        step(state.model, state.optimizer, state.scaler, precision, config.training,
+             is_recorded ? test::counting_recorder(state.model, replays) : Recorder()),
         micro_batches(config.training.gradient_accumulation_steps) {}
 
   // The losses of the updates up to `last`.
@@ -58,6 +60,7 @@ struct TinyRun {
     return losses;
   }
 
+  int64_t replays = 0;  // of recorded parts of the step
   RunState state;
   TrainStep step;
   int64_t micro_batches;
