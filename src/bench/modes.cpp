@@ -75,23 +75,22 @@ class Comparisons {
     return true;
   }
 
-  // Measures each mode once; false when it was stopped, and what this epoch measured is dropped.
+  // Measures each mode once, in turn with the first; false when it was stopped.
   bool run_epoch(int64_t epochs) {
-    std::vector<std::optional<Measurement>> runs(modes_.size());
+    std::optional<Measurement> eager;
     for (size_t i = 0; i < modes_.size(); ++i) {
       if (!is_measured(i)) continue;
       const double share = static_cast<double>(i) / static_cast<double>(modes_.size());
       progress_((static_cast<double>(result_.epochs) + share) / static_cast<double>(epochs), modes_[i].name);
       try {
-        runs[i] = measure_(modes_[i].config, result_.length);
-        if (!runs[i]) return false;
+        const auto run = measure_(modes_[i].config, result_.length);
+        if (!run) return false;
+        if (i == 0) eager = run;
+        runs_[i].emplace_back(*run, eager->step_ms / run->step_ms);
       } catch (const Error& error) {
         if (i == 0) throw;  // there is nothing to compare with
         result_.rows[i].verdict = error.what();
       }
-    }
-    for (size_t i = 0; i < runs.size(); ++i) {
-      if (runs[i]) runs_[i].emplace_back(*runs[i], runs[0]->step_ms / runs[i]->step_ms);
     }
     return true;
   }
@@ -130,10 +129,12 @@ Modes measure_modes(const Config& wanted, const DeviceInfo& device, const ModesE
 Findings findings(const Modes& modes) {
   const double eager_loss = start_loss_of(modes.rows);
   Findings result{
-      .text = fmt::format("Each mode in turn, {}: medians of {} after {} to warm up. Differences of less than 2 % are "
-                          "noise. The loss is the mean of the last updates, at most ten, and `change` its "
-                          "difference from the first row's.\n\n",
-                          plural(modes.epochs, "epoch"), plural(modes.length.updates, "update"), modes.length.warm_up),
+      .text =
+          fmt::format("Each mode in turn, {}{}: medians of {} after {} to warm up. Differences of less than 2 % are "
+                      "noise. The loss is the mean of the last updates, at most ten, and `change` its "
+                      "difference from the first row's.\n\n",
+                      plural(modes.epochs, "epoch"), modes.complete ? "" : " and part of another",
+                      plural(modes.length.updates, "update"), modes.length.warm_up),
       .json = fmt::format("{{\"epochs\": {}, \"warm_up\": {}, \"updates\": {}, \"rows\": {}}}", modes.epochs,
                           modes.length.warm_up, modes.length.updates, json_of(modes.rows, eager_loss)),
       .chart_title = "Milliseconds per update",

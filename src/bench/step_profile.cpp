@@ -11,6 +11,7 @@
 
 #include "gpt/bench/measurement.h"
 #include "gpt/bench/rung.h"
+#include "gpt/core/error.h"
 #include "gpt/core/format.h"
 #include "gpt/diagnose/probe.h"
 #include "gpt/model/compile.h"
@@ -132,6 +133,16 @@ class Advice {
   std::vector<std::pair<double, std::string>> sentences_;
 };
 
+// Nothing where a signal stopped it, which is an error only while there is too little to report.
+std::optional<MeasuredRun::Update> next_update(MeasuredRun& run, bool has_enough) {
+  try {
+    return run.update();
+  } catch (const Error& error) {
+    if (!has_enough || error.code() != ExitCode::interrupted) throw;
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 StepProfile profile_steps(Config config, double seconds, const Progress& progress) {
@@ -156,8 +167,10 @@ StepProfile profile_steps(Config config, double seconds, const Progress& progres
   for (int i = 0; i < kLeast || passed < seconds; ++i) {
     progress(std::min(1.0, passed / seconds), "steps");
     clock.begin();
-    const auto update = run.update();
-    samples.add(clock.end(), 1000 * update.seconds);
+    const auto update = next_update(run, /*has_enough=*/i >= kLeast);
+    profile.complete = update.has_value();
+    if (!update) break;
+    samples.add(clock.end(), 1000 * update->seconds);
     passed = std::chrono::duration<double>(Clock::now() - begin).count();
   }
   samples.summarize(profile);
@@ -230,7 +243,10 @@ std::vector<std::string> advice(const StepProfile& profile) {
 
 Findings findings(const StepProfile& profile) {
   nlohmann::ordered_json parts = nlohmann::ordered_json::array();
-  Findings result{.text = text_of(profile), .json = "", .chart_title = "Milliseconds of a step", .complete = true};
+  Findings result{.text = text_of(profile),
+                  .json = "",
+                  .chart_title = "Milliseconds of a step",
+                  .complete = profile.complete};
   for (const PartTime& part : profile.parts) {
     parts.push_back({{"name", part.name}, {"ms", part.ms}, {"backward_ms", part.backward_ms}, {"flops", part.flops}});
     result.bars.push_back({part.name, fmt::format("{:.2f} ms, {}", part.ms, as_share(part.ms / profile.step_ms)),

@@ -68,13 +68,25 @@ TEST(Modes, OnAGpuEachIsMeasuredInTurnAndOneThatFailsIsNoLoss) {
   EXPECT_EQ(second, (std::vector<std::string>{"eager", "default", "recorded"}));  // it is not tried again
 }
 
-TEST(Modes, ASignalKeepsTheEpochsThatAreComplete) {
+TEST(Modes, ASignalKeepsWhatWasMeasured) {
   Machine machine;
-  machine.stop_after = 3;
-  const Modes modes = compare(machine, DeviceInfo(), {.epochs = 5, .iterations = 1});
+  machine.stop_after = 5;
+  const Modes modes = compare(machine, gpu(), {.epochs = 5, .iterations = 1});
   EXPECT_FALSE(modes.complete);
   EXPECT_EQ(modes.epochs, 1);
-  EXPECT_EQ(modes.rows[1].gain, 2);
+  EXPECT_EQ(modes.rows[2].gain, 4);
+  EXPECT_NE(findings(modes).text.find("1 epoch and part of another:"), std::string::npos);
+}
+
+TEST(Modes, ASignalInTheFirstEpochKeepsItsRows) {
+  for (const int64_t measured : {0, 1, 2}) {
+    Machine machine;
+    machine.stop_after = measured;
+    const Modes modes = compare(machine, gpu(), {.epochs = 5, .iterations = 1});
+    EXPECT_EQ(modes.epochs, 0);
+    for (size_t i = 0; i < modes.rows.size(); ++i)
+      EXPECT_EQ(modes.rows[i].measurement.has_value(), static_cast<int64_t>(i) < measured);
+  }
 }
 
 TEST(Modes, ResultsNameEveryRow) {

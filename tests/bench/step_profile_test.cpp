@@ -1,17 +1,23 @@
 #include "gpt/bench/step_profile.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
 
+#include "bench/tiny_bench_run.h"
+#include "core/child_process.h"
+#include "gpt/core/process.h"
 #include "gpt/model/gpt.h"
 #include "gpt/ops/aten.h"
 #include "gpt/ops/fused.h"
@@ -157,6 +163,32 @@ TEST(StepAdvice, OnAGpuTheHostMayBeTheSlowPart) {
   EXPECT_TRUE(mentions(advice(profile), "`data.resident: on`"));
   profile.launched_ms = 20;
   EXPECT_FALSE(mentions(advice(profile), "reduce-overhead"));
+}
+
+// In a child process, which has one thread when it begins to watch for signals. Its exit status is the number of steps.
+ChildResult profile_until_a_signal_in_step(int step) {
+  const ScratchFolder folder;
+  return run_child([&] {
+    at::set_num_threads(1);  // a forked child has none of the threads that its parent may have started
+    process::watch_signals();
+    int begun = 0;
+    const Progress interrupt = [&](double, const std::string& what) {
+      if (what != "steps" || ++begun != step) return;
+      kill(getpid(), SIGINT);
+      while (process::stop_signal() == 0) usleep(100);
+    };
+    const StepProfile profile = profile_steps(tiny_bench_run(folder), /*seconds=*/1e6, interrupt);
+    return profile.complete ? -1 : static_cast<int>(profile.updates);
+  });
+}
+
+TEST(StepProfiles, ASignalKeepsFiveStepsOrMore) {
+  const ChildResult enough = profile_until_a_signal_in_step(8);
+  EXPECT_EQ(enough.status, 7) << enough.errors;
+  EXPECT_EQ(profile_until_a_signal_in_step(6).status, 5);
+  const ChildResult too_few = profile_until_a_signal_in_step(5);
+  EXPECT_EQ(too_few.status, 99);
+  EXPECT_NE(too_few.errors.find("interrupted"), std::string::npos) << too_few.errors;
 }
 
 TEST(StepProfiles, ShowEveryPart) {

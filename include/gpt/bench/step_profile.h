@@ -36,10 +36,11 @@ struct StepProfile {
   int64_t updates = 0;          // that were timed
   bool is_resident = false;     // the tokens are on the device
   std::optional<MemoryUse> memory = {};
+  bool complete = true;  // not stopped by a signal
 };
 
 // Times steps of a new run of `config` for about `seconds`, without recording them as graphs. `progress` is called with the share
-// that is done. Throws gpt::Error(interrupted) on a signal.
+// that is done. A signal ends it early; throws gpt::Error(interrupted) where there are fewer than five steps then.
 StepProfile profile_steps(Config config, double seconds, const Progress& progress);
 
 // What to change, in words; the largest matter first.
