@@ -225,15 +225,15 @@ class Cases {
                      rounded = parameters_.flat_rounded(),
                      decays = at::ones({values.numel() / kParameterAlignment}, options_.dtype(at::kByte));
     const auto scalar = [&](double value) { return at::full({}, value, options_.dtype(at::kFloat)); };
-    const at::Tensor rate = scalar(1e-4), step = scalar(1), divisor = scalar(2), none = scalar(0);
+    const at::Tensor rate = scalar(1e-4), step = scalar(1), divisor = scalar(2), no_inf = scalar(0);
     cases_.push_back({"AdamW", static_cast<double>(values.numel()) * (rounded.defined() ? 30 : 28), false,
                       [=] {
                         ops::adamw({values, gradients, m, v, rounded, decays}, {0.9, 0.99, 1e-8, 0.1},
-                                   {rate, step, divisor, none});
+                                   {rate, step, divisor, no_inf});
                       },
-                      [=] {
+                      [=] {  // without a divisor, by which it would divide the gradients in memory
                         at::_fused_adamw_({values}, {gradients}, {m}, {v}, {}, {step}, rate, 0.9, 0.99, 0.1, 1e-8,
-                                          /*amsgrad=*/false, /*maximize=*/false, divisor, none);
+                                          /*amsgrad=*/false, /*maximize=*/false, /*grad_scale=*/{}, no_inf);
                         if (rounded.defined()) at::Tensor(rounded).copy_(values);
                       }});
   }

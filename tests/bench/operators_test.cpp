@@ -1,8 +1,11 @@
 #include "gpt/bench/operators.h"
 
+#include <ATen/record_function.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "support/device_cases.h"
@@ -64,6 +67,24 @@ TEST_P(OperatorSpeedsTest, WorkIsWhatTheOperatorsDo) {
   EXPECT_EQ(work("GELU", at::kFloat), 2 * 4.0 * 32 * 128);
   EXPECT_EQ(work("GELU", at::kBFloat16), 2 * 2.0 * 32 * 128);
   EXPECT_EQ(work("head and cross entropy", at::kFloat), 2.0 * 32 * 32 * 128) << "70 are padded to 128";
+}
+
+std::vector<bool> has_divisor;  // of the calls of LibTorch's AdamW
+
+// With a divisor LibTorch's kernel writes all gradients, which ours does not.
+TEST_P(OperatorSpeedsTest, LibTorchsUpdateIsNotToldToDivideTheGradients) {
+  has_divisor.clear();
+  const auto note = [](const at::RecordFunction& function) -> std::unique_ptr<at::ObserverContext> {
+    constexpr size_t kGradScale = 13;
+    if (std::string_view(function.name()) == "aten::_fused_adamw_")
+      has_divisor.push_back(!function.inputs()[kGradScale].isNone());
+    return nullptr;
+  };
+  const auto handle = at::addThreadLocalCallback(at::RecordFunctionCallback(note).needsInputs(true));
+  (void)measured(small_run(Mlp::gelu), at::kFloat);
+  at::removeCallback(handle);
+  EXPECT_FALSE(has_divisor.empty());
+  for (const bool has : has_divisor) EXPECT_FALSE(has);
 }
 
 TEST_P(OperatorSpeedsTest, KeepsWhatWasMeasuredBeforeASignal) {
