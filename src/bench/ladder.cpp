@@ -105,7 +105,7 @@ class Climb {
     for (const Switched& one : all) count_ += is_full(one.config) ? 0 : 1;
     for (Switched& one : all) {
       if (is_full(one.config)) {
-        one.row.verdict = "nothing changes: others set the same";
+        one.row.verdict = "nothing changes: the others set it too";
       } else {
         const auto pair = try_compare(full_, one.config, one.row);
         if (stopped_) return false;

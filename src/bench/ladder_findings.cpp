@@ -66,8 +66,8 @@ std::string text_of(const Ladder& ladder) {
   text += ladder_table(ladder.rows, "rung", /*is_ladder=*/true, start_loss);
   if (!ladder.switched.empty()) {
     text += fmt::format(
-        "\nThe full set, {}, without one of them or with one that is not in it. Speed is relative to that of the full "
-        "set; the verdict is on what is switched off or on:\n\n{}",
+        "\nThe full set, {}, without one of its rungs (and those that need it) or with one that was left out. `speed` "
+        "is relative to that of the full set; the verdict is on the rung that is taken away or added:\n\n{}",
         full_set_of(ladder), ladder_table(ladder.switched, "full set", /*is_ladder=*/false, start_loss));
   }
   if (!ladder.variants.empty()) {

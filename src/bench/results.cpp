@@ -1,15 +1,21 @@
 #include "gpt/bench/results.h"
 
+#include <ATen/detail/CUDAHooksInterface.h>
 #include <fmt/format.h>
+#include <sys/utsname.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "gpt/config/load.h"
 #include "gpt/core/file.h"
 #include "gpt/core/format.h"
 #include "gpt/core/version.h"
+#include "gpt/device/host.h"
 
 namespace gpt {
 namespace {
@@ -28,14 +34,87 @@ std::string escaped(const std::string& text) {
   return result;
 }
 
+std::string first_line_of(const std::string& path) {
+  std::ifstream in(path);
+  std::string line;
+  std::getline(in, line);
+  return line;
+}
+
+// Threads of one core have the same siblings.
+int64_t count_cores(int64_t cpu_threads) {
+  std::set<std::string> siblings;
+  for (int64_t i = 0; i < cpu_threads; ++i)
+    siblings.insert(first_line_of(fmt::format("/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", i)));
+  siblings.erase("");
+  return std::ssize(siblings);
+}
+
+std::string distribution() {
+  constexpr std::string_view kKey = "PRETTY_NAME=";
+  std::ifstream in("/etc/os-release");
+  for (std::string line; std::getline(in, line);) {
+    if (!line.starts_with(kKey)) continue;
+    line.erase(0, kKey.size());
+    std::erase(line, '"');
+    return line + ", ";
+  }
+  return "";
+}
+
+// On one line.
+std::string versions(const Machine& machine) {
+  std::string text;
+  for (const char c : version_text()) text += c == '\n' ? std::string(", ") : std::string(1, c);
+  if (!machine.driver.empty()) text += fmt::format(", NVIDIA driver {}, cuDNN {}", machine.driver, machine.cudnn);
+  return text;
+}
+
+std::string in_words(const Machine& machine) {
+  const std::string cores = machine.cores > 0 ? plural(machine.cores, "core") + ", " : "";
+  return fmt::format("{}, {}{}, {} of memory; {}", machine.cpu, cores, plural(machine.cpu_threads, "hardware thread"),
+                     format_bytes(static_cast<double>(machine.memory_bytes)), machine.system);
+}
+
+nlohmann::ordered_json json_of(const Machine& machine) {
+  nlohmann::ordered_json json{{"cpu", machine.cpu},
+                              {"cores", machine.cores},
+                              {"cpu_threads", machine.cpu_threads},
+                              {"memory_bytes", machine.memory_bytes},
+                              {"system", machine.system}};
+  if (machine.cores == 0) json["cores"] = nullptr;
+  if (!machine.driver.empty()) json["driver"] = machine.driver, json["cudnn"] = machine.cudnn;
+  return json;
+}
+
 }  // namespace
+
+Machine this_machine(at::Device device) {
+  utsname kernel{};
+  uname(&kernel);
+  const int64_t cpu_threads = sysconf(_SC_NPROCESSORS_CONF);
+  Machine machine{.cpu = host::cpu_name(),
+                  .system = fmt::format("{}{} {}", distribution(), kernel.sysname, kernel.release),
+                  .memory_bytes = host::memory_bytes(),
+                  .cores = count_cores(cpu_threads),
+                  .cpu_threads = cpu_threads,
+                  .driver = {},
+                  .cudnn = {}};
+  if (device.is_cuda()) {
+    const long cudnn = at::detail::getCUDAHooks().versionRuntimeCuDNN();
+    machine.driver = host::nvidia_driver_version();
+    machine.cudnn = fmt::format("{}.{}.{}", cudnn / 10000, cudnn % 10000 / 100, cudnn % 100);
+  }
+  return machine;
+}
 
 std::string to_markdown(const BenchResults& results) {
   const ModelConfig& m = results.config.model;
-  std::string text = fmt::format("# gpt-bench {}\n\n`{}`, {}\n\n{}, {}; {}, {}, width {}, {} x {} tokens\n\n",
-                                 results.title, results.command, results.date, results.device.name,
-                                 plural(results.threads, "thread"), plural(m.n_layer, "layer"),
-                                 plural(m.n_head, "head"), m.n_embd, results.config.training.batch_size, m.block_size);
+  std::string text =
+      fmt::format("# gpt-bench {}\n\n`{}`, {}\n\n{}, {}; {}, {}, width {}, {} x {} tokens\n\n{}\n\n{}\n\n",
+                  results.title, results.command, results.date, results.device.name, plural(results.threads, "thread"),
+                  plural(m.n_layer, "layer"), plural(m.n_head, "head"), m.n_embd, results.config.training.batch_size,
+                  m.block_size, in_words(results.machine), versions(results.machine));
   if (!results.findings.complete) text += "Stopped before it was complete.\n\n";
   return text + results.findings.text;
 }
@@ -48,6 +127,7 @@ std::string to_json(const BenchResults& results) {
                               {"commit", commit_id()},
                               {"device", results.device.name},
                               {"threads", results.threads},
+                              {"machine", json_of(results.machine)},
                               {"configuration", config::dump(results.config)},
                               {"complete", results.findings.complete}};
   json.update(nlohmann::ordered_json::parse(results.findings.json));

@@ -136,10 +136,12 @@ int put_result(const std::string& json, const Options& options) {
 
 BenchResults results_for(const Config& config, const char* title, const Options& options) {
   create_folders(options.results);  // found out before anything is measured
+  const at::Device device = select_device(config.device).device;
   return {.title = title,
           .command = options.command,
           .date = now(),
-          .device = describe_device(select_device(config.device).device),
+          .device = describe_device(device),
+          .machine = this_machine(device),
           .threads = config.threads > 0 ? config.threads : sysconf(_SC_NPROCESSORS_ONLN),
           .config = config,
           .findings = {}};
@@ -209,7 +211,7 @@ Found compare_modes(const Context& context) {
   const Apart apart;
   const Modes modes = measure_modes(context.config, context.device, effort, std::bind_front(&Apart::measure, &apart),
                                     context.progress());
-  return modes.epochs == 0 ? Found() : findings(modes);
+  return !modes.rows.front().measurement ? Found() : findings(modes);
 }
 
 Found compare_variants(const Context& context) {

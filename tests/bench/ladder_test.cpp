@@ -11,6 +11,7 @@
 
 #include "gpt/bench/results.h"
 #include "gpt/core/error.h"
+#include "gpt/core/version.h"
 
 namespace gpt {
 namespace {
@@ -185,7 +186,7 @@ TEST(Ladder, WhatALaterRungSetsTooIsNotMeasuredWithout) {
   EXPECT_TRUE(row(ladder.rows, "second").kept);
   for (const char* name : {"without first", "without second"}) {
     EXPECT_FALSE(row(ladder.switched, name).measurement) << name;
-    EXPECT_EQ(row(ladder.switched, name).verdict, "nothing changes: others set the same") << name;
+    EXPECT_EQ(row(ladder.switched, name).verdict, "nothing changes: the others set it too") << name;
   }
 }
 
@@ -216,7 +217,7 @@ TEST(Ladder, CompileBringsItsAttentionWhereLibTorchsWasLeftOut) {
   const Ladder ladder = climb(toy_config(), plan, slow_flash, [](double, const std::string&) {});
   EXPECT_EQ(row(ladder.rows, "flash").verdict, "left out: slower here");
   EXPECT_EQ(row(ladder.rows, "compile").gain, 4);
-  EXPECT_EQ(row(ladder.switched, "with flash").verdict, "nothing changes: others set the same");
+  EXPECT_EQ(row(ladder.switched, "with flash").verdict, "nothing changes: the others set it too");
   EXPECT_EQ(row(ladder.switched, "without compile").gain, 0.25);
 }
 
@@ -306,6 +307,30 @@ TEST(Ladder, TheEffortFitsIntoTheTime) {
           << step_ms << " ms, " << seconds << " s: " << rounds << " x " << length.updates;
     }
   }
+}
+
+TEST(Results, NameTheMachineAndTheVersions) {
+  const auto here = this_machine(at::kCPU);
+  EXPECT_FALSE(here.cpu.empty());
+  EXPECT_NE(here.system.find("Linux "), std::string::npos) << here.system;
+  EXPECT_GT(here.memory_bytes, 100'000'000);
+  EXPECT_GE(here.cpu_threads, 1);
+  EXPECT_LE(here.cores, here.cpu_threads);
+  EXPECT_EQ(here.driver, "");
+
+  BenchResults results;
+  results.findings = {.text = "", .json = "{}", .chart_title = "", .complete = true};
+  results.machine = {"a CPU", "a system", 32'000'000'000, 4, 8, "580.65.06", "9.15.1"};
+  const std::string text = to_markdown(results);
+  EXPECT_NE(text.find("a CPU, 4 cores, 8 hardware threads, 32.0 GB of memory; a system\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("(commit " + commit_id() + "), LibTorch 2."), std::string::npos) << text;
+  EXPECT_NE(text.find(", NVIDIA driver 580.65.06, cuDNN 9.15.1\n"), std::string::npos) << text;
+  const auto machine = nlohmann::json::parse(to_json(results)).at("machine");
+  EXPECT_EQ(machine, nlohmann::json::parse(R"({"cpu": "a CPU", "cores": 4, "cpu_threads": 8, "system": "a system",
+      "memory_bytes": 32000000000, "driver": "580.65.06", "cudnn": "9.15.1"})"));
+  results.machine = {"a CPU", "a system", 32'000'000'000, 0, 8, "", ""};
+  EXPECT_TRUE(nlohmann::json::parse(to_json(results)).at("machine").at("cores").is_null()) << "it is not known";
+  EXPECT_EQ(to_markdown(results).find("driver"), std::string::npos);
 }
 
 // As on a GPU, which computes in milliseconds what took seconds to prepare.

@@ -33,6 +33,8 @@ class Bench(unittest.TestCase):
         self.assertTrue(all(row["kept"] for row in report["rows"]), "something was left out")
         self.assertEqual([row["name"] for row in report["switched"]], ["without adamw", "without compile"])
         self.assertIn("The full set, `adamw+compile`, without", done.stdout)
+        self.assertGreater(report["machine"]["memory_bytes"], 0)
+        self.assertIn(f"(commit {report['commit']}), LibTorch", done.stdout)
         self.assertEqual([row["name"] for row in report["variants"]], ["32", "64", "128", "256", "cpu"])
         losses = [row["measurement"]["loss"] for row in report["rows"]]
         self.assertNotIn("differs", json.dumps(report["rows"]))

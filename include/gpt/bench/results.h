@@ -10,13 +10,24 @@
 
 namespace gpt {
 
+// What figures depend on beside the configuration.
+struct Machine {
+  std::string cpu, system;  // "Debian GNU/Linux 12 (bookworm), Linux 6.1.0"
+  int64_t memory_bytes = 0;
+  int64_t cores = 0, cpu_threads = 0;  // of the machine; no cores: Linux does not say
+  std::string driver, cudnn;           // where the device is a GPU
+};
+
+Machine this_machine(at::Device device);
+
 struct BenchResults {
   std::string title;    // "ladder", "ops" or another command
   std::string command;  // as it was typed
   std::string date;     // "2026-11-22T20:45:00Z"
   DeviceInfo device;
-  int64_t threads = 0;
-  Config config;  // what was asked for
+  Machine machine;
+  int64_t threads = 0;  // that are used
+  Config config;        // what was asked for
   Findings findings;
 };
 
