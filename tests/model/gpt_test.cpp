@@ -15,11 +15,13 @@
 #include <vector>
 
 #include "gpt/core/error.h"
+#include "gpt/device/precision.h"
 #include "gpt/model/compile.h"
 #include "gpt/ops/aten.h"
 #include "gpt/ops/fused.h"
 #include "support/device_cases.h"
 #include "support/fixture.h"
+#include "support/restore_context.h"
 #include "support/tolerance.h"
 
 namespace gpt {
@@ -63,6 +65,16 @@ std::vector<at::Tensor> gradients(const GPT& model) {
   return result;
 }
 
+class GPTOnDevice : public DeviceTest {
+ protected:
+  void SetUp() override {
+    DeviceTest::SetUp();
+    apply_precision({}, /*deterministic=*/false);  // sums are float32 in cuBLAS too
+  }
+
+  RestoreContext restore_;
+};
+
 TEST(GPT, VocabularyPaddingTakesNoPart) {
   for (const bool tied : {true, false}) {
     for (const double smoothing : {0.0, 0.1}) {
@@ -88,15 +100,15 @@ TEST(GPT, VocabularyPaddingTakesNoPart) {
 }
 
 // Without a master it computes with the same weights, and what it keeps of a gradient is that of float32, rounded.
-TEST(GPT, KeepsWeightsAndGradientsOfSixteenBits) {
+TEST_P(GPTOnDevice, KeepsWeightsAndGradientsOfSixteenBits) {
   for (const bool tied : {true, false}) {
     for (const auto& operators : {ops::fused_operators(), ops::aten_operators()}) {
       ModelConfig config = tiny_config();
       config.tie_weights = tied;
       config.position = Position::learned;
-      GPT wide(config, at::kCPU, 1, {.compute = at::kBFloat16}),
-          narrow(config, at::kCPU, 1, {.compute = at::kBFloat16, .has_master = false, .gradient = at::kBFloat16});
-      const at::Tensor ids = random_ids(2, 16, 1), targets = random_ids(2, 16, 2);
+      GPT wide(config, device(), 1, {.compute = at::kBFloat16}),
+          narrow(config, device(), 1, {.compute = at::kBFloat16, .has_master = false, .gradient = at::kBFloat16});
+      const at::Tensor ids = random_ids(2, 16, 1).to(device()), targets = random_ids(2, 16, 2).to(device());
       std::vector<double> losses;
       for (GPT* model : {&wide, &narrow}) {
         model->set_operators(operators);
@@ -250,12 +262,13 @@ INSTANTIATE_TEST_SUITE_P(Forms, CachedForms,
 
 // Both architectures, with our operators and with ATen's: everything between embedding and loss has 16 bits, and what comes out is
 // that of float32 weights within their rounding, over some 16 operators one after another.
-TEST(GPT, EndToEndInSixteenBitsIsWithinTheirRounding) {
+TEST_P(GPTOnDevice, EndToEndInSixteenBitsIsWithinTheirRounding) {
   ModelConfig gpt2 = tiny_config();
   gpt2.norm = Norm::layernorm, gpt2.mlp = Mlp::gelu, gpt2.position = Position::learned, gpt2.bias = true;
-  const at::Tensor ids = random_ids(2, 17, 5), inputs = ids.narrow(1, 0, 16), targets = ids.narrow(1, 1, 16);
+  const at::Tensor ids = random_ids(2, 17, 5).to(device()), inputs = ids.narrow(1, 0, 16),
+                   targets = ids.narrow(1, 1, 16);
   for (const ModelConfig& config : {tiny_config(), gpt2}) {
-    GPT exact(config, at::kCPU, 3), rounded(config, at::kCPU, 3, {.compute = at::kBFloat16});
+    GPT exact(config, device(), 3), rounded(config, device(), 3, {.compute = at::kBFloat16});
     for (const bool ours : {true, false}) {
       rounded.set_operators(ours ? ops::fused_operators() : ops::aten_operators());
       for (GPT* model : {&exact, &rounded}) model->loss(inputs, targets).backward();
@@ -278,6 +291,8 @@ TEST(GPT, EndToEndInSixteenBitsIsWithinTheirRounding) {
     }
   }
 }
+
+INSTANTIATE_ON_DEVICES(GPTOnDevice);
 
 TEST(GPT, RefusesWeightsOfAnotherArchitecture) {
   const auto message = [&](const NamedTensors& values) -> std::string {

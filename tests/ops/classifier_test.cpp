@@ -34,6 +34,7 @@
 #include "support/allocations.h"
 #include "support/device_cases.h"
 #include "support/emulated_kernels.h"
+#include "support/parameter_of.h"
 #include "support/tolerance.h"
 
 namespace gpt::ops {
@@ -77,6 +78,7 @@ struct Inputs {
 struct Reference {
   at::Tensor loss, x_gradient, head_gradient;  // times upstream; (N, C), (Vp, C)
   at::Tensor loss_bound, x_bound, head_bound;
+  at::Tensor head_magnitude;  // above every sum that comes up on the way to the head's gradient
 
   Reference(const ClassifierCase& c, const Inputs& in, double upstream, at::ScalarType type) {
     const at::Tensor x = in.x.reshape({-1, c.C}).to(at::kDouble), weight = in.weight.to(at::kDouble);
@@ -106,8 +108,9 @@ struct Reference {
     loss_bound = at::scalar_tensor(2 * of_logits + in_sums * (1 + largest + std::log(c.V)), at::kDouble);
     const double each = 2 * of_logits + 2 * in_sums + 2 * last;
     x_bound = parts.matmul(weight.abs()) * each;
-    head_bound = at::zeros({c.Vp, c.C}, at::kDouble);
-    head_bound.narrow(0, 0, c.V).copy_(parts.t().matmul(x.abs()) * (each + test::tolerance(at::kFloat, x.size(0))));
+    head_magnitude = at::zeros({c.Vp, c.C}, at::kDouble);
+    head_magnitude.narrow(0, 0, c.V).copy_(parts.t().matmul(x.abs()));
+    head_bound = head_magnitude * (each + test::tolerance(at::kFloat, x.size(0)));
   }
 };
 
@@ -198,6 +201,41 @@ TEST_P(ClassifierTest, TakesAnInputOf16BitsAndGivesItsGradientInThem) {
   loss(x, head(in), in);
   EXPECT_EQ(x.grad().scalar_type(), type());
   expect_within(x.grad(), reference.x_gradient, reference.x_bound);
+}
+
+// With a head that has a master and a gradient of float32 or neither: the gradient is a sum over chunks and micro-batches, which 16 bits
+// round every time.
+TEST_P(ClassifierTest, EqualsFloat64EndToEnd) {
+  if (type() == at::kFloat) GTEST_SKIP() << "about 16 bits";
+  for (const bool has_master : {true, false}) {
+    const at::ScalarType gradient = has_master ? at::kFloat : type();
+    SCOPED_TRACE(testing::Message() << (has_master ? "with" : "without") << " a master");
+    const Inputs first(what(), type(), generator_);
+    const Parameter weight = test::parameter_of(first.weight.to(device(), false, /*copy=*/true),
+                                                {.compute = type(), .has_master = has_master, .gradient = gradient});
+    at::Tensor expected, bound, magnitude;
+    for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
+      Inputs in = micro_batch == 0 ? first : Inputs(what(), type(), generator_);
+      in.weight = first.weight;
+      const Reference reference(what(), in, kUpstream, type());
+      const at::Tensor x = leaf(in, type());
+      const at::Tensor loss = classifier_loss(x, weight, in.targets.to(device()), what().options(), upstream());
+      loss.backward(upstream());
+      EXPECT_EQ(loss.scalar_type(), at::kFloat);
+      expect_within(loss, reference.loss, reference.loss_bound);
+      EXPECT_EQ(x.grad().scalar_type(), type());
+      expect_within(x.grad(), reference.x_gradient, reference.x_bound);
+      const bool is_first = micro_batch == 0;
+      expected = is_first ? reference.head_gradient : expected + reference.head_gradient;
+      bound = is_first ? reference.head_bound : bound + reference.head_bound;
+      magnitude = is_first ? reference.head_magnitude : magnitude + reference.head_magnitude;
+    }
+    // A chunk's product is rounded, and so is what it is added to.
+    const int64_t rows = first.targets.numel(), chunks = what().chunk_rows ? 1 + rows / what().chunk_rows : 1;
+    const double in_chunks = gradient == at::kFloat ? 0 : test::tolerance(gradient, 2 * 2 * chunks);
+    EXPECT_EQ(weight.gradient().scalar_type(), gradient);
+    expect_within(weight.gradient(), expected, bound + in_chunks * magnitude);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, ClassifierTest,

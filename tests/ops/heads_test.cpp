@@ -138,19 +138,25 @@ TEST_P(HeadsTest, WithoutGradientsItGivesTheSame) {
 // The packed product, its heads, attention by LibTorch, and back.
 TEST_P(HeadsTest, AttentionBetweenThePassesEqualsThatOfViews) {
   const HeadsCase& c = shape();
-  const at::Tensor values = draw({c.B, c.T, c.width()}, at::kFloat), ours = values.clone().requires_grad_(),
-                   theirs = exact(values).requires_grad_();
-  const at::Tensor y = aten::attention(split(ours * 1), 0.0), expected = aten::attention(reference(theirs, c), 0.0);
-  const at::Tensor upstream = draw(y.sizes(), at::kFloat);
-  y.backward(upstream);
-  expected.backward(exact(upstream));
-  // A value passes through sums over D and T, and some twenty operations around them.
-  const auto near = [&](const at::Tensor& actual, const at::Tensor& of_float64) {
-    EXPECT_LE((exact(actual) - of_float64).abs().max().item<double>(),
-              test::tolerance(at::kFloat, 2 * c.D + c.T + 20, of_float64.abs().max().item<double>()));
-  };
-  near(y, expected.detach());
-  near(ours.grad(), theirs.grad());
+  for (const auto type : types()) {
+    SCOPED_TRACE(c10::toString(type));
+    const at::Tensor values = draw({c.B, c.T, c.width()}, type), ours = values.clone().requires_grad_(),
+                     theirs = exact(values).requires_grad_();
+    const at::Tensor y = aten::attention(split(ours * 1), 0.0), expected = aten::attention(reference(theirs, c), 0.0);
+    const at::Tensor upstream = draw(y.sizes(), type);
+    y.backward(upstream);
+    expected.backward(exact(upstream));
+    // A value passes through sums over D and T, and some twenty operations around them. 16 bits round queries and keys, the weights,
+    // the output, the gradient of the scores, those of heads and their sum over a group, and the result.
+    const int64_t roundings = type == at::kFloat ? 2 * c.D + c.T + 20 : 7;
+    const auto near = [&](const at::Tensor& actual, const at::Tensor& of_float64) {
+      EXPECT_EQ(actual.scalar_type(), type);
+      EXPECT_LE((exact(actual) - of_float64).abs().max().item<double>(),
+                test::tolerance(type, roundings, of_float64.abs().max().item<double>()));
+    };
+    near(y, expected.detach());
+    near(ours.grad(), theirs.grad());
+  }
 }
 
 // The second run of gradient checkpointing rotates a product of its own.

@@ -18,15 +18,23 @@ class RestoreContext {
     context_.setDeterministicFillUninitializedMemory(fills_memory_);
     context_.setDeterministicCuDNN(deterministic_cudnn_);
     context_.setBenchmarkCuDNN(benchmark_cudnn_);
+    context_.setAllowBF16ReductionCuBLAS(may_round(of_bfloat16_), may_split(of_bfloat16_));
+    context_.setAllowFP16ReductionCuBLAS(may_round(of_float16_), may_split(of_float16_));
   }
   RestoreContext(const RestoreContext&) = delete;
   RestoreContext& operator=(const RestoreContext&) = delete;
 
  private:
+  // Of the sums of products in cuBLAS.
+  using Reduction = at::CuBLASReductionOption;
+  static bool may_round(Reduction option) { return option == Reduction::AllowReducedPrecisionWithSplitK; }
+  static bool may_split(Reduction option) { return option != Reduction::DisallowReducedPrecisionDisallowSplitK; }
+
   static constexpr at::Float32Backend kBackend = at::Float32Backend::CUDA;
   static constexpr std::array kOps{at::Float32Op::MATMUL, at::Float32Op::CONV, at::Float32Op::RNN};
 
   at::Context& context_ = at::globalContext();
+  Reduction of_bfloat16_ = context_.allowBF16ReductionCuBLAS(), of_float16_ = context_.allowFP16ReductionCuBLAS();
   std::array<at::Float32Precision, kOps.size()> precision_;
   bool deterministic_ = context_.deterministicAlgorithms(),
        fills_memory_ = context_.deterministicFillUninitializedMemory(),
