@@ -385,7 +385,8 @@ TEST(TrainStep, SignalsDuringTheComputationChangeNothing) {
     process::watch_signals();
     std::atomic<bool> done{false};
     std::thread sender([&done] {
-      while (!done) kill(getpid(), SIGUSR1), usleep(200);
+      do kill(getpid(), SIGUSR1), usleep(200);
+      while (!done);  // at least one, however late this thread begins
     });
     const double loss = final_loss();
     done = true;
