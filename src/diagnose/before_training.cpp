@@ -14,8 +14,22 @@
 namespace gpt {
 namespace {
 
+void require_sample_prompt(const CadenceConfig& cadence, const Corpus& corpus) {
+  const Check check = check_sample_prompt(cadence, corpus);
+  if (check.status == Check::Status::fail)
+    throw Error(ExitCode::config, fmt::format("{}; {}", check.detail, check.fix));
+}
+
 void say_if_doubtful(const Check& check) {
   if (check.status != Check::Status::pass) log::warn(fmt::format("{}: {}; {}", check.name, check.detail, check.fix));
+}
+
+// Searching a larger corpus would take too long. Separate files were compared when they were loaded, whatever their size.
+void compare_splits(const Corpus& corpus) {
+  constexpr int64_t kMostTokens = 100'000'000;  // a tenth of a second on one core
+  int64_t tokens = 0;
+  for (const Tokens& source : corpus.sources) tokens += source.size();
+  if (corpus.validation.size() > 0 && tokens <= kMostTokens) say_if_doubtful(check_overlap(corpus));
 }
 
 // The estimate is up to a tenth too high: memory is certain not to suffice only where the reduced estimate is too much as well.
@@ -35,6 +49,7 @@ void require_memory(const ModelConfig& model, const TrainingConfig& training, co
 void check_before_training(const Config& config, const Corpus& corpus, const DeviceInfo& device,
                            const Precision& precision, bool is_resumed) {
   // On the CPU, so that no token is copied to a GPU before the run itself does it.
+  require_sample_prompt(config.training.cadence, corpus);
   const DataLoader loader(corpus.sources, config.data, schedule_options(config, corpus), at::kCPU);
   const DatasetFacts facts = describe_data(corpus, loader);
   require_memory(config.model, with_real_batch(config.training, facts),
@@ -43,6 +58,7 @@ void check_before_training(const Config& config, const Corpus& corpus, const Dev
   if (is_resumed) return;
   const RunPlan plan = plan_run(config.training, loader.batches_per_epoch());
   say_if_doubtful(check_batch(config.training, facts));
+  compare_splits(corpus);
   if (config.data.stages.empty()) say_if_doubtful(check_length(config, facts, plan));
   say_if_doubtful(check_learning_rate(config.training.schedule, plan));
   say_if_doubtful(check_compute(config.model, config.training, plan,

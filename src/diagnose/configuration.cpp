@@ -292,6 +292,8 @@ class Examination {
     plan_ = plan_run(config_.training, loader.batches_per_epoch());
     training_ = with_real_batch(config_.training, facts);
     add(check_dataset(config_.data, config_.model.block_size, facts));
+    if (config_.training.cadence.sample_interval.count > 0 && corpus.tokenizer)
+      add(check_sample_prompt(config_.training.cadence, corpus));
     add(check_batch(config_.training, facts));
     if (config_.data.stages.empty()) {
       add(check_length(config_, facts, *plan_));

@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
+#include <vector>
 
+#include "gpt/core/error.h"
 #include "gpt/core/format.h"
 #include "gpt/data/overlap.h"
+#include "gpt/generate/prompt.h"
 #include "gpt/optim/lr_schedule.h"
 #include "gpt/parameters/parameter_table.h"
 #include "gpt/train/evaluator.h"
@@ -76,6 +79,18 @@ Check check_overlap(const Corpus& corpus) {
                 "remove repeated documents before preparing: the validation loss is lower than it should be");
 }
 
+Check check_sample_prompt(const CadenceConfig& cadence, const Corpus& corpus) {
+  if (cadence.sample_interval.count == 0 || !corpus.tokenizer) return passed("sample prompt", "no samples are written");
+  try {
+    const std::vector<int32_t> tokens =
+        encode_prompt(*corpus.tokenizer, cadence.sample_prompt, "training.sample_prompt");
+    return passed("sample prompt", "samples begin with " + plural(std::ssize(tokens), "token"));
+  } catch (const Error& error) {
+    return failed("sample prompt", error.what(),
+                  "set training.sample_prompt to a text of these characters, or training.sample_interval: 0");
+  }
+}
+
 Check check_batch(const TrainingConfig& training, const DatasetFacts& facts) {
   const int64_t effective = training.batch_size * training.gradient_accumulation_steps;
   const int64_t samples = facts.samples_per_epoch;
@@ -108,10 +123,11 @@ Check check_validation(const Config& config, const DatasetFacts& facts, const Ru
                   "set training.eval_interval");
   }
   if (plan.eval_every > plan.total_steps) {
+    const int64_t interval = std::max<int64_t>(1, plan.total_steps / 10);
     return warned("validation",
-                  fmt::format("eval_interval of {} in a run of {}: the validation loss is not computed during the run",
+                  fmt::format("eval_interval of {} in a run of {}: the validation loss is computed at its end alone",
                               plural(plan.eval_every, "step"), with_commas(plan.total_steps)),
-                  fmt::format("set training.eval_interval: {} steps", std::max<int64_t>(1, plan.total_steps / 10)));
+                  fmt::format("set training.eval_interval: {} {}", interval, interval == 1 ? "step" : "steps"));
   }
   const int64_t all = facts.validation_tokens - 1;
   const int64_t read = evaluation_tokens(config.training, config.model.block_size, facts.validation_tokens);

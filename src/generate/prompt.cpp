@@ -52,7 +52,7 @@ std::string list_characters(const Tokenizer& tokenizer) {
 
 }  // namespace
 
-std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view prompt) {
+std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view prompt, std::string_view name) {
   if (prompt.empty()) {
     if (const auto end_of_text = tokenizer.end_of_text()) return {*end_of_text};
     try {
@@ -64,8 +64,8 @@ std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view 
   try {
     return tokenizer.encode_with_specials(prompt);
   } catch (const Error& e) {
-    if (tokenizer.name() != "char") throw Error(e.code(), fmt::format("prompt, {}", e.what()));
-    throw Error(e.code(), fmt::format("prompt, {}; this model knows only: {}", e.what(), list_characters(tokenizer)));
+    if (tokenizer.name() != "char") throw Error(e.code(), fmt::format("{}, {}", name, e.what()));
+    throw Error(e.code(), fmt::format("{}, {}; this model knows only: {}", name, e.what(), list_characters(tokenizer)));
   }
 }
 

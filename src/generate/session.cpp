@@ -109,7 +109,8 @@ Session open_session(const GenerateOptions& options) {
 }
 
 int write_samples(Session& session, const GenerateOptions& options, const std::string& prompt, TextOutput& output) {
-  encode_prompt(*session.tokenizer, prompt);  // one that cannot be read is refused before anything is written
+  // One that cannot be read is refused before anything is written.
+  encode_prompt(*session.tokenizer, prompt, options.prompt_file.empty() ? "prompt" : options.prompt_file);
   SamplingConfig sampling = options.sampling;
   for (int64_t k = 1; k <= options.num_samples && output.open() && process::stop_signal() == 0; ++k, ++sampling.seed) {
     const bool told_apart = options.num_samples > 1 && !options.json;

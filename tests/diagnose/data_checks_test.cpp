@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "gpt/tokenizer/make_tokenizer.h"
+
 namespace gpt {
 namespace {
 
@@ -28,6 +30,23 @@ TEST(CheckDataset, SaysHowMuchOfTheTextIsUsed) {
             std::string::npos);
   run.config.data.max_chars = 2'000'000;
   EXPECT_NE(check_dataset(run.config.data, 256, run.facts).detail.find("more than the text has"), std::string::npos);
+}
+
+TEST(CheckSamplePrompt, ACharacterThatTheTextLacksFailsARunThatWritesSamples) {
+  Corpus corpus;
+  corpus.tokenizer = make_tokenizer("char", "abc");
+  CadenceConfig cadence;
+  cadence.sample_prompt = "ab7";
+  EXPECT_EQ(check_sample_prompt(cadence, corpus).status, Status::pass) << "no samples";
+  cadence.sample_interval = {5, Interval::Unit::steps};
+  const Check check = check_sample_prompt(cadence, corpus);
+  EXPECT_EQ(check.status, Status::fail);
+  EXPECT_EQ(check.detail.find("training.sample_prompt, byte 2: '7' (U+0037) is not in the vocabulary"), 0u)
+      << check.detail;
+  cadence.sample_prompt = "ab";
+  EXPECT_EQ(check_sample_prompt(cadence, corpus).detail, "samples begin with 2 tokens");
+  corpus.tokenizer = nullptr;
+  EXPECT_EQ(check_sample_prompt(cadence, corpus).status, Status::pass) << "nothing to write them with";
 }
 
 TEST(CheckBatch, ATextSmallerThanABatchIsAWarning) {
@@ -102,6 +121,10 @@ TEST(CheckValidation, ItHasToHappenAndItsShareIsTold) {
             "every 500 steps over 49.2k of 111.5k tokens (44 %)");
   run.config.training.cadence.eval_interval = {6000, Interval::Unit::steps};
   EXPECT_EQ(check_validation(run.config, run.facts, run.plan()).fix, "set training.eval_interval: 500 steps");
+  EXPECT_NE(check_validation(run.config, run.facts, run.plan()).detail.find("computed at its end alone"),
+            std::string::npos);
+  run.config.training.schedule.max_steps = 5;
+  EXPECT_EQ(check_validation(run.config, run.facts, run.plan()).fix, "set training.eval_interval: 1 step");
   run.config.training.cadence.eval_interval = {0, Interval::Unit::steps};
   EXPECT_EQ(check_validation(run.config, run.facts, run.plan()).status, Status::warn);
   run.config.training.cadence.eval_interval = {500, Interval::Unit::steps};

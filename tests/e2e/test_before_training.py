@@ -73,6 +73,20 @@ class BeforeTraining(unittest.TestCase):
                                                           "training.warmup_steps": 0}), check_code=0)
         self.assertIn("the text is smaller than one batch", done.stderr)
 
+    def test_a_sample_prompt_that_cannot_be_encoded_is_refused_before_the_first_step(self):
+        options = self.options(**{"training.sample_prompt": "é", "training.sample_interval": 20, "training.max_steps": 20})
+        done = programs.run("gpt-train", *options, check_code=2)
+        self.assertIn("error: training.sample_prompt, byte 0: 'é'", done.stderr)
+        self.assertNotIn("step", done.stderr.replace("training.", ""))
+        found = programs.checks(*options, "--no-probe", check_code=1)
+        self.assertEqual(found["sample prompt"]["status"], "fail")
+
+    def test_validation_text_that_is_training_text_is_warned_of(self):
+        text = self.folder / "repeated.txt"
+        text.write_text(programs.write_text(self.folder, sentences=40).read_text() * 20)
+        done = programs.run("gpt-train", *self.options(**{"data.text": text, "training.max_steps": 1, "training.warmup_steps": 0}), check_code=0)
+        self.assertRegex(done.stderr, r"warning: overlap: (\d+) of \1 windows of 64 validation tokens occur in training .* remove repeated")
+
     def test_a_sound_run_has_no_warning(self):
         done = programs.run("gpt-train", *self.options(), check_code=0)
         self.assertNotIn("warning", done.stderr)

@@ -37,6 +37,8 @@ TEST(EncodePrompt, CutsALongListOfCharacters) {
 TEST(EncodePrompt, SaysWhereThePromptIsNoUtf8) {
   EXPECT_ERROR(encode_prompt(*make_tokenizer("char", "abc"), "a\xFF"), ExitCode::data,
                "prompt, byte 1: 0xFF is not valid UTF-8; this model knows only");
+  EXPECT_ERROR(encode_prompt(*make_tokenizer("char", "abc"), "a\xFF", "notes.txt"), ExitCode::data,
+               "notes.txt, byte 1: ");
   EXPECT_EQ(encode_prompt(*make_tokenizer("byte", ""), "\xFF"), std::vector<int32_t>{255});
 }
 

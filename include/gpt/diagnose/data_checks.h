@@ -32,6 +32,9 @@ Check check_tokens(const Corpus& corpus);
 // Whether validation tokens occur in training too, whatever the size of the data.
 Check check_overlap(const Corpus& corpus);
 
+// Whether the tokenizer has every character that samples begin with; a run that writes none passes.
+Check check_sample_prompt(const CadenceConfig& cadence, const Corpus& corpus);
+
 Check check_batch(const TrainingConfig& training, const DatasetFacts& facts);
 Check check_validation(const Config& config, const DatasetFacts& facts, const RunPlan& plan);
 Check check_workers(const DataConfig& data, bool resident, int64_t cores);

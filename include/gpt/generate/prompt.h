@@ -10,7 +10,9 @@
 namespace gpt {
 
 // At least one token: an empty prompt starts from end of text, else from a newline. The text of a special token becomes its
-// id. Throws gpt::Error(data) naming the first character that the vocabulary lacks, and the characters that it has.
-std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view prompt);
+// id. Throws gpt::Error(data) naming the first character that the vocabulary lacks, and the characters that it has. `name`: what
+// that message calls the prompt.
+std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view prompt,
+                                   std::string_view name = "prompt");
 
 }  // namespace gpt
