@@ -21,8 +21,9 @@ struct Progress {
   std::optional<double> loss = {}, val_loss = {}, tokens_per_second = {};
 };
 
-// `seconds` have passed since steps_done were done; `activity`: what is being done instead of training; empty = training.
-std::string progress_line(const Progress& progress, double seconds, const std::string& activity);
+// `seconds` have passed since steps_done were done; `activity`: what is being done instead of training; empty = training. The
+// line takes at most `columns`: the bar shrinks, and what matters least is left out. Steps done are always there.
+std::string progress_line(const Progress& progress, double seconds, const std::string& activity, int columns);
 
 class ProgressBar {
  public:
