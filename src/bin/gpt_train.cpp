@@ -1,12 +1,13 @@
 // gpt-train: load the configuration, build the parts, run.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <exception>
 #include <optional>
+#include <string>
 
 #include "gpt/config/automatic.h"
 #include "gpt/config/load.h"
+#include "gpt/core/error.h"
 #include "gpt/core/log.h"
 #include "gpt/core/process.h"
 #include "gpt/device/cpu_allocator.h"
@@ -18,6 +19,7 @@
 #include "gpt/model/compile.h"
 #include "gpt/train/announce.h"
 #include "gpt/train/evaluate_run.h"
+#include "gpt/train/finished_run.h"
 #include "gpt/train/reporting.h"
 #include "gpt/train/same_run.h"
 #include "gpt/train/surroundings.h"
@@ -27,11 +29,10 @@ namespace {
 
 using namespace gpt;
 
-int finished(const RunFolder& folder, int64_t step, const RunPlan& plan) {
-  log::info(fmt::format(
-      "{} is finished: {} of {} steps are done. Raise training.max_steps or training.epochs to continue, or start a new "
-      "run with --output_dir {}",
-      folder.path(), step, std::max(step, plan.total_steps), next_free_folder(folder.path())));
+int finished(const FinishedRun& run) {
+  const std::string text = fmt::format("{}; {}", run.fact, run.remedy);
+  if (run.is_foreign) throw Error(ExitCode::config, text);
+  log::info(text);
   return 0;
 }
 
@@ -39,13 +40,16 @@ int finished(const RunFolder& folder, int64_t step, const RunPlan& plan) {
 int run(const config::CommandLine& command, const Config& config, const Corpus& corpus, const RunFolder& folder,
         std::optional<StartingPoint>& start, const DeviceInfo& device, const Precision& precision) {
   RunState state(config, corpus, device.device, precision, start ? &*start : nullptr);
+  const RunPlan plan = plan_run(config.training, state.loader.batches_per_epoch());
+  if (start) {
+    const bool has_validation = corpus.validation.size() > 0;
+    if (const auto done = find_finished(*start, config, command.origins, plan, has_validation)) return finished(*done);
+  }
   TrainingConfig training = config.training;
   training.execution.use_compile = compile_model(state.model, config.training, precision);
-  const RunPlan plan = plan_run(config.training, state.loader.batches_per_epoch());
   announce_run(config, state.model, corpus, plan, state.loader.resident());
   announce_idle_settings(config, command.origins, device, precision, state.loader.resident());
   if (start) {
-    if (state.is_finished(plan)) return finished(folder, state.step, plan);
     log::info(fmt::format("Resuming from {} after step {} of {}", start->path, state.step, plan.total_steps));
     folder.rewind_metrics(state.step);
     start->checkpoint = {};  // its tensors are copied
@@ -68,6 +72,7 @@ int train(int argc, char** argv) {
            "print the validation loss of the run's last checkpoint, over the whole split unless eval_batches is set, and exit")},
       choose_for_this_machine);
   if (command.handled) return 0;
+  if (eval_only && restart) throw Error(ExitCode::config, "--eval-only and --restart exclude each other");
   Config config = command.config;
   config::require_data(config, command.config_path.empty() ? "gpt-train" : command.config_path);
   process::watch_signals();

@@ -38,6 +38,7 @@
 #include "gpt/diagnose/trial.h"
 #include "gpt/model/compile.h"
 #include "gpt/train/announce.h"
+#include "gpt/train/finished_run.h"
 #include "gpt/train/run_folder.h"
 #include "gpt/train/run_state.h"
 #include "gpt/train/same_run.h"
@@ -258,12 +259,20 @@ class Examination {
                                      with_commas(plan_->steps_per_epoch))));
   }
 
+  Check check_start() const {
+    const bool has_validation = corpus_ && corpus_->validation.size() > 0;
+    if (const auto done = find_finished(*start_, config_, origins_, *plan_, has_validation))
+      return done->is_foreign ? failed("output folder", done->fact, done->remedy)
+                              : warned("output folder", done->fact, done->remedy);
+    return passed("output folder",
+                  fmt::format("{} is at step {} of {}: the same command continues the run", start_->path,
+                              with_commas(start_->checkpoint.step), with_commas(plan_->total_steps)));
+  }
+
   void begin_where_it_stopped() {
     if (start_) {
       steps_done_ = start_->checkpoint.step;
-      add(passed("output folder",
-                 fmt::format("{} is at step {} of {}: the same command continues the run", start_->path,
-                             with_commas(std::min(steps_done_, plan_->total_steps)), with_commas(plan_->total_steps))));
+      add(check_start());
       start_.reset();  // its tensors are large
     }
     steps_done_ = std::min(named_step_.value_or(steps_done_), plan_->total_steps);
@@ -283,6 +292,8 @@ class Examination {
     if (start_) require_same_configuration(*start_, config_);
     add(check_tokens(corpus));
     if (corpus.validation.size() > 0) add(check_overlap(corpus));
+    if (config_.training.cadence.sample_interval.count > 0 && corpus.tokenizer)
+      add(check_sample_prompt(config_.training.cadence, corpus));
     if (device_) memory_.data = resident_bytes(config_.data, corpus, device_->device, memory_.available);
     choose_batch();
     const DataLoader loader(corpus.sources, config_.data, schedule_options(config_, corpus),
@@ -292,8 +303,6 @@ class Examination {
     plan_ = plan_run(config_.training, loader.batches_per_epoch());
     training_ = with_real_batch(config_.training, facts);
     add(check_dataset(config_.data, config_.model.block_size, facts));
-    if (config_.training.cadence.sample_interval.count > 0 && corpus.tokenizer)
-      add(check_sample_prompt(config_.training.cadence, corpus));
     add(check_batch(config_.training, facts));
     if (config_.data.stages.empty()) {
       add(check_length(config_, facts, *plan_));
@@ -393,11 +402,12 @@ class Examination {
 
   void examine_disk() {
     const std::string folder = nearest_folder(config_.output_dir);
-    const auto bytes = static_cast<double>(checkpoint_bytes(config_.model, config_.training));
+    const auto bytes =
+        static_cast<double>(checkpoint_file_bytes(config_, corpus_ ? corpus_->tokenizer.get() : nullptr));
     add(check_disk_speed(folder, measure_write_speed(folder), bytes));
     const bool has_validation = corpus_ && corpus_->validation.size() > 0;
-    const int64_t kept = 1 + has_validation + config_.training.cadence.keep_last;
-    add(check_disk_space(folder, static_cast<double>(free_disk_space(folder)), bytes, kept));
+    const int64_t files = 1 + has_validation, numbered = config_.training.cadence.keep_last;
+    add(check_disk_space(folder, static_cast<double>(free_disk_space(folder)), bytes, files, numbered));
   }
 
   // The configuration with the batch that the data really give.

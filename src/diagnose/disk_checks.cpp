@@ -98,13 +98,16 @@ Check check_data_speed(const std::string& path, double bytes_per_second, double 
   return passed("data speed", detail);
 }
 
-Check check_disk_space(const std::string& folder, double free_bytes, double checkpoint_bytes, int64_t kept) {
+Check check_disk_space(const std::string& folder, double free_bytes, double checkpoint_bytes, int64_t kept,
+                       int64_t keep_last) {
   // One more than is kept: a checkpoint is written beside the one it replaces.
-  const double needed = checkpoint_bytes * static_cast<double>(kept + 1);
+  const double needed = checkpoint_bytes * static_cast<double>(kept + keep_last + 1);
   const std::string detail =
       fmt::format("checkpoints need {}, and {} is free in {}", format_bytes(needed), format_bytes(free_bytes), folder);
   if (needed > free_bytes) {
-    return failed("disk space", detail, "free some space, lower training.keep_last, or choose another output_dir");
+    return failed("disk space", detail,
+                  fmt::format("free some space, {}or choose another output_dir",
+                              keep_last > 0 ? "lower training.keep_last, " : ""));
   }
   return passed("disk space", detail);
 }

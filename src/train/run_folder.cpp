@@ -160,6 +160,8 @@ std::optional<StartingPoint> RunFolder::find_start(const std::string& resume_fro
   if (own->checkpoint.started_by == (named ? path : resume_from)) return newest(/*set_aside_unreadable=*/true);
   std::error_code ignored;
   if (named && fs::equivalent(fs::path(path).parent_path(), path_, ignored)) return go_back(path);
+  if (named && !exists(path))
+    throw Error(ExitCode::checkpoint, fmt::format("training.resume_from: {} does not exist", resume_from));
   throw Error(
       ExitCode::checkpoint,
       fmt::format(
@@ -234,9 +236,9 @@ void RunFolder::require_space(uint64_t bytes, int64_t keep_last) const {
   if (available >= needed) return;
   throw Error(
       ExitCode::disk,
-      fmt::format("{}: the checkpoints of this run need {:.1f} MB, but only {:.1f} MB is free: free some space, lower "
-                  "training.keep_last, or choose another output_dir",
-                  path_, needed / 1e6, available / 1e6));
+      fmt::format("{}: the checkpoints of this run need {:.1f} MB, but only {:.1f} MB is free: free some space, {}"
+                  "or choose another output_dir",
+                  path_, needed / 1e6, available / 1e6, keep_last > 0 ? "lower training.keep_last, " : ""));
 }
 
 }  // namespace gpt

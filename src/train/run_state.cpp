@@ -49,6 +49,12 @@ ScheduleOptions schedule_options(const Config& config, const Corpus& corpus) {
   return options;
 }
 
+uint64_t checkpoint_file_bytes(const Config& config, const Tokenizer* tokenizer) {
+  // The tokenizer twice, for us and for Python; the rest is far below a megabyte.
+  const uint64_t tokenizer_bytes = tokenizer ? tokenizer->to_json().size() : 0;
+  return checkpoint_bytes(config.model, config.training) + 2 * tokenizer_bytes + (1 << 20);
+}
+
 RunState::RunState(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision,
                    const StartingPoint* start)
     : model(start ? GPT(config.model, device, start->checkpoint.model, types_of(config.training, precision))
@@ -90,15 +96,7 @@ void RunState::rewind(const Cursor& cursor) {
   set_random_state(cursor.rng);
 }
 
-bool RunState::is_finished(const RunPlan& plan) const {
-  return step >= plan.total_steps && (evaluated_step == step || plan.eval_every == 0 || corpus_.validation.size() == 0);
-}
-
-uint64_t RunState::checkpoint_bytes() const {
-  // The tokenizer twice, for us and for Python; the rest is far below a megabyte.
-  const uint64_t tokenizer = corpus_.tokenizer ? corpus_.tokenizer->to_json().size() : 0;
-  return gpt::checkpoint_bytes(config_.model, config_.training) + 2 * tokenizer + (1 << 20);
-}
+uint64_t RunState::checkpoint_bytes() const { return checkpoint_file_bytes(config_, corpus_.tokenizer.get()); }
 
 void RunState::count_skip(const at::Tensor& skipped) {
   const at::Tensor one = skipped.to(at::kLong);

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <string>
+#include <vector>
+
 #include "gpt/config/load.h"
 #include "gpt/core/error.h"
 #include "gpt/core/log.h"
@@ -27,15 +30,17 @@ std::string data_name(const DataConfig& data) {
 
 void require_same_configuration(const StartingPoint& start, const Config& now) {
   std::string refused;
+  std::vector<std::string> accepted;
   for (const auto& change : config::difference(start.checkpoint.config, now)) {
     const std::string text = fmt::format("{}: {} -> {}", change.key, change.before, change.after);
     if (change.safe_on_resume) {
-      log::info("changed since the checkpoint: " + text);
+      accepted.push_back(text);
     } else {
       refused += (refused.empty() ? "" : ", ") + text;
     }
   }
   if (!refused.empty()) refuse(start, now, "its configuration differs (" + refused + ")");
+  for (const std::string& change : accepted) log::info("changed since the checkpoint: " + change);
 }
 
 Corpus load_run_corpus(const Config& config, const std::optional<StartingPoint>& start) {

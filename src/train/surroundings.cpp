@@ -43,8 +43,9 @@ void choose_for_this_machine(Config& config, const config::Origins& origins) {
 }
 
 void announce_choice(const Config& config, const config::Origins& origins) {
-  if (config.model.preset == Preset::automatic) {
-    const config::Surroundings here = surroundings_of(config);
+  const config::Surroundings here = surroundings_of(config);
+  // A text that is empty or not there is about to be refused.
+  if (config.model.preset == Preset::automatic && here.characters > 0) {
     const std::string device =
         here.gpu ? "a GPU" : fmt::format("{} CPU {}", here.cores, here.cores == 1 ? "core" : "cores");
     const ModelConfig& m = config.model;

@@ -67,8 +67,15 @@ TEST(CheckDiskSpeed, SlowerThanFiftyMegabytesIsAWarning) {
 }
 
 TEST(CheckDiskSpace, OneCheckpointMoreThanIsKeptHasToFit) {
-  EXPECT_EQ(check_disk_space("/mnt", 3e9, 1e9, 2).status, Status::pass);
-  EXPECT_EQ(check_disk_space("/mnt", 2.9e9, 1e9, 2).status, Status::fail);
+  EXPECT_EQ(check_disk_space("/mnt", 3e9, 1e9, 2, 0).status, Status::pass);
+  EXPECT_EQ(check_disk_space("/mnt", 4.9e9, 1e9, 2, 2).status, Status::fail);
+  EXPECT_EQ(check_disk_space("/mnt", 5e9, 1e9, 2, 2).status, Status::pass);
+}
+
+TEST(CheckDiskSpace, OnlyWhatTheRunKeepsCanBeLowered) {
+  EXPECT_EQ(check_disk_space("/mnt", 1e9, 1e9, 2, 0).fix, "free some space, or choose another output_dir");
+  EXPECT_EQ(check_disk_space("/mnt", 1e9, 1e9, 2, 3).fix,
+            "free some space, lower training.keep_last, or choose another output_dir");
 }
 
 }  // namespace

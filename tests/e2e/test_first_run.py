@@ -43,6 +43,26 @@ class FirstRun(unittest.TestCase):
         self.assertNotIn("auto chose", again.stderr)
         self.assertIn("after step 2", again.stderr)
 
+    def test_a_short_first_try_is_not_the_last_word(self):
+        run = self.root / "try"
+        self.train("--output_dir", run, "--max_steps", 2)
+        again = self.train("--output_dir", run).stderr
+        self.assertIn("2 of 2 steps are done, as many as an earlier command asked for; raise training.max_steps", again)
+        self.assertIn("--restart", again)
+        self.assertNotIn("Compiling", again)
+        found = programs.checks("--data", self.text, "--device", "cpu", "--output_dir", run, "--no-probe", check_code=0)
+        self.assertEqual(found["output folder"]["status"], "warn")
+        self.assertIn("is finished: 2 of 2", found["output folder"]["detail"])
+
+    def test_an_empty_text_is_all_that_is_said(self):
+        empty = self.root / "empty.txt"
+        empty.write_text("")
+        self.assertNotIn("auto chose", programs.run("gpt-train", "--data", empty, cwd=self.root, check_code=3).stderr)
+
+    def test_the_warm_up_of_an_epoch_is_a_part_of_it(self):
+        done = self.train("--epochs", 1, "--output_dir", self.root / "one_epoch")
+        self.assertNotIn("warning: learning rate", done.stderr)
+
     def test_settings_without_effect_are_named(self):
         done = self.train("--output_dir", self.root / "idle", "--max_steps", 1, "--num_workers", 3, "--compile_mode", "max-autotune")
         self.assertIn("No effect here: data.num_workers", done.stderr)

@@ -97,6 +97,40 @@ class RunFolder(unittest.TestCase):
         self.assertIn("after step 18", self.train(run, **source).stderr)
         self.assertEqual(step_of(run / "ckpt.pt"), 20)
 
+    def test_resume_from_a_path_beyond_the_run_is_refused(self):
+        run = self.root / "beyond"
+        done = self.train(run, check_code=2, training__max_steps=10, training__resume_from=self.root / "whole/ckpt.pt")
+        self.assertIn("whole/ckpt.pt is at step 16, but training.max_steps is 10", done.stderr)
+        self.assertIn("set training.max_steps above 16", done.stderr)
+        self.assertFalse((run / "ckpt.pt").exists())
+
+    def test_a_checkpoint_that_is_not_there_is_named_though_the_folder_holds_a_run(self):
+        line = self.only_line(self.train(self.copy("missing"), check_code=4, training__resume_from=self.root / "mistyped.pt"))
+        self.assertIn("mistyped.pt does not exist", line)
+
+    def test_changes_are_listed_only_where_the_run_is_accepted(self):
+        run = self.copy("changed")
+        refused = self.train(run, check_code=4, training__log_interval=3, model__n_embd=64)
+        self.assertNotIn("changed since the checkpoint", refused.stderr)
+        self.assertIn("changed since the checkpoint: training.log_interval: 1 -> 3", self.train(run, training__log_interval=3).stderr)
+
+    def test_eval_only_and_restart_exclude_each_other(self):
+        done = programs.run("gpt-train", "--data", self.text, "--eval-only", "--restart", check_code=2)
+        self.assertIn("--eval-only and --restart exclude each other", done.stderr)
+
+    def test_the_mean_loss_of_an_epoch_says_since_when(self):
+        words = {**programs.TINY, "data.text": self.text, "training.epochs": 1, "training.log_interval": 20, "training.eval_interval": 0,
+                 "training.checkpoint_interval": "30 steps", "training.keep_last": 1}
+        del words["training.max_steps"]
+        whole, parted = self.root / "epoch", self.root / "epoch_from_30"
+        done = programs.run("gpt-train", *programs.flags({**words, "output_dir": whole}), check_code=0)
+        self.assertRegex(done.stderr, r"epoch 1/1 \| mean loss")
+        parted.mkdir()
+        shutil.copy(next(whole.glob("ckpt_step_*")), parted / "ckpt.pt")
+        step = step_of(parted / "ckpt.pt")
+        done = programs.run("gpt-train", *programs.flags({**words, "output_dir": parted}), check_code=0)
+        self.assertRegex(done.stderr, rf"epoch 1/1 \| since step {step}: mean loss")
+
     def test_resume_from_a_path_does_not_take_over_another_run(self):
         line = self.only_line(self.train(self.copy("taken"), check_code=4, training__resume_from=self.root / "whole/ckpt_step_00000008.pt"))
         self.assertIn("already holds a run", line)

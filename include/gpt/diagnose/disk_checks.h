@@ -16,9 +16,10 @@ std::string nearest_folder(const std::string& path);
 // Throws gpt::Error(disk).
 double measure_write_speed(const std::string& folder);
 
-// `checkpoint_bytes`: of one. `kept`: how many files the run keeps.
+// `checkpoint_bytes`: of one. `kept`: how many files the run keeps, beside `keep_last` numbered ones.
 Check check_disk_speed(const std::string& folder, double bytes_per_second, double checkpoint_bytes);
-Check check_disk_space(const std::string& folder, double free_bytes, double checkpoint_bytes, int64_t kept);
+Check check_disk_space(const std::string& folder, double free_bytes, double checkpoint_bytes, int64_t kept,
+                       int64_t keep_last);
 
 // Bytes per second of reading a file in pieces from all over it, past the page cache. Nothing where the file system only reads
 // through that, or the file is smaller than a piece of a megabyte. Takes half a second at most. Throws gpt::Error(data).

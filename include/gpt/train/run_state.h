@@ -24,6 +24,9 @@ namespace gpt {
 // What determines the batches of a run: its configuration, in the form that the loader needs.
 ScheduleOptions schedule_options(const Config& config, const Corpus& corpus);
 
+// About the size of one checkpoint as a file; `tokenizer` may be null.
+uint64_t checkpoint_file_bytes(const Config& config, const Tokenizer* tokenizer);
+
 class RunState {
  public:
   // `config` is the effective one, with vocab_size set. A new run draws its weights and seeds the default generators from
@@ -41,9 +44,7 @@ class RunState {
   Cursor cursor() const;
   void rewind(const Cursor& cursor);
 
-  // Nothing is left to do: every step is done and the last one evaluated (where the run evaluates at all).
-  bool is_finished(const RunPlan& plan) const;
-  uint64_t checkpoint_bytes() const;  // about the size of one checkpoint
+  uint64_t checkpoint_bytes() const;  // as checkpoint_file_bytes()
 
   void count_skip(const at::Tensor& skipped);                               // on the device: no host synchronization
   int64_t skipped_steps() const { return skipped_steps_.item<int64_t>(); }  // sync: reads the device

@@ -1,0 +1,23 @@
+// A starting point from which there is nothing left to do, and what to say about it.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "gpt/config/config.h"
+#include "gpt/config/origins.h"
+#include "gpt/train/run_folder.h"
+#include "gpt/train/run_plan.h"
+
+namespace gpt {
+
+struct FinishedRun {
+  std::string fact, remedy;
+  bool is_foreign = false;  // the checkpoint lies in another folder than the run's: nothing was done here
+};
+
+// Nothing where the run has steps to do, or the evaluation of its last one.
+std::optional<FinishedRun> find_finished(const StartingPoint& start, const Config& config,
+                                         const config::Origins& origins, const RunPlan& plan, bool has_validation);
+
+}  // namespace gpt

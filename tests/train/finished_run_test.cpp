@@ -1,0 +1,76 @@
+// What is said about a starting point at the end of a run, or beyond it.
+#include "gpt/train/finished_run.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+
+namespace gpt {
+namespace {
+
+namespace fs = std::filesystem;
+
+class FindFinishedTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    fs::create_directories(folder_ / "mine");
+    config_.output_dir = folder_ / "mine";
+    config_.training.schedule.max_steps = 20;
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::optional<FinishedRun> found(int64_t step, int64_t evaluated_step, const std::string& folder = "mine") const {
+    StartingPoint start;
+    start.path = folder_ / folder / "ckpt.pt";
+    start.checkpoint.step = step;
+    start.checkpoint.evaluated_step = evaluated_step;
+    return find_finished(start, config_, origins_, plan_run(config_.training, 10), /*has_validation=*/true);
+  }
+
+  const fs::path folder_ = fs::temp_directory_path() / ("gpt_finished_run_" + std::to_string(getpid()));
+  Config config_;
+  config::Origins origins_ = {{"training.max_steps", "--max_steps"}};
+};
+
+TEST_F(FindFinishedTest, EveryStepIsDoneAndTheLastOneEvaluated) {
+  EXPECT_FALSE(found(19, 19));
+  EXPECT_FALSE(found(20, 10));
+  const auto finished = found(20, 20);
+  ASSERT_TRUE(finished);
+  EXPECT_FALSE(finished->is_foreign);
+  EXPECT_EQ(finished->fact, config_.output_dir + " is finished: 20 of 20 steps are done");
+  EXPECT_EQ(finished->remedy,
+            "raise training.max_steps to continue it, add --restart to start anew, or begin another "
+            "run with --output_dir " +
+                config_.output_dir + "-2");
+}
+
+TEST_F(FindFinishedTest, ALengthThatThisCommandDidNotGiveIsSaidToBeAnEarlierOne) {
+  origins_.clear();
+  EXPECT_EQ(found(20, 20)->fact,
+            config_.output_dir + " is finished: 20 of 20 steps are done, as many as an earlier command asked for");
+}
+
+TEST_F(FindFinishedTest, FromAnotherRunsCheckpointNothingWasDoneHere) {
+  const auto finished = found(400, 10, "other");
+  ASSERT_TRUE(finished);
+  EXPECT_TRUE(finished->is_foreign);
+  EXPECT_EQ(finished->fact.find((folder_ / "other/ckpt.pt").string() +
+                                " is at step 400, but training.max_steps is 20, and"),
+            0u)
+      << finished->fact;
+  EXPECT_EQ(finished->remedy, "set training.max_steps above 400");
+  EXPECT_FALSE(found(19, 19, "other"));
+}
+
+TEST_F(FindFinishedTest, EpochsAreCountedInEpochs) {
+  config_.training.schedule.max_steps.reset();
+  config_.training.schedule.epochs = 2;
+  EXPECT_EQ(found(400, 400, "other")->remedy, "set training.epochs above 40");
+  EXPECT_EQ(found(20, 20)->remedy.find("raise training.epochs to continue it"), 0u);
+}
+
+}  // namespace
+}  // namespace gpt
