@@ -112,7 +112,8 @@ void choose_sizes(Config& config, const Origins& origins, const Surroundings& su
   TrainingConfig& training = chosen.training;
   training.batch_size = sizes.batch_size, training.schedule.max_steps = sizes.steps;
   training.schedule.min_lr = std::min(1e-4, config.training.schedule.learning_rate), training.optimizer.beta2 = 0.99;
-  training.schedule.warmup_steps = std::min<int64_t>(100, sizes.steps / 10);
+  // How many steps a run counted in epochs has is known only with its data.
+  if (!training.schedule.epochs) training.schedule.warmup_steps = std::min<int64_t>(100, sizes.steps / 10);
   training.cadence.eval_interval = {std::max<int64_t>(50, sizes.steps / 6 / 50 * 50), Interval::Unit::steps};
   training.cadence.sample_interval = {3 * training.cadence.eval_interval.count, Interval::Unit::steps};
   copy_chosen(config, origins, chosen);

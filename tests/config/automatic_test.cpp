@@ -53,6 +53,14 @@ TEST(AutomaticSizes, OfALongTextLittleIsKeptForValidation) {
   EXPECT_EQ(chosen({.gpu = false, .cores = 2, .characters = kMegabyte}).data.validation_fraction, 0.1);
 }
 
+TEST(AutomaticSizes, TheWarmUpOfARunInEpochsFollowsItsLength) {
+  Config config;
+  config.training.schedule.epochs = 1;
+  config = chosen({.gpu = false, .cores = 2, .characters = 60'000}, config, {{"training.epochs", "test"}});
+  EXPECT_EQ(config.training.schedule.warmup_steps, std::nullopt);
+  EXPECT_EQ(chosen({.gpu = false, .cores = 2, .characters = kMegabyte}).training.schedule.warmup_steps, 100);
+}
+
 TEST(AutomaticSizes, KeysThatAreWrittenOutTakePrecedence) {
   Config config;
   config.training.schedule.max_steps = 7;
