@@ -78,7 +78,8 @@ void Console::evaluation(const EvaluationRecord& e) {
 }
 
 void Console::epoch(const EpochRecord& e) {
-  log::info(fmt::format("epoch {}/{} | mean loss {:.4f} | {} | {:.0f} sequences/s", e.epoch, run_.total_epochs,
+  const std::string since = e.since_step > 0 ? fmt::format("since step {}: ", e.since_step) : "";
+  log::info(fmt::format("epoch {}/{} | {}mean loss {:.4f} | {} | {:.0f} sequences/s", e.epoch, run_.total_epochs, since,
                         e.mean_loss, format_duration(e.seconds), e.sequences_per_second));
 }
 

@@ -229,7 +229,10 @@ void Trainer::close_epoch() {
   const double mean = epoch_loss_.item<double>() / (now.step - epoch_.step - (now.skipped - epoch_.skipped));
   const double seconds = now.seconds - epoch_.seconds;
   const double samples = static_cast<double>(now.tokens - epoch_.tokens) / state_.model.config().block_size;
-  listeners_.epoch({.epoch = state_.step / plan_.steps_per_epoch,
+  const int64_t epoch = state_.step / plan_.steps_per_epoch;
+  const bool is_whole = epoch_.step <= (epoch - 1) * plan_.steps_per_epoch;  // the run did not resume within it
+  listeners_.epoch({.epoch = epoch,
+                    .since_step = is_whole ? 0 : epoch_.step,
                     .mean_loss = mean,
                     .seconds = seconds,
                     .sequences_per_second = samples / seconds});

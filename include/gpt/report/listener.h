@@ -44,6 +44,7 @@ struct EvaluationRecord {
 
 struct EpochRecord {
   int64_t epoch = 0;
+  int64_t since_step = 0;  // the numbers speak for the updates after it; 0 = for the whole epoch
   double mean_loss = 0, seconds = 0, sequences_per_second = 0;
 };
 
