@@ -152,6 +152,11 @@ void HtmlReport::event(const EventRecord& event) {
   write();
 }
 
+void HtmlReport::stop(const StopRecord& stop) {
+  stopped_ = stop.why;
+  event({stop.step, "stopped " + stop.why});
+}
+
 void HtmlReport::end() {
   has_ended_ = true;
   step_ = run_.total_steps;
@@ -159,13 +164,21 @@ void HtmlReport::end() {
 }
 
 std::string HtmlReport::json() const {
-  ordered_json page{{"name", name_of(run_.folder)},        {"has_ended", has_ended_},
-                    {"written", std::time(nullptr)},       {"step", step_},
-                    {"total_steps", run_.total_steps},     {"total_epochs", run_.total_epochs},
-                    {"parameters", run_.parameters},       {"seconds", number(history_.seconds)},
-                    {"tokens", number(history_.tokens)},   {"machine", run_.machine},
-                    {"configuration", run_.configuration}, {"curves", curves(history_)},
-                    {"samples", ordered_json::array()},    {"events", ordered_json::array()}};
+  ordered_json page{{"name", name_of(run_.folder)},
+                    {"has_ended", has_ended_},
+                    {"stopped", stopped_},
+                    {"written", std::time(nullptr)},
+                    {"step", step_},
+                    {"total_steps", run_.total_steps},
+                    {"total_epochs", run_.total_epochs},
+                    {"parameters", run_.parameters},
+                    {"seconds", number(history_.seconds)},
+                    {"tokens", number(history_.tokens)},
+                    {"machine", run_.machine},
+                    {"configuration", run_.configuration},
+                    {"curves", curves(history_)},
+                    {"samples", ordered_json::array()},
+                    {"events", ordered_json::array()}};
   if (history_.last_step) page["latest"] = latest(*history_.last_step);
   if (history_.last_evaluation) page["evaluation"] = evaluation_json(*history_.last_evaluation);
   if (history_.best_evaluation) page["best"] = evaluation_json(*history_.best_evaluation);

@@ -36,11 +36,13 @@
     const share = run.total_steps > 0 ? Math.min(1, run.step / run.total_steps) : 0;
     const latest = run.latest || {};
     const left = run.total_steps - run.step;
-    let status = (run.has_ended ? "Finished" : "Training") + ": step " + whole(run.step) + " of " + whole(run.total_steps) +
-      " (" + percent(share) + ")";
-    if (!run.has_ended && left > 0 && latest.step_ms > 0) status += ", about " + duration(left * latest.step_ms / 1000) + " left";
-    status += run.has_ended ? "." : ", as of " + moment(run.written) + ".";
-    document.title = (run.name ? run.name + " – " : "") + (run.has_ended ? "finished" : percent(share));
+    const begin = run.has_ended ? "Finished: " : run.stopped ? "Stopped at " : "Training: ";
+    let status = begin + "step " + whole(run.step) + " of " + whole(run.total_steps) + " (" + percent(share) + ")";
+    const isTraining = !run.has_ended && !run.stopped;
+    if (isTraining && left > 0 && latest.step_ms > 0) status += ", about " + duration(left * latest.step_ms / 1000) + " left";
+    if (run.stopped) status += " " + run.stopped;
+    status += isTraining ? ", as of " + moment(run.written) + "." : ".";
+    document.title = (run.name ? run.name + " – " : "") + (run.has_ended ? "finished" : (run.stopped ? "stopped at " : "") + percent(share));
     element("name").textContent = run.name || "Training report";
     element("status").textContent = status;
     element("progress").value = share;

@@ -46,6 +46,9 @@ void Listeners::sample(const SampleRecord& sample) {
 void Listeners::event(const EventRecord& event) {
   tell([&](Listener& l) { l.event(event); });
 }
+void Listeners::stop(const StopRecord& stop) {
+  tell([&](Listener& l) { l.stop(stop); });
+}
 void Listeners::end() {
   tell([](Listener& l) { l.end(); });
 }

@@ -70,8 +70,9 @@ ExitCode Trainer::run() {
   try {
     return train();
   } catch (const std::exception& error) {
-    if (!process::is_out_of_memory(error)) throw;
-    leave_out_of_memory(error);
+    if (process::is_out_of_memory(error)) leave_out_of_memory(error);
+    listeners_.stop({state_.step, fmt::format("by an error ({})", first_line(error.what()))});
+    throw;
   }
 }
 
@@ -139,7 +140,7 @@ void Trainer::leave_out_of_memory(const std::exception& error) {
   bar_.close();
   try {
     if (!is_saved_ && !train_step_.is_applying()) save_last(/*must=*/false);
-    listeners_.event({state_.step, to_text(shortage)});
+    listeners_.stop({state_.step, fmt::format("by an error ({})", to_text(shortage))});
   } catch (const std::exception& failure) {  // there is no memory for that either: what was saved before remains
     log::warn(fmt::format("step {} could not be saved: {}", state_.step, first_line(failure.what())));
   }
@@ -373,7 +374,7 @@ bool Trainer::save(const std::string& path, bool must) {
 
 ExitCode Trainer::stop() {
   save_the_rest();
-  listeners_.event({state_.step, fmt::format("stopped by {}", stop_signal_name())});
+  listeners_.stop({state_.step, fmt::format("by {}; the same command resumes it", stop_signal_name())});
   if (state_.step == 0) {
     log::info(fmt::format("Stopped by {} before the first update: there was nothing to save", stop_signal_name()));
   } else {

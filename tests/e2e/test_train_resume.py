@@ -117,6 +117,13 @@ class Resume(unittest.TestCase):
                 self.assertIn("Stopping after this micro-step", errors)
                 self.assertGreater(load(run / "ckpt.pt")["step"], 0)
 
+    def test_the_report_of_a_stopped_run_says_so(self):
+        run = self.root / "stopped"
+        process = self.start_slow(run)
+        process.send_signal(signal.SIGHUP)
+        process.communicate(timeout=120)
+        self.assertIn('"stopped":"by SIGHUP; the same command resumes it"', (run / "report.html").read_text())
+
     def test_a_hang_up_that_nohup_ignores_stays_ignored(self):
         run = self.root / "nohup"
         words = {**programs.TINY, "data.text": self.text, "output_dir": run, "training.max_steps": 100000}

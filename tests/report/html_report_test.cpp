@@ -102,6 +102,20 @@ TEST_F(HtmlReportTest, ShowsTheRun) {
   EXPECT_EQ(shown()["step"], 1000);
 }
 
+TEST_F(HtmlReportTest, ARunThatStopsIsNotSaidToTrainUntilItResumes) {
+  HtmlReport first = report();
+  first.begin(run_from(0));
+  first.step(step_at(33));
+  first.stop({33, "by SIGHUP"});
+  EXPECT_EQ(shown()["stopped"], "by SIGHUP");
+  EXPECT_EQ(shown()["has_ended"], false);
+  EXPECT_EQ(shown()["step"], 33);
+  EXPECT_EQ(shown()["events"].back()["what"], "stopped by SIGHUP");
+  HtmlReport second = report();
+  second.begin(run_from(33));
+  EXPECT_EQ(shown()["stopped"], "");
+}
+
 TEST_F(HtmlReportTest, IsOneFileThatLoadsNothing) {
   HtmlReport report = this->report();
   report.begin(run_from(0));

@@ -29,6 +29,7 @@ class Notes : public Listener {
   void timing(const TimingRecord& timing) override { note("timing " + std::to_string(timing.steps)); }
   void sample(const SampleRecord& sample) override { note("sample " + sample.text); }
   void event(const EventRecord& event) override { note("event " + event.what); }
+  void stop(const StopRecord& stop) override { note("stop " + stop.why); }
   void end() override { note("end"); }
 
  private:
@@ -52,6 +53,7 @@ void tell_everything(Listener& listener) {
   listener.timing({.steps = 4});
   listener.sample({.step = 5, .text = "text"});
   listener.event({.step = 6, .what = "saved"});
+  listener.stop({.step = 6, .why = "by SIGHUP"});
   listener.end();
 }
 
@@ -63,8 +65,8 @@ TEST(Listeners, AllHearEverythingThoughOneFails) {
   ::testing::internal::CaptureStderr();
   tell_everything(listeners);
   const std::string warnings = ::testing::internal::GetCapturedStderr();
-  const std::vector<std::string> expected{"begin 7",  "step 1",      "evaluation 2", "epoch 3",
-                                          "timing 4", "sample text", "event saved",  "end"};
+  const std::vector<std::string> expected{"begin 7",     "step 1",      "evaluation 2",   "epoch 3", "timing 4",
+                                          "sample text", "event saved", "stop by SIGHUP", "end"};
   EXPECT_EQ(first, expected) << "it is told again after it failed";
   EXPECT_EQ(second, expected);
   EXPECT_NE(warnings.find("the disk is full; training continues, and notes are missing"), std::string::npos)

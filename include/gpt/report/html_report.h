@@ -1,7 +1,7 @@
 // report.html: the whole run on one page, in one file that opens in any browser and needs no network. It holds the curves
 // (thinned, see curve.h), the samples, the events, the configuration and the machine as JSON, and the script that shows them.
 //
-// The file is replaced atomically when the run begins and ends, at every evaluation, sample and event, and by a logged step
+// The file is replaced atomically when the run begins, stops and ends, at every evaluation, sample and event, and by a logged step
 // that comes kRefreshSeconds or more after the last time. A resumed run reads back what its earlier starts reported.
 #pragma once
 
@@ -26,6 +26,7 @@ class HtmlReport : public Listener {
   void evaluation(const EvaluationRecord& evaluation) override;
   void sample(const SampleRecord& sample) override;
   void event(const EventRecord& event) override;
+  void stop(const StopRecord& stop) override;
   void end() override;
 
  private:
@@ -38,6 +39,7 @@ class HtmlReport : public Listener {
   RunHistory history_;
   int64_t step_ = 0;
   bool has_ended_ = false;
+  std::string stopped_;  // why, for a run that stopped before its end
   std::chrono::steady_clock::time_point written_;
 };
 

@@ -66,6 +66,12 @@ struct EventRecord {
   std::string what;
 };
 
+// A run that ends before its last step, as far as it can still say so.
+struct StopRecord {
+  int64_t step = 0;
+  std::string why;  // "by SIGHUP", after "stopped"
+};
+
 // The default of each function is not to listen. A function may throw: training continues.
 class Listener {
  public:
@@ -77,6 +83,7 @@ class Listener {
   virtual void timing(const TimingRecord& /*timing*/) {}
   virtual void sample(const SampleRecord& /*sample*/) {}
   virtual void event(const EventRecord& /*event*/) {}
+  virtual void stop(const StopRecord& /*stop*/) {}
   virtual void end() {}  // every step is done
 };
 
@@ -94,6 +101,7 @@ class Listeners : public Listener {
   void timing(const TimingRecord& timing) override;
   void sample(const SampleRecord& sample) override;
   void event(const EventRecord& event) override;
+  void stop(const StopRecord& stop) override;
   void end() override;
 
  private:
