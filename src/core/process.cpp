@@ -39,8 +39,11 @@ constexpr int kStopSignals[] = {SIGINT, SIGTERM, SIGHUP};
 
 [[noreturn]] void leave(int signal) {
   const int64_t lost = unsaved_updates;
-  if (lost == 0) _exit(128 + signal);
   log::status("");
+  if (lost == 0) {
+    if (stop_announcement) log::info("Quit without saving: no update was lost");
+    _exit(128 + signal);
+  }
   log::error(fmt::format("quit without saving: {} since the last checkpoint {} lost",
                          lost == 1 ? "1 update" : fmt::format("{} updates", lost), lost == 1 ? "is" : "are"));
   _exit(static_cast<int>(ExitCode::left_unsaved));
@@ -168,7 +171,7 @@ int finish_output(int status) {
   if ((!failed_now && !std::ferror(stdout)) || (failed_now && number == EPIPE) || reader_has_gone() || status != 0)
     return status;
   const std::string why =
-      failed_now ? std::generic_category().message(number) : "some of it was lost, the disk may be full";
+      failed_now ? std::generic_category().message(number) : "some of it was lost; the disk may be full";
   return fail(ExitCode::disk, "cannot write standard output: " + why);
 }
 

@@ -77,7 +77,7 @@ ExitCode Trainer::run() {
 }
 
 ExitCode Trainer::train() {
-  process::announce_stops("Stopping after this micro-step");
+  process::announce_stops("Stopping: this micro-step is finished and the run is saved");
   // An evaluation that a signal cut short is repeated.
   const bool evaluation_due =
       due(plan_.eval_every, state_.step) || (plan_.eval_every > 0 && state_.step == plan_.total_steps);

@@ -132,7 +132,7 @@ TEST(ProcessRun, LostOutputIsNotBlamedOnALaterError) {
     return 0;
   });
   EXPECT_EQ(full.status, 8);
-  EXPECT_EQ(full.errors, "error: cannot write standard output: some of it was lost, the disk may be full\n");
+  EXPECT_EQ(full.errors, "error: cannot write standard output: some of it was lost; the disk may be full\n");
   const ChildResult left = run_program([](int, char**) {
     int ends[2];
     if (pipe(ends) != 0) return 50;
@@ -199,6 +199,12 @@ TEST(Signals, ADeliberateSecondCtrlCWithNothingToLoseIsAnInterrupt) {
   const ChildResult child = stopped_by({SIGINT, SIGINT}, /*slowly=*/true);
   EXPECT_EQ(child.status, 128 + SIGINT);
   EXPECT_EQ(child.errors, "");
+}
+
+TEST(Signals, ADeliberateSecondCtrlCOfATrainingSaysThatNothingIsLost) {
+  const ChildResult child = stopped_by({SIGINT, SIGINT}, /*slowly=*/true, 0, "Stopping");
+  EXPECT_EQ(child.status, 128 + SIGINT);
+  EXPECT_TRUE(child.errors.ends_with("Quit without saving: no update was lost\n")) << child.errors;
 }
 
 TEST(Signals, TerminationNeverLeavesHoweverOftenItComes) {
