@@ -106,12 +106,25 @@ Scan scanned(const std::vector<Option>& rows, const std::vector<std::string>& ar
   return scan;
 }
 
+// The key that is called so in another section than the one that was written.
+std::optional<std::string> key_elsewhere(const std::vector<Option>& rows, const std::string& written) {
+  const size_t dot = written.rfind('.');
+  if (dot == std::string::npos) return std::nullopt;
+  const std::string name = normalised(written.substr(dot + 1));
+  for (const Option& row : rows) {
+    if (!row.section.empty() && find_option(rows, row.section, name).option == &row) return row.key();
+  }
+  return std::nullopt;
+}
+
 std::string unknown(const Program& program, const std::string& flag) {
   const std::string name = flag.substr(flag.find_first_not_of('-')), what = "unknown flag " + in_quotes(flag);
   if (const auto advice = program.advice ? program.advice(name) : std::nullopt)
     return fmt::format("{}: {}", what, *advice);
+  const std::vector<Option> rows = rows_of(program.sections);
+  if (const auto key = key_elsewhere(rows, name)) return fmt::format("{}; did you mean '--{}'?", what, *key);
   std::vector<std::string> names;
-  for (const Option& row : rows_of(program.sections)) {
+  for (const Option& row : rows) {
     names.push_back(row.name);
     for (const Alias& alias : row.aliases) names.push_back(alias.name);
     if (!row.section.empty()) names.push_back(row.key());

@@ -43,8 +43,8 @@ void add_setting(std::vector<Setting>& settings, const Spelling& spelling, Setti
     if (other.key == setting.key && !may_repeat) {
       if (setting.written == other.written)
         throw Error(ExitCode::config, setting.written + " is given twice; keep one");
-      throw Error(ExitCode::config,
-                  fmt::format("{}: '{}' is already set at {}; keep one", setting.written, setting.key, other.written));
+      throw Error(ExitCode::config, fmt::format("{}: '{}' is already set {} {}; keep one", setting.written, setting.key,
+                                                other.written.starts_with('-') ? "by" : "at", other.written));
     }
   }
   if (const Alias* alias = spelling.alias; alias && alias->is_switch()) {

@@ -30,6 +30,14 @@ class Faults {
     throw Error(ExitCode::config, *where + ": " + what);
   }
 
+  // Of one key alone, whose flag need not be named twice.
+  [[noreturn]] void fail_value(const std::string& key, const std::string& what) const {
+    const auto found = origins_.find(key);
+    const std::string& where = found == origins_.end() ? origin_ : found->second;
+    throw Error(ExitCode::config,
+                where == "--" + key ? fmt::format("{} {}", where, what) : fmt::format("{}: '{}' {}", where, key, what));
+  }
+
  private:
   const std::string& origin_;
   const Origins& origins_;
@@ -128,6 +136,7 @@ void validate_training(const TrainingConfig& t, const Faults& faults) {
                             *t.schedule.max_steps));
   }
   if (t.schedule.lr_schedule == LrSchedule::cosine && t.schedule.min_lr > t.schedule.learning_rate) {
+    if (t.schedule.learning_rate == 0) faults.fail_value("training.learning_rate", "must be above 0, got 0");
     faults.fail({"training.min_lr", "training.learning_rate"},
                 fmt::format("min_lr {} is above learning_rate {}; set min_lr to a tenth of it", t.schedule.min_lr,
                             t.schedule.learning_rate));
@@ -226,9 +235,8 @@ void validate_attention(const Config& config, const Faults& faults) {
 void validate(const Config& config, const std::string& origin, const Origins& origins) {
   const Faults faults(origin, origins);
   if (!is_device(config.device))
-    faults.fail({"device"},
-                fmt::format("'device' must be auto, cpu, cuda or cuda:N, got {}", in_quotes(config.device)));
-  if (config.output_dir.empty()) faults.fail({"output_dir"}, "'output_dir' must name a folder, got ''");
+    faults.fail_value("device", "must be auto, cpu, cuda or cuda:N, got " + in_quotes(config.device));
+  if (config.output_dir.empty()) faults.fail_value("output_dir", "must name a folder, got ''");
   validate_model(config.model, faults);
   validate_data(config, faults);
   validate_batch(config, faults);

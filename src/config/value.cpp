@@ -111,7 +111,9 @@ const std::string kAlsoAuto = "auto or ";
 // What is possible here: "must be a whole number >= 1".
 std::string expectation(const Option& option) {
   const std::string allowed = allowed_text(option);
-  const auto with_range = [&](const std::string& what) { return allowed.empty() ? what : what + " " + allowed; };
+  const bool is_closed = std::isfinite(option.min) && std::isfinite(option.max);
+  const std::string from = is_closed ? " from " : " ";
+  const auto with_range = [&](const std::string& what) { return allowed.empty() ? what : what + from + allowed; };
   return "must be " + std::visit(Overloaded{
                                      [](bool*) -> std::string { return "true or false"; },
                                      [&](std::integral auto*) { return with_range("a whole number"); },
@@ -119,7 +121,7 @@ std::string expectation(const Option& option) {
                                      [&](std::optional<double>*) { return with_range("a number"); },
                                      [&](std::optional<int64_t>*) { return "auto or " + with_range("a whole number"); },
                                      [&](const NumberOrAuto&) {
-                                       return kAlsoAuto + ("a whole number " + allowed.substr(kAlsoAuto.size()));
+                                       return kAlsoAuto + "a whole number" + from + allowed.substr(kAlsoAuto.size());
                                      },
                                      [&](Interval*) -> std::string {
                                        return option.may_be_time ? "like 500, '500 steps', '2 epochs' or '10 minutes'"

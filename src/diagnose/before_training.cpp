@@ -39,17 +39,18 @@ void require_memory(const ModelConfig& model, const TrainingConfig& training, co
   const Check check = check_memory(model, training, form, memory);
   const double needed = memory.program + estimate_memory(model, training, form).total();
   if (kLeast * needed <= memory.available || !training.execution.memory_check) return say_if_doubtful(check);
-  throw Error(ExitCode::memory, fmt::format("this run does not fit into memory: {}; {}, or start it anyway with "
-                                            "--training.memory_check false",
-                                            check.detail, check.fix));
+  throw Error(ExitCode::memory,
+              fmt::format("this run does not fit into memory: it needs {}; {}, or start it anyway with "
+                          "--training.memory_check false",
+                          check.detail, check.fix));
 }
 
 }  // namespace
 
 void check_before_training(const Config& config, const Corpus& corpus, const DeviceInfo& device,
                            const Precision& precision, bool is_resumed) {
-  // On the CPU, so that no token is copied to a GPU before the run itself does it.
   require_sample_prompt(config.training.cadence, corpus);
+  // On the CPU, so that no token is copied to a GPU before the run itself does it.
   const DataLoader loader(corpus.sources, config.data, schedule_options(config, corpus), at::kCPU);
   const DatasetFacts facts = describe_data(corpus, loader);
   require_memory(config.model, with_real_batch(config.training, facts),
@@ -57,8 +58,8 @@ void check_before_training(const Config& config, const Corpus& corpus, const Dev
                  memory_budget(device.device, config.training.allocator.memory_fraction));
   if (is_resumed) return;
   const RunPlan plan = plan_run(config.training, loader.batches_per_epoch());
-  say_if_doubtful(check_batch(config.training, facts));
   compare_splits(corpus);
+  say_if_doubtful(check_batch(config.training, facts));
   if (config.data.stages.empty()) say_if_doubtful(check_length(config, facts, plan));
   say_if_doubtful(check_learning_rate(config.training.schedule, plan));
   say_if_doubtful(check_compute(config.model, config.training, plan,

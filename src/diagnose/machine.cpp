@@ -12,6 +12,7 @@
 #include <thread>
 #include <unordered_map>
 
+#include "gpt/core/format.h"
 #include "gpt/core/version.h"
 #include "gpt/device/device.h"
 #include "gpt/device/host.h"
@@ -55,8 +56,8 @@ Checks check_cpu() {
   const Capabilities capabilities = at::cpu::get_cpu_capabilities();
   const Probe attention = probe_cpu_attention(at::kFloat);
   return {
-      passed("CPU", fmt::format("{}, {} cores, {} threads in use", cpu.name, std::thread::hardware_concurrency(),
-                                at::get_num_threads())),
+      passed("CPU", fmt::format("{}, {}, {} in use", cpu.name, plural(std::thread::hardware_concurrency(), "core"),
+                                plural(at::get_num_threads(), "thread"))),
       check_instructions(has(capabilities, "avx2"), has(capabilities, "avx512_f"), cpu_bfloat16(),
                          has(capabilities, "amx_tile")),
       attention.works ? passed("CPU attention", fmt::format("ran forward and backward ({})", at::get_cpu_capability()))

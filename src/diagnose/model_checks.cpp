@@ -109,7 +109,9 @@ Check check_memory(const ModelConfig& model, const TrainingConfig& training, con
   const auto largest = largest_batch_size(model, training, form, comfortable);
   const std::string need = format_bytes(needed), available = format_bytes(memory.available);
   check.name = "memory of the run";
-  check.detail = fmt::format("about {} of the {} that it may use: {}", need, available, list);
+  check.detail = needed > memory.available
+                     ? fmt::format("about {}, and it may use {}: {}", need, available, list)
+                     : fmt::format("about {} of the {} that it may use: {}", need, available, list);
   if (!is_comfortable) {
     check.status = needed > memory.available ? Check::Status::fail : Check::Status::warn;
     check.fix =

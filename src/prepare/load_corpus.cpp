@@ -108,7 +108,7 @@ void check_lengths(const Corpus& corpus, const Bin& bin, const DataConfig& confi
                : "; use a longer text or a smaller model.block_size";
   const auto check = [&](const char* split, int64_t size) {
     if (size >= block_size + 1) return;
-    fail(corpus.source, fmt::format("the {} split has {} tokens, block_size {} needs at least {}{}", split, size,
+    fail(corpus.source, fmt::format("the {} split has {} tokens, but block_size {} needs at least {}{}", split, size,
                                     block_size, block_size + 1, arithmetic));
   };
   check("training", corpus.train.size());

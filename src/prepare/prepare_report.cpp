@@ -88,19 +88,20 @@ void report_prepared(const PrepareOptions& options, const std::string& output_di
   log::status("");
   if (const std::string files = describe_files(metadata); !files.empty()) log::info(files);
   if (metadata.invalid_utf8_bytes > 0) {
-    log::warn(fmt::format("{} of the text are not valid UTF-8 and stay as they are",
-                          plural(metadata.invalid_utf8_bytes, "byte")));
+    log::warn(fmt::format("{} of the text {}", plural(metadata.invalid_utf8_bytes, "byte"),
+                          metadata.invalid_utf8_bytes == 1 ? "is not valid UTF-8 and is kept as it is"
+                                                           : "are not valid UTF-8 and are kept as they are"));
   }
   log::info(fmt::format("{} and {} of text: {} from a vocabulary of {}, {:.2f} bytes per token",
                         plural(train.documents + validation.documents, "document"), plural(bytes, "byte"),
                         plural(tokens, "token"), with_commas(metadata.vocab_size),
                         static_cast<double>(bytes) / static_cast<double>(tokens)));
   if (validation.tokens > 0) {
-    log::info(fmt::format("{} to train on, {} for validation: {}", plural(train.tokens, "token"),
+    log::info(fmt::format("{} to train on, {} for validation {}", plural(train.tokens, "token"),
                           with_commas(validation.tokens),
                           metadata.split == "documents"
-                              ? fmt::format("{} of the documents", with_commas(validation.documents))
-                              : "the end of the text, which has few documents"));
+                              ? fmt::format("({} of the documents)", with_commas(validation.documents))
+                              : "(the end of the text, since there are too few documents to hold some out)"));
   }
   const std::string folder = output_dir + "/";
   std::string files;

@@ -39,9 +39,12 @@ BpeTrainingOptions checked(BpeTrainingOptions options) {
   }
   const auto least = static_cast<int64_t>(specials.size()) + kBytes;
   if (options.vocab_size < least || options.vocab_size > BpeModel::kMostTokens) {
-    refuse(fmt::format("a vocabulary of {} is impossible; with the {} bytes and {} it can have {} to {} entries",
-                       options.vocab_size, kBytes, plural(std::ssize(specials), "special token"), least,
-                       BpeModel::kMostTokens));
+    throw Error(
+        ExitCode::config,
+        fmt::format("tokenizer bpe:{0}: a vocabulary of {0} is impossible; with the {1} bytes and {2} it can have "
+                    "{3} to {4} entries",
+                    options.vocab_size, kBytes, plural(std::ssize(specials), "special token"), with_commas(least),
+                    with_commas(BpeModel::kMostTokens)));
   }
   if (options.min_frequency < 0)
     refuse(fmt::format("min_frequency is {}; it must be 0 or more", options.min_frequency));

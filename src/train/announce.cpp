@@ -25,7 +25,8 @@ void announce_device(const DeviceInfo& device, const DeviceChoice& choice) {
   // Without a GPU in the machine there is nothing to explain.
   if (!choice.reason.empty() && host::has_nvidia_gpu())
     log::warn(fmt::format("training on the CPU: {}", choice.reason));
-  log::info(fmt::format("Using CPU: {}, {} threads, {:.1f} GB", device.name, at::get_num_threads(), gigabytes));
+  log::info(
+      fmt::format("Using CPU: {}, {}, {:.1f} GB", device.name, plural(at::get_num_threads(), "thread"), gigabytes));
 }
 
 namespace {
@@ -79,9 +80,10 @@ void announce_run(const Config& config, const GPT& model, const Corpus& corpus, 
   const TrainingConfig& t = config.training;
   const int64_t sequences = t.batch_size * t.gradient_accumulation_steps;
   const std::string epochs = config.data.stages.empty()
-                                 ? fmt::format("{} an epoch, {} epochs", plural(plan.steps_per_epoch, "step"),
+                                 ? fmt::format("{} an epoch, {} {}", plural(plan.steps_per_epoch, "step"),
                                                format_number(static_cast<double>(plan.total_steps) /
-                                                             static_cast<double>(plan.steps_per_epoch)))
+                                                             static_cast<double>(plan.steps_per_epoch)),
+                                               plan.total_steps == plan.steps_per_epoch ? "epoch" : "epochs")
                                  : "in " + plural(std::ssize(config.data.stages), "stage");
   log::info(fmt::format("Run: {} ({}), {} = {} a step, warm-up {}", plural(plan.total_steps, "step"), epochs,
                         plural(sequences, "sequence"), plural(sequences * m.block_size, "token"),

@@ -96,15 +96,15 @@ TEST(Arguments, WrongValuesNameTheFlagTheValueAndWhatIsRight) {
       {{"--whole", ""}, "--whole must be a whole number, got ''"},
       {{"--natural", "-1"}, "--natural must be a whole number >= 0, got '-1'"},
       {{"--natural", "18446744073709551616"}, "--natural must be a whole number >= 0, got '18446744073709551616'"},
-      {{"--share", "2"}, "--share must be a number 0 to 1, got '2'"},
-      {{"--share", "nan"}, "--share must be a number 0 to 1, got 'nan'"},
+      {{"--share", "2"}, "--share must be a number from 0 to 1, got '2'"},
+      {{"--share", "nan"}, "--share must be a number from 0 to 1, got 'nan'"},
       {{"--choice", "x"}, "--choice must be one of float32, bfloat16, got 'x'"},
       {{"--choice", "bf16"}, "--choice must be one of float32, bfloat16, got 'bf16'; did you mean 'bfloat16'?"},
       {{"--choice", "flaot32"}, "--choice must be one of float32, bfloat16, got 'flaot32'; did you mean 'float32'?"},
       {{"--half", "0"}, "--half must be true or false, got '0'; write false"},
       {{"--on=maybe"}, "--on is a switch and takes no value, got 'maybe'"},
       {{"--whole", "1", "--whole", "2"}, "--whole is given twice; keep one"},
-      {{"--natural", "1", "-n", "2"}, "-n: 'natural' is already set at --natural; keep one"},
+      {{"--natural", "1", "-n", "2"}, "-n: 'natural' is already set by --natural; keep one"},
       {{"--text"}, "--text needs a value"},
       {{"-w"}, "-w needs a value"},
       {{"--texd", "a"}, "unknown flag '--texd'; did you mean '--text'?"},
@@ -163,7 +163,8 @@ TEST(CheckValues, NameTheRowWhoseValueIsOutOfItsRange) {
   Values values;
   check_values(rows_of(sections(values)));
   values.share = 1.5;
-  EXPECT_EQ(fault_of([&] { check_values(rows_of(sections(values))); }), "'share' must be a number 0 to 1, got '1.5'");
+  EXPECT_EQ(fault_of([&] { check_values(rows_of(sections(values))); }),
+            "'share' must be a number from 0 to 1, got '1.5'");
 }
 
 }  // namespace

@@ -172,6 +172,11 @@ TEST(CommandLine, FaultsNameTheFlag) {
   EXPECT_EQ(fault({"--lerning-rate=1"}), "unknown flag '--lerning-rate'; did you mean '--learning_rate'?");
   EXPECT_EQ(fault({"--training.lerning_rate", "1"}),
             "unknown flag '--training.lerning_rate'; did you mean '--training.learning_rate'?");
+  EXPECT_EQ(fault({"--learning_rate", "0"}), "--training.learning_rate must be above 0, got 0");
+  EXPECT_EQ(fault({"--device", "tpu"}), "--device must be auto, cpu, cuda or cuda:N, got 'tpu'");
+  EXPECT_EQ(fault({"--model.batch_size", "3"}),
+            "unknown flag '--model.batch_size'; did you mean '--training.batch_size'?");
+  EXPECT_EQ(fault({"--data.lr", "3"}), "unknown flag '--data.lr'; did you mean '--training.learning_rate'?");
   EXPECT_EQ(fault({"--cofnig", "x"}), "unknown flag '--cofnig'; did you mean '--config'?");
   EXPECT_EQ(fault({"--zzzzzzzzzz"}), "unknown flag '--zzzzzzzzzz'; --help lists all flags");
   EXPECT_EQ(fault({"-q"}), "unknown flag '-q'; --help lists all flags");
@@ -181,11 +186,11 @@ TEST(CommandLine, FaultsNameTheFlag) {
             "unexpected argument '2' after '--seed 1'; a flag takes one value, and a value with spaces needs quotes");
   EXPECT_EQ(fault({"--lr"}), "--lr needs a value");
   EXPECT_EQ(fault({"--seed", "1", "--config"}), "--config needs a value");
-  EXPECT_EQ(fault({"--lr="}), "--lr: 'training.learning_rate' must be a number 0 to 10, got ''");
-  EXPECT_EQ(fault({"--lr", "x"}), "--lr: 'training.learning_rate' must be a number 0 to 10, got 'x'");
+  EXPECT_EQ(fault({"--lr="}), "--lr: 'training.learning_rate' must be a number from 0 to 10, got ''");
+  EXPECT_EQ(fault({"--lr", "x"}), "--lr: 'training.learning_rate' must be a number from 0 to 10, got 'x'");
   EXPECT_EQ(fault({"--seed", "1", "--seed", "1"}), "--seed is given twice; keep one");
   EXPECT_EQ(fault({"--lr", "1", "--learning_rate", "1"}),
-            "--training.learning_rate: 'training.learning_rate' is already set at --lr; keep one");
+            "--training.learning_rate: 'training.learning_rate' is already set by --lr; keep one");
   EXPECT_EQ(fault({"--config", "a", "--config", "b"}), "--config is given twice; keep one");
   EXPECT_EQ(fault({"--n_embd", "100"}),
             "--model.n_embd: n_embd 100 is not divisible by n_head 6; use n_embd 96 or 102, or n_head 5 or 10");

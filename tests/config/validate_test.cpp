@@ -76,7 +76,7 @@ TEST(Validate, RefusesContradictionsWhereTheyWereWritten) {
        "c.yaml:3:3: with batch_size auto the sequences of a stage must divide the model's block_size 256, but the stage "
        "from step 0 has 100 tokens; set batch_size to a number"},
       {"training:\n  batch_size: 0\n",
-       "c.yaml:2:15: 'training.batch_size' must be auto or a whole number 1 to 1e6, got '0'"},
+       "c.yaml:2:15: 'training.batch_size' must be auto or a whole number from 1 to 1e6, got '0'"},
   };
   for (const auto& [yaml, fault] : cases) EXPECT_EQ(yaml_fault(yaml), fault) << yaml;
 }

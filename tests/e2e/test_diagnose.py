@@ -215,7 +215,7 @@ class Diagnose(unittest.TestCase):
         config = ("--config", self.good_config(), "--no-probe")
         self.assertEqual(checks(*config, "--memory", "16 GB", check_code=0)["memory of the run"]["status"], "pass")
         found = checks(*config, "--memory", "32MiB", check_code=1)
-        self.assertIn("of the 33.6 MB that it may use", found["memory of the run"]["detail"])
+        self.assertIn(", and it may use 33.6 MB: ", found["memory of the run"]["detail"])
         found = checks(*config, "--gpu", "RTX 4090", "--memory", "48GB", check_code=0)
         self.assertIn("of the 48.0 GB that it may use", found["memory of the run"]["detail"])
 
@@ -236,7 +236,7 @@ class Diagnose(unittest.TestCase):
                 ((*config, "--budget", 2), "--budget needs a rate"),
                 ((*config, "--price-per-hour", 2, "--units-per-hour", 2), "two ways to pay"),
                 ((*config, "--price-per-hour", 2, "--no-probe"), "leave out --no-probe, or add --seconds-per-step"),
-                ((*config, "--price-per-hour", "2 dollars"), "must be a number 0 to 1e12, got '2 dollars'"),
+                ((*config, "--price-per-hour", "2 dollars"), "must be a number from 0 to 1e12, got '2 dollars'"),
                 ((*config, "--seconds-per-step", 0), "--seconds-per-step must be a number"),
                 ((*config, "--steps-per-epoch", 5), "add --seconds-per-step or --gpu"),
                 ((*config, "--gpu", "RTX 4085"), "the nearest are RTX 4080, RTX 3080, RTX 4060; all: "),

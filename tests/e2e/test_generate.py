@@ -110,10 +110,10 @@ class Generate(generating.TrainedModel):
         self.assert_refused(4, "there is no run in models/; train one", cwd=self.root)
         self.assert_refused(4, "", "--checkpoint", self.root / "text.txt")
         self.assert_refused(2, "did you mean '--temperature'", *run, "--temprature", 1)
-        self.assert_refused(2, "--top-p must be a number 1e-9 to 1, got .0.", *run, "--top_p", 0)
+        self.assert_refused(2, "--top-p must be a number from 1e-9 to 1, got .0.", *run, "--top_p", 0)
         self.assert_refused(2, "", *run, "--device", "tpu")
-        self.assert_refused(2, "--min-p must be a number 0 to 1", *run, "--min-p", -1)
-        self.assert_refused(2, "--repetition-penalty must be a number 0.01 to 100", *run, "--repetition-penalty", 0)
+        self.assert_refused(2, "--min-p must be a number from 0 to 1", *run, "--min-p", -1)
+        self.assert_refused(2, "--repetition-penalty must be a number from 0.01 to 100", *run, "--repetition-penalty", 0)
         self.assertRegex(self.generate("--prompt-file", self.root / "none.txt", code=3).stderr, "none.txt")
         large = self.root / "large.txt"
         large.touch()

@@ -158,14 +158,14 @@ TEST(GenerateOptions, FaultsAreNamed) {
   EXPECT_EQ(refusal({"--temperature", "nan"}), "--temperature must be a number >= 0, got 'nan'");
   EXPECT_EQ(refusal({"--temperature", "-1"}), "--temperature must be a number >= 0, got '-1'");
   EXPECT_EQ(refusal({"--temperature", "warm"}), "--temperature must be a number >= 0, got 'warm'");
-  EXPECT_EQ(refusal({"--top-p", "0"}), "--top-p must be a number 1e-9 to 1, got '0'");
-  EXPECT_EQ(refusal({"--top-p", "1.5"}), "--top-p must be a number 1e-9 to 1, got '1.5'");
+  EXPECT_EQ(refusal({"--top-p", "0"}), "--top-p must be a number from 1e-9 to 1, got '0'");
+  EXPECT_EQ(refusal({"--top-p", "1.5"}), "--top-p must be a number from 1e-9 to 1, got '1.5'");
   EXPECT_EQ(refusal({"--top-k", "-2"}), "--top-k must be a whole number >= 0, got '-2'");
   EXPECT_EQ(refusal({"--top-k", "2.5"}), "--top-k must be a whole number >= 0, got '2.5'");
   EXPECT_EQ(refusal({"-n", "-1"}), "-n: 'max-new-tokens' must be a whole number >= 0, got '-1'");
   EXPECT_EQ(refusal({"--num-samples", "0"}), "--num-samples must be a whole number >= 1, got '0'");
-  EXPECT_EQ(refusal({"--min-p", "1.5"}), "--min-p must be a number 0 to 1, got '1.5'");
-  EXPECT_EQ(refusal({"--repetition-penalty", "0"}), "--repetition-penalty must be a number 0.01 to 100, got '0'");
+  EXPECT_EQ(refusal({"--min-p", "1.5"}), "--min-p must be a number from 0 to 1, got '1.5'");
+  EXPECT_EQ(refusal({"--repetition-penalty", "0"}), "--repetition-penalty must be a number from 0.01 to 100, got '0'");
   EXPECT_NE(refusal({"--stop", ""}).find("stop text"), std::string::npos);
   EXPECT_NE(refusal({"--dtype", "float64"}).find("float64"), std::string::npos);
   EXPECT_NE(refusal({"--prompt", "a", "--prompt-file", "b"}).find("--prompt"), std::string::npos);

@@ -70,7 +70,7 @@ TEST(PrepareOptionsTest, SaysWhatIsMissingOrMisspelt) {
   }
   for (const char* fraction : {"1", "nan", "-0.1"}) {
     EXPECT_ERROR(parse({"--input", "a", "--output", "b", "--validation-fraction", fraction}), ExitCode::config,
-                 "--validation-fraction must be a number 0 to 0.999");
+                 "--validation-fraction must be a number from 0 to 0.999");
   }
 }
 

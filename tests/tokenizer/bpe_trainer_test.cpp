@@ -196,7 +196,7 @@ TEST(BpeTrainer, RefusesImpossibleOptions) {
   };
   EXPECT_ERROR(
       BpeTrainer(with({"<a>", "<b>"}, 257)), ExitCode::config,
-      "a vocabulary of 257 is impossible; with the 256 bytes and 2 special tokens it can have 258 to 2097151 entries");
+      "a vocabulary of 257 is impossible; with the 256 bytes and 2 special tokens it can have 258 to 2,097,151 entries");
   EXPECT_NO_THROW(BpeTrainer(with({"<a>", "<b>"}, 258)));
   EXPECT_NO_THROW(BpeTrainer(with({}, 2'097'151)));
   EXPECT_ERROR(BpeTrainer(with({}, 2'097'152)), ExitCode::config, "a vocabulary of 2097152 is impossible");
