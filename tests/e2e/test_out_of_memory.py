@@ -62,7 +62,7 @@ class OutOfMemory(unittest.TestCase):
                 lines = done.stderr.splitlines()
                 self.assertEqual(len([line for line in lines if line.startswith("error: ")]), 1, done.stderr)
                 self.assertRegex(done.stderr, r"\nerror: out of memory in step 1: [\d.]+ [kM]B was requested")
-                self.assertRegex(lines[-3], r"^The run needs about .* (of the .* that it may use|, and it may use .*): weights .* activations ")
+                self.assertRegex(lines[-3], r"^The run needs about .*( of the .* that it may use|, and it may use .*): weights .* activations ")
                 self.assertRegex(lines[-2], r"^What would fit: training\.batch_size: \d+ and training\.gradient_accumulation_steps: \d+, the "
                                             r"same effective batch \(about .*B\)")
                 self.assertEqual(lines[-1], "Nothing had been saved: the run begins anew")
