@@ -172,7 +172,7 @@ class Climb {
 
   // On what is switched, whichever way.
   std::string verdict_on(const Comparison& pair, bool is_added) const {
-    const std::string difference = difference_of_losses(pair.after, start_loss());
+    std::string difference = difference_of_losses(pair.after, start_loss());
     if (!difference.empty()) return difference;
     const double worth = is_added ? pair.gain : 1 / pair.gain;
     if (worth > 1 + kNoise) return "worth it";
