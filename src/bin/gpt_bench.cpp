@@ -268,8 +268,8 @@ struct Verb {
 
 const Verb kVerbs[] = {
     {"ladder",
-     "the optimizations one at a time from plain float32 upwards, then each switched off and on again in the full set",
-     10, false, climb_rungs},
+     "the optimizations one at a time from plain float32 upwards, then each switched off or on in the full set", 10,
+     false, climb_rungs},
     {"combo", "the named optimizations of the ladder together, added in this order whether or not they help", 10, false,
      climb_rungs},
     {"modes", "the modes of compile_mode beside LibTorch's operators", 3, false, compare_modes},
