@@ -1,8 +1,11 @@
-"""Compiles every CUDA source of compile_commands.json for one architecture after the other and prints a line for each kernel.
+"""Compiles every CUDA source of compile_commands.json for each architecture, and prints a line for each kernel.
 
 usage: kernel_report.py COMPILE_COMMANDS ARCHITECTURE...     called by scripts/kernel_report.sh
 """
+import concurrent.futures
+import dataclasses
 import json
+import os
 import pathlib
 import re
 import shlex
@@ -16,6 +19,46 @@ REGISTERS = 65536  # of a multiprocessor, allocated in units of 256 to a warp
 LIMITS = {75: (32, 16, 64 << 10), 80: (64, 32, 164 << 10), 86: (48, 16, 100 << 10), 89: (48, 24, 100 << 10),
           90: (64, 32, 228 << 10), 100: (64, 32, 228 << 10), 120: (48, 24, 100 << 10)}
 DEFAULT_BLOCK = 256  # threads, where a kernel declares no bound
+
+
+@dataclasses.dataclass(frozen=True)
+class Kernel:
+    """How often a kernel moves the elements of its tensors to or from memory; `least` and `why` where it could be less.
+    wide: whose accesses must be of 16 bytes: those of `aligned` instances, which have a `true` parameter, or of `all`; or why of none.
+    alone: loads of single values, such as a row's token or the key of dropout, which are exempt: beside them lies nothing that the
+    thread needs."""
+    moves: str
+    least: str = ""
+    why: str = ""
+    wide: str = "aligned"
+    alone: int = 0
+
+
+PARTS = "sums over rows go through memory as float32 parts of at least 32 rows, because no two blocks may add to one value"
+KERNELS = {
+    "activation_kernel": Kernel("2, gated 3"),
+    "activation_backward_kernel": Kernel("3, gated 5"),
+    "activation_backward_sums_kernel": Kernel("3 + 1/32, gated 5 + 1/16", "3, gated 5", PARTS, wide="all"),
+    "add_norm_kernel": Kernel("4, without a branch 2"),
+    "add_norm_backward_kernel": Kernel("4 or 5, and parts", "4 or 5",  # 5 where the branch's gradient is another
+                                       "the sums for weight and bias go through memory once for each block, however many rows it has"),
+    "add_parts_kernel": Kernel("1 of the parts", "0", PARTS,
+                               wide="few values, one to a thread, because the time is that of one thread's reads"),
+    "cross_entropy_kernel": Kernel("3", "2", "a row is read twice, the second time from the L2 cache where that holds the rows in flight",
+                                   alone=3),  # the target, its logit, the loss's scale
+    "embedding_kernel": Kernel("2, positions 3", "2", "each sequence reads the positions again, from the L2 cache"),
+    "add_runs_kernel": Kernel("1, each token's row 2, and parts of 1/16", "1, each token's row 2",
+                              "a run of a token that goes on in another chunk goes through memory as float32 parts, two for 32 rows at most",
+                              alone=6),  # the token before, the first, this and the next; its row; the key of dropout
+    "add_parts_of_runs_kernel": Kernel("1 of the parts, a token's row 2", "0", "a block that summed all rows of a common token would be the last to end",
+                                       alone=4),  # tokens at the borders of chunks
+    "add_positions_kernel": Kernel("1, each position's row 2", "each position's row 2",
+                                   "add_runs_kernel reads the same rows, in the order of their tokens, in which positions cannot be summed"),
+    "join_heads_kernel": Kernel("2, with sums 2 + 1/32", "2", PARTS + "; each head reads cos and sin again, from the caches"),
+    "adamw_kernel": Kernel("7, with 16-bit copies 8", wide="all"),
+    "token_gather_kernel": Kernel("4", "3", "a token is an input and the target before it; the second read comes from the L1 cache",
+                                  wide="windows begin at any token, and a batch has few"),
+}
 
 
 def cuda_commands(path):
@@ -88,34 +131,63 @@ def readable(name):
     return re.sub(r"\((Activation|bool|int)\)", "", text).split("(")[0]
 
 
-def faults(name, facts):
-    """Wide accesses are required of instances for aligned tensors, which have a `true` parameter, and of AdamW's kernel."""
+def is_wide(kernel, name):
+    return kernel.wide == "all" or kernel.wide == "aligned" and "Lb1E" in name
+
+
+def faults(name, kernel, facts):
     if facts["spilled"]:
         yield "registers spill"
     if facts["stack"]:
         yield "an array lies in memory instead of registers"
-    if ("Lb1E" in name or "adamw" in name or "backward_sums" in name) and not (facts["ld"][0] and facts["st"][0]):
-        yield "no access of 16 bytes"
+    for kind, alone in (("ld", kernel.alone), ("st", 0)):
+        wide, count = facts[kind]
+        if is_wide(kernel, name) and 2 * wide < count - alone:
+            yield f"{'loads' if kind == 'ld' else 'stores'} of 16 bytes are less than half"
+
+
+def compiled(commands, architectures):
+    """(architecture, {mangled name: facts}) for each architecture; as many sources at once as there are processors."""
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        jobs = {a: [pool.submit(compile_kernels, *command, a) for command in commands] for a in architectures}
+        for architecture, of_sources in jobs.items():
+            yield architecture, {name: facts for job in of_sources for name, facts in job.result().items()}
+
+
+def report(architecture, kernels):
+    """Prints the kernels of one architecture, and returns how many faults they have."""
+    count, found = 0, set()
+    print(f"sm_{architecture:<57} registers  shared  spilled  16-byte loads  stores  threads  occupancy  moves each element")
+    for name, facts in kernels.items():
+        short = readable(name)
+        found.add(short.partition("<")[0])
+        kernel = KERNELS.get(short.partition("<")[0], Kernel("?"))
+        loads, stores = (f"{wide} of {all}" for wide, all in (facts["ld"], facts["st"]))
+        print(f"{short:60} {facts['registers']:9}  {facts['shared']:6}  {facts['spilled']:7}  {loads:>13}  {stores:>6}  {facts['block']:7}"
+              f"  {occupancy(facts, architecture):8}%  {kernel.moves}{kernel.least and f'; least {kernel.least}'}")
+        for fault in faults(name, kernel, facts):
+            count += 1
+            print(f"    FAILED: {fault}")
+    for name in sorted(found ^ KERNELS.keys()):
+        count += 1
+        print(f"    FAILED: {name} {'is not in KERNELS of kernel_report.py' if name in found else 'is in KERNELS, but not compiled'}")
+    return count
 
 
 def main():
     path, architectures = pathlib.Path(sys.argv[1]), [int(word) for word in sys.argv[2:]]
     if unknown := [a for a in architectures if a not in LIMITS]:
         sys.exit(f"unknown architecture {unknown[0]}; known are {', '.join(map(str, LIMITS))}")
-    commands, failed = list(cuda_commands(path)), False
+    commands = list(cuda_commands(path))
     if not commands:
         sys.exit("this build has no CUDA code: run ./scripts/setup.sh --cuda first")
-    for architecture in architectures:
-        print(f"sm_{architecture:<57} registers  shared  spilled  16-byte loads  stores  threads  occupancy")
-        for directory, source, words in commands:
-            for name, facts in compile_kernels(directory, source, words, architecture).items():
-                loads, stores = (f"{wide} of {all}" for wide, all in (facts["ld"], facts["st"]))
-                print(f"{readable(name):60} {facts['registers']:9}  {facts['shared']:6}  {facts['spilled']:7}  {loads:>13}"
-                      f"  {stores:>6}  {facts['block']:7}  {occupancy(facts, architecture):8}%")
-                for fault in faults(name, facts):
-                    failed = True
-                    print(f"    FAILED: {fault}")
-    return failed
+    failed = sum(report(*of_one) for of_one in compiled(commands, architectures))
+    for name, kernel in KERNELS.items():
+        if kernel.why:
+            print(f"{name}: {kernel.why}")
+        if kernel.wide not in ("aligned", "all"):
+            print(f"{name} needs no accesses of 16 bytes: {kernel.wide}")
+    return failed > 0
 
 
 if __name__ == "__main__":
