@@ -1,50 +1,80 @@
 #!/usr/bin/env bash
-# Speed against PyTorch: alternates gpt-train with scripts/pytorch_baseline.py, the same training run as a plain PyTorch program.
-# PyTorch runs eagerly and with torch.compile, gpt-train with its own operators and without (use_compile), both in float32 and,
-# on a CPU with instructions for it, in bfloat16 (ours end to end, PyTorch by autocast). All begin with the same weights and take the same
-# batches. Prints a table with the median tokens/s (without start-up and warm-up), their ratio to PyTorch's fastest, and the loss of the last
-# batch. The last lines are the largest difference of that loss from eager PyTorch's in float32, and the ratio of our fastest.
+# Speed against PyTorch: alternates gpt-train with scripts/pytorch_baseline.py, the same training run as a plain PyTorch program, for nanoGPT's
+# model for a CPU and for GPT-2 124M (4 x 64 tokens a step on a CPU unless the flags say a size, 12 x 1,024 on a GPU). PyTorch runs eagerly and with torch.compile,
+# gpt-train with its own operators and without (use_compile), and on a GPU in its other modes (compile_mode) beside PyTorch's
+# reduce-overhead. All begin with the same weights and take the same batches, in float32, on a GPU with TF32 too, and there and on a CPU
+# with instructions for it in bfloat16 (ours end to end, PyTorch by autocast). Prints one table with the median tokens/s (without start-up
+# and warm-up), their ratio to PyTorch's fastest for that model, and the loss of the last batch; then for each model the largest
+# difference of that loss from eager PyTorch's in float32, and the ratio of our fastest.
 # usage: scripts/compare_pytorch.sh FILE [gpt-train flags...]     e.g. scripts/compare_pytorch.sh tinyshakespeare.txt --mlp swiglu
-#        GPT-2 124M: CONFIG=configs/gpt2_124m.yaml STEPS=30 EVERY=5 scripts/compare_pytorch.sh FILE --block_size 64 --batch_size 4 \
-#          --gradient_accumulation_steps 1 --vocab_size 50257
-# ROUNDS (5) and STEPS (200) set how long it measures, EVERY (20) how many steps a figure covers, CONFIG
-# (configs/nanogpt_cpu.yaml) what it measures.
+# MODELS ("nanogpt_cpu gpt2_124m") says which of them it measures, or others by the names of their files in configs; ROUNDS (5, for GPT-2 2)
+# and STEPS (200, for GPT-2 18 on a CPU) how long, EVERY (20, for GPT-2 4 on a CPU) how many steps a figure covers.
 set -euo pipefail
 text=$(realpath "${1:?usage: scripts/compare_pytorch.sh FILE [gpt-train flags...]}"); shift
 cd "$(dirname "$0")/.."
-train=build/bin/gpt-train python=.deps/venv/bin/python every=${EVERY:-20}
+train=build/bin/gpt-train python=python3
+[ ! -x .deps/venv/bin/python ] || python=.deps/venv/bin/python
 [ -x $train ] || { echo "$train is missing: run ./scripts/quickstart.sh first" >&2; exit 1; }
 [ -r "$text" ] || { echo "$text: cannot be read" >&2; exit 1; }
 out=$(mktemp -d); trap 'rm -rf "$out"' EXIT
 
-$train --config "${CONFIG:-configs/nanogpt_cpu.yaml}" --data.text "$text" --tokenizer char --max_steps "${STEPS:-200}" --warmup_steps 10 \
-  --log_interval "$every" --eval_interval 0 --checkpoint_interval 0 --sample_interval 0 --threads "$(nproc)" "$@" --print-config >"$out/config.yaml"
+quietly() { "$@" >"$out/log" 2>&1 || { cat "$out/log" >&2; exit 1; }; }
 
-# The weights that a run of gpt-train begins with: a step with a learning rate of 0 leaves them as they are.
-$train --config "$out/config.yaml" --output_dir "$out/initial" --max_steps 1 --learning_rate 0 --min_lr 0 --warmup_steps 0 --use_amp false \
-  --dtype float32 >"$out/log" 2>&1 || { cat "$out/log" >&2; exit 1; }
+# What is measured where: the device that gpt-train takes with these flags.
+$train --data.text "$text" "$@" --print-config >"$out/config.yaml"
+device=$(sed -n 's/^device: *\([a-z]*\).*/\1/p' "$out/config.yaml")
+[[ $device != auto ]] || device=$("$python" -c 'import torch; print("cuda" if torch.cuda.is_available() else "cpu")')
+dtypes=(float32) programs=(gpt-train gpt-train-uncompiled pytorch-eager pytorch-compiled)
+if [[ $device == cuda ]]; then
+  dtypes+=(tf32 bfloat16) programs+=(gpt-train-reduce-overhead gpt-train-max-autotune pytorch-reduce-overhead)
+elif grep -qwE 'avx512_bf16|amx_bf16|bf16' /proc/cpuinfo; then
+  dtypes+=(bfloat16)
+else  # it is emulated, fourteen to twenty times slower than float32
+  echo "This CPU has no bfloat16 instructions: only float32 is measured."
+fi
 
-# Without instructions for it, bfloat16 is emulated, fourteen to twenty times slower than float32.
-dtypes=(float32)
-if grep -qwE 'avx512_bf16|amx_bf16|bf16' /proc/cpuinfo; then dtypes+=(bfloat16); else echo "This CPU has no bfloat16 instructions: only float32 is measured."; fi
-programs=(gpt-train gpt-train-uncompiled pytorch-eager pytorch-compiled)
+# usage: configure MODEL FLAGS...   its configuration, and the weights that all begin with
+configure() {
+  local steps=${STEPS:-200} own=()
+  every=${EVERY:-20} rounds=${ROUNDS:-5}
+  if [[ $1 == gpt2* ]]; then
+    own=(--gradient_accumulation_steps 1 --vocab_size 50257) rounds=${ROUNDS:-2}
+    if [[ $device == cpu ]]; then
+      steps=${STEPS:-18} every=${EVERY:-4}
+      [[ $* == *_size* ]] || own+=(--block_size 64 --batch_size 4)
+    fi
+  fi
+  $train --config "configs/$1.yaml" --data.text "$text" --tokenizer char --max_steps "$steps" --warmup_steps 10 --log_interval "$every" \
+    --eval_interval 0 --checkpoint_interval 0 --sample_interval 0 --threads "$(nproc)" "${own[@]}" "${@:2}" \
+    --print-config >"$out/config.yaml"
+  # A step with a learning rate of 0 leaves them as they are.
+  rm -rf "$out/initial"
+  quietly $train --config "$out/config.yaml" --output_dir "$out/initial" --max_steps 1 --learning_rate 0 --min_lr 0 --warmup_steps 0 --use_amp false \
+    --dtype float32
+}
 
-# usage: run PROGRAM DTYPE ROUND   leaves its metrics in $out/PROGRAM-DTYPE-ROUND.jsonl
+# usage: run PROGRAM DTYPE METRICS
 run() {
-  local metrics=$out/$1-$2-$3.jsonl flags=()
+  local flags=(--use_compile true)
   case $1 in
     gpt-train*)
-      [[ $2 == float32 ]] && flags+=(--use_amp false --dtype auto) || flags+=(--use_amp true --dtype "$2")
-      [[ $1 == gpt-train ]] && flags+=(--use_compile true) || flags+=(--use_compile false)
-      $train --config "$out/config.yaml" --output_dir "$out/run" "${flags[@]}" >"$out/log" 2>&1 || { cat "$out/log" >&2; exit 1; }
-      mv "$out/run/metrics.jsonl" "$metrics"
+      case ${1#gpt-train-} in
+        uncompiled) flags=(--use_compile false) ;;
+        reduce-overhead | max-autotune) flags+=(--compile_mode "${1#gpt-train-}") ;;
+      esac
+      [[ $2 == bfloat16 ]] && flags+=(--use_amp true) || flags+=(--use_amp false)
+      quietly $train --config "$out/config.yaml" --output_dir "$out/run" --dtype "$2" "${flags[@]}"
+      mv "$out/run/metrics.jsonl" "$3"
       rm -rf "$out/run"
       ;;
-    pytorch*)
-      [[ $1 == pytorch-eager ]] || flags+=(--compile)
-      $python -B scripts/pytorch_baseline.py --config "$out/config.yaml" --text "$text" --initial "$out/initial/ckpt.pt" --dtype "$2" \
-        "${flags[@]}" --metrics "$metrics" \
-        >"$out/log" 2>&1 || { cat "$out/log" >&2; exit 1; }
+    pytorch-*)
+      case $1 in
+        pytorch-eager) flags=() ;;
+        pytorch-compiled) flags=(--compile default) ;;
+        pytorch-reduce-overhead) flags=(--compile reduce-overhead) ;;
+      esac
+      quietly "$python" -B scripts/pytorch_baseline.py --config "$out/config.yaml" --text "$text" --initial "$out/initial/ckpt.pt" --dtype "$2" \
+        "${flags[@]}" --metrics "$3"
       ;;
   esac
 }
@@ -57,38 +87,37 @@ median() {
 ratio() { awk -v ours="$1" -v theirs="$2" 'BEGIN { printf "%.2f\n", ours / theirs }'; }
 last_loss() { grep -h '"loss"' "$@" | sed -n '$s/.*"loss": *\([0-9.]*\).*/\1/p'; }
 
-for ((round = 1; round <= ${ROUNDS:-5}; round++)); do
-  line="round $round:"
+# usage: measure MODEL FLAGS...   its rows go to $out/rows, and what they say to $out/summary
+measure() {
+  local model=$1 round dtype program speed ours=0 theirs=0 line name
+  configure "$@"
+  for ((round = 1; round <= rounds; round++)); do
+    line="$model, round $round:"
+    for dtype in "${dtypes[@]}"; do
+      for program in "${programs[@]}"; do
+        name=$out/$model-$program-$dtype-$round.jsonl
+        run "$program" "$dtype" "$name"
+        line+=" $program $dtype $(median "$name"),"
+      done
+    done
+    echo "${line%,} tokens/s" >&2
+  done
   for dtype in "${dtypes[@]}"; do
     for program in "${programs[@]}"; do
-      run "$program" "$dtype" "$round"
-      line+=" $program $dtype $(median "$out/$program-$dtype-$round.jsonl"),"
+      speed=$(median "$out/$model-$program-$dtype"-?*.jsonl)
+      if [[ $program == gpt-train* ]]; then ours=$((speed > ours ? speed : ours)); else theirs=$((speed > theirs ? speed : theirs)); fi
+      echo "$program $dtype $speed $(last_loss "$out/$model-$program-$dtype-1.jsonl")" >>"$out/$model"
     done
   done
-  echo "${line%,} tokens/s" >&2
-done
+  while read -r program dtype speed loss; do
+    echo "| $model | $program | $dtype | $speed | $(ratio "$speed" "$theirs")x | $loss |" >>"$out/rows"
+  done <"$out/$model"
+  awk -v model="$model" -v reference="$(last_loss "$out/$model-pytorch-eager-float32-1.jsonl")" -v ratio="$(ratio "$ours" "$theirs")" '
+    { difference = $4 > reference ? $4 - reference : reference - $4; if (difference > largest) largest = difference }
+    END { printf "%s: losses within %.4f %%, ratio %sx\n", model, 100 * largest / reference, ratio }' "$out/$model" >>"$out/summary"
+}
 
-ours=0 theirs=0
-for dtype in "${dtypes[@]}"; do
-  for program in "${programs[@]}"; do
-    speed=$(median "$out/$program-$dtype"-*.jsonl)
-    case $program in
-      gpt-train*) ((speed > ours)) && ours=$speed ;;
-      *) ((speed > theirs)) && theirs=$speed ;;
-    esac || true
-  done
-done
-echo "| program | dtype | tokens/s | to PyTorch's fastest | loss |"
-echo "| --- | --- | ---: | ---: | ---: |"
-for dtype in "${dtypes[@]}"; do
-  for program in "${programs[@]}"; do
-    speed=$(median "$out/$program-$dtype"-*.jsonl)
-    echo "| $program | $dtype | $speed | $(ratio "$speed" "$theirs")x | $(last_loss "$out/$program-$dtype-1.jsonl") |"
-  done
-done
-for dtype in "${dtypes[@]}"; do
-  for program in "${programs[@]}"; do last_loss "$out/$program-$dtype-1.jsonl"; done
-done | awk -v reference="$(last_loss "$out/pytorch-eager-float32-1.jsonl")" '
-  { difference = $1 > reference ? $1 - reference : reference - $1; if (difference > largest) largest = difference }
-  END { printf "losses within %.4f %%\n", 100 * largest / reference }'
-echo "ratio $(ratio "$ours" "$theirs")x"
+for model in ${MODELS:-nanogpt_cpu gpt2_124m}; do measure "$model" "$@"; done
+echo "| model | program | dtype | tokens/s | to PyTorch's fastest | loss |"
+echo "| --- | --- | --- | ---: | ---: | ---: |"
+cat "$out/rows" "$out/summary"

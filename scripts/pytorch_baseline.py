@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """The same training run as gpt-train's, as a plain PyTorch program, eager or compiled: what scripts/compare_pytorch.sh compares with.
 
-    python scripts/pytorch_baseline.py --config c.yaml --text FILE [--initial ckpt.pt] [--dtype bfloat16] [--compile] [--max-steps N] [--metrics OUT]
+    python scripts/pytorch_baseline.py --config c.yaml --text FILE [--initial ckpt.pt] [--dtype bfloat16] [--compile [MODE]] [--max-steps N] [--metrics OUT]
 
 Reads the configuration that `gpt-train --print-config` writes. Written as one would write it with PyTorch today: SDPA
-attention, fused AdamW, foreach clipping, gradients set to None, the loss read only where it is logged; bfloat16 by
-autocast. It trains on the batches that gpt-train takes from the same text and seed, and with --initial from the weights in a
+attention, fused AdamW, foreach clipping, gradients set to None, batches gathered on the device, the loss read only where it is logged;
+bfloat16 by autocast. It trains on the batches that gpt-train takes from the same text and seed, and with --initial from the weights in a
 checkpoint of gpt-train's, so that the losses can be compared step by step. The metrics have gpt-train's form, one JSON object for each
 logged step; the last line printed is the median tokens/s after the warm-up.
 """
@@ -143,8 +143,22 @@ class GPT(nn.Module):
         x = F.dropout(x, self.c["dropout"], self.training)
         for block in self.h:
             x = block(x, rotary)
+        return self.loss(x, targets, label_smoothing)
+
+    def loss(self, x, targets, label_smoothing):
         logits = self.lm_head(self.ln_f(x))[..., : self.c["vocab_size"]]
         return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), label_smoothing=label_smoothing)
+
+
+def compiled(model, mode):
+    """As a whole in one of torch.compile's modes, or `blocks`: the same code for every block, and what follows them. So a model of many
+    layers is compiled in the time of one."""
+    if mode != "blocks":
+        return torch.compile(model, mode=mode)
+    for block in model.h:
+        block.compile()
+    model.loss = torch.compile(model.loss)
+    return model
 
 
 def learning_rate(c, step, total):
@@ -228,7 +242,9 @@ def train(model, tokens, t, block_size, seed, steps, dtype, metrics):
     B, accumulation = t["batch_size"], t["gradient_accumulation_steps"]
     model.train()
     optimizer, rates = make_optimizer(model, t), []
-    order = list(itertools.islice(updates(seed, len(tokens), block_size, B, accumulation), steps))
+    order = [[torch.tensor(at, device=tokens.device) for at in update]
+             for update in itertools.islice(updates(seed, len(tokens), block_size, B, accumulation), steps)]
+    windows = tokens.unfold(0, block_size + 1, 1)
     started, logged, taken = time.perf_counter(), 0, 0
     for step, update in enumerate(order):
         for group in optimizer.param_groups:
@@ -236,10 +252,9 @@ def train(model, tokens, t, block_size, seed, steps, dtype, metrics):
         sequences, mean = sum(map(len, update)), 0
         taken += sequences * block_size
         for at in update:
-            ids = torch.stack([tokens[i : i + block_size] for i in at])
-            targets = torch.stack([tokens[i + 1 : i + 1 + block_size] for i in at])
+            batch = windows[at]
             with torch.autocast(tokens.device.type, torch.bfloat16, enabled=dtype == "bfloat16"):
-                loss = model(ids, targets, t["label_smoothing"])
+                loss = model(batch[:, :-1], batch[:, 1:], t["label_smoothing"])
             loss = loss * (len(at) / sequences)
             loss.backward()
             mean = mean + loss.detach()
@@ -261,8 +276,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--config", required=True)
     parser.add_argument("--text", required=True)
-    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
-    parser.add_argument("--compile", action="store_true", help="with torch.compile")
+    parser.add_argument("--dtype", choices=("float32", "tf32", "bfloat16"), default="float32")
+    parser.add_argument("--compile", choices=("default", "reduce-overhead", "blocks"), nargs="?", const="default",
+                        help="with torch.compile, in a mode of its own or block by block")
     parser.add_argument("--initial", help="a checkpoint of gpt-train's with the weights to begin with")
     parser.add_argument("--max-steps", type=int)
     parser.add_argument("--metrics", default="/dev/stderr", help="where the JSON lines go")
@@ -276,12 +292,16 @@ def main():
     device = config["device"] or ("cuda" if torch.cuda.is_available() else "cpu")
     tokens, vocab_size = read_tokens(arguments.text, config)
     vocab_size = config["model.vocab_size"] or vocab_size
-    tokens, model = tokens.to(device), GPT(model_config(config, vocab_size)).to(device)
+    if arguments.dtype == "tf32":
+        torch.set_float32_matmul_precision("high")
+    tokens = tokens.to(device)
+    with torch.device(device):  # initializing a large model on the CPU takes minutes
+        model = GPT(model_config(config, vocab_size))
     if arguments.initial:
-        weights = torch.load(arguments.initial, weights_only=True)["model"]
+        weights = torch.load(arguments.initial, weights_only=True, map_location=device)["model"]
         model.load_state_dict({name.removeprefix("transformer."): value for name, value in weights.items()})
     if arguments.compile:
-        model = torch.compile(model)
+        model = compiled(model, arguments.compile)
     steps = arguments.max_steps or training["max_steps"]
     with open(arguments.metrics, "w", encoding="utf-8") as metrics:
         rates = train(model, tokens, training, config["model.block_size"], config["seed"], steps, arguments.dtype, metrics)
