@@ -24,7 +24,8 @@ DEFAULT_BLOCK = 256  # threads, where a kernel declares no bound
 @dataclasses.dataclass(frozen=True)
 class Kernel:
     """How often a kernel moves the elements of its tensors to or from memory; `least` and `why` where it could be less.
-    wide: whose accesses must be of 16 bytes: those of `aligned` instances, which have a `true` parameter, or of `all`; or why of none.
+    wide: whose accesses must be of 16 bytes: those of `aligned` instances, which have a `true` parameter, of `all`, or only the `loads` of
+    all; or why of none.
     alone: loads of single values, such as a row's token or the key of dropout, which are exempt: beside them lies nothing that the
     thread needs."""
     moves: str
@@ -55,6 +56,9 @@ KERNELS = {
     "add_positions_kernel": Kernel("1, each position's row 2", "each position's row 2",
                                    "add_runs_kernel reads the same rows, in the order of their tokens, in which positions cannot be summed"),
     "join_heads_kernel": Kernel("2, with sums 2 + 1/32", "2", PARTS + "; each head reads cos and sin again, from the caches"),
+    "sum_squares_kernel": Kernel("1", wide="loads"),
+    "norm_of_parts_kernel": Kernel("1 of the parts", "0", "a part for each block of the kernel before, which no other block can add to",
+                                   wide="one block reads a value for each of the others"),
     "adamw_kernel": Kernel("7, with 16-bit copies 8", wide="all"),
     "token_gather_kernel": Kernel("4", "3", "a token is an input and the target before it; the second read comes from the L1 cache",
                                   wide="windows begin at any token, and a batch has few"),
@@ -131,8 +135,8 @@ def readable(name):
     return re.sub(r"\((Activation|bool|int)\)", "", text).split("(")[0]
 
 
-def is_wide(kernel, name):
-    return kernel.wide == "all" or kernel.wide == "aligned" and "Lb1E" in name
+def is_wide(kernel, name, kind):
+    return kernel.wide == "all" or kernel.wide == "loads" and kind == "ld" or kernel.wide == "aligned" and "Lb1E" in name
 
 
 def faults(name, kernel, facts):
@@ -142,7 +146,7 @@ def faults(name, kernel, facts):
         yield "an array lies in memory instead of registers"
     for kind, alone in (("ld", kernel.alone), ("st", 0)):
         wide, count = facts[kind]
-        if is_wide(kernel, name) and 2 * wide < count - alone:
+        if is_wide(kernel, name, kind) and 2 * wide < count - alone:
             yield f"{'loads' if kind == 'ld' else 'stores'} of 16 bytes are less than half"
 
 
@@ -185,7 +189,7 @@ def main():
     for name, kernel in KERNELS.items():
         if kernel.why:
             print(f"{name}: {kernel.why}")
-        if kernel.wide not in ("aligned", "all"):
+        if kernel.wide not in ("aligned", "all", "loads"):
             print(f"{name} needs no accesses of 16 bytes: {kernel.wide}")
     return failed > 0
 
