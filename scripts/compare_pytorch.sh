@@ -110,7 +110,7 @@ measure() {
     done
   done
   while read -r program dtype speed loss; do
-    echo "| $model | $program | $dtype | $speed | $(ratio "$speed" "$theirs")x | $loss |" >>"$out/rows"
+    printf "| %s | %s | %s | %s | %sx | %.6f |\n" "$model" "$program" "$dtype" "$speed" "$(ratio "$speed" "$theirs")" "$loss" >>"$out/rows"
   done <"$out/$model"
   awk -v model="$model" -v reference="$(last_loss "$out/$model-pytorch-eager-float32-1.jsonl")" -v ratio="$(ratio "$ours" "$theirs")" '
     { difference = $4 > reference ? $4 - reference : reference - $4; if (difference > largest) largest = difference }

@@ -38,7 +38,7 @@ std::optional<FinishedRun> find_finished(const StartingPoint& start, const Confi
   const bool is_kept = !origins.count("training.max_steps") && !origins.count("training.epochs");
   return FinishedRun{.fact = fmt::format("{} is finished: {} of {} steps are done{}", config.output_dir, step,
                                          std::max(step, plan.total_steps),
-                                         is_kept ? ", as many as an earlier command asked for" : ""),
+                                         is_kept ? ", the length that it began with" : ""),
                      .remedy = fmt::format("raise {} to continue it, add --restart to start anew, or begin another run "
                                            "with --output_dir {}",
                                            key, next_free_folder(config.output_dir))};

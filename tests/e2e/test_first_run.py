@@ -47,7 +47,7 @@ class FirstRun(unittest.TestCase):
         run = self.root / "try"
         self.train("--output_dir", run, "--max_steps", 2)
         again = self.train("--output_dir", run).stderr
-        self.assertIn("2 of 2 steps are done, as many as an earlier command asked for; raise training.max_steps", again)
+        self.assertIn("2 of 2 steps are done, the length that it began with; raise training.max_steps", again)
         self.assertIn("--restart", again)
         self.assertNotIn("Compiling", again)
         found = programs.checks("--data", self.text, "--device", "cpu", "--output_dir", run, "--no-probe", check_code=0)

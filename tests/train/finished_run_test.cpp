@@ -50,7 +50,7 @@ TEST_F(FindFinishedTest, EveryStepIsDoneAndTheLastOneEvaluated) {
 TEST_F(FindFinishedTest, ALengthThatThisCommandDidNotGiveIsSaidToBeAnEarlierOne) {
   origins_.clear();
   EXPECT_EQ(found(20, 20)->fact,
-            config_.output_dir + " is finished: 20 of 20 steps are done, as many as an earlier command asked for");
+            config_.output_dir + " is finished: 20 of 20 steps are done, the length that it began with");
 }
 
 TEST_F(FindFinishedTest, FromAnotherRunsCheckpointNothingWasDoneHere) {
