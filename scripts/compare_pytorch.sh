@@ -16,6 +16,8 @@ train=build/bin/gpt-train python=python3
 [ ! -x .deps/venv/bin/python ] || python=.deps/venv/bin/python
 [ -x $train ] || { echo "$train is missing: run ./scripts/quickstart.sh first" >&2; exit 1; }
 [ -r "$text" ] || { echo "$text: cannot be read" >&2; exit 1; }
+"$python" -c 'import os, sysconfig; exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' ||
+  { echo "torch.compile needs Python's headers: install python3-dev first" >&2; exit 1; }
 out=$(mktemp -d); trap 'rm -rf "$out"' EXIT
 
 quietly() { "$@" >"$out/log" 2>&1 || { cat "$out/log" >&2; exit 1; }; }

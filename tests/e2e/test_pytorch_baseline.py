@@ -3,6 +3,7 @@
 import pathlib
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import unittest
 
@@ -53,6 +54,7 @@ class PytorchBaseline(unittest.TestCase):
             with self.subTest(name):
                 self.check_losses(*self.losses_of_both(name, options))
 
+    @unittest.skipUnless(pathlib.Path(sysconfig.get_path("include"), "Python.h").exists(), "torch.compile needs Python's headers")
     def test_they_are_equal_where_pytorch_compiles_block_by_block(self):
         self.check_losses(*self.losses_of_both("blocks", FORMS["llama"], "--compile", "blocks"))
 
