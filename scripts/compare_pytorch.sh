@@ -11,13 +11,12 @@
 # and STEPS (200, for GPT-2 18 on a CPU) how long, EVERY (20, for GPT-2 4 on a CPU) how many steps a figure covers.
 set -euo pipefail
 text=$(realpath "${1:?usage: scripts/compare_pytorch.sh FILE [gpt-train flags...]}"); shift
-cd "$(dirname "$0")/.."
-train=build/bin/gpt-train python=python3
-[ ! -x .deps/venv/bin/python ] || python=.deps/venv/bin/python
-[ -x $train ] || { echo "$train is missing: run ./scripts/quickstart.sh first" >&2; exit 1; }
-[ -r "$text" ] || { echo "$text: cannot be read" >&2; exit 1; }
+source "$(dirname "$0")/steps.sh"
+train=build/bin/gpt-train python=$(python_with_torch)
+[[ -x $train ]] || fail "$train is missing: run ./scripts/quickstart.sh first"
+[[ -r $text ]] || fail "$text: cannot be read"
 "$python" -c 'import os, sysconfig; exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' ||
-  { echo "torch.compile needs Python's headers: install python3-dev first" >&2; exit 1; }
+  fail "torch.compile needs Python's headers: install python3-dev first"
 out=$(mktemp -d); trap 'rm -rf "$out"' EXIT
 
 quietly() { "$@" >"$out/log" 2>&1 || { cat "$out/log" >&2; exit 1; }; }

@@ -26,8 +26,7 @@ out=$(realpath -m "${1:?usage: scripts/measure_gpu.sh FOLDER [DEVICE [COMMAND]]}
 [[ $device =~ ^(cuda|cpu)$ ]] || fail "unknown device $device: the second word is cuda or cpu"
 [[ $command =~ ^(tests|speed|modes|ladder-char|ladder-gpt2|medium|large|xl|pack)$ ]] ||
   fail "unknown command $command: the third word is tests, speed, modes, ladder-char, ladder-gpt2, medium, large, xl or pack"
-python=python3
-[[ ! -x .deps/venv/bin/python ]] || python=.deps/venv/bin/python
+python=$(python_with_torch)
 [[ -x build/bin/gpt-bench ]] || fail "build/bin/gpt-bench is missing: run ./scripts/setup.sh --cuda first"
 [[ -r data/shakespeare.txt ]] || fail "data/shakespeare.txt is missing: run ./scripts/get_data.sh first"
 mkdir -p "$out"

@@ -12,6 +12,11 @@ fail() {
   exit 1
 }
 
+# The set-up's Python where there is one, otherwise the system's, which must have torch.
+python_with_torch() {
+  if [[ -x .deps/venv/bin/python ]]; then echo .deps/venv/bin/python; else echo python3; fi
+}
+
 # usage: report TITLE COMMAND...   runs COMMAND between "TITLE ... " and "done in N s"
 report() {
   local began=$SECONDS

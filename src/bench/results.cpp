@@ -1,14 +1,10 @@
 #include "gpt/bench/results.h"
 
-#include <ATen/detail/CUDAHooksInterface.h>
 #include <fmt/format.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <utility>
 
 #include "gpt/config/load.h"
@@ -32,34 +28,6 @@ std::string escaped(const std::string& text) {
     }
   }
   return result;
-}
-
-std::string first_line_of(const std::string& path) {
-  std::ifstream in(path);
-  std::string line;
-  std::getline(in, line);
-  return line;
-}
-
-// Threads of one core have the same siblings.
-int64_t count_cores(int64_t cpu_threads) {
-  std::set<std::string> siblings;
-  for (int64_t i = 0; i < cpu_threads; ++i)
-    siblings.insert(first_line_of(fmt::format("/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", i)));
-  siblings.erase("");
-  return std::ssize(siblings);
-}
-
-std::string distribution() {
-  constexpr std::string_view kKey = "PRETTY_NAME=";
-  std::ifstream in("/etc/os-release");
-  for (std::string line; std::getline(in, line);) {
-    if (!line.starts_with(kKey)) continue;
-    line.erase(0, kKey.size());
-    std::erase(line, '"');
-    return line + ", ";
-  }
-  return "";
 }
 
 // On one line.
@@ -90,21 +58,14 @@ nlohmann::ordered_json json_of(const Machine& machine) {
 }  // namespace
 
 Machine this_machine(at::Device device) {
-  utsname kernel{};
-  uname(&kernel);
-  const int64_t cpu_threads = sysconf(_SC_NPROCESSORS_CONF);
   Machine machine{.cpu = host::cpu_name(),
-                  .system = fmt::format("{}{} {}", distribution(), kernel.sysname, kernel.release),
+                  .system = host::system_name(),
                   .memory_bytes = host::memory_bytes(),
-                  .cores = count_cores(cpu_threads),
-                  .cpu_threads = cpu_threads,
+                  .cores = host::cpu_cores(),
+                  .cpu_threads = sysconf(_SC_NPROCESSORS_CONF),
                   .driver = {},
                   .cudnn = {}};
-  if (device.is_cuda()) {
-    const long cudnn = at::detail::getCUDAHooks().versionRuntimeCuDNN();
-    machine.driver = host::nvidia_driver_version();
-    machine.cudnn = fmt::format("{}.{}.{}", cudnn / 10000, cudnn % 10000 / 100, cudnn % 100);
-  }
+  if (device.is_cuda()) machine.driver = host::nvidia_driver_version(), machine.cudnn = cudnn_version();
   return machine;
 }
 

@@ -101,7 +101,7 @@ std::vector<Rung> rungs(const Config& wanted, const DeviceInfo& device) {
        [](Config& config) {
          config.training.precision = {.use_amp = true, .dtype = Dtype::bfloat16, .amp_mode = AmpMode::end_to_end};
        },
-       device.slow_bfloat16 ? "" : bfloat16_obstacle(device), "amp"},
+       bfloat16_emulation(device), "amp"},
       {"graph",
        "compile_mode: reduce-overhead (with compile and adamw)",
        [](Config& config) { config.training.execution.compile_mode = CompileMode::reduce_overhead; },

@@ -72,7 +72,7 @@ double saved_share(const LadderRow& row, const LadderRow& baseline) {
 
 std::vector<Rung> savers(const Config& wanted, const DeviceInfo& device) {
   using enum GradientCheckpointing;
-  const std::string no_bfloat16 = device.slow_bfloat16 ? "" : bfloat16_obstacle(device);
+  const std::string no_bfloat16 = bfloat16_emulation(device);
   const std::string no_gpu = device.device.is_cuda() ? "" : "needs a GPU";
   const std::string odd = wanted.training.batch_size % 2 == 0 ? "" : "the micro-batch has an odd number of sequences";
   return {

@@ -96,9 +96,7 @@ int train(int argc, char** argv) {
   configure_memory(config.training, choice.device);
   const DeviceInfo device = describe_device(choice.device);
   announce_device(device, choice);
-  const std::string change =
-      choose_again_if_missing(config.training.precision, command.config.training.precision, device);
-  if (!change.empty()) log::warn(change);
+  adapt_dtype(config.training.precision, command.config.training.precision, device);
   const Precision precision = resolve_precision(config.training.precision, device);
   apply_precision(precision, config.training.execution.deterministic);
   announce_methods(config, precision, device);

@@ -61,7 +61,9 @@ std::string with_commas(int64_t value) {
 }
 
 std::string plural(int64_t count, std::string_view noun) {
-  const bool takes_es = noun.ends_with("ch") || noun.ends_with("sh") || noun.ends_with("s") || noun.ends_with("x");
+  const bool sounds_like_k = noun.ends_with("epoch");
+  const bool takes_es =
+      (noun.ends_with("ch") && !sounds_like_k) || noun.ends_with("sh") || noun.ends_with("s") || noun.ends_with("x");
   return fmt::format("{} {}{}", with_commas(count), noun, count == 1 ? "" : takes_es ? "es" : "s");
 }
 

@@ -1,6 +1,7 @@
 #include "gpt/device/device.h"
 
 #include <ATen/Context.h>
+#include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/sum.h>
@@ -136,6 +137,11 @@ DeviceInfo describe_gpu(at::Device device, std::string name, int64_t memory_byte
           .bfloat16 = major >= 8,
           .float16 = major >= 7,
           .tf32 = major >= 8};
+}
+
+std::string cudnn_version() {
+  const long version = at::detail::getCUDAHooks().versionRuntimeCuDNN();
+  return fmt::format("{}.{}.{}", version / 10000, version % 10000 / 100, version % 100);
 }
 
 DeviceInfo describe_device(at::Device device) {

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <initializer_list>
+#include <set>
 #include <sstream>
 #include <string_view>
 #include <system_error>
@@ -114,6 +115,31 @@ std::string cpu_name() {
   utsname system{};
   if (name.empty() && uname(&system) == 0) name = std::string(system.machine) + " CPU";  // aarch64 names no model
   return name;
+}
+
+// Threads of one core have the same siblings.
+int64_t cpu_cores() {
+  std::set<std::string> siblings;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator("/sys/devices/system/cpu", ignored)) {
+    std::ifstream in(entry.path() / "topology/thread_siblings_list");
+    if (std::string line; std::getline(in, line)) siblings.insert(line);
+  }
+  return std::ssize(siblings);
+}
+
+std::string system_name() {
+  constexpr std::string_view kKey = "PRETTY_NAME=";
+  utsname kernel{};
+  uname(&kernel);
+  const std::string running = std::string(kernel.sysname) + " " + kernel.release;
+  std::ifstream in("/etc/os-release");
+  for (std::string line; std::getline(in, line);) {
+    if (!line.starts_with(kKey)) continue;
+    std::erase(line, '"');
+    return line.substr(kKey.size()) + ", " + running;
+  }
+  return running;
 }
 
 bool cpu_has_bfloat16() { return has_cpu_flag({"avx512_bf16", "amx_bf16", "bf16"}); }

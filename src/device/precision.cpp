@@ -97,6 +97,10 @@ std::string bfloat16_obstacle(const DeviceInfo& info) {
   return fmt::format("{} has no bfloat16 instructions", subject(info));
 }
 
+std::string bfloat16_emulation(const DeviceInfo& info) {
+  return is_in_hardware(Dtype::bfloat16, info) ? "" : bfloat16_obstacle(info);
+}
+
 at::ScalarType Precision::compute_type() const {
   switch (dtype) {
     case Dtype::bfloat16: return at::kBFloat16;

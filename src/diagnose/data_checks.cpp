@@ -125,7 +125,7 @@ Check check_validation(const Config& config, const DatasetFacts& facts, const Ru
   if (plan.eval_every > plan.total_steps) {
     const int64_t interval = std::max<int64_t>(1, plan.total_steps / 10);
     return warned("validation",
-                  fmt::format("eval_interval of {} in a run of {}: the validation loss is computed at its end alone",
+                  fmt::format("eval_interval of {} in a run of {}: the validation loss is computed only at its end",
                               plural(plan.eval_every, "step"), with_commas(plan.total_steps)),
                   fmt::format("set training.eval_interval: {} {}", interval, interval == 1 ? "step" : "steps"));
   }

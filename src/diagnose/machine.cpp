@@ -3,7 +3,6 @@
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
 #include <ATen/cpu/Utils.h>
-#include <ATen/detail/CUDAHooksInterface.h>
 #include <fmt/format.h>
 #include <torch/headeronly/version.h>
 
@@ -105,9 +104,8 @@ std::string cuda_text(int version) { return fmt::format("{}.{}", version / 1000,
 std::string cuda_versions(const std::string& driver) {
   int driver_cuda = 0, runtime = 0;
   if (cudaDriverGetVersion(&driver_cuda) != cudaSuccess || cudaRuntimeGetVersion(&runtime) != cudaSuccess) return "";
-  const long cudnn = at::detail::getCUDAHooks().versionRuntimeCuDNN();
-  return fmt::format("NVIDIA driver {} (up to CUDA {}), runtime CUDA {}, cuDNN {}.{}.{}", driver,
-                     cuda_text(driver_cuda), cuda_text(runtime), cudnn / 10000, cudnn % 10000 / 100, cudnn % 100);
+  return fmt::format("NVIDIA driver {} (up to CUDA {}), runtime CUDA {}, cuDNN {}", driver, cuda_text(driver_cuda),
+                     cuda_text(runtime), cudnn_version());
 }
 #else
 constexpr bool kCudaBuilt = false;

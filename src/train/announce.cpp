@@ -44,6 +44,11 @@ const char* recomputed_by(GradientCheckpointing level) {
 
 }  // namespace
 
+void adapt_dtype(PrecisionConfig& kept, const PrecisionConfig& asked, const DeviceInfo& device) {
+  const std::string change = choose_again_if_missing(kept, asked, device);
+  if (!change.empty()) log::warn(change);
+}
+
 void announce_methods(const Config& config, const Precision& precision, const DeviceInfo& device) {
   log::info("Precision: " + precision.reason);
   if (precision.tf32) log::success("Enabled TF32");

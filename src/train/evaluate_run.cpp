@@ -52,8 +52,7 @@ ExitCode evaluate_run(Config config, const config::Origins& origins) {
   configure_memory(config.training, choice.device);
   const DeviceInfo device = describe_device(choice.device);
   announce_device(device, choice);
-  const std::string change = choose_again_if_missing(config.training.precision, asked, device);
-  if (!change.empty()) log::warn(change);
+  adapt_dtype(config.training.precision, asked, device);
   config.training.precision.master_weights = true;  // the weights are read into some that are there on every device
   const Precision precision = resolve_precision(config.training.precision, device);
   apply_precision(precision, config.training.execution.deterministic);

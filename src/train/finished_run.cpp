@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <filesystem>
 
 namespace gpt {
@@ -27,17 +26,17 @@ std::optional<FinishedRun> find_finished(const StartingPoint& start, const Confi
         by_epochs ? fmt::format("training.epochs {} are {} steps", *config.training.schedule.epochs, plan.total_steps)
                   : fmt::format("training.max_steps is {}", plan.total_steps);
     const int64_t done = by_epochs ? step / plan.steps_per_epoch : step;
-    return FinishedRun{.fact = fmt::format("{} is at step {}, but {}, and a run that resumes from it counts on",
-                                           start.path, step, length),
-                       .remedy = fmt::format("set {} above {}", key, done),
-                       .is_foreign = true};
+    return FinishedRun{
+        .fact = fmt::format("{} is at step {}, but {}, and a run that resumes from it goes on counting there",
+                            start.path, step, length),
+        .remedy = fmt::format("set {} above {}", key, done),
+        .is_foreign = true};
   }
   const bool is_evaluated = checkpoint.evaluated_step == step || plan.eval_every == 0 || !has_validation;
   if (!is_evaluated) return std::nullopt;
   // The run keeps a length that it chose itself, or that an earlier command gave, until one is given anew.
   const bool is_kept = !origins.count("training.max_steps") && !origins.count("training.epochs");
-  return FinishedRun{.fact = fmt::format("{} is finished: {} of {} steps are done{}", config.output_dir, step,
-                                         std::max(step, plan.total_steps),
+  return FinishedRun{.fact = fmt::format("{} is finished: {} of {} steps are done{}", config.output_dir, step, step,
                                          is_kept ? ", the length that it began with" : ""),
                      .remedy = fmt::format("raise {} to continue it, add --restart to start anew, or begin another run "
                                            "with --output_dir {}",

@@ -65,6 +65,7 @@ TEST(Format, NounsFollowTheirCount) {
   EXPECT_EQ(plural(0, "layer"), "0 layers");
   EXPECT_EQ(plural(1, "batch"), "1 batch");
   EXPECT_EQ(plural(2000, "batch"), "2,000 batches");
+  EXPECT_EQ(plural(3, "epoch"), "3 epochs");
   EXPECT_EQ(with_commas(-1234567), "-1,234,567");
   EXPECT_EQ(with_commas(-123), "-123");
 }

@@ -121,7 +121,7 @@ TEST(CheckValidation, ItHasToHappenAndItsShareIsTold) {
             "every 500 steps over 49.2k of 111.5k tokens (44 %)");
   run.config.training.cadence.eval_interval = {6000, Interval::Unit::steps};
   EXPECT_EQ(check_validation(run.config, run.facts, run.plan()).fix, "set training.eval_interval: 500 steps");
-  EXPECT_NE(check_validation(run.config, run.facts, run.plan()).detail.find("computed at its end alone"),
+  EXPECT_NE(check_validation(run.config, run.facts, run.plan()).detail.find("computed only at its end"),
             std::string::npos);
   run.config.training.schedule.max_steps = 5;
   EXPECT_EQ(check_validation(run.config, run.facts, run.plan()).fix, "set training.eval_interval: 1 step");

@@ -46,11 +46,6 @@ class EmbeddingTest : public testing::TestWithParam<DeviceCase> {
     if (GetParam().is_emulated) emulated_.emplace();
   }
   at::Device device() const { return GetParam().device; }
-  std::vector<at::ScalarType> types() const {
-    std::vector<at::ScalarType> result{at::kFloat, at::kBFloat16};
-    if (takes_float16(GetParam())) result.push_back(at::kHalf);
-    return result;
-  }
   at::Tensor draw(at::IntArrayRef shape, at::ScalarType type = at::kFloat) {
     return at::randn(shape, generator_).to(device(), type);
   }
@@ -72,7 +67,7 @@ class EmbeddingTest : public testing::TestWithParam<DeviceCase> {
 TEST_P(EmbeddingTest, EqualsFloat64) {
   constexpr int64_t kOffset = 2;
   for (const auto& s : kShapes) {
-    for (const auto type : types()) {
+    for (const auto type : kernel_types(GetParam())) {
       for (const bool has_positions : {false, true}) {
         for (const bool is_tied : {true, false}) {
           SCOPED_TRACE(testing::PrintToString(std::vector<int64_t>{s.V, s.C, s.B, s.T}) + c10::toString(type) +

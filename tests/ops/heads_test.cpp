@@ -71,11 +71,6 @@ class HeadsTest : public testing::TestWithParam<std::tuple<DeviceCase, HeadsCase
   const DeviceCase& where() const { return std::get<0>(GetParam()); }
   const HeadsCase& shape() const { return std::get<1>(GetParam()); }
   RotaryTables tables() const { return shape().tables(where().device); }
-  std::vector<at::ScalarType> types() const {
-    std::vector<at::ScalarType> result{at::kFloat, at::kBFloat16};
-    if (takes_float16(where())) result.push_back(at::kHalf);
-    return result;
-  }
   at::Tensor draw(at::IntArrayRef sizes, at::ScalarType type) {
     return at::randn(sizes, generator_).to(where().device, type);
   }
@@ -100,7 +95,7 @@ TEST_P(HeadsTest, EqualsFloat64InBothPasses) {
   const auto [B, T, H, KV, D, rope] = shape();
   // The gradients as a product of heads leaves them, as one of positions does, and as a sum does.
   for (const char* layout : {"positions of a head", "heads of a position", "one value"}) {
-    for (const auto type : types()) {
+    for (const auto type : kernel_types(where())) {
       for (const bool in_place : {false, true}) {
         SCOPED_TRACE(std::string(layout) + (in_place ? ", in place" : ""));
         const at::Tensor values = draw({B, T, shape().width()}, type), qkv = values.clone().requires_grad_(),
@@ -138,7 +133,7 @@ TEST_P(HeadsTest, WithoutGradientsItGivesTheSame) {
 // The packed product, its heads, attention by LibTorch, and back.
 TEST_P(HeadsTest, AttentionBetweenThePassesEqualsThatOfViews) {
   const HeadsCase& c = shape();
-  for (const auto type : types()) {
+  for (const auto type : kernel_types(where())) {
     SCOPED_TRACE(c10::toString(type));
     const at::Tensor values = draw({c.B, c.T, c.width()}, type), ours = values.clone().requires_grad_(),
                      theirs = exact(values).requires_grad_();

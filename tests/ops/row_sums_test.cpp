@@ -114,11 +114,6 @@ class RowSumsTest : public testing::TestWithParam<std::tuple<DeviceCase, Taker>>
   const DeviceCase& where() const { return std::get<0>(GetParam()); }
   const Taker& taker() const { return std::get<1>(GetParam()); }
   bool sums_here() const { return taker().sums && takes_float16(where()); }
-  std::vector<at::ScalarType> types() const {
-    std::vector<at::ScalarType> result{at::kFloat, at::kBFloat16};
-    if (takes_float16(where())) result.push_back(at::kHalf);
-    return result;
-  }
   at::Tensor draw(at::IntArrayRef sizes, at::ScalarType type) {
     return at::randn(sizes, generator_).to(where().device, type);
   }
@@ -157,7 +152,7 @@ class RowSumsTest : public testing::TestWithParam<std::tuple<DeviceCase, Taker>>
 
 TEST_P(RowSumsTest, TheOperatorThatWritesTheGradientSumsItsRows) {
   const auto& [name, B, T, C, sums, function] = taker();
-  for (const auto type : types()) {
+  for (const auto type : kernel_types(where())) {
     const Parameter weight(draw({C, kInputs}, type)), bias(draw({C}, type));
     const at::Tensor y = linear(draw({B, T, kInputs}, type), weight, bias);
     const auto wanted = wanted_row_sums(y);
@@ -173,7 +168,7 @@ TEST_P(RowSumsTest, TheOperatorThatWritesTheGradientSumsItsRows) {
 
 TEST_P(RowSumsTest, TheGradientOfTheBiasIsTheSumOverTheRowsOfEveryMicroBatch) {
   const auto& [name, B, T, C, sums, function] = taker();
-  for (const auto type : types()) {
+  for (const auto type : kernel_types(where())) {
     const Parameter weight(draw({C, kInputs}, type)), bias(draw({C}, type));
     at::Tensor expected, gradient;
     for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
@@ -235,9 +230,7 @@ class AddRowSums : public testing::TestWithParam<DeviceCase> {
 
 TEST_P(AddRowSums, OverwritesWhatWasThereOnceAndThenAdds) {
   constexpr int64_t kParts = 70, kC = 75;
-  std::vector<at::ScalarType> types{at::kFloat, at::kBFloat16};
-  if (takes_float16(GetParam())) types.push_back(at::kHalf);
-  for (const auto type : types) {
+  for (const auto type : kernel_types(GetParam())) {
     const auto options = at::dtype(type).device(GetParam().device);
     const Parameter parameter(at::full({kC}, 1.0, options));
     parameter.gradient().fill_(1000);

@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <vector>
 
 namespace gpt {
 
@@ -28,6 +29,13 @@ inline const DeviceCase kDevicesAndEmulation[] = {kDevices[0], kDevices[1], {"em
 // Whether the operators' kernels there take float16.
 inline bool takes_float16(const DeviceCase& device_case) {
   return !device_case.device.is_cpu() || device_case.is_emulated;
+}
+
+// The types that they take.
+inline std::vector<at::ScalarType> kernel_types(const DeviceCase& device_case) {
+  std::vector<at::ScalarType> types{at::kFloat, at::kBFloat16};
+  if (takes_float16(device_case)) types.push_back(at::kHalf);
+  return types;
 }
 
 inline void PrintTo(const DeviceCase& device_case, std::ostream* out) { *out << device_case.name; }

@@ -1,5 +1,6 @@
-// The ladder: from plain float32 upwards, one optimization at a time, each measured in turn with the step below it. What helps
-// makes up the full set, of which each is then taken away, and to which each of the others is added. At last the full set is measured with other batches and, where there is a GPU, on the CPU.
+// The ladder: from plain float32 upwards, one optimization at a time, each measured in turn with the step below it. What helps makes
+// up the full set, of which each is then taken away, and to which each of the others is added. At last the full set is measured
+// with other batches and, where there is a GPU, on the CPU.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +33,8 @@ struct LadderPlan {
 
 struct Ladder {
   std::vector<LadderRow> rows;  // the first is the start
-  std::vector<LadderRow>
-      switched;  // the full set "without" a rung of it or "with" another one; `gain` is speed over it
+  // The full set "without" a rung of it or "with" another one; `gain` is speed over it.
+  std::vector<LadderRow> switched;
   std::vector<LadderRow> variants;  // of the full set; `gain` is in tokens per second
   MeasurementLength length;
   int64_t rounds = 0;

@@ -32,6 +32,7 @@ struct DeviceChoice {
 DeviceChoice select_device(const std::string& spec);
 
 DeviceInfo describe_device(at::Device device);
+std::string cudnn_version();  // of the library that runs: "9.19.0"; only where there is a GPU
 // What a GPU of this compute capability can do, whether or not it is here.
 DeviceInfo describe_gpu(at::Device device, std::string name, int64_t memory_bytes, int major, int minor);
 

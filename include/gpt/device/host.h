@@ -10,6 +10,8 @@ namespace gpt::host {
 constexpr int kRequiredDriver = 580;  // the first NVIDIA driver that runs CUDA 13
 
 std::string cpu_name();
+int64_t cpu_cores();               // of the machine, however many threads each runs; 0 where Linux does not say
+std::string system_name();         // "Debian GNU/Linux 12 (bookworm), Linux 6.1.0"
 bool cpu_has_bfloat16();           // instructions for it, not emulation
 bool cpu_has_bfloat16_matrices();  // units that multiply matrices of them (AMX, Arm)
 int64_t memory_bytes();            // of the machine, or the control group's limit where that is lower

@@ -32,6 +32,8 @@ std::string_view name_of(at::ScalarType compute_type);
 
 // Why the device does not compute in bfloat16 unless it is told to: "the CPU has no bfloat16 instructions"; empty where it does.
 std::string bfloat16_obstacle(const DeviceInfo& info);
+// Why it would emulate bfloat16 if it is told to; empty where it has instructions for it, however slow.
+std::string bfloat16_emulation(const DeviceInfo& info);
 
 // The type in which the weights of a run are kept, in memory and in a checkpoint: float32, or without a master bfloat16.
 inline at::ScalarType kept_weight_type(const PrecisionConfig& config) {

@@ -15,6 +15,8 @@
 namespace gpt {
 
 void announce_device(const DeviceInfo& device, const DeviceChoice& choice);
+// As choose_again_if_missing(), and says what changes.
+void adapt_dtype(PrecisionConfig& kept, const PrecisionConfig& asked, const DeviceInfo& device);
 void announce_methods(const Config& config, const Precision& precision, const DeviceInfo& device);
 void announce_run(const Config& config, const GPT& model, const Corpus& corpus, const RunPlan& plan, bool resident);
 
