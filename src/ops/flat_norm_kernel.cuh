@@ -23,7 +23,7 @@ __device__ inline double sum_of_block(double own) {
   return sums[0];
 }
 
-// A part for each block: the squares of every so-manieth group.
+// A part for each block, of groups that lie all blocks apart.
 template <class T>
 __global__ void __launch_bounds__(kNormThreads) sum_squares_kernel(const T* values, int64_t groups, double* parts) {
   double sum = 0;

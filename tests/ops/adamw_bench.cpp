@@ -35,7 +35,7 @@ void run(int64_t millions, bool is_rounded, int rounds) {
   const at::Tensor values = at::randn({count}), gradients = at::randn({count}), m = at::zeros({count}),
                    v = at::zeros({count}), rounded = is_rounded ? values.to(at::kBFloat16) : at::Tensor(),
                    decays = at::ones({blocks}, at::kByte), rate = at::full({}, 1e-4), divisor = at::full({}, 2.0),
-                   none = at::zeros({}), step = at::ones({});
+                   no_inf = at::zeros({}), step = at::ones({});
   std::vector<AdamWBuffers> buffers;
   for (const at::ScalarType type : kMomentTypes) {
     AdamWBuffers& of = buffers.emplace_back(
@@ -45,11 +45,12 @@ void run(int64_t millions, bool is_rounded, int rounds) {
   std::vector<double> ours[std::size(kMomentTypes)], aten;
   for (int round = 0; round < rounds; ++round) {
     for (size_t i = 0; i < std::size(kMomentTypes); ++i) {
-      ours[i].push_back(milliseconds([&] { adamw(buffers[i], {0.9, 0.99, 1e-8, 0.1}, {rate, step, divisor, none}); }));
+      ours[i].push_back(
+          milliseconds([&] { adamw(buffers[i], {0.9, 0.99, 1e-8, 0.1}, {rate, step, divisor, no_inf}); }));
     }
-    aten.push_back(milliseconds([&] {
+    aten.push_back(milliseconds([&] {  // without a divisor, by which it would divide the gradients in memory
       at::_fused_adamw_({values}, {gradients}, {m}, {v}, {}, {step}, rate, 0.9, 0.99, 0.1, 1e-8, /*amsgrad=*/false,
-                        /*maximize=*/false, divisor, none);
+                        /*maximize=*/false, /*grad_scale=*/{}, no_inf);
       if (is_rounded) rounded.copy_(values);
     }));
   }
