@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 
 namespace gpt {
 
@@ -11,7 +12,11 @@ std::string markdown_table(const std::vector<Cells>& rows) {
   for (const Cells& row : rows) {
     for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
   }
-  const auto is_text = [&](size_t column) { return column == 0 || column + 1 == widths.size(); };
+  const auto is_text = [&](size_t column) {
+    return std::ranges::any_of(rows.begin() + 1, rows.end(), [&](const Cells& row) {
+      return !row[column].empty() && std::string_view("0123456789+-").find(row[column][0]) == std::string_view::npos;
+    });
+  };
   std::string text;
   for (size_t line = 0; line < rows.size(); ++line) {
     for (size_t i = 0; i < widths.size(); ++i) {

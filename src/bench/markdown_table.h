@@ -8,7 +8,7 @@ namespace gpt {
 
 using Cells = std::vector<std::string>;
 
-// The first row is the heading. The first column and the last are text, the others numbers.
+// The first row is the heading. A column of numbers, with or without units, is aligned to the right.
 std::string markdown_table(const std::vector<Cells>& rows);
 
 // Numbers as all tables show them.

@@ -2,8 +2,10 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_fused_adamw.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/randint.h>
@@ -19,11 +21,14 @@
 #include <nlohmann/json.hpp>
 
 #include "gpt/bench/measurement.h"
+#include "gpt/device/graph.h"
 #include "gpt/device/precision.h"
 #include "gpt/diagnose/probe.h"
 #include "gpt/ops/adamw.h"
 #include "gpt/ops/aten.h"
+#include "gpt/ops/flat_norm.h"
 #include "gpt/ops/fused.h"
+#include "gpt/ops/token_gather.h"
 #include "gpt/parameters/parameters.h"
 #include "markdown_table.h"
 
@@ -42,11 +47,34 @@ double milliseconds(at::Device device, const Work& work, int64_t count = 1) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count() / static_cast<double>(count);
 }
 
-// How often in a row, so that a GPU does not spend the time on launches and on being waited for. On a CPU there is nothing to hide.
-int64_t repetitions(at::Device device, const Work& work) {
-  constexpr double kSample = 2;  // ms
-  return device.is_cuda() ? static_cast<int64_t>(std::ceil(kSample / milliseconds(device, work))) : 1;
-}
+// What is timed. On a GPU it is recorded as a graph and replayed so often in a row that neither launches nor waiting count; where
+// it cannot be recorded, its launches do. On a CPU there is nothing to hide.
+class Timed {
+ public:
+  Timed(at::Device device, Work work) : device_(device), work_(std::move(work)), graphs_(graphs_of(device)) {
+    work_();  // buffers are allocated, kernels chosen
+    if (!graphs_) return;
+    try {
+      graph_ = graphs_->make();
+      graph_->record(work_);
+      work_ = [this] { graph_->replay(); };
+      work_();
+    } catch (const c10::Error&) { graph_.reset(); }
+    constexpr double kSample = 2;  // ms
+    count_ = static_cast<int64_t>(std::ceil(kSample / milliseconds(device_, work_)));
+  }
+  Timed(const Timed&) = delete;
+  Timed& operator=(const Timed&) = delete;
+
+  double milliseconds_once() const { return milliseconds(device_, work_, count_); }
+
+ private:
+  at::Device device_;
+  Work work_;
+  std::unique_ptr<Graphs> graphs_;  // null on a CPU; outlives the graph
+  std::unique_ptr<Graph> graph_;
+  int64_t count_ = 1;
+};
 
 // Of a large tensor into another, which is read and written once.
 double copy_bandwidth(at::Device device) {
@@ -54,9 +82,8 @@ double copy_bandwidth(at::Device device) {
   const at::Tensor from = at::ones({kBytes / 4}, at::TensorOptions(device).dtype(at::kFloat)),
                    to = at::empty_like(from);
   std::vector<double> times;
-  const Work copy = [&] { to.copy_(from); };
-  const int64_t count = repetitions(device, copy);
-  for (int i = 0; i < 7; ++i) times.push_back(milliseconds(device, copy, count));
+  const Timed copy(device, [&] { to.copy_(from); });
+  for (int i = 0; i < 7; ++i) times.push_back(copy.milliseconds_once());
   return 2 * static_cast<double>(kBytes) / (1e-3 * *std::min_element(times.begin(), times.end()));
 }
 
@@ -68,7 +95,7 @@ struct Case {
   Work ours, libtorch;
 };
 
-// The operators of one block, of embedding and head, and the update, for a micro-batch.
+// The operators of one block, of batches, embedding and head, and of an update, for a micro-batch.
 class Cases {
  public:
   Cases(const Config& config, at::Device device, at::ScalarType type)
@@ -79,12 +106,17 @@ class Cases {
         options_(at::TensorOptions(device).dtype(type)),
         parameters_(parameter_table(model_), device, {.compute = type}) {
     parameters_.draw(1);
-    add_products();
-    add_attention();
-    add_norm();
-    add_activation();
+    if (model_.position == Position::rope)
+      rotary_ = ops::rotary_tables(model_.block_size, model_.head_dim(), model_.rope_theta, device);
+    add_batch();
     add_embedding();
+    add_norm();
+    add_products();
+    add_heads();
+    add_attention();
+    add_activation();
     add_classifier();
+    add_gradient_norm();
     add_update();
   }
 
@@ -134,30 +166,59 @@ class Cases {
     };
   }
 
+  // Of a text of a million tokens: each token of a window is read once, and written as an input and as a target.
+  void add_batch() {
+    constexpr int64_t kTokens = 1 << 20;
+    const int64_t T = model_.block_size;
+    const at::TensorOptions of_ids = options_.dtype(at::kLong);
+    const at::Tensor tokens = at::randint(*model_.vocab_size, {kTokens}, of_ids).to(at::kInt),
+                     starts = at::randint(kTokens - T, {training_.batch_size}, of_ids);
+    const double windows = static_cast<double>(training_.batch_size * (T + 1));
+    cases_.push_back({"batch of tokens", windows * 4 + 2 * tokens_ * 8, false,
+                      [=] { (void)ops::token_gather(tokens, starts, T); },
+                      [=, places = at::arange(T + 1, of_ids)] {
+                        const at::Tensor window = tokens.index({starts.unsqueeze(1) + places}).to(at::kLong);
+                        (void)window.narrow(1, 0, T).contiguous();
+                        (void)window.narrow(1, 1, T).contiguous();
+                      }});
+  }
+
   void add_products() {
     const auto product = [&](const char* name, ParameterRole role) {
-      const Parameter weight = parameters_.weight(role, 0);
+      const Parameter weight = parameters_.weight(role, 0), bias = parameters_.bias(role, 0);
       const double flops = 2 * tokens_ * static_cast<double>(weight.value().numel());
       add(name, true, flops, 3 * flops, rows(weight.value().size(1)),
-          [weight](const ops::Operators& ops, const at::Tensor& x) {
-            return Outputs{ops.linear(x, weight, {}, ops::ProductInput::keep)};
+          [weight, bias](const ops::Operators& ops, const at::Tensor& x) {
+            return Outputs{ops.linear(x, weight, bias, ops::ProductInput::keep)};
           });
     };
     product("product, attention in", ParameterRole::attention_in);
+    product("product, attention out", ParameterRole::attention_out);
     product("product, MLP in", ParameterRole::mlp_in);
     product("product, MLP out", ParameterRole::mlp_out);
   }
 
+  // Queries and keys are read and written, values are views; in the backward pass all gradients are packed. On a CPU our attention
+  // does that as it reads, and only generation splits heads apart.
+  void add_heads() {
+    if (!rotary_.cos.defined()) return;
+    const double rotated =
+                     tokens_ * static_cast<double>((model_.n_head + model_.kv_heads()) * model_.head_dim()) * bytes_,
+                 packed = tokens_ * static_cast<double>(packed_width()) * bytes_;
+    add("RoPE and the split into heads", false, 2 * rotated, 2 * rotated + 2 * packed, rows(packed_width()),
+        [rotary = rotary_, H = model_.n_head, kv = model_.kv_heads()](const ops::Operators& ops, const at::Tensor& x) {
+          const ops::Heads heads = ops.split_heads(x, H, kv, rotary);
+          return Outputs{heads.q, heads.k, heads.v};
+        });
+  }
+
   // Two products of T x T by D, half of which is masked; five in the backward pass.
   void add_attention() {
-    const int64_t width = model_.n_embd + 2 * model_.kv_heads() * model_.head_dim();
     const double flops = 2 * tokens_ * static_cast<double>(model_.block_size * model_.n_embd);
-    ops::RotaryTables rotary;
-    if (model_.position == Position::rope)
-      rotary = ops::rotary_tables(model_.block_size, model_.head_dim(), model_.rope_theta, options_.device());
-    add("attention", true, flops, 3.5 * flops, rows(width),
-        [rotary, H = model_.n_head, kv = model_.kv_heads()](const ops::Operators& ops, const at::Tensor& x) {
-          return Outputs{ops.attention(x, H, kv, 0.0, rotary)};
+    add("attention", true, flops, 3.5 * flops, rows(packed_width()),
+        [rotary = rotary_, H = model_.n_head, kv = model_.kv_heads(),
+         dropout = model_.dropout](const ops::Operators& ops, const at::Tensor& x) {
+          return Outputs{ops.attention(x, H, kv, dropout, rotary)};
         });
   }
 
@@ -168,8 +229,8 @@ class Cases {
                                   parameters_.bias(ParameterRole::mlp_norm, 0)};
     const double tensor = tokens_ * static_cast<double>(model_.n_embd) * bytes_;
     add("residual sum and norm", false, 4 * tensor, 8 * tensor, rows(model_.n_embd),
-        [norm, branch](const ops::Operators& ops, const at::Tensor& x) {
-          const auto [sum, normed] = ops.add_norm(norm, x, branch, 0.0);
+        [norm, branch, dropout = model_.dropout](const ops::Operators& ops, const at::Tensor& x) {
+          const auto [sum, normed] = ops.add_norm(norm, x, branch, dropout);
           return Outputs{sum, normed};
         });
   }
@@ -187,8 +248,9 @@ class Cases {
     const bool is_silu = model_.mlp == Mlp::swiglu;
     const ops::Activation activation = is_silu ? ops::Activation::silu : ops::Activation::gelu;
     add(is_silu ? "SwiGLU" : "GeGLU", false, 3 * tensor, 8 * tensor, rows(model_.hidden()),
-        [activation, in = rows(model_.hidden())](const ops::Operators& ops, const at::Tensor& x) {
-          return Outputs{ops.activate_gated(activation, x, in.detach().requires_grad_(), 0.0)};
+        [activation, in = rows(model_.hidden()), dropout = model_.dropout](const ops::Operators& ops,
+                                                                           const at::Tensor& x) {
+          return Outputs{ops.activate_gated(activation, x, in.detach().requires_grad_(), dropout)};
         });
   }
 
@@ -200,8 +262,8 @@ class Cases {
                  of_positions = positions.defined() ? static_cast<double>(positions.value().numel()) : 0;
     add("embedding", false, (2 * values + of_positions) * bytes_,
         (3 * values + of_positions) * bytes_ + 8 * (values + of_positions), ids(),
-        [table, positions](const ops::Operators& ops, const at::Tensor& x) {
-          return Outputs{ops.embedding(x, table, positions, /*offset=*/0, /*dropout=*/0.0)};
+        [table, positions, dropout = model_.dropout](const ops::Operators& ops, const at::Tensor& x) {
+          return Outputs{ops.embedding(x, table, positions, /*offset=*/0, dropout)};
         });
   }
 
@@ -216,6 +278,12 @@ class Cases {
         [head, options, targets = ids().flatten()](const ops::Operators& ops, const at::Tensor& x) {
           return Outputs{ops.classifier_loss(x, head, targets, options, {})};
         });
+  }
+
+  void add_gradient_norm() {
+    const at::Tensor gradients = at::ones_like(parameters_.flat_values());
+    cases_.push_back({"norm of the gradients", static_cast<double>(gradients.nbytes()), false,
+                      [=] { (void)ops::flat_norm(gradients); }, [=] { (void)at::linalg_vector_norm(gradients); }});
   }
 
   // Values, gradients and moments, of which all but the gradients are written too, and the 16-bit copies.
@@ -238,6 +306,8 @@ class Cases {
                       }});
   }
 
+  int64_t packed_width() const { return (model_.n_head + 2 * model_.kv_heads()) * model_.head_dim(); }
+
   at::Tensor ids() const {
     return at::randint(*model_.vocab_size, {training_.batch_size, model_.block_size}, options_.dtype(at::kLong));
   }
@@ -247,18 +317,18 @@ class Cases {
   double tokens_, bytes_;  // of a micro-batch; of a value
   at::TensorOptions options_;
   Parameters parameters_;
+  ops::RotaryTables rotary_;  // undefined: other positions
   std::vector<Case> cases_;
 };
 
 OperatorSpeed measure(const Case& one, at::Device device, double seconds) {
   constexpr int kLeastRuns = 3;
-  for (const Work* work : {&one.ours, &one.libtorch}) (*work)();  // buffers are allocated, kernels chosen
-  const int64_t of_ours = repetitions(device, one.ours), of_libtorch = repetitions(device, one.libtorch);
+  const Timed of_ours(device, one.ours), of_libtorch(device, one.libtorch);
   std::vector<double> ours, libtorch;
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
   while (std::ssize(ours) < kLeastRuns || Clock::now() < end) {
-    ours.push_back(milliseconds(device, one.ours, of_ours));
-    libtorch.push_back(milliseconds(device, one.libtorch, of_libtorch));
+    ours.push_back(of_ours.milliseconds_once());
+    libtorch.push_back(of_libtorch.milliseconds_once());
   }
   return {one.name, median(ours), median(libtorch), one.work, one.is_product};
 }
@@ -305,14 +375,20 @@ OperatorSpeeds measure_operators(const Config& config, const DeviceInfo& device,
                                  const std::function<bool(double share, const std::string& name)>& progress) {
   OperatorSpeeds result{.type = type, .rows = {}};
   if (!progress(0, "the machine")) return result;
-  result.flops = measure_product_speed(device.device, type);
-  result.bandwidth = copy_bandwidth(device.device);
+  use_recordable_stream(device.device);
+  // Before and after the operators, so that another program's moment does not pass for the machine.
+  const auto measure_peaks = [&] {
+    result.flops = std::max(result.flops, measure_product_speed(device.device, type));
+    result.bandwidth = std::max(result.bandwidth, copy_bandwidth(device.device));
+  };
+  measure_peaks();
   const Cases cases(config, device.device, type);
   const auto count = static_cast<double>(cases.all().size());
   for (const Case& one : cases.all()) {
     if (!progress(static_cast<double>(result.rows.size()) / count, one.name)) return result;
     result.rows.push_back(measure(one, device.device, seconds / count));
   }
+  measure_peaks();
   result.complete = true;
   return result;
 }

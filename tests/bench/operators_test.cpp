@@ -3,7 +3,9 @@
 #include <ATen/record_function.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,7 +46,8 @@ TEST_P(OperatorSpeedsTest, EveryOperatorOfEitherArchitectureInEitherPrecision) {
       EXPECT_TRUE(speeds.complete);
       EXPECT_GT(speeds.flops, 0);
       EXPECT_GT(speeds.bandwidth, 0);
-      ASSERT_EQ(speeds.rows.size(), 17);  // eight with and without their backward passes, and AdamW
+      // Ten with and without their backward passes; batches, gradient norm and AdamW.
+      ASSERT_EQ(speeds.rows.size(), 23);
       for (const OperatorSpeed& row : speeds.rows) {
         EXPECT_GT(row.ours_ms, 0) << row.name;
         EXPECT_GT(row.libtorch_ms, 0) << row.name;
@@ -67,6 +70,40 @@ TEST_P(OperatorSpeedsTest, WorkIsWhatTheOperatorsDo) {
   EXPECT_EQ(work("GELU", at::kFloat), 2 * 4.0 * 32 * 128);
   EXPECT_EQ(work("GELU", at::kBFloat16), 2 * 2.0 * 32 * 128);
   EXPECT_EQ(work("head and cross entropy", at::kFloat), 2.0 * 32 * 32 * 128) << "70 are padded to 128";
+  EXPECT_EQ(work("batch of tokens", at::kFloat), 2 * 17 * 4 + 2 * 32 * 8);
+  EXPECT_EQ(work("RoPE and the split into heads", at::kBFloat16), 2 * 2.0 * 32 * 2 * 32) << "queries and keys";
+  EXPECT_EQ(work("RoPE and the split into heads, with backward", at::kBFloat16), 2.0 * 32 * 32 * (2 * 2 + 2 * 3));
+}
+
+std::set<std::string> called;  // of LibTorch's operators
+
+// A user asks what an operator costs in the run of the configuration: with its positions, its dropout and its biases.
+TEST_P(OperatorSpeedsTest, OperatorsAreThoseOfTheConfiguration) {
+  const auto called_for = [&](const Config& config) {
+    called.clear();
+    const auto note = [](const at::RecordFunction& function) -> std::unique_ptr<at::ObserverContext> {
+      called.insert(function.name());
+      return nullptr;
+    };
+    const auto handle = at::addThreadLocalCallback(at::RecordFunctionCallback(note));
+    measured(config, at::kFloat);
+    at::removeCallback(handle);
+    return called.contains("aten::bernoulli_") || called.contains("aten::native_dropout");
+  };
+  Config config = small_run(Mlp::gelu);
+  config.model.dropout = 0;
+  EXPECT_FALSE(called_for(config));
+  EXPECT_FALSE(called.contains("aten::addmm"));
+  config.model.bias = true;
+  EXPECT_FALSE(called_for(config));
+  EXPECT_TRUE(called.contains("aten::addmm"));
+  config.model.dropout = 0.1;
+  EXPECT_TRUE(called_for(config));
+
+  EXPECT_EQ(std::ranges::count(names, "RoPE and the split into heads"), 3);
+  config.model.position = Position::learned;
+  called_for(config);
+  EXPECT_EQ(std::ranges::count(names, "RoPE and the split into heads"), 3);
 }
 
 std::vector<bool> has_divisor;  // of the calls of LibTorch's AdamW
