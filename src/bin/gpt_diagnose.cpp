@@ -75,7 +75,7 @@ int diagnose(int argc, char** argv) {
     checks.push_back(check_checkpoint(asked.checkpoint));
   }
 
-  print(json ? to_json(checks) : to_table(checks, colours()));
+  print(json ? to_json(checks) : to_table(checks, colours(), terminal_columns(STDOUT_FILENO)));
   return static_cast<int>(any_failed(checks) ? ExitCode::failed_check : ExitCode::ok);
 }
 

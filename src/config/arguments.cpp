@@ -1,6 +1,7 @@
 #include "gpt/config/arguments.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include "gpt/config/suggest.h"
 #include "gpt/config/value.h"
 #include "gpt/core/error.h"
+#include "gpt/core/terminal.h"
 #include "gpt/core/version.h"
 #include "stray_words.h"
 
@@ -187,7 +189,7 @@ std::optional<Arguments> parse_arguments(Program program, int argc, const char* 
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   const Scan scan = scanned(rows, arguments, program.takes_words);
   if (scan.asks_for("help")) {
-    show(help_text(program));
+    show(help_text(program, terminal_columns(STDOUT_FILENO)));
     return std::nullopt;
   }
   Arguments result{.settings = {}, .words = words_of(program, arguments, scan)};

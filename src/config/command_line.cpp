@@ -19,7 +19,7 @@ namespace {
 constexpr const char* kUsage =
     "[--config FILE] [--KEY VALUE ...]\n\n"
     "A key of the configuration may have its section before it: --section.KEY VALUE. In YAML, each key "
-    "stands below\nits section, indented.";
+    "stands below its section, indented.";
 
 // Keys of which only one may be set: a flag for one replaces what the file chose, together with what describes it.
 void drop_replaced(std::vector<Setting>& from_file, const std::vector<Setting>& from_flags) {

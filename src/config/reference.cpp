@@ -5,6 +5,7 @@
 #include "gpt/config/arguments.h"
 #include "gpt/config/load.h"
 #include "gpt/config/value.h"
+#include "gpt/core/format.h"
 
 namespace gpt::config {
 namespace {
@@ -42,35 +43,29 @@ std::string explanation_of(const Option& row) {
   return text;
 }
 
-// One flag of --help, its text wrapped beside it.
-std::string help_line(const Option& row) {
-  constexpr size_t kColumn = 36, kWidth = 110;
-  const std::string help = explanation_of(row);
-  std::string result, line = fmt::format("  {:<{}}", flag_of(row), kColumn - 3);
-  size_t start = 0;
-  while (start < help.size()) {
-    const size_t end = std::min(help.find(' ', start), help.size());
-    if (line.size() + 1 + end - start > kWidth) {
-      result += line + "\n";
-      line = std::string(kColumn - 1, ' ');
-    }
-    line += " " + help.substr(start, end - start);
-    start = end + 1;
-  }
-  return result + line + "\n";
+// One flag of --help with its text beside it, or below it where a terminal is narrow.
+std::string help_line(const Option& row, int columns) {
+  constexpr int kColumn = 36, kBelow = 8;
+  const std::string flag = "  " + flag_of(row), help = explanation_of(row);
+  if (columns < 2 * kColumn) return wrap_text(fmt::format("{}\n{:{}}{}\n", flag, "", kBelow, help), columns, kBelow);
+  return wrap_text(fmt::format("{:<{}} {}\n", flag, kColumn - 1, help), columns, kColumn);
 }
 
 }  // namespace
 
-std::string help_text(const Program& program) {
-  std::string result = fmt::format(
-      "{}\n\nUsage: {} {}\n\n"
-      "A flag is written --flag VALUE or --flag=VALUE, with - or _ between its words. Each is shown with its default,\n"
-      "its [range or choices] and its (other spellings).\n",
-      program.description, program.name, program.usage);
+std::string help_text(const Program& program, int columns) {
+  constexpr int kWidest = 110;
+  columns = columns > 0 ? std::min(columns, kWidest) : kWidest;
+  std::string result = wrap_text(
+      fmt::format(
+          "{}\n\nUsage: {} {}\n\n"
+          "A flag is written --flag VALUE or --flag=VALUE, with - or _ between its words. Each is shown with its "
+          "default, its [range or choices] and its (other spellings).\n",
+          program.description, program.name, program.usage),
+      columns, 0);
   for (const Section& section : program.sections) {
     result += section.title.empty() ? "\n" : fmt::format("\n{}\n", section.title);
-    for (const Option& row : section.rows) result += help_line(row);
+    for (const Option& row : section.rows) result += help_line(row, columns);
   }
   return program.footer.empty() ? result : fmt::format("{}\n{}", result, program.footer);
 }

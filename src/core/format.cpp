@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <utility>
 
 namespace gpt {
 namespace {
@@ -53,6 +54,11 @@ std::string format_duration(double seconds) {
   return fmt::format("{}d{:02}h", total / 86400, total / 3600 % 24);
 }
 
+std::string format_short_duration(double seconds) {
+  if (seconds < 1) return format_number(1e3 * seconds) + " ms";
+  return seconds < 10 ? format_number(seconds) + " s" : format_duration(seconds);
+}
+
 std::string with_commas(int64_t value) {
   std::string digits = std::to_string(value);
   const int64_t first = value < 0 ? 1 : 0;
@@ -76,6 +82,30 @@ std::string format_number(double value) {
   text.erase(text.find_last_not_of('0') + 1);
   if (text.ends_with('.')) text.pop_back();
   return text;
+}
+
+std::string wrap_text(std::string_view text, int columns, int indent) {
+  if (columns <= 0) return std::string(text);
+  std::string result;
+  int width = 0;           // of the line so far, in characters
+  size_t space = 0;        // where the line can be broken, in the result
+  int width_to_space = 0;  // 0: nowhere
+  for (const char c : text) {
+    if (c == '\n') {
+      width = width_to_space = 0;
+    } else {
+      const bool is_character = (static_cast<unsigned char>(c) & 0xc0) != 0x80;  // not a further byte of one
+      if (c == ' ' && width > indent) space = result.size(), width_to_space = width + 1;
+      width += is_character;
+    }
+    result += c;
+    if (width <= columns || width_to_space == 0 || c == ' ') continue;
+    size_t end = space;
+    while (end > 0 && result[end - 1] == ' ') --end;
+    result.replace(end, space + 1 - end, '\n' + std::string(static_cast<size_t>(indent), ' '));
+    width += indent - std::exchange(width_to_space, 0);
+  }
+  return result;
 }
 
 std::string format_bar(double share, int width) {

@@ -81,10 +81,10 @@ StepEstimate estimate_step(const ModelConfig& model, const TrainingConfig& train
 }
 
 std::string describe(const StepEstimate& estimate) {
-  const auto milliseconds = [](double seconds) { return format_number(1e3 * seconds) + " ms"; };
   return fmt::format(
       "estimated, never checked on a GPU (products {} and memory {}; launching kernels takes {} at the same time)",
-      milliseconds(estimate.products), milliseconds(estimate.memory), milliseconds(estimate.launches));
+      format_short_duration(estimate.products), format_short_duration(estimate.memory),
+      format_short_duration(estimate.launches));
 }
 
 Check check_card(const Card& card, const DeviceInfo& device) {

@@ -44,13 +44,14 @@ Check make(std::string name, Status status, std::string detail, std::string fix)
 }
 
 // The answers in columns, after an empty line; nothing without any.
-std::string answers(const Checks& checks) {
+std::string answers(const Checks& checks, int columns) {
   size_t width = 0;
   for (const auto& check : checks) width = std::max(width, check.answer.question.size());
   std::string text;
   for (const auto& check : checks) {
     const auto& [question, answer] = check.answer;
-    if (!question.empty()) text += fmt::format("{:<{}}  {}\n", question, width, answer);
+    if (question.empty()) continue;
+    text += wrap_text(fmt::format("{:<{}}  {}\n", question, width, answer), columns, static_cast<int>(width) + 2);
   }
   return text.empty() ? "" : '\n' + text;
 }
@@ -85,21 +86,22 @@ Check failed(std::string name, std::string detail, std::string fix) {
 
 bool any_failed(const Checks& checks) { return count(checks, Status::fail) > 0; }
 
-std::string to_table(const Checks& checks, bool colour) {
+std::string to_table(const Checks& checks, bool colour, int columns) {
   size_t width = 0;
   for (const auto& check : checks) width = std::max(width, check.name.size());
   std::string table;
   for (const auto& check : checks) {
-    const std::string status = colour ? fmt::format("\033[{}m{}\033[0m", colour_code(check.status), word(check.status))
-                                      : std::string(word(check.status));
-    table += fmt::format("{}  {:<{}}  {}", status, check.name, width, check.detail);
-    if (!check.fix.empty()) table += "  -> " + check.fix;
-    table += '\n';
+    const std::string_view status = word(check.status);
+    std::string row = fmt::format("{}  {:<{}}  {}", status, check.name, width, check.detail);
+    if (!check.fix.empty()) row += "  -> " + check.fix;
+    row = wrap_text(row, columns, static_cast<int>(status.size() + 2 + width + 2));
+    if (colour) row.replace(0, status.size(), fmt::format("\033[{}m{}\033[0m", colour_code(check.status), status));
+    table += row + '\n';
   }
   return table +
          fmt::format("\n{} passed, {} warned, {} failed\n", count(checks, Status::pass), count(checks, Status::warn),
                      count(checks, Status::fail)) +
-         answers(checks) + savers(checks);
+         answers(checks, columns) + savers(checks);
 }
 
 std::string to_json(const Checks& checks) {

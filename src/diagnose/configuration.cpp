@@ -346,12 +346,16 @@ class Examination {
       return;
     }
     const double speed = measure_product_speed(device_->device, type);
-    add(check_compute(model, training_, *plan_, speed));
-    if (!asked_.no_probe && !asked_.seconds_per_step) time_steps(precision, form, kernel, speed);
+    std::optional<Check> speed_check;
+    if (!asked_.no_probe && !asked_.seconds_per_step) speed_check = time_steps(precision, form, kernel, speed);
+    const bool is_known = speed_check || asked_.seconds_per_step;
+    add(check_compute(model, training_, *plan_, is_known ? std::nullopt : std::optional(speed)));
+    if (speed_check) add(std::move(*speed_check));
   }
 
-  void time_steps(const Precision& precision, const ActivationForm& form, const std::string& attention,
-                  double product_speed) {
+  // Nothing where one sequence takes too long or does not fit.
+  std::optional<Check> time_steps(const Precision& precision, const ActivationForm& form, const std::string& attention,
+                                  double product_speed) {
     constexpr double kTrialSeconds = 5;
     is_timed_ = true;
     double load = 0;
@@ -359,18 +363,18 @@ class Examination {
     MemoryBudget memory = memory_;
     memory.available = std::min(memory_.available, memory_here_);
     const auto largest = largest_batch_size(config_.model, training_, form, memory.comfortable());
-    if (!largest) return;
+    if (!largest) return std::nullopt;
     const auto trial = try_steps(real(), *corpus_, *device_, precision, product_speed, *largest, kTrialSeconds);
-    if (!trial) return;
+    if (!trial) return std::nullopt;
     step_ = step_time(*trial, real());
-    add(check_speed(real(), *device_, precision,
-                    {.step_seconds = trial->step_seconds,
-                     .product_speed = product_speed,
-                     .peak = device_->peak_flops(precision.dtype),
-                     .attention = attention,
-                     .threads = at::get_num_threads(),
-                     .cores = cores_,
-                     .load = load}));
+    return check_speed(real(), *device_, precision,
+                       {.step_seconds = trial->step_seconds,
+                        .product_speed = product_speed,
+                        .peak = device_->peak_flops(precision.dtype),
+                        .attention = attention,
+                        .threads = at::get_num_threads(),
+                        .cores = cores_,
+                        .load = load});
   }
 
   void examine_time() {

@@ -59,8 +59,8 @@ double measure_write_speed(const std::string& folder) {
 Check check_disk_speed(const std::string& folder, double bytes_per_second, double checkpoint_bytes) {
   constexpr double kSlow = 50e6;
   const std::string detail =
-      fmt::format("{} writes {}/s: a checkpoint of {} takes {} s", folder, format_bytes(bytes_per_second),
-                  format_bytes(checkpoint_bytes), format_number(checkpoint_bytes / bytes_per_second));
+      fmt::format("{} writes {}/s: a checkpoint of {} takes {}", folder, format_bytes(bytes_per_second),
+                  format_bytes(checkpoint_bytes), format_short_duration(checkpoint_bytes / bytes_per_second));
   if (bytes_per_second < kSlow) {
     return warned("disk speed", detail, "set output_dir on a local disk, or raise training.checkpoint_interval");
   }

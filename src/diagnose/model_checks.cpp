@@ -171,7 +171,6 @@ Check check_compute(const ModelConfig& model, const TrainingConfig& training, co
                   {"tokens", all_tokens},
                   {"tokens_per_parameter", all_tokens / parameters},
                   {"chinchilla_epochs", best_epochs}};
-  if (product_speed) check.values.emplace_back("product_flops_per_second", *product_speed);
   return check;
 }
 

@@ -67,7 +67,9 @@ Check check_speed(const Config& config, const DeviceInfo& device, const Precisio
     detail += fmt::format(": slow, since {}", cause.what);
     check = cause.fix.empty() ? passed("speed", detail) : warned("speed", detail, cause.fix);
   }
-  check.values = {{"flops_per_second", flops}, {"share_of_products", share}};
+  check.values = {{"flops_per_second", flops},
+                  {"product_flops_per_second", facts.product_speed},
+                  {"share_of_products", share}};
   if (facts.peak) check.values.emplace_back("share_of_peak", flops / *facts.peak);
   return check;
 }

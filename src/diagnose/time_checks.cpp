@@ -14,10 +14,6 @@
 namespace gpt {
 namespace {
 
-std::string milliseconds(double seconds) {
-  return seconds < 10 ? format_number(1e3 * seconds) + " ms" : format_duration(seconds);
-}
-
 std::tm local_time(std::time_t time) {
   std::tm result{};
   localtime_r(&time, &result);
@@ -85,7 +81,7 @@ Check check_time(const Config& config, const RunPlan& plan, int64_t steps_done, 
   const double epoch_seconds = step->seconds * static_cast<double>(plan.steps_per_epoch);
   const double tokens_per_second = static_cast<double>(step->tokens) / step->seconds;
   std::string detail = step->tokens > 0 ? format_count(tokens_per_second) + " tokens/s and " : "";
-  detail += fmt::format("{} a step {}", milliseconds(step->seconds), step->source);
+  detail += fmt::format("{} a step {}", format_short_duration(step->seconds), step->source);
   if (plan.total_steps > plan.steps_per_epoch) detail += fmt::format("; {} an epoch", format_duration(epoch_seconds));
   const std::string end = local_time_in(left.seconds);
   detail += fmt::format("; {} for {}{}, done {} if it starts now", format_duration(left.seconds),

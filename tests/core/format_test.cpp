@@ -77,5 +77,27 @@ TEST(Format, BarsFillFromLeftToRight) {
   EXPECT_EQ(format_bar(7, 4), "[====]");
 }
 
+TEST(Format, ShortDurationsHaveFractions) {
+  EXPECT_EQ(format_short_duration(0.00957), "9.57 ms");
+  EXPECT_EQ(format_short_duration(0.0943), "94.3 ms");
+  EXPECT_EQ(format_short_duration(6.25), "6.25 s");
+  EXPECT_EQ(format_short_duration(61), "1m01s");
+}
+
+TEST(Format, LinesBreakAtSpacesAndGoOnIndented) {
+  EXPECT_EQ(wrap_text("one two three", 0, 2), "one two three") << "not for a terminal";
+  EXPECT_EQ(wrap_text("one two three", 13, 2), "one two three");
+  EXPECT_EQ(wrap_text("one two three", 12, 2), "one two\n  three");
+  EXPECT_EQ(wrap_text("one two three", 7, 2), "one two\n  three");
+  EXPECT_EQ(wrap_text("one two three", 6, 2), "one\n  two\n  three");
+  EXPECT_EQ(wrap_text("one two\nthree four five", 10, 1), "one two\nthree four\n five") << "each line by itself";
+}
+
+TEST(Format, WordsAreWhole) {
+  EXPECT_EQ(wrap_text("a /path/of/a/long/file b", 8, 0), "a\n/path/of/a/long/file\nb");
+  EXPECT_EQ(wrap_text("pass  CPU  8 cores", 10, 11), "pass  CPU  8\n           cores") << "nor does a label break";
+  EXPECT_EQ(wrap_text("größer mögen", 12, 0), "größer mögen") << "characters count, not bytes";
+}
+
 }  // namespace
 }  // namespace gpt

@@ -24,11 +24,25 @@ TEST(Check, JsonSurvivesBytesThatAreNotUtf8) {
 }
 
 TEST(Check, TheTableHasOneLineEachInColumns) {
-  EXPECT_EQ(to_table(kChecks, /*colour=*/false),
+  EXPECT_EQ(to_table(kChecks, /*colour=*/false, /*columns=*/0),
             "pass  CPU      8 cores\n"
             "warn  workers  none  -> set data.num_workers\n"
             "fail  dataset  missing file  -> give one\n"
             "\n1 passed, 1 warned, 1 failed\n");
+}
+
+TEST(Check, ATerminalGetsLinesThatFit) {
+  Checks checks = kChecks;
+  checks[1].answer = {"Does it fit?", "yes, with some room"};
+  EXPECT_EQ(to_table(checks, /*colour=*/true, /*columns=*/28),
+            "\033[32mpass\033[0m  CPU      8 cores\n"
+            "\033[33mwarn\033[0m  workers  none  -> set\n"
+            "               data.num_workers\n"
+            "\033[31mfail\033[0m  dataset  missing file\n"
+            "               -> give one\n"
+            "\n1 passed, 1 warned, 1 failed\n"
+            "\nDoes it fit?  yes, with some\n"
+            "              room\n");
 }
 
 TEST(Check, NumbersAreForProgramsAndAnswersBelowTheTable) {
@@ -43,25 +57,25 @@ TEST(Check, NumbersAreForProgramsAndAnswersBelowTheTable) {
   checks[1].savers = {{"key: 1", 2e9, "more time"}, {"longer_key: 2", 1e6, "nothing"}};
   EXPECT_EQ(nlohmann::json::parse(to_json(checks))["checks"][1]["savers"][0],
             (nlohmann::json{{"setting", "key: 1"}, {"bytes", 2e9}, {"price", "more time"}}));
-  EXPECT_TRUE(to_table(checks, false).ends_with("1 failed\n\nWho works?  nobody\nHow long?   an hour\n"))
-      << to_table(checks, false);
+  EXPECT_TRUE(to_table(checks, false, 0).ends_with("1 failed\n\nWho works?  nobody\nHow long?   an hour\n"))
+      << to_table(checks, false, 0);
 }
 
 TEST(Check, SaversAreShownWhereTheyMatter) {
   Checks checks = kChecks;
   checks[1].savers = {{"key: 1", 2e9, "more time"}, {"longer_key: 2", 1e6, "nothing"}};
-  EXPECT_TRUE(to_table(checks, false).ends_with("1 failed\n"));
+  EXPECT_TRUE(to_table(checks, false, 0).ends_with("1 failed\n"));
   checks[1].shows_savers = true;
-  EXPECT_TRUE(to_table(checks, false)
+  EXPECT_TRUE(to_table(checks, false, 0)
                   .ends_with("\n\nSettings that would save memory, each on its own:\n"
                              "  2.00 GB  key: 1         more time\n"
                              "  1.00 MB  longer_key: 2  nothing\n"))
-      << to_table(checks, false);
+      << to_table(checks, false, 0);
 }
 
 TEST(Check, ColoursOnlyWhereAsked) {
-  EXPECT_EQ(to_table(kChecks, false).find('\033'), std::string::npos);
-  EXPECT_NE(to_table(kChecks, true).find("\033[31mfail\033[0m"), std::string::npos);
+  EXPECT_EQ(to_table(kChecks, false, 0).find('\033'), std::string::npos);
+  EXPECT_NE(to_table(kChecks, true, 0).find("\033[31mfail\033[0m"), std::string::npos);
 }
 
 TEST(Check, OnlyAFailureFails) {

@@ -26,8 +26,8 @@ struct Program {
   std::string usage;  // what follows the name
   std::vector<Section> sections;
   std::string footer = {};  // of --help
-  bool takes_words =
-      false;  // arguments that belong to no flag; without it, those after a flag of a list belong to the list
+  // Whether there are arguments that belong to no flag. Without them, those after a flag of a list belong to the list.
+  bool takes_words = false;
   // The flag that a file was probably meant for.
   std::function<std::string(const std::string& path)> flag_for = {};
   // What to do instead of giving a flag of that name, which is another program's.
@@ -42,6 +42,7 @@ struct Arguments {
 // Adds --help and --version; nothing when one of those was answered on standard output. Throws gpt::Error(config).
 std::optional<Arguments> parse_arguments(Program program, int argc, const char* const* argv);
 
-std::string help_text(const Program& program);
+// For a terminal of so many columns; 0: for a file.
+std::string help_text(const Program& program, int columns);
 
 }  // namespace gpt::config

@@ -12,6 +12,9 @@ std::string format_flops(double flops);       // 950 FLOP, 12.3 kFLOP, 3.40 GFLO
 std::string format_bytes(double bytes);       // 512 bytes, 3.2 kB, 1.20 MB, 45.6 GB; units of 1,000
 std::string format_duration(double seconds);  // 42s, 3m07s, 2h05m, 3d04h, 1.2 years
 
+// With fractions where they matter: 0.5 ms, 94.3 ms, 6.25 s; from ten seconds on like format_duration().
+std::string format_short_duration(double seconds);
+
 // With a comma between thousands: 1,234,567.
 std::string with_commas(int64_t value);
 
@@ -23,6 +26,10 @@ std::string format_number(double value);
 
 // Two digits after the point, or an exponent above a million: 4.60, 2.60e+58.
 std::string format_perplexity(double value);
+
+// The text with line breaks in place of spaces where a line would be longer than `columns` characters; lines that a break begins are
+// indented. 0 columns: as it is. What has no spaces is not broken.
+std::string wrap_text(std::string_view text, int columns, int indent);
 
 // [=====>              ]: `share` of `width` cells.
 std::string format_bar(double share, int width);

@@ -42,7 +42,7 @@ Check warned(std::string name, std::string detail, std::string fix);
 Check failed(std::string name, std::string detail, std::string fix);
 
 bool any_failed(const Checks& checks);
-std::string to_table(const Checks& checks, bool colour);
+std::string to_table(const Checks& checks, bool colour, int columns);
 // {"checks": [{name, status, detail, fix, and values and savers where there are any}], "summary": {pass, warn, fail}}
 std::string to_json(const Checks& checks);
 

@@ -41,8 +41,8 @@ MemoryBudget memory_budget(at::Device device, double fraction);
 Check check_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form,
                    const MemoryBudget& memory);
 
-// The FLOPs of the run and its tokens per parameter; from the speed of matrix products on this device (FLOP/s), where it is
-// known, a prediction of the time. More than a day is a warning.
+// The FLOPs of the run and its tokens per parameter; where the time of a step has not been measured, a prediction from the speed of
+// matrix products on this device (FLOP/s). More than a day is a warning.
 Check check_compute(const ModelConfig& model, const TrainingConfig& training, const RunPlan& plan,
                     std::optional<double> product_speed);
 
