@@ -1,14 +1,9 @@
 #include "activation_kernel.h"
 
-#include <ATen/cpu/vec/functional.h>
-#include <ATen/cpu/vec/vec.h>
-#include <c10/util/BFloat16.h>
-
 #include <algorithm>
-#include <type_traits>
 
+#include "float_pair.h"
 #include "philox.h"
-#include "vector_math.h"
 
 // Both activations are x s(z(x)), with the logistic function s: z = x for SiLU, and for GELU's tanh form
 // z = 2 sqrt(2 / pi) (x + 0.044715 x^3), since (1 + tanh u) / 2 = s(2 u).
@@ -51,32 +46,14 @@ struct Block {
 
   template <class T>
   void load(const T* from, int64_t count) {
-    using Vector = at::vec::Vectorized<T>;
-    for (int64_t i = 0; i < count; i += Vector::size()) {
-      const Vector v = i + Vector::size() <= count ? Vector::loadu(from + i) : Vector::loadu(from + i, count - i);
-      if constexpr (std::is_same_v<T, float>) {
-        v.store(data + i);
-      } else {
-        const auto [low, high] = at::vec::convert_to_float<T>(v);
-        low.store(data + i);
-        high.store(data + i + FloatVector::size());
-      }
-    }
+    for (int64_t i = 0; i < count; i += FloatPair::size())
+      cpu::store(cpu::load(from + i, std::min(FloatPair::size(), count - i)), data + i);
   }
 
   template <class T>
   void store(T* to, int64_t count) const {
-    using Vector = at::vec::Vectorized<T>;
-    for (int64_t i = 0; i < count; i += Vector::size()) {
-      Vector v;
-      if constexpr (std::is_same_v<T, float>) {
-        v = FloatVector::loadu(data + i);
-      } else {
-        v = at::vec::convert_from_float<T>(FloatVector::loadu(data + i),
-                                           FloatVector::loadu(data + i + FloatVector::size()));
-      }
-      v.store(to + i, std::min<int64_t>(Vector::size(), count - i));
-    }
+    for (int64_t i = 0; i < count; i += FloatPair::size())
+      cpu::store(cpu::load(data + i), to + i, std::min(FloatPair::size(), count - i));
   }
 };
 

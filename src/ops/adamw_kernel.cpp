@@ -1,15 +1,12 @@
 #include "adamw_kernel.h"
 
-#include <ATen/cpu/vec/functional.h>
-#include <ATen/cpu/vec/vec.h>
-
 #include <bit>
 #include <cstring>
 
+#include "float_pair.h"
 #include "gpt/parameters/alignment.h"
 #include "moment_map.h"
 #include "philox.h"
-#include "vector_math.h"
 
 namespace gpt::ops::cpu {
 inline namespace CPU_CAPABILITY {
@@ -34,20 +31,10 @@ FloatVector update(const AdamWFactors& factors, const AdamWStep& step, FloatVect
   return value;
 }
 
-void load(const BFloat16* from, float* to) {
-  using Narrow = at::vec::Vectorized<BFloat16>;
-  for (int64_t i = 0; i < kBlock; i += Narrow::size()) {
-    const auto [low, high] = at::vec::convert_to_float<BFloat16>(Narrow::loadu(from + i));
-    low.store(to + i);
-    high.store(to + i + kWidth);
-  }
-}
-
-void round_to_nearest(const float* from, BFloat16* to) {
-  for (int64_t i = 0; i < kBlock; i += 2 * kWidth) {
-    at::vec::convert_from_float<BFloat16>(FloatVector::loadu(from + i), FloatVector::loadu(from + i + kWidth))
-        .store(to + i);
-  }
+// A block, rounded to nearest where the result has fewer bits.
+template <class From, class To>
+void convert(const From* from, To* to) {
+  for (int64_t i = 0; i < kBlock; i += FloatPair::size()) store(load(from + i), to + i);
 }
 
 // Up with the probability of what lies above the lower neighbour: 16 random bits are added to those that are cut off.
@@ -71,26 +58,26 @@ void update_block(const AdamWValues<M>& of, const AdamWFactors& factors, const A
   const FloatVector kept(of.decays[block] ? step.kept_by_decay : 1.0f);
   const int64_t begin = block * kBlock;
   alignas(64) float wide_gradients[kBlock], wide_values[kBlock];
-  if (!of.gradients) load(of.rounded_gradients + begin, wide_gradients);
-  if (!of.values) load(of.rounded + begin, wide_values);
+  if (!of.gradients) convert(of.rounded_gradients + begin, wide_gradients);
+  if (!of.values) convert(of.rounded + begin, wide_values);
   const float* const gradients = of.gradients ? of.gradients + begin : wide_gradients;
   float* const values = of.values ? of.values + begin : wide_values;
-  for (int64_t i = 0; i < kBlock; i += 2 * kWidth) {
+  for (int64_t i = 0; i < kBlock; i += FloatPair::size()) {
     const int64_t j = i + kWidth;
     const FloatVector low = update(factors, step, kept, gradients + i, values + i, m + i, v + i),
                       high = update(factors, step, kept, gradients + j, values + j, m + j, v + j);
-    if (of.values && of.rounded) at::vec::convert_from_float<BFloat16>(low, high).store(of.rounded + begin + i);
+    if (of.values && of.rounded) store({low, high}, of.rounded + begin + i);
   }
   if (!of.values) round_at_random(values, kValueRoundingKey, step.number, of.first_block + block, of.rounded + begin);
 }
 
 template <bool is_signed>
-void load(const uint8_t* codes, float maximum, float* to) {
+void decode(const uint8_t* codes, float maximum, float* to) {
   for (int64_t i = 0; i < kBlock; ++i) to[i] = decoded_moment<is_signed>(codes[i]) * maximum;
 }
 
 template <bool is_signed>
-void store(const float* from, uint8_t* codes, float& maximum) {
+void encode(const float* from, uint8_t* codes, float& maximum) {
   FloatVector largest(0.0f);
   for (int64_t i = 0; i < kBlock; i += kWidth)
     largest = at::vec::clamp_min(FloatVector::loadu(from + i).abs(), largest);
@@ -110,10 +97,10 @@ void update_bfloat16(const AdamWValues<BFloat16>& of, const AdamWFactors& factor
   alignas(64) float m[kBlock], v[kBlock];
   for (int64_t block = begin; block < end; ++block) {
     BFloat16 *const exp_avg = of.exp_avg + block * kBlock, *const exp_avg_sq = of.exp_avg_sq + block * kBlock;
-    load(exp_avg, m);
-    load(exp_avg_sq, v);
+    convert(exp_avg, m);
+    convert(exp_avg_sq, v);
     update_block(of, factors, step, block, m, v);
-    round_to_nearest(m, exp_avg);
+    convert(m, exp_avg);
     round_at_random(v, kMomentRoundingKey, step.number, of.first_block + block, exp_avg_sq);
   }
 }
@@ -123,11 +110,11 @@ void update_codes(const AdamWValues<uint8_t>& of, const AdamWFactors& factors, c
   alignas(64) float m[kBlock], v[kBlock];
   for (int64_t block = begin; block < end; ++block) {
     uint8_t *const exp_avg = of.exp_avg + block * kBlock, *const exp_avg_sq = of.exp_avg_sq + block * kBlock;
-    load</*is_signed=*/true>(exp_avg, of.exp_avg_max[block], m);
-    load</*is_signed=*/false>(exp_avg_sq, of.exp_avg_sq_max[block], v);
+    decode</*is_signed=*/true>(exp_avg, of.exp_avg_max[block], m);
+    decode</*is_signed=*/false>(exp_avg_sq, of.exp_avg_sq_max[block], v);
     update_block(of, factors, step, block, m, v);
-    store</*is_signed=*/true>(m, exp_avg, of.exp_avg_max[block]);
-    store</*is_signed=*/false>(v, exp_avg_sq, of.exp_avg_sq_max[block]);
+    encode</*is_signed=*/true>(m, exp_avg, of.exp_avg_max[block]);
+    encode</*is_signed=*/false>(v, exp_avg_sq, of.exp_avg_sq_max[block]);
   }
 }
 

@@ -1,14 +1,10 @@
 #include "classifier_kernel.h"
 
-#include <ATen/cpu/vec/functional.h>
-#include <ATen/cpu/vec/vec.h>
-#include <c10/util/BFloat16.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "vector_math.h"
+#include "float_pair.h"
 
 // With the largest logit m of a row and s = sum_v e^(z_v - m), the loss against token t is log s - (z_t - m), and its gradient is
 // e^(z_v - m) / s, less 1 at t. Label smoothing a replaces z_t by (1 - a) z_t + a mean_v z_v.
@@ -17,28 +13,8 @@ namespace gpt::ops::cpu {
 inline namespace CPU_CAPABILITY {
 namespace {
 
-constexpr int64_t kUnit = 2 * FloatVector::size();  // logits loaded at once: a vector of 16 bits each
+constexpr int64_t kUnit = FloatPair::size();  // logits loaded at once
 constexpr float kLog2E = 1.44269504f;
-
-struct Floats {
-  FloatVector low, high;
-};
-
-Floats load(const float* from) { return {FloatVector::loadu(from), FloatVector::loadu(from + FloatVector::size())}; }
-
-Floats load(const c10::BFloat16* from) {
-  const auto [low, high] = at::vec::convert_to_float<c10::BFloat16>(at::vec::Vectorized<c10::BFloat16>::loadu(from));
-  return {low, high};
-}
-
-void store(const Floats& values, float* to) {
-  values.low.store(to);
-  values.high.store(to + FloatVector::size());
-}
-
-void store(const Floats& values, c10::BFloat16* to) {
-  at::vec::convert_from_float<c10::BFloat16>(values.low, values.high).store(to);
-}
 
 // e^(z - maximum)
 FloatVector power(FloatVector z, float maximum) { return exp2((z - FloatVector(maximum)) * FloatVector(kLog2E)); }
@@ -56,7 +32,7 @@ class Row {
   float maximum() {
     FloatVector low = infinitely_low(), high = infinitely_low();
     for_each_unit([&](const T* unit) {
-      const Floats z = load(unit);
+      const FloatPair z = load(unit);
       low = at::vec::clamp_min(z.low, low);
       high = at::vec::clamp_min(z.high, high);
     });
@@ -66,7 +42,7 @@ class Row {
   float sum_of_powers(float maximum) {
     FloatVector low(0.0f), high(0.0f);
     for_each_unit([&](const T* unit) {
-      const Floats z = load(unit);
+      const FloatPair z = load(unit);
       low = low + power(z.low, maximum);
       high = high + power(z.high, maximum);
     });
@@ -76,7 +52,7 @@ class Row {
   float mean_above(float maximum) const {  // of z - maximum
     FloatVector low(0.0f), high(0.0f);
     for (int64_t i = 0; i < whole_; i += kUnit) {
-      const Floats z = load(logits_ + i);
+      const FloatPair z = load(logits_ + i);
       low = low + (z.low - FloatVector(maximum));
       high = high + (z.high - FloatVector(maximum));
     }
@@ -88,7 +64,7 @@ class Row {
   // z = factor e^(z - maximum) - share
   void replace(float maximum, float factor, float share) {
     for_each_unit([&](T* unit) {
-      const Floats z = load(unit);
+      const FloatPair z = load(unit);
       store({power(z.low, maximum) * FloatVector(factor) - FloatVector(share),
              power(z.high, maximum) * FloatVector(factor) - FloatVector(share)},
             unit);

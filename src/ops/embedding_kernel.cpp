@@ -13,7 +13,7 @@ void forward(const EmbeddingRows<T>& of, int64_t begin, int64_t end) {
             *position = of.positions ? of.positions + row % of.length * of.C : nullptr;
     RowMask mask(of.dropout, row);
     for_each_step(of.C, [&](int64_t c, auto count) {
-      Pair sum = load(token + c, count);
+      FloatPair sum = load(token + c, count);
       if (position) sum = sum + load(position + c, count);
       if (of.dropout) sum = sum * mask.at(c);
       store(sum, of.y + row * of.C + c, count);
@@ -26,7 +26,7 @@ void backward(const DropoutMask& dropout, int64_t C, const T* gradient, int64_t 
   for (int64_t row = begin; row < end; ++row) {
     RowMask mask(dropout, row);
     for_each_step(C, [&](int64_t c, auto count) {
-      const Pair upstream = load(gradient + row * C + c, count);
+      const FloatPair upstream = load(gradient + row * C + c, count);
       store(dropout ? upstream * mask.at(c) : upstream, rows + row * C + c, count);
     });
   }

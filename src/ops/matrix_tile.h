@@ -22,7 +22,7 @@ inline constexpr int64_t round_down(int64_t n, int64_t multiple) { return n / mu
 inline constexpr int64_t round_up(int64_t n, int64_t multiple) { return round_down(n + multiple - 1, multiple); }
 
 // Two bfloat16 values, neighbouring terms of a sum of products; the lower half is the first.
-enum class Pair : uint32_t {};
+enum class BFloat16Pair : uint32_t {};
 
 // Has room for kMatrixRows rows, or for a multiple of them.
 template <class E>
@@ -33,7 +33,7 @@ struct MatrixOf {
   E* row(int64_t i) const { return data + i * stride; }
 };
 using Matrix = MatrixOf<float>;
-using Pairs = MatrixOf<Pair>;
+using Pairs = MatrixOf<BFloat16Pair>;
 
 // The elements of a product's factors.
 template <class E>
@@ -50,11 +50,11 @@ struct Operand<float> {
 
 #ifdef __AVX512BF16__
 template <>
-struct Operand<Pair> {
+struct Operand<BFloat16Pair> {
   static constexpr int64_t kValues = 2;
   using Vector = __m512i;
-  static Vector load(const Pair* from) { return _mm512_loadu_si512(from); }
-  static Vector broadcast(Pair pair) { return _mm512_set1_epi32(static_cast<int>(pair)); }
+  static Vector load(const BFloat16Pair* from) { return _mm512_loadu_si512(from); }
+  static Vector broadcast(BFloat16Pair pair) { return _mm512_set1_epi32(static_cast<int>(pair)); }
   static FloatVector multiply_add(Vector a, Vector b, FloatVector sum) {
     return _mm512_dpbf16_ps(sum, std::bit_cast<__m512bh>(a), std::bit_cast<__m512bh>(b));
   }

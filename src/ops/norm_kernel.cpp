@@ -13,10 +13,11 @@ namespace gpt::ops::cpu {
 inline namespace CPU_CAPABILITY {
 namespace {
 
-inline float total_of(const Pair& x) { return sum_of(x.low + x.high); }
+inline float total_of(const FloatPair& x) { return sum_of(x.low + x.high); }
 
 // The first `count` values; the others are 0.
-inline Pair first_of(const Pair& x, int64_t count) {
+inline FloatPair first_of(const FloatPair& x, int64_t count) {
+  constexpr int64_t kVector = FloatVector::size();
   const FloatVector zero(0.0f);
   return {FloatVector::set(zero, x.low, std::min(count, kVector)),
           FloatVector::set(zero, x.high, std::max<int64_t>(count - kVector, 0))};
@@ -24,12 +25,11 @@ inline Pair first_of(const Pair& x, int64_t count) {
 
 // As a T keeps it.
 template <class T>
-Pair rounded_to(const Pair& x) {
+FloatPair rounded_to(const FloatPair& x) {
   if constexpr (std::is_same_v<T, float>) {
     return x;
   } else {
-    const auto [low, high] = at::vec::convert_to_float<T>(at::vec::convert_from_float<T>(x.low, x.high));
-    return {low, high};
+    return from_bfloat16(to_bfloat16(x));
   }
 }
 
@@ -40,11 +40,11 @@ float add_row(const AddNormRows<T, B>& rows, int64_t row) {
   const B* branch = rows.branch + row * rows.C;
   T* sum = rows.sum + row * rows.C;
   RowMask mask(rows.dropout, row);
-  Pair total;
+  FloatPair total;
   for_each_step(rows.C, [&](int64_t c, auto count) {
-    Pair added = load(branch + c, count);
+    FloatPair added = load(branch + c, count);
     if (rows.dropout) added = added * mask.at(c);
-    const Pair s = rounded_to<T>(load(x + c, count) + added);
+    const FloatPair s = rounded_to<T>(load(x + c, count) + added);
     total = total + s;
     store(s, sum + c, count);
   });
@@ -53,7 +53,7 @@ float add_row(const AddNormRows<T, B>& rows, int64_t row) {
 
 template <class T>
 float total_of(const T* row, int64_t C) {
-  Pair total;
+  FloatPair total;
   for_each_step(C, [&](int64_t c, auto count) { total = total + load(row + c, count); });
   return total_of(total);
 }
@@ -61,16 +61,16 @@ float total_of(const T* row, int64_t C) {
 // The variance comes from the deviations, so that a large mean does not cancel it. An RMSNorm deviates from 0.
 template <class T>
 RowStatistics statistics_of(const T* row, int64_t C, float mean, float eps) {
-  Pair squares;
+  FloatPair squares;
   for_each_step(C, [&](int64_t c, auto count) {
-    const Pair deviation = first_of(load(row + c, count) - FloatVector(mean), count);
+    const FloatPair deviation = first_of(load(row + c, count) - FloatVector(mean), count);
     squares = fmadd(deviation, deviation, squares);
   });
   return {mean, 1.0f / std::sqrt(total_of(squares) / static_cast<float>(C) + eps)};
 }
 
 template <class T>
-Pair standardized(const T* from, int64_t count, const RowStatistics& statistics) {
+FloatPair standardized(const T* from, int64_t count, const RowStatistics& statistics) {
   return (load(from, count) - FloatVector(statistics.mean)) * FloatVector(statistics.reciprocal);
 }
 
@@ -84,7 +84,7 @@ void forward(const AddNormRows<T, B>& rows, int64_t begin, int64_t end) {
     if (rows.statistics) rows.statistics[row] = statistics;
     T* normed = rows.normed + row * rows.C;
     for_each_step(rows.C, [&](int64_t c, auto count) {
-      const Pair n = standardized(sum + c, count, statistics), weight = load(rows.weight + c, count);
+      const FloatPair n = standardized(sum + c, count, statistics), weight = load(rows.weight + c, count);
       store(rows.bias ? fmadd(n, weight, load(rows.bias + c, count)) : n * weight, normed + c, count);
     });
   }
@@ -99,12 +99,12 @@ struct RowAverages {
 template <class T, class B>
 RowAverages average_row(const AddNormGradients<T, B>& rows, int64_t row, float* weight_gradient, float* bias_gradient) {
   const T *sum = rows.sum + row * rows.C, *upstream = rows.normed_gradient + row * rows.C;
-  Pair gradients, projections;
+  FloatPair gradients, projections;
   for_each_step(rows.C, [&](int64_t c, auto count) {
-    const Pair n = standardized(sum + c, count, rows.statistics[row]), of_normed = load(upstream + c, count);
+    const FloatPair n = standardized(sum + c, count, rows.statistics[row]), of_normed = load(upstream + c, count);
     store(fmadd(of_normed, n, load(weight_gradient + c, count)), weight_gradient + c, count);
     if (bias_gradient) store(of_normed + load(bias_gradient + c, count), bias_gradient + c, count);
-    const Pair g = of_normed * load(rows.weight + c, count);
+    const FloatPair g = of_normed * load(rows.weight + c, count);
     gradients = gradients + g;
     projections = fmadd(g, n, projections);
   });
@@ -119,10 +119,10 @@ void propagate_row(const AddNormGradients<T, B>& rows, int64_t row, const RowAve
       projection(averages.projection);
   RowMask mask(rows.dropout, row);
   for_each_step(rows.C, [&](int64_t c, auto count) {
-    Pair gradient;
+    FloatPair gradient;
     if (rows.normed_gradient) {
-      const Pair n = standardized(rows.sum + first + c, count, rows.statistics[row]);
-      const Pair g = load(rows.normed_gradient + first + c, count) * load(rows.weight + c, count);
+      const FloatPair n = standardized(rows.sum + first + c, count, rows.statistics[row]);
+      const FloatPair g = load(rows.normed_gradient + first + c, count) * load(rows.weight + c, count);
       gradient = (g - average - n * projection) * reciprocal;
     }
     if (rows.sum_gradient) gradient = gradient + load(rows.sum_gradient + first + c, count);

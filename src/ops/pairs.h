@@ -13,7 +13,7 @@ inline namespace CPU_CAPABILITY {
 // What tensors of type T are multiplied as.
 #ifdef __AVX512BF16__
 template <class T>
-using FactorOf = std::conditional_t<std::is_same_v<T, float>, float, Pair>;
+using FactorOf = std::conditional_t<std::is_same_v<T, float>, float, BFloat16Pair>;
 #else
 template <class T>
 using FactorOf = float;
@@ -77,7 +77,7 @@ inline void as_columns(Matrix from, int64_t rows, int64_t columns, Pairs as_rows
   as_rows(from, rows, columns, as_rows_too);
   // They are moved, not computed with.
   const auto floats = [](Pairs pairs) { return Matrix{reinterpret_cast<float*>(pairs.data), pairs.stride}; };
-  transpose(rows, factor_columns<Pair>(columns), floats(as_rows_too), floats(to));
+  transpose(rows, factor_columns<BFloat16Pair>(columns), floats(as_rows_too), floats(to));
 }
 
 #endif
