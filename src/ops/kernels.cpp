@@ -3,17 +3,33 @@
 namespace gpt::ops {
 
 Kernels& kernels_of(const at::Tensor& x) {
-  static Kernels cpu_kernels{cpu::token_gather,       cpu::join_heads, cpu::embedding,
-                             cpu::embedding_backward, cpu::activation, cpu::activation_backward,
-                             cpu::cross_entropy,      cpu::add_norm,   cpu::add_norm_backward,
-                             cpu::add_row_sums,       cpu::flat_norm,  cpu::adamw,
-                             /*take_float16=*/false};
+  static Kernels cpu_kernels{.token_gather = cpu::token_gather,
+                             .join_heads = cpu::join_heads,
+                             .embedding = cpu::embedding,
+                             .embedding_backward = cpu::embedding_backward,
+                             .activation = cpu::activation,
+                             .activation_backward = cpu::activation_backward,
+                             .cross_entropy = cpu::cross_entropy,
+                             .add_norm = cpu::add_norm,
+                             .add_norm_backward = cpu::add_norm_backward,
+                             .add_row_sums = cpu::add_row_sums,
+                             .flat_norm = cpu::flat_norm,
+                             .adamw = cpu::adamw,
+                             .take_float16 = false};
 #ifdef GPT_CUDA
-  static Kernels cuda_kernels{cuda::token_gather,       cuda::join_heads, cuda::embedding,
-                              cuda::embedding_backward, cuda::activation, cuda::activation_backward,
-                              cuda::cross_entropy,      cuda::add_norm,   cuda::add_norm_backward,
-                              cuda::add_row_sums,       cuda::flat_norm,  cuda::adamw,
-                              /*take_float16=*/true};
+  static Kernels cuda_kernels{.token_gather = cuda::token_gather,
+                              .join_heads = cuda::join_heads,
+                              .embedding = cuda::embedding,
+                              .embedding_backward = cuda::embedding_backward,
+                              .activation = cuda::activation,
+                              .activation_backward = cuda::activation_backward,
+                              .cross_entropy = cuda::cross_entropy,
+                              .add_norm = cuda::add_norm,
+                              .add_norm_backward = cuda::add_norm_backward,
+                              .add_row_sums = cuda::add_row_sums,
+                              .flat_norm = cuda::flat_norm,
+                              .adamw = cuda::adamw,
+                              .take_float16 = true};
   if (x.is_cuda()) return cuda_kernels;
 #endif
   TORCH_CHECK(x.is_cpu(), "this build has no kernels for ", x.device());
