@@ -75,7 +75,6 @@ at::Tensor activate_gated(Activation activation, const at::Tensor& gate, const a
   TORCH_CHECK(gate.sizes() == in.sizes() && gate.scalar_type() == in.scalar_type() && gate.device() == in.device(),
               "activation: a gate of ", gate.sizes(), " and type ", gate.scalar_type(), " does not fit ", in.sizes(),
               " of type ", in.scalar_type());
-  TORCH_CHECK(dropout >= 0 && dropout < 1, "activation: dropout must be in [0, 1), got ", dropout);
   return Activate::apply(gate.contiguous(), std::optional(in.contiguous()), activation, draw_dropout(dropout, gate),
                          nullptr);
 }

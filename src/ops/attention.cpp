@@ -64,6 +64,7 @@ at::Tensor attention_on_cpu(const at::Tensor& qkv, int64_t n_head, int64_t n_kv_
   cpu::AttentionShape shape = Attention::shape_of(qkv, n_head, n_kv_head);
   shape.dropout = draw_dropout(dropout, qkv).mask;
   if (!rotary.cos.defined()) return Attention::apply(qkv, shape, std::nullopt, std::nullopt);
+  check_rotary(rotary, qkv, shape.D);
   const at::Tensor cos = rotary.cos.contiguous(), sin = rotary.sin.contiguous();
   set_tables(shape, cos, sin);
   return Attention::apply(qkv, shape, std::optional(cos), std::optional(sin));
@@ -77,10 +78,6 @@ at::Tensor attention(at::Tensor qkv, int64_t n_head, int64_t n_kv_head, double d
               " heads are not a multiple of ", n_kv_head, " key/value heads");
   TORCH_CHECK(qkv.dim() == 3 && qkv.size(2) % heads == 0 && qkv.numel() > 0, "attention: qkv must be (B, T, ", heads,
               " D), got ", qkv.sizes());
-  TORCH_CHECK(dropout >= 0 && dropout < 1, "attention: dropout must be in [0, 1), got ", dropout);
-  const int64_t T = qkv.size(1), D = qkv.size(2) / heads;
-  TORCH_CHECK(!rotary.cos.defined() || (rotary.cos.numel() == T * D / 2 && D % 2 == 0),
-              "attention: the rotary tables of ", rotary.cos.sizes(), " do not fit ", T, " positions of width ", D);
   return qkv.is_cpu() ? attention_on_cpu(qkv, n_head, n_kv_head, dropout, rotary)
                       : aten::attention(split_heads(std::move(qkv), n_head, n_kv_head, rotary), dropout);
 }

@@ -19,6 +19,7 @@ uint64_t draw_on_cpu() {
 }  // namespace
 
 Dropout draw_dropout(double probability, const at::Tensor& x) {
+  TORCH_CHECK(probability >= 0 && probability < 1, "dropout: the probability must be in [0, 1), got ", probability);
   if (probability == 0) return {};
   Dropout dropout;
   dropout.mask.kept_of_65536 = static_cast<uint32_t>(std::max(1.0, std::round((1 - probability) * 65536)));

@@ -59,14 +59,13 @@ struct Embedding : torch::autograd::Function<Embedding> {
   }
 };
 
-void check(const at::Tensor& ids, const Parameter& table, const Parameter& positions, int64_t offset, double dropout) {
+void check(const at::Tensor& ids, const Parameter& table, const Parameter& positions, int64_t offset) {
   const at::Tensor& rows = table.compute_value();
   TORCH_CHECK(ids.dim() == 2 && ids.scalar_type() == at::kLong && ids.device() == rows.device(),
               "embedding: ids must be (B, T) int64 on ", rows.device(), ", got ", ids.sizes(), " ", ids.scalar_type(),
               " on ", ids.device());
   TORCH_CHECK(rows.dim() == 2, "embedding: the table must be (V, C), got ", rows.sizes());
   check_kernel_type("embedding", rows);
-  TORCH_CHECK(dropout >= 0 && dropout < 1, "embedding: dropout must be in [0, 1), got ", dropout);
   if (!positions.defined()) return;
   const at::Tensor& of_positions = positions.compute_value();
   TORCH_CHECK(of_positions.dim() == 2 && of_positions.size(1) == rows.size(1) &&
@@ -80,7 +79,7 @@ void check(const at::Tensor& ids, const Parameter& table, const Parameter& posit
 
 at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions, int64_t offset,
                      double dropout) {
-  check(ids, table, positions, offset, dropout);
+  check(ids, table, positions, offset);
   const Lookup lookup{table, positions, offset, draw_dropout(dropout, table.compute_value())};
   if (!at::GradMode::is_enabled()) return compute(lookup, ids.contiguous());
   return Embedding::apply(ids.contiguous(), table.value(), lookup);

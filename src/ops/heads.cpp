@@ -72,10 +72,7 @@ Heads split_heads(at::Tensor qkv, int64_t n_head, int64_t n_kv_head, const Rotar
   check_kernel_type("heads", qkv);
   Split split{n_head, n_kv_head, {}};
   if (rotary.cos.defined()) {
-    const int64_t T = qkv.size(1), D = qkv.size(2) / heads;
-    TORCH_CHECK(rotary.cos.numel() == T * D / 2 && D % 2 == 0 && rotary.cos.scalar_type() == at::kFloat &&
-                    rotary.cos.device() == qkv.device(),
-                "heads: the rotary tables of ", rotary.cos.sizes(), " do not fit ", T, " positions of width ", D);
+    check_rotary(rotary, qkv, qkv.size(2) / heads);
     split.rotary = {rotary.cos.contiguous(), rotary.sin.contiguous()};
   }
   if (!qkv.is_contiguous()) qkv = qkv.contiguous();

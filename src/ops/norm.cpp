@@ -87,7 +87,7 @@ struct AddNorm : torch::autograd::Function<AddNorm> {
   }
 };
 
-void check(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch, double dropout) {
+void check(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch) {
   const at::IntArrayRef shape = norm.weight.value().sizes();
   TORCH_CHECK(shape.size() == 1 && shape[0] > 0 && x.dim() > 0 && x.size(-1) == shape[0] &&
                   x.device() == norm.weight.value().device(),
@@ -96,7 +96,6 @@ void check(const Normalization& norm, const at::Tensor& x, const at::Tensor& bra
   TORCH_CHECK(!norm.bias.defined() || (norm.kind == Norm::layernorm && norm.bias.value().sizes() == shape),
               "norm: a bias is a LayerNorm's and as long as its weight");
   check_kernel_type("norm", x);
-  TORCH_CHECK(dropout >= 0 && dropout < 1, "norm: dropout must be in [0, 1), got ", dropout);
   if (!branch.defined()) return;
   check_kernel_type("norm", branch);
   TORCH_CHECK(branch.sizes() == x.sizes() && branch.device() == x.device() &&
@@ -108,7 +107,7 @@ void check(const Normalization& norm, const at::Tensor& x, const at::Tensor& bra
 }  // namespace
 
 Normalized add_norm(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch, double dropout) {
-  check(norm, x, branch, dropout);
+  check(norm, x, branch);
   if (!x.is_cpu() && x.size(-1) > kMostNormColumnsOfCuda) return aten::add_norm(norm, x, branch, dropout);
   const Dropout mask = branch.defined() ? draw_dropout(dropout, x) : Dropout();
   const at::Tensor rows = x.contiguous(), added = branch.defined() ? branch.contiguous() : branch;

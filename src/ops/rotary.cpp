@@ -45,10 +45,17 @@ RotaryTables rotary_tables(int64_t positions, int64_t head_dim, double theta, at
   return {angle.cos().to(device, at::kFloat), angle.sin().to(device, at::kFloat)};
 }
 
+void check_rotary(const RotaryTables& tables, const at::Tensor& x, int64_t D) {
+  TORCH_CHECK(D % 2 == 0 && tables.cos.sizes() == at::IntArrayRef({x.size(1), 1, D / 2}) &&
+                  tables.cos.scalar_type() == at::kFloat && tables.cos.device() == x.device(),
+              "rotary: for ", x.size(1), " positions and heads of width ", D, " on ", x.device(),
+              ", tables must be (positions, 1, width / 2) float32 there, got ", tables.cos.sizes(), " ",
+              tables.cos.scalar_type(), " on ", tables.cos.device());
+}
+
 at::Tensor rotary(const at::Tensor& x, const RotaryTables& tables) {
-  TORCH_CHECK(x.dim() == 4 && tables.cos.size(0) == x.size(1) && tables.cos.size(2) * 2 == x.size(3),
-              "rotary: x must be (B, T, heads, D) and the tables (T, 1, D/2), got ", x.sizes(), " and ",
-              tables.cos.sizes());
+  TORCH_CHECK(x.dim() == 4, "rotary: x must be (B, T, heads, D), got ", x.sizes());
+  check_rotary(tables, x, x.size(3));
   return Rotary::apply(x, tables.cos.to(x.scalar_type()), tables.sin.to(x.scalar_type()));
 }
 

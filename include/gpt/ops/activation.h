@@ -17,8 +17,7 @@ at::Tensor activated(Activation activation, const at::Tensor& x, const at::Tenso
 
 // act(gate) * in, of two tensors of one shape and type: SwiGLU or GeGLU.
 //
-//   dropout: in [0, 1). Elements are set to zero with this probability (rounded to a multiple of 2^-16) and the others scaled up.
-//     The mask comes from one number of the device's default generator.
+//   dropout: of the result, as operators.h says.
 //
 // All are differentiable once. Throws c10::Error for shapes or types that do not fit.
 at::Tensor activate_gated(Activation activation, const at::Tensor& gate, const at::Tensor& in, double dropout = 0.0);

@@ -15,8 +15,7 @@ namespace gpt::ops {
 // float16. A gradient of 16 bits is rounded once for each row, to nearest, however often the row occurs.
 //
 //   positions: (positions, C), whose rows offset, offset + 1, ... are added to those of a sequence; empty: nothing is.
-//   dropout: in [0, 1). Values are set to zero with this probability (a multiple of 2^-16) and the others scaled up. The mask
-//     comes from one number of the device's default generator, and is drawn again in the backward pass.
+//   dropout: of the result, as operators.h says.
 //
 // Throws c10::Error for shapes or types that do not fit and, on a CPU, for ids outside the table.
 at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions = {}, int64_t offset = 0,

@@ -15,8 +15,7 @@ namespace gpt::ops {
 //   x: (..., C).
 //   branch: of the shape of x, and of its type or, where x is float32, of a 16-bit type, as autocast leaves a product. Undefined:
 //     sum is x.
-//   dropout: in [0, 1). Elements of the branch are set to zero with this probability (rounded to a multiple of 2^-16) and the
-//     others scaled up. The mask comes from one number of the device's default generator.
+//   dropout: of the branch, as operators.h says.
 //
 // Differentiable once. The gradients of weight and bias are added to the parameters' own memory. Throws c10::Error for shapes or
 // types that do not fit.

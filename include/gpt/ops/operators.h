@@ -38,6 +38,9 @@ struct ClassifierOptions {
 };
 
 // Each as the function of the same name in gpt/ops describes it.
+//
+// dropout: the probability, in [0, 1), with which an element is set to zero; the others are scaled up. Our kernels round it to a
+// multiple of 2^-16, and draw the mask from one number of the device's default generator, in the backward pass anew.
 struct Operators {
   at::Tensor (*embedding)(const at::Tensor& ids, const Parameter& table, const Parameter& positions, int64_t offset,
                           double dropout);

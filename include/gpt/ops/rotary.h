@@ -14,6 +14,9 @@ struct RotaryTables {
 
 RotaryTables rotary_tables(int64_t positions, int64_t head_dim, double theta, at::Device device);
 
+// Throws c10::Error unless the tables fit x (B, T, ...) with heads of width D: (T, 1, D/2) float32 on its device.
+void check_rotary(const RotaryTables& tables, const at::Tensor& x, int64_t D);
+
 // x (B, T, heads, D), tables (T, 1, D/2) -> the same shape and dtype, contiguous. Differentiable in x.
 at::Tensor rotary(const at::Tensor& x, const RotaryTables& tables);
 
