@@ -84,7 +84,7 @@ Checks check_gpu(at::Device device) {
                       "dtype: auto uses float16 with loss scaling"),
                 judge(gpu + " float16", info.float16, info.float16 ? probe_product(device, at::kHalf) : Probe{},
                       "set training.dtype: float32")};
-  const auto attention = [&](const char* name, const ops::AttentionKernels& kernels) {
+  const auto attention = [&](const char* name, const ops::SdpBackends& kernels) {
     const Probe probe = probe_attention(device, kernels, type);
     const std::string title = fmt::format("{} {} attention", gpu, name);
     checks.push_back(probe.works ? passed(title, fmt::format("ran forward and backward in {}", c10::toString(type)))

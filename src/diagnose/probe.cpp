@@ -22,8 +22,8 @@
 #include "gpt/core/error.h"
 #include "gpt/device/device.h"
 #include "gpt/ops/attention.h"
-#include "gpt/ops/attention_kernels.h"
 #include "gpt/ops/linear.h"
+#include "gpt/ops/sdp_backends.h"
 
 namespace gpt {
 namespace {
@@ -105,9 +105,9 @@ AttentionResult attend(const at::Tensor& qkv, const Attend& function) {
   return {output.detach(), leaf.grad()};
 }
 
-Attend with_kernels(const ops::AttentionKernels& kernels) {
+Attend with_kernels(const ops::SdpBackends& kernels) {
   return [kernels](const at::Tensor& qkv) {
-    const ops::OnlyAttentionKernels only(kernels);
+    const ops::OnlySdpBackends only(kernels);
     const auto parts = qkv.view({1, kPositions, 3, kHeads, kWidth}).transpose(1, 3).unbind(2);  // each (1, H, T, D)
     return at::scaled_dot_product_attention(parts[0], parts[1], parts[2], {}, 0.0, /*is_causal=*/true)
         .transpose(1, 2)
@@ -148,7 +148,7 @@ Probe probe_tf32(at::Device device) {
   });
 }
 
-Probe probe_attention(at::Device device, const ops::AttentionKernels& kernels, at::ScalarType type) {
+Probe probe_attention(at::Device device, const ops::SdpBackends& kernels, at::ScalarType type) {
   return probe_attention(device, type, with_kernels(kernels));
 }
 

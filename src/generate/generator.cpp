@@ -15,7 +15,7 @@
 #include "gpt/generate/prompt.h"
 #include "gpt/generate/sampler.h"
 #include "gpt/generate/text_stream.h"
-#include "gpt/ops/attention_kernels.h"
+#include "gpt/ops/sdp_backends.h"
 
 namespace gpt {
 namespace {
@@ -100,7 +100,7 @@ GenerationResult generate(GPT& model, const Tokenizer& tokenizer, std::string_vi
   const c10::InferenceMode inference;
   const EvaluationMode evaluation(model);
   const Autocast autocast(model.device(), compute_type);
-  const ops::OnlyAttentionKernels kernels(ops::without_cudnn());
+  const ops::OnlySdpBackends backends(ops::without_cudnn());
   at::Generator generator = make_generator(model.device(), config.seed);
   std::vector<int32_t> tokens = encode_prompt(tokenizer, prompt);
 

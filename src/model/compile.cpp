@@ -19,10 +19,10 @@
 #include "gpt/core/log.h"
 #include "gpt/core/process.h"
 #include "gpt/ops/aten.h"
-#include "gpt/ops/attention_kernels.h"
 #include "gpt/ops/flat_norm.h"
 #include "gpt/ops/fused.h"
 #include "gpt/ops/heads.h"
+#include "gpt/ops/sdp_backends.h"
 
 namespace gpt {
 namespace {
@@ -39,7 +39,7 @@ const char* name_of(AttentionKernel kernel) {
 }
 
 // What training.attention allows.
-ops::AttentionKernels kernels_of(AttentionKernel kernel) {
+ops::SdpBackends backends_of(AttentionKernel kernel) {
   using enum AttentionKernel;
   const auto has = [kernel](AttentionKernel one) { return kernel == automatic || kernel == one; };
   return {.cudnn = has(cudnn), .flash = has(flash), .efficient = has(efficient), .math = has(math)};
@@ -59,7 +59,7 @@ std::string cuda_attention_path(const ModelConfig& config, AttentionKernel asked
   // Views of one tensor, as the model has them: a kernel may ask for certain strides.
   const ops::Heads heads = ops::split_heads(qkv.requires_grad_(training), config.n_head, config.kv_heads());
   try {
-    const ops::OnlyAttentionKernels kernels(ops::exact_for_dropout(dropout));
+    const ops::OnlySdpBackends backends(ops::exact_for_dropout(dropout));
     const auto choice =
         at::_fused_sdp_choice(heads.q.transpose(1, 2), heads.k.transpose(1, 2), heads.v.transpose(1, 2), {}, dropout,
                               /*is_causal=*/true, std::nullopt, config.kv_heads() < config.n_head);
@@ -146,7 +146,7 @@ ops::Operators select_operators(const ExecutionConfig& execution, at::Device dev
     throw Error(ExitCode::config,
                 fmt::format("'training.attention' is {}, which needs a GPU; use auto, flash or math", name_of(kernel)));
   }
-  ops::allow_attention_kernels(kernels_of(kernel));
+  ops::allow_sdp_backends(backends_of(kernel));
   if (!execution.use_compile) return ops::aten_operators();
   ops::Operators operators = ops::fused_operators();
   if (kernel == AttentionKernel::math) operators.attention = ops::aten::attention;

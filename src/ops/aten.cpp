@@ -20,9 +20,9 @@
 #include <utility>
 #include <vector>
 
-#include "gpt/ops/attention_kernels.h"
 #include "gpt/ops/part.h"
 #include "gpt/ops/product.h"
+#include "gpt/ops/sdp_backends.h"
 
 namespace gpt::ops::aten {
 namespace {
@@ -99,7 +99,7 @@ Heads split_heads(at::Tensor qkv, int64_t n_head, int64_t n_kv_head, const Rotar
 
 at::Tensor attention(const Heads& heads, double dropout) {
   const auto& [q, k, v] = heads;
-  const OnlyAttentionKernels kernels(exact_for_dropout(dropout));
+  const OnlySdpBackends backends(exact_for_dropout(dropout));
   const at::Tensor output =
       at::scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), /*attn_mask=*/{},
                                        dropout, /*is_causal=*/true, /*scale=*/std::nullopt,

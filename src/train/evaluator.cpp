@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "gpt/core/map_faults.h"
-#include "gpt/ops/attention_kernels.h"
+#include "gpt/ops/sdp_backends.h"
 
 namespace gpt {
 
@@ -70,7 +70,7 @@ Evaluation Evaluator::run(GPT& model, const std::function<bool(double share)>& s
   for (int64_t i = 0; i < count_ && !(stopped = stop(static_cast<double>(i) / static_cast<double>(count_))); ++i) {
     const Batch batch = batches_[batch_index(i)];
     Autocast autocast(device_, autocast_type_);
-    std::optional<ops::OnlyAttentionKernels> kernels;
+    std::optional<ops::OnlySdpBackends> kernels;
     if (batch.inputs.size(1) == 1) kernels.emplace(ops::without_cudnn());  // what is left of the validation tokens
     sum += model.loss(batch.inputs, batch.targets).to(at::kDouble) * static_cast<double>(batch.inputs.numel());
   }

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "gpt/ops/attention_kernels.h"
+#include "gpt/ops/sdp_backends.h"
 
 namespace gpt {
 
@@ -21,7 +21,7 @@ Probe probe_product(at::Device device, at::ScalarType type);
 Probe probe_tf32(at::Device device);
 
 // Causal attention, forward and backward, with every other kernel disabled; compared with the unfused one in float32.
-Probe probe_attention(at::Device device, const ops::AttentionKernels& kernels, at::ScalarType type);
+Probe probe_attention(at::Device device, const ops::SdpBackends& kernels, at::ScalarType type);
 // The same of the program's own on the CPU.
 Probe probe_cpu_attention(at::ScalarType type);
 

@@ -1,0 +1,35 @@
+// Which of LibTorch's kernels for attention on a GPU may be used, which is a setting of the process: its "SDP backends".
+#pragma once
+
+namespace gpt::ops {
+
+struct SdpBackends {
+  bool cudnn = false, flash = false, efficient = false, math = false;
+  bool operator==(const SdpBackends&) const = default;
+};
+
+SdpBackends allowed_sdp_backends();
+void allow_sdp_backends(const SdpBackends& backends);
+
+// Within its scope these alone.
+class OnlySdpBackends {
+ public:
+  explicit OnlySdpBackends(const SdpBackends& backends) : before_(allowed_sdp_backends()) {
+    allow_sdp_backends(backends);
+  }
+  ~OnlySdpBackends() { allow_sdp_backends(before_); }
+  OnlySdpBackends(const OnlySdpBackends&) = delete;
+  OnlySdpBackends& operator=(const OnlySdpBackends&) = delete;
+
+ private:
+  SdpBackends before_;
+};
+
+// Those that are allowed, but for cuDNN's, which is planned anew for every number of keys, far longer than a token of a growing text
+// takes, and refuses a single key. All others where it is the only one that is allowed.
+SdpBackends without_cudnn();
+
+// Those that are allowed and draw dropout with exactly this probability (cudnn_knows_dropout).
+SdpBackends exact_for_dropout(double probability);
+
+}  // namespace gpt::ops
