@@ -6,7 +6,7 @@
 #include "cpu_capability.h"
 #include "dropout.h"
 #include "kernels.h"
-#include "rows_of.h"
+#include "row_arguments.h"
 
 namespace gpt::ops::cpu {
 

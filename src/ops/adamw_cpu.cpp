@@ -3,8 +3,8 @@
 #include <cmath>
 #include <type_traits>
 
+#include "adamw_arguments.h"
 #include "adamw_kernel.h"
-#include "adamw_of.h"
 #include "cpu_capability.h"
 #include "kernels.h"
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "adamw_of.h"
+#include "adamw_arguments.h"
 #include "gpt/parameters/alignment.h"
 #include "launch.cuh"
 #include "moment_map.h"

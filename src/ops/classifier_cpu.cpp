@@ -7,8 +7,8 @@
 #include "cpu_capability.h"
 #include "gpt/ops/classifier.h"
 #include "kernels.h"
+#include "row_arguments.h"
 #include "row_grain.h"
-#include "rows_of.h"
 
 namespace gpt::ops::cpu {
 

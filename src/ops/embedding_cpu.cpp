@@ -8,8 +8,8 @@
 #include "dropout.h"
 #include "embedding_kernel.h"
 #include "kernels.h"
+#include "row_arguments.h"
 #include "row_grain.h"
-#include "rows_of.h"
 
 namespace gpt::ops::cpu {
 

@@ -10,7 +10,7 @@
 #include <type_traits>
 
 #include "dropout.h"
-#include "rows_of.h"
+#include "row_arguments.h"
 #include "vectors.cuh"
 
 namespace gpt::ops::cuda {

@@ -8,8 +8,8 @@
 #include "gpt/ops/norm.h"
 #include "kernels.h"
 #include "norm_kernel.h"
+#include "row_arguments.h"
 #include "row_grain.h"
-#include "rows_of.h"
 
 namespace gpt::ops::cpu {
 

@@ -132,10 +132,13 @@ at::Tensor product_with_bias(const at::Tensor& rows, const at::Tensor& weight, c
 void accumulate_product(const Parameter& weight, const at::Tensor& gradient, const at::Tensor& rows,
                         MatrixLibrary library) {
   const at::Tensor& result = weight.gradient();
-  if (result.is_cpu() &&
-      rows.scalar_type() != result.scalar_type()) {  // which has no product of 16 bits that adds in float32
+  // A CPU has no product of 16 bits that adds in float32.
+  if (result.is_cpu() && rows.scalar_type() != result.scalar_type()) {
     weight.add_to_gradient(at::mm(gradient.t(), rows));
-  } else if (const bool adds = weight.begin_contribution(); library == MatrixLibrary::onednn) {
+    return;
+  }
+  const bool adds = weight.begin_contribution();
+  if (library == MatrixLibrary::onednn) {
     at::native::mkldnn_matmul(gradient.t(), rows, result, /*beta=*/adds ? 1 : 0, /*alpha=*/1);
   } else {
     compute({.a = gradient.t(), .b = rows, .result = result, .adds = adds});

@@ -2,7 +2,7 @@
 #include <array>
 
 #include "kernels.h"
-#include "rows_of.h"
+#include "row_arguments.h"
 
 namespace gpt::ops::cpu {
 namespace {

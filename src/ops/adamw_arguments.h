@@ -3,7 +3,7 @@
 
 #include "adamw_values.h"
 #include "gpt/ops/adamw.h"
-#include "rows_of.h"
+#include "row_arguments.h"
 
 namespace gpt::ops {
 
