@@ -54,6 +54,8 @@ int diagnose(int argc, char** argv) {
       });
   if (command.handled) return 0;
   require_consistent(asked, command, !runs.empty() ? "--run" : cache ? "--cache" : clear_cache ? "--clear-cache" : "");
+  if (clear_cache && json)
+    throw Error(ExitCode::config, "--clear-cache removes texts and has nothing to say in JSON: leave out --json");
   if (clear_cache) log::info(clear_text_cache(command.config.data));
   if (cache) print(describe_text_cache(command.config.data, json));
   if (!runs.empty()) {

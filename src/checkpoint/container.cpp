@@ -141,7 +141,8 @@ std::string what_it_is(std::string_view file) {
   std::transform(start.begin(), start.end(), start.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; });
   const size_t first = std::min(start.find_first_not_of(" \t\r\n"), start.size());
   const std::string_view text = std::string_view(start).substr(first);
-  if (text.starts_with("<!doctype html") || text.starts_with("<html")) return "an HTML page: the download failed";
+  if (text.starts_with("<!doctype html") || text.starts_with("<html"))
+    return "an HTML page, such as a download that failed leaves";
   return "not a checkpoint of gpt-train";
 }
 

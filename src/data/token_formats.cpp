@@ -1,8 +1,10 @@
 // The formats of token files that other programs write.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <span>
 #include <string_view>
 
 #include "gpt/core/error.h"
@@ -28,6 +30,16 @@ Number number_at(const std::byte* data, uint64_t offset) {
   Number value;
   std::memcpy(&value, data + offset, sizeof value);
   return value;
+}
+
+// Ids of two or four bytes have zeros and other control characters among them.
+bool is_text(std::span<const std::byte> bytes) {
+  constexpr size_t kRead = 4096, kLeast = 64;
+  const auto is_printed = [](std::byte byte) {
+    const auto c = static_cast<unsigned char>(byte);
+    return c >= 0x20 || c == '\n' || c == '\r' || c == '\t';
+  };
+  return bytes.size() >= kLeast && std::ranges::all_of(bytes.first(std::min(bytes.size(), kRead)), is_printed);
 }
 
 // ---- llm.c ----
@@ -169,6 +181,8 @@ TokenFile open_token_file(const std::string& path, std::optional<int> width_byte
   } else if (const File bytes = map(path); const llmc::Version* version = llmc_version(bytes)) {
     file = {open_llmc(path, bytes, *version), TokenFormat::llmc};
   } else {
+    if (is_text(bytes->bytes()))
+      fail(path, "is text, not token ids; to train on it, give it as data.text (--data FILE)");
     return {Tokens::map_file(path, width_bytes.value_or(2)), TokenFormat::raw};
   }
   if (width_bytes && *width_bytes != file.tokens.width()) {

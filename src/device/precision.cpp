@@ -79,7 +79,7 @@ std::string explain(const PrecisionConfig& config, const Precision& precision, c
       return "float16 autocast with a gradient scaler";
     case Dtype::tf32: return "float32 with TF32 matrix products";
     default:
-      if (!automatic) return "float32, as configured";
+      if (!automatic) return "float32";
       if (!config.use_amp) return "float32 (use_amp is off)";
       return fmt::format("float32: {}", bfloat16_obstacle(info));
   }

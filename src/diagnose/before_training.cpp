@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <thread>
+
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
 #include "gpt/data/data_loader.h"
 #include "gpt/diagnose/data_checks.h"
+#include "gpt/diagnose/device_checks.h"
 #include "gpt/diagnose/model_checks.h"
 #include "gpt/diagnose/probe.h"
 #include "gpt/train/run_state.h"
@@ -58,6 +61,7 @@ void check_before_training(const Config& config, const Corpus& corpus, const Dev
                  memory_budget(device.device, config.training.allocator.memory_fraction));
   if (is_resumed) return;
   const RunPlan plan = plan_run(config.training, loader.batches_per_epoch());
+  if (device.device.is_cpu()) say_if_doubtful(check_threads(config.threads, std::thread::hardware_concurrency()));
   compare_splits(corpus);
   say_if_doubtful(check_batch(config.training, facts));
   if (config.data.stages.empty()) say_if_doubtful(check_length(config, facts, plan));

@@ -155,15 +155,16 @@ Check check_compute(const ModelConfig& model, const TrainingConfig& training, co
   const double seconds = product_speed ? total / (kUsualShare * *product_speed) : 0;
   const double parameters = parameter_count(model), all_tokens = tokens * static_cast<double>(plan.total_steps);
   const double best_epochs = kChinchilla * parameters / tokens / static_cast<double>(plan.steps_per_epoch);
-  std::string detail = fmt::format("{} per token, {} per step, {} in all", format_flops(per_token),
-                                   format_flops(per_step), format_flops(total));
+  std::string detail;
+  if (product_speed) {
+    detail = fmt::format("about {}, at {:.0f} % of the {}/s that matrix products reach here; ",
+                         format_duration(seconds), 100 * kUsualShare, format_flops(*product_speed));
+  }
+  detail += fmt::format("{} per token, {} per step, {} in all", format_flops(per_token), format_flops(per_step),
+                        format_flops(total));
   detail += fmt::format("; {} tokens are {} per parameter, where Chinchilla's rule of {} would take {} epochs",
                         format_count(all_tokens), format_number(all_tokens / parameters), kChinchilla,
                         format_number(best_epochs));
-  if (product_speed) {
-    detail += fmt::format("; predicted {} at {:.0f} % of the {}/s that matrix products reach here",
-                          format_duration(seconds), 100 * kUsualShare, format_flops(*product_speed));
-  }
   Check check = seconds > kDay ? warned("compute", detail, kShorterRun) : passed("compute", detail);
   check.values = {{"flops_per_token", per_token},
                   {"flops_per_step", per_step},

@@ -16,7 +16,9 @@
 #include "document_reader.h"
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
+#include "gpt/core/format.h"
 #include "gpt/core/hash.h"
+#include "gpt/core/log.h"
 #include "gpt/data/replacement.h"
 #include "gpt/data/token_file.h"
 #include "gpt/tokenizer/bpe.h"
@@ -204,10 +206,15 @@ BpeModel Preparation::trained_bpe(int64_t vocab_size) {
           }
         });
     if (input_.must_repeat(reader)) continue;
-    return trainer.train([this](int64_t done, int64_t total) {
+    BpeModel model = trainer.train([this](int64_t done, int64_t total) {
       const auto merges = [](int64_t count) { return static_cast<uint64_t>(count); };
       return !progress_ || progress_({"training the tokenizer", merges(done), merges(total), /*in_bytes=*/false});
     });
+    if (const int64_t learned = std::ssize(model.tokens); learned < vocab_size) {
+      log::warn(fmt::format("tokenizer {}: the text is too short for so many tokens; {} were learned",
+                            options_.tokenizer, with_commas(learned)));
+    }
+    return model;
   }
 }
 

@@ -107,7 +107,12 @@ void report_prepared(const PrepareOptions& options, const std::string& output_di
   std::string files;
   for (const std::string& name : BinWriter::file_names(options.format)) files += folder + name + ", ";
   files += folder + kTokenizerFile;
-  if (options.format != BinFormat::prepared) return log::success(files);
+  if (options.format != BinFormat::prepared) {
+    log::success(files);
+    return log::info(
+        fmt::format("Next: gpt-train --data.bin {0}train.bin --data.validation_bin {0}val.bin --data.tokenizer {0}{1}",
+                    folder, kTokenizerFile));
+  }
   log::success(fmt::format("{}, {}{}", files, folder, kMetadataFile));
   log::info(fmt::format("Next: gpt-train --data.bin {0}{1} --data.metadata {0}{2}", folder, kBinFile, kMetadataFile));
 }

@@ -18,6 +18,7 @@
 #include "content_hash.h"
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
+#include "gpt/core/format.h"
 #include "gpt/core/hash.h"
 #include "gpt/core/log.h"
 #include "gpt/core/process.h"
@@ -48,10 +49,7 @@ std::string identity(const std::string& tokenizer) {
   return hash128(make_tokenizer(tokenizer, {})->to_json());
 }
 
-std::string size_text(int64_t bytes) {
-  const auto size = static_cast<double>(bytes);
-  return size < 1e9 ? fmt::format("{:.1f} MB", size / 1e6) : fmt::format("{:.2f} GB", size / 1e9);
-}
+std::string size_text(int64_t bytes) { return format_bytes(static_cast<double>(bytes)); }
 
 std::string texts(int64_t count) { return fmt::format("{} prepared text{}", count, count == 1 ? "" : "s"); }
 
@@ -208,8 +206,9 @@ std::string describe_text_cache(const DataConfig& config, bool json) {
       fmt::format("{}: {}, {} (data.cache_limit: {})\n", root, texts(std::ssize(entries)), size_text(bytes), limit);
   for (const CacheEntry& entry : entries) {
     const auto seconds = static_cast<std::time_t>(entry.last_used / 1'000'000'000);
-    lines += fmt::format("{:>9}  last used {:%Y-%m-%d %H:%M}  {}  {}\n", size_text(entry.bytes),
-                         fmt::localtime(seconds), entry.path, entry.text.empty() ? "(unfinished)" : entry.text);
+    lines +=
+        fmt::format("{:>9}  last used {:%Y-%m-%d %H:%M}  {}  in {}\n", size_text(entry.bytes), fmt::localtime(seconds),
+                    entry.text.empty() ? "(unfinished)" : entry.text, fs::path(entry.path).filename().string());
   }
   return lines;
 }

@@ -129,6 +129,16 @@ TEST_F(TokenFileTest, RawIdsAre16BitsUnlessTheMetadataSaysOtherwise) {
   EXPECT_EQ(ids_of(open_token_file(path, 4).tokens), (std::vector<int32_t>{7, 9}));
 }
 
+// Any two letters are an id below GPT-2's vocabulary: a run would learn nonsense and look well.
+TEST_F(TokenFileTest, ATextIsNotTakenForIds) {
+  std::string text;
+  for (int i = 0; i < 400; ++i) text += "To be, or not to be:\tthat is the question\n";
+  EXPECT_ERROR(open_token_file(file("text.bin", text)), ExitCode::data, "text.bin: is text, not token ids; ");
+  EXPECT_ERROR(open_token_file(file("text.bin", text), 4), ExitCode::data, "(--data FILE)");
+  text[2000] = '\0';
+  EXPECT_EQ(open_token_file(file("ids.bin", text)).format, TokenFormat::raw);
+}
+
 TEST_F(TokenFileTest, LlmcHeadersTellTheWidth) {
   const std::string gpt2 = file("gpt2.bin", llmc_header(20240520, 1, 3) + bytes_of<uint16_t>({50256, 1, 2}));
   EXPECT_EQ(open_token_file(gpt2).format, TokenFormat::llmc);

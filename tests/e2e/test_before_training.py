@@ -1,5 +1,6 @@
 """What gpt-train says, or refuses, before its first step."""
 
+import os
 import pathlib
 import resource
 import subprocess
@@ -29,6 +30,10 @@ class BeforeTraining(unittest.TestCase):
         self.assertIn("set training.batch_size: ", refusal)
         self.assertIn("--training.memory_check false", refusal)
         self.assertFalse((self.folder / "run" / "ckpt.pt").exists())
+
+    def test_more_threads_than_cores_are_warned_of(self):
+        done = programs.run("gpt-train", *self.options(**{"training.max_steps": 1, "threads": 4 * os.cpu_count()}), check_code=0)
+        self.assertRegex(done.stderr, r"warning: threads: \d+ threads on \d+ cores? wait for each other; set threads: 0\n")
 
     def test_the_check_can_be_overridden(self):
         def limit_memory():

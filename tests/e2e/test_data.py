@@ -141,18 +141,18 @@ class Data(unittest.TestCase):
         self.train("one", data__text=texts[0], **options)
         (first,) = folders(cache)
         out = self.train("two", data__text=texts[1], **options).stderr
-        self.assertRegex(out, rf"Removed 1 prepared text \(0\.7 MB\) from {cache}, used longest ago: data\.cache_limit is 0\.001 GB\n")
+        self.assertRegex(out, rf"Removed 1 prepared text \(\d+ kB\) from {cache}, used longest ago: data\.cache_limit is 0\.001 GB\n")
         (second,) = folders(cache)
         self.assertNotEqual(first, second)
         words = ("--cache", "--cache-dir", cache)
         listed = programs.run("gpt-diagnose", *words, check_code=0)
-        self.assertRegex(listed.stdout, rf"^{cache}: 1 prepared text, 0\.7 MB \(data\.cache_limit: 20 GB\)\n +0\.7 MB  last used "
-                                        rf"\d+-\d+-\d+ \d+:\d+  {second}  {texts[1]}\n$")
+        self.assertRegex(listed.stdout, rf"^{cache}: 1 prepared text, \d+ kB \(data\.cache_limit: 20 GB\)\n +\d+ kB  last used "
+                                        rf"\d+-\d+-\d+ \d+:\d+  {texts[1]}  in {second.name}\n$")
         (entry,) = json.loads(programs.run("gpt-diagnose", "--json", *words, check_code=0).stdout)["cache"]
         self.assertEqual((entry["path"], entry["text"]), (str(second), str(texts[1])))
         cleared = programs.run("gpt-diagnose", "--clear-cache", *words, check_code=0)
-        self.assertEqual(cleared.stderr, f"{cache}: removed 1 prepared text (0.7 MB)\n")
-        self.assertEqual(cleared.stdout, f"{cache}: 0 prepared texts, 0.0 MB (data.cache_limit: 20 GB)\n")
+        self.assertRegex(cleared.stderr, rf"^{cache}: removed 1 prepared text \(\d+ kB\)\n$")
+        self.assertEqual(cleared.stdout, f"{cache}: 0 prepared texts, 0 bytes (data.cache_limit: 20 GB)\n")
         self.assertEqual(list(cache.iterdir()), [])
 
     def test_without_a_tokenizer_there_are_no_bits_per_byte(self):

@@ -103,6 +103,19 @@ class Prepare(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(ids(self.out / "tokens_bpe.bin"), [97, 98, 99, 97, 98] if tokenizer == "byte" else [0, 1, 2, 0, 1])
 
+    def test_a_vocabulary_that_the_text_cannot_fill_is_said(self):
+        text = self.file("a.txt", "hello hello hello")
+        done = self.prepare(text, tokenizer="bpe:300", words=("--validation-fraction", 0))
+        self.assertRegex(done.stderr, r"warning: tokenizer bpe:300: the text is too short for so many tokens; 2\d\d were learned\n")
+        self.assertNotIn("warning", self.prepare(text, tokenizer="bpe:258", words=("--validation-fraction", 0)).stderr)
+
+    def test_the_next_command_trains_on_bins_for_other_programs(self):
+        text = self.file("a.txt", "a sentence of a text, and another one\n" * 400)
+        done = self.prepare(text, words=("--format", "nanogpt"))
+        words = done.stderr.splitlines()[-1].removeprefix("Next: gpt-train ").split()
+        run("gpt-train", *words, *flags({**TINY, "training.max_steps": 1, "output_dir": self.folder / "run"}),
+            check_code=0)
+
     def test_line_ends_and_byte_order_marks_of_windows(self):
         text = "one\r\ntwo\r\n"
         done = self.prepare("-", stdin="\ufeff" + text, words=("--validation-fraction", 0))

@@ -411,8 +411,8 @@ TEST_F(CacheLimitTest, WhatKilledProcessesLeftCountsAndGoes) {
 TEST_F(CacheLimitTest, TheCacheIsDescribed) {
   DataConfig config = large('a');
   EXPECT_EQ(describe_text_cache(config, false),
-            folder_ / "cache" + ": 0 prepared texts, 0.0 MB (data.cache_limit: 0.005 GB)\n");
-  EXPECT_EQ(clear_text_cache(config), folder_ / "cache" + ": removed 0 prepared texts (0.0 MB)");
+            folder_ / "cache" + ": 0 prepared texts, 0 bytes (data.cache_limit: 0.005 GB)\n");
+  EXPECT_EQ(clear_text_cache(config), folder_ / "cache" + ": removed 0 prepared texts (0 bytes)");
   load_corpus(config, 4);
   file("texts/1.txt", std::string(400, 'x'));
   file("texts/2.txt", std::string(400, 'y'));
@@ -431,10 +431,12 @@ TEST_F(CacheLimitTest, TheCacheIsDescribed) {
 
   config.cache_limit = 0;
   const std::string lines = describe_text_cache(config, false);
-  EXPECT_NE(lines.find(": 3 prepared texts, 2.0 MB (data.cache_limit: none)\n"), std::string::npos) << lines;
-  EXPECT_NE(lines.find(list[1]["path"].get<std::string>() + "  " + (folder_ / "a")), std::string::npos) << lines;
+  EXPECT_NE(lines.find(": 3 prepared texts, 2.00 MB (data.cache_limit: none)\n"), std::string::npos) << lines;
+  const std::string name = fs::path(list[1]["path"].get<std::string>()).filename();
+  EXPECT_NE(lines.find("  2.00 MB  last used "), std::string::npos) << lines;
+  EXPECT_NE(lines.find((folder_ / "a") + "  in " + name + "\n"), std::string::npos) << lines;
   EXPECT_NE(lines.find("(unfinished)"), std::string::npos) << lines;
-  EXPECT_EQ(clear_text_cache(config), folder_ / "cache" + ": removed 3 prepared texts (2.0 MB)");
+  EXPECT_EQ(clear_text_cache(config), folder_ / "cache" + ": removed 3 prepared texts (2.00 MB)");
   EXPECT_EQ(entries(), 0);
 }
 
