@@ -60,7 +60,7 @@ class Bench(unittest.TestCase):
         report = json.loads(self.files(".json")[0].read_text())
         self.assertTrue(report["complete"])
         names = [row["name"] for row in report["operators"]]
-        self.assertEqual(len(set(names)), 17)
+        self.assertEqual(len(set(names)), 23)
         for name in ("attention, with backward", "head and cross entropy", "AdamW"):
             self.assertIn(f"| {name} ", done.stdout)
         for row in report["operators"]:
