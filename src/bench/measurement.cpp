@@ -1,23 +1,12 @@
 #include "gpt/bench/measurement.h"
 
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <spawn.h>
-#include <sys/wait.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <csignal>
-#include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "gpt/config/load.h"
-#include "gpt/core/error.h"
-#include "gpt/core/file.h"
-#include "gpt/core/process.h"
 #include "gpt/device/device.h"
 #include "measured_run.h"
 
@@ -27,33 +16,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
-
-std::string last_line(std::string text) {
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  return text.substr(text.rfind('\n') + 1);
-}
-
-// Runs the command with its output in `log`; the status that waitpid() gives.
-int run_command(const std::vector<std::string>& command, const std::string& log) {
-  std::vector<char*> arguments;
-  for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, 1, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
-  posix_spawn_file_actions_adddup2(&actions, 1, 2);
-  pid_t child = 0;
-  const int failure = posix_spawn(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (failure != 0) {
-    throw Error(ExitCode::failed_check, fmt::format("cannot start {}: {}", command[0], std::strerror(failure)));
-  }
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-    if (const int signal = process::stop_signal()) kill(child, signal);  // it may have reached this process alone
-  }
-  return status;
-}
 
 }  // namespace
 
@@ -128,30 +90,6 @@ Measurement measurement_from_json(const std::string& text) {
           .tensor_bytes = json.at("tensor_bytes").get<int64_t>(),
           .loss = number("loss"),
           .start_seconds = number("start_seconds")};
-}
-
-std::optional<std::string> run_apart(const std::string& program, const std::string& folder, const std::string& command,
-                                     const Config& config, const std::vector<std::string>& options) {
-  const std::string settings = folder + "/measured.yaml", result = folder + "/measured.json",
-                    log = folder + "/measured.log";
-  AtomicFile file(settings);
-  file.write(config::dump(config));
-  file.commit(Durability::unsynced);
-  std::vector<std::string> words{program, command, "--config", settings, "--result", result};
-  words.insert(words.end(), options.begin(), options.end());
-  const int status = run_command(words, log);
-  if (process::stop_signal() != 0) return std::nullopt;
-  if (WIFSIGNALED(status)) {
-    throw Error(ExitCode::failed_check,
-                fmt::format("the measurement was ended by SIG{}", sigabbrev_np(WTERMSIG(status))));
-  }
-  if (WEXITSTATUS(status) != 0) {
-    std::string why = last_line(read_file(log, ExitCode::disk));
-    constexpr std::string_view kPrefix = "error: ";
-    if (why.starts_with(kPrefix)) why.erase(0, kPrefix.size());
-    throw Error(static_cast<ExitCode>(WEXITSTATUS(status)), why);
-  }
-  return read_file(result, ExitCode::disk);
 }
 
 }  // namespace gpt

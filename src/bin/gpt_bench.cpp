@@ -3,19 +3,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <chrono>
-#include <climits>
 #include <cstdio>
-#include <cstdlib>
 #include <ctime>
-#include <filesystem>
-#include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "gpt/bench/apart.h"
 #include "gpt/bench/architecture.h"
 #include "gpt/bench/ladder.h"
 #include "gpt/bench/measurement.h"
@@ -23,12 +17,12 @@
 #include "gpt/bench/operators.h"
 #include "gpt/bench/results.h"
 #include "gpt/bench/savers.h"
+#include "gpt/bench/status.h"
 #include "gpt/bench/step_profile.h"
 #include "gpt/config/load.h"
 #include "gpt/config/value.h"
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
-#include "gpt/core/format.h"
 #include "gpt/core/log.h"
 #include "gpt/core/process.h"
 #include "gpt/device/cpu_allocator.h"
@@ -61,67 +55,7 @@ void complete(Config& config, const config::Origins& origins) {
   choose_for_this_machine(config, origins);
 }
 
-std::string path_of_this_program() {
-  char path[PATH_MAX];
-  const ssize_t size = readlink("/proc/self/exe", path, sizeof path);
-  if (size <= 0) throw Error(ExitCode::failed_check, "cannot find this program: /proc/self/exe cannot be read");
-  return {path, static_cast<size_t>(size)};
-}
-
-// Removed with all that is in it.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string path = (std::filesystem::temp_directory_path() / "gpt-bench-XXXXXX").string();
-    if (!mkdtemp(path.data())) throw Error(ExitCode::disk, "cannot create a temporary folder: " + path);
-    path_ = path;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 std::string now() { return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))); }
-
-// Shows what is being measured and how long it will take.
-class Status {
- public:
-  explicit Status(double seconds) : seconds_(seconds) {}
-  ~Status() { log::status(""); }
-  Status(const Status&) = delete;
-  Status& operator=(const Status&) = delete;
-
-  void show(double share, const std::string& what) {
-    constexpr double kKnown = 0.05;  // of the work, from which its speed is known
-    constexpr double kBetweenLines = 10;
-    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin_;
-    const double left = share > kKnown ? passed.count() / share * (1 - share) : seconds_ - passed.count();
-    const std::string text =
-        fmt::format("measuring {:.0f}%: {}, about {} left", 100 * share, what, format_duration(std::max(0.0, left)));
-    if (log::is_terminal()) return log::status(text);
-    if (what == last_ && passed.count() < next_line_) return;
-    log::info(text);
-    last_ = what, next_line_ = passed.count() + kBetweenLines;
-  }
-
- private:
-  double seconds_, next_line_ = 0;
-  std::string last_;  // of which a line was written
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-};
-
-Progress status_for(double seconds) {
-  return [status = std::make_shared<Status>(seconds)](double share, const std::string& what) {
-    status->show(share, what);
-  };
-}
 
 int put_result(const std::string& json, const Options& options) {
   if (options.result.empty()) {
@@ -154,32 +88,6 @@ int show(const BenchResults& results, const Options& options) {
   return results.findings.complete ? 0 : static_cast<int>(process::stop_code());
 }
 
-// Measurements in processes of their own.
-class Apart {
- public:
-  std::optional<Measurement> measure(const Config& config, const MeasurementLength& length) const {
-    const auto json =
-        run("measure", config,
-            {"--warm-up", fmt::format("{}", length.warm_up), "--updates", fmt::format("{}", length.updates)});
-    return json ? std::optional(measurement_from_json(*json)) : std::nullopt;
-  }
-  std::optional<Learning> learn(const Config& config, const LearningLength& length) const {
-    const auto json =
-        run("learn", config,
-            {"--updates", fmt::format("{}", length.updates), "--evaluations", fmt::format("{}", length.evaluations)});
-    return json ? std::optional(learning_from_json(*json)) : std::nullopt;
-  }
-
- private:
-  std::optional<std::string> run(const char* command, const Config& config,
-                                 const std::vector<std::string>& options) const {
-    return run_apart(program_, folder_.path(), command, config, options);
-  }
-
-  std::string program_ = path_of_this_program();
-  TemporaryFolder folder_;
-};
-
 // A run of a verb that leaves results: what it found, or nothing when a signal stopped it before there was anything.
 using Found = std::optional<Findings>;
 
@@ -189,7 +97,7 @@ struct Context {
   const Options& options;
   double seconds;  // that it may take
 
-  Progress progress() const { return status_for(seconds); }
+  Progress progress() const { return show_status(seconds); }
 };
 
 Found climb_rungs(const Context& context) {
@@ -199,8 +107,7 @@ Found climb_rungs(const Context& context) {
                   .keeps_all = !names.empty(),
                   .seconds = context.seconds};
   if (!names.empty()) plan.rungs = named_rungs(names, plan.rungs);
-  const Apart apart;
-  const Ladder ladder = climb(context.config, plan, std::bind_front(&Apart::measure, &apart), context.progress());
+  const Ladder ladder = climb(context.config, plan, measure_apart, context.progress());
   return ladder.rows.empty() ? Found() : findings(ladder);
 }
 
@@ -208,24 +115,19 @@ Found compare_modes(const Context& context) {
   const ModesEffort effort{.epochs = context.options.epochs,
                            .iterations = context.options.iterations,
                            .seconds = context.seconds};
-  const Apart apart;
-  const Modes modes = measure_modes(context.config, context.device, effort, std::bind_front(&Apart::measure, &apart),
-                                    context.progress());
+  const Modes modes = measure_modes(context.config, context.device, effort, measure_apart, context.progress());
   return !modes.rows.front().measurement ? Found() : findings(modes);
 }
 
 Found compare_variants(const Context& context) {
-  const Apart apart;
   const ArchitectureComparison comparison =
-      compare_architectures(context.config, context.seconds, std::bind_front(&Apart::measure, &apart),
-                            std::bind_front(&Apart::learn, &apart), context.progress());
+      compare_architectures(context.config, context.seconds, measure_apart, learn_apart, context.progress());
   return comparison.variants.empty() ? Found() : findings(comparison);
 }
 
 Found compare_savers(const Context& context) {
-  const Apart apart;
   const Savings savings = measure_savers(context.config, savers(context.config, context.device), context.seconds,
-                                         std::bind_front(&Apart::measure, &apart), context.progress());
+                                         measure_apart, context.progress());
   return savings.rows.empty() ? Found() : findings(savings);
 }
 

@@ -1,5 +1,6 @@
 """gpt-bench measures what each optimization is worth, and leaves table, JSON and chart behind."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -11,6 +12,32 @@ import unittest
 import xml.etree.ElementTree
 
 import programs
+
+
+def living(group):
+    """The processes of the group that have not ended."""
+    found = []
+    for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, of_group = path.read_text().rsplit(")", 1)[1].split()[:3]
+        except OSError:
+            continue  # it has just gone
+        if int(of_group) == group and state not in "ZX":
+            found.append(int(path.parent.name))
+    return found
+
+
+def end_group(group):
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
+
+
+def wait_until(is_so, otherwise, seconds=60):
+    end = time.monotonic() + seconds
+    while not is_so():
+        if time.monotonic() > end:
+            raise AssertionError(otherwise)
+        time.sleep(0.05)
 
 
 class Bench(unittest.TestCase):
@@ -136,6 +163,31 @@ class Bench(unittest.TestCase):
         self.assertIn("Stopped before it was complete.", table)
         self.assertIn("| start ", table)
         self.assertFalse(json.loads(self.files(".json")[0].read_text())["complete"])
+
+    def begin_to_measure(self, *words):
+        """Until a measurement runs that would take hours; the leader of a group of processes of its own."""
+        words = programs.command("gpt-bench", "modes", "--iterations", 1000000, *words, *self.options)
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        self.addCleanup(process.wait)
+        self.addCleanup(end_group, process.pid)
+        for stream in (process.stdout, process.stderr):
+            self.addCleanup(stream.close)
+        wait_until(lambda: len(living(process.pid)) == 2, "the measurement has no process of its own")
+        return process
+
+    def test_a_signal_to_the_program_alone_reaches_its_measurement(self):
+        for signal_sent in (signal.SIGINT, signal.SIGTERM):
+            process = self.begin_to_measure()
+            process.send_signal(signal_sent)
+            process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 128 + signal_sent)
+            self.assertEqual(living(process.pid), [])
+
+    def test_a_measurement_does_not_outlive_the_program(self):
+        process = self.begin_to_measure()
+        process.kill()
+        process.wait(timeout=60)
+        wait_until(lambda: living(process.pid) == [], "the measurement goes on")
 
     def test_mistakes_are_named(self):
         for words, message in (

@@ -4,8 +4,6 @@
 #include <c10/core/DeviceType.h>
 
 #include <cstdint>
-#include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,11 +38,5 @@ Measurement measure(const Config& config, const MeasurementLength& length);
 
 std::string to_json(const Measurement& measurement);
 Measurement measurement_from_json(const std::string& text);
-
-// What `program COMMAND --config FILE OPTIONS...` writes about one configuration: in a process of its own, so that memory, threads and
-// allocators are not those of an earlier measurement. Its files are in `folder`. Nothing when a signal stopped it. Throws
-// gpt::Error with the last line that the process wrote when it failed.
-std::optional<std::string> run_apart(const std::string& program, const std::string& folder, const std::string& command,
-                                     const Config& config, const std::vector<std::string>& options);
 
 }  // namespace gpt

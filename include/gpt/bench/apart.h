@@ -1,0 +1,18 @@
+// Measurements in processes of their own, so that memory, threads and allocators are not those of an earlier one.
+#pragma once
+
+#include <optional>
+
+#include "gpt/bench/architecture.h"
+#include "gpt/bench/measurement.h"
+#include "gpt/config/config.h"
+
+namespace gpt {
+
+// As measure() and learn(), by the verbs of these names of the program that calls them. A signal that stops this program is passed
+// on; then the result is nothing. The process never outlives this one, which a second Ctrl-C ends at once. Throws gpt::Error with
+// the last line that the process wrote when it failed.
+std::optional<Measurement> measure_apart(const Config& config, const MeasurementLength& length);
+std::optional<Learning> learn_apart(const Config& config, const LearningLength& length);
+
+}  // namespace gpt
