@@ -11,7 +11,6 @@
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
 #include "gpt/parameters/parameter_table.h"
-#include "markdown_table.h"
 #include "measured_run.h"
 
 namespace gpt {
@@ -90,24 +89,23 @@ void judge(ArchitectureComparison& comparison) {
   }
 }
 
-std::string table_of(const ArchitectureComparison& comparison) {
-  std::vector<Cells> cells{
-      {"variant", "parameters", "ms/step", "equal tokens", "change", "equal time", "change", "verdict"}};
+Table table_of(const ArchitectureComparison& comparison) {
+  Table table{{{"variant", "parameters", "ms/step", "equal tokens", "change", "equal time", "change", "verdict"}}};
   const double ms = shortest_ms(comparison);
   const auto change = [](double value) { return fmt::format("{:+.4f}", value); };
   for (const Variant& variant : comparison.variants) {
     if (!variant.learning) {
-      cells.push_back({variant.name, "-", "-", "-", "-", "-", "-", variant.verdict});
+      table.rows.push_back({variant.name, "-", "-", "-", "-", "-", "-", variant.verdict});
       continue;
     }
     const Learning &learning = *variant.learning, &base = *comparison.variants[0].learning;
     const double last = final_loss(learning), timed = loss_after_ms(learning, ms);
-    cells.push_back({variant.name, format_count(static_cast<double>(learning.parameters)),
-                     fmt::format("{:.1f}", learning.step_ms), fmt::format("{:.4f}", last),
-                     change(last - final_loss(base)), fmt::format("{:.4f}", timed),
-                     change(timed - loss_after_ms(base, ms)), variant.verdict});
+    table.rows.push_back({variant.name, format_count(static_cast<double>(learning.parameters)),
+                          fmt::format("{:.1f}", learning.step_ms), fmt::format("{:.4f}", last),
+                          change(last - final_loss(base)), fmt::format("{:.4f}", timed),
+                          change(timed - loss_after_ms(base, ms)), variant.verdict});
   }
-  return markdown_table(cells);
+  return table;
 }
 
 }  // namespace
@@ -209,18 +207,19 @@ Findings findings(const ArchitectureComparison& comparison) {
   const Learning& base = *comparison.variants.at(0).learning;
   const double tokens = base.tokens_per_update * static_cast<double>(comparison.length.updates);
   Findings result{
-      .text = fmt::format(
-          "Validation loss, of at most {}, after {} of training ({} tokens), and after {}, the time in which the fastest variant "
-          "has made them. Every variant but another seed sees the same batches, "
-          "at the same learning rate, which stays constant after ten updates. What lies within the spread of "
-          "the two seeds, or within 0.3 % of the loss, is no difference. Differences of a short training need not last.\n\n",
-          plural(comparison.eval_batches * comparison.batch_size, "sequence"),
-          plural(comparison.length.updates, "update"), format_count(tokens),
-          format_duration(shortest_ms(comparison) / 1000)),
+      .text =
+          {fmt::format(
+               "Validation loss, of at most {}, after {} of training ({} tokens), and after {}, the time in which the fastest variant "
+               "has made them. Every variant but another seed sees the same batches, "
+               "at the same learning rate, which stays constant after ten updates. What lies within the spread of "
+               "the two seeds, or within 0.3 % of the loss, is no difference. Differences of a short training need not last.",
+               plural(comparison.eval_batches * comparison.batch_size, "sequence"),
+               plural(comparison.length.updates, "update"), format_count(tokens),
+               format_duration(shortest_ms(comparison) / 1000)),
+           table_of(comparison)},
       .json = "",
       .chart_title = "Validation loss after the same number of tokens",
       .complete = comparison.complete};
-  result.text += table_of(comparison);
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const Variant& variant : comparison.variants) {
     list.push_back({{"name", variant.name},

@@ -5,9 +5,9 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "gpt/core/format.h"
-#include "markdown_table.h"
 
 namespace gpt {
 namespace {
@@ -37,14 +37,14 @@ Cells cells_of(const LadderRow& row, bool is_ladder, double start_loss) {
   return cells;
 }
 
-std::string variant_table(const std::vector<LadderRow>& rows) {
-  std::vector<Cells> cells{{"with", "ms/step", "tokens/s", "memory", "speed", "verdict"}};
+Table variant_table(const std::vector<LadderRow>& rows) {
+  Table table{{{"with", "ms/step", "tokens/s", "memory", "speed", "verdict"}}};
   for (const LadderRow& row : rows) {
     const Cells speed = speed_cells(row.measurement);
-    cells.push_back(
+    table.rows.push_back(
         {row.settings, speed[0], speed[1], speed[2], row.measurement ? as_ratio(row.gain) : "-", row.verdict});
   }
-  return markdown_table(cells);
+  return table;
 }
 
 // As `gpt-bench combo` takes it.
@@ -57,44 +57,47 @@ std::string full_set_of(const Ladder& ladder) {
 }
 
 // How each step was measured, and the tables.
-std::string text_of(const Ladder& ladder) {
-  std::string text = fmt::format(
-      "Each rung was measured in turn with the one below it, {}: medians of {} after {} to warm up. Differences of less than "
-      "2 % are noise. The loss is the mean of the last updates, at most ten, and `change` its difference from the start's.\n\n",
-      plural(ladder.rounds, "pair"), plural(ladder.length.updates, "update"), ladder.length.warm_up);
+Document text_of(const Ladder& ladder) {
   const double start_loss = start_loss_of(ladder.rows);
-  text += ladder_table(ladder.rows, "rung", /*is_ladder=*/true, start_loss);
+  Document text{
+      fmt::format(
+          "Each rung was measured in turn with the one below it, {}: medians of {} after {} to warm up. Differences of less than "
+          "2 % are noise. The loss is the mean of the last updates, at most ten, and `change` its difference from the start's.",
+          plural(ladder.rounds, "pair"), plural(ladder.length.updates, "update"), ladder.length.warm_up),
+      ladder_table(ladder.rows, "rung", /*is_ladder=*/true, start_loss)};
   if (!ladder.switched.empty()) {
-    text += fmt::format(
-        "\nThe full set, {}, without one of its rungs (and those that need it) or with one that was left out. `speed` "
-        "is relative to that of the full set; the verdict is on the rung that is taken away or added:\n\n{}",
-        full_set_of(ladder), ladder_table(ladder.switched, "full set", /*is_ladder=*/false, start_loss));
+    text.push_back(fmt::format(
+        "The full set, {}, without one of its rungs (and those that need it) or with one that was left out. `speed` "
+        "is relative to that of the full set; the verdict is on the rung that is taken away or added:",
+        full_set_of(ladder)));
+    text.push_back(ladder_table(ladder.switched, "full set", /*is_ladder=*/false, start_loss));
   }
   if (!ladder.variants.empty()) {
-    text += "\nVariants of the full set, with their tokens per second relative to its own:\n\n" +
-            variant_table(ladder.variants);
+    text.push_back("Variants of the full set, with their tokens per second relative to its own:");
+    text.push_back(variant_table(ladder.variants));
   }
-  return text + settings_list(ladder.rows, "rungs");
+  add_settings(text, ladder.rows, "rungs");
+  return text;
 }
 
 }  // namespace
 
-std::string ladder_table(const std::vector<LadderRow>& rows, const char* first_column, bool is_ladder,
-                         double start_loss) {
+Table ladder_table(const std::vector<LadderRow>& rows, const char* first_column, bool is_ladder, double start_loss) {
   Cells titles{first_column, "ms/step", "tokens/s", "memory", is_ladder ? "gain" : "speed"};
   if (is_ladder) titles.emplace_back("in all");
   for (const char* title : {"loss", "change", "verdict"}) titles.emplace_back(title);
-  std::vector<Cells> cells{titles};
-  for (const LadderRow& row : rows) cells.push_back(cells_of(row, is_ladder, start_loss));
-  return markdown_table(cells);
+  Table table{{titles}};
+  for (const LadderRow& row : rows) table.rows.push_back(cells_of(row, is_ladder, start_loss));
+  return table;
 }
 
 double start_loss_of(const std::vector<LadderRow>& rows) { return rows.front().measurement->loss; }
 
-std::string settings_list(const std::vector<LadderRow>& rows, const char* of_what) {
-  std::string text = fmt::format("\nWhat the {} set:\n\n", of_what);
-  for (const LadderRow& row : rows) text += fmt::format("* {}: {}\n", row.name, row.settings);
-  return text;
+void add_settings(Document& text, const std::vector<LadderRow>& rows, const char* of_what) {
+  List list;
+  for (const LadderRow& row : rows) list.items.push_back(fmt::format("{}: {}", row.name, row.settings));
+  text.push_back(fmt::format("What the {} set:", of_what));
+  text.push_back(std::move(list));
 }
 
 std::string json_of(const std::vector<LadderRow>& rows, std::optional<double> start_loss) {

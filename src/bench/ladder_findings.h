@@ -10,10 +10,10 @@
 namespace gpt {
 
 // `is_ladder`: with a column for what all rows so far gain together. `start_loss` is what the losses are compared with.
-std::string ladder_table(const std::vector<LadderRow>& rows, const char* first_column, bool is_ladder,
-                         double start_loss);
-double start_loss_of(const std::vector<LadderRow>& rows);                            // of the first
-std::string settings_list(const std::vector<LadderRow>& rows, const char* of_what);  // "What the steps set: ..."
+Table ladder_table(const std::vector<LadderRow>& rows, const char* first_column, bool is_ladder, double start_loss);
+double start_loss_of(const std::vector<LadderRow>& rows);  // of the first
+// "What the rungs set:", and a list of it.
+void add_settings(Document& text, const std::vector<LadderRow>& rows, const char* of_what);
 // An array. Without `start_loss` the losses are not to be compared: each has another batch.
 std::string json_of(const std::vector<LadderRow>& rows, std::optional<double> start_loss);
 std::vector<Bar> bars_of(const std::vector<LadderRow>& rows);  // of those that were measured

@@ -129,18 +129,19 @@ Modes measure_modes(const Config& wanted, const DeviceInfo& device, const ModesE
 Findings findings(const Modes& modes) {
   const double eager_loss = start_loss_of(modes.rows);
   Findings result{
-      .text =
-          fmt::format("Each mode in turn, {}{}: medians of {} after {} to warm up. Differences of less than 2 % are "
-                      "noise. The loss is the mean of the last updates, at most ten, and `change` its "
-                      "difference from the first row's.\n\n",
-                      plural(modes.epochs, "epoch"), modes.complete ? "" : " and part of another",
-                      plural(modes.length.updates, "update"), modes.length.warm_up),
+      .text = {fmt::format(
+                   "Each mode in turn, {}{}: medians of {} after {} to warm up. Differences of less than 2 % are "
+                   "noise. The loss is the mean of the last updates, at most ten, and `change` its "
+                   "difference from the first row's.",
+                   plural(modes.epochs, "epoch"), modes.complete ? "" : " and part of another",
+                   plural(modes.length.updates, "update"), modes.length.warm_up),
+               ladder_table(modes.rows, "mode", /*is_ladder=*/false, eager_loss)},
       .json = fmt::format("{{\"epochs\": {}, \"warm_up\": {}, \"updates\": {}, \"rows\": {}}}", modes.epochs,
                           modes.length.warm_up, modes.length.updates, json_of(modes.rows, eager_loss)),
       .chart_title = "Milliseconds per update",
       .bars = bars_of(modes.rows),
       .complete = modes.complete};
-  result.text += ladder_table(modes.rows, "mode", /*is_ladder=*/false, eager_loss) + settings_list(modes.rows, "modes");
+  add_settings(result.text, modes.rows, "modes");
   return result;
 }
 

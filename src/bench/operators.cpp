@@ -30,7 +30,6 @@
 #include "gpt/ops/fused.h"
 #include "gpt/ops/token_gather.h"
 #include "gpt/parameters/parameters.h"
-#include "markdown_table.h"
 
 namespace gpt {
 namespace {
@@ -343,18 +342,19 @@ double share_of_peak(const OperatorSpeed& row, const OperatorSpeeds& all) {
   return row.work / (1e-3 * row.ours_ms) / (row.is_product ? all.flops : all.bandwidth);
 }
 
-std::string text_of(const OperatorSpeeds& all) {
-  std::vector<Cells> cells{{"operator", "ms", "LibTorch's ms", "gain", "speed", "of the peak"}};
+Document text_of(const OperatorSpeeds& all) {
+  Table table{{{"operator", "ms", "LibTorch's ms", "gain", "speed", "of the peak"}}};
   for (const OperatorSpeed& row : all.rows) {
-    cells.push_back({row.name, fmt::format("{:.3f}", row.ours_ms), fmt::format("{:.3f}", row.libtorch_ms),
-                     as_ratio(row.libtorch_ms / row.ours_ms), speed_of(row), as_share(share_of_peak(row, all))});
+    table.rows.push_back({row.name, fmt::format("{:.3f}", row.ours_ms), fmt::format("{:.3f}", row.libtorch_ms),
+                          as_ratio(row.libtorch_ms / row.ours_ms), speed_of(row), as_share(share_of_peak(row, all))});
   }
-  return fmt::format(
-             "In {}, for one micro-batch: medians of alternating runs. The peaks are those of a large product ({:.1f} GFLOP/s) "
-             "and of a large copy ({:.1f} GB/s), measured in the same run; what fits into a cache can exceed the second. The "
-             "bytes are those of all that an operator reads and writes, each once.\n\n",
-             name_of(all.type), all.flops / 1e9, all.bandwidth / 1e9) +
-         markdown_table(cells);
+  return {
+      fmt::format(
+          "In {}, for one micro-batch: medians of alternating runs. The peaks are those of a large product ({:.1f} GFLOP/s) "
+          "and of a large copy ({:.1f} GB/s), measured in the same run; what fits into a cache can exceed the second. The "
+          "bytes are those of all that an operator reads and writes, each once.",
+          name_of(all.type), all.flops / 1e9, all.bandwidth / 1e9),
+      table};
 }
 
 nlohmann::ordered_json json_of(const OperatorSpeeds& all) {

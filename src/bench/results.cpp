@@ -55,6 +55,21 @@ nlohmann::ordered_json json_of(const Machine& machine) {
   return json;
 }
 
+std::string title_of(const BenchResults& results) { return "gpt-bench " + results.title; }
+
+// The facts, and what was found out.
+Document document_of(const BenchResults& results) {
+  const ModelConfig& m = results.config.model;
+  Document text{fmt::format("`{}`, {}", results.command, results.date),
+                fmt::format("{}, {}; {}, {}, width {}, {} x {} tokens", results.device.name,
+                            plural(results.threads, "thread"), plural(m.n_layer, "layer"),
+                            plural(m.n_head, "head"), m.n_embd, results.config.training.batch_size, m.block_size),
+                in_words(results.machine), versions(results.machine)};
+  if (!results.findings.complete) text.push_back("Stopped before it was complete.");
+  text.insert(text.end(), results.findings.text.begin(), results.findings.text.end());
+  return text;
+}
+
 }  // namespace
 
 Machine this_machine(at::Device device) {
@@ -70,14 +85,11 @@ Machine this_machine(at::Device device) {
 }
 
 std::string to_markdown(const BenchResults& results) {
-  const ModelConfig& m = results.config.model;
-  std::string text =
-      fmt::format("# gpt-bench {}\n\n`{}`, {}\n\n{}, {}; {}, {}, width {}, {} x {} tokens\n\n{}\n\n{}\n\n",
-                  results.title, results.command, results.date, results.device.name, plural(results.threads, "thread"),
-                  plural(m.n_layer, "layer"), plural(m.n_head, "head"), m.n_embd, results.config.training.batch_size,
-                  m.block_size, in_words(results.machine), versions(results.machine));
-  if (!results.findings.complete) text += "Stopped before it was complete.\n\n";
-  return text + results.findings.text;
+  return fmt::format("# {}\n\n{}", title_of(results), to_markdown(document_of(results)));
+}
+
+std::string to_plain_text(const BenchResults& results) {
+  return fmt::format("{}\n\n{}", title_of(results), to_plain_text(document_of(results)));
 }
 
 std::string to_json(const BenchResults& results) {

@@ -9,7 +9,6 @@
 #include "gpt/core/format.h"
 #include "gpt/device/precision.h"
 #include "ladder_findings.h"
-#include "markdown_table.h"
 
 namespace gpt {
 namespace {
@@ -139,31 +138,32 @@ Savings measure_savers(const Config& wanted, const std::vector<Rung>& savers, do
 
 Findings findings(const Savings& savings) {
   Findings result{
-      .text = fmt::format(
+      .text = {fmt::format(
           "Each in turn with the baseline, {}: medians of {} after {} to warm up. `memory` is the peak of the whole process, "
           "`tensors` that of its large tensors, of which `saved` is a share; speed is that of the baseline = 1. The loss is the mean "
-          "of the last updates, at most ten.\n\n",
-          plural(savings.rounds, "pair"), plural(savings.length.updates, "update"), savings.length.warm_up),
+          "of the last updates, at most ten.",
+          plural(savings.rounds, "pair"), plural(savings.length.updates, "update"), savings.length.warm_up)},
       .json = fmt::format(R"({{"rounds": {}, "warm_up": {}, "updates": {}, "rows": {}}})", savings.rounds,
                           savings.length.warm_up, savings.length.updates,
                           json_of(savings.rows, start_loss_of(savings.rows))),
       .chart_title = "Peak of the tensors in MB",
       .complete = savings.complete};
-  std::vector<Cells> cells{{"saver", "memory", "tensors", "saved", "ms/step", "speed", "loss", "verdict"}};
+  Table table{{{"saver", "memory", "tensors", "saved", "ms/step", "speed", "loss", "verdict"}}};
   for (const LadderRow& row : savings.rows) {
     if (!row.measurement) {
-      cells.push_back({row.name, "-", "-", "-", "-", "-", "-", row.verdict});
+      table.rows.push_back({row.name, "-", "-", "-", "-", "-", "-", row.verdict});
       continue;
     }
     const double bytes = bytes_of(*row.measurement);
     const std::string saved = as_share(saved_share(row, savings.rows[0]));
-    cells.push_back({row.name, format_bytes(static_cast<double>(row.measurement->peak_bytes)), format_bytes(bytes),
-                     saved, fmt::format("{:.1f}", row.measurement->step_ms), as_ratio(row.gain),
-                     fmt::format("{:.4f}", row.measurement->loss), row.verdict});
+    table.rows.push_back({row.name, format_bytes(static_cast<double>(row.measurement->peak_bytes)), format_bytes(bytes),
+                          saved, fmt::format("{:.1f}", row.measurement->step_ms), as_ratio(row.gain),
+                          fmt::format("{:.4f}", row.measurement->loss), row.verdict});
     result.bars.push_back({row.name, fmt::format("{}, {} less, {}", format_bytes(bytes), saved, as_ratio(row.gain)),
                            bytes / 1e6, row.kept});
   }
-  result.text += markdown_table(cells) + settings_list(savings.rows, "savers");
+  result.text.push_back(std::move(table));
+  add_settings(result.text, savings.rows, "savers");
   return result;
 }
 

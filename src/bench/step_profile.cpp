@@ -17,7 +17,6 @@
 #include "gpt/model/compile.h"
 #include "gpt/model/recompute.h"
 #include "gpt/ops/part.h"
-#include "markdown_table.h"
 #include "measured_run.h"
 #include "part_clock.h"
 
@@ -80,38 +79,39 @@ double share_of_peak(const PartTime& part, const StepProfile& profile) {
   return part.flops / (1e-3 * part.ms) / profile.peak_flops;
 }
 
-std::string table_of(const StepProfile& profile) {
-  std::vector<Cells> cells{{"part", "ms", "of it backward", "share", "speed", "of the peak"}};
+Table table_of(const StepProfile& profile) {
+  Table table{{{"part", "ms", "of it backward", "share", "speed", "of the peak"}}};
   double all = 0, backward = 0;
   for (const PartTime& part : profile.parts) {
     const bool counts = part.flops > 0 && part.ms > 0;
-    cells.push_back({part.name, fmt::format("{:.2f}", part.ms), fmt::format("{:.2f}", part.backward_ms),
-                     as_share(part.ms / profile.step_ms),
-                     counts ? fmt::format("{:.1f} GFLOP/s", part.flops / part.ms / 1e6) : "-",
-                     counts ? as_share(share_of_peak(part, profile)) : "-"});
+    table.rows.push_back({part.name, fmt::format("{:.2f}", part.ms), fmt::format("{:.2f}", part.backward_ms),
+                          as_share(part.ms / profile.step_ms),
+                          counts ? fmt::format("{:.1f} GFLOP/s", part.flops / part.ms / 1e6) : "-",
+                          counts ? as_share(share_of_peak(part, profile)) : "-"});
     all += part.ms, backward += part.backward_ms;
   }
-  cells.push_back({"in all", fmt::format("{:.2f}", all), fmt::format("{:.2f}", backward),
-                   as_share(all / profile.step_ms), "-", "-"});
-  return markdown_table(cells);
+  table.rows.push_back({"in all", fmt::format("{:.2f}", all), fmt::format("{:.2f}", backward),
+                        as_share(all / profile.step_ms), "-", "-"});
+  return table;
 }
 
-std::string text_of(const StepProfile& profile) {
-  std::string text = fmt::format(
-      "Medians of {} in {}, {:.2f} ms each. The peak is that of a large product, {:.1f} GFLOP/s, measured in the same run. "
-      "Between the operators there are autograd, allocations and launches.\n\n",
-      plural(profile.updates, "step"), name_of(profile.type), profile.step_ms, profile.peak_flops / 1e9);
-  text += table_of(profile);
+Document text_of(const StepProfile& profile) {
+  Document text{
+      fmt::format(
+          "Medians of {} in {}, {:.2f} ms each. The peak is that of a large product, {:.1f} GFLOP/s, measured in the same run. "
+          "Between the operators there are autograd, allocations and launches.",
+          plural(profile.updates, "step"), name_of(profile.type), profile.step_ms, profile.peak_flops / 1e9),
+      table_of(profile)};
   if (profile.device.device.is_cpu()) {
-    text += fmt::format("\n{:.2f} of {} were busy on average.\n", profile.cpu_ms / profile.step_ms,
-                        plural(profile.threads, "thread"));
+    text.push_back(fmt::format("{:.2f} of {} were busy on average.", profile.cpu_ms / profile.step_ms,
+                               plural(profile.threads, "thread")));
   } else {
-    text += fmt::format("\nThe host had launched a step after {:.2f} of its {:.2f} ms.\n", profile.launched_ms,
-                        profile.step_ms);
+    text.push_back(fmt::format("The host had launched a step after {:.2f} of its {:.2f} ms.", profile.launched_ms,
+                               profile.step_ms));
   }
-  if (profile.memory) text += "\nMemory of the tensors at their peak: " + to_text(*profile.memory) + ".\n";
-  text += "\nWhat to change:\n\n";
-  for (const std::string& sentence : advice(profile)) text += "* " + sentence + "\n";
+  if (profile.memory) text.push_back(fmt::format("Memory of the tensors at their peak: {}.", to_text(*profile.memory)));
+  text.push_back("What to change:");
+  text.push_back(List{advice(profile)});
   return text;
 }
 

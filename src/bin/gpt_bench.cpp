@@ -82,7 +82,8 @@ BenchResults results_for(const Config& config, const char* title, const Options&
 }
 
 int show(const BenchResults& results, const Options& options) {
-  const std::string path = write_results(results, options.results), text = to_markdown(results);
+  const std::string path = write_results(results, options.results),
+                    text = isatty(STDOUT_FILENO) ? to_plain_text(results) : to_markdown(results);
   std::fwrite(text.data(), 1, text.size(), stdout);
   log::success(fmt::format("Written: {}.md, .json and .svg", path));
   return results.findings.complete ? 0 : static_cast<int>(process::stop_code());

@@ -82,14 +82,12 @@ TEST(Architecture, ASignalKeepsWhatWasLearned) {
   EXPECT_EQ(comparison.variants.size(), 3u);
   EXPECT_EQ(verdict_of(comparison, "mlp: geglu"), "no difference");
   for (const Variant& variant : comparison.variants)
-    EXPECT_NE(findings(comparison).text.find("| " + variant.name + " "), std::string::npos);
+    EXPECT_NE(to_markdown(findings(comparison).text).find("| " + variant.name + " "), std::string::npos);
 }
 
 TEST(Architecture, LearningSurvivesJson) {
-  const Learning learning{.parameters = 1 << 20,
-                          .step_ms = 1.5,
-                          .tokens_per_update = 63.5,
-                          .points = {{0, 4.0}, {9, 2.25}}};
+  const Learning learning{
+      .parameters = 1 << 20, .step_ms = 1.5, .tokens_per_update = 63.5, .points = {{0, 4.0}, {9, 2.25}}};
   const Learning back = learning_from_json(to_json(learning));
   EXPECT_EQ(back.parameters, learning.parameters);
   EXPECT_EQ(back.step_ms, learning.step_ms);

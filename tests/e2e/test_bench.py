@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pathlib
+import pty
 import signal
 import subprocess
 import tempfile
@@ -38,6 +39,21 @@ def wait_until(is_so, otherwise, seconds=60):
         if time.monotonic() > end:
             raise AssertionError(otherwise)
         time.sleep(0.05)
+
+
+def on_a_terminal(words):
+    """What the command writes to standard output where that is a terminal."""
+    ours, its = pty.openpty()
+    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=its, stderr=subprocess.DEVNULL)
+    os.close(its)
+    text = b""
+    with contextlib.suppress(OSError):  # EIO: the other end is closed
+        while block := os.read(ours, 4096):
+            text += block
+    os.close(ours)
+    if process.wait() != 0:
+        raise AssertionError(f"exit {process.returncode}\n{text.decode()}")
+    return text.decode().replace("\r\n", "\n")
 
 
 class Bench(unittest.TestCase):
@@ -188,6 +204,18 @@ class Bench(unittest.TestCase):
         process.kill()
         process.wait(timeout=60)
         wait_until(lambda: living(process.pid) == [], "the measurement goes on")
+
+    def test_a_terminal_shows_plain_text(self):
+        words = programs.command("gpt-bench", "modes", "--epochs", 1, "--iterations", 1, *self.options)
+        shown = on_a_terminal(words)
+        title, rest = shown.split("\n", 1)
+        self.assertEqual(title, "gpt-bench modes")
+        self.assertRegex(rest, r"\nmode  .*  ms/step  .*\n---+  -.*\neager  .*\n")
+        for mark in ("`", "|", "# ", "* "):
+            self.assertNotIn(mark, shown)
+        markdown = self.files(".md")[0].read_text()
+        self.assertIn("| eager ", markdown)
+        self.assertTrue(markdown.startswith("# gpt-bench modes\n"))
 
     def test_mistakes_are_named(self):
         for words, message in (

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "gpt/bench/document.h"
+
 namespace gpt {
 
 struct Bar {
@@ -13,7 +15,7 @@ struct Bar {
 };
 
 struct Findings {
-  std::string text;  // Markdown
+  Document text;
   std::string json;  // an object
   std::string chart_title;
   std::vector<Bar> bars = {};

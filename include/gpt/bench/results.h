@@ -1,4 +1,4 @@
-// What gpt-bench leaves behind: a table for people, in the terminal and as Markdown, JSON for programs, and a chart.
+// What gpt-bench leaves behind: a table for people, on the terminal and as Markdown, JSON for programs, and a chart.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +32,7 @@ struct BenchResults {
 };
 
 std::string to_markdown(const BenchResults& results);
+std::string to_plain_text(const BenchResults& results);  // for a terminal
 std::string to_json(const BenchResults& results);
 // A bar for each row.
 std::string to_svg(const BenchResults& results);

@@ -1,0 +1,41 @@
+#include "gpt/bench/document.h"
+
+#include <gtest/gtest.h>
+
+namespace gpt {
+namespace {
+
+Document example() {
+  return {"The `speed` of each.",
+          Table{{{"name", "ms", "verdict"}, {"a", "1.5", ""}, {"of `b`", "12.5", "slower | here"}}},
+          List{{"`a`: first", "b: second"}}};
+}
+
+TEST(Documents, AreMarkdownInAFile) {
+  EXPECT_EQ(to_markdown(example()),
+            "The `speed` of each.\n"
+            "\n"
+            "| name   |   ms | verdict       |\n"
+            "| ------ | ---: | ------------- |\n"
+            "| a      |  1.5 |               |\n"
+            "| of `b` | 12.5 | slower | here |\n"
+            "\n"
+            "* `a`: first\n"
+            "* b: second\n");
+}
+
+TEST(Documents, ArePlainTextOnATerminal) {
+  EXPECT_EQ(to_plain_text(example()),
+            "The \"speed\" of each.\n"
+            "\n"
+            "name      ms  verdict\n"
+            "------  ----  -------------\n"
+            "a        1.5\n"
+            "of `b`  12.5  slower | here\n"
+            "\n"
+            "- \"a\": first\n"
+            "- b: second\n");
+}
+
+}  // namespace
+}  // namespace gpt
