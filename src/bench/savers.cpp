@@ -63,8 +63,7 @@ double bytes_of(const Measurement& measurement) {
 }
 
 double saved_share(const LadderRow& row, const LadderRow& baseline) {
-  return 1 -
-         static_cast<double>(row.measurement->tensor_bytes) / static_cast<double>(baseline.measurement->tensor_bytes);
+  return 1 - bytes_of(*row.measurement) / bytes_of(*baseline.measurement);
 }
 
 }  // namespace

@@ -16,6 +16,7 @@ namespace {
 // 1 GB and 100 ms without a saver. A level of checkpointing takes 100 MB away and costs 10 ms; our operators save as much, and time.
 struct Machine {
   int64_t stop_after = 1000, calls = 0;
+  bool counts_tensors = true;
   std::vector<int64_t> effective_batches;
 
   std::optional<Measurement> operator()(const Config& config, const MeasurementLength&) {
@@ -27,7 +28,7 @@ struct Machine {
     const int64_t compiled = training.execution.use_compile ? 1 : 0, split = training.batch_size == 4 ? 1 : 0;
     return Measurement{.step_ms = static_cast<double>(100 + 10 * level - 50 * compiled),
                        .peak_bytes = 2'000'000'000 - 100'000'000 * (level + compiled + split),
-                       .tensor_bytes = 1'000'000'000 - 100'000'000 * (level + compiled + split),
+                       .tensor_bytes = counts_tensors ? 1'000'000'000 - 100'000'000 * (level + compiled + split) : 0,
                        .loss = split ? 4.2 : 4.0};
   }
 };
@@ -83,6 +84,15 @@ TEST(Savers, ResultsNameEveryRow) {
     EXPECT_NE(result.json.find("\"" + one.name + "\""), std::string::npos) << one.name;
   }
   EXPECT_NE(text.find("40 %"), std::string::npos);
+}
+
+// As under `ulimit -v`.
+TEST(Savers, WhereNobodyCountsTensorsTheMemoryOfTheProcessIsCompared) {
+  Machine machine;
+  machine.counts_tensors = false;
+  const std::string text = to_markdown(findings(measure(machine)).text);
+  EXPECT_NE(text.find("| 1.60 GB | 1.60 GB |  20 % |"), std::string::npos) << text;
+  EXPECT_EQ(text.find("nan"), std::string::npos) << text;
 }
 
 }  // namespace
