@@ -1,5 +1,6 @@
 #include "gpt/bench/architecture.h"
 
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -136,6 +137,7 @@ Learning learn(const Config& config, const LearningLength& length) {
     if (due != (i - 1) * length.evaluations / length.updates) evaluate(i);
   }
   result.step_ms = 1000 * median(seconds);
+  result.threads = at::get_num_threads();
   result.tokens_per_update = static_cast<double>(tokens) / static_cast<double>(length.updates);
   return result;
 }
@@ -146,6 +148,7 @@ std::string to_json(const Learning& learning) {
   return nlohmann::ordered_json{{"parameters", learning.parameters},
                                 {"step_ms", learning.step_ms},
                                 {"tokens_per_update", learning.tokens_per_update},
+                                {"threads", learning.threads},
                                 {"validation_loss", points}}
       .dump();
 }
@@ -155,6 +158,7 @@ Learning learning_from_json(const std::string& text) {
   Learning result{.parameters = json.at("parameters").get<int64_t>(),
                   .step_ms = json.at("step_ms").get<double>(),
                   .tokens_per_update = json.at("tokens_per_update").get<double>(),
+                  .threads = json.at("threads").get<int64_t>(),
                   .points = {}};
   for (const auto& point : json.at("validation_loss")) {
     // JSON writes what is not a number as null.
@@ -219,6 +223,7 @@ Findings findings(const ArchitectureComparison& comparison) {
            table_of(comparison)},
       .json = "",
       .chart_title = "Validation loss after the same number of tokens",
+      .threads = base.threads,
       .complete = comparison.complete};
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const Variant& variant : comparison.variants) {

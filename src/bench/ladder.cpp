@@ -253,6 +253,7 @@ Measurement median_of(const std::vector<Measurement>& runs) {
           .tokens_per_second = of(&Measurement::tokens_per_second),
           .peak_bytes = static_cast<int64_t>(of(&Measurement::peak_bytes)),
           .tensor_bytes = static_cast<int64_t>(of(&Measurement::tensor_bytes)),
+          .threads = runs.back().threads,
           .loss = runs.back().loss,  // the same in each
           .start_seconds = of(&Measurement::start_seconds)};
 }

@@ -137,6 +137,7 @@ Findings findings(const Ladder& ladder) {
               json_of(ladder.switched, start_loss), json_of(ladder.variants, std::nullopt)),
           .chart_title = "Milliseconds per update",
           .bars = bars_of(ladder.rows),
+          .threads = ladder.rows.front().measurement->threads,
           .complete = ladder.complete};
 }
 

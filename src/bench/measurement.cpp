@@ -1,5 +1,7 @@
 #include "gpt/bench/measurement.h"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -62,6 +64,7 @@ Measurement measure(const Config& config, const MeasurementLength& length) {
   result.tokens_per_second = static_cast<double>(tokens) / count / update;
   result.peak_bytes = peak_allocated_bytes(run.device().device);
   result.tensor_bytes = peak_tensor_bytes(run.device().device);
+  result.threads = at::get_num_threads();
   for (const at::Tensor& loss : losses) result.loss += loss.item<double>() / static_cast<double>(losses.size());
   return result;
 }
@@ -72,6 +75,7 @@ std::string to_json(const Measurement& m) {
                                 {"tokens_per_second", m.tokens_per_second},
                                 {"peak_bytes", m.peak_bytes},
                                 {"tensor_bytes", m.tensor_bytes},
+                                {"threads", m.threads},
                                 {"loss", m.loss},
                                 {"start_seconds", m.start_seconds}}
       .dump();
@@ -88,6 +92,7 @@ Measurement measurement_from_json(const std::string& text) {
           .tokens_per_second = number("tokens_per_second"),
           .peak_bytes = json.at("peak_bytes").get<int64_t>(),
           .tensor_bytes = json.at("tensor_bytes").get<int64_t>(),
+          .threads = json.at("threads").get<int64_t>(),
           .loss = number("loss"),
           .start_seconds = number("start_seconds")};
 }

@@ -140,6 +140,7 @@ Findings findings(const Modes& modes) {
                           modes.length.warm_up, modes.length.updates, json_of(modes.rows, eager_loss)),
       .chart_title = "Milliseconds per update",
       .bars = bars_of(modes.rows),
+      .threads = modes.rows.front().measurement->threads,
       .complete = modes.complete};
   add_settings(result.text, modes.rows, "modes");
   return result;

@@ -1,5 +1,6 @@
 #include "gpt/bench/operators.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/arange.h>
@@ -373,7 +374,7 @@ nlohmann::ordered_json json_of(const OperatorSpeeds& all) {
 
 OperatorSpeeds measure_operators(const Config& config, const DeviceInfo& device, at::ScalarType type, double seconds,
                                  const std::function<bool(double share, const std::string& name)>& progress) {
-  OperatorSpeeds result{.type = type, .rows = {}};
+  OperatorSpeeds result{.type = type, .rows = {}, .threads = at::get_num_threads()};
   if (!progress(0, "the machine")) return result;
   use_recordable_stream(device.device);
   // Before and after the operators, so that another program's moment does not pass for the machine.
@@ -397,6 +398,7 @@ Findings findings(const OperatorSpeeds& speeds) {
   Findings result{.text = text_of(speeds),
                   .json = json_of(speeds).dump(),
                   .chart_title = "How many times as fast as LibTorch's operators",
+                  .threads = speeds.threads,
                   .complete = speeds.complete};
   for (const OperatorSpeed& row : speeds.rows) {
     const double gain = row.libtorch_ms / row.ours_ms;

@@ -62,7 +62,7 @@ Document document_of(const BenchResults& results) {
   const ModelConfig& m = results.config.model;
   Document text{fmt::format("`{}`, {}", results.command, results.date),
                 fmt::format("{}, {}; {}, {}, width {}, {} x {} tokens", results.device.name,
-                            plural(results.threads, "thread"), plural(m.n_layer, "layer"),
+                            plural(results.findings.threads, "thread"), plural(m.n_layer, "layer"),
                             plural(m.n_head, "head"), m.n_embd, results.config.training.batch_size, m.block_size),
                 in_words(results.machine), versions(results.machine)};
   if (!results.findings.complete) text.push_back("Stopped before it was complete.");
@@ -99,7 +99,7 @@ std::string to_json(const BenchResults& results) {
                               {"version", version_text()},
                               {"commit", commit_id()},
                               {"device", results.device.name},
-                              {"threads", results.threads},
+                              {"threads", results.findings.threads},
                               {"machine", json_of(results.machine)},
                               {"configuration", config::dump(results.config)},
                               {"complete", results.findings.complete}};

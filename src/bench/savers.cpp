@@ -146,6 +146,7 @@ Findings findings(const Savings& savings) {
                           savings.length.warm_up, savings.length.updates,
                           json_of(savings.rows, start_loss_of(savings.rows))),
       .chart_title = "Peak of the tensors in MB",
+      .threads = savings.rows.front().measurement->threads,
       .complete = savings.complete};
   Table table{{{"saver", "memory", "tensors", "saved", "ms/step", "speed", "loss", "verdict"}}};
   for (const LadderRow& row : savings.rows) {

@@ -246,6 +246,7 @@ Findings findings(const StepProfile& profile) {
   Findings result{.text = text_of(profile),
                   .json = "",
                   .chart_title = "Milliseconds of a step",
+                  .threads = profile.threads,
                   .complete = profile.complete};
   for (const PartTime& part : profile.parts) {
     parts.push_back({{"name", part.name}, {"ms", part.ms}, {"backward_ms", part.backward_ms}, {"flops", part.flops}});

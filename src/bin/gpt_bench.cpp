@@ -76,7 +76,6 @@ BenchResults results_for(const Config& config, const char* title, const Options&
           .date = now(),
           .device = describe_device(device),
           .machine = this_machine(device),
-          .threads = config.threads > 0 ? config.threads : sysconf(_SC_NPROCESSORS_ONLN),
           .config = config,
           .findings = {}};
 }

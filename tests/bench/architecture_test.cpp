@@ -87,10 +87,11 @@ TEST(Architecture, ASignalKeepsWhatWasLearned) {
 
 TEST(Architecture, LearningSurvivesJson) {
   const Learning learning{
-      .parameters = 1 << 20, .step_ms = 1.5, .tokens_per_update = 63.5, .points = {{0, 4.0}, {9, 2.25}}};
+      .parameters = 1 << 20, .step_ms = 1.5, .tokens_per_update = 63.5, .threads = 3, .points = {{0, 4.0}, {9, 2.25}}};
   const Learning back = learning_from_json(to_json(learning));
   EXPECT_EQ(back.parameters, learning.parameters);
   EXPECT_EQ(back.step_ms, learning.step_ms);
+  EXPECT_EQ(back.threads, 3);
   EXPECT_EQ(back.tokens_per_update, learning.tokens_per_update);
   ASSERT_EQ(back.points.size(), 2u);
   EXPECT_EQ(back.points[1].updates, 9);

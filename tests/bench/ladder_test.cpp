@@ -47,6 +47,7 @@ struct Machine {
                        .cpu_ms = step_ms,
                        .tokens_per_second = 1e6 / step_ms,
                        .peak_bytes = 1'000'000,
+                       .threads = 3,
                        .loss = config.training.schedule.learning_rate == 9 ? 5.0 : 4.0,
                        .start_seconds = 0};
   }
@@ -366,6 +367,8 @@ TEST(Ladder, ResultsNameEveryRow) {
     EXPECT_EQ(chart.find(">" + row.name + "<") != std::string::npos, row.measurement.has_value()) << row.name;
   }
   EXPECT_NE(chart.find("a &lt;fast> CPU &amp; more"), std::string::npos);
+  EXPECT_NE(table.find("a <fast> CPU & more, 3 threads; "), std::string::npos) << table;
+  EXPECT_EQ(nlohmann::json::parse(json).at("threads"), 3) << "those that the measurement used";
 }
 
 }  // namespace

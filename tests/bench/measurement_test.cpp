@@ -36,6 +36,7 @@ TEST(Measurement, SurvivesJson) {
                       .tokens_per_second = 1e5,
                       .peak_bytes = 1LL << 40,
                       .tensor_bytes = 1LL << 39,
+                      .threads = 3,
                       .loss = 3.5,
                       .start_seconds = 1.5};
   const Measurement back = measurement_from_json(to_json(m));
@@ -44,6 +45,7 @@ TEST(Measurement, SurvivesJson) {
   EXPECT_EQ(back.tokens_per_second, m.tokens_per_second);
   EXPECT_EQ(back.peak_bytes, m.peak_bytes);
   EXPECT_EQ(back.tensor_bytes, m.tensor_bytes);
+  EXPECT_EQ(back.threads, m.threads);
   EXPECT_EQ(back.loss, m.loss);
   EXPECT_EQ(back.start_seconds, m.start_seconds);
 }

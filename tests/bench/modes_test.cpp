@@ -31,7 +31,7 @@ struct Machine {
     if (execution.compile_mode == CompileMode::max_autotune) throw Error(ExitCode::memory, "too large");
     const double step_ms = !execution.use_compile ? 100 : is_recorded ? 25 : 50;
     return Measurement{
-        .step_ms = step_ms, .tokens_per_second = 1e6 / step_ms, .peak_bytes = 1'000'000, .loss = 4.0};
+        .step_ms = step_ms, .tokens_per_second = 1e6 / step_ms, .peak_bytes = 1'000'000, .threads = 3, .loss = 4.0};
   }
   int64_t updates = 0;
 };
@@ -99,6 +99,7 @@ TEST(Modes, ResultsNameEveryRow) {
     EXPECT_NE(result.json.find(std::string("\"") + name + "\""), std::string::npos) << name;
   }
   EXPECT_EQ(result.bars.size(), 2u);
+  EXPECT_EQ(result.threads, 3);
 }
 
 }  // namespace

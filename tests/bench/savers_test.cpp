@@ -29,6 +29,7 @@ struct Machine {
     return Measurement{.step_ms = static_cast<double>(100 + 10 * level - 50 * compiled),
                        .peak_bytes = 2'000'000'000 - 100'000'000 * (level + compiled + split),
                        .tensor_bytes = counts_tensors ? 1'000'000'000 - 100'000'000 * (level + compiled + split) : 0,
+                       .threads = 3,
                        .loss = split ? 4.2 : 4.0};
   }
 };

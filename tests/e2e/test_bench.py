@@ -95,7 +95,7 @@ class Bench(unittest.TestCase):
     def test_one_measurement_is_an_object(self):
         done = programs.run("gpt-bench", "measure", "--updates", 3, "--warm-up", 1, *self.flags, check_code=0)
         result = json.loads(done.stdout)
-        self.assertEqual(set(result), {"step_ms", "cpu_ms", "tokens_per_second", "peak_bytes", "tensor_bytes", "loss", "start_seconds"})
+        self.assertEqual(set(result), {"step_ms", "cpu_ms", "tokens_per_second", "peak_bytes", "tensor_bytes", "threads", "loss", "start_seconds"})
         self.assertGreater(result["tokens_per_second"], 0)
 
     def test_operators_are_measured_one_by_one(self):
@@ -204,6 +204,15 @@ class Bench(unittest.TestCase):
         process.kill()
         process.wait(timeout=60)
         wait_until(lambda: living(process.pid) == [], "the measurement goes on")
+
+    def test_threads_are_those_that_computed(self):
+        one = {"OMP_NUM_THREADS": "1"}
+        options = [*self.options]
+        options[options.index("--threads") + 1] = "0"
+        for verb, *words in (["modes", "--epochs", 1, "--iterations", 1], ["ops", "--minutes", 0.1]):
+            done = programs.run("gpt-bench", verb, *words, *options, env=one, check_code=0)
+            self.assertEqual(json.loads(self.files(".json")[-1].read_text())["threads"], 1, verb)
+            self.assertIn(", 1 thread; 2 layers", done.stdout)
 
     def test_a_terminal_shows_plain_text(self):
         words = programs.command("gpt-bench", "modes", "--epochs", 1, "--iterations", 1, *self.options)

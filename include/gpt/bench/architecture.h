@@ -19,6 +19,7 @@ struct Learning {
   int64_t parameters = 0;
   double step_ms = 0;            // the median update
   double tokens_per_update = 0;  // mean
+  int64_t threads = 0;           // of the CPU, that LibTorch used
   struct Point {
     int64_t updates;
     double loss;

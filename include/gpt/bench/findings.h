@@ -1,6 +1,7 @@
 // What one command of gpt-bench found out: a text for people, an object for programs, and the bars of a chart.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@ struct Findings {
   std::string json;  // an object
   std::string chart_title;
   std::vector<Bar> bars = {};
+  int64_t threads = 0;    // of the CPU, that were used
   bool complete = false;  // not stopped by a signal
 };
 

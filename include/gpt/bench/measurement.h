@@ -25,6 +25,7 @@ struct Measurement {
   double tokens_per_second = 0;  // of the median update
   int64_t peak_bytes = 0;        // of the process on a CPU, of tensors on a GPU
   int64_t tensor_bytes = 0;      // at their peak; 0: not known
+  int64_t threads = 0;           // of the CPU, that LibTorch used
   double loss = 0;               // mean over the last ten updates
   double start_seconds = 0;      // until the first update
 };

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -25,6 +26,7 @@ struct OperatorSpeeds {
   at::ScalarType type = at::kFloat;  // of the activations and of the weights that products read
   double flops = 0, bandwidth = 0;   // per second, of a large product and of a large copy, measured here
   std::vector<OperatorSpeed> rows;
+  int64_t threads = 0;  // of the CPU
   bool complete = false;
 };
 

@@ -26,8 +26,7 @@ struct BenchResults {
   std::string date;     // "2026-11-22T20:45:00Z"
   DeviceInfo device;
   Machine machine;
-  int64_t threads = 0;  // that are used
-  Config config;        // what was asked for
+  Config config;  // what was asked for
   Findings findings;
 };
 
