@@ -16,6 +16,7 @@
 #include "gpt/bench/modes.h"
 #include "gpt/bench/operators.h"
 #include "gpt/bench/results.h"
+#include "gpt/bench/rung.h"
 #include "gpt/bench/savers.h"
 #include "gpt/bench/status.h"
 #include "gpt/bench/step_profile.h"
@@ -25,6 +26,7 @@
 #include "gpt/core/file.h"
 #include "gpt/core/log.h"
 #include "gpt/core/process.h"
+#include "gpt/core/version.h"
 #include "gpt/device/cpu_allocator.h"
 #include "gpt/device/cpu_threads.h"
 #include "gpt/device/device.h"
@@ -100,15 +102,24 @@ struct Context {
   Progress progress() const { return show_status(seconds); }
 };
 
-Found climb_rungs(const Context& context) {
-  const std::string& names = context.options.names;
-  LadderPlan plan{.rungs = rungs(context.config, context.device),
-                  .variants = variants(context.device),
-                  .keeps_all = !names.empty(),
-                  .seconds = context.seconds};
-  if (!names.empty()) plan.rungs = named_rungs(names, plan.rungs);
+Found climb_as_planned(const LadderPlan& plan, const Context& context) {
   const Ladder ladder = climb(context.config, plan, measure_apart, context.progress());
   return ladder.rows.empty() ? Found() : findings(ladder);
+}
+
+Found climb_rungs(const Context& context) {
+  return climb_as_planned({.rungs = rungs(context.config, context.device),
+                           .variants = variants(context.device),
+                           .seconds = context.seconds},
+                          context);
+}
+
+Found climb_named_rungs(const Context& context) {
+  return climb_as_planned({.rungs = named_rungs(context.options.names, rungs(context.config, context.device)),
+                           .variants = variants(context.device),
+                           .keeps_all = true,
+                           .seconds = context.seconds},
+                          context);
 }
 
 Found compare_modes(const Context& context) {
@@ -173,7 +184,7 @@ const Verb kVerbs[] = {
      "the optimizations one at a time from plain float32 upwards, then each switched off or on in the full set", 10,
      false, climb_rungs},
     {"combo", "the named optimizations of the ladder together, added in this order whether or not they help", 10, false,
-     climb_rungs},
+     climb_named_rungs},
     {"modes", "the modes of compile_mode beside LibTorch's operators", 3, false, compare_modes},
     {"architecture", "validation loss with other activations, norms, positions and label smoothing", 10, false,
      compare_variants},
@@ -196,19 +207,35 @@ int run(const Verb& verb, const Config& config, const Options& options) {
   return show(results, options);
 }
 
+constexpr const char* kWithoutConfig =
+    "Without --config it measures the run that gpt-train would choose for this machine.";
+
 std::string usage() {
-  std::string text, list;
+  std::string usages, list, minutes;
   for (const Verb& verb : kVerbs) {
     if (!verb.help) continue;
-    text += fmt::format("{} gpt-bench {}{} [--config FILE] [--KEY VALUE ...]\n", text.empty() ? "Usage:" : "      ",
-                        verb.name, std::string_view(verb.name) == "combo" ? " NAME+NAME..." : "");
+    usages += fmt::format("{} gpt-bench {}{} [--config FILE] [--KEY VALUE ...]\n", usages.empty() ? "Usage:" : "      ",
+                          verb.name, verb.find == climb_named_rungs ? " NAME+NAME..." : "");
     list += fmt::format("  {:<13} {}\n", verb.name, verb.help);
+    if (verb.find) minutes += fmt::format("{}{} {}", minutes.empty() ? "" : ", ", verb.name, verb.minutes);
   }
-  return text +
-         "\nMeasures what each optimization is worth on this machine: whole steps on real data, with a check that the losses agree,\n"
-         "or operators one by one.\n\n" +
-         list +
-         "\ngpt-bench COMMAND --help lists the options of a command. Results go to benchmark_results as a table, JSON and a chart; measure prints its result.\n";
+  return fmt::format(
+      "{}\nMeasures what each optimization is worth on this machine: whole steps on real data, with a check that the losses agree,\n"
+      "or operators one by one. {}\n\n{}\n"
+      "--minutes N says about how long a command may take. The defaults are {}.\n"
+      "It shows a table, and leaves it in benchmark_results (--results) as Markdown, with JSON and a chart;\n"
+      "measure prints JSON alone. Ctrl-C ends it early and keeps what has been measured so far.\n\n"
+      "gpt-bench COMMAND --help lists all options of a command.",
+      usages, kWithoutConfig, list, minutes);
+}
+
+// What `gpt-bench VERB --help` begins with.
+std::string description_of(const Verb& verb) {
+  std::string text = fmt::format("Measures {}.\n{}", verb.help ? verb.help : verb.name, kWithoutConfig);
+  if (verb.find != climb_named_rungs) return text;
+  text += "\n\nTheir names come first, joined by +, as in gpt-bench combo bfloat16+adamw+compile:\n\n";
+  for (const Rung& rung : rungs(Config(), DeviceInfo())) text += fmt::format("  {:<11} {}\n", rung.name, rung.settings);
+  return text.substr(0, text.size() - 1);
 }
 
 const Verb& verb_named(const std::string& name) {
@@ -274,24 +301,25 @@ Config with_batch_size(Config config) {
 
 int bench(int argc, char** argv) {
   const std::string name = argc > 1 ? argv[1] : "--help";
-  if (name == "--help" || name == "-h") {
-    std::fputs(usage().c_str(), stdout);
+  if (name == "--help" || name == "-h" || name == "--version") {
+    std::puts(name == "--version" ? version_text().c_str() : usage().c_str());
     return 0;
   }
   const Verb& verb = verb_named(name);
-  const bool is_combo = name == "combo";
-  if (is_combo && (argc < 3 || argv[2][0] == '-'))
-    throw Error(ExitCode::config, "gpt-bench combo: name the optimizations, such as compile+adamw");
-  const int used = is_combo ? 2 : 1;
+  const bool is_combo = verb.find == climb_named_rungs;
   Options options;
+  if (is_combo && argc > 2 && argv[2][0] != '-') options.names = argv[2];
   options.minutes = verb.minutes;
   options.command = "gpt-bench";
   for (int i = 1; i < argc; ++i) options.command += fmt::format(" {}", argv[i]);
-  if (is_combo) options.names = argv[2];
-  const auto command = config::parse_command_line(argc - used, argv + used, "gpt-bench " + name,
-                                                  fmt::format("Measures {}.", verb.help ? verb.help : name.c_str()),
+  std::string program = "gpt-bench " + name;
+  if (is_combo) program += " " + (options.names.empty() ? "NAME+NAME..." : options.names);
+  const int used = options.names.empty() ? 1 : 2;
+  const auto command = config::parse_command_line(argc - used, argv + used, program, description_of(verb),
                                                   options_of(name, options), complete);
   if (command.handled) return 0;
+  if (is_combo && options.names.empty())
+    throw Error(ExitCode::config, "gpt-bench combo: name the optimizations, such as compile+adamw");
   process::watch_signals();
   if (verb.is_here) {
     use_cpu_threads(command.config.threads);

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import pty
+import re
 import signal
 import subprocess
 import tempfile
@@ -225,6 +226,19 @@ class Bench(unittest.TestCase):
         markdown = self.files(".md")[0].read_text()
         self.assertIn("| eager ", markdown)
         self.assertTrue(markdown.startswith("# gpt-bench modes\n"))
+
+    def test_every_command_explains_itself(self):
+        usage = programs.run("gpt-bench", "--help", check_code=0).stdout
+        verbs = re.findall(r"gpt-bench (\w+) .*\[--config FILE\]", usage)
+        self.assertEqual(len(verbs), 8)
+        for verb in verbs:
+            done = programs.run("gpt-bench", verb, "--help", check_code=0)
+            self.assertTrue(done.stdout.startswith("Measures "), done.stdout)
+            self.assertIn(f"\nUsage: gpt-bench {verb} ", done.stdout)
+        combo = programs.run("gpt-bench", "combo", "-h", check_code=0).stdout
+        self.assertIn("Usage: gpt-bench combo NAME+NAME... [--config FILE]", combo)
+        self.assertRegex(combo, r"\n  end_to_end +\w")
+        self.assertIn("LibTorch", programs.run("gpt-bench", "--version", check_code=0).stdout)
 
     def test_mistakes_are_named(self):
         for words, message in (
