@@ -109,6 +109,12 @@ Table table_of(const ArchitectureComparison& comparison) {
   return table;
 }
 
+// After how many updates the next evaluation follows: all are evenly spread, the last is at the end.
+int64_t next_evaluation(int64_t done, const LearningLength& length) {
+  const int64_t evaluations = done * length.evaluations / length.updates + 1;
+  return (evaluations * length.updates + length.evaluations - 1) / length.evaluations;
+}
+
 }  // namespace
 
 double Learning::loss_after(double updates) const {
@@ -127,14 +133,19 @@ Learning learn(const Config& config, const LearningLength& length) {
   Learning result{.parameters = parameter_count(run.config().model), .points = {}};
   const auto evaluate = [&](int64_t updates) { result.points.push_back({updates, run.validation_loss()}); };
   evaluate(0);
-  std::vector<double> seconds;
+  std::vector<double> seconds;  // of an update, by groups
+  double fastest = std::numeric_limits<double>::infinity();
   int64_t tokens = 0;
-  for (int64_t i = 1; i <= length.updates; ++i) {
-    const auto update = run.update();
-    tokens += update.tokens;
-    seconds.push_back(update.seconds);
-    const int64_t due = i * length.evaluations / length.updates;
-    if (due != (i - 1) * length.evaluations / length.updates) evaluate(i);
+  for (int64_t done = 0, next = 0; done < length.updates;) {
+    if (done == next) next = next_evaluation(done, length);
+    const int64_t group = updates_between_waits(run.device().device.type(), fastest, length.updates),
+                  count = std::min(group, next - done);
+    const auto updates = run.update(count);
+    tokens += updates.tokens;
+    seconds.push_back(updates.seconds / static_cast<double>(count));
+    fastest = std::min(fastest, seconds.back());
+    done += count;
+    if (done == next) evaluate(done);
   }
   result.step_ms = 1000 * median(seconds);
   result.threads = at::get_num_threads();

@@ -60,9 +60,10 @@ int64_t MeasuredRun::launch() {
 
 void MeasuredRun::wait() const { synchronize(device_.device); }  // sync: what was launched is timed
 
-MeasuredRun::Update MeasuredRun::update() {
+MeasuredRun::Updates MeasuredRun::update(int64_t count) {
   const auto begin = std::chrono::steady_clock::now();
-  const int64_t tokens = launch();
+  int64_t tokens = 0;
+  for (int64_t i = 0; i < count; ++i) tokens += launch();
   wait();
   return {tokens, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()};
 }

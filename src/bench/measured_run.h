@@ -20,15 +20,15 @@ class MeasuredRun {
   // Draws from the process's random state, so that no other run may follow.
   explicit MeasuredRun(Config config);
 
-  struct Update {
+  struct Updates {
     int64_t tokens;
-    double seconds;
+    double seconds;  // of all together
   };
   // Launches one; the number of its tokens. Throws gpt::Error(interrupted) on a signal.
   int64_t launch();
-  void wait() const;        // for what was launched
-  Update update();          // launches one and waits for it
-  at::Tensor loss() const;  // of the last update: a scalar on the device, which is not waited for
+  void wait() const;                  // for what was launched
+  Updates update(int64_t count = 1);  // launches so many and waits for them
+  at::Tensor loss() const;            // of the last update: a scalar on the device, which is not waited for
   double validation_loss();
   std::optional<MemoryUse> memory() const { return measured_memory(state_, step_); }
 

@@ -134,7 +134,7 @@ class Advice {
 };
 
 // Nothing where a signal stopped it, which is an error only while there is too little to report.
-std::optional<MeasuredRun::Update> next_update(MeasuredRun& run, bool has_enough) {
+std::optional<MeasuredRun::Updates> next_update(MeasuredRun& run, bool has_enough) {
   try {
     return run.update();
   } catch (const Error& error) {

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "bench/tiny_bench_run.h"
+
 namespace gpt {
 namespace {
 
@@ -83,6 +85,21 @@ TEST(Architecture, ASignalKeepsWhatWasLearned) {
   EXPECT_EQ(verdict_of(comparison, "mlp: geglu"), "no difference");
   for (const Variant& variant : comparison.variants)
     EXPECT_NE(to_markdown(findings(comparison).text).find("| " + variant.name + " "), std::string::npos);
+}
+
+TEST(Architecture, TheLossIsEvaluatedAtEvenDistances) {
+  const ScratchFolder folder;
+  Config config = tiny_bench_run(folder);
+  config.data.validation_fraction = 0.2;
+  config.training.cadence.eval_batches = 1;
+  const auto evaluated = [&config](int64_t updates, int64_t evaluations) {
+    std::vector<int64_t> after;
+    for (const auto& point : learn(config, {.updates = updates, .evaluations = evaluations}).points)
+      after.push_back(point.updates);
+    return after;
+  };
+  EXPECT_EQ(evaluated(7, 3), (std::vector<int64_t>{0, 3, 5, 7}));
+  EXPECT_EQ(evaluated(2, 5), (std::vector<int64_t>{0, 1, 2}));
 }
 
 TEST(Architecture, LearningSurvivesJson) {
