@@ -24,18 +24,6 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-class EvaluationMode {
- public:
-  explicit EvaluationMode(GPT& model) : model_(model), was_training_(model.training()) { model_.train(false); }
-  ~EvaluationMode() { model_.train(was_training_); }
-  EvaluationMode(const EvaluationMode&) = delete;
-  EvaluationMode& operator=(const EvaluationMode&) = delete;
-
- private:
-  GPT& model_;
-  bool was_training_;
-};
-
 // The tokens that the next one depends on, and the cache, which holds the first of them.
 class Context {
  public:

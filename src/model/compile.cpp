@@ -77,6 +77,25 @@ std::string cuda_attention_path(const ModelConfig& config, AttentionKernel asked
                      config.head_dim());
 }
 
+// Within its scope the model computes with these operators. Leaves no gradients, also where one of them throws.
+class TriedOperators {
+ public:
+  TriedOperators(GPT& model, const ops::Operators& operators) : model_(model), before_(model.operators()) {
+    model_.set_operators(operators);
+    model_.parameters().clear_gradients();
+  }
+  ~TriedOperators() {
+    model_.parameters().clear_gradients();
+    model_.set_operators(before_);
+  }
+  TriedOperators(const TriedOperators&) = delete;
+  TriedOperators& operator=(const TriedOperators&) = delete;
+
+ private:
+  GPT& model_;
+  ops::Operators before_;
+};
+
 struct Outcome {
   double loss, gradient_norm;
 };
@@ -88,8 +107,7 @@ Outcome try_on(GPT& model, const ops::Operators& operators, at::ScalarType compu
                              .mul_(kStride)
                              .remainder_(*model.config().vocab_size)
                              .unsqueeze(0);  // (1, T + 1)
-  model.set_operators(operators);
-  model.parameters().clear_gradients();
+  const TriedOperators tried(model, operators);
   at::Tensor loss;
   {
     const Autocast autocast(model.device(), compute_type);
@@ -97,9 +115,7 @@ Outcome try_on(GPT& model, const ops::Operators& operators, at::ScalarType compu
                       {.label_smoothing = 0.1, .chunk_rows = (T + 1) / 2});  // all its parts
   }
   loss.backward();
-  const Outcome outcome{loss.item<double>(), ops::flat_norm(model.parameters().flat_gradients()).item<double>()};
-  model.parameters().clear_gradients();
-  return outcome;
+  return {loss.item<double>(), ops::flat_norm(model.parameters().flat_gradients()).item<double>()};
 }
 
 // What is wrong with `ours`; nothing where both agree within what rounding explains.
@@ -118,10 +134,12 @@ std::optional<std::string> disagreement(const Outcome& ours, const Outcome& refe
   return std::nullopt;
 }
 
-std::optional<std::string> fault(GPT& model, const ops::Operators& operators, const Precision& precision) {
+// Of the model's operators.
+std::optional<std::string> fault(GPT& model, const Precision& precision) {
   const at::ScalarType type = precision.autocast_type();
+  const EvaluationMode evaluation(model);  // without dropout nothing is drawn
   try {
-    return disagreement(try_on(model, operators, type), try_on(model, ops::aten_operators(), type),
+    return disagreement(try_on(model, model.operators(), type), try_on(model, ops::aten_operators(), type),
                         precision.compute_type());
   } catch (const c10::Error& error) {
     if (process::is_out_of_memory(error)) throw;  // LibTorch's operators need more of it
@@ -205,13 +223,8 @@ bool compile_model(GPT& model, const TrainingConfig& training, const Precision& 
   if (!execution.use_compile) return false;
   log::info("Compiling model...");
   const auto begin = std::chrono::steady_clock::now();
-  const ops::Operators operators = model.operators();
-  const bool was_training = model.training();
-  model.train(false);  // without dropout nothing is drawn
-  const std::optional<std::string> why = fault(model, operators, precision);
-  model.train(was_training);
-  model.set_operators(why ? ops::aten_operators() : operators);
-  if (why) {
+  if (const std::optional<std::string> why = fault(model, precision)) {
+    model.set_operators(ops::aten_operators());
     log::warn("Failed to compile: " + *why);
     if (execution.gradient_checkpointing == GradientCheckpointing::activation ||
         execution.gradient_checkpointing == GradientCheckpointing::norm)

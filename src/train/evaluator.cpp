@@ -62,8 +62,7 @@ Evaluator::Evaluator(const Corpus& corpus, int64_t batch_size, int64_t block_siz
 
 Evaluation Evaluator::run(GPT& model, const std::function<bool(double share)>& stop) const {
   at::NoGradGuard no_grad;
-  const bool was_training = model.training();
-  model.train(false);
+  const EvaluationMode evaluation(model);
   // The sum stays on the device, so that a GPU never waits for the host between batches.
   at::Tensor sum = at::zeros({}, at::TensorOptions(device_).dtype(at::kDouble));
   bool stopped = false;
@@ -74,7 +73,6 @@ Evaluation Evaluator::run(GPT& model, const std::function<bool(double share)>& s
     if (batch.inputs.size(1) == 1) kernels.emplace(ops::without_cudnn());  // what is left of the validation tokens
     sum += model.loss(batch.inputs, batch.targets).to(at::kDouble) * static_cast<double>(batch.inputs.numel());
   }
-  model.train(was_training);
   if (stopped) return {.loss = std::numeric_limits<double>::quiet_NaN(), .bits_per_byte = {}};
   const double nats = sum.item<double>();  // sync: once per evaluation
   map_faults::require_intact();

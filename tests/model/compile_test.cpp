@@ -72,6 +72,21 @@ TEST_P(CompileTest, FallsBackToATenWhereAnOperatorThrows) {
   EXPECT_FALSE(is_ours(model));
 }
 
+TEST_P(CompileTest, WhereMemoryRunsOutTheModelIsLeftAsItWas) {
+  GPT model(small_model(), device(), 1);
+  model.train(true);
+  ops::Operators operators = ops::fused_operators();
+  operators.embedding = [](const at::Tensor&, const Parameter&, const Parameter&, int64_t, double) -> at::Tensor {
+    TORCH_CHECK(false, "out of memory");
+  };
+  model.set_operators(operators);
+  testing::internal::CaptureStderr();
+  EXPECT_THROW((void)compile_model(model, TrainingConfig{}, Precision{}), c10::Error);
+  (void)testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(is_ours(model));
+  EXPECT_TRUE(model.training());
+}
+
 TEST_P(CompileTest, WithoutItATensOperatorsCompute) {
   TrainingConfig training;
   training.execution.use_compile = false;

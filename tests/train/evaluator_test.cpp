@@ -8,6 +8,7 @@
 #include <cmath>
 #include <numbers>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -139,6 +140,19 @@ TEST_P(EvaluatorTest, StopsBetweenBatches) {
       Evaluator(corpus, 2, kBlock, 0, device(), Precision{}).run(model, [](double) { return true; });
   EXPECT_TRUE(std::isnan(result.loss));
   EXPECT_FALSE(result.bits_per_byte);
+}
+
+TEST_P(EvaluatorTest, DropoutIsOnAgainAfterOneThatThrew) {
+  const Corpus corpus = corpus_of(std::string(100, 'a') + "b");
+  GPT model = model_for(corpus, device());
+  model.train(true);
+  const Evaluator evaluator(corpus, 2, kBlock, 0, device(), Precision{});
+  const auto interrupt = [&](double) -> bool {
+    EXPECT_FALSE(model.training());
+    throw std::runtime_error("the data changed");
+  };
+  EXPECT_THROW((void)evaluator.run(model, interrupt), std::runtime_error);
+  EXPECT_TRUE(model.training());
 }
 
 TEST_P(EvaluatorTest, ComputesInThePrecisionOfTheTraining) {

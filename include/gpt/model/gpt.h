@@ -83,4 +83,17 @@ class GPT {
   GradientCheckpointing gradient_checkpointing_ = GradientCheckpointing::none;
 };
 
+// Within its scope nothing is dropped out.
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(GPT& model) : model_(model), was_training_(model.training()) { model_.train(false); }
+  ~EvaluationMode() { model_.train(was_training_); }
+  EvaluationMode(const EvaluationMode&) = delete;
+  EvaluationMode& operator=(const EvaluationMode&) = delete;
+
+ private:
+  GPT& model_;
+  bool was_training_;
+};
+
 }  // namespace gpt
