@@ -45,6 +45,12 @@ ops::SdpBackends backends_of(AttentionKernel kernel) {
   return {.cudnn = has(cudnn), .flash = has(flash), .efficient = has(efficient), .math = has(math)};
 }
 
+void require_kernel(AttentionKernel kernel, at::Device device) {
+  if (!device.is_cpu() || (kernel != AttentionKernel::cudnn && kernel != AttentionKernel::efficient)) return;
+  throw Error(ExitCode::config,
+              fmt::format("'training.attention' is {}, which needs a GPU; use auto, flash or math", name_of(kernel)));
+}
+
 std::string cpu_attention_path(const ExecutionConfig& execution, double dropout) {
   if (execution.attention == AttentionKernel::math) return "math: training.attention asks for it";
   const bool is_flash = execution.use_compile || dropout == 0;
@@ -59,7 +65,7 @@ std::string cuda_attention_path(const ModelConfig& config, AttentionKernel asked
   // Views of one tensor, as the model has them: a kernel may ask for certain strides.
   const ops::Heads heads = ops::split_heads(qkv.requires_grad_(training), config.n_head, config.kv_heads());
   try {
-    const ops::OnlySdpBackends backends(ops::exact_for_dropout(dropout));
+    const ops::OnlySdpBackends allowed(backends_of(asked)), exact(ops::exact_for_dropout(dropout));
     const auto choice =
         at::_fused_sdp_choice(heads.q.transpose(1, 2), heads.k.transpose(1, 2), heads.v.transpose(1, 2), {}, dropout,
                               /*is_causal=*/true, std::nullopt, config.kv_heads() < config.n_head);
@@ -160,10 +166,7 @@ const char* name_of(CompileMode mode) {
 
 ops::Operators select_operators(const ExecutionConfig& execution, at::Device device) {
   const AttentionKernel kernel = execution.attention;
-  if (device.is_cpu() && (kernel == AttentionKernel::cudnn || kernel == AttentionKernel::efficient)) {
-    throw Error(ExitCode::config,
-                fmt::format("'training.attention' is {}, which needs a GPU; use auto, flash or math", name_of(kernel)));
-  }
+  require_kernel(kernel, device);
   ops::allow_sdp_backends(backends_of(kernel));
   if (!execution.use_compile) return ops::aten_operators();
   ops::Operators operators = ops::fused_operators();
@@ -173,12 +176,11 @@ ops::Operators select_operators(const ExecutionConfig& execution, at::Device dev
 
 std::string attention_path(const ModelConfig& model, const ExecutionConfig& execution, at::Device device,
                            at::ScalarType dtype, bool training) {
-  (void)select_operators(execution, device);
-  const double dropout = training ? model.dropout : 0.0;
-  const std::string path = device.is_cpu()
-                               ? cpu_attention_path(execution, dropout)
-                               : cuda_attention_path(model, execution.attention, device, dtype, dropout, training);
   const AttentionKernel asked = execution.attention;
+  require_kernel(asked, device);
+  const double dropout = training ? model.dropout : 0.0;
+  const std::string path = device.is_cpu() ? cpu_attention_path(execution, dropout)
+                                           : cuda_attention_path(model, asked, device, dtype, dropout, training);
   if (asked != AttentionKernel::automatic && !path.starts_with(name_of(asked))) {
     throw Error(ExitCode::config, fmt::format("'training.attention' is {}, which cannot be used here{}; use auto",
                                               name_of(asked), path.empty() ? "" : " (" + path + " would be)"));

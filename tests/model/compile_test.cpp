@@ -10,6 +10,7 @@
 #include "gpt/core/error.h"
 #include "gpt/device/random_state.h"
 #include "gpt/ops/aten.h"
+#include "gpt/ops/attention_kernels.h"
 #include "gpt/ops/fused.h"
 #include "gpt/optim/grad_clip.h"
 #include "tests/support/device_cases.h"
@@ -136,6 +137,18 @@ TEST_P(CompileTest, BothSetsGiveTheSameLossAndGradient) {
     const double norm = gradients[0].norm().item<double>();
     EXPECT_LT((gradients[1] - gradients[0]).norm().item<double>(), 1e-5 * norm);
   }
+}
+
+TEST_P(CompileTest, AskingForTheAttentionKernelSetsNone) {
+  const ops::AttentionKernels before = ops::allowed_attention_kernels(), only_flash{.flash = true};
+  ops::allow_attention_kernels(only_flash);
+  for (const auto kernel : {AttentionKernel::automatic, AttentionKernel::math}) {
+    ExecutionConfig execution;
+    execution.attention = kernel;
+    (void)attention_path(small_model(), execution, device(), at::kFloat, /*training=*/true);
+    EXPECT_TRUE(ops::allowed_attention_kernels() == only_flash);
+  }
+  ops::allow_attention_kernels(before);
 }
 
 INSTANTIATE_ON_DEVICES(CompileTest);

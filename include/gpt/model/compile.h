@@ -18,7 +18,8 @@ namespace gpt {
 ops::Operators select_operators(const ExecutionConfig& execution, at::Device device);
 
 // The attention kernel that this model is trained with: "flash", "cudnn", "efficient" or "math: why". On a CPU "flash" is our own
-// with use_compile, and otherwise ATen's. Throws gpt::Error(config) when it is not the one that `execution` asks for.
+// with use_compile, and otherwise ATen's. Throws gpt::Error(config) when it is not the one that `execution` asks for. Changes
+// nothing: select_operators() decides what the process computes with.
 std::string attention_path(const ModelConfig& model, const ExecutionConfig& execution, at::Device device,
                            at::ScalarType dtype, bool training);
 
