@@ -22,8 +22,8 @@ struct Mode {
 // Why a mode is another one that is measured already.
 std::string obstacle_of(const Config& config, const DeviceInfo& device) {
   if (device.device.is_cpu()) return "on a CPU every mode is default";
-  const auto [mode, difference] = effective_mode(config.training, config.model, device.device);
-  return mode == config.training.execution.compile_mode ? "" : difference;
+  const EffectiveMode is = effective_mode(config.training, config.model, device.device);
+  return is.mode == config.training.execution.compile_mode ? "" : is.difference;
 }
 
 std::vector<Mode> modes_of(const Config& wanted, const DeviceInfo& device) {

@@ -157,8 +157,7 @@ ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& t
           .own_operators = execution.use_compile,
           .rounds_products = device.device.is_cpu() && ops::cpu::rounds_products_from_float32(),
           .product_workspace = device.device.is_cpu() ? ops::cpu::product_workspace(precision.compute_type()) : 0,
-          .is_recorded = execution.compile_mode != CompileMode::standard &&
-                         recording_obstacle(training, model, device.device).empty(),
+          .is_recorded = effective_mode(training, model, device.device).records,
           .end_to_end = precision.end_to_end};
 }
 

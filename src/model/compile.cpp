@@ -208,20 +208,24 @@ std::string tuning_obstacle(const TrainingConfig& training, at::Device device) {
 EffectiveMode effective_mode(const TrainingConfig& training, const ModelConfig& model, at::Device device) {
   using enum CompileMode;
   const CompileMode asked = training.execution.compile_mode;
-  if (asked == standard) return {asked, ""};
-  const std::string no_graphs = recording_obstacle(training, model, device);
-  const std::string no_tuning = asked == max_autotune ? tuning_obstacle(training, device) : "";
-  if (asked == max_autotune && no_tuning.empty())
-    return {asked, no_graphs.empty() ? "" : "records no graphs " + no_graphs};
-  const CompileMode mode = no_graphs.empty() ? reduce_overhead : standard;
-  if (mode == asked) return {mode, ""};
-  return {mode, fmt::format("is {} {}", name_of(mode), mode == standard ? no_graphs : no_tuning)};
+  const std::string no_graphs = recording_obstacle(training, model, device),
+                    no_tuning = tuning_obstacle(training, device);
+  EffectiveMode is{.records = asked != standard && no_graphs.empty(),
+                   .tunes = asked == max_autotune && no_tuning.empty()};
+  is.mode = is.tunes ? max_autotune : is.records ? reduce_overhead : standard;
+  if (is.mode != asked) {
+    is.difference = fmt::format("is {} {}", name_of(is.mode), is.records ? no_tuning : no_graphs);
+  } else if (is.tunes && !is.records) {
+    is.difference = "records no graphs " + no_graphs;
+  }
+  return is;
 }
 
 bool compile_model(GPT& model, const TrainingConfig& training, const Precision& precision) {
   const ExecutionConfig& execution = training.execution;
-  const auto [mode, difference] = effective_mode(training, model.config(), model.device());
-  if (!difference.empty()) log::info(fmt::format("compile_mode {} {}", name_of(execution.compile_mode), difference));
+  const EffectiveMode mode = effective_mode(training, model.config(), model.device());
+  if (!mode.difference.empty())
+    log::info(fmt::format("compile_mode {} {}", name_of(execution.compile_mode), mode.difference));
   if (!execution.use_compile) return false;
   log::info("Compiling model...");
   const auto begin = std::chrono::steady_clock::now();
@@ -232,12 +236,12 @@ bool compile_model(GPT& model, const TrainingConfig& training, const Precision& 
         execution.gradient_checkpointing == GradientCheckpointing::norm)
       log::warn(
           "gradient_checkpointing saves nothing without use_compile's operators, unless it is selective or block");
-    log::warn(mode == CompileMode::standard ? "Continuing with uncompiled model"
-                                            : "Continuing with uncompiled model, and without CUDA graphs");
+    log::warn(mode.mode == CompileMode::standard ? "Continuing with uncompiled model"
+                                                 : "Continuing with uncompiled model, and without CUDA graphs");
     return false;
   }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-  log::success(fmt::format("Model compiled successfully ({}) in {:.2f} s", name_of(mode), seconds.count()));
+  log::success(fmt::format("Model compiled successfully ({}) in {:.2f} s", name_of(mode.mode), seconds.count()));
   return true;
 }
 

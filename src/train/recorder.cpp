@@ -11,9 +11,7 @@
 namespace gpt {
 
 Recorder recorder_for(const TrainingConfig& training, const ModelConfig& model, c10::Device device) {
-  const bool is_recorded =
-      training.execution.compile_mode != CompileMode::standard && recording_obstacle(training, model, device).empty();
-  return Recorder(is_recorded ? graphs_of(device) : nullptr);
+  return Recorder(effective_mode(training, model, device).records ? graphs_of(device) : nullptr);
 }
 
 bool Recorder::run(const Key& key, const std::function<void()>& work) {

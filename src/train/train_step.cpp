@@ -31,7 +31,7 @@ TrainStep::TrainStep(GPT& model, AdamW& optimizer, GradScaler& scaler, const Pre
       gradient_clip_(config.optimizer.gradient_clip),
       label_smoothing_(config.label_smoothing),
       loss_chunk_rows_(config.execution.loss_chunk_rows),
-      tunes_products_(effective_mode(config, model.config(), model.device()).mode == CompileMode::max_autotune),
+      tunes_products_(effective_mode(config, model.config(), model.device()).tunes),
       recorder_(std::move(recorder)) {
   for (at::Tensor* scalar : {&learning_rate_, &share_, &loss_, &grad_norm_, &skipped_})
     *scalar = at::zeros({}, model.device());

@@ -156,21 +156,22 @@ INSTANTIATE_ON_DEVICES(CompileTest);
 TEST(EffectiveMode, MaxAutotuneOnAGpuNeedsNoGraphs) {
   const at::Device gpu(at::kCUDA, 0);
   const auto mode_of = [](const TrainingConfig& training, at::Device device) {
-    const auto [mode, difference] = effective_mode(training, small_model(), device);
-    return std::string(name_of(mode)) + (difference.empty() ? "" : ": " + difference);
+    const EffectiveMode is = effective_mode(training, small_model(), device);
+    return std::string(name_of(is.mode)) + (is.records ? "+graphs" : "") + (is.tunes ? "+tuning" : "") +
+           (is.difference.empty() ? "" : ": " + is.difference);
   };
   TrainingConfig training;
   training.execution.compile_mode = CompileMode::max_autotune;
-  EXPECT_EQ(mode_of(training, gpu), "max-autotune");
+  EXPECT_EQ(mode_of(training, gpu), "max-autotune+graphs+tuning");
   EXPECT_EQ(mode_of(training, at::kCPU), "default: is default on a CPU, which has no graphs");
   training.execution.deterministic = true;
   EXPECT_EQ(mode_of(training, gpu),
-            "reduce-overhead: is reduce-overhead with deterministic: true, because what is measured "
+            "reduce-overhead+graphs: is reduce-overhead with deterministic: true, because what is measured "
             "differs between runs");
   training.optimizer.fused_adamw = false;
   EXPECT_TRUE(mode_of(training, gpu).starts_with("default: is default with fused_adamw: false"));
   training.execution.deterministic = false;
-  EXPECT_TRUE(mode_of(training, gpu).starts_with("max-autotune: records no graphs with fused_adamw: false"));
+  EXPECT_TRUE(mode_of(training, gpu).starts_with("max-autotune+tuning: records no graphs with fused_adamw: false"));
   training.execution.use_compile = false;
   EXPECT_EQ(mode_of(training, gpu), "default: is default without use_compile");
 }

@@ -29,11 +29,11 @@ std::string recording_obstacle(const TrainingConfig& training, const ModelConfig
 // Why compile_mode max-autotune cannot choose how products are computed by measuring them; empty where it can.
 std::string tuning_obstacle(const TrainingConfig& training, at::Device device);
 
-// What compile_mode is here, and how that differs from what was asked for: "is default on a CPU, which has no graphs". The
-// difference is empty where there is none.
+// What compile_mode is here.
 struct EffectiveMode {
-  CompileMode mode;
-  std::string difference;
+  CompileMode mode = CompileMode::standard;
+  bool records = false, tunes = false;  // steps are recorded as graphs; products are chosen by measuring them
+  std::string difference = {};  // from what was asked for: "is default on a CPU, which has no graphs"; empty: none
 };
 EffectiveMode effective_mode(const TrainingConfig& training, const ModelConfig& model, at::Device device);
 const char* name_of(CompileMode mode);  // as the configuration writes it
