@@ -58,9 +58,6 @@ bool is_folder(const std::string& path) {
   return fs::is_directory(path, ignored);
 }
 
-// A checkpoint's own, or the last one of a run folder.
-std::string file_of(const std::string& path) { return is_folder(path) ? path + "/ckpt.pt" : path; }
-
 Check readable(const std::string& file, const Checkpoint& checkpoint) {
   int64_t parameters = 0;
   for (const auto& [name, tensor] : checkpoint.model) parameters += tensor.numel();
@@ -78,7 +75,7 @@ Check readable(const std::string& file, const Checkpoint& checkpoint) {
 // As check_checkpoint(); nothing where the check failed.
 std::optional<Checkpoint> read_checkpoint(const std::string& path, Check& check) {
   try {
-    const std::string file = file_of(path);
+    const std::string file = checkpoint_file(path);
     Checkpoint checkpoint = load_checkpoint(file);
     check = readable(file, checkpoint);
     return checkpoint;
@@ -202,14 +199,13 @@ class Examination {
   // The checkpoint that gpt-train would begin with.
   void find_start() {
     const std::string& from = config_.training.resume_from;
-    const bool is_named = from != "auto" && from != "none";
     const bool is_about_folder = !asked_.steps_per_epoch || origins_.count("output_dir") > 0;
     if (is_about_folder) start_ = peek_run(config_.output_dir);
     // What is left is counted from there, whatever the folder of the run has.
     if (!asked_.checkpoint.empty()) {
       if (const auto checkpoint = add_checkpoint(asked_.checkpoint)) named_step_ = checkpoint->step;
     }
-    if (is_named) {
+    if (names_checkpoint(from)) {
       auto checkpoint = add_checkpoint(from);
       if (!start_ && checkpoint) start_ = StartingPoint{std::move(*checkpoint), from};
     }

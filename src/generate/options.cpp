@@ -10,6 +10,7 @@
 #include <system_error>
 #include <vector>
 
+#include "gpt/checkpoint/file_names.h"
 #include "gpt/config/arguments.h"
 #include "gpt/config/load.h"
 #include "gpt/core/error.h"
@@ -115,7 +116,7 @@ std::string newest_run() {
   std::error_code error;
   for (fs::directory_iterator entry(config::kRunsFolder, error), end; !error && entry != end; entry.increment(error)) {
     std::error_code missing;
-    const fs::file_time_type time = fs::last_write_time(entry->path() / "ckpt.pt", missing);
+    const fs::file_time_type time = fs::last_write_time(entry->path() / kLastCheckpoint, missing);
     if (!missing && time > newest_time) newest = entry->path().string(), newest_time = time;
   }
   return newest;
@@ -123,8 +124,8 @@ std::string newest_run() {
 
 bool is_checkpoint(const std::string& word) {
   std::error_code unimportant;
-  return std::filesystem::is_regular_file(word + "/ckpt.pt", unimportant) ||
-         (word.ends_with(".pt") && std::filesystem::is_regular_file(word, unimportant));
+  const std::string file = checkpoint_file(word);
+  return file.ends_with(".pt") && std::filesystem::is_regular_file(file, unimportant);
 }
 
 constexpr SizeLimit kPromptSize{"a prompt", 64 << 20};
@@ -193,9 +194,7 @@ std::optional<GenerateOptions> parse_generate_options(int argc, const char* cons
   if (!words.empty()) options.prompt = words[0];
   if (given.count("prompt")) options.prompt = prompt;
   validate(options.sampling);
-  std::error_code unimportant;
-  if (options.checkpoint.empty()) options.checkpoint = newest_run();
-  if (std::filesystem::is_directory(options.checkpoint, unimportant)) options.checkpoint += "/ckpt.pt";
+  options.checkpoint = checkpoint_file(options.checkpoint.empty() ? newest_run() : options.checkpoint);
   return options;
 }
 

@@ -21,7 +21,7 @@ namespace {
 
 StartingPoint checkpoint_of(const Config& config) {
   const std::string& from = config.training.resume_from;
-  const bool named = from != "auto" && from != "none";
+  const bool named = names_checkpoint(from);
   std::error_code ignored;
   if (named && !std::filesystem::is_directory(from, ignored)) return {load_checkpoint(from), from};
   const std::string& folder = named ? from : config.output_dir;

@@ -18,9 +18,8 @@ namespace {
 
 // What a run leaves in its folder, apart from the log and set_aside.
 bool belongs_to_run(const std::string& name) {
-  return (name.starts_with("ckpt") && name.ends_with(".pt")) ||
-         (name.starts_with("metrics") && name.ends_with(".jsonl")) || name == kEffectiveConfig ||
-         name == "report.html" || name == "samples" || name == "tensorboard";
+  return is_checkpoint_name(name) || (name.starts_with("metrics") && name.ends_with(".jsonl")) ||
+         name == kEffectiveConfig || name == "report.html" || name == "samples" || name == "tensorboard";
 }
 
 // A folder that may not be read holds nothing usable.
@@ -29,8 +28,6 @@ bool exists(const std::string& path) {
   return fs::exists(path, ignored);
 }
 
-bool is_numbered(const std::string& name) { return name.starts_with("ckpt_step_") && name.ends_with(".pt"); }
-
 // Paths, the newest first: ckpt.pt, then the numbered ones, then the best.
 std::vector<std::string> checkpoints_in(const std::string& folder) {
   std::vector<std::string> found;
@@ -38,11 +35,11 @@ std::vector<std::string> checkpoints_in(const std::string& folder) {
   const auto add = [&](const std::string& name) {
     if (std::find(names.begin(), names.end(), name) != names.end()) found.push_back(folder + "/" + name);
   };
-  add("ckpt.pt");
+  add(kLastCheckpoint);
   for (auto name = names.rbegin(); name != names.rend(); ++name) {
     if (is_numbered(*name)) found.push_back(folder + "/" + *name);
   }
-  add("ckpt_best.pt");
+  add(kBestCheckpoint);
   return found;
 }
 
@@ -50,7 +47,7 @@ std::vector<std::string> checkpoints_in(const std::string& folder) {
 std::optional<StartingPoint> first_readable(const std::vector<std::string>& candidates, std::string& reasons) {
   for (const std::string& path : candidates) {
     try {
-      StartingPoint found{load_checkpoint(path), path, fs::path(path).filename() == "ckpt.pt"};
+      StartingPoint found{load_checkpoint(path), path, fs::path(path).filename() == kLastCheckpoint};
       found.started_by = found.checkpoint.started_by;
       return found;
     } catch (const Error& error) {
@@ -78,8 +75,7 @@ const std::string& created(const std::string& path) {
 
 std::string absolute_checkpoint(const std::string& resume_from) {
   std::error_code ignored;
-  const std::string file = fs::is_directory(resume_from, ignored) ? resume_from + "/ckpt.pt" : resume_from;
-  return fs::weakly_canonical(file, ignored).string();
+  return fs::weakly_canonical(checkpoint_file(resume_from), ignored).string();
 }
 
 }  // namespace
@@ -87,8 +83,6 @@ std::string absolute_checkpoint(const std::string& resume_from) {
 RunFolder::RunFolder(const std::string& path) : path_(created(path)), lock_(path, ExitCode::checkpoint, "output_dir") {
   log::open_file(path_ + "/train.log");
 }
-
-std::string RunFolder::numbered_path(int64_t step) const { return fmt::format("{}/ckpt_step_{:08}.pt", path_, step); }
 
 std::optional<StartingPoint> RunFolder::newest(bool set_aside_unreadable) const {
   const std::vector<std::string> candidates = checkpoints_in(path_);
@@ -143,7 +137,7 @@ std::optional<StartingPoint> RunFolder::find_start(const std::string& resume_fro
   }
   const bool holds_run = !checkpoints_in(path_).empty();
   const bool holds_metrics = exists(metrics_path());
-  const bool named = resume_from != "auto" && resume_from != "none";
+  const bool named = names_checkpoint(resume_from);
   const std::string path = named ? absolute_checkpoint(resume_from) : "";
   if (restart && holds_run) {
     log::info(fmt::format("Starting anew: the old run is now in {}", set_aside(old)));

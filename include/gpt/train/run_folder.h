@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gpt/checkpoint/checkpoint.h"
+#include "gpt/checkpoint/file_names.h"
 #include "gpt/config/config.h"
 #include "gpt/core/file.h"
 
@@ -29,9 +30,9 @@ class RunFolder {
   explicit RunFolder(const std::string& path);
 
   const std::string& path() const { return path_; }
-  std::string checkpoint_path() const { return path_ + "/ckpt.pt"; }
-  std::string best_path() const { return path_ + "/ckpt_best.pt"; }
-  std::string numbered_path(int64_t step) const;  // ckpt_step_00001000.pt
+  std::string checkpoint_path() const { return path_ + "/" + kLastCheckpoint; }
+  std::string best_path() const { return path_ + "/" + kBestCheckpoint; }
+  std::string numbered_path(int64_t step) const { return path_ + "/" + numbered_checkpoint(step); }
   std::string metrics_path() const { return path_ + "/" + kMetricsFile; }
   std::string report_path() const { return path_ + "/report.html"; }
   std::string samples_path() const { return path_ + "/samples"; }

@@ -1,0 +1,34 @@
+#include "gpt/checkpoint/file_names.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "core/scratch_folder.h"
+
+namespace gpt {
+namespace {
+
+TEST(CheckpointNames, ANumberedOneBearsItsStep) {
+  EXPECT_EQ(numbered_checkpoint(1000), "ckpt_step_00001000.pt");
+  for (const int64_t step : {int64_t{0}, int64_t{12}, int64_t{123456789012}})
+    EXPECT_EQ(numbered_step(numbered_checkpoint(step)), step);
+  for (const char* other : {kLastCheckpoint, kBestCheckpoint, "ckpt_step_.pt", "ckpt_step_12x.pt", "ckpt_step_12"})
+    EXPECT_EQ(numbered_step(other), std::nullopt) << other;
+}
+
+TEST(CheckpointNames, AFolderStandsForItsLastCheckpoint) {
+  const ScratchFolder folder;
+  EXPECT_EQ(checkpoint_file(folder.path()), folder / kLastCheckpoint);
+  EXPECT_EQ(checkpoint_file(folder / kBestCheckpoint), folder / kBestCheckpoint);
+  EXPECT_EQ(checkpoint_file(""), "");
+}
+
+TEST(CheckpointNames, ResumeFromNamesACheckpointUnlessItIsARule) {
+  EXPECT_FALSE(names_checkpoint("auto"));
+  EXPECT_FALSE(names_checkpoint("none"));
+  EXPECT_TRUE(names_checkpoint("models/auto"));
+}
+
+}  // namespace
+}  // namespace gpt
