@@ -7,6 +7,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <utility>
 
 #include "gpt/config/load.h"
 #include "gpt/core/error.h"
@@ -68,6 +69,15 @@ int64_t step_in(const std::string& line) {
   return step->get<int64_t>();
 }
 
+// Of a checkpoint that a run goes back from: none is read whose name says it, and what cannot be read lies beyond every step, as
+// does ckpt.pt, which is the end of the run.
+int64_t step_of(const std::string& folder, const std::string& name) {
+  if (const auto step = numbered_step(name)) return *step;
+  std::string unreadable;
+  const auto found = name == kLastCheckpoint ? std::nullopt : first_readable({folder + "/" + name}, unreadable);
+  return found ? found->checkpoint.step : std::numeric_limits<int64_t>::max();
+}
+
 const std::string& created(const std::string& path) {
   create_folders(path);
   return path;
@@ -84,45 +94,41 @@ RunFolder::RunFolder(const std::string& path) : path_(created(path)), lock_(path
   log::open_file(path_ + "/train.log");
 }
 
-std::optional<StartingPoint> RunFolder::newest(bool set_aside_unreadable) const {
-  const std::vector<std::string> candidates = checkpoints_in(path_);
-  std::string reasons;
-  std::optional<StartingPoint> found = first_readable(candidates, reasons);
-  if (!found && !candidates.empty()) {
-    throw Error(
-        ExitCode::checkpoint,
-        fmt::format(
-            "{}; no readable checkpoint is left in {}: restore one, start anew with gpt-train --restart, which sets the old "
-            "files aside, or choose another output_dir, such as {}",
-            reasons, path_, next_free_folder(path_)));
-  }
-  if (!found || !set_aside_unreadable) return found;
+StartingPoint RunFolder::newest(std::string& reasons) const {
+  if (std::optional<StartingPoint> found = first_readable(checkpoints_in(path_), reasons)) return std::move(*found);
+  throw Error(
+      ExitCode::checkpoint,
+      fmt::format(
+          "{}; no readable checkpoint is left in {}: restore one, start anew with gpt-train --restart, which sets the old "
+          "files aside, or choose another output_dir, such as {}",
+          reasons, path_, next_free_folder(path_)));
+}
+
+void RunFolder::set_aside_beyond(const StartingPoint& start, const std::string& reasons) const {
   std::vector<std::string> ahead;
-  for (const std::string& path : candidates) {
-    if (path == found->path) break;
+  for (const std::string& path : checkpoints_in(path_)) {
+    if (path == start.path) break;
     ahead.push_back(fs::path(path).filename().string());
   }
+  const int64_t step = start.checkpoint.step;
   // A ckpt.pt that is older than numbered ones was put there in order to go back to it.
   for (const std::string& name : names_in(path_)) {
-    const bool is_later = is_numbered(name) && name > fs::path(numbered_path(found->checkpoint.step)).filename();
-    if (found->is_last && is_later) ahead.push_back(name);
+    if (start.is_last && numbered_step(name).value_or(0) > step) ahead.push_back(name);
   }
-  if (!reasons.empty())
-    log::warn(fmt::format("{}; continuing from {} (step {})", reasons, found->path, found->checkpoint.step));
-  if (!ahead.empty())
-    log::info(fmt::format("What lies beyond step {} is now in {}", found->checkpoint.step, set_aside(ahead)));
-  return found;
+  if (!reasons.empty()) log::warn(fmt::format("{}; continuing from {} (step {})", reasons, start.path, step));
+  if (!ahead.empty()) log::info(fmt::format("What lies beyond step {} is now in {}", step, set_aside(ahead)));
 }
 
 StartingPoint RunFolder::go_back(const std::string& path) const {
-  StartingPoint start{load_checkpoint(path), path, /*is_last=*/false, /*started_by=*/path};
   const std::string source = fs::path(path).filename().string();
-  std::vector<std::string> ahead;
+  std::vector<std::pair<std::string, int64_t>> others;  // with their steps
   for (const std::string& name : names_in(path_)) {
-    if (!name.starts_with("ckpt") || !name.ends_with(".pt") || name == source) continue;
-    std::string unreadable;
-    const auto other = first_readable({path_ + "/" + name}, unreadable);
-    if (!other || other->checkpoint.step > start.checkpoint.step || name == "ckpt.pt") ahead.push_back(name);
+    if (is_checkpoint_name(name) && name != source) others.emplace_back(name, step_of(path_, name));
+  }
+  StartingPoint start{load_checkpoint(path), path, /*is_last=*/false, /*started_by=*/path};
+  std::vector<std::string> ahead;
+  for (const auto& [name, step] : others) {
+    if (step > start.checkpoint.step) ahead.push_back(name);
   }
   if (ahead.empty()) return start;
   log::info(fmt::format("Going back to {} (step {}); what lies beyond it is now in {}", path, start.checkpoint.step,
@@ -149,9 +155,13 @@ std::optional<StartingPoint> RunFolder::find_start(const std::string& resume_fro
     if (!named) return std::nullopt;
     return StartingPoint{load_checkpoint(path), path, /*is_last=*/false, /*started_by=*/path};
   }
-  if (resume_from == "auto") return newest(/*set_aside_unreadable=*/true);
-  const std::optional<StartingPoint> own = newest(/*set_aside_unreadable=*/false);
-  if (own->checkpoint.started_by == (named ? path : resume_from)) return newest(/*set_aside_unreadable=*/true);
+  std::string reasons;
+  std::optional<StartingPoint> own = newest(reasons);
+  if (resume_from == "auto" || own->checkpoint.started_by == (named ? path : resume_from)) {
+    set_aside_beyond(*own, reasons);
+    return own;
+  }
+  own.reset();  // its tensors are large
   std::error_code ignored;
   if (named && fs::equivalent(fs::path(path).parent_path(), path_, ignored)) return go_back(path);
   if (named && !exists(path))

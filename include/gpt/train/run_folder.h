@@ -57,7 +57,9 @@ class RunFolder {
   void require_space(uint64_t bytes, int64_t keep_last) const;
 
  private:
-  std::optional<StartingPoint> newest(bool set_aside_unreadable) const;
+  // The newest that can be read, of one or more; `reasons` says why those before it cannot.
+  StartingPoint newest(std::string& reasons) const;
+  void set_aside_beyond(const StartingPoint& start, const std::string& reasons) const;
   StartingPoint go_back(const std::string& path) const;
   // Moves files of this folder into set_aside/1, or the next number, and returns that folder's path.
   std::string set_aside(const std::vector<std::string>& names) const;
