@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -36,18 +38,33 @@ class SampleOrder {
     return start(epoch, static_cast<int64_t>(Permutation(samples_, key(epoch))(sample)));
   }
 
-  // Another order for epoch 0: the samples as they follow each other.
-  void set_first_epoch(std::vector<int64_t> order) {
-    first_epoch_ = std::make_shared<const std::vector<int64_t>>(std::move(order));
+  // Another order for epoch 0: the samples as they follow each other. `make` may read the whole text, so it is called when the
+  // first sample is asked for, in whichever thread that is.
+  void set_first_epoch(std::function<std::vector<int64_t>()> make) {
+    first_epoch_ = std::make_shared<FirstEpoch>(std::move(make));
   }
 
  private:
+  class FirstEpoch {
+   public:
+    explicit FirstEpoch(std::function<std::vector<int64_t>()> make) : make_(std::move(make)) {}
+    int64_t operator[](int64_t turn) {
+      std::call_once(once_, [this] { order_ = make_(); });
+      return order_[turn];
+    }
+
+   private:
+    std::once_flag once_;
+    std::function<std::vector<int64_t>()> make_;
+    std::vector<int64_t> order_;
+  };
+
   uint64_t key(int64_t epoch) const { return mix64(mix64(seed_) + static_cast<uint64_t>(epoch)); }
 
   int64_t block_size_;
   uint64_t seed_;
   int64_t samples_, offsets_;
-  std::shared_ptr<const std::vector<int64_t>> first_epoch_;
+  std::shared_ptr<FirstEpoch> first_epoch_;
 };
 
 }  // namespace gpt

@@ -104,13 +104,17 @@ struct SampleSchedule::Impl {
       const int64_t epochs = (next + old.samples_per_epoch() - 1) / old.samples_per_epoch();
       return {anew, epochs * anew.samples_per_epoch()};
     }
-    if (options.order != DataOrder::random)
-      anew.set_first_epoch(easiest_first(tokens, anew, options.order, options.end_of_text));
-    return {anew, 0};
+    if (options.order == DataOrder::random) return {anew, 0};
+    SampleOrder easier_first = anew;
+    easier_first.set_first_epoch([tokens, anew, by = options.order, end_of_text = options.end_of_text] {
+      return easiest_first(tokens, anew, by, end_of_text);
+    });
+    return {easier_first, 0};
   }
 };
 
 SampleSchedule::SampleSchedule(const std::vector<Tokens>& sources, const ScheduleOptions& options) {
+  require_documents(options.order, options.end_of_text);
   auto impl = std::make_unique<Impl>(Impl{options});
   for (const StageBatches& stage : options.stages) impl->add_stage(sources, stage, &stage == &options.stages.back());
   impl_ = std::move(impl);

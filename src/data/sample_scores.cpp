@@ -62,13 +62,15 @@ std::vector<int64_t> document_lengths(const Tokens& tokens, const SampleOrder& o
 
 }  // namespace
 
+void require_documents(DataOrder by, std::optional<int32_t> end_of_text) {
+  if (by != DataOrder::shorter_first || end_of_text) return;
+  throw Error(ExitCode::config,
+              "data.order: shorter_first needs documents, and this tokenizer marks no end of text; set "
+              "data.order: simpler_first, or a tokenizer such as bpe:4096 or gpt2");
+}
+
 std::vector<int64_t> easiest_first(const Tokens& tokens, const SampleOrder& order, DataOrder by,
                                    std::optional<int32_t> end_of_text) {
-  if (by == DataOrder::shorter_first && !end_of_text) {
-    throw Error(ExitCode::config,
-                "data.order: shorter_first needs documents, and this tokenizer marks no end of text; set "
-                "data.order: simpler_first, or a tokenizer such as bpe:4096 or gpt2");
-  }
   const std::vector<int64_t> scores =
       by == DataOrder::shorter_first ? document_lengths(tokens, order, *end_of_text) : compressed_sizes(tokens, order);
   std::vector<int64_t> samples(scores.size());

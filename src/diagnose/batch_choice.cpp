@@ -57,6 +57,8 @@ int64_t largest_that_fits(int64_t total, int64_t batch_size, const std::function
 bool fits_in_practice(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision) {
   Config alone = config;
   alone.data.stages.clear();
+  alone.data.order =
+      DataOrder::random;  // which batches they are does not matter, and another order takes reading the text
   bool fits = true;
   try {
     try_step(alone, corpus, device, precision);

@@ -55,6 +55,8 @@ std::optional<Trial> try_steps(const Config& config, const Corpus& corpus, const
                                double seconds) {
   Config small = config;
   small.data.stages.clear();
+  small.data.order =
+      DataOrder::random;  // which batches they are does not matter, and another order takes reading the text
   Recorder recorder = recorder_for(small.training, small.model, device.device);
   const int64_t warm_up = recorder.records() ? Recorder::kRunsBefore + 1 : 1;
   small.training.batch_size =

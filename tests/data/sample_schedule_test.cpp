@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
+#include <numeric>
 #include <random>
 #include <set>
 #include <string>
@@ -250,6 +252,30 @@ TEST(Order, ShorterDocumentsFirst) {
   options.end_of_text.reset();
   EXPECT_ERROR(SampleSchedule({Tokens::from_ids(ids, 2)}, options), ExitCode::config,
                "data.order: shorter_first needs documents");
+}
+
+// The text is one that changes, so that the order tells when it was read.
+TEST(Order, TheTextIsReadOnceAndOnlyForTheBatchesOfTheFirstEpoch) {
+  const auto ids = std::make_shared<std::vector<uint16_t>>(64 * 20);
+  const Tokens tokens(ids, ids->data(), std::ssize(*ids), 2);
+  const ScheduleOptions options{.stages = {{.batch_size = 3, .block_size = 64}},
+                                .seed = 11,
+                                .order = DataOrder::simpler_first};
+  std::mt19937 random(5);
+  const auto make_difficult = [&](size_t half) {
+    for (size_t i = 0; i < ids->size(); ++i) (*ids)[i] = i / (64 * 10) == half ? random() : 0;
+  };
+  const auto mean_start = [](const SampleSchedule& schedule) {
+    const std::vector<int64_t> starts = starts_of(schedule, 0);
+    return std::accumulate(starts.begin(), starts.begin() + 9, 0.0) / 9;
+  };
+  make_difficult(0);
+  const SampleSchedule schedule({tokens}, options);
+  (void)starts_of(schedule, 1);
+  make_difficult(1);
+  EXPECT_LT(mean_start(schedule), 64 * 9) << "it was read before";
+  make_difficult(0);
+  EXPECT_LT(mean_start(schedule), 64 * 9) << "it was read again";
 }
 
 TEST(Order, AlsoInTheFirstEpochOfAStage) {

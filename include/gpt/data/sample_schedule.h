@@ -50,7 +50,8 @@ struct Windows {
 
 class SampleSchedule {
  public:
-  // Every source that is used must have more tokens than the sequences taken from it.
+  // Every source that is used must have more tokens than the sequences taken from it. None is read before windows() is called,
+  // whatever the order.
   SampleSchedule(const std::vector<Tokens>& sources, const ScheduleOptions& options);
   ~SampleSchedule();
 
