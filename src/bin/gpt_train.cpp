@@ -59,7 +59,9 @@ int run(const config::CommandLine& command, const Config& config, const Corpus& 
   Listeners listeners = listeners_of(folder, config.report);
   listeners.begin(describe_run(config, state, plan, folder, device));
   const bool is_saved = start && start->is_last;
-  return static_cast<int>(Trainer(state, training, plan, corpus, folder, precision, device, listeners, is_saved).run());
+  Trainer trainer(state, training, plan, corpus, folder, precision, device, listeners, is_saved,
+                  recorder_for(training, config.model, device.device));
+  return static_cast<int>(trainer.run());
 }
 
 int train(int argc, char** argv) {

@@ -36,7 +36,7 @@ std::string stop_signal_name() { return fmt::format("SIG{}", sigabbrev_np(proces
 
 Trainer::Trainer(RunState& state, const TrainingConfig& config, const RunPlan& plan, const Corpus& corpus,
                  const RunFolder& folder, const Precision& precision, const DeviceInfo& device, Listeners& listeners,
-                 bool is_saved)
+                 bool is_saved, Recorder recorder)
     : state_(state),
       schedule_(config.schedule),
       cadence_(config.cadence),
@@ -46,18 +46,15 @@ Trainer::Trainer(RunState& state, const TrainingConfig& config, const RunPlan& p
       folder_(folder),
       precision_(precision),
       device_(device),
-      train_step_(state.model, state.optimizer, state.scaler, precision, config,
-                  recorder_for(config, state.model.config(), device.device)),
+      train_step_(state.model, state.optimizer, state.scaler, precision, config, std::move(recorder)),
       evaluator_(corpus, config.batch_size, state.model.config().block_size, config.cadence.eval_batches, device.device,
                  precision),
       listeners_(listeners),
       forecast_(plan, evaluation_steps(config, state.model.config().block_size, evaluator_.tokens())),
+      checkpoints_(state, folder, plan, config.cadence.keep_last, listeners, forecast_, is_saved),
       first_step_(state.step),
       epoch_loss_(at::zeros({}, at::TensorOptions(device.device).dtype(at::kDouble))),
-      reported_skips_(state.skipped_steps()),
-      is_saved_(is_saved || state.step == 0),
-      has_saved_(is_saved),
-      saved_step_(state.step) {
+      reported_skips_(state.skipped_steps()) {
   logged_.step = epoch_.step = state.step;
   epoch_.skipped = state.skipped_steps();
   if (plan_.eval_every > 0 && !evaluator_.empty() && !evaluator_.knows_bytes()) {
@@ -112,15 +109,14 @@ bool Trainer::update() {
     state_.rewind(before);
     const std::string file = map_faults::changed_file();
     if (file.empty()) throw;
-    leave_changed_data(file, before.position);
+    leave_changed_data(file);
   }
   if (!tokens) {
     state_.rewind(before);
     return false;
   }
   ++state_.step;
-  is_saved_ = false;
-  process::set_unsaved_updates(state_.step - saved_step_);
+  checkpoints_.state_changed();
   tokens_ += *tokens;
   state_.count_skip(train_step_.skipped());
   epoch_loss_ += at::nan_to_num(train_step_.loss(), 0.0, 0.0, 0.0) * (1 - train_step_.skipped());
@@ -135,20 +131,22 @@ void Trainer::leave_out_of_memory(const std::exception& error) {
   Shortage shortage{.requested = requested_bytes(error.what()),
                     .free = static_cast<double>(free_bytes(device_.device)),
                     .held = memory_at_peak(state_, train_step_)};
-  shortage.where = activity_ == kUpdate ? fmt::format("in step {}", state_.step + 1)
-                                        : fmt::format("in the {} after step {}", activity_, state_.step);
+  const char* const activity = checkpoints_.is_saving() ? "checkpoint" : activity_;
+  shortage.where = activity == kUpdate ? fmt::format("in step {}", state_.step + 1)
+                                       : fmt::format("in the {} after step {}", activity, state_.step);
   bar_.close();
   try {
-    if (!is_saved_ && !train_step_.is_applying()) save_last(/*must=*/false);
+    if (!checkpoints_.is_saved() && !train_step_.is_applying()) checkpoints_.save_last(/*must=*/false);
     listeners_.stop({state_.step, fmt::format("by an error ({})", to_text(shortage))});
   } catch (const std::exception& failure) {  // there is no memory for that either: what was saved before remains
     log::warn(fmt::format("step {} could not be saved: {}", state_.step, first_line(failure.what())));
   }
-  shortage.is_saved = has_saved_;
+  shortage.is_saved = checkpoints_.has_saved();
   shortage.what_is_left =
-      !has_saved_ ? "Nothing had been saved: the run begins anew"
-                  : fmt::format("Step {} is saved in {}: the same command with such a setting resumes from there",
-                                saved_step_, folder_.checkpoint_path());
+      !shortage.is_saved
+          ? "Nothing had been saved: the run begins anew"
+          : fmt::format("Step {} is saved in {}: the same command with such a setting resumes from there",
+                        checkpoints_.saved_step(), folder_.checkpoint_path());
   throw OutOfMemory(std::move(shortage));
 }
 
@@ -157,15 +155,14 @@ void Trainer::release_memory() const {
 }
 
 // Nothing is learned from a file that another process changes. The state is that of the last update.
-void Trainer::leave_changed_data(const std::string& file, const DataPosition& position) {
-  state_.loader.seek(position);
+void Trainer::leave_changed_data(const std::string& file) {
   bar_.close();
-  if (!is_saved_) save_last(/*must=*/false);
+  if (!checkpoints_.is_saved()) checkpoints_.save_last(/*must=*/false);
   throw Error(
       ExitCode::data,
       fmt::format(
           "{} was changed while it was in use: restore its content, then the same command resumes after step {}", file,
-          saved_step_));
+          checkpoints_.saved_step()));
 }
 
 // Every log_interval steps, the last one, and on the way to the first interval 1, 2, 5, 10, 20, 50, ...: a run that works
@@ -223,8 +220,7 @@ void Trainer::check_skips() {
 }
 
 void Trainer::close_epoch() {
-  if (const std::string file = map_faults::changed_file(); !file.empty())
-    leave_changed_data(file, state_.loader.position());
+  if (const std::string file = map_faults::changed_file(); !file.empty()) leave_changed_data(file);
   if (plan_.steps_per_epoch < cadence_.log_interval) return;  // of a tiny text: a line for each would drown the rest
   const Mark now{state_.step, tokens_, stopwatch_.running_seconds(), state_.skipped_steps()};  // sync: once an epoch
   const double mean = epoch_loss_.item<double>() / (now.step - epoch_.step - (now.skipped - epoch_.skipped));
@@ -255,35 +251,14 @@ void Trainer::periodic_work() {
   const bool last = state_.step == plan_.total_steps;
   if (due(plan_.eval_every, state_.step) || (last && plan_.eval_every > 0)) evaluate();
   if (due(plan_.sample_every, state_.step) && !stop_requested()) write_sample();
-  // A state that may have gone wrong before a streak of skipped updates does not overwrite one known to be good: the checkpoint
-  // waits until an update has been applied again.
-  checkpoint_waits_ = checkpoint_waits_ || checkpoint_is_due();
-  if (checkpoint_waits_ && !in_skipped_streak()) save_checkpoints();
+  if (checkpoints_.is_due()) {
+    bar_.show_activity("saving");
+    checkpoints_.save_due();
+  }
   if (process::take_save_request()) {
-    save_last(/*must=*/false);
+    checkpoints_.save_last(/*must=*/false);
     log::info(fmt::format("SIGUSR1 at step {}: saved {}", state_.step, folder_.checkpoint_path()));
   }
-}
-
-bool Trainer::in_skipped_streak() const {
-  return state_.skipped_in_a_row() > 0;
-}  // sync: only when something is to be saved
-
-bool Trainer::checkpoint_is_due() const {
-  if (plan_.checkpoint_seconds > 0) {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - saved_at_).count() >=
-           plan_.checkpoint_seconds;
-  }
-  return due(plan_.checkpoint_every, state_.step);
-}
-
-void Trainer::save_checkpoints() {
-  checkpoint_waits_ = false;
-  bar_.show_activity("saving");
-  save_last(/*must=*/false);
-  if (cadence_.keep_last == 0) return;
-  save(folder_.numbered_path(state_.step), /*must=*/false);
-  folder_.remove_old_numbered(cadence_.keep_last);
 }
 
 void Trainer::evaluate() {
@@ -300,39 +275,21 @@ void Trainer::evaluate() {
   } catch (const Error&) {
     const std::string file = map_faults::changed_file();
     if (file.empty()) throw;
-    leave_changed_data(file, state_.loader.position());
+    leave_changed_data(file);
   }
   release_memory();
   if (stop_requested()) return;  // repeated when the run resumes
   forecast_.took(Forecast::kEvaluation, watch.running_seconds());
   state_.evaluated_step = state_.step;
-  is_saved_ = false;
-  const bool best = evaluation.loss < state_.best_val_loss && !in_skipped_streak();
+  checkpoints_.state_changed();
+  const bool best = evaluation.loss < state_.best_val_loss && state_.skipped_in_a_row() == 0;  // sync: reads the device
   listeners_.evaluation({.step = state_.step,
                          .loss = evaluation.loss,
                          .bits_per_byte = evaluation.bits_per_byte,
                          .is_best = best,
                          .seconds = watch.running_seconds()});
   last_val_loss_ = evaluation.loss;
-  if (best) save_best(evaluation.loss);
-}
-
-// The loss becomes the run's best only once the file that holds it is saved: otherwise a later evaluation must count as worth
-// saving again.
-void Trainer::save_best(double loss) {
-  const double before = std::exchange(state_.best_val_loss, loss);
-  unsaved_best_.reset();
-  if (save(folder_.best_path(), /*must=*/false)) {
-    is_saved_ = false;  // ckpt.pt has another best loss
-    return;
-  }
-  state_.best_val_loss = before;
-  unsaved_best_ = loss;
-}
-
-void Trainer::save_the_rest() {
-  if (unsaved_best_ && state_.evaluated_step == state_.step) save_best(*unsaved_best_);
-  if (!is_saved_) save_last(/*must=*/true);
+  if (best) checkpoints_.save_best(evaluation.loss);
 }
 
 void Trainer::write_sample() {
@@ -350,30 +307,8 @@ void Trainer::write_sample() {
   listeners_.sample({.step = state_.step, .text = cadence_.sample_prompt + result.text});
 }
 
-bool Trainer::save(const std::string& path, bool must) {
-  const Stopwatch watch;
-  const bool is_last = path == folder_.checkpoint_path();
-  activity_ = "checkpoint";
-  if (is_last) saved_at_ = std::chrono::steady_clock::now();
-  try {
-    save_checkpoint(path, state_.capture());
-  } catch (const Error& error) {
-    // A full disk is no reason to lose the run: the old file remains, and the next interval tries again.
-    if (must || error.code() != ExitCode::disk) throw;
-    log::warn(fmt::format("{}; training continues, and the next checkpoint tries again", error.what()));
-    return false;
-  }
-  listeners_.event({state_.step, fmt::format("saved {}", path)});
-  if (!is_last) return true;
-  forecast_.took(Forecast::kCheckpoint, watch.running_seconds());
-  is_saved_ = has_saved_ = true;
-  saved_step_ = state_.step;
-  process::set_unsaved_updates(0);
-  return true;
-}
-
 ExitCode Trainer::stop() {
-  save_the_rest();
+  checkpoints_.save_the_rest();
   listeners_.stop({state_.step, fmt::format("by {}; the same command resumes it", stop_signal_name())});
   if (state_.step == 0) {
     log::info(fmt::format("Stopped by {} before the first update: there was nothing to save", stop_signal_name()));
@@ -385,7 +320,7 @@ ExitCode Trainer::stop() {
 }
 
 void Trainer::finish() {
-  save_the_rest();
+  checkpoints_.save_the_rest();
   listeners_.end();
   if (std::isfinite(state_.best_val_loss))
     log::info(fmt::format("Best val loss {:.4f}: {}", state_.best_val_loss, folder_.best_path()));

@@ -100,7 +100,8 @@ class OutOfMemoryRun : public testing::Test {
     const RunPlan plan = plan_run(config_.training, state.loader.batches_per_epoch());
     Listeners listeners;
     if (listener) listeners.add(std::move(listener), "memory");
-    Trainer(state, config_.training, plan, corpus_, folder, {}, describe_device(at::kCPU), listeners, start.has_value())
+    Trainer(state, config_.training, plan, corpus_, folder, {}, describe_device(at::kCPU), listeners, start.has_value(),
+            Recorder())
         .run();
     return state.model.parameters().flat_values().clone();
   }

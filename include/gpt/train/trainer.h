@@ -1,7 +1,6 @@
 // The cadence of a run: update, log, evaluate, sample, checkpoint, stop. How each of them works is defined elsewhere.
 #pragma once
 
-#include <chrono>
 #include <exception>
 #include <optional>
 #include <string>
@@ -12,9 +11,11 @@
 #include "gpt/device/precision.h"
 #include "gpt/report/listener.h"
 #include "gpt/tokenizer/tokenizer.h"
+#include "gpt/train/checkpoint_keeper.h"
 #include "gpt/train/evaluator.h"
 #include "gpt/train/forecast.h"
 #include "gpt/train/progress_bar.h"
+#include "gpt/train/recorder.h"
 #include "gpt/train/run_folder.h"
 #include "gpt/train/run_plan.h"
 #include "gpt/train/run_state.h"
@@ -25,10 +26,10 @@ namespace gpt {
 
 class Trainer {
  public:
-  // `is_saved`: ckpt.pt of the folder holds this state already.
+  // `is_saved`: ckpt.pt of the folder holds this state already. The recorder is one for `config`, as TrainStep takes it.
   Trainer(RunState& state, const TrainingConfig& config, const RunPlan& plan, const Corpus& corpus,
           const RunFolder& folder, const Precision& precision, const DeviceInfo& device, Listeners& listeners,
-          bool is_saved);
+          bool is_saved, Recorder recorder);
 
   // Runs to the end, or to a signal: ok, or the signal's exit status, with everything worth saving saved.
   // Throws gpt::Error: numerics when a log line finds max_skipped_steps or more non-finite updates in a row, disk when the last
@@ -41,22 +42,15 @@ class Trainer {
   [[noreturn]] void leave_out_of_memory(const std::exception& error);
   bool update();                // false: a signal came midway, and nothing has changed
   void release_memory() const;  // as training.release_memory says
-  [[noreturn]] void leave_changed_data(const std::string& file, const DataPosition& position);
+  [[noreturn]] void leave_changed_data(const std::string& file);
   bool is_logged(int64_t step) const;
   void close_log_interval(double learning_rate);
   void check_skips();
   void close_epoch();
   void show_progress();
   void periodic_work();  // evaluation, sample, checkpoint: what is due after this step
-  bool checkpoint_is_due() const;
-  bool in_skipped_streak() const;  // loss or gradients of the last update were not finite
   void evaluate();
   void write_sample();
-  void save_checkpoints();                        // ckpt.pt and, with keep_last, a numbered one
-  bool save(const std::string& path, bool must);  // false: the disk refused it, and training continues
-  void save_best(double loss);
-  void save_last(bool must) { save(folder_.checkpoint_path(), must); }
-  void save_the_rest();  // at the end: what ckpt.pt lacks, and a best checkpoint that could not be written before
   ExitCode stop();
   void finish();
 
@@ -75,6 +69,7 @@ class Trainer {
   Evaluator evaluator_;
   Listeners& listeners_;
   Forecast forecast_;
+  CheckpointKeeper checkpoints_;
   ProgressBar bar_;
   std::optional<StepRecord> last_step_;  // logged
   std::optional<double> last_val_loss_;
@@ -90,12 +85,6 @@ class Trainer {
   at::Tensor epoch_loss_;  // sum of the losses of the epoch, without skipped updates, on the device
   int64_t reported_skips_ = 0;
   const char* activity_ = kUpdate;
-  bool is_saved_;                       // ckpt.pt holds the current state
-  std::optional<double> unsaved_best_;  // the loss of the last evaluation, if it was the best and could not be saved
-  bool checkpoint_waits_ = false;       // one is due, but the last update was skipped
-  bool has_saved_;                      // ckpt.pt is there
-  int64_t saved_step_;                  // the step of ckpt.pt
-  std::chrono::steady_clock::time_point saved_at_ = std::chrono::steady_clock::now();  // or last tried to
 };
 
 }  // namespace gpt

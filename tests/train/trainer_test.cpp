@@ -1,0 +1,125 @@
+// A whole run, with all that happens in it. Its parts on every device and in every precision: recorded_run_test.cpp.
+#include "gpt/train/trainer.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/child_process.h"
+#include "core/scratch_folder.h"
+#include "gpt/core/process.h"
+#include "train/tiny_run.h"
+
+namespace gpt {
+namespace {
+
+constexpr int64_t kLast = 20, kStopped = 12;
+
+// What a run said that must not depend on how it came about.
+class Notes : public Listener {
+ public:
+  Notes(std::vector<std::string>& lines, int64_t stop_after) : lines_(lines), stop_after_(stop_after) {}
+
+  void step(const StepRecord& record) override {
+    note(record.step, fmt::format("loss {} norm {}", record.loss, record.grad_norm));
+    if (record.step != stop_after_) return;
+    kill(getpid(), SIGTERM);
+    while (process::stop_signal() == 0) usleep(100);
+  }
+  void evaluation(const EvaluationRecord& record) override {
+    note(record.step, fmt::format("validation {} {}", record.loss, record.is_best));
+  }
+  void sample(const SampleRecord& record) override { note(record.step, record.text); }
+  void event(const EventRecord& record) override {
+    if (const std::string name = std::filesystem::path(record.what).filename(); name != kLastCheckpoint)
+      note(record.step, name);
+  }
+
+ private:
+  void note(int64_t step, const std::string& what) { lines_.push_back(fmt::format("{}: {}", step, what)); }
+
+  std::vector<std::string>& lines_;
+  const int64_t stop_after_;
+};
+
+class TrainerTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    corpus_.validation = corpus_.train;
+    config_ = tiny_config(corpus_);
+    config_.training.batch_size = 3;  // of 8 samples: every third batch has only two
+    config_.training.schedule.max_steps = kLast;
+    CadenceConfig& cadence = config_.training.cadence;
+    cadence.log_interval = 1;
+    cadence.eval_interval = {4, Interval::Unit::steps};
+    cadence.eval_batches = 0;
+    cadence.checkpoint_interval = {5, Interval::Unit::steps};
+    cadence.keep_last = 2;
+    cadence.sample_interval = {3, Interval::Unit::steps};
+    cadence.sample_prompt = "1 is";
+    cadence.sample_tokens = 12;  // more than the context holds
+    config_.training.precision.use_amp = false;
+  }
+
+  ExitCode run(const std::string& folder_path, bool is_recorded, int64_t stop_after = 0) {
+    const RunFolder folder(folder_path);
+    const auto start = folder.find_start("auto", /*restart=*/false);
+    RunState state(config_, corpus_, at::kCPU, {}, start ? &*start : nullptr);
+    const RunPlan plan = plan_run(config_.training, state.loader.batches_per_epoch());
+    Listeners listeners;
+    listeners.add(std::make_unique<Notes>(lines_, stop_after), "notes");
+    Recorder recorder = is_recorded ? test::counting_recorder(state.model, replays_) : Recorder();
+    Trainer trainer(state, config_.training, plan, corpus_, folder, {}, describe_device(at::kCPU), listeners,
+                    /*is_saved=*/start.has_value(), std::move(recorder));
+    return trainer.run();
+  }
+
+  void expect_same(const std::string& path, const std::string& expected_path) const {
+    const Checkpoint found = load_checkpoint(path), expected = load_checkpoint(expected_path);
+    expect_same_weights_and_moments(found, expected);
+    EXPECT_EQ(found.step, expected.step);
+    EXPECT_EQ(found.evaluated_step, expected.evaluated_step);
+    EXPECT_EQ(found.best_val_loss, expected.best_val_loss);
+    EXPECT_EQ(found.data_round, expected.data_round);
+    EXPECT_EQ(found.data_sample, expected.data_sample);
+    EXPECT_TRUE(found.rng.at("cpu").equal(expected.rng.at("cpu")));
+  }
+
+  ScratchFolder root_;
+  Corpus corpus_ = some_corpus(3);
+  Config config_;
+  std::vector<std::string> lines_;
+  int64_t replays_ = 0;
+};
+
+// It is stopped where an evaluation is due, which must wait for the run to resume.
+TEST_F(TrainerTest, ARecordedRunThatStopsAndResumesIsTheOneThatDoesNeither) {
+  const ChildResult child = run_child([this] {  // a signal is for the whole process
+    at::set_num_threads(1);  // a forked child has none of the threads that its parent may have started
+    process::watch_signals();
+    EXPECT_EQ(run(root_ / "whole", /*is_recorded=*/false), ExitCode::ok);
+    const std::vector<std::string> expected = std::exchange(lines_, {});
+    EXPECT_EQ(static_cast<int>(run(root_ / "parts", /*is_recorded=*/true, kStopped)), 128 + SIGTERM);
+    EXPECT_GT(replays_, 0);
+    process::forget_stop_signal();
+    EXPECT_EQ(run(root_ / "parts", /*is_recorded=*/true), ExitCode::ok);
+    EXPECT_EQ(lines_, expected);
+    EXPECT_GT(std::ssize(expected), kLast + kLast / 4 + kLast / 3 + kLast / 5);
+    for (const std::string& name : {std::string(kLastCheckpoint), std::string(kBestCheckpoint), numbered_checkpoint(15),
+                                    numbered_checkpoint(kLast)})
+      expect_same(root_ / ("parts/" + name), root_ / ("whole/" + name));
+    return static_cast<int>(HasFailure());
+  });
+  EXPECT_EQ(child.status, 0) << child.errors;
+}
+
+}  // namespace
+}  // namespace gpt
