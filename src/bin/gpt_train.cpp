@@ -4,6 +4,7 @@
 #include <exception>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "gpt/config/automatic.h"
 #include "gpt/config/load.h"
@@ -12,7 +13,6 @@
 #include "gpt/core/process.h"
 #include "gpt/device/cpu_allocator.h"
 #include "gpt/device/cpu_threads.h"
-#include "gpt/device/memory.h"
 #include "gpt/diagnose/batch_choice.h"
 #include "gpt/diagnose/before_training.h"
 #include "gpt/diagnose/out_of_memory.h"
@@ -21,6 +21,7 @@
 #include "gpt/train/evaluate_run.h"
 #include "gpt/train/finished_run.h"
 #include "gpt/train/reporting.h"
+#include "gpt/train/run_setup.h"
 #include "gpt/train/same_run.h"
 #include "gpt/train/surroundings.h"
 #include "gpt/train/trainer.h"
@@ -37,15 +38,17 @@ int finished(const FinishedRun& run) {
 }
 
 // From the first tensor of the run to its end.
-int run(const config::CommandLine& command, const Config& config, const Corpus& corpus, const RunFolder& folder,
-        std::optional<StartingPoint>& start, const DeviceInfo& device, const Precision& precision) {
+int run(const config::CommandLine& command, const RunSetup& setup, const RunFolder& folder,
+        std::optional<StartingPoint>& start) {
+  const auto& [config, corpus, device, precision] = setup;
   RunState state(config, corpus, device.device, precision, start ? &*start : nullptr);
   const RunPlan plan = plan_run(config.training, state.loader.batches_per_epoch());
   if (start) {
     const bool has_validation = corpus.validation.size() > 0;
     if (const auto done = find_finished(*start, config, command.origins, plan, has_validation)) return finished(*done);
   }
-  TrainingConfig training = config.training;
+  RunSetup computed = setup;  // with the operators that turn out to work
+  TrainingConfig& training = computed.config.training;
   training.execution.use_compile = compile_model(state.model, config.training, precision);
   announce_run(config, state.model, corpus, plan, state.loader.resident());
   announce_idle_settings(config, command.origins, device, precision, state.loader.resident());
@@ -58,8 +61,7 @@ int run(const config::CommandLine& command, const Config& config, const Corpus& 
   folder.write_config(config, command.config_path);
   Listeners listeners = listeners_of(folder, config.report);
   listeners.begin(describe_run(config, state, plan, folder, device));
-  const bool is_saved = start && start->is_last;
-  Trainer trainer(state, training, plan, corpus, folder, precision, device, listeners, is_saved,
+  Trainer trainer(state, computed, plan, folder, listeners, /*is_saved=*/start && start->is_last,
                   recorder_for(training, config.model, device.device));
   return static_cast<int>(trainer.run());
 }
@@ -91,27 +93,23 @@ int train(int argc, char** argv) {
   } else {
     announce_choice(config, command.origins);
   }
-  const Corpus corpus = load_run_corpus(config, start);
+  Corpus corpus = load_run_corpus(config, start);
   config.model.vocab_size = vocabulary_for(corpus, config.model.vocab_size);
   if (start) require_same_configuration(*start, config);
 
-  configure_memory(config.training, choice.device);
-  const DeviceInfo device = describe_device(choice.device);
-  announce_device(device, choice);
-  adapt_dtype(config.training.precision, command.config.training.precision, device);
-  const Precision precision = resolve_precision(config.training.precision, device);
-  apply_precision(precision, config.training.execution.deterministic);
-  announce_methods(config, precision, device);
-  choose_batch_size(config, corpus, device, precision, /*is_tried=*/true);
-  keep_resolved(config.training, precision);
-  check_before_training(config, corpus, device, precision, /*is_resumed=*/start.has_value());
+  RunSetup setup = prepare_run(config, std::move(corpus), choice, command.config.training.precision);
+  announce_methods(setup.config, setup.precision, setup.device);
+  choose_batch_size(setup.config, setup.corpus, setup.device, setup.precision, /*is_tried=*/true);
+  keep_resolved(setup.config.training, setup.precision);
+  check_before_training(setup.config, setup.corpus, setup.device, setup.precision, /*is_resumed=*/start.has_value());
 
   try {
-    return run(command, config, corpus, folder, start, device, precision);
+    return run(command, setup, folder, start);
   } catch (const std::exception& error) {
     if (!process::is_out_of_memory(error)) throw;
     if (start) start->checkpoint = {};  // where the run's own tensors could not be made beside it
-    return static_cast<int>(explain_out_of_memory(error, config, corpus, device, precision, start ? start->path : ""));
+    return static_cast<int>(explain_out_of_memory(error, setup.config, setup.corpus, setup.device, setup.precision,
+                                                  start ? start->path : ""));
   }
 }
 

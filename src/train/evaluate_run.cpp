@@ -4,16 +4,16 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <utility>
 
 #include "gpt/config/automatic.h"
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
 #include "gpt/core/process.h"
-#include "gpt/device/memory.h"
 #include "gpt/model/compile.h"
-#include "gpt/train/announce.h"
 #include "gpt/train/evaluator.h"
 #include "gpt/train/run_folder.h"
+#include "gpt/train/run_setup.h"
 #include "gpt/train/same_run.h"
 
 namespace gpt {
@@ -46,20 +46,16 @@ ExitCode evaluate_run(Config config, const config::Origins& origins) {
   const PrecisionConfig asked = config.training.precision;
   config::keep_choices(config, origins, start.checkpoint.config);
   const DeviceChoice choice = select_device(config.device);  // as gpt-train does
-  const Corpus corpus = load_run_corpus(config, start);
-  config.model.vocab_size = vocabulary_for(corpus, config.model.vocab_size);
-
-  configure_memory(config.training, choice.device);
-  const DeviceInfo device = describe_device(choice.device);
-  announce_device(device, choice);
-  adapt_dtype(config.training.precision, asked, device);
+  Corpus read = load_run_corpus(config, start);
+  config.model.vocab_size = vocabulary_for(read, config.model.vocab_size);
   config.training.precision.master_weights = true;  // the weights are read into some that are there on every device
-  const Precision precision = resolve_precision(config.training.precision, device);
-  apply_precision(precision, config.training.execution.deterministic);
-  GPT model(config.model, choice.device, start.checkpoint.model, {.compute = precision.weight_type()});
+  const RunSetup setup = prepare_run(config, std::move(read), choice, asked);
+  const Corpus& corpus = setup.corpus;
+
+  GPT model(config.model, choice.device, start.checkpoint.model, {.compute = setup.precision.weight_type()});
   model.set_operators(select_operators(config.training.execution, choice.device));
   const Evaluator evaluator(corpus, config.training.batch_size, config.model.block_size,
-                            config.training.cadence.eval_batches.value_or(0), choice.device, precision);
+                            config.training.cadence.eval_batches.value_or(0), choice.device, setup.precision);
   if (evaluator.empty())
     throw Error(ExitCode::data, fmt::format("{} has no validation split to evaluate on", corpus.source));
   const Evaluation evaluation = evaluator.run(model, [](double share) {

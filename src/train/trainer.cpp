@@ -34,26 +34,20 @@ std::string stop_signal_name() { return fmt::format("SIG{}", sigabbrev_np(proces
 
 }  // namespace
 
-Trainer::Trainer(RunState& state, const TrainingConfig& config, const RunPlan& plan, const Corpus& corpus,
-                 const RunFolder& folder, const Precision& precision, const DeviceInfo& device, Listeners& listeners,
-                 bool is_saved, Recorder recorder)
+Trainer::Trainer(RunState& state, const RunSetup& setup, const RunPlan& plan, const RunFolder& folder,
+                 Listeners& listeners, bool is_saved, Recorder recorder)
     : state_(state),
-      schedule_(config.schedule),
-      cadence_(config.cadence),
-      releases_memory_(config.allocator.release_memory),
+      setup_(setup),
       plan_(plan),
-      corpus_(corpus),
       folder_(folder),
-      precision_(precision),
-      device_(device),
-      train_step_(state.model, state.optimizer, state.scaler, precision, config, std::move(recorder)),
-      evaluator_(corpus, config.batch_size, state.model.config().block_size, config.cadence.eval_batches, device.device,
-                 precision),
+      train_step_(state.model, state.optimizer, state.scaler, setup.precision, training(), std::move(recorder)),
+      evaluator_(setup.corpus, training().batch_size, state.model.config().block_size, cadence().eval_batches, device(),
+                 setup.precision),
       listeners_(listeners),
-      forecast_(plan, evaluation_steps(config, state.model.config().block_size, evaluator_.tokens())),
-      checkpoints_(state, folder, plan, config.cadence.keep_last, listeners, forecast_, is_saved),
+      forecast_(plan, evaluation_steps(training(), state.model.config().block_size, evaluator_.tokens())),
+      checkpoints_(state, folder, plan, cadence().keep_last, listeners, forecast_, is_saved),
       first_step_(state.step),
-      epoch_loss_(at::zeros({}, at::TensorOptions(device.device).dtype(at::kDouble))),
+      epoch_loss_(at::zeros({}, at::TensorOptions(device()).dtype(at::kDouble))),
       reported_skips_(state.skipped_steps()) {
   logged_.step = epoch_.step = state.step;
   epoch_.skipped = state.skipped_steps();
@@ -99,7 +93,7 @@ ExitCode Trainer::train() {
 bool Trainer::update() {
   const Stopwatch watch;
   const int64_t micro_batches = plan_.micro_batches(state_.step);
-  const double learning_rate = learning_rate_at(schedule_, state_.step, plan_.total_steps);
+  const double learning_rate = learning_rate_at(training().schedule, state_.step, plan_.total_steps);
   activity_ = kUpdate;
   const RunState::Cursor before = state_.cursor();
   std::optional<int64_t> tokens;
@@ -129,7 +123,7 @@ bool Trainer::update() {
 // Where memory ran out before the update itself, weights and optimizer are those of the last update.
 void Trainer::leave_out_of_memory(const std::exception& error) {
   Shortage shortage{.requested = requested_bytes(error.what()),
-                    .free = static_cast<double>(free_bytes(device_.device)),
+                    .free = static_cast<double>(free_bytes(device())),
                     .held = memory_at_peak(state_, train_step_)};
   const char* const activity = checkpoints_.is_saving() ? "checkpoint" : activity_;
   shortage.where = activity == kUpdate ? fmt::format("in step {}", state_.step + 1)
@@ -151,7 +145,7 @@ void Trainer::leave_out_of_memory(const std::exception& error) {
 }
 
 void Trainer::release_memory() const {
-  if (releases_memory_) release_unused_memory(device_.device);
+  if (training().allocator.release_memory) release_unused_memory(device());
 }
 
 // Nothing is learned from a file that another process changes. The state is that of the last update.
@@ -168,8 +162,8 @@ void Trainer::leave_changed_data(const std::string& file) {
 // Every log_interval steps, the last one, and on the way to the first interval 1, 2, 5, 10, 20, 50, ...: a run that works
 // shows it at once.
 bool Trainer::is_logged(int64_t step) const {
-  if (due(cadence_.log_interval, step) || step == plan_.total_steps) return true;
-  if (step > cadence_.log_interval) return false;
+  if (due(cadence().log_interval, step) || step == plan_.total_steps) return true;
+  if (step > cadence().log_interval) return false;
   int64_t digit = step;
   while (digit % 10 == 0) digit /= 10;
   return digit == 1 || digit == 2 || digit == 5;
@@ -189,10 +183,10 @@ void Trainer::close_log_interval(double learning_rate) {
     m.grad_norm = train_step_.grad_norm().item<double>();
     m.step_ms = 1e3 * seconds / static_cast<double>(steps);
     m.tokens_per_second = static_cast<double>(tokens) / seconds;
-    if (const auto peak = device_.peak_flops(precision_.dtype)) {
+    if (const auto peak = setup_.device.peak_flops(setup_.precision.dtype)) {
       m.mfu = m.tokens_per_second * state_.model.flops_per_token() / *peak;
     }
-    m.peak_memory_mb = peak_allocated_bytes(device_.device) / 1e6;
+    m.peak_memory_mb = peak_allocated_bytes(device()) / 1e6;
     m.memory = measured_memory(state_, train_step_);
     listeners_.step(m);
     last_step_ = m;
@@ -210,7 +204,7 @@ void Trainer::check_skips() {
   listeners_.event({state_.step, news});
   reported_skips_ = skipped;
   const int64_t in_a_row = state_.skipped_in_a_row();
-  if (in_a_row < cadence_.max_skipped_steps) return;
+  if (in_a_row < cadence().max_skipped_steps) return;
   throw Error(
       ExitCode::numerics,
       fmt::format(
@@ -221,7 +215,7 @@ void Trainer::check_skips() {
 
 void Trainer::close_epoch() {
   if (const std::string file = map_faults::changed_file(); !file.empty()) leave_changed_data(file);
-  if (plan_.steps_per_epoch < cadence_.log_interval) return;  // of a tiny text: a line for each would drown the rest
+  if (plan_.steps_per_epoch < cadence().log_interval) return;  // of a tiny text: a line for each would drown the rest
   const Mark now{state_.step, tokens_, stopwatch_.running_seconds(), state_.skipped_steps()};  // sync: once an epoch
   const double mean = epoch_loss_.item<double>() / (now.step - epoch_.step - (now.skipped - epoch_.skipped));
   const double seconds = now.seconds - epoch_.seconds;
@@ -293,18 +287,18 @@ void Trainer::evaluate() {
 }
 
 void Trainer::write_sample() {
-  if (!corpus_.tokenizer) return;
+  if (!setup_.corpus.tokenizer) return;
   activity_ = "sample";
   release_memory();
   const Stopwatch watch;
   bar_.show_activity("writing a sample");
   SamplingConfig sampling;
-  sampling.max_new_tokens = cadence_.sample_tokens;
-  const auto result = generate(state_.model, *corpus_.tokenizer, cadence_.sample_prompt, sampling,
-                               precision_.compute_type(), [](std::string_view) { return !stop_requested(); });
+  sampling.max_new_tokens = cadence().sample_tokens;
+  const auto result = generate(state_.model, *setup_.corpus.tokenizer, cadence().sample_prompt, sampling,
+                               setup_.precision.compute_type(), [](std::string_view) { return !stop_requested(); });
   release_memory();
   forecast_.took(Forecast::kSample, watch.running_seconds());
-  listeners_.sample({.step = state_.step, .text = cadence_.sample_prompt + result.text});
+  listeners_.sample({.step = state_.step, .text = cadence().sample_prompt + result.text});
 }
 
 ExitCode Trainer::stop() {
@@ -326,7 +320,7 @@ void Trainer::finish() {
     log::info(fmt::format("Best val loss {:.4f}: {}", state_.best_val_loss, folder_.best_path()));
   log::success(fmt::format("{} steps done in {} of training: {}", plan_.total_steps,
                            format_duration(stopwatch_.seconds()), folder_.checkpoint_path()));
-  if (corpus_.tokenizer) log::info(fmt::format("Next: gpt-generate --checkpoint {}", folder_.path()));
+  if (setup_.corpus.tokenizer) log::info(fmt::format("Next: gpt-generate --checkpoint {}", folder_.path()));
 }
 
 }  // namespace gpt

@@ -96,13 +96,12 @@ class OutOfMemoryRun : public testing::Test {
   at::Tensor run(const std::string& folder_path, std::unique_ptr<Listener> listener = nullptr) {
     const RunFolder folder(folder_path);
     auto start = folder.find_start("auto", /*restart=*/false);
+    const RunSetup setup{config_, corpus_, describe_device(at::kCPU), Precision{}};
     RunState state(config_, corpus_, at::kCPU, {}, start ? &*start : nullptr);
     const RunPlan plan = plan_run(config_.training, state.loader.batches_per_epoch());
     Listeners listeners;
     if (listener) listeners.add(std::move(listener), "memory");
-    Trainer(state, config_.training, plan, corpus_, folder, {}, describe_device(at::kCPU), listeners, start.has_value(),
-            Recorder())
-        .run();
+    Trainer(state, setup, plan, folder, listeners, /*is_saved=*/start.has_value(), Recorder()).run();
     return state.model.parameters().flat_values().clone();
   }
 

@@ -21,7 +21,7 @@
 namespace gpt {
 namespace {
 
-constexpr int64_t kLast = 20, kStopped = 12;
+constexpr int64_t kLast = 20, kStopped = 8;
 
 // What a run said that must not depend on how it came about.
 class Notes : public Listener {
@@ -57,6 +57,7 @@ class TrainerTest : public testing::Test {
     config_ = tiny_config(corpus_);
     config_.training.batch_size = 3;  // of 8 samples: every third batch has only two
     config_.training.schedule.max_steps = kLast;
+    config_.training.schedule.learning_rate = 1e-2;
     CadenceConfig& cadence = config_.training.cadence;
     cadence.log_interval = 1;
     cadence.eval_interval = {4, Interval::Unit::steps};
@@ -72,13 +73,13 @@ class TrainerTest : public testing::Test {
   ExitCode run(const std::string& folder_path, bool is_recorded, int64_t stop_after = 0) {
     const RunFolder folder(folder_path);
     const auto start = folder.find_start("auto", /*restart=*/false);
+    const RunSetup setup{config_, corpus_, describe_device(at::kCPU), Precision{}};
     RunState state(config_, corpus_, at::kCPU, {}, start ? &*start : nullptr);
     const RunPlan plan = plan_run(config_.training, state.loader.batches_per_epoch());
     Listeners listeners;
     listeners.add(std::make_unique<Notes>(lines_, stop_after), "notes");
     Recorder recorder = is_recorded ? test::counting_recorder(state.model, replays_) : Recorder();
-    Trainer trainer(state, config_.training, plan, corpus_, folder, {}, describe_device(at::kCPU), listeners,
-                    /*is_saved=*/start.has_value(), std::move(recorder));
+    Trainer trainer(state, setup, plan, folder, listeners, /*is_saved=*/start.has_value(), std::move(recorder));
     return trainer.run();
   }
 
@@ -100,7 +101,7 @@ class TrainerTest : public testing::Test {
   int64_t replays_ = 0;
 };
 
-// It is stopped where an evaluation is due, which must wait for the run to resume.
+// It is stopped where an evaluation is due, which waits for the run to resume.
 TEST_F(TrainerTest, ARecordedRunThatStopsAndResumesIsTheOneThatDoesNeither) {
   const ChildResult child = run_child([this] {  // a signal is for the whole process
     at::set_num_threads(1);  // a forked child has none of the threads that its parent may have started

@@ -5,12 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "gpt/config/training_config.h"
 #include "gpt/core/error.h"
-#include "gpt/device/device.h"
-#include "gpt/device/precision.h"
 #include "gpt/report/listener.h"
-#include "gpt/tokenizer/tokenizer.h"
 #include "gpt/train/checkpoint_keeper.h"
 #include "gpt/train/evaluator.h"
 #include "gpt/train/forecast.h"
@@ -18,6 +14,7 @@
 #include "gpt/train/recorder.h"
 #include "gpt/train/run_folder.h"
 #include "gpt/train/run_plan.h"
+#include "gpt/train/run_setup.h"
 #include "gpt/train/run_state.h"
 #include "gpt/train/stopwatch.h"
 #include "gpt/train/train_step.h"
@@ -26,9 +23,8 @@ namespace gpt {
 
 class Trainer {
  public:
-  // `is_saved`: ckpt.pt of the folder holds this state already. The recorder is one for `config`, as TrainStep takes it.
-  Trainer(RunState& state, const TrainingConfig& config, const RunPlan& plan, const Corpus& corpus,
-          const RunFolder& folder, const Precision& precision, const DeviceInfo& device, Listeners& listeners,
+  // `is_saved`: ckpt.pt of the folder holds this state already. The recorder is one for the setup, as TrainStep takes it.
+  Trainer(RunState& state, const RunSetup& setup, const RunPlan& plan, const RunFolder& folder, Listeners& listeners,
           bool is_saved, Recorder recorder);
 
   // Runs to the end, or to a signal: ok, or the signal's exit status, with everything worth saving saved.
@@ -56,15 +52,14 @@ class Trainer {
 
   static constexpr const char* kUpdate = "update";
 
+  const TrainingConfig& training() const { return setup_.config.training; }
+  const CadenceConfig& cadence() const { return training().cadence; }
+  at::Device device() const { return setup_.device.device; }
+
   RunState& state_;
-  const ScheduleConfig schedule_;
-  const CadenceConfig cadence_;
-  const bool releases_memory_;
+  const RunSetup& setup_;
   const RunPlan plan_;
-  const Corpus& corpus_;
   const RunFolder& folder_;
-  const Precision precision_;
-  const DeviceInfo device_;
   TrainStep train_step_;
   Evaluator evaluator_;
   Listeners& listeners_;
