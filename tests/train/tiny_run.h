@@ -66,14 +66,14 @@ struct TinyRun {
   int64_t micro_batches;
 };
 
-inline void expect_same_bits(const NamedTensors& a, const NamedTensors& b) {
+inline void expect_equal(const NamedTensors& a, const NamedTensors& b) {
   ASSERT_EQ(a.size(), b.size());
   for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(a[i].second.equal(b[i].second)) << a[i].first;
 }
 
 inline void expect_same_weights_and_moments(const Checkpoint& a, const Checkpoint& b) {
-  expect_same_bits(a.model, b.model);
-  for (const std::string_view slot : kOptimizerSlots) expect_same_bits(a.optimizer.slot(slot), b.optimizer.slot(slot));
+  expect_equal(a.model, b.model);
+  for (const std::string_view slot : kOptimizerSlots) expect_equal(a.optimizer.slot(slot), b.optimizer.slot(slot));
   EXPECT_TRUE(a.optimizer.step_count.equal(b.optimizer.step_count));
 }
 
