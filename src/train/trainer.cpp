@@ -266,7 +266,7 @@ void Trainer::evaluate() {
       bar_.show_activity(fmt::format("validating {:.0f}%", 100 * share));
       return stop_requested();
     });
-  } catch (const Error&) {
+  } catch (const std::exception&) {  // LibTorch's too, where what was read are no token ids
     const std::string file = map_faults::changed_file();
     if (file.empty()) throw;
     leave_changed_data(file);

@@ -7,7 +7,9 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -16,10 +18,13 @@
 #include "core/child_process.h"
 #include "core/scratch_folder.h"
 #include "gpt/core/process.h"
+#include "support/expect_error.h"
 #include "train/tiny_run.h"
 
 namespace gpt {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr int64_t kLast = 20, kStopped = 8;
 
@@ -39,8 +44,7 @@ class Notes : public Listener {
   }
   void sample(const SampleRecord& record) override { note(record.step, record.text); }
   void event(const EventRecord& record) override {
-    if (const std::string name = std::filesystem::path(record.what).filename(); name != kLastCheckpoint)
-      note(record.step, name);
+    if (const std::string name = fs::path(record.what).filename(); name != kLastCheckpoint) note(record.step, name);
   }
 
  private:
@@ -48,6 +52,21 @@ class Notes : public Listener {
 
   std::vector<std::string>& lines_;
   const int64_t stop_after_;
+};
+
+// Another process changes a file, after a step that no batch of it follows.
+class Overwrites : public Listener {
+ public:
+  Overwrites(std::string path, int64_t after) : path_(std::move(path)), after_(after) {}
+  void step(const StepRecord& record) override {
+    if (record.step != after_) return;
+    std::fstream(path_, std::ios::in | std::ios::out | std::ios::binary) << std::string(fs::file_size(path_), '\xff');
+    fs::last_write_time(path_, fs::file_time_type::clock::now() + std::chrono::hours(1));  // clocks may be coarse
+  }
+
+ private:
+  const std::string path_;
+  const int64_t after_;
 };
 
 class TrainerTest : public testing::Test {
@@ -71,13 +90,16 @@ class TrainerTest : public testing::Test {
   }
 
   ExitCode run(const std::string& folder_path, bool is_recorded, int64_t stop_after = 0) {
+    return run(folder_path, is_recorded, std::make_unique<Notes>(lines_, stop_after));
+  }
+  ExitCode run(const std::string& folder_path, bool is_recorded, std::unique_ptr<Listener> listener) {
     const RunFolder folder(folder_path);
     const auto start = folder.find_start("auto", /*restart=*/false);
     const RunSetup setup{config_, corpus_, describe_device(at::kCPU), Precision{}};
     RunState state(config_, corpus_, at::kCPU, {}, start ? &*start : nullptr);
     const RunPlan plan = plan_run(config_.training, state.loader.batches_per_epoch());
     Listeners listeners;
-    listeners.add(std::make_unique<Notes>(lines_, stop_after), "notes");
+    listeners.add(std::move(listener), "notes");
     Recorder recorder = is_recorded ? test::counting_recorder(state.model, replays_) : Recorder();
     Trainer trainer(state, setup, plan, folder, listeners, /*is_saved=*/start.has_value(), std::move(recorder));
     return trainer.run();
@@ -120,6 +142,18 @@ TEST_F(TrainerTest, ARecordedRunThatStopsAndResumesIsTheOneThatDoesNeither) {
     return static_cast<int>(HasFailure());
   });
   EXPECT_EQ(child.status, 0) << child.errors;
+}
+
+TEST_F(TrainerTest, ValidationTokensThatBecomeNoneStopTheRunAsChangedData) {
+  std::string bytes;
+  for (int64_t i = 0; i < corpus_.train.size(); ++i) bytes += {static_cast<char>(corpus_.train[i]), '\0'};
+  const std::string path = root_.file("validation.bin", bytes);
+  corpus_.validation = Tokens::map_file(path, 2);
+  config_.training.cadence.eval_interval = {
+      3, Interval::Unit::steps};  // within an epoch, at whose end files are looked at
+  EXPECT_ERROR(run(root_ / "run", /*is_recorded=*/false, std::make_unique<Overwrites>(path, 3)), ExitCode::data,
+               path + " was changed while it was in use");
+  EXPECT_EQ(load_checkpoint(root_ / "run/ckpt.pt").step, 3);
 }
 
 }  // namespace
