@@ -10,7 +10,7 @@
 #include "gpt/core/error.h"
 #include "gpt/device/random_state.h"
 #include "gpt/ops/aten.h"
-#include "gpt/ops/attention_kernels.h"
+#include "gpt/ops/sdp_backends.h"
 #include "gpt/ops/fused.h"
 #include "gpt/optim/grad_clip.h"
 #include "tests/support/device_cases.h"
@@ -140,15 +140,15 @@ TEST_P(CompileTest, BothSetsGiveTheSameLossAndGradient) {
 }
 
 TEST_P(CompileTest, AskingForTheAttentionKernelSetsNone) {
-  const ops::AttentionKernels before = ops::allowed_attention_kernels(), only_flash{.flash = true};
-  ops::allow_attention_kernels(only_flash);
+  const ops::SdpBackends before = ops::allowed_sdp_backends(), only_flash{.flash = true};
+  ops::allow_sdp_backends(only_flash);
   for (const auto kernel : {AttentionKernel::automatic, AttentionKernel::math}) {
     ExecutionConfig execution;
     execution.attention = kernel;
     (void)attention_path(small_model(), execution, device(), at::kFloat, /*training=*/true);
     EXPECT_TRUE(ops::allowed_attention_kernels() == only_flash);
   }
-  ops::allow_attention_kernels(before);
+  ops::allow_sdp_backends(before);
 }
 
 INSTANTIATE_ON_DEVICES(CompileTest);
