@@ -23,7 +23,7 @@ struct Split {
   std::shared_ptr<RowSums> sums = nullptr;  // what a layer wants of the gradient
 };
 
-// Beside a view autograd holds the tensor that it is of.
+// The storage of a view has a second owner: the tensor that it is a view of, which autograd keeps.
 bool is_held_by_nobody_else(const at::Tensor& x) {
   return x.use_count() == 1 && x.storage().use_count() == (x.is_view() ? 2 : 1) &&
          (!x.is_view() || x._base().use_count() == 1);

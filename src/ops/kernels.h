@@ -54,8 +54,8 @@ at::Tensor activation_backward(Activation activation, const Dropout& dropout, co
 void cross_entropy(const ClassifierOptions& options, const at::Tensor& logits, const at::Tensor& targets,
                    const at::Tensor& losses, const at::Tensor& scale);
 // The branch and its gradient may be undefined, `statistics` (rows, 2) where they are not kept, and one gradient of a result.
-// The sums (n, 2 or 3, C) are those that the gradients of weight and bias are, which are set where there is a gradient of `normed`, and
-// that of the branch's gradient, which is the third where the kernel can sum it.
+// The backward pass returns (n, 2 or 3, C): partial sums of the weight's gradient, of the bias's gradient and, if requested and
+// supported, of the branch's gradient. The first two are not set where `normed_gradient` is undefined.
 void add_norm(const Normalization& norm, const Dropout& dropout, const at::Tensor& x, const at::Tensor& branch,
               const at::Tensor& sum, const at::Tensor& normed, const at::Tensor& statistics);
 at::Tensor add_norm_backward(const Normalization& norm, const Dropout& dropout, const at::Tensor& sum,

@@ -11,9 +11,9 @@
 
 namespace gpt::ops {
 
-// A product with the factors of the one given, or with others of their kind where the results of those are not finite or all zero, and
-// so cannot be compared. Its results may be overwritten as often as one likes: they are those of the given one, but where that adds
-// to its result, which must not change.
+// A product with the factors of the given one, unless their results cannot be compared because they are not finite or all zero: then
+// with other factors of the same sizes and types. Results are written to the given product's own memory, again and again, unless it
+// adds to what is there, which must not change: then to memory of the trial's own.
 class ProductTrial {
  public:
   ProductTrial(const Product& product, ComputeProduct by_libtorch);

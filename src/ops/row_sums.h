@@ -15,10 +15,10 @@ struct RowSums {
   at::Tensor parts;     // (n, C) float32: their sum over n is that of the gradient's rows
 };
 
-// Null unless `y` is the result of linear() with a bias and will have a gradient.
+// Null unless `y` comes from linear() with a bias and autograd will compute its gradient.
 std::shared_ptr<RowSums> wanted_row_sums(const at::Tensor& y);
 
-// `parts` may be undefined: the layer then sums the gradient itself, as it does where the gradient that reaches it is another one.
+// Where `parts` is undefined the layer sums the gradient itself, as it does where it receives another gradient than this one.
 inline void give_row_sums(const std::shared_ptr<RowSums>& wanted, const at::Tensor& gradient, const at::Tensor& parts) {
   if (wanted && parts.defined()) *wanted = {gradient, parts};
 }

@@ -6,9 +6,8 @@
 
 namespace gpt::ops {
 
-// n is a multiple of kParameterAlignment.
-// Moments and their maxima may be in the memory of the host where the kernels of the others' device reach that, as they do
-// zeros_on_host() of device/memory.h.
+// n is a multiple of kParameterAlignment. The moments and their maxima may be host memory that the device's kernels can access
+// (zeros_on_host() of device/memory.h).
 struct AdamWBuffers {
   at::Tensor values;               // (n) float32; undefined where `rounded` is all there is of them
   at::Tensor gradients;            // (n) float32 or bfloat16

@@ -15,8 +15,8 @@ namespace gpt::ops::aten {
 at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions, int64_t offset,
                      double dropout);
 Normalized add_norm(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch, double dropout);
-at::Tensor linear(const at::Tensor& x, const Parameter& weight, const Parameter& bias,
-                  ProductInput input);  // always keeps it
+// Always keeps its input.
+at::Tensor linear(const at::Tensor& x, const Parameter& weight, const Parameter& bias, ProductInput input);
 at::Tensor linear_gelu(const at::Tensor& x, const Parameter& weight, const Parameter& bias, ProductInput input);
 at::Tensor linear_for_backward(const at::Tensor& x, const Parameter& weight, const Parameter& bias);
 Heads split_heads(at::Tensor qkv, int64_t n_head, int64_t n_kv_head, const RotaryTables& rotary);

@@ -1,7 +1,8 @@
 // AdamW's moments in 8 bits: the "dynamic quantization" of Dettmers et al. (2022), "8-bit Optimizers via Block-wise Quantization".
-// Each block of kParameterAlignment values keeps its largest magnitude in float32, and each value a code, which is the number, in
-// ascending order, of one of 256 parts of that magnitude. The parts are denser towards 0: seven decades down to 1e-7, each with half
-// as many as the one above it. In the update of ops/adamw.h the conversion happens in the kernel; here it stands by itself.
+// Of each block of kParameterAlignment values the largest magnitude is kept in float32, and of each value a code: the index of one of
+// 256 fractions of that magnitude, in ascending order. The fractions are denser towards 0: there are seven decades of them down to
+// 1e-7, each with half as many as the one above it. The update of ops/adamw.h converts moments in its kernel; the functions here
+// convert whole tensors.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -18,8 +18,8 @@
 
 namespace gpt {
 
-// A slot of a parameter. An element stands for one value, and the tensor has the parameter's shape; or it is what a block of
-// values has in common, and the tensor has one dimension.
+// A tensor that the optimizer keeps for each parameter. Either it has an element for every value and the parameter's shape, or it
+// has an element for every block of values and one dimension.
 struct OptimizerSlot {
   std::string_view name;  // PyTorch's: exp_avg
   at::ScalarType dtype;

@@ -51,9 +51,8 @@ class Parameter {
   explicit Parameter(const at::Tensor& value);  // with a gradient of its own
 
   bool defined() const { return state_.defined(); }
-  const at::Tensor& value() const {
-    return state_->value;
-  }  // a leaf of autograd; float32, or without a master of 16 bits
+  // A leaf of autograd, of float32, or of 16 bits where there is no master copy.
+  const at::Tensor& value() const { return state_->value; }
   // What the model computes with: the 16-bit copy, or without one the value itself.
   const at::Tensor& compute_value() const { return state_->rounded.defined() ? state_->rounded : state_->value; }
   const at::Tensor& gradient() const;  // of the same shape; meaningful where has_gradient()
