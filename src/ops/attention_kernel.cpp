@@ -200,34 +200,29 @@ void forward(const AttentionShape& shape, const AttentionTask& task, const T* qk
              float* memory) {
   const ForwardScratch<FactorOf<T>> scratch(shape, Arena(memory));
   const Dropout dropout(shape, scratch.factors);
-  const int64_t width = shape.padded_width();
-  const auto packed = [&](int64_t head, int64_t position) {
-    return Head<const T>(qkv, shape, shape.heads(), task.batch, head, position);
-  };
-  const int64_t key_head = shape.H + task.kv_head, value_head = key_head + shape.KV;
+  const TaskHeads packed(qkv, shape.heads(), shape, task);
+  const TaskHeads to(output, shape.H, shape, task);
+  const int64_t width = shape.padded_width(), first_matrix = task.batch * shape.H + task.kv_head * shape.group();
   for (int64_t block = 0; block < shape.blocks(); ++block) {
     const int64_t position = block * kBlock, rows = block_rows(shape, block);
     const Matrix keys = source_of(scratch.keys[block], scratch.sums);
-    pack(packed(key_head, position), rows, shape, 1, position, keys);
+    pack(packed.key(position), rows, shape, 1, position, keys);
     as_rows(keys, round_up(rows, kColumns), width, scratch.keys[block]);
     const Matrix values = source_of(scratch.values[block], scratch.sums);
-    pack(packed(value_head, position), rows, shape, 1, -1, values);
+    pack(packed.value(position), rows, shape, 1, -1, values);
     as_terms(values, round_up(rows, kColumns), width, scratch.values[block]);
   }
   Ahead ahead;
   if (const auto next = following(shape, task)) {
-    for (const int64_t head :
-         {next->kv_head * shape.group(), shape.H + next->kv_head, shape.H + shape.KV + next->kv_head}) {
-      ahead.add(Head<const T>(qkv, shape, shape.heads(), next->batch, head, 0), shape);
-    }
-    ahead.add(Head<T>(output, shape, shape.H, next->batch, next->kv_head * shape.group(), 0), shape);
+    ahead.add_packed(TaskHeads(qkv, shape.heads(), shape, *next), shape);
+    ahead.add(TaskHeads(output, shape.H, shape, *next).query(0, 0), shape);
   }
   const RunningSums& running = scratch.running;
-  for (int64_t head = task.kv_head * shape.group(); head < (task.kv_head + 1) * shape.group(); ++head) {
-    const int64_t matrix = task.batch * shape.H + head;
+  for (int64_t g = 0; g < shape.group(); ++g) {
+    const int64_t matrix = first_matrix + g;
     for (int64_t block = task.part; block < shape.blocks(); block += task.parts) {
       const int64_t position = block * kBlock, rows = block_rows(shape, block);
-      pack(packed(head, position), rows, shape, score_factor(shape), position, scratch.sums);
+      pack(packed.query(g, position), rows, shape, score_factor(shape), position, scratch.sums);
       as_columns(scratch.sums, round_up(rows, kColumns), width, scratch.query_rows, scratch.queries);
       std::fill(running.maximum, running.maximum + kBlock, -kInfinity);
       for (int64_t key_block = 0; key_block <= block; ++key_block) {
@@ -241,10 +236,10 @@ void forward(const AttentionShape& shape, const AttentionTask& task, const T* qk
         (FloatVector(1.0f) / sum).store(running.sum + i);
       }
       std::copy(running.maximum, running.maximum + rows, log_sum + matrix * shape.T + position);
-      const Head<T> to(output, shape, shape.H, task.batch, head, position);
+      const Head<T> y = to.query(g, position);
       convert(
-          scratch.sums.data, scratch.sums.stride, rows, shape.D, [&](int64_t i) { return running.sum[i]; }, to.data,
-          to.stride);
+          scratch.sums.data, scratch.sums.stride, rows, shape.D, [&](int64_t i) { return running.sum[i]; }, y.data,
+          y.stride);
     }
   }
 }
@@ -340,53 +335,70 @@ void differentiate(const AttentionShape& shape, const BackwardScratch<E>& scratc
                  add_queries, causal.over_keys(), ahead);
 }
 
+template <class E, class T>
+void pack_keys(const AttentionShape& shape, const AttentionTask& task, const TaskHeads<const T>& packed,
+               const BackwardScratch<E>& scratch) {
+  const int64_t width = shape.padded_width();
+  for (int64_t block = task.part; block < shape.blocks(); block += task.parts) {
+    const int64_t position = block * kBlock, rows = block_rows(shape, block), packed_rows = round_up(rows, kColumns);
+    const Matrix keys = source_of(scratch.keys[block], scratch.packed_queries);
+    pack(packed.key(position), rows, shape, 1, position, keys);
+    as_rows(keys, packed_rows, width, scratch.keys[block]);
+    as_terms(keys, packed_rows, width, scratch.key_terms[block]);
+    const Matrix values = source_of(scratch.values[block], scratch.packed_queries);
+    pack(packed.value(position), rows, shape, 1, -1, values);
+    as_rows(values, packed_rows, width, scratch.values[block]);
+  }
+}
+
+// A block of queries with the output y and its gradient dy.
+template <class E, class T>
+void pack_queries(const AttentionShape& shape, int64_t block, Head<const T> queries, Head<const T> y, Head<const T> dy,
+                  const BackwardScratch<E>& scratch) {
+  const int64_t width = shape.padded_width(), rows = block_rows(shape, block), packed_rows = round_up(rows, kColumns);
+  dots(y, dy, rows, shape.D, Matrix{scratch.weights.data, kColumns}, scratch.score_gradients, scratch.deltas);
+  pack(queries, rows, shape, score_factor(shape), block * kBlock, scratch.packed_queries);
+  as_columns(scratch.packed_queries, packed_rows, width, scratch.rows, scratch.queries_transposed);
+  as_terms(scratch.packed_queries, packed_rows, width, scratch.query_terms);
+  pack(dy, rows, shape, 1, -1, scratch.packed_output_gradients);
+  as_columns(scratch.packed_output_gradients, packed_rows, width, scratch.rows, scratch.output_gradients_transposed);
+  as_terms(scratch.packed_output_gradients, packed_rows, width, scratch.output_gradient_terms);
+}
+
+template <class E, class T>
+void unpack_key_gradients(const AttentionShape& shape, const AttentionTask& task, const BackwardScratch<E>& scratch,
+                          const TaskHeads<T>& gradients) {
+  for (int64_t block = task.part; block < shape.blocks(); block += task.parts) {
+    const int64_t position = block * kBlock, rows = block_rows(shape, block);
+    // The packed queries have the factor of the scores in units of log 2, the gradients of the scores are without it.
+    unpack(scratch.key_gradients[block], rows, shape, kLn2, position, gradients.key(position));
+    unpack(scratch.value_gradients[block], rows, shape, 1, -1, gradients.value(position));
+  }
+}
+
 template <class T>
 void backward(const AttentionShape& shape, const AttentionTask& task, const T* qkv, const T* output,
               const float* log_sum, const T* output_gradient, T* gradient, float* query_sums, float* memory) {
   const BackwardScratch<FactorOf<T>> scratch(shape, Arena(memory));
   const Dropout dropout(shape, scratch.factors);
-  const int64_t width = shape.padded_width(), first_head = task.kv_head * shape.group();
-  const int64_t key_head = shape.H + task.kv_head, value_head = key_head + shape.KV;
-  const auto packed = [&](int64_t head, int64_t position) {
-    return Head<const T>(qkv, shape, shape.heads(), task.batch, head, position);
-  };
-  for (int64_t block = task.part; block < shape.blocks(); block += task.parts) {
-    const int64_t position = block * kBlock, rows = block_rows(shape, block);
-    const Matrix keys = source_of(scratch.keys[block], scratch.packed_queries);
-    pack(packed(key_head, position), rows, shape, 1, position, keys);
-    as_rows(keys, round_up(rows, kColumns), width, scratch.keys[block]);
-    as_terms(keys, round_up(rows, kColumns), width, scratch.key_terms[block]);
-    const Matrix values = source_of(scratch.values[block], scratch.packed_queries);
-    pack(packed(value_head, position), rows, shape, 1, -1, values);
-    as_rows(values, round_up(rows, kColumns), width, scratch.values[block]);
-  }
+  const TaskHeads packed(qkv, shape.heads(), shape, task);
+  const TaskHeads y(output, shape.H, shape, task), dy(output_gradient, shape.H, shape, task);
+  const int64_t width = shape.padded_width(), first_matrix = task.batch * shape.H + task.kv_head * shape.group();
+  pack_keys(shape, task, packed, scratch);
   Ahead ahead;
   if (const auto next = following(shape, task)) {
-    const int64_t next_head = next->kv_head * shape.group();
-    for (const int64_t head : {next_head, shape.H + next->kv_head, shape.H + shape.KV + next->kv_head}) {
-      ahead.add(Head<const T>(qkv, shape, shape.heads(), next->batch, head, 0), shape);
-      ahead.add(Head<T>(gradient, shape, shape.heads(), next->batch, head, 0), shape);
-    }
-    ahead.add(Head<const T>(output, shape, shape.H, next->batch, next_head, 0), shape);
-    ahead.add(Head<const T>(output_gradient, shape, shape.H, next->batch, next_head, 0), shape);
+    ahead.add_packed(TaskHeads(qkv, shape.heads(), shape, *next), shape);
+    ahead.add_packed(TaskHeads(gradient, shape.heads(), shape, *next), shape);
+    for (const T* tensor : {output, output_gradient})
+      ahead.add(TaskHeads(tensor, shape.H, shape, *next).query(0, 0), shape);
   }
   for (int64_t g = 0; g < shape.group(); ++g) {
-    const int64_t head = first_head + g, matrix = task.batch * shape.H + head;
+    const int64_t matrix = first_matrix + g;
     for (int64_t block = task.part; block < shape.blocks(); ++block) {
-      const int64_t position = block * kBlock, rows = block_rows(shape, block);
-      const Head<const T> y(output, shape, shape.H, task.batch, head, position),
-          dy(output_gradient, shape, shape.H, task.batch, head, position);
-      dots(y, dy, rows, shape.D, Matrix{scratch.weights.data, kColumns}, scratch.score_gradients, scratch.deltas);
+      const int64_t position = block * kBlock;
+      pack_queries(shape, block, packed.query(g, position), y.query(g, position), dy.query(g, position), scratch);
       const float* log_sums = log_sum + matrix * shape.T + position;
-      std::copy(log_sums, log_sums + rows, scratch.log_sums);
-      const int64_t packed_rows = round_up(rows, kColumns);
-      pack(packed(head, position), rows, shape, score_factor(shape), position, scratch.packed_queries);
-      as_columns(scratch.packed_queries, packed_rows, width, scratch.rows, scratch.queries_transposed);
-      as_terms(scratch.packed_queries, packed_rows, width, scratch.query_terms);
-      pack(dy, rows, shape, 1, -1, scratch.packed_output_gradients);
-      as_columns(scratch.packed_output_gradients, packed_rows, width, scratch.rows,
-                 scratch.output_gradients_transposed);
-      as_terms(scratch.packed_output_gradients, packed_rows, width, scratch.output_gradient_terms);
+      std::copy(log_sums, log_sums + block_rows(shape, block), scratch.log_sums);
       const Matrix query_gradients{query_sums + (g * shape.blocks() * kBlock + position) * width, width};
       for (int64_t key_block = task.part; key_block <= block; key_block += task.parts) {
         const Causal causal(shape, block, key_block);
@@ -396,29 +408,21 @@ void backward(const AttentionShape& shape, const AttentionTask& task, const T* q
       }
     }
   }
-  for (int64_t block = task.part; block < shape.blocks(); block += task.parts) {
-    const int64_t position = block * kBlock, rows = block_rows(shape, block);
-    const auto target = [&](int64_t head) {
-      return Head<T>(gradient, shape, shape.heads(), task.batch, head, position);
-    };
-    // The packed queries have the factor of the scores in units of log 2, the gradients of the scores are without it.
-    unpack(scratch.key_gradients[block], rows, shape, kLn2, position, target(key_head));
-    unpack(scratch.value_gradients[block], rows, shape, 1, -1, target(value_head));
-  }
+  unpack_key_gradients(shape, task, scratch, TaskHeads(gradient, shape.heads(), shape, task));
 }
 
 template <class T>
 void finish_queries(const AttentionShape& shape, const AttentionTask& task, float* query_sums, T* gradient) {
   const int64_t width = shape.padded_width(), rows = shape.blocks() * kBlock;
   const float scale = 1.0f / std::sqrt(static_cast<float>(shape.D));
+  const TaskHeads gradients(gradient, shape.heads(), shape, task);
   for (int64_t g = 0; g < shape.group(); ++g) {
     float* sums = query_sums + g * rows * width;
     for (int64_t part = 1; part < task.parts; ++part) {
       const float* more = sums + part * shape.query_sums();
       for (int64_t i = part * kBlock * width; i < rows * width; ++i) sums[i] += more[i];  // queries that see its keys
     }
-    unpack(Matrix{sums, width}, shape.T, shape, scale, 0,
-           Head<T>(gradient, shape, shape.heads(), task.batch, task.kv_head * shape.group() + g, 0));
+    unpack(Matrix{sums, width}, shape.T, shape, scale, 0, gradients.query(g, 0));
   }
 }
 

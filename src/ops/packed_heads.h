@@ -57,6 +57,29 @@ struct Head {
       : data(tensor + ((batch * shape.T + position) * heads + head) * shape.D), stride(heads * shape.D) {}
 };
 
+// The heads of a task in a tensor of `heads` heads: packed like qkv, or of queries alone.
+template <class T>
+class TaskHeads {
+ public:
+  TaskHeads(T* tensor, int64_t heads, const AttentionShape& shape, const AttentionTask& task)
+      : tensor_(tensor), heads_(heads), shape_(shape), task_(task) {}
+
+  // g: among the query heads that share a key/value head.
+  Head<T> query(int64_t g, int64_t position) const { return head(task_.kv_head * shape_.group() + g, position); }
+  Head<T> key(int64_t position) const { return head(shape_.H + task_.kv_head, position); }
+  Head<T> value(int64_t position) const { return head(shape_.H + shape_.KV + task_.kv_head, position); }
+
+ private:
+  Head<T> head(int64_t head, int64_t position) const {
+    return Head<T>(tensor_, shape_, heads_, task_.batch, head, position);
+  }
+
+  T* tensor_;
+  int64_t heads_;
+  const AttentionShape& shape_;
+  AttentionTask task_;
+};
+
 // direction 1 rotates forward, -1 back.
 inline void rotate(float* row, const AttentionShape& shape, int64_t position, float direction) {
   const int64_t half = shape.D / 2;
@@ -164,6 +187,11 @@ class Ahead {
     stride_[count_++] = head.stride * sizeof(T);
     bytes_ = shape.D * sizeof(T);
     rows_ = shape.T;
+  }
+
+  template <class T>
+  void add_packed(const TaskHeads<T>& of, const AttentionShape& shape) {
+    for (const Head<T>& head : {of.query(0, 0), of.key(0), of.value(0)}) add(head, shape);
   }
 
   // The next rows of each.
