@@ -146,7 +146,7 @@ TEST_P(CompileTest, AskingForTheAttentionKernelSetsNone) {
     ExecutionConfig execution;
     execution.attention = kernel;
     (void)attention_path(small_model(), execution, device(), at::kFloat, /*training=*/true);
-    EXPECT_TRUE(ops::allowed_attention_kernels() == only_flash);
+    EXPECT_TRUE(ops::allowed_sdp_backends() == only_flash);
   }
   ops::allow_sdp_backends(before);
 }
