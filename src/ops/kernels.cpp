@@ -14,6 +14,7 @@ Kernels& kernels_of(const at::Tensor& x) {
                              .add_norm_backward = cpu::add_norm_backward,
                              .add_row_sums = cpu::add_row_sums,
                              .flat_norm = cpu::flat_norm,
+                             .judge = cpu::judge,
                              .adamw = cpu::adamw,
                              .take_float16 = false};
 #ifdef GPT_CUDA
@@ -28,6 +29,7 @@ Kernels& kernels_of(const at::Tensor& x) {
                               .add_norm_backward = cuda::add_norm_backward,
                               .add_row_sums = cuda::add_row_sums,
                               .flat_norm = cuda::flat_norm,
+                              .judge = cuda::judge,
                               .adamw = cuda::adamw,
                               .take_float16 = true};
   if (x.is_cuda()) return cuda_kernels;

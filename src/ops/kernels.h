@@ -15,8 +15,11 @@ struct AdamWRates;
 struct AdamWScalars;
 struct ClassifierOptions;
 struct Dropout;
+struct Evidence;
 struct Normalization;
 struct RotaryTables;
+struct UpdateCounts;
+struct Verdict;
 
 // A backward pass returns the sums of a gradient over its rows in parts: float32, whose sum over the first dimension is those sums.
 // Undefined: it was not asked for them, or cannot sum rows of this shape.
@@ -69,6 +72,9 @@ void add_row_sums(const Parameter& parameter, const at::Tensor& parts);
 // As ops::flat_norm().
 at::Tensor flat_norm(const at::Tensor& values);
 
+// As ops::judge().
+void judge(const Evidence& evidence, double max_norm, const Verdict& verdict, const UpdateCounts& counts);
+
 void adamw(const AdamWBuffers& buffers, const AdamWRates& rates, const AdamWScalars& scalars);
 }  // namespace cpu
 
@@ -85,6 +91,7 @@ decltype(cpu::add_norm) add_norm;
 decltype(cpu::add_norm_backward) add_norm_backward;
 decltype(cpu::add_row_sums) add_row_sums;
 decltype(cpu::flat_norm) flat_norm;
+decltype(cpu::judge) judge;
 decltype(cpu::adamw) adamw;
 }  // namespace cuda
 #endif
@@ -102,6 +109,7 @@ struct Kernels {
   decltype(&cpu::add_norm_backward) add_norm_backward;
   decltype(&cpu::add_row_sums) add_row_sums;
   decltype(&cpu::flat_norm) flat_norm;
+  decltype(&cpu::judge) judge;
   decltype(&cpu::adamw) adamw;
   bool take_float16;
 };

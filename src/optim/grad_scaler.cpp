@@ -24,8 +24,6 @@ GradScaler::GradScaler(bool enabled, at::Device device) : enabled_(enabled) {
 
 at::Tensor GradScaler::scale(const at::Tensor& x) const { return enabled_ ? x * scale_ : x; }
 
-at::Tensor GradScaler::unscale(const at::Tensor& x) const { return enabled_ ? x / scale_ : x; }
-
 void GradScaler::update(const at::Tensor& grad_norm) {
   if (!enabled_) return;
   const at::Tensor found_inf = at::isfinite(grad_norm).logical_not().to(at::kFloat);

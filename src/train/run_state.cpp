@@ -3,9 +3,6 @@
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/where.h>
-#include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -65,10 +62,8 @@ RunState::RunState(const Config& config, const Corpus& corpus, at::Device device
       config_(config),
       corpus_(corpus),
       device_(device),
-      started_by_(config.training.resume_from) {
-  const auto counter = at::TensorOptions(device).dtype(at::kLong);
-  skipped_steps_ = at::zeros({}, counter);
-  skipped_in_a_row_ = at::zeros({}, counter);
+      started_by_(config.training.resume_from),
+      counts_(ops::no_updates(device)) {
   seed_random_state(at::kCPU, stream_seed(config, kDropout));
   if (device.is_cuda()) seed_random_state(device, stream_seed(config, kDropout));
   model.set_operators(select_operators(config.training.execution, device));
@@ -97,12 +92,6 @@ void RunState::rewind(const Cursor& cursor) {
 }
 
 uint64_t RunState::checkpoint_bytes() const { return checkpoint_file_bytes(config_, corpus_.tokenizer.get()); }
-
-void RunState::count_skip(const at::Tensor& skipped) {
-  const at::Tensor one = skipped.to(at::kLong);
-  skipped_steps_ = skipped_steps_ + one;
-  skipped_in_a_row_ = at::where(skipped > 0, skipped_in_a_row_ + 1, at::zeros_like(skipped_in_a_row_));
-}
 
 Checkpoint RunState::capture() const {
   Checkpoint saved;
@@ -140,8 +129,8 @@ void RunState::restore(const StartingPoint& start) {
   step = checkpoint.step;
   evaluated_step = checkpoint.evaluated_step;
   best_val_loss = checkpoint.best_val_loss;
-  skipped_steps_.fill_(checkpoint.skipped_steps);
-  skipped_in_a_row_.fill_(checkpoint.consecutive_skipped_steps);
+  counts_.skipped.fill_(checkpoint.skipped_steps);
+  counts_.skipped_in_a_row.fill_(checkpoint.consecutive_skipped_steps);
   for (const auto& [what, now] : run_environment(device_)) {
     const auto then = checkpoint.environment.find(what);
     if (then == checkpoint.environment.end() || then->second == now) continue;

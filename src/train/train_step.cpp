@@ -3,8 +3,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/isfinite.h>
-#include <ATen/ops/logical_and.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -18,12 +16,20 @@
 #include "gpt/ops/flat_norm.h"
 #include "gpt/ops/part.h"
 #include "gpt/ops/tuned_product.h"
-#include "gpt/optim/grad_clip.h"
 
 namespace gpt {
+namespace {
+
+// A launch for each micro-batch is saved where nothing changes.
+void fill(const at::Tensor& scalar, std::optional<double>& known, double value) {
+  if (known != value) scalar.fill_(value);
+  known = value;
+}
+
+}  // namespace
 
 TrainStep::TrainStep(GPT& model, AdamW& optimizer, GradScaler& scaler, const Precision& precision,
-                     const TrainingConfig& config, Recorder recorder)
+                     const TrainingConfig& config, Recorder recorder, ops::UpdateCounts counts)
     : model_(model),
       optimizer_(optimizer),
       scaler_(scaler),
@@ -32,16 +38,16 @@ TrainStep::TrainStep(GPT& model, AdamW& optimizer, GradScaler& scaler, const Pre
       label_smoothing_(config.label_smoothing),
       loss_chunk_rows_(config.execution.loss_chunk_rows),
       tunes_products_(effective_mode(config, model.config(), model.device()).tunes),
-      recorder_(std::move(recorder)) {
-  for (at::Tensor* scalar : {&learning_rate_, &share_, &loss_, &grad_norm_, &skipped_})
-    *scalar = at::zeros({}, model.device());
+      recorder_(std::move(recorder)),
+      verdict_(ops::new_verdict(model.device())),
+      counts_(counts.skipped.defined() ? std::move(counts) : ops::no_updates(model.device())) {
+  for (at::Tensor* scalar : {&learning_rate_, &share_, &loss_}) *scalar = at::zeros({}, model.device());
   reset_memory_peak(model.device());
 }
 
 void TrainStep::begin(double learning_rate) {
   has_accumulated_ = false;
-  learning_rate_.fill_(learning_rate);
-  loss_.zero_();
+  fill(learning_rate_, known_learning_rate_, learning_rate);
 }
 
 const Batch& TrainStep::batch(const BatchShape& shape) {
@@ -56,7 +62,7 @@ const Batch& TrainStep::batch(const BatchShape& shape) {
 
 void TrainStep::abandon() { model_.parameters().clear_gradients(); }
 
-void TrainStep::set_share(double share) { share_.fill_(share); }
+void TrainStep::set_share(double share) { fill(share_, known_share_, share); }
 
 void TrainStep::accumulate() {
   using enum Recorder::Part;
@@ -64,7 +70,7 @@ void TrainStep::accumulate() {
   const Recorder::Key key{is_first ? first_micro_batch : later_micro_batch, batch_.inputs.size(0),
                           batch_.inputs.size(1)};
   const bool was_replayed = recorder_.run(key, [this, is_first] {
-    if (is_first) model_.parameters().clear_gradients();
+    if (is_first) model_.parameters().clear_gradients(), loss_.zero_();
     add_micro_batch();
   });
   if (was_replayed) model_.parameters().mark_gradients();
@@ -97,12 +103,11 @@ void TrainStep::apply() {
 void TrainStep::update() {
   const InPart part(part::kOptimizer);
   at::NoGradGuard no_grad;
-  const at::Tensor& gradients = model_.parameters().flat_gradients();
-  grad_norm_.copy_(scaler_.unscale(ops::flat_norm(gradients)));
-  skipped_.copy_(at::logical_and(at::isfinite(loss_), at::isfinite(grad_norm_)).logical_not());
-  optimizer_.step(learning_rate_, scaler_.scale(clip_divisor(grad_norm_, gradient_clip_)), skipped_);
+  const at::Tensor norm = ops::flat_norm(model_.parameters().flat_gradients());
+  ops::judge({loss_, norm, scaler_.scale_value()}, gradient_clip_, verdict_, counts_);
+  optimizer_.step(learning_rate_, verdict_.divisor, verdict_.skipped);
   // The scaler reacts only to the overflows that its scale can cure: those in the gradients.
-  scaler_.update(grad_norm_);
+  scaler_.update(verdict_.grad_norm);
 }
 
 std::optional<int64_t> run_update(TrainStep& step, DataLoader& loader, int64_t micro_batches, double learning_rate,

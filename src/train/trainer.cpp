@@ -1,8 +1,6 @@
 #include "gpt/train/trainer.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/nan_to_num.h>
-#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -40,14 +38,14 @@ Trainer::Trainer(RunState& state, const RunSetup& setup, const RunPlan& plan, co
       setup_(setup),
       plan_(plan),
       folder_(folder),
-      train_step_(state.model, state.optimizer, state.scaler, setup.precision, training(), std::move(recorder)),
+      train_step_(state.model, state.optimizer, state.scaler, setup.precision, training(), std::move(recorder),
+                  state.counts()),
       evaluator_(setup.corpus, training().batch_size, state.model.config().block_size, cadence().eval_batches, device(),
                  setup.precision),
       listeners_(listeners),
       forecast_(plan, evaluation_steps(training(), state.model.config().block_size, evaluator_.tokens())),
       checkpoints_(state, folder, plan, cadence().keep_last, listeners, forecast_, is_saved),
       first_step_(state.step),
-      epoch_loss_(at::zeros({}, at::TensorOptions(device()).dtype(at::kDouble))),
       reported_skips_(state.skipped_steps()) {
   logged_.step = epoch_.step = state.step;
   epoch_.skipped = state.skipped_steps();
@@ -112,8 +110,6 @@ bool Trainer::update() {
   ++state_.step;
   checkpoints_.state_changed();
   tokens_ += *tokens;
-  state_.count_skip(train_step_.skipped());
-  epoch_loss_ += at::nan_to_num(train_step_.loss(), 0.0, 0.0, 0.0) * (1 - train_step_.skipped());
   const bool warmed_up = state_.step - first_step_ == kWarmUpSteps;
   if (is_logged(state_.step) || warmed_up) close_log_interval(learning_rate);
   forecast_.took(Forecast::kStep, watch.running_seconds());
@@ -217,7 +213,8 @@ void Trainer::close_epoch() {
   if (const std::string file = map_faults::changed_file(); !file.empty()) leave_changed_data(file);
   if (plan_.steps_per_epoch < cadence().log_interval) return;  // of a tiny text: a line for each would drown the rest
   const Mark now{state_.step, tokens_, stopwatch_.running_seconds(), state_.skipped_steps()};  // sync: once an epoch
-  const double mean = epoch_loss_.item<double>() / (now.step - epoch_.step - (now.skipped - epoch_.skipped));
+  const double mean =
+      state_.counts().loss_sum.item<double>() / (now.step - epoch_.step - (now.skipped - epoch_.skipped));
   const double seconds = now.seconds - epoch_.seconds;
   const double samples = static_cast<double>(now.tokens - epoch_.tokens) / state_.model.config().block_size;
   const int64_t epoch = state_.step / plan_.steps_per_epoch;
@@ -228,7 +225,7 @@ void Trainer::close_epoch() {
                     .seconds = seconds,
                     .sequences_per_second = samples / seconds});
   epoch_ = now;
-  epoch_loss_.zero_();
+  state_.counts().loss_sum.zero_();
 }
 
 void Trainer::show_progress() {

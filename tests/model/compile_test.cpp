@@ -10,9 +10,8 @@
 #include "gpt/core/error.h"
 #include "gpt/device/random_state.h"
 #include "gpt/ops/aten.h"
-#include "gpt/ops/sdp_backends.h"
 #include "gpt/ops/fused.h"
-#include "gpt/optim/grad_clip.h"
+#include "gpt/ops/sdp_backends.h"
 #include "tests/support/device_cases.h"
 
 namespace gpt {

@@ -8,8 +8,8 @@
 
 #include "gpt/model/gpt.h"
 #include "gpt/ops/flat_norm.h"
+#include "gpt/ops/verdict.h"
 #include "gpt/optim/adamw.h"
-#include "gpt/optim/grad_clip.h"
 #include "gpt/optim/lr_schedule.h"
 #include "support/device_cases.h"
 #include "support/fixture.h"
@@ -79,15 +79,16 @@ TEST_P(Parity, TenAdamWSteps) {
                                          .beta2 = fixture_.number("beta2"),
                                          .eps = fixture_.number("eps")});
   const int64_t steps = fixture_.integer("max_steps");
-  const at::Tensor found_inf = at::zeros({}, device_);
+  const ops::Verdict verdict = ops::new_verdict(device_);
+  const ops::UpdateCounts counts = ops::no_updates(device_);
   for (int64_t step = 0; step < steps; ++step) {
     model_->parameters().clear_gradients();
     const at::Tensor loss = model_->loss(ids(step), targets(step), {.label_smoothing = smoothing_});
     loss.backward();
-    const at::Tensor divisor =
-        clip_divisor(ops::flat_norm(model_->parameters().flat_gradients()), fixture_.number("gradient_clip"));
+    const at::Tensor norm = ops::flat_norm(model_->parameters().flat_gradients());
+    ops::judge({loss.detach(), norm, {}}, fixture_.number("gradient_clip"), verdict, counts);
     optimizer.step(at::full({}, learning_rate_at(training, step, steps), at::TensorOptions(device_).dtype(at::kFloat)),
-                   divisor, found_inf);
+                   verdict.divisor, verdict.skipped);
     const double expected = fixture_.tensors.at("losses")[step].item<double>();
     EXPECT_NEAR(loss.item<double>(), expected,
                 test::tolerance(at::kFloat, (step + 1) * backward_roundings(), expected));

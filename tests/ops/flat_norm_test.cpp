@@ -2,6 +2,7 @@
 #include "gpt/ops/flat_norm.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
@@ -51,6 +52,14 @@ TEST_P(FlatNorm, IsThatOfFloat64) {
     const double exact = at::linalg_vector_norm(values.cpu().to(at::kDouble)).item<double>();
     EXPECT_NEAR(norm.item<double>(), exact, test::tolerance(at::kFloat, kParameterAlignment, exact)) << blocks;
   }
+}
+
+// Tens of millions of values, whose squares are no round numbers: a plain sum in float32 is wrong by a hundredth.
+TEST_P(FlatNorm, ManyValuesAreSummedExactly) {
+  const int64_t count = (int64_t{1} << 25) + kParameterAlignment;
+  const at::Tensor values = at::full({count}, 0.3, at::TensorOptions(where().device).dtype(type()));
+  const double exact = values[0].item<double>() * std::sqrt(static_cast<double>(count));
+  EXPECT_NEAR(flat_norm(values).item<double>(), exact, 1e-5 * exact);
 }
 
 TEST_P(FlatNorm, CountsEveryValueOnce) {

@@ -11,6 +11,7 @@
 #include "src/ops/flat_norm_kernel.cuh"
 #include "src/ops/heads_kernel.cuh"
 #include "src/ops/norm_kernel.cuh"
+#include "src/ops/verdict_kernel.cuh"
 
 namespace gpt::test {
 namespace {
@@ -44,6 +45,7 @@ ops::Kernels emulated_kernels() {
           .add_norm_backward = [](auto... of) { return cuda::add_norm_backward(Launch(), on_device(of)...); },
           .add_row_sums = [](auto... of) { return cuda::add_row_sums(Launch(), on_device(of)...); },
           .flat_norm = [](auto... of) { return cuda::flat_norm(Launch(), on_device(of)...); },
+          .judge = [](auto... of) { return cuda::judge(Launch(), on_device(of)...); },
           .adamw = [](auto... of) { return cuda::adamw(Launch(), on_device(of)...); },
           .take_float16 = true};
 }

@@ -1,6 +1,6 @@
 #include "gpt/train/checkpoint_keeper.h"
 
-#include <ATen/ops/scalar_tensor.h>
+#include <ATen/core/Tensor.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -25,7 +25,9 @@ class CheckpointKeeperTest : public testing::Test {
 
   void update(bool is_skipped = false) {
     ++state_.step;
-    state_.count_skip(at::scalar_tensor(is_skipped ? 1.0 : 0.0));
+    const ops::UpdateCounts& counts = state_.counts();
+    counts.skipped.add_(is_skipped);
+    is_skipped ? counts.skipped_in_a_row.add_(1) : counts.skipped_in_a_row.zero_();
     keeper_.state_changed();
   }
   bool has(const std::string& name) const { return fs::exists(root_ / name); }

@@ -46,7 +46,7 @@ struct TinyRun {
           const StartingPoint* start = nullptr, bool is_recorded = false)
       : state(config, corpus, device, precision, start),
         step(state.model, state.optimizer, state.scaler, precision, config.training,
-             is_recorded ? test::counting_recorder(state.model, replays) : Recorder()),
+             is_recorded ? test::counting_recorder(state.model, replays) : Recorder(), state.counts()),
         micro_batches(config.training.gradient_accumulation_steps) {}
 
   // The losses of the updates up to `last`.
@@ -54,7 +54,6 @@ struct TinyRun {
     std::vector<double> losses;
     for (; state.step < last; ++state.step) {
       run_update(step, state.loader, micro_batches, /*learning_rate=*/1e-2, [] { return false; });
-      state.count_skip(step.skipped());
       losses.push_back(step.loss().item<double>());
     }
     return losses;

@@ -11,8 +11,7 @@ class GradScaler {
  public:
   GradScaler(bool enabled, at::Device device);
   bool enabled() const { return enabled_; }
-  at::Tensor scale(const at::Tensor& x) const;    // x times the scale
-  at::Tensor unscale(const at::Tensor& x) const;  // x divided by it
+  at::Tensor scale(const at::Tensor& x) const;  // x times the scale
   // Halves the scale after an overflow, a gradient norm that is not finite, and doubles it after 2,000 good steps.
   void update(const at::Tensor& grad_norm);
 

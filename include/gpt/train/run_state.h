@@ -14,6 +14,7 @@
 #include "gpt/data/data_loader.h"
 #include "gpt/device/precision.h"
 #include "gpt/model/gpt.h"
+#include "gpt/ops/verdict.h"
 #include "gpt/optim/adamw.h"
 #include "gpt/optim/grad_scaler.h"
 #include "gpt/train/run_folder.h"
@@ -46,9 +47,10 @@ class RunState {
 
   uint64_t checkpoint_bytes() const;  // as checkpoint_file_bytes()
 
-  void count_skip(const at::Tensor& skipped);                               // on the device: no host synchronization
-  int64_t skipped_steps() const { return skipped_steps_.item<int64_t>(); }  // sync: reads the device
-  int64_t skipped_in_a_row() const { return skipped_in_a_row_.item<int64_t>(); }  // sync: reads the device
+  // What train steps count in; loss_sum begins at 0 with each epoch.
+  const ops::UpdateCounts& counts() const { return counts_; }
+  int64_t skipped_steps() const { return counts_.skipped.item<int64_t>(); }              // sync: reads the device
+  int64_t skipped_in_a_row() const { return counts_.skipped_in_a_row.item<int64_t>(); }  // sync: reads the device
 
   GPT model;
   AdamW optimizer;
@@ -67,8 +69,8 @@ class RunState {
   const Config config_;
   const Corpus& corpus_;
   at::Device device_;
-  std::string started_by_;                       // as Checkpoint::started_by
-  at::Tensor skipped_steps_, skipped_in_a_row_;  // int64 scalars on the device
+  std::string started_by_;  // as Checkpoint::started_by
+  ops::UpdateCounts counts_;
 };
 
 // What a checkpoint records of the build and the machine: resuming is bit for bit only where they are equal.

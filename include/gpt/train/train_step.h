@@ -15,6 +15,7 @@
 #include "gpt/data/data_loader.h"
 #include "gpt/device/precision.h"
 #include "gpt/model/gpt.h"
+#include "gpt/ops/verdict.h"
 #include "gpt/optim/adamw.h"
 #include "gpt/optim/grad_scaler.h"
 #include "gpt/train/recorder.h"
@@ -23,9 +24,10 @@ namespace gpt {
 
 class TrainStep {
  public:
-  // The recorder is one for `config` and the model, or one that records nothing.
+  // The recorder is one for `config` and the model, or one that records nothing. The updates are counted in `counts`; undefined: in
+  // new ones.
   TrainStep(GPT& model, AdamW& optimizer, GradScaler& scaler, const Precision& precision, const TrainingConfig& config,
-            Recorder recorder = Recorder());
+            Recorder recorder = Recorder(), ops::UpdateCounts counts = {});
 
   // An update begins: nothing is accumulated yet.
   void begin(double learning_rate);
@@ -45,10 +47,10 @@ class TrainStep {
   bool is_recorded() const { return recorder_.records(); }  // false once recording has failed
 
   // Of the last update: float32 scalars on the device, overwritten by the next.
-  const at::Tensor& loss() const { return loss_; }            // mean over all its tokens
-  const at::Tensor& grad_norm() const { return grad_norm_; }  // before clipping
+  const at::Tensor& loss() const { return loss_; }                    // mean over all its tokens
+  const at::Tensor& grad_norm() const { return verdict_.grad_norm; }  // before clipping
   // 1 when loss or gradients were not finite: nothing was changed.
-  const at::Tensor& skipped() const { return skipped_; }
+  const at::Tensor& skipped() const { return verdict_.skipped; }
 
  private:
   void add_micro_batch();
@@ -67,8 +69,11 @@ class TrainStep {
   Batch batch_;
   bool has_accumulated_ = false, has_applied_ = false, is_applying_ = false;
   int64_t kept_bytes_ = 0;
-  at::Tensor learning_rate_, share_;  // float32 scalars on the device
-  at::Tensor loss_, grad_norm_, skipped_;
+  // Float32 scalars on the device, and what the first two hold.
+  at::Tensor learning_rate_, share_, loss_;
+  std::optional<double> known_learning_rate_, known_share_;
+  ops::Verdict verdict_;
+  ops::UpdateCounts counts_;
 };
 
 // One update of `micro_batches` batches from `loader`, each weighted by its share of the update's tokens, whose number is

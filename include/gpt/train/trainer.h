@@ -76,8 +76,7 @@ class Trainer {
     double seconds = 0;
     int64_t skipped = 0;  // updates of the whole run; read where an epoch ends
   };
-  Mark logged_, epoch_;    // where the log interval and the epoch began
-  at::Tensor epoch_loss_;  // sum of the losses of the epoch, without skipped updates, on the device
+  Mark logged_, epoch_;  // where the log interval and the epoch began
   int64_t reported_skips_ = 0;
   const char* activity_ = kUpdate;
 };
