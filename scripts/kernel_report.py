@@ -44,7 +44,7 @@ KERNELS = {
     "add_norm_backward_kernel": Kernel("4 or 5, and parts", "4 or 5",  # 5 where the branch's gradient is another
                                        "the sums for weight and bias go through memory once for each block, however many rows it has"),
     "add_parts_kernel": Kernel("1 of the parts", "0", PARTS,
-                               wide="few values, one to a thread, because the time is that of one thread's reads"),
+                               wide="parts are read 16 bytes at a time where they are aligned, and their sums are one value to a thread"),
     "cross_entropy_kernel": Kernel("3", "2", "a row is read twice, the second time from the L2 cache where that holds the rows in flight",
                                    alone=3),  # the target, its logit, the loss's scale
     "embedding_kernel": Kernel("2, positions 3", "2", "each sequence reads the positions again, from the L2 cache"),

@@ -66,8 +66,9 @@ at::Tensor add_norm_backward(const Normalization& norm, const Dropout& dropout, 
                              const at::Tensor& normed_gradient, const at::Tensor& x_gradient,
                              const at::Tensor& branch_gradient, bool sums_branch);
 
-// Adds to the gradient of `parameter` (C), of any type that kernels take, the sum of the parts (n, C) over n.
-void add_row_sums(const Parameter& parameter, const at::Tensor& parts);
+// Adds to the gradients of one or two parameters (C), both of one type that kernels take, the sums over n of the parts (n, C) or
+// (n, parameters or more, C), each row of which is contiguous.
+void add_row_sums(c10::ArrayRef<Parameter> parameters, const at::Tensor& parts);
 
 // As ops::flat_norm().
 at::Tensor flat_norm(const at::Tensor& values);

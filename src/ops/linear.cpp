@@ -74,7 +74,7 @@ struct Linear : torch::autograd::Function<Linear> {
     if (!bias.defined()) return result;
     const RowSums written = std::exchange(*sums, {});
     if (written.gradient.is_same(gradients[0])) {
-      kernels_of(gradient).add_row_sums(bias, written.parts);
+      kernels_of(gradient).add_row_sums({bias}, written.parts);
     } else {
       bias.add_to_gradient(gradient.sum(0));
     }

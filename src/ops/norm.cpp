@@ -78,8 +78,8 @@ struct AddNorm : torch::autograd::Function<AddNorm> {
         kernels.add_norm_backward(computed, dropout, sum, statistics, contiguous(gradients[0]),
                                   contiguous(gradients[1]), x_gradient, branch_gradient, of_branch != nullptr);
     if (gradients[1].defined()) {
-      kernels.add_row_sums(norm.weight, sums.select(1, 0));
-      if (norm.bias.defined()) kernels.add_row_sums(norm.bias, sums.select(1, 1));
+      norm.bias.defined() ? kernels.add_row_sums({norm.weight, norm.bias}, sums)
+                          : kernels.add_row_sums({norm.weight}, sums);
     }
     if (!branch_gradient.defined() && branch != context->saved_data.end()) branch_gradient = x_gradient;
     if (sums.size(1) > 2) give_row_sums(of_branch, branch_gradient, sums.select(1, 2));

@@ -5,9 +5,9 @@
 
 namespace gpt::ops::cuda {
 
-void add_row_sums(const Parameter& parameter, const at::Tensor& parts) {
+void add_row_sums(c10::ArrayRef<Parameter> parameters, const at::Tensor& parts) {
   const c10::cuda::CUDAGuard guard(parts.device());
-  cuda::add_row_sums(StreamLaunch(), parameter, parts);
+  cuda::add_row_sums(StreamLaunch(), parameters, parts);
 }
 
 }  // namespace gpt::ops::cuda

@@ -40,33 +40,59 @@ inline int64_t row_parts(int64_t rows, int64_t blocks_of_part, int64_t multiproc
                              (rows + kLeastRows - 1) / kLeastRows);
 }
 
-// Adds the sum of the parts, `stride` values apart, to the C values of `gradient`, or puts it there. kPartWarps x 32 threads: a block
-// sums 32 columns. There are few blocks, so its time is that of one thread's reads.
-inline constexpr unsigned kPartWarps = 32;
+// Gradients of C values each, to which the sums over the parts are added or, where `is_added` is false, written.
+inline constexpr size_t kMostSummed = 2;
 template <class T>
-__global__ void add_parts_kernel(T* gradient, bool is_added, const float* parts, int64_t count, int64_t stride,
-                                 int64_t C) {
-  __shared__ float sums[kPartWarps][32];
-  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int64_t column = int64_t{blockIdx.x} * 32 + lane;
-  float sum = 0;
-  for (int64_t part = warp; part < count && column < C; part += kPartWarps) sum += parts[part * stride + column];
-  sums[warp][lane] = sum;
+struct SummedGradients {
+  struct {
+    T* data;
+    bool is_added;
+  } of[kMostSummed];
+};
+
+// A block sums one group of a gradient's columns, of which a thread reads every kPartRows-th part: there are few columns, so the time
+// is that of one thread's reads, and many threads have few each. The parts (n, gradients or more, C) are `stride` values apart.
+inline constexpr unsigned kPartRows = 128;
+
+template <bool is_whole, class T>
+__global__ void __launch_bounds__(kPartRows)
+    add_parts_kernel(SummedGradients<T> gradients, const float* parts, int64_t n, int64_t stride, int64_t C) {
+  __shared__ Group of_threads[kPartRows];
+  const auto column_blocks = static_cast<unsigned>((C + kGroup - 1) / kGroup);
+  const unsigned gradient = blockIdx.x / column_blocks;
+  const int64_t begin = int64_t{blockIdx.x - gradient * column_blocks} * kGroup;
+  const float* const from = parts + gradient * C + begin;
+  Group own{};
+  for (int64_t part = threadIdx.x; part < n; part += kPartRows) {
+    add(own, load<is_whole>(from + part * stride, C - begin));
+  }
+  of_threads[threadIdx.x] = own;
   __syncthreads();
-  if (warp > 0 || column >= C) return;
-  float total = is_added ? static_cast<float>(gradient[column]) : 0.0f;
-  for (const auto& of_warp : sums) total += of_warp[lane];
-  gradient[column] = static_cast<T>(total);
+  if (threadIdx.x >= 32) return;
+  const unsigned column = threadIdx.x % kGroup;
+  float sum = 0;
+  for (unsigned i = threadIdx.x / kGroup; i < kPartRows; i += 32 / kGroup) sum += of_threads[i].values[column];
+  for (unsigned lanes = kGroup; lanes < 32; lanes *= 2) sum += __shfl_xor_sync(0xffffffff, sum, lanes);
+  if (threadIdx.x >= kGroup || begin + column >= C) return;
+  const auto& to = gradients.of[gradient];
+  T* const place = to.data + begin + column;
+  *place = static_cast<T>(sum + (to.is_added ? static_cast<float>(*place) : 0.0f));
 }
 
 // As cpu::add_row_sums().
 template <class Launch>
-void add_row_sums(const Launch& launch, const Parameter& parameter, const at::Tensor& parts) {
-  const int64_t C = parts.size(1);
-  const bool is_added = parameter.begin_contribution();
-  with_type(parameter.gradient_type(), [&]<class T>() {
-    launch(add_parts_kernel<T>, (C + 31) / 32, 32 * kPartWarps, write<T>(parameter.gradient()), is_added,
-           read<float>(parts), parts.size(0), parts.stride(0), C);
+void add_row_sums(const Launch& launch, c10::ArrayRef<Parameter> parameters, const at::Tensor& parts) {
+  TORCH_CHECK(parameters.size() <= kMostSummed, "add_row_sums: takes at most ", kMostSummed, " parameters");
+  const int64_t C = parts.size(-1), stride = parts.stride(0);
+  const auto* const part = read<float>(parts);
+  const bool whole = C % kGroup == 0 && stride % kGroup == 0 && are_aligned(part);
+  with_type(parameters[0].gradient_type(), [&]<class T>() {
+    SummedGradients<T> gradients{};
+    for (size_t i = 0; i < parameters.size(); ++i)
+      gradients.of[i] = {write<T>(parameters[i].gradient()), parameters[i].begin_contribution()};
+    launch(whole ? add_parts_kernel<true, T> : add_parts_kernel<false, T>,
+           static_cast<int64_t>(parameters.size()) * groups_of(C), kPartRows, gradients, part, parts.size(0), stride,
+           C);
   });
 }
 

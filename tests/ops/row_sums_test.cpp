@@ -228,21 +228,35 @@ class AddRowSums : public testing::TestWithParam<DeviceCase> {
   std::optional<test::EmulatedKernels> emulated_;
 };
 
-TEST_P(AddRowSums, OverwritesWhatWasThereOnceAndThenAdds) {
-  constexpr int64_t kParts = 70, kC = 75;
+// More parts than a block has threads; columns that are whole groups and others. The second parameter has a gradient already.
+TEST_P(AddRowSums, OverwriteWhatWasThereOnceAndThenAdd) {
+  constexpr int64_t kParts = 300;
   for (const auto type : kernel_types(GetParam())) {
-    const auto options = at::dtype(type).device(GetParam().device);
-    const Parameter parameter(at::full({kC}, 1.0, options));
-    parameter.gradient().fill_(1000);
-    // Every second row of a larger tensor.
-    const at::Tensor parts = at::randn({kParts, 2, kC}, options.dtype(at::kFloat)).select(1, 1);
-    const at::Tensor once = parts.cpu().to(at::kDouble).sum(0);
-    for (int time = 1; time <= 2; ++time) {
-      kernels_of(parts).add_row_sums(parameter, parts);
-      const double rounded = time * test::unit_roundoff(type) * time * once.abs().max().item<double>();
-      EXPECT_LE((parameter.gradient().cpu().to(at::kDouble) - time * once).abs().max().item<double>(),
-                test::tolerance(at::kFloat, time * kParts, 5) + rounded)
-          << type;
+    for (const int64_t C : {75, 24}) {
+      const auto options = at::dtype(type).device(GetParam().device);
+      const std::vector<Parameter> parameters{Parameter(at::full({C}, 1.0, options)),
+                                              Parameter(at::full({C}, 1.0, options))};
+      parameters[0].gradient().fill_(1000);
+      parameters[1].gradient().zero_(), parameters[1].begin_contribution();
+      // Two of the three rows of each part.
+      const at::Tensor all = at::randn({kParts, 3, C}, options.dtype(at::kFloat)), parts = all.narrow(1, 1, 2),
+                       once = parts.cpu().to(at::kDouble).sum(0);
+      const auto expect_sums = [&](int64_t parameter, int time) {
+        const at::Tensor expected = time * once[parameter];
+        const double largest = expected.abs().max().item<double>(),
+                     rounded = time * test::unit_roundoff(type) * largest;
+        EXPECT_LE((parameters[parameter].gradient().cpu().to(at::kDouble) - expected).abs().max().item<double>(),
+                  test::tolerance(at::kFloat, time * kParts, 2 * largest) + rounded)
+            << type << ", parameter " << parameter << ", time " << time;
+      };
+      for (int time = 1; time <= 2; ++time) {
+        kernels_of(parts).add_row_sums(parameters, parts);
+        expect_sums(0, time);
+        expect_sums(1, time);
+      }
+      kernels_of(parts).add_row_sums({parameters[1]}, parts.select(1, 1));
+      expect_sums(0, 2);
+      expect_sums(1, 3);
     }
   }
 }
