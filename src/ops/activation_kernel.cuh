@@ -22,7 +22,7 @@ struct Logistic {
 
 template <class T>
 __device__ Logistic logistic(float x) {
-  const float powered = power<T>(-fabsf(x)), larger = quotient<T>(1, 1 + powered), smaller = powered * larger;
+  const float powered = power<T>(-fabsf(x)), larger = reciprocal<T>(1 + powered), smaller = powered * larger;
   return x < 0 ? Logistic{smaller, larger} : Logistic{larger, smaller};
 }
 
