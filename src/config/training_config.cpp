@@ -186,7 +186,7 @@ std::vector<Option> execution(TrainingConfig& c) {
       {.name = "loss_chunk_rows",
        .target = &c.execution.loss_chunk_rows,
        .help =
-           "tokens whose logits exist at a time; 0 = as many as take 8 MB on a CPU or 512 MB on a GPU, at least 256",
+           "tokens whose logits exist at a time; 0 = as many as take 8 MB on a CPU, at least 256, or on a GPU up to 600 MB, as leaves it least idle",
        .min = 0,
        .max = 1e9},
       {.name = "gradient_checkpointing",

@@ -134,6 +134,7 @@ DeviceInfo describe_gpu(at::Device device, std::string name, int64_t memory_byte
           .memory_bytes = memory_bytes,
           .compute_major = major,
           .compute_minor = minor,
+          .multiprocessors = 132,
           .bfloat16 = major >= 8,
           .float16 = major >= 7,
           .tf32 = major >= 8};
@@ -144,12 +145,22 @@ std::string cudnn_version() {
   return fmt::format("{}.{}.{}", version / 10000, version % 10000 / 100, version % 100);
 }
 
+int64_t multiprocessors_of(at::Device device) {
+#ifdef GPT_CUDA
+  if (device.is_cuda()) return at::cuda::getDeviceProperties(device.index())->multiProcessorCount;
+#endif
+  TORCH_CHECK(device.is_cpu(), "multiprocessors_of: no support for ", device.str(), " in this build");
+  return 0;
+}
+
 DeviceInfo describe_device(at::Device device) {
 #ifdef GPT_CUDA
   if (device.is_cuda()) {
     const cudaDeviceProp& properties = *at::cuda::getDeviceProperties(device.index());
-    return describe_gpu(device, properties.name, static_cast<int64_t>(properties.totalGlobalMem), properties.major,
-                        properties.minor);
+    DeviceInfo info = describe_gpu(device, properties.name, static_cast<int64_t>(properties.totalGlobalMem),
+                                   properties.major, properties.minor);
+    info.multiprocessors = multiprocessors_of(device);
+    return info;
   }
 #endif
   TORCH_CHECK(device.is_cpu(), "describe_device: no support for ", device.str(), " in this build");

@@ -65,10 +65,10 @@ class ActivationBytes {
   // How many rows of logits exist at once.
   double head_rows(const TrainingConfig& training) const {
     const int64_t tokens = training.batch_size * model_.block_size;
-    return static_cast<double>(form_.own_operators ? ops::classifier_chunk_rows(tokens, model_.padded_vocab(),
-                                                                                training.execution.loss_chunk_rows,
-                                                                                !form_.cuda, form_.compute_type)
-                                                   : tokens);
+    if (!form_.own_operators) return static_cast<double>(tokens);
+    return static_cast<double>(ops::classifier_chunk_rows(tokens, {model_.padded_vocab(), model_.n_embd},
+                                                          form_.compute_type, training.execution.loss_chunk_rows,
+                                                          form_.cuda ? form_.multiprocessors : 0));
   }
 
   // An evaluation keeps nothing: a part of a block at a time, or a chunk of logits.
@@ -158,6 +158,7 @@ ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& t
           .rounds_products = device.device.is_cpu() && ops::cpu::rounds_products_from_float32(),
           .product_workspace = device.device.is_cpu() ? ops::cpu::product_workspace(precision.compute_type()) : 0,
           .is_recorded = effective_mode(training, model, device.device).records,
+          .multiprocessors = device.multiprocessors,
           .end_to_end = precision.end_to_end};
 }
 

@@ -81,8 +81,9 @@ std::vector<Candidate> candidates(const ModelConfig& model, const TrainingConfig
         {"training.use_compile: true", "less time too", [](TrainingConfig& t) { t.execution.use_compile = true; }});
   } else {
     const int64_t tokens = training.batch_size * model.block_size, kLeast = 256,
-                  rows = ops::classifier_chunk_rows(tokens, model.padded_vocab(), execution.loss_chunk_rows, !cuda,
-                                                    precision.compute_type()),
+                  rows =
+                      ops::classifier_chunk_rows(tokens, {model.padded_vocab(), model.n_embd}, precision.compute_type(),
+                                                 execution.loss_chunk_rows, device.multiprocessors),
                   fewer = std::max(kLeast, rows / 4);
     all.push_back({fmt::format("training.loss_chunk_rows: {}", fewer), "the head's products are smaller",
                    [fewer](TrainingConfig& t) { t.execution.loss_chunk_rows = fewer; }});

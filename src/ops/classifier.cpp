@@ -11,6 +11,7 @@
 #include <numeric>
 #include <optional>
 
+#include "gpt/device/device.h"
 #include "gpt/ops/product.h"
 #include "kernels.h"
 
@@ -66,7 +67,8 @@ struct Classifier {
   template <class Work>
   at::Tensor for_each_chunk(const at::Tensor& scale, const Work& work) const {
     const int64_t N = rows.size(0), Vp = weight.size(0),
-                  size = classifier_chunk_rows(N, Vp, options.chunk_rows, rows.is_cpu(), rows.scalar_type());
+                  size = classifier_chunk_rows(N, {Vp, weight.size(1)}, rows.scalar_type(), options.chunk_rows,
+                                               multiprocessors_of(rows.device()));
     const at::Tensor buffer = at::empty({size, Vp}, rows.options());
     const at::Tensor losses = at::empty({N}, rows.options().dtype(at::kFloat));
     for (int64_t begin = 0; begin < N; begin += size) {
@@ -127,20 +129,40 @@ void check(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targ
               options.vocabulary);
 }
 
+int64_t parts_of(int64_t whole, int64_t part) { return (whole + part - 1) / part; }
+
+// On a GPU the product for the gradient of x decides: each multiprocessor computes one of its tiles at a time, which takes long, as it
+// is a sum over the vocabulary, so a chunk takes as many of these times, its waves, as its tiles need. Among the sizes with the fewest
+// waves in all chunks the smallest takes the least memory. With fewer rows than kLeastRows the products would wait for the head and
+// its gradient, which every chunk reads and writes.
+int64_t rows_with_fewest_waves(int64_t rows, int64_t columns, int64_t most, int64_t multiprocessors) {
+  constexpr int64_t kTileRows = 128, kTileColumns = 256, kLeastRows = 2048;
+  const auto waves = [&](int64_t of_chunk) {
+    return parts_of(parts_of(of_chunk, kTileRows) * parts_of(columns, kTileColumns), multiprocessors);
+  };
+  most -= most % kTileRows;
+  int64_t best = 0, fewest = 0;
+  for (int64_t size = std::min(kLeastRows, most); size <= most; size += kTileRows) {
+    const int64_t of_all = rows / size * waves(size) + waves(rows % size);
+    if (best == 0 || of_all < fewest) best = size, fewest = of_all;
+  }
+  return best;
+}
+
 }  // namespace
 
-// On a CPU the logits stay in a cache that the cores share, but fewer rows than 256 would spend more on the head and its gradient,
-// which every chunk goes through, than that saves. On a GPU the products of a chunk must occupy all multiprocessors, and their kernels
-// compute whole tiles, so that the rows are a multiple of kTile unless the limit is somebody's.
-int64_t classifier_chunk_rows(int64_t rows, int64_t padded_vocabulary, int64_t limit, bool is_cpu,
-                              at::ScalarType type) {
-  constexpr int64_t kBytesOfCpu = 8 << 20, kBytesOfGpu = 512 << 20, kLeastRows = 256, kTile = 128;
-  const auto row_bytes = padded_vocabulary * static_cast<int64_t>(c10::elementSize(type));
-  const int64_t multiple = limit == 0 && !is_cpu ? kTile : 1;
-  if (limit == 0) limit = std::max(kLeastRows, (is_cpu ? kBytesOfCpu : kBytesOfGpu) / row_bytes);
-  limit -= limit % multiple;
-  const int64_t chunks = (rows + limit - 1) / limit, of_chunk = (rows + chunks - 1) / chunks;
-  return std::min(rows, (of_chunk + multiple - 1) / multiple * multiple);
+int64_t classifier_chunk_rows(int64_t rows, HeadShape head, at::ScalarType type, int64_t limit,
+                              int64_t multiprocessors) {
+  // On a CPU the logits stay in a cache that the cores share, but fewer rows than 256 would spend more on the head and its gradient,
+  // which every chunk goes through, than that saves.
+  constexpr int64_t kBytesOfCpu = 8 << 20, kBytesOfGpu = 600'000'000, kLeastRows = 256;
+  const bool is_cpu = multiprocessors == 0, is_chosen = limit == 0;
+  const auto row_bytes = head.padded_vocabulary * static_cast<int64_t>(c10::elementSize(type));
+  if (is_chosen) limit = std::max(kLeastRows, (is_cpu ? kBytesOfCpu : kBytesOfGpu) / row_bytes);
+  if (rows <= limit) return rows;
+  if (is_chosen && !is_cpu) return rows_with_fewest_waves(rows, head.columns, limit, multiprocessors);
+  const int64_t chunks = parts_of(rows, limit);
+  return parts_of(rows, chunks);
 }
 
 at::Tensor classifier_loss(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,

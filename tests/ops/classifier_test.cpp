@@ -337,18 +337,46 @@ TEST(ClassifierOnCpu, TheNumberOfThreadsChangesNothing) {
   EXPECT_TRUE(one.second.equal(two.second) && one.second.equal(three.second));
 }
 
-TEST(ClassifierChunks, AreAboutEqualAndTakeSoManyBytesOfTheirType) {
-  constexpr int64_t kRows = 65536, kVocabulary = 50304;
-  const auto rows = [](bool is_cpu, at::ScalarType type, int64_t limit = 0) {
-    return classifier_chunk_rows(kRows, kVocabulary, limit, is_cpu, type);
+TEST(ClassifierChunks, AreEqualWithinALimitThatWasSetAndOnACpu) {
+  constexpr int64_t kRows = 65536, kCpu = 0, kH100 = 132;
+  const auto rows = [](at::ScalarType type, int64_t limit, int64_t multiprocessors) {
+    return classifier_chunk_rows(kRows, {50304, 768}, type, limit, multiprocessors);
   };
-  // 512 MiB hold 5,336 rows of 16 bits, so 13 chunks are needed, and 2,668 of 32, so 26 are where each is a multiple of 128.
-  EXPECT_EQ(rows(false, at::kBFloat16), 5120);
-  EXPECT_EQ(rows(false, at::kFloat), 2560);
-  EXPECT_EQ(rows(true, at::kFloat), 256);
-  EXPECT_EQ(rows(false, at::kBFloat16, 20000), 16384);
-  EXPECT_EQ(rows(false, at::kBFloat16, 5000), 4682) << "a limit that was set is kept, and the chunks are equal";
-  EXPECT_EQ(classifier_chunk_rows(100, kVocabulary, 0, /*is_cpu=*/false, at::kBFloat16), 100);
+  EXPECT_EQ(rows(at::kFloat, 0, kCpu), 256);
+  EXPECT_EQ(rows(at::kBFloat16, 20000, kH100), 16384);
+  EXPECT_EQ(rows(at::kBFloat16, 5000, kH100), 4682) << "14 chunks, whatever the tiles";
+  EXPECT_EQ(rows(at::kBFloat16, 100000, kH100), kRows);
+}
+
+// Tiles of 128 rows and 256 columns; 600 MB hold 5,963 rows of 50,304 logits in 16 bits, or 46 tiles, and 2,981 in 32, or 23.
+TEST(ClassifierChunks, HaveTheFewestWavesOfTilesOnAGpu) {
+  struct Case {
+    const char* name;
+    int64_t rows, columns, multiprocessors;
+    at::ScalarType type;
+    int64_t expected;
+  };
+  const Case cases[] = {
+      // 3 columns of tiles: 6 chunks of 129 tiles, where 5,888 rows would have 138, which are two waves.
+      {"124M", 32 * 1024, 768, 132, at::kBFloat16, 5504},
+      {"124M on an A100: 36 rows of tiles are a wave, and 8 chunks need 32", 32 * 1024, 768, 108, at::kBFloat16, 4096},
+      {"124M in float32: 23 chunks of a wave", 65536, 768, 132, at::kFloat, 2944},
+      // 4 columns: 33 rows of tiles are a wave, so 256 take 8, for which 32 suffice.
+      {"350M", 32 * 1024, 1024, 132, at::kBFloat16, 4096},
+      // 5 columns: 26 rows of tiles are a wave, so 64 take 3, for which 22 suffice.
+      {"774M", 8 * 1024, 1280, 132, at::kBFloat16, 2816},
+      // 7 columns: 18 rows of tiles are a wave, so 64 take 4, for which 16 suffice.
+      {"1558M", 8 * 1024, 1600, 132, at::kBFloat16, 2048},
+      // 16 columns: 8 rows of tiles are a wave, but 1,024 rows would be too few; 16 take two.
+      {"7B", 8 * 1024, 4096, 132, at::kBFloat16, 2048},
+      {"one chunk", 5 * 1024, 768, 132, at::kBFloat16, 5120},
+      {"one incomplete tile", 100, 768, 132, at::kBFloat16, 100},
+  };
+  for (const Case& c : cases) {
+    EXPECT_EQ(classifier_chunk_rows(c.rows, {50304, c.columns}, c.type, 0, c.multiprocessors), c.expected) << c.name;
+  }
+  EXPECT_EQ(classifier_chunk_rows(65536, {128, 384}, at::kBFloat16, 0, 132), 65536) << "characters";
+  EXPECT_EQ(classifier_chunk_rows(8192, {2'000'000, 768}, at::kFloat, 0, 132), 256) << "the least";
 }
 
 TEST(ClassifierOnCpu, NoMoreThanOneChunkOfLogitsExists) {

@@ -16,6 +16,7 @@ struct DeviceInfo {
   std::string name;                                      // "NVIDIA H200", or the CPU's model name
   int64_t memory_bytes = 0;                              // of the GPU, or of the machine
   int compute_major = 0, compute_minor = 0;              // CUDA only
+  int64_t multiprocessors = 0;                           // CUDA only; 132, as an H100 has, for a card that is not here
   bool bfloat16 = false, float16 = false, tf32 = false;  // in hardware, and faster than float32
   bool slow_bfloat16 = false;                            // in hardware, but no faster than float32: some CPUs
   // Dense peak FLOP/s for a compute dtype where it is known from the vendor's data sheet.
@@ -32,7 +33,8 @@ struct DeviceChoice {
 DeviceChoice select_device(const std::string& spec);
 
 DeviceInfo describe_device(at::Device device);
-std::string cudnn_version();  // of the library that runs: "9.19.0"; only where there is a GPU
+int64_t multiprocessors_of(at::Device device);  // 0 on a CPU
+std::string cudnn_version();                    // of the library that runs: "9.19.0"; only where there is a GPU
 // What a GPU of this compute capability can do, whether or not it is here.
 DeviceInfo describe_gpu(at::Device device, std::string name, int64_t memory_bytes, int major, int minor);
 

@@ -19,11 +19,12 @@ struct ActivationForm {
   at::ScalarType compute_type = at::kFloat;
   bool fused_attention = true;  // flash, cuDNN or efficient: no T x T matrix is kept
   bool cuda = false;
-  bool own_operators = true;     // use_compile
-  bool rounds_products = false;  // ops::cpu::rounds_products_from_float32()
-  double product_workspace = 0;  // ops::cpu::product_workspace()
-  bool is_recorded = false;      // as CUDA graphs, whose temporary memory evaluations cannot use
-  bool end_to_end = false;       // otherwise 16 bits are autocast's, around a float32 residual stream
+  bool own_operators = true;      // use_compile
+  bool rounds_products = false;   // ops::cpu::rounds_products_from_float32()
+  double product_workspace = 0;   // ops::cpu::product_workspace()
+  bool is_recorded = false;       // as CUDA graphs, whose temporary memory evaluations cannot use
+  int64_t multiprocessors = 132;  // of a GPU
+  bool end_to_end = false;        // otherwise 16 bits are autocast's, around a float32 residual stream
 };
 ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& training, const DeviceInfo& device,
                                const Precision& precision);

@@ -14,8 +14,15 @@
 
 namespace gpt::ops {
 
-// How many of `rows`, whose logits are of `type`, are computed at once: the largest equal chunks within the limit.
-int64_t classifier_chunk_rows(int64_t rows, int64_t padded_vocabulary, int64_t limit, bool is_cpu, at::ScalarType type);
+struct HeadShape {
+  int64_t padded_vocabulary, columns;
+};
+
+// How many of `rows`, whose logits are of `type`, are computed at once: the largest equal chunks within the limit. Where that is 0, as
+// many as ClassifierOptions says, on a GPU the number at which the chunks leave the fewest of its multiprocessors idle, a multiple of
+// 128. multiprocessors: of the GPU; 0 on a CPU.
+int64_t classifier_chunk_rows(int64_t rows, HeadShape head, at::ScalarType type, int64_t limit,
+                              int64_t multiprocessors);
 
 // The mean cross entropy, a float32 scalar, of x (..., C) with the head (Vp, C) against `targets` int64, one for each row of x.
 // float32, or 16 bits (on a CPU bfloat16) under autocast or where x and the compute_value() of the head have them; sums of logits

@@ -33,7 +33,7 @@ struct Normalized {
 struct ClassifierOptions {
   int64_t vocabulary;          // the head's further rows are padding and take no part
   double label_smoothing = 0;  // in [0, 1): this share of each target is spread over the whole vocabulary
-  // At most so many rows at once; 0: as many as fill 8 MB on a CPU or 512 MB on a GPU, but at least 256.
+  // At most so many rows at once; 0: as many as fill 8 MB on a CPU, or on a GPU at most 600 MB, but at least 256.
   int64_t chunk_rows = 0;
 };
 
