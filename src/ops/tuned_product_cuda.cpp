@@ -1,6 +1,6 @@
 #ifdef GPT_CUDA
 #include <ATen/cuda/CUDAContextLight.h>
-#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 #include <c10/cuda/CUDAEvent.h>
 #include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -19,12 +19,20 @@ namespace {
 using cuda::Matmul;
 using cuda::MatmulAlgorithm;
 
+int64_t bytes_of(const Product& product) {
+  int64_t bytes = 0;
+  for (const at::Tensor& x : {product.a, product.b, product.result, product.gelu})
+    bytes += x.defined() ? static_cast<int64_t>(x.nbytes()) : 0;
+  return bytes;
+}
+
 // cuBLASLt's algorithms, with GELU in the same kernel or in one of its own.
 struct CublasLt {
   struct Way {
     bool is_fused;
     MatmulAlgorithm algorithm;
   };
+  int64_t bytes;  // of the factors and the results of the product that is measured
 
   static std::vector<Way> ways(const Product& product, const ProductKey& key) {
     constexpr int kMostAlgorithms = 8;
@@ -43,18 +51,22 @@ struct CublasLt {
     if (!way.is_fused) compute_gelu(product);
   }
 
-  // All computations in turn, several times. Before each, a buffer larger than the second-level cache is cleared: what a step does in
-  // between would have evicted the factors, and the host gets ahead of the device, so that its time is not measured.
-  static std::vector<std::vector<double>> seconds_of(const std::vector<std::function<void()>>& computations) {
-    constexpr int kWarmUp = 2, kRepetitions = 7, kClearings = 4;
+  // All computations in turn, several times. Before each, a buffer larger than the second-level cache is read, as what a step does in
+  // between would have evicted the tensors of a large product; reading leaves nothing that is still to be written meanwhile. A small
+  // product finds them in the cache, where computing it once more puts them. The host gets ahead of the device, so that its time is
+  // not measured.
+  std::vector<std::vector<double>> seconds_of(const std::vector<std::function<void()>>& computations) const {
+    constexpr int kWarmUp = 2, kRepetitions = 7, kReadings = 4;
     using Event = c10::cuda::CUDAEvent;
-    const int64_t cache = at::cuda::getCurrentDeviceProperties()->l2CacheSize;  // bytes
-    const at::Tensor cleared = at::empty({2 * cache}, at::TensorOptions(at::kCUDA).dtype(at::kByte));
+    const int64_t cache = at::cuda::getCurrentDeviceProperties()->l2CacheSize;                       // bytes
+    const at::Tensor read = at::zeros({cache / 2}, at::TensorOptions(at::kCUDA).dtype(at::kFloat));  // twice the cache
+    const bool stays_in_cache = 2 * bytes <= cache;
     std::vector<std::vector<std::pair<Event, Event>>> events(computations.size());
     for (int repetition = 0; repetition < kWarmUp + kRepetitions; ++repetition) {
       for (size_t i = 0; i < computations.size(); ++i) {
         Event begin(cudaEventDefault), end(cudaEventDefault);
-        for (int time = 0; time < kClearings; ++time) cleared.zero_();
+        for (int time = 0; time < kReadings; ++time) read.sum();
+        if (stays_in_cache) computations[i]();
         begin.record();
         computations[i]();
         end.record();
@@ -85,9 +97,9 @@ void compute_tuned(const Product& product, ComputeProduct by_libtorch) {
   const c10::cuda::CUDAGuard guard(product.a.device());
   const std::lock_guard lock(mutex);
   const std::optional<ProductKey> key = key_of(product);
-  CublasLt library;
   const auto find = [&]() -> std::optional<Measured<CublasLt::Way>> {
     if (is_recording()) return std::nullopt;
+    CublasLt library{bytes_of(product)};
     return measure(library, product, *key, by_libtorch);
   };
   const std::optional<CublasLt::Way> way = key ? choices().find(*key, find) : std::nullopt;
