@@ -102,10 +102,43 @@ __device__ inline Group sum_of_rows(const Group& own, RowThread thread) {
   return sum;
 }
 
-// With n the normalized row, g the gradient of normed times weight and m the number of columns, the gradient of the sum is
-// (g - n sum(g n) / m [- sum(g) / m, if centered]) * reciprocal. Every `of_row` threads of a block go through rows of their own, so that
-// some compute while others wait for memory, and the sums over rows stay in registers until they go to `parts` (blocks, 2 or 3, C):
-// what they add to the gradients of weight and, if has_bias, of bias, and, if is_summed, the sum of the branch's gradient.
+// Sets g to the gradient that a row of the sum gets from that of `normed`, and adds the row to the gradients of weight and bias. With n
+// the normalized row, g at first the gradient of normed times weight and m the number of columns, it is
+// (g - n sum(g n) / m [- sum(g) / m, if centered]) * reciprocal. sum_of_row: of a value of each of its threads.
+template <bool is_whole, int kGroups, class T, class B, class SumOfRow>
+__device__ void differentiate_norm(const AddNormGradients<T, B>& of, RowThread thread, int64_t row,
+                                   const SumOfRow& sum_of_row, Group (&g)[kGroups], Group (&of_weight)[kGroups],
+                                   Group (&of_bias)[kGroups]) {
+  const int64_t C = of.C;
+  const RowStatistics statistics = of.statistics[row];
+  Group n[kGroups];
+  Sums sums{0, 0};
+  for_each_group<kGroups>(thread, C, [&](int i, int64_t begin, int64_t count) {
+    n[i] = load<is_whole>(of.sum + row * C + begin, count);
+    g[i] = load<is_whole>(of.normed_gradient + row * C + begin, count);
+    const Group weight = load<is_whole>(of.weight + begin, count);
+    for (int k = 0; k < kGroup; ++k) {
+      float &normalized = n[i].values[k], &gradient = g[i].values[k];
+      normalized = k < count ? (normalized - statistics.mean) * statistics.reciprocal : 0.0f;
+      of_weight[i].values[k] += gradient * normalized;
+      of_bias[i].values[k] += gradient;
+      gradient *= weight.values[k];
+      sums.first += gradient * normalized;
+      sums.second += gradient;
+    }
+  });
+  sums = sum_of_row(sums);
+  const float along = sums.first / static_cast<float>(C),
+              mean = of.is_centered ? sums.second / static_cast<float>(C) : 0.0f;
+  for_each_group<kGroups>(thread, C, [&](int i, int64_t, int64_t) {
+    for (int k = 0; k < kGroup; ++k)
+      g[i].values[k] = (g[i].values[k] - mean - n[i].values[k] * along) * statistics.reciprocal;
+  });
+}
+
+// Every `of_row` threads of a block go through rows of their own, so that some compute while others wait for memory, and the sums over
+// rows stay in registers until they go to `parts` (blocks, 2 or 3, C): what they add to the gradients of weight and, if has_bias, of
+// bias, and, if is_summed, the sum of the branch's gradient.
 template <int kGroups, bool is_whole, bool is_summed, class T, class B>
 __global__ void __launch_bounds__(kThreadsAtOnce<kGroups, is_whole, is_summed>)
     add_norm_backward_kernel(AddNormGradients<T, B> of, unsigned of_row, int64_t rows, bool has_bias, float* parts) {
@@ -113,42 +146,19 @@ __global__ void __launch_bounds__(kThreadsAtOnce<kGroups, is_whole, is_summed>)
   constexpr bool is_single = kGroups > 1;  // the row of the block: no other has room beside it
   const unsigned rows_at_once = is_single ? 1 : blockDim.x / of_row, own = is_single ? 0 : threadIdx.x / of_row;
   const RowThread thread{threadIdx.x - own * of_row, of_row};
+  const auto sum_of_row = [&](const Sums& sums) {  // barrier 0 is that of the whole block
+    return sums_of_warps(sums, own * (of_row / 32), of_row / 32, [&] { __barrier_sync_count(own + 1, of_row); });
+  };
   Group of_weight[kGroups] = {}, of_bias[kGroups] = {}, of_branch[kGroups] = {};
   for (int64_t row = int64_t{blockIdx.x} * rows_at_once + own; row < rows; row += int64_t{gridDim.x} * rows_at_once) {
-    Group n[kGroups], g[kGroups], direct[kGroups] = {};
-    Sums sums{0, 0};
-    // Read before the sums, whose barriers it would otherwise wait for.
+    Group g[kGroups], direct[kGroups] = {};
+    // Read before the sums of the norm, whose barriers it would otherwise wait for.
     if (of.sum_gradient) {
       for_each_group<kGroups>(thread, C, [&](int i, int64_t begin, int64_t count) {
         direct[i] = load<is_whole>(of.sum_gradient + row * C + begin, count);
       });
     }
-    if (of.normed_gradient) {
-      const RowStatistics statistics = of.statistics[row];
-      for_each_group<kGroups>(thread, C, [&](int i, int64_t begin, int64_t count) {
-        n[i] = load<is_whole>(of.sum + row * C + begin, count);
-        g[i] = load<is_whole>(of.normed_gradient + row * C + begin, count);
-        const Group weight = load<is_whole>(of.weight + begin, count);
-        for (int k = 0; k < kGroup; ++k) {
-          float &normalized = n[i].values[k], &gradient = g[i].values[k];
-          normalized = k < count ? (normalized - statistics.mean) * statistics.reciprocal : 0.0f;
-          of_weight[i].values[k] += gradient * normalized;
-          of_bias[i].values[k] += gradient;
-          gradient *= weight.values[k];
-          sums.first += gradient * normalized;
-          sums.second += gradient;
-        }
-      });
-      // Barrier 0 is that of the whole block.
-      sums = sums_of_warps(sums, own * (of_row / 32), of_row / 32, [&] { __barrier_sync_count(own + 1, of_row); });
-      const float along = sums.first / static_cast<float>(C),
-                  mean = of.is_centered ? sums.second / static_cast<float>(C) : 0.0f;
-      for_each_group<kGroups>(thread, C, [&](int i, int64_t, int64_t) {
-        for (int k = 0; k < kGroup; ++k) {
-          g[i].values[k] = (g[i].values[k] - mean - n[i].values[k] * along) * statistics.reciprocal;
-        }
-      });
-    }
+    if (of.normed_gradient) differentiate_norm<is_whole>(of, thread, row, sum_of_row, g, of_weight, of_bias);
     for_each_group<kGroups>(thread, C, [&](int i, int64_t begin, int64_t count) {
       const int64_t at = row * C + begin;
       Group gradient = of.normed_gradient ? g[i] : Group{};
