@@ -131,13 +131,18 @@ struct FeedForward {
     const ops::ProductInput of_norm = pass.input_from(GradientCheckpointing::norm),
                             of_activation = pass.input_from(GradientCheckpointing::activation);
     if (kind == Mlp::gelu) return out.last(in.with_gelu(x, pass, of_norm), pass, of_activation);
-    const at::Tensor open = gate(x, pass, of_norm);
-    return out.last(gated(open, in(x, pass, of_norm), pass), pass, of_activation);
+    const auto [open, opened] = gate_and_in(x, pass, of_norm);
+    return out.last(gated(open, opened, pass), pass, of_activation);
   }
 
   double dropout_after() const { return kind == Mlp::gelu ? dropout : 0; }
 
  private:
+  std::pair<at::Tensor, at::Tensor> gate_and_in(const at::Tensor& x, const Pass& pass, ops::ProductInput input) const {
+    const InPart part(part::kProducts);
+    return pass.ops.linear_pair(x, {gate.weight, gate.bias}, {in.weight, in.bias}, input);
+  }
+
   at::Tensor gated(const at::Tensor& open, const at::Tensor& x, const Pass& pass) const {
     using ops::Activation;
     const InPart part(part::kActivation);

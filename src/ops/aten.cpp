@@ -72,6 +72,11 @@ at::Tensor linear(const at::Tensor& x, const Parameter& weight, const Parameter&
   return at::linear(x, weight.tracked(), bias.tracked());
 }
 
+std::pair<at::Tensor, at::Tensor> linear_pair(const at::Tensor& x, const LinearLayer& first, const LinearLayer& second,
+                                              ProductInput input) {
+  return {aten::linear(x, first.weight, first.bias, input), aten::linear(x, second.weight, second.bias, input)};
+}
+
 at::Tensor linear_for_backward(const at::Tensor& x, const Parameter& weight, const Parameter& bias) {
   const auto b = bias.defined() ? std::optional(in_product_type(bias.tracked())) : std::nullopt;
   return LinearForBackward::apply(in_product_type(x), in_product_type(weight.tracked()), b);
@@ -137,6 +142,7 @@ Operators aten_operators() {
   return {.embedding = aten::embedding,
           .add_norm = aten::add_norm,
           .linear = aten::linear,
+          .linear_pair = aten::linear_pair,
           .linear_gelu = aten::linear_gelu,
           .linear_for_backward = aten::linear_for_backward,
           .split_heads = aten::split_heads,

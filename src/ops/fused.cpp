@@ -14,6 +14,7 @@ Operators fused_operators() {
   return {.embedding = embedding,
           .add_norm = add_norm,
           .linear = linear,
+          .linear_pair = linear_pair,
           .linear_gelu = linear_gelu,
           .linear_for_backward = linear_for_backward,
           .split_heads = split_heads,

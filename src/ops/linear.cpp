@@ -35,62 +35,86 @@ struct LinearResult {
 };
 
 struct LinearContext {
-  Parameter weight, bias;
+  std::vector<LinearLayer> layers;
+  std::vector<std::shared_ptr<RowSums>> sums;  // of their gradients, where they have a bias
   MatrixLibrary library;
-  Repeat repeat;                  // of the input, where that is not saved
-  std::shared_ptr<RowSums> sums;  // of the gradient, where there is a bias
+  Repeat repeat;  // of the input, where that is not saved
 };
 
+// Of any number of layers that take the same input, whose gradient the products of all add up.
 struct Linear : torch::autograd::Function<Linear> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& /*of autograd*/,
-                            const Parameter& parameter, const Parameter& bias, MatrixLibrary library,
-                            ProductInput input, LinearResult result) {
-    const at::Tensor rows = in_product_type(x.reshape({-1, x.size(-1)})),  // (M, K)
-        weight = in_product_type(parameter.compute_value()),               // (N, K)
-        b = bias.defined() ? in_product_type(bias.compute_value()) : at::Tensor();
-    Repeat repeat = input == ProductInput::repeat ? repeat_of(x) : Repeat();
-    context->save_for_backward({repeat ? at::Tensor() : rows, weight});
-    keep(*context, LinearContext{parameter, bias, library, std::move(repeat),
-                                 bias.defined() ? std::make_shared<RowSums>() : nullptr});
+  static variable_list forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& /*of autograd*/,
+                               const std::vector<LinearLayer>& layers, MatrixLibrary library, ProductInput input,
+                               const LinearResult& result) {
+    const at::Tensor rows = in_product_type(x.reshape({-1, x.size(-1)}));  // (M, K)
+    LinearContext needed{layers, {}, library, input == ProductInput::repeat ? repeat_of(x) : Repeat()};
+    variable_list saved{needed.repeat ? at::Tensor() : rows}, results;
     std::vector<int64_t> shape = x.sizes().vec();
-    shape.back() = weight.size(0);
-    if (!result.counts) return at::zeros({}, rows.options()).expand(shape);
-    return product_with_bias(rows, weight, b, library, result.gelu).view(shape);
+    for (const auto& [parameter, bias] : layers) {
+      const at::Tensor weight = in_product_type(parameter.compute_value()),  // (N, K)
+          b = bias.defined() ? in_product_type(bias.compute_value()) : at::Tensor();
+      shape.back() = weight.size(0);
+      results.push_back(result.counts ? product_with_bias(rows, weight, b, library, result.gelu).view(shape)
+                                      : at::zeros({}, rows.options()).expand(shape));
+      saved.push_back(weight);
+      needed.sums.push_back(bias.defined() ? std::make_shared<RowSums>() : nullptr);
+    }
+    context->save_for_backward(std::move(saved));
+    keep(*context, std::move(needed));
+    return results;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
-    const at::Tensor& weight = saved[1];
-    const auto& [parameter, bias, library, repeat, sums] = kept<LinearContext>(*context);
-    const at::Tensor rows = repeat ? repeat().reshape({-1, weight.size(1)}).to(weight.scalar_type()) : saved[0];
-    const at::Tensor gradient = gradients[0].reshape({-1, weight.size(0)});  // (M, N)
-    variable_list result(7);
-    if (context->needs_input_grad(0)) {
-      std::vector<int64_t> shape = gradients[0].sizes().vec();
-      shape.back() = weight.size(1);
-      result[0] = product(gradient, weight, library).view(shape);
+    const auto& [layers, sums, library, repeat] = kept<LinearContext>(*context);
+    const int64_t K = saved[1].size(1);
+    const at::Tensor rows = repeat ? repeat().reshape({-1, K}).to(saved[1].scalar_type()) : saved[0];
+    at::Tensor x_gradient;  // (M, K)
+    for (size_t i = 0; i < layers.size(); ++i) {
+      const at::Tensor& weight = saved[1 + i];
+      const at::Tensor gradient = gradients[i].reshape({-1, weight.size(0)});  // (M, N)
+      if (x_gradient.defined()) {
+        add_product(x_gradient, gradient, weight, library);
+      } else if (context->needs_input_grad(0)) {
+        x_gradient = product(gradient, weight, library);
+      }
+      accumulate_product(layers[i].weight, gradient, rows, library);
+      if (sums[i]) accumulate_bias(layers[i].bias, gradients[i], std::exchange(*sums[i], {}));
     }
-    accumulate_product(parameter, gradient, rows, library);
-    if (!bias.defined()) return result;
-    const RowSums written = std::exchange(*sums, {});
-    if (written.gradient.is_same(gradients[0])) {
-      kernels_of(gradient).add_row_sums({bias}, written.parts);
-    } else {
-      bias.add_to_gradient(gradient.sum(0));
+    variable_list result(6);
+    if (x_gradient.defined()) {
+      std::vector<int64_t> shape = gradients[0].sizes().vec();
+      shape.back() = K;
+      result[0] = x_gradient.view(shape);
     }
     return result;
   }
+
+ private:
+  static void accumulate_bias(const Parameter& bias, const at::Tensor& gradient, const RowSums& written) {
+    if (written.gradient.is_same(gradient)) {
+      kernels_of(gradient).add_row_sums({bias}, written.parts);
+    } else {
+      bias.add_to_gradient(gradient.reshape({-1, gradient.size(-1)}).sum(0));
+    }
+  }
 };
 
-at::Tensor apply(const at::Tensor& x, const Parameter& weight, const Parameter& bias, ProductInput input,
-                 const LinearResult& result) {
-  TORCH_CHECK(weight.value().dim() == 2 && x.size(-1) == weight.value().size(1), "linear: x ", x.sizes(),
-              " does not fit weight ", weight.value().sizes());
+variable_list apply(const at::Tensor& x, const std::vector<LinearLayer>& layers, ProductInput input,
+                    const LinearResult& result) {
+  for (const auto& [weight, bias] : layers) {
+    TORCH_CHECK(weight.value().dim() == 2 && x.size(-1) == weight.value().size(1), "linear: x ", x.sizes(),
+                " does not fit weight ", weight.value().sizes());
+  }
   const MatrixLibrary library = product_library(x);
   // Where a tuned product is computed again in the backward pass, it must be the same one.
-  if (library == MatrixLibrary::aten && !at::GradMode::is_enabled() && !tunes_products(x))
-    return at::linear(x, weight.compute_value(), bias.defined() ? bias.compute_value() : at::Tensor());
-  return Linear::apply(x, weight.value(), weight, bias, library, input, result);
+  if (library == MatrixLibrary::aten && !at::GradMode::is_enabled() && !tunes_products(x)) {
+    variable_list results;
+    for (const auto& [weight, bias] : layers)
+      results.push_back(at::linear(x, weight.compute_value(), bias.defined() ? bias.compute_value() : at::Tensor()));
+    return results;
+  }
+  return Linear::apply(x, layers[0].weight.value(), layers, library, input, result);
 }
 
 }  // namespace
@@ -98,28 +122,35 @@ at::Tensor apply(const at::Tensor& x, const Parameter& weight, const Parameter& 
 std::shared_ptr<RowSums> wanted_row_sums(const at::Tensor& y) {
   if (!y.defined()) return nullptr;
   const auto node = std::dynamic_pointer_cast<torch::autograd::CppNode<Linear>>(y.grad_fn());
-  return node ? kept<LinearContext>(node->ctx_).sums : nullptr;
+  return node ? kept<LinearContext>(node->ctx_).sums[y.output_nr()] : nullptr;
 }
 
 at::Tensor cpu::linear(const at::Tensor& x, const Parameter& weight, const Parameter& bias, MatrixLibrary library) {
   TORCH_CHECK(x.is_cpu() && x.scalar_type() == at::kFloat, "linear: takes float32 on the CPU, got ", x.scalar_type(),
               " on ", x.device());
-  return Linear::apply(x, weight.value(), weight, bias, library, ProductInput::keep, LinearResult());
+  const std::vector layers{LinearLayer{weight, bias}};
+  return Linear::apply(x, weight.value(), layers, library, ProductInput::keep, LinearResult())[0];
 }
 
 at::Tensor linear(const at::Tensor& x, const Parameter& weight, const Parameter& bias, ProductInput input) {
-  return apply(x, weight, bias, input, {});
+  return apply(x, {LinearLayer{weight, bias}}, input, {})[0];
+}
+
+std::pair<at::Tensor, at::Tensor> linear_pair(const at::Tensor& x, const LinearLayer& first, const LinearLayer& second,
+                                              ProductInput input) {
+  const variable_list results = apply(x, {first, second}, input, {});
+  return {results[0], results[1]};
 }
 
 at::Tensor linear_for_backward(const at::Tensor& x, const Parameter& weight, const Parameter& bias) {
-  return apply(x, weight, bias, ProductInput::keep, {.counts = false});
+  return apply(x, {LinearLayer{weight, bias}}, ProductInput::keep, {.counts = false})[0];
 }
 
 at::Tensor linear_gelu(const at::Tensor& x, const Parameter& weight, const Parameter& bias, ProductInput input) {
   at::Tensor y, gelu;
   {
     const InPart part(part::kProducts);
-    y = apply(x, weight, bias, input, {.gelu = &gelu});
+    y = apply(x, {LinearLayer{weight, bias}}, input, {.gelu = &gelu})[0];
   }
   const InPart part(part::kActivation);
   return gelu.defined() ? activated(Activation::gelu, y, gelu.view(y.sizes())) : activate(Activation::gelu, y);

@@ -56,8 +56,12 @@ void compute_by_aten(const Product& product) {
   compute_gelu(product);
 }
 
-void compute(const Product& product) {
-  tunes_products(product.a) ? compute_tuned(product, compute_by_aten) : compute_by_aten(product);
+void compute(const Product& product, MatrixLibrary library) {
+  if (library == MatrixLibrary::onednn) {
+    at::native::mkldnn_matmul(product.a, product.b, product.result, /*beta=*/product.adds ? 1 : 0, /*alpha=*/1);
+  } else {
+    tunes_products(product.a) ? compute_tuned(product, compute_by_aten) : compute_by_aten(product);
+  }
 }
 
 }  // namespace
@@ -108,11 +112,13 @@ at::Tensor product(const at::Tensor& a, const at::Tensor& b, MatrixLibrary libra
 void product_out(at::Tensor result, const at::Tensor& a, const at::Tensor& b, MatrixLibrary library) {
   if (result.scalar_type() != a.scalar_type()) {
     result.copy_(product(a, b, library));
-  } else if (library == MatrixLibrary::onednn) {
-    at::native::mkldnn_matmul(a, b, result, /*beta=*/0, /*alpha=*/1);
   } else {
-    compute({.a = a, .b = b, .result = result});
+    compute({.a = a, .b = b, .result = result}, library);
   }
+}
+
+void add_product(const at::Tensor& result, const at::Tensor& a, const at::Tensor& b, MatrixLibrary library) {
+  compute({.a = a, .b = b, .result = result, .adds = true}, library);
 }
 
 at::Tensor product_with_bias(const at::Tensor& rows, const at::Tensor& weight, const at::Tensor& bias,
@@ -120,7 +126,7 @@ at::Tensor product_with_bias(const at::Tensor& rows, const at::Tensor& weight, c
   if (tunes_products(rows)) {
     const at::Tensor result = at::empty({rows.size(0), weight.size(0)}, rows.options());
     if (gelu) *gelu = at::empty_like(result);
-    compute({.a = rows, .b = weight.t(), .result = result, .bias = bias, .gelu = gelu ? *gelu : at::Tensor()});
+    compute({.a = rows, .b = weight.t(), .result = result, .bias = bias, .gelu = gelu ? *gelu : at::Tensor()}, library);
     return result;
   }
   if (library == MatrixLibrary::aten) return at::linear(rows, weight, bias);
@@ -137,12 +143,7 @@ void accumulate_product(const Parameter& weight, const at::Tensor& gradient, con
     weight.add_to_gradient(at::mm(gradient.t(), rows));
     return;
   }
-  const bool adds = weight.begin_contribution();
-  if (library == MatrixLibrary::onednn) {
-    at::native::mkldnn_matmul(gradient.t(), rows, result, /*beta=*/adds ? 1 : 0, /*alpha=*/1);
-  } else {
-    compute({.a = gradient.t(), .b = rows, .result = result, .adds = adds});
-  }
+  compute({.a = gradient.t(), .b = rows, .result = result, .adds = weight.begin_contribution()}, library);
 }
 
 }  // namespace gpt::ops

@@ -4,22 +4,36 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/linear.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/silu.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
+#include <ATen/record_function.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <ostream>
+#include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "gpt/device/precision.h"
+#include "gpt/ops/activation.h"
 #include "gpt/ops/aten.h"
+#include "gpt/ops/norm.h"
 #include "gpt/ops/tuned_product.h"
+#include "src/ops/kernels.h"
 #include "support/device_cases.h"
 #include "support/emulated_kernels.h"
 #include "support/parameter_of.h"
@@ -76,6 +90,8 @@ void expect_within(const at::Tensor& result, const at::Tensor& exact, const at::
       << what << ": " << (error / bound.detach()).nan_to_num(0).max().item<double>() << " times the bound";
 }
 
+double rounding_of(at::ScalarType type) { return type == at::kFloat ? 0 : test::unit_roundoff(type); }
+
 // Rows that go through the product, and GELU of it if `has_gelu`, in float64; and how far results may be from that. Sums are float32.
 // 16 bits round what an operator gives: the product once without and once with its bias.
 struct Reference {
@@ -84,7 +100,7 @@ struct Reference {
 
   Reference(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& upstream,
             bool has_gelu, at::ScalarType type) {
-    const double rounding = type == at::kFloat ? 0 : test::unit_roundoff(type);
+    const double rounding = rounding_of(type);
     const int64_t M = x.size(0), K = x.size(1), N = weight.size(0);
     const at::Tensor product = at::linear(x, weight, bias).requires_grad_();
     at::Tensor product_bound = product.detach().abs() * 2 * rounding + in_sum(K + 1), gradient = upstream,
@@ -108,9 +124,39 @@ struct Reference {
   }
 };
 
-// Output and gradients of two micro-batches against float64, where the second adds to the first.
-void expect_float64_results(const LinearCase& shape, at::Device device, LinearFunction function, const Form& form,
-                            bool has_gelu = false) {
+// Layers that take the same input, of these many columns; what their function gives, in their order.
+using Results = std::vector<at::Tensor>;
+using LayersFunction = std::function<Results(const at::Tensor& x, const std::vector<LinearLayer>& layers)>;
+
+// A layer, and what its gradients must be after all micro-batches so far.
+struct CheckedLayer {
+  at::Tensor of_weight, of_bias;  // float32
+  LinearLayer parameters;
+  at::Tensor weight_gradient, weight_bound, bias_gradient, bias_bound;
+
+  // A gradient is rounded to its own type whenever something has been added to it.
+  void add(const Reference& reference, double rounding) {
+    const auto add = [rounding](at::Tensor& sum, at::Tensor& bound, const at::Tensor& term, const at::Tensor& of_term) {
+      sum = sum.defined() ? sum + term : term;
+      bound = (bound.defined() ? bound + of_term : of_term) + rounding * sum.abs();
+    };
+    add(weight_gradient, weight_bound, reference.weight_gradient, reference.weight_bound);
+    add(bias_gradient, bias_bound, reference.bias_gradient, reference.bias_bound);
+  }
+
+  void expect_gradients(at::ScalarType type) const {
+    const auto& [weight, bias] = parameters;
+    expect_within(weight.gradient(), weight_gradient, weight_bound, "gradient of the weight");
+    if (bias.defined()) expect_within(bias.gradient(), bias_gradient, bias_bound, "gradient of the bias");
+    EXPECT_EQ(weight.gradient().scalar_type(), type);
+    EXPECT_FALSE(weight.value().grad().defined()) << "the gradient is the parameter's own";
+  }
+};
+
+// Outputs and gradients of two micro-batches against float64, where the second adds to the first. The layers have N columns of
+// shape, then 2 N and so on.
+void expect_float64_results(const LinearCase& shape, at::Device device, size_t layer_count,
+                            const LayersFunction& function, const Form& form, bool has_gelu = false) {
   SCOPED_TRACE(form.name);
   const auto& [rows, K, N, with_bias] = shape;
   std::vector<int64_t> sizes = rows;
@@ -120,41 +166,54 @@ void expect_float64_results(const LinearCase& shape, at::Device device, LinearFu
   const auto parameter_of = [&](const at::Tensor& value) {
     return test::parameter_of(value.to(device, /*non_blocking=*/false, /*copy=*/true), form.parameters);
   };
-  const at::Tensor of_weight = draw({N, K}), of_bias = draw({N});
-  const Parameter weight = parameter_of(of_weight), bias = with_bias ? parameter_of(of_bias) : Parameter();
+  std::vector<CheckedLayer> layers(layer_count);
+  std::vector<LinearLayer> parameters;
+  for (CheckedLayer& layer : layers) {
+    const int64_t columns = (std::ssize(parameters) + 1) * N;
+    layer.of_weight = draw({columns, K}), layer.of_bias = draw({columns});
+    layer.parameters = {parameter_of(layer.of_weight), with_bias ? parameter_of(layer.of_bias) : Parameter()};
+    parameters.push_back(layer.parameters);
+  }
+  const auto exact = [](const at::Tensor& value) { return value.reshape({-1, value.size(-1)}).to(at::kDouble); };
   const at::ScalarType activations = form.has_autocast ? at::kFloat : form.type;
-  at::Tensor weight_gradient = at::zeros({N, K}, at::kDouble), weight_bound = weight_gradient,
-             bias_gradient = at::zeros({N}, at::kDouble), bias_bound = bias_gradient;
-  // A gradient is rounded to its own type whenever something has been added to it.
-  const double rounding = form.parameters.gradient == at::kFloat ? 0 : test::unit_roundoff(form.parameters.gradient);
-  const auto add = [rounding](at::Tensor& sum, at::Tensor& bound, const at::Tensor& term, const at::Tensor& its_bound) {
-    sum = sum + term;
-    bound = bound + its_bound + rounding * sum.abs();
-  };
+  const at::ScalarType gradients = form.parameters.gradient;
   for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
     const at::Tensor input = draw(sizes), x = input.to(device, activations, false, true).requires_grad_();
-    at::Tensor y;
+    Results results;
     {
       const Autocast autocast(device, form.has_autocast ? form.type : at::kFloat);
-      y = function(x, weight, bias);
+      results = function(x, parameters);
     }
-    ASSERT_EQ(y.numel() / N, input.numel() / K);
-    EXPECT_EQ(y.scalar_type(), form.type);
-    const at::Tensor upstream = draw(y.sizes());
-    y.backward(upstream.to(device).to(form.type));
-    const auto exact = [](const at::Tensor& value) { return value.reshape({-1, value.size(-1)}).to(at::kDouble); };
-    const Reference reference(exact(input), exact(of_weight), with_bias ? of_bias.to(at::kDouble) : at::Tensor(),
-                              exact(upstream), has_gelu, form.type);
-    expect_within(y, reference.y, reference.y_bound, "y");
+    Results upstream;
+    at::Tensor x_gradient = at::zeros({input.numel() / K, K}, at::kDouble), x_bound = x_gradient;
+    for (size_t i = 0; i < layer_count; ++i) {
+      CheckedLayer& layer = layers[i];
+      const at::Tensor &y = results[i], of_y = draw(y.sizes());
+      ASSERT_EQ(y.numel() / layer.of_bias.numel(), input.numel() / K);
+      EXPECT_EQ(y.scalar_type(), form.type);
+      upstream.push_back(of_y.to(device).to(form.type));
+      const Reference reference(exact(input), exact(layer.of_weight),
+                                with_bias ? layer.of_bias.to(at::kDouble) : at::Tensor(), exact(of_y), has_gelu,
+                                form.type);
+      expect_within(y, reference.y, reference.y_bound, "y");
+      layer.add(reference, rounding_of(gradients));
+      x_gradient = x_gradient + reference.x_gradient;
+      // What the layers before gave is rounded, and then the sum.
+      x_bound = x_bound + reference.x_bound + (i > 0 ? rounding_of(form.type) * x_gradient.abs() : at::zeros({}));
+    }
+    torch::autograd::backward(results, upstream);
     EXPECT_EQ(x.grad().scalar_type(), activations);
-    expect_within(x.grad(), reference.x_gradient, reference.x_bound, "gradient of x");
-    add(weight_gradient, weight_bound, reference.weight_gradient, reference.weight_bound);
-    add(bias_gradient, bias_bound, reference.bias_gradient, reference.bias_bound);
-    expect_within(weight.gradient(), weight_gradient, weight_bound, "gradient of the weight");
-    if (with_bias) expect_within(bias.gradient(), bias_gradient, bias_bound, "gradient of the bias");
+    expect_within(x.grad(), x_gradient, x_bound, "gradient of x");
+    for (const CheckedLayer& layer : layers) layer.expect_gradients(gradients);
   }
-  EXPECT_EQ(weight.gradient().scalar_type(), form.parameters.gradient);
-  EXPECT_FALSE(weight.value().grad().defined()) << "the gradient is the parameter's own";
+}
+
+void expect_float64_results(const LinearCase& shape, at::Device device, LinearFunction function, const Form& form,
+                            bool has_gelu = false) {
+  const auto one = [function](const at::Tensor& x, const std::vector<LinearLayer>& layers) {
+    return Results{function(x, layers[0].weight, layers[0].bias)};
+  };
+  expect_float64_results(shape, device, 1, one, form, has_gelu);
 }
 
 at::Tensor best_linear(const at::Tensor& x, const Parameter& weight, const Parameter& bias) {
@@ -163,6 +222,11 @@ at::Tensor best_linear(const at::Tensor& x, const Parameter& weight, const Param
 
 at::Tensor best_linear_gelu(const at::Tensor& x, const Parameter& weight, const Parameter& bias) {
   return linear_gelu(x, weight, bias);
+}
+
+Results best_linear_pair(const at::Tensor& x, const std::vector<LinearLayer>& layers) {
+  const auto [first, second] = linear_pair(x, layers[0], layers[1]);
+  return {first, second};
 }
 
 class LinearTest : public testing::TestWithParam<std::tuple<DeviceCase, LinearCase>> {
@@ -184,6 +248,10 @@ class LinearTest : public testing::TestWithParam<std::tuple<DeviceCase, LinearCa
     }
   }
 
+  void expect_pair_of_float64() const {
+    for (const Form& form : kForms) expect_float64_results(shape(), device(), 2, best_linear_pair, form);
+  }
+
   RestoreContext restore_;
   std::optional<test::EmulatedKernels> emulated_;
 };
@@ -194,11 +262,14 @@ TEST_P(LinearTest, EqualsFloat64) {
 
 TEST_P(LinearTest, GeluOfItEqualsFloat64) { expect_gelu_of_float64(); }
 
+TEST_P(LinearTest, APairEqualsFloat64) { expect_pair_of_float64(); }
+
 // On a GPU by what was measured to be the fastest, on a CPU by LibTorch, with the results that tuning asks for.
 TEST_P(LinearTest, EqualsFloat64WithTunedProducts) {
   const TuneProducts tuning(true, device().type());
   for (const Form& form : kForms) expect_float64_results(shape(), device(), best_linear, form);
   expect_gelu_of_float64();
+  expect_pair_of_float64();
 }
 
 TEST_P(LinearTest, EqualsFloat64WithEitherLibrary) {
@@ -246,6 +317,9 @@ TEST(Linear, FewRowsManyRowsAndAutocastGiveTheProductWithoutGradientsToo) {
     const at::Tensor x = at::randn({rows, 32});
     EXPECT_LE(max_difference(linear(x, weight, bias), at::linear(x, values, of_bias)),
               test::tolerance(at::kFloat, 2 * 33, 30));
+    const auto [first, second] = linear_pair(x, {weight, {}}, {weight, bias});
+    EXPECT_TRUE(first.equal(linear(x, weight)));
+    EXPECT_TRUE(second.equal(linear(x, weight, bias)));
     const Autocast autocast(at::kCPU, at::kBFloat16);
     EXPECT_EQ(linear(x, weight, bias).scalar_type(), at::kBFloat16);
   }
@@ -275,6 +349,144 @@ TEST(Linear, ForTheBackwardPassAloneGivesTheSameGradientsAndNoValues) {
     return aten::linear(x, weight, bias, ProductInput::keep);
   };
   compare(aten_linear, aten::linear_for_backward);
+}
+
+TEST(Linear, AProductIsAddedByEitherLibrary) {
+  const at::Tensor a = at::randn({9, 20}), b = at::randn({12, 20}).t(), before = at::randn({9, 12});
+  const at::Tensor exact = before.to(at::kDouble) + a.to(at::kDouble).matmul(b.to(at::kDouble));
+  for (const auto library : {cpu::MatrixLibrary::aten, cpu::MatrixLibrary::onednn}) {
+    if (library == cpu::MatrixLibrary::onednn && !cpu::onednn_works()) GTEST_SKIP() << "this processor has no AVX-512";
+    const at::Tensor result = before.clone();
+    add_product(result, a, b, library);
+    EXPECT_LE(max_difference(result.to(at::kDouble), exact), in_sum(20 + 1));
+  }
+}
+
+class LinearPairTest : public DeviceTest {
+ protected:
+  void SetUp() override {
+    DeviceTest::SetUp();
+    apply_precision({}, /*deterministic=*/false);
+  }
+  RestoreContext restore_;
+};
+
+// 1 - 1.005859375: the second has more digits than bfloat16.
+TEST_P(LinearPairTest, TheSecondProductIsNotRoundedBeforeItIsAdded) {
+  const auto parameter = [&](at::IntArrayRef sizes, double value) {
+    return Parameter(full(sizes, value, at::kBFloat16));
+  };
+  const at::Tensor x = full({4, 8}, 1, at::kBFloat16).requires_grad_();
+  const auto [first, second] = linear_pair(x, {parameter({1, 8}, 1), {}}, {parameter({2, 8}, -1), {}});
+  const at::Tensor of_second = full({4, 2}, 1, at::kBFloat16);
+  of_second.select(1, 1).fill_(0.005859375);
+  torch::autograd::backward({first, second}, {full({4, 1}, 1, at::kBFloat16), of_second});
+  EXPECT_TRUE(x.grad().equal(full({4, 8}, -0.005859375, at::kBFloat16))) << x.grad();
+}
+
+INSTANTIATE_ON_DEVICES(LinearPairTest);
+
+int additions;  // that LibTorch was asked for
+
+int additions_in(const std::function<void()>& work) {
+  additions = 0;
+  const auto note = [](const at::RecordFunction& function) -> std::unique_ptr<at::ObserverContext> {
+    const std::string_view name = function.name();
+    if (name == "aten::add" || name == "aten::add_") ++additions;
+    return nullptr;
+  };
+  const auto handle = at::addThreadLocalCallback(at::RecordFunctionCallback(note));
+  work();
+  at::removeCallback(handle);
+  return additions;
+}
+
+TEST(LinearPair, NothingIsAddedOutsideOfTheProducts) {
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    const auto layer = [type](int64_t N) {
+      return LinearLayer{Parameter(at::randn({N, 24}, type)), Parameter(at::randn({N}, type))};
+    };
+    const at::Tensor x = at::randn({2, 40, 24}, type).requires_grad_();
+    const auto backward = [](const Results& results) {
+      return additions_in([&] { torch::autograd::backward(results, {at::ones_like(results[0]), results[1]}); });
+    };
+    EXPECT_EQ(backward(best_linear_pair(x, {layer(16), layer(8)})), 0) << type;
+    const LinearLayer first = layer(16), second = layer(8);
+    x.mutable_grad().reset();
+    EXPECT_EQ(backward({linear(x, first.weight, first.bias), linear(x, second.weight, second.bias)}), 1)
+        << type << ": autograd adds the gradients of two operators";
+  }
+}
+
+int normalizations;  // that the CPU's kernel was asked for
+
+TEST(LinearPair, AnInputThatIsNotKeptIsComputedAnewOnceForBothLayers) {
+  static const auto add_norm_kernel = kernels_of(at::empty({0})).add_norm;
+  const auto count = [](const Normalization& norm, const Dropout& dropout, const at::Tensor& x,
+                        const at::Tensor& branch, const at::Tensor& sum, const at::Tensor& normed,
+                        const at::Tensor& statistics) {
+    ++normalizations;
+    add_norm_kernel(norm, dropout, x, branch, sum, normed, statistics);
+  };
+  const at::Tensor values = at::randn({2, 5, 16}), of_layers = at::randn({20, 16}), upstream = at::randn({2, 5, 10});
+  const auto gradients = [&](ProductInput input, at::ScalarType autocast_type, int expected) {
+    const LinearLayer first{Parameter(of_layers.narrow(0, 0, 10).clone()), {}},
+        second{Parameter(of_layers.narrow(0, 10, 10).clone()), Parameter(at::ones({10}))};
+    const at::Tensor x = values.clone().requires_grad_();
+    const Parameter of_norm(at::full({16}, 1.5));
+    at::Tensor y;
+    {
+      const Autocast autocast(at::kCPU, autocast_type);
+      const at::Tensor normed = add_norm({Norm::rmsnorm, 1e-5, of_norm, {}}, x, {}, 0).normed;
+      const auto [gate, in] = linear_pair(normed, first, second, input);
+      y = activate_gated(Activation::silu, gate, in, 0);
+    }
+    normalizations = 0;
+    y.backward(upstream.to(y.scalar_type()));
+    EXPECT_EQ(normalizations, expected);
+    return Results{x.grad(), first.weight.gradient(), second.weight.gradient(), second.bias.gradient(),
+                   of_norm.gradient()};
+  };
+  kernels_of(values).add_norm = count;
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    const Results kept = gradients(ProductInput::keep, type, 0), repeated = gradients(ProductInput::repeat, type, 1);
+    for (size_t i = 0; i < kept.size(); ++i) EXPECT_TRUE(repeated[i].equal(kept[i])) << type << " " << i;
+  }
+  kernels_of(values).add_norm = add_norm_kernel;
+}
+
+int row_sums;  // that were added to a gradient
+
+// The kernels of a GPU sum the gradients that they write.
+TEST(LinearPair, EitherBiasGetsTheSumsOfTheGradientOfItsOwnLayer) {
+  const test::EmulatedKernels emulated;
+  static const auto add_row_sums_kernel = kernels_of(at::empty({0})).add_row_sums;
+  kernels_of(at::empty({0})).add_row_sums = [](const Parameter& parameter, const at::Tensor& parts) {
+    ++row_sums;
+    add_row_sums_kernel(parameter, parts);
+  };
+  constexpr int64_t kRows = 35, kN = 16;
+  const at::Tensor x = at::randn({5, 7, 8}), upstream = at::randn({5, 7, kN});
+  for (const auto& [has_first, has_second] : {std::pair(true, true), std::pair(true, false), std::pair(false, true)}) {
+    const auto layer = [](bool has_bias) {
+      return LinearLayer{Parameter(at::randn({kN, 8})), has_bias ? Parameter(at::randn({kN})) : Parameter()};
+    };
+    const LinearLayer first = layer(has_first), second = layer(has_second);
+    const auto [gate, in] = linear_pair(x, first, second);
+    row_sums = 0;
+    activate_gated(Activation::silu, gate, in, 0).backward(upstream);
+    EXPECT_EQ(row_sums, has_first + has_second);
+    const at::Tensor leaves[] = {gate.detach().requires_grad_(), in.detach().requires_grad_()};
+    (at::silu(leaves[0]) * leaves[1]).backward(upstream);
+    const Parameter* biases[] = {&first.bias, &second.bias};
+    for (int i = 0; i < 2; ++i) {
+      if (!biases[i]->defined()) continue;
+      const at::Tensor gradient = leaves[i].grad();
+      EXPECT_LE(max_difference(biases[i]->gradient(), gradient.flatten(0, 1).sum(0)),
+                test::tolerance(at::kFloat, kRows + 16, 2 * gradient.abs().max().item<double>()))
+          << i;
+    }
+  }
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <utility>
 
 #include "gpt/ops/operators.h"
 #include "gpt/ops/rotary.h"
@@ -17,6 +18,8 @@ at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parame
 Normalized add_norm(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch, double dropout);
 // Always keeps its input.
 at::Tensor linear(const at::Tensor& x, const Parameter& weight, const Parameter& bias, ProductInput input);
+std::pair<at::Tensor, at::Tensor> linear_pair(const at::Tensor& x, const LinearLayer& first, const LinearLayer& second,
+                                              ProductInput input);
 at::Tensor linear_gelu(const at::Tensor& x, const Parameter& weight, const Parameter& bias, ProductInput input);
 at::Tensor linear_for_backward(const at::Tensor& x, const Parameter& weight, const Parameter& bias);
 Heads split_heads(at::Tensor qkv, int64_t n_head, int64_t n_kv_head, const RotaryTables& rotary);

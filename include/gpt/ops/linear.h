@@ -4,6 +4,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <utility>
+
 #include "gpt/ops/operators.h"
 #include "gpt/ops/product.h"
 #include "gpt/parameters/parameters.h"
@@ -17,7 +19,12 @@ namespace gpt::ops {
 at::Tensor linear(const at::Tensor& x, const Parameter& weight, const Parameter& bias = {},
                   ProductInput input = ProductInput::keep);
 
-// GELU of the same, in its tanh form, by kernels that may be one.
+// linear() of the same x with either layer. The backward pass makes one gradient of x: the second product adds to what the first one
+// wrote, where autograd would add the gradients that two operators made.
+std::pair<at::Tensor, at::Tensor> linear_pair(const at::Tensor& x, const LinearLayer& first, const LinearLayer& second,
+                                              ProductInput input = ProductInput::keep);
+
+// GELU of linear(), in its tanh form, by kernels that may be one.
 at::Tensor linear_gelu(const at::Tensor& x, const Parameter& weight, const Parameter& bias = {},
                        ProductInput input = ProductInput::keep);
 

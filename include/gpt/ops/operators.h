@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <utility>
 
 #include "gpt/config/model_config.h"
 #include "gpt/ops/heads.h"
@@ -26,6 +27,10 @@ enum class ProductInput {
   repeat,  // compute it anew in the backward pass, where the operator that it comes from can do that
 };
 
+struct LinearLayer {
+  Parameter weight, bias;  // (N, K); (N) or empty
+};
+
 struct Normalized {
   at::Tensor sum, normed;  // of the shape of x
 };
@@ -46,6 +51,8 @@ struct Operators {
                           double dropout);
   Normalized (*add_norm)(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch, double dropout);
   at::Tensor (*linear)(const at::Tensor& x, const Parameter& weight, const Parameter& bias, ProductInput input);
+  std::pair<at::Tensor, at::Tensor> (*linear_pair)(const at::Tensor& x, const LinearLayer& first,
+                                                   const LinearLayer& second, ProductInput input);
   // Names its parts (gpt/ops/part.h) itself.
   at::Tensor (*linear_gelu)(const at::Tensor& x, const Parameter& weight, const Parameter& bias, ProductInput input);
   at::Tensor (*linear_for_backward)(const at::Tensor& x, const Parameter& weight, const Parameter& bias);

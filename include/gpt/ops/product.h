@@ -37,6 +37,9 @@ at::Tensor product(const at::Tensor& a, const at::Tensor& b, cpu::MatrixLibrary 
 // The same into `result` (M, N), which may have another type.
 void product_out(at::Tensor result, const at::Tensor& a, const at::Tensor& b, cpu::MatrixLibrary library);
 
+// Adds a b to `result` (M, N), which has their type, inside the product: the sum of both is rounded once.
+void add_product(const at::Tensor& result, const at::Tensor& a, const at::Tensor& b, cpu::MatrixLibrary library);
+
 // rows (M, K) times weight^T (K, N), plus the bias (N), if that is defined. `gelu`, if it is not null, becomes GELU of that (M, N)
 // where it costs least to compute it here, and otherwise stays undefined.
 at::Tensor product_with_bias(const at::Tensor& rows, const at::Tensor& weight, const at::Tensor& bias,
