@@ -461,9 +461,9 @@ int row_sums;  // that were added to a gradient
 TEST(LinearPair, EitherBiasGetsTheSumsOfTheGradientOfItsOwnLayer) {
   const test::EmulatedKernels emulated;
   static const auto add_row_sums_kernel = kernels_of(at::empty({0})).add_row_sums;
-  kernels_of(at::empty({0})).add_row_sums = [](const Parameter& parameter, const at::Tensor& parts) {
+  kernels_of(at::empty({0})).add_row_sums = [](at::ArrayRef<Parameter> parameters, const at::Tensor& parts) {
     ++row_sums;
-    add_row_sums_kernel(parameter, parts);
+    add_row_sums_kernel(parameters, parts);
   };
   constexpr int64_t kRows = 35, kN = 16;
   const at::Tensor x = at::randn({5, 7, 8}), upstream = at::randn({5, 7, kN});
