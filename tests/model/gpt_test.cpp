@@ -5,10 +5,12 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/randint.h>
+#include <ATen/record_function.h>
 #include <gtest/gtest.h>
 
 #include <array>
 #include <cmath>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -19,6 +21,8 @@
 #include "gpt/model/compile.h"
 #include "gpt/ops/aten.h"
 #include "gpt/ops/fused.h"
+#include "gpt/ops/linear.h"
+#include "gpt/ops/part.h"
 #include "support/device_cases.h"
 #include "support/fixture.h"
 #include "support/restore_context.h"
@@ -315,6 +319,37 @@ TEST(GPT, RefusesWeightsOfAnotherArchitecture) {
   misshapen.back().second = misshapen.back().second.narrow(0, 0, 31);
   EXPECT_NE(message(misshapen).find("model/transformer.ln_f.weight has the shape [31], and [32] in the model"),
             std::string::npos);
+}
+
+std::string open_part;
+std::vector<std::string> parts_of_products;
+
+// Of which gpt-bench profile then counts the backward passes too.
+TEST(GPT, TheProductsOfABlockBelongToTheirPart) {
+  parts_of_products.clear();
+  ops::Operators operators = ops::fused_operators();
+  operators.linear = [](const at::Tensor& x, const Parameter& weight, const Parameter& bias, ops::ProductInput input) {
+    parts_of_products.push_back(open_part);
+    return ops::linear(x, weight, bias, input);
+  };
+  operators.linear_pair = [](const at::Tensor& x, const ops::LinearLayer& first, const ops::LinearLayer& second,
+                             ops::ProductInput input) {
+    parts_of_products.push_back(open_part);
+    return ops::linear_pair(x, first, second, input);
+  };
+  GPT model(tiny_config(), at::kCPU, 1);
+  model.set_operators(operators);
+  const auto enter = [](const at::RecordFunction& function) -> std::unique_ptr<at::ObserverContext> {
+    open_part = function.name();
+    return nullptr;
+  };
+  const auto leave = [](const at::RecordFunction&, at::ObserverContext*) { open_part = "none"; };
+  const auto handle =
+      at::addThreadLocalCallback(at::RecordFunctionCallback(enter, leave).scopes({at::RecordScope::USER_SCOPE}));
+  (void)model.loss(random_ids(2, 16, 1), random_ids(2, 16, 2));
+  at::removeCallback(handle);
+  // Attention's two, gate and in, and out, of each block.
+  EXPECT_EQ(parts_of_products, std::vector<std::string>(2 * 4, part::kProducts));
 }
 
 TEST(GPT, CountsItsParametersAndWork) {
