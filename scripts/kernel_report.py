@@ -42,7 +42,7 @@ KERNELS = {
     "activation_backward_sums_kernel": Kernel("3 + 1/32, gated 5 + 1/16", "3, gated 5", PARTS, wide="all"),
     "add_norm_kernel": Kernel("4, without a branch 2"),
     "add_norm_backward_kernel": Kernel("4 or 5, and parts", "4 or 5",  # 5 where the branch's gradient is another
-                                       "the sums over rows go through memory as float32 parts of at least 8 rows"),
+                                       "the sums for weight and bias go through memory once for each block, however many rows it has"),
     "add_parts_kernel": Kernel("1 of the parts", "0", PARTS,
                                wide="parts are read 16 bytes at a time where they are aligned, and their sums are one value to a thread"),
     "cross_entropy_kernel": Kernel("3", "2", "a row is read twice, the second time from the L2 cache where that holds the rows in flight",

@@ -20,19 +20,14 @@ using AddNormGradients = ops::AddNormGradients<T, B, DropoutMask>;
 // A row is held in the registers of a block, in one or two groups of each thread.
 inline constexpr int64_t kMostThreads = kMostNormColumnsOfCuda / (2 * kGroup);
 
-// Which of the threads of a row one is.
-struct RowThread {
-  unsigned index, count;
-};
-
-// A thread's groups of a row lie `thread.count` groups apart. `begin` is the first column; what follows the row's end is 0.
+// A thread's groups of a row lie blockDim.x groups apart. `begin` is the first column; what follows the row's end is 0.
 template <int kGroups, class Work>
-__device__ void for_each_group(RowThread thread, int64_t C, const Work& work) {
+__device__ void for_each_group(int64_t C, const Work& work) {
 #ifdef __CUDACC__
 #pragma unroll  // so that arrays of groups stay in registers
 #endif
   for (int i = 0; i < kGroups; ++i) {
-    const int64_t begin = (thread.index + int64_t{i} * thread.count) * kGroup;
+    const int64_t begin = (threadIdx.x + int64_t{i} * blockDim.x) * kGroup;
     if (begin < C) work(i, begin, C - begin);
   }
 }
@@ -40,10 +35,9 @@ __device__ void for_each_group(RowThread thread, int64_t C, const Work& work) {
 template <int kGroups, bool is_whole, class T, class B>
 __global__ void __launch_bounds__(kMostThreads) add_norm_kernel(AddNormRows<T, B> of) {
   const int64_t row = blockIdx.x, C = of.C, groups = (C + kGroup - 1) / kGroup;
-  const RowThread thread{threadIdx.x, blockDim.x};
   Group values[kGroups];
   float total = 0;
-  for_each_group<kGroups>(thread, C, [&](int i, int64_t begin, int64_t count) {
+  for_each_group<kGroups>(C, [&](int i, int64_t begin, int64_t count) {
     const int64_t at = row * C + begin;
     values[i] = load<is_whole>(of.x + at, count);
     if (of.branch) {
@@ -62,7 +56,7 @@ __global__ void __launch_bounds__(kMostThreads) add_norm_kernel(AddNormRows<T, B
   });
   const float mean = of.is_centered ? block_sums({total, 0}).first / static_cast<float>(C) : 0.0f;
   float squares = 0;
-  for_each_group<kGroups>(thread, C, [&](int i, int64_t, int64_t count) {
+  for_each_group<kGroups>(C, [&](int i, int64_t, int64_t count) {
     for (int k = 0; k < kGroup; ++k) {
       const float deviation = values[i].values[k] - mean;
       squares += k < count ? deviation * deviation : 0.0f;
@@ -70,7 +64,7 @@ __global__ void __launch_bounds__(kMostThreads) add_norm_kernel(AddNormRows<T, B
   });
   const float reciprocal = 1 / sqrtf(block_sums({squares, 0}).first / static_cast<float>(C) + of.eps);
   if (of.statistics && threadIdx.x == 0) of.statistics[row] = {mean, reciprocal};
-  for_each_group<kGroups>(thread, C, [&](int i, int64_t begin, int64_t count) {
+  for_each_group<kGroups>(C, [&](int i, int64_t begin, int64_t count) {
     const Group weight = load<is_whole>(of.weight + begin, count);
     Group normed;
     for (int k = 0; k < kGroup; ++k) normed.values[k] = (values[i].values[k] - mean) * reciprocal * weight.values[k];
@@ -82,38 +76,17 @@ __global__ void __launch_bounds__(kMostThreads) add_norm_kernel(AddNormRows<T, B
   });
 }
 
-// How many threads of the backward pass a multiprocessor runs at once, which the registers of each decide.
-template <int kGroups, bool is_whole, bool is_summed>
-inline constexpr int kThreadsAtOnce = kGroups == 2 ? 512
-                                      : is_summed  ? 704
-                                      : is_whole   ? 896
-                                                   : 768;
-
-// The sum over the rows that a block does at once, one after another; the threads of the first get it.
-__device__ inline Group sum_of_rows(const Group& own, RowThread thread) {
-  __shared__ Group of_others[kMostThreads];
-  Group sum = own;
-  if (blockDim.x == thread.count) return sum;
-  __syncthreads();  // the last call's have been read
-  if (threadIdx.x >= thread.count) of_others[threadIdx.x - thread.count] = own;
-  __syncthreads();
-  if (threadIdx.x >= thread.count) return sum;
-  for (unsigned i = threadIdx.x; i < blockDim.x - thread.count; i += thread.count) add(sum, of_others[i]);
-  return sum;
-}
-
 // Sets g to the gradient that a row of the sum gets from that of `normed`, and adds the row to the gradients of weight and bias. With n
 // the normalized row, g at first the gradient of normed times weight and m the number of columns, it is
-// (g - n sum(g n) / m [- sum(g) / m, if centered]) * reciprocal. sum_of_row: of a value of each of its threads.
-template <bool is_whole, int kGroups, class T, class B, class SumOfRow>
-__device__ void differentiate_norm(const AddNormGradients<T, B>& of, RowThread thread, int64_t row,
-                                   const SumOfRow& sum_of_row, Group (&g)[kGroups], Group (&of_weight)[kGroups],
-                                   Group (&of_bias)[kGroups]) {
+// (g - n sum(g n) / m [- sum(g) / m, if centered]) * reciprocal.
+template <bool is_whole, int kGroups, class T, class B>
+__device__ void differentiate_norm(const AddNormGradients<T, B>& of, int64_t row, Group (&g)[kGroups],
+                                   Group (&of_weight)[kGroups], Group (&of_bias)[kGroups]) {
   const int64_t C = of.C;
   const RowStatistics statistics = of.statistics[row];
   Group n[kGroups];
   Sums sums{0, 0};
-  for_each_group<kGroups>(thread, C, [&](int i, int64_t begin, int64_t count) {
+  for_each_group<kGroups>(C, [&](int i, int64_t begin, int64_t count) {
     n[i] = load<is_whole>(of.sum + row * C + begin, count);
     g[i] = load<is_whole>(of.normed_gradient + row * C + begin, count);
     const Group weight = load<is_whole>(of.weight + begin, count);
@@ -127,39 +100,32 @@ __device__ void differentiate_norm(const AddNormGradients<T, B>& of, RowThread t
       sums.second += gradient;
     }
   });
-  sums = sum_of_row(sums);
+  sums = block_sums(sums);
   const float along = sums.first / static_cast<float>(C),
               mean = of.is_centered ? sums.second / static_cast<float>(C) : 0.0f;
-  for_each_group<kGroups>(thread, C, [&](int i, int64_t, int64_t) {
+  for_each_group<kGroups>(C, [&](int i, int64_t, int64_t) {
     for (int k = 0; k < kGroup; ++k)
       g[i].values[k] = (g[i].values[k] - mean - n[i].values[k] * along) * statistics.reciprocal;
   });
 }
 
-// Every `of_row` threads of a block go through rows of their own, so that some compute while others wait for memory, and the sums over
-// rows stay in registers until they go to `parts` (blocks, 2 or 3, C): what they add to the gradients of weight and, if has_bias, of
-// bias, and, if is_summed, the sum of the branch's gradient.
+// A block goes through rows gridDim.x apart, so that the sums over its rows stay in registers until they go to `parts`
+// (blocks, 2 or 3, C): what they add to the gradients of weight and bias, and, if is_summed, the sum of the branch's gradient.
 template <int kGroups, bool is_whole, bool is_summed, class T, class B>
-__global__ void __launch_bounds__(kThreadsAtOnce<kGroups, is_whole, is_summed>)
-    add_norm_backward_kernel(AddNormGradients<T, B> of, unsigned of_row, int64_t rows, bool has_bias, float* parts) {
+__global__ void __launch_bounds__(kMostThreads)
+    add_norm_backward_kernel(AddNormGradients<T, B> of, int64_t rows, float* parts) {
   const int64_t C = of.C, groups = (C + kGroup - 1) / kGroup;
-  constexpr bool is_single = kGroups > 1;  // the row of the block: no other has room beside it
-  const unsigned rows_at_once = is_single ? 1 : blockDim.x / of_row, own = is_single ? 0 : threadIdx.x / of_row;
-  const RowThread thread{threadIdx.x - own * of_row, of_row};
-  const auto sum_of_row = [&](const Sums& sums) {  // barrier 0 is that of the whole block
-    return sums_of_warps(sums, own * (of_row / 32), of_row / 32, [&] { __barrier_sync_count(own + 1, of_row); });
-  };
   Group of_weight[kGroups] = {}, of_bias[kGroups] = {}, of_branch[kGroups] = {};
-  for (int64_t row = int64_t{blockIdx.x} * rows_at_once + own; row < rows; row += int64_t{gridDim.x} * rows_at_once) {
+  for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
     Group g[kGroups], direct[kGroups] = {};
     // Read before the sums of the norm, whose barriers it would otherwise wait for.
     if (of.sum_gradient) {
-      for_each_group<kGroups>(thread, C, [&](int i, int64_t begin, int64_t count) {
+      for_each_group<kGroups>(C, [&](int i, int64_t begin, int64_t count) {
         direct[i] = load<is_whole>(of.sum_gradient + row * C + begin, count);
       });
     }
-    if (of.normed_gradient) differentiate_norm<is_whole>(of, thread, row, sum_of_row, g, of_weight, of_bias);
-    for_each_group<kGroups>(thread, C, [&](int i, int64_t begin, int64_t count) {
+    if (of.normed_gradient) differentiate_norm<is_whole>(of, row, g, of_weight, of_bias);
+    for_each_group<kGroups>(C, [&](int i, int64_t begin, int64_t count) {
       const int64_t at = row * C + begin;
       Group gradient = of.normed_gradient ? g[i] : Group{};
       for (int k = 0; k < kGroup; ++k) gradient.values[k] += direct[i].values[k];
@@ -172,16 +138,14 @@ __global__ void __launch_bounds__(kThreadsAtOnce<kGroups, is_whole, is_summed>)
       if constexpr (is_summed) add(of_branch[i], gradient);
     });
   }
-  const auto store_sums = [&](const Group(&sums)[kGroups], int64_t place) {
-    float* const part = parts + (int64_t{blockIdx.x} * (is_summed ? 3 : 2) + place) * C;
-    const Group first = is_single ? sums[0] : sum_of_rows(sums[0], thread);
-    for_each_group<kGroups>(thread, own == 0 ? C : 0, [&](int i, int64_t begin, int64_t count) {
-      store<is_whole>(i == 0 ? first : sums[i], part + begin, count);
-    });
-  };
-  if (of.normed_gradient) store_sums(of_weight, 0);
-  if (of.normed_gradient && has_bias) store_sums(of_bias, 1);
-  if constexpr (is_summed) store_sums(of_branch, 2);
+  float* const part = parts + int64_t{blockIdx.x} * (is_summed ? 3 : 2) * C;
+  for_each_group<kGroups>(C, [&](int i, int64_t begin, int64_t count) {
+    if (of.normed_gradient) {
+      store<is_whole>(of_weight[i], part + begin, count);
+      store<is_whole>(of_bias[i], part + C + begin, count);
+    }
+    if constexpr (is_summed) store<is_whole>(of_branch[i], part + 2 * C + begin, count);
+  });
 }
 
 inline unsigned row_threads(int64_t C) {
@@ -189,19 +153,11 @@ inline unsigned row_threads(int64_t C) {
   return static_cast<unsigned>((threads + 31) / 32 * 32);
 }
 
-// How many blocks share the rows in the backward pass, and how many rows each does at once.
-struct BackwardGrid {
-  int64_t blocks, rows_at_once;
-};
-
-// As many blocks as all multiprocessors run at once, at least three on each where rows are not too wide; but each with so many rows that
-// its sums, which go through memory, are few beside them. `threads` that a multiprocessor runs at once.
-inline BackwardGrid backward_grid(int64_t rows, int64_t of_row, int64_t threads, int64_t multiprocessors) {
-  constexpr int64_t kLeastBlocks = 3, kLeastRows = 8;
-  const int64_t rows_at_once = std::max<int64_t>(1, threads / kLeastBlocks / of_row),
-                blocks = multiprocessors * std::max<int64_t>(1, threads / (rows_at_once * of_row));
-  return {std::min({blocks, (rows + rows_at_once - 1) / rows_at_once, (rows + kLeastRows - 1) / kLeastRows}),
-          rows_at_once};
+// How many blocks share the rows in the backward pass: as many as all multiprocessors run at once, which the registers of a thread
+// decide (scripts/kernel_report.sh): 64, or 88 with the third sum.
+inline int64_t backward_blocks(int64_t rows, int64_t C, bool is_summed, int64_t multiprocessors) {
+  const int64_t threads = is_summed ? 704 : 1024;
+  return std::min<int64_t>(rows, multiprocessors * std::max<int64_t>(1, threads / row_threads(C)));
 }
 
 // Calls kernel.operator()<kGroups, is_whole>() for rows of C columns.
@@ -245,12 +201,9 @@ at::Tensor add_norm_backward(const Launch& launch, const Normalization& norm, co
                const bool whole = C % kGroup == 0 && are_aligned(of.sum, of.weight, of.sum_gradient, of.normed_gradient,
                                                                  of.x_gradient, of.branch_gradient);
                const auto with = [&]<int kGroups, bool is_whole, bool is_summed>() {
-                 const unsigned of_row = row_threads(C);
-                 const BackwardGrid grid = backward_grid(rows, of_row, kThreadsAtOnce<kGroups, is_whole, is_summed>,
-                                                         launch.multiprocessors());
-                 parts = at::empty({grid.blocks, is_summed ? 3 : 2, C}, statistics.options());
-                 launch(add_norm_backward_kernel<kGroups, is_whole, is_summed, T, B>, grid.blocks,
-                        static_cast<unsigned>(grid.rows_at_once) * of_row, of, of_row, rows, norm.bias.defined(),
+                 const int64_t blocks = backward_blocks(rows, C, is_summed, launch.multiprocessors());
+                 parts = at::empty({blocks, is_summed ? 3 : 2, C}, statistics.options());
+                 launch(add_norm_backward_kernel<kGroups, is_whole, is_summed, T, B>, blocks, row_threads(C), of, rows,
                         write<float>(parts));
                };
                if (sums_branch && whole && groups_of(C) <= kMostThreads)

@@ -84,33 +84,27 @@ __device__ float reciprocal(float x) {
   return 1 / x;
 }
 
-// Two sums over threads; every one of them gets both. Whoever reads shared memory of its own around this need not synchronize besides.
+// Two sums over the threads of a block, of at most 1,024; every thread gets them. Whoever reads shared memory of its own around
+// this need not synchronize besides.
 struct Sums {
   float first, second;
 };
 
-// Over the `warps` warps from `first`, which call synchronize() to wait for each other.
-template <class Synchronize>
-__device__ Sums sums_of_warps(Sums sums, unsigned first, unsigned warps, const Synchronize& synchronize) {
+__device__ inline Sums block_sums(Sums sums) {
   __shared__ Sums of_warps[32];
   for (unsigned lanes = 16; lanes > 0; lanes /= 2) {
     sums.first += __shfl_xor_sync(0xffffffff, sums.first, lanes);
     sums.second += __shfl_xor_sync(0xffffffff, sums.second, lanes);
   }
-  synchronize();  // the last call's sums have been read
+  __syncthreads();  // the last call's sums have been read
   if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = sums;
-  synchronize();
+  __syncthreads();
   Sums total{0, 0};
-  for (unsigned warp = first; warp < first + warps; ++warp) {  // one after another: the same in every thread
+  for (unsigned warp = 0; warp < blockDim.x / 32; ++warp) {  // one after another: the same in every thread
     total.first += of_warps[warp].first;
     total.second += of_warps[warp].second;
   }
   return total;
-}
-
-// Over a block of at most 1,024 threads.
-__device__ inline Sums block_sums(Sums sums) {
-  return sums_of_warps(sums, 0, blockDim.x / 32, [] { __syncthreads(); });
 }
 
 __device__ inline float warp_maximum(float value) {

@@ -10,7 +10,6 @@
 
 #include <ucontext.h>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -28,14 +27,13 @@ struct Dim3 {
 };
 
 struct Thread {
-  enum class State { ready, at_block_barrier, at_named_barrier, at_warp_barrier, done };
+  enum class State { ready, at_block_barrier, at_warp_barrier, done };
   ucontext_t context;
   Dim3 index;
   unsigned number = 0;  // within the block
   State state = State::ready;
-  uint32_t mask = 0;                  // lanes awaited at a warp barrier
-  unsigned barrier = 0, awaited = 0;  // the name of one, and how many threads it takes
-  uint64_t exchanged = 0;             // what this lane offers to a shuffle
+  uint32_t mask = 0;       // lanes awaited at a warp barrier
+  uint64_t exchanged = 0;  // what this lane offers to a shuffle
   unsigned lane() const { return number % 32; }
 };
 
@@ -69,15 +67,6 @@ class Block {
     if (!(mask >> thread->lane() & 1)) throw std::logic_error("a lane waits for a warp that its mask leaves it out of");
     thread->mask = mask;
     wait(Thread::State::at_warp_barrier);
-  }
-
-  void wait_for_threads(unsigned barrier, unsigned count) {
-    if (barrier >= waiting_.size() || count == 0 || count % 32 != 0)
-      throw std::logic_error("a barrier that a GPU does not have");
-    thread->barrier = barrier;
-    thread->awaited = count;
-    ++waiting_[barrier];
-    wait(Thread::State::at_named_barrier);
   }
 
   // What lane `source` of this warp passed to the same call; every lane of `mask` makes it.
@@ -132,13 +121,12 @@ class Block {
     return true;
   }
 
-  // Wakes the warps and named barriers, or else the block, whose awaited threads have all arrived.
+  // Wakes the warps, or else the block, whose awaited threads have all arrived.
   void release() {
     if (all(Thread::State::done)) return;
     std::vector<Thread*> woken;
     for (Thread& fiber : threads_) {
       if (fiber.state == Thread::State::at_warp_barrier && warp_arrived(fiber)) woken.push_back(&fiber);
-      if (fiber.state == Thread::State::at_named_barrier && threads_arrived(fiber)) woken.push_back(&fiber);
     }
     if (woken.empty() && all(Thread::State::at_block_barrier)) {
       for (Thread& fiber : threads_) {
@@ -146,13 +134,8 @@ class Block {
       }
     }
     if (woken.empty()) throw std::logic_error("threads wait for others that never come");
-    for (Thread* fiber : woken) {
-      if (fiber->state == Thread::State::at_named_barrier) waiting_[fiber->barrier] = 0;
-      fiber->state = Thread::State::ready;
-    }
+    for (Thread* fiber : woken) fiber->state = Thread::State::ready;
   }
-
-  bool threads_arrived(const Thread& waiting) const { return waiting_[waiting.barrier] == waiting.awaited; }
 
   bool warp_arrived(const Thread& waiting) const {
     const unsigned warp = waiting.number - waiting.lane();
@@ -168,7 +151,6 @@ class Block {
   std::function<void()> kernel_;
   std::vector<Thread> threads_;
   std::unique_ptr<std::byte[]> stacks_;
-  std::array<unsigned, 16> waiting_{};  // threads at each named barrier
   ucontext_t scheduler_;
   std::exception_ptr failure_;
 };
@@ -218,9 +200,6 @@ struct Launch {
 #define threadIdx (::gpt::emulation::Block::running->thread->index)
 
 inline void __syncthreads() { gpt::emulation::Block::running->wait_for_block(); }
-inline void __barrier_sync_count(unsigned barrier, unsigned count) {
-  gpt::emulation::Block::running->wait_for_threads(barrier, count);
-}
 inline void __syncwarp(uint32_t mask = 0xFFFFFFFF) { gpt::emulation::Block::running->wait_for_warp(mask); }
 template <class T>
 T __shfl_down_sync(uint32_t mask, T value, unsigned delta, unsigned width = 32) {

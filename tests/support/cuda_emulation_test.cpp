@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <numeric>
 #include <vector>
 
@@ -59,29 +58,6 @@ TEST(CudaEmulation, ShowsAMissingBarrier) {
   std::iota(values.begin(), values.end(), 1);
   launch({1}, {64}, [&] { reverse_kernel<false>(values.data()); });
   EXPECT_NE(values, expected);
-}
-
-// Both halves of a block reverse their values, the second one twice as often.
-template <unsigned awaited>
-__global__ void reverse_halves_kernel(int* values) {
-  __shared__ int copy[128];
-  const unsigned half = threadIdx.x / 64, first = 64 * half;
-  for (unsigned time = 0; time <= half; ++time) {
-    copy[threadIdx.x] = values[threadIdx.x];
-    __barrier_sync_count(half + 1, awaited);
-    values[threadIdx.x] = copy[first + 63 - (threadIdx.x - first)];
-    __barrier_sync_count(half + 1, awaited);
-  }
-}
-
-TEST(CudaEmulation, PartsOfABlockWaitAtBarriersOfTheirOwn) {
-  std::vector<int> values(128), expected(128);
-  std::iota(values.begin(), values.end(), 0);
-  std::iota(expected.begin(), expected.end(), 0);
-  std::reverse(expected.begin(), expected.begin() + 64);
-  launch({1}, {128}, [&] { reverse_halves_kernel<64>(values.data()); });
-  EXPECT_EQ(values, expected);
-  EXPECT_THROW(launch({1}, {128}, [&] { reverse_halves_kernel<96>(values.data()); }), std::logic_error);
 }
 
 TEST(CudaEmulation, ShufflesWithinAWidthAndAcrossAnXor) {
