@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(kPartRows)
   for (unsigned i = threadIdx.x / kGroup; i < kPartRows; i += 32 / kGroup) sum += of_threads[i].values[column];
   for (unsigned lanes = kGroup; lanes < 32; lanes *= 2) sum += __shfl_xor_sync(0xffffffff, sum, lanes);
   if (threadIdx.x >= kGroup || begin + column >= C) return;
-  const auto& to = gradients.of[gradient];
+  const auto to = gradient == 0 ? gradients.of[0] : gradients.of[1];  // an index would put both into memory
   T* const place = to.data + begin + column;
   *place = static_cast<T>(sum + (to.is_added ? static_cast<float>(*place) : 0.0f));
 }
