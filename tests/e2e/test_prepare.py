@@ -110,8 +110,7 @@ class Prepare(unittest.TestCase):
         self.assertNotIn("warning", self.prepare(text, tokenizer="bpe:258", words=("--validation-fraction", 0)).stderr)
 
     def test_the_next_command_trains_on_bins_for_other_programs(self):
-        text = self.file("a.txt", "a sentence of a text, and another one\n" * 400)
-        done = self.prepare(text, words=("--format", "nanogpt"))
+        done = self.prepare(programs.write_text(self.folder, sentences=2000), words=("--format", "nanogpt"))
         words = done.stderr.splitlines()[-1].removeprefix("Next: gpt-train ").split()
         run("gpt-train", *words, *flags({**TINY, "training.max_steps": 1, "output_dir": self.folder / "run"}),
             check_code=0)
