@@ -4,6 +4,8 @@
 
 #include <filesystem>
 
+#include "gpt/core/format.h"
+
 namespace gpt {
 namespace {
 
@@ -21,22 +23,32 @@ std::optional<FinishedRun> find_finished(const StartingPoint& start, const Confi
   if (step < plan.total_steps) return std::nullopt;
   const bool by_epochs = plan.counted_in_epochs;
   const std::string key = by_epochs ? "training.epochs" : "training.max_steps";
+  const int64_t steps_or_epochs = by_epochs ? step / plan.steps_per_epoch : step;
   if (!lies_in(start.path, config.output_dir)) {
     const std::string length =
         by_epochs ? fmt::format("training.epochs {} are {} steps", *config.training.schedule.epochs, plan.total_steps)
                   : fmt::format("training.max_steps is {}", plan.total_steps);
-    const int64_t done = by_epochs ? step / plan.steps_per_epoch : step;
     return FinishedRun{
         .fact = fmt::format("{} is at step {}, but {}, and a run that resumes from it goes on counting there",
                             start.path, step, length),
-        .remedy = fmt::format("set {} above {}", key, done),
+        .remedy = fmt::format("set {} above {}", key, steps_or_epochs),
         .is_foreign = true};
+  }
+  if (step > plan.total_steps) {
+    const std::string length =
+        by_epochs ? fmt::format("epochs {} ({})", *config.training.schedule.epochs, plural(plan.total_steps, "step"))
+                  : fmt::format("max_steps {}", plan.total_steps);
+    return FinishedRun{.fact = fmt::format("{} is at step {} already, beyond {}", config.output_dir, with_commas(step),
+                                           length),
+                       .remedy = fmt::format("set {} above {} to continue, or choose another output_dir, such as {}",
+                                             key, steps_or_epochs, next_free_folder(config.output_dir))};
   }
   const bool is_evaluated = checkpoint.evaluated_step == step || plan.eval_every == 0 || !has_validation;
   if (!is_evaluated) return std::nullopt;
   // The run keeps a length that it chose itself, or that an earlier command gave, until one is given anew.
   const bool is_kept = !origins.count("training.max_steps") && !origins.count("training.epochs");
-  return FinishedRun{.fact = fmt::format("{} is finished: {} of {} steps are done{}", config.output_dir, step, step,
+  const std::string steps = with_commas(step);
+  return FinishedRun{.fact = fmt::format("{} is finished: {} of {} steps are done{}", config.output_dir, steps, steps,
                                          is_kept ? ", the length that it began with" : ""),
                      .remedy = fmt::format("raise {} to continue it, add --restart to start anew, or begin another run "
                                            "with --output_dir {}",

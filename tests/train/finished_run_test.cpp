@@ -65,10 +65,23 @@ TEST_F(FindFinishedTest, FromAnotherRunsCheckpointNothingWasDoneHere) {
   EXPECT_FALSE(found(19, 19, "other"));
 }
 
+TEST_F(FindFinishedTest, ALengthThatIsLessThanWasDoneIsNoSuccess) {
+  for (const int64_t evaluated_step : {10, 21}) {  // stopped there, or finished
+    const auto finished = found(21, evaluated_step);
+    ASSERT_TRUE(finished);
+    EXPECT_FALSE(finished->is_foreign);
+    EXPECT_EQ(finished->fact, config_.output_dir + " is at step 21 already, beyond max_steps 20");
+    EXPECT_EQ(finished->remedy, "set training.max_steps above 21 to continue, or choose another output_dir, such as " +
+                                    config_.output_dir + "-2");
+  }
+}
+
 TEST_F(FindFinishedTest, EpochsAreCountedInEpochs) {
   config_.training.schedule.max_steps.reset();
   config_.training.schedule.epochs = 2;
   EXPECT_EQ(found(400, 400, "other")->remedy, "set training.epochs above 40");
+  EXPECT_EQ(found(35, 30)->fact, config_.output_dir + " is at step 35 already, beyond epochs 2 (20 steps)");
+  EXPECT_EQ(found(35, 30)->remedy.find("set training.epochs above 3 to continue"), 0u);
   EXPECT_EQ(found(20, 20)->remedy.find("raise training.epochs to continue it"), 0u);
 }
 
