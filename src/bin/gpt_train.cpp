@@ -5,10 +5,12 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "gpt/config/automatic.h"
 #include "gpt/config/load.h"
 #include "gpt/core/error.h"
+#include "gpt/core/format.h"
 #include "gpt/core/log.h"
 #include "gpt/core/process.h"
 #include "gpt/device/cpu_allocator.h"
@@ -39,13 +41,14 @@ int finished(const FinishedRun& run) {
 
 // From the first tensor of the run to its end.
 int run(const config::CommandLine& command, const RunSetup& setup, const RunFolder& folder,
-        std::optional<StartingPoint>& start) {
+        std::optional<StartingPoint>& start, const std::vector<std::string>& changes) {
   const auto& [config, corpus, device, precision] = setup;
   RunState state(config, corpus, device.device, precision, start ? &*start : nullptr);
   const RunPlan plan = plan_run(config.training, state.loader.batches_per_epoch());
   if (start) {
     const bool has_validation = corpus.validation.size() > 0;
     if (const auto done = find_finished(*start, config, command.origins, plan, has_validation)) return finished(*done);
+    announce_changes(changes);
   }
   RunSetup computed = setup;  // with the operators that turn out to work
   TrainingConfig& training = computed.config.training;
@@ -53,7 +56,8 @@ int run(const config::CommandLine& command, const RunSetup& setup, const RunFold
   announce_run(config, state.model, corpus, plan, state.loader.resident());
   announce_idle_settings(config, command.origins, device, precision, state.loader.resident());
   if (start) {
-    log::info(fmt::format("Resuming from {} after step {} of {}", start->path, state.step, plan.total_steps));
+    log::info(fmt::format("Resuming from {} after step {} of {}", start->path, with_commas(state.step),
+                          with_commas(plan.total_steps)));
     folder.rewind_metrics(state.step);
     start->checkpoint = {};  // its tensors are copied
   }
@@ -78,7 +82,7 @@ int train(int argc, char** argv) {
   if (command.handled) return 0;
   if (eval_only && restart) throw Error(ExitCode::config, "--eval-only and --restart exclude each other");
   Config config = command.config;
-  config::require_data(config, command.config_path.empty() ? "gpt-train" : command.config_path);
+  require_run_data(config, command.config_path.empty() ? "gpt-train" : command.config_path);
   process::watch_signals();
   use_cpu_threads(config.threads);
   use_cpu_allocator();
@@ -95,7 +99,8 @@ int train(int argc, char** argv) {
   }
   Corpus corpus = load_run_corpus(config, start);
   config.model.vocab_size = vocabulary_for(corpus, config.model.vocab_size);
-  if (start) require_same_configuration(*start, config);
+  std::vector<std::string> changes;  // since the checkpoint
+  if (start) changes = require_same_configuration(*start, config);
 
   RunSetup setup = prepare_run(config, std::move(corpus), choice, command.config.training.precision);
   announce_methods(setup.config, setup.precision, setup.device);
@@ -104,7 +109,7 @@ int train(int argc, char** argv) {
   check_before_training(setup.config, setup.corpus, setup.device, setup.precision, /*is_resumed=*/start.has_value());
 
   try {
-    return run(command, setup, folder, start);
+    return run(command, setup, folder, start, changes);
   } catch (const std::exception& error) {
     if (!process::is_out_of_memory(error)) throw;
     if (start) start->checkpoint = {};  // where the run's own tensors could not be made beside it

@@ -13,6 +13,7 @@
 #include <system_error>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "gpt/checkpoint/checkpoint.h"
 #include "gpt/config/automatic.h"
@@ -260,6 +261,7 @@ class Examination {
     if (const auto done = find_finished(*start_, config_, origins_, *plan_, has_validation))
       return done->is_foreign ? failed("output folder", done->fact, done->remedy)
                               : warned("output folder", done->fact, done->remedy);
+    announce_changes(changes_);
     return passed("output folder",
                   fmt::format("{} is at step {} of {}: the same command continues the run", start_->path,
                               with_commas(start_->checkpoint.step), with_commas(plan_->total_steps)));
@@ -275,7 +277,7 @@ class Examination {
   }
 
   void examine_data() {
-    config::require_data(config_, origin_);
+    require_run_data(config_, origin_);
     const Corpus& corpus = corpus_.emplace(load_run_corpus(config_, start_));
     if (!config_.model.vocab_size) config_.model.vocab_size = corpus.vocab_size;
     if (*config_.model.vocab_size < corpus.vocab_size) {
@@ -285,7 +287,7 @@ class Examination {
                  "set model.vocab_size: auto"));
       return;
     }
-    if (start_) require_same_configuration(*start_, config_);
+    if (start_) changes_ = require_same_configuration(*start_, config_);
     add(check_tokens(corpus));
     if (corpus.validation.size() > 0) add(check_overlap(corpus));
     if (config_.training.cadence.sample_interval.count > 0 && corpus.tokenizer)
@@ -429,6 +431,7 @@ class Examination {
   MemoryBudget memory_;                 // that the run may use, here or where it is asked about
   double memory_here_ = 0;              // free for a trial
   std::optional<StartingPoint> start_;  // until it has been compared with the run
+  std::vector<std::string> changes_;    // since its checkpoint
   int64_t steps_done_ = 0;
   std::optional<int64_t> named_step_;  // that of --checkpoint
   bool is_timed_ = false;              // it was tried

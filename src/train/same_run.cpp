@@ -1,8 +1,13 @@
 #include "gpt/train/same_run.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "gpt/config/load.h"
@@ -13,6 +18,8 @@
 
 namespace gpt {
 namespace {
+
+namespace fs = std::filesystem;
 
 std::string data_name(const DataConfig& data) {
   if (!data.text.empty()) return data.text;
@@ -26,21 +33,52 @@ std::string data_name(const DataConfig& data) {
                           start.path, why, next_free_folder(now.output_dir)));
 }
 
+std::string to_text(const config::Change& change) {
+  return fmt::format("{}: {} -> {}", change.key, change.before, change.after);
+}
+
+void refuse_changes(const StartingPoint& start, const Config& now, const std::vector<std::string>& changes) {
+  if (!changes.empty()) refuse(start, now, fmt::format("its configuration differs ({})", fmt::join(changes, ", ")));
+}
+
+// Those that decide which tokens a text becomes. They are compared before it is prepared, which may take long.
+void require_same_split(const StartingPoint& start, const Config& now) {
+  constexpr std::string_view kKeys[] = {"data.text_field", "data.validation_fraction", "data.max_chars"};
+  std::vector<std::string> refused;
+  for (const config::Change& change : config::difference(start.checkpoint.config, now)) {
+    if (std::find(std::begin(kKeys), std::end(kKeys), change.key) != std::end(kKeys))
+      refused.push_back(to_text(change));
+  }
+  refuse_changes(start, now, refused);
+}
+
 }  // namespace
 
-void require_same_configuration(const StartingPoint& start, const Config& now) {
-  std::string refused;
-  std::vector<std::string> accepted;
-  for (const auto& change : config::difference(start.checkpoint.config, now)) {
-    const std::string text = fmt::format("{}: {} -> {}", change.key, change.before, change.after);
-    if (change.safe_on_resume) {
-      accepted.push_back(text);
-    } else {
-      refused += (refused.empty() ? "" : ", ") + text;
-    }
+std::vector<std::string> require_same_configuration(const StartingPoint& start, const Config& now) {
+  std::vector<std::string> accepted, refused;
+  for (const config::Change& change : config::difference(start.checkpoint.config, now)) {
+    (change.safe_on_resume ? accepted : refused).push_back(to_text(change));
   }
-  if (!refused.empty()) refuse(start, now, "its configuration differs (" + refused + ")");
-  for (const std::string& change : accepted) log::info("changed since the checkpoint: " + change);
+  refuse_changes(start, now, refused);
+  return accepted;
+}
+
+void announce_changes(const std::vector<std::string>& changes) {
+  for (const std::string& change : changes) log::info("changed since the checkpoint: " + change);
+}
+
+void require_run_data(const Config& config, const std::string& origin) {
+  try {
+    config::require_data(config, origin);
+  } catch (const Error& error) {
+    const std::string& from = config.training.resume_from;
+    const std::string folder =
+        names_checkpoint(from) ? fs::path(checkpoint_file(from)).parent_path() : fs::path(config.output_dir);
+    const std::string path = fs::path(folder) / kEffectiveConfig;
+    std::error_code ignored;
+    if (!fs::is_regular_file(path, ignored)) throw;
+    throw Error(error.code(), fmt::format("{}, or continue this run with --config {}", error.what(), path));
+  }
 }
 
 Corpus load_run_corpus(const Config& config, const std::optional<StartingPoint>& start) {
@@ -50,6 +88,7 @@ Corpus load_run_corpus(const Config& config, const std::optional<StartingPoint>&
     refuse(*start, config, fmt::format("it was trained on {}, and {}", data_name(saved), why));
   };
   require_same_tokenizer(config.data.tokenizer, start->checkpoint.tokenizer);
+  require_same_split(*start, config);
   Corpus corpus;
   try {
     corpus = load_corpus(config.data, config.model.block_size, start->checkpoint.tokenizer, config.model.vocab_size);

@@ -78,6 +78,14 @@ class RunFolder(unittest.TestCase):
                 self.assertIn("belongs to another run: it was trained on", line)
                 self.assertIn(f"--output_dir {self.root}/whole-2", line)
 
+    def test_another_split_is_named_before_the_text_is_prepared(self):
+        run = self.copy("split")
+        for key, before, after in (("max_chars", 0, 5000), ("validation_fraction", 0.1, 0.2)):
+            with self.subTest(key), tempfile.TemporaryDirectory() as cache:
+                done = self.train(run, check_code=4, data__cache_dir=cache, **{f"data__{key}": after})
+                self.assertIn(f"its configuration differs (data.{key}: {before} -> {after}); restore", done.stderr)
+                self.assertEqual(list(pathlib.Path(cache).iterdir()), [])
+
     def test_the_same_text_under_another_path_goes_on(self):
         run = self.copy("moved_text")
         moved = self.root / "elsewhere" / "copy.txt"
@@ -113,6 +121,27 @@ class RunFolder(unittest.TestCase):
         refused = self.train(run, check_code=4, training__log_interval=3, model__n_embd=64)
         self.assertNotIn("changed since the checkpoint", refused.stderr)
         self.assertIn("changed since the checkpoint: training.log_interval: 1 -> 3", self.train(run, training__log_interval=3).stderr)
+
+    def test_a_length_below_what_is_done_changes_nothing_and_says_so(self):
+        run = self.copy("lowered")
+        fact = f"{run} is at step 16 already, beyond max_steps 10"
+        done = self.train(run, training__max_steps=10, training__eval_interval=3)
+        self.assertEqual(done.stderr.splitlines()[-1], f"{fact}; set training.max_steps above 16 to continue, or choose another "
+                         f"output_dir, such as {run}-2")
+        self.assertNotIn("changed since the checkpoint", done.stderr)
+        words = programs.flags({**programs.TINY, "data.text": self.text, "output_dir": run, "training.max_steps": 10})
+        self.assertEqual(programs.checks(*words, "--no-probe", check_code=0)["output folder"]["detail"], fact)
+        self.assertNotIn("changed since the checkpoint", programs.run("gpt-diagnose", *words, "--no-probe").stderr)
+
+    def test_a_run_without_its_text_names_the_configuration_that_continues_it(self):
+        run = self.copy("no_text")
+        hint = f"or continue this run with --config {run}/effective_config.yaml\n"
+        for words in (["--output_dir", run], ["--eval-only", "--resume_from", run / "ckpt_best.pt"], ["--resume_from", run]):
+            done = programs.run("gpt-train", *words, check_code=2)
+            self.assertTrue(done.stderr.endswith(hint), done.stderr)
+        config = run / "effective_config.yaml"
+        self.assertIn("is finished", programs.run("gpt-train", "--config", config, check_code=0).stderr)
+        self.assertNotIn("continue", programs.run("gpt-train", "--output_dir", self.root / "none", check_code=2).stderr)
 
     def test_eval_only_and_restart_exclude_each_other(self):
         done = programs.run("gpt-train", "--data", self.text, "--eval-only", "--restart", check_code=2)
