@@ -89,10 +89,13 @@ int64_t vocabulary_of(const Bin& bin, std::optional<int64_t> vocab_size) {
   }
   if (bin.tokenizer) return bin.tokenizer->vocab_size();
   if (vocab_size) return *vocab_size;
+  const std::string file = (fs::path(bin.path).parent_path() / kTokenizerFile).string();
+  std::error_code ignored;
   throw Error(ExitCode::config,
-              fmt::format("data.bin: the vocabulary of {} is not known; set data.metadata (JSON with vocab_size "
-                          "and dtype), data.tokenizer or model.vocab_size",
-                          bin.path));
+              fmt::format("data.bin: the vocabulary of {} is not known, and tokenizer char, the default, does not say "
+                          "that of a bin; set data.tokenizer (gpt2 or a tokenizer file{}), data.metadata (JSON with "
+                          "vocab_size and dtype) or model.vocab_size",
+                          bin.path, fs::is_regular_file(file, ignored) ? " such as " + file : ""));
 }
 
 // Both parts, their sizes checked against the metadata.

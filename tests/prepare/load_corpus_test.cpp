@@ -127,7 +127,7 @@ TEST_F(CorpusTest, ABinWithoutMetadataIsUint16OfTheModelsVocabulary) {
   EXPECT_EQ(load_corpus(config, 3, {}, 50304).vocab_size, 50304);
   EXPECT_EQ(load_corpus(config, 3, {}, 50304).train.size(), 36);
   EXPECT_EQ(load_corpus(config, 3, {}, 50304).tokenizer, nullptr);
-  EXPECT_ERROR(load_corpus(config, 3), ExitCode::config, "set data.metadata");
+  EXPECT_ERROR(load_corpus(config, 3), ExitCode::config, "data.metadata (JSON with vocab_size and dtype)");
 }
 
 TEST_F(CorpusTest, ChecksEveryIdOfABin) {
@@ -161,6 +161,18 @@ TEST_F(CorpusTest, ChecksMetadata) {
   DataConfig config = bin(std::string(80, '\0'), R"({"vocab_size": 65})");
   config.tokenizer = "byte";
   EXPECT_ERROR(load_corpus(config, 3), ExitCode::data, "its vocabulary has 65 ids, but its tokenizer has 256");
+}
+
+TEST_F(CorpusTest, ABinThatDoesNotSayItsVocabularyIsToldWhatDoes) {
+  DataConfig config;
+  config.bin = file("pile.bin", uint16_ids(0, 20));
+  config.tokenizer = "char";
+  const std::string why = "the vocabulary of " + config.bin +
+                          " is not known, and tokenizer char, the default, does not say that "
+                          "of a bin; set data.tokenizer (gpt2 or a tokenizer file";
+  EXPECT_ERROR(load_corpus(config, 3), ExitCode::config, why + "), data.metadata");
+  const std::string tokenizer = file("bpe_tokenizer.json", "{}");
+  EXPECT_ERROR(load_corpus(config, 3), ExitCode::config, why + " such as " + tokenizer + "), data.metadata");
 }
 
 // ---- stages ----
