@@ -151,6 +151,12 @@ std::string hint(const Option& option, std::string_view text, bool is_quoted) {
   if (is_int && number && !parse<int64_t>(text) && *number == std::floor(*number) && std::abs(*number) < 1e15) {
     return fmt::format("; write {}", static_cast<int64_t>(*number));
   }
+  const bool is_digits = text.find_first_not_of("0123456789") == std::string_view::npos;
+  if (is_int && is_digits && number >= 0x1p63 && !std::isfinite(option.max)) {
+    const bool is_unsigned = std::holds_alternative<uint64_t*>(option.target);
+    return fmt::format("; the largest is {}", is_unsigned ? std::numeric_limits<uint64_t>::max()
+                                                          : uint64_t{std::numeric_limits<int64_t>::max()});
+  }
   if (const auto* choices = std::get_if<Choice>(&option.target)) {
     if (const auto near = nearest_value(text, choices->names)) return fmt::format("; did you mean '{}'?", *near);
     if (!option.otherwise.empty()) return "; " + option.otherwise;

@@ -138,7 +138,8 @@ TEST(Yaml, PlacesEveryFault) {
       {"training:\n  checkpoint_interval: 9223372036854775807 hours\n",
        "c.yaml:2:24: 'training.checkpoint_interval' must be like 500, '500 steps', '2 epochs' or '10 minutes', got "
        "'9223372036854775807 hours'"},
-      {"seed: 99999999999999999999\n", "c.yaml:1:7: 'seed' must be a whole number >= 0, got '99999999999999999999'"},
+      {"seed: 99999999999999999999\n",
+       "c.yaml:1:7: 'seed' must be a whole number >= 0, got '99999999999999999999'; the largest is 9223372036854775807"},
       // out of range
       {"seed: -1\n", "c.yaml:1:7: 'seed' must be a whole number >= 0, got '-1'"},
       {"model:\n  dropout: 1.0\n", "c.yaml:2:12: 'model.dropout' must be a number from 0 to 0.9, got '1.0'"},
