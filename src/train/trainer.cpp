@@ -66,7 +66,7 @@ ExitCode Trainer::run() {
 }
 
 ExitCode Trainer::train() {
-  process::announce_stops("Stopping: this micro-step is finished and the run is saved");
+  process::announce_stops("Stopping: finishing this micro-step, then saving");
   // An evaluation that a signal cut short is repeated.
   const bool evaluation_due =
       due(plan_.eval_every, state_.step) || (plan_.eval_every > 0 && state_.step == plan_.total_steps);
@@ -211,6 +211,7 @@ void Trainer::check_skips() {
 
 void Trainer::close_epoch() {
   if (const std::string file = map_faults::changed_file(); !file.empty()) leave_changed_data(file);
+  if (!setup_.config.data.stages.empty()) return;  // they see fractions of their texts, or one of them several times
   if (plan_.steps_per_epoch < cadence().log_interval) return;  // of a tiny text: a line for each would drown the rest
   const Mark now{state_.step, tokens_, stopwatch_.running_seconds(), state_.skipped_steps()};  // sync: once an epoch
   const double mean =

@@ -114,7 +114,7 @@ class Resume(unittest.TestCase):
                 process.send_signal(how)
                 errors = process.communicate(timeout=120)[1]
                 self.assertEqual(process.returncode, code, errors)
-                self.assertIn("Stopping: this micro-step is finished and the run is saved", errors)
+                self.assertIn("Stopping: finishing this micro-step, then saving", errors)
                 self.assertGreater(load(run / "ckpt.pt")["step"], 0)
 
     def test_the_report_of_a_stopped_run_says_so(self):
