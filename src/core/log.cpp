@@ -13,6 +13,7 @@
 #include <mutex>
 
 #include "gpt/core/error.h"
+#include "gpt/core/format.h"
 #include "gpt/core/terminal.h"
 
 namespace gpt::log {
@@ -22,13 +23,17 @@ using Level = spdlog::level::level_enum;
 // spdlog colours by level: one that is otherwise unused here carries the green tick.
 constexpr Level kSuccess = spdlog::level::debug;
 
+std::string_view prefix_of(Level level) {
+  return level == kSuccess              ? "✓ "
+         : level == spdlog::level::warn ? "warning: "
+         : level == spdlog::level::err  ? "error: "
+                                        : "";
+}
+
 class Prefix : public spdlog::custom_flag_formatter {
  public:
   void format(const spdlog::details::log_msg& message, const std::tm&, spdlog::memory_buf_t& out) override {
-    std::string_view text = message.level == kSuccess              ? "✓ "
-                            : message.level == spdlog::level::warn ? "warning: "
-                            : message.level == spdlog::level::err  ? "error: "
-                                                                   : "";
+    const std::string_view text = prefix_of(message.level);
     out.append(text.data(), text.data() + text.size());
   }
   std::unique_ptr<custom_flag_formatter> clone() const override { return std::make_unique<Prefix>(); }
@@ -72,24 +77,28 @@ bool colours_wanted() {
 
 class Log {
  public:
-  Log() : logger_("gpt") {
+  Log() : console_("console"), file_("file") {
     using Sink = spdlog::sinks::ansicolor_stderr_sink_st;
     auto sink =
         std::make_shared<Sink>(terminal_ && colours_wanted() ? spdlog::color_mode::always : spdlog::color_mode::never);
     sink->set_color(kSuccess, sink->green);
     sink->set_color(spdlog::level::info, sink->reset);
     sink->set_formatter(formatter("%^%*%$%v"));
-    logger_.sinks().push_back(sink);
-    logger_.set_level(spdlog::level::trace);
-    logger_.flush_on(spdlog::level::trace);
-    logger_.set_error_handler([this](const std::string& what) { report_lost_line(what); });
+    console_.sinks().push_back(sink);
+    for (spdlog::logger* logger : {&console_, &file_}) {
+      logger->set_level(spdlog::level::trace);
+      logger->flush_on(spdlog::level::trace);
+      logger->set_error_handler([this](const std::string& what) { report_lost_line(what); });
+    }
   }
 
-  void write(Level level, std::string_view message) {
+  // `shortened`: for a terminal that is too narrow for the message, unless it is empty.
+  void write(Level level, std::string_view message, std::string_view shortened = {}) {
     std::lock_guard lock(mutex_);
     if (!status_.empty()) std::fputs("\r\x1b[K", stderr);
     const std::string text = printable(message);
-    logger_.log(level, spdlog::string_view_t(text.data(), text.size()));
+    write(console_, level, terminal_ ? fitted(level, text, printable(shortened)) : text);
+    write(file_, level, text);
     draw_status();
   }
 
@@ -98,8 +107,7 @@ class Log {
     try {
       auto sink = std::make_shared<spdlog::sinks::basic_file_sink_st>(path);
       sink->set_formatter(formatter("%Y-%m-%d %H:%M:%S %*%v"));
-      logger_.sinks().resize(1);
-      logger_.sinks().push_back(sink);
+      file_.sinks() = {sink};
     } catch (const spdlog::spdlog_ex& e) {
       throw Error(ExitCode::disk, fmt::format("cannot write the log {}: {}", path, e.what()));
     }
@@ -116,6 +124,19 @@ class Log {
   bool terminal() const { return terminal_; }
 
  private:
+  static void write(spdlog::logger& logger, Level level, const std::string& text) {
+    logger.log(level, spdlog::string_view_t(text.data(), text.size()));
+  }
+
+  // What fits, or else what is broken between words, where the terminal would do that within one.
+  static std::string fitted(Level level, const std::string& text, const std::string& shortened) {
+    constexpr int kIndent = 2;
+    const int columns = terminal_columns(STDERR_FILENO);
+    const std::string prefix(prefix_of(level));
+    const bool fits = truncate(prefix + text, static_cast<size_t>(columns)).size() == prefix.size() + text.size();
+    return wrap_text(prefix + (fits || shortened.empty() ? text : shortened), columns, kIndent).substr(prefix.size());
+  }
+
   void draw_status() {
     if (status_.empty()) return;
     // The last column stays free: a terminal that wraps there would leave a copy of the line behind at each redraw.
@@ -134,7 +155,7 @@ class Log {
 
   std::mutex mutex_;
   const bool terminal_ = terminal_columns(STDERR_FILENO) > 0;
-  spdlog::logger logger_;
+  spdlog::logger console_, file_;
   std::string status_;
   bool lost_line_reported_ = false;
 };
@@ -147,6 +168,9 @@ Log& instance() {
 }  // namespace
 
 void info(std::string_view message) { instance().write(spdlog::level::info, message); }
+void info(std::string_view message, std::string_view shortened) {
+  instance().write(spdlog::level::info, message, shortened);
+}
 void success(std::string_view message) { instance().write(kSuccess, message); }
 void warn(std::string_view message) { instance().write(spdlog::level::warn, message); }
 void error(std::string_view message) { instance().write(spdlog::level::err, message); }

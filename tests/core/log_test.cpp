@@ -141,6 +141,21 @@ TEST(Log, ColoursOnATerminalUnlessNoColor) {
   unsetenv("NO_COLOR");
 }
 
+TEST(Log, ATerminalGetsLinesThatFitAndTheFileThemAsTheyAre) {
+  ScratchFolder folder;
+  setenv("NO_COLOR", "1", 1);
+  const auto body = [&] {
+    log::open_file(folder / "train.log");
+    log::warn("one two three four");
+    log::info("step 1 | loss 2 | norm 3", "step 1 | loss 2");
+    log::info("step 2 | loss 2", "step 2");
+  };
+  EXPECT_EQ(terminal_output(20, body), "warning: one two\r\n  three four\r\nstep 1 | loss 2\r\nstep 2 | loss 2\r\n");
+  unsetenv("NO_COLOR");
+  const std::string lines = std::regex_replace(slurp(folder / "train.log"), std::regex("[0-9-]{10} [0-9:]{8} "), "");
+  EXPECT_EQ(lines, "warning: one two three four\nstep 1 | loss 2 | norm 3\nstep 2 | loss 2\n");
+}
+
 TEST(Log, StatusStaysBelowTheLog) {
   setenv("NO_COLOR", "1", 1);
   EXPECT_EQ(terminal_output(80,

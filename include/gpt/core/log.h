@@ -1,5 +1,5 @@
-// The log facade. Messages go to standard error (coloured on a terminal unless NO_COLOR is set) and, once
-// `open_file` has been called, to a plain log file; both are flushed after every line.
+// The log facade. Messages go to standard error (on a terminal coloured unless NO_COLOR is set, and broken between words) and,
+// once `open_file` has been called, to a plain log file; both are flushed after every line.
 // It takes finished text: spdlog and its fmt stay inside log.cpp, because LibTorch's include path carries another fmt.
 #pragma once
 
@@ -12,6 +12,9 @@ void info(std::string_view message);     // plain line
 void success(std::string_view message);  // "✓ message": something is really active
 void warn(std::string_view message);     // "warning: message"
 void error(std::string_view message);    // "error: message"
+
+// As info(); a terminal that is too narrow for the line gets `shortened` instead.
+void info(std::string_view message, std::string_view shortened);
 
 // Copies every later line to `path` (appending). Throws gpt::Error(disk) when it cannot be opened.
 void open_file(const std::string& path);
