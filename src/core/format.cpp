@@ -32,6 +32,7 @@ std::string format_flops(double flops) {
 }
 
 std::string format_perplexity(double value) {
+  if (value >= 999.5 && value < 1e6) return with_commas(std::llround(value));
   return value < 1e6 ? fmt::format("{:.2f}", value) : fmt::format("{:.2e}", value);
 }
 

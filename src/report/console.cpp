@@ -22,8 +22,31 @@ struct Row {
 };
 
 std::string row_text(const std::string& label, const TimingRecord& sum) {
-  return fmt::format("\n  {:<24} {:>10.5f} {:>12}", label, sum.seconds / static_cast<double>(sum.steps),
+  return fmt::format("\n  {:<24} {:>10} {:>12}", label,
+                     format_short_duration(sum.seconds / static_cast<double>(sum.steps)),
                      format_count(static_cast<double>(sum.tokens) / sum.seconds));
+}
+
+// What a log line says beside its position. The higher the rank, the sooner a narrow terminal goes without it.
+struct Field {
+  int rank;
+  std::string text;  // empty: there is nothing to say
+};
+
+std::string joined(std::string line, const std::vector<Field>& fields, int highest_rank) {
+  for (const Field& field : fields) {
+    if (!field.text.empty() && field.rank <= highest_rank) line += " | " + field.text;
+  }
+  return line;
+}
+
+void log_fields(const std::string& position, const std::vector<Field>& fields) {
+  const std::string whole = joined(position, fields, std::numeric_limits<int>::max());
+  std::string shortened = whole;
+  const int columns = terminal_columns(STDERR_FILENO);
+  for (int rank = static_cast<int>(fields.size()); rank > 0 && std::ssize(shortened) > columns; --rank)
+    shortened = joined(position, fields, rank - 1);
+  log::info(whole, shortened);
 }
 
 void add(TimingRecord& sum, const TimingRecord& interval) {
@@ -61,10 +84,13 @@ std::string Console::position(int64_t step) const {
 }
 
 void Console::step(const StepRecord& s) {
-  const std::string mfu = s.mfu ? fmt::format(" | mfu {:.1f}%", 100 * *s.mfu) : "";
-  log::info(fmt::format("{} | loss {:.4f} | lr {:.2e} | norm {:.3f} | {:.1f} ms/step | {} tok/s{} | {:.0f} MB",
-                        position(s.step), s.loss, s.learning_rate, s.grad_norm, s.step_ms,
-                        format_count(s.tokens_per_second), mfu, s.peak_memory_mb));
+  log_fields(position(s.step), {{0, fmt::format("loss {:.4f}", s.loss)},
+                                {4, fmt::format("lr {:.2e}", s.learning_rate)},
+                                {6, fmt::format("norm {:.3f}", s.grad_norm)},
+                                {1, format_short_duration(s.step_ms / 1e3) + "/step"},
+                                {2, format_count(s.tokens_per_second) + " tok/s"},
+                                {5, s.mfu ? fmt::format("mfu {:.1f}%", 100 * *s.mfu) : ""},
+                                {3, format_bytes(1e6 * s.peak_memory_mb)}});
   constexpr double kGrown = 1.1;  // in a later stage, say
   if (!s.memory || s.memory->total() <= kGrown * told_memory_) return;
   told_memory_ = s.memory->total();
@@ -72,15 +98,17 @@ void Console::step(const StepRecord& s) {
 }
 
 void Console::evaluation(const EvaluationRecord& e) {
-  const std::string bits = e.bits_per_byte ? fmt::format(" | {:.4f} bits/byte", *e.bits_per_byte) : "";
-  log::info(fmt::format("{} | val loss {:.4f} | perplexity {}{} | {:.1f}s{}", position(e.step), e.loss,
-                        format_perplexity(e.perplexity()), bits, e.seconds, e.is_best ? " | best so far" : ""));
+  log_fields(position(e.step), {{0, fmt::format("val loss {:.4f}", e.loss)},
+                                {3, "perplexity " + format_perplexity(e.perplexity())},
+                                {2, e.bits_per_byte ? fmt::format("{:.4f} bits/byte", *e.bits_per_byte) : ""},
+                                {4, format_short_duration(e.seconds)},
+                                {1, e.is_best ? "best so far" : ""}});
 }
 
 void Console::epoch(const EpochRecord& e) {
   const std::string since = e.since_step > 0 ? fmt::format("since step {}: ", e.since_step) : "";
   log::info(fmt::format("epoch {}/{} | {}mean loss {:.4f} | {} | {:.0f} sequences/s", e.epoch, run_.total_epochs, since,
-                        e.mean_loss, format_duration(e.seconds), e.sequences_per_second));
+                        e.mean_loss, format_short_duration(e.seconds), e.sequences_per_second));
 }
 
 void Console::sample(const SampleRecord& s) { log::info(fmt::format("sample at step {}:\n{}", s.step, s.text)); }
@@ -92,7 +120,7 @@ void TimingTable::timing(const TimingRecord& timing) {
 void TimingTable::end() { log::info(text()); }
 
 std::string TimingTable::text() const {
-  std::string table = fmt::format("  {:<24} {:>10} {:>12}", "steps", "s/step", "tokens/s");
+  std::string table = fmt::format("  {:<24} {:>10} {:>12}", "steps", "time/step", "tokens/s");
   TimingRecord total;
   for (const auto& [first_step, sum] : rows_of(intervals_, first_step_)) {
     const int64_t last_step = first_step + sum.steps - 1;

@@ -316,8 +316,8 @@ void Trainer::finish() {
   listeners_.end();
   if (std::isfinite(state_.best_val_loss))
     log::info(fmt::format("Best val loss {:.4f}: {}", state_.best_val_loss, folder_.best_path()));
-  log::success(fmt::format("{} steps done in {} of training: {}", plan_.total_steps,
-                           format_duration(stopwatch_.seconds()), folder_.checkpoint_path()));
+  log::success(fmt::format("{} done in {} of training: {}", plural(state_.step, "step"),
+                           format_short_duration(stopwatch_.seconds()), folder_.checkpoint_path()));
   if (setup_.corpus.tokenizer) log::info(fmt::format("Next: gpt-generate --checkpoint {}", folder_.path()));
 }
 

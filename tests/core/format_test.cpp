@@ -25,7 +25,9 @@ TEST(Format, FlopsHaveTheirSuffixWithTheUnit) {
 
 TEST(Format, AnAbsurdPerplexityIsReadable) {
   EXPECT_EQ(format_perplexity(4.6), "4.60");
-  EXPECT_EQ(format_perplexity(999'999), "999999.00");
+  EXPECT_EQ(format_perplexity(999.4), "999.40");
+  EXPECT_EQ(format_perplexity(48'272.29), "48,272");
+  EXPECT_EQ(format_perplexity(999'999), "999,999");
   EXPECT_EQ(format_perplexity(2.6e58), "2.60e+58");
 }
 

@@ -59,8 +59,8 @@ class Reporting(unittest.TestCase):
             self.assertTrue(texts[0].read_text().startswith("the"))
 
     def test_it_closes_with_the_times_and_the_next_command(self):
-        table = self.lines[self.lines.index(next(line for line in self.lines if line.split() == ["steps", "s/step", "tokens/s"])):]
-        rows = [found for line in table if (found := re.match(r"  (\d+)(?:-(\d+))?(?: \(start\))? +[\d.]+ +[\d.]+k?", line))]
+        table = self.lines[self.lines.index(next(line for line in self.lines if line.split() == ["steps", "time/step", "tokens/s"])):]
+        rows = [found for line in table if (found := re.match(r"  (\d+)(?:-(\d+))?(?: \(start\))? +[\d.]+ m?s +[\d.]+k?", line))]
         first = 1
         for row in rows:  # they follow each other from the first step to the last
             self.assertEqual(int(row[1]), first)

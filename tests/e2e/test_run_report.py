@@ -119,6 +119,22 @@ class RunReport(unittest.TestCase):
                 self.assertLessEqual(max(map(len, rows[legend:legend + 12])), 80)
                 self.assertRegex(rows[legend + 11], "^ +1 +13 +24 steps$")
 
+    def test_lines_fit_the_terminal_and_the_log_file_has_them_whole(self):
+        run = self.root / "lines"
+        terminal = generating.Terminal(programs.command("gpt-train", *programs.flags({**programs.TINY, "data.text": self.text,
+                                                                                     "output_dir": run})))
+        self.addCleanup(terminal.close)
+        self.assertEqual(terminal.wait(), 0)
+        for pattern, last in ((r"step +\d+/24 \| loss .*", "norm"), (r"step +\d+/24 \| val loss .*", "bits/byte")):
+            with self.subTest(pattern):
+                shown = re.findall(pattern, terminal.shown.decode().replace("\r", "\n"))
+                self.assertGreater(len(shown), 0)
+                self.assertLessEqual(max(map(len, shown)), 80)
+                logged = re.findall(pattern, (run / "train.log").read_text())
+                self.assertEqual(len(shown), len(logged))
+                self.assertTrue(all(last in line for line in logged), logged)
+                self.assertEqual([line.split(" | ")[:2] for line in shown], [line.split(" | ")[:2] for line in logged])
+
     def diagnose(self, *words, **options):
         return programs.run("gpt-diagnose", "--run", *words, **options)
 

@@ -116,14 +116,14 @@ TEST(TimingTable, PutsTheStartIntoOneRowAndTheRestIntoFive) {
   table.timing({});  // nothing was timed
   for (int i = 0; i < 10; ++i) table.timing({.steps = 5, .tokens = 50, .seconds = 1});
   EXPECT_EQ(table.text(),
-            "  steps                        s/step     tokens/s\n"
-            "  1-10 (start)                0.40000           25\n"
-            "  11-20                       0.20000           50\n"
-            "  21-30                       0.20000           50\n"
-            "  31-40                       0.20000           50\n"
-            "  41-50                       0.20000           50\n"
-            "  51-60                       0.20000           50\n"
-            "  after the start             0.20000           50");
+            "  steps                     time/step     tokens/s\n"
+            "  1-10 (start)                 400 ms           25\n"
+            "  11-20                        200 ms           50\n"
+            "  21-30                        200 ms           50\n"
+            "  31-40                        200 ms           50\n"
+            "  41-50                        200 ms           50\n"
+            "  51-60                        200 ms           50\n"
+            "  after the start              200 ms           50");
 }
 
 TEST(TimingTable, CountsTheStepsOfTheRunThatWasResumed) {

@@ -24,7 +24,7 @@ std::string plural(int64_t count, std::string_view noun);
 // Three digits, neither an exponent nor trailing zeros: 0.0123, 0.5, 12.3, 5,000.
 std::string format_number(double value);
 
-// Two digits after the point, or an exponent above a million: 4.60, 2.60e+58.
+// Two digits after the point, none from a thousand on, an exponent above a million: 4.60, 48,272, 2.60e+58.
 std::string format_perplexity(double value);
 
 // The text with line breaks in place of spaces where a line would be longer than `columns` characters; lines that a break begins are
