@@ -5,12 +5,13 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "gpt/core/format.h"
 #include "gpt/core/log.h"
 
 namespace gpt {
 namespace {
 
-std::string tokens(int64_t count) { return fmt::format("{} {}", count, count == 1 ? "token" : "tokens"); }
+std::string tokens(int64_t count) { return plural(count, "token"); }
 
 std::string_view ending(std::string_view stop_reason) {
   if (stop_reason == "length") return "ended at --max-new-tokens";
@@ -29,9 +30,10 @@ std::optional<double> tokens_per_second(const GenerationResult& result) {
 
 void report(const GenerationResult& result, int64_t block_size) {
   const auto speed = tokens_per_second(result);
-  log::info(fmt::format("{} in {:.2f} s{}, prompt of {} in {:.2f} s; {}", tokens(result.new_tokens),
-                        result.seconds - result.prefill_seconds, speed ? fmt::format(" ({:.0f} tokens/s)", *speed) : "",
-                        tokens(result.prompt_tokens), result.prefill_seconds, ending(result.stop_reason)));
+  log::info(fmt::format("{} in {}{}, prompt of {} in {}; {}", tokens(result.new_tokens),
+                        format_short_duration(result.seconds - result.prefill_seconds),
+                        speed ? fmt::format(" ({} tokens/s)", format_number(*speed)) : "", tokens(result.prompt_tokens),
+                        format_short_duration(result.prefill_seconds), ending(result.stop_reason)));
   if (result.cropped_tokens > 0) {
     log::info(fmt::format("note: prompt and text outgrew the model's context of {} (block_size): dropped the oldest {}",
                           tokens(block_size), tokens(result.cropped_tokens)));

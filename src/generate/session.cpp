@@ -43,8 +43,8 @@ void describe(const std::string& path, const Checkpoint& checkpoint, const Sessi
   if (std::isfinite(checkpoint.best_val_loss)) {
     line += fmt::format(", best validation loss {:.4f}", checkpoint.best_val_loss);
   }
-  log::info(
-      fmt::format("{}, {} tokenizer with {} tokens", line, session.tokenizer->name(), session.tokenizer->vocab_size()));
+  log::info(fmt::format("{}, {} tokenizer with {}", line, session.tokenizer->name(),
+                        plural(session.tokenizer->vocab_size(), "token")));
 }
 
 // Continues `prompt` until the text ends or a signal asks to stop, onto `output` as it grows where there is one.

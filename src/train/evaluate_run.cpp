@@ -36,7 +36,7 @@ std::string describe(const StartingPoint& start, const Evaluation& evaluation, i
   std::string line = fmt::format("{}: step {} | val loss {:.4f} | perplexity {}", start.path, start.checkpoint.step,
                                  evaluation.loss, format_perplexity(evaluation.perplexity()));
   if (evaluation.bits_per_byte) line += fmt::format(" | {:.4f} bits/byte", *evaluation.bits_per_byte);
-  return line + fmt::format(" | {} tokens\n", tokens);
+  return line + fmt::format(" | {}\n", plural(tokens, "token"));
 }
 
 }  // namespace

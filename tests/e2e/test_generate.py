@@ -61,7 +61,7 @@ class Generate(generating.TrainedModel):
         done = self.generate("a", "--max_new_tokens", 40)
         self.assertRegex(done.stderr, r"Loaded .*ckpt\.pt: \d+\.\dk parameters after 24 training steps, "
                                       r"best validation loss \d\.\d+, char tokenizer with \d+ tokens")
-        self.assertRegex(done.stderr, r"40 tokens in .* s \(\d+ tokens/s\), prompt of 1 token in .* s; ended at --max-new-tokens")
+        self.assertRegex(done.stderr, r"40 tokens in [\d.,]+ ?m?s \([\d.,]+ tokens/s\), prompt of 1 token in [\d.,]+ ?m?s; ended at --max-new-tokens")
         self.assertRegex(done.stderr, r"note: .* context of 16 tokens \(block_size\): dropped the oldest \d+ tokens")
         self.assertNotIn("note:", self.generate("a", "-n", 10).stderr)
         self.assertLessEqual(len(done.stdout), 42)
