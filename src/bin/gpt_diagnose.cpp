@@ -59,9 +59,8 @@ int diagnose(int argc, char** argv) {
   if (clear_cache) log::info(clear_text_cache(command.config.data));
   if (cache) print(describe_text_cache(command.config.data, json));
   if (!runs.empty()) {
-    const int columns = terminal_columns(STDOUT_FILENO);
     const std::vector<RunSummary> summaries = read_runs(runs);
-    print(json ? runs_json(summaries) : draw_runs(summaries, columns > 0 ? columns : 80, locale_is_utf8()));
+    print(json ? runs_json(summaries) : draw_runs(summaries, terminal_columns(STDOUT_FILENO), locale_is_utf8()));
   }
   if (cache || clear_cache || !runs.empty()) return 0;
   process::watch_signals();

@@ -73,6 +73,7 @@ std::string drawing(const std::vector<RunSummary>& runs, int columns, bool unico
 // The cells of a run's row, below kColumns; "-" for what is not known.
 constexpr const char* kColumns[] = {"run",      "parameters", "steps",     "tokens",   "loss",
                                     "val loss", "best",       "bits/byte", "tokens/s", "time"};
+constexpr const char* kFirstToGo[] = {"tokens", "time", "parameters", "bits/byte", "tokens/s", "val loss"};
 
 std::vector<std::string> row_of(const RunSummary& run) {
   const RunHistory& h = run.history;
@@ -93,15 +94,31 @@ std::vector<std::string> row_of(const RunSummary& run) {
           h.last_step ? format_duration(h.seconds) : "-"};
 }
 
-std::string table(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<size_t> widths(rows[0].size());
-  for (const auto& row : rows) {
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+size_t width_of(const std::vector<std::string>& column) {
+  size_t width = 0;
+  for (const std::string& cell : column) width = std::max(width, cell.size());
+  return width;
+}
+
+// Each column is its heading and its cells. A terminal that is too narrow for all of them gets those that matter most.
+void drop_columns(std::vector<std::vector<std::string>>& table, int terminal_columns) {
+  constexpr size_t kBetween = 2;
+  const auto width = [&table] {
+    size_t sum = kBetween * (table.size() - 1);
+    for (const auto& column : table) sum += width_of(column);
+    return sum;
+  };
+  for (const char* heading : kFirstToGo) {
+    if (width() <= static_cast<size_t>(terminal_columns)) return;
+    std::erase_if(table, [heading](const auto& column) { return column[0] == heading; });
   }
+}
+
+std::string to_text(const std::vector<std::vector<std::string>>& table) {
   std::string text;
-  for (const auto& row : rows) {
-    text += fmt::format("{:<{}}", row[0], widths[0]);
-    for (size_t i = 1; i < row.size(); ++i) text += fmt::format("  {:>{}}", row[i], widths[i]);
+  for (size_t row = 0; row < table[0].size(); ++row) {
+    text += fmt::format("{:<{}}", table[0][row], width_of(table[0]));
+    for (size_t i = 1; i < table.size(); ++i) text += fmt::format("  {:>{}}", table[i][row], width_of(table[i]));
     text += "\n";
   }
   return text;
@@ -121,10 +138,16 @@ std::vector<RunSummary> read_runs(const std::vector<std::string>& folders) {
 }
 
 std::string draw_runs(const std::vector<RunSummary>& runs, int columns, bool unicode) {
-  std::vector<std::vector<std::string>> rows{{std::begin(kColumns), std::end(kColumns)}};
-  for (const RunSummary& run : runs) rows.push_back(row_of(run));
-  const std::string curves = drawing(runs, columns, unicode);
-  return curves + (curves.empty() ? "" : "\n\n") + table(rows);
+  constexpr int kCurveColumns = 80;
+  std::vector<std::vector<std::string>> table;
+  for (const char* heading : kColumns) table.push_back({heading});
+  for (const RunSummary& run : runs) {
+    const std::vector<std::string> cells = row_of(run);
+    for (size_t i = 0; i < table.size(); ++i) table[i].push_back(cells[i]);
+  }
+  if (columns > 0) drop_columns(table, columns);
+  const std::string curves = drawing(runs, columns > 0 ? columns : kCurveColumns, unicode);
+  return curves + (curves.empty() ? "" : "\n\n") + to_text(table);
 }
 
 std::string runs_json(const std::vector<RunSummary>& runs) {

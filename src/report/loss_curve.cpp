@@ -133,8 +133,13 @@ std::string legend(const std::vector<LossCurve>& curves, const Marks& marks, int
   return text + row + "\n";
 }
 
-std::string loss_label(double loss) {
-  return fmt::format("{:>{}.{}f}", loss, kLabelWidth - 1, std::abs(loss) < 100 ? 3 : 0);
+// After the point: as many as tell two labels that are `spacing` apart from each other, and as there is room for.
+int label_digits(const Range& losses, double spacing) {
+  const double largest = std::max({std::abs(losses.low), std::abs(losses.high), 1.0});
+  const int fewest = largest < 100 ? 3 : 0;
+  const int most = kLabelWidth - 3 - static_cast<int>(std::log10(largest));
+  const int needed = spacing > 0 ? static_cast<int>(std::ceil(-std::log10(spacing))) : 0;
+  return std::max(fewest, std::min(needed, most));
 }
 
 // The first, the middle and the last step below the axis.
@@ -191,10 +196,13 @@ std::string draw_loss_curve(std::vector<LossCurve> curves, int width, int height
 
   std::string text = legend(curves, marks, width);
   const int rows = canvas.rows(), between = std::max(2, rows / 4);  // rows from one label to the next
+  const double per_row = (losses.high - losses.low) / std::max(rows - 1, 1);
+  const int digits = label_digits(losses, per_row * (between / 2 + 1));  // the last two may be that close
   for (int row = 0; row < rows; ++row) {
-    const double loss = losses.high - (losses.high - losses.low) * row / std::max(rows - 1, 1);
+    const double loss = losses.high - per_row * row;
     const bool is_tick = row == rows - 1 || (row % between == 0 && row + between / 2 < rows - 1);
-    const std::string label = is_tick ? loss_label(loss) : std::string(kLabelWidth - 1, ' ');
+    const std::string label =
+        is_tick ? fmt::format("{:>{}.{}f}", loss, kLabelWidth - 1, digits) : std::string(kLabelWidth - 1, ' ');
     text += fmt::format("{} {}{}\n", label, is_tick ? marks.tick : marks.axis, canvas.row(row));
   }
   text += std::string(kLabelWidth, ' ') + marks.corner;

@@ -151,6 +151,16 @@ class RunReport(unittest.TestCase):
         self.assertEqual(first["parameters"], second["parameters"])
         self.assertNotIn("-", first.values())
 
+    def test_a_narrow_terminal_gets_the_columns_that_matter_most(self):
+        terminal = generating.Terminal(programs.command("gpt-diagnose", "--run", self.run_folder, self.other))
+        self.addCleanup(terminal.close)
+        self.assertEqual(terminal.wait(), 0)
+        shown = terminal.shown.decode().replace("\r\n", "\n")
+        self.assertLessEqual(max(map(len, shown.splitlines())), 80, shown)
+        head = re.split(r"  +", shown.split("\n\n")[-1].splitlines()[0].strip())
+        self.assertEqual([heading for heading in head if heading in ("run", "steps", "tokens", "loss", "best")],
+                         ["run", "steps", "loss", "best"])
+
     def test_one_run_is_drawn_with_both_its_losses(self):
         shown = self.diagnose(self.run_folder, check_code=0, env={"LC_ALL": "C.UTF-8"}).stdout
         self.assertIn(f"⣿ training {self.trained[24]:.4f}   ● validation {self.validated[24]:.4f}", shown)

@@ -44,6 +44,20 @@ TEST(LossCurve, IsReadableInAscii) {
             "         0              2        3 steps");
 }
 
+TEST(LossCurve, LabelsHaveTheDigitsThatTellThemApart) {
+  const auto labels = [](double high, double low) {
+    std::string text;
+    for (const std::string& line : lines_of(draw_loss_curve({{"training", {{0, high}, {1, low}}}}, 40, 9, false)))
+      if (line.find(" +") == 7 && line[6] != ' ') text += line.substr(0, 7);
+    return text;
+  };
+  EXPECT_EQ(labels(4.2331, 4.2319), " 4.2331 4.2326 4.2319");
+  EXPECT_EQ(labels(4.23301, 4.23299), "4.233014.233004.23299");
+  EXPECT_EQ(labels(4, 4), "  4.000  4.000  4.000");
+  EXPECT_EQ(labels(512, 511), "  512.0  511.6  511.0");
+  EXPECT_EQ(labels(123456, 1), " 123456  74074      1");
+}
+
 TEST(LossCurve, ALineOfDotsInUnicode) {
   const LossCurve curve{"training", {{0, 1}, {1, 0}}};
   EXPECT_EQ(draw_loss_curve({curve}, 40, 6, true),
