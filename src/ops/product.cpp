@@ -123,7 +123,7 @@ void add_product(const at::Tensor& result, const at::Tensor& a, const at::Tensor
 
 at::Tensor product_with_bias(const at::Tensor& rows, const at::Tensor& weight, const at::Tensor& bias,
                              MatrixLibrary library, at::Tensor* gelu) {
-  if (tunes_products(rows)) {
+  if (library == MatrixLibrary::aten && tunes_products(rows)) {
     const at::Tensor result = at::empty({rows.size(0), weight.size(0)}, rows.options());
     if (gelu) *gelu = at::empty_like(result);
     compute({.a = rows, .b = weight.t(), .result = result, .bias = bias, .gelu = gelu ? *gelu : at::Tensor()}, library);
