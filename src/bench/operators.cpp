@@ -104,7 +104,8 @@ class Cases {
         tokens_(static_cast<double>(training_.batch_size * model_.block_size)),
         bytes_(static_cast<double>(c10::elementSize(type))),
         options_(at::TensorOptions(device).dtype(type)),
-        parameters_(parameter_table(model_), device, {.compute = type}) {
+        gradient_type_(gradient_type(training_, /*end_to_end=*/type == at::kBFloat16)),
+        parameters_(parameter_table(model_), device, {.compute = type, .gradient = gradient_type_}) {
     parameters_.draw(1);
     if (model_.position == Position::rope)
       rotary_ = ops::rotary_tables(model_.block_size, model_.head_dim(), model_.rope_theta, device);
@@ -254,14 +255,14 @@ class Cases {
         });
   }
 
-  // Rows of the table, positions and what becomes of them; then gradients, and the float32 rows that they are added to.
+  // Rows of the table, positions and what becomes of them; then gradients, and the rows that they are added to.
   void add_embedding() {
     const Parameter table = parameters_.weight(ParameterRole::token_embedding, -1),
                     positions = parameters_.weight(ParameterRole::position_embedding, -1);
     const double values = tokens_ * static_cast<double>(model_.n_embd),
                  of_positions = positions.defined() ? static_cast<double>(positions.value().numel()) : 0;
     add("embedding", false, (2 * values + of_positions) * bytes_,
-        (3 * values + of_positions) * bytes_ + 8 * (values + of_positions), ids(),
+        (3 * values + of_positions) * bytes_ + 2 * bytes_of_gradient() * (values + of_positions), ids(),
         [table, positions, dropout = model_.dropout](const ops::Operators& ops, const at::Tensor& x) {
           return Outputs{ops.embedding(x, table, positions, /*offset=*/0, dropout)};
         });
@@ -281,7 +282,7 @@ class Cases {
   }
 
   void add_gradient_norm() {
-    const at::Tensor gradients = at::ones_like(parameters_.flat_values());
+    const at::Tensor gradients = at::ones_like(parameters_.flat_values(), gradient_type_);
     cases_.push_back({"norm of the gradients", static_cast<double>(gradients.nbytes()), false,
                       [=] { (void)ops::flat_norm(gradients); }, [=] { (void)at::linalg_vector_norm(gradients); }});
   }
@@ -289,22 +290,26 @@ class Cases {
   // Values, gradients and moments, of which all but the gradients are written too, and the 16-bit copies.
   void add_update() {
     const at::Tensor& values = parameters_.flat_values();
-    const at::Tensor gradients = at::zeros_like(values), m = at::zeros_like(values), v = at::zeros_like(values),
-                     rounded = parameters_.flat_rounded(),
+    const at::Tensor gradients = at::zeros_like(values, gradient_type_), m = at::zeros_like(values),
+                     v = at::zeros_like(values), libtorchs = at::zeros_like(values),  // it knows one type
+        rounded = parameters_.flat_rounded(),
                      decays = at::ones({values.numel() / kParameterAlignment}, options_.dtype(at::kByte));
     const auto scalar = [&](double value) { return at::full({}, value, options_.dtype(at::kFloat)); };
     const at::Tensor rate = scalar(1e-4), step = scalar(1), divisor = scalar(2), no_inf = scalar(0);
-    cases_.push_back({"AdamW", static_cast<double>(values.numel()) * (rounded.defined() ? 30 : 28), false,
+    const double bytes_of_value = 24 + bytes_of_gradient() + (rounded.defined() ? 2 : 0);
+    cases_.push_back({"AdamW", static_cast<double>(values.numel()) * bytes_of_value, false,
                       [=] {
                         ops::adamw({values, gradients, m, v, rounded, decays}, {0.9, 0.99, 1e-8, 0.1},
                                    {rate, step, divisor, no_inf});
                       },
                       [=] {  // without a divisor, by which it would divide the gradients in memory
-                        at::_fused_adamw_({values}, {gradients}, {m}, {v}, {}, {step}, rate, 0.9, 0.99, 0.1, 1e-8,
+                        at::_fused_adamw_({values}, {libtorchs}, {m}, {v}, {}, {step}, rate, 0.9, 0.99, 0.1, 1e-8,
                                           /*amsgrad=*/false, /*maximize=*/false, /*grad_scale=*/{}, no_inf);
                         if (rounded.defined()) at::Tensor(rounded).copy_(values);
                       }});
   }
+
+  double bytes_of_gradient() const { return static_cast<double>(c10::elementSize(gradient_type_)); }
 
   int64_t packed_width() const { return (model_.n_head + 2 * model_.kv_heads()) * model_.head_dim(); }
 
@@ -316,6 +321,7 @@ class Cases {
   TrainingConfig training_;
   double tokens_, bytes_;  // of a micro-batch; of a value
   at::TensorOptions options_;
+  at::ScalarType gradient_type_;  // of the weights
   Parameters parameters_;
   ops::RotaryTables rotary_;  // undefined: other positions
   std::vector<Case> cases_;

@@ -58,8 +58,10 @@ TEST_P(OperatorSpeedsTest, EveryOperatorOfEitherArchitectureInEitherPrecision) {
 
 // Of 32 tokens, by hand.
 TEST_P(OperatorSpeedsTest, WorkIsWhatTheOperatorsDo) {
-  const auto work = [&](const std::string& name, at::ScalarType type) {
-    for (const OperatorSpeed& row : measured(small_run(Mlp::gelu), type).rows) {
+  const auto work = [&](const std::string& name, at::ScalarType type, int64_t accumulated = 2) {
+    Config config = small_run(Mlp::gelu);
+    config.training.gradient_accumulation_steps = accumulated;
+    for (const OperatorSpeed& row : measured(config, type).rows) {
       if (row.name == name) return row.work;
     }
     return 0.0;
@@ -71,6 +73,12 @@ TEST_P(OperatorSpeedsTest, WorkIsWhatTheOperatorsDo) {
   EXPECT_EQ(work("GELU", at::kBFloat16), 2 * 2.0 * 32 * 128);
   EXPECT_EQ(work("head and cross entropy", at::kFloat), 2.0 * 32 * 32 * 128) << "70 are padded to 128";
   EXPECT_EQ(work("batch of tokens", at::kFloat), 2 * 17 * 4 + 2 * 32 * 8);
+  const double parameters = work("AdamW", at::kFloat) / 28;
+  EXPECT_EQ(work("AdamW", at::kBFloat16), 30 * parameters);
+  EXPECT_EQ(work("AdamW", at::kBFloat16, /*accumulated=*/1), 28 * parameters) << "gradients of 16 bits";
+  EXPECT_EQ(work("norm of the gradients", at::kBFloat16, /*accumulated=*/1), 2 * parameters);
+  EXPECT_EQ(work("embedding, with backward", at::kBFloat16, /*accumulated=*/1), 32 * 32 * (3 * 2 + 2 * 2));
+  EXPECT_EQ(work("embedding, with backward", at::kBFloat16), 32 * 32 * (3 * 2 + 2 * 4));
   EXPECT_EQ(work("RoPE and the split into heads", at::kBFloat16), 2 * 2.0 * 32 * 2 * 32) << "queries and keys";
   EXPECT_EQ(work("RoPE and the split into heads, with backward", at::kBFloat16), 2.0 * 32 * 32 * (2 * 2 + 2 * 3));
 }
