@@ -3,20 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <chrono>
 
 #include "gpt/config/load.h"
 #include "gpt/core/error.h"
+#include "gpt/core/format.h"
 
 namespace gpt {
 namespace {
-
-// Differences below are noise, on a machine that does something else too.
-constexpr double kNoise = 0.02;
-// The mean loss of ten updates, which start from the same weights and see the same batches.
-constexpr double kLossTolerance = 0.01;
-// Memory varies by the order in which threads free it.
-constexpr double kMemoryGain = 0.05;
 
 // Climbs, and knows how far it is.
 class Climb {
@@ -24,7 +18,7 @@ class Climb {
   Climb(const Config& wanted, const LadderPlan& plan, const Measure& measure, const Progress& progress)
       : plan_(plan), measure_(measure), progress_(progress), start_(without_rungs(wanted)) {
     for (const Rung& rung : plan_.rungs) count_ += rung.obstacle.empty() ? 2 : 0;  // on the way up, and in the full set
-    count_ += count_of_variants();
+    count_ += 1 + count_of_variants();                                             // and the start beside the full set
   }
 
   Ladder run() {
@@ -39,7 +33,7 @@ class Climb {
   struct Switched {
     LadderRow row;
     Config config;
-    bool is_added;
+    bool is_added = false, is_start = false;
   };
 
   bool find_effort() {
@@ -58,7 +52,7 @@ class Climb {
                             .measurement = start,
                             .kept = true,
                             .verdict = ""});
-    full_ = start_, full_speed_ = start->tokens_per_second;
+    full_ = start_;
     return true;
   }
 
@@ -79,14 +73,14 @@ class Climb {
     }
     Config above = full_;
     rung.apply(above);
-    const auto pair = try_compare(full_, above, row);
+    const auto pair = try_compare(full_, above, row, row.name);
     if (!pair) return !stopped_;
     const Judgement judgement = judge_rung(rung, *pair);
-    row.measurement = pair->after, row.gain = pair->gain, row.total_gain = total_gain_ * pair->gain;
+    row.total_gain = total_gain_ * row.gain;
     row.kept = judgement.kept, row.verdict = judgement.reason;
     if (row.kept) {
-      full_ = above, full_speed_ = pair->after.tokens_per_second;
-      total_gain_ = row.total_gain, kept_.push_back(&rung);
+      full_ = above, total_gain_ = row.total_gain;
+      kept_.push_back(&rung);
     }
     return true;
   }
@@ -107,21 +101,24 @@ class Climb {
       if (is_full(one.config)) {
         one.row.verdict = "nothing changes: the others set it too";
       } else {
-        const auto pair = try_compare(full_, one.config, one.row);
+        const auto pair = try_compare(full_, one.config, one.row, one.row.name);
         if (stopped_) return false;
-        if (pair) {
-          one.row.measurement = pair->after, one.row.gain = pair->gain;
-          one.row.verdict = verdict_on(*pair, one.is_added);
-        }
+        if (pair) one.row.verdict = one.is_start ? verdict_on_all(*pair) : verdict_on(*pair, one.is_added);
       }
       ladder_.switched.push_back(std::move(one.row));
     }
     return true;
   }
 
-  // In the order of the rungs. What could not be measured on the way up is not tried again.
+  // The start, then the rungs in their order. What could not be measured on the way up is not tried again.
   std::vector<Switched> all_switched() const {
     std::vector<Switched> result;
+    if (!is_full(start_)) {
+      result.push_back({{.name = "start", .settings = "nothing of the full set", .measurement = {}, .verdict = ""},
+                        start_,
+                        /*is_added=*/false,
+                        /*is_start=*/true});
+    }
     for (size_t i = 0; i < plan_.rungs.size(); ++i) {
       const Rung& rung = plan_.rungs[i];
       const LadderRow& row = ladder_.rows[i + 1];
@@ -174,45 +171,52 @@ class Climb {
   std::string verdict_on(const Comparison& pair, bool is_added) const {
     std::string difference = difference_of_losses(pair.after, start_loss());
     if (!difference.empty()) return difference;
-    const double worth = is_added ? pair.gain : 1 / pair.gain;
-    if (worth > 1 + kNoise) return "worth it";
-    return worth < 1 - kNoise ? "costs time beside the others" : "no difference beside the others";
+    const Change change = change_of(pair.gains);
+    if (change == Change::none) return "no difference beside the others";
+    const bool is_worth_it = (change == Change::faster) == is_added;
+    return (is_worth_it ? "worth it" : "costs time beside the others") + doubt_about(pair.gains);
   }
 
-  // Of the full set, once each.
+  // On the start, beside the full set: the gains of the rungs together, which their product only estimates.
+  std::string verdict_on_all(const Comparison& pair) const {
+    const std::string difference = difference_of_losses(pair.before, start_loss());
+    return fmt::format("the full set is {} as fast{}", as_ratio(1 / pair.gain()),
+                       difference.empty() ? "" : ", but " + difference);
+  }
+
   bool vary() {
     for (const Rung& variant : plan_.variants) {
       LadderRow row{.name = variant.name, .settings = variant.settings, .measurement = {}, .verdict = variant.obstacle};
       if (variant.obstacle.empty()) {
         Config other = full_;
         variant.apply(other);
-        progress_(done(), variant.settings);
-        try {
-          row.measurement = measure_(other, length_for(other));
-          if (!row.measurement) return false;
-          row.gain = row.measurement->tokens_per_second / full_speed_;
-        } catch (const Error& error) { row.verdict = error.what(); }
-        ++done_;
+        (void)try_compare(full_, other, row, variant.settings);
+        if (stopped_) return false;
       }
       ladder_.variants.push_back(std::move(row));
     }
     return true;
   }
 
-  // So many updates that they take the time of one measurement or, on another device, few.
+  // So many updates that they take the time of those of the full set or, on another device, few.
   MeasurementLength length_for(const Config& variant) const {
+    if (variant.training.batch_size == full_.training.batch_size && variant.device == full_.device)
+      return ladder_.length;
     if (variant.device != full_.device) return {.warm_up = 1, .updates = 3};
     const int64_t ratio = std::max<int64_t>(1, variant.training.batch_size / full_.training.batch_size);
     return {.warm_up = std::max<int64_t>(1, ladder_.length.warm_up / ratio),
             .updates = std::max<int64_t>(2, ladder_.length.updates / ratio)};
   }
 
-  std::optional<Comparison> try_compare(const Config& before, const Config& after, LadderRow& row) {
-    progress_(done(), row.name);
+  std::optional<Comparison> try_compare(const Config& before, const Config& after, LadderRow& row,
+                                        const std::string& what) {
+    progress_(done(), what);
+    const Pairs pairs{.most = ladder_.rounds, .seconds = seconds_left() / static_cast<double>(count_ - done_)};
     ++done_;
     try {
-      auto pair = compare(before, after, ladder_.length, ladder_.rounds, measure_);
+      auto pair = compare({before, ladder_.length}, {after, length_for(after)}, pairs, measure_);
       stopped_ = !pair;
+      if (pair) row.measurement = pair->after, row.gain = pair->gain(), row.pair_gains = pair->gains;
       return pair;
     } catch (const Error& error) {
       row.verdict = error.what();
@@ -225,14 +229,19 @@ class Climb {
                          [](const Rung& variant) { return variant.obstacle.empty(); });
   }
 
+  double seconds_left() const {
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin_;
+    return plan_.seconds - passed.count();
+  }
+
   double start_loss() const { return ladder_.rows.front().measurement->loss; }
   double done() const { return static_cast<double>(done_) / static_cast<double>(count_); }
 
   const LadderPlan& plan_;
   const Measure& measure_;
   const Progress& progress_;
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   Config start_, full_;
-  double full_speed_ = 0;  // tokens per second
   double total_gain_ = 1;  // of the full set over the start
   Set kept_;
   Ladder ladder_;
@@ -241,52 +250,6 @@ class Climb {
 };
 
 }  // namespace
-
-Measurement median_of(const std::vector<Measurement>& runs) {
-  const auto of = [&runs](auto member) {
-    std::vector<double> values;
-    for (const Measurement& run : runs) values.push_back(static_cast<double>(run.*member));
-    return median(values);
-  };
-  return {.step_ms = of(&Measurement::step_ms),
-          .cpu_ms = of(&Measurement::cpu_ms),
-          .tokens_per_second = of(&Measurement::tokens_per_second),
-          .peak_bytes = static_cast<int64_t>(of(&Measurement::peak_bytes)),
-          .tensor_bytes = static_cast<int64_t>(of(&Measurement::tensor_bytes)),
-          .threads = runs.back().threads,
-          .loss = runs.back().loss,  // the same in each
-          .start_seconds = of(&Measurement::start_seconds)};
-}
-
-std::string difference_of_losses(const Measurement& measured, double start_loss) {
-  const double change = (measured.loss - start_loss) / start_loss;
-  return std::abs(change) <= kLossTolerance ? "" : fmt::format("the loss differs by {:+.1f} %", 100 * change);
-}
-
-Judgement judge(const Comparison& pair, double start_loss) {
-  const std::string difference = difference_of_losses(pair.after, start_loss);
-  if (!difference.empty()) return {false, difference};
-  const double memory = 1 - static_cast<double>(pair.after.peak_bytes) / static_cast<double>(pair.before.peak_bytes);
-  const bool saves = memory >= kMemoryGain;
-  if (pair.gain < 1 - kNoise) return {false, saves ? "slower here, but smaller" : "slower here"};
-  if (pair.gain > 1 + kNoise) return {true, saves ? "faster and smaller" : "faster"};
-  return {true, saves ? "smaller" : "no difference here"};
-}
-
-std::optional<Comparison> compare(const Config& before, const Config& after, const MeasurementLength& length,
-                                  int64_t rounds, const Measure& measure) {
-  std::vector<Measurement> runs_before, runs_after;
-  std::vector<double> gains;
-  for (int64_t round = 0; round < rounds; ++round) {
-    const auto first = measure(before, length);
-    if (!first) return std::nullopt;
-    const auto second = measure(after, length);
-    if (!second) return std::nullopt;
-    runs_before.push_back(*first), runs_after.push_back(*second);
-    gains.push_back(first->step_ms / second->step_ms);
-  }
-  return Comparison{median_of(runs_before), median_of(runs_after), median(gains)};
-}
 
 Ladder climb(const Config& wanted, const LadderPlan& plan, const Measure& measure, const Progress& progress) {
   return Climb(wanted, plan, measure, progress).run();

@@ -25,11 +25,16 @@ std::string as_difference(double value) {
   return fmt::format("{:+.4f}", std::round(kDigits * value) / kDigits + 0.0);
 }
 
+std::string pairs_cell(const LadderRow& row) {
+  return row.pair_gains.empty() ? "-" : fmt::format("{:.2f}", fmt::join(row.pair_gains, ", "));
+}
+
 Cells cells_of(const LadderRow& row, bool is_ladder, double start_loss) {
   const auto& m = row.measurement;
   Cells cells{row.name};
   for (const std::string& cell : speed_cells(m)) cells.push_back(cell);
   cells.push_back(m ? as_ratio(row.gain) : "-");
+  cells.push_back(pairs_cell(row));
   if (is_ladder) cells.push_back(m ? as_ratio(row.total_gain) : "-");
   cells.push_back(m ? fmt::format("{:.4f}", m->loss) : "-");
   cells.push_back(m ? as_difference(m->loss - start_loss) : "-");
@@ -38,11 +43,11 @@ Cells cells_of(const LadderRow& row, bool is_ladder, double start_loss) {
 }
 
 Table variant_table(const std::vector<LadderRow>& rows) {
-  Table table{{{"with", "ms/step", "tokens/s", "memory", "speed", "verdict"}}};
+  Table table{{{"with", "ms/step", "tokens/s", "memory", "speed", "of each pair", "verdict"}}};
   for (const LadderRow& row : rows) {
     const Cells speed = speed_cells(row.measurement);
-    table.rows.push_back(
-        {row.settings, speed[0], speed[1], speed[2], row.measurement ? as_ratio(row.gain) : "-", row.verdict});
+    table.rows.push_back({row.settings, speed[0], speed[1], speed[2], row.measurement ? as_ratio(row.gain) : "-",
+                          pairs_cell(row), row.verdict});
   }
   return table;
 }
@@ -61,14 +66,14 @@ Document text_of(const Ladder& ladder) {
   const double start_loss = start_loss_of(ladder.rows);
   Document text{
       fmt::format(
-          "Each rung was measured in turn with the one below it, {}: medians of {} after {} to warm up. Differences of less than "
-          "2 % are noise. The loss is the mean of the last updates, at most ten, and `change` its difference from the start's.",
+          "Each rung was measured in turn with the one below it, {} at most: medians of {} after {} to warm up. Differences of less "
+          "than 2 % are noise. `in all` multiplies the gains of what is kept. The loss is the mean of the last updates, at most ten, and `change` its difference from the start's.",
           plural(ladder.rounds, "pair"), plural(ladder.length.updates, "update"), ladder.length.warm_up),
       ladder_table(ladder.rows, "rung", /*is_ladder=*/true, start_loss)};
   if (!ladder.switched.empty()) {
     text.push_back(fmt::format(
-        "The full set, {}, without one of its rungs (and those that need it) or with one that was left out. `speed` "
-        "is relative to that of the full set; the verdict is on the rung that is taken away or added:",
+        "The start beside the full set, {}, and that without one of its rungs (and those that need it) or with one that was left "
+        "out. `speed` is relative to that of the full set; the verdict is on the rung that is taken away or added:",
         full_set_of(ladder)));
     text.push_back(ladder_table(ladder.switched, "full set", /*is_ladder=*/false, start_loss));
   }
@@ -83,7 +88,7 @@ Document text_of(const Ladder& ladder) {
 }  // namespace
 
 Table ladder_table(const std::vector<LadderRow>& rows, const char* first_column, bool is_ladder, double start_loss) {
-  Cells titles{first_column, "ms/step", "tokens/s", "memory", is_ladder ? "gain" : "speed"};
+  Cells titles{first_column, "ms/step", "tokens/s", "memory", is_ladder ? "gain" : "speed", "of each pair"};
   if (is_ladder) titles.emplace_back("in all");
   for (const char* title : {"loss", "change", "verdict"}) titles.emplace_back(title);
   Table table{{titles}};
@@ -107,6 +112,7 @@ std::string json_of(const std::vector<LadderRow>& rows, std::optional<double> st
     list.push_back({{"name", row.name},
                     {"settings", row.settings},
                     {"gain", row.gain},
+                    {"pair_gains", row.pair_gains},
                     {"total_gain", row.total_gain},
                     {"loss_difference", has_difference ? nlohmann::ordered_json(row.measurement->loss - *start_loss)
                                                        : nlohmann::ordered_json()},

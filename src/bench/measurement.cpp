@@ -22,8 +22,9 @@ double seconds_since(Clock::time_point begin) { return std::chrono::duration<dou
 }  // namespace
 
 double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + std::ssize(values) / 2, values.end());
-  return values[values.size() / 2];
+  std::sort(values.begin(), values.end());
+  const size_t upper = values.size() / 2, lower = (values.size() - 1) / 2;
+  return (values[lower] + values[upper]) / 2;
 }
 
 int64_t updates_between_waits(c10::DeviceType device, double update_seconds, int64_t updates) {

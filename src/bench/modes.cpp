@@ -106,8 +106,9 @@ class Comparisons {
       row.gain = row.total_gain = median(gains);
       row.kept = true;
       if (i == 0) continue;
+      row.pair_gains = gains;
       const Measurement& eager = *result_.rows[0].measurement;
-      const Judgement judgement = judge({eager, *row.measurement, row.gain}, eager.loss);
+      const Judgement judgement = judge({eager, *row.measurement, gains}, eager.loss);
       row.kept = judgement.kept, row.verdict = judgement.reason;
     }
   }

@@ -53,11 +53,10 @@ Rung amp(const char* name, const char* settings, Dtype dtype, const DeviceInfo& 
           .rival = dtype == Dtype::float16 ? "bfloat16" : ""};
 }
 
-Rung workers(const char* name, int64_t count, const char* obstacle) {
+Rung workers(const char* name, int64_t count) {
   return {.name = name,
           .settings = fmt::format("num_workers: {}", count),
           .apply = [count](Config& config) { config.data.num_workers = count; },
-          .obstacle = obstacle,
           .group = "workers"};
 }
 
@@ -79,7 +78,6 @@ const Rung& rung_named(const std::string& name, const std::vector<Rung>& all) {
 std::vector<Rung> rungs(const Config& wanted, const DeviceInfo& device) {
   const bool cuda = device.device.is_cuda();
   const int64_t multiple = wanted.model.vocab_multiple;
-  const char* no_loading = cuda ? "" : "on a CPU the tokens are where the batches are built";
   return {
       {"tf32", "dtype: tf32", [](Config& config) { config.training.precision.dtype = Dtype::tf32; },
        obstacle_of(Dtype::tf32, device)},
@@ -115,15 +113,15 @@ std::vector<Rung> rungs(const Config& wanted, const DeviceInfo& device) {
        "",
        {"adamw", "compile", "graph"}},
       {"cudnn", "cudnn.benchmark", [](Config&) {}, "it chooses among convolutions, of which a GPT has none"},
-      workers("workers_2", 2, no_loading),
-      workers("workers", 4, no_loading),
+      workers("workers_2", 2),
+      workers("workers", 4),
       {"pinned",
        "pin_memory: true (with workers)",
        [](Config& config) { config.data.pin_memory = true; },
-       no_loading,
+       cuda ? "" : "needs a GPU",
        "",
        {"workers"}},
-      {"resident", "resident: on", [](Config& config) { config.data.resident = Resident::on; }, no_loading},
+      {"resident", "resident: on", [](Config& config) { config.data.resident = Resident::on; }},
   };
 }
 
@@ -155,6 +153,8 @@ std::vector<Rung> named_rungs(const std::string& names, const std::vector<Rung>&
   for (size_t at = 0; at <= names.size();) {
     const size_t end = std::min(names.find('+', at), names.size());
     const Rung& rung = rung_named(names.substr(at, end - at), all);
+    if (std::find(before.begin(), before.end(), &rung) != before.end())
+      throw Error(ExitCode::config, fmt::format("gpt-bench combo: {} is named twice", rung.name));
     if (const auto missing = missing_needs(rung, before); !missing.empty()) {
       throw Error(ExitCode::config, fmt::format("gpt-bench combo: {} does nothing without {} before it: name {}+{}",
                                                 rung.name, in_words(missing), fmt::join(rung.needs, "+"), rung.name));

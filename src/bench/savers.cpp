@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <utility>
 
 #include "gpt/bench/rung.h"
@@ -98,6 +99,7 @@ std::vector<Rung> savers(const Config& wanted, const DeviceInfo& device) {
 
 Savings measure_savers(const Config& wanted, const std::vector<Rung>& savers, double seconds, const Measure& measure,
                        const Progress& progress) {
+  const auto begin = std::chrono::steady_clock::now();
   const Config base = baseline(wanted);
   Savings result{.rows = {}, .length = {}};
   progress(0, "baseline");
@@ -117,17 +119,20 @@ Savings measure_savers(const Config& wanted, const std::vector<Rung>& savers, do
   for (const Rung& saver : savers) {
     LadderRow row{.name = saver.name, .settings = saver.settings, .measurement = {}, .verdict = saver.obstacle};
     if (saver.obstacle.empty()) {
-      progress(static_cast<double>(done++) / static_cast<double>(count), saver.name);
+      progress(static_cast<double>(done) / static_cast<double>(count), saver.name);
       Config config = base;
       saver.apply(config);
       try {
-        const auto pair = compare(base, config, effort.length, effort.rounds, measure);
+        const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
+        const Pairs pairs{effort.rounds, (seconds - passed.count()) / static_cast<double>(count - done)};
+        const auto pair = compare({base, effort.length}, {config, effort.length}, pairs, measure);
         if (!pair) return result;
-        row.measurement = pair->after, row.gain = pair->gain;
+        row.measurement = pair->after, row.gain = pair->gain(), row.pair_gains = pair->gains;
         const std::string difference = difference_of_losses(pair->after, start->loss);
         row.kept = difference.empty();
-        row.verdict = row.kept ? "the same loss" : difference;
+        row.verdict = row.kept ? fmt::format("the same loss within {}", as_share(kLossTolerance)) : difference;
       } catch (const Error& error) { row.verdict = error.what(); }
+      ++done;
     }
     result.rows.push_back(std::move(row));
   }
@@ -138,7 +143,7 @@ Savings measure_savers(const Config& wanted, const std::vector<Rung>& savers, do
 Findings findings(const Savings& savings) {
   Findings result{
       .text = {fmt::format(
-          "Each in turn with the baseline, {}: medians of {} after {} to warm up. `memory` is the peak of the whole process, "
+          "Each in turn with the baseline, {} at most: medians of {} after {} to warm up. `memory` is the peak of the whole process, "
           "`tensors` that of its large tensors, of which `saved` is a share; speed is that of the baseline = 1. The loss is the mean "
           "of the last updates, at most ten.",
           plural(savings.rounds, "pair"), plural(savings.length.updates, "update"), savings.length.warm_up)},

@@ -25,6 +25,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr const char* kNameOfBetween = "between the operators";
+// So many times their median the mean of the steps is where something else takes turns with them.
+constexpr double kDisturbed = 1.15;
 
 // Of the part in an update. A backward pass does twice the work of a product and 2.5 times that of attention, of whose scores
 // half are masked, and which is computed again with its block.
@@ -95,6 +97,11 @@ Table table_of(const StepProfile& profile) {
   return table;
 }
 
+// Whether a run records its steps as graphs, as the profile never does.
+bool records(const StepProfile& profile) {
+  return effective_mode(profile.config.training, profile.config.model, profile.device.device).records;
+}
+
 Document text_of(const StepProfile& profile) {
   Document text{
       fmt::format(
@@ -103,11 +110,18 @@ Document text_of(const StepProfile& profile) {
           plural(profile.updates, "step"), name_of(profile.type), profile.step_ms, profile.peak_flops / 1e9),
       table_of(profile)};
   if (profile.device.device.is_cpu()) {
-    text.push_back(fmt::format("{:.2f} of {} were busy on average.", profile.cpu_ms / profile.step_ms,
+    text.push_back(fmt::format("{:.2f} of {} were busy on average.", profile.cpu_ms / profile.mean_ms,
                                plural(profile.threads, "thread")));
   } else {
-    text.push_back(fmt::format("The host had launched a step after {:.2f} of its {:.2f} ms.", profile.launched_ms,
-                               profile.step_ms));
+    text.push_back(fmt::format(
+        "The host had launched a step after {:.2f} of its {:.2f} ms{}.", profile.launched_ms, profile.step_ms,
+        records(profile) ? ", which it does once in a run of this configuration: it records the step" : ""));
+  }
+  if (profile.mean_ms > kDisturbed * profile.step_ms) {
+    text.push_back(fmt::format(
+        "The mean of the steps is {:.2f} ms, {} more than their median: another program used this machine meanwhile. Measure again "
+        "when it is idle.",
+        profile.mean_ms, as_share(profile.mean_ms / profile.step_ms - 1)));
   }
   if (profile.memory) text.push_back(fmt::format("Memory of the tensors at their peak: {}.", to_text(*profile.memory)));
   text.push_back("What to change:");
@@ -147,13 +161,14 @@ std::optional<MeasuredRun::Updates> next_update(MeasuredRun& run, bool has_enoug
 
 StepProfile profile_steps(Config config, double seconds, const Progress& progress) {
   constexpr int kWarmUp = 3, kLeast = 5;
-  config.training.execution.compile_mode = CompileMode::standard;
+  const CompileMode wanted = std::exchange(config.training.execution.compile_mode, CompileMode::standard);
   progress(0, "the machine");
   MeasuredRun run(measurable(config));
   StepProfile profile{.config = run.config(),
                       .device = run.device(),
                       .type = run.precision().compute_type(),
                       .parts = {}};
+  profile.config.training.execution.compile_mode = wanted;
   profile.threads = at::get_num_threads();
   profile.peak_flops = measure_product_speed(run.device().device, profile.type);
   reset_memory_peak(run.device().device);
@@ -175,7 +190,8 @@ StepProfile profile_steps(Config config, double seconds, const Progress& progres
   }
   samples.summarize(profile);
   profile.memory = run.memory();
-  profile.cpu_ms = 1000 * (cpu_seconds() - cpu_before) / static_cast<double>(profile.updates);
+  const auto updates = static_cast<double>(profile.updates);
+  profile.mean_ms = 1000 * passed / updates, profile.cpu_ms = 1000 * (cpu_seconds() - cpu_before) / updates;
   return profile;
 }
 
@@ -188,7 +204,7 @@ std::vector<std::string> advice(const StepProfile& profile) {
   const double attention = share(part::kAttention), products = share(part::kProducts), data = share(part::kData),
                update = share(part::kOptimizer), head = share(part::kHead), between = share(kNameOfBetween);
   const bool is_math = execution.attention == AttentionKernel::math;
-  const double busy = profile.cpu_ms / profile.step_ms / static_cast<double>(profile.threads),
+  const double busy = profile.cpu_ms / profile.mean_ms / static_cast<double>(profile.threads),
                launching = profile.launched_ms / profile.step_ms;
   const bool has_graphs = recording_obstacle(training, profile.config.model, profile.device.device).empty();
 
@@ -221,7 +237,7 @@ std::vector<std::string> advice(const StepProfile& profile) {
   result.add(execution.use_compile && execution.gradient_checkpointing >= GradientCheckpointing::selective, kMuch,
              "`training.gradient_checkpointing: norm` computes no products twice, if there is memory for it.");
   result.add(
-      cuda && launching > 1 - kMuch && has_graphs, launching,
+      cuda && launching > 1 - kMuch && has_graphs && !records(profile), launching,
       "The device waits for the host, which launches kernels one by one: `training.compile_mode: reduce-overhead` "
       "records the step; a larger `training.batch_size` helps too.");
   result.add(!cuda && between > kMuch, between,
@@ -257,15 +273,11 @@ Findings findings(const StepProfile& profile) {
   if (profile.memory) {
     for (const auto& [name, bytes] : profile.memory->parts()) memory[name] = bytes;
   }
-  result.json = nlohmann::ordered_json{{"dtype", name_of(profile.type)},
-                                       {"updates", profile.updates},
-                                       {"step_ms", profile.step_ms},
-                                       {"cpu_ms", profile.cpu_ms},
-                                       {"launched_ms", profile.launched_ms},
-                                       {"peak_flops", profile.peak_flops},
-                                       {"parts", parts},
-                                       {"memory_bytes", memory},
-                                       {"advice", advice(profile)}}
+  result.json = nlohmann::ordered_json{{"dtype", name_of(profile.type)},   {"updates", profile.updates},
+                                       {"step_ms", profile.step_ms},       {"mean_ms", profile.mean_ms},
+                                       {"cpu_ms", profile.cpu_ms},         {"launched_ms", profile.launched_ms},
+                                       {"peak_flops", profile.peak_flops}, {"parts", parts},
+                                       {"memory_bytes", memory},           {"advice", advice(profile)}}
                     .dump();
   return result;
 }

@@ -1,6 +1,7 @@
 #include "gpt/bench/ladder.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <functional>
@@ -104,7 +105,9 @@ TEST(Ladder, SwitchesEachOffOrOnInTheFullSet) {
   Machine machine;
   const Ladder ladder = climb_with(machine);
   EXPECT_EQ(names_of(ladder.switched),
-            (std::vector<std::string>{"without faster", "with slower", "with wrong", "without same"}));
+            (std::vector<std::string>{"start", "without faster", "with slower", "with wrong", "without same"}));
+  EXPECT_NEAR(row(ladder.switched, "start").gain, 0.5, 0.01);
+  EXPECT_EQ(row(ladder.switched, "start").verdict, "the full set is 2.00x as fast");
   EXPECT_NEAR(row(ladder.switched, "without faster").gain, 0.5, 0.01);
   EXPECT_EQ(row(ladder.switched, "without faster").verdict, "worth it");
   EXPECT_NEAR(row(ladder.switched, "with slower").gain, 0.5, 0.01);
@@ -127,7 +130,7 @@ TEST(Ladder, WhatLacksWhatItNeedsIsNotMeasured) {
   EXPECT_FALSE(row(ladder.rows, "needy").measurement);
   EXPECT_FALSE(row(ladder.rows, "needy").kept);
   EXPECT_EQ(row(ladder.rows, "needy").verdict, "does nothing without slower");
-  EXPECT_EQ(names_of(ladder.switched), (std::vector<std::string>{"with slower", "without first+second+third",
+  EXPECT_EQ(names_of(ladder.switched), (std::vector<std::string>{"start", "with slower", "without first+second+third",
                                                                  "without second+third", "without third"}));
   EXPECT_NEAR(row(ladder.switched, "without first+second+third").gain, 1.0 / 8, 0.01);
   EXPECT_NEAR(row(ladder.switched, "without second+third").gain, 1.0 / 4, 0.01);
@@ -161,7 +164,8 @@ TEST(Ladder, ACombinationKeepsWhateverCanBeRun) {
   EXPECT_EQ(row(ladder.rows, "broken").verdict, "too large");
   EXPECT_NEAR(row(ladder.rows, "same").total_gain, 1, 0.02);
   EXPECT_EQ(names_of(ladder.switched),
-            (std::vector<std::string>{"without faster", "without slower", "without wrong", "without same"}));
+            (std::vector<std::string>{"start", "without faster", "without slower", "without wrong", "without same"}));
+  EXPECT_NE(row(ladder.switched, "start").verdict.find("as fast, but the loss differs by +25.0 %"), std::string::npos);
 }
 
 TEST(Ladder, LossesAreShownWithTheirDifferenceFromTheStart) {
@@ -176,7 +180,7 @@ TEST(Ladder, LossesAreShownWithTheirDifferenceFromTheStart) {
   EXPECT_TRUE(json.at("variants").at(0).at("loss_difference").is_null()) << "its batches are others";
   const std::string text = to_markdown(result.text);
   EXPECT_NE(text.find("| 5.0000 | +1.0000 | left out: the loss differs by +25.0 %"), std::string::npos) << text;
-  EXPECT_NE(text.find("The full set, `faster+same`, without"), std::string::npos) << text;
+  EXPECT_NE(text.find("the full set, `faster+same`, and that without"), std::string::npos) << text;
 }
 
 TEST(Ladder, WhatALaterRungSetsTooIsNotMeasuredWithout) {
@@ -200,7 +204,7 @@ TEST(Ladder, WhatAnotherOfItsGroupSetsTooIsTakenAwayWithTheGroup) {
   Machine machine;
   const Ladder ladder = climb_with(machine, rungs);
   EXPECT_EQ(names_of(ladder.switched),
-            (std::vector<std::string>{"without other", "without some+more+most", "without most"}));
+            (std::vector<std::string>{"start", "without other", "without some+more+most", "without most"}));
   EXPECT_NEAR(row(ladder.switched, "without some+more+most").gain, 1.0 / 8, 0.01);
   EXPECT_NEAR(row(ladder.switched, "without most").gain, 1.0 / 2, 0.01);
 }
@@ -225,14 +229,37 @@ TEST(Ladder, CompileBringsItsAttentionWhereLibTorchsWasLeftOut) {
 TEST(Ladder, VariesTheFullSet) {
   Machine machine;
   const Ladder ladder = climb_with(machine);
-  const std::vector<int64_t> tried(machine.batch_sizes.end() - 5, machine.batch_sizes.end() - 1);
-  EXPECT_EQ(tried, (std::vector<int64_t>{32, 64, 128, 256}));
+  for (const int64_t size : {32, 128, 256})  // the full set itself has 64
+    EXPECT_EQ(std::count(machine.batch_sizes.begin(), machine.batch_sizes.end(), size), ladder.rounds) << size;
   ASSERT_EQ(ladder.variants.size(), 6u);
   EXPECT_FALSE(row(ladder.variants, "cpu").measurement);  // the device is one
   EXPECT_EQ(row(ladder.variants, "cpu").verdict, "all of this was measured on the CPU");
   EXPECT_NEAR(row(ladder.variants, "256").gain, 1, 0.05);
   EXPECT_NEAR(row(ladder.variants, "other").gain, 4, 0.2);
-  EXPECT_EQ(machine.updates.back(), 3);  // on another device, whose speed is not known
+  EXPECT_EQ(std::ssize(row(ladder.variants, "other").pair_gains), ladder.rounds) << "each in turn with the full set";
+  EXPECT_EQ(machine.updates.back(), 3) << "on another device, whose speed is not known";
+}
+
+TEST(Ladder, WhatIsSlowerThanTheStartGetsFewerPairs) {
+  bool is_slow = false;
+  const auto measure = [&is_slow](const Config&, const MeasurementLength&) {
+    if (is_slow) usleep(100'000);
+    return std::optional(Measurement{.step_ms = 0.01, .tokens_per_second = 1e6, .peak_bytes = 1, .loss = 4});
+  };
+  const LadderPlan plan{.rungs = toy_rungs(), .variants = {}, .seconds = 0.2};
+  const auto slow_down = [&is_slow](double, const std::string& what) { is_slow = what == "same"; };
+  const Ladder ladder = climb(toy_config(), plan, measure, slow_down);
+  ASSERT_EQ(ladder.rounds, 3);
+  EXPECT_EQ(row(ladder.rows, "faster").pair_gains.size(), 3u);
+  EXPECT_EQ(row(ladder.rows, "same").pair_gains.size(), 1u);
+}
+
+TEST(Rungs, ACpusLadderMeasuresLoadingTooExceptForPinnedMemory) {
+  for (const Rung& rung : rungs(Config(), DeviceInfo())) {
+    if (rung.name.starts_with("workers") || rung.name == "resident" || rung.name == "pinned") {
+      EXPECT_EQ(rung.obstacle, rung.name == "pinned" ? "needs a GPU" : "") << rung.name;
+    }
+  }
 }
 
 TEST(Rungs, AGpusLadderLoadsDataInEveryWayAndEndsOnTheCpu) {
@@ -282,6 +309,7 @@ TEST(Rungs, ACombinationNamesWhatEachNeedsBeforeIt) {
             "gpt-bench combo: autotune does nothing without adamw, compile and graph before it: "
             "name adamw+compile+graph+autotune");
   EXPECT_EQ(fault("pinned"), "gpt-bench combo: pinned does nothing without workers before it: name workers+pinned");
+  EXPECT_EQ(fault("adamw+compile+adamw"), "gpt-bench combo: adamw is named twice");
   EXPECT_EQ(named_rungs("compile+adamw", all)[1].name, "adamw");
 }
 

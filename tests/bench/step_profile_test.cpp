@@ -110,7 +110,7 @@ INSTANTIATE_ON_DEVICES(PartsOfAModel);
 StepProfile profile_of(at::Device device, const std::vector<std::pair<const char*, double>>& shares) {
   StepProfile profile;
   profile.device.device = device;
-  profile.threads = 2, profile.step_ms = 100, profile.cpu_ms = 200, profile.peak_flops = 1e12;
+  profile.threads = 2, profile.step_ms = profile.mean_ms = 100, profile.cpu_ms = 200, profile.peak_flops = 1e12;
   double rest = 100;
   for (const char* name : part::kAll) {
     const auto found =
@@ -161,8 +161,24 @@ TEST(StepAdvice, OnAGpuTheHostMayBeTheSlowPart) {
   profile.launched_ms = 97;
   EXPECT_TRUE(mentions(advice(profile), "`training.compile_mode: reduce-overhead`"));
   EXPECT_TRUE(mentions(advice(profile), "`data.resident: on`"));
+  profile.config.training.execution.compile_mode = CompileMode::reduce_overhead;
+  EXPECT_FALSE(mentions(advice(profile), "reduce-overhead")) << "a run of this configuration records its steps already";
+  EXPECT_NE(to_markdown(findings(profile).text).find("once in a run of this configuration"), std::string::npos);
+  profile.config.training.execution.compile_mode = CompileMode::standard;
   profile.launched_ms = 20;
   EXPECT_FALSE(mentions(advice(profile), "reduce-overhead"));
+}
+
+// Half the steps take 100 ms; among the others are some in which another program had the processor.
+TEST(StepProfiles, SayWhereSomethingElseTookTheTime) {
+  StepProfile profile = profile_of(at::kCPU, {{part::kProducts, 0.9}});
+  const auto text = [&profile] { return to_markdown(findings(profile).text); };
+  EXPECT_NE(text().find("2.00 of 2 threads were busy"), std::string::npos) << text();
+  EXPECT_EQ(text().find("another program"), std::string::npos) << text();
+  profile.mean_ms = 125;
+  EXPECT_NE(text().find("The mean of the steps is 125.00 ms, 25 % more than their median"), std::string::npos)
+      << text();
+  EXPECT_NE(text().find("1.60 of 2 threads were busy"), std::string::npos) << "of the same steps as the time";
 }
 
 // In a child process, which has one thread when it begins to watch for signals. Its exit status is the number of steps.

@@ -1,6 +1,6 @@
 // The ladder: from plain float32 upwards, one optimization at a time, each measured in turn with the step below it. What helps makes
-// up the full set, of which each is then taken away, and to which each of the others is added. At last the full set is measured
-// with other batches and, where there is a GPU, on the CPU.
+// up the full set, which is then measured beside the start; each of it is taken away, and each of the others is added. At last it
+// is measured with other batches and, where there is a GPU, on the CPU.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "gpt/bench/comparison.h"
 #include "gpt/bench/effort.h"
 #include "gpt/bench/findings.h"
 #include "gpt/bench/measurement.h"
@@ -21,7 +22,8 @@ struct LadderRow {
   double gain = 1;                         // speed over the step below it; median over the pairs of runs
   double total_gain = 1;                   // speed over the start, of this and all that was kept before
   bool kept = false;
-  std::string verdict;  // or why there is no measurement
+  std::string verdict;                  // or why there is no measurement
+  std::vector<double> pair_gains = {};  // of each pair of runs; none where it was measured alone
 };
 
 struct LadderPlan {
@@ -33,35 +35,13 @@ struct LadderPlan {
 
 struct Ladder {
   std::vector<LadderRow> rows;  // the first is the start
-  // The full set "without" a rung of it or "with" another one; `gain` is speed over it.
+  // The start, and the full set "without" a rung of it or "with" another one; `gain` is speed over the full set.
   std::vector<LadderRow> switched;
   std::vector<LadderRow> variants;  // of the full set; `gain` is in tokens per second
   MeasurementLength length;
-  int64_t rounds = 0;
+  int64_t rounds = 0;     // pairs of runs at most; fewer where they would have taken too long
   bool complete = false;  // not stopped by a signal
 };
-
-// Two configurations in alternating runs, so that what else the machine does meets both.
-struct Comparison {
-  Measurement before, after;  // medians of their runs
-  double gain = 1;            // median of before.step_ms / after.step_ms over the pairs
-};
-std::optional<Comparison> compare(const Config& before, const Config& after, const MeasurementLength& length,
-                                  int64_t rounds, const Measure& measure);
-
-// The numbers of several runs of one configuration.
-Measurement median_of(const std::vector<Measurement>& runs);
-
-// "the loss differs by +5.0 %", or nothing where it differs by no more than rounding explains: the runs start from the same weights
-// and see the same batches.
-std::string difference_of_losses(const Measurement& measured, double start_loss);
-
-// Whether a change is worth having, and why. `start_loss`: of the run without any change.
-struct Judgement {
-  bool kept;
-  std::string reason;
-};
-Judgement judge(const Comparison& pair, double start_loss);
 
 Ladder climb(const Config& wanted, const LadderPlan& plan, const Measure& measure, const Progress& progress);
 

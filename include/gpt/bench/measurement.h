@@ -11,7 +11,7 @@
 
 namespace gpt {
 
-// Of at least one value; of an even number the upper one of the two in the middle.
+// Of at least one value; of an even number the mean of the two in the middle.
 double median(std::vector<double> values);
 
 struct MeasurementLength {

@@ -24,13 +24,14 @@ struct PartTime {
 };
 
 struct StepProfile {
-  Config config;  // as it was run
+  Config config;  // as it was run, except for training.compile_mode, which is the one asked for
   DeviceInfo device;
   at::ScalarType type = at::kFloat;  // of products
   int64_t threads = 0;
   std::vector<PartTime> parts;  // in the order of a step; the last is what lies between them
   double step_ms = 0;           // the median
-  double cpu_ms = 0;            // of all threads, in a step
+  double mean_ms = 0;           // of the same steps
+  double cpu_ms = 0;            // of all threads, in a step: a mean too
   double launched_ms = 0;       // until the host had launched a step's work
   double peak_flops = 0;        // per second, of a large product
   int64_t updates = 0;          // that were timed

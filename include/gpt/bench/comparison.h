@@ -1,0 +1,58 @@
+// Two configurations measured in turn, so that what else the machine does meets both, and what may be said of the difference.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gpt/bench/effort.h"
+#include "gpt/bench/measurement.h"
+#include "gpt/config/config.h"
+
+namespace gpt {
+
+struct Comparison {
+  Measurement before, after;  // medians of their runs
+  std::vector<double> gains;  // after.tokens_per_second / before.tokens_per_second of each pair of runs
+
+  double gain() const { return median(gains); }
+};
+
+struct Measured {
+  const Config& config;
+  MeasurementLength length;
+};
+
+// At least one, at most so many, and no further one that would probably end after so many seconds.
+struct Pairs {
+  int64_t most;
+  double seconds;
+};
+
+// Nothing when it was stopped.
+std::optional<Comparison> compare(const Measured& before, const Measured& after, const Pairs& pairs,
+                                  const Measure& measure);
+
+// The numbers of several runs of one configuration.
+Measurement median_of(const std::vector<Measurement>& runs);
+
+// "the loss differs by +5.0 %", or nothing where it differs by no more than kLossTolerance, which rounding explains: the runs start
+// from the same weights and see the same batches.
+constexpr double kLossTolerance = 0.01;
+std::string difference_of_losses(const Measurement& measured, double start_loss);
+
+// What the pairs say of the speed: a median within the noise is no difference.
+enum class Change { slower, none, faster };
+Change change_of(const std::vector<double>& gains);
+// ", though not in every pair" where some pair says the opposite of the median, or nothing.
+std::string doubt_about(const std::vector<double>& gains);
+
+// Whether a change is worth having, and why. `start_loss`: of the run without any change.
+struct Judgement {
+  bool kept;
+  std::string reason;
+};
+Judgement judge(const Comparison& pair, double start_loss);
+
+}  // namespace gpt

@@ -1,0 +1,71 @@
+#include "gpt/bench/comparison.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace gpt {
+namespace {
+
+using Gains = std::vector<double>;
+
+// `before` always makes 100 tokens per second, `after` the next of these.
+struct Machine {
+  std::vector<double> speeds;
+  std::vector<int64_t> updates = {};
+  size_t calls = 0;
+
+  std::optional<Measurement> operator()(const Config& config, const MeasurementLength& length) {
+    updates.push_back(length.updates);
+    const double speed = config.seed == 1 ? 100 : speeds.at(calls++);
+    return Measurement{.tokens_per_second = speed, .peak_bytes = 1000, .loss = 4};
+  }
+};
+
+std::optional<Comparison> compare_with(Machine& machine, const Pairs& pairs) {
+  Config before, after;
+  before.seed = 1, after.seed = 2;
+  return compare({before, {.warm_up = 1, .updates = 8}}, {after, {.warm_up = 1, .updates = 2}}, pairs,
+                 std::ref(machine));
+}
+
+TEST(Comparisons, TakeTurnsAndKeepEachPair) {
+  Machine machine{{110, 90, 120}};
+  const auto pair = compare_with(machine, {.most = 3, .seconds = 60});
+  EXPECT_EQ(machine.updates, (std::vector<int64_t>{8, 2, 8, 2, 8, 2}));
+  EXPECT_EQ(pair->gains, (Gains{1.1, 0.9, 1.2}));
+  EXPECT_DOUBLE_EQ(pair->gain(), 1.1);
+  EXPECT_EQ(pair->after.tokens_per_second, 110);
+}
+
+TEST(Comparisons, EndWhereTheNextPairWouldTakeTooLong) {
+  Machine machine{{110, 90, 120}};
+  EXPECT_EQ(compare_with(machine, {.most = 3, .seconds = 0})->gains, Gains{1.1}) << "one is needed in any case";
+}
+
+TEST(Comparisons, WithinTheNoiseThereIsNoDifference) {
+  EXPECT_EQ(change_of({1.019}), Change::none);
+  EXPECT_EQ(change_of({1.021}), Change::faster);
+  EXPECT_EQ(change_of({0.979}), Change::slower);
+  EXPECT_EQ(change_of({1.0, 1.1}), Change::faster) << "the median of two is their mean";
+  EXPECT_EQ(change_of({1.0, 1.03}), Change::none);
+}
+
+TEST(Comparisons, JudgementsSayWhereThePairsDisagree) {
+  const auto reason = [](Gains gains, int64_t after_bytes = 1000) {
+    return judge({{.peak_bytes = 1000, .loss = 4}, {.peak_bytes = after_bytes, .loss = 4}, std::move(gains)}, 4).reason;
+  };
+  EXPECT_EQ(reason({1.1, 1.2, 1.05}), "faster");
+  EXPECT_EQ(reason({1.1, 1.2, 0.95}), "faster, though not in every pair");
+  EXPECT_EQ(reason({0.9, 0.8, 0.97}), "slower here");
+  EXPECT_EQ(reason({0.9, 0.8, 1.1}, 500), "slower here, though not in every pair, but smaller");
+  EXPECT_EQ(reason({0.9, 1, 1.1}), "no difference here");
+  EXPECT_EQ(reason({0.9, 1, 1.1}, 500), "smaller");
+}
+
+}  // namespace
+}  // namespace gpt
