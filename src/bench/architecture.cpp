@@ -8,6 +8,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "gpt/bench/comparison.h"
 #include "gpt/bench/rung.h"
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
@@ -115,6 +116,30 @@ int64_t next_evaluation(int64_t done, const LearningLength& length) {
   return (evaluations * length.updates + length.evaluations - 1) / length.evaluations;
 }
 
+// What is done for each variant.
+struct Plan {
+  LearningLength length;
+  int64_t eval_batches;
+  MeasurementLength timed;
+  Pairs pairs;
+};
+
+// So that it takes about `seconds`.
+Plan plan_of(const Config& base, const Pace& pace, double seconds) {
+  constexpr int64_t kLeastUpdates = 8, kMostUpdates = 20'000, kMostPairs = 3;
+  constexpr double kShareOfTiming = 0.2, kShareOfEvaluations = 0.2,
+                   kUpdatesPerBatch = 3;  // an update computes three times what an evaluation does
+  Plan plan{.length = {}, .eval_batches = 1, .timed = {}, .pairs = {kMostPairs, kShareOfTiming * seconds}};
+  plan.timed = length_for(pace, plan.pairs.seconds / static_cast<double>(2 * kMostPairs));
+  const double learning = (1 - kShareOfTiming) * seconds - pace.around_seconds;
+  plan.length.updates = std::clamp(static_cast<int64_t>((1 - kShareOfEvaluations) * learning / pace.update_seconds),
+                                   kLeastUpdates, kMostUpdates);
+  const auto micro_batches = static_cast<double>(plan.length.updates * base.training.gradient_accumulation_steps);
+  plan.eval_batches = std::max<int64_t>(1, static_cast<int64_t>(kShareOfEvaluations * kUpdatesPerBatch * micro_batches /
+                                                                static_cast<double>(plan.length.evaluations + 1)));
+  return plan;
+}
+
 }  // namespace
 
 double Learning::loss_after(double updates) const {
@@ -182,22 +207,21 @@ Learning learning_from_json(const std::string& text) {
 
 ArchitectureComparison compare_architectures(const Config& wanted, double seconds, const Measure& measure,
                                              const Learn& learn, const Progress& progress) {
-  constexpr int64_t kLeastUpdates = 8, kMostUpdates = 20'000;
-  constexpr double kShareOfEvaluations = 0.2,
-                   kUpdatesPerBatch = 3;  // an update computes three times what an evaluation does
   ArchitectureComparison result{.variants = {}, .length = {}, .batch_size = wanted.training.batch_size};
   const Config base = measurable(wanted);
   progress(0, "as configured");
   const auto pace = find_pace(base, measure);
   if (!pace) return result;
   const std::vector<Change> changes = changes_of(base);
-  const double of_one = seconds / static_cast<double>(changes.size()) - pace->around_seconds;
-  result.length.updates = std::clamp(static_cast<int64_t>((1 - kShareOfEvaluations) * of_one / pace->update_seconds),
-                                     kLeastUpdates, kMostUpdates);
-  const auto micro_batches = static_cast<double>(result.length.updates * base.training.gradient_accumulation_steps);
-  result.eval_batches =
-      std::max<int64_t>(1, static_cast<int64_t>(kShareOfEvaluations * kUpdatesPerBatch * micro_batches /
-                                                static_cast<double>(result.length.evaluations + 1)));
+  const Plan plan = plan_of(base, *pace, seconds / static_cast<double>(changes.size()));
+  result.length = plan.length, result.eval_batches = plan.eval_batches;
+  // The second differs from the first by its seed alone; each other one takes turns with the first.
+  const auto time_step = [&](const Config& config) -> std::optional<double> {
+    const double first = result.variants[0].learning->step_ms;
+    if (result.variants.size() == 1) return first;
+    const auto pair = compare({base, plan.timed}, {config, plan.timed}, plan.pairs, measure);
+    return pair ? std::optional(first / pair->gain()) : std::nullopt;
+  };
   for (const Change& change : changes) {
     progress(static_cast<double>(result.variants.size()) / static_cast<double>(changes.size()), change.name);
     Config config = base;
@@ -205,8 +229,14 @@ ArchitectureComparison compare_architectures(const Config& wanted, double second
     change.apply(config);
     Variant variant{.name = change.name, .learning = {}, .verdict = ""};
     try {
-      variant.learning = learn(config, result.length);
-      if (!variant.learning) break;
+      auto learning = learn(config, result.length);
+      if (!learning) break;
+      if (!result.variants.empty()) {
+        const auto step_ms = time_step(config);
+        if (!step_ms) break;
+        learning->step_ms = *step_ms;
+      }
+      variant.learning = std::move(learning);
     } catch (const Error& error) {
       if (result.variants.size() < 2) throw;  // there is nothing to compare with
       variant.verdict = error.what();
@@ -226,7 +256,8 @@ Findings findings(const ArchitectureComparison& comparison) {
           {fmt::format(
                "Validation loss, of at most {}, after {} of training ({} tokens), and after {}, the time in which the fastest variant "
                "has made them. Every variant but another seed sees the same batches, "
-               "at the same learning rate, which stays constant after ten updates. What lies within the spread of "
+               "at the same learning rate, which stays constant after ten updates; its step was timed in turn with the "
+               "first one's. What lies within the spread of "
                "the two seeds, or within 0.3 % of the loss, is no difference. Differences of a short training need not last.",
                plural(comparison.eval_batches * comparison.batch_size, "sequence"),
                plural(comparison.length.updates, "update"), format_count(tokens),

@@ -55,16 +55,17 @@ std::string difference_of_losses(const Measurement& measured, double start_loss)
   return std::abs(change) <= kLossTolerance ? "" : fmt::format("the loss differs by {:+.1f} %", 100 * change);
 }
 
-Change change_of(const std::vector<double>& gains) {
+SpeedChange change_of(const std::vector<double>& gains) {
   const double gain = median(gains);
-  if (gain < 1 - kNoise) return Change::slower;
-  return gain > 1 + kNoise ? Change::faster : Change::none;
+  if (gain < 1 - kNoise) return SpeedChange::slower;
+  return gain > 1 + kNoise ? SpeedChange::faster : SpeedChange::none;
 }
 
 std::string doubt_about(const std::vector<double>& gains) {
   const auto [least, most] = std::minmax_element(gains.begin(), gains.end());
-  const Change change = change_of(gains);
-  const bool is_contradicted = (change == Change::faster && *least < 1) || (change == Change::slower && *most > 1);
+  const SpeedChange change = change_of(gains);
+  const bool is_contradicted =
+      (change == SpeedChange::faster && *least < 1) || (change == SpeedChange::slower && *most > 1);
   return is_contradicted ? ", though not in every pair" : "";
 }
 
@@ -75,9 +76,9 @@ Judgement judge(const Comparison& pair, double start_loss) {
   const bool saves = memory >= kMemoryGain;
   const std::string doubt = doubt_about(pair.gains);
   switch (change_of(pair.gains)) {
-    case Change::slower: return {false, "slower here" + doubt + (saves ? ", but smaller" : "")};
-    case Change::faster: return {true, (saves ? "faster and smaller" : "faster") + doubt};
-    case Change::none: break;
+    case SpeedChange::slower: return {false, "slower here" + doubt + (saves ? ", but smaller" : "")};
+    case SpeedChange::faster: return {true, (saves ? "faster and smaller" : "faster") + doubt};
+    case SpeedChange::none: break;
   }
   return {true, saves ? "smaller" : "no difference here"};
 }

@@ -171,9 +171,9 @@ class Climb {
   std::string verdict_on(const Comparison& pair, bool is_added) const {
     std::string difference = difference_of_losses(pair.after, start_loss());
     if (!difference.empty()) return difference;
-    const Change change = change_of(pair.gains);
-    if (change == Change::none) return "no difference beside the others";
-    const bool is_worth_it = (change == Change::faster) == is_added;
+    const SpeedChange change = change_of(pair.gains);
+    if (change == SpeedChange::none) return "no difference beside the others";
+    const bool is_worth_it = (change == SpeedChange::faster) == is_added;
     return (is_worth_it ? "worth it" : "costs time beside the others") + doubt_about(pair.gains);
   }
 

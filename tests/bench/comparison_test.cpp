@@ -48,11 +48,11 @@ TEST(Comparisons, EndWhereTheNextPairWouldTakeTooLong) {
 }
 
 TEST(Comparisons, WithinTheNoiseThereIsNoDifference) {
-  EXPECT_EQ(change_of({1.019}), Change::none);
-  EXPECT_EQ(change_of({1.021}), Change::faster);
-  EXPECT_EQ(change_of({0.979}), Change::slower);
-  EXPECT_EQ(change_of({1.0, 1.1}), Change::faster) << "the median of two is their mean";
-  EXPECT_EQ(change_of({1.0, 1.03}), Change::none);
+  EXPECT_EQ(change_of({1.019}), SpeedChange::none);
+  EXPECT_EQ(change_of({1.021}), SpeedChange::faster);
+  EXPECT_EQ(change_of({0.979}), SpeedChange::slower);
+  EXPECT_EQ(change_of({1.0, 1.1}), SpeedChange::faster) << "the median of two is their mean";
+  EXPECT_EQ(change_of({1.0, 1.03}), SpeedChange::none);
 }
 
 TEST(Comparisons, JudgementsSayWhereThePairsDisagree) {

@@ -43,8 +43,8 @@ constexpr double kLossTolerance = 0.01;
 std::string difference_of_losses(const Measurement& measured, double start_loss);
 
 // What the pairs say of the speed: a median within the noise is no difference.
-enum class Change { slower, none, faster };
-Change change_of(const std::vector<double>& gains);
+enum class SpeedChange { slower, none, faster };
+SpeedChange change_of(const std::vector<double>& gains);
 // ", though not in every pair" where some pair says the opposite of the median, or nothing.
 std::string doubt_about(const std::vector<double>& gains);
 
