@@ -18,12 +18,14 @@ constexpr double kMemoryGain = 0.05;
 
 std::optional<Comparison> compare(const Measured& before, const Measured& after, const Pairs& pairs,
                                   const Measure& measure) {
+  constexpr int64_t kEnough = 3;
   std::vector<Measurement> runs_before, runs_after;
   std::vector<double> gains;
   const auto begin = std::chrono::steady_clock::now();
   for (int64_t done = 0; done < pairs.most; ++done) {
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
     if (done > 0 && passed.count() * static_cast<double>(done + 1) / static_cast<double>(done) > pairs.seconds) break;
+    if (done >= kEnough && agree(gains)) break;
     const auto first = measure(before.config, before.length);
     if (!first) return std::nullopt;
     const auto second = measure(after.config, after.length);
@@ -61,12 +63,18 @@ SpeedChange change_of(const std::vector<double>& gains) {
   return gain > 1 + kNoise ? SpeedChange::faster : SpeedChange::none;
 }
 
-std::string doubt_about(const std::vector<double>& gains) {
+bool agree(const std::vector<double>& gains) {
   const auto [least, most] = std::minmax_element(gains.begin(), gains.end());
-  const SpeedChange change = change_of(gains);
-  const bool is_contradicted =
-      (change == SpeedChange::faster && *least < 1) || (change == SpeedChange::slower && *most > 1);
-  return is_contradicted ? ", though not in every pair" : "";
+  switch (change_of(gains)) {
+    case SpeedChange::slower: return *most < 1;
+    case SpeedChange::faster: return *least > 1;
+    case SpeedChange::none: break;
+  }
+  return *least >= 1 - kNoise && *most <= 1 + kNoise;
+}
+
+std::string doubt_about(const std::vector<double>& gains) {
+  return change_of(gains) == SpeedChange::none || agree(gains) ? "" : ", though not in every pair";
 }
 
 Judgement judge(const Comparison& pair, double start_loss) {

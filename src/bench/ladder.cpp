@@ -40,9 +40,7 @@ class Climb {
     progress_(0, "start");
     const auto pace = find_pace(start_, measure_);
     if (!pace) return false;
-    const Effort effort = effort_for(*pace, count_, plan_.seconds);
-    ladder_.length = effort.length;
-    ladder_.rounds = effort.rounds;
+    ladder_.length = effort_for(*pace, count_, plan_.seconds).length;
     const auto start = measure_(start_, ladder_.length);
     if (!start) return false;
     ladder_.rows.push_back({.name = "start",
@@ -211,7 +209,7 @@ class Climb {
   std::optional<Comparison> try_compare(const Config& before, const Config& after, LadderRow& row,
                                         const std::string& what) {
     progress_(done(), what);
-    const Pairs pairs{.most = ladder_.rounds, .seconds = seconds_left() / static_cast<double>(count_ - done_)};
+    const Pairs pairs{seconds_left() / static_cast<double>(count_ - done_)};
     ++done_;
     try {
       auto pair = compare({before, ladder_.length}, {after, length_for(after)}, pairs, measure_);

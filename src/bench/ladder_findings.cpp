@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -25,8 +26,14 @@ std::string as_difference(double value) {
   return fmt::format("{:+.4f}", std::round(kDigits * value) / kDigits + 0.0);
 }
 
+// Each, or where they are many, the least and the most.
 std::string pairs_cell(const LadderRow& row) {
-  return row.pair_gains.empty() ? "-" : fmt::format("{:.2f}", fmt::join(row.pair_gains, ", "));
+  constexpr size_t kMostShown = 3;
+  const std::vector<double>& gains = row.pair_gains;
+  if (gains.empty()) return "-";
+  if (gains.size() <= kMostShown) return fmt::format("{:.2f}", fmt::join(gains, ", "));
+  const auto [least, most] = std::minmax_element(gains.begin(), gains.end());
+  return fmt::format("{:.2f} to {:.2f}, {}", *least, *most, plural(std::ssize(gains), "pair"));
 }
 
 Cells cells_of(const LadderRow& row, bool is_ladder, double start_loss) {
@@ -66,9 +73,9 @@ Document text_of(const Ladder& ladder) {
   const double start_loss = start_loss_of(ladder.rows);
   Document text{
       fmt::format(
-          "Each rung was measured in turn with the one below it, {} at most: medians of {} after {} to warm up. Differences of less "
-          "than 2 % are noise. `in all` multiplies the gains of what is kept. The loss is the mean of the last updates, at most ten, and `change` its difference from the start's.",
-          plural(ladder.rounds, "pair"), plural(ladder.length.updates, "update"), ladder.length.warm_up),
+          "Each rung was measured in turn with the one below it, until three pairs of runs or more agreed or the time was over: medians "
+          "of {} after {} to warm up. Differences of less than 2 % are noise. `in all` multiplies the gains of what is kept. The loss is the mean of the last updates, at most ten, and `change` its difference from the start's.",
+          plural(ladder.length.updates, "update"), ladder.length.warm_up),
       ladder_table(ladder.rows, "rung", /*is_ladder=*/true, start_loss)};
   if (!ladder.switched.empty()) {
     text.push_back(fmt::format(
@@ -137,10 +144,9 @@ std::vector<Bar> bars_of(const std::vector<LadderRow>& rows) {
 Findings findings(const Ladder& ladder) {
   const double start_loss = start_loss_of(ladder.rows);
   return {.text = text_of(ladder),
-          .json = fmt::format(
-              R"({{"rounds": {}, "warm_up": {}, "updates": {}, "rows": {}, "switched": {}, "variants": {}}})",
-              ladder.rounds, ladder.length.warm_up, ladder.length.updates, json_of(ladder.rows, start_loss),
-              json_of(ladder.switched, start_loss), json_of(ladder.variants, std::nullopt)),
+          .json = fmt::format(R"({{"warm_up": {}, "updates": {}, "rows": {}, "switched": {}, "variants": {}}})",
+                              ladder.length.warm_up, ladder.length.updates, json_of(ladder.rows, start_loss),
+                              json_of(ladder.switched, start_loss), json_of(ladder.variants, std::nullopt)),
           .chart_title = "Milliseconds per update",
           .bars = bars_of(ladder.rows),
           .threads = ladder.rows.front().measurement->threads,

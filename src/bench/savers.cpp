@@ -107,9 +107,8 @@ Savings measure_savers(const Config& wanted, const std::vector<Rung>& savers, do
   if (!pace) return result;
   int64_t count = 0, done = 0;
   for (const Rung& saver : savers) count += saver.obstacle.empty() ? 1 : 0;
-  const Effort effort = effort_for(*pace, count, seconds);
-  result.length = effort.length, result.rounds = effort.rounds;
-  const auto start = measure(base, effort.length);
+  result.length = effort_for(*pace, count, seconds).length;
+  const auto start = measure(base, result.length);
   if (!start) return result;
   result.rows.push_back({.name = "baseline",
                          .settings = "float32, LibTorch's operators, gradient_checkpointing: none",
@@ -124,8 +123,8 @@ Savings measure_savers(const Config& wanted, const std::vector<Rung>& savers, do
       saver.apply(config);
       try {
         const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
-        const Pairs pairs{effort.rounds, (seconds - passed.count()) / static_cast<double>(count - done)};
-        const auto pair = compare({base, effort.length}, {config, effort.length}, pairs, measure);
+        const Pairs pairs{(seconds - passed.count()) / static_cast<double>(count - done)};
+        const auto pair = compare({base, result.length}, {config, result.length}, pairs, measure);
         if (!pair) return result;
         row.measurement = pair->after, row.gain = pair->gain(), row.pair_gains = pair->gains;
         const std::string difference = difference_of_losses(pair->after, start->loss);
@@ -143,13 +142,12 @@ Savings measure_savers(const Config& wanted, const std::vector<Rung>& savers, do
 Findings findings(const Savings& savings) {
   Findings result{
       .text = {fmt::format(
-          "Each in turn with the baseline, {} at most: medians of {} after {} to warm up. `memory` is the peak of the whole process, "
+          "Each in turn with the baseline, until three pairs of runs or more agreed or the time was over: medians of {} after {} to warm up. `memory` is the peak of the whole process, "
           "`tensors` that of its large tensors, of which `saved` is a share; speed is that of the baseline = 1. The loss is the mean "
           "of the last updates, at most ten.",
-          plural(savings.rounds, "pair"), plural(savings.length.updates, "update"), savings.length.warm_up)},
-      .json = fmt::format(R"({{"rounds": {}, "warm_up": {}, "updates": {}, "rows": {}}})", savings.rounds,
-                          savings.length.warm_up, savings.length.updates,
-                          json_of(savings.rows, start_loss_of(savings.rows))),
+          plural(savings.length.updates, "update"), savings.length.warm_up)},
+      .json = fmt::format(R"({{"warm_up": {}, "updates": {}, "rows": {}}})", savings.length.warm_up,
+                          savings.length.updates, json_of(savings.rows, start_loss_of(savings.rows))),
       .chart_title = "Peak of the tensors in MB",
       .threads = savings.rows.front().measurement->threads,
       .complete = savings.complete};

@@ -35,7 +35,7 @@ std::optional<Comparison> compare_with(Machine& machine, const Pairs& pairs) {
 
 TEST(Comparisons, TakeTurnsAndKeepEachPair) {
   Machine machine{{110, 90, 120}};
-  const auto pair = compare_with(machine, {.most = 3, .seconds = 60});
+  const auto pair = compare_with(machine, {.seconds = 60, .most = 3});
   EXPECT_EQ(machine.updates, (std::vector<int64_t>{8, 2, 8, 2, 8, 2}));
   EXPECT_EQ(pair->gains, (Gains{1.1, 0.9, 1.2}));
   EXPECT_DOUBLE_EQ(pair->gain(), 1.1);
@@ -44,7 +44,19 @@ TEST(Comparisons, TakeTurnsAndKeepEachPair) {
 
 TEST(Comparisons, EndWhereTheNextPairWouldTakeTooLong) {
   Machine machine{{110, 90, 120}};
-  EXPECT_EQ(compare_with(machine, {.most = 3, .seconds = 0})->gains, Gains{1.1}) << "one is needed in any case";
+  EXPECT_EQ(compare_with(machine, {.seconds = 0, .most = 3})->gains, Gains{1.1}) << "one is needed in any case";
+}
+
+TEST(Comparisons, EndWhereThreePairsOrMoreAgree) {
+  const auto speeds_seen = [](std::vector<double> speeds) {
+    Machine machine{std::move(speeds)};
+    return compare_with(machine, {.seconds = 60})->gains.size();
+  };
+  EXPECT_EQ(speeds_seen({110, 120, 130, 0}), 3u);
+  EXPECT_EQ(speeds_seen({90, 80, 70, 0}), 3u);
+  EXPECT_EQ(speeds_seen({101, 100, 99, 0}), 3u) << "no difference";
+  EXPECT_EQ(speeds_seen({101, 100, 110, 100, 100, 100, 100, 100, 100, 0}), 9u) << "one may be right";
+  EXPECT_EQ(speeds_seen({110, 120, 90, 110, 110, 110, 110, 110, 110, 0}), 9u);
 }
 
 TEST(Comparisons, WithinTheNoiseThereIsNoDifference) {

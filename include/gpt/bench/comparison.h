@@ -24,10 +24,11 @@ struct Measured {
   MeasurementLength length;
 };
 
-// At least one, at most so many, and no further one that would probably end after so many seconds.
+// Pairs of runs go on until three or more agree: all faster, all slower, or all within the noise. There is at least one, at most so many,
+// and no further one that would probably end after so many seconds.
 struct Pairs {
-  int64_t most;
   double seconds;
+  int64_t most = 9;
 };
 
 // Nothing when it was stopped.
@@ -45,6 +46,8 @@ std::string difference_of_losses(const Measurement& measured, double start_loss)
 // What the pairs say of the speed: a median within the noise is no difference.
 enum class SpeedChange { slower, none, faster };
 SpeedChange change_of(const std::vector<double>& gains);
+// Whether every pair says the same.
+bool agree(const std::vector<double>& gains);
 // ", though not in every pair" where some pair says the opposite of the median, or nothing.
 std::string doubt_about(const std::vector<double>& gains);
 

@@ -39,7 +39,6 @@ struct Ladder {
   std::vector<LadderRow> switched;
   std::vector<LadderRow> variants;  // of the full set; `gain` is in tokens per second
   MeasurementLength length;
-  int64_t rounds = 0;     // pairs of runs at most; fewer where they would have taken too long
   bool complete = false;  // not stopped by a signal
 };
 

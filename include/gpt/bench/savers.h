@@ -17,7 +17,6 @@ struct Savings {
   // alternating runs.
   std::vector<LadderRow> rows;
   MeasurementLength length;
-  int64_t rounds = 0;
   bool complete = false;
 };
 
