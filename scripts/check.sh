@@ -119,6 +119,21 @@ check_lines() {
   done
 }
 
+# Every record says what it is about, where it is, what it does to memory and loss, and what came of it; a rejected one has no files.
+check_records() {
+  awk '
+    function end(i) {
+      for (i in parts) if (record && !has[parts[i]] && !(verdict ~ /rejected/ && parts[i] != "Idea")) print "OPTIMIZATIONS.md: " record " has no line \"* " parts[i] ":\""
+      record = ""; verdict = ""; split("", has)
+    }
+    BEGIN { split("Idea Files Memory Loss Verdict", parts, " ") }
+    /^## / { end() }
+    /^## OPT-/ { record = $2 }
+    /^\* [A-Z][a-z]+/ { word = $2; sub(/[:,]$/, "", word); has[word] = 1 }
+    /^\* Verdict:/ { verdict = $0 }
+    END { end() }' OPTIMIZATIONS.md
+}
+
 check_format() {
   find src include tests -regex '.*\.\(cpp\|h\|cu\|cuh\)' | xargs -r "$tools/clang-format" --dry-run -Werror 2>&1 | awk -F : -v tool="$tools/clang-format" '
     /clang-format-violations/ { if (!seen[$1]++) print $1 ":" $2 ": is not formatted; this mends it: " tool " -i " $1; next }
@@ -174,7 +189,7 @@ check_units() {
   report "clang-tidy on ${#units[@]} of the $count files that ${scope/all/exist}" check tidy "${units[@]}"
 }
 
-for name in includes circles launches sizes scripts layout mentions lines; do check "$name"; done
+for name in includes circles launches sizes scripts layout mentions lines records; do check "$name"; done
 if [[ $scope != sources ]]; then
   if [[ -x $tools/clang-tidy && -e build/compile_commands.json ]]; then
     check format
