@@ -126,11 +126,11 @@ struct Plan {
 
 // So that it takes about `seconds`.
 Plan plan_of(const Config& base, const Pace& pace, double seconds) {
-  constexpr int64_t kLeastUpdates = 8, kMostUpdates = 20'000, kPairs = 3;
+  constexpr int64_t kLeastUpdates = 8, kMostUpdates = 20'000;
   constexpr double kShareOfTiming = 0.2, kShareOfEvaluations = 0.2,
                    kUpdatesPerBatch = 3;  // an update computes three times what an evaluation does
   Plan plan{.length = {}, .eval_batches = 1, .timed = {}, .pairs = {kShareOfTiming * seconds}};
-  plan.timed = length_for(pace, plan.pairs.seconds / static_cast<double>(2 * kPairs));
+  plan.timed = effort_for(pace, /*count=*/1, plan.pairs.seconds).length;
   const double learning = (1 - kShareOfTiming) * seconds - pace.around_seconds;
   plan.length.updates = std::clamp(static_cast<int64_t>((1 - kShareOfEvaluations) * learning / pace.update_seconds),
                                    kLeastUpdates, kMostUpdates);

@@ -14,6 +14,17 @@ constexpr double kNoise = 0.02;
 // Memory varies by the order in which threads free it.
 constexpr double kMemoryGain = 0.05;
 
+// Whether every pair says the same.
+bool agree(const std::vector<double>& gains) {
+  const auto [least, most] = std::minmax_element(gains.begin(), gains.end());
+  switch (change_of(gains)) {
+    case SpeedChange::slower: return *most < 1;
+    case SpeedChange::faster: return *least > 1;
+    case SpeedChange::none: break;
+  }
+  return *least >= 1 - kNoise && *most <= 1 + kNoise;
+}
+
 }  // namespace
 
 std::optional<Comparison> compare(const Measured& before, const Measured& after, const Pairs& pairs,
@@ -61,16 +72,6 @@ SpeedChange change_of(const std::vector<double>& gains) {
   const double gain = median(gains);
   if (gain < 1 - kNoise) return SpeedChange::slower;
   return gain > 1 + kNoise ? SpeedChange::faster : SpeedChange::none;
-}
-
-bool agree(const std::vector<double>& gains) {
-  const auto [least, most] = std::minmax_element(gains.begin(), gains.end());
-  switch (change_of(gains)) {
-    case SpeedChange::slower: return *most < 1;
-    case SpeedChange::faster: return *least > 1;
-    case SpeedChange::none: break;
-  }
-  return *least >= 1 - kNoise && *most <= 1 + kNoise;
 }
 
 std::string doubt_about(const std::vector<double>& gains) {

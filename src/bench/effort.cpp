@@ -28,6 +28,11 @@ int64_t least_updates(const Pace& pace) {
 
 }  // namespace
 
+double TimeLeft::share(int64_t count) const {
+  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin_;
+  return (seconds_ - passed.count()) / static_cast<double>(count);
+}
+
 std::optional<Pace> find_pace(const Config& config, const Measure& measure) {
   constexpr MeasurementLength kFirst{.warm_up = 1, .updates = 2};
   const auto begin = std::chrono::steady_clock::now();

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 
 #include "gpt/config/load.h"
 #include "gpt/core/error.h"
@@ -198,8 +197,6 @@ class Climb {
 
   // So many updates that they take the time of those of the full set or, on another device, few.
   MeasurementLength length_for(const Config& variant) const {
-    if (variant.training.batch_size == full_.training.batch_size && variant.device == full_.device)
-      return ladder_.length;
     if (variant.device != full_.device) return {.warm_up = 1, .updates = 3};
     const int64_t ratio = std::max<int64_t>(1, variant.training.batch_size / full_.training.batch_size);
     return {.warm_up = std::max<int64_t>(1, ladder_.length.warm_up / ratio),
@@ -209,12 +206,12 @@ class Climb {
   std::optional<Comparison> try_compare(const Config& before, const Config& after, LadderRow& row,
                                         const std::string& what) {
     progress_(done(), what);
-    const Pairs pairs{seconds_left() / static_cast<double>(count_ - done_)};
+    const Pairs pairs{time_left_.share(count_ - done_)};
     ++done_;
     try {
       auto pair = compare({before, ladder_.length}, {after, length_for(after)}, pairs, measure_);
       stopped_ = !pair;
-      if (pair) row.measurement = pair->after, row.gain = pair->gain(), row.pair_gains = pair->gains;
+      if (pair) row.take(*pair);
       return pair;
     } catch (const Error& error) {
       row.verdict = error.what();
@@ -227,18 +224,13 @@ class Climb {
                          [](const Rung& variant) { return variant.obstacle.empty(); });
   }
 
-  double seconds_left() const {
-    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin_;
-    return plan_.seconds - passed.count();
-  }
-
   double start_loss() const { return ladder_.rows.front().measurement->loss; }
   double done() const { return static_cast<double>(done_) / static_cast<double>(count_); }
 
   const LadderPlan& plan_;
   const Measure& measure_;
   const Progress& progress_;
-  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  const TimeLeft time_left_{plan_.seconds};
   Config start_, full_;
   double total_gain_ = 1;  // of the full set over the start
   Set kept_;

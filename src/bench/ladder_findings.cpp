@@ -73,14 +73,15 @@ Document text_of(const Ladder& ladder) {
   const double start_loss = start_loss_of(ladder.rows);
   Document text{
       fmt::format(
-          "Each rung was measured in turn with the one below it, until three pairs of runs or more agreed or the time was over: medians "
-          "of {} after {} to warm up. Differences of less than 2 % are noise. `in all` multiplies the gains of what is kept. The loss is the mean of the last updates, at most ten, and `change` its difference from the start's.",
-          plural(ladder.length.updates, "update"), ladder.length.warm_up),
+          "Each rung was measured in turn with the one below it, until {}: medians of {} after {} to warm up. Differences of less than "
+          "2 % are noise. `in all` multiplies the gains of what is kept. The loss is the mean of the last updates, at most ten, and "
+          "`change` its difference from the start's.",
+          kPairsEnd, plural(ladder.length.updates, "update"), ladder.length.warm_up),
       ladder_table(ladder.rows, "rung", /*is_ladder=*/true, start_loss)};
   if (!ladder.switched.empty()) {
     text.push_back(fmt::format(
         "The start beside the full set, {}, and that without one of its rungs (and those that need it) or with one that was left "
-        "out. `speed` is relative to that of the full set; the verdict is on the rung that is taken away or added:",
+        "out. `speed` is relative to that of the full set; the verdict is on what is taken away or added:",
         full_set_of(ladder)));
     text.push_back(ladder_table(ladder.switched, "full set", /*is_ladder=*/false, start_loss));
   }

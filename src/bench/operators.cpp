@@ -291,7 +291,7 @@ class Cases {
   void add_update() {
     const at::Tensor& values = parameters_.flat_values();
     const at::Tensor gradients = at::zeros_like(values, gradient_type_), m = at::zeros_like(values),
-                     v = at::zeros_like(values), libtorchs = at::zeros_like(values),  // it knows one type
+                     v = at::zeros_like(values), wide = gradients.to(at::kFloat),  // all of LibTorch's have one type
         rounded = parameters_.flat_rounded(),
                      decays = at::ones({values.numel() / kParameterAlignment}, options_.dtype(at::kByte));
     const auto scalar = [&](double value) { return at::full({}, value, options_.dtype(at::kFloat)); };
@@ -303,7 +303,7 @@ class Cases {
                                    {rate, step, divisor, no_inf});
                       },
                       [=] {  // without a divisor, by which it would divide the gradients in memory
-                        at::_fused_adamw_({values}, {libtorchs}, {m}, {v}, {}, {step}, rate, 0.9, 0.99, 0.1, 1e-8,
+                        at::_fused_adamw_({values}, {wide}, {m}, {v}, {}, {step}, rate, 0.9, 0.99, 0.1, 1e-8,
                                           /*amsgrad=*/false, /*maximize=*/false, /*grad_scale=*/{}, no_inf);
                         if (rounded.defined()) at::Tensor(rounded).copy_(values);
                       }});

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <utility>
 
 #include "gpt/bench/rung.h"
@@ -99,7 +98,7 @@ std::vector<Rung> savers(const Config& wanted, const DeviceInfo& device) {
 
 Savings measure_savers(const Config& wanted, const std::vector<Rung>& savers, double seconds, const Measure& measure,
                        const Progress& progress) {
-  const auto begin = std::chrono::steady_clock::now();
+  const TimeLeft time_left(seconds);
   const Config base = baseline(wanted);
   Savings result{.rows = {}, .length = {}};
   progress(0, "baseline");
@@ -122,11 +121,10 @@ Savings measure_savers(const Config& wanted, const std::vector<Rung>& savers, do
       Config config = base;
       saver.apply(config);
       try {
-        const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
-        const Pairs pairs{(seconds - passed.count()) / static_cast<double>(count - done)};
+        const Pairs pairs{time_left.share(count - done)};
         const auto pair = compare({base, result.length}, {config, result.length}, pairs, measure);
         if (!pair) return result;
-        row.measurement = pair->after, row.gain = pair->gain(), row.pair_gains = pair->gains;
+        row.take(*pair);
         const std::string difference = difference_of_losses(pair->after, start->loss);
         row.kept = difference.empty();
         row.verdict = row.kept ? fmt::format("the same loss within {}", as_share(kLossTolerance)) : difference;
@@ -142,10 +140,10 @@ Savings measure_savers(const Config& wanted, const std::vector<Rung>& savers, do
 Findings findings(const Savings& savings) {
   Findings result{
       .text = {fmt::format(
-          "Each in turn with the baseline, until three pairs of runs or more agreed or the time was over: medians of {} after {} to warm up. `memory` is the peak of the whole process, "
-          "`tensors` that of its large tensors, of which `saved` is a share; speed is that of the baseline = 1. The loss is the mean "
+          "Each was measured in turn with the baseline, until {}: medians of {} after {} to warm up. `memory` is the peak of the whole "
+          "process, `tensors` that of its large tensors, of which `saved` is a share; speed is that of the baseline = 1. The loss is the mean "
           "of the last updates, at most ten.",
-          plural(savings.length.updates, "update"), savings.length.warm_up)},
+          kPairsEnd, plural(savings.length.updates, "update"), savings.length.warm_up)},
       .json = fmt::format(R"({{"warm_up": {}, "updates": {}, "rows": {}}})", savings.length.warm_up,
                           savings.length.updates, json_of(savings.rows, start_loss_of(savings.rows))),
       .chart_title = "Peak of the tensors in MB",

@@ -114,13 +114,15 @@ Document text_of(const StepProfile& profile) {
                                plural(profile.threads, "thread")));
   } else {
     text.push_back(fmt::format(
-        "The host had launched a step after {:.2f} of its {:.2f} ms{}.", profile.launched_ms, profile.step_ms,
-        records(profile) ? ", which it does once in a run of this configuration: it records the step" : ""));
+        "The host had launched a step after {:.2f} of its {:.2f} ms.{}", profile.launched_ms, profile.step_ms,
+        records(profile)
+            ? " Kernels are launched one by one only until they are recorded, once in a run of this configuration."
+            : ""));
   }
   if (profile.mean_ms > kDisturbed * profile.step_ms) {
     text.push_back(fmt::format(
-        "The mean of the steps is {:.2f} ms, {} more than their median: another program used this machine meanwhile. Measure again "
-        "when it is idle.",
+        "The mean of the steps is {:.2f} ms, {} more than their median: another program probably used this machine "
+        "meanwhile. Measure again when it is idle.",
         profile.mean_ms, as_share(profile.mean_ms / profile.step_ms - 1)));
   }
   if (profile.memory) text.push_back(fmt::format("Memory of the tensors at their peak: {}.", to_text(*profile.memory)));

@@ -17,9 +17,8 @@ namespace gpt {
 // The validation loss along some updates of one run.
 struct Learning {
   int64_t parameters = 0;
-  double step_ms =
-      0;  // the median update, or the median of the means of groups; of a variant that is compared, that of the
-          // first one over its gain in alternating runs
+  // The median update, or the median of the means of groups; of a variant, that of the first one over its gain in alternating runs.
+  double step_ms = 0;
   double tokens_per_update = 0;  // mean
   int64_t threads = 0;           // of the CPU, that LibTorch used
   struct Point {

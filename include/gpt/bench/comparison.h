@@ -24,14 +24,15 @@ struct Measured {
   MeasurementLength length;
 };
 
-// Pairs of runs go on until three or more agree: all faster, all slower, or all within the noise. There is at least one, at most so many,
-// and no further one that would probably end after so many seconds.
+// Pairs of runs go on until at least three agree: all faster, all slower, or all within the noise. There is at least one, there are at
+// most so many, and none is begun that would probably end after so many seconds.
+inline constexpr const char* kPairsEnd = "at least three pairs of runs agreed or the time was over";
 struct Pairs {
   double seconds;
   int64_t most = 9;
 };
 
-// Nothing when it was stopped.
+// Measures both in turn; nothing when a signal stopped it.
 std::optional<Comparison> compare(const Measured& before, const Measured& after, const Pairs& pairs,
                                   const Measure& measure);
 
@@ -46,9 +47,7 @@ std::string difference_of_losses(const Measurement& measured, double start_loss)
 // What the pairs say of the speed: a median within the noise is no difference.
 enum class SpeedChange { slower, none, faster };
 SpeedChange change_of(const std::vector<double>& gains);
-// Whether every pair says the same.
-bool agree(const std::vector<double>& gains);
-// ", though not in every pair" where some pair says the opposite of the median, or nothing.
+// ", though not in every pair" where some pair says the opposite of the median; otherwise empty.
 std::string doubt_about(const std::vector<double>& gains);
 
 // Whether a change is worth having, and why. `start_loss`: of the run without any change.

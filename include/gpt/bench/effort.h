@@ -1,6 +1,7 @@
 // How much can be measured in the time that there is.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -15,6 +16,17 @@ namespace gpt {
 using Measure = std::function<std::optional<Measurement>(const Config& config, const MeasurementLength& length)>;
 // What is done, as a share, and what is measured now.
 using Progress = std::function<void(double share, const std::string& what)>;
+
+// Divides what is left of so many seconds evenly among what is still to be done.
+class TimeLeft {
+ public:
+  explicit TimeLeft(double seconds) : seconds_(seconds) {}
+  double share(int64_t count) const;
+
+ private:
+  double seconds_;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
 
 struct Pace {
   double update_seconds = 0;

@@ -24,6 +24,8 @@ struct LadderRow {
   bool kept = false;
   std::string verdict;                  // or why there is no measurement
   std::vector<double> pair_gains = {};  // of each pair of runs; none where it was measured alone
+
+  void take(const Comparison& pair) { measurement = pair.after, gain = pair.gain(), pair_gains = pair.gains; }
 };
 
 struct LadderPlan {
