@@ -24,9 +24,10 @@ void with_kernels(const at::Tensor& x, const Work& work) {
   x.scalar_type() == at::kFloat ? work(best_embedding_float32()) : work(best_embedding_bfloat16());
 }
 
-// The gradient of each row, (rows, C) float32: what came, or a tensor of its own.
+// The gradient of each row, (rows, C): what came or, with dropout, float32 of its own. Without it nothing is converted ahead: each thread
+// reads other values below than it would have written here, and half of them would come from another processor.
 at::Tensor rows_of_gradient(const Dropout& dropout, const at::Tensor& gradient) {
-  if (!dropout && gradient.scalar_type() == at::kFloat) return gradient;
+  if (!dropout) return gradient;
   const int64_t C = gradient.size(-1);
   const at::Tensor rows = at::empty(gradient.sizes(), gradient.options().dtype(at::kFloat));
   with_kernels(gradient, [&]<class T>(const EmbeddingKernels<T>& kernels) {
@@ -37,20 +38,21 @@ at::Tensor rows_of_gradient(const Dropout& dropout, const at::Tensor& gradient) 
   return rows;
 }
 
-// result (V, C) at row ids[i] += rows[i] (C), both float32. Each thread has its own columns, so that none waits for another and
+// result (V, C) float32 at row ids[i] += rows[i] (C). Each thread has its own columns, so that none waits for another and
 // the order of summation does not depend on their number.
+template <class From>
 void add_rows(const at::Tensor& result, const at::Tensor& ids, const at::Tensor& rows) {
   constexpr int64_t kColumnsOfThread = 64, kValuesOfThread = 32768;  // at least
   const int64_t count = ids.numel(), C = result.size(1);
   const auto* id = ids.const_data_ptr<int64_t>();
-  const auto* from = rows.const_data_ptr<float>();
+  const auto* from = read<From>(rows);
   auto* to = result.mutable_data_ptr<float>();
   at::parallel_for(0, C, std::max(kColumnsOfThread, kValuesOfThread / std::max<int64_t>(1, count)),
                    [&](int64_t begin, int64_t end) {
                      for (int64_t i = 0; i < count; ++i) {
                        float* sum = to + id[i] * C;
-                       const float* row = from + i * C;
-                       for (int64_t c = begin; c < end; ++c) sum[c] += row[c];
+                       const From* row = from + i * C;
+                       for (int64_t c = begin; c < end; ++c) sum[c] += static_cast<float>(row[c]);
                      }
                    });
 }
@@ -59,11 +61,12 @@ void add_rows(const at::Tensor& result, const at::Tensor& ids, const at::Tensor&
 constexpr int64_t kColumns = 64;
 
 // The same for a result of bfloat16, which is rounded once for each row: what it gets is summed up before, with the ids in order.
+template <class From>
 void add_rows_rounded(const at::Tensor& result, const at::Tensor& ids, const at::Tensor& rows) {
   const int64_t count = ids.numel(), C = result.size(1);
   const at::Tensor order = at::argsort(ids.flatten(), /*stable=*/true, /*dim=*/0, /*descending=*/false);
   const auto *id = ids.const_data_ptr<int64_t>(), *place = order.const_data_ptr<int64_t>();
-  const auto* from = rows.const_data_ptr<float>();
+  const auto* from = read<From>(rows);
   auto* to = result.mutable_data_ptr<c10::BFloat16>();
   at::parallel_for(0, (C + kColumns - 1) / kColumns, 1, [&](int64_t first, int64_t last) {
     for (int64_t begin = first * kColumns; begin < std::min(C, last * kColumns); begin += kColumns) {
@@ -72,8 +75,8 @@ void add_rows_rounded(const at::Tensor& result, const at::Tensor& ids, const at:
         const int64_t token = id[place[i]];
         float sums[kColumns] = {};
         for (; i < count && id[place[i]] == token; ++i) {
-          const float* row = from + place[i] * C + begin;
-          for (int64_t c = 0; c < width; ++c) sums[c] += row[c];
+          const From* row = from + place[i] * C + begin;
+          for (int64_t c = 0; c < width; ++c) sums[c] += static_cast<float>(row[c]);
         }
         auto* sum = to + token * C + begin;
         for (int64_t c = 0; c < width; ++c) sum[c] = static_cast<float>(sum[c]) + sums[c];
@@ -82,23 +85,32 @@ void add_rows_rounded(const at::Tensor& result, const at::Tensor& ids, const at:
   });
 }
 
-// result (T, C) += the sum of rows (B, T, C) float32 over the batch, which is rounded once.
-template <class T>
+// result (T, C) += the sum of rows (B, T, C) over the batch, which is rounded once.
+template <class From, class T>
 void add_positions(const at::Tensor& result, const at::Tensor& rows) {
   const int64_t batch = rows.size(0), values = result.numel();
-  const float* from = read<float>(rows);
+  const From* from = read<From>(rows);
   T* to = write<T>(result);
   at::parallel_for(0, values, std::max(kColumns, kLeastValues / batch), [&](int64_t first, int64_t last) {
     for (int64_t begin = first; begin < last; begin += kColumns) {
       const int64_t width = std::min(kColumns, last - begin);
       float sums[kColumns] = {};
       for (int64_t b = 0; b < batch; ++b) {
-        const float* row = from + b * values + begin;
-        for (int64_t i = 0; i < width; ++i) sums[i] += row[i];
+        const From* row = from + b * values + begin;
+        for (int64_t i = 0; i < width; ++i) sums[i] += static_cast<float>(row[i]);
       }
       for (int64_t i = 0; i < width; ++i) to[begin + i] = static_cast<float>(to[begin + i]) + sums[i];
     }
   });
+}
+
+template <class From>
+void add_gradients(const at::Tensor& rows, const at::Tensor& ids, const at::Tensor& of_table,
+                   const at::Tensor& of_positions) {
+  const bool is_wide = of_table.scalar_type() == at::kFloat;
+  (is_wide ? add_rows<From> : add_rows_rounded<From>)(of_table, ids, rows);
+  if (of_positions.defined())
+    (is_wide ? add_positions<From, float> : add_positions<From, c10::BFloat16>)(of_positions, rows);
 }
 
 }  // namespace
@@ -120,9 +132,8 @@ void embedding_backward(const Dropout& dropout, const at::Tensor& ids, const at:
                         const at::Tensor& of_table, const at::Tensor& of_positions) {
   if (gradient.numel() == 0) return;
   const at::Tensor rows = rows_of_gradient(dropout, gradient);
-  const bool is_wide = of_table.scalar_type() == at::kFloat;
-  (is_wide ? add_rows : add_rows_rounded)(of_table, ids, rows);
-  if (of_positions.defined()) (is_wide ? add_positions<float> : add_positions<c10::BFloat16>)(of_positions, rows);
+  const bool is_float = rows.scalar_type() == at::kFloat;
+  (is_float ? add_gradients<float> : add_gradients<c10::BFloat16>)(rows, ids, of_table, of_positions);
 }
 
 }  // namespace gpt::ops::cpu
