@@ -156,6 +156,7 @@ ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& t
           .cuda = device.device.is_cuda(),
           .own_operators = execution.use_compile,
           .rounds_products = device.device.is_cpu() && ops::cpu::rounds_products_from_float32(),
+          .adds_products = device.device.is_cpu() && ops::cpu::adds_bfloat16_products(),
           .product_workspace = device.device.is_cpu() ? ops::cpu::product_workspace(precision.compute_type()) : 0,
           .is_recorded = effective_mode(training, model, device.device).records,
           .multiprocessors = device.multiprocessors,
@@ -186,11 +187,12 @@ MemoryEstimate estimate_memory(const ModelConfig& model, const TrainingConfig& t
   const GradientCheckpointing level = training.execution.gradient_checkpointing;
   estimate.activations = tokens * (layers * bytes.kept(level) + bytes.outside_blocks());
   const double one_block = bytes.backward(level) + bytes.recomputed(level);
-  // In 16 bits a weight's gradient is a tensor of its own until it is added to one of float32, and a product may be one of float32
-  // at first.
+  // In 16 bits a weight's gradient may be a tensor of its own until it is added to one of float32, and a product one of float32 at
+  // first.
   const double unrounded = is_narrow && form.rounds_products ? kFloatBytes : 0;
+  const bool is_separate = is_narrow && gradient == at::kFloat && !form.adds_products;
   const auto of_weight = [&](int64_t width) {
-    return static_cast<double>(width * model.n_embd) * ((is_narrow && gradient == at::kFloat ? 2 : 0) + unrounded);
+    return static_cast<double>(width * model.n_embd) * ((is_separate ? 2 : 0) + unrounded);
   };
   const auto of_rows = [&](double rows, int64_t width) { return rows * static_cast<double>(width) * unrounded; };
   const int64_t Vp = model.padded_vocab(), widest = std::max(model.hidden(), 3 * model.n_embd);

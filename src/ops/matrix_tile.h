@@ -73,35 +73,51 @@ struct Extent {
   int64_t first_column, last_column, begin, end;
 };
 
+// kRows rows and kVectors vectors of a result.
+template <int kRows, int kVectors>
+struct TileSums {
+  static constexpr int64_t kColumns = kVectors * kLanes;
+  FloatVector at[kRows][kVectors];
+
+  // Calls work(row, vector, sum).
+  template <class Work>
+  __attribute__((always_inline)) void for_each(const Work& work) {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 3
+      for (int v = 0; v < kVectors; ++v) work(r, v, at[r][v]);
+    }
+  }
+
+  // Adds a b; kTransposed: a^T b.
+  template <bool kTransposed, class E>
+  __attribute__((always_inline)) void add_products(const E* a, int64_t a_stride, const E* b, int64_t b_stride,
+                                                   int64_t begin, int64_t end) {
+    for (int64_t k = begin; k < end; ++k) {
+      typename Operand<E>::Vector row[kVectors];
+#pragma GCC unroll 3
+      for (int v = 0; v < kVectors; ++v) row[v] = Operand<E>::load(b + k * b_stride + v * kLanes);
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        const auto factor = Operand<E>::broadcast(kTransposed ? a[k * a_stride + r] : a[r * a_stride + k]);
+#pragma GCC unroll 3
+        for (int v = 0; v < kVectors; ++v) at[r][v] = Operand<E>::multiply_add(factor, row[v], at[r][v]);
+      }
+    }
+  }
+};
+
 // kRows rows and kVectors vectors of c = a b, or c += a b; kTransposed: of a^T b.
 template <int kRows, int kVectors, bool kTransposed, class E>
 __attribute__((always_inline)) inline void multiply_tile(const E* a, int64_t a_stride, const E* b, int64_t b_stride,
                                                          float* c, int64_t c_stride, int64_t begin, int64_t end,
                                                          bool add) {
-  FloatVector sum[kRows][kVectors];
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) {
-      sum[r][v] = add ? FloatVector::loadu(c + r * c_stride + v * kLanes) : FloatVector(0.0f);
-    }
-  }
-  for (int64_t k = begin; k < end; ++k) {
-    typename Operand<E>::Vector row[kVectors];
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) row[v] = Operand<E>::load(b + k * b_stride + v * kLanes);
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-      const auto factor = Operand<E>::broadcast(kTransposed ? a[k * a_stride + r] : a[r * a_stride + k]);
-#pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) sum[r][v] = Operand<E>::multiply_add(factor, row[v], sum[r][v]);
-    }
-  }
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) sum[r][v].store(c + r * c_stride + v * kLanes);
-  }
+  TileSums<kRows, kVectors> sums;
+  sums.for_each([&](int64_t r, int64_t v, FloatVector& sum) {
+    sum = add ? FloatVector::loadu(c + r * c_stride + v * kLanes) : FloatVector(0.0f);
+  });
+  sums.template add_products<kTransposed>(a, a_stride, b, b_stride, begin, end);
+  sums.for_each([&](int64_t r, int64_t v, FloatVector& sum) { sum.store(c + r * c_stride + v * kLanes); });
 }
 
 template <int kRows, bool kTransposed, class E>

@@ -7,40 +7,33 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
-#include <ATen/ops/ones.h>
 
+#include "cpu_capability.h"
 #include "gpt/device/host.h"
 #include "gpt/ops/tuned_product.h"
-
-namespace at::native {
-
-// result = beta * result + alpha * a b, all strided 2-d. LibTorch exports it, but the wheel has no header that declares it.
-TORCH_API void mkldnn_matmul(const Tensor& a, const Tensor& b, const Tensor& result, float beta, float alpha);
-
-}  // namespace at::native
+#include "product_cpu.h"
 
 namespace gpt::ops {
 namespace {
 
 using cpu::MatrixLibrary;
 
-// Below this, packing the weight for oneDNN costs more than the wider registers save.
+// Below this, packing the weight costs more than it saves.
 constexpr int64_t kMinRows = 16;
 
 // Of a thread.
-constexpr double kFloat32Workspace = 0.55e6, kBFloat16Workspace = 1.15e6;
+constexpr double kOwnWorkspace = 1.3e6, kBFloat16Workspace = 1.15e6;
 
 bool mkl_leaves_avx512_unused() {
 #if defined(__x86_64__)
-  return __builtin_cpu_supports("avx512f") && !__builtin_cpu_is("intel");
+  return cpu::capability() >= cpu::Capability::AVX512 && !__builtin_cpu_is("intel");
 #else
   return false;
 #endif
 }
 
-bool prefers_onednn() {
-  static const bool known = mkl_leaves_avx512_unused() && cpu::onednn_works();
-  return known;
+bool prefers_own(at::ScalarType type) {
+  return cpu::has_own_products(type) && (type != at::kFloat || mkl_leaves_avx512_unused());
 }
 
 void compute_by_aten(const Product& product) {
@@ -57,8 +50,9 @@ void compute_by_aten(const Product& product) {
 }
 
 void compute(const Product& product, MatrixLibrary library) {
-  if (library == MatrixLibrary::onednn) {
-    at::native::mkldnn_matmul(product.a, product.b, product.result, /*beta=*/product.adds ? 1 : 0, /*alpha=*/1);
+  if (library == MatrixLibrary::own && cpu::can_multiply(product.a, product.b)) {
+    cpu::multiply(product);
+    compute_gelu(product);
   } else {
     tunes_products(product.a) ? compute_tuned(product, compute_by_aten) : compute_by_aten(product);
   }
@@ -75,25 +69,18 @@ bool cpu::rounds_products_from_float32() {
 #endif
 }
 
-double cpu::product_workspace(at::ScalarType type) {
-  const double of_thread = type == at::kFloat ? (prefers_onednn() ? kFloat32Workspace : 0)
-                                              : (host::cpu_has_bfloat16() ? kBFloat16Workspace : 0);
-  return at::get_num_threads() * of_thread;
-}
+bool cpu::adds_bfloat16_products() { return prefers_own(at::kBFloat16); }
 
-bool cpu::onednn_works() {
-  try {
-    const at::Tensor one = at::ones({1, 1}, at::kFloat);
-    product(one, one, MatrixLibrary::onednn);
-    return true;
-  } catch (const c10::Error&) { return false; }
+double cpu::product_workspace(at::ScalarType type) {
+  const double of_onednn = type == at::kBFloat16 && host::cpu_has_bfloat16() ? kBFloat16Workspace : 0;
+  return at::get_num_threads() * (prefers_own(type) ? kOwnWorkspace : of_onednn);
 }
 
 MatrixLibrary product_library(const at::Tensor& x) {
-  const bool float32_on_cpu =
-      x.is_cpu() && x.scalar_type() == at::kFloat && !at::autocast::is_autocast_enabled(at::kCPU);
-  return float32_on_cpu && prefers_onednn() && x.numel() >= kMinRows * x.size(-1) ? MatrixLibrary::onednn
-                                                                                  : MatrixLibrary::aten;
+  if (!x.is_cpu() || x.numel() < kMinRows * x.size(-1)) return MatrixLibrary::aten;
+  const bool casts = at::autocast::is_autocast_enabled(at::kCPU);
+  return prefers_own(casts ? at::autocast::get_autocast_dtype(at::kCPU) : x.scalar_type()) ? MatrixLibrary::own
+                                                                                           : MatrixLibrary::aten;
 }
 
 at::Tensor in_product_type(const at::Tensor& x) {
@@ -123,27 +110,25 @@ void add_product(const at::Tensor& result, const at::Tensor& a, const at::Tensor
 
 at::Tensor product_with_bias(const at::Tensor& rows, const at::Tensor& weight, const at::Tensor& bias,
                              MatrixLibrary library, at::Tensor* gelu) {
-  if (library == MatrixLibrary::aten && tunes_products(rows)) {
-    const at::Tensor result = at::empty({rows.size(0), weight.size(0)}, rows.options());
-    if (gelu) *gelu = at::empty_like(result);
-    compute({.a = rows, .b = weight.t(), .result = result, .bias = bias, .gelu = gelu ? *gelu : at::Tensor()}, library);
-    return result;
-  }
-  if (library == MatrixLibrary::aten) return at::linear(rows, weight, bias);
-  at::Tensor result = product(rows, weight.t(), library);
-  if (bias.defined()) result.add_(bias);
+  const bool tunes = library == MatrixLibrary::aten && tunes_products(rows);
+  if (library == MatrixLibrary::aten && !tunes) return at::linear(rows, weight, bias);
+  const at::Tensor result = at::empty({rows.size(0), weight.size(0)}, rows.options());
+  if (gelu && tunes) *gelu = at::empty_like(result);
+  compute({.a = rows, .b = weight.t(), .result = result, .bias = bias, .gelu = gelu ? *gelu : at::Tensor()}, library);
   return result;
 }
 
 void accumulate_product(const Parameter& weight, const at::Tensor& gradient, const at::Tensor& rows,
                         MatrixLibrary library) {
   const at::Tensor& result = weight.gradient();
-  // A CPU has no product of 16 bits that adds in float32.
-  if (result.is_cpu() && rows.scalar_type() != result.scalar_type()) {
-    weight.add_to_gradient(at::mm(gradient.t(), rows));
+  const at::Tensor columns = gradient.t();
+  // LibTorch has no product of 16 bits on a CPU that adds in float32.
+  const bool has_kernel = library == MatrixLibrary::own && cpu::can_multiply(columns, rows);
+  if (result.is_cpu() && rows.scalar_type() != result.scalar_type() && !has_kernel) {
+    weight.add_to_gradient(at::mm(columns, rows));
     return;
   }
-  compute({.a = gradient.t(), .b = rows, .result = result, .adds = weight.begin_contribution()}, library);
+  compute({.a = columns, .b = rows, .result = result, .adds = weight.begin_contribution()}, library);
 }
 
 }  // namespace gpt::ops

@@ -102,6 +102,7 @@ TEST_P(MemoryOf, IsWhatAStepAllocates) {
                                          .fused_attention = has_flash,
                                          .own_operators = form.compile,
                                          .rounds_products = ops::cpu::rounds_products_from_float32(),
+                                         .adds_products = ops::cpu::adds_bfloat16_products(),
                                          .product_workspace = product_workspace,
                                          .end_to_end = form.end_to_end});
   const CpuMemory memory = measured(model, training, form.compute_type, form.end_to_end);

@@ -21,6 +21,7 @@ struct ActivationForm {
   bool cuda = false;
   bool own_operators = true;      // use_compile
   bool rounds_products = false;   // ops::cpu::rounds_products_from_float32()
+  bool adds_products = false;     // ops::cpu::adds_bfloat16_products()
   double product_workspace = 0;   // ops::cpu::product_workspace()
   bool is_recorded = false;       // as CUDA graphs, whose temporary memory evaluations cannot use
   int64_t multiprocessors = 132;  // of a GPU

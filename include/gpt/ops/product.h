@@ -1,6 +1,6 @@
-// The matrix products of the operators that have a weight, on a CPU by the faster of ATen's two libraries. ATen sends float32 products
-// there to MKL, which leaves AVX-512 unused on every processor that is not Intel's; there oneDNN, which LibTorch also contains, is
-// twice as fast. On a GPU they are ATen's too, or tuned (gpt/ops/tuned_product.h).
+// The matrix products of the operators that have a weight, on a CPU by LibTorch's libraries or by kernels of our own, whichever is
+// faster: its float32 products are MKL's, which leaves AVX-512 unused on every processor that is not Intel's, and its bfloat16 products
+// oneDNN's. On a GPU they are LibTorch's too, or tuned (gpt/ops/tuned_product.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,18 +10,18 @@
 namespace gpt::ops {
 namespace cpu {
 
-// aten: what ATen chooses, which is MKL for float32 on a CPU.
-enum class MatrixLibrary { aten, onednn };
-
-// Whether LibTorch can use oneDNN's product here: it needs AVX-512, which ONEDNN_MAX_CPU_ISA may disable.
-bool onednn_works();
+// aten: what ATen chooses; own: product_cpu.h.
+enum class MatrixLibrary { aten, own };
 
 // Whether a bfloat16 product is one of float32 first, in memory of its own, that is rounded afterwards: so does oneDNN, which ATen
 // uses for it, on a processor that has AVX-512 but no instructions for bfloat16.
 bool rounds_products_from_float32();
 
-// Bytes that a product of this type takes beside its factors and its result, at most, where oneDNN computes it on this processor: the
-// blocks that its threads pack. Measured for the products of models of width 128 to 768.
+// Whether bfloat16 products are added to float32 gradients inside the product here, as on a GPU, instead of in a pass of its own.
+bool adds_bfloat16_products();
+
+// Bytes that a product of this type takes beside its factors and its result, at most: the blocks that threads pack. Of oneDNN it was
+// measured, for the products of models of width 128 to 768.
 double product_workspace(at::ScalarType type);
 
 }  // namespace cpu
