@@ -49,8 +49,13 @@ void compute_by_aten(const Product& product) {
   compute_gelu(product);
 }
 
+bool is_own(const at::Tensor& a, const at::Tensor& b, const at::Tensor& result, MatrixLibrary library) {
+  return library == MatrixLibrary::own && cpu::has_own_products(a.scalar_type()) &&
+         cpu::can_multiply(a, b, result.scalar_type());
+}
+
 void compute(const Product& product, MatrixLibrary library) {
-  if (library == MatrixLibrary::own && cpu::can_multiply(product.a, product.b)) {
+  if (is_own(product.a, product.b, product.result, library)) {
     cpu::multiply(product);
     compute_gelu(product);
   } else {
@@ -123,8 +128,7 @@ void accumulate_product(const Parameter& weight, const at::Tensor& gradient, con
   const at::Tensor& result = weight.gradient();
   const at::Tensor columns = gradient.t();
   // LibTorch has no product of 16 bits on a CPU that adds in float32.
-  const bool has_kernel = library == MatrixLibrary::own && cpu::can_multiply(columns, rows);
-  if (result.is_cpu() && rows.scalar_type() != result.scalar_type() && !has_kernel) {
+  if (result.is_cpu() && rows.scalar_type() != result.scalar_type() && !is_own(columns, rows, result, library)) {
     weight.add_to_gradient(at::mm(columns, rows));
     return;
   }

@@ -101,8 +101,8 @@ bool has_own_products(at::ScalarType type) {
   return type == at::kFloat || (type == at::kBFloat16 && capability() == Capability::AVX512_BF16 && !has_matrices);
 }
 
-bool can_multiply(const at::Tensor& a, const at::Tensor& b) {
-  if (a.size(1) == 0) return false;
+bool can_multiply(const at::Tensor& a, const at::Tensor& b, at::ScalarType result) {
+  if (a.size(1) == 0 || (result != at::kFloat && result != a.scalar_type())) return false;
   // sum: the dimension along which products are added.
   const auto has_pairs = [](const at::Tensor& x, int64_t sum) {
     return x.stride(sum) != 1 || (x.size(sum) % 2 == 0 && x.stride(1 - sum) % 2 == 0);

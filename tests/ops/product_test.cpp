@@ -47,7 +47,7 @@ class ProductTest : public testing::TestWithParam<Shape> {
                     random(K, N, b_lies_transposed, types.factors),
                     {},
                     adds};
-    ASSERT_TRUE(can_multiply(product.a, product.b));
+    ASSERT_TRUE(can_multiply(product.a, product.b, types.result));
     const at::Tensor before = at::randn({M + 2, N + 40}).to(types.result), whole = before.clone();
     const auto part = [&](const at::Tensor& x) { return x.narrow(0, 1, M).narrow(1, 8, N); };
     product.result = part(whole);
@@ -119,13 +119,15 @@ TEST(Product, OfAnOddNumberOfRowsThatLieAsColumnsEqualsFloat64) {
 
 TEST(Product, TakesPairsOfBFloat16Alone) {
   const auto matrix = [](int64_t rows, int64_t columns) { return at::randn({rows, columns}).to(at::kBFloat16); };
-  EXPECT_TRUE(can_multiply(matrix(4, 6), matrix(6, 5)));
-  EXPECT_TRUE(can_multiply(matrix(7, 3).t(), matrix(7, 5)));
-  EXPECT_FALSE(can_multiply(matrix(4, 7), matrix(7, 5)));
-  EXPECT_FALSE(can_multiply(matrix(8, 4).t(), matrix(5, 8 + 1).narrow(1, 0, 8).t()));
-  EXPECT_FALSE(can_multiply(matrix(4, 9).narrow(1, 0, 8), matrix(8, 5)));
-  EXPECT_FALSE(can_multiply(at::randn({4, 0}), at::randn({0, 5})));
-  EXPECT_TRUE(can_multiply(at::randn({4, 7}), at::randn({7, 5})));
+  const auto takes = [](const at::Tensor& a, const at::Tensor& b) { return can_multiply(a, b, at::kFloat); };
+  EXPECT_TRUE(takes(matrix(4, 6), matrix(6, 5)));
+  EXPECT_TRUE(takes(matrix(7, 3).t(), matrix(7, 5)));
+  EXPECT_FALSE(takes(matrix(4, 7), matrix(7, 5)));
+  EXPECT_FALSE(takes(matrix(8, 4).t(), matrix(5, 9).narrow(1, 0, 8).t()));
+  EXPECT_FALSE(takes(matrix(4, 9).narrow(1, 0, 8), matrix(8, 5)));
+  EXPECT_FALSE(takes(at::randn({4, 0}), at::randn({0, 5})));
+  EXPECT_TRUE(takes(at::randn({4, 7}), at::randn({7, 5})));
+  EXPECT_FALSE(can_multiply(at::randn({4, 7}), at::randn({7, 5}), at::kBFloat16));
 }
 
 }  // namespace
