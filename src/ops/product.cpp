@@ -82,7 +82,7 @@ double cpu::product_workspace(at::ScalarType type) {
 }
 
 MatrixLibrary product_library(const at::Tensor& x) {
-  if (!x.is_cpu() || x.numel() < kMinRows * x.size(-1)) return MatrixLibrary::aten;
+  if (!x.is_cpu() || tunes_products(x) || x.numel() < kMinRows * x.size(-1)) return MatrixLibrary::aten;
   const bool casts = at::autocast::is_autocast_enabled(at::kCPU);
   return prefers_own(casts ? at::autocast::get_autocast_dtype(at::kCPU) : x.scalar_type()) ? MatrixLibrary::own
                                                                                            : MatrixLibrary::aten;
