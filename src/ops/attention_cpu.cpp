@@ -29,11 +29,9 @@ const AttentionKernels<T>& kernels() {
 // are then the same for every number of threads.
 constexpr int64_t kBackwardTasks = 16;
 
-int64_t divided_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 // Where there are fewer heads than `tasks`, each is done in several parts.
 int64_t parts(const AttentionShape& shape, int64_t tasks) {
-  return std::clamp<int64_t>(divided_up(tasks, shape.B * shape.KV), 1, shape.blocks());
+  return std::clamp<int64_t>(at::divup(tasks, shape.B * shape.KV), 1, shape.blocks());
 }
 
 // Calls work(task, scratch) for each part of each batch entry and key/value head.
@@ -42,7 +40,7 @@ void for_each_task(const AttentionShape& shape, int64_t parts, int64_t scratch_f
   const int64_t count = shape.B * shape.KV * parts, threads = std::min<int64_t>(at::get_num_threads(), count);
   const at::Tensor scratch = at::empty({threads, scratch_floats}, at::kFloat);
   auto* memory = scratch.data_ptr<float>();
-  at::parallel_for(0, count, divided_up(count, threads), [&](int64_t begin, int64_t end) {
+  at::parallel_for(0, count, at::divup(count, threads), [&](int64_t begin, int64_t end) {
     float* own = memory + at::get_thread_num() * scratch_floats;
     for (int64_t i = begin; i < end; ++i) {
       work(AttentionTask{i / parts / shape.KV, i / parts % shape.KV, i % parts, parts}, own);

@@ -1,5 +1,6 @@
 #include "gpt/ops/classifier.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
@@ -129,8 +130,6 @@ void check(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targ
               options.vocabulary);
 }
 
-int64_t parts_of(int64_t whole, int64_t part) { return (whole + part - 1) / part; }
-
 // On a GPU the product for the gradient of x decides: each multiprocessor computes one of its tiles at a time, which takes long, as it
 // is a sum over the vocabulary, so a chunk takes as many of these times, its waves, as its tiles need. Among the sizes with the fewest
 // waves in all chunks the smallest takes the least memory. With fewer rows than kLeastRows the products would wait for the head and
@@ -138,7 +137,7 @@ int64_t parts_of(int64_t whole, int64_t part) { return (whole + part - 1) / part
 int64_t rows_with_fewest_waves(int64_t rows, int64_t columns, int64_t most, int64_t multiprocessors) {
   constexpr int64_t kTileRows = 128, kTileColumns = 256, kLeastRows = 2048;
   const auto waves = [&](int64_t of_chunk) {
-    return parts_of(parts_of(of_chunk, kTileRows) * parts_of(columns, kTileColumns), multiprocessors);
+    return at::divup(at::divup(of_chunk, kTileRows) * at::divup(columns, kTileColumns), multiprocessors);
   };
   most -= most % kTileRows;
   int64_t best = 0, fewest = 0;
@@ -161,8 +160,8 @@ int64_t classifier_chunk_rows(int64_t rows, HeadShape head, at::ScalarType type,
   if (is_chosen) limit = std::max(kLeastRows, (is_cpu ? kBytesOfCpu : kBytesOfGpu) / row_bytes);
   if (rows <= limit) return rows;
   if (is_chosen && !is_cpu) return rows_with_fewest_waves(rows, head.columns, limit, multiprocessors);
-  const int64_t chunks = parts_of(rows, limit);
-  return parts_of(rows, chunks);
+  const int64_t chunks = at::divup(rows, limit);
+  return at::divup(rows, chunks);
 }
 
 at::Tensor classifier_loss(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,

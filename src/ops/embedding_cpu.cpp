@@ -68,7 +68,7 @@ void add_rows_rounded(const at::Tensor& result, const at::Tensor& ids, const at:
   const auto *id = ids.const_data_ptr<int64_t>(), *place = order.const_data_ptr<int64_t>();
   const auto* from = read<From>(rows);
   auto* to = result.mutable_data_ptr<c10::BFloat16>();
-  at::parallel_for(0, (C + kColumns - 1) / kColumns, 1, [&](int64_t first, int64_t last) {
+  at::parallel_for(0, at::divup(C, kColumns), 1, [&](int64_t first, int64_t last) {
     for (int64_t begin = first * kColumns; begin < std::min(C, last * kColumns); begin += kColumns) {
       const int64_t width = std::min(kColumns, C - begin);
       for (int64_t i = 0; i < count;) {

@@ -20,6 +20,7 @@ inline constexpr int64_t kColumns = 16;
 
 inline constexpr int64_t round_down(int64_t n, int64_t multiple) { return n / multiple * multiple; }
 inline constexpr int64_t round_up(int64_t n, int64_t multiple) { return round_down(n + multiple - 1, multiple); }
+inline constexpr int64_t divide_up(int64_t n, int64_t by) { return round_up(n, by) / by; }
 
 // Two bfloat16 values, neighbouring terms of a sum of products; the lower half is the first.
 enum class BFloat16Pair : uint32_t {};
@@ -125,8 +126,7 @@ __attribute__((always_inline)) inline void multiply_rows(MatrixOf<E> a, MatrixOf
                                                          bool add, Extent extent) {
   const E* from = kTransposed ? a.data + first : a.row(first);
   float* to = c.row(first);
-  const int64_t begin = extent.begin / Operand<E>::kValues,
-                end = round_up(extent.end, Operand<E>::kValues) / Operand<E>::kValues;
+  const int64_t begin = extent.begin / Operand<E>::kValues, end = divide_up(extent.end, Operand<E>::kValues);
   int64_t column = extent.first_column;
   for (; column + 2 * kLanes <= extent.last_column; column += 2 * kLanes) {
     multiply_tile<kRows, 2, kTransposed>(from, a.stride, b.data + column, b.stride, to + column, c.stride, begin, end,

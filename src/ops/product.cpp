@@ -32,8 +32,14 @@ bool mkl_leaves_avx512_unused() {
 #endif
 }
 
+// Whether products of our own are faster here than LibTorch's.
 bool prefers_own(at::ScalarType type) {
-  return cpu::has_own_products(type) && (type != at::kFloat || mkl_leaves_avx512_unused());
+  static const bool has_matrices = host::cpu_has_bfloat16_matrices();
+  switch (type) {
+    case at::kFloat: return mkl_leaves_avx512_unused();
+    case at::kBFloat16: return cpu::capability() == cpu::Capability::AVX512_BF16 && !has_matrices;
+    default: return false;
+  }
 }
 
 void compute_by_aten(const Product& product) {
@@ -41,6 +47,10 @@ void compute_by_aten(const Product& product) {
   at::Tensor result = of_product;
   if (bias.defined()) {
     at::addmm_out(result, bias, a, b);
+  } else if (a.scalar_type() != result.scalar_type() && result.is_cpu()) {
+    // LibTorch has no product of 16 bits on a CPU that adds in float32.
+    const at::Tensor apart = at::mm(a, b);
+    adds ? result.add_(apart) : result.copy_(apart);
   } else if (a.scalar_type() != result.scalar_type()) {
     adds ? at::addmm_out(result, result, a, b, result.scalar_type()) : at::mm_out(result, a, b, result.scalar_type());
   } else {
@@ -49,13 +59,8 @@ void compute_by_aten(const Product& product) {
   compute_gelu(product);
 }
 
-bool is_own(const at::Tensor& a, const at::Tensor& b, const at::Tensor& result, MatrixLibrary library) {
-  return library == MatrixLibrary::own && cpu::has_own_products(a.scalar_type()) &&
-         cpu::can_multiply(a, b, result.scalar_type());
-}
-
 void compute(const Product& product, MatrixLibrary library) {
-  if (is_own(product.a, product.b, product.result, library)) {
+  if (library == MatrixLibrary::own && cpu::can_multiply(product)) {
     cpu::multiply(product);
     compute_gelu(product);
   } else {
@@ -126,13 +131,7 @@ at::Tensor product_with_bias(const at::Tensor& rows, const at::Tensor& weight, c
 void accumulate_product(const Parameter& weight, const at::Tensor& gradient, const at::Tensor& rows,
                         MatrixLibrary library) {
   const at::Tensor& result = weight.gradient();
-  const at::Tensor columns = gradient.t();
-  // LibTorch has no product of 16 bits on a CPU that adds in float32.
-  if (result.is_cpu() && rows.scalar_type() != result.scalar_type() && !is_own(columns, rows, result, library)) {
-    weight.add_to_gradient(at::mm(columns, rows));
-    return;
-  }
-  compute({.a = columns, .b = rows, .result = result, .adds = weight.begin_contribution()}, library);
+  compute({.a = gradient.t(), .b = rows, .result = result, .adds = weight.begin_contribution()}, library);
 }
 
 }  // namespace gpt::ops

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "cpu_capability.h"
-#include "gpt/device/host.h"
+#include "gpt/device/cpu_bfloat16.h"
 #include "product_kernel.h"
 #include "row_arguments.h"
 
@@ -28,13 +28,7 @@ constexpr int64_t kPackingRows = 16;
 // Products that a thread adds at least: below, waking it costs more than it saves.
 constexpr int64_t kLeastProducts = 1 << 18;
 
-int64_t divided_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-int64_t rounded_up(int64_t n, int64_t multiple) { return divided_up(n, multiple) * multiple; }
-
 bool is_transposed(const at::Tensor& x) { return x.stride(1) != 1; }
-
-// Neighbours in one of the dimensions must lie next to each other.
-at::Tensor dense(const at::Tensor& x) { return x.stride(0) == 1 || x.stride(1) == 1 ? x : x.contiguous(); }
 
 template <class T>
 ProductFactor<T> factor(const at::Tensor& x) {
@@ -51,7 +45,8 @@ struct Division {
 Division divide(int64_t M, int64_t N, int64_t threads, int64_t tile_rows, int64_t lanes) {
   constexpr double kNearly = 1.05;
   const auto with_rows = [&](int64_t parts) {
-    return Division{rounded_up(divided_up(M, parts), tile_rows), rounded_up(divided_up(N, threads / parts), lanes)};
+    return Division{at::divup(at::divup(M, parts), tile_rows) * tile_rows,
+                    at::divup(at::divup(N, threads / parts), lanes) * lanes};
   };
   const auto time = [](const Division& division) {
     return static_cast<double>(division.columns * (division.rows + kPackingRows));
@@ -65,8 +60,7 @@ Division divide(int64_t M, int64_t N, int64_t threads, int64_t tile_rows, int64_
 
 template <class T, class R>
 void multiply(const Product& product, const ProductKernel<T, R>& kernel) {
-  const at::Tensor a = dense(product.a), b = dense(product.b);
-  const at::Tensor& result = product.result;
+  const auto& [a, b, result, adds, bias, gelu] = product;
   const int64_t M = a.size(0), K = a.size(1), N = b.size(1);
   TORCH_INTERNAL_ASSERT(N <= 1 || result.stride(1) == 1);
   const ProductArguments<T, R> arguments{.M = M,
@@ -76,11 +70,11 @@ void multiply(const Product& product, const ProductKernel<T, R>& kernel) {
                                          .b = factor<T>(b),
                                          .result = write<R>(result),
                                          .result_stride = result.stride(0),
-                                         .adds = product.adds,
-                                         .bias = read<R>(product.bias)};
+                                         .adds = adds,
+                                         .bias = read<R>(bias)};
   const int64_t threads = std::clamp<int64_t>(M * K * N / kLeastProducts, 1, at::get_num_threads());
   const Division division = divide(M, N, threads, kernel.tile_rows, kernel.lanes);
-  const int64_t row_parts = divided_up(M, division.rows), column_parts = divided_up(N, division.columns),
+  const int64_t row_parts = at::divup(M, division.rows), column_parts = at::divup(N, division.columns),
                 floats = kernel.scratch(arguments, std::min(division.rows, M));
   const at::Tensor scratch = at::empty({row_parts * column_parts, floats}, at::kFloat);
   auto* memory = write<float>(scratch);
@@ -96,18 +90,19 @@ void multiply(const Product& product, const ProductKernel<T, R>& kernel) {
 
 }  // namespace
 
-bool has_own_products(at::ScalarType type) {
-  static const bool has_matrices = host::cpu_has_bfloat16_matrices();
-  return type == at::kFloat || (type == at::kBFloat16 && capability() == Capability::AVX512_BF16 && !has_matrices);
-}
-
-bool can_multiply(const at::Tensor& a, const at::Tensor& b, at::ScalarType result) {
-  if (a.size(1) == 0 || (result != at::kFloat && result != a.scalar_type())) return false;
-  // sum: the dimension along which products are added.
-  const auto has_pairs = [](const at::Tensor& x, int64_t sum) {
-    return x.stride(sum) != 1 || (x.size(sum) % 2 == 0 && x.stride(1 - sum) % 2 == 0);
+bool can_multiply(const Product& product) {
+  const auto& [a, b, result, adds, bias, gelu] = product;
+  const auto takes = [&](const at::Tensor& x, int64_t dimension_of_sum) {
+    if (x.stride(0) != 1 && x.stride(1) != 1) return false;
+    const bool sums_neighbours = x.stride(dimension_of_sum) == 1;
+    return x.scalar_type() == at::kFloat || !sums_neighbours ||
+           (x.size(dimension_of_sum) % 2 == 0 && x.stride(1 - dimension_of_sum) % 2 == 0);
   };
-  return a.scalar_type() == at::kFloat || (has_pairs(dense(a), 1) && has_pairs(dense(b), 0));
+  const bool has_kernel = a.scalar_type() == at::kFloat
+                              ? result.scalar_type() == at::kFloat
+                              : a.scalar_type() == at::kBFloat16 && dot_product_gain() > 0 &&
+                                    (result.scalar_type() == at::kBFloat16 || result.scalar_type() == at::kFloat);
+  return has_kernel && a.size(1) > 0 && takes(a, 1) && takes(b, 0);
 }
 
 void multiply(const Product& product) {

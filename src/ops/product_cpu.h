@@ -1,19 +1,15 @@
 // Matrix products in vector instructions of our own, on a CPU.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include "gpt/ops/tuned_product.h"
 
 namespace gpt::ops::cpu {
 
-// Whether there are products of this type here that are faster than LibTorch's.
-bool has_own_products(at::ScalarType type);
+// Whether there is a kernel for a product of these types that this processor has the instructions for, and for factors that lie like
+// these: by rows or by columns, and bfloat16 values that are neighbours in a sum in pairs.
+bool can_multiply(const Product& product);
 
-// Whether there is a kernel for these factors and a result of this type: bfloat16 values that are neighbours in a sum must lie in pairs.
-bool can_multiply(const at::Tensor& a, const at::Tensor& b, at::ScalarType result);
-
-// The product without `gelu`, where can_multiply(). The processor must have instructions for bfloat16 factors.
+// The product without `gelu`, where can_multiply().
 void multiply(const Product& product);
 
 }  // namespace gpt::ops::cpu

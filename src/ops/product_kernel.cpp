@@ -25,20 +25,13 @@ constexpr int64_t kPanelColumns = kMostVectors * kLanes;
 
 constexpr int64_t kPanelTerms = 1024;         // of a panel in its cache; longer sums are kept between panels
 constexpr int64_t kPackedElements = 1 << 18;  // of a packed first factor
-constexpr int64_t kMostRows = 1024;
-
-int64_t divided_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-template <class E>
-int64_t terms_of(int64_t values) {
-  return divided_up(values, Operand<E>::kValues);
-}
+constexpr int64_t kMostRows = 1024;           // that go through a panel together
 
 // What a part is computed with. E: what the factors are made of.
 template <class E>
 struct ProductScratch {
   int64_t terms, panels, panel_terms;  // of the sums; how many panels follow each other along them; terms of one
-  int64_t block_rows;                  // rows of the result that go through a panel together
+  int64_t block_rows;                  // rows of the result that go through a panel together, at most
   MatrixOf<E> panel;                   // (panel_terms, kPanelColumns)
   MatrixOf<E> packed;                  // (tiles of kTileRows rows, terms x kTileRows)
   Matrix sums;                         // (block_rows, kPanelColumns)
@@ -46,7 +39,9 @@ struct ProductScratch {
 
   template <class Arguments>
   ProductScratch(const Arguments& product, int64_t rows, Arena arena)
-      : terms(terms_of<E>(product.K)), panels(divided_up(terms, kPanelTerms)), panel_terms(divided_up(terms, panels)) {
+      : terms(divide_up(product.K, Operand<E>::kValues)),
+        panels(divide_up(terms, kPanelTerms)),
+        panel_terms(divide_up(terms, panels)) {
     const int64_t most = product.a.is_transposed ? std::max(kTileRows, kPackedElements / terms) : kMostRows;
     block_rows = round_up(std::min(rows, most), kTileRows);
     panel = arena.elements<E>(panel_terms, kPanelColumns);
@@ -55,8 +50,6 @@ struct ProductScratch {
     floats = arena.used();
   }
 };
-
-float element(const ProductFactor<float>& from, int64_t row, int64_t column) { return *from.at(row, column); }
 
 // Terms that follow each other along the sums, from `begin` to before `end`, for `columns` columns from `column` on; the others of
 // the kVectors vectors are 0.
@@ -72,7 +65,7 @@ void pack_panel(const ProductFactor<float>& b, int64_t begin, int64_t end, int64
         transpose_tile(b.at(begin + k, column + whole), b.stride, to + k * kStride + whole, kStride);
       }
       for (int64_t k = tiles; k < end - begin; ++k) {
-        for (int64_t j = whole; j < whole + kColumns; ++j) to[k * kStride + j] = element(b, begin + k, column + j);
+        for (int64_t j = whole; j < whole + kColumns; ++j) to[k * kStride + j] = *b.at(begin + k, column + j);
       }
     }
   } else {
@@ -84,9 +77,7 @@ void pack_panel(const ProductFactor<float>& b, int64_t begin, int64_t end, int64
   }
   if (whole == kStride) return;
   for (int64_t k = 0; k < end - begin; ++k) {
-    for (int64_t j = whole; j < kStride; ++j) {
-      to[k * kStride + j] = j < columns ? element(b, begin + k, column + j) : 0;
-    }
+    for (int64_t j = whole; j < kStride; ++j) { to[k * kStride + j] = j < columns ? *b.at(begin + k, column + j) : 0; }
   }
 }
 
@@ -103,7 +94,7 @@ void pack_rows(const ProductFactor<float>& a, int64_t row, int64_t rows, int64_t
         if (a.is_transposed && r + kTileRows <= end) {
           std::copy_n(a.at(row + r, k), kTileRows, tile);
         } else {
-          for (int64_t i = 0; i < kTileRows; ++i) tile[i] = r + i < rows ? element(a, row + r + i, k) : 0;
+          for (int64_t i = 0; i < kTileRows; ++i) tile[i] = r + i < rows ? *a.at(row + r + i, k) : 0;
         }
       }
     }
@@ -269,7 +260,7 @@ void multiply(const ProductArguments<T, R>& product, const ProductPart& part, fl
     pack_rows(product.a, row + unpacked, rows - unpacked, scratch.terms, product.K, scratch.packed);
     for (int64_t column = part.first_column; column < part.last_column; column += kPanelColumns) {
       const int64_t columns = std::min(kPanelColumns, part.last_column - column);
-      switch (divided_up(columns, kLanes)) {
+      switch (divide_up(columns, kLanes)) {
         case 1: panel.template multiply<1>(row, rows, column, columns); break;
         case 2: panel.template multiply<2>(row, rows, column, columns); break;
         default: panel.template multiply<kMostVectors>(row, rows, column, columns);

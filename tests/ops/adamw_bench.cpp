@@ -13,7 +13,6 @@
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
-#include <chrono>
 #include <string>
 
 #include "gpt/parameters/alignment.h"
@@ -21,13 +20,6 @@
 
 namespace gpt::ops {
 namespace {
-
-template <class Work>
-double milliseconds(const Work& work) {
-  const auto begin = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
-}
 
 constexpr at::ScalarType kMomentTypes[] = {at::kFloat, at::kBFloat16, at::kByte};
 

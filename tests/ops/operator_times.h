@@ -1,4 +1,4 @@
-// CPU time of one thread for an operator and its backward pass: what the *_bench programs compare.
+// What the *_bench programs compare: CPU time of one thread for an operator and its backward pass, or the time of several threads.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <vector>
 
@@ -15,6 +16,14 @@ inline double cpu_milliseconds() {
   timespec time;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) * 1e3 + static_cast<double>(time.tv_nsec) * 1e-6;
+}
+
+// Of the clock.
+template <class Work>
+double milliseconds(const Work& work) {
+  const auto begin = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
 }
 
 inline double median(std::vector<double> values) {

@@ -6,8 +6,10 @@
 #include <ATen/ops/randn.h>
 #include <fmt/format.h>
 
-#include <chrono>
+#include <algorithm>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "gpt/ops/product.h"
 #include "ops/operator_times.h"
@@ -25,10 +27,6 @@ constexpr Layer kLayers[] = {{768, 128, 384},   {768, 128, 128},   {768, 128, 51
                              {256, 768, 50304}, {1024, 768, 2304}, {1024, 768, 768}, {1024, 768, 3072},
                              {1024, 3072, 768}};
 
-double milliseconds() {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 void run(const Layer& layer, at::ScalarType type, int rounds) {
   using cpu::MatrixLibrary;
   const auto [M, K, N] = layer;
@@ -43,9 +41,10 @@ void run(const Layer& layer, at::ScalarType type, int rounds) {
     std::vector<double> times[2];
     for (int round = -1; round < rounds; ++round) {
       for (const auto library : {MatrixLibrary::own, MatrixLibrary::aten}) {
-        const double start = milliseconds();
-        for (int i = 0; i < repetitions; ++i) product_out(result, a, b, library);
-        if (round >= 0) times[library == MatrixLibrary::aten].push_back((milliseconds() - start) / repetitions);
+        const double all = milliseconds([&] {
+          for (int i = 0; i < repetitions; ++i) product_out(result, a, b, library);
+        });
+        if (round >= 0) times[library == MatrixLibrary::aten].push_back(all / repetitions);
       }
     }
     const double ours = median(times[0]), aten = median(times[1]);

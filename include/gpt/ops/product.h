@@ -1,6 +1,6 @@
-// The matrix products of the operators that have a weight, on a CPU by LibTorch's libraries or by kernels of our own, whichever is
-// faster: its float32 products are MKL's, which leaves AVX-512 unused on every processor that is not Intel's, and its bfloat16 products
-// oneDNN's. On a GPU they are LibTorch's too, or tuned (gpt/ops/tuned_product.h).
+// The matrix products of the operators that have a weight. On a CPU they are LibTorch's or, where those are slower, our own. LibTorch
+// computes float32 products by MKL, which leaves AVX-512 unused on every processor that is not Intel's, and bfloat16 products by oneDNN.
+// On a GPU they are LibTorch's too, or tuned (gpt/ops/tuned_product.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,17 +10,17 @@
 namespace gpt::ops {
 namespace cpu {
 
-// aten: what ATen chooses; own: product_cpu.h.
+// aten: the library that ATen chooses; own: our kernels (src/ops/product_cpu.h), and ATen's choice for what they cannot compute.
 enum class MatrixLibrary { aten, own };
 
 // Whether a bfloat16 product is one of float32 first, in memory of its own, that is rounded afterwards: so does oneDNN, which ATen
 // uses for it, on a processor that has AVX-512 but no instructions for bfloat16.
 bool rounds_products_from_float32();
 
-// Whether bfloat16 products are added to float32 gradients inside the product here, as on a GPU, instead of in a pass of its own.
+// Whether a bfloat16 product is added to a float32 gradient inside the product here, as on a GPU, and not made apart first.
 bool adds_bfloat16_products();
 
-// Bytes that a product of this type takes beside its factors and its result, at most: the blocks that threads pack. Of oneDNN it was
+// Bytes that a product of this type takes beside its factors and its result, at most: the blocks that threads pack. Those of oneDNN were
 // measured, for the products of models of width 128 to 768.
 double product_workspace(at::ScalarType type);
 
