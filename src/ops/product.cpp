@@ -106,7 +106,7 @@ at::Tensor product(const at::Tensor& a, const at::Tensor& b, MatrixLibrary libra
   return result;
 }
 
-void product_out(at::Tensor result, const at::Tensor& a, const at::Tensor& b, MatrixLibrary library) {
+void product_out(const at::Tensor& result, const at::Tensor& a, const at::Tensor& b, MatrixLibrary library) {
   if (result.scalar_type() != a.scalar_type()) {
     result.copy_(product(a, b, library));
   } else {

@@ -35,7 +35,7 @@ at::Tensor in_product_type(const at::Tensor& x);
 // a (M, K) times b (K, N).
 at::Tensor product(const at::Tensor& a, const at::Tensor& b, cpu::MatrixLibrary library);
 // The same into `result` (M, N), which may have another type.
-void product_out(at::Tensor result, const at::Tensor& a, const at::Tensor& b, cpu::MatrixLibrary library);
+void product_out(const at::Tensor& result, const at::Tensor& a, const at::Tensor& b, cpu::MatrixLibrary library);
 
 // Adds a b to `result` (M, N), which has their type, inside the product: the sum of both is rounded once.
 void add_product(const at::Tensor& result, const at::Tensor& a, const at::Tensor& b, cpu::MatrixLibrary library);
