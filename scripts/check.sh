@@ -161,12 +161,21 @@ changed_units() {
   done | sort -u
 }
 
-all_units() { sed -n "s|^ *\"file\": \"$PWD/\(.*\.cpp\)\",\?$|\1|p" build/compile_commands.json | sort -u; }
+all_units() { sed -n "s|^ *\"file\": \"$PWD/\(.*\.cpp\)\",\?$|\1|p" build/tidy/compile_commands.json | sort -u; }
+
+# In build/tidy, how each source is compiled by itself: the build compiles several as one (cmake/CompileTogether.cmake).
+configure_tidy() {
+  local settings
+  mapfile -t settings < <(sed -nE 's/^((GPT_CUDA|CMAKE_(BUILD_TYPE|MAKE_PROGRAM|CUDA_COMPILER|CUDA_ARCHITECTURES)):.*)/-D\1/p' build/CMakeCache.txt)
+  { "$tools/cmake" -S . -B build/tidy -G Ninja "${settings[@]}" -DGPT_COMPILE_TOGETHER=OFF &&
+    "$tools/cmake" --build build/tidy --target gpt_build_info gpt_report_page; } >.deps/log/tidy.log 2>&1 ||
+    fail "cannot configure clang-tidy's build (log: .deps/log/tidy.log)"
+}
 
 check_tidy() {
   local output status=0 lines
   # clang cannot read the headers that GCC precompiled, and reads the text instead.
-  output=$(printf '%s\n' "$@" | xargs -r -P "$(nproc)" -n 1 "$tools/clang-tidy" -p build --quiet --extra-arg=-Wno-ignored-gch 2>&1) || status=$?
+  output=$(printf '%s\n' "$@" | xargs -r -P "$(nproc)" -n 1 "$tools/clang-tidy" -p build/tidy --quiet --extra-arg=-Wno-ignored-gch 2>&1) || status=$?
   lines=$(sed -nE "s|^$PWD/||; /: (warning|error): /p" <<<"$output" | sort -u)
   [[ -z $lines && $status == 0 ]] || say "${lines:-clang-tidy failed: $(tail -n 1 <<<"$output")}"
 }
@@ -191,9 +200,9 @@ check_units() {
 
 for name in includes circles launches sizes scripts layout mentions lines records; do check "$name"; done
 if [[ $scope != sources ]]; then
-  if [[ -x $tools/clang-tidy && -e build/compile_commands.json ]]; then
+  if [[ -x $tools/clang-tidy && -e build/CMakeCache.txt ]]; then
     check format
-    [[ $scope == format ]] || check_units "${scope}_units"
+    [[ $scope == format ]] || { configure_tidy && check_units "${scope}_units"; }
   else
     problems+="clang-format and clang-tidy are missing: run ./scripts/setup.sh --tests, or leave them out with --sources"$'\n'
   fi

@@ -18,17 +18,17 @@
 namespace gpt {
 namespace {
 
-struct Change {
+struct NamedChange {
   std::string name;
   std::function<void(Config& config)> apply;
 };
 
 // Every choice that `wanted` does not make itself, one at a time.
-std::vector<Change> changes_of(const Config& wanted) {
+std::vector<NamedChange> changes_of(const Config& wanted) {
   constexpr double kSmoothing = 0.1;
   const ModelConfig& model = wanted.model;
-  std::vector<Change> changes{{"as configured", [](Config&) {}},
-                              {"another seed", [](Config& config) { ++config.seed; }}};
+  std::vector<NamedChange> changes{{"as configured", [](Config&) {}},
+                                   {"another seed", [](Config& config) { ++config.seed; }}};
   for (const auto& [mlp, name] : {std::pair{Mlp::swiglu, "swiglu"}, {Mlp::geglu, "geglu"}, {Mlp::gelu, "gelu"}}) {
     if (mlp == model.mlp) continue;
     changes.push_back({fmt::format("mlp: {}", name), [mlp](Config& config) { config.model.mlp = mlp; }});
@@ -212,7 +212,7 @@ ArchitectureComparison compare_architectures(const Config& wanted, double second
   progress(0, "as configured");
   const auto pace = find_pace(base, measure);
   if (!pace) return result;
-  const std::vector<Change> changes = changes_of(base);
+  const std::vector<NamedChange> changes = changes_of(base);
   const Plan plan = plan_of(base, *pace, seconds / static_cast<double>(changes.size()));
   result.length = plan.length, result.eval_batches = plan.eval_batches;
   // The second differs from the first by its seed alone; each other one takes turns with the first.
@@ -222,7 +222,7 @@ ArchitectureComparison compare_architectures(const Config& wanted, double second
     const auto pair = compare({base, plan.timed}, {config, plan.timed}, plan.pairs, measure);
     return pair ? std::optional(first / pair->gain()) : std::nullopt;
   };
-  for (const Change& change : changes) {
+  for (const NamedChange& change : changes) {
     progress(static_cast<double>(result.variants.size()) / static_cast<double>(changes.size()), change.name);
     Config config = base;
     config.training.cadence.eval_batches = result.eval_batches;

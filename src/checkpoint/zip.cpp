@@ -12,7 +12,7 @@ static_assert(std::endian::native == std::endian::little, "integers are written 
 
 constexpr uint32_t kLocalSignature = 0x04034b50, kCentralSignature = 0x02014b50;
 constexpr uint32_t kZip64EndSignature = 0x06064b50, kZip64LocatorSignature = 0x07064b50, kEndSignature = 0x06054b50;
-constexpr uint16_t kVersion = 45;  // the first with ZIP64
+constexpr uint16_t kZipVersion = 45;  // the first with ZIP64
 constexpr uint16_t kFlags = 0, kStored = 0;
 constexpr uint16_t kTime = 0, kDate = (1 << 5) | 1;  // 1980-01-01: the same content gives the same file
 constexpr uint16_t kIn64 = 0xffff;                   // "see the ZIP64 field"
@@ -78,7 +78,7 @@ std::string local_header(const Entry& entry) {
   const auto padding = static_cast<uint16_t>((kAlignment - unpadded % kAlignment) % kAlignment);
   const auto extra_size = static_cast<uint16_t>(kFieldHeaderSize + kLocalZip64Size + kFieldHeaderSize + padding);
   std::string out;
-  append(out, kLocalSignature, kVersion, kFlags, kStored, kTime, kDate, entry.crc, kIn64Bits, kIn64Bits,
+  append(out, kLocalSignature, kZipVersion, kFlags, kStored, kTime, kDate, entry.crc, kIn64Bits, kIn64Bits,
          static_cast<uint16_t>(entry.name.size()), extra_size);
   out += entry.name;
   append(out, kZip64Id, static_cast<uint16_t>(kLocalZip64Size), entry.size, entry.size);
@@ -109,14 +109,15 @@ std::optional<Entry> read_local_header(std::span<const std::byte> file, uint64_t
 std::string directory(const std::vector<Entry>& entries, uint64_t offset, size_t comment_size) {
   std::string out;
   for (const Entry& entry : entries) {
-    append(out, kCentralSignature, kVersion, kVersion, kFlags, kStored, kTime, kDate, entry.crc, kIn64Bits, kIn64Bits,
-           static_cast<uint16_t>(entry.name.size()), static_cast<uint16_t>(kFieldHeaderSize + kCentralZip64Size));
+    append(out, kCentralSignature, kZipVersion, kZipVersion, kFlags, kStored, kTime, kDate, entry.crc, kIn64Bits,
+           kIn64Bits, static_cast<uint16_t>(entry.name.size()),
+           static_cast<uint16_t>(kFieldHeaderSize + kCentralZip64Size));
     append(out, uint16_t{0}, uint16_t{0}, uint16_t{0}, uint32_t{0}, kIn64Bits);  // comment, disk, attributes, offset
     out += entry.name;
     append(out, kZip64Id, static_cast<uint16_t>(kCentralZip64Size), entry.size, entry.size, entry.offset);
   }
   const uint64_t size = out.size(), count = entries.size();
-  append(out, kZip64EndSignature, kZip64EndRest, kVersion, kVersion, uint32_t{0}, uint32_t{0}, count, count, size,
+  append(out, kZip64EndSignature, kZip64EndRest, kZipVersion, kZipVersion, uint32_t{0}, uint32_t{0}, count, count, size,
          offset);
   append(out, kZip64LocatorSignature, uint32_t{0}, offset + size, uint32_t{1});
   append(out, kEndSignature, uint16_t{0}, uint16_t{0}, kIn64, kIn64, kIn64Bits, kIn64Bits,

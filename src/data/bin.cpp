@@ -16,10 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void fail(const std::string& path, const std::string& message) {
-  throw Error(ExitCode::data, fmt::format("{}: {}", path, message));
-}
-
 std::string folder_of(const std::string& path) {
   const std::string folder = fs::path(path).parent_path().string();
   return folder.empty() ? "." : folder;

@@ -21,10 +21,6 @@ using nlohmann::ordered_json;
 
 constexpr int64_t kLargestCount = int64_t{1} << 60;  // sums and sizes in bytes stay within 64 bits
 
-[[noreturn]] void fail(const std::string& origin, const std::string& message) {
-  throw Error(ExitCode::data, fmt::format("{}: {}", origin, message));
-}
-
 // The value as a message shows it: never long, and never bytes that are not text.
 std::string shown(const json& value) {
   constexpr size_t kLongest = 60;

@@ -21,7 +21,7 @@ File map(const std::string& path) { return std::make_shared<const MappedFile>(pa
 
 template <class... Arguments>
 [[noreturn]] void fail(const std::string& path, fmt::format_string<Arguments...> text, Arguments&&... arguments) {
-  throw Error(ExitCode::data, path + ": " + fmt::format(text, std::forward<Arguments>(arguments)...));
+  gpt::fail(path, fmt::format(text, std::forward<Arguments>(arguments)...));
 }
 
 // Numbers of a header need not be aligned.

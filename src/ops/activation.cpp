@@ -18,13 +18,13 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-struct Applied {
+struct AppliedActivation {
   Activation activation;
   Dropout dropout;
   std::shared_ptr<RowSums> of_x = nullptr, of_in = nullptr;  // what layers want of the gradients
 };
 
-at::Tensor compute(const Applied& applied, const at::Tensor& x, const at::Tensor& in) {
+at::Tensor compute(const AppliedActivation& applied, const at::Tensor& x, const at::Tensor& in) {
   const at::Tensor y = at::empty_like(x);
   kernels_of(x).activation(applied.activation, applied.dropout, x, in, y);
   return y;
@@ -34,7 +34,7 @@ struct Activate : torch::autograd::Function<Activate> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const std::optional<at::Tensor>& gated,
                             Activation activation, const Dropout& dropout, const at::Tensor* computed) {
     const at::Tensor in = gated.value_or(at::Tensor());
-    const Applied applied{activation, dropout, wanted_row_sums(x), wanted_row_sums(in)};
+    const AppliedActivation applied{activation, dropout, wanted_row_sums(x), wanted_row_sums(in)};
     context->save_for_backward({x, in});
     keep(*context, applied);
     return computed ? *computed : compute(applied, x, in);
@@ -43,7 +43,7 @@ struct Activate : torch::autograd::Function<Activate> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &in = saved[1];
-    const auto& [activation, dropout, of_x, of_in] = kept<Applied>(*context);
+    const auto& [activation, dropout, of_x, of_in] = kept<AppliedActivation>(*context);
     const at::Tensor x_gradient = at::empty_like(x), in_gradient = in.defined() ? at::empty_like(in) : at::Tensor();
     const at::Tensor sums = kernels_of(x).activation_backward(activation, dropout, x, in, gradients[0].contiguous(),
                                                               x_gradient, in_gradient, of_x || of_in);
@@ -84,7 +84,7 @@ Repeat repeat_activation(const at::Tensor& y) {
   if (!node) return {};
   return [node] {
     const auto saved = node->ctx_.get_saved_variables();
-    return compute(kept<Applied>(node->ctx_), saved[0], saved[1]);
+    return compute(kept<AppliedActivation>(node->ctx_), saved[0], saved[1]);
   };
 }
 

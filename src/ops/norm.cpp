@@ -29,7 +29,7 @@ Normalized compute(const Normalization& norm, const Dropout& dropout, const at::
   return result;
 }
 
-struct Applied {
+struct AppliedNorm {
   Normalization norm, computed;  // the latter in_float32()
   Dropout dropout;
   std::shared_ptr<RowSums> of_branch;  // what a layer wants of the branch's gradient
@@ -55,7 +55,7 @@ struct AddNorm : torch::autograd::Function<AddNorm> {
     const Normalized result = compute(computed, dropout, x, added, statistics);
     context->set_materialize_grads(false);
     context->save_for_backward({result.sum, statistics});
-    keep(*context, Applied{norm, computed, dropout, wanted_row_sums(added)});
+    keep(*context, AppliedNorm{norm, computed, dropout, wanted_row_sums(added)});
     if (branch) context->saved_data["branch"] = static_cast<int64_t>(branch->scalar_type());
     return {result.sum, result.normed};
   }
@@ -64,7 +64,7 @@ struct AddNorm : torch::autograd::Function<AddNorm> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
     const at::Tensor &sum = saved[0], &statistics = saved[1];
-    const auto& [norm, computed, dropout, of_branch] = kept<Applied>(*context);
+    const auto& [norm, computed, dropout, of_branch] = kept<AppliedNorm>(*context);
     const at::Tensor x_gradient = at::empty_like(sum);
     at::Tensor branch_gradient;
     const auto branch = context->saved_data.find("branch");
@@ -123,7 +123,7 @@ Repeat repeat_norm(const at::Tensor& normed) {
   if (!node || normed.output_nr() != 1) return {};
   return [node] {
     const at::Tensor sum = node->ctx_.get_saved_variables()[0];
-    return compute(kept<Applied>(node->ctx_).computed, Dropout(), sum, /*branch=*/{}, /*statistics=*/{}).normed;
+    return compute(kept<AppliedNorm>(node->ctx_).computed, Dropout(), sum, /*branch=*/{}, /*statistics=*/{}).normed;
   };
 }
 

@@ -28,11 +28,11 @@ constexpr int64_t kPackingRows = 16;
 // Products that a thread adds at least: below, waking it costs more than it saves.
 constexpr int64_t kLeastProducts = 1 << 18;
 
-bool is_transposed(const at::Tensor& x) { return x.stride(1) != 1; }
+bool lies_by_columns(const at::Tensor& x) { return x.stride(1) != 1; }
 
 template <class T>
 ProductFactor<T> factor(const at::Tensor& x) {
-  return {read<T>(x), x.stride(is_transposed(x) ? 1 : 0), is_transposed(x)};
+  return {read<T>(x), x.stride(lies_by_columns(x) ? 1 : 0), lies_by_columns(x)};
 }
 
 // Rows and columns of each thread's part of a result (M, N).

@@ -19,16 +19,12 @@ namespace {
 
 constexpr size_t kPackedBlock = 1 << 17;
 
-[[noreturn]] void fail(const std::string& name, const std::string& why) {
-  throw UnreadableSource(fmt::format("{}: {}", name, why));
-}
-
 class FileStream final : public ByteStream {
  public:
   FileStream(const Source& source, std::atomic<uint64_t>& consumed, const std::function<void()>& waiting)
       : name_(source.name), consumed_(consumed), waiting_(waiting), waits_(source.stream) {
     fd_ = source.path == "-" ? dup(STDIN_FILENO) : open(source.path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd_ < 0) fail("cannot read " + name_, std::generic_category().message(errno));
+    if (fd_ < 0) throw UnreadableSource("cannot read " + name_, std::generic_category().message(errno));
     posix_fadvise(fd_, 0, 0, POSIX_FADV_SEQUENTIAL);
   }
   ~FileStream() override { close(fd_); }
@@ -41,7 +37,9 @@ class FileStream final : public ByteStream {
         consumed_ += static_cast<uint64_t>(count);
         return static_cast<size_t>(count);
       }
-      if (errno != EINTR && errno != EAGAIN) fail("cannot read " + name_, std::generic_category().message(errno));
+      if (errno != EINTR && errno != EAGAIN) {
+        throw UnreadableSource("cannot read " + name_, std::generic_category().message(errno));
+      }
     }
   }
 
@@ -106,7 +104,7 @@ class GzipStream final : public ByteStream {
       if (more && !in_member_ && any_member_ && input_.skip_zeros()) continue;
       if (more || in_member_) step();
       if (!more && in_member_ == any_member_ && inflater_.avail_out == wanted) {
-        fail(name_, "the gzip data are cut off: the file ends early; copy or download it again");
+        throw UnreadableSource(name_, "the gzip data are cut off: the file ends early; copy or download it again");
       }
     }
     return wanted - inflater_.avail_out;
@@ -125,7 +123,8 @@ class GzipStream final : public ByteStream {
     if (status == Z_STREAM_END) {
       in_member_ = false;
     } else if (status != Z_OK && status != Z_BUF_ERROR) {
-      fail(name_, fmt::format("the gzip data are damaged: {}", inflater_.msg ? inflater_.msg : zError(status)));
+      throw UnreadableSource(name_, fmt::format("the gzip data are damaged: {}",
+                                                inflater_.msg ? inflater_.msg : zError(status)));
     }
   }
 
@@ -149,16 +148,20 @@ class ZstdStream final : public ByteStream {
       const bool more = input_.refill();
       ZSTD_inBuffer in{.src = input_.data(), .size = more ? input_.size() : 0, .pos = 0};
       if (!more && !in_frame_) {
-        if (!any_frame_) fail(name_, "the zstd data are cut off: the file is empty; copy or download it again");
+        if (!any_frame_) {
+          throw UnreadableSource(name_, "the zstd data are cut off: the file is empty; copy or download it again");
+        }
         return 0;
       }
       const size_t status = ZSTD_decompressStream(decoder_.get(), &out, &in);
-      if (ZSTD_isError(status)) fail(name_, fmt::format("the zstd data are damaged: {}", ZSTD_getErrorName(status)));
+      if (ZSTD_isError(status)) {
+        throw UnreadableSource(name_, fmt::format("the zstd data are damaged: {}", ZSTD_getErrorName(status)));
+      }
       input_.take(in.pos);
       in_frame_ = status != 0;
       any_frame_ = true;
       if (!more && in_frame_ && out.pos == 0) {
-        fail(name_, "the zstd data are cut off: the file ends early; copy or download it again");
+        throw UnreadableSource(name_, "the zstd data are cut off: the file ends early; copy or download it again");
       }
     }
     return out.pos;

@@ -16,7 +16,7 @@ namespace gpt {
 // A file that cannot be read as what its name says: no permission, damaged, cut off, no text. The message names it.
 class UnreadableSource : public Error {
  public:
-  explicit UnreadableSource(const std::string& message) : Error(ExitCode::data, message) {}
+  UnreadableSource(const std::string& where, const std::string& why) : Error(ExitCode::data, where + ": " + why) {}
 };
 
 class ByteStream {

@@ -15,10 +15,6 @@
 namespace gpt {
 namespace {
 
-[[noreturn]] void fail(const std::string& where, const std::string& why) {
-  throw UnreadableSource(fmt::format("{}: {}", where, why));
-}
-
 // A stream of which the next bytes can be looked at.
 class Lookahead {
  public:
@@ -93,7 +89,7 @@ std::string why_no_text(std::string_view head) {
 std::unique_ptr<DocumentStream> open_plain(const Source& source, Lookahead bytes) {
   constexpr size_t kHead = 1 << 16;  // text has no NUL there; after it one is data like any other byte
   const std::string_view head = bytes.peek(kHead);
-  if (const std::string why = why_no_text(head); !why.empty()) fail(source.name, why);
+  if (const std::string why = why_no_text(head); !why.empty()) throw UnreadableSource(source.name, why);
   const size_t mark = head.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
   return std::make_unique<PlainText>(std::move(bytes), mark);
 }
@@ -127,7 +123,7 @@ class WetRecords final : public DocumentStream {
 
  private:
   [[noreturn]] void fail_record(const std::string& why) const {
-    fail(fmt::format("{}: record {}", name_, record_), why);
+    throw UnreadableSource(fmt::format("{}: record {}", name_, record_), why);
   }
 
   // True for a record of text.

@@ -21,10 +21,6 @@
 namespace gpt {
 namespace {
 
-[[noreturn]] void fail(const std::string& source, const std::string& message) {
-  throw Error(ExitCode::data, fmt::format("{}: {}", source, message));
-}
-
 int64_t file_bytes(const std::string& path) {
   std::error_code none;
   const auto bytes = std::filesystem::file_size(path, none);

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void fail(const std::string& input, const std::string& why) {
+[[noreturn]] void cannot_read(const std::string& input, const std::string& why) {
   throw Error(ExitCode::data, fmt::format("cannot read {}: {}", input, why));
 }
 
@@ -62,7 +62,7 @@ class Search {
     } else if (input.find_first_of("*?[") != std::string::npos) {
       add_pattern(input);
     } else {
-      fail(input.empty() ? "an input with an empty name" : input, std::generic_category().message(ENOENT));
+      cannot_read(input.empty() ? "an input with an empty name" : input, std::generic_category().message(ENOENT));
     }
   }
 
@@ -75,7 +75,7 @@ class Search {
  private:
   // What was found is passed over, what was named is an error.
   void refuse(const std::string& path, bool found, const std::string& why) {
-    if (!found) fail(path, why);
+    if (!found) cannot_read(path, why);
     list_.passed_over.push_back({path, fmt::format("{}: {}", path, why)});
   }
 
@@ -134,7 +134,7 @@ class Search {
     const int status = glob(pattern.c_str(), GLOB_NOSORT, nullptr, &matches);
     std::vector<std::string> paths(matches.gl_pathv, matches.gl_pathv + (status == 0 ? matches.gl_pathc : 0));
     globfree(&matches);
-    if (paths.empty()) fail(pattern, "no file matches");
+    if (paths.empty()) cannot_read(pattern, "no file matches");
     std::sort(paths.begin(), paths.end());
     for (const std::string& path : paths) add_path(path, /*found=*/true);
   }

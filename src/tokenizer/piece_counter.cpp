@@ -18,8 +18,8 @@ constexpr size_t kChunkBytes = 1 << 20;    // what a thread takes at a time
 constexpr size_t kPendingBytes = 4 << 20;  // for each thread: enough to be worth starting the threads
 constexpr size_t kLocalPieces = 1 << 15;
 constexpr size_t kLocalBytes = 1 << 21;
-constexpr size_t kTogether = 64;  // pieces added at once, so that their slots are fetched in parallel
-constexpr size_t kPrefetch = 12;  // pieces ahead
+constexpr size_t kTogether = 64;     // pieces added at once, so that their slots are fetched in parallel
+constexpr size_t kPiecesAhead = 12;  // how far ahead memory is prefetched
 constexpr int kShardBits = 6;
 constexpr size_t kSmallestTable = 1 << 8;
 
@@ -53,7 +53,8 @@ bool PieceTable::holds(const Slot& slot, const Piece& piece, const Key& short_ke
 void PieceTable::add(std::span<const Piece> pieces) {
   while ((size_ + pieces.size()) * 3 > slots_.size() * 2) grow();
   for (size_t i = 0; i < pieces.size(); ++i) {
-    if (i + kPrefetch < pieces.size()) __builtin_prefetch(&slots_[pieces[i + kPrefetch].hash & (slots_.size() - 1)], 1);
+    if (i + kPiecesAhead < pieces.size())
+      __builtin_prefetch(&slots_[pieces[i + kPiecesAhead].hash & (slots_.size() - 1)], 1);
     add(pieces[i]);
   }
 }

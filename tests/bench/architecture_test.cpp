@@ -11,7 +11,7 @@ namespace gpt {
 namespace {
 
 // A loss that falls by a tenth with every quarter of the updates, from where the configuration begins.
-struct Machine {
+struct LearningMachine {
   int64_t stop_after = 1000, calls = 0;
 
   std::optional<Learning> operator()(const Config& config, const LearningLength& length) {
@@ -31,7 +31,7 @@ struct Machine {
   }
 };
 
-ArchitectureComparison compare(Machine& machine) {
+ArchitectureComparison compare_on(LearningMachine& machine) {
   Config config;
   config.seed = 1;
   // LayerNorm learns as much with a token, and takes twice the time for it.
@@ -50,8 +50,8 @@ std::string verdict_of(const ArchitectureComparison& comparison, const std::stri
 }
 
 TEST(Architecture, EveryChoiceThatTheConfigurationDoesNotMake) {
-  Machine machine;
-  const ArchitectureComparison comparison = compare(machine);  // of rmsnorm, swiglu, rope without smoothing
+  LearningMachine machine;
+  const ArchitectureComparison comparison = compare_on(machine);  // of rmsnorm, swiglu, rope without smoothing
   EXPECT_TRUE(comparison.complete);
   std::vector<std::string> names;
   for (const Variant& variant : comparison.variants) names.push_back(variant.name);
@@ -62,8 +62,8 @@ TEST(Architecture, EveryChoiceThatTheConfigurationDoesNotMake) {
 }
 
 TEST(Architecture, IsJudgedByTokensAndByTime) {
-  Machine machine;
-  const ArchitectureComparison comparison = compare(machine);
+  LearningMachine machine;
+  const ArchitectureComparison comparison = compare_on(machine);
   EXPECT_EQ(verdict_of(comparison, "mlp: geglu"), "no difference");
   EXPECT_EQ(verdict_of(comparison, "mlp: gelu"), "worse");
   EXPECT_EQ(verdict_of(comparison, "position: learned"), "better");
@@ -73,8 +73,8 @@ TEST(Architecture, IsJudgedByTokensAndByTime) {
 }
 
 TEST(Architecture, StepsAreTimedInTurnWithTheFirst) {
-  Machine machine;
-  const ArchitectureComparison comparison = compare(machine);
+  LearningMachine machine;
+  const ArchitectureComparison comparison = compare_on(machine);
   for (const Variant& variant : comparison.variants)
     EXPECT_DOUBLE_EQ(variant.learning->step_ms, variant.name == "norm: layernorm" ? 20 : 10) << variant.name;
 }
@@ -90,9 +90,9 @@ TEST(Architecture, TheLossBetweenTwoEvaluationsLiesOnALine) {
 }
 
 TEST(Architecture, ASignalKeepsWhatWasLearned) {
-  Machine machine;
+  LearningMachine machine;
   machine.stop_after = 3;
-  const ArchitectureComparison comparison = compare(machine);
+  const ArchitectureComparison comparison = compare_on(machine);
   EXPECT_FALSE(comparison.complete);
   EXPECT_EQ(comparison.variants.size(), 3u);
   EXPECT_EQ(verdict_of(comparison, "mlp: geglu"), "no difference");

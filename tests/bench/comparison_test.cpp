@@ -14,7 +14,7 @@ namespace {
 using Gains = std::vector<double>;
 
 // `before` always makes 100 tokens per second, `after` the next of these.
-struct Machine {
+struct PairsMachine {
   std::vector<double> speeds;
   std::vector<int64_t> updates = {};
   size_t calls = 0;
@@ -26,7 +26,7 @@ struct Machine {
   }
 };
 
-std::optional<Comparison> compare_with(Machine& machine, const Pairs& pairs) {
+std::optional<Comparison> compare_with(PairsMachine& machine, const Pairs& pairs) {
   Config before, after;
   before.seed = 1, after.seed = 2;
   return compare({before, {.warm_up = 1, .updates = 8}}, {after, {.warm_up = 1, .updates = 2}}, pairs,
@@ -34,7 +34,7 @@ std::optional<Comparison> compare_with(Machine& machine, const Pairs& pairs) {
 }
 
 TEST(Comparisons, TakeTurnsAndKeepEachPair) {
-  Machine machine{{110, 90, 120}};
+  PairsMachine machine{{110, 90, 120}};
   const auto pair = compare_with(machine, {.seconds = 60, .most = 3});
   EXPECT_EQ(machine.updates, (std::vector<int64_t>{8, 2, 8, 2, 8, 2}));
   EXPECT_EQ(pair->gains, (Gains{1.1, 0.9, 1.2}));
@@ -43,13 +43,13 @@ TEST(Comparisons, TakeTurnsAndKeepEachPair) {
 }
 
 TEST(Comparisons, EndWhereTheNextPairWouldTakeTooLong) {
-  Machine machine{{110, 90, 120}};
+  PairsMachine machine{{110, 90, 120}};
   EXPECT_EQ(compare_with(machine, {.seconds = 0, .most = 3})->gains, Gains{1.1}) << "one is needed in any case";
 }
 
 TEST(Comparisons, EndWhereThreePairsOrMoreAgree) {
   const auto speeds_seen = [](std::vector<double> speeds) {
-    Machine machine{std::move(speeds)};
+    PairsMachine machine{std::move(speeds)};
     return compare_with(machine, {.seconds = 60})->gains.size();
   };
   EXPECT_EQ(speeds_seen({110, 120, 130, 0}), 3u);

@@ -34,7 +34,7 @@ std::vector<Rung> toy_variants() {
   return result;
 }
 
-struct Machine {
+struct LadderMachine {
   int64_t calls = 0, stop_after = 1000;
   std::vector<int64_t> batch_sizes, updates;
 
@@ -61,7 +61,7 @@ Config toy_config() {
   return config;
 }
 
-Ladder climb_with(Machine& machine, const std::vector<Rung>& rungs = toy_rungs(), bool keeps_all = false) {
+Ladder climb_with(LadderMachine& machine, const std::vector<Rung>& rungs = toy_rungs(), bool keeps_all = false) {
   const auto ignore = [](double share, const std::string&) {
     EXPECT_GE(share, 0);
     EXPECT_LE(share, 1);
@@ -77,7 +77,7 @@ const LadderRow& row(const std::vector<LadderRow>& rows, const std::string& name
 }
 
 TEST(Ladder, KeepsWhatIsFasterAndLeavesOutTheRest) {
-  Machine machine;
+  LadderMachine machine;
   const Ladder ladder = climb_with(machine);
   EXPECT_TRUE(ladder.complete);
   EXPECT_TRUE(row(ladder.rows, "faster").kept);
@@ -103,7 +103,7 @@ std::vector<std::string> names_of(const std::vector<LadderRow>& rows) {
 }
 
 TEST(Ladder, SwitchesEachOffOrOnInTheFullSet) {
-  Machine machine;
+  LadderMachine machine;
   const Ladder ladder = climb_with(machine);
   EXPECT_EQ(names_of(ladder.switched),
             (std::vector<std::string>{"start", "without faster", "with slower", "with wrong", "without same"}));
@@ -126,7 +126,7 @@ std::vector<Rung> rungs_that_need_each_other() {
 }
 
 TEST(Ladder, WhatLacksWhatItNeedsIsNotMeasured) {
-  Machine machine;
+  LadderMachine machine;
   const Ladder ladder = climb_with(machine, rungs_that_need_each_other());
   EXPECT_FALSE(row(ladder.rows, "needy").measurement);
   EXPECT_FALSE(row(ladder.rows, "needy").kept);
@@ -143,7 +143,7 @@ TEST(Ladder, ARungDoesNotReplaceItsRival) {
     std::vector<Rung> rungs{{"rival", "halves the time", [](Config& config) { config.seed = 2; }},
                             {"rung", "halves it again", quarter, "", "", {}, "rival"}};
     if (!has_rival) rungs[0].obstacle = "needs a GPU";
-    Machine machine;
+    LadderMachine machine;
     const Ladder ladder = climb_with(machine, rungs);
     EXPECT_EQ(row(ladder.rows, "rung").kept, !has_rival);
     EXPECT_EQ(row(ladder.rows, "rung").verdict, has_rival ? "left out: faster, but rival is kept" : "kept: faster");
@@ -155,7 +155,7 @@ TEST(Ladder, ARungDoesNotReplaceItsRival) {
 TEST(Ladder, ACombinationKeepsWhateverCanBeRun) {
   std::vector<Rung> rungs = toy_rungs();
   std::erase_if(rungs, [](const Rung& rung) { return rung.name == "absent"; });
-  Machine machine;
+  LadderMachine machine;
   const Ladder ladder = climb_with(machine, rungs, /*keeps_all=*/true);
   EXPECT_TRUE(ladder.complete);
   for (const LadderRow& row : ladder.rows) EXPECT_EQ(row.kept, row.name != "broken") << row.name;
@@ -170,7 +170,7 @@ TEST(Ladder, ACombinationKeepsWhateverCanBeRun) {
 }
 
 TEST(Ladder, LossesAreShownWithTheirDifferenceFromTheStart) {
-  Machine machine;
+  LadderMachine machine;
   const Findings result = findings(climb_with(machine));
   const auto json = nlohmann::json::parse(result.json);
   const auto& rows = json.at("rows");
@@ -197,7 +197,7 @@ TEST(Ladder, PairsAreShownOneByOneOrByTheirRange) {
 
 TEST(Ladder, WhatALaterRungSetsTooIsNotMeasuredWithout) {
   const auto halve = [](Config& config) { config.seed = 2; };
-  Machine machine;
+  LadderMachine machine;
   const Ladder ladder = climb_with(machine, {{"first", "halves the time", halve}, {"second", "does too", halve}});
   EXPECT_TRUE(ladder.complete);
   EXPECT_TRUE(row(ladder.rows, "second").kept);
@@ -213,7 +213,7 @@ TEST(Ladder, WhatAnotherOfItsGroupSetsTooIsTakenAwayWithTheGroup) {
                                 {"some", "halves the time", [](Config& config) { config.seed = 2; }, "", "group"},
                                 {"more", "halves it again", [](Config& config) { config.seed = 4; }, "", "group"},
                                 {"most", "halves it again", [](Config& config) { config.seed = 8; }, "", "group"}};
-  Machine machine;
+  LadderMachine machine;
   const Ladder ladder = climb_with(machine, rungs);
   EXPECT_EQ(names_of(ladder.switched),
             (std::vector<std::string>{"start", "without other", "without some+more+most", "without most"}));
@@ -239,7 +239,7 @@ TEST(Ladder, CompileBringsItsAttentionWhereLibTorchsWasLeftOut) {
 }
 
 TEST(Ladder, VariesTheFullSet) {
-  Machine machine;
+  LadderMachine machine;
   const Ladder ladder = climb_with(machine);
   for (const int64_t size : {32, 128, 256})  // the full set itself has 64
     EXPECT_EQ(std::count(machine.batch_sizes.begin(), machine.batch_sizes.end(), size), 3) << size;
@@ -325,7 +325,7 @@ TEST(Rungs, ACombinationNamesWhatEachNeedsBeforeIt) {
 }
 
 TEST(Ladder, KeepsWhatWasMeasuredBeforeASignal) {
-  Machine machine;
+  LadderMachine machine;
   machine.stop_after = 10;
   const Ladder ladder = climb_with(machine);
   EXPECT_FALSE(ladder.complete);
@@ -393,7 +393,7 @@ TEST(Ladder, UpdatesTakeASecondWhereAStartTakesMore) {
 }
 
 TEST(Ladder, ResultsNameEveryRow) {
-  Machine machine;
+  LadderMachine machine;
   BenchResults results;
   results.title = "ladder", results.command = "gpt-bench ladder", results.date = "2026-01-01T00:00:00Z";
   const Ladder ladder = climb_with(machine);

@@ -18,7 +18,7 @@ DeviceInfo gpu() {
 }
 
 // Takes 100 ms for LibTorch's operators, 50 with ours, 25 recorded.
-struct Machine {
+struct ModesMachine {
   int64_t stop_after = 1000;
   std::vector<std::string> measured;
 
@@ -36,7 +36,7 @@ struct Machine {
   int64_t updates = 0;
 };
 
-Modes compare(Machine& machine, const DeviceInfo& device, const ModesEffort& effort) {
+Modes compare_modes_on(ModesMachine& machine, const DeviceInfo& device, const ModesEffort& effort) {
   return measure_modes(Config(), device, effort, std::ref(machine), [](double share, const std::string&) {
     EXPECT_GE(share, 0);
     EXPECT_LE(share, 1);
@@ -44,8 +44,8 @@ Modes compare(Machine& machine, const DeviceInfo& device, const ModesEffort& eff
 }
 
 TEST(Modes, OnACpuEveryModeIsDefault) {
-  Machine machine;
-  const Modes modes = compare(machine, DeviceInfo(), {.epochs = 2, .iterations = 7});
+  ModesMachine machine;
+  const Modes modes = compare_modes_on(machine, DeviceInfo(), {.epochs = 2, .iterations = 7});
   EXPECT_TRUE(modes.complete);
   EXPECT_EQ(machine.measured, (std::vector<std::string>{"eager", "default", "eager", "default"}));
   EXPECT_EQ(machine.updates, 7);
@@ -59,8 +59,8 @@ TEST(Modes, OnACpuEveryModeIsDefault) {
 }
 
 TEST(Modes, OnAGpuEachIsMeasuredInTurnAndOneThatFailsIsNoLoss) {
-  Machine machine;
-  const Modes modes = compare(machine, gpu(), {.epochs = 2, .iterations = 1});
+  ModesMachine machine;
+  const Modes modes = compare_modes_on(machine, gpu(), {.epochs = 2, .iterations = 1});
   EXPECT_TRUE(modes.complete);
   EXPECT_EQ(modes.rows[2].gain, 4);
   EXPECT_FALSE(modes.rows[3].measurement);
@@ -70,9 +70,9 @@ TEST(Modes, OnAGpuEachIsMeasuredInTurnAndOneThatFailsIsNoLoss) {
 }
 
 TEST(Modes, ASignalKeepsWhatWasMeasured) {
-  Machine machine;
+  ModesMachine machine;
   machine.stop_after = 5;
-  const Modes modes = compare(machine, gpu(), {.epochs = 5, .iterations = 1});
+  const Modes modes = compare_modes_on(machine, gpu(), {.epochs = 5, .iterations = 1});
   EXPECT_FALSE(modes.complete);
   EXPECT_EQ(modes.epochs, 1);
   EXPECT_EQ(modes.rows[2].gain, 4);
@@ -81,9 +81,9 @@ TEST(Modes, ASignalKeepsWhatWasMeasured) {
 
 TEST(Modes, ASignalInTheFirstEpochKeepsItsRows) {
   for (const int64_t measured : {0, 1, 2}) {
-    Machine machine;
+    ModesMachine machine;
     machine.stop_after = measured;
-    const Modes modes = compare(machine, gpu(), {.epochs = 5, .iterations = 1});
+    const Modes modes = compare_modes_on(machine, gpu(), {.epochs = 5, .iterations = 1});
     EXPECT_EQ(modes.epochs, 0);
     for (size_t i = 0; i < modes.rows.size(); ++i)
       EXPECT_EQ(modes.rows[i].measurement.has_value(), static_cast<int64_t>(i) < measured);
@@ -91,8 +91,8 @@ TEST(Modes, ASignalInTheFirstEpochKeepsItsRows) {
 }
 
 TEST(Modes, ResultsNameEveryRow) {
-  Machine machine;
-  const Findings result = findings(compare(machine, DeviceInfo(), {.epochs = 1, .seconds = 10}));
+  ModesMachine machine;
+  const Findings result = findings(compare_modes_on(machine, DeviceInfo(), {.epochs = 1, .seconds = 10}));
   const std::string text = to_markdown(result.text);
   for (const char* name : {"eager", "default", "reduce-overhead", "max-autotune"}) {
     EXPECT_NE(text.find(std::string("| ") + name + " "), std::string::npos) << name;

@@ -14,7 +14,7 @@ namespace gpt {
 namespace {
 
 // 1 GB and 100 ms without a saver. A level of checkpointing takes 100 MB away and costs 10 ms; our operators save as much, and time.
-struct Machine {
+struct SaversMachine {
   int64_t stop_after = 1000, calls = 0;
   bool counts_tensors = true;
   std::vector<int64_t> effective_batches;
@@ -36,7 +36,7 @@ struct Machine {
   }
 };
 
-Savings measure(Machine& machine) {
+Savings measure(SaversMachine& machine) {
   Config config;
   config.training.batch_size = 8;
   return measure_savers(config, savers(config, DeviceInfo()), 60, std::ref(machine),
@@ -46,7 +46,7 @@ Savings measure(Machine& machine) {
                         });
 }
 
-const LadderRow& row(const Savings& savings, const std::string& name) {
+const LadderRow& row_of(const Savings& savings, const std::string& name) {
   const auto found =
       std::find_if(savings.rows.begin(), savings.rows.end(), [&](const LadderRow& row) { return row.name == name; });
   EXPECT_NE(found, savings.rows.end()) << name;
@@ -54,22 +54,22 @@ const LadderRow& row(const Savings& savings, const std::string& name) {
 }
 
 TEST(Savers, EachIsComparedWithTheBaseline) {
-  Machine machine;
+  SaversMachine machine;
   const Savings savings = measure(machine);
   EXPECT_TRUE(savings.complete);
-  EXPECT_EQ(row(savings, "baseline").measurement->tensor_bytes, 1'000'000'000);
-  EXPECT_EQ(row(savings, "block").measurement->tensor_bytes, 600'000'000);
-  EXPECT_NEAR(row(savings, "block").gain, 100.0 / 140, 1e-9);
-  EXPECT_EQ(row(savings, "compile+block").measurement->tensor_bytes, 500'000'000);
-  EXPECT_EQ(row(savings, "compile+block").verdict, "the same loss within 1 %");
-  EXPECT_EQ(row(savings, "half batch").verdict, "the loss differs by +5.0 %");
-  EXPECT_EQ(row(savings, "compile+activation").verdict, "too large");
-  EXPECT_EQ(row(savings, "bfloat16").verdict, "the CPU has no bfloat16 instructions");
+  EXPECT_EQ(row_of(savings, "baseline").measurement->tensor_bytes, 1'000'000'000);
+  EXPECT_EQ(row_of(savings, "block").measurement->tensor_bytes, 600'000'000);
+  EXPECT_NEAR(row_of(savings, "block").gain, 100.0 / 140, 1e-9);
+  EXPECT_EQ(row_of(savings, "compile+block").measurement->tensor_bytes, 500'000'000);
+  EXPECT_EQ(row_of(savings, "compile+block").verdict, "the same loss within 1 %");
+  EXPECT_EQ(row_of(savings, "half batch").verdict, "the loss differs by +5.0 %");
+  EXPECT_EQ(row_of(savings, "compile+activation").verdict, "too large");
+  EXPECT_EQ(row_of(savings, "bfloat16").verdict, "the CPU has no bfloat16 instructions");
   for (const int64_t sequences : machine.effective_batches) EXPECT_EQ(sequences, 8);
 }
 
 TEST(Savers, ASignalKeepsWhatWasMeasured) {
-  Machine machine;
+  SaversMachine machine;
   machine.stop_after = 10;
   const Savings savings = measure(machine);
   EXPECT_FALSE(savings.complete);
@@ -78,7 +78,7 @@ TEST(Savers, ASignalKeepsWhatWasMeasured) {
 }
 
 TEST(Savers, ResultsNameEveryRow) {
-  Machine machine;
+  SaversMachine machine;
   const Savings savings = measure(machine);
   const Findings result = findings(savings);
   const std::string text = to_markdown(result.text);
@@ -91,7 +91,7 @@ TEST(Savers, ResultsNameEveryRow) {
 
 // As under `ulimit -v`.
 TEST(Savers, WhereNobodyCountsTensorsTheMemoryOfTheProcessIsCompared) {
-  Machine machine;
+  SaversMachine machine;
   machine.counts_tensors = false;
   const std::string text = to_markdown(findings(measure(machine)).text);
   EXPECT_NE(text.find("| 1.60 GB | 1.60 GB |  20 % |"), std::string::npos) << text;

@@ -66,7 +66,7 @@ class CheckpointTest : public ::testing::Test {
   // Writes the sample with one record changed; an empty text leaves it out.
   void write_with(const std::string& changed, const std::string& text) const {
     const std::string original = folder_ + "/original.pt";
-    save_checkpoint(original, testing::sample_checkpoint());
+    save_checkpoint(original, test::sample_checkpoint());
     const ContainerReader reader(original);
     ContainerWriter writer(path_);
     for (const std::string& name : reader.names()) {
@@ -80,7 +80,7 @@ class CheckpointTest : public ::testing::Test {
 };
 
 TEST_F(CheckpointTest, ComesBackBitForBit) {
-  const Checkpoint saved = testing::sample_checkpoint();
+  const Checkpoint saved = test::sample_checkpoint();
   save_checkpoint(path_, saved);
   const Checkpoint loaded = read_checkpoint(path_);
   EXPECT_EQ(loaded.step, saved.step);
@@ -106,13 +106,13 @@ TEST_F(CheckpointTest, ComesBackBitForBit) {
 }
 
 TEST_F(CheckpointTest, SavedAgainItIsTheSameFile) {
-  save_checkpoint(path_, testing::sample_checkpoint());
+  save_checkpoint(path_, test::sample_checkpoint());
   save_checkpoint(path_ + "2", read_checkpoint(path_));
   EXPECT_EQ(read_file(path_, ExitCode::checkpoint), read_file(path_ + "2", ExitCode::checkpoint));
 }
 
 TEST_F(CheckpointTest, ComesBackWithoutScalerAndWithAFiniteLoss) {
-  Checkpoint saved = testing::sample_checkpoint();
+  Checkpoint saved = test::sample_checkpoint();
   saved.scaler_scale = saved.scaler_growth_tracker = at::Tensor();
   saved.environment.clear();
   for (const double loss : {1.4697, 0.1 + 0.2, 5e-324, 1.7976931348623157e308, -0.0}) {
@@ -141,7 +141,7 @@ TEST_F(CheckpointTest, TakesViewsAndTensorsThatNeedGradients) {
 class CheckpointOnDevice : public DeviceTest {};
 
 TEST_P(CheckpointOnDevice, TakesItsTensorsFromThere) {
-  Checkpoint saved = testing::sample_checkpoint();
+  Checkpoint saved = test::sample_checkpoint();
   const std::string path = ::testing::TempDir() + "device_" + std::to_string(getpid()) + ".pt";
   const Checkpoint expected = saved;
   for (auto& [name, tensor] : saved.model) tensor = tensor.to(device());
@@ -166,19 +166,19 @@ TEST_P(CheckpointOnDevice, TakesItsTensorsFromThere) {
 INSTANTIATE_ON_DEVICES(CheckpointOnDevice);
 
 TEST_F(CheckpointTest, OwnsItsValuesWhenTheFileIsGone) {
-  save_checkpoint(path_, testing::sample_checkpoint());
+  save_checkpoint(path_, test::sample_checkpoint());
   const Checkpoint loaded = read_checkpoint(path_);
   fs::resize_file(path_, 0);
-  expect_same_bits(loaded.model, testing::sample_checkpoint().model);
+  expect_same_bits(loaded.model, test::sample_checkpoint().model);
 }
 
 TEST_F(CheckpointTest, ValuesThatAreNotFiniteAreNotSaved) {
-  save_checkpoint(path_, testing::sample_checkpoint());
+  save_checkpoint(path_, test::sample_checkpoint());
   const std::string before = read_file(path_, ExitCode::checkpoint);
   for (const double value : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
     for (const std::string group : {"model", "exp_avg", "exp_avg_sq"}) {
       for (const size_t index : {0, 1, 3, 4}) {  // float32, bfloat16, float64, float16 in the model
-        Checkpoint damaged = testing::sample_checkpoint();
+        Checkpoint damaged = test::sample_checkpoint();
         auto& [name, tensor] = (group == "model" ? damaged.model : damaged.optimizer.slot(group))[index];
         tensor.view(-1).narrow(0, tensor.numel() - 1, 1).fill_(value);
         try {
@@ -197,13 +197,13 @@ TEST_F(CheckpointTest, ValuesThatAreNotFiniteAreNotSaved) {
 
 TEST_F(CheckpointTest, ItsPickleIsNeverLookedAt) {
   write_with("data.pkl", "cos\nsystem\n(S'touch " + folder_ + "/executed'\ntR.");
-  expect_same_bits(read_checkpoint(path_).model, testing::sample_checkpoint().model);
+  expect_same_bits(read_checkpoint(path_).model, test::sample_checkpoint().model);
   EXPECT_FALSE(fs::exists(folder_ + "/executed"));
 }
 
 // What a key means that its program did not know: what that program did.
 TEST_F(CheckpointTest, OneFromBeforeAmpModeWasTrainedWithAutocast) {
-  save_checkpoint(path_, testing::sample_checkpoint());
+  save_checkpoint(path_, test::sample_checkpoint());
   EXPECT_EQ(read_checkpoint(path_).config.training.precision.amp_mode, AmpMode::automatic);
   std::string text(ContainerReader(path_).text("config.yaml"));
   const size_t begin = text.find("amp_mode:");
@@ -231,7 +231,7 @@ TEST_F(CheckpointTest, ContainersThatAreNoCheckpointAreRefused) {
 }
 
 TEST_F(CheckpointTest, ImpossibleDescriptionsAreRefused) {
-  save_checkpoint(path_, testing::sample_checkpoint());
+  save_checkpoint(path_, test::sample_checkpoint());
   const Json good = Json::parse(ContainerReader(path_).text("checkpoint.json"));
   ASSERT_EQ(good["tensors"][0]["name"], "model/transformer.wte.weight");
   ASSERT_EQ(good["tensors"][5]["name"], "model/empty");
@@ -282,7 +282,7 @@ TEST_F(CheckpointTest, ImpossibleDescriptionsAreRefused) {
 }
 
 TEST_F(CheckpointTest, TensorsWithoutAPlaceAreRefused) {
-  save_checkpoint(path_, testing::sample_checkpoint());
+  save_checkpoint(path_, test::sample_checkpoint());
   const ContainerReader reader(path_);
   for (const char* name : {"evil/x", "optimizer/steps", "plain"}) {
     ContainerWriter writer(path_ + "2");

@@ -12,7 +12,7 @@
 
 #include "gpt/checkpoint/checkpoint.h"
 
-namespace gpt::testing {
+namespace gpt::test {
 
 inline Checkpoint sample_checkpoint() {
   using Limits = std::numeric_limits<float>;
@@ -53,4 +53,4 @@ inline Checkpoint sample_checkpoint() {
   return sample;
 }
 
-}  // namespace gpt::testing
+}  // namespace gpt::test

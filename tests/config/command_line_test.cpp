@@ -11,19 +11,19 @@
 namespace gpt::config {
 namespace {
 
-CommandLine parse(std::vector<const char*> arguments, const std::vector<Option>& program_rows = {}) {
+CommandLine parse_line(std::vector<const char*> arguments, const std::vector<Option>& program_rows = {}) {
   arguments.insert(arguments.begin(), "gpt-train");
   return parse_command_line(static_cast<int>(arguments.size()), arguments.data(), "gpt-train", "Trains.", program_rows);
 }
 
-std::string fault(std::vector<const char*> arguments) {
-  return fault_of([&] { parse(arguments); });
+std::string fault_of_line(std::vector<const char*> arguments) {
+  return fault_of([&] { parse_line(arguments); });
 }
 
 std::string output(std::vector<const char*> arguments) {
   bool handled = false;
   testing::internal::CaptureStdout();
-  const std::string message = fault_of([&] { handled = parse(arguments).handled; });
+  const std::string message = fault_of([&] { handled = parse_line(arguments).handled; });
   const std::string text = testing::internal::GetCapturedStdout();
   EXPECT_TRUE(handled) << message;
   return text;
@@ -42,10 +42,10 @@ class File {
 
 TEST(CommandLine, TakesEverySpellingOfAFlag) {
   for (const char* flag : {"--batch_size", "--batch-size", "--training.batch_size", "--training.batch-size"}) {
-    EXPECT_EQ(parse({flag, "3"}).config.training.batch_size, 3) << flag;
-    EXPECT_EQ(parse({(std::string(flag) + "=3").c_str()}).config.training.batch_size, 3) << flag;
+    EXPECT_EQ(parse_line({flag, "3"}).config.training.batch_size, 3) << flag;
+    EXPECT_EQ(parse_line({(std::string(flag) + "=3").c_str()}).config.training.batch_size, 3) << flag;
   }
-  EXPECT_EQ(parse({"--seed", "3"}).config.seed, 3);
+  EXPECT_EQ(parse_line({"--seed", "3"}).config.seed, 3);
 }
 
 TEST(CommandLine, EveryKeyAndAliasIsAFlagAndUnique) {
@@ -58,7 +58,7 @@ TEST(CommandLine, EveryKeyAndAliasIsAFlagAndUnique) {
       EXPECT_TRUE(names.insert(name).second) << name << " stands for two keys";
       const bool translates = std::any_of(row.aliases.begin(), row.aliases.end(),
                                           [&](const Alias& alias) { return alias.name == name && alias.is_switch(); });
-      const std::string message = fault({("--" + name + "=impossible").c_str()});
+      const std::string message = fault_of_line({("--" + name + "=impossible").c_str()});
       // Text rows take any value; the others refuse this one under their key's name.
       if (translates || !std::holds_alternative<std::string*>(row.target)) {
         EXPECT_NE(message.find(translates ? name : row.key()), std::string::npos) << name << ": " << message;
@@ -71,32 +71,32 @@ TEST(CommandLine, EveryKeyAndAliasIsAFlagAndUnique) {
 }
 
 TEST(CommandLine, TakesTheSpellingsOfOtherDocuments) {
-  EXPECT_EQ(parse({"--data", "x.txt"}).config.data.text, "x.txt");
-  EXPECT_EQ(parse({"--data_path", "x.txt"}).config.data.text, "x.txt");
-  EXPECT_EQ(parse({"--dataset", "shakespeare"}).config.data.dataset, DatasetName::shakespeare);
-  EXPECT_EQ(parse({"--model_size", "gpt2_xl"}).config.model.n_embd, 1600);
-  EXPECT_EQ(parse({"--use_gpu", "false"}).config.device, "cpu");
-  EXPECT_EQ(parse({"--use-gpu"}).config.device, "auto");
-  EXPECT_EQ(parse({"--use_lr_scheduler=false"}).config.training.schedule.lr_schedule, LrSchedule::constant);
+  EXPECT_EQ(parse_line({"--data", "x.txt"}).config.data.text, "x.txt");
+  EXPECT_EQ(parse_line({"--data_path", "x.txt"}).config.data.text, "x.txt");
+  EXPECT_EQ(parse_line({"--dataset", "shakespeare"}).config.data.dataset, DatasetName::shakespeare);
+  EXPECT_EQ(parse_line({"--model_size", "gpt2_xl"}).config.model.n_embd, 1600);
+  EXPECT_EQ(parse_line({"--use_gpu", "false"}).config.device, "cpu");
+  EXPECT_EQ(parse_line({"--use-gpu"}).config.device, "auto");
+  EXPECT_EQ(parse_line({"--use_lr_scheduler=false"}).config.training.schedule.lr_schedule, LrSchedule::constant);
   const File file("seed: 5\n");
   for (const char* flag : {"--config", "--config_path", "--config-path"})
-    EXPECT_EQ(parse({flag, file.path()}).config.seed, 5) << flag;
+    EXPECT_EQ(parse_line({flag, file.path()}).config.seed, 5) << flag;
 }
 
 TEST(CommandLine, SwitchesTakeAnOptionalValue) {
-  EXPECT_TRUE(parse({"--bias"}).config.model.bias);
-  EXPECT_TRUE(parse({"--bias", "true"}).config.model.bias);
-  EXPECT_TRUE(parse({"--bias", "--seed", "1"}).config.model.bias);
-  EXPECT_FALSE(parse({"--use_amp", "false"}).config.training.precision.use_amp);
-  EXPECT_FALSE(parse({"--use-amp=false"}).config.training.precision.use_amp);
-  EXPECT_FALSE(parse({"--use_amp", "No"}).config.training.precision.use_amp);
-  EXPECT_EQ(parse({"--use_gpu", "NO"}).config.device, "cpu");
-  EXPECT_EQ(fault({"--use_amp", "0"}), "--training.use_amp must be true or false, got '0'; write false");
-  EXPECT_EQ(fault({"--use_amp="}), "--training.use_amp must be true or false, got ''");
+  EXPECT_TRUE(parse_line({"--bias"}).config.model.bias);
+  EXPECT_TRUE(parse_line({"--bias", "true"}).config.model.bias);
+  EXPECT_TRUE(parse_line({"--bias", "--seed", "1"}).config.model.bias);
+  EXPECT_FALSE(parse_line({"--use_amp", "false"}).config.training.precision.use_amp);
+  EXPECT_FALSE(parse_line({"--use-amp=false"}).config.training.precision.use_amp);
+  EXPECT_FALSE(parse_line({"--use_amp", "No"}).config.training.precision.use_amp);
+  EXPECT_EQ(parse_line({"--use_gpu", "NO"}).config.device, "cpu");
+  EXPECT_EQ(fault_of_line({"--use_amp", "0"}), "--training.use_amp must be true or false, got '0'; write false");
+  EXPECT_EQ(fault_of_line({"--use_amp="}), "--training.use_amp must be true or false, got ''");
   // A choice that is a switch too.
   using enum GradientCheckpointing;
   const auto level = [](const std::vector<const char*>& words) {
-    return parse(words).config.training.execution.gradient_checkpointing;
+    return parse_line(words).config.training.execution.gradient_checkpointing;
   };
   EXPECT_EQ(level({"--gradient_checkpointing"}), block);
   EXPECT_EQ(level({"--gradient_checkpointing", "--seed", "1"}), block);
@@ -104,46 +104,46 @@ TEST(CommandLine, SwitchesTakeAnOptionalValue) {
   EXPECT_EQ(level({"--gradient_checkpointing", "selective"}), selective);
   EXPECT_EQ(level({"--use_activation_checkpointing"}), block);
   EXPECT_EQ(
-      fault({"--gradient_checkpointing", "blocks"}),
+      fault_of_line({"--gradient_checkpointing", "blocks"}),
       "--training.gradient_checkpointing must be one of none, activation, norm, selective, block, got 'blocks'; did you "
       "mean 'block'?");
 }
 
 TEST(CommandLine, TextComesThroughUnchanged) {
   for (const char* text : {"", " ", "[a,b]", "--x", "-1", "a=b", "\n", "{}", "\"q\"", "%%", "a b"}) {
-    EXPECT_EQ(parse({"--sample_prompt", text, "--seed", "9"}).config.training.cadence.sample_prompt, text);
+    EXPECT_EQ(parse_line({"--sample_prompt", text, "--seed", "9"}).config.training.cadence.sample_prompt, text);
     const std::string joined = std::string("--sample_prompt=") + text;
-    EXPECT_EQ(parse({joined.c_str(), "--seed", "9"}).config.training.cadence.sample_prompt, text);
-    EXPECT_EQ(parse({joined.c_str(), "--seed", "9"}).config.seed, 9);
+    EXPECT_EQ(parse_line({joined.c_str(), "--seed", "9"}).config.training.cadence.sample_prompt, text);
+    EXPECT_EQ(parse_line({joined.c_str(), "--seed", "9"}).config.seed, 9);
   }
 }
 
 TEST(CommandLine, FlagsBeatTheFileAndKeysBeatThePreset) {
   const File file("seed: 5\nmodel:\n  preset: gpt2_large\n  n_embd: 1920\ntraining:\n  batch_size: 2\n");
   const Config c =
-      parse({"--n_head", "30", "--config", file.path(), "--batch_size", "3", "--preset", "gpt2_medium"}).config;
+      parse_line({"--n_head", "30", "--config", file.path(), "--batch_size", "3", "--preset", "gpt2_medium"}).config;
   EXPECT_EQ(c.seed, 5);
   EXPECT_EQ(c.training.batch_size, 3);
   EXPECT_EQ(c.model.n_layer, 24);
   EXPECT_EQ(c.model.n_embd, 1920);
   EXPECT_EQ(c.model.n_head, 30);
   EXPECT_EQ(c.model.mlp, Mlp::gelu);
-  EXPECT_EQ(parse({"--config", file.path(), "--preset", "none", "--n_embd", "6", "--position", "learned"})
+  EXPECT_EQ(parse_line({"--config", file.path(), "--preset", "none", "--n_embd", "6", "--position", "learned"})
                 .config.model.n_layer,
             6);
 }
 
 TEST(CommandLine, AFlagReplacesTheFilesChoiceOfDataAndLength) {
   const File file("data:\n  bin: b\n  metadata: m\n  num_workers: 3\ntraining:\n  epochs: 2\n");
-  const Config c = parse({"--config", file.path(), "--data", "x.txt", "--max_steps", "7"}).config;
+  const Config c = parse_line({"--config", file.path(), "--data", "x.txt", "--max_steps", "7"}).config;
   EXPECT_EQ(c.data.text, "x.txt");
   EXPECT_EQ(c.data.bin, "");
   EXPECT_EQ(c.data.metadata, "");
   EXPECT_EQ(c.data.num_workers, 3);
   EXPECT_EQ(c.training.schedule.max_steps, 7);
   EXPECT_EQ(c.training.schedule.epochs, std::nullopt);
-  EXPECT_EQ(parse({"--config", file.path(), "--metadata", "n"}).config.data.bin, "b");
-  EXPECT_EQ(fault({"--epochs", "1", "--max_steps", "7"}),
+  EXPECT_EQ(parse_line({"--config", file.path(), "--metadata", "n"}).config.data.bin, "b");
+  EXPECT_EQ(fault_of_line({"--epochs", "1", "--max_steps", "7"}),
             "--training.max_steps: epochs 1 and max_steps 7 both set the length of the run; keep one");
 }
 
@@ -152,50 +152,51 @@ TEST(CommandLine, AFlagForTheBatchReplacesWhatFollowedFromTheFilesOwn) {
   const File file("training: {batch_size: 8, gradient_accumulation_steps: 4, total_batch_size: 32}\n");
   const auto micro_steps = [&](std::vector<const char*> flags) {
     flags.insert(flags.begin(), {"--config", file.path()});
-    return parse(flags).config.training.gradient_accumulation_steps;
+    return parse_line(flags).config.training.gradient_accumulation_steps;
   };
   EXPECT_EQ(micro_steps({}), 4);
   EXPECT_EQ(micro_steps({"--batch_size", "2"}), 16);
   EXPECT_EQ(micro_steps({"--total_batch_size", "64"}), 8);
   EXPECT_EQ(micro_steps({"--gradient_accumulation_steps", "3"}), 3);
-  EXPECT_EQ(parse({"--config", file.path(), "--batch_size", "auto"}).config.training.batch_size, 0);
+  EXPECT_EQ(parse_line({"--config", file.path(), "--batch_size", "auto"}).config.training.batch_size, 0);
   const File product("training: {batch_size: 8, gradient_accumulation_steps: 4, total_batch_size: auto}\n");
-  EXPECT_EQ(parse({"--config", product.path(), "--batch_size", "2"}).config.training.gradient_accumulation_steps, 4);
+  EXPECT_EQ(parse_line({"--config", product.path(), "--batch_size", "2"}).config.training.gradient_accumulation_steps,
+            4);
   EXPECT_EQ(
-      fault({"--config", file.path(), "--batch_size", "3"}),
+      fault_of_line({"--config", file.path(), "--batch_size", "3"}),
       "--training.batch_size: total_batch_size 32 is not divisible by batch_size 3; use total_batch_size 30 or 33, or "
       "batch_size 2 or 4");
 }
 
 TEST(CommandLine, FaultsNameTheFlag) {
-  EXPECT_EQ(fault({"--lerning_rate", "1"}), "unknown flag '--lerning_rate'; did you mean '--learning_rate'?");
-  EXPECT_EQ(fault({"--lerning-rate=1"}), "unknown flag '--lerning-rate'; did you mean '--learning_rate'?");
-  EXPECT_EQ(fault({"--training.lerning_rate", "1"}),
+  EXPECT_EQ(fault_of_line({"--lerning_rate", "1"}), "unknown flag '--lerning_rate'; did you mean '--learning_rate'?");
+  EXPECT_EQ(fault_of_line({"--lerning-rate=1"}), "unknown flag '--lerning-rate'; did you mean '--learning_rate'?");
+  EXPECT_EQ(fault_of_line({"--training.lerning_rate", "1"}),
             "unknown flag '--training.lerning_rate'; did you mean '--training.learning_rate'?");
-  EXPECT_EQ(fault({"--learning_rate", "0"}), "--training.learning_rate must be above 0, got 0");
-  EXPECT_EQ(fault({"--device", "tpu"}), "--device must be auto, cpu, cuda or cuda:N, got 'tpu'");
-  EXPECT_EQ(fault({"--model.batch_size", "3"}),
+  EXPECT_EQ(fault_of_line({"--learning_rate", "0"}), "--training.learning_rate must be above 0, got 0");
+  EXPECT_EQ(fault_of_line({"--device", "tpu"}), "--device must be auto, cpu, cuda or cuda:N, got 'tpu'");
+  EXPECT_EQ(fault_of_line({"--model.batch_size", "3"}),
             "unknown flag '--model.batch_size'; did you mean '--training.batch_size'?");
-  EXPECT_EQ(fault({"--data.lr", "3"}), "unknown flag '--data.lr'; did you mean '--training.learning_rate'?");
-  EXPECT_EQ(fault({"--cofnig", "x"}), "unknown flag '--cofnig'; did you mean '--config'?");
-  EXPECT_EQ(fault({"--zzzzzzzzzz"}), "unknown flag '--zzzzzzzzzz'; --help lists all flags");
-  EXPECT_EQ(fault({"-q"}), "unknown flag '-q'; --help lists all flags");
-  EXPECT_EQ(fault({"x.yaml"}),
+  EXPECT_EQ(fault_of_line({"--data.lr", "3"}), "unknown flag '--data.lr'; did you mean '--training.learning_rate'?");
+  EXPECT_EQ(fault_of_line({"--cofnig", "x"}), "unknown flag '--cofnig'; did you mean '--config'?");
+  EXPECT_EQ(fault_of_line({"--zzzzzzzzzz"}), "unknown flag '--zzzzzzzzzz'; --help lists all flags");
+  EXPECT_EQ(fault_of_line({"-q"}), "unknown flag '-q'; --help lists all flags");
+  EXPECT_EQ(fault_of_line({"x.yaml"}),
             "unexpected argument 'x.yaml'; a value must follow its flag, and a value with spaces needs quotes");
-  EXPECT_EQ(fault({"--seed", "1", "2"}),
+  EXPECT_EQ(fault_of_line({"--seed", "1", "2"}),
             "unexpected argument '2' after '--seed 1'; a flag takes one value, and a value with spaces needs quotes");
-  EXPECT_EQ(fault({"--lr"}), "--lr needs a value");
-  EXPECT_EQ(fault({"--seed", "1", "--config"}), "--config needs a value");
-  EXPECT_EQ(fault({"--lr="}), "--lr: 'training.learning_rate' must be a number from 0 to 10, got ''");
-  EXPECT_EQ(fault({"--lr", "x"}), "--lr: 'training.learning_rate' must be a number from 0 to 10, got 'x'");
-  EXPECT_EQ(fault({"--seed", "1", "--seed", "1"}), "--seed is given twice; keep one");
-  EXPECT_EQ(fault({"--lr", "1", "--learning_rate", "1"}),
+  EXPECT_EQ(fault_of_line({"--lr"}), "--lr needs a value");
+  EXPECT_EQ(fault_of_line({"--seed", "1", "--config"}), "--config needs a value");
+  EXPECT_EQ(fault_of_line({"--lr="}), "--lr: 'training.learning_rate' must be a number from 0 to 10, got ''");
+  EXPECT_EQ(fault_of_line({"--lr", "x"}), "--lr: 'training.learning_rate' must be a number from 0 to 10, got 'x'");
+  EXPECT_EQ(fault_of_line({"--seed", "1", "--seed", "1"}), "--seed is given twice; keep one");
+  EXPECT_EQ(fault_of_line({"--lr", "1", "--learning_rate", "1"}),
             "--training.learning_rate: 'training.learning_rate' is already set by --lr; keep one");
-  EXPECT_EQ(fault({"--config", "a", "--config", "b"}), "--config is given twice; keep one");
-  EXPECT_EQ(fault({"--n_embd", "100"}),
+  EXPECT_EQ(fault_of_line({"--config", "a", "--config", "b"}), "--config is given twice; keep one");
+  EXPECT_EQ(fault_of_line({"--n_embd", "100"}),
             "--model.n_embd: n_embd 100 is not divisible by n_head 6; use n_embd 96 or 102, or n_head 5 or 10");
   const File file("model:\n  n_embd: 96\n");
-  EXPECT_EQ(fault({"--config", file.path(), "--n_head", "5"}),
+  EXPECT_EQ(fault_of_line({"--config", file.path(), "--n_head", "5"}),
             "--model.n_head: n_embd 96 is not divisible by n_head 5; use n_embd 95 or 100, or n_head 4 or 6");
 }
 
@@ -203,36 +204,37 @@ TEST(CommandLine, WordsWithoutAFlagAreFilesOrPatternsOfTheShell) {
   const ScratchFolder folder;
   const std::string a = folder.file("a.txt", "a"), b = folder.file("b.txt", "b"), c = folder.file("c.txt", "c");
   const std::string config = folder.file("c.yaml", "seed: 1\n");
-  EXPECT_EQ(fault({"--data", a.c_str(), b.c_str(), c.c_str(), "--seed", "1"}),
+  EXPECT_EQ(fault_of_line({"--data", a.c_str(), b.c_str(), c.c_str(), "--seed", "1"}),
             "--data takes one value, but 3 files follow it ('" + a + "', '" + b +
                 "', ...); if the shell expanded a pattern, put the pattern in quotes: --data '" + folder / "*.txt" +
                 "'");
-  EXPECT_EQ(fault({"--data", a.c_str(), config.c_str()}),
+  EXPECT_EQ(fault_of_line({"--data", a.c_str(), config.c_str()}),
             "--data takes one value, but 2 files follow it ('" + a + "', '" + config +
                 "'); if the shell expanded a pattern, put the pattern in quotes: --data '" + folder / "*" + "'");
-  EXPECT_EQ(fault({config.c_str()}), "'" + config + "' has no flag before it; did you mean --config " + config + "?");
-  EXPECT_EQ(fault({"--bias", "true", a.c_str(), b.c_str()}),
+  EXPECT_EQ(fault_of_line({config.c_str()}),
+            "'" + config + "' has no flag before it; did you mean --config " + config + "?");
+  EXPECT_EQ(fault_of_line({"--bias", "true", a.c_str(), b.c_str()}),
             "unexpected argument '" + a +
                 "' after '--bias true'; a flag takes one value, and a value with spaces needs quotes");
-  EXPECT_EQ(fault({a.c_str(), b.c_str()}),
+  EXPECT_EQ(fault_of_line({a.c_str(), b.c_str()}),
             "'" + a + "' has no flag before it; did you mean --data '" + folder / "*.txt" + "', with the quotes?");
   EXPECT_EQ(
-      fault({"--checkpoint_interval", "10", "minutes"}),
+      fault_of_line({"--checkpoint_interval", "10", "minutes"}),
       "unexpected argument 'minutes' after '--checkpoint_interval 10'; a flag takes one value, and a value with spaces "
       "needs quotes");
-  EXPECT_EQ(fault({"--print-config", "x"}),
+  EXPECT_EQ(fault_of_line({"--print-config", "x"}),
             "unexpected argument 'x'; a value must follow its flag, and a value with spaces needs quotes");
 }
 
 TEST(CommandLine, RefusesWhatIsNoConfiguration) {
-  EXPECT_NE(fault({"--config", "/nonexistent/x.yaml"}).find("/nonexistent/x.yaml"), std::string::npos);
-  EXPECT_NE(fault({"--config", "/tmp"}).find("/tmp"), std::string::npos);
-  EXPECT_NE(fault({"--config", ""}), "no fault");
+  EXPECT_NE(fault_of_line({"--config", "/nonexistent/x.yaml"}).find("/nonexistent/x.yaml"), std::string::npos);
+  EXPECT_NE(fault_of_line({"--config", "/tmp"}).find("/tmp"), std::string::npos);
+  EXPECT_NE(fault_of_line({"--config", ""}), "no fault");
   const File binary(
       std::string("\x7f"
                   "ELF\0\0\1",
                   7));
-  EXPECT_EQ(fault({"--config", binary.path()}),
+  EXPECT_EQ(fault_of_line({"--config", binary.path()}),
             std::string(binary.path()) + ": not a text file; a configuration is YAML in UTF-8");
 }
 
@@ -258,8 +260,8 @@ TEST(CommandLine, PrintsTheEffectiveConfiguration) {
   const Config c = from_yaml(text);
   EXPECT_EQ(c.model.n_embd, 768);
   EXPECT_EQ(c.training.schedule.learning_rate, 0.5);
-  EXPECT_NE(fault({"--print-config", "--n_head", "5"}), "no fault");
-  EXPECT_FALSE(parse({"--lr", "0.5"}).handled);
+  EXPECT_NE(fault_of_line({"--print-config", "--n_head", "5"}), "no fault");
+  EXPECT_FALSE(parse_line({"--lr", "0.5"}).handled);
 }
 
 TEST(CommandLine, PrintsVersionAndReference) {
@@ -272,7 +274,8 @@ TEST(CommandLine, ProgramsAddTheirOwnFlags) {
   std::string file;
   const std::vector<Option> rows = {switch_row("json", json, "print JSON"),
                                     {.name = "report_file", .target = &file, .help = "where to"}};
-  EXPECT_TRUE(parse({"--json", "--report-file", "x"}, rows).origins.empty());  // they are no part of the configuration
+  EXPECT_TRUE(
+      parse_line({"--json", "--report-file", "x"}, rows).origins.empty());  // they are no part of the configuration
   EXPECT_TRUE(json);
   EXPECT_EQ(file, "x");
 }
@@ -280,20 +283,21 @@ TEST(CommandLine, ProgramsAddTheirOwnFlags) {
 TEST(CommandLine, AProgramsOwnFlagHidesTheShortNameOfAKey) {
   int64_t epochs = 0;
   const std::vector<Option> rows = {{.name = "epochs", .target = &epochs, .help = "of the program"}};
-  EXPECT_EQ(parse({"--epochs", "7", "--training.epochs", "3"}, rows).config.training.schedule.epochs, 3);
+  EXPECT_EQ(parse_line({"--epochs", "7", "--training.epochs", "3"}, rows).config.training.schedule.epochs, 3);
   EXPECT_EQ(epochs, 7);
-  EXPECT_EQ(parse({"--num-epochs=4"}, rows).config.training.schedule.epochs, 4);
+  EXPECT_EQ(parse_line({"--num-epochs=4"}, rows).config.training.schedule.epochs, 4);
 }
 
 TEST(CommandLine, AFileThatIsTooLargeIsNotRead) {
   const File large(std::string((1 << 20) + 1, '#'));
-  EXPECT_EQ(fault({"--config", large.path()}), std::string("cannot read ") + large.path() +
-                                                   ": it has 1,048,577 bytes; a configuration has at most 1,048,576");
+  EXPECT_EQ(fault_of_line({"--config", large.path()}),
+            std::string("cannot read ") + large.path() +
+                ": it has 1,048,577 bytes; a configuration has at most 1,048,576");
 }
 
 TEST(CommandLine, AConfigurationThatCouldNotBeReadAgainIsRefused) {
   const std::string path(1 << 20, 'x');
-  const std::string message = fault({"--data.text", path.c_str()});
+  const std::string message = fault_of_line({"--data.text", path.c_str()});
   EXPECT_EQ(message.find("gpt-train: written out, the configuration has 2,1"), 0u) << message;
 }
 

@@ -29,11 +29,6 @@
 namespace gpt {
 namespace {
 
-std::string slurp(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 void spill(const std::string& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
 
 size_t entries(const std::string& folder) {

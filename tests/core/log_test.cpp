@@ -22,11 +22,6 @@
 namespace gpt {
 namespace {
 
-std::string slurp(const std::string& path) {
-  std::ifstream in(path);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 // Every body runs in a child: the log looks at standard error once, at its first use.
 
 // What `body` writes to a standard error that is a terminal of `columns` columns.

@@ -32,7 +32,7 @@
 namespace gpt::ops {
 namespace {
 
-struct Case {
+struct AttentionCase {
   int64_t B, T, H, KV, D;
   bool rope = false;
 
@@ -41,14 +41,15 @@ struct Case {
 };
 
 // 2 x 65, 4 and 2 heads of 20 rotated
-void PrintTo(const Case& c, std::ostream* out) {
+void PrintTo(const AttentionCase& c, std::ostream* out) {
   *out << c.B << " x " << c.T << ", " << c.H << " and " << c.KV << " heads of " << c.D << (c.rope ? " rotated" : "");
 }
 
 // One position; less than a vector and than a block; whole blocks; blocks and a rest; several parts for one sequence.
-const Case kCases[] = {{1, 1, 1, 1, 1},          {2, 1, 3, 3, 16},   {1, 5, 2, 2, 3},    {3, 7, 4, 2, 16, true},
-                       {2, 64, 4, 4, 32},        {2, 65, 4, 1, 80},  {1, 100, 2, 2, 33}, {5, 130, 4, 4, 20, true},
-                       {1, 321, 2, 1, 64, true}, {1, 257, 1, 1, 128}};
+const AttentionCase kAttentionCases[] = {{1, 1, 1, 1, 1},        {2, 1, 3, 3, 16},         {1, 5, 2, 2, 3},
+                                         {3, 7, 4, 2, 16, true}, {2, 64, 4, 4, 32},        {2, 65, 4, 1, 80},
+                                         {1, 100, 2, 2, 33},     {5, 130, 4, 4, 20, true}, {1, 321, 2, 1, 64, true},
+                                         {1, 257, 1, 1, 128}};
 
 at::Tensor draw(at::IntArrayRef sizes, at::Generator& generator, at::ScalarType type) {
   return at::randn(sizes, generator).to(type);
@@ -63,7 +64,7 @@ at::Tensor rotated(const at::Tensor& x, const RotaryTables& tables) {
 }
 
 // The formula in float64. factors (B, H, T, T): what dropout multiplies the weights by; undefined: nothing.
-at::Tensor reference(const at::Tensor& qkv, const Case& c, const at::Tensor& factors = {}) {
+at::Tensor attention_reference(const at::Tensor& qkv, const AttentionCase& c, const at::Tensor& factors = {}) {
   auto parts = qkv.view({c.B, c.T, c.H + 2 * c.KV, c.D}).split_with_sizes({c.H, c.KV, c.KV}, 2);
   const auto tables = c.tables(at::kCPU);
   const at::Tensor q = rotated(parts[0], tables).transpose(1, 2);
@@ -81,12 +82,12 @@ double largest(const at::Tensor& x) { return x.abs().max().item<double>(); }
 // A value passes through sums over D (its score, the gradient of its weight) and T, and some twenty operations for the
 // exponential and around it. 16-bit kernels round the weights, the output, the sum of output and gradient, the gradient of
 // the scores and the result to 16 bits.
-double bound(at::ScalarType type, const Case& c, const at::Tensor& exact) {
+double bound(at::ScalarType type, const AttentionCase& c, const at::Tensor& exact) {
   return type == at::kFloat ? test::tolerance(type, 2 * c.D + c.T + 20, largest(exact))
                             : test::tolerance(type, 5, largest(exact));
 }
 
-void expect_near(const at::Tensor& actual, const at::Tensor& exact, at::ScalarType type, const Case& c) {
+void expect_near(const at::Tensor& actual, const at::Tensor& exact, at::ScalarType type, const AttentionCase& c) {
   ASSERT_EQ(actual.sizes(), exact.sizes());
   EXPECT_EQ(actual.scalar_type(), type);
   EXPECT_LE(largest(actual.detach().to(at::kCPU, at::kDouble) - exact.detach()), bound(type, c, exact.detach()));
@@ -94,13 +95,13 @@ void expect_near(const at::Tensor& actual, const at::Tensor& exact, at::ScalarTy
 
 // Output and gradient against float64. factors: what dropout multiplies by when `function` is called.
 template <class Function>
-void expect_float64_results(const Case& c, at::Device device, at::ScalarType type, double magnitude,
+void expect_float64_results(const AttentionCase& c, at::Device device, at::ScalarType type, double magnitude,
                             const at::Tensor& factors, const Function& function) {
   at::Generator generator = at::detail::createCPUGenerator(1);
   const at::Tensor values = (draw({c.B, c.T, c.width()}, generator, type) * magnitude);
   const at::Tensor qkv = values.to(device).detach().requires_grad_();
   const at::Tensor exact_qkv = values.to(at::kDouble).requires_grad_();
-  const at::Tensor y = function(qkv), exact = reference(exact_qkv, c, factors);
+  const at::Tensor y = function(qkv), exact = attention_reference(exact_qkv, c, factors);
   expect_near(y, exact, type, c);
   const at::Tensor upstream = draw(y.sizes(), generator, type);
   y.backward(upstream.to(device));
@@ -108,11 +109,11 @@ void expect_float64_results(const Case& c, at::Device device, at::ScalarType typ
   expect_near(qkv.grad(), exact_qkv.grad(), type, c);
 }
 
-class AttentionTest : public testing::TestWithParam<std::tuple<DeviceCase, Case>> {
+class AttentionTest : public testing::TestWithParam<std::tuple<DeviceCase, AttentionCase>> {
  protected:
   void SetUp() override { GPT_SKIP_WITHOUT(std::get<0>(GetParam())); }
   at::Device device() const { return std::get<0>(GetParam()).device; }
-  const Case& shape() const { return std::get<1>(GetParam()); }
+  const AttentionCase& shape() const { return std::get<1>(GetParam()); }
 };
 
 std::vector<at::ScalarType> types_on(at::Device device) {
@@ -121,7 +122,7 @@ std::vector<at::ScalarType> types_on(at::Device device) {
 }
 
 TEST_P(AttentionTest, EqualsFloat64) {
-  const Case& c = shape();
+  const AttentionCase& c = shape();
   for (const auto type : types_on(device())) {
     SCOPED_TRACE(c10::toString(type));
     expect_float64_results(c, device(), type, 1, {},
@@ -131,7 +132,7 @@ TEST_P(AttentionTest, EqualsFloat64) {
 
 // What attention() multiplies the weights by with the generator in this state, (B, H, T, T). The values of a pass are D
 // columns of the unit matrix, so that it returns D columns of the weights; equal scores make row i of the weights 1 / (i + 1).
-at::Tensor dropout_factors_of(const Case& c, at::Device device, double dropout, uint64_t seed,
+at::Tensor dropout_factors_of(const AttentionCase& c, at::Device device, double dropout, uint64_t seed,
                               at::ScalarType type = at::kFloat) {
   std::vector<at::Tensor> columns;
   for (int64_t from = 0; from < c.T; from += c.D) {
@@ -155,7 +156,7 @@ at::Tensor dropout_factors_of(const Case& c, at::Device device, double dropout, 
 // On a GPU each type has a kernel of its own, which draws in an order of its own. Its factors, 0 or 1 / (1 - dropout), come back
 // rounded.
 TEST_P(AttentionTest, DropsTheSameWeightsInBothPasses) {
-  const Case& c = shape();
+  const AttentionCase& c = shape();
   const double dropout = 0.3;
   const at::Tensor of_float32 = dropout_factors_of(c, device(), dropout, 5);
   for (const auto type : types_on(device())) {
@@ -172,12 +173,13 @@ TEST_P(AttentionTest, DropsTheSameWeightsInBothPasses) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, AttentionTest,
-                         testing::Combine(testing::ValuesIn(kDevices), testing::ValuesIn(kCases)), index_and_device);
+                         testing::Combine(testing::ValuesIn(kDevices), testing::ValuesIn(kAttentionCases)),
+                         index_and_device);
 
 class AttentionOn : public DeviceTest {};
 
 TEST_P(AttentionOn, DropsTheShareThatWasAskedForAndScalesTheRest) {
-  const Case c{3, 150, 4, 4, 32};
+  const AttentionCase c{3, 150, 4, 4, 32};
   for (const auto type : types_on(device())) {  // on a GPU with other kernels, among which one rounds the probability
     for (const double dropout : {0.1, 0.2, 0.5, 0.9}) {
       SCOPED_TRACE(testing::Message() << type << ", " << dropout);
@@ -197,7 +199,7 @@ TEST_P(AttentionOn, DropsTheShareThatWasAskedForAndScalesTheRest) {
 }
 
 TEST_P(AttentionOn, DrawsADifferentMaskForEveryHeadRowAndCall) {
-  const Case c{2, 128, 2, 2, 64};
+  const AttentionCase c{2, 128, 2, 2, 64};
   const at::Tensor first = dropout_factors_of(c, device(), 0.5, 7) != 0,
                    second = dropout_factors_of(c, device(), 0.5, 8) != 0;
   EXPECT_TRUE(at::equal(first, dropout_factors_of(c, device(), 0.5, 7) != 0));
@@ -215,10 +217,10 @@ TEST_P(AttentionOn, DrawsADifferentMaskForEveryHeadRowAndCall) {
 }
 
 TEST_P(AttentionOn, TakesLargeScores) {
-  const Case c{1, 90, 2, 2, 16};  // scores of up to some thousands
+  const AttentionCase c{1, 90, 2, 2, 16};  // scores of up to some thousands
   at::Generator generator = at::detail::createCPUGenerator(2);
   const at::Tensor qkv = at::randn({c.B, c.T, c.width()}, generator) * 30;
-  const at::Tensor exact = reference(qkv.to(at::kDouble), c);
+  const at::Tensor exact = attention_reference(qkv.to(at::kDouble), c);
   const at::Tensor y = attention(qkv.to(device()), c.H, c.KV).cpu();
   // An error of the score, a sum over D of this size, is the relative error of a weight.
   const double score = test::tolerance(at::kFloat, c.D, 30 * 30 * 16);
@@ -227,11 +229,11 @@ TEST_P(AttentionOn, TakesLargeScores) {
 
 INSTANTIATE_ON_DEVICES(AttentionOn);
 
-struct Results {
+struct AttentionResults {
   at::Tensor output, gradient;
 };
 
-Results results(const Case& c, at::ScalarType type, double dropout) {
+AttentionResults results(const AttentionCase& c, at::ScalarType type, double dropout) {
   at::Generator generator = at::detail::createCPUGenerator(3);
   const at::Tensor qkv = draw({c.B, c.T, c.width()}, generator, type).requires_grad_();
   const at::Tensor upstream = draw({c.B, c.T, c.H * c.D}, generator, type);
@@ -243,13 +245,14 @@ Results results(const Case& c, at::ScalarType type, double dropout) {
 
 TEST(Attention, IsTheSameToTheBitForEveryNumberOfThreads) {
   const int before = at::get_num_threads();
-  for (const Case& c : {Case{1, 300, 2, 1, 32, true}, Case{3, 70, 4, 4, 16}, Case{1, 700, 1, 1, 8}}) {
+  for (const AttentionCase& c :
+       {AttentionCase{1, 300, 2, 1, 32, true}, AttentionCase{3, 70, 4, 4, 16}, AttentionCase{1, 700, 1, 1, 8}}) {
     for (const auto type : {at::kFloat, at::kBFloat16}) {
       at::set_num_threads(1);
-      const Results one = results(c, type, 0.1);
+      const AttentionResults one = results(c, type, 0.1);
       for (const int threads : {2, 3, 8}) {
         at::set_num_threads(threads);
-        const Results many = results(c, type, 0.1);
+        const AttentionResults many = results(c, type, 0.1);
         EXPECT_TRUE(at::equal(one.output, many.output)) << threads;
         EXPECT_TRUE(at::equal(one.gradient, many.gradient)) << threads;
       }
@@ -260,14 +263,15 @@ TEST(Attention, IsTheSameToTheBitForEveryNumberOfThreads) {
 
 TEST(Attention, DoesNotDependOnWhatItsMemoryContained) {
   // Odd numbers of positions and a rest of a block, for pairs and vectors that are not whole.
-  for (const Case& c : {Case{1, 97, 2, 1, 64}, Case{2, 33, 2, 2, 33}, Case{1, 65, 1, 1, 20, true}}) {
+  for (const AttentionCase& c :
+       {AttentionCase{1, 97, 2, 1, 64}, AttentionCase{2, 33, 2, 2, 33}, AttentionCase{1, 65, 1, 1, 20, true}}) {
     for (const auto type : {at::kFloat, at::kBFloat16}) {
       std::vector<at::Tensor> memory;  // fills the gaps that what follows will be given
       for (int i = 0; i < 300; ++i) {
         memory.push_back(at::full({i < 200 ? 20000 : 250000}, std::numeric_limits<float>::quiet_NaN()));
       }
       memory.clear();
-      const Results got = results(c, type, 0.1);
+      const AttentionResults got = results(c, type, 0.1);
       EXPECT_TRUE(got.output.isfinite().all().item<bool>()) << type;
       EXPECT_TRUE(got.gradient.isfinite().all().item<bool>()) << type;
     }
@@ -279,7 +283,7 @@ TEST(Attention, KernelsWithAndWithoutDotProductsEqualFloat64) {
   if (dot_product_gain() == 0) GTEST_SKIP() << "no AVX512_BF16 on this processor";
   for (const auto capability : {cpu::Capability::AVX512, cpu::Capability::AVX512_BF16}) {
     const cpu::WithCapability with(capability);
-    for (const Case& c : kCases) {
+    for (const AttentionCase& c : kAttentionCases) {
       expect_float64_results(c, at::kCPU, at::kBFloat16, 1, {},
                              [&](const at::Tensor& qkv) { return attention(qkv, c.H, c.KV, 0.0, c.tables(at::kCPU)); });
     }

@@ -54,13 +54,13 @@ struct ClassifierCase {
 void PrintTo(const ClassifierCase& c, std::ostream* out) { *out << c.name; }
 
 // Vocabularies below, of and beside whole vectors; chunks that divide the rows and chunks that do not.
-const ClassifierCase kCases[] = {{"one_of_each", {1}, 1, 1, 1, 0, 0},
-                                 {"tiny", {7}, 5, 3, 8, 0, 0},
-                                 {"characters", {4, 12}, 33, 65, 128, 0, 0},
-                                 {"smoothed_chunks_with_a_rest", {50}, 33, 65, 128, 0.1, 16},
-                                 {"chunks_without_padding", {3, 20}, 24, 64, 64, 0, 20},
-                                 {"odd_vocabulary", {23}, 16, 1003, 1024, 0.2, 1},
-                                 {"odd_rows_apart", {19}, 16, 77, 83, 0.05, 6}};
+const ClassifierCase kClassifierCases[] = {{"one_of_each", {1}, 1, 1, 1, 0, 0},
+                                           {"tiny", {7}, 5, 3, 8, 0, 0},
+                                           {"characters", {4, 12}, 33, 65, 128, 0, 0},
+                                           {"smoothed_chunks_with_a_rest", {50}, 33, 65, 128, 0.1, 16},
+                                           {"chunks_without_padding", {3, 20}, 24, 64, 64, 0, 20},
+                                           {"odd_vocabulary", {23}, 16, 1003, 1024, 0.2, 1},
+                                           {"odd_rows_apart", {19}, 16, 77, 83, 0.05, 6}};
 
 // Inputs whose logits are of order one, exact in `type`.
 struct Inputs {
@@ -76,12 +76,12 @@ struct Inputs {
 };
 
 // Loss and gradients in float64, and how far a result may be from them.
-struct Reference {
+struct ClassifierReference {
   at::Tensor loss, x_gradient, head_gradient;  // times upstream; (N, C), (Vp, C)
   at::Tensor loss_bound, x_bound, head_bound;
   at::Tensor head_magnitude;  // above every sum that comes up on the way to the head's gradient
 
-  Reference(const ClassifierCase& c, const Inputs& in, double upstream, at::ScalarType type) {
+  ClassifierReference(const ClassifierCase& c, const Inputs& in, double upstream, at::ScalarType type) {
     const at::Tensor x = in.x.reshape({-1, c.C}).to(at::kDouble), weight = in.weight.to(at::kDouble);
     const int64_t N = x.size(0);
     const at::Tensor logits = x.matmul(weight.t()).narrow(1, 0, c.V), log_p = at::log_softmax(logits, 1);
@@ -156,7 +156,7 @@ class ClassifierTest : public testing::TestWithParam<std::tuple<DeviceCase, at::
 
 TEST_P(ClassifierTest, EqualsFloat64) {
   const Inputs in(what(), type(), generator_);
-  const Reference reference(what(), in, kUpstream, type());
+  const ClassifierReference reference(what(), in, kUpstream, type());
   const at::Tensor x = leaf(in);
   const Parameter weight = head(in);
   const at::Tensor result = loss(x, weight, in);
@@ -177,13 +177,13 @@ TEST_P(ClassifierTest, AddsToTheGradientThatIsThere) {
   with_same_head.weight = first.weight;
   loss(leaf(first), weight, first);
   loss(leaf(second), weight, second);
-  const Reference one(what(), first, kUpstream, type()), other(what(), with_same_head, kUpstream, type());
+  const ClassifierReference one(what(), first, kUpstream, type()), other(what(), with_same_head, kUpstream, type());
   expect_within(weight.gradient(), one.head_gradient + other.head_gradient, one.head_bound + other.head_bound);
 }
 
 TEST_P(ClassifierTest, TheLossAloneLeavesNoGradient) {
   const Inputs in(what(), type(), generator_);
-  const Reference reference(what(), in, kUpstream, type());
+  const ClassifierReference reference(what(), in, kUpstream, type());
   const Parameter weight = head(in);
   const at::NoGradGuard no_grad;
   const Autocast autocast(device(), type());
@@ -197,7 +197,7 @@ TEST_P(ClassifierTest, TheLossAloneLeavesNoGradient) {
 TEST_P(ClassifierTest, TakesAnInputOf16BitsAndGivesItsGradientInThem) {
   if (type() == at::kFloat) GTEST_SKIP() << "about autocast";
   const Inputs in(what(), type(), generator_);
-  const Reference reference(what(), in, kUpstream, type());
+  const ClassifierReference reference(what(), in, kUpstream, type());
   const at::Tensor x = leaf(in, type());
   loss(x, head(in), in);
   EXPECT_EQ(x.grad().scalar_type(), type());
@@ -218,7 +218,7 @@ TEST_P(ClassifierTest, EqualsFloat64EndToEnd) {
     for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
       Inputs in = micro_batch == 0 ? first : Inputs(what(), type(), generator_);
       in.weight = first.weight;
-      const Reference reference(what(), in, kUpstream, type());
+      const ClassifierReference reference(what(), in, kUpstream, type());
       const at::Tensor x = leaf(in, type());
       const at::Tensor loss = classifier_loss(x, weight, in.targets.to(device()), what().options(), upstream());
       loss.backward(upstream());
@@ -242,7 +242,7 @@ TEST_P(ClassifierTest, EqualsFloat64EndToEnd) {
 INSTANTIATE_TEST_SUITE_P(Devices, ClassifierTest,
                          testing::Combine(testing::ValuesIn(kDevicesAndEmulation),
                                           testing::Values(at::kFloat, at::kBFloat16, at::kHalf),
-                                          testing::ValuesIn(kCases)),
+                                          testing::ValuesIn(kClassifierCases)),
                          [](const auto& test) {
                            return std::string(std::get<2>(test.param).name) + "_" +
                                   c10::toString(std::get<1>(test.param)) + "_" + std::get<0>(test.param).name;

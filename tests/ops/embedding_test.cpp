@@ -28,16 +28,16 @@
 namespace gpt::ops {
 namespace {
 
-struct Shape {
+struct EmbeddingShape {
   int64_t V, C, B, T;
 };
 
 // Rows that occur often, once and never; more than fill a chunk of the GPU's sums; widths of whole groups and others, and of more
 // columns than a block takes.
-const Shape kShapes[] = {{1, 1, 1, 1},   {50, 7, 3, 5},     {11, 200, 4, 33},
-                         {2, 24, 5, 67}, {300, 2056, 2, 9}, {3, 264, 16, 20}};
+const EmbeddingShape kEmbeddingShapes[] = {{1, 1, 1, 1},   {50, 7, 3, 5},     {11, 200, 4, 33},
+                                           {2, 24, 5, 67}, {300, 2056, 2, 9}, {3, 264, 16, 20}};
 
-at::Tensor exact(const at::Tensor& x) { return x.detach().cpu().to(at::kDouble); }
+using test::exact;
 
 class EmbeddingTest : public testing::TestWithParam<DeviceCase> {
  protected:
@@ -54,7 +54,7 @@ class EmbeddingTest : public testing::TestWithParam<DeviceCase> {
     const at::Tensor value = draw(shape), rounded = type == at::kFloat ? at::Tensor() : value.to(type);
     return {value, rounded, c10::make_intrusive<FlatGradients>((value.numel() + 255) / 256 * 256, value.options()), 0};
   }
-  at::Tensor draw_ids(const Shape& s) {  // half of the rows do not occur
+  at::Tensor draw_ids(const EmbeddingShape& s) {  // half of the rows do not occur
     return at::randint(std::max<int64_t>(1, s.V / 2), {s.B, s.T}, generator_, at::dtype(at::kLong));
   }
   static double largest(const at::Tensor& x) { return x.abs().max().item<double>(); }
@@ -66,7 +66,7 @@ class EmbeddingTest : public testing::TestWithParam<DeviceCase> {
 // Two micro-batches, on top of what a tied head has contributed before, or on nothing.
 TEST_P(EmbeddingTest, EqualsFloat64) {
   constexpr int64_t kOffset = 2;
-  for (const auto& s : kShapes) {
+  for (const auto& s : kEmbeddingShapes) {
     for (const auto type : kernel_types(GetParam())) {
       for (const bool has_positions : {false, true}) {
         for (const bool is_tied : {true, false}) {
@@ -106,7 +106,7 @@ TEST_P(EmbeddingTest, EqualsFloat64) {
 
 // The gradient of a row is rounded once, however often the row occurs.
 TEST_P(EmbeddingTest, ARoundedGradientIsThatOfFloat32Rounded) {
-  for (const auto& s : kShapes) {
+  for (const auto& s : kEmbeddingShapes) {
     const at::Tensor values = draw({s.V, s.C}, at::kBFloat16), of_positions = draw({s.T, s.C}, at::kBFloat16),
                      ids = draw_ids(s).to(device()), upstream = draw({s.B, s.T, s.C}, at::kBFloat16);
     const Parameter narrow(values), wide(values.to(at::kFloat)), narrow_positions(of_positions),
@@ -166,7 +166,7 @@ TEST_P(EmbeddingTest, WithoutGradientsItGivesTheSame) {
 }
 
 TEST_P(EmbeddingTest, RepeatingItGivesTheSameBits) {
-  const Shape s{3, 264, 16, 20};
+  const EmbeddingShape s{3, 264, 16, 20};
   const at::Tensor values = draw({s.V, s.C}), ids = draw_ids(s).to(device()), upstream = draw({s.B, s.T, s.C});
   const int threads = at::get_num_threads();
   const auto gradient = [&](int count) {

@@ -46,7 +46,7 @@ const HeadsCase kHeadsCases[] = {{1, 1, 1, 1, 1, false},  {2, 5, 3, 1, 7, false}
                                  {1, 5, 8, 2, 128, true}, {2, 3, 5, 5, 48, true},  {1, 2, 24, 24, 80, true},
                                  {2, 4, 9, 3, 32, false}, {1, 9, 20, 4, 30, true}, {2, 6, 12, 12, 64, false}};
 
-at::Tensor exact(const at::Tensor& x) { return x.detach().cpu().to(at::kDouble); }
+using test::exact;
 
 // Heads of float64 that autograd follows to `qkv`.
 Heads reference(const at::Tensor& qkv, const HeadsCase& c) {

@@ -56,8 +56,8 @@ void PrintTo(const LinearCase& linear, std::ostream* out) {
 }
 
 // Odd sizes, and those of whole vectors, of which alone the kernels of a GPU sum the gradient of a bias.
-const LinearCase kCases[] = {{{1}, 1, 1, true},      {{17}, 5, 3, true},          {{12, 64}, 128, 384, false},
-                             {{3, 7}, 33, 65, true}, {{2, 3, 5}, 31, 129, false}, {{5, 13}, 24, 64, true}};
+const LinearCase kLinearCases[] = {{{1}, 1, 1, true},      {{17}, 5, 3, true},          {{12, 64}, 128, 384, false},
+                                   {{3, 7}, 33, 65, true}, {{2, 3, 5}, 31, 129, false}, {{5, 13}, 24, 64, true}};
 
 // What the products and the parameters are of.
 struct Form {
@@ -94,12 +94,12 @@ double rounding_of(at::ScalarType type) { return type == at::kFloat ? 0 : test::
 
 // Rows that go through the product, and GELU of it if `has_gelu`, in float64; and how far results may be from that. Sums are float32.
 // 16 bits round what an operator gives: the product once without and once with its bias.
-struct Reference {
+struct LinearReference {
   at::Tensor y, x_gradient, weight_gradient, bias_gradient;  // (M, N), (M, K), (N, K), (N)
   at::Tensor y_bound, x_bound, weight_bound, bias_bound;
 
-  Reference(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& upstream,
-            bool has_gelu, at::ScalarType type) {
+  LinearReference(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& upstream,
+                  bool has_gelu, at::ScalarType type) {
     const double rounding = rounding_of(type);
     const int64_t M = x.size(0), K = x.size(1), N = weight.size(0);
     const at::Tensor product = at::linear(x, weight, bias).requires_grad_();
@@ -125,8 +125,8 @@ struct Reference {
 };
 
 // Layers that take the same input, of these many columns; what their function gives, in their order.
-using Results = std::vector<at::Tensor>;
-using LayersFunction = std::function<Results(const at::Tensor& x, const std::vector<LinearLayer>& layers)>;
+using LinearResults = std::vector<at::Tensor>;
+using LayersFunction = std::function<LinearResults(const at::Tensor& x, const std::vector<LinearLayer>& layers)>;
 
 // A layer, and what its gradients must be after all micro-batches so far.
 struct CheckedLayer {
@@ -135,7 +135,7 @@ struct CheckedLayer {
   at::Tensor weight_gradient, weight_bound, bias_gradient, bias_bound;
 
   // A gradient is rounded to its own type whenever something has been added to it.
-  void add(const Reference& reference, double rounding) {
+  void add(const LinearReference& reference, double rounding) {
     const auto add = [rounding](at::Tensor& sum, at::Tensor& bound, const at::Tensor& term, const at::Tensor& of_term) {
       sum = sum.defined() ? sum + term : term;
       bound = (bound.defined() ? bound + of_term : of_term) + rounding * sum.abs();
@@ -179,12 +179,12 @@ void expect_float64_results(const LinearCase& shape, at::Device device, size_t l
   const at::ScalarType gradients = form.parameters.gradient;
   for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
     const at::Tensor input = draw(sizes), x = input.to(device, activations, false, true).requires_grad_();
-    Results results;
+    LinearResults results;
     {
       const Autocast autocast(device, form.has_autocast ? form.type : at::kFloat);
       results = function(x, parameters);
     }
-    Results upstream;
+    LinearResults upstream;
     at::Tensor x_gradient = at::zeros({input.numel() / K, K}, at::kDouble), x_bound = x_gradient;
     for (size_t i = 0; i < layer_count; ++i) {
       CheckedLayer& layer = layers[i];
@@ -192,9 +192,9 @@ void expect_float64_results(const LinearCase& shape, at::Device device, size_t l
       ASSERT_EQ(y.numel() / layer.of_bias.numel(), input.numel() / K);
       EXPECT_EQ(y.scalar_type(), form.type);
       upstream.push_back(of_y.to(device).to(form.type));
-      const Reference reference(exact(input), exact(layer.of_weight),
-                                with_bias ? layer.of_bias.to(at::kDouble) : at::Tensor(), exact(of_y), has_gelu,
-                                form.type);
+      const LinearReference reference(exact(input), exact(layer.of_weight),
+                                      with_bias ? layer.of_bias.to(at::kDouble) : at::Tensor(), exact(of_y), has_gelu,
+                                      form.type);
       expect_within(y, reference.y, reference.y_bound, "y");
       layer.add(reference, rounding_of(gradients));
       x_gradient = x_gradient + reference.x_gradient;
@@ -211,7 +211,7 @@ void expect_float64_results(const LinearCase& shape, at::Device device, size_t l
 void expect_float64_results(const LinearCase& shape, at::Device device, LinearFunction function, const Form& form,
                             bool has_gelu = false) {
   const auto one = [function](const at::Tensor& x, const std::vector<LinearLayer>& layers) {
-    return Results{function(x, layers[0].weight, layers[0].bias)};
+    return LinearResults{function(x, layers[0].weight, layers[0].bias)};
   };
   expect_float64_results(shape, device, 1, one, form, has_gelu);
 }
@@ -224,7 +224,7 @@ at::Tensor best_linear_gelu(const at::Tensor& x, const Parameter& weight, const 
   return linear_gelu(x, weight, bias);
 }
 
-Results best_linear_pair(const at::Tensor& x, const std::vector<LinearLayer>& layers) {
+LinearResults best_linear_pair(const at::Tensor& x, const std::vector<LinearLayer>& layers) {
   const auto [first, second] = linear_pair(x, layers[0], layers[1]);
   return {first, second};
 }
@@ -289,7 +289,7 @@ TEST_P(LinearTest, EqualsFloat64WithEitherLibrary) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, LinearTest,
-                         testing::Combine(testing::ValuesIn(kDevicesAndEmulation), testing::ValuesIn(kCases)),
+                         testing::Combine(testing::ValuesIn(kDevicesAndEmulation), testing::ValuesIn(kLinearCases)),
                          index_and_device);
 
 TEST(Linear, TakesStridedInputsAndGradients) {
@@ -404,7 +404,7 @@ TEST(LinearPair, NothingIsAddedOutsideOfTheProducts) {
       return LinearLayer{Parameter(at::randn({N, 24}, type)), Parameter(at::randn({N}, type))};
     };
     const at::Tensor x = at::randn({2, 40, 24}, type).requires_grad_();
-    const auto backward = [](const Results& results) {
+    const auto backward = [](const LinearResults& results) {
       return additions_in([&] { torch::autograd::backward(results, {at::ones_like(results[0]), results[1]}); });
     };
     EXPECT_EQ(backward(best_linear_pair(x, {layer(16), layer(8)})), 0) << type;
@@ -441,12 +441,13 @@ TEST(LinearPair, AnInputThatIsNotKeptIsComputedAnewOnceForBothLayers) {
     normalizations = 0;
     y.backward(upstream.to(y.scalar_type()));
     EXPECT_EQ(normalizations, expected);
-    return Results{x.grad(), first.weight.gradient(), second.weight.gradient(), second.bias.gradient(),
-                   of_norm.gradient()};
+    return LinearResults{x.grad(), first.weight.gradient(), second.weight.gradient(), second.bias.gradient(),
+                         of_norm.gradient()};
   };
   kernels_of(values).add_norm = count;
   for (const auto type : {at::kFloat, at::kBFloat16}) {
-    const Results kept = gradients(ProductInput::keep, type, 0), repeated = gradients(ProductInput::repeat, type, 1);
+    const LinearResults kept = gradients(ProductInput::keep, type, 0),
+                        repeated = gradients(ProductInput::repeat, type, 1);
     for (size_t i = 0; i < kept.size(); ++i) EXPECT_TRUE(repeated[i].equal(kept[i])) << type << " " << i;
   }
   kernels_of(values).add_norm = add_norm_kernel;

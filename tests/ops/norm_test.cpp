@@ -51,7 +51,7 @@ struct Upstream {
   at::Tensor sum, normed;
 };
 
-at::Tensor exact(const at::Tensor& x) { return x.defined() ? x.detach().cpu().to(at::kDouble) : x; }
+using test::exact;
 
 class AddNormTest : public testing::TestWithParam<std::tuple<DeviceCase, NormCase>> {
  protected:
@@ -155,11 +155,11 @@ class AddNormTest : public testing::TestWithParam<std::tuple<DeviceCase, NormCas
 };
 
 // Tails of vectors and blocks, and rows in several parts.
-const std::vector<int64_t> kShapes[] = {{3, 1},   {5, 7},     {2, 9, 65}, {70, 128}, {2, 384},
-                                        {1, 768}, {20, 1000}, {2, 4104},  {2, 5003}, {3, 8192}};
+const std::vector<int64_t> kNormShapes[] = {{3, 1},   {5, 7},     {2, 9, 65}, {70, 128}, {2, 384},
+                                            {1, 768}, {20, 1000}, {2, 4104},  {2, 5003}, {3, 8192}};
 
 TEST_P(AddNormTest, EqualsFloat64) {
-  for (const auto& shape : kShapes) {
+  for (const auto& shape : kNormShapes) {
     for (const bool with_branch : {true, false}) {
       SCOPED_TRACE(testing::PrintToString(shape) + (with_branch ? " with a branch" : " without"));
       const Normalization norm = this->norm(shape.back());

@@ -19,22 +19,22 @@
 namespace gpt::ops::cpu {
 namespace {
 
-struct Shape {
+struct ProductShape {
   int64_t M, K, N;
 };
 
-void PrintTo(const Shape& shape, std::ostream* out) { *out << shape.M << " x " << shape.K << " x " << shape.N; }
+void PrintTo(const ProductShape& shape, std::ostream* out) { *out << shape.M << " x " << shape.K << " x " << shape.N; }
 
 // Less than a tile, rests of tiles, vectors and panels, sums over several panels, and rows that go through them in several blocks.
-const Shape kShapes[] = {{2, 2, 2},     {3, 34, 16},     {17, 6, 3},      {40, 130, 70},  {64, 96, 48},
-                         {9, 2500, 33}, {140, 4100, 50}, {1030, 66, 113}, {513, 1026, 17}};
+const ProductShape kProductShapes[] = {{2, 2, 2},     {3, 34, 16},     {17, 6, 3},      {40, 130, 70},  {64, 96, 48},
+                                       {9, 2500, 33}, {140, 4100, 50}, {1030, 66, 113}, {513, 1026, 17}};
 
 struct Types {
   at::ScalarType factors, result;
 };
 
 // The product of matrices that lie as rows or as columns, into a part of a larger matrix, of which nothing else changes.
-class ProductTest : public testing::TestWithParam<Shape> {
+class ProductTest : public testing::TestWithParam<ProductShape> {
  protected:
   void expect_float64_result(const Types& types, bool a_lies_transposed, bool b_lies_transposed, bool adds,
                              bool has_bias) {
@@ -104,7 +104,7 @@ TEST_P(ProductTest, IsTheSameWithAnyNumberOfThreads) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, ProductTest, testing::ValuesIn(kShapes));
+INSTANTIATE_TEST_SUITE_P(Shapes, ProductTest, testing::ValuesIn(kProductShapes));
 
 TEST(Product, OfAnOddNumberOfRowsThatLieAsColumnsEqualsFloat64) {
   if (dot_product_gain() == 0) GTEST_SKIP() << "no AVX512_BF16 on this processor";

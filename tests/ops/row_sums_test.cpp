@@ -29,21 +29,21 @@
 namespace gpt::ops {
 namespace {
 
-using Results = std::vector<at::Tensor>;
+using RowSumsResults = std::vector<at::Tensor>;
 
 // An operator that takes what linear() gave, and whether its kernels on a GPU sum the rows.
 struct Taker {
   std::string name;
   int64_t B, T, C;
   bool sums;
-  std::function<Results(const at::Tensor& y)> take;
+  std::function<RowSumsResults(const at::Tensor& y)> take;
 };
 
 void PrintTo(const Taker& taker, std::ostream* out) { *out << taker.name; }
 
 Taker of_activation(int64_t B, int64_t T, int64_t C, Activation activation, bool sums) {
   return {"activation of " + std::to_string(C), B, T, C, sums, [=](const at::Tensor& y) {
-            return Results{activate(activation, y)};
+            return RowSumsResults{activate(activation, y)};
           }};
 }
 
@@ -55,7 +55,7 @@ Taker of_gated(int64_t C, bool is_gate, bool sums) {
           sums,
           [=](const at::Tensor& y) {
             const at::Tensor other = at::full_like(y.detach(), 0.5);
-            return Results{activate_gated(Activation::silu, is_gate ? y : other, is_gate ? other : y, 0.25)};
+            return RowSumsResults{activate_gated(Activation::silu, is_gate ? y : other, is_gate ? other : y, 0.25)};
           }};
 }
 
@@ -68,7 +68,7 @@ Taker of_heads(int64_t B, int64_t T, int64_t H, int64_t KV, int64_t D, bool rope
           [=](const at::Tensor& y) {
             const auto [q, k, v] =
                 split_heads(y, H, KV, rope ? rotary_tables(T, D, 10000.0, y.device()) : RotaryTables{});
-            return Results{q, k, v};
+            return RowSumsResults{q, k, v};
           }};
 }
 
@@ -78,7 +78,7 @@ Taker of_norm(int64_t B, int64_t T, int64_t C, double dropout, bool sums, bool i
             const Normalization norm{Norm::layernorm, 1e-5, one(), one()};
             const at::Tensor x = at::full_like(y.detach(), 0.5);
             const Normalized result = add_norm(norm, x, y, dropout);
-            return is_sum ? Results{result.sum} : Results{result.sum, result.normed};
+            return is_sum ? RowSumsResults{result.sum} : RowSumsResults{result.sum, result.normed};
           }};
 }
 
@@ -118,17 +118,17 @@ class RowSumsTest : public testing::TestWithParam<std::tuple<DeviceCase, Taker>>
     return at::randn(sizes, generator_).to(where().device, type);
   }
   // With the same dropout every time.
-  Results take(const at::Tensor& y) const {
+  RowSumsResults take(const at::Tensor& y) const {
     seed_random_state(where().device, 1);
     return taker().take(y);
   }
-  Results upstream_of(const Results& results) {
-    Results upstream;
+  RowSumsResults upstream_of(const RowSumsResults& results) {
+    RowSumsResults upstream;
     for (const at::Tensor& result : results) upstream.push_back(draw(result.sizes(), result.scalar_type()));
     return upstream;
   }
   // The gradient of a y that no layer gave.
-  at::Tensor plain_gradient(const at::Tensor& y, const Results& upstream) const {
+  at::Tensor plain_gradient(const at::Tensor& y, const RowSumsResults& upstream) const {
     const at::Tensor leaf = y.detach().clone().requires_grad_();
     torch::autograd::backward(take(leaf), upstream);
     return leaf.grad();
@@ -157,7 +157,7 @@ TEST_P(RowSumsTest, TheOperatorThatWritesTheGradientSumsItsRows) {
     const at::Tensor y = linear(draw({B, T, kInputs}, type), weight, bias);
     const auto wanted = wanted_row_sums(y);
     ASSERT_TRUE(wanted);
-    const Results results = take(y), upstream = upstream_of(results);
+    const RowSumsResults results = take(y), upstream = upstream_of(results);
     const at::Tensor gradient = torch::autograd::grad(results, {y}, upstream)[0];
     ASSERT_EQ(wanted->parts.defined(), sums_here()) << type;
     if (!sums_here()) continue;
@@ -173,7 +173,7 @@ TEST_P(RowSumsTest, TheGradientOfTheBiasIsTheSumOverTheRowsOfEveryMicroBatch) {
     at::Tensor expected, gradient;
     for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
       const at::Tensor y = linear(draw({B, T, kInputs}, type), weight, bias);
-      const Results results = take(y), upstream = upstream_of(results);
+      const RowSumsResults results = take(y), upstream = upstream_of(results);
       gradient = plain_gradient(y, upstream);
       expected = micro_batch == 0 ? exact_sums(gradient) : expected + exact_sums(gradient);
       torch::autograd::backward(results, upstream);
@@ -192,7 +192,7 @@ TEST_P(RowSumsTest, AResultThatTwoOperatorsTakeIsSummedByTheLayer) {
   const auto& [name, B, T, C, sums, function] = taker();
   const Parameter weight(draw({C, kInputs}, at::kFloat)), bias(draw({C}, at::kFloat));
   const at::Tensor y = linear(draw({B, T, kInputs}, at::kFloat), weight, bias), direct = draw({B, T, C}, at::kFloat);
-  Results results = take(y), upstream = upstream_of(results);
+  RowSumsResults results = take(y), upstream = upstream_of(results);
   const at::Tensor gradient = plain_gradient(y, upstream) + direct;
   results.push_back(y), upstream.push_back(direct);
   torch::autograd::backward(results, upstream);

@@ -1,12 +1,15 @@
 // How far a computed value may lie from the exact one: the one place where tests get their tolerances from.
 #pragma once
 
-#include <c10/core/ScalarType.h>
+#include <ATen/core/Tensor.h>
 
 #include <cmath>
 #include <cstdint>
 
 namespace gpt::test {
+
+// In float64 on the CPU; an undefined tensor stays one.
+inline at::Tensor exact(const at::Tensor& x) { return x.defined() ? x.detach().cpu().to(at::kDouble) : x; }
 
 // Unit roundoff: the largest relative error of one rounding.
 inline double unit_roundoff(at::ScalarType dtype) {

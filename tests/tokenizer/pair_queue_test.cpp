@@ -15,13 +15,13 @@
 namespace gpt {
 namespace {
 
-using Pieces = std::vector<std::pair<std::string, uint64_t>>;  // with their counts
+using CountedPieces = std::vector<std::pair<std::string, uint64_t>>;  // with their counts
 using Merges = std::vector<TokenPair>;
 
 constexpr int32_t kBytes = 256;
 constexpr size_t kNoRoom = 0;  // the index is as small as it can be
 
-Merges merges_of(const Pieces& pieces, int32_t most, size_t least_room = kNoRoom, int64_t min_count = 0) {
+Merges merges_of(const CountedPieces& pieces, int32_t most, size_t least_room = kNoRoom, int64_t min_count = 0) {
   PairQueue queue(min_count, least_room);
   std::array<int32_t, kBytes> token_of_byte;
   std::iota(token_of_byte.begin(), token_of_byte.end(), 0);
@@ -41,7 +41,7 @@ Merges merges_of(const Pieces& pieces, int32_t most, size_t least_room = kNoRoom
 }
 
 // The definition, with everything counted anew for each merge.
-Merges slow_merges_of(const Pieces& pieces, int32_t most, int64_t min_count = 0) {
+Merges slow_merges_of(const CountedPieces& pieces, int32_t most, int64_t min_count = 0) {
   std::vector<std::vector<int32_t>> words;
   for (const auto& [piece, count] : pieces) {
     words.emplace_back();
@@ -82,10 +82,10 @@ std::string random_text(uint64_t seed, size_t length, int letters) {
 
 TEST(PairQueue, MergesOneLetterAsDefined) {
   for (const size_t length : {2, 3, 1000, 65'536, 99'999}) {
-    const Pieces pieces = {{std::string(length, 'a'), 1}};
+    const CountedPieces pieces = {{std::string(length, 'a'), 1}};
     EXPECT_EQ(merges_of(pieces, 100), slow_merges_of(pieces, 100)) << length;
   }
-  Pieces pieces;
+  CountedPieces pieces;
   for (size_t length = 1; length < 150; ++length) pieces.emplace_back(std::string(length, 'a'), 1 + length % 7);
   EXPECT_EQ(merges_of(pieces, 1000), slow_merges_of(pieces, 1000));
 }
@@ -94,7 +94,8 @@ TEST(PairQueue, MergesOneLetterAsDefined) {
 TEST(PairQueue, MergesRandomLettersAsDefinedHoweverSmallTheIndex) {
   for (const int letters : {2, 3, 10, 26, 150}) {
     for (const size_t length : {100, 4000, 20'000}) {
-      const Pieces pieces = {{random_text(length, length, letters), 1}, {random_text(1, length / 2, letters), 3}};
+      const CountedPieces pieces = {{random_text(length, length, letters), 1},
+                                    {random_text(1, length / 2, letters), 3}};
       const Merges expected = slow_merges_of(pieces, 60);
       for (const size_t least_room : {kNoRoom, size_t{10'000}, size_t{50'000}, PairQueue::kLeastRoom}) {
         EXPECT_EQ(merges_of(pieces, 60, least_room), expected)
@@ -107,7 +108,7 @@ TEST(PairQueue, MergesRandomLettersAsDefinedHoweverSmallTheIndex) {
 // In the end every pair is there once, so that the index holds some of many equally frequent ones.
 TEST(PairQueue, MergesToTheEndHoweverSmallTheIndex) {
   for (const int letters : {4, 60}) {
-    const Pieces pieces = {{random_text(5, 1500, letters), 1}};
+    const CountedPieces pieces = {{random_text(5, 1500, letters), 1}};
     const Merges expected = slow_merges_of(pieces, 2000);
     EXPECT_LT(expected.size(), 2000);
     EXPECT_EQ(merges_of(pieces, 2000), expected) << letters;
@@ -117,7 +118,7 @@ TEST(PairQueue, MergesToTheEndHoweverSmallTheIndex) {
 
 // Pairs whose counts differ by one in the order against that of their ids.
 TEST(PairQueue, CountsExactlyHoweverOftenAPieceOccurs) {
-  Pieces pieces;
+  CountedPieces pieces;
   char letter = 'a';
   for (const uint64_t count : {uint64_t{1}, uint64_t{1023}, uint64_t{1024}, uint64_t{1055}, uint64_t{1'234'567},
                                uint64_t{1} << 32, (uint64_t{1} << 50) + 12'345}) {

@@ -15,12 +15,12 @@ namespace gpt {
 namespace {
 
 using unicode::CharacterClass;
-using Pieces = std::vector<std::string>;
+using Texts = std::vector<std::string>;
 
 constexpr std::array kPatterns = {SplitPattern::gpt2, SplitPattern::cl100k, SplitPattern::llama3};
 
-Pieces split(SplitPattern pattern, const std::string& text) {
-  Pieces pieces;
+Texts split(SplitPattern pattern, const std::string& text) {
+  Texts pieces;
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = piece_end(pattern, text, begin);
     if (end <= begin || end > text.size()) throw std::runtime_error("no progress at " + std::to_string(begin));
@@ -57,66 +57,66 @@ TEST(UnicodeClass, CharactersOfEveryPlane) {
 
 TEST(PreTokenizer, Gpt2) {
   const auto gpt2 = [](const std::string& text) { return split(SplitPattern::gpt2, text); };
-  EXPECT_EQ(gpt2("Hello world, it's 2024!"), (Pieces{"Hello", " world", ",", " it", "'s", " 2024", "!"}));
+  EXPECT_EQ(gpt2("Hello world, it's 2024!"), (Texts{"Hello", " world", ",", " it", "'s", " 2024", "!"}));
   EXPECT_EQ(gpt2("I'll we've they're don't I'm he'd 'S 'x"),
-            (Pieces{"I", "'ll", " we", "'ve", " they", "'re", " don", "'t", " I", "'m", " he", "'d", " '", "S", " '",
-                    "x"}));
-  EXPECT_EQ(gpt2("a  b\n\nc\td \n e"), (Pieces{"a", " ", " b", "\n", "\n", "c", "\t", "d", " \n", " e"}));
-  EXPECT_EQ(gpt2("a  \n "), (Pieces{"a", "  \n "}));
-  EXPECT_EQ(gpt2("12345x67"), (Pieces{"12345", "x", "67"}));
-  EXPECT_EQ(gpt2("été\u3000日本\u3000 本"), (Pieces{"été", "\u3000", "日本", "\u3000", " 本"}));
-  EXPECT_EQ(gpt2("''s'"), (Pieces{"''", "s", "'"}));
+            (Texts{"I", "'ll", " we", "'ve", " they", "'re", " don", "'t", " I", "'m", " he", "'d", " '", "S", " '",
+                   "x"}));
+  EXPECT_EQ(gpt2("a  b\n\nc\td \n e"), (Texts{"a", " ", " b", "\n", "\n", "c", "\t", "d", " \n", " e"}));
+  EXPECT_EQ(gpt2("a  \n "), (Texts{"a", "  \n "}));
+  EXPECT_EQ(gpt2("12345x67"), (Texts{"12345", "x", "67"}));
+  EXPECT_EQ(gpt2("été\u3000日本\u3000 本"), (Texts{"été", "\u3000", "日本", "\u3000", " 本"}));
+  EXPECT_EQ(gpt2("''s'"), (Texts{"''", "s", "'"}));
 }
 
 TEST(PreTokenizer, Cl100k) {
   const auto cl100k = [](const std::string& text) { return split(SplitPattern::cl100k, text); };
-  EXPECT_EQ(cl100k("Hello world, it'S 2024!"), (Pieces{"Hello", " world", ",", " it", "'S", " ", "202", "4", "!"}));
-  EXPECT_EQ(cl100k("'lLx 'rEx 'VE'l'tis"), (Pieces{"'lL", "x", " '", "rEx", " '", "VE", "'l", "'t", "is"}));
-  EXPECT_EQ(cl100k("(foo) ((foo) \tbar"), (Pieces{"(foo", ")", " ((", "foo", ")", " ", "\tbar"}));
-  EXPECT_EQ(cl100k("x;\r\n\n  y \n z\n w"), (Pieces{"x", ";\r\n\n", " ", " y", " \n", " z", "\n", " w"}));
-  EXPECT_EQ(cl100k("a'\u017Fb'\u212Ac"), (Pieces{"a", "'\u017F", "b", "'\u212Ac"}));
-  EXPECT_EQ(cl100k("1234567"), (Pieces{"123", "456", "7"}));
-  EXPECT_EQ(cl100k("\u00B2\u00BD\u0661\u0662"), (Pieces{"\u00B2\u00BD\u0661", "\u0662"}));
+  EXPECT_EQ(cl100k("Hello world, it'S 2024!"), (Texts{"Hello", " world", ",", " it", "'S", " ", "202", "4", "!"}));
+  EXPECT_EQ(cl100k("'lLx 'rEx 'VE'l'tis"), (Texts{"'lL", "x", " '", "rEx", " '", "VE", "'l", "'t", "is"}));
+  EXPECT_EQ(cl100k("(foo) ((foo) \tbar"), (Texts{"(foo", ")", " ((", "foo", ")", " ", "\tbar"}));
+  EXPECT_EQ(cl100k("x;\r\n\n  y \n z\n w"), (Texts{"x", ";\r\n\n", " ", " y", " \n", " z", "\n", " w"}));
+  EXPECT_EQ(cl100k("a'\u017Fb'\u212Ac"), (Texts{"a", "'\u017F", "b", "'\u212Ac"}));
+  EXPECT_EQ(cl100k("1234567"), (Texts{"123", "456", "7"}));
+  EXPECT_EQ(cl100k("\u00B2\u00BD\u0661\u0662"), (Texts{"\u00B2\u00BD\u0661", "\u0662"}));
 }
 
 TEST(PreTokenizer, EveryByteWithinLongWords) {
   for (int byte = 0; byte < 256; ++byte) {
     const char c = static_cast<char>(byte);
     const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-    const Pieces pieces = split(SplitPattern::gpt2, "abcd" + std::string(1, c) + "efghijklmnopqrstuvwxyz");
+    const Texts pieces = split(SplitPattern::gpt2, "abcd" + std::string(1, c) + "efghijklmnopqrstuvwxyz");
     EXPECT_EQ(pieces.size(), letter ? 1 : c == ' ' ? 2 : 3) << "byte " << byte;
   }
 }
 
 TEST(PreTokenizer, TheEndOfTheTextDividesCl100kFromLlama3) {
   const std::string text = "a \n  ";
-  EXPECT_EQ(split(SplitPattern::cl100k, text), (Pieces{"a", " \n  "}));
-  EXPECT_EQ(split(SplitPattern::llama3, text), (Pieces{"a", " \n", "  "}));
-  EXPECT_EQ(split(SplitPattern::cl100k, text + "b"), (Pieces{"a", " \n", " ", " b"}));
-  EXPECT_EQ(split(SplitPattern::llama3, text + "b"), (Pieces{"a", " \n", " ", " b"}));
+  EXPECT_EQ(split(SplitPattern::cl100k, text), (Texts{"a", " \n  "}));
+  EXPECT_EQ(split(SplitPattern::llama3, text), (Texts{"a", " \n", "  "}));
+  EXPECT_EQ(split(SplitPattern::cl100k, text + "b"), (Texts{"a", " \n", " ", " b"}));
+  EXPECT_EQ(split(SplitPattern::llama3, text + "b"), (Texts{"a", " \n", " ", " b"}));
 }
 
 TEST(PreTokenizer, BytesThatAreNoUtf8AreCharactersOfTheirOwn) {
   for (const SplitPattern pattern : kPatterns) {
-    EXPECT_EQ(split(pattern, "a\xFF\x80 \xE3\x80"), (Pieces{"a", "\xFF\x80", " \xE3\x80"}));
+    EXPECT_EQ(split(pattern, "a\xFF\x80 \xE3\x80"), (Texts{"a", "\xFF\x80", " \xE3\x80"}));
     EXPECT_EQ(split(pattern,
                     "\xE3\x80"
                     "a"),
-              (Pieces{"\xE3\x80", "a"}));  // two characters, not one that joins the letter
-    EXPECT_EQ(split(pattern, "1\xED\xA0\x80"), (Pieces{"1", "\xED\xA0\x80"}));  // a surrogate
+              (Texts{"\xE3\x80", "a"}));  // two characters, not one that joins the letter
+    EXPECT_EQ(split(pattern, "1\xED\xA0\x80"), (Texts{"1", "\xED\xA0\x80"}));  // a surrogate
   }
   EXPECT_EQ(split(SplitPattern::cl100k,
                   "\xFF"
                   "a"),
-            (Pieces{"\xFF"
-                    "a"}));
+            (Texts{"\xFF"
+                   "a"}));
 }
 
 // Text full of what the patterns treat specially; bytes that are no UTF-8 now and then.
 std::string random_text(std::mt19937& random, size_t length) {
-  static const Pieces kParts = {"a",  "s",      "S",      "t",      "l",      "re",         "'",    "'",   " ", " ",
-                                " ",  "\n",     "\n",     "\r",     "\t",     "1",          "2",    "!",   "(", "é",
-                                "日", "\u017F", "\u3000", "\u00A0", "\u0660", "\U0001F600", "\xE3", "\x80"};
+  static const Texts kParts = {"a",  "s",      "S",      "t",      "l",      "re",         "'",    "'",   " ", " ",
+                               " ",  "\n",     "\n",     "\r",     "\t",     "1",          "2",    "!",   "(", "é",
+                               "日", "\u017F", "\u3000", "\u00A0", "\u0660", "\U0001F600", "\xE3", "\x80"};
   std::string text;
   while (text.size() < length) text += kParts[random() % kParts.size()];
   return text;
@@ -134,7 +134,7 @@ TEST(PreTokenizer, ABoundaryHoldsWhateverComesBeforeAndBehind) {
       ++found;
       const std::string before = random_text(random, random() % 6) + text.substr(0, cut);
       const std::string behind = text.substr(cut) + random_text(random, random() % 6);
-      Pieces parts = split(pattern, before);
+      Texts parts = split(pattern, before);
       std::ranges::copy(split(pattern, behind), std::back_inserter(parts));
       ASSERT_EQ(split(pattern, before + behind), parts) << "cut after " << testing::PrintToString(before);
     }
@@ -161,7 +161,7 @@ TEST(PreTokenizer, BoundariesAreFoundNearTheEndOfOrdinaryText) {
 // A scan that starts again from each piece's beginning would take hours here.
 TEST(PreTokenizer, LongRunsAreScannedInLinearTime) {
   constexpr size_t kLength = 4'000'000;
-  Pieces patterns = {" ", "\n", "a", "1", "!", "'", "\u3000", " \n", "\n ", "' ", "\xE3", "a ", "! \n", "\r\n\t"};
+  Texts patterns = {" ", "\n", "a", "1", "!", "'", "\u3000", " \n", "\n ", "' ", "\xE3", "a ", "! \n", "\r\n\t"};
   for (const SplitPattern pattern : kPatterns) {
     for (const std::string& repeated : patterns) {
       std::string text;

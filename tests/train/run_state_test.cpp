@@ -17,7 +17,7 @@ namespace gpt {
 namespace {
 
 constexpr auto kNone = GradientCheckpointing::none, kNorm = GradientCheckpointing::norm,
-               kSelective = GradientCheckpointing::selective, kBlock = GradientCheckpointing::block;
+               kSelective = GradientCheckpointing::selective, kByBlock = GradientCheckpointing::block;
 
 struct ResumeCase {
   const char* name;
@@ -88,7 +88,7 @@ INSTANTIATE_TEST_SUITE_P(
                                      ResumeCase{.name = "state_in_bfloat16",
                                                 .dtype = Dtype::float32,
                                                 .optimizer = {.state_dtype = StateDtype::bfloat16}},
-                                     ResumeCase{"float32_recomputed", Dtype::float32, kBlock},
+                                     ResumeCase{"float32_recomputed", Dtype::float32, kByBlock},
                                      ResumeCase{"bfloat16", Dtype::bfloat16, kNone},
                                      ResumeCase{"bfloat16_recomputed", Dtype::bfloat16, kSelective},
                                      ResumeCase{"end_to_end", Dtype::bfloat16, kNone, AmpMode::end_to_end},

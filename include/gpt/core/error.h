@@ -35,6 +35,11 @@ class Error : public std::runtime_error {
   ExitCode code_;
 };
 
+// For a file, or another source of data, that cannot be used: "WHERE: WHY".
+[[noreturn]] inline void fail(const std::string& where, const std::string& why) {
+  throw Error(ExitCode::data, where + ": " + why);
+}
+
 // Of the message of any exception: LibTorch's what() goes on with a backtrace of many lines.
 inline std::string first_line(std::string_view what) { return std::string(what.substr(0, what.find('\n'))); }
 
