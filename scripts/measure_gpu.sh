@@ -20,7 +20,7 @@
 #
 # What each part printed is in FOLDER/PART.log, how it ended and what it found in FOLDER/summary.txt, to which each command adds, and
 # all of FOLDER in FOLDER.tar.gz. PARTS, a regular expression, leaves out all parts but those whose names it matches, which keep what an
-# earlier call found.
+# earlier call found. PATIENCE=N gives every part and every command N times its time, for a machine that has something else to do.
 #
 # usage: scripts/measure_gpu.sh FOLDER [DEVICE [COMMAND]]   DEVICE: cuda (default), or cpu to rehearse it with models that a CPU can bear
 #                                                           (on two cores all takes four to six minutes and sizes two);
@@ -29,6 +29,7 @@ set -euo pipefail
 source "$(dirname "$0")/steps.sh"
 
 out=$(realpath -m "${1:?usage: scripts/measure_gpu.sh FOLDER [DEVICE [COMMAND]]}") device=${2:-cuda} command=${3:-all}
+PATIENCE=${PATIENCE:-1}
 commands="all sizes tests speed modes ladder-char ladder-gpt2 medium large xl pack"
 [[ $device =~ ^(cuda|cpu)$ ]] || fail "unknown device '$device': the second word is cuda or cpu"
 [[ " $commands " == *" $command "* ]] || fail "unknown command '$command': the third word is one of $commands"

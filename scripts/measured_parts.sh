@@ -3,16 +3,16 @@
 
 note() { printf '%s\n' "$*" | tee -a "$out/summary.txt"; }
 
-# usage: part SECONDS NAME COMMAND...   for at most so long, and nine minutes in all, with its output in NAME.log; a part that fails
-# or hangs does not keep the others from running
+# usage: part SECONDS NAME COMMAND...   for at most so long, and nine minutes in all (times PATIENCE), with its output in NAME.log; a part
+# that fails or hangs does not keep the others from running
 part() {
-  local began=$SECONDS code=0 left=$((530 - SECONDS)) wrapper=() line found
+  local began=$SECONDS code=0 limit=$(($1 * PATIENCE)) left=$((530 * PATIENCE - SECONDS)) wrapper=() line found
   [[ $2 =~ ${PARTS:-} ]] || return 0
   printf -v line '%-44s' "$2"
   rm -rf "${out:?}/$2" "$out/$2.jsonl" "$out/$2.log"
   if ((left < 5)); then note "$line left out: the nine minutes are over"; return; fi
   [[ $3 != build/bin/* ]] || wrapper=("${with_torch[@]}")
-  timeout --kill-after=10 $(($1 < left ? $1 : left)) "${wrapper[@]}" "${@:3}" >"$out/$2.log" 2>&1 || code=$?
+  timeout --kill-after=10 $((limit < left ? limit : left)) "${wrapper[@]}" "${@:3}" >"$out/$2.log" 2>&1 || code=$?
   case $code in
     0) line+=" done in $((SECONDS - began)) s" ;;
     124 | 137) line+=" STOPPED after $((SECONDS - began)) s, all that it had" ;;

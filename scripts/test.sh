@@ -23,4 +23,20 @@ scripts/check.sh --sources
 scripts/setup.sh "${device[@]}" --tests
 scripts/check.sh --format
 scripts/get_data.sh
-exec .deps/venv/bin/ctest --test-dir build --output-on-failure --no-tests=error -j 2 ${skipped:+-LE "^($skipped)\$"} "$@"
+
+status=0
+.deps/venv/bin/ctest --test-dir build --output-on-failure --no-tests=error -j 2 ${skipped:+-LE "^($skipped)\$"} "$@" || status=$?
+# The single tests behind those of CTest, why how many were skipped, and what took how long to compile, each in one line. CTest itself
+# has said how long each kind of test took.
+awk '
+  /^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$/ { passed += $1; failed += $3 }
+  /^skipped [0-9]+: / { count[substr($0, index($0, ": ") + 2)] += $2 }
+  /\.\.\. skipped / { count[substr($0, index($0, "skipped ") + 8)]++ }
+  END {
+    printf "unit tests: %d passed, %d failed\n", passed, failed
+    for (reason in count) printf "skipped %d: %s\n", count[reason], reason
+  }' build/Testing/Temporary/LastTest.log
+awk '
+  NR > 1 { seconds[$4 ~ /\.cu\.o$/ ? "CUDA code" : $4 ~ /^(tests|bin\/.*(test|fuzz|bench))/ ? "tests" : "programs"] += ($2 - $1) / 1000 }
+  END { for (kind in seconds) printf "built: %s in %d seconds of a core\n", kind, seconds[kind] }' build/.ninja_log
+exit $status

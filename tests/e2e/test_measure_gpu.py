@@ -23,7 +23,7 @@ class MeasureGpu(unittest.TestCase):
         (self.root / "build").symlink_to(programs.BIN.parent)
 
     def measure(self, *words, parts=""):
-        return subprocess.run(["scripts/measure_gpu.sh", self.out, *words], cwd=self.root, env={**os.environ, "PARTS": parts}, timeout=500,
+        return subprocess.run(["scripts/measure_gpu.sh", self.out, *words], cwd=self.root, env={**os.environ, "PARTS": parts, "PATIENCE": "20"},
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def summary_of(self, command, parts):
