@@ -10,6 +10,7 @@
 #include "gpt/data/replacement.h"
 #include "gpt/tokenizer/bpe_files.h"
 #include "gpt/tokenizer/make_tokenizer.h"
+#include "stored_ids.h"
 
 namespace gpt {
 namespace {
@@ -94,11 +95,23 @@ int64_t vocabulary_of(const Bin& bin, std::optional<int64_t> vocab_size) {
                           bin.path, fs::is_regular_file(file, ignored) ? " such as " + file : ""));
 }
 
+// One of the files, its ids as wide as the metadata say.
+Tokens open_part(const Bin& bin, const std::string& path) {
+  const int width = bin.metadata.width_bytes;
+  const Tokens tokens = open_token_file(path, width == 0 ? std::nullopt : std::optional(width), bin.vocab_size).tokens;
+  // Metadata with a hash were written together with the bin.
+  const bool is_certain = width == 0 || !bin.metadata.bin_hash.empty();
+  const auto* data = static_cast<const std::byte*>(tokens.data());
+  if (is_certain || evident_width({data, static_cast<size_t>(tokens.bytes())}) <= tokens.width()) return tokens;
+  fail(path,
+       fmt::format("{} says that its ids have {} bits, but then every second one would be 0: correct 'dtype' there",
+                   bin.metadata_path, 8 * width));
+}
+
 // Both parts, their sizes checked against the metadata.
 void open_tokens(Bin& bin, double validation_fraction) {
   const int64_t train = bin.metadata.train.tokens, validation = bin.metadata.validation.tokens;
-  const std::optional<int> width = bin.metadata.vocab_size > 0 ? std::optional(bin.metadata.width_bytes) : std::nullopt;
-  bin.train = open_token_file(bin.path, width).tokens;
+  bin.train = open_part(bin, bin.path);
   if (bin.validation_path.empty()) {
     const Tokens all = bin.train;
     check_count(bin, bin.path, all.size(), train + validation);
@@ -113,7 +126,7 @@ void open_tokens(Bin& bin, double validation_fraction) {
          "data.bin and data.validation_bin are the same file; leave data.validation_bin out, and the end of "
          "data.bin is kept for validation");
   }
-  bin.validation = open_token_file(bin.validation_path, width).tokens;
+  bin.validation = open_part(bin, bin.validation_path);
   check_count(bin, bin.path, bin.train.size(), train);
   // Metadata without a validation part says nothing of a validation file that came otherwise.
   if (validation > 0) check_count(bin, bin.validation_path, bin.validation.size(), validation);
@@ -127,7 +140,6 @@ Bin open_bin(const BinOptions& options) {
           options.metadata_path.empty() ? metadata_beside(options.path) : options.metadata_path};
   if (!bin.metadata_path.empty()) bin.metadata = read_metadata(bin.metadata_path);
   if (options.is_prepared) require_all_of_prepare(bin);
-  open_tokens(bin, options.validation_fraction);
   if (const Bin* main = options.main) {
     const std::string& made_with = bin.metadata.tokenizer_hash;
     if (main->tokenizer && !made_with.empty() && made_with != hash128(main->tokenizer->to_json())) {
@@ -139,6 +151,7 @@ Bin open_bin(const BinOptions& options) {
     bin.tokenizer = options.saved_tokenizer ? options.saved_tokenizer : make_tokenizer_of(bin, options.tokenizer);
     bin.vocab_size = vocabulary_of(bin, options.vocab_size);
   }
+  open_tokens(bin, options.validation_fraction);
   return bin;
 }
 

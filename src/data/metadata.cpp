@@ -130,8 +130,9 @@ Metadata parse_metadata(std::string_view text, const std::string& origin) {
 
   Metadata metadata;
   metadata.vocab_size = root.whole_number("vocab_size", 1, std::numeric_limits<int32_t>::max());
-  metadata.width_bytes = root.choice("dtype", "uint16", "uint32") == "uint32" ? 4 : 2;
-  if (metadata.width_bytes < width_for(metadata.vocab_size)) {
+  const std::string dtype = root.choice("dtype", "uint16", "uint32");
+  metadata.width_bytes = dtype.empty() ? 0 : dtype == "uint32" ? 4 : 2;
+  if (!dtype.empty() && metadata.width_bytes < width_for(metadata.vocab_size)) {
     fail(origin,
          fmt::format("'dtype' is \"uint16\", which cannot hold the ids of a 'vocab_size' of {}; it must be \"uint32\"",
                      metadata.vocab_size));
@@ -155,6 +156,8 @@ Metadata parse_metadata(std::string_view text, const std::string& origin) {
   metadata.invalid_utf8_bytes = root.count("invalid_utf8_bytes");
   metadata.crlf_files = root.count("crlf_files");
   metadata.byte_order_mark_files = root.count("byte_order_mark_files");
+  metadata.repeated_documents = root.count("repeated_documents");
+  metadata.replaced_characters = root.count("replaced_characters");
   for (const json& entry : root.list("sources")) {
     const Section source(entry, "sources", origin);
     metadata.sources.push_back({source.text("path"), source.count("bytes")});
@@ -176,8 +179,8 @@ Metadata read_metadata(const std::string& path) {
 }
 
 std::string to_json(const Metadata& metadata) {
-  ordered_json object = {{"vocab_size", metadata.vocab_size},
-                         {"dtype", metadata.width_bytes == 2 ? "uint16" : "uint32"}};
+  ordered_json object = {{"vocab_size", metadata.vocab_size}};
+  if (metadata.width_bytes > 0) object["dtype"] = metadata.width_bytes == 2 ? "uint16" : "uint32";
   const auto add_text = [&object](const char* key, const std::string& text) {
     if (!text.empty()) object[key] = text;
   };
@@ -198,6 +201,8 @@ std::string to_json(const Metadata& metadata) {
   };
   add_count("crlf_files", metadata.crlf_files);
   add_count("byte_order_mark_files", metadata.byte_order_mark_files);
+  add_count("repeated_documents", metadata.repeated_documents);
+  add_count("replaced_characters", metadata.replaced_characters);
   object["sources"] = ordered_json::array();
   for (const SourceFile& source : metadata.sources) {
     object["sources"].push_back({{"path", source.path}, {"bytes", source.bytes}});

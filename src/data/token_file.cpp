@@ -6,7 +6,6 @@
 #include <stdexcept>
 
 #include "gpt/core/error.h"
-#include "gpt/core/file.h"
 
 namespace gpt {
 namespace {
@@ -48,17 +47,7 @@ Tokens Tokens::from_ids(const std::vector<int32_t>& ids, int64_t vocab_size) {
   return width_for(vocab_size) == 2 ? narrowed<uint16_t>(ids) : narrowed<uint32_t>(ids);
 }
 
-Tokens Tokens::map_file(const std::string& path, int width_bytes) {
-  const auto file = std::make_shared<const MappedFile>(path, ExitCode::data);
-  const size_t bytes = file->bytes().size();
-  if (bytes % width_bytes != 0) {
-    throw Error(ExitCode::data,
-                fmt::format("{}: {} bytes are not a whole number of {}-byte token ids; the file is truncated "
-                            "or its metadata names the wrong dtype",
-                            path, bytes, width_bytes));
-  }
-  return {file, file->bytes().data(), static_cast<int64_t>(bytes / width_bytes), width_bytes};
-}
+bool has_name_of_bin(const std::string& path) { return path.ends_with(".bin") || path.ends_with(".npy"); }
 
 Tokens Tokens::slice(int64_t begin, int64_t end) const {
   if (begin < 0 || begin > end || end > size_) {

@@ -6,16 +6,17 @@
 #include <filesystem>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
+#include "gpt/core/log.h"
 #include "gpt/data/llmc_format.h"
 #include "gpt/data/token_file.h"
+#include "stored_ids.h"
 
 namespace gpt {
 namespace {
-
-using File = std::shared_ptr<const MappedFile>;
 
 File map(const std::string& path) { return std::make_shared<const MappedFile>(path, ExitCode::data); }
 
@@ -170,9 +171,38 @@ Tokens open_megatron(const std::string& path) {
   return contiguous ? Tokens(bin, bin->bytes().data(), tokens, index.width) : in_order(index, bin, tokens);
 }
 
+// ---- nothing but ids ----
+
+// Files that ids may lie in, but are not.
+const char* wrapping(std::span<const std::byte> bytes) {
+  constexpr std::pair<std::string_view, const char*> kFormats[] = {
+      {"\x1f\x8b\x08", "packed with gzip; unpack it (gzip -d)"},
+      {"\x28\xb5\x2f\xfd", "packed with zstd; unpack it (zstd -d)"},
+      {"PK\x03\x04", "an archive such as .npz or .pt; write the array in it with .tofile() or np.save()"},
+      {"PAR1", "a Parquet table; write its ids with .tofile()"},
+      {"ARROW1", "an Arrow table; write its ids with .tofile()"},
+  };
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  for (const auto& [magic, what] : kFormats) {
+    if (text.starts_with(magic)) return what;
+  }
+  return nullptr;
+}
+
+Tokens open_raw(const std::string& path, const File& file, std::optional<int> width_bytes, int64_t vocab_size) {
+  if (is_text(file->bytes())) fail(path, "is text, not token ids; to train on it, give it as data.text (--data FILE)");
+  if (const char* what = wrapping(file->bytes())) fail(path, "it is {}", what);
+  if (width_bytes) return stored_ids(path, file, 0, *width_bytes);
+  const int width = width_for(vocab_size), evident = evident_width(file->bytes());
+  if (evident <= width) return stored_ids(path, file, 0, width);
+  log::info(
+      fmt::format("{}: its ids are read as ids of {} bits, because the upper half of each is 0", path, 8 * evident));
+  return stored_ids(path, file, 0, evident);
+}
+
 }  // namespace
 
-TokenFile open_token_file(const std::string& path, std::optional<int> width_bytes) {
+TokenFile open_token_file(const std::string& path, std::optional<int> width_bytes, int64_t vocab_size) {
   std::error_code ignored;
   const bool is_bin = std::filesystem::path(path).extension() == ".bin";
   TokenFile file;
@@ -180,10 +210,10 @@ TokenFile open_token_file(const std::string& path, std::optional<int> width_byte
     file = {open_megatron(path), TokenFormat::megatron};
   } else if (const File bytes = map(path); const llmc::Version* version = llmc_version(bytes)) {
     file = {open_llmc(path, bytes, *version), TokenFormat::llmc};
+  } else if (const auto tokens = open_array(path, bytes)) {
+    file = {*tokens, TokenFormat::array};
   } else {
-    if (is_text(bytes->bytes()))
-      fail(path, "is text, not token ids; to train on it, give it as data.text (--data FILE)");
-    return {Tokens::map_file(path, width_bytes.value_or(2)), TokenFormat::raw};
+    return {open_raw(path, bytes, width_bytes, vocab_size), TokenFormat::raw};
   }
   if (width_bytes && *width_bytes != file.tokens.width()) {
     fail(path, "its header says ids of {} bits, but its metadata says {} bits", 8 * file.tokens.width(),

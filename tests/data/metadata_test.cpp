@@ -50,7 +50,7 @@ TEST(MetadataTest, IsMadeForPeople) {
 TEST(MetadataTest, NeedsOnlyTheVocabulary) {
   const Metadata metadata = parsed(R"({"vocab_size": 65536, "made_by": "another program"})");
   EXPECT_EQ(metadata.vocab_size, 65536);
-  EXPECT_EQ(metadata.width_bytes, 2);
+  EXPECT_EQ(metadata.width_bytes, 0);  // the bin shows it
   EXPECT_EQ(metadata.train, SplitCounts{});
   EXPECT_EQ(metadata.tokenizer, "");
   EXPECT_EQ(parsed(R"({"vocab_size": 2147483647, "dtype": "uint32"})").width_bytes, 4);
@@ -58,7 +58,7 @@ TEST(MetadataTest, NeedsOnlyTheVocabulary) {
 }
 
 TEST(MetadataTest, RefusesWhatContradictsItself) {
-  EXPECT_ERROR(parsed(R"({"vocab_size": 65537})"), ExitCode::data, "m.json: 'dtype' is \"uint16\"");
+  EXPECT_ERROR(parsed(R"({"vocab_size": 65537, "dtype": "uint16"})"), ExitCode::data, "m.json: 'dtype' is \"uint16\"");
   EXPECT_ERROR(parsed(R"({"vocab_size": 5, "validation": {"tokens": 3}})"), ExitCode::data, "'train.tokens' is 0");
 }
 

@@ -31,20 +31,20 @@ TEST(Tokens, TakesTheNarrowestWidth) {
 TEST(Tokens, MapsLittleEndianIds) {
   const ScratchFolder folder;
   const std::string path = folder.file("map.bin", std::string("\x01\x00\x02\x01\xFF\xFF\x00\x00", 8));
-  const Tokens narrow = Tokens::map_file(path, 2);
+  const Tokens narrow = open_token_file(path, 2).tokens;
   ASSERT_EQ(narrow.size(), 4);
   EXPECT_EQ(narrow[1], 0x0102);
   EXPECT_EQ(narrow[2], 65535);
-  const Tokens wide = Tokens::map_file(path, 4);
+  const Tokens wide = open_token_file(path, 4).tokens;
   ASSERT_EQ(wide.size(), 2);
   EXPECT_EQ(wide[0], 0x01020001);
 }
 
 TEST(Tokens, NamesAFileThatCannotBeTokens) {
   const ScratchFolder folder;
-  EXPECT_ERROR(Tokens::map_file(folder.file("odd.bin", "abc"), 2), ExitCode::data,
+  EXPECT_ERROR(open_token_file(folder.file("odd.bin", "abc"), 2), ExitCode::data,
                "3 bytes are not a whole number of 2-byte");
-  EXPECT_ERROR(Tokens::map_file(folder / "none.bin", 2), ExitCode::data, "none.bin");
+  EXPECT_ERROR(open_token_file(folder / "none.bin", 2), ExitCode::data, "none.bin");
 }
 
 TEST(Tokens, SlicesShareTheStorage) {

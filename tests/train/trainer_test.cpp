@@ -148,7 +148,7 @@ TEST_F(TrainerTest, ValidationTokensThatBecomeNoneStopTheRunAsChangedData) {
   std::string bytes;
   for (int64_t i = 0; i < corpus_.train.size(); ++i) bytes += {static_cast<char>(corpus_.train[i]), '\0'};
   const std::string path = root_.file("validation.bin", bytes);
-  corpus_.validation = Tokens::map_file(path, 2);
+  corpus_.validation = open_token_file(path, 2).tokens;
   config_.training.cadence.eval_interval = {
       3, Interval::Unit::steps};  // within an epoch, at whose end files are looked at
   EXPECT_ERROR(run(root_ / "run", /*is_recorded=*/false, std::make_unique<Overwrites>(path, 3)), ExitCode::data,

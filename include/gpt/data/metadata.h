@@ -29,7 +29,7 @@ struct SourceFile {
 
 struct Metadata {
   int64_t vocab_size = 0;
-  int width_bytes = 2;         // "dtype": "uint16" or "uint32", little-endian
+  int width_bytes = 0;         // "dtype": 2 for "uint16", 4 for "uint32", little-endian; 0 = not known
   std::string tokenizer;       // its file, relative to the metadata's folder; empty = not known
   std::string tokenizer_hash;  // XXH3-128 of its to_json(), 32 hex digits; empty = not known
   std::string bin_hash;        // XXH3-128 of the bin; empty = not known
@@ -38,6 +38,8 @@ struct Metadata {
   std::string split;  // "documents" or "tokens": how the validation part was chosen
   int64_t invalid_utf8_bytes = 0;
   int64_t crlf_files = 0, byte_order_mark_files = 0;  // text files that were read without their CRs, without their mark
+  int64_t repeated_documents = 0;                     // that were left out
+  int64_t replaced_characters = 0;                    // of JSON lines, by U+FFFD: they were no Unicode
   std::vector<SourceFile> sources;
   std::vector<std::string> skipped;  // files of the input's folders that were passed over: no text, damaged
   bool operator==(const Metadata&) const = default;
@@ -46,7 +48,7 @@ struct Metadata {
 // How many of `tokens` are for training where the last ones are kept for validation, as in nanoGPT's prepare.py.
 int64_t training_tokens(int64_t tokens, double validation_fraction);
 
-// Only vocab_size is needed; a missing dtype is uint16. Throws gpt::Error(data) naming the key, what it is and what is needed.
+// Only vocab_size is needed. Throws gpt::Error(data) naming the key, what it is and what is needed.
 Metadata read_metadata(const std::string& path);
 Metadata parse_metadata(std::string_view json, const std::string& origin);
 std::string to_json(const Metadata& metadata);

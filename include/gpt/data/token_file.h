@@ -24,8 +24,6 @@ class Tokens {
       : storage_(std::move(storage)), data_(data), size_(size), width_(width) {}
   // Of the width for the vocabulary. Throws gpt::Error(data) for an id outside it.
   static Tokens from_ids(const std::vector<int32_t>& ids, int64_t vocab_size);
-  // Maps raw little-endian ids. Throws gpt::Error(data) when the file is missing, or not a whole number of ids.
-  static Tokens map_file(const std::string& path, int width_bytes);
 
   int64_t size() const { return size_; }
   int width() const { return width_; }  // bytes per id: 2 or 4
@@ -48,6 +46,7 @@ enum class TokenFormat {
   raw,       // ids and nothing else: gpt-prepare's, nanoGPT's
   llmc,      // llm.c's: 256 int32 of header, then the ids
   megatron,  // Megatron's: the ids in FILE.bin, their sequences in FILE.idx
+  array,     // NumPy's .npy and lit-gpt's packed files: a header that says how wide the ids are
 };
 
 struct TokenFile {
@@ -55,10 +54,14 @@ struct TokenFile {
   TokenFormat format = TokenFormat::raw;
 };
 
-// Opens a bin of any of these formats: llm.c's shows by its magic number, Megatron's by the .idx beside it. `width_bytes`
-// is what the metadata says of the ids; without it raw ones are 16 bits wide. Every count and offset of a header is
-// checked against the sizes of the files before it is used. Throws gpt::Error(data): file, position, value.
-TokenFile open_token_file(const std::string& path, std::optional<int> width_bytes = {});
+// Opens a bin of any of these formats: Megatron's shows by the .idx beside it, others by their magic numbers. `width_bytes`
+// is what the metadata says of the ids; without it raw ones are as wide as `vocab_size` needs, or wider where their zeros show
+// that, which a line of the log says. Every count and offset of a header is checked against the sizes of the files before it
+// is used. Throws gpt::Error(data): file, position, value.
+TokenFile open_token_file(const std::string& path, std::optional<int> width_bytes = {}, int64_t vocab_size = 0);
+
+// Whether the name is that of a file of token ids, rather than of text.
+bool has_name_of_bin(const std::string& path);
 
 // The position of the first id that is not below `vocab_size`, or -1.
 int64_t first_id_outside(const Tokens& tokens, int64_t vocab_size);
