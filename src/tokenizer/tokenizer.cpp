@@ -1,5 +1,7 @@
 #include "gpt/tokenizer/tokenizer.h"
 
+#include <cctype>
+
 namespace gpt {
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
@@ -37,10 +39,27 @@ std::vector<int32_t> Tokenizer::text_bytes() const {
   return bytes;
 }
 
+namespace {
+
+// "eos" of "<|EOS|>": the letters and digits of ASCII, in lower case.
+std::string bare_name(std::string_view token) {
+  std::string name;
+  for (const char c : token) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x80 && std::isalnum(byte)) name += static_cast<char>(std::tolower(byte));
+  }
+  return name;
+}
+
+}  // namespace
+
 std::optional<int32_t> Tokenizer::end_of_text() const {
-  for (const std::string_view name : {"<|endoftext|>", "<|end_of_text|>", "</s>"}) {
+  // The first that the tokenizer has. "s" is </s>, which must not be taken for <s>.
+  constexpr std::string_view kNames[] = {"endoftext", "s",   "endofsentence", "endofdocument", "eos",
+                                         "eod",       "eot", "eotid",         "imend",         "sep"};
+  for (const std::string_view name : kNames) {
     for (const SpecialToken& special : special_tokens()) {
-      if (special.text == name) return special.id;
+      if (bare_name(special.text) == name && (name != "s" || special.text == "</s>")) return special.id;
     }
   }
   return std::nullopt;

@@ -123,6 +123,36 @@ TEST(TokenizerJson, IsCheckedWhenRead) {
   refused(R"({"type":"char","characters":["é","é"]})", "characters[1] repeats 'é'");
 }
 
+TEST(MakeTokenizer, KnowsTheEndOfTextByItsUsualNames) {
+  nlohmann::json file = nlohmann::json::parse(make_tokenizer("bpe:300", "the theme of the thesis")->to_json());
+  const auto end_of_text = [&](const std::vector<std::string>& names) {
+    nlohmann::json changed = file;
+    changed["added_tokens"].clear();
+    changed["model"]["vocab"].erase("<|endoftext|>");
+    for (size_t i = 0; i < names.size(); ++i) {
+      const int64_t id = i == 0 ? 0 : std::ssize(file["model"]["vocab"]) + static_cast<int64_t>(i) - 1;
+      changed["added_tokens"].push_back({{"id", id},
+                                         {"content", names[i]},
+                                         {"special", true},
+                                         {"normalized", false},
+                                         {"single_word", false},
+                                         {"lstrip", false},
+                                         {"rstrip", false}});
+    }
+    const auto tokenizer = tokenizer_from_json(changed.dump(), "changed");
+    for (const SpecialToken& special : tokenizer->special_tokens())
+      if (special.id == tokenizer->end_of_text()) return special.text;
+    return std::string();
+  };
+  for (const char* name : {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eos|>", "[EOS]", "<EOS>",
+                           "<|im_end|>", "<|eot_id|>", "<eod>", "[SEP]", "<\uff5cend\u2581of\u2581sentence\uff5c>"})
+    EXPECT_EQ(end_of_text({name}), name);
+  for (const char* name : {"<s>", "<pad>", "<unk>", "<|im_start|>", "<|user|>", "[CLS]"})
+    EXPECT_EQ(end_of_text({name}), "");
+  EXPECT_EQ(end_of_text({"<s>", "<pad>", "</s>"}), "</s>");
+  EXPECT_EQ(end_of_text({"<|im_end|>", "<|endoftext|>"}), "<|endoftext|>");
+}
+
 TEST(MakeTokenizer, TakesEachKindOfFile) {
   const ScratchFolder folder;
   EXPECT_EQ(make_tokenizer(folder.file("char.json", make_tokenizer("char", "xyz")->to_json()), "")->encode("zx"),

@@ -25,8 +25,8 @@ class Tokenizer {
   virtual std::string name() const = 0;  // "char", "byte", "bpe"
   virtual int64_t vocab_size() const = 0;
   virtual std::span<const SpecialToken> special_tokens() const { return {}; }
-  std::optional<int32_t> end_of_text()
-      const;  // the special token <|endoftext|> (or </s>, <|end_of_text|>), if there is one
+  // The special token that ends a text, known by its name: <|endoftext|>, </s>, [EOS] and what else is usual.
+  std::optional<int32_t> end_of_text() const;
 
   // Appends the ids of `text`, in which special tokens are ordinary text: for data. Throws TextError for a character that
   // the vocabulary lacks, InvalidUtf8 if the tokenizer needs UTF-8 and the text is not.
