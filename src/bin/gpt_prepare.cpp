@@ -1,8 +1,11 @@
 // Text to token ids.
+#include <cstdio>
 #include <functional>
 #include <optional>
+#include <string>
 
 #include "gpt/core/process.h"
+#include "gpt/prepare/input_list.h"
 #include "gpt/prepare/prepare.h"
 #include "gpt/prepare/prepare_command.h"
 #include "gpt/prepare/prepare_report.h"
@@ -13,6 +16,11 @@ int prepare_main(int argc, char** argv) {
   using namespace gpt;
   const std::optional<PrepareCommand> command = parse_prepare_options(argc, argv);
   if (!command) return 0;
+  if (command->list) {
+    const std::string text = list_input(command->options, command->output_dir);
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    return 0;
+  }
   process::watch_signals();
   PrepareReport report;
   report_prepared(command->options, command->output_dir,

@@ -16,8 +16,6 @@ constexpr std::string_view kNumbered = "ckpt_step_", kEnding = ".pt";
 
 std::string numbered_checkpoint(int64_t step) { return fmt::format("{}{:08}{}", kNumbered, step, kEnding); }
 
-bool is_checkpoint_name(const std::string& name) { return name.starts_with("ckpt") && name.ends_with(kEnding); }
-
 bool is_numbered(const std::string& name) { return name.starts_with(kNumbered) && name.ends_with(kEnding); }
 
 std::optional<int64_t> numbered_step(const std::string& name) {

@@ -10,10 +10,10 @@ std::vector<Option> options(DataConfig& c) {
       {.name = "text",
        .target = &c.text,
        .help =
-           "text to train on: a file, a folder or a pattern such as 'texts/*.txt'; .txt, .jsonl, .gz, .zst, .warc.wet.gz",
+           "text to train on: a file, a folder or a pattern such as 'texts/**/*.txt'; plain, JSON lines or .wet, also in .gz and .zst",
        .aliases = {{"data"}, {"data_path"}, {"train_file"}},
        .safe_on_resume = true},
-      {.name = "text_field", .target = &c.text_field, .help = "field of a .jsonl file that holds the text"},
+      {.name = "text_field", .target = &c.text_field, .help = "field of JSON lines that holds the text"},
       {.name = "dataset",
        .target = choice(c.dataset, {{"none", DatasetName::none}, {"shakespeare", DatasetName::shakespeare}}),
        .help = "text installed during set-up, to train on instead of a file",
@@ -21,7 +21,8 @@ std::vector<Option> options(DataConfig& c) {
        .otherwise = "for any other text, set data.text to its file or folder"},
       {.name = "bin",
        .target = &c.bin,
-       .help = "file of token ids to train on instead of text, from gpt-prepare, nanoGPT, llm.c or Megatron",
+       .help =
+           "file of token ids to train on instead of text, from gpt-prepare, nanoGPT, llm.c, Megatron, lit-gpt or NumPy (.npy)",
        .aliases = {{"bin_file"}, {"train_bin"}, {"input_bin"}},
        .safe_on_resume = true},
       {.name = "validation_bin",

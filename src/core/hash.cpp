@@ -17,9 +17,14 @@ Hash128& Hash128::operator=(Hash128&&) noexcept = default;
 
 void Hash128::update(std::string_view bytes) { XXH3_128bits_update(&state_->xxh3, bytes.data(), bytes.size()); }
 
-std::string Hash128::hex() const {
+Hash128::Digest Hash128::digest() const {
   const XXH128_hash_t hash = XXH3_128bits_digest(&state_->xxh3);
-  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+  return {hash.high64, hash.low64};
+}
+
+std::string Hash128::hex() const {
+  const auto [high, low] = digest();
+  return fmt::format("{:016x}{:016x}", high, low);
 }
 
 std::string hash128(std::string_view bytes) {

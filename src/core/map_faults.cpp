@@ -9,8 +9,11 @@
 #include <atomic>
 #include <cstdint>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 #include "gpt/core/error.h"
+#include "gpt/core/hash.h"
 
 namespace gpt::map_faults {
 namespace {
@@ -22,6 +25,7 @@ struct Slot {
   std::atomic<bool> is_harmed{false};
   std::string path;
   struct stat info{};
+  std::vector<std::pair<std::span<const std::byte>, std::string>> remembered;  // parts and their hashes
 };
 
 constexpr size_t kMostFiles = 1024;  // more are mapped all the same, but not watched
@@ -54,13 +58,24 @@ void install_handler() {
   sigaction(SIGBUS, &action, nullptr);
 }
 
-bool is_changed(const Slot& slot) {
+bool has_same_content(const Slot& slot) {
+  for (const auto& [part, hash] : slot.remembered) {
+    if (hash128({reinterpret_cast<const char*>(part.data()), part.size()}) != hash) return false;
+  }
+  return !slot.remembered.empty() && !slot.is_harmed;
+}
+
+// A file that was only touched is compared once for each new time.
+bool is_changed(Slot& slot) {
   struct stat now{};
   if (stat(slot.path.c_str(), &now) != 0) return false;  // removed: what is mapped stays
   const bool is_same_file = now.st_dev == slot.info.st_dev && now.st_ino == slot.info.st_ino;
   const bool is_same_time =
       now.st_mtim.tv_sec == slot.info.st_mtim.tv_sec && now.st_mtim.tv_nsec == slot.info.st_mtim.tv_nsec;
-  return is_same_file && (now.st_size != slot.info.st_size || !is_same_time);
+  if (!is_same_file || (now.st_size == slot.info.st_size && is_same_time)) return false;
+  if (now.st_size != slot.info.st_size || !has_same_content(slot)) return true;
+  slot.info = now;
+  return false;
 }
 
 }  // namespace
@@ -75,6 +90,7 @@ void watch(const void* data, const struct stat& info, const std::string& path) {
     slot.path = path;
     slot.is_harmed = false;
     slot.info = info;
+    slot.remembered.clear();
     slot.begin.store(reinterpret_cast<uintptr_t>(data), std::memory_order_release);
     return;
   }
@@ -84,6 +100,15 @@ void forget(const void* data) {
   std::lock_guard lock(slots_mutex);
   for (Slot& slot : slots) {
     if (slot.begin == reinterpret_cast<uintptr_t>(data)) slot.begin = 0;
+  }
+}
+
+void remember(std::span<const std::byte> part, const std::string& hash) {
+  const auto begin = reinterpret_cast<uintptr_t>(part.data());
+  std::lock_guard lock(slots_mutex);
+  for (Slot& slot : slots) {
+    if (slot.begin == 0 || begin < slot.begin || begin + part.size() > slot.begin + slot.bytes) continue;
+    slot.remembered.emplace_back(part, hash);
   }
 }
 
@@ -99,7 +124,7 @@ void require_intact() {
 
 std::string changed_file() {
   std::lock_guard lock(slots_mutex);
-  for (const Slot& slot : slots) {
+  for (Slot& slot : slots) {
     if (slot.begin != 0 && (slot.is_harmed || is_changed(slot))) return slot.path;
   }
   return "";

@@ -16,10 +16,6 @@ namespace {
 
 using namespace std::string_view_literals;
 
-[[noreturn]] void fail(const std::string& path, const std::string& message) {
-  throw Error(ExitCode::data, fmt::format("{}: {}", path, message));
-}
-
 std::string_view text_of(const File& file, size_t offset, size_t size) {
   const std::span<const std::byte> bytes = file->bytes();
   const std::span<const std::byte> part = bytes.subspan(std::min(offset, bytes.size()));

@@ -73,10 +73,12 @@ Check check_overlap(const Corpus& corpus) {
   const std::string detail =
       fmt::format("{} of {} windows of 64 validation tokens occur in training", worst.found, worst.windows);
   if (worst.share() <= kMany) return passed("overlap", detail);
-  return warned("overlap",
-                fmt::format("{} (token {} of validation is token {} of training)", detail, worst.validation_position,
-                            worst.train_position),
-                "remove repeated documents before preparing: the validation loss is lower than it should be");
+  return warned(
+      "overlap",
+      fmt::format("{} (token {} of validation is token {} of training)", detail, worst.validation_position,
+                  worst.train_position),
+      "prepare the text with gpt-prepare, which leaves out repeated documents (--deduplicate near, where they differ "
+      "a little): the validation loss is lower than it should be");
 }
 
 Check check_sample_prompt(const CadenceConfig& cadence, const Corpus& corpus) {

@@ -178,7 +178,7 @@ void BinWriter::split_tokens(const std::vector<int32_t>& token_bytes, Metadata& 
     validation_->truncate(0);
   }
   const int64_t tokens = train_->tokens();
-  const int64_t cut = training_tokens(tokens, validation_fraction_);
+  const int64_t cut = std::max(training_tokens(tokens, validation_fraction_), std::min<int64_t>(tokens, 1));
   const int64_t bytes = train_counts_.bytes + validation_counts_.bytes;
   metadata.train = {.tokens = cut, .documents = documents_before(cut)};
   metadata.validation = {.tokens = tokens - cut,

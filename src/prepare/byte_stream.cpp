@@ -139,6 +139,8 @@ class ZstdStream final : public ByteStream {
   ZstdStream(std::unique_ptr<ByteStream> packed, std::string name)
       : input_(std::move(packed)), name_(std::move(name)), decoder_(ZSTD_createDStream(), ZSTD_freeDStream) {
     if (!decoder_) throw std::bad_alloc();
+    // Up to 2 GB, as zstd --long=31 writes it: the window is as large as the file needs.
+    ZSTD_DCtx_setParameter(decoder_.get(), ZSTD_d_windowLogMax, ZSTD_dParam_getBounds(ZSTD_d_windowLogMax).upperBound);
   }
 
   size_t read(char* to, size_t size) override {
@@ -176,11 +178,14 @@ class ZstdStream final : public ByteStream {
 
 }  // namespace
 
-std::unique_ptr<ByteStream> open_source(const Source& source, std::atomic<uint64_t>& consumed,
-                                        const std::function<void()>& waiting) {
-  auto file = std::make_unique<FileStream>(source, consumed, waiting);
-  if (source.packing == Packing::gzip) return std::make_unique<GzipStream>(std::move(file), source.name);
-  if (source.packing == Packing::zstd) return std::make_unique<ZstdStream>(std::move(file), source.name);
+std::unique_ptr<ByteStream> open_file(const Source& source, std::atomic<uint64_t>& consumed,
+                                      const std::function<void()>& waiting) {
+  return std::make_unique<FileStream>(source, consumed, waiting);
+}
+
+std::unique_ptr<ByteStream> unpack(std::unique_ptr<ByteStream> file, Packing packing, const std::string& name) {
+  if (packing == Packing::gzip) return std::make_unique<GzipStream>(std::move(file), name);
+  if (packing == Packing::zstd) return std::make_unique<ZstdStream>(std::move(file), name);
   return file;
 }
 

@@ -1,4 +1,4 @@
-// The bytes of a source, gzip and zstd unpacked on the way.
+// The bytes of a source, and what gzip and zstd make of them.
 #pragma once
 
 #include <atomic>
@@ -26,8 +26,12 @@ class ByteStream {
   virtual size_t read(char* to, size_t size) = 0;
 };
 
-// `consumed` grows by the bytes taken from the disk. `waiting` is called while a pipe has nothing; what it throws ends the wait.
-std::unique_ptr<ByteStream> open_source(const Source& source, std::atomic<uint64_t>& consumed,
-                                        const std::function<void()>& waiting);
+// As it lies on the disk. `consumed` grows by the bytes taken from there. `waiting` is called while a pipe has nothing; what it
+// throws ends the wait.
+std::unique_ptr<ByteStream> open_file(const Source& source, std::atomic<uint64_t>& consumed,
+                                      const std::function<void()>& waiting);
+
+// `name`: of the file, for messages.
+std::unique_ptr<ByteStream> unpack(std::unique_ptr<ByteStream> file, Packing packing, const std::string& name);
 
 }  // namespace gpt

@@ -15,6 +15,7 @@
 
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
+#include "gpt/core/log.h"
 #include "gpt/data/metadata.h"
 #include "gpt/data/replacement.h"
 
@@ -125,7 +126,36 @@ std::vector<CacheEntry> find_entries(const std::string& root) {
   return entries;
 }
 
+bool can_be_entry(const std::string& path) {
+  std::error_code error;
+  const fs::file_type type = fs::symlink_status(path, error).type();
+  if (type != fs::file_type::directory) return type == fs::file_type::not_found;
+  for (const std::string& name : names_in(path, error)) {
+    std::error_code gone;
+    const fs::file_status status = fs::symlink_status(path + "/" + name, gone);
+    if (!name.starts_with('.') && fs::exists(status) && !fs::is_regular_file(status)) return false;
+  }
+  return !error;
+}
+
+void move_away(const std::string& path) {
+  std::error_code error;
+  std::string target;
+  for (int number = 1; number == 1 || fs::exists(fs::symlink_status(target, error)); ++number)
+    target = fmt::format("{}.in-the-way-{}", path, number);
+  fs::rename(path, target, error);
+  if (!error) log::warn(fmt::format("{} was in the place of prepared text: it is now {}", path, target));
+}
+
 }  // namespace
+
+void clear_cache_place(const std::string& path) {
+  std::error_code ignored;
+  if (!can_be_entry(path)) move_away(path);
+  const std::string lock = path + ".lock";
+  const fs::file_status status = fs::symlink_status(lock, ignored);
+  if (fs::exists(status) && !fs::is_regular_file(status)) move_away(lock);
+}
 
 std::shared_ptr<const void> use_cache_entry(const std::string& path) {
   auto lock = std::make_shared<const EntryLock>(path, LOCK_SH);

@@ -19,6 +19,10 @@ struct CacheEntry {
 // is none.
 std::shared_ptr<const void> use_cache_entry(const std::string& path);
 
+// Moves away what lies in the place of an entry, or of its lock, and cannot be one: a file, a link, a folder with other things in
+// it than files. Warns of it.
+void clear_cache_place(const std::string& path);
+
 // Those of the folder `root`, the one that was used last first.
 std::vector<CacheEntry> cache_entries(const std::string& root);
 

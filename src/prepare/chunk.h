@@ -16,6 +16,7 @@ struct DocumentPart {
   size_t end = 0;  // in the chunk's text, where the next one begins
   uint32_t source = 0;
   uint64_t position = 0;           // byte of a text file where the part begins, line of .jsonl, record of .wet
+  uint64_t document = 0;           // the position of the document's first part
   bool first = true, last = true;  // of its document
   uint64_t key = 0;                // hash of the document's beginning: documents that are alike have the same
 };

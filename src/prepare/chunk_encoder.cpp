@@ -70,11 +70,11 @@ EncodedChunk ChunkEncoder::encode(const Chunk& chunk, DocumentReader& reader) co
       reader.refuse(chunk, begin + error.offset(), error.why_and_remedy());
       return {};
     } catch (const TextError& error) {
-      throw Error(ExitCode::data,
-                  fmt::format("{}: {}", reader.place(chunk, begin + error.offset()), error.why_and_remedy()));
+      throw UnencodableText(fmt::format("{}: {}", reader.place(chunk, begin + error.offset()), error.why_and_remedy()));
     }
     begin = part.end;
     if (part.last && end_of_text_) ids.push_back(*end_of_text_);
+    result.unseparated += part.last && !end_of_text_ && !text.ends_with('\n');
     result.invalid_utf8_bytes += count_invalid_utf8(text);
     result.parts.push_back({.tokens = static_cast<int64_t>(ids.size() - before),
                             .bytes = static_cast<int64_t>(text.size()),

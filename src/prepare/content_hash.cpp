@@ -16,7 +16,6 @@
 #include "gpt/core/hash.h"
 #include "gpt/core/map_faults.h"
 #include "gpt/prepare/prepare_report.h"
-#include "source_list.h"
 
 namespace gpt {
 namespace {
@@ -106,8 +105,7 @@ bool hash_file(const Source& source, Hash128& hash, ReadingReport& report, uint6
 
 }  // namespace
 
-std::string content_hash(const std::string& input, const std::string& index) {
-  const std::vector<Source> sources = find_sources({input}, "").sources;
+std::string content_hash(const std::string& input, const std::vector<Source>& sources, const std::string& index) {
   uint64_t total = 0;
   for (const Source& source : sources) {
     total += static_cast<uint64_t>(source.bytes);

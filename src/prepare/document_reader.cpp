@@ -50,13 +50,13 @@ size_t forced_cut(std::string_view text) {
 }  // namespace
 
 DocumentReader::DocumentReader(std::vector<Source> sources, Options options)
-    : sources_(std::move(sources)), options_(std::move(options)), is_used_(sources_.size()) {}
+    : sources_(std::move(sources)), options_(std::move(options)), is_used_(sources_.size()), kinds_(sources_.size()) {}
 
 std::optional<Chunk> DocumentReader::next() {
   if (finished_) return std::nullopt;
   std::optional<Chunk> chunk = next_chunk();
   if (chunk && options_.max_chars > 0) {
-    *chunk = parsed(std::move(*chunk));
+    *chunk = with_documents(std::move(*chunk));
     apply_limit(*chunk);
   }
   return chunk;
@@ -84,7 +84,8 @@ std::optional<Chunk> DocumentReader::step() {
       reading_ = first_part_ = true;
       begin_ = chunk_.text.size();
       limit_ = kChunk;
-      if (sources_[source()].kind == TextKind::wet) ++position_;
+      if (kinds_[source()] == TextKind::wet) ++position_;
+      document_ = position_;
     } else if (const bool more = open_next_source(); (!more || lines_) && !chunk_.text.empty()) {
       return take(chunk_.text.size());
     } else if (!more) {
@@ -97,17 +98,20 @@ bool DocumentReader::open_next_source() {
   documents_.reset();
   if (next_source_ == sources_.size()) return false;
   const Source& source = sources_[next_source_++];
-  handed_out_ = has_crlf_ = held_back_ = false;
-  auto bytes = open_source(source, consumed_, options_.waiting);
-  if (source.kind == TextKind::json_lines) {
-    lines_ = std::move(bytes);
+  handed_out_ = has_crlf_ = has_mark_ = held_back_ = false;
+  Content content = open_content(source, open_file(source, consumed_, options_.waiting));
+  kinds_[this->source()] = content.kind;
+  if (std::string other = disagreement(source, content); !other.empty()) disagreements_.push_back(std::move(other));
+  if (content.kind == TextKind::json_lines) {
+    lines_ = std::move(content.bytes);
     position_ = 1;
   } else {
-    documents_ = open_documents(source, std::move(bytes));
-    position_ = documents_->byte_order_mark();
-    byte_order_mark_files_ += position_ > 0;
+    has_mark_ = content.kind == TextKind::plain && content.byte_order_mark > 0;
+    byte_order_mark_files_ += has_mark_;
+    position_ = has_mark_ ? content.byte_order_mark : 0;
+    documents_ = open_documents(source, std::move(content));
   }
-  is_used_[next_source_ - 1] = true;
+  is_used_[this->source()] = true;
   return true;
 }
 
@@ -120,7 +124,7 @@ void DocumentReader::pass_over(const UnreadableSource& error) {
   chunk_.text.resize(parts.empty() ? 0 : parts.back().end);
   std::erase_if(chunk_.joined, [this](size_t at) { return at >= chunk_.text.size(); });
   crlf_files_ -= has_crlf_;
-  if (documents_) byte_order_mark_files_ -= documents_->byte_order_mark() > 0;
+  byte_order_mark_files_ -= has_mark_;
   documents_.reset();
   lines_.reset();
   reading_ = false;
@@ -140,7 +144,7 @@ bool DocumentReader::read_document() {
 
 // The chunk's text never ends with a CR whose LF may yet come, so that no cut can part them.
 bool DocumentReader::read_block(size_t size) {
-  if (sources_[source()].kind != TextKind::plain) return append(chunk_.text, *documents_, size);
+  if (kinds_[source()] != TextKind::plain) return append(chunk_.text, *documents_, size);
   const size_t begin = chunk_.text.size();
   const bool was_held_back = std::exchange(held_back_, false);
   if (was_held_back) chunk_.text += '\r';
@@ -190,9 +194,14 @@ std::optional<Chunk> DocumentReader::split_long_document() {
 void DocumentReader::end_part(size_t end, bool last) {
   const std::string_view text = std::string_view(chunk_.text).substr(begin_);
   if (first_part_) key_ = document_key(text);
-  chunk_.parts.push_back(
-      {.end = end, .source = source(), .position = position_, .first = first_part_, .last = last, .key = key_});
-  if (sources_[source()].kind == TextKind::plain) position_ += end - begin_ + joined_between(chunk_, begin_, end);
+  chunk_.parts.push_back({.end = end,
+                          .source = source(),
+                          .position = position_,
+                          .document = document_,
+                          .first = first_part_,
+                          .last = last,
+                          .key = key_});
+  if (kinds_[source()] == TextKind::plain) position_ += end - begin_ + joined_between(chunk_, begin_, end);
 }
 
 // The chunk up to `end`; the rest begins the next one.
@@ -218,8 +227,8 @@ std::optional<Chunk> DocumentReader::next_lines() {
     const DocumentPart part{.end = last + 1, .source = source(), .position = position_};
     if (last == std::string::npos) {
       if (limit < kLongestLine) continue;
-      throw Error(ExitCode::data, fmt::format("{}: line {}: it is longer than {} MB; is this a file of JSON lines?",
-                                              sources_[source()].name, position_, kLongestLine >> 20));
+      throw UnreadableSource(fmt::format("{}: line {}", sources_[source()].name, position_),
+                             fmt::format("it is longer than {} MB; is this a file of JSON lines?", kLongestLine >> 20));
     }
     Chunk chunk = take(last + 1);
     handed_out_ = true;
@@ -230,10 +239,51 @@ std::optional<Chunk> DocumentReader::next_lines() {
   }
 }
 
-Chunk DocumentReader::parsed(Chunk chunk) const {
+Chunk DocumentReader::parsed(Chunk chunk) {
+  chunk = with_documents(std::move(chunk));
+  return options_.repeated ? without_repeated(std::move(chunk)) : chunk;
+}
+
+Chunk DocumentReader::without_repeated(Chunk chunk) const {
+  const auto is_repeated = [this](const DocumentPart& part) {
+    return options_.repeated->contains(sources_[part.source].number, part.document);
+  };
+  if (std::none_of(chunk.parts.begin(), chunk.parts.end(), is_repeated)) return chunk;
+  Chunk kept;
+  size_t begin = 0;
+  auto joined = chunk.joined.begin();
+  for (DocumentPart part : chunk.parts) {
+    const size_t end = part.end, removed = begin - kept.text.size();
+    const bool is_kept = !is_repeated(part);
+    for (; joined != chunk.joined.end() && *joined < end; ++joined) {
+      if (is_kept) kept.joined.push_back(*joined - static_cast<uint32_t>(removed));
+    }
+    if (is_kept) {
+      kept.text.append(chunk.text, begin, end - begin);
+      part.end = kept.text.size();
+      kept.parts.push_back(part);
+    }
+    begin = end;
+  }
+  return kept;
+}
+
+Chunk DocumentReader::with_documents(Chunk chunk) {
   if (!chunk.raw_lines) return chunk;
   const DocumentPart first = chunk.parts.at(0);
-  return parse_json_lines(chunk.text, options_.text_field, first, sources_[first.source].name);
+  const Source& source = sources_[first.source];
+  try {
+    JsonDocuments documents = parse_json_lines(chunk.text, options_.text_field, first, source.name);
+    replaced_characters_ += documents.replaced_characters;
+    return std::move(documents.chunk);
+  } catch (const BadJsonLine& bad) {
+    const char* hint =
+        source.kind == TextKind::json_lines ? "" : " (the file holds JSON lines, although its name says otherwise)";
+    const std::string why = bad.what() + std::string(hint);
+    if (!source.found) throw Error(ExitCode::data, why);
+    add_fault(first.source, {.why = why, .handed_out = true, .position = bad.line()});
+    return {};
+  }
 }
 
 void DocumentReader::apply_limit(Chunk& chunk) {
@@ -254,9 +304,10 @@ std::string DocumentReader::place(const Chunk& chunk, size_t offset) const {
   const auto part = part_at(chunk, offset);
   const size_t begin = part == chunk.parts.begin() ? 0 : std::prev(part)->end;
   const Source& source = sources_[part->source];
-  if (source.kind == TextKind::json_lines)
+  const TextKind kind = kinds_[part->source];
+  if (kind == TextKind::json_lines)
     return fmt::format("{}: line {}: byte {}", source.name, part->position, offset - begin);
-  if (source.kind == TextKind::wet) return fmt::format("{}: document {}", source.name, part->position);
+  if (kind == TextKind::wet) return fmt::format("{}: document {}", source.name, part->position);
   return fmt::format("{}: byte {}", source.name,
                      part->position + offset - begin + joined_between(chunk, begin, offset + 1));
 }

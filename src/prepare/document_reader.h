@@ -15,6 +15,7 @@
 #include "byte_stream.h"
 #include "chunk.h"
 #include "document_stream.h"
+#include "repeated_documents.h"
 #include "source_list.h"
 
 namespace gpt {
@@ -28,6 +29,7 @@ class DocumentReader {
     std::string text_field;                            // of .jsonl
     int64_t max_chars = 0;                             // the text ends after so many characters; 0 = never
     std::function<void()> waiting;                     // called while a pipe has nothing; may throw
+    const RepeatedDocuments* repeated = nullptr;       // to be left out; null = none
   };
 
   DocumentReader(std::vector<Source> sources, Options options);
@@ -35,8 +37,9 @@ class DocumentReader {
   // Nothing at the end. The chunks do not depend on how the input arrives. Throws gpt::Error(data).
   std::optional<Chunk> next();
 
-  // Raw lines become documents, any other chunk stays as it is. May be called on several threads.
-  Chunk parsed(Chunk chunk) const;
+  // Raw lines become documents, and repeated documents are left out. Throws gpt::Error(data) for a line without a text, or passes its
+  // file over. May be called on several threads.
+  Chunk parsed(Chunk chunk);
 
   // The file cannot be used because of its text at `offset` of the chunk. Throws gpt::Error(data), beginning with that place,
   // or passes the file over. May be called on several threads.
@@ -58,6 +61,10 @@ class DocumentReader {
   std::vector<Source> used() const;
   int64_t crlf_files() const { return crlf_files_; }
   int64_t byte_order_mark_files() const { return byte_order_mark_files_; }
+  int64_t replaced_characters() const { return replaced_characters_; }  // of JSON lines, that are no Unicode
+  const std::vector<std::string>& disagreements() const {
+    return disagreements_;
+  }  // files that hold what their names do not say
 
  private:
   std::optional<Chunk> next_chunk();
@@ -71,6 +78,8 @@ class DocumentReader {
   std::optional<Chunk> split_long_document();
   void end_part(size_t end, bool last);
   Chunk take(size_t end);
+  Chunk with_documents(Chunk chunk);
+  Chunk without_repeated(Chunk chunk) const;
   void apply_limit(Chunk& chunk);
   void add_fault(uint32_t source, Fault fault);
   uint32_t source() const { return static_cast<uint32_t>(next_source_ - 1); }
@@ -79,7 +88,10 @@ class DocumentReader {
   const Options options_;
   std::atomic<uint64_t> consumed_ = 0;
   std::vector<bool> is_used_;
+  std::vector<TextKind> kinds_;  // of the content, once a source is open
+  std::vector<std::string> disagreements_;
   int64_t crlf_files_ = 0, byte_order_mark_files_ = 0;
+  std::atomic<int64_t> replaced_characters_ = 0;
   std::mutex faults_mutex_;
   std::map<uint32_t, Fault> faults_;
 
@@ -87,8 +99,9 @@ class DocumentReader {
   std::unique_ptr<DocumentStream> documents_;  // of the open source, or
   std::unique_ptr<ByteStream> lines_;          // where it is .jsonl
   uint64_t position_ = 0;                      // of the next part
+  uint64_t document_ = 0;                      // of the open document
   bool handed_out_ = false;                    // parts of the open source are in chunks that were given
-  bool has_crlf_ = false;                      // the open source
+  bool has_crlf_ = false, has_mark_ = false;   // the open source
   bool held_back_ = false;                     // a CR, until it is known whether a LF follows
 
   Chunk chunk_;           // that is being filled

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,93 +14,25 @@
 namespace gpt {
 namespace {
 
-// A stream of which the next bytes can be looked at.
-class Lookahead {
- public:
-  explicit Lookahead(std::unique_ptr<ByteStream> bytes) : bytes_(std::move(bytes)) {}
-
-  // The next bytes, `size` of them unless the stream ends.
-  std::string_view peek(size_t size) {
-    while (buffer_.size() - begin_ < size) {
-      buffer_.erase(0, std::exchange(begin_, 0));
-      const size_t before = buffer_.size();
-      buffer_.resize(before + kBlock);
-      const size_t count = bytes_->read(buffer_.data() + before, kBlock);
-      buffer_.resize(before + count);
-      if (count == 0) break;
-    }
-    return std::string_view(buffer_).substr(begin_, size);
-  }
-
-  void take(size_t size) { begin_ += size; }
-
-  size_t read(char* to, size_t size) {
-    const size_t held = std::min(size, buffer_.size() - begin_);
-    if (held == 0) return bytes_->read(to, size);
-    std::memcpy(to, buffer_.data() + begin_, held);
-    take(held);
-    return held;
-  }
-
- private:
-  static constexpr size_t kBlock = 1 << 16;
-  std::unique_ptr<ByteStream> bytes_;
-  std::string buffer_;
-  size_t begin_ = 0;
-};
-
 class PlainText final : public DocumentStream {
  public:
-  PlainText(Lookahead bytes, size_t byte_order_mark) : bytes_(std::move(bytes)), byte_order_mark_(byte_order_mark) {
-    bytes_.take(byte_order_mark);
-  }
+  explicit PlainText(std::unique_ptr<Lookahead> bytes) : bytes_(std::move(bytes)) {}
   bool next_document() override { return !std::exchange(begun_, true); }
-  size_t read(char* to, size_t size) override { return bytes_.read(to, size); }
-  size_t byte_order_mark() const override { return byte_order_mark_; }
+  size_t read(char* to, size_t size) override { return bytes_->read(to, size); }
 
  private:
-  Lookahead bytes_;
-  const size_t byte_order_mark_;
+  const std::unique_ptr<Lookahead> bytes_;
   bool begun_ = false;
 };
-
-constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // of UTF-8
-
-// Why a file that begins with these bytes is no text; empty where it is.
-std::string why_no_text(std::string_view head) {
-  using namespace std::string_view_literals;
-  if (head.empty() || head == kByteOrderMark) return "it is empty";
-  for (const auto& [mark, encoding] : {std::pair{"\xff\xfe\0\0"sv, "UTF-32"},
-                                       {"\0\0\xfe\xff"sv, "UTF-32"},
-                                       {"\xff\xfe"sv, "UTF-16"},
-                                       {"\xfe\xff"sv, "UTF-16"}}) {
-    if (head.starts_with(mark))
-      return fmt::format("it looks like {0}; convert it to UTF-8 (iconv -f {0} -t UTF-8)", encoding);
-  }
-  const size_t nul = head.find('\0');
-  if (nul == std::string_view::npos) return "";
-  const char* what = "it is a binary file, not text";
-  if (head.starts_with("\x1f\x8b")) what = "it is compressed with gzip, and its name has to end with .gz";
-  if (head.starts_with("\x28\xb5\x2f\xfd")) what = "it is compressed with zstd, and its name has to end with .zst";
-  return fmt::format("byte {} is NUL: {}", nul, what);
-}
-
-std::unique_ptr<DocumentStream> open_plain(const Source& source, Lookahead bytes) {
-  constexpr size_t kHead = 1 << 16;  // text has no NUL there; after it one is data like any other byte
-  const std::string_view head = bytes.peek(kHead);
-  if (const std::string why = why_no_text(head); !why.empty()) throw UnreadableSource(source.name, why);
-  const size_t mark = head.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
-  return std::make_unique<PlainText>(std::move(bytes), mark);
-}
 
 // Records of the WARC format (ISO 28500): a version, headers, an empty line, Content-Length bytes, two line ends.
 class WetRecords final : public DocumentStream {
  public:
-  WetRecords(std::string name, Lookahead bytes) : name_(std::move(name)), bytes_(std::move(bytes)) {}
+  WetRecords(std::string name, std::unique_ptr<Lookahead> bytes) : name_(std::move(name)), bytes_(std::move(bytes)) {}
 
   bool next_document() override {
     for (;;) {
-      if (bytes_.peek(1).empty()) return false;
+      if (bytes_->peek(1).empty()) return false;
       ++record_;
       if (read_headers()) return true;
       char skipped[4096];
@@ -114,7 +45,7 @@ class WetRecords final : public DocumentStream {
       if (!std::exchange(at_end_, true)) end_record();
       return 0;
     }
-    const size_t count = bytes_.read(to, std::min<uint64_t>(size, left_));
+    const size_t count = bytes_->read(to, std::min<uint64_t>(size, left_));
     if (count == 0)
       fail_record(fmt::format("the file ends {} bytes before the record does; copy or download it again", left_));
     left_ -= count;
@@ -165,11 +96,11 @@ class WetRecords final : public DocumentStream {
   std::string_view line() {
     constexpr size_t kLongest = 1 << 20;
     for (size_t size = 1 << 10; size <= kLongest; size *= 2) {
-      const std::string_view ahead = bytes_.peek(size);
+      const std::string_view ahead = bytes_->peek(size);
       const size_t end = ahead.find("\r\n");
       if (end != std::string_view::npos) {
         line_ = ahead.substr(0, end);
-        bytes_.take(end + 2);
+        bytes_->take(end + 2);
         return line_;
       }
       if (ahead.size() < size) fail_record("the file ends within its headers; copy or download it again");
@@ -178,12 +109,12 @@ class WetRecords final : public DocumentStream {
   }
 
   void end_record() {
-    if (bytes_.peek(4) != "\r\n\r\n") fail_record("its Content-Length is wrong: no record ends there");
-    bytes_.take(4);
+    if (bytes_->peek(4) != "\r\n\r\n") fail_record("its Content-Length is wrong: no record ends there");
+    bytes_->take(4);
   }
 
   const std::string name_;
-  Lookahead bytes_;
+  const std::unique_ptr<Lookahead> bytes_;
   std::string line_;
   uint64_t record_ = 0, left_ = 0;
   bool at_end_ = true;
@@ -191,9 +122,10 @@ class WetRecords final : public DocumentStream {
 
 }  // namespace
 
-std::unique_ptr<DocumentStream> open_documents(const Source& source, std::unique_ptr<ByteStream> bytes) {
-  if (source.kind == TextKind::wet) return std::make_unique<WetRecords>(source.name, Lookahead(std::move(bytes)));
-  return open_plain(source, Lookahead(std::move(bytes)));
+std::unique_ptr<DocumentStream> open_documents(const Source& source, Content content) {
+  if (content.kind == TextKind::wet) return std::make_unique<WetRecords>(source.name, std::move(content.bytes));
+  content.bytes->take(content.byte_order_mark);
+  return std::make_unique<PlainText>(std::move(content.bytes));
 }
 
 }  // namespace gpt

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <memory>
 
-#include "byte_stream.h"
+#include "content.h"
 #include "source_list.h"
 
 namespace gpt {
@@ -16,11 +16,9 @@ class DocumentStream {
   virtual bool next_document() = 0;
   // At most `size` > 0 bytes of the document; 0 at its end.
   virtual size_t read(char* to, size_t size) = 0;
-  // The file began with these many bytes of a byte-order mark, which is no text.
-  virtual size_t byte_order_mark() const { return 0; }
 };
 
-// Throws UnreadableSource, as the stream does: the file is empty, no text, or no records.
-std::unique_ptr<DocumentStream> open_documents(const Source& source, std::unique_ptr<ByteStream> bytes);
+// Of plain text or of records. The stream throws UnreadableSource where it holds no such records.
+std::unique_ptr<DocumentStream> open_documents(const Source& source, Content content);
 
 }  // namespace gpt

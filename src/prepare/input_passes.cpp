@@ -8,6 +8,7 @@
 #include "byte_stream.h"
 #include "gpt/core/error.h"
 #include "gpt/core/log.h"
+#include "gpt/tokenizer/utf8.h"
 
 namespace gpt {
 namespace {
@@ -23,12 +24,49 @@ void warn_of(const std::vector<PassedOver>& files, std::string_view consequence)
       fmt::format("{} {} passed over: {}{}", files.size(), files.size() == 1 ? "file" : "files", reasons, consequence));
 }
 
+// Names the first of the files whose content is not what their names say.
+void tell_apart(const std::vector<std::string>& disagreements) {
+  if (disagreements.empty()) return;
+  const size_t more = disagreements.size() - 1;
+  log::info(fmt::format("{}, whatever its name says, and is read as such{}", disagreements[0],
+                        more == 0 ? "" : fmt::format("; so {} {} more", more == 1 ? "is" : "are", more)));
+}
+
 }  // namespace
 
 InputPasses::InputPasses(const PrepareOptions& options, const std::string& folder,
                          std::function<void(const PrepareProgress&)> report)
-    : options_(options), folder_(folder), report_(std::move(report)), list_(find_sources(options.inputs, folder)) {
+    : options_(options),
+      folder_(folder),
+      report_(std::move(report)),
+      list_(find_sources(options.inputs, folder, options.cache_dir)) {
+  announce(list_.left_out);
   warn_of(list_.passed_over, "");
+}
+
+bool InputPasses::is_one_text() const {
+  const Source& source = list_.sources.front();
+  if (list_.sources.size() > 1 || source.stream || source.found) return false;
+  std::atomic<uint64_t> consumed = 0;
+  return open_content(source, open_file(source, consumed, [] {})).kind == TextKind::plain;
+}
+
+void InputPasses::leave_out_repeated() {
+  const Deduplicate how = options_.deduplicate;
+  if (how == Deduplicate::none || list_.sources.empty() || is_one_text()) return;
+  spool_streams();
+  for (;;) {
+    RepetitionFinder finder(how);
+    std::vector<uint32_t> numbers;
+    for (const Source& source : list_.sources) numbers.push_back(source.number);
+    DocumentReader reader = this->reader(utf8::last_character);
+    pass(
+        "comparing documents", reader, [how](Chunk chunk) { return compared(std::move(chunk), how); },
+        [&](const ComparedChunk& chunk) { finder.add(chunk, numbers); });
+    if (must_repeat(reader)) continue;
+    repeated_ = finder.repeated();
+    return;
+  }
 }
 
 void InputPasses::spool_streams() {
@@ -36,9 +74,7 @@ void InputPasses::spool_streams() {
     if (!source.stream) continue;
     auto spool = std::make_unique<AtomicFile>(folder_ + "/standard_input");
     std::atomic<uint64_t> consumed = 0;
-    Source packed = source;
-    packed.packing = Packing::none;
-    const auto stream = open_source(packed, consumed, [&] { report_({"reading", consumed, 0}); });
+    const auto stream = open_file(source, consumed, [&] { report_({"reading", consumed, 0}); });
     std::vector<char> block(1 << 16);
     while (const size_t count = stream->read(block.data(), block.size())) {
       spool->write(std::string_view(block.data(), count));
@@ -55,7 +91,8 @@ DocumentReader InputPasses::reader(std::function<size_t(std::string_view)> last_
   const auto waiting = [this] {
     if (stop_) throw Error(ExitCode::interrupted, "interrupted");
   };
-  return DocumentReader(list_.sources, {std::move(last_cut), options_.text_field, options_.max_chars, waiting});
+  return DocumentReader(list_.sources, {std::move(last_cut), options_.text_field, options_.max_chars, waiting,
+                                        repeated_.count() > 0 ? &repeated_ : nullptr});
 }
 
 // 0 = not known.
@@ -69,6 +106,7 @@ uint64_t InputPasses::known_bytes() const {
 }
 
 bool InputPasses::must_repeat(const DocumentReader& reader) {
+  if (!std::exchange(said_what_files_hold_, true)) tell_apart(reader.disagreements());
   if (reader.faults().empty()) return false;
   std::vector<Source> kept;
   std::vector<PassedOver> passed_over;
@@ -99,6 +137,8 @@ void InputPasses::describe(const DocumentReader& reader, Metadata& metadata) con
   for (const PassedOver& file : list_.passed_over) metadata.skipped.push_back(file.path);
   metadata.crlf_files = reader.crlf_files();
   metadata.byte_order_mark_files = reader.byte_order_mark_files();
+  metadata.repeated_documents = repeated_.count();
+  metadata.replaced_characters = reader.replaced_characters();
 }
 
 }  // namespace gpt

@@ -21,11 +21,15 @@ namespace gpt {
 
 class InputPasses {
  public:
-  // `folder`: of the output. `report` may throw, which ends a pass. Warns of what find_sources() passed over.
+  // `folder`: of the output. `report` may throw, which ends a pass. Says what find_sources() left out or passed over.
   InputPasses(const PrepareOptions& options, const std::string& folder,
               std::function<void(const PrepareProgress&)> report);
 
   const std::vector<Source>& sources() const { return list_.sources; }
+
+  // A pass over the input, so that documents which repeat others are left out of those that follow. Does nothing where the options
+  // say so.
+  void leave_out_repeated();
 
   // Keeps standard input in the folder for as long as this lives, so that it can be read twice.
   void spool_streams();
@@ -49,12 +53,15 @@ class InputPasses {
 
  private:
   uint64_t known_bytes() const;
+  bool is_one_text() const;  // a single document, which can repeat no other
 
   const PrepareOptions& options_;
   const std::string& folder_;
   const std::function<void(const PrepareProgress&)> report_;
   SourceList list_;
   std::vector<std::unique_ptr<AtomicFile>> spools_;  // never committed
+  RepeatedDocuments repeated_;
+  bool said_what_files_hold_ = false;
   std::atomic<bool> stop_ = false;
 };
 

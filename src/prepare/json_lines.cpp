@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
-#include "gpt/core/error.h"
+#include "gpt/tokenizer/utf8.h"
 
 namespace gpt {
 namespace {
@@ -17,14 +18,17 @@ using nlohmann::json;
 // Takes one field out of an object as it is parsed; nothing else of the line is kept.
 class FieldReader final : public nlohmann::json_sax<json> {
  public:
-  explicit FieldReader(const std::string& field) : field_(field) {}
+  explicit FieldReader(const std::string& field) : field_(&field) {}
 
   std::optional<std::string> text;
   std::string wrong_type;  // of the field, where it is not a string
   bool is_object = false;
   size_t error_at = 0;
 
-  bool null() override { return other("null"); }
+  bool null() override {
+    if (is_field()) text = "";  // how pandas writes a text that is missing
+    return true;
+  }
   bool boolean(bool) override { return other("a boolean"); }
   bool number_integer(number_integer_t) override { return other("a number"); }
   bool number_unsigned(number_unsigned_t) override { return other("a number"); }
@@ -35,7 +39,7 @@ class FieldReader final : public nlohmann::json_sax<json> {
     return true;
   }
   bool key(string_t& value) override {
-    if (depth_ == 1) in_field_ = value == field_;
+    if (depth_ == 1) in_field_ = value == *field_;
     return true;
   }
   bool start_object(size_t) override {
@@ -66,15 +70,85 @@ class FieldReader final : public nlohmann::json_sax<json> {
     return true;
   }
 
-  const std::string& field_;
+  const std::string* field_;
   size_t depth_ = 0;
   bool in_field_ = false;
 };
 
+// The value of the four hexadecimal digits of "\\uXXXX" at `at`; nothing where that is no such escape.
+std::optional<uint32_t> escaped_unit(std::string_view text, size_t at) {
+  uint32_t unit = 0;
+  if (text.substr(at, 2) != "\\u" || at + 6 > text.size()) return std::nullopt;
+  const char* const digits = text.data() + at + 2;
+  if (std::from_chars(digits, digits + 4, unit, 16).ptr != digits + 4) return std::nullopt;
+  return unit;
+}
+
+constexpr bool is_high_surrogate(uint32_t unit) { return unit >= 0xD800 && unit < 0xDC00; }
+constexpr bool is_low_surrogate(uint32_t unit) { return unit >= 0xDC00 && unit < 0xE000; }
+
+// What Python's json writes and JSON does not have, in JSON: NaN and Infinity become numbers of the same length, lone surrogates
+// and invalid UTF-8 become U+FFFD.
+class JsonRepair {
+ public:
+  explicit JsonRepair(std::string_view line) : line_(line) {
+    while (at_ < line_.size()) in_string_ ? step_in_string() : step();
+  }
+  const std::string& result() const { return result_; }
+  int64_t replaced() const { return replaced_; }
+
+ private:
+  void keep(size_t count) {
+    result_ += line_.substr(at_, count);
+    at_ += std::min(count, line_.size() - at_);
+  }
+  void put(std::string_view text, size_t instead_of) {
+    result_ += text;
+    at_ += instead_of;
+  }
+  void step() {
+    const std::string_view rest = line_.substr(at_);
+    if (rest.starts_with("NaN")) return put("0.0", 3);
+    if (rest.starts_with("Infinity")) return put("0.000000", 8);
+    in_string_ = rest[0] == '"';
+    keep(1);
+  }
+  void step_in_string() {
+    if (line_[at_] == '\\') return step_over_escape();
+    const utf8::Scan scanned = utf8::scan(line_, at_);
+    if (scanned.kind != utf8::Scan::whole) return replace("\xEF\xBF\xBD", scanned.bytes);
+    in_string_ = line_[at_] != '"';
+    keep(scanned.bytes);
+  }
+  void step_over_escape() {
+    const auto unit = escaped_unit(line_, at_);
+    if (!unit || (!is_high_surrogate(*unit) && !is_low_surrogate(*unit))) return keep(2);
+    const bool is_pair = is_high_surrogate(*unit) && is_low_surrogate(escaped_unit(line_, at_ + 6).value_or(0));
+    is_pair ? keep(12) : replace("\\ufffd", 6);
+  }
+  void replace(std::string_view text, size_t instead_of) {
+    put(text, instead_of);
+    ++replaced_;
+  }
+
+  const std::string_view line_;
+  size_t at_ = 0;
+  bool in_string_ = false;
+  std::string result_;
+  int64_t replaced_ = 0;
+};
+
 // The field's text, or why there is none.
-std::string read_field(std::string_view line, const std::string& field, std::string& why) {
+std::string read_field(std::string_view line, const std::string& field, std::string& why, int64_t& replaced) {
   FieldReader reader(field);
-  if (!json::sax_parse(line.begin(), line.end(), &reader)) {
+  bool is_json = json::sax_parse(line.begin(), line.end(), &reader);
+  if (!is_json) {  // strictly
+    const JsonRepair repair(line);
+    reader = FieldReader(field);
+    is_json = json::sax_parse(repair.result(), &reader);
+    replaced += repair.replaced();
+  }
+  if (!is_json) {
     why = fmt::format("byte {}: it is not valid JSON", reader.error_at);
   } else if (!reader.is_object) {
     why = "a JSON object is needed";
@@ -90,9 +164,10 @@ std::string read_field(std::string_view line, const std::string& field, std::str
 
 }  // namespace
 
-Chunk parse_json_lines(std::string_view lines, const std::string& field, const DocumentPart& first,
-                       const std::string& name) {
-  Chunk chunk;
+JsonDocuments parse_json_lines(std::string_view lines, const std::string& field, const DocumentPart& first,
+                               const std::string& name) {
+  JsonDocuments result;
+  Chunk& chunk = result.chunk;
   chunk.text.reserve(lines.size());
   DocumentPart part = first;
   for (size_t begin = 0, end; begin < lines.size(); begin = end + 1, ++part.position) {
@@ -100,15 +175,16 @@ Chunk parse_json_lines(std::string_view lines, const std::string& field, const D
     const std::string_view line = lines.substr(begin, end - begin);
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     std::string why;
-    const std::string text = read_field(line, field, why);
-    if (!why.empty()) throw Error(ExitCode::data, fmt::format("{}: line {}: {}", name, part.position, why));
+    const std::string text = read_field(line, field, why, result.replaced_characters);
+    if (!why.empty()) throw BadJsonLine(fmt::format("{}: line {}: {}", name, part.position, why), part.position);
     if (text.empty()) continue;
     chunk.text += text;
     part.end = chunk.text.size();
+    part.document = part.position;
     part.key = document_key(text);
     chunk.parts.push_back(part);
   }
-  return chunk;
+  return result;
 }
 
 }  // namespace gpt

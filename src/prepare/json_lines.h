@@ -1,16 +1,34 @@
 // One text field of each line of a .jsonl file.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
 #include "chunk.h"
+#include "gpt/core/error.h"
 
 namespace gpt {
 
-// `lines` are whole lines, the first of them at `first`'s source and position. Empty lines and empty texts are no
-// documents. Throws gpt::Error(data), beginning with "NAME: line N": no JSON object, no such field, no string in it.
-Chunk parse_json_lines(std::string_view lines, const std::string& field, const DocumentPart& first,
-                       const std::string& name);
+// No JSON object, no such field, no string in it. The message begins with "NAME: line N".
+class BadJsonLine : public Error {
+ public:
+  BadJsonLine(const std::string& message, uint64_t line) : Error(ExitCode::data, message), line_(line) {}
+  uint64_t line() const { return line_; }
+
+ private:
+  uint64_t line_;
+};
+
+struct JsonDocuments {
+  Chunk chunk;
+  int64_t replaced_characters = 0;  // by U+FFFD, because they are no Unicode: lone surrogates, invalid UTF-8
+};
+
+// `lines` are whole lines, the first of them at `first`'s source and position. Empty lines, empty texts and null are no
+// documents. Python's json may write NaN, Infinity and lone surrogates, which JSON does not have: they are read. Throws
+// BadJsonLine.
+JsonDocuments parse_json_lines(std::string_view lines, const std::string& field, const DocumentPart& first,
+                               const std::string& name);
 
 }  // namespace gpt

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <span>
 #include <system_error>
 
 #include "gpt/core/error.h"
@@ -59,6 +60,10 @@ void scan(const Tokens& tokens, int64_t vocab_size, const std::string& path, int
   }
 }
 
+std::span<const std::byte> bytes_of(const Tokens& tokens) {
+  return {static_cast<const std::byte*>(tokens.data()), static_cast<size_t>(tokens.bytes())};
+}
+
 // Every id is in the vocabulary, and they are those that the metadata was written for. Their hash.
 Hash128 check_content(const Bin& bin) {
   Hash128 hash;
@@ -68,10 +73,13 @@ Hash128 check_content(const Bin& bin) {
     fail(bin.path, fmt::format("its content is not what {} was written for (their hashes differ)", bin.metadata_path));
   };
   scan(bin.train, bin.vocab_size, bin.path, 0, hash);
+  map_faults::remember(bytes_of(bin.train), hash.hex());
   if (separate) check_hash();  // the bin holds the training tokens alone
   scan(bin.validation, bin.vocab_size, separate ? bin.validation_path : bin.path, separate ? 0 : bin.train.size(),
        hash);
   if (!separate) check_hash();
+  const std::span<const std::byte> validation = bytes_of(bin.validation);
+  map_faults::remember(validation, hash128({reinterpret_cast<const char*>(validation.data()), validation.size()}));
   map_faults::require_intact();
   return hash;
 }
@@ -128,7 +136,7 @@ void check_disjoint(const Tokens& train, const std::string& train_path, const To
 
 // A file that a stage names: its training part where it is split, otherwise all of it.
 Tokens load_stage_source(const std::string& path, DataConfig config, const Bin& main, Corpus& corpus, Hash128& hash) {
-  const bool is_bin = std::filesystem::path(path).extension() == ".bin";
+  const bool is_bin = has_name_of_bin(path);
   if (!is_bin && !corpus.tokenizer)
     fail(path, "data.stages: a text needs a tokenizer, and the main data has none; set data.tokenizer");
   config.validation_fraction = 0;
@@ -196,7 +204,7 @@ int64_t estimate_characters(const DataConfig& config) {
   if (config.dataset == DatasetName::shakespeare) return file_bytes(installed_data("shakespeare.txt"));
   if (config.text.empty()) return 0;
   int64_t characters = 0;
-  for (const Source& source : find_sources({config.text}, "").sources) {
+  for (const Source& source : find_sources({config.text}, "", config.cache_dir).sources) {
     characters += source.bytes * (source.packing == Packing::none ? 1 : kPacked);
   }
   return config.max_chars > 0 ? std::min(characters, config.max_chars) : characters;

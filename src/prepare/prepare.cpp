@@ -56,6 +56,17 @@ std::string readable_json(const Tokenizer& tokenizer) {
               fmt::format("the tokenizer {} cannot be saved: it differs when it is read back", tokenizer.name()));
 }
 
+void warn_of_unseparated(int64_t unseparated, int64_t documents, const Tokenizer& tokenizer) {
+  if (unseparated == 0 || documents < 2) return;
+  std::string special;
+  for (const SpecialToken& token : tokenizer.special_tokens()) special += " " + token.text;
+  log::warn(fmt::format(
+      "{} of {} documents run into the next one: they end without a line break, and the tokenizer {} has no special token "
+      "for the end of a text, such as <|endoftext|>, to separate them{}",
+      with_commas(unseparated), with_commas(documents), tokenizer.name(),
+      special.empty() ? "" : fmt::format(" (it has{})", special)));
+}
+
 class Preparation {
  public:
   Preparation(const PrepareOptions& options, const std::string& folder, Replacement& output,
@@ -152,18 +163,21 @@ void Preparation::require_space() const {
                           folder_, needed / 1e9, static_cast<double>(free) / 1e9));
 }
 
+// One that is not learned comes before the first pass over the input, so that it is refused without waiting.
 std::unique_ptr<const Tokenizer> Preparation::tokenizer() {
-  if (!options_.saved_tokenizer.empty())
-    return tokenizer_from_json(options_.saved_tokenizer, "the tokenizer of the run");
-  if (options_.tokenizer == "char") {
-    input_.spool_streams();
-    return make_tokenizer("char", characters());
+  const std::string& saved = options_.saved_tokenizer;
+  const auto vocab_size = trained_vocabulary(options_.tokenizer);
+  std::unique_ptr<const Tokenizer> ready;
+  if (!saved.empty()) {
+    ready = tokenizer_from_json(saved, "the tokenizer of the run");
+  } else if (options_.tokenizer != "char" && !vocab_size) {
+    ready = make_tokenizer(options_.tokenizer, {});
   }
-  if (const auto vocab_size = trained_vocabulary(options_.tokenizer)) {
-    input_.spool_streams();
-    return std::make_unique<BpeTokenizer>(trained_bpe(*vocab_size), options_.tokenizer);
-  }
-  return make_tokenizer(options_.tokenizer, {});
+  input_.leave_out_repeated();
+  if (ready) return ready;
+  input_.spool_streams();
+  if (vocab_size) return std::make_unique<BpeTokenizer>(trained_bpe(*vocab_size), options_.tokenizer);
+  return make_tokenizer("char", characters());
 }
 
 // Every character of the input, once.
@@ -226,6 +240,7 @@ std::unique_ptr<BinWriter> Preparation::encode(const Tokenizer& tokenizer, Metad
   metadata.tokenizer = kTokenizerFile;
   for (;;) {
     metadata.invalid_utf8_bytes = 0;
+    int64_t unseparated = 0;
     auto writer = std::make_unique<BinWriter>(output_.path(), options_.format, metadata.width_bytes,
                                               options_.validation_fraction, [this] { report(last_); });
     DocumentReader reader = input_.reader([&](std::string_view text) { return encoder.last_cut(text); });
@@ -233,10 +248,12 @@ std::unique_ptr<BinWriter> Preparation::encode(const Tokenizer& tokenizer, Metad
     input_.pass("encoding", reader, encode, [&](const EncodedChunk& chunk) {
       writer->append(chunk);
       metadata.invalid_utf8_bytes += chunk.invalid_utf8_bytes;
+      unseparated += chunk.unseparated;
     });
     if (input_.must_repeat(reader)) continue;
     input_.describe(reader, metadata);
     writer->finish(tokenizer.text_bytes(), metadata);
+    warn_of_unseparated(unseparated, metadata.train.documents + metadata.validation.documents, tokenizer);
     if (metadata.train.bytes + metadata.validation.bytes > 0) return writer;
     throw Error(ExitCode::data,
                 fmt::format("{}: there is no text in it (files read: {}, passed over: {})",

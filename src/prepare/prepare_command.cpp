@@ -1,5 +1,7 @@
 #include "gpt/prepare/prepare_command.h"
 
+#include <fmt/format.h>
+
 #include "gpt/config/arguments.h"
 #include "gpt/core/error.h"
 
@@ -13,10 +15,12 @@ constexpr const char* kExamples = R"(Examples:
   zcat dump.jsonl.gz | gpt-prepare --input -.jsonl --text-field body --output data/dump
 
 Inputs:
-  A text file is one document; so is each line of .jsonl or .ndjson, and each record of .wet. .gz and .zst are unpacked.
+  A text file is one document; so is each line of JSON lines (.jsonl, .ndjson, .json) and each record of .wet. What is packed
+  with gzip or zstd is unpacked. A file that holds one of these under another name is read as what it holds, and a line says so.
   In text files CRLF becomes LF, and a byte-order mark at the start is dropped.
-  In a folder all files are read, in the order of their paths. Hidden files are left out; files that are empty, damaged or
-  not text are passed over and counted.
+  In a folder all files are read, in the order of their paths, and ** in a pattern is any number of folders. What is hidden is
+  left out, and so are the folders that gpt-train and gpt-prepare write; files that are empty, damaged or not text are passed
+  over and counted. --list shows all of it.
   - is standard input: text, or with a suffix (-.jsonl.gz) what a file of that name would be.
 )";
 
@@ -30,7 +34,15 @@ std::vector<config::Section> sections(PrepareCommand& command) {
          .help = "files, folders, patterns in quotes, or -; several may follow, and the flag may be repeated",
          .aliases = {{"i"}}},
         {.name = "text-field", .target = &o.text_field, .help = "field of .jsonl that holds the text"},
-        {.name = "max-chars", .target = &o.max_chars, .help = "read at most this many characters; 0 = all", .min = 0}}},
+        {.name = "max-chars", .target = &o.max_chars, .help = "read at most this many characters; 0 = all", .min = 0},
+        {.name = "deduplicate",
+         .target = config::choice(
+             o.deduplicate, {{"exact", Deduplicate::exact}, {"near", Deduplicate::near}, {"none", Deduplicate::none}}),
+         .help = fmt::format(
+             "leave out documents that repeat an earlier one: exact = all of it, near = {} of its runs of five "
+             "words (MinHash), none = keep them; exact and near read the input once more",
+             kNearThreshold)},
+        switch_row("list", command.list, "show which files would be read, how, and which would not; write nothing")}},
       {"Tokens",
        {{.name = "tokenizer",
          .target = &o.tokenizer,
@@ -75,6 +87,7 @@ std::vector<config::Section> sections(PrepareCommand& command) {
 
 std::optional<PrepareCommand> parse_prepare_options(int argc, const char* const* argv) {
   PrepareCommand command;
+  command.options.deduplicate = Deduplicate::exact;
   const std::vector<config::Section> options = sections(command);
   const auto arguments =
       config::parse_arguments({.name = "gpt-prepare",
@@ -88,7 +101,8 @@ std::optional<PrepareCommand> parse_prepare_options(int argc, const char* const*
   if (!arguments) return std::nullopt;
   config::apply_settings(arguments->settings, config::rows_of(options));
   if (command.options.inputs.empty()) refuse("nothing to read: give --input FILE, FOLDER or -; see gpt-prepare --help");
-  if (command.output_dir.empty()) refuse("nowhere to write: give --output FOLDER; see gpt-prepare --help");
+  if (command.output_dir.empty() && !command.list)
+    refuse("nowhere to write: give --output FOLDER; see gpt-prepare --help");
   return command;
 }
 

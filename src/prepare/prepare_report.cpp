@@ -34,6 +34,10 @@ std::string describe_files(const Metadata& metadata) {
     facts.push_back(plural(metadata.byte_order_mark_files, "file") +
                     " began with a UTF-8 byte-order mark, which was dropped");
   }
+  if (metadata.replaced_characters > 0) {
+    facts.push_back(plural(metadata.replaced_characters, "character") +
+                    " of JSON lines that Unicode does not have became U+FFFD");
+  }
   return fmt::format("{}", fmt::join(facts, "; "));
 }
 
@@ -91,6 +95,13 @@ void report_prepared(const PrepareOptions& options, const std::string& output_di
     log::warn(fmt::format("{} of the text {}", plural(metadata.invalid_utf8_bytes, "byte"),
                           metadata.invalid_utf8_bytes == 1 ? "is not valid UTF-8 and is kept as it is"
                                                            : "are not valid UTF-8 and are kept as they are"));
+  }
+  if (metadata.repeated_documents > 0) {
+    const bool near = options.deduplicate == Deduplicate::near;
+    log::info(fmt::format("{} left out, because an earlier one {}", plural(metadata.repeated_documents, "document"),
+                          near ? fmt::format("has the same words (a similarity of {} or more; --deduplicate near)",
+                                             kNearThreshold)
+                               : "is the same (--deduplicate exact)"));
   }
   log::info(fmt::format("{} and {} of text: {} from a vocabulary of {}, {:.2f} bytes per token",
                         plural(train.documents + validation.documents, "document"), plural(bytes, "byte"),

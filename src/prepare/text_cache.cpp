@@ -27,13 +27,14 @@
 #include "gpt/prepare/prepare.h"
 #include "gpt/prepare/prepare_report.h"
 #include "gpt/tokenizer/make_tokenizer.h"
+#include "source_list.h"
 
 namespace gpt {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kForm = 2;  // of what lies in the cache: other forms are prepared anew
+constexpr int kForm = 3;  // of what lies in the cache: other forms are prepared anew
 constexpr const char* kHashIndex = "content_hashes";
 
 std::string cache_root(const DataConfig& config) {
@@ -62,7 +63,8 @@ class TextCache {
         open_(open),
         input_(input),
         root_(cache_root(config)),
-        content_(content_hash(input, root_ + "/" + kHashIndex)) {}
+        list_(find_sources({input}, "", root_)),
+        content_(content_hash(input, list_.sources, root_ + "/" + kHashIndex)) {}
 
   Bin text(const std::string& saved_tokenizer) const {
     const std::string own = identity(config_.tokenizer);
@@ -108,6 +110,7 @@ class TextCache {
   Bin prepared(const std::string& folder, const std::string& saved_tokenizer) const {
     std::string damage;
     std::optional<Bin> bin = find(folder, damage);
+    if (bin) announce(list_.left_out);  // as preparing it does
     if (!bin) bin = opened(folder, make(folder, saved_tokenizer, damage));
     const std::string files = describe_files(bin->metadata);
     if (!files.empty()) log::info(fmt::format("{}: {}", input_, files));
@@ -118,6 +121,7 @@ class TextCache {
   std::shared_ptr<const void> make(const std::string& folder, const std::string& saved_tokenizer,
                                    std::string& damage) const {
     create_folders(root_);
+    clear_cache_place(folder);
     const FileLock lock(folder + ".lock", [this, said = false](const std::string& holder) mutable {
       if (!std::exchange(said, true)) log::info(fmt::format("Waiting for {}, which prepares {}", holder, input_));
       if (process::stop_signal() != 0) throw Error(ExitCode::interrupted, "interrupted while waiting for " + holder);
@@ -143,6 +147,7 @@ class TextCache {
     }
     PrepareOptions options;
     options.inputs = {input_};
+    options.cache_dir = root_;
     options.tokenizer = config_.tokenizer;
     options.saved_tokenizer = saved_tokenizer;
     options.text_field = config_.text_field;
@@ -164,7 +169,9 @@ class TextCache {
 
   const DataConfig& config_;
   const Open& open_;
-  const std::string input_, root_, content_;
+  const std::string input_, root_;
+  const SourceList list_;
+  const std::string content_;
 };
 
 std::string as_json(const std::vector<CacheEntry>& entries) {

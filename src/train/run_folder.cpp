@@ -17,12 +17,6 @@ namespace gpt {
 namespace fs = std::filesystem;
 namespace {
 
-// What a run leaves in its folder, apart from the log and set_aside.
-bool belongs_to_run(const std::string& name) {
-  return is_checkpoint_name(name) || (name.starts_with("metrics") && name.ends_with(".jsonl")) ||
-         name == kEffectiveConfig || name == "report.html" || name == "samples" || name == "tensorboard";
-}
-
 // A folder that may not be read holds nothing usable.
 bool exists(const std::string& path) {
   std::error_code ignored;
@@ -91,7 +85,7 @@ std::string absolute_checkpoint(const std::string& resume_from) {
 }  // namespace
 
 RunFolder::RunFolder(const std::string& path) : path_(created(path)), lock_(path, ExitCode::checkpoint, "output_dir") {
-  log::open_file(path_ + "/train.log");
+  log::open_file(path_ + "/" + kRunLog);
 }
 
 StartingPoint RunFolder::newest(std::string& reasons) const {
@@ -176,8 +170,8 @@ std::optional<StartingPoint> RunFolder::find_start(const std::string& resume_fro
 
 std::string RunFolder::set_aside(const std::vector<std::string>& names) const {
   int number = 1;
-  while (exists(fmt::format("{}/set_aside/{}", path_, number))) ++number;
-  const std::string target = fmt::format("{}/set_aside/{}", path_, number);
+  while (exists(fmt::format("{}/{}/{}", path_, kSetAside, number))) ++number;
+  const std::string target = fmt::format("{}/{}/{}", path_, kSetAside, number);
   create_folders(target);
   for (const std::string& name : names) {
     std::error_code error;

@@ -12,9 +12,11 @@
 
 #include "gpt/config/load.h"
 #include "gpt/core/error.h"
+#include "gpt/core/format.h"
 #include "gpt/core/log.h"
 #include "gpt/prepare/load_corpus.h"
 #include "gpt/tokenizer/make_tokenizer.h"
+#include "gpt/tokenizer/text_error.h"
 
 namespace gpt {
 namespace {
@@ -28,8 +30,8 @@ std::string data_name(const DataConfig& data) {
 
 [[noreturn]] void refuse(const StartingPoint& start, const Config& now, const std::string& why) {
   throw Error(ExitCode::checkpoint,
-              fmt::format("{} belongs to another run: {}; restore that run's own settings and data, or start a "
-                          "new one with --output_dir {}",
+              fmt::format("{} belongs to another run: {}; restore that run's own settings and data, start anew with "
+                          "--restart, which sets the old run aside, or start another one with --output_dir {}",
                           start.path, why, next_free_folder(now.output_dir)));
 }
 
@@ -85,20 +87,24 @@ Corpus load_run_corpus(const Config& config, const std::optional<StartingPoint>&
   if (!start) return load_corpus(config.data, config.model.block_size, "", config.model.vocab_size);
   const DataConfig& saved = start->checkpoint.config.data;
   const auto refuse_data = [&](const std::string& why) {
-    refuse(*start, config, fmt::format("it was trained on {}, and {}", data_name(saved), why));
+    const std::string then = data_name(saved), now = data_name(config.data);
+    refuse(*start, config,
+           then == now
+               ? fmt::format("{} has changed since it began: {}", config.data.bin.empty() ? "the text" : "the bin", why)
+               : fmt::format("it was trained on {}, and {} holds other data: {}", then, now, why));
   };
   require_same_tokenizer(config.data.tokenizer, start->checkpoint.tokenizer);
   require_same_split(*start, config);
   Corpus corpus;
   try {
     corpus = load_corpus(config.data, config.model.block_size, start->checkpoint.tokenizer, config.model.vocab_size);
-  } catch (const Error& error) {
-    // A text that the run's tokenizer cannot encode is not the text that it was made from.
+  } catch (const UnencodableText& error) { refuse_data(error.what()); } catch (const Error& error) {
     if (error.code() != ExitCode::data || data_name(saved) == data_name(config.data)) throw;
     refuse_data(error.what());
   }
   if (corpus.fingerprint != start->checkpoint.data_fingerprint) {
-    refuse_data(fmt::format("the text, split or tokenizer of {} has changed", corpus.source));
+    refuse_data(fmt::format("{} now has {} training and {} validation tokens", corpus.source,
+                            with_commas(corpus.train.size()), with_commas(corpus.validation.size())));
   }
   return corpus;
 }

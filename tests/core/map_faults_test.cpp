@@ -11,6 +11,7 @@
 
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
+#include "gpt/core/hash.h"
 #include "scratch_folder.h"
 
 namespace gpt {
@@ -52,6 +53,27 @@ TEST(MapFaults, AnOverwrittenFileIsFoundWhenAsked) {
   const MappedFile file(path, ExitCode::data);
   EXPECT_EQ(map_faults::changed_file(), "");
   std::fstream(path, std::ios::in | std::ios::out).write("xyz", 3);
+  EXPECT_EQ(map_faults::changed_file(), path);
+}
+
+// `touch`, a backup or a copy onto itself.
+TEST(MapFaults, AFileWithANewTimeAndTheSameContentIsNotChanged) {
+  const ScratchFolder folder;
+  const std::string path = folder.file("tokens.bin", std::string(1000, '\1'));
+  const auto set_age = [&](int hours) {
+    std::filesystem::last_write_time(path, std::filesystem::file_time_type::clock::now() - std::chrono::hours(hours));
+  };
+  set_age(9);
+  const MappedFile file(path, ExitCode::data);
+  const auto part = file.bytes().subspan(100, 900);
+  map_faults::remember(part, hash128({reinterpret_cast<const char*>(part.data()), part.size()}));
+  set_age(5);
+  EXPECT_EQ(map_faults::changed_file(), "");
+  std::fstream(path, std::ios::in | std::ios::out).write("xyz", 3);  // before that part
+  set_age(4);
+  EXPECT_EQ(map_faults::changed_file(), "");
+  std::fstream(path, std::ios::in | std::ios::out).seekp(500).write("xyz", 3);
+  set_age(3);
   EXPECT_EQ(map_faults::changed_file(), path);
 }
 

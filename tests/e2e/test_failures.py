@@ -118,6 +118,18 @@ class Failures(unittest.TestCase):
         self.bin = validation
         self.assertGreaterEqual(self.expect_stop(process), 8)
 
+    def test_a_bin_that_is_touched_does_not(self):
+        """Its content is what it was. An epoch of the tiny text is over in a moment, and the file is looked at then."""
+        process = self.start_on_tokens()
+        os.utime(self.bin)
+        epochs = 0
+        for line in process.stderr:
+            epochs += "mean loss" in line
+            if epochs == 2:
+                process.terminate()
+        process.stderr.close()
+        self.assertEqual(process.wait(timeout=60), 143)
+
     def test_a_bin_that_is_overwritten_stops_the_run(self):
         for change in (b"\xff\xff", b"\x07\x00"):  # ids that are none, and ids that could be
             with self.subTest(change):

@@ -1,6 +1,7 @@
 """What a first user meets: gpt-train with a text and nothing else."""
 
 import pathlib
+import subprocess
 import tempfile
 import unittest
 
@@ -67,6 +68,64 @@ class FirstRun(unittest.TestCase):
         done = self.train("--output_dir", self.root / "idle", "--max_steps", 1, "--num_workers", 3, "--compile_mode", "max-autotune")
         self.assertIn("No effect here: data.num_workers", done.stderr)
         self.assertIn("compile_mode max-autotune is default on a CPU", done.stderr)
+
+
+class AFolderOfTexts(unittest.TestCase):
+    """cd mytexts; gpt-train --data .: the run lies among the texts that it is trained on."""
+
+    SMALL = ["--n_layer", 1, "--n_head", 2, "--n_embd", 16, "--block_size", 16, "--batch_size", 2, "--log_interval", 1,
+             "--device", "cpu", "--threads", 1]
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        self.text = programs.write_text(self.root)
+        (self.root / "sub").mkdir()
+        (self.root / "sub/more.txt").write_text("the lazy dog sleeps.\n" * 50)
+        (self.root / ".notes").write_text("ÄÖÜ")
+
+    def command(self, *words):
+        return ["--data", ".", *self.SMALL, *words]
+
+    def train(self, *words, check_code=0):
+        return programs.run("gpt-train", *self.command(*words), cwd=self.root, check_code=check_code).stderr
+
+    def train_until_stopped(self, line_wanted):
+        process = subprocess.Popen(programs.command("gpt-train", *self.command("--max_steps", 1_000_000)), cwd=self.root,
+                                   stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.kill)
+        log = ""
+        for line in process.stderr:
+            log += line
+            if line_wanted in line:
+                process.terminate()
+        process.stderr.close()
+        self.assertEqual(process.wait(timeout=60), 143, log)
+        return log
+
+    def test_is_trained_on_stopped_resumed_and_sampled_from(self):
+        self.assertIn("1 hidden file or folder", self.train_until_stopped(" 3/1000000 |"))
+        resumed = self.train_until_stopped("Resuming from")
+        self.assertIn("Left out: ./models (runs), 1 hidden file or folder", resumed)
+        self.assertRegex(resumed, "after step [0-9]+ of")
+        sample = programs.run("gpt-generate", "-n", 5, "--device", "cpu", cwd=self.root, check_code=0)
+        self.assertTrue(sample.stdout)
+
+        listed = programs.run("gpt-prepare", "--input", ".", "--list", cwd=self.root, check_code=0)
+        self.assertEqual([line.split()[-1] for line in listed.stdout.splitlines()[:2]], ["./sub/more.txt", "./text.txt"])
+        self.assertIn("left out: ./models: runs\n", listed.stdout)
+        self.assertEqual(listed.stdout.splitlines()[-1].split(";")[1], " 0 passed over, 2 left out")
+        self.assertFalse(list(self.root.glob("*.bin")))
+
+        for more in ("the dog again.\n", "ÄÖÜ\n"):  # characters that the run's tokenizer has, and others
+            with self.subTest(more):
+                with open(self.text, "a") as file:
+                    file.write(more)
+                grown = self.train("--max_steps", 1_000_000, check_code=4).splitlines()[-1]
+                self.assertIn("belongs to another run: the text has changed", grown)
+                self.assertIn("--restart", grown)
+        self.assertIn("Starting anew", self.train("--max_steps", 1, "--restart"))
 
 
 if __name__ == "__main__":

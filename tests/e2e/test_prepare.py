@@ -135,7 +135,8 @@ class Prepare(unittest.TestCase):
         self.assertRegex(done.stderr, "warning: 1 file passed over: .*/in/b.txt.gz: the gzip data are cut off.*; reading starts again")
         self.assertIn("\n2 files read, 1 passed over\n", done.stderr)
         self.assert_refused(3, "b.txt.gz: the gzip data are cut off", self.folder / "in/b.txt.gz")
-        self.assert_refused(3, "b.txt.gz: the gzip data are cut off", self.folder / "in", "-", stdin="cannot be read again")
+        self.assert_refused(3, "b.txt.gz: the gzip data are cut off", self.folder / "in", "-", stdin="cannot be read again",
+                            words=["--deduplicate", "none"])
 
     def test_formats_of_nanogpt_and_llm_c(self):
         text = self.file("a.txt", bytes(range(32, 127)) * 10)

@@ -46,6 +46,20 @@ TEST_F(CorpusTest, MaxCharsCountsCharacters) {
   EXPECT_EQ(corpus.validation.size(), 0);
 }
 
+TEST_F(CorpusTest, ATextOfOneCharacterIsTooShort) {
+  EXPECT_ERROR(load_corpus(text(file("a.txt", "a")), 8), ExitCode::data,
+               "a.txt: the training split has 1 tokens, but block_size 8 needs at least 9");
+}
+
+TEST_F(CorpusTest, MetadataThatContradictItsBinIsRefused) {
+  std::string ids;
+  for (int i = 0; i < 400; ++i) ids += uint16_ids(i % 70, i % 70 + 1) + std::string(2, '\0');
+  const Corpus wide = load_corpus(bin(ids, R"({"vocab_size": 100})"), 4);
+  EXPECT_EQ(wide.train.size() + wide.validation.size(), 400);
+  EXPECT_ERROR(load_corpus(bin(ids, R"({"vocab_size": 100, "dtype": "uint16"})"), 4), ExitCode::data,
+               "says that its ids have 16 bits, but then every second one would be 0: correct 'dtype'");
+}
+
 TEST_F(CorpusTest, ASavedTokenizerRules) {
   const std::string saved = make_tokenizer("char", "abcdef")->to_json();
   DataConfig config = text(file("a.txt", "fedcfedc"));

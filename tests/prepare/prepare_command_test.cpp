@@ -36,7 +36,9 @@ TEST(PrepareOptionsTest, ReadsTheCommandLine) {
                          "9",
                          "--threads",
                          "2",
-                         "--force"};
+                         "--force",
+                         "--deduplicate",
+                         "near"};
   const auto command = parse_prepare_options(std::size(words), words);
   ASSERT_TRUE(command);
   const PrepareOptions& o = command->options;
@@ -52,6 +54,7 @@ TEST(PrepareOptionsTest, ReadsTheCommandLine) {
   EXPECT_EQ(o.seed, 9);
   EXPECT_EQ(o.threads, 2);
   EXPECT_TRUE(o.force);
+  EXPECT_EQ(o.deduplicate, Deduplicate::near);
 }
 
 TEST(PrepareOptionsTest, SaysWhatIsMissingOrMisspelt) {
@@ -61,6 +64,8 @@ TEST(PrepareOptionsTest, SaysWhatIsMissingOrMisspelt) {
   };
   EXPECT_ERROR(parse({"--output", "out"}), ExitCode::config, "nothing to read: give --input");
   EXPECT_ERROR(parse({"--input", "a"}), ExitCode::config, "nowhere to write: give --output");
+  EXPECT_TRUE(parse({"--input", "a", "--list"})->list);
+  EXPECT_EQ(parse({"--input", "a", "--output", "b"})->options.deduplicate, Deduplicate::exact);
   EXPECT_ERROR(parse({"--input", "a", "--tokeniser", "gpt2"}), ExitCode::config, "did you mean '--tokenizer'?");
   EXPECT_ERROR(parse({"--input", "a", "--output", "b", "--format", "npy"}), ExitCode::config, "npy");
   EXPECT_ERROR(parse({"--input", "a", "--output", "b", "--seed", "x"}), ExitCode::config, "x");

@@ -102,9 +102,9 @@ TEST_F(TextCacheTest, WhatMakesOtherTokensIsAnotherEntryOfTheCache) {
   EXPECT_EQ(tokens(), "ccccccccccdddddddddd");
   config.max_chars = 12;
   EXPECT_EQ(tokens(), "ccccccccccdd");
-  config.text = file("a.txt", lines);  // the same bytes, read as another kind of text
+  config.text = file("a.txt", lines);  // the same bytes under a name that says otherwise
   config.max_chars = 0;
-  EXPECT_EQ(tokens(), lines);
+  EXPECT_EQ(tokens(), "ccccccccccdddddddddd");
   EXPECT_EQ(entries(), 6);
 }
 
@@ -438,6 +438,42 @@ TEST_F(CacheLimitTest, TheCacheIsDescribed) {
   EXPECT_NE(lines.find("(unfinished)"), std::string::npos) << lines;
   EXPECT_EQ(clear_text_cache(config), folder_ / "cache" + ": removed 3 prepared texts (2.00 MB)");
   EXPECT_EQ(entries(), 0);
+}
+
+// Whatever it is that lies there, the text can be trained on, and nothing is removed.
+TEST_F(TextCacheTest, WhatLiesInThePlaceOfAnEntryIsMovedAway) {
+  const DataConfig config = text(file("a.txt", std::string(300, 'x') + std::string(300, 'y')));
+  const std::string fingerprint = load_corpus(config, 4).fingerprint;
+  const fs::path place = entry();
+  const auto put = [&](int kind) {
+    fs::remove_all(place);
+    if (kind == 0) file("cache/" + place.filename().string(), "a file");
+    if (kind == 1) fs::create_symlink("nowhere", place);
+    if (kind == 2) fs::create_directories(place / "tokens_bpe.bin/mine");
+    if (kind == 3) fs::create_directories(place / "tokens_bpe_metadata.json");
+    if (kind == 4) fs::create_directories(place.string() + ".lock/mine");
+    if (kind == 5) fs::create_symlink("nowhere", place.string() + ".lock");
+  };
+  for (int kind = 0; kind < 6; ++kind) {
+    put(kind);
+    EXPECT_EQ(load_corpus(config, 4).fingerprint, fingerprint) << kind;
+    EXPECT_TRUE(fs::is_regular_file(place / "tokens_bpe.bin")) << kind;
+  }
+  int moved = 0;
+  for (const auto& found : fs::directory_iterator(folder_ / "cache"))
+    moved += found.path().string().find("in-the-way") != std::string::npos;
+  EXPECT_EQ(moved, 6);
+}
+
+// The cache may lie among the texts.
+TEST_F(TextCacheTest, APreparedTextIsNotTextOfItsFolder) {
+  file("texts/a.txt", std::string(300, 'x') + std::string(300, 'y'));
+  DataConfig config = text(folder_ / "texts");
+  config.cache_dir = folder_ / "texts/cache";
+  const Corpus first = load_corpus(config, 4);
+  file("texts/run/effective_config.yaml", "model:\n");
+  EXPECT_EQ(load_corpus(config, 4).fingerprint, first.fingerprint);
+  EXPECT_EQ(estimate_characters(config), 600);
 }
 
 }  // namespace

@@ -5,12 +5,13 @@
 #include <optional>
 #include <string>
 
+#include "gpt/config/run_files.h"
+
 namespace gpt {
 
 constexpr const char *kLastCheckpoint = "ckpt.pt", *kBestCheckpoint = "ckpt_best.pt";
 std::string numbered_checkpoint(int64_t step);  // ckpt_step_00001000.pt
 
-bool is_checkpoint_name(const std::string& name);  // one of these, or a copy such as ckpt_mine.pt
 bool is_numbered(const std::string& name);
 std::optional<int64_t> numbered_step(const std::string& name);  // its step; nothing unless it is a numbered one
 

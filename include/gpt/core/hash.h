@@ -1,6 +1,7 @@
 // XXH3-128, fed piece by piece: it identifies contents and detects accidental damage (it does not protect against malice).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -15,7 +16,9 @@ class Hash128 {
   Hash128(Hash128&&) noexcept;
   Hash128& operator=(Hash128&&) noexcept;
   void update(std::string_view bytes);
-  std::string hex() const;  // of all bytes so far: 32 digits
+  using Digest = std::array<uint64_t, 2>;
+  Digest digest() const;    // of all bytes so far
+  std::string hex() const;  // the same in 32 digits
 
  private:
   struct State;

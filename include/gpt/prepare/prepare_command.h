@@ -11,6 +11,7 @@ namespace gpt {
 struct PrepareCommand {
   PrepareOptions options;
   std::string output_dir;
+  bool list = false;  // only show what would be read
 };
 
 // Nothing when --help or --version was answered on standard output. Throws gpt::Error(config).

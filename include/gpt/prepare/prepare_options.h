@@ -13,16 +13,26 @@ enum class BinFormat {
   llmc,      // the same with llm.c's header
 };
 
+// Which documents are left out because an earlier one is the same.
+enum class Deduplicate {
+  none,
+  exact,  // every byte is
+  near,   // so are kNearThreshold of the runs of five words that either has (their Jaccard similarity)
+};
+constexpr double kNearThreshold = 0.8;
+
 struct PrepareOptions {
-  std::vector<std::string> inputs;   // files, folders, globs, or "-" for standard input
-  std::string tokenizer = "gpt2";    // as make_tokenizer() takes it
+  std::vector<std::string> inputs;  // files, folders, globs, or "-" for standard input
+  std::string cache_dir = {};       // a folder of prepared texts, which are no input where it lies in one; empty = none
+  std::string tokenizer = "gpt2";   // as make_tokenizer() takes it
   std::string saved_tokenizer = {};  // JSON of the tokenizer to use instead; empty = none
   std::string text_field = "text";   // of .jsonl
   double validation_fraction = 0.1;  // of the documents; of the tokens, from the end, where there are too few documents
   bool parse_special_tokens = false;  // otherwise their text is ordinary text
   int64_t min_frequency = 2;          // of a pair that bpe:N merges
   int64_t max_chars = 0;              // read at most this many characters; 0 = all
-  uint64_t seed = 0;                  // keys the choice of validation documents
+  Deduplicate deduplicate = Deduplicate::none;
+  uint64_t seed = 0;  // keys the choice of validation documents
   BinFormat format = BinFormat::prepared;
   int64_t threads = 0;  // 0 = all cores
   bool force = false;   // replace files that another program may have made

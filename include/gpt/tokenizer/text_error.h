@@ -24,6 +24,12 @@ class TextError : public Error {
   std::string why_, remedy_;
 };
 
+// The same of a file, once it is known where it lies: the message begins with the place.
+class UnencodableText : public Error {
+ public:
+  explicit UnencodableText(const std::string& message) : Error(ExitCode::data, message) {}
+};
+
 class InvalidUtf8 : public TextError {
   using TextError::TextError;
 };

@@ -9,12 +9,10 @@
 #include "gpt/checkpoint/checkpoint.h"
 #include "gpt/checkpoint/file_names.h"
 #include "gpt/config/config.h"
+#include "gpt/config/run_files.h"
 #include "gpt/core/file.h"
 
 namespace gpt {
-
-// What gpt-diagnose reads there too.
-constexpr const char *kMetricsFile = "metrics.jsonl", *kEffectiveConfig = "effective_config.yaml";
 
 // The state a run begins with.
 struct StartingPoint {

@@ -1,0 +1,184 @@
+#include "content.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+
+#include "gpt/core/format.h"
+
+namespace gpt {
+namespace {
+
+using namespace std::string_view_literals;
+
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // of UTF-8
+constexpr size_t kHead = 1 << 16;  // text has no NUL there; after it one is data like any other byte
+
+std::string_view trimmed(std::string_view text) {
+  const size_t begin = text.find_first_not_of(" \t\r\n");
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(" \t\r\n") + 1 - begin);
+}
+
+bool is_gzip(std::string_view head) { return head.starts_with("\x1f\x8b"); }
+
+// A frame, or one of those that a reader skips, which some writers put first.
+bool is_zstd(std::string_view head) {
+  return head.starts_with("\x28\xb5\x2f\xfd") ||
+         (head.size() >= 4 && (head[0] & '\xf0') == '\x50' && head.substr(1, 3) == "\x2a\x4d\x18");
+}
+
+// Formats of other things than text that begin without a NUL, or that say where the text may be found.
+std::string other_format(std::string_view head) {
+  struct Format {
+    std::string_view begins, what;
+  };
+  constexpr Format kFormats[] = {
+      {"\xfd"
+       "7zXZ\0"sv,
+       "compressed with xz; unpack it (xz -d), or pack it with gzip or zstd"},
+      {"BZh", "compressed with bzip2; unpack it (bzip2 -d), or pack it with gzip or zstd"},
+      {"PK\x03\x04", "a zip archive, such as .zip, .docx or .epub; unpack it, or save its text as .txt"},
+      {"7z\xbc\xaf\x27\x1c", "a 7z archive; unpack it"},
+      {"Rar!\x1a", "a rar archive; unpack it"},
+      {"%PDF-", "a PDF; save its text as .txt (pdftotext)"},
+      {"{\\rtf", "a document in RTF; save it as plain text"},
+      {"PAR1", "a Parquet table; write its text column as JSON lines"},
+      {"ARROW1", "an Arrow table; write its text column as JSON lines"},
+      {"\x93NUMPY", "an array of NumPy's; token ids are given as data.bin (--bin FILE)"},
+      {"\xd0\xcf\x11\xe0", "a document of an old office program; save its text as .txt"},
+  };
+  for (const Format& format : kFormats) {
+    const bool is_a_word =
+        format.begins == "BZh" && !(head.size() > 9 && head.substr(4, 6) == "\x31\x41\x59\x26\x53\x59");
+    if (head.starts_with(format.begins) && !is_a_word) return fmt::format("it is {}", format.what);
+  }
+  if (head.size() > 262 && head.substr(257, 5) == "ustar") return "it is a tar archive; unpack it";
+  return "";
+}
+
+// Why a file that begins with these bytes is no text; empty where it is.
+std::string why_no_text(std::string_view head) {
+  if (head.empty() || head == kByteOrderMark) return "it is empty";
+  for (const auto& [mark, encoding] : {std::pair{"\xff\xfe\0\0"sv, "UTF-32"},
+                                       {"\0\0\xfe\xff"sv, "UTF-32"},
+                                       {"\xff\xfe"sv, "UTF-16"},
+                                       {"\xfe\xff"sv, "UTF-16"}}) {
+    if (head.starts_with(mark))
+      return fmt::format("it looks like {0}; convert it to UTF-8 (iconv -f {0} -t UTF-8)", encoding);
+  }
+  if (std::string other = other_format(head); !other.empty()) return other;
+  const size_t nul = head.find('\0');
+  if (nul == std::string_view::npos) return "";
+  return fmt::format("byte {} is NUL: it is a binary file, not text", nul);
+}
+
+// A name that ends with .gz may be all that is left of the packing, where a browser has unpacked the file.
+Packing packing_of(const Source& source, Lookahead& file) {
+  const std::string_view head = file.peek(4);
+  if (is_gzip(head)) return Packing::gzip;
+  if (is_zstd(head)) return Packing::zstd;
+  if (source.packing == Packing::none || head.size() < 4) return source.packing;
+  return why_no_text(file.peek(kHead)).empty() ? Packing::none : source.packing;
+}
+
+bool is_json_object(std::string_view text) { return text.starts_with('{') && nlohmann::json::accept(text); }
+
+// Where the head ends within the first line, all of it has to be the beginning of an object with a string or more for its keys.
+bool begins_json_object(std::string_view text) {
+  struct Beginning : nlohmann::json_sax<nlohmann::json> {
+    size_t stopped_at = 0;
+    bool null() override { return true; }
+    bool boolean(bool) override { return true; }
+    bool number_integer(number_integer_t) override { return true; }
+    bool number_unsigned(number_unsigned_t) override { return true; }
+    bool number_float(number_float_t, const string_t&) override { return true; }
+    bool string(string_t&) override { return true; }
+    bool binary(binary_t&) override { return true; }
+    bool start_object(size_t) override { return true; }
+    bool key(string_t&) override { return true; }
+    bool end_object() override { return true; }
+    bool start_array(size_t) override { return true; }
+    bool end_array() override { return true; }
+    bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception&) override {
+      stopped_at = position;
+      return false;
+    }
+  } beginning;
+  if (!text.starts_with('{')) return false;
+  return nlohmann::json::sax_parse(text.begin(), text.end(), &beginning) || beginning.stopped_at >= text.size();
+}
+
+// The first two lines that are not empty, or the only one, are objects.
+bool holds_json_lines(std::string_view head) {
+  const bool is_whole = head.size() < kHead;
+  if (head.starts_with(kByteOrderMark)) head.remove_prefix(kByteOrderMark.size());
+  int objects = 0;
+  while (objects < 2) {
+    const size_t begin = head.find_first_not_of(" \t\r\n");
+    if (begin == std::string_view::npos) break;
+    head.remove_prefix(begin);
+    const size_t end = head.find('\n');
+    if (end == std::string_view::npos && !is_whole) return objects > 0 || begins_json_object(head);
+    if (!is_json_object(trimmed(head.substr(0, end)))) return false;
+    ++objects;
+    head.remove_prefix(std::min(end, head.size()));
+  }
+  return objects > 0;
+}
+
+// A name that says JSON may mean one value over many lines.
+void require_lines(const Source& source, std::string_view head) {
+  if (head.starts_with(kByteOrderMark)) head.remove_prefix(kByteOrderMark.size());
+  head = trimmed(head);
+  const bool is_list = head.starts_with('[');
+  if (!is_list && trimmed(head.substr(0, head.find('\n'))) != "{") return;
+  throw UnreadableSource(
+      source.name, fmt::format("it is JSON, but {}; write each document as an object on a line of its own (jq -c '{}')",
+                               is_list ? "a list" : "an object over several lines", is_list ? ".[]" : "."));
+}
+
+TextKind kind_of(const Source& source, std::string_view head) {
+  if (head.starts_with("WARC/1.") || source.kind == TextKind::wet) return TextKind::wet;
+  if (const std::string why = why_no_text(head); !why.empty()) throw UnreadableSource(source.name, why);
+  if (source.kind == TextKind::plain) return holds_json_lines(head) ? TextKind::json_lines : TextKind::plain;
+  require_lines(source, head);
+  return source.kind;
+}
+
+const char* name_of(Packing packing) { return packing == Packing::gzip ? "gzip" : "zstd"; }
+
+const char* name_of(TextKind kind) {
+  return kind == TextKind::json_lines ? "JSON lines" : kind == TextKind::wet ? "Common Crawl's records" : "text";
+}
+
+}  // namespace
+
+Content open_content(const Source& source, std::unique_ptr<ByteStream> file) {
+  auto packed = std::make_unique<Lookahead>(std::move(file));
+  Content content{.kind = source.kind, .packing = packing_of(source, *packed), .bytes = nullptr};
+  content.bytes = std::make_unique<Lookahead>(unpack(std::move(packed), content.packing, source.name));
+  const std::string_view head = content.bytes->peek(kHead);
+  content.kind = kind_of(source, head);
+  if (head.starts_with(kByteOrderMark)) content.byte_order_mark = kByteOrderMark.size();
+  return content;
+}
+
+std::string disagreement(const Source& source, const Content& content) {
+  std::string facts;
+  if (content.packing != source.packing) {
+    facts = content.packing == Packing::none ? fmt::format("is not packed with {}", name_of(source.packing))
+                                             : fmt::format("is packed with {}", name_of(content.packing));
+  }
+  if (content.kind != source.kind)
+    facts += fmt::format("{}holds {}", facts.empty() ? "" : " and ", name_of(content.kind));
+  return facts.empty() ? "" : fmt::format("{} {}", source.name, facts);
+}
+
+std::string describe(TextKind kind, Packing packing) {
+  return packing == Packing::none ? name_of(kind) : fmt::format("{} in {}", name_of(kind), name_of(packing));
+}
+
+}  // namespace gpt
