@@ -25,6 +25,7 @@
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
 #include "gpt/core/log.h"
+#include "gpt/core/printable.h"
 #include "gpt/core/process.h"
 #include "gpt/core/version.h"
 #include "gpt/device/cpu_allocator.h"
@@ -85,7 +86,7 @@ BenchResults results_for(const Config& config, const char* title, const Options&
 int show(const BenchResults& results, const Options& options) {
   const std::string path = write_results(results, options.results),
                     text = isatty(STDOUT_FILENO) ? to_plain_text(results) : to_markdown(results);
-  std::fwrite(text.data(), 1, text.size(), stdout);
+  print(text);
   log::success(fmt::format("Written: {}.md, .json and .svg", path));
   return results.findings.complete ? 0 : static_cast<int>(process::stop_code());
 }

@@ -26,6 +26,7 @@ void append(gpt::Checks& checks, gpt::Checks more) {
   for (auto& check : more) checks.push_back(std::move(check));
 }
 
+// Tables, whose values are printable already: their colours are no text.
 void print(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
 bool colours() { return isatty(STDOUT_FILENO) && !std::getenv("NO_COLOR"); }

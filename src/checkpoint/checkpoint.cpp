@@ -18,6 +18,8 @@
 #include "gpt/checkpoint/container.h"
 #include "gpt/config/load.h"
 #include "gpt/core/error.h"
+#include "gpt/core/hash.h"
+#include "gpt/core/printable.h"
 #include "gpt/device/precision.h"
 #include "gpt/optim/optimizer_state.h"
 #include "gpt/parameters/parameter_table.h"
@@ -59,13 +61,7 @@ Json read_description(std::string_view text) {
 // A reason quotes what the file holds, which may be a megabyte and have line ends.
 std::string in_one_line(std::string_view text) {
   constexpr size_t kLongest = 400;
-  std::string line;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (line.size() >= kLongest) return fmt::format("{} ... ({} more characters)", line, text.size() - i);
-    const auto byte = static_cast<unsigned char>(text[i]);
-    line += byte < 0x20 || byte == 0x7f ? fmt::format("\\x{:02x}", byte) : std::string(1, text[i]);
-  }
-  return line;
+  return shortened(printable_line(text), kLongest);
 }
 
 at::Tensor read_tensor(const Json& description, std::span<const std::byte> record) {

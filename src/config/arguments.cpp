@@ -6,12 +6,12 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
-#include <cstdio>
 #include <utility>
 
 #include "gpt/config/suggest.h"
 #include "gpt/config/value.h"
 #include "gpt/core/error.h"
+#include "gpt/core/printable.h"
 #include "gpt/core/terminal.h"
 #include "gpt/core/version.h"
 #include "stray_words.h"
@@ -24,8 +24,6 @@ namespace {
 constexpr char kMark = '\0';
 
 [[noreturn]] void fail(const std::string& message) { throw Error(ExitCode::config, message); }
-
-void show(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
 // A letter after the dashes tells a flag from a negative number, and from "-", which is standard input.
 bool is_flag(const std::string& word) {
@@ -189,14 +187,14 @@ std::optional<Arguments> parse_arguments(Program program, int argc, const char* 
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   const Scan scan = scanned(rows, arguments, program.takes_words);
   if (scan.asks_for("help")) {
-    show(help_text(program, terminal_columns(STDOUT_FILENO)));
+    print(help_text(program, terminal_columns(STDOUT_FILENO)));
     return std::nullopt;
   }
   Arguments result{.settings = {}, .words = words_of(program, arguments, scan)};
   if (scan.lacks_value) fail(arguments.back() + " needs a value");
   result.settings = settings_of(scan);
   if (!scan.asks_for("version")) return result;
-  show(version_text() + "\n");
+  print(version_text() + "\n");
   return std::nullopt;
 }
 

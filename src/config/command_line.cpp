@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstdio>
 #include <utility>
 
 #include "foreign.h"
@@ -11,6 +10,7 @@
 #include "gpt/config/setting.h"
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
+#include "gpt/core/printable.h"
 #include "limits.h"
 
 namespace gpt::config {
@@ -115,7 +115,7 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
   own_rows.push_back(switch_row("print-config", print_config, "show the effective configuration as YAML"));
   own_rows.push_back(switch_row("print-reference", print_reference, "show the reference of all keys, in Markdown"));
   const auto answer = [&](const std::string& text) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
+    print(text);
     result.handled = true;
     return result;
   };

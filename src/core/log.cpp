@@ -14,6 +14,7 @@
 
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
+#include "gpt/core/printable.h"
 #include "gpt/core/terminal.h"
 
 namespace gpt::log {
@@ -45,19 +46,11 @@ std::unique_ptr<spdlog::formatter> formatter(const std::string& pattern) {
   return result;
 }
 
-// Text from files and arguments may hold escape sequences: none of them reaches a terminal or the log file.
-std::string printable(std::string_view text) {
-  std::string result;
-  result.reserve(text.size());
-  for (char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if ((byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f) {
-      result += fmt::format("\\x{:02x}", byte);
-    } else {
-      result += c;
-    }
-  }
-  return result;
+// A value that somebody gave may be as long as a command line; what it is about and what to do stand at the ends.
+std::string shown(Level level, std::string_view message) {
+  constexpr size_t kLongest = 2000;
+  const bool is_complaint = level == spdlog::level::warn || level == spdlog::level::err;
+  return printable(is_complaint ? shortened(message, kLongest) : std::string(message));
 }
 
 // The longest prefix of UTF-8 `text` with at most `columns` code points.
@@ -96,7 +89,7 @@ class Log {
   void write(Level level, std::string_view message, std::string_view shortened = {}) {
     std::lock_guard lock(mutex_);
     if (!status_.empty()) std::fputs("\r\x1b[K", stderr);
-    const std::string text = printable(message);
+    const std::string text = shown(level, message);
     write(console_, level, terminal_ ? fitted(level, text, printable(shortened)) : text);
     write(file_, level, text);
     draw_status();
@@ -150,7 +143,7 @@ class Log {
   void report_lost_line(const std::string& what) {
     if (lost_line_reported_) return;
     lost_line_reported_ = true;
-    std::fprintf(stderr, "warning: the log file is missing lines from here on: %s\n", what.c_str());
+    std::fprintf(stderr, "warning: the log file is missing lines from here on: %s\n", printable(what).c_str());
   }
 
   std::mutex mutex_;

@@ -21,6 +21,7 @@
 
 #include "gpt/core/error.h"
 #include "gpt/core/log.h"
+#include "gpt/core/printable.h"
 
 namespace gpt::process {
 namespace {
@@ -151,7 +152,7 @@ int fail_exception(const std::exception& e) {
   log::status("");
   if (auto* error = dynamic_cast<const Error*>(&e)) {
     const bool by_signal = error->code() == ExitCode::interrupted && stop_signal() != 0;
-    return fail(by_signal ? stop_code() : error->code(), error->what());
+    return fail(by_signal ? stop_code() : error->code(), printable_line(error->what()));
   }
   const std::string what = message_of(e);
   if (is_out_of_memory(e)) return fail_out_of_memory(dynamic_cast<const std::bad_alloc*>(&e) ? "host memory" : what);

@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "gpt/core/format.h"
+#include "gpt/core/printable.h"
 
 namespace gpt {
 namespace {
@@ -27,13 +28,13 @@ int64_t count(const Checks& checks, Status status) {
   return std::count_if(checks.begin(), checks.end(), [&](const Check& check) { return check.status == status; });
 }
 
-// What LibTorch or a driver says may hold line breaks; a check is one line.
+// What LibTorch or a driver says may hold line breaks, and a path anything; a check is one line.
 std::string one_line(std::string text) {
   for (char& c : text) {
     if (static_cast<unsigned char>(c) < 0x20) c = ' ';
   }
   while (!text.empty() && text.back() == ' ') text.pop_back();
-  return text;
+  return printable(text);
 }
 
 Check make(std::string name, Status status, std::string detail, std::string fix) {
@@ -120,7 +121,7 @@ std::string to_json(const Checks& checks) {
                                         {"warn", count(checks, Status::warn)},
                                         {"fail", count(checks, Status::fail)}}}};
   // A path or a corpus may hold bytes that are not UTF-8: they are replaced, not refused.
-  return report.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
+  return report.dump(2, ' ', /*ensure_ascii=*/true, nlohmann::ordered_json::error_handler_t::replace) + '\n';
 }
 
 }  // namespace gpt

@@ -14,6 +14,7 @@
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
 #include "gpt/core/format.h"
+#include "gpt/core/printable.h"
 #include "gpt/parameters/parameter_table.h"
 #include "gpt/report/loss_curve.h"
 #include "gpt/train/run_folder.h"
@@ -50,7 +51,8 @@ std::optional<double> tokens_per_second(const RunHistory& history) {
 std::vector<LossCurve> curves_of(const std::vector<RunSummary>& runs, bool of_validation) {
   std::vector<LossCurve> curves;
   for (const RunSummary& run : runs) {
-    curves.push_back({run.folder, of_validation ? run.history.validation_loss.points() : run.history.loss.means()});
+    curves.push_back(
+        {printable_line(run.folder), of_validation ? run.history.validation_loss.points() : run.history.loss.means()});
   }
   return curves;
 }
@@ -82,7 +84,7 @@ std::vector<std::string> row_of(const RunSummary& run) {
   };
   const auto counted = [](const std::optional<double>& value) { return value ? format_count(*value) : "-"; };
   using Number = std::optional<double>;
-  return {run.folder,
+  return {printable_line(run.folder),
           counted(run.parameters),
           h.last_step ? with_commas(h.last_step->step) : "-",
           counted(h.last_step ? Number(h.tokens) : std::nullopt),
@@ -169,7 +171,9 @@ std::string runs_json(const std::vector<RunSummary>& runs) {
                     {"best_step", best ? ordered_json(best->step) : ordered_json()},
                     {"best_val_bits_per_byte", best ? number(best->bits_per_byte) : ordered_json()}});
   }
-  return ordered_json{{"runs", std::move(list)}}.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  return ordered_json{{"runs", std::move(list)}}.dump(2, ' ', /*ensure_ascii=*/true,
+                                                      ordered_json::error_handler_t::replace) +
+         "\n";
 }
 
 }  // namespace gpt

@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "gpt/core/process.h"
-#include "gpt/tokenizer/utf8.h"
+#include "gpt/core/utf8.h"
 
 namespace gpt {
 namespace {

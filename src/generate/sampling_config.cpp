@@ -4,7 +4,7 @@
 
 #include "gpt/config/value.h"
 #include "gpt/core/error.h"
-#include "gpt/generate/text_stream.h"
+#include "gpt/core/utf8.h"
 
 namespace gpt {
 
@@ -49,7 +49,7 @@ void validate(const SamplingConfig& config) {
   SamplingConfig copy = config;
   config::check_values(options(copy));
   for (const std::string& stop : config.stop) {
-    if (!stop.empty() && is_utf8(stop)) continue;
+    if (!stop.empty() && utf8::is_valid(stop)) continue;
     throw Error(ExitCode::config,
                 fmt::format("a stop text must be UTF-8 and not empty, got {}", config::in_quotes(stop)));
   }

@@ -10,7 +10,7 @@
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
 #include "gpt/core/log.h"
-#include "gpt/generate/text_stream.h"
+#include "gpt/core/printable.h"
 
 namespace gpt {
 namespace {
@@ -38,7 +38,7 @@ bool TextOutput::write(std::string_view text) {
   if (!path_.empty()) {
     text_ += text;
   } else {
-    write_standard_output(escapes_ ? escape_controls(text) : text);
+    write_standard_output(escapes_ ? printable(text) : text);
   }
   if (!text.empty()) at_line_start_ = text.ends_with('\n');
   return open_;

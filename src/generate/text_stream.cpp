@@ -1,13 +1,10 @@
 #include "gpt/generate/text_stream.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <utility>
 
-#include "gpt/tokenizer/utf8.h"
+#include "gpt/core/utf8.h"
 
 namespace gpt {
 namespace {
@@ -23,14 +20,6 @@ size_t held_back(std::string_view text, const std::vector<std::string>& stop) {
     }
   }
   return held;
-}
-
-bool commands_terminal(char32_t code) {
-  const bool c0 = code < 0x20 && code != '\n' && code != '\t';
-  const bool delete_or_c1 = code >= 0x7F && code <= 0x9F;
-  const bool bidirectional = code == 0x061C || code == 0x200E || code == 0x200F || (code >= 0x202A && code <= 0x202E) ||
-                             (code >= 0x2066 && code <= 0x2069);
-  return c0 || delete_or_c1 || bidirectional;
 }
 
 }  // namespace
@@ -67,34 +56,6 @@ std::string TextStream::release() {
   const size_t ready = stopped_ ? begin : text_.size() - held_back(text_, stop_);
   std::string result = text_.substr(0, ready);
   text_.erase(0, stopped_ ? text_.size() : ready);
-  return result;
-}
-
-bool is_utf8(std::string_view bytes) {
-  for (size_t i = 0; i < bytes.size();) {
-    const utf8::Scan next = utf8::scan(bytes, i);
-    if (next.kind != utf8::Scan::whole) return false;
-    i += next.bytes;
-  }
-  return true;
-}
-
-std::string escape_controls(std::string_view text) {
-  std::string result;
-  for (size_t i = 0; i < text.size();) {
-    const utf8::Scan next = utf8::scan(text, i);
-    if (next.kind != utf8::Scan::whole) {
-      result += fmt::format("\\x{:02x}", static_cast<uint8_t>(text[i++]));
-      continue;
-    }
-    if (commands_terminal(next.value)) {
-      const auto code = static_cast<uint32_t>(next.value);
-      result += code < 0x100 ? fmt::format("\\x{:02x}", code) : fmt::format("\\u{:04x}", code);
-    } else {
-      result += text.substr(i, next.bytes);
-    }
-    i += next.bytes;
-  }
   return result;
 }
 

@@ -21,6 +21,7 @@
 #include "gpt/core/format.h"
 #include "gpt/core/hash.h"
 #include "gpt/core/log.h"
+#include "gpt/core/printable.h"
 #include "gpt/core/process.h"
 #include "gpt/data/metadata.h"
 #include "gpt/data/replacement.h"
@@ -183,7 +184,7 @@ std::string as_json(const std::vector<CacheEntry>& entries) {
                     {"last_used", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(seconds))},
                     {"text", entry.text}});
   }
-  return nlohmann::ordered_json{{"cache", list}}.dump(2, ' ', /*ensure_ascii=*/false,
+  return nlohmann::ordered_json{{"cache", list}}.dump(2, ' ', /*ensure_ascii=*/true,
                                                       nlohmann::ordered_json::error_handler_t::replace) +
          "\n";
 }
@@ -209,13 +210,13 @@ std::string describe_text_cache(const DataConfig& config, bool json) {
   int64_t bytes = 0;
   for (const CacheEntry& entry : entries) bytes += entry.bytes;
   const std::string limit = config.cache_limit == 0 ? "none" : fmt::format("{} GB", config.cache_limit);
-  std::string lines =
-      fmt::format("{}: {}, {} (data.cache_limit: {})\n", root, texts(std::ssize(entries)), size_text(bytes), limit);
+  std::string lines = fmt::format("{}: {}, {} (data.cache_limit: {})\n", printable_line(root),
+                                  texts(std::ssize(entries)), size_text(bytes), limit);
   for (const CacheEntry& entry : entries) {
     const auto seconds = static_cast<std::time_t>(entry.last_used / 1'000'000'000);
-    lines +=
-        fmt::format("{:>9}  last used {:%Y-%m-%d %H:%M}  {}  in {}\n", size_text(entry.bytes), fmt::localtime(seconds),
-                    entry.text.empty() ? "(unfinished)" : entry.text, fs::path(entry.path).filename().string());
+    lines += fmt::format("{:>9}  last used {:%Y-%m-%d %H:%M}  {}  in {}\n", size_text(entry.bytes),
+                         fmt::localtime(seconds), entry.text.empty() ? "(unfinished)" : printable_line(entry.text),
+                         fs::path(entry.path).filename().string());
   }
   return lines;
 }

@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <filesystem>
 #include <utility>
 
 #include "gpt/config/automatic.h"
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
+#include "gpt/core/printable.h"
 #include "gpt/core/process.h"
 #include "gpt/model/compile.h"
 #include "gpt/train/evaluator.h"
@@ -65,7 +65,7 @@ ExitCode evaluate_run(Config config, const config::Origins& origins) {
   log::status("");
   if (process::stop_signal() != 0) return process::stop_code();
   const std::string line = describe(start, evaluation, evaluator.tokens());
-  std::fwrite(line.data(), 1, line.size(), stdout);
+  print(line);
   return ExitCode::ok;
 }
 

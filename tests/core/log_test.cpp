@@ -114,10 +114,10 @@ TEST(Log, AFullDiskUnderTheFileDoesNotStopTheProgram) {
 
 TEST(Log, EscapeSequencesInMessagesAreDisarmed) {
   const ChildResult child = run_child([] {
-    log::info("a\x1b[2Jb\rc\td");
+    log::info("a\x1b[2Jb\rc\td \u009d \x9b \u202e");
     return 0;
   });
-  EXPECT_EQ(child.errors, "a\\x1b[2Jb\\x0dc\td\n");
+  EXPECT_EQ(child.errors, "a\\x1b[2Jb\\x0dc\td \\x9d \\x9b \\u202e\n");
 }
 
 TEST(Log, ColoursOnATerminalUnlessNoColor) {

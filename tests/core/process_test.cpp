@@ -40,6 +40,15 @@ TEST(ProcessRun, AnErrorIsOneLineAndItsCode) {
   EXPECT_EQ(child.status, 3);
 }
 
+TEST(ProcessRun, AnErrorIsShortAndCommandsNoTerminal) {
+  const ChildResult child = run_program([](int, char**) -> int {
+    throw Error(ExitCode::config, "\x1b[2J\n\u202e" + std::string(100'000, 'x') + ": there is no such file");
+  });
+  EXPECT_TRUE(child.errors.starts_with("error: \\x1b[2J\\x0a\\u202exxx")) << child.errors;
+  EXPECT_TRUE(child.errors.ends_with("xxx: there is no such file\n")) << child.errors;
+  EXPECT_LT(child.errors.size(), 2100u);
+}
+
 TEST(ProcessRun, ABacktraceIsCutUnlessAskedFor) {
   auto body = [](int, char**) -> int { throw std::runtime_error("shapes differ\nException raised from mm\nframe #0"); };
   unsetenv("GPT_BACKTRACE");

@@ -23,6 +23,13 @@ TEST(Check, JsonSurvivesBytesThatAreNotUtf8) {
   EXPECT_NO_THROW(nlohmann::json::parse(to_json({failed("dataset", "file \xff.txt", "rename it")})));
 }
 
+TEST(Check, NothingInItCommandsATerminal) {
+  const Checks checks = {failed("checkpoint", "a\x1b[2J\x9b \u202e\n", "use \u009d")};
+  EXPECT_TRUE(to_table(checks, /*colour=*/false, /*columns=*/0)
+                  .starts_with("fail  checkpoint  a [2J\\x9b \\u202e  -> use \\x9d\n"))
+      << to_table(checks, false, 0);
+}
+
 TEST(Check, TheTableHasOneLineEachInColumns) {
   EXPECT_EQ(to_table(kChecks, /*colour=*/false, /*columns=*/0),
             "pass  CPU      8 cores\n"

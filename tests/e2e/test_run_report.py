@@ -1,6 +1,7 @@
 """What a run leaves to look at: report.html, event files for TensorBoard, the curve on the terminal, and gpt-diagnose --run."""
 
 import json
+import os
 import pathlib
 import re
 import tempfile
@@ -164,6 +165,14 @@ class RunReport(unittest.TestCase):
     def test_one_run_is_drawn_with_both_its_losses(self):
         shown = self.diagnose(self.run_folder, check_code=0, env={"LC_ALL": "C.UTF-8"}).stdout
         self.assertIn(f"⣿ training {self.trained[24]:.4f}   ● validation {self.validated[24]:.4f}", shown)
+
+    def test_a_folder_may_have_any_name(self):
+        link = self.root / os.fsdecode(b"a\x1b[2J\x9b \xe2\x80\xae \xc2\x9d")
+        link.symlink_to(self.run_folder)
+        spelled = f"{self.root}/a\\x1b[2J\\x9b \\u202e \\x9d"
+        self.assertIn(spelled, self.diagnose(link, self.other, check_code=0).stdout)
+        self.assertTrue(self.diagnose(link, "--json", check_code=0).stdout.isascii())
+        self.assertIn(spelled + "/none: there is no such folder", self.diagnose(link / "none", check_code=2).stderr)
 
     def test_json_has_the_whole_numbers(self):
         run, other = json.loads(self.diagnose(self.run_folder, self.other, "--json", check_code=0).stdout)["runs"]

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <random>
 
+#include "gpt/core/utf8.h"
+
 namespace gpt {
 namespace {
 
@@ -20,7 +22,7 @@ Streamed stream(const std::vector<std::string>& pieces, std::vector<std::string>
   std::string text;
   for (const std::string& piece : pieces) {
     const std::string shown = stream.push(piece);
-    EXPECT_TRUE(is_utf8(shown)) << shown;
+    EXPECT_TRUE(utf8::is_valid(shown)) << shown;
     text += shown;
   }
   return {text + stream.finish(), stream.stopped()};
@@ -125,22 +127,6 @@ TEST(TextStream, ResultIsIndependentOfTheCuts) {
   }
   EXPECT_GT(stops, 200);
   EXPECT_LT(stops, 1990);
-}
-
-TEST(EscapeControls, SpellsOutWhatCommandsATerminal) {
-  EXPECT_EQ(escape_controls("plain\n\ttext: é € 😀"), "plain\n\ttext: é € 😀");
-  EXPECT_EQ(escape_controls("\x1b[2J\r\a\x7f"), "\\x1b[2J\\x0d\\x07\\x7f");
-  EXPECT_EQ(escape_controls(std::string(1, '\0')), "\\x00");
-  EXPECT_EQ(escape_controls("\u009b31m"), "\\x9b31m");                 // C1: the one-character CSI
-  EXPECT_EQ(escape_controls("a\u202eb\u2066c"), "a\\u202eb\\u2066c");  // bidirectional override and isolate
-  EXPECT_EQ(escape_controls("bad \xE2\x82 byte"), "bad \\xe2\\x82 byte");
-}
-
-TEST(IsUtf8, AcceptsWholeCharactersOnly) {
-  EXPECT_TRUE(is_utf8(""));
-  EXPECT_TRUE(is_utf8("é€😀"));
-  EXPECT_FALSE(is_utf8("\xE2\x82"));
-  EXPECT_FALSE(is_utf8("\xED\xA0\x80"));
 }
 
 }  // namespace

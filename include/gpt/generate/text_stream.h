@@ -26,10 +26,4 @@ class TextStream {
   bool stopped_ = false;
 };
 
-bool is_utf8(std::string_view bytes);
-
-// UTF-8 text with the characters that would command a terminal (C0 but \n and \t, DEL, C1) or reorder what it shows
-// (bidirectional controls) spelled out, as in \x1b or \u202e.
-std::string escape_controls(std::string_view text);
-
 }  // namespace gpt

@@ -1,4 +1,4 @@
-// Strict UTF-8: overlong forms, surrogates, values above U+10FFFF and truncated sequences are refused.
+// UTF-8 that has to be valid because a tokenizer reads it.
 #pragma once
 
 #include <cstddef>
@@ -6,35 +6,17 @@
 #include <string>
 #include <string_view>
 
-namespace gpt::utf8 {
+#include "gpt/core/utf8.h"
 
-constexpr char32_t kCodePoints = 0x110000;
+namespace gpt::utf8 {
 
 struct CodePoint {
   char32_t value;
   size_t bytes;  // 1..4
 };
 
-// What starts at `offset` < text.size(): a character, the beginning of one that the end of the text cuts off, or neither.
-// For a broken sequence `bytes` follows Unicode's "maximal subpart" practice, like decoders that insert replacements.
-struct Scan {
-  enum Kind { whole, unfinished, broken } kind;
-  size_t bytes;
-  char32_t value;  // of a whole one
-};
-Scan scan(std::string_view text, size_t offset);
-
 // The code point that starts at `offset` < text.size(). Throws InvalidUtf8.
 CodePoint decode(std::string_view text, size_t offset);
-
-// All bytes of a character but the first are of the form 10xxxxxx.
-inline bool begins_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; }
-
-// Where the last character of `text` begins: a place to cut without splitting a character. 0 if there is none.
-size_t last_character(std::string_view text);
-
-// Appends `value` (a code point that is not a surrogate) to `text`.
-void append(std::string& text, char32_t value);
 
 // "'é' (U+00E9)", or "U+000A" for what a terminal would not show.
 std::string describe(char32_t value);
