@@ -11,7 +11,7 @@ std::vector<Option> options(Config& c) {
       {.name = "seed", .target = &c.seed, .help = "seed of every random choice", .min = 0},
       {.name = "threads",
        .target = &c.threads,
-       .help = "CPU threads; 0 = all cores",
+       .help = "CPU threads; 0 = all cores, or as many as a control group's quota of processor time",
        .min = 0,
        .max = 1024,
        .safe_on_resume = true},

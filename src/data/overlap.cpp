@@ -6,6 +6,8 @@
 #include <thread>
 #include <vector>
 
+#include "gpt/core/processors.h"
+
 namespace gpt {
 namespace {
 
@@ -131,7 +133,7 @@ Overlap find_overlap(const Tokens& train, const Tokens& validation, const std::f
     return true;
   };
   std::vector<std::jthread> helpers;
-  const int64_t threads = std::min<int64_t>(std::thread::hardware_concurrency(), positions / kBlock);
+  const int64_t threads = std::min(usable_processors(), positions / kBlock);
   for (int64_t i = 1; i < threads; ++i) {
     helpers.emplace_back([&](const std::stop_token& stop) {
       while (!stop.stop_requested() && search_block()) {}

@@ -1,11 +1,66 @@
 #include "gpt/device/cpu_threads.h"
 
 #include <ATen/Parallel.h>
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+
+#include "gpt/core/format.h"
+#include "gpt/core/log.h"
+#include "gpt/core/processors.h"
 
 namespace gpt {
+namespace {
+
+// LibTorch's choice knows no quota.
+int64_t default_threads() {
+  const int64_t chosen = at::get_num_threads();
+  const bool is_asked_for = std::getenv("OMP_NUM_THREADS") || std::getenv("MKL_NUM_THREADS");
+  return is_asked_for ? chosen : std::min(chosen, usable_processors());
+}
+
+int64_t threads_of_a_team() {
+  int64_t threads = 1;
+#pragma omp parallel
+  if (omp_get_thread_num() == 0) threads = omp_get_num_threads();
+  return threads;
+}
+
+// What the environment says that makes a team smaller: " (OMP_THREAD_LIMIT=1)".
+std::string limits_in_environment() {
+  std::string limits;
+  for (const char* name :
+       {"OMP_THREAD_LIMIT", "OMP_MAX_ACTIVE_LEVELS", "KMP_DEVICE_THREAD_LIMIT", "KMP_ALL_THREADS", "KMP_MAX_THREADS"}) {
+    if (const char* value = std::getenv(name))
+      limits += fmt::format("{}{}={}", limits.empty() ? "" : ", ", name, value);
+  }
+  return limits.empty() ? "" : fmt::format(" ({})", limits);
+}
+
+// LLVM's OpenMP tells how long its threads spin; LibTorch's own, GNU's, has no such function.
+void announce_other_openmp() {
+  if (dlsym(RTLD_DEFAULT, "kmp_get_blocktime")) return;
+  Dl_info library{};
+  const bool is_known = dladdr(reinterpret_cast<void*>(&omp_get_num_threads), &library) != 0;
+  log::info(fmt::format("OpenMP is {} instead of LLVM's in lib/gpt-train beside bin: small models are slower on a CPU",
+                        is_known ? library.dli_fname : "LibTorch's"));
+}
+
+}  // namespace
 
 void use_cpu_threads(int64_t count) {
-  if (count > 0) at::set_num_threads(static_cast<int>(count));
+  announce_other_openmp();
+  omp_set_dynamic(0);
+  const int64_t asked = count > 0 ? count : default_threads();
+  at::set_num_threads(static_cast<int>(asked));
+  const int64_t given = threads_of_a_team();
+  if (given == asked) return;
+  at::set_num_threads(static_cast<int>(given));
+  log::warn(fmt::format("OpenMP gives {} instead of {}{}", plural(given, "thread"), asked, limits_in_environment()));
 }
 
 }  // namespace gpt

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "gpt/core/control_groups.h"
 #include "gpt/core/file.h"
 
 namespace gpt::host {
@@ -147,22 +148,10 @@ bool cpu_has_bfloat16_matrices() { return has_cpu_flag({"amx_bf16", "bf16"}); }
 
 GroupMemory group_memory(int64_t free_swap, const std::string& root) {
   GroupMemory tightest;
-  const auto walk_up = [&](const fs::path& hierarchy, fs::path group, auto&& memory_of_one) {
-    for (;; group = group.parent_path()) {
-      const GroupMemory one = memory_of_one(hierarchy / group, free_swap);
+  for (const fs::path& group : control_groups("memory", root)) {
+    for (const GroupMemory& one : {memory_of(group, free_swap), memory_of_version_1(group, free_swap)}) {
       tightest = {std::min(tightest.limit, one.limit), std::min(tightest.free, one.free),
                   std::min(tightest.growable, one.growable)};
-      if (group.empty()) return;
-    }
-  };
-  std::ifstream in(root + "/proc/self/cgroup");
-  for (std::string line; std::getline(in, line);) {  // "0::/group" (version 2) or "4:memory:/group" (version 1)
-    const size_t slash = line.find('/');
-    if (slash == std::string::npos) continue;
-    const fs::path group = fs::path(line.substr(slash)).relative_path();
-    if (line.starts_with("0::")) walk_up(root + "/sys/fs/cgroup", group, memory_of);
-    if (line.find(":memory:") != std::string::npos) {
-      walk_up(root + "/sys/fs/cgroup/memory", group, memory_of_version_1);
     }
   }
   return tightest;

@@ -2,11 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <thread>
-
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
+#include "gpt/core/processors.h"
 #include "gpt/data/data_loader.h"
 #include "gpt/diagnose/data_checks.h"
 #include "gpt/diagnose/device_checks.h"
@@ -61,7 +60,7 @@ void check_before_training(const Config& config, const Corpus& corpus, const Dev
                  memory_budget(device.device, config.training.allocator.memory_fraction));
   if (is_resumed) return;
   const RunPlan plan = plan_run(config.training, loader.batches_per_epoch());
-  if (device.device.is_cpu()) say_if_doubtful(check_threads(config.threads, std::thread::hardware_concurrency()));
+  if (device.device.is_cpu()) say_if_doubtful(check_threads(config.threads, usable_processors()));
   compare_splits(corpus);
   say_if_doubtful(check_batch(config.training, facts));
   if (config.data.stages.empty()) say_if_doubtful(check_length(config, facts, plan));

@@ -11,7 +11,6 @@
 #include <functional>
 #include <optional>
 #include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -21,6 +20,7 @@
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
 #include "gpt/core/format.h"
+#include "gpt/core/processors.h"
 #include "gpt/data/corpus.h"
 #include "gpt/data/data_loader.h"
 #include "gpt/device/host.h"
@@ -425,7 +425,7 @@ class Examination {
   const std::string origin_;
   const PlanOptions& asked_;
   const Card* card_ = asked_.gpu.empty() ? nullptr : &require_card("--gpu", asked_.gpu);  // one that is not here
-  const int64_t cores_ = std::thread::hardware_concurrency();
+  const int64_t cores_ = usable_processors();
   Checks checks_;
   std::optional<DeviceInfo> device_;    // set when the run could use it
   MemoryBudget memory_;                 // that the run may use, here or where it is asked about

@@ -8,10 +8,10 @@
 
 #include <charconv>
 #include <string_view>
-#include <thread>
 #include <unordered_map>
 
 #include "gpt/core/format.h"
+#include "gpt/core/processors.h"
 #include "gpt/core/version.h"
 #include "gpt/device/device.h"
 #include "gpt/device/host.h"
@@ -55,7 +55,7 @@ Checks check_cpu() {
   const Capabilities capabilities = at::cpu::get_cpu_capabilities();
   const Probe attention = probe_cpu_attention(at::kFloat);
   return {
-      passed("CPU", fmt::format("{}, {}, {} in use", cpu.name, plural(std::thread::hardware_concurrency(), "core"),
+      passed("CPU", fmt::format("{}, {}, {} in use", cpu.name, plural(usable_processors(), "core"),
                                 plural(at::get_num_threads(), "thread"))),
       check_instructions(has(capabilities, "avx2"), has(capabilities, "avx512_f"), cpu_bfloat16(),
                          has(capabilities, "amx_tile")),

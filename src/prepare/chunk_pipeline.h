@@ -15,6 +15,7 @@
 
 #include "document_reader.h"
 #include "gpt/core/ordered_prefetcher.h"
+#include "gpt/core/processors.h"
 
 namespace gpt {
 
@@ -30,7 +31,7 @@ template <class Work, class Take, class Tick>
 void for_each_chunk(DocumentReader& reader, int64_t threads, std::atomic<bool>& stop, Work&& work, Take&& take,
                     Tick&& tick) {
   using Result = std::invoke_result_t<Work, Chunk>;
-  if (threads == 0) threads = std::max(1u, std::thread::hardware_concurrency());
+  if (threads == 0) threads = usable_processors();
 
   // What is the k-th chunk of the input is the pipeline's k-th item.
   stop = false;

@@ -14,6 +14,7 @@
 #include "byte_alphabet.h"
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
+#include "gpt/core/processors.h"
 #include "pair_queue.h"
 #include "piece_counter.h"
 
@@ -48,7 +49,7 @@ BpeTrainingOptions checked(BpeTrainingOptions options) {
   }
   if (options.min_frequency < 0)
     refuse(fmt::format("min_frequency is {}; it must be 0 or more", options.min_frequency));
-  if (options.threads <= 0) options.threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  if (options.threads <= 0) options.threads = static_cast<int>(usable_processors());
   return options;
 }
 

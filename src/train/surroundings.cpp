@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <thread>
 
 #include "gpt/config/automatic.h"
 #include "gpt/config/load.h"
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
+#include "gpt/core/processors.h"
 #include "gpt/device/device.h"
 #include "gpt/prepare/load_corpus.h"
 #include "gpt/train/run_folder.h"
@@ -17,7 +17,7 @@ namespace gpt {
 namespace {
 
 config::Surroundings surroundings_of(const Config& config) {
-  const int64_t cores = std::thread::hardware_concurrency();
+  const int64_t cores = usable_processors();
   return {.gpu =
               config.device.starts_with("cuda") || (config.device == "auto" && select_device("auto").device.is_cuda()),
           .cores = config.threads > 0 ? std::min(config.threads, cores) : cores,

@@ -1,10 +1,15 @@
 #include "gpt/device/cpu_threads.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/ones.h>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <string>
 
 #include "gpt/core/process.h"
 
@@ -33,12 +38,47 @@ TEST(CpuThreadsDeathTest, SpinAMillisecondUnlessTheUserSaysOtherwise) {
   for (const char* name : names) unsetenv(name);
 }
 
+// With how many threads LibTorch computes after `count` were asked for, in a process of its own; 100 where a product of 16 bits is
+// wrong, as it is where a team is smaller than that number.
+[[noreturn]] void exit_with_threads(int64_t count) {
+  use_cpu_threads(count);
+  const at::Tensor a = at::ones({64, 64}, at::kBFloat16);
+  const bool is_right = at::mm(a, a).eq(64).all().item<bool>() && at::linear(a[0], a).eq(64).all().item<bool>();
+  std::exit(is_right ? at::get_num_threads() : 100);
+}
+
+TEST(CpuThreadsDeathTest, AreThoseThatOpenMpGives) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  setenv("OMP_THREAD_LIMIT", "1", 1);
+  EXPECT_EXIT(exit_with_threads(4), testing::ExitedWithCode(1),
+              "warning: OpenMP gives 1 thread instead of 4 .OMP_THREAD_LIMIT=1.");
+  setenv("OMP_THREAD_LIMIT", "3", 1);
+  EXPECT_EXIT(exit_with_threads(4), testing::ExitedWithCode(3), "3 threads instead of 4");
+  unsetenv("OMP_THREAD_LIMIT");
+  setenv("OMP_MAX_ACTIVE_LEVELS", "0", 1);
+  EXPECT_EXIT(exit_with_threads(2), testing::ExitedWithCode(1), "1 thread instead of 2 .OMP_MAX_ACTIVE_LEVELS=0.");
+  unsetenv("OMP_MAX_ACTIVE_LEVELS");
+  setenv("OMP_DYNAMIC", "true", 1);  // teams as large as the machine is idle
+  EXPECT_EXIT(exit_with_threads(8), testing::ExitedWithCode(8), "");
+  unsetenv("OMP_DYNAMIC");
+}
+
+TEST(CpuThreadsDeathTest, LibTorchsOwnOpenMpIsNamed) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  Dl_info libtorch{};
+  ASSERT_NE(dladdr(reinterpret_cast<void*>(&at::get_num_threads), &libtorch), 0);
+  const std::string own = std::filesystem::path(libtorch.dli_fname).parent_path() / "libgomp.so.1";
+  setenv("LD_PRELOAD", own.c_str(), 1);
+  EXPECT_EXIT(exit_with_threads(2), testing::ExitedWithCode(2), "OpenMP is " + own + " instead of LLVM's");
+  unsetenv("LD_PRELOAD");
+}
+
 TEST(CpuThreads, AreAsManyAsAskedFor) {
   const int before = at::get_num_threads();
   use_cpu_threads(1);
   EXPECT_EQ(at::get_num_threads(), 1);
-  use_cpu_threads(0);
-  EXPECT_EQ(at::get_num_threads(), 1);
+  use_cpu_threads(2);
+  EXPECT_EQ(at::get_num_threads(), 2);
   at::set_num_threads(before);
 }
 

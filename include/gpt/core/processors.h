@@ -1,0 +1,13 @@
+// How many processors there are for this process.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace gpt {
+
+// Those that it may run on (taskset, a cpuset), or fewer where a control group has a quota of processor time (`docker run --cpus 2`),
+// rounded up: threads beyond that only use the quota up sooner, and then all of them stand still. `root` stands for / in a test.
+int64_t usable_processors(const std::string& root = "");
+
+}  // namespace gpt
