@@ -105,7 +105,9 @@ void save_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
   for (const auto& [name, tensors] : checkpoint.optimizer.slots) require_finite(path, tensors);
 
   const NamedTensors tensors = tensors_of(checkpoint);
-  const Json description = {{"values", values_of(checkpoint)}, {"tensors", descriptions_of(tensors)}};
+  const Json description = {{"values", values_of(checkpoint)},
+                            {"tensors", descriptions_of(tensors)},
+                            {"tokenizer", hash128(checkpoint.tokenizer)}};
   uint64_t bytes = 0;
   for (const auto& [name, tensor] : tensors) bytes += tensor.nbytes();
   ContainerWriter file(path, bytes);
@@ -124,7 +126,9 @@ void save_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
 
 Checkpoint read_checkpoint(const std::string& path) {
   const ContainerReader file(path);
+  (void)file.record("data.pkl");  // Python's, for whom it would be no checkpoint without
   Checkpoint checkpoint;
+  checkpoint.tokenizer = file.text("tokenizer.json");
   const auto refuse = [&path](std::string_view record, std::string_view why) {
     throw Error(ExitCode::checkpoint, fmt::format("{} cannot be used: {}: {}", path, record, in_one_line(why)));
   };
@@ -132,6 +136,9 @@ Checkpoint read_checkpoint(const std::string& path) {
     const Json description = read_description(file.text("checkpoint.json"));
     place_values(checkpoint, description.at("values"));
     read_tensors(checkpoint, description.at("tensors"), file);
+    const auto hash = description.find("tokenizer");  // programs that wrote none trusted the record
+    if (hash != description.end() && *hash != hash128(checkpoint.tokenizer))
+      throw Error(ExitCode::checkpoint, "tokenizer.json is not the tokenizer of this run");
   } catch (const Json::exception& fault) { refuse("checkpoint.json", fault.what()); } catch (const Error& fault) {
     refuse("checkpoint.json", fault.what());
   }
@@ -142,7 +149,6 @@ Checkpoint read_checkpoint(const std::string& path) {
     if (!written.count("training.amp_mode")) precision.amp_mode = AmpMode::autocast;
     if (!written.count("training.gradient_dtype")) precision.gradient_dtype = GradientDtype::float32;
   } catch (const Error& fault) { refuse("config.yaml", fault.what()); }
-  checkpoint.tokenizer = file.text("tokenizer.json");
   return checkpoint;
 }
 

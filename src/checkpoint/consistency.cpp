@@ -33,10 +33,13 @@ void require_valid(const Config& config) {
   if (config.training.batch_size == 0) refuse("config.yaml: training.batch_size is not set");
 }
 
-bool is_finite(const at::Tensor& tensor) {
-  if (tensor.numel() == 0) return true;
-  const auto [low, high] = at::aminmax(tensor);  // both NaN if any value is
-  return std::isfinite(low.item<double>()) && std::isfinite(high.item<double>());
+// Values that a tensor cannot have.
+void require_values(const at::Tensor& tensor, bool may_be_negative, std::string_view group, const std::string& name) {
+  if (tensor.numel() == 0) return;
+  const auto [least, largest] = at::aminmax(tensor);  // both NaN if any value is
+  const double low = least.item<double>(), high = largest.item<double>();
+  if (!std::isfinite(low) || !std::isfinite(high)) refuse("{}/{} holds values that are not finite", group, name);
+  if (!may_be_negative && low < 0) refuse("{}/{} holds values below zero", group, name);
 }
 
 // A tensor for each row, of its shape and of this type.
@@ -59,7 +62,8 @@ TypedRows rows_of_slot(std::string_view name, const std::vector<ParameterRow>& r
   return result;
 }
 
-void require_tensors(const TypedRows& wanted, const NamedTensors& tensors, std::string_view group) {
+void require_tensors(const TypedRows& wanted, const NamedTensors& tensors, std::string_view group,
+                     bool may_be_negative = true) {
   const std::vector<at::Tensor> found = tensors_of_rows(wanted.rows, tensors, group);
   for (size_t i = 0; i < found.size(); ++i) {
     const std::string& name = wanted.rows[i].name;
@@ -67,7 +71,7 @@ void require_tensors(const TypedRows& wanted, const NamedTensors& tensors, std::
       refuse("{}/{} is {} instead of {}", group, name, c10::toString(found[i].scalar_type()),
              c10::toString(wanted.types[i]));
     }
-    if (!is_finite(found[i])) refuse("{}/{} holds values that are not finite", group, name);
+    require_values(found[i], may_be_negative, group, name);
   }
 }
 
@@ -105,7 +109,10 @@ void require_counters(const Checkpoint& checkpoint) {
 }
 
 void require_tokenizer(const Checkpoint& checkpoint) {
-  if (checkpoint.tokenizer.empty()) return;  // of a run on token ids alone
+  if (checkpoint.tokenizer.empty()) {
+    if (checkpoint.config.data.bin.empty()) refuse("tokenizer.json is empty, though the run read a text");
+    return;  // of a run on token ids alone
+  }
   try {
     const int64_t size = tokenizer_from_json(checkpoint.tokenizer, "tokenizer.json")->vocab_size();
     const int64_t rows = *checkpoint.config.model.vocab_size;
@@ -121,8 +128,9 @@ void require_consistent(const Checkpoint& checkpoint) {
   require_tensors({parameters, std::vector(parameters.size(), kept_weight_type(checkpoint.config.training.precision))},
                   checkpoint.model, "model");
   for (const std::string_view slot : kOptimizerSlots) {
+    // Second moments are means of squares, and the others largest magnitudes.
     require_tensors(rows_of_slot(slot, parameters, checkpoint.config.training.optimizer),
-                    checkpoint.optimizer.slot(slot), slot);
+                    checkpoint.optimizer.slot(slot), slot, /*may_be_negative=*/slot == "exp_avg");
   }
   require_scalar(checkpoint.optimizer.step_count, at::kFloat, "optimizer/step");
   if (checkpoint.scaler_scale.defined() || checkpoint.scaler_growth_tracker.defined()) {

@@ -262,6 +262,7 @@ TEST_F(CheckpointTest, ImpossibleDescriptionsAreRefused) {
       {"/values/step", true},
       {"/values/step", (uint64_t{1} << 63)},
       {"/values/best_val_loss", "low"},
+      {"/tokenizer", 3},
       {"/values/data", 3},
       {"/values/data/epoch", nullptr},
       {"/values/data/fingerprint", 3},
@@ -286,7 +287,7 @@ TEST_F(CheckpointTest, TensorsWithoutAPlaceAreRefused) {
   const ContainerReader reader(path_);
   for (const char* name : {"evil/x", "optimizer/steps", "plain"}) {
     ContainerWriter writer(path_ + "2");
-    for (const char* kept : {"config.yaml", "tokenizer.json"}) writer.add(kept, reader.text(kept));
+    for (const char* kept : {"data.pkl", "config.yaml", "tokenizer.json"}) writer.add(kept, reader.text(kept));
     Json json = Json::parse(reader.text("checkpoint.json"));
     json["tensors"] = Json::array({{{"name", name}, {"dtype", "uint8"}, {"shape", {1}}}});
     writer.add("checkpoint.json", json.dump());

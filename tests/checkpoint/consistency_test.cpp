@@ -16,6 +16,7 @@
 #include "gpt/core/error.h"
 #include "gpt/parameters/parameter_table.h"
 #include "gpt/tokenizer/make_tokenizer.h"
+#include "support/expect_error.h"
 
 namespace gpt {
 namespace {
@@ -150,6 +151,13 @@ TEST_F(Consistency, EachPartHasToFitTheOthers) {
       {[](Checkpoint& c) { c.rng["tpu"] = at::ones({3}, at::kByte); }, "rng/tpu is not known"},
       {[](Checkpoint& c) { c.skipped_steps = 8; }, "at step 7 there cannot be 8 skipped steps"},
       {[](Checkpoint& c) { c.evaluated_step = 9; }, "an evaluation of step 9"},
+      {[](Checkpoint& c) { c.optimizer.slot("exp_avg_sq")[1].second.fill_(-1e-30); },
+       "exp_avg_sq/transformer.h.0.ln_1.weight holds values below zero"},
+      {[](Checkpoint& c) { in_codes(c), c.optimizer.slot("exp_avg_max")[0].second[3] = -1; },
+       "exp_avg_max/transformer.wte.weight holds values below zero"},
+      {[](Checkpoint& c) { in_codes(c), c.optimizer.slot("exp_avg_sq_max")[0].second[3] = -1; },
+       "exp_avg_sq_max/transformer.wte.weight holds values below zero"},
+      {[](Checkpoint& c) { c.tokenizer.clear(); }, "tokenizer.json is empty, though the run read a text"},
       {[](Checkpoint& c) { c.tokenizer = "{\"type\": \"char\"}"; }, "tokenizer.json"},
       {[](Checkpoint& c) { c.tokenizer = make_tokenizer("byte", "")->to_json(); }, "tokenizer.json has 25"},
       {[](Checkpoint& c) { c.tokenizer = "{\"type\": \"" + std::string(1 << 20, 'x') + "\"}"; }, "tokenizer.json"},
@@ -168,6 +176,29 @@ TEST_F(Consistency, ValuesThatAreNotFiniteAreRefused) {
     });
     EXPECT_NE(refusal().find("holds values that are not finite"), std::string::npos) << refusal();
   }
+}
+
+TEST_F(Consistency, ARunOnTokenIdsHasNoTokenizer) {
+  EXPECT_EQ(refusal([](Checkpoint& c) { c.tokenizer.clear(), c.config.data.bin = "ids.bin"; }), "");
+}
+
+TEST_F(Consistency, AnotherTokenizerIsRefused) {
+  for (const std::string& other : {std::string(), make_tokenizer("char", "abc")->to_json()}) {
+    change_record("tokenizer.json", [&](std::string& json) { json = other; });
+    EXPECT_NE(refusal().find("tokenizer.json is not the tokenizer of this run"), std::string::npos) << refusal();
+  }
+}
+
+// All programs need what only Python reads: the same file is a checkpoint for each of them or for none.
+TEST_F(Consistency, WithoutPythonsRecordItIsRefused) {
+  save_checkpoint(path_, consistent_checkpoint());
+  ContainerWriter writer(path_ + "2");
+  const ContainerReader reader(path_);
+  for (const std::string& name : reader.names()) {
+    if (name != "manifest.json" && name != "data.pkl") writer.add(name, reader.record(name));
+  }
+  writer.commit();
+  EXPECT_ERROR(load_checkpoint(path_ + "2"), ExitCode::checkpoint, "incomplete: it has no record 'data.pkl'");
 }
 
 TEST_F(Consistency, ATensorWithLineEndsInItsNameIsRefusedInOneLine) {
