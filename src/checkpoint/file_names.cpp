@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
+
+#include "gpt/core/file.h"
 
 namespace gpt {
 namespace {
@@ -27,9 +30,24 @@ std::optional<int64_t> numbered_step(const std::string& name) {
   return step;
 }
 
+std::vector<std::string> newest_first(const std::string& folder, const std::vector<std::string>& names) {
+  std::vector<std::string> found;
+  const auto add = [&](const std::string& name) {
+    if (std::find(names.begin(), names.end(), name) != names.end()) found.push_back(folder + "/" + name);
+  };
+  add(kLastCheckpoint);
+  for (auto name = names.rbegin(); name != names.rend(); ++name) {
+    if (is_numbered(*name)) found.push_back(folder + "/" + *name);
+  }
+  add(kBestCheckpoint);
+  return found;
+}
+
 std::string checkpoint_file(const std::string& path) {
   std::error_code ignored;
-  return std::filesystem::is_directory(path, ignored) ? path + "/" + kLastCheckpoint : path;
+  if (!std::filesystem::is_directory(path, ignored)) return path;
+  const std::vector<std::string> found = newest_first(path, names_in(path, ignored));
+  return found.empty() ? path + "/" + kLastCheckpoint : found.front();
 }
 
 bool names_checkpoint(const std::string& resume_from) { return resume_from != "auto" && resume_from != "none"; }

@@ -108,7 +108,7 @@ std::string with_quotes(int argc, const char* const* argv, const std::vector<std
   return command;
 }
 
-// The folder in models/ whose ckpt.pt is the newest; empty where there is none.
+// The folder in models/ whose last checkpoint is the newest; empty where there is none.
 std::string newest_run() {
   namespace fs = std::filesystem;
   std::string newest;
@@ -116,7 +116,8 @@ std::string newest_run() {
   std::error_code error;
   for (fs::directory_iterator entry(config::kRunsFolder, error), end; !error && entry != end; entry.increment(error)) {
     std::error_code missing;
-    const fs::file_time_type time = fs::last_write_time(entry->path() / kLastCheckpoint, missing);
+    if (!entry->is_directory(missing)) continue;
+    const fs::file_time_type time = fs::last_write_time(checkpoint_file(entry->path().string()), missing);
     if (!missing && time > newest_time) newest = entry->path().string(), newest_time = time;
   }
   return newest;

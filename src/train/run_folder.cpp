@@ -23,20 +23,7 @@ bool exists(const std::string& path) {
   return fs::exists(path, ignored);
 }
 
-// Paths, the newest first: ckpt.pt, then the numbered ones, then the best.
-std::vector<std::string> checkpoints_in(const std::string& folder) {
-  std::vector<std::string> found;
-  const std::vector<std::string> names = names_in(folder);
-  const auto add = [&](const std::string& name) {
-    if (std::find(names.begin(), names.end(), name) != names.end()) found.push_back(folder + "/" + name);
-  };
-  add(kLastCheckpoint);
-  for (auto name = names.rbegin(); name != names.rend(); ++name) {
-    if (is_numbered(*name)) found.push_back(folder + "/" + *name);
-  }
-  add(kBestCheckpoint);
-  return found;
-}
+std::vector<std::string> checkpoints_in(const std::string& folder) { return newest_first(folder, names_in(folder)); }
 
 // The first of `candidates` that can be read. `reasons` says why those before it cannot.
 std::optional<StartingPoint> first_readable(const std::vector<std::string>& candidates, std::string& reasons) {

@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "core/scratch_folder.h"
+#include "gpt/core/file.h"
 
 namespace gpt {
 namespace {
@@ -22,6 +25,15 @@ TEST(CheckpointNames, AFolderStandsForItsLastCheckpoint) {
   EXPECT_EQ(checkpoint_file(folder.path()), folder / kLastCheckpoint);
   EXPECT_EQ(checkpoint_file(folder / kBestCheckpoint), folder / kBestCheckpoint);
   EXPECT_EQ(checkpoint_file(""), "");
+  const std::string numbered[] = {numbered_checkpoint(5), numbered_checkpoint(20)};
+  for (const std::string& name :
+       {std::string(kBestCheckpoint), numbered[0], numbered[1], std::string(kLastCheckpoint)}) {
+    const std::string path = folder.file(name, "");  // each is newer than those before it
+    EXPECT_EQ(checkpoint_file(folder.path()), path);
+  }
+  EXPECT_EQ(newest_first(folder.path(), names_in(folder.path())),
+            (std::vector<std::string>{folder / kLastCheckpoint, folder / numbered[1], folder / numbered[0],
+                                      folder / kBestCheckpoint}));
 }
 
 TEST(CheckpointNames, ResumeFromNamesACheckpointUnlessItIsARule) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "gpt/config/run_files.h"
 
@@ -15,7 +16,10 @@ std::string numbered_checkpoint(int64_t step);  // ckpt_step_00001000.pt
 bool is_numbered(const std::string& name);
 std::optional<int64_t> numbered_step(const std::string& name);  // its step; nothing unless it is a numbered one
 
-// The file that a path stands for: its own, or the last checkpoint of a folder.
+// The checkpoints among the `names` of what a run's folder holds, as paths, the newest first: ckpt.pt, the numbered ones, the best.
+std::vector<std::string> newest_first(const std::string& folder, const std::vector<std::string>& names);
+
+// The file that a path stands for: its own, or the newest checkpoint of a folder, which is ckpt.pt where there is none.
 std::string checkpoint_file(const std::string& path);
 
 // Whether training.resume_from is a path, rather than a rule.
