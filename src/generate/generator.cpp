@@ -2,12 +2,15 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
+#include <ATen/Parallel.h>
 #include <ATen/core/Generator.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <optional>
 
 #include "gpt/core/error.h"
@@ -36,10 +39,14 @@ class Context {
   at::Tensor tokens() const { return on_device({tokens_.begin(), tokens_.end()}); }  // (1, T)
   int64_t cropped() const { return cropped_; }
 
-  at::Tensor logits() {  // (1, V), after the last token
+  // How many tokens logits() will compute: one, unless a prompt or what is left of a cropped context is not in the cache yet.
+  int64_t uncomputed() {
     if (static_cast<int64_t>(tokens_.size()) > cache_.capacity()) crop();
-    const at::IntArrayRef::size_type cached = cache_.length;
-    return model_.forward_cached(on_device({tokens_.begin() + cached, tokens_.end()}), cache_);
+    return static_cast<int64_t>(tokens_.size()) - cache_.length;
+  }
+
+  at::Tensor logits() {  // (1, V), after the last token
+    return model_.forward_cached(on_device({tokens_.end() - uncomputed(), tokens_.end()}), cache_);
   }
 
  private:
@@ -68,8 +75,20 @@ at::Generator make_generator(at::Device device, uint64_t seed) {
   return generator;
 }
 
-int32_t draw(Context& context, const SamplingConfig& config, at::Generator& generator) {
+// Which ids may not be drawn because they stand for nothing: those beyond the tokenizer's vocabulary and gaps in its numbering.
+// (V) bool; undefined where there are none.
+at::Tensor ids_without_text(const Tokenizer& tokenizer, int64_t vocab_size, at::Device device) {
+  std::vector<int64_t> ids;
+  for (int32_t id = 0; id < vocab_size; ++id) {
+    if (id >= tokenizer.vocab_size() || tokenizer.decode({&id, 1}).empty()) ids.push_back(id);
+  }
+  if (ids.empty()) return {};
+  return at::zeros({vocab_size}, at::kBool).index_fill_(0, at::tensor(ids), true).to(device);
+}
+
+int32_t draw(Context& context, const SamplingConfig& config, const at::Tensor& without_text, at::Generator& generator) {
   at::Tensor logits = context.logits();
+  if (without_text.defined()) logits = logits.masked_fill(without_text, -std::numeric_limits<double>::infinity());
   if (config.repetition_penalty != 1) {
     logits = penalize_repetition(logits, context.tokens(), config.repetition_penalty);
   }
@@ -79,10 +98,25 @@ int32_t draw(Context& context, const SamplingConfig& config, at::Generator& gene
               "generation: the model's logits are not finite; try float32, or an earlier checkpoint");
 }
 
+// Computes a token with as many threads as `choice` says. All threads share the many rows of a prompt well.
+int32_t draw_timed(ThreadChoice& choice, bool is_alone, const std::function<int32_t()>& draw) {
+  const int64_t threads = is_alone ? choice.threads() : choice.most();
+  if (threads != at::get_num_threads()) at::set_num_threads(static_cast<int>(threads));
+  const auto start = Clock::now();
+  const int32_t token = draw();
+  if (is_alone) choice.took(seconds_since(start));
+  return token;
+}
+
 }  // namespace
 
+at::ScalarType generation_type(const Precision& precision, at::Device device) {
+  return device.is_cpu() ? precision.weight_type() : precision.compute_type();
+}
+
 GenerationResult generate(GPT& model, const Tokenizer& tokenizer, std::string_view prompt, const SamplingConfig& config,
-                          at::ScalarType compute_type, const std::function<bool(std::string_view)>& emit) {
+                          at::ScalarType compute_type, const std::function<bool(std::string_view)>& emit,
+                          ThreadChoice* threads) {
   validate(config);
   const auto start = Clock::now();
   const c10::InferenceMode inference;
@@ -96,13 +130,15 @@ GenerationResult generate(GPT& model, const Tokenizer& tokenizer, std::string_vi
   result.prompt_tokens = tokens.size();
   result.stop_reason = "length";
   Context context(model, std::move(tokens), compute_type);
+  const at::Tensor without_text = ids_without_text(tokenizer, *model.config().vocab_size, model.device());
   TextStream stream(config.stop);
   const auto show = [&](const std::string& piece) {
     result.text += piece;
     return piece.empty() || !emit || emit(piece);
   };
+  const auto next = [&] { return draw(context, config, without_text, generator); };
   while (result.new_tokens < config.max_new_tokens) {
-    const int32_t token = draw(context, config, generator);
+    const int32_t token = threads ? draw_timed(*threads, context.uncomputed() == 1, next) : next();
     if (++result.new_tokens == 1) result.prefill_seconds = seconds_since(start);
     if (token == tokenizer.end_of_text()) {
       result.stop_reason = "end of text";

@@ -143,7 +143,10 @@ std::optional<std::string> LineReader::next() {
   if (process::stop_signal() != 0) return std::nullopt;  // it came before the wait
   if (at_terminal_) std::fputs(prompt, stderr);
   std::string line;
-  if (std::getline(std::cin, line)) return line;
+  if (std::getline(std::cin, line)) {
+    if (line.ends_with('\r')) line.pop_back();  // of CRLF
+    return line;
+  }
   if (at_terminal_) std::fputs("\n", stderr);
   return std::nullopt;
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <random>
 #include <system_error>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "gpt/core/file.h"
 #include "gpt/core/format.h"
 #include "gpt/core/process.h"
+#include "gpt/prepare/plain_text.h"
 
 namespace gpt {
 namespace {
@@ -44,14 +46,25 @@ Exit status:
   ends the text and keeps what was written (there is nothing else to save); a second Ctrl-C, at least a second later, leaves at once.
 )";
 
-// `prompt` is what --prompt gives.
-std::vector<config::Section> sections(GenerateOptions& o, std::string& prompt) {
+// What flags give that GenerateOptions has in another form.
+struct Given {
+  std::string prompt;
+  std::optional<int64_t> seed;
+};
+
+std::vector<config::Section> sections(GenerateOptions& o, Given& given) {
   using config::switch_row;
   std::vector<config::Option> sampling = options(o.sampling);
+  sampling.push_back(
+      {.name = "seed",
+       .target = &given.seed,
+       .help = "the same seed gives the same text, and each further sample adds 1 to it; auto = another one each time",
+       .min = 0,
+       .aliases = {{"s"}}});
   sampling.push_back({.name = "num-samples", .target = &o.num_samples, .help = "how many texts to write", .min = 1});
   return {
       {"Prompt: the text to continue, in quotes; - reads standard input, and so does a pipe without a prompt",
-       {{.name = "prompt", .target = &prompt, .help = "the same, given as a flag", .aliases = {{"p"}}},
+       {{.name = "prompt", .target = &given.prompt, .help = "the same, given as a flag", .aliases = {{"p"}}},
         {.name = "prompt-file", .target = &o.prompt_file, .help = "a file that holds the text to continue"},
         switch_row("interactive", o.interactive, "continue each line that you type; Ctrl-C stops a text, Ctrl-D leaves",
                    {{"i"}})}},
@@ -59,14 +72,22 @@ std::vector<config::Section> sections(GenerateOptions& o, std::string& prompt) {
       {"Model",
        {{.name = "checkpoint",
          .target = &o.checkpoint,
-         .help = "a checkpoint file, or the folder of a run: its ckpt.pt; by default the newest run in models/"},
+         .help = "a checkpoint file, or the folder of a run: its last one; by default the newest run in models/"},
+        {.name = "tokenizer",
+         .target = &o.tokenizer,
+         .help = "for a checkpoint of a run on token ids, which has none: byte, gpt2 or a tokenizer file"},
         {.name = "device", .target = &o.device, .help = "auto, cpu, cuda or cuda:N"},
         {.name = "dtype",
          .target = config::choice(o.dtype, {{"auto", Dtype::automatic},
                                             {"float32", Dtype::float32},
                                             {"bfloat16", Dtype::bfloat16},
                                             {"float16", Dtype::float16}}),
-         .help = "auto = float32 on a CPU, bfloat16 or float16 on a GPU"}}},
+         .help = "auto = float32 on a CPU, bfloat16 or float16 on a GPU"},
+        {.name = "threads",
+         .target = &o.threads,
+         .help = "CPU threads; 0 = as many as turn out to be fastest while text is written",
+         .min = 0,
+         .max = 1024}}},
       {"Output",
        {switch_row("no-display-prompt", o.hide_prompt, "leave the prompt out"),
         {.name = "output",
@@ -150,7 +171,11 @@ std::string read_standard_input() {
   return text;
 }
 
-std::string without_final_newline(std::string text) {
+// A file and standard input lose one final newline: editors and `echo` put it there.
+std::string prompt_in(std::string_view bytes, const std::string& origin) {
+  std::string text = as_plain_text(bytes);
+  if (const std::string why = why_no_text(bytes); !text.empty() && !why.empty())
+    throw Error(ExitCode::data, fmt::format("{}: {}", origin, why));
   if (text.ends_with('\n')) text.pop_back();
   return text;
 }
@@ -176,8 +201,8 @@ void check_combination(const GenerateOptions& options, const config::Origins& gi
 
 std::optional<GenerateOptions> parse_generate_options(int argc, const char* const* argv) {
   GenerateOptions options;
-  std::string prompt;
-  const std::vector<config::Section> rows = sections(options, prompt);
+  Given values;
+  const std::vector<config::Section> rows = sections(options, values);
   const auto arguments = config::parse_arguments(
       {.name = "gpt-generate",
        .description =
@@ -193,7 +218,8 @@ std::optional<GenerateOptions> parse_generate_options(int argc, const char* cons
   check_combination(options, given, words);
   if (words.size() > 1) throw Error(ExitCode::config, "put the prompt in quotes: " + with_quotes(argc, argv, words));
   if (!words.empty()) options.prompt = words[0];
-  if (given.count("prompt")) options.prompt = prompt;
+  if (given.count("prompt")) options.prompt = values.prompt;
+  options.sampling.seed = values.seed ? static_cast<uint64_t>(*values.seed) : std::random_device()();
   validate(options.sampling);
   options.checkpoint = checkpoint_file(options.checkpoint.empty() ? newest_run() : options.checkpoint);
   return options;
@@ -201,10 +227,10 @@ std::optional<GenerateOptions> parse_generate_options(int argc, const char* cons
 
 std::string read_prompt(const GenerateOptions& options) {
   if (!options.prompt_file.empty())
-    return without_final_newline(read_file(options.prompt_file, ExitCode::data, kPromptSize));
-  if (options.prompt && *options.prompt != "-") return *options.prompt;
+    return prompt_in(read_file(options.prompt_file, ExitCode::data, kPromptSize), options.prompt_file);
+  if (options.prompt && *options.prompt != "-") return as_plain_text(*options.prompt);
   if (!options.prompt && isatty(STDIN_FILENO)) return "";
-  return without_final_newline(read_standard_input());
+  return prompt_in(read_standard_input(), "standard input");
 }
 
 }  // namespace gpt

@@ -28,9 +28,9 @@ std::optional<double> tokens_per_second(const GenerationResult& result) {
   return static_cast<double>(result.new_tokens - 1) / seconds;
 }
 
-void report(const GenerationResult& result, int64_t block_size) {
+void report(const GenerationResult& result, uint64_t seed, int64_t block_size) {
   const auto speed = tokens_per_second(result);
-  log::info(fmt::format("{} in {}{}, prompt of {} in {}; {}", tokens(result.new_tokens),
+  log::info(fmt::format("Seed {}: {} in {}{}, prompt of {} in {}; {}", seed, tokens(result.new_tokens),
                         format_short_duration(result.seconds - result.prefill_seconds),
                         speed ? fmt::format(" ({} tokens/s)", format_number(*speed)) : "", tokens(result.prompt_tokens),
                         format_short_duration(result.prefill_seconds), ending(result.stop_reason)));

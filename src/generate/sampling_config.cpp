@@ -8,6 +8,7 @@
 
 namespace gpt {
 
+// All but the seed, which each program chooses in its own way.
 std::vector<config::Option> options(SamplingConfig& c) {
   return {
       {.name = "temperature",
@@ -31,11 +32,6 @@ std::vector<config::Option> options(SamplingConfig& c) {
        .help = "above 1 makes tokens that prompt and text already have less likely; 1 = off",
        .min = 0.01,
        .max = 100},
-      {.name = "seed",
-       .target = &c.seed,
-       .help = "the same seed gives the same text; each further sample adds 1 to it",
-       .min = 0,
-       .aliases = {{"s"}}},
       {.name = "max-new-tokens",
        .target = &c.max_new_tokens,
        .help = "write at most this many tokens",

@@ -1,5 +1,6 @@
 #include "gpt/generate/session.h"
 
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <signal.h>
 
@@ -10,6 +11,7 @@
 #include <system_error>
 
 #include "gpt/checkpoint/checkpoint.h"
+#include "gpt/checkpoint/file_names.h"
 #include "gpt/config/load.h"
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
@@ -22,6 +24,8 @@
 #include "gpt/generate/line_reader.h"
 #include "gpt/generate/prompt.h"
 #include "gpt/generate/report.h"
+#include "gpt/prepare/plain_text.h"
+#include "gpt/report/run_history.h"
 #include "gpt/tokenizer/make_tokenizer.h"
 
 namespace gpt {
@@ -36,25 +40,68 @@ Precision choose_precision(Dtype dtype, const DeviceInfo& device) {
   return resolve_precision({.use_amp = !float32, .dtype = dtype, .amp_mode = AmpMode::autocast}, device);
 }
 
-void describe(const std::string& path, const Checkpoint& checkpoint, const Session& session) {
-  std::string line = fmt::format("Loaded {}: {} parameters after {}", path,
-                                 format_count(static_cast<double>(session.model->parameters().count())),
-                                 plural(checkpoint.step, "training step"));
-  if (std::isfinite(checkpoint.best_val_loss)) {
-    line += fmt::format(", best validation loss {:.4f}", checkpoint.best_val_loss);
+// The checkpoint's own, or the one that was named for a checkpoint that has none.
+std::unique_ptr<Tokenizer> tokenizer_for(const Checkpoint& checkpoint, const GenerateOptions& options) {
+  const std::string &path = options.checkpoint, &spec = options.tokenizer;
+  if (!checkpoint.tokenizer.empty()) {
+    if (spec.empty()) return tokenizer_from_json(checkpoint.tokenizer, path);
+    throw Error(ExitCode::config, fmt::format("{} has its own tokenizer: leave out --tokenizer {}", path, spec));
   }
-  log::info(fmt::format("{}, {} tokenizer with {}", line, session.tokenizer->name(),
-                        plural(session.tokenizer->vocab_size(), "token")));
+  if (spec.empty()) {
+    throw Error(ExitCode::checkpoint,
+                fmt::format("{} has no tokenizer, because its run read token ids: name the one that made them with "
+                            "--tokenizer (byte, gpt2 or a tokenizer file)",
+                            path));
+  }
+  if (spec == "char" || trained_vocabulary(spec)) {
+    throw Error(ExitCode::config,
+                fmt::format("--tokenizer {}: it is learned from a text: name byte, gpt2 or a tokenizer file", spec));
+  }
+  auto tokenizer = make_tokenizer(spec, {});
+  const int64_t most = *checkpoint.config.model.vocab_size;
+  if (tokenizer->vocab_size() <= most) return tokenizer;
+  throw Error(ExitCode::config, fmt::format("--tokenizer {} has {}, and the model of {} only {}: name another one",
+                                            spec, plural(tokenizer->vocab_size(), "token"), path, with_commas(most)));
+}
+
+// The last validation loss of these weights, which the metrics beside them have, and where the run had a better one.
+std::string describe_loss(const std::string& path, const Checkpoint& checkpoint) {
+  const double best = checkpoint.best_val_loss;
+  RunHistory history;
+  try {
+    read_metrics((std::filesystem::path(path).parent_path() / "metrics.jsonl").string(), checkpoint.step, history);
+  } catch (const Error&) {}  // as where there are none
+  const auto& last = history.last_evaluation;
+  if (!last || last->step != checkpoint.evaluated_step)
+    return std::isfinite(best) ? fmt::format(", best validation loss of its run {:.4f}", best) : "";
+  std::string text = fmt::format(", validation loss {:.4f}", last->loss);
+  if (last->step < checkpoint.step) text += fmt::format(" at step {}", with_commas(last->step));
+  if (best < last->loss) text += fmt::format(" (best of its run {:.4f}: {})", best, kBestCheckpoint);
+  return text;
+}
+
+void describe(const std::string& path, const Checkpoint& checkpoint, const Session& session) {
+  log::info(fmt::format("Loaded {}: {} parameters after {}{}, {} tokenizer with {}", path,
+                        format_count(static_cast<double>(session.model->parameters().count())),
+                        plural(checkpoint.step, "training step"), describe_loss(path, checkpoint),
+                        session.tokenizer->name(), plural(session.tokenizer->vocab_size(), "token")));
+}
+
+// "1 to 8 threads": as many as a ThreadChoice takes.
+std::string describe_threads(const Session& session) {
+  const int64_t most = at::get_num_threads();
+  return session.threads ? fmt::format("1 to {} threads", most) : plural(most, "thread");
 }
 
 // Continues `prompt` until the text ends or a signal asks to stop, onto `output` as it grows where there is one.
 GenerationResult continue_text(Session& session, const std::string& prompt, const SamplingConfig& sampling,
                                TextOutput* output) {
-  const GenerationResult result =
-      generate(*session.model, *session.tokenizer, prompt, sampling, session.compute_type,
-               [&](std::string_view text) { return (!output || output->write(text)) && process::stop_signal() == 0; });
+  const GenerationResult result = generate(
+      *session.model, *session.tokenizer, prompt, sampling, session.compute_type,
+      [&](std::string_view text) { return (!output || output->write(text)) && process::stop_signal() == 0; },
+      session.threads ? &*session.threads : nullptr);
   if (output) output->end_line();
-  report(result, session.model->config().block_size);
+  report(result, sampling.seed, session.model->config().block_size);
   return result;
 }
 
@@ -97,14 +144,19 @@ Session open_session(const GenerateOptions& options) {
 
   const Checkpoint checkpoint = load_checkpoint(options.checkpoint);
   Session session;
-  session.tokenizer = tokenizer_from_json(checkpoint.tokenizer, options.checkpoint);
+  session.tokenizer = tokenizer_for(checkpoint, options);
   session.model = std::make_unique<GPT>(checkpoint.config.model, choice.device, checkpoint.model);
   use_cpu_allocator();
-  use_cpu_threads(session.model->parameters().count() < kParametersForThreads ? 1 : 0);
+  const bool is_small = session.model->parameters().count() < kParametersForThreads;
+  use_cpu_threads(options.threads > 0 ? options.threads : is_small ? 1 : 0);
+  if (options.threads == 0 && choice.device.is_cpu() && at::get_num_threads() > 1)
+    session.threads.emplace(at::get_num_threads());
   session.compute_type = precision.compute_type();
   describe(options.checkpoint, checkpoint, session);
-  log::info(fmt::format("Using {}: {}, {}", choice.device.is_cuda() ? "GPU" : "CPU", device.name,
-                        name_of(session.compute_type)));
+  const std::string_view type = name_of(session.compute_type);
+  log::info(choice.device.is_cuda()
+                ? fmt::format("Using GPU: {}, {}", device.name, type)
+                : fmt::format("Using CPU: {}, {}, {}", device.name, type, describe_threads(session)));
   return session;
 }
 
@@ -131,7 +183,7 @@ int converse(Session& session, const GenerateOptions& options, TextOutput& outpu
     const std::optional<std::string> line = lines.next();
     if (!line) break;
     try {
-      continue_text(session, *line, sampling, &output);
+      continue_text(session, as_plain_text(*line), sampling, &output);
     } catch (const Error& e) {
       if (e.code() != ExitCode::data) throw;
       log::error(e.what());  // a character the model does not know: the next line may do better

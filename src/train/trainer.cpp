@@ -53,6 +53,8 @@ Trainer::Trainer(RunState& state, const RunSetup& setup, const RunPlan& plan, co
     log::info(
         "Validation reports no bits per byte: the data has neither a tokenizer nor metadata with the byte count of its text");
   }
+  if (plan_.sample_every > 0 && !setup.corpus.tokenizer)
+    log::info("No samples are written: the data has no tokenizer; name the one that made its ids with data.tokenizer");
 }
 
 ExitCode Trainer::run() {
@@ -292,8 +294,9 @@ void Trainer::write_sample() {
   bar_.show_activity("writing a sample");
   SamplingConfig sampling;
   sampling.max_new_tokens = cadence().sample_tokens;
-  const auto result = generate(state_.model, *setup_.corpus.tokenizer, cadence().sample_prompt, sampling,
-                               setup_.precision.compute_type(), [](std::string_view) { return !stop_requested(); });
+  const auto result =
+      generate(state_.model, *setup_.corpus.tokenizer, cadence().sample_prompt, sampling,
+               generation_type(setup_.precision, device()), [](std::string_view) { return !stop_requested(); });
   release_memory();
   forecast_.took(Forecast::kSample, watch.running_seconds());
   listeners_.sample({.step = state_.step, .text = cadence().sample_prompt + result.text});

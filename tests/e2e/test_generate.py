@@ -1,7 +1,9 @@
 """Text from a trained checkpoint: prompts from everywhere, the same text for the same seed, and errors in one line."""
 
+import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import unittest
@@ -19,15 +21,16 @@ class Generate(generating.TrainedModel):
 
     def test_prompt_by_flag_file_and_standard_input(self):
         (self.root / "prompt.txt").write_text("the quick\n")
-        by_flag = self.generate("--prompt", "the quick")
-        self.assertTrue(by_flag.stdout.startswith("the quick"))
-        self.assertEqual(self.generate("the quick").stdout, by_flag.stdout)
-        self.assertGreater(len(by_flag.stdout), 200)
-        self.assertEqual(self.generate("--prompt-file", self.root / "prompt.txt").stdout, by_flag.stdout)
-        self.assertEqual(self.generate(stdin="the quick\n").stdout, by_flag.stdout)
-        self.assertEqual(self.generate("--prompt", "-", stdin="the quick").stdout, by_flag.stdout)
-        alone = self.generate("--prompt", "the quick", "--no-display-prompt").stdout
-        self.assertEqual("the quick" + alone, by_flag.stdout)
+        text = lambda *words, **options: self.generate("--seed", 5, *words, **options).stdout
+        by_flag = text("--prompt", "the quick")
+        self.assertTrue(by_flag.startswith("the quick"))
+        self.assertEqual(text("the quick"), by_flag)
+        self.assertGreater(len(by_flag), 200)
+        self.assertEqual(text("--prompt-file", self.root / "prompt.txt"), by_flag)
+        self.assertEqual(text(stdin="the quick\n"), by_flag)
+        self.assertEqual(text(stdin="\ufeffthe quick\r\n"), by_flag)  # as training reads a text from Windows
+        self.assertEqual(text("--prompt", "-", stdin="the quick"), by_flag)
+        self.assertEqual("the quick" + text("--prompt", "the quick", "--no-display-prompt"), by_flag)
 
     def test_a_prompt_of_several_arguments_is_shown_in_quotes(self):
         self.assert_refused(2, 'quotes: gpt-generate --seed 5 "the quick brown fox"', "--seed", 5, "the", "quick", "brown", "fox")
@@ -44,6 +47,13 @@ class Generate(generating.TrainedModel):
         text = lambda *words: self.generate("--prompt", "a", *words).stdout
         self.assertEqual(text("--seed", 5), text("--seed", 5))
         self.assertNotEqual(text("--seed", 5), text("--seed", 6))
+        # Without one it is another each time, which brings the text back.
+        first, second = self.generate("a", "--json"), self.generate("a", "--json")
+        first, second = json.loads(first.stdout), json.loads(second.stdout)
+        self.assertNotEqual(first["text"], second["text"])
+        again = self.generate("a", "--seed", first["seed"])
+        self.assertEqual(again.stdout, "a" + first["text"].removesuffix("\n") + "\n")
+        self.assertRegex(again.stderr, rf"(?m)^Seed {first['seed']}: 200 tokens in")
         greedy = text("--temperature", 0, "--seed", 5)
         self.assertEqual(greedy, text("--top-k", 1, "--seed", 6))
         self.assertEqual(greedy, text("--min-p", 1, "--seed", 7))
@@ -60,16 +70,18 @@ class Generate(generating.TrainedModel):
     def test_everything_but_the_text_is_on_standard_error(self):
         done = self.generate("a", "--max_new_tokens", 40)
         self.assertRegex(done.stderr, r"Loaded .*ckpt\.pt: \d+\.\dk parameters after 24 training steps, "
-                                      r"best validation loss \d\.\d+, char tokenizer with \d+ tokens")
+                                      r"validation loss \d\.\d{4}, char tokenizer with \d+ tokens")
+        self.assertRegex(done.stderr, "Using CPU: .*, float32, 1 thread\n")
+        self.assertRegex(self.generate("a", "-n", 2, "--threads", 2).stderr, "Using CPU: .*, float32, 2 threads\n")
         self.assertRegex(done.stderr, r"40 tokens in [\d.,]+ ?m?s \([\d.,]+ tokens/s\), prompt of 1 token in [\d.,]+ ?m?s; ended at --max-new-tokens")
         self.assertRegex(done.stderr, r"note: .* context of 16 tokens \(block_size\): dropped the oldest \d+ tokens")
         self.assertNotIn("note:", self.generate("a", "-n", 10).stderr)
         self.assertLessEqual(len(done.stdout), 42)
 
     def test_stop_text(self):
-        whole = self.generate("--prompt", "a", "--no-display-prompt").stdout
+        whole = self.generate("--prompt", "a", "--seed", 5, "--no-display-prompt").stdout
         stop = whole[50:52]
-        cut = self.generate("--prompt", "a", "--no-display-prompt", "--stop", "~never~", "--stop", stop)
+        cut = self.generate("--prompt", "a", "--seed", 5, "--no-display-prompt", "--stop", "~never~", "--stop", stop)
         self.assertEqual(cut.stdout.rstrip("\n"), whole[:whole.index(stop)].rstrip("\n"))
         self.assertIn("ended at a stop text", cut.stderr)
 
@@ -77,6 +89,42 @@ class Generate(generating.TrainedModel):
         done = self.generate("--interactive", "-n", 20, stdin="the\nÄ\nfox\n")
         self.assertEqual(done.stderr.count("20 tokens in"), 2)
         self.assertRegex(done.stderr, "error: .*Ä")
+        texts = {self.generate("--interactive", "-n", 20, "--temperature", 0, stdin=lines).stdout
+                 for lines in ("the\nfox\n", "\ufeffthe\r\nfox\r\n")}
+        self.assertEqual(len(texts), 1)
+
+    def test_the_loss_is_that_of_the_weights(self):
+        """Of a run whose last weights are not its best, and that was killed before its first ckpt.pt."""
+        folder = self.root / "killed"
+        folder.mkdir()
+        for name in ("ckpt_best.pt", "metrics.jsonl"):
+            shutil.copy(self.root / "run" / name, folder)
+        loaded = lambda: programs.run("gpt-generate", "--checkpoint", folder, "--device", "cpu", "a", "-n", 1, check_code=0).stderr
+        records = programs.metrics(folder)
+        best = min(record["val_loss"] for record in records if "val_loss" in record)
+        self.assertRegex(loaded(), rf"Loaded \S+/killed/ckpt_best.pt: .* steps, validation loss {best:.4f}, char")
+        shutil.copy(self.root / "run" / "ckpt.pt", folder)
+        last = [record for record in records if "val_loss" in record][-1]
+        last["val_loss"] = best + 1
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+        self.assertRegex(loaded(), rf"/ckpt.pt: .* validation loss {best + 1:.4f} \(best of its run {best:.4f}: ckpt_best.pt\), char")
+        (folder / "metrics.jsonl").unlink()
+        self.assertIn(f"best validation loss of its run {best:.4f}, char", loaded())
+
+    def test_a_run_on_token_ids_has_no_tokenizer(self):
+        ids = self.root / "ids.bin"
+        ids.write_bytes(bytes(b for i in range(3000) for b in (97 + i % 7, 0)))
+        run = self.root / "ids"
+        options = {key: value for key, value in programs.TINY.items() if key != "training.max_steps"}
+        done = programs.run("gpt-train", *programs.flags({**options, "data.bin": ids, "model.vocab_size": 300, "output_dir": run,
+                                                          "training.max_steps": 2, "training.sample_interval": 1}), check_code=0)
+        self.assertRegex(done.stderr, "No samples are written: the data has no tokenizer; .*data.tokenizer")
+        words = ("--checkpoint", run, "--device", "cpu", "a", "-n", 20)
+        self.assert_refused(4, "has no tokenizer, because its run read token ids: .*--tokenizer", *words)
+        self.assertGreater(len(programs.run("gpt-generate", *words, "--tokenizer", "byte", check_code=0).stdout), 10)
+        self.assert_refused(2, "it is learned from a text", *words, "--tokenizer", "bpe:300")
+        self.assert_refused(2, "has its own tokenizer: leave out --tokenizer byte", "--checkpoint", self.root / "run",
+                            "--device", "cpu", "a", "--tokenizer", "byte")
 
     def test_dtypes(self):
         for dtype in ("auto", "float32", "bfloat16"):

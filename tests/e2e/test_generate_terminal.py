@@ -37,7 +37,7 @@ class Interactive(generating.TrainedModel):
             self.assertIn(part, welcome)
 
     def test_a_line_is_the_prompt(self):
-        terminal = self.open("-n", 30, stdout=subprocess.PIPE)
+        terminal = self.open("-n", 30, "--seed", 5, stdout=subprocess.PIPE)
         terminal.read_until("> ")
         terminal.send("quck\x1b[D\x1b[Di\r")
         self.assertIn("prompt of 5 tokens", terminal.read_until("ended at"))
@@ -45,7 +45,7 @@ class Interactive(generating.TrainedModel):
         terminal.send("\x04")
         self.assertEqual(terminal.wait(), 0)
         text = terminal.process.stdout.read().decode()
-        self.assertEqual(text, self.generate("quick", "-n", 30, "--no-display-prompt").stdout)
+        self.assertEqual(text, self.generate("quick", "-n", 30, "--seed", 5, "--no-display-prompt").stdout)
 
     def test_lines_can_be_edited(self):
         cases = (("fx\x1b[Do", "fox"),                             # left

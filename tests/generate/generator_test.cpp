@@ -12,11 +12,12 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <set>
 
 #include "gpt/core/error.h"
-#include "gpt/device/random_state.h"
 #include "gpt/core/utf8.h"
 #include "gpt/device/precision.h"
+#include "gpt/device/random_state.h"
 #include "gpt/generate/sampler.h"
 #include "gpt/generate/text_stream.h"
 #include "gpt/tokenizer/make_tokenizer.h"
@@ -178,6 +179,68 @@ TEST_P(GeneratorTest, StreamsWholeCharacters) {
     multibyte += result.text.find("\xC3") != std::string::npos || result.text.find("\xEF\xBF\xBD") != std::string::npos;
   }
   EXPECT_GT(multibyte, 0) << "no byte above 0x7f was drawn: this test saw nothing";
+}
+
+// An alphabet without every third letter: gaps in the numbering, as tiktoken's vocabularies have them.
+class WithGaps : public Tokenizer {
+ public:
+  std::string name() const override { return "test"; }
+  int64_t vocab_size() const override { return 26; }
+  using Tokenizer::encode;
+  void encode(std::string_view text, std::vector<int32_t>& ids) const override {
+    for (const char c : text) ids.push_back(c - 'a');
+  }
+  std::string decode(std::span<const int32_t> ids) const override {
+    std::string text;
+    for (const int32_t id : ids) {
+      if (id >= vocab_size()) throw Error(ExitCode::data, "outside the vocabulary");
+      if (id % 3 != 0) text += static_cast<char>('a' + id);
+    }
+    return text;
+  }
+  size_t last_cut(std::string_view) const override { return 0; }
+  std::string to_json() const override { return ""; }
+};
+
+// The model has many more ids than the tokenizer, and prefers them: `--model.vocab_size` may be any larger number.
+TEST_P(GeneratorTest, DrawsNoIdWithoutAText) {
+  const WithGaps tokenizer;
+  const auto model = tiny_model(device(), 500);
+  for (SamplingConfig config : {SamplingConfig{.temperature = 0},
+                                {.temperature = 3},
+                                {.temperature = 3, .top_k = 20},
+                                {.temperature = 3, .top_k = 400},
+                                {.temperature = 3, .top_p = 0.99},
+                                {.temperature = 3, .min_p = 0.001},
+                                {.temperature = 3, .repetition_penalty = 2}}) {
+    config.max_new_tokens = 100;
+    const GenerationResult result = generate(*model, tokenizer, "b", config, at::kFloat);
+    EXPECT_EQ(result.text.size(), 100) << result.text;  // every token was a letter
+  }
+}
+
+TEST(GenerationType, IsNotSlowerThanTheWeights) {
+  Precision precision;
+  EXPECT_EQ(generation_type(precision, at::kCPU), at::kFloat);
+  precision.dtype = Dtype::bfloat16;  // autocast
+  EXPECT_EQ(generation_type(precision, at::kCPU), at::kFloat);
+  EXPECT_EQ(generation_type(precision, at::Device(at::kCUDA, 0)), at::kBFloat16);
+  precision.end_to_end = true;
+  EXPECT_EQ(generation_type(precision, at::kCPU), at::kBFloat16);
+}
+
+// The clock of this machine decides how many threads compute a token, and the text is the same whatever they are.
+TEST_P(GeneratorTest, TheChoiceOfThreadsChangesNoText) {
+  const auto tokenizer = characters();
+  const auto model = tiny_model(device(), tokenizer->vocab_size());
+  const SamplingConfig config{.temperature = 1.5, .max_new_tokens = 60};
+  const std::string expected = generate(*model, *tokenizer, "abc", config, at::kFloat).text;
+  ThreadChoice choice(2);
+  std::set<int> threads;
+  const auto watch = [&](std::string_view) { return threads.insert(at::get_num_threads()), true; };
+  EXPECT_EQ(generate(*model, *tokenizer, "abc", config, at::kFloat, watch, &choice).text, expected);
+  EXPECT_EQ(threads, (std::set<int>{1, 2}));
+  at::set_num_threads(1);
 }
 
 TEST_P(GeneratorTest, EndsBeforeAStopTextThatSpansTokens) {

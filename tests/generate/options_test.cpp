@@ -2,12 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <set>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/scratch_folder.h"
 #include "gpt/core/error.h"
+#include "support/expect_error.h"
 
 namespace gpt {
 namespace {
@@ -45,7 +50,6 @@ TEST(GenerateOptions, DefaultsAreTheStructs) {
   EXPECT_FALSE(options.prompt.has_value());
   EXPECT_EQ(options.sampling.temperature, defaults.temperature);
   EXPECT_EQ(options.sampling.max_new_tokens, defaults.max_new_tokens);
-  EXPECT_EQ(options.sampling.seed, defaults.seed);
   EXPECT_EQ(options.num_samples, 1);
   EXPECT_EQ(options.dtype, Dtype::automatic);
   EXPECT_FALSE(options.hide_prompt);
@@ -60,7 +64,7 @@ TEST(GenerateOptions, EveryFlagReachesItsField) {
                                          "--temperature=0.5",
                                          "--top-k=7",
                                          "--top-p=0.25",
-                                         "--seed=18446744073709551615",
+                                         "--seed=9223372036854775807",
                                          "--max-new-tokens=9",
                                          "--stop",
                                          "END",
@@ -74,13 +78,15 @@ TEST(GenerateOptions, EveryFlagReachesItsField) {
                                          "--min-p=0.05",
                                          "--repetition-penalty=1.2",
                                          "--json",
-                                         "--output=text.txt"});
+                                         "--output=text.txt",
+                                         "--tokenizer=gpt2",
+                                         "--threads=3"});
   EXPECT_EQ(options.checkpoint, "a.pt");
   EXPECT_EQ(options.prompt, "Hi there");
   EXPECT_EQ(options.sampling.temperature, 0.5);
   EXPECT_EQ(options.sampling.top_k, 7);
   EXPECT_EQ(options.sampling.top_p, 0.25);
-  EXPECT_EQ(options.sampling.seed, 18446744073709551615u);
+  EXPECT_EQ(options.sampling.seed, 9223372036854775807u);
   EXPECT_EQ(options.sampling.max_new_tokens, 9);
   EXPECT_EQ(options.sampling.stop, (std::vector<std::string>{"END", "\n\n"}));
   EXPECT_EQ(options.num_samples, 3);
@@ -92,6 +98,15 @@ TEST(GenerateOptions, EveryFlagReachesItsField) {
   EXPECT_EQ(options.sampling.repetition_penalty, 1.2);
   EXPECT_TRUE(options.json);
   EXPECT_EQ(options.output, "text.txt");
+  EXPECT_EQ(options.tokenizer, "gpt2");
+  EXPECT_EQ(options.threads, 3);
+}
+
+TEST(GenerateOptions, WithoutASeedEachTextHasItsOwn) {
+  std::set<uint64_t> seeds;
+  for (const char* seed : {"--seed=auto", "--raw", "--json"}) seeds.insert(parse({seed}).sampling.seed);
+  EXPECT_EQ(seeds.size(), 3);  // equal by chance once in a billion
+  for (const uint64_t seed : seeds) EXPECT_EQ(parse({"--seed", std::to_string(seed).c_str()}).sampling.seed, seed);
 }
 
 TEST(GenerateOptions, AnArgumentIsThePrompt) {
@@ -145,6 +160,25 @@ TEST(GenerateOptions, SpellingsAreAlike) {
   EXPECT_EQ(parse({"--prompt=", "--raw"}).prompt, "");
 }
 
+TEST(GenerateOptions, TheRunIsTheOneThatWasSavedLast) {
+  const ScratchFolder folder;
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  const auto saved = [&](const std::string& name, int minutes) {
+    const std::string path = folder.file(name, "");
+    std::filesystem::last_write_time(path,
+                                     std::filesystem::file_time_type::clock::now() - std::chrono::minutes(minutes));
+  };
+  saved("models/finished/ckpt.pt", 30);
+  saved("models/notes.pt", 1);
+  EXPECT_EQ(parse({}).checkpoint, "models/finished/ckpt.pt");
+  saved("models/killed/ckpt_best.pt", 20);  // before its first ckpt.pt
+  EXPECT_EQ(parse({}).checkpoint, "models/killed/ckpt_best.pt");
+  saved("models/killed/ckpt.pt", 10);
+  EXPECT_EQ(parse({}).checkpoint, "models/killed/ckpt.pt");
+  std::filesystem::current_path(before);
+}
+
 TEST(GenerateOptions, AFolderMeansItsCheckpoint) {
   const std::string folder = testing::TempDir();
   EXPECT_EQ(parse({"--checkpoint", folder.c_str()}).checkpoint, folder + "/ckpt.pt");
@@ -186,6 +220,13 @@ TEST(ReadPrompt, TakesTheFlagOrTheFile) {
   const std::string path = testing::TempDir() + "gpt_prompt.txt";
   std::ofstream(path, std::ios::binary) << "line\n\n";
   EXPECT_EQ(read_prompt(parse({"--prompt-file", path.c_str()})), "line\n");  // one newline less
+  std::ofstream(path, std::ios::binary) << "\xEF\xBB\xBFKING.\r\nThe b\r\n";
+  EXPECT_EQ(read_prompt(parse({"--prompt-file", path.c_str()})), "KING.\nThe b");
+  EXPECT_EQ(read_prompt(parse({"KING.\r\nThe b"})), "KING.\nThe b");
+  std::ofstream(path, std::ios::binary) << "\xEF\xBB\xBF";
+  EXPECT_EQ(read_prompt(parse({"--prompt-file", path.c_str()})), "");
+  std::ofstream(path, std::ios::binary) << std::string_view("\xFF\xFEK\0I\0", 6);
+  EXPECT_ERROR(read_prompt(parse({"--prompt-file", path.c_str()})), ExitCode::data, path + ": it looks like UTF-16");
   std::filesystem::remove(path);
   try {
     read_prompt(parse({"--prompt-file", path.c_str()}));

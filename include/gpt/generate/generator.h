@@ -10,10 +10,13 @@
 #include <string_view>
 
 #include "gpt/generate/sampling_config.h"
+#include "gpt/generate/thread_choice.h"
 #include "gpt/model/gpt.h"
 #include "gpt/tokenizer/tokenizer.h"
 
 namespace gpt {
+
+struct Precision;
 
 struct GenerationResult {
   std::string text;            // without the prompt; always valid UTF-8
@@ -25,10 +28,17 @@ struct GenerationResult {
   std::string stop_reason;     // "length", "stop text", "end of text", "interrupted"
 };
 
+// The type that a training run generates in: that of its products, but on a CPU that of its weights. Autocast would cast all of them
+// for every token, which takes longer than products of 16 bits save.
+at::ScalarType generation_type(const Precision& precision, at::Device device);
+
 // Streams whole UTF-8 characters to `emit` as they are complete; bytes that are no UTF-8 become U+FFFD. `emit` returns
 // false to stop. Draws from its own generator, so training's random stream is untouched; restores the model's training
-// mode. Throws gpt::Error: config for `config`, numerics for logits that are not finite, and what encode_prompt() throws.
+// mode. `threads`, where given, chooses those of LibTorch for each token, and learns from it; otherwise they stay as they are. Ids
+// that the tokenizer has no text for are never drawn. Throws gpt::Error: config for `config`, numerics for logits that are not
+// finite, and what encode_prompt() throws.
 GenerationResult generate(GPT& model, const Tokenizer& tokenizer, std::string_view prompt, const SamplingConfig& config,
-                          at::ScalarType compute_type, const std::function<bool(std::string_view)>& emit = {});
+                          at::ScalarType compute_type, const std::function<bool(std::string_view)>& emit = {},
+                          ThreadChoice* threads = nullptr);
 
 }  // namespace gpt

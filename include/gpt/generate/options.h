@@ -16,9 +16,11 @@ struct GenerateOptions {
   std::optional<std::string> prompt;
   std::string prompt_file;
   bool interactive = false;
-  SamplingConfig sampling;
+  SamplingConfig sampling;  // with a seed that nobody knows before where none was given
   int64_t num_samples = 1;
+  std::string tokenizer;  // for a checkpoint without one
   std::string device = "auto";
+  int64_t threads = 0;  // of the CPU; 0 = as many as turn out to be fastest
   Dtype dtype = Dtype::automatic;
   std::string output;        // a file instead of standard output; empty = none
   bool json = false;         // one object per sample and line
@@ -29,8 +31,8 @@ struct GenerateOptions {
 // Nothing when --help or --version was answered on standard output. Throws gpt::Error(config).
 std::optional<GenerateOptions> parse_generate_options(int argc, const char* const* argv);
 
-// The prompt that the options name, read now. A file and standard input lose one final newline: editors and `echo` put it
-// there. Throws gpt::Error(data) when it cannot be read.
+// The prompt that the options name, read now, as gpt/prepare/plain_text.h reads text. A file and standard input lose one final
+// newline: editors and `echo` put it there. Throws gpt::Error(data) when it cannot be read.
 std::string read_prompt(const GenerateOptions& options);
 
 }  // namespace gpt

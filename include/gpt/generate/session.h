@@ -2,10 +2,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "gpt/generate/options.h"
 #include "gpt/generate/text_output.h"
+#include "gpt/generate/thread_choice.h"
 #include "gpt/model/gpt.h"
 #include "gpt/tokenizer/tokenizer.h"
 
@@ -15,6 +17,7 @@ struct Session {
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<GPT> model;
   at::ScalarType compute_type = at::kFloat;
+  std::optional<ThreadChoice> threads;  // where there is something to choose
 };
 
 // Loads the checkpoint onto the device and says on the log what it is. Throws gpt::Error.

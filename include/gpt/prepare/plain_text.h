@@ -1,0 +1,17 @@
+// Text in files as editors write them: the same text gives the same tokens in training and as a prompt.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace gpt {
+
+inline constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // of UTF-8
+
+// Why a file that begins with these bytes is no text; empty where it is.
+std::string why_no_text(std::string_view head);
+
+// Without a byte-order mark at its start, and with LF in place of CRLF, as DocumentReader reads text files.
+std::string as_plain_text(std::string_view text);
+
+}  // namespace gpt

@@ -1,0 +1,86 @@
+#include "gpt/generate/thread_choice.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace gpt {
+namespace {
+
+constexpr size_t kTokens = 3;  // in a trial; their median counts, so that one that was disturbed does not
+constexpr double kWorse =
+    1.5;  // as long: not worth a third token, or, of what was chosen, a sign that the machine has changed
+constexpr double kRest = 20;  // times as long as it took to choose: then the choice is made again
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace
+
+ThreadChoice::ThreadChoice(int64_t most) {
+  for (int64_t count = 1; count < most; count *= 2) counts_.push_back(count);
+  counts_.push_back(most);
+  begin_round();
+}
+
+void ThreadChoice::took(double seconds) {
+  spent_ += seconds;
+  recent_.push_back(seconds);
+  if (is_trying_) {
+    if (recent_.size() == kTokens || is_hopeless()) end_trial();
+    return;
+  }
+  if (recent_.size() > kTokens) recent_.erase(recent_.begin());
+  const bool has_changed = recent_.size() == kTokens && median(recent_) > kWorse * *seconds_[current_];
+  if (spent_ > kRest * round_ || (spent_ > round_ && has_changed)) begin_round();
+}
+
+// With the count that is in use: all others are compared with it.
+void ThreadChoice::begin_round() {
+  seconds_.assign(counts_.size(), std::nullopt);
+  spent_ = 0;
+  is_trying_ = counts_.size() > 1;
+  use(current_);
+}
+
+void ThreadChoice::end_trial() {
+  seconds_[current_] = median(recent_);
+  if (const auto next = untried()) return use(*next);
+  round_ = std::exchange(spent_, 0);
+  is_trying_ = false;
+  use(fastest());
+}
+
+void ThreadChoice::use(size_t count) {
+  current_ = count;
+  recent_.clear();
+}
+
+// Its median will not be near the best.
+bool ThreadChoice::is_hopeless() const {
+  const size_t best = fastest();
+  const auto is_slow = [&](double seconds) { return seconds > kWorse * *seconds_[best]; };
+  return seconds_[best] && std::count_if(recent_.begin(), recent_.end(), is_slow) > kTokens / 2;
+}
+
+// Of those that were tried; the first where none was.
+size_t ThreadChoice::fastest() const {
+  size_t best = 0;
+  for (size_t i = 0; i < counts_.size(); ++i) {
+    if (seconds_[i] && (!seconds_[best] || *seconds_[i] < *seconds_[best])) best = i;
+  }
+  return best;
+}
+
+// One thread against all, then the neighbours of what is best so far, until both are slower.
+std::optional<size_t> ThreadChoice::untried() const {
+  const size_t best = fastest();
+  for (const size_t i : {size_t{0}, counts_.size() - 1, best == 0 ? 0 : best - 1, best + 1}) {
+    if (i < counts_.size() && !seconds_[i]) return i;
+  }
+  return std::nullopt;
+}
+
+}  // namespace gpt

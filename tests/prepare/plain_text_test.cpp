@@ -1,0 +1,23 @@
+#include "gpt/prepare/plain_text.h"
+
+#include <gtest/gtest.h>
+
+namespace gpt {
+namespace {
+
+TEST(PlainText, HasNeitherByteOrderMarkNorCrlf) {
+  EXPECT_EQ(as_plain_text("\ufeffa\r\nb\r\n"), "a\nb\n");
+  EXPECT_EQ(as_plain_text("a\nb\r"), "a\nb\r");    // a CR alone is text
+  EXPECT_EQ(as_plain_text("a\r\r\nb"), "a\r\nb");  // and so is one before CRLF
+  EXPECT_EQ(as_plain_text("a\ufeff"), "a\ufeff");  // only the first is a mark
+  EXPECT_EQ(as_plain_text(""), "");
+}
+
+TEST(PlainText, SaysWhatOtherFilesAre) {
+  EXPECT_EQ(why_no_text("\ufefftext"), "");
+  EXPECT_NE(why_no_text("\xFF\xFE t").find("UTF-16"), std::string::npos);
+  EXPECT_NE(why_no_text(std::string_view("a\0b", 3)).find("binary"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace gpt
