@@ -78,6 +78,57 @@ class SetUp(Scripts):
         self.assertIn("run ./scripts/setup.sh first", self.error_of("scripts/get_data.sh"))
 
 
+class Install(Scripts):
+    """install.sh around a set-up that does nothing and a cmake that copies what is in `build`."""
+
+    def setUp(self):
+        super().setUp()
+        for name in ("setup.sh", "get_data.sh"):
+            self.write(f"scripts/{name}", "#!/bin/sh\n").chmod(0o755)
+        (self.root / ".deps/log").mkdir(parents=True)
+        self.write(".deps/venv/bin/cmake", """#!/usr/bin/env bash
+set -e
+(cd build/tree && find . -type f) | while read -r file; do
+  mkdir -p "$4/$(dirname "$file")" && cp "build/tree/$file" "$4/$file" && realpath -s "$4/$file"
+done >build/install_manifest.txt
+""").chmod(0o755)
+        self.prefix = self.root / "a prefix"
+        self.build({"bin/gpt-train": "1", "bin/gpt-old": "1", "lib/gpt-train/libgomp.so.1": "1", "share/gpt-train/configs/a.yaml": "1"})
+
+    def build(self, files):
+        shutil.rmtree(self.root / "build", ignore_errors=True)
+        for name, text in files.items():
+            self.write(f"build/tree/{name}", text)
+
+    def install(self, *arguments):
+        done = self.run_command("scripts/install.sh", *arguments, str(self.prefix))
+        self.assertEqual(done.returncode, 0, done.stdout)
+        return done.stdout
+
+    def files(self):
+        return sorted(str(path.relative_to(self.prefix)) for path in self.prefix.rglob("*") if path.is_file())
+
+    def test_what_was_installed_is_removed_and_nothing_else(self):
+        self.install()
+        self.assertIn("share/gpt-train/installed_files", self.files())
+        (self.prefix / "bin/mine").write_text("")
+        (self.prefix / "share/gpt-train/configs/a.yaml").write_text("changed")
+        self.assertRegex(self.install("--remove"), r"Left in place, since they were changed: .*/a.yaml\n")
+        self.assertEqual(self.files(), ["bin/mine", "share/gpt-train/configs/a.yaml"])
+        self.assertFalse((self.prefix / "lib/gpt-train").exists())
+        done = self.run_command("scripts/install.sh", "--remove", str(self.prefix))
+        self.assertRegex(done.stdout, r"^error: .*installed_files is missing: [^\n]*\n$")
+
+    def test_an_update_replaces_what_the_older_version_installed(self):
+        self.install()
+        (self.prefix / "share/gpt-train/configs/a.yaml").write_text("changed")
+        self.build({"bin/gpt-train": "2", "share/gpt-train/configs/a.yaml": "2"})
+        self.assertRegex(self.install(), r"warning: .*/a.yaml was changed since it was installed: your file is now .*/a.yaml.old\n")
+        self.assertEqual(self.files(), ["bin/gpt-train", "share/gpt-train/configs/a.yaml", "share/gpt-train/configs/a.yaml.old",
+                                        "share/gpt-train/installed_files"])
+        self.assertEqual((self.prefix / "bin/gpt-train").read_text(), "2")
+
+
 class Steps(Scripts):
     def test_a_step_runs_again_only_with_other_inputs_or_after_a_failure(self):
         (self.root / ".deps/stamps").mkdir(parents=True)
