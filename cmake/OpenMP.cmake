@@ -3,7 +3,7 @@
 #
 # It also has libgomp's interface. LibTorch asks for "libgomp.so.1", so a copy under that name is put into lib/gpt-train
 # beside bin/, the programs look there before LibTorch's own folder, and the loader gives LibTorch the one already loaded.
-# Without the copy (or with LD_LIBRARY_PATH set to LibTorch's folder) LibTorch's own is found, and everything still works.
+# Without the copy LibTorch's own is found, and everything still works.
 
 file(GLOB _runtimes /usr/lib/llvm-*/lib/libomp.so.5)
 list(SORT _runtimes COMPARE NATURAL ORDER DESCENDING)

@@ -21,7 +21,9 @@ set(GPT_TORCH_VERSION "${CMAKE_MATCH_1}")
 cmake_path(GET GPT_TORCH_DIR PARENT_PATH _site_packages)
 set(GPT_NVIDIA_DIR "${_site_packages}/nvidia")
 
-# Build and installed programs look in the same places, so that `cmake --install` is a plain copy.
+# Build and installed programs look in the same places, so that `cmake --install` is a plain copy. --disable-new-dtags makes that an
+# RPATH, which the loader follows before LD_LIBRARY_PATH: an environment of conda or CUDA may name other libraries of these names there.
+add_link_options(LINKER:--disable-new-dtags)
 set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)
 set(CMAKE_INSTALL_RPATH "$ORIGIN/../${GPT_PRIVATE_LIB_DIR}" "${GPT_TORCH_DIR}/lib" "${GPT_NVIDIA_DIR}/cu13/lib")
 
