@@ -204,10 +204,10 @@ class Cases {
   void add_heads() {
     if (!rotary_.cos.defined()) return;
     const double rotated =
-                     tokens_ * static_cast<double>((model_.n_head + model_.kv_heads()) * model_.head_dim()) * bytes_,
+                     tokens_ * static_cast<double>((model_.heads() + model_.kv_heads()) * model_.head_dim()) * bytes_,
                  packed = tokens_ * static_cast<double>(packed_width()) * bytes_;
     add("RoPE and the split into heads", false, 2 * rotated, 2 * rotated + 2 * packed, rows(packed_width()),
-        [rotary = rotary_, H = model_.n_head, kv = model_.kv_heads()](const ops::Operators& ops, const at::Tensor& x) {
+        [rotary = rotary_, H = model_.heads(), kv = model_.kv_heads()](const ops::Operators& ops, const at::Tensor& x) {
           const ops::Heads heads = ops.split_heads(x, H, kv, rotary);
           return Outputs{heads.q, heads.k, heads.v};
         });
@@ -217,7 +217,7 @@ class Cases {
   void add_attention() {
     const double flops = 2 * tokens_ * static_cast<double>(model_.block_size * model_.n_embd);
     add("attention", true, flops, 3.5 * flops, rows(packed_width()),
-        [rotary = rotary_, H = model_.n_head, kv = model_.kv_heads(),
+        [rotary = rotary_, H = model_.heads(), kv = model_.kv_heads(),
          dropout = model_.dropout](const ops::Operators& ops, const at::Tensor& x) {
           return Outputs{ops.attention(x, H, kv, dropout, rotary)};
         });
@@ -311,7 +311,7 @@ class Cases {
 
   double bytes_of_gradient() const { return static_cast<double>(c10::elementSize(gradient_type_)); }
 
-  int64_t packed_width() const { return (model_.n_head + 2 * model_.kv_heads()) * model_.head_dim(); }
+  int64_t packed_width() const { return (model_.heads() + 2 * model_.kv_heads()) * model_.head_dim(); }
 
   at::Tensor ids() const {
     return at::randint(*model_.vocab_size, {training_.batch_size, model_.block_size}, options_.dtype(at::kLong));

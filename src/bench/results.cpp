@@ -63,7 +63,7 @@ Document document_of(const BenchResults& results) {
   Document text{fmt::format("`{}`, {}", results.command, results.date),
                 fmt::format("{}, {}; {}, {}, width {}, {} x {} tokens", results.device.name,
                             plural(results.findings.threads, "thread"), plural(m.n_layer, "layer"),
-                            plural(m.n_head, "head"), m.n_embd, results.config.training.batch_size, m.block_size),
+                            plural(m.heads(), "head"), m.n_embd, results.config.training.batch_size, m.block_size),
                 in_words(results.machine), versions(results.machine)};
   if (!results.findings.complete) text.push_back("Stopped before it was complete.");
   text.insert(text.end(), results.findings.text.begin(), results.findings.text.end());

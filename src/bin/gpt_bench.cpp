@@ -24,9 +24,11 @@
 #include "gpt/config/value.h"
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
+#include "gpt/core/format.h"
 #include "gpt/core/log.h"
 #include "gpt/core/printable.h"
 #include "gpt/core/process.h"
+#include "gpt/core/terminal.h"
 #include "gpt/core/version.h"
 #include "gpt/device/cpu_allocator.h"
 #include "gpt/device/cpu_threads.h"
@@ -208,26 +210,34 @@ int run(const Verb& verb, const Config& config, const Options& options) {
   return show(results, options);
 }
 
+constexpr const char* kExamples = R"(  gpt-bench ladder
+  gpt-bench memory --config configs/tier_24gb.yaml --minutes 20
+  gpt-bench combo bfloat16+adamw+compile --data my_text.txt
+)";
+constexpr const char* kExitStatus = R"(Exit status
+  0 done, 1 an unexpected error, 2 wrong usage, 3 data, 7 memory, 8 disk; 129, 130 and 143 after SIGHUP, Ctrl-C and SIGTERM.
+)";
 constexpr const char* kWithoutConfig =
     "Without --config it measures the run that gpt-train would choose for this machine.";
 
-std::string usage() {
+std::string usage(int columns) {
   std::string usages, list, minutes;
   for (const Verb& verb : kVerbs) {
     if (!verb.help) continue;
     usages += fmt::format("{} gpt-bench {}{} [--config FILE] [--KEY VALUE ...]\n", usages.empty() ? "Usage:" : "      ",
                           verb.name, verb.find == climb_named_rungs ? " NAME+NAME..." : "");
-    list += fmt::format("  {:<13} {}\n", verb.name, verb.help);
+    list += wrap_text(fmt::format("  {:<13} {}\n", verb.name, verb.help), columns, 16);
     if (verb.find) minutes += fmt::format("{}{} {}", minutes.empty() ? "" : ", ", verb.name, verb.minutes);
   }
   return fmt::format(
-      "{}\nMeasures what each optimization is worth on this machine: whole steps on real data, with a check that the losses agree,\n"
-      "or operators one by one. {}\n\n{}\n"
-      "--minutes N says about how long a command may take. The defaults are {}.\n"
-      "It shows a table, and leaves it in benchmark_results (--results) as Markdown, with JSON and a chart;\n"
-      "measure prints JSON alone. Ctrl-C ends it early and keeps what has been measured so far.\n\n"
-      "gpt-bench COMMAND --help lists all options of a command.",
-      usages, kWithoutConfig, list, minutes);
+      "{}\nMeasures what each optimization is worth on this machine: whole steps on real data, with a check that the losses "
+      "agree, or operators one by one. {}\n\n{}\n"
+      "Examples\n{}\n"
+      "--minutes N says about how long a command may take. The defaults are {}. It shows a table, and leaves it in "
+      "benchmark_results (--results) as Markdown, with JSON and a chart; measure prints JSON alone. Ctrl-C ends it early and "
+      "keeps what has been measured so far.\n\n"
+      "gpt-bench COMMAND --help lists all options of a command.\n\n{}",
+      usages, kWithoutConfig, list, kExamples, minutes, kExitStatus);
 }
 
 // What `gpt-bench VERB --help` begins with.
@@ -237,6 +247,13 @@ std::string description_of(const Verb& verb) {
   text += "\n\nTheir names come first, joined by +, as in gpt-bench combo bfloat16+adamw+compile:\n\n";
   for (const Rung& rung : rungs(Config(), DeviceInfo())) text += fmt::format("  {:<11} {}\n", rung.name, rung.settings);
   return text.substr(0, text.size() - 1);
+}
+
+config::Guide guide_of(const Verb& verb) {
+  const std::string command =
+      fmt::format("  gpt-bench {}{}", verb.name, verb.find == climb_named_rungs ? " compile+adamw" : "");
+  return {.examples = fmt::format("{}\n{} --config configs/shakespeare_bpe.yaml\n", command, command),
+          .ending = kExitStatus};
 }
 
 const Verb& verb_named(const std::string& name) {
@@ -258,7 +275,10 @@ std::vector<config::Option> options_of(const std::string& verb, Options& options
              .min = 0,
              .max = 1e6},
             {.name = "updates", .target = &options.updates, .help = "updates that are timed", .min = 1, .max = 1e6},
-            {.name = "result", .target = &options.result, .help = "file for the result; empty = standard output"}};
+            {.name = "result",
+             .target = &options.result,
+             .help = "file for the result; empty = standard output",
+             .is_path = true}};
     if (verb == "learn") {
       list.push_back({.name = "evaluations",
                       .target = &options.evaluations,
@@ -270,8 +290,9 @@ std::vector<config::Option> options_of(const std::string& verb, Options& options
   }
   const char* const minutes_help =
       verb == "modes" ? "about how long it may take, unless --iterations says it" : "about how long it may take";
-  list = {{.name = "minutes", .target = &options.minutes, .help = minutes_help, .min = 0.1, .max = 10000},
-          {.name = "results", .target = &options.results, .help = "the folder for table, JSON and chart"}};
+  list = {
+      {.name = "minutes", .target = &options.minutes, .help = minutes_help, .min = 0.1, .max = 10000},
+      {.name = "results", .target = &options.results, .help = "the folder for table, JSON and chart", .is_path = true}};
   if (verb == "modes") {
     list.push_back({.name = "epochs",
                     .target = &options.epochs,
@@ -303,7 +324,10 @@ Config with_batch_size(Config config) {
 int bench(int argc, char** argv) {
   const std::string name = argc > 1 ? argv[1] : "--help";
   if (name == "--help" || name == "-h" || name == "--version") {
-    std::puts(name == "--version" ? version_text().c_str() : usage().c_str());
+    const int columns = reading_columns(STDOUT_FILENO);
+    const std::string text =
+        name == "--version" ? version_text("gpt-bench") + "\n" : wrap_text(usage(columns), columns, 4);
+    std::fwrite(text.data(), 1, text.size(), stdout);
     return 0;
   }
   const Verb& verb = verb_named(name);
@@ -317,7 +341,7 @@ int bench(int argc, char** argv) {
   if (is_combo) program += " " + (options.names.empty() ? "NAME+NAME..." : options.names);
   const int used = options.names.empty() ? 1 : 2;
   const auto command = config::parse_command_line(argc - used, argv + used, program, description_of(verb),
-                                                  options_of(name, options), complete);
+                                                  options_of(name, options), complete, guide_of(verb));
   if (command.handled) return 0;
   if (is_combo && options.names.empty())
     throw Error(ExitCode::config, "gpt-bench combo: name the optimizations, such as compile+adamw");

@@ -13,6 +13,7 @@
 #include "gpt/core/terminal.h"
 #include "gpt/device/cpu_allocator.h"
 #include "gpt/device/cpu_threads.h"
+#include "gpt/diagnose/checkpoint_check.h"
 #include "gpt/diagnose/configuration.h"
 #include "gpt/diagnose/machine.h"
 #include "gpt/diagnose/plan_options.h"
@@ -31,6 +32,16 @@ void print(const std::string& text) { std::fwrite(text.data(), 1, text.size(), s
 
 bool colours() { return isatty(STDOUT_FILENO) && !std::getenv("NO_COLOR"); }
 
+const gpt::config::Guide kGuide = {.examples = R"(  gpt-diagnose
+  gpt-diagnose --data my_text.txt
+  gpt-diagnose --config config.yaml --gpu "RTX 4090" --price-per-hour 0.35
+  gpt-diagnose --checkpoint models/mine
+  gpt-diagnose --run models/a models/b
+)",
+                                   .ending = R"(Exit status
+  0 no check failed, 1 a check failed, 2 wrong usage; 129, 130 and 143 after SIGHUP, Ctrl-C and SIGTERM.
+)"};
+
 int diagnose(int argc, char** argv) {
   using namespace gpt;
   using config::switch_row;
@@ -41,18 +52,19 @@ int diagnose(int argc, char** argv) {
       switch_row("json", json, "print the checks, the cache or the runs as JSON on standard output"),
       {.name = "run",
        .target = &runs,
-       .help = "draw and compare the losses of runs, finished or not, given their folders, and run no checks"},
+       .help = "draw and compare the losses of runs, finished or not, given their folders, and run no checks",
+       .is_path = true},
       switch_row("cache", cache, "list the texts in data.cache_dir, and run no checks"),
       switch_row("clear-cache", clear_cache, "remove the cached texts that are not in use, and run no checks")};
   for (config::Option& row : options(asked)) rows.push_back(std::move(row));
   const auto command = config::parse_command_line(
       argc, argv, "gpt-diagnose",
-      "Checks this machine and, with --config or options, a run: its data, model, memory, time, cost and disk. "
-      "The exit status is 1 if a check fails.",
-      rows, [&asked](Config& config, const config::Origins& origins) {
+      "Checks this machine and, with --config or options, a run: its data, model, memory, time, cost and disk.", rows,
+      [&asked](Config& config, const config::Origins& origins) {
         if (!asked.gpu.empty()) config.device = "cuda";
         choose_for_this_machine(config, origins);
-      });
+      },
+      kGuide);
   if (command.handled) return 0;
   require_consistent(asked, command, !runs.empty() ? "--run" : cache ? "--cache" : clear_cache ? "--clear-cache" : "");
   if (clear_cache && json)

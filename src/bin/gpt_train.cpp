@@ -22,6 +22,7 @@
 #include "gpt/train/announce.h"
 #include "gpt/train/evaluate_run.h"
 #include "gpt/train/finished_run.h"
+#include "gpt/train/initial_weights.h"
 #include "gpt/train/reporting.h"
 #include "gpt/train/run_setup.h"
 #include "gpt/train/same_run.h"
@@ -32,6 +33,20 @@ namespace {
 
 using namespace gpt;
 
+const config::Guide kGuide = {
+    .first = {"data", "dataset", "tokenizer", "config", "output_dir", "max_steps", "batch_size", "learning_rate",
+              "device", "restart"},
+    .examples = R"(  gpt-train --data my_text.txt
+  gpt-train --config configs/tier_24gb.yaml --data texts --tokenizer gpt2
+  gpt-train --init_from models/mine --data other.txt --output_dir models/tuned
+)",
+    .ending =
+        R"(The same command continues a run that was stopped. The log goes to standard error; standard output has only what --help, --version, --print-config, --print-reference and --eval-only print.
+
+Exit status
+  0 done, 1 an unexpected error, 2 configuration or usage, 3 data, 4 checkpoint, 5 numerics, 7 memory, 8 disk, 9 quit without saving; 129, 130 and 143 after SIGHUP, Ctrl-C and SIGTERM, with everything saved that there was to save.
+)"};
+
 int finished(const FinishedRun& run) {
   const std::string text = fmt::format("{}; {}", run.fact, run.remedy);
   if (run.is_foreign) throw Error(ExitCode::config, text);
@@ -41,9 +56,11 @@ int finished(const FinishedRun& run) {
 
 // From the first tensor of the run to its end.
 int run(const config::CommandLine& command, const RunSetup& setup, const RunFolder& folder,
-        std::optional<StartingPoint>& start, const std::vector<std::string>& changes) {
+        std::optional<StartingPoint>& start, std::optional<InitialWeights>& initial,
+        const std::vector<std::string>& changes) {
   const auto& [config, corpus, device, precision] = setup;
-  RunState state(config, corpus, device.device, precision, start ? &*start : nullptr);
+  RunState state(config, corpus, device.device, precision, start ? &*start : nullptr,
+                 initial ? &initial->model : nullptr);
   const RunPlan plan = plan_run(config.training, state.loader.batches_per_epoch());
   if (start) {
     const bool has_validation = corpus.validation.size() > 0;
@@ -61,6 +78,11 @@ int run(const config::CommandLine& command, const RunSetup& setup, const RunFold
     folder.rewind_metrics(state.step);
     start->checkpoint = {};  // its tensors are copied
   }
+  if (initial) {
+    log::info(
+        fmt::format("Beginning a new run with the weights of {} (step {})", initial->path, with_commas(initial->step)));
+    initial.reset();  // its tensors are copied
+  }
   folder.require_space(state.checkpoint_bytes(), config.training.cadence.keep_last);
   folder.write_config(config, command.config_path);
   Listeners listeners = listeners_of(folder, config.report);
@@ -68,6 +90,12 @@ int run(const config::CommandLine& command, const RunSetup& setup, const RunFold
   Trainer trainer(state, computed, plan, folder, listeners, /*is_saved=*/start && start->is_last,
                   recorder_for(training, config.model, device.device));
   return static_cast<int>(trainer.run());
+}
+
+// Nothing where training.init_from is not set.
+std::optional<InitialWeights> find_initial(const Config& config, const config::Origins& origins) {
+  const std::string& path = config.training.init_from;
+  return path.empty() ? std::nullopt : std::optional(initial_weights(load_checkpoint(path), config, origins));
 }
 
 int train(int argc, char** argv) {
@@ -78,7 +106,7 @@ int train(int argc, char** argv) {
        config::switch_row(
            "eval-only", eval_only,
            "print the validation loss of the run's last checkpoint, over the whole split unless eval_batches is set, and exit")},
-      choose_for_this_machine);
+      choose_for_this_machine, kGuide);
   if (command.handled) return 0;
   if (eval_only && restart) throw Error(ExitCode::config, "--eval-only and --restart exclude each other");
   Config config = command.config;
@@ -88,16 +116,19 @@ int train(int argc, char** argv) {
   use_cpu_allocator();
   if (eval_only) return static_cast<int>(evaluate_run(config, command.origins));
 
-  const DeviceChoice choice =
-      select_device(config.device);  // so that a missing one is reported before a text is prepared
+  DeviceChoice choice = select_device(config.device);  // so that a missing one is reported before a text is prepared
+  choice.is_wished = command.origins.count("use_gpu") > 0;
   const RunFolder folder(config.output_dir);
+  std::optional<InitialWeights> initial;
+  if (restart) initial = find_initial(config, command.origins);  // which may lie in the run that is set aside
   auto start = folder.find_start(config.training.resume_from, restart);
   if (start) {
     config::keep_choices(config, command.origins, start->checkpoint.config);
   } else {
-    announce_choice(config, command.origins);
+    if (!initial) initial = find_initial(config, command.origins);
+    announce_choice(config, command.origins, command.config_path);
   }
-  Corpus corpus = load_run_corpus(config, start);
+  Corpus corpus = initial ? load_corpus_for(*initial, config) : load_run_corpus(config, start);
   config.model.vocab_size = vocabulary_for(corpus, config.model.vocab_size);
   std::vector<std::string> changes;  // since the checkpoint
   if (start) changes = require_same_configuration(*start, config);
@@ -109,10 +140,11 @@ int train(int argc, char** argv) {
   check_before_training(setup.config, setup.corpus, setup.device, setup.precision, /*is_resumed=*/start.has_value());
 
   try {
-    return run(command, setup, folder, start, changes);
+    return run(command, setup, folder, start, initial, changes);
   } catch (const std::exception& error) {
     if (!process::is_out_of_memory(error)) throw;
     if (start) start->checkpoint = {};  // where the run's own tensors could not be made beside it
+    initial.reset();
     return static_cast<int>(explain_out_of_memory(error, setup.config, setup.corpus, setup.device, setup.precision,
                                                   start ? start->path : ""));
   }

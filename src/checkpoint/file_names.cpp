@@ -50,6 +50,13 @@ std::string checkpoint_file(const std::string& path) {
   return found.empty() ? path + "/" + kLastCheckpoint : found.front();
 }
 
+std::string absolute_checkpoint(const std::string& path) {
+  std::error_code ignored;
+  const bool is_gone_folder = !std::filesystem::exists(path, ignored) && !path.ends_with(kEnding);
+  const std::string file = is_gone_folder ? path + "/" + kLastCheckpoint : checkpoint_file(path);
+  return std::filesystem::weakly_canonical(file, ignored).string();
+}
+
 bool names_checkpoint(const std::string& resume_from) { return resume_from != "auto" && resume_from != "none"; }
 
 }  // namespace gpt

@@ -117,11 +117,26 @@ std::optional<std::string> key_elsewhere(const std::vector<Option>& rows, const 
   return std::nullopt;
 }
 
+// "bias" for "no-bias", where that is something that can be false.
+std::optional<std::string> denied_flag(const std::vector<Option>& rows, const std::string& name) {
+  const std::string typed = normalised(name);
+  if (!typed.starts_with("no_")) return std::nullopt;
+  const std::string denied = typed.substr(3);
+  for (const Option& row : rows) {
+    const Spelling spelling = find_option(rows, row.section, denied);
+    if (spelling.option != &row || row.is_switch) continue;
+    const bool can_be_false = std::holds_alternative<bool*>(row.target) || !row.if_false.empty();
+    if (can_be_false || (spelling.alias && spelling.alias->is_switch())) return denied;
+  }
+  return std::nullopt;
+}
+
 std::string unknown(const Program& program, const std::string& flag) {
   const std::string name = flag.substr(flag.find_first_not_of('-')), what = "unknown flag " + in_quotes(flag);
+  const std::vector<Option> rows = rows_of(program.sections);
+  if (const auto denied = denied_flag(rows, name)) return fmt::format("{}; write --{} false", what, *denied);
   if (const auto advice = program.advice ? program.advice(name) : std::nullopt)
     return fmt::format("{}: {}", what, *advice);
-  const std::vector<Option> rows = rows_of(program.sections);
   if (const auto key = key_elsewhere(rows, name)) return fmt::format("{}; did you mean '--{}'?", what, *key);
   std::vector<std::string> names;
   for (const Option& row : rows) {
@@ -187,14 +202,14 @@ std::optional<Arguments> parse_arguments(Program program, int argc, const char* 
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   const Scan scan = scanned(rows, arguments, program.takes_words);
   if (scan.asks_for("help")) {
-    print(help_text(program, terminal_columns(STDOUT_FILENO)));
+    print(help_text(program, reading_columns(STDOUT_FILENO)));
     return std::nullopt;
   }
   Arguments result{.settings = {}, .words = words_of(program, arguments, scan)};
   if (scan.lacks_value) fail(arguments.back() + " needs a value");
   result.settings = settings_of(scan);
   if (!scan.asks_for("version")) return result;
-  print(version_text() + "\n");
+  print(version_text(program.name.substr(0, program.name.find(' '))) + "\n");  // without a verb
   return std::nullopt;
 }
 

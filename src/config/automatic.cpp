@@ -69,14 +69,14 @@ Sizes row_for(const Surroundings& surroundings) {
 }
 
 // A text of less than 20,000 characters is learned by a quarter of the model, in sequences of which validation has a few.
-void fit_to_text(Sizes& sizes, const Surroundings& surroundings, double validation_fraction,
-                 double characters_per_token, int64_t total_batch_size) {
+void fit_to_text(Sizes& sizes, const Surroundings& surroundings, double validation_fraction, int64_t total_batch_size,
+                 bool has_model) {
   constexpr int64_t kLeastCharacters = 20'000, kLeastSteps = 100;
   constexpr double kMostEpochs = 30;
   if (surroundings.characters == 0) return;
-  const double tokens = static_cast<double>(surroundings.characters) / characters_per_token;
-  if (surroundings.characters < kLeastCharacters) sizes.n_layer = 2, sizes.n_head = 2, sizes.n_embd = 64;
-  while (sizes.block_size > 8 && tokens * validation_fraction < static_cast<double>(4 * sizes.block_size))
+  const double tokens = static_cast<double>(surroundings.characters) / surroundings.characters_per_token;
+  if (!has_model && surroundings.characters < kLeastCharacters) sizes.n_layer = 2, sizes.n_head = 2, sizes.n_embd = 64;
+  while (!has_model && sizes.block_size > 8 && tokens * validation_fraction < static_cast<double>(4 * sizes.block_size))
     sizes.block_size /= 2;
   const double tokens_per_step = static_cast<double>(total_batch_size * sizes.block_size);
   const auto most = static_cast<int64_t>(kMostEpochs * tokens * (1 - validation_fraction) / tokens_per_step);
@@ -101,14 +101,18 @@ void choose_sizes(Config& config, const Origins& origins, const Surroundings& su
   if (surroundings.characters > kLongText) chosen.data.validation_fraction = 0.01;
   const double fraction =
       origins.count("data.validation_fraction") ? config.data.validation_fraction : chosen.data.validation_fraction;
-  const bool by_character = config.data.tokenizer == "char" || config.data.tokenizer == "byte";
   Sizes sizes = row_for(surroundings);
+  const bool has_model = !config.training.init_from.empty();
+  if (has_model) sizes.block_size = config.model.block_size;
   const int64_t total_batch_size = config.training.total_batch_size.value_or(sizes.batch_size);
   sizes.batch_size = largest_divisor(total_batch_size, sizes.batch_size);
-  fit_to_text(sizes, surroundings, fraction, by_character ? 1 : 4, total_batch_size);
+  fit_to_text(sizes, surroundings, fraction, total_batch_size, has_model);
   if (origins.count("training.max_steps")) sizes.steps = config.training.schedule.max_steps.value_or(sizes.steps);
-  chosen.model.n_layer = sizes.n_layer, chosen.model.n_head = sizes.n_head, chosen.model.n_embd = sizes.n_embd;
-  chosen.model.block_size = sizes.block_size, chosen.model.dropout = sizes.dropout;
+  if (!has_model) {
+    chosen.model.n_layer = sizes.n_layer, chosen.model.n_head = sizes.n_head, chosen.model.n_embd = sizes.n_embd;
+    chosen.model.block_size = sizes.block_size;
+  }
+  chosen.model.dropout = sizes.dropout;
   TrainingConfig& training = chosen.training;
   training.batch_size = sizes.batch_size, training.schedule.max_steps = sizes.steps;
   training.schedule.min_lr = std::min(1e-4, config.training.schedule.learning_rate), training.optimizer.beta2 = 0.99;
@@ -129,6 +133,18 @@ void keep_sizes(Config& config, const Origins& origins, const Config& saved) {
   if (origins.count("model.preset") && config.model.preset != Preset::automatic) return;
   copy_chosen(config, origins, saved);
   config.model.preset = saved.model.preset;
+}
+
+// A run that began with the weights of a checkpoint has the model of that one, which need not be there any more.
+void keep_initial_model(Config& config, const Origins& origins, Config saved) {
+  if (saved.training.init_from.empty()) return;
+  if (config.training.init_from.empty()) config.training.init_from = saved.training.init_from;
+  const std::vector<Option> to_rows = options(config), from_rows = options(saved);
+  for (size_t i = 0; i < to_rows.size(); ++i) {
+    const std::string key = to_rows[i].key();
+    if (to_rows[i].section == "model" && key != "model.dropout" && !origins.count(key))
+      (void)assign(to_rows[i], value_text(from_rows[i].target), /*is_quoted=*/false);
+  }
 }
 
 void keep_precision(PrecisionConfig& now, const PrecisionConfig& saved) {
@@ -154,6 +170,7 @@ void keep_batch(TrainingConfig& now, const Origins& origins, const TrainingConfi
 
 void keep_choices(Config& config, const Origins& origins, const Config& saved) {
   keep_sizes(config, origins, saved);
+  keep_initial_model(config, origins, saved);
   keep_precision(config.training.precision, saved.training.precision);
   keep_batch(config.training, origins, saved.training);
 }

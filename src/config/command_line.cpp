@@ -2,11 +2,16 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdio>
+#include <filesystem>
+#include <initializer_list>
+#include <system_error>
 #include <utility>
 
 #include "foreign.h"
 #include "gpt/config/arguments.h"
 #include "gpt/config/load.h"
+#include "gpt/config/output_folder.h"
 #include "gpt/config/setting.h"
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
@@ -16,10 +21,9 @@
 namespace gpt::config {
 namespace {
 
-constexpr const char* kUsage =
-    "[--config FILE] [--KEY VALUE ...]\n\n"
-    "A key of the configuration may have its section before it: --section.KEY VALUE. In YAML, each key "
-    "stands below its section, indented.";
+constexpr const char* kNotes =
+    "A key of the configuration may have its section before it: --section.KEY VALUE. In YAML, each key stands below "
+    "its section, indented.\n";
 
 // Keys of which only one may be set: a flag for one replaces what the file chose, together with what describes it.
 void drop_replaced(std::vector<Setting>& from_file, const std::vector<Setting>& from_flags) {
@@ -28,13 +32,14 @@ void drop_replaced(std::vector<Setting>& from_file, const std::vector<Setting>& 
       {{"data.text", "data.dataset", "data.bin"},
        {"data.text", "data.dataset", "data.bin", "data.validation_bin", "data.metadata"}},
       {{"training.epochs", "training.max_steps"}, {"training.epochs", "training.max_steps"}},
+      {{"training.init_from", "training.resume_from"}, {"training.init_from", "training.resume_from"}},
       {{"training.gradient_accumulation_steps", "training.total_batch_size"},
        {"training.gradient_accumulation_steps", "training.total_batch_size"}},
   };
   const auto is_one_of = [](const Keys& keys) {
     return [&keys](const Setting& setting) { return std::find(keys.begin(), keys.end(), setting.key) != keys.end(); };
   };
-  const auto says_something = [](const Setting& setting) { return setting.text != "auto"; };
+  const auto says_something = [](const Setting& setting) { return setting.text != "auto" && setting.text != "none"; };
   for (const auto& [chosen, replaced] : kRivals) {
     if (std::any_of(from_flags.begin(), from_flags.end(),
                     [&](const Setting& setting) { return is_one_of(chosen)(setting) && says_something(setting); })) {
@@ -48,18 +53,6 @@ void drop_replaced(std::vector<Setting>& from_file, const std::vector<Setting>& 
   });
   if (has_total && std::any_of(from_flags.begin(), from_flags.end(), is_one_of({"training.batch_size"})))
     std::erase_if(from_file, is_one_of({"training.gradient_accumulation_steps"}));
-}
-
-// The last part of a path up to its first '.', fit for the name of a folder; empty where nothing is left.
-std::string name_of(std::string path) {
-  while (path.size() > 1 && path.back() == '/') path.pop_back();
-  std::string name = path.substr(path.rfind('/') + 1);
-  name = name.substr(0, name.find('.', 1));
-  const auto is_plain = [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '-' || c >= 0x80; };
-  for (char& c : name) {
-    if (!is_plain(static_cast<unsigned char>(c))) c = '_';
-  }
-  return name.find_first_not_of('_') == std::string::npos ? "" : name;
 }
 
 std::string section_title(const std::string& section) {
@@ -92,25 +85,61 @@ std::string flag_for_file(const std::string& path) {
   return path.ends_with(".yaml") || path.ends_with(".yml") ? "--config" : "--data";
 }
 
-}  // namespace
-
-std::string output_folder(const DataConfig& data, const std::string& config_path) {
-  std::string name = name_of(config_path);
-  if (name.empty()) name = name_of(data.text);
-  if (name.empty()) name = name_of(data.bin);
-  if (name.empty() && data.dataset == DatasetName::shakespeare) name = "shakespeare";
-  return fmt::format("{}/{}", kRunsFolder, name.empty() ? "run" : name);
+bool has_ending(const std::string& path, std::initializer_list<std::string_view> endings) {
+  return std::any_of(endings.begin(), endings.end(), [&](std::string_view ending) { return path.ends_with(ending); });
 }
+
+// The settings of a configuration. What cannot be read as one, and is not called so, was probably meant for another flag.
+std::vector<Setting> settings_in(const std::string& path) {
+  try {
+    return yaml_settings(read_file(path, ExitCode::config, SizeLimit{"a configuration", kMostBytes}), path);
+  } catch (const Error& fault) {
+    std::error_code ignored;
+    if (has_ending(path, {".yaml", ".yml"}) || !std::filesystem::exists(path, ignored)) throw;
+    const char* flag = has_ending(path, {".pt"})    ? "continue the run of a checkpoint with --resume_from"
+                       : has_ending(path, {".bin"}) ? "train on token ids with --bin"
+                                                    : "train on a text with --data";
+    throw Error(fault.code(), fmt::format("{}; --config takes YAML: {} {}", fault.what(), flag, path));
+  }
+}
+
+// By its name a file may belong to another key.
+void require_fitting_names(const DataConfig& data, const Origins& origins) {
+  const auto refuse = [&origins](const char* key, const std::string& path, const char* what, const char* flag) {
+    const auto written = origins.find(key);
+    throw Error(ExitCode::config,
+                fmt::format("{}: by its name '{}' {}; if so, write {} {}, and otherwise give it another name",
+                            written == origins.end() ? key : written->second, path, what, flag, path));
+  };
+  if (has_ending(data.text, {".bin"})) refuse("data.text", data.text, "holds token ids", "--bin");
+  if (has_ending(data.text, {".yaml", ".yml"})) refuse("data.text", data.text, "is a configuration", "--config");
+  if (has_ending(data.text, {".pt"})) refuse("data.text", data.text, "is a checkpoint", "--init_from");
+  if (has_ending(data.bin, {".txt", ".jsonl", ".ndjson", ".gz", ".zst"}))
+    refuse("data.bin", data.bin, "is text", "--data");
+}
+
+// What follows from what was written, and from the machine.
+void complete_configuration(CommandLine& command, const Completion& complete) {
+  Config& config = command.config;
+  const bool is_automatic = config.output_dir == kAutomaticFolder;
+  if (is_automatic) config.output_dir = output_folder(config.data, command.config_path);
+  if (complete) complete(config, command.origins);
+  config.model.n_head = config.model.heads();  // a number, for all that read the configuration of a run
+  if (is_automatic) config.output_dir = folder_of_run(config, command.origins, command.config_path);
+}
+
+}  // namespace
 
 CommandLine parse_command_line(int argc, const char* const* argv, const std::string& program,
                                const std::string& description, const std::vector<Option>& program_rows,
-                               const Completion& complete) {
+                               const Completion& complete, const Guide& guide) {
   CommandLine result;
   bool print_config = false, print_reference = false;
   std::vector<Option> own_rows = {{.name = "config",
                                    .target = &result.config_path,
                                    .help = "YAML file to read; flags take precedence over it",
-                                   .aliases = {{"config_path"}}}};
+                                   .aliases = {{"config_path"}},
+                                   .is_path = true}};
   own_rows.insert(own_rows.end(), program_rows.begin(), program_rows.end());
   own_rows.push_back(switch_row("print-config", print_config, "show the effective configuration as YAML"));
   own_rows.push_back(switch_row("print-reference", print_reference, "show the reference of all keys, in Markdown"));
@@ -121,8 +150,10 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
   };
   const auto arguments = parse_arguments({.name = program,
                                           .description = description,
-                                          .usage = kUsage,
+                                          .usage = "[--config FILE] [--KEY VALUE ...]",
                                           .sections = sections(own_rows, options(result.config)),
+                                          .notes = kNotes,
+                                          .guide = guide,
                                           .flag_for = flag_for_file,
                                           .advice = advice_for_flag},
                                          argc, argv);
@@ -132,16 +163,12 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
 
   std::vector<Setting> settings, flags = arguments->settings;
   std::erase_if(flags, [&](const Setting& flag) { return own.count(flag.key) > 0; });
-  if (own.count("config")) {
-    settings = yaml_settings(read_file(result.config_path, ExitCode::config, SizeLimit{"a configuration", kMostBytes}),
-                             result.config_path);
-  }
+  if (own.count("config")) settings = settings_in(result.config_path);
   drop_replaced(settings, flags);
   settings.insert(settings.end(), flags.begin(), flags.end());
   result.origins = apply_settings(settings, result.config);
-  if (complete) complete(result.config, result.origins);
-  if (result.config.output_dir == kAutomaticFolder)
-    result.config.output_dir = output_folder(result.config.data, result.config_path);
+  require_fitting_names(result.config.data, result.origins);
+  complete_configuration(result, complete);
   validate(result.config, result.config_path.empty() ? program : result.config_path, result.origins);
   if (print_config) return answer(dump(result.config));
   return result;

@@ -25,7 +25,8 @@ std::vector<Option> options(Config& c) {
        .help =
            "folder for checkpoints, metrics and samples; auto = models/NAME, named after the configuration file or the data",
        .aliases = {{"out_dir"}, {"output"}},
-       .safe_on_resume = true},
+       .safe_on_resume = true,
+       .is_path = true},
   };
   for (std::vector<Option> section : {options(c.model), options(c.data), options(c.training)}) {
     rows.insert(rows.end(), std::make_move_iterator(section.begin()), std::make_move_iterator(section.end()));

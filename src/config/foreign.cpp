@@ -21,11 +21,13 @@ const std::vector<Advice>& advices() {
       {{"wandb*", "tensorboard*", "report_to", "logging_dir", "logger_name"},
        "report.html and metrics.jsonl in output_dir have every logged step and evaluation; set report.tensorboard: true for "
        "event files that TensorBoard reads; there is no Weights & Biases"},
-      {{"init_from", "resume", "resume_from_checkpoint", "load_checkpoint"},
-       "gpt-train continues the run in output_dir by itself; set training.resume_from to start from another checkpoint, "
-       "or start gpt-train with --restart to begin again; the weights of GPT-2 and other programs cannot be loaded"},
-      {{"pretrained", "from_pretrained", "model_name", "model_name_or_path", "model_type"},
-       "weights of other programs cannot be loaded; model.preset only sets the size of the model, such as gpt2_small"},
+      {{"resume", "resume_from_checkpoint", "load_checkpoint", "resume_training"},
+       "gpt-train continues the run in output_dir by itself; set training.resume_from to continue the run of another "
+       "checkpoint, training.init_from to begin a new run with its weights, or start gpt-train with --restart to begin again"},
+      {{"pretrained", "from_pretrained", "model_name", "model_name_or_path", "model_type", "finetune*", "fine_tune*",
+        "init_checkpoint", "init_weights", "load_weights", "warm_start"},
+       "training.init_from begins a run with the weights of a checkpoint of gpt-train; those of other programs cannot be "
+       "loaded, and model.preset only sets the size of the model, such as gpt2_small"},
       {{"eval_only"}, "start gpt-train with --eval-only", /*only_in_yaml=*/true},
       {{"lr_decay_iters", "lr_decay_steps"}, "the learning rate decays until the end of the run, training.max_steps"},
       {{"fp16", "bf16", "fp32", "float16", "bfloat16", "mixed_precision", "precision"},
@@ -66,6 +68,17 @@ const std::vector<Advice>& advices() {
        "set data.text to a file or folder of text, or data.bin to a file of token ids"},
       {{"validation_file", "val_file", "val_data", "val_data_path"},
        "set data.validation_fraction to hold back a part of the text, or data.validation_bin beside data.bin"},
+      {{"find_lr", "lr_find", "lr_finder", "auto_lr", "auto_lr_find"},
+       "no learning rate is searched for; set training.learning_rate, and gpt-diagnose says where one is likely to diverge"},
+      {{"stage", "curriculum*", "phase"},
+       "the parts of a run are a list in the configuration, data.stages: [{from: 0, block_size: 64}, {from: 500}]"},
+      {{"zero_stage", "fsdp*", "deepspeed*"}, "a run trains on one device, and nothing is divided among several"},
+      {{"processed_data_path", "processed_data", "tokenized_data*", "token_file"},
+       "set data.bin to the file of token ids that gpt-prepare has written, such as data/texts/tokens_bpe.bin"},
+      {{"benchmark", "benchmark_*", "run_benchmark*", "profile"},
+       "measuring has a program of its own: gpt-bench modes --epochs 3, and gpt-bench --help lists what else it measures"},
+      {{"skip_unit_tests", "skip_tests", "run_tests", "unit_tests"},
+       "gpt-train runs no tests; ./scripts/test.sh in the checkout does, and --skip-e2e leaves out the slow ones"},
       {{"train", "trainer", "training_args"}, "the section is called 'training'", /*only_in_yaml=*/true},
   };
   return kAdvices;

@@ -1,8 +1,24 @@
 #include "gpt/config/model_config.h"
 
+#include <cmath>
+
 #include "gpt/config/option.h"
 
 namespace gpt {
+
+// Where heads of 64 do not divide the width, they are as near to it as they can be: the ratio decides. Their size is even, since RoPE
+// rotates pairs, and their number can be shared out among the key and value heads.
+int64_t ModelConfig::heads() const {
+  if (n_head) return *n_head;
+  constexpr double kHeadDim = 64;
+  const auto distance = [](int64_t head_dim) { return std::abs(std::log(static_cast<double>(head_dim) / kHeadDim)); };
+  int64_t best = 0;
+  for (int64_t head_dim = 2; head_dim <= n_embd; head_dim += 2) {
+    if (n_embd % head_dim != 0 || n_embd / head_dim % n_kv_head.value_or(1) != 0) continue;
+    if (best == 0 || distance(head_dim) <= distance(best)) best = head_dim;
+  }
+  return best > 0 ? n_embd / best : n_kv_head.value_or(1);
+}
 
 int64_t ModelConfig::hidden() const {
   if (n_hidden) return *n_hidden;
@@ -17,9 +33,9 @@ int64_t ModelConfig::padded_vocab() const {
 }
 
 void apply_preset(ModelConfig& config) {
-  const auto shape = [&](int64_t n_layer, int64_t n_head, int64_t n_embd, int64_t block_size) {
+  const auto shape = [&](int64_t n_layer, int64_t n_embd, int64_t block_size) {  // heads are 64 wide
     config.n_layer = n_layer;
-    config.n_head = n_head;
+    config.n_head.reset();
     config.n_kv_head.reset();
     config.n_embd = n_embd;
     config.n_hidden.reset();
@@ -28,11 +44,11 @@ void apply_preset(ModelConfig& config) {
   switch (config.preset) {
     case Preset::automatic:
     case Preset::none: return;
-    case Preset::char_small: return shape(6, 6, 384, 256);
-    case Preset::gpt2_small: shape(12, 12, 768, 1024); break;
-    case Preset::gpt2_medium: shape(24, 16, 1024, 1024); break;
-    case Preset::gpt2_large: shape(36, 20, 1280, 1024); break;
-    case Preset::gpt2_xl: shape(48, 25, 1600, 1024); break;
+    case Preset::char_small: return shape(6, 384, 256);
+    case Preset::gpt2_small: shape(12, 768, 1024); break;
+    case Preset::gpt2_medium: shape(24, 1024, 1024); break;
+    case Preset::gpt2_large: shape(36, 1280, 1024); break;
+    case Preset::gpt2_xl: shape(48, 1600, 1024); break;
   }
   config.norm = Norm::layernorm;
   config.norm_eps = 1e-5;
@@ -64,13 +80,14 @@ std::vector<Option> options(ModelConfig& c) {
        .help = "number of transformer blocks",
        .min = 1,
        .max = 1024,
-       .aliases = {{"n_layers"}, {"num_layers"}, {"nlayers"}, {"num_hidden_layers"}}},
+       .aliases = {{"n_layers"}, {"num_layers"}, {"nlayers"}, {"layers"}, {"num_hidden_layers"}}},
       {.name = "n_head",
        .target = &c.n_head,
-       .help = "number of attention heads; must divide n_embd",
+       .help =
+           "number of attention heads, which must divide n_embd; auto = heads 64 wide, or as near to that as divides n_embd",
        .min = 1,
        .max = 1024,
-       .aliases = {{"n_heads"}, {"num_heads"}, {"nhead"}, {"num_attention_heads"}}},
+       .aliases = {{"n_heads"}, {"num_heads"}, {"nhead"}, {"heads"}, {"num_attention_heads"}}},
       {.name = "n_kv_head",
        .target = &c.n_kv_head,
        .help = "number of key and value heads; auto = n_head, fewer = grouped-query attention",

@@ -51,23 +51,45 @@ std::string help_line(const Option& row, int columns) {
   return wrap_text(fmt::format("{:<{}} {}\n", flag, kColumn - 1, help), columns, kColumn);
 }
 
+// The rows under these spellings, in this order.
+std::vector<Option> rows_spelled(const std::vector<std::string>& spellings, const std::vector<Section>& sections) {
+  std::vector<Option> found;
+  for (const std::string& spelled : spellings) {
+    for (Option row : rows_of(sections)) {
+      const auto alias = std::find_if(row.aliases.begin(), row.aliases.end(),
+                                      [&](const Alias& other) { return other.name == spelled; });
+      if (alias != row.aliases.end()) std::swap(row.name, alias->name);
+      if (row.name == spelled) found.push_back(std::move(row));
+    }
+  }
+  return found;
+}
+
+std::string list_of(const Section& section, int columns) {
+  std::string list = section.title.empty() ? "\n" : fmt::format("\n{}\n", section.title);
+  for (const Option& row : section.rows) list += help_line(row, columns);
+  return list;
+}
+
 }  // namespace
 
 std::string help_text(const Program& program, int columns) {
-  constexpr int kWidest = 110;
-  columns = columns > 0 ? std::min(columns, kWidest) : kWidest;
-  std::string result = wrap_text(
-      fmt::format(
-          "{}\n\nUsage: {} {}\n\n"
-          "A flag is written --flag VALUE or --flag=VALUE, with - or _ between its words. Each is shown with its "
-          "default, its [range or choices] and its (other spellings).\n",
-          program.description, program.name, program.usage),
-      columns, 0);
-  for (const Section& section : program.sections) {
-    result += section.title.empty() ? "\n" : fmt::format("\n{}\n", section.title);
-    for (const Option& row : section.rows) result += help_line(row, columns);
-  }
-  return program.footer.empty() ? result : fmt::format("{}\n{}", result, program.footer);
+  constexpr int kIndent = 4;
+  const Guide& guide = program.guide;
+  const auto wrapped = [&](const std::string& text, int indent) { return wrap_text(text, columns, indent); };
+  std::string result =
+      wrapped(fmt::format("{}\n\nUsage: {} {}\n", program.description, program.name, program.usage), 0);
+  if (!guide.first.empty())
+    result += list_of({"The flags that people need first", rows_spelled(guide.first, program.sections)}, columns);
+  if (!guide.examples.empty()) result += wrapped("\nExamples\n" + guide.examples, kIndent);
+  result += wrapped(
+      fmt::format("\nA flag is written --flag VALUE or --flag=VALUE, with - or _ between its words. Each is shown "
+                  "with its default, its [range or choices] and its (other spellings).{}\n",
+                  guide.first.empty() ? "" : " All flags follow."),
+      0);
+  if (!program.notes.empty()) result += wrapped(program.notes, 0);
+  for (const Section& section : program.sections) result += list_of(section, columns);
+  return guide.ending.empty() ? result : result + wrapped("\n" + guide.ending, kIndent);
 }
 
 std::string reference_markdown() {

@@ -7,19 +7,32 @@
 #include "gpt/config/batch.h"
 #include "gpt/config/value.h"
 #include "gpt/core/error.h"
+#include "gpt/core/home.h"
 
 namespace gpt::config {
 namespace {
 
 constexpr const char* kPresetKey = "model.preset";
 
+std::string named(const Option& option, const Setting& setting) {
+  return setting.where == "--" + option.key() ? setting.where : fmt::format("{}: '{}'", setting.where, option.key());
+}
+
+// Its text, or the path that it stands for.
+std::string value_of(const Option& option, const Setting& setting) {
+  if (!option.is_path) return setting.text;
+  try {
+    return expand_home(setting.text);
+  } catch (const Error& fault) {
+    throw Error(ExitCode::config, fmt::format("{}: {}", named(option, setting), fault.what()));
+  }
+}
+
 void assign_or_throw(const Option& option, const Setting& setting) {
   if (const auto* structure = std::get_if<Structure>(&option.target)) {
     structure->read(setting.node ? *setting.node : Node{.text = setting.text, .where = setting.where});
-  } else if (const auto fault = assign(option, setting.text, setting.quoted)) {
-    const std::string what =
-        setting.where == "--" + option.key() ? setting.where : fmt::format("{}: '{}'", setting.where, option.key());
-    throw Error(ExitCode::config, fmt::format("{} {}", what, *fault));
+  } else if (const auto fault = assign(option, value_of(option, setting), setting.quoted)) {
+    throw Error(ExitCode::config, fmt::format("{} {}", named(option, setting), *fault));
   }
 }
 
@@ -47,6 +60,7 @@ void add_setting(std::vector<Setting>& settings, const Spelling& spelling, Setti
                                                 other.written.starts_with('-') ? "by" : "at", other.written));
     }
   }
+  if (spelling.alias) setting.spelling = spelling.alias->name;
   if (const Alias* alias = spelling.alias; alias && alias->is_switch()) {
     bool on = false;
     assign_or_throw({.name = alias->name, .target = &on, .help = ""}, setting);
@@ -62,6 +76,7 @@ Origins apply_settings(const std::vector<Setting>& settings, const std::vector<O
       if (row.key() != setting.key) continue;
       assign_or_throw(row, setting);
       origins[setting.key] = setting.written;
+      if (!setting.spelling.empty()) origins[setting.spelling] = setting.written;
     }
   }
   return origins;

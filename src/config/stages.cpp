@@ -9,6 +9,7 @@
 #include "gpt/config/suggest.h"
 #include "gpt/config/value.h"
 #include "gpt/core/error.h"
+#include "gpt/core/home.h"
 
 namespace gpt::config {
 namespace {
@@ -37,6 +38,12 @@ void set(const Option& option, const Node& value) {
     fail(value, fmt::format("{} {}", in_quotes(option.name), *fault));
 }
 
+std::string path_of(const Node& file) {
+  try {
+    return expand_home(file.text);
+  } catch (const Error& fault) { fail(file, fault.what()); }
+}
+
 std::vector<std::pair<std::string, double>> read_mix(const Node& node) {
   if (node.kind != Node::Kind::map || node.entries.empty()) {
     fail(node,
@@ -44,11 +51,11 @@ std::vector<std::pair<std::string, double>> read_mix(const Node& node) {
   }
   std::vector<std::pair<std::string, double>> mix;
   for (const auto& [file, weight] : node.entries) {
-    const auto is_same = [&name = file.text](const auto& other) { return other.first == name; };
+    const auto is_same = [name = path_of(file)](const auto& other) { return other.first == name; };
     if (std::any_of(mix.begin(), mix.end(), is_same)) {
       fail(file, fmt::format("{} is already in this mix; keep one", in_quotes(file.text)));
     }
-    mix.emplace_back(file.text, 0.0);
+    mix.emplace_back(path_of(file), 0.0);
     set({.name = file.text, .target = &mix.back().second, .help = "", .min = 1e-6, .max = 1e6}, weight);
   }
   double total = 0;

@@ -156,7 +156,7 @@ std::vector<Option> length_and_optimizer(TrainingConfig& c) {
        .help = "share of the target probability spread over the vocabulary, in training only",
        .min = 0,
        .max = 0.9,
-       .aliases = {{"label_smoothing_factor"}}},
+       .aliases = {{"label_smoothing_factor"}, {"smoothing"}}},
   };
 }
 
@@ -268,7 +268,15 @@ std::vector<Option> cadence(TrainingConfig& c) {
       {.name = "resume_from",
        .target = &c.resume_from,
        .help =
-           "auto = continue the run in output_dir, if there is one; none = start a new one in an empty output_dir; or a checkpoint to start from"},
+           "auto = continue the run in output_dir, if there is one; none = start a new one in an empty output_dir; or a checkpoint "
+           "whose run goes on, with its data, optimizer and step; init_from takes only weights",
+       .is_path = true},
+      {.name = "init_from",
+       .target = &c.init_from,
+       .help =
+           "a checkpoint of gpt-train whose weights and tokenizer a new run begins with, for fine-tuning or other data; the sizes of "
+           "the model are the checkpoint's, and step, optimizer and learning rate begin anew; empty = random weights",
+       .is_path = true},
       {.name = "max_skipped_steps",
        .target = &c.cadence.max_skipped_steps,
        .help =
@@ -289,7 +297,7 @@ std::vector<Option> options(TrainingConfig& c) {
   std::vector<Option> rows = batch_and_precision(c);
   for (auto group : {length_and_optimizer, execution, cadence}) {
     for (Option& row : group(c)) {
-      row.safe_on_resume = true;
+      row.safe_on_resume = row.name != "init_from";  // with other weights it is another run
       rows.push_back(std::move(row));
     }
   }

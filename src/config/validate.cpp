@@ -65,22 +65,23 @@ bool is_device(const std::string& device) {
 }
 
 void validate_model(const ModelConfig& m, const Faults& faults) {
-  if (m.n_embd % m.n_head != 0) {
+  const int64_t heads = m.heads();
+  if (m.n_embd % heads != 0) {
     faults.fail({"model.n_embd", "model.n_head"},
-                fmt::format("n_embd {} is not divisible by n_head {}; use n_embd {}, or n_head {}", m.n_embd, m.n_head,
-                            nearest(m.n_embd, [&](int64_t n) { return n % m.n_head == 0; }),
-                            nearest(m.n_head, [&](int64_t n) { return n <= m.n_embd && m.n_embd % n == 0; })));
+                fmt::format("n_embd {} is not divisible by n_head {}; use n_embd {}, or n_head {}", m.n_embd, heads,
+                            nearest(m.n_embd, [&](int64_t n) { return n % heads == 0; }),
+                            nearest(heads, [&](int64_t n) { return n <= m.n_embd && m.n_embd % n == 0; })));
   }
-  if (m.n_head % m.kv_heads() != 0) {
+  if (heads % m.kv_heads() != 0) {
     faults.fail({"model.n_kv_head", "model.n_head"},
-                fmt::format("n_head {} is not divisible by n_kv_head {}; use n_kv_head {}", m.n_head, m.kv_heads(),
-                            nearest(m.kv_heads(), [&](int64_t n) { return n <= m.n_head && m.n_head % n == 0; })));
+                fmt::format("n_head {} is not divisible by n_kv_head {}; use n_kv_head {}", heads, m.kv_heads(),
+                            nearest(m.kv_heads(), [&](int64_t n) { return n <= heads && heads % n == 0; })));
   }
   if (m.position == Position::rope && m.head_dim() % 2 != 0) {
     faults.fail({"model.n_embd", "model.n_head", "model.position"},
                 fmt::format("position rope needs an even head size, but n_embd {} / n_head {} = {}; use n_embd {}",
-                            m.n_embd, m.n_head, m.head_dim(),
-                            nearest(m.n_embd, [&](int64_t n) { return n % (2 * m.n_head) == 0; })));
+                            m.n_embd, heads, m.head_dim(),
+                            nearest(m.n_embd, [&](int64_t n) { return n % (2 * heads) == 0; })));
   }
 }
 
@@ -130,6 +131,12 @@ void validate_stages(const Config& config, const Faults& faults) {
 }
 
 void validate_training(const TrainingConfig& t, const Faults& faults) {
+  if (!t.init_from.empty() && t.resume_from != "auto" && t.resume_from != "none") {
+    faults.fail(
+        {"training.init_from", "training.resume_from"},
+        "init_from begins a new run with the weights of a checkpoint, and resume_from continues the run of one; "
+        "keep one of them");
+  }
   if (t.schedule.epochs && t.schedule.max_steps) {
     faults.fail({"training.max_steps", "training.epochs"},
                 fmt::format("epochs {} and max_steps {} both set the length of the run; keep one", *t.schedule.epochs,
@@ -235,7 +242,10 @@ void validate_attention(const Config& config, const Faults& faults) {
 void validate(const Config& config, const std::string& origin, const Origins& origins) {
   const Faults faults(origin, origins);
   if (!is_device(config.device))
-    faults.fail_value("device", "must be auto, cpu, cuda or cuda:N, got " + in_quotes(config.device));
+    faults.fail_value("device", fmt::format("must be auto, cpu, cuda or cuda:N, got {}{}", in_quotes(config.device),
+                                            config.device.starts_with("gpu")
+                                                ? fmt::format("; did you mean 'cuda{}'?", config.device.substr(3))
+                                                : ""));
   if (config.output_dir.empty()) faults.fail_value("output_dir", "must name a folder, got ''");
   validate_model(config.model, faults);
   validate_data(config, faults);

@@ -3,6 +3,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
@@ -14,6 +15,12 @@ int terminal_columns(int descriptor) {
   if (!isatty(descriptor) || !term || std::string_view(term) == "dumb") return 0;
   winsize size{};
   return ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+int reading_columns(int descriptor) {
+  constexpr int kWidest = 110, kOfAFile = 80;
+  const int columns = terminal_columns(descriptor);
+  return columns > 0 ? std::min(columns, kWidest) : kOfAFile;
 }
 
 bool locale_is_utf8() {

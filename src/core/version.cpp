@@ -8,9 +8,9 @@ namespace gpt {
 
 std::string commit_id() { return GPT_COMMIT; }
 
-std::string version_text() {
+std::string version_text(std::string_view program) {
   constexpr std::string_view cuda = GPT_CUDA_VERSION;
-  return "gpt-train " GPT_VERSION " (commit " GPT_COMMIT ")\nLibTorch " GPT_TORCH_VERSION "\n" +
+  return std::string(program) + " " GPT_VERSION " (commit " GPT_COMMIT ")\nLibTorch " GPT_TORCH_VERSION "\n" +
          (cuda.empty() ? "CUDA not built" : "CUDA " + std::string(cuda));
 }
 

@@ -148,6 +148,9 @@ Bin open_bin(const BinOptions& options) {
     bin.tokenizer = main->tokenizer;
     bin.vocab_size = main->vocab_size;
   } else {
+    const std::string& made_with = bin.metadata.tokenizer_hash;
+    if (options.saved_tokenizer && !made_with.empty() && made_with != hash128(options.saved_tokenizer->to_json()))
+      fail(bin.path, "made with another tokenizer than the checkpoint's");
     bin.tokenizer = options.saved_tokenizer ? options.saved_tokenizer : make_tokenizer_of(bin, options.tokenizer);
     bin.vocab_size = vocabulary_of(bin, options.vocab_size);
   }

@@ -44,7 +44,7 @@ double StepEstimate::total() const { return std::max(products + memory, launches
 std::string expected_attention(const ModelConfig& model, const ExecutionConfig& execution, const DeviceInfo& card,
                                at::ScalarType type) {
   constexpr int64_t kMultiple = 8, kWidestFlash = 256;
-  const bool is_grouped = model.kv_heads() < model.n_head;
+  const bool is_grouped = model.kv_heads() < model.heads();
   if (execution.attention == AttentionKernel::math) return "math: training.attention asks for it";
   const int64_t width = model.head_dim();
   if (width % kMultiple != 0) return fmt::format("math: heads of width {} are not a multiple of {}", width, kMultiple);

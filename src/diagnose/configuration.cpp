@@ -28,6 +28,7 @@
 #include "gpt/device/precision.h"
 #include "gpt/diagnose/batch_choice.h"
 #include "gpt/diagnose/card_estimate.h"
+#include "gpt/diagnose/checkpoint_check.h"
 #include "gpt/diagnose/data_checks.h"
 #include "gpt/diagnose/device_checks.h"
 #include "gpt/diagnose/disk_checks.h"
@@ -40,6 +41,7 @@
 #include "gpt/model/compile.h"
 #include "gpt/train/announce.h"
 #include "gpt/train/finished_run.h"
+#include "gpt/train/initial_weights.h"
 #include "gpt/train/run_folder.h"
 #include "gpt/train/run_state.h"
 #include "gpt/train/same_run.h"
@@ -52,43 +54,6 @@ namespace fs = std::filesystem;
 bool exists(const std::string& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);
-}
-
-bool is_folder(const std::string& path) {
-  std::error_code ignored;
-  return fs::is_directory(path, ignored);
-}
-
-Check readable(const std::string& file, const Checkpoint& checkpoint) {
-  int64_t parameters = 0;
-  for (const auto& [name, tensor] : checkpoint.model) parameters += tensor.numel();
-  const std::string loss = std::isfinite(checkpoint.best_val_loss)
-                               ? fmt::format("best validation loss {:.4f}", checkpoint.best_val_loss)
-                               : "not yet evaluated";
-  const std::string detail =
-      fmt::format("{}: step {}, {} parameters, {}; every hash matches, and its parts fit together", file,
-                  with_commas(checkpoint.step), format_count(static_cast<double>(parameters)), loss);
-  if (has_our_python_view(file, checkpoint)) return passed("checkpoint", detail);
-  return warned("checkpoint", detail + ", but what Python would load from it is not what this version writes",
-                "load it in Python only with weights_only=True, and only if you trust its source");
-}
-
-// As check_checkpoint(); nothing where the check failed.
-std::optional<Checkpoint> read_checkpoint(const std::string& path, Check& check) {
-  try {
-    const std::string file = checkpoint_file(path);
-    Checkpoint checkpoint = load_checkpoint(file);
-    check = readable(file, checkpoint);
-    return checkpoint;
-  } catch (const Error& e) {
-    const std::string folder = is_folder(path) ? path : fs::path(path).parent_path().string();
-    const auto other = peek_run(folder.empty() ? "." : folder);
-    check = failed("checkpoint", e.what(),
-                   other ? fmt::format("use {}, which is at step {} and can be read", other->path,
-                                       with_commas(other->checkpoint.step))
-                         : "name a checkpoint that gpt-train has written, or the folder of a run");
-    return std::nullopt;
-  }
 }
 
 // What to do where the data could not be read; the detail has said why.
@@ -108,7 +73,7 @@ class Examination {
  public:
   Examination(const config::CommandLine& command, const PlanOptions& asked)
       : config_(command.config),
-        asked_precision_(command.config.training.precision),
+        asked_config_(command.config),
         origins_(command.origins),
         origin_(command.config_path.empty() ? "the command line" : command.config_path),
         asked_(asked) {}
@@ -177,7 +142,7 @@ class Examination {
 
   void examine_precision(const DeviceInfo& device) {
     PrecisionConfig& precision = config_.training.precision;
-    const std::string change = choose_again_if_missing(precision, asked_precision_, device);
+    const std::string change = choose_again_if_missing(precision, asked_config_.training.precision, device);
     if (!change.empty())
       add(warned("precision of the run", change,
                  "continue it on a device that has it, if its numbers must not change"));
@@ -210,12 +175,57 @@ class Examination {
       auto checkpoint = add_checkpoint(from);
       if (!start_ && checkpoint) start_ = StartingPoint{std::move(*checkpoint), from};
     }
-    if (start_) config::keep_choices(config_, origins_, start_->checkpoint.config);
+    if (start_) go_on_from_start();
+    const std::string& initial = config_.training.init_from;
+    if (start_ || initial.empty()) return;
+    if (auto checkpoint = add_checkpoint(initial)) {
+      initial_ = initial_weights(std::move(*checkpoint), config_, origins_);
+      initial_->model.clear();  // its tensors are large
+    }
+  }
+
+  // What the run chose when it began, unless the folder holds another run.
+  void go_on_from_start() {
+    const Config& saved = start_->checkpoint.config;
+    Config config = config_;
+    config::keep_choices(config, origins_, saved);
+    Config compared = config;
+    if (!compared.model.vocab_size) compared.model.vocab_size = saved.model.vocab_size;
+    try {
+      (void)require_same_configuration(*start_, compared);
+      config_ = std::move(config);
+    } catch (const Error& other_run) { leave_start(other_run); }
+  }
+
+  // What is asked may be asked of a new run as well.
+  void leave_start(const Error& other_run) {
+    add(warned("output folder", other_run.what(),
+               fmt::format("set output_dir: {}; what follows is about a new run",
+                           next_free_folder(config_.output_dir))));
+    start_.reset();
+    config_ = asked_config_;
+    training_ = config_.training;
+  }
+
+  Corpus load_data() {
+    if (start_) {
+      try {
+        Corpus corpus = load_run_corpus(config_, start_);
+        Config compared = config_;
+        if (!compared.model.vocab_size) compared.model.vocab_size = corpus.vocab_size;
+        changes_ = require_same_configuration(*start_, compared);
+        return corpus;
+      } catch (const Error& other_run) {
+        if (other_run.code() != ExitCode::checkpoint) throw;
+        leave_start(other_run);
+      }
+    }
+    return initial_ ? load_corpus_for(*initial_, config_) : load_run_corpus(config_, std::nullopt);
   }
 
   std::optional<Checkpoint> add_checkpoint(const std::string& path) {
     Check check;
-    auto checkpoint = read_checkpoint(path, check);
+    auto checkpoint = read_and_check(path, check);
     add(std::move(check));
     return checkpoint;
   }
@@ -278,7 +288,7 @@ class Examination {
 
   void examine_data() {
     require_run_data(config_, origin_);
-    const Corpus& corpus = corpus_.emplace(load_run_corpus(config_, start_));
+    const Corpus& corpus = corpus_.emplace(load_data());
     if (!config_.model.vocab_size) config_.model.vocab_size = corpus.vocab_size;
     if (*config_.model.vocab_size < corpus.vocab_size) {
       add(failed("vocabulary",
@@ -287,7 +297,6 @@ class Examination {
                  "set model.vocab_size: auto"));
       return;
     }
-    if (start_) changes_ = require_same_configuration(*start_, config_);
     add(check_tokens(corpus));
     if (corpus.validation.size() > 0) add(check_overlap(corpus));
     if (config_.training.cadence.sample_interval.count > 0 && corpus.tokenizer)
@@ -309,7 +318,7 @@ class Examination {
     }
     add(check_learning_rate(config_.training.schedule, *plan_));
     add(check_validation(config_, facts, *plan_));
-    if (!card_) add(check_workers(config_.data, facts.resident, cores_));
+    if (!card_) add(check_workers(config_.data, facts.resident, device_ && device_->device.is_cuda(), cores_));
     begin_where_it_stopped();
   }
 
@@ -420,18 +429,19 @@ class Examination {
   }
 
   Config config_;
-  PrecisionConfig asked_precision_;
+  const Config& asked_config_;
   const config::Origins& origins_;
   const std::string origin_;
   const PlanOptions& asked_;
   const Card* card_ = asked_.gpu.empty() ? nullptr : &require_card("--gpu", asked_.gpu);  // one that is not here
   const int64_t cores_ = usable_processors();
   Checks checks_;
-  std::optional<DeviceInfo> device_;    // set when the run could use it
-  MemoryBudget memory_;                 // that the run may use, here or where it is asked about
-  double memory_here_ = 0;              // free for a trial
-  std::optional<StartingPoint> start_;  // until it has been compared with the run
-  std::vector<std::string> changes_;    // since its checkpoint
+  std::optional<DeviceInfo> device_;       // set when the run could use it
+  MemoryBudget memory_;                    // that the run may use, here or where it is asked about
+  double memory_here_ = 0;                 // free for a trial
+  std::optional<StartingPoint> start_;     // until it has been compared with the run
+  std::vector<std::string> changes_;       // since its checkpoint
+  std::optional<InitialWeights> initial_;  // of a new run; without the weights themselves
   int64_t steps_done_ = 0;
   std::optional<int64_t> named_step_;  // that of --checkpoint
   bool is_timed_ = false;              // it was tried
@@ -445,12 +455,6 @@ class Examination {
 
 Checks check_configuration(const config::CommandLine& command, const PlanOptions& asked) {
   return Examination(command, asked).run();
-}
-
-Check check_checkpoint(const std::string& path) {
-  Check check;
-  (void)read_checkpoint(path, check);
-  return check;
 }
 
 }  // namespace gpt

@@ -138,9 +138,11 @@ Check check_validation(const Config& config, const DatasetFacts& facts, const Ru
                             count(all), 100.0 * static_cast<double>(read) / static_cast<double>(all)));
 }
 
-Check check_workers(const DataConfig& data, bool resident, int64_t cores) {
+Check check_workers(const DataConfig& data, bool resident, bool cuda, int64_t cores) {
   if (resident) return passed("workers", "none needed: the tokens stay on the device");
   const std::string detail = fmt::format("{} on {}", plural(data.num_workers, "worker"), plural(cores, "core"));
+  // On a CPU a worker takes from the training what it saves it.
+  if (data.num_workers == 0 && !cuda) return passed("workers", "none: the training builds its batches itself");
   if (data.num_workers == 0) {
     return warned("workers", "none: every batch is built while the device waits",
                   fmt::format("set data.num_workers: {}, or data.resident: auto",

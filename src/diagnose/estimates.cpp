@@ -97,14 +97,14 @@ class ActivationBytes {
   double branch_dropouts() const { return form_.own_operators ? 0 : dropout(C_) * (model_.mlp == Mlp::gelu ? 2 : 1); }
 
   // One value for each head and each position that is looked at.
-  double matrix() const { return static_cast<double>(model_.n_head * model_.block_size); }
+  double matrix() const { return static_cast<double>(model_.heads() * model_.block_size); }
 
   double attention() const {
     const double output = s_ * C_;
     if (form_.fused_attention) {
       // Our own kernels rotate while they read, or in place.
       const double rotated = model_.position == Position::rope && !form_.own_operators ? s_ * (C_ + kv_) : 0;
-      const double log_sum_exp = kFloatBytes * static_cast<double>(model_.n_head);
+      const double log_sum_exp = kFloatBytes * static_cast<double>(model_.heads());
       return s_ * (C_ + 2 * kv_) + rotated + output + log_sum_exp;
     }
     // The unfused kernel works in float32: scaled q and k, v, and the matrix of T weights per head. Dropout keeps its mask and

@@ -10,9 +10,8 @@
 #include <system_error>
 #include <utility>
 
-#include "gpt/config/load.h"
+#include "gpt/config/output_folder.h"
 #include "gpt/core/error.h"
-#include "gpt/core/file.h"
 #include "gpt/core/format.h"
 #include "gpt/core/printable.h"
 #include "gpt/parameters/parameter_table.h"
@@ -36,12 +35,8 @@ void require_run(const std::string& folder) {
 
 // Nobody promises that the configuration of a run, which may be old or edited, can still be read.
 std::optional<int64_t> parameters_of(const std::string& folder) {
-  const std::string path = folder + "/" + kEffectiveConfig;
-  try {
-    Config config;
-    config::read_yaml(read_file(path, ExitCode::config, SizeLimit{"a configuration", 1 << 20}), path, config);
-    return config.model.vocab_size ? std::optional(parameter_count(config.model)) : std::nullopt;
-  } catch (const Error&) { return std::nullopt; }
+  const std::optional<Config> config = config::left_configuration(folder);
+  return config && config->model.vocab_size ? std::optional(parameter_count(config->model)) : std::nullopt;
 }
 
 std::optional<double> tokens_per_second(const RunHistory& history) {

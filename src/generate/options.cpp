@@ -13,7 +13,7 @@
 
 #include "gpt/checkpoint/file_names.h"
 #include "gpt/config/arguments.h"
-#include "gpt/config/load.h"
+#include "gpt/config/output_folder.h"
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
 #include "gpt/core/format.h"
@@ -23,27 +23,26 @@
 namespace gpt {
 namespace {
 
-constexpr const char* kFooter = R"(Examples:
-  gpt-generate "Once upon a time"
+constexpr const char* kExamples = R"(  gpt-generate "Once upon a time"
   gpt-generate --checkpoint models/mine "Once" --temperature 0.8 --top-p 0.9
   gpt-generate --checkpoint models/mine/ckpt_best.pt --interactive
   gpt-generate "ROMEO:" --num-samples 3 --seed 7 --output samples.txt
-  echo "Once upon a time" | gpt-generate --stop $'\n\n' --json 2>/dev/null
+  echo "Once" | gpt-generate --stop $'\n\n' --json 2>/dev/null
+)";
 
-What an object of --json holds:
-  prompt, text          the prompt (not with --no-display-prompt) and its continuation
-  tokens                how many were generated, including those of a stop text or an end of text
+constexpr const char* kEnding = R"(What an object of --json holds
+  prompt, text          the prompt (not with --no-display-prompt) and what follows
+  tokens                how many were generated, with those of a stop text or an
+                        end of text
   prompt_tokens         how many the prompt has
-  cropped_tokens        how many of both were dropped because the context was full
+  cropped_tokens        how many of both were dropped where the context was full
   seconds               for the prompt and the text
-  tokens_per_second     after the first token; null where there are fewer than two
+  tokens_per_second     after the first token; null where there are less than two
   stop_reason           "length", "stop text", "end of text" or "interrupted"
   seed                  of this sample
 
-Exit status:
-  0 done, 2 wrong usage, 3 a prompt that cannot be read, 4 a checkpoint that cannot be read, 5 logits that are not finite,
-  7 out of memory, 8 output that cannot be written; 130, 143 or 129 after Ctrl-C, SIGTERM or SIGHUP. The first of these
-  ends the text and keeps what was written (there is nothing else to save); a second Ctrl-C, at least a second later, leaves at once.
+Exit status
+  0 done, 2 wrong usage, 3 a prompt that cannot be read, 4 a checkpoint that cannot be read, 5 logits that are not finite, 7 out of memory, 8 output that cannot be written; 130, 143 or 129 after Ctrl-C, SIGTERM or SIGHUP. The first of these ends the text and keeps what was written (there is nothing else to save); a second Ctrl-C, at least a second later, leaves at once.
 )";
 
 // What flags give that GenerateOptions has in another form.
@@ -65,17 +64,22 @@ std::vector<config::Section> sections(GenerateOptions& o, Given& given) {
   return {
       {"Prompt: the text to continue, in quotes; - reads standard input, and so does a pipe without a prompt",
        {{.name = "prompt", .target = &given.prompt, .help = "the same, given as a flag", .aliases = {{"p"}}},
-        {.name = "prompt-file", .target = &o.prompt_file, .help = "a file that holds the text to continue"},
+        {.name = "prompt-file",
+         .target = &o.prompt_file,
+         .help = "a file that holds the text to continue",
+         .is_path = true},
         switch_row("interactive", o.interactive, "continue each line that you type; Ctrl-C stops a text, Ctrl-D leaves",
                    {{"i"}})}},
       {"Sampling", sampling},
       {"Model",
        {{.name = "checkpoint",
          .target = &o.checkpoint,
-         .help = "a checkpoint file, or the folder of a run: its last one; by default the newest run in models/"},
+         .help = "a checkpoint file, or the folder of a run: its last one; by default the newest run in models/",
+         .is_path = true},
         {.name = "tokenizer",
          .target = &o.tokenizer,
-         .help = "for a checkpoint of a run on token ids, which has none: byte, gpt2 or a tokenizer file"},
+         .help = "for a checkpoint of a run on token ids, which has none: byte, gpt2 or a tokenizer file",
+         .is_path = true},
         {.name = "device", .target = &o.device, .help = "auto, cpu, cuda or cuda:N"},
         {.name = "dtype",
          .target = config::choice(o.dtype, {{"auto", Dtype::automatic},
@@ -93,7 +97,8 @@ std::vector<config::Section> sections(GenerateOptions& o, Given& given) {
         {.name = "output",
          .target = &o.output,
          .help = "write into a file instead, all at once at the end; an existing one is replaced",
-         .aliases = {{"o"}}},
+         .aliases = {{"o"}},
+         .is_path = true},
         switch_row("json", o.json, "write one JSON object per text, each in a line of its own; see below"),
         switch_row("raw", o.raw, "send control characters to a terminal as they are, not spelled out")}},
   };
@@ -209,7 +214,7 @@ std::optional<GenerateOptions> parse_generate_options(int argc, const char* cons
            "Continues a text with a trained model. The text goes to standard output, all else to standard error.",
        .usage = "[prompt] [--FLAG VALUE ...]",
        .sections = rows,
-       .footer = kFooter,
+       .guide = {.examples = kExamples, .ending = kEnding},
        .takes_words = true},
       argc, argv);
   if (!arguments) return std::nullopt;

@@ -12,7 +12,7 @@
 
 #include "gpt/checkpoint/checkpoint.h"
 #include "gpt/checkpoint/file_names.h"
-#include "gpt/config/load.h"
+#include "gpt/config/output_folder.h"
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"

@@ -60,15 +60,15 @@ std::string cpu_attention_path(const ExecutionConfig& execution, double dropout)
 // What ATen chooses among the kernels that are allowed; empty where the one that was asked for cannot be used.
 std::string cuda_attention_path(const ModelConfig& config, AttentionKernel asked, at::Device device,
                                 at::ScalarType dtype, double dropout, bool training) {
-  const int64_t width = (config.n_head + 2 * config.kv_heads()) * config.head_dim();
+  const int64_t width = (config.heads() + 2 * config.kv_heads()) * config.head_dim();
   const at::Tensor qkv = at::empty({1, config.block_size, width}, at::TensorOptions().device(device).dtype(dtype));
   // Views of one tensor, as the model has them: a kernel may ask for certain strides.
-  const ops::Heads heads = ops::split_heads(qkv.requires_grad_(training), config.n_head, config.kv_heads());
+  const ops::Heads heads = ops::split_heads(qkv.requires_grad_(training), config.heads(), config.kv_heads());
   try {
     const ops::OnlySdpBackends allowed(backends_of(asked)), exact(ops::exact_for_dropout(dropout));
     const auto choice =
         at::_fused_sdp_choice(heads.q.transpose(1, 2), heads.k.transpose(1, 2), heads.v.transpose(1, 2), {}, dropout,
-                              /*is_causal=*/true, std::nullopt, config.kv_heads() < config.n_head);
+                              /*is_causal=*/true, std::nullopt, config.kv_heads() < config.heads());
     switch (static_cast<at::SDPBackend>(choice)) {
       case at::SDPBackend::flash_attention: return "flash";
       case at::SDPBackend::efficient_attention: return "efficient";

@@ -215,7 +215,7 @@ struct GPT::Transformer {
     wpe = parameters.weight(Role::position_embedding, before);
     for (int64_t layer = 0; layer < config.n_layer; ++layer) {
       h.push_back({norm(Role::attention_norm, layer),
-                   {config.n_head, config.kv_heads(), dropout, linear(Role::attention_in, layer),
+                   {config.heads(), config.kv_heads(), dropout, linear(Role::attention_in, layer),
                     linear(Role::attention_out, layer)},
                    norm(Role::mlp_norm, layer),
                    {config.mlp, dropout, linear(Role::mlp_gate, layer), linear(Role::mlp_in, layer),

@@ -77,7 +77,7 @@ int64_t ParameterRow::count() const {
 
 std::vector<ParameterRow> parameter_table(const ModelConfig& config) {
   const int64_t C = config.n_embd, F = config.hidden(), Vp = config.padded_vocab(), padding = Vp - *config.vocab_size;
-  const int64_t qkv = (config.n_head + 2 * config.kv_heads()) * config.head_dim();
+  const int64_t qkv = (config.heads() + 2 * config.kv_heads()) * config.head_dim();
   TableBuilder table(config);
   table.embedding("transformer.wte.weight", Role::token_embedding, Vp, padding);
   if (config.tie_weights) table.rows.back().tied_name = "lm_head.weight";

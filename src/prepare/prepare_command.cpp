@@ -8,20 +8,20 @@
 namespace gpt {
 namespace {
 
-constexpr const char* kExamples = R"(Examples:
-  gpt-prepare --input book.txt --tokenizer bpe:4096 --output data/book
+constexpr const char* kExamples = R"(  gpt-prepare --input book.txt --tokenizer bpe:4096 --output data/book
   gpt-prepare --input texts/ --input 'more/*.jsonl.zst' --output data/mine
-  gpt-prepare --input CC-MAIN-*.warc.wet.gz --tokenizer gpt2 --output data/common_crawl
-  zcat dump.jsonl.gz | gpt-prepare --input -.jsonl --text-field body --output data/dump
+  gpt-prepare --input CC-MAIN-*.warc.wet.gz --tokenizer gpt2 --output data/cc
+  zcat dump.jsonl.gz | gpt-prepare --input -.jsonl --output data/dump
+)";
 
-Inputs:
-  A text file is one document; so is each line of JSON lines (.jsonl, .ndjson, .json) and each record of .wet. What is packed
-  with gzip or zstd is unpacked. A file that holds one of these under another name is read as what it holds, and a line says so.
+constexpr const char* kEnding = R"(Inputs
+  A text file is one document; so is each line of JSON lines (.jsonl, .ndjson, .json) and each record of .wet. What is packed with gzip or zstd is unpacked. A file that holds one of these under another name is read as what it holds, and a line says so.
   In text files CRLF becomes LF, and a byte-order mark at the start is dropped.
-  In a folder all files are read, in the order of their paths, and ** in a pattern is any number of folders. What is hidden is
-  left out, and so are the folders that gpt-train and gpt-prepare write; files that are empty, damaged or not text are passed
-  over and counted. --list shows all of it.
+  In a folder all files are read, in the order of their paths, and ** in a pattern is any number of folders. What is hidden is left out, and so are the folders that gpt-train and gpt-prepare write; files that are empty, damaged or not text are passed over and counted. --list shows all of it.
   - is standard input: text, or with a suffix (-.jsonl.gz) what a file of that name would be.
+
+Exit status
+  0 done, 2 wrong usage, 3 a text that cannot be read, 7 out of memory, 8 disk; 130, 143 or 129 after Ctrl-C, SIGTERM or SIGHUP, with nothing written.
 )";
 
 std::vector<config::Section> sections(PrepareCommand& command) {
@@ -32,7 +32,8 @@ std::vector<config::Section> sections(PrepareCommand& command) {
        {{.name = "input",
          .target = &o.inputs,
          .help = "files, folders, patterns in quotes, or -; several may follow, and the flag may be repeated",
-         .aliases = {{"i"}}},
+         .aliases = {{"i"}},
+         .is_path = true},
         {.name = "text-field", .target = &o.text_field, .help = "field of .jsonl that holds the text"},
         {.name = "max-chars", .target = &o.max_chars, .help = "read at most this many characters; 0 = all", .min = 0},
         {.name = "deduplicate",
@@ -47,7 +48,8 @@ std::vector<config::Section> sections(PrepareCommand& command) {
        {{.name = "tokenizer",
          .target = &o.tokenizer,
          .help = "gpt2, char, byte, bpe:N to train one with N tokens, or a file (tokenizer.json, .tiktoken, vocab.bpe)",
-         .aliases = {{"t"}}},
+         .aliases = {{"t"}},
+         .is_path = true},
         {.name = "min-frequency",
          .target = &o.min_frequency,
          .help = "bpe:N merges only pairs that occur at least this often",
@@ -58,7 +60,8 @@ std::vector<config::Section> sections(PrepareCommand& command) {
        {{.name = "output",
          .target = &command.output_dir,
          .help = "folder for the files; created if it does not exist",
-         .aliases = {{"o"}}},
+         .aliases = {{"o"}},
+         .is_path = true},
         {.name = "format",
          .target = config::choice(
              o.format, {{"prepared", BinFormat::prepared}, {"nanogpt", BinFormat::nanogpt}, {"llmc", BinFormat::llmc}}),
@@ -95,7 +98,7 @@ std::optional<PrepareCommand> parse_prepare_options(int argc, const char* const*
                                    "Turns text into token ids to train on: documents in, bins out, on all cores.",
                                .usage = "--input FILE ... --output FOLDER [--FLAG VALUE ...]",
                                .sections = options,
-                               .footer = kExamples,
+                               .guide = {.examples = kExamples, .ending = kEnding},
                                .flag_for = [](const std::string&) { return "--input"; }},
                               argc, argv);
   if (!arguments) return std::nullopt;

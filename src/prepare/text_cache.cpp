@@ -20,6 +20,7 @@
 #include "gpt/core/file.h"
 #include "gpt/core/format.h"
 #include "gpt/core/hash.h"
+#include "gpt/core/home.h"
 #include "gpt/core/log.h"
 #include "gpt/core/printable.h"
 #include "gpt/core/process.h"
@@ -41,7 +42,7 @@ constexpr const char* kHashIndex = "content_hashes";
 std::string cache_root(const DataConfig& config) {
   if (!config.cache_dir.empty()) return config.cache_dir;
   if (const char* caches = std::getenv("XDG_CACHE_HOME"); caches && *caches) return caches + std::string("/gpt-train");
-  if (const char* home = std::getenv("HOME"); home && *home) return home + std::string("/.cache/gpt-train");
+  if (const std::string home = home_folder(); !home.empty()) return home + "/.cache/gpt-train";
   throw Error(ExitCode::config, "data.cache_dir: there is no home folder to keep prepared text in; name a folder");
 }
 

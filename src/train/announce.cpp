@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <string_view>
+
+#include "gpt/config/output_folder.h"
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
 #include "gpt/data/stages.h"
@@ -22,9 +25,11 @@ void announce_device(const DeviceInfo& device, const DeviceChoice& choice) {
                              device.compute_major, device.compute_minor));
     return;
   }
-  // Without a GPU in the machine there is nothing to explain.
-  if (!choice.reason.empty() && host::has_nvidia_gpu())
-    log::warn(fmt::format("training on the CPU: {}", choice.reason));
+  // Without a GPU in the machine there is nothing to explain, unless one was asked for.
+  if (!choice.reason.empty() && (choice.is_wished || host::has_nvidia_gpu())) {
+    log::warn(
+        fmt::format("training on the CPU{}: {}", choice.is_wished ? ", although use_gpu is true" : "", choice.reason));
+  }
   log::info(
       fmt::format("Using CPU: {}, {}, {:.1f} GB", device.name, plural(at::get_num_threads(), "thread"), gigabytes));
 }
@@ -78,7 +83,7 @@ void announce_run(const Config& config, const GPT& model, const Corpus& corpus, 
   const std::string padded = m.padded_vocab() > *m.vocab_size ? fmt::format(" (padded to {})", m.padded_vocab()) : "";
   log::info(fmt::format("Model: {} parameters, {}, {}, width {}, block {}, vocabulary {}{}",
                         format_count(static_cast<double>(model.parameters().count())), plural(m.n_layer, "layer"),
-                        plural(m.n_head, "head"), m.n_embd, m.block_size, *m.vocab_size, padded));
+                        plural(m.heads(), "head"), m.n_embd, m.block_size, *m.vocab_size, padded));
   log::info(fmt::format("Data: {}: {} training and {} validation tokens, {}", corpus.source,
                         with_commas(corpus.train.size()), with_commas(corpus.validation.size()),
                         resident ? "resident" : "streamed"));
@@ -118,31 +123,64 @@ std::vector<std::string> describe_stages(const Config& config, const Corpus& cor
   return result;
 }
 
+namespace {
+
+struct Idle {
+  bool is_idle;
+  const char *key, *why;
+};
+
+// Written by a person, that is: a run writes out every key in its own configuration.
+bool is_written(const config::Origins& origins, const char* key) {
+  const auto found = origins.find(key);
+  return found != origins.end() &&
+         found->second.find(fmt::format("{}:", kEffectiveConfig)) == std::string::npos;
+}
+
+std::vector<Idle> idle_settings(const Config& config, const DeviceInfo& device, const Precision& precision,
+                                bool resident) {
+  const TrainingConfig& t = config.training;
+  const CadenceConfig& cadence = t.cadence;
+  const bool cpu = device.device.is_cpu(), compiles = t.execution.use_compile;
+  const char *const at_home = "the tokens are resident, and batches are built where they are",
+                    *const not_fused = "training.use_compile is false",
+                    *const no_samples = "training.sample_interval is 0";
+  return {
+      {precision.compute_type() == at::kFloat, "training.amp_mode", "the run does not compute in 16 bits"},
+      {!precision.end_to_end && t.precision.gradient_dtype == GradientDtype::bfloat16, "training.gradient_dtype",
+       "the run does not compute in bfloat16 end to end"},
+      {t.optimizer.state_dtype == StateDtype::float32, "training.float32_embedding_state",
+       "all of AdamW's state is float32"},
+      {cpu, "training.expandable_segments", "it is for a GPU"},
+      {!cpu && has_allocator_variable(), "training.expandable_segments", "PYTORCH_ALLOC_CONF is set"},
+      {!compiles, "training.loss_chunk_rows", not_fused},
+      {!compiles, "training.compile_mode", not_fused},
+      {t.schedule.lr_schedule == LrSchedule::constant, "training.min_lr", "training.lr_schedule is constant"},
+      {config.model.position == Position::learned, "model.rope_theta", "model.position is learned"},
+      {cadence.sample_interval.count == 0, "training.sample_tokens", no_samples},
+      {cadence.sample_interval.count == 0, "training.sample_prompt", no_samples},
+      {cadence.eval_interval.count == 0, "training.eval_batches", "training.eval_interval is 0"},
+      {resident, "data.num_workers", at_home},
+      {resident, "data.prefetch_factor", at_home},
+      {resident, "data.persistent_workers", at_home},
+      {resident, "data.pin_memory", at_home},
+      {!resident && cpu, "data.pin_memory", "a CPU needs no page-locked memory"},
+      {!resident && config.data.num_workers == 0, "data.prefetch_factor", "data.num_workers is 0"},
+  };
+}
+
+}  // namespace
+
 void announce_idle_settings(const Config& config, const config::Origins& origins, const DeviceInfo& device,
                             const Precision& precision, bool resident) {
-  if (precision.compute_type() == at::kFloat && origins.count("training.amp_mode"))
-    log::info("No effect here: training.amp_mode (the run does not compute in 16 bits)");
-  if (!precision.end_to_end && config.training.precision.gradient_dtype == GradientDtype::bfloat16 &&
-      origins.count("training.gradient_dtype"))
-    log::info("No effect here: training.gradient_dtype (the run does not compute in bfloat16 end to end)");
-  if (config.training.optimizer.state_dtype == StateDtype::float32 && origins.count("training.float32_embedding_state"))
-    log::info("No effect here: training.float32_embedding_state (all of AdamW's state is float32)");
-  if (device.device.is_cpu() && origins.count("training.expandable_segments"))
-    log::info("No effect here: training.expandable_segments (it is for a GPU)");
-  if (device.device.is_cuda() && has_allocator_variable() && origins.count("training.expandable_segments"))
-    log::info("No effect here: training.expandable_segments (PYTORCH_ALLOC_CONF is set)");
-  std::vector<std::string> idle;
-  const auto note = [&](const char* key) {
-    if (origins.count(key)) idle.push_back(key);
-  };
-  if (resident) {
-    for (const char* key : {"data.num_workers", "data.prefetch_factor", "data.persistent_workers"}) note(key);
+  std::vector<Idle> idle = idle_settings(config, device, precision, resident);
+  std::erase_if(idle, [&](const Idle& one) { return !one.is_idle || !is_written(origins, one.key); });
+  for (size_t begin = 0, end = 0; begin < idle.size(); begin = end) {
+    std::vector<const char*> keys;  // for the same reason
+    for (; end < idle.size() && std::string_view(idle[end].why) == idle[begin].why; ++end)
+      keys.push_back(idle[end].key);
+    log::info(fmt::format("No effect here: {} ({})", fmt::join(keys, ", "), idle[begin].why));
   }
-  if (resident || device.device.is_cpu()) note("data.pin_memory");
-  if (idle.empty()) return;
-  log::info(fmt::format("No effect here: {} ({})", fmt::join(idle, ", "),
-                        resident ? "the tokens are resident, and batches are built where they are"
-                                 : "a CPU needs no page-locked memory"));
 }
 
 }  // namespace gpt

@@ -31,7 +31,9 @@ std::optional<FinishedRun> find_finished(const StartingPoint& start, const Confi
     return FinishedRun{
         .fact = fmt::format("{} is at step {}, but {}, and a run that resumes from it goes on counting there",
                             start.path, step, length),
-        .remedy = fmt::format("set {} above {}", key, steps_or_epochs),
+        .remedy = fmt::format("set {} above {}, or begin a new run with its weights: training.init_from instead of "
+                              "resume_from",
+                              key, steps_or_epochs),
         .is_foreign = true};
   }
   if (step > plan.total_steps) {

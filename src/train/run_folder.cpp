@@ -64,11 +64,6 @@ const std::string& created(const std::string& path) {
   return path;
 }
 
-std::string absolute_checkpoint(const std::string& resume_from) {
-  std::error_code ignored;
-  return fs::weakly_canonical(checkpoint_file(resume_from), ignored).string();
-}
-
 }  // namespace
 
 RunFolder::RunFolder(const std::string& path) : path_(created(path)), lock_(path, ExitCode::checkpoint, "output_dir") {
@@ -122,7 +117,7 @@ std::optional<StartingPoint> RunFolder::find_start(const std::string& resume_fro
   for (const std::string& name : names_in(path_)) {
     if (belongs_to_run(name)) old.push_back(name);
   }
-  const bool holds_run = !checkpoints_in(path_).empty();
+  const bool holds_run = holds_checkpoint(path_);
   const bool holds_metrics = exists(metrics_path());
   const bool named = names_checkpoint(resume_from);
   const std::string path = named ? absolute_checkpoint(resume_from) : "";
@@ -151,8 +146,10 @@ std::optional<StartingPoint> RunFolder::find_start(const std::string& resume_fro
       ExitCode::checkpoint,
       fmt::format(
           "{} already holds a run, which was not started with training.resume_from: {}; gpt-train --restart sets it aside and "
-          "starts anew, training.resume_from: auto continues it, and output_dir: {} is free for a new run",
-          path_, resume_from, next_free_folder(path_)));
+          "starts anew, training.resume_from: auto continues it, and output_dir: {} is free for {}",
+          path_, resume_from, next_free_folder(path_),
+          named ? "a run that continues that one, or, with training.init_from instead, for a new one with its weights"
+                : "a new run"));
 }
 
 std::string RunFolder::set_aside(const std::vector<std::string>& names) const {
@@ -173,6 +170,8 @@ std::optional<StartingPoint> peek_run(const std::string& folder) {
   std::string reasons;
   return first_readable(checkpoints_in(folder), reasons);
 }
+
+bool holds_checkpoint(const std::string& folder) { return !checkpoints_in(folder).empty(); }
 
 std::string next_free_folder(const std::string& folder) {
   int number = 2;

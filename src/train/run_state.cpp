@@ -31,6 +31,11 @@ ParameterTypes types_of(const TrainingConfig& training, const Precision& precisi
           .gradient = gradient_type(training, precision.end_to_end)};
 }
 
+GPT make_model(const Config& config, at::Device device, const ParameterTypes& types, const NamedTensors* weights) {
+  return weights ? GPT(config.model, device, *weights, types)
+                 : GPT(config.model, device, stream_seed(config, kWeights), types);
+}
+
 std::string in_one_line(std::string text) {
   std::replace(text.begin(), text.end(), '\n', ' ');
   return text;
@@ -53,9 +58,9 @@ uint64_t checkpoint_file_bytes(const Config& config, const Tokenizer* tokenizer)
 }
 
 RunState::RunState(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision,
-                   const StartingPoint* start)
-    : model(start ? GPT(config.model, device, start->checkpoint.model, types_of(config.training, precision))
-                  : GPT(config.model, device, stream_seed(config, kWeights), types_of(config.training, precision))),
+                   const StartingPoint* start, const NamedTensors* initial)
+    : model(
+          make_model(config, device, types_of(config.training, precision), start ? &start->checkpoint.model : initial)),
       optimizer(model.parameters(), config.training.optimizer),
       scaler(precision.grad_scaler, device),
       loader(corpus.sources, config.data, schedule_options(config, corpus), device),

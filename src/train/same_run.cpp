@@ -28,11 +28,13 @@ std::string data_name(const DataConfig& data) {
   return data.bin.empty() ? "the installed dataset" : data.bin;
 }
 
-[[noreturn]] void refuse(const StartingPoint& start, const Config& now, const std::string& why) {
+// `more`: what else the command of a new run may need.
+[[noreturn]] void refuse(const StartingPoint& start, const Config& now, const std::string& why,
+                         const std::string& more = "") {
   throw Error(ExitCode::checkpoint,
               fmt::format("{} belongs to another run: {}; restore that run's own settings and data, start anew with "
-                          "--restart, which sets the old run aside, or start another one with --output_dir {}",
-                          start.path, why, next_free_folder(now.output_dir)));
+                          "--restart, which sets the old run aside, or start another one with --output_dir {}{}",
+                          start.path, why, next_free_folder(now.output_dir), more));
 }
 
 std::string to_text(const config::Change& change) {
@@ -91,7 +93,8 @@ Corpus load_run_corpus(const Config& config, const std::optional<StartingPoint>&
     refuse(*start, config,
            then == now
                ? fmt::format("{} has changed since it began: {}", config.data.bin.empty() ? "the text" : "the bin", why)
-               : fmt::format("it was trained on {}, and {} holds other data: {}", then, now, why));
+               : fmt::format("it was trained on {}, and {} holds other data: {}", then, now, why),
+           fmt::format(", and with --init_from {} if it is to begin with the weights of this one", start->path));
   };
   require_same_tokenizer(config.data.tokenizer, start->checkpoint.tokenizer);
   require_same_split(*start, config);

@@ -46,14 +46,15 @@ Values parse(std::vector<std::string> arguments, bool takes_words = false) {
   for (const std::string& argument : arguments) words.push_back(argument.c_str());
   Values values;
   const std::vector<Section> rows = sections(values);
-  const auto given = parse_arguments({.name = "p",
-                                      .description = "Tests.",
-                                      .usage = "[--FLAG VALUE ...]",
-                                      .sections = rows,
-                                      .footer = "The end.\n",
-                                      .takes_words = takes_words,
-                                      .flag_for = [](const std::string&) { return "--input-file"; }},
-                                     static_cast<int>(words.size()), words.data());
+  const auto given =
+      parse_arguments({.name = "p",
+                       .description = "Tests.",
+                       .usage = "[--FLAG VALUE ...]",
+                       .sections = rows,
+                       .guide = {.first = {"unsigned-number", "on"}, .examples = "  p --on\n", .ending = "The end.\n"},
+                       .takes_words = takes_words,
+                       .flag_for = [](const std::string&) { return "--input-file"; }},
+                      static_cast<int>(words.size()), words.data());
   if (!given) return values;
   apply_settings(given->settings, rows_of(rows));
   Values result = values;
@@ -151,7 +152,11 @@ TEST(Arguments, HelpShowsDefaultsRangesAndSpellingsWhateverElseIsWrong) {
   testing::internal::CaptureStdout();
   parse({"--texd", "--help", "--share", "7"});
   const std::string help = testing::internal::GetCapturedStdout();
-  EXPECT_TRUE(help.starts_with("Tests.\n\nUsage: p [--FLAG VALUE ...]\n")) << help;
+  EXPECT_TRUE(
+      help.starts_with("Tests.\n\nUsage: p [--FLAG VALUE ...]\n\nThe flags that people need first\n"
+                       "  -n, --unsigned-number 0           a number [>= 0] (natural)\n"
+                       "  -o, --on                          a switch\n\nExamples\n  p --on\n\nA flag is written"))
+      << help;
   EXPECT_NE(help.find("\nNumbers\n  -w, --whole 0                     a number\n"), std::string::npos) << help;
   EXPECT_NE(help.find("\n  -n, --natural 0                   a number [>= 0] (unsigned-number)\n"), std::string::npos)
       << help;

@@ -148,25 +148,47 @@ TEST(AutomaticSizes, ARunThatWasChosenInFloat32GoesOnInIt) {
   EXPECT_FALSE(now.training.precision.use_amp);
 }
 
-TEST(OutputFolder, IsNamedAfterTheConfigurationElseTheData) {
-  DataConfig data;
-  EXPECT_EQ(output_folder(data, "configs/shakespeare_char.yaml"), "models/shakespeare_char");
-  EXPECT_EQ(output_folder(data, ""), "models/run");
-  data.text = "/home/me/My text.txt";
-  EXPECT_EQ(output_folder(data, ""), "models/My_text");
-  EXPECT_EQ(output_folder(data, "a.yaml"), "models/a");
-  data.text = "texts/";
-  EXPECT_EQ(output_folder(data, ""), "models/texts");
-  data.text = "wiki/*.jsonl.zst";
-  EXPECT_EQ(output_folder(data, ""), "models/run");
-  data.text = "größe.tar.gz";
-  EXPECT_EQ(output_folder(data, ""), "models/größe");
-  data.text = "";
-  data.bin = "data/owt/train.bin";
-  EXPECT_EQ(output_folder(data, ""), "models/train");
-  data.bin = "";
-  data.dataset = DatasetName::shakespeare;
-  EXPECT_EQ(output_folder(data, ""), "models/shakespeare");
+TEST(AutomaticSizes, OfAModelThatIsGivenOnlyTheRestIsChosen) {
+  Config config;
+  config.training.init_from = "a/ckpt.pt";
+  config.model.n_layer = 3;
+  config.model.block_size = 64;
+  const Config longer = chosen({.gpu = false, .cores = 2, .characters = 40'000}, config);
+  EXPECT_EQ(longer.model.n_layer, 3);
+  EXPECT_EQ(longer.model.block_size, 64);
+  EXPECT_EQ(longer.training.batch_size, 16);
+  config.model.block_size = 128;
+  const Config half = chosen({.gpu = false, .cores = 2, .characters = 40'000}, config);
+  EXPECT_NEAR(static_cast<double>(*longer.training.schedule.max_steps) / 2,
+              static_cast<double>(*half.training.schedule.max_steps), 100)
+      << "as many epochs of shorter sequences";
+  EXPECT_EQ(chosen({.gpu = false, .cores = 2, .characters = 500}, config).model.block_size, 128);
+}
+
+TEST(AutomaticSizes, TokensOfSeveralCharactersAreFewer) {
+  const auto steps = [](double characters_per_token) {
+    return *chosen({.gpu = false, .cores = 2, .characters = 100'000, .characters_per_token = characters_per_token})
+                .training.schedule.max_steps;
+  };
+  EXPECT_GT(steps(1), 2 * steps(4));
+}
+
+TEST(AutomaticSizes, ARunThatBeganWithWeightsKeepsTheirModel) {
+  Config saved;
+  saved.training.init_from = "/a/ckpt.pt";
+  saved.model.norm = Norm::layernorm;
+  saved.model.n_layer = 3;
+  saved.model.vocab_size = 65;
+  Config now;
+  now.model.preset = Preset::none;
+  keep_choices(now, {}, saved);
+  EXPECT_EQ(now.model.norm, Norm::layernorm);
+  EXPECT_EQ(now.model.vocab_size, 65);
+  EXPECT_EQ(now.training.init_from, "/a/ckpt.pt");
+  Config other;
+  other.training.init_from = "/b/ckpt.pt";
+  keep_choices(other, {{"training.init_from", "--init_from"}}, saved);
+  EXPECT_EQ(other.training.init_from, "/b/ckpt.pt") << "another run, which is refused";
 }
 
 }  // namespace

@@ -38,6 +38,9 @@ void randomise(const Option& row, std::mt19937_64& random) {
   if (auto* integer = std::get_if<int64_t*>(&row.target)) **integer = whole();
   if (auto* number = std::get_if<double*>(&row.target)) **number = random_number(random, row.min, row.max);
   if (auto* text = std::get_if<std::string*>(&row.target)) **text = random_text(random);
+  // Once read, no path begins with the sign for the home folder.
+  if (auto* text = std::get_if<std::string*>(&row.target); text && row.is_path && (*text)->starts_with('~'))
+    **text = "./" + **text;
   if (auto* optional = std::get_if<std::optional<int64_t>*>(&row.target)) {
     **optional = random() % 2 ? std::optional<int64_t>(whole()) : std::nullopt;
   }
@@ -126,6 +129,7 @@ TEST(Difference, WhatChangesTheDataOrTheShapeIsNotSafe) {
                                           "training.batch_size",
                                           "training.gradient_accumulation_steps",
                                           "training.gradient_dtype",
+                                          "training.init_from",
                                           "training.master_weights",
                                           "training.total_batch_size",
                                           "training.use_amp",

@@ -83,21 +83,46 @@ constexpr const char* kTrainer[] = {"output_dir",
                                     "rope_theta",
                                     "tie_word_embeddings",
                                     "attn_pdrop"};
-constexpr const char* kOthers[] = {"tensorboard",      "resume",
-                                   "precision",        "devices",
-                                   "num_nodes",        "global_batch_size",
-                                   "micro_batch_size", "max_seq_length",
-                                   "max_tokens",       "lr_warmup_steps",
-                                   "save_interval",    "input_bin",
-                                   "input_val_bin",    "sequence_length",
-                                   "total_batch_size", "steps",
-                                   "log_every",        "eval_every",
-                                   "save_every",       "dropout_rate",
-                                   "optimizer",        "output",
-                                   "data_dir",         "model_type",
-                                   "train_batch_size", "auto_find_batch_size",
-                                   "cpu_offload_pin",  "offload_param",
-                                   "buffer_swapping",  "activation_offloading"};
+constexpr const char* kOthers[] = {"tensorboard",
+                                   "resume",
+                                   "precision",
+                                   "devices",
+                                   "num_nodes",
+                                   "global_batch_size",
+                                   "micro_batch_size",
+                                   "max_seq_length",
+                                   "max_tokens",
+                                   "lr_warmup_steps",
+                                   "save_interval",
+                                   "input_bin",
+                                   "input_val_bin",
+                                   "sequence_length",
+                                   "total_batch_size",
+                                   "steps",
+                                   "log_every",
+                                   "eval_every",
+                                   "save_every",
+                                   "dropout_rate",
+                                   "optimizer",
+                                   "output",
+                                   "data_dir",
+                                   "model_type",
+                                   "train_batch_size",
+                                   "auto_find_batch_size",
+                                   "cpu_offload_pin",
+                                   "offload_param",
+                                   "buffer_swapping",
+                                   "activation_offloading",
+                                   "layers",
+                                   "smoothing",
+                                   "workers",
+                                   "find_lr",
+                                   "stage",
+                                   "processed_data_path",
+                                   "benchmark_epochs",
+                                   "skip_unit_tests",
+                                   "finetune_from",
+                                   "zero_stage"};
 
 TEST(Foreign, EveryNameHasAnAnswer) {
   std::vector<std::string> names(std::begin(kNanoGpt), std::end(kNanoGpt));
@@ -127,6 +152,13 @@ TEST(Foreign, AnswersSayWhatToUse) {
   EXPECT_EQ(yaml_fault("eval_only: true\n"), "c.yaml:1:1: unknown key 'eval_only': start gpt-train with --eval-only");
   EXPECT_EQ(yaml_fault("train:\n  batch_size: 3\n"),
             "c.yaml:1:1: unknown key 'train': the section is called 'training'");
+  EXPECT_EQ(
+      flag_fault({"--benchmark_epochs", "3"}),
+      "unknown flag '--benchmark_epochs': measuring has a program of its own: gpt-bench modes --epochs 3, and gpt-bench "
+      "--help lists what else it measures");
+  EXPECT_NE(
+      flag_fault({"--model_name", "gpt2"}).find("training.init_from begins a run with the weights of a checkpoint"),
+      std::string::npos);
   EXPECT_EQ(flag_fault({"-o", "x"}), "unknown flag '-o': flags are whole words; did you mean '--output_dir'?");
 }
 

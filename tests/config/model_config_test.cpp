@@ -21,6 +21,27 @@ TEST(ModelConfig, HiddenWidthFollowsTheMlp) {
   EXPECT_EQ(c.hidden(), 7);
 }
 
+TEST(ModelConfig, HeadsAreAboutSixtyFourWide) {
+  const auto head_dim = [](int64_t n_embd, std::optional<int64_t> n_kv_head = {}) {
+    ModelConfig c;
+    c.n_embd = n_embd;
+    c.n_kv_head = n_kv_head;
+    EXPECT_EQ(c.heads() * c.head_dim(), n_embd);
+    EXPECT_EQ(c.heads() % c.kv_heads(), 0);
+    return c.head_dim();
+  };
+  EXPECT_EQ(ModelConfig{}.heads(), 6);
+  for (const int64_t n_embd : {64, 384, 1024, 1600, 65536}) EXPECT_EQ(head_dim(n_embd), 64);
+  EXPECT_EQ(head_dim(16), 16);
+  EXPECT_EQ(head_dim(96), 48);
+  EXPECT_EQ(head_dim(100), 50);
+  EXPECT_EQ(head_dim(2 * 97), 194);  // 2 and 194 divide it
+  EXPECT_EQ(head_dim(97), 97);       // nothing even divides it
+  EXPECT_EQ(head_dim(384, 4), 48);   // 6 heads would not share out 4
+  EXPECT_EQ(head_dim(1024, 4), 64);
+  EXPECT_EQ(head_dim(1024, 1), 64);
+}
+
 TEST(ModelConfig, VocabularyIsPadded) {
   ModelConfig c;
   c.vocab_size = 50257;
@@ -45,7 +66,7 @@ TEST(ModelConfig, PresetsAreGpt2sSizes) {
     c.tie_weights = false;
     apply_preset(c);
     EXPECT_EQ(c.n_layer, size.n_layer);
-    EXPECT_EQ(c.n_head, size.n_head);
+    EXPECT_EQ(c.heads(), size.n_head);
     EXPECT_EQ(c.n_embd, size.n_embd);
     EXPECT_EQ(c.hidden(), 4 * size.n_embd);
     EXPECT_EQ(c.block_size, 1024);

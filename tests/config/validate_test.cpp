@@ -14,16 +14,23 @@ TEST(Validate, DefaultsAndPresetsAreSound) {
 
 TEST(Validate, RefusesContradictionsWhereTheyWereWritten) {
   const std::pair<const char*, const char*> cases[] = {
-      {"model:\n  n_embd: 100\n",
+      {"model:\n  n_embd: 100\n  n_head: 6\n",
        "c.yaml:2:3: n_embd 100 is not divisible by n_head 6; use n_embd 96 or 102, or n_head 5 or 10"},
       {"model:\n  n_head: 7\n",
        "c.yaml:2:3: n_embd 384 is not divisible by n_head 7; use n_embd 378 or 385, or n_head 6 or 8"},
-      {"model:\n  n_embd: 4\n", "c.yaml:2:3: n_embd 4 is not divisible by n_head 6; use n_embd 6, or n_head 4"},
-      {"model:\n  n_kv_head: 4\n", "c.yaml:2:3: n_head 6 is not divisible by n_kv_head 4; use n_kv_head 3 or 6"},
-      {"model:\n  n_embd: 18\n",
+      {"model:\n  n_embd: 4\n  n_head: 6\n",
+       "c.yaml:2:3: n_embd 4 is not divisible by n_head 6; use n_embd 6, or n_head 4"},
+      {"model:\n  n_kv_head: 4\n  n_head: 6\n",
+       "c.yaml:2:3: n_head 6 is not divisible by n_kv_head 4; use n_kv_head 3 or 6"},
+      {"model:\n  n_embd: 18\n  n_head: 6\n",
        "c.yaml:2:3: position rope needs an even head size, but n_embd 18 / n_head 6 = 3; use n_embd 12 or "
        "24"},
-      {"device: gpu\n", "c.yaml:1:1: 'device' must be auto, cpu, cuda or cuda:N, got 'gpu'"},
+      {"device: gpu\n", "c.yaml:1:1: 'device' must be auto, cpu, cuda or cuda:N, got 'gpu'; did you mean 'cuda'?"},
+      {"device: gpu:1\n",
+       "c.yaml:1:1: 'device' must be auto, cpu, cuda or cuda:N, got 'gpu:1'; did you mean 'cuda:1'?"},
+      {"training:\n  init_from: a\n  resume_from: b\n",
+       "c.yaml:2:3: init_from begins a new run with the weights of a checkpoint, and resume_from continues the run of one; "
+       "keep one of them"},
       {"device: \"cuda:\"\n", "c.yaml:1:1: 'device' must be auto, cpu, cuda or cuda:N, got 'cuda:'"},
       {"output_dir: \"\"\n", "c.yaml:1:1: 'output_dir' must name a folder, got ''"},
       {"data:\n  text: a\n  dataset: shakespeare\n",

@@ -12,6 +12,7 @@ TEST(Version, NamesCommitLibTorchAndCuda) {
   const std::regex form("gpt-train [0-9]+\\.[0-9]+\\.[0-9]+ \\(commit " + commit_id() +
                         "\\)\nLibTorch [0-9]+\\.[0-9]+\\.[0-9]+\n(CUDA not built|CUDA [0-9]+\\.[0-9]+)");
   EXPECT_TRUE(std::regex_match(version_text(), form)) << version_text();
+  EXPECT_TRUE(version_text("gpt-bench").starts_with("gpt-bench ")) << version_text("gpt-bench");
 }
 
 }  // namespace

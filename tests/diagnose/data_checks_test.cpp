@@ -135,11 +135,15 @@ TEST(CheckValidation, ItHasToHappenAndItsShareIsTold) {
 TEST(CheckWorkers, NeitherNoneNorMoreThanCores) {
   DataConfig data;
   data.num_workers = 4;
-  EXPECT_EQ(check_workers(data, false, 8).status, Status::pass);
-  EXPECT_EQ(check_workers(data, false, 2).fix, "set data.num_workers: 1");
+  const auto check = [&](bool resident, bool cuda, int64_t cores) {
+    return check_workers(data, resident, cuda, cores);
+  };
+  EXPECT_EQ(check(false, true, 8).status, Status::pass);
+  EXPECT_EQ(check(false, true, 2).fix, "set data.num_workers: 1");
   data.num_workers = 0;
-  EXPECT_EQ(check_workers(data, false, 8).status, Status::warn);
-  EXPECT_EQ(check_workers(data, /*resident=*/true, 8).status, Status::pass);
+  EXPECT_EQ(check(false, true, 8).status, Status::warn);
+  EXPECT_EQ(check(/*resident=*/true, true, 8).status, Status::pass);
+  EXPECT_EQ(check(false, /*cuda=*/false, 8).status, Status::pass) << "a worker would take the cores that train";
 }
 
 }  // namespace

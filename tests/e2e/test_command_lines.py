@@ -1,11 +1,16 @@
 """What the programs answer to a wrong command line or configuration: one line that says what to write instead."""
 
+import os
 import pathlib
+import re
 import shutil
+import subprocess
 import tempfile
 import unittest
 
-from programs import run
+from programs import BIN, run
+
+PROGRAMS = ("gpt-train", "gpt-generate", "gpt-prepare", "gpt-diagnose", "gpt-bench")
 
 
 class CommandLines(unittest.TestCase):
@@ -43,6 +48,47 @@ class CommandLines(unittest.TestCase):
         message = "tokenizer 'bpe': bpe needs the size of its vocabulary, as in bpe:8192"
         self.assert_refused(message, "gpt-train", "--data", text, "--tokenizer", "bpe", "--n_layer", 1, "--output", self.folder / "run")
         self.assert_refused(message, "gpt-prepare", "--input", text, "--tokenizer", "bpe", "--output", self.folder / "out")
+
+    def test_help_begins_with_what_people_need_first_and_ends_with_the_exit_status(self):
+        for program in PROGRAMS:
+            shown = run(program, "--help", check_code=0).stdout
+            self.assertLessEqual(max(map(len, shown.splitlines())), 80, program)
+            self.assertIn("\nExamples\n  ", shown, program)
+            self.assertIn("\nExit status\n  0 ", shown, program)
+            self.assertRegex(run(program, "--version", check_code=0).stdout, rf"^{program} \d+\.\d+\.\d+ \(commit .*\)\nLibTorch ")
+        shown = run("gpt-train", "--help", check_code=0).stdout
+        first, examples = shown.split("\nExamples\n")
+        self.assertEqual(re.findall(r"^  --(\w+)", first, re.M), ["data", "dataset", "tokenizer", "config", "output_dir", "max_steps",
+                                                                  "batch_size", "learning_rate", "device", "restart"])
+        self.assertEqual(len(re.findall(r"^  gpt-train ", examples.split("\n\n")[0], re.M)), 3)
+        self.assertIn("log goes to standard error", shown)
+        self.assertRegex(shown, r"\nExit status\n(  .*\n)+$")
+
+    def test_another_libtorch_in_the_environment_does_not_matter(self):
+        other = self.folder / "other"
+        other.mkdir()
+        for name in ("libc10.so", "libtorch_cpu.so", "libgomp.so.1"):
+            shutil.copy(os.environ["GPT_FAILING_CALLS"], other / name)  # a library, but not that one
+        for program in PROGRAMS:
+            run(program, "--version", env={"LD_LIBRARY_PATH": str(other)}, check_code=0)
+            dynamic = subprocess.run(["readelf", "-d", BIN / program], capture_output=True, text=True, check=True).stdout
+            self.assertIn("(RPATH)", dynamic, program)
+            self.assertNotIn("(RUNPATH)", dynamic, program)
+            paths = re.search(r"rpath: \[(.*)\]", dynamic)[1].split(":")
+            self.assertEqual(paths[0], "$ORIGIN/../lib/gpt-train", "the OpenMP beside the programs goes first")
+
+    def test_a_tilde_is_the_home_folder(self):
+        text = self.file("text.txt", "some text " * 500)
+        home = {"HOME": str(self.folder), "XDG_CACHE_HOME": str(self.folder / "cache")}
+        tiny = ["--n_layer", 1, "--n_embd", 16, "--block_size", 8, "--batch_size", 2, "--max_steps", 1, "--device", "cpu", "--threads", 1]
+        run("gpt-prepare", "--input=~/text.txt", "--tokenizer", "byte", "--output=~/data", cwd=self.folder, env=home, check_code=0)
+        self.file("c.yaml", "output_dir: ~/runs/first\ndata: {text: ~/text.txt}\n")
+        run("gpt-train", "--config=~/c.yaml", *tiny, cwd=self.folder, env=home, check_code=0)
+        run("gpt-generate", "--checkpoint=~/runs/first", "--max-new-tokens", 1, "--output=~/sample.txt", cwd=self.folder, env=home, check_code=0)
+        for made in ("data/tokens_bpe.bin", "runs/first/ckpt.pt", "sample.txt"):
+            self.assertTrue((self.folder / made).exists(), made)
+        self.assertFalse((self.folder / "~").exists())
+        self.assertTrue(text.exists())
 
     def test_values_of_the_wrong_kind(self):
         self.assert_refused("--top-k must be a whole number >= 0, got 'x'", "gpt-generate", "--top-k", "x")

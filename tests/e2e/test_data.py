@@ -115,7 +115,7 @@ class Data(unittest.TestCase):
 
     def test_reading_before_the_first_step_obeys_signals(self):
         """A text to hash and ids to check, for minutes if nobody listened: holes that take no space on the disk."""
-        large = self.root / "large.bin"
+        large = self.root / "large"  # which says neither text nor token ids
         with open(large, "wb") as file:
             file.truncate(1 << 37)
         for name, options in (("text", {"data.text": large}), ("bin", {"data.bin": large, "model.vocab_size": 9})):

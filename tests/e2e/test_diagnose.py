@@ -122,14 +122,16 @@ class Diagnose(unittest.TestCase):
         found = checks("--bin", self.folder / "data" / "train.bin", "--device", "cpu", check_code=1)
         self.assertEqual(found["dataset"]["fix"], f"make it with gpt-prepare --input TEXT --output {self.folder}/data")
 
-    def test_a_folder_that_holds_another_run_fails(self):
+    def test_a_folder_that_holds_another_run_is_a_warning(self):
         train(self.folder / "run", self.text, training__max_steps=2)
         same = {**TINY, "data.text": self.text, "output_dir": self.folder / "run", "training.max_steps": 4}
         found = checks(*flags(same), "--no-probe", check_code=0)
         self.assertIn("step 2 of 4: the same command continues the run", found["output folder"]["detail"])
         for key, value in {"model.n_embd": 64, "data.text": self.other_text()}.items():
-            found = checks(*flags({**same, key: value}), "--no-probe", check_code=1)
-            self.assertEqual(found["output folder"]["status"], "fail", key)
+            found = checks(*flags({**same, key: value}), "--no-probe", check_code=0)
+            self.assertEqual(found["output folder"]["status"], "warn", key)
+            self.assertIn("belongs to another run", found["output folder"]["detail"])
+            self.assertIn("memory of the run", found)
             self.assertIn(f"set output_dir: {self.folder}/run-2", found["output folder"]["fix"])
 
     def other_text(self):

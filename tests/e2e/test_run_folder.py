@@ -62,10 +62,13 @@ class RunFolder(unittest.TestCase):
         programs.run("gpt-train", "--config", "tiny.yaml", "--data", self.text, *small, cwd=work, check_code=0)
         programs.run("gpt-train", "--data", self.text, *small, cwd=work, check_code=0)
         self.assertEqual(sorted(p.name for p in (work / "models").iterdir()), ["text", "tiny"])
-        # A run in the former default folder is not forgotten.
+        # A run in the former default folder is not forgotten: the command that made it goes on with it, and no other does.
         (work / "models/text").rename(work / "models/run")
         again = programs.run("gpt-train", "--data", self.text, *small, cwd=work, check_code=0)
-        self.assertIn("models/run holds a run of this configuration", again.stderr)
+        self.assertIn("models/run is finished", again.stderr)
+        other = programs.run("gpt-train", "--data", self.text, *small, "--lr", 0.002, cwd=work, check_code=0)
+        self.assertIn("models/run holds a run that differs only in training.learning_rate: --output_dir models/run would continue",
+                      other.stderr)
         # gpt-generate takes the newest.
         self.assertIn("models/text/ckpt.pt", programs.run("gpt-generate", "--max-new-tokens", 1, cwd=work, check_code=0).stderr)
 

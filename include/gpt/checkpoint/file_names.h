@@ -22,6 +22,9 @@ std::vector<std::string> newest_first(const std::string& folder, const std::vect
 // The file that a path stands for: its own, or the newest checkpoint of a folder, which is ckpt.pt where there is none.
 std::string checkpoint_file(const std::string& path);
 
+// The same, however it was spelled and wherever the program runs. What is not there any more was a folder, unless it ends in .pt.
+std::string absolute_checkpoint(const std::string& path);
+
 // Whether training.resume_from is a path, rather than a rule.
 bool names_checkpoint(const std::string& resume_from);
 

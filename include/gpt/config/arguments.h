@@ -20,12 +20,20 @@ struct Section {
 
 std::vector<Option> rows_of(const std::vector<Section>& sections);
 
+// What --help says beside the list of flags.
+struct Guide {
+  std::vector<std::string> first = {};  // the flags that people need first, by their names
+  std::string examples = {};            // a line each
+  std::string ending = {};              // what else there is to know, and the exit status
+};
+
 struct Program {
   std::string name;
   std::string description;
   std::string usage;  // what follows the name
   std::vector<Section> sections;
-  std::string footer = {};  // of --help
+  std::string notes = {};  // on how its flags are written
+  Guide guide = {};
   // Whether there are arguments that belong to no flag. Without them, those after a flag of a list belong to the list.
   bool takes_words = false;
   // The flag that a file was probably meant for.
@@ -42,7 +50,7 @@ struct Arguments {
 // Adds --help and --version; nothing when one of those was answered on standard output. Throws gpt::Error(config).
 std::optional<Arguments> parse_arguments(Program program, int argc, const char* const* argv);
 
-// For a terminal of so many columns; 0: for a file.
+// Wrapped at so many columns.
 std::string help_text(const Program& program, int columns);
 
 }  // namespace gpt::config

@@ -14,9 +14,11 @@ struct Surroundings {
   bool gpu = false;
   int64_t cores = 1;
   int64_t characters = 0;  // of the text; 0 = not known
+  double characters_per_token = 1;
 };
 
-// Whether the table is to choose: the preset is auto, and no size of the model was written out.
+// Whether the table is to choose: the preset is auto, and no size of the model was written out. Where training.init_from gives the
+// sizes, it chooses all but these.
 bool chooses_sizes(const Config& config, const Origins& origins);
 
 // Sets what was not written out; nothing unless chooses_sizes(). Where it does not choose, auto becomes none.

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "gpt/config/arguments.h"
 #include "gpt/config/config.h"
 #include "gpt/config/option.h"
 #include "gpt/config/setting.h"
@@ -21,17 +22,12 @@ struct CommandLine {
   std::string config_path;  // empty without --config
   bool handled = false;     // --help, --version, --print-config or --print-reference was answered: exit 0
 };
-// `complete` sets what depends on the machine, before the whole is validated and shown.
+// `complete` sets what depends on the machine and on training.init_from, before the whole is validated and shown.
 using Completion = std::function<void(Config& config, const Origins& origins)>;
 // `program_rows` belong to the program alone, not to the configuration (gpt-diagnose --json).
 CommandLine parse_command_line(int argc, const char* const* argv, const std::string& program,
                                const std::string& description, const std::vector<Option>& program_rows = {},
-                               const Completion& complete = {});
-
-constexpr const char* kRunsFolder = "models";  // where runs are unless output_dir names another place
-
-// What output_dir: auto means: models/NAME, NAME being that of the configuration's file, else of the text, dataset or bin.
-std::string output_folder(const DataConfig& data, const std::string& config_path);
+                               const Completion& complete = {}, const Guide& guide = {});
 
 // A YAML text into `config` (already holding defaults). `origin` names it in errors.
 Origins read_yaml(std::string_view yaml, const std::string& origin, Config& config);

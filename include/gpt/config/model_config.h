@@ -17,7 +17,7 @@ struct ModelConfig {
   // Sizes (and for gpt2_*: GPT-2's exact form) as defaults; keys written out take precedence. automatic: see automatic.h.
   Preset preset = Preset::automatic;
   int64_t n_layer = 6;
-  int64_t n_head = 6;
+  std::optional<int64_t> n_head;     // auto: heads 64 wide, see heads()
   std::optional<int64_t> n_kv_head;  // auto: n_head; fewer is grouped-query attention
   int64_t n_embd = 384;
   std::optional<int64_t> n_hidden;  // auto: 4 n_embd; gated: 8/3 n_embd rounded up to a multiple of 64
@@ -33,8 +33,9 @@ struct ModelConfig {
   double dropout = 0.1;
   bool tie_weights = true;
 
-  int64_t head_dim() const { return n_embd / n_head; }
-  int64_t kv_heads() const { return n_kv_head.value_or(n_head); }
+  int64_t heads() const;  // n_head, or what auto means
+  int64_t head_dim() const { return n_embd / heads(); }
+  int64_t kv_heads() const { return n_kv_head.value_or(heads()); }
   int64_t hidden() const;        // n_hidden, or what auto means
   int64_t padded_vocab() const;  // vocab_size (which must be set) rounded up to vocab_multiple
 };

@@ -74,6 +74,7 @@ struct Option {
   bool safe_on_resume = false;              // a stopped run may go on with another value
   bool may_be_time = false;                 // of an Interval: it may be counted in seconds
   bool is_switch = false;                   // of a bool that is false: its flag takes no value
+  bool is_path = false;                     // of a text: a leading ~ is the home folder
   std::string otherwise = {};               // of a Choice: what to do when none of its names is meant
   std::string if_true = {}, if_false = {};  // of a Choice that was true or false once, or is elsewhere
   bool is_shadowed = false;                 // an option of the program has this name: the flag needs the section

@@ -1,4 +1,5 @@
-// Which keys were written out, and where: "training.batch_size" -> "configs/x.yaml:12:3" or "--batch_size".
+// Which keys were written out, and where: "training.batch_size" -> "configs/x.yaml:12:3" or "--batch_size". Where an alias was written,
+// it is here too.
 #pragma once
 
 #include <map>

@@ -15,7 +15,8 @@
 namespace gpt::config {
 
 struct Setting {
-  std::string key = {};  // "training.batch_size", whatever spelling was used
+  std::string key = {};       // "training.batch_size", whatever spelling was used
+  std::string spelling = {};  // an alias, where it was written so
   std::string text = {};
   bool quoted = false;
   std::string written = {};               // where the key stands: "file:line:col" or "--flag"

@@ -93,6 +93,7 @@ struct TrainingConfig {
   std::optional<int64_t> total_batch_size;  // sequences per update, from which the number of micro-steps follows
   double label_smoothing = 0.0;
   std::string resume_from = "auto";  // auto | none | a checkpoint's path
+  std::string init_from;             // a checkpoint whose weights a new run begins with; empty: random ones
   OptimizerConfig optimizer;
   ScheduleConfig schedule;
   PrecisionConfig precision;

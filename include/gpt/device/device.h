@@ -28,7 +28,8 @@ struct DeviceInfo {
 // gpt::Error(config) when an explicit device is not available.
 struct DeviceChoice {
   at::Device device;
-  std::string reason;  // why not a GPU; empty on a GPU or when the CPU was asked for
+  std::string reason;      // why not a GPU; empty on a GPU or when the CPU was asked for
+  bool is_wished = false;  // use_gpu: true was written out, which is device: auto
 };
 DeviceChoice select_device(const std::string& spec);
 

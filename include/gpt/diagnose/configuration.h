@@ -1,7 +1,5 @@
-// Checks a whole configuration against this machine and its data, and a checkpoint against itself.
+// Checks a whole configuration against this machine and its data.
 #pragma once
-
-#include <string>
 
 #include "gpt/config/load.h"
 #include "gpt/diagnose/check.h"
@@ -12,8 +10,5 @@ namespace gpt {
 // What a run of the command's configuration would meet. A user error is a failed check and never an exception; only a signal
 // ends it early, with gpt::Error(interrupted).
 Checks check_configuration(const config::CommandLine& command, const PlanOptions& asked);
-
-// A checkpoint file, or the last one (ckpt.pt) of a run folder: read, and every hash compared.
-Check check_checkpoint(const std::string& path);
 
 }  // namespace gpt

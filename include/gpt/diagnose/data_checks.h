@@ -37,7 +37,7 @@ Check check_sample_prompt(const CadenceConfig& cadence, const Corpus& corpus);
 
 Check check_batch(const TrainingConfig& training, const DatasetFacts& facts);
 Check check_validation(const Config& config, const DatasetFacts& facts, const RunPlan& plan);
-Check check_workers(const DataConfig& data, bool resident, int64_t cores);
+Check check_workers(const DataConfig& data, bool resident, bool cuda, int64_t cores);
 
 // Tokens and steps per epoch, and how often the run reads its text: whether the model will memorize it. With
 // model.vocab_size unset the size of the model is not considered.

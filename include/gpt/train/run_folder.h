@@ -69,6 +69,8 @@ class RunFolder {
 // The newest checkpoint of a folder that can be read; nothing where there is none. Changes nothing, and takes no lock.
 std::optional<StartingPoint> peek_run(const std::string& folder);
 
+bool holds_checkpoint(const std::string& folder);  // readable or not
+
 // FOLDER-2, or the first higher number that does not exist yet: what messages offer for a new run.
 std::string next_free_folder(const std::string& folder);
 

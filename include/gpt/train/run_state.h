@@ -30,10 +30,11 @@ uint64_t checkpoint_file_bytes(const Config& config, const Tokenizer* tokenizer)
 
 class RunState {
  public:
-  // `config` is the effective one, with vocab_size set. A new run draws its weights and seeds the default generators from
-  // config.seed; otherwise everything is what it was at `start`. Throws gpt::Error(checkpoint) when that is for another model.
+  // `config` is the effective one, with vocab_size set. A new run draws its weights, or takes the `initial` ones, and seeds the
+  // default generators from config.seed; otherwise everything is what it was at `start`. Throws gpt::Error(checkpoint) when
+  // either is for another model.
   RunState(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision,
-           const StartingPoint* start = nullptr);
+           const StartingPoint* start = nullptr, const NamedTensors* initial = nullptr);
 
   Checkpoint capture() const;
 

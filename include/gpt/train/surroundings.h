@@ -5,11 +5,10 @@
 
 namespace gpt {
 
-// For config::parse_command_line(): chooses sizes where none was set.
+// For config::parse_command_line(): chooses sizes where none was set, or takes those of training.init_from.
 void choose_for_this_machine(Config& config, const config::Origins& origins);
 
-// A new run begins: says what was chosen for it, and whether models/run, once the default folder, holds an earlier run of the
-// same configuration.
-void announce_choice(const Config& config, const config::Origins& origins);
+// A new run begins: says what was chosen for it, and whether the folder that earlier versions would have taken holds one like it.
+void announce_choice(const Config& config, const config::Origins& origins, const std::string& config_path);
 
 }  // namespace gpt

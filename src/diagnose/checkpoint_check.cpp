@@ -1,0 +1,62 @@
+#include "gpt/diagnose/checkpoint_check.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <filesystem>
+#include <system_error>
+
+#include "gpt/core/error.h"
+#include "gpt/core/format.h"
+#include "gpt/train/run_folder.h"
+
+namespace gpt {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_folder(const std::string& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored);
+}
+
+Check readable(const std::string& file, const Checkpoint& checkpoint) {
+  int64_t parameters = 0;
+  for (const auto& [name, tensor] : checkpoint.model) parameters += tensor.numel();
+  const std::string loss = std::isfinite(checkpoint.best_val_loss)
+                               ? fmt::format("best validation loss {:.4f}", checkpoint.best_val_loss)
+                               : "not yet evaluated";
+  const std::string detail =
+      fmt::format("{}: step {}, {} parameters, {}; every hash matches, and its parts fit together", file,
+                  with_commas(checkpoint.step), format_count(static_cast<double>(parameters)), loss);
+  if (has_our_python_view(file, checkpoint)) return passed("checkpoint", detail);
+  return warned("checkpoint", detail + ", but what Python would load from it is not what this version writes",
+                "load it in Python only with weights_only=True, and only if you trust its source");
+}
+
+}  // namespace
+
+std::optional<Checkpoint> read_and_check(const std::string& path, Check& check) {
+  try {
+    const std::string file = checkpoint_file(path);
+    Checkpoint checkpoint = load_checkpoint(file);
+    check = readable(file, checkpoint);
+    return checkpoint;
+  } catch (const Error& e) {
+    const std::string folder = is_folder(path) ? path : fs::path(path).parent_path().string();
+    const auto other = peek_run(folder.empty() ? "." : folder);
+    check = failed("checkpoint", e.what(),
+                   other ? fmt::format("use {}, which is at step {} and can be read", other->path,
+                                       with_commas(other->checkpoint.step))
+                         : "name a checkpoint that gpt-train has written, or the folder of a run");
+    return std::nullopt;
+  }
+}
+
+Check check_checkpoint(const std::string& path) {
+  Check check;
+  (void)read_and_check(path, check);
+  return check;
+}
+
+}  // namespace gpt
