@@ -66,7 +66,7 @@ std::vector<Option> rows_spelled(const std::vector<std::string>& spellings, cons
 }
 
 std::string list_of(const Section& section, int columns) {
-  std::string list = section.title.empty() ? "\n" : fmt::format("\n{}\n", section.title);
+  std::string list = section.title.empty() ? "\n" : wrap_text(fmt::format("\n{}\n", section.title), columns, 0);
   for (const Option& row : section.rows) list += help_line(row, columns);
   return list;
 }

@@ -61,7 +61,7 @@ class CommandLines(unittest.TestCase):
         self.assertEqual(re.findall(r"^  --(\w+)", first, re.M), ["data", "dataset", "tokenizer", "config", "output_dir", "max_steps",
                                                                   "batch_size", "learning_rate", "device", "restart"])
         self.assertEqual(len(re.findall(r"^  gpt-train ", examples.split("\n\n")[0], re.M)), 3)
-        self.assertIn("log goes to standard error", shown)
+        self.assertIn("log goes to standard error", " ".join(shown.split()))
         self.assertRegex(shown, r"\nExit status\n(  .*\n)+$")
 
     def test_another_libtorch_in_the_environment_does_not_matter(self):
