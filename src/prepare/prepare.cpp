@@ -158,9 +158,9 @@ void Preparation::require_space() const {
   const uint64_t free = free_disk_space(folder_);
   if (needed <= static_cast<double>(free)) return;
   throw Error(ExitCode::disk,
-              fmt::format("{}: the ids of this input need at least {:.1f} GB, but only {:.1f} GB is free; make room, "
-                          "or write to another disk",
-                          folder_, needed / 1e9, static_cast<double>(free) / 1e9));
+              fmt::format("{}: the ids of this input need at least {}, but only {} is free; make room, or write to "
+                          "another disk",
+                          folder_, format_bytes(needed), format_bytes(static_cast<double>(free))));
 }
 
 // One that is not learned comes before the first pass over the input, so that it is refused without waiting.
