@@ -6,11 +6,12 @@
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <sstream>
+#include <string_view>
 #include <utility>
 
 #include "gpt/config/load.h"
 #include "gpt/core/error.h"
+#include "gpt/core/format.h"
 #include "gpt/core/log.h"
 
 namespace gpt {
@@ -42,7 +43,7 @@ std::optional<StartingPoint> first_readable(const std::vector<std::string>& cand
 
 // The step of a line of metrics.jsonl; a line that a crash cut short, or that somebody else wrote, belongs to no step that is
 // kept.
-int64_t step_in(const std::string& line) {
+int64_t step_in(std::string_view line) {
   const auto record = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!record.is_object()) return std::numeric_limits<int64_t>::max();
   const auto step = record.find("step");
@@ -190,16 +191,27 @@ void RunFolder::write_config(const Config& effective, const std::string& config_
 
 void RunFolder::rewind_metrics(int64_t step) const {
   if (!exists(metrics_path())) return;
-  std::istringstream lines(read_file(metrics_path(), ExitCode::disk));
-  std::string kept, dropped, line;
-  while (std::getline(lines, line)) {
-    const bool keep = step_in(line) <= step;
-    (keep ? kept : dropped) += line + "\n";
+  const MappedFile whole(metrics_path(), ExitCode::disk);  // of a long run it has hundreds of megabytes
+  std::string_view rest(reinterpret_cast<const char*>(whole.bytes().data()), whole.bytes().size());
+  std::vector<std::string_view> kept;  // stretches of lines
+  std::string dropped;
+  while (!rest.empty()) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    const bool is_next = !kept.empty() && kept.back().data() + kept.back().size() == rest.data();
+    const size_t size = std::min(line.size() + 1, rest.size());
+    if (step_in(line) > step) {
+      dropped.append(line).append("\n");
+    } else if (is_next) {
+      kept.back() = {kept.back().data(), kept.back().size() + size};
+    } else {
+      kept.push_back(rest.substr(0, size));
+    }
+    rest.remove_prefix(size);
   }
   if (dropped.empty()) return;
   AppendFile(path_ + "/metrics.old.jsonl").line(dropped.substr(0, dropped.size() - 1));
   AtomicFile file(metrics_path());
-  file.write(kept);
+  for (const std::string_view lines : kept) file.write(lines);
   file.commit();
 }
 
@@ -218,11 +230,12 @@ void RunFolder::require_space(uint64_t bytes, int64_t keep_last) const {
       1 + !exists(checkpoint_path()) + !exists(best_path()) + std::max<int64_t>(0, keep_last - numbered);
   const uint64_t needed = files * bytes, available = free_disk_space(path_);
   if (available >= needed) return;
-  throw Error(
-      ExitCode::disk,
-      fmt::format("{}: the checkpoints of this run need {:.1f} MB, but only {:.1f} MB is free: free some space, {}"
-                  "or choose another output_dir",
-                  path_, needed / 1e6, available / 1e6, keep_last > 0 ? "lower training.keep_last, " : ""));
+  throw Error(ExitCode::disk,
+              fmt::format("{}: the checkpoints of this run need {}, but only {} is free: free some space, {}"
+                          "or choose another output_dir",
+                          path_, format_bytes(static_cast<double>(needed)),
+                          format_bytes(static_cast<double>(available)),
+                          keep_last > 0 ? "lower training.keep_last, " : ""));
 }
 
 }  // namespace gpt
