@@ -292,6 +292,15 @@ at::Tensor GPT::loss(const at::Tensor& ids, const at::Tensor& targets, const Los
   return operators_.classifier_loss(x, transformer_->lm_head, targets, classifier, options.upstream);
 }
 
+at::Tensor GPT::token_losses(const at::Tensor& ids, const at::Tensor& targets) const {
+  TORCH_CHECK(ids.sizes() == targets.sizes(), "GPT: targets must have the shape of ids, got ", targets.sizes());
+  const at::NoGradGuard no_grad;
+  const at::Tensor x = hidden(ids);
+  const InPart part(part::kHead);
+  return operators_.classifier_losses(x, transformer_->lm_head, targets, {.vocabulary = *config_.vocab_size})
+      .view_as(targets);
+}
+
 at::Tensor GPT::forward_cached(const at::Tensor& ids, KvCache& cache) const {
   const int64_t T = ids.size(1);
   TORCH_CHECK(cache.length + T <= cache.capacity(), "GPT: the cache holds ", cache.length, " of ", cache.capacity(),

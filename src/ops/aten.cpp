@@ -1,6 +1,8 @@
 #include "gpt/ops/aten.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/core/Reduction.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/embedding.h>
@@ -50,6 +52,16 @@ struct LinearForBackward : torch::autograd::Function<LinearForBackward> {
             context->saved_data["bias"].toBool() ? gradient.sum(0) : at::Tensor()};  // (N)
   }
 };
+
+// A scalar, or (N) where nothing is reduced.
+at::Tensor cross_entropy(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
+                         const ClassifierOptions& options, at::Reduction::Reduction reduction) {
+  const at::Tensor rows = x.reshape({-1, x.size(-1)});
+  const at::Tensor logits =
+      at::linear(rows, head.tracked()).narrow(-1, 0, options.vocabulary).to(at::kFloat);  // (N, V)
+  return at::cross_entropy_loss(logits, targets.flatten(), /*weight=*/{}, reduction, /*ignore_index=*/-100,
+                                options.label_smoothing);
+}
 
 }  // namespace
 
@@ -126,12 +138,13 @@ at::Tensor activate_gated(Activation activation, const at::Tensor& gate, const a
 
 at::Tensor classifier_loss(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
                            const ClassifierOptions& options, const at::Tensor& /*upstream*/) {
-  const at::Tensor rows = x.reshape({-1, x.size(-1)});
-  const at::Tensor logits =
-      at::linear(rows, head.tracked()).narrow(-1, 0, options.vocabulary).to(at::kFloat);  // (N, V)
-  const double smoothing = options.label_smoothing;
-  return at::cross_entropy_loss(logits, targets.flatten(), /*weight=*/{}, at::Reduction::Mean, /*ignore_index=*/-100,
-                                smoothing);
+  return cross_entropy(x, head, targets, options, at::Reduction::Mean);
+}
+
+at::Tensor classifier_losses(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
+                             const ClassifierOptions& options) {
+  const at::NoGradGuard no_grad;
+  return cross_entropy(x, head, targets, options, at::Reduction::None);
 }
 
 }  // namespace gpt::ops::aten
@@ -149,7 +162,8 @@ Operators aten_operators() {
           .attention = aten::attention,
           .activate = aten::activate,
           .activate_gated = aten::activate_gated,
-          .classifier_loss = aten::classifier_loss};
+          .classifier_loss = aten::classifier_loss,
+          .classifier_losses = aten::classifier_losses};
 }
 
 }  // namespace gpt::ops

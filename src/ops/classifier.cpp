@@ -48,23 +48,25 @@ struct Classifier {
     check_kernel_type("classifier", rows);
   }
 
-  at::Tensor loss() const {
+  // Of each row.
+  at::Tensor losses() const {
     return for_each_chunk({}, [](int64_t, const at::Tensor&, const at::Tensor&) {});
   }
 
-  // The same, and the gradients times `upstream`: added to the head's and written to `x_gradient` (N, C), if that is defined.
+  // Their mean, and the gradients times `upstream`: added to the head's and written to `x_gradient` (N, C), if that is defined.
   at::Tensor loss_and_gradients(const at::Tensor& upstream, const Parameter& head, const at::Tensor& x_gradient) const {
     const at::Tensor scale = upstream / static_cast<double>(rows.size(0));
-    return for_each_chunk(scale, [&](int64_t begin, const at::Tensor& chunk, const at::Tensor& logits_gradient) {
-      if (x_gradient.defined()) {
-        product_out(x_gradient.narrow(0, begin, chunk.size(0)), logits_gradient, weight, library);
-      }
-      accumulate_product(head, logits_gradient, chunk, library);
-    });
+    return mean_of(
+        for_each_chunk(scale, [&](int64_t begin, const at::Tensor& chunk, const at::Tensor& logits_gradient) {
+          if (x_gradient.defined()) {
+            product_out(x_gradient.narrow(0, begin, chunk.size(0)), logits_gradient, weight, library);
+          }
+          accumulate_product(head, logits_gradient, chunk, library);
+        }));
   }
 
  private:
-  // Calls work(first row, rows, logits) with what cross_entropy() made of the logits of each chunk, and returns the mean loss.
+  // Calls work(first row, rows, logits) with what cross_entropy() made of the logits of each chunk, and returns the losses (N).
   template <class Work>
   at::Tensor for_each_chunk(const at::Tensor& scale, const Work& work) const {
     const int64_t N = rows.size(0), Vp = weight.size(0),
@@ -80,7 +82,7 @@ struct Classifier {
                                      scale);
       work(begin, chunk, logits);
     }
-    return mean_of(losses);
+    return losses;
   }
 };
 
@@ -167,11 +169,18 @@ int64_t classifier_chunk_rows(int64_t rows, HeadShape head, at::ScalarType type,
 at::Tensor classifier_loss(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
                            const ClassifierOptions& options, const at::Tensor& upstream) {
   check(x, head.value(), targets, options);
-  if (!at::GradMode::is_enabled()) return Classifier(x, head, targets, options).loss();
+  if (!at::GradMode::is_enabled()) return mean_of(Classifier(x, head, targets, options).losses());
   const at::Tensor of_loss = upstream.defined() ? upstream : at::ones({}, targets.options().dtype(at::kFloat));
   TORCH_CHECK(of_loss.dim() == 0 && of_loss.scalar_type() == at::kFloat && of_loss.device() == x.device(),
               "classifier: upstream must be a float32 scalar on ", x.device());
   return ClassifierLoss::apply(x, head.value(), of_loss, head, targets, options);
+}
+
+at::Tensor classifier_losses(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
+                             const ClassifierOptions& options) {
+  check(x, head.value(), targets, options);
+  const at::NoGradGuard no_grad;
+  return Classifier(x, head, targets, options).losses();
 }
 
 }  // namespace gpt::ops

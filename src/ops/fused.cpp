@@ -21,7 +21,8 @@ Operators fused_operators() {
           .attention = attention,
           .activate = activate,
           .activate_gated = activate_gated,
-          .classifier_loss = classifier_loss};
+          .classifier_loss = classifier_loss,
+          .classifier_losses = classifier_losses};
 }
 
 }  // namespace gpt::ops

@@ -53,6 +53,9 @@ class GPT {
   // Mean cross entropy over all B*T targets, a float32 scalar on the device. Vocabulary padding takes no part in it.
   at::Tensor loss(const at::Tensor& ids, const at::Tensor& targets, const LossOptions& options = {}) const;
 
+  // The cross entropy of each target, (B, T) float32, without gradients: to validate.
+  at::Tensor token_losses(const at::Tensor& ids, const at::Tensor& targets) const;
+
   // Logits (B, V) after the last of ids (B, t), with the past in `cache`, which is extended by t positions.
   // cache.length + t must not exceed its capacity. Inference only; the cache has the compute dtype.
   at::Tensor forward_cached(const at::Tensor& ids, KvCache& cache) const;

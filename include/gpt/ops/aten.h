@@ -31,6 +31,8 @@ at::Tensor activate_gated(Activation activation, const at::Tensor& gate, const a
 // All logits at once; `upstream` is not needed.
 at::Tensor classifier_loss(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
                            const ClassifierOptions& options, const at::Tensor& upstream);
+at::Tensor classifier_losses(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
+                             const ClassifierOptions& options);
 
 }  // namespace gpt::ops::aten
 

@@ -37,4 +37,8 @@ int64_t classifier_chunk_rows(int64_t rows, HeadShape head, at::ScalarType type,
 at::Tensor classifier_loss(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
                            const ClassifierOptions& options, const at::Tensor& upstream = {});
 
+// The cross entropy of each target by itself, (N) float32, without gradients.
+at::Tensor classifier_losses(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
+                             const ClassifierOptions& options);
+
 }  // namespace gpt::ops

@@ -63,6 +63,8 @@ struct Operators {
   at::Tensor (*activate_gated)(Activation activation, const at::Tensor& gate, const at::Tensor& in, double dropout);
   at::Tensor (*classifier_loss)(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
                                 const ClassifierOptions& options, const at::Tensor& upstream);
+  at::Tensor (*classifier_losses)(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
+                                  const ClassifierOptions& options);
 };
 
 }  // namespace gpt::ops
