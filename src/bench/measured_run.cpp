@@ -71,8 +71,11 @@ MeasuredRun::Updates MeasuredRun::update(int64_t count) {
 at::Tensor MeasuredRun::loss() const { return step_.loss().clone(); }
 
 double MeasuredRun::validation_loss() {
-  const Evaluator evaluator(corpus_, config_.training.batch_size, config_.model.block_size,
-                            config_.training.cadence.eval_batches, device_.device, precision_);
+  // The same sequences for every run that is compared.
+  Evaluator evaluator(corpus_, config_.training.batch_size, config_.model.block_size,
+                      {.eval_batches = config_.training.cadence.eval_batches,
+                       .sequences = automatic_eval_sequences(config_.model.block_size)},
+                      device_.device, precision_);
   if (evaluator.empty())
     throw Error(ExitCode::config, "the data has no validation split: set data.validation_fraction");
   const Evaluation evaluation = evaluator.run(state_.model, [](double) { return is_stopped(); });

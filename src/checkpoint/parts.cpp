@@ -42,6 +42,8 @@ void visit_values(AnyCheckpoint& checkpoint, Visitor&& visit) {
   visit("/step", checkpoint.step);
   visit("/best_val_loss", checkpoint.best_val_loss);
   visit("/evaluated_step", checkpoint.evaluated_step);
+  visit("/evaluations_since_best", checkpoint.evaluations_since_best, /*is_optional=*/true);
+  visit("/eval_sequences", checkpoint.eval_sequences, /*is_optional=*/true);
   visit("/skipped_steps", checkpoint.skipped_steps);
   visit("/consecutive_skipped_steps", checkpoint.consecutive_skipped_steps);
   visit("/data/epoch", checkpoint.data_round);
@@ -98,6 +100,9 @@ struct WriteValue {
   void operator()(const char* place, const Value& value, bool /*is_optional*/ = false) const {
     values[Json::json_pointer(place)] = value;
   }
+  void operator()(const char* place, const std::optional<int64_t>& value, bool /*is_optional*/) const {
+    if (value) (*this)(place, *value);
+  }
 };
 
 struct ReadValue {
@@ -109,6 +114,7 @@ struct ReadValue {
     if (!is_optional || values.contains(pointer)) read(values.at(pointer), value);
   }
   static void read(const Json& from, int64_t& value) { value = count_of(from); }
+  static void read(const Json& from, std::optional<int64_t>& value) { value = count_of(from); }
   static void read(const Json& from, double& value) {
     value = from.is_null() ? std::numeric_limits<double>::infinity() : from.get<double>();
   }

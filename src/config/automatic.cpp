@@ -1,6 +1,7 @@
 #include "gpt/config/automatic.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -15,19 +16,19 @@ struct Sizes {
   bool gpu;
   int64_t cores;  // at least
   int64_t n_layer, n_head, n_embd, block_size, batch_size, steps;
-  double dropout;
+  double dropout = 0;  // as much as the text needs
 };
 
 // The best row is the last one that the machine reaches. The CPU rows take 15 to 25 TFLOP a core, ten minutes at 30 GFLOP/s;
 // only the one for two cores was measured (README, "A first run"), and none on a GPU, where the row is nanoGPT's.
 // clang-format off
 constexpr Sizes kTable[] = {
-    {false, 1, 4, 4, 128, 128, 16, 1500, 0.0},
-    {false, 2, 4, 4, 128, 128, 16, 2500, 0.0},
-    {false, 4, 6, 6, 192, 128, 16, 2500, 0.0},
-    {false, 8, 6, 8, 256, 256, 16, 1500, 0.0},
-    {false, 16, 6, 6, 384, 256, 16, 1500, 0.0},
-    {true, 1, 6, 6, 384, 256, 64, 5000, 0.2},
+    {false, 1, 4, 4, 128, 128, 16, 1500},
+    {false, 2, 4, 4, 128, 128, 16, 2500},
+    {false, 4, 6, 6, 192, 128, 16, 2500},
+    {false, 8, 6, 8, 256, 256, 16, 1500},
+    {false, 16, 6, 6, 384, 256, 16, 1500},
+    {true, 1, 6, 6, 384, 256, 64, 5000},
 };
 // clang-format on
 
@@ -42,7 +43,8 @@ constexpr const char* kChosenKeys[] = {"model.n_layer",          "model.n_head",
                                        "training.batch_size",    "training.max_steps",
                                        "training.min_lr",        "training.warmup_steps",
                                        "training.beta2",         "training.use_amp",
-                                       "training.eval_interval", "training.sample_interval"};
+                                       "training.eval_interval", "training.sample_interval",
+                                       "training.patience"};
 
 bool is_chosen(const std::string& key) {
   return std::find(std::begin(kChosenKeys), std::end(kChosenKeys), key) != std::end(kChosenKeys);
@@ -68,19 +70,31 @@ Sizes row_for(const Surroundings& surroundings) {
   return best;
 }
 
-// A text of less than 20,000 characters is learned by a quarter of the model, in sequences of which validation has a few.
-void fit_to_text(Sizes& sizes, const Surroundings& surroundings, double validation_fraction, int64_t total_batch_size,
-                 bool has_model) {
-  constexpr int64_t kLeastCharacters = 20'000, kLeastSteps = 100;
-  constexpr double kMostEpochs = 30;
+// A short text is learned by a quarter of the model, in sequences of which validation has a few, and in batches of which an epoch
+// has a few. The model sees it at most 30 times, with as little dropout as that allows. Of a model that is there nothing changes.
+void fit_to_text(Sizes& sizes, const Surroundings& surroundings, double validation_fraction,
+                 std::optional<int64_t> total_batch_size, bool has_model) {
+  constexpr int64_t kShort = 50'000, kLeastSteps = 100, kLeastBatches = 16;
+  constexpr double kMostEpochs = 30, kDropouts[] = {0, 0.1, 0.2};
   if (surroundings.characters == 0) return;
   const double tokens = static_cast<double>(surroundings.characters) / surroundings.characters_per_token;
-  if (!has_model && surroundings.characters < kLeastCharacters) sizes.n_layer = 2, sizes.n_head = 2, sizes.n_embd = 64;
+  if (!has_model && surroundings.characters < kShort) sizes.n_layer = 2, sizes.n_head = 2, sizes.n_embd = 64;
   while (!has_model && sizes.block_size > 8 && tokens * validation_fraction < static_cast<double>(4 * sizes.block_size))
     sizes.block_size /= 2;
-  const double tokens_per_step = static_cast<double>(total_batch_size * sizes.block_size);
-  const auto most = static_cast<int64_t>(kMostEpochs * tokens * (1 - validation_fraction) / tokens_per_step);
-  sizes.steps = std::clamp(most / 100 * 100, kLeastSteps, sizes.steps);
+  const double of_epoch = tokens * (1 - validation_fraction);
+  while (!total_batch_size && sizes.batch_size > 4 &&
+         of_epoch < static_cast<double>(kLeastBatches * sizes.batch_size * sizes.block_size))
+    sizes.batch_size /= 2;
+  const auto of_step = static_cast<double>(total_batch_size.value_or(sizes.batch_size) * sizes.block_size);
+  const double weights = 12.0 * static_cast<double>(sizes.n_layer * sizes.n_embd * sizes.n_embd);
+  double epochs = std::min(kMostEpochs, static_cast<double>(sizes.steps) * of_step / of_epoch), useful = 0;
+  for (const double dropout : kDropouts) {
+    if (useful >= epochs) break;
+    sizes.dropout = dropout, useful = useful_epochs(weights / of_epoch, dropout);
+  }
+  epochs = std::min(epochs, useful);
+  const auto steps = static_cast<int64_t>(epochs * of_epoch / of_step) / 100 * 100;
+  sizes.steps = std::min(std::max(steps, kLeastSteps), sizes.steps);
 }
 
 }  // namespace
@@ -89,6 +103,14 @@ bool chooses_sizes(const Config& config, const Origins& origins) {
   return config.model.preset == Preset::automatic &&
          std::none_of(std::begin(kSizeKeys), std::end(kSizeKeys),
                       [&](const char* key) { return origins.count(key) > 0; });
+}
+
+// Without dropout the loss of a model with 9 weights a token begins to rise after 13 epochs, and one with 10 weights and a dropout of
+// 0.2, nanoGPT's, after 35; twice the weights need a text twice as large, seen as often in each of them: the root of two less.
+double useful_epochs(double weights_per_token, double dropout) {
+  constexpr double kFewest = 4;  // so often a text is worth nearly as much as another (Muennighoff et al., 2023)
+  constexpr double kMost = 100;
+  return std::clamp(40 * (1 + 8 * dropout) / std::sqrt(weights_per_token), kFewest, kMost);
 }
 
 void choose_sizes(Config& config, const Origins& origins, const Surroundings& surroundings) {
@@ -102,12 +124,15 @@ void choose_sizes(Config& config, const Origins& origins, const Surroundings& su
   const double fraction =
       origins.count("data.validation_fraction") ? config.data.validation_fraction : chosen.data.validation_fraction;
   Sizes sizes = row_for(surroundings);
+  const ModelConfig& model = config.model;
   const bool has_model = !config.training.init_from.empty();
-  if (has_model) sizes.block_size = config.model.block_size;
-  const int64_t total_batch_size = config.training.total_batch_size.value_or(sizes.batch_size);
-  sizes.batch_size = largest_divisor(total_batch_size, sizes.batch_size);
+  if (has_model) sizes.n_layer = model.n_layer, sizes.n_embd = model.n_embd, sizes.block_size = model.block_size;
+  const std::optional<int64_t> total_batch_size = config.training.total_batch_size;
+  if (total_batch_size) sizes.batch_size = largest_divisor(*total_batch_size, sizes.batch_size);
+  const bool is_length_given = origins.count("training.max_steps") > 0;
+  if (is_length_given) sizes.steps = config.training.schedule.max_steps.value_or(sizes.steps);
   fit_to_text(sizes, surroundings, fraction, total_batch_size, has_model);
-  if (origins.count("training.max_steps")) sizes.steps = config.training.schedule.max_steps.value_or(sizes.steps);
+  if (is_length_given) sizes.steps = config.training.schedule.max_steps.value_or(sizes.steps);
   if (!has_model) {
     chosen.model.n_layer = sizes.n_layer, chosen.model.n_head = sizes.n_head, chosen.model.n_embd = sizes.n_embd;
     chosen.model.block_size = sizes.block_size;
@@ -118,8 +143,9 @@ void choose_sizes(Config& config, const Origins& origins, const Surroundings& su
   training.schedule.min_lr = std::min(1e-4, config.training.schedule.learning_rate), training.optimizer.beta2 = 0.99;
   // How many steps a run counted in epochs has is known only with its data.
   if (!training.schedule.epochs) training.schedule.warmup_steps = std::min<int64_t>(100, sizes.steps / 10);
-  training.cadence.eval_interval = {std::max<int64_t>(50, sizes.steps / 6 / 50 * 50), Interval::Unit::steps};
-  training.cadence.sample_interval = {3 * training.cadence.eval_interval.count, Interval::Unit::steps};
+  training.cadence.eval_interval = {std::max<int64_t>(50, sizes.steps / 12 / 50 * 50), Interval::Unit::steps};
+  training.cadence.sample_interval = {6 * training.cadence.eval_interval.count, Interval::Unit::steps};
+  training.cadence.patience = 5;
   copy_chosen(config, origins, chosen);
   derive_accumulation(config.training, origins);
 }

@@ -239,10 +239,18 @@ std::vector<Option> cadence(TrainingConfig& c) {
        .aliases = {{"eval_every"}, {"eval_steps"}}},
       {.name = "eval_batches",
        .target = &c.cadence.eval_batches,
-       .help = "batches per validation; auto = enough for a standard error below 0.5 %, 0 = the whole validation split",
+       .help =
+           "batches of sequences per validation, drawn from all of the split; auto = as many sequences as the first validation needs for a standard error below 0.5 %, 0 = the whole split",
        .min = 0,
        .max = 1e12,
        .aliases = {{"eval_iters"}}},
+      {.name = "patience",
+       .target = &c.cadence.patience,
+       .help =
+           "end the run after so many validations without a new best; 0 = never; 5 where the program chose the sizes",
+       .min = 0,
+       .max = 1e9,
+       .aliases = {{"early_stopping_patience"}}},
       {.name = "checkpoint_interval",
        .target = &c.cadence.checkpoint_interval,
        .help =

@@ -24,6 +24,7 @@
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
 #include "gpt/core/map_faults.h"
+#include "gpt/core/process_memory.h"
 
 namespace gpt {
 namespace {
@@ -382,6 +383,7 @@ MappedFile::MappedFile(const std::string& path, ExitCode code) {
   if (descriptor.fd < 0 || fstat(descriptor.fd, &info) != 0) throw_unreadable(code, path, error_text(errno));
   require_kind(info, Pipes::refused, path, code);
   if (info.st_size == 0) return;
+  process_memory::before_mapping();
   void* map = mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_SHARED, descriptor.fd, 0);
   if (map == MAP_FAILED) throw_unreadable(code, path, error_text(errno));
   data_ = static_cast<const std::byte*>(map);

@@ -7,16 +7,24 @@
 namespace gpt {
 
 std::optional<double> text_bytes(const Corpus& corpus, const Tokens& ids) {
+  return text_bytes(corpus, std::vector<Tokens>{ids});
+}
+
+std::optional<double> text_bytes(const Corpus& corpus, const std::vector<Tokens>& parts) {
   if (!corpus.tokenizer) {
     if (corpus.validation_bytes == 0) return std::nullopt;
     const double bytes_per_token =
         static_cast<double>(corpus.validation_bytes) / static_cast<double>(corpus.validation.size());
-    return bytes_per_token * static_cast<double>(ids.size());
+    double tokens = 0;
+    for (const Tokens& ids : parts) tokens += static_cast<double>(ids.size());
+    return bytes_per_token * tokens;
   }
   std::vector<int32_t> bytes = corpus.tokenizer->text_bytes();
   bytes.resize(static_cast<size_t>(corpus.vocab_size));  // ids that only a padded vocabulary has stand for nothing
   int64_t sum = 0;
-  for (int64_t i = 0; i < ids.size(); ++i) sum += bytes[ids[i]];
+  for (const Tokens& ids : parts) {
+    for (int64_t i = 0; i < ids.size(); ++i) sum += bytes[ids[i]];
+  }
   return static_cast<double>(sum);
 }
 

@@ -36,8 +36,6 @@ at::Tensor as_tensor(const std::vector<int64_t>& starts, bool pinned) {
 // Inputs and targets of a (2, B, T) pair.
 Batch halves(const at::Tensor& pair) { return {pair.select(0, 0), pair.select(0, 1)}; }
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 }  // namespace
 
 bool stays_resident(Resident setting, const std::vector<Tokens>& sources, double free_bytes) {
@@ -175,6 +173,8 @@ int64_t DataLoader::tokens_ahead(int64_t batches) const {
   return tokens;
 }
 
+int64_t DataLoader::tokens_seen() const { return impl_->schedule.tokens_before(impl_->position); }
+
 int64_t DataLoader::samples_per_epoch() const {
   return impl_->batches_of_stages > 0 ? impl_->batches_of_stages * impl_->schedule.batch_size({})
                                       : impl_->schedule.samples(0);
@@ -192,36 +192,30 @@ int64_t DataLoader::device_bytes() const {
   return bytes;
 }
 
-SequentialBatches::SequentialBatches(Tokens tokens, int64_t batch_size, int64_t block_size, at::Device device)
-    : tokens_(std::move(tokens)), batch_size_(batch_size), block_size_(block_size), device_(device) {
-  TORCH_CHECK(batch_size > 0 && block_size > 0, "SequentialBatches: batch_size ", batch_size, ", block_size ",
-              block_size);
+SplitWindows::SplitWindows(Tokens tokens, int64_t block_size, at::Device device)
+    : tokens_(std::move(tokens)), block_size_(block_size), device_(device) {
+  TORCH_CHECK(block_size > 0, "SplitWindows: block_size ", block_size);
 }
 
-int64_t SequentialBatches::size() const {
-  const int64_t targets = std::max<int64_t>(0, tokens_.size() - 1);
-  return ceil_div(targets / block_size_, batch_size_) + (targets % block_size_ > 0);
+Tokens SplitWindows::targets_of(int64_t window) const {
+  const int64_t begin = 1 + window * block_size_;
+  return tokens_.slice(begin, std::min(begin + block_size_, tokens_.size()));
 }
 
-std::pair<int64_t, int64_t> SequentialBatches::targets(int64_t i) const {
-  const int64_t all = tokens_.size() - 1, in_windows = all / block_size_ * block_size_;
-  const int64_t begin = i * batch_size_ * block_size_;
-  if (begin >= in_windows) return {1 + in_windows, 1 + all};  // the shorter tail, a batch of its own
-  return {1 + begin, 1 + std::min(begin + batch_size_ * block_size_, in_windows)};
+Batch SplitWindows::batch(const std::vector<int64_t>& windows) const {
+  std::vector<int64_t> starts;
+  for (const int64_t window : windows) {
+    TORCH_CHECK(window >= 0 && window < size(), "SplitWindows: window ", window, " of ", size());
+    starts.push_back(window * block_size_);
+  }
+  return batch(starts, block_size_);
 }
 
-Batch SequentialBatches::operator[](int64_t i) const {
-  TORCH_CHECK(i >= 0 && i < size(), "SequentialBatches: batch ", i, " of ", size());
-  const int64_t windows = (tokens_.size() - 1) / block_size_;
-  const int64_t first = i * batch_size_;
-  const bool tail = first >= windows;
-  const int64_t T = tail ? (tokens_.size() - 1) % block_size_ : block_size_;
-  const int64_t B = tail ? 1 : std::min(batch_size_, windows - first);
+Batch SplitWindows::rest_batch() const { return batch({size() * block_size_}, rest()); }
 
-  const at::Tensor starts = empty_int64({B}, false);
-  for (int64_t b = 0; b < B; ++b) { starts.data_ptr<int64_t>()[b] = (tail ? windows : first + b) * block_size_; }
-  const at::Tensor pair = empty_int64({2, B, T}, device_.is_cuda());
-  ops::token_gather_out(pair.select(0, 0), pair.select(0, 1), as_tensor(tokens_), starts);
+Batch SplitWindows::batch(const std::vector<int64_t>& starts, int64_t length) const {
+  const at::Tensor pair = empty_int64({2, std::ssize(starts), length}, device_.is_cuda());
+  ops::token_gather_out(pair.select(0, 0), pair.select(0, 1), as_tensor(tokens_), as_tensor(starts, false));
   return halves(pair.to(device_, /*non_blocking=*/true));
 }
 

@@ -147,6 +147,14 @@ DataPosition SampleSchedule::advanced(const DataPosition& from, int64_t batches)
   return {at.round, at.sample + batches * impl_->batch_of_all(at.round)};
 }
 
+int64_t SampleSchedule::tokens_before(const DataPosition& at) const {
+  const auto in = [this](int64_t round, int64_t samples) { return samples * impl_->stage(round).block_size; };
+  int64_t tokens = in(at.round, at.sample);
+  for (int64_t round = 0; round < std::min(at.round, impl_->last()); ++round) tokens += in(round, samples(round));
+  const int64_t later = std::max<int64_t>(0, at.round - impl_->last());  // rounds that are all alike
+  return later == 0 ? tokens : tokens + later * in(at.round, samples(at.round));
+}
+
 std::vector<Windows> SampleSchedule::windows(const DataPosition& at) const {
   const auto [begin, end] = impl_->share(at);
   const Impl::Stage& stage = impl_->stage(at.round);

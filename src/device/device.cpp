@@ -13,6 +13,7 @@
 
 #include "gpt/core/error.h"
 #include "gpt/core/log.h"
+#include "gpt/core/process_memory.h"
 #include "gpt/device/cpu_allocator.h"
 #include "gpt/device/cpu_bfloat16.h"
 #include "gpt/device/graph.h"
@@ -189,7 +190,7 @@ int64_t allocated_bytes(at::Device device) {
   if (device.is_cuda()) return allocated(device).current;
 #endif
   TORCH_CHECK(device.is_cpu(), "allocated_bytes: no support for ", device.str(), " in this build");
-  return host::resident_bytes();
+  return process_memory::bytes();
 }
 
 int64_t tensor_bytes(at::Device device) { return device.is_cpu() ? cpu_memory().in_use : allocated_bytes(device); }
@@ -225,7 +226,7 @@ int64_t peak_allocated_bytes(at::Device device) {
   if (device.is_cuda()) return allocated(device).peak;
 #endif
   TORCH_CHECK(device.is_cpu(), "peak_allocated_bytes: no support for ", device.str(), " in this build");
-  return host::peak_resident_bytes();
+  return process_memory::peak();
 }
 
 int64_t free_bytes(at::Device device) {

@@ -165,15 +165,15 @@ int64_t free_memory_bytes() {
 }
 
 int64_t growable_memory_bytes() {
+  return std::min({shared_memory_bytes(), left_by_limit(RLIMIT_AS, "VmSize"), left_by_limit(RLIMIT_DATA, "VmData")});
+}
+
+int64_t shared_memory_bytes() {
   const int64_t swap = free_swap_bytes();
-  return std::min({proc_kilobytes("/proc/meminfo", "MemAvailable") + swap, group_memory(swap).growable,
-                   left_by_limit(RLIMIT_AS, "VmSize"), left_by_limit(RLIMIT_DATA, "VmData")});
+  return std::min(proc_kilobytes("/proc/meminfo", "MemAvailable") + swap, group_memory(swap).growable);
 }
 
 bool limits_virtual_memory() { return left_by_limit(RLIMIT_AS, "VmSize") != kUnlimited; }
-
-int64_t resident_bytes() { return proc_kilobytes("/proc/self/status", "VmRSS"); }
-int64_t peak_resident_bytes() { return proc_kilobytes("/proc/self/status", "VmHWM"); }
 
 bool has_nvidia_gpu() {
   std::error_code ignored;

@@ -12,6 +12,7 @@
 
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
+#include "gpt/core/process_memory.h"
 #include "gpt/device/cpu_allocator.h"
 #include "gpt/device/host.h"
 
@@ -32,7 +33,7 @@ void configure_cpu_memory(const TrainingConfig& training) {
   if (fraction == 1) return limit_cpu_memory(asks ? growable_by_tensors : std::function<int64_t()>());
   limit_cpu_memory([fraction, asks] {
     const int64_t share = static_cast<int64_t>(fraction * static_cast<double>(host::memory_bytes())),
-                  left = share - host::resident_bytes();
+                  left = share - process_memory::bytes();
     return asks ? std::min(growable_by_tensors(), left) : left;
   });
 }

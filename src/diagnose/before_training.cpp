@@ -10,7 +10,9 @@
 #include "gpt/diagnose/data_checks.h"
 #include "gpt/diagnose/device_checks.h"
 #include "gpt/diagnose/model_checks.h"
+#include "gpt/diagnose/out_of_memory.h"
 #include "gpt/diagnose/probe.h"
+#include "gpt/model/compile.h"
 #include "gpt/train/run_state.h"
 
 namespace gpt {
@@ -35,10 +37,16 @@ void compare_splits(const Corpus& corpus) {
 }
 
 // The estimate is up to a tenth too high: memory is certain not to suffice only where the reduced estimate is too much as well.
-void require_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form,
-                    const MemoryBudget& memory) {
+void require_memory(const Config& config, const DeviceInfo& device, const Precision& precision) {
   constexpr double kLeast = 0.9;
-  const Check check = check_memory(model, training, form, memory);
+  const ModelConfig& model = config.model;
+  const TrainingConfig& training = config.training;
+  const std::string attention = attention_path(model, training.execution, device.device, precision.compute_type(),
+                                               /*training=*/true);
+  const ActivationForm form = activation_form(model, training, device, precision, attention);
+  const MemoryBudget memory = memory_budget(device.device, training.allocator.memory_fraction);
+  Check check = check_memory(model, training, form, memory);
+  name_settings_that_fit(check, config, device, attention, memory);
   const double needed = memory.program + estimate_memory(model, training, form).total();
   if (kLeast * needed <= memory.available || !training.execution.memory_check) return say_if_doubtful(check);
   throw Error(ExitCode::memory,
@@ -55,9 +63,9 @@ void check_before_training(const Config& config, const Corpus& corpus, const Dev
   // On the CPU, so that no token is copied to a GPU before the run itself does it.
   const DataLoader loader(corpus.sources, config.data, schedule_options(config, corpus), at::kCPU);
   const DatasetFacts facts = describe_data(corpus, loader);
-  require_memory(config.model, with_real_batch(config.training, facts),
-                 activation_form(config.model, config.training, device, precision),
-                 memory_budget(device.device, config.training.allocator.memory_fraction));
+  Config real = config;
+  real.training = with_real_batch(config.training, facts);
+  require_memory(real, device, precision);
   if (is_resumed) return;
   const RunPlan plan = plan_run(config.training, loader.batches_per_epoch());
   if (device.device.is_cpu()) say_if_doubtful(check_threads(config.threads, usable_processors()));

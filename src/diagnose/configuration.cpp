@@ -33,6 +33,7 @@
 #include "gpt/diagnose/device_checks.h"
 #include "gpt/diagnose/disk_checks.h"
 #include "gpt/diagnose/model_checks.h"
+#include "gpt/diagnose/out_of_memory.h"
 #include "gpt/diagnose/probe.h"
 #include "gpt/diagnose/savers.h"
 #include "gpt/diagnose/speed_check.h"
@@ -338,6 +339,7 @@ class Examination {
     const ActivationForm form = activation_form(model, training_, *device_, precision, kernel);
     add(check_attention(model, cuda, kernel));
     Check memory = check_memory(model, training_, form, memory_);
+    name_settings_that_fit(memory, real(), *device_, kernel, memory_);
     memory.savers = find_savers(real(), *device_, kernel, memory_.data);
     // Where memory is ample nobody needs to be told how to save it.
     const double needed = memory_.taken() + estimate_memory(model, training_, form).total();

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <system_error>
 #include <vector>
 
+#include "gpt/config/automatic.h"
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
 #include "gpt/data/overlap.h"
@@ -134,7 +136,8 @@ Check check_validation(const Config& config, const DatasetFacts& facts, const Ru
   const int64_t all = facts.validation_tokens - 1;
   const int64_t read = evaluation_tokens(config.training, config.model.block_size, facts.validation_tokens);
   return passed("validation",
-                fmt::format("every {} over {} of {} tokens ({:.0f} %)", plural(plan.eval_every, "step"), count(read),
+                fmt::format("every {} over {}{} of {} tokens ({:.0f} %)", plural(plan.eval_every, "step"),
+                            config.training.cadence.eval_batches || read == all ? "" : "about ", count(read),
                             count(all), 100.0 * static_cast<double>(read) / static_cast<double>(all)));
 }
 
@@ -156,9 +159,7 @@ Check check_workers(const DataConfig& data, bool resident, bool cuda, int64_t co
 }
 
 Check check_length(const Config& config, const DatasetFacts& facts, const RunPlan& plan) {
-  // Repetition is worth nearly as much as new text up to 4 epochs and next to nothing after about 40 (Muennighoff et al., 2023,
-  // "Scaling Data-Constrained Language Models"); a model with more weights than tokens memorizes them.
-  constexpr double kWorthless = 40, kEpochsOfASmallModel = 100;
+  constexpr double kFarBeyond = 1.5;
   const int64_t block_size = config.model.block_size;
   const int64_t tokens_per_step = config.training.batch_size * config.training.gradient_accumulation_steps * block_size;
   const double epochs = static_cast<double>(plan.total_steps) / static_cast<double>(plan.steps_per_epoch);
@@ -167,14 +168,15 @@ Check check_length(const Config& config, const DatasetFacts& facts, const RunPla
                   plural(tokens_per_step, "token"), plural(plan.steps_per_epoch, "step"),
                   count(facts.samples_per_epoch * block_size), format_number(epochs), epochs == 1 ? "epoch" : "epochs");
   const double parameters = config.model.vocab_size ? parameter_count(config.model) : 0;
-  const bool is_large = parameters > static_cast<double>(facts.train_tokens);
-  if (epochs <= (is_large ? kWorthless : kEpochsOfASmallModel)) return passed("length", detail);
-  const std::string size = is_large ? fmt::format("the model, with {} weights for each token, ",
-                                                  format_number(parameters / static_cast<double>(facts.train_tokens)))
-                                    : "the model ";
+  const double per_token = parameters / static_cast<double>(facts.train_tokens),
+               useful = config::useful_epochs(per_token, config.model.dropout);
+  if (epochs <= kFarBeyond * useful) return passed("length", detail);
+  const std::string size = parameters > 0
+                               ? fmt::format("the model, with {} weights for each token, ", format_number(per_token))
+                               : "the model ";
   return warned("length", fmt::format("{}: {}will memorize the text", detail, size),
                 fmt::format("use more text, lower training.max_steps to about {}, or take a smaller model",
-                            with_commas(static_cast<int64_t>(kWorthless) * plan.steps_per_epoch)));
+                            with_commas(std::llround(useful * static_cast<double>(plan.steps_per_epoch)))));
 }
 
 Check check_learning_rate(const ScheduleConfig& schedule, const RunPlan& plan) {

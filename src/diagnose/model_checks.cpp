@@ -8,6 +8,7 @@
 
 #include "gpt/config/batch.h"
 #include "gpt/core/format.h"
+#include "gpt/core/process_memory.h"
 #include "gpt/device/cpu_allocator.h"
 #include "gpt/device/host.h"
 #include "gpt/parameters/parameter_table.h"
@@ -27,16 +28,13 @@ std::string smaller_batch(const TrainingConfig& training, int64_t largest) {
       effective / batch_size);
 }
 
-std::string memory_fix(const ModelConfig& model, TrainingConfig training, const ActivationForm& form, double bytes) {
+std::string memory_fix(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form,
+                       double bytes) {
   TrainingConfig accumulating = training;
   accumulating.gradient_accumulation_steps = std::max<int64_t>(2, training.gradient_accumulation_steps);
   const auto largest = largest_batch_size(model, accumulating, form, bytes);
-  if (largest) return smaller_batch(training, *largest);
-  training.execution.gradient_checkpointing = GradientCheckpointing::block;
-  training.batch_size = 1;
-  const bool helps = estimate_memory(model, training, form).total() <= bytes;
-  return helps ? "set training.gradient_checkpointing: block and training.batch_size: 1"
-               : "not even one sequence fits: lower model.n_layer, model.n_embd or model.block_size";
+  return largest ? smaller_batch(training, *largest)
+                 : "not even one sequence fits: lower model.n_layer, model.n_embd or model.block_size";
 }
 
 }  // namespace
@@ -84,7 +82,7 @@ MemoryBudget memory_budget(at::Device device, double fraction) {
   }
   // Code and tables that LibTorch and oneDNN load and build during the first step only.
   constexpr double kLater = 30e6;
-  const auto resident = static_cast<double>(host::resident_bytes());
+  const auto resident = static_cast<double>(process_memory::bytes());
   const auto tensors = static_cast<double>(cpu_memory().extent);  // the run will have the room that these take now
   return {.available = std::min(free + resident, share), .program = resident - tensors + kLater};
 }

@@ -27,6 +27,18 @@ Shortage shortage_of(const std::exception& error, at::Device device, const std::
   return shortage;
 }
 
+// "A and B (about 2.1 GB)" for each way to fit into `room`.
+std::vector<std::string> ways_to_fit(const Config& config, const DeviceInfo& device, const std::string& attention,
+                                     const MemoryBudget& memory, double room, bool is_saved) {
+  std::vector<std::string> ways;
+  for (const FittingSettings& one : find_fitting_settings(config, device, attention, memory.data, room, is_saved)) {
+    ways.push_back(fmt::format("{} (about {}{})", fmt::join(one.settings, " and "),
+                               format_bytes(memory.program + one.bytes),
+                               is_saved && !one.may_resume ? ", as a new run with --restart" : ""));
+  }
+  return ways;
+}
+
 std::string advice(const std::vector<std::string>& ways, double room) {
   if (!ways.empty()) return fmt::format("What would fit: {}", fmt::join(ways, ", or "));
   const bool is_model = room > 0;
@@ -44,22 +56,29 @@ std::vector<std::string> explain_shortage(const Shortage& shortage, const Config
   const ActivationForm form = activation_form(config.model, config.training, device, precision, attention);
   std::vector<std::string> lines;
   if (shortage.held) lines.push_back("Tensors held " + to_text(*shortage.held));
+  if (shortage.is_taken_by_others) {
+    lines.emplace_back(
+        "The run fits where other programs leave it the memory: stop them, or give it a control group of its own");
+    lines.push_back(shortage.what_is_left);
+    return lines;
+  }
   lines.push_back("The run needs " + check_memory(config.model, config.training, form, memory).detail);
 
   // Whatever the estimate says, it was too little for this run as it is.
   const double needed = memory.taken() + estimate_memory(config.model, config.training, form).total();
   const MemoryBudget less{.available = std::min(memory.available, needed), .program = memory.program};
   const double room = less.comfortable();
-  std::vector<std::string> ways;
-  for (const FittingSettings& one :
-       find_fitting_settings(config, device, attention, memory.data, room, shortage.is_saved)) {
-    ways.push_back(fmt::format("{} (about {}{})", fmt::join(one.settings, " and "),
-                               format_bytes(memory.program + one.bytes),
-                               shortage.is_saved && !one.may_resume ? ", as a new run with --restart" : ""));
-  }
-  lines.push_back(advice(ways, room));
+  lines.push_back(advice(ways_to_fit(config, device, attention, memory, room, shortage.is_saved), room));
   lines.push_back(shortage.what_is_left);
   return lines;
+}
+
+void name_settings_that_fit(Check& memory, const Config& config, const DeviceInfo& device, const std::string& attention,
+                            const MemoryBudget& budget) {
+  const double room = budget.comfortable();
+  if (memory.status != Check::Status::fail || room <= 0) return;
+  const auto ways = ways_to_fit(config, device, attention, budget, room, /*is_saved=*/false);
+  if (!ways.empty()) memory.fix = fmt::format("set {}", fmt::join(ways, ", or "));
 }
 
 ExitCode explain_out_of_memory(const std::exception& error, Config config, const Corpus& corpus,

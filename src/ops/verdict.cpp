@@ -26,7 +26,8 @@ Verdict new_verdict(at::Device device) {
 UpdateCounts no_updates(at::Device device) {
   return {.skipped = zero(device, at::kLong),
           .skipped_in_a_row = zero(device, at::kLong),
-          .loss_sum = zero(device, at::kDouble)};
+          .loss_sum = zero(device, at::kDouble),
+          .token_sum = zero(device, at::kDouble)};
 }
 
 void judge(const Evidence& evidence, double max_norm, const Verdict& verdict, const UpdateCounts& counts) {
@@ -34,9 +35,11 @@ void judge(const Evidence& evidence, double max_norm, const Verdict& verdict, co
   for (const at::Tensor* scalar :
        {&evidence.loss, &evidence.norm, &verdict.grad_norm, &verdict.skipped, &verdict.divisor})
     check(*scalar, at::kFloat, device);
-  if (evidence.scale.defined()) check(evidence.scale, at::kFloat, device);
+  for (const at::Tensor* scalar : {&evidence.scale, &evidence.tokens}) {
+    if (scalar->defined()) check(*scalar, at::kFloat, device);
+  }
   for (const at::Tensor* count : {&counts.skipped, &counts.skipped_in_a_row}) check(*count, at::kLong, device);
-  check(counts.loss_sum, at::kDouble, device);
+  for (const at::Tensor* sum : {&counts.loss_sum, &counts.token_sum}) check(*sum, at::kDouble, device);
   kernels_of(evidence.loss).judge(evidence, max_norm, verdict, counts);
 }
 

@@ -79,18 +79,26 @@ std::vector<Row> rows_of(const std::vector<TimingRecord>& intervals, int64_t fir
 
 }  // namespace
 
+std::string loss_text(double loss, std::optional<double> standard_error) {
+  return standard_error ? fmt::format("{:.4f} ± {:.4f}", loss, *standard_error) : fmt::format("{:.4f}", loss);
+}
+
 std::string Console::position(int64_t step) const {
   return fmt::format("step {:>{}}/{}", step, std::to_string(run_.total_steps).size(), run_.total_steps);
 }
 
 void Console::step(const StepRecord& s) {
-  log_fields(position(s.step), {{0, fmt::format("loss {:.4f}", s.loss)},
-                                {4, fmt::format("lr {:.2e}", s.learning_rate)},
-                                {6, fmt::format("norm {:.3f}", s.grad_norm)},
-                                {1, format_short_duration(s.step_ms / 1e3) + "/step"},
-                                {2, format_count(s.tokens_per_second) + " tok/s"},
-                                {5, s.mfu ? fmt::format("mfu {:.1f}%", 100 * *s.mfu) : ""},
-                                {3, format_bytes(1e6 * s.peak_memory_mb)}});
+  const bool is_bar_shown = log::is_terminal();  // which says how much longer the run takes
+  log_fields(position(s.step),
+             {{0, fmt::format("loss {:.4f}", s.loss)},
+              {4, fmt::format("lr {:.2e}", s.learning_rate)},
+              {6, fmt::format("norm {:.3f}", s.grad_norm)},
+              {1, format_short_duration(s.step_ms / 1e3) + "/step"},
+              {2, format_count(s.tokens_per_second) + " tok/s"},
+              {5, s.mfu ? fmt::format("mfu {:.1f}%", 100 * *s.mfu) : ""},
+              {3, format_bytes(1e6 * s.peak_memory_mb)},
+              {7, is_bar_shown ? "" : format_duration(s.elapsed_seconds) + " so far"},
+              {8, is_bar_shown || s.remaining_seconds == 0 ? "" : format_duration(s.remaining_seconds) + " left"}});
   constexpr double kGrown = 1.1;  // in a later stage, say
   if (!s.memory || s.memory->total() <= kGrown * told_memory_) return;
   told_memory_ = s.memory->total();
@@ -98,7 +106,7 @@ void Console::step(const StepRecord& s) {
 }
 
 void Console::evaluation(const EvaluationRecord& e) {
-  log_fields(position(e.step), {{0, fmt::format("val loss {:.4f}", e.loss)},
+  log_fields(position(e.step), {{0, "val loss " + loss_text(e.loss, e.standard_error)},
                                 {3, "perplexity " + format_perplexity(e.perplexity())},
                                 {2, e.bits_per_byte ? fmt::format("{:.4f} bits/byte", *e.bits_per_byte) : ""},
                                 {4, format_short_duration(e.seconds)},

@@ -135,6 +135,10 @@ void HtmlReport::step(const StepRecord& step) {
   if (std::chrono::steady_clock::now() - written_ >= std::chrono::seconds(kRefreshSeconds)) write();
 }
 
+void HtmlReport::losses(const std::vector<LossRecord>& losses) {
+  for (const LossRecord& loss : losses) history_.loss.add(loss.step, loss.loss);
+}
+
 void HtmlReport::evaluation(const EvaluationRecord& evaluation) {
   history_.add(evaluation);
   step_ = evaluation.step;

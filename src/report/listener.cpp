@@ -31,6 +31,10 @@ void Listeners::begin(const RunRecord& run) {
 void Listeners::step(const StepRecord& step) {
   tell([&](Listener& l) { l.step(step); });
 }
+void Listeners::losses(const std::vector<LossRecord>& losses) {
+  tell([&](Listener& listener) { listener.losses(losses); });
+}
+
 void Listeners::evaluation(const EvaluationRecord& evaluation) {
   tell([&](Listener& l) { l.evaluation(evaluation); });
 }

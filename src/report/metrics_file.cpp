@@ -8,6 +8,11 @@ namespace {
 
 nlohmann::json number(double value) { return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr); }
 
+void add(nlohmann::ordered_json& record, const Moment& at) {
+  record["time"] = std::round(1e3 * at.time) / 1e3;
+  record["tokens"] = at.tokens;
+}
+
 }  // namespace
 
 void MetricsFile::step(const StepRecord& s) {
@@ -18,6 +23,7 @@ void MetricsFile::step(const StepRecord& s) {
                                 {"step_ms", s.step_ms},
                                 {"tokens_per_second", s.tokens_per_second},
                                 {"peak_memory_mb", s.peak_memory_mb}};
+  add(record, s.at);
   if (s.mfu) record["mfu"] = *s.mfu;
   if (s.memory) {
     for (const auto& [name, bytes] : s.memory->parts()) record["memory_mb"][name] = bytes / 1e6;
@@ -25,11 +31,23 @@ void MetricsFile::step(const StepRecord& s) {
   file_.line(record.dump());
 }
 
+void MetricsFile::losses(const std::vector<LossRecord>& losses) {
+  std::string lines;
+  for (const LossRecord& loss : losses) {
+    nlohmann::ordered_json record{{"step", loss.step}, {"loss", number(loss.loss)}};
+    add(record, loss.at);
+    lines += (lines.empty() ? "" : "\n") + record.dump();
+  }
+  if (!lines.empty()) file_.line(lines);
+}
+
 void MetricsFile::evaluation(const EvaluationRecord& e) {
   nlohmann::ordered_json record{{"step", e.step},
                                 {"val_loss", number(e.loss)},
                                 {"val_perplexity", number(e.perplexity())}};
+  if (e.standard_error) record["val_loss_error"] = number(*e.standard_error);
   if (e.bits_per_byte) record["val_bits_per_byte"] = number(*e.bits_per_byte);
+  add(record, e.at);
   file_.line(record.dump());
 }
 

@@ -49,7 +49,9 @@ void read_line(const json& line, int64_t last_step, RunHistory& history) {
   const auto value = [&](const char* key) {
     return number(line, key).value_or(std::numeric_limits<double>::quiet_NaN());
   };
-  if (number(line, "loss")) {
+  if (number(line, "loss") && !line.contains("step_ms")) {
+    history.loss.add(*step, value("loss"));  // of a step between two that are logged
+  } else if (number(line, "loss")) {
     history.add(StepRecord{.step = *step,
                            .loss = value("loss"),
                            .learning_rate = value("lr"),

@@ -133,8 +133,7 @@ struct Idle {
 // Written by a person, that is: a run writes out every key in its own configuration.
 bool is_written(const config::Origins& origins, const char* key) {
   const auto found = origins.find(key);
-  return found != origins.end() &&
-         found->second.find(fmt::format("{}:", kEffectiveConfig)) == std::string::npos;
+  return found != origins.end() && found->second.find(fmt::format("{}:", kEffectiveConfig)) == std::string::npos;
 }
 
 std::vector<Idle> idle_settings(const Config& config, const DeviceInfo& device, const Precision& precision,

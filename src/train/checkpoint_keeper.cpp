@@ -8,6 +8,7 @@
 #include "gpt/core/error.h"
 #include "gpt/core/log.h"
 #include "gpt/core/process.h"
+#include "gpt/core/process_memory.h"
 #include "gpt/train/stopwatch.h"
 
 namespace gpt {
@@ -73,6 +74,7 @@ bool CheckpointKeeper::save(const std::string& path, bool must) {
   const bool is_last = path == folder_.checkpoint_path();
   if (is_last) saved_at_ = std::chrono::steady_clock::now();
   is_saving_ = true;
+  process_memory::sample();
   try {
     save_checkpoint(path, state_.capture());
   } catch (const Error& error) {

@@ -11,6 +11,7 @@
 #include "gpt/core/printable.h"
 #include "gpt/core/process.h"
 #include "gpt/model/compile.h"
+#include "gpt/report/console.h"
 #include "gpt/train/evaluator.h"
 #include "gpt/train/run_folder.h"
 #include "gpt/train/run_setup.h"
@@ -32,11 +33,12 @@ StartingPoint checkpoint_of(const Config& config) {
                           folder));
 }
 
-std::string describe(const StartingPoint& start, const Evaluation& evaluation, int64_t tokens) {
-  std::string line = fmt::format("{}: step {} | val loss {:.4f} | perplexity {}", start.path, start.checkpoint.step,
-                                 evaluation.loss, format_perplexity(evaluation.perplexity()));
+std::string describe(const StartingPoint& start, const Evaluation& evaluation) {
+  std::string line =
+      fmt::format("{}: step {} | val loss {} | perplexity {}", start.path, start.checkpoint.step,
+                  loss_text(evaluation.loss, evaluation.standard_error), format_perplexity(evaluation.perplexity()));
   if (evaluation.bits_per_byte) line += fmt::format(" | {:.4f} bits/byte", *evaluation.bits_per_byte);
-  return line + fmt::format(" | {}\n", plural(tokens, "token"));
+  return line + fmt::format(" | {}\n", plural(evaluation.tokens, "token"));
 }
 
 }  // namespace
@@ -54,8 +56,10 @@ ExitCode evaluate_run(Config config, const config::Origins& origins) {
 
   GPT model(config.model, choice.device, start.checkpoint.model, {.compute = setup.precision.weight_type()});
   model.set_operators(select_operators(config.training.execution, choice.device));
-  const Evaluator evaluator(corpus, config.training.batch_size, config.model.block_size,
-                            config.training.cadence.eval_batches.value_or(0), choice.device, setup.precision);
+  Evaluator evaluator(corpus, config.training.batch_size, config.model.block_size,
+                      {.eval_batches = config.training.cadence.eval_batches.value_or(0),
+                       .takes_neighbours = !start.checkpoint.eval_sequences},
+                      choice.device, setup.precision);
   if (evaluator.empty())
     throw Error(ExitCode::data, fmt::format("{} has no validation split to evaluate on", corpus.source));
   const Evaluation evaluation = evaluator.run(model, [](double share) {
@@ -64,8 +68,7 @@ ExitCode evaluate_run(Config config, const config::Origins& origins) {
   });
   log::status("");
   if (process::stop_signal() != 0) return process::stop_code();
-  const std::string line = describe(start, evaluation, evaluator.tokens());
-  print(line);
+  print(describe(start, evaluation));
   return ExitCode::ok;
 }
 

@@ -14,13 +14,28 @@ bool lies_in(const std::string& file, const std::string& folder) {
   return std::filesystem::equivalent(std::filesystem::path(file).parent_path(), folder, ignored);
 }
 
+FinishedRun out_of_patience(const StartingPoint& start, const Config& config, const RunPlan& plan) {
+  const bool is_foreign = !lies_in(start.path, config.output_dir);
+  const int64_t count = start.checkpoint.evaluations_since_best;
+  return {.fact = fmt::format("{} is finished: it ended after step {} of {}, with no new best in {}",
+                              is_foreign ? start.path : config.output_dir, with_commas(start.checkpoint.step),
+                              with_commas(plan.total_steps), plural(count, "evaluation")),
+          .remedy = fmt::format("set training.patience above {}, or to 0, to continue it{}", count,
+                                is_foreign ? ""
+                                           : fmt::format(", add --restart to start anew, or begin another run with "
+                                                         "--output_dir {}",
+                                                         next_free_folder(config.output_dir))),
+          .is_foreign = is_foreign};
+}
+
 }  // namespace
 
 std::optional<FinishedRun> find_finished(const StartingPoint& start, const Config& config,
                                          const config::Origins& origins, const RunPlan& plan, bool has_validation) {
   const Checkpoint& checkpoint = start.checkpoint;
-  const int64_t step = checkpoint.step;
-  if (step < plan.total_steps) return std::nullopt;
+  const int64_t step = checkpoint.step, patience = config.training.cadence.patience;
+  if (step < plan.total_steps && (patience == 0 || checkpoint.evaluations_since_best < patience)) return std::nullopt;
+  if (step < plan.total_steps) return out_of_patience(start, config, plan);
   const bool by_epochs = plan.counted_in_epochs;
   const std::string key = by_epochs ? "training.epochs" : "training.max_steps";
   const int64_t steps_or_epochs = by_epochs ? step / plan.steps_per_epoch : step;

@@ -114,6 +114,8 @@ Checkpoint RunState::capture() const {
   saved.skipped_steps = skipped_steps();
   saved.consecutive_skipped_steps = skipped_in_a_row();
   saved.evaluated_step = evaluated_step;
+  saved.evaluations_since_best = evaluations_since_best;
+  saved.eval_sequences = eval_sequences;
   saved.config = config_;
   saved.tokenizer = corpus_.tokenizer ? corpus_.tokenizer->to_json() : "";
   saved.data_fingerprint = corpus_.fingerprint;
@@ -133,6 +135,8 @@ void RunState::restore(const StartingPoint& start) {
   seek(checkpoint, start.path);
   step = checkpoint.step;
   evaluated_step = checkpoint.evaluated_step;
+  evaluations_since_best = checkpoint.evaluations_since_best;
+  eval_sequences = checkpoint.eval_sequences;
   best_val_loss = checkpoint.best_val_loss;
   counts_.skipped.fill_(checkpoint.skipped_steps);
   counts_.skipped_in_a_row.fill_(checkpoint.consecutive_skipped_steps);

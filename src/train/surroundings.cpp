@@ -44,6 +44,7 @@ void announce_sizes(const Config& config, const config::Origins& origins) {
     chosen.push_back(fmt::format("{}{} at a time", config.training.batch_size, has_model ? " sequences" : ""));
   if (const auto steps = config.training.schedule.max_steps; steps && !origins.count("training.max_steps"))
     chosen.push_back(plural(*steps, "step"));
+  if (m.dropout > 0 && !origins.count("model.dropout")) chosen.push_back(fmt::format("dropout {}", m.dropout));
   if (chosen.empty()) return;
   log::info(fmt::format("model.preset: auto chose {}, for {} and {} of text", fmt::join(chosen, ", "), device,
                         format_bytes(static_cast<double>(here.characters))));

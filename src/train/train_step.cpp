@@ -41,12 +41,13 @@ TrainStep::TrainStep(GPT& model, AdamW& optimizer, GradScaler& scaler, const Pre
       recorder_(std::move(recorder)),
       verdict_(ops::new_verdict(model.device())),
       counts_(counts.skipped.defined() ? std::move(counts) : ops::no_updates(model.device())) {
-  for (at::Tensor* scalar : {&learning_rate_, &share_, &loss_}) *scalar = at::zeros({}, model.device());
+  for (at::Tensor* scalar : {&learning_rate_, &tokens_, &share_, &loss_}) *scalar = at::zeros({}, model.device());
   reset_memory_peak(model.device());
 }
 
-void TrainStep::begin(double learning_rate) {
+void TrainStep::begin(double learning_rate, int64_t tokens) {
   has_accumulated_ = false;
+  fill(tokens_, known_tokens_, static_cast<double>(tokens));
   fill(learning_rate_, known_learning_rate_, learning_rate);
 }
 
@@ -104,7 +105,7 @@ void TrainStep::update() {
   const InPart part(part::kOptimizer);
   at::NoGradGuard no_grad;
   const at::Tensor norm = ops::flat_norm(model_.parameters().flat_gradients());
-  ops::judge({loss_, norm, scaler_.scale_value()}, gradient_clip_, verdict_, counts_);
+  ops::judge({loss_, norm, scaler_.scale_value(), tokens_}, gradient_clip_, verdict_, counts_);
   optimizer_.step(learning_rate_, verdict_.divisor, verdict_.skipped);
   // The scaler reacts only to the overflows that its scale can cure: those in the gradients.
   scaler_.update(verdict_.grad_norm);
@@ -113,7 +114,7 @@ void TrainStep::update() {
 std::optional<int64_t> run_update(TrainStep& step, DataLoader& loader, int64_t micro_batches, double learning_rate,
                                   const std::function<bool()>& stop) {
   const int64_t tokens = loader.tokens_ahead(micro_batches);
-  step.begin(learning_rate);
+  step.begin(learning_rate, tokens);
   for (int64_t i = 0; i < micro_batches; ++i) {
     if (i > 0 && stop()) return step.abandon(), std::nullopt;
     const BatchShape shape = loader.next_shape();

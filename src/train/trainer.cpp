@@ -1,9 +1,11 @@
 #include "gpt/train/trainer.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/stack.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <string_view>
@@ -14,6 +16,7 @@
 #include "gpt/core/log.h"
 #include "gpt/core/map_faults.h"
 #include "gpt/core/process.h"
+#include "gpt/core/process_memory.h"
 #include "gpt/device/memory.h"
 #include "gpt/generate/generator.h"
 #include "gpt/optim/lr_schedule.h"
@@ -26,7 +29,8 @@ namespace {
 // Steps until allocators, caches and clocks have settled: timed separately.
 constexpr int64_t kWarmUpSteps = 10;
 
-bool stop_requested() { return process::stop_signal() != 0; }
+// A run of weeks that logs every million steps writes its losses all the same.
+constexpr size_t kMostUnwrittenLosses = 1000;
 
 std::string stop_signal_name() { return fmt::format("SIG{}", sigabbrev_np(process::stop_signal())); }
 
@@ -40,15 +44,20 @@ Trainer::Trainer(RunState& state, const RunSetup& setup, const RunPlan& plan, co
       folder_(folder),
       train_step_(state.model, state.optimizer, state.scaler, setup.precision, training(), std::move(recorder),
                   state.counts()),
-      evaluator_(setup.corpus, training().batch_size, state.model.config().block_size, cadence().eval_batches, device(),
-                 setup.precision),
+      evaluator_(setup.corpus, training().batch_size, state.model.config().block_size,
+                 {.eval_batches = cadence().eval_batches,
+                  .sequences = state.eval_sequences.value_or(0),
+                  .takes_neighbours = !state.eval_sequences},
+                 device(), setup.precision),
       listeners_(listeners),
-      forecast_(plan, evaluation_steps(training(), state.model.config().block_size, evaluator_.tokens())),
+      forecast_(plan, evaluation_steps(training(), state.model.config().block_size,
+                                       evaluation_tokens(training(), state.model.config().block_size,
+                                                         setup.corpus.validation.size()))),
       checkpoints_(state, folder, plan, cadence().keep_last, listeners, forecast_, is_saved),
+      memory_watch_(training().execution.memory_check),
       first_step_(state.step),
       reported_skips_(state.skipped_steps()) {
   logged_.step = epoch_.step = state.step;
-  epoch_.skipped = state.skipped_steps();
   if (plan_.eval_every > 0 && !evaluator_.empty() && !evaluator_.knows_bytes()) {
     log::info(
         "Validation reports no bits per byte: the data has neither a tokenizer nor metadata with the byte count of its text");
@@ -59,22 +68,24 @@ Trainer::Trainer(RunState& state, const RunSetup& setup, const RunPlan& plan, co
 
 ExitCode Trainer::run() {
   try {
-    return train();
+    train();
+    if (is_done() || process::stop_signal() != 0) return conclude();
   } catch (const std::exception& error) {
-    if (process::is_out_of_memory(error)) leave_out_of_memory(error);
+    if (process::is_out_of_memory(error)) leave_out_of_memory({.requested = requested_bytes(error.what())});
     listeners_.stop({state_.step, fmt::format("by an error ({})", first_line(error.what()))});
     throw;
   }
+  leave_out_of_memory({.is_taken_by_others = true});
 }
 
-ExitCode Trainer::train() {
+void Trainer::train() {
   process::announce_stops("Stopping: finishing this micro-step, then saving");
   // An evaluation that a signal cut short is repeated.
   const bool evaluation_due =
       due(plan_.eval_every, state_.step) || (plan_.eval_every > 0 && state_.step == plan_.total_steps);
   if (state_.step > 0 && evaluation_due && state_.evaluated_step != state_.step) evaluate();
   stopwatch_.start();
-  while (state_.step < plan_.total_steps && !stop_requested()) {
+  while (!is_done() && !is_interrupted()) {
     show_progress();
     if (!update()) break;
     if (plan_.ends_epoch(state_.step)) close_epoch();
@@ -85,7 +96,11 @@ ExitCode Trainer::train() {
   stopwatch_.stop();
   bar_.close();
   check_skips();
-  if (stop_requested()) return stop();
+  write_losses();
+}
+
+ExitCode Trainer::conclude() {
+  if (process::stop_signal() != 0) return stop();
   finish();
   return ExitCode::ok;
 }
@@ -98,7 +113,7 @@ bool Trainer::update() {
   const RunState::Cursor before = state_.cursor();
   std::optional<int64_t> tokens;
   try {
-    tokens = run_update(train_step_, state_.loader, micro_batches, learning_rate, stop_requested);
+    tokens = run_update(train_step_, state_.loader, micro_batches, learning_rate, [this] { return is_interrupted(); });
   } catch (const std::exception&) {
     state_.rewind(before);
     const std::string file = map_faults::changed_file();
@@ -111,7 +126,9 @@ bool Trainer::update() {
   }
   ++state_.step;
   checkpoints_.state_changed();
+  process_memory::sample();
   tokens_ += *tokens;
+  if (!is_logged(state_.step)) keep_loss();
   const bool warmed_up = state_.step - first_step_ == kWarmUpSteps;
   if (is_logged(state_.step) || warmed_up) close_log_interval(learning_rate);
   forecast_.took(Forecast::kStep, watch.running_seconds());
@@ -119,15 +136,16 @@ bool Trainer::update() {
 }
 
 // Where memory ran out before the update itself, weights and optimizer are those of the last update.
-void Trainer::leave_out_of_memory(const std::exception& error) {
-  Shortage shortage{.requested = requested_bytes(error.what()),
-                    .free = static_cast<double>(free_bytes(device())),
-                    .held = memory_at_peak(state_, train_step_)};
+void Trainer::leave_out_of_memory(Shortage shortage) {
+  shortage.free = static_cast<double>(free_bytes(shortage.is_taken_by_others ? at::kCPU : device()));
+  shortage.held = memory_at_peak(state_, train_step_);
   const char* const activity = checkpoints_.is_saving() ? "checkpoint" : activity_;
-  shortage.where = activity == kUpdate ? fmt::format("in step {}", state_.step + 1)
-                                       : fmt::format("in the {} after step {}", activity, state_.step);
+  shortage.where = shortage.is_taken_by_others ? fmt::format("after step {}", state_.step)
+                   : activity == kUpdate       ? fmt::format("in step {}", state_.step + 1)
+                                               : fmt::format("in the {} after step {}", activity, state_.step);
   bar_.close();
   try {
+    write_losses();
     if (!checkpoints_.is_saved() && !train_step_.is_applying()) checkpoints_.save_last(/*must=*/false);
     listeners_.stop({state_.step, fmt::format("by an error ({})", to_text(shortage))});
   } catch (const std::exception& failure) {  // there is no memory for that either: what was saved before remains
@@ -137,8 +155,8 @@ void Trainer::leave_out_of_memory(const std::exception& error) {
   shortage.what_is_left =
       !shortage.is_saved
           ? "Nothing had been saved: the run begins anew"
-          : fmt::format("Step {} is saved in {}: the same command with such a setting resumes from there",
-                        checkpoints_.saved_step(), folder_.checkpoint_path());
+          : fmt::format("Step {} is saved in {}: the same command{} resumes from there", checkpoints_.saved_step(),
+                        folder_.checkpoint_path(), shortage.is_taken_by_others ? "" : " with such a setting");
   throw OutOfMemory(std::move(shortage));
 }
 
@@ -149,6 +167,7 @@ void Trainer::release_memory() const {
 // Nothing is learned from a file that another process changes. The state is that of the last update.
 void Trainer::leave_changed_data(const std::string& file) {
   bar_.close();
+  write_losses();
   if (!checkpoints_.is_saved()) checkpoints_.save_last(/*must=*/false);
   throw Error(
       ExitCode::data,
@@ -179,6 +198,9 @@ void Trainer::close_log_interval(double learning_rate) {
     m.step = state_.step;
     m.learning_rate = learning_rate;
     m.grad_norm = train_step_.grad_norm().item<double>();
+    m.at = moment();
+    m.elapsed_seconds = since_start_.running_seconds();
+    m.remaining_seconds = forecast_.remaining_seconds(state_.step);
     m.step_ms = 1e3 * seconds / static_cast<double>(steps);
     m.tokens_per_second = static_cast<double>(tokens) / seconds;
     if (const auto peak = setup_.device.peak_flops(setup_.precision.dtype)) {
@@ -186,6 +208,7 @@ void Trainer::close_log_interval(double learning_rate) {
     }
     m.peak_memory_mb = peak_allocated_bytes(device()) / 1e6;
     m.memory = measured_memory(state_, train_step_);
+    write_losses();
     listeners_.step(m);
     last_step_ = m;
     check_skips();
@@ -215,9 +238,9 @@ void Trainer::close_epoch() {
   if (const std::string file = map_faults::changed_file(); !file.empty()) leave_changed_data(file);
   if (!setup_.config.data.stages.empty()) return;  // they see fractions of their texts, or one of them several times
   if (plan_.steps_per_epoch < cadence().log_interval) return;  // of a tiny text: a line for each would drown the rest
-  const Mark now{state_.step, tokens_, stopwatch_.running_seconds(), state_.skipped_steps()};  // sync: once an epoch
-  const double mean =
-      state_.counts().loss_sum.item<double>() / (now.step - epoch_.step - (now.skipped - epoch_.skipped));
+  const Mark now{state_.step, tokens_, stopwatch_.running_seconds()};
+  const double mean =  // sync: once an epoch
+      state_.counts().loss_sum.item<double>() / state_.counts().token_sum.item<double>();
   const double seconds = now.seconds - epoch_.seconds;
   const double samples = static_cast<double>(now.tokens - epoch_.tokens) / state_.model.config().block_size;
   const int64_t epoch = state_.step / plan_.steps_per_epoch;
@@ -228,7 +251,7 @@ void Trainer::close_epoch() {
                     .seconds = seconds,
                     .sequences_per_second = samples / seconds});
   epoch_ = now;
-  state_.counts().loss_sum.zero_();
+  for (const at::Tensor* sum : {&state_.counts().loss_sum, &state_.counts().token_sum}) sum->zero_();
 }
 
 void Trainer::show_progress() {
@@ -244,12 +267,14 @@ void Trainer::show_progress() {
 void Trainer::periodic_work() {
   const bool last = state_.step == plan_.total_steps;
   if (due(plan_.eval_every, state_.step) || (last && plan_.eval_every > 0)) evaluate();
-  if (due(plan_.sample_every, state_.step) && !stop_requested()) write_sample();
+  if (due(plan_.sample_every, state_.step) && !is_interrupted()) write_sample();
   if (checkpoints_.is_due()) {
+    write_losses();  // a run that resumes from there has them
     bar_.show_activity("saving");
     checkpoints_.save_due();
   }
   if (process::take_save_request()) {
+    write_losses();
     checkpoints_.save_last(/*must=*/false);
     log::info(fmt::format("SIGUSR1 at step {}: saved {}", state_.step, folder_.checkpoint_path()));
   }
@@ -264,7 +289,8 @@ void Trainer::evaluate() {
   try {
     evaluation = evaluator_.run(state_.model, [this](double share) {
       bar_.show_activity(fmt::format("validating {:.0f}%", 100 * share));
-      return stop_requested();
+      process_memory::sample();
+      return is_interrupted();
     });
   } catch (const std::exception&) {  // LibTorch's too, where what was read are no token ids
     const std::string file = map_faults::changed_file();
@@ -272,18 +298,70 @@ void Trainer::evaluate() {
     leave_changed_data(file);
   }
   release_memory();
-  if (stop_requested()) return;  // repeated when the run resumes
+  if (std::isnan(evaluation.loss) && is_interrupted()) return;  // repeated when the run resumes
   forecast_.took(Forecast::kEvaluation, watch.running_seconds());
   state_.evaluated_step = state_.step;
+  if (state_.eval_sequences && !cadence().eval_batches && std::isfinite(evaluation.loss))
+    state_.eval_sequences = evaluation.sequences;
   checkpoints_.state_changed();
   const bool best = evaluation.loss < state_.best_val_loss && state_.skipped_in_a_row() == 0;  // sync: reads the device
+  state_.evaluations_since_best = best ? 0 : state_.evaluations_since_best + 1;
+  write_losses();
   listeners_.evaluation({.step = state_.step,
                          .loss = evaluation.loss,
                          .bits_per_byte = evaluation.bits_per_byte,
                          .is_best = best,
-                         .seconds = watch.running_seconds()});
+                         .seconds = watch.running_seconds(),
+                         .standard_error = evaluation.standard_error,
+                         .at = moment()});
   last_val_loss_ = evaluation.loss;
   if (best) checkpoints_.save_best(evaluation.loss);
+  warn_of_rise(evaluation);
+}
+
+// Once for each rise beyond what the sample of the split explains.
+void Trainer::warn_of_rise(const Evaluation& evaluation) {
+  constexpr double kClear = 0.01;
+  const double rise = evaluation.loss - state_.best_val_loss;
+  if (rise <= 0) is_rise_announced_ = false;
+  if (is_rise_announced_ ||
+      !(rise > std::max(kClear * state_.best_val_loss, 2 * evaluation.standard_error.value_or(0))))
+    return;
+  is_rise_announced_ = true;
+  log::warn(fmt::format(
+      "step {}: the validation loss is {:.1f} % above its best ({:.4f}, {} ago): the model may be memorizing the text; more "
+      "text, fewer steps or a higher model.dropout would help{}",
+      state_.step, 100 * rise / state_.best_val_loss, state_.best_val_loss,
+      plural(state_.evaluations_since_best, "evaluation"),
+      cadence().patience > 0 ? "" : ", and training.patience ends a run where it gets no better"));
+}
+
+bool Trainer::is_done() const {
+  const int64_t patience = cadence().patience;
+  return state_.step == plan_.total_steps || (patience > 0 && state_.evaluations_since_best >= patience);
+}
+
+Moment Trainer::moment() const {
+  const auto time = std::chrono::system_clock::now().time_since_epoch();
+  return {std::chrono::duration<double>(time).count(), state_.loader.tokens_seen()};
+}
+
+// It stays on the device, so that a GPU does not wait for the host after each step.
+void Trainer::keep_loss() {
+  unwritten_losses_.emplace_back(LossRecord{.step = state_.step, .at = moment()}, train_step_.loss().clone());
+  if (unwritten_losses_.size() >= kMostUnwrittenLosses) write_losses();
+}
+
+void Trainer::write_losses() {
+  if (unwritten_losses_.empty()) return;
+  std::vector<at::Tensor> tensors;
+  std::vector<LossRecord> records;
+  for (const auto& [record, loss] : unwritten_losses_) tensors.push_back(loss), records.push_back(record);
+  unwritten_losses_.clear();
+  const at::Tensor losses =
+      at::stack(tensors).to(at::kDouble).cpu();  // sync: where a log line, an evaluation or a checkpoint is one
+  for (size_t i = 0; i < records.size(); ++i) records[i].loss = losses.const_data_ptr<double>()[i];
+  listeners_.losses(records);
 }
 
 void Trainer::write_sample() {
@@ -296,7 +374,7 @@ void Trainer::write_sample() {
   sampling.max_new_tokens = cadence().sample_tokens;
   const auto result =
       generate(state_.model, *setup_.corpus.tokenizer, cadence().sample_prompt, sampling,
-               generation_type(setup_.precision, device()), [](std::string_view) { return !stop_requested(); });
+               generation_type(setup_.precision, device()), [this](std::string_view) { return !is_interrupted(); });
   release_memory();
   forecast_.took(Forecast::kSample, watch.running_seconds());
   listeners_.sample({.step = state_.step, .text = cadence().sample_prompt + result.text});
@@ -316,12 +394,22 @@ ExitCode Trainer::stop() {
 
 void Trainer::finish() {
   checkpoints_.save_the_rest();
+  const bool is_early = state_.step < plan_.total_steps;
+  const std::string why =
+      fmt::format("no new best in {} (training.patience)", plural(state_.evaluations_since_best, "evaluation"));
+  if (is_early) listeners_.event({state_.step, "ended: " + why});
   listeners_.end();
+  if (is_early) {
+    log::info(fmt::format("The run ends after step {} of {}: {}", with_commas(state_.step),
+                          with_commas(plan_.total_steps), why));
+  }
   if (std::isfinite(state_.best_val_loss))
     log::info(fmt::format("Best val loss {:.4f}: {}", state_.best_val_loss, folder_.best_path()));
   log::success(fmt::format("{} done in {} of training: {}", plural(state_.step, "step"),
                            format_short_duration(stopwatch_.seconds()), folder_.checkpoint_path()));
-  if (setup_.corpus.tokenizer) log::info(fmt::format("Next: gpt-generate --checkpoint {}", folder_.path()));
+  const bool best_is_better = state_.evaluations_since_best > 0 && std::isfinite(state_.best_val_loss);
+  if (setup_.corpus.tokenizer)
+    log::info(fmt::format("Next: gpt-generate --checkpoint {}", best_is_better ? folder_.best_path() : folder_.path()));
 }
 
 }  // namespace gpt

@@ -99,6 +99,8 @@ TEST_F(CheckpointTest, ComesBackBitForBit) {
   EXPECT_EQ(loaded.skipped_steps, saved.skipped_steps);
   EXPECT_EQ(loaded.consecutive_skipped_steps, saved.consecutive_skipped_steps);
   EXPECT_EQ(loaded.evaluated_step, saved.evaluated_step);
+  EXPECT_EQ(loaded.evaluations_since_best, saved.evaluations_since_best);
+  EXPECT_EQ(loaded.eval_sequences, saved.eval_sequences);
   EXPECT_EQ(config::dump(loaded.config), config::dump(saved.config));
   EXPECT_EQ(loaded.tokenizer, saved.tokenizer);
   EXPECT_EQ(loaded.data_fingerprint, saved.data_fingerprint);
@@ -115,6 +117,7 @@ TEST_F(CheckpointTest, ComesBackWithoutScalerAndWithAFiniteLoss) {
   Checkpoint saved = test::sample_checkpoint();
   saved.scaler_scale = saved.scaler_growth_tracker = at::Tensor();
   saved.environment.clear();
+  saved.eval_sequences.reset();  // a run that an older program began
   for (const double loss : {1.4697, 0.1 + 0.2, 5e-324, 1.7976931348623157e308, -0.0}) {
     saved.best_val_loss = loss;
     save_checkpoint(path_, saved);
@@ -123,6 +126,7 @@ TEST_F(CheckpointTest, ComesBackWithoutScalerAndWithAFiniteLoss) {
     EXPECT_FALSE(loaded.scaler_scale.defined());
     EXPECT_FALSE(loaded.scaler_growth_tracker.defined());
     EXPECT_TRUE(loaded.environment.empty());
+    EXPECT_FALSE(loaded.eval_sequences);
   }
 }
 
@@ -263,6 +267,8 @@ TEST_F(CheckpointTest, ImpossibleDescriptionsAreRefused) {
       {"/values/step", (uint64_t{1} << 63)},
       {"/values/best_val_loss", "low"},
       {"/tokenizer", 3},
+      {"/values/eval_sequences", -5},
+      {"/values/evaluations_since_best", "none"},
       {"/values/data", 3},
       {"/values/data/epoch", nullptr},
       {"/values/data/fingerprint", 3},

@@ -40,6 +40,8 @@ inline Checkpoint sample_checkpoint() {
   sample.skipped_steps = 5;
   sample.consecutive_skipped_steps = 2;
   sample.evaluated_step = 40;
+  sample.evaluations_since_best = 3;
+  sample.eval_sequences = 512;
   sample.config.model.n_layer = 3;
   sample.config.model.vocab_size = 65;
   sample.config.data.text = "caf\xe9.txt";  // a file name in Latin-1

@@ -39,6 +39,32 @@ TEST(AutomaticSizes, NoTextIsReadMoreThanThirtyTimes) {
   }
 }
 
+TEST(AutomaticSizes, AreLearnedWithDropoutWhereTheTextIsSeenOften) {
+  const auto dropout = [](int64_t characters) {
+    return chosen({.gpu = false, .cores = 2, .characters = characters}).model.dropout;
+  };
+  EXPECT_EQ(dropout(5 * kMegabyte), 0);
+  EXPECT_EQ(dropout(kMegabyte), 0);
+  EXPECT_GT(dropout(100'000), 0.1);
+  for (int64_t characters = 5000; characters < kMegabyte; characters *= 2) {
+    const Config config = chosen({.gpu = false, .cores = 2, .characters = characters});
+    const double tokens = 0.9 * static_cast<double>(characters),
+                 seen = static_cast<double>(*config.training.schedule.max_steps * config.training.batch_size *
+                                            config.model.block_size);
+    EXPECT_LE(seen / tokens,
+              useful_epochs(static_cast<double>(parameters_of_blocks(config)) / tokens, config.model.dropout) * 1.001)
+        << characters;
+  }
+}
+
+TEST(AutomaticSizes, EndWhereTheyGetNoBetter) {
+  EXPECT_EQ(chosen({.gpu = false, .cores = 2, .characters = kMegabyte}).training.cadence.patience, 5);
+  Config named;
+  named.model.n_layer = 3;
+  named = chosen({.gpu = false, .cores = 2, .characters = kMegabyte}, named, {{"model.n_layer", "--n_layer"}});
+  EXPECT_EQ(named.training.cadence.patience, 0);
+}
+
 TEST(AutomaticSizes, AShortTextHasAValidationPartLongEnough) {
   for (int64_t characters = 200; characters < kMegabyte; characters *= 2) {
     const Config config = chosen({.gpu = false, .cores = 2, .characters = characters});

@@ -180,37 +180,39 @@ TEST(DataLoader, KeepsTokensInMemoryOnTheCpuUnlessToldOtherwise) {
   EXPECT_FALSE(DataLoader(counting(100), config, 4, 8, 1, at::kCPU).resident());
 }
 
-class SequentialBatchesTest : public DeviceTest {};
+class SplitWindowsTest : public DeviceTest {};
 
-TEST_P(SequentialBatchesTest, TakesEveryTargetOnceInOrder) {
+TEST_P(SplitWindowsTest, HaveEveryTargetOnce) {
   for (int64_t N = 0; N <= 40; ++N) {
-    const SequentialBatches batches(counting(N), 3, 4, GetParam().device);
+    const SplitWindows windows(counting(N), 4, GetParam().device);
     std::vector<int64_t> inputs, targets;
-    for (int64_t i = 0; i < batches.size(); ++i) {
-      const Batch batch = batches[i];
+    const auto take = [&](const Batch& batch) {
       EXPECT_EQ(batch.inputs.device().type(), GetParam().device.type());
-      EXPECT_TRUE(batch.inputs.size(0) <= 3 && batch.inputs.size(1) <= 4);
       for (const int64_t id : values(batch.inputs)) inputs.push_back(id);
       for (const int64_t id : values(batch.targets)) targets.push_back(id);
-    }
+    };
+    for (int64_t window = 0; window < windows.size(); ++window) take(windows.batch({window}));
+    if (windows.rest() > 0) take(windows.rest_batch());
     ASSERT_EQ(targets.size(), std::max<int64_t>(0, N - 1)) << N;
     for (int64_t i = 0; i + 1 < N; ++i) {
       EXPECT_EQ(inputs[i], i);
       EXPECT_EQ(targets[i], i + 1);
     }
-    EXPECT_THROW(batches[batches.size()], c10::Error);
+    EXPECT_THROW((void)windows.batch({windows.size()}), c10::Error);
   }
 }
 
-TEST_P(SequentialBatchesTest, TheShorterTailIsABatchOfItsOwn) {
-  const SequentialBatches batches(counting(4 * 4 + 1 + 2), 3, 4, GetParam().device);  // 4 windows and 2 targets
-  ASSERT_EQ(batches.size(), 3);
-  EXPECT_EQ(batches[0].inputs.sizes(), (std::vector<int64_t>{3, 4}));
-  EXPECT_EQ(batches[1].inputs.sizes(), (std::vector<int64_t>{1, 4}));
-  EXPECT_EQ(batches[2].inputs.sizes(), (std::vector<int64_t>{1, 2}));
+TEST_P(SplitWindowsTest, AreTakenInAnyOrder) {
+  const SplitWindows windows(counting(4 * 4 + 1 + 2), 4, GetParam().device);  // 4 windows and 2 targets
+  const Batch batch = windows.batch({2, 0, 3});
+  EXPECT_EQ(batch.inputs.sizes(), (std::vector<int64_t>{3, 4}));
+  EXPECT_EQ(values(batch.targets), (std::vector<int64_t>{9, 10, 11, 12, 1, 2, 3, 4, 13, 14, 15, 16}));
+  EXPECT_EQ(windows.targets_of(2)[0], 9);
+  EXPECT_EQ(windows.targets_of(4).size(), 2);
+  EXPECT_EQ(values(windows.rest_batch().targets), (std::vector<int64_t>{17, 18}));
 }
 
-INSTANTIATE_ON_DEVICES(SequentialBatchesTest);
+INSTANTIATE_ON_DEVICES(SplitWindowsTest);
 
 }  // namespace
 }  // namespace gpt

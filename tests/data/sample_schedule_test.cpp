@@ -56,6 +56,22 @@ TEST(SampleSchedule, RanksShareAnEpochWithoutOverlap) {
   }
 }
 
+TEST(SampleSchedule, TokensAreCountedFromTheBeginningOfTheRun) {
+  const ScheduleOptions plain{.stages = {{.batch_size = 5, .block_size = 7}}, .seed = 7},
+      staged{.stages = {{.batches = 3, .batch_size = 4, .block_size = 7},
+                        {.batches = 9, .batch_size = 2, .block_size = 14}},
+             .seed = 7};
+  for (const ScheduleOptions& options : {plain, staged}) {
+    const SampleSchedule schedule({zeros(203)}, options);
+    int64_t tokens = 0;
+    for (int64_t i = 0; i < 40; ++i) {  // several epochs, or both stages
+      const DataPosition at = schedule.advanced({}, i);
+      EXPECT_EQ(schedule.tokens_before(at), tokens) << i;
+      tokens += schedule.batch_size(at) * schedule.block_size(at);
+    }
+  }
+}
+
 TEST(SampleSchedule, AnyPositionIsReachedWithoutTheOnesBefore) {
   const SampleSchedule schedule({zeros(203)}, {.stages = {{.batch_size = 5, .block_size = 7}}, .seed = 7});
   const DataPosition starts[] = {{}, {2, 10}, {3, 25}};

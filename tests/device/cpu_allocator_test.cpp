@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "gpt/device/host.h"
+#include "gpt/core/process_memory.h"
 
 namespace gpt {
 namespace {
@@ -121,7 +121,7 @@ TEST_F(CpuAllocator, MoreThanThereIsIsOutOfMemory) {
 }
 
 // Bytes of the range that are in memory, as the kernel counts them.
-int64_t resident() { return host::resident_bytes(); }
+int64_t resident() { return process_memory::bytes(); }
 
 TEST_F(CpuAllocator, TheRangeGrowsOnlyWhereThereIsRoom) {
   int64_t room = gaps_ + 8 * kMegabyte, questions = 0;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "gpt/core/process_memory.h"
 #include "gpt/device/host.h"
 #include "support/cpu_memory.h"
 
@@ -57,7 +58,7 @@ TEST_F(CpuMemoryLimit, AFractionIsOfTheMachineAndTheProgramCounts) {
   TrainingConfig training;
   release_unused_memory(at::kCPU);
   // Half of what the process has already: the range cannot grow at all.
-  training.allocator.memory_fraction = 0.5 * static_cast<double>(host::resident_bytes()) / host::memory_bytes();
+  training.allocator.memory_fraction = 0.5 * static_cast<double>(process_memory::bytes()) / host::memory_bytes();
   configure_memory(training, at::kCPU);
   EXPECT_THROW((void)at::empty({int64_t{256} << 20}, at::kByte), c10::OutOfMemoryError);
   training.execution.memory_check = false;  // the share is not the kernel's

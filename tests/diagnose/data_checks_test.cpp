@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "diagnose/gpt2.h"
 #include "gpt/tokenizer/make_tokenizer.h"
 
 namespace gpt {
@@ -77,7 +78,7 @@ TEST(CheckLength, HundredsOfEpochsAreAWarning) {
   const Check check = check_length(run.config, run.facts, run.plan());
   EXPECT_EQ(check.status, Status::warn);
   EXPECT_NE(check.detail.find("806 epochs: the model will memorize the text"), std::string::npos) << check.detail;
-  EXPECT_NE(check.fix.find("training.max_steps to about 2,480"), std::string::npos) << check.fix;
+  EXPECT_NE(check.fix.find("training.max_steps to about 6,200"), std::string::npos) << check.fix;
 }
 
 TEST(CheckLength, AModelWithMoreWeightsThanTokensLearnsThemSooner) {
@@ -89,6 +90,23 @@ TEST(CheckLength, AModelWithMoreWeightsThanTokensLearnsThemSooner) {
       << check.detail;
   run.config.training.schedule.max_steps = 2000;
   EXPECT_EQ(check_length(run.config, run.facts, run.plan()).status, Status::pass);
+}
+
+// How soon a model memorizes its text depends on how many weights it has for each token.
+TEST(CheckLength, GPT2MemorizesAMegabyteWithinFewEpochs) {
+  ShakespeareRun run;
+  run.config.model = gpt2_small();
+  run.config.model.vocab_size = 50257;
+  run.facts = {"text.txt", 1'000'000, 250'000, 25'000, 244, false};
+  run.config.training.batch_size = 8;
+  run.config.training.schedule.max_steps = 25 * 31;
+  const RunPlan plan = plan_run(run.config.training, 31);
+  EXPECT_NE(
+      check_length(run.config, run.facts, plan).detail.find("25 epochs: the model, with 498 weights for each token"),
+      std::string::npos)
+      << check_length(run.config, run.facts, plan).detail;
+  run.config.training.schedule.max_steps = 4 * 31;
+  EXPECT_EQ(check_length(run.config, run.facts, plan_run(run.config.training, 31)).status, Status::pass);
 }
 
 TEST(CheckLength, OddNumbersReadWell) {

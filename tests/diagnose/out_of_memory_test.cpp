@@ -47,6 +47,28 @@ TEST(ExplainShortage, ARunThatIsSavedIsOfferedFirstWhatItCanResumeWith) {
   EXPECT_EQ(lines[2], "Step 8 is saved");
 }
 
+// The run itself is not too large: no setting of it is to blame.
+TEST(ExplainShortage, MemoryThatOthersTookIsTheirs) {
+  const std::vector<std::string> lines = explained({.is_taken_by_others = true}, 1.2e9);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[0].find("The run fits where other programs leave it the memory"), 0u) << lines[0];
+}
+
+TEST(NameSettingsThatFit, WhereNotEvenOneSequenceDoes) {
+  const Config config = gpt2_small_run(16, 4);
+  const DeviceInfo device = find_card("GTX 1650 Ti")->describe();
+  const MemoryBudget memory{.available = 2.5e9, .program = 600e6};
+  Check check = failed("memory of the run", "", "not even one sequence fits");
+  name_settings_that_fit(check, config, device, "efficient", memory);
+  EXPECT_EQ(check.fix.find("set training."), 0u) << check.fix;
+  EXPECT_NE(check.fix.find("training.gradient_checkpointing: block and "), std::string::npos) << check.fix;
+  EXPECT_NE(check.fix.find("training.batch_size: "), std::string::npos) << check.fix;
+
+  check = failed("memory of the run", "", "lower model.n_layer");
+  name_settings_that_fit(check, config, device, "efficient", {.available = 0.7e9, .program = 600e6});
+  EXPECT_EQ(check.fix, "lower model.n_layer");
+}
+
 TEST(ExplainShortage, WhereNothingFitsTheModelIsTooLarge) {
   const std::vector<std::string> lines = explained({}, 1.2e9);
   EXPECT_EQ(lines[1], "No setting makes it fit: lower model.n_layer, model.n_embd or model.block_size");

@@ -27,7 +27,7 @@ class FirstRun(unittest.TestCase):
         config = self.config()
         self.assertEqual(config["preset"], "auto")
         self.assertEqual(config["n_embd"], "64")
-        self.assertLessEqual(int(config["max_steps"]), 300)
+        self.assertLessEqual(int(config["max_steps"]), 600)
         self.assertEqual(self.config("--max_steps", "7")["max_steps"], "7")
         self.assertEqual(self.config("--n_layer", "3")["n_embd"], "384")
 
@@ -54,6 +54,19 @@ class FirstRun(unittest.TestCase):
         found = programs.checks("--data", self.text, "--device", "cpu", "--output_dir", run, "--no-probe", check_code=0)
         self.assertEqual(found["output folder"]["status"], "warn")
         self.assertIn("is finished: 2 of 2", found["output folder"]["detail"])
+
+    def test_on_a_small_text_the_last_loss_is_nearly_the_least(self):
+        text, run = self.root / "small.txt", self.root / "small"
+        text.write_bytes((programs.SOURCE / "data" / "shakespeare.txt").read_bytes()[:20_000])
+        done = programs.run("gpt-train", "--data", text, "--device", "cpu", "--threads", 1, "--output_dir", run, check_code=0)
+        self.assertNotIn("memorize", done.stderr)
+        evaluations = [record for record in programs.metrics(run) if "val_loss" in record]
+        best = min(evaluations, key=lambda record: record["val_loss"])
+        allowed = max(0.01 * best["val_loss"], 2 * best.get("val_loss_error", 0))
+        self.assertLessEqual(evaluations[-1]["val_loss"] - best["val_loss"], allowed)
+        self.assertLess(best["val_loss"], 2.6)  # a text of letters drawn by their frequency has 3.1
+        better = run if best is evaluations[-1] else run / "ckpt_best.pt"
+        self.assertTrue(done.stderr.endswith(f"Next: gpt-generate --checkpoint {better}\n"), done.stderr)
 
     def test_an_empty_text_is_all_that_is_said(self):
         empty = self.root / "empty.txt"

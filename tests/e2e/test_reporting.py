@@ -4,6 +4,7 @@ import math
 import pathlib
 import re
 import tempfile
+import time
 import unittest
 
 import programs
@@ -36,18 +37,27 @@ class Reporting(unittest.TestCase):
             self.assertEqual(len(self.matching(pattern)), 1, pattern)
 
     def test_the_logged_steps_are_those_of_the_metrics(self):
-        logged = {int(line[1]): float(line[2]) for line in self.matching(r"step +(\d+)/\d+ \| loss ([\d.]+) \| lr .+ \| norm .+ MB")}
+        logged = {int(line[1]): float(line[2]) for line in self.matching(r"step +(\d+)/\d+ \| loss ([\d.]+) \| lr .+ \| norm .+ MB \| \w+ so far(?: \| \w+ left)?")}
         self.assertEqual(max(logged), self.total)
         written = {record["step"]: record["loss"] for record in programs.metrics(self.run_folder) if "loss" in record}
-        self.assertEqual(set(logged), set(written))
+        self.assertEqual(list(written), list(range(1, self.total + 1)), "every step has a line, those that are not logged as well")
+        self.assertEqual([record["step"] for record in programs.metrics(self.run_folder) if "lr" in record], sorted(logged))
         for step, loss in logged.items():
             self.assertAlmostEqual(loss, written[step], delta=6e-5)
+
+    def test_every_line_of_the_metrics_has_its_time_and_the_tokens_seen(self):
+        records = programs.metrics(self.run_folder)
+        self.assertEqual(sorted(records, key=lambda record: (record["time"], record["tokens"], record["step"])), records)
+        self.assertAlmostEqual(records[0]["time"], time.time(), delta=3600)
+        at = {record["step"]: record["tokens"] for record in records}
+        self.assertEqual(at[1], 2 * 4 * 16)
+        self.assertEqual(at[self.total], 2 * at[self.total // 2], "epochs have the same samples")
 
     def test_each_epoch_is_closed_evaluated_and_sampled(self):
         epochs = self.matching(r"epoch (\d)/2 \| mean loss ([\d.]+) \| .+ \| \d+ sequences/s")
         self.assertEqual([line[1] for line in epochs], ["1", "2"])
         self.assertLess(float(epochs[1][2]), float(epochs[0][2]))
-        evaluations = self.matching(r"step +(\d+)/\d+ \| val loss ([\d.]+) \| perplexity ([\d.]+) \| .+")
+        evaluations = self.matching(r"step +(\d+)/\d+ \| val loss ([\d.]+)(?: ± [\d.]+)? \| perplexity ([\d.]+) \| .+")
         self.assertEqual([int(line[1]) for line in evaluations], [self.total // 2, self.total])
         for line in evaluations:
             self.assertAlmostEqual(math.log(float(line[3])), float(line[2]), delta=6e-3)

@@ -69,6 +69,14 @@ TEST_P(VerdictTest, WhatIsNotFiniteIsSkippedAndCounted) {
   EXPECT_EQ(counts_.skipped.item<int64_t>(), 5);
   EXPECT_EQ(counts_.skipped_in_a_row.item<int64_t>(), 0);
   EXPECT_EQ(counts_.loss_sum.item<double>(), 2.5);
+  EXPECT_EQ(counts_.token_sum.item<double>(), 2);
+}
+
+TEST_P(VerdictTest, ALossCountsForEachOfItsTokens) {
+  for (const auto& [loss, tokens] : {std::pair(2.0f, 96.0f), {kNan, 96.0f}, {5.0f, 32.0f}})
+    judge({.loss = scalar(loss), .norm = scalar(1), .scale = {}, .tokens = scalar(tokens)}, 1, verdict_, counts_);
+  EXPECT_EQ(counts_.loss_sum.item<double>(), 2 * 96 + 5 * 32);
+  EXPECT_EQ(counts_.token_sum.item<double>(), 96 + 32);
 }
 
 TEST_P(VerdictTest, ANormThatIsInfiniteStaysVisible) {

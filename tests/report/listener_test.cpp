@@ -87,16 +87,29 @@ TEST(MetricsFile, AppendsALineOfJsonForEachStepAndEvaluation) {
                .tokens_per_second = 8,
                .mfu = 0.25,
                .peak_memory_mb = 16,
-               .memory = MemoryUse{.weights = 1e6, .activations = 2.5e6}});
+               .memory = MemoryUse{.weights = 1e6, .activations = 2.5e6},
+               .at = {1e9 + 0.5, 64}});
   }
-  MetricsFile(path).evaluation({.step = 4, .loss = 0, .bits_per_byte = 1.5});
+  MetricsFile file(path);
+  file.losses({{4, 1.5, {1e9 + 0.0004, 96}}, {5, std::numeric_limits<double>::infinity(), {1e9 + 1, 128}}});
+  file.losses({});
+  file.evaluation({.step = 6, .loss = 0, .bits_per_byte = 1.5, .standard_error = 0.25, .at = {1e9 + 2.125, 160}});
   EXPECT_EQ(
       read_file(path, ExitCode::data),
-      R"({"step":3,"loss":null,"lr":0.5,"grad_norm":2.0,"step_ms":4.0,"tokens_per_second":8.0,"peak_memory_mb":16.0,"mfu":0.25,)"
+      R"({"step":3,"loss":null,"lr":0.5,"grad_norm":2.0,"step_ms":4.0,"tokens_per_second":8.0,"peak_memory_mb":16.0,"time":1000000000.5,"tokens":64,"mfu":0.25,)"
       R"("memory_mb":{"weights":1.0,"gradients":0.0,"optimizer":0.0,"data":0.0,"activations":2.5,"workspace":0.0}})"
       "\n"
-      R"({"step":4,"val_loss":0.0,"val_perplexity":1.0,"val_bits_per_byte":1.5})"
+      R"({"step":4,"loss":1.5,"time":1000000000.0,"tokens":96})"
+      "\n"
+      R"({"step":5,"loss":null,"time":1000000001.0,"tokens":128})"
+      "\n"
+      R"({"step":6,"val_loss":0.0,"val_perplexity":1.0,"val_loss_error":0.25,"val_bits_per_byte":1.5,"time":1000000002.125,"tokens":160})"
       "\n");
+}
+
+TEST(LossText, HasFourDigitsAndSoHasTheStandardError) {
+  EXPECT_EQ(loss_text(1.54704, std::nullopt), "1.5470");
+  EXPECT_EQ(loss_text(4.35, 0.02177), "4.3500 ± 0.0218");
 }
 
 TEST(SampleFiles, MakesTheFolderWithTheFirstSample) {

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <string>
+
+#include "core/scratch_folder.h"
 
 namespace gpt {
 namespace {
@@ -19,6 +22,25 @@ TEST(RunHistory, KnowsTheTimeAndTheTokensOfTheSteps) {
   EXPECT_EQ(history.tokens, 2600);
   log(700, NAN);
   EXPECT_EQ(history.seconds, 26);
+}
+
+// What was logged of a step stands in some lines, its loss in all.
+TEST(RunHistory, TheLossesBetweenLoggedStepsArePartOfTheCurveAlone) {
+  const ScratchFolder folder;
+  const std::string path =
+      folder.file("metrics.jsonl", R"({"step":1,"loss":4.5,"time":1,"tokens":32})"
+                                   "\n"
+                                   R"({"step":2,"loss":4,"lr":0.1,"grad_norm":1,"step_ms":10,"tokens_per_second":3200})"
+                                   "\n"
+                                   R"({"step":3,"loss":null,"time":1,"tokens":96})"
+                                   "\n");
+  RunHistory history;
+  read_metrics(path, 10, history);
+  ASSERT_EQ(history.loss.points().size(), 3u);
+  EXPECT_EQ(history.loss.points()[0].value, 4.5);
+  EXPECT_FALSE(history.loss.points()[2].value);
+  EXPECT_EQ(history.learning_rate.points().size(), 1u);
+  EXPECT_EQ(history.last_step->step, 2);
 }
 
 }  // namespace

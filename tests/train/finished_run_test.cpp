@@ -21,11 +21,13 @@ class FindFinishedTest : public testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
 
-  std::optional<FinishedRun> found(int64_t step, int64_t evaluated_step, const std::string& folder = "mine") const {
+  std::optional<FinishedRun> found(int64_t step, int64_t evaluated_step, const std::string& folder = "mine",
+                                   int64_t since_best = 0) const {
     StartingPoint start;
     start.path = folder_ / folder / "ckpt.pt";
     start.checkpoint.step = step;
     start.checkpoint.evaluated_step = evaluated_step;
+    start.checkpoint.evaluations_since_best = since_best;
     return find_finished(start, config_, origins_, plan_run(config_.training, 10), /*has_validation=*/true);
   }
 
@@ -45,6 +47,19 @@ TEST_F(FindFinishedTest, EveryStepIsDoneAndTheLastOneEvaluated) {
             "raise training.max_steps to continue it, add --restart to start anew, or begin another "
             "run with --output_dir " +
                 config_.output_dir + "-2");
+}
+
+TEST_F(FindFinishedTest, SoIsARunWithoutPatienceForMore) {
+  EXPECT_FALSE(found(12, 12, "mine", /*since_best=*/3));
+  config_.training.cadence.patience = 3;
+  EXPECT_FALSE(found(12, 12, "mine", /*since_best=*/2));
+  const auto finished = found(12, 12, "mine", /*since_best=*/3);
+  ASSERT_TRUE(finished);
+  EXPECT_EQ(finished->fact,
+            config_.output_dir + " is finished: it ended after step 12 of 20, with no new best in 3 evaluations");
+  EXPECT_EQ(finished->remedy.find("set training.patience above 3, or to 0, to continue it, add --restart"), 0u)
+      << finished->remedy;
+  EXPECT_TRUE(found(12, 12, "other", /*since_best=*/3)->is_foreign);
 }
 
 TEST_F(FindFinishedTest, ALengthThatThisCommandDidNotGiveIsSaidToBeAnEarlierOne) {

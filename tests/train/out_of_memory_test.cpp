@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "core/scratch_folder.h"
+#include "gpt/core/process_memory.h"
 #include "gpt/device/cpu_allocator.h"
-#include "gpt/device/host.h"
 #include "gpt/train/trainer.h"
 #include "support/cpu_memory.h"
 
@@ -36,6 +36,8 @@ TEST(ShortageText, NamesThePlaceTheRequestAndWhatIsFree) {
   shortage.free = 3e9;  // the step has given back what it held
   EXPECT_EQ(to_text(shortage), "out of memory in step 3: 512 MB was requested");
   EXPECT_EQ(to_text(Shortage{}), "out of memory before the first step");
+  EXPECT_EQ(to_text(Shortage{.where = "after step 8", .is_taken_by_others = true, .free = 12e6}),
+            "out of memory after step 8: other programs take it, and 12.0 MB is free");
 }
 
 // From the given step on, no more memory is to be had.
@@ -62,10 +64,10 @@ class WatchMemory : public Listener {
  public:
   explicit WatchMemory(Held& held) : held_(held) {}
   void step(const StepRecord&) override {
-    held_.after_step = host::resident_bytes();
+    held_.after_step = process_memory::bytes();
     held_.freed_by_step = cpu_memory().peak - cpu_memory().in_use;
   }
-  void evaluation(const EvaluationRecord&) override { held_.after_validation = host::resident_bytes(); }
+  void evaluation(const EvaluationRecord&) override { held_.after_validation = process_memory::bytes(); }
 
  private:
   Held& held_;

@@ -156,5 +156,71 @@ TEST_F(TrainerTest, ValidationTokensThatBecomeNoneStopTheRunAsChangedData) {
   EXPECT_EQ(load_checkpoint(root_ / "run/ckpt.pt").step, 3);
 }
 
+struct Heard {
+  std::vector<double> losses, means;  // of updates, of epochs
+  std::vector<int64_t> tokens;        // up to each update
+};
+
+class Hears : public Listener {
+ public:
+  explicit Hears(Heard& heard) : heard_(heard) {}
+  void step(const StepRecord& record) override { hear(record.loss, record.at); }
+  void losses(const std::vector<LossRecord>& records) override {
+    for (const LossRecord& record : records) hear(record.loss, record.at);
+  }
+  void epoch(const EpochRecord& record) override { heard_.means.push_back(record.mean_loss); }
+
+ private:
+  void hear(double loss, const Moment& at) {
+    heard_.losses.push_back(loss);
+    heard_.tokens.push_back(at.tokens);
+  }
+
+  Heard& heard_;
+};
+
+TEST_F(TrainerTest, TheMeanLossOfAnEpochIsThatOfItsTokens) {
+  Heard heard;
+  EXPECT_EQ(run(root_ / "run", /*is_recorded=*/false, std::make_unique<Hears>(heard)), ExitCode::ok);
+  // An update of two whole batches, and a smaller one of what is left.
+  ASSERT_EQ(std::ssize(heard.means), kLast / 2);
+  int64_t before = 0;
+  for (size_t i = 0; i < heard.means.size(); ++i) {
+    const auto first = static_cast<double>(heard.tokens[2 * i] - before),
+               second = static_cast<double>(heard.tokens[2 * i + 1] - heard.tokens[2 * i]);
+    before = heard.tokens[2 * i + 1];
+    EXPECT_LT(second, first);
+    EXPECT_NEAR(heard.means[i], (first * heard.losses[2 * i] + second * heard.losses[2 * i + 1]) / (first + second),
+                1e-6 * heard.means[i]);
+  }
+}
+
+TEST_F(TrainerTest, EveryLossIsToldOnceWhateverTheLogInterval) {
+  Heard each, some;
+  EXPECT_EQ(run(root_ / "each", /*is_recorded=*/false, std::make_unique<Hears>(each)), ExitCode::ok);
+  config_.training.cadence.log_interval = 7;
+  EXPECT_EQ(run(root_ / "some", /*is_recorded=*/true, std::make_unique<Hears>(some)), ExitCode::ok);
+  EXPECT_EQ(some.losses, each.losses);
+  EXPECT_EQ(some.tokens, each.tokens);
+  EXPECT_EQ(std::ssize(some.losses), kLast);
+}
+
+// A learning rate of 0 brings no second best.
+TEST_F(TrainerTest, PatienceEndsARunAndCountsOnWhereItResumes) {
+  CadenceConfig& cadence = config_.training.cadence;
+  config_.training.schedule.learning_rate = config_.training.schedule.min_lr = 0;
+  cadence.eval_interval = {2, Interval::Unit::steps};
+  cadence.patience = 3;
+  EXPECT_EQ(run(root_ / "run", /*is_recorded=*/false), ExitCode::ok);
+  EXPECT_EQ(load_checkpoint(root_ / "run/ckpt.pt").step, 8);
+  EXPECT_EQ(load_checkpoint(root_ / "run/ckpt_best.pt").step, 2);
+  cadence.patience = 5;
+  EXPECT_EQ(run(root_ / "run", /*is_recorded=*/false), ExitCode::ok);
+  EXPECT_EQ(load_checkpoint(root_ / "run/ckpt.pt").step, 12);
+  cadence.patience = 0;
+  EXPECT_EQ(run(root_ / "run", /*is_recorded=*/false), ExitCode::ok);
+  EXPECT_EQ(load_checkpoint(root_ / "run/ckpt.pt").step, kLast);
+}
+
 }  // namespace
 }  // namespace gpt

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "gpt/config/config.h"
@@ -23,8 +24,10 @@ struct Checkpoint {
   double best_val_loss = 0;                        // +inf before the first evaluation
   int64_t skipped_steps = 0, consecutive_skipped_steps = 0;
   int64_t evaluated_step = 0;  // the last step whose evaluation was completed
-  Config config;               // effective; for Python a nested dict {section: {key: value}}
-  std::string tokenizer;       // JSON
+  int64_t evaluations_since_best = 0;
+  std::optional<int64_t> eval_sequences = {};  // as RunState has it
+  Config config;                               // effective; for Python a nested dict {section: {key: value}}
+  std::string tokenizer;                       // JSON
   std::string data_fingerprint;
   std::string started_by =
       "auto";  // what training.resume_from said when the run began: auto, none, or an absolute path

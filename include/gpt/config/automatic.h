@@ -24,6 +24,10 @@ bool chooses_sizes(const Config& config, const Origins& origins);
 // Sets what was not written out; nothing unless chooses_sizes(). Where it does not choose, auto becomes none.
 void choose_sizes(Config& config, const Origins& origins, const Surroundings& surroundings);
 
+// How many epochs a model with so many weights for each token of its text gains from: seeing it more often, it memorizes it, and
+// the validation loss rises.
+double useful_epochs(double weights_per_token, double dropout);
+
 // A run goes on: sizes, amp_mode, gradient_dtype and what batch_size: auto chose are those that it was started with, except for keys
 // that were written out now.
 void keep_choices(Config& config, const Origins& origins, const Config& saved);

@@ -79,6 +79,7 @@ struct CadenceConfig {
   int64_t log_interval = 100;  // steps
   Interval eval_interval{500, Interval::Unit::steps};
   std::optional<int64_t> eval_batches;  // auto: enough for a standard error below 0.5 %; 0 = the whole validation split
+  int64_t patience = 0;                 // evaluations without a new best that end the run; 0 = none do
   Interval checkpoint_interval{600, Interval::Unit::seconds};  // the only one that may be a time
   int64_t keep_last = 0;  // numbered checkpoints kept beside ckpt.pt and ckpt_best.pt
   Interval sample_interval{0, Interval::Unit::run};

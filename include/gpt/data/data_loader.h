@@ -43,6 +43,7 @@ class DataLoader {
   DataPosition position() const;       // of the batch that comes next
   void seek(const DataPosition& position);
   int64_t tokens_ahead(int64_t batches) const;  // targets in the next `batches` batches
+  int64_t tokens_seen() const;                  // targets from the beginning of the run up to position()
 
   int64_t samples_per_epoch() const;  // of a run in stages: of the whole run
   int64_t batches_per_epoch() const;
@@ -54,17 +55,23 @@ class DataLoader {
   std::unique_ptr<Impl> impl_;
 };
 
-// A whole split in order: windows [iT, (i+1)T] and the shorter tail, batch by batch. For validation.
-class SequentialBatches {
+// The sequences of a split, for validation: window w is tokens [wT, (w+1)T], and what is left behind the last is a shorter one.
+class SplitWindows {
  public:
-  SequentialBatches(Tokens tokens, int64_t batch_size, int64_t block_size, at::Device device);
-  int64_t size() const;                                  // number of batches
-  std::pair<int64_t, int64_t> targets(int64_t i) const;  // of batch i: the tokens [first, second) that it predicts
-  Batch operator[](int64_t i) const;
+  SplitWindows(Tokens tokens, int64_t block_size, at::Device device);
+  int64_t size() const { return targets() / block_size_; }  // of whole windows
+  int64_t rest() const { return targets() % block_size_; }  // how many tokens the shorter one predicts
+  int64_t targets() const { return std::max<int64_t>(0, tokens_.size() - 1); }
+
+  Batch batch(const std::vector<int64_t>& windows) const;  // (B, T), in this order
+  Batch rest_batch() const;                                // (1, rest())
+  Tokens targets_of(int64_t window) const;                 // those that it predicts; of size(): the shorter one's
 
  private:
+  Batch batch(const std::vector<int64_t>& starts, int64_t length) const;
+
   Tokens tokens_;
-  int64_t batch_size_, block_size_;
+  int64_t block_size_;
   at::Device device_;
 };
 

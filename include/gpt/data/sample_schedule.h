@@ -60,6 +60,7 @@ class SampleSchedule {
   int64_t batch_size(const DataPosition& at) const;      // of this rank
   int64_t batches_left(const DataPosition& from) const;  // in its round
   DataPosition advanced(const DataPosition& from, int64_t batches) const;
+  int64_t tokens_before(const DataPosition& at) const;  // targets of all ranks, from the beginning of the run
   std::vector<Windows> windows(const DataPosition& at) const;
 
  private:

@@ -20,9 +20,8 @@ int64_t free_memory_bytes();       // that this process may still use: limits of
 // That this process can still take before the kernel kills it: free memory, and what fits into swap instead. One call reads a
 // few small files.
 int64_t growable_memory_bytes();
+int64_t shared_memory_bytes();  // the same without limits of its own (ulimit): other programs may take it too
 bool limits_virtual_memory();   // ulimit -v is set
-int64_t resident_bytes();       // of this process
-int64_t peak_resident_bytes();  // of this process, since its start
 
 // What the control groups of this process, versions 1 and 2, leave to it: the least of its own group and those around it.
 constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();

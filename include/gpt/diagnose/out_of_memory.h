@@ -1,4 +1,5 @@
-// What gpt-train says when a run could not get memory: what held it, and which settings would make the run fit.
+// What is said about a run that does not fit into memory, before it starts or when it could not get any: what holds it, and which
+// settings would make the run fit.
 #pragma once
 
 #include <exception>
@@ -10,6 +11,7 @@
 #include "gpt/data/corpus.h"
 #include "gpt/device/device.h"
 #include "gpt/device/precision.h"
+#include "gpt/diagnose/check.h"
 #include "gpt/diagnose/model_checks.h"
 #include "gpt/train/out_of_memory.h"
 
@@ -18,6 +20,10 @@ namespace gpt {
 // The lines below that of the error, from numbers alone. `attention`: the kernel's name; `memory`: what the run may use.
 std::vector<std::string> explain_shortage(const Shortage& shortage, const Config& config, const DeviceInfo& device,
                                           const std::string& attention, const MemoryBudget& memory);
+
+// Of a check that failed: puts two ways to make the run fit, where there are any, in place of what check_memory() advises.
+void name_settings_that_fit(Check& memory, const Config& config, const DeviceInfo& device, const std::string& attention,
+                            const MemoryBudget& budget);
 
 // Logs `error`, for which process::is_out_of_memory() holds, with these lines, and returns the exit status. The run's tensors
 // must be gone. `checkpoint`: the file that the run resumed from, if it did.

@@ -17,7 +17,7 @@ struct Verdict {
 // Of all updates so far: scalars on their device.
 struct UpdateCounts {
   at::Tensor skipped, skipped_in_a_row;  // int64
-  at::Tensor loss_sum;                   // float64: of the losses of the updates that were not skipped
+  at::Tensor loss_sum, token_sum;  // float64: of the losses of all tokens of updates that were not skipped, and of them
 };
 
 Verdict new_verdict(at::Device device);
@@ -25,9 +25,10 @@ UpdateCounts no_updates(at::Device device);
 
 // What a verdict follows from: float32 scalars on one device.
 struct Evidence {
-  at::Tensor loss;   // of the update
-  at::Tensor norm;   // of its gradients in memory, which are `scale` times what they should be
-  at::Tensor scale;  // undefined: 1
+  at::Tensor loss;         // of the update, the mean of its tokens
+  at::Tensor norm;         // of its gradients in memory, which are `scale` times what they should be
+  at::Tensor scale;        // undefined: 1
+  at::Tensor tokens = {};  // how many the update has; undefined: 1
 };
 
 // Overwrites the verdict and counts the update. max_norm: the limit of the norm; 0: none.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,6 +10,9 @@
 #include "gpt/report/listener.h"
 
 namespace gpt {
+
+// "1.5470", or "1.5470 ± 0.0071" with its standard error.
+std::string loss_text(double loss, std::optional<double> standard_error);
 
 class Console : public Listener {
  public:

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <string>
+#include <vector>
 
 #include "gpt/report/listener.h"
 #include "gpt/report/run_history.h"
@@ -23,6 +24,7 @@ class HtmlReport : public Listener {
 
   void begin(const RunRecord& run) override;
   void step(const StepRecord& step) override;
+  void losses(const std::vector<LossRecord>& losses) override;
   void evaluation(const EvaluationRecord& evaluation) override;
   void sample(const SampleRecord& sample) override;
   void event(const EventRecord& event) override;

@@ -23,6 +23,19 @@ struct RunRecord {
   std::string machine;        // the device and the build
 };
 
+// When something was so, which every line of metrics.jsonl says.
+struct Moment {
+  double time = 0;     // seconds since 1970, UTC
+  int64_t tokens = 0;  // that the run has been trained on, each as often as it was
+};
+
+// A step between two that are logged.
+struct LossRecord {
+  int64_t step = 0;
+  double loss = 0;
+  Moment at = {};
+};
+
 // One logged step. Loss, learning rate and norm are its own; time and speed are means since the last one.
 struct StepRecord {
   int64_t step = 0;  // updates done
@@ -31,6 +44,8 @@ struct StepRecord {
   std::optional<double> mfu;  // share of the device's peak, where that is known
   double peak_memory_mb = 0;
   std::optional<MemoryUse> memory = {};  // of tensors, part by part
+  Moment at = {};
+  double elapsed_seconds = 0, remaining_seconds = 0;  // of this start; to the end of the run, 0: not known
 };
 
 struct EvaluationRecord {
@@ -39,6 +54,8 @@ struct EvaluationRecord {
   std::optional<double> bits_per_byte;  // nothing where the bytes of the text are not known
   bool is_best = false;
   double seconds = 0;
+  std::optional<double> standard_error = {};  // of the loss; nothing where the whole split was read
+  Moment at = {};
   double perplexity() const { return std::exp(loss); }
 };
 
@@ -78,6 +95,8 @@ class Listener {
   virtual ~Listener() = default;
   virtual void begin(const RunRecord& /*run*/) {}
   virtual void step(const StepRecord& /*step*/) {}
+  // Those since the last call, or the last step(), in their order.
+  virtual void losses(const std::vector<LossRecord>& /*losses*/) {}
   virtual void evaluation(const EvaluationRecord& /*evaluation*/) {}
   virtual void epoch(const EpochRecord& /*epoch*/) {}
   virtual void timing(const TimingRecord& /*timing*/) {}
@@ -96,6 +115,7 @@ class Listeners : public Listener {
 
   void begin(const RunRecord& run) override;
   void step(const StepRecord& step) override;
+  void losses(const std::vector<LossRecord>& losses) override;
   void evaluation(const EvaluationRecord& evaluation) override;
   void epoch(const EpochRecord& epoch) override;
   void timing(const TimingRecord& timing) override;

@@ -1,7 +1,9 @@
-// metrics.jsonl: one line of JSON for each logged step and each evaluation. A value that is not finite is null.
+// metrics.jsonl: one line of JSON for each step, those that are logged with all that is known of them, and for each evaluation. A
+// value that is not finite is null.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "gpt/core/file.h"
 #include "gpt/report/listener.h"
@@ -12,6 +14,7 @@ class MetricsFile : public Listener {
  public:
   explicit MetricsFile(const std::string& path) : file_(path) {}  // appends
   void step(const StepRecord& step) override;
+  void losses(const std::vector<LossRecord>& losses) override;
   void evaluation(const EvaluationRecord& evaluation) override;
 
  private:

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "gpt/checkpoint/checkpoint.h"
@@ -48,7 +49,7 @@ class RunState {
 
   uint64_t checkpoint_bytes() const;  // as checkpoint_file_bytes()
 
-  // What train steps count in; loss_sum begins at 0 with each epoch.
+  // What train steps count in; the two sums begin at 0 with each epoch.
   const ops::UpdateCounts& counts() const { return counts_; }
   int64_t skipped_steps() const { return counts_.skipped.item<int64_t>(); }              // sync: reads the device
   int64_t skipped_in_a_row() const { return counts_.skipped_in_a_row.item<int64_t>(); }  // sync: reads the device
@@ -60,6 +61,10 @@ class RunState {
   int64_t step = 0;            // completed updates, including skipped ones
   int64_t evaluated_step = 0;  // the last one whose evaluation was completed
   double best_val_loss = std::numeric_limits<double>::infinity();
+  int64_t evaluations_since_best = 0;
+  // Of an evaluation where training.eval_batches is auto, as the run's first one found out; 0: there was none yet. Nothing: the
+  // run began with a program that took batches of neighbouring sequences, and goes on so.
+  std::optional<int64_t> eval_sequences = 0;
 
  private:
   void restore(const StartingPoint& start);  // all but the weights

@@ -29,8 +29,8 @@ class TrainStep {
   TrainStep(GPT& model, AdamW& optimizer, GradScaler& scaler, const Precision& precision, const TrainingConfig& config,
             Recorder recorder = Recorder(), ops::UpdateCounts counts = {});
 
-  // An update begins: nothing is accumulated yet.
-  void begin(double learning_rate);
+  // An update of so many tokens begins: nothing is accumulated yet.
+  void begin(double learning_rate, int64_t tokens);
   // The tensors (B, T) that the next accumulate() reads, for the caller to fill.
   const Batch& batch(const BatchShape& shape);
   void set_share(double share);  // of the micro-batch in the tokens of the update
@@ -69,9 +69,9 @@ class TrainStep {
   Batch batch_;
   bool has_accumulated_ = false, has_applied_ = false, is_applying_ = false;
   int64_t kept_bytes_ = 0;
-  // Float32 scalars on the device, and what the first two hold.
-  at::Tensor learning_rate_, share_, loss_;
-  std::optional<double> known_learning_rate_, known_share_;
+  // Float32 scalars on the device, and what the first three hold.
+  at::Tensor learning_rate_, tokens_, share_, loss_;
+  std::optional<double> known_learning_rate_, known_tokens_, known_share_;
   ops::Verdict verdict_;
   ops::UpdateCounts counts_;
 };

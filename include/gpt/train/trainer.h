@@ -4,12 +4,17 @@
 #include <exception>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "gpt/core/error.h"
+#include "gpt/core/process.h"
 #include "gpt/report/listener.h"
 #include "gpt/train/checkpoint_keeper.h"
 #include "gpt/train/evaluator.h"
 #include "gpt/train/forecast.h"
+#include "gpt/train/memory_watch.h"
+#include "gpt/train/out_of_memory.h"
 #include "gpt/train/progress_bar.h"
 #include "gpt/train/recorder.h"
 #include "gpt/train/run_folder.h"
@@ -33,12 +38,18 @@ class Trainer {
   ExitCode run();
 
  private:
-  ExitCode train();
+  void train();  // to the end, or until something ends it before
+  ExitCode conclude();
   // Throws OutOfMemory, once all that the step held has been released.
-  [[noreturn]] void leave_out_of_memory(const std::exception& error);
+  [[noreturn]] void leave_out_of_memory(Shortage shortage);
   bool update();                // false: a signal came midway, and nothing has changed
   void release_memory() const;  // as training.release_memory says
   [[noreturn]] void leave_changed_data(const std::string& file);
+  bool is_interrupted() const { return process::stop_signal() != 0 || memory_watch_.is_running_out(); }
+  bool is_done() const;  // every step, or all that training.patience allows
+  Moment moment() const;
+  void keep_loss();     // of the last update, for write_losses()
+  void write_losses();  // those of the steps that were not logged
   bool is_logged(int64_t step) const;
   void close_log_interval(double learning_rate);
   void check_skips();
@@ -46,6 +57,7 @@ class Trainer {
   void show_progress();
   void periodic_work();  // evaluation, sample, checkpoint: what is due after this step
   void evaluate();
+  void warn_of_rise(const Evaluation& evaluation);
   void write_sample();
   ExitCode stop();
   void finish();
@@ -66,17 +78,20 @@ class Trainer {
   Forecast forecast_;
   CheckpointKeeper checkpoints_;
   ProgressBar bar_;
+  MemoryWatch memory_watch_;
   std::optional<StepRecord> last_step_;  // logged
   std::optional<double> last_val_loss_;
+  bool is_rise_announced_ = false;
 
   Stopwatch stopwatch_;                  // training alone
+  const Stopwatch since_start_;          // all of it
   int64_t first_step_ = 0, tokens_ = 0;  // since this start
   struct Mark {
     int64_t step = 0, tokens = 0;
     double seconds = 0;
-    int64_t skipped = 0;  // updates of the whole run; read where an epoch ends
   };
-  Mark logged_, epoch_;  // where the log interval and the epoch began
+  Mark logged_, epoch_;                                              // where the log interval and the epoch began
+  std::vector<std::pair<LossRecord, at::Tensor>> unwritten_losses_;  // the tensors hold the losses, on the device
   int64_t reported_skips_ = 0;
   const char* activity_ = kUpdate;
 };
