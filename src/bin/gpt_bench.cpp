@@ -325,9 +325,7 @@ int bench(int argc, char** argv) {
   const std::string name = argc > 1 ? argv[1] : "--help";
   if (name == "--help" || name == "-h" || name == "--version") {
     const int columns = reading_columns(STDOUT_FILENO);
-    const std::string text =
-        name == "--version" ? version_text("gpt-bench") + "\n" : wrap_text(usage(columns), columns, 4);
-    std::fwrite(text.data(), 1, text.size(), stdout);
+    print(name == "--version" ? version_text("gpt-bench") + "\n" : wrap_text(usage(columns), columns, 4));
     return 0;
   }
   const Verb& verb = verb_named(name);

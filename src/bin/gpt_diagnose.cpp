@@ -1,7 +1,6 @@
 // gpt-diagnose: what this machine can do, what a configuration would meet on it, and how runs went.
 #include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -9,6 +8,7 @@
 #include "gpt/config/load.h"
 #include "gpt/core/error.h"
 #include "gpt/core/log.h"
+#include "gpt/core/output.h"
 #include "gpt/core/process.h"
 #include "gpt/core/terminal.h"
 #include "gpt/device/cpu_allocator.h"
@@ -26,9 +26,6 @@ namespace {
 void append(gpt::Checks& checks, gpt::Checks more) {
   for (auto& check : more) checks.push_back(std::move(check));
 }
-
-// Tables, whose values are printable already: their colours are no text.
-void print(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
 bool colours() { return isatty(STDOUT_FILENO) && !std::getenv("NO_COLOR"); }
 
@@ -70,10 +67,11 @@ int diagnose(int argc, char** argv) {
   if (clear_cache && json)
     throw Error(ExitCode::config, "--clear-cache removes texts and has nothing to say in JSON: leave out --json");
   if (clear_cache) log::info(clear_text_cache(command.config.data));
-  if (cache) print(describe_text_cache(command.config.data, json));
+  if (cache) output::write(describe_text_cache(command.config.data, json));
   if (!runs.empty()) {
     const std::vector<RunSummary> summaries = read_runs(runs);
-    print(json ? runs_json(summaries) : draw_runs(summaries, terminal_columns(STDOUT_FILENO), locale_is_utf8()));
+    output::write(json ? runs_json(summaries)
+                       : draw_runs(summaries, terminal_columns(STDOUT_FILENO), locale_is_utf8()));
   }
   if (cache || clear_cache || !runs.empty()) return 0;
   process::watch_signals();
@@ -89,7 +87,7 @@ int diagnose(int argc, char** argv) {
     checks.push_back(check_checkpoint(asked.checkpoint));
   }
 
-  print(json ? to_json(checks) : to_table(checks, colours(), terminal_columns(STDOUT_FILENO)));
+  output::write(json ? to_json(checks) : to_table(checks, colours(), terminal_columns(STDOUT_FILENO)));
   return static_cast<int>(any_failed(checks) ? ExitCode::failed_check : ExitCode::ok);
 }
 

@@ -1,9 +1,8 @@
 // Text to token ids.
-#include <cstdio>
 #include <functional>
 #include <optional>
-#include <string>
 
+#include "gpt/core/printable.h"
 #include "gpt/core/process.h"
 #include "gpt/prepare/input_list.h"
 #include "gpt/prepare/prepare.h"
@@ -17,8 +16,7 @@ int prepare_main(int argc, char** argv) {
   const std::optional<PrepareCommand> command = parse_prepare_options(argc, argv);
   if (!command) return 0;
   if (command->list) {
-    const std::string text = list_input(command->options, command->output_dir);
-    std::fwrite(text.data(), 1, text.size(), stdout);
+    print(list_input(command->options, command->output_dir));
     return 0;
   }
   process::watch_signals();

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -24,6 +25,7 @@
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
 #include "gpt/core/map_faults.h"
+#include "gpt/core/process.h"
 #include "gpt/core/process_memory.h"
 
 namespace gpt {
@@ -60,6 +62,15 @@ std::string name_of(const std::string& path) { return path.substr(path.rfind('/'
 }
 
 enum class Pipes { refused, allowed };
+
+// Until there is something to read, or the end. Of a pipe and of some files of the kernel that may be never.
+void wait_for_input(int fd, const std::string& path) {
+  constexpr int kMilliseconds = 100;
+  pollfd ready{.fd = fd, .events = POLLIN, .revents = 0};
+  while (poll(&ready, 1, kMilliseconds) <= 0) {
+    if (process::stop_signal() != 0) throw Error(ExitCode::interrupted, "interrupted while waiting for " + path);
+  }
+}
 
 // To be asked before it is opened: opening a device may do something, and a pipe waits for its writer.
 void require_kind(const struct stat& info, Pipes pipes, const std::string& path, ExitCode code) {
@@ -199,6 +210,17 @@ Claim claim_of(std::string_view text) {
   return pid == getpid() || (kill(pid, 0) != 0 && errno == ESRCH) ? Claim::dead : Claim::held;
 }
 
+// Whether the open file has this name.
+enum class Place { here, not_here, unknown };
+
+Place place_of(int fd, const std::string& path) {
+  struct stat opened{}, named{};
+  if (fstat(fd, &opened) != 0) return Place::unknown;
+  if (stat(path.c_str(), &named) != 0)
+    return errno == ENOENT || errno == ENOTDIR || errno == ELOOP ? Place::not_here : Place::unknown;
+  return opened.st_dev == named.st_dev && opened.st_ino == named.st_ino ? Place::here : Place::not_here;
+}
+
 std::string described(const std::string& holder) { return holder.empty() ? "another process" : "process " + holder; }
 
 std::string claimant(const std::string& holder, const std::string& path) {
@@ -211,7 +233,7 @@ std::string read_file(const std::string& path, ExitCode code, std::optional<Size
   struct stat info{};
   if (stat(path.c_str(), &info) != 0) throw_unreadable(code, path, error_text(errno));
   require_kind(info, Pipes::allowed, path, code);
-  Descriptor descriptor{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  Descriptor descriptor{open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)};
   if (descriptor.fd < 0 || fstat(descriptor.fd, &info) != 0) throw_unreadable(code, path, error_text(errno));
   require_kind(info, Pipes::allowed, path, code);  // of what was opened
   const auto require_size = [&](uint64_t size, const char* at_least) {
@@ -229,12 +251,13 @@ std::string read_file(const std::string& path, ExitCode code, std::optional<Size
   for (;;) {
     const size_t size = text.size();
     text.resize(std::max(size + kPiece, std::min(text.capacity(), size + (size_t{1} << 30))));
+    wait_for_input(descriptor.fd, path);
     const ssize_t count = read(descriptor.fd, text.data() + size, text.size() - size);
     const int error = errno;
     text.resize(size + static_cast<size_t>(std::max<ssize_t>(count, 0)));
     require_size(text.size(), "at least ");  // of a pipe it is not known before
     if (count == 0) return text;
-    if (count < 0 && error != EINTR) throw_unreadable(code, path, error_text(error));
+    if (count < 0 && error != EINTR && error != EAGAIN) throw_unreadable(code, path, error_text(error));
   }
 }
 
@@ -419,10 +442,7 @@ bool FileLock::try_lock(const std::function<void(const std::string& holder)>& bu
       return false;
     }
     // The previous holder may have removed the file since it was opened: then this locks nothing.
-    struct stat locked{}, named{};
-    const bool is_named = fstat(fd, &locked) == 0 && stat(path_.c_str(), &named) == 0 &&
-                          locked.st_dev == named.st_dev && locked.st_ino == named.st_ino;
-    if (!is_named) return false;
+    if (place_of(fd, path_) != Place::here) return false;
     take(fd, std::to_string(getpid()));
   }
   fd_ = std::exchange(descriptor.fd, -1);
@@ -451,16 +471,32 @@ void FileLock::take(int fd, std::string_view holder) {
 }
 
 FileLock::~FileLock() {
-  unlink(path_.c_str());  // while still locked, so that it is nobody else's file
+  if (is_in_place()) unlink(path_.c_str());  // while still locked, so that it is nobody else's file
   close(fd_);
 }
 
+bool FileLock::is_at(const std::string& path) const { return place_of(fd_, path) != Place::not_here; }
+
 FolderLock::FolderLock(const std::string& folder, ExitCode code, const std::string& setting)
-    : lock_(folder + "/.lock", [&](const std::string& holder) {
-        throw Error(code, fmt::format("{} is in use by {}: wait for it, stop it, or choose another {}", folder, holder,
-                                      setting));
-      }) {
+    : lock_(folder + "/.lock",
+            [&](const std::string& holder) {
+              throw Error(code, fmt::format("{} is in use by {}: wait for it, stop it, or choose another {}", folder,
+                                            holder, setting));
+            }),
+      fd_(open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)) {
   for (const char* part : {"", "/samples"}) sweep_unfinished_files(folder + part);
+}
+
+FolderLock::~FolderLock() { close(fd_); }
+
+std::optional<FolderLock::Locked> FolderLock::locked() const {
+  const std::string path = fmt::format("/proc/self/fd/{}", fd_), lock = path + "/.lock";
+  struct stat folder{}, other{};
+  std::error_code unknown;
+  const std::string now = std::filesystem::read_symlink(path, unknown).string();
+  if (unknown || now.ends_with(" (deleted)") || fstat(fd_, &folder) != 0 || folder.st_nlink == 0) return std::nullopt;
+  const bool is_free = lstat(lock.c_str(), &other) != 0 && errno == ENOENT;
+  return is_free || lock_.is_at(lock) ? std::optional(Locked{path, now}) : std::nullopt;
 }
 
 }  // namespace gpt

@@ -2,54 +2,47 @@
 
 #include <fmt/format.h>
 #include <spdlog/logger.h>
-#include <spdlog/pattern_formatter.h>
-#include <spdlog/sinks/ansicolor_sink.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <unistd.h>
 
-#include <cstdio>
+#include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
+#include "gpt/core/output.h"
 #include "gpt/core/printable.h"
 #include "gpt/core/terminal.h"
 
 namespace gpt::log {
 namespace {
 
-using Level = spdlog::level::level_enum;
-// spdlog colours by level: one that is otherwise unused here carries the green tick.
-constexpr Level kSuccess = spdlog::level::debug;
+enum class Kind { info, success, warning, error };
 
-std::string_view prefix_of(Level level) {
-  return level == kSuccess              ? "✓ "
-         : level == spdlog::level::warn ? "warning: "
-         : level == spdlog::level::err  ? "error: "
-                                        : "";
-}
-
-class Prefix : public spdlog::custom_flag_formatter {
- public:
-  void format(const spdlog::details::log_msg& message, const std::tm&, spdlog::memory_buf_t& out) override {
-    const std::string_view text = prefix_of(message.level);
-    out.append(text.data(), text.data() + text.size());
-  }
-  std::unique_ptr<custom_flag_formatter> clone() const override { return std::make_unique<Prefix>(); }
+struct Prefix {
+  const char *text, *colour;
 };
 
-std::unique_ptr<spdlog::formatter> formatter(const std::string& pattern) {
-  auto result = std::make_unique<spdlog::pattern_formatter>();
-  result->add_flag<Prefix>('*').set_pattern(pattern);
-  return result;
+Prefix prefix_of(Kind kind) {
+  switch (kind) {
+    case Kind::info: return {"", ""};
+    case Kind::success: return {"✓ ", "\x1b[32m"};
+    case Kind::warning: return {"warning: ", "\x1b[33m\x1b[1m"};
+    case Kind::error: return {"error: ", "\x1b[31m\x1b[1m"};
+  }
+  return {};
 }
 
+constexpr const char *kPlain = "\x1b[m", *kEraseLine = "\r\x1b[K";
+
 // A value that somebody gave may be as long as a command line; what it is about and what to do stand at the ends.
-std::string shown(Level level, std::string_view message) {
+std::string shown(Kind kind, std::string_view message) {
   constexpr size_t kLongest = 2000;
-  const bool is_complaint = level == spdlog::level::warn || level == spdlog::level::err;
+  const bool is_complaint = kind == Kind::warning || kind == Kind::error;
   return printable(is_complaint ? shortened(message, kLongest) : std::string(message));
 }
 
@@ -70,86 +63,106 @@ bool colours_wanted() {
 
 class Log {
  public:
-  Log() : console_("console"), file_("file") {
-    using Sink = spdlog::sinks::ansicolor_stderr_sink_st;
-    auto sink =
-        std::make_shared<Sink>(terminal_ && colours_wanted() ? spdlog::color_mode::always : spdlog::color_mode::never);
-    sink->set_color(kSuccess, sink->green);
-    sink->set_color(spdlog::level::info, sink->reset);
-    sink->set_formatter(formatter("%^%*%$%v"));
-    console_.sinks().push_back(sink);
-    for (spdlog::logger* logger : {&console_, &file_}) {
-      logger->set_level(spdlog::level::trace);
-      logger->flush_on(spdlog::level::trace);
-      logger->set_error_handler([this](const std::string& what) { report_lost_line(what); });
-    }
+  Log() : file_("file") {
+    file_.flush_on(spdlog::level::info);
+    file_.set_error_handler([this](const std::string& what) { report_lost_line(what); });
   }
 
   // `shortened`: for a terminal that is too narrow for the message, unless it is empty.
-  void write(Level level, std::string_view message, std::string_view shortened = {}) {
-    std::lock_guard lock(mutex_);
-    if (!status_.empty()) std::fputs("\r\x1b[K", stderr);
-    const std::string text = shown(level, message);
-    write(console_, level, terminal_ ? fitted(level, text, printable(shortened)) : text);
-    write(file_, level, text);
-    draw_status();
+  void write(Kind kind, std::string_view message, std::string_view shortened = {}) {
+    const std::lock_guard lock(mutex_);
+    const std::string text = shown(kind, message), erase = status_.empty() ? "" : kEraseLine;
+    print(erase + coloured(kind) + (terminal_ ? fitted(kind, text, printable(shortened)) : text) + "\n" +
+              drawn_status(),
+          1 + std::count(text.begin(), text.end(), '\n'));
+    const std::string line = prefix_of(kind).text + text;
+    file_.info(spdlog::string_view_t(line.data(), line.size()));
   }
 
   void open_file(const std::string& path) {
-    std::lock_guard lock(mutex_);
+    const std::lock_guard lock(mutex_);
     try {
       auto sink = std::make_shared<spdlog::sinks::basic_file_sink_st>(path);
-      sink->set_formatter(formatter("%Y-%m-%d %H:%M:%S %*%v"));
+      sink->set_pattern("%Y-%m-%d %H:%M:%S %v");
       file_.sinks() = {sink};
+      file_name_ = path.substr(path.rfind('/') + 1);
     } catch (const spdlog::spdlog_ex& e) {
       throw Error(ExitCode::disk, fmt::format("cannot write the log {}: {}", path, e.what()));
     }
   }
 
   void status(std::string_view text) {
-    std::lock_guard lock(mutex_);
+    const std::lock_guard lock(mutex_);
     if (!terminal_ || (text.empty() && status_.empty())) return;
     status_ = printable(text);
-    if (status_.empty()) std::fputs("\r\x1b[K", stderr);
-    draw_status();
+    if (status_.empty()) {
+      print(kEraseLine, 0);
+    } else if (!output::is_behind()) {
+      print(drawn_status(), 0);
+    }
+  }
+
+  bool flush(output::Wait wait) {
+    if (!output::flush_errors(wait)) return false;
+    const std::lock_guard lock(mutex_);
+    print("", 0);  // what there is to say of missing lines
+    return output::flush_errors(wait);
   }
 
   bool terminal() const { return terminal_; }
 
  private:
-  static void write(spdlog::logger& logger, Level level, const std::string& text) {
-    logger.log(level, spdlog::string_view_t(text.data(), text.size()));
+  // Onto standard error, in whole or not at all. A line that nobody reads is missing there.
+  void print(const std::string& text, int64_t lines) {
+    if (output::offer(missing_ > 0 ? missing_note() + text : text)) {
+      missing_ = 0;
+    } else {
+      missing_ += lines;
+    }
+  }
+
+  // The line it begins on may show a status that should have been erased.
+  std::string missing_note() const {
+    const std::string note =
+        fmt::format("{} missing here, because nothing read {}",
+                    missing_ == 1 ? "1 line is" : with_commas(missing_) + " lines are", missing_ == 1 ? "it" : "them");
+    return (terminal_ ? kEraseLine : "") + coloured(Kind::warning) + note +
+           (file_name_.empty() ? "\n" : fmt::format("; {} has {}\n", file_name_, missing_ == 1 ? "it" : "them"));
+  }
+
+  std::string coloured(Kind kind) const {
+    const auto [text, colour] = prefix_of(kind);
+    return has_colours_ && *colour ? fmt::format("{}{}{}", colour, text, kPlain) : text;
   }
 
   // What fits, or else what is broken between words, where the terminal would do that within one.
-  static std::string fitted(Level level, const std::string& text, const std::string& shortened) {
+  static std::string fitted(Kind kind, const std::string& text, const std::string& shortened) {
     constexpr int kIndent = 2;
     const int columns = terminal_columns(STDERR_FILENO);
-    const std::string prefix(prefix_of(level));
+    const std::string prefix(prefix_of(kind).text);
     const bool fits = truncate(prefix + text, static_cast<size_t>(columns)).size() == prefix.size() + text.size();
     return wrap_text(prefix + (fits || shortened.empty() ? text : shortened), columns, kIndent).substr(prefix.size());
   }
 
-  void draw_status() {
-    if (status_.empty()) return;
+  std::string drawn_status() const {
+    if (status_.empty()) return "";
     // The last column stays free: a terminal that wraps there would leave a copy of the line behind at each redraw.
-    const std::string_view visible = truncate(status_, static_cast<size_t>(terminal_columns(STDERR_FILENO) - 1));
-    const std::string line = fmt::format("\r{}\x1b[K", visible);
-    std::fwrite(line.data(), 1, line.size(), stderr);
-    std::fflush(stderr);
+    return fmt::format("\r{}\x1b[K", truncate(status_, static_cast<size_t>(terminal_columns(STDERR_FILENO) - 1)));
   }
 
   // A full disk under the log file must not stop a run; it is reported once.
   void report_lost_line(const std::string& what) {
-    if (lost_line_reported_) return;
-    lost_line_reported_ = true;
-    std::fprintf(stderr, "warning: the log file is missing lines from here on: %s\n", printable(what).c_str());
+    if (std::exchange(lost_line_reported_, true)) return;
+    print(fmt::format("{}the log file is missing lines from here on: {}\n", coloured(Kind::warning), printable(what)),
+          1);
   }
 
   std::mutex mutex_;
   const bool terminal_ = terminal_columns(STDERR_FILENO) > 0;
-  spdlog::logger console_, file_;
-  std::string status_;
+  const bool has_colours_ = terminal_ && colours_wanted();
+  spdlog::logger file_;
+  std::string file_name_, status_;
+  int64_t missing_ = 0;  // lines that standard error did not take
   bool lost_line_reported_ = false;
 };
 
@@ -160,15 +173,14 @@ Log& instance() {
 
 }  // namespace
 
-void info(std::string_view message) { instance().write(spdlog::level::info, message); }
-void info(std::string_view message, std::string_view shortened) {
-  instance().write(spdlog::level::info, message, shortened);
-}
-void success(std::string_view message) { instance().write(kSuccess, message); }
-void warn(std::string_view message) { instance().write(spdlog::level::warn, message); }
-void error(std::string_view message) { instance().write(spdlog::level::err, message); }
+void info(std::string_view message) { instance().write(Kind::info, message); }
+void info(std::string_view message, std::string_view shortened) { instance().write(Kind::info, message, shortened); }
+void success(std::string_view message) { instance().write(Kind::success, message); }
+void warn(std::string_view message) { instance().write(Kind::warning, message); }
+void error(std::string_view message) { instance().write(Kind::error, message); }
 void open_file(const std::string& path) { instance().open_file(path); }
 void status(std::string_view text) { instance().status(text); }
+bool flush(output::Wait wait) { return instance().flush(wait); }
 bool is_terminal() { return instance().terminal(); }
 
 }  // namespace gpt::log

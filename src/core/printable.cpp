@@ -4,9 +4,9 @@
 #include <unistd.h>
 
 #include <cstdint>
-#include <cstdio>
 
 #include "gpt/core/format.h"
+#include "gpt/core/output.h"
 #include "gpt/core/utf8.h"
 
 namespace gpt {
@@ -67,7 +67,7 @@ std::string shortened(std::string_view text, size_t most) {
 
 void print(std::string_view text) {
   const std::string shown = isatty(STDOUT_FILENO) ? printable(text) : std::string(text);
-  std::fwrite(shown.data(), 1, shown.size(), stdout);
+  output::write(shown);
 }
 
 }  // namespace gpt

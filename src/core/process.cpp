@@ -2,25 +2,23 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <mutex>
 #include <new>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <thread>
 
 #include "gpt/core/error.h"
 #include "gpt/core/log.h"
+#include "gpt/core/output.h"
 #include "gpt/core/printable.h"
 
 namespace gpt::process {
@@ -38,16 +36,25 @@ std::string program_name;
 
 constexpr int kStopSignals[] = {SIGINT, SIGTERM, SIGHUP};
 
+// How long readers of the output are waited for: at the end of a program, and of one that was asked to stop.
+constexpr output::Wait kAtEnd{.patience = std::chrono::seconds(15)},
+    kAfterStop{.patience = std::chrono::seconds(1), .limit = std::chrono::seconds(5)};
+
+[[noreturn]] void leave_at_once(int status) {
+  log::flush(kAfterStop);
+  _exit(status);
+}
+
 [[noreturn]] void leave(int signal) {
   const int64_t lost = unsaved_updates;
   log::status("");
   if (lost == 0) {
     if (stop_announcement) log::info("Quit without saving: no update was lost");
-    _exit(128 + signal);
+    leave_at_once(128 + signal);
   }
   log::error(fmt::format("quit without saving: {} since the last checkpoint {} lost",
                          lost == 1 ? "1 update" : fmt::format("{} updates", lost), lost == 1 ? "is" : "are"));
-  _exit(static_cast<int>(ExitCode::left_unsaved));
+  leave_at_once(static_cast<int>(ExitCode::left_unsaved));
 }
 
 void announce_stop(int signal) {
@@ -68,7 +75,7 @@ void wait_for_signals(sigset_t watched) {
       save_requested = true;
       continue;
     }
-    if (leave_at_first) _exit(128 + signal);
+    if (leave_at_first) leave_at_once(128 + signal);
     int none = 0;
     const bool is_first = stop_requested.compare_exchange_strong(none, signal);
     if (is_first) is_interrupted = false;
@@ -149,7 +156,6 @@ int fail_out_of_memory(std::string_view cause) {
 }
 
 int fail_exception(const std::exception& e) {
-  log::status("");
   if (auto* error = dynamic_cast<const Error*>(&e)) {
     const bool by_signal = error->code() == ExitCode::interrupted && stop_signal() != 0;
     return fail(by_signal ? stop_code() : error->code(), printable_line(error->what()));
@@ -160,20 +166,27 @@ int fail_exception(const std::exception& e) {
   return kUnexpected;
 }
 
-bool reader_has_gone() {
-  pollfd output{.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
-  return poll(&output, 1, 0) > 0 && (output.revents & POLLERR) != 0;
+// Nothing is left to be saved: from here on a signal ends the program at once. What was asked for is on standard output, which is
+// waited for as long as its reader takes. A reader that has gone (`| head`) is not a failure; a full disk under it is one.
+int finish_output(int status) {
+  leave_at_first = true;
+  try {
+    while (!output::flush(kAfterStop) && stop_signal() == 0) {}
+  } catch (const Error& error) {
+    if (status == 0) status = fail(error.code(), error.what());
+  }
+  log::flush(stop_signal() == 0 ? kAtEnd : kAfterStop);
+  return status;
 }
 
-// A reader that has gone (`| head`) is not a failure; a full disk under standard output is one.
-int finish_output(int status) {
-  const bool failed_now = std::fflush(stdout) != 0;
-  const int number = errno;  // of this failure alone: nothing kept that of an earlier one
-  if ((!failed_now && !std::ferror(stdout)) || (failed_now && number == EPIPE) || reader_has_gone() || status != 0)
-    return status;
-  const std::string why =
-      failed_now ? std::generic_category().message(number) : "some of it was lost; the disk may be full";
-  return fail(ExitCode::disk, "cannot write standard output: " + why);
+// Of the body: what it returned, or what its exception amounts to.
+int status_of(int argc, char** argv, int (*body)(int argc, char** argv)) {
+  try {
+    return body(argc, argv);
+  } catch (const std::exception& e) { return fail_exception(e); } catch (...) {
+    log::error("unexpected error of an unknown type");
+    return kUnexpected;
+  }
 }
 
 }  // namespace
@@ -185,15 +198,10 @@ int run(int argc, char** argv, int (*body)(int argc, char** argv)) {
   dispose(SIGPIPE, SIG_IGN);
   dispose(SIGXFSZ, SIG_IGN);
   take_signals();
-  try {
-    const int status = body(argc, argv);
-    log::status("");
-    return finish_output(status);
-  } catch (const std::exception& e) { return fail_exception(e); } catch (...) {
-    log::status("");
-    log::error("unexpected error of an unknown type");
-    return kUnexpected;
-  }
+  output::stop_waiting_when([] { return stop_signal() != 0; });
+  const int status = status_of(argc, argv, body);
+  log::status("");
+  return finish_output(status);
 }
 
 bool is_out_of_memory(const std::exception& error) {

@@ -7,12 +7,15 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
 #include <string_view>
 #include <utility>
 
+#include "gpt/core/log.h"
+#include "gpt/core/output.h"
 #include "gpt/core/process.h"
 #include "gpt/core/utf8.h"
 
@@ -138,16 +141,19 @@ LineReader::LineReader() : at_terminal_(isatty(STDIN_FILENO)) {
 LineReader::~LineReader() = default;
 
 std::optional<std::string> LineReader::next() {
+  constexpr output::Wait kShort{.patience = std::chrono::seconds(1)};
+  output::flush(kShort);  // the prompt comes after it
+  log::flush(kShort);
   if (editor_) return editor_->next();
   const process::LeaveAtFirstSignal waiting;
   if (process::stop_signal() != 0) return std::nullopt;  // it came before the wait
-  if (at_terminal_) std::fputs(prompt, stderr);
+  if (at_terminal_) output::offer(prompt);
   std::string line;
   if (std::getline(std::cin, line)) {
     if (line.ends_with('\r')) line.pop_back();  // of CRLF
     return line;
   }
-  if (at_terminal_) std::fputs("\n", stderr);
+  if (at_terminal_) output::offer("\n");
   return std::nullopt;
 }
 

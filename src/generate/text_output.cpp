@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <filesystem>
 #include <system_error>
 
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
 #include "gpt/core/log.h"
+#include "gpt/core/output.h"
 #include "gpt/core/printable.h"
 
 namespace gpt {
@@ -38,24 +38,10 @@ bool TextOutput::write(std::string_view text) {
   if (!path_.empty()) {
     text_ += text;
   } else {
-    write_standard_output(escapes_ ? printable(text) : text);
+    is_open_ = output::write(escapes_ ? printable(text) : text);
   }
   if (!text.empty()) at_line_start_ = text.ends_with('\n');
-  return open_;
-}
-
-// Unlike stdio it tells a reader that has left (`| head`) from a full disk.
-void TextOutput::write_standard_output(std::string_view text) {
-  while (!text.empty() && open_) {
-    const ssize_t n = ::write(STDOUT_FILENO, text.data(), text.size());
-    if (n >= 0) {
-      text.remove_prefix(n);
-    } else if (errno == EPIPE) {
-      open_ = false;
-    } else if (errno != EINTR) {
-      throw Error(ExitCode::disk, "cannot write standard output: " + std::generic_category().message(errno));
-    }
-  }
+  return is_open_;
 }
 
 void TextOutput::end_line() {

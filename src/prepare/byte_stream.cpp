@@ -22,8 +22,8 @@ constexpr size_t kPackedBlock = 1 << 17;
 class FileStream final : public ByteStream {
  public:
   FileStream(const Source& source, std::atomic<uint64_t>& consumed, const std::function<void()>& waiting)
-      : name_(source.name), consumed_(consumed), waiting_(waiting), waits_(source.stream) {
-    fd_ = source.path == "-" ? dup(STDIN_FILENO) : open(source.path.c_str(), O_RDONLY | O_CLOEXEC);
+      : name_(source.name), consumed_(consumed), waiting_(waiting) {
+    fd_ = source.path == "-" ? dup(STDIN_FILENO) : open(source.path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd_ < 0) throw UnreadableSource("cannot read " + name_, std::generic_category().message(errno));
     posix_fadvise(fd_, 0, 0, POSIX_FADV_SEQUENTIAL);
   }
@@ -31,7 +31,7 @@ class FileStream final : public ByteStream {
 
   size_t read(char* to, size_t size) override {
     for (;;) {
-      if (waits_) wait();
+      wait();
       const ssize_t count = ::read(fd_, to, std::min<size_t>(size, 1 << 30));
       if (count >= 0) {
         consumed_ += static_cast<uint64_t>(count);
@@ -44,7 +44,7 @@ class FileStream final : public ByteStream {
   }
 
  private:
-  // A pipe whose writer is slow must not keep the program from stopping.
+  // A pipe whose writer is slow, or a file of the kernel that has nothing yet, must not keep the program from stopping.
   void wait() {
     pollfd ready{.fd = fd_, .events = POLLIN, .revents = 0};
     constexpr int kMilliseconds = 100;
@@ -54,7 +54,6 @@ class FileStream final : public ByteStream {
   const std::string name_;
   std::atomic<uint64_t>& consumed_;
   const std::function<void()> waiting_;
-  const bool waits_;
   int fd_;
 };
 

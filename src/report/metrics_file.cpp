@@ -15,6 +15,13 @@ void add(nlohmann::ordered_json& record, const Moment& at) {
 
 }  // namespace
 
+AppendFile& MetricsFile::file() {
+  if (!file_) file_.emplace(path_);
+  return *file_;
+}
+
+void MetricsFile::begin(const RunRecord& /*run*/) { (void)file(); }
+
 void MetricsFile::step(const StepRecord& s) {
   nlohmann::ordered_json record{{"step", s.step},
                                 {"loss", number(s.loss)},
@@ -28,7 +35,7 @@ void MetricsFile::step(const StepRecord& s) {
   if (s.memory) {
     for (const auto& [name, bytes] : s.memory->parts()) record["memory_mb"][name] = bytes / 1e6;
   }
-  file_.line(record.dump());
+  file().line(record.dump());
 }
 
 void MetricsFile::losses(const std::vector<LossRecord>& losses) {
@@ -38,7 +45,7 @@ void MetricsFile::losses(const std::vector<LossRecord>& losses) {
     add(record, loss.at);
     lines += (lines.empty() ? "" : "\n") + record.dump();
   }
-  if (!lines.empty()) file_.line(lines);
+  if (!lines.empty()) file().line(lines);
 }
 
 void MetricsFile::evaluation(const EvaluationRecord& e) {
@@ -48,7 +55,7 @@ void MetricsFile::evaluation(const EvaluationRecord& e) {
   if (e.standard_error) record["val_loss_error"] = number(*e.standard_error);
   if (e.bits_per_byte) record["val_bits_per_byte"] = number(*e.bits_per_byte);
   add(record, e.at);
-  file_.line(record.dump());
+  file().line(record.dump());
 }
 
 }  // namespace gpt

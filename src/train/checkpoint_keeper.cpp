@@ -65,11 +65,24 @@ void CheckpointKeeper::save_best(double loss) {
 }
 
 void CheckpointKeeper::save_the_rest() {
+  require_folder();
   if (unsaved_best_ && state_.evaluated_step == state_.step) save_best(*unsaved_best_);
   if (!is_saved_) save_last(/*must=*/true);
 }
 
+void CheckpointKeeper::require_folder() {
+  if (folder_.is_in_place()) return;
+  const RunFolder::Refuge refuge = folder_.refuge();
+  save_checkpoint(refuge.path + "/" + kLastCheckpoint, state_.capture());
+  process::set_unsaved_updates(0);
+  throw Error(ExitCode::disk,
+              fmt::format("{} is no longer the folder in which this run began ({}): step {} is saved in {}; the same "
+                          "command with --output_dir {} resumes it",
+                          folder_.path(), refuge.reason, state_.step, refuge.now, refuge.now));
+}
+
 bool CheckpointKeeper::save(const std::string& path, bool must) {
+  require_folder();
   const Stopwatch watch;
   const bool is_last = path == folder_.checkpoint_path();
   if (is_last) saved_at_ = std::chrono::steady_clock::now();

@@ -60,6 +60,27 @@ int64_t step_of(const std::string& folder, const std::string& name) {
   return found ? found->checkpoint.step : std::numeric_limits<int64_t>::max();
 }
 
+// What stands beside the state of a run is no reason to lose it.
+template <class Write>
+void try_to(const Write& write, const std::string& otherwise) {
+  try {
+    write();
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::disk) throw;
+    log::warn(fmt::format("{}; training continues, and {}", error.what(), otherwise));
+  }
+}
+
+// The first of FOLDER, FOLDER-2, FOLDER-3, ... that does not exist, which it creates.
+std::string create_fresh_folder(const std::string& folder) {
+  std::error_code error;
+  if (fs::create_directory(folder, error)) return folder;
+  std::string name = next_free_folder(folder);
+  while (!error && !fs::create_directory(name, error)) name = next_free_folder(folder);
+  if (error) throw Error(ExitCode::disk, fmt::format("cannot create the folder {}: {}", name, error.message()));
+  return name;
+}
+
 const std::string& created(const std::string& path) {
   create_folders(path);
   return path;
@@ -69,6 +90,16 @@ const std::string& created(const std::string& path) {
 
 RunFolder::RunFolder(const std::string& path) : path_(created(path)), lock_(path, ExitCode::checkpoint, "output_dir") {
   log::open_file(path_ + "/" + kRunLog);
+}
+
+RunFolder::Refuge RunFolder::refuge() const {
+  if (const auto locked = lock_.locked()) {
+    std::error_code ignored;
+    const bool is_here = fs::weakly_canonical(path_, ignored) == locked->now;
+    return {locked->path, locked->now, is_here ? "its .lock was removed" : "it is now " + locked->now};
+  }
+  const std::string fresh = create_fresh_folder(path_);
+  return {fresh, fresh, "it was deleted, or another process has locked it"};
 }
 
 StartingPoint RunFolder::newest(std::string& reasons) const {
@@ -184,12 +215,21 @@ void RunFolder::write_config(const Config& effective, const std::string& config_
   const std::string path = path_ + "/" + kEffectiveConfig;
   std::error_code ignored;
   if (fs::equivalent(path, config_path, ignored)) return;
-  AtomicFile file(path);
-  file.write(config::dump(effective));
-  file.commit();
+  try_to(
+      [&] {
+        AtomicFile file(path);
+        file.write(config::dump(effective));
+        file.commit();
+      },
+      fmt::format("{} does not show its configuration", path));
 }
 
 void RunFolder::rewind_metrics(int64_t step) const {
+  try_to([&] { move_metrics_beyond(step); },
+         fmt::format("{} may still have lines of steps after {}", metrics_path(), with_commas(step)));
+}
+
+void RunFolder::move_metrics_beyond(int64_t step) const {
   if (!exists(metrics_path())) return;
   const MappedFile whole(metrics_path(), ExitCode::disk);  // of a long run it has hundreds of megabytes
   std::string_view rest(reinterpret_cast<const char*>(whole.bytes().data()), whole.bytes().size());

@@ -72,7 +72,8 @@ ExitCode Trainer::run() {
     if (is_done() || process::stop_signal() != 0) return conclude();
   } catch (const std::exception& error) {
     if (process::is_out_of_memory(error)) leave_out_of_memory({.requested = requested_bytes(error.what())});
-    listeners_.stop({state_.step, fmt::format("by an error ({})", first_line(error.what()))});
+    if (folder_.is_in_place())
+      listeners_.stop({state_.step, fmt::format("by an error ({})", first_line(error.what()))});
     throw;
   }
   leave_out_of_memory({.is_taken_by_others = true});
@@ -195,6 +196,7 @@ void Trainer::close_log_interval(double learning_rate) {
   const int64_t steps = now.step - logged_.step, tokens = now.tokens - logged_.tokens;
   listeners_.timing({.steps = steps, .tokens = tokens, .seconds = seconds, .is_warm_up = warm_up});
   if (is_logged(state_.step)) {
+    checkpoints_.require_folder();
     m.step = state_.step;
     m.learning_rate = learning_rate;
     m.grad_norm = train_step_.grad_norm().item<double>();
@@ -226,12 +228,15 @@ void Trainer::check_skips() {
   reported_skips_ = skipped;
   const int64_t in_a_row = state_.skipped_in_a_row();
   if (in_a_row < cadence().max_skipped_steps) return;
+  const std::string kept = checkpoints_.has_saved()
+                               ? fmt::format("the checkpoint of step {} is kept", checkpoints_.saved_step())
+                               : "nothing was saved before";
   throw Error(
       ExitCode::numerics,
       fmt::format(
           "step {}: {} updates in a row had a loss or gradient that was not finite: lower training.learning_rate, "
-          "lengthen training.warmup_steps, or set training.dtype: float32 (the last checkpoint is kept)",
-          state_.step, in_a_row));
+          "lengthen training.warmup_steps, or set training.dtype: float32 ({})",
+          state_.step, in_a_row, kept));
 }
 
 void Trainer::close_epoch() {
@@ -304,6 +309,7 @@ void Trainer::evaluate() {
   if (state_.eval_sequences && !cadence().eval_batches && std::isfinite(evaluation.loss))
     state_.eval_sequences = evaluation.sequences;
   checkpoints_.state_changed();
+  checkpoints_.require_folder();
   const bool best = evaluation.loss < state_.best_val_loss && state_.skipped_in_a_row() == 0;  // sync: reads the device
   state_.evaluations_since_best = best ? 0 : state_.evaluations_since_best + 1;
   write_losses();
@@ -377,6 +383,7 @@ void Trainer::write_sample() {
                generation_type(setup_.precision, device()), [this](std::string_view) { return !is_interrupted(); });
   release_memory();
   forecast_.took(Forecast::kSample, watch.running_seconds());
+  checkpoints_.require_folder();
   listeners_.sample({.step = state_.step, .text = cadence().sample_prompt + result.text});
 }
 

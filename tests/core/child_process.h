@@ -5,10 +5,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <functional>
 #include <string>
+
+#include "gpt/core/log.h"
 
 namespace gpt {
 
@@ -40,6 +43,7 @@ inline ChildResult run_child(const std::function<int()>& body) {
     try {
       status = body();
     } catch (const std::exception& e) { dprintf(STDERR_FILENO, "uncaught: %s\n", e.what()); }
+    log::flush({.patience = std::chrono::seconds(30)});
     _exit(status);
   }
   close(pipe_ends[1]);

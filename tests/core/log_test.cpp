@@ -1,6 +1,7 @@
 #include "gpt/core/log.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -8,12 +9,15 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <fstream>
 #include <functional>
 #include <iterator>
 #include <regex>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "core/child_process.h"
 #include "core/scratch_folder.h"
@@ -21,6 +25,15 @@
 
 namespace gpt {
 namespace {
+
+constexpr output::Wait kPatience{.patience = std::chrono::seconds(20)};
+
+std::vector<int> numbers_after(const std::string& word, const std::string& text) {
+  std::vector<int> numbers;
+  for (size_t at = 0; (at = text.find(word, at)) != std::string::npos; at += word.size())
+    numbers.push_back(std::stoi(text.substr(at + word.size(), 10)));
+  return numbers;
+}
 
 // Every body runs in a child: the log looks at standard error once, at its first use.
 
@@ -38,6 +51,7 @@ std::string terminal_output(int columns, const std::function<void()>& body) {
     dup2(standard_error, STDERR_FILENO);
     setenv("TERM", "xterm", 1);
     body();
+    log::flush(kPatience);
     _exit(0);
   }
   wait_for(child);
@@ -110,6 +124,45 @@ TEST(Log, AFullDiskUnderTheFileDoesNotStopTheProgram) {
   }
   const size_t warning = child.errors.find("warning: the log file is missing lines");
   EXPECT_EQ(child.errors.find("warning:", warning + 1), std::string::npos) << child.errors;
+}
+
+// A pipe whose reader does nothing, then reads again: more lines than are kept for it.
+TEST(Log, WhatNobodyReadsIsLeftOutAndCounted) {
+  ScratchFolder folder;
+  const ChildResult child = run_child([&] {
+    int ends[2];
+    if (pipe(ends) != 0) return 50;
+    const int standard_error = dup(STDERR_FILENO);
+    dup2(ends[1], STDERR_FILENO);
+    log::open_file(folder / "train.log");
+    const std::string filling(100'000, 'x');
+    constexpr int kLines = 30;  // of which the pipe and the queue hold fewer
+    for (int i = 0; i < kLines; ++i) log::info(fmt::format("line {} {}", i, filling));
+    if (log::flush({.patience = std::chrono::milliseconds(50)})) return 51;
+    std::thread reader([&] {
+      char piece[65536];
+      for (ssize_t count; (count = read(ends[0], piece, sizeof piece)) > 0;) {
+        if (write(standard_error, piece, static_cast<size_t>(count)) != count) _exit(52);
+      }
+    });
+    if (!log::flush(kPatience)) return 53;
+    log::info("the last");
+    log::flush(kPatience);
+    dup2(standard_error, STDERR_FILENO);
+    close(ends[1]);
+    reader.join();
+    return 0;
+  });
+  ASSERT_EQ(child.status, 0);
+  const std::vector<int> shown = numbers_after("line ", child.errors),
+                         logged = numbers_after("line ", slurp(folder / "train.log"));
+  EXPECT_EQ(logged.size(), 30u);
+  ASSERT_LT(shown.size(), logged.size());
+  EXPECT_EQ(shown, std::vector<int>(logged.begin(), logged.begin() + std::ssize(shown)));
+  EXPECT_TRUE(child.errors.ends_with(
+      fmt::format("x\nwarning: {} lines are missing here, because nothing read them; train.log has them\nthe last\n",
+                  30 - shown.size())))
+      << child.errors.substr(child.errors.size() - 200);
 }
 
 TEST(Log, EscapeSequencesInMessagesAreDisarmed) {

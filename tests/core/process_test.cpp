@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -15,7 +16,11 @@
 #include <vector>
 
 #include "core/child_process.h"
+#include "core/scratch_folder.h"
 #include "gpt/core/error.h"
+#include "gpt/core/file.h"
+#include "gpt/core/log.h"
+#include "gpt/core/output.h"
 
 namespace gpt {
 namespace {
@@ -27,6 +32,12 @@ ChildResult run_program(Body body, std::string name = "gpt-train") {
     char* const arguments[] = {name.data(), nullptr};
     return process::run(1, const_cast<char**>(arguments), body);
   });
+}
+
+// The thread that takes signals needs a moment; a test that waits in vain ends at its time limit.
+template <class Condition>
+void wait_until(Condition condition) {
+  while (!condition()) usleep(100);
 }
 
 TEST(ProcessRun, ReturnsWhatTheBodyReturns) {
@@ -114,8 +125,8 @@ TEST(ProcessRun, BrokenPipesComeBackAsErrors) {
 
 TEST(ProcessRun, LostOutputIsADiskErrorAndAReaderThatLeftIsNone) {
   const ChildResult full = run_program([](int, char**) {
-    if (!freopen("/dev/full", "w", stdout)) return 50;
-    std::fputs("sample", stdout);
+    dup2(open("/dev/full", O_WRONLY), STDOUT_FILENO);
+    output::write("sample");
     return 0;
   });
   EXPECT_EQ(full.status, 8);
@@ -125,34 +136,47 @@ TEST(ProcessRun, LostOutputIsADiskErrorAndAReaderThatLeftIsNone) {
     if (pipe(ends) != 0) return 50;
     close(ends[0]);
     dup2(ends[1], STDOUT_FILENO);
-    std::fputs("sample", stdout);
+    output::write("sample");
     return 0;
   });
   EXPECT_EQ(left.status, 0) << left.errors;
 }
 
-// The failure was earlier than the end, and its cause is forgotten.
-TEST(ProcessRun, LostOutputIsNotBlamedOnALaterError) {
-  const ChildResult full = run_program([](int, char**) {
-    if (!freopen("/dev/full", "w", stdout)) return 50;
-    setvbuf(stdout, nullptr, _IONBF, 0);
-    std::fputs("sample", stdout);
-    errno = ENOTTY;
+// Standard output and standard error are one pipe, which nobody reads and which is full.
+void stop_reading() {
+  int ends[2];
+  if (pipe(ends) != 0) _exit(50);
+  for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) dup2(ends[1], fd);
+  const std::string filling(1 << 20, 'x');
+  output::write(filling);
+}
+
+// Leaves as main() does, with what nobody reads.
+ChildResult run_and_leave(Body body) {
+  return run_child([=]() -> int { _exit(process::run(0, nullptr, body)); });
+}
+
+TEST(ProcessRun, OutputThatNobodyReadsKeepsNoProgramFromStopping) {
+  const ChildResult asked_before = run_and_leave([](int, char**) {
+    process::watch_signals();
+    stop_reading();
+    kill(getpid(), SIGTERM);
+    wait_until([] { return process::stop_signal() != 0; });
+    log::info("a line");
+    output::write(std::string(3 << 20, 'x'));
+    return 128 + SIGTERM;
+  });
+  EXPECT_EQ(asked_before.status, 128 + SIGTERM);
+  const ChildResult asked_at_the_end = run_and_leave([](int, char**) {
+    process::watch_signals();
+    stop_reading();
+    std::thread([] {
+      usleep(10'000);
+      kill(getpid(), SIGTERM);
+    }).detach();
     return 0;
   });
-  EXPECT_EQ(full.status, 8);
-  EXPECT_EQ(full.errors, "error: cannot write standard output: some of it was lost; the disk may be full\n");
-  const ChildResult left = run_program([](int, char**) {
-    int ends[2];
-    if (pipe(ends) != 0) return 50;
-    close(ends[0]);
-    dup2(ends[1], STDOUT_FILENO);
-    setvbuf(stdout, nullptr, _IONBF, 0);
-    std::fputs("sample", stdout);
-    errno = ENOTTY;
-    return 0;
-  });
-  EXPECT_EQ(left.status, 0) << left.errors;
+  EXPECT_EQ(asked_at_the_end.status, 128 + SIGTERM);
 }
 
 TEST(ProcessIsOutOfMemory, KnowsTheAllocatorsByWhatTheySay) {
@@ -160,12 +184,6 @@ TEST(ProcessIsOutOfMemory, KnowsTheAllocatorsByWhatTheySay) {
   EXPECT_TRUE(process::is_out_of_memory(std::runtime_error("not enough memory for a tensor of 64 bytes")));
   EXPECT_TRUE(process::is_out_of_memory(std::runtime_error("CUDNN_STATUS_ALLOC_FAILED")));
   EXPECT_FALSE(process::is_out_of_memory(Error(ExitCode::memory, "this run does not fit into memory: about 3 GB")));
-}
-
-// The thread that takes signals needs a moment; a test that waits in vain ends at its time limit.
-template <class Condition>
-void wait_until(Condition condition) {
-  while (!condition()) usleep(100);
 }
 
 constexpr int kAliveAfterAll = 42;
@@ -241,6 +259,26 @@ TEST(Signals, AnErrorOfAnInterruptedProgramHasTheStatusOfItsSignal) {
     });
     EXPECT_EQ(child.status, 128 + signal);
   }
+}
+
+// Of a pipe that nobody writes to.
+TEST(Signals, AStopEndsTheWaitForAFile) {
+  const ScratchFolder folder;
+  const std::string pipe = folder / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const ChildResult child = run_child([&]() -> int {
+    process::watch_signals();
+    kill(getpid(), SIGTERM);
+    try {
+      (void)read_file(pipe, ExitCode::data);
+    } catch (const Error& error) {
+      dprintf(STDERR_FILENO, "%s", error.what());
+      return static_cast<int>(error.code());
+    }
+    return 50;
+  });
+  EXPECT_EQ(child.errors, "interrupted while waiting for " + pipe);
+  EXPECT_EQ(child.status, static_cast<int>(ExitCode::interrupted));
 }
 
 TEST(Signals, AHangUpThatNohupIgnoresStaysIgnored) {

@@ -1,11 +1,13 @@
 """What a run keeps when updates or saves fail."""
 
+import fcntl
 import json
 import os
 import pathlib
 import shutil
 import subprocess
 import tempfile
+import time
 import unittest
 import zipfile
 
@@ -63,6 +65,23 @@ class Failures(unittest.TestCase):
                 self.assertIn("Best val loss", done.stderr)
                 self.assertIsNotNone(values_of(self.run_folder / "ckpt.pt")["best_val_loss"])
                 self.assertEqual(values_of(self.run_folder / "ckpt_best.pt")["step"], 4)
+
+    def test_output_that_nobody_reads_stops_neither_training_nor_a_signal(self):
+        """Both streams are a pipe that is soon full, as after Ctrl-S or with a hung ssh."""
+        reader, writer = os.pipe()
+        self.addCleanup(os.close, reader)
+        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)  # some 40 lines
+        options = {**programs.TINY, "training.max_steps": 1_000_000, "training.eval_interval": 0, "data.text": self.text,
+                   "output_dir": self.run_folder}
+        process = subprocess.Popen(programs.command("gpt-train", *programs.flags(options)), stdout=writer, stderr=writer)
+        os.close(writer)
+        log = self.run_folder / "train.log"
+        while not (log.exists() and "step     300/" in log.read_text()):
+            self.assertIsNone(process.poll())
+            time.sleep(0.05)
+        process.terminate()
+        self.assertEqual(process.wait(timeout=60), 143)
+        self.assertGreaterEqual(values_of(self.run_folder / "ckpt.pt")["step"], 300)
 
     def test_a_line_of_metrics_that_is_none_does_not_stop_a_resume(self):
         programs.train(self.run_folder, self.text, training__max_steps=4)

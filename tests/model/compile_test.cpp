@@ -12,6 +12,7 @@
 #include "gpt/ops/aten.h"
 #include "gpt/ops/fused.h"
 #include "gpt/ops/sdp_backends.h"
+#include "support/captured_log.h"
 #include "tests/support/device_cases.h"
 
 namespace gpt {
@@ -31,9 +32,9 @@ TEST_P(CompileTest, KeepsTheOperatorsThatAgreeWithATen) {
   GPT model(small_model(), device(), 1);
   model.train(true);
   const at::Tensor weights = model.parameters().flat_values().clone(), state = random_state(device());
-  testing::internal::CaptureStderr();
+  test::CapturedLog log;
   EXPECT_TRUE(compile_model(model, TrainingConfig{}, Precision{}));
-  const std::string said = testing::internal::GetCapturedStderr();
+  const std::string said = log.text();
   EXPECT_NE(said.find("Compiling model..."), std::string::npos) << said;
   EXPECT_NE(said.find("Model compiled successfully (default)"), std::string::npos) << said;
   EXPECT_TRUE(is_ours(model));
@@ -50,9 +51,9 @@ TEST_P(CompileTest, FallsBackToATenWhereAnOperatorIsWrong) {
     return gate + in;
   };
   model.set_operators(operators);
-  testing::internal::CaptureStderr();
+  test::CapturedLog log;
   EXPECT_FALSE(compile_model(model, TrainingConfig{}, Precision{}));
-  const std::string said = testing::internal::GetCapturedStderr();
+  const std::string said = log.text();
   EXPECT_NE(said.find("warning: Failed to compile: the loss is"), std::string::npos) << said;
   EXPECT_NE(said.find("warning: Continuing with uncompiled model"), std::string::npos) << said;
   EXPECT_FALSE(is_ours(model));
@@ -65,9 +66,9 @@ TEST_P(CompileTest, FallsBackToATenWhereAnOperatorThrows) {
     TORCH_CHECK(false, "no such kernel");
   };
   model.set_operators(operators);
-  testing::internal::CaptureStderr();
+  test::CapturedLog log;
   EXPECT_FALSE(compile_model(model, TrainingConfig{}, Precision{}));
-  const std::string said = testing::internal::GetCapturedStderr();
+  const std::string said = log.text();
   EXPECT_NE(said.find("Failed to compile: no such kernel\n"), std::string::npos) << said;
   EXPECT_FALSE(is_ours(model));
 }
@@ -80,9 +81,9 @@ TEST_P(CompileTest, WhereMemoryRunsOutTheModelIsLeftAsItWas) {
     TORCH_CHECK(false, "out of memory");
   };
   model.set_operators(operators);
-  testing::internal::CaptureStderr();
+  test::CapturedLog log;
   EXPECT_THROW((void)compile_model(model, TrainingConfig{}, Precision{}), c10::Error);
-  (void)testing::internal::GetCapturedStderr();
+  (void)log.text();
   EXPECT_TRUE(is_ours(model));
   EXPECT_TRUE(model.training());
 }
@@ -92,9 +93,9 @@ TEST_P(CompileTest, WithoutItATensOperatorsCompute) {
   training.execution.use_compile = false;
   GPT model(small_model(), device(), 1);
   model.set_operators(select_operators(training.execution, device()));
-  testing::internal::CaptureStderr();
+  test::CapturedLog log;
   EXPECT_FALSE(compile_model(model, training, Precision{}));
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  EXPECT_EQ(log.text(), "");
   EXPECT_FALSE(is_ours(model));
 }
 
@@ -104,12 +105,11 @@ TEST_P(CompileTest, SaysWhatReduceOverheadIsHere) {
     training.execution.compile_mode = CompileMode::reduce_overhead;
     training.optimizer.fused_adamw = !is_eager;
     GPT model(small_model(), device(), 1);
-    testing::internal::CaptureStderr();
+    test::CapturedLog log;
     EXPECT_TRUE(compile_model(model, training, Precision{}));
-    const std::string said = testing::internal::GetCapturedStderr(), is = device().is_cpu() ? "is default on a CPU"
-                                                                          : is_eager
-                                                                              ? "is default with fused_adamw: false"
-                                                                              : "";
+    const std::string said = log.text(), is = device().is_cpu() ? "is default on a CPU"
+                                              : is_eager        ? "is default with fused_adamw: false"
+                                                                : "";
     EXPECT_EQ(said.find("compile_mode reduce-overhead " + is) != std::string::npos, !is.empty()) << said;
     EXPECT_NE(said.find(is.empty() ? "successfully (reduce-overhead)" : "successfully (default)"), std::string::npos)
         << said;

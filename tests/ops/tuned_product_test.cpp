@@ -19,6 +19,7 @@
 
 #include "src/ops/product_choice.h"
 #include "src/ops/product_trial.h"
+#include "support/captured_log.h"
 #include "support/tolerance.h"
 
 #ifdef GPT_CUDA
@@ -109,19 +110,18 @@ TEST_F(ProductChoicesTest, WhatCannotBeMeasuredNowIsMeasuredLater) {
 }
 
 TEST_F(ProductChoicesTest, AFailureLeavesLibTorchsWithOneLineInTheLog) {
-  testing::internal::CaptureStderr();
+  test::CapturedLog log;
   const auto fail = []() -> std::optional<Measured<int>> { TORCH_CHECK(false, "out of everything\nbacktrace"); };
   for (int i = 0; i < 2; ++i) EXPECT_EQ(find(key, fail), std::nullopt);
   EXPECT_EQ(measured, 1);
-  EXPECT_EQ(testing::internal::GetCapturedStderr(),
-            "warning: Product 24 x 16 x 40 stays LibTorch's: out of everything\n");
+  EXPECT_EQ(log.text(), "warning: Product 24 x 16 x 40 stays LibTorch's: out of everything\n");
 }
 
 TEST_F(ProductChoicesTest, AWayThatFailsLaterIsGivenUp) {
   (void)find(key, [] { return std::optional(Measured<int>{7, 2, 3}); });
-  testing::internal::CaptureStderr();
+  test::CapturedLog log;
   choices.give_up(key, c10::Error({__func__, __FILE__, __LINE__}, "it was lost"));
-  EXPECT_NE(testing::internal::GetCapturedStderr().find("it was lost"), std::string::npos);
+  EXPECT_NE(log.text().find("it was lost"), std::string::npos);
   EXPECT_EQ(find(key, [] { return std::optional(Measured<int>{7, 2, 3}); }), std::nullopt);
   EXPECT_EQ(measured, 1);
 }

@@ -23,6 +23,7 @@
 #include "gpt/core/hash.h"
 #include "gpt/tokenizer/make_tokenizer.h"
 #include "prepare/corpus_fixture.h"
+#include "support/captured_log.h"
 #include "support/expect_error.h"
 
 namespace gpt {
@@ -203,10 +204,10 @@ TEST_F(TextCacheTest, ADamagedEntryIsMadeAnew) {
   for (size_t i = 0; i < std::size(damages); ++i) {
     SCOPED_TRACE(i);
     damages[i]();
-    testing::internal::CaptureStderr();
+    test::CapturedLog log;
     Corpus corpus;
     EXPECT_NO_THROW(corpus = load_corpus(config, 4));
-    const std::string said = testing::internal::GetCapturedStderr();
+    const std::string said = log.text();
     EXPECT_EQ(corpus.fingerprint, first);
     EXPECT_NE(corpus.tokenizer, nullptr);
     EXPECT_EQ(said.find("warning: "), 0u) << said;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -12,6 +13,7 @@
 #include "gpt/report/console.h"
 #include "gpt/report/metrics_file.h"
 #include "gpt/report/sample_files.h"
+#include "support/captured_log.h"
 
 namespace gpt {
 namespace {
@@ -62,9 +64,9 @@ TEST(Listeners, AllHearEverythingThoughOneFails) {
   Listeners listeners;
   listeners.add(std::make_unique<Notes>(first, /*fails=*/true), "notes are missing");
   listeners.add(std::make_unique<Notes>(second), "notes are missing");
-  ::testing::internal::CaptureStderr();
+  test::CapturedLog log;
   tell_everything(listeners);
-  const std::string warnings = ::testing::internal::GetCapturedStderr();
+  const std::string warnings = log.text();
   const std::vector<std::string> expected{"begin 7",     "step 1",      "evaluation 2",   "epoch 3", "timing 4",
                                           "sample text", "event saved", "stop by SIGHUP", "end"};
   EXPECT_EQ(first, expected) << "it is told again after it failed";
@@ -110,6 +112,20 @@ TEST(MetricsFile, AppendsALineOfJsonForEachStepAndEvaluation) {
 TEST(LossText, HasFourDigitsAndSoHasTheStandardError) {
   EXPECT_EQ(loss_text(1.54704, std::nullopt), "1.5470");
   EXPECT_EQ(loss_text(4.35, 0.02177), "4.3500 ± 0.0218");
+}
+
+TEST(MetricsFile, ThatCannotBeOpenedAtFirstIsTriedAgain) {
+  const ScratchFolder folder;
+  const std::string path =
+      folder.file("run/metrics.jsonl/in_the_way", "").substr(0, (folder / "run/metrics.jsonl").size());
+  Listeners listeners;
+  listeners.add(std::make_unique<MetricsFile>(path), "lines are missing");
+  test::CapturedLog log;
+  listeners.begin({});
+  EXPECT_NE(log.text().find("; training continues, and lines are missing\n"), std::string::npos);
+  std::filesystem::remove_all(path);
+  listeners.evaluation({.step = 4, .loss = 1, .bits_per_byte = {}});
+  EXPECT_TRUE(read_file(path, ExitCode::data).starts_with(R"({"step":4,)"));
 }
 
 TEST(SampleFiles, MakesTheFolderWithTheFirstSample) {

@@ -46,8 +46,7 @@ TEST(AnnounceIdleSettings, KeysThatHaveAnEffectAreNotNamed) {
 
 TEST(AnnounceIdleSettings, WhatARunWroteOutItselfIsNobodysMistake) {
   Config config;
-  EXPECT_EQ(idle(config, {{"training.sample_tokens", std::string("models/a/") + kEffectiveConfig + ":2:3"}}),
-            "");
+  EXPECT_EQ(idle(config, {{"training.sample_tokens", std::string("models/a/") + kEffectiveConfig + ":2:3"}}), "");
 }
 
 TEST(AnnounceDevice, SaysThatThereIsNoGpuWhereOneWasWishedFor) {

@@ -5,9 +5,13 @@
 
 #include <cmath>
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <string>
 
 #include "core/scratch_folder.h"
+#include "support/captured_log.h"
+#include "support/expect_error.h"
 #include "train/tiny_run.h"
 
 namespace gpt {
@@ -32,8 +36,9 @@ class CheckpointKeeperTest : public testing::Test {
   }
   bool has(const std::string& name) const { return fs::exists(root_ / name); }
 
-  ScratchFolder root_;
-  RunFolder folder_{root_.path()};
+  ScratchFolder place_;
+  const fs::path root_ = place_ / "run", moved_ = place_ / "moved", other_ = place_ / "other";
+  RunFolder folder_{root_};
   Corpus corpus_ = some_corpus();
   Config config_ = config_for(corpus_);
   RunState state_{config_, corpus_, at::kCPU, Precision{}};
@@ -67,15 +72,56 @@ TEST_F(CheckpointKeeperTest, ABestOneThatTheDiskRefusedIsTriedAgainAtTheEnd) {
   fs::create_directory(folder_.best_path());  // no file can take its place
   update();
   state_.evaluated_step = 1;
-  testing::internal::CaptureStderr();
+  test::CapturedLog log;
   keeper_.save_best(2.5);
-  EXPECT_NE(testing::internal::GetCapturedStderr().find("training continues"), std::string::npos);
+  EXPECT_NE(log.text().find("training continues"), std::string::npos);
   EXPECT_TRUE(std::isinf(state_.best_val_loss)) << "a later evaluation would not be saved";
   EXPECT_FALSE(keeper_.is_saving());
   fs::remove(folder_.best_path());
   keeper_.save_the_rest();
   EXPECT_EQ(load_checkpoint(folder_.best_path()).best_val_loss, 2.5);
   EXPECT_EQ(load_checkpoint(folder_.checkpoint_path()).best_val_loss, 2.5) << "it was saved before the best one";
+}
+
+// What somebody does to the folder of a run that goes on, and where its checkpoint is then.
+TEST_F(CheckpointKeeperTest, AFolderThatIsNoLongerTheRunsIsNotWrittenTo) {
+  struct Case {
+    const char* name;
+    std::function<void()> change;
+    std::string saved_in;
+  };
+  std::unique_ptr<RunFolder> another;
+  const Case cases[] = {
+      {"moved", [&] { fs::rename(root_, moved_); }, moved_},
+      {"replaced", [&] { fs::rename(root_, moved_), fs::create_directory(root_); }, moved_},
+      {"in use by another run", [&] { fs::rename(root_, moved_), another = std::make_unique<RunFolder>(root_); },
+       moved_},
+      {"a link to elsewhere",
+       [&] { fs::rename(root_, moved_), fs::create_directory(other_), fs::create_symlink(other_, root_); }, moved_},
+      {"deleted", [&] { fs::remove_all(root_); }, root_},
+      {"deleted and made anew", [&] { fs::remove_all(root_), fs::create_directory(root_); }, root_.string() + "-2"},
+      {"its lock removed", [&] { fs::remove(root_ / ".lock"); }, root_},
+      {"its lock taken", [&] { fs::remove(root_ / ".lock"), another = std::make_unique<RunFolder>(root_); },
+       root_.string() + "-2"},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.name);
+    fs::remove_all(place_.path()), fs::create_directory(place_.path());
+    const RunFolder folder(root_);
+    CheckpointKeeper keeper(state_, folder, plan_, 0, listeners_, forecast_, /*is_saved=*/false);
+    c.change();
+    EXPECT_ERROR(keeper.save_last(/*must=*/false), ExitCode::disk, c.saved_in + "; the same command with --output_dir");
+    another.reset();
+    EXPECT_TRUE(fs::exists(fs::path(c.saved_in) / kLastCheckpoint));
+    EXPECT_EQ(fs::exists(root_ / kLastCheckpoint), c.saved_in == root_);
+  }
+}
+
+TEST_F(CheckpointKeeperTest, AFolderThatWasMovedAndLinkedIsStillTheRuns) {
+  fs::rename(root_, moved_), fs::create_symlink(moved_, root_);
+  update();
+  keeper_.save_last(/*must=*/true);
+  EXPECT_TRUE(fs::exists(moved_ / kLastCheckpoint));
 }
 
 }  // namespace

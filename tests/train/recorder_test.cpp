@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "support/captured_log.h"
+
 namespace gpt {
 namespace {
 
@@ -63,9 +65,9 @@ TEST_F(RecorderTest, RecordsWhatHasRunAFewTimes) {
   EXPECT_EQ(calls.work, Recorder::kRunsBefore);
   EXPECT_EQ(calls.beside_graphs, Recorder::kRunsBefore);
   EXPECT_TRUE(calls.graphs.empty());
-  testing::internal::CaptureStderr();
+  test::CapturedLog log;
   run({Part::update}, 2);
-  EXPECT_NE(testing::internal::GetCapturedStderr().find("Recording the step as CUDA graphs"), std::string::npos);
+  EXPECT_NE(log.text().find("Recording the step as CUDA graphs"), std::string::npos);
   EXPECT_EQ(calls.work, Recorder::kRunsBefore);
   EXPECT_EQ(calls.graphs, (std::vector<std::string>{"record", "replay", "replay"}));
 }
@@ -87,9 +89,9 @@ TEST_F(RecorderTest, WhatCannotBeRecordedRunsOnWithoutGraphs) {
   run({Part::update}, Recorder::kRunsBefore + 1);
   calls = {};
   calls.failure = "operation not permitted when stream is capturing";
-  testing::internal::CaptureStderr();
+  test::CapturedLog log;
   run({Part::first_micro_batch}, Recorder::kRunsBefore + 1);
-  const std::string said = testing::internal::GetCapturedStderr();
+  const std::string said = log.text();
   EXPECT_NE(said.find("warning: Failed to record the step as CUDA graphs: operation not permitted"), std::string::npos)
       << said;
   EXPECT_EQ(calls.work, Recorder::kRunsBefore + 1);

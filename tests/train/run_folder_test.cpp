@@ -9,6 +9,7 @@
 #include "core/scratch_folder.h"
 #include "gpt/core/error.h"
 #include "support/allocations.h"
+#include "support/captured_log.h"
 #include "train/tiny_run.h"
 
 namespace gpt {
@@ -81,6 +82,26 @@ TEST_F(RunFolderTest, ADamagedCheckpointIsNoPlaceToGoBackTo) {
   const RunFolder folder(root_.path());
   EXPECT_THROW((void)folder.find_start(path, /*restart=*/false), Error);
   EXPECT_TRUE(has(kLastCheckpoint)) << "what a run can go on from was set aside for one that it cannot";
+}
+
+TEST_F(RunFolderTest, WhatCannotBeWrittenBesideTheStateIsAWarning) {
+  const RunFolder folder(root_.path());
+  root_.file("metrics.jsonl", "{\"step\":3}\n{\"step\":5}\n");
+  root_.file("metrics.old.jsonl/in_the_way", "");
+  root_.file("effective_config.yaml/in_the_way", "");
+  test::CapturedLog log;
+  folder.rewind_metrics(3);
+  folder.write_config(Config(), "");
+  const std::string said = log.text();
+  EXPECT_NE(said.find("; training continues, and " + root_.path() +
+                      "/metrics.jsonl may still have lines of steps after 3\n"),
+            std::string::npos)
+      << said;
+  EXPECT_NE(said.find("; training continues, and " + root_.path() +
+                      "/effective_config.yaml does not show its configuration\n"),
+            std::string::npos)
+      << said;
+  EXPECT_EQ(read_file(folder.metrics_path(), ExitCode::disk), "{\"step\":3}\n{\"step\":5}\n");
 }
 
 }  // namespace

@@ -69,6 +69,19 @@ class Overwrites : public Listener {
   const int64_t after_;
 };
 
+// Somebody moves the folder of the run, after a step.
+class Moves : public Listener {
+ public:
+  Moves(std::string from, std::string to, int64_t after) : from_(std::move(from)), to_(std::move(to)), after_(after) {}
+  void step(const StepRecord& record) override {
+    if (record.step == after_) fs::rename(from_, to_);
+  }
+
+ private:
+  const std::string from_, to_;
+  const int64_t after_;
+};
+
 class TrainerTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -220,6 +233,28 @@ TEST_F(TrainerTest, PatienceEndsARunAndCountsOnWhereItResumes) {
   cadence.patience = 0;
   EXPECT_EQ(run(root_ / "run", /*is_recorded=*/false), ExitCode::ok);
   EXPECT_EQ(load_checkpoint(root_ / "run/ckpt.pt").step, kLast);
+}
+
+TEST_F(TrainerTest, ARunWhoseFolderIsMovedSavesThereAndEnds) {
+  EXPECT_ERROR(run(root_ / "run", /*is_recorded=*/false, std::make_unique<Moves>(root_ / "run", root_ / "moved", 7)),
+               ExitCode::disk, "it is now " + fs::canonical(root_.path()).string() + "/moved): step 8 is saved in ");
+  EXPECT_EQ(load_checkpoint(root_ / "moved/ckpt.pt").step, 8);
+  EXPECT_FALSE(fs::exists(root_ / "run"));
+}
+
+TEST_F(TrainerTest, ARunThatGoesWrongSaysWhichCheckpointIsLeft) {
+  TrainingConfig& training = config_.training;
+  training.schedule.learning_rate = 1e30;  // weights that no later loss is finite with
+  training.schedule.warmup_steps = 0;
+  training.cadence.max_skipped_steps = 2;
+  training.cadence.eval_interval = {};
+  training.cadence.sample_interval = {};
+  for (const int64_t interval : {0, 1}) {
+    training.cadence.checkpoint_interval = {interval, Interval::Unit::steps};
+    EXPECT_ERROR(run(root_ / std::to_string(interval), /*is_recorded=*/false, std::make_unique<Listener>()),
+                 ExitCode::numerics,
+                 interval == 0 ? "(nothing was saved before)" : "(the checkpoint of step 1 is kept)");
+  }
 }
 
 }  // namespace

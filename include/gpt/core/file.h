@@ -21,7 +21,8 @@ struct SizeLimit {
   uint64_t bytes;
 };
 
-// The whole file; `code`: the kind of error when it cannot be read. Kind and size are checked before anything is.
+// The whole file; `code`: the kind of error when it cannot be read. Kind and size are checked before anything is. Waits for a pipe,
+// where a stop signal ends the waiting: gpt::Error(interrupted).
 std::string read_file(const std::string& path, ExitCode code, std::optional<SizeLimit> limit = {});
 void create_folders(const std::string& path);                    // as mkdir -p; throws gpt::Error(disk)
 void move_file(const std::string& from, const std::string& to);  // or a folder: rename, fsync; throws gpt::Error(disk)
@@ -100,6 +101,10 @@ class FileLock {
   ~FileLock();
   FileLock(const FileLock&) = delete;
   FileLock& operator=(const FileLock&) = delete;
+  // The file of that name is the locked one: nobody has removed or replaced it, or a folder on its path. True also where the file
+  // system cannot tell.
+  bool is_at(const std::string& path) const;
+  bool is_in_place() const { return is_at(path_); }
 
  private:
   bool try_lock(const std::function<void(const std::string& holder)>& busy);
@@ -116,9 +121,24 @@ class FileLock {
 class FolderLock {
  public:
   FolderLock(const std::string& folder, ExitCode code, const std::string& setting);
+  ~FolderLock();
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+  // What is written to the folder's path goes into the locked folder. Otherwise somebody has moved or removed that one, put
+  // something in its place, or removed its lock.
+  bool is_in_place() const { return lock_.is_in_place(); }
+
+  // Where the locked folder is reached through its descriptor, wherever it is now: while nobody else has locked it and it still
+  // exists. `now`: its path, for people.
+  struct Locked {
+    std::string path, now;
+  };
+  std::optional<Locked> locked() const;
 
  private:
   FileLock lock_;
+  int fd_;  // of the folder; -1: it could not be opened, and locked() finds nothing
 };
 
 }  // namespace gpt

@@ -1,10 +1,13 @@
 // The log facade. Messages go to standard error (on a terminal coloured unless NO_COLOR is set, and broken between words) and,
-// once `open_file` has been called, to a plain log file; both are flushed after every line.
+// once `open_file` has been called, to a plain log file, which is flushed after every line. Nobody waits for standard error: where
+// its reader has stopped, lines are left out, and it is told how many once it reads again. The file has them all.
 // It takes finished text: spdlog and its fmt stay inside log.cpp, because LibTorch's include path carries another fmt.
 #pragma once
 
 #include <string>
 #include <string_view>
+
+#include "gpt/core/output.h"
 
 namespace gpt::log {
 
@@ -22,6 +25,9 @@ void open_file(const std::string& path);
 // The progress line of a terminal: redrawn in place below the log, erased before any log line. No-op when standard
 // error is not a terminal. An empty text removes it.
 void status(std::string_view text);
+
+// Waits until standard error has everything; false if it has not.
+bool flush(output::Wait wait);
 
 // True if standard error is a terminal that can show a redrawn status line.
 bool is_terminal();

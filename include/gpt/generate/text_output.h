@@ -14,18 +14,16 @@ class TextOutput {
 
   bool write(std::string_view text);  // false once the reader of standard output has left; throws gpt::Error(disk)
   void end_line();                    // unless the text so far has ended with one
-  bool open() const { return open_; }
+  bool open() const { return is_open_; }
   bool escapes() const { return escapes_; }  // control characters are spelled out
   void
   finish();  // puts the file in place, over one of its name; throws gpt::Error(disk), which leaves that one as it was
 
  private:
-  void write_standard_output(std::string_view text);
-
   const std::string path_;
   const bool escapes_;
   std::string text_;  // for the file
-  bool open_ = true;
+  bool is_open_ = true;
   bool at_line_start_ = true;
 };
 

@@ -2,7 +2,9 @@
 // value that is not finite is null.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gpt/core/file.h"
@@ -12,13 +14,17 @@ namespace gpt {
 
 class MetricsFile : public Listener {
  public:
-  explicit MetricsFile(const std::string& path) : file_(path) {}  // appends
+  explicit MetricsFile(std::string path) : path_(std::move(path)) {}  // appends
+  void begin(const RunRecord& run) override;
   void step(const StepRecord& step) override;
   void losses(const std::vector<LossRecord>& losses) override;
   void evaluation(const EvaluationRecord& evaluation) override;
 
  private:
-  AppendFile file_;
+  AppendFile& file();
+
+  std::string path_;
+  std::optional<AppendFile> file_;
 };
 
 }  // namespace gpt

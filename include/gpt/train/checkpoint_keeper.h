@@ -32,6 +32,10 @@ class CheckpointKeeper {
   void save_last(bool must) { save(folder_.checkpoint_path(), must); }
   void save_the_rest();  // at the end: what ckpt.pt lacks, and a best checkpoint that could not be written before
 
+  // Before anything is written to the run's folder: where that is not in place any more, ckpt.pt is saved in its refuge, and the
+  // run ends with gpt::Error(disk).
+  void require_folder();
+
   bool is_saved() const { return is_saved_; }         // ckpt.pt holds the current state
   bool has_saved() const { return has_saved_; }       // ckpt.pt is there
   int64_t saved_step() const { return saved_step_; }  // the step of ckpt.pt

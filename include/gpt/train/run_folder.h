@@ -36,6 +36,16 @@ class RunFolder {
   std::string samples_path() const { return path_ + "/samples"; }
   std::string tensorboard_path() const { return path_ + "/tensorboard"; }
 
+  // What is written to path() goes into the folder that was locked. Otherwise somebody has moved or deleted that one while the
+  // run went on, or has put something in its place.
+  bool is_in_place() const { return lock_.is_in_place(); }
+  // Where to save then: in the locked folder, wherever it is, or in a fresh one where it is gone or another run has locked it.
+  // `reason` says what has happened. Throws gpt::Error(disk).
+  struct Refuge {
+    std::string path, now, reason;  // to write to, and as people know it
+  };
+  Refuge refuge() const;
+
   // Where the run begins: nothing = at its first step. `resume_from`:
   //   auto   the newest checkpoint of this folder that can be read
   //   none   a new run; the folder may hold no run except one that was started this way, which continues
@@ -46,7 +56,8 @@ class RunFolder {
   // over), and when the folder holds another run.
   std::optional<StartingPoint> find_start(const std::string& resume_from, bool restart) const;
 
-  // Writes effective_config.yaml, unless that is `config_path`, the user's file that the configuration came from.
+  // Writes effective_config.yaml, unless that is `config_path`, the user's file that the configuration came from. Where the disk
+  // refuses, this and the next function warn.
   void write_config(const Config& effective, const std::string& config_path) const;
   // Metrics of steps beyond `step`, which the resumed run will log again, move to metrics.old.jsonl.
   void rewind_metrics(int64_t step) const;
@@ -58,6 +69,7 @@ class RunFolder {
   // The newest that can be read, of one or more; `reasons` says why those before it cannot.
   StartingPoint newest(std::string& reasons) const;
   void set_aside_beyond(const StartingPoint& start, const std::string& reasons) const;
+  void move_metrics_beyond(int64_t step) const;
   StartingPoint go_back(const std::string& path) const;
   // Moves files of this folder into set_aside/1, or the next number, and returns that folder's path.
   std::string set_aside(const std::vector<std::string>& names) const;
