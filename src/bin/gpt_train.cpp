@@ -56,8 +56,7 @@ int finished(const FinishedRun& run) {
 
 // From the first tensor of the run to its end.
 int run(const config::CommandLine& command, const RunSetup& setup, const RunFolder& folder,
-        std::optional<StartingPoint>& start, std::optional<InitialWeights>& initial,
-        const std::vector<std::string>& changes) {
+        std::optional<StartingPoint>& start, std::optional<InitialWeights>& initial, std::vector<std::string> changes) {
   const auto& [config, corpus, device, precision] = setup;
   RunState state(config, corpus, device.device, precision, start ? &*start : nullptr,
                  initial ? &initial->model : nullptr);
@@ -66,6 +65,7 @@ int run(const config::CommandLine& command, const RunSetup& setup, const RunFold
     const bool has_validation = corpus.validation.size() > 0;
     if (const auto done = find_finished(*start, config, command.origins, plan, has_validation)) return finished(*done);
     announce_changes(changes);
+    for (const std::string& change : environment_changes(start->checkpoint, device.device)) changes.push_back(change);
   }
   RunSetup computed = setup;  // with the operators that turn out to work
   TrainingConfig& training = computed.config.training;
@@ -86,7 +86,7 @@ int run(const config::CommandLine& command, const RunSetup& setup, const RunFold
   folder.require_space(state.checkpoint_bytes(), config.training.cadence.keep_last);
   folder.write_config(config, command.config_path);
   Listeners listeners = listeners_of(folder, config.report);
-  listeners.begin(describe_run(config, state, plan, folder, device));
+  listeners.begin(describe_run(setup, state, plan, folder, std::move(changes)));
   Trainer trainer(state, computed, plan, folder, listeners, /*is_saved=*/start && start->is_last,
                   recorder_for(training, config.model, device.device));
   return static_cast<int>(trainer.run());

@@ -1,6 +1,7 @@
 #include "gpt/report/html_report.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -54,7 +55,9 @@ ordered_json curves(const RunHistory& history) {
           {"grad_norm", curve(history.grad_norm.points())},
           {"tokens_per_second", curve(history.tokens_per_second.points())},
           {"mfu", curve(history.mfu.points())},
-          {"peak_memory_mb", curve(history.peak_memory_mb.points())}};
+          {"peak_memory_mb", curve(history.peak_memory_mb.points())},
+          {"seconds", curve(history.seconds_at_step.points())},
+          {"tokens", curve(history.tokens_at_step.points())}};
 }
 
 ordered_json latest(const StepRecord& step) {
@@ -115,7 +118,9 @@ void HtmlReport::begin(const RunRecord& run) {
   step_ = run.first_step;
   if (run.first_step > 0) {
     read_earlier_starts();
-    history_.add(RunHistory::Event{run.first_step, std::time(nullptr), "resumed"});
+    history_.add(RunHistory::Event{run.first_step, std::time(nullptr),
+                                   run.changes.empty() ? "resumed"
+                                                       : fmt::format("resumed with {}", fmt::join(run.changes, ", "))});
   }
   write();
 }
@@ -174,7 +179,7 @@ std::string HtmlReport::json() const {
                     {"written", std::time(nullptr)},
                     {"step", step_},
                     {"total_steps", run_.total_steps},
-                    {"total_epochs", run_.total_epochs},
+                    {"epochs", number(run_.epochs)},
                     {"parameters", run_.parameters},
                     {"seconds", number(history_.seconds)},
                     {"tokens", number(history_.tokens)},

@@ -22,6 +22,7 @@
   };
   const exact = (value) => Number.isFinite(value ?? NaN) ? value.toFixed(4) : "–";
   const percent = (share) => (100 * share).toFixed(1) + "%";
+  const done = (share) => (Math.floor(1000 * share) / 10).toFixed(1) + "%";  // 100% is the end
   const duration = (seconds) => {
     if (seconds < 59.5) return Math.round(seconds) + " s";
     const minutes = Math.round(seconds / 60), hours = Math.floor(minutes / 60), days = Math.floor(hours / 24);
@@ -37,12 +38,12 @@
     const latest = run.latest || {};
     const left = run.total_steps - run.step;
     const begin = run.has_ended ? "Finished: " : run.stopped ? "Stopped at " : "Training: ";
-    let status = begin + "step " + whole(run.step) + " of " + whole(run.total_steps) + " (" + percent(share) + ")";
+    let status = begin + "step " + whole(run.step) + " of " + whole(run.total_steps) + " (" + done(share) + ")";
     const isTraining = !run.has_ended && !run.stopped;
     if (isTraining && left > 0 && latest.step_ms > 0) status += ", about " + duration(left * latest.step_ms / 1000) + " left";
     if (run.stopped) status += " " + run.stopped;
     status += isTraining ? ", as of " + moment(run.written) + "." : ".";
-    document.title = (run.name ? run.name + " – " : "") + (run.has_ended ? "finished" : (run.stopped ? "stopped at " : "") + percent(share));
+    document.title = (run.name ? run.name + " – " : "") + (run.has_ended ? "finished" : (run.stopped ? "stopped at " : "") + done(share));
     element("name").textContent = run.name || "Training report";
     element("status").textContent = status;
     element("progress").value = share;
@@ -67,13 +68,35 @@
       figure("Learning rate", short(latest.learning_rate));
     }
     if (run.seconds > 0) figure("Training time", duration(run.seconds), compact(run.tokens) + " tokens");
-    const epochs = whole(run.total_epochs) + (run.total_epochs === 1 ? " epoch" : " epochs");
-    figure("Parameters", compact(run.parameters), ...(run.total_epochs > 0 ? [epochs] : []));
+    const epochs = rounded(run.epochs) + (run.epochs === 1 ? " epoch" : " epochs");
+    figure("Parameters", compact(run.parameters), ...(run.epochs > 0 ? [epochs] : []));
   };
+
+  // ---- what the charts stand over: steps, tokens or time ----
+
+  // Of the tokens or the time of a run, which are known at the logged steps: what they were at any step.
+  const grownTo = (curve) => (step) => {
+    const steps = [0, ...curve.steps], values = [0, ...curve.values];
+    if (steps.length < 2) return step;
+    const after = Math.min(Math.max(1, steps.findIndex((one) => one >= step)), steps.length - 1), before = after - 1;
+    const slope = (values[after] - values[before]) / (steps[after] - steps[before]);
+    return step > steps.at(-1) ? values.at(-1) : values[before] + slope * (step - steps[before]);
+  };
+
+  const timeUnit = [["days", 86400], ["hours", 3600], ["minutes", 60], ["seconds", 1]]
+    .find(([, seconds]) => run.seconds >= 3 * seconds || seconds === 1);
+  const secondsAt = grownTo(run.curves.seconds);
+  const axes = {
+    steps: { title: "step", place: (step) => step, label: compact, told: (x) => "step " + whole(x) },
+    tokens: { title: "training tokens", place: grownTo(run.curves.tokens), label: compact, told: (x) => compact(x) + " tokens" },
+    time: { title: "training time in " + timeUnit[0], place: (step) => secondsAt(step) / timeUnit[1], label: rounded,
+      told: (x) => rounded(x) + " " + timeUnit[0] },
+  };
+  let axis = axes[location.hash.slice(1)] || axes.steps;
 
   // ---- the charts ----
 
-  // Rows [step, a, b, ...] of curves with steps of their own. A row has null where a curve has no point at its step, and NaN
+  // Rows [x, a, b, ...] of curves with steps of their own. A row has null where a curve has no point at its step, and NaN
   // where the value was not finite: dygraphs draws the line through the first and interrupts it at the second.
   // All tables begin and end at the same steps, so that charts which stand above each other show the same range.
   const table = (curves) => {
@@ -87,7 +110,7 @@
       if (!rows.has(step)) rows.set(step, [step, ...curves.map(() => null)]);
       rows.get(step)[column + 1] = curve.values[i] === null ? NaN : curve.values[i];
     }));
-    return [...rows.values()].sort((a, b) => a[0] - b[0]);
+    return [...rows.values()].sort((a, b) => a[0] - b[0]).map(([step, ...values]) => [axis.place(step), ...values]);
   };
 
   // An exponential moving average that starts with the first value instead of at zero.
@@ -104,7 +127,7 @@
 
   const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const theme = () => ({ gridLineColor: style("--grid"), axisLineColor: style("--line"), highlightCircleSize: 4 });
-  const charts = [];  // {graph, colors: names of CSS variables}
+  const charts = [];  // {graph, rows: a function, colors: names of CSS variables}
 
   // One finger scrolls the page and two zoom the chart; dygraphs alone would let a chart hold the page fast.
   const interaction = () => {
@@ -137,11 +160,17 @@
       if (data.series.length < 2) return "";
       return data.series.map((series) => "<b style=\"color:" + series.color + "\">" + series.labelHTML + "</b>").join(" &ensp; ");
     }
-    return "step " + data.xHTML + ": " + fragment.join(", ");
+    return data.xHTML + ": " + fragment.join(", ");
   };
 
+  const overAxis = () => ({
+    xlabel: axis.title,
+    axes: { x: { axisLabelFormatter: (x) => axis.label(x), valueFormatter: (x) => axis.told(x), pixelsPerLabel: 70 } },
+  });
+
   const draw = (figure, names, colors, rows, options) => {
-    const graph = new Dygraph(figure.querySelector(".chart"), rows, {
+    const y = figure.dataset.chart === "mfu" ? percent : short;
+    const graph = new Dygraph(figure.querySelector(".chart"), rows(), {
       labels: ["step", ...names],
       colors: colors.map(style),
       labelsDiv: figure.querySelector(".values"),
@@ -153,14 +182,15 @@
       strokeWidth: 1.5,
       xRangePad: 4,
       yRangePad: 6,
-      axes: {
-        x: { axisLabelFormatter: (step) => compact(step), valueFormatter: whole, pixelsPerLabel: 70 },
-        y: { axisLabelFormatter: short, valueFormatter: short, axisLabelWidth: 52, pixelsPerLabel: 34 },
-      },
+      xlabel: axis.title,
+      ylabel: figure.dataset.unit,
+      xLabelHeight: 17,
+      yLabelWidth: 17,
+      axes: { ...overAxis().axes, y: { axisLabelFormatter: y, valueFormatter: y, axisLabelWidth: 52, pixelsPerLabel: 34 } },
       ...theme(),
       ...options,
     });
-    charts.push({ graph, colors });
+    charts.push({ graph, rows, colors });
     return graph;
   };
 
@@ -173,7 +203,7 @@
       return table([loss, smoothed(mean_loss, Number(slider.value)), validation_loss]);
     };
     const points = validation_loss.steps.length <= 100;
-    const graph = draw(figure, ["training", "smoothed", "validation"], ["--faint", "--first", "--second"], rows(), {
+    const graph = draw(figure, ["training", "smoothed", "validation"], ["--faint", "--first", "--second"], rows, {
       series: { training: { strokeWidth: 1 }, smoothed: { strokeWidth: 2 }, validation: { strokeWidth: 2, drawPoints: points, pointSize: 3 } },
     });
     slider.addEventListener("input", () => graph.updateOptions({ file: rows() }));
@@ -193,12 +223,20 @@
         drawLoss(figure);
       } else {
         const { steps } = run.curves[name];
-        const graph = draw(figure, [figure.querySelector("h2").textContent.toLowerCase()], ["--first"], table([run.curves[name]]),
-          { drawPoints: steps.length <= 50, pointSize: 2.5, strokeWidth: 1.25 });
-        if (name === "mfu") graph.updateOptions({ axes: { y: { axisLabelFormatter: percent, valueFormatter: percent } } });
+        draw(figure, [figure.querySelector("h2").textContent.toLowerCase()], ["--first"], () => table([run.curves[name]]),
+          { drawPoints: steps.length <= 50, pointSize: 2.5, strokeWidth: 1.25, includeZero: name === "peak_memory_mb" });
       }
     }
-    element("hint").hidden = charts.length === 0;
+    element("axis").hidden = element("hint").hidden = charts.length === 0;
+    for (const choice of document.querySelectorAll("#axis input")) {
+      choice.checked = axes[choice.value] === axis;
+      choice.addEventListener("change", () => {
+        axis = axes[choice.value];
+        following = true;  // each is told by itself
+        for (const { graph, rows } of charts) graph.updateOptions({ file: rows(), dateWindow: null, ...overAxis() });
+        following = false;
+      });
+    }
     element("no-curves").hidden = charts.length > 0;
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
       for (const { graph, colors } of charts) graph.updateOptions({ ...theme(), colors: colors.map(style) });

@@ -118,8 +118,8 @@ int columns_of(std::string_view text) {
 }
 
 // "loss ⣿ training 1.4113   ● validation 1.4803": the last loss of each, in as many rows as they need.
-std::string legend(const std::vector<LossCurve>& curves, const Marks& marks, int width) {
-  std::string text, row = fmt::format("{:>{}}", "loss", kLabelWidth - 1);
+std::string legend(const std::vector<LossCurve>& curves, const char* quantity, const Marks& marks, int width) {
+  std::string text, row = fmt::format("{:>{}}", quantity, kLabelWidth - 1);
   const size_t empty = row.size();
   for (size_t i = 0; i < curves.size(); ++i) {
     const std::string entry = fmt::format("{} {} {:.4f}", marks.curves[i % marks.curves.size()], curves[i].name,
@@ -169,7 +169,7 @@ Range range_of(const std::vector<std::vector<std::optional<double>>>& curves) {
 
 }  // namespace
 
-std::string draw_loss_curve(std::vector<LossCurve> curves, int width, int height, bool unicode) {
+std::string draw_loss_curve(std::vector<LossCurve> curves, int width, int height, bool unicode, const char* quantity) {
   const Marks& marks = unicode ? kUnicode : kAscii;
   width = std::max(width, 40);
   Canvas canvas(width - kLabelWidth - 1, std::max(height, 6) - 3);
@@ -194,7 +194,7 @@ std::string draw_loss_curve(std::vector<LossCurve> curves, int width, int height
     }
   }
 
-  std::string text = legend(curves, marks, width);
+  std::string text = legend(curves, quantity, marks, width);
   const int rows = canvas.rows(), between = std::max(2, rows / 4);  // rows from one label to the next
   const double per_row = (losses.high - losses.low) / std::max(rows - 1, 1);
   const int digits = label_digits(losses, per_row * (between / 2 + 1));  // the last two may be that close

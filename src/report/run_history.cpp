@@ -93,6 +93,8 @@ void RunHistory::add(const StepRecord& step) {
     seconds += passed;
     tokens += done;
   }
+  seconds_at_step.add(step.step, seconds);
+  tokens_at_step.add(step.step, tokens);
   last_step = step;
 }
 

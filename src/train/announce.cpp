@@ -10,7 +10,6 @@
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
 #include "gpt/data/stages.h"
-#include "gpt/device/host.h"
 #include "gpt/device/memory.h"
 #include "gpt/model/compile.h"
 #include "gpt/optim/adamw.h"
@@ -18,20 +17,26 @@
 
 namespace gpt {
 
-void announce_device(const DeviceInfo& device, const DeviceChoice& choice) {
+std::string to_text(const DeviceInfo& device) {
   const double gigabytes = device.memory_bytes / 1e9;
   if (device.device.is_cuda()) {
-    log::success(fmt::format("Using GPU: {}, {:.1f} GB (compute capability {}.{})", device.name, gigabytes,
-                             device.compute_major, device.compute_minor));
+    return fmt::format("{}, {:.1f} GB (compute capability {}.{})", device.name, gigabytes, device.compute_major,
+                       device.compute_minor);
+  }
+  return fmt::format("{}, {}, {:.1f} GB", device.name, plural(at::get_num_threads(), "thread"), gigabytes);
+}
+
+void announce_device(const DeviceInfo& device, const DeviceChoice& choice, bool has_gpu) {
+  if (device.device.is_cuda()) {
+    log::success("Using GPU: " + to_text(device));
     return;
   }
   // Without a GPU in the machine there is nothing to explain, unless one was asked for.
-  if (!choice.reason.empty() && (choice.is_wished || host::has_nvidia_gpu())) {
+  if (!choice.reason.empty() && (choice.is_wished || has_gpu)) {
     log::warn(
         fmt::format("training on the CPU{}: {}", choice.is_wished ? ", although use_gpu is true" : "", choice.reason));
   }
-  log::info(
-      fmt::format("Using CPU: {}, {}, {:.1f} GB", device.name, plural(at::get_num_threads(), "thread"), gigabytes));
+  log::info("Using CPU: " + to_text(device));
 }
 
 namespace {
@@ -89,12 +94,11 @@ void announce_run(const Config& config, const GPT& model, const Corpus& corpus, 
                         resident ? "resident" : "streamed"));
   const TrainingConfig& t = config.training;
   const int64_t sequences = t.batch_size * t.gradient_accumulation_steps;
-  const std::string epochs = config.data.stages.empty()
-                                 ? fmt::format("{} an epoch, {} {}", plural(plan.steps_per_epoch, "step"),
-                                               format_number(static_cast<double>(plan.total_steps) /
-                                                             static_cast<double>(plan.steps_per_epoch)),
-                                               plan.total_steps == plan.steps_per_epoch ? "epoch" : "epochs")
-                                 : "in " + plural(std::ssize(config.data.stages), "stage");
+  const std::string epochs =
+      config.data.stages.empty()
+          ? fmt::format("{} an epoch, {} {}", plural(plan.steps_per_epoch, "step"), format_number(plan.epochs()),
+                        plan.total_steps == plan.steps_per_epoch ? "epoch" : "epochs")
+          : "in " + plural(std::ssize(config.data.stages), "stage");
   log::info(fmt::format("Run: {} ({}), {} = {} a step, warm-up {}", plural(plan.total_steps, "step"), epochs,
                         plural(sequences, "sequence"), plural(sequences * m.block_size, "token"),
                         plural(warmup_steps(t.schedule, plan.total_steps), "step")));

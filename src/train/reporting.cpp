@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <utility>
 
 #include "gpt/config/load.h"
 #include "gpt/core/version.h"
@@ -11,6 +12,7 @@
 #include "gpt/report/metrics_file.h"
 #include "gpt/report/sample_files.h"
 #include "gpt/report/tensorboard.h"
+#include "gpt/train/announce.h"
 
 namespace gpt {
 
@@ -30,15 +32,19 @@ Listeners listeners_of(const RunFolder& folder, const ReportConfig& config) {
   return listeners;
 }
 
-RunRecord describe_run(const Config& config, const RunState& state, const RunPlan& plan, const RunFolder& folder,
-                       const DeviceInfo& device) {
+RunRecord describe_run(const RunSetup& setup, const RunState& state, const RunPlan& plan, const RunFolder& folder,
+                       std::vector<std::string> changes) {
+  const bool is_whole = setup.config.data.stages.empty();
   return {.first_step = state.step,
           .total_steps = plan.total_steps,
           .total_epochs = plan.total_epochs(),
           .parameters = state.model.parameters().count(),
           .folder = folder.path(),
-          .configuration = config::dump(config),
-          .machine = fmt::format("{}; {}", device.name, version_text())};
+          .configuration = config::dump(setup.config),
+          .machine =
+              fmt::format("{}\nPrecision: {}\n{}", to_text(setup.device), setup.precision.reason, version_text()),
+          .epochs = is_whole ? plan.epochs() : 0,
+          .changes = std::move(changes)};
 }
 
 }  // namespace gpt

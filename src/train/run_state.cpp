@@ -140,13 +140,8 @@ void RunState::restore(const StartingPoint& start) {
   best_val_loss = checkpoint.best_val_loss;
   counts_.skipped.fill_(checkpoint.skipped_steps);
   counts_.skipped_in_a_row.fill_(checkpoint.consecutive_skipped_steps);
-  for (const auto& [what, now] : run_environment(device_)) {
-    const auto then = checkpoint.environment.find(what);
-    if (then == checkpoint.environment.end() || then->second == now) continue;
-    log::warn(
-        fmt::format("{} was {} when the checkpoint was written and is {} now: the run resumes, but not bit for bit",
-                    what, in_one_line(then->second), in_one_line(now)));
-  }
+  for (const std::string& change : environment_changes(checkpoint, device_))
+    log::warn(fmt::format("changed since the checkpoint: {}; the run resumes, but not bit for bit", change));
 }
 
 void RunState::seek(const Checkpoint& checkpoint, const std::string& path) {
@@ -155,6 +150,16 @@ void RunState::seek(const Checkpoint& checkpoint, const std::string& path) {
   } catch (const c10::Error& error) {
     throw Error(ExitCode::checkpoint, fmt::format("{} cannot be used: {}", path, first_line(error.what())));
   }
+}
+
+std::vector<std::string> environment_changes(const Checkpoint& checkpoint, at::Device device) {
+  std::vector<std::string> changes;
+  for (const auto& [what, now] : run_environment(device)) {
+    const auto then = checkpoint.environment.find(what);
+    if (then != checkpoint.environment.end() && then->second != now)
+      changes.push_back(fmt::format("{}: {} -> {}", what, in_one_line(then->second), in_one_line(now)));
+  }
+  return changes;
 }
 
 std::map<std::string, std::string> run_environment(at::Device device) {

@@ -69,6 +69,21 @@ class Report(unittest.TestCase):
             self.assertIn("<canvas", figure)
             self.assertRegex(figure, "dygraph-axis-label-x[^>]*>[0-9]")
 
+    def test_axes_have_titles_and_memory_begins_at_zero(self):
+        figures = dict(re.findall(r'<figure[^>]*data-chart="(\w+)"(.*?)</figure>', self.page, re.S))
+        for name, unit in (("loss", "nats per token"), ("peak_memory_mb", "MB"), ("grad_norm", "norm")):
+            self.assertRegex(figures[name], r'dygraph-xlabel"[^>]*>step<')
+            self.assertRegex(figures[name], rf'dygraph-ylabel"[^>]*>{unit}<')
+        self.assertRegex(figures["peak_memory_mb"], r'dygraph-axis-label-y"[^>]*>0<')
+
+    def test_curves_stand_over_tokens_or_time_too(self):
+        for axis, title, last in (("tokens", "training tokens", "M"), ("time", "training time in seconds", "")):
+            with self.subTest(axis):
+                page = browser.browse(f"{self.folder}/report.html#{axis}", self.folder / "profile", "--dump-dom").stdout
+                self.assertEqual(page.count(f">{title}<"), 7)
+                figure = re.search(r'<figure[^>]*data-chart="loss".*?</figure>', page, re.S)[0]
+                self.assertRegex(figure, rf"dygraph-axis-label-x[^>]*>[0-9.]+{last}<")
+
     def test_the_head_tells_how_far_it_is(self):
         self.assertEqual(self.text_of("name"), "shakespeare <&> char")
         self.assertEqual(self.text_of("status"), "Finished: step 2,000 of 2,000 (100.0%).")

@@ -57,7 +57,7 @@ class RunReport(unittest.TestCase):
             self.assertEqual(len(curves[name]), 24, name)
         self.assertEqual((report["step"], report["total_steps"], report["has_ended"]), (24, 24, True))
         self.assertEqual(report["configuration"], (self.run_folder / "effective_config.yaml").read_text())
-        self.assertIn("LibTorch", report["machine"])
+        self.assertRegex(report["machine"], r"^.*, 1 thread, [0-9.]+ GB\nPrecision: float32.*\ngpt-train .*\nLibTorch")
 
     def test_samples_and_events_of_both_starts_are_there(self):
         report = report_of(self.run_folder)
@@ -68,7 +68,7 @@ class RunReport(unittest.TestCase):
         events = [(event["step"], event["what"]) for event in report["events"]]
         self.assertEqual(events[:len(self.first_start["events"])],
                          [(event["step"], event["what"]) for event in self.first_start["events"]])
-        self.assertIn((16, "resumed"), events)
+        self.assertIn((16, "resumed with training.max_steps: 16 -> 24"), events)
         self.assertEqual(events[-1], (24, f"saved {self.run_folder}/ckpt.pt"))
 
     @unittest.skipUnless(browser.BROWSER, browser.MISSING)
@@ -143,7 +143,9 @@ class RunReport(unittest.TestCase):
         shown = self.diagnose(self.run_folder, f"{self.other}/", check_code=0, env={"LC_ALL": "C"}).stdout
         self.assertTrue(shown.startswith("validation loss by step\n"), shown)
         self.assertIn(f"* {self.run_folder} {self.validated[24]:.4f}", shown)
-        head, *rows = [re.split(r"  +", row.strip()) for row in shown.split("\n\n")[-1].splitlines()]
+        _, table, settings = shown.split("\n\n")
+        head, *rows = [re.split(r"  +", row.strip()) for row in table.splitlines()]
+        self.assertRegex(settings, r"^The runs differ in .*\n(.*\n)*training.max_steps +24 +16\n")
         self.assertEqual([row[0] for row in rows], [str(self.run_folder), str(self.other)])
         first, second = (dict(zip(head, row)) for row in rows)
         self.assertEqual((first["steps"], second["steps"]), ("24", "16"))
@@ -158,7 +160,7 @@ class RunReport(unittest.TestCase):
         self.assertEqual(terminal.wait(), 0)
         shown = terminal.shown.decode().replace("\r\n", "\n")
         self.assertLessEqual(max(map(len, shown.splitlines())), 80, shown)
-        head = re.split(r"  +", shown.split("\n\n")[-1].splitlines()[0].strip())
+        head = re.split(r"  +", shown.split("\n\n")[1].splitlines()[0].strip())
         self.assertEqual([heading for heading in head if heading in ("run", "steps", "tokens", "loss", "best")],
                          ["run", "steps", "loss", "best"])
 

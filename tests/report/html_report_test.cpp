@@ -30,7 +30,8 @@ RunRecord run_from(int64_t first_step) {
           .parameters = 10'745'088,
           .folder = "models/my run/",
           .configuration = "model:\n  n_layer: 6\n",
-          .machine = "CPU with 2 cores"};
+          .machine = "CPU with 2 cores",
+          .epochs = 3.05};
 }
 
 StepRecord step_at(int64_t step, double loss = 2.5) {
@@ -86,6 +87,7 @@ TEST_F(HtmlReportTest, ShowsTheRun) {
   EXPECT_EQ(page["machine"], "CPU with 2 cores");
   EXPECT_EQ(page["step"], 20);
   EXPECT_EQ(page["total_steps"], 1000);
+  EXPECT_EQ(page["epochs"], 3.05);
   EXPECT_EQ(page["parameters"], 10'745'088);
   EXPECT_EQ(page["has_ended"], false);
   EXPECT_EQ(page["curves"]["loss"], json::parse(R"({"steps": [10, 20], "values": [4.25, 3.125]})"));
@@ -93,6 +95,8 @@ TEST_F(HtmlReportTest, ShowsTheRun) {
   EXPECT_EQ(page["curves"]["validation_loss"], json::parse(R"({"steps": [20], "values": [3.5]})"));
   EXPECT_EQ(page["curves"]["bits_per_byte"]["values"], json({1.25}));
   EXPECT_EQ(page["curves"]["mfu"]["steps"].size(), 0);
+  EXPECT_EQ(page["curves"]["tokens"], json::parse(R"({"steps": [10, 20], "values": [2000, 22000]})"));
+  EXPECT_EQ(page["curves"]["seconds"]["values"], json({0.02, 0.22}));
   EXPECT_EQ(page["latest"]["loss"], 3.125);
   EXPECT_EQ(page["best"]["step"], 20);
   EXPECT_EQ(page["samples"], json::parse(R"([{"step": 20, "text": "Once upon a time"}])"));
@@ -114,6 +118,12 @@ TEST_F(HtmlReportTest, ARunThatStopsIsNotSaidToTrainUntilItResumes) {
   HtmlReport second = report();
   second.begin(run_from(33));
   EXPECT_EQ(shown()["stopped"], "");
+  EXPECT_EQ(shown()["events"].back()["what"], "resumed");
+  RunRecord changed = run_from(33);
+  changed.changes = {"threads: 2 -> 1", "training.max_steps: 16 -> 24"};
+  HtmlReport third = report();
+  third.begin(changed);
+  EXPECT_EQ(shown()["events"].back()["what"], "resumed with threads: 2 -> 1, training.max_steps: 16 -> 24");
 }
 
 TEST_F(HtmlReportTest, IsOneFileThatLoadsNothing) {

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "core/scratch_folder.h"
 
@@ -20,6 +21,11 @@ TEST(RunHistory, KnowsTheTimeAndTheTokensOfTheSteps) {
   log(600, 250);
   EXPECT_EQ(history.seconds, 26);
   EXPECT_EQ(history.tokens, 2600);
+  const std::vector<CurvePoint> seconds = history.seconds_at_step.points(), tokens = history.tokens_at_step.points();
+  ASSERT_EQ(seconds.size(), 2u);
+  EXPECT_EQ(seconds[0].value, 1);
+  EXPECT_EQ(seconds[1].value, 26);
+  EXPECT_EQ(tokens[1].value, 2600);
   log(700, NAN);
   EXPECT_EQ(history.seconds, 26);
 }

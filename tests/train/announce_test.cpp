@@ -1,20 +1,26 @@
-// What the first lines of a run say.
+// What the first lines of a run say, on devices that are not here too.
 #include "gpt/train/announce.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "gpt/config/output_folder.h"
+#include "gpt/config/run_files.h"
+#include "gpt/device/cards.h"
+#include "support/captured_log.h"
 
 namespace gpt {
 namespace {
 
+std::string said(const auto& announce) {
+  test::CapturedLog log;
+  announce();
+  return log.text();
+}
+
 // The lines of settings that were written out as `origins` says, on a CPU with resident tokens.
 std::string idle(const Config& config, const config::Origins& origins) {
-  testing::internal::CaptureStderr();
-  announce_idle_settings(config, origins, {.device = at::kCPU}, Precision{}, /*resident=*/true);
-  return testing::internal::GetCapturedStderr();
+  return said([&] { announce_idle_settings(config, origins, {.device = at::kCPU}, Precision{}, /*resident=*/true); });
 }
 
 TEST(AnnounceIdleSettings, NamesThemWithTheReason) {
@@ -51,12 +57,79 @@ TEST(AnnounceIdleSettings, WhatARunWroteOutItselfIsNobodysMistake) {
 
 TEST(AnnounceDevice, SaysThatThereIsNoGpuWhereOneWasWishedFor) {
   const auto lines = [](bool is_wished) {
-    testing::internal::CaptureStderr();
-    announce_device({.device = at::kCPU}, {at::kCPU, "no CUDA device found", is_wished});
-    return testing::internal::GetCapturedStderr();
+    const DeviceChoice choice{at::kCPU, "no CUDA device found", is_wished};
+    return said([&] { announce_device({.device = at::kCPU}, choice, /*has_gpu=*/false); });
   };
   EXPECT_NE(lines(true).find("training on the CPU, although use_gpu is true: no CUDA device found"), std::string::npos);
   EXPECT_EQ(lines(false).find("although"), std::string::npos);
+}
+
+std::string methods(const Config& config, const Precision& precision, const DeviceInfo& device) {
+  return said([&] { announce_methods(config, precision, device); });
+}
+
+bool has_line(const std::string& text, const std::string& line) {
+  return ("\n" + text).find("\n" + line + "\n") != std::string::npos;
+}
+
+TEST(AnnounceDevice, NamesAGpuWithItsMemory) {
+  const DeviceInfo gpu = describe_gpu(at::Device(at::kCUDA, 0), "NVIDIA H200", 150'754'820'096, 9, 0);
+  EXPECT_EQ(said([&] { announce_device(gpu, {gpu.device, ""}, true); }),
+            "✓ Using GPU: NVIDIA H200, 150.8 GB (compute capability 9.0)\n");
+}
+
+TEST(AnnounceDevice, SaysWhyItIsACpuWhereThereIsAGpu) {
+  DeviceInfo cpu = describe_device(at::kCPU);
+  cpu.name = "a CPU", cpu.memory_bytes = 2'000'000'000;
+  const DeviceChoice choice{at::kCPU, "the driver is too old"};
+  const auto announced = [&](const DeviceChoice& chosen, bool has_gpu) {
+    return said([&] { announce_device(cpu, chosen, has_gpu); });
+  };
+  EXPECT_TRUE(
+      announced(choice, true).starts_with("warning: training on the CPU: the driver is too old\nUsing CPU: a CPU, "));
+  EXPECT_TRUE(announced(choice, false).starts_with("Using CPU: a CPU, ")) << "nothing to explain";
+  EXPECT_TRUE(announced({at::kCPU, ""}, true).starts_with("Using CPU: a CPU, ")) << "it was asked for";
+  EXPECT_TRUE(announced(choice, true).ends_with(", 2.0 GB\n"));
+}
+
+TEST(AnnounceMethods, HaveALineForEach) {
+  const DeviceInfo cpu = describe_device(at::kCPU);
+  Config config;
+  config.model.vocab_size = 65;
+  const std::string plain = methods(config, {.reason = "float32 it is"}, cpu);
+  EXPECT_TRUE(plain.starts_with("Precision: float32 it is\n✓ Using fused AdamW\n")) << plain;
+  EXPECT_TRUE(has_line(plain, "✓ Flash attention")) << plain;
+  for (const char* other : {"TF32", "GradScaler", "offload", "checkpointing"})
+    EXPECT_EQ(plain.find(other), std::string::npos) << other;
+
+  EXPECT_TRUE(has_line(methods(config, {.dtype = Dtype::tf32, .tf32 = true, .reason = ""}, cpu), "✓ Enabled TF32"));
+  EXPECT_TRUE(has_line(methods(config, {.dtype = Dtype::float16, .grad_scaler = true, .reason = ""}, cpu),
+                       "✓ GradScaler on the device"));
+
+  config.training.execution.attention = AttentionKernel::math;
+  config.training.execution.use_compile = false;
+  config.training.execution.gradient_checkpointing = GradientCheckpointing::block;
+  const std::string other = methods(config, {}, cpu);
+  EXPECT_EQ(other.find("Flash"), std::string::npos) << other;
+  EXPECT_NE(other.find("\nAttention without the flash path: "), std::string::npos) << other;
+  EXPECT_TRUE(has_line(other, "✓ Gradient checkpointing: the backward pass computes each block again")) << other;
+}
+
+TEST(AnnounceMethods, SayHowMuchOfTheStateIsOffloaded) {
+  Config config;
+  config.model.n_layer = 1, config.model.n_head = 1, config.model.n_embd = 64, config.model.vocab_size = 64;
+  const auto line = [&](double share) {
+    config.training.optimizer.offload = share;
+    const std::string text = methods(config, {}, describe_device(at::kCPU));
+    const size_t begin = text.find("✓ Optimizer offload: ");
+    return begin == std::string::npos ? "" : text.substr(begin, text.find('\n', begin) - begin);
+  };
+  EXPECT_EQ(line(0), "");
+  const std::string all = line(1);
+  const std::string part = " are in the memory of the host";
+  ASSERT_TRUE(all.ends_with(" of AdamW's moments" + part)) << all;
+  const std::string bytes = all.substr(std::string("✓ Optimizer offload: ").size());
+  EXPECT_EQ(bytes.substr(0, bytes.find(" of ")), bytes.substr(bytes.find(" of ") + 4, bytes.find(" of ")));
 }
 
 }  // namespace

@@ -18,9 +18,11 @@ struct RunRecord {
   int64_t first_step = 0, total_steps = 0;  // updates done, and to do in all
   int64_t total_epochs = 0;
   int64_t parameters = 0;
-  std::string folder;         // of the run
-  std::string configuration;  // the effective one, as YAML
-  std::string machine;        // the device and the build
+  std::string folder;                     // of the run
+  std::string configuration;              // the effective one, as YAML
+  std::string machine;                    // the device, the precision and the build, in lines
+  double epochs = 0;                      // that the steps make; 0 where they see texts in other proportions
+  std::vector<std::string> changes = {};  // since the checkpoint of a run that resumes: "key: old -> new"
 };
 
 // When something was so, which every line of metrics.jsonl says.

@@ -14,7 +14,10 @@
 
 namespace gpt {
 
-void announce_device(const DeviceInfo& device, const DeviceChoice& choice);
+// "NVIDIA H200, 150.8 GB (compute capability 9.0)", or of a CPU with the number of threads that compute.
+std::string to_text(const DeviceInfo& device);
+// `has_gpu`: the machine has one, so that there is something to explain where the CPU was chosen.
+void announce_device(const DeviceInfo& device, const DeviceChoice& choice, bool has_gpu);
 // As choose_again_if_missing(), and says what changes.
 void adapt_dtype(PrecisionConfig& kept, const PrecisionConfig& asked, const DeviceInfo& device);
 void announce_methods(const Config& config, const Precision& precision, const DeviceInfo& device);

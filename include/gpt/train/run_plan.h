@@ -16,6 +16,7 @@ struct RunPlan {
   double checkpoint_seconds = 0;  // between checkpoints, where they are counted in time; 0 = they are not
 
   int64_t total_epochs() const { return (total_steps + steps_per_epoch - 1) / steps_per_epoch; }
+  double epochs() const { return static_cast<double>(total_steps) / static_cast<double>(steps_per_epoch); }
   bool ends_epoch(int64_t steps_done) const { return steps_done % steps_per_epoch == 0; }
   // Micro-batches of update `step` (0-based).
   int64_t micro_batches(int64_t step) const;

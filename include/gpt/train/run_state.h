@@ -81,5 +81,7 @@ class RunState {
 
 // What a checkpoint records of the build and the machine: resuming is bit for bit only where they are equal.
 std::map<std::string, std::string> run_environment(at::Device device);
+// Of that, what is not as it was when the checkpoint was written: "threads: 2 -> 1".
+std::vector<std::string> environment_changes(const Checkpoint& checkpoint, at::Device device);
 
 }  // namespace gpt
