@@ -6,6 +6,8 @@
 #include <chrono>
 #include <cmath>
 
+#include "gpt/core/format.h"
+
 namespace gpt {
 namespace {
 
@@ -29,14 +31,13 @@ bool agree(const std::vector<double>& gains) {
 
 std::optional<Comparison> compare(const Measured& before, const Measured& after, const Pairs& pairs,
                                   const Measure& measure) {
-  constexpr int64_t kEnough = 3;
   std::vector<Measurement> runs_before, runs_after;
   std::vector<double> gains;
   const auto begin = std::chrono::steady_clock::now();
   for (int64_t done = 0; done < pairs.most; ++done) {
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
     if (done > 0 && passed.count() * static_cast<double>(done + 1) / static_cast<double>(done) > pairs.seconds) break;
-    if (done >= kEnough && agree(gains)) break;
+    if (done >= kFewestPairs && agree(gains)) break;
     const auto first = measure(before.config, before.length);
     if (!first) return std::nullopt;
     const auto second = measure(after.config, after.length);
@@ -44,7 +45,7 @@ std::optional<Comparison> compare(const Measured& before, const Measured& after,
     runs_before.push_back(*first), runs_after.push_back(*second);
     gains.push_back(second->tokens_per_second / first->tokens_per_second);
   }
-  return Comparison{median_of(runs_before), median_of(runs_after), gains};
+  return Comparison{median_of(runs_before), median_of(runs_after), gains, drift_of(runs_before)};
 }
 
 Measurement median_of(const std::vector<Measurement>& runs) {
@@ -63,6 +64,14 @@ Measurement median_of(const std::vector<Measurement>& runs) {
           .start_seconds = of(&Measurement::start_seconds)};
 }
 
+double drift_of(const std::vector<Measurement>& runs) {
+  const auto slower = [](const Measurement& a, const Measurement& b) {
+    return a.tokens_per_second < b.tokens_per_second;
+  };
+  const auto [least, most] = std::minmax_element(runs.begin(), runs.end(), slower);
+  return most->tokens_per_second / least->tokens_per_second;
+}
+
 std::string difference_of_losses(const Measurement& measured, double start_loss) {
   const double change = (measured.loss - start_loss) / start_loss;
   return std::abs(change) <= kLossTolerance ? "" : fmt::format("the loss differs by {:+.1f} %", 100 * change);
@@ -78,13 +87,22 @@ std::string doubt_about(const std::vector<double>& gains) {
   return change_of(gains) == SpeedChange::none || agree(gains) ? "" : ", though not in every pair";
 }
 
+std::string why_untold(const Comparison& pair) {
+  if (std::ssize(pair.gains) < kFewestPairs)
+    return fmt::format("cannot tell: only {}", plural(std::ssize(pair.gains), "pair"));
+  return pair.drift <= kMostDrift ? ""
+                                  : fmt::format("cannot tell: the other side varied by a factor of {:.2f}", pair.drift);
+}
+
 Judgement judge(const Comparison& pair, double start_loss) {
   const std::string difference = difference_of_losses(pair.after, start_loss);
   if (!difference.empty()) return {false, difference};
+  const SpeedChange change = change_of(pair.gains);
+  if (const std::string untold = why_untold(pair); !untold.empty()) return {change != SpeedChange::slower, untold};
   const double memory = 1 - static_cast<double>(pair.after.peak_bytes) / static_cast<double>(pair.before.peak_bytes);
   const bool saves = memory >= kMemoryGain;
   const std::string doubt = doubt_about(pair.gains);
-  switch (change_of(pair.gains)) {
+  switch (change) {
     case SpeedChange::slower: return {false, "slower here" + doubt + (saves ? ", but smaller" : "")};
     case SpeedChange::faster: return {true, (saves ? "faster and smaller" : "faster") + doubt};
     case SpeedChange::none: break;

@@ -168,6 +168,7 @@ class Climb {
   std::string verdict_on(const Comparison& pair, bool is_added) const {
     std::string difference = difference_of_losses(pair.after, start_loss());
     if (!difference.empty()) return difference;
+    if (const std::string untold = why_untold(pair); !untold.empty()) return untold;
     const SpeedChange change = change_of(pair.gains);
     if (change == SpeedChange::none) return "no difference beside the others";
     const bool is_worth_it = (change == SpeedChange::faster) == is_added;
@@ -177,6 +178,10 @@ class Climb {
   // On the start, beside the full set: the gains of the rungs together, which their product only estimates.
   std::string verdict_on_all(const Comparison& pair) const {
     const std::string difference = difference_of_losses(pair.before, start_loss());
+    if (const std::string untold = why_untold(pair); !untold.empty()) return untold;
+    const double at_first = ladder_.rows.front().measurement->step_ms, now = pair.after.step_ms;
+    if (std::max(at_first / now, now / at_first) > kMostDrift)
+      return fmt::format("cannot tell: the start took {:.1f} ms at first and {:.1f} ms now", at_first, now);
     return fmt::format("the full set is {} as fast{}", as_ratio(1 / pair.gain()),
                        difference.empty() ? "" : ", but " + difference);
   }

@@ -16,6 +16,7 @@ double start_loss_of(const std::vector<LadderRow>& rows);  // of the first
 void add_settings(Document& text, const std::vector<LadderRow>& rows, const char* of_what);
 // An array. Without `start_loss` the losses are not to be compared: each has another batch.
 std::string json_of(const std::vector<LadderRow>& rows, std::optional<double> start_loss);
+inline constexpr const char* kTimeChart = "Milliseconds per update: those of the first row, divided by the gain";
 std::vector<Bar> bars_of(const std::vector<LadderRow>& rows);  // of those that were measured
 
 }  // namespace gpt

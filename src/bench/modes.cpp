@@ -96,6 +96,7 @@ class Comparisons {
   }
 
   void summarize() {
+    double drift = 1;  // of the first mode, with which each other one took turns
     for (size_t i = 0; i < modes_.size(); ++i) {
       LadderRow& row = result_.rows[i];
       if (runs_[i].empty() || !row.verdict.empty()) continue;
@@ -103,12 +104,13 @@ class Comparisons {
       std::vector<double> gains;
       for (const auto& [measurement, gain] : runs_[i]) measured.push_back(measurement), gains.push_back(gain);
       row.measurement = median_of(measured);
+      if (i == 0) drift = drift_of(measured);
       row.gain = row.total_gain = median(gains);
       row.kept = true;
       if (i == 0) continue;
       row.pair_gains = gains;
       const Measurement& eager = *result_.rows[0].measurement;
-      const Judgement judgement = judge({eager, *row.measurement, gains}, eager.loss);
+      const Judgement judgement = judge({eager, *row.measurement, gains, drift}, eager.loss);
       row.kept = judgement.kept, row.verdict = judgement.reason;
     }
   }
@@ -139,7 +141,7 @@ Findings findings(const Modes& modes) {
                ladder_table(modes.rows, "mode", /*is_ladder=*/false, eager_loss)},
       .json = fmt::format("{{\"epochs\": {}, \"warm_up\": {}, \"updates\": {}, \"rows\": {}}}", modes.epochs,
                           modes.length.warm_up, modes.length.updates, json_of(modes.rows, eager_loss)),
-      .chart_title = "Milliseconds per update",
+      .chart_title = kTimeChart,
       .bars = bars_of(modes.rows),
       .threads = modes.rows.front().measurement->threads,
       .complete = modes.complete};

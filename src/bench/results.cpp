@@ -57,14 +57,21 @@ nlohmann::ordered_json json_of(const Machine& machine) {
 
 std::string title_of(const BenchResults& results) { return "gpt-bench " + results.title; }
 
+std::string machine_of(const BenchResults& results) {
+  return fmt::format("{}, {}", results.device.name, plural(results.findings.threads, "thread"));
+}
+
+std::string model_of(const BenchResults& results) {
+  const ModelConfig& m = results.config.model;
+  return fmt::format("{}, {}, width {}, {} x {} tokens", plural(m.n_layer, "layer"), plural(m.heads(), "head"),
+                     m.n_embd, results.config.training.batch_size, m.block_size);
+}
+
 // The facts, and what was found out.
 Document document_of(const BenchResults& results) {
-  const ModelConfig& m = results.config.model;
   Document text{fmt::format("`{}`, {}", results.command, results.date),
-                fmt::format("{}, {}; {}, {}, width {}, {} x {} tokens", results.device.name,
-                            plural(results.findings.threads, "thread"), plural(m.n_layer, "layer"),
-                            plural(m.heads(), "head"), m.n_embd, results.config.training.batch_size, m.block_size),
-                in_words(results.machine), versions(results.machine)};
+                fmt::format("{}; {}", machine_of(results), model_of(results)), in_words(results.machine),
+                versions(results.machine)};
   if (!results.findings.complete) text.push_back("Stopped before it was complete.");
   text.insert(text.end(), results.findings.text.begin(), results.findings.text.end());
   return text;
@@ -88,8 +95,8 @@ std::string to_markdown(const BenchResults& results) {
   return fmt::format("# {}\n\n{}", title_of(results), to_markdown(document_of(results)));
 }
 
-std::string to_plain_text(const BenchResults& results) {
-  return fmt::format("{}\n\n{}", title_of(results), to_plain_text(document_of(results)));
+std::string to_plain_text(const BenchResults& results, int columns) {
+  return fmt::format("{}\n\n{}", title_of(results), to_plain_text(document_of(results), columns));
 }
 
 std::string to_json(const BenchResults& results) {
@@ -108,27 +115,38 @@ std::string to_json(const BenchResults& results) {
 }
 
 std::string to_svg(const BenchResults& results) {
-  constexpr int kRow = 26, kLeft = 240, kWidth = 440, kTop = 40;
+  constexpr int kRow = 26, kLeft = 290, kWidth = 400, kRight = 210, kLine = 18, kTitle = 26;
+  constexpr const char* kStyle =
+      "text { font-family: sans-serif; font-size: 13px; fill: #1b2027 }\n"
+      ".title { font-size: 16px } .fact { font-size: 12px; fill: #667080 }\n"
+      ".page { fill: #ffffff } .kept { fill: #2a6f97 } .other { fill: #b8c4cc }\n"
+      "@media (prefers-color-scheme: dark) {\n"
+      "  text { fill: #e4e8ee } .fact { fill: #97a1af }\n"
+      "  .page { fill: #12151a } .kept { fill: #6ea8ff } .other { fill: #47525f }\n"
+      "}\n";
   const std::vector<Bar>& bars = results.findings.bars;
   double longest = 0;
   for (const Bar& bar : bars) longest = std::max(longest, bar.length);
   if (longest == 0) longest = 1;
-  std::string text = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" font-family=\"sans-serif\" font-size=\"13\">\n"
-      "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n<text x=\"10\" y=\"22\" font-size=\"15\">{}</text>\n",
-      kLeft + kWidth + 170, kTop + std::ssize(bars) * kRow + 10,
-      escaped(results.findings.chart_title + ", " + results.device.name));
-  int y = kTop;
+  int y = kTitle;
+  std::string lines =
+      fmt::format("<text class=\"title\" x=\"10\" y=\"{}\">{}</text>\n", y, escaped(results.findings.chart_title));
+  for (const std::string& fact : {title_of(results) + ", " + results.date, machine_of(results), model_of(results)})
+    lines += fmt::format("<text class=\"fact\" x=\"10\" y=\"{}\">{}</text>\n", y += kLine, escaped(fact));
+  y += kLine;
   for (const Bar& bar : bars) {
     const double width = kWidth * bar.length / longest;
-    text += fmt::format(
-        "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>\n<rect x=\"{}\" y=\"{}\" width=\"{:.1f}\" height=\"{}\" fill=\"{}\"/>\n"
+    lines += fmt::format(
+        "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>\n<rect class=\"{}\" x=\"{}\" y=\"{}\" width=\"{:.1f}\" height=\"{}\"/>\n"
         "<text x=\"{:.1f}\" y=\"{}\">{}</text>\n",
-        kLeft - 8, y + 16, escaped(bar.name), kLeft, y + 3, width, kRow - 8, bar.is_dark ? "#2a6f97" : "#b8c4cc",
-        kLeft + width + 6, y + 16, escaped(bar.label));
+        kLeft - 8, y + 13, escaped(bar.name), bar.is_dark ? "kept" : "other", kLeft, y, width, kRow - 8,
+        kLeft + width + 6, y + 13, escaped(bar.label));
     y += kRow;
   }
-  return text + "</svg>\n";
+  return fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\">\n<style>\n{}</style>\n"
+      "<rect class=\"page\" width=\"100%\" height=\"100%\"/>\n{}</svg>\n",
+      kLeft + kWidth + kRight, y + 6, kStyle, lines);
 }
 
 std::string write_results(const BenchResults& results, const std::string& folder) {

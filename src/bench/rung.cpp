@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "gpt/config/value.h"
 #include "gpt/core/error.h"
@@ -73,7 +74,80 @@ const Rung& rung_named(const std::string& name, const std::vector<Rung>& all) {
   return *found;
 }
 
+Rung checkpointing(const char* name, GradientCheckpointing level, std::vector<std::string> needs = {}) {
+  return {.name = name,
+          .settings = fmt::format("gradient_checkpointing: {}{}", name, needs.empty() ? "" : " (with compile)"),
+          .apply = [level](Config& config) { config.training.execution.gradient_checkpointing = level; },
+          .group = "checkpointing",
+          .needs = std::move(needs)};
+}
+
+// What saves memory, and not time.
+std::vector<Rung> memory_rungs(const Config& wanted, const DeviceInfo& device) {
+  using enum GradientCheckpointing;
+  return {
+      checkpointing("activation", activation, {"compile"}),
+      checkpointing("norm", norm, {"compile"}),
+      checkpointing("selective", selective),
+      checkpointing("block", block),
+      {"half_batch", "half the batch_size, with twice the gradient_accumulation_steps",
+       [](Config& config) {
+         config.training.gradient_accumulation_steps *= 2;
+         config.training.batch_size /= 2;
+       },
+       wanted.training.batch_size % 2 == 0 ? "" : "the micro-batch has an odd number of sequences"},
+      {"8-bit", "use_8bit: true, fused_adamw: true",
+       [](Config& config) {
+         config.training.optimizer.state_dtype = StateDtype::int8;
+         config.training.optimizer.fused_adamw = true;
+       }},
+      {"offload", "offload_optimizer: 1, fused_adamw: true",
+       [](Config& config) {
+         config.training.optimizer.offload = 1;
+         config.training.optimizer.fused_adamw = true;
+       },
+       device.device.is_cuda() ? "" : "needs a GPU"},
+      {"no_master",
+       "master_weights: false, gradient_dtype: bfloat16, fused_adamw: true (with end_to_end)",
+       [](Config& config) {
+         config.training.precision.master_weights = false;
+         config.training.optimizer.fused_adamw = true;
+         config.training.precision.gradient_dtype = GradientDtype::bfloat16;
+       },
+       bfloat16_emulation(device),
+       "",
+       {"end_to_end"}},
+  };
+}
+
+std::vector<std::string> split(const std::string& names) {
+  std::vector<std::string> result;
+  for (size_t at = 0; at <= names.size();) {
+    const size_t end = std::min(names.find('+', at), names.size());
+    result.push_back(names.substr(at, end - at));
+    at = end + 1;
+  }
+  return result;
+}
+
 }  // namespace
+
+std::vector<Rung> all_rungs(const Config& wanted, const DeviceInfo& device) {
+  std::vector<Rung> all = rungs(wanted, device);
+  for (Rung& rung : memory_rungs(wanted, device)) all.push_back(std::move(rung));
+  return all;
+}
+
+Rung combined(const std::string& names, const std::vector<Rung>& all) {
+  Rung result{.name = names, .settings = "", .apply = [](Config&) {}};
+  for (const std::string& name : split(names)) {
+    const Rung& rung = *std::find_if(all.begin(), all.end(), [&](const Rung& one) { return one.name == name; });
+    result.settings += (result.settings.empty() ? "" : "; ") + rung.settings;
+    result.apply = [before = result.apply, next = rung.apply](Config& config) { before(config), next(config); };
+    if (result.obstacle.empty()) result.obstacle = rung.obstacle;
+  }
+  return result;
+}
 
 std::vector<Rung> rungs(const Config& wanted, const DeviceInfo& device) {
   const bool cuda = device.device.is_cuda();
@@ -150,9 +224,8 @@ std::string in_words(const std::vector<std::string>& names) {
 std::vector<Rung> named_rungs(const std::string& names, const std::vector<Rung>& all) {
   std::vector<Rung> result;
   std::vector<const Rung*> before;
-  for (size_t at = 0; at <= names.size();) {
-    const size_t end = std::min(names.find('+', at), names.size());
-    const Rung& rung = rung_named(names.substr(at, end - at), all);
+  for (const std::string& name : split(names)) {
+    const Rung& rung = rung_named(name, all);
     if (std::find(before.begin(), before.end(), &rung) != before.end())
       throw Error(ExitCode::config, fmt::format("gpt-bench combo: {} is named twice", rung.name));
     if (const auto missing = missing_needs(rung, before); !missing.empty()) {
@@ -160,7 +233,6 @@ std::vector<Rung> named_rungs(const std::string& names, const std::vector<Rung>&
                                                 rung.name, in_words(missing), fmt::join(rung.needs, "+"), rung.name));
     }
     result.push_back(rung), before.push_back(&rung);
-    at = end + 1;
   }
   return result;
 }

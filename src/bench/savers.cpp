@@ -7,13 +7,10 @@
 #include "gpt/bench/rung.h"
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
-#include "gpt/device/precision.h"
 #include "ladder_findings.h"
 
 namespace gpt {
 namespace {
-
-using Change = std::function<void(Config& config)>;
 
 Config baseline(const Config& wanted) {
   Config config = without_rungs(wanted);
@@ -24,37 +21,6 @@ Config baseline(const Config& wanted) {
   config.training.optimizer.fused_adamw = true;
   config.training.optimizer.state_dtype = StateDtype::float32;
   return config;
-}
-
-Change checkpointing(GradientCheckpointing level) {
-  return [level](Config& config) { config.training.execution.gradient_checkpointing = level; };
-}
-
-void compile(Config& config) { config.training.execution.use_compile = true; }
-
-void in_bfloat16(Config& config) {
-  config.training.precision = {.use_amp = true, .dtype = Dtype::bfloat16, .amp_mode = AmpMode::end_to_end};
-}
-
-void in_bfloat16_alone(Config& config) {
-  in_bfloat16(config);
-  config.training.precision.master_weights = false;
-  config.training.precision.gradient_dtype = GradientDtype::bfloat16;
-}
-
-void offload(Config& config) { config.training.optimizer.offload = 1; }
-void in_8_bits(Config& config) { config.training.optimizer.state_dtype = StateDtype::int8; }
-
-// The same effective batch in twice as many micro-batches.
-void halve_batch(Config& config) {
-  config.training.gradient_accumulation_steps *= 2;
-  config.training.batch_size /= 2;
-}
-
-Change all_of(std::vector<Change> changes) {
-  return [changes = std::move(changes)](Config& config) {
-    for (const Change& change : changes) change(config);
-  };
 }
 
 // Of tensors, or of the process where nobody counts them.
@@ -69,31 +35,13 @@ double saved_share(const LadderRow& row, const LadderRow& baseline) {
 }  // namespace
 
 std::vector<Rung> savers(const Config& wanted, const DeviceInfo& device) {
-  using enum GradientCheckpointing;
-  const std::string no_bfloat16 = bfloat16_emulation(device);
-  const std::string no_gpu = device.device.is_cuda() ? "" : "needs a GPU";
-  const std::string odd = wanted.training.batch_size % 2 == 0 ? "" : "the micro-batch has an odd number of sequences";
-  return {
-      {"block", "gradient_checkpointing: block", checkpointing(block)},
-      {"selective", "gradient_checkpointing: selective", checkpointing(selective)},
-      {"compile", "use_compile: true", compile},
-      {"compile+activation", "use_compile: true, gradient_checkpointing: activation",
-       all_of({compile, checkpointing(activation)})},
-      {"compile+norm", "use_compile: true, gradient_checkpointing: norm", all_of({compile, checkpointing(norm)})},
-      {"compile+selective", "use_compile: true, gradient_checkpointing: selective",
-       all_of({compile, checkpointing(selective)})},
-      {"compile+block", "use_compile: true, gradient_checkpointing: block", all_of({compile, checkpointing(block)})},
-      {"half batch", "half the batch_size, with twice the gradient_accumulation_steps", halve_batch, odd},
-      {"8-bit", "use_8bit: true", in_8_bits},
-      {"offload", "offload_optimizer: 1", offload, no_gpu},
-      {"offload+8-bit", "those of offload and 8-bit", all_of({offload, in_8_bits}), no_gpu},
-      {"compile+block+8-bit", "those of compile+block and 8-bit", all_of({compile, checkpointing(block), in_8_bits})},
-      {"bfloat16", "use_amp: true, dtype: bfloat16, amp_mode: end_to_end", in_bfloat16, no_bfloat16},
-      {"bfloat16 alone", "that of bfloat16, master_weights: false, gradient_dtype: bfloat16", in_bfloat16_alone,
-       no_bfloat16},
-      {"bfloat16 alone+compile+block+8-bit", "those of bfloat16 alone and compile+block+8-bit",
-       all_of({in_bfloat16_alone, compile, checkpointing(block), in_8_bits}), no_bfloat16},
-  };
+  const std::vector<Rung> all = all_rungs(wanted, device);
+  std::vector<Rung> result;
+  for (const char* names : {"block", "selective", "compile", "compile+activation", "compile+norm", "compile+selective",
+                            "compile+block", "half_batch", "8-bit", "offload", "offload+8-bit", "compile+block+8-bit",
+                            "end_to_end", "end_to_end+no_master", "end_to_end+no_master+compile+block+8-bit"})
+    result.push_back(combined(names, all));
+  return result;
 }
 
 Savings measure_savers(const Config& wanted, const std::vector<Rung>& savers, double seconds, const Measure& measure,
@@ -128,6 +76,7 @@ Savings measure_savers(const Config& wanted, const std::vector<Rung>& savers, do
         const std::string difference = difference_of_losses(pair->after, start->loss);
         row.kept = difference.empty();
         row.verdict = row.kept ? fmt::format("the same loss within {}", as_share(kLossTolerance)) : difference;
+        if (const std::string untold = why_untold(*pair); !untold.empty()) row.verdict += "; speed: " + untold;
       } catch (const Error& error) { row.verdict = error.what(); }
       ++done;
     }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <ctime>
 #include <optional>
 #include <string>
@@ -64,7 +63,7 @@ std::string now() { return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std:
 
 int put_result(const std::string& json, const Options& options) {
   if (options.result.empty()) {
-    std::puts(json.c_str());
+    output::write(json + "\n");
     return 0;
   }
   AtomicFile file(options.result);
@@ -87,7 +86,8 @@ BenchResults results_for(const Config& config, const char* title, const Options&
 
 int show(const BenchResults& results, const Options& options) {
   const std::string path = write_results(results, options.results),
-                    text = isatty(STDOUT_FILENO) ? to_plain_text(results) : to_markdown(results);
+                    text = isatty(STDOUT_FILENO) ? to_plain_text(results, terminal_columns(STDOUT_FILENO))
+                                                 : to_markdown(results);
   print(text);
   log::success(fmt::format("Written: {}.md, .json and .svg", path));
   return results.findings.complete ? 0 : static_cast<int>(process::stop_code());
@@ -118,7 +118,7 @@ Found climb_rungs(const Context& context) {
 }
 
 Found climb_named_rungs(const Context& context) {
-  return climb_as_planned({.rungs = named_rungs(context.options.names, rungs(context.config, context.device)),
+  return climb_as_planned({.rungs = named_rungs(context.options.names, all_rungs(context.config, context.device)),
                            .variants = variants(context.device),
                            .keeps_all = true,
                            .seconds = context.seconds},
@@ -245,7 +245,8 @@ std::string description_of(const Verb& verb) {
   std::string text = fmt::format("Measures {}.\n{}", verb.help ? verb.help : verb.name, kWithoutConfig);
   if (verb.find != climb_named_rungs) return text;
   text += "\n\nTheir names come first, joined by +, as in gpt-bench combo bfloat16+adamw+compile:\n\n";
-  for (const Rung& rung : rungs(Config(), DeviceInfo())) text += fmt::format("  {:<11} {}\n", rung.name, rung.settings);
+  for (const Rung& rung : all_rungs(Config(), DeviceInfo()))
+    text += fmt::format("  {:<11} {}\n", rung.name, rung.settings);
   return text.substr(0, text.size() - 1);
 }
 

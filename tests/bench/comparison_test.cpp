@@ -17,11 +17,12 @@ using Gains = std::vector<double>;
 struct PairsMachine {
   std::vector<double> speeds;
   std::vector<int64_t> updates = {};
-  size_t calls = 0;
+  size_t calls = 0, calls_before = 0;
+  std::vector<double> before = {};  // instead, where there are any
 
   std::optional<Measurement> operator()(const Config& config, const MeasurementLength& length) {
     updates.push_back(length.updates);
-    const double speed = config.seed == 1 ? 100 : speeds.at(calls++);
+    const double speed = config.seed != 1 ? speeds.at(calls++) : before.empty() ? 100 : before.at(calls_before++);
     return Measurement{.tokens_per_second = speed, .peak_bytes = 1000, .loss = 4};
   }
 };
@@ -77,6 +78,22 @@ TEST(Comparisons, JudgementsSayWhereThePairsDisagree) {
   EXPECT_EQ(reason({0.9, 0.8, 1.1}, 500), "slower here, though not in every pair, but smaller");
   EXPECT_EQ(reason({0.9, 1, 1.1}), "no difference here");
   EXPECT_EQ(reason({0.9, 1, 1.1}, 500), "smaller");
+}
+
+TEST(Comparisons, FewPairsAndAMachineThatChangesTellNothing) {
+  const auto reason = [](Gains gains, double drift, double loss = 4) {
+    return judge({{.peak_bytes = 1000, .loss = 4}, {.peak_bytes = 1000, .loss = loss}, std::move(gains), drift}, 4)
+        .reason;
+  };
+  EXPECT_EQ(reason({1.5, 1.5}, 1), "cannot tell: only 2 pairs");
+  EXPECT_EQ(reason({1.5}, 1), "cannot tell: only 1 pair");
+  EXPECT_EQ(reason({1.5, 1.5, 1.5}, 1.33), "faster");
+  EXPECT_EQ(reason({1.5, 1.5, 1.5}, 1.34), "cannot tell: the other side varied by a factor of 1.34");
+  EXPECT_EQ(reason({1.5}, 2, /*loss=*/5), "the loss differs by +25.0 %") << "that needs no second run";
+
+  PairsMachine machine{{110, 120, 130}};
+  machine.before = {100, 50, 100};
+  EXPECT_EQ(compare_with(machine, {.seconds = 60, .most = 3})->drift, 2);
 }
 
 }  // namespace

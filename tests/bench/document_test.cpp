@@ -37,5 +37,22 @@ TEST(Documents, ArePlainTextOnATerminal) {
             "- b: second\n");
 }
 
+TEST(Documents, ANarrowTerminalSplitsNoWords) {
+  EXPECT_EQ(to_plain_text({"Words that are not broken.", example()[1], List{{"one two three"}}}, 14),
+            "Words that are\n"
+            "not broken.\n"
+            "\n"
+            "name      ms\n"
+            "------  ----\n"
+            "a        1.5\n"
+            "of `b`  12.5\n"
+            "    verdict\n"
+            "    slower |\n"
+            "    here\n"
+            "\n"
+            "- one two\n"
+            "  three\n");
+}
+
 }  // namespace
 }  // namespace gpt

@@ -405,7 +405,12 @@ TEST(Ladder, ResultsNameEveryRow) {
     EXPECT_NE(json.find("\"" + row.name + "\""), std::string::npos) << row.name;
     EXPECT_EQ(chart.find(">" + row.name + "<") != std::string::npos, row.measurement.has_value()) << row.name;
   }
-  EXPECT_NE(chart.find("a &lt;fast> CPU &amp; more"), std::string::npos);
+  EXPECT_NE(chart.find("a &lt;fast> CPU &amp; more, 3 threads<"), std::string::npos);
+  EXPECT_NE(chart.find("gpt-bench ladder, 2026-01-01T00:00:00Z<"), std::string::npos);
+  // Single times rise with every call of this machine; the bars do not.
+  const double start_ms = ladder.rows[0].measurement->step_ms;
+  for (const Bar& bar : results.findings.bars)
+    EXPECT_DOUBLE_EQ(bar.length, start_ms / row(ladder.rows, bar.name).total_gain) << bar.name;
   EXPECT_NE(table.find("a <fast> CPU & more, 3 threads; "), std::string::npos) << table;
   EXPECT_EQ(nlohmann::json::parse(json).at("threads"), 3) << "those that the measurement used";
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "gpt/config/load.h"
 #include "gpt/core/error.h"
 
 namespace gpt {
@@ -62,9 +63,9 @@ TEST(Savers, EachIsComparedWithTheBaseline) {
   EXPECT_NEAR(row_of(savings, "block").gain, 100.0 / 140, 1e-9);
   EXPECT_EQ(row_of(savings, "compile+block").measurement->tensor_bytes, 500'000'000);
   EXPECT_EQ(row_of(savings, "compile+block").verdict, "the same loss within 1 %");
-  EXPECT_EQ(row_of(savings, "half batch").verdict, "the loss differs by +5.0 %");
+  EXPECT_EQ(row_of(savings, "half_batch").verdict, "the loss differs by +5.0 %");
   EXPECT_EQ(row_of(savings, "compile+activation").verdict, "too large");
-  EXPECT_EQ(row_of(savings, "bfloat16").verdict, "the CPU has no bfloat16 instructions");
+  EXPECT_EQ(row_of(savings, "end_to_end").verdict, "the CPU has no bfloat16 instructions");
   for (const int64_t sequences : machine.effective_batches) EXPECT_EQ(sequences, 8);
 }
 
@@ -96,6 +97,31 @@ TEST(Savers, WhereNobodyCountsTensorsTheMemoryOfTheProcessIsCompared) {
   const std::string text = to_markdown(findings(measure(machine)).text);
   EXPECT_NE(text.find("| 1.60 GB | 1.60 GB |  20 % |"), std::string::npos) << text;
   EXPECT_EQ(text.find("nan"), std::string::npos) << text;
+}
+
+TEST(Savers, EachCanBeNamedInACombination) {
+  const DeviceInfo gpu = describe_gpu(at::Device(at::kCUDA, 0), "a card", 1LL << 34, 9, 0);
+  Config wanted;
+  wanted.training.batch_size = 8;
+  for (const Rung& saver : savers(wanted, gpu)) {
+    SCOPED_TRACE(saver.name);
+    Config by_saver = without_rungs(wanted), by_combination = by_saver;
+    saver.apply(by_saver);
+    for (const Rung& rung : named_rungs(saver.name, all_rungs(wanted, gpu))) rung.apply(by_combination);
+    EXPECT_EQ(config::dump(by_combination), config::dump(by_saver));
+    EXPECT_NE(config::dump(by_saver), config::dump(without_rungs(wanted)));
+    config::validate(by_saver, "");
+  }
+}
+
+// Two runs of each, before the time is over.
+TEST(Savers, FewPairsTellNothingOfTheSpeed) {
+  SaversMachine machine;
+  Config config;
+  config.training.batch_size = 8;
+  const Savings savings =
+      measure_savers(config, savers(config, DeviceInfo()), 0, std::ref(machine), [](double, const std::string&) {});
+  EXPECT_EQ(row_of(savings, "block").verdict, "the same loss within 1 %; speed: cannot tell: only 1 pair");
 }
 
 }  // namespace

@@ -31,9 +31,9 @@ struct BenchResults {
 };
 
 std::string to_markdown(const BenchResults& results);
-std::string to_plain_text(const BenchResults& results);  // for a terminal
+std::string to_plain_text(const BenchResults& results, int columns);  // for a terminal
 std::string to_json(const BenchResults& results);
-// A bar for each row.
+// A bar for each row, with what was measured on what, in the colours that its reader prefers.
 std::string to_svg(const BenchResults& results);
 
 // Writes FOLDER/TITLE-DATE.{md,json,svg}, creating the folder; returns the path without its ending.

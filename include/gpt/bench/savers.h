@@ -20,7 +20,7 @@ struct Savings {
   bool complete = false;
 };
 
-// The savers and combinations of them that the configuration and the device allow.
+// Those that are measured; `gpt-bench combo` takes their names.
 std::vector<Rung> savers(const Config& wanted, const DeviceInfo& device);
 
 Savings measure_savers(const Config& wanted, const std::vector<Rung>& savers, double seconds, const Measure& measure,
