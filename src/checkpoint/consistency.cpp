@@ -109,6 +109,10 @@ void require_counters(const Checkpoint& checkpoint) {
 }
 
 void require_tokenizer(const Checkpoint& checkpoint) {
+  if (checkpoint.sample_start &&
+      (*checkpoint.sample_start < 0 || *checkpoint.sample_start >= *checkpoint.config.model.vocab_size))
+    refuse("checkpoint.json: samples start from token {} of {}", *checkpoint.sample_start,
+           *checkpoint.config.model.vocab_size);
   if (checkpoint.tokenizer.empty()) {
     if (checkpoint.config.data.bin.empty()) refuse("tokenizer.json is empty, though the run read a text");
     return;  // of a run on token ids alone

@@ -1,10 +1,8 @@
 #include "gpt/core/file.h"
 
 #include <fcntl.h>
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -12,16 +10,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
-#include <charconv>
-#include <ctime>
 #include <filesystem>
 #include <optional>
 #include <random>
 #include <system_error>
 #include <utility>
 
+#include "descriptor.h"
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
 #include "gpt/core/map_faults.h"
@@ -57,10 +53,6 @@ std::string name_of(const std::string& path) { return path.substr(path.rfind('/'
   throw Error(code, fmt::format("cannot read {}: {}", path, why));
 }
 
-[[noreturn]] void throw_unwritable(const std::string& path, std::string_view operation, int number) {
-  throw Error(ExitCode::disk, fmt::format("cannot write {}: {} failed: {}", path, operation, error_text(number)));
-}
-
 enum class Pipes { refused, allowed };
 
 // Until there is something to read, or the end. Of a pipe and of some files of the kernel that may be never.
@@ -78,14 +70,6 @@ void require_kind(const struct stat& info, Pipes pipes, const std::string& path,
   if (S_ISDIR(info.st_mode)) throw_unreadable(code, path, "it is a folder");
   throw_unreadable(code, path, pipes == Pipes::allowed ? "it is a device, not a file" : "it is not a regular file");
 }
-
-// Closes it at the end of the scope.
-struct Descriptor {
-  int fd;
-  ~Descriptor() {
-    if (fd >= 0) close(fd);
-  }
-};
 
 // 0, or the errno of the write that failed; `done` counts the bytes written.
 int write_all(int fd, const char* data, size_t size, size_t& done) {
@@ -141,6 +125,12 @@ bool lock_temporary(int fd) {
   return fstat(fd, &info) != 0 || info.st_nlink > 0;
 }
 
+}  // namespace
+
+void throw_unwritable(const std::string& path, std::string_view operation, int number) {
+  throw Error(ExitCode::disk, fmt::format("cannot write {}: {} failed: {}", path, operation, error_text(number)));
+}
+
 void sweep_unfinished_files(const std::string& folder) {
   std::error_code ignored;
   for (const std::string& name : names_in(folder, ignored)) {
@@ -151,83 +141,6 @@ void sweep_unfinished_files(const std::string& folder) {
     if (!in_use) unlink(path.c_str());
   }
 }
-
-// ---- lock files ----
-
-// On some mounts of clusters.
-bool lacks_locks(int number) { return number == ENOSYS || number == ENOLCK || number == EOPNOTSUPP; }
-
-void warn_of_missing_locks(const std::string& path, int number) {
-  static std::atomic<bool> said = false;
-  if (said.exchange(true)) return;
-  log::warn(fmt::format(
-      "{}: this file system has no locks ({}); the existence of the file keeps other processes out, and the file names this process",
-      path, error_text(number)));
-}
-
-struct LockFile {
-  int fd;  // -1: it was there and is gone
-  bool is_new;
-};
-
-LockFile open_lock_file(const std::string& path) {
-  int fd = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-  if (fd >= 0) return {fd, true};
-  if (errno != EEXIST) throw_unwritable(path, "open", errno);
-  fd = open(path.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-  if (fd < 0 && errno != ENOENT) throw_unwritable(path, "open", errno);
-  return {fd, false};
-}
-
-std::string first_line(int fd) {
-  char text[256] = {};
-  const ssize_t count = pread(fd, text, sizeof text, 0);
-  return gpt::first_line({text, static_cast<size_t>(std::max<ssize_t>(count, 0))});
-}
-
-std::string host_name() {
-  char name[256] = {};
-  return gethostname(name, sizeof name - 1) == 0 ? name : "?";
-}
-
-// "123 on node7 since 2026-11-22 07:18:31 UTC": always the same in a process, so that it knows its own claims.
-std::string own_claim() {
-  static const std::time_t first = std::time(nullptr);
-  return fmt::format("{} on {} since {:%Y-%m-%d %H:%M:%S} UTC", getpid(), host_name(), fmt::gmtime(first));
-}
-
-enum class Claim { none, dead, held };
-
-// What the text of a lock file says of its holder. A process of another host may always be alive; one that had the id of this
-// one cannot be.
-Claim claim_of(std::string_view text) {
-  pid_t pid = 0;
-  const char* const end = std::from_chars(text.data(), text.data() + text.size(), pid).ptr;
-  const std::string_view rest = text.substr(static_cast<size_t>(end - text.data()));
-  const std::string here = fmt::format(" on {} since ", host_name());
-  if (pid <= 0 || !rest.starts_with(" on ")) return Claim::none;
-  if (!rest.starts_with(here) || text == own_claim()) return Claim::held;
-  return pid == getpid() || (kill(pid, 0) != 0 && errno == ESRCH) ? Claim::dead : Claim::held;
-}
-
-// Whether the open file has this name.
-enum class Place { here, not_here, unknown };
-
-Place place_of(int fd, const std::string& path) {
-  struct stat opened{}, named{};
-  if (fstat(fd, &opened) != 0) return Place::unknown;
-  if (stat(path.c_str(), &named) != 0)
-    return errno == ENOENT || errno == ENOTDIR || errno == ELOOP ? Place::not_here : Place::unknown;
-  return opened.st_dev == named.st_dev && opened.st_ino == named.st_ino ? Place::here : Place::not_here;
-}
-
-std::string described(const std::string& holder) { return holder.empty() ? "another process" : "process " + holder; }
-
-std::string claimant(const std::string& holder, const std::string& path) {
-  return fmt::format("{} (it holds no lock: remove {} if it has gone)", described(holder), path);
-}
-
-}  // namespace
 
 std::string read_file(const std::string& path, ExitCode code, std::optional<SizeLimit> limit) {
   struct stat info{};
@@ -418,85 +331,6 @@ MappedFile::~MappedFile() {
   if (!data_) return;
   map_faults::forget(data_);
   munmap(const_cast<std::byte*>(data_), size_);
-}
-
-FileLock::FileLock(std::string path, const std::function<void(const std::string& holder)>& busy)
-    : path_(std::move(path)) {
-  while (!try_lock(busy)) {}
-}
-
-bool FileLock::try_lock(const std::function<void(const std::string& holder)>& busy) {
-  const auto [fd, is_new] = open_lock_file(path_);
-  if (fd < 0) return false;  // its holder has just removed it
-  Descriptor descriptor{fd};
-  const int number = flock(fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
-  const std::string holder = first_line(fd);
-  if (lacks_locks(number)) {
-    if (!try_claim(is_new, holder, busy)) return false;
-    warn_of_missing_locks(path_, number);
-    take(fd, own_claim());
-  } else {
-    if (number != 0 && number != EWOULDBLOCK) throw_unwritable(path_, "lock", number);
-    if (number == EWOULDBLOCK || claim_of(holder) == Claim::held) {
-      busy(number == EWOULDBLOCK ? described(holder) : claimant(holder, path_));
-      return false;
-    }
-    // The previous holder may have removed the file since it was opened: then this locks nothing.
-    if (place_of(fd, path_) != Place::here) return false;
-    take(fd, std::to_string(getpid()));
-  }
-  fd_ = std::exchange(descriptor.fd, -1);
-  return true;
-}
-
-// Whoever creates the file holds it. A claim that is known to be dead goes, so that one of those who wait can create it.
-bool FileLock::try_claim(bool is_new, const std::string& holder,
-                         const std::function<void(const std::string& holder)>& busy) {
-  if (is_new) return true;
-  if (claim_of(holder) == Claim::dead) {
-    unlink(path_.c_str());
-  } else {
-    busy(claimant(holder, path_));
-  }
-  return false;
-}
-
-void FileLock::take(int fd, std::string_view holder) {
-  size_t done = 0;
-  int number = ftruncate(fd, 0) == 0 ? 0 : errno;
-  if (number == 0) number = write_all(fd, holder.data(), holder.size(), done);
-  if (number == 0) return;
-  unlink(path_.c_str());
-  throw_unwritable(path_, "write", number);
-}
-
-FileLock::~FileLock() {
-  if (is_in_place()) unlink(path_.c_str());  // while still locked, so that it is nobody else's file
-  close(fd_);
-}
-
-bool FileLock::is_at(const std::string& path) const { return place_of(fd_, path) != Place::not_here; }
-
-FolderLock::FolderLock(const std::string& folder, ExitCode code, const std::string& setting)
-    : lock_(folder + "/.lock",
-            [&](const std::string& holder) {
-              throw Error(code, fmt::format("{} is in use by {}: wait for it, stop it, or choose another {}", folder,
-                                            holder, setting));
-            }),
-      fd_(open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)) {
-  for (const char* part : {"", "/samples"}) sweep_unfinished_files(folder + part);
-}
-
-FolderLock::~FolderLock() { close(fd_); }
-
-std::optional<FolderLock::Locked> FolderLock::locked() const {
-  const std::string path = fmt::format("/proc/self/fd/{}", fd_), lock = path + "/.lock";
-  struct stat folder{}, other{};
-  std::error_code unknown;
-  const std::string now = std::filesystem::read_symlink(path, unknown).string();
-  if (unknown || now.ends_with(" (deleted)") || fstat(fd_, &folder) != 0 || folder.st_nlink == 0) return std::nullopt;
-  const bool is_free = lstat(lock.c_str(), &other) != 0 && errno == ENOENT;
-  return is_free || lock_.is_at(lock) ? std::optional(Locked{path, now}) : std::nullopt;
 }
 
 }  // namespace gpt

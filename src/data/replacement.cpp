@@ -10,6 +10,7 @@
 
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
+#include "gpt/core/lock.h"
 #include "gpt/data/metadata.h"
 
 namespace gpt {

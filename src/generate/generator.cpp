@@ -124,7 +124,7 @@ GenerationResult generate(GPT& model, const Tokenizer& tokenizer, std::string_vi
   const Autocast autocast(model.device(), compute_type);
   const ops::OnlySdpBackends backends(ops::without_cudnn());
   at::Generator generator = make_generator(model.device(), config.seed);
-  std::vector<int32_t> tokens = encode_prompt(tokenizer, prompt);
+  std::vector<int32_t> tokens = encode_prompt(tokenizer, prompt, "prompt", config.start);
 
   GenerationResult result;
   result.prompt_tokens = tokens.size();

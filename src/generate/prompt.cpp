@@ -52,8 +52,10 @@ std::string list_characters(const Tokenizer& tokenizer) {
 
 }  // namespace
 
-std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view prompt, std::string_view name) {
+std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view prompt, std::string_view name,
+                                   std::optional<int32_t> start) {
   if (prompt.empty()) {
+    if (start) return {*start};
     if (const auto end_of_text = tokenizer.end_of_text()) return {*end_of_text};
     try {
       return tokenizer.encode("\n");

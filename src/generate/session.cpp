@@ -117,6 +117,16 @@ void write_sample(Session& session, const GenerateOptions& options, const std::s
   }
 }
 
+// Where another token than the end of a text stands for an empty prompt.
+void announce_start(const Session& session) {
+  const std::optional<int32_t> end = session.tokenizer->end_of_text();
+  if (!session.start || !end || *session.start == *end) return;
+  const std::string text = session.tokenizer->decode({&*session.start, 1});
+  log::info(fmt::format(
+      "An empty prompt starts from {}: an end of text is not in the training tokens, or too rarely to be learned",
+      text == "\n" ? "a line break" : fmt::format("'{}'", text)));
+}
+
 // 0, or what a shell makes of a program that the signal ended.
 int exit_status() {
   const int signal = process::stop_signal();
@@ -145,6 +155,7 @@ Session open_session(const GenerateOptions& options) {
   const Checkpoint checkpoint = load_checkpoint(options.checkpoint);
   Session session;
   session.tokenizer = tokenizer_for(checkpoint, options);
+  if (checkpoint.sample_start) session.start = static_cast<int32_t>(*checkpoint.sample_start);
   session.model = std::make_unique<GPT>(checkpoint.config.model, choice.device, checkpoint.model);
   use_cpu_allocator();
   const bool is_small = session.model->parameters().count() < kParametersForThreads;
@@ -161,9 +172,11 @@ Session open_session(const GenerateOptions& options) {
 }
 
 int write_samples(Session& session, const GenerateOptions& options, const std::string& prompt, TextOutput& output) {
+  if (prompt.empty()) announce_start(session);
   // One that cannot be read is refused before anything is written.
   encode_prompt(*session.tokenizer, prompt, options.prompt_file.empty() ? "prompt" : options.prompt_file);
   SamplingConfig sampling = options.sampling;
+  sampling.start = session.start;
   for (int64_t k = 1; k <= options.num_samples && output.open() && process::stop_signal() == 0; ++k, ++sampling.seed) {
     const bool told_apart = options.num_samples > 1 && !options.json;
     if (told_apart) output.write(fmt::format("--- sample {} of {} ---\n", k, options.num_samples));
@@ -179,6 +192,7 @@ int converse(Session& session, const GenerateOptions& options, TextOutput& outpu
     log::info("The model continues what you type; it does not answer questions. Ctrl-C stops a text, Ctrl-D leaves.");
   }
   SamplingConfig sampling = options.sampling;
+  sampling.start = session.start;
   for (; output.open(); ++sampling.seed) {
     const std::optional<std::string> line = lines.next();
     if (!line) break;

@@ -15,6 +15,7 @@
 
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
+#include "gpt/core/lock.h"
 #include "gpt/core/log.h"
 #include "gpt/data/metadata.h"
 #include "gpt/data/replacement.h"

@@ -13,6 +13,7 @@
 #include "gpt/core/map_faults.h"
 #include "gpt/data/bin.h"
 #include "gpt/data/overlap.h"
+#include "gpt/data/sample_start.h"
 #include "gpt/data/stages.h"
 #include "gpt/prepare/prepare_report.h"
 #include "gpt/prepare/text_cache.h"
@@ -195,6 +196,7 @@ Corpus load_corpus(const DataConfig& config, int64_t block_size, const std::stri
   if (corpus.tokenizer) hash.update(corpus.tokenizer->to_json());
   load_stage_sources(corpus, config, bin, block_size, hash);
   corpus.fingerprint = hash.hex();
+  if (corpus.tokenizer) corpus.sample_start = sample_start(*corpus.tokenizer, corpus.sources);
   return corpus;
 }
 

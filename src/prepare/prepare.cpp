@@ -18,6 +18,7 @@
 #include "gpt/core/file.h"
 #include "gpt/core/format.h"
 #include "gpt/core/hash.h"
+#include "gpt/core/lock.h"
 #include "gpt/core/log.h"
 #include "gpt/data/replacement.h"
 #include "gpt/data/token_file.h"

@@ -21,6 +21,7 @@
 #include "gpt/core/format.h"
 #include "gpt/core/hash.h"
 #include "gpt/core/home.h"
+#include "gpt/core/lock.h"
 #include "gpt/core/log.h"
 #include "gpt/core/printable.h"
 #include "gpt/core/process.h"

@@ -119,6 +119,7 @@ Checkpoint RunState::capture() const {
   saved.config = config_;
   saved.tokenizer = corpus_.tokenizer ? corpus_.tokenizer->to_json() : "";
   saved.data_fingerprint = corpus_.fingerprint;
+  saved.sample_start = corpus_.sample_start;
   saved.started_by = started_by_;
   saved.environment = run_environment(device_);
   return saved;

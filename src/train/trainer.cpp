@@ -378,6 +378,7 @@ void Trainer::write_sample() {
   bar_.show_activity("writing a sample");
   SamplingConfig sampling;
   sampling.max_new_tokens = cadence().sample_tokens;
+  sampling.start = setup_.corpus.sample_start;
   const auto result =
       generate(state_.model, *setup_.corpus.tokenizer, cadence().sample_prompt, sampling,
                generation_type(setup_.precision, device()), [this](std::string_view) { return !is_interrupted(); });

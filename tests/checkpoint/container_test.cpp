@@ -21,6 +21,7 @@
 #include "checkpoint/forged_container.h"
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
+#include "gpt/core/lock.h"
 
 namespace gpt {
 namespace {

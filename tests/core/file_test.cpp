@@ -1,4 +1,5 @@
 #include "gpt/core/file.h"
+#include "gpt/core/lock.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>

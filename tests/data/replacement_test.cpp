@@ -14,6 +14,7 @@
 #include "core/scratch_folder.h"
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
+#include "gpt/core/lock.h"
 #include "gpt/data/metadata.h"
 #include "support/expect_error.h"
 

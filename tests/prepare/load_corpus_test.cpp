@@ -46,6 +46,20 @@ TEST_F(CorpusTest, MaxCharsCountsCharacters) {
   EXPECT_EQ(corpus.validation.size(), 0);
 }
 
+TEST_F(CorpusTest, SamplesStartFromWhatTrainingSees) {
+  std::string book;
+  for (int i = 0; i < 500; ++i) book += "line " + std::to_string(i) + "\n";
+  DataConfig config = text(file("book.txt", book));
+  config.tokenizer = "bpe:300";
+  const Corpus one = load_corpus(config, 4);
+  EXPECT_EQ(one.sample_start, one.tokenizer->encode("\n").at(0));
+  std::string lines;
+  for (int i = 0; i < 500; ++i) lines += "{\"text\": \"document " + std::to_string(i) + "\"}\n";
+  config.text = file("many.jsonl", lines);
+  const Corpus many = load_corpus(config, 4);
+  EXPECT_EQ(many.sample_start, many.tokenizer->end_of_text());
+}
+
 TEST_F(CorpusTest, ATextOfOneCharacterIsTooShort) {
   EXPECT_ERROR(load_corpus(text(file("a.txt", "a")), 8), ExitCode::data,
                "a.txt: the training split has 1 tokens, but block_size 8 needs at least 9");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,8 @@ struct SamplingConfig {
   int64_t max_new_tokens = 200;
   uint64_t seed = 1337;
   std::vector<std::string> stop = {};  // UTF-8 texts that end the sample (not printed)
+  std::optional<int32_t> start =
+      {};  // the token that an empty prompt stands for; nothing = end of text, else a line break
 };
 
 std::vector<config::Option> options(SamplingConfig& config);

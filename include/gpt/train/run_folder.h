@@ -11,6 +11,7 @@
 #include "gpt/config/config.h"
 #include "gpt/config/run_files.h"
 #include "gpt/core/file.h"
+#include "gpt/core/lock.h"
 
 namespace gpt {
 
