@@ -14,7 +14,7 @@
 #include <system_error>
 #include <utility>
 
-#include "gpt/config/load.h"
+#include "gpt/config/output_folder.h"
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
 #include "gpt/core/log.h"

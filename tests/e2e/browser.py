@@ -15,7 +15,7 @@ def browse(page: pathlib.Path, profile: pathlib.Path, *flags) -> subprocess.Comp
     return subprocess.run([BROWSER, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
                            "--disable-background-networking", "--disable-component-update", f"--user-data-dir={profile}",
                            "--virtual-time-budget=5000", *flags, f"file://{page}"],
-                          capture_output=True, text=True, timeout=120, check=True)
+                          capture_output=True, text=True, timeout=1200, check=True)
 
 
 def text_of(dom: str, id: str) -> str:

@@ -8,6 +8,8 @@ import shutil
 import subprocess
 import tempfile
 
+HANGS = 1200  # seconds after which a program hangs: whatever else the machine does, none takes so long
+
 BIN = pathlib.Path(os.environ["GPT_BIN"])
 SOURCE = pathlib.Path(os.environ["GPT_SOURCE_DIR"])
 
@@ -39,7 +41,7 @@ def command(program: str, *words) -> list:
 
 
 def run(program: str, *words, stdin: str = None, check_code: int = None, cwd=None, env=None,
-        timeout: float = 300) -> subprocess.CompletedProcess:
+        timeout: float = HANGS) -> subprocess.CompletedProcess:
     source = {"input": stdin} if stdin is not None else {"stdin": subprocess.DEVNULL}
     done = subprocess.run(command(program, *words), capture_output=True, text=True, timeout=timeout, cwd=cwd,
                           env={**os.environ, **(env or {})}, **source)

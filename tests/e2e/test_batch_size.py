@@ -35,7 +35,7 @@ class BatchSize(unittest.TestCase):
             if limit:
                 resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
-        done = subprocess.run(programs.command("gpt-train", *programs.flags(options)), capture_output=True, text=True, timeout=300,
+        done = subprocess.run(programs.command("gpt-train", *programs.flags(options)), capture_output=True, text=True, timeout=programs.HANGS,
                               stdin=subprocess.DEVNULL, preexec_fn=limit_memory)
         self.assertEqual(done.returncode, check_code, done.stderr)
         return done.stderr

@@ -40,7 +40,7 @@ class BeforeTraining(unittest.TestCase):
             resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
 
         done = subprocess.run(programs.command("gpt-train", *self.options(**HUGE), "--training.memory_check", "false"), capture_output=True,
-                              text=True, timeout=300, preexec_fn=limit_memory)
+                              text=True, timeout=programs.HANGS, preexec_fn=limit_memory)
         self.assertEqual(done.returncode, 7, done.stderr)
         self.assertIn("warning: memory of the run: about ", done.stderr)
         self.assertIn("error: out of memory in step 1: ", done.stderr)
@@ -54,7 +54,7 @@ class BeforeTraining(unittest.TestCase):
         def limit_memory():
             resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
-        done = subprocess.run(programs.command("gpt-train", *options), capture_output=True, text=True, timeout=300, preexec_fn=limit_memory)
+        done = subprocess.run(programs.command("gpt-train", *options), capture_output=True, text=True, timeout=programs.HANGS, preexec_fn=limit_memory)
         self.assertEqual(done.returncode, 7, done.stderr)
         self.assertIn("does not fit into memory", done.stderr)
 
@@ -67,7 +67,7 @@ class BeforeTraining(unittest.TestCase):
             if " 1/5000000 |" in line:
                 process.terminate()
         process.stderr.close()
-        process.wait(timeout=60)
+        process.wait(timeout=programs.HANGS)
         log = "".join(lines)
         self.assertRegex(log, r"warning: length: 5,000,000 steps of .* will memorize the text; use more text")
         self.assertRegex(log, r"warning: learning rate: 0.5 .* set training.learning_rate: 1e-3")

@@ -178,7 +178,7 @@ class Bench(unittest.TestCase):
                 break
         time.sleep(0.5)
         os.killpg(process.pid, signal.SIGINT)
-        table, _ = process.communicate(timeout=60)
+        table, _ = process.communicate(timeout=programs.HANGS)
         self.assertEqual(process.returncode, 128 + signal.SIGINT)
         self.assertIn("Stopped before it was complete.", table)
         self.assertIn("| start ", table)
@@ -199,14 +199,14 @@ class Bench(unittest.TestCase):
         for signal_sent in (signal.SIGINT, signal.SIGTERM):
             process = self.begin_to_measure()
             process.send_signal(signal_sent)
-            process.communicate(timeout=60)
+            process.communicate(timeout=programs.HANGS)
             self.assertEqual(process.returncode, 128 + signal_sent)
             self.assertEqual(living(process.pid), [])
 
     def test_a_measurement_does_not_outlive_the_program(self):
         process = self.begin_to_measure()
         process.kill()
-        process.wait(timeout=60)
+        process.wait(timeout=programs.HANGS)
         wait_until(lambda: living(process.pid) == [], "the measurement goes on")
 
     def test_threads_are_those_that_computed(self):

@@ -40,7 +40,7 @@ class ControlGroup(unittest.TestCase):
         options = {**SIZES, "data.bin": tokens, "model.vocab_size": 64, "training.max_steps": 4, "output_dir": self.run_folder}
         with control_group.limited_to(LIMIT) as enter:
             done = subprocess.run(programs.command("gpt-train", *programs.flags(options)), capture_output=True, text=True,
-                                  timeout=300, preexec_fn=enter)
+                                  timeout=programs.HANGS, preexec_fn=enter)
         self.assertEqual(done.returncode, 0, done.stderr)
         peak = max(line["peak_memory_mb"] for line in programs.metrics(self.run_folder) if "step_ms" in line)
         print(f"{peak:.0f} MB at the peak of a run on {tokens.stat().st_size / 1e6:.0f} MB of tokens")
@@ -59,7 +59,7 @@ class ControlGroup(unittest.TestCase):
                     break
             neighbour = subprocess.Popen([sys.executable, "-c", NEIGHBOUR], preexec_fn=enter)
             said = training.stderr.read()
-            status = training.wait(timeout=120)
+            status = training.wait(timeout=programs.HANGS)
             neighbour.kill()
             neighbour.wait()
         self.assertEqual(status, 7, said)

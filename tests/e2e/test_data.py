@@ -81,11 +81,11 @@ class Data(unittest.TestCase):
             for how, code in SIGNALS.items():
                 stopped = start_and_wait()
                 stopped.send_signal(how)
-                _, rest = stopped.communicate(timeout=120)
+                _, rest = stopped.communicate(timeout=programs.HANGS)
                 self.assertEqual((stopped.returncode, rest), (code, f"error: interrupted while waiting for process {os.getpid()}\n"))
             second = start_and_wait()
             (self.root / "entry").rename(entry)
-        _, rest = second.communicate(timeout=120)
+        _, rest = second.communicate(timeout=programs.HANGS)
         self.assertEqual(second.returncode, 0, rest)
         self.assertNotIn("Preparing", rest)
         self.assertEqual(folders(cache), [entry])
@@ -128,7 +128,7 @@ class Data(unittest.TestCase):
                     self.assertIsNone(process.poll())
                     time.sleep(0.01)
                 process.send_signal(how)
-                _, error = process.communicate(timeout=60)
+                _, error = process.communicate(timeout=programs.HANGS)
                 what = "reading" if name == "text" else "checking"
                 self.assertEqual((process.returncode, error), (code, f"error: interrupted while {what} {large}\n"))
 

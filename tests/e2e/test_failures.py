@@ -80,7 +80,7 @@ class Failures(unittest.TestCase):
             self.assertIsNone(process.poll())
             time.sleep(0.05)
         process.terminate()
-        self.assertEqual(process.wait(timeout=60), 143)
+        self.assertEqual(process.wait(timeout=programs.HANGS), 143)
         self.assertGreaterEqual(values_of(self.run_folder / "ckpt.pt")["step"], 300)
 
     def test_a_line_of_metrics_that_is_none_does_not_stop_a_resume(self):
@@ -107,7 +107,7 @@ class Failures(unittest.TestCase):
         self.fail("the run ended")
 
     def expect_stop(self, process):
-        _, log = process.communicate(timeout=60)
+        _, log = process.communicate(timeout=programs.HANGS)
         self.assertEqual(process.returncode, 3, log)
         self.assertIn(f"error: {self.bin} was changed while it was in use", log.splitlines()[-1])
         return values_of(self.run_folder / "ckpt.pt")["step"]
@@ -126,7 +126,7 @@ class Failures(unittest.TestCase):
             if f"after step {step} of" in line:
                 process.terminate()
         process.stderr.close()
-        self.assertEqual(process.wait(timeout=60), 143)
+        self.assertEqual(process.wait(timeout=programs.HANGS), 143)
 
     def test_a_validation_bin_that_is_truncated_stops_the_run_with_its_state_saved(self):
         other = self.root / "other.txt"
@@ -147,7 +147,7 @@ class Failures(unittest.TestCase):
             if epochs == 2:
                 process.terminate()
         process.stderr.close()
-        self.assertEqual(process.wait(timeout=60), 143)
+        self.assertEqual(process.wait(timeout=programs.HANGS), 143)
 
     def test_a_bin_that_is_overwritten_stops_the_run(self):
         for change in (b"\xff\xff", b"\x07\x00"):  # ids that are none, and ids that could be

@@ -114,7 +114,7 @@ class AFolderOfTexts(unittest.TestCase):
             if line_wanted in line:
                 process.terminate()
         process.stderr.close()
-        self.assertEqual(process.wait(timeout=60), 143, log)
+        self.assertEqual(process.wait(timeout=programs.HANGS), 143, log)
         return log
 
     def test_is_trained_on_stopped_resumed_and_sampled_from(self):

@@ -136,7 +136,7 @@ class Generate(generating.TrainedModel):
             process = self.start("--prompt", "a", "-n", 10**9)
             process.stdout.read(100)
             process.send_signal(how)
-            stdout, stderr = process.communicate(timeout=60)
+            stdout, stderr = process.communicate(timeout=programs.HANGS)
             self.assertEqual(process.returncode, code)
             self.assertTrue(stdout.endswith(b"\n"))
             self.assertIn(b"; interrupted", stderr)
@@ -145,12 +145,12 @@ class Generate(generating.TrainedModel):
         process = self.start("--prompt", "a", "-n", 10**9, stderr=subprocess.DEVNULL)
         process.stdout.read(10)
         process.stdout.close()
-        self.assertEqual(process.wait(timeout=60), 0)
+        self.assertEqual(process.wait(timeout=programs.HANGS), 0)
 
     def test_a_full_disk_is_an_error(self):
         with open("/dev/full", "w") as full:
             process = self.start("--prompt", "a", stdout=full)
-            self.assertIn(b"cannot write standard output: No space left on device", process.communicate(timeout=60)[1])
+            self.assertIn(b"cannot write standard output: No space left on device", process.communicate(timeout=programs.HANGS)[1])
         self.assertEqual(process.returncode, 8)
 
     def test_errors_are_one_line_with_the_right_status(self):

@@ -76,7 +76,7 @@ class Output(generating.TrainedModel):
         while b"200 tokens in" not in (line := process.stderr.readline()):
             self.assertTrue(line, "it has ended by itself")
         process.send_signal(how)
-        stdout, _ = process.communicate(timeout=60)
+        stdout, _ = process.communicate(timeout=programs.HANGS)
         return process.returncode, stdout.decode()
 
     def test_a_signal_keeps_the_file_as_far_as_it_is(self):

@@ -27,7 +27,7 @@ class OutOfMemory(unittest.TestCase):
 
     def train(self, changes: dict, limit=None):
         """`limit`: the kind of limit of the process and its bytes."""
-        return subprocess.run(programs.command("gpt-train", *self.words(changes)), capture_output=True, text=True, timeout=300,
+        return subprocess.run(programs.command("gpt-train", *self.words(changes)), capture_output=True, text=True, timeout=programs.HANGS,
                               preexec_fn=limit and (lambda: resource.setrlimit(limit[0], (limit[1], limit[1]))))
 
     def a_limit_for_half_of_the_run(self, kind):
@@ -42,7 +42,7 @@ class OutOfMemory(unittest.TestCase):
         status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
         process.kill()
         process.stderr.close()
-        process.wait(timeout=60)
+        process.wait(timeout=programs.HANGS)
         field = {resource.RLIMIT_AS: "VmSize", resource.RLIMIT_DATA: "VmData"}[kind]
         program = 1024 * int(re.search(rf"{field}:\s+(\d+) kB", status)[1])
         return kind, int(program + (values["needed_bytes"] - values["program_bytes"]) / 2)

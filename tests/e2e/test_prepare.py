@@ -34,7 +34,7 @@ def peak_memory(words):
     that an interpreter with nothing loaded starts it."""
     measure = ("import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stderr=subprocess.DEVNULL); "
                "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)")
-    done = subprocess.run([sys.executable, "-c", measure, *words], stdout=subprocess.PIPE, check=True, timeout=300)
+    done = subprocess.run([sys.executable, "-c", measure, *words], stdout=subprocess.PIPE, check=True, timeout=programs.HANGS)
     return int(done.stdout) * 1024
 
 
@@ -99,7 +99,7 @@ class Prepare(unittest.TestCase):
         self.assertEqual(self.metadata()["sources"], [{"path": "standard input", "bytes": 14}])
         for tokenizer in ("byte", "char"):  # read once and twice
             words = ("--input", "-.gz", "--tokenizer", tokenizer, "--validation-fraction", 0, "--output", self.out)
-            done = subprocess.run(command("gpt-prepare", *words), input=gzip.compress(b"abcab"), capture_output=True, timeout=60)
+            done = subprocess.run(command("gpt-prepare", *words), input=gzip.compress(b"abcab"), capture_output=True, timeout=programs.HANGS)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(ids(self.out / "tokens_bpe.bin"), [97, 98, 99, 97, 98] if tokenizer == "byte" else [0, 1, 2, 0, 1])
 
@@ -177,7 +177,7 @@ class Prepare(unittest.TestCase):
         text = self.file("a.txt", b"x" * 3_000_000)
         limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
         done = subprocess.run(command("gpt-prepare", "--input", text, "--tokenizer", "byte", "--output", self.out),
-                              preexec_fn=limit, capture_output=True, text=True, timeout=60)
+                              preexec_fn=limit, capture_output=True, text=True, timeout=programs.HANGS)
         self.assertEqual(done.returncode, 8, done.stderr)
         self.assertRegex(done.stderr, "^error: cannot write .*tokens_bpe.bin: write failed: File too large\n$")
         self.assertFalse(self.out.exists())
@@ -189,7 +189,7 @@ class Prepare(unittest.TestCase):
         self.addCleanup(process.stdin.close)
         process.stdin.write(b"some words " * 200_000)
         process.stdin.flush()
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + programs.HANGS
         while not any(self.out.rglob(".*.tmp-*")) and time.monotonic() < deadline:
             time.sleep(0.01)
         return process
@@ -201,7 +201,7 @@ class Prepare(unittest.TestCase):
                 self.assertTrue(list(self.out.rglob(".*.tmp-*")), "unfinished files")
                 process.send_signal(how)
                 error = process.stderr.read().decode()
-                self.assertEqual(process.wait(timeout=60), code, error)
+                self.assertEqual(process.wait(timeout=programs.HANGS), code, error)
                 self.assertRegex(error, "^error: interrupted; nothing was written to ")
                 self.assertFalse(self.out.exists())
                 process.stdout.close()
@@ -219,7 +219,7 @@ class Prepare(unittest.TestCase):
         first = self.start("--tokenizer", "byte")
         self.assert_refused(2, f"{self.out} is in use by process {first.pid}: wait for it, stop it, or choose another --output",
                             self.file("a.txt", "text"))
-        _, error = first.communicate(timeout=60)
+        _, error = first.communicate(timeout=programs.HANGS)
         self.assertEqual(first.returncode, 0, error)
         self.assertEqual(self.metadata()["train"]["bytes"] + self.metadata()["validation"]["bytes"], 2_200_000)
         self.assertEqual(len(list(self.out.iterdir())), 3)

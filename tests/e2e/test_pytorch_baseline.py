@@ -38,7 +38,7 @@ class PytorchBaseline(unittest.TestCase):
                      "--warmup_steps", 0, check_code=0)
         theirs = folder / "theirs.jsonl"
         subprocess.run([sys.executable, "-B", programs.SOURCE / "scripts/pytorch_baseline.py", "--config", config, "--text", self.text,
-                        "--initial", initial / "ckpt.pt", "--metrics", theirs, *flags], check=True, stdout=subprocess.DEVNULL, timeout=500)
+                        "--initial", initial / "ckpt.pt", "--metrics", theirs, *flags], check=True, stdout=subprocess.DEVNULL, timeout=programs.HANGS)
         read = programs.json.loads
         return [record["loss"] for record in programs.metrics(ours)], [read(line)["loss"] for line in theirs.read_text().splitlines()]
 

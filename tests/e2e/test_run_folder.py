@@ -256,13 +256,13 @@ class RunFolder(unittest.TestCase):
         process = subprocess.Popen(programs.command("gpt-train", *programs.flags(words)), stdin=subprocess.DEVNULL,
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            until = time.monotonic() + 120
+            until = time.monotonic() + programs.HANGS
             while not (run / "ckpt.pt").exists() and time.monotonic() < until:
                 time.sleep(0.05)
             self.assertTrue((run / "ckpt.pt").exists())
         finally:
             process.send_signal(signal.SIGTERM)
-            self.assertEqual(process.wait(timeout=120), 143)
+            self.assertEqual(process.wait(timeout=programs.HANGS), 143)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ class Scripts(unittest.TestCase):
 
     def run_command(self, *command, **environment):
         # PIP_NO_INDEX: a broken check must not end in a download.
-        return subprocess.run(command, cwd=self.root, env={**os.environ, "PIP_NO_INDEX": "1", **environment}, timeout=120,
+        return subprocess.run(command, cwd=self.root, env={**os.environ, "PIP_NO_INDEX": "1", **environment}, timeout=1200,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 

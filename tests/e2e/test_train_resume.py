@@ -56,7 +56,7 @@ class Resume(unittest.TestCase):
         while process.poll() is None and not (metrics.exists() and f'"step":{step},' in metrics.read_text()):
             time.sleep(0.001)
         process.send_signal(how)
-        output, _ = process.communicate(timeout=120)
+        output, _ = process.communicate(timeout=programs.HANGS)
         return process.returncode, output
 
     def start_slow(self, run, **options):
@@ -112,7 +112,7 @@ class Resume(unittest.TestCase):
                 process = self.start_slow(run)
                 process.send_signal(how)  # as timeout does: to the process, and to its group
                 process.send_signal(how)
-                errors = process.communicate(timeout=120)[1]
+                errors = process.communicate(timeout=programs.HANGS)[1]
                 self.assertEqual(process.returncode, code, errors)
                 self.assertIn("Stopping: finishing this micro-step, then saving", errors)
                 self.assertGreater(load(run / "ckpt.pt")["step"], 0)
@@ -121,7 +121,7 @@ class Resume(unittest.TestCase):
         run = self.root / "stopped"
         process = self.start_slow(run)
         process.send_signal(signal.SIGHUP)
-        process.communicate(timeout=120)
+        process.communicate(timeout=programs.HANGS)
         self.assertIn('"stopped":"by SIGHUP; the same command resumes it"', (run / "report.html").read_text())
 
     def test_a_hang_up_that_nohup_ignores_stays_ignored(self):
@@ -134,13 +134,13 @@ class Resume(unittest.TestCase):
                 time.sleep(0.01)
             process.send_signal(signal.SIGHUP)
             process.send_signal(signal.SIGUSR1)  # taken after it, so that its checkpoint shows that the first had no effect
-            until = time.monotonic() + 120
+            until = time.monotonic() + programs.HANGS
             while not (run / "ckpt.pt").exists() and time.monotonic() < until:
                 time.sleep(0.01)
             self.assertIsNone(process.poll())
         finally:
             process.send_signal(signal.SIGTERM)
-            self.assertEqual(process.wait(timeout=120), 143)
+            self.assertEqual(process.wait(timeout=programs.HANGS), 143)
 
     def test_a_signal_while_the_program_starts_waits(self):
         words = {**programs.TINY, "data.text": self.text, "output_dir": self.root / "early", "training.max_steps": 2}
@@ -151,7 +151,7 @@ class Resume(unittest.TestCase):
             status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
             blocked = int(status.split("SigBlk:")[1].split()[0], 16)
         process.send_signal(signal.SIGUSR1)
-        errors = process.communicate(timeout=120)[1]
+        errors = process.communicate(timeout=programs.HANGS)[1]
         self.assertEqual(process.returncode, 0, errors)
 
     def test_a_killed_run_goes_on_from_its_last_checkpoint(self):
@@ -193,7 +193,7 @@ class Resume(unittest.TestCase):
             self.assertIn(str(first.pid), second.stderr)
         finally:
             first.send_signal(signal.SIGTERM)
-            self.assertEqual(first.wait(timeout=60), 143)
+            self.assertEqual(first.wait(timeout=programs.HANGS), 143)
 
     def test_sigusr1_saves_and_goes_on(self):
         run = self.root / "usr1"
@@ -206,13 +206,13 @@ class Resume(unittest.TestCase):
         process = self.start_endless(run)
         try:
             process.send_signal(signal.SIGUSR1)
-            until = time.monotonic() + 120
+            until = time.monotonic() + programs.HANGS
             while not (run / "ckpt.pt").exists() and time.monotonic() < until:
                 time.sleep(0.01)
             self.assertGreater(load(run / "ckpt.pt")["step"], 0)
         finally:
             process.send_signal(signal.SIGTERM)
-            self.assertEqual(process.wait(timeout=120), 143)
+            self.assertEqual(process.wait(timeout=programs.HANGS), 143)
 
     def test_output_folder_holds_the_whole_run(self):
         for name in ("ckpt.pt", "ckpt_best.pt", "effective_config.yaml", "metrics.jsonl", "train.log"):
