@@ -15,17 +15,29 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string folder_of_config(const std::string& path) { return output_folder({}, path); }
-std::string folder_of_text(const std::string& path) { return output_folder({.text = path}, ""); }
-std::string folder_of_bin(const std::string& path) { return output_folder({.bin = path}, ""); }
+
+std::string folder_of_text(const std::string& path, const std::string& config_path = "") {
+  DataConfig data;
+  data.text = path;
+  return output_folder(data, config_path);
+}
+
+std::string folder_of_bin(const std::string& path) {
+  DataConfig data;
+  data.bin = path;
+  return output_folder(data, "");
+}
 
 TEST(OutputFolder, IsNamedAfterTheConfigurationElseTheData) {
   EXPECT_EQ(folder_of_config("configs/shakespeare_char.yaml"), "models/shakespeare_char");
-  EXPECT_EQ(output_folder({.text = "texts/"}, "a.yml"), "models/a");
+  EXPECT_EQ(folder_of_text("texts/", "a.yml"), "models/a");
   EXPECT_EQ(folder_of_text("/home/me/My text.txt"), "models/My_text");
   EXPECT_EQ(folder_of_text("texts/"), "models/texts");
   EXPECT_EQ(folder_of_text("größe.jsonl.zst"), "models/größe");
   EXPECT_EQ(folder_of_bin("data/owt_val.bin"), "models/owt_val");
-  EXPECT_EQ(output_folder({.dataset = DatasetName::shakespeare}, ""), "models/shakespeare");
+  DataConfig installed;
+  installed.dataset = DatasetName::shakespeare;
+  EXPECT_EQ(output_folder(installed, ""), "models/shakespeare");
   EXPECT_EQ(output_folder({}, ""), "models/run");
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/scratch_folder.h"
+#include "data/ids_of.h"
 #include "gpt/core/error.h"
 #include "support/expect_error.h"
 
@@ -17,12 +18,6 @@ namespace {
 template <class Number>
 std::string bytes_of(const std::vector<Number>& numbers) {
   return {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(Number)};
-}
-
-std::vector<int32_t> ids_of(const Tokens& tokens) {
-  std::vector<int32_t> ids;
-  for (int64_t i = 0; i < tokens.size(); ++i) ids.push_back(tokens[i]);
-  return ids;
 }
 
 class StoredIdsTest : public testing::Test {

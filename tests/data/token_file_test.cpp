@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/scratch_folder.h"
+#include "data/ids_of.h"
 #include "support/expect_error.h"
 
 namespace gpt {
@@ -115,12 +116,6 @@ class TokenFileTest : public testing::Test {
 
   const ScratchFolder folder_;
 };
-
-std::vector<int32_t> ids_of(const Tokens& tokens) {
-  std::vector<int32_t> ids;
-  for (int64_t i = 0; i < tokens.size(); ++i) ids.push_back(tokens[i]);
-  return ids;
-}
 
 TEST_F(TokenFileTest, RawIdsAre16BitsUnlessTheMetadataSaysOtherwise) {
   const std::string path = file("raw.bin", bytes_of<uint16_t>({7, 0, 9, 0}));

@@ -82,7 +82,7 @@ class Terminal:
             return False
         return True
 
-    def read_until(self, text, seconds=60):
+    def read_until(self, text, seconds=programs.HANGS):
         """What came up to and with `text`."""
         deadline = time.monotonic() + seconds
         while text.encode() not in self.shown:
@@ -92,7 +92,7 @@ class Terminal:
         result, self.shown = self.shown[:end], self.shown[end:]
         return result.decode()
 
-    def wait(self, seconds=60):
+    def wait(self, seconds=programs.HANGS):
         """The exit status. The rest of what came is in `shown`."""
         deadline = time.monotonic() + seconds
         while self.read(deadline):

@@ -34,7 +34,7 @@ def end_group(group):
         os.killpg(group, signal.SIGKILL)
 
 
-def wait_until(is_so, otherwise, seconds=60):
+def wait_until(is_so, otherwise, seconds=programs.HANGS):
     end = time.monotonic() + seconds
     while not is_so():
         if time.monotonic() > end:

@@ -42,7 +42,10 @@ inline Documents documents_of(TextKind kind, std::string_view bytes, size_t arri
   accept_or_refuse([&] {
     try {
       const auto stream =
-          open_documents({.path = "", .name = "input", .kind = kind}, std::make_unique<Trickle>(bytes, arriving));
+          open_documents({.path = "", .name = "input", .kind = kind},
+                         {.kind = kind,
+                          .packing = Packing::none,
+                          .bytes = std::make_unique<Lookahead>(std::make_unique<Trickle>(bytes, arriving))});
       while (stream->next_document()) {
         documents.texts.emplace_back();
         while (const size_t count = stream->read(buffer.data(), buffer.size()))

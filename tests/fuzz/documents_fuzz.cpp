@@ -1,6 +1,7 @@
 // A folder with a file of each kind, one of them hostile. One byte for the kind and the packing of that file and for how long
 // it is: it is repeated until it is; then the file.
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -11,6 +12,7 @@
 
 #include "expect.h"
 #include "folder.h"
+#include "src/prepare/content.h"
 #include "src/prepare/document_reader.h"
 
 namespace {
@@ -65,6 +67,14 @@ std::string with_unix_lines(std::string_view text) {
   return result;
 }
 
+// Named, and by its content, text.
+bool is_plain(const Source& source) {
+  std::atomic<uint64_t> consumed = 0;
+  if (source.kind != TextKind::plain || source.packing != Packing::none) return false;
+  const Content content = open_content(source, open_file(source, consumed, [] {}));
+  return content.kind == TextKind::plain && content.packing == Packing::none;
+}
+
 std::string repeated(std::string_view part, size_t size) {
   constexpr int kMost = 10000;  // short documents take long
   std::string text(part);
@@ -95,8 +105,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   expected.insert(expected.end(), alone.documents.begin(), alone.documents.end());
   expected.emplace_back(kGood);
   fuzz::expect(among_others.documents == expected, "the same documents among others");
-  const bool is_plain = hostile.kind == TextKind::plain && hostile.packing == Packing::none;
-  if (is_plain && !alone.is_passed_over)
+  if (!alone.is_passed_over && is_plain(hostile))
     fuzz::expect(alone.documents == std::vector{with_unix_lines(bytes)}, "the text of the file");
   return 0;
 }

@@ -15,13 +15,14 @@ namespace {
 using namespace gpt;
 
 Chunk parse(std::string_view lines, uint64_t line = 1) {
-  return parse_json_lines(lines, "text", {.position = line}, "input");
+  return parse_json_lines(lines, "text", {.position = line}, "input").chunk;
 }
 
 // What another reader of JSON makes of the line that a document comes from.
 void expect_text(std::string_view lines, uint64_t number, std::string_view text) {
   for (; number > 1; --number) lines.remove_prefix(lines.find('\n') + 1);
-  const auto object = nlohmann::json::parse(lines.substr(0, lines.find('\n')));
+  const auto object = nlohmann::json::parse(lines.substr(0, lines.find('\n')), nullptr, /*allow_exceptions=*/false);
+  if (object.is_discarded()) return;  // as Python's json writes it
   fuzz::expect(object.at("text").get_ref<const std::string&>() == text, "the text of its line");
 }
 

@@ -22,7 +22,7 @@ std::optional<std::string> unpacked(const Source& source, size_t asked) {
   std::atomic<uint64_t> consumed = 0;
   std::string text;
   const bool accepted = fuzz::accept_or_refuse([&] {
-    const auto stream = open_source(source, consumed, [] {});
+    const auto stream = unpack(open_file(source, consumed, [] {}), source.packing, source.name);
     std::string buffer(asked, '\0');
     while (const size_t count = text.size() < kEnough ? stream->read(buffer.data(), asked) : 0) {
       fuzz::expect(count <= asked, "no more than was asked for");

@@ -15,7 +15,8 @@ namespace {
 
 ModelConfig gpt2_small() {
   ModelConfig config;
-  config.n_layer = config.n_head = 12;
+  config.n_layer = 12;
+  config.n_head = 12;
   config.n_embd = 768;
   config.block_size = 1024;
   config.vocab_size = 50257;
@@ -29,7 +30,8 @@ ModelConfig gpt2_small() {
 
 ModelConfig llama2_7b() {
   ModelConfig config;
-  config.n_layer = config.n_head = 32;
+  config.n_layer = 32;
+  config.n_head = 32;
   config.n_embd = 4096;
   config.n_hidden = 11008;
   config.block_size = 4096;

@@ -20,7 +20,8 @@ std::string said(const auto& announce) {
 
 // The lines of settings that were written out as `origins` says, on a CPU with resident tokens.
 std::string idle(const Config& config, const config::Origins& origins) {
-  return said([&] { announce_idle_settings(config, origins, {.device = at::kCPU}, Precision{}, /*resident=*/true); });
+  return said(
+      [&] { announce_idle_settings(config, origins, describe_device(at::kCPU), Precision{}, /*resident=*/true); });
 }
 
 TEST(AnnounceIdleSettings, NamesThemWithTheReason) {
@@ -58,7 +59,7 @@ TEST(AnnounceIdleSettings, WhatARunWroteOutItselfIsNobodysMistake) {
 TEST(AnnounceDevice, SaysThatThereIsNoGpuWhereOneWasWishedFor) {
   const auto lines = [](bool is_wished) {
     const DeviceChoice choice{at::kCPU, "no CUDA device found", is_wished};
-    return said([&] { announce_device({.device = at::kCPU}, choice, /*has_gpu=*/false); });
+    return said([&] { announce_device(describe_device(at::kCPU), choice, /*has_gpu=*/false); });
   };
   EXPECT_NE(lines(true).find("training on the CPU, although use_gpu is true: no CUDA device found"), std::string::npos);
   EXPECT_EQ(lines(false).find("although"), std::string::npos);

@@ -19,7 +19,7 @@ struct Session {
   std::unique_ptr<GPT> model;
   at::ScalarType compute_type = at::kFloat;
   std::optional<ThreadChoice> threads;  // where there is something to choose
-  std::optional<int32_t> start = {};  // SamplingConfig::start of this model
+  std::optional<int32_t> start = {};    // SamplingConfig::start of this model
 };
 
 // Loads the checkpoint onto the device and says on the log what it is. Throws gpt::Error.
