@@ -202,6 +202,9 @@ MemoryEstimate estimate_memory(const ModelConfig& model, const TrainingConfig& t
   if (head >= block) estimate.logits = bytes.logits(training);
   estimate.workspace = std::max(head, block) - estimate.logits + form.product_workspace;
   if (form.is_recorded) estimate.workspace += bytes.evaluation(training);
+  // What LibTorch's operators make in between differs from one processor to another.
+  constexpr double kBetweenOperators = 0.01;
+  if (!form.own_operators) estimate.workspace += kBetweenOperators * estimate.activations;
   return estimate;
 }
 

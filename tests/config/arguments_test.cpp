@@ -6,6 +6,7 @@
 #include "config/faults.h"
 #include "core/scratch_folder.h"
 #include "gpt/config/value.h"
+#include "support/captured_output.h"
 
 namespace gpt::config {
 namespace {
@@ -149,9 +150,9 @@ TEST(Arguments, AProgramMayTakeWords) {
 }
 
 TEST(Arguments, HelpShowsDefaultsRangesAndSpellingsWhateverElseIsWrong) {
-  testing::internal::CaptureStdout();
+  test::CapturedOutput output;
   parse({"--texd", "--help", "--share", "7"});
-  const std::string help = testing::internal::GetCapturedStdout();
+  const std::string help = output.text();
   EXPECT_TRUE(
       help.starts_with("Tests.\n\nUsage: p [--FLAG VALUE ...]\n\nThe flags that people need first\n"
                        "  -n, --unsigned-number 0           a number [>= 0] (natural)\n"

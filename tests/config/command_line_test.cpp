@@ -9,6 +9,7 @@
 #include "config/faults.h"
 #include "core/scratch_folder.h"
 #include "gpt/config/option.h"
+#include "support/captured_output.h"
 
 namespace gpt::config {
 namespace {
@@ -24,9 +25,9 @@ std::string fault_of_line(std::vector<const char*> arguments) {
 
 std::string output(std::vector<const char*> arguments) {
   bool handled = false;
-  testing::internal::CaptureStdout();
+  test::CapturedOutput printed;
   const std::string message = fault_of([&] { handled = parse_line(arguments).handled; });
-  const std::string text = testing::internal::GetCapturedStdout();
+  const std::string text = printed.text();
   EXPECT_TRUE(handled) << message;
   return text;
 }

@@ -76,7 +76,9 @@ TEST_F(FindFinishedTest, FromAnotherRunsCheckpointNothingWasDoneHere) {
                                 " is at step 400, but training.max_steps is 20, and"),
             0u)
       << finished->fact;
-  EXPECT_EQ(finished->remedy, "set training.max_steps above 400");
+  EXPECT_EQ(
+      finished->remedy,
+      "set training.max_steps above 400, or begin a new run with its weights: training.init_from instead of resume_from");
   EXPECT_FALSE(found(19, 19, "other"));
 }
 
@@ -94,7 +96,7 @@ TEST_F(FindFinishedTest, ALengthThatIsLessThanWasDoneIsNoSuccess) {
 TEST_F(FindFinishedTest, EpochsAreCountedInEpochs) {
   config_.training.schedule.max_steps.reset();
   config_.training.schedule.epochs = 2;
-  EXPECT_EQ(found(400, 400, "other")->remedy, "set training.epochs above 40");
+  EXPECT_EQ(found(400, 400, "other")->remedy.find("set training.epochs above 40, or begin a new run"), 0u);
   EXPECT_EQ(found(35, 30)->fact, config_.output_dir + " is at step 35 already, beyond epochs 2 (20 steps)");
   EXPECT_EQ(found(35, 30)->remedy.find("set training.epochs above 3 to continue"), 0u);
   EXPECT_EQ(found(20, 20)->remedy.find("raise training.epochs to continue it"), 0u);

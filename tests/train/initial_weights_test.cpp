@@ -122,6 +122,7 @@ TEST_F(InitialWeightsTest, TextIsEncodedWithTheCheckpointsTokenizer) {
 
 TEST_F(InitialWeightsTest, WithoutATokenizerThereIsNoText) {
   checkpoint_.tokenizer.clear();
+  checkpoint_.config.data.bin = "ids.bin";
   save_checkpoint(path_, checkpoint_);
   take();
   const InitialWeights initial = initial_weights(load_checkpoint(path_), config_, {});

@@ -83,6 +83,7 @@ class OutOfMemoryRun : public testing::Test {
     corpus_.sources = {corpus_.train};
     corpus_.validation = Tokens::from_ids({ids.begin(), ids.begin() + 3000}, 64);
     corpus_.vocab_size = 64;
+    config_.data.bin = "ids.bin";  // without a tokenizer
     config_.model.n_layer = 2, config_.model.n_head = 2, config_.model.n_embd = 64, config_.model.block_size = 64;
     config_.model.vocab_size = 64, config_.model.dropout = 0.1;  // random numbers are drawn before memory runs out
     config_.training.batch_size = 16;
