@@ -1,5 +1,5 @@
 # Several sources of a folder are compiled as one, because what the compiler reads and instantiates of LibTorch's headers takes it longer
-# than a source of ours: a build takes less than half of the processor time. What it asks of the sources is that the names in their
+# than a source of ours: a build takes a third less of the processor's time. What it asks of the sources is that the names in their
 # unnamed namespaces differ within a folder. -DGPT_COMPILE_TOGETHER=OFF compiles each for itself, which suits whoever changes one at a time.
 option(GPT_COMPILE_TOGETHER "compile several sources of a folder as one" ON)
 
