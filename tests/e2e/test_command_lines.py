@@ -35,7 +35,7 @@ class CommandLines(unittest.TestCase):
             self.assert_refused("unknown flag '--fp16': set training.dtype to bfloat16, float16, tf32 or float32", program, "--fp16")
 
     def test_patterns_that_the_shell_expanded(self):
-        a, b = self.file("a.txt"), self.file("b.txt")
+        a, b = self.file("a.txt"), self.file("b.txt", "more text\n")
         self.assert_refused(f"--data takes one value, but 2 files follow it ('{a}', '{b}'); if the shell expanded a pattern, "
                             f"put the pattern in quotes: --data '{self.folder}/*.txt'", "gpt-train", "--data", a, b)
         run("gpt-prepare", "--input", a, b, "--output", self.folder / "out", "--tokenizer", "byte", "--validation-fraction", 0,
