@@ -161,11 +161,15 @@ changed_units() {
   done | sort -u
 }
 
-all_units() { sed -n "s|^ *\"file\": \"$PWD/\(.*\.cpp\)\",\?$|\1|p" build/tidy/compile_commands.json | sort -u; }
+all_units() { sed -n "s|^ *\"file\": \"$PWD/\(.*\.cpp\)\",\?$|\1|p" "$commands/compile_commands.json" | sort -u; }
 
-# In build/tidy, how each source is compiled by itself: the build compiles several as one (cmake/CompileTogether.cmake).
+# Where compile_commands.json says how each source is compiled by itself: in build/tidy where the build compiles several as one
+# (cmake/CompileTogether.cmake).
+commands=build
 configure_tidy() {
   local settings
+  grep -q '/Unity/' build/compile_commands.json || return 0
+  commands=build/tidy
   mapfile -t settings < <(sed -nE 's/^((GPT_CUDA|CMAKE_(BUILD_TYPE|MAKE_PROGRAM|CUDA_COMPILER|CUDA_ARCHITECTURES)):.*)/-D\1/p' build/CMakeCache.txt)
   { "$tools/cmake" -S . -B build/tidy -G Ninja "${settings[@]}" -DGPT_COMPILE_TOGETHER=OFF &&
     "$tools/cmake" --build build/tidy --target gpt_build_info gpt_report_page; } >.deps/log/tidy.log 2>&1 ||
@@ -175,7 +179,7 @@ configure_tidy() {
 check_tidy() {
   local output status=0 lines
   # clang cannot read the headers that GCC precompiled, and reads the text instead.
-  output=$(printf '%s\n' "$@" | xargs -r -P "$(nproc)" -n 1 "$tools/clang-tidy" -p build/tidy --quiet --extra-arg=-Wno-ignored-gch 2>&1) || status=$?
+  output=$(printf '%s\n' "$@" | xargs -r -P "$(nproc)" -n 1 "$tools/clang-tidy" -p "$commands" --quiet --extra-arg=-Wno-ignored-gch 2>&1) || status=$?
   lines=$(sed -nE "s|^$PWD/||; /: (warning|error): /p" <<<"$output" | sort -u)
   [[ -z $lines && $status == 0 ]] || say "${lines:-clang-tidy failed: $(tail -n 1 <<<"$output")}"
 }
@@ -200,7 +204,7 @@ check_units() {
 
 for name in includes circles launches sizes scripts layout mentions lines records; do check "$name"; done
 if [[ $scope != sources ]]; then
-  if [[ -x $tools/clang-tidy && -e build/CMakeCache.txt ]]; then
+  if [[ -x $tools/clang-tidy && -e build/compile_commands.json ]]; then
     check format
     [[ $scope == format ]] || { configure_tidy && check_units "${scope}_units"; }
   else

@@ -81,7 +81,7 @@ MemoryBudget memory_budget(at::Device device, double fraction) {
     return {.available = std::min(free, share), .program = 0, .host = static_cast<double>(free_bytes(at::kCPU))};
   }
   // Code and tables that LibTorch and oneDNN load and build during the first step only.
-  constexpr double kLater = 30e6;
+  constexpr double kLater = 10e6;
   const auto resident = static_cast<double>(process_memory::bytes());
   const auto tensors = static_cast<double>(cpu_memory().extent);  // the run will have the room that these take now
   return {.available = std::min(free + resident, share), .program = resident - tensors + kLater};
