@@ -1,5 +1,5 @@
 # Sources in vector instructions: each is compiled once for every kind of processor, with ATen's own macros and flags, so that
-# one program runs on every x86-64 and uses what it finds there. src/ops/cpu_capability.h chooses at run time.
+# one program runs on every x86-64 and uses what it finds there. include/gpt/simd/cpu_capability.h chooses at run time.
 #
 # Such a source includes <ATen/cpu/vec/vec.h> and keeps all it defines inside `inline namespace CPU_CAPABILITY`. What it
 # includes besides is small: an inline function that the compiler leaves out of line here may be the one that the linker
@@ -18,7 +18,7 @@ function(gpt_cpu_kernels target)
     set(_objects ${target}_cpu_${_capability})
     add_library(${_objects} OBJECT ${_kernels_SOURCES})
     target_link_libraries(${_objects} PRIVATE gpt_flags ${GPT_TORCH_TARGET})
-    target_include_directories(${_objects} PRIVATE ${CMAKE_SOURCE_DIR}/include)
+    target_include_directories(${_objects} PRIVATE ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src)
     target_compile_definitions(${_objects} PRIVATE CPU_CAPABILITY=${_capability}
       CPU_CAPABILITY_$<IF:$<STREQUAL:${_capability},AVX512_BF16>,AVX512,${_capability}>) # ATen's name of its vectors
     # -fno-trapping-math: a choice between two floats may compute both, without which loops that choose are not vectorized.

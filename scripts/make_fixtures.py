@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/data/{gpt2,llama,default}_form.safetensors: what our model and optimizer must reproduce.
+"""Writes tests/fixtures/{gpt2,llama,default}_form.safetensors: what our model and optimizer must reproduce.
 
     python scripts/make_fixtures.py            # rewrites the fixtures (the same bytes every time)
     python scripts/make_fixtures.py --check    # compares this file's model with transformers' GPT-2 and Llama
@@ -21,7 +21,7 @@ import struct
 import torch
 import torch.nn.functional as F
 
-DATA = pathlib.Path(__file__).resolve().parent.parent / "tests" / "data"
+DATA = pathlib.Path(__file__).resolve().parent.parent / "tests" / "fixtures"
 BATCH, STEPS, WARMUP = 2, 10, 3
 TRAINING = dict(learning_rate=1e-2, min_lr=1e-3, warmup_steps=WARMUP, max_steps=STEPS, beta1=0.9, beta2=0.95,
                 # Large enough that the rounding noise of a vanishing gradient is not blown up to a full step.

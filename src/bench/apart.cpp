@@ -21,7 +21,7 @@
 #include "gpt/core/error.h"
 #include "gpt/core/process.h"
 
-namespace gpt {
+namespace gpt::bench {
 namespace {
 
 constexpr int kNotStarted = 127;
@@ -133,4 +133,4 @@ std::optional<Learning> learn_apart(const Config& config, const LearningLength& 
   return json ? std::optional(learning_from_json(*json)) : std::nullopt;
 }
 
-}  // namespace gpt
+}  // namespace gpt::bench

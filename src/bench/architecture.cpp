@@ -12,10 +12,10 @@
 #include "gpt/bench/rung.h"
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
-#include "gpt/parameters/parameter_table.h"
+#include "gpt/layout/parameter_table.h"
 #include "measured_run.h"
 
-namespace gpt {
+namespace gpt::bench {
 namespace {
 
 struct NamedChange {
@@ -285,4 +285,4 @@ Findings findings(const ArchitectureComparison& comparison) {
   return result;
 }
 
-}  // namespace gpt
+}  // namespace gpt::bench

@@ -8,7 +8,7 @@
 
 #include "gpt/core/format.h"
 
-namespace gpt {
+namespace gpt::bench {
 namespace {
 
 // Differences below are noise, on a machine that does something else too.
@@ -110,4 +110,4 @@ Judgement judge(const Comparison& pair, double start_loss) {
   return {true, saves ? "smaller" : "no difference here"};
 }
 
-}  // namespace gpt
+}  // namespace gpt::bench

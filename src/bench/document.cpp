@@ -8,7 +8,7 @@
 
 #include "gpt/core/format.h"
 
-namespace gpt {
+namespace gpt::bench {
 namespace {
 
 struct Column {
@@ -140,4 +140,4 @@ std::string as_ratio(double value) { return fmt::format("{:.2f}x", value); }
 
 std::string as_share(double value) { return fmt::format("{:.0f} %", 100 * value); }
 
-}  // namespace gpt
+}  // namespace gpt::bench

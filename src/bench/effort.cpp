@@ -4,7 +4,7 @@
 #include <chrono>
 #include <cmath>
 
-namespace gpt {
+namespace gpt::bench {
 namespace {
 
 constexpr int64_t kLeastUpdates = 3, kMostUpdates = 200, kMostWarmUp = 5;
@@ -57,4 +57,4 @@ Effort effort_for(const Pace& pace, int64_t count, double seconds) {
   }
 }
 
-}  // namespace gpt
+}  // namespace gpt::bench

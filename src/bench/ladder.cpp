@@ -8,7 +8,7 @@
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
 
-namespace gpt {
+namespace gpt::bench {
 namespace {
 
 // Climbs, and knows how far it is.
@@ -250,4 +250,4 @@ Ladder climb(const Config& wanted, const LadderPlan& plan, const Measure& measur
   return Climb(wanted, plan, measure, progress).run();
 }
 
-}  // namespace gpt
+}  // namespace gpt::bench

@@ -10,7 +10,7 @@
 
 #include "gpt/core/format.h"
 
-namespace gpt {
+namespace gpt::bench {
 namespace {
 
 // Time, tokens per second and memory.
@@ -156,4 +156,4 @@ Findings findings(const Ladder& ladder) {
           .complete = ladder.complete};
 }
 
-}  // namespace gpt
+}  // namespace gpt::bench

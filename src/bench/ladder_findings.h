@@ -7,7 +7,7 @@
 
 #include "gpt/bench/ladder.h"
 
-namespace gpt {
+namespace gpt::bench {
 
 // `is_ladder`: with a column for what all rows so far gain together. `start_loss` is what the losses are compared with.
 Table ladder_table(const std::vector<LadderRow>& rows, const char* first_column, bool is_ladder, double start_loss);
@@ -19,4 +19,4 @@ std::string json_of(const std::vector<LadderRow>& rows, std::optional<double> st
 inline constexpr const char* kTimeChart = "Milliseconds per update: those of the first row, divided by the gain";
 std::vector<Bar> bars_of(const std::vector<LadderRow>& rows);  // of those that were measured
 
-}  // namespace gpt
+}  // namespace gpt::bench

@@ -11,9 +11,9 @@
 #include "gpt/device/memory.h"
 #include "gpt/optim/lr_schedule.h"
 #include "gpt/prepare/load_corpus.h"
-#include "gpt/train/evaluator.h"
+#include "gpt/run/evaluator.h"
 
-namespace gpt {
+namespace gpt::bench {
 namespace {
 
 bool is_stopped() { return process::stop_signal() != 0; }
@@ -45,14 +45,15 @@ MeasuredRun::MeasuredRun(Config config)
       precision_(precision_of(config_.training, device_)),
       state_(config_, corpus_, device_.device, precision_),
       step_(state_.model, state_.optimizer, state_.scaler, precision_, config_.training,
-            recorder_for(config_.training, config_.model, device_.device)),
-      plan_(plan_run(config_.training, state_.loader.batches_per_epoch())) {
+            run::recorder_for(config_.training, config_.model, device_.device)),
+      plan_(run::plan_run(config_.training, state_.loader.batches_per_epoch())) {
   is_to_be_recorded_ = step_.is_recorded();
 }
 
 int64_t MeasuredRun::launch() {
   const double learning_rate = learning_rate_at(config_.training.schedule, state_.step, plan_.total_steps);
-  const auto tokens = run_update(step_, state_.loader, plan_.micro_batches(state_.step), learning_rate, is_stopped);
+  const auto tokens =
+      run::run_update(step_, state_.loader, plan_.micro_batches(state_.step), learning_rate, is_stopped);
   if (!tokens || is_stopped()) throw Error(ExitCode::interrupted, "interrupted");
   ++state_.step;
   return *tokens;
@@ -72,19 +73,19 @@ at::Tensor MeasuredRun::loss() const { return step_.loss().clone(); }
 
 double MeasuredRun::validation_loss() {
   // The same sequences for every run that is compared.
-  Evaluator evaluator(corpus_, config_.training.batch_size, config_.model.block_size,
-                      {.eval_batches = config_.training.cadence.eval_batches,
-                       .sequences = automatic_eval_sequences(config_.model.block_size)},
-                      device_.device, precision_);
+  run::Evaluator evaluator(corpus_, config_.training.batch_size, config_.model.block_size,
+                           {.eval_batches = config_.training.cadence.eval_batches,
+                            .sequences = run::automatic_eval_sequences(config_.model.block_size)},
+                           device_.device, precision_);
   if (evaluator.empty())
     throw Error(ExitCode::config, "the data has no validation split: set data.validation_fraction");
-  const Evaluation evaluation = evaluator.run(state_.model, [](double) { return is_stopped(); });
+  const run::Evaluation evaluation = evaluator.run(state_.model, [](double) { return is_stopped(); });
   if (is_stopped()) throw Error(ExitCode::interrupted, "interrupted");
   return evaluation.loss;
 }
 
 int64_t MeasuredRun::warm_up(int64_t wanted) const {
-  return std::max<int64_t>(wanted, device_.device.is_cuda() ? Recorder::kRunsBefore + 1 : 0);
+  return std::max<int64_t>(wanted, device_.device.is_cuda() ? run::Recorder::kRunsBefore + 1 : 0);
 }
 
 void MeasuredRun::require_recorded() const {
@@ -101,4 +102,4 @@ double cpu_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-}  // namespace gpt
+}  // namespace gpt::bench

@@ -8,12 +8,12 @@
 #include "gpt/data/corpus.h"
 #include "gpt/device/device.h"
 #include "gpt/device/precision.h"
-#include "gpt/train/measured_memory.h"
-#include "gpt/train/run_plan.h"
-#include "gpt/train/run_state.h"
-#include "gpt/train/train_step.h"
+#include "gpt/run/measured_memory.h"
+#include "gpt/run/plan.h"
+#include "gpt/run/state.h"
+#include "gpt/run/train_step.h"
 
-namespace gpt {
+namespace gpt::bench {
 
 class MeasuredRun {
  public:
@@ -30,7 +30,7 @@ class MeasuredRun {
   Updates update(int64_t count = 1);  // launches so many and waits for them
   at::Tensor loss() const;            // of the last update: a scalar on the device, which is not waited for
   double validation_loss();
-  std::optional<MemoryUse> memory() const { return measured_memory(state_, step_); }
+  std::optional<MemoryUse> memory() const { return run::measured_memory(state_, step_); }
 
   // How many updates come before those that are timed: `wanted`, and on a GPU at least as many as recording the step takes, also
   // where it is not recorded. Losses are compared after the same number of updates.
@@ -47,13 +47,13 @@ class MeasuredRun {
   Corpus corpus_;
   DeviceInfo device_;
   Precision precision_;
-  RunState state_;
+  run::State state_;
   bool is_to_be_recorded_ = false;
-  TrainStep step_;
-  RunPlan plan_;
+  run::TrainStep step_;
+  run::Plan plan_;
 };
 
 // CPU time of this process so far, all threads together.
 double cpu_seconds();
 
-}  // namespace gpt
+}  // namespace gpt::bench

@@ -12,7 +12,7 @@
 #include "gpt/device/device.h"
 #include "measured_run.h"
 
-namespace gpt {
+namespace gpt::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -98,4 +98,4 @@ Measurement measurement_from_json(const std::string& text) {
           .start_seconds = number("start_seconds")};
 }
 
-}  // namespace gpt
+}  // namespace gpt::bench

@@ -10,7 +10,7 @@
 #include "gpt/model/compile.h"
 #include "ladder_findings.h"
 
-namespace gpt {
+namespace gpt::bench {
 namespace {
 
 struct Mode {
@@ -149,4 +149,4 @@ Findings findings(const Modes& modes) {
   return result;
 }
 
-}  // namespace gpt
+}  // namespace gpt::bench

@@ -24,15 +24,15 @@
 #include "gpt/bench/measurement.h"
 #include "gpt/device/graph.h"
 #include "gpt/device/precision.h"
-#include "gpt/diagnose/probe.h"
 #include "gpt/ops/adamw.h"
 #include "gpt/ops/aten.h"
 #include "gpt/ops/flat_norm.h"
 #include "gpt/ops/fused.h"
+#include "gpt/ops/probe.h"
 #include "gpt/ops/token_gather.h"
 #include "gpt/parameters/parameters.h"
 
-namespace gpt {
+namespace gpt::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -413,4 +413,4 @@ Findings findings(const OperatorSpeeds& speeds) {
   return result;
 }
 
-}  // namespace gpt
+}  // namespace gpt::bench

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <tuple>
 
-namespace gpt {
+namespace gpt::bench {
 namespace {
 
 PartClock* listener = nullptr;  // callbacks are plain functions
@@ -104,4 +104,4 @@ void PartClock::mark() {
   marks_.push_back(std::move(mark));
 }
 
-}  // namespace gpt
+}  // namespace gpt::bench

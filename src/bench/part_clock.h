@@ -16,7 +16,7 @@
 
 #include "gpt/ops/part.h"
 
-namespace gpt {
+namespace gpt::bench {
 
 class PartClock {
  public:
@@ -72,4 +72,4 @@ class PartClock {
   std::map<std::pair<uint64_t, uint64_t>, Nodes> nodes_;
 };
 
-}  // namespace gpt
+}  // namespace gpt::bench

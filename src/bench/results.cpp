@@ -13,7 +13,7 @@
 #include "gpt/core/version.h"
 #include "gpt/device/host.h"
 
-namespace gpt {
+namespace gpt::bench {
 namespace {
 
 std::string escaped(const std::string& text) {
@@ -165,4 +165,4 @@ std::string write_results(const BenchResults& results, const std::string& folder
   return path;
 }
 
-}  // namespace gpt
+}  // namespace gpt::bench

@@ -11,7 +11,7 @@
 #include "gpt/device/precision.h"
 #include "gpt/model/compile.h"
 
-namespace gpt {
+namespace gpt::bench {
 namespace {
 
 // Why the device does not compute in `dtype`; empty where it does.
@@ -289,4 +289,4 @@ Config without_rungs(const Config& wanted) {
   return config;
 }
 
-}  // namespace gpt
+}  // namespace gpt::bench

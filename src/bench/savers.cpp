@@ -9,7 +9,7 @@
 #include "gpt/core/format.h"
 #include "ladder_findings.h"
 
-namespace gpt {
+namespace gpt::bench {
 namespace {
 
 Config baseline(const Config& wanted) {
@@ -117,4 +117,4 @@ Findings findings(const Savings& savings) {
   return result;
 }
 
-}  // namespace gpt
+}  // namespace gpt::bench

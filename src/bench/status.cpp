@@ -10,7 +10,7 @@
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
 
-namespace gpt {
+namespace gpt::bench {
 namespace {
 
 class Status {
@@ -52,4 +52,4 @@ Progress show_status(double seconds) {
   };
 }
 
-}  // namespace gpt
+}  // namespace gpt::bench

@@ -13,14 +13,14 @@
 #include "gpt/bench/rung.h"
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
-#include "gpt/diagnose/probe.h"
 #include "gpt/model/compile.h"
 #include "gpt/model/recompute.h"
 #include "gpt/ops/part.h"
+#include "gpt/ops/probe.h"
 #include "measured_run.h"
 #include "part_clock.h"
 
-namespace gpt {
+namespace gpt::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -284,4 +284,4 @@ Findings findings(const StepProfile& profile) {
   return result;
 }
 
-}  // namespace gpt
+}  // namespace gpt::bench

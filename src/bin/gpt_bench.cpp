@@ -33,9 +33,9 @@
 #include "gpt/device/cpu_threads.h"
 #include "gpt/device/device.h"
 #include "gpt/device/precision.h"
-#include "gpt/diagnose/batch_choice.h"
+#include "gpt/plan/batch_choice.h"
 #include "gpt/prepare/load_corpus.h"
-#include "gpt/train/surroundings.h"
+#include "gpt/run/automatic_sizes.h"
 
 namespace {
 
@@ -56,7 +56,7 @@ void complete(Config& config, const config::Origins& origins) {
   const DataConfig& data = config.data;
   if (data.text.empty() && data.bin.empty() && data.dataset == DatasetName::none)
     config.data.dataset = DatasetName::shakespeare;
-  choose_for_this_machine(config, origins);
+  run::choose_for_this_machine(config, origins);
 }
 
 std::string now() { return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))); }
@@ -316,7 +316,8 @@ Config with_batch_size(Config config) {
     const Corpus corpus = load_corpus(config.data, config.model.block_size, "", config.model.vocab_size);
     config.model.vocab_size = vocabulary_for(corpus, config.model.vocab_size);
     const DeviceInfo device = describe_device(select_device(config.device).device);
-    choose_batch_size(config, corpus, device, resolve_precision(config.training.precision, device), /*is_tried=*/false);
+    plan::choose_batch_size(config, corpus, device, resolve_precision(config.training.precision, device),
+                            /*is_tried=*/false);
   }
   config.training.total_batch_size.reset();
   return config;

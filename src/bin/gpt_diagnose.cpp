@@ -19,7 +19,7 @@
 #include "gpt/diagnose/plan_options.h"
 #include "gpt/diagnose/runs.h"
 #include "gpt/prepare/text_cache.h"
-#include "gpt/train/surroundings.h"
+#include "gpt/run/automatic_sizes.h"
 
 namespace {
 
@@ -59,7 +59,7 @@ int diagnose(int argc, char** argv) {
       "Checks this machine and, with --config or options, a run: its data, model, memory, time, cost and disk.", rows,
       [&asked](Config& config, const config::Origins& origins) {
         if (!asked.gpu.empty()) config.device = "cuda";
-        choose_for_this_machine(config, origins);
+        run::choose_for_this_machine(config, origins);
       },
       kGuide);
   if (command.handled) return 0;
@@ -79,7 +79,7 @@ int diagnose(int argc, char** argv) {
   use_cpu_allocator();
 
   const bool configured = !command.config_path.empty() || !command.origins.empty();
-  Checks checks;
+  plan::Checks checks;
   if (!asked.is_elsewhere()) append(checks, check_machine());
   if (configured) {
     append(checks, check_configuration(command, asked));
@@ -88,7 +88,7 @@ int diagnose(int argc, char** argv) {
   }
 
   output::write(json ? to_json(checks) : to_table(checks, colours(), terminal_columns(STDOUT_FILENO)));
-  return static_cast<int>(any_failed(checks) ? ExitCode::failed_check : ExitCode::ok);
+  return static_cast<int>(plan::any_failed(checks) ? ExitCode::failed_check : ExitCode::ok);
 }
 
 }  // namespace

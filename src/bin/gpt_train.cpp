@@ -15,18 +15,18 @@
 #include "gpt/core/process.h"
 #include "gpt/device/cpu_allocator.h"
 #include "gpt/device/cpu_threads.h"
-#include "gpt/diagnose/batch_choice.h"
-#include "gpt/diagnose/before_training.h"
-#include "gpt/diagnose/out_of_memory.h"
 #include "gpt/model/compile.h"
+#include "gpt/plan/batch_choice.h"
+#include "gpt/plan/before_training.h"
+#include "gpt/plan/out_of_memory.h"
+#include "gpt/run/automatic_sizes.h"
+#include "gpt/run/finished.h"
+#include "gpt/run/initial_weights.h"
+#include "gpt/run/same_run.h"
+#include "gpt/run/setup.h"
 #include "gpt/train/announce.h"
 #include "gpt/train/evaluate_run.h"
-#include "gpt/train/finished_run.h"
-#include "gpt/train/initial_weights.h"
 #include "gpt/train/reporting.h"
-#include "gpt/train/run_setup.h"
-#include "gpt/train/same_run.h"
-#include "gpt/train/surroundings.h"
 #include "gpt/train/trainer.h"
 
 namespace {
@@ -47,7 +47,7 @@ Exit status
   0 done, 1 an unexpected error, 2 configuration or usage, 3 data, 4 checkpoint, 5 numerics, 7 memory, 8 disk, 9 quit without saving; 129, 130 and 143 after SIGHUP, Ctrl-C and SIGTERM, with everything saved that there was to save.
 )"};
 
-int finished(const FinishedRun& run) {
+int finished(const run::FinishedRun& run) {
   const std::string text = fmt::format("{}; {}", run.fact, run.remedy);
   if (run.is_foreign) throw Error(ExitCode::config, text);
   log::info(text);
@@ -55,19 +55,22 @@ int finished(const FinishedRun& run) {
 }
 
 // From the first tensor of the run to its end.
-int run(const config::CommandLine& command, const RunSetup& setup, const RunFolder& folder,
-        std::optional<StartingPoint>& start, std::optional<InitialWeights>& initial, std::vector<std::string> changes) {
+int run(const config::CommandLine& command, const run::Setup& setup, const run::Folder& folder,
+        std::optional<run::StartingPoint>& start, std::optional<run::InitialWeights>& initial,
+        std::vector<std::string> changes) {
   const auto& [config, corpus, device, precision] = setup;
-  RunState state(config, corpus, device.device, precision, start ? &*start : nullptr,
-                 initial ? &initial->model : nullptr);
-  const RunPlan plan = plan_run(config.training, state.loader.batches_per_epoch());
+  run::State state(config, corpus, device.device, precision, start ? &*start : nullptr,
+                   initial ? &initial->model : nullptr);
+  const run::Plan plan = run::plan_run(config.training, state.loader.batches_per_epoch());
   if (start) {
     const bool has_validation = corpus.validation.size() > 0;
-    if (const auto done = find_finished(*start, config, command.origins, plan, has_validation)) return finished(*done);
-    announce_changes(changes);
-    for (const std::string& change : environment_changes(start->checkpoint, device.device)) changes.push_back(change);
+    if (const auto done = run::find_finished(*start, config, command.origins, plan, has_validation))
+      return finished(*done);
+    run::announce_changes(changes);
+    for (const std::string& change : run::environment_changes(start->checkpoint, device.device))
+      changes.push_back(change);
   }
-  RunSetup computed = setup;  // with the operators that turn out to work
+  run::Setup computed = setup;  // with the operators that turn out to work
   TrainingConfig& training = computed.config.training;
   training.execution.use_compile = compile_model(state.model, config.training, precision);
   announce_run(config, state.model, corpus, plan, state.loader.resident());
@@ -88,14 +91,14 @@ int run(const config::CommandLine& command, const RunSetup& setup, const RunFold
   Listeners listeners = listeners_of(folder, config.report);
   listeners.begin(describe_run(setup, state, plan, folder, std::move(changes)));
   Trainer trainer(state, computed, plan, folder, listeners, /*is_saved=*/start && start->is_last,
-                  recorder_for(training, config.model, device.device));
+                  run::recorder_for(training, config.model, device.device));
   return static_cast<int>(trainer.run());
 }
 
 // Nothing where training.init_from is not set.
-std::optional<InitialWeights> find_initial(const Config& config, const config::Origins& origins) {
+std::optional<run::InitialWeights> find_initial(const Config& config, const config::Origins& origins) {
   const std::string& path = config.training.init_from;
-  return path.empty() ? std::nullopt : std::optional(initial_weights(load_checkpoint(path), config, origins));
+  return path.empty() ? std::nullopt : std::optional(run::initial_weights(load_checkpoint(path), config, origins));
 }
 
 int train(int argc, char** argv) {
@@ -110,7 +113,7 @@ int train(int argc, char** argv) {
   if (command.handled) return 0;
   if (eval_only && restart) throw Error(ExitCode::config, "--eval-only and --restart exclude each other");
   Config config = command.config;
-  require_run_data(config, command.config_path.empty() ? "gpt-train" : command.config_path);
+  run::require_run_data(config, command.config_path.empty() ? "gpt-train" : command.config_path);
   process::watch_signals();
   use_cpu_threads(config.threads);
   use_cpu_allocator();
@@ -118,26 +121,27 @@ int train(int argc, char** argv) {
 
   DeviceChoice choice = select_device(config.device);  // so that a missing one is reported before a text is prepared
   choice.is_wished = command.origins.count("use_gpu") > 0;
-  const RunFolder folder(config.output_dir);
-  std::optional<InitialWeights> initial;
+  const run::Folder folder(config.output_dir);
+  std::optional<run::InitialWeights> initial;
   if (restart) initial = find_initial(config, command.origins);  // which may lie in the run that is set aside
   auto start = folder.find_start(config.training.resume_from, restart);
   if (start) {
     config::keep_choices(config, command.origins, start->checkpoint.config);
   } else {
     if (!initial) initial = find_initial(config, command.origins);
-    announce_choice(config, command.origins, command.config_path);
+    run::announce_choice(config, command.origins, command.config_path);
   }
-  Corpus corpus = initial ? load_corpus_for(*initial, config) : load_run_corpus(config, start);
+  Corpus corpus = initial ? run::load_corpus_for(*initial, config) : run::load_run_corpus(config, start);
   config.model.vocab_size = vocabulary_for(corpus, config.model.vocab_size);
   std::vector<std::string> changes;  // since the checkpoint
-  if (start) changes = require_same_configuration(*start, config);
+  if (start) changes = run::require_same_configuration(*start, config);
 
-  RunSetup setup = prepare_run(config, std::move(corpus), choice, command.config.training.precision);
+  run::Setup setup = run::prepare_run(config, std::move(corpus), choice, command.config.training.precision);
   announce_methods(setup.config, setup.precision, setup.device);
-  choose_batch_size(setup.config, setup.corpus, setup.device, setup.precision, /*is_tried=*/true);
+  plan::choose_batch_size(setup.config, setup.corpus, setup.device, setup.precision, /*is_tried=*/true);
   keep_resolved(setup.config.training, setup.precision);
-  check_before_training(setup.config, setup.corpus, setup.device, setup.precision, /*is_resumed=*/start.has_value());
+  plan::check_before_training(setup.config, setup.corpus, setup.device, setup.precision,
+                              /*is_resumed=*/start.has_value());
 
   try {
     return run(command, setup, folder, start, initial, changes);
@@ -145,8 +149,8 @@ int train(int argc, char** argv) {
     if (!process::is_out_of_memory(error)) throw;
     if (start) start->checkpoint = {};  // where the run's own tensors could not be made beside it
     initial.reset();
-    return static_cast<int>(explain_out_of_memory(error, setup.config, setup.corpus, setup.device, setup.precision,
-                                                  start ? start->path : ""));
+    return static_cast<int>(plan::explain_out_of_memory(error, setup.config, setup.corpus, setup.device,
+                                                        setup.precision, start ? start->path : ""));
   }
 }
 

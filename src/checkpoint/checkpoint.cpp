@@ -15,14 +15,14 @@
 #include <vector>
 
 #include "consistency.h"
-#include "gpt/checkpoint/container.h"
 #include "gpt/config/load.h"
+#include "gpt/container/container.h"
 #include "gpt/core/error.h"
 #include "gpt/core/hash.h"
 #include "gpt/core/printable.h"
 #include "gpt/device/precision.h"
+#include "gpt/layout/parameter_table.h"
 #include "gpt/optim/optimizer_state.h"
-#include "gpt/parameters/parameter_table.h"
 #include "parts.h"
 
 namespace gpt {

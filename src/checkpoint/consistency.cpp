@@ -13,8 +13,8 @@
 #include "gpt/config/load.h"
 #include "gpt/core/error.h"
 #include "gpt/device/precision.h"
+#include "gpt/layout/parameter_table.h"
 #include "gpt/optim/optimizer_state.h"
-#include "gpt/parameters/parameter_table.h"
 #include "gpt/tokenizer/make_tokenizer.h"
 
 namespace gpt::checkpoint {

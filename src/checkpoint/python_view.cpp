@@ -6,10 +6,10 @@
 #include <variant>
 #include <vector>
 
-#include "gpt/checkpoint/pickle.h"
 #include "gpt/config/option.h"
 #include "gpt/config/value.h"
-#include "gpt/parameters/parameter_table.h"
+#include "gpt/container/pickle.h"
+#include "gpt/layout/parameter_table.h"
 #include "parts.h"
 
 namespace gpt::checkpoint {

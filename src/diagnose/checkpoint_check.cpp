@@ -8,7 +8,7 @@
 
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
-#include "gpt/train/run_folder.h"
+#include "gpt/run/folder.h"
 
 namespace gpt {
 namespace {
@@ -20,7 +20,7 @@ bool is_folder(const std::string& path) {
   return fs::is_directory(path, ignored);
 }
 
-Check readable(const std::string& file, const Checkpoint& checkpoint) {
+plan::Check readable(const std::string& file, const Checkpoint& checkpoint) {
   int64_t parameters = 0;
   for (const auto& [name, tensor] : checkpoint.model) parameters += tensor.numel();
   const std::string loss = std::isfinite(checkpoint.best_val_loss)
@@ -36,7 +36,7 @@ Check readable(const std::string& file, const Checkpoint& checkpoint) {
 
 }  // namespace
 
-std::optional<Checkpoint> read_and_check(const std::string& path, Check& check) {
+std::optional<Checkpoint> read_and_check(const std::string& path, plan::Check& check) {
   try {
     const std::string file = checkpoint_file(path);
     Checkpoint checkpoint = load_checkpoint(file);
@@ -44,7 +44,7 @@ std::optional<Checkpoint> read_and_check(const std::string& path, Check& check) 
     return checkpoint;
   } catch (const Error& e) {
     const std::string folder = is_folder(path) ? path : fs::path(path).parent_path().string();
-    const auto other = peek_run(folder.empty() ? "." : folder);
+    const auto other = run::peek_run(folder.empty() ? "." : folder);
     check = failed("checkpoint", e.what(),
                    other ? fmt::format("use {}, which is at step {} and can be read", other->path,
                                        with_commas(other->checkpoint.step))
@@ -53,8 +53,8 @@ std::optional<Checkpoint> read_and_check(const std::string& path, Check& check) 
   }
 }
 
-Check check_checkpoint(const std::string& path) {
-  Check check;
+plan::Check check_checkpoint(const std::string& path) {
+  plan::Check check;
   (void)read_and_check(path, check);
   return check;
 }

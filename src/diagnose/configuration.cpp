@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "gpt/batches/data_loader.h"
 #include "gpt/checkpoint/checkpoint.h"
 #include "gpt/config/automatic.h"
 #include "gpt/config/batch.h"
@@ -22,30 +23,29 @@
 #include "gpt/core/format.h"
 #include "gpt/core/processors.h"
 #include "gpt/data/corpus.h"
-#include "gpt/data/data_loader.h"
 #include "gpt/device/host.h"
 #include "gpt/device/memory.h"
 #include "gpt/device/precision.h"
-#include "gpt/diagnose/batch_choice.h"
-#include "gpt/diagnose/card_estimate.h"
 #include "gpt/diagnose/checkpoint_check.h"
-#include "gpt/diagnose/data_checks.h"
-#include "gpt/diagnose/device_checks.h"
-#include "gpt/diagnose/disk_checks.h"
-#include "gpt/diagnose/model_checks.h"
-#include "gpt/diagnose/out_of_memory.h"
-#include "gpt/diagnose/probe.h"
-#include "gpt/diagnose/savers.h"
 #include "gpt/diagnose/speed_check.h"
-#include "gpt/diagnose/time_checks.h"
-#include "gpt/diagnose/trial.h"
 #include "gpt/model/compile.h"
+#include "gpt/ops/probe.h"
+#include "gpt/plan/batch_choice.h"
+#include "gpt/plan/card_estimate.h"
+#include "gpt/plan/data_checks.h"
+#include "gpt/plan/device_checks.h"
+#include "gpt/plan/disk_checks.h"
+#include "gpt/plan/model_checks.h"
+#include "gpt/plan/out_of_memory.h"
+#include "gpt/plan/savers.h"
+#include "gpt/plan/time_checks.h"
+#include "gpt/plan/trial.h"
+#include "gpt/run/finished.h"
+#include "gpt/run/folder.h"
+#include "gpt/run/initial_weights.h"
+#include "gpt/run/same_run.h"
+#include "gpt/run/state.h"
 #include "gpt/train/announce.h"
-#include "gpt/train/finished_run.h"
-#include "gpt/train/initial_weights.h"
-#include "gpt/train/run_folder.h"
-#include "gpt/train/run_state.h"
-#include "gpt/train/same_run.h"
 
 namespace gpt {
 namespace {
@@ -79,7 +79,7 @@ class Examination {
         origin_(command.config_path.empty() ? "the command line" : command.config_path),
         asked_(asked) {}
 
-  Checks run() {
+  plan::Checks run() {
     add(passed("configuration", origin_ + " is valid"));
     attempt("output folder", "set training.resume_from: auto, none or the path of a checkpoint", [&] { find_start(); });
     if (asked_.is_arithmetic(config_)) {
@@ -113,7 +113,7 @@ class Examination {
   }
 
  private:
-  void add(Check check) { checks_.push_back(std::move(check)); }
+  void add(plan::Check check) { checks_.push_back(std::move(check)); }
 
   void attempt(const std::string& name, const std::string& fix, const std::function<void()>& body) {
     try {
@@ -123,20 +123,20 @@ class Examination {
       // A folder that holds another run is detected with the data, and fixed in the configuration.
       const bool is_other_run = e.code() == ExitCode::checkpoint;
       add(failed(is_other_run ? "output folder" : name, e.what(),
-                 is_other_run ? fmt::format("set output_dir: {}", next_free_folder(config_.output_dir)) : fix));
+                 is_other_run ? fmt::format("set output_dir: {}", run::next_free_folder(config_.output_dir)) : fix));
     } catch (const std::exception& e) { add(failed(name, first_line(e.what()), fix)); }
   }
 
   void examine_device() {
     if (card_) return examine_card();
-    add(check_threads(config_.threads, cores_));
+    add(plan::check_threads(config_.threads, cores_));
     const DeviceInfo device = describe_device(select_device(config_.device).device);
     const DeviceInfo best = device.device.is_cuda() ? device : describe_device(select_device("auto").device);
-    add(check_device(config_.device, device, best, host::has_nvidia_gpu()));
+    add(plan::check_device(config_.device, device, best, host::has_nvidia_gpu()));
     examine_precision(device);
-    if (checks_.back().status == Check::Status::fail) return;
+    if (checks_.back().status == plan::Check::Status::fail) return;
     device_ = device;
-    memory_ = memory_budget(device.device, fraction());
+    memory_ = plan::memory_budget(device.device, fraction());
     memory_here_ = memory_.available;
     if (const auto bytes = asked_.memory_bytes()) memory_.available = *bytes * fraction();
   }
@@ -147,7 +147,7 @@ class Examination {
     if (!change.empty())
       add(warned("precision of the run", change,
                  "continue it on a device that has it, if its numbers must not change"));
-    add(check_precision(precision, device));
+    add(plan::check_precision(precision, device));
   }
 
   double fraction() const { return config_.training.allocator.memory_fraction; }
@@ -155,11 +155,11 @@ class Examination {
   void examine_card() {
     DeviceInfo device = card_->describe();
     if (const auto bytes = asked_.memory_bytes()) device.memory_bytes = static_cast<int64_t>(*bytes);
-    add(check_card(*card_, device));
+    add(plan::check_card(*card_, device));
     examine_precision(device);
-    if (checks_.back().status == Check::Status::fail) return;
+    if (checks_.back().status == plan::Check::Status::fail) return;
     device_ = device;
-    memory_ = card_memory(device);
+    memory_ = plan::card_memory(device);
     memory_.available *= fraction();
   }
 
@@ -167,20 +167,20 @@ class Examination {
   void find_start() {
     const std::string& from = config_.training.resume_from;
     const bool is_about_folder = !asked_.steps_per_epoch || origins_.count("output_dir") > 0;
-    if (is_about_folder) start_ = peek_run(config_.output_dir);
+    if (is_about_folder) start_ = run::peek_run(config_.output_dir);
     // What is left is counted from there, whatever the folder of the run has.
     if (!asked_.checkpoint.empty()) {
       if (const auto checkpoint = add_checkpoint(asked_.checkpoint)) named_step_ = checkpoint->step;
     }
     if (names_checkpoint(from)) {
       auto checkpoint = add_checkpoint(from);
-      if (!start_ && checkpoint) start_ = StartingPoint{std::move(*checkpoint), from};
+      if (!start_ && checkpoint) start_ = run::StartingPoint{std::move(*checkpoint), from};
     }
     if (start_) go_on_from_start();
     const std::string& initial = config_.training.init_from;
     if (start_ || initial.empty()) return;
     if (auto checkpoint = add_checkpoint(initial)) {
-      initial_ = initial_weights(std::move(*checkpoint), config_, origins_);
+      initial_ = run::initial_weights(std::move(*checkpoint), config_, origins_);
       initial_->model.clear();  // its tensors are large
     }
   }
@@ -193,7 +193,7 @@ class Examination {
     Config compared = config;
     if (!compared.model.vocab_size) compared.model.vocab_size = saved.model.vocab_size;
     try {
-      (void)require_same_configuration(*start_, compared);
+      (void)run::require_same_configuration(*start_, compared);
       config_ = std::move(config);
     } catch (const Error& other_run) { leave_start(other_run); }
   }
@@ -202,7 +202,7 @@ class Examination {
   void leave_start(const Error& other_run) {
     add(warned("output folder", other_run.what(),
                fmt::format("set output_dir: {}; what follows is about a new run",
-                           next_free_folder(config_.output_dir))));
+                           run::next_free_folder(config_.output_dir))));
     start_.reset();
     config_ = asked_config_;
     training_ = config_.training;
@@ -211,21 +211,21 @@ class Examination {
   Corpus load_data() {
     if (start_) {
       try {
-        Corpus corpus = load_run_corpus(config_, start_);
+        Corpus corpus = run::load_run_corpus(config_, start_);
         Config compared = config_;
         if (!compared.model.vocab_size) compared.model.vocab_size = corpus.vocab_size;
-        changes_ = require_same_configuration(*start_, compared);
+        changes_ = run::require_same_configuration(*start_, compared);
         return corpus;
       } catch (const Error& other_run) {
         if (other_run.code() != ExitCode::checkpoint) throw;
         leave_start(other_run);
       }
     }
-    return initial_ ? load_corpus_for(*initial_, config_) : load_run_corpus(config_, std::nullopt);
+    return initial_ ? run::load_corpus_for(*initial_, config_) : run::load_run_corpus(config_, std::nullopt);
   }
 
   std::optional<Checkpoint> add_checkpoint(const std::string& path) {
-    Check check;
+    plan::Check check;
     auto checkpoint = read_and_check(path, check);
     add(std::move(check));
     return checkpoint;
@@ -234,7 +234,7 @@ class Examination {
   // The kernel of the attention here, or the one expected on the card.
   std::string attention(at::ScalarType type) const {
     const ExecutionConfig& execution = config_.training.execution;
-    return card_ ? expected_attention(config_.model, execution, *device_, type)
+    return card_ ? plan::expected_attention(config_.model, execution, *device_, type)
                  : attention_path(config_.model, execution, device_->device, type, /*training=*/true);
   }
 
@@ -244,9 +244,9 @@ class Examination {
     TrainingConfig& training = config_.training;
     if (training.batch_size == 0 && device_ && config_.model.vocab_size) {
       const Precision precision = resolve_precision(training.precision, *device_);
-      const ActivationForm form =
-          activation_form(config_.model, training, *device_, precision, attention(precision.compute_type()));
-      const BatchChoice choice = plan_batch_size(config_.model, training, form, memory_);
+      const plan::ActivationForm form =
+          plan::activation_form(config_.model, training, *device_, precision, attention(precision.compute_type()));
+      const plan::BatchChoice choice = plan::plan_batch_size(config_.model, training, form, memory_);
       config::set_batch_size(training, choice.batch_size);
       add(passed("batch size", describe(choice)));
     } else if (training.batch_size == 0) {
@@ -261,18 +261,18 @@ class Examination {
   // For data that are not here.
   void plan_without_data() {
     choose_batch();
-    plan_ = plan_run(config_.training, *asked_.steps_per_epoch * config_.training.gradient_accumulation_steps);
+    plan_ = run::plan_run(config_.training, *asked_.steps_per_epoch * config_.training.gradient_accumulation_steps);
     begin_where_it_stopped();
     add(passed("length", fmt::format("{} at {} an epoch", plural(plan_->total_steps, "step"),
                                      with_commas(plan_->steps_per_epoch))));
   }
 
-  Check check_start() const {
+  plan::Check check_start() const {
     const bool has_validation = corpus_ && corpus_->validation.size() > 0;
-    if (const auto done = find_finished(*start_, config_, origins_, *plan_, has_validation))
+    if (const auto done = run::find_finished(*start_, config_, origins_, *plan_, has_validation))
       return done->is_foreign ? failed("output folder", done->fact, done->remedy)
                               : warned("output folder", done->fact, done->remedy);
-    announce_changes(changes_);
+    run::announce_changes(changes_);
     return passed("output folder",
                   fmt::format("{} is at step {} of {}: the same command continues the run", start_->path,
                               with_commas(start_->checkpoint.step), with_commas(plan_->total_steps)));
@@ -288,7 +288,7 @@ class Examination {
   }
 
   void examine_data() {
-    require_run_data(config_, origin_);
+    run::require_run_data(config_, origin_);
     const Corpus& corpus = corpus_.emplace(load_data());
     if (!config_.model.vocab_size) config_.model.vocab_size = corpus.vocab_size;
     if (*config_.model.vocab_size < corpus.vocab_size) {
@@ -298,34 +298,34 @@ class Examination {
                  "set model.vocab_size: auto"));
       return;
     }
-    add(check_tokens(corpus));
-    if (corpus.validation.size() > 0) add(check_overlap(corpus));
+    add(plan::check_tokens(corpus));
+    if (corpus.validation.size() > 0) add(plan::check_overlap(corpus));
     if (config_.training.cadence.sample_interval.count > 0 && corpus.tokenizer)
-      add(check_sample_prompt(config_.training.cadence, corpus));
-    if (device_) memory_.data = resident_bytes(config_.data, corpus, device_->device, memory_.available);
+      add(plan::check_sample_prompt(config_.training.cadence, corpus));
+    if (device_) memory_.data = plan::resident_bytes(config_.data, corpus, device_->device, memory_.available);
     choose_batch();
-    const DataLoader loader(corpus.sources, config_.data, schedule_options(config_, corpus),
+    const DataLoader loader(corpus.sources, config_.data, run::schedule_options(config_, corpus),
                             device_ && !card_ ? device_->device : at::Device(at::kCPU));
-    DatasetFacts facts = describe_data(corpus, loader);
+    plan::DatasetFacts facts = plan::describe_data(corpus, loader);
     if (card_) facts.resident = memory_.data > 0;
-    plan_ = plan_run(config_.training, loader.batches_per_epoch());
-    training_ = with_real_batch(config_.training, facts);
-    add(check_dataset(config_.data, config_.model.block_size, facts));
-    add(check_batch(config_.training, facts));
+    plan_ = run::plan_run(config_.training, loader.batches_per_epoch());
+    training_ = plan::with_real_batch(config_.training, facts);
+    add(plan::check_dataset(config_.data, config_.model.block_size, facts));
+    add(plan::check_batch(config_.training, facts));
     if (config_.data.stages.empty()) {
-      add(check_length(config_, facts, *plan_));
+      add(plan::check_length(config_, facts, *plan_));
     } else {
       for (const std::string& stage : describe_stages(config_, corpus)) add(passed("stage", stage));
     }
-    add(check_learning_rate(config_.training.schedule, *plan_));
-    add(check_validation(config_, facts, *plan_));
-    if (!card_) add(check_workers(config_.data, facts.resident, device_ && device_->device.is_cuda(), cores_));
+    add(plan::check_learning_rate(config_.training.schedule, *plan_));
+    add(plan::check_validation(config_, facts, *plan_));
+    if (!card_) add(plan::check_workers(config_.data, facts.resident, device_ && device_->device.is_cuda(), cores_));
     begin_where_it_stopped();
   }
 
   void examine_model() {
     const ModelConfig& model = config_.model;
-    add(check_parameters(model));
+    add(plan::check_parameters(model));
     if (!device_) {
       add(warned("memory of the run", "not checked: it depends on the device and the precision",
                  "follow the advice of the failed checks above"));
@@ -333,49 +333,49 @@ class Examination {
     }
     const bool cuda = device_->device.is_cuda();
     const Precision precision = resolve_precision(config_.training.precision, *device_);
-    add(check_vocabulary(model, cuda));
+    add(plan::check_vocabulary(model, cuda));
     const at::ScalarType type = precision.compute_type();
     const std::string kernel = attention(type);
-    const ActivationForm form = activation_form(model, training_, *device_, precision, kernel);
-    add(check_attention(model, cuda, kernel));
-    Check memory = check_memory(model, training_, form, memory_);
-    name_settings_that_fit(memory, real(), *device_, kernel, memory_);
-    memory.savers = find_savers(real(), *device_, kernel, memory_.data);
+    const plan::ActivationForm form = plan::activation_form(model, training_, *device_, precision, kernel);
+    add(plan::check_attention(model, cuda, kernel));
+    plan::Check memory = plan::check_memory(model, training_, form, memory_);
+    plan::name_settings_that_fit(memory, real(), *device_, kernel, memory_);
+    memory.savers = plan::find_savers(real(), *device_, kernel, memory_.data);
     // Where memory is ample nobody needs to be told how to save it.
-    const double needed = memory_.taken() + estimate_memory(model, training_, form).total();
+    const double needed = memory_.taken() + plan::estimate_memory(model, training_, form).total();
     memory.shows_savers = needed > memory_.available / 2;
     constexpr double kWorthwhile = 0.05;
     std::erase_if(memory.savers, [&](const auto& saver) { return saver.bytes < kWorthwhile * needed; });
     add(std::move(memory));
     if (!plan_) return;
     if (card_) {
-      add(check_compute(model, training_, *plan_, std::nullopt));
-      const StepEstimate step = estimate_step(model, training_, form, *card_, precision.dtype);
-      step_ = StepTime{step.total(), tokens_per_step(real()), describe(step)};
+      add(plan::check_compute(model, training_, *plan_, std::nullopt));
+      const plan::StepEstimate step = plan::estimate_step(model, training_, form, *card_, precision.dtype);
+      step_ = plan::StepTime{step.total(), plan::tokens_per_step(real()), describe(step)};
       return;
     }
     const double speed = measure_product_speed(device_->device, type);
-    std::optional<Check> speed_check;
+    std::optional<plan::Check> speed_check;
     if (!asked_.no_probe && !asked_.seconds_per_step) speed_check = time_steps(precision, form, kernel, speed);
     const bool is_known = speed_check || asked_.seconds_per_step;
-    add(check_compute(model, training_, *plan_, is_known ? std::nullopt : std::optional(speed)));
+    add(plan::check_compute(model, training_, *plan_, is_known ? std::nullopt : std::optional(speed)));
     if (speed_check) add(std::move(*speed_check));
   }
 
   // Nothing where one sequence takes too long or does not fit.
-  std::optional<Check> time_steps(const Precision& precision, const ActivationForm& form, const std::string& attention,
-                                  double product_speed) {
+  std::optional<plan::Check> time_steps(const Precision& precision, const plan::ActivationForm& form,
+                                        const std::string& attention, double product_speed) {
     constexpr double kTrialSeconds = 5;
     is_timed_ = true;
     double load = 0;
     if (getloadavg(&load, 1) != 1) load = 0;
-    MemoryBudget memory = memory_;
+    plan::MemoryBudget memory = memory_;
     memory.available = std::min(memory_.available, memory_here_);
-    const auto largest = largest_batch_size(config_.model, training_, form, memory.comfortable());
+    const auto largest = plan::largest_batch_size(config_.model, training_, form, memory.comfortable());
     if (!largest) return std::nullopt;
-    const auto trial = try_steps(real(), *corpus_, *device_, precision, product_speed, *largest, kTrialSeconds);
+    const auto trial = plan::try_steps(real(), *corpus_, *device_, precision, product_speed, *largest, kTrialSeconds);
     if (!trial) return std::nullopt;
-    step_ = step_time(*trial, real());
+    step_ = plan::step_time(*trial, real());
     return check_speed(real(), *device_, precision,
                        {.step_seconds = trial->step_seconds,
                         .product_speed = product_speed,
@@ -389,8 +389,8 @@ class Examination {
   void examine_time() {
     const Config config = real();
     if (asked_.seconds_per_step) {
-      const int64_t tokens = asked_.is_arithmetic(config) ? 0 : tokens_per_step(config);
-      step_ = StepTime{*asked_.seconds_per_step, tokens, "as given"};
+      const int64_t tokens = asked_.is_arithmetic(config) ? 0 : plan::tokens_per_step(config);
+      step_ = plan::StepTime{*asked_.seconds_per_step, tokens, "as given"};
     }
     if (!step_ && asked_.asks_for_cost())
       add(warned("cost", "not computed: the time of a step is not known",
@@ -398,29 +398,29 @@ class Examination {
     if (!step_ && !is_timed_) return;
     if (step_ && step_->tokens > 0) examine_data_speed(*step_);
     const int64_t validation_tokens = corpus_ ? corpus_->validation.size() : 0;
-    add(check_time(config, *plan_, steps_done_, step_, validation_tokens));
+    add(plan::check_time(config, *plan_, steps_done_, step_, validation_tokens));
     if (!step_ || !asked_.asks_for_cost()) return;
-    const Pricing pricing = asked_.price_per_hour ? Pricing{*asked_.price_per_hour, "", asked_.budget}
-                                                  : Pricing{*asked_.units_per_hour, "units", asked_.budget};
-    add(check_cost(pricing, time_left(config, *plan_, steps_done_, step_->seconds, validation_tokens)));
+    const plan::Pricing pricing = asked_.price_per_hour ? plan::Pricing{*asked_.price_per_hour, "", asked_.budget}
+                                                        : plan::Pricing{*asked_.units_per_hour, "units", asked_.budget};
+    add(plan::check_cost(pricing, plan::time_left(config, *plan_, steps_done_, step_->seconds, validation_tokens)));
   }
 
   // Of a bin, which may be larger than the memory that caches it.
-  void examine_data_speed(const StepTime& step) {
+  void examine_data_speed(const plan::StepTime& step) {
     if (card_ || !corpus_ || config_.data.bin.empty()) return;
     const double tokens_per_second = static_cast<double>(step.tokens) / step.seconds;
-    if (const auto speed = measure_read_speed(config_.data.bin))
-      add(check_data_speed(config_.data.bin, *speed, tokens_per_second * corpus_->train.width()));
+    if (const auto speed = plan::measure_read_speed(config_.data.bin))
+      add(plan::check_data_speed(config_.data.bin, *speed, tokens_per_second * corpus_->train.width()));
   }
 
   void examine_disk() {
-    const std::string folder = nearest_folder(config_.output_dir);
+    const std::string folder = plan::nearest_folder(config_.output_dir);
     const auto bytes =
-        static_cast<double>(checkpoint_file_bytes(config_, corpus_ ? corpus_->tokenizer.get() : nullptr));
-    add(check_disk_speed(folder, measure_write_speed(folder), bytes));
+        static_cast<double>(run::checkpoint_file_bytes(config_, corpus_ ? corpus_->tokenizer.get() : nullptr));
+    add(plan::check_disk_speed(folder, plan::measure_write_speed(folder), bytes));
     const bool has_validation = corpus_ && corpus_->validation.size() > 0;
     const int64_t files = 1 + has_validation, numbered = config_.training.cadence.keep_last;
-    add(check_disk_space(folder, static_cast<double>(free_disk_space(folder)), bytes, files, numbered));
+    add(plan::check_disk_space(folder, static_cast<double>(free_disk_space(folder)), bytes, files, numbered));
   }
 
   // The configuration with the batch that the data really give.
@@ -437,25 +437,25 @@ class Examination {
   const PlanOptions& asked_;
   const Card* card_ = asked_.gpu.empty() ? nullptr : &require_card("--gpu", asked_.gpu);  // one that is not here
   const int64_t cores_ = usable_processors();
-  Checks checks_;
-  std::optional<DeviceInfo> device_;       // set when the run could use it
-  MemoryBudget memory_;                    // that the run may use, here or where it is asked about
-  double memory_here_ = 0;                 // free for a trial
-  std::optional<StartingPoint> start_;     // until it has been compared with the run
-  std::vector<std::string> changes_;       // since its checkpoint
-  std::optional<InitialWeights> initial_;  // of a new run; without the weights themselves
+  plan::Checks checks_;
+  std::optional<DeviceInfo> device_;            // set when the run could use it
+  plan::MemoryBudget memory_;                   // that the run may use, here or where it is asked about
+  double memory_here_ = 0;                      // free for a trial
+  std::optional<run::StartingPoint> start_;     // until it has been compared with the run
+  std::vector<std::string> changes_;            // since its checkpoint
+  std::optional<run::InitialWeights> initial_;  // of a new run; without the weights themselves
   int64_t steps_done_ = 0;
-  std::optional<int64_t> named_step_;  // that of --checkpoint
-  bool is_timed_ = false;              // it was tried
-  std::optional<StepTime> step_;       // nothing where it is not known
+  std::optional<int64_t> named_step_;   // that of --checkpoint
+  bool is_timed_ = false;               // it was tried
+  std::optional<plan::StepTime> step_;  // nothing where it is not known
   std::optional<Corpus> corpus_;
-  std::optional<RunPlan> plan_;
+  std::optional<run::Plan> plan_;
   TrainingConfig training_ = config_.training;  // with the batch that the data really give
 };
 
 }  // namespace
 
-Checks check_configuration(const config::CommandLine& command, const PlanOptions& asked) {
+plan::Checks check_configuration(const config::CommandLine& command, const PlanOptions& asked) {
   return Examination(command, asked).run();
 }
 

@@ -15,7 +15,7 @@
 #include "gpt/core/version.h"
 #include "gpt/device/device.h"
 #include "gpt/device/host.h"
-#include "gpt/diagnose/probe.h"
+#include "gpt/ops/probe.h"
 
 #ifdef GPT_CUDA
 #include <cuda_runtime_api.h>
@@ -40,7 +40,7 @@ std::string build_setting(std::string_view key) {
   return config.substr(value, config.find_first_of(", \n", value) - value);
 }
 
-Check check_libtorch() {
+plan::Check check_libtorch() {
   const std::string running = build_setting("TORCH_VERSION"), commit = build_setting("COMMIT_SHA").substr(0, 12);
   if (running != TORCH_VERSION) {
     return failed("LibTorch", fmt::format("{} is loaded, this program was compiled for {}", running, TORCH_VERSION),
@@ -50,7 +50,7 @@ Check check_libtorch() {
                                         build_setting("CUDA_VERSION"), commit_id()));
 }
 
-Checks check_cpu() {
+plan::Checks check_cpu() {
   const DeviceInfo cpu = describe_device(at::kCPU);
   const Capabilities capabilities = at::cpu::get_cpu_capabilities();
   const Probe attention = probe_cpu_attention(at::kFloat);
@@ -66,24 +66,25 @@ Checks check_cpu() {
   };
 }
 
-Check judge(const std::string& name, bool in_hardware, const Probe& probe, const std::string& fix) {
+plan::Check judge(const std::string& name, bool in_hardware, const Probe& probe, const std::string& fix) {
   if (!in_hardware) return warned(name, "not in this card's hardware", fix);
   return probe.works ? passed(name, "ran") : warned(name, probe.reason, fix);
 }
 
-Checks check_gpu(at::Device device) {
+plan::Checks check_gpu(at::Device device) {
   const std::string gpu = fmt::format("GPU {}", device.index());
   const DeviceInfo info = describe_device(device);
   const at::ScalarType type = info.bfloat16 ? at::kBFloat16 : at::kHalf;
-  Checks checks{passed(gpu, fmt::format("{}, {:.1f} GB, compute capability {}.{}", info.name, info.memory_bytes / 1e9,
-                                        info.compute_major, info.compute_minor)),
-                check_free_memory(gpu + " memory", free_bytes(device), info.memory_bytes),
-                judge(gpu + " TF32", info.tf32, info.tf32 ? probe_tf32(device) : Probe{},
-                      "float32 matrix products run in full precision"),
-                judge(gpu + " bfloat16", info.bfloat16, info.bfloat16 ? probe_product(device, at::kBFloat16) : Probe{},
-                      "dtype: auto uses float16 with loss scaling"),
-                judge(gpu + " float16", info.float16, info.float16 ? probe_product(device, at::kHalf) : Probe{},
-                      "set training.dtype: float32")};
+  plan::Checks checks{passed(gpu, fmt::format("{}, {:.1f} GB, compute capability {}.{}", info.name,
+                                              info.memory_bytes / 1e9, info.compute_major, info.compute_minor)),
+                      check_free_memory(gpu + " memory", free_bytes(device), info.memory_bytes),
+                      judge(gpu + " TF32", info.tf32, info.tf32 ? probe_tf32(device) : Probe{},
+                            "float32 matrix products run in full precision"),
+                      judge(gpu + " bfloat16", info.bfloat16,
+                            info.bfloat16 ? probe_product(device, at::kBFloat16) : Probe{},
+                            "dtype: auto uses float16 with loss scaling"),
+                      judge(gpu + " float16", info.float16, info.float16 ? probe_product(device, at::kHalf) : Probe{},
+                            "set training.dtype: float32")};
   const auto attention = [&](const char* name, const ops::SdpBackends& kernels) {
     const Probe probe = probe_attention(device, kernels, type);
     const std::string title = fmt::format("{} {} attention", gpu, name);
@@ -121,7 +122,7 @@ int major_of(const std::string& version) {
 
 }  // namespace
 
-Check check_cuda(const CudaState& state) {
+plan::Check check_cuda(const CudaState& state) {
   constexpr int kNeeded = host::kRequiredDriver;
   if (state.fault.empty()) return passed("CUDA", state.versions);
   if (!state.gpu_present) return passed("CUDA", "no NVIDIA GPU on this machine: training runs on the CPU");
@@ -141,7 +142,7 @@ Check check_cuda(const CudaState& state) {
       "check that nvidia-smi works, that CUDA_VISIBLE_DEVICES is not empty, and that a container runs with --gpus all");
 }
 
-Check check_instructions(bool avx2, bool avx512, CpuBfloat16 bfloat16, bool amx) {
+plan::Check check_instructions(bool avx2, bool avx512, CpuBfloat16 bfloat16, bool amx) {
   std::string found;
   const auto add = [&](bool there, const char* name) {
     if (there) found += fmt::format("{}{}", found.empty() ? "" : " ", name);
@@ -158,7 +159,7 @@ Check check_instructions(bool avx2, bool avx512, CpuBfloat16 bfloat16, bool amx)
   return passed("CPU instructions", fmt::format("{}; LibTorch uses {}", found, at::get_cpu_capability()));
 }
 
-Check check_free_memory(const std::string& name, int64_t free_bytes, int64_t total_bytes) {
+plan::Check check_free_memory(const std::string& name, int64_t free_bytes, int64_t total_bytes) {
   const std::string detail = fmt::format("{:.1f} GB free of {:.1f} GB", free_bytes / 1e9, total_bytes / 1e9);
   if (free_bytes < total_bytes / 4) {
     return warned(name, detail, "stop the other programs that hold it, or train smaller batches");
@@ -166,8 +167,8 @@ Check check_free_memory(const std::string& name, int64_t free_bytes, int64_t tot
   return passed(name, detail);
 }
 
-Checks check_machine() {
-  Checks checks{check_libtorch()};
+plan::Checks check_machine() {
+  plan::Checks checks{check_libtorch()};
   for (auto& check : check_cpu()) checks.push_back(std::move(check));
   const DeviceChoice choice = select_device("auto");
   const std::string driver = host::nvidia_driver_version();

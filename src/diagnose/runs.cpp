@@ -14,9 +14,9 @@
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
 #include "gpt/core/printable.h"
-#include "gpt/parameters/parameter_table.h"
+#include "gpt/layout/parameter_table.h"
 #include "gpt/report/loss_curve.h"
-#include "gpt/train/run_folder.h"
+#include "gpt/run/folder.h"
 
 namespace gpt {
 namespace {

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "gpt/core/format.h"
-#include "gpt/diagnose/time_checks.h"
-#include "gpt/parameters/parameter_table.h"
+#include "gpt/layout/parameter_table.h"
+#include "gpt/plan/time_checks.h"
 
 namespace gpt {
 namespace {
@@ -52,14 +52,15 @@ Cause likely_cause(const Config& config, const DeviceInfo& device, const Precisi
 
 }  // namespace
 
-Check check_speed(const Config& config, const DeviceInfo& device, const Precision& precision, const SpeedFacts& facts) {
+plan::Check check_speed(const Config& config, const DeviceInfo& device, const Precision& precision,
+                        const SpeedFacts& facts) {
   const double flops =
-      flops_per_token(config.model) * static_cast<double>(tokens_per_step(config)) / facts.step_seconds;
+      flops_per_token(config.model) * static_cast<double>(plan::tokens_per_step(config)) / facts.step_seconds;
   const double share = flops / facts.product_speed;
   std::string detail =
       fmt::format("{}/s, {:.0f} % of what matrix products reach here", format_flops(flops), 100 * share);
   if (facts.peak) detail += fmt::format(" and {:.0f} % of the card's peak", 100 * flops / *facts.peak);
-  Check check;
+  plan::Check check;
   if (share >= kSlow) {
     check = passed("speed", fmt::format("{}: {}", detail, share >= kFast ? "good" : "usual"));
   } else {

@@ -10,7 +10,7 @@
 
 #include "gpt/device/precision.h"
 #include "gpt/device/random_state.h"
-#include "gpt/parameters/parameter_table.h"
+#include "gpt/layout/parameter_table.h"
 
 namespace gpt {
 namespace {

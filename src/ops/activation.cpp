@@ -88,4 +88,8 @@ Repeat repeat_activation(const at::Tensor& y) {
   };
 }
 
+void gelu_out(const at::Tensor& x, const at::Tensor& y) {
+  kernels_of(x).activation(Activation::gelu, Dropout(), x, /*in=*/{}, y);
+}
+
 }  // namespace gpt::ops

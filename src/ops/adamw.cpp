@@ -1,6 +1,6 @@
 #include "gpt/ops/adamw.h"
 
-#include "gpt/parameters/alignment.h"
+#include "gpt/layout/alignment.h"
 #include "kernels.h"
 
 namespace gpt::ops {

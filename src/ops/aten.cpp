@@ -23,8 +23,8 @@
 #include <vector>
 
 #include "gpt/ops/part.h"
-#include "gpt/ops/product.h"
 #include "gpt/ops/sdp_backends.h"
+#include "gpt/products/product.h"
 
 namespace gpt::ops::aten {
 namespace {

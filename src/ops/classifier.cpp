@@ -13,7 +13,7 @@
 #include <optional>
 
 #include "gpt/device/device.h"
-#include "gpt/ops/product.h"
+#include "gpt/products/product.h"
 #include "kernels.h"
 
 namespace gpt::ops {

@@ -3,7 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "dropout_mask.h"
+#include "gpt/simd/dropout_mask.h"
 
 namespace gpt::ops {
 

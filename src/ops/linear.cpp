@@ -11,7 +11,7 @@
 
 #include "gpt/ops/activation.h"
 #include "gpt/ops/part.h"
-#include "gpt/ops/tuned_product.h"
+#include "gpt/products/tuned_product.h"
 #include "kept.h"
 #include "kernels.h"
 #include "repeat.h"
@@ -54,7 +54,7 @@ struct Linear : torch::autograd::Function<Linear> {
       const at::Tensor weight = in_product_type(parameter.compute_value()),  // (N, K)
           b = bias.defined() ? in_product_type(bias.compute_value()) : at::Tensor();
       shape.back() = weight.size(0);
-      results.push_back(result.counts ? product_with_bias(rows, weight, b, library, result.gelu).view(shape)
+      results.push_back(result.counts ? product_with_bias(rows, weight, b, library, result.gelu, gelu_out).view(shape)
                                       : at::zeros({}, rows.options()).expand(shape));
       saved.push_back(weight);
       needed.sums.push_back(bias.defined() ? std::make_shared<RowSums>() : nullptr);

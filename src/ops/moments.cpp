@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "gpt/parameters/alignment.h"
+#include "gpt/layout/alignment.h"
 #include "moment_map.h"
 
 namespace gpt::ops {

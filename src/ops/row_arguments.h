@@ -4,24 +4,10 @@
 #include <ATen/core/Tensor.h>
 
 #include "gpt/ops/operators.h"
+#include "gpt/parameters/pointers.h"
 #include "rows.h"
 
 namespace gpt::ops {
-
-// Null for an undefined tensor.
-template <class T>
-const T* read(const at::Tensor& x) {
-  return x.defined() ? x.const_data_ptr<T>() : nullptr;
-}
-
-template <class T>
-T* write(const at::Tensor& x) {
-  return x.defined() ? x.mutable_data_ptr<T>() : nullptr;
-}
-
-inline const float* read(const Parameter& parameter) {
-  return parameter.defined() ? read<float>(parameter.value()) : nullptr;
-}
 
 template <class T, class B, class Mask>
 AddNormRows<T, B, Mask> add_norm_rows(const Normalization& norm, const Mask& dropout, const at::Tensor& x,

@@ -30,7 +30,7 @@ std::string quoted(std::string_view bytes) {
   return text + "'";
 }
 
-// Checks the special tokens and returns which ids are theirs.
+// plan::Checks the special tokens and returns which ids are theirs.
 std::vector<bool> special_ids(const BpeModel& model, const std::string& origin) {
   std::vector<bool> special(model.tokens.size());
   std::unordered_set<std::string_view> texts;

@@ -83,7 +83,7 @@ void announce_methods(const Config& config, const Precision& precision, const De
     log::success(fmt::format("Gradient checkpointing: the backward pass computes {} again", recomputed_by(level)));
 }
 
-void announce_run(const Config& config, const GPT& model, const Corpus& corpus, const RunPlan& plan, bool resident) {
+void announce_run(const Config& config, const GPT& model, const Corpus& corpus, const run::Plan& plan, bool resident) {
   const ModelConfig& m = config.model;
   const std::string padded = m.padded_vocab() > *m.vocab_size ? fmt::format(" (padded to {})", m.padded_vocab()) : "";
   log::info(fmt::format("Model: {} parameters, {}, {}, width {}, block {}, vocabulary {}{}",

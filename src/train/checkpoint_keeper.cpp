@@ -13,8 +13,8 @@
 
 namespace gpt {
 
-CheckpointKeeper::CheckpointKeeper(RunState& state, const RunFolder& folder, const RunPlan& plan, int64_t keep_last,
-                                   Listeners& listeners, Forecast& forecast, bool is_saved)
+CheckpointKeeper::CheckpointKeeper(run::State& state, const run::Folder& folder, const run::Plan& plan,
+                                   int64_t keep_last, Listeners& listeners, run::Forecast& forecast, bool is_saved)
     : state_(state),
       folder_(folder),
       plan_(plan),
@@ -72,7 +72,7 @@ void CheckpointKeeper::save_the_rest() {
 
 void CheckpointKeeper::require_folder() {
   if (folder_.is_in_place()) return;
-  const RunFolder::Refuge refuge = folder_.refuge();
+  const run::Folder::Refuge refuge = folder_.refuge();
   save_checkpoint(refuge.path + "/" + kLastCheckpoint, state_.capture());
   process::set_unsaved_updates(0);
   throw Error(ExitCode::disk,
@@ -100,7 +100,7 @@ bool CheckpointKeeper::save(const std::string& path, bool must) {
   is_saving_ = false;
   listeners_.event({state_.step, fmt::format("saved {}", path)});
   if (!is_last) return true;
-  forecast_.took(Forecast::kCheckpoint, watch.running_seconds());
+  forecast_.took(run::Forecast::kCheckpoint, watch.running_seconds());
   is_saved_ = has_saved_ = true;
   saved_step_ = state_.step;
   process::set_unsaved_updates(0);

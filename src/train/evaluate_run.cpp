@@ -12,28 +12,28 @@
 #include "gpt/core/process.h"
 #include "gpt/model/compile.h"
 #include "gpt/report/console.h"
-#include "gpt/train/evaluator.h"
-#include "gpt/train/run_folder.h"
-#include "gpt/train/run_setup.h"
-#include "gpt/train/same_run.h"
+#include "gpt/run/evaluator.h"
+#include "gpt/run/folder.h"
+#include "gpt/run/same_run.h"
+#include "gpt/run/setup.h"
 
 namespace gpt {
 namespace {
 
-StartingPoint checkpoint_of(const Config& config) {
+run::StartingPoint checkpoint_of(const Config& config) {
   const std::string& from = config.training.resume_from;
   const bool named = names_checkpoint(from);
   std::error_code ignored;
   if (named && !std::filesystem::is_directory(from, ignored)) return {load_checkpoint(from), from};
   const std::string& folder = named ? from : config.output_dir;
-  if (auto found = peek_run(folder)) return std::move(*found);
+  if (auto found = run::peek_run(folder)) return std::move(*found);
   throw Error(ExitCode::checkpoint,
               fmt::format("{} holds no checkpoint to evaluate: name its folder with --output_dir, or a file with "
                           "--resume_from",
                           folder));
 }
 
-std::string describe(const StartingPoint& start, const Evaluation& evaluation) {
+std::string describe(const run::StartingPoint& start, const run::Evaluation& evaluation) {
   std::string line =
       fmt::format("{}: step {} | val loss {} | perplexity {}", start.path, start.checkpoint.step,
                   loss_text(evaluation.loss, evaluation.standard_error), format_perplexity(evaluation.perplexity()));
@@ -44,25 +44,25 @@ std::string describe(const StartingPoint& start, const Evaluation& evaluation) {
 }  // namespace
 
 ExitCode evaluate_run(Config config, const config::Origins& origins) {
-  const StartingPoint start = checkpoint_of(config);
+  const run::StartingPoint start = checkpoint_of(config);
   const PrecisionConfig asked = config.training.precision;
   config::keep_choices(config, origins, start.checkpoint.config);
   const DeviceChoice choice = select_device(config.device);  // as gpt-train does
-  Corpus read = load_run_corpus(config, start);
+  Corpus read = run::load_run_corpus(config, start);
   config.model.vocab_size = vocabulary_for(read, config.model.vocab_size);
   config.training.precision.master_weights = true;  // the weights are read into some that are there on every device
-  const RunSetup setup = prepare_run(config, std::move(read), choice, asked);
+  const run::Setup setup = run::prepare_run(config, std::move(read), choice, asked);
   const Corpus& corpus = setup.corpus;
 
   GPT model(config.model, choice.device, start.checkpoint.model, {.compute = setup.precision.weight_type()});
   model.set_operators(select_operators(config.training.execution, choice.device));
-  Evaluator evaluator(corpus, config.training.batch_size, config.model.block_size,
-                      {.eval_batches = config.training.cadence.eval_batches.value_or(0),
-                       .takes_neighbours = !start.checkpoint.eval_sequences},
-                      choice.device, setup.precision);
+  run::Evaluator evaluator(corpus, config.training.batch_size, config.model.block_size,
+                           {.eval_batches = config.training.cadence.eval_batches.value_or(0),
+                            .takes_neighbours = !start.checkpoint.eval_sequences},
+                           choice.device, setup.precision);
   if (evaluator.empty())
     throw Error(ExitCode::data, fmt::format("{} has no validation split to evaluate on", corpus.source));
-  const Evaluation evaluation = evaluator.run(model, [](double share) {
+  const run::Evaluation evaluation = evaluator.run(model, [](double share) {
     log::status(fmt::format("validating {:.0f}%", 100 * share));
     return process::stop_signal() != 0;
   });

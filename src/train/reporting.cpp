@@ -16,7 +16,7 @@
 
 namespace gpt {
 
-Listeners listeners_of(const RunFolder& folder, const ReportConfig& config) {
+Listeners listeners_of(const run::Folder& folder, const ReportConfig& config) {
   Listeners listeners;
   listeners.add(std::make_unique<Console>(), "log lines are missing");
   listeners.add(std::make_unique<TimingTable>(), "the closing table is missing");
@@ -32,8 +32,8 @@ Listeners listeners_of(const RunFolder& folder, const ReportConfig& config) {
   return listeners;
 }
 
-RunRecord describe_run(const RunSetup& setup, const RunState& state, const RunPlan& plan, const RunFolder& folder,
-                       std::vector<std::string> changes) {
+RunRecord describe_run(const run::Setup& setup, const run::State& state, const run::Plan& plan,
+                       const run::Folder& folder, std::vector<std::string> changes) {
   const bool is_whole = setup.config.data.stages.empty();
   return {.first_step = state.step,
           .total_steps = plan.total_steps,

@@ -20,8 +20,8 @@
 #include "gpt/device/memory.h"
 #include "gpt/generate/generator.h"
 #include "gpt/optim/lr_schedule.h"
-#include "gpt/train/measured_memory.h"
-#include "gpt/train/out_of_memory.h"
+#include "gpt/run/measured_memory.h"
+#include "gpt/run/out_of_memory.h"
 
 namespace gpt {
 namespace {
@@ -36,8 +36,8 @@ std::string stop_signal_name() { return fmt::format("SIG{}", sigabbrev_np(proces
 
 }  // namespace
 
-Trainer::Trainer(RunState& state, const RunSetup& setup, const RunPlan& plan, const RunFolder& folder,
-                 Listeners& listeners, bool is_saved, Recorder recorder)
+Trainer::Trainer(run::State& state, const run::Setup& setup, const run::Plan& plan, const run::Folder& folder,
+                 Listeners& listeners, bool is_saved, run::Recorder recorder)
     : state_(state),
       setup_(setup),
       plan_(plan),
@@ -50,9 +50,9 @@ Trainer::Trainer(RunState& state, const RunSetup& setup, const RunPlan& plan, co
                   .takes_neighbours = !state.eval_sequences},
                  device(), setup.precision),
       listeners_(listeners),
-      forecast_(plan, evaluation_steps(training(), state.model.config().block_size,
-                                       evaluation_tokens(training(), state.model.config().block_size,
-                                                         setup.corpus.validation.size()))),
+      forecast_(plan, run::evaluation_steps(training(), state.model.config().block_size,
+                                            run::evaluation_tokens(training(), state.model.config().block_size,
+                                                                   setup.corpus.validation.size()))),
       checkpoints_(state, folder, plan, cadence().keep_last, listeners, forecast_, is_saved),
       memory_watch_(training().execution.memory_check),
       first_step_(state.step),
@@ -71,7 +71,7 @@ ExitCode Trainer::run() {
     train();
     if (is_done() || process::stop_signal() != 0) return conclude();
   } catch (const std::exception& error) {
-    if (process::is_out_of_memory(error)) leave_out_of_memory({.requested = requested_bytes(error.what())});
+    if (process::is_out_of_memory(error)) leave_out_of_memory({.requested = run::requested_bytes(error.what())});
     if (folder_.is_in_place())
       listeners_.stop({state_.step, fmt::format("by an error ({})", first_line(error.what()))});
     throw;
@@ -111,10 +111,11 @@ bool Trainer::update() {
   const int64_t micro_batches = plan_.micro_batches(state_.step);
   const double learning_rate = learning_rate_at(training().schedule, state_.step, plan_.total_steps);
   activity_ = kUpdate;
-  const RunState::Cursor before = state_.cursor();
+  const run::State::Cursor before = state_.cursor();
   std::optional<int64_t> tokens;
   try {
-    tokens = run_update(train_step_, state_.loader, micro_batches, learning_rate, [this] { return is_interrupted(); });
+    tokens =
+        run::run_update(train_step_, state_.loader, micro_batches, learning_rate, [this] { return is_interrupted(); });
   } catch (const std::exception&) {
     state_.rewind(before);
     const std::string file = map_faults::changed_file();
@@ -132,14 +133,14 @@ bool Trainer::update() {
   if (!is_logged(state_.step)) keep_loss();
   const bool warmed_up = state_.step - first_step_ == kWarmUpSteps;
   if (is_logged(state_.step) || warmed_up) close_log_interval(learning_rate);
-  forecast_.took(Forecast::kStep, watch.running_seconds());
+  forecast_.took(run::Forecast::kStep, watch.running_seconds());
   return true;
 }
 
 // Where memory ran out before the update itself, weights and optimizer are those of the last update.
-void Trainer::leave_out_of_memory(Shortage shortage) {
+void Trainer::leave_out_of_memory(run::Shortage shortage) {
   shortage.free = static_cast<double>(free_bytes(shortage.is_taken_by_others ? at::kCPU : device()));
-  shortage.held = memory_at_peak(state_, train_step_);
+  shortage.held = run::memory_at_peak(state_, train_step_);
   const char* const activity = checkpoints_.is_saving() ? "checkpoint" : activity_;
   shortage.where = shortage.is_taken_by_others ? fmt::format("after step {}", state_.step)
                    : activity == kUpdate       ? fmt::format("in step {}", state_.step + 1)
@@ -158,7 +159,7 @@ void Trainer::leave_out_of_memory(Shortage shortage) {
           ? "Nothing had been saved: the run begins anew"
           : fmt::format("Step {} is saved in {}: the same command{} resumes from there", checkpoints_.saved_step(),
                         folder_.checkpoint_path(), shortage.is_taken_by_others ? "" : " with such a setting");
-  throw OutOfMemory(std::move(shortage));
+  throw run::OutOfMemory(std::move(shortage));
 }
 
 void Trainer::release_memory() const {
@@ -209,7 +210,7 @@ void Trainer::close_log_interval(double learning_rate) {
       m.mfu = m.tokens_per_second * state_.model.flops_per_token() / *peak;
     }
     m.peak_memory_mb = peak_allocated_bytes(device()) / 1e6;
-    m.memory = measured_memory(state_, train_step_);
+    m.memory = run::measured_memory(state_, train_step_);
     write_losses();
     listeners_.step(m);
     last_step_ = m;
@@ -290,7 +291,7 @@ void Trainer::evaluate() {
   activity_ = "validation";
   release_memory();
   const Stopwatch watch;
-  Evaluation evaluation;
+  run::Evaluation evaluation;
   try {
     evaluation = evaluator_.run(state_.model, [this](double share) {
       bar_.show_activity(fmt::format("validating {:.0f}%", 100 * share));
@@ -304,7 +305,7 @@ void Trainer::evaluate() {
   }
   release_memory();
   if (std::isnan(evaluation.loss) && is_interrupted()) return;  // repeated when the run resumes
-  forecast_.took(Forecast::kEvaluation, watch.running_seconds());
+  forecast_.took(run::Forecast::kEvaluation, watch.running_seconds());
   state_.evaluated_step = state_.step;
   if (state_.eval_sequences && !cadence().eval_batches && std::isfinite(evaluation.loss))
     state_.eval_sequences = evaluation.sequences;
@@ -326,7 +327,7 @@ void Trainer::evaluate() {
 }
 
 // Once for each rise beyond what the sample of the split explains.
-void Trainer::warn_of_rise(const Evaluation& evaluation) {
+void Trainer::warn_of_rise(const run::Evaluation& evaluation) {
   constexpr double kClear = 0.01;
   const double rise = evaluation.loss - state_.best_val_loss;
   if (rise <= 0) is_rise_announced_ = false;
@@ -383,7 +384,7 @@ void Trainer::write_sample() {
       generate(state_.model, *setup_.corpus.tokenizer, cadence().sample_prompt, sampling,
                generation_type(setup_.precision, device()), [this](std::string_view) { return !is_interrupted(); });
   release_memory();
-  forecast_.took(Forecast::kSample, watch.running_seconds());
+  forecast_.took(run::Forecast::kSample, watch.running_seconds());
   checkpoints_.require_folder();
   listeners_.sample({.step = state_.step, .text = cadence().sample_prompt + result.text});
 }

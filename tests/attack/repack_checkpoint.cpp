@@ -4,7 +4,7 @@
 #include <iterator>
 #include <string>
 
-#include "gpt/checkpoint/container.h"
+#include "gpt/container/container.h"
 
 int main(int argc, char** argv) {
   if (argc != 5) {

@@ -7,7 +7,7 @@
 
 #include "bench/tiny_bench_run.h"
 
-namespace gpt {
+namespace gpt::bench {
 namespace {
 
 // A loss that falls by a tenth with every quarter of the updates, from where the configuration begins.
@@ -129,4 +129,4 @@ TEST(Architecture, LearningSurvivesJson) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::bench

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace gpt {
+namespace gpt::bench {
 namespace {
 
 using Gains = std::vector<double>;
@@ -97,4 +97,4 @@ TEST(Comparisons, FewPairsAndAMachineThatChangesTellNothing) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::bench

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace gpt {
+namespace gpt::bench {
 namespace {
 
 Document example() {
@@ -55,4 +55,4 @@ TEST(Documents, ANarrowTerminalSplitsNoWords) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::bench

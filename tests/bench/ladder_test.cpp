@@ -15,7 +15,7 @@
 #include "gpt/core/error.h"
 #include "gpt/core/version.h"
 
-namespace gpt {
+namespace gpt::bench {
 namespace {
 
 // Rungs that only move the learning rate, the seed and the threads, which the measurement below reads.
@@ -416,4 +416,4 @@ TEST(Ladder, ResultsNameEveryRow) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::bench

@@ -6,7 +6,7 @@
 
 #include "bench/tiny_bench_run.h"
 
-namespace gpt {
+namespace gpt::bench {
 namespace {
 
 TEST(Measurement, AGpuIsWaitedForOnceInAGroupOfUpdates) {
@@ -51,4 +51,4 @@ TEST(Measurement, SurvivesJson) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::bench

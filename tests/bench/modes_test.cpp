@@ -8,7 +8,7 @@
 
 #include "gpt/core/error.h"
 
-namespace gpt {
+namespace gpt::bench {
 namespace {
 
 DeviceInfo gpu() {
@@ -103,4 +103,4 @@ TEST(Modes, ResultsNameEveryRow) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::bench

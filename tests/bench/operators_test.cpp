@@ -12,7 +12,7 @@
 
 #include "support/device_cases.h"
 
-namespace gpt {
+namespace gpt::bench {
 namespace {
 
 Config small_run(Mlp mlp) {
@@ -141,4 +141,4 @@ TEST_P(OperatorSpeedsTest, KeepsWhatWasMeasuredBeforeASignal) {
 INSTANTIATE_ON_DEVICES(OperatorSpeedsTest);
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::bench

@@ -11,7 +11,7 @@
 #include "gpt/config/load.h"
 #include "gpt/core/error.h"
 
-namespace gpt {
+namespace gpt::bench {
 namespace {
 
 // 1 GB and 100 ms without a saver. A level of checkpointing takes 100 MB away and costs 10 ms; our operators save as much, and time.
@@ -125,4 +125,4 @@ TEST(Savers, FewPairsTellNothingOfTheSpeed) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::bench

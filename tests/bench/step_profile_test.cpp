@@ -24,7 +24,7 @@
 #include "src/bench/part_clock.h"
 #include "support/device_cases.h"
 
-namespace gpt {
+namespace gpt::bench {
 namespace {
 
 constexpr int kForwardMs = 3, kBackwardMs = 7;
@@ -218,4 +218,4 @@ TEST(StepProfiles, ShowEveryPart) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::bench

@@ -6,7 +6,7 @@
 #include "core/scratch_folder.h"
 #include "gpt/config/config.h"
 
-namespace gpt {
+namespace gpt::bench {
 
 inline Config tiny_bench_run(const ScratchFolder& folder) {
   Config config;
@@ -24,4 +24,4 @@ inline Config tiny_bench_run(const ScratchFolder& folder) {
   return config;
 }
 
-}  // namespace gpt
+}  // namespace gpt::bench

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "checkpoint/sample_checkpoint.h"
-#include "gpt/checkpoint/container.h"
 #include "gpt/config/load.h"
+#include "gpt/container/container.h"
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
 #include "gpt/optim/adamw.h"

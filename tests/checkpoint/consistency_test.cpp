@@ -12,9 +12,9 @@
 
 #include "core/scratch_folder.h"
 #include "gpt/checkpoint/checkpoint.h"
-#include "gpt/checkpoint/container.h"
+#include "gpt/container/container.h"
 #include "gpt/core/error.h"
-#include "gpt/parameters/parameter_table.h"
+#include "gpt/layout/parameter_table.h"
 #include "gpt/tokenizer/make_tokenizer.h"
 #include "support/expect_error.h"
 

@@ -5,12 +5,12 @@
 namespace gpt {
 namespace {
 
-using Status = Check::Status;
+using Status = plan::Check::Status;
 
 const CudaState kWorking{true, true, "580.65.06", "NVIDIA driver 580.65.06", ""};
 
 TEST(CheckCuda, PassesWithAGpuThatWorks) {
-  const Check check = check_cuda(kWorking);
+  const plan::Check check = check_cuda(kWorking);
   EXPECT_EQ(check.status, Status::pass);
   EXPECT_EQ(check.detail, kWorking.versions);
 }
@@ -21,7 +21,7 @@ TEST(CheckCuda, PassesWithoutAGpu) {
 }
 
 TEST(CheckCuda, AGpuThatThisBuildCannotUseIsAWarning) {
-  const Check check = check_cuda({false, true, "580.65.06", "", "this build has no CUDA code"});
+  const plan::Check check = check_cuda({false, true, "580.65.06", "", "this build has no CUDA code"});
   EXPECT_EQ(check.status, Status::warn);
   EXPECT_NE(check.fix.find("--cuda"), std::string::npos);
 }
@@ -30,13 +30,13 @@ TEST(CheckCuda, ADriverTooOldFailsAndTheNeededOneIsNamed) {
   CudaState state = kWorking;
   state.driver = "535.104.05";
   state.fault = "driver too old";
-  const Check check = check_cuda(state);
+  const plan::Check check = check_cuda(state);
   EXPECT_EQ(check.status, Status::fail);
   EXPECT_NE(check.fix.find("535.104.05 to 580 or newer"), std::string::npos) << check.fix;
 }
 
 TEST(CheckCuda, AMissingDriverFailsAndTheNeededOneIsNamed) {
-  const Check check = check_cuda({true, true, "", "", "no NVIDIA driver found"});
+  const plan::Check check = check_cuda({true, true, "", "", "no NVIDIA driver found"});
   EXPECT_EQ(check.status, Status::fail);
   EXPECT_NE(check.fix.find("580"), std::string::npos) << check.fix;
 }
@@ -44,14 +44,14 @@ TEST(CheckCuda, AMissingDriverFailsAndTheNeededOneIsNamed) {
 TEST(CheckCuda, AGpuThatIsHiddenFails) {
   CudaState state = kWorking;
   state.fault = "no CUDA device found";
-  const Check check = check_cuda(state);
+  const plan::Check check = check_cuda(state);
   EXPECT_EQ(check.status, Status::fail);
   EXPECT_NE(check.fix.find("CUDA_VISIBLE_DEVICES"), std::string::npos) << check.fix;
 }
 
 TEST(CheckInstructions, WithoutAvx2IsSlow) {
   EXPECT_EQ(check_instructions(false, false, CpuBfloat16::absent, false).status, Status::warn);
-  const Check check = check_instructions(true, true, CpuBfloat16::fast, false);
+  const plan::Check check = check_instructions(true, true, CpuBfloat16::fast, false);
   EXPECT_EQ(check.status, Status::pass);
   EXPECT_EQ(check.detail.find("avx2 avx512 bfloat16;"), 0) << check.detail;
 }
@@ -63,7 +63,7 @@ TEST(CheckFreeMemory, LittleOfItWarns) {
 
 // On any machine at all: nothing is thrown, and what needs doing says what.
 TEST(CheckMachine, EveryFindingThatIsNoPassHasAFix) {
-  const Checks checks = check_machine();
+  const plan::Checks checks = check_machine();
   EXPECT_GE(checks.size(), 6);
   for (const auto& check : checks) {
     EXPECT_NE(check.detail, "") << check.name;

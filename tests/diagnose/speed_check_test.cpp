@@ -2,13 +2,13 @@
 
 #include <gtest/gtest.h>
 
-#include "gpt/diagnose/time_checks.h"
-#include "gpt/parameters/parameter_table.h"
+#include "gpt/layout/parameter_table.h"
+#include "gpt/plan/time_checks.h"
 
 namespace gpt {
 namespace {
 
-using Status = Check::Status;
+using Status = plan::Check::Status;
 
 // A step that reaches `share` of the speed of products, on a CPU without bfloat16 and without other programs.
 struct SomeRun {
@@ -18,8 +18,8 @@ struct SomeRun {
   SpeedFacts facts{.step_seconds = 1, .product_speed = 1, .peak = {}, .attention = "flash", .threads = 8, .cores = 8};
 
   SomeRun() { config.model.vocab_size = 50257; }
-  Check check(double share) {
-    facts.product_speed = flops_per_token(config.model) * static_cast<double>(tokens_per_step(config)) / share;
+  plan::Check check(double share) {
+    facts.product_speed = flops_per_token(config.model) * static_cast<double>(plan::tokens_per_step(config)) / share;
     return check_speed(config, device, precision, facts);
   }
 };
@@ -63,7 +63,7 @@ TEST(CheckSpeed, ASlowStepNamesItsLikelyCause) {
 TEST(CheckSpeed, WhatLiesInTheModelIsNoWarning) {
   SomeRun run;
   run.config.model.n_embd = 64;
-  const Check narrow = run.check(0.1);
+  const plan::Check narrow = run.check(0.1);
   EXPECT_EQ(narrow.status, Status::pass);
   EXPECT_NE(narrow.detail.find("slow, since products of width 64"), std::string::npos) << narrow.detail;
 }

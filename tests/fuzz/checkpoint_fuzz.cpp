@@ -17,8 +17,8 @@
 #include "expect.h"
 #include "folder.h"
 #include "gpt/checkpoint/checkpoint.h"
-#include "gpt/checkpoint/container.h"
-#include "gpt/parameters/parameter_table.h"
+#include "gpt/container/container.h"
+#include "gpt/layout/parameter_table.h"
 #include "gpt/tokenizer/make_tokenizer.h"
 
 namespace {

@@ -5,10 +5,10 @@
 #include <string>
 #include <string_view>
 
+#include "container/forged_container.h"
 #include "expect.h"
 #include "folder.h"
-#include "gpt/checkpoint/container.h"
-#include "tests/checkpoint/forged_container.h"
+#include "gpt/container/container.h"
 
 namespace {
 

@@ -15,7 +15,7 @@
 
 #include <string>
 
-#include "gpt/parameters/alignment.h"
+#include "gpt/layout/alignment.h"
 #include "ops/operator_times.h"
 
 namespace gpt::ops {

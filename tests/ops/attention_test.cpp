@@ -24,8 +24,8 @@
 
 #include "gpt/device/cpu_bfloat16.h"
 #include "gpt/device/random_state.h"
-#include "src/ops/cpu_capability.h"
-#include "src/ops/philox.h"
+#include "gpt/simd/cpu_capability.h"
+#include "gpt/simd/philox.h"
 #include "support/device_cases.h"
 #include "support/tolerance.h"
 

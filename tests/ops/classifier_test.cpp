@@ -30,7 +30,7 @@
 #include <vector>
 
 #include "gpt/device/precision.h"
-#include "gpt/ops/product.h"
+#include "gpt/products/product.h"
 #include "src/ops/kernels.h"
 #include "support/allocations.h"
 #include "support/device_cases.h"

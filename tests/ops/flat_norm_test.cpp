@@ -14,7 +14,7 @@
 #include <tuple>
 
 #include "gpt/device/random_state.h"
-#include "gpt/parameters/alignment.h"
+#include "gpt/layout/alignment.h"
 #include "support/device_cases.h"
 #include "support/emulated_kernels.h"
 #include "support/tolerance.h"

@@ -32,7 +32,7 @@
 #include "gpt/ops/activation.h"
 #include "gpt/ops/aten.h"
 #include "gpt/ops/norm.h"
-#include "gpt/ops/tuned_product.h"
+#include "gpt/products/tuned_product.h"
 #include "src/ops/kernels.h"
 #include "support/device_cases.h"
 #include "support/emulated_kernels.h"

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "gpt/ops/product.h"
+#include "gpt/products/product.h"
 #include "ops/operator_times.h"
 
 namespace gpt::ops {

@@ -13,7 +13,7 @@
 
 #include "support/cuda_emulation.h"  // before the kernel, which it compiles for the host
 
-#include "src/ops/token_gather_kernel.cuh"
+#include "src/ops/cuda/token_gather.cuh"
 #include "support/device_cases.h"
 
 namespace gpt {

@@ -9,7 +9,7 @@
 
 #include "gpt/device/graph.h"
 #include "gpt/model/gpt.h"
-#include "gpt/train/recorder.h"
+#include "gpt/run/recorder.h"
 
 namespace gpt::test {
 
@@ -57,8 +57,8 @@ class CountedGraphs : public Graphs {
 };
 
 // Before the model is made: use_recordable_stream().
-inline Recorder counting_recorder(const GPT& model, int64_t& replays) {
-  return Recorder(std::make_unique<CountedGraphs>(model, replays));
+inline run::Recorder counting_recorder(const GPT& model, int64_t& replays) {
+  return run::Recorder(std::make_unique<CountedGraphs>(model, replays));
 }
 
 }  // namespace gpt::test

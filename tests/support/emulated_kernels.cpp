@@ -4,14 +4,14 @@
 
 #include "support/cuda_emulation.h"  // before the kernels, which it compiles for the host
 
-#include "src/ops/activation_kernel.cuh"
-#include "src/ops/adamw_kernel.cuh"
-#include "src/ops/classifier_kernel.cuh"
-#include "src/ops/embedding_kernel.cuh"
-#include "src/ops/flat_norm_kernel.cuh"
-#include "src/ops/heads_kernel.cuh"
-#include "src/ops/norm_kernel.cuh"
-#include "src/ops/verdict_kernel.cuh"
+#include "src/ops/cuda/activation.cuh"
+#include "src/ops/cuda/adamw.cuh"
+#include "src/ops/cuda/classifier.cuh"
+#include "src/ops/cuda/embedding.cuh"
+#include "src/ops/cuda/flat_norm.cuh"
+#include "src/ops/cuda/heads.cuh"
+#include "src/ops/cuda/norm.cuh"
+#include "src/ops/cuda/verdict.cuh"
 
 namespace gpt::test {
 namespace {

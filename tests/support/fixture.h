@@ -57,7 +57,7 @@ struct Fixture {
 };
 
 inline Fixture read_fixture(const std::string& form) {
-  const std::string path = test::source_folder() + "/tests/data/" + form + ".safetensors";
+  const std::string path = test::source_folder() + "/tests/fixtures/" + form + ".safetensors";
   std::ifstream file(path, std::ios::binary);
   std::string bytes{std::istreambuf_iterator<char>(file), {}};
   if (bytes.size() < 8) throw std::runtime_error("cannot read " + path + "; scripts/make_fixtures.py makes it");

@@ -38,13 +38,13 @@ class CheckpointKeeperTest : public testing::Test {
 
   ScratchFolder place_;
   const fs::path root_ = place_ / "run", moved_ = place_ / "moved", other_ = place_ / "other";
-  RunFolder folder_{root_};
+  run::Folder folder_{root_};
   Corpus corpus_ = some_corpus();
   Config config_ = config_for(corpus_);
-  RunState state_{config_, corpus_, at::kCPU, Precision{}};
-  RunPlan plan_ = plan_run(config_.training, state_.loader.batches_per_epoch());
+  run::State state_{config_, corpus_, at::kCPU, Precision{}};
+  run::Plan plan_ = run::plan_run(config_.training, state_.loader.batches_per_epoch());
   Listeners listeners_;
-  Forecast forecast_{plan_, 0};
+  run::Forecast forecast_{plan_, 0};
   CheckpointKeeper keeper_{state_, folder_, plan_, /*keep_last=*/1, listeners_, forecast_, /*is_saved=*/false};
 };
 
@@ -90,24 +90,24 @@ TEST_F(CheckpointKeeperTest, AFolderThatIsNoLongerTheRunsIsNotWrittenTo) {
     std::function<void()> change;
     std::string saved_in;
   };
-  std::unique_ptr<RunFolder> another;
+  std::unique_ptr<run::Folder> another;
   const Case cases[] = {
       {"moved", [&] { fs::rename(root_, moved_); }, moved_},
       {"replaced", [&] { fs::rename(root_, moved_), fs::create_directory(root_); }, moved_},
-      {"in use by another run", [&] { fs::rename(root_, moved_), another = std::make_unique<RunFolder>(root_); },
+      {"in use by another run", [&] { fs::rename(root_, moved_), another = std::make_unique<run::Folder>(root_); },
        moved_},
       {"a link to elsewhere",
        [&] { fs::rename(root_, moved_), fs::create_directory(other_), fs::create_symlink(other_, root_); }, moved_},
       {"deleted", [&] { fs::remove_all(root_); }, root_},
       {"deleted and made anew", [&] { fs::remove_all(root_), fs::create_directory(root_); }, root_.string() + "-2"},
       {"its lock removed", [&] { fs::remove(root_ / ".lock"); }, root_},
-      {"its lock taken", [&] { fs::remove(root_ / ".lock"), another = std::make_unique<RunFolder>(root_); },
+      {"its lock taken", [&] { fs::remove(root_ / ".lock"), another = std::make_unique<run::Folder>(root_); },
        root_.string() + "-2"},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.name);
     fs::remove_all(place_.path()), fs::create_directory(place_.path());
-    const RunFolder folder(root_);
+    const run::Folder folder(root_);
     CheckpointKeeper keeper(state_, folder, plan_, 0, listeners_, forecast_, /*is_saved=*/false);
     c.change();
     EXPECT_ERROR(keeper.save_last(/*must=*/false), ExitCode::disk, c.saved_in + "; the same command with --output_dir");

@@ -107,7 +107,7 @@ class SaverPairs : public DeviceTest {
     whole.train_to(kStop);
     save_checkpoint(path_, whole.state.capture());
     const std::vector<double> losses = whole.train_to(kUpdates);
-    const StartingPoint start{.checkpoint = load_checkpoint(path_), .path = path_};
+    const run::StartingPoint start{.checkpoint = load_checkpoint(path_), .path = path_};
     TinyRun resumed(config, corpus_, device(), precision, &start);
     EXPECT_EQ(resumed.train_to(kUpdates), losses);
     expect_same_weights_and_moments(resumed.state.capture(), whole.state.capture());

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "gpt/run/state.h"
+#include "gpt/run/train_step.h"
 #include "gpt/tokenizer/make_tokenizer.h"
-#include "gpt/train/run_state.h"
-#include "gpt/train/train_step.h"
 #include "support/counted_graphs.h"
 
 namespace gpt {
@@ -43,25 +43,25 @@ inline Config tiny_config(const Corpus& corpus) {
 
 struct TinyRun {
   TinyRun(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision,
-          const StartingPoint* start = nullptr, bool is_recorded = false)
+          const run::StartingPoint* start = nullptr, bool is_recorded = false)
       : state(config, corpus, device, precision, start),
         step(state.model, state.optimizer, state.scaler, precision, config.training,
-             is_recorded ? test::counting_recorder(state.model, replays) : Recorder(), state.counts()),
+             is_recorded ? test::counting_recorder(state.model, replays) : run::Recorder(), state.counts()),
         micro_batches(config.training.gradient_accumulation_steps) {}
 
   // The losses of the updates up to `last`.
   std::vector<double> train_to(int64_t last) {
     std::vector<double> losses;
     for (; state.step < last; ++state.step) {
-      run_update(step, state.loader, micro_batches, /*learning_rate=*/1e-2, [] { return false; });
+      run::run_update(step, state.loader, micro_batches, /*learning_rate=*/1e-2, [] { return false; });
       losses.push_back(step.loss().item<double>());
     }
     return losses;
   }
 
   int64_t replays = 0;  // of recorded parts of the step
-  RunState state;
-  TrainStep step;
+  run::State state;
+  run::TrainStep step;
   int64_t micro_batches;
 };
 

@@ -106,14 +106,14 @@ class TrainerTest : public testing::Test {
     return run(folder_path, is_recorded, std::make_unique<Notes>(lines_, stop_after));
   }
   ExitCode run(const std::string& folder_path, bool is_recorded, std::unique_ptr<Listener> listener) {
-    const RunFolder folder(folder_path);
+    const run::Folder folder(folder_path);
     const auto start = folder.find_start("auto", /*restart=*/false);
-    const RunSetup setup{config_, corpus_, describe_device(at::kCPU), Precision{}};
-    RunState state(config_, corpus_, at::kCPU, {}, start ? &*start : nullptr);
-    const RunPlan plan = plan_run(config_.training, state.loader.batches_per_epoch());
+    const run::Setup setup{config_, corpus_, describe_device(at::kCPU), Precision{}};
+    run::State state(config_, corpus_, at::kCPU, {}, start ? &*start : nullptr);
+    const run::Plan plan = run::plan_run(config_.training, state.loader.batches_per_epoch());
     Listeners listeners;
     listeners.add(std::move(listener), "notes");
-    Recorder recorder = is_recorded ? test::counting_recorder(state.model, replays_) : Recorder();
+    run::Recorder recorder = is_recorded ? test::counting_recorder(state.model, replays_) : run::Recorder();
     Trainer trainer(state, setup, plan, folder, listeners, /*is_saved=*/start.has_value(), std::move(recorder));
     return trainer.run();
   }

@@ -7,7 +7,7 @@
 #include "gpt/bench/measurement.h"
 #include "gpt/config/config.h"
 
-namespace gpt {
+namespace gpt::bench {
 
 // As measure() and learn(), by the verbs of these names of the program that calls them. A signal that stops this program is passed
 // on; then the result is nothing. The process never outlives this one, which a second Ctrl-C ends at once. Throws gpt::Error with
@@ -15,4 +15,4 @@ namespace gpt {
 std::optional<Measurement> measure_apart(const Config& config, const MeasurementLength& length);
 std::optional<Learning> learn_apart(const Config& config, const LearningLength& length);
 
-}  // namespace gpt
+}  // namespace gpt::bench

@@ -12,7 +12,7 @@
 #include "gpt/bench/findings.h"
 #include "gpt/config/config.h"
 
-namespace gpt {
+namespace gpt::bench {
 
 // The validation loss along some updates of one run.
 struct Learning {
@@ -63,4 +63,4 @@ ArchitectureComparison compare_architectures(const Config& wanted, double second
 
 Findings findings(const ArchitectureComparison& comparison);
 
-}  // namespace gpt
+}  // namespace gpt::bench

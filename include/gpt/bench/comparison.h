@@ -10,7 +10,7 @@
 #include "gpt/bench/measurement.h"
 #include "gpt/config/config.h"
 
-namespace gpt {
+namespace gpt::bench {
 
 struct Comparison {
   Measurement before, after;  // medians of their runs
@@ -66,4 +66,4 @@ struct Judgement {
 };
 Judgement judge(const Comparison& pair, double start_loss);
 
-}  // namespace gpt
+}  // namespace gpt::bench

@@ -5,7 +5,7 @@
 #include <variant>
 #include <vector>
 
-namespace gpt {
+namespace gpt::bench {
 
 using Cells = std::vector<std::string>;
 
@@ -31,4 +31,4 @@ std::string to_plain_text(const Document& document, int columns = 0);
 std::string as_ratio(double value);  // "1.25x"
 std::string as_share(double value);  // of 1: "25 %"
 
-}  // namespace gpt
+}  // namespace gpt::bench

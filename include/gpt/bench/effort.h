@@ -10,7 +10,7 @@
 #include "gpt/bench/measurement.h"
 #include "gpt/config/config.h"
 
-namespace gpt {
+namespace gpt::bench {
 
 // Measures one configuration; nothing when a signal stopped it. Throws gpt::Error when it cannot be run.
 using Measure = std::function<std::optional<Measurement>(const Config& config, const MeasurementLength& length)>;
@@ -47,4 +47,4 @@ struct Effort {
 // So that `count` comparisons of two configurations, each `rounds` times, take about `seconds`.
 Effort effort_for(const Pace& pace, int64_t count, double seconds);
 
-}  // namespace gpt
+}  // namespace gpt::bench

@@ -7,7 +7,7 @@
 
 #include "gpt/bench/document.h"
 
-namespace gpt {
+namespace gpt::bench {
 
 struct Bar {
   std::string name, label;
@@ -24,4 +24,4 @@ struct Findings {
   bool complete = false;  // not stopped by a signal
 };
 
-}  // namespace gpt
+}  // namespace gpt::bench

@@ -14,7 +14,7 @@
 #include "gpt/bench/measurement.h"
 #include "gpt/bench/rung.h"
 
-namespace gpt {
+namespace gpt::bench {
 
 struct LadderRow {
   std::string name, settings;
@@ -48,4 +48,4 @@ Ladder climb(const Config& wanted, const LadderPlan& plan, const Measure& measur
 
 Findings findings(const Ladder& ladder);
 
-}  // namespace gpt
+}  // namespace gpt::bench

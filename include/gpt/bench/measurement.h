@@ -9,7 +9,7 @@
 
 #include "gpt/config/config.h"
 
-namespace gpt {
+namespace gpt::bench {
 
 // Of at least one value; of an even number the mean of the two in the middle.
 double median(std::vector<double> values);
@@ -40,4 +40,4 @@ Measurement measure(const Config& config, const MeasurementLength& length);
 std::string to_json(const Measurement& measurement);
 Measurement measurement_from_json(const std::string& text);
 
-}  // namespace gpt
+}  // namespace gpt::bench

@@ -9,7 +9,7 @@
 #include "gpt/config/config.h"
 #include "gpt/device/device.h"
 
-namespace gpt {
+namespace gpt::bench {
 
 struct ModesEffort {
   int64_t epochs = 3;      // times that each mode is measured, in turn
@@ -29,4 +29,4 @@ Modes measure_modes(const Config& wanted, const DeviceInfo& device, const ModesE
 
 Findings findings(const Modes& modes);
 
-}  // namespace gpt
+}  // namespace gpt::bench

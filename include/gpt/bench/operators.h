@@ -12,7 +12,7 @@
 #include "gpt/config/config.h"
 #include "gpt/device/device.h"
 
-namespace gpt {
+namespace gpt::bench {
 
 struct OperatorSpeed {
   std::string name;    // "attention, with backward"
@@ -37,4 +37,4 @@ OperatorSpeeds measure_operators(const Config& config, const DeviceInfo& device,
 
 Findings findings(const OperatorSpeeds& speeds);
 
-}  // namespace gpt
+}  // namespace gpt::bench

@@ -8,7 +8,7 @@
 #include "gpt/config/config.h"
 #include "gpt/device/device.h"
 
-namespace gpt {
+namespace gpt::bench {
 
 // What figures depend on beside the configuration.
 struct Machine {
@@ -39,4 +39,4 @@ std::string to_svg(const BenchResults& results);
 // Writes FOLDER/TITLE-DATE.{md,json,svg}, creating the folder; returns the path without its ending.
 std::string write_results(const BenchResults& results, const std::string& folder);
 
-}  // namespace gpt
+}  // namespace gpt::bench

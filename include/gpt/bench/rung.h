@@ -8,7 +8,7 @@
 #include "gpt/config/config.h"
 #include "gpt/device/device.h"
 
-namespace gpt {
+namespace gpt::bench {
 
 struct Rung {
   std::string name;      // as `gpt-bench combo` takes it
@@ -55,4 +55,4 @@ void use_libtorchs_operators(Config& config);
 // The same with every rung taken away.
 Config without_rungs(const Config& wanted);
 
-}  // namespace gpt
+}  // namespace gpt::bench

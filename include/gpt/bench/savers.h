@@ -10,7 +10,7 @@
 #include "gpt/config/config.h"
 #include "gpt/device/device.h"
 
-namespace gpt {
+namespace gpt::bench {
 
 struct Savings {
   // The first is the baseline: float32, LibTorch's operators, nothing saved. `gain` of another is its speed over the baseline in
@@ -28,4 +28,4 @@ Savings measure_savers(const Config& wanted, const std::vector<Rung>& savers, do
 
 Findings findings(const Savings& savings);
 
-}  // namespace gpt
+}  // namespace gpt::bench

@@ -3,10 +3,10 @@
 
 #include "gpt/bench/effort.h"
 
-namespace gpt {
+namespace gpt::bench {
 
 // Redrawn on a terminal; elsewhere a line for each thing that is measured, and one in ten seconds. `seconds`: that all of it may
 // take, as long as its own speed is not known.
 Progress show_status(double seconds);
 
-}  // namespace gpt
+}  // namespace gpt::bench

@@ -14,7 +14,7 @@
 #include "gpt/device/device.h"
 #include "gpt/report/memory_use.h"
 
-namespace gpt {
+namespace gpt::bench {
 
 struct PartTime {
   std::string name;
@@ -49,4 +49,4 @@ std::vector<std::string> advice(const StepProfile& profile);
 
 Findings findings(const StepProfile& profile);
 
-}  // namespace gpt
+}  // namespace gpt::bench

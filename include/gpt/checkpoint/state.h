@@ -25,7 +25,7 @@ struct Checkpoint {
   int64_t skipped_steps = 0, consecutive_skipped_steps = 0;
   int64_t evaluated_step = 0;  // the last step whose evaluation was completed
   int64_t evaluations_since_best = 0;
-  std::optional<int64_t> eval_sequences = {};  // as RunState has it
+  std::optional<int64_t> eval_sequences = {};  // as run::State has it
   Config config;                               // effective; for Python a nested dict {section: {key: value}}
   std::string tokenizer;                       // JSON
   std::string data_fingerprint;

@@ -2,13 +2,13 @@
 #pragma once
 
 #include "gpt/config/load.h"
-#include "gpt/diagnose/check.h"
 #include "gpt/diagnose/plan_options.h"
+#include "gpt/plan/check.h"
 
 namespace gpt {
 
 // What a run of the command's configuration would meet. A user error is a failed check and never an exception; only a signal
 // ends it early, with gpt::Error(interrupted).
-Checks check_configuration(const config::CommandLine& command, const PlanOptions& asked);
+plan::Checks check_configuration(const config::CommandLine& command, const PlanOptions& asked);
 
 }  // namespace gpt

@@ -5,12 +5,12 @@
 #include <string>
 
 #include "gpt/device/cpu_bfloat16.h"
-#include "gpt/diagnose/check.h"
+#include "gpt/plan/check.h"
 
 namespace gpt {
 
 // Measures, then judges by the functions below. Takes a second or two: every feature is tried.
-Checks check_machine();
+plan::Checks check_machine();
 
 // The state of CUDA here. `fault`: why there is no usable GPU, in select_device's words; empty if there is one.
 struct CudaState {
@@ -20,9 +20,9 @@ struct CudaState {
   std::string versions;      // of driver, runtime and cuDNN, where they could be queried
   std::string fault;
 };
-Check check_cuda(const CudaState& state);
+plan::Check check_cuda(const CudaState& state);
 
-Check check_instructions(bool avx2, bool avx512, CpuBfloat16 bfloat16, bool amx);
-Check check_free_memory(const std::string& name, int64_t free_bytes, int64_t total_bytes);
+plan::Check check_instructions(bool avx2, bool avx512, CpuBfloat16 bfloat16, bool amx);
+plan::Check check_free_memory(const std::string& name, int64_t free_bytes, int64_t total_bytes);
 
 }  // namespace gpt

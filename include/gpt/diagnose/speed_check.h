@@ -8,7 +8,7 @@
 #include "gpt/config/config.h"
 #include "gpt/device/device.h"
 #include "gpt/device/precision.h"
-#include "gpt/diagnose/check.h"
+#include "gpt/plan/check.h"
 
 namespace gpt {
 
@@ -22,6 +22,7 @@ struct SpeedFacts {
 };
 
 // `config.training.batch_size` is the one that batches really have. Slow is a warning where something can be done about it.
-Check check_speed(const Config& config, const DeviceInfo& device, const Precision& precision, const SpeedFacts& facts);
+plan::Check check_speed(const Config& config, const DeviceInfo& device, const Precision& precision,
+                        const SpeedFacts& facts);
 
 }  // namespace gpt

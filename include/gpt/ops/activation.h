@@ -22,4 +22,7 @@ at::Tensor activated(Activation activation, const at::Tensor& x, const at::Tenso
 // All are differentiable once. Throws c10::Error for shapes or types that do not fit.
 at::Tensor activate_gated(Activation activation, const at::Tensor& gate, const at::Tensor& in, double dropout = 0.0);
 
+// y = GELU(x) by the device's kernel, without autograd, for tensors of one type and shape.
+void gelu_out(const at::Tensor& x, const at::Tensor& y);
+
 }  // namespace gpt::ops

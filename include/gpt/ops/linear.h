@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "gpt/ops/operators.h"
-#include "gpt/ops/product.h"
 #include "gpt/parameters/parameters.h"
+#include "gpt/products/product.h"
 
 namespace gpt::ops {
 

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "gpt/config/training_config.h"
+#include "gpt/layout/parameter_table.h"
 #include "gpt/parameters/named_tensors.h"
-#include "gpt/parameters/parameter_table.h"
 
 namespace gpt {
 

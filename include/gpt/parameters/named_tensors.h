@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "gpt/parameters/parameter_table.h"
+#include "gpt/layout/parameter_table.h"
 
 namespace gpt {
 

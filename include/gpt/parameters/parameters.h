@@ -17,8 +17,8 @@
 #include <utility>
 #include <vector>
 
+#include "gpt/layout/parameter_table.h"
 #include "gpt/parameters/named_tensors.h"
-#include "gpt/parameters/parameter_table.h"
 
 namespace gpt {
 

@@ -10,7 +10,7 @@
 #include "gpt/device/device.h"
 #include "gpt/device/precision.h"
 #include "gpt/model/gpt.h"
-#include "gpt/train/run_plan.h"
+#include "gpt/run/plan.h"
 
 namespace gpt {
 
@@ -21,7 +21,7 @@ void announce_device(const DeviceInfo& device, const DeviceChoice& choice, bool 
 // As choose_again_if_missing(), and says what changes.
 void adapt_dtype(PrecisionConfig& kept, const PrecisionConfig& asked, const DeviceInfo& device);
 void announce_methods(const Config& config, const Precision& precision, const DeviceInfo& device);
-void announce_run(const Config& config, const GPT& model, const Corpus& corpus, const RunPlan& plan, bool resident);
+void announce_run(const Config& config, const GPT& model, const Corpus& corpus, const run::Plan& plan, bool resident);
 
 // Each stage of data.stages: steps, lengths, batches, and how often it reads each of its files.
 std::vector<std::string> describe_stages(const Config& config, const Corpus& corpus);

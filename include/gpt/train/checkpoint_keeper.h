@@ -7,18 +7,18 @@
 #include <string>
 
 #include "gpt/report/listener.h"
-#include "gpt/train/forecast.h"
-#include "gpt/train/run_folder.h"
-#include "gpt/train/run_plan.h"
-#include "gpt/train/run_state.h"
+#include "gpt/run/folder.h"
+#include "gpt/run/forecast.h"
+#include "gpt/run/plan.h"
+#include "gpt/run/state.h"
 
 namespace gpt {
 
 class CheckpointKeeper {
  public:
   // `is_saved`: ckpt.pt of the folder holds this state already.
-  CheckpointKeeper(RunState& state, const RunFolder& folder, const RunPlan& plan, int64_t keep_last,
-                   Listeners& listeners, Forecast& forecast, bool is_saved);
+  CheckpointKeeper(run::State& state, const run::Folder& folder, const run::Plan& plan, int64_t keep_last,
+                   Listeners& listeners, run::Forecast& forecast, bool is_saved);
 
   void state_changed();  // by an update or an evaluation: ckpt.pt does not hold it yet
   bool is_due();         // a checkpoint is, and the last update was applied
@@ -45,12 +45,12 @@ class CheckpointKeeper {
   bool interval_has_passed() const;
   bool save(const std::string& path, bool must);  // false: the disk refused it
 
-  RunState& state_;
-  const RunFolder& folder_;
-  const RunPlan plan_;
+  run::State& state_;
+  const run::Folder& folder_;
+  const run::Plan plan_;
   const int64_t keep_last_;
   Listeners& listeners_;
-  Forecast& forecast_;
+  run::Forecast& forecast_;
   bool is_saved_, has_saved_;
   int64_t saved_step_;
   bool is_saving_ = false;

@@ -6,17 +6,17 @@
 
 #include "gpt/config/config.h"
 #include "gpt/report/listener.h"
-#include "gpt/train/run_folder.h"
-#include "gpt/train/run_plan.h"
-#include "gpt/train/run_setup.h"
-#include "gpt/train/run_state.h"
+#include "gpt/run/folder.h"
+#include "gpt/run/plan.h"
+#include "gpt/run/setup.h"
+#include "gpt/run/state.h"
 
 namespace gpt {
 
-Listeners listeners_of(const RunFolder& folder, const ReportConfig& config);
+Listeners listeners_of(const run::Folder& folder, const ReportConfig& config);
 
 // `changes`: since the checkpoint, of a run that resumes.
-RunRecord describe_run(const RunSetup& setup, const RunState& state, const RunPlan& plan, const RunFolder& folder,
-                       std::vector<std::string> changes);
+RunRecord describe_run(const run::Setup& setup, const run::State& state, const run::Plan& plan,
+                       const run::Folder& folder, std::vector<std::string> changes);
 
 }  // namespace gpt

@@ -10,38 +10,38 @@
 #include "gpt/core/error.h"
 #include "gpt/core/process.h"
 #include "gpt/report/listener.h"
+#include "gpt/run/evaluator.h"
+#include "gpt/run/folder.h"
+#include "gpt/run/forecast.h"
+#include "gpt/run/out_of_memory.h"
+#include "gpt/run/plan.h"
+#include "gpt/run/recorder.h"
+#include "gpt/run/setup.h"
+#include "gpt/run/state.h"
+#include "gpt/run/train_step.h"
 #include "gpt/train/checkpoint_keeper.h"
-#include "gpt/train/evaluator.h"
-#include "gpt/train/forecast.h"
 #include "gpt/train/memory_watch.h"
-#include "gpt/train/out_of_memory.h"
 #include "gpt/train/progress_bar.h"
-#include "gpt/train/recorder.h"
-#include "gpt/train/run_folder.h"
-#include "gpt/train/run_plan.h"
-#include "gpt/train/run_setup.h"
-#include "gpt/train/run_state.h"
 #include "gpt/train/stopwatch.h"
-#include "gpt/train/train_step.h"
 
 namespace gpt {
 
 class Trainer {
  public:
-  // `is_saved`: ckpt.pt of the folder holds this state already. The recorder is one for the setup, as TrainStep takes it.
-  Trainer(RunState& state, const RunSetup& setup, const RunPlan& plan, const RunFolder& folder, Listeners& listeners,
-          bool is_saved, Recorder recorder);
+  // `is_saved`: ckpt.pt of the folder holds this state already. The recorder is one for the setup, as run::TrainStep takes it.
+  Trainer(run::State& state, const run::Setup& setup, const run::Plan& plan, const run::Folder& folder,
+          Listeners& listeners, bool is_saved, run::Recorder recorder);
 
   // Runs to the end, or to a signal: ok, or the signal's exit status, with everything worth saving saved.
   // Throws gpt::Error: numerics when a log line finds max_skipped_steps or more non-finite updates in a row, disk when the last
-  // save fails; and OutOfMemory, with the state of the last update saved where there is memory for that.
+  // save fails; and run::OutOfMemory, with the state of the last update saved where there is memory for that.
   ExitCode run();
 
  private:
   void train();  // to the end, or until something ends it before
   ExitCode conclude();
-  // Throws OutOfMemory, once all that the step held has been released.
-  [[noreturn]] void leave_out_of_memory(Shortage shortage);
+  // Throws run::OutOfMemory, once all that the step held has been released.
+  [[noreturn]] void leave_out_of_memory(run::Shortage shortage);
   bool update();                // false: a signal came midway, and nothing has changed
   void release_memory() const;  // as training.release_memory says
   [[noreturn]] void leave_changed_data(const std::string& file);
@@ -57,7 +57,7 @@ class Trainer {
   void show_progress();
   void periodic_work();  // evaluation, sample, checkpoint: what is due after this step
   void evaluate();
-  void warn_of_rise(const Evaluation& evaluation);
+  void warn_of_rise(const run::Evaluation& evaluation);
   void write_sample();
   ExitCode stop();
   void finish();
@@ -68,14 +68,14 @@ class Trainer {
   const CadenceConfig& cadence() const { return training().cadence; }
   at::Device device() const { return setup_.device.device; }
 
-  RunState& state_;
-  const RunSetup& setup_;
-  const RunPlan plan_;
-  const RunFolder& folder_;
-  TrainStep train_step_;
-  Evaluator evaluator_;
+  run::State& state_;
+  const run::Setup& setup_;
+  const run::Plan plan_;
+  const run::Folder& folder_;
+  run::TrainStep train_step_;
+  run::Evaluator evaluator_;
   Listeners& listeners_;
-  Forecast forecast_;
+  run::Forecast forecast_;
   CheckpointKeeper checkpoints_;
   ProgressBar bar_;
   MemoryWatch memory_watch_;

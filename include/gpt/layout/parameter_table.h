@@ -1,0 +1,80 @@
+// Which parameters a configuration has and what each of them is: one row per tensor, made without LibTorch, so that a model
+// and its cost can be described before anything is allocated. Initialization, wiring, weight decay, counts, checkpoints and
+// memory estimates read these rows instead of names.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gpt/config/model_config.h"
+#include "gpt/layout/alignment.h"
+
+namespace gpt {
+
+// In the order in which a forward pass meets them within a layer.
+enum class ParameterRole {
+  token_embedding,
+  position_embedding,
+  attention_norm,
+  attention_in,  // query, key and value
+  attention_out,
+  mlp_norm,
+  mlp_gate,
+  mlp_in,
+  mlp_out,
+  final_norm,
+  head,
+};
+
+struct InitialValue {
+  double constant = 0;
+  double normal_std = 0;     // > 0: drawn from a normal distribution around 0 instead,
+  int64_t padding_rows = 0;  // except for so many last rows, which stay constant and take no random numbers
+};
+
+struct ParameterRow {
+  std::string name;  // as in nanoGPT's state dict: transformer.h.0.attn.c_attn.weight
+  std::vector<int64_t> shape;
+  ParameterRole role;
+  int64_t layer;  // -1 before the first one, n_layer after the last
+  bool is_bias;
+  InitialValue initial;
+  std::string tied_name = {};  // the second name under which a state dict lists it: a tied head
+  int64_t count() const;
+  bool decays() const { return shape.size() >= 2; }  // weight decay: matrices only
+};
+
+// In state-dict order, which is the order of random drawing and of checkpoints. `config.vocab_size` must be set.
+std::vector<ParameterRow> parameter_table(const ModelConfig& config);
+
+// Where each parameter lies in a flat buffer, in elements: in the order in which a backward pass completes the gradients, each
+// beginning at a multiple of kParameterAlignment.
+struct FlatLayout {
+  std::vector<int64_t> offsets;  // of the rows, in the order of the table
+  int64_t size = 0;              // with the padding
+};
+FlatLayout flat_layout(const std::vector<ParameterRow>& rows);
+// Indices of the rows in the order in which they lie in the buffer.
+std::vector<size_t> flat_order(const std::vector<ParameterRow>& rows);
+
+// Stretches [begin, end) of the flat buffer whose parameters all decay, or all do not. Padding between parameters of one stretch
+// is part of it.
+struct FlatRange {
+  int64_t begin, end;
+  bool decays;
+};
+std::vector<FlatRange> decay_ranges(const std::vector<ParameterRow>& rows, const FlatLayout& layout);
+
+int64_t parameter_count(const std::vector<ParameterRow>& rows);
+int64_t parameter_count(const ModelConfig& config);
+
+// Number of values in "embedding", "attention", "mlp", "norm" and "head" (0 when tied), in that order.
+std::vector<std::pair<std::string, int64_t>> parameter_groups(const ModelConfig& config);
+
+// Floating-point operations of forward and backward per token, PaLM's rule: 6 N + 12 L C T (N includes the tied embedding
+// but neither learned positions nor an embedding that is only looked up).
+double flops_per_token(const ModelConfig& config);
+
+}  // namespace gpt

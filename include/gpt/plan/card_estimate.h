@@ -1,0 +1,40 @@
+// How a run would go on a card that is not here, from its data sheet. Nothing of it has ever been checked on a GPU.
+#pragma once
+
+#include <string>
+
+#include "gpt/config/config.h"
+#include "gpt/device/cards.h"
+#include "gpt/device/precision.h"
+#include "gpt/plan/check.h"
+#include "gpt/plan/estimates.h"
+#include "gpt/plan/model_checks.h"
+
+namespace gpt::plan {
+
+// The attention kernel that LibTorch is expected to choose there, as attention_path() would name it.
+std::string expected_attention(const ModelConfig& model, const ExecutionConfig& execution, const DeviceInfo& card,
+                               at::ScalarType type);
+
+// Seconds of one update. The host launches kernels while the card computes, so the longer of the two counts.
+struct StepEstimate {
+  double products = 0;  // the model's FLOPs, at a share of the card's peak that good programs reach
+  double memory = 0;    // what the operators between the products and the update read and write
+  double launches = 0;  // of kernels, by the host
+  double total() const;
+};
+
+// `model.vocab_size` must be set, and `training.batch_size` is the one that batches really have.
+StepEstimate estimate_step(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form,
+                           const Card& card, Dtype dtype);
+
+// Its parts in words: "estimated, never checked on a GPU: products 310 ms, ...".
+std::string describe(const StepEstimate& estimate);
+
+// `device` has the memory that is asked about.
+Check check_card(const Card& card, const DeviceInfo& device);
+
+// What a program gets there, and what CUDA takes of it.
+MemoryBudget card_memory(const DeviceInfo& card);
+
+}  // namespace gpt::plan

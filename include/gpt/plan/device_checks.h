@@ -1,0 +1,18 @@
+// What a configuration computes on, and in which precision. Plain functions of what is known about the machine.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "gpt/config/training_config.h"
+#include "gpt/device/device.h"
+#include "gpt/plan/check.h"
+
+namespace gpt::plan {
+
+// `best`: what device: auto would choose. `gpu_present`: the system has an NVIDIA GPU, usable or not.
+Check check_device(const std::string& spec, const DeviceInfo& device, const DeviceInfo& best, bool gpu_present);
+Check check_precision(const PrecisionConfig& config, const DeviceInfo& device);
+Check check_threads(int64_t threads, int64_t cores);  // threads 0 = all cores
+
+}  // namespace gpt::plan

@@ -1,0 +1,55 @@
+// What a run will need, computed from its configuration before any of it is allocated.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "gpt/config/model_config.h"
+#include "gpt/config/training_config.h"
+#include "gpt/device/device.h"
+#include "gpt/device/precision.h"
+
+namespace gpt::plan {
+
+// How the activations of a run are kept.
+struct ActivationForm {
+  at::ScalarType compute_type = at::kFloat;
+  bool fused_attention = true;  // flash, cuDNN or efficient: no T x T matrix is kept
+  bool cuda = false;
+  bool own_operators = true;      // use_compile
+  bool rounds_products = false;   // ops::cpu::rounds_products_from_float32()
+  bool adds_products = false;     // ops::cpu::adds_bfloat16_products()
+  double product_workspace = 0;   // ops::cpu::product_workspace()
+  bool is_recorded = false;       // as CUDA graphs, whose temporary memory evaluations cannot use
+  int64_t multiprocessors = 132;  // of a GPU
+  bool end_to_end = false;        // otherwise 16 bits are autocast's, around a float32 residual stream
+};
+ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& training, const DeviceInfo& device,
+                               const Precision& precision);
+// The same where `attention` is the kernel's name and nothing on the device is asked: it need not be here.
+ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& training, const DeviceInfo& device,
+                               const Precision& precision, const std::string& attention);
+
+// Bytes of tensors on the training device at the peak of a step.
+struct MemoryEstimate {
+  double weights = 0;    // 4 per parameter, and 2 more for copies of 16 bits, or these alone
+  double gradients = 0;  // 4 per parameter or 2, kept from step to step
+  double moments = 0;  // of the optimizer: 8 per parameter for AdamW's two, 4 or 2 with fewer bits; without those below
+  double activations = 0;  // kept from the forward pass for the backward pass
+  double logits = 0;       // of a chunk, which become their gradients, where the peak is at the head
+  double workspace = 0;    // what else the head takes, or the backward pass of one block where that is more
+  double host = 0;         // of the optimizer, in the memory of the host, and so not of the total
+  double total() const;
+};
+
+// `model.vocab_size` must be set.
+MemoryEstimate estimate_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form);
+
+// The largest batch_size whose estimate is within `bytes`; nothing when not even one sequence is.
+std::optional<int64_t> largest_batch_size(const ModelConfig& model, TrainingConfig training, const ActivationForm& form,
+                                          double bytes);
+
+}  // namespace gpt::plan

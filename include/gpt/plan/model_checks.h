@@ -1,0 +1,49 @@
+// The model of a configuration: its size, whether it suits the device, and what it will cost. Nothing is allocated.
+// `model.vocab_size` must be set.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+
+#include "gpt/config/config.h"
+#include "gpt/device/device.h"
+#include "gpt/device/precision.h"
+#include "gpt/plan/check.h"
+#include "gpt/plan/estimates.h"
+#include "gpt/run/plan.h"
+
+namespace gpt::plan {
+
+// What to do about a run that takes days.
+constexpr const char* kShorterRun =
+    "lower training.max_steps (or training.epochs) or the size of the model, or train on a faster device";
+
+Check check_parameters(const ModelConfig& model);
+Check check_vocabulary(const ModelConfig& model, bool cuda);
+
+// `path`: the kernel that LibTorch chooses, as attention_path() names it.
+Check check_attention(const ModelConfig& model, bool cuda, const std::string& path);
+
+// Bytes of the device's memory that this process may use, and those that it needs apart from the tensors of the run.
+struct MemoryBudget {
+  double available = 0, program = 0;
+  double data = 0;                                        // tokens that stay on the device
+  double host = std::numeric_limits<double>::infinity();  // free beside a GPU's; of another machine, unknown
+
+  double taken() const { return program + data; }  // whatever the model is
+  // For the run's own tensors, where a tenth stays free for other programs.
+  double comfortable() const { return 0.9 * available - taken(); }
+};
+// `fraction`: of all the memory there, as training.memory_fraction.
+MemoryBudget memory_budget(at::Device device, double fraction);
+Check check_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form,
+                   const MemoryBudget& memory);
+
+// The FLOPs of the run and its tokens per parameter; where the time of a step has not been measured, a prediction from the speed of
+// matrix products on this device (FLOP/s). More than a day is a warning.
+Check check_compute(const ModelConfig& model, const TrainingConfig& training, const run::Plan& plan,
+                    std::optional<double> product_speed);
+
+}  // namespace gpt::plan

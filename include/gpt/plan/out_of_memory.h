@@ -1,0 +1,33 @@
+// What is said about a run that does not fit into memory, before it starts or when it could not get any: what holds it, and which
+// settings would make the run fit.
+#pragma once
+
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "gpt/config/config.h"
+#include "gpt/core/error.h"
+#include "gpt/data/corpus.h"
+#include "gpt/device/device.h"
+#include "gpt/device/precision.h"
+#include "gpt/plan/check.h"
+#include "gpt/plan/model_checks.h"
+#include "gpt/run/out_of_memory.h"
+
+namespace gpt::plan {
+
+// The lines below that of the error, from numbers alone. `attention`: the kernel's name; `memory`: what the run may use.
+std::vector<std::string> explain_shortage(const run::Shortage& shortage, const Config& config, const DeviceInfo& device,
+                                          const std::string& attention, const MemoryBudget& memory);
+
+// Of a check that failed: puts two ways to make the run fit, where there are any, in place of what check_memory() advises.
+void name_settings_that_fit(Check& memory, const Config& config, const DeviceInfo& device, const std::string& attention,
+                            const MemoryBudget& budget);
+
+// Logs `error`, for which process::is_out_of_memory() holds, with these lines, and returns the exit status. The run's tensors
+// must be gone. `checkpoint`: the file that the run resumed from, if it did.
+ExitCode explain_out_of_memory(const std::exception& error, Config config, const Corpus& corpus,
+                               const DeviceInfo& device, const Precision& precision, const std::string& checkpoint);
+
+}  // namespace gpt::plan

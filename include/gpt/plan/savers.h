@@ -1,0 +1,31 @@
+// What would make a run need less memory: the settings that exist, each tried on the estimate.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "gpt/config/config.h"
+#include "gpt/device/device.h"
+#include "gpt/plan/check.h"
+
+namespace gpt::plan {
+
+// In order of gain, each alone, and only those that gain anything. `config.model.vocab_size` must be set, `attention` is the
+// kernel's name, and `data_bytes` are the tokens on the device.
+std::vector<Check::Saver> find_savers(const Config& config, const DeviceInfo& device, const std::string& attention,
+                                      double data_bytes);
+
+struct FittingSettings {
+  std::vector<std::string> settings;  // all of them together
+  double bytes = 0;                   // that the run's tensors then need, by the estimate
+  bool may_resume = false;            // a run that has begun can go on with them
+};
+
+// At most two ways to make the run fit into `room` bytes: a smaller micro-batch, and one that leaves the batch as it is. Each
+// takes more savers where one is not enough. A run that is saved cannot change its batch: then the second comes first, and
+// holds only what the run can resume with. Nothing where no setting is enough.
+std::vector<FittingSettings> find_fitting_settings(const Config& config, const DeviceInfo& device,
+                                                   const std::string& attention, double data_bytes, double room,
+                                                   bool is_saved);
+
+}  // namespace gpt::plan

@@ -1,0 +1,60 @@
+// Matrix products on a GPU, each by the fastest of LibTorch's way and what cuBLASLt's heuristics offer, with the bias and GELU in the
+// same kernel or in kernels of their own: what training.compile_mode max-autotune adds. A product is measured on its own operands when
+// one of its kind is computed first, but never while a graph is recorded; the choice lasts for the process.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace gpt::ops {
+
+// y = GELU(x) in its tanh form; of one type and shape.
+using GeluKernel = void (*)(const at::Tensor& x, const at::Tensor& y);
+
+// result = a b, and what is computed with it. All on one device; a and b of one type, and the others of the result's, which is the same
+// or, where those have 16 bits, float32. Sums are float32.
+struct Product {
+  at::Tensor a, b, result;           // (M, K), (K, N), (M, N)
+  bool adds = false;                 // to what the result contains
+  at::Tensor bias = {};              // (N), is added; or undefined
+  at::Tensor gelu = {};              // (M, N), becomes GELU(result) in its tanh form; or undefined
+  GeluKernel gelu_kernel = nullptr;  // computes it where the product's own kernel does not
+};
+
+using ComputeProduct = void (*)(const Product& product);
+
+// The `gelu` of a product whose result is there, by its gelu_kernel.
+void compute_gelu(const Product& product);
+
+// Within a scope products on a GPU are tuned, in every thread. Does nothing with `is_on` false. On a CPU, for tests, each is LibTorch's,
+// but goes the same way.
+class TuneProducts {
+ public:
+  explicit TuneProducts(bool is_on, at::DeviceType device = at::kCUDA);
+  ~TuneProducts();
+  TuneProducts(const TuneProducts&) = delete;
+  TuneProducts& operator=(const TuneProducts&) = delete;
+
+ private:
+  std::optional<at::DeviceType> before_;
+};
+
+// Whether products of x are tuned here and now.
+bool tunes_products(const at::Tensor& x);
+
+// Where tunes_products(product.a). Whatever cuBLASLt cannot compute is computed `by_libtorch`.
+void compute_tuned(const Product& product, ComputeProduct by_libtorch);
+
+// What has been measured in this process so far.
+struct Tuning {
+  int64_t products = 0, improved = 0;        // kinds of products; those that cuBLASLt's algorithms compute faster
+  double seconds = 0, libtorch_seconds = 0;  // of one product of each kind
+};
+
+Tuning tuning_so_far();
+std::string to_text(const Tuning& tuning);  // one line
+
+}  // namespace gpt::ops

@@ -1,0 +1,90 @@
+// The output folder of a run: lock, log, effective config, metrics, report, samples and checkpoints. One process at a time.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gpt/checkpoint/checkpoint.h"
+#include "gpt/checkpoint/file_names.h"
+#include "gpt/config/config.h"
+#include "gpt/config/run_files.h"
+#include "gpt/core/file.h"
+#include "gpt/core/lock.h"
+
+namespace gpt::run {
+
+// The state a run begins with.
+struct StartingPoint {
+  Checkpoint checkpoint;
+  std::string path;             // of its file
+  bool is_last = false;         // it is ckpt.pt of the run's own folder
+  std::string started_by = {};  // as Checkpoint::started_by, of the run that begins here
+};
+
+class Folder {
+ public:
+  // Creates and locks the folder and copies the log into its train.log.
+  explicit Folder(const std::string& path);
+
+  const std::string& path() const { return path_; }
+  std::string checkpoint_path() const { return path_ + "/" + kLastCheckpoint; }
+  std::string best_path() const { return path_ + "/" + kBestCheckpoint; }
+  std::string numbered_path(int64_t step) const { return path_ + "/" + numbered_checkpoint(step); }
+  std::string metrics_path() const { return path_ + "/" + kMetricsFile; }
+  std::string report_path() const { return path_ + "/report.html"; }
+  std::string samples_path() const { return path_ + "/samples"; }
+  std::string tensorboard_path() const { return path_ + "/tensorboard"; }
+
+  // What is written to path() goes into the folder that was locked. Otherwise somebody has moved or deleted that one while the
+  // run went on, or has put something in its place.
+  bool is_in_place() const { return lock_.is_in_place(); }
+  // Where to save then: in the locked folder, wherever it is, or in a fresh one where it is gone or another run has locked it.
+  // `reason` says what has happened. Throws gpt::Error(disk).
+  struct Refuge {
+    std::string path, now, reason;  // to write to, and as people know it
+  };
+  Refuge refuge() const;
+
+  // Where the run begins: nothing = at its first step. `resume_from`:
+  //   auto   the newest checkpoint of this folder that can be read
+  //   none   a new run; the folder may hold no run except one that was started this way, which continues
+  //   PATH   that checkpoint, or ckpt.pt of that folder; once this run has a checkpoint of its own, that one. A PATH inside
+  //          this folder takes the run back to it, once.
+  // What lies beyond the starting point (later checkpoints, unreadable ones) is set aside, as is all of an older run with
+  // `restart`. Throws gpt::Error(checkpoint) when there are candidates and none can be read (a run never silently starts
+  // over), and when the folder holds another run.
+  std::optional<StartingPoint> find_start(const std::string& resume_from, bool restart) const;
+
+  // Writes effective_config.yaml, unless that is `config_path`, the user's file that the configuration came from. Where the disk
+  // refuses, this and the next function warn.
+  void write_config(const Config& effective, const std::string& config_path) const;
+  // Metrics of steps beyond `step`, which the resumed run will log again, move to metrics.old.jsonl.
+  void rewind_metrics(int64_t step) const;
+  void remove_old_numbered(int64_t keep_last) const;
+  // Throws gpt::Error(disk) when the checkpoints that this run will keep, of `bytes` each, do not fit alongside those it has.
+  void require_space(uint64_t bytes, int64_t keep_last) const;
+
+ private:
+  // The newest that can be read, of one or more; `reasons` says why those before it cannot.
+  StartingPoint newest(std::string& reasons) const;
+  void set_aside_beyond(const StartingPoint& start, const std::string& reasons) const;
+  void move_metrics_beyond(int64_t step) const;
+  StartingPoint go_back(const std::string& path) const;
+  // Moves files of this folder into set_aside/1, or the next number, and returns that folder's path.
+  std::string set_aside(const std::vector<std::string>& names) const;
+
+  std::string path_;
+  FolderLock lock_;
+};
+
+// The newest checkpoint of a folder that can be read; nothing where there is none. Changes nothing, and takes no lock.
+std::optional<StartingPoint> peek_run(const std::string& folder);
+
+bool holds_checkpoint(const std::string& folder);  // readable or not
+
+// FOLDER-2, or the first higher number that does not exist yet: what messages offer for a new run.
+std::string next_free_folder(const std::string& folder);
+
+}  // namespace gpt::run

@@ -1,0 +1,35 @@
+// training.init_from: a new run that begins with the weights of a checkpoint. Its tokenizer comes with them, since ids mean something to
+// these weights only as it gives them; nothing else does. Where the run has a checkpoint of its own, that one counts (run_folder.h).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "gpt/checkpoint/state.h"
+#include "gpt/config/config.h"
+#include "gpt/config/origins.h"
+#include "gpt/data/corpus.h"
+#include "gpt/parameters/named_tensors.h"
+
+namespace gpt::run {
+
+struct InitialWeights {
+  std::string path;
+  int64_t step = 0;  // that they are of
+  NamedTensors model;
+  std::string tokenizer;  // JSON; empty where the checkpoint's run had none
+};
+
+// While a command line is completed: makes training.init_from absolute, and the model's sizes and form those of the checkpoint, but for
+// dropout. About how many characters a token of its tokenizer has. Throws gpt::Error: config naming the keys that were written out and
+// contradict it; checkpoint where it cannot be read, unless output_dir holds a run, which does not need it any more.
+double take_model(Config& config, const config::Origins& origins);
+
+// What such a run takes of the checkpoint that training.init_from names. Throws gpt::Error(config) where data.tokenizer was written out
+// and names another tokenizer.
+InitialWeights initial_weights(Checkpoint checkpoint, const Config& config, const config::Origins& origins);
+
+// The corpus of `config`, in the ids of the checkpoint's tokenizer. Throws gpt::Error(data) where the data have other ids.
+Corpus load_corpus_for(const InitialWeights& initial, const Config& config);
+
+}  // namespace gpt::run

@@ -1,0 +1,87 @@
+// All the state of a run that a checkpoint saves: model, optimizer, scaler, data position, random state and counters.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "gpt/batches/data_loader.h"
+#include "gpt/checkpoint/checkpoint.h"
+#include "gpt/config/config.h"
+#include "gpt/data/corpus.h"
+#include "gpt/device/precision.h"
+#include "gpt/model/gpt.h"
+#include "gpt/ops/verdict.h"
+#include "gpt/optim/adamw.h"
+#include "gpt/optim/grad_scaler.h"
+#include "gpt/run/folder.h"
+#include "gpt/run/plan.h"
+
+namespace gpt::run {
+
+// What determines the batches of a run: its configuration, in the form that the loader needs.
+ScheduleOptions schedule_options(const Config& config, const Corpus& corpus);
+
+// About the size of one checkpoint as a file; `tokenizer` may be null.
+uint64_t checkpoint_file_bytes(const Config& config, const Tokenizer* tokenizer);
+
+class State {
+ public:
+  // `config` is the effective one, with vocab_size set. A new run draws its weights, or takes the `initial` ones, and seeds the
+  // default generators from config.seed; otherwise everything is what it was at `start`. Throws gpt::Error(checkpoint) when
+  // either is for another model.
+  State(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision,
+        const StartingPoint* start = nullptr, const NamedTensors* initial = nullptr);
+
+  Checkpoint capture() const;
+
+  // The part of the state that an abandoned update has moved: the data position and the random state.
+  struct Cursor {
+    DataPosition position;
+    std::map<std::string, at::Tensor> rng;
+  };
+  Cursor cursor() const;
+  void rewind(const Cursor& cursor);
+
+  uint64_t checkpoint_bytes() const;  // as checkpoint_file_bytes()
+
+  // What train steps count in; the two sums begin at 0 with each epoch.
+  const ops::UpdateCounts& counts() const { return counts_; }
+  int64_t skipped_steps() const { return counts_.skipped.item<int64_t>(); }              // sync: reads the device
+  int64_t skipped_in_a_row() const { return counts_.skipped_in_a_row.item<int64_t>(); }  // sync: reads the device
+
+  GPT model;
+  AdamW optimizer;
+  GradScaler scaler;
+  DataLoader loader;
+  int64_t step = 0;            // completed updates, including skipped ones
+  int64_t evaluated_step = 0;  // the last one whose evaluation was completed
+  double best_val_loss = std::numeric_limits<double>::infinity();
+  int64_t evaluations_since_best = 0;
+  // Of an evaluation where training.eval_batches is auto, as the run's first one found out; 0: there was none yet. Nothing: the
+  // run began with a program that took batches of neighbouring sequences, and goes on so.
+  std::optional<int64_t> eval_sequences = 0;
+
+ private:
+  void restore(const StartingPoint& start);  // all but the weights
+  std::map<std::string, at::Tensor> random_state() const;
+  void seek(const Checkpoint& checkpoint, const std::string& path);
+  void set_random_state(const std::map<std::string, at::Tensor>& state);
+
+  const Config config_;
+  const Corpus& corpus_;
+  at::Device device_;
+  std::string started_by_;  // as Checkpoint::started_by
+  ops::UpdateCounts counts_;
+};
+
+// What a checkpoint records of the build and the machine: resuming is bit for bit only where they are equal.
+std::map<std::string, std::string> run_environment(at::Device device);
+// Of that, what is not as it was when the checkpoint was written: "threads: 2 -> 1".
+std::vector<std::string> environment_changes(const Checkpoint& checkpoint, at::Device device);
+
+}  // namespace gpt::run

@@ -1,0 +1,86 @@
+// The two bodies of an update: accumulate() for each micro-batch, apply() for the parameters. Neither reads the device: what
+// changes between updates (batch, learning rate, the micro-batch's share of the loss) is a tensor that is set before, in memory
+// that stays, and loss, norm and the skip flag stay tensors until a log line asks for them. So a recorder can replay them.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "gpt/batches/data_loader.h"
+#include "gpt/config/training_config.h"
+#include "gpt/device/precision.h"
+#include "gpt/model/gpt.h"
+#include "gpt/ops/verdict.h"
+#include "gpt/optim/adamw.h"
+#include "gpt/optim/grad_scaler.h"
+#include "gpt/run/recorder.h"
+
+namespace gpt::run {
+
+class TrainStep {
+ public:
+  // The recorder is one for `config` and the model, or one that records nothing. The updates are counted in `counts`; undefined: in
+  // new ones.
+  TrainStep(GPT& model, AdamW& optimizer, GradScaler& scaler, const Precision& precision, const TrainingConfig& config,
+            Recorder recorder = Recorder(), ops::UpdateCounts counts = {});
+
+  // An update of so many tokens begins: nothing is accumulated yet.
+  void begin(double learning_rate, int64_t tokens);
+  // The tensors (B, T) that the next accumulate() reads, for the caller to fill.
+  const Batch& batch(const BatchShape& shape);
+  void set_share(double share);  // of the micro-batch in the tokens of the update
+
+  void accumulate();  // forward and backward of one micro-batch
+  void apply();       // clip and optimizer, unless loss or gradients are not finite
+  void abandon();     // instead of apply(): what was accumulated is dropped
+
+  // An update has begun to change the parameters and has not ended: they are between two states.
+  bool is_applying() const { return is_applying_; }
+
+  // The most that tensors took after a forward pass, since the first update found all buffers; 0: not known.
+  int64_t kept_bytes() const { return kept_bytes_; }
+  bool is_recorded() const { return recorder_.records(); }  // false once recording has failed
+
+  // Of the last update: float32 scalars on the device, overwritten by the next.
+  const at::Tensor& loss() const { return loss_; }                    // mean over all its tokens
+  const at::Tensor& grad_norm() const { return verdict_.grad_norm; }  // before clipping
+  // 1 when loss or gradients were not finite: nothing was changed.
+  const at::Tensor& skipped() const { return verdict_.skipped; }
+
+ private:
+  void add_micro_batch();
+  void update();
+
+  GPT& model_;
+  AdamW& optimizer_;
+  GradScaler& scaler_;
+  at::ScalarType autocast_type_;
+  double gradient_clip_, label_smoothing_;
+  int64_t loss_chunk_rows_;
+  bool tunes_products_;
+  Recorder recorder_;
+  // A batch for each shape so far, because what is recorded reads the same memory each time; and the one that comes next.
+  std::map<std::pair<int64_t, int64_t>, Batch> batches_;
+  Batch batch_;
+  bool has_accumulated_ = false, has_applied_ = false, is_applying_ = false;
+  int64_t kept_bytes_ = 0;
+  // Float32 scalars on the device, and what the first three hold.
+  at::Tensor learning_rate_, tokens_, share_, loss_;
+  std::optional<double> known_learning_rate_, known_tokens_, known_share_;
+  ops::Verdict verdict_;
+  ops::UpdateCounts counts_;
+};
+
+// One update of `micro_batches` batches from `loader`, each weighted by its share of the update's tokens, whose number is
+// returned. `stop` is called between micro-batches; when it returns true the gradients are dropped and there is no result: the
+// caller puts loader and random state back to where the update began. Throws gpt::Error(data) if the token file was truncated
+// in the meantime.
+std::optional<int64_t> run_update(TrainStep& step, DataLoader& loader, int64_t micro_batches, double learning_rate,
+                                  const std::function<bool()>& stop);
+
+}  // namespace gpt::run

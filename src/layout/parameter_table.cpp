@@ -1,0 +1,163 @@
+#include "gpt/layout/parameter_table.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+#include <tuple>
+
+namespace gpt {
+namespace {
+
+using Role = ParameterRole;
+
+constexpr double kStd = 0.02;
+
+class TableBuilder {
+ public:
+  explicit TableBuilder(const ModelConfig& config) : config_(config) {}
+
+  void embedding(const std::string& name, Role role, int64_t rows, int64_t padding_rows) {
+    add(name, {rows, config_.n_embd}, role, {.normal_std = kStd, .padding_rows = padding_rows});
+  }
+
+  void linear(const std::string& name, Role role, int64_t out, int64_t in) {
+    // GPT-2's rule: what is added to the residual stream is scaled down by the number of additions.
+    const bool is_residual = role == Role::attention_out || role == Role::mlp_out;
+    const double std = is_residual ? kStd / std::sqrt(2.0 * static_cast<double>(config_.n_layer)) : kStd;
+    add(name + ".weight", {out, in}, role, {.normal_std = std});
+    if (config_.bias) add_bias(name, out, role);
+  }
+
+  void norm(const std::string& name, Role role) {
+    add(name + ".weight", {config_.n_embd}, role, {.constant = 1});
+    if (config_.bias && config_.norm == Norm::layernorm) add_bias(name, config_.n_embd, role);
+  }
+
+  int64_t layer = -1;  // of the rows to come
+  std::vector<ParameterRow> rows;
+
+ private:
+  void add(const std::string& name, std::vector<int64_t> shape, Role role, const InitialValue& initial) {
+    rows.push_back(
+        {.name = name, .shape = std::move(shape), .role = role, .layer = layer, .is_bias = false, .initial = initial});
+  }
+
+  void add_bias(const std::string& name, int64_t size, Role role) {
+    add(name + ".bias", {size}, role, {});
+    rows.back().is_bias = true;
+  }
+
+  const ModelConfig& config_;
+};
+
+// The index of the group in parameter_groups().
+size_t group_of(Role role) {
+  switch (role) {
+    case Role::token_embedding:
+    case Role::position_embedding: return 0;
+    case Role::attention_in:
+    case Role::attention_out: return 1;
+    case Role::mlp_gate:
+    case Role::mlp_in:
+    case Role::mlp_out: return 2;
+    case Role::attention_norm:
+    case Role::mlp_norm:
+    case Role::final_norm: return 3;
+    case Role::head: break;
+  }
+  return 4;
+}
+
+}  // namespace
+
+int64_t ParameterRow::count() const {
+  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+}
+
+std::vector<ParameterRow> parameter_table(const ModelConfig& config) {
+  const int64_t C = config.n_embd, F = config.hidden(), Vp = config.padded_vocab(), padding = Vp - *config.vocab_size;
+  const int64_t qkv = (config.heads() + 2 * config.kv_heads()) * config.head_dim();
+  TableBuilder table(config);
+  table.embedding("transformer.wte.weight", Role::token_embedding, Vp, padding);
+  if (config.tie_weights) table.rows.back().tied_name = "lm_head.weight";
+  if (config.position == Position::learned) {
+    table.embedding("transformer.wpe.weight", Role::position_embedding, config.block_size, 0);
+  }
+  for (table.layer = 0; table.layer < config.n_layer; ++table.layer) {
+    const std::string h = "transformer.h." + std::to_string(table.layer) + ".";
+    table.norm(h + "ln_1", Role::attention_norm);
+    table.linear(h + "attn.c_attn", Role::attention_in, qkv, C);
+    table.linear(h + "attn.c_proj", Role::attention_out, C, C);
+    table.norm(h + "ln_2", Role::mlp_norm);
+    if (config.mlp == Mlp::gelu) {
+      table.linear(h + "mlp.c_fc", Role::mlp_in, F, C);
+      table.linear(h + "mlp.c_proj", Role::mlp_out, C, F);
+    } else {
+      table.linear(h + "mlp.w1", Role::mlp_gate, F, C);
+      table.linear(h + "mlp.w2", Role::mlp_out, C, F);
+      table.linear(h + "mlp.w3", Role::mlp_in, F, C);
+    }
+  }
+  table.norm("transformer.ln_f", Role::final_norm);
+  if (!config.tie_weights) table.embedding("lm_head.weight", Role::head, Vp, padding);
+  return std::move(table.rows);
+}
+
+// As a backward pass completes their gradients.
+std::vector<size_t> flat_order(const std::vector<ParameterRow>& rows) {
+  std::vector<size_t> order(rows.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return std::tuple(rows[a].layer, rows[a].role) > std::tuple(rows[b].layer, rows[b].role);
+  });
+  return order;
+}
+
+FlatLayout flat_layout(const std::vector<ParameterRow>& rows) {
+  FlatLayout layout{.offsets = std::vector<int64_t>(rows.size())};
+  for (const size_t i : flat_order(rows)) {
+    layout.offsets[i] = layout.size;
+    layout.size = aligned_end(layout.size + rows[i].count());
+  }
+  return layout;
+}
+
+std::vector<FlatRange> decay_ranges(const std::vector<ParameterRow>& rows, const FlatLayout& layout) {
+  std::vector<FlatRange> ranges;
+  for (const size_t i : flat_order(rows)) {
+    const int64_t begin = layout.offsets[i], end = begin + rows[i].count();
+    if (ranges.empty() || ranges.back().decays != rows[i].decays()) {
+      ranges.push_back({begin, end, rows[i].decays()});
+    } else {
+      ranges.back().end = end;
+    }
+  }
+  return ranges;
+}
+
+int64_t parameter_count(const std::vector<ParameterRow>& rows) {
+  return std::accumulate(rows.begin(), rows.end(), int64_t{0},
+                         [](int64_t count, const ParameterRow& row) { return count + row.count(); });
+}
+
+int64_t parameter_count(const ModelConfig& config) { return parameter_count(parameter_table(config)); }
+
+std::vector<std::pair<std::string, int64_t>> parameter_groups(const ModelConfig& config) {
+  std::vector<std::pair<std::string, int64_t>> groups{
+      {"embedding", 0}, {"attention", 0}, {"mlp", 0}, {"norm", 0}, {"head", 0}};
+  for (const ParameterRow& row : parameter_table(config)) groups[group_of(row.role)].second += row.count();
+  return groups;
+}
+
+double flops_per_token(const ModelConfig& config) {
+  int64_t N = 0;
+  for (const ParameterRow& row : parameter_table(config)) {
+    const bool is_only_looked_up =
+        row.role == Role::position_embedding || (row.role == Role::token_embedding && row.tied_name.empty());
+    if (!is_only_looked_up) N += row.count();
+  }
+  return 6.0 * static_cast<double>(N) + 12.0 * static_cast<double>(config.n_layer * config.n_embd * config.block_size);
+}
+
+}  // namespace gpt

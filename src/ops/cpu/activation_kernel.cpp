@@ -1,0 +1,135 @@
+#include "activation_kernel.h"
+
+#include <algorithm>
+
+#include "gpt/simd/float_pair.h"
+#include "gpt/simd/philox.h"
+
+// Both activations are x s(z(x)), with the logistic function s: z = x for SiLU, and for GELU's tanh form
+// z = 2 sqrt(2 / pi) (x + 0.044715 x^3), since (1 + tanh u) / 2 = s(2 u).
+
+namespace gpt::ops::cpu {
+inline namespace CPU_CAPABILITY {
+namespace {
+
+constexpr float kLog2E = 1.44269504f, kGelu = 1.59576912f, kCubic = 0.044715f;
+
+struct Silu {
+  static FloatVector z(FloatVector x) { return x; }
+  static FloatVector slope(FloatVector) { return FloatVector(1.0f); }  // dz/dx
+};
+
+struct Gelu {
+  static FloatVector z(FloatVector x) {
+    return x * at::vec::fmadd(x * x, FloatVector(kGelu * kCubic), FloatVector(kGelu));
+  }
+  static FloatVector slope(FloatVector x) {
+    return at::vec::fmadd(x * x, FloatVector(3 * kGelu * kCubic), FloatVector(kGelu));
+  }
+};
+
+// s = 1 / (1 + e^-z) and 1 - s, which a subtraction would leave without digits where s is near 1. Beyond 87 the sum is 1, or its
+// reciprocal as good as 0.
+struct Logistic {
+  FloatVector s, rest;
+
+  explicit Logistic(FloatVector z) {
+    const FloatVector power = exp2(at::vec::clamp_max(z * FloatVector(-kLog2E), FloatVector(126.0f)));
+    s = FloatVector(1.0f) / (FloatVector(1.0f) + power);
+    rest = power * s;
+  }
+};
+
+// A block of a tensor as float32.
+struct Block {
+  alignas(64) float data[kActivationBlock];
+
+  template <class T>
+  void load(const T* from, int64_t count) {
+    for (int64_t i = 0; i < count; i += FloatPair::size())
+      cpu::store(cpu::load(from + i, std::min(FloatPair::size(), count - i)), data + i);
+  }
+
+  template <class T>
+  void store(T* to, int64_t count) const {
+    for (int64_t i = 0; i < count; i += FloatPair::size())
+      cpu::store(cpu::load(data + i), to + i, std::min(FloatPair::size(), count - i));
+  }
+};
+
+void draw_factors(const DropoutMask& dropout, int64_t element, Block& factors) {
+  const auto block = static_cast<uint64_t>(element / kActivationBlock);
+  dropout_factors(dropout, static_cast<uint32_t>(block & 0xfffffff), static_cast<uint32_t>(block >> 28), 0,
+                  factors.data);
+}
+
+template <class Function, class T>
+void forward_as(const ActivationArguments<T>& arguments, int64_t begin, int64_t end, T* y) {
+  Block x, in, factors;
+  for (int64_t first = begin; first < end; first += kActivationBlock) {
+    const int64_t count = std::min(kActivationBlock, end - first);
+    x.load(arguments.x + first, count);
+    if (arguments.in) in.load(arguments.in + first, count);
+    if (arguments.dropout) draw_factors(arguments.dropout, first, factors);
+    for (int64_t i = 0; i < kActivationBlock; i += FloatVector::size()) {
+      const FloatVector value = FloatVector::loadu(x.data + i);
+      FloatVector result = value * Logistic(Function::z(value)).s;
+      if (arguments.in) result = result * FloatVector::loadu(in.data + i);
+      if (arguments.dropout) result = result * FloatVector::loadu(factors.data + i);
+      result.store(x.data + i);
+    }
+    x.store(y + first, count);
+  }
+}
+
+template <class Function, class T>
+void backward_as(const ActivationArguments<T>& arguments, int64_t begin, int64_t end, const T* y_gradient,
+                 T* x_gradient, T* in_gradient) {
+  Block x, in, factors, upstream;
+  for (int64_t first = begin; first < end; first += kActivationBlock) {
+    const int64_t count = std::min(kActivationBlock, end - first);
+    x.load(arguments.x + first, count);
+    upstream.load(y_gradient + first, count);
+    if (arguments.in) in.load(arguments.in + first, count);
+    if (arguments.dropout) draw_factors(arguments.dropout, first, factors);
+    for (int64_t i = 0; i < kActivationBlock; i += FloatVector::size()) {
+      const FloatVector value = FloatVector::loadu(x.data + i);
+      const auto [s, rest] = Logistic(Function::z(value));
+      const FloatVector slope = s + value * s * rest * Function::slope(value);
+      FloatVector gradient = FloatVector::loadu(upstream.data + i);
+      if (arguments.dropout) gradient = gradient * FloatVector::loadu(factors.data + i);
+      if (arguments.in) {
+        const FloatVector factor = FloatVector::loadu(in.data + i);
+        (gradient * value * s).store(in.data + i);
+        gradient = gradient * factor;
+      }
+      (gradient * slope).store(x.data + i);
+    }
+    x.store(x_gradient + first, count);
+    if (arguments.in) in.store(in_gradient + first, count);
+  }
+}
+
+template <class T>
+void forward(const ActivationArguments<T>& arguments, int64_t begin, int64_t end, T* y) {
+  arguments.activation == Activation::silu ? forward_as<Silu>(arguments, begin, end, y)
+                                           : forward_as<Gelu>(arguments, begin, end, y);
+}
+
+template <class T>
+void backward(const ActivationArguments<T>& arguments, int64_t begin, int64_t end, const T* y_gradient, T* x_gradient,
+              T* in_gradient) {
+  arguments.activation == Activation::silu
+      ? backward_as<Silu>(arguments, begin, end, y_gradient, x_gradient, in_gradient)
+      : backward_as<Gelu>(arguments, begin, end, y_gradient, x_gradient, in_gradient);
+}
+
+}  // namespace
+
+extern const ActivationKernels<float> activation_float32;
+const ActivationKernels<float> activation_float32{forward<float>, backward<float>};
+extern const ActivationKernels<c10::BFloat16> activation_bfloat16;
+const ActivationKernels<c10::BFloat16> activation_bfloat16{forward<c10::BFloat16>, backward<c10::BFloat16>};
+
+}  // namespace CPU_CAPABILITY
+}  // namespace gpt::ops::cpu

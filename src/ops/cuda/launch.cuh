@@ -1,0 +1,70 @@
+// How our CUDA kernels are launched, apart from the device: the .cuh of an operator chooses kernels and their arguments, and hands
+// them to a `launch`, which is a stream's or, in the tests, an emulation's.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "ops/dropout.h"
+#include "ops/row_arguments.h"
+#include "vectors.cuh"
+
+namespace gpt::ops::cuda {
+
+inline DropoutMask mask_of(const Dropout& dropout) { return {read<int64_t>(dropout.key), dropout.mask.kept_of_65536}; }
+
+// Whether groups that begin at multiples of kGroup elements from the pointers are aligned; null is.
+template <class... T>
+bool are_aligned(const T*... pointers) {
+  return ((reinterpret_cast<uintptr_t>(pointers) % 16 == 0) && ...);
+}
+
+// work.operator()<T>()
+template <class Work>
+void with_type(at::ScalarType type, const Work& work) {
+  switch (type) {
+    case at::kFloat: return work.template operator()<float>();
+    case at::kBFloat16: return work.template operator()<c10::BFloat16>();
+    case at::kHalf: return work.template operator()<c10::Half>();
+    default: TORCH_CHECK(false, "no kernel for ", type);
+  }
+}
+
+// work.operator()<T, U>() for a U and the same type, or float32, beside it.
+template <class Work>
+void with_types(at::ScalarType wide, at::ScalarType narrow, const Work& work) {
+  with_type(narrow, [&]<class U>() {
+    if (wide == narrow) return work.template operator()<U, U>();
+    TORCH_CHECK(wide == at::kFloat, "no kernel for ", wide, " with ", narrow);
+    if constexpr (!std::is_same_v<U, float>) work.template operator()<float, U>();
+  });
+}
+
+}  // namespace gpt::ops::cuda
+
+#ifdef __CUDACC__
+#include <ATen/cuda/CUDAContextLight.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAStream.h>
+
+namespace gpt::ops::cuda {
+
+// On the current stream; nothing for no blocks.
+struct StreamLaunch {
+  template <class... Parameters, class... Arguments>
+  void operator()(void (*kernel)(Parameters...), int64_t blocks, unsigned threads,
+                  const Arguments&... arguments) const {
+    if (blocks == 0) return;
+    kernel<<<static_cast<unsigned>(blocks), threads, 0, c10::cuda::getCurrentCUDAStream()>>>(arguments...);
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+  }
+
+  static int64_t multiprocessors() { return at::cuda::getCurrentDeviceProperties()->multiProcessorCount; }
+};
+
+}  // namespace gpt::ops::cuda
+#endif

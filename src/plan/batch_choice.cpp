@@ -1,0 +1,106 @@
+#include "gpt/plan/batch_choice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+
+#include "gpt/batches/data_loader.h"
+#include "gpt/config/batch.h"
+#include "gpt/core/error.h"
+#include "gpt/core/format.h"
+#include "gpt/core/log.h"
+#include "gpt/core/process.h"
+#include "gpt/device/memory.h"
+#include "gpt/plan/estimates.h"
+#include "gpt/run/state.h"
+#include "gpt/run/train_step.h"
+
+namespace gpt::plan {
+namespace {
+
+void try_step(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision) {
+  constexpr int64_t kMost = 2;  // the second finds gradients to add to
+  constexpr double kLearningRate = 0;
+  run::State state(config, corpus, device, precision);
+  run::TrainStep step(state.model, state.optimizer, state.scaler, precision, config.training);
+  (void)run::run_update(step, state.loader, std::min(kMost, config.training.gradient_accumulation_steps), kLearningRate,
+                        [] { return process::stop_signal() != 0; });
+  synchronize(device);  // sync: what went wrong is found out here
+  if (process::stop_signal() != 0) throw Error(ExitCode::interrupted, "interrupted");
+}
+
+BatchChoice planned(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form,
+                    const MemoryBudget& memory) {
+  return {.batch_size = training.batch_size,
+          .micro_steps = training.gradient_accumulation_steps,
+          .needed = memory.taken() + estimate_memory(model, training, form).total(),
+          .available = memory.available};
+}
+
+}  // namespace
+
+BatchChoice plan_batch_size(const ModelConfig& model, TrainingConfig training, const ActivationForm& form,
+                            const MemoryBudget& memory) {
+  // Gradients that are added up may take more than those that are not.
+  training.gradient_accumulation_steps = std::max<int64_t>(2, training.gradient_accumulation_steps);
+  const int64_t largest = largest_batch_size(model, training, form, memory.comfortable()).value_or(1);
+  config::set_batch_size(training, config::largest_divisor(*training.total_batch_size, largest));
+  return planned(model, training, form, memory);
+}
+
+int64_t largest_that_fits(int64_t total, int64_t batch_size, const std::function<bool(int64_t)>& fits) {
+  while (batch_size > 1 && !fits(batch_size)) batch_size = config::largest_divisor(total, batch_size - 1);
+  return batch_size;
+}
+
+bool fits_in_practice(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision) {
+  Config alone = config;
+  alone.data.stages.clear();
+  alone.data.order =
+      DataOrder::random;  // which batches they are does not matter, and another order takes reading the text
+  bool fits = true;
+  try {
+    try_step(alone, corpus, device, precision);
+  } catch (const std::exception& error) {
+    if (!process::is_out_of_memory(error)) throw;
+    fits = false;
+  }
+  release_unused_memory(device);  // what is kept of the step would count as used
+  return fits;
+}
+
+std::string describe(const BatchChoice& choice) {
+  return fmt::format("training.batch_size: auto chose {}, {} an update (the plan: {} of {})",
+                     plural(choice.batch_size, "sequence"), plural(choice.micro_steps, "micro-step"),
+                     format_bytes(choice.needed), format_bytes(choice.available));
+}
+
+void choose_batch_size(Config& config, const Corpus& corpus, const DeviceInfo& device, const Precision& precision,
+                       bool is_tried) {
+  TrainingConfig& training = config.training;
+  if (training.batch_size > 0) return;
+  const ActivationForm form = activation_form(config.model, training, device, precision);
+  MemoryBudget memory = memory_budget(device.device, training.allocator.memory_fraction);
+  memory.data = resident_bytes(config.data, corpus, device.device, memory.available);
+  config::set_batch_size(training, plan_batch_size(config.model, training, form, memory).batch_size);
+  if (is_tried && device.device.is_cuda()) {
+    const auto fits = [&](int64_t batch_size) {
+      config::set_batch_size(training, batch_size);
+      const bool does = fits_in_practice(config, corpus, device.device, precision);
+      if (!does) log::info(fmt::format("A step with {} at a time ran out of memory", plural(batch_size, "sequence")));
+      return does;
+    };
+    config::set_batch_size(training, largest_that_fits(*training.total_batch_size, training.batch_size, fits));
+  }
+  log::info(describe(planned(config.model, training, form, memory)));
+}
+
+double resident_bytes(const DataConfig& data, const Corpus& corpus, at::Device device, double available) {
+  double bytes = 0;
+  if (!device.is_cuda() || !stays_resident(data.resident, corpus.sources, available)) return bytes;
+  for (const Tokens& source : corpus.sources) bytes += static_cast<double>(source.bytes());
+  return bytes;
+}
+
+}  // namespace gpt::plan

@@ -1,0 +1,80 @@
+#include "gpt/plan/before_training.h"
+
+#include <fmt/format.h>
+
+#include "gpt/batches/data_loader.h"
+#include "gpt/core/error.h"
+#include "gpt/core/format.h"
+#include "gpt/core/log.h"
+#include "gpt/core/processors.h"
+#include "gpt/model/compile.h"
+#include "gpt/ops/probe.h"
+#include "gpt/plan/data_checks.h"
+#include "gpt/plan/device_checks.h"
+#include "gpt/plan/model_checks.h"
+#include "gpt/plan/out_of_memory.h"
+#include "gpt/run/state.h"
+
+namespace gpt::plan {
+namespace {
+
+void require_sample_prompt(const CadenceConfig& cadence, const Corpus& corpus) {
+  const Check check = check_sample_prompt(cadence, corpus);
+  if (check.status == Check::Status::fail)
+    throw Error(ExitCode::config, fmt::format("{}; {}", check.detail, check.fix));
+}
+
+void say_if_doubtful(const Check& check) {
+  if (check.status != Check::Status::pass) log::warn(fmt::format("{}: {}; {}", check.name, check.detail, check.fix));
+}
+
+// Searching a larger corpus would take too long. Separate files were compared when they were loaded, whatever their size.
+void compare_splits(const Corpus& corpus) {
+  constexpr int64_t kMostTokens = 100'000'000;  // a tenth of a second on one core
+  int64_t tokens = 0;
+  for (const Tokens& source : corpus.sources) tokens += source.size();
+  if (corpus.validation.size() > 0 && tokens <= kMostTokens) say_if_doubtful(check_overlap(corpus));
+}
+
+// The estimate is up to a tenth too high: memory is certain not to suffice only where the reduced estimate is too much as well.
+void require_memory(const Config& config, const DeviceInfo& device, const Precision& precision) {
+  constexpr double kLeast = 0.9;
+  const ModelConfig& model = config.model;
+  const TrainingConfig& training = config.training;
+  const std::string attention = attention_path(model, training.execution, device.device, precision.compute_type(),
+                                               /*training=*/true);
+  const ActivationForm form = activation_form(model, training, device, precision, attention);
+  const MemoryBudget memory = memory_budget(device.device, training.allocator.memory_fraction);
+  Check check = check_memory(model, training, form, memory);
+  name_settings_that_fit(check, config, device, attention, memory);
+  const double needed = memory.program + estimate_memory(model, training, form).total();
+  if (kLeast * needed <= memory.available || !training.execution.memory_check) return say_if_doubtful(check);
+  throw Error(ExitCode::memory,
+              fmt::format("this run does not fit into memory: it needs {}; {}, or start it anyway with "
+                          "--training.memory_check false",
+                          check.detail, check.fix));
+}
+
+}  // namespace
+
+void check_before_training(const Config& config, const Corpus& corpus, const DeviceInfo& device,
+                           const Precision& precision, bool is_resumed) {
+  require_sample_prompt(config.training.cadence, corpus);
+  // On the CPU, so that no token is copied to a GPU before the run itself does it.
+  const DataLoader loader(corpus.sources, config.data, run::schedule_options(config, corpus), at::kCPU);
+  const DatasetFacts facts = describe_data(corpus, loader);
+  Config real = config;
+  real.training = with_real_batch(config.training, facts);
+  require_memory(real, device, precision);
+  if (is_resumed) return;
+  const run::Plan plan = run::plan_run(config.training, loader.batches_per_epoch());
+  if (device.device.is_cpu()) say_if_doubtful(check_threads(config.threads, usable_processors()));
+  compare_splits(corpus);
+  say_if_doubtful(check_batch(config.training, facts));
+  if (config.data.stages.empty()) say_if_doubtful(check_length(config, facts, plan));
+  say_if_doubtful(check_learning_rate(config.training.schedule, plan));
+  say_if_doubtful(check_compute(config.model, config.training, plan,
+                                measure_product_speed(device.device, precision.compute_type())));
+}
+
+}  // namespace gpt::plan

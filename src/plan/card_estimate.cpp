@@ -1,0 +1,104 @@
+#include "gpt/plan/card_estimate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "gpt/core/format.h"
+#include "gpt/layout/parameter_table.h"
+#include "gpt/model/recompute.h"
+
+namespace gpt::plan {
+namespace {
+
+// Shares that well-made programs reach of what data sheets promise, chosen so that published speeds of GPT-2 on A100 and H100
+// lie around the estimate (tests/diagnose/card_estimate_test.cpp).
+constexpr double kShareOfPeak = 0.6, kShareOfBandwidth = 0.7;
+
+// Each byte that is kept for the backward pass is written once and read twice, and so is its gradient, but for one.
+constexpr double kPassesOfActivations = 5;
+// Logits: written by the product, read and replaced by their gradient, read by two products.
+constexpr double kPassesOfLogits = 5;
+// Weights: read by three products of a micro-step in the precision of the products, their gradients read and written in float32.
+constexpr double kPassesOfWeights = 3, kGradientBytes = 8;
+// The update reads and writes all of its state.
+constexpr double kPassesOfState = 2;
+// What is in the memory of the host crosses the bus, both ways at once: bytes a second each way over 16 lanes of PCIe 4, of whose
+// 32 GB/s a copy reaches this.
+constexpr double kBusBandwidth = 25e9;
+
+// Kernels of a block forward and backward, of the rest of a micro-step, and of an update; our own operators do the work of several
+// of LibTorch's. The host takes this long for each; replayed as part of a graph, the card does.
+constexpr double kOwnKernels = 30, kAtenKernels = 60, kOtherKernels = 40;
+constexpr double kLaunch = 6e-6, kReplay = 1.5e-6;
+
+// What a step computes, as a multiple of what it does without gradient checkpointing: as the products of the blocks.
+double repeated_work(const ModelConfig& model, GradientCheckpointing level) {
+  return weights_multiplied(model, level) / weights_multiplied(model, GradientCheckpointing::none);
+}
+
+}  // namespace
+
+double StepEstimate::total() const { return std::max(products + memory, launches); }
+
+std::string expected_attention(const ModelConfig& model, const ExecutionConfig& execution, const DeviceInfo& card,
+                               at::ScalarType type) {
+  constexpr int64_t kMultiple = 8, kWidestFlash = 256;
+  const bool is_grouped = model.kv_heads() < model.heads();
+  if (execution.attention == AttentionKernel::math) return "math: training.attention asks for it";
+  const int64_t width = model.head_dim();
+  if (width % kMultiple != 0) return fmt::format("math: heads of width {} are not a multiple of {}", width, kMultiple);
+  if (type != at::kFloat && card.compute_major >= 8 && width <= kWidestFlash) return "flash";
+  if (is_grouped) return fmt::format("math: no fused kernel supports grouped heads in {} there", c10::toString(type));
+  return "efficient";
+}
+
+StepEstimate estimate_step(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form,
+                           const Card& card, Dtype dtype) {
+  const double micro_steps = static_cast<double>(training.gradient_accumulation_steps),
+               tokens = static_cast<double>(training.batch_size * model.block_size),
+               parameters = static_cast<double>(parameter_count(model)),
+               bytes = static_cast<double>(c10::elementSize(form.compute_type));
+  TrainingConfig keeping = training;
+  keeping.execution.gradient_checkpointing = GradientCheckpointing::none;
+  const MemoryEstimate kept = estimate_memory(model, keeping, form), real = estimate_memory(model, training, form);
+  const double repeated = repeated_work(model, training.execution.gradient_checkpointing);
+
+  StepEstimate estimate;
+  estimate.products = micro_steps * repeated * flops_per_token(model) * tokens /
+                      (kShareOfPeak * card.peak_flops(dtype).value_or(card.float32 * 1e12));
+  const double activations = repeated * kPassesOfActivations * kept.activations,
+               logits = kPassesOfLogits * tokens * bytes * static_cast<double>(model.padded_vocab()),
+               weights = parameters * (kPassesOfWeights * bytes + kGradientBytes),
+               state = kPassesOfState * (real.weights + real.gradients + real.moments);
+  estimate.memory =
+      (micro_steps * (activations + logits + weights) + state) / (kShareOfBandwidth * card.bandwidth * 1e9) +
+      real.host / kBusBandwidth;
+  const double kernels = form.own_operators ? kOwnKernels : kAtenKernels;
+  estimate.launches = micro_steps * repeated * (kernels * static_cast<double>(model.n_layer) + kOtherKernels) *
+                      (form.is_recorded ? kReplay : kLaunch);
+  return estimate;
+}
+
+std::string describe(const StepEstimate& estimate) {
+  return fmt::format(
+      "estimated, never checked on a GPU (products {} and memory {}; launching kernels takes {} at the same time)",
+      format_short_duration(estimate.products), format_short_duration(estimate.memory),
+      format_short_duration(estimate.launches));
+}
+
+Check check_card(const Card& card, const DeviceInfo& device) {
+  const double sixteen_bits = std::max(card.bfloat16, card.float16);
+  return passed("device", fmt::format("--gpu {}, not this machine: {} for a program, {} GB/s, {} TFLOP/s in {}, {} in "
+                                      "float32, compute capability {}.{}",
+                                      card.name, format_bytes(static_cast<double>(device.memory_bytes)), card.bandwidth,
+                                      sixteen_bits, card.bfloat16 > 0 ? "bfloat16" : "float16", card.float32,
+                                      device.compute_major, device.compute_minor));
+}
+
+MemoryBudget card_memory(const DeviceInfo& card) {
+  constexpr double kContext = 0.6e9;  // CUDA's own and the code of its libraries
+  return {.available = static_cast<double>(card.memory_bytes), .program = kContext};
+}
+
+}  // namespace gpt::plan

@@ -1,0 +1,53 @@
+#include "gpt/plan/device_checks.h"
+
+#include <fmt/format.h>
+
+#include "gpt/core/error.h"
+#include "gpt/core/format.h"
+#include "gpt/device/precision.h"
+
+namespace gpt::plan {
+
+Check check_device(const std::string& spec, const DeviceInfo& device, const DeviceInfo& best, bool gpu_present) {
+  const std::string detail = fmt::format("device: {} is {}, {:.1f} GB", spec, device.name, device.memory_bytes / 1e9);
+  if (device.device.is_cuda()) return passed("device", detail);
+  if (best.device.is_cuda()) {
+    return warned("device", fmt::format("{}, but {} is available and works", detail, best.name), "set device: auto");
+  }
+  if (gpu_present) {
+    return warned("device", detail + ", but this machine has a GPU that is not usable",
+                  "follow the advice of the CUDA check");
+  }
+  return passed("device", detail);
+}
+
+Check check_precision(const PrecisionConfig& config, const DeviceInfo& device) {
+  const std::string fix = "set training.use_amp: true and training.dtype: auto";
+  Precision precision;
+  try {
+    precision = resolve_precision(config, device);
+  } catch (const Error& e) { return failed("precision", e.what(), fix); }
+  const bool gpu = device.device.is_cuda();
+  if (gpu && precision.dtype == Dtype::float32 && (device.tf32 || device.float16)) {
+    return warned("precision", fmt::format("float32 leaves the tensor cores of {} idle", device.name), fix);
+  }
+  if (gpu && precision.dtype == Dtype::tf32 && device.bfloat16) {
+    return warned("precision", "tf32 takes twice the time and memory of bfloat16 in matrix products", fix);
+  }
+  if (gpu && precision.dtype == Dtype::float16 && device.bfloat16) {
+    return warned("precision",
+                  fmt::format("float16 needs loss scaling, and {} has bfloat16, which does not", device.name), fix);
+  }
+  return passed("precision", precision.reason);
+}
+
+Check check_threads(int64_t threads, int64_t cores) {
+  if (threads > cores) {
+    return warned("threads",
+                  fmt::format("{} on {} wait for each other", plural(threads, "thread"), plural(cores, "core")),
+                  "set threads: 0");
+  }
+  return passed("threads", fmt::format("{} on {}", threads == 0 ? cores : threads, plural(cores, "core")));
+}
+
+}  // namespace gpt::plan

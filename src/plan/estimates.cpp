@@ -1,0 +1,227 @@
+#include "gpt/plan/estimates.h"
+
+#include <algorithm>
+
+#include "gpt/layout/parameter_table.h"
+#include "gpt/model/compile.h"
+#include "gpt/ops/classifier.h"
+#include "gpt/optim/optimizer_state.h"
+#include "gpt/products/product.h"
+
+namespace gpt::plan {
+namespace {
+
+constexpr double kFloatBytes = 4;
+
+// What autograd keeps, in bytes per token. Letters as in model/gpt.h; `s` is the size of a compute value.
+class ActivationBytes {
+ public:
+  ActivationBytes(const ModelConfig& model, const ActivationForm& form)
+      : model_(model),
+        form_(form),
+        own_attention_(form.own_operators && !form.cuda),
+        s_(static_cast<double>(c10::elementSize(form.compute_type))),
+        C_(static_cast<double>(model.n_embd)),
+        kv_(static_cast<double>(model.kv_heads() * model.head_dim())),
+        F_(static_cast<double>(model.hidden())) {}
+
+  double residual() const { return (form_.end_to_end ? s_ : kFloatBytes) * C_; }  // the stream, once per addition
+  // Of a block, from its forward pass to its backward pass.
+  double kept(GradientCheckpointing level) const {
+    switch (level) {
+      case GradientCheckpointing::block: return residual();
+      case GradientCheckpointing::selective: return norm(/*keeps_output=*/!form_.own_operators) + attention();
+      default: break;
+    }
+    const bool repeats = form_.own_operators;  // only then the two lower levels save anything
+    return 2 * norm(!repeats || level < GradientCheckpointing::norm) + attention() + branch_dropouts() +
+           mlp(!repeats || level < GradientCheckpointing::activation);
+  }
+  // What is there besides while its backward pass runs.
+  double recomputed(GradientCheckpointing level) const {
+    if (level == GradientCheckpointing::block) return kept(GradientCheckpointing::none) - residual();
+    return level == GradientCheckpointing::selective ? norm() + branch_dropouts() + mlp() : 0;
+  }
+  // After the embedding, whose mask our own operator draws again; before the head.
+  double outside_blocks() const { return (form_.own_operators ? 0 : dropout(C_)) + norm(); }
+
+  // The head's logits of a chunk, which become their gradient. The gradient of x is there already, and x itself.
+  double head(const TrainingConfig& training) const {
+    const auto all = static_cast<double>(training.batch_size * model_.block_size), rows = head_rows(training),
+               Vp = static_cast<double>(model_.padded_vocab());
+    if (!form_.own_operators)
+      return all * 3 * kFloatBytes * Vp;  // log-softmax, and the gradients of it and of the logits
+    // From the second chunk on, a 16-bit product is converted as it is added.
+    const bool converts = form_.compute_type != at::kFloat && !form_.cuda && rows < all &&
+                          gradient_type(training, form_.end_to_end) == at::kFloat;
+    return rows * Vp * s_ + all * 2 * residual() + (converts ? kFloatBytes * Vp * C_ : 0);
+  }
+
+  double logits(const TrainingConfig& training) const {
+    const double size = form_.own_operators ? s_ : kFloatBytes;
+    return head_rows(training) * static_cast<double>(model_.padded_vocab()) * size;
+  }
+
+  // How many rows of logits exist at once.
+  double head_rows(const TrainingConfig& training) const {
+    const int64_t tokens = training.batch_size * model_.block_size;
+    if (!form_.own_operators) return static_cast<double>(tokens);
+    return static_cast<double>(ops::classifier_chunk_rows(tokens, {model_.padded_vocab(), model_.n_embd},
+                                                          form_.compute_type, training.execution.loss_chunk_rows,
+                                                          form_.cuda ? form_.multiprocessors : 0));
+  }
+
+  // An evaluation keeps nothing: a part of a block at a time, or a chunk of logits.
+  double evaluation(const TrainingConfig& training) const {
+    const auto tokens = static_cast<double>(training.batch_size * model_.block_size);
+    return std::max(tokens * (2 * residual() + std::max(attention(), mlp())), tokens * residual() + logits(training));
+  }
+
+  // Buffers of one block's backward pass on top of what its forward pass kept: the gradients of its widest part. What the MLP
+  // kept is freed by the time attention is reached.
+  double backward(GradientCheckpointing level) const {
+    return std::max(mlp_backward(level), attention_backward() - mlp() - norm()) + 2 * residual();
+  }
+
+ private:
+  // The input, and the output as the following product takes it. On a CPU ATen has no fused RMSNorm: it keeps x / rms(x) too, and
+  // an x of 16 bits in float32.
+  double norm(bool keeps_output = true) const {
+    const bool unfused = model_.norm == Norm::rmsnorm && !form_.cuda && !form_.own_operators;
+    return residual() + (keeps_output ? s_ * C_ : 0) + (unfused ? (form_.end_to_end ? 2 : 1) * kFloatBytes * C_ : 0);
+  }
+
+  // Of an operator of ATen's, which keeps a mask of bytes on CUDA and one of values on a CPU.
+  double dropout(double width) const { return model_.dropout > 0 ? (form_.cuda ? 1 : s_) * width : 0; }
+  // What is added to the residual stream; our own operator draws the mask again.
+  double branch_dropouts() const { return form_.own_operators ? 0 : dropout(C_) * (model_.mlp == Mlp::gelu ? 2 : 1); }
+
+  // One value for each head and each position that is looked at.
+  double matrix() const { return static_cast<double>(model_.heads() * model_.block_size); }
+
+  double attention() const {
+    const double output = s_ * C_;
+    if (form_.fused_attention) {
+      // Our own kernels rotate while they read, or in place.
+      const double rotated = model_.position == Position::rope && !form_.own_operators ? s_ * (C_ + kv_) : 0;
+      const double log_sum_exp = kFloatBytes * static_cast<double>(model_.heads());
+      return s_ * (C_ + 2 * kv_) + rotated + output + log_sum_exp;
+    }
+    // The unfused kernel works in float32: scaled q and k, v, and the matrix of T weights per head. Dropout keeps its mask and
+    // the weights that are left as well.
+    return kFloatBytes * (3 * C_ + matrix() * (model_.dropout > 0 ? 3 : 1)) + output;
+  }
+
+  // The gradient of the output and that of the packed product, which ATen puts together from three.
+  double attention_backward() const {
+    const double packed = s_ * (C_ + 2 * kv_);
+    if (!form_.fused_attention) return kFloatBytes * (2 * matrix() + 3 * C_);
+    return own_attention_ ? packed + s_ * C_ : 2 * packed;
+  }
+
+  // GELU: its input and output. Gated: both branches and their product; ATen also keeps the gate after its activation, and a
+  // mask.
+  double mlp(bool keeps_product = true) const {
+    const double product = keeps_product ? s_ * F_ : 0;
+    if (model_.mlp == Mlp::gelu) return s_ * F_ + product;
+    return 2 * s_ * F_ + product + (form_.own_operators ? 0 : s_ * F_ + dropout(F_));
+  }
+  // The gradients of the product's input and of what it is computed from; a product that was kept is free by then.
+  double mlp_backward(GradientCheckpointing level) const {
+    const bool keeps_product =
+        !form_.own_operators || level < GradientCheckpointing::activation || level >= GradientCheckpointing::selective;
+    return ((model_.mlp == Mlp::gelu ? 2 : 3) - (keeps_product ? 1 : 0)) * s_ * F_;
+  }
+
+  const ModelConfig& model_;
+  const ActivationForm& form_;
+  bool own_attention_;  // which this program has for a CPU
+  double s_, C_, kv_, F_;
+};
+
+}  // namespace
+
+ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& training, const DeviceInfo& device,
+                               const Precision& precision) {
+  return activation_form(model, training, device, precision,
+                         attention_path(model, training.execution, device.device, precision.compute_type(),
+                                        /*training=*/true));
+}
+
+ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& training, const DeviceInfo& device,
+                               const Precision& precision, const std::string& attention) {
+  const ExecutionConfig& execution = training.execution;
+  return {.compute_type = precision.compute_type(),
+          .fused_attention = !attention.starts_with("math"),
+          .cuda = device.device.is_cuda(),
+          .own_operators = execution.use_compile,
+          .rounds_products = device.device.is_cpu() && ops::cpu::rounds_products_from_float32(),
+          .adds_products = device.device.is_cpu() && ops::cpu::adds_bfloat16_products(),
+          .product_workspace = device.device.is_cpu() ? ops::cpu::product_workspace(precision.compute_type()) : 0,
+          .is_recorded = effective_mode(training, model, device.device).records,
+          .multiprocessors = device.multiprocessors,
+          .end_to_end = precision.end_to_end};
+}
+
+double MemoryEstimate::total() const { return weights + gradients + moments + activations + logits + workspace; }
+
+MemoryEstimate estimate_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form) {
+  const std::vector<ParameterRow> rows = parameter_table(model);
+  const FlatLayout layout = flat_layout(rows);
+  const auto parameters = static_cast<double>(layout.size);
+  const double tokens = static_cast<double>(training.batch_size * model.block_size);
+  const double layers = static_cast<double>(model.n_layer);
+  const bool is_narrow = form.compute_type != at::kFloat;
+  const ActivationBytes bytes(model, form);
+
+  MemoryEstimate estimate;
+  const PrecisionConfig& precision = training.precision;
+  const bool has_copies = is_narrow && precision.master_weights;
+  const at::ScalarType gradient = gradient_type(training, form.end_to_end);
+  const auto size = [](at::ScalarType type) { return static_cast<double>(c10::elementSize(type)); };
+  estimate.weights = parameters * (size(kept_weight_type(precision)) + (has_copies ? 2 : 0));
+  estimate.gradients = parameters * size(gradient);
+  const StateBytes state = state_bytes(rows, layout, training.optimizer);
+  estimate.moments = static_cast<double>(state.device);
+  estimate.host = static_cast<double>(state.host);
+  const GradientCheckpointing level = training.execution.gradient_checkpointing;
+  estimate.activations = tokens * (layers * bytes.kept(level) + bytes.outside_blocks());
+  const double one_block = bytes.backward(level) + bytes.recomputed(level);
+  // In 16 bits a weight's gradient may be a tensor of its own until it is added to one of float32, and a product one of float32 at
+  // first.
+  const double unrounded = is_narrow && form.rounds_products ? kFloatBytes : 0;
+  const bool is_separate = is_narrow && gradient == at::kFloat && !form.adds_products;
+  const auto of_weight = [&](int64_t width) {
+    return static_cast<double>(width * model.n_embd) * ((is_separate ? 2 : 0) + unrounded);
+  };
+  const auto of_rows = [&](double rows, int64_t width) { return rows * static_cast<double>(width) * unrounded; };
+  const int64_t Vp = model.padded_vocab(), widest = std::max(model.hidden(), 3 * model.n_embd);
+  const double of_chunk = form.own_operators ? of_rows(bytes.head_rows(training), Vp) : 0,
+               head = bytes.head(training) + std::max(of_weight(Vp), of_chunk),
+               block = tokens * one_block + std::max(of_weight(widest), of_rows(tokens, model.hidden()));
+  if (head >= block) estimate.logits = bytes.logits(training);
+  estimate.workspace = std::max(head, block) - estimate.logits + form.product_workspace;
+  if (form.is_recorded) estimate.workspace += bytes.evaluation(training);
+  // What LibTorch's operators make in between differs from one processor to another.
+  constexpr double kBetweenOperators = 0.01;
+  if (!form.own_operators) estimate.workspace += kBetweenOperators * estimate.activations;
+  return estimate;
+}
+
+std::optional<int64_t> largest_batch_size(const ModelConfig& model, TrainingConfig training, const ActivationForm& form,
+                                          double bytes) {
+  const auto fits = [&](int64_t batch_size) {
+    training.batch_size = batch_size;
+    return estimate_memory(model, training, form).total() <= bytes;
+  };
+  if (!fits(1)) return std::nullopt;
+  int64_t low = 1, high = 2;  // fits(low), and in the end not fits(high)
+  while (fits(high)) low = high, high *= 2;
+  while (high - low > 1) {
+    const int64_t middle = low + (high - low) / 2;
+    (fits(middle) ? low : high) = middle;
+  }
+  return low;
+}
+
+}  // namespace gpt::plan

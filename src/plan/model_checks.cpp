@@ -1,0 +1,176 @@
+#include "gpt/plan/model_checks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "gpt/config/batch.h"
+#include "gpt/core/format.h"
+#include "gpt/core/process_memory.h"
+#include "gpt/device/cpu_allocator.h"
+#include "gpt/device/host.h"
+#include "gpt/layout/parameter_table.h"
+
+namespace gpt::plan {
+namespace {
+
+constexpr int64_t kTensorCoreMultiple = 64;
+constexpr int64_t kHeadMultiple = 8;
+
+// Another micro-batch of at most `largest` sequences with the same effective batch.
+std::string smaller_batch(const TrainingConfig& training, int64_t largest) {
+  const int64_t effective = training.batch_size * training.gradient_accumulation_steps;
+  const int64_t batch_size = config::largest_divisor(effective, largest);
+  return fmt::format(
+      "set training.batch_size: {} and training.gradient_accumulation_steps: {} (the same effective batch)", batch_size,
+      effective / batch_size);
+}
+
+std::string memory_fix(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form,
+                       double bytes) {
+  TrainingConfig accumulating = training;
+  accumulating.gradient_accumulation_steps = std::max<int64_t>(2, training.gradient_accumulation_steps);
+  const auto largest = largest_batch_size(model, accumulating, form, bytes);
+  return largest ? smaller_batch(training, *largest)
+                 : "not even one sequence fits: lower model.n_layer, model.n_embd or model.block_size";
+}
+
+}  // namespace
+
+Check check_parameters(const ModelConfig& model) {
+  int64_t total = 0;
+  std::string groups;
+  for (const auto& [group, count] : parameter_groups(model)) {
+    if (count == 0) continue;
+    total += count;
+    groups += fmt::format("{}{} {}", groups.empty() ? "" : ", ", group, format_count(static_cast<double>(count)));
+  }
+  return passed("parameters", fmt::format("{}: {}", format_count(static_cast<double>(total)), groups));
+}
+
+Check check_vocabulary(const ModelConfig& model, bool cuda) {
+  const int64_t rows = model.padded_vocab();
+  const std::string detail = fmt::format("{} in {}", plural(*model.vocab_size, "token"), plural(rows, "row"));
+  if (cuda && rows % kTensorCoreMultiple != 0) {
+    return warned("vocabulary",
+                  fmt::format("{}, not a multiple of {}: the head's matrix products miss the fast kernels", detail,
+                              kTensorCoreMultiple),
+                  fmt::format("set model.vocab_multiple: {}", kTensorCoreMultiple));
+  }
+  return passed("vocabulary", detail);
+}
+
+Check check_attention(const ModelConfig& model, bool cuda, const std::string& path) {
+  const bool fused = !path.starts_with("math");
+  if (cuda && model.head_dim() % kHeadMultiple != 0) {
+    return warned("attention",
+                  fmt::format("{}: the head size {} is not a multiple of {}, as flash attention wants", path,
+                              model.head_dim(), kHeadMultiple),
+                  "choose model.n_embd / model.n_head as 64 or 128");
+  }
+  if (fused) return passed("attention", path + " kernel");
+  return warned("attention", path, "set training.dtype: auto");
+}
+
+MemoryBudget memory_budget(at::Device device, double fraction) {
+  const auto free = static_cast<double>(free_bytes(device));
+  const double share = fraction * static_cast<double>(describe_device(device).memory_bytes);
+  if (device.is_cuda()) {
+    return {.available = std::min(free, share), .program = 0, .host = static_cast<double>(free_bytes(at::kCPU))};
+  }
+  // Code and tables that LibTorch and oneDNN load and build during the first step only.
+  constexpr double kLater = 10e6;
+  const auto resident = static_cast<double>(process_memory::bytes());
+  const auto tensors = static_cast<double>(cpu_memory().extent);  // the run will have the room that these take now
+  return {.available = std::min(free + resident, share), .program = resident - tensors + kLater};
+}
+
+Check check_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form,
+                   const MemoryBudget& memory) {
+  const MemoryEstimate estimate = estimate_memory(model, training, form);
+  const std::pair<const char*, double> parts[] = {
+      {"weights", estimate.weights},   {"gradients", estimate.gradients},
+      {"optimizer", estimate.moments}, {"activations", estimate.activations},
+      {"logits", estimate.logits},     {"workspace", estimate.workspace},
+      {"data", memory.data},           {"program", memory.program}};
+  const double needed = memory.taken() + estimate.total();
+  std::string list;
+  Check check;
+  for (const auto& [name, bytes] : parts) {
+    if (bytes > 0) list += fmt::format("{}{} {}", list.empty() ? "" : ", ", name, format_bytes(bytes));
+    check.values.emplace_back(fmt::format("{}_bytes", name), bytes);
+  }
+  const double comfortable = memory.comfortable();
+  const bool is_comfortable = estimate.total() <= comfortable;
+  const auto largest = largest_batch_size(model, training, form, comfortable);
+  const std::string need = format_bytes(needed), available = format_bytes(memory.available);
+  check.name = "memory of the run";
+  check.detail = needed > memory.available
+                     ? fmt::format("about {}, and it may use {}: {}", need, available, list)
+                     : fmt::format("about {} of the {} that it may use: {}", need, available, list);
+  if (!is_comfortable) {
+    check.status = needed > memory.available ? Check::Status::fail : Check::Status::warn;
+    check.fix =
+        comfortable <= 0
+            ? fmt::format("give the run more memory: {} are taken before its first tensor, whatever the model is",
+                          format_bytes(memory.taken()))
+            : memory_fix(model, training, form, comfortable);
+  }
+  if (estimate.host > 0) {
+    check.detail += fmt::format("; and {} of the host's memory", format_bytes(estimate.host));
+    check.values.emplace_back("host_bytes", estimate.host);
+  }
+  if (estimate.host > memory.host) {
+    check.status = Check::Status::fail;
+    check.detail += fmt::format(", of which {} is free", format_bytes(memory.host));
+    const bool is_wide = training.optimizer.state_dtype != StateDtype::int8;
+    if (check.fix.empty())
+      check.fix = fmt::format("lower training.offload_optimizer{}", is_wide ? ", or set training.use_8bit: true" : "");
+  }
+  check.values.emplace_back("needed_bytes", needed);
+  check.values.emplace_back("available_bytes", memory.available);
+  check.values.emplace_back("largest_batch_size", largest.value_or(0));
+  const char* const verdict = is_comfortable ? "yes" : needed <= memory.available ? "hardly" : "no";
+  const std::string most =
+      largest ? fmt::format("at most {} at a time", plural(*largest, "sequence")) : "not even one sequence";
+  check.answer = {"Does it fit?",
+                  fmt::format("{}: it needs about {}, and there is {}; {} would fit", verdict, need, available, most)};
+  return check;
+}
+
+Check check_compute(const ModelConfig& model, const TrainingConfig& training, const run::Plan& plan,
+                    std::optional<double> product_speed) {
+  constexpr double kUsualShare = 0.4, kDay = 86400;
+  // Tokens per parameter that make the best model for the FLOPs (Hoffmann et al., 2022, "Training Compute-Optimal Large
+  // Language Models").
+  constexpr double kChinchilla = 20;
+  const double per_token = flops_per_token(model);
+  const auto tokens =
+      static_cast<double>(training.batch_size * training.gradient_accumulation_steps * model.block_size);
+  const double per_step = per_token * tokens, total = per_step * static_cast<double>(plan.total_steps);
+  const double seconds = product_speed ? total / (kUsualShare * *product_speed) : 0;
+  const double parameters = parameter_count(model), all_tokens = tokens * static_cast<double>(plan.total_steps);
+  const double best_epochs = kChinchilla * parameters / tokens / static_cast<double>(plan.steps_per_epoch);
+  std::string detail;
+  if (product_speed) {
+    detail = fmt::format("about {}, at {:.0f} % of the {}/s that matrix products reach here; ",
+                         format_duration(seconds), 100 * kUsualShare, format_flops(*product_speed));
+  }
+  detail += fmt::format("{} per token, {} per step, {} in all", format_flops(per_token), format_flops(per_step),
+                        format_flops(total));
+  detail += fmt::format("; {} tokens are {} per parameter, where Chinchilla's rule of {} would take {} epochs",
+                        format_count(all_tokens), format_number(all_tokens / parameters), kChinchilla,
+                        format_number(best_epochs));
+  Check check = seconds > kDay ? warned("compute", detail, kShorterRun) : passed("compute", detail);
+  check.values = {{"flops_per_token", per_token},
+                  {"flops_per_step", per_step},
+                  {"flops", total},
+                  {"tokens", all_tokens},
+                  {"tokens_per_parameter", all_tokens / parameters},
+                  {"chinchilla_epochs", best_epochs}};
+  return check;
+}
+
+}  // namespace gpt::plan

@@ -1,0 +1,248 @@
+#include "gpt/plan/savers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <optional>
+#include <utility>
+
+#include "gpt/config/batch.h"
+#include "gpt/config/load.h"
+#include "gpt/device/precision.h"
+#include "gpt/ops/classifier.h"
+#include "gpt/plan/estimates.h"
+
+namespace gpt::plan {
+namespace {
+
+constexpr const char* kDataSaver = "data.resident: off";
+
+struct Candidate {
+  std::string setting, price;
+  std::function<void(TrainingConfig&)> apply;
+  bool is_batch = false;
+};
+
+std::vector<Candidate> candidates(const ModelConfig& model, const TrainingConfig& training, const DeviceInfo& device,
+                                  const std::string& attention) {
+  const ExecutionConfig& execution = training.execution;
+  const bool cuda = device.device.is_cuda();
+  std::vector<Candidate> all;
+  const auto recompute = [&](const char* name, GradientCheckpointing level, const char* price) {
+    if (execution.gradient_checkpointing >= level) return;
+    all.push_back({fmt::format("training.gradient_checkpointing: {}", name), price,
+                   [level](TrainingConfig& t) { t.execution.gradient_checkpointing = level; }});
+  };
+  recompute("block", GradientCheckpointing::block,
+            "most of the forward pass is computed twice: about a quarter more time");
+  recompute("selective", GradientCheckpointing::selective,
+            "what follows attention is computed twice: about a sixth more time");
+  if (execution.use_compile)
+    recompute("norm", GradientCheckpointing::norm, "norms and activations are computed twice, products are not");
+  if (training.optimizer.fused_adamw && training.optimizer.state_dtype == StateDtype::float32) {
+    all.push_back({"training.use_8bit: true", "AdamW's moments are rounded to 8-bit codes",
+                   [](TrainingConfig& t) { t.optimizer.state_dtype = StateDtype::int8; }});
+  }
+  if (cuda && training.optimizer.fused_adamw && training.optimizer.offload < 1) {
+    all.push_back({"training.offload_optimizer: 1", "every update moves AdamW's moments over the bus and back",
+                   [](TrainingConfig& t) { t.optimizer.offload = 1; }});
+  }
+  const Precision precision = resolve_precision(training.precision, device);
+  const bool end_to_end = precision.end_to_end;
+  if (end_to_end && training.optimizer.fused_adamw && training.precision.master_weights) {
+    all.push_back({"training.master_weights: false", "weights have 16 bits alone, and updates are rounded at random",
+                   [](TrainingConfig& t) { t.precision.master_weights = false; }});
+  }
+  if (end_to_end && gradient_type(training, end_to_end) == at::kFloat) {
+    all.push_back({"training.gradient_dtype: bfloat16", "every micro-batch that is added to a gradient rounds it",
+                   [](TrainingConfig& t) { t.precision.gradient_dtype = GradientDtype::bfloat16; }});
+  }
+  if (training.batch_size > 1) {
+    const int64_t part = config::largest_divisor(training.batch_size, training.batch_size / 2),
+                  steps = training.gradient_accumulation_steps * (training.batch_size / part);
+    all.push_back({fmt::format("training.batch_size: {} and training.gradient_accumulation_steps: {}", part, steps),
+                   "the same effective batch; slower where smaller products leave the device idle",
+                   [part, steps](TrainingConfig& t) { t.batch_size = part, t.gradient_accumulation_steps = steps; },
+                   /*is_batch=*/true});
+  }
+  if (device.bfloat16 || (cuda && device.float16)) {
+    all.push_back({"training.use_amp: true and training.dtype: auto",
+                   fmt::format("less time too; activations of 16 bits ({})", device.bfloat16 ? "bfloat16" : "float16"),
+                   [](TrainingConfig& t) { t.precision.use_amp = true, t.precision.dtype = Dtype::automatic; }});
+  }
+  if (device.bfloat16) {
+    all.push_back({"training.amp_mode: end_to_end", "less time too; the residual stream has 16 bits",
+                   [](TrainingConfig& t) { t.precision.amp_mode = AmpMode::end_to_end; }});
+  }
+  if (!execution.use_compile) {
+    all.push_back(
+        {"training.use_compile: true", "less time too", [](TrainingConfig& t) { t.execution.use_compile = true; }});
+  } else {
+    const int64_t tokens = training.batch_size * model.block_size, kLeast = 256,
+                  rows =
+                      ops::classifier_chunk_rows(tokens, {model.padded_vocab(), model.n_embd}, precision.compute_type(),
+                                                 execution.loss_chunk_rows, device.multiprocessors),
+                  fewer = std::max(kLeast, rows / 4);
+    all.push_back({fmt::format("training.loss_chunk_rows: {}", fewer), "the head's products are smaller",
+                   [fewer](TrainingConfig& t) { t.execution.loss_chunk_rows = fewer; }});
+  }
+  if (attention.starts_with("math") && execution.attention == AttentionKernel::math) {
+    all.push_back({"training.attention: auto", "less time too",
+                   [](TrainingConfig& t) { t.execution.attention = AttentionKernel::automatic; }});
+  }
+  if (cuda && execution.compile_mode != CompileMode::standard) {
+    all.push_back({"training.compile_mode: default", "the host launches every kernel of every step",
+                   [](TrainingConfig& t) { t.execution.compile_mode = CompileMode::standard; }});
+  }
+  return all;
+}
+
+// A run as it was asked for, and what others like it would need.
+struct Run {
+  const Config& config;
+  const DeviceInfo& device;
+  const std::string& attention;  // its kernel
+
+  ActivationForm form(const TrainingConfig& training) const {
+    // What asks for unfused attention is the setting itself, or nothing that a setting changes.
+    const bool is_unasked = training.execution.attention != config.training.execution.attention;
+    return activation_form(config.model, training, device, resolve_precision(training.precision, device),
+                           is_unasked ? "flash" : attention);
+  }
+  double needed(const TrainingConfig& training) const {
+    return estimate_memory(config.model, training, form(training)).total();
+  }
+  bool may_resume(const TrainingConfig& training) const {
+    Config other = config;
+    other.training = training;
+    const auto changes = config::difference(config, other);
+    return std::all_of(changes.begin(), changes.end(), [](const auto& change) { return change.safe_on_resume; });
+  }
+};
+
+// Settings that change one after the other, until the run fits.
+class Shrinking {
+ public:
+  Shrinking(const Run& run, double data_bytes, double room, bool resumes)
+      : run_(run),
+        training_(run.config.training),
+        effective_batch_(training_.batch_size * training_.gradient_accumulation_steps),
+        data_(data_bytes),
+        room_(room),
+        resumes_(resumes) {}
+
+  // The saver that is just enough, or the greatest ones together; the batch stays.
+  std::optional<FittingSettings> with_this_batch() {
+    std::vector<Candidate> all = usable();
+    std::stable_sort(all.begin(), all.end(), [this](const auto& a, const auto& b) { return after(a) > after(b); });
+    for (const Candidate& candidate : all) {
+      if (after(candidate) <= room_) return apply(candidate), result();
+    }
+    while (apply_greatest()) {
+      if (bytes() <= room_) return result();
+    }
+    return std::nullopt;
+  }
+
+  // As many sequences at a time as fit, after the greatest savers where not even one does.
+  std::optional<FittingSettings> with_a_smaller_batch() {
+    training_.gradient_accumulation_steps = std::max<int64_t>(2, training_.gradient_accumulation_steps);
+    do {
+      const auto largest = largest_batch_size(run_.config.model, training_, run_.form(training_), room_ - data_);
+      if (largest) return shrink_batch(*largest), result();
+    } while (apply_greatest());
+    return std::nullopt;
+  }
+
+ private:
+  double bytes() const { return run_.needed(training_) + data_; }
+
+  double after(const Candidate& candidate) const {
+    TrainingConfig changed = training_;
+    if (candidate.apply) candidate.apply(changed);
+    return run_.needed(changed) + (candidate.apply ? data_ : 0);
+  }
+
+  void apply(const Candidate& candidate) {
+    settings_.push_back(candidate.setting);
+    if (candidate.apply) {
+      candidate.apply(training_);
+    } else {
+      data_ = 0;
+    }
+  }
+
+  // All but smaller batches; the tokens on the device are the one without `apply`.
+  std::vector<Candidate> usable() const {
+    std::vector<Candidate> all = candidates(run_.config.model, training_, run_.device, run_.attention);
+    if (data_ > 0) all.push_back({kDataSaver, "", {}});
+    std::erase_if(all, [this](const Candidate& candidate) {
+      TrainingConfig changed = training_;
+      if (candidate.apply) candidate.apply(changed);
+      return candidate.is_batch || (resumes_ && !run_.may_resume(changed)) || after(candidate) >= bytes();
+    });
+    return all;
+  }
+
+  bool apply_greatest() {
+    const std::vector<Candidate> all = usable();
+    if (all.empty()) return false;
+    apply(*std::min_element(all.begin(), all.end(),
+                            [this](const auto& a, const auto& b) { return after(a) < after(b); }));
+    return true;
+  }
+
+  void shrink_batch(int64_t largest) {
+    const int64_t before = training_.batch_size,
+                  part = config::largest_divisor(effective_batch_, std::min(largest, before));
+    training_.batch_size = part, training_.gradient_accumulation_steps = effective_batch_ / part;
+    if (part == before) return;
+    settings_.push_back(
+        fmt::format("training.batch_size: {} and training.gradient_accumulation_steps: {}, the same effective batch",
+                    part, effective_batch_ / part));
+  }
+
+  FittingSettings result() const { return {settings_, bytes(), run_.may_resume(training_)}; }
+
+  const Run& run_;
+  TrainingConfig training_;
+  int64_t effective_batch_;
+  double data_, room_;
+  bool resumes_;
+  std::vector<std::string> settings_;
+};
+
+}  // namespace
+
+std::vector<FittingSettings> find_fitting_settings(const Config& config, const DeviceInfo& device,
+                                                   const std::string& attention, double data_bytes, double room,
+                                                   bool is_saved) {
+  const Run run{config, device, attention};
+  const auto smaller = Shrinking(run, data_bytes, room, /*resumes=*/false).with_a_smaller_batch(),
+             same = Shrinking(run, data_bytes, room, /*resumes=*/is_saved).with_this_batch();
+  std::vector<FittingSettings> found;
+  for (const auto& one : is_saved ? std::array{same, smaller} : std::array{smaller, same}) {
+    if (one && !one->settings.empty() && (found.empty() || found[0].settings != one->settings)) found.push_back(*one);
+  }
+  return found;
+}
+
+std::vector<Check::Saver> find_savers(const Config& config, const DeviceInfo& device, const std::string& attention,
+                                      double data_bytes) {
+  const Run run{config, device, attention};
+  const double now = run.needed(config.training);
+  std::vector<Check::Saver> savers;
+  for (const Candidate& candidate : candidates(config.model, config.training, device, attention)) {
+    TrainingConfig changed = config.training;
+    candidate.apply(changed);
+    savers.push_back({candidate.setting, now - run.needed(changed), candidate.price});
+  }
+  if (data_bytes > 0) savers.push_back({kDataSaver, data_bytes, "batches come from the host"});
+  std::erase_if(savers, [](const Check::Saver& saver) { return saver.bytes <= 0; });
+  std::stable_sort(savers.begin(), savers.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  return savers;
+}
+
+}  // namespace gpt::plan

@@ -1,0 +1,89 @@
+#include "gpt/run/automatic_sizes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gpt/config/automatic.h"
+#include "gpt/config/output_folder.h"
+#include "gpt/core/format.h"
+#include "gpt/core/log.h"
+#include "gpt/core/processors.h"
+#include "gpt/device/device.h"
+#include "gpt/prepare/load_corpus.h"
+#include "gpt/run/initial_weights.h"
+
+namespace gpt::run {
+namespace {
+
+config::Surroundings surroundings_of(const Config& config) {
+  const int64_t cores = usable_processors();
+  return {.gpu =
+              config.device.starts_with("cuda") || (config.device == "auto" && select_device("auto").device.is_cuda()),
+          .cores = config.threads > 0 ? std::min(config.threads, cores) : cores,
+          .characters = estimate_characters(config.data)};
+}
+
+void announce_sizes(const Config& config, const config::Origins& origins) {
+  const config::Surroundings here = surroundings_of(config);
+  // A text that is empty or not there is about to be refused.
+  if (config.model.preset != Preset::automatic || here.characters == 0) return;
+  const std::string device =
+      here.gpu ? "a GPU" : fmt::format("{} CPU {}", here.cores, here.cores == 1 ? "core" : "cores");
+  const ModelConfig& m = config.model;
+  const bool has_model = !config.training.init_from.empty();
+  std::vector<std::string> chosen;
+  if (!has_model) {
+    chosen = {plural(m.n_layer, "layer"), plural(m.heads(), "head"), fmt::format("width {}", m.n_embd),
+              "sequences of " + plural(m.block_size, "token")};
+  }
+  if (!origins.count("training.batch_size"))
+    chosen.push_back(fmt::format("{}{} at a time", config.training.batch_size, has_model ? " sequences" : ""));
+  if (const auto steps = config.training.schedule.max_steps; steps && !origins.count("training.max_steps"))
+    chosen.push_back(plural(*steps, "step"));
+  if (m.dropout > 0 && !origins.count("model.dropout")) chosen.push_back(fmt::format("dropout {}", m.dropout));
+  if (chosen.empty()) return;
+  log::info(fmt::format("model.preset: auto chose {}, for {} and {} of text", fmt::join(chosen, ", "), device,
+                        format_bytes(static_cast<double>(here.characters))));
+}
+
+// A folder of an earlier naming holds a run like this one.
+void announce_former(const Config& config, const config::Origins& origins, const std::string& config_path) {
+  for (const std::string& folder : config::former_output_folders(config.data, config_path)) {
+    const std::optional<Config> saved = config::left_configuration(folder);
+    if (!saved) continue;
+    std::vector<std::string> keys;
+    bool is_same_run = true;
+    for (const config::Change& change : config::changes_of_run(*saved, config, origins)) {
+      keys.push_back(change.key);
+      is_same_run = is_same_run && change.safe_on_resume;
+    }
+    if (!is_same_run) continue;
+    const std::string which =
+        keys.empty() ? "of this configuration" : fmt::format("that differs only in {}", fmt::join(keys, ", "));
+    log::info(fmt::format("{} holds a run {}: --output_dir {} would continue that one", folder, which, folder));
+  }
+}
+
+}  // namespace
+
+void choose_for_this_machine(Config& config, const config::Origins& origins) {
+  const std::string& tokenizer = config.data.tokenizer;
+  double characters_per_token = tokenizer == "char" || tokenizer == "byte" ? 1 : 4;
+  const bool chooses = config::chooses_sizes(config, origins);
+  if (!config.training.init_from.empty()) characters_per_token = take_model(config, origins);
+  config::Surroundings here;
+  if (chooses) here = surroundings_of(config);
+  here.characters_per_token = characters_per_token;
+  config::choose_sizes(config, origins, here);
+}
+
+void announce_choice(const Config& config, const config::Origins& origins, const std::string& config_path) {
+  announce_sizes(config, origins);
+  if (!origins.count("output_dir")) announce_former(config, origins, config_path);
+}
+
+}  // namespace gpt::run

@@ -1,0 +1,171 @@
+#include "gpt/run/evaluator.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <limits>
+#include <numbers>
+#include <numeric>
+#include <optional>
+
+#include "gpt/core/map_faults.h"
+#include "gpt/ops/sdp_backends.h"
+
+namespace gpt::run {
+
+namespace {
+
+constexpr double kWantedError = 0.005;  // of the loss
+// Fewer losses would not tell how much they vary: from so many, the standard error itself is known to 7 %.
+constexpr int64_t kFewestSequences = 100;
+constexpr uint64_t kOrderKey = 0;  // runs are compared on the same sequences
+
+const Evaluation kStopped{.loss = std::numeric_limits<double>::quiet_NaN()};
+
+// The losses of sequences of T tokens, drawn without replacement from `all`.
+struct Sample {
+  double sum = 0, mean = 0, variance = 0;  // of all tokens; per token; of the means of sequences
+  int64_t count = 0, all = 0;
+
+  Sample(const at::Tensor& sums, int64_t block_size, int64_t all) : count(sums.numel()), all(all) {
+    const auto* const first = sums.const_data_ptr<double>();
+    const auto T = static_cast<double>(block_size), n = static_cast<double>(count);
+    sum = std::accumulate(first, first + count, 0.0);
+    mean = sum / n / T;
+    for (int64_t i = 0; i < count; ++i) variance += std::pow(first[i] / T - mean, 2) / (n - 1);
+  }
+
+  double standard_error() const {
+    const double share = static_cast<double>(count) / static_cast<double>(all);
+    return std::sqrt(variance / static_cast<double>(count) * (1 - share));
+  }
+  bool is_exact_enough() const { return !(standard_error() > kWantedError * mean); }  // nor is there one of NaN
+  // How many would be enough, if the others vary as these do.
+  int64_t wanted_count() const {
+    return std::llround(1 / (std::pow(kWantedError * mean, 2) / variance + 1 / static_cast<double>(all)));
+  }
+};
+
+}  // namespace
+
+int64_t automatic_eval_sequences(int64_t block_size) { return 400 + 48000 / block_size; }
+
+int64_t evaluation_tokens(const TrainingConfig& training, int64_t block_size, int64_t validation_tokens) {
+  const int64_t all = std::max<int64_t>(0, validation_tokens - 1);
+  const auto batches = training.cadence.eval_batches;
+  if (batches == 0) return all;
+  const int64_t sequences = batches ? *batches * training.batch_size : automatic_eval_sequences(block_size);
+  return sequences >= all / block_size ? all : sequences * block_size;
+}
+
+double evaluation_steps(const TrainingConfig& training, int64_t block_size, int64_t tokens) {
+  const int64_t step_tokens = training.batch_size * training.gradient_accumulation_steps * block_size;
+  return static_cast<double>(tokens) / static_cast<double>(3 * step_tokens);
+}
+
+Evaluator::Evaluator(const Corpus& corpus, int64_t batch_size, int64_t block_size, const EvaluationRule& rule,
+                     at::Device device, const Precision& precision)
+    : corpus_(corpus),
+      windows_(corpus.validation, block_size, device),
+      order_(static_cast<uint64_t>(windows_.size()), kOrderKey),
+      batch_size_(batch_size),
+      block_size_(block_size),
+      takes_neighbours_(rule.takes_neighbours),
+      device_(device),
+      autocast_type_(precision.autocast_type()) {
+  const auto batches = rule.eval_batches;
+  is_settled_ = batches || rule.sequences > 0 || takes_neighbours_;
+  if (batches == 0) {
+    draw(windows_.size());
+  } else if (takes_neighbours_) {
+    take_neighbours(batches.value_or(at::divup(automatic_eval_sequences(block_size), batch_size)));
+  } else {
+    draw(batches ? *batches * batch_size : is_settled_ ? rule.sequences : kFewestSequences);
+  }
+  read_in_order();
+}
+
+// Whole batches, as far as there are so many sequences.
+void Evaluator::draw(int64_t sequences) {
+  sequences = std::min(at::divup(sequences, batch_size_) * batch_size_, windows_.size());
+  for (int64_t i = std::ssize(chosen_); i < sequences; ++i)
+    chosen_.push_back(static_cast<int64_t>(order_(static_cast<uint64_t>(i))));
+}
+
+// Spread evenly; the shorter sequence at the end was a batch of its own.
+void Evaluator::take_neighbours(int64_t batches) {
+  const int64_t all = at::divup(windows_.size(), batch_size_) + (windows_.rest() > 0);
+  batches = std::min(batches, all);
+  for (int64_t i = 0; i < batches; ++i) {
+    const int64_t first = i * all / batches * batch_size_;
+    for (int64_t w = first; w < std::min(first + batch_size_, windows_.size()); ++w) chosen_.push_back(w);
+  }
+}
+
+// Where nothing is left out, the order does not matter, and a file is read faster so.
+void Evaluator::read_in_order() {
+  if (is_whole()) std::sort(chosen_.begin(), chosen_.end());
+}
+
+bool Evaluator::knows_bytes() const { return text_bytes(corpus_, std::vector<Tokens>()).has_value(); }
+
+std::optional<double> Evaluator::bytes() {
+  if (bytes_) return bytes_;
+  std::vector<Tokens> parts;
+  for (const int64_t window : chosen_) parts.push_back(windows_.targets_of(window));
+  if (is_whole()) parts.push_back(windows_.targets_of(windows_.size()));
+  return bytes_ = text_bytes(corpus_, parts);
+}
+
+at::Tensor Evaluator::sums(GPT& model, const Batch& batch) const {
+  Autocast autocast(device_, autocast_type_);
+  std::optional<ops::OnlySdpBackends> kernels;
+  if (batch.inputs.size(1) == 1) kernels.emplace(ops::without_cudnn());  // what is left of the validation tokens
+  return model.token_losses(batch.inputs, batch.targets).sum(1, /*keepdim=*/false, at::kDouble);
+}
+
+bool Evaluator::settle(const at::Tensor& sums) {
+  const Sample sample(sums, block_size_, windows_.size());
+  if (is_settled_ || is_whole() || sample.is_exact_enough()) return true;
+  // Not far beyond what is known, as so few may vary less or more than all do.
+  draw(std::clamp(sample.wanted_count(), sample.count + 1, 2 * sample.count));
+  return false;
+}
+
+Evaluation Evaluator::run(GPT& model, const std::function<bool(double share)>& stop) {
+  at::NoGradGuard no_grad;
+  const EvaluationMode evaluation(model);
+  std::vector<at::Tensor> sums;  // on the device, so that a GPU does not wait for the host between batches
+  at::Tensor all;
+  int64_t done = 0;
+  do {
+    while (done < std::ssize(chosen_)) {
+      if (stop(static_cast<double>(done) / static_cast<double>(chosen_.size()))) return kStopped;
+      const int64_t end = std::min(done + batch_size_, std::ssize(chosen_));
+      sums.push_back(this->sums(model, windows_.batch({chosen_.begin() + done, chosen_.begin() + end})));
+      done = end;
+    }
+    // sync: a few times in the first evaluation of a run, once in the others
+    all = sums.empty() ? at::empty({0}, at::kDouble) : at::cat(sums).cpu();
+  } while (!settle(all));
+  const bool has_rest = is_whole() && windows_.rest() > 0;
+  if (has_rest && stop(1)) return kStopped;
+  // sync: once per evaluation of a whole split
+  const double rest = has_rest ? this->sums(model, windows_.rest_batch()).item<double>() : 0;
+  map_faults::require_intact();
+  read_in_order();
+
+  const Sample sample(all, block_size_, windows_.size());
+  Evaluation result{.sequences = sample.count, .tokens = sample.count * block_size_ + (has_rest ? windows_.rest() : 0)};
+  const double nats = sample.sum + rest;
+  result.loss = nats / static_cast<double>(result.tokens);
+  is_settled_ = is_settled_ || std::isfinite(result.loss);
+  if (!is_whole() && !takes_neighbours_ && sample.count > 1) result.standard_error = sample.standard_error();
+  if (const auto text = bytes(); text && *text > 0) result.bits_per_byte = nats / std::numbers::ln2 / *text;
+  return result;
+}
+
+}  // namespace gpt::run

@@ -1,0 +1,34 @@
+#include "gpt/run/measured_memory.h"
+
+#include <algorithm>
+
+#include "gpt/device/device.h"
+
+namespace gpt::run {
+namespace {
+
+double bytes_of(const at::Tensor& tensor) { return tensor.defined() ? static_cast<double>(tensor.nbytes()) : 0; }
+
+}  // namespace
+
+std::optional<MemoryUse> measured_memory(const State& state, const TrainStep& step) {
+  return step.kept_bytes() == 0 ? std::nullopt : memory_at_peak(state, step);
+}
+
+std::optional<MemoryUse> memory_at_peak(const State& state, const TrainStep& step) {
+  const auto peak = static_cast<double>(peak_tensor_bytes(state.model.device())),
+             kept = step.kept_bytes() == 0 ? peak : static_cast<double>(step.kept_bytes());
+  if (peak == 0) return std::nullopt;
+  const Parameters& parameters = state.model.parameters();
+  MemoryUse use{.weights = bytes_of(parameters.flat_values()) + bytes_of(parameters.flat_rounded()),
+                .gradients = static_cast<double>(c10::elementSize(parameters[0].gradient_type())) *
+                             static_cast<double>(parameters.layout().size),
+                .optimizer = static_cast<double>(state.optimizer.bytes().device),
+                .data = static_cast<double>(state.loader.device_bytes())};
+  const double lasting = use.total(), of_libraries = static_cast<double>(library_bytes(state.model.device()));
+  use.activations = std::max(0.0, kept - lasting - of_libraries);
+  use.workspace = std::max(0.0, peak - lasting - use.activations);
+  return use;
+}
+
+}  // namespace gpt::run

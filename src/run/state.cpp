@@ -1,0 +1,173 @@
+#include "gpt/run/state.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "gpt/core/error.h"
+#include "gpt/core/log.h"
+#include "gpt/core/version.h"
+#include "gpt/data/permutation.h"
+#include "gpt/data/stages.h"
+#include "gpt/device/device.h"
+#include "gpt/device/random_state.h"
+#include "gpt/model/compile.h"
+
+namespace gpt::run {
+namespace {
+
+// Independent streams from the run's single seed.
+enum Stream : uint64_t { kWeights = 1, kData = 2, kDropout = 3 };
+uint64_t stream_seed(const Config& config, Stream stream) {
+  return mix64(static_cast<uint64_t>(config.seed) * 4 + stream);
+}
+
+ParameterTypes types_of(const TrainingConfig& training, const Precision& precision) {
+  return {.compute = precision.weight_type(),
+          .has_master = training.precision.master_weights,
+          .gradient = gradient_type(training, precision.end_to_end)};
+}
+
+GPT make_model(const Config& config, at::Device device, const ParameterTypes& types, const NamedTensors* weights) {
+  return weights ? GPT(config.model, device, *weights, types)
+                 : GPT(config.model, device, stream_seed(config, kWeights), types);
+}
+
+std::string in_one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+}  // namespace
+
+ScheduleOptions schedule_options(const Config& config, const Corpus& corpus) {
+  ScheduleOptions options{.stages = stage_batches(config.data, config.training, config.model.block_size),
+                          .seed = stream_seed(config, kData),
+                          .order = config.data.order};
+  if (corpus.tokenizer) options.end_of_text = corpus.tokenizer->end_of_text();
+  return options;
+}
+
+uint64_t checkpoint_file_bytes(const Config& config, const Tokenizer* tokenizer) {
+  // The tokenizer twice, for us and for Python; the rest is far below a megabyte.
+  const uint64_t tokenizer_bytes = tokenizer ? tokenizer->to_json().size() : 0;
+  return checkpoint_bytes(config.model, config.training) + 2 * tokenizer_bytes + (1 << 20);
+}
+
+State::State(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision,
+             const StartingPoint* start, const NamedTensors* initial)
+    : model(
+          make_model(config, device, types_of(config.training, precision), start ? &start->checkpoint.model : initial)),
+      optimizer(model.parameters(), config.training.optimizer),
+      scaler(precision.grad_scaler, device),
+      loader(corpus.sources, config.data, schedule_options(config, corpus), device),
+      config_(config),
+      corpus_(corpus),
+      device_(device),
+      started_by_(config.training.resume_from),
+      counts_(ops::no_updates(device)) {
+  seed_random_state(at::kCPU, stream_seed(config, kDropout));
+  if (device.is_cuda()) seed_random_state(device, stream_seed(config, kDropout));
+  model.set_operators(select_operators(config.training.execution, device));
+  model.set_gradient_checkpointing(config.training.execution.gradient_checkpointing);
+  model.train(true);
+  if (start) restore(*start);
+}
+
+std::map<std::string, at::Tensor> State::random_state() const {
+  std::map<std::string, at::Tensor> state{{"cpu", gpt::random_state(at::kCPU)}};
+  if (device_.is_cuda()) state["cuda"] = gpt::random_state(device_);
+  return state;
+}
+
+void State::set_random_state(const std::map<std::string, at::Tensor>& state) {
+  if (const auto it = state.find("cpu"); it != state.end()) gpt::set_random_state(at::kCPU, it->second);
+  if (const auto it = state.find("cuda"); it != state.end() && device_.is_cuda())
+    gpt::set_random_state(device_, it->second);
+}
+
+State::Cursor State::cursor() const { return {loader.position(), random_state()}; }
+
+void State::rewind(const Cursor& cursor) {
+  loader.seek(cursor.position);
+  set_random_state(cursor.rng);
+}
+
+uint64_t State::checkpoint_bytes() const { return checkpoint_file_bytes(config_, corpus_.tokenizer.get()); }
+
+Checkpoint State::capture() const {
+  Checkpoint saved;
+  saved.step = step;
+  saved.model = model.parameters().values();
+  saved.optimizer = optimizer.state();
+  if (scaler.enabled()) {
+    saved.scaler_scale = scaler.scale_value();
+    saved.scaler_growth_tracker = scaler.growth_tracker();
+  }
+  saved.rng = random_state();
+  saved.data_round = loader.position().round;
+  saved.data_sample = loader.position().sample;
+  saved.best_val_loss = best_val_loss;
+  saved.skipped_steps = skipped_steps();
+  saved.consecutive_skipped_steps = skipped_in_a_row();
+  saved.evaluated_step = evaluated_step;
+  saved.evaluations_since_best = evaluations_since_best;
+  saved.eval_sequences = eval_sequences;
+  saved.config = config_;
+  saved.tokenizer = corpus_.tokenizer ? corpus_.tokenizer->to_json() : "";
+  saved.data_fingerprint = corpus_.fingerprint;
+  saved.sample_start = corpus_.sample_start;
+  saved.started_by = started_by_;
+  saved.environment = run_environment(device_);
+  return saved;
+}
+
+void State::restore(const StartingPoint& start) {
+  const Checkpoint& checkpoint = start.checkpoint;
+  started_by_ = start.started_by;
+  optimizer.load(checkpoint.optimizer);
+  if (scaler.enabled() && checkpoint.scaler_scale.defined()) {
+    scaler.load(checkpoint.scaler_scale, checkpoint.scaler_growth_tracker);
+  }
+  set_random_state(checkpoint.rng);
+  seek(checkpoint, start.path);
+  step = checkpoint.step;
+  evaluated_step = checkpoint.evaluated_step;
+  evaluations_since_best = checkpoint.evaluations_since_best;
+  eval_sequences = checkpoint.eval_sequences;
+  best_val_loss = checkpoint.best_val_loss;
+  counts_.skipped.fill_(checkpoint.skipped_steps);
+  counts_.skipped_in_a_row.fill_(checkpoint.consecutive_skipped_steps);
+  for (const std::string& change : environment_changes(checkpoint, device_))
+    log::warn(fmt::format("changed since the checkpoint: {}; the run resumes, but not bit for bit", change));
+}
+
+void State::seek(const Checkpoint& checkpoint, const std::string& path) {
+  try {
+    loader.seek({checkpoint.data_round, checkpoint.data_sample});
+  } catch (const c10::Error& error) {
+    throw Error(ExitCode::checkpoint, fmt::format("{} cannot be used: {}", path, first_line(error.what())));
+  }
+}
+
+std::vector<std::string> environment_changes(const Checkpoint& checkpoint, at::Device device) {
+  std::vector<std::string> changes;
+  for (const auto& [what, now] : run_environment(device)) {
+    const auto then = checkpoint.environment.find(what);
+    if (then != checkpoint.environment.end() && then->second != now)
+      changes.push_back(fmt::format("{}: {} -> {}", what, in_one_line(then->second), in_one_line(now)));
+  }
+  return changes;
+}
+
+std::map<std::string, std::string> run_environment(at::Device device) {
+  return {{"build", version_text()},
+          {"device", describe_device(device).name},
+          {"cpu", describe_device(at::kCPU).name},
+          {"threads", std::to_string(at::get_num_threads())}};
+}
+
+}  // namespace gpt::run

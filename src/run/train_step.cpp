@@ -1,0 +1,133 @@
+#include "gpt/run/train_step.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "gpt/core/log.h"
+#include "gpt/core/map_faults.h"
+#include "gpt/device/device.h"
+#include "gpt/model/compile.h"
+#include "gpt/ops/flat_norm.h"
+#include "gpt/ops/part.h"
+#include "gpt/products/tuned_product.h"
+
+namespace gpt::run {
+namespace {
+
+// A launch for each micro-batch is saved where nothing changes.
+void fill(const at::Tensor& scalar, std::optional<double>& known, double value) {
+  if (known != value) scalar.fill_(value);
+  known = value;
+}
+
+}  // namespace
+
+TrainStep::TrainStep(GPT& model, AdamW& optimizer, GradScaler& scaler, const Precision& precision,
+                     const TrainingConfig& config, Recorder recorder, ops::UpdateCounts counts)
+    : model_(model),
+      optimizer_(optimizer),
+      scaler_(scaler),
+      autocast_type_(precision.autocast_type()),
+      gradient_clip_(config.optimizer.gradient_clip),
+      label_smoothing_(config.label_smoothing),
+      loss_chunk_rows_(config.execution.loss_chunk_rows),
+      tunes_products_(effective_mode(config, model.config(), model.device()).tunes),
+      recorder_(std::move(recorder)),
+      verdict_(ops::new_verdict(model.device())),
+      counts_(counts.skipped.defined() ? std::move(counts) : ops::no_updates(model.device())) {
+  for (at::Tensor* scalar : {&learning_rate_, &tokens_, &share_, &loss_}) *scalar = at::zeros({}, model.device());
+  reset_memory_peak(model.device());
+}
+
+void TrainStep::begin(double learning_rate, int64_t tokens) {
+  has_accumulated_ = false;
+  fill(tokens_, known_tokens_, static_cast<double>(tokens));
+  fill(learning_rate_, known_learning_rate_, learning_rate);
+}
+
+const Batch& TrainStep::batch(const BatchShape& shape) {
+  Batch& batch = batches_[{shape.sequences, shape.length}];
+  if (!batch.inputs.defined()) {
+    const std::array sizes{shape.sequences, shape.length};
+    const auto options = at::TensorOptions(model_.device()).dtype(at::kLong);
+    batch = {at::empty(sizes, options), at::empty(sizes, options)};
+  }
+  return batch_ = batch;
+}
+
+void TrainStep::abandon() { model_.parameters().clear_gradients(); }
+
+void TrainStep::set_share(double share) { fill(share_, known_share_, share); }
+
+void TrainStep::accumulate() {
+  using enum Recorder::Part;
+  const bool is_first = !std::exchange(has_accumulated_, true);
+  const Recorder::Key key{is_first ? first_micro_batch : later_micro_batch, batch_.inputs.size(0),
+                          batch_.inputs.size(1)};
+  const bool was_replayed = recorder_.run(key, [this, is_first] {
+    if (is_first) model_.parameters().clear_gradients(), loss_.zero_();
+    add_micro_batch();
+  });
+  if (was_replayed) model_.parameters().mark_gradients();
+}
+
+void TrainStep::add_micro_batch() {
+  const ops::TuneProducts tuning(tunes_products_);
+  const at::Tensor upstream = scaler_.scale(share_);
+  at::Tensor loss;
+  {
+    Autocast autocast(model_.device(), autocast_type_);
+    loss = model_.loss(batch_.inputs, batch_.targets,
+                       {.label_smoothing = label_smoothing_, .chunk_rows = loss_chunk_rows_, .upstream = upstream});
+  }
+  if (has_applied_) kept_bytes_ = std::max(kept_bytes_, tensor_bytes(model_.device()));
+  loss.backward(upstream);
+  loss_.add_(loss.detach() * share_);
+}
+
+void TrainStep::apply() {
+  is_applying_ = true;
+  recorder_.run({Recorder::Part::update}, [this] { update(); });
+  is_applying_ = false;
+  if (std::exchange(has_applied_, true) || !tunes_products_) return;
+  // The first update has the products of all others, but for those of other shapes, such as a partial batch's.
+  if (const ops::Tuning tuning = ops::tuning_so_far(); tuning.products > 0) log::success(ops::to_text(tuning));
+  reset_memory_peak(model_.device());  // measuring took more than a step does
+}
+
+void TrainStep::update() {
+  const InPart part(part::kOptimizer);
+  at::NoGradGuard no_grad;
+  const at::Tensor norm = ops::flat_norm(model_.parameters().flat_gradients());
+  ops::judge({loss_, norm, scaler_.scale_value(), tokens_}, gradient_clip_, verdict_, counts_);
+  optimizer_.step(learning_rate_, verdict_.divisor, verdict_.skipped);
+  // The scaler reacts only to the overflows that its scale can cure: those in the gradients.
+  scaler_.update(verdict_.grad_norm);
+}
+
+std::optional<int64_t> run_update(TrainStep& step, DataLoader& loader, int64_t micro_batches, double learning_rate,
+                                  const std::function<bool()>& stop) {
+  const int64_t tokens = loader.tokens_ahead(micro_batches);
+  step.begin(learning_rate, tokens);
+  for (int64_t i = 0; i < micro_batches; ++i) {
+    if (i > 0 && stop()) return step.abandon(), std::nullopt;
+    const BatchShape shape = loader.next_shape();
+    {
+      const InPart part(part::kData);
+      loader.next_into(step.batch(shape));
+    }
+    map_faults::require_intact();  // before anything is learned from it
+    step.set_share(static_cast<double>(shape.sequences * shape.length) / static_cast<double>(tokens));
+    step.accumulate();
+  }
+  step.apply();
+  return tokens;
+}
+
+}  // namespace gpt::run

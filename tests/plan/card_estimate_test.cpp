@@ -1,0 +1,104 @@
+#include "gpt/plan/card_estimate.h"
+
+#include <gtest/gtest.h>
+
+#include "gpt/layout/parameter_table.h"
+#include "plan/gpt2.h"
+
+namespace gpt::plan {
+namespace {
+
+constexpr ActivationForm kBfloat16{.compute_type = at::kBFloat16, .cuda = true, .end_to_end = true};
+
+StepEstimate step(const char* card, const ModelConfig& model, const TrainingConfig& training,
+                  const ActivationForm& form = kBfloat16, Dtype dtype = Dtype::bfloat16) {
+  return estimate_step(model, training, form, *find_card(card), dtype);
+}
+
+double tokens_per_second(const char* card, const ModelConfig& model, int64_t batch_size) {
+  TrainingConfig training;
+  training.batch_size = batch_size;
+  return static_cast<double>(batch_size * model.block_size) / step(card, model, training).total();
+}
+
+// Published speeds of one of eight GPUs at sequences of 1,024: nanoGPT with torch.compile, llm.c, MosaicML's llm-foundry.
+TEST(EstimateStep, LiesAmongPublishedSpeeds) {
+  const ModelConfig small = gpt2(12, 12, 768);
+  EXPECT_GT(tokens_per_second("A100 40GB", small, 12), 107e3) << "nanoGPT";
+  EXPECT_LT(tokens_per_second("A100 80GB", small, 64), 218e3) << "llm.c";
+  EXPECT_GT(tokens_per_second("H100 SXM", small, 64), 332e3) << "modded-nanogpt's first record, PyTorch";
+  EXPECT_LT(tokens_per_second("H100 SXM", small, 64), 468e3) << "llm.c";
+  const double large = tokens_per_second("H100 SXM", gpt2(48, 25, 1600), 16);
+  EXPECT_GT(large, 0.75 * 46.8e3) << "llm.c";
+  EXPECT_LT(large, 58.9e3) << "LLMQ, of the same size";
+}
+
+TEST(EstimateStep, FollowsTheCardAndTheRun) {
+  const ModelConfig model = gpt2(12, 12, 768);
+  TrainingConfig training;
+  training.batch_size = 16;
+  const StepEstimate one = step("RTX 4090", model, training);
+  EXPECT_NEAR(step("RTX 4080 SUPER", model, training).products / one.products, 165.2 / 104.4, 1e-9);
+  EXPECT_NEAR(step("RTX 4080 SUPER", model, training).memory / one.memory, 1008.0 / 736, 1e-9);
+
+  TrainingConfig checkpointing = training;
+  checkpointing.execution.gradient_checkpointing = GradientCheckpointing::block;
+  EXPECT_NEAR(step("RTX 4090", model, checkpointing).products / one.products, 1 + 8.0 / 36, 1e-9)
+      << "all forward products of a block but its last one, of which GPT-2 has four of twelve parts";
+
+  TrainingConfig offloading = training;
+  offloading.optimizer.offload = 1;
+  const double moments = 8.0 * static_cast<double>(parameter_count(model));
+  EXPECT_NEAR(step("RTX 4090", model, offloading).memory - one.memory, moments * (1 / 25e9 - 2 / (0.7 * 1008e9)),
+              1e-3 * one.memory)
+      << "over the bus, both ways at once, instead of read and written on the card";
+
+  TrainingConfig accumulating = training;
+  accumulating.gradient_accumulation_steps = 4;
+  const StepEstimate four = step("RTX 4090", model, accumulating);
+  EXPECT_NEAR(four.products / one.products, 4, 1e-9);
+  EXPECT_LT(four.memory, 4 * one.memory) << "there is one update";
+
+  const ActivationForm float32{.cuda = true};
+  EXPECT_NEAR(step("RTX 4090", model, training, float32, Dtype::float32).products / one.products, 2, 1e-2);
+}
+
+TEST(EstimateStep, ASmallModelWaitsForItsLaunches) {
+  TrainingConfig training;
+  training.batch_size = 4;
+  ModelConfig tiny = gpt2(4, 4, 64);
+  tiny.vocab_size = 65;
+  const StepEstimate eager = step("H100", tiny, training);
+  EXPECT_EQ(eager.total(), eager.launches);
+  ActivationForm recorded = kBfloat16;
+  recorded.is_recorded = true;
+  EXPECT_LT(step("H100", tiny, training, recorded).total(), eager.total());
+}
+
+TEST(ExpectedAttention, IsFusedWhereTheCardHasAKernel) {
+  ModelConfig model = gpt2(12, 12, 768);
+  const DeviceInfo t4 = find_card("T4")->describe(), l4 = find_card("L4")->describe();
+  EXPECT_EQ(expected_attention(model, {}, l4, at::kBFloat16), "flash");
+  EXPECT_EQ(expected_attention(model, {}, l4, at::kFloat), "efficient");
+  EXPECT_EQ(expected_attention(model, {}, t4, at::kHalf), "efficient");
+  model.n_kv_head = 4;
+  EXPECT_TRUE(expected_attention(model, {}, t4, at::kHalf).starts_with("math"));
+  model.n_head = 64;  // of width 12
+  EXPECT_TRUE(expected_attention(model, {}, l4, at::kBFloat16).starts_with("math"));
+}
+
+TEST(CheckMemory, OfACardThatIsNotHere) {
+  const DeviceInfo card = find_card("RTX 4090")->describe();
+  TrainingConfig training;
+  training.batch_size = 8;
+  const ModelConfig model = gpt2(12, 12, 768);
+  const ActivationForm form =
+      activation_form(model, training, card, resolve_precision(training.precision, card), "flash");
+  EXPECT_TRUE(form.cuda && form.end_to_end && form.fused_attention);
+  EXPECT_EQ(check_memory(model, training, form, card_memory(card)).status, Check::Status::pass);
+  training.batch_size = 512;
+  EXPECT_EQ(check_memory(model, training, form, card_memory(card)).status, Check::Status::fail);
+}
+
+}  // namespace
+}  // namespace gpt::plan

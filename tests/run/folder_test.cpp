@@ -1,0 +1,108 @@
+// Where a run begins that goes on; tests/e2e/test_run_folder.py has what its user sees.
+#include "gpt/run/folder.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "core/scratch_folder.h"
+#include "gpt/core/error.h"
+#include "support/allocations.h"
+#include "support/captured_log.h"
+#include "train/tiny_run.h"
+
+namespace gpt::run {
+namespace {
+
+class RunFolderTest : public testing::Test {
+ protected:
+  RunFolderTest() {
+    Config config = tiny_config(corpus_);
+    config.model.n_embd = 64;  // so that weights and moments are most of what is read
+    checkpoint_ = State(config, corpus_, at::kCPU, Precision{}).capture();
+  }
+
+  std::string save(const std::string& name, int64_t step) {
+    checkpoint_.step = step;
+    save_checkpoint(root_ / name, checkpoint_);
+    return std::filesystem::weakly_canonical(root_ / name).string();
+  }
+  bool has(const std::string& name) const { return std::filesystem::exists(root_ / name); }
+
+  // Of one checkpoint, and a quarter of another.
+  int64_t room() {
+    const test::Allocations allocations;
+    (void)load_checkpoint(save(kLastCheckpoint, 9));
+    return allocations.peak() + allocations.peak() / 4;
+  }
+
+  ScratchFolder root_;
+  Corpus corpus_ = some_corpus();
+  Checkpoint checkpoint_;
+};
+
+TEST_F(RunFolderTest, ARunThatWasStartedFromAPathHoldsOneCheckpointAtATime) {
+  const std::string origin = root_.file("elsewhere/ckpt.pt", "");
+  checkpoint_.started_by = std::filesystem::weakly_canonical(origin).string();
+  const int64_t room = this->room();
+  const Folder folder(root_.path());
+  const test::Allocations allocations;
+  const auto start = folder.find_start(origin, /*restart=*/false);
+  EXPECT_EQ(start->checkpoint.step, 9);
+  EXPECT_EQ(start->started_by, checkpoint_.started_by);
+  EXPECT_TRUE(start->is_last);
+  EXPECT_LT(allocations.peak(), room);
+}
+
+TEST_F(RunFolderTest, GoingBackHoldsOneCheckpointAtATimeAndReadsTheStepsOfNumberedOnesInTheirNames) {
+  const int64_t room = this->room();
+  save(kBestCheckpoint, 6);
+  save("ckpt_mine.pt", 3);
+  root_.file(numbered_checkpoint(2), "not read");
+  root_.file(numbered_checkpoint(7), "not read");
+  root_.file("ckpt_broken.pt", "nothing");
+  const std::string path = save(numbered_checkpoint(4), 4);
+  const Folder folder(root_.path());
+  const test::Allocations allocations;
+  const auto start = folder.find_start(path, /*restart=*/false);
+  EXPECT_EQ(start->checkpoint.step, 4);
+  EXPECT_FALSE(start->is_last);
+  EXPECT_LT(allocations.peak(), room);
+  for (const std::string& stays : {numbered_checkpoint(2), numbered_checkpoint(4), std::string("ckpt_mine.pt")})
+    EXPECT_TRUE(has(stays)) << stays;
+  for (const std::string& name : {numbered_checkpoint(7), std::string(kBestCheckpoint), std::string(kLastCheckpoint),
+                                  std::string("ckpt_broken.pt")})
+    EXPECT_TRUE(has("set_aside/1/" + name)) << name;
+}
+
+TEST_F(RunFolderTest, ADamagedCheckpointIsNoPlaceToGoBackTo) {
+  save(kLastCheckpoint, 9);
+  const std::string path = root_.file(numbered_checkpoint(4), "nothing");
+  const Folder folder(root_.path());
+  EXPECT_THROW((void)folder.find_start(path, /*restart=*/false), Error);
+  EXPECT_TRUE(has(kLastCheckpoint)) << "what a run can go on from was set aside for one that it cannot";
+}
+
+TEST_F(RunFolderTest, WhatCannotBeWrittenBesideTheStateIsAWarning) {
+  const Folder folder(root_.path());
+  root_.file("metrics.jsonl", "{\"step\":3}\n{\"step\":5}\n");
+  root_.file("metrics.old.jsonl/in_the_way", "");
+  root_.file("effective_config.yaml/in_the_way", "");
+  test::CapturedLog log;
+  folder.rewind_metrics(3);
+  folder.write_config(Config(), "");
+  const std::string said = log.text();
+  EXPECT_NE(said.find("; training continues, and " + root_.path() +
+                      "/metrics.jsonl may still have lines of steps after 3\n"),
+            std::string::npos)
+      << said;
+  EXPECT_NE(said.find("; training continues, and " + root_.path() +
+                      "/effective_config.yaml does not show its configuration\n"),
+            std::string::npos)
+      << said;
+  EXPECT_EQ(read_file(folder.metrics_path(), ExitCode::disk), "{\"step\":3}\n{\"step\":5}\n");
+}
+
+}  // namespace
+}  // namespace gpt::run

@@ -1,0 +1,139 @@
+// training.init_from: what a new run takes of a checkpoint, and what it refuses. tests/e2e/test_init_from.py has what its user sees.
+#include "gpt/run/initial_weights.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "config/faults.h"
+#include "core/scratch_folder.h"
+#include "gpt/checkpoint/checkpoint.h"
+#include "gpt/core/error.h"
+#include "train/tiny_run.h"
+
+namespace gpt::run {
+namespace {
+
+class InitialWeightsTest : public testing::Test {
+ protected:
+  InitialWeightsTest() {
+    source_config_ = tiny_config(corpus_);
+    source_config_.model.norm = Norm::layernorm;
+    State state(source_config_, corpus_, at::kCPU, Precision{});
+    state.step = 5;
+    checkpoint_ = state.capture();
+    save_checkpoint(path_, checkpoint_);
+    config_.training.init_from = path_;
+    config_.output_dir = root_ / "new";
+  }
+
+  double take(const config::Origins& origins = {}) { return take_model(config_, origins); }
+  std::string refusal(const config::Origins& origins) {
+    return config::fault_of([&] { take(origins); });
+  }
+  std::string refused_tokenizer(const std::string& spec, const std::string& written) {
+    config_.data.tokenizer = spec;
+    return config::fault_of(
+        [&] { (void)initial_weights(load_checkpoint(path_), config_, {{"data.tokenizer", written}}); });
+  }
+
+  const ScratchFolder root_;
+  const std::string path_ = std::filesystem::weakly_canonical(root_.file("run/ckpt.pt", "")).string();
+  const Corpus corpus_ = some_corpus();
+  Config source_config_, config_;
+  Checkpoint checkpoint_;
+};
+
+TEST_F(InitialWeightsTest, TheModelIsTheCheckpointsAndDropoutTheRuns) {
+  config_.model.dropout = 0;
+  EXPECT_EQ(take(), 1) << "a token is a character";
+  EXPECT_EQ(config_.model.n_layer, 2);
+  EXPECT_EQ(config_.model.norm, Norm::layernorm);
+  EXPECT_EQ(config_.model.vocab_size, corpus_.vocab_size);
+  EXPECT_EQ(config_.model.dropout, 0);
+}
+
+TEST_F(InitialWeightsTest, AFolderStandsForItsCheckpointWhereverTheProgramRuns) {
+  config_.training.init_from = root_ / "run";
+  take();
+  EXPECT_EQ(config_.training.init_from, path_);
+}
+
+TEST_F(InitialWeightsTest, KeysThatContradictTheCheckpointAreNamed) {
+  config_.model.n_layer = 3;
+  config_.model.n_embd = 16;
+  config_.model.n_kv_head = 2;  // what auto stands for there
+  EXPECT_EQ(
+      refusal({{"model.n_layer", "--n_layer"}, {"model.n_embd", "--n_embd"}, {"model.n_kv_head", "--n_kv_head"}}),
+      "training.init_from: " + path_ +
+          " has another model: model.n_layer 3 (the checkpoint has 2); leave such keys out, since the sizes come from "
+          "the checkpoint");
+  config_.model.preset = Preset::gpt2_small;
+  apply_preset(config_.model);
+  EXPECT_NE(refusal({{"model.preset", "--preset"}}).find("model.n_embd 768 (the checkpoint has 16)"),
+            std::string::npos);
+}
+
+TEST_F(InitialWeightsTest, AFileThatIsNotThereIsMissedOnlyByANewRun) {
+  std::filesystem::remove(path_);
+  EXPECT_THROW(take(), Error);
+  root_.file("new/ckpt.pt", "");
+  EXPECT_EQ(take(), 1);
+}
+
+TEST_F(InitialWeightsTest, AnotherTokenizerIsRefused) {
+  take();
+  EXPECT_EQ(refused_tokenizer("char", "--tokenizer"), "no fault");
+  EXPECT_EQ(refused_tokenizer("byte", "c.yaml:1:1"),
+            "data.tokenizer: byte is not the tokenizer of training.init_from: " + path_ +
+                ", whose weights know only its own ids; leave data.tokenizer out");
+  EXPECT_NE(refused_tokenizer("bpe:300", "--tokenizer"), "no fault");
+}
+
+TEST_F(InitialWeightsTest, ARunBeginsWithTheWeightsAndNothingElse) {
+  take();
+  Config config = config_;
+  config.training.batch_size = 4;
+  config.training.precision.use_amp = false;
+  const InitialWeights initial = initial_weights(load_checkpoint(path_), config, {});
+  EXPECT_EQ(initial.step, 5);
+  const Checkpoint begun = State(config, corpus_, at::kCPU, Precision{}, /*start=*/nullptr, &initial.model).capture();
+  const Checkpoint drawn = State(config, corpus_, at::kCPU, Precision{}).capture();
+  expect_equal(begun.model, checkpoint_.model);
+  EXPECT_EQ(begun.step, 0);
+  EXPECT_EQ(begun.optimizer.step_count.item<float>(), 0);
+  EXPECT_EQ(begun.data_sample, drawn.data_sample);
+  EXPECT_TRUE(begun.rng.at("cpu").equal(drawn.rng.at("cpu")));
+}
+
+TEST_F(InitialWeightsTest, TextIsEncodedWithTheCheckpointsTokenizer) {
+  take();
+  const InitialWeights initial = initial_weights(load_checkpoint(path_), config_, {});
+  config_.data.text = root_.file("other.txt", std::string(40, '1') + " is the square of 2.\n");
+  config_.data.cache_dir = root_ / "cache";
+  config_.data.validation_fraction = 0;
+  const Corpus corpus = load_corpus_for(initial, config_);
+  EXPECT_EQ(corpus.tokenizer->to_json(), corpus_.tokenizer->to_json());
+  config_.data.text = root_.file("strange.txt", "ÄÖÜ is not known there\n");
+  EXPECT_THROW((void)load_corpus_for(initial, config_), Error);
+}
+
+TEST_F(InitialWeightsTest, WithoutATokenizerThereIsNoText) {
+  checkpoint_.tokenizer.clear();
+  checkpoint_.config.data.bin = "ids.bin";
+  save_checkpoint(path_, checkpoint_);
+  take();
+  const InitialWeights initial = initial_weights(load_checkpoint(path_), config_, {});
+  config_.data.text = root_.file("other.txt", "some text");
+  try {
+    (void)load_corpus_for(initial, config_);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("has no tokenizer to encode a text with"), std::string::npos)
+        << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace gpt::run

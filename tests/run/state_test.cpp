@@ -1,0 +1,106 @@
+// A run that is saved, read back and continued is the run that never stopped, bit for bit, on every device and in every
+// precision that it has.
+#include "gpt/run/state.h"
+
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "support/device_cases.h"
+#include "support/restore_context.h"
+#include "train/tiny_run.h"
+
+namespace gpt::run {
+namespace {
+
+constexpr auto kNone = GradientCheckpointing::none, kNorm = GradientCheckpointing::norm,
+               kSelective = GradientCheckpointing::selective, kByBlock = GradientCheckpointing::block;
+
+struct ResumeCase {
+  const char* name;
+  Dtype dtype;
+  GradientCheckpointing gradient_checkpointing = kNone;
+  AmpMode amp_mode = AmpMode::autocast;
+  OptimizerConfig optimizer = {};
+  bool master_weights = true;
+  GradientDtype gradient_dtype = GradientDtype::float32;
+};
+
+class ResumeTest : public testing::TestWithParam<std::tuple<DeviceCase, ResumeCase>> {
+ protected:
+  void SetUp() override {
+    GPT_SKIP_WITHOUT(std::get<0>(GetParam()));
+    path_ = testing::TempDir() + "resume_" + std::to_string(getpid()) + ".pt";
+    at::set_num_threads(1);  // on a busy machine threads meet more slowly than this model computes
+  }
+  void TearDown() override { std::filesystem::remove(path_); }
+
+  std::string path_;
+  RestoreContext restore_;
+};
+
+TEST_P(ResumeTest, IsBitForBitTheRunThatNeverStopped) {
+  const auto& [where, what] = GetParam();
+  const DeviceInfo info = describe_device(where.device);
+  if (what.dtype == Dtype::float16 && where.device.is_cpu()) GTEST_SKIP() << "float16 is refused on a CPU";
+  const PrecisionConfig asked{what.dtype != Dtype::float32, what.dtype, what.amp_mode, what.master_weights,
+                              what.gradient_dtype};
+  const Precision precision = resolve_precision(asked, info);
+  apply_precision(precision, /*deterministic=*/true);
+  const Corpus corpus = some_corpus();
+  Config config = tiny_config(corpus);
+  config.training.execution.gradient_checkpointing = what.gradient_checkpointing;
+  config.training.optimizer = what.optimizer;
+  config.training.precision = asked;
+
+  TinyRun whole(config, corpus, where.device, precision);
+  whole.train_to(kStop);
+  save_checkpoint(path_, whole.state.capture());
+  const std::vector<double> losses = whole.train_to(kUpdates);
+  const Checkpoint expected = whole.state.capture();
+
+  const StartingPoint start{.checkpoint = load_checkpoint(path_), .path = path_};
+  TinyRun resumed(config, corpus, where.device, precision, &start);
+  EXPECT_EQ(resumed.state.model.device(), whole.state.model.device());
+  EXPECT_EQ(resumed.train_to(kUpdates), losses);
+  const Checkpoint found = resumed.state.capture();
+  expect_same_weights_and_moments(found, expected);
+  EXPECT_EQ(found.scaler_scale.defined(), precision.grad_scaler);
+  if (precision.grad_scaler) { EXPECT_TRUE(found.scaler_growth_tracker.equal(expected.scaler_growth_tracker)); }
+  for (const auto& [name, state] : expected.rng) EXPECT_TRUE(found.rng.at(name).equal(state)) << name;
+  EXPECT_EQ(found.data_sample, expected.data_sample);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Devices, ResumeTest,
+    testing::Combine(testing::ValuesIn(kDevices),
+                     testing::Values(ResumeCase{"float32", Dtype::float32, kNone},
+                                     ResumeCase{.name = "state_in_8_bits",
+                                                .dtype = Dtype::float32,
+                                                .optimizer = {.state_dtype = StateDtype::int8}},
+                                     ResumeCase{.name = "state_in_8_bits_but_embeddings",
+                                                .dtype = Dtype::float32,
+                                                .optimizer = {.state_dtype = StateDtype::int8,
+                                                              .float32_embedding_state = true}},
+                                     ResumeCase{.name = "state_in_bfloat16",
+                                                .dtype = Dtype::float32,
+                                                .optimizer = {.state_dtype = StateDtype::bfloat16}},
+                                     ResumeCase{"float32_recomputed", Dtype::float32, kByBlock},
+                                     ResumeCase{"bfloat16", Dtype::bfloat16, kNone},
+                                     ResumeCase{"bfloat16_recomputed", Dtype::bfloat16, kSelective},
+                                     ResumeCase{"end_to_end", Dtype::bfloat16, kNone, AmpMode::end_to_end},
+                                     ResumeCase{"end_to_end_recomputed", Dtype::bfloat16, kNorm, AmpMode::end_to_end},
+                                     ResumeCase{.name = "sixteen_bits_alone",
+                                                .dtype = Dtype::bfloat16,
+                                                .amp_mode = AmpMode::end_to_end,
+                                                .optimizer = {.state_dtype = StateDtype::int8},
+                                                .master_weights = false,
+                                                .gradient_dtype = GradientDtype::bfloat16},
+                                     ResumeCase{"float16", Dtype::float16, kNone})),
+    [](const auto& test) { return std::string(std::get<1>(test.param).name) + "_" + std::get<0>(test.param).name; });
+
+}  // namespace
+}  // namespace gpt::run
