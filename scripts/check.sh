@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What can be said of the source without running it: the direction of includes, between folders and inside them, a launch check
-# after every kernel launch, the size of files, the syntax of scripts, whether README and OPTIMIZATIONS describe this tree; then
+# after every kernel launch, the size of files, the syntax of scripts, whether the documents describe this tree; then
 # clang-format and clang-tidy. Prints each problem on a line, with its place where it has one, and exits with 1 if there is any.
 #
 # clang-tidy takes seconds for each file. So it sees only what changed since this branch left origin/main (on main itself: the last
@@ -82,10 +82,10 @@ check_scripts() {
   done
 }
 
-# The README's layout has a row for every folder, in the order of the layers, and names only files that exist.
+# The layout in src/README.md has a row for every folder, in the order of the layers, and names only files that exist.
 check_layout() {
   local names folders name
-  names=$(sed -n '/^## Layout/,/^Includes point/ p' README.md | awk '
+  names=$(sed -n '/^## Layout/,/^Includes point/ p' src/README.md | awk '
     /^[a-z]+\/( |$)/ { folder = $1; order[++rows] = folder; $1 = "" }
     /^```/ { folder = "" }
     folder { text[folder] = text[folder] " " $0 }
@@ -97,17 +97,19 @@ check_layout() {
       }
     }')
   for name in $names; do
-    compgen -G "src/${name%/}" >/dev/null || compgen -G "include/gpt/${name%/}" >/dev/null || say "README.md: the layout names ${name%.*}, which does not exist"
+    compgen -G "src/${name%/}" >/dev/null || compgen -G "include/gpt/${name%/}" >/dev/null || say "src/README.md: the layout names ${name%.*}, which does not exist"
   done
   folders=$(grep '/$' <<<"$names")
-  comm -13 <(sort <<<"$folders") <(cd src && printf '%s\n' */ | sort) | sed 's/.*/README.md: the layout lacks the folder &/'
+  comm -13 <(sort <<<"$folders") <(cd src && printf '%s\n' */ | sort) | sed 's/.*/src\/README.md: the layout lacks the folder &/'
   for name in $folders; do
     printf '%s\n' "${layers[@]}" | grep -nw "${name%/}" | cut -d : -f 1
-  done | sort -nc 2>/dev/null || say "README.md: the folders of the layout are not in the order of includes"
+  done | sort -nc 2>/dev/null || say "src/README.md: the folders of the layout are not in the order of includes"
 }
 
+# Files that a document of any folder names exist.
 check_mentions() {
-  grep -noE '\b(cmake|configs|include|scripts|src|tests)/[a-z0-9_./*-]*[a-z0-9*]' README.md OPTIMIZATIONS.md | while IFS=: read -r file line path; do
+  grep -rsnoE --include='*.md' '\b(cmake|configs|include|scripts|src|tests)/[a-z0-9_./*-]*[a-z0-9*]' \
+    README.md OPTIMIZATIONS.md configs include scripts src tests | while IFS=: read -r file line path; do
     compgen -G "$path" >/dev/null || say "$file:$line: names $path, which does not exist"
   done
 }

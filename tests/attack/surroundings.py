@@ -16,7 +16,7 @@ BUILD = pathlib.Path(__file__).resolve().parents[2] / "build"
 BIN = pathlib.Path(os.environ.get("GPT_BIN", BUILD / "bin"))
 FAILING_CALLS = os.environ.get("GPT_FAILING_CALLS", str(BUILD / "tests" / "libfailing_calls.so"))
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1]
-ENDINGS = {0, 2, 3, 4, 5, 7, 8, 9, 129, 130, 143}  # README, "Exit status"; 1 is an unexpected error
+ENDINGS = {0, 2, 3, 4, 5, 7, 8, 9, 129, 130, 143}  # src/run/README.md, "Exit status"; 1 is an unexpected error
 
 OPTIONS = {
     "model.n_layer": 1, "model.n_head": 2, "model.n_embd": 16, "model.block_size": 16, "model.dropout": 0.1,
@@ -65,11 +65,11 @@ class Place:
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
 
     def finish(self, process, check=True) -> subprocess.Popen:
-        """Waits. However a program ends, it says why in the way that README promises."""
+        """Waits. However a program ends, it says why in the way that src/run/README.md promises."""
         process.out, process.log = process.communicate(timeout=240)
         code = process.returncode
         if check and code != -signal.SIGKILL:
-            expect(code in ENDINGS or -code in SIGNALS, f"an exit status of README, and not {code}", shlex.join(process.args), process.log[-3000:])
+            expect(code in ENDINGS or -code in SIGNALS, f"an exit status of src/run/README.md, and not {code}", shlex.join(process.args), process.log[-3000:])
         if check and 0 < code < 100:
             last = process.log.splitlines()[-1] if process.log else ""
             expect(last.startswith("error: ") and len(last) <= 2000, "one line that says what is wrong", shlex.join(process.args), process.log[-3000:])

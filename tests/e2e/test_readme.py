@@ -1,4 +1,4 @@
-"""What the README says of the configuration is what the program says, and so are its examples of what is planned without the data."""
+"""What the documents say of the configuration is what the program says, and so are their examples of what is planned without the data."""
 
 import re
 import shlex
@@ -6,18 +6,26 @@ import unittest
 
 import programs
 
+CONFIGS = programs.SOURCE / "configs"
+
+
+def all_readmes():
+    """The one at the top, and those of the folders that have one."""
+    folders = ("configs", "scripts", "src", "tests")
+    return [programs.SOURCE / "README.md", *(path for folder in folders for path in sorted((programs.SOURCE / folder).rglob("README.md")))]
+
 
 class Readme(unittest.TestCase):
     def test_reference_is_current(self):
-        readme = (programs.SOURCE / "README.md").read_text()
+        readme = (CONFIGS / "README.md").read_text()
         shown = readme.split("<!-- gpt-train --print-reference -->\n")[1].split("\n<!-- end of reference -->")[0]
         self.assertEqual(shown, programs.run("gpt-train", "--print-reference", check_code=0).stdout.rstrip())
 
     def test_examples_that_need_no_data_are_what_the_program_prints(self):
-        """Of the clock alone they cannot know anything."""
+        """The program prints the time of day, which no document can know."""
         clock = re.compile(r"done (on \w+ \d+ \w+ )?at \d\d:\d\d if")
-        readme = (programs.SOURCE / "README.md").read_text()
-        examples = re.findall(r"^```\n\$ (gpt-diagnose (?:.|\\\n)*--steps-per-epoch(?:.|\\\n)*)\n((?:.*\n)*?)```", readme, re.M)
+        example = re.compile(r"^```\n\$ (gpt-diagnose (?:.|\\\n)*--steps-per-epoch(?:.|\\\n)*)\n((?:.*\n)*?)```", re.M)
+        examples = [found for readme in all_readmes() for found in example.findall(readme.read_text())]
         self.assertEqual(len(examples), 4)
         for command, shown in examples:
             with self.subTest(command):
@@ -28,8 +36,8 @@ class Readme(unittest.TestCase):
                     at += printed[at:].index(line) + 1
 
     def test_every_config_is_named(self):
-        readme = (programs.SOURCE / "README.md").read_text()
-        for config in (programs.SOURCE / "configs").glob("*.yaml"):
+        readme = (CONFIGS / "README.md").read_text()
+        for config in CONFIGS.glob("*.yaml"):
             self.assertIn(f"configs/{config.name}", readme)
 
 

@@ -17,7 +17,7 @@ class Scripts(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.root = pathlib.Path(folder.name, "a checkout")
-        shutil.copytree(SOURCE / "scripts", self.root / "scripts")
+        shutil.copytree(SOURCE / "scripts", self.root / "scripts", ignore=shutil.ignore_patterns("*.md"))
         for name in ("src", "include/gpt", "tests", "cmake", ".ci"):
             (self.root / name).mkdir(parents=True)
         shutil.copy(SOURCE / ".ci/run", self.root / ".ci/run")
@@ -152,7 +152,7 @@ class Checks(Scripts):
         self.write("OPTIMIZATIONS.md", "")
 
     def layout(self, rows):
-        self.write("README.md", f"## Layout of the code\n```\n{rows}```\nIncludes point only downwards in this list.\n")
+        self.write("src/README.md", f"## Layout of the code\n```\n{rows}```\nIncludes point only downwards in this list.\n")
 
     def found(self, scope="--sources"):
         result = self.run_command("scripts/check.sh", *scope.split())
@@ -174,7 +174,7 @@ class SourceChecks(Checks):
     def test_folder_without_a_place(self):
         self.write("src/misc/a.cpp", '#include "gpt/core/error.h"\n')
         self.assertEqual(self.found(), "src/misc/a.cpp:1: folder 'misc' is missing from the order of includes\n"
-                         "README.md: the layout lacks the folder misc/\n")
+                         "src/README.md: the layout lacks the folder misc/\n")
 
     def test_launch_without_check(self):
         self.write("src/ops/a.cu", "\nf<<<1, 2>>>(a,\n   b);\n\n\n\nC10_CUDA_KERNEL_LAUNCH_CHECK();\nf<<<1, 2>>>(a);\n")
@@ -194,14 +194,17 @@ class SourceChecks(Checks):
     def test_layout_of_another_tree(self):
         self.write("src/core/log.cpp", "")
         self.layout("train/\nops/\nmodel/  gpt (a model,\n  in two rows)\ncore/  log lock\nmisc/\n")
-        self.assertEqual(self.found(), "README.md: the layout names model/gpt, which does not exist\n"
-                                       "README.md: the layout names core/lock, which does not exist\n"
-                                       "README.md: the layout names misc/, which does not exist\n"
-                                       "README.md: the folders of the layout are not in the order of includes\n")
+        self.assertEqual(self.found(), "src/README.md: the layout names model/gpt, which does not exist\n"
+                                       "src/README.md: the layout names core/lock, which does not exist\n"
+                                       "src/README.md: the layout names misc/, which does not exist\n"
+                                       "src/README.md: the folders of the layout are not in the order of includes\n")
 
     def test_file_that_is_only_in_the_text(self):
         self.write("OPTIMIZATIONS.md", "\nsee `src/ops/a.cpp` and `scripts/*.sh`\n")
         self.assertEqual(self.found(), "OPTIMIZATIONS.md:2: names src/ops/a.cpp, which does not exist\n")
+        self.write("OPTIMIZATIONS.md", "")
+        self.write("src/ops/README.md", "`scripts/check.sh`, `tests/ops/a_test.cpp`\n")
+        self.assertEqual(self.found(), "src/ops/README.md:1: names tests/ops/a_test.cpp, which does not exist\n")
 
     def test_size_that_is_no_longer_right(self):
         self.write("src/ops/a.cpp", "\n" * 90)

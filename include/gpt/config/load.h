@@ -48,7 +48,7 @@ struct Change {
 };
 std::vector<Change> difference(const Config& before, const Config& after);
 
-// The reference table of the README, in Markdown.
+// The reference in configs/README.md, in Markdown.
 std::string reference_markdown();
 
 }  // namespace gpt::config

@@ -1,5 +1,5 @@
 // An option is one row: name, aliases, help, range and a typed pointer into a plain struct. The YAML reader, the command
-// lines of all programs, --help, the dump, the reference in the README and "did you mean" are ordinary functions over rows.
+// lines of all programs, --help, the dump, the reference in configs/README.md and "did you mean" are ordinary functions over rows.
 #pragma once
 
 #include <cstddef>
