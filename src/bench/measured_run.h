@@ -4,21 +4,15 @@
 #include <cstdint>
 #include <optional>
 
-#include "gpt/config/config.h"
-#include "gpt/data/corpus.h"
-#include "gpt/device/device.h"
-#include "gpt/device/precision.h"
 #include "gpt/run/measured_memory.h"
-#include "gpt/run/plan.h"
-#include "gpt/run/state.h"
-#include "gpt/run/train_step.h"
+#include "gpt/run/run.h"
 
 namespace gpt::bench {
 
 class MeasuredRun {
  public:
   // Draws from the process's random state, so that no other run may follow.
-  explicit MeasuredRun(Config config);
+  explicit MeasuredRun(const Config& config);
 
   struct Updates {
     int64_t tokens;
@@ -30,27 +24,20 @@ class MeasuredRun {
   Updates update(int64_t count = 1);  // launches so many and waits for them
   at::Tensor loss() const;            // of the last update: a scalar on the device, which is not waited for
   double validation_loss();
-  std::optional<MemoryUse> memory() const { return run::measured_memory(state_, step_); }
+  std::optional<MemoryUse> memory() const { return run::measured_memory(run_.state(), run_.step()); }
 
-  // How many updates come before those that are timed: `wanted`, and on a GPU at least as many as recording the step takes, also
-  // where it is not recorded. Losses are compared after the same number of updates.
-  int64_t warm_up(int64_t wanted) const;
+  int64_t warm_up(int64_t wanted) const { return run::updates_before_timing(device().device, wanted); }
   void require_recorded() const;  // throws gpt::Error where a step that is to be recorded has not been
 
-  const Config& config() const { return config_; }  // with vocab_size set
-  bool is_resident() const { return state_.loader.resident(); }
-  const DeviceInfo& device() const { return device_; }
-  const Precision& precision() const { return precision_; }
+  const Config& config() const { return setup_.config; }
+  bool is_resident() const { return run_.state().loader.resident(); }
+  const DeviceInfo& device() const { return setup_.device; }
+  const Precision& precision() const { return setup_.precision; }
 
  private:
-  Config config_;
-  Corpus corpus_;
-  DeviceInfo device_;
-  Precision precision_;
-  run::State state_;
-  bool is_to_be_recorded_ = false;
-  run::TrainStep step_;
-  run::Plan plan_;
+  const run::Setup setup_;
+  run::Run run_;
+  const bool is_to_be_recorded_ = run_.step().is_recorded();
 };
 
 // CPU time of this process so far, all threads together.

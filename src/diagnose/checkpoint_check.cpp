@@ -29,8 +29,8 @@ plan::Check readable(const std::string& file, const Checkpoint& checkpoint) {
   const std::string detail =
       fmt::format("{}: step {}, {} parameters, {}; every hash matches, and its parts fit together", file,
                   with_commas(checkpoint.step), format_count(static_cast<double>(parameters)), loss);
-  if (has_our_python_view(file, checkpoint)) return passed("checkpoint", detail);
-  return warned("checkpoint", detail + ", but what Python would load from it is not what this version writes",
+  if (has_our_python_view(file, checkpoint)) return plan::passed("checkpoint", detail);
+  return plan::warned("checkpoint", detail + ", but what Python would load from it is not what this version writes",
                 "load it in Python only with weights_only=True, and only if you trust its source");
 }
 
@@ -45,7 +45,7 @@ std::optional<Checkpoint> read_and_check(const std::string& path, plan::Check& c
   } catch (const Error& e) {
     const std::string folder = is_folder(path) ? path : fs::path(path).parent_path().string();
     const auto other = run::peek_run(folder.empty() ? "." : folder);
-    check = failed("checkpoint", e.what(),
+    check = plan::failed("checkpoint", e.what(),
                    other ? fmt::format("use {}, which is at step {} and can be read", other->path,
                                        with_commas(other->checkpoint.step))
                          : "name a checkpoint that gpt-train has written, or the folder of a run");

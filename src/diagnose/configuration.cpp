@@ -80,7 +80,7 @@ class Examination {
         asked_(asked) {}
 
   plan::Checks run() {
-    add(passed("configuration", origin_ + " is valid"));
+    add(plan::passed("configuration", origin_ + " is valid"));
     attempt("output folder", "set training.resume_from: auto, none or the path of a checkpoint", [&] { find_start(); });
     if (asked_.is_arithmetic(config_)) {
       plan_without_data();
@@ -98,10 +98,10 @@ class Examination {
       choose_batch();
       if (!config_.model.vocab_size) {
         add(asked_.steps_per_epoch
-                ? warned("model", "not checked: its vocabulary is not known without the dataset",
-                         "set model.vocab_size")
-                : warned("model", "not checked: the vocabulary comes from the dataset, which could not be read",
-                         "repair the dataset"));
+                ? plan::warned("model", "not checked: its vocabulary is not known without the dataset",
+                               "set model.vocab_size")
+                : plan::warned("model", "not checked: the vocabulary comes from the dataset, which could not be read",
+                               "repair the dataset"));
       } else {
         attempt("model", "lower the size of the model", [&] { examine_model(); });
       }
@@ -122,9 +122,10 @@ class Examination {
       if (e.code() == ExitCode::interrupted) throw;
       // A folder that holds another run is detected with the data, and fixed in the configuration.
       const bool is_other_run = e.code() == ExitCode::checkpoint;
-      add(failed(is_other_run ? "output folder" : name, e.what(),
-                 is_other_run ? fmt::format("set output_dir: {}", run::next_free_folder(config_.output_dir)) : fix));
-    } catch (const std::exception& e) { add(failed(name, first_line(e.what()), fix)); }
+      add(plan::failed(is_other_run ? "output folder" : name, e.what(),
+                       is_other_run ? fmt::format("set output_dir: {}", run::next_free_folder(config_.output_dir))
+                                    : fix));
+    } catch (const std::exception& e) { add(plan::failed(name, first_line(e.what()), fix)); }
   }
 
   void examine_device() {
@@ -145,8 +146,8 @@ class Examination {
     PrecisionConfig& precision = config_.training.precision;
     const std::string change = choose_again_if_missing(precision, asked_config_.training.precision, device);
     if (!change.empty())
-      add(warned("precision of the run", change,
-                 "continue it on a device that has it, if its numbers must not change"));
+      add(plan::warned("precision of the run", change,
+                       "continue it on a device that has it, if its numbers must not change"));
     add(plan::check_precision(precision, device));
   }
 
@@ -200,9 +201,9 @@ class Examination {
 
   // What is asked may be asked of a new run as well.
   void leave_start(const Error& other_run) {
-    add(warned("output folder", other_run.what(),
-               fmt::format("set output_dir: {}; what follows is about a new run",
-                           run::next_free_folder(config_.output_dir))));
+    add(plan::warned("output folder", other_run.what(),
+                     fmt::format("set output_dir: {}; what follows is about a new run",
+                                 run::next_free_folder(config_.output_dir))));
     start_.reset();
     config_ = asked_config_;
     training_ = config_.training;
@@ -248,12 +249,13 @@ class Examination {
           plan::activation_form(config_.model, training, *device_, precision, attention(precision.compute_type()));
       const plan::BatchChoice choice = plan::plan_batch_size(config_.model, training, form, memory_);
       config::set_batch_size(training, choice.batch_size);
-      add(passed("batch size", describe(choice)));
+      add(plan::passed("batch size", describe(choice)));
     } else if (training.batch_size == 0) {
       config::set_batch_size(training, *training.total_batch_size);
       if (!asked_.is_arithmetic(config_))
-        add(warned("batch size", "training.batch_size: auto is not chosen: it depends on the device and the vocabulary",
-                   "set model.vocab_size, or follow the advice of the failed checks"));
+        add(plan::warned("batch size",
+                         "training.batch_size: auto is not chosen: it depends on the device and the vocabulary",
+                         "set model.vocab_size, or follow the advice of the failed checks"));
     }
     if (training_.batch_size == 0) training_ = training;
   }
@@ -263,19 +265,19 @@ class Examination {
     choose_batch();
     plan_ = run::plan_run(config_.training, *asked_.steps_per_epoch * config_.training.gradient_accumulation_steps);
     begin_where_it_stopped();
-    add(passed("length", fmt::format("{} at {} an epoch", plural(plan_->total_steps, "step"),
-                                     with_commas(plan_->steps_per_epoch))));
+    add(plan::passed("length", fmt::format("{} at {} an epoch", plural(plan_->total_steps, "step"),
+                                           with_commas(plan_->steps_per_epoch))));
   }
 
   plan::Check check_start() const {
     const bool has_validation = corpus_ && corpus_->validation.size() > 0;
     if (const auto done = run::find_finished(*start_, config_, origins_, *plan_, has_validation))
-      return done->is_foreign ? failed("output folder", done->fact, done->remedy)
-                              : warned("output folder", done->fact, done->remedy);
+      return done->is_foreign ? plan::failed("output folder", done->fact, done->remedy)
+                              : plan::warned("output folder", done->fact, done->remedy);
     run::announce_changes(changes_);
-    return passed("output folder",
-                  fmt::format("{} is at step {} of {}: the same command continues the run", start_->path,
-                              with_commas(start_->checkpoint.step), with_commas(plan_->total_steps)));
+    return plan::passed("output folder",
+                        fmt::format("{} is at step {} of {}: the same command continues the run", start_->path,
+                                    with_commas(start_->checkpoint.step), with_commas(plan_->total_steps)));
   }
 
   void begin_where_it_stopped() {
@@ -292,10 +294,10 @@ class Examination {
     const Corpus& corpus = corpus_.emplace(load_data());
     if (!config_.model.vocab_size) config_.model.vocab_size = corpus.vocab_size;
     if (*config_.model.vocab_size < corpus.vocab_size) {
-      add(failed("vocabulary",
-                 fmt::format("model.vocab_size {} is less than the {} of the dataset's tokenizer",
-                             *config_.model.vocab_size, corpus.vocab_size),
-                 "set model.vocab_size: auto"));
+      add(plan::failed("vocabulary",
+                       fmt::format("model.vocab_size {} is less than the {} of the dataset's tokenizer",
+                                   *config_.model.vocab_size, corpus.vocab_size),
+                       "set model.vocab_size: auto"));
       return;
     }
     add(plan::check_tokens(corpus));
@@ -315,7 +317,7 @@ class Examination {
     if (config_.data.stages.empty()) {
       add(plan::check_length(config_, facts, *plan_));
     } else {
-      for (const std::string& stage : describe_stages(config_, corpus)) add(passed("stage", stage));
+      for (const std::string& stage : describe_stages(config_, corpus)) add(plan::passed("stage", stage));
     }
     add(plan::check_learning_rate(config_.training.schedule, *plan_));
     add(plan::check_validation(config_, facts, *plan_));
@@ -327,8 +329,8 @@ class Examination {
     const ModelConfig& model = config_.model;
     add(plan::check_parameters(model));
     if (!device_) {
-      add(warned("memory of the run", "not checked: it depends on the device and the precision",
-                 "follow the advice of the failed checks above"));
+      add(plan::warned("memory of the run", "not checked: it depends on the device and the precision",
+                       "follow the advice of the failed checks above"));
       return;
     }
     const bool cuda = device_->device.is_cuda();
@@ -373,7 +375,7 @@ class Examination {
     memory.available = std::min(memory_.available, memory_here_);
     const auto largest = plan::largest_batch_size(config_.model, training_, form, memory.comfortable());
     if (!largest) return std::nullopt;
-    const auto trial = plan::try_steps(real(), *corpus_, *device_, precision, product_speed, *largest, kTrialSeconds);
+    const auto trial = plan::try_steps({real(), *corpus_, *device_, precision}, product_speed, *largest, kTrialSeconds);
     if (!trial) return std::nullopt;
     step_ = plan::step_time(*trial, real());
     return check_speed(real(), *device_, precision,
@@ -393,8 +395,8 @@ class Examination {
       step_ = plan::StepTime{*asked_.seconds_per_step, tokens, "as given"};
     }
     if (!step_ && asked_.asks_for_cost())
-      add(warned("cost", "not computed: the time of a step is not known",
-                 "follow the advice above, or add --seconds-per-step"));
+      add(plan::warned("cost", "not computed: the time of a step is not known",
+                       "follow the advice above, or add --seconds-per-step"));
     if (!step_ && !is_timed_) return;
     if (step_ && step_->tokens > 0) examine_data_speed(*step_);
     const int64_t validation_tokens = corpus_ ? corpus_->validation.size() : 0;

@@ -43,10 +43,10 @@ std::string build_setting(std::string_view key) {
 plan::Check check_libtorch() {
   const std::string running = build_setting("TORCH_VERSION"), commit = build_setting("COMMIT_SHA").substr(0, 12);
   if (running != TORCH_VERSION) {
-    return failed("LibTorch", fmt::format("{} is loaded, this program was compiled for {}", running, TORCH_VERSION),
+    return plan::failed("LibTorch", fmt::format("{} is loaded, this program was compiled for {}", running, TORCH_VERSION),
                   "unset LD_LIBRARY_PATH, or build again with ./scripts/setup.sh");
   }
-  return passed("LibTorch", fmt::format("{} (commit {}, CUDA {} inside), this program commit {}", running, commit,
+  return plan::passed("LibTorch", fmt::format("{} (commit {}, CUDA {} inside), this program commit {}", running, commit,
                                         build_setting("CUDA_VERSION"), commit_id()));
 }
 
@@ -55,27 +55,27 @@ plan::Checks check_cpu() {
   const Capabilities capabilities = at::cpu::get_cpu_capabilities();
   const Probe attention = probe_cpu_attention(at::kFloat);
   return {
-      passed("CPU", fmt::format("{}, {}, {} in use", cpu.name, plural(usable_processors(), "core"),
+      plan::passed("CPU", fmt::format("{}, {}, {} in use", cpu.name, plural(usable_processors(), "core"),
                                 plural(at::get_num_threads(), "thread"))),
       check_instructions(has(capabilities, "avx2"), has(capabilities, "avx512_f"), cpu_bfloat16(),
                          has(capabilities, "amx_tile")),
-      attention.works ? passed("CPU attention", fmt::format("ran forward and backward ({})", at::get_cpu_capability()))
-                      : failed("CPU attention", attention.reason,
+      attention.works ? plan::passed("CPU attention", fmt::format("ran forward and backward ({})", at::get_cpu_capability()))
+                      : plan::failed("CPU attention", attention.reason,
                                "set the environment variable ATEN_CPU_CAPABILITY=default, and report this"),
       check_free_memory("memory", free_bytes(at::kCPU), cpu.memory_bytes),
   };
 }
 
 plan::Check judge(const std::string& name, bool in_hardware, const Probe& probe, const std::string& fix) {
-  if (!in_hardware) return warned(name, "not in this card's hardware", fix);
-  return probe.works ? passed(name, "ran") : warned(name, probe.reason, fix);
+  if (!in_hardware) return plan::warned(name, "not in this card's hardware", fix);
+  return probe.works ? plan::passed(name, "ran") : plan::warned(name, probe.reason, fix);
 }
 
 plan::Checks check_gpu(at::Device device) {
   const std::string gpu = fmt::format("GPU {}", device.index());
   const DeviceInfo info = describe_device(device);
   const at::ScalarType type = info.bfloat16 ? at::kBFloat16 : at::kHalf;
-  plan::Checks checks{passed(gpu, fmt::format("{}, {:.1f} GB, compute capability {}.{}", info.name,
+  plan::Checks checks{plan::passed(gpu, fmt::format("{}, {:.1f} GB, compute capability {}.{}", info.name,
                                               info.memory_bytes / 1e9, info.compute_major, info.compute_minor)),
                       check_free_memory(gpu + " memory", free_bytes(device), info.memory_bytes),
                       judge(gpu + " TF32", info.tf32, info.tf32 ? probe_tf32(device) : Probe{},
@@ -88,8 +88,8 @@ plan::Checks check_gpu(at::Device device) {
   const auto attention = [&](const char* name, const ops::SdpBackends& kernels) {
     const Probe probe = probe_attention(device, kernels, type);
     const std::string title = fmt::format("{} {} attention", gpu, name);
-    checks.push_back(probe.works ? passed(title, fmt::format("ran forward and backward in {}", c10::toString(type)))
-                                 : warned(title, probe.reason, "LibTorch uses the next kernel that works here"));
+    checks.push_back(probe.works ? plan::passed(title, fmt::format("ran forward and backward in {}", c10::toString(type)))
+                                 : plan::warned(title, probe.reason, "LibTorch uses the next kernel that works here"));
   };
   attention("flash", {.flash = true});
   attention("cuDNN", {.cudnn = true});
@@ -124,20 +124,20 @@ int major_of(const std::string& version) {
 
 plan::Check check_cuda(const CudaState& state) {
   constexpr int kNeeded = host::kRequiredDriver;
-  if (state.fault.empty()) return passed("CUDA", state.versions);
-  if (!state.gpu_present) return passed("CUDA", "no NVIDIA GPU on this machine: training runs on the CPU");
+  if (state.fault.empty()) return plan::passed("CUDA", state.versions);
+  if (!state.gpu_present) return plan::passed("CUDA", "no NVIDIA GPU on this machine: training runs on the CPU");
   if (!state.built) {
-    return warned("CUDA", "this machine has an NVIDIA GPU but this build has no CUDA code",
+    return plan::warned("CUDA", "this machine has an NVIDIA GPU but this build has no CUDA code",
                   "build it: ./scripts/setup.sh --cuda");
   }
   if (state.driver.empty()) {
-    return failed("CUDA", "there is an NVIDIA GPU but no driver: " + state.fault,
+    return plan::failed("CUDA", "there is an NVIDIA GPU but no driver: " + state.fault,
                   fmt::format("install NVIDIA driver {} or newer", kNeeded));
   }
   if (major_of(state.driver) < kNeeded) {
-    return failed("CUDA", state.fault, fmt::format("upgrade NVIDIA driver {} to {} or newer", state.driver, kNeeded));
+    return plan::failed("CUDA", state.fault, fmt::format("upgrade NVIDIA driver {} to {} or newer", state.driver, kNeeded));
   }
-  return failed(
+  return plan::failed(
       "CUDA", state.fault,
       "check that nvidia-smi works, that CUDA_VISIBLE_DEVICES is not empty, and that a container runs with --gpus all");
 }
@@ -153,18 +153,18 @@ plan::Check check_instructions(bool avx2, bool avx512, CpuBfloat16 bfloat16, boo
   add(bfloat16 == CpuBfloat16::slow, "bfloat16 (no faster than float32)");
   add(amx, "amx");
   if (!avx2) {
-    return warned("CPU instructions", "no avx2: LibTorch's fast kernels are not used",
+    return plan::warned("CPU instructions", "no avx2: LibTorch's fast kernels are not used",
                   "train on a CPU with AVX2, or on a GPU");
   }
-  return passed("CPU instructions", fmt::format("{}; LibTorch uses {}", found, at::get_cpu_capability()));
+  return plan::passed("CPU instructions", fmt::format("{}; LibTorch uses {}", found, at::get_cpu_capability()));
 }
 
 plan::Check check_free_memory(const std::string& name, int64_t free_bytes, int64_t total_bytes) {
   const std::string detail = fmt::format("{:.1f} GB free of {:.1f} GB", free_bytes / 1e9, total_bytes / 1e9);
   if (free_bytes < total_bytes / 4) {
-    return warned(name, detail, "stop the other programs that hold it, or train smaller batches");
+    return plan::warned(name, detail, "stop the other programs that hold it, or train smaller batches");
   }
-  return passed(name, detail);
+  return plan::passed(name, detail);
 }
 
 plan::Checks check_machine() {

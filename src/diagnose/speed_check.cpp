@@ -62,11 +62,11 @@ plan::Check check_speed(const Config& config, const DeviceInfo& device, const Pr
   if (facts.peak) detail += fmt::format(" and {:.0f} % of the card's peak", 100 * flops / *facts.peak);
   plan::Check check;
   if (share >= kSlow) {
-    check = passed("speed", fmt::format("{}: {}", detail, share >= kFast ? "good" : "usual"));
+    check = plan::passed("speed", fmt::format("{}: {}", detail, share >= kFast ? "good" : "usual"));
   } else {
     const Cause cause = likely_cause(config, device, precision, facts);
     detail += fmt::format(": slow, since {}", cause.what);
-    check = cause.fix.empty() ? passed("speed", detail) : warned("speed", detail, cause.fix);
+    check = cause.fix.empty() ? plan::passed("speed", detail) : plan::warned("speed", detail, cause.fix);
   }
   check.values = {{"flops_per_second", flops},
                   {"product_flops_per_second", facts.product_speed},

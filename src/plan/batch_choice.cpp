@@ -7,28 +7,14 @@
 
 #include "gpt/batches/data_loader.h"
 #include "gpt/config/batch.h"
-#include "gpt/core/error.h"
 #include "gpt/core/format.h"
-#include "gpt/core/log.h"
 #include "gpt/core/process.h"
 #include "gpt/device/memory.h"
 #include "gpt/plan/estimates.h"
-#include "gpt/run/state.h"
-#include "gpt/run/train_step.h"
+#include "gpt/run/run.h"
 
 namespace gpt::plan {
 namespace {
-
-void try_step(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision) {
-  constexpr int64_t kMost = 2;  // the second finds gradients to add to
-  constexpr double kLearningRate = 0;
-  run::State state(config, corpus, device, precision);
-  run::TrainStep step(state.model, state.optimizer, state.scaler, precision, config.training);
-  (void)run::run_update(step, state.loader, std::min(kMost, config.training.gradient_accumulation_steps), kLearningRate,
-                        [] { return process::stop_signal() != 0; });
-  synchronize(device);  // sync: what went wrong is found out here
-  if (process::stop_signal() != 0) throw Error(ExitCode::interrupted, "interrupted");
-}
 
 BatchChoice planned(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form,
                     const MemoryBudget& memory) {
@@ -54,19 +40,18 @@ int64_t largest_that_fits(int64_t total, int64_t batch_size, const std::function
   return batch_size;
 }
 
-bool fits_in_practice(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision) {
-  Config alone = config;
-  alone.data.stages.clear();
-  alone.data.order =
-      DataOrder::random;  // which batches they are does not matter, and another order takes reading the text
+bool fits_in_practice(const run::Setup& setup) {
+  constexpr int64_t kMost = 2;  // the second finds gradients to add to
   bool fits = true;
   try {
-    try_step(alone, corpus, device, precision);
+    const run::Setup trial = run::for_trial(setup);
+    run::Run run(trial, {}, [](GPT&) { return run::Recorder(); });  // graphs are recorded later
+    run.try_update(std::min(kMost, setup.config.training.gradient_accumulation_steps));
   } catch (const std::exception& error) {
     if (!process::is_out_of_memory(error)) throw;
     fits = false;
   }
-  release_unused_memory(device);  // what is kept of the step would count as used
+  release_unused_memory(setup.device.device);  // what is kept of the step would count as used
   return fits;
 }
 
@@ -76,8 +61,8 @@ std::string describe(const BatchChoice& choice) {
                      format_bytes(choice.needed), format_bytes(choice.available));
 }
 
-void choose_batch_size(Config& config, const Corpus& corpus, const DeviceInfo& device, const Precision& precision,
-                       bool is_tried) {
+void choose_batch_size(run::Setup& setup, bool is_tried) {
+  auto& [config, corpus, device, precision, dtype_change, reason] = setup;
   TrainingConfig& training = config.training;
   if (training.batch_size > 0) return;
   const ActivationForm form = activation_form(config.model, training, device, precision);
@@ -87,13 +72,14 @@ void choose_batch_size(Config& config, const Corpus& corpus, const DeviceInfo& d
   if (is_tried && device.device.is_cuda()) {
     const auto fits = [&](int64_t batch_size) {
       config::set_batch_size(training, batch_size);
-      const bool does = fits_in_practice(config, corpus, device.device, precision);
-      if (!does) log::info(fmt::format("A step with {} at a time ran out of memory", plural(batch_size, "sequence")));
+      const bool does = fits_in_practice(setup);
+      if (!does)
+        reason.push_back(fmt::format("A step with {} at a time ran out of memory", plural(batch_size, "sequence")));
       return does;
     };
     config::set_batch_size(training, largest_that_fits(*training.total_batch_size, training.batch_size, fits));
   }
-  log::info(describe(planned(config.model, training, form, memory)));
+  reason.push_back(describe(planned(config.model, training, form, memory)));
 }
 
 double resident_bytes(const DataConfig& data, const Corpus& corpus, at::Device device, double available) {

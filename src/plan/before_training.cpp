@@ -57,15 +57,17 @@ void require_memory(const Config& config, const DeviceInfo& device, const Precis
 
 }  // namespace
 
-void check_before_training(const Config& config, const Corpus& corpus, const DeviceInfo& device,
-                           const Precision& precision, bool is_resumed) {
+void check_before_training(const run::Setup& setup, bool is_resumed) {
+  const Config& config = setup.config;
+  const Corpus& corpus = setup.corpus;
+  const DeviceInfo& device = setup.device;
   require_sample_prompt(config.training.cadence, corpus);
   // On the CPU, so that no token is copied to a GPU before the run itself does it.
   const DataLoader loader(corpus.sources, config.data, run::schedule_options(config, corpus), at::kCPU);
   const DatasetFacts facts = describe_data(corpus, loader);
   Config real = config;
   real.training = with_real_batch(config.training, facts);
-  require_memory(real, device, precision);
+  require_memory(real, device, setup.precision);
   if (is_resumed) return;
   const run::Plan plan = run::plan_run(config.training, loader.batches_per_epoch());
   if (device.device.is_cpu()) say_if_doubtful(check_threads(config.threads, usable_processors()));
@@ -74,7 +76,7 @@ void check_before_training(const Config& config, const Corpus& corpus, const Dev
   if (config.data.stages.empty()) say_if_doubtful(check_length(config, facts, plan));
   say_if_doubtful(check_learning_rate(config.training.schedule, plan));
   say_if_doubtful(check_compute(config.model, config.training, plan,
-                                measure_product_speed(device.device, precision.compute_type())));
+                                measure_product_speed(device.device, setup.precision.compute_type())));
 }
 
 }  // namespace gpt::plan

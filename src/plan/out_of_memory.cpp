@@ -82,8 +82,10 @@ void name_settings_that_fit(Check& memory, const Config& config, const DeviceInf
   if (!ways.empty()) memory.fix = fmt::format("set {}", fmt::join(ways, ", or "));
 }
 
-ExitCode explain_out_of_memory(const std::exception& error, Config config, const Corpus& corpus,
-                               const DeviceInfo& device, const Precision& precision, const std::string& checkpoint) {
+ExitCode explain_out_of_memory(const std::exception& error, const run::Setup& setup, const std::string& checkpoint) {
+  Config config = setup.config;
+  const Corpus& corpus = setup.corpus;
+  const DeviceInfo& device = setup.device;
   const run::Shortage shortage = shortage_of(error, device.device, checkpoint);
   log::status("");
   log::error(to_text(shortage));
@@ -93,7 +95,7 @@ ExitCode explain_out_of_memory(const std::exception& error, Config config, const
   const DataLoader loader(corpus.sources, config.data, run::schedule_options(config, corpus), at::kCPU);
   config.training = with_real_batch(config.training, describe_data(corpus, loader));
   const std::string attention = attention_path(config.model, config.training.execution, device.device,
-                                               precision.compute_type(), /*training=*/true);
+                                               setup.precision.compute_type(), /*training=*/true);
   for (const std::string& line : explain_shortage(shortage, config, device, attention, memory)) log::info(line);
   return ExitCode::memory;
 }

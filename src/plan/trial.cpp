@@ -2,14 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <utility>
 #include <vector>
 
-#include "gpt/core/error.h"
-#include "gpt/core/process.h"
 #include "gpt/layout/parameter_table.h"
-#include "gpt/run/state.h"
-#include "gpt/run/train_step.h"
+#include "gpt/run/run.h"
 
 namespace gpt::plan {
 namespace {
@@ -33,15 +29,12 @@ struct Measured {
   int64_t updates = 0;
 };
 
-Measured measure(run::State& state, run::TrainStep& step, int64_t micro_batches, at::Device device, double seconds) {
-  constexpr double kLearningRate = 0;  // nothing is learned
+Measured measure(run::Run& run, int64_t micro_batches, double seconds) {
   std::vector<double> updates;
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
   do {
     const auto begin = Clock::now();
-    (void)run::run_update(step, state.loader, micro_batches, kLearningRate, [] { return process::stop_signal() != 0; });
-    synchronize(device);  // sync: the update is timed
-    if (process::stop_signal() != 0) throw Error(ExitCode::interrupted, "interrupted");
+    run.try_update(micro_batches);
     updates.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
   } while (Clock::now() < end);
   std::sort(updates.begin(), updates.end());
@@ -50,37 +43,29 @@ Measured measure(run::State& state, run::TrainStep& step, int64_t micro_batches,
 
 }  // namespace
 
-std::optional<Trial> try_steps(const Config& config, const Corpus& corpus, const DeviceInfo& device,
-                               const Precision& precision, double product_speed, int64_t largest_batch,
-                               double seconds) {
-  Config small = config;
-  small.data.stages.clear();
-  small.data.order =
-      DataOrder::random;  // which batches they are does not matter, and another order takes reading the text
-  run::Recorder recorder = run::recorder_for(small.training, small.model, device.device);
-  const int64_t warm_up = recorder.records() ? run::Recorder::kRunsBefore + 1 : 1;
-  small.training.batch_size =
-      batch_size_for(config, product_speed, std::min(largest_batch, config.training.batch_size), seconds, warm_up);
-  if (small.training.batch_size == 0) return std::nullopt;
+std::optional<Trial> try_steps(const run::Setup& setup, double product_speed, int64_t largest_batch, double seconds) {
+  const TrainingConfig& training = setup.config.training;
+  const int64_t warm_up = run::updates_before_timing(setup.device.device, /*wanted=*/1);
+  const int64_t batch_size = batch_size_for(setup.config, product_speed, std::min(largest_batch, training.batch_size),
+                                            seconds, warm_up);
+  if (batch_size == 0) return std::nullopt;
 
-  run::State state(small, corpus, device.device, precision);
-  run::TrainStep step(state.model, state.optimizer, state.scaler, precision, small.training, std::move(recorder));
-  const double part = seconds / 2;
+  run::Setup small = run::for_trial(setup);
+  small.config.training.batch_size = batch_size;
+  run::Run run(small);
   const auto measure_updates_of = [&](int64_t micro_batches) {
-    for (int64_t i = 0; i < warm_up; ++i) (void)measure(state, step, micro_batches, device.device, 0);
-    return measure(state, step, micro_batches, device.device, part);
+    for (int64_t i = 0; i < warm_up; ++i) (void)measure(run, micro_batches, 0);
+    return measure(run, micro_batches, seconds / 2);
   };
   const Measured one = measure_updates_of(1);
-  const bool is_whole =
-      small.training.batch_size == config.training.batch_size && config.training.gradient_accumulation_steps == 1;
-  if (is_whole) return Trial{one.seconds, one.updates, small.training.batch_size};
+  const bool is_whole = batch_size == training.batch_size && training.gradient_accumulation_steps == 1;
+  if (is_whole) return Trial{one.seconds, one.updates, batch_size};
   // What a second micro-step adds is the forward and backward pass; the rest is the optimizer's.
   const Measured two = measure_updates_of(2);
   const double micro_step = std::clamp(two.seconds - one.seconds, one.seconds / 4, one.seconds);
-  const double sequences =
-      static_cast<double>(config.training.batch_size * config.training.gradient_accumulation_steps);
-  return Trial{one.seconds - micro_step + micro_step * sequences / static_cast<double>(small.training.batch_size),
-               one.updates + two.updates, small.training.batch_size};
+  const auto sequences = static_cast<double>(training.batch_size * training.gradient_accumulation_steps);
+  return Trial{one.seconds - micro_step + micro_step * sequences / static_cast<double>(batch_size),
+               one.updates + two.updates, batch_size};
 }
 
 }  // namespace gpt::plan

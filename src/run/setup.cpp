@@ -2,20 +2,24 @@
 
 #include <utility>
 
-#include "gpt/device/host.h"
 #include "gpt/device/memory.h"
-#include "gpt/train/announce.h"
 
 namespace gpt::run {
 
-Setup prepare_run(Config config, Corpus corpus, const DeviceChoice& choice, const PrecisionConfig& asked) {
-  configure_memory(config.training, choice.device);
-  const DeviceInfo device = describe_device(choice.device);
-  announce_device(device, choice, host::has_nvidia_gpu());
-  adapt_dtype(config.training.precision, asked, device);
-  const Precision precision = resolve_precision(config.training.precision, device);
+Setup set_up(Config config, Corpus corpus, at::Device device, const PrecisionConfig& asked) {
+  config.model.vocab_size = vocabulary_for(corpus, config.model.vocab_size);
+  configure_memory(config.training, device);
+  const DeviceInfo info = describe_device(device);
+  const std::string change = choose_again_if_missing(config.training.precision, asked, info);
+  const Precision precision = resolve_precision(config.training.precision, info);
   apply_precision(precision, config.training.execution.deterministic);
-  return {std::move(config), std::move(corpus), device, precision};
+  return {std::move(config), std::move(corpus), info, precision, change, {}};
+}
+
+Setup for_trial(Setup setup) {
+  setup.config.data.stages.clear();
+  setup.config.data.order = DataOrder::random;
+  return setup;
 }
 
 }  // namespace gpt::run

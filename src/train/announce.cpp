@@ -10,6 +10,7 @@
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
 #include "gpt/data/stages.h"
+#include "gpt/device/host.h"
 #include "gpt/device/memory.h"
 #include "gpt/model/compile.h"
 #include "gpt/optim/adamw.h"
@@ -54,12 +55,13 @@ const char* recomputed_by(GradientCheckpointing level) {
 
 }  // namespace
 
-void adapt_dtype(PrecisionConfig& kept, const PrecisionConfig& asked, const DeviceInfo& device) {
-  const std::string change = choose_again_if_missing(kept, asked, device);
-  if (!change.empty()) log::warn(change);
+void announce_device(const run::Setup& setup, const DeviceChoice& choice) {
+  announce_device(setup.device, choice, host::has_nvidia_gpu());
+  if (!setup.dtype_change.empty()) log::warn(setup.dtype_change);
 }
 
-void announce_methods(const Config& config, const Precision& precision, const DeviceInfo& device) {
+void announce_methods(const run::Setup& setup) {
+  const auto& [config, corpus, device, precision, dtype_change, batch_reason] = setup;
   log::info("Precision: " + precision.reason);
   if (precision.tf32) log::success("Enabled TF32");
   if (precision.grad_scaler) log::success("GradScaler on the device");
@@ -81,17 +83,22 @@ void announce_methods(const Config& config, const Precision& precision, const De
   const GradientCheckpointing level = config.training.execution.gradient_checkpointing;
   if (level != GradientCheckpointing::none)
     log::success(fmt::format("Gradient checkpointing: the backward pass computes {} again", recomputed_by(level)));
+  for (const std::string& reason : batch_reason) log::info(reason);
 }
 
-void announce_run(const Config& config, const GPT& model, const Corpus& corpus, const run::Plan& plan, bool resident) {
+void announce_run(const run::Run& run) {
+  const Config& config = run.config();
+  const Corpus& corpus = run.setup().corpus;
+  const run::Plan& plan = run.plan();
   const ModelConfig& m = config.model;
   const std::string padded = m.padded_vocab() > *m.vocab_size ? fmt::format(" (padded to {})", m.padded_vocab()) : "";
   log::info(fmt::format("Model: {} parameters, {}, {}, width {}, block {}, vocabulary {}{}",
-                        format_count(static_cast<double>(model.parameters().count())), plural(m.n_layer, "layer"),
-                        plural(m.heads(), "head"), m.n_embd, m.block_size, *m.vocab_size, padded));
+                        format_count(static_cast<double>(run.state().model.parameters().count())),
+                        plural(m.n_layer, "layer"), plural(m.heads(), "head"), m.n_embd, m.block_size, *m.vocab_size,
+                        padded));
   log::info(fmt::format("Data: {}: {} training and {} validation tokens, {}", corpus.source,
                         with_commas(corpus.train.size()), with_commas(corpus.validation.size()),
-                        resident ? "resident" : "streamed"));
+                        run.state().loader.resident() ? "resident" : "streamed"));
   const TrainingConfig& t = config.training;
   const int64_t sequences = t.batch_size * t.gradient_accumulation_steps;
   const std::string epochs =
@@ -140,11 +147,13 @@ bool is_written(const config::Origins& origins, const char* key) {
   return found != origins.end() && found->second.find(fmt::format("{}:", kEffectiveConfig)) == std::string::npos;
 }
 
-std::vector<Idle> idle_settings(const Config& config, const DeviceInfo& device, const Precision& precision,
-                                bool resident) {
+std::vector<Idle> idle_settings(const run::Setup& setup, bool resident) {
+  const Config& config = setup.config;
+  const Precision& precision = setup.precision;
+  const bool cpu = setup.device.device.is_cpu();
   const TrainingConfig& t = config.training;
   const CadenceConfig& cadence = t.cadence;
-  const bool cpu = device.device.is_cpu(), compiles = t.execution.use_compile;
+  const bool compiles = t.execution.use_compile;
   const char *const at_home = "the tokens are resident, and batches are built where they are",
                     *const not_fused = "training.use_compile is false",
                     *const no_samples = "training.sample_interval is 0";
@@ -174,9 +183,8 @@ std::vector<Idle> idle_settings(const Config& config, const DeviceInfo& device, 
 
 }  // namespace
 
-void announce_idle_settings(const Config& config, const config::Origins& origins, const DeviceInfo& device,
-                            const Precision& precision, bool resident) {
-  std::vector<Idle> idle = idle_settings(config, device, precision, resident);
+void announce_idle_settings(const run::Setup& setup, bool resident, const config::Origins& origins) {
+  std::vector<Idle> idle = idle_settings(setup, resident);
   std::erase_if(idle, [&](const Idle& one) { return !one.is_idle || !is_written(origins, one.key); });
   for (size_t begin = 0, end = 0; begin < idle.size(); begin = end) {
     std::vector<const char*> keys;  // for the same reason

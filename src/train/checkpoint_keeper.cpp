@@ -35,7 +35,7 @@ bool CheckpointKeeper::interval_has_passed() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - saved_at_).count() >=
            plan_.checkpoint_seconds;
   }
-  return due(plan_.checkpoint_every, state_.step);
+  return run::due(plan_.checkpoint_every, state_.step);
 }
 
 // A state that may have gone wrong before a streak of skipped updates does not overwrite one known to be good: the checkpoint

@@ -16,6 +16,7 @@
 #include "gpt/run/folder.h"
 #include "gpt/run/same_run.h"
 #include "gpt/run/setup.h"
+#include "gpt/train/announce.h"
 
 namespace gpt {
 namespace {
@@ -49,15 +50,17 @@ ExitCode evaluate_run(Config config, const config::Origins& origins) {
   config::keep_choices(config, origins, start.checkpoint.config);
   const DeviceChoice choice = select_device(config.device);  // as gpt-train does
   Corpus read = run::load_run_corpus(config, start);
-  config.model.vocab_size = vocabulary_for(read, config.model.vocab_size);
   config.training.precision.master_weights = true;  // the weights are read into some that are there on every device
-  const run::Setup setup = run::prepare_run(config, std::move(read), choice, asked);
+  const run::Setup setup = run::set_up(std::move(config), std::move(read), choice.device, asked);
+  announce_device(setup, choice);
   const Corpus& corpus = setup.corpus;
+  const TrainingConfig& training = setup.config.training;
 
-  GPT model(config.model, choice.device, start.checkpoint.model, {.compute = setup.precision.weight_type()});
-  model.set_operators(select_operators(config.training.execution, choice.device));
-  run::Evaluator evaluator(corpus, config.training.batch_size, config.model.block_size,
-                           {.eval_batches = config.training.cadence.eval_batches.value_or(0),
+  // The weights alone: a run in memory has an optimizer, which may take twice as much again.
+  GPT model(setup.config.model, choice.device, start.checkpoint.model, {.compute = setup.precision.weight_type()});
+  model.set_operators(select_operators(training.execution, choice.device));
+  run::Evaluator evaluator(corpus, training.batch_size, setup.config.model.block_size,
+                           {.eval_batches = training.cadence.eval_batches.value_or(0),
                             .takes_neighbours = !start.checkpoint.eval_sequences},
                            choice.device, setup.precision);
   if (evaluator.empty())

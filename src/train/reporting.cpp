@@ -32,13 +32,14 @@ Listeners listeners_of(const run::Folder& folder, const ReportConfig& config) {
   return listeners;
 }
 
-RunRecord describe_run(const run::Setup& setup, const run::State& state, const run::Plan& plan,
-                       const run::Folder& folder, std::vector<std::string> changes) {
+RunRecord describe_run(const run::Run& run, const run::Folder& folder, std::vector<std::string> changes) {
+  const run::Setup& setup = run.setup();
+  const run::Plan& plan = run.plan();
   const bool is_whole = setup.config.data.stages.empty();
-  return {.first_step = state.step,
+  return {.first_step = run.state().step,
           .total_steps = plan.total_steps,
           .total_epochs = plan.total_epochs(),
-          .parameters = state.model.parameters().count(),
+          .parameters = run.state().model.parameters().count(),
           .folder = folder.path(),
           .configuration = config::dump(setup.config),
           .machine =

@@ -19,7 +19,6 @@
 #include "gpt/core/process_memory.h"
 #include "gpt/device/memory.h"
 #include "gpt/generate/generator.h"
-#include "gpt/optim/lr_schedule.h"
 #include "gpt/run/measured_memory.h"
 #include "gpt/run/out_of_memory.h"
 
@@ -36,33 +35,23 @@ std::string stop_signal_name() { return fmt::format("SIG{}", sigabbrev_np(proces
 
 }  // namespace
 
-Trainer::Trainer(run::State& state, const run::Setup& setup, const run::Plan& plan, const run::Folder& folder,
-                 Listeners& listeners, bool is_saved, run::Recorder recorder)
-    : state_(state),
-      setup_(setup),
-      plan_(plan),
+Trainer::Trainer(run::Run& run, const run::Folder& folder, Listeners& listeners, bool is_saved)
+    : run_(run),
       folder_(folder),
-      train_step_(state.model, state.optimizer, state.scaler, setup.precision, training(), std::move(recorder),
-                  state.counts()),
-      evaluator_(setup.corpus, training().batch_size, state.model.config().block_size,
-                 {.eval_batches = cadence().eval_batches,
-                  .sequences = state.eval_sequences.value_or(0),
-                  .takes_neighbours = !state.eval_sequences},
-                 device(), setup.precision),
       listeners_(listeners),
-      forecast_(plan, run::evaluation_steps(training(), state.model.config().block_size,
-                                            run::evaluation_tokens(training(), state.model.config().block_size,
-                                                                   setup.corpus.validation.size()))),
-      checkpoints_(state, folder, plan, cadence().keep_last, listeners, forecast_, is_saved),
+      forecast_(plan_, run::evaluation_steps(training(), run.model().config().block_size,
+                                             run::evaluation_tokens(training(), run.model().config().block_size,
+                                                                    setup_.corpus.validation.size()))),
+      checkpoints_(state_, folder, plan_, cadence().keep_last, listeners, forecast_, is_saved),
       memory_watch_(training().execution.memory_check),
-      first_step_(state.step),
-      reported_skips_(state.skipped_steps()) {
-  logged_.step = epoch_.step = state.step;
-  if (plan_.eval_every > 0 && !evaluator_.empty() && !evaluator_.knows_bytes()) {
+      first_step_(state_.step),
+      reported_skips_(state_.skipped_steps()) {
+  logged_.step = epoch_.step = state_.step;
+  if (plan_.eval_every > 0 && !run_.evaluator().empty() && !run_.evaluator().knows_bytes()) {
     log::info(
         "Validation reports no bits per byte: the data has neither a tokenizer nor metadata with the byte count of its text");
   }
-  if (plan_.sample_every > 0 && !setup.corpus.tokenizer)
+  if (plan_.sample_every > 0 && !setup_.corpus.tokenizer)
     log::info("No samples are written: the data has no tokenizer; name the one that made its ids with data.tokenizer");
 }
 
@@ -83,7 +72,7 @@ void Trainer::train() {
   process::announce_stops("Stopping: finishing this micro-step, then saving");
   // An evaluation that a signal cut short is repeated.
   const bool evaluation_due =
-      due(plan_.eval_every, state_.step) || (plan_.eval_every > 0 && state_.step == plan_.total_steps);
+      run::due(plan_.eval_every, state_.step) || (plan_.eval_every > 0 && state_.step == plan_.total_steps);
   if (state_.step > 0 && evaluation_due && state_.evaluated_step != state_.step) evaluate();
   stopwatch_.start();
   while (!is_done() && !is_interrupted()) {
@@ -108,25 +97,17 @@ ExitCode Trainer::conclude() {
 
 bool Trainer::update() {
   const Stopwatch watch;
-  const int64_t micro_batches = plan_.micro_batches(state_.step);
-  const double learning_rate = learning_rate_at(training().schedule, state_.step, plan_.total_steps);
+  const double learning_rate = run_.learning_rate();
   activity_ = kUpdate;
-  const run::State::Cursor before = state_.cursor();
   std::optional<int64_t> tokens;
   try {
-    tokens =
-        run::run_update(train_step_, state_.loader, micro_batches, learning_rate, [this] { return is_interrupted(); });
+    tokens = run_.update([this] { return is_interrupted(); });
   } catch (const std::exception&) {
-    state_.rewind(before);
     const std::string file = map_faults::changed_file();
     if (file.empty()) throw;
     leave_changed_data(file);
   }
-  if (!tokens) {
-    state_.rewind(before);
-    return false;
-  }
-  ++state_.step;
+  if (!tokens) return false;
   checkpoints_.state_changed();
   process_memory::sample();
   tokens_ += *tokens;
@@ -140,7 +121,7 @@ bool Trainer::update() {
 // Where memory ran out before the update itself, weights and optimizer are those of the last update.
 void Trainer::leave_out_of_memory(run::Shortage shortage) {
   shortage.free = static_cast<double>(free_bytes(shortage.is_taken_by_others ? at::kCPU : device()));
-  shortage.held = run::memory_at_peak(state_, train_step_);
+  shortage.held = run::memory_at_peak(state_, run_.step());
   const char* const activity = checkpoints_.is_saving() ? "checkpoint" : activity_;
   shortage.where = shortage.is_taken_by_others ? fmt::format("after step {}", state_.step)
                    : activity == kUpdate       ? fmt::format("in step {}", state_.step + 1)
@@ -148,7 +129,7 @@ void Trainer::leave_out_of_memory(run::Shortage shortage) {
   bar_.close();
   try {
     write_losses();
-    if (!checkpoints_.is_saved() && !train_step_.is_applying()) checkpoints_.save_last(/*must=*/false);
+    if (!checkpoints_.is_saved() && !run_.step().is_applying()) checkpoints_.save_last(/*must=*/false);
     listeners_.stop({state_.step, fmt::format("by an error ({})", to_text(shortage))});
   } catch (const std::exception& failure) {  // there is no memory for that either: what was saved before remains
     log::warn(fmt::format("step {} could not be saved: {}", state_.step, first_line(failure.what())));
@@ -181,7 +162,7 @@ void Trainer::leave_changed_data(const std::string& file) {
 // Every log_interval steps, the last one, and on the way to the first interval 1, 2, 5, 10, 20, 50, ...: a run that works
 // shows it at once.
 bool Trainer::is_logged(int64_t step) const {
-  if (due(cadence().log_interval, step) || step == plan_.total_steps) return true;
+  if (run::due(cadence().log_interval, step) || step == plan_.total_steps) return true;
   if (step > cadence().log_interval) return false;
   int64_t digit = step;
   while (digit % 10 == 0) digit /= 10;
@@ -190,7 +171,7 @@ bool Trainer::is_logged(int64_t step) const {
 
 void Trainer::close_log_interval(double learning_rate) {
   StepRecord m;
-  m.loss = train_step_.loss().item<double>();  // sync: the log line reads the device, and closes the interval's clock
+  m.loss = run_.step().loss().item<double>();  // sync: the log line reads the device, and closes the interval's clock
   const Mark now{state_.step, tokens_, stopwatch_.running_seconds()};
   const double seconds = now.seconds - logged_.seconds;
   const bool warm_up = logged_.step < first_step_ + kWarmUpSteps;
@@ -200,7 +181,7 @@ void Trainer::close_log_interval(double learning_rate) {
     checkpoints_.require_folder();
     m.step = state_.step;
     m.learning_rate = learning_rate;
-    m.grad_norm = train_step_.grad_norm().item<double>();
+    m.grad_norm = run_.step().grad_norm().item<double>();
     m.at = moment();
     m.elapsed_seconds = since_start_.running_seconds();
     m.remaining_seconds = forecast_.remaining_seconds(state_.step);
@@ -210,7 +191,7 @@ void Trainer::close_log_interval(double learning_rate) {
       m.mfu = m.tokens_per_second * state_.model.flops_per_token() / *peak;
     }
     m.peak_memory_mb = peak_allocated_bytes(device()) / 1e6;
-    m.memory = run::measured_memory(state_, train_step_);
+    m.memory = run::measured_memory(state_, run_.step());
     write_losses();
     listeners_.step(m);
     last_step_ = m;
@@ -272,8 +253,8 @@ void Trainer::show_progress() {
 
 void Trainer::periodic_work() {
   const bool last = state_.step == plan_.total_steps;
-  if (due(plan_.eval_every, state_.step) || (last && plan_.eval_every > 0)) evaluate();
-  if (due(plan_.sample_every, state_.step) && !is_interrupted()) write_sample();
+  if (run::due(plan_.eval_every, state_.step) || (last && plan_.eval_every > 0)) evaluate();
+  if (run::due(plan_.sample_every, state_.step) && !is_interrupted()) write_sample();
   if (checkpoints_.is_due()) {
     write_losses();  // a run that resumes from there has them
     bar_.show_activity("saving");
@@ -287,13 +268,13 @@ void Trainer::periodic_work() {
 }
 
 void Trainer::evaluate() {
-  if (evaluator_.empty()) return;
+  if (run_.evaluator().empty()) return;
   activity_ = "validation";
   release_memory();
   const Stopwatch watch;
   run::Evaluation evaluation;
   try {
-    evaluation = evaluator_.run(state_.model, [this](double share) {
+    evaluation = run_.evaluator().run(state_.model, [this](double share) {
       bar_.show_activity(fmt::format("validating {:.0f}%", 100 * share));
       process_memory::sample();
       return is_interrupted();
@@ -355,7 +336,7 @@ Moment Trainer::moment() const {
 
 // It stays on the device, so that a GPU does not wait for the host after each step.
 void Trainer::keep_loss() {
-  unwritten_losses_.emplace_back(LossRecord{.step = state_.step, .at = moment()}, train_step_.loss().clone());
+  unwritten_losses_.emplace_back(LossRecord{.step = state_.step, .at = moment()}, run_.step().loss().clone());
   if (unwritten_losses_.size() >= kMostUnwrittenLosses) write_losses();
 }
 

@@ -83,24 +83,32 @@ class BatchChoiceOfARun : public DeviceTest, protected TextRun {
     precision_ = resolve_precision({.use_amp = false}, info_);
   }
 
+  run::Setup setup() const { return {config_, corpus_, info_, precision_}; }
+
   DeviceInfo info_;
   Precision precision_;
 };
 
 TEST_P(BatchChoiceOfARun, IsSetWhereItIsAutoAlone) {
-  choose_batch_size(config_, corpus_, info_, precision_, /*is_tried=*/true);
-  EXPECT_EQ(config_.training.batch_size, 24) << "kilobytes fit everywhere";
-  EXPECT_EQ(config_.training.gradient_accumulation_steps, 1);
-  config_.training.batch_size = 5;
-  choose_batch_size(config_, corpus_, info_, precision_, /*is_tried=*/true);
-  EXPECT_EQ(config_.training.batch_size, 5);
+  run::Setup setup = this->setup();
+  choose_batch_size(setup, /*is_tried=*/true);
+  EXPECT_EQ(setup.config.training.batch_size, 24) << "kilobytes fit everywhere";
+  EXPECT_EQ(setup.config.training.gradient_accumulation_steps, 1);
+  ASSERT_EQ(setup.batch_reason.size(), 1);
+  EXPECT_TRUE(setup.batch_reason[0].starts_with("training.batch_size: auto chose 24 sequences"))
+      << setup.batch_reason[0];
+  setup = this->setup();
+  setup.config.training.batch_size = 5;
+  choose_batch_size(setup, /*is_tried=*/true);
+  EXPECT_EQ(setup.config.training.batch_size, 5);
+  EXPECT_TRUE(setup.batch_reason.empty());
 }
 
 TEST_P(BatchChoiceOfARun, AStepThatWasTriedChangesNothingInTheRun) {
   config_.training.batch_size = 12, config_.training.gradient_accumulation_steps = 2;
   const auto start = [&] { return run::State(config_, corpus_, device(), precision_).capture(); };
   const Checkpoint before = start();
-  EXPECT_TRUE(fits_in_practice(config_, corpus_, device(), precision_));
+  EXPECT_TRUE(fits_in_practice(setup()));
   const Checkpoint after = start();
   for (const auto& [name, state] : before.rng) EXPECT_TRUE(state.equal(after.rng.at(name))) << name;
   for (size_t i = 0; i < before.model.size(); ++i)
@@ -110,7 +118,7 @@ TEST_P(BatchChoiceOfARun, AStepThatWasTriedChangesNothingInTheRun) {
 TEST_P(BatchChoiceOfARun, AStepWithoutMemoryDoesNotFit) {
   config_.training.batch_size = 12, config_.training.gradient_accumulation_steps = 2;
   config_.model.n_embd = 16384, config_.model.n_layer = 100'000;  // a petabyte, more than addresses have room for
-  EXPECT_FALSE(fits_in_practice(config_, corpus_, device(), precision_));
+  EXPECT_FALSE(fits_in_practice(setup()));
 }
 
 INSTANTIATE_ON_DEVICES(BatchChoiceOfARun);

@@ -13,7 +13,7 @@ class TryingSteps : public testing::Test, protected TextRun {
 
   std::optional<Trial> attempt(double product_speed, int64_t largest_batch = 1000) {
     const DeviceInfo device = describe_device(at::kCPU);
-    return try_steps(config_, corpus_, device, resolve_precision({.use_amp = false}, device), product_speed,
+    return try_steps({config_, corpus_, device, resolve_precision({.use_amp = false}, device)}, product_speed,
                      largest_batch, 0.2);
   }
 };

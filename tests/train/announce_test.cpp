@@ -20,8 +20,8 @@ std::string said(const auto& announce) {
 
 // The lines of settings that were written out as `origins` says, on a CPU with resident tokens.
 std::string idle(const Config& config, const config::Origins& origins) {
-  return said(
-      [&] { announce_idle_settings(config, origins, describe_device(at::kCPU), Precision{}, /*resident=*/true); });
+  const run::Setup setup{config, Corpus(), describe_device(at::kCPU), Precision{}};
+  return said([&] { announce_idle_settings(setup, /*resident=*/true, origins); });
 }
 
 TEST(AnnounceIdleSettings, NamesThemWithTheReason) {
@@ -66,7 +66,7 @@ TEST(AnnounceDevice, SaysThatThereIsNoGpuWhereOneWasWishedFor) {
 }
 
 std::string methods(const Config& config, const Precision& precision, const DeviceInfo& device) {
-  return said([&] { announce_methods(config, precision, device); });
+  return said([&] { announce_methods({config, Corpus(), device, precision}); });
 }
 
 bool has_line(const std::string& text, const std::string& line) {

@@ -107,15 +107,13 @@ class TrainerTest : public testing::Test {
   }
   ExitCode run(const std::string& folder_path, bool is_recorded, std::unique_ptr<Listener> listener) {
     const run::Folder folder(folder_path);
-    const auto start = folder.find_start("auto", /*restart=*/false);
+    const run::Beginning begins{folder.find_start("auto", /*restart=*/false), {}};
     const run::Setup setup{config_, corpus_, describe_device(at::kCPU), Precision{}};
-    run::State state(config_, corpus_, at::kCPU, {}, start ? &*start : nullptr);
-    const run::Plan plan = run::plan_run(config_.training, state.loader.batches_per_epoch());
     Listeners listeners;
     listeners.add(std::move(listener), "notes");
-    run::Recorder recorder = is_recorded ? test::counting_recorder(state.model, replays_) : run::Recorder();
-    Trainer trainer(state, setup, plan, folder, listeners, /*is_saved=*/start.has_value(), std::move(recorder));
-    return trainer.run();
+    run::Run run(setup, begins,
+                 [&](GPT& model) { return is_recorded ? test::counting_recorder(model, replays_) : run::Recorder(); });
+    return Trainer(run, folder, listeners, /*is_saved=*/begins.start.has_value()).run();
   }
 
   void expect_same(const std::string& path, const std::string& expected_path) const {

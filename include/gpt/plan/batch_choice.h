@@ -10,9 +10,8 @@
 
 #include "gpt/config/config.h"
 #include "gpt/data/corpus.h"
-#include "gpt/device/device.h"
-#include "gpt/device/precision.h"
 #include "gpt/plan/model_checks.h"
+#include "gpt/run/setup.h"
 
 namespace gpt::plan {
 
@@ -33,15 +32,14 @@ int64_t largest_that_fits(int64_t total, int64_t batch_size, const std::function
 
 // Whether forward pass, backward pass and update of this configuration's micro-batch find the memory that they need. Nothing of
 // them stays, but for the random state, which every run seeds. Throws gpt::Error(interrupted) after a signal.
-bool fits_in_practice(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision);
+bool fits_in_practice(const run::Setup& setup);
 
 // "training.batch_size: auto chose 32 sequences, 4 micro-steps an update (the plan: 5.1 GB of 22 GB)".
 std::string describe(const BatchChoice& choice);
 
-// Sets batch_size and gradient_accumulation_steps and says so, if batch_size is auto. `is_tried`: on a GPU steps are tried.
-// `config.model.vocab_size` must be set, and nothing of the run allocated yet.
-void choose_batch_size(Config& config, const Corpus& corpus, const DeviceInfo& device, const Precision& precision,
-                       bool is_tried);
+// Sets batch_size and gradient_accumulation_steps, and says why in batch_reason, if batch_size is auto. `is_tried`: on a GPU steps are
+// tried. Nothing of the run may have been allocated yet.
+void choose_batch_size(run::Setup& setup, bool is_tried);
 
 // Bytes of the tokens that stay on a GPU beside the run; 0 on a CPU, where they are the page cache's.
 double resident_bytes(const DataConfig& data, const Corpus& corpus, at::Device device, double available);

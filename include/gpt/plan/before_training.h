@@ -1,10 +1,7 @@
 // What gpt-train looks at before its first step: those checks of gpt-diagnose that cost less than a second.
 #pragma once
 
-#include "gpt/config/config.h"
-#include "gpt/data/corpus.h"
-#include "gpt/device/device.h"
-#include "gpt/device/precision.h"
+#include "gpt/run/setup.h"
 
 namespace gpt::plan {
 
@@ -13,7 +10,6 @@ namespace gpt::plan {
 // gpt::Error(memory) where memory cannot suffice, unless training.memory_check is off, and gpt::Error(config) where samples
 // would begin with a text that the tokenizer cannot encode. Nothing of the run has been allocated yet, and its random state
 // stays untouched.
-void check_before_training(const Config& config, const Corpus& corpus, const DeviceInfo& device,
-                           const Precision& precision, bool is_resumed);
+void check_before_training(const run::Setup& setup, bool is_resumed);
 
 }  // namespace gpt::plan

@@ -14,6 +14,7 @@
 #include "gpt/plan/check.h"
 #include "gpt/plan/model_checks.h"
 #include "gpt/run/out_of_memory.h"
+#include "gpt/run/setup.h"
 
 namespace gpt::plan {
 
@@ -27,7 +28,6 @@ void name_settings_that_fit(Check& memory, const Config& config, const DeviceInf
 
 // Logs `error`, for which process::is_out_of_memory() holds, with these lines, and returns the exit status. The run's tensors
 // must be gone. `checkpoint`: the file that the run resumed from, if it did.
-ExitCode explain_out_of_memory(const std::exception& error, Config config, const Corpus& corpus,
-                               const DeviceInfo& device, const Precision& precision, const std::string& checkpoint);
+ExitCode explain_out_of_memory(const std::exception& error, const run::Setup& setup, const std::string& checkpoint);
 
 }  // namespace gpt::plan

@@ -5,10 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "gpt/config/config.h"
-#include "gpt/data/corpus.h"
-#include "gpt/device/device.h"
-#include "gpt/device/precision.h"
+#include "gpt/run/setup.h"
 
 namespace gpt::plan {
 
@@ -20,9 +17,8 @@ struct Trial {
 };
 
 // Takes about `seconds`, plus one warm-up update. `product_speed`: FLOP/s, from which the size of the trial follows.
-// Nothing where even one sequence would take longer than that. `config.model.vocab_size` must be set, and the state of a
+// Nothing where even one sequence would take longer than that. The state of a
 // trial of `largest_batch` sequences must fit into memory.
-std::optional<Trial> try_steps(const Config& config, const Corpus& corpus, const DeviceInfo& device,
-                               const Precision& precision, double product_speed, int64_t largest_batch, double seconds);
+std::optional<Trial> try_steps(const run::Setup& setup, double product_speed, int64_t largest_batch, double seconds);
 
 }  // namespace gpt::plan

@@ -1,5 +1,8 @@
-// What a run computes on and with, once its data have been read.
+// What a run computes on and with: its configuration with every choice made, its data, its device and its precision.
 #pragma once
+
+#include <string>
+#include <vector>
 
 #include "gpt/config/config.h"
 #include "gpt/data/corpus.h"
@@ -9,14 +12,21 @@
 namespace gpt::run {
 
 struct Setup {
-  Config config;  // the effective one
+  Config config;  // the effective one: vocabulary, batch and dtype are set
   Corpus corpus;
   DeviceInfo device;
   Precision precision;
+  std::string dtype_change = {};              // where a checkpoint's dtype is missing here: what changes
+  std::vector<std::string> batch_reason = {};  // where batch_size was auto: what was tried, and what was chosen
 };
 
-// Sets the process's allocators and arithmetic as the configuration says, and says on what it runs. `asked`: the precision of the
-// command line, where the configuration may have that of a checkpoint, which this device need not have.
-Setup prepare_run(Config config, Corpus corpus, const DeviceChoice& choice, const PrecisionConfig& asked);
+// Finds out vocabulary and precision, and sets the process's allocators and arithmetic as the configuration says; what is left to choose
+// is plan/resolve.h's. `asked`: the precision of the command line, where the configuration may have that of a checkpoint, which this device need
+// not have. Throws gpt::Error(config) where data or device contradict the configuration.
+Setup set_up(Config config, Corpus corpus, at::Device device, const PrecisionConfig& asked);
+
+// The same with batches of the whole text in any order: for trials, to which it does not matter which batches they are, while stages and
+// another order take reading the text.
+Setup for_trial(Setup setup);
 
 }  // namespace gpt::run

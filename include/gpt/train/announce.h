@@ -8,9 +8,8 @@
 #include "gpt/config/load.h"
 #include "gpt/data/corpus.h"
 #include "gpt/device/device.h"
-#include "gpt/device/precision.h"
-#include "gpt/model/gpt.h"
-#include "gpt/run/plan.h"
+#include "gpt/run/run.h"
+#include "gpt/run/setup.h"
 
 namespace gpt {
 
@@ -18,16 +17,14 @@ namespace gpt {
 std::string to_text(const DeviceInfo& device);
 // `has_gpu`: the machine has one, so that there is something to explain where the CPU was chosen.
 void announce_device(const DeviceInfo& device, const DeviceChoice& choice, bool has_gpu);
-// As choose_again_if_missing(), and says what changes.
-void adapt_dtype(PrecisionConfig& kept, const PrecisionConfig& asked, const DeviceInfo& device);
-void announce_methods(const Config& config, const Precision& precision, const DeviceInfo& device);
-void announce_run(const Config& config, const GPT& model, const Corpus& corpus, const run::Plan& plan, bool resident);
+void announce_device(const run::Setup& setup, const DeviceChoice& choice);  // and a dtype that it does not have
+void announce_methods(const run::Setup& setup);                             // and how the batch was chosen
+void announce_run(const run::Run& run);
 
 // Each stage of data.stages: steps, lengths, batches, and how often it reads each of its files.
 std::vector<std::string> describe_stages(const Config& config, const Corpus& corpus);
 
 // Settings that were set explicitly and have no effect here, and why.
-void announce_idle_settings(const Config& config, const config::Origins& origins, const DeviceInfo& device,
-                            const Precision& precision, bool resident);
+void announce_idle_settings(const run::Setup& setup, bool resident, const config::Origins& origins);
 
 }  // namespace gpt

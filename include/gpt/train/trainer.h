@@ -10,15 +10,10 @@
 #include "gpt/core/error.h"
 #include "gpt/core/process.h"
 #include "gpt/report/listener.h"
-#include "gpt/run/evaluator.h"
 #include "gpt/run/folder.h"
 #include "gpt/run/forecast.h"
 #include "gpt/run/out_of_memory.h"
-#include "gpt/run/plan.h"
-#include "gpt/run/recorder.h"
-#include "gpt/run/setup.h"
-#include "gpt/run/state.h"
-#include "gpt/run/train_step.h"
+#include "gpt/run/run.h"
 #include "gpt/train/checkpoint_keeper.h"
 #include "gpt/train/memory_watch.h"
 #include "gpt/train/progress_bar.h"
@@ -28,9 +23,8 @@ namespace gpt {
 
 class Trainer {
  public:
-  // `is_saved`: ckpt.pt of the folder holds this state already. The recorder is one for the setup, as run::TrainStep takes it.
-  Trainer(run::State& state, const run::Setup& setup, const run::Plan& plan, const run::Folder& folder,
-          Listeners& listeners, bool is_saved, run::Recorder recorder);
+  // `is_saved`: ckpt.pt of the folder holds the run's state already.
+  Trainer(run::Run& run, const run::Folder& folder, Listeners& listeners, bool is_saved);
 
   // Runs to the end, or to a signal: ok, or the signal's exit status, with everything worth saving saved.
   // Throws gpt::Error: numerics when a log line finds max_skipped_steps or more non-finite updates in a row, disk when the last
@@ -68,12 +62,11 @@ class Trainer {
   const CadenceConfig& cadence() const { return training().cadence; }
   at::Device device() const { return setup_.device.device; }
 
-  run::State& state_;
-  const run::Setup& setup_;
-  const run::Plan plan_;
+  run::Run& run_;
+  run::State& state_ = run_.state();
+  const run::Setup& setup_ = run_.setup();
+  const run::Plan& plan_ = run_.plan();
   const run::Folder& folder_;
-  run::TrainStep train_step_;
-  run::Evaluator evaluator_;
   Listeners& listeners_;
   run::Forecast forecast_;
   CheckpointKeeper checkpoints_;

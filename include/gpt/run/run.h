@@ -1,0 +1,65 @@
+// A run in memory: its state, the step that changes it, and how long it goes on. gpt-train, the measurements of gpt-bench and the trials of
+// the plan all drive this one; its folder, its reports and its signals are the trainer's.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include "gpt/run/beginning.h"
+#include "gpt/run/evaluator.h"
+#include "gpt/run/plan.h"
+#include "gpt/run/recorder.h"
+#include "gpt/run/setup.h"
+#include "gpt/run/state.h"
+#include "gpt/run/train_step.h"
+
+namespace gpt::run {
+
+class Run {
+ public:
+  using MakeRecorder = std::function<Recorder(GPT& model)>;
+
+  // The setup must outlive it. `make_recorder`: in place of the one that compile_mode asks for.
+  explicit Run(const Setup& setup, const Beginning& begins = {}, const MakeRecorder& make_recorder = nullptr);
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+
+  // Before the first update: tries the model's operators (model/compile.h), and goes on with LibTorch's where they fail.
+  void check_operators();
+
+  // The update that the plan has next. Returns the number of its tokens; nothing where `stop`, which is called between micro-batches,
+  // was true. Then, and where it throws, data position and random state are as they were. Throws gpt::Error(data) where the token file
+  // was truncated in the meantime.
+  std::optional<int64_t> update(const std::function<bool()>& stop);
+
+  // An update of so many micro-batches that learns nothing, for what it takes, and waits for it. Throws gpt::Error(interrupted) after a
+  // signal.
+  void try_update(int64_t micro_batches);
+
+  // Which sequences an evaluation takes is the run's own rule, which its first evaluation settles.
+  Evaluator& evaluator();
+
+  const Setup& setup() const { return setup_; }
+  const Config& config() const { return setup_.config; }
+  const Plan& plan() const { return plan_; }
+  double learning_rate() const;  // of the next update
+  State& state() { return state_; }
+  const State& state() const { return state_; }
+  TrainStep& step() { return *step_; }
+  const TrainStep& step() const { return *step_; }
+  GPT& model() { return state_.model; }
+
+ private:
+  const Setup& setup_;
+  State state_;
+  Plan plan_;
+  std::optional<TrainStep> step_;
+  std::optional<Evaluator> evaluator_;
+};
+
+// How many updates come before those that are timed: `wanted`, and on a GPU at least as many as recording the step takes, also where it is
+// not recorded, so that losses can be compared after the same number of updates.
+int64_t updates_before_timing(at::Device device, int64_t wanted);
+
+}  // namespace gpt::run

@@ -1,0 +1,97 @@
+#include "gpt/diagnose/command.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "gpt/config/load.h"
+#include "gpt/core/error.h"
+#include "gpt/core/log.h"
+#include "gpt/core/output.h"
+#include "gpt/core/process.h"
+#include "gpt/core/terminal.h"
+#include "gpt/device/cpu_allocator.h"
+#include "gpt/device/cpu_threads.h"
+#include "gpt/diagnose/checkpoint_check.h"
+#include "gpt/diagnose/configuration.h"
+#include "gpt/diagnose/machine.h"
+#include "gpt/diagnose/plan_options.h"
+#include "gpt/diagnose/runs.h"
+#include "gpt/prepare/text_cache.h"
+#include "gpt/run/automatic_sizes.h"
+
+namespace gpt {
+namespace {
+
+void append(plan::Checks& checks, plan::Checks more) {
+  for (auto& check : more) checks.push_back(std::move(check));
+}
+
+bool colours() { return isatty(STDOUT_FILENO) && !std::getenv("NO_COLOR"); }
+
+const config::Guide kDiagnoseGuide = {.examples = R"(  gpt-diagnose
+  gpt-diagnose --data my_text.txt
+  gpt-diagnose --config config.yaml --gpu "RTX 4090" --price-per-hour 0.35
+  gpt-diagnose --checkpoint models/mine
+  gpt-diagnose --run models/a models/b
+)",
+                                   .ending = R"(Exit status
+  0 no check failed, 1 a check failed, 2 wrong usage; 129, 130 and 143 after SIGHUP, Ctrl-C and SIGTERM.
+)"};
+
+}  // namespace
+
+int diagnose(int argc, char** argv) {
+  using config::switch_row;
+  bool json = false, cache = false, clear_cache = false;
+  PlanOptions asked;
+  std::vector<std::string> runs;
+  std::vector<config::Option> rows{
+      switch_row("json", json, "print the checks, the cache or the runs as JSON on standard output"),
+      {.name = "run",
+       .target = &runs,
+       .help = "draw and compare the losses of runs, finished or not, given their folders, and run no checks",
+       .is_path = true},
+      switch_row("cache", cache, "list the texts in data.cache_dir, and run no checks"),
+      switch_row("clear-cache", clear_cache, "remove the cached texts that are not in use, and run no checks")};
+  for (config::Option& row : options(asked)) rows.push_back(std::move(row));
+  const auto command = config::parse_command_line(
+      argc, argv, "gpt-diagnose",
+      "Checks this machine and, with --config or options, a run: its data, model, memory, time, cost and disk.", rows,
+      [&asked](Config& config, const config::Origins& origins) {
+        if (!asked.gpu.empty()) config.device = "cuda";
+        run::choose_for_this_machine(config, origins);
+      },
+      kDiagnoseGuide);
+  if (command.handled) return 0;
+  require_consistent(asked, command, !runs.empty() ? "--run" : cache ? "--cache" : clear_cache ? "--clear-cache" : "");
+  if (clear_cache && json)
+    throw Error(ExitCode::config, "--clear-cache removes texts and has nothing to say in JSON: leave out --json");
+  if (clear_cache) log::info(clear_text_cache(command.config.data));
+  if (cache) output::write(describe_text_cache(command.config.data, json));
+  if (!runs.empty()) {
+    const std::vector<RunSummary> summaries = read_runs(runs);
+    output::write(json ? runs_json(summaries)
+                       : draw_runs(summaries, terminal_columns(STDOUT_FILENO), locale_is_utf8()));
+  }
+  if (cache || clear_cache || !runs.empty()) return 0;
+  process::watch_signals();
+  use_cpu_threads(command.config.threads);
+  use_cpu_allocator();
+
+  const bool configured = !command.config_path.empty() || !command.origins.empty();
+  plan::Checks checks;
+  if (!asked.is_elsewhere()) append(checks, check_machine());
+  if (configured) {
+    append(checks, check_configuration(command, asked));
+  } else if (!asked.checkpoint.empty()) {
+    checks.push_back(check_checkpoint(asked.checkpoint));
+  }
+
+  output::write(json ? to_json(checks) : to_table(checks, colours(), terminal_columns(STDOUT_FILENO)));
+  return static_cast<int>(plan::any_failed(checks) ? ExitCode::failed_check : ExitCode::ok);
+}
+
+}  // namespace gpt

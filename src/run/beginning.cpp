@@ -1,0 +1,35 @@
+#include "gpt/run/beginning.h"
+
+#include <string>
+
+#include "gpt/run/same_run.h"
+
+namespace gpt::run {
+namespace {
+
+// Nothing where training.init_from is not set.
+std::optional<InitialWeights> find_initial(const Config& config, const config::Origins& origins) {
+  const std::string& path = config.training.init_from;
+  return path.empty() ? std::nullopt : std::optional(initial_weights(load_checkpoint(path), config, origins));
+}
+
+}  // namespace
+
+void Beginning::release_tensors() {
+  if (start) start->checkpoint = {};
+  if (initial) initial->model.clear();
+}
+
+Beginning find_beginning(const Folder& folder, const Config& config, const config::Origins& origins, bool restart) {
+  Beginning begins;
+  if (restart) begins.initial = find_initial(config, origins);  // before its file is set aside
+  begins.start = folder.find_start(config.training.resume_from, restart);
+  if (!begins.start && !restart) begins.initial = find_initial(config, origins);
+  return begins;
+}
+
+Corpus load_corpus(const Beginning& begins, const Config& config) {
+  return begins.initial ? load_corpus_for(*begins.initial, config) : load_run_corpus(config, begins.start);
+}
+
+}  // namespace gpt::run

@@ -1,0 +1,85 @@
+#include "gpt/run/run.h"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "gpt/core/error.h"
+#include "gpt/core/process.h"
+#include "gpt/model/compile.h"
+#include "gpt/optim/lr_schedule.h"
+
+namespace gpt::run {
+namespace {
+
+TrainStep make_step(State& state, const Precision& precision, const TrainingConfig& training, Recorder recorder) {
+  return {state.model, state.optimizer, state.scaler, precision, training, std::move(recorder), state.counts()};
+}
+
+}  // namespace
+
+Run::Run(const Setup& setup, const Beginning& begins, const MakeRecorder& make_recorder)
+    : setup_(setup),
+      state_(setup.config, setup.corpus, setup.device.device, setup.precision,
+             begins.start ? &*begins.start : nullptr, begins.initial ? &begins.initial->model : nullptr),
+      plan_(plan_run(setup.config.training, state_.loader.batches_per_epoch())) {
+  const TrainingConfig& training = setup.config.training;
+  step_.emplace(make_step(
+      state_, setup.precision, training,
+      make_recorder ? make_recorder(state_.model)
+                    : recorder_for(training, setup.config.model, setup.device.device)));
+}
+
+void Run::check_operators() {
+  TrainingConfig training = setup_.config.training;
+  if (compile_model(state_.model, training, setup_.precision) || !training.execution.use_compile) return;
+  training.execution.use_compile = false;  // and nothing is recorded
+  step_.emplace(make_step(state_, setup_.precision, training, Recorder()));
+}
+
+double Run::learning_rate() const {
+  return learning_rate_at(config().training.schedule, state_.step, plan_.total_steps);
+}
+
+std::optional<int64_t> Run::update(const std::function<bool()>& stop) {
+  const State::Cursor before = state_.cursor();
+  std::optional<int64_t> tokens;
+  try {
+    tokens = run_update(*step_, state_.loader, plan_.micro_batches(state_.step), learning_rate(), stop);
+  } catch (const std::exception&) {
+    state_.rewind(before);
+    throw;
+  }
+  if (tokens) {
+    ++state_.step;
+  } else {
+    state_.rewind(before);
+  }
+  return tokens;
+}
+
+void Run::try_update(int64_t micro_batches) {
+  constexpr double kLearningRate = 0;
+  const auto is_stopped = [] { return process::stop_signal() != 0; };
+  (void)run_update(*step_, state_.loader, micro_batches, kLearningRate, is_stopped);
+  synchronize(setup_.device.device);  // sync: it is timed, and what went wrong is found out here
+  if (is_stopped()) throw Error(ExitCode::interrupted, "interrupted");
+}
+
+Evaluator& Run::evaluator() {
+  const TrainingConfig& training = config().training;
+  if (!evaluator_) {
+    evaluator_.emplace(setup_.corpus, training.batch_size, config().model.block_size,
+                       EvaluationRule{.eval_batches = training.cadence.eval_batches,
+                                      .sequences = state_.eval_sequences.value_or(0),
+                                      .takes_neighbours = !state_.eval_sequences},
+                       setup_.device.device, setup_.precision);
+  }
+  return *evaluator_;
+}
+
+int64_t updates_before_timing(at::Device device, int64_t wanted) {
+  return std::max<int64_t>(wanted, device.is_cuda() ? Recorder::kRunsBefore + 1 : 0);
+}
+
+}  // namespace gpt::run
