@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # What can be said of the source without running it: the direction of includes, between folders and inside them, a launch check
-# after every kernel launch, the size of files, the syntax of scripts, whether the documents describe this tree; then
-# clang-format and clang-tidy. Prints each problem on a line, with its place where it has one, and exits with 1 if there is any.
+# after every kernel launch, the size of files, the syntax of scripts, whether the documents describe this tree and their tables agree
+# with the measured figures; then clang-format and clang-tidy. Prints each problem on a line, with its place where it has one, and exits
+# with 1 if there is any.
 #
 # clang-tidy takes seconds for each file. So it sees only what changed since this branch left origin/main (on main itself: the last
 # commit) and what is not committed yet; a changed header is seen through one file that includes it. CUDA files are left out,
@@ -25,6 +26,7 @@ esac
 # A folder includes only from the folders after it; those within one pair of quotes do not include each other.
 layers=("bin" "bench diagnose" "train" "plan" "run" "generate" "checkpoint" "prepare batches" "data model container" "optim" "ops tokenizer distributed" "products" "simd parameters" "device layout" "config report" "core")
 max_lines=500
+max_records=$((60 * 1024))  # bytes of OPTIMIZATIONS.md
 max_changed=60  # files that clang-tidy sees without --all: a few minutes on 2 cores, so that the gate's time stays bounded
 
 check_includes() {
@@ -123,19 +125,28 @@ check_lines() {
 }
 
 # Every record says what it is about, where it is, what it does to memory and loss, and what came of it; a rejected one has no files.
+# A record is short enough to be read, and so is the whole.
 check_records() {
-  awk '
+  awk -v most=25 -v widest=140 '
     function end(i) {
       for (i in parts) if (record && !has[parts[i]] && !(verdict ~ /rejected/ && parts[i] != "Idea")) print "OPTIMIZATIONS.md: " record " has no line \"* " parts[i] ":\""
+      if (record && last - start >= most) print "OPTIMIZATIONS.md:" start ": " record " has " last - start + 1 " lines; shorten it (at most " most ")"
       record = ""; verdict = ""; split("", has)
     }
     BEGIN { split("Idea Files Memory Loss Verdict", parts, " ") }
     /^## / { end() }
-    /^## OPT-/ { record = $2 }
+    /^## OPT-/ { record = $2; start = NR }
+    /[^ ]/ { last = NR }
+    record && !/^\|/ && length > widest { print "OPTIMIZATIONS.md:" NR ": has " length " columns; break the line (at most " widest ")" }
     /^\* [A-Z][a-z]+/ { word = $2; sub(/[:,]$/, "", word); has[word] = 1 }
     /^\* Verdict:/ { verdict = $0 }
     END { end() }' OPTIMIZATIONS.md
+  local size; size=$(wc -c <OPTIMIZATIONS.md)
+  ((size <= max_records)) || say "OPTIMIZATIONS.md: has $size bytes; shorten it (at most $max_records)"
 }
+
+# The tables of figures are those of tests/figures, with a mark where the code has changed since.
+check_figures() { python3 -B scripts/figures.py --check 2>&1; }
 
 check_format() {
   find src include tests -regex '.*\.\(cpp\|h\|cu\|cuh\)' | xargs -r "$tools/clang-format" --dry-run -Werror 2>&1 | awk -F : -v tool="$tools/clang-format" '
@@ -205,7 +216,7 @@ check_units() {
   report "clang-tidy on ${#units[@]} of the $count files that ${scope/all/exist}" check tidy "${units[@]}"
 }
 
-for name in includes circles launches sizes scripts layout mentions lines records; do check "$name"; done
+for name in includes circles launches sizes scripts layout mentions lines records figures; do check "$name"; done
 if [[ $scope != sources ]]; then
   if [[ -x $tools/clang-tidy && -e build/compile_commands.json ]]; then
     check format

@@ -14,7 +14,7 @@ def load(path):
 
 
 def moment_map(signed):
-    """What the 256 codes stand for, as parts of their block's largest magnitude. OPTIMIZATIONS.md (OPT-17) has this function."""
+    """What the 256 codes stand for, as parts of their block's largest magnitude. OPTIMIZATIONS.md has this function."""
     values = [10.0 ** (d - 6) * (0.1 + 0.9 * (i + 0.5) / n) for d in range(7) for n in [2 ** (d + (not signed))] for i in range(n)]
     return torch.tensor(sorted([-v for v in values if signed] + [0.0] + values + [1.0]))
 

@@ -212,8 +212,78 @@ class SourceChecks(Checks):
         self.write("OPTIMIZATIONS.md", "`src/ops/a.cpp` (99 lines), `src/ops/b.cpp` (99).\n")
         self.assertEqual(self.found(), "OPTIMIZATIONS.md: src/ops/b.cpp has 89 lines, not 99\n")
 
+    def test_record_that_is_too_long(self):
+        parts = "".join(f"* {part}: some\n" for part in ("Idea", "Files", "Memory", "Loss", "Verdict"))
+        record = f"## OPT-1 Title\n\n{parts}" + "\nmore\n" * 9
+        self.write("OPTIMIZATIONS.md", f"{record}\n## Other\n{'text ' * 30}\n" + "\n" * 30)
+        self.assertEqual(self.found(), "")
+        self.write("OPTIMIZATIONS.md", f"{record}\n{'x' * 141}\n")
+        self.assertEqual(self.found(), "OPTIMIZATIONS.md:27: has 141 columns; break the line (at most 140)\n"
+                                       "OPTIMIZATIONS.md:1: OPT-1 has 27 lines; shorten it (at most 25)\n")
+        self.write("OPTIMIZATIONS.md", "x\n" * 30721)
+        self.assertEqual(self.found(), "OPTIMIZATIONS.md: has 61442 bytes; shorten it (at most 61440)\n")
+
     def test_missing_tools(self):
         self.assertRegex(self.found(""), r"^clang-format and clang-tidy are missing: run ./scripts/setup.sh --tests, .*\n$")
+
+
+class Figures(Checks):
+    """Tables of OPTIMIZATIONS.md and README.md that scripts/figures.py makes of tests/figures/*.json."""
+    TEXT = "before\n<!-- figures: speed -->\n{}<!-- end of figures -->\nbehind\n"
+
+    def setUp(self):
+        super().setUp()
+        self.write("src/ops/gelu_kernel.cpp", '#include "a.h"\nint a;\n')
+        self.write("OPTIMIZATIONS.md", self.TEXT.format(""))
+        self.figures(None)
+
+    def figures(self, code, gain=1.3, patterns=("src/**/gelu*",)):
+        measured = {"commit": "1234567", "date": "2026-11-25", "code": code, "machine": {"cpu": "a CPU", "instruction_sets": "AVX2"}, "rounds": 3,
+                    "rows": [["GELU", 40300, gain], ["none", None, None]]}
+        columns = ["operator", {"name": "tokens/s", "unit": "k"}, {"name": "gain", "digits": 2, "unit": "x"}]
+        self.write("tests/figures/speed.json", json.dumps({"title": "Speed", "command": "x --y", "threads": 1, "measures": patterns,
+                                                           "columns": columns, "measurements": [measured]}))
+
+    def run_figures(self, *arguments):
+        return self.run_command("scripts/figures.py", *arguments)
+
+    def table(self, age, gain="1.30x"):
+        return (f"Speed: `x --y`, 1 thread, a CPU, AVX2, 3 rounds, commit 1234567 of 2026-11-25.{age}\n\n"
+                f"| operator | tokens/s | gain |\n| --- | ---: | ---: |\n| GELU | 40.3k | {gain} |\n| none | | |\n")
+
+    def written(self):
+        self.assertEqual(self.run_figures("--write").stdout, "")
+        self.assertEqual(self.found(), "")
+        return (self.root / "OPTIMIZATIONS.md").read_text()
+
+    def test_the_table_is_written_and_what_differs_from_it_is_found(self):
+        self.assertEqual(self.written(), self.TEXT.format(self.table(" The measured code may have changed since.")))
+        self.figures(None, gain=1.4)
+        self.assertEqual(self.found(), "OPTIMIZATIONS.md:7: is not what tests/figures/speed.json says; this writes the tables anew: "
+                                       "scripts/figures.py --write\n")
+        self.assertIn("1.40x", self.written())
+
+    def test_a_table_says_that_its_code_has_changed_but_not_that_it_has_moved(self):
+        code = self.run_command("python3", "-c", "import sys; sys.path.insert(0, 'scripts'); import figures; "
+                                "print(figures.measured_code(['src/**/gelu*']))").stdout.strip()
+        self.figures(code)
+        self.assertEqual(self.written(), self.TEXT.format(self.table("")))
+        (self.root / "src/ops/gelu_kernel.cpp").unlink()
+        self.write("src/ops/cpu/gelu_kernel.cpp", '#include "cpu/a.h"\nint a;\n')
+        self.assertEqual(self.found(), "")
+        self.write("src/ops/cpu/gelu_kernel.cpp", "int b;\n")
+        self.assertIn("OPTIMIZATIONS.md:3: is not what tests/figures/speed.json says", self.found())
+        self.assertEqual(self.written(), self.TEXT.format(self.table(" The measured code has changed since.")))
+
+    def test_what_cannot_be_a_table_is_named(self):
+        self.figures(None, patterns=["src/**/tanh*"])
+        self.assertEqual(self.found(), "tests/figures/speed.json: no file matches src/**/tanh*, whose code is measured\n")
+        self.write("tests/figures/speed.json", '{"title": "Speed"}')
+        self.assertEqual(self.found(), "tests/figures/speed.json: is not as tests/figures/README.md says: KeyError: 'measurements'\n")
+        (self.root / "tests/figures/speed.json").unlink()
+        self.assertEqual(self.found(), "tests/figures/speed.json: the file does not exist\n")
+        self.write("OPTIMIZATIONS.md", "\n<!-- figures: speed -->\n")
+        self.assertEqual(self.found(), "OPTIMIZATIONS.md:2: the figures of speed have no end\n")
 
 
 class FormatAndTidy(Checks):
