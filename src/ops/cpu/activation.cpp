@@ -46,7 +46,7 @@ void activation(Activation activation, const Dropout& dropout, const at::Tensor&
                    int64_t end) { kernels.forward(arguments, begin, end, y.data_ptr<T>()); });
 }
 
-// Sums no rows: on a CPU a bias's own pass takes some thousandths of a step (OPT-1), because it finds the gradient in a cache.
+// Sums no rows: on a CPU a bias's own pass takes some thousandths of a step (OPT-30), because it finds the gradient in a cache.
 at::Tensor activation_backward(Activation activation, const Dropout& dropout, const at::Tensor& x, const at::Tensor& in,
                                const at::Tensor& y_gradient, const at::Tensor& x_gradient,
                                const at::Tensor& in_gradient, bool /*sums_rows*/) {
