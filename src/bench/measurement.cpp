@@ -21,12 +21,6 @@ double seconds_since(Clock::time_point begin) { return std::chrono::duration<dou
 
 }  // namespace
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t upper = values.size() / 2, lower = (values.size() - 1) / 2;
-  return (values[lower] + values[upper]) / 2;
-}
-
 int64_t updates_between_waits(c10::DeviceType device, double update_seconds, int64_t updates) {
   constexpr double kSeconds = 0.1;
   constexpr int64_t kLeastGroups = 5;

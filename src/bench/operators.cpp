@@ -144,7 +144,7 @@ class Cases {
         return both ? run_both(forward, ops, x) : run_forward(forward, ops, x);
       };
       cases_.push_back({both ? name + ", with backward" : name, both ? with_backward : forward_work, is_product,
-                        run(ops::fused_operators()), run(ops::aten_operators())});
+                        run(*ops::fused_operators()), run(*ops::aten_operators())});
     }
   }
 
@@ -190,7 +190,7 @@ class Cases {
       const double flops = 2 * tokens_ * static_cast<double>(weight.value().numel());
       add(name, true, flops, 3 * flops, rows(weight.value().size(1)),
           [weight, bias](const ops::Operators& ops, const at::Tensor& x) {
-            return Outputs{ops.linear(x, weight, bias, ops::ProductInput::keep)};
+            return Outputs{ops.linear(x, {weight, bias}, ops::ProductInput::keep)};
           });
     };
     product("product, attention in", ParameterRole::attention_in);
@@ -208,7 +208,7 @@ class Cases {
                  packed = tokens_ * static_cast<double>(packed_width()) * bytes_;
     add("RoPE and the split into heads", false, 2 * rotated, 2 * rotated + 2 * packed, rows(packed_width()),
         [rotary = rotary_, H = model_.heads(), kv = model_.kv_heads()](const ops::Operators& ops, const at::Tensor& x) {
-          const ops::Heads heads = ops.split_heads(x, H, kv, rotary);
+          const ops::Heads heads = ops.split_heads(x, {H, kv}, rotary);
           return Outputs{heads.q, heads.k, heads.v};
         });
   }
@@ -219,7 +219,7 @@ class Cases {
     add("attention", true, flops, 3.5 * flops, rows(packed_width()),
         [rotary = rotary_, H = model_.heads(), kv = model_.kv_heads(),
          dropout = model_.dropout](const ops::Operators& ops, const at::Tensor& x) {
-          return Outputs{ops.attention(x, H, kv, dropout, rotary)};
+          return Outputs{ops.attention(x, {H, kv, dropout}, rotary)};
         });
   }
 

@@ -1,5 +1,7 @@
 #include "gpt/data/permutation.h"
 
+#include "gpt/core/seeds.h"
+
 namespace gpt {
 namespace {
 
@@ -8,12 +10,6 @@ constexpr uint64_t kGolden = 0x9E3779B97F4A7C15u;  // 2^64 / golden ratio: Split
 constexpr int kRounds = 10;
 
 }  // namespace
-
-uint64_t mix64(uint64_t value) {
-  value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9u;
-  value = (value ^ value >> 27) * 0x94D049BB133111EBu;
-  return value ^ value >> 31;
-}
 
 Permutation::Permutation(uint64_t size, uint64_t key) : size_(size), key_(mix64(key + kGolden)), half_bits_(0) {
   while (half_bits_ < 32 && (uint64_t{1} << 2 * half_bits_) < size) ++half_bits_;

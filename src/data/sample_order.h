@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "gpt/core/seeds.h"
 #include "gpt/data/permutation.h"
 
 namespace gpt {

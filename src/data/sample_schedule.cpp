@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "gpt/core/seeds.h"
 #include "gpt/data/permutation.h"
 #include "sample_order.h"
 #include "sample_scores.h"

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "gpt/core/statistics.h"
+
 namespace gpt {
 namespace {
 
@@ -10,12 +12,6 @@ constexpr size_t kTokens = 3;  // in a trial; their median counts, so that one t
 constexpr double kWorse =
     1.5;  // as long: not worth a third token, or, of what was chosen, a sign that the machine has changed
 constexpr double kRest = 20;  // times as long as it took to choose: then the choice is made again
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 }  // namespace
 

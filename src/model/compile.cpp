@@ -63,7 +63,7 @@ std::string cuda_attention_path(const ModelConfig& config, AttentionKernel asked
   const int64_t width = (config.heads() + 2 * config.kv_heads()) * config.head_dim();
   const at::Tensor qkv = at::empty({1, config.block_size, width}, at::TensorOptions().device(device).dtype(dtype));
   // Views of one tensor, as the model has them: a kernel may ask for certain strides.
-  const ops::Heads heads = ops::split_heads(qkv.requires_grad_(training), config.heads(), config.kv_heads());
+  const ops::Heads heads = ops::split_heads(qkv.requires_grad_(training), {config.heads(), config.kv_heads()});
   try {
     const ops::OnlySdpBackends allowed(backends_of(asked)), exact(ops::exact_for_dropout(dropout));
     const auto choice =
@@ -86,8 +86,8 @@ std::string cuda_attention_path(const ModelConfig& config, AttentionKernel asked
 // Within its scope the model computes with these operators. Leaves no gradients, also where one of them throws.
 class TriedOperators {
  public:
-  TriedOperators(GPT& model, const ops::Operators& operators) : model_(model), before_(model.operators()) {
-    model_.set_operators(operators);
+  TriedOperators(GPT& model, ops::SharedOperators operators) : model_(model), before_(model.operators()) {
+    model_.set_operators(std::move(operators));
     model_.parameters().clear_gradients();
   }
   ~TriedOperators() {
@@ -99,21 +99,21 @@ class TriedOperators {
 
  private:
   GPT& model_;
-  ops::Operators before_;
+  ops::SharedOperators before_;
 };
 
 struct Outcome {
   double loss, gradient_norm;
 };
 
-Outcome try_on(GPT& model, const ops::Operators& operators, at::ScalarType compute_type) {
+Outcome try_on(GPT& model, ops::SharedOperators operators, at::ScalarType compute_type) {
   constexpr int64_t kPositions = 64, kStride = 7;
   const int64_t T = std::min(kPositions, model.config().block_size);
   const at::Tensor ids = at::arange(T + 1, at::TensorOptions(model.device()).dtype(at::kLong))
                              .mul_(kStride)
                              .remainder_(*model.config().vocab_size)
                              .unsqueeze(0);  // (1, T + 1)
-  const TriedOperators tried(model, operators);
+  const TriedOperators tried(model, std::move(operators));
   at::Tensor loss;
   {
     const Autocast autocast(model.device(), compute_type);
@@ -166,14 +166,12 @@ const char* name_of(CompileMode mode) {
   return "default";
 }
 
-ops::Operators select_operators(const ExecutionConfig& execution, at::Device device) {
+ops::SharedOperators select_operators(const ExecutionConfig& execution, at::Device device) {
   const AttentionKernel kernel = execution.attention;
   require_kernel(kernel, device);
   ops::allow_sdp_backends(backends_of(kernel));
   if (!execution.use_compile) return ops::aten_operators();
-  ops::Operators operators = ops::fused_operators();
-  if (kernel == AttentionKernel::math) operators.attention = ops::aten::attention;
-  return operators;
+  return kernel == AttentionKernel::math ? ops::with_aten_attention(ops::fused_operators()) : ops::fused_operators();
 }
 
 std::string attention_path(const ModelConfig& model, const ExecutionConfig& execution, at::Device device,

@@ -33,23 +33,23 @@ struct Pass {
 };
 
 struct Linear {
-  Parameter weight, bias;  // (out, in); (out) or empty
+  ops::LinearLayer layer;
 
   at::Tensor operator()(const at::Tensor& x, const Pass& pass,
                         ops::ProductInput input = ops::ProductInput::keep) const {
     const InPart part(part::kProducts);
-    return pass.ops.linear(x, weight, bias, input);
+    return pass.ops.linear(x, layer, input);
   }
 
   // As the last product of what is recomputed.
   at::Tensor last(const at::Tensor& x, const Pass& pass, ops::ProductInput input) const {
     if (pass.run == BodyRun::first) return (*this)(x, pass, input);
     const InPart part(part::kProducts);
-    return pass.ops.linear_for_backward(x, weight, bias);
+    return pass.ops.linear_for_backward(x, layer);
   }
 
   at::Tensor with_gelu(const at::Tensor& x, const Pass& pass, ops::ProductInput input) const {
-    return pass.ops.linear_gelu(x, weight, bias, input);
+    return pass.ops.linear_gelu(x, layer, input);
   }
 };
 
@@ -86,8 +86,7 @@ struct LayerCache {
 };
 
 struct Attention {
-  int64_t n_head, n_kv_head;
-  double dropout;
+  ops::AttentionSpec spec;
   Linear c_attn, c_proj;
 
   // Before the output product.
@@ -100,14 +99,16 @@ struct Attention {
  private:
   at::Tensor attend(at::Tensor qkv, const ops::RotaryTables& rotary, const Pass& pass) const {
     const InPart part(part::kAttention);
-    return pass.ops.attention(std::move(qkv), n_head, n_kv_head, pass.dropout(dropout), rotary);
+    ops::AttentionSpec of_pass = spec;
+    of_pass.dropout = pass.dropout(spec.dropout);
+    return pass.ops.attention(std::move(qkv), of_pass, rotary);
   }
 
   // The keys and values go into the cache, and the queries see all that is there.
   at::Tensor attend_to(const LayerCache& cache, at::Tensor qkv, const ops::RotaryTables& rotary,
                        const Pass& pass) const {
     const int64_t T = qkv.size(1), past = cache.length;
-    const ops::Heads heads = pass.ops.split_heads(std::move(qkv), n_head, n_kv_head, rotary);
+    const ops::Heads heads = pass.ops.split_heads(std::move(qkv), spec, rotary);
     const at::Tensor q = heads.q.transpose(1, 2);                         // (B, H, T, D)
     at::Tensor k = heads.k.transpose(1, 2), v = heads.v.transpose(1, 2);  // (B, kv heads, T, D)
     cache.append(k, v);
@@ -115,8 +116,8 @@ struct Attention {
     // it sees all keys.
     std::optional<at::Tensor> mask;
     if (past > 0 && T > 1) mask = at::ones({T, past + T}, q.options().dtype(at::kBool)).tril(past);
-    const at::Tensor y =
-        at::scaled_dot_product_attention(q, k, v, mask, /*dropout_p=*/0.0, past == 0, std::nullopt, n_kv_head < n_head);
+    const at::Tensor y = at::scaled_dot_product_attention(q, k, v, mask, /*dropout_p=*/0.0, past == 0, std::nullopt,
+                                                          spec.kv_heads < spec.heads);
     return y.transpose(1, 2).flatten(2);
   }
 };
@@ -140,7 +141,7 @@ struct FeedForward {
  private:
   std::pair<at::Tensor, at::Tensor> gate_and_in(const at::Tensor& x, const Pass& pass, ops::ProductInput input) const {
     const InPart part(part::kProducts);
-    return pass.ops.linear_pair(x, {gate.weight, gate.bias}, {in.weight, in.bias}, input);
+    return pass.ops.linear_pair(x, gate.layer, in.layer, input);
   }
 
   at::Tensor gated(const at::Tensor& open, const at::Tensor& x, const Pass& pass) const {
@@ -186,7 +187,7 @@ struct Block {
 
  private:
   Stream after_attention(const at::Tensor& x, const at::Tensor& attended, const Pass& pass) const {
-    const auto [y, second] = add_norm(ln_2, {x, attn.c_proj(attended, pass), pass.dropout(attn.dropout)}, pass);
+    const auto [y, second] = add_norm(ln_2, {x, attn.c_proj(attended, pass), pass.dropout(attn.spec.dropout)}, pass);
     return {y, mlp(second, pass), pass.dropout(mlp.dropout_after())};
   }
 };
@@ -204,7 +205,7 @@ struct GPT::Transformer {
   Transformer(const ModelConfig& config, const Parameters& parameters) : dropout(config.dropout) {
     using Role = ParameterRole;
     const auto linear = [&](Role role, int64_t layer) {
-      return Linear{parameters.weight(role, layer), parameters.bias(role, layer)};
+      return Linear{{parameters.weight(role, layer), parameters.bias(role, layer), {role, layer}}};
     };
     const auto norm = [&](Role role, int64_t layer) {
       return ops::Normalization{config.norm, config.norm_eps, parameters.weight(role, layer),
@@ -215,7 +216,8 @@ struct GPT::Transformer {
     wpe = parameters.weight(Role::position_embedding, before);
     for (int64_t layer = 0; layer < config.n_layer; ++layer) {
       h.push_back({norm(Role::attention_norm, layer),
-                   {config.heads(), config.kv_heads(), dropout, linear(Role::attention_in, layer),
+                   {{config.heads(), config.kv_heads(), dropout, layer},
+                    linear(Role::attention_in, layer),
                     linear(Role::attention_out, layer)},
                    norm(Role::mlp_norm, layer),
                    {config.mlp, dropout, linear(Role::mlp_gate, layer), linear(Role::mlp_in, layer),
@@ -265,7 +267,7 @@ at::Tensor GPT::hidden(const at::Tensor& ids) const {
   TORCH_CHECK(ids.dim() == 2 && ids.size(1) <= config_.block_size, "GPT: ids must be (B, T) with T <= block_size ",
               config_.block_size, ", got ", ids.sizes());
   const auto rotary = transformer_->rotary_at(0, ids.size(1));
-  const Pass pass{operators_, training_, gradient_checkpointing_};
+  const Pass pass{*operators_, training_, gradient_checkpointing_};
   const bool draws = training_ && config_.dropout > 0;
   Stream stream{transformer_->embed(ids, 0, pass), {}};
   for (const Block& block : transformer_->h) {
@@ -276,8 +278,8 @@ at::Tensor GPT::hidden(const at::Tensor& ids) const {
 }
 
 at::Tensor GPT::logits(const at::Tensor& rows) const {
-  return operators_.linear(rows, transformer_->lm_head, /*bias=*/{}, ops::ProductInput::keep)
-      .narrow(-1, 0, *config_.vocab_size);
+  const ops::LinearLayer head{transformer_->lm_head, {}, {ParameterRole::head, config_.n_layer}};
+  return operators_->linear(rows, head, ops::ProductInput::keep).narrow(-1, 0, *config_.vocab_size);
 }
 
 at::Tensor GPT::forward(const at::Tensor& ids) const { return logits(hidden(ids)); }
@@ -289,7 +291,7 @@ at::Tensor GPT::loss(const at::Tensor& ids, const at::Tensor& targets, const Los
                                           .chunk_rows = options.chunk_rows};
   const at::Tensor x = hidden(ids);
   const InPart part(part::kHead);
-  return operators_.classifier_loss(x, transformer_->lm_head, targets, classifier, options.upstream);
+  return operators_->classifier_loss(x, transformer_->lm_head, targets, classifier, options.upstream);
 }
 
 at::Tensor GPT::token_losses(const at::Tensor& ids, const at::Tensor& targets) const {
@@ -297,7 +299,7 @@ at::Tensor GPT::token_losses(const at::Tensor& ids, const at::Tensor& targets) c
   const at::NoGradGuard no_grad;
   const at::Tensor x = hidden(ids);
   const InPart part(part::kHead);
-  return operators_.classifier_losses(x, transformer_->lm_head, targets, {.vocabulary = *config_.vocab_size})
+  return operators_->classifier_losses(x, transformer_->lm_head, targets, {.vocabulary = *config_.vocab_size})
       .view_as(targets);
 }
 
@@ -306,7 +308,7 @@ at::Tensor GPT::forward_cached(const at::Tensor& ids, KvCache& cache) const {
   TORCH_CHECK(cache.length + T <= cache.capacity(), "GPT: the cache holds ", cache.length, " of ", cache.capacity(),
               " positions, no room for ", T, " more");
   const auto rotary = transformer_->rotary_at(cache.length, T);
-  const Pass pass{operators_, /*training=*/false};
+  const Pass pass{*operators_, /*training=*/false};
   Stream stream{transformer_->embed(ids, cache.length, pass), {}};
   for (size_t layer = 0; layer < transformer_->h.size(); ++layer) {
     const LayerCache layer_cache{cache.keys[layer], cache.values[layer], cache.length};

@@ -18,6 +18,7 @@
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -104,9 +105,10 @@ at::Tensor linear_gelu(const at::Tensor& x, const Parameter& weight, const Param
   return aten::activate(Activation::gelu, y);
 }
 
-Heads split_heads(at::Tensor qkv, int64_t n_head, int64_t n_kv_head, const RotaryTables& rotary) {
-  const int64_t B = qkv.size(0), T = qkv.size(1), heads = n_head + 2 * n_kv_head;
-  auto parts = qkv.view({B, T, heads, -1}).split_with_sizes({n_head, n_kv_head, n_kv_head}, 2);
+Heads split_heads(at::Tensor qkv, const AttentionSpec& spec, const RotaryTables& rotary) {
+  const auto [H, KV] = std::pair(spec.heads, spec.kv_heads);
+  const int64_t B = qkv.size(0), T = qkv.size(1), heads = H + 2 * KV;
+  auto parts = qkv.view({B, T, heads, -1}).split_with_sizes({H, KV, KV}, 2);
   if (rotary.cos.defined()) {
     parts[0] = ops::rotary(parts[0], rotary);
     parts[1] = ops::rotary(parts[1], rotary);
@@ -124,8 +126,8 @@ at::Tensor attention(const Heads& heads, double dropout) {
   return output.transpose(1, 2).flatten(2);
 }
 
-at::Tensor attention(at::Tensor qkv, int64_t n_head, int64_t n_kv_head, double dropout, const RotaryTables& rotary) {
-  return attention(aten::split_heads(std::move(qkv), n_head, n_kv_head, rotary), dropout);
+at::Tensor attention(at::Tensor qkv, const AttentionSpec& spec, const RotaryTables& rotary) {
+  return attention(aten::split_heads(std::move(qkv), spec, rotary), spec.dropout);
 }
 
 at::Tensor activate(Activation activation, const at::Tensor& x) {
@@ -150,20 +152,59 @@ at::Tensor classifier_losses(const at::Tensor& x, const Parameter& head, const a
 }  // namespace gpt::ops::aten
 
 namespace gpt::ops {
+namespace {
 
-Operators aten_operators() {
-  return {.embedding = aten::embedding,
-          .add_norm = aten::add_norm,
-          .linear = aten::linear,
-          .linear_pair = aten::linear_pair,
-          .linear_gelu = aten::linear_gelu,
-          .linear_for_backward = aten::linear_for_backward,
-          .split_heads = aten::split_heads,
-          .attention = aten::attention,
-          .activate = aten::activate,
-          .activate_gated = aten::activate_gated,
-          .classifier_loss = aten::classifier_loss,
-          .classifier_losses = aten::classifier_losses};
+class AtenOperators : public Operators {
+ public:
+  at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions, int64_t offset,
+                       double dropout) const override {
+    return aten::embedding(ids, table, positions, offset, dropout);
+  }
+  Normalized add_norm(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch,
+                      double dropout) const override {
+    return aten::add_norm(norm, x, branch, dropout);
+  }
+  at::Tensor linear(const at::Tensor& x, const LinearLayer& layer, ProductInput input) const override {
+    return aten::linear(x, layer.weight, layer.bias, input);
+  }
+  std::pair<at::Tensor, at::Tensor> linear_pair(const at::Tensor& x, const LinearLayer& first,
+                                                const LinearLayer& second, ProductInput input) const override {
+    return aten::linear_pair(x, first, second, input);
+  }
+  at::Tensor linear_gelu(const at::Tensor& x, const LinearLayer& layer, ProductInput input) const override {
+    return aten::linear_gelu(x, layer.weight, layer.bias, input);
+  }
+  at::Tensor linear_for_backward(const at::Tensor& x, const LinearLayer& layer) const override {
+    return aten::linear_for_backward(x, layer.weight, layer.bias);
+  }
+  Heads split_heads(at::Tensor qkv, const AttentionSpec& spec, const RotaryTables& rotary) const override {
+    return aten::split_heads(std::move(qkv), spec, rotary);
+  }
+  at::Tensor attention(at::Tensor qkv, const AttentionSpec& spec, const RotaryTables& rotary) const override {
+    return aten::attention(std::move(qkv), spec, rotary);
+  }
+  at::Tensor activate(Activation activation, const at::Tensor& x) const override {
+    return aten::activate(activation, x);
+  }
+  at::Tensor activate_gated(Activation activation, const at::Tensor& gate, const at::Tensor& in,
+                            double dropout) const override {
+    return aten::activate_gated(activation, gate, in, dropout);
+  }
+  at::Tensor classifier_loss(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
+                             const ClassifierOptions& options, const at::Tensor& upstream) const override {
+    return aten::classifier_loss(x, head, targets, options, upstream);
+  }
+  at::Tensor classifier_losses(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
+                               const ClassifierOptions& options) const override {
+    return aten::classifier_losses(x, head, targets, options);
+  }
+};
+
+}  // namespace
+
+SharedOperators aten_operators() {
+  static const SharedOperators operators = std::make_shared<AtenOperators>();
+  return operators;
 }
 
 }  // namespace gpt::ops

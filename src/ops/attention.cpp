@@ -56,13 +56,12 @@ struct Attention : torch::autograd::Function<Attention> {
   }
 };
 
-at::Tensor attention_on_cpu(const at::Tensor& qkv, int64_t n_head, int64_t n_kv_head, double dropout,
-                            const RotaryTables& rotary) {
+at::Tensor attention_on_cpu(const at::Tensor& qkv, const AttentionSpec& spec, const RotaryTables& rotary) {
   TORCH_CHECK(qkv.is_contiguous() && (qkv.scalar_type() == at::kFloat || qkv.scalar_type() == at::kBFloat16),
               "attention: qkv must be contiguous and float32 or bfloat16 on a CPU, got ", qkv.scalar_type(),
               " with strides ", qkv.strides());
-  cpu::AttentionShape shape = Attention::shape_of(qkv, n_head, n_kv_head);
-  shape.dropout = draw_dropout(dropout, qkv).mask;
+  cpu::AttentionShape shape = Attention::shape_of(qkv, spec.heads, spec.kv_heads);
+  shape.dropout = draw_dropout(spec.dropout, qkv).mask;
   if (!rotary.cos.defined()) return Attention::apply(qkv, shape, std::nullopt, std::nullopt);
   check_rotary(rotary, qkv, shape.D);
   const at::Tensor cos = rotary.cos.contiguous(), sin = rotary.sin.contiguous();
@@ -72,14 +71,14 @@ at::Tensor attention_on_cpu(const at::Tensor& qkv, int64_t n_head, int64_t n_kv_
 
 }  // namespace
 
-at::Tensor attention(at::Tensor qkv, int64_t n_head, int64_t n_kv_head, double dropout, const RotaryTables& rotary) {
-  const int64_t heads = n_head + 2 * n_kv_head;
-  TORCH_CHECK(n_kv_head > 0 && n_head > 0 && n_head % n_kv_head == 0, "attention: ", n_head,
-              " heads are not a multiple of ", n_kv_head, " key/value heads");
+at::Tensor attention(at::Tensor qkv, const AttentionSpec& spec, const RotaryTables& rotary) {
+  const int64_t heads = spec.heads + 2 * spec.kv_heads;
+  TORCH_CHECK(spec.kv_heads > 0 && spec.heads > 0 && spec.heads % spec.kv_heads == 0, "attention: ", spec.heads,
+              " heads are not a multiple of ", spec.kv_heads, " key/value heads");
   TORCH_CHECK(qkv.dim() == 3 && qkv.size(2) % heads == 0 && qkv.numel() > 0, "attention: qkv must be (B, T, ", heads,
               " D), got ", qkv.sizes());
-  return qkv.is_cpu() ? attention_on_cpu(qkv, n_head, n_kv_head, dropout, rotary)
-                      : aten::attention(split_heads(std::move(qkv), n_head, n_kv_head, rotary), dropout);
+  return qkv.is_cpu() ? attention_on_cpu(qkv, spec, rotary)
+                      : aten::attention(split_heads(std::move(qkv), spec, rotary), spec.dropout);
 }
 
 }  // namespace gpt::ops

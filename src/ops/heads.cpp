@@ -65,12 +65,12 @@ struct SplitHeads : torch::autograd::Function<SplitHeads> {
 
 }  // namespace
 
-Heads split_heads(at::Tensor qkv, int64_t n_head, int64_t n_kv_head, const RotaryTables& rotary) {
-  const int64_t heads = n_head + 2 * n_kv_head;
-  TORCH_CHECK(n_head > 0 && n_kv_head > 0 && qkv.dim() == 3 && qkv.size(2) % heads == 0 && qkv.numel() > 0,
+Heads split_heads(at::Tensor qkv, const AttentionSpec& spec, const RotaryTables& rotary) {
+  const int64_t heads = spec.heads + 2 * spec.kv_heads;
+  TORCH_CHECK(spec.heads > 0 && spec.kv_heads > 0 && qkv.dim() == 3 && qkv.size(2) % heads == 0 && qkv.numel() > 0,
               "heads: qkv must be (B, T, ", heads, " D), got ", qkv.sizes());
   check_kernel_type("heads", qkv);
-  Split split{n_head, n_kv_head, {}};
+  Split split{spec.heads, spec.kv_heads, {}};
   if (rotary.cos.defined()) {
     check_rotary(rotary, qkv, qkv.size(2) / heads);
     split.rotary = {rotary.cos.contiguous(), rotary.sin.contiguous()};

@@ -50,7 +50,7 @@ struct Linear : torch::autograd::Function<Linear> {
     LinearContext needed{layers, {}, library, input == ProductInput::repeat ? repeat_of(x) : Repeat()};
     variable_list saved{needed.repeat ? at::Tensor() : rows}, results;
     std::vector<int64_t> shape = x.sizes().vec();
-    for (const auto& [parameter, bias] : layers) {
+    for (const auto& [parameter, bias, site] : layers) {
       const at::Tensor weight = in_product_type(parameter.compute_value()),  // (N, K)
           b = bias.defined() ? in_product_type(bias.compute_value()) : at::Tensor();
       shape.back() = weight.size(0);
@@ -102,7 +102,7 @@ struct Linear : torch::autograd::Function<Linear> {
 
 variable_list apply(const at::Tensor& x, const std::vector<LinearLayer>& layers, ProductInput input,
                     const LinearResult& result) {
-  for (const auto& [weight, bias] : layers) {
+  for (const auto& [weight, bias, site] : layers) {
     TORCH_CHECK(weight.value().dim() == 2 && x.size(-1) == weight.value().size(1), "linear: x ", x.sizes(),
                 " does not fit weight ", weight.value().sizes());
   }
@@ -110,7 +110,7 @@ variable_list apply(const at::Tensor& x, const std::vector<LinearLayer>& layers,
   // Where a tuned product is computed again in the backward pass, it must be the same one.
   if (library == MatrixLibrary::aten && !at::GradMode::is_enabled() && !tunes_products(x)) {
     variable_list results;
-    for (const auto& [weight, bias] : layers)
+    for (const auto& [weight, bias, site] : layers)
       results.push_back(at::linear(x, weight.compute_value(), bias.defined() ? bias.compute_value() : at::Tensor()));
     return results;
   }

@@ -153,7 +153,7 @@ Probe probe_attention(at::Device device, const ops::SdpBackends& kernels, at::Sc
 }
 
 Probe probe_cpu_attention(at::ScalarType type) {
-  return probe_attention(at::kCPU, type, [](const at::Tensor& qkv) { return ops::attention(qkv, kHeads, kHeads); });
+  return probe_attention(at::kCPU, type, [](const at::Tensor& qkv) { return ops::attention(qkv, {kHeads, kHeads}); });
 }
 
 double measure_product_speed(at::Device device, at::ScalarType type) {

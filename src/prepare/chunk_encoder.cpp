@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "gpt/core/error.h"
-#include "gpt/data/permutation.h"
+#include "gpt/core/seeds.h"
 #include "gpt/data/token_file.h"
 #include "gpt/tokenizer/text_error.h"
 #include "gpt/tokenizer/utf8.h"

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "gpt/core/hash.h"
-#include "gpt/data/permutation.h"
+#include "gpt/core/seeds.h"
 
 namespace gpt {
 namespace {

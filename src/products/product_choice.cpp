@@ -5,16 +5,12 @@
 #include <algorithm>
 #include <array>
 
+#include "gpt/core/statistics.h"
+
 namespace gpt::ops {
 namespace {
 
 bool is_transposed(const at::Tensor& x) { return !x.is_contiguous() && x.t().is_contiguous(); }
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 }  // namespace
 

@@ -13,21 +13,20 @@ namespace gpt::run {
 namespace {
 
 TrainStep make_step(State& state, const Precision& precision, const TrainingConfig& training, Recorder recorder) {
-  return {state.model, state.optimizer, state.scaler, precision, training, std::move(recorder), state.counts()};
+  return {state.model, *state.optimizer, state.scaler, precision, training, std::move(recorder), state.counts()};
 }
 
 }  // namespace
 
 Run::Run(const Setup& setup, const Beginning& begins, const MakeRecorder& make_recorder)
     : setup_(setup),
-      state_(setup.config, setup.corpus, setup.device.device, setup.precision,
-             begins.start ? &*begins.start : nullptr, begins.initial ? &begins.initial->model : nullptr),
+      state_(setup.config, setup.corpus, setup.device.device, setup.precision, begins.start ? &*begins.start : nullptr,
+             begins.initial ? &begins.initial->model : nullptr),
       plan_(plan_run(setup.config.training, state_.loader.batches_per_epoch())) {
   const TrainingConfig& training = setup.config.training;
-  step_.emplace(make_step(
-      state_, setup.precision, training,
-      make_recorder ? make_recorder(state_.model)
-                    : recorder_for(training, setup.config.model, setup.device.device)));
+  step_.emplace(make_step(state_, setup.precision, training,
+                          make_recorder ? make_recorder(state_.model)
+                                        : recorder_for(training, setup.config.model, setup.device.device)));
 }
 
 void Run::check_operators() {

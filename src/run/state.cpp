@@ -9,12 +9,13 @@
 
 #include "gpt/core/error.h"
 #include "gpt/core/log.h"
+#include "gpt/core/seeds.h"
 #include "gpt/core/version.h"
-#include "gpt/data/permutation.h"
 #include "gpt/data/stages.h"
 #include "gpt/device/device.h"
 #include "gpt/device/random_state.h"
 #include "gpt/model/compile.h"
+#include "gpt/optim/make_optimizer.h"
 
 namespace gpt::run {
 namespace {
@@ -61,7 +62,7 @@ State::State(const Config& config, const Corpus& corpus, at::Device device, cons
              const StartingPoint* start, const NamedTensors* initial)
     : model(
           make_model(config, device, types_of(config.training, precision), start ? &start->checkpoint.model : initial)),
-      optimizer(model.parameters(), config.training.optimizer),
+      optimizer(make_optimizer(model.parameters(), config.training.optimizer)),
       scaler(precision.grad_scaler, device),
       loader(corpus.sources, config.data, schedule_options(config, corpus), device),
       config_(config),
@@ -102,7 +103,7 @@ Checkpoint State::capture() const {
   Checkpoint saved;
   saved.step = step;
   saved.model = model.parameters().values();
-  saved.optimizer = optimizer.state();
+  saved.optimizer = optimizer->state();
   if (scaler.enabled()) {
     saved.scaler_scale = scaler.scale_value();
     saved.scaler_growth_tracker = scaler.growth_tracker();
@@ -128,7 +129,7 @@ Checkpoint State::capture() const {
 void State::restore(const StartingPoint& start) {
   const Checkpoint& checkpoint = start.checkpoint;
   started_by_ = start.started_by;
-  optimizer.load(checkpoint.optimizer);
+  optimizer->load(checkpoint.optimizer);
   if (scaler.enabled() && checkpoint.scaler_scale.defined()) {
     scaler.load(checkpoint.scaler_scale, checkpoint.scaler_growth_tracker);
   }

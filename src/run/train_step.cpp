@@ -28,7 +28,7 @@ void fill(const at::Tensor& scalar, std::optional<double>& known, double value) 
 
 }  // namespace
 
-TrainStep::TrainStep(GPT& model, AdamW& optimizer, GradScaler& scaler, const Precision& precision,
+TrainStep::TrainStep(GPT& model, Optimizer& optimizer, GradScaler& scaler, const Precision& precision,
                      const TrainingConfig& config, Recorder recorder, ops::UpdateCounts counts)
     : model_(model),
       optimizer_(optimizer),

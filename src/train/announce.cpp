@@ -13,8 +13,8 @@
 #include "gpt/device/host.h"
 #include "gpt/device/memory.h"
 #include "gpt/model/compile.h"
-#include "gpt/optim/adamw.h"
 #include "gpt/optim/lr_schedule.h"
+#include "gpt/optim/make_optimizer.h"
 
 namespace gpt {
 
@@ -65,7 +65,7 @@ void announce_methods(const run::Setup& setup) {
   log::info("Precision: " + precision.reason);
   if (precision.tf32) log::success("Enabled TF32");
   if (precision.grad_scaler) log::success("GradScaler on the device");
-  log::success(fmt::format("Using {}", AdamW::name(config.training.optimizer)));
+  log::success(fmt::format("Using {}", name_of_optimizer(config.training.optimizer)));
   const std::vector<ParameterRow> rows = parameter_table(config.model);
   const StateBytes state = state_bytes(rows, flat_layout(rows), config.training.optimizer);
   if (state.host > 0) {

@@ -84,7 +84,7 @@ TEST_P(PartsOfAModel, AllHaveTimeForwardAndBackward) {
   const at::Tensor ids = at::arange(32, at::TensorOptions(device()).dtype(at::kLong)).view({2, 16});
   for (const auto level : {GradientCheckpointing::none, GradientCheckpointing::norm, GradientCheckpointing::selective,
                            GradientCheckpointing::block}) {
-    for (const auto& operators : {ops::fused_operators(), ops::aten_operators()}) {
+    for (const ops::SharedOperators& operators : {ops::fused_operators(), ops::aten_operators()}) {
       GPT model(config, device(), /*seed=*/1);
       model.set_operators(operators);
       model.set_gradient_checkpointing(level);

@@ -39,9 +39,6 @@ TEST(Permutation, OrderIsPinned) {
                                                              16498486115186455948u, 12266417197936275836u}));
 }
 
-// mix64(increment) is the first output of SplitMix64 seeded with 0, published with the generator.
-TEST(Mix64, IsSplitMix64) { EXPECT_EQ(mix64(0x9E3779B97F4A7C15u), 0xE220A8397B1DCDAFu); }
-
 // Over many keys, every index lands on every place equally often: chi-square with (n-1)^2 degrees of freedom, its
 // normal approximation at 5 standard deviations. Keys are fixed, so the test always gives the same answer.
 TEST(Permutation, IsUniformOverKeys) {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "gpt/core/hash.h"
-#include "gpt/data/permutation.h"
+#include "gpt/core/seeds.h"
 #include "gpt/data/sample_schedule.h"
 
 namespace gpt {

@@ -14,6 +14,7 @@
 #include <stdexcept>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "gpt/core/error.h"
@@ -106,7 +107,7 @@ TEST(GPT, VocabularyPaddingTakesNoPart) {
 // Without a master it computes with the same weights, and what it keeps of a gradient is that of float32, rounded.
 TEST_P(GPTOnDevice, KeepsWeightsAndGradientsOfSixteenBits) {
   for (const bool tied : {true, false}) {
-    for (const auto& operators : {ops::fused_operators(), ops::aten_operators()}) {
+    for (const ops::SharedOperators& operators : {ops::fused_operators(), ops::aten_operators()}) {
       ModelConfig config = tiny_config();
       config.tie_weights = tied;
       config.position = Position::learned;
@@ -322,23 +323,73 @@ TEST(GPT, RefusesWeightsOfAnotherArchitecture) {
 }
 
 std::string open_part;
-std::vector<std::string> parts_of_products;
+
+class NotesParts : public ops::WrappedOperators {
+ public:
+  explicit NotesParts(std::vector<std::string>& parts) : WrappedOperators(ops::fused_operators()), parts_(parts) {}
+  at::Tensor linear(const at::Tensor& x, const ops::LinearLayer& layer, ops::ProductInput input) const override {
+    parts_.push_back(open_part);
+    return inner_->linear(x, layer, input);
+  }
+  std::pair<at::Tensor, at::Tensor> linear_pair(const at::Tensor& x, const ops::LinearLayer& first,
+                                                const ops::LinearLayer& second,
+                                                ops::ProductInput input) const override {
+    parts_.push_back(open_part);
+    return inner_->linear_pair(x, first, second, input);
+  }
+
+ private:
+  std::vector<std::string>& parts_;
+};
+
+// Sites tell operators where they are called, for those that do something else there.
+class NotesSites : public ops::WrappedOperators {
+ public:
+  explicit NotesSites(std::vector<std::pair<ParameterRole, int64_t>>& sites)
+      : WrappedOperators(ops::fused_operators()), sites_(sites) {}
+  at::Tensor linear(const at::Tensor& x, const ops::LinearLayer& layer, ops::ProductInput input) const override {
+    sites_.emplace_back(layer.site.role, layer.site.layer);
+    return inner_->linear(x, layer, input);
+  }
+  at::Tensor linear_gelu(const at::Tensor& x, const ops::LinearLayer& layer, ops::ProductInput input) const override {
+    sites_.emplace_back(layer.site.role, layer.site.layer);
+    return inner_->linear_gelu(x, layer, input);
+  }
+  std::pair<at::Tensor, at::Tensor> linear_pair(const at::Tensor& x, const ops::LinearLayer& first,
+                                                const ops::LinearLayer& second,
+                                                ops::ProductInput input) const override {
+    for (const ops::Site& site : {first.site, second.site}) sites_.emplace_back(site.role, site.layer);
+    return inner_->linear_pair(x, first, second, input);
+  }
+
+ private:
+  std::vector<std::pair<ParameterRole, int64_t>>& sites_;
+};
+
+TEST(GPT, EachProductKnowsItsSite) {
+  using enum ParameterRole;
+  for (const Mlp kind : {Mlp::swiglu, Mlp::gelu}) {
+    ModelConfig config = tiny_config();
+    config.mlp = kind;
+    std::vector<std::pair<ParameterRole, int64_t>> sites, expected;
+    for (int64_t layer = 0; layer < config.n_layer; ++layer) {
+      for (const ParameterRole role : {attention_in, attention_out}) expected.emplace_back(role, layer);
+      if (kind == Mlp::swiglu) expected.emplace_back(mlp_gate, layer);
+      for (const ParameterRole role : {mlp_in, mlp_out}) expected.emplace_back(role, layer);
+    }
+    expected.emplace_back(head, config.n_layer);
+    GPT model(config, at::kCPU, 1);
+    model.set_operators(std::make_shared<NotesSites>(sites));
+    (void)model.forward(random_ids(1, 4, 1));
+    EXPECT_EQ(sites, expected);
+  }
+}
 
 // Of which gpt-bench profile then counts the backward passes too.
 TEST(GPT, TheProductsOfABlockBelongToTheirPart) {
-  parts_of_products.clear();
-  ops::Operators operators = ops::fused_operators();
-  operators.linear = [](const at::Tensor& x, const Parameter& weight, const Parameter& bias, ops::ProductInput input) {
-    parts_of_products.push_back(open_part);
-    return ops::linear(x, weight, bias, input);
-  };
-  operators.linear_pair = [](const at::Tensor& x, const ops::LinearLayer& first, const ops::LinearLayer& second,
-                             ops::ProductInput input) {
-    parts_of_products.push_back(open_part);
-    return ops::linear_pair(x, first, second, input);
-  };
+  std::vector<std::string> parts_of_products;
   GPT model(tiny_config(), at::kCPU, 1);
-  model.set_operators(operators);
+  model.set_operators(std::make_shared<NotesParts>(parts_of_products));
   const auto enter = [](const at::RecordFunction& function) -> std::unique_ptr<at::ObserverContext> {
     open_part = function.name();
     return nullptr;

@@ -126,7 +126,7 @@ TEST_P(AttentionTest, EqualsFloat64) {
   for (const auto type : types_on(device())) {
     SCOPED_TRACE(c10::toString(type));
     expect_float64_results(c, device(), type, 1, {},
-                           [&](const at::Tensor& qkv) { return attention(qkv, c.H, c.KV, 0.0, c.tables(device())); });
+                           [&](const at::Tensor& qkv) { return attention(qkv, {c.H, c.KV, 0.0}, c.tables(device())); });
   }
 }
 
@@ -145,7 +145,7 @@ at::Tensor dropout_factors_of(const AttentionCase& c, at::Device device, double 
     seed_random_state(device, seed);
     // A leaf of autograd, for which a GPU may choose another kernel.
     qkv = qkv.view({c.B, c.T, c.width()}).to(device, type).requires_grad_();
-    const at::Tensor y = attention(qkv, c.H, c.KV, dropout).detach();
+    const at::Tensor y = attention(qkv, {c.H, c.KV, dropout}).detach();
     columns.push_back(y.cpu().view({c.B, c.T, c.H, c.D}).transpose(1, 2).narrow(3, 0, count));
   }
   at::Tensor factors = at::cat(columns, -1).to(at::kDouble);
@@ -167,7 +167,7 @@ TEST_P(AttentionTest, DropsTheSameWeightsInBothPasses) {
                      : of_float32;
     expect_float64_results(c, device(), type, 1, factors, [&](const at::Tensor& qkv) {
       seed_random_state(device(), 5);
-      return attention(qkv, c.H, c.KV, dropout, c.tables(device()));
+      return attention(qkv, {c.H, c.KV, dropout}, c.tables(device()));
     });
   }
 }
@@ -221,7 +221,7 @@ TEST_P(AttentionOn, TakesLargeScores) {
   at::Generator generator = at::detail::createCPUGenerator(2);
   const at::Tensor qkv = at::randn({c.B, c.T, c.width()}, generator) * 30;
   const at::Tensor exact = attention_reference(qkv.to(at::kDouble), c);
-  const at::Tensor y = attention(qkv.to(device()), c.H, c.KV).cpu();
+  const at::Tensor y = attention(qkv.to(device()), {c.H, c.KV}).cpu();
   // An error of the score, a sum over D of this size, is the relative error of a weight.
   const double score = test::tolerance(at::kFloat, c.D, 30 * 30 * 16);
   EXPECT_LE(largest(y - exact), score * largest(exact));
@@ -238,7 +238,7 @@ AttentionResults results(const AttentionCase& c, at::ScalarType type, double dro
   const at::Tensor qkv = draw({c.B, c.T, c.width()}, generator, type).requires_grad_();
   const at::Tensor upstream = draw({c.B, c.T, c.H * c.D}, generator, type);
   seed_random_state(at::kCPU, 9);
-  const at::Tensor y = attention(qkv, c.H, c.KV, dropout, c.tables(at::kCPU));
+  const at::Tensor y = attention(qkv, {c.H, c.KV, dropout}, c.tables(at::kCPU));
   y.backward(upstream);
   return {y.detach(), qkv.grad()};
 }
@@ -284,8 +284,9 @@ TEST(Attention, KernelsWithAndWithoutDotProductsEqualFloat64) {
   for (const auto capability : {cpu::Capability::AVX512, cpu::Capability::AVX512_BF16}) {
     const cpu::WithCapability with(capability);
     for (const AttentionCase& c : kAttentionCases) {
-      expect_float64_results(c, at::kCPU, at::kBFloat16, 1, {},
-                             [&](const at::Tensor& qkv) { return attention(qkv, c.H, c.KV, 0.0, c.tables(at::kCPU)); });
+      expect_float64_results(c, at::kCPU, at::kBFloat16, 1, {}, [&](const at::Tensor& qkv) {
+        return attention(qkv, {c.H, c.KV, 0.0}, c.tables(at::kCPU));
+      });
     }
   }
 }
@@ -294,7 +295,7 @@ TEST(Attention, PassesNotANumberOn) {
   for (const int64_t place : {0, 20, 40}) {  // of the query, key and value at the third position
     at::Tensor qkv = at::randn({1, 70, 48}, at::kFloat);
     qkv[0][2][place] = std::numeric_limits<float>::quiet_NaN();
-    const at::Tensor y = attention(qkv, 1, 1);
+    const at::Tensor y = attention(qkv, {1, 1});
     EXPECT_TRUE(y[0][2].isnan().any().item<bool>());
     EXPECT_FALSE(y[0].narrow(0, 0, 2).isnan().any().item<bool>() && place != 40);
   }
@@ -302,15 +303,15 @@ TEST(Attention, PassesNotANumberOn) {
 
 TEST(Attention, RejectsWhatDoesNotFit) {
   const at::Tensor qkv = at::randn({2, 3, 24});
-  EXPECT_THROW(attention(qkv, 3, 2), c10::Error);
-  EXPECT_THROW(attention(qkv, 0, 1), c10::Error);
-  EXPECT_THROW(attention(qkv, 3, 3), c10::Error);
-  EXPECT_THROW(attention(qkv, 2, 1, 1.0), c10::Error);
-  EXPECT_THROW(attention(qkv, 2, 1, -0.1), c10::Error);
-  EXPECT_THROW(attention(qkv, 2, 1, 0.0, rotary_tables(4, 6, 10000.0, at::kCPU)), c10::Error);
-  EXPECT_THROW(attention(qkv.to(at::kDouble), 2, 1), c10::Error);
-  EXPECT_THROW(attention(qkv.transpose(0, 1), 2, 1), c10::Error);
-  EXPECT_NO_THROW(attention(qkv, 2, 1, 0.5, rotary_tables(3, 6, 10000.0, at::kCPU)));
+  EXPECT_THROW(attention(qkv, {3, 2}), c10::Error);
+  EXPECT_THROW(attention(qkv, {0, 1}), c10::Error);
+  EXPECT_THROW(attention(qkv, {3, 3}), c10::Error);
+  EXPECT_THROW(attention(qkv, {2, 1, 1.0}), c10::Error);
+  EXPECT_THROW(attention(qkv, {2, 1, -0.1}), c10::Error);
+  EXPECT_THROW(attention(qkv, {2, 1, 0.0}, rotary_tables(4, 6, 10000.0, at::kCPU)), c10::Error);
+  EXPECT_THROW(attention(qkv.to(at::kDouble), {2, 1}), c10::Error);
+  EXPECT_THROW(attention(qkv.transpose(0, 1), {2, 1}), c10::Error);
+  EXPECT_NO_THROW(attention(qkv, {2, 1, 0.5}, rotary_tables(3, 6, 10000.0, at::kCPU)));
 }
 
 // The known answer for zeros that its authors publish.

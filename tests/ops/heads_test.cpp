@@ -74,7 +74,7 @@ class HeadsTest : public testing::TestWithParam<std::tuple<DeviceCase, HeadsCase
   at::Tensor draw(at::IntArrayRef sizes, at::ScalarType type) {
     return at::randn(sizes, generator_).to(where().device, type);
   }
-  Heads split(at::Tensor qkv) const { return split_heads(std::move(qkv), shape().H, shape().KV, tables()); }
+  Heads split(at::Tensor qkv) const { return split_heads(std::move(qkv), {shape().H, shape().KV}, tables()); }
 
   // Two products and their sum in float32, of values below `largest`, and a rounding to the type.
   static void expect_near(const at::Tensor& actual, const at::Tensor& expected, const char* name) {
@@ -193,7 +193,7 @@ TEST_P(HeadsOn, AProductThatIsMovedInIsRotatedWhereItLies) {
       const at::AutoGradMode mode(with_gradients);
       at::Tensor qkv = linear(draw({kB, kT, 8}), weight, bias, ProductInput::keep);
       const void* const place = qkv.const_data_ptr();
-      const Heads heads = split_heads(std::move(qkv), kH, kKV, tables());
+      const Heads heads = split_heads(std::move(qkv), {kH, kKV}, tables());
       EXPECT_EQ(heads.q.const_data_ptr(), place);
     }
   }
@@ -203,21 +203,21 @@ TEST_P(HeadsOn, WhatSomebodyElseHoldsStaysAsItIs) {
   const at::Tensor leaf = draw({kB, kT, kWidth}).requires_grad_(), values = leaf.detach().clone();
   at::Tensor shared = leaf * 1;
   const at::Tensor other = shared;
-  (void)split_heads(std::move(shared), kH, kKV, tables());
+  (void)split_heads(std::move(shared), {kH, kKV}, tables());
   EXPECT_TRUE(other.equal(values));
 
   at::Tensor part = other.narrow(0, 0, 1);  // a view, which moves in while what it is of stays
-  (void)split_heads(std::move(part), kH, kKV, tables());
+  (void)split_heads(std::move(part), {kH, kKV}, tables());
   EXPECT_TRUE(other.equal(values));
 
   at::Tensor kept = leaf.exp();  // whose backward pass needs what it gave
-  const Heads heads = split_heads(std::move(kept), kH, kKV, tables());
+  const Heads heads = split_heads(std::move(kept), {kH, kKV}, tables());
   const at::Tensor upstream = draw(heads.v.sizes());
   heads.v.backward(upstream);
   EXPECT_TRUE(
       leaf.grad().narrow(2, (kH + kKV) * kD, kKV * kD).equal(upstream.flatten(2) * heads.v.detach().flatten(2)));
   leaf.mutable_grad() = at::Tensor();
-  const Heads again = split_heads(leaf.exp(), kH, kKV, tables());
+  const Heads again = split_heads(leaf.exp(), {kH, kKV}, tables());
   torch::autograd::backward({again.q}, {draw(again.q.sizes())});
   const at::Tensor exact_leaf = exact(leaf).requires_grad_();
   const Heads expected = reference(exact_leaf.exp(), {kB, kT, kH, kKV, kD, true});
@@ -228,13 +228,13 @@ TEST_P(HeadsOn, WhatSomebodyElseHoldsStaysAsItIs) {
 
 TEST_P(HeadsOn, RejectsWhatDoesNotFit) {
   const at::Tensor qkv = draw({kB, kT, kWidth});
-  EXPECT_THROW((void)split_heads(qkv, kH, kKV + 1), c10::Error);
-  EXPECT_THROW((void)split_heads(qkv, 0, kKV), c10::Error);
-  EXPECT_THROW((void)split_heads(qkv.select(0, 0), kH, kKV), c10::Error);
-  EXPECT_THROW((void)split_heads(qkv.to(at::kDouble), kH, kKV), c10::Error);
-  EXPECT_THROW((void)split_heads(qkv, kH, kKV, rotary_tables(kT + 1, kD, 10000.0, device())), c10::Error);
-  const Heads heads = split_heads(qkv.transpose(0, 1), kH, kKV);
-  EXPECT_TRUE(heads.v.equal(split_heads(qkv, kH, kKV).v.transpose(0, 1))) << "a strided one is packed first";
+  EXPECT_THROW((void)split_heads(qkv, {kH, kKV + 1}), c10::Error);
+  EXPECT_THROW((void)split_heads(qkv, {0, kKV}), c10::Error);
+  EXPECT_THROW((void)split_heads(qkv.select(0, 0), {kH, kKV}), c10::Error);
+  EXPECT_THROW((void)split_heads(qkv.to(at::kDouble), {kH, kKV}), c10::Error);
+  EXPECT_THROW((void)split_heads(qkv, {kH, kKV}, rotary_tables(kT + 1, kD, 10000.0, device())), c10::Error);
+  const Heads heads = split_heads(qkv.transpose(0, 1), {kH, kKV});
+  EXPECT_TRUE(heads.v.equal(split_heads(qkv, {kH, kKV}).v.transpose(0, 1))) << "a strided one is packed first";
 }
 
 INSTANTIATE_ON_DEVICES(HeadsOn);

@@ -67,7 +67,7 @@ Taker of_heads(int64_t B, int64_t T, int64_t H, int64_t KV, int64_t D, bool rope
           sums,
           [=](const at::Tensor& y) {
             const auto [q, k, v] =
-                split_heads(y, H, KV, rope ? rotary_tables(T, D, 10000.0, y.device()) : RotaryTables{});
+                split_heads(y, {H, KV}, rope ? rotary_tables(T, D, 10000.0, y.device()) : RotaryTables{});
             return RowSumsResults{q, k, v};
           }};
 }

@@ -55,9 +55,9 @@ struct Update {
 };
 
 // Draws gradients, updates, and calls check(row, i, update, state after) for every value.
-template <class plan::Check>
+template <class Check>
 void follow(const Parameters& parameters, AdamW& optimizer, int64_t t, const std::function<void()>& work,
-            const plan::Check& check) {
+            const Check& check) {
   std::vector<Exact> before;
   std::vector<std::vector<double>> values, gradients;
   const OptimizerState state = clone(optimizer.state());

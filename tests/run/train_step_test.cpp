@@ -23,6 +23,7 @@
 #include "gpt/core/process.h"
 #include "gpt/device/graph.h"
 #include "gpt/device/random_state.h"
+#include "gpt/optim/adamw.h"
 #include "support/counted_graphs.h"
 #include "support/device_cases.h"
 #include "support/no_synchronization.h"

@@ -45,7 +45,7 @@ struct TinyRun {
   TinyRun(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision,
           const run::StartingPoint* start = nullptr, bool is_recorded = false)
       : state(config, corpus, device, precision, start),
-        step(state.model, state.optimizer, state.scaler, precision, config.training,
+        step(state.model, *state.optimizer, state.scaler, precision, config.training,
              is_recorded ? test::counting_recorder(state.model, replays) : run::Recorder(), state.counts()),
         micro_batches(config.training.gradient_accumulation_steps) {}
 

@@ -8,11 +8,9 @@
 #include <vector>
 
 #include "gpt/config/config.h"
+#include "gpt/core/statistics.h"
 
 namespace gpt::bench {
-
-// Of at least one value; of an even number the mean of the two in the middle.
-double median(std::vector<double> values);
 
 struct MeasurementLength {
   int64_t warm_up = 5;  // updates before the clock starts

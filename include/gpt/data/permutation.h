@@ -17,7 +17,4 @@ class Permutation {
   int half_bits_;
 };
 
-// The mixing function behind it (SplitMix64's finalizer): also used to derive one seed from another.
-uint64_t mix64(uint64_t value);
-
 }  // namespace gpt

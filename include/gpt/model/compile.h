@@ -15,7 +15,7 @@ namespace gpt {
 
 // Also sets which kernels ATen's attention may use, for the process. Throws gpt::Error(config) for an attention kernel that
 // `device` does not have.
-ops::Operators select_operators(const ExecutionConfig& execution, at::Device device);
+ops::SharedOperators select_operators(const ExecutionConfig& execution, at::Device device);
 
 // The attention kernel that this model is trained with: "flash", "cudnn", "efficient" or "math: why". On a CPU "flash" is our own
 // with use_compile, and otherwise ATen's. Throws gpt::Error(config) when it is not the one that `execution` asks for. Changes

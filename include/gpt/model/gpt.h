@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "gpt/config/model_config.h"
@@ -63,8 +64,8 @@ class GPT {
 
   void train(bool on) { training_ = on; }  // dropout on or off
   bool training() const { return training_; }
-  const ops::Operators& operators() const { return operators_; }  // our own, unless others are set
-  void set_operators(const ops::Operators& operators) { operators_ = operators; }
+  const ops::SharedOperators& operators() const { return operators_; }  // our own, unless others are set
+  void set_operators(ops::SharedOperators operators) { operators_ = std::move(operators); }
   void set_gradient_checkpointing(GradientCheckpointing level) { gradient_checkpointing_ = level; }
 
   const Parameters& parameters() const { return parameters_; }
@@ -81,7 +82,7 @@ class GPT {
   ModelConfig config_;
   Parameters parameters_;
   std::unique_ptr<const Transformer> transformer_;
-  ops::Operators operators_;
+  ops::SharedOperators operators_;
   bool training_ = false;
   GradientCheckpointing gradient_checkpointing_ = GradientCheckpointing::none;
 };

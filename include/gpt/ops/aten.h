@@ -22,10 +22,10 @@ std::pair<at::Tensor, at::Tensor> linear_pair(const at::Tensor& x, const LinearL
                                               ProductInput input);
 at::Tensor linear_gelu(const at::Tensor& x, const Parameter& weight, const Parameter& bias, ProductInput input);
 at::Tensor linear_for_backward(const at::Tensor& x, const Parameter& weight, const Parameter& bias);
-Heads split_heads(at::Tensor qkv, int64_t n_head, int64_t n_kv_head, const RotaryTables& rotary);
+Heads split_heads(at::Tensor qkv, const AttentionSpec& spec, const RotaryTables& rotary);
 // scaled_dot_product_attention by the kernel that LibTorch chooses: (B, T, H D).
 at::Tensor attention(const Heads& heads, double dropout);
-at::Tensor attention(at::Tensor qkv, int64_t n_head, int64_t n_kv_head, double dropout, const RotaryTables& rotary);
+at::Tensor attention(at::Tensor qkv, const AttentionSpec& spec, const RotaryTables& rotary);
 at::Tensor activate(Activation activation, const at::Tensor& x);
 at::Tensor activate_gated(Activation activation, const at::Tensor& gate, const at::Tensor& in, double dropout);
 // All logits at once; `upstream` is not needed.
@@ -38,6 +38,6 @@ at::Tensor classifier_losses(const at::Tensor& x, const Parameter& head, const a
 
 namespace gpt::ops {
 
-Operators aten_operators();
+SharedOperators aten_operators();
 
 }  // namespace gpt::ops

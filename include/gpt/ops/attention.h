@@ -10,6 +10,7 @@
 
 #include <cstdint>
 
+#include "gpt/ops/heads.h"
 #include "gpt/ops/rotary.h"
 
 namespace gpt::ops {
@@ -18,11 +19,10 @@ namespace gpt::ops {
 // heads -> (B, T, H D) of the same type. On a GPU one that is moved in is rotated in place, as split_heads() says.
 //
 //   rotary: tables (T, 1, D/2) by which queries and keys are rotated first; undefined: they are not.
-//   dropout: of the weights, as operators.h says; elsewhere than on a CPU by ATen's kernels, which do not round it.
+//   spec.dropout: as operators.h says; elsewhere than on a CPU by ATen's kernels, which do not round it.
 //
 // Differentiable once in qkv. The gradient is packed like qkv. On a CPU sums are float32, nothing of size T x T is kept, and
 // the results are the same for every number of threads. Throws c10::Error for shapes or types that do not fit.
-at::Tensor attention(at::Tensor qkv, int64_t n_head, int64_t n_kv_head, double dropout = 0.0,
-                     const RotaryTables& rotary = {});
+at::Tensor attention(at::Tensor qkv, const AttentionSpec& spec, const RotaryTables& rotary = {});
 
 }  // namespace gpt::ops

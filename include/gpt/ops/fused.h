@@ -5,6 +5,9 @@
 
 namespace gpt::ops {
 
-Operators fused_operators();
+SharedOperators fused_operators();
+
+// The same but for attention, which is LibTorch's.
+SharedOperators with_aten_attention(SharedOperators inner);
 
 }  // namespace gpt::ops

@@ -10,6 +10,13 @@
 
 namespace gpt::ops {
 
+// What attention computes. The width of a head follows from the tensor.
+struct AttentionSpec {
+  int64_t heads, kv_heads;  // query head h uses key/value head h / (heads / kv_heads)
+  double dropout = 0;       // of the weights
+  int64_t layer = -1;       // where it is called, for operators that do something else there
+};
+
 struct Heads {
   at::Tensor q, k, v;  // (B, T, H, D); (B, T, KV, D) twice; the values of a head lie side by side
 };
@@ -20,6 +27,6 @@ struct Heads {
 // A qkv that is moved in and that nobody else holds, not even an operator for its backward pass, is rotated in place; any other is
 // left as it is, and queries and keys get memory of their own. Differentiable once in qkv; its gradient is packed likewise. Throws
 // c10::Error for shapes or types that do not fit.
-Heads split_heads(at::Tensor qkv, int64_t n_head, int64_t n_kv_head, const RotaryTables& rotary = {});
+Heads split_heads(at::Tensor qkv, const AttentionSpec& spec, const RotaryTables& rotary = {});
 
 }  // namespace gpt::ops

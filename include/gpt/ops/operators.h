@@ -1,12 +1,15 @@
-// The operators that the model is made of: what they take, and a set of them, so that the model need not know whose they are.
+// The operators that the model is made of: what they take, and a set of them as an object, so that the model need not know whose they
+// are. A set may carry state, such as scales or adapters, and wrap another one.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <utility>
 
 #include "gpt/config/model_config.h"
+#include "gpt/layout/parameter_table.h"
 #include "gpt/ops/heads.h"
 #include "gpt/ops/rotary.h"
 #include "gpt/parameters/parameters.h"
@@ -27,8 +30,15 @@ enum class ProductInput {
   repeat,  // compute it anew in the backward pass, where the operator that it comes from can do that
 };
 
+// Where in a model an operator is called, for one that does something else there.
+struct Site {
+  ParameterRole role{};
+  int64_t layer = -1;
+};
+
 struct LinearLayer {
   Parameter weight, bias;  // (N, K); (N) or empty
+  Site site = {};
 };
 
 struct Normalized {
@@ -46,25 +56,83 @@ struct ClassifierOptions {
 //
 // dropout: the probability, in [0, 1), with which an element is set to zero; the others are scaled up. Our kernels round it to a
 // multiple of 2^-16, and draw the mask from one number of the device's default generator, in the backward pass anew.
-struct Operators {
-  at::Tensor (*embedding)(const at::Tensor& ids, const Parameter& table, const Parameter& positions, int64_t offset,
-                          double dropout);
-  Normalized (*add_norm)(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch, double dropout);
-  at::Tensor (*linear)(const at::Tensor& x, const Parameter& weight, const Parameter& bias, ProductInput input);
-  std::pair<at::Tensor, at::Tensor> (*linear_pair)(const at::Tensor& x, const LinearLayer& first,
-                                                   const LinearLayer& second, ProductInput input);
+class Operators {
+ public:
+  virtual ~Operators() = default;
+
+  virtual at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions,
+                               int64_t offset, double dropout) const = 0;
+  virtual Normalized add_norm(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch,
+                              double dropout) const = 0;
+  virtual at::Tensor linear(const at::Tensor& x, const LinearLayer& layer, ProductInput input) const = 0;
+  virtual std::pair<at::Tensor, at::Tensor> linear_pair(const at::Tensor& x, const LinearLayer& first,
+                                                        const LinearLayer& second, ProductInput input) const = 0;
   // Names its parts (gpt/ops/part.h) itself.
-  at::Tensor (*linear_gelu)(const at::Tensor& x, const Parameter& weight, const Parameter& bias, ProductInput input);
-  at::Tensor (*linear_for_backward)(const at::Tensor& x, const Parameter& weight, const Parameter& bias);
-  Heads (*split_heads)(at::Tensor qkv, int64_t n_head, int64_t n_kv_head, const RotaryTables& rotary);
-  at::Tensor (*attention)(at::Tensor qkv, int64_t n_head, int64_t n_kv_head, double dropout,
-                          const RotaryTables& rotary);
-  at::Tensor (*activate)(Activation activation, const at::Tensor& x);
-  at::Tensor (*activate_gated)(Activation activation, const at::Tensor& gate, const at::Tensor& in, double dropout);
-  at::Tensor (*classifier_loss)(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
-                                const ClassifierOptions& options, const at::Tensor& upstream);
-  at::Tensor (*classifier_losses)(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
-                                  const ClassifierOptions& options);
+  virtual at::Tensor linear_gelu(const at::Tensor& x, const LinearLayer& layer, ProductInput input) const = 0;
+  virtual at::Tensor linear_for_backward(const at::Tensor& x, const LinearLayer& layer) const = 0;
+  virtual Heads split_heads(at::Tensor qkv, const AttentionSpec& spec, const RotaryTables& rotary) const = 0;
+  virtual at::Tensor attention(at::Tensor qkv, const AttentionSpec& spec, const RotaryTables& rotary) const = 0;
+  virtual at::Tensor activate(Activation activation, const at::Tensor& x) const = 0;
+  virtual at::Tensor activate_gated(Activation activation, const at::Tensor& gate, const at::Tensor& in,
+                                    double dropout) const = 0;
+  virtual at::Tensor classifier_loss(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
+                                     const ClassifierOptions& options, const at::Tensor& upstream) const = 0;
+  virtual at::Tensor classifier_losses(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
+                                       const ClassifierOptions& options) const = 0;
+};
+
+using SharedOperators = std::shared_ptr<const Operators>;
+
+// Another set of operators, of which those that are overridden do something else.
+class WrappedOperators : public Operators {
+ public:
+  explicit WrappedOperators(SharedOperators inner) : inner_(std::move(inner)) {}
+
+  at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions, int64_t offset,
+                       double dropout) const override {
+    return inner_->embedding(ids, table, positions, offset, dropout);
+  }
+  Normalized add_norm(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch,
+                      double dropout) const override {
+    return inner_->add_norm(norm, x, branch, dropout);
+  }
+  at::Tensor linear(const at::Tensor& x, const LinearLayer& layer, ProductInput input) const override {
+    return inner_->linear(x, layer, input);
+  }
+  std::pair<at::Tensor, at::Tensor> linear_pair(const at::Tensor& x, const LinearLayer& first,
+                                                const LinearLayer& second, ProductInput input) const override {
+    return inner_->linear_pair(x, first, second, input);
+  }
+  at::Tensor linear_gelu(const at::Tensor& x, const LinearLayer& layer, ProductInput input) const override {
+    return inner_->linear_gelu(x, layer, input);
+  }
+  at::Tensor linear_for_backward(const at::Tensor& x, const LinearLayer& layer) const override {
+    return inner_->linear_for_backward(x, layer);
+  }
+  Heads split_heads(at::Tensor qkv, const AttentionSpec& spec, const RotaryTables& rotary) const override {
+    return inner_->split_heads(std::move(qkv), spec, rotary);
+  }
+  at::Tensor attention(at::Tensor qkv, const AttentionSpec& spec, const RotaryTables& rotary) const override {
+    return inner_->attention(std::move(qkv), spec, rotary);
+  }
+  at::Tensor activate(Activation activation, const at::Tensor& x) const override {
+    return inner_->activate(activation, x);
+  }
+  at::Tensor activate_gated(Activation activation, const at::Tensor& gate, const at::Tensor& in,
+                            double dropout) const override {
+    return inner_->activate_gated(activation, gate, in, dropout);
+  }
+  at::Tensor classifier_loss(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
+                             const ClassifierOptions& options, const at::Tensor& upstream) const override {
+    return inner_->classifier_loss(x, head, targets, options, upstream);
+  }
+  at::Tensor classifier_losses(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
+                               const ClassifierOptions& options) const override {
+    return inner_->classifier_losses(x, head, targets, options);
+  }
+
+ protected:
+  const SharedOperators inner_;
 };
 
 }  // namespace gpt::ops

@@ -11,28 +11,22 @@
 #include <vector>
 
 #include "gpt/config/training_config.h"
-#include "gpt/optim/optimizer_state.h"
+#include "gpt/optim/optimizer.h"
 #include "gpt/parameters/parameters.h"
 
 namespace gpt {
 
-class AdamW {
+class AdamW : public Optimizer {
  public:
   static std::string_view name(const OptimizerConfig& config);
 
   AdamW(const Parameters& parameters, const OptimizerConfig& config);
 
-  // One update from the parameters' gradients, and of the values' 16-bit copies. All arguments are float32 scalars on the device.
-  //   grad_scale   divides the gradients, so that clipping needs no pass of its own
-  //   found_inf    1: nothing changes, not even the step count or the moments
-  void step(const at::Tensor& learning_rate, const at::Tensor& grad_scale, const at::Tensor& found_inf);
-
-  OptimizerState state() const;  // views of the memory in use
-  // Takes moments of another type too, converting them with a line in the log; of its own, it takes every bit. Throws
-  // gpt::Error(checkpoint) when the state is not that of these parameters.
-  void load(const OptimizerState& state);
-
-  StateBytes bytes() const;  // of the moments
+  void step(const at::Tensor& learning_rate, const at::Tensor& grad_scale, const at::Tensor& found_inf) override;
+  OptimizerState state() const override;
+  // Moments of another type are converted, with a line in the log; those of its own type are taken to the bit.
+  void load(const OptimizerState& state) override;
+  StateBytes bytes() const override;
 
  private:
   struct Moments {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -16,8 +17,8 @@
 #include "gpt/device/precision.h"
 #include "gpt/model/gpt.h"
 #include "gpt/ops/verdict.h"
-#include "gpt/optim/adamw.h"
 #include "gpt/optim/grad_scaler.h"
+#include "gpt/optim/optimizer.h"
 #include "gpt/run/folder.h"
 #include "gpt/run/plan.h"
 
@@ -55,7 +56,7 @@ class State {
   int64_t skipped_in_a_row() const { return counts_.skipped_in_a_row.item<int64_t>(); }  // sync: reads the device
 
   GPT model;
-  AdamW optimizer;
+  std::unique_ptr<Optimizer> optimizer;
   GradScaler scaler;
   DataLoader loader;
   int64_t step = 0;            // completed updates, including skipped ones

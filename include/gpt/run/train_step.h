@@ -16,8 +16,8 @@
 #include "gpt/device/precision.h"
 #include "gpt/model/gpt.h"
 #include "gpt/ops/verdict.h"
-#include "gpt/optim/adamw.h"
 #include "gpt/optim/grad_scaler.h"
+#include "gpt/optim/optimizer.h"
 #include "gpt/run/recorder.h"
 
 namespace gpt::run {
@@ -26,8 +26,8 @@ class TrainStep {
  public:
   // The recorder is one for `config` and the model, or one that records nothing. The updates are counted in `counts`; undefined: in
   // new ones.
-  TrainStep(GPT& model, AdamW& optimizer, GradScaler& scaler, const Precision& precision, const TrainingConfig& config,
-            Recorder recorder = Recorder(), ops::UpdateCounts counts = {});
+  TrainStep(GPT& model, Optimizer& optimizer, GradScaler& scaler, const Precision& precision,
+            const TrainingConfig& config, Recorder recorder = Recorder(), ops::UpdateCounts counts = {});
 
   // An update of so many tokens begins: nothing is accumulated yet.
   void begin(double learning_rate, int64_t tokens);
@@ -57,7 +57,7 @@ class TrainStep {
   void update();
 
   GPT& model_;
-  AdamW& optimizer_;
+  Optimizer& optimizer_;
   GradScaler& scaler_;
   at::ScalarType autocast_type_;
   double gradient_clip_, label_smoothing_;

@@ -1,0 +1,16 @@
+// The optimizer that a configuration asks for.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "gpt/config/training_config.h"
+#include "gpt/optim/optimizer.h"
+#include "gpt/parameters/parameters.h"
+
+namespace gpt {
+
+std::unique_ptr<Optimizer> make_optimizer(const Parameters& parameters, const OptimizerConfig& config);
+std::string name_of_optimizer(const OptimizerConfig& config);  // for people: "fused AdamW"
+
+}  // namespace gpt

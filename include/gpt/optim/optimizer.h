@@ -1,0 +1,28 @@
+// What changes the parameters from their gradients, and remembers something from update to update. Which tensors it remembers is its own
+// (optimizer_state.h): a parameter may have some of them or none.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "gpt/optim/optimizer_state.h"
+
+namespace gpt {
+
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+
+  // One update from the parameters' gradients, and of the values' 16-bit copies. All arguments are float32 scalars on the device, so
+  // that nothing waits for it.
+  //   grad_scale   divides the gradients, so that clipping needs no pass of its own
+  //   found_inf    1: nothing changes, not even the step count or what is remembered
+  virtual void step(const at::Tensor& learning_rate, const at::Tensor& grad_scale, const at::Tensor& found_inf) = 0;
+
+  virtual OptimizerState state() const = 0;  // views of the memory in use
+  // Into that memory, which stays where it is. Throws gpt::Error(checkpoint) when the state is not that of these parameters.
+  virtual void load(const OptimizerState& state) = 0;
+
+  virtual StateBytes bytes() const = 0;
+};
+
+}  // namespace gpt

@@ -1,0 +1,82 @@
+#include "gpt/core/child_process.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <filesystem>
+#include <system_error>
+#include <thread>
+
+#include "gpt/core/error.h"
+#include "gpt/core/process.h"
+
+namespace gpt {
+namespace {
+
+[[noreturn]] void fail(const std::string& what, int number) {
+  throw Error(ExitCode::failed_check, fmt::format("cannot {}: {}", what, std::generic_category().message(number)));
+}
+
+}  // namespace
+
+MemoryFile::MemoryFile(const char* name) : fd_(memfd_create(name, MFD_CLOEXEC)) {
+  if (fd_ < 0) fail("make a file in memory", errno);
+}
+
+MemoryFile::~MemoryFile() { close(fd_); }
+
+void MemoryFile::write(const std::string& text) {
+  if (pwrite(fd_, text.data(), text.size(), 0) != std::ssize(text)) fail("write a file in memory", errno);
+}
+
+std::string MemoryFile::last_line() const {
+  std::string text(static_cast<size_t>(lseek(fd_, 0, SEEK_END)), '\0');
+  text.resize(static_cast<size_t>(std::max<ssize_t>(0, pread(fd_, text.data(), text.size(), 0))));
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  return text.substr(text.rfind('\n') + 1);
+}
+
+std::string path_of_this_program() {
+  std::error_code error;
+  const auto path = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) fail("read /proc/self/exe", error.value());
+  return path.string();
+}
+
+// Between fork() and exec() only what a signal handler may do is allowed.
+pid_t start_child(const std::vector<std::string>& command, const ChildStreams& streams) {
+  std::vector<char*> arguments;
+  for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  const pid_t parent = getpid(), child = fork();
+  if (child < 0) fail("start " + command[0], errno);
+  if (child > 0) return child;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(kNotStarted);  // it ended before the line above
+  dup2(streams.in, STDIN_FILENO);
+  dup2(streams.out, STDOUT_FILENO);
+  dup2(streams.errors, STDERR_FILENO);
+  execv(arguments[0], arguments.data());
+  _exit(kNotStarted);
+}
+
+// A thread of its own takes the signals that stop this process (process.h), so that none interrupts waitpid().
+int wait_for_child(pid_t child) {
+  constexpr std::chrono::milliseconds kPause(20);
+  int status = 0;
+  bool is_told = false;
+  while (waitpid(child, &status, WNOHANG) == 0) {
+    if (const int signal = process::stop_signal(); signal != 0 && !is_told) is_told = kill(child, signal) == 0;
+    std::this_thread::sleep_for(kPause);
+  }
+  return status;
+}
+
+}  // namespace gpt

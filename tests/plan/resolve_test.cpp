@@ -1,0 +1,61 @@
+// Whatever a configuration leaves open has been chosen in the result, with its reason.
+#include "gpt/plan/resolve.h"
+
+#include <gtest/gtest.h>
+
+#include "gpt/run/run.h"
+#include "plan/text_run.h"
+#include "support/device_cases.h"
+
+namespace gpt::plan {
+namespace {
+
+class ResolveTest : public DeviceTest, protected TextRun {
+ protected:
+  void SetUp() override {
+    DeviceTest::SetUp();
+    if (IsSkipped()) return;
+    config_.device = device().str();
+    config_.model.vocab_size.reset();
+    config_.training.batch_size = 0;
+    config_.training.total_batch_size = 12;
+    config_.training.schedule.max_steps = 2;
+  }
+};
+
+TEST_P(ResolveTest, LeavesNothingOpen) {
+  const auto [setup, changes] = resolve(config_, {}, device(), {});
+  EXPECT_EQ(setup.config.model.vocab_size, corpus_.vocab_size);
+  EXPECT_EQ(setup.config.training.batch_size * setup.config.training.gradient_accumulation_steps, 12);
+  EXPECT_NE(setup.config.training.precision.dtype, Dtype::automatic);
+  EXPECT_EQ(setup.config.training.precision.dtype, setup.precision.dtype);
+  EXPECT_FALSE(setup.precision.reason.empty());
+  ASSERT_FALSE(setup.batch_reason.empty());
+  EXPECT_TRUE(setup.batch_reason.back().starts_with("training.batch_size: auto chose ")) << setup.batch_reason.back();
+  EXPECT_TRUE(changes.empty());
+}
+
+TEST_P(ResolveTest, IsTheSameForARunThatIsMeasured) {
+  const run::Setup measured = resolve(config_), trained = resolve(config_, {}, device(), {}).setup;
+  EXPECT_EQ(config::dump(measured.config), config::dump(trained.config));
+}
+
+TEST_P(ResolveTest, ARunThatGoesOnKeepsWhatItChose) {
+  run::Beginning begins;
+  {
+    const run::Setup setup = resolve(config_, {}, device(), begins).setup;
+    const run::Run run(setup);
+    begins.start = run::StartingPoint{run.state().capture(), "a"};
+  }
+  begins.start->checkpoint.config.training.batch_size = 3;
+  begins.start->checkpoint.config.training.gradient_accumulation_steps = 4;
+  const auto [setup, changes] = resolve(config_, {}, device(), begins);
+  EXPECT_EQ(setup.config.training.batch_size, 3) << "though 12 would fit";
+  EXPECT_TRUE(setup.batch_reason.empty()) << "nothing was chosen";
+  EXPECT_TRUE(changes.empty());
+}
+
+INSTANTIATE_ON_DEVICES(ResolveTest);
+
+}  // namespace
+}  // namespace gpt::plan

@@ -1,0 +1,124 @@
+// A run in memory does what its parts do one by one.
+#include "gpt/run/run.h"
+
+#include <gtest/gtest.h>
+
+#include "gpt/core/process.h"
+#include "gpt/ops/aten.h"
+#include "gpt/optim/lr_schedule.h"
+#include "support/captured_log.h"
+#include "support/device_cases.h"
+#include "train/tiny_run.h"
+
+namespace gpt::run {
+namespace {
+
+bool never() { return false; }
+
+class RunTest : public DeviceTest {
+ protected:
+  void SetUp() override {
+    DeviceTest::SetUp();
+    if (IsSkipped()) return;
+    corpus_ = some_corpus();
+    corpus_.validation = corpus_.train;
+    config_ = tiny_config(corpus_);
+    config_.training.schedule.max_steps = 20;
+    config_.training.precision.use_amp = false;
+  }
+  Setup setup() const { return {config_, corpus_, describe_device(device()), Precision{}}; }
+
+  Corpus corpus_;
+  Config config_;
+};
+
+TEST_P(RunTest, AnUpdateFollowsTheScheduleOfThePlan) {
+  const Setup setup = this->setup();
+  Run run(setup);
+  TinyRun parts(config_, corpus_, device(), Precision{});
+  for (int64_t step = 0; step < 3; ++step) {
+    const double learning_rate = learning_rate_at(config_.training.schedule, step, 20);
+    EXPECT_EQ(run.learning_rate(), learning_rate);
+    const auto expected =
+        run_update(parts.step, parts.state.loader, run.plan().micro_batches(step), learning_rate, never);
+    EXPECT_EQ(run.update(never), expected);
+    EXPECT_EQ(run.state().step, step + 1);
+    EXPECT_EQ(run.step().loss().item<float>(), parts.step.loss().item<float>());
+  }
+  expect_same_weights_and_moments(run.state().capture(), parts.state.capture());
+}
+
+TEST_P(RunTest, AnUpdateThatIsStoppedMidwayLeavesEverythingAsItWas) {
+  const Setup setup = this->setup();
+  Run run(setup);
+  ASSERT_TRUE(run.update(never));
+  const Checkpoint before = run.state().capture();
+  const at::Tensor weights = run.model().parameters().flat_values().clone();
+  EXPECT_FALSE(run.update([] { return true; }));
+  const Checkpoint after = run.state().capture();
+  EXPECT_EQ(after.step, 1);
+  EXPECT_EQ(after.data_sample, before.data_sample);
+  for (const auto& [name, state] : before.rng) EXPECT_TRUE(state.equal(after.rng.at(name))) << name;
+  EXPECT_TRUE(run.model().parameters().flat_values().equal(weights));
+}
+
+TEST_P(RunTest, ATriedUpdateLearnsNothing) {
+  const Setup setup = this->setup();
+  Run run(setup);
+  const at::Tensor weights = run.model().parameters().flat_values().clone();
+  run.try_update(2);
+  EXPECT_EQ(run.state().step, 0);
+  EXPECT_TRUE(run.model().parameters().flat_values().equal(weights));
+}
+
+TEST_P(RunTest, GoesOnFromACheckpointOrWithOtherWeights) {
+  const Setup setup = this->setup();
+  Run first(setup);
+  ASSERT_TRUE(first.update(never));
+  Beginning goes_on{StartingPoint{first.state().capture(), "a"}, {}};
+  Run second(setup, goes_on);
+  EXPECT_EQ(second.state().step, 1);
+  goes_on.release_tensors();
+  ASSERT_TRUE(second.update(never));
+
+  const Beginning begins{{}, InitialWeights{"a", 2, second.state().capture().model, ""}};
+  const Run third(setup, begins);
+  EXPECT_EQ(third.state().step, 0);
+  expect_equal(third.state().capture().model, second.state().capture().model);
+}
+
+// Computes what ours compute, but for a wrong gate.
+class WrongOperators : public ops::WrappedOperators {
+ public:
+  WrongOperators() : WrappedOperators(ops::aten_operators()) {}
+  at::Tensor activate_gated(ops::Activation, const at::Tensor& gate, const at::Tensor& in, double) const override {
+    return gate + in;
+  }
+};
+
+TEST_P(RunTest, WhereItsOperatorsAreWrongItGoesOnWithLibTorchsAndRecordsNothing) {
+  const Setup setup = this->setup();
+  int64_t replays = 0;
+  Run run(setup, {}, [&](GPT& model) { return test::counting_recorder(model, replays); });
+  EXPECT_TRUE(run.step().is_recorded());
+  run.model().set_operators(std::make_shared<WrongOperators>());
+  test::CapturedLog log;
+  run.check_operators();
+  EXPECT_NE(log.text().find("Failed to compile"), std::string::npos);
+  EXPECT_EQ(run.model().operators(), ops::aten_operators());
+  EXPECT_FALSE(run.step().is_recorded());
+  for (int i = 0; i < Recorder::kRunsBefore + 2; ++i) ASSERT_TRUE(run.update(never));
+  EXPECT_EQ(replays, 0);
+}
+
+TEST_P(RunTest, AnEvaluationTakesTheSequencesThatTheRunHasSettledOn) {
+  const Setup setup = this->setup();
+  Run run(setup);
+  run.state().eval_sequences = 5;
+  EXPECT_EQ(run.evaluator().run(run.model(), [](double) { return false; }).sequences, 5);
+}
+
+INSTANTIATE_ON_DEVICES(RunTest);
+
+}  // namespace
+}  // namespace gpt::run
