@@ -43,11 +43,11 @@ namespace {
 struct Options {
   double minutes = 0;
   std::string results = "benchmark_results";
-  int64_t epochs = 3, iterations = 0;  // of `modes`
-  int64_t warm_up = 5, updates = 30;   // of `measure`, and of `learn`
-  int64_t evaluations = 8;             // of `learn`
-  std::string result;                  // of both
-  std::string names, command;          // of `combo`; as it was typed
+  int64_t epochs = 3, iterations = 0;  // for `modes`
+  int64_t warm_up = 5, updates = 30;   // for `measure`; `updates` for `learn` too
+  int64_t evaluations = 8;             // for `learn`
+  std::string result;                  // for both
+  std::string names, command;          // the names for `combo`; the command as it was typed
 };
 
 // The run that is measured where none is named: the one that gpt-train chooses for this machine and the installed text.

@@ -76,7 +76,7 @@ class Timed {
   int64_t count_ = 1;
 };
 
-// Of a large tensor into another, which is read and written once.
+// The bandwidth of copying a large tensor into another: it is read and written once.
 double copy_bandwidth(at::Device device) {
   constexpr int64_t kBytes = int64_t{1} << 28;
   const at::Tensor from = at::ones({kBytes / 4}, at::TensorOptions(device).dtype(at::kFloat)),
@@ -167,7 +167,7 @@ class Cases {
     };
   }
 
-  // Of a text of a million tokens: each token of a window is read once, and written as an input and as a target.
+  // Batches of a text of a million tokens: each token of a window is read once, and written as an input and as a target.
   void add_batch() {
     constexpr int64_t kTokens = 1 << 20;
     const int64_t T = model_.block_size;
@@ -319,9 +319,9 @@ class Cases {
 
   ModelConfig model_;
   TrainingConfig training_;
-  double tokens_, bytes_;  // of a micro-batch; of a value
+  double tokens_, bytes_;  // tokens of a micro-batch; bytes of a value
   at::TensorOptions options_;
-  at::ScalarType gradient_type_;  // of the weights
+  at::ScalarType gradient_type_;  // the type of the weights' gradients
   Parameters parameters_;
   ops::RotaryTables rotary_;  // undefined: other positions
   std::vector<Case> cases_;

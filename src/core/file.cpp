@@ -148,7 +148,7 @@ std::string read_file(const std::string& path, ExitCode code, std::optional<Size
   require_kind(info, Pipes::allowed, path, code);
   Descriptor descriptor{open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)};
   if (descriptor.fd < 0 || fstat(descriptor.fd, &info) != 0) throw_unreadable(code, path, error_text(errno));
-  require_kind(info, Pipes::allowed, path, code);  // of what was opened
+  require_kind(info, Pipes::allowed, path, code);  // checks what was opened
   const auto require_size = [&](uint64_t size, const char* at_least) {
     if (!limit || size <= limit->bytes) return;
     throw_unreadable(code, path,
@@ -168,7 +168,7 @@ std::string read_file(const std::string& path, ExitCode code, std::optional<Size
     const ssize_t count = read(descriptor.fd, text.data() + size, text.size() - size);
     const int error = errno;
     text.resize(size + static_cast<size_t>(std::max<ssize_t>(count, 0)));
-    require_size(text.size(), "at least ");  // of a pipe it is not known before
+    require_size(text.size(), "at least ");  // a pipe's is not known before
     if (count == 0) return text;
     if (count < 0 && error != EINTR && error != EAGAIN) throw_unreadable(code, path, error_text(error));
   }

@@ -407,7 +407,7 @@ class Examination {
     add(plan::check_cost(pricing, plan::time_left(config, *plan_, steps_done_, step_->seconds, validation_tokens)));
   }
 
-  // Of a bin, which may be larger than the memory that caches it.
+  // How fast a bin can be read, which may be larger than the memory that caches it.
   void examine_data_speed(const plan::StepTime& step) {
     if (card_ || !corpus_ || config_.data.bin.empty()) return;
     const double tokens_per_second = static_cast<double>(step.tokens) / step.seconds;
@@ -445,7 +445,7 @@ class Examination {
   double memory_here_ = 0;                      // free for a trial
   std::optional<run::StartingPoint> start_;     // until it has been compared with the run
   std::vector<std::string> changes_;            // since its checkpoint
-  std::optional<run::InitialWeights> initial_;  // of a new run; without the weights themselves
+  std::optional<run::InitialWeights> initial_;  // a new run's; without the weights themselves
   int64_t steps_done_ = 0;
   std::optional<int64_t> named_step_;   // that of --checkpoint
   bool is_timed_ = false;               // it was tried

@@ -35,7 +35,7 @@ class RepeatedDocuments {
 // A chunk with what can be computed of it on any thread.
 struct ComparedChunk {
   Chunk chunk;
-  std::vector<MinHash> hashes;  // of its parts; empty for exact repetitions
+  std::vector<MinHash> hashes;  // one for each of its parts; empty for exact repetitions
 };
 ComparedChunk compared(Chunk chunk, Deduplicate how);
 
@@ -58,11 +58,11 @@ class RepetitionFinder {
 
   const Deduplicate how_;
   RepeatedDocuments repeated_;
-  Hash128 text_;  // of the document that is being taken
+  Hash128 text_;  // the document that is being taken
   MinHash words_ = no_words();
   std::unordered_set<Hash128::Digest, DigestHash> texts_;
-  std::vector<Sketch> sketches_;                        // of those that are kept
-  std::unordered_map<uint64_t, uint32_t> first_owner_;  // of a band of numbers, in sketches_
+  std::vector<Sketch> sketches_;                        // those of the documents that are kept
+  std::unordered_map<uint64_t, uint32_t> first_owner_;  // the first owner of a band of numbers, in sketches_
 };
 
 }  // namespace gpt

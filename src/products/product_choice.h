@@ -23,7 +23,7 @@ struct ProductKey {
   at::ScalarType type, result_type;
   bool a_transposed, b_transposed;  // the factor is a view of its transpose, which is contiguous
   bool adds, has_bias, has_gelu;
-  int64_t alignment;  // of every pointer, in bytes: 16 or 256
+  int64_t alignment;  // the alignment of every pointer, in bytes: 16 or 256
   auto operator<=>(const ProductKey&) const = default;
 };
 
@@ -48,7 +48,7 @@ StoredProduct stored(const ProductKey& key);
 
 struct Fastest {
   size_t way = 0;
-  double seconds = 0, first_seconds = 0;  // of one product, by that way and by the first
+  double seconds = 0, first_seconds = 0;  // the time of one product, by that way and by the first
 };
 
 // The way with the least median of the seconds that its repetitions took. It is the first one, which is LibTorch's, unless another is

@@ -20,7 +20,7 @@ constexpr uint64_t count_of(uint32_t code) {
   return code < 1024 ? code : uint64_t{32 + (code & 31)} << ((code >> 5) - 27);
 }
 
-// Of the greatest count that has a code and is not above `count`.
+// The code of the greatest count that has one and is not above `count`.
 constexpr uint32_t code_below(uint64_t count) {
   if (count < 1024) return static_cast<uint32_t>(count);
   const int shift = std::min(static_cast<int>(std::bit_width(count)) - 6, 36);

@@ -189,7 +189,7 @@ TEST(GPT, DropoutOnlyWhenTraining) {
   }
 }
 
-// Of both architectures, with our operators and with ATen's.
+// In both architectures, with our operators and with ATen's.
 TEST(GPT, GradientCheckpointingGivesTheSameBits) {
   using enum GradientCheckpointing;
   (void)select_operators({}, at::kCPU);  // allows LibTorch every kernel
@@ -324,7 +324,7 @@ TEST(GPT, RefusesWeightsOfAnotherArchitecture) {
 std::string open_part;
 std::vector<std::string> parts_of_products;
 
-// Of which gpt-bench profile then counts the backward passes too.
+// gpt-bench profile then counts the products' backward passes too.
 TEST(GPT, TheProductsOfABlockBelongToTheirPart) {
   parts_of_products.clear();
   ops::Operators operators = ops::fused_operators();

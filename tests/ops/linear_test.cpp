@@ -62,7 +62,7 @@ const LinearCase kLinearCases[] = {{{1}, 1, 1, true},      {{17}, 5, 3, true},  
 // What the products and the parameters are of.
 struct Form {
   const char* name;
-  at::ScalarType type;  // of the products
+  at::ScalarType type;  // the type of the products
   bool has_autocast;
   ParameterTypes parameters;
 };
@@ -81,7 +81,7 @@ double max_difference(const at::Tensor& x, const at::Tensor& reference) {
   return (x.detach().cpu() - reference.detach()).abs().max().item<double>();
 }
 
-// Of a sum of n products of values of order one, which is of order sqrt(n), the largest of all a few times that.
+// The tolerance for a sum of n products of values of order one, which is of order sqrt(n), the largest of all a few times that.
 double in_sum(int64_t n) { return test::tolerance(at::kFloat, n, 5 * std::sqrt(static_cast<double>(n))); }
 
 void expect_within(const at::Tensor& result, const at::Tensor& exact, const at::Tensor& bound, const char* what) {

@@ -15,7 +15,7 @@ struct Rung {
   std::string settings;  // what it sets, as a person would write it
   std::function<void(Config& config)> apply;
   std::string obstacle = {};            // why it cannot be measured here; empty: it can
-  std::string group = {};               // of rungs that set the same in different ways
+  std::string group = {};               // shared by rungs that set the same in different ways
   std::vector<std::string> needs = {};  // rungs, or one of a group, without which it does nothing
   std::string rival = {};               // the rung that stays in the set rather than this one
 };

@@ -13,8 +13,8 @@ namespace gpt {
 
 struct Card {
   std::string_view name;  // as the driver has it, without "NVIDIA" and "GeForce"
-  int gigabytes;          // of memory, 2^30 bytes each
-  double bandwidth;       // of it, GB/s
+  int gigabytes;          // memory, in units of 2^30 bytes
+  double bandwidth;       // memory bandwidth, GB/s
   int capability;         // compute capability: 89 is 8.9
   // Dense TFLOP/s (half of the figures that NVIDIA gives "with sparsity") with float32 accumulation, on tensor cores but for
   // float32. 0: the card does not have the format.

@@ -32,12 +32,12 @@ class AdamW {
   // gpt::Error(checkpoint) when the state is not that of these parameters.
   void load(const OptimizerState& state);
 
-  StateBytes bytes() const;  // of the moments
+  StateBytes bytes() const;  // those of the moments
 
  private:
   struct Moments {
     StateRange range;
-    std::vector<at::Tensor> slots;  // of the whole range, in the order of optimizer_slots()
+    std::vector<at::Tensor> slots;  // tensors of the whole range, in the order of optimizer_slots()
   };
 
   void step_fused(const at::Tensor& learning_rate, const at::Tensor& grad_scale, const at::Tensor& found_inf);
@@ -51,7 +51,7 @@ class AdamW {
   OptimizerConfig config_;
   std::vector<Moments> moments_;
   at::Tensor decays_;      // uint8 for each kParameterAlignment values: 1 where weight decay applies
-  at::Tensor step_count_;  // of all parameters
+  at::Tensor step_count_;  // the same for all parameters
 };
 
 }  // namespace gpt
