@@ -96,7 +96,7 @@ class Comparisons {
   }
 
   void summarize() {
-    double drift = 1;  // that of the first mode, with which each other one took turns
+    double drift = 1;  // drift of the first mode, with which each other one took turns
     for (size_t i = 0; i < modes_.size(); ++i) {
       LadderRow& row = result_.rows[i];
       if (runs_[i].empty() || !row.verdict.empty()) continue;

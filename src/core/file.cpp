@@ -168,7 +168,7 @@ std::string read_file(const std::string& path, ExitCode code, std::optional<Size
     const ssize_t count = read(descriptor.fd, text.data() + size, text.size() - size);
     const int error = errno;
     text.resize(size + static_cast<size_t>(std::max<ssize_t>(count, 0)));
-    require_size(text.size(), "at least ");  // a pipe's is not known before
+    require_size(text.size(), "at least ");  // the size of a pipe is not known before
     if (count == 0) return text;
     if (count < 0 && error != EINTR && error != EAGAIN) throw_unreadable(code, path, error_text(error));
   }

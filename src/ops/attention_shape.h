@@ -11,7 +11,7 @@ namespace gpt::ops::cpu {
 struct AttentionShape {
   int64_t B, T, H, KV, D;
   const float *cos = nullptr, *sin = nullptr;  // (T, D/2): rotate queries and keys; null: do not
-  DropoutMask dropout = {};                    // for the attention weights
+  DropoutMask dropout = {};                    // mask of the attention weights
 
   // Queries and keys are taken in blocks of this many rows.
   static constexpr int64_t kBlock = 64;

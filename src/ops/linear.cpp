@@ -36,7 +36,7 @@ struct LinearResult {
 
 struct LinearContext {
   std::vector<LinearLayer> layers;
-  std::vector<std::shared_ptr<RowSums>> sums;  // for the layers' gradients, where they have a bias
+  std::vector<std::shared_ptr<RowSums>> sums;  // sums of the layers' gradients, where they have a bias
   MatrixLibrary library;
   Repeat repeat;  // computes the input again, where that is not saved
 };

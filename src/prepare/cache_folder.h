@@ -28,7 +28,7 @@ std::vector<CacheEntry> cache_entries(const std::string& root);
 
 struct RemovedEntries {
   int64_t entries = 0, bytes = 0;
-  int64_t kept = 0;  // that are in use, or are being prepared
+  int64_t kept = 0;  // texts that are in use or being prepared
 };
 
 // Removes the entries that were used least recently until the others have at most `limit` bytes; below 0, all of them. What

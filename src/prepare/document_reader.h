@@ -29,7 +29,7 @@ class DocumentReader {
     std::string text_field;                            // the field to read in .jsonl
     int64_t max_chars = 0;                             // the text ends after so many characters; 0 = never
     std::function<void()> waiting;                     // called while a pipe has nothing; may throw
-    const RepeatedDocuments* repeated = nullptr;       // to be left out; null = none
+    const RepeatedDocuments* repeated = nullptr;       // documents to leave out; null = none
   };
 
   DocumentReader(std::vector<Source> sources, Options options);
@@ -98,13 +98,13 @@ class DocumentReader {
   size_t next_source_ = 0;
   std::unique_ptr<DocumentStream> documents_;  // the documents of the open source, or
   std::unique_ptr<ByteStream> lines_;          // its lines, where it is .jsonl
-  uint64_t position_ = 0;                      // that of the next part
-  uint64_t document_ = 0;                      // that of the open document
+  uint64_t position_ = 0;                      // position of the next part
+  uint64_t document_ = 0;                      // position of the open document
   bool handed_out_ = false;                    // parts of the open source are in chunks that were given
   bool has_crlf_ = false, has_mark_ = false;   // the open source
   bool held_back_ = false;                     // a CR, until it is known whether a LF follows
 
-  Chunk chunk_;           // that is being filled
+  Chunk chunk_;           // the chunk that is being filled
   bool reading_ = false;  // a document, whose text so far is the chunk's from begin_ on
   bool first_part_ = true;
   size_t begin_ = 0, limit_ = 0;  // it is cut when it is this long

@@ -43,7 +43,7 @@ ComparedChunk compared(Chunk chunk, Deduplicate how);
 class RepetitionFinder {
  public:
   explicit RepetitionFinder(Deduplicate how) : how_(how) {}
-  // `numbers`: of the sources.
+  // `numbers`: those of the sources.
   void add(const ComparedChunk& chunk, const std::vector<uint32_t>& numbers);
   const RepeatedDocuments& repeated() const { return repeated_; }
 
@@ -58,10 +58,10 @@ class RepetitionFinder {
 
   const Deduplicate how_;
   RepeatedDocuments repeated_;
-  Hash128 text_;  // the document that is being taken
+  Hash128 text_;  // hash of the document that is being taken
   MinHash words_ = no_words();
   std::unordered_set<Hash128::Digest, DigestHash> texts_;
-  std::vector<Sketch> sketches_;                        // those of the documents that are kept
+  std::vector<Sketch> sketches_;                        // sketches of the documents that are kept
   std::unordered_map<uint64_t, uint32_t> first_owner_;  // the first owner of a band of numbers, in sketches_
 };
 

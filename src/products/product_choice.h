@@ -36,7 +36,7 @@ std::string name_of(const ProductKey& key);
 // A matrix as cuBLASLt takes it, which stores by columns and so sees the transpose of each of ours.
 struct StoredMatrix {
   int64_t rows, columns;  // as it is stored; the stride from one column to the next is `rows`
-  bool transposed;        // before it is multiplied
+  bool transposed;        // transposed before it is multiplied
 };
 
 // result^T = b^T a^T: `first` is b, `second` is a.

@@ -114,7 +114,7 @@ TEST_P(OperatorSpeedsTest, OperatorsAreThoseOfTheConfiguration) {
   EXPECT_EQ(std::ranges::count(names, "RoPE and the split into heads"), 3);
 }
 
-std::vector<bool> has_divisor;  // for each call of LibTorch's AdamW
+std::vector<bool> has_divisor;  // whether each call of LibTorch's AdamW had one
 
 // With a divisor LibTorch's kernel writes all gradients, which ours does not.
 TEST_P(OperatorSpeedsTest, LibTorchsUpdateIsNotToldToDivideTheGradients) {

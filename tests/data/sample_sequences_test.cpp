@@ -62,7 +62,7 @@ struct Sequence {
   DataPosition from;
   int64_t batches;
   const char* first;  // batch
-  const char* hash;   // the hash of all of them
+  const char* hash;   // the hash of all batches
 };
 
 void PrintTo(const Sequence& sequence, std::ostream* out) { *out << sequence.name; }

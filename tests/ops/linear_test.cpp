@@ -383,7 +383,7 @@ TEST_P(LinearPairTest, TheSecondProductIsNotRoundedBeforeItIsAdded) {
 
 INSTANTIATE_ON_DEVICES(LinearPairTest);
 
-int additions;  // that LibTorch was asked for
+int additions;  // additions that LibTorch was asked for
 
 int additions_in(const std::function<void()>& work) {
   additions = 0;
@@ -415,7 +415,7 @@ TEST(LinearPair, NothingIsAddedOutsideOfTheProducts) {
   }
 }
 
-int normalizations;  // that the CPU's kernel was asked for
+int normalizations;  // those that the CPU's kernel was asked for
 
 TEST(LinearPair, AnInputThatIsNotKeptIsComputedAnewOnceForBothLayers) {
   static const auto add_norm_kernel = kernels_of(at::empty({0})).add_norm;
@@ -453,7 +453,7 @@ TEST(LinearPair, AnInputThatIsNotKeptIsComputedAnewOnceForBothLayers) {
   kernels_of(values).add_norm = add_norm_kernel;
 }
 
-int row_sums;  // that were added to a gradient
+int row_sums;  // row sums that were added to a gradient
 
 // The kernels of a GPU sum the gradients that they write.
 TEST(LinearPair, EitherBiasGetsTheSumsOfTheGradientOfItsOwnLayer) {

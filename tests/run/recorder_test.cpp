@@ -17,7 +17,7 @@ using Part = Recorder::Part;
 
 struct Calls {
   int work = 0;                     // how often the work ran on the spot
-  int beside_graphs = 0;            // how often of these in the memory of graphs
+  int beside_graphs = 0;            // how often it did in the memory of graphs
   std::vector<std::string> graphs;  // what they did
   std::string failure;              // the error of the next recording
 };

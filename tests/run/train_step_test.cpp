@@ -262,7 +262,7 @@ constexpr StepCase kStepCases[] = {
 // What a run of several updates gave, of three micro-batches each, the third of which is smaller.
 struct Trace {
   std::vector<float> losses;
-  std::vector<NamedTensors> gradients;  // those of every update
+  std::vector<NamedTensors> gradients;  // the gradients of every update
   std::vector<at::Tensor> weights;      // after the last
 };
 

@@ -38,7 +38,7 @@ class DataLoader {
   ~DataLoader();
 
   BatchShape next_shape() const;
-  void next_into(const Batch& batch);  // whose tensors have that shape and lie on the device
+  void next_into(const Batch& batch);  // its tensors have that shape and lie on the device
   Batch next();                        // in memory of its own
   DataPosition position() const;       // the position of the batch that comes next
   void seek(const DataPosition& position);
@@ -48,7 +48,7 @@ class DataLoader {
   int64_t samples_per_epoch() const;  // samples; those of the whole run where it is in stages
   int64_t batches_per_epoch() const;
   bool resident() const;
-  int64_t device_bytes() const;  // what the tokens take in a GPU's memory
+  int64_t device_bytes() const;  // bytes that the tokens take in a GPU's memory
 
  private:
   struct Impl;

@@ -30,7 +30,7 @@ class TimeLeft {
 
 struct Pace {
   double update_seconds = 0;
-  double around_seconds = 0;  // that a run takes beside its updates: start-up, above all
+  double around_seconds = 0;  // what a run takes beside its updates: start-up, above all
 };
 
 // From one short measurement; nothing when it was stopped.

@@ -22,7 +22,7 @@ struct MeasurementLength {
 struct Measurement {
   double step_ms = 0;            // the median update, or the median of the means of groups
   double cpu_ms = 0;             // CPU time of an update, all threads together
-  double tokens_per_second = 0;  // those of the median update
+  double tokens_per_second = 0;  // speed of the median update
   int64_t peak_bytes = 0;        // bytes of the process on a CPU, of tensors on a GPU
   int64_t tensor_bytes = 0;      // at their peak; 0: not known
   int64_t threads = 0;           // CPU threads that LibTorch used

@@ -34,7 +34,7 @@ struct StepProfile {
   double cpu_ms = 0;            // CPU time of all threads in a step: a mean too
   double launched_ms = 0;       // until the host had launched a step's work
   double peak_flops = 0;        // per second, of a large product
-  int64_t updates = 0;          // that were timed
+  int64_t updates = 0;          // updates that were timed
   bool is_resident = false;     // the tokens are on the device
   std::optional<MemoryUse> memory = {};
   bool complete = true;  // not stopped by a signal

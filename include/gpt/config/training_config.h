@@ -70,7 +70,7 @@ struct ExecutionConfig {
 // How LibTorch's allocator manages the memory of a GPU.
 struct AllocatorConfig {
   double memory_fraction = 1.0;     // the share of the device that the run may take
-  bool expandable_segments = true;  // which grow, so that less is lost between tensors of other sizes
+  bool expandable_segments = true;  // segments that grow, so that less is lost between tensors of other sizes
   bool release_memory = false;      // give back what is unused between training, validation and samples
 };
 

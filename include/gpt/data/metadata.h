@@ -38,8 +38,8 @@ struct Metadata {
   std::string split;  // "documents" or "tokens": how the validation part was chosen
   int64_t invalid_utf8_bytes = 0;
   int64_t crlf_files = 0, byte_order_mark_files = 0;  // text files that were read without their CRs, without their mark
-  int64_t repeated_documents = 0;                     // that were left out
-  int64_t replaced_characters = 0;                    // in JSON lines, by U+FFFD: they were no Unicode
+  int64_t repeated_documents = 0;                     // documents that were left out
+  int64_t replaced_characters = 0;                    // characters of JSON lines; U+FFFD replaced them
   std::vector<SourceFile> sources;
   std::vector<std::string> skipped;  // files of the input's folders that were passed over: no text, damaged
   bool operator==(const Metadata&) const = default;

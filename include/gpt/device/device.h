@@ -14,7 +14,7 @@ namespace gpt {
 struct DeviceInfo {
   at::Device device = at::kCPU;
   std::string name;                                      // "NVIDIA H200", or the CPU's model name
-  int64_t memory_bytes = 0;                              // the GPU's, or the machine's
+  int64_t memory_bytes = 0;                              // memory of the GPU, or of the machine
   int compute_major = 0, compute_minor = 0;              // CUDA only
   int64_t multiprocessors = 0;                           // CUDA only; 132, as an H100 has, for a card that is not here
   bool bfloat16 = false, float16 = false, tf32 = false;  // in hardware, and faster than float32

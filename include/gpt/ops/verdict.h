@@ -11,8 +11,8 @@ struct Verdict {
   at::Tensor grad_norm;  // norm of the gradients without the loss's scale, before clipping
   at::Tensor
       skipped;  // 1 where the loss or the norm is not finite, so that the update must change nothing; otherwise 0
-  at::Tensor
-      divisor;  // to divide gradients in memory by: the loss's scale times what brings their norm down to the limit
+  // What to divide the gradients in memory by: the loss's scale times what brings their norm down to the limit.
+  at::Tensor divisor;
 };
 
 // Counts over all updates so far: scalars on their device.

@@ -32,7 +32,7 @@ class AdamW {
   // gpt::Error(checkpoint) when the state is not that of these parameters.
   void load(const OptimizerState& state);
 
-  StateBytes bytes() const;  // those of the moments
+  StateBytes bytes() const;  // bytes of the moments
 
  private:
   struct Moments {
@@ -42,7 +42,7 @@ class AdamW {
 
   void step_fused(const at::Tensor& learning_rate, const at::Tensor& grad_scale, const at::Tensor& found_inf);
   void step_by_operators(const at::Tensor& learning_rate, const at::Tensor& grad_scale);
-  void wait_for_moments() const;  // which the host may touch afterwards
+  void wait_for_moments() const;  // the host may touch them afterwards
   const Moments& moments_of(size_t row) const;
   // Views of a row's slots, in the order of optimizer_slots().
   std::vector<at::Tensor> slots_of(size_t row) const;
@@ -51,7 +51,7 @@ class AdamW {
   OptimizerConfig config_;
   std::vector<Moments> moments_;
   at::Tensor decays_;      // uint8 for each kParameterAlignment values: 1 where weight decay applies
-  at::Tensor step_count_;  // the same for all parameters
+  at::Tensor step_count_;  // one for all parameters
 };
 
 }  // namespace gpt

@@ -107,7 +107,7 @@ class Parameters {
   NamedTensors gradients() const {
     return named_views([](const Parameter& p) { return p.gradient(); });
   }
-  NamedTensors views(const at::Tensor& flat) const;  // of another buffer of this layout, such as an optimizer's state
+  NamedTensors views(const at::Tensor& flat) const;  // in another buffer of this layout, such as an optimizer's state
 
   // (layout().size) float32; of the compute type where there is no master.
   const at::Tensor& flat_values() const { return flat_values_; }

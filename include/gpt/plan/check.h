@@ -29,7 +29,7 @@ struct Check {
   // What would make the run need less memory, shown below the answers where it matters.
   struct Saver {
     std::string setting;  // "training.gradient_checkpointing: block"
-    double bytes = 0;     // that it saves
+    double bytes = 0;     // bytes that it saves
     std::string price;    // in time or precision
   };
   std::vector<Saver> savers = {};  // in order of gain

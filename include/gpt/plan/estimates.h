@@ -37,9 +37,9 @@ ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& t
 struct MemoryEstimate {
   double weights = 0;    // 4 per parameter, and 2 more for copies of 16 bits, or these alone
   double gradients = 0;  // 4 per parameter or 2, kept from step to step
-  double moments = 0;  // the optimizer's: 8 per parameter for AdamW's two, 4 or 2 with fewer bits; without those below
+  double moments = 0;  // optimizer state: 8 per parameter for AdamW's two, 4 or 2 with fewer bits; without those below
   double activations = 0;  // kept from the forward pass for the backward pass
-  double logits = 0;       // those of a chunk, which become their gradients, where the peak is at the head
+  double logits = 0;       // logits of a chunk, which become their gradients, where the peak is at the head
   double workspace = 0;    // what else the head takes, or the backward pass of one block where that is more
   double host = 0;         // what the optimizer has in the memory of the host, and so not part of the total
   double total() const;

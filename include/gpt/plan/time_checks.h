@@ -35,7 +35,7 @@ Check check_time(const Config& config, const run::Plan& plan, int64_t steps_done
 struct Pricing {
   double per_hour = 0;
   std::string noun = {};              // what is paid in: "units"; empty for a currency
-  std::optional<double> budget = {};  // in the same
+  std::optional<double> budget = {};  // in the same unit
 };
 // Fails where the budget does not pay for what is left, saying how much would, and how many steps it does pay for.
 Check check_cost(const Pricing& pricing, const TimeLeft& left);

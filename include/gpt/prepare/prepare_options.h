@@ -27,7 +27,7 @@ struct PrepareOptions {
   std::string tokenizer = "gpt2";   // as make_tokenizer() takes it
   std::string saved_tokenizer = {};  // JSON of the tokenizer to use instead; empty = none
   std::string text_field = "text";   // the field to read in .jsonl
-  double validation_fraction = 0.1;  // of the documents; of the tokens, from the end, where there are too few documents
+  double validation_fraction = 0.1;  // share of the documents; of the tokens, from the end, where documents are too few
   bool parse_special_tokens = false;  // otherwise their text is ordinary text
   int64_t min_frequency = 2;          // the fewest occurrences of a pair that bpe:N merges
   int64_t max_chars = 0;              // read at most this many characters; 0 = all

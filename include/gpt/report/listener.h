@@ -21,14 +21,14 @@ struct RunRecord {
   std::string folder;                     // the run's folder
   std::string configuration;              // the effective one, as YAML
   std::string machine;                    // the device, the precision and the build, in lines
-  double epochs = 0;                      // that the steps make; 0 where they see texts in other proportions
+  double epochs = 0;                      // epochs that the steps make; 0 where they see texts in other proportions
   std::vector<std::string> changes = {};  // since the checkpoint of a run that resumes: "key: old -> new"
 };
 
 // When something was so, which every line of metrics.jsonl says.
 struct Moment {
   double time = 0;     // seconds since 1970, UTC
-  int64_t tokens = 0;  // that the run has been trained on, each as often as it was
+  int64_t tokens = 0;  // tokens that the run has been trained on, each as often as it was
 };
 
 // A step between two that are logged.
@@ -56,7 +56,7 @@ struct EvaluationRecord {
   std::optional<double> bits_per_byte;  // nothing where the bytes of the text are not known
   bool is_best = false;
   double seconds = 0;
-  std::optional<double> standard_error = {};  // that of the loss; nothing where the whole split was read
+  std::optional<double> standard_error = {};  // error of the loss; nothing where the whole split was read
   Moment at = {};
   double perplexity() const { return std::exp(loss); }
 };

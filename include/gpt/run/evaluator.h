@@ -26,7 +26,7 @@ struct Evaluation {
   // split's. Nothing where the whole split was read, or where neighbouring sequences were.
   std::optional<double> standard_error = {};
   std::optional<double> bits_per_byte = {};  // nothing where the bytes are not known
-  int64_t sequences = 0, tokens = 0;         // that were predicted
+  int64_t sequences = 0, tokens = 0;         // sequences and tokens that were predicted
   double perplexity() const { return std::exp(loss); }
 };
 
