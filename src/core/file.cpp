@@ -55,7 +55,7 @@ std::string name_of(const std::string& path) { return path.substr(path.rfind('/'
 
 enum class Pipes { refused, allowed };
 
-// Until there is something to read, or the end. Of a pipe and of some files of the kernel that may be never.
+// Waits until there is something to read, or the end. For a pipe and some files of the kernel that may be never.
 void wait_for_input(int fd, const std::string& path) {
   constexpr int kMilliseconds = 100;
   pollfd ready{.fd = fd, .events = POLLIN, .revents = 0};
@@ -64,7 +64,7 @@ void wait_for_input(int fd, const std::string& path) {
   }
 }
 
-// To be asked before it is opened: opening a device may do something, and a pipe waits for its writer.
+// Call this before a file is opened: opening a device may do something, and a pipe waits for its writer.
 void require_kind(const struct stat& info, Pipes pipes, const std::string& path, ExitCode code) {
   if (S_ISREG(info.st_mode) || (S_ISFIFO(info.st_mode) && pipes == Pipes::allowed)) return;
   if (S_ISDIR(info.st_mode)) throw_unreadable(code, path, "it is a folder");

@@ -445,7 +445,7 @@ class Examination {
   double memory_here_ = 0;                      // free for a trial
   std::optional<run::StartingPoint> start_;     // until it has been compared with the run
   std::vector<std::string> changes_;            // since its checkpoint
-  std::optional<run::InitialWeights> initial_;  // where a new run's weights come from; without the weights themselves
+  std::optional<run::InitialWeights> initial_;  // what a new run begins with; without the weights themselves
   int64_t steps_done_ = 0;
   std::optional<int64_t> named_step_;   // the step of --checkpoint
   bool is_timed_ = false;               // it was tried

@@ -17,7 +17,7 @@
 
 namespace gpt {
 
-// By the number of their source and the position in it where they begin.
+// Documents by the number of their source and the position in it where they begin.
 class RepeatedDocuments {
  public:
   void add(uint32_t source_number, uint64_t position) { positions_[source_number].insert(position), ++count_; }

@@ -222,7 +222,7 @@ void PairQueue::merge(TokenPair pair, int32_t product) {
   if (!fits_left || !fits_right) drop_index();
 }
 
-// From one end of the text to the other.
+// Goes from one end of the text to the other.
 void PairQueue::replace_all(TokenPair pair, uint32_t product) {
   const uint32_t first = pair.first, second = pair.second;
   for (size_t begin = 0, end; begin + 1 < cells_.size(); begin = end) {

@@ -415,7 +415,7 @@ TEST(LinearPair, NothingIsAddedOutsideOfTheProducts) {
   }
 }
 
-int normalizations;  // those that the CPU's kernel was asked for
+int normalizations;  // normalizations that the CPU's kernel was asked for
 
 TEST(LinearPair, AnInputThatIsNotKeptIsComputedAnewOnceForBothLayers) {
   static const auto add_norm_kernel = kernels_of(at::empty({0})).add_norm;

@@ -20,7 +20,7 @@ struct Rung {
   std::string rival = {};               // the rung that stays in the set rather than this one
 };
 
-// From float32 without any optimization upwards. `wanted`: whose vocab_multiple the rungs restore.
+// The rungs from float32 without any optimization upwards. They restore the vocab_multiple of `wanted`.
 std::vector<Rung> rungs(const Config& wanted, const DeviceInfo& device);
 
 // The same, and what saves memory: all that `gpt-bench combo` takes.

@@ -39,7 +39,7 @@ struct Metadata {
   int64_t invalid_utf8_bytes = 0;
   int64_t crlf_files = 0, byte_order_mark_files = 0;  // text files that were read without their CRs, without their mark
   int64_t repeated_documents = 0;                     // documents that were left out
-  int64_t replaced_characters = 0;                    // characters of JSON lines; U+FFFD replaced them
+  int64_t replaced_characters = 0;                    // characters of JSON lines that were no Unicode: U+FFFD now
   std::vector<SourceFile> sources;
   std::vector<std::string> skipped;  // files of the input's folders that were passed over: no text, damaged
   bool operator==(const Metadata&) const = default;

@@ -25,7 +25,7 @@ namespace gpt {
 // In which types parameters are kept.
 struct ParameterTypes {
   at::ScalarType compute = at::kFloat;   // what the model computes with: kFloat, or a type of 16 bits
-  bool has_master = true;                // beside 16 bits: there are float32 values, and the others are rounded copies
+  bool has_master = true;                // with 16 bits: float32 values too, which the others are rounded copies of
   at::ScalarType gradient = at::kFloat;  // kFloat, or that of 16 bits
 };
 

@@ -20,7 +20,7 @@ struct Check {
   using Value = std::variant<bool, int64_t, double, std::string>;
   std::vector<std::pair<std::string, Value>> values = {};
 
-  // To one of the questions that people ask before a run, shown once more below the table: "How long?" "2h05m".
+  // The answer to one of the questions that people ask before a run, shown once more below the table: "How long?" "2h05m".
   struct Answer {
     std::string question, text;
   };

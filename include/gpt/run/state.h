@@ -62,8 +62,8 @@ class State {
   int64_t evaluated_step = 0;  // the last one whose evaluation was completed
   double best_val_loss = std::numeric_limits<double>::infinity();
   int64_t evaluations_since_best = 0;
-  // The sequences of an evaluation where training.eval_batches is auto, as the run's first one found out; 0: there was none yet.
-  // Nothing: the run began with a program that took batches of neighbouring sequences, and goes on so.
+  // How many sequences an evaluation has where training.eval_batches is auto, as the run's first one found out; 0: there was none
+  // yet. Nothing: the run began with a program that took batches of neighbouring sequences, and goes on so.
   std::optional<int64_t> eval_sequences = 0;
 
  private:
