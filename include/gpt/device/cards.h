@@ -28,9 +28,9 @@ struct Card {
 
 std::span<const Card> all_cards();
 
-// Finds a card by the driver's name or a person's: capitals, spaces, "NVIDIA", "GeForce" and "RTX" make no difference, and neither do memory
-// and form ("80GB", "SXM4") where they tell no cards apart; where they would and are missing, the first of the table. Another
-// version of a card ("Laptop", "MIG") is another card. Null for one that is not in the table.
+// Finds a card by the driver's name or a person's: capitals, spaces, "NVIDIA", "GeForce" and "RTX" make no difference, and neither
+// do memory and form ("80GB", "SXM4") where they tell no cards apart; where they would and are missing, the first of the table.
+// Another version of a card ("Laptop", "MIG") is another card. Null for one that is not in the table.
 const Card* find_card(std::string_view name);
 
 // Throws gpt::Error(config) with the nearest names and all of them. `flag` names the option in the message.
