@@ -23,8 +23,9 @@ import textwrap
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FIGURES = ROOT / "tests/figures"
 BEGIN, END = re.compile(r"<!-- figures: ([a-z0-9_]+) -->\n"), "<!-- end of figures -->\n"
-WIDTH = 140  # of a line above a table, in columns
-REQUIRED = ("command", "commit", "date", "code", "machine", "threads", "rows")  # of a measurement, its own or its file's
+WIDTH = 140  # the width of a line above a table, in columns
+# What a measurement must have, its own or its file's.
+REQUIRED = ("command", "commit", "date", "code", "machine", "threads", "rows")
 OLDER, UNKNOWN = "The measured code has changed since", "The measured code may have changed since"  # without a hash
 
 

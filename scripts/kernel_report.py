@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 
-REGISTERS = 65536  # of a multiprocessor, allocated in units of 256 to a warp
+REGISTERS = 65536  # registers of a multiprocessor, allocated in units of 256 to a warp
 # Warps, blocks and bytes of shared memory that a multiprocessor holds, from the table of compute capabilities in NVIDIA's CUDA C++
 # programming guide.
 LIMITS = {75: (32, 16, 64 << 10), 80: (64, 32, 164 << 10), 86: (48, 16, 100 << 10), 89: (48, 24, 100 << 10),
@@ -122,7 +122,7 @@ def with_accesses(kernels, ptx):
 
 
 def occupancy(facts, architecture):
-    """Of the warps that a multiprocessor can hold, in percent."""
+    """Warps that run at a time, in percent of those that a multiprocessor can hold."""
     warps, blocks, shared = LIMITS[architecture]
     of_block = -(-facts["block"] // 32)
     per_warp = -(-facts["registers"] // 8) * 8 * 32

@@ -50,7 +50,7 @@ struct DataLoader::Impl {
   const at::Device device;
   const bool resident, pinned, persistent_workers;
   const int64_t workers, ahead;
-  const int64_t batches_of_stages;  // of the whole run; 0 where it goes epoch after epoch
+  const int64_t batches_of_stages;  // batches of the whole run; 0 where it goes epoch after epoch
   const SampleSchedule schedule;
   std::vector<at::Tensor> sources;  // (N) each, on the device when resident, else in host memory
   DataPosition position;

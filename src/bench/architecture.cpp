@@ -158,7 +158,7 @@ Learning learn(const Config& config, const LearningLength& length) {
   Learning result{.parameters = parameter_count(run.config().model), .points = {}};
   const auto evaluate = [&](int64_t updates) { result.points.push_back({updates, run.validation_loss()}); };
   evaluate(0);
-  std::vector<double> seconds;  // of an update, by groups
+  std::vector<double> seconds;  // what an update took, group by group
   double fastest = std::numeric_limits<double>::infinity();
   int64_t tokens = 0;
   for (int64_t done = 0, next = 0; done < length.updates;) {

@@ -43,11 +43,11 @@ namespace {
 struct Options {
   double minutes = 0;
   std::string results = "benchmark_results";
-  int64_t epochs = 3, iterations = 0;  // of `modes`
-  int64_t warm_up = 5, updates = 30;   // of `measure`, and of `learn`
-  int64_t evaluations = 8;             // of `learn`
-  std::string result;                  // of both
-  std::string names, command;          // of `combo`; as it was typed
+  int64_t epochs = 3, iterations = 0;  // for `modes`
+  int64_t warm_up = 5, updates = 30;   // for `measure`; `learn` takes `updates` too
+  int64_t evaluations = 8;             // for `learn`
+  std::string result;                  // for `measure` and `learn`
+  std::string names, command;          // the names for `combo`; the command as it was typed
 };
 
 // The run that is measured where none is named: the one that gpt-train chooses for this machine and the installed text.
@@ -99,7 +99,7 @@ struct Context {
   const Config& config;
   const DeviceInfo& device;
   const Options& options;
-  double seconds;  // that it may take
+  double seconds;  // time that it may take
 
   Progress progress() const { return show_status(seconds); }
 };
@@ -171,7 +171,7 @@ std::string learn_one(const Config& config, const Options& options) {
 
 struct Verb {
   const char *name, *help;
-  double minutes;  // that it takes unless it is told otherwise
+  double minutes;  // how long it takes unless it is told otherwise
   bool is_here;    // measures in this process
   Found (*find)(const Context& context);
   std::string (*run_one)(const Config& config, const Options& options) = nullptr;  // in the place of `find`

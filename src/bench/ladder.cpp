@@ -237,7 +237,7 @@ class Climb {
   const Progress& progress_;
   const TimeLeft time_left_{plan_.seconds};
   Config start_, full_;
-  double total_gain_ = 1;  // of the full set over the start
+  double total_gain_ = 1;  // the gain of the full set over the start
   Set kept_;
   Ladder ladder_;
   int64_t count_ = 0, done_ = 0;  // comparisons

@@ -16,13 +16,13 @@ class MeasuredRun {
 
   struct Updates {
     int64_t tokens;
-    double seconds;  // of all together
+    double seconds;  // the time of all together
   };
   // Launches one; the number of its tokens. Throws gpt::Error(interrupted) on a signal.
   int64_t launch();
-  void wait() const;                  // for what was launched
+  void wait() const;                  // waits for what was launched
   Updates update(int64_t count = 1);  // launches so many and waits for them
-  at::Tensor loss() const;            // of the last update: a scalar on the device, which is not waited for
+  at::Tensor loss() const;            // loss of the last update: a scalar on the device, which is not waited for
   double validation_loss();
   std::optional<MemoryUse> memory() const { return run::measured_memory(run_.state(), run_.step()); }
 

@@ -37,7 +37,7 @@ Measurement measure(const Config& config, const MeasurementLength& length) {
   double fastest = std::numeric_limits<double>::infinity();
   for (int64_t i = run.warm_up(length.warm_up); i > 0; --i) fastest = std::min(fastest, run.update().seconds);
   const int64_t group = updates_between_waits(run.device().device.type(), fastest, length.updates);
-  std::vector<double> seconds;  // of an update, by groups
+  std::vector<double> seconds;  // what an update took, group by group
   std::vector<at::Tensor> losses;
   int64_t tokens = 0;
   const double cpu_before = cpu_seconds();

@@ -96,7 +96,7 @@ class Comparisons {
   }
 
   void summarize() {
-    double drift = 1;  // of the first mode, with which each other one took turns
+    double drift = 1;  // drift of the first mode, with which each other one took turns
     for (size_t i = 0; i < modes_.size(); ++i) {
       LadderRow& row = result_.rows[i];
       if (runs_[i].empty() || !row.verdict.empty()) continue;
@@ -118,7 +118,7 @@ class Comparisons {
   std::vector<Mode> modes_;
   const Measure& measure_;
   const Progress& progress_;
-  std::vector<std::vector<std::pair<Measurement, double>>> runs_;  // of each mode, with its gain
+  std::vector<std::vector<std::pair<Measurement, double>>> runs_;  // the runs of each mode, with their gains
   Modes result_;
 };
 

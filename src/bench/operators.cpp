@@ -76,7 +76,7 @@ class Timed {
   int64_t count_ = 1;
 };
 
-// Of a large tensor into another, which is read and written once.
+// The bandwidth of copying a large tensor into another: it is read and written once.
 double copy_bandwidth(at::Device device) {
   constexpr int64_t kBytes = int64_t{1} << 28;
   const at::Tensor from = at::ones({kBytes / 4}, at::TensorOptions(device).dtype(at::kFloat)),
@@ -140,26 +140,26 @@ class Cases {
   void add(const std::string& name, bool is_product, double forward_work, double with_backward, const at::Tensor& x,
            const Forward& forward) {
     for (const bool both : {false, true}) {
-      const auto run = [&](const ops::Operators& ops) {
+      const auto run = [&](const ops::SharedOperators& ops) {
         return both ? run_both(forward, ops, x) : run_forward(forward, ops, x);
       };
       cases_.push_back({both ? name + ", with backward" : name, both ? with_backward : forward_work, is_product,
-                        run(*ops::fused_operators()), run(*ops::aten_operators())});
+                        run(ops::fused_operators()), run(ops::aten_operators())});
     }
   }
 
-  static Work run_forward(const Forward& forward, const ops::Operators& ops, const at::Tensor& x) {
+  static Work run_forward(const Forward& forward, const ops::SharedOperators& ops, const at::Tensor& x) {
     return [=] {
       const at::NoGradGuard no_grad;
-      (void)forward(ops, x);
+      (void)forward(*ops, x);
     };
   }
 
-  Work run_both(const Forward& forward, const ops::Operators& ops, const at::Tensor& x) const {
+  Work run_both(const Forward& forward, const ops::SharedOperators& ops, const at::Tensor& x) const {
     return [=, this, upstream = std::make_shared<Outputs>()] {
       parameters_.clear_gradients();
       const at::Tensor leaf = x.is_floating_point() ? x.detach().requires_grad_() : x;
-      const Outputs outputs = forward(ops, leaf);
+      const Outputs outputs = forward(*ops, leaf);
       if (upstream->empty()) {  // not timed: by the run before
         for (const at::Tensor& y : outputs) upstream->push_back(at::ones_like(y));
       }
@@ -167,7 +167,7 @@ class Cases {
     };
   }
 
-  // Of a text of a million tokens: each token of a window is read once, and written as an input and as a target.
+  // Batches of a text of a million tokens: each token of a window is read once, and written as an input and as a target.
   void add_batch() {
     constexpr int64_t kTokens = 1 << 20;
     const int64_t T = model_.block_size;
@@ -319,9 +319,9 @@ class Cases {
 
   ModelConfig model_;
   TrainingConfig training_;
-  double tokens_, bytes_;  // of a micro-batch; of a value
+  double tokens_, bytes_;  // tokens of a micro-batch; bytes of a value
   at::TensorOptions options_;
-  at::ScalarType gradient_type_;  // of the weights
+  at::ScalarType gradient_type_;  // the type of the weights' gradients
   Parameters parameters_;
   ops::RotaryTables rotary_;  // undefined: other positions
   std::vector<Case> cases_;

@@ -68,7 +68,7 @@ class PartClock {
   std::mutex mutex_;  // on a GPU the backward pass has a thread of its own
   std::vector<Place> places_;
   std::vector<Mark> marks_;
-  // By forward thread and sequence number of the first: the nodes that a part made.
+  // The nodes that a part made, by forward thread and sequence number of the first.
   std::map<std::pair<uint64_t, uint64_t>, Nodes> nodes_;
 };
 

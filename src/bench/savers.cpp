@@ -23,7 +23,7 @@ Config baseline(const Config& wanted) {
   return config;
 }
 
-// Of tensors, or of the process where nobody counts them.
+// The bytes of tensors, or of the process where nobody counts those.
 double bytes_of(const Measurement& measurement) {
   return static_cast<double>(measurement.tensor_bytes > 0 ? measurement.tensor_bytes : measurement.peak_bytes);
 }

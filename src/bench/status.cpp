@@ -21,7 +21,7 @@ class Status {
   Status& operator=(const Status&) = delete;
 
   void show(double share, const std::string& what) {
-    constexpr double kKnown = 0.05;  // of the work, from which its speed is known
+    constexpr double kKnown = 0.05;  // the share of the work from which its speed is known
     constexpr double kBetweenLines = 10;
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin_;
     const double left = share > kKnown ? passed.count() / share * (1 - share) : seconds_ - passed.count();
@@ -39,7 +39,7 @@ class Status {
 
  private:
   double seconds_, next_line_ = 0;
-  std::string last_;   // of which a line was written
+  std::string last_;   // what the last written line was about
   std::string shown_;  // on the terminal: steps can be shorter than it takes to redraw a line
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };

@@ -28,8 +28,8 @@ constexpr const char* kNameOfBetween = "between the operators";
 // So many times their median the mean of the steps is where something else takes turns with them.
 constexpr double kDisturbed = 1.15;
 
-// Of the part in an update. A backward pass does twice the work of a product and 2.5 times that of attention, of whose scores
-// half are masked, and which is computed again with its block.
+// The operations of the part in an update. A backward pass does twice the work of a product and 2.5 times that of attention, of whose
+// scores half are masked, and which is computed again with its block.
 double flops_of(std::string_view name, const Config& config) {
   const ModelConfig& m = config.model;
   const auto tokens =

@@ -112,8 +112,8 @@ void save_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
   for (const auto& [name, tensor] : tensors) bytes += tensor.nbytes();
   ContainerWriter file(path, bytes);
   file.add("data.pkl", python_view(checkpoint));
-  file.add("version", "3\n");       // of PyTorch's file format,
-  file.add("byteorder", "little");  // and of the numbers in it: torch.load asks for both
+  file.add("version", "3\n");       // the version of PyTorch's file format,
+  file.add("byteorder", "little");  // and the byte order of the numbers in it: torch.load asks for both
   file.add("config.yaml", config::dump(checkpoint.config));
   file.add("tokenizer.json", checkpoint.tokenizer);
   file.add("checkpoint.json", description.dump(1, ' ', false, Json::error_handler_t::replace));

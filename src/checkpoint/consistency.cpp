@@ -115,7 +115,7 @@ void require_tokenizer(const Checkpoint& checkpoint) {
            *checkpoint.config.model.vocab_size);
   if (checkpoint.tokenizer.empty()) {
     if (checkpoint.config.data.bin.empty()) refuse("tokenizer.json is empty, though the run read a text");
-    return;  // of a run on token ids alone
+    return;  // a run on token ids alone has none
   }
   try {
     const int64_t size = tokenizer_from_json(checkpoint.tokenizer, "tokenizer.json")->vocab_size();

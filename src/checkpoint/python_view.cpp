@@ -86,7 +86,8 @@ void pickle_optimizer(PickleWriter& pickle, const OptimizerState& optimizer) {
   pickle.text("state");
   pickle.begin_dict();
   const NamedTensors none;
-  std::vector<size_t> next(optimizer.slots.size());  // of each slot's tensors, which are in the order of the parameters
+  // The next of each slot's tensors, which are in the order of the parameters.
+  std::vector<size_t> next(optimizer.slots.size());
   for (const auto& [name, tensor] : optimizer.slots.empty() ? none : optimizer.slots.front().second) {
     pickle.text(name);
     pickle.begin_dict();

@@ -102,7 +102,7 @@ std::vector<Setting> settings_in(const std::string& path) {
   }
 }
 
-// By its name a file may belong to another key.
+// A file's name may show that it belongs to another key.
 void require_fitting_names(const DataConfig& data, const Origins& origins) {
   const auto refuse = [&origins](const char* key, const std::string& path, const char* what, const char* flag) {
     const auto written = origins.find(key);

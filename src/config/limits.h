@@ -4,6 +4,6 @@
 
 namespace gpt::config {
 
-constexpr size_t kMostBytes = 1 << 20;  // of a configuration as YAML: more is neither read nor accepted
+constexpr size_t kMostBytes = 1 << 20;  // the largest configuration, as YAML: more is neither read nor accepted
 
 }  // namespace gpt::config

@@ -42,7 +42,7 @@ class NodeBuilder {
  private:
   struct Open {
     Node node;
-    std::optional<Node> key;  // of a map: the one whose value comes next
+    std::optional<Node> key;  // in a map: the one whose value comes next
   };
 
   void add(Node node) {

@@ -51,7 +51,7 @@ std::string without_ending(const std::string& name, std::span<const std::string_
 
 std::string last_part(const fs::path& path) { return (path.has_filename() ? path : path.parent_path()).filename(); }
 
-// Of a file without its ending, or of a folder above it where that says more.
+// The name of a file without its ending, or that of a folder above it where that says more.
 std::string name_of(const fs::path& path, const std::string& without_ending) {
   const std::string name = as_folder_name(without_ending);
   if (!name.empty() && !is_common(name)) return name;

@@ -30,7 +30,7 @@ class Faults {
     throw Error(ExitCode::config, *where + ": " + what);
   }
 
-  // Of one key alone, whose flag need not be named twice.
+  // For a fault of one key alone, whose flag need not be named twice.
   [[noreturn]] void fail_value(const std::string& key, const std::string& what) const {
     const auto found = origins_.find(key);
     const std::string& where = found == origins_.end() ? origin_ : found->second;

@@ -70,7 +70,7 @@ std::string join(const std::vector<std::string>& names) { return fmt::format("{}
 
 // How an interval is written: "2 hours" are 7200 of Unit::seconds.
 struct IntervalWord {
-  std::string_view word;  // of one; more have an "s"
+  std::string_view word;  // for one; more have an "s"
   Interval::Unit unit;
   int64_t size;  // in that unit
 };

@@ -242,7 +242,7 @@ void read(std::string_view yaml, YamlReader& reader) {
   } catch (const YAML::Exception& fault) { reader.fail(fault); }
 }
 
-// By its byte order mark, or by the zeros in one half of its first character.
+// Recognizes UTF-16 by its byte order mark, or by the zeros in one half of its first character.
 bool is_utf16(std::string_view text) {
   if (text.size() < 2) return false;
   return text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF") || (text[0] == '\0') != (text[1] == '\0');

@@ -76,7 +76,7 @@ std::optional<std::string> misspelt(std::string_view text) {
   };
   if (rest[0] == ':') return fault("a space is missing after the colon", 1);
   if (rest[0] == '=') return fault("a key and its value are separated by a colon, not by '='", 1);
-  constexpr std::string_view kWideColon = "\uFF1A";  // of Chinese and Japanese keyboards
+  constexpr std::string_view kWideColon = "\uFF1A";  // the colon of Chinese and Japanese keyboards
   return fault("a colon is missing", rest.starts_with(kWideColon) ? kWideColon.size() : 0);
 }
 

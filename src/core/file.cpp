@@ -55,7 +55,7 @@ std::string name_of(const std::string& path) { return path.substr(path.rfind('/'
 
 enum class Pipes { refused, allowed };
 
-// Until there is something to read, or the end. Of a pipe and of some files of the kernel that may be never.
+// Waits until there is something to read, or the end. For a pipe and some files of the kernel that may be never.
 void wait_for_input(int fd, const std::string& path) {
   constexpr int kMilliseconds = 100;
   pollfd ready{.fd = fd, .events = POLLIN, .revents = 0};
@@ -64,7 +64,7 @@ void wait_for_input(int fd, const std::string& path) {
   }
 }
 
-// To be asked before it is opened: opening a device may do something, and a pipe waits for its writer.
+// Call this before a file is opened: opening a device may do something, and a pipe waits for its writer.
 void require_kind(const struct stat& info, Pipes pipes, const std::string& path, ExitCode code) {
   if (S_ISREG(info.st_mode) || (S_ISFIFO(info.st_mode) && pipes == Pipes::allowed)) return;
   if (S_ISDIR(info.st_mode)) throw_unreadable(code, path, "it is a folder");
@@ -148,7 +148,7 @@ std::string read_file(const std::string& path, ExitCode code, std::optional<Size
   require_kind(info, Pipes::allowed, path, code);
   Descriptor descriptor{open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)};
   if (descriptor.fd < 0 || fstat(descriptor.fd, &info) != 0) throw_unreadable(code, path, error_text(errno));
-  require_kind(info, Pipes::allowed, path, code);  // of what was opened
+  require_kind(info, Pipes::allowed, path, code);  // checks what was opened
   const auto require_size = [&](uint64_t size, const char* at_least) {
     if (!limit || size <= limit->bytes) return;
     throw_unreadable(code, path,
@@ -168,7 +168,7 @@ std::string read_file(const std::string& path, ExitCode code, std::optional<Size
     const ssize_t count = read(descriptor.fd, text.data() + size, text.size() - size);
     const int error = errno;
     text.resize(size + static_cast<size_t>(std::max<ssize_t>(count, 0)));
-    require_size(text.size(), "at least ");  // of a pipe it is not known before
+    require_size(text.size(), "at least ");  // the size of a pipe is not known before
     if (count == 0) return text;
     if (count < 0 && error != EINTR && error != EAGAIN) throw_unreadable(code, path, error_text(error));
   }

@@ -88,7 +88,7 @@ std::string format_number(double value) {
 std::string wrap_text(std::string_view text, int columns, int indent) {
   if (columns <= 0) return std::string(text);
   std::string result;
-  int width = 0;           // of the line so far, in characters
+  int width = 0;           // width of the line so far, in characters
   size_t space = 0;        // where the line can be broken, in the result
   int width_to_space = 0;  // 0: nowhere
   for (const char c : text) {

@@ -10,7 +10,7 @@
 namespace gpt {
 namespace {
 
-// Of an entry of the system's list of users, which may lack it.
+// The home folder in an entry of the system's list of users, which may lack it.
 std::string folder_of(const passwd* user) { return user && user->pw_dir ? user->pw_dir : ""; }
 
 }  // namespace

@@ -29,7 +29,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMostWaiting = 1 << 20, kScreenful = 1 << 12;  // bytes
-constexpr size_t kPiece = 1 << 12;                              // that a pipe takes as a whole
+constexpr size_t kPiece = 1 << 12;                              // bytes that a pipe takes as a whole
 constexpr std::chrono::milliseconds kLookAgain(20);
 
 std::atomic<bool (*)()> is_asked_to_stop{nullptr};

@@ -179,7 +179,7 @@ int finish_output(int status) {
   return status;
 }
 
-// Of the body: what it returned, or what its exception amounts to.
+// The exit status of the body: what it returned, or what its exception amounts to.
 int status_of(int argc, char** argv, int (*body)(int argc, char** argv)) {
   try {
     return body(argc, argv);

@@ -49,7 +49,7 @@ void require_all_of_prepare(const Bin& bin) {
   }
 }
 
-// That of `spec`, or, where it is empty, of the metadata.
+// The tokenizer of `spec`, or, where it is empty, that of the metadata.
 std::shared_ptr<const Tokenizer> make_tokenizer_of(const Bin& bin, std::string spec) {
   if (spec.starts_with("bpe:")) {
     throw Error(ExitCode::config,

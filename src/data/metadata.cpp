@@ -107,7 +107,7 @@ ordered_json to_object(const SplitCounts& counts) {
   return {{"tokens", counts.tokens}, {"documents", counts.documents}, {"bytes", counts.bytes}};
 }
 
-// Of all but the hash itself, however it is spaced and ordered: what finds a damaged key, whose value would not be missed.
+// The hash of all but the hash itself, however it is spaced and ordered: what finds a damaged key, whose value would not be missed.
 std::string hash_of_rest(json object) {
   object.erase("metadata_hash");
   return hash128(object.dump());
@@ -211,7 +211,7 @@ std::string to_json(const Metadata& metadata) {
   const auto text = [&] {
     return object.dump(2, ' ', /*ensure_ascii=*/false, ordered_json::error_handler_t::replace) + "\n";
   };
-  object["metadata_hash"] = hash_of_rest(json::parse(text()));  // of what will be read
+  object["metadata_hash"] = hash_of_rest(json::parse(text()));  // the hash of what will be read
   return text();
 }
 

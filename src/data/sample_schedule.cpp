@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kEndless = std::numeric_limits<int64_t>::max();
 
-// Of every kCycle samples, exactly so many from each source, in an order of their own for each cycle. That makes the
+// Takes exactly so many of every kCycle samples from each source, in an order of their own for each cycle. That makes the
 // number of samples taken from a source a matter of counting within one cycle, wherever a run goes on.
 class Mix {
  public:
@@ -52,7 +52,7 @@ class Mix {
   uint64_t seed_;
   bool of_one_;
   std::array<size_t, kCycle> slots_{};
-  std::vector<int64_t> counts_;  // of each source in a cycle
+  std::vector<int64_t> counts_;  // how many samples of a cycle come from each source
 };
 
 }  // namespace

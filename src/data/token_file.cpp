@@ -16,7 +16,7 @@ Tokens narrowed(const std::vector<int32_t>& ids) {
   return {copy, copy->data(), static_cast<int64_t>(ids.size()), sizeof(Id)};
 }
 
-// By blocks, so that the common pass is a vectorised maximum.
+// Goes by blocks, so that the common pass is a vectorised maximum.
 template <class Id>
 int64_t first_outside(const Id* ids, int64_t size, int64_t vocab_size) {
   constexpr int64_t kBlock = 4096;

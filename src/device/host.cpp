@@ -68,7 +68,7 @@ int64_t limit_in(const fs::path& path) {
   return bytes < kMost ? bytes : kUnlimited;
 }
 
-// Of what counts as used in a group, the part that the kernel gives up first: pages of files, and caches of its own.
+// The part of what counts as used in a group that the kernel gives up first: pages of files, and caches of its own.
 int64_t reclaimable_bytes(const fs::path& group, std::initializer_list<std::string_view> keys) {
   std::ifstream in(group / "memory.stat");
   int64_t sum = 0, value = 0;
@@ -78,7 +78,7 @@ int64_t reclaimable_bytes(const fs::path& group, std::initializer_list<std::stri
   return sum;
 }
 
-// Of a single group of version 2. A group without a limit leaves everything.
+// The memory of a single group of version 2. A group without a limit leaves everything.
 GroupMemory memory_of(const fs::path& group, int64_t free_swap) {
   const int64_t limit = limit_in(group / "memory.max");
   if (limit == kUnlimited) return {};
@@ -89,7 +89,7 @@ GroupMemory memory_of(const fs::path& group, int64_t free_swap) {
   return {limit, free, free + std::clamp<int64_t>(swap, 0, free_swap)};
 }
 
-// Of version 1, which limits memory, and besides the sum of memory and swap.
+// The same for version 1, which limits memory, and also the sum of memory and swap.
 GroupMemory memory_of_version_1(const fs::path& group, int64_t free_swap) {
   const int64_t limit = limit_in(group / "memory.limit_in_bytes");
   if (limit == kUnlimited) return {};

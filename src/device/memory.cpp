@@ -99,7 +99,7 @@ void release_unused_memory(at::Device device) {
 #endif
   if (!device.is_cpu()) return;
   release_cpu_memory();
-  malloc_trim(0);  // of small tensors, and of all where LibTorch keeps its own allocator
+  malloc_trim(0);  // gives back the memory of small tensors, and of all where LibTorch keeps its own allocator
 }
 
 }  // namespace gpt

@@ -407,7 +407,7 @@ class Examination {
     add(plan::check_cost(pricing, plan::time_left(config, *plan_, steps_done_, step_->seconds, validation_tokens)));
   }
 
-  // Of a bin, which may be larger than the memory that caches it.
+  // How fast a bin can be read, which may be larger than the memory that caches it.
   void examine_data_speed(const plan::StepTime& step) {
     if (card_ || !corpus_ || config_.data.bin.empty()) return;
     const double tokens_per_second = static_cast<double>(step.tokens) / step.seconds;
@@ -441,13 +441,13 @@ class Examination {
   const int64_t cores_ = usable_processors();
   plan::Checks checks_;
   std::optional<DeviceInfo> device_;            // set when the run could use it
-  plan::MemoryBudget memory_;                   // that the run may use, here or where it is asked about
+  plan::MemoryBudget memory_;                   // what the run may use, here or where it is asked about
   double memory_here_ = 0;                      // free for a trial
   std::optional<run::StartingPoint> start_;     // until it has been compared with the run
   std::vector<std::string> changes_;            // since its checkpoint
-  std::optional<run::InitialWeights> initial_;  // of a new run; without the weights themselves
+  std::optional<run::InitialWeights> initial_;  // what a new run begins with; without the weights themselves
   int64_t steps_done_ = 0;
-  std::optional<int64_t> named_step_;   // that of --checkpoint
+  std::optional<int64_t> named_step_;   // the step of --checkpoint
   bool is_timed_ = false;               // it was tried
   std::optional<plan::StepTime> step_;  // nothing where it is not known
   std::optional<Corpus> corpus_;

@@ -150,7 +150,7 @@ std::optional<std::string> LineReader::next() {
   if (at_terminal_) output::offer(prompt);
   std::string line;
   if (std::getline(std::cin, line)) {
-    if (line.ends_with('\r')) line.pop_back();  // of CRLF
+    if (line.ends_with('\r')) line.pop_back();  // the CR of CRLF
     return line;
   }
   if (at_terminal_) output::offer("\n");

@@ -31,7 +31,7 @@
 namespace gpt {
 namespace {
 
-// Of a smaller model a token takes less time than threads need to meet, many times less on a busy machine.
+// With a smaller model a token takes less time than threads need to meet, many times less on a busy machine.
 constexpr int64_t kParametersForThreads = 2'000'000;
 
 // A CPU computes one token at a time sooner in float32: casts cost more than 16 bits save.

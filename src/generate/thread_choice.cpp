@@ -61,7 +61,7 @@ bool ThreadChoice::is_hopeless() const {
   return seconds_[best] && std::count_if(recent_.begin(), recent_.end(), is_slow) > kTokens / 2;
 }
 
-// Of those that were tried; the first where none was.
+// The fastest of those that were tried; the first where none was.
 size_t ThreadChoice::fastest() const {
   size_t best = 0;
   for (size_t i = 0; i < counts_.size(); ++i) {

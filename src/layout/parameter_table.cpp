@@ -34,7 +34,7 @@ class TableBuilder {
     if (config_.bias && config_.norm == Norm::layernorm) add_bias(name, config_.n_embd, role);
   }
 
-  int64_t layer = -1;  // of the rows to come
+  int64_t layer = -1;  // the layer of the rows to come
   std::vector<ParameterRow> rows;
 
  private:

@@ -140,7 +140,7 @@ std::optional<std::string> disagreement(const Outcome& ours, const Outcome& refe
   return std::nullopt;
 }
 
-// Of the model's operators.
+// What is wrong with the model's operators, if anything.
 std::optional<std::string> fault(GPT& model, const Precision& precision) {
   const at::ScalarType type = precision.autocast_type();
   const EvaluationMode evaluation(model);  // without dropout nothing is drawn

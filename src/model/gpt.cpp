@@ -23,7 +23,7 @@ struct Pass {
   const ops::Operators& ops;
   bool training;  // with dropout
   GradientCheckpointing checkpointing = GradientCheckpointing::none;
-  BodyRun run = BodyRun::first;  // of what is recomputed
+  BodyRun run = BodyRun::first;  // the run of what is recomputed
 
   double dropout(double probability) const { return training ? probability : 0; }
   // For a product whose input is computed again from `level` on.
@@ -56,7 +56,7 @@ struct Linear {
 // The residual stream. What a layer adds to it joins it where it is read next, in one pass with the normalization there.
 struct Stream {
   at::Tensor x, branch;  // (B, T, C); the branch undefined where nothing is to be added
-  double dropout = 0;    // of the branch
+  double dropout = 0;    // dropout of the branch
 };
 
 ops::Normalized add_norm(const ops::Normalization& norm, const Stream& stream, const Pass& pass) {
@@ -200,7 +200,7 @@ struct GPT::Transformer {
   std::vector<Block> h;
   ops::Normalization ln_f;
   Parameter lm_head;         // (Vp, C); the embedding itself where they are tied
-  ops::RotaryTables rotary;  // of block_size positions, undefined with learned ones
+  ops::RotaryTables rotary;  // tables for block_size positions; undefined with learned ones
 
   Transformer(const ModelConfig& config, const Parameters& parameters) : dropout(config.dropout) {
     using Role = ParameterRole;
@@ -230,7 +230,7 @@ struct GPT::Transformer {
     }
   }
 
-  // Of positions offset, offset + 1, ...
+  // Embeds `ids` at positions offset, offset + 1, ...
   at::Tensor embed(const at::Tensor& ids, int64_t offset, const Pass& pass) const {
     const InPart part(part::kEmbedding);
     return pass.ops.embedding(ids, wte, wpe, offset, pass.dropout(dropout));  // (B, T, C)

@@ -16,7 +16,7 @@ struct AdamWValues {
   const float* gradients;
   const c10::BFloat16* rounded_gradients;
   M *exp_avg, *exp_avg_sq;
-  // Of each block of kParameterAlignment values:
+  // For each block of kParameterAlignment values:
   const uint8_t* decays;
   float *exp_avg_max, *exp_avg_sq_max;  // null unless there are codes
   int64_t first_block;                  // what random bits count from
@@ -30,7 +30,7 @@ struct AdamWFactors {
 
 // What depends on the update.
 struct AdamWStep {
-  float inverse_divisor;  // of the gradients
+  float inverse_divisor;  // 1 / divisor of the gradients
   float kept_by_decay;    // 1 - learning_rate weight_decay
   float rate;             // learning_rate / (1 - beta1^t)
   float inverse_root;     // 1 / sqrt(1 - beta2^t)

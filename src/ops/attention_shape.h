@@ -11,12 +11,12 @@ namespace gpt::ops::cpu {
 struct AttentionShape {
   int64_t B, T, H, KV, D;
   const float *cos = nullptr, *sin = nullptr;  // (T, D/2): rotate queries and keys; null: do not
-  DropoutMask dropout = {};                    // of the weights
+  DropoutMask dropout = {};                    // mask of the attention weights
 
   // Queries and keys are taken in blocks of this many rows.
   static constexpr int64_t kBlock = 64;
 
-  int64_t heads() const { return H + 2 * KV; }  // of the packed tensor
+  int64_t heads() const { return H + 2 * KV; }  // heads of the packed tensor
   int64_t group() const { return H / KV; }      // query heads per key/value head
   int64_t blocks() const { return (T + kBlock - 1) / kBlock; }
   // The width that a head's rows have in scratch memory: whole vectors, for every kind of processor.

@@ -48,7 +48,7 @@ struct Classifier {
     check_kernel_type("classifier", rows);
   }
 
-  // Of each row.
+  // The loss of each row.
   at::Tensor losses() const {
     return for_each_chunk({}, [](int64_t, const at::Tensor&, const at::Tensor&) {});
   }

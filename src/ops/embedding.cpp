@@ -19,7 +19,7 @@ struct Lookup {
   int64_t offset;
   Dropout dropout;
 
-  // Of the positions of a sequence; undefined without.
+  // The rows of the positions of a sequence; undefined without positions.
   at::Tensor rows_of(const at::Tensor& positions, int64_t T) const {
     return positions.defined() ? positions.narrow(0, offset, T) : positions;
   }

@@ -36,12 +36,12 @@ struct LinearResult {
 
 struct LinearContext {
   std::vector<LinearLayer> layers;
-  std::vector<std::shared_ptr<RowSums>> sums;  // of their gradients, where they have a bias
+  std::vector<std::shared_ptr<RowSums>> sums;  // sums of the layers' gradients, where they have a bias
   MatrixLibrary library;
-  Repeat repeat;  // of the input, where that is not saved
+  Repeat repeat;  // computes the input again, where that is not saved
 };
 
-// Of any number of layers that take the same input, whose gradient the products of all add up.
+// Any number of layers that take the same input, whose gradient adds up the products of all.
 struct Linear : torch::autograd::Function<Linear> {
   static variable_list forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& /*of autograd*/,
                                const std::vector<LinearLayer>& layers, MatrixLibrary library, ProductInput input,

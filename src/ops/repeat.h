@@ -10,8 +10,8 @@ namespace gpt::ops {
 
 using Repeat = std::function<at::Tensor()>;
 
-// Of the `normed` that add_norm() gave, and of what activate() and activate_gated() gave, with the same dropout; the same bits
-// where the residual stream has 32. Empty for any other tensor. It can be called until the backward pass of that operator.
+// Computes again the `normed` that add_norm() gave, or what activate() and activate_gated() gave, with the same dropout; the same
+// bits where the residual stream has 32. Empty for any other tensor. It can be called until the backward pass of that operator.
 Repeat repeat_norm(const at::Tensor& normed);
 Repeat repeat_activation(const at::Tensor& y);
 

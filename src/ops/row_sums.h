@@ -11,7 +11,7 @@ namespace gpt::ops {
 
 // Shared by a layer and the operator that takes its result, from the backward pass of the latter to that of the former.
 struct RowSums {
-  at::Tensor gradient;  // of the layer's result
+  at::Tensor gradient;  // gradient of the layer's result
   at::Tensor parts;     // (n, C) float32: their sum over n is that of the gradient's rows
 };
 

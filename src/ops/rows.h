@@ -41,7 +41,7 @@ struct AddNormGradients {
 template <class T, class Mask>
 struct EmbeddingRows {
   Mask dropout;
-  int64_t V, C, length;  // of the table; of a sequence
+  int64_t V, C, length;  // the table's rows and columns; a sequence's length
   const int64_t* ids;
   const T *table, *positions;  // positions null: without
   T* y;
@@ -54,7 +54,7 @@ struct CrossEntropyRows {
   T* logits;
   const int64_t* targets;
   float* losses;
-  const float* scale;  // of the gradients that replace the logits; null: they are not wanted
+  const float* scale;  // the scale of the gradients that replace the logits; null: they are not wanted
 };
 
 }  // namespace gpt::ops

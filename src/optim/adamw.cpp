@@ -15,7 +15,7 @@
 namespace gpt {
 namespace {
 
-// Of the parameter's size, in any state dtype. The slot of its maxima is behind it by so many.
+// How many moments have the parameter's size, in any state dtype. The slot of a moment's maxima is so many behind its own.
 constexpr size_t kMoments = 2;
 
 // The rows whose tensor is one of codes, with the shape of its maxima.

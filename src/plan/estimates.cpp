@@ -26,7 +26,7 @@ class ActivationBytes {
         F_(static_cast<double>(model.hidden())) {}
 
   double residual() const { return (form_.end_to_end ? s_ : kFloatBytes) * C_; }  // the stream, once per addition
-  // Of a block, from its forward pass to its backward pass.
+  // What a block keeps from its forward pass to its backward pass.
   double kept(GradientCheckpointing level) const {
     switch (level) {
       case GradientCheckpointing::block: return residual();
@@ -91,7 +91,7 @@ class ActivationBytes {
     return residual() + (keeps_output ? s_ * C_ : 0) + (unfused ? (form_.end_to_end ? 2 : 1) * kFloatBytes * C_ : 0);
   }
 
-  // Of an operator of ATen's, which keeps a mask of bytes on CUDA and one of values on a CPU.
+  // What an operator of ATen's keeps: a mask of bytes on CUDA and one of values on a CPU.
   double dropout(double width) const { return model_.dropout > 0 ? (form_.cuda ? 1 : s_) * width : 0; }
   // What is added to the residual stream; our own operator draws the mask again.
   double branch_dropouts() const { return form_.own_operators ? 0 : dropout(C_) * (model_.mlp == Mlp::gelu ? 2 : 1); }

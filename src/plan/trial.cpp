@@ -25,7 +25,7 @@ int64_t batch_size_for(const Config& config, double product_speed, int64_t large
 }
 
 struct Measured {
-  double seconds = 0;  // of the median update
+  double seconds = 0;  // the time of the median update
   int64_t updates = 0;
 };
 
@@ -46,8 +46,8 @@ Measured measure(run::Run& run, int64_t micro_batches, double seconds) {
 std::optional<Trial> try_steps(const run::Setup& setup, double product_speed, int64_t largest_batch, double seconds) {
   const TrainingConfig& training = setup.config.training;
   const int64_t warm_up = run::updates_before_timing(setup.device.device, /*wanted=*/1);
-  const int64_t batch_size = batch_size_for(setup.config, product_speed, std::min(largest_batch, training.batch_size),
-                                            seconds, warm_up);
+  const int64_t batch_size =
+      batch_size_for(setup.config, product_speed, std::min(largest_batch, training.batch_size), seconds, warm_up);
   if (batch_size == 0) return std::nullopt;
 
   run::Setup small = run::for_trial(setup);

@@ -17,7 +17,7 @@ namespace gpt {
 
 struct EncodedPart {
   int64_t tokens = 0;
-  int64_t bytes = 0;  // of text
+  int64_t bytes = 0;  // bytes of text
   bool last = true;   // part of its document
   bool validation = false;
 };
@@ -40,7 +40,7 @@ class IdFile {
   int64_t bytes_of_text(int64_t begin, int64_t end, const std::vector<int32_t>& token_bytes);
   void write_header(std::string_view header);
   int64_t tokens() const { return tokens_; }
-  std::string hash();  // of the ids
+  std::string hash();  // the hash of the ids
   void commit();
 
  private:

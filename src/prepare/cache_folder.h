@@ -23,12 +23,12 @@ std::shared_ptr<const void> use_cache_entry(const std::string& path);
 // it than files. Warns of it.
 void clear_cache_place(const std::string& path);
 
-// Those of the folder `root`, the one that was used last first.
+// The entries of the folder `root`, the one that was used last first.
 std::vector<CacheEntry> cache_entries(const std::string& root);
 
 struct RemovedEntries {
   int64_t entries = 0, bytes = 0;
-  int64_t kept = 0;  // that are in use, or are being prepared
+  int64_t kept = 0;  // entries that are in use or being prepared
 };
 
 // Removes the entries that were used least recently until the others have at most `limit` bytes; below 0, all of them. What

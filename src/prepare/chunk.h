@@ -17,7 +17,7 @@ struct DocumentPart {
   uint32_t source = 0;
   uint64_t position = 0;           // byte of a text file where the part begins, line of .jsonl, record of .wet
   uint64_t document = 0;           // the position of the document's first part
-  bool first = true, last = true;  // of its document
+  bool first = true, last = true;  // the first and the last part of its document
   uint64_t key = 0;                // hash of the document's beginning: documents that are alike have the same
 };
 

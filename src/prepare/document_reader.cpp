@@ -115,7 +115,7 @@ bool DocumentReader::open_next_source() {
   return true;
 }
 
-// Of the open source, nothing goes into the chunk that is being filled.
+// Nothing of the open source goes into the chunk that is being filled.
 void DocumentReader::pass_over(const UnreadableSource& error) {
   if (!sources_[source()].found) throw error;
   add_fault(source(), {.why = error.what(), .handed_out = handed_out_, .position = position_});

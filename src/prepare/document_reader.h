@@ -26,10 +26,10 @@ class DocumentReader {
  public:
   struct Options {
     std::function<size_t(std::string_view)> last_cut;  // where a long document may be cut; 0 = nowhere
-    std::string text_field;                            // of .jsonl
+    std::string text_field;                            // the field to read in .jsonl
     int64_t max_chars = 0;                             // the text ends after so many characters; 0 = never
     std::function<void()> waiting;                     // called while a pipe has nothing; may throw
-    const RepeatedDocuments* repeated = nullptr;       // to be left out; null = none
+    const RepeatedDocuments* repeated = nullptr;       // documents to leave out; null = none
   };
 
   DocumentReader(std::vector<Source> sources, Options options);
@@ -61,7 +61,7 @@ class DocumentReader {
   std::vector<Source> used() const;
   int64_t crlf_files() const { return crlf_files_; }
   int64_t byte_order_mark_files() const { return byte_order_mark_files_; }
-  int64_t replaced_characters() const { return replaced_characters_; }  // of JSON lines, that are no Unicode
+  int64_t replaced_characters() const { return replaced_characters_; }  // in JSON lines: characters that are no Unicode
   const std::vector<std::string>& disagreements() const {
     return disagreements_;
   }  // files that hold what their names do not say
@@ -88,7 +88,7 @@ class DocumentReader {
   const Options options_;
   std::atomic<uint64_t> consumed_ = 0;
   std::vector<bool> is_used_;
-  std::vector<TextKind> kinds_;  // of the content, once a source is open
+  std::vector<TextKind> kinds_;  // kinds of the content, once a source is open
   std::vector<std::string> disagreements_;
   int64_t crlf_files_ = 0, byte_order_mark_files_ = 0;
   std::atomic<int64_t> replaced_characters_ = 0;
@@ -96,15 +96,15 @@ class DocumentReader {
   std::map<uint32_t, Fault> faults_;
 
   size_t next_source_ = 0;
-  std::unique_ptr<DocumentStream> documents_;  // of the open source, or
-  std::unique_ptr<ByteStream> lines_;          // where it is .jsonl
-  uint64_t position_ = 0;                      // of the next part
-  uint64_t document_ = 0;                      // of the open document
+  std::unique_ptr<DocumentStream> documents_;  // the documents of the open source, or
+  std::unique_ptr<ByteStream> lines_;          // its lines, where it is .jsonl
+  uint64_t position_ = 0;                      // position of the next part
+  uint64_t document_ = 0;                      // position of the open document
   bool handed_out_ = false;                    // parts of the open source are in chunks that were given
   bool has_crlf_ = false, has_mark_ = false;   // the open source
   bool held_back_ = false;                     // a CR, until it is known whether a LF follows
 
-  Chunk chunk_;           // that is being filled
+  Chunk chunk_;           // the chunk that is being filled
   bool reading_ = false;  // a document, whose text so far is the chunk's from begin_ on
   bool first_part_ = true;
   size_t begin_ = 0, limit_ = 0;  // it is cut when it is this long

@@ -18,7 +18,7 @@ class DocumentStream {
   virtual size_t read(char* to, size_t size) = 0;
 };
 
-// Of plain text or of records. The stream throws UnreadableSource where it holds no such records.
+// The documents of plain text or of records. The stream throws UnreadableSource where it holds no such records.
 std::unique_ptr<DocumentStream> open_documents(const Source& source, Content content);
 
 }  // namespace gpt

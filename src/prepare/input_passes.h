@@ -44,7 +44,7 @@ class InputPasses {
                    [&] { report_({stage, reader.consumed(), total}); });
   }
 
-  // To be asked after each pass. What the reader passed over is no longer part of the input; true where something had been
+  // Ask this after each pass. What the reader passed over is no longer part of the input; true where something had been
   // made of it already, so that the pass has to be repeated without it.
   bool must_repeat(const DocumentReader& reader);
 

@@ -21,7 +21,7 @@ class FieldReader final : public nlohmann::json_sax<json> {
   explicit FieldReader(const std::string& field) : field_(&field) {}
 
   std::optional<std::string> text;
-  std::string wrong_type;  // of the field, where it is not a string
+  std::string wrong_type;  // the field's type, where it is not a string
   bool is_object = false;
   size_t error_at = 0;
 

@@ -17,7 +17,7 @@
 
 namespace gpt {
 
-// By the number of their source and the position in it where they begin.
+// Documents by the number of their source and the position in it where they begin.
 class RepeatedDocuments {
  public:
   void add(uint32_t source_number, uint64_t position) { positions_[source_number].insert(position), ++count_; }
@@ -35,7 +35,7 @@ class RepeatedDocuments {
 // A chunk with what can be computed of it on any thread.
 struct ComparedChunk {
   Chunk chunk;
-  std::vector<MinHash> hashes;  // of its parts; empty for exact repetitions
+  std::vector<MinHash> hashes;  // one for each of its parts; empty for exact repetitions
 };
 ComparedChunk compared(Chunk chunk, Deduplicate how);
 
@@ -43,7 +43,7 @@ ComparedChunk compared(Chunk chunk, Deduplicate how);
 class RepetitionFinder {
  public:
   explicit RepetitionFinder(Deduplicate how) : how_(how) {}
-  // `numbers`: of the sources.
+  // `numbers`: those of the sources.
   void add(const ComparedChunk& chunk, const std::vector<uint32_t>& numbers);
   const RepeatedDocuments& repeated() const { return repeated_; }
 
@@ -58,11 +58,11 @@ class RepetitionFinder {
 
   const Deduplicate how_;
   RepeatedDocuments repeated_;
-  Hash128 text_;  // of the document that is being taken
+  Hash128 text_;  // hash of the document that is being taken
   MinHash words_ = no_words();
   std::unordered_set<Hash128::Digest, DigestHash> texts_;
-  std::vector<Sketch> sketches_;                        // of those that are kept
-  std::unordered_map<uint64_t, uint32_t> first_owner_;  // of a band of numbers, in sketches_
+  std::vector<Sketch> sketches_;                        // sketches of the documents that are kept
+  std::unordered_map<uint64_t, uint32_t> first_owner_;  // the first owner of a band of numbers, in sketches_
 };
 
 }  // namespace gpt

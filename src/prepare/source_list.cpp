@@ -79,7 +79,7 @@ std::string describe(const std::vector<LeftOut>& left_out) {
 struct OwnFolder {
   fs::path path;
   const char* what;
-  const char* setting;  // that names it, so that it cannot be an input either; null where it can
+  const char* setting;  // the setting that names it, so that it cannot be an input either; null where it can
 };
 
 bool is_pattern(std::string_view part) { return part.find_first_of("*?[") != std::string_view::npos; }

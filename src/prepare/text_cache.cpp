@@ -37,7 +37,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kForm = 3;  // of what lies in the cache: other forms are prepared anew
+constexpr int kForm = 3;  // the form of what lies in the cache: other forms are prepared anew
 constexpr const char* kHashIndex = "content_hashes";
 
 std::string cache_root(const DataConfig& config) {
@@ -85,7 +85,7 @@ class TextCache {
                                config_.validation_fraction, config_.max_chars));
   }
 
-  // Of a finished entry; empty where there is none, or none that can be read.
+  // The tokenizer's hash in a finished entry; empty where there is none, or none that can be read.
   static std::string tokenizer_hash(const std::string& folder) {
     try {
       return read_metadata(folder + "/" + kMetadataFile).tokenizer_hash;

@@ -51,8 +51,8 @@ cublasLtEpilogue_t epilogue(const ProductKey& key, bool is_fused) {
   return key.has_bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-// Of the device that is current when it is first asked for: the one that the process computes on. Never destroyed, because CUDA may be
-// gone by then.
+// The handle for the device that is current when it is first asked for: the one that the process computes on. Never destroyed, because
+// CUDA may be gone by then.
 cublasLtHandle_t handle() {
   static const cublasLtHandle_t handle = [] {
     cublasLtHandle_t created = nullptr;

@@ -21,7 +21,7 @@ using cpu::MatrixLibrary;
 // Below this, packing the weight costs more than it saves.
 constexpr int64_t kMinRows = 16;
 
-// Of a thread.
+// Bytes for a thread.
 constexpr double kOwnWorkspace = 1.3e6, kBFloat16Workspace = 1.15e6;
 
 bool mkl_leaves_avx512_unused() {

@@ -23,7 +23,7 @@ struct ProductKey {
   at::ScalarType type, result_type;
   bool a_transposed, b_transposed;  // the factor is a view of its transpose, which is contiguous
   bool adds, has_bias, has_gelu;
-  int64_t alignment;  // of every pointer, in bytes: 16 or 256
+  int64_t alignment;  // the alignment of every pointer, in bytes: 16 or 256
   auto operator<=>(const ProductKey&) const = default;
 };
 
@@ -36,7 +36,7 @@ std::string name_of(const ProductKey& key);
 // A matrix as cuBLASLt takes it, which stores by columns and so sees the transpose of each of ours.
 struct StoredMatrix {
   int64_t rows, columns;  // as it is stored; the stride from one column to the next is `rows`
-  bool transposed;        // before it is multiplied
+  bool transposed;        // transposed before it is multiplied
 };
 
 // result^T = b^T a^T: `first` is b, `second` is a.
@@ -48,7 +48,7 @@ StoredProduct stored(const ProductKey& key);
 
 struct Fastest {
   size_t way = 0;
-  double seconds = 0, first_seconds = 0;  // of one product, by that way and by the first
+  double seconds = 0, first_seconds = 0;  // the time of one product, by that way and by the first
 };
 
 // The way with the least median of the seconds that its repetitions took. It is the first one, which is LibTorch's, unless another is

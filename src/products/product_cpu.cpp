@@ -40,8 +40,8 @@ struct Division {
   int64_t rows, columns;
 };
 
-// Of the divisions that take nearly the least time, that with the fewest rows for each: what a thread has written, as other operators
-// divide rows, it finds in its own cache.
+// Among the divisions that take nearly the least time, the one with the fewest rows for each: what a thread has written, as other
+// operators divide rows, it finds in its own cache.
 Division divide(int64_t M, int64_t N, int64_t threads, int64_t tile_rows, int64_t lanes) {
   constexpr double kNearly = 1.05;
   const auto with_rows = [&](int64_t parts) {

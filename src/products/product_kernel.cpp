@@ -23,14 +23,14 @@ namespace {
 constexpr int64_t kMostVectors = kLanes == 16 ? 3 : 2;
 constexpr int64_t kPanelColumns = kMostVectors * kLanes;
 
-constexpr int64_t kPanelTerms = 1024;         // of a panel in its cache; longer sums are kept between panels
-constexpr int64_t kPackedElements = 1 << 18;  // of a packed first factor
-constexpr int64_t kMostRows = 1024;           // that go through a panel together
+constexpr int64_t kPanelTerms = 1024;         // terms of a panel in its cache; longer sums are kept between panels
+constexpr int64_t kPackedElements = 1 << 18;  // elements of a packed first factor
+constexpr int64_t kMostRows = 1024;           // rows that go through a panel together
 
 // What a part is computed with. E: what the factors are made of.
 template <class E>
 struct ProductScratch {
-  int64_t terms, panels, panel_terms;  // of the sums; how many panels follow each other along them; terms of one
+  int64_t terms, panels, panel_terms;  // terms of the sums; how many panels follow each other along them; terms of one
   int64_t block_rows;                  // rows of the result that go through a panel together, at most
   MatrixOf<E> panel;                   // (panel_terms, kPanelColumns)
   MatrixOf<E> packed;                  // (tiles of kTileRows rows, terms x kTileRows)

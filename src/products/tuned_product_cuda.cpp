@@ -32,7 +32,7 @@ struct CublasLt {
     bool is_fused;
     MatmulAlgorithm algorithm;
   };
-  int64_t bytes;  // of the factors and the results of the product that is measured
+  int64_t bytes;  // bytes of the factors and the results of the product that is measured
 
   static std::vector<Way> ways(const Product& product, const ProductKey& key) {
     constexpr int kMostAlgorithms = 8;
@@ -81,7 +81,7 @@ struct CublasLt {
   }
 };
 
-std::mutex mutex;  // of the choices: forward and backward pass are on different threads
+std::mutex mutex;  // guards the choices: forward and backward pass are on different threads
 
 ProductChoices<CublasLt::Way>& choices() {
   static ProductChoices<CublasLt::Way> choices;

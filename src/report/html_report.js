@@ -74,7 +74,7 @@
 
   // ---- what the charts stand over: steps, tokens or time ----
 
-  // Of the tokens or the time of a run, which are known at the logged steps: what they were at any step.
+  // What the tokens or the time of a run, which are known at the logged steps, were at any step.
   const grownTo = (curve) => (step) => {
     const steps = [0, ...curve.steps], values = [0, ...curve.values];
     if (steps.length < 2) return step;

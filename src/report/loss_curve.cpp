@@ -16,7 +16,7 @@
 namespace gpt {
 namespace {
 
-constexpr int kLabelWidth = 8;  // of losses, to the left of the axis
+constexpr int kLabelWidth = 8;  // columns for losses, to the left of the axis
 
 struct Marks {
   std::array<const char*, 6> curves;

@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kMaxLineBytes = 4096;  // of metrics.jsonl, whose lines have about 200
+constexpr size_t kMaxLineBytes = 4096;  // bytes of a line of metrics.jsonl, whose lines have about 200
 
 json parse(std::string_view text) { return json::parse(text, nullptr, /*allow_exceptions=*/false); }
 
@@ -50,7 +50,7 @@ void read_line(const json& line, int64_t last_step, RunHistory& history) {
     return number(line, key).value_or(std::numeric_limits<double>::quiet_NaN());
   };
   if (number(line, "loss") && !line.contains("step_ms")) {
-    history.loss.add(*step, value("loss"));  // of a step between two that are logged
+    history.loss.add(*step, value("loss"));  // a step between two that are logged
   } else if (number(line, "loss")) {
     history.add(StepRecord{.step = *step,
                            .loss = value("loss"),
@@ -128,7 +128,7 @@ std::string clipped(std::string_view text, size_t size) {
 void read_metrics(const std::string& path, int64_t last_step, RunHistory& history) {
   std::error_code error;
   if (!std::filesystem::exists(path, error) && !error) return;
-  const MappedFile file(path, ExitCode::disk);  // of a long run it has gigabytes
+  const MappedFile file(path, ExitCode::disk);  // a long run's has gigabytes
   const std::span<const std::byte> bytes = file.bytes();
   std::string_view rest(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   while (!rest.empty()) {

@@ -18,7 +18,7 @@ namespace gpt::run {
 
 namespace {
 
-constexpr double kWantedError = 0.005;  // of the loss
+constexpr double kWantedError = 0.005;  // a share of the loss
 // Fewer losses would not tell how much they vary: from so many, the standard error itself is known to 7 %.
 constexpr int64_t kFewestSequences = 100;
 constexpr uint64_t kOrderKey = 0;  // runs are compared on the same sequences
@@ -27,7 +27,8 @@ const Evaluation kStopped{.loss = std::numeric_limits<double>::quiet_NaN()};
 
 // The losses of sequences of T tokens, drawn without replacement from `all`.
 struct Sample {
-  double sum = 0, mean = 0, variance = 0;  // of all tokens; per token; of the means of sequences
+  // The sum over all tokens; the mean per token; the variance of the means of sequences.
+  double sum = 0, mean = 0, variance = 0;
   int64_t count = 0, all = 0;
 
   Sample(const at::Tensor& sums, int64_t block_size, int64_t all) : count(sums.numel()), all(all) {

@@ -51,8 +51,8 @@ int64_t step_in(std::string_view line) {
   return step->get<int64_t>();
 }
 
-// Of a checkpoint that a run goes back from: none is read whose name says it, and what cannot be read lies beyond every step, as
-// does ckpt.pt, which is the end of the run.
+// The step of a checkpoint that a run goes back from: none is read whose name says it, and what cannot be read lies beyond every
+// step, as does ckpt.pt, which is the end of the run.
 int64_t step_of(const std::string& folder, const std::string& name) {
   if (const auto step = numbered_step(name)) return *step;
   std::string unreadable;
@@ -231,7 +231,7 @@ void Folder::rewind_metrics(int64_t step) const {
 
 void Folder::move_metrics_beyond(int64_t step) const {
   if (!exists(metrics_path())) return;
-  const MappedFile whole(metrics_path(), ExitCode::disk);  // of a long run it has hundreds of megabytes
+  const MappedFile whole(metrics_path(), ExitCode::disk);  // a long run's has hundreds of megabytes
   std::string_view rest(reinterpret_cast<const char*>(whole.bytes().data()), whole.bytes().size());
   std::vector<std::string_view> kept;  // stretches of lines
   std::string dropped;

@@ -10,7 +10,7 @@
 namespace gpt::ops::cpu {
 namespace {
 
-std::optional<Capability> instead;  // of known()
+std::optional<Capability> instead;  // replaces known()
 
 Capability known() {
   static const Capability best = [] {

@@ -78,7 +78,7 @@ void BpeMerges::apply(std::vector<int32_t>& ids, size_t first) const {
 
 // perf: OPT-5. Merged tokens leave a hole and nothing moves: one bit per remaining token serves to find neighbours.
 size_t BpeMerges::apply_to_few(int32_t* ids, size_t count) const {
-  std::array<int32_t, kFew> pairs;  // of each token with the next one
+  std::array<int32_t, kFew> pairs;  // the pair of each token with the next one
   pairs.fill(kNoPair);
   const auto look_up = [&](size_t place, size_t next) {
     const uint32_t rank = rank_of(ids[place], ids[next]);
@@ -106,7 +106,7 @@ size_t BpeMerges::apply_to_few(int32_t* ids, size_t count) const {
 size_t BpeMerges::apply_to_many(int32_t* ids, size_t count) const {
   struct Part {
     uint32_t previous, next;  // among those left; `count` after the last
-    uint32_t rank;            // of the pair with the next one; kNone for those merged away too
+    uint32_t rank;            // the rank of the pair with the next one; kNone for those merged away too
   };
   // Rank, position; stale if the part's rank has changed since.
   using Candidate = std::pair<uint32_t, uint32_t>;

@@ -20,7 +20,7 @@ constexpr uint64_t count_of(uint32_t code) {
   return code < 1024 ? code : uint64_t{32 + (code & 31)} << ((code >> 5) - 27);
 }
 
-// Of the greatest count that has a code and is not above `count`.
+// The code of the greatest count that has one and is not above `count`.
 constexpr uint32_t code_below(uint64_t count) {
   if (count < 1024) return static_cast<uint32_t>(count);
   const int shift = std::min(static_cast<int>(std::bit_width(count)) - 6, 36);
@@ -222,7 +222,7 @@ void PairQueue::merge(TokenPair pair, int32_t product) {
   if (!fits_left || !fits_right) drop_index();
 }
 
-// From one end of the text to the other.
+// Goes from one end of the text to the other.
 void PairQueue::replace_all(TokenPair pair, uint32_t product) {
   const uint32_t first = pair.first, second = pair.second;
   for (size_t begin = 0, end; begin + 1 < cells_.size(); begin = end) {

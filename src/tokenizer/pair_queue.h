@@ -43,7 +43,7 @@ class PairQueue {
   // away, and nothing moves when two tokens become one. A cell without a token stands before and after each piece.
   struct Cell {
     uint32_t token : 21;
-    uint32_t count : 11;  // of the piece, as a code
+    uint32_t count : 11;  // the piece's count, as a code
   };
   static_assert(sizeof(Cell) == 4);
   static constexpr uint32_t kNone = (1 << 21) - 1;  // no token begins or ends in this cell
@@ -104,7 +104,7 @@ class PairQueue {
 
   int64_t min_count_;
   size_t least_room_;
-  std::vector<uint32_t> bytes_;  // of each token
+  std::vector<uint32_t> bytes_;  // the length of each token
   std::vector<Cell> cells_;
 
   // Only the pairs from threshold_ on are in the table and the heap, because most pairs are rare and never merged. When the

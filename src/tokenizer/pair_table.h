@@ -55,12 +55,12 @@ class PairTable {
  private:
   static constexpr uint64_t kFree = ~uint64_t{0};
   size_t home(uint64_t key) const { return key * 0x9E3779B97F4A7C15 >> shift_; }
-  Entry& slot(uint64_t key);  // of the key, or the free one where it belongs
+  Entry& slot(uint64_t key);  // the key's slot, or the free one where it belongs
   void grow();
 
   std::vector<Entry> slots_;  // a power of two of them
   size_t size_ = 0;
-  int shift_;  // of a hash, to a slot
+  int shift_;  // from a hash to a slot
 };
 
 }  // namespace gpt

@@ -28,7 +28,7 @@ class PieceTable {
 
   void add(std::span<const Piece> pieces);
   size_t size() const { return size_; }
-  size_t long_bytes() const { return bytes_.size(); }  // of the texts that do not fit their slots
+  size_t long_bytes() const { return bytes_.size(); }  // bytes of the texts that do not fit their slots
   void clear();                                        // keeps the memory
 
   template <typename Visit>
@@ -93,7 +93,7 @@ class PieceCounter {
 
   SplitPattern split_;
   std::string pending_;       // short texts wait here until there is work for all threads
-  std::vector<size_t> ends_;  // of the texts in pending_
+  std::vector<size_t> ends_;  // the ends of the texts in pending_
   std::vector<PieceTable> locals_;
   std::vector<Shard> shards_;
 };

@@ -42,7 +42,7 @@ class PieceMemo {
     return memo;
   }
 
-  // Of text[begin, begin + bytes), at most kMaxBytes.
+  // The key of text[begin, begin + bytes), at most kMaxBytes.
   static Key key_of(std::string_view text, size_t begin, size_t bytes) {
     Key key{};
     if (begin + sizeof(Key) <= text.size()) {

@@ -47,7 +47,7 @@ void announce_beginning(const run::Run& run, const run::Beginning& begins) {
   }
 }
 
-// From the first tensor of the run to its end.
+// Everything from the first tensor of the run to its end.
 ExitCode train(const config::CommandLine& command, const plan::Resolution& resolved, const run::Folder& folder,
                run::Beginning& begins) {
   const Config& config = resolved.setup.config;

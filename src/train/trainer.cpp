@@ -224,7 +224,7 @@ void Trainer::check_skips() {
 void Trainer::close_epoch() {
   if (const std::string file = map_faults::changed_file(); !file.empty()) leave_changed_data(file);
   if (!setup_.config.data.stages.empty()) return;  // they see fractions of their texts, or one of them several times
-  if (plan_.steps_per_epoch < cadence().log_interval) return;  // of a tiny text: a line for each would drown the rest
+  if (plan_.steps_per_epoch < cadence().log_interval) return;  // a tiny text: a line an epoch would drown the rest
   const Mark now{state_.step, tokens_, stopwatch_.running_seconds()};
   const double mean =  // sync: once an epoch
       state_.counts().loss_sum.item<double>() / state_.counts().token_sum.item<double>();

@@ -107,7 +107,7 @@ TEST_P(DataLoaderTest, AnEpochIsEverySampleOnce) {
     for (int64_t i = 0; i < 124; ++i) ASSERT_EQ(starts[i], i * T + offset) << "epoch " << epoch;
   }
   EXPECT_EQ(orders.size(), 20u);
-  EXPECT_GE(offsets.size(), 5u);  // of 8, in 20 draws
+  EXPECT_GE(offsets.size(), 5u);  // out of 8, in 20 draws
 }
 
 TEST_P(DataLoaderTest, EveryWayGivesTheSameBatches) {

@@ -51,7 +51,7 @@ std::string verdict_of(const ArchitectureComparison& comparison, const std::stri
 
 TEST(Architecture, EveryChoiceThatTheConfigurationDoesNotMake) {
   LearningMachine machine;
-  const ArchitectureComparison comparison = compare_on(machine);  // of rmsnorm, swiglu, rope without smoothing
+  const ArchitectureComparison comparison = compare_on(machine);  // configured: rmsnorm, swiglu, rope without smoothing
   EXPECT_TRUE(comparison.complete);
   std::vector<std::string> names;
   for (const Variant& variant : comparison.variants) names.push_back(variant.name);

@@ -56,7 +56,7 @@ TEST_P(OperatorSpeedsTest, EveryOperatorOfEitherArchitectureInEitherPrecision) {
   }
 }
 
-// Of 32 tokens, by hand.
+// The work for 32 tokens is counted by hand.
 TEST_P(OperatorSpeedsTest, WorkIsWhatTheOperatorsDo) {
   const auto work = [&](const std::string& name, at::ScalarType type, int64_t accumulated = 2) {
     Config config = small_run(Mlp::gelu);
@@ -83,7 +83,7 @@ TEST_P(OperatorSpeedsTest, WorkIsWhatTheOperatorsDo) {
   EXPECT_EQ(work("RoPE and the split into heads, with backward", at::kBFloat16), 2.0 * 32 * 32 * (2 * 2 + 2 * 3));
 }
 
-std::set<std::string> called;  // of LibTorch's operators
+std::set<std::string> called;  // LibTorch's operators
 
 // A user asks what an operator costs in the run of the configuration: with its positions, its dropout and its biases.
 TEST_P(OperatorSpeedsTest, OperatorsAreThoseOfTheConfiguration) {
@@ -114,7 +114,7 @@ TEST_P(OperatorSpeedsTest, OperatorsAreThoseOfTheConfiguration) {
   EXPECT_EQ(std::ranges::count(names, "RoPE and the split into heads"), 3);
 }
 
-std::vector<bool> has_divisor;  // of the calls of LibTorch's AdamW
+std::vector<bool> has_divisor;  // whether each call of LibTorch's AdamW had one
 
 // With a divisor LibTorch's kernel writes all gradients, which ours does not.
 TEST_P(OperatorSpeedsTest, LibTorchsUpdateIsNotToldToDivideTheGradients) {

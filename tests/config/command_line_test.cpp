@@ -39,7 +39,7 @@ class File {
   const char* path() const { return path_.c_str(); }
 
  private:
-  ScratchFolder folder_;  // of this process alone: tests run beside each other
+  ScratchFolder folder_;  // this process's alone: tests run beside each other
   std::string path_;
 };
 

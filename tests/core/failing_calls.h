@@ -20,7 +20,7 @@ struct FailingCall {
   int error;   // EIO
 };
 
-// From here on, in this process and its children. False where the machine does not allow it.
+// Makes them fail from here on, in this process and its children. False where the machine does not allow it.
 inline bool fail_calls(const std::vector<FailingCall>& calls) {
   std::vector<sock_filter> program{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
   for (const FailingCall& call : calls) {

@@ -136,7 +136,7 @@ TEST(Log, WhatNobodyReadsIsLeftOutAndCounted) {
     dup2(ends[1], STDERR_FILENO);
     log::open_file(folder / "train.log");
     const std::string filling(100'000, 'x');
-    constexpr int kLines = 30;  // of which the pipe and the queue hold fewer
+    constexpr int kLines = 30;  // more lines than the pipe and the queue hold
     for (int i = 0; i < kLines; ++i) log::info(fmt::format("line {} {}", i, filling));
     if (log::flush({.patience = std::chrono::milliseconds(50)})) return 51;
     std::thread reader([&] {

@@ -261,7 +261,7 @@ TEST(Signals, AnErrorOfAnInterruptedProgramHasTheStatusOfItsSignal) {
   }
 }
 
-// Of a pipe that nobody writes to.
+// The file is a pipe that nobody writes to.
 TEST(Signals, AStopEndsTheWaitForAFile) {
   const ScratchFolder folder;
   const std::string pipe = folder / "pipe";

@@ -23,7 +23,7 @@ TEST(UsableProcessors, WithoutAQuotaAreThoseToRunOn) {
   (void)root.file("proc/self/cgroup", "0::/job\n");
   (void)root.file("sys/fs/cgroup/job/cpu.max", "max 100000\n");
   EXPECT_EQ(usable_processors(root.path()), CPU_COUNT(&here));
-  (void)root.file("sys/fs/cgroup/job/cpu.max", "100000000 100000\n");  // of a thousand
+  (void)root.file("sys/fs/cgroup/job/cpu.max", "100000000 100000\n");  // a thousand processors
   EXPECT_EQ(usable_processors(root.path()), CPU_COUNT(&here));
 }
 

@@ -168,7 +168,7 @@ TEST(StageSchedule, AFileGoesOnThroughStagesThatLeaveItOut) {
 }
 
 TEST(StageSchedule, AnotherLengthBeginsWithTheNextEpoch) {
-  for (const int64_t batches : {1, 62, 63, 64}) {  // of 4 samples: 249 are an epoch
+  for (const int64_t batches : {1, 62, 63, 64}) {  // batches of 4 samples; 249 samples are an epoch
     const SampleSchedule schedule({zeros(2003)},
                                   options_of({{.batches = batches, .batch_size = 4, .block_size = 8, .mix = {{0, 1.0}}},
                                               {.batches = 10, .batch_size = 8, .block_size = 4, .mix = {{0, 1.0}}}}));
@@ -181,7 +181,7 @@ TEST(StageSchedule, EveryCycleAndStageMixesInAnOrderOfItsOwn) {
   const StageBatches stage{.batches = 200, .batch_size = 10, .block_size = 8, .mix = {{0, 1.0}, {1, 1.0}}};
   const SampleSchedule schedule({zeros(5000), zeros(5000)}, options_of({stage, stage}));
   std::set<std::vector<size_t>> orders;
-  for (int64_t cycle = 0; cycle < 4; ++cycle) {  // of 1000 samples, two in each stage
+  for (int64_t cycle = 0; cycle < 4; ++cycle) {  // cycles of 1000 samples, two in each stage
     std::vector<size_t> sources;
     for (int64_t sample = cycle * 1000; sample < (cycle + 1) * 1000; sample += 10) {
       const DataPosition at{sample / 2000, sample % 2000};
@@ -253,7 +253,7 @@ TEST(Order, SimplerFirstIsWhatCompressesBetter) {
 TEST(Order, ShorterDocumentsFirst) {
   const int32_t end_of_text = 0;
   std::vector<int32_t> ids;
-  std::vector<int64_t> length_at;  // of the document at each position
+  std::vector<int64_t> length_at;  // the length of the document at each position
   for (const int64_t length : {50, 7, 300, 20, 100, 9}) {
     ids.insert(ids.end(), length - 1, 1);
     ids.push_back(end_of_text);

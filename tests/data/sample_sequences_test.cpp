@@ -57,12 +57,12 @@ ScheduleOptions with(ScheduleOptions options, RankSlice slice) {
 
 struct Sequence {
   const char* name;
-  std::vector<int64_t> sizes;  // of the sources, in tokens
+  std::vector<int64_t> sizes;  // sizes of the sources, in tokens
   ScheduleOptions options;
   DataPosition from;
   int64_t batches;
   const char* first;  // batch
-  const char* hash;   // of all of them
+  const char* hash;   // the hash of all batches
 };
 
 void PrintTo(const Sequence& sequence, std::ostream* out) { *out << sequence.name; }

@@ -25,7 +25,7 @@ TEST(SampleStart, IsATokenThatTrainingSeesOften) {
     return sample_start(*bpe, tokens);
   };
   EXPECT_EQ(start({repeated({letter, newline, letter, end}, 20)}), end);
-  EXPECT_EQ(start({repeated({letter, newline}, 20)}), newline);  // of one book, its end is for validation
+  EXPECT_EQ(start({repeated({letter, newline}, 20)}), newline);  // the end of a single book is for validation
   std::vector<int32_t> few = repeated({letter, newline}, 20);
   few.push_back(end);
   EXPECT_EQ(start({few}), newline);

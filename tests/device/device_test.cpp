@@ -89,7 +89,7 @@ TEST(PeakFlops, IsUnknownRatherThanWrong) {
 
 TEST(Memory, AllocationIsSeenOnTheCpu) {
   constexpr int64_t kBytes = 64 << 20;
-  release_unused_memory(at::kCPU);  // of other tests, where one process runs them all
+  release_unused_memory(at::kCPU);  // what other tests left, where one process runs them all
   const int64_t before = allocated_bytes(at::kCPU);
   const at::Tensor tensor = at::ones({kBytes}, at::kByte);
   const int64_t grown = allocated_bytes(at::kCPU) - before;

@@ -70,7 +70,7 @@ TEST_P(GraphTest, WorkWithoutAGraphTakesItsMemory) {
   graphs_->run(work);
   graph->replay();
   EXPECT_EQ(sum.item<double>(), 3.0 * kCount);
-  EXPECT_LT(before - free_bytes(device()), kCount);  // of 4 bytes each
+  EXPECT_LT(before - free_bytes(device()), kCount);  // kCount values have 4 bytes each
 }
 
 TEST_P(GraphTest, AfterAFailedRecordingEverythingWorksAsBefore) {

@@ -185,7 +185,7 @@ class Data(unittest.TestCase):
         out = self.train("whole", **options)
         self.assertIn("Stage from step 7: 4 sequences of 16 tokens", out.stderr)
         self.assertIn("Stage from step 0: 8 sequences of 8 tokens", out.stderr)
-        self.assertNotIn("mean loss", out.stderr)  # of an epoch, when no text was seen once from end to end
+        self.assertNotIn("mean loss", out.stderr)  # an epoch has none when no text was seen once from end to end
         whole = load(self.root / "whole/ckpt.pt")
         self.assertIn("hard.txt", whole["config"]["data"]["stages"])
         self.train("kept", training__checkpoint_interval=1, training__keep_last=100, **options)

@@ -94,7 +94,7 @@ class Generate(generating.TrainedModel):
         self.assertEqual(len(texts), 1)
 
     def test_the_loss_is_that_of_the_weights(self):
-        """Of a run whose last weights are not its best, and that was killed before its first ckpt.pt."""
+        """The run's last weights are not its best, and it was killed before its first ckpt.pt."""
         folder = self.root / "killed"
         folder.mkdir()
         for name in ("ckpt_best.pt", "metrics.jsonl"):

@@ -18,7 +18,7 @@ class Output(generating.TrainedModel):
         self.file = self.root / f"{self._testMethodName}.txt"
 
     def files(self):
-        """Of this test: what it was to write, and whatever else has its name in its own."""
+        """This test's files: what it was to write, and whatever else has the test's name in its own."""
         return [path.name for path in self.root.iterdir() if self._testMethodName in path.name]
 
     def test_json_is_an_object_a_line_and_nothing_else(self):
@@ -31,7 +31,7 @@ class Output(generating.TrainedModel):
         for line in lines:
             self.assertEqual(line["prompt"], "the quick")
             self.assertEqual((line["tokens"], line["prompt_tokens"], line["stop_reason"]), (30, 9, "length"))
-            self.assertEqual(line["cropped_tokens"], 9 + 9 + 9)  # of 17 tokens 8 stay
+            self.assertEqual(line["cropped_tokens"], 9 + 9 + 9)  # 8 of 17 tokens stay
             self.assertGreater(line["seconds"], 0)
             self.assertGreater(line["tokens_per_second"], 0)
 

@@ -22,7 +22,7 @@ using namespace gpt;
 constexpr std::string_view kGood = "A good text,\nbefore it and after it.\n";
 
 struct Outcome {
-  std::vector<std::string> documents;  // of each source that was not passed over
+  std::vector<std::string> documents;  // documents of each source that was not passed over
   std::vector<uint32_t> sources;
   bool is_passed_over = false;  // the hostile file
   bool operator==(const Outcome&) const = default;

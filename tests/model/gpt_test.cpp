@@ -190,7 +190,7 @@ TEST(GPT, DropoutOnlyWhenTraining) {
   }
 }
 
-// Of both architectures, with our operators and with ATen's.
+// In both architectures, with our operators and with ATen's.
 TEST(GPT, GradientCheckpointingGivesTheSameBits) {
   using enum GradientCheckpointing;
   (void)select_operators({}, at::kCPU);  // allows LibTorch every kernel
@@ -385,7 +385,7 @@ TEST(GPT, EachProductKnowsItsSite) {
   }
 }
 
-// Of which gpt-bench profile then counts the backward passes too.
+// gpt-bench profile then counts the products' backward passes too.
 TEST(GPT, TheProductsOfABlockBelongToTheirPart) {
   std::vector<std::string> parts_of_products;
   GPT model(tiny_config(), at::kCPU, 1);

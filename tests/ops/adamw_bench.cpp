@@ -26,7 +26,7 @@ constexpr at::ScalarType kMomentTypes[] = {at::kFloat, at::kBFloat16, at::kByte}
 struct Weights {
   const char* name;
   bool has_values, has_copies;
-  double bytes;  // that an update moves for each, with float32 moments
+  double bytes;  // bytes that an update moves for each, with float32 moments
 };
 constexpr Weights kWeights[] = {{"values", true, false, 28},
                                 {"and their copies", true, true, 30},

@@ -278,7 +278,7 @@ TEST(Attention, DoesNotDependOnWhatItsMemoryContained) {
   }
 }
 
-// Of the kernels for 16-bit tensors a processor with AVX512_BF16 chooses one, and both run on it.
+// A processor with AVX512_BF16 chooses one of the kernels for 16-bit tensors, and both run on it.
 TEST(Attention, KernelsWithAndWithoutDotProductsEqualFloat64) {
   if (dot_product_gain() == 0) GTEST_SKIP() << "no AVX512_BF16 on this processor";
   for (const auto capability : {cpu::Capability::AVX512, cpu::Capability::AVX512_BF16}) {
@@ -292,7 +292,7 @@ TEST(Attention, KernelsWithAndWithoutDotProductsEqualFloat64) {
 }
 
 TEST(Attention, PassesNotANumberOn) {
-  for (const int64_t place : {0, 20, 40}) {  // of the query, key and value at the third position
+  for (const int64_t place : {0, 20, 40}) {  // in the query, key and value at the third position
     at::Tensor qkv = at::randn({1, 70, 48}, at::kFloat);
     qkv[0][2][place] = std::numeric_limits<float>::quiet_NaN();
     const at::Tensor y = attention(qkv, {1, 1});

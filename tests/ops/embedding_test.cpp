@@ -78,7 +78,7 @@ TEST_P(EmbeddingTest, EqualsFloat64) {
                            exact_positions = (has_positions ? exact(positions.compute_value())
                                                             : at::zeros({s.T + 3, s.C}, at::kDouble))
                                                  .requires_grad_();
-          table.gradient().fill_(1000);  // of the update before
+          table.gradient().fill_(1000);  // left by the update before
           if (has_positions) positions.gradient().fill_(1000);
           at::Tensor head = draw({s.V, s.C});
           if (is_tied) table.add_to_gradient(head);

@@ -62,7 +62,7 @@ const LinearCase kLinearCases[] = {{{1}, 1, 1, true},      {{17}, 5, 3, true},  
 // What the products and the parameters are of.
 struct Form {
   const char* name;
-  at::ScalarType type;  // of the products
+  at::ScalarType type;  // the type of the products
   bool has_autocast;
   ParameterTypes parameters;
 };
@@ -81,7 +81,7 @@ double max_difference(const at::Tensor& x, const at::Tensor& reference) {
   return (x.detach().cpu() - reference.detach()).abs().max().item<double>();
 }
 
-// Of a sum of n products of values of order one, which is of order sqrt(n), the largest of all a few times that.
+// The tolerance for a sum of n products of values of order one, which is of order sqrt(n), the largest of all a few times that.
 double in_sum(int64_t n) { return test::tolerance(at::kFloat, n, 5 * std::sqrt(static_cast<double>(n))); }
 
 void expect_within(const at::Tensor& result, const at::Tensor& exact, const at::Tensor& bound, const char* what) {
@@ -383,7 +383,7 @@ TEST_P(LinearPairTest, TheSecondProductIsNotRoundedBeforeItIsAdded) {
 
 INSTANTIATE_ON_DEVICES(LinearPairTest);
 
-int additions;  // that LibTorch was asked for
+int additions;  // additions that LibTorch was asked for
 
 int additions_in(const std::function<void()>& work) {
   additions = 0;
@@ -415,7 +415,7 @@ TEST(LinearPair, NothingIsAddedOutsideOfTheProducts) {
   }
 }
 
-int normalizations;  // that the CPU's kernel was asked for
+int normalizations;  // normalizations that the CPU's kernel was asked for
 
 TEST(LinearPair, AnInputThatIsNotKeptIsComputedAnewOnceForBothLayers) {
   static const auto add_norm_kernel = kernels_of(at::empty({0})).add_norm;
@@ -453,7 +453,7 @@ TEST(LinearPair, AnInputThatIsNotKeptIsComputedAnewOnceForBothLayers) {
   kernels_of(values).add_norm = add_norm_kernel;
 }
 
-int row_sums;  // that were added to a gradient
+int row_sums;  // row sums that were added to a gradient
 
 // The kernels of a GPU sum the gradients that they write.
 TEST(LinearPair, EitherBiasGetsTheSumsOfTheGradientOfItsOwnLayer) {

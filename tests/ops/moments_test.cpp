@@ -63,7 +63,7 @@ TEST_P(MomentsTest, ZeroAndTheLargestAreExactAndNothingElseIsZeroInASecondMoment
   const at::Tensor back = dequantized(quantized(values, GetParam()), GetParam());
   EXPECT_EQ(back[0].item<float>(), 0);
   EXPECT_EQ(back[3].item<float>(), 3.7f);
-  // Of the second moment, the smallest above 0.
+  // A second moment becomes the smallest value above 0.
   EXPECT_NEAR(back[1].item<float>(), is_signed() ? 0 : map_[1] * 3.7, 1e-12);
 }
 

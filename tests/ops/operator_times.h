@@ -18,7 +18,7 @@ inline double cpu_milliseconds() {
   return static_cast<double>(time.tv_sec) * 1e3 + static_cast<double>(time.tv_nsec) * 1e-6;
 }
 
-// Of the clock.
+// Wall-clock time.
 template <class Work>
 double milliseconds(const Work& work) {
   const auto begin = std::chrono::steady_clock::now();

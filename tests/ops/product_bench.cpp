@@ -21,7 +21,7 @@ struct Layer {
   int64_t rows, in, out;
 };
 
-// Of nanoGPT's CPU model, of GPT-2 124M with 256 and 1,024 tokens, and its head.
+// The layers of nanoGPT's CPU model and of GPT-2 124M with 256 and 1,024 tokens, and its head.
 constexpr Layer kLayers[] = {{768, 128, 384},   {768, 128, 128},   {768, 128, 512},  {768, 512, 128},
                              {256, 768, 2304},  {256, 768, 768},   {256, 768, 3072}, {256, 3072, 768},
                              {256, 768, 50304}, {1024, 768, 2304}, {1024, 768, 768}, {1024, 768, 3072},

@@ -178,7 +178,7 @@ TEST_P(RowSumsTest, TheGradientOfTheBiasIsTheSumOverTheRowsOfEveryMicroBatch) {
       expected = micro_batch == 0 ? exact_sums(gradient) : expected + exact_sums(gradient);
       torch::autograd::backward(results, upstream);
     }
-    // Of 16 bits the sum itself is rounded twice.
+    // In 16 bits the sum itself is rounded twice.
     const double last = 2 * test::unit_roundoff(type) * expected.abs().max().item<double>();
     const double largest = gradient.cpu().to(at::kDouble).abs().max().item<double>();
     EXPECT_LE((bias.gradient().cpu().to(at::kDouble) - expected).abs().max().item<double>(),

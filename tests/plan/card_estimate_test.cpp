@@ -83,7 +83,7 @@ TEST(ExpectedAttention, IsFusedWhereTheCardHasAKernel) {
   EXPECT_EQ(expected_attention(model, {}, t4, at::kHalf), "efficient");
   model.n_kv_head = 4;
   EXPECT_TRUE(expected_attention(model, {}, t4, at::kHalf).starts_with("math"));
-  model.n_head = 64;  // of width 12
+  model.n_head = 64;  // heads of width 12
   EXPECT_TRUE(expected_attention(model, {}, l4, at::kBFloat16).starts_with("math"));
 }
 

@@ -113,7 +113,7 @@ TEST_F(FittingSettingsOf, ARunAreTheLargestBatchAndTheSmallestSaverThatAreEnough
   config_.training.execution.gradient_checkpointing = GradientCheckpointing::norm;
   const double with_norm = needed();
   config_.training.execution.gradient_checkpointing = GradientCheckpointing::none;
-  config_.training.batch_size = 10;  // of 60 in all
+  config_.training.batch_size = 10;  // 10 sequences at a time, of 60 in all
   const double with_ten = needed();
   config_.training.batch_size = 12;
   const auto ways = found(std::max(with_norm, with_ten));

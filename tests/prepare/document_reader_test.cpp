@@ -201,7 +201,7 @@ TEST_F(DocumentReaderTest, SaysWherePackedDataEndEarlyOrAreDamaged) {
   EXPECT_ERROR(documents({file("a.zst", zstd(text).substr(0, 5000))}), ExitCode::data,
                "a.zst: the zstd data are cut off");
   std::string damaged = gzip(text);
-  damaged[damaged.size() - 6] ^= 1;  // of the checksum
+  damaged[damaged.size() - 6] ^= 1;  // a bit of the checksum
   EXPECT_ERROR(documents({file("b.gz", damaged)}), ExitCode::data,
                "b.gz: the gzip data are damaged: incorrect data check");
   const std::string other("no gzip\0", 8);

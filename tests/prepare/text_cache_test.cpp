@@ -312,7 +312,7 @@ TEST_F(TextCacheTest, TheIndexIsBounded) {
 
 class CacheLimitTest : public TextCacheTest {
  protected:
-  // Of about 2 MB in the cache; the fingerprint shows which it is.
+  // A text that takes about 2 MB in the cache; the fingerprint shows which it is.
   DataConfig large(char letter) const {
     const std::string path = folder_ / std::string(1, letter);
     DataConfig config = text(fs::exists(path) ? path : file(std::string(1, letter), std::string(1'000'000, letter)));

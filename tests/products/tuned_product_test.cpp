@@ -165,7 +165,7 @@ TEST(ProductKey, IsEmptyForWhatStaysLibTorchs) {
   EXPECT_FALSE(key_of(other)) << "a bias of another type";
   other = product, other.a = at::empty({kM, 0}), other.b = at::empty({0, kN});
   EXPECT_FALSE(key_of(other)) << "an empty sum";
-  const auto result_after = [](int64_t values) {  // of a tensor that begins at a multiple of 64 bytes
+  const auto result_after = [](int64_t values) {  // part of a tensor that begins at a multiple of 64 bytes
     return at::zeros({kM * kN + 8}).narrow(0, values, kM * kN).view({kM, kN});
   };
   other = product, other.result = result_after(1);

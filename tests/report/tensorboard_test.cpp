@@ -95,7 +95,7 @@ Event read_event(const std::string& bytes) {
   return event;
 }
 
-// Of all files in the folder, in the order of their names; what they hold has to be whole records.
+// The events in all files in the folder, in the order of their names; what they hold has to be whole records.
 std::vector<Event> events_in(const std::string& folder) {
   std::vector<Event> events;
   for (const std::string& name : names_in(folder)) {

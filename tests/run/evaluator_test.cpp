@@ -142,7 +142,7 @@ class MixedCorpus : public DeviceTest {
 
   Corpus corpus_;
   std::optional<GPT> model_;
-  at::Tensor means_;  // of each window's losses
+  at::Tensor means_;  // means of each window's losses
 };
 
 TEST_P(MixedCorpus, TheFirstEvaluationGoesOnUntilItsErrorIsSmallAndIsRight) {

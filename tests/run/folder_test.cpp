@@ -30,7 +30,7 @@ class RunFolderTest : public testing::Test {
   }
   bool has(const std::string& name) const { return std::filesystem::exists(root_ / name); }
 
-  // Of one checkpoint, and a quarter of another.
+  // Room for one checkpoint, and a quarter of another.
   int64_t room() {
     const test::Allocations allocations;
     (void)load_checkpoint(save(kLastCheckpoint, 9));

@@ -16,10 +16,10 @@ namespace {
 using Part = Recorder::Part;
 
 struct Calls {
-  int work = 0;                     // of what is to be run, on the spot
-  int beside_graphs = 0;            // of those, in the memory of graphs
+  int work = 0;                     // how often the work ran on the spot
+  int beside_graphs = 0;            // how often it did in the memory of graphs
   std::vector<std::string> graphs;  // what they did
-  std::string failure;              // of the next recording
+  std::string failure;              // the error of the next recording
 };
 
 class NotedGraph : public Graph {

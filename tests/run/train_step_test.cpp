@@ -65,7 +65,7 @@ struct TinyRun {
              is_recorded ? test::counting_recorder(model, replays) : Recorder()) {
     model.train(true);
   }
-  int64_t replays = 0;  // of recorded parts of the step
+  int64_t replays = 0;  // how often recorded parts of the step were replayed
   GPT model;
   AdamW optimizer;
   GradScaler scaler;
@@ -263,7 +263,7 @@ constexpr StepCase kStepCases[] = {
 // What a run of several updates gave, of three micro-batches each, the third of which is smaller.
 struct Trace {
   std::vector<float> losses;
-  std::vector<NamedTensors> gradients;  // of every update
+  std::vector<NamedTensors> gradients;  // the gradients of every update
   std::vector<at::Tensor> weights;      // after the last
 };
 

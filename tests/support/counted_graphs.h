@@ -51,7 +51,7 @@ class CountedGraphs : public Graphs {
   void run(const std::function<void()>& work) override { graphs_ ? graphs_->run(work) : work(); }
 
  private:
-  std::unique_ptr<Graphs> graphs_;  // of a GPU
+  std::unique_ptr<Graphs> graphs_;  // the graphs of a GPU
   Parameters parameters_;
   int64_t& replays_;
 };

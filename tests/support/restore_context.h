@@ -25,7 +25,7 @@ class RestoreContext {
   RestoreContext& operator=(const RestoreContext&) = delete;
 
  private:
-  // Of the sums of products in cuBLAS.
+  // How cuBLAS may reduce the sums of products.
   using Reduction = at::CuBLASReductionOption;
   static bool may_round(Reduction option) { return option == Reduction::AllowReducedPrecisionWithSplitK; }
   static bool may_split(Reduction option) { return option != Reduction::DisallowReducedPrecisionDisallowSplitK; }

@@ -33,7 +33,7 @@ class ExhaustMemory : public Listener {
 // Bytes that the process holds after a step and after the validation that follows it.
 struct Held {
   int64_t after_step = 0, after_validation = 0;
-  int64_t freed_by_step = 0;  // of tensors, from their peak on
+  int64_t freed_by_step = 0;  // what tensors have freed from their peak on
 };
 
 class WatchMemory : public Listener {

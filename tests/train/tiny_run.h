@@ -59,7 +59,7 @@ struct TinyRun {
     return losses;
   }
 
-  int64_t replays = 0;  // of recorded parts of the step
+  int64_t replays = 0;  // how often recorded parts of the step were replayed
   run::State state;
   run::TrainStep step;
   int64_t micro_batches;

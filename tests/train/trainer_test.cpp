@@ -87,7 +87,7 @@ class TrainerTest : public testing::Test {
   void SetUp() override {
     corpus_.validation = corpus_.train;
     config_ = tiny_config(corpus_);
-    config_.training.batch_size = 3;  // of 8 samples: every third batch has only two
+    config_.training.batch_size = 3;  // the epoch has 8 samples: every third batch has only two
     config_.training.schedule.max_steps = kLast;
     config_.training.schedule.learning_rate = 1e-2;
     CadenceConfig& cadence = config_.training.cadence;
@@ -168,7 +168,7 @@ TEST_F(TrainerTest, ValidationTokensThatBecomeNoneStopTheRunAsChangedData) {
 }
 
 struct Heard {
-  std::vector<double> losses, means;  // of updates, of epochs
+  std::vector<double> losses, means;  // losses of updates, means of epochs
   std::vector<int64_t> tokens;        // up to each update
 };
 

@@ -38,17 +38,17 @@ class DataLoader {
   ~DataLoader();
 
   BatchShape next_shape() const;
-  void next_into(const Batch& batch);  // whose tensors have that shape and lie on the device
+  void next_into(const Batch& batch);  // its tensors have that shape and lie on the device
   Batch next();                        // in memory of its own
-  DataPosition position() const;       // of the batch that comes next
+  DataPosition position() const;       // the position of the batch that comes next
   void seek(const DataPosition& position);
   int64_t tokens_ahead(int64_t batches) const;  // targets in the next `batches` batches
   int64_t tokens_seen() const;                  // targets from the beginning of the run up to position()
 
-  int64_t samples_per_epoch() const;  // of a run in stages: of the whole run
+  int64_t samples_per_epoch() const;  // samples; those of the whole run where it is in stages
   int64_t batches_per_epoch() const;
   bool resident() const;
-  int64_t device_bytes() const;  // of the tokens in a GPU's memory
+  int64_t device_bytes() const;  // bytes that the tokens take in a GPU's memory
 
  private:
   struct Impl;
@@ -59,7 +59,7 @@ class DataLoader {
 class SplitWindows {
  public:
   SplitWindows(Tokens tokens, int64_t block_size, at::Device device);
-  int64_t size() const { return targets() / block_size_; }  // of whole windows
+  int64_t size() const { return targets() / block_size_; }  // how many whole windows
   int64_t rest() const { return targets() % block_size_; }  // how many tokens the shorter one predicts
   int64_t targets() const { return std::max<int64_t>(0, tokens_.size() - 1); }
 

@@ -20,7 +20,7 @@ struct Learning {
   // The median update, or the median of the means of groups; of a variant, that of the first one over its gain in alternating runs.
   double step_ms = 0;
   double tokens_per_update = 0;  // mean
-  int64_t threads = 0;           // of the CPU, that LibTorch used
+  int64_t threads = 0;           // CPU threads that LibTorch used
   struct Point {
     int64_t updates;
     double loss;
@@ -54,7 +54,7 @@ struct Variant {
 struct ArchitectureComparison {
   std::vector<Variant> variants;  // the first as configured, the second the same with another seed
   LearningLength length;
-  int64_t eval_batches = 0, batch_size = 0;  // of an evaluation; sequences in each
+  int64_t eval_batches = 0, batch_size = 0;  // batches of an evaluation; sequences in each
   bool complete = false;
 };
 

@@ -29,6 +29,6 @@ std::string to_plain_text(const Document& document, int columns = 0);
 
 // Numbers as all tables show them.
 std::string as_ratio(double value);  // "1.25x"
-std::string as_share(double value);  // of 1: "25 %"
+std::string as_share(double value);  // a share of 1: "25 %"
 
 }  // namespace gpt::bench

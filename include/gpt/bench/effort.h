@@ -30,10 +30,10 @@ class TimeLeft {
 
 struct Pace {
   double update_seconds = 0;
-  double around_seconds = 0;  // that a run takes beside its updates: start-up, above all
+  double around_seconds = 0;  // what a run takes beside its updates: start-up, above all
 };
 
-// From one short measurement; nothing when it was stopped.
+// Finds the pace by one short measurement; nothing when it was stopped.
 std::optional<Pace> find_pace(const Config& config, const Measure& measure);
 
 // A measurement that takes about `seconds`: 3 to 200 updates. Where starting the process takes as long, it takes longer: a run that

@@ -20,7 +20,7 @@ struct Findings {
   std::string json;  // an object
   std::string chart_title;
   std::vector<Bar> bars = {};
-  int64_t threads = 0;    // of the CPU, that were used
+  int64_t threads = 0;    // CPU threads that were used
   bool complete = false;  // not stopped by a signal
 };
 

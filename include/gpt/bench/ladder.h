@@ -23,14 +23,14 @@ struct LadderRow {
   double total_gain = 1;                   // speed over the start, of this and all that was kept before
   bool kept = false;
   std::string verdict;                  // or why there is no measurement
-  std::vector<double> pair_gains = {};  // of each pair of runs; none where it was measured alone
+  std::vector<double> pair_gains = {};  // the gain of each pair of runs; none where it was measured alone
 
   void take(const Comparison& pair) { measurement = pair.after, gain = pair.gain(), pair_gains = pair.gains; }
 };
 
 struct LadderPlan {
   std::vector<Rung> rungs;
-  std::vector<Rung> variants;  // of the full set
+  std::vector<Rung> variants;  // variants of the full set
   bool keeps_all = false;      // what slows down or changes the loss too
   double seconds = 600;        // about; that it may take
 };
@@ -39,7 +39,7 @@ struct Ladder {
   std::vector<LadderRow> rows;  // the first is the start
   // The start, and the full set "without" a rung of it or "with" another one; `gain` is speed over the full set.
   std::vector<LadderRow> switched;
-  std::vector<LadderRow> variants;  // of the full set; `gain` is in tokens per second
+  std::vector<LadderRow> variants;  // variants of the full set; `gain` is in tokens per second
   MeasurementLength length;
   bool complete = false;  // not stopped by a signal
 };

@@ -20,10 +20,10 @@ struct MeasurementLength {
 struct Measurement {
   double step_ms = 0;            // the median update, or the median of the means of groups
   double cpu_ms = 0;             // CPU time of an update, all threads together
-  double tokens_per_second = 0;  // of the median update
-  int64_t peak_bytes = 0;        // of the process on a CPU, of tensors on a GPU
+  double tokens_per_second = 0;  // speed of the median update
+  int64_t peak_bytes = 0;        // bytes of the process on a CPU, of tensors on a GPU
   int64_t tensor_bytes = 0;      // at their peak; 0: not known
-  int64_t threads = 0;           // of the CPU, that LibTorch used
+  int64_t threads = 0;           // CPU threads that LibTorch used
   double loss = 0;               // mean over the last ten updates
   double start_seconds = 0;      // until the first update
 };

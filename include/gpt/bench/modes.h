@@ -19,7 +19,7 @@ struct ModesEffort {
 
 struct Modes {
   std::vector<LadderRow> rows;  // the first is without use_compile; `gain`: median speed over it in the same epoch
-  int64_t epochs = 0;           // that are complete; of one that a signal stopped, the rows have what it measured
+  int64_t epochs = 0;           // complete ones; where a signal stopped one, the rows have what it measured
   MeasurementLength length;
   bool complete = false;
 };

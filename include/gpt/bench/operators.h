@@ -23,10 +23,10 @@ struct OperatorSpeed {
 };
 
 struct OperatorSpeeds {
-  at::ScalarType type = at::kFloat;  // of the activations and of the weights that products read
+  at::ScalarType type = at::kFloat;  // type of the activations and of the weights that products read
   double flops = 0, bandwidth = 0;   // per second, of a large product and of a large copy, measured here
   std::vector<OperatorSpeed> rows;
-  int64_t threads = 0;  // of the CPU
+  int64_t threads = 0;  // CPU threads
   bool complete = false;
 };
 

@@ -14,7 +14,7 @@ namespace gpt::bench {
 struct Machine {
   std::string cpu, system;  // "Debian GNU/Linux 12 (bookworm), Linux 6.1.0"
   int64_t memory_bytes = 0;
-  int64_t cores = 0, cpu_threads = 0;  // of the machine; no cores: Linux does not say
+  int64_t cores = 0, cpu_threads = 0;  // how many the machine has; no cores: Linux does not say
   std::string driver, cudnn;           // where the device is a GPU
 };
 

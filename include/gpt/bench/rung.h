@@ -15,12 +15,12 @@ struct Rung {
   std::string settings;  // what it sets, as a person would write it
   std::function<void(Config& config)> apply;
   std::string obstacle = {};            // why it cannot be measured here; empty: it can
-  std::string group = {};               // of rungs that set the same in different ways
+  std::string group = {};               // shared by rungs that set the same in different ways
   std::vector<std::string> needs = {};  // rungs, or one of a group, without which it does nothing
   std::string rival = {};               // the rung that stays in the set rather than this one
 };
 
-// From float32 without any optimization upwards. `wanted`: whose vocab_multiple the rungs restore.
+// The rungs from float32 without any optimization upwards. They restore the vocab_multiple of `wanted`.
 std::vector<Rung> rungs(const Config& wanted, const DeviceInfo& device);
 
 // The same, and what saves memory: all that `gpt-bench combo` takes.

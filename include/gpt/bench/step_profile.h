@@ -19,22 +19,22 @@ namespace gpt::bench {
 struct PartTime {
   std::string name;
   double ms = 0;           // in a step: medians
-  double backward_ms = 0;  // of it in the backward pass
+  double backward_ms = 0;  // the part of it in the backward pass
   double flops = 0;        // floating-point operations in a step; 0: it is no matter of products
 };
 
 struct StepProfile {
   Config config;  // as it was run, except for training.compile_mode, which is the one asked for
   DeviceInfo device;
-  at::ScalarType type = at::kFloat;  // of products
+  at::ScalarType type = at::kFloat;  // the type of products
   int64_t threads = 0;
   std::vector<PartTime> parts;  // in the order of a step; the last is what lies between them
   double step_ms = 0;           // the median
-  double mean_ms = 0;           // of the same steps
-  double cpu_ms = 0;            // of all threads, in a step: a mean too
+  double mean_ms = 0;           // the mean of the same steps
+  double cpu_ms = 0;            // CPU time of all threads in a step: a mean too
   double launched_ms = 0;       // until the host had launched a step's work
   double peak_flops = 0;        // per second, of a large product
-  int64_t updates = 0;          // that were timed
+  int64_t updates = 0;          // updates that were timed
   bool is_resident = false;     // the tokens are on the device
   std::optional<MemoryUse> memory = {};
   bool complete = true;  // not stopped by a signal

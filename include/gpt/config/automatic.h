@@ -13,7 +13,7 @@ namespace gpt::config {
 struct Surroundings {
   bool gpu = false;
   int64_t cores = 1;
-  int64_t characters = 0;  // of the text; 0 = not known
+  int64_t characters = 0;  // how many the text has; 0 = not known
   double characters_per_token = 1;
 };
 

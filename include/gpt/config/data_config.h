@@ -11,11 +11,11 @@ namespace gpt {
 
 enum class Resident { automatic, on, off };  // keep the tokens in device memory: auto = when they fit
 enum class DatasetName { none, shakespeare };
-enum class DataOrder { random, shorter_first, simpler_first };  // of the first epoch; later ones are random
+enum class DataOrder { random, shorter_first, simpler_first };  // the order of the first epoch; later ones are random
 
 struct DataConfig {
   std::string text;                         // what gpt-prepare takes: a file, folder or glob
-  std::string text_field = "text";          // of .jsonl
+  std::string text_field = "text";          // the field to read in .jsonl
   DatasetName dataset = DatasetName::none;  // a corpus that set-up installed
   std::string bin;                          // prepared token ids, little-endian
   std::string validation_bin;               // where validation tokens are a file of their own
@@ -23,7 +23,7 @@ struct DataConfig {
   std::string tokenizer = "char";           // as make_tokenizer() takes it
   std::string cache_dir;                    // where prepared text is kept; empty = ~/.cache/gpt-train
   double cache_limit = 20;                  // GB of it; 0 = no limit
-  double validation_fraction = 0.1;         // of the text's documents; 0 = no validation
+  double validation_fraction = 0.1;         // share of the text's documents; 0 = no validation
   int64_t max_chars = 0;                    // read at most so many characters of the text; 0 = all
   std::vector<Stage> stages;                // empty: one, of main alone
   DataOrder order = DataOrder::random;

@@ -10,11 +10,11 @@ namespace gpt::config {
 
 struct Node {
   enum class Kind { scalar, list, map } kind = Kind::scalar;
-  std::string text = {};  // of a scalar
+  std::string text = {};  // the text of a scalar
   bool quoted = false;
   std::string where = {};                           // file:line:col
-  std::vector<Node> items = {};                     // of a list
-  std::vector<std::pair<Node, Node>> entries = {};  // of a map: key and value, in their order
+  std::vector<Node> items = {};                     // the items of a list
+  std::vector<std::pair<Node, Node>> entries = {};  // the entries of a map: key and value, in their order
 };
 
 // A value in YAML, as a flag gives it. Throws gpt::Error(config).

@@ -64,7 +64,7 @@ struct Alias {
 };
 
 struct Option {
-  std::string section = {};  // of a configuration: "", "model", "data", "training", "report"
+  std::string section = {};  // the section of a configuration: "", "model", "data", "training", "report"
   std::string name;
   Target target;
   std::string help;  // one line; says the unit
@@ -72,11 +72,11 @@ struct Option {
   double max = std::numeric_limits<double>::infinity();
   std::vector<Alias> aliases = {};
   bool safe_on_resume = false;              // a stopped run may go on with another value
-  bool may_be_time = false;                 // of an Interval: it may be counted in seconds
-  bool is_switch = false;                   // of a bool that is false: its flag takes no value
-  bool is_path = false;                     // of a text: a leading ~ is the home folder
-  std::string otherwise = {};               // of a Choice: what to do when none of its names is meant
-  std::string if_true = {}, if_false = {};  // of a Choice that was true or false once, or is elsewhere
+  bool may_be_time = false;                 // for an Interval: it may be counted in seconds
+  bool is_switch = false;                   // for a bool that is false: its flag takes no value
+  bool is_path = false;                     // for a text: a leading ~ is the home folder
+  std::string otherwise = {};               // for a Choice: what to do when none of its names is meant
+  std::string if_true = {}, if_false = {};  // for a Choice that was true or false once, or is elsewhere
   bool is_shadowed = false;                 // an option of the program has this name: the flag needs the section
   std::string flag() const { return is_shadowed ? key() : name; }
   std::string key() const { return section.empty() ? name : section + "." + name; }

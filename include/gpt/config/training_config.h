@@ -22,7 +22,7 @@ inline bool cudnn_knows_dropout(double probability) { return std::floor(16 * pro
 // What the backward pass computes again instead of keeping it: ever more.
 enum class GradientCheckpointing { none, activation, norm, selective, block };
 enum class LrSchedule { cosine, constant };
-enum class StateDtype { float32, bfloat16, int8 };  // of AdamW's moments
+enum class StateDtype { float32, bfloat16, int8 };  // the type of AdamW's moments
 enum class GradientDtype { automatic, float32, bfloat16 };
 
 constexpr int64_t kDefaultMaxSteps = 5000;  // the length of a run with neither epochs nor max_steps
@@ -69,8 +69,8 @@ struct ExecutionConfig {
 
 // How LibTorch's allocator manages the memory of a GPU.
 struct AllocatorConfig {
-  double memory_fraction = 1.0;     // of the device that the run may take
-  bool expandable_segments = true;  // which grow, so that less is lost between tensors of other sizes
+  double memory_fraction = 1.0;     // the share of the device that the run may take
+  bool expandable_segments = true;  // segments that grow, so that less is lost between tensors of other sizes
   bool release_memory = false;      // give back what is unused between training, validation and samples
 };
 

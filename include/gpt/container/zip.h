@@ -12,12 +12,13 @@
 
 namespace gpt::zip {
 
-inline constexpr uint64_t kAlignment = 64;  // of every record's data in the file, as PyTorch's own writer does
+// Every record's data in the file begin at a multiple of this, as PyTorch's own writer does it.
+inline constexpr uint64_t kAlignment = 64;
 
 struct Entry {
   std::string name;
-  uint64_t offset = 0;  // of its local header
-  uint64_t size = 0;    // of its data
+  uint64_t offset = 0;  // where its local header begins
+  uint64_t size = 0;    // bytes of its data
   uint32_t crc = 0;     // CRC-32 of its data
 };
 

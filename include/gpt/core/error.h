@@ -40,7 +40,7 @@ class Error : public std::runtime_error {
   throw Error(ExitCode::data, where + ": " + why);
 }
 
-// Of the message of any exception: LibTorch's what() goes on with a backtrace of many lines.
+// The first line of any exception's message: LibTorch's what() goes on with a backtrace of many lines.
 inline std::string first_line(std::string_view what) { return std::string(what.substr(0, what.find('\n'))); }
 
 }  // namespace gpt

@@ -46,7 +46,7 @@ class AtomicFile {
   void write(std::string_view text);
   void overwrite(uint64_t offset, std::string_view bytes);    // within what was written
   void truncate(uint64_t size);                               // writing continues there
-  size_t read(uint64_t offset, char* to, size_t size) const;  // of what was written; less than `size` only at its end
+  size_t read(uint64_t offset, char* to, size_t size) const;  // what was written; less than `size` only at its end
   uint64_t size() const { return size_; }
   const std::string& unfinished_path() const { return temporary_; }  // where it is until commit()
   // Throws gpt::Error(disk); the attempt is then abandoned and the old file untouched.

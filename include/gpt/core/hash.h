@@ -17,7 +17,7 @@ class Hash128 {
   Hash128& operator=(Hash128&&) noexcept;
   void update(std::string_view bytes);
   using Digest = std::array<uint64_t, 2>;
-  Digest digest() const;    // of all bytes so far
+  Digest digest() const;    // the hash of all bytes so far
   std::string hex() const;  // the same in 32 digits
 
  private:

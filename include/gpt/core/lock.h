@@ -58,7 +58,7 @@ class FolderLock {
 
  private:
   FileLock lock_;
-  int fd_;  // of the folder; -1: it could not be opened, and locked() finds nothing
+  int fd_;  // the folder; -1: it could not be opened, and locked() finds nothing
 };
 
 }  // namespace gpt

@@ -20,7 +20,7 @@ std::string printable_line(std::string_view text);
 // The text without its middle, which "..." stands for, where it has more than `most` bytes. No character is cut.
 std::string shortened(std::string_view text, size_t most);
 
-// To standard output, and printable where that is a terminal.
+// Writes to standard output, and printably where that is a terminal.
 void print(std::string_view text);
 
 }  // namespace gpt

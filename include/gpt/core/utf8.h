@@ -14,7 +14,7 @@ constexpr char32_t kCodePoints = 0x110000;
 struct Scan {
   enum Kind { whole, unfinished, broken } kind;
   size_t bytes;
-  char32_t value;  // of a whole one
+  char32_t value;  // the character, where the sequence is whole
 };
 Scan scan(std::string_view text, size_t offset);
 

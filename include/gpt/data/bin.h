@@ -29,7 +29,7 @@ struct BinOptions {
   std::string path;
   std::string validation_path = {};  // where validation is a file of its own
   std::string metadata_path = {};    // empty: tokens_bpe_metadata.json beside tokens_bpe.bin, where it is
-  double validation_fraction = 0;    // of a bin that is not split: it is cut at training_tokens()
+  double validation_fraction = 0;    // for a bin that is not split: it is cut at training_tokens()
   bool is_prepared = false;          // all that prepare() writes has to be there, and the tokenizer's file unchanged
   // The vocabulary is that of the metadata, else of the tokenizer, else vocab_size. The tokenizer is the saved one, else what
   // `tokenizer` says (as make_tokenizer() takes it), else the one that the metadata name.

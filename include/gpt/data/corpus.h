@@ -17,7 +17,7 @@ struct Corpus {
   int64_t vocab_size = 0;                      // every id is below it: the tokenizer's, or the bin's
   Tokens train, validation;                    // validation may be empty
   std::vector<Tokens> sources;                 // what the stages mix, as stage_sources() names it
-  int64_t validation_bytes = 0;                // of its text, as the metadata has it; 0 = not known
+  int64_t validation_bytes = 0;                // bytes of the validation text, as in the metadata; 0 = not known
   std::optional<int32_t> sample_start;         // what a sample begins behind where it has no prompt
   std::string source;                          // the path, for messages
   std::string fingerprint;                     // hash of ids, split and tokenizer: what a resumed run must find again

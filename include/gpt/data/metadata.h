@@ -17,7 +17,7 @@ constexpr const char* kMetadataFile = "tokens_bpe_metadata.json";
 struct SplitCounts {
   int64_t tokens = 0;
   int64_t documents = 0;
-  int64_t bytes = 0;  // of text: with the tokens, what bits per byte need; 0 = not known
+  int64_t bytes = 0;  // bytes of text: with the tokens, what bits per byte need; 0 = not known
   bool operator==(const SplitCounts&) const = default;
 };
 
@@ -38,8 +38,8 @@ struct Metadata {
   std::string split;  // "documents" or "tokens": how the validation part was chosen
   int64_t invalid_utf8_bytes = 0;
   int64_t crlf_files = 0, byte_order_mark_files = 0;  // text files that were read without their CRs, without their mark
-  int64_t repeated_documents = 0;                     // that were left out
-  int64_t replaced_characters = 0;                    // of JSON lines, by U+FFFD: they were no Unicode
+  int64_t repeated_documents = 0;                     // documents that were left out
+  int64_t replaced_characters = 0;                    // characters of JSON lines that were no Unicode: U+FFFD now
   std::vector<SourceFile> sources;
   std::vector<std::string> skipped;  // files of the input's folders that were passed over: no text, damaged
   bool operator==(const Metadata&) const = default;

@@ -9,9 +9,9 @@
 namespace gpt {
 
 struct Overlap {
-  int64_t windows = 0;                                    // of validation tokens that were looked for
-  int64_t found = 0;                                      // of these, occurring somewhere in the training tokens
-  int64_t validation_position = -1, train_position = -1;  // of the one that was found first in training
+  int64_t windows = 0;                                    // windows of validation tokens that were looked for
+  int64_t found = 0;                                      // how many of these occur somewhere in the training tokens
+  int64_t validation_position = -1, train_position = -1;  // positions of the window that was found first in training
   double share() const { return windows == 0 ? 0 : static_cast<double>(found) / static_cast<double>(windows); }
 };
 

@@ -24,7 +24,7 @@
 namespace gpt {
 
 struct DataPosition {
-  int64_t round = 0;   // the stages in turn; of a stage that is taken again and again, the epoch
+  int64_t round = 0;   // the stages in turn; in a stage that is taken again and again, the epoch
   int64_t sample = 0;  // samples of it already taken, by all ranks together
   bool operator==(const DataPosition&) const = default;
 };
@@ -55,9 +55,9 @@ class SampleSchedule {
   SampleSchedule(const std::vector<Tokens>& sources, const ScheduleOptions& options);
   ~SampleSchedule();
 
-  int64_t samples(int64_t round) const;  // of all ranks
+  int64_t samples(int64_t round) const;  // samples of all ranks
   int64_t block_size(const DataPosition& at) const;
-  int64_t batch_size(const DataPosition& at) const;      // of this rank
+  int64_t batch_size(const DataPosition& at) const;      // batch size of this rank
   int64_t batches_left(const DataPosition& from) const;  // in its round
   DataPosition advanced(const DataPosition& from, int64_t batches) const;
   int64_t tokens_before(const DataPosition& at) const;  // targets of all ranks, from the beginning of the run

@@ -22,7 +22,7 @@ class Tokens {
   // `size` ids at `data`, which `storage` keeps alive.
   Tokens(std::shared_ptr<const void> storage, const void* data, int64_t size, int width)
       : storage_(std::move(storage)), data_(data), size_(size), width_(width) {}
-  // Of the width for the vocabulary. Throws gpt::Error(data) for an id outside it.
+  // The ids in the width for the vocabulary. Throws gpt::Error(data) for an id outside it.
   static Tokens from_ids(const std::vector<int32_t>& ids, int64_t vocab_size);
 
   int64_t size() const { return size_; }

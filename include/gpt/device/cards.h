@@ -13,8 +13,8 @@ namespace gpt {
 
 struct Card {
   std::string_view name;  // as the driver has it, without "NVIDIA" and "GeForce"
-  int gigabytes;          // of memory, 2^30 bytes each
-  double bandwidth;       // of it, GB/s
+  int gigabytes;          // memory, in units of 2^30 bytes
+  double bandwidth;       // memory bandwidth, GB/s
   int capability;         // compute capability: 89 is 8.9
   // Dense TFLOP/s (half of the figures that NVIDIA gives "with sparsity") with float32 accumulation, on tensor cores but for
   // float32. 0: the card does not have the format.
@@ -28,9 +28,9 @@ struct Card {
 
 std::span<const Card> all_cards();
 
-// By the driver's name or a person's: capitals, spaces, "NVIDIA", "GeForce" and "RTX" make no difference, and neither do memory
-// and form ("80GB", "SXM4") where they tell no cards apart; where they would and are missing, the first of the table. Another
-// version of a card ("Laptop", "MIG") is another card. Null for one that is not in the table.
+// Finds a card by the driver's name or a person's: capitals, spaces, "NVIDIA", "GeForce" and "RTX" make no difference, and neither
+// do memory and form ("80GB", "SXM4") where they tell no cards apart; where they would and are missing, the first of the table.
+// Another version of a card ("Laptop", "MIG") is another card. Null for one that is not in the table.
 const Card* find_card(std::string_view name);
 
 // Throws gpt::Error(config) with the nearest names and all of them. `flag` names the option in the message.

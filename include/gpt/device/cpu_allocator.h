@@ -25,11 +25,11 @@ int64_t growable_by_tensors();  // the one from the start
 // Gives back the pages of the range that no tensor uses; when they are used again, they are taken anew.
 void release_cpu_memory();
 
-// Of large tensors, in bytes; zeros where the allocator is not in use.
+// What large tensors take, in bytes; zeros where the allocator is not in use.
 struct CpuMemory {
   int64_t in_use = 0;
-  int64_t peak = 0;    // of in_use, since the start or reset_cpu_memory_peak()
-  int64_t extent = 0;  // of the range that was in use since the start or release_cpu_memory(): what the process holds
+  int64_t peak = 0;    // the highest in_use since the start or reset_cpu_memory_peak()
+  int64_t extent = 0;  // the range that was in use since the start or release_cpu_memory(): what the process holds
 };
 CpuMemory cpu_memory();
 void reset_cpu_memory_peak();

@@ -11,7 +11,7 @@ enum class CpuBfloat16 {
   fast,
 };
 
-// Of matrix products on this processor. The first call takes a tenth of a millisecond.
+// The speed of bfloat16 in matrix products on this processor. The first call takes a tenth of a millisecond.
 CpuBfloat16 cpu_bfloat16();
 
 // How many times as many products AVX512_BF16's dot products compute as float32's multiply-add in the same time; 0 where there are

@@ -14,7 +14,7 @@ namespace gpt {
 struct DeviceInfo {
   at::Device device = at::kCPU;
   std::string name;                                      // "NVIDIA H200", or the CPU's model name
-  int64_t memory_bytes = 0;                              // of the GPU, or of the machine
+  int64_t memory_bytes = 0;                              // memory of the GPU, or of the machine
   int compute_major = 0, compute_minor = 0;              // CUDA only
   int64_t multiprocessors = 0;                           // CUDA only; 132, as an H100 has, for a card that is not here
   bool bfloat16 = false, float16 = false, tf32 = false;  // in hardware, and faster than float32
@@ -35,7 +35,7 @@ DeviceChoice select_device(const std::string& spec);
 
 DeviceInfo describe_device(at::Device device);
 int64_t multiprocessors_of(at::Device device);  // 0 on a CPU
-std::string cudnn_version();                    // of the library that runs: "9.19.0"; only where there is a GPU
+std::string cudnn_version();                    // version of the library that runs: "9.19.0"; only where there is a GPU
 // What a GPU of this compute capability can do, whether or not it is here.
 DeviceInfo describe_gpu(at::Device device, std::string name, int64_t memory_bytes, int major, int minor);
 
@@ -43,7 +43,7 @@ int64_t allocated_bytes(at::Device device);       // by tensors now (CUDA), or t
 int64_t peak_allocated_bytes(at::Device device);  // since the program started; of tensors, since reset_memory_peak()
 int64_t tensor_bytes(at::Device device);          // by large tensors now; 0 where nobody counts them
 int64_t peak_tensor_bytes(at::Device device);     // since the program started or reset_memory_peak()
-int64_t library_bytes(at::Device device);         // of tensor_bytes(), what cuBLAS keeps to work in
+int64_t library_bytes(at::Device device);         // the part of tensor_bytes() that cuBLAS keeps to work in
 void reset_memory_peak(at::Device device);        // what was tried out before a run is not part of its peak
 int64_t free_bytes(at::Device device);
 void synchronize(at::Device device);  // sync: for timing and shutdown only

@@ -10,14 +10,14 @@ namespace gpt::host {
 constexpr int kRequiredDriver = 580;  // the first NVIDIA driver that runs CUDA 13
 
 std::string cpu_name();
-int64_t cpu_cores();               // of the machine, however many threads each runs; 0 where Linux does not say
+int64_t cpu_cores();               // cores of the machine, however many threads each runs; 0 where Linux does not say
 std::string system_name();         // "Debian GNU/Linux 12 (bookworm), Linux 6.1.0"
 bool cpu_has_bfloat16();           // instructions for it, not emulation
 bool cpu_has_bfloat16_matrices();  // units that multiply matrices of them (AMX, Arm)
-int64_t memory_bytes();            // of the machine, or the control group's limit where that is lower
-int64_t free_memory_bytes();       // that this process may still use: limits of its group and its own count
+int64_t memory_bytes();            // memory of the machine, or the control group's limit where that is lower
+int64_t free_memory_bytes();       // what this process may still use: limits of its group and its own count
 
-// That this process can still take before the kernel kills it: free memory, and what fits into swap instead. One call reads a
+// What this process can still take before the kernel kills it: free memory, and what fits into swap instead. One call reads a
 // few small files.
 int64_t growable_memory_bytes();
 int64_t shared_memory_bytes();  // the same without limits of its own (ulimit): other programs may take it too

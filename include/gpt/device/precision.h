@@ -14,14 +14,14 @@ namespace gpt {
 
 struct Precision {
   Dtype dtype = Dtype::float32;  // never automatic
-  // Of 16 bits. Autocast has them in products, attention and activations, around a float32 residual stream. End to end everything
-  // between embedding and loss has them, and products read 16-bit copies of the float32 weights.
+  // How 16 bits are used. Autocast has them in products, attention and activations, around a float32 residual stream. End to end
+  // everything between embedding and loss has them, and products read 16-bit copies of the float32 weights.
   bool end_to_end = false;
   bool grad_scaler = false;  // float16 only
   bool tf32 = false;
   std::string reason;  // one line for the log: what was chosen and why
 
-  // Of products, of autocast, and of the copies that the model is made with: kFloat, kBFloat16 or kHalf, where kFloat is none.
+  // The types of products, of autocast, and of the copies that the model is made with: kFloat, kBFloat16 or kHalf; kFloat means none.
   at::ScalarType compute_type() const;
   at::ScalarType autocast_type() const { return end_to_end ? at::kFloat : compute_type(); }
   at::ScalarType weight_type() const { return end_to_end ? compute_type() : at::kFloat; }

@@ -17,7 +17,7 @@ struct CudaState {
   bool built = false;        // this build has CUDA code
   bool gpu_present = false;  // known to the system, usable or not
   std::string driver;        // "580.65.06"; empty without one
-  std::string versions;      // of driver, runtime and cuDNN, where they could be queried
+  std::string versions;      // versions of driver, runtime and cuDNN, where they could be queried
   std::string fault;
 };
 plan::Check check_cuda(const CudaState& state);

@@ -13,11 +13,11 @@
 namespace gpt {
 
 struct SpeedFacts {
-  double step_seconds = 0;         // of a measured update
+  double step_seconds = 0;         // what a measured update took
   double product_speed = 0;        // FLOP/s of a large matrix product in the run's precision, measured here
   std::optional<double> peak;      // FLOP/s of the device by its vendor's data sheet
   std::string attention;           // as attention_path() names it
-  int64_t threads = 0, cores = 0;  // of the CPU
+  int64_t threads = 0, cores = 0;  // CPU threads and cores
   double load = 0;  // the load average before it was measured: threads of other programs that run or wait to
 };
 

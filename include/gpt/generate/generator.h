@@ -20,7 +20,7 @@ struct Precision;
 
 struct GenerationResult {
   std::string text;            // without the prompt; always valid UTF-8
-  int64_t prompt_tokens = 0;   // of the whole prompt, before any cropping
+  int64_t prompt_tokens = 0;   // tokens of the whole prompt, before any cropping
   int64_t new_tokens = 0;      // drawn, those of a stop text and an end of text included
   int64_t cropped_tokens = 0;  // tokens that fell out of the context, prompt and generated
   double seconds = 0;          // prefill and decoding

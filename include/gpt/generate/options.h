@@ -20,7 +20,7 @@ struct GenerateOptions {
   int64_t num_samples = 1;
   std::string tokenizer;  // for a checkpoint without one
   std::string device = "auto";
-  int64_t threads = 0;  // of the CPU; 0 = as many as turn out to be fastest
+  int64_t threads = 0;  // CPU threads; 0 = as many as turn out to be fastest
   Dtype dtype = Dtype::automatic;
   std::string output;        // a file instead of standard output; empty = none
   bool json = false;         // one object per sample and line

@@ -15,7 +15,7 @@ struct SamplingConfig {
   int64_t top_k = 0;                // 0 = off
   double top_p = 1.0;               // 1 = off
   double min_p = 0.0;               // 0 = off
-  double repetition_penalty = 1.0;  // of the tokens in the context; 1 = off
+  double repetition_penalty = 1.0;  // the penalty on tokens in the context; 1 = off
   int64_t max_new_tokens = 200;
   uint64_t seed = 1337;
   std::vector<std::string> stop = {};  // UTF-8 texts that end the sample (not printed)

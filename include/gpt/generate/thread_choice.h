@@ -27,9 +27,9 @@ class ThreadChoice {
   std::optional<size_t> untried() const;
 
   std::vector<int64_t> counts_;                 // ascending
-  std::vector<std::optional<double>> seconds_;  // of a token with each of them, as tried in this round
+  std::vector<std::optional<double>> seconds_;  // what a token took with each of them, as tried in this round
   size_t current_ = 0;
-  std::vector<double> recent_;  // of the latest tokens with these threads
+  std::vector<double> recent_;  // what the latest tokens took with these threads
   bool is_trying_ = true;
   double spent_ = 0;  // in this round, or since it ended
   double round_ = 0;  // what the last round took

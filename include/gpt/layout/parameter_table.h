@@ -52,7 +52,7 @@ std::vector<ParameterRow> parameter_table(const ModelConfig& config);
 // Where each parameter lies in a flat buffer, in elements: in the order in which a backward pass completes the gradients, each
 // beginning at a multiple of kParameterAlignment.
 struct FlatLayout {
-  std::vector<int64_t> offsets;  // of the rows, in the order of the table
+  std::vector<int64_t> offsets;  // one for each row, in the order of the table
   int64_t size = 0;              // with the padding
 };
 FlatLayout flat_layout(const std::vector<ParameterRow>& rows);

@@ -31,7 +31,7 @@ struct KvCache {
 
 struct LossOptions {
   double label_smoothing = 0;  // mixes in the uniform distribution over the V real tokens; 0 to validate
-  int64_t chunk_rows = 0;      // of the logits that exist at a time; 0: chosen, see ops/classifier.h
+  int64_t chunk_rows = 0;      // rows of the logits that exist at a time; 0: chosen, see ops/classifier.h
   // What backward() of the loss will be given, a float32 scalar on the device: our classifier computes its gradients together
   // with the loss. Not needed without gradients.
   at::Tensor upstream = {};

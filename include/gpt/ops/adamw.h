@@ -26,8 +26,8 @@ struct AdamWRates {
 // float32 scalars on the buffers' device, none of which is read by the host where that is a GPU.
 struct AdamWScalars {
   at::Tensor learning_rate;
-  at::Tensor step_count;  // of this update, from 1
-  at::Tensor divisor;     // of the gradients
+  at::Tensor step_count;  // the number of this update, from 1
+  at::Tensor divisor;     // what the gradients are divided by
   at::Tensor found_inf;   // 1: nothing changes
 };
 

@@ -1,5 +1,5 @@
 // AdamW's moments in 8 bits: the "dynamic quantization" of Dettmers et al. (2022), "8-bit Optimizers via Block-wise Quantization".
-// Of each block of kParameterAlignment values the largest magnitude is kept in float32, and of each value a code: the index of one of
+// The largest magnitude of each block of kParameterAlignment values is kept in float32, and for each value a code: the index of one of
 // 256 fractions of that magnitude, in ascending order. The fractions are denser towards 0: there are seven decades of them down to
 // 1e-7, each with half as many as the one above it. The update of ops/adamw.h converts moments in its kernel; the functions here
 // convert whole tensors.
@@ -11,7 +11,7 @@
 
 namespace gpt::ops {
 
-enum class MomentKind { first, second };  // of both signs; never negative
+enum class MomentKind { first, second };  // the first has both signs; the second is never negative
 
 uint8_t code_of_zero(MomentKind kind);
 

@@ -42,7 +42,7 @@ struct LinearLayer {
 };
 
 struct Normalized {
-  at::Tensor sum, normed;  // of the shape of x
+  at::Tensor sum, normed;  // both have the shape of x
 };
 
 struct ClassifierOptions {

@@ -31,12 +31,12 @@ class AdamW : public Optimizer {
  private:
   struct Moments {
     StateRange range;
-    std::vector<at::Tensor> slots;  // of the whole range, in the order of optimizer_slots()
+    std::vector<at::Tensor> slots;  // tensors of the whole range, in the order of optimizer_slots()
   };
 
   void step_fused(const at::Tensor& learning_rate, const at::Tensor& grad_scale, const at::Tensor& found_inf);
   void step_by_operators(const at::Tensor& learning_rate, const at::Tensor& grad_scale);
-  void wait_for_moments() const;  // which the host may touch afterwards
+  void wait_for_moments() const;  // the host may touch them afterwards
   const Moments& moments_of(size_t row) const;
   // Views of a row's slots, in the order of optimizer_slots().
   std::vector<at::Tensor> slots_of(size_t row) const;
@@ -45,7 +45,7 @@ class AdamW : public Optimizer {
   OptimizerConfig config_;
   std::vector<Moments> moments_;
   at::Tensor decays_;      // uint8 for each kParameterAlignment values: 1 where weight decay applies
-  at::Tensor step_count_;  // of all parameters
+  at::Tensor step_count_;  // one for all parameters
 };
 
 }  // namespace gpt

@@ -23,7 +23,7 @@ namespace gpt {
 struct OptimizerSlot {
   std::string_view name;  // PyTorch's: exp_avg
   at::ScalarType dtype;
-  int64_t values = 1;  // of a parameter for each element
+  int64_t values = 1;  // how many values of a parameter each element stands for
 
   std::vector<int64_t> shape(const ParameterRow& row) const;
 };

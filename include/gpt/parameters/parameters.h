@@ -25,7 +25,7 @@ namespace gpt {
 // In which types parameters are kept.
 struct ParameterTypes {
   at::ScalarType compute = at::kFloat;   // what the model computes with: kFloat, or a type of 16 bits
-  bool has_master = true;                // of 16 bits: float32 values too, which the others are rounded copies of
+  bool has_master = true;                // with 16 bits: float32 values too, which the others are rounded copies of
   at::ScalarType gradient = at::kFloat;  // kFloat, or that of 16 bits
 };
 
@@ -55,7 +55,7 @@ class Parameter {
   const at::Tensor& value() const { return state_->value; }
   // What the model computes with: the 16-bit copy, or without one the value itself.
   const at::Tensor& compute_value() const { return state_->rounded.defined() ? state_->rounded : state_->value; }
-  const at::Tensor& gradient() const;  // of the same shape; meaningful where has_gradient()
+  const at::Tensor& gradient() const;  // has the value's shape; meaningful where has_gradient()
   at::ScalarType gradient_type() const { return state_->gradients->type(); }
   bool has_gradient() const { return state_->has_gradient; }
   void clear_gradient() const { state_->has_gradient = false; }
@@ -66,7 +66,7 @@ class Parameter {
 
   // For an operator that writes gradient() itself: whether it must add to what is there (beta = 1) or overwrite it (beta = 0).
   bool begin_contribution() const { return std::exchange(state_->has_gradient, true); }
-  void add_to_gradient(const at::Tensor& contribution) const;  // of any dtype
+  void add_to_gradient(const at::Tensor& contribution) const;  // the contribution may have any dtype
 
   // For an autograd function, which saves what its backward pass needs as an IValue.
   c10::IValue to_capsule() const { return c10::IValue::make_capsule(state_); }
@@ -95,7 +95,7 @@ class Parameters {
   const std::vector<ParameterRow>& rows() const { return rows_; }
   const FlatLayout& layout() const { return layout_; }
   at::Device device() const { return flat_values_.device(); }
-  int64_t count() const { return parameter_count(rows_); }  // of values, without padding
+  int64_t count() const { return parameter_count(rows_); }  // how many values, without padding
 
   const Parameter& operator[](size_t row) const { return parameters_[row]; }
   // Empty where the model has none.
@@ -107,7 +107,7 @@ class Parameters {
   NamedTensors gradients() const {
     return named_views([](const Parameter& p) { return p.gradient(); });
   }
-  NamedTensors views(const at::Tensor& flat) const;  // of another buffer of this layout, such as an optimizer's state
+  NamedTensors views(const at::Tensor& flat) const;  // in another buffer of this layout, such as an optimizer's state
 
   // (layout().size) float32; of the compute type where there is no master.
   const at::Tensor& flat_values() const { return flat_values_; }
@@ -133,7 +133,7 @@ class Parameters {
   FlatLayout layout_;
   at::Tensor flat_values_, flat_rounded_;
   c10::intrusive_ptr<FlatGradients> flat_gradients_;
-  std::vector<Parameter> parameters_;  // of the rows
+  std::vector<Parameter> parameters_;  // one for each row
 };
 
 }  // namespace gpt

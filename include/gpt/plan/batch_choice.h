@@ -22,7 +22,7 @@ struct BatchChoice {
   double available = 0;     // bytes that the run may use
 };
 
-// By the plan alone: keeps a tenth of the memory free. One sequence at a time where not even one fits. `model.vocab_size` and
+// Chooses by the plan alone: keeps a tenth of the memory free. One sequence at a time where not even one fits. `model.vocab_size` and
 // `training.total_batch_size` must be set; `training.batch_size` does not matter.
 BatchChoice plan_batch_size(const ModelConfig& model, TrainingConfig training, const ActivationForm& form,
                             const MemoryBudget& memory);

@@ -20,7 +20,7 @@ std::string expected_attention(const ModelConfig& model, const ExecutionConfig& 
 struct StepEstimate {
   double products = 0;  // the model's FLOPs, at a share of the card's peak that good programs reach
   double memory = 0;    // what the operators between the products and the update read and write
-  double launches = 0;  // of kernels, by the host
+  double launches = 0;  // the host's launches of kernels
   double total() const;
 };
 

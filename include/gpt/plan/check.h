@@ -20,7 +20,7 @@ struct Check {
   using Value = std::variant<bool, int64_t, double, std::string>;
   std::vector<std::pair<std::string, Value>> values = {};
 
-  // To one of the questions that people ask before a run, shown once more below the table: "How long?" "2h05m".
+  // The answer to one of the questions that people ask before a run, shown once more below the table: "How long?" "2h05m".
   struct Answer {
     std::string question, text;
   };
@@ -29,7 +29,7 @@ struct Check {
   // What would make the run need less memory, shown below the answers where it matters.
   struct Saver {
     std::string setting;  // "training.gradient_checkpointing: block"
-    double bytes = 0;     // that it saves
+    double bytes = 0;     // bytes that it saves
     std::string price;    // in time or precision
   };
   std::vector<Saver> savers = {};  // in order of gain

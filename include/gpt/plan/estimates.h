@@ -24,7 +24,7 @@ struct ActivationForm {
   bool adds_products = false;     // ops::cpu::adds_bfloat16_products()
   double product_workspace = 0;   // ops::cpu::product_workspace()
   bool is_recorded = false;       // as CUDA graphs, whose temporary memory evaluations cannot use
-  int64_t multiprocessors = 132;  // of a GPU
+  int64_t multiprocessors = 132;  // how many the GPU has
   bool end_to_end = false;        // otherwise 16 bits are autocast's, around a float32 residual stream
 };
 ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& training, const DeviceInfo& device,
@@ -37,11 +37,11 @@ ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& t
 struct MemoryEstimate {
   double weights = 0;    // 4 per parameter, and 2 more for copies of 16 bits, or these alone
   double gradients = 0;  // 4 per parameter or 2, kept from step to step
-  double moments = 0;  // of the optimizer: 8 per parameter for AdamW's two, 4 or 2 with fewer bits; without those below
+  double moments = 0;  // optimizer state: 8 per parameter for AdamW's two, 4 or 2 with fewer bits; without those below
   double activations = 0;  // kept from the forward pass for the backward pass
-  double logits = 0;       // of a chunk, which become their gradients, where the peak is at the head
+  double logits = 0;       // logits of a chunk, which become their gradients, where the peak is at the head
   double workspace = 0;    // what else the head takes, or the backward pass of one block where that is more
-  double host = 0;         // of the optimizer, in the memory of the host, and so not of the total
+  double host = 0;         // what the optimizer has in the memory of the host, and so not part of the total
   double total() const;
 };
 

@@ -22,7 +22,7 @@ namespace gpt::plan {
 std::vector<std::string> explain_shortage(const run::Shortage& shortage, const Config& config, const DeviceInfo& device,
                                           const std::string& attention, const MemoryBudget& memory);
 
-// Of a check that failed: puts two ways to make the run fit, where there are any, in place of what check_memory() advises.
+// For a check that failed: puts two ways to make the run fit, where there are any, in place of what check_memory() advises.
 void name_settings_that_fit(Check& memory, const Config& config, const DeviceInfo& device, const std::string& attention,
                             const MemoryBudget& budget);
 

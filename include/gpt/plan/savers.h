@@ -17,7 +17,7 @@ std::vector<Check::Saver> find_savers(const Config& config, const DeviceInfo& de
 
 struct FittingSettings {
   std::vector<std::string> settings;  // all of them together
-  double bytes = 0;                   // that the run's tensors then need, by the estimate
+  double bytes = 0;                   // what the run's tensors then need, by the estimate
   bool may_resume = false;            // a run that has begun can go on with them
 };
 

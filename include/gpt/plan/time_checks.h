@@ -13,8 +13,8 @@
 namespace gpt::plan {
 
 struct StepTime {
-  double seconds = 0;  // of one update of the configuration, all its micro-steps included
-  int64_t tokens = 0;  // of the same; 0 = not known
+  double seconds = 0;  // the time of one update of the configuration, all its micro-steps included
+  int64_t tokens = 0;  // tokens of that update; 0 = not known
   std::string source;  // where it comes from: "in a trial of 12 updates"
 };
 int64_t tokens_per_step(const Config& config);
@@ -34,8 +34,8 @@ Check check_time(const Config& config, const run::Plan& plan, int64_t steps_done
 
 struct Pricing {
   double per_hour = 0;
-  std::string noun = {};              // of what is paid in: "units"; empty for a currency
-  std::optional<double> budget = {};  // in the same
+  std::string noun = {};              // what is paid in: "units"; empty for a currency
+  std::optional<double> budget = {};  // in the same unit
 };
 // Fails where the budget does not pay for what is left, saying how much would, and how many steps it does pay for.
 Check check_cost(const Pricing& pricing, const TimeLeft& left);

@@ -10,8 +10,8 @@
 namespace gpt::plan {
 
 struct Trial {
-  double step_seconds = 0;  // of one update of the configuration, all its micro-steps included
-  int64_t updates = 0;      // that were timed
+  double step_seconds = 0;  // the time of one update of the configuration, all its micro-steps included
+  int64_t updates = 0;      // updates that were timed
   int64_t batch_size =
       0;  // sequences per micro-step of the trial; fewer than the configuration's where those would take long
 };

@@ -6,7 +6,7 @@
 
 namespace gpt {
 
-inline constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // of UTF-8
+inline constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // the mark of UTF-8
 
 // Why a file that begins with these bytes is no text; empty where it is.
 std::string why_no_text(std::string_view head);

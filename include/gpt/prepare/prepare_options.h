@@ -26,10 +26,10 @@ struct PrepareOptions {
   std::string cache_dir = {};       // a folder of prepared texts, which are no input where it lies in one; empty = none
   std::string tokenizer = "gpt2";   // as make_tokenizer() takes it
   std::string saved_tokenizer = {};  // JSON of the tokenizer to use instead; empty = none
-  std::string text_field = "text";   // of .jsonl
-  double validation_fraction = 0.1;  // of the documents; of the tokens, from the end, where there are too few documents
+  std::string text_field = "text";   // the field to read in .jsonl
+  double validation_fraction = 0.1;  // share of the documents; of the tokens, from the end, where documents are too few
   bool parse_special_tokens = false;  // otherwise their text is ordinary text
-  int64_t min_frequency = 2;          // of a pair that bpe:N merges
+  int64_t min_frequency = 2;          // the fewest occurrences of a pair that bpe:N merges
   int64_t max_chars = 0;              // read at most this many characters; 0 = all
   Deduplicate deduplicate = Deduplicate::none;
   uint64_t seed = 0;  // keys the choice of validation documents
@@ -41,7 +41,7 @@ struct PrepareOptions {
 struct PrepareProgress {
   const char* stage;     // "reading", "training the tokenizer", "encoding"
   uint64_t done, total;  // total 0 = not known
-  bool in_bytes = true;  // of input, as they lie on the disk; otherwise merges
+  bool in_bytes = true;  // `done` and `total` are bytes of input, as they lie on the disk; otherwise merges
 };
 
 }  // namespace gpt

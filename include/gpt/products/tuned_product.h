@@ -51,7 +51,7 @@ void compute_tuned(const Product& product, ComputeProduct by_libtorch);
 // What has been measured in this process so far.
 struct Tuning {
   int64_t products = 0, improved = 0;        // kinds of products; those that cuBLASLt's algorithms compute faster
-  double seconds = 0, libtorch_seconds = 0;  // of one product of each kind
+  double seconds = 0, libtorch_seconds = 0;  // the time of one product of each kind
 };
 
 Tuning tuning_so_far();

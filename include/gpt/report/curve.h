@@ -30,7 +30,7 @@ class Curve {
   struct Bucket {
     int64_t first_step = 0, lowest_step = 0, highest_step = 0, gap_step = -1;  // gap_step -1: every value was finite
     double lowest = 0, highest = 0, sum = 0;
-    int64_t count = 0;  // of finite values
+    int64_t count = 0;  // how many finite values
   };
   static Bucket bucket_of(int64_t step, double value);
   static void merge(Bucket& into, const Bucket& next);

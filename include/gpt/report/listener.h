@@ -18,17 +18,17 @@ struct RunRecord {
   int64_t first_step = 0, total_steps = 0;  // updates done, and to do in all
   int64_t total_epochs = 0;
   int64_t parameters = 0;
-  std::string folder;                     // of the run
+  std::string folder;                     // the run's folder
   std::string configuration;              // the effective one, as YAML
   std::string machine;                    // the device, the precision and the build, in lines
-  double epochs = 0;                      // that the steps make; 0 where they see texts in other proportions
+  double epochs = 0;                      // epochs that the steps make; 0 where they see texts in other proportions
   std::vector<std::string> changes = {};  // since the checkpoint of a run that resumes: "key: old -> new"
 };
 
 // When something was so, which every line of metrics.jsonl says.
 struct Moment {
   double time = 0;     // seconds since 1970, UTC
-  int64_t tokens = 0;  // that the run has been trained on, each as often as it was
+  int64_t tokens = 0;  // tokens that the run has been trained on, each as often as it was
 };
 
 // A step between two that are logged.
@@ -45,9 +45,9 @@ struct StepRecord {
   double step_ms = 0, tokens_per_second = 0;
   std::optional<double> mfu;  // share of the device's peak, where that is known
   double peak_memory_mb = 0;
-  std::optional<MemoryUse> memory = {};  // of tensors, part by part
+  std::optional<MemoryUse> memory = {};  // what tensors take, part by part
   Moment at = {};
-  double elapsed_seconds = 0, remaining_seconds = 0;  // of this start; to the end of the run, 0: not known
+  double elapsed_seconds = 0, remaining_seconds = 0;  // in this start; to the end of the run, 0: not known
 };
 
 struct EvaluationRecord {
@@ -56,7 +56,7 @@ struct EvaluationRecord {
   std::optional<double> bits_per_byte;  // nothing where the bytes of the text are not known
   bool is_best = false;
   double seconds = 0;
-  std::optional<double> standard_error = {};  // of the loss; nothing where the whole split was read
+  std::optional<double> standard_error = {};  // error of the loss; nothing where the whole split was read
   Moment at = {};
   double perplexity() const { return std::exp(loss); }
 };

@@ -26,7 +26,7 @@ struct RunHistory {
 
   Curve loss, learning_rate, grad_norm, tokens_per_second, peak_memory_mb, mfu;
   Curve validation_loss, bits_per_byte;
-  double seconds = 0, tokens = 0;         // of the updates, as far as they were logged
+  double seconds = 0, tokens = 0;         // totals of the updates, as far as they were logged
   Curve seconds_at_step, tokens_at_step;  // the same, as they grew
   std::optional<StepRecord> last_step;
   std::optional<EvaluationRecord> last_evaluation, best_evaluation;

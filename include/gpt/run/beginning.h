@@ -11,7 +11,7 @@ namespace gpt::run {
 
 struct Beginning {
   std::optional<StartingPoint> start;
-  std::optional<InitialWeights> initial;  // of a new run
+  std::optional<InitialWeights> initial;  // the weights of a new run
 
   // Once the run has copied them, or could not. Where they came from stays.
   void release_tensors();

@@ -22,11 +22,11 @@ namespace gpt::run {
 
 struct Evaluation {
   double loss = 0;  // mean cross entropy in nats; NaN when it was stopped
-  // Of that mean for the whole split, estimated from the losses of the sequences, which are a random sample of its own. Nothing
-  // where the whole split was read, or where neighbouring sequences were.
+  // The standard error of that mean for the whole split, estimated from the losses of the sequences, which are a random sample of the
+  // split's. Nothing where the whole split was read, or where neighbouring sequences were.
   std::optional<double> standard_error = {};
   std::optional<double> bits_per_byte = {};  // nothing where the bytes are not known
-  int64_t sequences = 0, tokens = 0;         // that were predicted
+  int64_t sequences = 0, tokens = 0;         // sequences and tokens that were predicted
   double perplexity() const { return std::exp(loss); }
 };
 
@@ -66,9 +66,9 @@ class Evaluator {
   void take_neighbours(int64_t batches);
   void read_in_order();
   bool is_whole() const { return std::ssize(chosen_) == windows_.size(); }
-  at::Tensor sums(GPT& model, const Batch& batch) const;  // (B) float64: of each sequence's losses
+  at::Tensor sums(GPT& model, const Batch& batch) const;  // (B) float64: each sequence's sum of losses
   bool settle(const at::Tensor& sums);                    // false: more sequences have been drawn
-  std::optional<double> bytes();                          // of the text of the tokens that are predicted
+  std::optional<double> bytes();                          // bytes of the text of the tokens that are predicted
 
   const Corpus& corpus_;
   SplitWindows windows_;

@@ -18,7 +18,7 @@ namespace gpt::run {
 // The state a run begins with.
 struct StartingPoint {
   Checkpoint checkpoint;
-  std::string path;             // of its file
+  std::string path;             // where its file is
   bool is_last = false;         // it is ckpt.pt of the run's own folder
   std::string started_by = {};  // as Checkpoint::started_by, of the run that begins here
 };

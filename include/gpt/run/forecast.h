@@ -16,7 +16,7 @@ class Forecast {
   void took(Activity activity, double seconds);
 
   double step_seconds() const { return mean(kStep); }
-  // From the end of `steps_done` updates to the end of the run; 0 = no step has been measured yet.
+  // The time from the end of `steps_done` updates to the end of the run; 0 = no step has been measured yet.
   double remaining_seconds(int64_t steps_done) const;
 
  private:

@@ -15,7 +15,7 @@ namespace gpt::run {
 
 struct InitialWeights {
   std::string path;
-  int64_t step = 0;  // that they are of
+  int64_t step = 0;  // the step that the weights are of
   NamedTensors model;
   std::string tokenizer;  // JSON; empty where the checkpoint's run had none
 };

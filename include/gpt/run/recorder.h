@@ -25,7 +25,7 @@ class Recorder {
     auto operator<=>(const Key&) const = default;
   };
 
-  // Until libraries have chosen their kernels and every buffer that stays has been allocated.
+  // Runs until libraries have chosen their kernels and every buffer that stays has been allocated.
   static constexpr int kRunsBefore = 3;
 
   explicit Recorder(std::unique_ptr<Graphs> graphs = nullptr)  // null: nothing is recorded

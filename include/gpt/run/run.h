@@ -43,7 +43,7 @@ class Run {
   const Setup& setup() const { return setup_; }
   const Config& config() const { return setup_.config; }
   const Plan& plan() const { return plan_; }
-  double learning_rate() const;  // of the next update
+  double learning_rate() const;  // learning rate of the next update
   State& state() { return state_; }
   const State& state() const { return state_; }
   TrainStep& step() { return *step_; }

@@ -63,8 +63,8 @@ class State {
   int64_t evaluated_step = 0;  // the last one whose evaluation was completed
   double best_val_loss = std::numeric_limits<double>::infinity();
   int64_t evaluations_since_best = 0;
-  // Of an evaluation where training.eval_batches is auto, as the run's first one found out; 0: there was none yet. Nothing: the
-  // run began with a program that took batches of neighbouring sequences, and goes on so.
+  // How many sequences an evaluation has where training.eval_batches is auto, as the run's first one found out; 0: there was none
+  // yet. Nothing: the run began with a program that took batches of neighbouring sequences, and goes on so.
   std::optional<int64_t> eval_sequences = 0;
 
  private:
@@ -82,7 +82,7 @@ class State {
 
 // What a checkpoint records of the build and the machine: resuming is bit for bit only where they are equal.
 std::map<std::string, std::string> run_environment(at::Device device);
-// Of that, what is not as it was when the checkpoint was written: "threads: 2 -> 1".
+// What in that is not as it was when the checkpoint was written: "threads: 2 -> 1".
 std::vector<std::string> environment_changes(const Checkpoint& checkpoint, at::Device device);
 
 }  // namespace gpt::run

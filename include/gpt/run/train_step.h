@@ -33,7 +33,7 @@ class TrainStep {
   void begin(double learning_rate, int64_t tokens);
   // The tensors (B, T) that the next accumulate() reads, for the caller to fill.
   const Batch& batch(const BatchShape& shape);
-  void set_share(double share);  // of the micro-batch in the tokens of the update
+  void set_share(double share);  // the micro-batch's share in the tokens of the update
 
   void accumulate();  // forward and backward of one micro-batch
   void apply();       // clip and optimizer, unless loss or gradients are not finite
@@ -46,7 +46,7 @@ class TrainStep {
   int64_t kept_bytes() const { return kept_bytes_; }
   bool is_recorded() const { return recorder_.records(); }  // false once recording has failed
 
-  // Of the last update: float32 scalars on the device, overwritten by the next.
+  // Results of the last update: float32 scalars on the device, overwritten by the next.
   const at::Tensor& loss() const { return loss_; }                    // mean over all its tokens
   const at::Tensor& grad_norm() const { return verdict_.grad_norm; }  // before clipping
   // 1 when loss or gradients were not finite: nothing was changed.

@@ -11,7 +11,7 @@ struct DropoutMask {
   uint32_t kept_of_65536 = 65536;
 
   explicit operator bool() const { return kept_of_65536 < 65536; }
-  float factor() const { return 65536.0f / static_cast<float>(kept_of_65536); }  // of what is kept
+  float factor() const { return 65536.0f / static_cast<float>(kept_of_65536); }  // what kept values are multiplied by
 };
 
 }  // namespace gpt::ops::cpu

@@ -60,7 +60,7 @@ inline void as_rows(Matrix from, int64_t rows, int64_t columns, Pairs to) {
 }
 
 inline void as_terms(Matrix from, int64_t rows, int64_t columns, Pairs to) {
-  const __m512i places = _mm512_add_epi32(  // of two neighbouring values: i and 16 + i
+  const __m512i places = _mm512_add_epi32(  // places of two neighbouring values: i and 16 + i
       _mm512_set1_epi32(16 << 16),
       _mm512_mullo_epi32(_mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0),
                          _mm512_set1_epi32(1 + (1 << 16))));

@@ -12,7 +12,8 @@
 
 namespace gpt {
 
-constexpr SizeLimit kTokenizerSize{"a tokenizer", uint64_t{64} << 20};  // of a file: more is neither read nor written
+// The limit for a file: more is neither read nor written.
+constexpr SizeLimit kTokenizerSize{"a tokenizer", uint64_t{64} << 20};
 
 // Hugging Face tokenizers' tokenizer.json. What its post-processor adds around a text is not part of the vocabulary: ids
 // are those of Hugging Face's encode(text, add_special_tokens=False).

@@ -16,7 +16,7 @@ namespace gpt {
 // What the bar shows. Times in seconds; 0 = not known yet.
 struct Progress {
   int64_t steps_done = 0, total_steps = 0;
-  double step_seconds = 0;       // of one step
+  double step_seconds = 0;       // the time of one step
   double remaining_seconds = 0;  // from the end of steps_done, with evaluations, samples and checkpoints
   std::optional<double> loss = {}, val_loss = {}, tokens_per_second = {};
 };

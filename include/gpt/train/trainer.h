@@ -42,7 +42,7 @@ class Trainer {
   bool is_interrupted() const { return process::stop_signal() != 0 || memory_watch_.is_running_out(); }
   bool is_done() const;  // every step, or all that training.patience allows
   Moment moment() const;
-  void keep_loss();     // of the last update, for write_losses()
+  void keep_loss();     // keeps the loss of the last update for write_losses()
   void write_losses();  // those of the steps that were not logged
   bool is_logged(int64_t step) const;
   void close_log_interval(double learning_rate);

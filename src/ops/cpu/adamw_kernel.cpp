@@ -39,7 +39,8 @@ void convert(const From* from, To* to) {
 
 // Up with the probability of what lies above the lower neighbour: 16 random bits are added to those that are cut off.
 void round_at_random(const float* from, uint64_t key, uint32_t number, int64_t block, BFloat16* to) {
-  constexpr int64_t kCalls = kBlock / (2 * 4 * kPhiloxLanes);  // of 4 words in each lane, which are bits for two values
+  // Each call gives 4 words in each lane, and a word has the bits for two values.
+  constexpr int64_t kCalls = kBlock / (2 * 4 * kPhiloxLanes);
   alignas(64) uint32_t random[kBlock];
   for (int64_t call = 0; call < kCalls; ++call) {
     const auto counter = static_cast<uint64_t>(block * kCalls + call) * kPhiloxLanes;

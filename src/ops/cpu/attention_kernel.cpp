@@ -35,7 +35,7 @@ int64_t block_rows(const AttentionShape& shape, int64_t block) { return std::min
 // What products with scores (keys, queries) need: on the diagonal, query i sees the keys up to i.
 struct Causal {
   bool diagonal;
-  int64_t keys, queries, width;  // of these blocks; padded, of a head
+  int64_t keys, queries, width;  // how many these blocks have; a head's padded width
 
   Causal(const AttentionShape& shape, int64_t query_block, int64_t key_block)
       : diagonal(query_block == key_block),
@@ -109,7 +109,7 @@ struct RunningSums {
 // E: what the factors of the products are made of. Of float32, several of these are the same.
 template <class E>
 struct ForwardScratch {
-  static constexpr int64_t kTerms = kBlock / Operand<E>::kValues;  // of kBlock keys or queries
+  static constexpr int64_t kTerms = kBlock / Operand<E>::kValues;  // terms that kBlock keys or queries make
 
   Blocks<E> keys;                   // (blocks * kBlock, width of a factor)
   Blocks<E, true> values;           // (blocks * kTerms, padded width)
@@ -246,7 +246,7 @@ void forward(const AttentionShape& shape, const AttentionTask& task, const T* qk
 
 template <class E>
 struct BackwardScratch {
-  static constexpr int64_t kTerms = kBlock / Operand<E>::kValues;  // of kBlock keys or queries
+  static constexpr int64_t kTerms = kBlock / Operand<E>::kValues;  // terms that kBlock keys or queries make
 
   Blocks<E> keys, values;                                       // (blocks * kBlock, width of a factor)
   Blocks<E, true> key_terms;                                    // (blocks * kTerms, padded width)

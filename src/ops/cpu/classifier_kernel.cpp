@@ -49,7 +49,7 @@ class Row {
     return sum_of(low + high);
   }
 
-  float mean_above(float maximum) const {  // of z - maximum
+  float mean_above(float maximum) const {  // the mean of z - maximum
     FloatVector low(0.0f), high(0.0f);
     for (int64_t i = 0; i < whole_; i += kUnit) {
       const FloatPair z = load(logits_ + i);

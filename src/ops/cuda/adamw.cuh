@@ -26,7 +26,7 @@ struct AdamWNumbers {
 
 static_assert(32 * kGroup == kParameterAlignment, "a warp has one block of codes");
 
-// Of one group.
+// The moments of one group.
 struct Moments {
   Group m, v;
 };

@@ -50,7 +50,7 @@ __global__ inline void __launch_bounds__(kNormThreads)
 // As cpu::flat_norm().
 template <class Launch>
 at::Tensor flat_norm(const Launch& launch, const at::Tensor& values) {
-  constexpr int64_t kBlocksOfMultiprocessor = 8;  // that run at once
+  constexpr int64_t kBlocksOfMultiprocessor = 8;  // blocks that run at once
   const int64_t groups = values.numel() / kGroup,
                 blocks = std::clamp<int64_t>((groups + kNormThreads - 1) / kNormThreads, 1,
                                              kBlocksOfMultiprocessor * launch.multiprocessors());

@@ -19,7 +19,7 @@ struct StridedHeads {
 
 template <class T>
 struct JoinedHeads {
-  int64_t tokens, positions, D, stride;  // of `packed`, from token to token
+  int64_t tokens, positions, D, stride;  // the stride of `packed` is from token to token
   float direction;                       // 1 rotates forward, -1 back
   const float *cos, *sin;                // (positions, D / 2); null: nothing is rotated
   StridedHeads<T> q, k, v;

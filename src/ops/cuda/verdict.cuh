@@ -6,7 +6,7 @@
 
 namespace gpt::ops::cuda {
 
-inline constexpr unsigned kVerdictThreads = 32;  // of which one is needed; a warp is the least
+inline constexpr unsigned kVerdictThreads = 32;  // one of them is needed; a warp is the least
 
 __global__ inline void __launch_bounds__(kVerdictThreads) judge_kernel(VerdictScalars of) {
   if (threadIdx.x == 0) ops::judge(of);
