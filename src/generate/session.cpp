@@ -24,6 +24,7 @@
 #include "gpt/generate/line_reader.h"
 #include "gpt/generate/prompt.h"
 #include "gpt/generate/report.h"
+#include "gpt/ops/narrow_weights.h"
 #include "gpt/prepare/plain_text.h"
 #include "gpt/report/run_history.h"
 #include "gpt/tokenizer/make_tokenizer.h"
@@ -34,10 +35,27 @@ namespace {
 // With a smaller model a token takes less time than threads need to meet, many times less on a busy machine.
 constexpr int64_t kParametersForThreads = 2'000'000;
 
-// A CPU computes one token at a time sooner in float32: casts cost more than 16 bits save.
-Precision choose_precision(Dtype dtype, const DeviceInfo& device) {
-  const bool float32 = dtype == Dtype::float32 || (dtype == Dtype::automatic && device.device.is_cpu());
-  return resolve_precision({.use_amp = !float32, .dtype = dtype, .amp_mode = AmpMode::autocast}, device);
+// A GPU computes in the type. A CPU reads weights in it, and computes in float32: a token takes as long as reading them. Where the run
+// computed with weights of bfloat16, those are the model.
+at::ScalarType choose_type(Dtype dtype, const PrecisionConfig& of_run, const DeviceInfo& device) {
+  if (device.device.is_cuda()) {
+    const Precision precision =
+        resolve_precision({.use_amp = dtype != Dtype::float32, .dtype = dtype, .amp_mode = AmpMode::autocast}, device);
+    apply_precision(precision, /*deterministic=*/false);
+    return precision.compute_type();
+  }
+  if (dtype == Dtype::automatic)
+    dtype = of_run.use_amp && of_run.dtype == Dtype::bfloat16 ? of_run.dtype : Dtype::float32;
+  return dtype == Dtype::bfloat16 ? at::kBFloat16 : dtype == Dtype::float16 ? at::kHalf : at::kFloat;
+}
+
+std::unique_ptr<GPT> load_model(const Checkpoint& checkpoint, at::Device device, at::ScalarType type) {
+  if (device.is_cuda() || type == at::kFloat)
+    return std::make_unique<GPT>(checkpoint.config.model, device, checkpoint.model);
+  auto model = std::make_unique<GPT>(checkpoint.config.model, device, checkpoint.model,
+                                     ParameterTypes{.compute = type, .has_master = false});
+  model->set_operators(ops::narrow_weight_operators(model->parameters()));
+  return model;
 }
 
 // The checkpoint's own, or the one that was named for a checkpoint that has none.
@@ -149,25 +167,24 @@ Session open_session(const GenerateOptions& options) {
   }
   const DeviceChoice choice = select_device(options.device);
   const DeviceInfo device = describe_device(choice.device);
-  const Precision precision = choose_precision(options.dtype, device);
-  apply_precision(precision, /*deterministic=*/false);
 
   const Checkpoint checkpoint = load_checkpoint(options.checkpoint);
+  const at::ScalarType type = choose_type(options.dtype, checkpoint.config.training.precision, device);
   Session session;
   session.tokenizer = tokenizer_for(checkpoint, options);
   if (checkpoint.sample_start) session.start = static_cast<int32_t>(*checkpoint.sample_start);
-  session.model = std::make_unique<GPT>(checkpoint.config.model, choice.device, checkpoint.model);
+  session.model = load_model(checkpoint, choice.device, type);
   use_cpu_allocator();
   const bool is_small = session.model->parameters().count() < kParametersForThreads;
   use_cpu_threads(options.threads > 0 ? options.threads : is_small ? 1 : 0);
   if (options.threads == 0 && choice.device.is_cpu() && at::get_num_threads() > 1)
     session.threads.emplace(at::get_num_threads());
-  session.compute_type = precision.compute_type();
+  session.compute_type = choice.device.is_cuda() ? type : at::kFloat;
   describe(options.checkpoint, checkpoint, session);
-  const std::string_view type = name_of(session.compute_type);
+  const std::string_view type_name = name_of(type);
   log::info(choice.device.is_cuda()
-                ? fmt::format("Using GPU: {}, {}", device.name, type)
-                : fmt::format("Using CPU: {}, {}, {}", device.name, type, describe_threads(session)));
+                ? fmt::format("Using GPU: {}, {}", device.name, type_name)
+                : fmt::format("Using CPU: {}, {} weights, {}", device.name, type_name, describe_threads(session)));
   return session;
 }
 

@@ -1,16 +1,19 @@
 #include "gpt/ops/linear.h"
 
+#include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "gpt/ops/activation.h"
 #include "gpt/ops/part.h"
+#include "gpt/products/row_product.h"
 #include "gpt/products/tuned_product.h"
 #include "kept.h"
 #include "kernels.h"
@@ -100,11 +103,28 @@ struct Linear : torch::autograd::Function<Linear> {
   }
 };
 
+// What generating a token computes.
+variable_list few_rows(const at::Tensor& x, const at::Tensor& rows, const std::vector<LinearLayer>& layers) {
+  std::vector<int64_t> shape = x.sizes().vec();
+  variable_list results;
+  for (const auto& [weight, bias, site] : layers) {
+    shape.back() = weight.value().size(0);
+    const at::Tensor b = bias.defined() ? bias.compute_value() : at::Tensor();
+    results.push_back(row_product(rows, weight.compute_value(), b).view(shape));
+  }
+  return results;
+}
+
 variable_list apply(const at::Tensor& x, const std::vector<LinearLayer>& layers, ProductInput input,
                     const LinearResult& result) {
   for (const auto& [weight, bias, site] : layers) {
     TORCH_CHECK(weight.value().dim() == 2 && x.size(-1) == weight.value().size(1), "linear: x ", x.sizes(),
                 " does not fit weight ", weight.value().sizes());
+  }
+  if (!at::GradMode::is_enabled() && !at::autocast::is_autocast_enabled(x.device().type())) {
+    const at::Tensor rows = x.reshape({-1, x.size(-1)});
+    const auto are_few = [&](const LinearLayer& layer) { return has_few_rows(rows, layer.weight.compute_value()); };
+    if (std::all_of(layers.begin(), layers.end(), are_few)) return few_rows(x, rows, layers);
   }
   const MatrixLibrary library = product_library(x);
   // Where a tuned product is computed again in the backward pass, it must be the same one.

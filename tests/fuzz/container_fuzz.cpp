@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "container/forged_container.h"
+#include "tests/container/forged_container.h"
 #include "expect.h"
 #include "folder.h"
 #include "gpt/container/container.h"

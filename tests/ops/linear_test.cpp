@@ -145,7 +145,7 @@ struct CheckedLayer {
   }
 
   void expect_gradients(at::ScalarType type) const {
-    const auto& [weight, bias] = parameters;
+    const auto& [weight, bias, site] = parameters;
     expect_within(weight.gradient(), weight_gradient, weight_bound, "gradient of the weight");
     if (bias.defined()) expect_within(bias.gradient(), bias_gradient, bias_bound, "gradient of the bias");
     EXPECT_EQ(weight.gradient().scalar_type(), type);

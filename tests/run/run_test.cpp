@@ -13,7 +13,7 @@
 namespace gpt::run {
 namespace {
 
-bool never() { return false; }
+bool never_stops() { return false; }
 
 class RunTest : public DeviceTest {
  protected:
@@ -26,22 +26,22 @@ class RunTest : public DeviceTest {
     config_.training.schedule.max_steps = 20;
     config_.training.precision.use_amp = false;
   }
-  Setup setup() const { return {config_, corpus_, describe_device(device()), Precision{}}; }
+  run::Setup setup() const { return {config_, corpus_, describe_device(device()), Precision{}}; }
 
   Corpus corpus_;
   Config config_;
 };
 
 TEST_P(RunTest, AnUpdateFollowsTheScheduleOfThePlan) {
-  const Setup setup = this->setup();
-  Run run(setup);
+  const run::Setup setup = this->setup();
+  run::Run run(setup);
   TinyRun parts(config_, corpus_, device(), Precision{});
   for (int64_t step = 0; step < 3; ++step) {
     const double learning_rate = learning_rate_at(config_.training.schedule, step, 20);
     EXPECT_EQ(run.learning_rate(), learning_rate);
     const auto expected =
-        run_update(parts.step, parts.state.loader, run.plan().micro_batches(step), learning_rate, never);
-    EXPECT_EQ(run.update(never), expected);
+        run_update(parts.step, parts.state.loader, run.plan().micro_batches(step), learning_rate, never_stops);
+    EXPECT_EQ(run.update(never_stops), expected);
     EXPECT_EQ(run.state().step, step + 1);
     EXPECT_EQ(run.step().loss().item<float>(), parts.step.loss().item<float>());
   }
@@ -49,9 +49,9 @@ TEST_P(RunTest, AnUpdateFollowsTheScheduleOfThePlan) {
 }
 
 TEST_P(RunTest, AnUpdateThatIsStoppedMidwayLeavesEverythingAsItWas) {
-  const Setup setup = this->setup();
-  Run run(setup);
-  ASSERT_TRUE(run.update(never));
+  const run::Setup setup = this->setup();
+  run::Run run(setup);
+  ASSERT_TRUE(run.update(never_stops));
   const Checkpoint before = run.state().capture();
   const at::Tensor weights = run.model().parameters().flat_values().clone();
   EXPECT_FALSE(run.update([] { return true; }));
@@ -63,8 +63,8 @@ TEST_P(RunTest, AnUpdateThatIsStoppedMidwayLeavesEverythingAsItWas) {
 }
 
 TEST_P(RunTest, ATriedUpdateLearnsNothing) {
-  const Setup setup = this->setup();
-  Run run(setup);
+  const run::Setup setup = this->setup();
+  run::Run run(setup);
   const at::Tensor weights = run.model().parameters().flat_values().clone();
   run.try_update(2);
   EXPECT_EQ(run.state().step, 0);
@@ -72,17 +72,17 @@ TEST_P(RunTest, ATriedUpdateLearnsNothing) {
 }
 
 TEST_P(RunTest, GoesOnFromACheckpointOrWithOtherWeights) {
-  const Setup setup = this->setup();
-  Run first(setup);
-  ASSERT_TRUE(first.update(never));
+  const run::Setup setup = this->setup();
+  run::Run first(setup);
+  ASSERT_TRUE(first.update(never_stops));
   Beginning goes_on{StartingPoint{first.state().capture(), "a"}, {}};
-  Run second(setup, goes_on);
+  run::Run second(setup, goes_on);
   EXPECT_EQ(second.state().step, 1);
   goes_on.release_tensors();
-  ASSERT_TRUE(second.update(never));
+  ASSERT_TRUE(second.update(never_stops));
 
   const Beginning begins{{}, InitialWeights{"a", 2, second.state().capture().model, ""}};
-  const Run third(setup, begins);
+  const run::Run third(setup, begins);
   EXPECT_EQ(third.state().step, 0);
   expect_equal(third.state().capture().model, second.state().capture().model);
 }
@@ -97,9 +97,9 @@ class WrongOperators : public ops::WrappedOperators {
 };
 
 TEST_P(RunTest, WhereItsOperatorsAreWrongItGoesOnWithLibTorchsAndRecordsNothing) {
-  const Setup setup = this->setup();
+  const run::Setup setup = this->setup();
   int64_t replays = 0;
-  Run run(setup, {}, [&](GPT& model) { return test::counting_recorder(model, replays); });
+  run::Run run(setup, {}, [&](GPT& model) { return test::counting_recorder(model, replays); });
   EXPECT_TRUE(run.step().is_recorded());
   run.model().set_operators(std::make_shared<WrongOperators>());
   test::CapturedLog log;
@@ -107,13 +107,13 @@ TEST_P(RunTest, WhereItsOperatorsAreWrongItGoesOnWithLibTorchsAndRecordsNothing)
   EXPECT_NE(log.text().find("Failed to compile"), std::string::npos);
   EXPECT_EQ(run.model().operators(), ops::aten_operators());
   EXPECT_FALSE(run.step().is_recorded());
-  for (int i = 0; i < Recorder::kRunsBefore + 2; ++i) ASSERT_TRUE(run.update(never));
+  for (int i = 0; i < Recorder::kRunsBefore + 2; ++i) ASSERT_TRUE(run.update(never_stops));
   EXPECT_EQ(replays, 0);
 }
 
 TEST_P(RunTest, AnEvaluationTakesTheSequencesThatTheRunHasSettledOn) {
-  const Setup setup = this->setup();
-  Run run(setup);
+  const run::Setup setup = this->setup();
+  run::Run run(setup);
   run.state().eval_sequences = 5;
   EXPECT_EQ(run.evaluator().run(run.model(), [](double) { return false; }).sequences, 5);
 }

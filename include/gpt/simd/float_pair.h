@@ -1,10 +1,11 @@
 // As many values as a vector of bfloat16 has, as two vectors of float32, which tensors of either type are loaded into and stored
-// from. For kernels that cmake/CpuKernels.cmake compiles.
+// from, and those of float16 loaded. For kernels that cmake/CpuKernels.cmake compiles.
 #pragma once
 
 #include <ATen/cpu/vec/functional.h>
 #include <ATen/cpu/vec/vec.h>
 #include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -15,6 +16,7 @@ namespace gpt::ops::cpu {
 inline namespace CPU_CAPABILITY {
 
 using BFloatVector = at::vec::Vectorized<c10::BFloat16>;
+using HalfVector = at::vec::Vectorized<c10::Half>;
 
 struct FloatPair {
   FloatVector low{0.0f}, high{0.0f};
@@ -53,6 +55,12 @@ inline FloatPair load(const float* from, int64_t count = FloatPair::size()) {
 
 inline FloatPair load(const c10::BFloat16* from, int64_t count = FloatPair::size()) {
   return from_bfloat16(count == FloatPair::size() ? BFloatVector::loadu(from) : BFloatVector::loadu(from, count));
+}
+
+inline FloatPair load(const c10::Half* from, int64_t count = FloatPair::size()) {
+  const HalfVector x = count == FloatPair::size() ? HalfVector::loadu(from) : HalfVector::loadu(from, count);
+  const auto [low, high] = at::vec::convert_to_float<c10::Half>(x);
+  return {low, high};
 }
 
 inline void store(const FloatPair& x, float* to, int64_t count = FloatPair::size()) {

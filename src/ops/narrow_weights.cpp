@@ -1,0 +1,89 @@
+#include "gpt/ops/narrow_weights.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/index_select.h>
+#include <ATen/ops/linear.h>
+
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "gpt/device/host.h"
+#include "gpt/ops/fused.h"
+#include "gpt/ops/part.h"
+#include "gpt/products/row_product.h"
+
+namespace gpt::ops {
+namespace {
+
+// Of many rows, such as a prompt's: in 16 bits where the processor multiplies those fast, and otherwise in float32, for which converting
+// the weight costs little beside the product.
+at::Tensor many_row_product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  if (weight.scalar_type() == at::kBFloat16 && host::cpu_has_bfloat16())
+    return at::linear(x.to(at::kBFloat16), weight, bias).to(at::kFloat);
+  return at::linear(x, weight.to(at::kFloat), bias.defined() ? bias.to(at::kFloat) : bias);
+}
+
+class NarrowWeightOperators : public WrappedOperators {
+ public:
+  explicit NarrowWeightOperators(const Parameters& parameters) : WrappedOperators(fused_operators()) {
+    for (size_t i = 0; i < parameters.rows().size(); ++i) {
+      if (parameters.rows()[i].shape.size() == 1)
+        wide_.emplace(key(parameters[i]), parameters[i].value().to(at::kFloat));
+    }
+  }
+
+  at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions, int64_t offset,
+                       double /*dropout*/) const override {
+    std::vector<int64_t> shape = ids.sizes().vec();
+    shape.push_back(table.value().size(1));
+    at::Tensor x = at::index_select(table.value(), 0, ids.flatten()).view(shape).to(at::kFloat);  // (B, T, C)
+    if (positions.defined()) x.add_(positions.value().narrow(0, offset, ids.size(1)));
+    return x;
+  }
+
+  Normalized add_norm(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch,
+                      double dropout) const override {
+    const Normalization wide{norm.kind, norm.eps, wide_.at(key(norm.weight)),
+                             norm.bias.defined() ? wide_.at(key(norm.bias)) : Parameter()};
+    return inner_->add_norm(wide, x, branch, dropout);
+  }
+
+  at::Tensor linear(const at::Tensor& x, const LinearLayer& layer, ProductInput /*input*/) const override {
+    const at::Tensor rows = x.reshape({-1, x.size(-1)}), &weight = layer.weight.value();
+    const at::Tensor bias = layer.bias.defined() ? layer.bias.value() : at::Tensor();
+    std::vector<int64_t> shape = x.sizes().vec();
+    shape.back() = weight.size(0);
+    return (has_few_rows(rows, weight) ? row_product(rows, weight, bias) : many_row_product(rows, weight, bias))
+        .view(shape);
+  }
+
+  std::pair<at::Tensor, at::Tensor> linear_pair(const at::Tensor& x, const LinearLayer& first,
+                                                const LinearLayer& second, ProductInput input) const override {
+    return {linear(x, first, input), linear(x, second, input)};
+  }
+
+  at::Tensor linear_gelu(const at::Tensor& x, const LinearLayer& layer, ProductInput input) const override {
+    at::Tensor y;
+    {
+      const InPart part(part::kProducts);
+      y = linear(x, layer, input);
+    }
+    const InPart part(part::kActivation);
+    return inner_->activate(Activation::gelu, y);
+  }
+
+ private:
+  static const void* key(const Parameter& parameter) { return parameter.value().const_data_ptr(); }
+
+  std::map<const void*, Parameter> wide_;  // what normalizations read, which is little, in float32
+};
+
+}  // namespace
+
+SharedOperators narrow_weight_operators(const Parameters& parameters) {
+  return std::make_shared<NarrowWeightOperators>(parameters);
+}
+
+}  // namespace gpt::ops

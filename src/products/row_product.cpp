@@ -1,0 +1,66 @@
+#include "gpt/products/row_product.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+
+#include "gpt/simd/cpu_capability.h"
+#include "row_product_kernel.h"
+
+namespace gpt::ops {
+namespace cpu {
+
+GPT_CPU_KERNEL(RowProductKernel<float>, row_product_float32)
+GPT_CPU_KERNEL(RowProductKernel<c10::BFloat16>, row_product_bfloat16)
+GPT_CPU_KERNEL(RowProductKernel<c10::Half>, row_product_float16)
+
+namespace {
+
+constexpr int64_t kMostRows = 8;          // with more, products of blocks are faster
+constexpr int64_t kLeastTerms = 1 << 16;  // for a thread: below, waking it costs more than it saves
+constexpr int64_t kColumns = 4;           // that a kernel computes together
+
+template <class W>
+void multiply_rows(RowProductKernel<W> kernel, const at::Tensor& rows, const at::Tensor& weight, const at::Tensor& bias,
+                   const at::Tensor& y) {
+  const RowProductArguments<W> product{.M = rows.size(0),
+                                       .K = rows.size(1),
+                                       .N = weight.size(0),
+                                       .x = rows.const_data_ptr<float>(),
+                                       .weight = weight.const_data_ptr<W>(),
+                                       .bias = bias.defined() ? bias.const_data_ptr<W>() : nullptr,
+                                       .y = y.mutable_data_ptr<float>()};
+  const int64_t grain = std::max<int64_t>(1, kLeastTerms / (kColumns * std::max<int64_t>(1, product.K)));
+  at::parallel_for(0, at::divup(product.N, kColumns), grain, [&](int64_t begin, int64_t end) {
+    kernel(product, begin * kColumns, std::min(product.N, end * kColumns));
+  });
+}
+
+}  // namespace
+}  // namespace cpu
+
+bool has_few_rows(const at::Tensor& rows, const at::Tensor& weight) {
+  return rows.is_cpu() && rows.dim() == 2 && rows.size(0) <= cpu::kMostRows && rows.scalar_type() == at::kFloat &&
+         weight.is_contiguous() &&
+         (weight.scalar_type() == at::kFloat || weight.scalar_type() == at::kBFloat16 ||
+          weight.scalar_type() == at::kHalf);
+}
+
+at::Tensor row_product(const at::Tensor& rows, const at::Tensor& weight, const at::Tensor& bias) {
+  TORCH_CHECK(has_few_rows(rows, weight) && rows.size(1) == weight.size(1),
+              "row_product: few float32 rows on a CPU and ",
+              "a contiguous weight of the same width are multiplied, got ", rows.sizes(), " and ", weight.sizes());
+  TORCH_CHECK(!bias.defined() || (bias.scalar_type() == weight.scalar_type() && bias.is_contiguous() &&
+                                  bias.numel() == weight.size(0)),
+              "row_product: the bias must have a value of the weight's type for each of its rows");
+  const at::Tensor x = rows.contiguous(), y = at::empty({x.size(0), weight.size(0)}, x.options());
+  switch (weight.scalar_type()) {
+    case at::kBFloat16: cpu::multiply_rows(cpu::best_row_product_bfloat16(), x, weight, bias, y); break;
+    case at::kHalf: cpu::multiply_rows(cpu::best_row_product_float16(), x, weight, bias, y); break;
+    default: cpu::multiply_rows(cpu::best_row_product_float32(), x, weight, bias, y);
+  }
+  return y;
+}
+
+}  // namespace gpt::ops

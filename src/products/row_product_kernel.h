@@ -1,0 +1,23 @@
+// The product of few rows with a weight in vector instructions, for one thread. row_product_kernel.cpp is compiled for several kinds of
+// processor (cmake/CpuKernels.cmake); row_product.cpp distributes the work.
+#pragma once
+
+#include <cstdint>
+
+namespace gpt::ops::cpu {
+
+// y = x weight^T + bias. Sums are float32.
+template <class W>
+struct RowProductArguments {
+  int64_t M, K, N;
+  const float* x;   // (M, K)
+  const W* weight;  // (N, K)
+  const W* bias;    // (N) or null
+  float* y;         // (M, N)
+};
+
+// The columns from `begin` to before `end` of y.
+template <class W>
+using RowProductKernel = void (*)(const RowProductArguments<W>& product, int64_t begin, int64_t end);
+
+}  // namespace gpt::ops::cpu

@@ -1,0 +1,82 @@
+// Generating with weights of 16 bits is generating in float32 with the same values.
+#include "gpt/ops/narrow_weights.h"
+
+#include <ATen/ops/abs.h>
+#include <ATen/ops/max.h>
+#include <ATen/ops/randint.h>
+#include <c10/core/InferenceMode.h>
+#include <gtest/gtest.h>
+
+#include <ostream>
+
+#include "gpt/device/host.h"
+#include "gpt/model/gpt.h"
+#include "support/tolerance.h"
+
+namespace gpt::ops {
+namespace {
+
+struct Form {
+  const char* name;
+  Mlp mlp;
+  Norm norm;
+  Position position;
+  bool has_bias, is_tied;
+};
+
+void PrintTo(const Form& form, std::ostream* out) { *out << form.name; }
+
+class NarrowWeights : public testing::TestWithParam<Form> {
+ protected:
+  static ModelConfig config() {
+    ModelConfig config;
+    config.n_layer = 2, config.n_head = 4, config.n_kv_head = 2, config.n_embd = 64, config.block_size = 32;
+    config.vocab_size = 101, config.dropout = 0;
+    config.mlp = GetParam().mlp, config.norm = GetParam().norm, config.position = GetParam().position;
+    config.bias = GetParam().has_bias, config.tie_weights = GetParam().is_tied;
+    return config;
+  }
+
+  // Of a prompt of so many tokens and of the token behind it.
+  static std::vector<at::Tensor> logits(const GPT& model, int64_t prompt) {
+    const c10::InferenceMode inference;
+    KvCache cache = model.make_cache(1, 32, at::kFloat);
+    const at::Tensor ids = at::randint(0, 101, {1, prompt + 1}, at::kLong);
+    return {model.forward_cached(ids.narrow(1, 0, prompt), cache),
+            model.forward_cached(ids.narrow(1, prompt, 1), cache)};
+  }
+};
+
+TEST_P(NarrowWeights, ComputeWhatFloat32ComputesWithTheSameValues) {
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+    const GPT drawn(config(), at::kCPU, 1);
+    GPT narrow(config(), at::kCPU, drawn.parameters().values(), {.compute = type, .has_master = false});
+    narrow.set_operators(narrow_weight_operators(narrow.parameters()));
+    const GPT wide(config(), at::kCPU, narrow.parameters().values());
+    ASSERT_EQ(narrow.parameters().flat_values().scalar_type(), type);
+    ASSERT_EQ(wide.parameters().flat_values().scalar_type(), at::kFloat);
+    for (const int64_t prompt : {3, 20}) {  // few rows, and many
+      at::manual_seed(prompt);
+      const auto found = logits(narrow, prompt);
+      at::manual_seed(prompt);
+      const auto expected = logits(wide, prompt);
+      // Many rows may be multiplied in bfloat16.
+      const bool is_rounded = prompt > 8 && type == at::kBFloat16 && host::cpu_has_bfloat16();
+      for (size_t i = 0; i < found.size(); ++i) {
+        const double magnitude = expected[i].abs().max().item<double>();
+        EXPECT_LE((found[i] - expected[i]).abs().max().item<double>(),
+                  test::tolerance(is_rounded ? at::kBFloat16 : at::kFloat, 64, magnitude))
+            << c10::toString(type) << ", prompt of " << prompt << ", " << i;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, NarrowWeights,
+                         testing::Values(Form{"llama", Mlp::swiglu, Norm::rmsnorm, Position::rope, false, false},
+                                         Form{"gpt2", Mlp::gelu, Norm::layernorm, Position::learned, true, true},
+                                         Form{"geglu", Mlp::geglu, Norm::layernorm, Position::rope, true, true}),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace gpt::ops
