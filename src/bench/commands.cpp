@@ -308,9 +308,10 @@ std::vector<config::Option> options_of(const std::string& verb, Options& options
 // of the total.
 Config with_batch_size(Config config) {
   if (config.training.batch_size == 0) {
-    const Config resolved = plan::resolve(config).config;
-    config.model.vocab_size = resolved.model.vocab_size;
-    config::set_batch_size(config.training, resolved.training.batch_size);
+    const run::Setup resolved = plan::resolve(config);
+    log::info(resolved.batch_reason);
+    config.model.vocab_size = resolved.config.model.vocab_size;
+    config::set_batch_size(config.training, resolved.config.training.batch_size);
   }
   config.training.total_batch_size.reset();
   return config;

@@ -31,7 +31,7 @@ plan::Check readable(const std::string& file, const Checkpoint& checkpoint) {
                   with_commas(checkpoint.step), format_count(static_cast<double>(parameters)), loss);
   if (has_our_python_view(file, checkpoint)) return plan::passed("checkpoint", detail);
   return plan::warned("checkpoint", detail + ", but what Python would load from it is not what this version writes",
-                "load it in Python only with weights_only=True, and only if you trust its source");
+                      "load it in Python only with weights_only=True, and only if you trust its source");
 }
 
 }  // namespace
@@ -46,9 +46,9 @@ std::optional<Checkpoint> read_and_check(const std::string& path, plan::Check& c
     const std::string folder = is_folder(path) ? path : fs::path(path).parent_path().string();
     const auto other = run::peek_run(folder.empty() ? "." : folder);
     check = plan::failed("checkpoint", e.what(),
-                   other ? fmt::format("use {}, which is at step {} and can be read", other->path,
-                                       with_commas(other->checkpoint.step))
-                         : "name a checkpoint that gpt-train has written, or the folder of a run");
+                         other ? fmt::format("use {}, which is at step {} and can be read", other->path,
+                                             with_commas(other->checkpoint.step))
+                               : "name a checkpoint that gpt-train has written, or the folder of a run");
     return std::nullopt;
   }
 }

@@ -37,7 +37,7 @@ const config::Guide kDiagnoseGuide = {.examples = R"(  gpt-diagnose
   gpt-diagnose --checkpoint models/mine
   gpt-diagnose --run models/a models/b
 )",
-                                   .ending = R"(Exit status
+                                      .ending = R"(Exit status
   0 no check failed, 1 a check failed, 2 wrong usage; 129, 130 and 143 after SIGHUP, Ctrl-C and SIGTERM.
 )"};
 

@@ -43,11 +43,12 @@ std::string build_setting(std::string_view key) {
 plan::Check check_libtorch() {
   const std::string running = build_setting("TORCH_VERSION"), commit = build_setting("COMMIT_SHA").substr(0, 12);
   if (running != TORCH_VERSION) {
-    return plan::failed("LibTorch", fmt::format("{} is loaded, this program was compiled for {}", running, TORCH_VERSION),
-                  "unset LD_LIBRARY_PATH, or build again with ./scripts/setup.sh");
+    return plan::failed("LibTorch",
+                        fmt::format("{} is loaded, this program was compiled for {}", running, TORCH_VERSION),
+                        "unset LD_LIBRARY_PATH, or build again with ./scripts/setup.sh");
   }
   return plan::passed("LibTorch", fmt::format("{} (commit {}, CUDA {} inside), this program commit {}", running, commit,
-                                        build_setting("CUDA_VERSION"), commit_id()));
+                                              build_setting("CUDA_VERSION"), commit_id()));
 }
 
 plan::Checks check_cpu() {
@@ -56,12 +57,13 @@ plan::Checks check_cpu() {
   const Probe attention = probe_cpu_attention(at::kFloat);
   return {
       plan::passed("CPU", fmt::format("{}, {}, {} in use", cpu.name, plural(usable_processors(), "core"),
-                                plural(at::get_num_threads(), "thread"))),
+                                      plural(at::get_num_threads(), "thread"))),
       check_instructions(has(capabilities, "avx2"), has(capabilities, "avx512_f"), cpu_bfloat16(),
                          has(capabilities, "amx_tile")),
-      attention.works ? plan::passed("CPU attention", fmt::format("ran forward and backward ({})", at::get_cpu_capability()))
-                      : plan::failed("CPU attention", attention.reason,
-                               "set the environment variable ATEN_CPU_CAPABILITY=default, and report this"),
+      attention.works
+          ? plan::passed("CPU attention", fmt::format("ran forward and backward ({})", at::get_cpu_capability()))
+          : plan::failed("CPU attention", attention.reason,
+                         "set the environment variable ATEN_CPU_CAPABILITY=default, and report this"),
       check_free_memory("memory", free_bytes(at::kCPU), cpu.memory_bytes),
   };
 }
@@ -76,7 +78,7 @@ plan::Checks check_gpu(at::Device device) {
   const DeviceInfo info = describe_device(device);
   const at::ScalarType type = info.bfloat16 ? at::kBFloat16 : at::kHalf;
   plan::Checks checks{plan::passed(gpu, fmt::format("{}, {:.1f} GB, compute capability {}.{}", info.name,
-                                              info.memory_bytes / 1e9, info.compute_major, info.compute_minor)),
+                                                    info.memory_bytes / 1e9, info.compute_major, info.compute_minor)),
                       check_free_memory(gpu + " memory", free_bytes(device), info.memory_bytes),
                       judge(gpu + " TF32", info.tf32, info.tf32 ? probe_tf32(device) : Probe{},
                             "float32 matrix products run in full precision"),
@@ -88,8 +90,9 @@ plan::Checks check_gpu(at::Device device) {
   const auto attention = [&](const char* name, const ops::SdpBackends& kernels) {
     const Probe probe = probe_attention(device, kernels, type);
     const std::string title = fmt::format("{} {} attention", gpu, name);
-    checks.push_back(probe.works ? plan::passed(title, fmt::format("ran forward and backward in {}", c10::toString(type)))
-                                 : plan::warned(title, probe.reason, "LibTorch uses the next kernel that works here"));
+    checks.push_back(probe.works
+                         ? plan::passed(title, fmt::format("ran forward and backward in {}", c10::toString(type)))
+                         : plan::warned(title, probe.reason, "LibTorch uses the next kernel that works here"));
   };
   attention("flash", {.flash = true});
   attention("cuDNN", {.cudnn = true});
@@ -128,14 +131,15 @@ plan::Check check_cuda(const CudaState& state) {
   if (!state.gpu_present) return plan::passed("CUDA", "no NVIDIA GPU on this machine: training runs on the CPU");
   if (!state.built) {
     return plan::warned("CUDA", "this machine has an NVIDIA GPU but this build has no CUDA code",
-                  "build it: ./scripts/setup.sh --cuda");
+                        "build it: ./scripts/setup.sh --cuda");
   }
   if (state.driver.empty()) {
     return plan::failed("CUDA", "there is an NVIDIA GPU but no driver: " + state.fault,
-                  fmt::format("install NVIDIA driver {} or newer", kNeeded));
+                        fmt::format("install NVIDIA driver {} or newer", kNeeded));
   }
   if (major_of(state.driver) < kNeeded) {
-    return plan::failed("CUDA", state.fault, fmt::format("upgrade NVIDIA driver {} to {} or newer", state.driver, kNeeded));
+    return plan::failed("CUDA", state.fault,
+                        fmt::format("upgrade NVIDIA driver {} to {} or newer", state.driver, kNeeded));
   }
   return plan::failed(
       "CUDA", state.fault,
@@ -154,7 +158,7 @@ plan::Check check_instructions(bool avx2, bool avx512, CpuBfloat16 bfloat16, boo
   add(amx, "amx");
   if (!avx2) {
     return plan::warned("CPU instructions", "no avx2: LibTorch's fast kernels are not used",
-                  "train on a CPU with AVX2, or on a GPU");
+                        "train on a CPU with AVX2, or on a GPU");
   }
   return plan::passed("CPU instructions", fmt::format("{}; LibTorch uses {}", found, at::get_cpu_capability()));
 }

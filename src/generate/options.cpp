@@ -87,7 +87,8 @@ std::vector<config::Section> sections(GenerateOptions& o, Given& given) {
                                             {"bfloat16", Dtype::bfloat16},
                                             {"float16", Dtype::float16}}),
          .help =
-             "of the weights on a CPU: auto = bfloat16 where the run computed in it, otherwise float32; what a GPU computes in: auto = bfloat16 or float16"},
+             "the type of the weights on a CPU (auto = bfloat16 where the run computed end to end in it, otherwise float32), "
+             "or what a GPU computes in (auto = bfloat16 or float16)"},
         {.name = "threads",
          .target = &o.threads,
          .help = "CPU threads; 0 = as many as turn out to be fastest while text is written",

@@ -36,7 +36,7 @@ namespace {
 constexpr int64_t kParametersForThreads = 2'000'000;
 
 // A GPU computes in the type. A CPU reads weights in it, and computes in float32: a token takes as long as reading them. Where the run
-// computed with weights of bfloat16, those are the model.
+// computed end to end in bfloat16, its weights of 16 bits are the model.
 at::ScalarType choose_type(Dtype dtype, const PrecisionConfig& of_run, const DeviceInfo& device) {
   if (device.device.is_cuda()) {
     const Precision precision =
@@ -44,8 +44,9 @@ at::ScalarType choose_type(Dtype dtype, const PrecisionConfig& of_run, const Dev
     apply_precision(precision, /*deterministic=*/false);
     return precision.compute_type();
   }
-  if (dtype == Dtype::automatic)
-    dtype = of_run.use_amp && of_run.dtype == Dtype::bfloat16 ? of_run.dtype : Dtype::float32;
+  const bool is_end_to_end =
+      of_run.use_amp && of_run.dtype == Dtype::bfloat16 && of_run.amp_mode == AmpMode::end_to_end;
+  if (dtype == Dtype::automatic) dtype = is_end_to_end ? Dtype::bfloat16 : Dtype::float32;
   return dtype == Dtype::bfloat16 ? at::kBFloat16 : dtype == Dtype::float16 ? at::kHalf : at::kFloat;
 }
 

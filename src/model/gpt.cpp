@@ -20,7 +20,7 @@ namespace {
 
 // How a forward pass computes.
 struct Pass {
-  const ops::Operators& ops;
+  ops::SharedOperators ops;
   bool training;  // with dropout
   GradientCheckpointing checkpointing = GradientCheckpointing::none;
   BodyRun run = BodyRun::first;  // the run of what is recomputed
@@ -38,18 +38,18 @@ struct Linear {
   at::Tensor operator()(const at::Tensor& x, const Pass& pass,
                         ops::ProductInput input = ops::ProductInput::keep) const {
     const InPart part(part::kProducts);
-    return pass.ops.linear(x, layer, input);
+    return pass.ops->linear(x, layer, input);
   }
 
   // As the last product of what is recomputed.
   at::Tensor last(const at::Tensor& x, const Pass& pass, ops::ProductInput input) const {
     if (pass.run == BodyRun::first) return (*this)(x, pass, input);
     const InPart part(part::kProducts);
-    return pass.ops.linear_for_backward(x, layer);
+    return pass.ops->linear_for_backward(x, layer);
   }
 
   at::Tensor with_gelu(const at::Tensor& x, const Pass& pass, ops::ProductInput input) const {
-    return pass.ops.linear_gelu(x, layer, input);
+    return pass.ops->linear_gelu(x, layer, input);
   }
 };
 
@@ -61,7 +61,7 @@ struct Stream {
 
 ops::Normalized add_norm(const ops::Normalization& norm, const Stream& stream, const Pass& pass) {
   const InPart part(part::kNorm);
-  return pass.ops.add_norm(norm, stream.x, stream.branch, stream.dropout);
+  return pass.ops->add_norm(norm, stream.x, stream.branch, stream.dropout);
 }
 
 // The sum, with the dropout that a normalization of it would draw.
@@ -101,14 +101,14 @@ struct Attention {
     const InPart part(part::kAttention);
     ops::AttentionSpec of_pass = spec;
     of_pass.dropout = pass.dropout(spec.dropout);
-    return pass.ops.attention(std::move(qkv), of_pass, rotary);
+    return pass.ops->attention(std::move(qkv), of_pass, rotary);
   }
 
   // The keys and values go into the cache, and the queries see all that is there.
   at::Tensor attend_to(const LayerCache& cache, at::Tensor qkv, const ops::RotaryTables& rotary,
                        const Pass& pass) const {
     const int64_t T = qkv.size(1), past = cache.length;
-    const ops::Heads heads = pass.ops.split_heads(std::move(qkv), spec, rotary);
+    const ops::Heads heads = pass.ops->split_heads(std::move(qkv), spec, rotary);
     const at::Tensor q = heads.q.transpose(1, 2);                         // (B, H, T, D)
     at::Tensor k = heads.k.transpose(1, 2), v = heads.v.transpose(1, 2);  // (B, kv heads, T, D)
     cache.append(k, v);
@@ -141,14 +141,14 @@ struct FeedForward {
  private:
   std::pair<at::Tensor, at::Tensor> gate_and_in(const at::Tensor& x, const Pass& pass, ops::ProductInput input) const {
     const InPart part(part::kProducts);
-    return pass.ops.linear_pair(x, gate.layer, in.layer, input);
+    return pass.ops->linear_pair(x, gate.layer, in.layer, input);
   }
 
   at::Tensor gated(const at::Tensor& open, const at::Tensor& x, const Pass& pass) const {
     using ops::Activation;
     const InPart part(part::kActivation);
     const Activation activation = kind == Mlp::swiglu ? Activation::silu : Activation::gelu;
-    return pass.ops.activate_gated(activation, open, x, pass.dropout(dropout));
+    return pass.ops->activate_gated(activation, open, x, pass.dropout(dropout));
   }
 };
 
@@ -166,7 +166,7 @@ struct Block {
 
   // The same with gradient checkpointing of what comes after attention, or of all; pass.checkpointing says which.
   Stream recomputed(const Stream& in, const ops::RotaryTables& rotary, const Pass& pass, bool draws) const {
-    const auto inner_pass = [&ops = pass.ops, training = pass.training](BodyRun run) {
+    const auto inner_pass = [ops = pass.ops, training = pass.training](BodyRun run) {
       return Pass{.ops = ops, .training = training, .run = run};
     };
     if (pass.checkpointing == GradientCheckpointing::block) {
@@ -233,7 +233,7 @@ struct GPT::Transformer {
   // Embeds `ids` at positions offset, offset + 1, ...
   at::Tensor embed(const at::Tensor& ids, int64_t offset, const Pass& pass) const {
     const InPart part(part::kEmbedding);
-    return pass.ops.embedding(ids, wte, wpe, offset, pass.dropout(dropout));  // (B, T, C)
+    return pass.ops->embedding(ids, wte, wpe, offset, pass.dropout(dropout));  // (B, T, C)
   }
 
   at::Tensor normalized(const Stream& stream, const Pass& pass) const { return add_norm(ln_f, stream, pass).normed; }
@@ -267,7 +267,7 @@ at::Tensor GPT::hidden(const at::Tensor& ids) const {
   TORCH_CHECK(ids.dim() == 2 && ids.size(1) <= config_.block_size, "GPT: ids must be (B, T) with T <= block_size ",
               config_.block_size, ", got ", ids.sizes());
   const auto rotary = transformer_->rotary_at(0, ids.size(1));
-  const Pass pass{*operators_, training_, gradient_checkpointing_};
+  const Pass pass{operators_, training_, gradient_checkpointing_};
   const bool draws = training_ && config_.dropout > 0;
   Stream stream{transformer_->embed(ids, 0, pass), {}};
   for (const Block& block : transformer_->h) {
@@ -308,7 +308,7 @@ at::Tensor GPT::forward_cached(const at::Tensor& ids, KvCache& cache) const {
   TORCH_CHECK(cache.length + T <= cache.capacity(), "GPT: the cache holds ", cache.length, " of ", cache.capacity(),
               " positions, no room for ", T, " more");
   const auto rotary = transformer_->rotary_at(cache.length, T);
-  const Pass pass{*operators_, /*training=*/false};
+  const Pass pass{operators_, /*training=*/false};
   Stream stream{transformer_->embed(ids, cache.length, pass), {}};
   for (size_t layer = 0; layer < transformer_->h.size(); ++layer) {
     const LayerCache layer_cache{cache.keys[layer], cache.values[layer], cache.length};

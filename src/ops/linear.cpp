@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
@@ -121,7 +122,8 @@ variable_list apply(const at::Tensor& x, const std::vector<LinearLayer>& layers,
     TORCH_CHECK(weight.value().dim() == 2 && x.size(-1) == weight.value().size(1), "linear: x ", x.sizes(),
                 " does not fit weight ", weight.value().sizes());
   }
-  if (!at::GradMode::is_enabled() && !at::autocast::is_autocast_enabled(x.device().type())) {
+  // Only in inference: what is recomputed in a backward pass must have been computed by the same product.
+  if (c10::InferenceMode::is_enabled() && !at::autocast::is_autocast_enabled(x.device().type())) {
     const at::Tensor rows = x.reshape({-1, x.size(-1)});
     const auto are_few = [&](const LinearLayer& layer) { return has_few_rows(rows, layer.weight.compute_value()); };
     if (std::all_of(layers.begin(), layers.end(), are_few)) return few_rows(x, rows, layers);

@@ -8,6 +8,7 @@
 #include "gpt/batches/data_loader.h"
 #include "gpt/config/batch.h"
 #include "gpt/core/format.h"
+#include "gpt/core/log.h"
 #include "gpt/core/process.h"
 #include "gpt/device/memory.h"
 #include "gpt/plan/estimates.h"
@@ -73,13 +74,12 @@ void choose_batch_size(run::Setup& setup, bool is_tried) {
     const auto fits = [&](int64_t batch_size) {
       config::set_batch_size(training, batch_size);
       const bool does = fits_in_practice(setup);
-      if (!does)
-        reason.push_back(fmt::format("A step with {} at a time ran out of memory", plural(batch_size, "sequence")));
+      if (!does) log::info(fmt::format("A step with {} at a time ran out of memory", plural(batch_size, "sequence")));
       return does;
     };
     config::set_batch_size(training, largest_that_fits(*training.total_batch_size, training.batch_size, fits));
   }
-  reason.push_back(describe(planned(config.model, training, form, memory)));
+  reason = describe(planned(config.model, training, form, memory));
 }
 
 double resident_bytes(const DataConfig& data, const Corpus& corpus, at::Device device, double available) {

@@ -12,7 +12,7 @@ namespace gpt::plan {
 namespace {
 
 // Shares that well-made programs reach of what data sheets promise, chosen so that published speeds of GPT-2 on A100 and H100
-// lie around the estimate (tests/diagnose/card_estimate_test.cpp).
+// lie around the estimate (tests/plan/card_estimate_test.cpp).
 constexpr double kShareOfPeak = 0.6, kShareOfBandwidth = 0.7;
 
 // Each byte that is kept for the backward pass is written once and read twice, and so is its gradient, but for one.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "gpt/layout/parameter_table.h"
+#include "gpt/model/compile.h"
 #include "gpt/run/run.h"
 
 namespace gpt::plan {
@@ -45,7 +46,8 @@ Measured measure(run::Run& run, int64_t micro_batches, double seconds) {
 
 std::optional<Trial> try_steps(const run::Setup& setup, double product_speed, int64_t largest_batch, double seconds) {
   const TrainingConfig& training = setup.config.training;
-  const int64_t warm_up = run::updates_before_timing(setup.device.device, /*wanted=*/1);
+  const bool records = effective_mode(training, setup.config.model, setup.device.device).records;
+  const int64_t warm_up = records ? run::Recorder::kRunsBefore + 1 : 1;
   const int64_t batch_size =
       batch_size_for(setup.config, product_speed, std::min(largest_batch, training.batch_size), seconds, warm_up);
   if (batch_size == 0) return std::nullopt;

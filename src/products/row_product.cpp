@@ -49,8 +49,8 @@ bool has_few_rows(const at::Tensor& rows, const at::Tensor& weight) {
 
 at::Tensor row_product(const at::Tensor& rows, const at::Tensor& weight, const at::Tensor& bias) {
   TORCH_CHECK(has_few_rows(rows, weight) && rows.size(1) == weight.size(1),
-              "row_product: few float32 rows on a CPU and ",
-              "a contiguous weight of the same width are multiplied, got ", rows.sizes(), " and ", weight.sizes());
+              "row_product: needs few float32 rows on a CPU and a contiguous weight of the same width, got ",
+              rows.sizes(), " and ", weight.sizes());
   TORCH_CHECK(!bias.defined() || (bias.scalar_type() == weight.scalar_type() && bias.is_contiguous() &&
                                   bias.numel() == weight.size(0)),
               "row_product: the bias must have a value of the weight's type for each of its rows");

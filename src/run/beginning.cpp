@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "gpt/config/automatic.h"
 #include "gpt/run/same_run.h"
 
 namespace gpt::run {
@@ -24,12 +25,19 @@ Beginning find_beginning(const Folder& folder, const Config& config, const confi
   Beginning begins;
   if (restart) begins.initial = find_initial(config, origins);  // before its file is set aside
   begins.start = folder.find_start(config.training.resume_from, restart);
+  if (begins.start) begins.initial.reset();
   if (!begins.start && !restart) begins.initial = find_initial(config, origins);
   return begins;
 }
 
-Corpus load_corpus(const Beginning& begins, const Config& config) {
-  return begins.initial ? load_corpus_for(*begins.initial, config) : load_run_corpus(config, begins.start);
+RunData load_data(const Config& asked, const config::Origins& origins, const Beginning& begins) {
+  RunData data{.config = asked, .corpus = {}};
+  if (begins.start) config::keep_choices(data.config, origins, begins.start->checkpoint.config);
+  data.corpus =
+      begins.initial ? load_corpus_for(*begins.initial, data.config) : load_run_corpus(data.config, begins.start);
+  data.config.model.vocab_size = vocabulary_for(data.corpus, data.config.model.vocab_size);
+  if (begins.start) data.changes = require_same_configuration(*begins.start, data.config);
+  return data;
 }
 
 }  // namespace gpt::run

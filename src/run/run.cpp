@@ -31,8 +31,10 @@ Run::Run(const Setup& setup, const Beginning& begins, const MakeRecorder& make_r
 
 void Run::check_operators() {
   TrainingConfig training = setup_.config.training;
-  if (compile_model(state_.model, training, setup_.precision) || !training.execution.use_compile) return;
-  training.execution.use_compile = false;  // and nothing is recorded
+  if (!training.execution.use_compile) return (void)compile_model(state_.model, training, setup_.precision);
+  if (compile_model(state_.model, training, setup_.precision))
+    return reset_memory_peak(setup_.device.device);  // LibTorch's operators took more than a step does
+  training.execution.use_compile = false;            // and nothing is recorded
   step_.emplace(make_step(state_, setup_.precision, training, Recorder()));
 }
 

@@ -10,7 +10,6 @@
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
 #include "gpt/data/stages.h"
-#include "gpt/device/host.h"
 #include "gpt/device/memory.h"
 #include "gpt/model/compile.h"
 #include "gpt/optim/lr_schedule.h"
@@ -55,13 +54,9 @@ const char* recomputed_by(GradientCheckpointing level) {
 
 }  // namespace
 
-void announce_device(const run::Setup& setup, const DeviceChoice& choice) {
-  announce_device(setup.device, choice, host::has_nvidia_gpu());
-  if (!setup.dtype_change.empty()) log::warn(setup.dtype_change);
-}
-
 void announce_methods(const run::Setup& setup) {
   const auto& [config, corpus, device, precision, dtype_change, batch_reason] = setup;
+  if (!dtype_change.empty()) log::warn(dtype_change);
   log::info("Precision: " + precision.reason);
   if (precision.tf32) log::success("Enabled TF32");
   if (precision.grad_scaler) log::success("GradScaler on the device");
@@ -83,7 +78,7 @@ void announce_methods(const run::Setup& setup) {
   const GradientCheckpointing level = config.training.execution.gradient_checkpointing;
   if (level != GradientCheckpointing::none)
     log::success(fmt::format("Gradient checkpointing: the backward pass computes {} again", recomputed_by(level)));
-  for (const std::string& reason : batch_reason) log::info(reason);
+  if (!batch_reason.empty()) log::info(batch_reason);
 }
 
 void announce_run(const run::Run& run) {

@@ -10,6 +10,7 @@
 #include "gpt/core/log.h"
 #include "gpt/core/printable.h"
 #include "gpt/core/process.h"
+#include "gpt/device/host.h"
 #include "gpt/model/compile.h"
 #include "gpt/report/console.h"
 #include "gpt/run/evaluator.h"
@@ -51,8 +52,9 @@ ExitCode evaluate_run(Config config, const config::Origins& origins) {
   const DeviceChoice choice = select_device(config.device);  // as gpt-train does
   Corpus read = run::load_run_corpus(config, start);
   config.training.precision.master_weights = true;  // the weights are read into some that are there on every device
+  announce_device(describe_device(choice.device), choice, host::has_nvidia_gpu());
   const run::Setup setup = run::set_up(std::move(config), std::move(read), choice.device, asked);
-  announce_device(setup, choice);
+  if (!setup.dtype_change.empty()) log::warn(setup.dtype_change);
   const Corpus& corpus = setup.corpus;
   const TrainingConfig& training = setup.config.training;
 

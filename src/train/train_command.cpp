@@ -13,6 +13,7 @@
 #include "gpt/core/process.h"
 #include "gpt/device/cpu_allocator.h"
 #include "gpt/device/cpu_threads.h"
+#include "gpt/device/host.h"
 #include "gpt/plan/before_training.h"
 #include "gpt/plan/out_of_memory.h"
 #include "gpt/plan/resolve.h"
@@ -48,22 +49,21 @@ void announce_beginning(const run::Run& run, const run::Beginning& begins) {
 }
 
 // Everything from the first tensor of the run to its end.
-ExitCode train(const config::CommandLine& command, const plan::Resolution& resolved, const run::Folder& folder,
-               run::Beginning& begins) {
-  const Config& config = resolved.setup.config;
-  run::Run run(resolved.setup, begins);
-  std::vector<std::string> changes = resolved.changes;
+ExitCode train(const config::CommandLine& command, const run::Setup& setup, const run::Folder& folder,
+               run::Beginning& begins, std::vector<std::string> changes) {
+  const Config& config = setup.config;
+  run::Run run(setup, begins);
   if (begins.start) {
-    const bool has_validation = resolved.setup.corpus.validation.size() > 0;
+    const bool has_validation = setup.corpus.validation.size() > 0;
     if (const auto done = run::find_finished(*begins.start, config, command.origins, run.plan(), has_validation))
       return leave_finished(*done);
     run::announce_changes(changes);
-    for (std::string& change : run::environment_changes(begins.start->checkpoint, resolved.setup.device.device))
+    for (std::string& change : run::environment_changes(begins.start->checkpoint, setup.device.device))
       changes.push_back(std::move(change));
   }
   run.check_operators();
   announce_run(run);
-  announce_idle_settings(resolved.setup, run.state().loader.resident(), command.origins);
+  announce_idle_settings(setup, run.state().loader.resident(), command.origins);
   announce_beginning(run, begins);
   if (begins.start) folder.rewind_metrics(run.state().step);
   begins.release_tensors();
@@ -91,16 +91,18 @@ ExitCode train(const config::CommandLine& command, const TrainOptions& options) 
   const run::Folder folder(asked.output_dir);
   run::Beginning begins = run::find_beginning(folder, asked, command.origins, options.restart);
   if (!begins.start) run::announce_choice(asked, command.origins, command.config_path);
-  const plan::Resolution resolved = plan::resolve(asked, command.origins, choice.device, begins);
-  announce_device(resolved.setup, choice);
-  announce_methods(resolved.setup);
-  plan::check_before_training(resolved.setup, /*is_resumed=*/begins.start.has_value());
+  run::RunData data = run::load_data(asked, command.origins, begins);
+  const std::vector<std::string> changes = std::move(data.changes);
+  announce_device(describe_device(choice.device), choice, host::has_nvidia_gpu());
+  const run::Setup setup = plan::resolve(std::move(data), choice.device, asked.training.precision);
+  announce_methods(setup);
+  plan::check_before_training(setup, /*is_resumed=*/begins.start.has_value());
   try {
-    return train(command, resolved, folder, begins);
+    return train(command, setup, folder, begins, changes);
   } catch (const std::exception& error) {
     if (!process::is_out_of_memory(error)) throw;
     begins.release_tensors();  // where the run's own could not be made beside them
-    return plan::explain_out_of_memory(error, resolved.setup, begins.start ? begins.start->path : "");
+    return plan::explain_out_of_memory(error, setup, begins.start ? begins.start->path : "");
   }
 }
 

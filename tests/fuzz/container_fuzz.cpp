@@ -5,10 +5,10 @@
 #include <string>
 #include <string_view>
 
-#include "tests/container/forged_container.h"
 #include "expect.h"
 #include "folder.h"
 #include "gpt/container/container.h"
+#include "tests/container/forged_container.h"
 
 namespace {
 

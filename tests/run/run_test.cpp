@@ -32,20 +32,30 @@ class RunTest : public DeviceTest {
   Config config_;
 };
 
+// One after the other, because both draw dropout from the process's generator, which each seeds.
 TEST_P(RunTest, AnUpdateFollowsTheScheduleOfThePlan) {
+  constexpr int64_t kSteps = 3;
+  const auto learning_rate = [&](int64_t step) {
+    return learning_rate_at(config_.training.schedule, step, *config_.training.schedule.max_steps);
+  };
+  std::vector<int64_t> tokens;
+  Checkpoint expected;
+  {
+    TinyRun parts(config_, corpus_, device(), Precision{});
+    for (int64_t& step = parts.state.step; step < kSteps; ++step) {
+      const int64_t micro_batches = config_.training.gradient_accumulation_steps;
+      tokens.push_back(*run_update(parts.step, parts.state.loader, micro_batches, learning_rate(step), never_stops));
+    }
+    expected = parts.state.capture();
+  }
   const run::Setup setup = this->setup();
   run::Run run(setup);
-  TinyRun parts(config_, corpus_, device(), Precision{});
-  for (int64_t step = 0; step < 3; ++step) {
-    const double learning_rate = learning_rate_at(config_.training.schedule, step, 20);
-    EXPECT_EQ(run.learning_rate(), learning_rate);
-    const auto expected =
-        run_update(parts.step, parts.state.loader, run.plan().micro_batches(step), learning_rate, never_stops);
-    EXPECT_EQ(run.update(never_stops), expected);
+  for (int64_t step = 0; step < kSteps; ++step) {
+    EXPECT_EQ(run.learning_rate(), learning_rate(step));
+    EXPECT_EQ(run.update(never_stops), tokens[step]);
     EXPECT_EQ(run.state().step, step + 1);
-    EXPECT_EQ(run.step().loss().item<float>(), parts.step.loss().item<float>());
   }
-  expect_same_weights_and_moments(run.state().capture(), parts.state.capture());
+  expect_same_weights_and_moments(run.state().capture(), expected);
 }
 
 TEST_P(RunTest, AnUpdateThatIsStoppedMidwayLeavesEverythingAsItWas) {
@@ -114,8 +124,8 @@ TEST_P(RunTest, WhereItsOperatorsAreWrongItGoesOnWithLibTorchsAndRecordsNothing)
 TEST_P(RunTest, AnEvaluationTakesTheSequencesThatTheRunHasSettledOn) {
   const run::Setup setup = this->setup();
   run::Run run(setup);
-  run.state().eval_sequences = 5;
-  EXPECT_EQ(run.evaluator().run(run.model(), [](double) { return false; }).sequences, 5);
+  run.state().eval_sequences = 4;
+  EXPECT_EQ(run.evaluator().run(run.model(), [](double) { return false; }).sequences, 4);
 }
 
 INSTANTIATE_ON_DEVICES(RunTest);

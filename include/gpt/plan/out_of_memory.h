@@ -8,9 +8,7 @@
 
 #include "gpt/config/config.h"
 #include "gpt/core/error.h"
-#include "gpt/data/corpus.h"
 #include "gpt/device/device.h"
-#include "gpt/device/precision.h"
 #include "gpt/plan/check.h"
 #include "gpt/plan/model_checks.h"
 #include "gpt/run/out_of_memory.h"

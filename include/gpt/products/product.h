@@ -1,6 +1,6 @@
 // The matrix products of the operators that have a weight. On a CPU they are LibTorch's or, where those are slower, our own. LibTorch
 // computes float32 products by MKL, which leaves AVX-512 unused on every processor that is not Intel's, and bfloat16 products by oneDNN.
-// On a GPU they are LibTorch's too, or tuned (gpt/ops/tuned_product.h).
+// On a GPU they are LibTorch's too, or tuned (gpt/products/tuned_product.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,7 +11,7 @@
 namespace gpt::ops {
 namespace cpu {
 
-// aten: the library that ATen chooses; own: our kernels (src/ops/product_cpu.h), and ATen's choice for what they cannot compute.
+// aten: the library that ATen chooses; own: our kernels (src/products/product_cpu.h), and ATen's choice for what they cannot compute.
 enum class MatrixLibrary { aten, own };
 
 // Whether a bfloat16 product is one of float32 first, in memory of its own, that is rounded afterwards: so does oneDNN, which ATen

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "gpt/config/load.h"
 #include "gpt/run/folder.h"
@@ -21,7 +23,15 @@ struct Beginning {
 // weights that lie there. Throws gpt::Error(checkpoint) as Folder::find_start() and initial_weights() do.
 Beginning find_beginning(const Folder& folder, const Config& config, const config::Origins& origins, bool restart);
 
-// The tokens in the ids of the tokenizer that the run begins with, if it begins with one.
-Corpus load_corpus(const Beginning& begins, const Config& config);
+// The data of a run, and its configuration with the choices that it made when it began and with the vocabulary that the data have.
+struct RunData {
+  Config config;
+  Corpus corpus;
+  std::vector<std::string> changes = {};  // since the checkpoint, where the run goes on from one
+};
+
+// In the ids of the tokenizer that the run begins with, if it begins with one. Text is prepared. Throws gpt::Error: config, data;
+// checkpoint where the run would be another one than that of its checkpoint.
+RunData load_data(const Config& asked, const config::Origins& origins, const Beginning& begins);
 
 }  // namespace gpt::run

@@ -16,8 +16,8 @@ struct FinishedRun {
   bool is_foreign = false;  // the checkpoint lies in another folder than the run's: nothing was done here
 };
 
-// Nothing where the run has steps to do, and patience for them, or the evaluation of its last one. A run that is beyond its last step, which was lowered,
-// has nothing to do either.
+// Nothing where the run has steps to do, and patience for them, or the evaluation of its last one. A run that is beyond its last step,
+// which was lowered, has nothing to do either.
 std::optional<FinishedRun> find_finished(const StartingPoint& start, const Config& config,
                                          const config::Origins& origins, const Plan& plan, bool has_validation);
 

@@ -1,5 +1,5 @@
 // training.init_from: a new run that begins with the weights of a checkpoint. Its tokenizer comes with them, since ids mean something to
-// these weights only as it gives them; nothing else does. Where the run has a checkpoint of its own, that one counts (run_folder.h).
+// these weights only as it gives them; nothing else does. Where the run has a checkpoint of its own, that one counts (folder.h).
 #pragma once
 
 #include <cstdint>

@@ -25,7 +25,8 @@ class Run {
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
-  // Before the first update: tries the model's operators (model/compile.h), and goes on with LibTorch's where they fail.
+  // Before the first update: tries the model's operators (model/compile.h). Where they fail, the run goes on with LibTorch's, and with
+  // another step(), which records nothing.
   void check_operators();
 
   // The update that the plan has next. Returns the number of its tokens; nothing where `stop`, which is called between micro-batches,

@@ -1,4 +1,4 @@
-// What a run computes on and with: its configuration with every choice made, its data, its device and its precision.
+// What a run computes on and with: its configuration, its data, its device and its precision.
 #pragma once
 
 #include <string>
@@ -16,13 +16,13 @@ struct Setup {
   Corpus corpus;
   DeviceInfo device;
   Precision precision;
-  std::string dtype_change = {};              // where a checkpoint's dtype is missing here: what changes
-  std::vector<std::string> batch_reason = {};  // where batch_size was auto: what was tried, and what was chosen
+  std::string dtype_change = {};  // what changes where the dtype of a checkpoint is missing here
+  std::string batch_reason = {};  // what was chosen where batch_size was auto
 };
 
 // Finds out vocabulary and precision, and sets the process's allocators and arithmetic as the configuration says; what is left to choose
-// is plan/resolve.h's. `asked`: the precision of the command line, where the configuration may have that of a checkpoint, which this device need
-// not have. Throws gpt::Error(config) where data or device contradict the configuration.
+// is plan/resolve.h's. `asked`: the precision of the command line, where the configuration may have that of a checkpoint, which this
+// device need not have. Throws gpt::Error(config) where data or device contradict the configuration.
 Setup set_up(Config config, Corpus corpus, at::Device device, const PrecisionConfig& asked);
 
 // The same with batches of the whole text in any order: for trials, to which it does not matter which batches they are, while stages and

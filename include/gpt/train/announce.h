@@ -17,8 +17,8 @@ namespace gpt {
 std::string to_text(const DeviceInfo& device);
 // `has_gpu`: the machine has one, so that there is something to explain where the CPU was chosen.
 void announce_device(const DeviceInfo& device, const DeviceChoice& choice, bool has_gpu);
-void announce_device(const run::Setup& setup, const DeviceChoice& choice);  // and a dtype that it does not have
-void announce_methods(const run::Setup& setup);                             // and how the batch was chosen
+// What was chosen, with the reasons.
+void announce_methods(const run::Setup& setup);
 void announce_run(const run::Run& run);
 
 // Each stage of data.stages: steps, lengths, batches, and how often it reads each of its files.
