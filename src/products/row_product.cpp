@@ -22,18 +22,24 @@ constexpr int64_t kLeastTerms = 1 << 16;  // for a thread: below, waking it cost
 constexpr int64_t kColumns = 4;           // that a kernel computes together
 
 template <class W>
-void multiply_rows(RowProductKernel<W> kernel, const at::Tensor& rows, const at::Tensor& weight, const at::Tensor& bias,
-                   const at::Tensor& y) {
+void multiply_rows(const RowProductKernel<W>& kernel, const at::Tensor& rows, const at::Tensor& weight,
+                   const at::Tensor& bias, const at::Tensor& y) {
+  at::Tensor x = rows.contiguous();
+  if (kernel.arrange) {
+    x = rows.clone(at::MemoryFormat::Contiguous);
+    for (int64_t row = 0; row < x.size(0); ++row)
+      kernel.arrange(x.mutable_data_ptr<float>() + row * x.size(1), x.size(1));
+  }
   const RowProductArguments<W> product{.M = rows.size(0),
                                        .K = rows.size(1),
                                        .N = weight.size(0),
-                                       .x = rows.const_data_ptr<float>(),
+                                       .x = x.const_data_ptr<float>(),
                                        .weight = weight.const_data_ptr<W>(),
                                        .bias = bias.defined() ? bias.const_data_ptr<W>() : nullptr,
                                        .y = y.mutable_data_ptr<float>()};
   const int64_t grain = std::max<int64_t>(1, kLeastTerms / (kColumns * std::max<int64_t>(1, product.K)));
   at::parallel_for(0, at::divup(product.N, kColumns), grain, [&](int64_t begin, int64_t end) {
-    kernel(product, begin * kColumns, std::min(product.N, end * kColumns));
+    kernel.multiply(product, begin * kColumns, std::min(product.N, end * kColumns));
   });
 }
 
@@ -54,11 +60,11 @@ at::Tensor row_product(const at::Tensor& rows, const at::Tensor& weight, const a
   TORCH_CHECK(!bias.defined() || (bias.scalar_type() == weight.scalar_type() && bias.is_contiguous() &&
                                   bias.numel() == weight.size(0)),
               "row_product: the bias must have a value of the weight's type for each of its rows");
-  const at::Tensor x = rows.contiguous(), y = at::empty({x.size(0), weight.size(0)}, x.options());
+  const at::Tensor y = at::empty({rows.size(0), weight.size(0)}, rows.options());
   switch (weight.scalar_type()) {
-    case at::kBFloat16: cpu::multiply_rows(cpu::best_row_product_bfloat16(), x, weight, bias, y); break;
-    case at::kHalf: cpu::multiply_rows(cpu::best_row_product_float16(), x, weight, bias, y); break;
-    default: cpu::multiply_rows(cpu::best_row_product_float32(), x, weight, bias, y);
+    case at::kBFloat16: cpu::multiply_rows(cpu::best_row_product_bfloat16(), rows, weight, bias, y); break;
+    case at::kHalf: cpu::multiply_rows(cpu::best_row_product_float16(), rows, weight, bias, y); break;
+    default: cpu::multiply_rows(cpu::best_row_product_float32(), rows, weight, bias, y);
   }
   return y;
 }

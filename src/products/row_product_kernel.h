@@ -10,14 +10,18 @@ namespace gpt::ops::cpu {
 template <class W>
 struct RowProductArguments {
   int64_t M, K, N;
-  const float* x;   // (M, K)
+  const float* x;   // (M, K), arranged
   const W* weight;  // (N, K)
   const W* bias;    // (N) or null
   float* y;         // (M, N)
 };
 
-// The columns from `begin` to before `end` of y.
 template <class W>
-using RowProductKernel = void (*)(const RowProductArguments<W>& product, int64_t begin, int64_t end);
+struct RowProductKernel {
+  // Puts `count` values of a row of x into the order in which the kernel takes them; null: they are in it.
+  void (*arrange)(float* x, int64_t count);
+  // The columns from `begin` to before `end` of y.
+  void (*multiply)(const RowProductArguments<W>& product, int64_t begin, int64_t end);
+};
 
 }  // namespace gpt::ops::cpu
