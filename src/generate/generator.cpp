@@ -4,6 +4,7 @@
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/Generator.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/InferenceMode.h>
@@ -12,6 +13,7 @@
 #include <chrono>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "gpt/core/error.h"
 #include "gpt/device/precision.h"
@@ -27,43 +29,75 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// The tokens that the next one depends on, and the cache, which holds the first of them.
+// The tokens that the next ones of some texts depend on, and the cache, which holds the first of them. The texts have the same prompt
+// and, since each gets a token at a time, the same length.
 class Context {
  public:
-  Context(const GPT& model, std::vector<int32_t> prompt, at::ScalarType compute_type)
+  Context(const GPT& model, const std::vector<int32_t>& prompt, int64_t texts, at::ScalarType compute_type)
       : model_(model),
-        tokens_(std::move(prompt)),
+        compute_type_(compute_type),
+        tokens_(texts, prompt),
         cache_(model.make_cache(1, model.config().block_size, compute_type)) {}
 
-  void append(int32_t id) { tokens_.push_back(id); }
-  at::Tensor tokens() const { return on_device({tokens_.begin(), tokens_.end()}); }  // (1, T)
+  void append(int64_t text, int32_t id) { tokens_[text].push_back(id); }
+  at::Tensor tokens(int64_t text) const { return on_device(tokens_[text].begin(), tokens_[text].end()).unsqueeze(0); }
   int64_t cropped() const { return cropped_; }
 
   // How many tokens logits() will compute: one, unless a prompt or what is left of a cropped context is not in the cache yet.
   int64_t uncomputed() {
-    if (static_cast<int64_t>(tokens_.size()) > cache_.capacity()) crop();
-    return static_cast<int64_t>(tokens_.size()) - cache_.length;
+    if (length() > cache_.capacity()) crop();
+    return length() - cache_.length;
   }
 
-  at::Tensor logits() {  // (1, V), after the last token
-    return model_.forward_cached(on_device({tokens_.end() - uncomputed(), tokens_.end()}), cache_);
+  at::Tensor logits() {  // (texts, V), after the last token of each
+    const int64_t count = uncomputed();
+    if (!is_prompt_) return model_.forward_cached(last(count), cache_);
+    const at::Tensor shared = model_.forward_cached(last(count).narrow(0, 0, 1), cache_);  // (1, V)
+    widen();
+    return shared.expand({texts(), -1});
   }
 
  private:
-  at::Tensor on_device(const std::vector<int64_t>& ids) const {
-    return at::tensor(ids).unsqueeze(0).to(model_.device());
+  using Ids = std::vector<int32_t>::const_iterator;
+
+  int64_t texts() const { return std::ssize(tokens_); }
+  int64_t length() const { return std::ssize(tokens_[0]); }
+
+  at::Tensor on_device(Ids begin, Ids end) const {
+    return at::tensor(std::vector<int64_t>(begin, end)).to(model_.device());
+  }
+
+  at::Tensor last(int64_t count) const {  // (texts, count)
+    std::vector<at::Tensor> rows;
+    for (const std::vector<int32_t>& ids : tokens_) rows.push_back(on_device(ids.end() - count, ids.end()));
+    return at::stack(rows);
+  }
+
+  // The prompt has been computed once for all texts.
+  void widen() {
+    is_prompt_ = false;
+    if (texts() == 1) return;
+    KvCache wide = model_.make_cache(texts(), cache_.capacity(), compute_type_);
+    wide.length = cache_.length;
+    for (size_t layer = 0; layer < wide.keys.size(); ++layer) {
+      wide.keys[layer].narrow(2, 0, wide.length).copy_(cache_.keys[layer].narrow(2, 0, wide.length));
+      wide.values[layer].narrow(2, 0, wide.length).copy_(cache_.values[layer].narrow(2, 0, wide.length));
+    }
+    cache_ = std::move(wide);
   }
 
   void crop() {
-    const size_t kept = std::max<int64_t>(1, cache_.capacity() / 2);
-    cropped_ += tokens_.size() - kept;
-    tokens_.erase(tokens_.begin(), tokens_.end() - kept);
+    const int64_t kept = std::max<int64_t>(1, cache_.capacity() / 2);
+    cropped_ += length() - kept;
+    for (std::vector<int32_t>& ids : tokens_) ids.erase(ids.begin(), ids.end() - kept);
     cache_.length = 0;
   }
 
   const GPT& model_;
-  std::vector<int32_t> tokens_;
-  KvCache cache_;
+  const at::ScalarType compute_type_;
+  std::vector<std::vector<int32_t>> tokens_;
+  KvCache cache_;  // of one text until the prompt is in it
+  bool is_prompt_ = true;
   int64_t cropped_ = 0;
 };
 
@@ -86,27 +120,51 @@ at::Tensor ids_without_text(const Tokenizer& tokenizer, int64_t vocab_size, at::
   return at::zeros({vocab_size}, at::kBool).index_fill_(0, at::tensor(ids), true).to(device);
 }
 
-int32_t draw(Context& context, const SamplingConfig& config, const at::Tensor& without_text, at::Generator& generator) {
-  at::Tensor logits = context.logits();
+// The next id of one text; logits (1, V).
+int32_t draw(at::Tensor logits, const at::Tensor& tokens, const SamplingConfig& config, const at::Tensor& without_text,
+             at::Generator& generator) {
   if (without_text.defined()) logits = logits.masked_fill(without_text, -std::numeric_limits<double>::infinity());
-  if (config.repetition_penalty != 1) {
-    logits = penalize_repetition(logits, context.tokens(), config.repetition_penalty);
-  }
+  if (config.repetition_penalty != 1) logits = penalize_repetition(logits, tokens, config.repetition_penalty);
   const int64_t id = sample(logits, config, generator).item<int64_t>();  // sync: its text is wanted now
   if (id >= 0) return static_cast<int32_t>(id);
   throw Error(ExitCode::numerics,
               "generation: the model's logits are not finite; try float32, or an earlier checkpoint");
 }
 
-// Computes a token with as many threads as `choice` says. All threads share the many rows of a prompt well.
-int32_t draw_timed(ThreadChoice& choice, bool is_alone, const std::function<int32_t()>& draw) {
+// Computes a token of each text with as many threads as `choice` says. All threads share the many rows of a prompt well.
+void work_timed(ThreadChoice& choice, bool is_alone, const std::function<void()>& work) {
   const int64_t threads = is_alone ? choice.threads() : choice.most();
   if (threads != at::get_num_threads()) at::set_num_threads(static_cast<int>(threads));
   const auto start = Clock::now();
-  const int32_t token = draw();
+  work();
   if (is_alone) choice.took(seconds_since(start));
-  return token;
 }
+
+// One of the texts that are generated together.
+struct Text {
+  at::Generator generator;
+  TextStream stream;
+  GenerationResult result = {};
+  bool is_done = false;
+
+  void end(const char* reason) { result.stop_reason = reason, is_done = true; }
+
+  // What of the text is now certain.
+  std::string take(int32_t token, const Tokenizer& tokenizer) {
+    ++result.new_tokens;
+    if (token == tokenizer.end_of_text()) return end("end of text"), finish();
+    std::string piece = stream.push(tokenizer.decode({&token, 1}));
+    if (stream.stopped()) end("stop text"), piece += stream.finish();
+    result.text += piece;
+    return piece;
+  }
+
+  std::string finish() {
+    const std::string piece = stream.finish();
+    result.text += piece;
+    return piece;
+  }
+};
 
 }  // namespace
 
@@ -114,47 +172,80 @@ at::ScalarType generation_type(const Precision& precision, at::Device device) {
   return device.is_cpu() ? precision.weight_type() : precision.compute_type();
 }
 
-GenerationResult generate(GPT& model, const Tokenizer& tokenizer, std::string_view prompt, const SamplingConfig& config,
-                          at::ScalarType compute_type, const std::function<bool(std::string_view)>& emit,
-                          ThreadChoice* threads) {
+int64_t texts_at_once(const GPT& model, int64_t wanted) {
+  constexpr int64_t kMostTexts = 8;  // rows of which a product reads the weights once (products/row_product.h)
+  constexpr double kMostCacheBytes = 2e9;
+  const ModelConfig& config = model.config();
+  const auto cache =
+      static_cast<double>(2 * config.n_layer * config.kv_heads() * config.head_dim() * config.block_size) *
+      sizeof(float);
+  return std::clamp<int64_t>(static_cast<int64_t>(kMostCacheBytes / cache), 1, std::min(wanted, kMostTexts));
+}
+
+std::vector<GenerationResult> generate_several(GPT& model, const Tokenizer& tokenizer, std::string_view prompt,
+                                               const SamplingConfig& config, int64_t count, at::ScalarType compute_type,
+                                               const std::function<bool(std::string_view)>& emit,
+                                               ThreadChoice* threads) {
   validate(config);
   const auto start = Clock::now();
   const c10::InferenceMode inference;
   const EvaluationMode evaluation(model);
   const Autocast autocast(model.device(), compute_type);
   const ops::OnlySdpBackends backends(ops::without_cudnn());
-  at::Generator generator = make_generator(model.device(), config.seed);
-  std::vector<int32_t> tokens = encode_prompt(tokenizer, prompt, "prompt", config.start);
-
-  GenerationResult result;
-  result.prompt_tokens = tokens.size();
-  result.stop_reason = "length";
-  Context context(model, std::move(tokens), compute_type);
+  const std::vector<int32_t> tokens = encode_prompt(tokenizer, prompt, "prompt", config.start);
   const at::Tensor without_text = ids_without_text(tokenizer, *model.config().vocab_size, model.device());
-  TextStream stream(config.stop);
-  const auto show = [&](const std::string& piece) {
-    result.text += piece;
-    return piece.empty() || !emit || emit(piece);
+  Context context(model, tokens, count, compute_type);
+  std::vector<Text> texts;
+  for (int64_t i = 0; i < count; ++i)
+    texts.push_back({make_generator(model.device(), config.seed + static_cast<uint64_t>(i)), TextStream(config.stop)});
+
+  bool goes_on = true;
+  const auto show = [&](const Text& text, const std::string& piece) {
+    if (&text == texts.data() && !piece.empty() && emit) goes_on = emit(piece) && goes_on;
   };
-  const auto next = [&] { return draw(context, config, without_text, generator); };
-  while (result.new_tokens < config.max_new_tokens) {
-    const int32_t token = threads ? draw_timed(*threads, context.uncomputed() == 1, next) : next();
-    if (++result.new_tokens == 1) result.prefill_seconds = seconds_since(start);
-    if (token == tokenizer.end_of_text()) {
-      result.stop_reason = "end of text";
-      break;
+  const auto draw_each = [&] {
+    const at::Tensor logits = context.logits();
+    for (int64_t i = 0; i < count; ++i) {
+      Text& text = texts[i];
+      int32_t token = 0;  // a text that has ended gets any token, so that all stay as long as each other
+      if (!text.is_done) {
+        token = draw(logits.narrow(0, i, 1), context.tokens(i), config, without_text, text.generator);
+        if (text.result.new_tokens == 0) text.result.prefill_seconds = seconds_since(start);
+        show(text, text.take(token, tokenizer));
+        text.result.seconds = seconds_since(start);
+      }
+      context.append(i, token);
     }
-    context.append(token);
-    const bool go_on = show(stream.push(tokenizer.decode({&token, 1})));
-    if (stream.stopped() || !go_on) {
-      result.stop_reason = stream.stopped() ? "stop text" : "interrupted";
-      break;
+  };
+  const auto is_any_left = [&] {
+    return std::any_of(texts.begin(), texts.end(), [](const Text& text) { return !text.is_done; });
+  };
+  for (int64_t step = 0; step < config.max_new_tokens && goes_on && is_any_left(); ++step) {
+    if (threads) {
+      work_timed(*threads, context.uncomputed() == 1, draw_each);
+    } else {
+      draw_each();
     }
   }
-  if (result.stop_reason != "interrupted") show(stream.finish());
-  result.cropped_tokens = context.cropped();
-  result.seconds = seconds_since(start);
-  return result;
+
+  std::vector<GenerationResult> results;
+  for (Text& text : texts) {
+    if (!text.is_done) {
+      text.end(goes_on ? "length" : "interrupted");
+      if (goes_on) show(text, text.finish());
+      text.result.seconds = seconds_since(start);
+    }
+    text.result.prompt_tokens = std::ssize(tokens);
+    text.result.cropped_tokens = context.cropped();
+    results.push_back(std::move(text.result));
+  }
+  return results;
+}
+
+GenerationResult generate(GPT& model, const Tokenizer& tokenizer, std::string_view prompt, const SamplingConfig& config,
+                          at::ScalarType compute_type, const std::function<bool(std::string_view)>& emit,
+                          ThreadChoice* threads) {
+  return generate_several(model, tokenizer, prompt, config, 1, compute_type, emit, threads)[0];
 }
 
 }  // namespace gpt

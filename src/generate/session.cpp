@@ -9,6 +9,7 @@
 #include <optional>
 #include <string_view>
 #include <system_error>
+#include <vector>
 
 #include "gpt/checkpoint/checkpoint.h"
 #include "gpt/checkpoint/file_names.h"
@@ -112,28 +113,43 @@ std::string describe_threads(const Session& session) {
   return session.threads ? fmt::format("1 to {} threads", most) : plural(most, "thread");
 }
 
-// Continues `prompt` until the text ends or a signal asks to stop, onto `output` as it grows where there is one.
-GenerationResult continue_text(Session& session, const std::string& prompt, const SamplingConfig& sampling,
-                               TextOutput* output) {
-  const GenerationResult result = generate(
-      *session.model, *session.tokenizer, prompt, sampling, session.compute_type,
+// Continues `prompt` until its texts end or a signal asks to stop; the first one onto `output` as it grows where there is one.
+std::vector<GenerationResult> continue_text(Session& session, const std::string& prompt, const SamplingConfig& sampling,
+                                            int64_t count, TextOutput* output) {
+  auto results = generate_several(
+      *session.model, *session.tokenizer, prompt, sampling, count, session.compute_type,
       [&](std::string_view text) { return (!output || output->write(text)) && process::stop_signal() == 0; },
       session.threads ? &*session.threads : nullptr);
   if (output) output->end_line();
-  report(result, sampling.seed, session.model->config().block_size);
-  return result;
+  return results;
 }
 
-void write_sample(Session& session, const GenerateOptions& options, const std::string& prompt,
-                  const SamplingConfig& sampling, TextOutput& output) {
-  if (options.json) {
-    const GenerationResult result = continue_text(session, prompt, sampling, nullptr);
-    const auto shown_prompt = options.hide_prompt ? std::nullopt : std::optional(prompt);
-    output.write(json_line(shown_prompt, result, sampling.seed, output.escapes()));
-  } else {
+// The samples from `first` on, as many as are generated at once. Returns their number.
+int64_t write_some(Session& session, const GenerateOptions& options, const std::string& prompt, int64_t first,
+                   TextOutput& output) {
+  SamplingConfig sampling = options.sampling;
+  sampling.start = session.start;
+  sampling.seed += static_cast<uint64_t>(first);
+  const auto begin_sample = [&](int64_t k) {
+    if (options.json) return;
+    if (options.num_samples > 1) output.write(fmt::format("--- sample {} of {} ---\n", k + 1, options.num_samples));
     if (!options.hide_prompt) output.write(prompt);
-    continue_text(session, prompt, sampling, &output);
+  };
+  begin_sample(first);
+  const int64_t count = texts_at_once(*session.model, options.num_samples - first);
+  const auto results = continue_text(session, prompt, sampling, count, options.json ? nullptr : &output);
+  for (int64_t i = 0; i < count && (i == 0 || process::stop_signal() == 0) && output.open(); ++i, ++sampling.seed) {
+    if (options.json) {
+      const auto shown_prompt = options.hide_prompt ? std::nullopt : std::optional(prompt);
+      output.write(json_line(shown_prompt, results[i], sampling.seed, output.escapes()));
+    } else if (i > 0) {
+      begin_sample(first + i);
+      output.write(results[i].text);
+      output.end_line();
+    }
+    report(results[i], sampling.seed, session.model->config().block_size);
   }
+  return count;
 }
 
 // Where another token than the end of a text stands for an empty prompt.
@@ -193,13 +209,8 @@ int write_samples(Session& session, const GenerateOptions& options, const std::s
   if (prompt.empty()) announce_start(session);
   // One that cannot be read is refused before anything is written.
   encode_prompt(*session.tokenizer, prompt, options.prompt_file.empty() ? "prompt" : options.prompt_file);
-  SamplingConfig sampling = options.sampling;
-  sampling.start = session.start;
-  for (int64_t k = 1; k <= options.num_samples && output.open() && process::stop_signal() == 0; ++k, ++sampling.seed) {
-    const bool told_apart = options.num_samples > 1 && !options.json;
-    if (told_apart) output.write(fmt::format("--- sample {} of {} ---\n", k, options.num_samples));
-    write_sample(session, options, prompt, sampling, output);
-  }
+  for (int64_t done = 0; done < options.num_samples && output.open() && process::stop_signal() == 0;)
+    done += write_some(session, options, prompt, done, output);
   output.finish();
   return exit_status();
 }
@@ -215,7 +226,8 @@ int converse(Session& session, const GenerateOptions& options, TextOutput& outpu
     const std::optional<std::string> line = lines.next();
     if (!line) break;
     try {
-      continue_text(session, as_plain_text(*line), sampling, &output);
+      const auto results = continue_text(session, as_plain_text(*line), sampling, 1, &output);
+      report(results[0], sampling.seed, session.model->config().block_size);
     } catch (const Error& e) {
       if (e.code() != ExitCode::data) throw;
       log::error(e.what());  // a character the model does not know: the next line may do better

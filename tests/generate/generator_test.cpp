@@ -229,6 +229,50 @@ TEST(GenerationType, IsNotSlowerThanTheWeights) {
   EXPECT_EQ(generation_type(precision, at::kCPU), at::kBFloat16);
 }
 
+// Together with others a text is what it is alone: also where some end early, and where the context is longer than the model's.
+TEST_P(GeneratorTest, TextsThatAreGeneratedTogetherAreThoseOfTheirSeeds) {
+  const auto tokenizer = characters();
+  const auto model = tiny_model(device(), tokenizer->vocab_size());
+  SamplingConfig config{.temperature = 1.5, .max_new_tokens = 60, .seed = 7};
+  const std::string usual = generate(*model, *tokenizer, "abc", config, at::kFloat).text;
+  for (const bool has_stop : {false, true}) {
+    if (has_stop) config.stop = {usual.substr(10, 2)};
+    std::string streamed;
+    const auto together =
+        generate_several(*model, *tokenizer, "abc", config, 5, at::kFloat, [&](std::string_view piece) {
+          streamed += piece;
+          return true;
+        });
+    ASSERT_EQ(together.size(), 5);
+    EXPECT_EQ(streamed, together[0].text);
+    for (uint64_t i = 0; i < together.size(); ++i) {
+      SamplingConfig alone = config;
+      alone.seed = config.seed + i;
+      const GenerationResult expected = generate(*model, *tokenizer, "abc", alone, at::kFloat);
+      EXPECT_EQ(together[i].text, expected.text) << i;
+      EXPECT_EQ(together[i].new_tokens, expected.new_tokens) << i;
+      EXPECT_EQ(together[i].stop_reason, expected.stop_reason) << i;
+      EXPECT_EQ(together[i].prompt_tokens, 3);
+    }
+  }
+}
+
+TEST_P(GeneratorTest, WhereTheFirstTextIsInterruptedAllAre) {
+  const auto tokenizer = characters();
+  const auto model = tiny_model(device(), tokenizer->vocab_size());
+  const auto results = generate_several(*model, *tokenizer, "a", {.max_new_tokens = 40}, 3, at::kFloat,
+                                        [](std::string_view) { return false; });
+  for (const GenerationResult& result : results) EXPECT_EQ(result.stop_reason, "interrupted");
+  EXPECT_LT(results[2].new_tokens, 40);
+}
+
+TEST_P(GeneratorTest, NoMoreTextsAtOnceThanAreWanted) {
+  const auto model = tiny_model(device(), 20);
+  EXPECT_EQ(texts_at_once(*model, 1), 1);
+  EXPECT_EQ(texts_at_once(*model, 3), 3);
+  EXPECT_EQ(texts_at_once(*model, 1000), 8);
+}
+
 // The clock of this machine decides how many threads compute a token, and the text is the same whatever they are.
 TEST_P(GeneratorTest, TheChoiceOfThreadsChangesNoText) {
   const auto tokenizer = characters();

@@ -8,6 +8,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "gpt/generate/sampling_config.h"
 #include "gpt/generate/thread_choice.h"
@@ -40,5 +41,15 @@ at::ScalarType generation_type(const Precision& precision, at::Device device);
 GenerationResult generate(GPT& model, const Tokenizer& tokenizer, std::string_view prompt, const SamplingConfig& config,
                           at::ScalarType compute_type, const std::function<bool(std::string_view)>& emit = {},
                           ThreadChoice* threads = nullptr);
+
+// `count` texts of one prompt at once, with the seeds config.seed, config.seed + 1 and so on; each is the text that generate() gives for
+// its seed. A token of each takes little longer than one alone, because the weights are read once for all. `emit` gets the first text's;
+// where it returns false all end.
+std::vector<GenerationResult> generate_several(GPT& model, const Tokenizer& tokenizer, std::string_view prompt,
+                                               const SamplingConfig& config, int64_t count, at::ScalarType compute_type,
+                                               const std::function<bool(std::string_view)>& emit = {},
+                                               ThreadChoice* threads = nullptr);
+// Of `wanted` texts, as many as are worth it and have room for their keys and values.
+int64_t texts_at_once(const GPT& model, int64_t wanted);
 
 }  // namespace gpt
