@@ -18,7 +18,7 @@ struct Beginning {
 };
 
 // In the run's folder, or where training.init_from says. `restart`: what the folder holds is set aside, though a run may begin with
-// weights that lie there. Throws gpt::Error(checkpoint) as Folder::find_start() and initial_weights() do.
+// weights that lie there. Throws gpt::Error(checkpoint) as Folder::find_start() and read_initial_weights() do.
 Beginning find_beginning(const Folder& folder, const Config& config, const config::Origins& origins, bool restart);
 
 // The tokens in the ids of the tokenizer that the run begins with, if it begins with one.
