@@ -62,12 +62,11 @@ void require_free(const std::string& folder) {
 
 std::string as_text(const ordered_json& json) { return json.dump(2) + "\n"; }
 
-// Reading it, transformers would stop a text that has no end of its own after 20 tokens.
-ordered_json generation_json(const ModelConfig& model, const TextEnds& ends) {
+// No length: transformers warns of one whenever it is given another.
+ordered_json generation_json(const TextEnds& ends) {
   ordered_json file = ordered_json::object();
   if (ends.begin) file["bos_token_id"] = *ends.begin;
   if (ends.end) file["eos_token_id"] = *ends.end;
-  file["max_length"] = model.block_size;
   return file;
 }
 
@@ -80,7 +79,7 @@ TextFiles text_files(const Checkpoint& checkpoint, const std::string& path, Fami
   const TextEnds ends = tokenizer ? text_ends(*tokenizer) : TextEnds{};
   TextFiles files = {{kCard, model_card(checkpoint, path, family, dtype)},
                      {"config.json", as_text(config_json(model, family, dtype, ends))},
-                     {"generation_config.json", as_text(generation_json(model, ends))}};
+                     {"generation_config.json", as_text(generation_json(ends))}};
   if (!tokenizer) return files;
   files.emplace_back(kTokenizer, hugging_face_json(*tokenizer));
   files.emplace_back(kTokenizerConfig, as_text(tokenizer_config_json(*tokenizer, model.block_size)));

@@ -30,7 +30,7 @@ std::vector<config::Section> export_sections(ExportOptions& o, Format& format) {
              .is_path = true},
             {.name = "format",
              .target = config::choice(format, {{"huggingface", Format::hugging_face}}),
-             .help = "a folder that transformers, vLLM and other programs read"},
+             .help = "a folder as Hugging Face's transformers reads and writes it"},
             {.name = "output",
              .target = &o.output,
              .help = "the folder to write; an export that it holds is replaced",

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <variant>
@@ -21,6 +22,7 @@ namespace {
 constexpr std::string_view kBeginning =
     "---\nlibrary_name: transformers\npipeline_tag: text-generation\ntags:\n- gpt-train\n---\n";
 
+// With the number of tokens to write, which has to fit into the context.
 constexpr std::string_view kUse = R"(
 ```python
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -28,7 +30,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 tokenizer = AutoTokenizer.from_pretrained("PATH")
 model = AutoModelForCausalLM.from_pretrained("PATH")
 ids = tokenizer("Once", return_tensors="pt").input_ids
-print(tokenizer.decode(model.generate(ids, max_new_tokens=100, do_sample=True)[0]))
+print(tokenizer.decode(model.generate(ids, max_new_tokens={}, do_sample=True)[0]))
 ```
 )";
 
@@ -126,7 +128,8 @@ std::string model_card(const Checkpoint& checkpoint, const std::string& path, Fa
     card += fmt::format("| began with | the weights of {} |\n", cell(last_name(config.training.init_from)));
   card += fmt::format("| trained | {} |\n", plural(checkpoint.step, "step"));
   card += losses_of(checkpoint, path);
-  card += fmt::format("| weights | {} |\n{}", dtype, kUse);
+  card += fmt::format("| weights | {} |\n", dtype);
+  card += fmt::format(kUse, std::min<int64_t>(100, config.model.block_size / 2));
   card += fmt::format("\nIt was trained with these settings:\n\n```\n{}\n```\n", command_of(config));
   return card;
 }

@@ -173,7 +173,7 @@ class Transformers(Scratch):
                  "max_position_embeddings": 24}
         configs = {
             "gpt2": transformers.GPT2Config(n_embd=32, n_layer=2, n_head=4, n_positions=24, **shape),
-            "llama": transformers.LlamaConfig(**llama, **shape, rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
+            "llama": transformers.LlamaConfig(**llama, **shape, rope_theta=5000.0, rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
             "llama, tied": transformers.LlamaConfig(**llama, **shape, tie_word_embeddings=True),
         }
         for name, config in configs.items():
