@@ -44,11 +44,11 @@ bool is_hugging_face(const std::string& path) {
 
 ForeignModel read_foreign_model(const std::string& path) {
   const std::string folder = folder_of(path), config = folder + "/config.json", tokenizer = folder + "/tokenizer.json";
-  ForeignForm form = read_config_json(read_file(config, ExitCode::checkpoint, kConfigSize), config);
+  const ForeignForm form = read_config_json(read_file(config, ExitCode::checkpoint, kConfigSize), config);
   std::error_code ignored;
   const bool has_tokenizer = std::filesystem::exists(tokenizer, ignored);
   std::string json = has_tokenizer ? read_foreign_tokenizer(tokenizer, form.model) : "";
-  return {form.family, std::move(form.model), std::move(json)};
+  return {form.family, form.model, std::move(json)};
 }
 
 }  // namespace gpt::exchange

@@ -62,7 +62,7 @@ std::string losses_of(const Checkpoint& checkpoint, const std::string& path) {
   RunHistory history;
   try {
     read_metrics((std::filesystem::path(path).parent_path() / "metrics.jsonl").string(), checkpoint.step, history);
-  } catch (const Error&) {}  // as where there are none
+  } catch (const Error&) { history = {}; }  // as where there are none
   std::string rows;
   if (history.last_step)
     rows += fmt::format("| training loss | {:.4f}, of step {} |\n", history.last_step->loss,
@@ -76,7 +76,7 @@ std::string losses_of(const Checkpoint& checkpoint, const std::string& path) {
 }
 
 std::string quoted_where_needed(const std::string& value) {
-  const std::string text = printable_line(value);
+  std::string text = printable_line(value);
   const bool is_plain = !text.empty() && text.find_first_of(" \t\n\"'\\$`!*?;&|<>()#~[]{}") == std::string::npos;
   if (is_plain) return text;
   std::string result = "'";

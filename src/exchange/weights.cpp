@@ -14,6 +14,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <stdexcept>
 #include <system_error>
 #include <utility>
 
@@ -32,6 +33,13 @@ struct WeightType {
   const char* name;  // the format's
 };
 constexpr WeightType kWeightTypes[] = {{at::kFloat, "F32"}, {at::kHalf, "F16"}, {at::kBFloat16, "BF16"}};
+
+const char* dtype_of(at::ScalarType type) {
+  for (const WeightType& known : kWeightTypes) {
+    if (known.type == type) return known.name;
+  }
+  throw std::logic_error("weights are written as float32, float16 or bfloat16");
+}
 
 bool is_finite(const at::Tensor& tensor) {
   if (tensor.numel() == 0) return true;
@@ -174,17 +182,16 @@ std::map<std::string, at::Tensor> to_hugging_face(const ModelConfig& model, Fami
 std::unique_ptr<SafetensorsWriter> written_weights(const std::string& path,
                                                    const std::map<std::string, at::Tensor>& tensors,
                                                    at::ScalarType type) {
-  const auto known = std::find_if(std::begin(kWeightTypes), std::end(kWeightTypes),
-                                  [&](const WeightType& t) { return t.type == type; });
+  const char* const dtype = dtype_of(type);
   std::vector<TensorForm> forms;
-  for (const auto& [name, tensor] : tensors) forms.push_back({name, known->name, tensor.sizes().vec()});
+  for (const auto& [name, tensor] : tensors) forms.push_back({name, dtype, tensor.sizes().vec()});
   auto file = std::make_unique<SafetensorsWriter>(path, forms);
   for (const auto& [name, tensor] : tensors) {
     const at::Tensor values = tensor.to(type).contiguous();  // one at a time: a copy of all might not fit
     if (!is_finite(values)) {
       throw Error(ExitCode::numerics,
                   fmt::format("{} is not written: '{}' holds values that are not finite in {}; use --dtype float32",
-                              path, name, known->name));
+                              path, name, dtype));
     }
     file->add({static_cast<const std::byte*>(values.const_data_ptr()), values.nbytes()});
   }

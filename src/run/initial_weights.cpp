@@ -53,7 +53,7 @@ InitialModel read_model(const std::string& path) {
 // Wherever the program runs. A folder of Hugging Face's that is gone is known from the run that began with it.
 std::string absolute_initial(const std::string& path, const std::string& output_dir) {
   std::error_code ignored;
-  const std::string absolute = std::filesystem::weakly_canonical(path, ignored).string();
+  std::string absolute = std::filesystem::weakly_canonical(path, ignored).string();
   if (exchange::is_hugging_face(path)) return absolute;
   const bool is_gone = !std::filesystem::exists(path, ignored);
   const std::optional<Config> saved = is_gone ? config::left_configuration(output_dir) : std::nullopt;
