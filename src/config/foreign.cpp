@@ -26,8 +26,8 @@ const std::vector<Advice>& advices() {
        "checkpoint, training.init_from to begin a new run with its weights, or start gpt-train with --restart to begin again"},
       {{"pretrained", "from_pretrained", "model_name", "model_name_or_path", "model_type", "finetune*", "fine_tune*",
         "init_checkpoint", "init_weights", "load_weights", "warm_start"},
-       "training.init_from begins a run with the weights of a checkpoint of gpt-train; those of other programs cannot be "
-       "loaded, and model.preset only sets the size of the model, such as gpt2_small"},
+       "training.init_from begins a run with the weights of a checkpoint, or of a folder that holds a GPT-2 or Llama of Hugging "
+       "Face's, which is not downloaded; model.preset only sets the size of the model, such as gpt2_small"},
       {{"eval_only"}, "start gpt-train with --eval-only", /*only_in_yaml=*/true},
       {{"lr_decay_iters", "lr_decay_steps"}, "the learning rate decays until the end of the run, training.max_steps"},
       {{"fp16", "bf16", "fp32", "float16", "bfloat16", "mixed_precision", "precision"},

@@ -282,8 +282,9 @@ std::vector<Option> cadence(TrainingConfig& c) {
       {.name = "init_from",
        .target = &c.init_from,
        .help =
-           "a checkpoint of gpt-train whose weights and tokenizer a new run begins with, for fine-tuning or other data; the sizes of "
-           "the model are the checkpoint's, and step, optimizer and learning rate begin anew; empty = random weights",
+           "a checkpoint of gpt-train, or a folder or FILE.safetensors of Hugging Face's with a GPT-2 or Llama, whose weights and "
+           "tokenizer a new run begins with, for fine-tuning or other data; the sizes of the model come with them, and step, optimizer "
+           "and learning rate begin anew; empty = random weights",
        .is_path = true},
       {.name = "max_skipped_steps",
        .target = &c.cadence.max_skipped_steps,

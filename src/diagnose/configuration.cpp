@@ -28,6 +28,7 @@
 #include "gpt/device/precision.h"
 #include "gpt/diagnose/checkpoint_check.h"
 #include "gpt/diagnose/speed_check.h"
+#include "gpt/exchange/import.h"
 #include "gpt/model/compile.h"
 #include "gpt/ops/probe.h"
 #include "gpt/plan/batch_choice.h"
@@ -180,9 +181,24 @@ class Examination {
     if (start_) go_on_from_start();
     const std::string& initial = config_.training.init_from;
     if (start_ || initial.empty()) return;
+    if (exchange::is_hugging_face(initial)) return add_foreign(initial);
     if (auto checkpoint = add_checkpoint(initial)) {
       initial_ = run::initial_weights(std::move(*checkpoint), config_, origins_);
       initial_->model.clear();  // its tensors are large
+    }
+  }
+
+  // A model that another program made, to begin a run with.
+  void add_foreign(const std::string& path) {
+    try {
+      initial_ = run::read_initial_weights(config_, origins_);
+      initial_->model.clear();  // its tensors are large
+      const auto parameters = static_cast<double>(parameter_count(config_.model));
+      add(plan::passed("checkpoint", fmt::format("{}: {} parameters to begin with", path, format_count(parameters))));
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::checkpoint) throw;
+      add(plan::failed("checkpoint", error.what(),
+                       "name a folder with config.json, model.safetensors and tokenizer.json"));
     }
   }
 

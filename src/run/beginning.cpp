@@ -11,7 +11,7 @@ namespace {
 // Nothing where training.init_from is not set.
 std::optional<InitialWeights> find_initial(const Config& config, const config::Origins& origins) {
   const std::string& path = config.training.init_from;
-  return path.empty() ? std::nullopt : std::optional(initial_weights(load_checkpoint(path), config, origins));
+  return path.empty() ? std::nullopt : std::optional(read_initial_weights(config, origins));
 }
 
 }  // namespace

@@ -3,17 +3,22 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <filesystem>
 #include <memory>
 #include <optional>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "gpt/checkpoint/checkpoint.h"
 #include "gpt/checkpoint/file_names.h"
 #include "gpt/config/load.h"
+#include "gpt/config/output_folder.h"
 #include "gpt/config/value.h"
 #include "gpt/container/container.h"
 #include "gpt/core/error.h"
+#include "gpt/exchange/import.h"
+#include "gpt/exchange/weights.h"
 #include "gpt/prepare/load_corpus.h"
 #include "gpt/run/folder.h"
 #include "gpt/tokenizer/make_tokenizer.h"
@@ -23,19 +28,36 @@ namespace {
 
 constexpr double kCharactersOfBpe = 4;
 
-// What of a checkpoint is known without its tensors.
+double characters_per_token(std::string_view tokenizer, const std::string& path) {
+  const bool is_bpe = tokenizer.empty() || tokenizer_from_json(tokenizer, path)->name() == "bpe";
+  return is_bpe ? kCharactersOfBpe : 1;
+}
+
+// What of a model is known without its tensors.
 struct InitialModel {
   ModelConfig model;
   double characters_per_token = 1;
 };
 
 InitialModel read_model(const std::string& path) {
+  if (exchange::is_hugging_face(path)) {
+    const exchange::ForeignModel foreign = exchange::read_foreign_model(path);
+    return {foreign.model, characters_per_token(foreign.tokenizer, path)};
+  }
   const ContainerReader file(path);
   Config config;
   config::read_yaml(file.text("config.yaml"), path + ": config.yaml", config);
-  const std::string_view tokenizer = file.text("tokenizer.json");
-  const bool is_bpe = tokenizer.empty() || tokenizer_from_json(tokenizer, path)->name() == "bpe";
-  return {config.model, is_bpe ? kCharactersOfBpe : 1};
+  return {config.model, characters_per_token(file.text("tokenizer.json"), path)};
+}
+
+// Wherever the program runs. A folder of Hugging Face's that is gone is known from the run that began with it.
+std::string absolute_initial(const std::string& path, const std::string& output_dir) {
+  std::error_code ignored;
+  std::string absolute = std::filesystem::weakly_canonical(path, ignored).string();
+  if (exchange::is_hugging_face(path)) return absolute;
+  const bool is_gone = !std::filesystem::exists(path, ignored);
+  const std::optional<Config> saved = is_gone ? config::left_configuration(output_dir) : std::nullopt;
+  return saved && saved->training.init_from == absolute ? absolute : absolute_checkpoint(path);
 }
 
 // Nothing where it cannot be read and need not be.
@@ -83,13 +105,20 @@ void require_tokenizer_of(const InitialWeights& initial, const std::string& spec
                   spec, initial.path));
 }
 
+void require_written_tokenizer(const InitialWeights& initial, const Config& config, const config::Origins& origins) {
+  const auto written = origins.find("data.tokenizer");
+  if (written != origins.end()) require_tokenizer_of(initial, config.data.tokenizer, written->second.starts_with("--"));
+}
+
 }  // namespace
 
 double take_model(Config& config, const config::Origins& origins) {
   std::string& path = config.training.init_from;
-  path = absolute_checkpoint(path);
-  const std::optional<InitialModel> initial = read_model_unless_done(path, config.output_dir);
+  path = absolute_initial(path, config.output_dir);
+  std::optional<InitialModel> initial = read_model_unless_done(path, config.output_dir);
   if (!initial) return 1;
+  if (exchange::is_hugging_face(path))
+    initial->model.vocab_multiple = config.model.vocab_multiple;  // padding is ours alone
   Config checkpoint;
   checkpoint.model = initial->model;
   if (const auto found = contradictions(config, origins, checkpoint); !found.empty()) {
@@ -105,20 +134,32 @@ double take_model(Config& config, const config::Origins& origins) {
   return initial->characters_per_token;
 }
 
+InitialWeights read_initial_weights(const Config& config, const config::Origins& origins) {
+  const std::string& path = config.training.init_from;
+  if (!exchange::is_hugging_face(path)) return initial_weights(load_checkpoint(path), config, origins);
+  exchange::ForeignModel foreign = exchange::read_foreign_model(path);
+  foreign.model.vocab_multiple = config.model.vocab_multiple;
+  InitialWeights initial{path, std::nullopt, exchange::read_weights(path, foreign.model, foreign.family),
+                         std::move(foreign.tokenizer)};
+  require_written_tokenizer(initial, config, origins);
+  return initial;
+}
+
 InitialWeights initial_weights(Checkpoint checkpoint, const Config& config, const config::Origins& origins) {
   InitialWeights initial{config.training.init_from, checkpoint.step, std::move(checkpoint.model),
                          std::move(checkpoint.tokenizer)};
-  if (const auto written = origins.find("data.tokenizer"); written != origins.end())
-    require_tokenizer_of(initial, config.data.tokenizer, written->second.starts_with("--"));
+  require_written_tokenizer(initial, config, origins);
   return initial;
 }
 
 Corpus load_corpus_for(const InitialWeights& initial, const Config& config) {
   if (initial.tokenizer.empty() && config.data.bin.empty()) {
-    throw Error(ExitCode::data,
-                fmt::format("training.init_from: {} has no tokenizer to encode a text with, because its run was given "
-                            "token ids alone; name ids of the same kind with data.bin",
-                            initial.path));
+    throw Error(
+        ExitCode::data,
+        fmt::format("training.init_from: {} has no tokenizer to encode a text with{}; name ids of the same kind with "
+                    "data.bin",
+                    initial.path,
+                    initial.step ? ", because its run was given token ids alone" : ": there is no tokenizer.json"));
   }
   const int64_t vocab_size = *config.model.vocab_size;
   Corpus corpus = load_corpus(config.data, config.model.block_size, initial.tokenizer, vocab_size);

@@ -43,8 +43,9 @@ void announce_beginning(const run::Run& run, const run::Beginning& begins) {
                           with_commas(run.plan().total_steps)));
   }
   if (begins.initial) {
-    log::info(fmt::format("Beginning a new run with the weights of {} (step {})", begins.initial->path,
-                          with_commas(begins.initial->step)));
+    const auto& step = begins.initial->step;
+    log::info(fmt::format("Beginning a new run with the weights of {}{}", begins.initial->path,
+                          step ? fmt::format(" (step {})", with_commas(*step)) : ""));
   }
 }
 

@@ -2,18 +2,15 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/from_blob.h>
+#include <ATen/ops/empty.h>
 
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <map>
-#include <nlohmann/json.hpp>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "gpt/config/model_config.h"
+#include "gpt/exchange/safetensors.h"
 #include "gpt/parameters/named_tensors.h"
 #include "support/source_folder.h"
 
@@ -57,24 +54,13 @@ struct Fixture {
 };
 
 inline Fixture read_fixture(const std::string& form) {
-  const std::string path = test::source_folder() + "/tests/fixtures/" + form + ".safetensors";
-  std::ifstream file(path, std::ios::binary);
-  std::string bytes{std::istreambuf_iterator<char>(file), {}};
-  if (bytes.size() < 8) throw std::runtime_error("cannot read " + path + "; scripts/make_fixtures.py makes it");
-  uint64_t header_length;
-  std::memcpy(&header_length, bytes.data(), sizeof header_length);
-  const auto header = nlohmann::json::parse(bytes.substr(8, header_length));
+  const exchange::SafetensorsReader file(test::source_folder() + "/tests/fixtures/" + form + ".safetensors");
   const std::map<std::string, at::ScalarType> dtypes{{"F32", at::kFloat}, {"F64", at::kDouble}, {"I64", at::kLong}};
-
-  Fixture fixture;
-  for (const auto& [name, entry] : header.items()) {
-    if (name == "__metadata__") {
-      fixture.metadata = entry.get<std::map<std::string, std::string>>();
-      continue;
-    }
-    const auto shape = entry.at("shape").get<std::vector<int64_t>>();
-    char* data = bytes.data() + 8 + header_length + entry.at("data_offsets")[0].get<size_t>();
-    fixture.tensors[name] = at::from_blob(data, shape, at::dtype(dtypes.at(entry.at("dtype")))).clone();
+  Fixture fixture{{}, file.metadata()};
+  for (const exchange::StoredTensor& stored : file.tensors()) {
+    const at::Tensor tensor = at::empty(stored.shape, dtypes.at(stored.dtype));
+    std::memcpy(tensor.mutable_data_ptr(), stored.bytes.data(), stored.bytes.size());
+    fixture.tensors[stored.name] = tensor;
   }
   return fixture;
 }

@@ -20,7 +20,7 @@ struct Beginning {
 };
 
 // In the run's folder, or where training.init_from says. `restart`: what the folder holds is set aside, though a run may begin with
-// weights that lie there. Throws gpt::Error(checkpoint) as Folder::find_start() and initial_weights() do.
+// weights that lie there. Throws gpt::Error(checkpoint) as Folder::find_start() and read_initial_weights() do.
 Beginning find_beginning(const Folder& folder, const Config& config, const config::Origins& origins, bool restart);
 
 // The data of a run, and its configuration with the choices that it made when it began and with the vocabulary that the data have.

@@ -1,8 +1,10 @@
-// training.init_from: a new run that begins with the weights of a checkpoint. Its tokenizer comes with them, since ids mean something to
-// these weights only as it gives them; nothing else does. Where the run has a checkpoint of its own, that one counts (folder.h).
+// training.init_from: a new run that begins with the weights of a checkpoint, or of a model of Hugging Face's (exchange/import.h). Its
+// tokenizer comes with them, since ids mean something to these weights only as it gives them; nothing else does. Where the run has a
+// checkpoint of its own, that one counts (folder.h).
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "gpt/checkpoint/state.h"
@@ -15,9 +17,9 @@ namespace gpt::run {
 
 struct InitialWeights {
   std::string path;
-  int64_t step = 0;  // the step that the weights are of
+  std::optional<int64_t> step;  // the step that the weights are of; nothing where another program made them
   NamedTensors model;
-  std::string tokenizer;  // JSON; empty where the checkpoint's run had none
+  std::string tokenizer;  // JSON; empty where the model has none
 };
 
 // While a command line is completed: makes training.init_from absolute, and the model's sizes and form those of the checkpoint, but for
@@ -25,8 +27,10 @@ struct InitialWeights {
 // contradict it; checkpoint where it cannot be read, unless output_dir holds a run, which does not need it any more.
 double take_model(Config& config, const config::Origins& origins);
 
-// What such a run takes of the checkpoint that training.init_from names. Throws gpt::Error(config) where data.tokenizer was written out
-// and names another tokenizer.
+// What such a run takes of what training.init_from names. Throws gpt::Error: checkpoint where that cannot be read, config where
+// data.tokenizer was written out and names another tokenizer.
+InitialWeights read_initial_weights(const Config& config, const config::Origins& origins);
+// The same of a checkpoint that has been read.
 InitialWeights initial_weights(Checkpoint checkpoint, const Config& config, const config::Origins& origins);
 
 // The corpus of `config`, in the ids of the checkpoint's tokenizer. Throws gpt::Error(data) where the data have other ids.

@@ -1,0 +1,58 @@
+// Our models and those of Hugging Face's transformers: which of ours is one of theirs, what each tensor is called there, and config.json.
+//
+//   GPT-2  LayerNorm, GELU (tanh), learned positions, biases; weights of linear layers are [in, out] there. Biases that a model of ours
+//          lacks are zeros.
+//   Llama  RMSNorm, SwiGLU, RoPE by halves, grouped-query attention, no biases or all; our fused query, key and value are three there.
+//
+// Rows that only pad the vocabulary exist on our side alone.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gpt/config/model_config.h"
+
+namespace gpt::exchange {
+
+enum class Family { gpt2, llama };
+
+std::string_view name_of(Family family);  // for people
+
+// The family that has this form. Throws gpt::Error(checkpoint) beginning with `origin` where neither has: it names the settings that do not
+// fit and what would.
+Family family_of(const ModelConfig& model, const std::string& origin);
+
+// One of their tensors: rows [begin, begin + size) of one of our parameters.
+struct Counterpart {
+  std::string name;  // theirs
+  std::string row;   // ours, as gpt/layout/parameter_table.h names it
+  int64_t begin, size;
+  bool is_transposed;          // a matrix that is [in, out] there
+  bool is_zero = false;        // our model lacks it: zeros there
+  std::vector<int64_t> shape;  // theirs
+};
+
+// In the order of their names. `model.vocab_size` must be set.
+std::vector<Counterpart> counterparts(const ModelConfig& model, Family family);
+
+// The tokens that begin and end a text, where there are such.
+struct TextEnds {
+  std::optional<int32_t> begin, end;
+};
+
+// config.json. `dtype`: float32, bfloat16 or float16.
+nlohmann::ordered_json config_json(const ModelConfig& model, Family family, std::string_view dtype,
+                                   const TextEnds& ends);
+
+// What a config.json describes. `origin` begins messages. Throws gpt::Error(checkpoint) naming the setting that this program does not have.
+struct ForeignForm {
+  Family family;
+  ModelConfig model;  // vocab_size is set; vocab_multiple and dropout are the defaults
+};
+ForeignForm read_config_json(std::string_view text, const std::string& origin);
+
+}  // namespace gpt::exchange

@@ -1,0 +1,19 @@
+// README.md of an exported model: what it is, what it was trained on and how well it did, for whoever is given the folder.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "gpt/checkpoint/state.h"
+#include "gpt/exchange/hugging_face.h"
+
+namespace gpt::exchange {
+
+// `path` is the checkpoint's: the losses beside it are those of metrics.jsonl. Paths are cut to their last names, since the card may be
+// published. `dtype` is that of the weights.
+std::string model_card(const Checkpoint& checkpoint, const std::string& path, Family family, std::string_view dtype);
+
+// Whether a README.md is a card of ours, so that its folder may be written over.
+bool is_model_card(std::string_view text);
+
+}  // namespace gpt::exchange

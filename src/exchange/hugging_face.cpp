@@ -1,0 +1,123 @@
+#include "gpt/exchange/hugging_face.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "gpt/core/error.h"
+#include "gpt/layout/parameter_table.h"
+
+namespace gpt::exchange {
+namespace {
+
+using Role = ParameterRole;
+
+// What of a form a family does not have: "model.mlp geglu (Llama has swiglu)".
+std::vector<std::string> differences(const ModelConfig& m, Family family) {
+  const bool is_gpt2 = family == Family::gpt2;
+  std::vector<std::string> found;
+  const auto require = [&](bool fits, std::string_view key, std::string_view value, std::string_view theirs) {
+    if (!fits) found.push_back(fmt::format("{} {} ({} has {})", key, value, name_of(family), theirs));
+  };
+  constexpr const char *kNorms[] = {"layernorm", "rmsnorm"}, *kMlps[] = {"swiglu", "geglu", "gelu"},
+                       *kPositions[] = {"learned", "rope"};
+  const Norm norm = is_gpt2 ? Norm::layernorm : Norm::rmsnorm;
+  const Mlp mlp = is_gpt2 ? Mlp::gelu : Mlp::swiglu;
+  const Position position = is_gpt2 ? Position::learned : Position::rope;
+  const auto index = [](auto value) { return static_cast<size_t>(value); };
+  require(m.norm == norm, "model.norm", kNorms[index(m.norm)], kNorms[index(norm)]);
+  require(m.mlp == mlp, "model.mlp", kMlps[index(m.mlp)], kMlps[index(mlp)]);
+  require(m.position == position, "model.position", kPositions[index(m.position)], kPositions[index(position)]);
+  require(!is_gpt2 || m.kv_heads() == m.heads(), "model.n_kv_head", std::to_string(m.kv_heads()),
+          std::to_string(m.heads()));
+  return found;
+}
+
+// The name without ".weight" and ".bias"; that of attention_in, which is three tensors there, is the part that they share.
+std::string llama_name(const ParameterRow& row) {
+  const std::string layer = fmt::format("model.layers.{}.", row.layer);
+  switch (row.role) {
+    case Role::token_embedding: return "model.embed_tokens";
+    case Role::attention_norm: return layer + "input_layernorm";
+    case Role::attention_in: return layer + "self_attn.";
+    case Role::attention_out: return layer + "self_attn.o_proj";
+    case Role::mlp_norm: return layer + "post_attention_layernorm";
+    case Role::mlp_gate: return layer + "mlp.gate_proj";
+    case Role::mlp_in: return layer + "mlp.up_proj";
+    case Role::mlp_out: return layer + "mlp.down_proj";
+    case Role::final_norm: return "model.norm";
+    case Role::head: return "lm_head";
+    case Role::position_embedding: break;
+  }
+  throw std::logic_error("Llama has no " + row.name);
+}
+
+bool has_vocabulary(Role role) { return role == Role::token_embedding || role == Role::head; }
+bool is_linear(Role role) {
+  return role == Role::attention_in || role == Role::attention_out || role == Role::mlp_gate || role == Role::mlp_in ||
+         role == Role::mlp_out;
+}
+
+Counterpart part_of(const ParameterRow& row, std::string name, int64_t begin, int64_t size) {
+  Counterpart part{std::move(name), row.name, begin, size, /*is_transposed=*/false, /*is_zero=*/false, row.shape};
+  part.shape[0] = size;
+  return part;
+}
+
+std::vector<Counterpart> gpt2_counterparts(const ModelConfig& model) {
+  const std::vector<ParameterRow> own = parameter_table(model);
+  ModelConfig with_biases = model;
+  with_biases.bias = true;
+  std::vector<Counterpart> parts;
+  for (const ParameterRow& row : parameter_table(with_biases)) {
+    // Our names are GPT-2's own.
+    Counterpart part = part_of(row, row.name, 0, has_vocabulary(row.role) ? *model.vocab_size : row.shape[0]);
+    part.is_transposed = is_linear(row.role) && !row.is_bias;
+    if (part.is_transposed) std::reverse(part.shape.begin(), part.shape.end());
+    part.is_zero = std::none_of(own.begin(), own.end(), [&](const ParameterRow& o) { return o.name == row.name; });
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+std::vector<Counterpart> llama_counterparts(const ModelConfig& model) {
+  const int64_t queries = model.n_embd, keys = model.kv_heads() * model.head_dim();
+  std::vector<Counterpart> parts;
+  for (const ParameterRow& row : parameter_table(model)) {
+    const std::string name = llama_name(row), ending = row.is_bias ? ".bias" : ".weight";
+    if (row.role == Role::attention_in) {
+      parts.push_back(part_of(row, name + "q_proj" + ending, 0, queries));
+      parts.push_back(part_of(row, name + "k_proj" + ending, queries, keys));
+      parts.push_back(part_of(row, name + "v_proj" + ending, queries + keys, keys));
+    } else {
+      parts.push_back(part_of(row, name + ending, 0, has_vocabulary(row.role) ? *model.vocab_size : row.shape[0]));
+    }
+  }
+  return parts;
+}
+
+}  // namespace
+
+std::string_view name_of(Family family) { return family == Family::gpt2 ? "GPT-2" : "Llama"; }
+
+Family family_of(const ModelConfig& model, const std::string& origin) {
+  const std::vector<std::string> gpt2 = differences(model, Family::gpt2), llama = differences(model, Family::llama);
+  if (gpt2.empty()) return Family::gpt2;
+  if (llama.empty()) return Family::llama;
+  throw Error(
+      ExitCode::checkpoint,
+      fmt::format(
+          "{}: transformers has no model of this form: {}; it takes GPT-2's form (layernorm, gelu, learned positions) and "
+          "Llama's (rmsnorm, swiglu, rope)",
+          origin, fmt::join(gpt2.size() < llama.size() ? gpt2 : llama, ", ")));
+}
+
+std::vector<Counterpart> counterparts(const ModelConfig& model, Family family) {
+  std::vector<Counterpart> parts = family == Family::gpt2 ? gpt2_counterparts(model) : llama_counterparts(model);
+  std::sort(parts.begin(), parts.end(), [](const Counterpart& a, const Counterpart& b) { return a.name < b.name; });
+  return parts;
+}
+
+}  // namespace gpt::exchange

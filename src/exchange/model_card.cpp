@@ -1,0 +1,139 @@
+#include "gpt/exchange/model_card.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <variant>
+
+#include "gpt/config/option.h"
+#include "gpt/config/value.h"
+#include "gpt/core/error.h"
+#include "gpt/core/format.h"
+#include "gpt/core/printable.h"
+#include "gpt/layout/parameter_table.h"
+#include "gpt/report/run_history.h"
+#include "gpt/tokenizer/make_tokenizer.h"
+
+namespace gpt::exchange {
+namespace {
+
+constexpr std::string_view kBeginning =
+    "---\nlibrary_name: transformers\npipeline_tag: text-generation\ntags:\n- gpt-train\n---\n";
+
+// With the number of tokens to write, which has to fit into the context.
+constexpr std::string_view kUse = R"(
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("PATH")
+model = AutoModelForCausalLM.from_pretrained("PATH")
+ids = tokenizer("Once", return_tensors="pt").input_ids
+print(tokenizer.decode(model.generate(ids, max_new_tokens={}, do_sample=True)[0]))
+```
+)";
+
+std::string last_name(const std::string& path) {
+  const std::filesystem::path cut(path);
+  return (cut.has_filename() ? cut : cut.parent_path()).filename().string();
+}
+
+// A cell of a table, or a word of a line of code.
+std::string cell(std::string_view text) {
+  std::string result;
+  for (const char c : printable_line(text)) result += c == '|' || c == '`' ? std::string("\\") + c : std::string(1, c);
+  return result;
+}
+
+std::string data_of(const DataConfig& data) {
+  if (data.dataset == DatasetName::shakespeare) return "Shakespeare, as gpt-train installs it";
+  const std::string& path = data.text.empty() ? data.bin : data.text;
+  return path.empty() ? "not known" : cell(last_name(path));
+}
+
+std::string loss_row(const char* what, const EvaluationRecord& evaluation) {
+  std::string text = fmt::format("| {} | {:.4f}", what, evaluation.loss);
+  if (evaluation.bits_per_byte) text += fmt::format(" ({:.4f} bits per byte)", *evaluation.bits_per_byte);
+  return text + fmt::format(", after {} |\n", plural(evaluation.step, "step"));
+}
+
+std::string losses_of(const Checkpoint& checkpoint, const std::string& path) {
+  RunHistory history;
+  try {
+    read_metrics((std::filesystem::path(path).parent_path() / "metrics.jsonl").string(), checkpoint.step, history);
+  } catch (const Error&) { history = {}; }  // as where there are none
+  std::string rows;
+  if (history.last_step)
+    rows += fmt::format("| training loss | {:.4f}, of step {} |\n", history.last_step->loss,
+                        with_commas(history.last_step->step));
+  if (history.last_evaluation) rows += loss_row("validation loss", *history.last_evaluation);
+  if (history.best_evaluation && history.best_evaluation->step != history.last_evaluation->step)
+    rows += loss_row("best validation loss of the run", *history.best_evaluation);
+  if (!history.last_evaluation && std::isfinite(checkpoint.best_val_loss))
+    rows += fmt::format("| best validation loss of the run | {:.4f} |\n", checkpoint.best_val_loss);
+  return rows;
+}
+
+std::string quoted_where_needed(const std::string& value) {
+  std::string text = printable_line(value);
+  const bool is_plain = !text.empty() && text.find_first_of(" \t\n\"'\\$`!*?;&|<>()#~[]{}") == std::string::npos;
+  if (is_plain) return text;
+  std::string result = "'";
+  for (const char c : text) result += c == '\'' ? "'\\''" : std::string(1, c);
+  return result + "'";
+}
+
+// Every setting that is not the default, but for where things are on the machine that trained it.
+std::string command_of(Config config) {
+  Config defaults;
+  const std::vector<config::Option> rows = config::options(config), usual = config::options(defaults);
+  std::string command = "gpt-train";
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const std::string& name = rows[i].name;
+    const bool is_local = name == "output_dir" || name == "cache_dir" || name == "resume_from" || name == "threads" ||
+                          name == "device" || std::holds_alternative<config::Structure>(rows[i].target);
+    const std::string value = config::value_text(rows[i].target);
+    if (is_local || value == config::value_text(usual[i].target)) continue;
+    command += fmt::format(" --{} {}", rows[i].key(), quoted_where_needed(rows[i].is_path ? last_name(value) : value));
+  }
+  return command;
+}
+
+std::string form_of(const ModelConfig& m, Family family) {
+  return fmt::format("{}, {}, {}, width {}, in the form of {}",
+                     format_count(static_cast<double>(parameter_count(m))) + " parameters", plural(m.n_layer, "layer"),
+                     plural(m.heads(), "head"), m.n_embd, name_of(family));
+}
+
+std::string tokenizer_row(const Checkpoint& checkpoint, const std::string& path) {
+  if (checkpoint.tokenizer.empty()) return "| tokenizer | none: the run was given token ids |\n";
+  const auto tokenizer = tokenizer_from_json(checkpoint.tokenizer, path);
+  const bool is_char = tokenizer->name() == "char";
+  return fmt::format("| tokenizer | {}, {}{} |\n", tokenizer->name(), plural(tokenizer->vocab_size(), "token"),
+                     is_char ? "; it refuses characters that it does not know" : "");
+}
+
+}  // namespace
+
+std::string model_card(const Checkpoint& checkpoint, const std::string& path, Family family, std::string_view dtype) {
+  const Config& config = checkpoint.config;
+  std::string card(kBeginning);
+  card += "\nA language model that was trained with gpt-train.\n\n| | |\n| --- | --- |\n";
+  card += fmt::format("| model | {} |\n", form_of(config.model, family));
+  card += fmt::format("| context | {} |\n", plural(config.model.block_size, "token"));
+  card += tokenizer_row(checkpoint, path);
+  card += fmt::format("| data | {} |\n", data_of(config.data));
+  if (!config.training.init_from.empty())
+    card += fmt::format("| began with | the weights of {} |\n", cell(last_name(config.training.init_from)));
+  card += fmt::format("| trained | {} |\n", plural(checkpoint.step, "step"));
+  card += losses_of(checkpoint, path);
+  card += fmt::format("| weights | {} |\n", dtype);
+  card += fmt::format(kUse, std::min<int64_t>(100, config.model.block_size / 2));
+  card += fmt::format("\nIt was trained with these settings:\n\n```\n{}\n```\n", command_of(config));
+  return card;
+}
+
+bool is_model_card(std::string_view text) { return text.starts_with(kBeginning); }
+
+}  // namespace gpt::exchange

@@ -1,0 +1,103 @@
+#include "gpt/exchange/tokenizer_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <vector>
+
+#include "gpt/core/error.h"
+#include "gpt/tokenizer/bpe_files.h"
+#include "gpt/tokenizer/make_tokenizer.h"
+
+namespace gpt::exchange {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+// Splitting does not matter where nothing is merged, so it is the form that every reader knows.
+std::string bytes_json() {
+  BpeModel model;
+  for (int byte = 0; byte < 256; ++byte) model.tokens.emplace_back(1, static_cast<char>(byte));
+  return tokenizer_json(model);
+}
+
+std::string characters_json(const Tokenizer& tokenizer) {
+  ordered_json vocabulary = ordered_json::object();
+  auto& entries = vocabulary.get_ref<ordered_json::object_t&>();  // its own insertion searches all members
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) entries.emplace_back(tokenizer.decode({&id, 1}), id);
+  const ordered_json each_character = {{"type", "Split"},
+                                       {"pattern", {{"Regex", "[\\s\\S]"}}},
+                                       {"behavior", "Isolated"},
+                                       {"invert", false}};
+  const ordered_json file = {
+      {"version", "1.0"},
+      {"truncation", nullptr},
+      {"padding", nullptr},
+      {"added_tokens", ordered_json::array()},
+      {"normalizer", nullptr},
+      {"pre_tokenizer", each_character},
+      {"post_processor", nullptr},
+      {"decoder", {{"type", "Fuse"}}},  // without a decoder there would be spaces in between
+      // The format asks for an unknown token. This one is not in the vocabulary, so that an unknown character is an error.
+      {"model", {{"type", "WordLevel"}, {"vocab", std::move(vocabulary)}, {"unk_token", "<unk>"}}},
+  };
+  return file.dump();
+}
+
+json parse_or_null(std::string_view text) { return json::parse(text, nullptr, /*allow_exceptions=*/false); }
+
+// The characters of a WordLevel model in the order of their ids; empty where the file has another model. Whether the rest of the file
+// is as characters_json() writes it remains to be seen.
+std::vector<std::string> word_level_tokens(const json& file) {
+  const json::json_pointer type("/model/type"), vocab("/model/vocab");
+  if (!file.is_object() || !file.contains(type) || file[type] != "WordLevel" || !file.contains(vocab)) return {};
+  const json& vocabulary = file[vocab];
+  std::vector<std::string> tokens(vocabulary.is_object() ? vocabulary.size() : 0);
+  for (const auto& [token, id] : vocabulary.items()) {
+    if (tokens.empty() || !id.is_number_unsigned() || id >= tokens.size()) return {};
+    tokens[id.get<size_t>()] = token;
+  }
+  return tokens;
+}
+
+}  // namespace
+
+std::string hugging_face_json(const Tokenizer& tokenizer) {
+  if (tokenizer.name() == "bpe") return tokenizer.to_json();
+  if (tokenizer.name() == "byte") return bytes_json();
+  if (tokenizer.name() == "char") return characters_json(tokenizer);
+  throw std::logic_error("no form for a tokenizer " + tokenizer.name());
+}
+
+std::unique_ptr<Tokenizer> tokenizer_from_hugging_face(std::string_view text, const std::string& origin) {
+  const bool is_read = text.size() <= kTokenizerSize.bytes && text.find("\"WordLevel\"") != std::string_view::npos;
+  const json file = is_read ? parse_or_null(text) : json();
+  if (const std::vector<std::string> tokens = word_level_tokens(file); !tokens.empty()) {
+    auto characters = tokenizer_from_json(ordered_json{{"type", "char"}, {"characters", tokens}}.dump(), origin);
+    if (parse_or_null(characters_json(*characters)) == file) return characters;
+    throw Error(
+        ExitCode::data,
+        fmt::format("{}: model.type is WordLevel, which this program has only over single characters, as gpt-export "
+                    "writes it: use another tokenizer",
+                    origin));
+  }
+  return tokenizer_from_json(text, origin);
+}
+
+TextEnds text_ends(const Tokenizer& tokenizer) { return {tokenizer.end_of_text(), tokenizer.end_of_text()}; }
+
+ordered_json tokenizer_config_json(const Tokenizer& tokenizer, int64_t block_size) {
+  ordered_json file = {{"tokenizer_class", "PreTrainedTokenizerFast"},
+                       {"model_max_length", block_size},
+                       {"clean_up_tokenization_spaces", false}};
+  const auto end = tokenizer.end_of_text();
+  for (const SpecialToken& token : tokenizer.special_tokens()) {
+    if (token.id == end) file["bos_token"] = file["eos_token"] = token.text;
+  }
+  return file;
+}
+
+}  // namespace gpt::exchange

@@ -1,0 +1,225 @@
+#include "gpt/exchange/weights.h"
+
+#include <ATen/ops/aminmax.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
+
+#include "gpt/core/error.h"
+#include "gpt/core/printable.h"
+#include "gpt/exchange/safetensors.h"
+#include "gpt/layout/parameter_table.h"
+
+namespace gpt::exchange {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct WeightType {
+  at::ScalarType type;
+  const char* name;  // the format's
+};
+constexpr WeightType kWeightTypes[] = {{at::kFloat, "F32"}, {at::kHalf, "F16"}, {at::kBFloat16, "BF16"}};
+
+const char* dtype_of(at::ScalarType type) {
+  for (const WeightType& known : kWeightTypes) {
+    if (known.type == type) return known.name;
+  }
+  throw std::logic_error("weights are written as float32, float16 or bfloat16");
+}
+
+bool is_finite(const at::Tensor& tensor) {
+  if (tensor.numel() == 0) return true;
+  const auto [low, high] = at::aminmax(tensor);  // both NaN if any value is
+  return std::isfinite(low.item<double>()) && std::isfinite(high.item<double>());
+}
+
+// The name of a tensor within a message: it may be anything.
+std::string tensor_name(std::string_view name) {
+  constexpr size_t kLongest = 100;
+  return fmt::format("'{}'", shortened(printable_line(name), kLongest));
+}
+
+template <typename... Arguments>
+[[noreturn]] void refuse(const std::string& where, fmt::format_string<Arguments...> text, Arguments&&... arguments) {
+  throw Error(ExitCode::checkpoint,
+              fmt::format("{} cannot be used: {}", where, fmt::format(text, std::forward<Arguments>(arguments)...)));
+}
+
+// The files that hold a model, and which tensors of them count.
+class WeightFiles {
+ public:
+  explicit WeightFiles(const std::string& path) : where_(path) {
+    std::error_code ignored;
+    const std::string index = path + "/model.safetensors.index.json";
+    if (!fs::is_directory(path, ignored)) {
+      add_all_of(path);
+    } else if (fs::exists(index, ignored) && !fs::exists(path + "/model.safetensors", ignored)) {
+      add_indexed(path, index);
+    } else {
+      add_all_of(path + "/model.safetensors");
+    }
+  }
+
+  const std::string& where() const { return where_; }
+  const std::map<std::string, const StoredTensor*>& tensors() const { return tensors_; }
+  // A base model without its head was saved without the prefix of its names.
+  const StoredTensor* find(const std::string& name) const {
+    for (const char* prefix : {"", "transformer.", "model."}) {
+      if (!name.starts_with(prefix)) continue;
+      const auto found = tensors_.find(name.substr(std::strlen(prefix)));
+      if (found != tensors_.end()) return found->second;
+    }
+    return nullptr;
+  }
+
+ private:
+  const SafetensorsReader& open(const std::string& path) {
+    files_.push_back(std::make_unique<SafetensorsReader>(path));
+    return *files_.back();
+  }
+
+  void add_all_of(const std::string& path) {
+    for (const StoredTensor& tensor : open(path).tensors()) tensors_[tensor.name] = &tensor;
+  }
+
+  void add_indexed(const std::string& folder, const std::string& index) {
+    constexpr SizeLimit kIndexSize{"an index of weights", uint64_t{64} << 20};
+    const auto parsed =
+        nlohmann::json::parse(read_file(index, ExitCode::checkpoint, kIndexSize), nullptr, /*allow_exceptions=*/false);
+    const bool has_map = parsed.is_object() && parsed.contains("weight_map") && parsed["weight_map"].is_object();
+    if (!has_map) refuse(index, "it has no weight_map of names and files");
+    std::map<std::string, const SafetensorsReader*> opened;
+    for (const auto& [name, value] : parsed["weight_map"].items()) {
+      const std::string file = value.is_string() ? value.get<std::string>() : "";
+      if (!file.ends_with(".safetensors") || file.find('/') != std::string::npos)
+        refuse(index, "{} lies in {}; the name of a .safetensors file beside it is needed", tensor_name(name),
+               tensor_name(value.dump()));
+      const SafetensorsReader*& reader = opened[file];
+      if (!reader) reader = &open(folder + "/" + file);
+      const StoredTensor* const tensor = reader->find(name);
+      if (!tensor) refuse(reader->path(), "tensor {} is missing, which the index places here", tensor_name(name));
+      tensors_[name] = tensor;
+    }
+  }
+
+  std::string where_;
+  std::vector<std::unique_ptr<SafetensorsReader>> files_;
+  std::map<std::string, const StoredTensor*> tensors_;
+};
+
+// Copied out of the map, so that the file may be replaced while its values are in use.
+at::Tensor values_of(const StoredTensor& stored, const std::string& where) {
+  const auto known = std::find_if(std::begin(kWeightTypes), std::end(kWeightTypes),
+                                  [&](const WeightType& type) { return type.name == stored.dtype; });
+  if (known == std::end(kWeightTypes))
+    refuse(where, "tensor {} is {}; F32, F16 or BF16 is needed", tensor_name(stored.name), stored.dtype);
+  at::Tensor values = at::empty(stored.shape, known->type);
+  if (!stored.bytes.empty()) std::memcpy(values.mutable_data_ptr(), stored.bytes.data(), stored.bytes.size());
+  if (!is_finite(values)) refuse(where, "tensor {} holds values that are not finite", tensor_name(stored.name));
+  return values;
+}
+
+// The tensor of each part. Names and shapes of all are checked before memory is taken for any.
+std::vector<const StoredTensor*> stored_parts(const WeightFiles& files, const std::vector<Counterpart>& parts) {
+  std::vector<const StoredTensor*> found;
+  for (const Counterpart& part : parts) {
+    const StoredTensor* const stored = files.find(part.name);
+    if (!stored) refuse(files.where(), "tensor {} is missing", tensor_name(part.name));
+    if (stored->shape != part.shape) {
+      refuse(files.where(), "tensor {} has the shape [{}]; by config.json it is [{}]", tensor_name(stored->name),
+             fmt::join(stored->shape, ", "), fmt::join(part.shape, ", "));
+    }
+    found.push_back(stored);
+  }
+  return found;
+}
+
+// Masks and tables that transformers once saved beside the weights, and computes now.
+bool is_computed(std::string_view name) {
+  return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") || name.ends_with(".rotary_emb.inv_freq");
+}
+
+// A tied head may be there, as long as it is the embedding.
+void require_tied(const WeightFiles& files, const StoredTensor& head, const at::Tensor& embedding) {
+  if (head.shape == embedding.sizes() && values_of(head, files.where()).to(at::kFloat).equal(embedding)) return;
+  refuse(files.where(),
+         "tensor {} is not the embedding, which config.json has tied it to: set tie_word_embeddings to false there",
+         tensor_name(head.name));
+}
+
+}  // namespace
+
+std::map<std::string, at::Tensor> to_hugging_face(const ModelConfig& model, Family family,
+                                                  const NamedTensors& weights) {
+  std::map<std::string, at::Tensor> result;
+  for (const Counterpart& part : counterparts(model, family)) {
+    if (part.is_zero) {
+      result[part.name] = at::zeros(part.shape);
+      continue;
+    }
+    const auto own =
+        std::find_if(weights.begin(), weights.end(), [&](const auto& weight) { return weight.first == part.row; });
+    const at::Tensor rows = own->second.detach().narrow(0, part.begin, part.size);
+    result[part.name] = part.is_transposed ? rows.t() : rows;
+  }
+  return result;
+}
+
+std::unique_ptr<SafetensorsWriter> written_weights(const std::string& path,
+                                                   const std::map<std::string, at::Tensor>& tensors,
+                                                   at::ScalarType type) {
+  const char* const dtype = dtype_of(type);
+  std::vector<TensorForm> forms;
+  for (const auto& [name, tensor] : tensors) forms.push_back({name, dtype, tensor.sizes().vec()});
+  auto file = std::make_unique<SafetensorsWriter>(path, forms);
+  for (const auto& [name, tensor] : tensors) {
+    const at::Tensor values = tensor.to(type).contiguous();  // one at a time: a copy of all might not fit
+    if (!is_finite(values)) {
+      throw Error(ExitCode::numerics,
+                  fmt::format("{} is not written: '{}' holds values that are not finite in {}; use --dtype float32",
+                              path, name, dtype));
+    }
+    file->add({static_cast<const std::byte*>(values.const_data_ptr()), values.nbytes()});
+  }
+  return file;
+}
+
+NamedTensors read_weights(const std::string& path, const ModelConfig& model, Family family) {
+  const WeightFiles files(path);
+  const std::vector<Counterpart> parts = counterparts(model, family);
+  const std::vector<const StoredTensor*> stored = stored_parts(files, parts);
+  NamedTensors result;
+  std::map<std::string, at::Tensor> rows;
+  for (const ParameterRow& row : parameter_table(model)) {
+    result.emplace_back(row.name, at::zeros(row.shape));
+    rows[row.name] = result.back().second;
+  }
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const at::Tensor values = values_of(*stored[i], path);
+    rows.at(parts[i].row).narrow(0, parts[i].begin, parts[i].size).copy_(parts[i].is_transposed ? values.t() : values);
+  }
+  const std::set<const StoredTensor*> used(stored.begin(), stored.end());
+  for (const auto& [name, other] : files.tensors()) {
+    if (used.count(other) || is_computed(name)) continue;
+    if (name != "lm_head.weight")
+      refuse(path, "tensor {} has no place in {}'s form, as this program has it", tensor_name(name), name_of(family));
+    require_tied(files, *other, rows.at("transformer.wte.weight").narrow(0, 0, *model.vocab_size));
+  }
+  return result;
+}
+
+}  // namespace gpt::exchange

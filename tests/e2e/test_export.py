@@ -1,0 +1,190 @@
+"""gpt-export: what transformers makes of the folder, and what gpt-train makes of one of theirs. Skipped where transformers is not installed."""
+
+import pathlib
+import struct
+import subprocess
+import tempfile
+import unittest
+
+import torch
+
+import programs
+
+try:
+    import safetensors.torch
+    import transformers
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+except ImportError as missing:
+    transformers, why_not = None, str(missing)
+
+TEXT = "12: the quick brown fox jumps over the lazy dog.\n\n  Strange  spaces , \ttabs isn't 1234 dogs.\na café, a naïve fox; 語\n"
+
+FORMS = {
+    "llama": {"model.norm": "rmsnorm"},
+    "llama_untied": {"model.n_kv_head": 1, "model.tie_weights": "false", "model.bias": "true", "data.tokenizer": "byte"},
+    "gpt2": {"model.norm": "layernorm", "model.mlp": "gelu", "model.position": "learned", "model.bias": "true", "data.tokenizer": "bpe:300"},
+    "gpt2_plain": {"model.norm": "layernorm", "model.mlp": "gelu", "model.position": "learned", "model.tie_weights": "false",
+                   "data.tokenizer": "gpt2"},
+}
+
+
+class Scratch(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.root = pathlib.Path(folder.name)
+        cls.text = programs.write_text(cls.root)
+        cls.text.write_text(cls.text.read_text() + TEXT)
+
+    @classmethod
+    def run_of(cls, form):
+        run = cls.root / form
+        if not run.exists():
+            options = {key.replace(".", "__"): value for key, value in FORMS[form].items()}
+            programs.train(run, cls.text, training__max_steps=6, **options)
+        return run
+
+    def export(self, form, *words, check_code=0, output=None):
+        output = output or self.root / f"{form}-exported"
+        done = programs.run("gpt-export", "--checkpoint", self.run_of(form), "--output", output, *words, check_code=check_code)
+        return output if check_code == 0 else done.stderr
+
+
+class Folder(Scratch):
+    """What can be seen without transformers."""
+
+    def test_a_second_export_is_the_same_to_the_byte(self):
+        first = self.export("llama", output=self.root / "first")
+        names = sorted(path.name for path in first.iterdir())
+        self.assertEqual(names, ["README.md", "config.json", "generation_config.json", "model.safetensors", "tokenizer.json",
+                                 "tokenizer_config.json"])
+        before = {name: (first / name).read_bytes() for name in names}
+        self.export("llama", output=first)  # over itself
+        second = self.export("llama", output=self.root / "second")
+        for folder in (first, second):
+            self.assertEqual({path.name: path.read_bytes() for path in folder.iterdir()}, before)
+
+    def test_the_card_says_what_the_model_is(self):
+        card = (self.export("llama", "--dtype", "bfloat16") / "README.md").read_text()
+        for part in ("in the form of Llama", "text.txt", "6 steps", "validation loss", "bfloat16", "gpt-train --", "--data.text text.txt"):
+            self.assertIn(part, card)
+        self.assertNotIn(str(self.root), card)
+
+    def test_a_folder_with_other_things_is_left_alone(self):
+        other = self.root / "other"
+        other.mkdir()
+        (other / "config.json").write_text("{}")
+        self.assertIn("holds something else than an export", self.export("llama", check_code=2, output=other))
+        self.assertIn("it is a file", self.export("llama", check_code=2, output=self.text))
+        self.assertEqual([path.name for path in other.iterdir()], ["config.json"])
+
+    def test_wrong_command_lines_say_what_to_write(self):
+        for words, part in ((("--output", "x"), "--checkpoint"), (("--checkpoint", "x"), "--output FOLDER"),
+                            (("--checkpoint", "x", "--output", "y", "--format", "onnx"), "must be one of huggingface")):
+            self.assertIn(part, programs.run("gpt-export", *words, cwd=self.root, check_code=2).stderr)
+        self.assertIn("cannot read", programs.run("gpt-export", "--checkpoint", self.root / "none.pt", "--output", self.root / "none",
+                                                  check_code=4).stderr)
+        self.assertFalse((self.root / "none").exists())
+
+    def test_a_form_that_transformers_lacks_is_refused_by_name(self):
+        run = self.root / "geglu"
+        programs.train(run, self.text, training__max_steps=1, model__mlp="geglu")
+        line = programs.run("gpt-export", "--checkpoint", run, "--output", self.root / "none", check_code=4).stderr
+        self.assertIn("model.mlp geglu (Llama has swiglu)", line)
+
+    def test_a_run_begins_with_an_exported_model(self):
+        exported = self.export("llama")
+        again = {key: value for key, value in programs.TINY.items() if not key.startswith("model.")}
+        merged = {**again, "data.text": self.text, "output_dir": self.root / "tuned", "training.init_from": exported, "training.max_steps": 2}
+        done = programs.run("gpt-train", *programs.flags(merged), check_code=0)
+        self.assertIn(f"Beginning a new run with the weights of {exported}", done.stderr)
+        tuned = torch.load(self.root / "tuned/ckpt.pt", weights_only=True)
+        self.assertEqual(tuned["config"]["model"]["n_embd"], 32)
+        self.assertEqual(tuned["tokenizer"], torch.load(self.run_of("llama") / "ckpt.pt", weights_only=True)["tokenizer"])
+        first = programs.losses(self.root / "tuned")[1][0]
+        self.assertLess(first, programs.losses(self.run_of("llama"))[1][0] - 0.2)
+        exported.rename(self.root / "moved")  # it is not needed any more
+        programs.run("gpt-train", *programs.flags({**merged, "training.max_steps": 3}), check_code=0)
+        (self.root / "moved").rename(exported)
+        line = programs.run("gpt-train", *programs.flags({**merged, "output_dir": self.root / "refused"}), "--n_layer", 3, check_code=2).stderr
+        self.assertIn("model.n_layer 3", line)
+        found = programs.checks(*programs.flags({**merged, "output_dir": self.root / "planned"}), "--no-probe", check_code=0)
+        self.assertIn(str(exported), found["checkpoint"]["detail"])
+
+
+@unittest.skipUnless(transformers, f"transformers is not installed: {'' if transformers else why_not}")
+class Transformers(Scratch):
+    def logits_of_ours(self, path):
+        output = self.root / "logits.safetensors"
+        subprocess.run([programs.BIN / "write_logits", path, output], check=True)
+        read = safetensors.torch.load_file(output)
+        return read["ids"], read["logits"]
+
+    def assert_same_logits(self, ours, folder, what):
+        ids, logits = self.logits_of_ours(ours)
+        model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+        with torch.no_grad():
+            theirs = model(ids).logits
+        self.assertEqual(theirs.shape, logits.shape)
+        error = ((theirs - logits).abs().max() / logits.abs().max()).item()
+        print(f"{what}: {error:.1e} of the largest logit, which is {logits.abs().max().item():.3g}")
+        self.assertLess(error, 1e-5)
+
+    def test_logits_are_those_of_the_checkpoint(self):
+        for form in FORMS:
+            with self.subTest(form):
+                folder = self.export(form)
+                self.assert_same_logits(self.run_of(form), folder, f"{form}, exported")
+                self.assert_same_logits(folder, folder, f"{form}, read again")
+
+    def test_weights_in_16_bits_are_rounded_ones(self):
+        for name, dtype in (("bfloat16", torch.bfloat16), ("float16", torch.float16)):
+            exact = safetensors.torch.load_file(self.export("gpt2") / "model.safetensors")
+            rounded = safetensors.torch.load_file(self.export("gpt2", "--dtype", name) / "model.safetensors")
+            self.assertEqual(exact.keys(), rounded.keys())
+            for key, value in exact.items():
+                self.assertTrue(torch.equal(value.to(dtype), rounded[key]), key)
+
+    def ids_of_ours(self, form, sample):
+        saved, documents, ids = (self.root / name for name in ("tokenizer.json", "documents", "ids"))
+        saved.write_text(torch.load(self.run_of(form) / "ckpt.pt", weights_only=True)["tokenizer"])
+        documents.write_bytes(struct.pack("<I", len(sample.encode())) + sample.encode())
+        subprocess.run([programs.BIN / "encode_file", saved, documents, ids], check=True, capture_output=True)
+        count, *values = (value for value, in struct.iter_unpack("<i", ids.read_bytes()))
+        self.assertEqual(count, len(values))
+        return values
+
+    def test_ids_and_texts_are_those_of_the_tokenizer(self):
+        for form in FORMS:
+            with self.subTest(form):
+                tokenizer = transformers.AutoTokenizer.from_pretrained(self.export(form))
+                ids = tokenizer(TEXT).input_ids
+                self.assertEqual(ids, self.ids_of_ours(form, TEXT))
+                self.assertEqual(tokenizer.decode(ids), TEXT)
+        with self.assertRaises(Exception):
+            transformers.AutoTokenizer.from_pretrained(self.export("llama"))("Ω is no character of the text")
+
+    def test_models_of_transformers_are_read(self):
+        torch.manual_seed(3)
+        shape = {"vocab_size": 101, "initializer_range": 0.3}
+        llama = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+                 "max_position_embeddings": 24}
+        configs = {
+            "gpt2": transformers.GPT2Config(n_embd=32, n_layer=2, n_head=4, n_positions=24, **shape),
+            "llama": transformers.LlamaConfig(**llama, **shape, rope_theta=5000.0, rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
+            "llama, tied": transformers.LlamaConfig(**llama, **shape, tie_word_embeddings=True),
+        }
+        for name, config in configs.items():
+            for shard in ("50GB", "20KB"):
+                with self.subTest(name, shard=shard):
+                    folder = self.root / f"theirs-{name}-{shard}"
+                    transformers.AutoModelForCausalLM.from_config(config).save_pretrained(folder, max_shard_size=shard)
+                    shards = len(list(folder.glob("*.safetensors")))
+                    self.assertEqual(shards > 1, shard == "20KB")
+                    self.assert_same_logits(folder, folder, f"{name} of transformers in {shards} files")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,77 @@
+// Our tokenizers in Hugging Face's form. What `tokenizers` makes of these files is tested by tests/e2e/test_export.py.
+#include "gpt/exchange/tokenizer_files.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "gpt/core/error.h"
+#include "gpt/tokenizer/make_tokenizer.h"
+#include "support/expect_error.h"
+
+namespace gpt::exchange {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kCharacters =
+    R"({"version":"1.0","truncation":null,"padding":null,"added_tokens":[],"normalizer":null,)"
+    R"("pre_tokenizer":{"type":"Split","pattern":{"Regex":"[\\s\\S]"},"behavior":"Isolated","invert":false},)"
+    R"("post_processor":null,"decoder":{"type":"Fuse"},)"
+    R"("model":{"type":"WordLevel","vocab":{"\n":0," ":1,"a":2,"é":3,"語":4},"unk_token":"<unk>"}})";
+
+TEST(TokenizerFiles, CharactersAreWordsOfTheirOwn) {
+  const auto tokenizer = make_tokenizer("char", "a é語\n");
+  EXPECT_EQ(hugging_face_json(*tokenizer), kCharacters);
+  EXPECT_EQ(tokenizer_from_hugging_face(kCharacters, "here")->to_json(), tokenizer->to_json());
+}
+
+TEST(TokenizerFiles, OtherWordsAreRefused) {
+  const auto refused = [](const std::string& path, const json& value) {
+    json file = json::parse(kCharacters);
+    file[json::json_pointer(path)] = value;
+    EXPECT_ERROR(tokenizer_from_hugging_face(file.dump(), "here"), ExitCode::data, "here: ");
+  };
+  refused("/model/vocab", {{"ab", 0}, {"c", 1}});
+  refused("/model/vocab", {{"a", 0}, {"b", 2}});
+  refused("/model/vocab", {{"a", 0}, {"b", 0}});
+  refused("/model/vocab", {{"a", "0"}});
+  refused("/model/vocab", json::object());
+  refused("/model/unk_token", "a");
+  refused("/normalizer", {{"type", "Lowercase"}});
+  refused("/pre_tokenizer", {{"type", "Whitespace"}});
+  refused("/decoder", nullptr);
+}
+
+TEST(TokenizerFiles, BytesAreBpeWithoutMerges) {
+  const json file = json::parse(hugging_face_json(*make_tokenizer("byte", "")));
+  EXPECT_EQ(file["model"]["type"], "BPE");
+  EXPECT_EQ(file["model"]["merges"], json::array());
+  EXPECT_EQ(file["model"]["vocab"].size(), 256);
+  EXPECT_EQ(file["model"]["vocab"]["A"], 65);
+  EXPECT_EQ(file["model"]["vocab"]["\u0120"], 32);
+  const auto read = tokenizer_from_hugging_face(file.dump(), "here");
+  EXPECT_EQ(read->encode("a é"), make_tokenizer("byte", "")->encode("a é"));
+}
+
+TEST(TokenizerFiles, BytePairsAreAsTheyAre) {
+  const auto tokenizer = make_tokenizer("bpe:300", "the cat and the dog and the cat and the dog");
+  EXPECT_EQ(hugging_face_json(*tokenizer), tokenizer->to_json());
+  EXPECT_EQ(tokenizer_from_hugging_face(tokenizer->to_json(), "here")->to_json(), tokenizer->to_json());
+}
+
+TEST(TokenizerFiles, TheClassTakesTheFileAsItIs) {
+  const json plain = json::parse(tokenizer_config_json(*make_tokenizer("byte", ""), 64).dump());
+  EXPECT_EQ(plain, json::parse(R"({"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": 64,
+                                   "clean_up_tokenization_spaces": false})"));
+  const auto tokenizer = make_tokenizer("bpe:300", "the cat and the dog");
+  const TextEnds ends = text_ends(*tokenizer);
+  EXPECT_EQ(ends.end, tokenizer->end_of_text());
+  EXPECT_EQ(ends.begin, ends.end);
+  const json with_end = json::parse(tokenizer_config_json(*tokenizer, 64).dump());
+  EXPECT_EQ(with_end.contains("eos_token"), ends.end.has_value());
+}
+
+}  // namespace
+}  // namespace gpt::exchange

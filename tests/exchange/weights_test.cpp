@@ -1,0 +1,200 @@
+// Weights there and back, and what is refused on the way.
+#include "gpt/exchange/weights.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <map>
+#include <string>
+
+#include "core/scratch_folder.h"
+#include "gpt/core/error.h"
+#include "gpt/model/gpt.h"
+#include "support/expect_error.h"
+
+namespace gpt::exchange {
+namespace {
+
+ModelConfig small_model(bool is_gpt2) {
+  ModelConfig model;
+  model.n_layer = 2;
+  model.n_head = 4;
+  model.n_embd = 16;
+  model.block_size = 8;
+  model.vocab_size = 10;  // padded to 64 rows
+  if (!is_gpt2) {
+    model.n_kv_head = 2;
+    return model;
+  }
+  model.norm = Norm::layernorm;
+  model.mlp = Mlp::gelu;
+  model.position = Position::learned;
+  model.bias = true;
+  return model;
+}
+
+// Every value another one, so that nothing can be mistaken for something else; padding rows are zero.
+NamedTensors numbered_weights(const ModelConfig& model) {
+  NamedTensors weights = GPT(model, at::kCPU, /*seed=*/1).parameters().values();
+  int64_t next = 1;
+  for (auto& [name, tensor] : weights) {
+    tensor = at::arange(next, next + tensor.numel(), at::kFloat).reshape(tensor.sizes()).mul_(0x1p-8);
+    next += tensor.numel();
+    if (tensor.size(0) == model.padded_vocab())
+      tensor.narrow(0, *model.vocab_size, model.padded_vocab() - *model.vocab_size).zero_();
+  }
+  return weights;
+}
+
+class WeightsTest : public testing::TestWithParam<bool> {
+ protected:
+  using Tensors = std::map<std::string, at::Tensor>;
+
+  void write(const Tensors& tensors, const std::string& name = "model.safetensors",
+             at::ScalarType type = at::kFloat) const {
+    std::filesystem::create_directories(folder_ / "model");
+    written_weights(folder_ / ("model/" + name), tensors, type)->commit();
+  }
+  NamedTensors read() const { return read_weights(folder_ / "model", model_, family_); }
+  void expect_equal_weights(const NamedTensors& read) const {
+    ASSERT_EQ(read.size(), weights_.size());
+    for (size_t i = 0; i < read.size(); ++i) {
+      EXPECT_EQ(read[i].first, weights_[i].first);
+      EXPECT_TRUE(read[i].second.equal(weights_[i].second)) << read[i].first;
+    }
+  }
+
+  const ScratchFolder folder_;
+  const ModelConfig model_ = small_model(GetParam());
+  const Family family_ = family_of(model_, "here");
+  const NamedTensors weights_ = numbered_weights(model_);
+  const Tensors theirs_ = to_hugging_face(model_, family_, weights_);
+};
+
+TEST_P(WeightsTest, ComeBackBitForBit) {
+  write(theirs_);
+  expect_equal_weights(read());
+  expect_equal_weights(read_weights(folder_ / "model/model.safetensors", model_, family_));
+}
+
+TEST_P(WeightsTest, OfSixteenBitsAreReadAsTheyAre) {
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+    write(theirs_, "model.safetensors", type);
+    const NamedTensors read_back = read();
+    for (size_t i = 0; i < read_back.size(); ++i)
+      EXPECT_TRUE(read_back[i].second.equal(weights_[i].second.to(type).to(at::kFloat)));
+  }
+}
+
+TEST_P(WeightsTest, AreReadFromSeveralFilesWithAnIndex) {
+  Tensors first, second;
+  std::string map;
+  for (const auto& [name, tensor] : theirs_) {
+    const bool is_first = first.size() <= second.size();
+    (is_first ? first : second)[name] = tensor;
+    map += (map.empty() ? "\"" : ",\"") + name + "\":\"" + (is_first ? "a.safetensors\"" : "b.safetensors\"");
+  }
+  write(first, "a.safetensors");
+  write(second, "b.safetensors");
+  const auto index = [&](const std::string& text) { folder_.file("model/model.safetensors.index.json", text); };
+  index("{\"weight_map\":{" + map + "}}");
+  expect_equal_weights(read());
+  index("{\"weight_map\":{\"x\":\"a.safetensors\"," + map + "}}");
+  EXPECT_ERROR(read(), ExitCode::checkpoint, "tensor 'x' is missing, which the index places here");
+  for (const std::string file : {"../a.safetensors", "/a.safetensors", "a.bin"}) {
+    index("{\"weight_map\":{\"x\":\"" + file + "\"}}");
+    EXPECT_ERROR(read(), ExitCode::checkpoint, "the name of a .safetensors file beside it is needed");
+  }
+  index("{\"weight_map\":{\"x\":1}}");
+  EXPECT_ERROR(read(), ExitCode::checkpoint, "the name of a .safetensors file beside it is needed");
+  for (const char* text : {"{", "[]", "{\"weight_map\":[]}"}) {
+    index(text);
+    EXPECT_ERROR(read(), ExitCode::checkpoint, "it has no weight_map of names and files");
+  }
+}
+
+TEST_P(WeightsTest, OfABaseModelHaveNoPrefix) {
+  Tensors bare;
+  for (const auto& [name, tensor] : theirs_) bare[name.substr(name.find('.') + 1)] = tensor;
+  bare[GetParam() ? "h.0.attn.bias" : "layers.0.self_attn.rotary_emb.inv_freq"] = at::zeros({1, 1, 8, 8});  // computed
+  write(bare);
+  expect_equal_weights(read());
+}
+
+TEST_P(WeightsTest, ThatDoNotFitAreRefusedByName) {
+  const auto refused = [&](const std::string& part, const auto& change) {
+    Tensors tensors = theirs_;
+    change(tensors);
+    write(tensors);
+    EXPECT_ERROR(read(), ExitCode::checkpoint, folder_ / "model cannot be used: " + part);
+  };
+  const std::string name = theirs_.begin()->first;
+  const at::Tensor tensor = theirs_.begin()->second;
+  refused("tensor '" + name + "' is missing", [&](Tensors& t) { t.erase(name); });
+  refused("tensor '" + name + "' has the shape [3]; by config.json it is [",
+          [&](Tensors& t) { t[name] = at::zeros({3}); });
+  refused("tensor 'model.layers.0.self_attn.q_norm.weight' has no place in",
+          [](Tensors& t) { t["model.layers.0.self_attn.q_norm.weight"] = at::zeros({4}); });
+  refused("tensor 'lm_head.weight' is not the embedding",
+          [](Tensors& t) { t["lm_head.weight"] = at::zeros({10, 16}); });
+  write(theirs_);
+  Tensors with_head = theirs_;
+  with_head["lm_head.weight"] = weights_.front().second.narrow(0, 0, 10);
+  write(with_head);
+  expect_equal_weights(read());
+}
+
+TEST_P(WeightsTest, ThatAreNoNumbersAreRefused) {
+  Tensors tensors = theirs_;
+  const std::string name = tensors.begin()->first;
+  for (const double value : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+    tensors[name] = at::full(theirs_.at(name).sizes(), value, at::kFloat);
+    EXPECT_ERROR(write(tensors), ExitCode::numerics, "'" + name + "' holds values that are not finite in F32");
+    std::vector<TensorForm> forms;
+    for (const auto& [n, t] : tensors) forms.push_back({n, "F32", t.sizes().vec()});
+    std::filesystem::create_directories(folder_ / "model");
+    SafetensorsWriter file(folder_ / "model/model.safetensors", forms);
+    for (const auto& [n, t] : tensors) {
+      const at::Tensor values = t.contiguous();
+      file.add({static_cast<const std::byte*>(values.const_data_ptr()), values.nbytes()});
+    }
+    file.commit();
+    EXPECT_ERROR(read(), ExitCode::checkpoint, "tensor '" + name + "' holds values that are not finite");
+  }
+  tensors[name] = at::full(theirs_.at(name).sizes(), 1e5, at::kFloat);
+  EXPECT_ERROR(write(tensors, "model.safetensors", at::kHalf), ExitCode::numerics,
+               "not finite in F16; use --dtype float32");
+}
+
+TEST(Weights, OfAModelWithoutBiasesAreWrittenWithZeros) {
+  ModelConfig model = small_model(/*is_gpt2=*/true);
+  model.bias = false;
+  const auto theirs = to_hugging_face(model, Family::gpt2, numbered_weights(model));
+  EXPECT_TRUE(theirs.at("transformer.h.1.attn.c_attn.bias").equal(at::zeros({48})));
+  EXPECT_EQ(theirs.at("transformer.wte.weight").size(0), 10);
+}
+
+TEST(Weights, OfAnotherTypeAreRefused) {
+  const ScratchFolder folder;
+  const ModelConfig model = small_model(/*is_gpt2=*/false);
+  std::vector<TensorForm> forms;
+  for (const Counterpart& part : counterparts(model, Family::llama)) forms.push_back({part.name, "I32", part.shape});
+  SafetensorsWriter file(folder / "a.safetensors", forms);
+  for (const TensorForm& form : forms) {
+    const at::Tensor values = at::zeros(form.shape, at::kInt);
+    file.add({static_cast<const std::byte*>(values.const_data_ptr()), values.nbytes()});
+  }
+  file.commit();
+  EXPECT_ERROR(read_weights(folder / "a.safetensors", model, Family::llama), ExitCode::checkpoint,
+               "is I32; F32, F16 or BF16 is needed");
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, WeightsTest, testing::Bool(),
+                         [](const auto& info) { return info.param ? "gpt2" : "llama"; });
+
+}  // namespace
+}  // namespace gpt::exchange
