@@ -46,9 +46,12 @@ void multiply_tile(const RowProductArguments<W>& of, int64_t row, int64_t column
   const W* weight = of.weight + column * of.K;
   const auto add_terms = [&](int64_t k, int64_t count) {
     FloatPair terms[kRows];
+#pragma GCC unroll 4
     for (int i = 0; i < kRows; ++i) terms[i] = cpu::load(x + i * of.K + k, count);
+#pragma GCC unroll 4
     for (int j = 0; j < kColumns; ++j) {
       const FloatPair w = Terms<W>::load(weight + j * of.K + k, count);
+#pragma GCC unroll 4
       for (int i = 0; i < kRows; ++i) sums[i][j] = fmadd(terms[i], w, sums[i][j]);
     }
   };
