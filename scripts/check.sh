@@ -146,7 +146,12 @@ check_records() {
 }
 
 # The tables of figures are those of tests/figures, with a mark where the code has changed since.
-check_figures() { python3 -B scripts/figures.py --check 2>&1; }
+# A bare machine may have no Python before the set-up, which scripts/test.sh follows by another check.
+check_figures() {
+  local python=.deps/venv/bin/python
+  [[ -x $python ]] || python=$(command -v python3) || return 0
+  "$python" -B scripts/figures.py --check 2>&1
+}
 
 check_format() {
   find src include tests -regex '.*\.\(cpp\|h\|cu\|cuh\)' | xargs -r "$tools/clang-format" --dry-run -Werror 2>&1 | awk -F : -v tool="$tools/clang-format" '
