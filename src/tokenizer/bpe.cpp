@@ -13,6 +13,7 @@
 #include "bpe_merges.h"
 #include "gpt/core/error.h"
 #include "gpt/tokenizer/bpe_files.h"
+#include "gpt/tokenizer/text_error.h"
 #include "piece_memo.h"
 
 namespace gpt {
@@ -67,13 +68,15 @@ TokenIds token_ids(const BpeModel& model, const std::vector<bool>& special, cons
   return ids;
 }
 
-std::array<int32_t, 256> ids_of_bytes(const TokenIds& ids, const std::string& origin) {
+constexpr int32_t kNoToken = -1;
+
+// Vocabularies of others may lack bytes that their texts never had, such as control characters.
+std::array<int32_t, 256> ids_of_bytes(const TokenIds& ids) {
   std::array<int32_t, 256> result;
   for (int byte = 0; byte < 256; ++byte) {
     const char c = static_cast<char>(byte);
     const auto found = ids.find(std::string_view(&c, 1));
-    if (found == ids.end()) throw Error(ExitCode::data, fmt::format("{}: byte 0x{:02X} has no token", origin, byte));
-    result[byte] = found->second;
+    result[byte] = found == ids.end() ? kNoToken : found->second;
   }
   return result;
 }
@@ -117,26 +120,34 @@ struct BpeTokenizer::Impl {
   Impl(BpeModel given, const std::string& origin) : model(std::move(given)) {
     const std::vector<bool> special = special_ids(model, origin);
     TokenIds ids = token_ids(model, special, origin);
-    byte_ids = ids_of_bytes(ids, origin);
+    byte_ids = ids_of_bytes(ids);
     merges = merge_rules(model, ids, origin);
     if (!model.ignore_merges) return;
     std::erase_if(ids, [&](const auto& entry) { return special[entry.second]; });
     whole_pieces = std::move(ids);
   }
 
-  void encode_piece(std::string_view piece, std::vector<int32_t>& ids) const {
+  // `offset`: where the piece begins in the text, for a message.
+  void encode_piece(std::string_view piece, size_t offset, std::vector<int32_t>& ids) const {
     if (model.ignore_merges) {
       const auto found = whole_pieces.find(piece);
       if (found != whole_pieces.end()) return ids.push_back(found->second);
     }
-    for (; !piece.empty(); piece.remove_prefix(std::min(piece.size(), kLongestPiece))) {
+    while (!piece.empty()) {
       const std::string_view part = piece.substr(0, kLongestPiece);
       const size_t first = ids.size();
-      ids.resize(first + part.size());
-      std::transform(part.begin(), part.end(), ids.begin() + first,
-                     [&](char c) { return byte_ids[static_cast<unsigned char>(c)]; });
+      for (size_t i = 0; i < part.size(); ++i) ids.push_back(id_of_byte(part[i], offset + i));
       merges.apply(ids, first);
+      piece.remove_prefix(part.size());
+      offset += part.size();
     }
+  }
+
+  int32_t id_of_byte(char c, size_t offset) const {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte_ids[byte] != kNoToken) return byte_ids[byte];
+    throw TextError(offset, fmt::format("0x{:02X} has no token in this tokenizer", byte),
+                    "take it out of the text, or use another tokenizer");
   }
 };
 
@@ -190,7 +201,7 @@ void BpeTokenizer::encode(std::string_view text, std::vector<int32_t>& ids) cons
       PieceMemo::Entry* const entry = pieces[i].entry;
       if (!entry || !entry->holds(pieces[i].key, impl_->owner)) {
         merged.clear();
-        impl_->encode_piece(pieces[i].text, merged);
+        impl_->encode_piece(pieces[i].text, static_cast<size_t>(pieces[i].text.data() - text.data()), merged);
         if (!entry || merged.size() > PieceMemo::kMaxIds) {
           append(merged);
           continue;

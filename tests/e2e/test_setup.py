@@ -269,7 +269,7 @@ class Figures(Checks):
         self.figures(code)
         self.assertEqual(self.written(), self.TEXT.format(self.table("")))
         (self.root / "src/ops/gelu_kernel.cpp").unlink()
-        self.write("src/ops/cpu/gelu_kernel.cpp", '#include "cpu/a.h"\nint a;\n')
+        self.write("src/ops/cpu/gelu_kernel.cpp", '#include "ops/cpu/a.h"\nint a;\n')
         self.assertEqual(self.found(), "")
         self.write("src/ops/cpu/gelu_kernel.cpp", "int b;\n")
         self.assertIn("OPTIMIZATIONS.md:3: is not what tests/figures/speed.json says", self.found())
