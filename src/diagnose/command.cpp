@@ -31,15 +31,17 @@ void append(plan::Checks& checks, plan::Checks more) {
 
 bool colours() { return isatty(STDOUT_FILENO) && !std::getenv("NO_COLOR"); }
 
-const config::Guide kDiagnoseGuide = {.examples = R"(  gpt-diagnose
+config::Guide guide() {
+  return {.examples = R"(  gpt-diagnose
   gpt-diagnose --data my_text.txt
   gpt-diagnose --config config.yaml --gpu "RTX 4090" --price-per-hour 0.35
   gpt-diagnose --checkpoint models/mine
   gpt-diagnose --run models/a models/b
 )",
-                                      .ending = R"(Exit status
+          .ending = R"(Exit status
   0 no check failed, 1 a check failed, 2 wrong usage; 129, 130 and 143 after SIGHUP, Ctrl-C and SIGTERM.
 )"};
+}
 
 }  // namespace
 
@@ -64,7 +66,7 @@ int diagnose(int argc, char** argv) {
         if (!asked.gpu.empty()) config.device = "cuda";
         run::choose_for_this_machine(config, origins);
       },
-      kDiagnoseGuide);
+      guide());
   if (command.handled) return 0;
   require_consistent(asked, command, !runs.empty() ? "--run" : cache ? "--cache" : clear_cache ? "--clear-cache" : "");
   if (clear_cache && json)
