@@ -4,7 +4,6 @@
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/Generator.h>
-#include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/InferenceMode.h>
@@ -21,6 +20,7 @@
 #include "gpt/generate/sampler.h"
 #include "gpt/generate/text_stream.h"
 #include "gpt/ops/sdp_backends.h"
+#include "gpt/products/row_product.h"
 
 namespace gpt {
 namespace {
@@ -40,7 +40,9 @@ class Context {
         cache_(model.make_cache(1, model.config().block_size, compute_type)) {}
 
   void append(int64_t text, int32_t id) { tokens_[text].push_back(id); }
-  at::Tensor tokens(int64_t text) const { return on_device(tokens_[text].begin(), tokens_[text].end()).unsqueeze(0); }
+  at::Tensor tokens(int64_t text) const {  // (1, length)
+    return on_device({tokens_[text].begin(), tokens_[text].end()}, 1);
+  }
   int64_t cropped() const { return cropped_; }
 
   // How many tokens logits() will compute: one, unless a prompt or what is left of a cropped context is not in the cache yet.
@@ -51,26 +53,24 @@ class Context {
 
   at::Tensor logits() {  // (texts, V), after the last token of each
     const int64_t count = uncomputed();
-    if (!is_prompt_) return model_.forward_cached(last(count), cache_);
-    const at::Tensor shared = model_.forward_cached(last(count).narrow(0, 0, 1), cache_);  // (1, V)
+    if (!is_prompt_) return model_.forward_cached(last(texts(), count), cache_);
+    const at::Tensor shared = model_.forward_cached(last(1, count), cache_);  // (1, V)
     widen();
     return shared.expand({texts(), -1});
   }
 
  private:
-  using Ids = std::vector<int32_t>::const_iterator;
-
   int64_t texts() const { return std::ssize(tokens_); }
   int64_t length() const { return std::ssize(tokens_[0]); }
 
-  at::Tensor on_device(Ids begin, Ids end) const {
-    return at::tensor(std::vector<int64_t>(begin, end)).to(model_.device());
+  at::Tensor on_device(const std::vector<int64_t>& ids, int64_t rows) const {
+    return at::tensor(ids).view({rows, -1}).to(model_.device());
   }
 
-  at::Tensor last(int64_t count) const {  // (texts, count)
-    std::vector<at::Tensor> rows;
-    for (const std::vector<int32_t>& ids : tokens_) rows.push_back(on_device(ids.end() - count, ids.end()));
-    return at::stack(rows);
+  at::Tensor last(int64_t rows, int64_t count) const {  // (rows, count), of the first texts
+    std::vector<int64_t> ids;
+    for (int64_t text = 0; text < rows; ++text) ids.insert(ids.end(), tokens_[text].end() - count, tokens_[text].end());
+    return on_device(ids, rows);
   }
 
   // The prompt has been computed once for all texts.
@@ -120,11 +120,12 @@ at::Tensor ids_without_text(const Tokenizer& tokenizer, int64_t vocab_size, at::
   return at::zeros({vocab_size}, at::kBool).index_fill_(0, at::tensor(ids), true).to(device);
 }
 
-// The next id of one text; logits (1, V).
-int32_t draw(at::Tensor logits, const at::Tensor& tokens, const SamplingConfig& config, const at::Tensor& without_text,
-             at::Generator& generator) {
+// The next id of a text; logits (1, V).
+int32_t draw(at::Tensor logits, const Context& context, int64_t text, const SamplingConfig& config,
+             const at::Tensor& without_text, at::Generator& generator) {
   if (without_text.defined()) logits = logits.masked_fill(without_text, -std::numeric_limits<double>::infinity());
-  if (config.repetition_penalty != 1) logits = penalize_repetition(logits, tokens, config.repetition_penalty);
+  if (config.repetition_penalty != 1)
+    logits = penalize_repetition(logits, context.tokens(text), config.repetition_penalty);
   const int64_t id = sample(logits, config, generator).item<int64_t>();  // sync: its text is wanted now
   if (id >= 0) return static_cast<int32_t>(id);
   throw Error(ExitCode::numerics,
@@ -173,13 +174,12 @@ at::ScalarType generation_type(const Precision& precision, at::Device device) {
 }
 
 int64_t texts_at_once(const GPT& model, int64_t wanted) {
-  constexpr int64_t kMostTexts = 8;  // rows of which a product reads the weights once (products/row_product.h)
   constexpr double kMostCacheBytes = 2e9;
   const ModelConfig& config = model.config();
   const auto cache =
       static_cast<double>(2 * config.n_layer * config.kv_heads() * config.head_dim() * config.block_size) *
       sizeof(float);
-  return std::clamp<int64_t>(static_cast<int64_t>(kMostCacheBytes / cache), 1, std::min(wanted, kMostTexts));
+  return std::clamp<int64_t>(static_cast<int64_t>(kMostCacheBytes / cache), 1, std::min(wanted, ops::kMostFewRows));
 }
 
 std::vector<GenerationResult> generate_several(GPT& model, const Tokenizer& tokenizer, std::string_view prompt,
@@ -209,7 +209,7 @@ std::vector<GenerationResult> generate_several(GPT& model, const Tokenizer& toke
       Text& text = texts[i];
       int32_t token = 0;  // a text that has ended gets any token, so that all stay as long as each other
       if (!text.is_done) {
-        token = draw(logits.narrow(0, i, 1), context.tokens(i), config, without_text, text.generator);
+        token = draw(logits.narrow(0, i, 1), context, i, config, without_text, text.generator);
         if (text.result.new_tokens == 0) text.result.prefill_seconds = seconds_since(start);
         show(text, text.take(token, tokenizer));
         text.result.seconds = seconds_since(start);

@@ -17,7 +17,6 @@ GPT_CPU_KERNEL(RowProductKernel<c10::Half>, row_product_float16)
 
 namespace {
 
-constexpr int64_t kMostRows = 8;          // with more, products of blocks are faster
 constexpr int64_t kLeastTerms = 1 << 16;  // for a thread: below, waking it costs more than it saves
 constexpr int64_t kColumns = 4;           // that a kernel computes together
 
@@ -47,7 +46,7 @@ void multiply_rows(const RowProductKernel<W>& kernel, const at::Tensor& rows, co
 }  // namespace cpu
 
 bool has_few_rows(const at::Tensor& rows, const at::Tensor& weight) {
-  return rows.is_cpu() && rows.dim() == 2 && rows.size(0) <= cpu::kMostRows && rows.scalar_type() == at::kFloat &&
+  return rows.is_cpu() && rows.dim() == 2 && rows.size(0) <= kMostFewRows && rows.scalar_type() == at::kFloat &&
          weight.is_contiguous() &&
          (weight.scalar_type() == at::kFloat || weight.scalar_type() == at::kBFloat16 ||
           weight.scalar_type() == at::kHalf);
