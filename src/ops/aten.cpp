@@ -27,7 +27,7 @@
 #include "gpt/ops/sdp_backends.h"
 #include "gpt/products/product.h"
 
-namespace gpt::ops::aten {
+namespace gpt::ops {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -64,59 +64,89 @@ at::Tensor cross_entropy(const at::Tensor& x, const Parameter& head, const at::T
                                 options.label_smoothing);
 }
 
+class AtenOperators : public Operators {
+ public:
+  at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions, int64_t offset,
+                       double dropout) const override {
+    at::Tensor x = at::embedding(table.tracked(), ids);
+    if (positions.defined()) x = x + positions.tracked().narrow(0, offset, ids.size(1));
+    return at::dropout(x, dropout, /*train=*/true);
+  }
+
+  Normalized add_norm(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch,
+                      double dropout) const override {
+    const at::Tensor sum = branch.defined() ? x + at::dropout(branch, dropout, /*train=*/true) : x;
+    const at::IntArrayRef shape = norm.weight.value().sizes();
+    return {sum, norm.kind == Norm::layernorm
+                     ? at::layer_norm(sum, shape, norm.weight.tracked(), norm.bias.tracked(), norm.eps)
+                     : at::rms_norm(sum, shape, norm.weight.tracked(), norm.eps)};
+  }
+
+  // Always keeps its input.
+  at::Tensor linear(const at::Tensor& x, const LinearLayer& layer, ProductInput /*input*/) const override {
+    return at::linear(x, layer.weight.tracked(), layer.bias.tracked());
+  }
+
+  std::pair<at::Tensor, at::Tensor> linear_pair(const at::Tensor& x, const LinearLayer& first,
+                                                const LinearLayer& second, ProductInput input) const override {
+    return {linear(x, first, input), linear(x, second, input)};
+  }
+
+  at::Tensor linear_gelu(const at::Tensor& x, const LinearLayer& layer, ProductInput input) const override {
+    at::Tensor y;
+    {
+      const InPart part(part::kProducts);
+      y = linear(x, layer, input);
+    }
+    const InPart part(part::kActivation);
+    return activate(Activation::gelu, y);
+  }
+
+  at::Tensor linear_for_backward(const at::Tensor& x, const LinearLayer& layer) const override {
+    const auto bias = layer.bias.defined() ? std::optional(in_product_type(layer.bias.tracked())) : std::nullopt;
+    return LinearForBackward::apply(in_product_type(x), in_product_type(layer.weight.tracked()), bias);
+  }
+
+  Heads split_heads(at::Tensor qkv, const AttentionSpec& spec, const RotaryTables& rotary) const override {
+    const auto [H, KV] = std::pair(spec.heads, spec.kv_heads);
+    const int64_t B = qkv.size(0), T = qkv.size(1), heads = H + 2 * KV;
+    auto parts = qkv.view({B, T, heads, -1}).split_with_sizes({H, KV, KV}, 2);
+    if (rotary.cos.defined()) {
+      parts[0] = ops::rotary(parts[0], rotary);
+      parts[1] = ops::rotary(parts[1], rotary);
+    }
+    return {parts[0], parts[1], parts[2]};
+  }
+
+  at::Tensor attention(at::Tensor qkv, const AttentionSpec& spec, const RotaryTables& rotary) const override {
+    return aten_attention(split_heads(std::move(qkv), spec, rotary), spec.dropout);
+  }
+
+  at::Tensor activate(Activation activation, const at::Tensor& x) const override {
+    return activation == Activation::silu ? at::silu(x) : at::gelu(x, "tanh");
+  }
+
+  at::Tensor activate_gated(Activation activation, const at::Tensor& gate, const at::Tensor& in,
+                            double dropout) const override {
+    return at::dropout(activate(activation, gate) * in, dropout, /*train=*/true);
+  }
+
+  // All logits at once; `upstream` is not needed.
+  at::Tensor classifier_loss(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
+                             const ClassifierOptions& options, const at::Tensor& /*upstream*/) const override {
+    return cross_entropy(x, head, targets, options, at::Reduction::Mean);
+  }
+
+  at::Tensor classifier_losses(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
+                               const ClassifierOptions& options) const override {
+    const at::NoGradGuard no_grad;
+    return cross_entropy(x, head, targets, options, at::Reduction::None);
+  }
+};
+
 }  // namespace
 
-at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions, int64_t offset,
-                     double dropout) {
-  at::Tensor x = at::embedding(table.tracked(), ids);
-  if (positions.defined()) x = x + positions.tracked().narrow(0, offset, ids.size(1));
-  return at::dropout(x, dropout, /*train=*/true);
-}
-
-Normalized add_norm(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch, double dropout) {
-  const at::Tensor sum = branch.defined() ? x + at::dropout(branch, dropout, /*train=*/true) : x;
-  const at::IntArrayRef shape = norm.weight.value().sizes();
-  return {sum, norm.kind == Norm::layernorm
-                   ? at::layer_norm(sum, shape, norm.weight.tracked(), norm.bias.tracked(), norm.eps)
-                   : at::rms_norm(sum, shape, norm.weight.tracked(), norm.eps)};
-}
-
-at::Tensor linear(const at::Tensor& x, const Parameter& weight, const Parameter& bias, ProductInput /*input*/) {
-  return at::linear(x, weight.tracked(), bias.tracked());
-}
-
-std::pair<at::Tensor, at::Tensor> linear_pair(const at::Tensor& x, const LinearLayer& first, const LinearLayer& second,
-                                              ProductInput input) {
-  return {aten::linear(x, first.weight, first.bias, input), aten::linear(x, second.weight, second.bias, input)};
-}
-
-at::Tensor linear_for_backward(const at::Tensor& x, const Parameter& weight, const Parameter& bias) {
-  const auto b = bias.defined() ? std::optional(in_product_type(bias.tracked())) : std::nullopt;
-  return LinearForBackward::apply(in_product_type(x), in_product_type(weight.tracked()), b);
-}
-
-at::Tensor linear_gelu(const at::Tensor& x, const Parameter& weight, const Parameter& bias, ProductInput input) {
-  at::Tensor y;
-  {
-    const InPart part(part::kProducts);
-    y = aten::linear(x, weight, bias, input);
-  }
-  const InPart part(part::kActivation);
-  return aten::activate(Activation::gelu, y);
-}
-
-Heads split_heads(at::Tensor qkv, const AttentionSpec& spec, const RotaryTables& rotary) {
-  const auto [H, KV] = std::pair(spec.heads, spec.kv_heads);
-  const int64_t B = qkv.size(0), T = qkv.size(1), heads = H + 2 * KV;
-  auto parts = qkv.view({B, T, heads, -1}).split_with_sizes({H, KV, KV}, 2);
-  if (rotary.cos.defined()) {
-    parts[0] = ops::rotary(parts[0], rotary);
-    parts[1] = ops::rotary(parts[1], rotary);
-  }
-  return {parts[0], parts[1], parts[2]};
-}
-
-at::Tensor attention(const Heads& heads, double dropout) {
+at::Tensor aten_attention(const Heads& heads, double dropout) {
   const auto& [q, k, v] = heads;
   const OnlySdpBackends backends(exact_for_dropout(dropout));
   const at::Tensor output =
@@ -125,82 +155,6 @@ at::Tensor attention(const Heads& heads, double dropout) {
                                        /*enable_gqa=*/k.size(2) < q.size(2));
   return output.transpose(1, 2).flatten(2);
 }
-
-at::Tensor attention(at::Tensor qkv, const AttentionSpec& spec, const RotaryTables& rotary) {
-  return attention(aten::split_heads(std::move(qkv), spec, rotary), spec.dropout);
-}
-
-at::Tensor activate(Activation activation, const at::Tensor& x) {
-  return activation == Activation::silu ? at::silu(x) : at::gelu(x, "tanh");
-}
-
-at::Tensor activate_gated(Activation activation, const at::Tensor& gate, const at::Tensor& in, double dropout) {
-  return at::dropout(aten::activate(activation, gate) * in, dropout, /*train=*/true);
-}
-
-at::Tensor classifier_loss(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
-                           const ClassifierOptions& options, const at::Tensor& /*upstream*/) {
-  return cross_entropy(x, head, targets, options, at::Reduction::Mean);
-}
-
-at::Tensor classifier_losses(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
-                             const ClassifierOptions& options) {
-  const at::NoGradGuard no_grad;
-  return cross_entropy(x, head, targets, options, at::Reduction::None);
-}
-
-}  // namespace gpt::ops::aten
-
-namespace gpt::ops {
-namespace {
-
-class AtenOperators : public Operators {
- public:
-  at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions, int64_t offset,
-                       double dropout) const override {
-    return aten::embedding(ids, table, positions, offset, dropout);
-  }
-  Normalized add_norm(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch,
-                      double dropout) const override {
-    return aten::add_norm(norm, x, branch, dropout);
-  }
-  at::Tensor linear(const at::Tensor& x, const LinearLayer& layer, ProductInput input) const override {
-    return aten::linear(x, layer.weight, layer.bias, input);
-  }
-  std::pair<at::Tensor, at::Tensor> linear_pair(const at::Tensor& x, const LinearLayer& first,
-                                                const LinearLayer& second, ProductInput input) const override {
-    return aten::linear_pair(x, first, second, input);
-  }
-  at::Tensor linear_gelu(const at::Tensor& x, const LinearLayer& layer, ProductInput input) const override {
-    return aten::linear_gelu(x, layer.weight, layer.bias, input);
-  }
-  at::Tensor linear_for_backward(const at::Tensor& x, const LinearLayer& layer) const override {
-    return aten::linear_for_backward(x, layer.weight, layer.bias);
-  }
-  Heads split_heads(at::Tensor qkv, const AttentionSpec& spec, const RotaryTables& rotary) const override {
-    return aten::split_heads(std::move(qkv), spec, rotary);
-  }
-  at::Tensor attention(at::Tensor qkv, const AttentionSpec& spec, const RotaryTables& rotary) const override {
-    return aten::attention(std::move(qkv), spec, rotary);
-  }
-  at::Tensor activate(Activation activation, const at::Tensor& x) const override {
-    return aten::activate(activation, x);
-  }
-  at::Tensor activate_gated(Activation activation, const at::Tensor& gate, const at::Tensor& in,
-                            double dropout) const override {
-    return aten::activate_gated(activation, gate, in, dropout);
-  }
-  at::Tensor classifier_loss(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
-                             const ClassifierOptions& options, const at::Tensor& upstream) const override {
-    return aten::classifier_loss(x, head, targets, options, upstream);
-  }
-  at::Tensor classifier_losses(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
-                               const ClassifierOptions& options) const override {
-    return aten::classifier_losses(x, head, targets, options);
-  }
-};
-
-}  // namespace
 
 SharedOperators aten_operators() {
   static const SharedOperators operators = std::make_shared<AtenOperators>();

@@ -78,7 +78,7 @@ at::Tensor attention(at::Tensor qkv, const AttentionSpec& spec, const RotaryTabl
   TORCH_CHECK(qkv.dim() == 3 && qkv.size(2) % heads == 0 && qkv.numel() > 0, "attention: qkv must be (B, T, ", heads,
               " D), got ", qkv.sizes());
   return qkv.is_cpu() ? attention_on_cpu(qkv, spec, rotary)
-                      : aten::attention(split_heads(std::move(qkv), spec, rotary), spec.dropout);
+                      : aten_attention(split_heads(std::move(qkv), spec, rotary), spec.dropout);
 }
 
 }  // namespace gpt::ops

@@ -66,7 +66,7 @@ class WithAtenAttention : public WrappedOperators {
  public:
   using WrappedOperators::WrappedOperators;
   at::Tensor attention(at::Tensor qkv, const AttentionSpec& spec, const RotaryTables& rotary) const override {
-    return aten::attention(std::move(qkv), spec, rotary);
+    return aten_operators()->attention(std::move(qkv), spec, rotary);
   }
 };
 

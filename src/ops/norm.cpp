@@ -108,7 +108,7 @@ void check(const Normalization& norm, const at::Tensor& x, const at::Tensor& bra
 
 Normalized add_norm(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch, double dropout) {
   check(norm, x, branch);
-  if (!x.is_cpu() && x.size(-1) > kMostNormColumnsOfCuda) return aten::add_norm(norm, x, branch, dropout);
+  if (!x.is_cpu() && x.size(-1) > kMostNormColumnsOfCuda) return aten_operators()->add_norm(norm, x, branch, dropout);
   const Dropout mask = branch.defined() ? draw_dropout(dropout, x) : Dropout();
   const at::Tensor rows = x.contiguous(), added = branch.defined() ? branch.contiguous() : branch;
   if (!at::GradMode::is_enabled()) return compute(in_float32(norm), mask, rows, added, /*statistics=*/{});

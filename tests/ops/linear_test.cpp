@@ -344,9 +344,12 @@ TEST(Linear, ForTheBackwardPassAloneGivesTheSameGradientsAndNoValues) {
   };
   compare(best_linear, linear_for_backward);
   const auto aten_linear = [](const at::Tensor& x, const Parameter& weight, const Parameter& bias) {
-    return aten::linear(x, weight, bias, ProductInput::keep);
+    return aten_operators()->linear(x, {weight, bias}, ProductInput::keep);
   };
-  compare(aten_linear, aten::linear_for_backward);
+  const auto aten_linear_for_backward = [](const at::Tensor& x, const Parameter& weight, const Parameter& bias) {
+    return aten_operators()->linear_for_backward(x, {weight, bias});
+  };
+  compare(aten_linear, aten_linear_for_backward);
 }
 
 TEST(Linear, AProductIsAddedByEitherLibrary) {
