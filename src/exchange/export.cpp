@@ -77,7 +77,7 @@ TextFiles text_files(const Checkpoint& checkpoint, const std::string& path, Fami
   const ModelConfig& model = checkpoint.config.model;
   const auto tokenizer = checkpoint.tokenizer.empty() ? nullptr : tokenizer_from_json(checkpoint.tokenizer, path);
   const TextEnds ends = tokenizer ? text_ends(*tokenizer) : TextEnds{};
-  TextFiles files = {{kCard, model_card(checkpoint, path, family, dtype)},
+  TextFiles files = {{kCard, model_card(checkpoint, path, tokenizer.get(), family, dtype)},
                      {"config.json", as_text(config_json(model, family, dtype, ends))},
                      {"generation_config.json", as_text(generation_json(ends))}};
   if (!tokenizer) return files;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "gpt/config/value.h"
 #include "gpt/core/error.h"
 #include "gpt/layout/parameter_table.h"
 
@@ -15,23 +16,22 @@ namespace {
 using Role = ParameterRole;
 
 // What of a form a family does not have: "model.mlp geglu (Llama has swiglu)".
-std::vector<std::string> differences(const ModelConfig& m, Family family) {
-  const bool is_gpt2 = family == Family::gpt2;
+std::vector<std::string> differences(const ModelConfig& model, Family family) {
+  ModelConfig own = model, theirs = model;
+  own.n_kv_head = model.kv_heads();  // auto and the number that it stands for are the same
+  if (family == Family::gpt2) {
+    theirs.norm = Norm::layernorm, theirs.mlp = Mlp::gelu, theirs.position = Position::learned;
+    theirs.n_kv_head = model.heads();
+  } else {
+    theirs.norm = Norm::rmsnorm, theirs.mlp = Mlp::swiglu, theirs.position = Position::rope;
+    theirs.n_kv_head = model.kv_heads();
+  }
   std::vector<std::string> found;
-  const auto require = [&](bool fits, std::string_view key, std::string_view value, std::string_view theirs) {
-    if (!fits) found.push_back(fmt::format("{} {} ({} has {})", key, value, name_of(family), theirs));
-  };
-  constexpr const char *kNorms[] = {"layernorm", "rmsnorm"}, *kMlps[] = {"swiglu", "geglu", "gelu"},
-                       *kPositions[] = {"learned", "rope"};
-  const Norm norm = is_gpt2 ? Norm::layernorm : Norm::rmsnorm;
-  const Mlp mlp = is_gpt2 ? Mlp::gelu : Mlp::swiglu;
-  const Position position = is_gpt2 ? Position::learned : Position::rope;
-  const auto index = [](auto value) { return static_cast<size_t>(value); };
-  require(m.norm == norm, "model.norm", kNorms[index(m.norm)], kNorms[index(norm)]);
-  require(m.mlp == mlp, "model.mlp", kMlps[index(m.mlp)], kMlps[index(mlp)]);
-  require(m.position == position, "model.position", kPositions[index(m.position)], kPositions[index(position)]);
-  require(!is_gpt2 || m.kv_heads() == m.heads(), "model.n_kv_head", std::to_string(m.kv_heads()),
-          std::to_string(m.heads()));
+  const std::vector<config::Option> rows = config::options(own), wanted = config::options(theirs);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const std::string value = config::value_text(rows[i].target), other = config::value_text(wanted[i].target);
+    if (value != other) found.push_back(fmt::format("{} {} ({} has {})", rows[i].key(), value, name_of(family), other));
+  }
   return found;
 }
 

@@ -7,14 +7,13 @@
 #include <filesystem>
 #include <variant>
 
+#include "gpt/checkpoint/history.h"
 #include "gpt/config/option.h"
 #include "gpt/config/value.h"
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
 #include "gpt/core/printable.h"
 #include "gpt/layout/parameter_table.h"
-#include "gpt/report/run_history.h"
-#include "gpt/tokenizer/make_tokenizer.h"
 
 namespace gpt::exchange {
 namespace {
@@ -59,10 +58,7 @@ std::string loss_row(const char* what, const EvaluationRecord& evaluation) {
 }
 
 std::string losses_of(const Checkpoint& checkpoint, const std::string& path) {
-  RunHistory history;
-  try {
-    read_metrics((std::filesystem::path(path).parent_path() / "metrics.jsonl").string(), checkpoint.step, history);
-  } catch (const Error&) { history = {}; }  // as where there are none
+  const RunHistory history = history_beside(path, checkpoint.step);
   std::string rows;
   if (history.last_step)
     rows += fmt::format("| training loss | {:.4f}, of step {} |\n", history.last_step->loss,
@@ -106,9 +102,8 @@ std::string form_of(const ModelConfig& m, Family family) {
                      plural(m.heads(), "head"), m.n_embd, name_of(family));
 }
 
-std::string tokenizer_row(const Checkpoint& checkpoint, const std::string& path) {
-  if (checkpoint.tokenizer.empty()) return "| tokenizer | none: the run was given token ids |\n";
-  const auto tokenizer = tokenizer_from_json(checkpoint.tokenizer, path);
+std::string tokenizer_row(const Tokenizer* tokenizer) {
+  if (!tokenizer) return "| tokenizer | none: the run was given token ids |\n";
   const bool is_char = tokenizer->name() == "char";
   return fmt::format("| tokenizer | {}, {}{} |\n", tokenizer->name(), plural(tokenizer->vocab_size(), "token"),
                      is_char ? "; it refuses characters that it does not know" : "");
@@ -116,13 +111,14 @@ std::string tokenizer_row(const Checkpoint& checkpoint, const std::string& path)
 
 }  // namespace
 
-std::string model_card(const Checkpoint& checkpoint, const std::string& path, Family family, std::string_view dtype) {
+std::string model_card(const Checkpoint& checkpoint, const std::string& path, const Tokenizer* tokenizer, Family family,
+                       std::string_view dtype) {
   const Config& config = checkpoint.config;
   std::string card(kBeginning);
   card += "\nA language model that was trained with gpt-train.\n\n| | |\n| --- | --- |\n";
   card += fmt::format("| model | {} |\n", form_of(config.model, family));
   card += fmt::format("| context | {} |\n", plural(config.model.block_size, "token"));
-  card += tokenizer_row(checkpoint, path);
+  card += tokenizer_row(tokenizer);
   card += fmt::format("| data | {} |\n", data_of(config.data));
   if (!config.training.init_from.empty())
     card += fmt::format("| began with | the weights of {} |\n", cell(last_name(config.training.init_from)));

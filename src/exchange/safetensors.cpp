@@ -183,6 +183,12 @@ uint64_t bytes_of(const TensorForm& tensor) {
   return bytes;
 }
 
+std::vector<uint64_t> sizes_of(const std::vector<TensorForm>& tensors) {
+  std::vector<uint64_t> sizes;
+  for (const TensorForm& tensor : tensors) sizes.push_back(bytes_of(tensor));
+  return sizes;
+}
+
 std::string header_of(const std::vector<TensorForm>& tensors) {
   using nlohmann::ordered_json;
   ordered_json header = {{"__metadata__", {{"format", "pt"}}}};
@@ -197,11 +203,6 @@ std::string header_of(const std::vector<TensorForm>& tensors) {
   std::string text = header.dump();
   text.append((kPrefix - text.size() % kPrefix) % kPrefix, ' ');  // so that the values begin at a multiple of 8
   return text;
-}
-
-uint64_t file_bytes(const std::vector<TensorForm>& tensors) {
-  return std::accumulate(tensors.begin(), tensors.end(), kPrefix + header_of(tensors).size(),
-                         [](uint64_t sum, const TensorForm& tensor) { return sum + bytes_of(tensor); });
 }
 
 }  // namespace
@@ -227,9 +228,10 @@ const StoredTensor* SafetensorsReader::find(std::string_view name) const {
 }
 
 SafetensorsWriter::SafetensorsWriter(const std::string& path, const std::vector<TensorForm>& sorted)
-    : file_(path, file_bytes(sorted)) {
-  for (const TensorForm& tensor : sorted) sizes_.push_back(bytes_of(tensor));
-  const std::string header = header_of(sorted);
+    : SafetensorsWriter(path, header_of(sorted), sizes_of(sorted)) {}
+
+SafetensorsWriter::SafetensorsWriter(const std::string& path, const std::string& header, std::vector<uint64_t> sizes)
+    : file_(path, std::accumulate(sizes.begin(), sizes.end(), kPrefix + header.size())), sizes_(std::move(sizes)) {
   const uint64_t length = header.size();
   char prefix[kPrefix];
   std::memcpy(prefix, &length, sizeof prefix);

@@ -13,6 +13,7 @@
 
 #include "gpt/checkpoint/checkpoint.h"
 #include "gpt/checkpoint/file_names.h"
+#include "gpt/checkpoint/history.h"
 #include "gpt/config/output_folder.h"
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
@@ -27,7 +28,6 @@
 #include "gpt/generate/report.h"
 #include "gpt/ops/narrow_weights.h"
 #include "gpt/prepare/plain_text.h"
-#include "gpt/report/run_history.h"
 #include "gpt/tokenizer/make_tokenizer.h"
 
 namespace gpt {
@@ -87,10 +87,7 @@ std::unique_ptr<Tokenizer> tokenizer_for(const Checkpoint& checkpoint, const Gen
 // The last validation loss of these weights, which the metrics beside them have, and where the run had a better one.
 std::string describe_loss(const std::string& path, const Checkpoint& checkpoint) {
   const double best = checkpoint.best_val_loss;
-  RunHistory history;
-  try {
-    read_metrics((std::filesystem::path(path).parent_path() / "metrics.jsonl").string(), checkpoint.step, history);
-  } catch (const Error&) {}  // as where there are none
+  const RunHistory history = history_beside(path, checkpoint.step);
   const auto& last = history.last_evaluation;
   if (!last || last->step != checkpoint.evaluated_step)
     return std::isfinite(best) ? fmt::format(", best validation loss of its run {:.4f}", best) : "";

@@ -55,6 +55,8 @@ class SafetensorsWriter {
   void commit();                               // when all are there
 
  private:
+  SafetensorsWriter(const std::string& path, const std::string& header, std::vector<uint64_t> sizes);
+
   AtomicFile file_;
   std::vector<uint64_t> sizes_;  // bytes of each tensor
   size_t next_ = 0;

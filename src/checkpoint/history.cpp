@@ -1,0 +1,18 @@
+#include "gpt/checkpoint/history.h"
+
+#include <filesystem>
+
+#include "gpt/config/run_files.h"
+#include "gpt/core/error.h"
+
+namespace gpt {
+
+RunHistory history_beside(const std::string& checkpoint, int64_t last_step) {
+  RunHistory history;
+  try {
+    read_metrics((std::filesystem::path(checkpoint).parent_path() / kMetricsFile).string(), last_step, history);
+  } catch (const Error&) { return {}; }
+  return history;
+}
+
+}  // namespace gpt
