@@ -49,7 +49,9 @@ inline constexpr auto index_and_device = [](const auto& info) {
 inline const char* missing(at::Device device) {
   if (!device.is_cuda()) return nullptr;
 #ifdef GPT_CUDA
-  return at::hasCUDA() ? nullptr : "no CUDA device on this machine";
+  if (!at::hasCUDA()) return "no CUDA device on this machine";
+  at::globalContext().lazyInitDevice(device.type());  // as select_device() does in a program
+  return nullptr;
 #else
   return "this build has no CUDA code";
 #endif
