@@ -167,12 +167,14 @@ std::vector<Option> execution(TrainingConfig& c) {
        .help = "compute with the program's own operators instead of LibTorch's",
        .aliases = {{"compile"}, {"use_torch_compile"}, {"torch_compile"}}},
       {.name = "compile_mode",
-       .target = choice(c.execution.compile_mode, {{"default", CompileMode::standard},
+       .target = choice(c.execution.compile_mode, {{"auto", CompileMode::automatic},
+                                                   {"default", CompileMode::standard},
                                                    {"reduce-overhead", CompileMode::reduce_overhead},
                                                    {"max-autotune", CompileMode::max_autotune}}),
        .help =
            "how much use_compile optimizes; reduce-overhead, on a GPU: also records the step as CUDA graphs; max-autotune: also "
-           "measures how to compute each matrix product, which another run may choose otherwise",
+           "measures how to compute each matrix product, which another run may choose otherwise; auto = max-autotune on a GPU, default "
+           "where that cannot be or deterministic is set",
        .aliases = {{"torch_compile_mode"}}},
       {.name = "attention",
        .target = choice(c.execution.attention, {{"auto", AttentionKernel::automatic},

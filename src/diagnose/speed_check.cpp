@@ -42,7 +42,7 @@ Cause likely_cause(const Config& config, const DeviceInfo& device, const Precisi
             "raise training.batch_size as far as memory allows"};
   if (cuda && execution.compile_mode == CompileMode::standard && model.n_embd < 2 * kNarrow)
     return {"launching the kernels of a model this small may take longer than running them",
-            "set training.compile_mode: reduce-overhead"};
+            "set training.compile_mode: auto"};
   if (model.n_embd < kNarrow)
     return {fmt::format("products of width {} are too small to be as fast as large ones", model.n_embd), ""};
   if (execution.gradient_checkpointing >= GradientCheckpointing::selective)

@@ -159,6 +159,7 @@ std::optional<std::string> fault(GPT& model, const Precision& precision) {
 
 const char* name_of(CompileMode mode) {
   switch (mode) {
+    case CompileMode::automatic: return "auto";
     case CompileMode::reduce_overhead: return "reduce-overhead";
     case CompileMode::max_autotune: return "max-autotune";
     case CompileMode::standard: break;
@@ -210,6 +211,10 @@ EffectiveMode effective_mode(const TrainingConfig& training, const ModelConfig& 
   const CompileMode asked = training.execution.compile_mode;
   const std::string no_graphs = recording_obstacle(training, model, device),
                     no_tuning = tuning_obstacle(training, device);
+  if (asked == automatic) {
+    const bool does_all = no_graphs.empty() && no_tuning.empty();
+    return {.mode = does_all ? max_autotune : standard, .records = does_all, .tunes = does_all};
+  }
   EffectiveMode is{.records = asked != standard && no_graphs.empty(),
                    .tunes = asked == max_autotune && no_tuning.empty()};
   is.mode = is.tunes ? max_autotune : is.records ? reduce_overhead : standard;

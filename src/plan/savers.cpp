@@ -11,6 +11,7 @@
 #include "gpt/config/batch.h"
 #include "gpt/config/load.h"
 #include "gpt/device/precision.h"
+#include "gpt/model/compile.h"
 #include "gpt/ops/classifier.h"
 #include "gpt/plan/estimates.h"
 
@@ -92,7 +93,7 @@ std::vector<Candidate> candidates(const ModelConfig& model, const TrainingConfig
     all.push_back({"training.attention: auto", "less time too",
                    [](TrainingConfig& t) { t.execution.attention = AttentionKernel::automatic; }});
   }
-  if (cuda && execution.compile_mode != CompileMode::standard) {
+  if (effective_mode(training, model, device.device).records) {
     all.push_back({"training.compile_mode: default", "the host launches every kernel of every step",
                    [](TrainingConfig& t) { t.execution.compile_mode = CompileMode::standard; }});
   }

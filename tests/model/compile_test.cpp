@@ -59,7 +59,8 @@ TEST_P(CompileTest, KeepsTheOperatorsThatAgreeWithATen) {
   EXPECT_TRUE(compile_model(model, TrainingConfig{}, Precision{}));
   const std::string said = log.text();
   EXPECT_NE(said.find("Compiling model..."), std::string::npos) << said;
-  EXPECT_NE(said.find("Model compiled successfully (default)"), std::string::npos) << said;
+  const char* const mode = device().is_cpu() ? "(default)" : "(max-autotune)";
+  EXPECT_NE(said.find(std::string("Model compiled successfully ") + mode), std::string::npos) << said;
   EXPECT_FALSE(computes_by_aten(model));
   EXPECT_TRUE(model.training());
   EXPECT_TRUE(at::equal(model.parameters().flat_values(), weights));
@@ -163,13 +164,26 @@ TEST_P(CompileTest, AskingForTheAttentionKernelSetsNone) {
 
 INSTANTIATE_ON_DEVICES(CompileTest);
 
+std::string mode_of(const TrainingConfig& training, at::Device device) {
+  const EffectiveMode is = effective_mode(training, small_model(), device);
+  return std::string(name_of(is.mode)) + (is.records ? "+graphs" : "") + (is.tunes ? "+tuning" : "") +
+         (is.difference.empty() ? "" : ": " + is.difference);
+}
+
+TEST(EffectiveMode, TheAutomaticOneDoesAllThatAGpuCanOrNothing) {
+  const at::Device gpu(at::kCUDA, 0);
+  TrainingConfig training;
+  EXPECT_EQ(mode_of(training, gpu), "max-autotune+graphs+tuning");
+  EXPECT_EQ(mode_of(training, at::kCPU), "default") << "nobody asked for more";
+  training.execution.deterministic = true;
+  EXPECT_EQ(mode_of(training, gpu), "default");
+  training.execution.deterministic = false;
+  training.optimizer.fused_adamw = false;
+  EXPECT_EQ(mode_of(training, gpu), "default");
+}
+
 TEST(EffectiveMode, MaxAutotuneOnAGpuNeedsNoGraphs) {
   const at::Device gpu(at::kCUDA, 0);
-  const auto mode_of = [](const TrainingConfig& training, at::Device device) {
-    const EffectiveMode is = effective_mode(training, small_model(), device);
-    return std::string(name_of(is.mode)) + (is.records ? "+graphs" : "") + (is.tunes ? "+tuning" : "") +
-           (is.difference.empty() ? "" : ": " + is.difference);
-  };
   TrainingConfig training;
   training.execution.compile_mode = CompileMode::max_autotune;
   EXPECT_EQ(mode_of(training, gpu), "max-autotune+graphs+tuning");

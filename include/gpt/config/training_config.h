@@ -13,7 +13,8 @@ namespace gpt {
 
 enum class Dtype { automatic, float32, tf32, bfloat16, float16 };
 enum class AmpMode { automatic, autocast, end_to_end };
-enum class CompileMode { standard, reduce_overhead, max_autotune };  // YAML: default | reduce-overhead | max-autotune
+// YAML: auto | default | reduce-overhead | max-autotune
+enum class CompileMode { automatic, standard, reduce_overhead, max_autotune };
 enum class AttentionKernel { automatic, cudnn, flash, efficient, math };
 // Some of cuDNN's kernels can represent the probability of dropout only in sixteenths and silently round any other, although the remaining
 // values are scaled for the probability that was asked for. LibTorch refuses that in versions after 2.11 (pytorch/pytorch#174245).
@@ -59,7 +60,7 @@ struct PrecisionConfig {
 
 struct ExecutionConfig {
   bool use_compile = true;
-  CompileMode compile_mode = CompileMode::standard;
+  CompileMode compile_mode = CompileMode::automatic;
   AttentionKernel attention = AttentionKernel::automatic;
   int64_t loss_chunk_rows = 0;  // 0 = see ClassifierOptions
   GradientCheckpointing gradient_checkpointing = GradientCheckpointing::none;
