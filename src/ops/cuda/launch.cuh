@@ -64,6 +64,14 @@ struct StreamLaunch {
   }
 
   static int64_t multiprocessors() { return at::cuda::getCurrentDeviceProperties()->multiProcessorCount; }
+
+  // How many blocks of so many threads all multiprocessors run at once, as registers and shared memory allow.
+  template <class... Parameters>
+  static int64_t blocks_at_once(void (*kernel)(Parameters...), unsigned threads) {
+    int of_one = 0;
+    C10_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&of_one, kernel, static_cast<int>(threads), 0));
+    return of_one * multiprocessors();
+  }
 };
 
 }  // namespace gpt::ops::cuda

@@ -76,19 +76,45 @@ __global__ void __launch_bounds__(kMostThreads) add_norm_kernel(AddNormRows<T, B
   });
 }
 
+// What the backward pass reads of a row. Where a thread has one group of it, all of the next row is fetched ahead; for two of two
+// groups there are no registers.
+template <int kGroups>
+inline constexpr bool is_fetched_ahead = kGroups == 1;
+
+template <int kGroups, class T>
+struct GradientRow {
+  RowStatistics statistics;
+  StoredGroup<T> sum_gradient[kGroups], sum[kGroups], normed_gradient[kGroups];
+};
+
+template <bool is_whole, int kGroups, class T, class B>
+__device__ void fetch_row(const AddNormGradients<T, B>& of, int64_t row, GradientRow<kGroups, T>& fetched) {
+  if (of.normed_gradient) fetched.statistics = of.statistics[row];
+  for_each_group<kGroups>(of.C, [&](int i, int64_t begin, int64_t count) {
+    const int64_t at = row * of.C + begin;
+    if (of.sum_gradient) fetched.sum_gradient[i] = fetch<is_whole>(of.sum_gradient + at, count);
+    if (!is_fetched_ahead<kGroups> || !of.normed_gradient) return;
+    fetched.sum[i] = fetch<is_whole>(of.sum + at, count);
+    fetched.normed_gradient[i] = fetch<is_whole>(of.normed_gradient + at, count);
+  });
+}
+
 // Sets g to the gradient that a row of the sum gets from that of `normed`, and adds the row to the gradients of weight and bias. With n
 // the normalized row, g at first the gradient of normed times weight and m the number of columns, it is
 // (g - n sum(g n) / m [- sum(g) / m, if centered]) * reciprocal.
 template <bool is_whole, int kGroups, class T, class B>
-__device__ void differentiate_norm(const AddNormGradients<T, B>& of, int64_t row, Group (&g)[kGroups],
+__device__ void differentiate_norm(const AddNormGradients<T, B>& of, int64_t row,
+                                   const GradientRow<kGroups, T>& fetched, Group (&g)[kGroups],
                                    Group (&of_weight)[kGroups], Group (&of_bias)[kGroups]) {
   const int64_t C = of.C;
-  const RowStatistics statistics = of.statistics[row];
+  const RowStatistics statistics = fetched.statistics;
   Group n[kGroups];
   Sums sums{0, 0};
   for_each_group<kGroups>(C, [&](int i, int64_t begin, int64_t count) {
-    n[i] = load<is_whole>(of.sum + row * C + begin, count);
-    g[i] = load<is_whole>(of.normed_gradient + row * C + begin, count);
+    const int64_t at = row * C + begin;
+    n[i] = is_fetched_ahead<kGroups> ? fetched.sum[i].values() : load<is_whole>(of.sum + at, count);
+    g[i] = is_fetched_ahead<kGroups> ? fetched.normed_gradient[i].values()
+                                     : load<is_whole>(of.normed_gradient + at, count);
     const Group weight = load<is_whole>(of.weight + begin, count);
     for (int k = 0; k < kGroup; ++k) {
       float &normalized = n[i].values[k], &gradient = g[i].values[k];
@@ -116,19 +142,22 @@ __global__ void __launch_bounds__(kMostThreads)
     add_norm_backward_kernel(AddNormGradients<T, B> of, int64_t rows, float* parts) {
   const int64_t C = of.C, groups = (C + kGroup - 1) / kGroup;
   Group of_weight[kGroups] = {}, of_bias[kGroups] = {}, of_branch[kGroups] = {};
+  GradientRow<kGroups, T> fetched, next;
+  if (is_fetched_ahead<kGroups>) fetch_row<is_whole>(of, blockIdx.x, next);
   for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
-    Group g[kGroups], direct[kGroups] = {};
-    // Read before the sums of the norm, whose barriers it would otherwise wait for.
-    if (of.sum_gradient) {
-      for_each_group<kGroups>(C, [&](int i, int64_t begin, int64_t count) {
-        direct[i] = load<is_whole>(of.sum_gradient + row * C + begin, count);
-      });
+    if constexpr (is_fetched_ahead<kGroups>) {
+      // It is on its way while the barriers of this row's sums hold up the warps.
+      fetched = next;
+      if (row + gridDim.x < rows) fetch_row<is_whole>(of, row + gridDim.x, next);
+    } else {
+      fetch_row<is_whole>(of, row, fetched);
     }
-    if (of.normed_gradient) differentiate_norm<is_whole>(of, row, g, of_weight, of_bias);
+    Group g[kGroups];
+    if (of.normed_gradient) differentiate_norm<is_whole>(of, row, fetched, g, of_weight, of_bias);
     for_each_group<kGroups>(C, [&](int i, int64_t begin, int64_t count) {
       const int64_t at = row * C + begin;
       Group gradient = of.normed_gradient ? g[i] : Group{};
-      for (int k = 0; k < kGroup; ++k) gradient.values[k] += direct[i].values[k];
+      if (of.sum_gradient) add(gradient, fetched.sum_gradient[i].values());
       store<is_whole>(gradient, of.x_gradient + at, count);
       if (of.dropout.key) {
         const Group factors = dropout_factors(of.dropout, *of.dropout.key, row * groups + begin / kGroup);
@@ -151,13 +180,6 @@ __global__ void __launch_bounds__(kMostThreads)
 inline unsigned row_threads(int64_t C) {
   const int64_t groups = groups_of(C), threads = groups <= kMostThreads ? groups : (groups + 1) / 2;
   return static_cast<unsigned>((threads + 31) / 32 * 32);
-}
-
-// How many blocks share the rows in the backward pass: as many as all multiprocessors run at once, which the registers of a thread
-// decide (scripts/kernel_report.sh): 64, or 88 with the third sum.
-inline int64_t backward_blocks(int64_t rows, int64_t C, bool is_summed, int64_t multiprocessors) {
-  const int64_t threads = is_summed ? 704 : 1024;
-  return std::min<int64_t>(rows, multiprocessors * std::max<int64_t>(1, threads / row_threads(C)));
 }
 
 // Calls kernel.operator()<kGroups, is_whole>() for rows of C columns.
@@ -201,10 +223,11 @@ at::Tensor add_norm_backward(const Launch& launch, const Normalization& norm, co
                const bool whole = C % kGroup == 0 && are_aligned(of.sum, of.weight, of.sum_gradient, of.normed_gradient,
                                                                  of.x_gradient, of.branch_gradient);
                const auto with = [&]<int kGroups, bool is_whole, bool is_summed>() {
-                 const int64_t blocks = backward_blocks(rows, C, is_summed, launch.multiprocessors());
+                 const auto kernel = add_norm_backward_kernel<kGroups, is_whole, is_summed, T, B>;
+                 // One more block than run at once would run after all others, for as long as they.
+                 const int64_t blocks = std::min<int64_t>(rows, launch.blocks_at_once(kernel, row_threads(C)));
                  parts = at::empty({blocks, is_summed ? 3 : 2, C}, statistics.options());
-                 launch(add_norm_backward_kernel<kGroups, is_whole, is_summed, T, B>, blocks, row_threads(C), of, rows,
-                        write<float>(parts));
+                 launch(kernel, blocks, row_threads(C), of, rows, write<float>(parts));
                };
                if (sums_branch && whole && groups_of(C) <= kMostThreads)
                  return with.template operator()<1, true, true>();

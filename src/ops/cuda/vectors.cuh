@@ -17,27 +17,58 @@ struct Group {
   float values[kGroup];
 };
 
+// 16 bytes of any type.
+struct [[gnu::may_alias]] alignas(16) Words {
+  uint32_t words[4];
+};
+
 template <class T>
 struct alignas(16) Pack {
   T values[16 / sizeof(T)];
+};
+
+// A group as memory has it, in registers that are not taken apart before its values are asked for: what is taken apart has arrived, so
+// that a load of elements waits where it stands. If they have 16 bits it takes half of the registers of their values.
+template <class T>
+struct StoredGroup {
+  static constexpr int kWidth = 16 / sizeof(T), kPacks = kGroup / kWidth;
+  Words packs[kPacks];
+
+  __device__ Group values() const {
+    Group group;
+    for (int pack = 0; pack < kPacks; ++pack) {
+      const auto elements = __builtin_bit_cast(Pack<T>, packs[pack]);
+      for (int i = 0; i < kWidth; ++i) group.values[pack * kWidth + i] = static_cast<float>(elements.values[i]);
+    }
+    return group;
+  }
 };
 
 // The group that begins at `from`. is_whole: `from` is a multiple of 16 bytes, and all elements of the group may be read; so there
 // is no branch, and the loads of several groups are under way at once. Otherwise only the first `count` elements exist, and the
 // others are 0.
 template <bool is_whole, class T>
-__device__ Group load(const T* from, int64_t count) {
-  Group group;
-  if constexpr (is_whole) {
-    constexpr int kWidth = 16 / sizeof(T);
-    for (int pack = 0; pack < kGroup / kWidth; ++pack) {
-      const Pack<T> loaded = reinterpret_cast<const Pack<T>*>(from)[pack];
-      for (int i = 0; i < kWidth; ++i) group.values[pack * kWidth + i] = static_cast<float>(loaded.values[i]);
+__device__ StoredGroup<T> fetch(const T* from, int64_t count) {
+  using Stored = StoredGroup<T>;
+  Stored group;
+  for (int pack = 0; pack < Stored::kPacks; ++pack) {
+    if constexpr (is_whole) {
+      group.packs[pack] = reinterpret_cast<const Words*>(from)[pack];
+    } else {
+      Pack<T> elements;
+      for (int i = 0; i < Stored::kWidth; ++i) {
+        const int at = pack * Stored::kWidth + i;
+        elements.values[i] = at < count ? from[at] : static_cast<T>(0.0f);
+      }
+      group.packs[pack] = __builtin_bit_cast(Words, elements);
     }
-  } else {
-    for (int i = 0; i < kGroup; ++i) group.values[i] = i < count ? static_cast<float>(from[i]) : 0.0f;
   }
   return group;
+}
+
+template <bool is_whole, class T>
+__device__ Group load(const T* from, int64_t count) {
+  return fetch<is_whole>(from, count).values();
 }
 
 template <bool is_whole, class T>
