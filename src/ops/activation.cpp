@@ -5,8 +5,10 @@
 
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "dropout.h"
+#include "gelu_gradient.h"
 #include "kept.h"
 #include "kernels.h"
 #include "repeat.h"
@@ -22,6 +24,7 @@ struct AppliedActivation {
   Activation activation;
   Dropout dropout;
   std::shared_ptr<RowSums> of_x = nullptr, of_in = nullptr;  // what layers want of the gradients
+  std::shared_ptr<GeluGradient> by_layer = nullptr;           // the gradient of x, where the next layer has computed it
 };
 
 at::Tensor compute(const AppliedActivation& applied, const at::Tensor& x, const at::Tensor& in) {
@@ -34,7 +37,9 @@ struct Activate : torch::autograd::Function<Activate> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const std::optional<at::Tensor>& gated,
                             Activation activation, const Dropout& dropout, const at::Tensor* computed) {
     const at::Tensor in = gated.value_or(at::Tensor());
-    const AppliedActivation applied{activation, dropout, wanted_row_sums(x), wanted_row_sums(in)};
+    const bool is_gelu = activation == Activation::gelu && !in.defined();
+    const AppliedActivation applied{activation, dropout, wanted_row_sums(x), wanted_row_sums(in),
+                                    is_gelu ? std::make_shared<GeluGradient>() : nullptr};
     context->save_for_backward({x, in});
     keep(*context, applied);
     return computed ? *computed : compute(applied, x, in);
@@ -43,7 +48,14 @@ struct Activate : torch::autograd::Function<Activate> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &in = saved[1];
-    const auto& [activation, dropout, of_x, of_in] = kept<AppliedActivation>(*context);
+    const auto& [activation, dropout, of_x, of_in, by_layer] = kept<AppliedActivation>(*context);
+    if (by_layer && by_layer->gradient.defined()) {
+      const GeluGradient written = std::exchange(*by_layer, {});
+      TORCH_CHECK(written.gradient.is_same(gradients[0]),
+                  "activation: a layer has multiplied its gradient by GELU's slope, but it is not the only one that took the result");
+      give_row_sums(of_x, written.gradient, written.sums);
+      return {written.gradient, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
+    }
     const at::Tensor x_gradient = at::empty_like(x), in_gradient = in.defined() ? at::empty_like(in) : at::Tensor();
     const at::Tensor sums = kernels_of(x).activation_backward(activation, dropout, x, in, gradients[0].contiguous(),
                                                               x_gradient, in_gradient, of_x || of_in);
@@ -86,6 +98,20 @@ Repeat repeat_activation(const at::Tensor& y) {
     const auto saved = node->ctx_.get_saved_variables();
     return compute(kept<AppliedActivation>(node->ctx_), saved[0], saved[1]);
   };
+}
+
+std::optional<GeluSource> claim_gelu(const at::Tensor& y) {
+  const auto node = std::dynamic_pointer_cast<torch::autograd::CppNode<Activate>>(y.grad_fn());
+  if (!node) return std::nullopt;
+  const auto& by_layer = kept<AppliedActivation>(node->ctx_).by_layer;
+  if (!by_layer || std::exchange(by_layer->is_claimed, true)) return std::nullopt;
+  return GeluSource{[node] { return node->ctx_.get_saved_variables()[0]; }, by_layer};
+}
+
+void gelu_backward(const at::Tensor& x, const at::Tensor& gradient, const at::Tensor& sums) {
+  const at::Tensor parts = kernels_of(x).activation_backward(Activation::gelu, Dropout(), x, /*in=*/{}, gradient, gradient,
+                                                             /*in_gradient=*/{}, /*sums_rows=*/true);
+  sums.copy_(parts.defined() ? parts.select(1, 0).sum(0) : gradient.sum(0, /*keepdim=*/false, at::kFloat));
 }
 
 void gelu_out(const at::Tensor& x, const at::Tensor& y) {

@@ -2,6 +2,7 @@
 
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/InferenceMode.h>
@@ -9,6 +10,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -16,6 +18,7 @@
 #include "gpt/ops/part.h"
 #include "gpt/products/row_product.h"
 #include "gpt/products/tuned_product.h"
+#include "gelu_gradient.h"
 #include "kept.h"
 #include "kernels.h"
 #include "repeat.h"
@@ -43,6 +46,7 @@ struct LinearContext {
   std::vector<std::shared_ptr<RowSums>> sums;  // sums of the layers' gradients, where they have a bias
   MatrixLibrary library;
   Repeat repeat;  // computes the input again, where that is not saved
+  std::optional<GeluSource> gelu = std::nullopt;  // where the input comes from, if the product can multiply by the slope
 };
 
 // Any number of layers that take the same input, whose gradient adds up the products of all.
@@ -63,6 +67,7 @@ struct Linear : torch::autograd::Function<Linear> {
       saved.push_back(weight);
       needed.sums.push_back(bias.defined() ? std::make_shared<RowSums>() : nullptr);
     }
+    if (layers.size() == 1 && tunes_products(x) && rows.scalar_type() == x.scalar_type()) needed.gelu = claim_gelu(x);
     context->save_for_backward(std::move(saved));
     keep(*context, std::move(needed));
     return results;
@@ -70,7 +75,7 @@ struct Linear : torch::autograd::Function<Linear> {
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
-    const auto& [layers, sums, library, repeat] = kept<LinearContext>(*context);
+    const auto& [layers, sums, library, repeat, gelu] = kept<LinearContext>(*context);
     const int64_t K = saved[1].size(1);
     const at::Tensor rows = repeat ? repeat().reshape({-1, K}).to(saved[1].scalar_type()) : saved[0];
     at::Tensor x_gradient;  // (M, K)
@@ -79,6 +84,8 @@ struct Linear : torch::autograd::Function<Linear> {
       const at::Tensor gradient = gradients[i].reshape({-1, weight.size(0)});  // (M, N)
       if (x_gradient.defined()) {
         add_product(x_gradient, gradient, weight, library);
+      } else if (gelu && tunes_products(gradient)) {
+        x_gradient = through_gelu(*gelu, gradient, weight);
       } else if (context->needs_input_grad(0)) {
         x_gradient = product(gradient, weight, library);
       }
@@ -90,11 +97,20 @@ struct Linear : torch::autograd::Function<Linear> {
       std::vector<int64_t> shape = gradients[0].sizes().vec();
       shape.back() = K;
       result[0] = x_gradient.view(shape);
+      if (gelu && gelu->gradient->sums.defined()) gelu->gradient->gradient = result[0];
     }
     return result;
   }
 
  private:
+  // The gradient (M, K) of what went into GELU, whose sums it leaves to the activation.
+  static at::Tensor through_gelu(const GeluSource& gelu, const at::Tensor& gradient, const at::Tensor& weight) {
+    const at::Tensor sums = at::empty({weight.size(1)}, gradient.options());
+    const at::Tensor result = product_through_gelu(gradient, weight, gelu.input(), sums, gelu_backward);
+    gelu.gradient->sums = sums.to(at::kFloat).unsqueeze(0);
+    return result;
+  }
+
   static void accumulate_bias(const Parameter& bias, const at::Tensor& gradient, const RowSums& written) {
     if (written.gradient.is_same(gradient)) {
       kernels_of(gradient).add_row_sums({bias}, written.parts);

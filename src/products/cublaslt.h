@@ -1,4 +1,4 @@
-// cuBLASLt's matrix product as the operators need it: row-major tensors, with bias and GELU in the same kernel.
+// cuBLASLt's matrix product as the operators need it: row-major tensors, with bias, GELU or GELU's slope in the same kernel.
 #pragma once
 
 #include <cublasLt.h>
@@ -21,7 +21,7 @@ struct MatmulAlgorithm {
 // Both functions throw c10::Error where cuBLASLt returns an error.
 class Matmul {
  public:
-  // is_fused: computes `gelu` too. Always adds the bias. Keeps pointers into the product's tensors.
+  // is_fused: computes `gelu` too, or multiplies by GELU's slope. Always adds the bias. Keeps pointers into the product's tensors.
   Matmul(const Product& product, const ProductKey& key, bool is_fused);
 
   // At most so many, those first that cuBLASLt takes for the fastest; none where it has no kernel for this product.

@@ -43,8 +43,9 @@ bool prefers_own(at::ScalarType type) {
 }
 
 void compute_by_aten(const Product& product) {
-  const auto& [a, b, of_product, adds, bias, gelu, gelu_kernel] = product;
-  at::Tensor result = of_product;
+  const auto &a = product.a, &b = product.b, &bias = product.bias;
+  const bool adds = product.adds;
+  at::Tensor result = product.result;
   if (bias.defined()) {
     at::addmm_out(result, bias, a, b);
   } else if (a.scalar_type() != result.scalar_type() && result.is_cpu()) {
@@ -56,13 +57,13 @@ void compute_by_aten(const Product& product) {
   } else {
     adds ? result.addmm_(a, b) : at::mm_out(result, a, b);
   }
-  compute_gelu(product);
+  compute_epilogue(product);
 }
 
 void compute(const Product& product, MatrixLibrary library) {
   if (library == MatrixLibrary::own && cpu::can_multiply(product)) {
     cpu::multiply(product);
-    compute_gelu(product);
+    compute_epilogue(product);
   } else {
     tunes_products(product.a) ? compute_tuned(product, compute_by_aten) : compute_by_aten(product);
   }
@@ -131,6 +132,15 @@ at::Tensor product_with_bias(const at::Tensor& rows, const at::Tensor& weight, c
            .gelu = gelu ? *gelu : at::Tensor(),
            .gelu_kernel = gelu_kernel},
           library);
+  return result;
+}
+
+at::Tensor product_through_gelu(const at::Tensor& a, const at::Tensor& b, const at::Tensor& x, const at::Tensor& sums,
+                                GeluBackwardKernel kernel) {
+  const at::Tensor result = at::empty({a.size(0), b.size(1)}, a.options());
+  compute(
+      {.a = a, .b = b, .result = result, .gelu_input = x.view(result.sizes()), .sums = sums, .gelu_backward_kernel = kernel},
+      MatrixLibrary::aten);
   return result;
 }
 

@@ -15,7 +15,7 @@ bool is_transposed(const at::Tensor& x) { return !x.is_contiguous() && x.t().is_
 }  // namespace
 
 std::optional<ProductKey> key_of(const Product& product) {
-  const auto& [a, b, result, adds, bias, gelu, gelu_kernel] = product;
+  const at::Tensor &a = product.a, &b = product.b, &result = product.result;
   const at::ScalarType type = a.scalar_type(), result_type = result.scalar_type();
   const bool has_16_bits = type == at::kBFloat16 || type == at::kHalf;
   if (type != b.scalar_type() || (!has_16_bits && type != at::kFloat)) return std::nullopt;
@@ -23,13 +23,16 @@ std::optional<ProductKey> key_of(const Product& product) {
   if (a.numel() == 0 || b.numel() == 0) return std::nullopt;
   for (const at::Tensor& factor : {a, b})
     if (!factor.is_contiguous() && !is_transposed(factor)) return std::nullopt;
-  for (const at::Tensor& x : {result, bias, gelu})
+  const auto others = {result, product.bias, product.gelu, product.gelu_input, product.sums};
+  for (const at::Tensor& x : others)
     if (x.defined() && (!x.is_contiguous() || x.scalar_type() != result_type)) return std::nullopt;
   int64_t alignment = 256;
-  for (const at::Tensor& x : {a, b, result, bias, gelu}) {
-    const auto address = x.defined() ? reinterpret_cast<uintptr_t>(x.const_data_ptr()) : 0;
-    if (address % 16 != 0) return std::nullopt;
-    if (address % 256 != 0) alignment = 16;
+  for (const auto& tensors : {std::initializer_list<at::Tensor>{a, b}, others}) {
+    for (const at::Tensor& x : tensors) {
+      const auto address = x.defined() ? reinterpret_cast<uintptr_t>(x.const_data_ptr()) : 0;
+      if (address % 16 != 0) return std::nullopt;
+      if (address % 256 != 0) alignment = 16;
+    }
   }
   return ProductKey{.rows = a.size(0),
                     .columns = b.size(1),
@@ -38,15 +41,16 @@ std::optional<ProductKey> key_of(const Product& product) {
                     .result_type = result_type,
                     .a_transposed = is_transposed(a),
                     .b_transposed = is_transposed(b),
-                    .adds = adds,
-                    .has_bias = bias.defined(),
-                    .has_gelu = gelu.defined(),
+                    .adds = product.adds,
+                    .has_bias = product.bias.defined(),
+                    .has_gelu = product.gelu.defined(),
+                    .has_gelu_slope = product.gelu_input.defined(),
                     .alignment = alignment};
 }
 
 std::string name_of(const ProductKey& key) {
-  return fmt::format("{} x {} x {}{}{}", key.rows, key.columns, key.inner, key.has_bias ? " with bias" : "",
-                     key.has_gelu ? " with GELU" : "");
+  return fmt::format("{} x {} x {}{}{}{}", key.rows, key.columns, key.inner, key.has_bias ? " with bias" : "",
+                     key.has_gelu ? " with GELU" : "", key.has_gelu_slope ? " with GELU's slope" : "");
 }
 
 StoredProduct stored(const ProductKey& key) {

@@ -60,7 +60,7 @@ Division divide(int64_t M, int64_t N, int64_t threads, int64_t tile_rows, int64_
 
 template <class T, class R>
 void multiply(const Product& product, const ProductKernel<T, R>& kernel) {
-  const auto& [a, b, result, adds, bias, gelu, gelu_kernel] = product;
+  const at::Tensor &a = product.a, &b = product.b, &result = product.result;
   const int64_t M = a.size(0), K = a.size(1), N = b.size(1);
   TORCH_INTERNAL_ASSERT(N <= 1 || result.stride(1) == 1);
   const ProductArguments<T, R> arguments{.M = M,
@@ -70,8 +70,8 @@ void multiply(const Product& product, const ProductKernel<T, R>& kernel) {
                                          .b = factor<T>(b),
                                          .result = write<R>(result),
                                          .result_stride = result.stride(0),
-                                         .adds = adds,
-                                         .bias = read<R>(bias)};
+                                         .adds = product.adds,
+                                         .bias = read<R>(product.bias)};
   const int64_t threads = std::clamp<int64_t>(M * K * N / kLeastProducts, 1, at::get_num_threads());
   const Division division = divide(M, N, threads, kernel.tile_rows, kernel.lanes);
   const int64_t row_parts = at::divup(M, division.rows), column_parts = at::divup(N, division.columns),
@@ -91,7 +91,7 @@ void multiply(const Product& product, const ProductKernel<T, R>& kernel) {
 }  // namespace
 
 bool can_multiply(const Product& product) {
-  const auto& [a, b, result, adds, bias, gelu, gelu_kernel] = product;
+  const at::Tensor &a = product.a, &b = product.b, &result = product.result;
   const auto takes = [&](const at::Tensor& x, int64_t dimension_of_sum) {
     if (x.stride(0) != 1 && x.stride(1) != 1) return false;
     const bool sums_neighbours = x.stride(dimension_of_sum) == 1;

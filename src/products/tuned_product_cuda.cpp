@@ -21,12 +21,12 @@ using cuda::MatmulAlgorithm;
 
 int64_t bytes_of(const Product& product) {
   int64_t bytes = 0;
-  for (const at::Tensor& x : {product.a, product.b, product.result, product.gelu})
+  for (const at::Tensor& x : {product.a, product.b, product.result, product.gelu, product.gelu_input})
     bytes += x.defined() ? static_cast<int64_t>(x.nbytes()) : 0;
   return bytes;
 }
 
-// cuBLASLt's algorithms, with GELU in the same kernel or in one of its own.
+// cuBLASLt's algorithms, with GELU or its slope in the same kernel or in one of its own.
 struct CublasLt {
   struct Way {
     bool is_fused;
@@ -35,11 +35,11 @@ struct CublasLt {
   int64_t bytes;  // bytes of the factors and the results of the product that is measured
 
   static std::vector<Way> ways(const Product& product, const ProductKey& key) {
-    constexpr int kMostAlgorithms = 8;
+    constexpr int kMostAlgorithms = 24;
     std::vector<Way> ways;
     for (const bool is_fused : {true, false}) {
-      if (!is_fused && !key.has_gelu) continue;                        // the same again
-      if (is_fused && key.has_gelu && key.columns % 8 != 0) continue;  // cuBLASLt stores no other input of GELU
+      if (!is_fused && !key.has_epilogue()) continue;                        // the same again
+      if (is_fused && key.has_epilogue() && key.columns % 8 != 0) continue;  // cuBLASLt takes no other input of GELU
       for (const MatmulAlgorithm& algorithm : Matmul(product, key, is_fused).algorithms(kMostAlgorithms))
         ways.push_back({is_fused, algorithm});
     }
@@ -48,7 +48,7 @@ struct CublasLt {
 
   static void run(const Product& product, const ProductKey& key, const Way& way) {
     Matmul(product, key, way.is_fused).run(way.algorithm);
-    if (!way.is_fused) compute_gelu(product);
+    if (!way.is_fused) compute_epilogue(product);
   }
 
   // All computations in turn, several times. Before each, a buffer larger than the second-level cache is read, as what a step does in
@@ -110,7 +110,7 @@ void compute_tuned(const Product& product, ComputeProduct by_libtorch) {
     choices().give_up(*key, error);
     return by_libtorch(product);
   }
-  if (!way->is_fused) compute_gelu(product);
+  if (!way->is_fused) compute_epilogue(product);
 }
 
 Tuning tuning_so_far() {

@@ -16,7 +16,7 @@
 namespace gpt::ops {
 namespace {
 
-struct Form {
+struct ModelForm {
   const char* name;
   Mlp mlp;
   Norm norm;
@@ -24,9 +24,9 @@ struct Form {
   bool has_bias, is_tied;
 };
 
-void PrintTo(const Form& form, std::ostream* out) { *out << form.name; }
+void PrintTo(const ModelForm& form, std::ostream* out) { *out << form.name; }
 
-class NarrowWeights : public testing::TestWithParam<Form> {
+class NarrowWeights : public testing::TestWithParam<ModelForm> {
  protected:
   static ModelConfig config() {
     ModelConfig config;
@@ -73,9 +73,9 @@ TEST_P(NarrowWeights, ComputeWhatFloat32ComputesWithTheSameValues) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, NarrowWeights,
-                         testing::Values(Form{"llama", Mlp::swiglu, Norm::rmsnorm, Position::rope, false, false},
-                                         Form{"gpt2", Mlp::gelu, Norm::layernorm, Position::learned, true, true},
-                                         Form{"geglu", Mlp::geglu, Norm::layernorm, Position::rope, true, true}),
+                         testing::Values(ModelForm{"llama", Mlp::swiglu, Norm::rmsnorm, Position::rope, false, false},
+                                         ModelForm{"gpt2", Mlp::gelu, Norm::layernorm, Position::learned, true, true},
+                                         ModelForm{"geglu", Mlp::geglu, Norm::layernorm, Position::rope, true, true}),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

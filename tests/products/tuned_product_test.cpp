@@ -1,6 +1,5 @@
 // How products are tuned: what decides, on a CPU with a library and a clock that are stand-ins.
 #include "gpt/products/tuned_product.h"
-#include "gpt/ops/activation.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
@@ -18,6 +17,8 @@
 #include <string>
 #include <vector>
 
+#include "gpt/ops/activation.h"
+#include "gpt/products/product.h"
 #include "src/products/product_choice.h"
 #include "src/products/product_trial.h"
 #include "support/captured_log.h"
@@ -54,7 +55,7 @@ void by_libtorch(const Product& product) {
   const at::Tensor of_factors = product.a.matmul(product.b).to(result.scalar_type());
   product.adds ? result.add_(of_factors) : result.copy_(of_factors);
   if (product.bias.defined()) result.add_(product.bias);
-  compute_gelu(product);
+  compute_epilogue(product);
 }
 
 TEST(Fastest, IsTheWayWithTheLeastMedian) {
@@ -143,6 +144,8 @@ TEST(ProductKey, TellsApartWhatALibraryComputesInOtherWays) {
   EXPECT_NE(key_without_alignment(other), key);
   other = product, other.gelu = at::zeros({kM, kN});
   EXPECT_NE(key_without_alignment(other), key);
+  other = product, other.gelu_input = at::zeros({kM, kN}), other.sums = at::zeros({kN});
+  EXPECT_NE(key_without_alignment(other), key);
   EXPECT_NE(key_without_alignment(product_of(true, true)), key);
   EXPECT_NE(key_without_alignment(product_of(false, false)), key);
   other = product, other.a = product.a.to(at::kBFloat16), other.b = product.b.to(at::kBFloat16);
@@ -222,9 +225,24 @@ TEST(Product, ItsGeluIsThatOfItsResult) {
     Product product = product_of(/*a_transposed=*/true);
     product.result = at::randn({kM, kN}).to(type);
     product.gelu = at::empty_like(product.result), product.gelu_kernel = gelu_out;
-    compute_gelu(product);
+    compute_epilogue(product);
     const at::Tensor gelu = at::gelu(product.result.to(at::kDouble), "tanh");
     EXPECT_LE((product.gelu - gelu).abs().max().item<double>(), test::tolerance(type, 16, 4));
+  }
+}
+
+TEST(Product, ItsGradientThroughGeluIsThatOfAutograd) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    const at::Tensor a = at::randn({kM, kK}).to(type), b = at::randn({kK, kN}).to(type), sums = at::zeros({kN}, type);
+    const at::Tensor x = at::randn({kM, kN}).to(type);
+    const at::Tensor result = product_through_gelu(a, b, x, sums, gelu_backward);
+    const at::Tensor exact_x = x.to(at::kDouble).requires_grad_(), of_gelu = a.to(at::kDouble).matmul(b.to(at::kDouble));
+    at::gelu(exact_x, "tanh").backward(of_gelu);
+    const at::Tensor expected = exact_x.grad(), summed = expected.sum(0);
+    // A sum over kK, which is rounded, times a slope below 1.2, which is rounded again.
+    const double of_one = test::tolerance(type, kK, of_gelu.abs().max().item<double>());
+    EXPECT_LE((result - expected).abs().max().item<double>(), 2 * of_one) << type;
+    EXPECT_LE((sums - summed).abs().max().item<double>(), 2 * kM * of_one) << type;
   }
 }
 
@@ -272,6 +290,17 @@ void forgets_gelu(const Product& product) {
   other.gelu.reset();
   by_libtorch(other);
 }
+void forgets_the_slope(const Product& product) {
+  Product other = product;
+  other.gelu_input.reset();
+  by_libtorch(other);
+  if (product.sums.defined()) product.sums.copy_(product.result.sum(0));
+}
+void forgets_the_sums(const Product& product) {
+  Product other = product;
+  other.sums = product.sums.clone();
+  by_libtorch(other);
+}
 void reads_by_columns(const Product& product) {
   Product other = product;
   other.a = product.a.contiguous().view({kK, kM}).t();
@@ -279,7 +308,7 @@ void reads_by_columns(const Product& product) {
 }
 void with_results(const Product& product, const std::function<void(at::Tensor)>& change) {
   by_libtorch(product);
-  for (const at::Tensor& result : {product.result, product.gelu})
+  for (const at::Tensor& result : {product.result, product.gelu, product.sums})
     if (result.defined()) change(result);
 }
 void adds_in_another_order(const Product& product) {
@@ -309,14 +338,16 @@ TEST(ProductTrial, LibTorchsStaysWhereNoneIsFasterOrKnown) {
 }
 
 TEST(ProductTrial, AWayThatComputesSomethingElseIsInvalid) {
-  Product plain = product_of(), with_gelu = plain, sum = plain;
+  Product plain = product_of(), with_gelu = plain, sum = plain, with_slope = plain;
+  with_slope.gelu_input = at::randn({kM, kN}), with_slope.sums = at::zeros({kN});
+  with_slope.gelu_backward_kernel = gelu_backward;
   with_gelu.bias = at::zeros({kN});  // as it is when a run begins
   with_gelu.gelu = at::zeros({kM, kN}), with_gelu.gelu_kernel = gelu_out;
   sum.adds = true;
   const auto is_valid = [](const Product& product, ComputeProduct compute) {
     return try_out({.libtorch_seconds = 5, .known = {{1, compute}}}, product).way.has_value();
   };
-  for (const Product& product : {plain, with_gelu, sum}) {
+  for (const Product& product : {plain, with_gelu, sum, with_slope}) {
     EXPECT_TRUE(is_valid(product, adds_in_another_order));
     EXPECT_FALSE(is_valid(product, rounds_to_16_bits));
     EXPECT_FALSE(is_valid(product, does_nothing));
@@ -326,6 +357,8 @@ TEST(ProductTrial, AWayThatComputesSomethingElseIsInvalid) {
   EXPECT_FALSE(is_valid(with_gelu, forgets_the_bias));
   EXPECT_FALSE(is_valid(with_gelu, forgets_gelu));
   EXPECT_FALSE(is_valid(sum, forgets_to_add));
+  EXPECT_FALSE(is_valid(with_slope, forgets_the_slope));
+  EXPECT_FALSE(is_valid(with_slope, forgets_the_sums));
 }
 
 TEST(ProductTrial, ASumIsLeftAsItIs) {
@@ -356,10 +389,11 @@ TEST(Matmul, CublasLtTakesEveryDescription) {
     Product plain{.a = at::zeros({16, 32}, type),
                   .b = at::zeros({8, 32}, type).t(),
                   .result = at::zeros({16, 8}, type)},
-        with_gelu = plain, sum = plain;
+        with_gelu = plain, sum = plain, with_slope = plain;
+    with_slope.gelu_input = at::zeros({16, 8}, type), with_slope.sums = at::zeros({8}, type);
     with_gelu.bias = at::zeros({8}, type), with_gelu.gelu = at::zeros({16, 8}, type);
     sum.adds = true, sum.result = at::zeros({16, 8});
-    for (const Product& product : {plain, with_gelu, sum})
+    for (const Product& product : {plain, with_gelu, sum, with_slope})
       for (const bool is_fused : {false, true}) EXPECT_NO_THROW(cuda::Matmul(product, *key_of(product), is_fused));
   }
 }

@@ -25,4 +25,7 @@ at::Tensor activate_gated(Activation activation, const at::Tensor& gate, const a
 // y = GELU(x) by the device's kernel, without autograd, for tensors of one type and shape.
 void gelu_out(const at::Tensor& x, const at::Tensor& y);
 
+// Multiplies the gradient of GELU(x), (M, N), by the slope at x, in place, and writes the sums of its columns to `sums` (N).
+void gelu_backward(const at::Tensor& x, const at::Tensor& gradient, const at::Tensor& sums);
+
 }  // namespace gpt::ops

@@ -46,6 +46,11 @@ void add_product(const at::Tensor& result, const at::Tensor& a, const at::Tensor
 at::Tensor product_with_bias(const at::Tensor& rows, const at::Tensor& weight, const at::Tensor& bias,
                              cpu::MatrixLibrary library, at::Tensor* gelu = nullptr, GeluKernel gelu_kernel = nullptr);
 
+// The gradient of x (M, N) where a (M, K) times b (K, N) is that of GELU(x), and the sums of its columns, which are written to `sums` (N);
+// all of one type. The product's kernel multiplies by the slope, or `kernel` does.
+at::Tensor product_through_gelu(const at::Tensor& a, const at::Tensor& b, const at::Tensor& x, const at::Tensor& sums,
+                                GeluBackwardKernel kernel);
+
 // Adds gradient^T rows to the gradient of `weight`, from `gradient` (M, N) and `rows` (M, K).
 void accumulate_product(const Parameter& weight, const at::Tensor& gradient, const at::Tensor& rows,
                         cpu::MatrixLibrary library);

@@ -1,5 +1,5 @@
-// Matrix products on a GPU, each by the fastest of LibTorch's way and what cuBLASLt's heuristics offer, with the bias and GELU in the
-// same kernel or in kernels of their own: what training.compile_mode max-autotune adds. A product is measured on its own operands when
+// Matrix products on a GPU, each by the fastest of LibTorch's way and what cuBLASLt's heuristics offer, with the bias, GELU and GELU's
+// slope in the same kernel or in kernels of their own: what training.compile_mode max-autotune adds. A product is measured on its own operands when
 // one of its kind is computed first, but never while a graph is recorded; the choice lasts for the process.
 #pragma once
 
@@ -13,6 +13,8 @@ namespace gpt::ops {
 
 // y = GELU(x) in its tanh form; of one type and shape.
 using GeluKernel = void (*)(const at::Tensor& x, const at::Tensor& y);
+// Multiplies the gradient of GELU(x), (M, N), by GELU's slope at x, and writes the sums of its columns to `sums` (N).
+using GeluBackwardKernel = void (*)(const at::Tensor& x, const at::Tensor& gradient, const at::Tensor& sums);
 
 // result = a b, and what is computed with it. All on one device; a and b of one type, and the others of the result's, which is the same
 // or, where those have 16 bits, float32. Sums are float32.
@@ -22,12 +24,15 @@ struct Product {
   at::Tensor bias = {};              // (N), is added; or undefined
   at::Tensor gelu = {};              // (M, N), becomes GELU(result) in its tanh form; or undefined
   GeluKernel gelu_kernel = nullptr;  // computes it where the product's own kernel does not
+  // The result is at first the gradient of GELU(gelu_input), (M, N), and becomes that of gelu_input, with the sums of its columns (N).
+  at::Tensor gelu_input = {}, sums = {};               // both, or undefined
+  GeluBackwardKernel gelu_backward_kernel = nullptr;  // computes them where the product's own kernel does not
 };
 
 using ComputeProduct = void (*)(const Product& product);
 
-// The `gelu` of a product whose result is there, by its gelu_kernel.
-void compute_gelu(const Product& product);
+// What is computed with a product whose result is there, by kernels of their own.
+void compute_epilogue(const Product& product);
 
 // Within a scope products on a GPU are tuned, in every thread. Does nothing with `is_on` false. On a CPU, for tests, each is LibTorch's,
 // but goes the same way.
