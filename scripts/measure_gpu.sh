@@ -1,39 +1,38 @@
 #!/usr/bin/env bash
 # Everything that a machine with a GPU can tell about this program, in commands of at most nine minutes each (what does not fit in is left
 # out, and summary.txt says so). The first two say most of it, what matters most first:
-#   all          the tests that run on a GPU; GPT-2 124M, then the character model: speed beside PyTorch's compiled, ladder of optimizations,
-#                every compile_mode, operators one by one; the time from the start to the first update; recorded steps of small batches;
-#                the losses of the ladder's start beside those of the full set
+#   all          of GPT-2 124M and the character model the speed in every compile_mode; the tests that run on a GPU; PyTorch's speed,
+#                compiled; the time from the start to the first update; recorded steps of small batches; the losses of the ladder's start
+#                beside those of the full set; where a step goes; a recorded run; operators one by one; the ladder of optimizations
 #   sizes        the speed of GPT-2's sizes of 350M, 774M and 1558M beside PyTorch's, compiled block by block
 # The others take longer over less:
 #   tests        the tests that run on a GPU, and a whole run with its step recorded as CUDA graphs against the same run without
 #   speed        the operators of both models one by one, and where their steps go; the time to the first update; small batches; losses; the
-#                speed of both models as configured, recorded, and with measured products, and PyTorch's, eager and compiled
+#                speed of both models in every compile_mode, and PyTorch's, eager and compiled
 #   modes        every compile_mode of both models in turn, with their losses
 #   ladder-char, ladder-gpt2   the ladder of one of them, with all its rungs, each taken away again
 #   medium, large, xl          one of the larger sizes in every mode, and PyTorch's, eager and compiled
-# Speeds are those of at least 100 updates after a warm-up; ladders, profiles and the modes of `all` take as many as fit into their time.
+# Speeds are those of at least 100 updates after a warm-up; ladders and profiles take as many as fit into their time.
 #
 # It needs a build with CUDA (build/bin, build/lib), data/ and a Python with torch, whose libraries are used; nothing is installed. For a
 # machine without network and compiler, `pack` puts what it needs besides that Python into FOLDER/gpt-train-gpu.tar.gz, of at most 64 MB:
 # four programs without their symbols, build/lib, data, scripts, configs and tests.
 #
-# What each part printed is in FOLDER/PART.log, how it ended and what it found in FOLDER/summary.txt, to which each command adds, and
-# all of FOLDER in FOLDER.tar.gz. PARTS, a regular expression, leaves out all parts but those whose names it matches, which keep what an
-# earlier call found. PATIENCE=N gives every part and every command N times its time, for a machine that has something else to do.
+# What each part printed is in FOLDER/PART.log, how it ended and what it found in FOLDER/summary.txt, to which each command adds, the card's
+# clocks and power in FOLDER/clocks.csv, and all of FOLDER, after every part, in FOLDER.tar.gz. PARTS, a regular expression, leaves out all
+# parts but those whose names it matches, which keep what an earlier call found. PATIENCE=N gives every part and every command N times its
+# time, for a machine that has something else to do.
 #
 # usage: scripts/measure_gpu.sh FOLDER [DEVICE [COMMAND]]   DEVICE: cuda (default), or cpu to rehearse it with models that a CPU can bear
-#                                                           (on two cores all takes four to six minutes and sizes two);
+#                                                           (all comes to its end on two cores with PATIENCE=2);
 #                                                           COMMAND: one of the above, all where it is left out
 set -euo pipefail
 source "$(dirname "$0")/steps.sh"
 
 out=$(realpath -m "${1:?usage: scripts/measure_gpu.sh FOLDER [DEVICE [COMMAND]]}") device=${2:-cuda} command=${3:-all}
-PATIENCE=${PATIENCE:-1}
 commands="all sizes tests speed modes ladder-char ladder-gpt2 medium large xl pack"
 [[ $device =~ ^(cuda|cpu)$ ]] || fail "unknown device '$device': the second word is cuda or cpu"
 [[ " $commands " == *" $command "* ]] || fail "unknown command '$command': the third word is one of $commands"
-python=$(python_with_torch)
 [[ -x build/bin/gpt-bench ]] || fail "build/bin/gpt-bench is missing: run ./scripts/setup.sh --cuda first"
 [[ -r data/shakespeare.txt ]] || fail "data/shakespeare.txt is missing: run ./scripts/get_data.sh first"
 mkdir -p "$out"
@@ -52,42 +51,60 @@ pack() {
 }
 [[ $command != pack ]] || { pack; exit; }
 
-# The libraries of that torch, for programs that were built elsewhere and look for them there.
-torch=$("$python" -c 'import os, torch; print(os.path.dirname(torch.__file__))')
-libraries=$PWD/build/lib/gpt-train:$torch/lib:$torch/../nvidia/cu13/lib:$torch/../nvidia/cudnn/lib
-# GPT_SOURCE_DIR tells tests that were built in another folder where their data is. PyTorch gets neither: it has its own OpenMP.
-with_torch=(env "LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "GPT_SOURCE_DIR=$PWD")
 source scripts/measured_parts.sh
 
-# Both models' runs, and how many updates of each are measured; a name such as gpt2_medium counts as gpt2.
-text=(--data data/shakespeare.txt --device "$device") alone=(--eval_interval 0 --checkpoint_interval 0 --sample_interval 0)
-whole_char=(--config configs/shakespeare_char_gpu.yaml "${text[@]}")
-whole_gpt2=(--config configs/gpt2_124m.yaml "${text[@]}" "${alone[@]}" --tokenizer gpt2 --gradient_accumulation_steps 1)
+# What the card did while it was busy.
+note_clocks() {
+  busy() { awk -F ', ' -v column="$1" '$7 >= 90 { print $column }' "$out/clocks.csv" | sort -g; }
+  middle() { busy "$1" | awk '{ value[NR] = $1 } END { printf "%.0f (lowest %.0f)", value[int((NR + 1) / 2)], value[1] }'; }
+  note "the card in $(busy 1 | wc -l) readings while busy: median SM clock in MHz $(middle 2), power in W $(middle 3);" \
+    "its limit of power held it back in $(busy 6 | grep -c '[4-7cdef]$' || true)"
+}
+
+finish() {
+  [[ -z ${clocks:-} ]] || { kill "$clocks" 2>/dev/null || true; note_clocks; }
+  rm -rf "$scratch"
+  archive
+}
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/measure_gpu.XXXXXX")
+trap finish EXIT
+export TORCHINDUCTOR_CACHE_DIR=$scratch/inductor
+
+# Both models' texts and runs, and how many updates of each are measured; a name such as gpt2_medium counts as gpt2. GPT-2's text is
+# repeated, so that no epoch ends with a smaller batch while it is measured; one of the character model has 278 updates.
+declare -A text=([char]=data/shakespeare.txt [gpt2]=$scratch/text.txt)
+whole_char=(--config configs/shakespeare_char_gpu.yaml --data "${text[char]}" --device "$device")
+whole_gpt2=("${gpt2_124m[@]}" --data "${text[gpt2]}" --device "$device")
 if [[ $device == cuda ]]; then
-  export GPT_REQUIRE_CUDA=1
-  # 270 updates of the character model, because an epoch has 278 and ends with a smaller batch, for which PyTorch would compile again.
   declare -A updates=([char]=270 [gpt2]=110) every=([char]=30 [gpt2]=10)
-  minutes=8 iterations=100 few_iterations=30 compared=200 short_blocks=(--block_size 256)
-  rungs=bfloat16+flash+padding+adamw+compile+end_to_end+graph+autotune+resident
+  copies=6 minutes=8 iterations=100 compared=200 short_blocks=(--block_size 256)
+  tested=. rungs=bfloat16+flash+padding+adamw+compile+end_to_end+graph+autotune+resident
   batch() { echo "$1"; }
 else
   whole_char+=(--n_layer 2 --n_embd 96 --n_head 3)
   whole_gpt2+=(--n_layer 2 --n_embd 64 --n_head 2 --block_size 64)
   declare -A updates=([char]=20 [gpt2]=20) every=([char]=5 [gpt2]=5)
   # After 100 updates another seed's losses differ by more than 1 %, after 30 they do not.
-  minutes=0.3 iterations=5 few_iterations=3 compared=100 short_blocks=()
-  rungs=flash+padding+adamw+compile
+  copies=1 minutes=0.3 iterations=5 compared=100 short_blocks=()
+  tested=$kernel_suites rungs=flash+padding+adamw+compile
   batch() { echo 4; }
 fi
+for ((i = 0; i < copies; ++i)); do cat data/shakespeare.txt; done >"${text[gpt2]}"
 char=("${whole_char[@]}" "${alone[@]}" --dropout 0 --batch_size "$(batch 64)")
-gpt2=("${whole_gpt2[@]}" --batch_size "$(batch 32)")
+gpt2=("${whole_gpt2[@]}" --batch_size "$(batch "$(sequences)")")
+# The ladder begins without flash attention and in float32, which needs five times the memory.
+ladder_gpt2=("${whole_gpt2[@]}" --batch_size "$(batch 16)") ladder_char=("${char[@]}")
 
-# usage: gpu_tests SECONDS
+# usage: gpu_tests SECONDS   each suite within that time
 gpu_tests() {
-  part "$1" unit-tests build/bin/gpt_tests --gtest_filter="*$device*"
-  [[ -e $out/unit-tests.log ]] || return 0
-  awk '/^\[       OK \]/ { ++passed } /^\[  FAILED  \].* ms\)$/ && ++failed <= 20 { names = names " " $4 }
-    END { printf "unit tests: %d passed, %d failed%s\n", passed, failed, names }' "$out/unit-tests.log" | tee -a "$out/summary.txt"
+  [[ unit-tests =~ ${PARTS:-} ]] || return 0
+  local limit=$1 began=$SECONDS names
+  rm -rf "${out:?}/unit-tests"
+  mkdir "$out/unit-tests"
+  mapfile -t names < <(suites | grep -E "$tested")
+  test_suite() { run_suite "$limit" "$out/unit-tests/${1//\//-}.log" "$1"; }
+  in_parallel test_suite "${names[@]}"
+  note "unit tests of ${#names[@]} suites in $((SECONDS - began)) s: $(count_tests "$out"/unit-tests/*.log)"
 }
 
 # The whole program around a recorded step: validation, samples, checkpoints, a stage with other batches, and a resume, against the
@@ -153,28 +170,31 @@ configure_size() {
   configure "gpt2_$1" "${whole_gpt2[@]}" --preset "gpt2_$1" --batch_size "$(batch "${sequences[$1]}")"
 }
 
-# What matters most comes first: what the nine minutes cut off is at the end.
+# What matters most comes first: what the nine minutes cut off is at the end. PyTorch compiles while the tests run.
 all() {
+  local compiling
   configure gpt2 "${gpt2[@]}"
   configure char "${char[@]}"
-  gpu_tests 120
-  ours gpt2 50 max-autotune
-  pytorch gpt2 130 default
+  ours gpt2 40 default reduce-overhead max-autotune
+  ours char 25 default reduce-overhead max-autotune
+  compile_pytorch gpt2 140 default & compiling=$!
+  compile_pytorch char 100 default reduce-overhead & compiling+=" $!"
+  gpu_tests 130
+  wait $compiling
+  pytorch gpt2 70 default
   beside gpt2 1.15
-  first_update 30
-  same_losses 45
-  small_batch 20
-  ladder "combo $rungs" gpt2 150 0.1
-  bench modes gpt2 60 --epochs 1 --iterations $few_iterations
-  bench ops gpt2 25 --minutes 0.1
-  bench modes char 30 --epochs 1 --iterations $few_iterations
-  bench ops char 20 --minutes 0.1
-  ours char 25 max-autotune
-  pytorch char 70 default
+  pytorch char 40 default reduce-overhead
   beside char
-  ladder "combo $rungs" char 90 0.1
-  pytorch gpt2 40 eager
+  first_update 20
+  small_batch 20
+  same_losses 45
+  bench profile gpt2 25 --minutes 0.1
   recorded_run true
+  bench ops gpt2 25 --minutes 0.1
+  ladder "combo $rungs" gpt2 150 0.1
+  bench ops char 20 --minutes 0.1
+  pytorch gpt2 40 eager
+  ladder "combo $rungs" char 90 0.1
 }
 
 sizes() {
@@ -222,6 +242,11 @@ one_size() {
 note "=== $command on $device, $(date -u +%Y-%m-%dT%H:%MZ)"
 [[ $device == cuda ]] || note "This is a rehearsal: its speeds and ratios say nothing about a GPU, and little about this CPU."
 part 60 machine build/bin/gpt-diagnose --json
+if [[ $device == cuda ]]; then
+  nvidia-smi --query-gpu=timestamp,clocks.sm,power.draw,temperature.gpu,memory.used,clocks_event_reasons.active,utilization.gpu \
+    --format=csv,noheader,nounits -lms 500 >"$out/clocks.csv" 2>&1 &
+  clocks=$!
+fi
 case $command in
   all | sizes | speed) $command ;;
   tests)
@@ -236,5 +261,4 @@ case $command in
   ladder-*) ladder ladder "${command#ladder-}" 520 $minutes ;;
   medium | large | xl) one_size "$command" ;;
 esac
-tar czf "$out.tar.gz" -C "$(dirname "$out")" "$(basename "$out")"
 say "Results: $out/summary.txt; all of them in one file: $out.tar.gz"

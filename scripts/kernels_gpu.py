@@ -1,0 +1,78 @@
+"""Reads the launches that ncu measured and prints those of one update as a table: a line for each kernel, the longest first.
+
+usage: kernels_gpu.py KERNELS.csv     as kernels_gpu.sh writes it
+"""
+import collections
+import csv
+import re
+import sys
+
+TIME, READ, WRITTEN = "gpu__time_duration.sum", "dram__bytes_read.sum", "dram__bytes_write.sum"
+TENSOR = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed"
+ONCE = "judge_kernel"  # runs once in an update: src/ops/cuda/verdict.cuh
+UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1, "nsecond": 1e-9, "usecond": 1e-6, "msecond": 1e-3, "second": 1,
+         "byte": 1, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9, "%": 1}
+WIDEST = 64  # characters of a name
+
+
+def read_launches(path):
+    """The name of each launch and its metrics in seconds, bytes and percent. ncu's own messages come before the table, and a row of units
+    after its head."""
+    with open(path, encoding="utf-8") as file:
+        rows = list(csv.DictReader(line for line in file if line.startswith('"')))
+    if len(rows) < 2 or TIME not in rows[0]:
+        raise SystemExit(f"{path} has no launches: ncu measured nothing")
+    units = rows[0]
+    metrics = [name for name in (TIME, READ, WRITTEN, TENSOR) if name in units]
+    return [(row["Kernel Name"], {name: float(row[name].replace(",", "")) * UNITS[units[name]] for name in metrics}) for row in rows[1:]]
+
+
+def one_update(launches):
+    """From the last but one launch of a kernel that runs once in an update to the last."""
+    starts = [at for at, (name, _) in enumerate(launches) if ONCE in name]
+    if len(starts) < 2:
+        raise SystemExit(f"{len(launches)} launches hold no whole update: measure others or more, with SKIP=N and LAUNCHES=N")
+    return launches[starts[-2]:starts[-1]]
+
+
+def without_templates(name):
+    while (shorter := re.sub(r"<[^<>]*>", "", name)) != name:
+        name = shorter
+    return name
+
+
+def short(name):
+    """Without parameters, but for what tells kernels of one template apart: the functor of LibTorch's, the kernel that CUTLASS's has as a
+    parameter. Of a name that is still too long, the middle is left out."""
+    name = name.removeprefix("void ").replace("(anonymous namespace)", "").replace("<unnamed>", "")
+    base = re.sub(r"\(.*", "", without_templates(name)).split("::")[-1].strip()
+    told = re.search(r"\b(cutlass_\w+|\w+_cutlass_\w+|\w*[Ff]unctor\w*|\w+Ops?\b|\w+_kernel_cuda\w*)", name[len(base):])
+    if told and "gpt::" not in name:
+        base += " " + told[0]
+    base = base.replace("cudnn_generated_fort_native_", "cudnn_")
+    return base if len(base) <= WIDEST else base[: WIDEST // 2 - 1] + "…" + base[-WIDEST // 2:]
+
+
+def table(launches):
+    kernels = collections.defaultdict(list)
+    for name, metrics in launches:
+        kernels[short(name)].append(metrics)
+    whole = sum(metrics[TIME] for _, metrics in launches)
+
+    def line(name, rows):
+        total = collections.Counter()
+        for row in rows:
+            total.update(row)
+        seconds = total[TIME]
+        busy = sum(row.get(TENSOR, 0) * row[TIME] for row in rows) / seconds
+        return (f"| {name} | {len(rows)} | {1e3 * seconds:.3f} | {total[READ] / 1e9:.2f} | {total[WRITTEN] / 1e9:.2f} "
+                f"| {(total[READ] + total[WRITTEN]) / seconds / 1e12:.2f} | {busy:.0f} % | {100 * seconds / whole:.1f} % |")
+
+    return ["| kernel | launches | ms | GB read | GB written | TB/s | tensor cores | share |",
+            "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+            *(line(*item) for item in sorted(kernels.items(), key=lambda item: -sum(row[TIME] for row in item[1]))),
+            line("in all", [metrics for _, metrics in launches])]
+
+
+if __name__ == "__main__":
+    print("\n".join(table(one_update(read_launches(sys.argv[1])))))
