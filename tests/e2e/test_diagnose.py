@@ -193,7 +193,7 @@ class Diagnose(unittest.TestCase):
         self.assertIn("--gpu RTX 4080 SUPER, not this machine: 16.1 GB", found["device"]["detail"])
         self.assertIn("of the 16.1 GB that it may use", found["memory of the run"]["detail"])
         self.assertIn("bfloat16 end to end", found["precision"]["detail"])
-        self.assertIn("estimated, never checked on a GPU", found["time"]["detail"])
+        self.assertIn("estimated from the data sheet", found["time"]["detail"])
         self.assertGreater(found["cost"]["values"]["cost"], 0)
         self.assertIn("float16", checks(*config, "--gpu", "t4", check_code=0)["precision"]["detail"])
         found = checks(*config, "--gpu", "t4", "--dtype", "bfloat16", check_code=1)

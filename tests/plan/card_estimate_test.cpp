@@ -21,16 +21,37 @@ double tokens_per_second(const char* card, const ModelConfig& model, int64_t bat
   return static_cast<double>(batch_size * model.block_size) / step(card, model, training).total();
 }
 
-// Published speeds of one of eight GPUs at sequences of 1,024: nanoGPT with torch.compile, llm.c, MosaicML's llm-foundry.
+// What gpt-bench measured with compile_mode auto, in milliseconds; two cards of the same kind differed by 7 %.
+TEST(EstimateStep, IsWhatWasMeasured) {
+  const auto milliseconds = [](const char* card, const ModelConfig& model, int64_t batch_size, bool has_own = true) {
+    TrainingConfig training;
+    training.batch_size = batch_size;
+    ActivationForm form = kBfloat16;
+    form.is_recorded = form.own_operators = has_own;
+    return 1000 * step(card, model, training, form).total();
+  };
+  constexpr double kNear = 0.1;
+  const auto expect = [](double estimated, double measured) { EXPECT_NEAR(estimated / measured, 1, kNear) << measured; };
+  const ModelConfig small = gpt2(12, 12, 768);
+  expect(milliseconds("H100 SXM", small, 64), 116.3);
+  expect(milliseconds("H100 SXM", small, 64, /*has_own=*/false), 189.8);
+  expect(milliseconds("H200", small, 64), 110.9);
+  expect(milliseconds("H200", gpt2(24, 16, 1024), 16), 76.2);
+  expect(milliseconds("H200", gpt2(36, 20, 1280), 8), 85.7);
+  expect(milliseconds("H200", gpt2(48, 25, 1600), 4), 92.1);
+  ModelConfig characters;  // configs/shakespeare_char_gpu.yaml
+  characters.vocab_size = 84;
+  expect(milliseconds("H100 SXM", characters, 64), 4.50);
+  expect(milliseconds("H200", characters, 64), 3.94);
+  expect(milliseconds("H200", characters, 256), 13.65);
+}
+
+// Published speeds of one of eight GPUs at sequences of 1,024.
 TEST(EstimateStep, LiesAmongPublishedSpeeds) {
   const ModelConfig small = gpt2(12, 12, 768);
-  EXPECT_GT(tokens_per_second("A100 40GB", small, 12), 107e3) << "nanoGPT";
+  EXPECT_GT(tokens_per_second("A100 40GB", small, 12), 107e3) << "nanoGPT with torch.compile";
   EXPECT_LT(tokens_per_second("A100 80GB", small, 64), 218e3) << "llm.c";
-  EXPECT_GT(tokens_per_second("H100 SXM", small, 64), 332e3) << "modded-nanogpt's first record, PyTorch";
-  EXPECT_LT(tokens_per_second("H100 SXM", small, 64), 468e3) << "llm.c";
-  const double large = tokens_per_second("H100 SXM", gpt2(48, 25, 1600), 16);
-  EXPECT_GT(large, 0.75 * 46.8e3) << "llm.c";
-  EXPECT_LT(large, 58.9e3) << "LLMQ, of the same size";
+  EXPECT_GT(tokens_per_second("H100 SXM", gpt2(48, 25, 1600), 16), 0.75 * 46.8e3) << "llm.c";
 }
 
 TEST(EstimateStep, FollowsTheCardAndTheRun) {
@@ -49,7 +70,7 @@ TEST(EstimateStep, FollowsTheCardAndTheRun) {
   TrainingConfig offloading = training;
   offloading.optimizer.offload = 1;
   const double moments = 8.0 * static_cast<double>(parameter_count(model));
-  EXPECT_NEAR(step("RTX 4090", model, offloading).memory - one.memory, moments * (1 / 25e9 - 2 / (0.7 * 1008e9)),
+  EXPECT_NEAR(step("RTX 4090", model, offloading).memory - one.memory, moments * (1 / 25e9 - 2 / (0.85 * 1008e9)),
               1e-3 * one.memory)
       << "over the bus, both ways at once, instead of read and written on the card";
 

@@ -1,4 +1,4 @@
-// How a run would go on a card that is not here, from its data sheet. Nothing of it has ever been checked on a GPU.
+// How a run would go on a card that is not here, from its data sheet and the shares of it that were measured on an H100 and an H200.
 #pragma once
 
 #include <string>
@@ -16,11 +16,13 @@ namespace gpt::plan {
 std::string expected_attention(const ModelConfig& model, const ExecutionConfig& execution, const DeviceInfo& card,
                                at::ScalarType type);
 
-// Seconds of one update. The host launches kernels while the card computes, so the longer of the two counts.
+// Seconds of one update. The host launches kernels while the card computes, so that the longer of the two counts; those of a graph the
+// card launches itself, in between.
 struct StepEstimate {
-  double products = 0;  // the model's FLOPs, at a share of the card's peak that good programs reach
+  double products = 0;  // the model's FLOPs, at a share of the card's peak
   double memory = 0;    // what the operators between the products and the update read and write
-  double launches = 0;  // the host's launches of kernels
+  double launches = 0;  // launches of kernels
+  bool is_recorded = false;  // as graphs
   double total() const;
 };
 
@@ -28,7 +30,7 @@ struct StepEstimate {
 StepEstimate estimate_step(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form,
                            const Card& card, Dtype dtype);
 
-// Its parts in words: "estimated, never checked on a GPU: products 310 ms, ...".
+// Its parts in words: "estimated from the data sheet, ... (products 310 ms, ...)".
 std::string describe(const StepEstimate& estimate);
 
 // `device` has the memory that is asked about.
