@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,6 +47,15 @@ std::optional<Measurement> measure_apart(const Config& config, const Measurement
       run_apart("measure", config,
                 {"--warm-up", fmt::format("{}", length.warm_up), "--updates", fmt::format("{}", length.updates)});
   return json ? std::optional(measurement_from_json(*json)) : std::nullopt;
+}
+
+std::optional<plan::MachineSpeed> machine_speed_apart(const Config& config) {
+  static std::map<std::string, plan::MachineSpeed> measured;
+  const PrecisionConfig& precision = config.training.precision;
+  const std::string key = fmt::format("{} {} {}", config.device, precision.use_amp, static_cast<int>(precision.dtype));
+  if (const auto known = measured.find(key); known != measured.end()) return known->second;
+  const auto json = run_apart("machine", config, {});
+  return json ? std::optional(measured[key] = machine_speed_from_json(*json)) : std::nullopt;
 }
 
 std::optional<Learning> learn_apart(const Config& config, const LearningLength& length) {

@@ -46,7 +46,7 @@ struct Options {
   int64_t epochs = 3, iterations = 0;  // for `modes`
   int64_t warm_up = 5, updates = 30;   // for `measure`; `learn` takes `updates` too
   int64_t evaluations = 8;             // for `learn`
-  std::string result;                  // for `measure` and `learn`
+  std::string result;                  // for `measure`, `machine` and `learn`
   std::string names, command;          // the names for `combo`; the command as it was typed
 };
 
@@ -104,7 +104,8 @@ struct Context {
   Progress progress() const { return show_status(seconds); }
 };
 
-Found climb_as_planned(const LadderPlan& plan, const Context& context) {
+Found climb_as_planned(LadderPlan plan, const Context& context) {
+  plan.speed_of = machine_speed_apart;
   const Ladder ladder = climb(context.config, plan, measure_apart, context.progress());
   return ladder.rows.empty() ? Found() : findings(ladder);
 }
@@ -165,6 +166,11 @@ std::string measure_one(const Config& config, const Options& options) {
   return to_json(measure(config, {.warm_up = options.warm_up, .updates = options.updates}));
 }
 
+std::string measure_machine_of(const Config& config, const Options& /*options*/) {
+  const run::Setup setup = plan::resolve(config);
+  return to_json(plan::measure_machine(setup.device.device, setup.precision.compute_type()));
+}
+
 std::string learn_one(const Config& config, const Options& options) {
   return to_json(learn(config, {.updates = options.updates, .evaluations = options.evaluations}));
 }
@@ -192,6 +198,7 @@ const Verb kVerbs[] = {
     {"profile", "where the time of a step goes, and which settings to change", 0.25, true, profile_run},
     // One process of the above.
     {"measure", "one configuration: time of a step, tokens/s, memory and loss, as JSON", 0, true, nullptr, measure_one},
+    {"machine", nullptr, 0, true, nullptr, measure_machine_of},
     {"learn", nullptr, 0, true, nullptr, learn_one},
 };
 
@@ -264,17 +271,19 @@ const Verb& verb_named(const std::string& name) {
 
 std::vector<config::Option> options_of(const std::string& verb, Options& options) {
   std::vector<config::Option> list;
-  if (verb == "measure" || verb == "learn") {
-    list = {{.name = "warm-up",
-             .target = &options.warm_up,
-             .help = "updates before the clock starts",
-             .min = 0,
-             .max = 1e6},
-            {.name = "updates", .target = &options.updates, .help = "updates that are timed", .min = 1, .max = 1e6},
-            {.name = "result",
+  if (verb == "measure" || verb == "machine" || verb == "learn") {
+    list = {{.name = "result",
              .target = &options.result,
              .help = "file for the result; empty = standard output",
              .is_path = true}};
+    if (verb == "machine") return list;
+    list.push_back({.name = "warm-up",
+                    .target = &options.warm_up,
+                    .help = "updates before the clock starts",
+                    .min = 0,
+                    .max = 1e6});
+    list.push_back(
+        {.name = "updates", .target = &options.updates, .help = "updates that are timed", .min = 1, .max = 1e6});
     if (verb == "learn") {
       list.push_back({.name = "evaluations",
                       .target = &options.evaluations,

@@ -61,7 +61,8 @@ Measurement median_of(const std::vector<Measurement>& runs) {
           .tensor_bytes = static_cast<int64_t>(of(&Measurement::tensor_bytes)),
           .threads = runs.back().threads,
           .loss = runs.back().loss,  // the same in each
-          .start_seconds = of(&Measurement::start_seconds)};
+          .start_seconds = of(&Measurement::start_seconds),
+          .work = runs.back().work};
 }
 
 double drift_of(const std::vector<Measurement>& runs) {

@@ -49,6 +49,7 @@ class Climb {
                             .measurement = start,
                             .kept = true,
                             .verdict = ""});
+    find_limit(start_, ladder_.rows.back());
     full_ = start_;
     return true;
   }
@@ -216,12 +217,17 @@ class Climb {
     try {
       auto pair = compare({before, ladder_.length}, {after, length_for(after)}, pairs, measure_);
       stopped_ = !pair;
-      if (pair) row.take(*pair);
+      if (pair) row.take(*pair), find_limit(after, row);
       return pair;
     } catch (const Error& error) {
       row.verdict = error.what();
       return std::nullopt;
     }
+  }
+
+  void find_limit(const Config& config, LadderRow& row) const {
+    if (!plan_.speed_of || row.measurement->work.empty()) return;
+    if (const auto speed = plan_.speed_of(config)) row.least_ms = 1000 * least_seconds(row.measurement->work, *speed);
   }
 
   int64_t count_of_variants() const {

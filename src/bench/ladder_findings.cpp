@@ -20,6 +20,15 @@ Cells speed_cells(const std::optional<Measurement>& measurement) {
           format_bytes(static_cast<double>(measurement->peak_bytes))};
 }
 
+// How close a step comes to what this machine could do at best.
+std::string limit_cell(const LadderRow& row) {
+  return row.least_ms ? as_share(*row.least_ms / row.measurement->step_ms) : "-";
+}
+
+bool has_limits(const std::vector<LadderRow>& rows) {
+  return std::any_of(rows.begin(), rows.end(), [](const LadderRow& row) { return row.least_ms.has_value(); });
+}
+
 // With four digits after the point, and without a minus before zero.
 std::string as_difference(double value) {
   constexpr double kDigits = 1e4;
@@ -36,13 +45,14 @@ std::string pairs_cell(const LadderRow& row) {
   return fmt::format("{:.2f} to {:.2f}, {}", *least, *most, plural(std::ssize(gains), "pair"));
 }
 
-Cells cells_of(const LadderRow& row, bool is_ladder, double start_loss) {
+Cells cells_of(const LadderRow& row, bool is_ladder, bool has_limit, double start_loss) {
   const auto& m = row.measurement;
   Cells cells{row.name};
   for (const std::string& cell : speed_cells(m)) cells.push_back(cell);
   cells.push_back(m ? as_ratio(row.gain) : "-");
   cells.push_back(pairs_cell(row));
   if (is_ladder) cells.push_back(m ? as_ratio(row.total_gain) : "-");
+  if (has_limit) cells.push_back(limit_cell(row));
   cells.push_back(m ? fmt::format("{:.4f}", m->loss) : "-");
   cells.push_back(m ? as_difference(m->loss - start_loss) : "-");
   cells.push_back(row.verdict);
@@ -50,11 +60,18 @@ Cells cells_of(const LadderRow& row, bool is_ladder, double start_loss) {
 }
 
 Table variant_table(const std::vector<LadderRow>& rows) {
-  Table table{{{"with", "ms/step", "tokens/s", "memory", "speed", "of each pair", "verdict"}}};
+  const bool has_limit = has_limits(rows);
+  Cells titles{"with", "ms/step", "tokens/s", "memory", "speed", "of each pair"};
+  if (has_limit) titles.emplace_back("of the limit");
+  titles.emplace_back("verdict");
+  Table table{{titles}};
   for (const LadderRow& row : rows) {
     const Cells speed = speed_cells(row.measurement);
-    table.rows.push_back({row.settings, speed[0], speed[1], speed[2], row.measurement ? as_ratio(row.gain) : "-",
-                          pairs_cell(row), row.verdict});
+    Cells cells{row.settings,   speed[0], speed[1], speed[2], row.measurement ? as_ratio(row.gain) : "-",
+                pairs_cell(row)};
+    if (has_limit) cells.push_back(limit_cell(row));
+    cells.push_back(row.verdict);
+    table.rows.push_back(std::move(cells));
   }
   return table;
 }
@@ -75,7 +92,8 @@ Document text_of(const Ladder& ladder) {
       fmt::format(
           "Each rung was measured in turn with the one below it, until {}: medians of {} after {} to warm up. Differences of less than "
           "2 % are noise. `in all` multiplies the gains of what is kept. The loss is the mean of the last updates, at most ten, and "
-          "`change` its difference from the start's.",
+          "`change` its difference from the start's. `of the limit` is the share that a step reaches of what this machine could do at "
+          "best: the least time of its parts, from the speeds of a large product in the type of the row's and of a large copy.",
           kPairsEnd, plural(ladder.length.updates, "update"), ladder.length.warm_up),
       ladder_table(ladder.rows, "rung", /*is_ladder=*/true, start_loss)};
   if (!ladder.switched.empty()) {
@@ -97,10 +115,12 @@ Document text_of(const Ladder& ladder) {
 
 Table ladder_table(const std::vector<LadderRow>& rows, const char* first_column, bool is_ladder, double start_loss) {
   Cells titles{first_column, "ms/step", "tokens/s", "memory", is_ladder ? "gain" : "speed", "of each pair"};
+  const bool has_limit = has_limits(rows);
   if (is_ladder) titles.emplace_back("in all");
+  if (has_limit) titles.emplace_back("of the limit");
   for (const char* title : {"loss", "change", "verdict"}) titles.emplace_back(title);
   Table table{{titles}};
-  for (const LadderRow& row : rows) table.rows.push_back(cells_of(row, is_ladder, start_loss));
+  for (const LadderRow& row : rows) table.rows.push_back(cells_of(row, is_ladder, has_limit, start_loss));
   return table;
 }
 
@@ -122,6 +142,7 @@ std::string json_of(const std::vector<LadderRow>& rows, std::optional<double> st
                     {"gain", row.gain},
                     {"pair_gains", row.pair_gains},
                     {"total_gain", row.total_gain},
+                    {"least_ms", row.least_ms ? nlohmann::ordered_json(*row.least_ms) : nlohmann::ordered_json()},
                     {"loss_difference", has_difference ? nlohmann::ordered_json(row.measurement->loss - *start_loss)
                                                        : nlohmann::ordered_json()},
                     {"kept", row.kept},

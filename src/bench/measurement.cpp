@@ -19,7 +19,32 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
+nlohmann::ordered_json json_of(const std::vector<plan::PartWork>& parts) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const auto& [name, work] : parts) list.push_back({{"name", name}, {"flops", work.flops}, {"bytes", work.bytes}});
+  return list;
+}
+
+std::vector<plan::PartWork> work_from_json(const nlohmann::json& list) {
+  std::vector<plan::PartWork> parts;
+  for (const auto& part : list) parts.push_back({part.at("name"), {part.at("flops"), part.at("bytes")}});
+  return parts;
+}
+
 }  // namespace
+
+TypicalUpdate typical_update(const std::vector<TimedGroup>& groups) {
+  const auto median_of = [&groups](auto value) {
+    std::vector<double> values;
+    for (const TimedGroup& group : groups) values.push_back(value(group));
+    return median(values);
+  };
+  return {.seconds = median_of([](const TimedGroup& g) { return g.seconds / static_cast<double>(g.updates); }),
+          .tokens = median_of(
+              [](const TimedGroup& g) { return static_cast<double>(g.tokens) / static_cast<double>(g.updates); }),
+          .tokens_per_second =
+              median_of([](const TimedGroup& g) { return static_cast<double>(g.tokens) / g.seconds; })};
+}
 
 int64_t updates_between_waits(c10::DeviceType device, double update_seconds, int64_t updates) {
   constexpr double kSeconds = 0.1;
@@ -37,26 +62,27 @@ Measurement measure(const Config& config, const MeasurementLength& length) {
   double fastest = std::numeric_limits<double>::infinity();
   for (int64_t i = run.warm_up(length.warm_up); i > 0; --i) fastest = std::min(fastest, run.update().seconds);
   const int64_t group = updates_between_waits(run.device().device.type(), fastest, length.updates);
-  std::vector<double> seconds;  // what an update took, group by group
+  std::vector<TimedGroup> groups;
   std::vector<at::Tensor> losses;
-  int64_t tokens = 0;
   const double cpu_before = cpu_seconds();
   for (int64_t done = 0; done < length.updates;) {
     const auto group_begin = Clock::now();
     const int64_t end = std::min(done + group, length.updates), count = end - done;
+    int64_t tokens = 0;
     while (done < end) {
       tokens += run.launch();
       if (++done > length.updates - kLastLosses) losses.push_back(run.loss());
     }
     run.wait();
-    seconds.push_back(seconds_since(group_begin) / static_cast<double>(count));
+    groups.push_back({count, tokens, seconds_since(group_begin)});
   }
   const double cpu = cpu_seconds() - cpu_before;
   run.require_recorded();
-  const double update = median(seconds), count = static_cast<double>(length.updates);
-  result.step_ms = 1000 * update;
-  result.cpu_ms = 1000 * cpu / count;
-  result.tokens_per_second = static_cast<double>(tokens) / count / update;
+  const TypicalUpdate update = typical_update(groups);
+  result.step_ms = 1000 * update.seconds;
+  result.cpu_ms = 1000 * cpu / static_cast<double>(length.updates);
+  result.tokens_per_second = update.tokens_per_second;
+  result.work = plan::work_of_step(run.config().model, run.config().training, run.precision(), update.tokens);
   result.peak_bytes = peak_allocated_bytes(run.device().device);
   result.tensor_bytes = peak_tensor_bytes(run.device().device);
   result.threads = at::get_num_threads();
@@ -72,7 +98,8 @@ std::string to_json(const Measurement& m) {
                                 {"tensor_bytes", m.tensor_bytes},
                                 {"threads", m.threads},
                                 {"loss", m.loss},
-                                {"start_seconds", m.start_seconds}}
+                                {"start_seconds", m.start_seconds},
+                                {"work", json_of(m.work)}}
       .dump();
 }
 
@@ -89,7 +116,17 @@ Measurement measurement_from_json(const std::string& text) {
           .tensor_bytes = json.at("tensor_bytes").get<int64_t>(),
           .threads = json.at("threads").get<int64_t>(),
           .loss = number("loss"),
-          .start_seconds = number("start_seconds")};
+          .start_seconds = number("start_seconds"),
+          .work = work_from_json(json.at("work"))};
+}
+
+std::string to_json(const plan::MachineSpeed& speed) {
+  return nlohmann::ordered_json{{"peak_flops", speed.flops}, {"copy_bytes_per_second", speed.bytes_per_second}}.dump();
+}
+
+plan::MachineSpeed machine_speed_from_json(const std::string& text) {
+  const auto json = nlohmann::json::parse(text);
+  return {.flops = json.at("peak_flops"), .bytes_per_second = json.at("copy_bytes_per_second")};
 }
 
 }  // namespace gpt::bench

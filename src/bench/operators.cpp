@@ -22,13 +22,13 @@
 #include <nlohmann/json.hpp>
 
 #include "gpt/bench/measurement.h"
+#include "gpt/core/format.h"
 #include "gpt/device/graph.h"
 #include "gpt/device/precision.h"
 #include "gpt/ops/adamw.h"
 #include "gpt/ops/aten.h"
 #include "gpt/ops/flat_norm.h"
 #include "gpt/ops/fused.h"
-#include "gpt/ops/probe.h"
 #include "gpt/ops/token_gather.h"
 #include "gpt/parameters/parameters.h"
 
@@ -36,13 +36,13 @@ namespace gpt::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Work = std::function<void()>;
+using Body = std::function<void()>;
 
 // For each of `count` in a row.
-double milliseconds(at::Device device, const Work& work, int64_t count = 1) {
+double milliseconds(at::Device device, const Body& body, int64_t count = 1) {
   synchronize(device);  // sync: the work is timed
   const auto begin = Clock::now();
-  for (int64_t i = 0; i < count; ++i) work();
+  for (int64_t i = 0; i < count; ++i) body();
   synchronize(device);
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count() / static_cast<double>(count);
 }
@@ -51,48 +51,36 @@ double milliseconds(at::Device device, const Work& work, int64_t count = 1) {
 // it cannot be recorded, its launches do. On a CPU there is nothing to hide.
 class Timed {
  public:
-  Timed(at::Device device, Work work) : device_(device), work_(std::move(work)), graphs_(graphs_of(device)) {
-    work_();  // buffers are allocated, kernels chosen
+  Timed(at::Device device, Body body) : device_(device), body_(std::move(body)), graphs_(graphs_of(device)) {
+    body_();  // buffers are allocated, kernels chosen
     if (!graphs_) return;
     try {
       graph_ = graphs_->make();
-      graph_->record(work_);
-      work_ = [this] { graph_->replay(); };
-      work_();
+      graph_->record(body_);
+      body_ = [this] { graph_->replay(); };
+      body_();
     } catch (const c10::Error&) { graph_.reset(); }
     constexpr double kSample = 2;  // ms
-    count_ = static_cast<int64_t>(std::ceil(kSample / milliseconds(device_, work_)));
+    count_ = static_cast<int64_t>(std::ceil(kSample / milliseconds(device_, body_)));
   }
   Timed(const Timed&) = delete;
   Timed& operator=(const Timed&) = delete;
 
-  double milliseconds_once() const { return milliseconds(device_, work_, count_); }
+  double milliseconds_once() const { return milliseconds(device_, body_, count_); }
 
  private:
   at::Device device_;
-  Work work_;
+  Body body_;
   std::unique_ptr<Graphs> graphs_;  // null on a CPU; outlives the graph
   std::unique_ptr<Graph> graph_;
   int64_t count_ = 1;
 };
 
-// The bandwidth of copying a large tensor into another: it is read and written once.
-double copy_bandwidth(at::Device device) {
-  constexpr int64_t kBytes = int64_t{1} << 28;
-  const at::Tensor from = at::ones({kBytes / 4}, at::TensorOptions(device).dtype(at::kFloat)),
-                   to = at::empty_like(from);
-  std::vector<double> times;
-  const Timed copy(device, [&] { to.copy_(from); });
-  for (int i = 0; i < 7; ++i) times.push_back(copy.milliseconds_once());
-  return 2 * static_cast<double>(kBytes) / (1e-3 * *std::min_element(times.begin(), times.end()));
-}
-
 // One to be measured: by our operators, and by LibTorch's.
 struct Case {
   std::string name;
-  double work;
-  bool is_product;
-  Work ours, libtorch;
+  plan::Work work;
+  Body ours, libtorch;
 };
 
 // The operators of one block, of batches, embedding and head, and of an update, for a micro-batch.
@@ -101,10 +89,10 @@ class Cases {
   Cases(const Config& config, at::Device device, at::ScalarType type)
       : model_(one_layer(config.model)),
         training_(config.training),
-        tokens_(static_cast<double>(training_.batch_size * model_.block_size)),
-        bytes_(static_cast<double>(c10::elementSize(type))),
         options_(at::TensorOptions(device).dtype(type)),
         gradient_type_(gradient_type(training_, /*end_to_end=*/type == at::kBFloat16)),
+        work_(model_, {.products = type, .stream = type, .gradient = gradient_type_},
+              static_cast<double>(training_.batch_size * model_.block_size)),
         parameters_(parameter_table(model_), device, {.compute = type, .gradient = gradient_type_}) {
     parameters_.draw(1);
     if (model_.position == Position::rope)
@@ -136,26 +124,26 @@ class Cases {
     return at::randn({training_.batch_size, model_.block_size, width}, options_.dtype(at::kFloat)).to(options_);
   }
 
-  // Both passes take the gradients of x and of the parameters. `with_backward`: the work of both together.
-  void add(const std::string& name, bool is_product, double forward_work, double with_backward, const at::Tensor& x,
+  // Both passes take the gradients of x and of the parameters.
+  void add(const std::string& name, const plan::OperatorWork::Passes& work, const at::Tensor& x,
            const Forward& forward) {
     for (const bool both : {false, true}) {
       const auto run = [&](const ops::SharedOperators& ops) {
         return both ? run_both(forward, ops, x) : run_forward(forward, ops, x);
       };
-      cases_.push_back({both ? name + ", with backward" : name, both ? with_backward : forward_work, is_product,
+      cases_.push_back({both ? name + ", with backward" : name, both ? work.both() : work.forward,
                         run(ops::fused_operators()), run(ops::aten_operators())});
     }
   }
 
-  static Work run_forward(const Forward& forward, const ops::SharedOperators& ops, const at::Tensor& x) {
+  static Body run_forward(const Forward& forward, const ops::SharedOperators& ops, const at::Tensor& x) {
     return [=] {
       const at::NoGradGuard no_grad;
       (void)forward(*ops, x);
     };
   }
 
-  Work run_both(const Forward& forward, const ops::SharedOperators& ops, const at::Tensor& x) const {
+  Body run_both(const Forward& forward, const ops::SharedOperators& ops, const at::Tensor& x) const {
     return [=, this, upstream = std::make_shared<Outputs>()] {
       parameters_.clear_gradients();
       const at::Tensor leaf = x.is_floating_point() ? x.detach().requires_grad_() : x;
@@ -167,16 +155,14 @@ class Cases {
     };
   }
 
-  // Batches of a text of a million tokens: each token of a window is read once, and written as an input and as a target.
+  // Of a text of a million tokens.
   void add_batch() {
     constexpr int64_t kTokens = 1 << 20;
     const int64_t T = model_.block_size;
     const at::TensorOptions of_ids = options_.dtype(at::kLong);
     const at::Tensor tokens = at::randint(*model_.vocab_size, {kTokens}, of_ids).to(at::kInt),
                      starts = at::randint(kTokens - T, {training_.batch_size}, of_ids);
-    const double windows = static_cast<double>(training_.batch_size * (T + 1));
-    cases_.push_back({"batch of tokens", windows * 4 + 2 * tokens_ * 8, false,
-                      [=] { (void)ops::token_gather(tokens, starts, T); },
+    cases_.push_back({"batch of tokens", work_.batch(), [=] { (void)ops::token_gather(tokens, starts, T); },
                       [=, places = at::arange(T + 1, of_ids)] {
                         const at::Tensor window = tokens.index({starts.unsqueeze(1) + places}).to(at::kLong);
                         (void)window.narrow(1, 0, T).contiguous();
@@ -187,11 +173,10 @@ class Cases {
   void add_products() {
     const auto product = [&](const char* name, ParameterRole role) {
       const Parameter weight = parameters_.weight(role, 0), bias = parameters_.bias(role, 0);
-      const double flops = 2 * tokens_ * static_cast<double>(weight.value().numel());
-      add(name, true, flops, 3 * flops, rows(weight.value().size(1)),
-          [weight, bias](const ops::Operators& ops, const at::Tensor& x) {
-            return Outputs{ops.linear(x, {weight, bias}, ops::ProductInput::keep)};
-          });
+      const int64_t out = weight.value().size(0), in = weight.value().size(1);
+      add(name, work_.product(in, out), rows(in), [weight, bias](const ops::Operators& ops, const at::Tensor& x) {
+        return Outputs{ops.linear(x, {weight, bias}, ops::ProductInput::keep)};
+      });
     };
     product("product, attention in", ParameterRole::attention_in);
     product("product, attention out", ParameterRole::attention_out);
@@ -203,66 +188,56 @@ class Cases {
   // does that as it reads, and only generation splits heads apart.
   void add_heads() {
     if (!rotary_.cos.defined()) return;
-    const double rotated =
-                     tokens_ * static_cast<double>((model_.heads() + model_.kv_heads()) * model_.head_dim()) * bytes_,
-                 packed = tokens_ * static_cast<double>(packed_width()) * bytes_;
-    add("RoPE and the split into heads", false, 2 * rotated, 2 * rotated + 2 * packed, rows(packed_width()),
+    const at::Tensor packed = rows(packed_width());
+    const auto bytes = static_cast<double>(packed.nbytes()),
+               rotated = bytes * static_cast<double>(model_.heads() + model_.kv_heads()) /
+                         static_cast<double>(model_.heads() + 2 * model_.kv_heads());
+    add("RoPE and the split into heads", {{0, 2 * rotated}, {0, 2 * bytes}}, packed,
         [rotary = rotary_, H = model_.heads(), kv = model_.kv_heads()](const ops::Operators& ops, const at::Tensor& x) {
           const ops::Heads heads = ops.split_heads(x, {H, kv}, rotary);
           return Outputs{heads.q, heads.k, heads.v};
         });
   }
 
-  // Two products of T x T by D, half of which is masked; five in the backward pass.
   void add_attention() {
-    const double flops = 2 * tokens_ * static_cast<double>(model_.block_size * model_.n_embd);
-    add("attention", true, flops, 3.5 * flops, rows(packed_width()),
+    add("attention", work_.attention(), rows(packed_width()),
         [rotary = rotary_, H = model_.heads(), kv = model_.kv_heads(),
          dropout = model_.dropout](const ops::Operators& ops, const at::Tensor& x) {
           return Outputs{ops.attention(x, {H, kv, dropout}, rotary)};
         });
   }
 
-  // x, branch, sum and normalized; then sum, two gradients and that of x.
   void add_norm() {
     const at::Tensor branch = rows(model_.n_embd);
     const ops::Normalization norm{model_.norm, model_.norm_eps, parameters_.weight(ParameterRole::mlp_norm, 0),
                                   parameters_.bias(ParameterRole::mlp_norm, 0)};
-    const double tensor = tokens_ * static_cast<double>(model_.n_embd) * bytes_;
-    add("residual sum and norm", false, 4 * tensor, 8 * tensor, rows(model_.n_embd),
+    add("residual sum and norm", work_.norm(/*has_branch=*/true), rows(model_.n_embd),
         [norm, branch, dropout = model_.dropout](const ops::Operators& ops, const at::Tensor& x) {
           const auto [sum, normed] = ops.add_norm(norm, x, branch, dropout);
           return Outputs{sum, normed};
         });
   }
 
-  // In and out; then in, its gradient and that of what came out. A gate is a second input with a gradient.
   void add_activation() {
-    const double tensor = tokens_ * static_cast<double>(model_.hidden()) * bytes_;
     if (model_.mlp == Mlp::gelu) {
-      add("GELU", false, 2 * tensor, 5 * tensor, rows(model_.hidden()),
-          [](const ops::Operators& ops, const at::Tensor& x) {
-            return Outputs{ops.activate(ops::Activation::gelu, x)};
-          });
+      add("GELU", work_.activation(), rows(model_.hidden()), [](const ops::Operators& ops, const at::Tensor& x) {
+        return Outputs{ops.activate(ops::Activation::gelu, x)};
+      });
       return;
     }
     const bool is_silu = model_.mlp == Mlp::swiglu;
     const ops::Activation activation = is_silu ? ops::Activation::silu : ops::Activation::gelu;
-    add(is_silu ? "SwiGLU" : "GeGLU", false, 3 * tensor, 8 * tensor, rows(model_.hidden()),
+    add(is_silu ? "SwiGLU" : "GeGLU", work_.activation(), rows(model_.hidden()),
         [activation, in = rows(model_.hidden()), dropout = model_.dropout](const ops::Operators& ops,
                                                                            const at::Tensor& x) {
           return Outputs{ops.activate_gated(activation, x, in.detach().requires_grad_(), dropout)};
         });
   }
 
-  // Rows of the table, positions and what becomes of them; then gradients, and the rows that they are added to.
   void add_embedding() {
     const Parameter table = parameters_.weight(ParameterRole::token_embedding, -1),
                     positions = parameters_.weight(ParameterRole::position_embedding, -1);
-    const double values = tokens_ * static_cast<double>(model_.n_embd),
-                 of_positions = positions.defined() ? static_cast<double>(positions.value().numel()) : 0;
-    add("embedding", false, (2 * values + of_positions) * bytes_,
-        (3 * values + of_positions) * bytes_ + 2 * bytes_of_gradient() * (values + of_positions), ids(),
+    add("embedding", work_.embedding(), ids(),
         [table, positions, dropout = model_.dropout](const ops::Operators& ops, const at::Tensor& x) {
           return Outputs{ops.embedding(x, table, positions, /*offset=*/0, dropout)};
         });
@@ -274,8 +249,7 @@ class Cases {
     const ops::ClassifierOptions options{.vocabulary = *model_.vocab_size,
                                          .label_smoothing = training_.label_smoothing,
                                          .chunk_rows = training_.execution.loss_chunk_rows};
-    const double flops = 2 * tokens_ * static_cast<double>(head.value().numel());
-    add("head and cross entropy", true, flops, 3 * flops, rows(model_.n_embd),
+    add("head and cross entropy", work_.head(), rows(model_.n_embd),
         [head, options, targets = ids().flatten()](const ops::Operators& ops, const at::Tensor& x) {
           return Outputs{ops.classifier_loss(x, head, targets, options, {})};
         });
@@ -283,11 +257,11 @@ class Cases {
 
   void add_gradient_norm() {
     const at::Tensor gradients = at::ones_like(parameters_.flat_values(), gradient_type_);
-    cases_.push_back({"norm of the gradients", static_cast<double>(gradients.nbytes()), false,
+    cases_.push_back({"norm of the gradients",
+                      plan::norm_of_gradients(static_cast<double>(gradients.numel()), parameter_bytes()),
                       [=] { (void)ops::flat_norm(gradients); }, [=] { (void)at::linalg_vector_norm(gradients); }});
   }
 
-  // Values, gradients and moments, of which all but the gradients are written too, and the 16-bit copies.
   void add_update() {
     const at::Tensor& values = parameters_.flat_values();
     const at::Tensor gradients = at::zeros_like(values, gradient_type_), m = at::zeros_like(values),
@@ -296,8 +270,7 @@ class Cases {
                      decays = at::ones({values.numel() / kParameterAlignment}, options_.dtype(at::kByte));
     const auto scalar = [&](double value) { return at::full({}, value, options_.dtype(at::kFloat)); };
     const at::Tensor rate = scalar(1e-4), step = scalar(1), divisor = scalar(2), no_inf = scalar(0);
-    const double bytes_of_value = 24 + bytes_of_gradient() + (rounded.defined() ? 2 : 0);
-    cases_.push_back({"AdamW", static_cast<double>(values.numel()) * bytes_of_value, false,
+    cases_.push_back({"AdamW", plan::adamw(static_cast<double>(values.numel()), parameter_bytes()),
                       [=] {
                         ops::adamw({values, gradients, m, v, rounded, decays}, {0.9, 0.99, 1e-8, 0.1},
                                    {rate, step, divisor, no_inf});
@@ -309,7 +282,11 @@ class Cases {
                       }});
   }
 
-  double bytes_of_gradient() const { return static_cast<double>(c10::elementSize(gradient_type_)); }
+  // Moments have float32 here, whatever those of the run have.
+  plan::ParameterBytes parameter_bytes() const {
+    return {.gradient = static_cast<double>(c10::elementSize(gradient_type_)),
+            .copy = parameters_.flat_rounded().defined() ? 2.0 : 0.0};
+  }
 
   int64_t packed_width() const { return (model_.heads() + 2 * model_.kv_heads()) * model_.head_dim(); }
 
@@ -319,9 +296,9 @@ class Cases {
 
   ModelConfig model_;
   TrainingConfig training_;
-  double tokens_, bytes_;  // tokens of a micro-batch; bytes of a value
   at::TensorOptions options_;
   at::ScalarType gradient_type_;  // the type of the weights' gradients
+  plan::OperatorWork work_;       // of a micro-batch
   Parameters parameters_;
   ops::RotaryTables rotary_;  // undefined: other positions
   std::vector<Case> cases_;
@@ -336,32 +313,29 @@ OperatorSpeed measure(const Case& one, at::Device device, double seconds) {
     ours.push_back(of_ours.milliseconds_once());
     libtorch.push_back(of_libtorch.milliseconds_once());
   }
-  return {one.name, median(ours), median(libtorch), one.work, one.is_product};
+  return {one.name, median(ours), median(libtorch), one.work};
 }
 
-// In the unit of its work, and as a share of what the machine can do.
+// In operations, or in bytes where it has none to speak of.
 std::string speed_of(const OperatorSpeed& row) {
-  const double per_second = row.work / (1e-3 * row.ours_ms);
-  return fmt::format("{:.1f} {}", per_second / 1e9, row.is_product ? "GFLOP/s" : "GB/s");
+  const double seconds = 1e-3 * row.ours_ms;
+  return (row.work.flops > 0 ? format_flops(row.work.flops / seconds) : format_bytes(row.work.bytes / seconds)) + "/s";
 }
 
-double share_of_peak(const OperatorSpeed& row, const OperatorSpeeds& all) {
-  return row.work / (1e-3 * row.ours_ms) / (row.is_product ? all.flops : all.bandwidth);
+double least_ms(const OperatorSpeed& row, const OperatorSpeeds& all) {
+  return 1000 * all.speed.least_seconds(row.work);
 }
 
 Document text_of(const OperatorSpeeds& all) {
-  Table table{{{"operator", "ms", "LibTorch's ms", "gain", "speed", "of the peak"}}};
+  Table table{{{"operator", "ms", "LibTorch's ms", "gain", "speed", "of the limit"}}};
   for (const OperatorSpeed& row : all.rows) {
     table.rows.push_back({row.name, fmt::format("{:.3f}", row.ours_ms), fmt::format("{:.3f}", row.libtorch_ms),
-                          as_ratio(row.libtorch_ms / row.ours_ms), speed_of(row), as_share(share_of_peak(row, all))});
+                          as_ratio(row.libtorch_ms / row.ours_ms), speed_of(row),
+                          as_share(least_ms(row, all) / row.ours_ms)});
   }
-  return {
-      fmt::format(
-          "In {}, for one micro-batch: medians of alternating runs. The peaks are those of a large product ({:.1f} GFLOP/s) "
-          "and of a large copy ({:.1f} GB/s), measured in the same run; what fits into a cache can exceed the second. The "
-          "bytes are those of all that an operator reads and writes, each once.",
-          name_of(all.type), all.flops / 1e9, all.bandwidth / 1e9),
-      table};
+  return {fmt::format("In {}, for one micro-batch: medians of alternating runs. {}", name_of(all.type),
+                      plan::explain_limit(all.speed)),
+          table};
 }
 
 nlohmann::ordered_json json_of(const OperatorSpeeds& all) {
@@ -370,10 +344,14 @@ nlohmann::ordered_json json_of(const OperatorSpeeds& all) {
     list.push_back({{"name", row.name},
                     {"ms", row.ours_ms},
                     {"libtorch_ms", row.libtorch_ms},
-                    {row.is_product ? "flops" : "bytes", row.work},
-                    {"share_of_peak", share_of_peak(row, all)}});
+                    {"flops", row.work.flops},
+                    {"bytes", row.work.bytes},
+                    {"least_ms", least_ms(row, all)}});
   }
-  return {{"dtype", name_of(all.type)}, {"flops", all.flops}, {"bandwidth", all.bandwidth}, {"operators", list}};
+  return {{"dtype", name_of(all.type)},
+          {"peak_flops", all.speed.flops},
+          {"copy_bytes_per_second", all.speed.bytes_per_second},
+          {"operators", list}};
 }
 
 }  // namespace
@@ -385,8 +363,9 @@ OperatorSpeeds measure_operators(const Config& config, const DeviceInfo& device,
   use_recordable_stream(device.device);
   // Before and after the operators, so that another program's moment does not pass for the machine.
   const auto measure_peaks = [&] {
-    result.flops = std::max(result.flops, measure_product_speed(device.device, type));
-    result.bandwidth = std::max(result.bandwidth, copy_bandwidth(device.device));
+    const plan::MachineSpeed now = plan::measure_machine(device.device, type);
+    result.speed.flops = std::max(result.speed.flops, now.flops);
+    result.speed.bytes_per_second = std::max(result.speed.bytes_per_second, now.bytes_per_second);
   };
   measure_peaks();
   const Cases cases(config, device.device, type);

@@ -14,9 +14,7 @@
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
 #include "gpt/model/compile.h"
-#include "gpt/model/recompute.h"
 #include "gpt/ops/part.h"
-#include "gpt/ops/probe.h"
 #include "measured_run.h"
 #include "part_clock.h"
 
@@ -28,38 +26,26 @@ constexpr const char* kNameOfBetween = "between the operators";
 // So many times their median the mean of the steps is where something else takes turns with them.
 constexpr double kDisturbed = 1.15;
 
-// The operations of the part in an update. A backward pass does twice the work of a product and 2.5 times that of attention, of whose
-// scores half are masked, and which is computed again with its block.
-double flops_of(std::string_view name, const Config& config) {
-  const ModelConfig& m = config.model;
-  const auto tokens =
-      static_cast<double>(config.training.batch_size * config.training.gradient_accumulation_steps * m.block_size);
-  const GradientCheckpointing checkpointing = config.training.execution.gradient_checkpointing;
-  if (name == part::kProducts) return 2 * tokens * weights_multiplied(m, checkpointing);
-  if (name == part::kAttention)
-    return 2 * (checkpointing == GradientCheckpointing::block ? 4.5 : 3.5) * tokens *
-           static_cast<double>(m.block_size * m.n_embd * m.n_layer);
-  if (name == part::kHead) return 6 * tokens * static_cast<double>(m.padded_vocab() * m.n_embd);
-  return 0;
-}
-
 // The times of many steps, part by part.
 class Samples {
  public:
-  void add(const PartClock::Times& times, double step_ms) {
+  void add(const PartClock::Times& times, const MeasuredRun::Updates& update) {
     for (size_t i = 0; i < times.parts.size(); ++i) {
       forward_[i].push_back(times.parts[i].forward_ms);
       backward_[i].push_back(times.parts[i].backward_ms);
     }
     launched_.push_back(times.launched_ms);
-    step_.push_back(step_ms);
+    step_.push_back(1000 * update.seconds);
+    tokens_.push_back(static_cast<double>(update.tokens));
   }
 
-  void summarize(StepProfile& profile) const {
+  void summarize(StepProfile& profile, const Precision& precision) const {
+    const auto work =
+        plan::work_of_step(profile.config.model, profile.config.training, precision, /*tokens=*/median(tokens_));
     for (size_t i = 0; i < forward_.size(); ++i) {
-      const std::string name = i < part::kAll.size() ? part::kAll[i] : kNameOfBetween;
-      const double backward = median(backward_[i]);
-      profile.parts.push_back({name, median(forward_[i]) + backward, backward, flops_of(name, profile.config)});
+      const double backward = median(backward_[i]), ms = median(forward_[i]) + backward;
+      profile.parts.push_back(i < work.size() ? PartTime{work[i].name, ms, backward, work[i].work}
+                                              : PartTime{kNameOfBetween, ms, backward});
     }
     profile.launched_ms = median(launched_);
     profile.step_ms = median(step_);
@@ -68,7 +54,7 @@ class Samples {
 
  private:
   std::array<std::vector<double>, PartClock::kBetween + 1> forward_, backward_;
-  std::vector<double> launched_, step_;
+  std::vector<double> launched_, step_, tokens_;
 };
 
 double share_of(const StepProfile& profile, std::string_view name) {
@@ -77,23 +63,35 @@ double share_of(const StepProfile& profile, std::string_view name) {
   return found->ms / profile.step_ms;
 }
 
-double share_of_peak(const PartTime& part, const StepProfile& profile) {
-  return part.flops / (1e-3 * part.ms) / profile.peak_flops;
+double least_ms(const PartTime& part, const StepProfile& profile) {
+  return 1000 * profile.speed.least_seconds(part.work);
+}
+
+double least_ms(const StepProfile& profile) {
+  double sum = 0;
+  for (const PartTime& part : profile.parts) sum += least_ms(part, profile);
+  return sum;
+}
+
+Cells cells_of(const std::string& name, double ms, double backward_ms, double least_ms, double step_ms) {
+  const auto as_ms = [](double value) { return fmt::format("{:.2f}", value); };
+  const bool is_limited = least_ms > 0 && ms > 0;
+  return {name,
+          as_ms(ms),
+          as_ms(backward_ms),
+          as_share(ms / step_ms),
+          is_limited ? as_ms(least_ms) : "-",
+          is_limited ? as_share(least_ms / ms) : "-"};
 }
 
 Table table_of(const StepProfile& profile) {
-  Table table{{{"part", "ms", "of it backward", "share", "speed", "of the peak"}}};
-  double all = 0, backward = 0;
+  Table table{{{"part", "ms", "of it backward", "share", "least ms", "of the limit"}}};
+  double backward = 0;
   for (const PartTime& part : profile.parts) {
-    const bool counts = part.flops > 0 && part.ms > 0;
-    table.rows.push_back({part.name, fmt::format("{:.2f}", part.ms), fmt::format("{:.2f}", part.backward_ms),
-                          as_share(part.ms / profile.step_ms),
-                          counts ? fmt::format("{:.1f} GFLOP/s", part.flops / part.ms / 1e6) : "-",
-                          counts ? as_share(share_of_peak(part, profile)) : "-"});
-    all += part.ms, backward += part.backward_ms;
+    table.rows.push_back(cells_of(part.name, part.ms, part.backward_ms, least_ms(part, profile), profile.step_ms));
+    backward += part.backward_ms;
   }
-  table.rows.push_back({"in all", fmt::format("{:.2f}", all), fmt::format("{:.2f}", backward),
-                        as_share(all / profile.step_ms), "-", "-"});
+  table.rows.push_back(cells_of("step", profile.step_ms, backward, least_ms(profile), profile.step_ms));
   return table;
 }
 
@@ -105,9 +103,8 @@ bool records(const StepProfile& profile) {
 Document text_of(const StepProfile& profile) {
   Document text{
       fmt::format(
-          "Medians of {} in {}, {:.2f} ms each. The peak is that of a large product, {:.1f} GFLOP/s, measured in the same run. "
-          "Between the operators there are autograd, allocations and launches.",
-          plural(profile.updates, "step"), name_of(profile.type), profile.step_ms, profile.peak_flops / 1e9),
+          "Medians of {} in {}, {:.2f} ms each. {} Between the operators there are autograd, allocations and launches.",
+          plural(profile.updates, "step"), name_of(profile.type), profile.step_ms, plan::explain_limit(profile.speed)),
       table_of(profile)};
   if (profile.device.device.is_cpu()) {
     text.push_back(fmt::format("{:.2f} of {} were busy on average.", profile.cpu_ms / profile.mean_ms,
@@ -172,7 +169,7 @@ StepProfile profile_steps(Config config, double seconds, const Progress& progres
                       .parts = {}};
   profile.config.training.execution.compile_mode = wanted;
   profile.threads = at::get_num_threads();
-  profile.peak_flops = measure_product_speed(run.device().device, profile.type);
+  profile.speed = plan::measure_machine(run.device().device, profile.type);
   reset_memory_peak(run.device().device);
   profile.is_resident = run.is_resident();
   for (int i = 0; i < kWarmUp; ++i) run.update();
@@ -187,10 +184,10 @@ StepProfile profile_steps(Config config, double seconds, const Progress& progres
     const auto update = next_update(run, /*has_enough=*/i >= kLeast);
     profile.complete = update.has_value();
     if (!update) break;
-    samples.add(clock.end(), 1000 * update->seconds);
+    samples.add(clock.end(), *update);
     passed = std::chrono::duration<double>(Clock::now() - begin).count();
   }
-  samples.summarize(profile);
+  samples.summarize(profile, run.precision());
   profile.memory = run.memory();
   const auto updates = static_cast<double>(profile.updates);
   profile.mean_ms = 1000 * passed / updates, profile.cpu_ms = 1000 * (cpu_seconds() - cpu_before) / updates;
@@ -267,19 +264,31 @@ Findings findings(const StepProfile& profile) {
                   .threads = profile.threads,
                   .complete = profile.complete};
   for (const PartTime& part : profile.parts) {
-    parts.push_back({{"name", part.name}, {"ms", part.ms}, {"backward_ms", part.backward_ms}, {"flops", part.flops}});
+    parts.push_back({{"name", part.name},
+                     {"ms", part.ms},
+                     {"backward_ms", part.backward_ms},
+                     {"flops", part.work.flops},
+                     {"bytes", part.work.bytes},
+                     {"least_ms", least_ms(part, profile)}});
     result.bars.push_back({part.name, fmt::format("{:.2f} ms, {}", part.ms, as_share(part.ms / profile.step_ms)),
-                           part.ms, part.flops > 0});
+                           part.ms, part.work.flops > 0});
   }
   nlohmann::ordered_json memory = nlohmann::ordered_json::object();
   if (profile.memory) {
     for (const auto& [name, bytes] : profile.memory->parts()) memory[name] = bytes;
   }
-  result.json = nlohmann::ordered_json{{"dtype", name_of(profile.type)},   {"updates", profile.updates},
-                                       {"step_ms", profile.step_ms},       {"mean_ms", profile.mean_ms},
-                                       {"cpu_ms", profile.cpu_ms},         {"launched_ms", profile.launched_ms},
-                                       {"peak_flops", profile.peak_flops}, {"parts", parts},
-                                       {"memory_bytes", memory},           {"advice", advice(profile)}}
+  result.json = nlohmann::ordered_json{{"dtype", name_of(profile.type)},
+                                       {"updates", profile.updates},
+                                       {"step_ms", profile.step_ms},
+                                       {"least_ms", least_ms(profile)},
+                                       {"mean_ms", profile.mean_ms},
+                                       {"cpu_ms", profile.cpu_ms},
+                                       {"launched_ms", profile.launched_ms},
+                                       {"peak_flops", profile.speed.flops},
+                                       {"copy_bytes_per_second", profile.speed.bytes_per_second},
+                                       {"parts", parts},
+                                       {"memory_bytes", memory},
+                                       {"advice", advice(profile)}}
                     .dump();
   return result;
 }

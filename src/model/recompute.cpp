@@ -10,7 +10,6 @@
 
 #include "gpt/device/precision.h"
 #include "gpt/device/random_state.h"
-#include "gpt/layout/parameter_table.h"
 
 namespace gpt {
 namespace {
@@ -78,12 +77,15 @@ bool is_done_again(ParameterRole role, GradientCheckpointing level) {
 
 }  // namespace
 
+int times_multiplied(const ParameterRow& row, GradientCheckpointing level) {
+  if (!is_product_of_a_block(row.role) || row.is_bias) return 0;
+  return is_done_again(row.role, level) ? 4 : 3;
+}
+
 double weights_multiplied(const ModelConfig& model, GradientCheckpointing level) {
   double result = 0;
-  for (const ParameterRow& row : parameter_table(model)) {
-    if (!is_product_of_a_block(row.role) || row.is_bias) continue;
-    result += static_cast<double>(row.count()) * (is_done_again(row.role, level) ? 4 : 3);
-  }
+  for (const ParameterRow& row : parameter_table(model))
+    result += static_cast<double>(row.count()) * times_multiplied(row, level);
   return result;
 }
 

@@ -4,8 +4,10 @@
 #include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/matmul.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <c10/util/Exception.h>
@@ -17,7 +19,6 @@
 #include <cmath>
 #include <exception>
 #include <functional>
-#include <limits>
 
 #include "gpt/core/error.h"
 #include "gpt/device/device.h"
@@ -127,6 +128,39 @@ Probe probe_attention(at::Device device, at::ScalarType type, const Attend& func
   });
 }
 
+// Of one time of `work`: the best of a few, which take about so many `seconds`. What is short is done several times in a row, so that
+// neither launching nor waiting counts.
+double best_seconds(at::Device device, double seconds, const std::function<void()>& work) {
+  using Clock = std::chrono::steady_clock;
+  constexpr double kSample = 5e-3;
+  const auto measure = [&](int64_t count) {
+    synchronize(device);  // sync: the work is timed
+    const auto begin = Clock::now();
+    for (int64_t i = 0; i < count; ++i) work();
+    synchronize(device);
+    return std::chrono::duration<double>(Clock::now() - begin).count() / static_cast<double>(count);
+  };
+  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+  (void)measure(1);  // memory is touched, kernels are chosen
+  double best = measure(1);
+  const auto count = static_cast<int64_t>(std::ceil(kSample / best));
+  do best = std::min(best, measure(count));
+  while (Clock::now() < end);
+  return best;
+}
+
+double flops_of_product(int64_t size) { return 2 * std::pow(static_cast<double>(size), 3); }
+
+// FLOP/s of a product of two matrices of `size` x `size`.
+double product_speed(at::Device device, at::ScalarType type, int64_t size, double seconds) {
+  const at::NoGradGuard no_grad;
+  // Random values: a GPU multiplies equal ones with less power, and so at a higher clock. Few are drawn, as the CPU does that.
+  constexpr int64_t kDrawnRows = 64;
+  const at::Tensor a = random({kDrawnRows, size}, device).to(type).repeat({size / kDrawnRows, 1});
+  const Parameter weight(a.clone());
+  return flops_of_product(size) / best_seconds(device, seconds, [&] { (void)ops::linear(a, weight); });
+}
+
 }  // namespace
 
 Probe probe_product(at::Device device, at::ScalarType type) {
@@ -156,24 +190,23 @@ Probe probe_cpu_attention(at::ScalarType type) {
   return probe_attention(at::kCPU, type, [](const at::Tensor& qkv) { return ops::attention(qkv, {kHeads, kHeads}); });
 }
 
-double measure_product_speed(at::Device device, at::ScalarType type) {
-  using Clock = std::chrono::steady_clock;
-  const int64_t size = device.is_cuda() ? 8192 : 1024;  // large enough to fill the device
-  const at::NoGradGuard no_grad;
-  // Random values: a GPU multiplies equal ones with less power, and so at a higher clock. Few are drawn, as the CPU does that.
-  constexpr int64_t kDrawnRows = 64;
-  const at::Tensor a = random({kDrawnRows, size}, device).to(type).repeat({size / kDrawnRows, 1});
-  const Parameter weight(a.clone());
-  double best = std::numeric_limits<double>::infinity();
-  const auto end = Clock::now() + std::chrono::milliseconds(100);
-  for (int i = 0; i < 3 || Clock::now() < end; ++i) {
-    synchronize(device);  // sync: the product is timed
-    const auto begin = Clock::now();
-    (void)ops::linear(a, weight);
-    synchronize(device);
-    best = std::min(best, std::chrono::duration<double>(Clock::now() - begin).count());
-  }
-  return 2.0 * std::pow(static_cast<double>(size), 3) / best;
+double measure_product_speed(at::Device device, at::ScalarType type, double seconds) {
+  constexpr int64_t kSize = 4096, kSmallest = 1024;
+  if (device.is_cuda()) return product_speed(device, type, kSize, seconds);
+  // On a few cores one of the large product would take longer than all the time that there is. It is no faster than a smaller one,
+  // which fills them too.
+  const double speed = product_speed(device, type, kSmallest, seconds / 2);
+  int64_t size = kSize;
+  while (size > kSmallest && flops_of_product(size) / speed > seconds / 8) size /= 2;
+  return size == kSmallest ? speed : product_speed(device, type, size, seconds / 2);
+}
+
+double measure_copy_speed(at::Device device, double seconds) {
+  // On a CPU touching so much new memory takes longer than all the time that there is, and hardly any cache holds a quarter of it.
+  const int64_t wanted = device.is_cuda() ? 1'000'000'000 : 250'000'000;
+  const int64_t bytes = std::min(wanted, std::max<int64_t>(1, free_bytes(device) / 8));
+  const at::Tensor from = at::ones({bytes}, at::TensorOptions(device).dtype(at::kByte)), to = at::empty_like(from);
+  return 2 * static_cast<double>(bytes) / best_seconds(device, seconds, [&] { to.copy_(from); });
 }
 
 }  // namespace gpt

@@ -49,10 +49,11 @@ void log_fields(const std::string& position, const std::vector<Field>& fields) {
   log::info(whole, shortened);
 }
 
-void add(TimingRecord& sum, const TimingRecord& interval) {
-  sum.steps += interval.steps;
-  sum.tokens += interval.tokens;
-  sum.seconds += interval.seconds;
+std::string efficiency_text(const EfficiencyRecord& e) {
+  return fmt::format(
+      "efficiency {:.0f} %: a large product ({}/s) and a large copy ({}/s) on this machine would allow {} a step",
+      100 * e.share(), format_flops(e.peak_flops), format_bytes(e.copy_bytes_per_second),
+      format_short_duration(1e-3 * e.least_ms));
 }
 
 // The start is one row; what follows is shared out among kRows.
@@ -69,7 +70,7 @@ std::vector<Row> rows_of(const std::vector<TimingRecord>& intervals, int64_t fir
       rows.push_back({first_step, interval});
       in_row = 1;
     } else {
-      add(rows.back().sum, interval);
+      rows.back().sum += interval;
       ++in_row;
     }
     first_step += interval.steps;
@@ -134,9 +135,10 @@ std::string TimingTable::text() const {
     const int64_t last_step = first_step + sum.steps - 1;
     const std::string range = sum.steps == 1 ? std::to_string(last_step) : fmt::format("{}-{}", first_step, last_step);
     table += row_text(range + (sum.is_warm_up ? " (start)" : ""), sum);
-    if (!sum.is_warm_up) add(total, sum);
+    if (!sum.is_warm_up) total += sum;
   }
   if (total.steps > 0) table += row_text("after the start", total);
+  if (efficiency_) table += "\n  " + efficiency_text(*efficiency_);
   return table;
 }
 

@@ -188,6 +188,7 @@ std::string HtmlReport::json() const {
                     {"curves", curves(history_)},
                     {"samples", ordered_json::array()},
                     {"events", ordered_json::array()}};
+  if (efficiency_) page["efficiency"] = number(efficiency_->share());
   if (history_.last_step) page["latest"] = latest(*history_.last_step);
   if (history_.last_evaluation) page["evaluation"] = evaluation_json(*history_.last_evaluation);
   if (history_.best_evaluation) page["best"] = evaluation_json(*history_.best_evaluation);

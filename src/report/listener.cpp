@@ -44,6 +44,9 @@ void Listeners::epoch(const EpochRecord& epoch) {
 void Listeners::timing(const TimingRecord& timing) {
   tell([&](Listener& l) { l.timing(timing); });
 }
+void Listeners::efficiency(const EfficiencyRecord& efficiency) {
+  tell([&](Listener& l) { l.efficiency(efficiency); });
+}
 void Listeners::sample(const SampleRecord& sample) {
   tell([&](Listener& l) { l.sample(sample); });
 }

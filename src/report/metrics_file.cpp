@@ -58,4 +58,14 @@ void MetricsFile::evaluation(const EvaluationRecord& e) {
   file().line(record.dump());
 }
 
+void MetricsFile::efficiency(const EfficiencyRecord& e) {
+  nlohmann::ordered_json record{{"step", e.step},
+                                {"efficiency", e.share()},
+                                {"least_step_ms", e.least_ms},
+                                {"peak_flops", e.peak_flops},
+                                {"copy_bytes_per_second", e.copy_bytes_per_second}};
+  add(record, e.at);
+  file().line(record.dump());
+}
+
 }  // namespace gpt

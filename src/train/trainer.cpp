@@ -21,6 +21,7 @@
 #include "gpt/generate/generator.h"
 #include "gpt/run/measured_memory.h"
 #include "gpt/run/out_of_memory.h"
+#include "gpt/train/efficiency.h"
 
 namespace gpt {
 namespace {
@@ -176,7 +177,9 @@ void Trainer::close_log_interval(double learning_rate) {
   const double seconds = now.seconds - logged_.seconds;
   const bool warm_up = logged_.step < first_step_ + kWarmUpSteps;
   const int64_t steps = now.step - logged_.step, tokens = now.tokens - logged_.tokens;
-  listeners_.timing({.steps = steps, .tokens = tokens, .seconds = seconds, .is_warm_up = warm_up});
+  const TimingRecord interval{.steps = steps, .tokens = tokens, .seconds = seconds, .is_warm_up = warm_up};
+  listeners_.timing(interval);
+  if (!warm_up) settled_ += interval;
   if (is_logged(state_.step)) {
     checkpoints_.require_folder();
     m.step = state_.step;
@@ -382,12 +385,20 @@ ExitCode Trainer::stop() {
   return process::stop_code();
 }
 
+void Trainer::tell_efficiency() {
+  auto efficiency = measure_efficiency(setup_, settled_, since_start_.running_seconds());
+  if (!efficiency) return;
+  efficiency->step = state_.step, efficiency->at = moment();
+  listeners_.efficiency(*efficiency);
+}
+
 void Trainer::finish() {
   checkpoints_.save_the_rest();
   const bool is_early = state_.step < plan_.total_steps;
   const std::string why =
       fmt::format("no new best in {} (training.patience)", plural(state_.evaluations_since_best, "evaluation"));
   if (is_early) listeners_.event({state_.step, "ended: " + why});
+  tell_efficiency();
   listeners_.end();
   if (is_early) {
     log::info(fmt::format("The run ends after step {} of {}: {}", with_commas(state_.step),

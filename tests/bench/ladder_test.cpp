@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/unpadded.h"
 #include "gpt/bench/results.h"
 #include "gpt/core/error.h"
 #include "gpt/core/version.h"
@@ -182,6 +183,32 @@ TEST(Ladder, LossesAreShownWithTheirDifferenceFromTheStart) {
   const std::string text = to_markdown(result.text);
   EXPECT_NE(text.find("| 5.0000 | +1.0000 | left out: the loss differs by +25.0 %"), std::string::npos) << text;
   EXPECT_NE(text.find("the full set, `faster+same`, and that without"), std::string::npos) << text;
+}
+
+// 30 ms of a step of 100 at least, and half as many where the rung's type of products is twice as fast.
+TEST(Ladder, EachRowSaysHowCloseItComesToItsLimit) {
+  const auto measure = [](const Config& config, const MeasurementLength&) {
+    return std::optional(Measurement{.step_ms = 100.0 / static_cast<double>(config.seed),
+                                     .tokens_per_second = 1e4 * static_cast<double>(config.seed),
+                                     .peak_bytes = 1,
+                                     .loss = 4,
+                                     .work = {{"products", {.flops = 3e10, .bytes = 1}}}});
+  };
+  const auto speed_of = [](const Config& config) {
+    return std::optional(
+        plan::MachineSpeed{.flops = 1e12 * (config.training.label_smoothing > 0 ? 2 : 1), .bytes_per_second = 1e9});
+  };
+  const LadderPlan plan{.rungs = toy_rungs(), .variants = {}, .seconds = 60, .speed_of = speed_of};
+  const Ladder ladder = climb(toy_config(), plan, measure, [](double, const std::string&) {});
+  EXPECT_DOUBLE_EQ(*row(ladder.rows, "start").least_ms, 30);
+  EXPECT_DOUBLE_EQ(*row(ladder.rows, "faster").least_ms, 30);
+  EXPECT_DOUBLE_EQ(*row(ladder.rows, "same").least_ms, 15);
+  EXPECT_FALSE(row(ladder.rows, "absent").least_ms);
+  const Findings result = findings(ladder);
+  const std::string text = unpadded(result.text);
+  EXPECT_NE(text.find("| 2.00x | 60 % | 4.0000 |"), std::string::npos) << text;
+  EXPECT_NE(text.find("| start | 100.0 | 10.0k | 1 byte | 1.00x | - | 1.00x | 30 % |"), std::string::npos) << text;
+  EXPECT_DOUBLE_EQ(nlohmann::json::parse(result.json)["rows"][0]["least_ms"], 30);
 }
 
 TEST(Ladder, PairsAreShownOneByOneOrByTheirRange) {

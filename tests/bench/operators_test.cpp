@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "bench/unpadded.h"
 #include "support/device_cases.h"
 
 namespace gpt::bench {
@@ -44,8 +46,8 @@ TEST_P(OperatorSpeedsTest, EveryOperatorOfEitherArchitectureInEitherPrecision) {
       names.clear();
       const OperatorSpeeds speeds = measured(small_run(mlp), type);
       EXPECT_TRUE(speeds.complete);
-      EXPECT_GT(speeds.flops, 0);
-      EXPECT_GT(speeds.bandwidth, 0);
+      EXPECT_GT(speeds.speed.flops, 0);
+      EXPECT_GT(speeds.speed.bytes_per_second, 0);
       // Ten with and without their backward passes; batches, gradient norm and AdamW.
       ASSERT_EQ(speeds.rows.size(), 23);
       for (const OperatorSpeed& row : speeds.rows) {
@@ -58,29 +60,43 @@ TEST_P(OperatorSpeedsTest, EveryOperatorOfEitherArchitectureInEitherPrecision) {
 
 // The work for 32 tokens is counted by hand.
 TEST_P(OperatorSpeedsTest, WorkIsWhatTheOperatorsDo) {
-  const auto work = [&](const std::string& name, at::ScalarType type, int64_t accumulated = 2) {
+  using WorkOf = std::map<std::string, plan::Work>;
+  const auto work = [&](at::ScalarType type, int64_t accumulated) {
     Config config = small_run(Mlp::gelu);
     config.training.gradient_accumulation_steps = accumulated;
-    for (const OperatorSpeed& row : measured(config, type).rows) {
-      if (row.name == name) return row.work;
-    }
-    return 0.0;
+    WorkOf result;
+    for (const OperatorSpeed& row : measured(config, type).rows) result[row.name] = row.work;
+    return result;
   };
-  EXPECT_EQ(work("product, MLP in", at::kFloat), 2.0 * 32 * 32 * 128);
-  EXPECT_EQ(work("product, MLP in, with backward", at::kFloat), 3 * 2.0 * 32 * 32 * 128);
-  EXPECT_EQ(work("attention", at::kFloat), 2 * 2 * 2.0 * 16 * 16 * 32 / 2);
-  EXPECT_EQ(work("GELU", at::kFloat), 2 * 4.0 * 32 * 128);
-  EXPECT_EQ(work("GELU", at::kBFloat16), 2 * 2.0 * 32 * 128);
-  EXPECT_EQ(work("head and cross entropy", at::kFloat), 2.0 * 32 * 32 * 128) << "70 are padded to 128";
-  EXPECT_EQ(work("batch of tokens", at::kFloat), 2 * 17 * 4 + 2 * 32 * 8);
-  const double parameters = work("AdamW", at::kFloat) / 28;
-  EXPECT_EQ(work("AdamW", at::kBFloat16), 30 * parameters);
-  EXPECT_EQ(work("AdamW", at::kBFloat16, /*accumulated=*/1), 28 * parameters) << "gradients of 16 bits";
-  EXPECT_EQ(work("norm of the gradients", at::kBFloat16, /*accumulated=*/1), 2 * parameters);
-  EXPECT_EQ(work("embedding, with backward", at::kBFloat16, /*accumulated=*/1), 32 * 32 * (3 * 2 + 2 * 2));
-  EXPECT_EQ(work("embedding, with backward", at::kBFloat16), 32 * 32 * (3 * 2 + 2 * 4));
-  EXPECT_EQ(work("RoPE and the split into heads", at::kBFloat16), 2 * 2.0 * 32 * 2 * 32) << "queries and keys";
-  EXPECT_EQ(work("RoPE and the split into heads, with backward", at::kBFloat16), 2.0 * 32 * 32 * (2 * 2 + 2 * 3));
+  const WorkOf wide = work(at::kFloat, 2), mixed = work(at::kBFloat16, 2), narrow = work(at::kBFloat16, 1);
+  EXPECT_EQ(wide.at("product, MLP in").flops, 2.0 * 32 * 32 * 128);
+  EXPECT_EQ(wide.at("product, MLP in").bytes, 4.0 * (32 * 32 + 32 * 128 + 32 * 128));
+  EXPECT_EQ(wide.at("product, MLP in, with backward").flops, 3 * 2.0 * 32 * 32 * 128);
+  EXPECT_EQ(wide.at("product, MLP in, with backward").bytes, 3 * 4.0 * (32 * 32 + 32 * 128 + 32 * 128));
+  EXPECT_EQ(wide.at("attention").flops, 2 * 2 * 2.0 * 16 * 16 * 32 / 2);
+  EXPECT_EQ(wide.at("GELU").bytes, 2 * 4.0 * 32 * 128);
+  EXPECT_EQ(mixed.at("GELU").bytes, 2 * 2.0 * 32 * 128);
+  EXPECT_EQ(wide.at("head and cross entropy").flops, 2.0 * 32 * 32 * 128) << "70 are padded to 128";
+  EXPECT_EQ(wide.at("batch of tokens").bytes, 2 * 17 * 4 + 2 * 32 * 8);
+  const double parameters = wide.at("AdamW").bytes / 28;
+  EXPECT_EQ(mixed.at("AdamW").bytes, 30 * parameters);
+  EXPECT_EQ(narrow.at("AdamW").bytes, 28 * parameters) << "gradients of 16 bits";
+  EXPECT_EQ(narrow.at("norm of the gradients").bytes, 2 * parameters);
+  EXPECT_EQ(narrow.at("embedding, with backward").bytes, 32 * 32 * (3 * 2 + 2 * 2));
+  EXPECT_EQ(mixed.at("embedding, with backward").bytes, 32 * 32 * (3 * 2 + 2 * 4));
+  EXPECT_EQ(mixed.at("RoPE and the split into heads").bytes, 2 * 2.0 * 32 * 2 * 32) << "queries and keys";
+  EXPECT_EQ(mixed.at("RoPE and the split into heads, with backward").bytes, 2.0 * 32 * 32 * (2 * 2 + 2 * 3));
+}
+
+TEST(OperatorFindings, SayHowCloseEachIsToWhatTheMachineCanDo) {
+  const OperatorSpeeds speeds{
+      .speed = {.flops = 1e12, .bytes_per_second = 1e9},
+      .rows = {{.name = "computes", .ours_ms = 4, .libtorch_ms = 4, .work = {.flops = 1e9, .bytes = 1e5}},
+               {.name = "moves", .ours_ms = 4, .libtorch_ms = 4, .work = {.flops = 0, .bytes = 3e6}}}};
+  const std::string text = unpadded(findings(speeds).text);
+  EXPECT_NE(text.find("| 250.00 GFLOP/s | 25 % |"), std::string::npos) << text;
+  EXPECT_NE(text.find("| 750 MB/s | 75 % |"), std::string::npos) << text;
+  EXPECT_NE(text.find("a large product (1.00 TFLOP/s) and of a large copy (1.00 GB/s)"), std::string::npos) << text;
 }
 
 std::set<std::string> called;  // LibTorch's operators

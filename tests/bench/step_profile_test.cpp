@@ -10,12 +10,14 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
 
 #include "bench/tiny_bench_run.h"
+#include "bench/unpadded.h"
 #include "core/child_process.h"
 #include "gpt/core/process.h"
 #include "gpt/model/gpt.h"
@@ -110,7 +112,7 @@ INSTANTIATE_ON_DEVICES(PartsOfAModel);
 StepProfile profile_of(at::Device device, const std::vector<std::pair<const char*, double>>& shares) {
   StepProfile profile;
   profile.device.device = device;
-  profile.threads = 2, profile.step_ms = profile.mean_ms = 100, profile.cpu_ms = 200, profile.peak_flops = 1e12;
+  profile.threads = 2, profile.step_ms = profile.mean_ms = 100, profile.cpu_ms = 200, profile.speed = {1e12, 1e9};
   double rest = 100;
   for (const char* name : part::kAll) {
     const auto found =
@@ -216,6 +218,24 @@ TEST(StepProfiles, ShowEveryPart) {
     EXPECT_NE(result.json.find(std::string("\"") + name + "\""), std::string::npos) << name;
   }
   EXPECT_TRUE(result.complete);
+}
+
+// A product of 35 ms at least, and a norm that moves for 10 ms.
+TEST(StepProfiles, SayHowCloseEachPartIsToWhatTheMachineCanDo) {
+  StepProfile profile = profile_of(at::kCPU, {{part::kProducts, 0.7}, {part::kNorm, 0.2}});
+  profile.parts[index_of(part::kProducts)].work = {.flops = 35e9, .bytes = 1e6};
+  profile.parts[index_of(part::kNorm)].work = {.flops = 0, .bytes = 1e7};
+  const Findings result = findings(profile);
+  const std::string text = unpadded(result.text);
+  for (const char* row :
+       {"| residual sum and norm | 20.00 | 0.00 | 20 % | 10.00 | 50 % |",
+        "| products | 70.00 | 0.00 | 70 % | 35.00 | 50 % |", "| between the operators | 10.00 | 0.00 | 10 % | - | - |",
+        "| step | 100.00 | 0.00 | 100 % | 45.00 | 45 % |"})
+    EXPECT_NE(text.find(row), std::string::npos) << row << "\n" << text;
+  const auto json = nlohmann::json::parse(result.json);
+  EXPECT_EQ(json["least_ms"], 45);
+  EXPECT_EQ(json["copy_bytes_per_second"], 1e9);
+  EXPECT_EQ(json["parts"][index_of(part::kNorm)]["bytes"], 1e7);
 }
 
 }  // namespace

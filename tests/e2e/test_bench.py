@@ -87,6 +87,7 @@ class Bench(unittest.TestCase):
             self.assertAlmostEqual(loss, losses[0], delta=0.01 * losses[0])
             self.assertEqual(row["loss_difference"], loss - losses[0])
         for row in report["rows"]:
+            self.assertGreater(row["least_ms"], 0)
             self.assertGreater(row["measurement"]["step_ms"], 0)
             self.assertGreater(row["measurement"]["peak_bytes"], 10_000_000)
         self.assertEqual(self.files(".md")[0].read_text(), done.stdout)
@@ -99,7 +100,7 @@ class Bench(unittest.TestCase):
     def test_one_measurement_is_an_object(self):
         done = programs.run("gpt-bench", "measure", "--updates", 3, "--warm-up", 1, *self.flags, check_code=0)
         result = json.loads(done.stdout)
-        self.assertEqual(set(result), {"step_ms", "cpu_ms", "tokens_per_second", "peak_bytes", "tensor_bytes", "threads", "loss", "start_seconds"})
+        self.assertEqual(set(result), {"step_ms", "cpu_ms", "tokens_per_second", "peak_bytes", "tensor_bytes", "threads", "loss", "start_seconds", "work"})
         self.assertGreater(result["tokens_per_second"], 0)
 
     def test_operators_are_measured_one_by_one(self):
@@ -112,6 +113,7 @@ class Bench(unittest.TestCase):
             self.assertIn(f"| {name} ", done.stdout)
         for row in report["operators"]:
             self.assertGreater(row["ms"], 0)
+            self.assertGreater(row["least_ms"], 0)
             self.assertGreater(row["libtorch_ms"], 0)
         self.assertEqual(self.files(".md")[0].read_text(), done.stdout)
         xml.etree.ElementTree.parse(self.files(".svg")[0])
@@ -167,6 +169,9 @@ class Bench(unittest.TestCase):
             self.assertGreater(parts[name]["ms"], 0, name)
         # Nothing is lost between the parts, whose medians need not add up exactly.
         self.assertAlmostEqual(sum(part["ms"] for part in report["parts"]), report["step_ms"], delta=0.5 * report["step_ms"])
+        for name, part in parts.items():
+            self.assertEqual(part["least_ms"] > 0, name != "between the operators", name)
+        self.assertAlmostEqual(sum(part["least_ms"] for part in report["parts"]), report["least_ms"])
         self.assertTrue(report["advice"])
         self.assertIn("What to change:", done.stdout)
 

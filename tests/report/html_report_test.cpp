@@ -101,7 +101,10 @@ TEST_F(HtmlReportTest, ShowsTheRun) {
   EXPECT_EQ(page["best"]["step"], 20);
   EXPECT_EQ(page["samples"], json::parse(R"([{"step": 20, "text": "Once upon a time"}])"));
   EXPECT_EQ(page["events"][0]["what"], "saved ckpt.pt");
+  EXPECT_FALSE(page.contains("efficiency")) << "it is measured at the end, if at all";
+  report.efficiency({.step = 1000, .step_ms = 4, .least_ms = 2});
   report.end();
+  EXPECT_EQ(shown()["efficiency"], 0.5);
   EXPECT_EQ(shown()["has_ended"], true);
   EXPECT_EQ(shown()["step"], 1000);
 }

@@ -29,6 +29,7 @@ class Notes : public Listener {
   }
   void epoch(const EpochRecord& epoch) override { note("epoch " + std::to_string(epoch.epoch)); }
   void timing(const TimingRecord& timing) override { note("timing " + std::to_string(timing.steps)); }
+  void efficiency(const EfficiencyRecord& e) override { note("efficiency " + std::to_string(e.step)); }
   void sample(const SampleRecord& sample) override { note("sample " + sample.text); }
   void event(const EventRecord& event) override { note("event " + event.what); }
   void stop(const StopRecord& stop) override { note("stop " + stop.why); }
@@ -56,6 +57,7 @@ void tell_everything(Listener& listener) {
   listener.sample({.step = 5, .text = "text"});
   listener.event({.step = 6, .what = "saved"});
   listener.stop({.step = 6, .why = "by SIGHUP"});
+  listener.efficiency({.step = 7});
   listener.end();
 }
 
@@ -67,8 +69,8 @@ TEST(Listeners, AllHearEverythingThoughOneFails) {
   test::CapturedLog log;
   tell_everything(listeners);
   const std::string warnings = log.text();
-  const std::vector<std::string> expected{"begin 7",     "step 1",      "evaluation 2",   "epoch 3", "timing 4",
-                                          "sample text", "event saved", "stop by SIGHUP", "end"};
+  const std::vector<std::string> expected{"begin 7",     "step 1",      "evaluation 2",   "epoch 3",      "timing 4",
+                                          "sample text", "event saved", "stop by SIGHUP", "efficiency 7", "end"};
   EXPECT_EQ(first, expected) << "it is told again after it failed";
   EXPECT_EQ(second, expected);
   EXPECT_NE(warnings.find("the disk is full; training continues, and notes are missing"), std::string::npos)
@@ -96,6 +98,12 @@ TEST(MetricsFile, AppendsALineOfJsonForEachStepAndEvaluation) {
   file.losses({{4, 1.5, {1e9 + 0.0004, 96}}, {5, std::numeric_limits<double>::infinity(), {1e9 + 1, 128}}});
   file.losses({});
   file.evaluation({.step = 6, .loss = 0, .bits_per_byte = 1.5, .standard_error = 0.25, .at = {1e9 + 2.125, 160}});
+  file.efficiency({.step = 6,
+                   .step_ms = 4,
+                   .least_ms = 2,
+                   .peak_flops = 1e12,
+                   .copy_bytes_per_second = 1e10,
+                   .at = {1e9 + 3, 160}});
   EXPECT_EQ(
       read_file(path, ExitCode::data),
       R"({"step":3,"loss":null,"lr":0.5,"grad_norm":2.0,"step_ms":4.0,"tokens_per_second":8.0,"peak_memory_mb":16.0,"time":1000000000.5,"tokens":64,"mfu":0.25,)"
@@ -106,6 +114,8 @@ TEST(MetricsFile, AppendsALineOfJsonForEachStepAndEvaluation) {
       R"({"step":5,"loss":null,"time":1000000001.0,"tokens":128})"
       "\n"
       R"({"step":6,"val_loss":0.0,"val_perplexity":1.0,"val_loss_error":0.25,"val_bits_per_byte":1.5,"time":1000000002.125,"tokens":160})"
+      "\n"
+      R"({"step":6,"efficiency":0.5,"least_step_ms":2.0,"peak_flops":1000000000000.0,"copy_bytes_per_second":10000000000.0,"time":1000000003.0,"tokens":160})"
       "\n");
 }
 
@@ -153,6 +163,10 @@ TEST(TimingTable, PutsTheStartIntoOneRowAndTheRestIntoFive) {
             "  41-50                        200 ms           50\n"
             "  51-60                        200 ms           50\n"
             "  after the start              200 ms           50");
+  table.efficiency({.step = 60, .step_ms = 200, .least_ms = 50, .peak_flops = 7.82e14, .copy_bytes_per_second = 3e12});
+  EXPECT_TRUE(table.text().ends_with(
+      "\n  efficiency 25 %: a large product (782.00 TFLOP/s) and a large copy (3.00 TB/s) on this machine would allow 50 ms a step"))
+      << table.text();
 }
 
 TEST(TimingTable, CountsTheStepsOfTheRunThatWasResumed) {

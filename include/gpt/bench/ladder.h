@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,8 +14,12 @@
 #include "gpt/bench/findings.h"
 #include "gpt/bench/measurement.h"
 #include "gpt/bench/rung.h"
+#include "gpt/plan/limits.h"
 
 namespace gpt::bench {
+
+// What this machine reaches with the products of a configuration; nothing when a signal stopped it.
+using SpeedOf = std::function<std::optional<plan::MachineSpeed>(const Config& config)>;
 
 struct LadderRow {
   std::string name, settings;
@@ -24,6 +29,7 @@ struct LadderRow {
   bool kept = false;
   std::string verdict;                  // or why there is no measurement
   std::vector<double> pair_gains = {};  // the gain of each pair of runs; none where it was measured alone
+  std::optional<double> least_ms = {};  // of a step, at the speeds of this machine
 
   void take(const Comparison& pair) { measurement = pair.after, gain = pair.gain(), pair_gains = pair.gains; }
 };
@@ -33,6 +39,7 @@ struct LadderPlan {
   std::vector<Rung> variants;  // variants of the full set
   bool keeps_all = false;      // what slows down or changes the loss too
   double seconds = 600;        // about; that it may take
+  SpeedOf speed_of = {};       // none: how close to this machine's limit each comes is not said
 };
 
 struct Ladder {

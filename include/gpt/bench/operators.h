@@ -11,6 +11,7 @@
 #include "gpt/bench/findings.h"
 #include "gpt/config/config.h"
 #include "gpt/device/device.h"
+#include "gpt/plan/limits.h"
 
 namespace gpt::bench {
 
@@ -18,13 +19,12 @@ struct OperatorSpeed {
   std::string name;    // "attention, with backward"
   double ours_ms = 0;  // medians of alternating runs
   double libtorch_ms = 0;
-  double work = 0;          // floating-point operations, or the bytes of all that it reads and writes, each once
-  bool is_product = false;  // whether `work` counts operations
+  plan::Work work = {};
 };
 
 struct OperatorSpeeds {
   at::ScalarType type = at::kFloat;  // type of the activations and of the weights that products read
-  double flops = 0, bandwidth = 0;   // per second, of a large product and of a large copy, measured here
+  plan::MachineSpeed speed = {};
   std::vector<OperatorSpeed> rows;
   int64_t threads = 0;  // CPU threads
   bool complete = false;

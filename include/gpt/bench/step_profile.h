@@ -1,4 +1,4 @@
-// Where the time of a training step goes, part by part, and which settings would change that: `gpt-bench profile`.
+// Where the time of a training step goes, part by part, how far each is from what this machine can do, and which settings would change that: `gpt-bench profile`.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,6 +12,7 @@
 #include "gpt/bench/findings.h"
 #include "gpt/config/config.h"
 #include "gpt/device/device.h"
+#include "gpt/plan/limits.h"
 #include "gpt/report/memory_use.h"
 
 namespace gpt::bench {
@@ -20,7 +21,7 @@ struct PartTime {
   std::string name;
   double ms = 0;           // in a step: medians
   double backward_ms = 0;  // the part of it in the backward pass
-  double flops = 0;        // floating-point operations in a step; 0: it is no matter of products
+  plan::Work work = {};    // at least, in a step
 };
 
 struct StepProfile {
@@ -28,14 +29,14 @@ struct StepProfile {
   DeviceInfo device;
   at::ScalarType type = at::kFloat;  // the type of products
   int64_t threads = 0;
-  std::vector<PartTime> parts;  // in the order of a step; the last is what lies between them
-  double step_ms = 0;           // the median
-  double mean_ms = 0;           // the mean of the same steps
-  double cpu_ms = 0;            // CPU time of all threads in a step: a mean too
-  double launched_ms = 0;       // until the host had launched a step's work
-  double peak_flops = 0;        // per second, of a large product
-  int64_t updates = 0;          // updates that were timed
-  bool is_resident = false;     // the tokens are on the device
+  std::vector<PartTime> parts;    // in the order of a step; the last is what lies between them
+  double step_ms = 0;             // the median
+  double mean_ms = 0;             // the mean of the same steps
+  double cpu_ms = 0;              // CPU time of all threads in a step: a mean too
+  double launched_ms = 0;         // until the host had launched a step's work
+  plan::MachineSpeed speed = {};  // measured before the steps
+  int64_t updates = 0;            // updates that were timed
+  bool is_resident = false;       // the tokens are on the device
   std::optional<MemoryUse> memory = {};
   bool complete = true;  // not stopped by a signal
 };

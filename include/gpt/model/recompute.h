@@ -9,11 +9,15 @@
 
 #include "gpt/config/model_config.h"
 #include "gpt/config/training_config.h"
+#include "gpt/layout/parameter_table.h"
 
 namespace gpt {
 
-// The weights of the products in all blocks, each counted as often as an update multiplies a token with it: once forward, twice
-// backward, and once more where the backward pass does its product again.
+// How often an update multiplies a token with the weights of a row: once forward, twice backward, and once more where the backward pass
+// does its product again; 0 where they are none of a block's product.
+int times_multiplied(const ParameterRow& row, GradientCheckpointing level);
+
+// The weights of the products in all blocks, each counted as often as an update multiplies a token with it.
 double weights_multiplied(const ModelConfig& model, GradientCheckpointing level);
 
 enum class BodyRun { first, again };

@@ -25,7 +25,12 @@ Probe probe_attention(at::Device device, const ops::SdpBackends& kernels, at::Sc
 // The same of the program's own on the CPU.
 Probe probe_cpu_attention(at::ScalarType type);
 
-// FLOP/s of a large matrix product in `type`, computed as the model does; the best of a few, taking about 100 ms.
-double measure_product_speed(at::Device device, at::ScalarType type);
+// FLOP/s of a matrix product of 4,096^3 in `type`, computed as the model does: the best of a few, taking about so many seconds. A
+// smaller one on a CPU that would take long for it.
+double measure_product_speed(at::Device device, at::ScalarType type, double seconds = 0.1);
+
+// Bytes a second of a copy of 1 GB, of a quarter of that on a CPU, or of an eighth of the memory that is free. Each byte is read and
+// written, and counts twice. The best of a few, taking about so many seconds.
+double measure_copy_speed(at::Device device, double seconds = 0.1);
 
 }  // namespace gpt

@@ -29,17 +29,20 @@ class Console : public Listener {
   double told_memory_ = 0;  // bytes, as the last line about them says
 };
 
-// The table that closes a run: seconds per step and tokens per second, of the start in one row and of the rest in five.
+// The table that closes a run: seconds per step and tokens per second, of the start in one row and of the rest in five, and how close
+// that comes to what the machine could do at best.
 class TimingTable : public Listener {
  public:
   void begin(const RunRecord& run) override { first_step_ = run.first_step + 1; }
   void timing(const TimingRecord& timing) override;
+  void efficiency(const EfficiencyRecord& efficiency) override { efficiency_ = efficiency; }
   void end() override;
   std::string text() const;
 
  private:
   int64_t first_step_ = 1;
   std::vector<TimingRecord> intervals_;
+  std::optional<EfficiencyRecord> efficiency_;
 };
 
 // The losses of all starts of the run, drawn at its end where standard error is a terminal.

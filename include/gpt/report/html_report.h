@@ -6,6 +6,7 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,7 @@ class HtmlReport : public Listener {
   void step(const StepRecord& step) override;
   void losses(const std::vector<LossRecord>& losses) override;
   void evaluation(const EvaluationRecord& evaluation) override;
+  void efficiency(const EfficiencyRecord& efficiency) override { efficiency_ = efficiency; }
   void sample(const SampleRecord& sample) override;
   void event(const EventRecord& event) override;
   void stop(const StopRecord& stop) override;
@@ -40,6 +42,7 @@ class HtmlReport : public Listener {
   RunRecord run_;
   RunHistory history_;
   int64_t step_ = 0;
+  std::optional<EfficiencyRecord> efficiency_;
   bool has_ended_ = false;
   std::string stopped_;  // why, for a run that stopped before its end
   std::chrono::steady_clock::time_point written_;

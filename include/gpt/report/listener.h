@@ -72,6 +72,20 @@ struct TimingRecord {
   int64_t steps = 0, tokens = 0;
   double seconds = 0;
   bool is_warm_up = false;  // allocators, caches and clocks were still settling
+
+  TimingRecord& operator+=(const TimingRecord& next) {
+    steps += next.steps, tokens += next.tokens, seconds += next.seconds;
+    return *this;
+  }
+};
+
+// How close the steps came to what the machine could do at best, said once at the end of a run.
+struct EfficiencyRecord {
+  int64_t step = 0;
+  double step_ms = 0, least_ms = 0;                  // a step on average, and at least with the speeds that follow
+  double peak_flops = 0, copy_bytes_per_second = 0;  // of a large product and of a large copy
+  Moment at = {};
+  double share() const { return least_ms / step_ms; }
 };
 
 struct SampleRecord {
@@ -102,6 +116,7 @@ class Listener {
   virtual void evaluation(const EvaluationRecord& /*evaluation*/) {}
   virtual void epoch(const EpochRecord& /*epoch*/) {}
   virtual void timing(const TimingRecord& /*timing*/) {}
+  virtual void efficiency(const EfficiencyRecord& /*efficiency*/) {}
   virtual void sample(const SampleRecord& /*sample*/) {}
   virtual void event(const EventRecord& /*event*/) {}
   virtual void stop(const StopRecord& /*stop*/) {}
@@ -121,6 +136,7 @@ class Listeners : public Listener {
   void evaluation(const EvaluationRecord& evaluation) override;
   void epoch(const EpochRecord& epoch) override;
   void timing(const TimingRecord& timing) override;
+  void efficiency(const EfficiencyRecord& efficiency) override;
   void sample(const SampleRecord& sample) override;
   void event(const EventRecord& event) override;
   void stop(const StopRecord& stop) override;

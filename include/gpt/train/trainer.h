@@ -53,6 +53,7 @@ class Trainer {
   void evaluate();
   void warn_of_rise(const run::Evaluation& evaluation);
   void write_sample();
+  void tell_efficiency();
   ExitCode stop();
   void finish();
 
@@ -83,6 +84,7 @@ class Trainer {
     int64_t step = 0, tokens = 0;
     double seconds = 0;
   };
+  TimingRecord settled_;                                             // all steps that were logged after the warm-up
   Mark logged_, epoch_;                                              // where the log interval and the epoch began
   std::vector<std::pair<LossRecord, at::Tensor>> unwritten_losses_;  // the tensors hold the losses, on the device
   int64_t reported_skips_ = 0;

@@ -1,0 +1,168 @@
+#include "gpt/plan/limits.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "gpt/core/format.h"
+#include "gpt/device/memory.h"
+#include "gpt/layout/parameter_table.h"
+#include "gpt/model/recompute.h"
+#include "gpt/ops/part.h"
+#include "gpt/ops/probe.h"
+
+namespace gpt::plan {
+namespace {
+
+constexpr double kBytesOfId = 8, kBytesOfToken = 4;  // in a batch, and in a text on the device
+
+double bytes_of(at::ScalarType type) { return static_cast<double>(c10::elementSize(type)); }
+
+OperatorWork::Types types_of(const TrainingConfig& training, const Precision& precision) {
+  return {.products = precision.compute_type(),
+          .stream = precision.weight_type(),
+          .gradient = gradient_type(training, precision.end_to_end)};
+}
+
+// 8-bit moments have a scale of four bytes for each block of 256.
+double bytes_of_moment(StateDtype type) {
+  return type == StateDtype::float32 ? 4 : type == StateDtype::bfloat16 ? 2 : 1 + 4.0 / 256;
+}
+
+ParameterBytes parameter_bytes(const TrainingConfig& training, const Precision& precision) {
+  const at::ScalarType weight = kept_weight_type(training.precision);
+  return {.gradient = bytes_of(gradient_type(training, precision.end_to_end)),
+          .weight = bytes_of(weight),
+          .copy = precision.weight_type() == weight ? 0 : bytes_of(precision.weight_type()),
+          .moment = bytes_of_moment(training.optimizer.state_dtype)};
+}
+
+// The products of all blocks with the tokens of a micro-step.
+Work products(const OperatorWork& operators, const ModelConfig& model, GradientCheckpointing level) {
+  Work sum;
+  for (const ParameterRow& row : parameter_table(model)) {
+    const int times = times_multiplied(row, level);
+    if (times == 0) continue;
+    const auto [forward, backward] = operators.product(row.shape[1], row.shape[0]);
+    sum = sum + (times - 2) * forward + backward;
+  }
+  return sum;
+}
+
+// What follows is done again in the backward pass from this level of gradient checkpointing on.
+Work repeated(const OperatorWork::Passes& passes, bool is_done_again) {
+  return (is_done_again ? 2 : 1) * passes.forward + passes.backward;
+}
+
+}  // namespace
+
+double MachineSpeed::least_seconds(const Work& work) const {
+  return std::max(work.flops / flops, work.bytes / bytes_per_second);
+}
+
+MachineSpeed measure_machine(at::Device device, at::ScalarType type) {
+  constexpr double kSeconds = 0.2;  // for each, and as much to prepare both
+  release_unused_memory(device);    // there is room for the matrices, and then for what comes next
+  const MachineSpeed speed{.flops = measure_product_speed(device, type, kSeconds),
+                           .bytes_per_second = measure_copy_speed(device, kSeconds)};
+  release_unused_memory(device);
+  return speed;
+}
+
+std::string explain_limit(const MachineSpeed& speed) {
+  return fmt::format(
+      "The limit is the time of the operations or of the bytes, each read or written once, whichever is longer, at the speeds of a large "
+      "product ({}/s) and of a large copy ({}/s), measured in the same run; what fits into a cache can be faster.",
+      format_flops(speed.flops), format_bytes(speed.bytes_per_second));
+}
+
+OperatorWork::OperatorWork(const ModelConfig& model, const Types& types, double tokens)
+    : model_(model),
+      tokens_(tokens),
+      width_(tokens * static_cast<double>(model.n_embd)),
+      packed_(tokens * static_cast<double>((model.heads() + 2 * model.kv_heads()) * model.head_dim())),
+      product_(bytes_of(types.products)),
+      stream_(bytes_of(types.stream)),
+      gradient_(bytes_of(types.gradient)) {}
+
+// Each token of a window is read once, and written as an input and as a target.
+Work OperatorWork::batch() const {
+  const double sequences = tokens_ / static_cast<double>(model_.block_size);
+  return {0, (tokens_ + sequences) * kBytesOfToken + 2 * tokens_ * kBytesOfId};
+}
+
+// Rows of the table, positions and what becomes of them; then gradients, and the rows that they are added to.
+OperatorWork::Passes OperatorWork::embedding() const {
+  const double C = static_cast<double>(model_.n_embd), V = static_cast<double>(*model_.vocab_size),
+               positions = model_.position == Position::learned ? static_cast<double>(model_.block_size) : 0,
+               rows = C * (std::min(tokens_, V) + positions);
+  return {{0, (rows + width_) * stream_}, {0, width_ * stream_ + 2 * rows * gradient_}};
+}
+
+// x, branch, sum and normalized; then sum, two gradients and that of x.
+OperatorWork::Passes OperatorWork::norm(bool has_branch) const {
+  return {{0, (has_branch ? 4 : 2) * width_ * stream_}, {0, 4 * width_ * stream_}};
+}
+
+// Two products in the backward pass, for the gradients of their input and of the weight.
+OperatorWork::Passes OperatorWork::product(int64_t in, int64_t out) const {
+  const double weight = static_cast<double>(in * out), x = tokens_ * static_cast<double>(in),
+               y = tokens_ * static_cast<double>(out), flops = 2 * tokens_ * weight;
+  return {{flops, (x + weight + y) * product_},
+          {2 * flops, (y + weight + x) * product_ + (x + y) * product_ + weight * gradient_}};
+}
+
+// Two products of T x T by D, half of which is masked; five in the backward pass. Scores are not stored.
+OperatorWork::Passes OperatorWork::attention() const {
+  const double flops = 2 * width_ * static_cast<double>(model_.block_size);
+  return {{flops, (packed_ + width_) * product_}, {2.5 * flops, 2 * (packed_ + width_) * product_}};
+}
+
+// In and out; then in, its gradient and that of what came out. A gate is a second input with a gradient.
+OperatorWork::Passes OperatorWork::activation() const {
+  const double tensor = tokens_ * static_cast<double>(model_.hidden()) * product_;
+  const double inputs = model_.mlp == Mlp::gelu ? 1 : 2;
+  return {{0, (inputs + 1) * tensor}, {0, (2 * inputs + 1) * tensor}};
+}
+
+OperatorWork::Passes OperatorWork::head() const {
+  const double weight = static_cast<double>(model_.n_embd * model_.padded_vocab()), flops = 2 * tokens_ * weight;
+  return {{flops, (width_ + weight) * product_ + tokens_ * kBytesOfId},
+          {2 * flops, (2 * width_ + weight) * product_ + weight * gradient_}};
+}
+
+Work norm_of_gradients(double parameters, const ParameterBytes& bytes) { return {0, parameters * bytes.gradient}; }
+
+// All but the gradients are written, and all but the copies are read.
+Work adamw(double parameters, const ParameterBytes& bytes) {
+  return {0, parameters * (bytes.gradient + 2 * bytes.weight + bytes.copy + 4 * bytes.moment)};
+}
+
+std::vector<PartWork> work_of_step(const ModelConfig& model, const TrainingConfig& training, const Precision& precision,
+                                   double tokens) {
+  using enum GradientCheckpointing;
+  const GradientCheckpointing level = training.execution.gradient_checkpointing;
+  const auto micro_steps = static_cast<double>(training.gradient_accumulation_steps),
+             layers = static_cast<double>(model.n_layer), parameters = static_cast<double>(parameter_count(model));
+  const OperatorWork of(model, types_of(training, precision), tokens / micro_steps);
+  // Two for each block, of which the very first has nothing to add, and the last one.
+  const Work norms = of.norm(/*has_branch=*/false).both() + of.norm(/*has_branch=*/true).both() +
+                     (2 * layers - 1) * repeated(of.norm(/*has_branch=*/true), level >= norm);
+  const ParameterBytes bytes = parameter_bytes(training, precision);
+  return {{part::kData, micro_steps * of.batch()},
+          {part::kEmbedding, micro_steps * of.embedding().both()},
+          {part::kNorm, micro_steps * norms},
+          {part::kProducts, micro_steps * products(of, model, level)},
+          {part::kAttention, micro_steps * layers * repeated(of.attention(), level >= block)},
+          {part::kActivation, micro_steps * layers * repeated(of.activation(), level >= activation)},
+          {part::kHead, micro_steps * of.head().both()},
+          {part::kOptimizer, norm_of_gradients(parameters, bytes) + adamw(parameters, bytes)}};
+}
+
+double least_seconds(const std::vector<PartWork>& parts, const MachineSpeed& speed) {
+  double sum = 0;
+  for (const PartWork& part : parts) sum += speed.least_seconds(part.work);
+  return sum;
+}
+
+}  // namespace gpt::plan

@@ -1,0 +1,29 @@
+#include "gpt/train/efficiency.h"
+
+#include <exception>
+
+#include "gpt/core/process.h"
+#include "gpt/plan/limits.h"
+
+namespace gpt {
+
+std::optional<EfficiencyRecord> measure_efficiency(const run::Setup& setup, const TimingRecord& steps,
+                                                   double run_seconds) {
+  constexpr double kShortest = 30;
+  if (run_seconds < kShortest || steps.steps == 0) return std::nullopt;
+  const auto count = static_cast<double>(steps.steps);
+  const auto work = plan::work_of_step(setup.config.model, setup.config.training, setup.precision,
+                                       /*tokens=*/static_cast<double>(steps.tokens) / count);
+  try {
+    const plan::MachineSpeed speed = plan::measure_machine(setup.device.device, setup.precision.compute_type());
+    return EfficiencyRecord{.step_ms = 1e3 * steps.seconds / count,
+                            .least_ms = 1e3 * plan::least_seconds(work, speed),
+                            .peak_flops = speed.flops,
+                            .copy_bytes_per_second = speed.bytes_per_second};
+  } catch (const std::exception& error) {
+    if (!process::is_out_of_memory(error)) throw;
+    return std::nullopt;
+  }
+}
+
+}  // namespace gpt

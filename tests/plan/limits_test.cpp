@@ -1,0 +1,130 @@
+#include "gpt/plan/limits.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "gpt/model/recompute.h"
+#include "gpt/ops/part.h"
+#include "plan/gpt2.h"
+
+namespace gpt::plan {
+namespace {
+
+Precision computing_in(Dtype dtype, bool end_to_end = false) {
+  Precision precision;
+  precision.dtype = dtype, precision.end_to_end = end_to_end;
+  return precision;
+}
+
+Precision float32() { return computing_in(Dtype::float32); }
+Precision autocast() { return computing_in(Dtype::bfloat16); }
+Precision end_to_end() { return computing_in(Dtype::bfloat16, /*end_to_end=*/true); }
+
+ModelConfig tiny() {
+  ModelConfig model = gpt2(/*layers=*/2, /*heads=*/2, /*width=*/32);
+  model.block_size = 16, model.bias = false, model.vocab_size = 70;
+  return model;
+}
+
+std::map<std::string, Work> step_of(const ModelConfig& model, const TrainingConfig& training,
+                                    const Precision& precision, double tokens) {
+  std::map<std::string, Work> result;
+  for (const PartWork& part : work_of_step(model, training, precision, tokens)) result[part.name] = part.work;
+  return result;
+}
+
+TEST(MachineSpeed, TheLongerOfComputingAndMovingIsTheLeastTime) {
+  const MachineSpeed speed{.flops = 1e12, .bytes_per_second = 1e9};
+  EXPECT_DOUBLE_EQ(speed.least_seconds({.flops = 2e12, .bytes = 1e9}), 2);
+  EXPECT_DOUBLE_EQ(speed.least_seconds({.flops = 1e12, .bytes = 3e9}), 3);
+  EXPECT_DOUBLE_EQ(least_seconds({{"one", {2e12, 1e9}}, {"other", {1e12, 3e9}}}, speed), 5);
+}
+
+// 32 tokens of width 32 in two blocks, counted by hand in values.
+TEST(WorkOfAStep, EveryOperandIsReadAndEveryResultWrittenOnce) {
+  constexpr double kStream = 32 * 32, kHidden = 32 * 128, kBlock = 12 * 32 * 32, kHead = 128 * 32;
+  const auto work = step_of(tiny(), {}, float32(), 32);
+  ASSERT_EQ(work.size(), part::kAll.size());
+  EXPECT_EQ(work.at(part::kProducts).flops, 6 * 32 * 2 * kBlock);
+  const double inputs_and_results = (1 + 3) * kStream + (1 + 1) * kStream + 2 * (kStream + kHidden);
+  EXPECT_EQ(work.at(part::kProducts).bytes, 4 * 3 * 2 * (kBlock + inputs_and_results));
+  EXPECT_EQ(work.at(part::kAttention).flops, 2 * 3.5 * 2 * kStream * 16);
+  EXPECT_EQ(work.at(part::kAttention).bytes, 4 * 2 * 12 * kStream);
+  EXPECT_EQ(work.at(part::kNorm).bytes, 4 * (4 * 8 + 6) * kStream);
+  EXPECT_EQ(work.at(part::kActivation).bytes, 4 * 2 * 5 * kHidden);
+  EXPECT_EQ(work.at(part::kHead).flops, 6 * 32 * kHead);
+  EXPECT_EQ(work.at(part::kHead).bytes, 4 * (3 * kHead + 3 * kStream) + 8 * 32);
+  const double parameters = 2 * kBlock + kHead + 16 * 32 + 5 * 32;  // and positions and norms
+  EXPECT_EQ(work.at(part::kOptimizer).bytes, parameters * (4 + 4 + 4 + 4 + 16));
+}
+
+TEST(WorkOfAStep, IsThatOfTheRunsTypes) {
+  TrainingConfig training;
+  const auto wide = step_of(tiny(), training, float32(), 32), narrow = step_of(tiny(), training, end_to_end(), 32),
+             mixed = step_of(tiny(), training, autocast(), 32);
+  EXPECT_EQ(narrow.at(part::kNorm).bytes, wide.at(part::kNorm).bytes / 2);
+  EXPECT_EQ(narrow.at(part::kProducts).bytes, wide.at(part::kProducts).bytes / 2);
+  EXPECT_EQ(mixed.at(part::kNorm).bytes, wide.at(part::kNorm).bytes) << "autocast has a residual stream of float32";
+  EXPECT_EQ(mixed.at(part::kAttention).bytes, narrow.at(part::kAttention).bytes);
+  const double parameters = wide.at(part::kOptimizer).bytes / 32;
+  EXPECT_EQ(narrow.at(part::kOptimizer).bytes, parameters * (2 + 2 + 8 + 2 + 16)) << "16-bit gradients and copies";
+  training.optimizer.state_dtype = StateDtype::bfloat16, training.precision.master_weights = false;
+  EXPECT_EQ(step_of(tiny(), training, end_to_end(), 32).at(part::kOptimizer).bytes, parameters * (2 + 2 + 4 + 8));
+}
+
+TEST(WorkOfAStep, WhatIsComputedAgainCounts) {
+  TrainingConfig training;
+  const auto once = step_of(tiny(), training, float32(), 32);
+  const auto with = [&](GradientCheckpointing level) {
+    training.execution.gradient_checkpointing = level;
+    return step_of(tiny(), training, float32(), 32);
+  };
+  EXPECT_EQ(with(GradientCheckpointing::activation).at(part::kActivation).bytes,
+            once.at(part::kActivation).bytes * 7 / 5);
+  EXPECT_EQ(with(GradientCheckpointing::activation).at(part::kNorm).bytes, once.at(part::kNorm).bytes);
+  EXPECT_GT(with(GradientCheckpointing::norm).at(part::kNorm).bytes, once.at(part::kNorm).bytes);
+  EXPECT_EQ(with(GradientCheckpointing::selective).at(part::kAttention).flops, once.at(part::kAttention).flops);
+  const auto all = with(GradientCheckpointing::block);
+  EXPECT_EQ(all.at(part::kAttention).flops, once.at(part::kAttention).flops * 4.5 / 3.5);
+  EXPECT_EQ(all.at(part::kProducts).flops, 2 * 32 * weights_multiplied(tiny(), GradientCheckpointing::block));
+}
+
+TEST(WorkOfAStep, MicroStepsReadTheWeightsAgain) {
+  TrainingConfig training;
+  training.gradient_accumulation_steps = 2;
+  const auto one = step_of(tiny(), {}, float32(), 32), two = step_of(tiny(), training, float32(), 32);
+  EXPECT_EQ(two.at(part::kProducts).flops, one.at(part::kProducts).flops);
+  EXPECT_EQ(two.at(part::kProducts).bytes - one.at(part::kProducts).bytes, 4 * 3 * 2 * 12 * 32 * 32);
+  EXPECT_EQ(two.at(part::kOptimizer).bytes, one.at(part::kOptimizer).bytes);
+}
+
+// What an H100 reached in its products and its copies, and the times of the parts that gpt-bench profile measured there.
+TEST(WorkOfAStep, IsNoMoreThanAnH100Did) {
+  const MachineSpeed h100{.flops = 782e12, .bytes_per_second = 3.0e12};
+  const std::map<std::string, double> measured_ms{{part::kProducts, 50.62}, {part::kAttention, 21.64},
+                                                  {part::kNorm, 10.61},     {part::kActivation, 8.25},
+                                                  {part::kHead, 26.24},     {part::kOptimizer, 1.28}};
+  const auto parts = work_of_step(gpt2_small(), {}, end_to_end(), 64 * 1024);
+  for (const PartWork& part : parts) {
+    if (!measured_ms.contains(part.name)) continue;
+    EXPECT_LT(1000 * h100.least_seconds(part.work), measured_ms.at(part.name)) << part.name;
+  }
+  EXPECT_NEAR(1000 * least_seconds(parts, h100), 84, 2);
+}
+
+TEST(MachineSpeed, IsMeasuredWithoutDrawingFromTheRunsRandomState) {
+  const at::Generator& generator = at::detail::getDefaultCPUGenerator();
+  const at::Tensor before = generator.get_state();
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    const MachineSpeed speed = measure_machine(at::kCPU, type);
+    EXPECT_GT(speed.flops, 1e8);
+    EXPECT_GT(speed.bytes_per_second, 1e8);
+  }
+  EXPECT_TRUE(before.equal(generator.get_state()));
+}
+
+}  // namespace
+}  // namespace gpt::plan

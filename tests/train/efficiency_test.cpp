@@ -1,0 +1,37 @@
+#include "gpt/train/efficiency.h"
+
+#include <gtest/gtest.h>
+
+#include "gpt/plan/limits.h"
+#include "train/tiny_run.h"
+
+namespace gpt {
+namespace {
+
+run::Setup tiny_setup() {
+  const Corpus corpus = some_corpus();
+  return {.config = tiny_config(corpus), .corpus = corpus, .device = {}, .precision = {}};
+}
+
+// 60 tokens a step: the epochs end with short batches.
+constexpr TimingRecord kSteps{.steps = 100, .tokens = 6000, .seconds = 50};
+
+TEST(Efficiency, IsMeasuredOnlyWhereHalfASecondIsNotFelt) {
+  EXPECT_FALSE(measure_efficiency(tiny_setup(), kSteps, /*run_seconds=*/29.9));
+  EXPECT_TRUE(measure_efficiency(tiny_setup(), kSteps, 30));
+  EXPECT_FALSE(measure_efficiency(tiny_setup(), {}, 60)) << "it ended within the steps that settle";
+}
+
+TEST(Efficiency, IsThatOfTheStepsAsTheyWere) {
+  const run::Setup setup = tiny_setup();
+  const auto efficiency = measure_efficiency(setup, kSteps, 60);
+  ASSERT_TRUE(efficiency);
+  EXPECT_EQ(efficiency->step_ms, 500);
+  const plan::MachineSpeed speed{efficiency->peak_flops, efficiency->copy_bytes_per_second};
+  const auto work = plan::work_of_step(setup.config.model, setup.config.training, setup.precision, /*tokens=*/60);
+  EXPECT_DOUBLE_EQ(efficiency->least_ms, 1000 * plan::least_seconds(work, speed));
+  EXPECT_DOUBLE_EQ(efficiency->share(), efficiency->least_ms / 500);
+}
+
+}  // namespace
+}  // namespace gpt
