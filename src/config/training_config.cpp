@@ -261,6 +261,13 @@ std::vector<Option> cadence(TrainingConfig& c) {
        .max = 1e9,
        .aliases = {{"save_interval"}, {"save_every"}, {"save_steps"}},
        .may_be_time = true},
+      {.name = "async_checkpoint",
+       .target = choice(c.cadence.async_checkpoint, {{"auto", AsyncCheckpoint::automatic},
+                                                     {"true", AsyncCheckpoint::on},
+                                                     {"false", AsyncCheckpoint::off}}),
+       .help =
+           "write checkpoints while training goes on, from a copy in the memory of the host; auto = where a checkpoint has "
+           "at least 100 MB and the copy fits"},
       {.name = "keep_last",
        .target = &c.cadence.keep_last,
        .help = "how many numbered checkpoints to keep besides ckpt.pt and ckpt_best.pt",

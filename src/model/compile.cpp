@@ -212,8 +212,10 @@ EffectiveMode effective_mode(const TrainingConfig& training, const ModelConfig& 
   const std::string no_graphs = recording_obstacle(training, model, device),
                     no_tuning = tuning_obstacle(training, device);
   if (asked == automatic) {
-    const bool does_all = no_graphs.empty() && no_tuning.empty();
-    return {.mode = does_all ? max_autotune : standard, .records = does_all, .tunes = does_all};
+    const std::string& obstacle = no_graphs.empty() ? no_tuning : no_graphs;
+    if (obstacle.empty()) return {.mode = max_autotune, .records = true, .tunes = true};
+    const bool is_news = device.is_cuda() && training.execution.use_compile;
+    return {.mode = standard, .difference = is_news ? "is default " + obstacle : ""};
   }
   EffectiveMode is{.records = asked != standard && no_graphs.empty(),
                    .tunes = asked == max_autotune && no_tuning.empty()};

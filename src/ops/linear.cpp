@@ -67,7 +67,9 @@ struct Linear : torch::autograd::Function<Linear> {
       saved.push_back(weight);
       needed.sums.push_back(bias.defined() ? std::make_shared<RowSums>() : nullptr);
     }
-    if (layers.size() == 1 && tunes_products(x) && rows.scalar_type() == x.scalar_type()) needed.gelu = claim_gelu(x);
+    // The sums have the gradient's type, in which a scaled loss's, of float16, could overflow.
+    const bool can_sum = rows.scalar_type() == x.scalar_type() && rows.scalar_type() != at::kHalf;
+    if (layers.size() == 1 && tunes_products(x) && can_sum) needed.gelu = claim_gelu(x);
     context->save_for_backward(std::move(saved));
     keep(*context, std::move(needed));
     return results;

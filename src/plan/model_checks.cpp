@@ -6,6 +6,8 @@
 #include <optional>
 #include <utility>
 
+#include "gpt/checkpoint/checkpoint.h"
+#include "gpt/checkpoint/snapshot.h"
 #include "gpt/config/batch.h"
 #include "gpt/core/format.h"
 #include "gpt/core/process_memory.h"
@@ -128,6 +130,11 @@ Check check_memory(const ModelConfig& model, const TrainingConfig& training, con
     const bool is_wide = training.optimizer.state_dtype != StateDtype::int8;
     if (check.fix.empty())
       check.fix = fmt::format("lower training.offload_optimizer{}", is_wide ? ", or set training.use_8bit: true" : "");
+  }
+  const auto copy = static_cast<double>(checkpoint_bytes(model, training));
+  if (is_to_be_copied(training.cadence.async_checkpoint, copy)) {
+    check.detail += fmt::format("; and, where the host has it, {} for a copy to write checkpoints from", format_bytes(copy));
+    check.values.emplace_back("checkpoint_copy", copy);
   }
   check.values.emplace_back("needed_bytes", needed);
   check.values.emplace_back("available_bytes", memory.available);

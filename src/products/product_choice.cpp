@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 
 #include "gpt/core/statistics.h"
 
@@ -23,16 +24,15 @@ std::optional<ProductKey> key_of(const Product& product) {
   if (a.numel() == 0 || b.numel() == 0) return std::nullopt;
   for (const at::Tensor& factor : {a, b})
     if (!factor.is_contiguous() && !is_transposed(factor)) return std::nullopt;
-  const auto others = {result, product.bias, product.gelu, product.gelu_input, product.sums};
-  for (const at::Tensor& x : others)
+  const std::array all{result, product.bias, product.gelu, product.gelu_input, product.sums, a, b};
+  constexpr size_t kFactors = 2;  // the last ones
+  for (const at::Tensor& x : std::span(all).first(all.size() - kFactors))
     if (x.defined() && (!x.is_contiguous() || x.scalar_type() != result_type)) return std::nullopt;
   int64_t alignment = 256;
-  for (const auto& tensors : {std::initializer_list<at::Tensor>{a, b}, others}) {
-    for (const at::Tensor& x : tensors) {
-      const auto address = x.defined() ? reinterpret_cast<uintptr_t>(x.const_data_ptr()) : 0;
-      if (address % 16 != 0) return std::nullopt;
-      if (address % 256 != 0) alignment = 16;
-    }
+  for (const at::Tensor& x : all) {
+    const auto address = x.defined() ? reinterpret_cast<uintptr_t>(x.const_data_ptr()) : 0;
+    if (address % 16 != 0) return std::nullopt;
+    if (address % 256 != 0) alignment = 16;
   }
   return ProductKey{.rows = a.size(0),
                     .columns = b.size(1),

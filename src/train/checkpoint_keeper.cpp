@@ -2,23 +2,31 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <exception>
+#include <new>
+#include <system_error>
 #include <utility>
 
 #include "gpt/checkpoint/checkpoint.h"
 #include "gpt/core/error.h"
+#include "gpt/core/format.h"
 #include "gpt/core/log.h"
 #include "gpt/core/process.h"
 #include "gpt/core/process_memory.h"
+#include "gpt/device/device.h"
+#include "gpt/device/host.h"
 #include "gpt/train/stopwatch.h"
 
 namespace gpt {
 
 CheckpointKeeper::CheckpointKeeper(run::State& state, const run::Folder& folder, const run::Plan& plan,
-                                   int64_t keep_last, Listeners& listeners, run::Forecast& forecast, bool is_saved)
+                                   const CadenceConfig& cadence, Listeners& listeners, run::Forecast& forecast,
+                                   bool is_saved)
     : state_(state),
       folder_(folder),
       plan_(plan),
-      keep_last_(keep_last),
+      cadence_(cadence),
       listeners_(listeners),
       forecast_(forecast),
       is_saved_(is_saved || state.step == 0),
@@ -26,6 +34,7 @@ CheckpointKeeper::CheckpointKeeper(run::State& state, const run::Folder& folder,
       saved_step_(state.step) {}
 
 void CheckpointKeeper::state_changed() {
+  ++changes_;
   is_saved_ = false;
   process::set_unsaved_updates(state_.step - saved_step_);
 }
@@ -47,31 +56,143 @@ bool CheckpointKeeper::is_due() {
 
 void CheckpointKeeper::save_due() {
   waits_ = false;
-  save_last(/*must=*/false);
-  if (keep_last_ == 0) return;
-  save(folder_.numbered_path(state_.step), /*must=*/false);
-  folder_.remove_old_numbered(keep_last_);
+  wanted_.last = true;
+  wanted_.numbered = cadence_.keep_last > 0;
 }
 
 void CheckpointKeeper::save_best(double loss) {
-  const double before = std::exchange(state_.best_val_loss, loss);
+  wanted_.best = loss;
+  wanted_.best_before = std::exchange(state_.best_val_loss, loss);
   unsaved_best_.reset();
-  if (save(folder_.best_path(), /*must=*/false)) {
-    is_saved_ = false;  // ckpt.pt has another best loss
-    return;
+}
+
+std::vector<std::string> CheckpointKeeper::paths_of(const Wanted& wanted) const {
+  std::vector<std::string> paths;
+  if (wanted.best) paths.push_back(folder_.best_path());
+  if (wanted.last) paths.push_back(folder_.checkpoint_path());
+  if (wanted.numbered) paths.push_back(folder_.numbered_path(state_.step));
+  return paths;
+}
+
+void CheckpointKeeper::begin_writing() {
+  const std::vector<std::string> paths = paths_of(wanted_);
+  if (paths.empty()) return;
+  const Stopwatch watch;
+  settle();
+  require_folder();
+  const Wanted wanted = std::exchange(wanted_, {});
+  if (wanted.last) saved_at_ = std::chrono::steady_clock::now();
+  Checkpoint state = state_.capture();
+  if (!writes_in_background(state)) return write_now(wanted);
+  const auto write_instead = [&](const std::exception& why) {
+    log::info(fmt::format("Training waits until the checkpoint is written, which it cannot be in the background now: {}",
+                          first_line(why.what())));
+    write_now(wanted);
+  };
+  const double best_before = wanted.best ? wanted.best_before : state.best_val_loss;
+  try {
+    background_.begin(std::move(state), {paths, best_before, [this] { return folder_.is_in_place(); }});
+  } catch (const std::bad_alloc& error) { return write_instead(error); } catch (const std::system_error& error) {
+    return write_instead(error);
   }
-  state_.best_val_loss = before;
-  unsaved_best_ = loss;
+  in_background_ = {wanted, state_.step, changes_};
+  process_memory::sample();
+  if (wanted.last) forecast_.took(run::Forecast::kCheckpoint, watch.running_seconds());
+}
+
+// Beside the copy a tenth of all memory stays free, for other programs.
+bool CheckpointKeeper::writes_in_background(const Checkpoint& state) {
+  constexpr double kLeftFree = 0.1;
+  if (is_background_) return *is_background_;
+  const auto bytes = static_cast<double>(Snapshot::bytes_of(state)),
+             room = static_cast<double>(free_bytes(at::kCPU)) - kLeftFree * static_cast<double>(host::memory_bytes());
+  is_background_ = bytes <= room && is_to_be_copied(cadence_.async_checkpoint, bytes);
+  if (*is_background_) {
+    log::info(fmt::format("Checkpoints are written while training goes on, from a copy of {} in the host's memory",
+                          format_bytes(bytes)));
+  } else if (cadence_.async_checkpoint == AsyncCheckpoint::on) {
+    log::warn(fmt::format("training.async_checkpoint needs a copy of {}, for which the host has no memory: training waits "
+                          "while checkpoints are written",
+                          format_bytes(bytes)));
+  }
+  return *is_background_;
+}
+
+void CheckpointKeeper::write_now(const Wanted& wanted) {
+  if (wanted.best && !save(folder_.best_path(), /*must=*/false)) give_up_best(wanted, state_.step);
+  if (wanted.last) save(folder_.checkpoint_path(), /*must=*/false);
+  if (!wanted.numbered) return;
+  save(folder_.numbered_path(state_.step), /*must=*/false);
+  folder_.remove_old_numbered(cadence_.keep_last);
+}
+
+void CheckpointKeeper::notice_written() {
+  if (background_.has_ended()) settle();
+}
+
+void CheckpointKeeper::settle() {
+  if (background_.is_under_way() && !background_.has_ended() && !std::exchange(is_slowness_announced_, true)) {
+    log::warn(fmt::format("step {}: training waits, because the checkpoint of step {} is still being written: lengthen "
+                          "training.checkpoint_interval, or write to a faster disk",
+                          state_.step, in_background_.step));
+  }
+  finish_background();
+}
+
+void CheckpointKeeper::finish_background() {
+  if (background_.is_under_way()) take_note(background_.take());
+}
+
+void CheckpointKeeper::take_note(const BackgroundSave::Outcome& outcome) {
+  const Written of = std::exchange(in_background_, {});
+  const auto& written = outcome.written;
+  for (const std::string& path : written) has_written(path, of.step, of.changes);
+  if (of.numbered) folder_.remove_old_numbered(cadence_.keep_last);
+  if (of.best && std::find(written.begin(), written.end(), folder_.best_path()) == written.end())
+    give_up_best(of, of.step);
+  for (const std::string& why : outcome.refused)
+    log::warn(fmt::format("{}; training continues, and the next checkpoint tries again", why));
+  if (!outcome.error) return;
+  is_saving_ = true;
+  std::rethrow_exception(outcome.error);
+}
+
+void CheckpointKeeper::give_up_best(const Wanted& wanted, int64_t step) {
+  state_.best_val_loss = wanted.best_before;
+  unsaved_best_ = {*wanted.best, step};
+}
+
+void CheckpointKeeper::save_last(bool must) {
+  finish_background();
+  const Wanted left = std::exchange(wanted_, {});  // by an error
+  if (left.best) give_up_best(left, state_.step);
+  save(folder_.checkpoint_path(), must);
 }
 
 void CheckpointKeeper::save_the_rest() {
+  finish_background();
   require_folder();
-  if (unsaved_best_ && state_.evaluated_step == state_.step) save_best(*unsaved_best_);
+  if (!wanted_.best && unsaved_best_ && unsaved_best_->step == state_.step) save_best(unsaved_best_->loss);
+  Wanted rest = std::exchange(wanted_, {});
+  rest.last = false;  // below, where it must be written
+  write_now(rest);
   if (!is_saved_) save_last(/*must=*/true);
+}
+
+void CheckpointKeeper::leave_background() {
+  try {
+    finish_background();
+  } catch (const std::exception& error) {
+    log::warn(fmt::format("the checkpoint could not be written in the background: {}", first_line(error.what())));
+    is_saving_ = false;
+  }
+  background_.release();
 }
 
 void CheckpointKeeper::require_folder() {
   if (folder_.is_in_place()) return;
+  leave_background();
+  if (const Wanted left = std::exchange(wanted_, {}); left.best) give_up_best(left, state_.step);
   const run::Folder::Refuge refuge = folder_.refuge();
   save_checkpoint(refuge.path + "/" + kLastCheckpoint, state_.capture());
   process::set_unsaved_updates(0);
@@ -98,13 +219,20 @@ bool CheckpointKeeper::save(const std::string& path, bool must) {
     return false;
   }
   is_saving_ = false;
-  listeners_.event({state_.step, fmt::format("saved {}", path)});
-  if (!is_last) return true;
-  forecast_.took(run::Forecast::kCheckpoint, watch.running_seconds());
-  is_saved_ = has_saved_ = true;
-  saved_step_ = state_.step;
-  process::set_unsaved_updates(0);
+  if (is_last) forecast_.took(run::Forecast::kCheckpoint, watch.running_seconds());
+  has_written(path, state_.step, changes_);
   return true;
+}
+
+// `changes`: of the state, when it was what the file holds.
+void CheckpointKeeper::has_written(const std::string& path, int64_t step, int64_t changes) {
+  listeners_.event({step, fmt::format("saved {}", path)});
+  if (path == folder_.best_path()) is_saved_ = false;  // ckpt.pt has another best loss
+  if (path != folder_.checkpoint_path()) return;
+  has_saved_ = true;
+  is_saved_ = changes == changes_;
+  saved_step_ = step;
+  process::set_unsaved_updates(state_.step - step);
 }
 
 }  // namespace gpt

@@ -43,7 +43,7 @@ Trainer::Trainer(run::Run& run, const run::Folder& folder, Listeners& listeners,
       forecast_(plan_, run::evaluation_steps(training(), run.model().config().block_size,
                                              run::evaluation_tokens(training(), run.model().config().block_size,
                                                                     setup_.corpus.validation.size()))),
-      checkpoints_(state_, folder, plan_, cadence().keep_last, listeners, forecast_, is_saved),
+      checkpoints_(state_, folder, plan_, cadence(), listeners, forecast_, is_saved),
       memory_watch_(training().execution.memory_check),
       first_step_(state_.step),
       reported_skips_(state_.skipped_steps()) {
@@ -62,6 +62,7 @@ ExitCode Trainer::run() {
     if (is_done() || process::stop_signal() != 0) return conclude();
   } catch (const std::exception& error) {
     if (process::is_out_of_memory(error)) leave_out_of_memory({.requested = run::requested_bytes(error.what())});
+    checkpoints_.leave_background();
     if (folder_.is_in_place())
       listeners_.stop({state_.step, fmt::format("by an error ({})", first_line(error.what()))});
     throw;
@@ -74,7 +75,10 @@ void Trainer::train() {
   // An evaluation that a signal cut short is repeated.
   const bool evaluation_due =
       run::due(plan_.eval_every, state_.step) || (plan_.eval_every > 0 && state_.step == plan_.total_steps);
-  if (state_.step > 0 && evaluation_due && state_.evaluated_step != state_.step) evaluate();
+  if (state_.step > 0 && evaluation_due && state_.evaluated_step != state_.step) {
+    evaluate();
+    checkpoints_.begin_writing();
+  }
   stopwatch_.start();
   while (!is_done() && !is_interrupted()) {
     show_progress();
@@ -110,6 +114,7 @@ bool Trainer::update() {
   }
   if (!tokens) return false;
   checkpoints_.state_changed();
+  checkpoints_.notice_written();
   process_memory::sample();
   tokens_ += *tokens;
   if (!is_logged(state_.step)) keep_loss();
@@ -130,6 +135,7 @@ void Trainer::leave_out_of_memory(run::Shortage shortage) {
   bar_.close();
   try {
     write_losses();
+    checkpoints_.leave_background();
     if (!checkpoints_.is_saved() && !run_.step().is_applying()) checkpoints_.save_last(/*must=*/false);
     listeners_.stop({state_.step, fmt::format("by an error ({})", to_text(shortage))});
   } catch (const std::exception& failure) {  // there is no memory for that either: what was saved before remains
@@ -152,6 +158,7 @@ void Trainer::release_memory() const {
 void Trainer::leave_changed_data(const std::string& file) {
   bar_.close();
   write_losses();
+  checkpoints_.settle();
   if (!checkpoints_.is_saved()) checkpoints_.save_last(/*must=*/false);
   throw Error(
       ExitCode::data,
@@ -213,6 +220,7 @@ void Trainer::check_skips() {
   reported_skips_ = skipped;
   const int64_t in_a_row = state_.skipped_in_a_row();
   if (in_a_row < cadence().max_skipped_steps) return;
+  checkpoints_.settle();
   const std::string kept = checkpoints_.has_saved()
                                ? fmt::format("the checkpoint of step {} is kept", checkpoints_.saved_step())
                                : "nothing was saved before";
@@ -257,12 +265,13 @@ void Trainer::show_progress() {
 void Trainer::periodic_work() {
   const bool last = state_.step == plan_.total_steps;
   if (run::due(plan_.eval_every, state_.step) || (last && plan_.eval_every > 0)) evaluate();
-  if (run::due(plan_.sample_every, state_.step) && !is_interrupted()) write_sample();
   if (checkpoints_.is_due()) {
     write_losses();  // a run that resumes from there has them
     bar_.show_activity("saving");
     checkpoints_.save_due();
   }
+  checkpoints_.begin_writing();
+  if (run::due(plan_.sample_every, state_.step) && !is_interrupted()) write_sample();
   if (process::take_save_request()) {
     write_losses();
     checkpoints_.save_last(/*must=*/false);
@@ -289,12 +298,14 @@ void Trainer::evaluate() {
   }
   release_memory();
   if (std::isnan(evaluation.loss) && is_interrupted()) return;  // repeated when the run resumes
-  forecast_.took(run::Forecast::kEvaluation, watch.running_seconds());
+  const double seconds = watch.running_seconds();
+  forecast_.took(run::Forecast::kEvaluation, seconds);
   state_.evaluated_step = state_.step;
   if (state_.eval_sequences && !cadence().eval_batches && std::isfinite(evaluation.loss))
     state_.eval_sequences = evaluation.sequences;
   checkpoints_.state_changed();
   checkpoints_.require_folder();
+  checkpoints_.settle();  // what the best loss is may depend on it
   const bool best = evaluation.loss < state_.best_val_loss && state_.skipped_in_a_row() == 0;  // sync: reads the device
   state_.evaluations_since_best = best ? 0 : state_.evaluations_since_best + 1;
   write_losses();
@@ -302,7 +313,7 @@ void Trainer::evaluate() {
                          .loss = evaluation.loss,
                          .bits_per_byte = evaluation.bits_per_byte,
                          .is_best = best,
-                         .seconds = watch.running_seconds(),
+                         .seconds = seconds,
                          .standard_error = evaluation.standard_error,
                          .at = moment()});
   last_val_loss_ = evaluation.loss;

@@ -160,6 +160,14 @@ class Resume(unittest.TestCase):
         programs.train(run, self.text, training__checkpoint_interval=3)
         self.assert_same_run(run)
 
+    def test_files_that_are_written_in_the_background_are_the_same(self):
+        run, options = self.root / "background", {"training.checkpoint_interval": 3, "training.async_checkpoint": "true"}
+        for step in (5, 14):
+            self.stop_after(run, step, signal.SIGKILL, **options)
+        output = programs.train(run, self.text, training__checkpoint_interval=3, training__async_checkpoint="true").stderr
+        self.assertIn("Checkpoints are written while training goes on", output)
+        self.assert_same_run(run)
+
     def test_a_finished_run_says_so(self):
         again = programs.train(self.root / "whole", self.text)
         self.assertIn("finished", again.stderr)

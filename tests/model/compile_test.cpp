@@ -176,10 +176,12 @@ TEST(EffectiveMode, TheAutomaticOneDoesAllThatAGpuCanOrNothing) {
   EXPECT_EQ(mode_of(training, gpu), "max-autotune+graphs+tuning");
   EXPECT_EQ(mode_of(training, at::kCPU), "default") << "nobody asked for more";
   training.execution.deterministic = true;
-  EXPECT_EQ(mode_of(training, gpu), "default");
+  EXPECT_TRUE(mode_of(training, gpu).starts_with("default: is default with deterministic: true"));
   training.execution.deterministic = false;
   training.optimizer.fused_adamw = false;
-  EXPECT_EQ(mode_of(training, gpu), "default");
+  EXPECT_TRUE(mode_of(training, gpu).starts_with("default: is default with fused_adamw: false"));
+  training.execution.use_compile = false;
+  EXPECT_EQ(mode_of(training, gpu), "default") << "use_compile itself was asked for";
 }
 
 TEST(EffectiveMode, MaxAutotuneOnAGpuNeedsNoGraphs) {

@@ -19,13 +19,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class CheckpointKeeperTest : public testing::Test {
+// With files that are written at once, and in the background from a copy.
+class CheckpointKeeperTest : public testing::TestWithParam<AsyncCheckpoint> {
  protected:
   static Config config_for(const Corpus& corpus) {
     Config config = tiny_config(corpus);
     config.training.cadence.checkpoint_interval = {2, Interval::Unit::steps};
+    config.training.cadence.keep_last = 1;
+    config.training.cadence.async_checkpoint = GetParam();
     return config;
   }
+
+  void write() { keeper_.begin_writing(), keeper_.settle(); }
 
   void update(bool is_skipped = false) {
     ++state_.step;
@@ -45,10 +50,10 @@ class CheckpointKeeperTest : public testing::Test {
   run::Plan plan_ = run::plan_run(config_.training, state_.loader.batches_per_epoch());
   Listeners listeners_;
   run::Forecast forecast_{plan_, 0};
-  CheckpointKeeper keeper_{state_, folder_, plan_, /*keep_last=*/1, listeners_, forecast_, /*is_saved=*/false};
+  CheckpointKeeper keeper_{state_, folder_, plan_, config_.training.cadence, listeners_, forecast_, /*is_saved=*/false};
 };
 
-TEST_F(CheckpointKeeperTest, ACheckpointWaitsWhileUpdatesAreSkipped) {
+TEST_P(CheckpointKeeperTest, ACheckpointWaitsWhileUpdatesAreSkipped) {
   update();
   EXPECT_FALSE(keeper_.is_due());
   update(/*is_skipped=*/true);
@@ -56,24 +61,24 @@ TEST_F(CheckpointKeeperTest, ACheckpointWaitsWhileUpdatesAreSkipped) {
   update();
   EXPECT_TRUE(keeper_.is_due());
   EXPECT_FALSE(keeper_.is_saved());
-  keeper_.save_due();
+  keeper_.save_due(), write();
   EXPECT_TRUE(keeper_.is_saved());
   EXPECT_EQ(keeper_.saved_step(), 3);
   EXPECT_FALSE(keeper_.is_due());
   update();
   EXPECT_TRUE(keeper_.is_due());
   EXPECT_FALSE(keeper_.is_saved());
-  keeper_.save_due();
+  keeper_.save_due(), write();
   EXPECT_FALSE(has(numbered_checkpoint(3)));
   EXPECT_TRUE(has(numbered_checkpoint(4)));
 }
 
-TEST_F(CheckpointKeeperTest, ABestOneThatTheDiskRefusedIsTriedAgainAtTheEnd) {
+TEST_P(CheckpointKeeperTest, ABestOneThatTheDiskRefusedIsTriedAgainAtTheEnd) {
   fs::create_directory(folder_.best_path());  // no file can take its place
   update();
   state_.evaluated_step = 1;
   test::CapturedLog log;
-  keeper_.save_best(2.5);
+  keeper_.save_best(2.5), write();
   EXPECT_NE(log.text().find("training continues"), std::string::npos);
   EXPECT_TRUE(std::isinf(state_.best_val_loss)) << "a later evaluation would not be saved";
   EXPECT_FALSE(keeper_.is_saving());
@@ -84,7 +89,7 @@ TEST_F(CheckpointKeeperTest, ABestOneThatTheDiskRefusedIsTriedAgainAtTheEnd) {
 }
 
 // What somebody does to the folder of a run that goes on, and where its checkpoint is then.
-TEST_F(CheckpointKeeperTest, AFolderThatIsNoLongerTheRunsIsNotWrittenTo) {
+TEST_P(CheckpointKeeperTest, AFolderThatIsNoLongerTheRunsIsNotWrittenTo) {
   struct Case {
     const char* name;
     std::function<void()> change;
@@ -108,7 +113,7 @@ TEST_F(CheckpointKeeperTest, AFolderThatIsNoLongerTheRunsIsNotWrittenTo) {
     SCOPED_TRACE(c.name);
     fs::remove_all(place_.path()), fs::create_directory(place_.path());
     const run::Folder folder(root_);
-    CheckpointKeeper keeper(state_, folder, plan_, 0, listeners_, forecast_, /*is_saved=*/false);
+    CheckpointKeeper keeper(state_, folder, plan_, {}, listeners_, forecast_, /*is_saved=*/false);
     c.change();
     EXPECT_ERROR(keeper.save_last(/*must=*/false), ExitCode::disk, c.saved_in + "; the same command with --output_dir");
     another.reset();
@@ -117,12 +122,74 @@ TEST_F(CheckpointKeeperTest, AFolderThatIsNoLongerTheRunsIsNotWrittenTo) {
   }
 }
 
-TEST_F(CheckpointKeeperTest, AFolderThatWasMovedAndLinkedIsStillTheRuns) {
+TEST_P(CheckpointKeeperTest, AFolderThatWasMovedAndLinkedIsStillTheRuns) {
   fs::rename(root_, moved_), fs::create_symlink(moved_, root_);
   update();
   keeper_.save_last(/*must=*/true);
   EXPECT_TRUE(fs::exists(moved_ / kLastCheckpoint));
 }
+
+TEST_P(CheckpointKeeperTest, WhatIsWantedWhenARunStopsIsWritten) {
+  update();
+  state_.evaluated_step = 1;
+  keeper_.save_best(2.5), keeper_.save_due();
+  keeper_.save_the_rest();
+  for (const std::string& path : {folder_.best_path(), folder_.checkpoint_path()})
+    EXPECT_EQ(load_checkpoint(path).best_val_loss, 2.5) << path;
+  EXPECT_TRUE(has(numbered_checkpoint(1)));
+  EXPECT_TRUE(keeper_.is_saved());
+}
+
+TEST_P(CheckpointKeeperTest, WhatChangesAfterwardsIsNotInTheFile) {
+  update();
+  const at::Tensor first = state_.model.parameters().values().front().second.detach(), before = first.clone();
+  keeper_.save_due(), keeper_.begin_writing();
+  first.add_(1);
+  update();
+  keeper_.settle();
+  EXPECT_EQ(keeper_.saved_step(), 1);
+  EXPECT_FALSE(keeper_.is_saved());
+  const Checkpoint saved = load_checkpoint(folder_.checkpoint_path());
+  EXPECT_EQ(saved.step, 1);
+  EXPECT_TRUE(saved.model.front().second.equal(before)) << saved.model.front().first;
+}
+
+TEST_P(CheckpointKeeperTest, ABestOneThatTheDiskRefusesKeepsNoOtherFromBeingWritten) {
+  fs::create_directory(folder_.best_path());
+  update();
+  state_.evaluated_step = 1;
+  keeper_.save_best(2.5), keeper_.save_due(), write();
+  EXPECT_TRUE(std::isinf(load_checkpoint(folder_.checkpoint_path()).best_val_loss)) << "no file holds the best";
+  EXPECT_TRUE(has(numbered_checkpoint(1)));
+  update();
+  state_.evaluated_step = 2;
+  fs::remove(folder_.best_path());
+  keeper_.save_the_rest();
+  EXPECT_FALSE(has(fs::path(folder_.best_path()).filename())) << "this state was not the best";
+}
+
+TEST_P(CheckpointKeeperTest, AnErrorBeforeABestOneIsWrittenDoesNotMakeItTheBest) {
+  update();
+  keeper_.save_best(2.5);
+  keeper_.save_last(/*must=*/true);
+  EXPECT_TRUE(std::isinf(load_checkpoint(folder_.checkpoint_path()).best_val_loss));
+}
+
+TEST_P(CheckpointKeeperTest, OneThatTheDiskRefusesLeavesTheOneBefore) {
+  update();
+  keeper_.save_due(), write();
+  fs::rename(folder_.checkpoint_path(), root_ / "kept"), fs::create_directory(folder_.checkpoint_path());
+  update();
+  test::CapturedLog log;
+  keeper_.save_due(), write();
+  EXPECT_NE(log.text().find("training continues"), std::string::npos) << log.text();
+  EXPECT_EQ(keeper_.saved_step(), 1);
+  EXPECT_FALSE(keeper_.is_saved());
+  EXPECT_FALSE(keeper_.is_saving());
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, CheckpointKeeperTest, testing::Values(AsyncCheckpoint::off, AsyncCheckpoint::on),
+                         [](const auto& way) { return way.param == AsyncCheckpoint::on ? "background" : "at_once"; });
 
 }  // namespace
 }  // namespace gpt

@@ -16,6 +16,7 @@ enum class AmpMode { automatic, autocast, end_to_end };
 // YAML: auto | default | reduce-overhead | max-autotune
 enum class CompileMode { automatic, standard, reduce_overhead, max_autotune };
 enum class AttentionKernel { automatic, cudnn, flash, efficient, math };
+enum class AsyncCheckpoint { automatic, on, off };  // YAML: auto | true | false
 // Some of cuDNN's kernels can represent the probability of dropout only in sixteenths and silently round any other, although the remaining
 // values are scaled for the probability that was asked for. LibTorch refuses that in versions after 2.11 (pytorch/pytorch#174245).
 inline bool cudnn_knows_dropout(double probability) { return std::floor(16 * probability) == 16 * probability; }
@@ -82,6 +83,7 @@ struct CadenceConfig {
   std::optional<int64_t> eval_batches;  // auto: enough for a standard error below 0.5 %; 0 = the whole validation split
   int64_t patience = 0;                 // evaluations without a new best that end the run; 0 = none do
   Interval checkpoint_interval{600, Interval::Unit::seconds};  // the only one that may be a time
+  AsyncCheckpoint async_checkpoint = AsyncCheckpoint::automatic;
   int64_t keep_last = 0;  // numbered checkpoints kept beside ckpt.pt and ckpt_best.pt
   Interval sample_interval{0, Interval::Unit::run};
   int64_t sample_tokens = 200;

@@ -1,23 +1,26 @@
-// What of a run is on disk: ckpt.pt, the best checkpoint and the numbered ones, when each is due, and what they lack.
+// What of a run is on disk: ckpt.pt, the best checkpoint and the numbered ones, when each is due, and what they lack. They are written
+// at once or, with training.async_checkpoint, while training goes on: those of one step from one copy of the state.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "gpt/report/listener.h"
 #include "gpt/run/folder.h"
 #include "gpt/run/forecast.h"
 #include "gpt/run/plan.h"
 #include "gpt/run/state.h"
+#include "gpt/train/background_save.h"
 
 namespace gpt {
 
 class CheckpointKeeper {
  public:
   // `is_saved`: ckpt.pt of the folder holds this state already.
-  CheckpointKeeper(run::State& state, const run::Folder& folder, const run::Plan& plan, int64_t keep_last,
+  CheckpointKeeper(run::State& state, const run::Folder& folder, const run::Plan& plan, const CadenceConfig& cadence,
                    Listeners& listeners, run::Forecast& forecast, bool is_saved);
 
   void state_changed();  // by an update or an evaluation: ckpt.pt does not hold it yet
@@ -25,12 +28,19 @@ class CheckpointKeeper {
   void save_due();       // ckpt.pt and, with keep_last, a numbered one
 
   // The state was evaluated as the best so far. Its loss becomes the run's best only once the file that holds it is saved:
-  // otherwise a later evaluation must count as worth saving again.
+  // otherwise a later evaluation must count as worth saving again, so that settle() comes before it.
   void save_best(double loss);
 
-  // ckpt.pt. Where the disk refuses it, training continues, unless the file `must` be there: then throws gpt::Error(disk).
-  void save_last(bool must) { save(folder_.checkpoint_path(), must); }
+  // Writes what the last two asked for, at once or in the background; must be called before the state changes. Waits for what is still
+  // being written.
+  void begin_writing();
+  void notice_written();  // takes note of what has been written meanwhile
+  void settle();          // the same, after it has waited for it; the first time that training waits, a line says so
+
+  // ckpt.pt, at once. Where the disk refuses it, training continues, unless the file `must` be there: then throws gpt::Error(disk).
+  void save_last(bool must);
   void save_the_rest();  // at the end: what ckpt.pt lacks, and a best checkpoint that could not be written before
+  void leave_background();  // as settle(), but an error is a line, and the copy's memory is free then
 
   // Before anything is written to the run's folder: where that is not in place any more, ckpt.pt is saved in its refuge, and the
   // run ends with gpt::Error(disk).
@@ -42,20 +52,47 @@ class CheckpointKeeper {
   bool is_saving() const { return is_saving_; }       // one has begun and has not ended: an exception left it
 
  private:
+  // The files that one state is to be written to, in this order.
+  struct Wanted {
+    std::optional<double> best;  // the best checkpoint, whose loss this is
+    double best_before = 0;      // the run's best loss without it
+    bool last = false, numbered = false;
+  };
+  struct UnsavedBest {
+    double loss;
+    int64_t step;
+  };
+  struct Written : Wanted {
+    int64_t step = 0, changes = 0;
+  };
+
   bool interval_has_passed() const;
+  bool writes_in_background(const Checkpoint& state);
+  std::vector<std::string> paths_of(const Wanted& wanted) const;
+  void write_now(const Wanted& wanted);
   bool save(const std::string& path, bool must);  // false: the disk refused it
+  void finish_background();
+  void take_note(const BackgroundSave::Outcome& outcome);
+  void give_up_best(const Wanted& wanted, int64_t step);
+  void has_written(const std::string& path, int64_t step, int64_t changes);
 
   run::State& state_;
   const run::Folder& folder_;
   const run::Plan plan_;
-  const int64_t keep_last_;
+  const CadenceConfig cadence_;
   Listeners& listeners_;
   run::Forecast& forecast_;
   bool is_saved_, has_saved_;
   int64_t saved_step_;
+  int64_t changes_ = 0;  // of the state so far
+  Wanted wanted_;
+  Written in_background_;
+  BackgroundSave background_;
+  std::optional<bool> is_background_;  // decided when the first file is wanted
+  bool is_slowness_announced_ = false;
   bool is_saving_ = false;
   bool waits_ = false;                  // a checkpoint is due, but the last update was skipped
-  std::optional<double> unsaved_best_;  // the loss of the last evaluation, if it was the best and could not be saved
+  std::optional<UnsavedBest> unsaved_best_;  // an evaluation that was the best, but could not be saved
   std::chrono::steady_clock::time_point saved_at_ = std::chrono::steady_clock::now();  // or last tried to
 };
 

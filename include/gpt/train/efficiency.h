@@ -10,7 +10,7 @@ namespace gpt {
 
 // Of so many steps of a run, from the speeds of this machine, which are measured in half a second when the steps are over: nothing of
 // the run is changed by it, and how long the run took is known. Nothing for one of less than half a minute, where half a second would
-// be felt, and where memory is too short to measure anything. `step` and `at` are left to the caller.
+// be felt, and where measuring fails. `step` and `at` are left to the caller.
 std::optional<EfficiencyRecord> measure_efficiency(const run::Setup& setup, const TimingRecord& steps,
                                                    double run_seconds);
 

@@ -76,8 +76,8 @@ __global__ void __launch_bounds__(kMostThreads) add_norm_kernel(AddNormRows<T, B
   });
 }
 
-// What the backward pass reads of a row. Where a thread has one group of it, all of the next row is fetched ahead; for two of two
-// groups there are no registers.
+// What the backward pass reads of a row. Where a thread has one group of it, all of the next row is fetched ahead; two rows of two
+// groups do not fit into the registers.
 template <int kGroups>
 inline constexpr bool is_fetched_ahead = kGroups == 1;
 

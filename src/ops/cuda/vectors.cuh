@@ -27,8 +27,8 @@ struct alignas(16) Pack {
   T values[16 / sizeof(T)];
 };
 
-// A group as memory has it, in registers that are not taken apart before its values are asked for: what is taken apart has arrived, so
-// that a load of elements waits where it stands. If they have 16 bits it takes half of the registers of their values.
+// A group as memory has it. Unpacking an element waits for its load, so that a group stays packed until its values are needed. If they
+// have 16 bits it takes half of their registers.
 template <class T>
 struct StoredGroup {
   static constexpr int kWidth = 16 / sizeof(T), kPacks = kGroup / kWidth;

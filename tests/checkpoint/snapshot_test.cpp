@@ -1,0 +1,45 @@
+#include "gpt/checkpoint/snapshot.h"
+
+#include <ATen/ops/ones.h>
+#include <gtest/gtest.h>
+
+#include "checkpoint/sample_checkpoint.h"
+#include "src/checkpoint/parts.h"
+
+namespace gpt {
+namespace {
+
+void expect_same(const NamedTensors& got, const NamedTensors& expected) {
+  ASSERT_EQ(got.size(), expected.size());
+  for (size_t i = 0; i < got.size(); ++i) {
+    EXPECT_EQ(got[i].first, expected[i].first);
+    EXPECT_EQ(got[i].second.scalar_type(), expected[i].second.scalar_type()) << got[i].first;
+    EXPECT_TRUE(got[i].second.equal(expected[i].second)) << got[i].first;
+  }
+}
+
+TEST(Snapshot, HoldsWhatTheStateWas) {
+  const Checkpoint state = test::sample_checkpoint();
+  NamedTensors before;
+  for (const auto& [name, tensor] : checkpoint::tensors_of(state)) before.emplace_back(name, tensor.clone());
+  Snapshot snapshot;
+  const Checkpoint copy = snapshot.take(state);
+  for (const auto& [name, tensor] : checkpoint::tensors_of(state)) tensor.zero_();
+  expect_same(checkpoint::tensors_of(copy), before);
+  EXPECT_EQ(copy.step, state.step);
+  EXPECT_EQ(copy.tokenizer, state.tokenizer);
+}
+
+TEST(Snapshot, TakesItsMemoryOnce) {
+  const Checkpoint state = test::sample_checkpoint();
+  Snapshot snapshot;
+  const void* const first = snapshot.take(state).model.front().second.const_data_ptr();
+  EXPECT_EQ(snapshot.take(state).model.front().second.const_data_ptr(), first);
+  Checkpoint larger = state;
+  larger.model.emplace_back("another", at::ones({100'000}));
+  expect_same(snapshot.take(larger).model, larger.model);
+  EXPECT_GT(Snapshot::bytes_of(larger), Snapshot::bytes_of(state) + 399'999);
+}
+
+}  // namespace
+}  // namespace gpt
