@@ -16,7 +16,8 @@ source "$(dirname "$0")/steps.sh"
 out=$(realpath -m "${1:?usage: scripts/kernels_gpu.sh FOLDER [FLAGS of gpt-bench measure]}") device=cuda
 source scripts/measured_parts.sh
 flags=("${@:2}")
-((${#flags[@]})) || flags=("${gpt2_124m[@]}" --data data/shakespeare.txt --device "$device" --batch_size "$(sequences)")
+((${#flags[@]})) ||
+  flags=("${gpt2_124m[@]}" --data data/shakespeare.txt --device "$device" --batch_size "$(sequences)" --compile_mode default)
 ncu=$(cuda_tool ncu)
 mkdir -p "$out"
 rm -f "$out/kernels.csv"

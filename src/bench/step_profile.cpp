@@ -235,10 +235,9 @@ std::vector<std::string> advice(const StepProfile& profile) {
                   as_share(head)));
   result.add(execution.use_compile && execution.gradient_checkpointing >= GradientCheckpointing::selective, kMuch,
              "`training.gradient_checkpointing: norm` computes no products twice, if there is memory for it.");
-  result.add(
-      cuda && launching > 1 - kMuch && has_graphs && !records(profile), launching,
-      "The device waits for the host, which launches kernels one by one: `training.compile_mode: auto` "
-      "records the step; a larger `training.batch_size` helps too.");
+  result.add(cuda && launching > 1 - kMuch && has_graphs && !records(profile), launching,
+             "The device waits for the host, which launches kernels one by one: `training.compile_mode: auto` "
+             "records the step; a larger `training.batch_size` helps too.");
   result.add(!cuda && between > kMuch, between,
              fmt::format(
                  "{} of a step is spent between operators: a larger `training.batch_size` shares it among more tokens.",

@@ -24,7 +24,7 @@ struct AppliedActivation {
   Activation activation;
   Dropout dropout;
   std::shared_ptr<RowSums> of_x = nullptr, of_in = nullptr;  // what layers want of the gradients
-  std::shared_ptr<GeluGradient> by_layer = nullptr;           // the gradient of x, where the next layer has computed it
+  std::shared_ptr<GeluGradient> by_layer = nullptr;          // the gradient of x, where the next layer has computed it
 };
 
 at::Tensor compute(const AppliedActivation& applied, const at::Tensor& x, const at::Tensor& in) {
@@ -51,8 +51,9 @@ struct Activate : torch::autograd::Function<Activate> {
     const auto& [activation, dropout, of_x, of_in, by_layer] = kept<AppliedActivation>(*context);
     if (by_layer && by_layer->gradient.defined()) {
       const GeluGradient written = std::exchange(*by_layer, {});
-      TORCH_CHECK(written.gradient.is_same(gradients[0]),
-                  "activation: a layer has multiplied its gradient by GELU's slope, but it is not the only one that took the result");
+      TORCH_CHECK(
+          written.gradient.is_same(gradients[0]),
+          "activation: a layer has multiplied its gradient by GELU's slope, but it is not the only one that took the result");
       give_row_sums(of_x, written.gradient, written.sums);
       return {written.gradient, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
     }
@@ -109,8 +110,9 @@ std::optional<GeluSource> claim_gelu(const at::Tensor& y) {
 }
 
 void gelu_backward(const at::Tensor& x, const at::Tensor& gradient, const at::Tensor& sums) {
-  const at::Tensor parts = kernels_of(x).activation_backward(Activation::gelu, Dropout(), x, /*in=*/{}, gradient, gradient,
-                                                             /*in_gradient=*/{}, /*sums_rows=*/true);
+  const at::Tensor parts =
+      kernels_of(x).activation_backward(Activation::gelu, Dropout(), x, /*in=*/{}, gradient, gradient,
+                                        /*in_gradient=*/{}, /*sums_rows=*/true);
   sums.copy_(parts.defined() ? parts.select(1, 0).sum(0) : gradient.sum(0, /*keepdim=*/false, at::kFloat));
 }
 

@@ -14,11 +14,11 @@
 #include <utility>
 #include <vector>
 
+#include "gelu_gradient.h"
 #include "gpt/ops/activation.h"
 #include "gpt/ops/part.h"
 #include "gpt/products/row_product.h"
 #include "gpt/products/tuned_product.h"
-#include "gelu_gradient.h"
 #include "kept.h"
 #include "kernels.h"
 #include "repeat.h"
@@ -46,7 +46,8 @@ struct LinearContext {
   std::vector<std::shared_ptr<RowSums>> sums;  // sums of the layers' gradients, where they have a bias
   MatrixLibrary library;
   Repeat repeat;  // computes the input again, where that is not saved
-  std::optional<GeluSource> gelu = std::nullopt;  // where the input comes from, if the product can multiply by the slope
+  std::optional<GeluSource> gelu =
+      std::nullopt;  // where the input comes from, if the product can multiply by the slope
 };
 
 // Any number of layers that take the same input, whose gradient adds up the products of all.

@@ -133,7 +133,8 @@ Check check_memory(const ModelConfig& model, const TrainingConfig& training, con
   }
   const auto copy = static_cast<double>(checkpoint_bytes(model, training));
   if (is_to_be_copied(training.cadence.async_checkpoint, copy)) {
-    check.detail += fmt::format("; and, where the host has it, {} for a copy to write checkpoints from", format_bytes(copy));
+    check.detail +=
+        fmt::format("; and, where the host has it, {} for a copy to write checkpoints from", format_bytes(copy));
     check.values.emplace_back("checkpoint_copy", copy);
   }
   check.values.emplace_back("needed_bytes", needed);

@@ -138,9 +138,13 @@ at::Tensor product_with_bias(const at::Tensor& rows, const at::Tensor& weight, c
 at::Tensor product_through_gelu(const at::Tensor& a, const at::Tensor& b, const at::Tensor& x, const at::Tensor& sums,
                                 GeluBackwardKernel kernel) {
   const at::Tensor result = at::empty({a.size(0), b.size(1)}, a.options());
-  compute(
-      {.a = a, .b = b, .result = result, .gelu_input = x.view(result.sizes()), .sums = sums, .gelu_backward_kernel = kernel},
-      MatrixLibrary::aten);
+  compute({.a = a,
+           .b = b,
+           .result = result,
+           .gelu_input = x.view(result.sizes()),
+           .sums = sums,
+           .gelu_backward_kernel = kernel},
+          MatrixLibrary::aten);
   return result;
 }
 

@@ -85,8 +85,9 @@ void CheckpointKeeper::begin_writing() {
   Checkpoint state = state_.capture();
   if (!writes_in_background(state)) return write_now(wanted);
   const auto write_instead = [&](const std::exception& why) {
-    log::info(fmt::format("Training waits until the checkpoint is written, which it cannot be in the background now: {}",
-                          first_line(why.what())));
+    log::info(
+        fmt::format("Training waits until the checkpoint is written, which it cannot be in the background now: {}",
+                    first_line(why.what())));
     write_now(wanted);
   };
   const double best_before = wanted.best ? wanted.best_before : state.best_val_loss;
@@ -111,9 +112,10 @@ bool CheckpointKeeper::writes_in_background(const Checkpoint& state) {
     log::info(fmt::format("Checkpoints are written while training goes on, from a copy of {} in the host's memory",
                           format_bytes(bytes)));
   } else if (cadence_.async_checkpoint == AsyncCheckpoint::on) {
-    log::warn(fmt::format("training.async_checkpoint needs a copy of {}, for which the host has no memory: training waits "
-                          "while checkpoints are written",
-                          format_bytes(bytes)));
+    log::warn(
+        fmt::format("training.async_checkpoint needs a copy of {}, for which the host has no memory: training waits "
+                    "while checkpoints are written",
+                    format_bytes(bytes)));
   }
   return *is_background_;
 }
@@ -132,9 +134,10 @@ void CheckpointKeeper::notice_written() {
 
 void CheckpointKeeper::settle() {
   if (background_.is_under_way() && !background_.has_ended() && !std::exchange(is_slowness_announced_, true)) {
-    log::warn(fmt::format("step {}: training waits, because the checkpoint of step {} is still being written: lengthen "
-                          "training.checkpoint_interval, or write to a faster disk",
-                          state_.step, in_background_.step));
+    log::warn(
+        fmt::format("step {}: training waits, because the checkpoint of step {} is still being written: lengthen "
+                    "training.checkpoint_interval, or write to a faster disk",
+                    state_.step, in_background_.step));
   }
   finish_background();
 }

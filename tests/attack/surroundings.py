@@ -32,6 +32,7 @@ RUNS = {
     "order": {"data.text": "text.txt", "data.order": "simpler_first"},
     "stages": {"data.text": "text.txt", "data.stages": "[{from: 0, block_size: 8}, {from: 6, mix: {main: 1, short.txt: 2}}, "
                                                        "{from: 15, block_size: 12, mix: {short.txt: 1}}]"},
+    "background": {"data.text": "text.txt", "training.async_checkpoint": "true"},
     "bin": {"data.bin": "data/tokens_bpe.bin", "data.metadata": "data/tokens_bpe_metadata.json"},
 }
 

@@ -21,8 +21,7 @@ inline constexpr OptimizerConfig kConfig{.weight_decay = 0.1, .beta1 = 0.9, .bet
 inline void expect_same_bits(const NamedTensors& a, const NamedTensors& b) {
   const auto bytes_of = [](const at::Tensor& x) { return x.detach().cpu().view(at::kByte); };
   ASSERT_EQ(a.size(), b.size());
-  for (size_t i = 0; i < a.size(); ++i)
-    EXPECT_TRUE(bytes_of(a[i].second).equal(bytes_of(b[i].second))) << a[i].first;
+  for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(bytes_of(a[i].second).equal(bytes_of(b[i].second))) << a[i].first;
 }
 
 inline NamedTensors clone(const NamedTensors& tensors) {

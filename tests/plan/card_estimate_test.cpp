@@ -31,7 +31,9 @@ TEST(EstimateStep, IsWhatWasMeasured) {
     return 1000 * step(card, model, training, form).total();
   };
   constexpr double kNear = 0.1;
-  const auto expect = [](double estimated, double measured) { EXPECT_NEAR(estimated / measured, 1, kNear) << measured; };
+  const auto expect = [](double estimated, double measured) {
+    EXPECT_NEAR(estimated / measured, 1, kNear) << measured;
+  };
   const ModelConfig small = gpt2(12, 12, 768);
   expect(milliseconds("H100 SXM", small, 64), 116.3);
   expect(milliseconds("H100 SXM", small, 64, /*has_own=*/false), 189.8);

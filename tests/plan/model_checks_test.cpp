@@ -111,7 +111,8 @@ TEST(CheckMemory, AnswersWhetherItFitsAndNamesEveryPart) {
   for (const auto& [name, value] : check.values) {
     if (name == "needed_bytes") needed = std::get<double>(value);
     if (name == "largest_batch_size") largest = std::get<int64_t>(value);
-    if (name != "needed_bytes" && name != "available_bytes" && name != "largest_batch_size" && name != "checkpoint_copy")
+    if (name != "needed_bytes" && name != "available_bytes" && name != "largest_batch_size" &&
+        name != "checkpoint_copy")
       sum += std::get<double>(value);
   }
   EXPECT_DOUBLE_EQ(needed, estimate.total() + 3e8);

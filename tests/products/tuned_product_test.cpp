@@ -236,7 +236,8 @@ TEST(Product, ItsGradientThroughGeluIsThatOfAutograd) {
     const at::Tensor a = at::randn({kM, kK}).to(type), b = at::randn({kK, kN}).to(type), sums = at::zeros({kN}, type);
     const at::Tensor x = at::randn({kM, kN}).to(type);
     const at::Tensor result = product_through_gelu(a, b, x, sums, gelu_backward);
-    const at::Tensor exact_x = x.to(at::kDouble).requires_grad_(), of_gelu = a.to(at::kDouble).matmul(b.to(at::kDouble));
+    const at::Tensor exact_x = x.to(at::kDouble).requires_grad_(),
+                     of_gelu = a.to(at::kDouble).matmul(b.to(at::kDouble));
     at::gelu(exact_x, "tanh").backward(of_gelu);
     const at::Tensor expected = exact_x.grad(), summed = expected.sum(0);
     // A sum over kK, which is rounded, times a slope below 1.2, which is rounded again.

@@ -19,9 +19,9 @@ std::string expected_attention(const ModelConfig& model, const ExecutionConfig& 
 // Seconds of one update. The host launches kernels while the card computes, so that the longer of the two counts; those of a graph the
 // card launches itself, in between.
 struct StepEstimate {
-  double products = 0;  // the model's FLOPs, at a share of the card's peak
-  double memory = 0;    // what the operators between the products and the update read and write
-  double launches = 0;  // launches of kernels
+  double products = 0;       // the model's FLOPs, at a share of the card's peak
+  double memory = 0;         // what the operators between the products and the update read and write
+  double launches = 0;       // launches of kernels
   bool is_recorded = false;  // as graphs
   double total() const;
 };

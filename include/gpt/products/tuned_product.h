@@ -25,7 +25,7 @@ struct Product {
   at::Tensor gelu = {};              // (M, N), becomes GELU(result) in its tanh form; or undefined
   GeluKernel gelu_kernel = nullptr;  // computes it where the product's own kernel does not
   // The result is at first the gradient of GELU(gelu_input), (M, N), and becomes that of gelu_input, with the sums of its columns (N).
-  at::Tensor gelu_input = {}, sums = {};               // both, or undefined
+  at::Tensor gelu_input = {}, sums = {};              // both, or undefined
   GeluBackwardKernel gelu_backward_kernel = nullptr;  // computes them where the product's own kernel does not
 };
 

@@ -16,9 +16,9 @@ class BackgroundSave {
  public:
   // What one copy is written to.
   struct Files {
-    std::vector<std::string> paths;    // in this order
-    double best_before = 0;            // the best loss that the later ones have if the first cannot be written
-    std::function<bool()> may_write;   // asked before each; where it says no, none is written any more
+    std::vector<std::string> paths;   // in this order
+    double best_before = 0;           // the best loss that the later ones have if the first cannot be written
+    std::function<bool()> may_write;  // asked before each; where it says no, none is written any more
   };
   struct Outcome {
     std::vector<std::string> written, refused;  // paths that were written; what the disk said about others

@@ -39,7 +39,7 @@ class CheckpointKeeper {
 
   // ckpt.pt, at once. Where the disk refuses it, training continues, unless the file `must` be there: then throws gpt::Error(disk).
   void save_last(bool must);
-  void save_the_rest();  // at the end: what ckpt.pt lacks, and a best checkpoint that could not be written before
+  void save_the_rest();     // at the end: what ckpt.pt lacks, and a best checkpoint that could not be written before
   void leave_background();  // as settle(), but an error is a line, and the copy's memory is free then
 
   // Before anything is written to the run's folder: where that is not in place any more, ckpt.pt is saved in its refuge, and the
@@ -91,7 +91,7 @@ class CheckpointKeeper {
   std::optional<bool> is_background_;  // decided when the first file is wanted
   bool is_slowness_announced_ = false;
   bool is_saving_ = false;
-  bool waits_ = false;                  // a checkpoint is due, but the last update was skipped
+  bool waits_ = false;                       // a checkpoint is due, but the last update was skipped
   std::optional<UnsavedBest> unsaved_best_;  // an evaluation that was the best, but could not be saved
   std::chrono::steady_clock::time_point saved_at_ = std::chrono::steady_clock::now();  // or last tried to
 };

@@ -66,9 +66,20 @@ __device__ StoredGroup<T> fetch(const T* from, int64_t count) {
   return group;
 }
 
+// Its values at once. Not by fetch(): the compiler would split the stores of kernels that add to what they load.
 template <bool is_whole, class T>
 __device__ Group load(const T* from, int64_t count) {
-  return fetch<is_whole>(from, count).values();
+  Group group;
+  if constexpr (is_whole) {
+    constexpr int kWidth = 16 / sizeof(T);
+    for (int pack = 0; pack < kGroup / kWidth; ++pack) {
+      const Pack<T> loaded = reinterpret_cast<const Pack<T>*>(from)[pack];
+      for (int i = 0; i < kWidth; ++i) group.values[pack * kWidth + i] = static_cast<float>(loaded.values[i]);
+    }
+  } else {
+    for (int i = 0; i < kGroup; ++i) group.values[i] = i < count ? static_cast<float>(from[i]) : 0.0f;
+  }
+  return group;
 }
 
 template <bool is_whole, class T>
