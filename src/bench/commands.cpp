@@ -34,6 +34,7 @@
 #include "gpt/device/cpu_allocator.h"
 #include "gpt/device/cpu_threads.h"
 #include "gpt/device/device.h"
+#include "gpt/device/precision.h"
 #include "gpt/plan/resolve.h"
 #include "gpt/run/automatic_sizes.h"
 
@@ -167,8 +168,10 @@ std::string measure_one(const Config& config, const Options& options) {
 }
 
 std::string measure_machine_of(const Config& config, const Options& /*options*/) {
-  const run::Setup setup = plan::resolve(config);
-  return to_json(plan::measure_machine(setup.device.device, setup.precision.compute_type()));
+  const DeviceInfo device = describe_device(select_device(config.device).device);
+  const Precision precision = resolve_precision(config.training.precision, device);
+  apply_precision(precision, config.training.execution.deterministic);
+  return to_json(plan::measure_machine(device.device, precision.compute_type()));
 }
 
 std::string learn_one(const Config& config, const Options& options) {

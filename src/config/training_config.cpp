@@ -267,7 +267,9 @@ std::vector<Option> cadence(TrainingConfig& c) {
                                                      {"false", AsyncCheckpoint::off}}),
        .help =
            "write checkpoints while training goes on, from a copy in the memory of the host; auto = where a checkpoint has "
-           "at least 100 MB and the copy fits"},
+           "at least 100 MB and the copy fits",
+       .if_true = "true",
+       .if_false = "false"},
       {.name = "keep_last",
        .target = &c.cadence.keep_last,
        .help = "how many numbered checkpoints to keep besides ckpt.pt and ckpt_best.pt",

@@ -19,6 +19,14 @@
 #include "gpt/train/stopwatch.h"
 
 namespace gpt {
+namespace {
+
+// A full disk is no reason to lose the run: the old file remains, and the next interval tries again.
+void warn_of_refusal(const std::string& why) {
+  log::warn(why + "; training continues, and the next checkpoint tries again");
+}
+
+}  // namespace
 
 CheckpointKeeper::CheckpointKeeper(run::State& state, const run::Folder& folder, const run::Plan& plan,
                                    const CadenceConfig& cadence, Listeners& listeners, run::Forecast& forecast,
@@ -82,17 +90,16 @@ void CheckpointKeeper::begin_writing() {
   require_folder();
   const Wanted wanted = std::exchange(wanted_, {});
   if (wanted.last) saved_at_ = std::chrono::steady_clock::now();
-  Checkpoint state = state_.capture();
-  if (!writes_in_background(state)) return write_now(wanted);
+  if (!writes_in_background()) return write_now(wanted);
   const auto write_instead = [&](const std::exception& why) {
     log::info(
         fmt::format("Training waits until the checkpoint is written, which it cannot be in the background now: {}",
                     first_line(why.what())));
     write_now(wanted);
   };
-  const double best_before = wanted.best ? wanted.best_before : state.best_val_loss;
+  const double best_before = wanted.best ? wanted.best_before : state_.best_val_loss;
   try {
-    background_.begin(std::move(state), {paths, best_before, [this] { return folder_.is_in_place(); }});
+    background_.begin(state_.capture(), {paths, best_before, [this] { return folder_.is_in_place(); }});
   } catch (const std::bad_alloc& error) { return write_instead(error); } catch (const std::system_error& error) {
     return write_instead(error);
   }
@@ -102,10 +109,10 @@ void CheckpointKeeper::begin_writing() {
 }
 
 // Beside the copy a tenth of all memory stays free, for other programs.
-bool CheckpointKeeper::writes_in_background(const Checkpoint& state) {
+bool CheckpointKeeper::writes_in_background() {
   constexpr double kLeftFree = 0.1;
   if (is_background_) return *is_background_;
-  const auto bytes = static_cast<double>(Snapshot::bytes_of(state)),
+  const auto bytes = static_cast<double>(state_.checkpoint_bytes()),
              room = static_cast<double>(free_bytes(at::kCPU)) - kLeftFree * static_cast<double>(host::memory_bytes());
   is_background_ = bytes <= room && is_to_be_copied(cadence_.async_checkpoint, bytes);
   if (*is_background_) {
@@ -153,8 +160,7 @@ void CheckpointKeeper::take_note(const BackgroundSave::Outcome& outcome) {
   if (of.numbered) folder_.remove_old_numbered(cadence_.keep_last);
   if (of.best && std::find(written.begin(), written.end(), folder_.best_path()) == written.end())
     give_up_best(of, of.step);
-  for (const std::string& why : outcome.refused)
-    log::warn(fmt::format("{}; training continues, and the next checkpoint tries again", why));
+  for (const std::string& why : outcome.refused) warn_of_refusal(why);
   if (!outcome.error) return;
   is_saving_ = true;
   std::rethrow_exception(outcome.error);
@@ -215,10 +221,9 @@ bool CheckpointKeeper::save(const std::string& path, bool must) {
   try {
     save_checkpoint(path, state_.capture());
   } catch (const Error& error) {
-    // A full disk is no reason to lose the run: the old file remains, and the next interval tries again.
     if (must || error.code() != ExitCode::disk) throw;
     is_saving_ = false;
-    log::warn(fmt::format("{}; training continues, and the next checkpoint tries again", error.what()));
+    warn_of_refusal(error.what());
     return false;
   }
   is_saving_ = false;

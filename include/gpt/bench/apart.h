@@ -9,9 +9,9 @@
 
 namespace gpt::bench {
 
-// As measure(), plan::measure_machine() and learn(), by the verbs of these names of the program that calls them. A signal that stops this program is passed
-// on; then the result is nothing. The process never outlives this one, which a second Ctrl-C ends at once. Throws gpt::Error with
-// the last line that the process wrote when it failed.
+// As measure(), plan::measure_machine() and learn(), by the verbs of these names of the program that calls them. A signal that stops
+// this program is passed on; then the result is nothing. The process never outlives this one, which a second Ctrl-C ends at once.
+// Throws gpt::Error with the last line that the process wrote when it failed.
 std::optional<Measurement> measure_apart(const Config& config, const MeasurementLength& length);
 // Of the products of a configuration, measured once for each type and device.
 std::optional<plan::MachineSpeed> machine_speed_apart(const Config& config);

@@ -1,4 +1,5 @@
-// Where the time of a training step goes, part by part, how far each is from what this machine can do, and which settings would change that: `gpt-bench profile`.
+// Where the time of a training step goes, part by part, how far each is from what this machine can do, and which settings would change
+// that: `gpt-bench profile`.
 #pragma once
 
 #include <ATen/core/Tensor.h>

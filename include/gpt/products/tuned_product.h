@@ -1,6 +1,6 @@
 // Matrix products on a GPU, each by the fastest of LibTorch's way and what cuBLASLt's heuristics offer, with the bias, GELU and GELU's
-// slope in the same kernel or in kernels of their own: what training.compile_mode max-autotune adds. A product is measured on its own operands when
-// one of its kind is computed first, but never while a graph is recorded; the choice lasts for the process.
+// slope in the same kernel or in kernels of their own: what training.compile_mode max-autotune adds. A product is measured on its own
+// operands when one of its kind is computed first, but never while a graph is recorded; the choice lasts for the process.
 #pragma once
 
 #include <ATen/core/Tensor.h>

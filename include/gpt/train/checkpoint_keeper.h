@@ -67,7 +67,7 @@ class CheckpointKeeper {
   };
 
   bool interval_has_passed() const;
-  bool writes_in_background(const Checkpoint& state);
+  bool writes_in_background();
   std::vector<std::string> paths_of(const Wanted& wanted) const;
   void write_now(const Wanted& wanted);
   bool save(const std::string& path, bool must);  // false: the disk refused it
