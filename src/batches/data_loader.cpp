@@ -83,7 +83,8 @@ struct DataLoader::Impl {
     // The workers start the copies too: batches to come arrive while a step is computed.
     prefetcher =
         std::make_unique<OrderedPrefetcher<Transfer>>(workers, ahead, count, [this, from = position](int64_t batch) {
-          return Transfer(build_on_host(schedule.advanced(from, batch)), device);
+          const DataPosition at = schedule.advanced(from, batch);
+          return schedule.is_own(at) ? Transfer(build_on_host(at), device) : Transfer();
         });
   }
 
@@ -94,6 +95,12 @@ struct DataLoader::Impl {
     const Batch arrived = halves(workers > 0 ? prefetcher->next().take() : build_on_host(position));
     batch.inputs.copy_(arrived.inputs, /*non_blocking=*/true);
     batch.targets.copy_(arrived.targets, /*non_blocking=*/true);
+  }
+
+  void advance() {
+    position = schedule.advanced(position, 1);
+    const bool round_ended = position.sample == 0;
+    if (round_ended && !persistent_workers) prefetcher.reset();
   }
 };
 
@@ -140,11 +147,16 @@ DataLoader::~DataLoader() = default;
 
 BatchShape DataLoader::next_shape() const { return impl_->shape(impl_->position); }
 
+bool DataLoader::next_is_own() const { return impl_->schedule.is_own(impl_->position); }
+
 void DataLoader::next_into(const Batch& batch) {
   impl_->next_into(batch);
-  impl_->position = impl_->schedule.advanced(impl_->position, 1);
-  const bool round_ended = impl_->position.sample == 0;
-  if (round_ended && !impl_->persistent_workers) impl_->prefetcher.reset();
+  impl_->advance();
+}
+
+void DataLoader::skip() {
+  if (impl_->prefetcher) (void)impl_->prefetcher->next();
+  impl_->advance();
 }
 
 Batch DataLoader::next() {

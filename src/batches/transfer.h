@@ -17,6 +17,7 @@ namespace gpt {
 
 class Transfer {
  public:
+  Transfer() = default;  // of nothing
   // Starts it, from any thread. To overlap with computing, `host` must be pinned.
   Transfer(const at::Tensor& host, at::Device device) {
 #ifdef GPT_CUDA

@@ -19,7 +19,7 @@ const config::Guide kGuide = {
         R"(The same command continues a run that was stopped. The log goes to standard error; standard output has only what --help, --version, --print-config, --print-reference and --eval-only print.
 
 Exit status
-  0 done, 1 an unexpected error, 2 configuration or usage, 3 data, 4 checkpoint, 5 numerics, 7 memory, 8 disk, 9 quit without saving; 129, 130 and 143 after SIGHUP, Ctrl-C and SIGTERM, with everything saved that there was to save.
+  0 done, 1 an unexpected error, 2 configuration or usage, 3 data, 4 checkpoint, 5 numerics, 6 another process of the run was lost, 7 memory, 8 disk, 9 quit without saving; 129, 130 and 143 after SIGHUP, Ctrl-C and SIGTERM, with everything saved that there was to save.
 )"};
 
 int main_of(int argc, char** argv) {
@@ -31,6 +31,7 @@ int main_of(int argc, char** argv) {
            "eval-only", options.eval_only,
            "print the validation loss of the run's last checkpoint, over the whole split unless eval_batches is set, and exit")},
       run::choose_for_this_machine, kGuide);
+  options.arguments.assign(argv + 1, argv + argc);
   return command.handled ? 0 : static_cast<int>(train(command, options));
 }
 

@@ -28,4 +28,20 @@ int64_t largest_divisor(int64_t total, int64_t limit) {
   return divisor;
 }
 
+void deal_out(TrainingConfig& training, int64_t parts) {
+  int64_t &batch_size = training.batch_size, &steps = training.gradient_accumulation_steps;
+  const int64_t total = batch_size * steps;
+  if (steps % parts == 0) return;
+  const auto largest = [&](const auto& suits) {
+    int64_t size = batch_size;
+    while (size > 0 && !(total % size == 0 && suits(total / size))) --size;
+    return size;
+  };
+  int64_t size = largest([&](int64_t count) { return count % parts == 0; });
+  if (size == 0) size = largest([&](int64_t count) { return count >= parts; });
+  if (size == 0) return;
+  batch_size = size;
+  steps = total / size;
+}
+
 }  // namespace gpt::config

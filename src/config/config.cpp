@@ -28,7 +28,7 @@ std::vector<Option> options(Config& c) {
        .safe_on_resume = true,
        .is_path = true},
   };
-  for (std::vector<Option> section : {options(c.model), options(c.data), options(c.training)}) {
+  for (std::vector<Option> section : {options(c.model), options(c.data), options(c.training), options(c.distributed)}) {
     rows.insert(rows.end(), std::make_move_iterator(section.begin()), std::make_move_iterator(section.end()));
   }
   rows.push_back({.section = "report",

@@ -237,6 +237,43 @@ void validate_attention(const Config& config, const Faults& faults) {
                           dropout, std::round(16 * dropout) / 16));
 }
 
+// What the processes can divide among themselves.
+void validate_distributed(const Config& config, const Faults& faults) {
+  const DistributedConfig& d = config.distributed;
+  const TrainingConfig& t = config.training;
+  const auto is_power_of_two = [](int64_t n) { return (n & (n - 1)) == 0; };
+  if (!is_power_of_two(d.lanes)) {
+    faults.fail({"distributed.lanes"}, fmt::format("lanes must be a power of two, got {}; set it to {}", d.lanes,
+                                                   nearest(d.lanes, is_power_of_two)));
+  }
+  if (d.lanes > 1 && d.lanes % std::max<int64_t>(1, d.processes) != 0) {
+    faults.fail(
+        {"distributed.lanes", "distributed.processes"},
+        fmt::format("lanes {} cannot be divided among {} processes; set processes to a power of two of at most {}",
+                    d.lanes, d.processes, d.lanes));
+  }
+  if (d.lanes > 1 && t.precision.gradient_dtype == GradientDtype::bfloat16) {
+    faults.fail({"distributed.lanes", "training.gradient_dtype"},
+                "lanes give equal bits with float32 gradients only; set gradient_dtype to float32, or leave lanes out");
+  }
+  if (d.lanes > 1 && d.reduce_dtype == ReduceDtype::bfloat16) {
+    faults.fail(
+        {"distributed.lanes", "distributed.reduce_dtype"},
+        "lanes give equal bits only where float32 gradients are sent; leave out lanes or reduce_dtype bfloat16");
+  }
+  if (d.min_processes && d.processes > 0 && *d.min_processes > d.processes) {
+    faults.fail({"distributed.min_processes", "distributed.processes"},
+                fmt::format("min_processes {} is more than processes {}", *d.min_processes, d.processes));
+  }
+  const int64_t sequences =
+      t.batch_size == 0 ? t.total_batch_size.value_or(d.processes) : t.batch_size * t.gradient_accumulation_steps;
+  if (const int64_t parts = std::max(d.lanes, d.processes); sequences < parts) {
+    faults.fail({d.lanes > d.processes ? "distributed.lanes" : "distributed.processes", "training.batch_size"},
+                fmt::format("an update has {}, too few for {} {}: raise batch_size or total_batch_size",
+                            plural(sequences, "sequence"), parts, d.lanes > d.processes ? "lanes" : "processes"));
+  }
+}
+
 }  // namespace
 
 void validate(const Config& config, const std::string& origin, const Origins& origins) {
@@ -250,6 +287,7 @@ void validate(const Config& config, const std::string& origin, const Origins& or
   validate_model(config.model, faults);
   validate_data(config, faults);
   validate_batch(config, faults);
+  validate_distributed(config, faults);
   validate_stages(config, faults);
   validate_training(config.training, faults);
   validate_attention(config, faults);

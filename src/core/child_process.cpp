@@ -1,5 +1,6 @@
 #include "gpt/core/child_process.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -11,6 +12,7 @@
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 #include <thread>
 
@@ -22,6 +24,24 @@ namespace {
 
 [[noreturn]] void fail(const std::string& what, int number) {
   throw Error(ExitCode::failed_check, fmt::format("cannot {}: {}", what, std::generic_category().message(number)));
+}
+
+// For exec(), as long as the texts live.
+std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+std::vector<std::string> environment_with(const std::vector<std::string>& additions) {
+  std::vector<std::string> variables = additions;
+  const auto name_of = [](std::string_view variable) { return variable.substr(0, variable.find('=')); };
+  for (char** variable = environ; *variable; ++variable) {
+    const auto has_name = [&](const std::string& addition) { return name_of(addition) == name_of(*variable); };
+    if (std::none_of(additions.begin(), additions.end(), has_name)) variables.emplace_back(*variable);
+  }
+  return variables;
 }
 
 }  // namespace
@@ -51,10 +71,10 @@ std::string path_of_this_program() {
 }
 
 // Between fork() and exec() only what a signal handler may do is allowed.
-pid_t start_child(const std::vector<std::string>& command, const ChildStreams& streams) {
-  std::vector<char*> arguments;
-  for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
+pid_t start_child(const std::vector<std::string>& command, const ChildStreams& streams,
+                  const ChildAdditions& additions) {
+  const std::vector<std::string> variables = environment_with(additions.environment);
+  const std::vector<char*> arguments = pointers_to(command), environment = pointers_to(variables);
   const pid_t parent = getpid(), child = fork();
   if (child < 0) fail("start " + command[0], errno);
   if (child > 0) return child;
@@ -63,7 +83,8 @@ pid_t start_child(const std::vector<std::string>& command, const ChildStreams& s
   dup2(streams.in, STDIN_FILENO);
   dup2(streams.out, STDOUT_FILENO);
   dup2(streams.errors, STDERR_FILENO);
-  execv(arguments[0], arguments.data());
+  if (additions.descriptor >= 0) fcntl(additions.descriptor, F_SETFD, 0);
+  execve(arguments[0], arguments.data(), environment.data());
   _exit(kNotStarted);
 }
 

@@ -6,11 +6,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
@@ -70,8 +74,14 @@ class Log {
 
   // `shortened`: for a terminal that is too narrow for the message, unless it is empty.
   void write(Kind kind, std::string_view message, std::string_view shortened = {}) {
+    if (rank_ > 0 && kind != Kind::error) {
+      if (kind == Kind::warning && forward_) forward_(std::string(message));
+      return;
+    }
     const std::lock_guard lock(mutex_);
-    const std::string text = shown(kind, message), erase = status_.empty() ? "" : kEraseLine;
+    if (kind == Kind::warning) warnings_.emplace(message);
+    const std::string text = rank_ > 0 ? fmt::format("rank {}: {}", rank_, shown(kind, message)) : shown(kind, message);
+    const std::string erase = status_.empty() ? "" : kEraseLine;
     print(erase + coloured(kind) + (terminal_ ? fitted(kind, text, printable(shortened)) : text) + "\n" +
               drawn_status(),
           1 + std::count(text.begin(), text.end(), '\n'));
@@ -93,7 +103,7 @@ class Log {
 
   void status(std::string_view text) {
     const std::lock_guard lock(mutex_);
-    if (!terminal_ || (text.empty() && status_.empty())) return;
+    if (rank_ > 0 || !terminal_ || (text.empty() && status_.empty())) return;
     status_ = printable(text);
     if (status_.empty()) {
       print(kEraseLine, 0);
@@ -110,6 +120,31 @@ class Log {
   }
 
   bool terminal() const { return terminal_; }
+
+  void of_rank(int64_t rank, std::function<void(const std::string& warning)> forward) {
+    rank_ = rank;
+    forward_ = std::move(forward);
+  }
+
+  void keep_warning(int64_t rank, const std::string& warning) {
+    const std::lock_guard lock(mutex_);
+    kept_.push_back({rank, warning, std::chrono::steady_clock::now()});
+  }
+
+  void show_kept_warnings() {
+    constexpr std::chrono::seconds kForTheFirst(3);
+    const auto due = std::chrono::steady_clock::now() - kForTheFirst;
+    std::vector<std::string> texts;
+    {
+      const std::lock_guard lock(mutex_);
+      std::erase_if(kept_, [&](const KeptWarning& kept) {
+        if (kept.since > due) return false;
+        if (warnings_.insert(kept.text).second) texts.push_back(fmt::format("rank {}: {}", kept.rank, kept.text));
+        return true;
+      });
+    }
+    for (const std::string& text : texts) write(Kind::warning, text);
+  }
 
  private:
   // Onto standard error, in whole or not at all. A line that nobody reads is missing there.
@@ -157,7 +192,17 @@ class Log {
           1);
   }
 
+  struct KeptWarning {
+    int64_t rank;
+    std::string text;
+    std::chrono::steady_clock::time_point since;
+  };
+
   std::mutex mutex_;
+  std::atomic<int64_t> rank_ = 0;
+  std::function<void(const std::string& warning)> forward_;
+  std::set<std::string, std::less<>> warnings_;  // that have been given
+  std::vector<KeptWarning> kept_;
   const bool terminal_ = terminal_columns(STDERR_FILENO) > 0;
   const bool has_colours_ = terminal_ && colours_wanted();
   spdlog::logger file_;
@@ -182,5 +227,10 @@ void open_file(const std::string& path) { instance().open_file(path); }
 void status(std::string_view text) { instance().status(text); }
 bool flush(output::Wait wait) { return instance().flush(wait); }
 bool is_terminal() { return instance().terminal(); }
+void of_rank(int64_t rank, std::function<void(const std::string& warning)> forward) {
+  instance().of_rank(rank, std::move(forward));
+}
+void warn_of_rank(int64_t rank, const std::string& warning) { instance().keep_warning(rank, warning); }
+void show_warnings_of_ranks() { instance().show_kept_warnings(); }
 
 }  // namespace gpt::log

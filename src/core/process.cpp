@@ -29,7 +29,8 @@ constexpr int kUnexpected = 1;
 using Clock = std::chrono::steady_clock;
 
 std::atomic<int> stop_requested{0};
-std::atomic<bool> save_requested{false}, leave_at_first{true};
+std::atomic<bool> save_requested{false}, leave_at_first{true}, waits_for_children{false},
+    has_lost_threads{false};
 std::atomic<int64_t> unsaved_updates{0};
 std::atomic<const char*> stop_announcement{nullptr};
 std::string program_name;
@@ -80,7 +81,7 @@ void wait_for_signals(sigset_t watched) {
     const bool is_first = stop_requested.compare_exchange_strong(none, signal);
     if (is_first) is_interrupted = false;
     if (signal == SIGINT) {
-      if (is_interrupted && Clock::now() - interrupted >= kDeliberate) leave(signal);
+      if (is_interrupted && Clock::now() - interrupted >= kDeliberate && !waits_for_children) leave(signal);
       if (!is_interrupted) interrupted = Clock::now();
       is_interrupted = true;
     }
@@ -201,7 +202,9 @@ int run(int argc, char** argv, int (*body)(int argc, char** argv)) {
   output::stop_waiting_when([] { return stop_signal() != 0; });
   const int status = status_of(argc, argv, body);
   log::status("");
-  return finish_output(status);
+  const int final_status = finish_output(status);
+  if (has_lost_threads) _exit(final_status);
+  return final_status;
 }
 
 bool is_out_of_memory(const std::exception& error) {
@@ -223,6 +226,12 @@ void announce_stops(const char* text) { stop_announcement = text; }
 int stop_signal() { return stop_requested; }
 ExitCode stop_code() { return static_cast<ExitCode>(128 + stop_requested); }
 void forget_stop_signal() { stop_requested = 0; }
+void request_stop(int signal) {
+  int none = 0;
+  if (stop_requested.compare_exchange_strong(none, signal)) announce_stop(signal);
+}
+void end_without_destructors() { has_lost_threads = true; }
+void leave_stopping_to_children() { waits_for_children = true; }
 void set_unsaved_updates(int64_t count) { unsaved_updates = count; }
 
 LeaveAtFirstSignal::LeaveAtFirstSignal() { leave_at_first = true; }

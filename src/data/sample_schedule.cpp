@@ -74,20 +74,12 @@ struct SampleSchedule::Impl {
 
   int64_t last() const { return std::ssize(stages) - 1; }
   const Stage& stage(int64_t round) const { return stages[std::clamp<int64_t>(round, 0, last())]; }
-  int64_t batch_of_all(int64_t round) const { return stage(round).batch_size * options.slice.world_size; }
-
-  // This rank's part of the batch at a position.
-  std::pair<int64_t, int64_t> share(const DataPosition& at) const {
-    const int64_t size = std::min(batch_of_all(at.round), stage(at.round).samples - at.sample);
-    const auto [rank, world] = options.slice;
-    return {at.sample + size * rank / world, at.sample + size * (rank + 1) / world};
-  }
 
   void add_stage(const std::vector<Tokens>& sources, const StageBatches& batches, bool is_last) {
     std::vector<std::optional<Entry>> entries(sources.size());
     for (const auto& [source, weight] : batches.mix)
       entries[source] = entry(sources[source], source, batches.block_size);
-    int64_t samples = is_last ? kEndless : *batches.batches * batches.batch_size * options.slice.world_size;
+    int64_t samples = is_last ? kEndless : *batches.batches * batches.batch_size;
     if (!batches.batches) samples = entries[batches.mix[0].first]->order.samples_per_epoch();
     const uint64_t mix_seed = mix64(options.seed + ~static_cast<uint64_t>(stages.size()));
     stages.push_back({samples, batches.batch_size, batches.block_size, Mix(batches.mix, sources.size(), mix_seed),
@@ -128,12 +120,19 @@ int64_t SampleSchedule::samples(int64_t round) const { return impl_->stage(round
 int64_t SampleSchedule::block_size(const DataPosition& at) const { return impl_->stage(at.round).block_size; }
 
 int64_t SampleSchedule::batch_size(const DataPosition& at) const {
-  const auto [begin, end] = impl_->share(at);
-  return end - begin;
+  const Impl::Stage& stage = impl_->stage(at.round);
+  return std::min(stage.batch_size, stage.samples - at.sample);
+}
+
+// A round begins with an update: an epoch does, and a stage has whole ones.
+bool SampleSchedule::is_own(const DataPosition& at) const {
+  const auto [rank, processes, batches] = impl_->options.dealing;
+  const int64_t number = at.sample / impl_->stage(at.round).batch_size % batches;
+  return number % processes == rank;
 }
 
 int64_t SampleSchedule::batches_left(const DataPosition& from) const {
-  const int64_t left = samples(from.round) - from.sample, batch = impl_->batch_of_all(from.round);
+  const int64_t left = samples(from.round) - from.sample, batch = impl_->stage(from.round).batch_size;
   return left / batch + (left % batch > 0);
 }
 
@@ -145,7 +144,7 @@ DataPosition SampleSchedule::advanced(const DataPosition& from, int64_t batches)
     at = {at.round + rounds, 0};
     batches -= rounds * left;
   }
-  return {at.round, at.sample + batches * impl_->batch_of_all(at.round)};
+  return {at.round, at.sample + batches * impl_->stage(at.round).batch_size};
 }
 
 int64_t SampleSchedule::tokens_before(const DataPosition& at) const {
@@ -157,7 +156,7 @@ int64_t SampleSchedule::tokens_before(const DataPosition& at) const {
 }
 
 std::vector<Windows> SampleSchedule::windows(const DataPosition& at) const {
-  const auto [begin, end] = impl_->share(at);
+  const int64_t begin = at.sample, end = begin + batch_size(at);
   const Impl::Stage& stage = impl_->stage(at.round);
   const int64_t earlier_epochs = std::max<int64_t>(0, at.round - impl_->last());
   std::vector<int64_t> taken = stage.mix.taken(begin);

@@ -52,10 +52,11 @@ void announce_other_openmp() {
 
 }  // namespace
 
-void use_cpu_threads(int64_t count) {
+void use_cpu_threads(int64_t count, int64_t processes) {
   announce_other_openmp();
   omp_set_dynamic(0);
-  const int64_t asked = count > 0 ? count : default_threads();
+  const int64_t automatic = processes == 1 ? default_threads() : std::max<int64_t>(1, usable_processors() / processes);
+  const int64_t asked = count > 0 ? count : automatic;
   at::set_num_threads(static_cast<int>(asked));
   const int64_t given = threads_of_a_team();
   if (given == asked) return;

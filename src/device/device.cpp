@@ -105,6 +105,8 @@ int parse_cuda_index(const std::string& spec) {
 
 }  // namespace
 
+int64_t gpu_count() { return find_cuda_devices().count; }
+
 DeviceChoice select_device(const std::string& spec) {
   if (spec == "cpu") return {at::kCPU, ""};
   const bool automatic = spec == "auto";

@@ -34,8 +34,14 @@ void clear_padding(const at::Tensor& flat, int64_t end) { flat.detach().slice(0,
 }  // namespace
 
 const at::Tensor& FlatGradients::buffer() {
-  if (!buffer_.defined()) buffer_ = at::empty({size_}, options_);
-  return buffer_;
+  at::Tensor& buffer = buffers_[lane_];
+  if (!buffer.defined()) buffer = at::empty({size_}, options_);
+  return buffer;
+}
+
+void FlatGradients::use_lane(size_t lane) {
+  if (lane >= buffers_.size()) buffers_.resize(lane + 1);
+  lane_ = lane;
 }
 
 Parameter::Parameter(at::Tensor value, at::Tensor rounded, c10::intrusive_ptr<FlatGradients> gradients, int64_t offset)
@@ -49,13 +55,20 @@ Parameter::Parameter(at::Tensor value, at::Tensor rounded, c10::intrusive_ptr<Fl
 Parameter::Parameter(const at::Tensor& value)
     : Parameter(value, at::Tensor(), c10::make_intrusive<FlatGradients>(value.numel(), value.options()), 0) {}
 
+Parameter::Lane& Parameter::lane() const {
+  const size_t lane = state_->gradients->lane();
+  if (lane >= state_->lanes.size()) state_->lanes.resize(lane + 1);
+  return state_->lanes[lane];
+}
+
 const at::Tensor& Parameter::gradient() const {
-  if (!state_->gradient.defined()) {
+  at::Tensor& gradient = lane().gradient;
+  if (!gradient.defined()) {
     const at::Tensor& flat = state_->gradients->buffer();
-    state_->gradient = stretch(flat, state_->offset, value().sizes());
+    gradient = stretch(flat, state_->offset, value().sizes());
     clear_padding(flat, state_->offset + value().numel());
   }
-  return state_->gradient;
+  return gradient;
 }
 
 Parameter Parameter::from_capsule(const c10::IValue& capsule) {

@@ -63,14 +63,15 @@ std::string describe(const BatchChoice& choice) {
 }
 
 void choose_batch_size(run::Setup& setup, bool is_tried) {
-  auto& [config, corpus, device, precision, dtype_change, reason] = setup;
-  TrainingConfig& training = config.training;
+  const Config& config = setup.config;
+  const at::Device device = setup.device.device;
+  TrainingConfig& training = setup.config.training;
   if (training.batch_size > 0) return;
-  const ActivationForm form = activation_form(config.model, training, device, precision);
-  MemoryBudget memory = memory_budget(device.device, training.allocator.memory_fraction);
-  memory.data = resident_bytes(config.data, corpus, device.device, memory.available);
+  const ActivationForm form = activation_form(config.model, training, setup.device, setup.precision);
+  MemoryBudget memory = memory_budget(setup);
+  memory.data = resident_bytes(config.data, setup.corpus, device, memory.available);
   config::set_batch_size(training, plan_batch_size(config.model, training, form, memory).batch_size);
-  if (is_tried && device.device.is_cuda()) {
+  if (is_tried && device.is_cuda()) {
     const auto fits = [&](int64_t batch_size) {
       config::set_batch_size(training, batch_size);
       const bool does = fits_in_practice(setup);
@@ -79,7 +80,7 @@ void choose_batch_size(run::Setup& setup, bool is_tried) {
     };
     config::set_batch_size(training, largest_that_fits(*training.total_batch_size, training.batch_size, fits));
   }
-  reason = describe(planned(config.model, training, form, memory));
+  setup.batch_reason = describe(planned(config.model, training, form, memory));
 }
 
 double resident_bytes(const DataConfig& data, const Corpus& corpus, at::Device device, double available) {

@@ -37,17 +37,19 @@ void compare_splits(const Corpus& corpus) {
 }
 
 // The estimate is up to a tenth too high: memory is certain not to suffice only where the reduced estimate is too much as well.
-void require_memory(const Config& config, const DeviceInfo& device, const Precision& precision) {
+void require_memory(const Config& config, const run::Setup& setup) {
   constexpr double kLeast = 0.9;
   const ModelConfig& model = config.model;
   const TrainingConfig& training = config.training;
+  const DeviceInfo& device = setup.device;
+  const Precision& precision = setup.precision;
   const std::string attention = attention_path(model, training.execution, device.device, precision.compute_type(),
                                                /*training=*/true);
   const ActivationForm form = activation_form(model, training, device, precision, attention);
-  const MemoryBudget memory = memory_budget(device.device, training.allocator.memory_fraction);
+  const MemoryBudget memory = memory_budget(setup);
   Check check = check_memory(model, training, form, memory);
   name_settings_that_fit(check, config, device, attention, memory);
-  const double needed = memory.program + estimate_memory(model, training, form).total();
+  const double needed = memory.program + memory.exchange + estimate_memory(model, training, form).total();
   if (kLeast * needed <= memory.available || !training.execution.memory_check) return say_if_doubtful(check);
   throw Error(ExitCode::memory,
               fmt::format("this run does not fit into memory: it needs {}; {}, or start it anyway with "
@@ -67,7 +69,7 @@ void check_before_training(const run::Setup& setup, bool is_resumed) {
   const DatasetFacts facts = describe_data(corpus, loader);
   Config real = config;
   real.training = with_real_batch(config.training, facts);
-  require_memory(real, device, setup.precision);
+  require_memory(real, setup);
   if (is_resumed) return;
   const run::Plan plan = run::plan_run(config.training, loader.batches_per_epoch());
   if (device.device.is_cpu()) say_if_doubtful(check_threads(config.threads, usable_processors()));

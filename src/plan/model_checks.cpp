@@ -14,6 +14,7 @@
 #include "gpt/device/cpu_allocator.h"
 #include "gpt/device/host.h"
 #include "gpt/layout/parameter_table.h"
+#include "gpt/run/division.h"
 
 namespace gpt::plan {
 namespace {
@@ -76,17 +77,30 @@ Check check_attention(const ModelConfig& model, bool cuda, const std::string& pa
   return warned("attention", path, "set training.dtype: auto");
 }
 
-MemoryBudget memory_budget(at::Device device, double fraction) {
-  const auto free = static_cast<double>(free_bytes(device));
+MemoryBudget memory_budget(at::Device device, double fraction, int64_t processes) {
+  const auto of_each = static_cast<double>(processes),
+             free_of_host = static_cast<double>(free_bytes(at::kCPU)) / of_each;
   const double share = fraction * static_cast<double>(describe_device(device).memory_bytes);
   if (device.is_cuda()) {
-    return {.available = std::min(free, share), .program = 0, .host = static_cast<double>(free_bytes(at::kCPU))};
+    return {.available = std::min(static_cast<double>(free_bytes(device)), share), .program = 0, .host = free_of_host};
   }
   // Code and tables that LibTorch and oneDNN load and build during the first step only.
   constexpr double kLater = 10e6;
   const auto resident = static_cast<double>(process_memory::bytes());
   const auto tensors = static_cast<double>(cpu_memory().extent);  // the run will have the room that these take now
-  return {.available = std::min(free + resident, share), .program = resident - tensors + kLater};
+  return {.available = std::min(free_of_host + resident, share / of_each), .program = resident - tensors + kLater};
+}
+
+MemoryBudget memory_budget(const run::Setup& setup) {
+  const TrainingConfig& training = setup.config.training;
+  MemoryBudget memory = memory_budget(setup.device.device, training.allocator.memory_fraction, setup.local_processes);
+  const run::Division division(setup.ranks, setup.config.distributed);
+  const FlatLayout layout = flat_layout(parameter_table(setup.config.model));
+  const auto gradients = static_cast<double>(layout.size) *
+                         static_cast<double>(c10::elementSize(gradient_type(training, setup.precision.end_to_end)));
+  memory.exchange = static_cast<double>(division.own_lanes() - 1) * gradients +
+                    std::min(static_cast<double>(setup.ranks->memory_of_sums()), 2 * gradients);
+  return memory;
 }
 
 Check check_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form,
@@ -96,7 +110,8 @@ Check check_memory(const ModelConfig& model, const TrainingConfig& training, con
       {"weights", estimate.weights},   {"gradients", estimate.gradients},
       {"optimizer", estimate.moments}, {"activations", estimate.activations},
       {"logits", estimate.logits},     {"workspace", estimate.workspace},
-      {"data", memory.data},           {"program", memory.program}};
+      {"data", memory.data},           {"exchange", memory.exchange},
+      {"program", memory.program}};
   const double needed = memory.taken() + estimate.total();
   std::string list;
   Check check;

@@ -1,30 +1,58 @@
 #include "gpt/plan/resolve.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <utility>
 
+#include "gpt/config/batch.h"
+#include "gpt/core/error.h"
 #include "gpt/plan/batch_choice.h"
 #include "gpt/prepare/load_corpus.h"
 
 namespace gpt::plan {
 namespace {
 
-run::Setup resolve(Config config, Corpus corpus, at::Device device, const PrecisionConfig& asked, bool tries_steps) {
-  run::Setup setup = run::set_up(std::move(config), std::move(corpus), device, asked);
-  choose_batch_size(setup, tries_steps);
-  keep_resolved(setup.config.training, setup.precision);  // whose gradients' type depends on the batch
-  return setup;
+void divide(run::Setup& setup, const distributed::Group& group) {
+  setup.ranks = group.communicator();
+  setup.local_processes = group.ranks().local_size;
+}
+
+// Where the batch has been chosen: micro-batches that can be dealt out.
+void keep_choices(run::Setup& setup) {
+  Config& config = setup.config;
+  config.distributed.processes = setup.ranks->size();
+  config::deal_out(config.training, std::max(config.distributed.processes, config.distributed.lanes));
+  if (config.distributed.lanes > 1) config.training.precision.gradient_dtype = GradientDtype::float32;
+  keep_resolved(config.training, setup.precision);  // whose gradients' type depends on the batch
 }
 
 }  // namespace
 
-run::Setup resolve(run::RunData data, at::Device device, const PrecisionConfig& asked) {
-  return resolve(std::move(data.config), std::move(data.corpus), device, asked, /*tries_steps=*/true);
+run::Setup resolve(run::RunData data, at::Device device, const PrecisionConfig& asked,
+                   const distributed::Group& group) {
+  run::Setup setup = run::set_up(std::move(data.config), std::move(data.corpus), device, asked);
+  divide(setup, group);
+  choose_batch_size(setup, /*is_tried=*/true);
+  keep_choices(setup);
+  return setup;
+}
+
+run::Setup resolve_like_first(Config resolved, Corpus corpus, at::Device device, const PrecisionConfig& asked,
+                              const distributed::Group& group) {
+  run::Setup setup = run::set_up(std::move(resolved), std::move(corpus), device, asked);
+  divide(setup, group);
+  if (setup.dtype_change.empty()) return setup;
+  throw Error(ExitCode::config, fmt::format("the processes must compute in one dtype: {}", setup.dtype_change));
 }
 
 run::Setup resolve(const Config& asked) {
   Corpus corpus = load_corpus(asked.data, asked.model.block_size, "", asked.model.vocab_size);
-  return resolve(asked, std::move(corpus), select_device(asked.device).device, asked.training.precision,
-                 /*tries_steps=*/false);
+  run::Setup setup =
+      run::set_up(asked, std::move(corpus), select_device(asked.device).device, asked.training.precision);
+  choose_batch_size(setup, /*is_tried=*/false);
+  keep_choices(setup);
+  return setup;
 }
 
 }  // namespace gpt::plan

@@ -4,12 +4,14 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <limits>
 #include <numbers>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include "gpt/core/map_faults.h"
 #include "gpt/ops/sdp_backends.h"
@@ -68,7 +70,7 @@ double evaluation_steps(const TrainingConfig& training, int64_t block_size, int6
 }
 
 Evaluator::Evaluator(const Corpus& corpus, int64_t batch_size, int64_t block_size, const EvaluationRule& rule,
-                     at::Device device, const Precision& precision)
+                     at::Device device, const Precision& precision, std::shared_ptr<distributed::Communicator> ranks)
     : corpus_(corpus),
       windows_(corpus.validation, block_size, device),
       order_(static_cast<uint64_t>(windows_.size()), kOrderKey),
@@ -76,7 +78,8 @@ Evaluator::Evaluator(const Corpus& corpus, int64_t batch_size, int64_t block_siz
       block_size_(block_size),
       takes_neighbours_(rule.takes_neighbours),
       device_(device),
-      autocast_type_(precision.autocast_type()) {
+      autocast_type_(precision.autocast_type()),
+      ranks_(std::move(ranks)) {
   const auto batches = rule.eval_batches;
   is_settled_ = batches || rule.sequences > 0 || takes_neighbours_;
   if (batches == 0) {
@@ -136,6 +139,11 @@ bool Evaluator::settle(const at::Tensor& sums) {
   return false;
 }
 
+// Every process computes it, so that all have the same.
+double Evaluator::sum_of_rest(GPT& model) const {
+  return sums(model, windows_.rest_batch()).item<double>();  // sync: once per evaluation of a whole split
+}
+
 Evaluation Evaluator::run(GPT& model, const std::function<bool(double share)>& stop) {
   at::NoGradGuard no_grad;
   const EvaluationMode evaluation(model);
@@ -144,18 +152,21 @@ Evaluation Evaluator::run(GPT& model, const std::function<bool(double share)>& s
   int64_t done = 0;
   do {
     while (done < std::ssize(chosen_)) {
-      if (stop(static_cast<double>(done) / static_cast<double>(chosen_.size()))) return kStopped;
-      const int64_t end = std::min(done + batch_size_, std::ssize(chosen_));
-      sums.push_back(this->sums(model, windows_.batch({chosen_.begin() + done, chosen_.begin() + end})));
+      const int64_t batch = done / batch_size_, end = std::min(done + batch_size_, std::ssize(chosen_));
+      if (batch % ranks_->size() == 0 && stop(static_cast<double>(done) / static_cast<double>(chosen_.size())))
+        return kStopped;
+      sums.push_back(is_own(batch) ? this->sums(model, windows_.batch({chosen_.begin() + done, chosen_.begin() + end}))
+                                   : at::zeros({end - done}, device_).to(at::kDouble));
       done = end;
     }
     // sync: a few times in the first evaluation of a run, once in the others
     all = sums.empty() ? at::empty({0}, at::kDouble) : at::cat(sums).cpu();
+    ranks_->sum(all);  // of numbers and zeros: nothing is rounded
+    sums.assign({all.to(device_)});
   } while (!settle(all));
   const bool has_rest = is_whole() && windows_.rest() > 0;
   if (has_rest && stop(1)) return kStopped;
-  // sync: once per evaluation of a whole split
-  const double rest = has_rest ? this->sums(model, windows_.rest_batch()).item<double>() : 0;
+  const double rest = has_rest ? sum_of_rest(model) : 0;
   map_faults::require_intact();
   read_in_order();
 

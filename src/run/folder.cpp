@@ -88,12 +88,13 @@ const std::string& created(const std::string& path) {
 
 }  // namespace
 
-Folder::Folder(const std::string& path) : path_(created(path)), lock_(path, ExitCode::checkpoint, "output_dir") {
+Folder::Folder(const std::string& path)
+    : Folder(path, std::make_unique<FolderLock>(created(path), ExitCode::checkpoint, "output_dir")) {
   log::open_file(path_ + "/" + kRunLog);
 }
 
 Folder::Refuge Folder::refuge() const {
-  if (const auto locked = lock_.locked()) {
+  if (const auto locked = lock_->locked()) {
     std::error_code ignored;
     const bool is_here = fs::weakly_canonical(path_, ignored) == locked->now;
     return {locked->path, locked->now, is_here ? "its .lock was removed" : "it is now " + locked->now};

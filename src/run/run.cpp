@@ -1,5 +1,7 @@
 #include "gpt/run/run.h"
 
+#include <ATen/ops/full.h>
+
 #include <algorithm>
 #include <exception>
 #include <utility>
@@ -7,13 +9,17 @@
 #include "gpt/core/error.h"
 #include "gpt/core/process.h"
 #include "gpt/model/compile.h"
+#include "gpt/ops/aten.h"
 #include "gpt/optim/lr_schedule.h"
 
 namespace gpt::run {
 namespace {
 
-TrainStep make_step(State& state, const Precision& precision, const TrainingConfig& training, Recorder recorder) {
-  return {state.model, *state.optimizer, state.scaler, precision, training, std::move(recorder), state.counts()};
+Division division_of(const Setup& setup) { return {setup.ranks, setup.config.distributed}; }
+
+TrainStep make_step(State& state, const Setup& setup, const TrainingConfig& training, Recorder recorder) {
+  return {state.model, *state.optimizer,    state.scaler,   setup.precision,
+          training,    std::move(recorder), state.counts(), division_of(setup)};
 }
 
 }  // namespace
@@ -21,10 +27,16 @@ TrainStep make_step(State& state, const Precision& precision, const TrainingConf
 Run::Run(const Setup& setup, const Beginning& begins, const MakeRecorder& make_recorder)
     : setup_(setup),
       state_(setup.config, setup.corpus, setup.device.device, setup.precision, begins.start ? &*begins.start : nullptr,
-             begins.initial ? &begins.initial->model : nullptr),
+             begins.initial ? &begins.initial->model : nullptr,
+             division_of(setup).dealing(setup.config.training.gradient_accumulation_steps)),
       plan_(plan_run(setup.config.training, state_.loader.batches_per_epoch())) {
   const TrainingConfig& training = setup.config.training;
-  step_.emplace(make_step(state_, setup.precision, training,
+  // Processors may draw normal numbers with other roundings.
+  if (setup.ranks->size() > 1) {
+    setup.ranks->broadcast(state_.model.parameters().flat_values());
+    state_.model.parameters().round_values();
+  }
+  step_.emplace(make_step(state_, setup, training,
                           make_recorder ? make_recorder(state_.model)
                                         : recorder_for(training, setup.config.model, setup.device.device)));
 }
@@ -32,10 +44,14 @@ Run::Run(const Setup& setup, const Beginning& begins, const MakeRecorder& make_r
 void Run::check_operators() {
   TrainingConfig training = setup_.config.training;
   if (!training.execution.use_compile) return (void)compile_model(state_.model, training, setup_.precision);
-  if (compile_model(state_.model, training, setup_.precision))
+  const bool works = compile_model(state_.model, training, setup_.precision);
+  const at::Tensor failed = at::full({1}, works ? 0 : 1, at::kLong);  // all processes compute alike
+  setup_.ranks->begin_largest(failed)();
+  if (failed.item<int64_t>() == 0)
     return reset_memory_peak(setup_.device.device);  // LibTorch's operators took more than a step does
-  training.execution.use_compile = false;            // and nothing is recorded
-  step_.emplace(make_step(state_, setup_.precision, training, Recorder()));
+  if (works) state_.model.set_operators(ops::aten_operators());
+  training.execution.use_compile = false;  // and nothing is recorded
+  step_.emplace(make_step(state_, setup_, training, Recorder()));
 }
 
 double Run::learning_rate() const {
@@ -74,7 +90,7 @@ Evaluator& Run::evaluator() {
                        EvaluationRule{.eval_batches = training.cadence.eval_batches,
                                       .sequences = state_.eval_sequences.value_or(0),
                                       .takes_neighbours = !state_.eval_sequences},
-                       setup_.device.device, setup_.precision);
+                       setup_.device.device, setup_.precision, setup_.ranks);
   }
   return *evaluator_;
 }

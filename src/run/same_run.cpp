@@ -56,11 +56,22 @@ void require_same_split(const StartingPoint& start, const Config& now) {
   refuse_changes(start, now, refused);
 }
 
+// How the sequences of an update are cut into micro-batches may change: it depends on the number of processes.
+bool is_factor_of_update(const std::string& key) {
+  return key == "training.batch_size" || key == "training.gradient_accumulation_steps";
+}
+
+int64_t sequences_of_update(const Config& config) {
+  return config.training.batch_size * config.training.gradient_accumulation_steps;
+}
+
 }  // namespace
 
 std::vector<std::string> require_same_configuration(const StartingPoint& start, const Config& now) {
   std::vector<std::string> accepted, refused;
+  const bool has_same_updates = sequences_of_update(start.checkpoint.config) == sequences_of_update(now);
   for (const config::Change& change : config::difference(start.checkpoint.config, now)) {
+    if (has_same_updates && is_factor_of_update(change.key)) continue;
     (change.safe_on_resume ? accepted : refused).push_back(to_text(change));
   }
   refuse_changes(start, now, refused);

@@ -37,6 +37,11 @@ GPT make_model(const Config& config, at::Device device, const ParameterTypes& ty
                  : GPT(config.model, device, stream_seed(config, kWeights), types);
 }
 
+ScheduleOptions with(ScheduleOptions options, const Dealing& dealing) {
+  options.dealing = dealing;
+  return options;
+}
+
 std::string in_one_line(std::string text) {
   std::replace(text.begin(), text.end(), '\n', ' ');
   return text;
@@ -59,12 +64,12 @@ uint64_t checkpoint_file_bytes(const Config& config, const Tokenizer* tokenizer)
 }
 
 State::State(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision,
-             const StartingPoint* start, const NamedTensors* initial)
+             const StartingPoint* start, const NamedTensors* initial, const Dealing& dealing)
     : model(
           make_model(config, device, types_of(config.training, precision), start ? &start->checkpoint.model : initial)),
       optimizer(make_optimizer(model.parameters(), config.training.optimizer)),
       scaler(precision.grad_scaler, device),
-      loader(corpus.sources, config.data, schedule_options(config, corpus), device),
+      loader(corpus.sources, config.data, with(schedule_options(config, corpus), dealing), device),
       config_(config),
       corpus_(corpus),
       device_(device),
@@ -76,6 +81,15 @@ State::State(const Config& config, const Corpus& corpus, at::Device device, cons
   model.set_gradient_checkpointing(config.training.execution.gradient_checkpointing);
   model.train(true);
   if (start) restore(*start);
+  if (dealing.rank > 0) draw_apart(dealing.rank);
+}
+
+// LibTorch's own operators draw dropout from the generators, and processes must not draw the same for different sequences.
+void State::draw_apart(int64_t rank) {
+  const uint64_t seed =
+      mix64(stream_seed(config_, kDropout) + mix64(static_cast<uint64_t>(step)) + static_cast<uint64_t>(rank));
+  seed_random_state(at::kCPU, seed);
+  if (device_.is_cuda()) seed_random_state(device_, seed);
 }
 
 std::map<std::string, at::Tensor> State::random_state() const {

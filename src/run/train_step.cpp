@@ -29,7 +29,7 @@ void fill(const at::Tensor& scalar, std::optional<double>& known, double value) 
 }  // namespace
 
 TrainStep::TrainStep(GPT& model, Optimizer& optimizer, GradScaler& scaler, const Precision& precision,
-                     const TrainingConfig& config, Recorder recorder, ops::UpdateCounts counts)
+                     const TrainingConfig& config, Recorder recorder, ops::UpdateCounts counts, Division division)
     : model_(model),
       optimizer_(optimizer),
       scaler_(scaler),
@@ -39,14 +39,17 @@ TrainStep::TrainStep(GPT& model, Optimizer& optimizer, GradScaler& scaler, const
       loss_chunk_rows_(config.execution.loss_chunk_rows),
       tunes_products_(effective_mode(config, model.config(), model.device()).tunes),
       recorder_(std::move(recorder)),
+      division_(std::move(division)),
+      has_accumulated_(static_cast<size_t>(division_.own_lanes())),
       verdict_(ops::new_verdict(model.device())),
       counts_(counts.skipped.defined() ? std::move(counts) : ops::no_updates(model.device())) {
-  for (at::Tensor* scalar : {&learning_rate_, &tokens_, &share_, &loss_}) *scalar = at::zeros({}, model.device());
+  for (at::Tensor* scalar : {&learning_rate_, &tokens_, &share_}) *scalar = at::zeros({}, model.device());
+  for (size_t i = 0; i < has_accumulated_.size(); ++i) losses_.push_back(at::zeros({}, model.device()));
   reset_memory_peak(model.device());
 }
 
 void TrainStep::begin(double learning_rate, int64_t tokens) {
-  has_accumulated_ = false;
+  has_accumulated_.assign(has_accumulated_.size(), false);
   fill(tokens_, known_tokens_, static_cast<double>(tokens));
   fill(learning_rate_, known_learning_rate_, learning_rate);
 }
@@ -65,13 +68,19 @@ void TrainStep::abandon() { model_.parameters().clear_gradients(); }
 
 void TrainStep::set_share(double share) { fill(share_, known_share_, share); }
 
+void TrainStep::set_lane(size_t lane) {
+  lane_ = lane;
+  model_.parameters().use_lane(lane);
+}
+
 void TrainStep::accumulate() {
   using enum Recorder::Part;
-  const bool is_first = !std::exchange(has_accumulated_, true);
+  const bool is_first = !has_accumulated_[lane_];
+  has_accumulated_[lane_] = true;
   const Recorder::Key key{is_first ? first_micro_batch : later_micro_batch, batch_.inputs.size(0),
-                          batch_.inputs.size(1)};
+                          batch_.inputs.size(1), lane_};
   const bool was_replayed = recorder_.run(key, [this, is_first] {
-    if (is_first) model_.parameters().clear_gradients(), loss_.zero_();
+    if (is_first) model_.parameters().clear_gradients(), losses_[lane_].zero_();
     add_micro_batch();
   });
   if (was_replayed) model_.parameters().mark_gradients();
@@ -88,10 +97,36 @@ void TrainStep::add_micro_batch() {
   }
   if (has_applied_) kept_bytes_ = std::max(kept_bytes_, tensor_bytes(model_.device()));
   loss.backward(upstream);
-  loss_.add_(loss.detach() * share_);
+  losses_[lane_].add_(loss.detach() * share_);
+}
+
+// The sum of all lanes, the processes' too, into the first. A lane without a micro-batch counts as zeros, whichever process has it.
+void TrainStep::sum_up() {
+  const Parameters& parameters = model_.parameters();
+  std::vector<at::Tensor> gradients;
+  for (size_t lane = losses_.size(); lane-- > 0;) {  // the first is in use at the end
+    set_lane(lane);
+    if (!has_accumulated_[lane]) {
+      parameters.mark_gradients();
+      parameters.flat_gradients().zero_();
+      losses_[lane].zero_();
+    }
+    gradients.insert(gradients.begin(), parameters.flat_gradients());
+  }
+  for (size_t count = gradients.size(); count > 1; count = (count + 1) / 2) {
+    const size_t kept = (count + 1) / 2;
+    for (size_t i = kept; i < count; ++i) {
+      gradients[i - kept].add_(gradients[i]);
+      losses_[i - kept].add_(losses_[i]);
+    }
+  }
+  const bool is_wide = gradients[0].scalar_type() == at::kFloat;
+  division_.ranks->sum(gradients[0], is_wide ? division_.wire : gradients[0].scalar_type());
+  division_.ranks->sum(losses_[0]);
 }
 
 void TrainStep::apply() {
+  sum_up();
   is_applying_ = true;
   recorder_.run({Recorder::Part::update}, [this] { update(); });
   is_applying_ = false;
@@ -105,7 +140,7 @@ void TrainStep::update() {
   const InPart part(part::kOptimizer);
   at::NoGradGuard no_grad;
   const at::Tensor norm = ops::flat_norm(model_.parameters().flat_gradients());
-  ops::judge({loss_, norm, scaler_.scale_value(), tokens_}, gradient_clip_, verdict_, counts_);
+  ops::judge({losses_[0], norm, scaler_.scale_value(), tokens_}, gradient_clip_, verdict_, counts_);
   optimizer_.step(learning_rate_, verdict_.divisor, verdict_.skipped);
   // The scaler reacts only to the overflows that its scale can cure: those in the gradients.
   scaler_.update(verdict_.grad_norm);
@@ -114,15 +149,21 @@ void TrainStep::update() {
 std::optional<int64_t> run_update(TrainStep& step, DataLoader& loader, int64_t micro_batches, double learning_rate,
                                   const std::function<bool()>& stop) {
   const int64_t tokens = loader.tokens_ahead(micro_batches);
+  const Division& division = step.division();
   step.begin(learning_rate, tokens);
   for (int64_t i = 0; i < micro_batches; ++i) {
-    if (i > 0 && stop()) return step.abandon(), std::nullopt;
+    if (i > 0 && i % division.ranks->size() == 0 && stop()) return step.abandon(), std::nullopt;
     const BatchShape shape = loader.next_shape();
+    if (!loader.next_is_own()) {
+      loader.skip();
+      continue;
+    }
     {
       const InPart part(part::kData);
       loader.next_into(step.batch(shape));
     }
     map_faults::require_intact();  // before anything is learned from it
+    step.set_lane(division.lane_of(i));
     step.set_share(static_cast<double>(shape.sequences * shape.length) / static_cast<double>(tokens));
     step.accumulate();
   }

@@ -55,8 +55,10 @@ const char* recomputed_by(GradientCheckpointing level) {
 }  // namespace
 
 void announce_methods(const run::Setup& setup) {
-  const auto& [config, corpus, device, precision, dtype_change, batch_reason] = setup;
-  if (!dtype_change.empty()) log::warn(dtype_change);
+  const Config& config = setup.config;
+  const DeviceInfo& device = setup.device;
+  const Precision& precision = setup.precision;
+  if (!setup.dtype_change.empty()) log::warn(setup.dtype_change);
   log::info("Precision: " + precision.reason);
   if (precision.tf32) log::success("Enabled TF32");
   if (precision.grad_scaler) log::success("GradScaler on the device");
@@ -78,7 +80,22 @@ void announce_methods(const run::Setup& setup) {
   const GradientCheckpointing level = config.training.execution.gradient_checkpointing;
   if (level != GradientCheckpointing::none)
     log::success(fmt::format("Gradient checkpointing: the backward pass computes {} again", recomputed_by(level)));
-  if (!batch_reason.empty()) log::info(batch_reason);
+  if (!setup.batch_reason.empty()) log::info(setup.batch_reason);
+}
+
+void announce_processes(const distributed::Group& group, at::Device device, const DistributedConfig& asked) {
+  const distributed::Ranks& ranks = group.ranks();
+  if (device.is_cuda() && gpu_count() > ranks.local_size) {
+    log::info(fmt::format("Using {} of {} GPUs; distributed.processes: auto uses all", ranks.local_size, gpu_count()));
+  }
+  if (ranks.size == 1) return;
+  log::success(fmt::format("{} processes, started by {}, {} each; they meet {}", ranks.size, ranks.launcher,
+                           plural(at::get_num_threads(), "thread"),
+                           ranks.address.empty() ? "in a file of output_dir"
+                                                 : fmt::format("at {}:{}", ranks.address, ranks.port)));
+  if (ranks.launcher != "gpt-train" && asked.processes != 1 && asked.processes != ranks.size)
+    log::info(fmt::format("distributed.processes: {} counts only where gpt-train starts the processes itself",
+                          asked.processes == 0 ? "auto" : std::to_string(asked.processes)));
 }
 
 void announce_run(const run::Run& run) {

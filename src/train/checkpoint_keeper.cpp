@@ -30,18 +30,20 @@ void warn_of_refusal(const std::string& why) {
 
 CheckpointKeeper::CheckpointKeeper(run::State& state, const run::Folder& folder, const run::Plan& plan,
                                    const CadenceConfig& cadence, Listeners& listeners, run::Forecast& forecast,
-                                   bool is_saved)
+                                   bool is_saved, bool writes)
     : state_(state),
       folder_(folder),
       plan_(plan),
       cadence_(cadence),
       listeners_(listeners),
       forecast_(forecast),
-      is_saved_(is_saved || state.step == 0),
+      writes_(writes),
+      is_saved_(is_saved || state.step == 0 || !writes),
       has_saved_(is_saved),
       saved_step_(state.step) {}
 
 void CheckpointKeeper::state_changed() {
+  if (!writes_) return;
   ++changes_;
   is_saved_ = false;
   process::set_unsaved_updates(state_.step - saved_step_);
@@ -83,6 +85,7 @@ std::vector<std::string> CheckpointKeeper::paths_of(const Wanted& wanted) const 
 }
 
 void CheckpointKeeper::begin_writing() {
+  if (!writes_) return (void)(wanted_ = {});
   const std::vector<std::string> paths = paths_of(wanted_);
   if (paths.empty()) return;
   const Stopwatch watch;
@@ -179,6 +182,7 @@ void CheckpointKeeper::save_last(bool must) {
 }
 
 void CheckpointKeeper::save_the_rest() {
+  if (!writes_) return;
   finish_background();
   require_folder();
   if (!wanted_.best && unsaved_best_ && unsaved_best_->step == state_.step) save_best(unsaved_best_->loss);

@@ -16,7 +16,8 @@ std::optional<EfficiencyRecord> measure_efficiency(const run::Setup& setup, cons
   if (run_seconds < kShortest || steps.steps == 0) return std::nullopt;
   const auto count = static_cast<double>(steps.steps);
   const auto work = plan::work_of_step(setup.config.model, setup.config.training, setup.precision,
-                                       /*tokens=*/static_cast<double>(steps.tokens) / count);
+                                       /*tokens=*/static_cast<double>(steps.tokens) / count /
+                                           static_cast<double>(setup.ranks->size()));
   try {
     const plan::MachineSpeed speed = plan::measure_machine(setup.device.device, setup.precision.compute_type());
     return EfficiencyRecord{.step_ms = 1e3 * steps.seconds / count,

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
 #include <optional>
 #include <string>
@@ -14,6 +15,8 @@
 #include "gpt/device/cpu_allocator.h"
 #include "gpt/device/cpu_threads.h"
 #include "gpt/device/host.h"
+#include "gpt/distributed/group.h"
+#include "gpt/distributed/launcher.h"
 #include "gpt/plan/before_training.h"
 #include "gpt/plan/out_of_memory.h"
 #include "gpt/plan/resolve.h"
@@ -22,6 +25,7 @@
 #include "gpt/run/finished.h"
 #include "gpt/run/run.h"
 #include "gpt/run/same_run.h"
+#include "gpt/run/shared_beginning.h"
 #include "gpt/train/announce.h"
 #include "gpt/train/evaluate_run.h"
 #include "gpt/train/reporting.h"
@@ -75,6 +79,110 @@ ExitCode train(const config::CommandLine& command, const run::Setup& setup, cons
   return Trainer(run, folder, listeners, /*is_saved=*/begins.start && begins.start->is_last).run();
 }
 
+// distributed.processes: auto.
+int64_t processes_for(const std::string& device) {
+  const bool may_use_gpus = device == "auto" || device == "cuda";
+  return may_use_gpus ? std::max<int64_t>(1, gpu_count()) : 1;
+}
+
+// The device of this process: of several on a machine with GPUs, each has its own.
+DeviceChoice select_device_of(const distributed::Ranks& ranks, const std::string& asked) {
+  const bool is_numbered = ranks.size > 1 && (asked == "cuda" || (asked == "auto" && gpu_count() > 0));
+  return select_device(is_numbered ? fmt::format("cuda:{}", ranks.local_rank) : asked);
+}
+
+// The first process of the run, which owns its folder and decides for all.
+ExitCode train_as_first(const config::CommandLine& command, bool restart, const DeviceChoice& choice,
+                        const distributed::Group& group) {
+  const Config& asked = command.config;
+  const run::Folder folder(asked.output_dir);
+  run::Beginning begins = run::find_beginning(folder, asked, command.origins, restart);
+  if (!begins.start) run::announce_choice(asked, command.origins, command.config_path);
+  run::RunData data = run::load_data(asked, command.origins, begins);
+  const std::vector<std::string> changes = std::move(data.changes);
+  announce_device(describe_device(choice.device), choice, host::has_nvidia_gpu());
+  const run::Setup setup = plan::resolve(std::move(data), choice.device, asked.training.precision, group);
+  announce_methods(setup);
+  announce_processes(group, choice.device, asked.distributed);
+  plan::check_before_training(setup, /*is_resumed=*/begins.start.has_value());
+  run::say_beginning(group, begins, setup);
+  try {
+    return train(command, setup, folder, begins, changes);
+  } catch (const std::exception& error) {
+    if (!process::is_out_of_memory(error)) throw;
+    begins.release_tensors();  // where the run's own could not be made beside them
+    return plan::explain_out_of_memory(error, setup, begins.start ? begins.start->path : "");
+  }
+}
+
+// Another one, which computes the same run and writes nothing.
+ExitCode train_as_other(const config::CommandLine& command, at::Device device, const distributed::Group& group) {
+  const Config& asked = command.config;
+  run::SharedBeginning shared = run::hear_beginning(group, asked, command.origins);
+  const run::Setup setup = plan::resolve_like_first(std::move(shared.config), std::move(shared.corpus), device,
+                                                    asked.training.precision, group);
+  run::Run run(setup, shared.begins);
+  if (shared.begins.start) {
+    const bool has_validation = setup.corpus.validation.size() > 0;
+    if (run::find_finished(*shared.begins.start, setup.config, command.origins, run.plan(), has_validation))
+      return ExitCode::ok;  // as the first process says
+  }
+  run.check_operators();
+  shared.begins.release_tensors();
+  Listeners nobody;
+  return Trainer(run, run::Folder::of_first_process(asked.output_dir), nobody, /*is_saved=*/true).run();
+}
+
+// While it exists, warnings of another process than the first go into the first one's log.
+class ForwardedWarnings {
+ public:
+  explicit ForwardedWarnings(const distributed::Group& group) : rank_(group.ranks().rank) {
+    log::of_rank(rank_, [&group](const std::string& warning) { group.forward_warning(warning); });
+  }
+  ~ForwardedWarnings() { log::of_rank(rank_, nullptr); }
+  ForwardedWarnings(const ForwardedWarnings&) = delete;
+  ForwardedWarnings& operator=(const ForwardedWarnings&) = delete;
+
+ private:
+  int64_t rank_;
+};
+
+// Whether the first process says why the run ends.
+bool is_said_by_first(const Error& error, const distributed::Group& group) {
+  if (group.is_first()) return false;
+  return error.code() == ExitCode::interrupted || (error.code() == ExitCode::peer && !group.has_lost_first());
+}
+
+// As one of the processes of a run, which may be the only one.
+ExitCode train_as(const distributed::Ranks& ranks, const config::CommandLine& command, const TrainOptions& options) {
+  const Config& asked = command.config;
+  log::of_rank(ranks.rank, nullptr);
+  use_cpu_threads(asked.threads, ranks.local_size);
+  use_cpu_allocator();
+  DeviceChoice choice =
+      select_device_of(ranks, asked.device);  // so that a missing one is reported before a text is prepared
+  choice.is_wished = command.origins.count("use_gpu") > 0;
+  const distributed::Group group(ranks, choice.device, asked.output_dir, asked.distributed.timeout);
+  const ForwardedWarnings forwarded(group);
+  try {
+    run::require_same_command(group, asked);
+    // A run that its launcher starts again has set the older one aside already.
+    const ExitCode code = group.is_first()
+                              ? train_as_first(command, options.restart && ranks.restart == 0, choice, group)
+                              : train_as_other(command, choice.device, group);
+    if (code != ExitCode::ok && process::stop_signal() == 0)
+      group.leave(fmt::format("its exit status is {}", static_cast<int>(code)));
+    return code;
+  } catch (const Error& error) {
+    group.leave(error.what());
+    if (!is_said_by_first(error, group)) throw;
+    return error.code() == ExitCode::peer ? ExitCode::peer : process::stop_code();
+  } catch (const std::exception& error) {
+    group.leave(first_line(error.what()));
+    throw;
+  }
+}
+
 }  // namespace
 
 ExitCode train(const config::CommandLine& command, const TrainOptions& options) {
@@ -83,28 +191,20 @@ ExitCode train(const config::CommandLine& command, const TrainOptions& options) 
     throw Error(ExitCode::config, "--eval-only and --restart exclude each other");
   run::require_run_data(asked, command.config_path.empty() ? "gpt-train" : command.config_path);
   process::watch_signals();
-  use_cpu_threads(asked.threads);
-  use_cpu_allocator();
-  if (options.eval_only) return evaluate_run(asked, command.origins);
-
-  DeviceChoice choice = select_device(asked.device);  // so that a missing one is reported before a text is prepared
-  choice.is_wished = command.origins.count("use_gpu") > 0;
-  const run::Folder folder(asked.output_dir);
-  run::Beginning begins = run::find_beginning(folder, asked, command.origins, options.restart);
-  if (!begins.start) run::announce_choice(asked, command.origins, command.config_path);
-  run::RunData data = run::load_data(asked, command.origins, begins);
-  const std::vector<std::string> changes = std::move(data.changes);
-  announce_device(describe_device(choice.device), choice, host::has_nvidia_gpu());
-  const run::Setup setup = plan::resolve(std::move(data), choice.device, asked.training.precision);
-  announce_methods(setup);
-  plan::check_before_training(setup, /*is_resumed=*/begins.start.has_value());
-  try {
-    return train(command, setup, folder, begins, changes);
-  } catch (const std::exception& error) {
-    if (!process::is_out_of_memory(error)) throw;
-    begins.release_tensors();  // where the run's own could not be made beside them
-    return plan::explain_out_of_memory(error, setup, begins.start ? begins.start->path : "");
+  const distributed::Ranks ranks = distributed::find_ranks();
+  if (options.eval_only) {
+    if (ranks.size > 1)
+      throw Error(ExitCode::config,
+                  fmt::format("--eval-only computes in one process; start it without {}", ranks.launcher));
+    use_cpu_threads(asked.threads);
+    use_cpu_allocator();
+    return evaluate_run(asked, command.origins);
   }
+  DistributedConfig distributed = asked.distributed;
+  if (distributed.processes == 0) distributed.processes = processes_for(asked.device);
+  if (ranks.size == 1 && distributed.processes > 1)
+    return static_cast<ExitCode>(distributed::launch(options.arguments, distributed));
+  return train_as(ranks, command, options);
 }
 
 }  // namespace gpt

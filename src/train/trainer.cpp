@@ -1,6 +1,7 @@
 #include "gpt/train/trainer.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/stack.h>
 #include <fmt/format.h>
 
@@ -43,7 +44,7 @@ Trainer::Trainer(run::Run& run, const run::Folder& folder, Listeners& listeners,
       forecast_(plan_, run::evaluation_steps(training(), run.model().config().block_size,
                                              run::evaluation_tokens(training(), run.model().config().block_size,
                                                                     setup_.corpus.validation.size()))),
-      checkpoints_(state_, folder, plan_, cadence(), listeners, forecast_, is_saved),
+      checkpoints_(state_, folder, plan_, cadence(), listeners, forecast_, is_saved, setup_.ranks->is_first()),
       memory_watch_(training().execution.memory_check),
       first_step_(state_.step),
       reported_skips_(state_.skipped_steps()) {
@@ -59,10 +60,12 @@ Trainer::Trainer(run::Run& run, const run::Folder& folder, Listeners& listeners,
 ExitCode Trainer::run() {
   try {
     train();
-    if (is_done() || process::stop_signal() != 0) return conclude();
+    if (is_done() || decided_.stop_signal != 0) return conclude();
   } catch (const std::exception& error) {
     if (process::is_out_of_memory(error)) leave_out_of_memory({.requested = run::requested_bytes(error.what())});
     checkpoints_.leave_background();
+    if (const auto* known = dynamic_cast<const Error*>(&error); known && known->code() == ExitCode::peer)
+      leave_after_loss(error.what());
     if (folder_.is_in_place())
       listeners_.stop({state_.step, fmt::format("by an error ({})", first_line(error.what()))});
     throw;
@@ -80,7 +83,7 @@ void Trainer::train() {
     checkpoints_.begin_writing();
   }
   stopwatch_.start();
-  while (!is_done() && !is_interrupted()) {
+  while (!is_done() && !must_stop()) {
     show_progress();
     if (!update()) break;
     if (plan_.ends_epoch(state_.step)) close_epoch();
@@ -106,7 +109,7 @@ bool Trainer::update() {
   activity_ = kUpdate;
   std::optional<int64_t> tokens;
   try {
-    tokens = run_.update([this] { return is_interrupted(); });
+    tokens = run_.update([this] { return must_stop(); });
   } catch (const std::exception&) {
     const std::string file = map_faults::changed_file();
     if (file.empty()) throw;
@@ -122,6 +125,27 @@ bool Trainer::update() {
   if (is_logged(state_.step) || warmed_up) close_log_interval(learning_rate);
   forecast_.took(run::Forecast::kStep, watch.running_seconds());
   return true;
+}
+
+bool Trainer::must_stop() {
+  decided_ = decisions_.agree({process::stop_signal(), memory_watch_.is_running_out(), process::take_save_request()});
+  if (decided_.stop_signal != 0) process::request_stop(static_cast<int>(decided_.stop_signal));
+  saves_ = saves_ || decided_.saves;
+  return is_interrupted();
+}
+
+// The state is that of the last update, unless the loss came while it changed; then the last checkpoint remains.
+void Trainer::leave_after_loss(const std::string& what) {
+  bar_.close();
+  if (!checkpoints_.is_saved() && !run_.step().is_applying()) {
+    write_losses();
+    checkpoints_.save_last(/*must=*/false);
+  }
+  listeners_.stop({state_.step, fmt::format("by an error ({})", first_line(what))});
+  throw Error(ExitCode::peer, checkpoints_.has_saved()
+                                  ? fmt::format("{}; the same command resumes after step {}, which is saved in {}",
+                                                what, checkpoints_.saved_step(), folder_.checkpoint_path())
+                                  : what + "; nothing had been saved: the run begins anew");
 }
 
 // Where memory ran out before the update itself, weights and optimizer are those of the last update.
@@ -198,7 +222,8 @@ void Trainer::close_log_interval(double learning_rate) {
     m.step_ms = 1e3 * seconds / static_cast<double>(steps);
     m.tokens_per_second = static_cast<double>(tokens) / seconds;
     if (const auto peak = setup_.device.peak_flops(setup_.precision.dtype)) {
-      m.mfu = m.tokens_per_second * state_.model.flops_per_token() / *peak;
+      const auto devices = static_cast<double>(setup_.ranks->size());
+      m.mfu = m.tokens_per_second * state_.model.flops_per_token() / (*peak * devices);
     }
     m.peak_memory_mb = peak_allocated_bytes(device()) / 1e6;
     m.memory = run::measured_memory(state_, run_.step());
@@ -271,8 +296,8 @@ void Trainer::periodic_work() {
     checkpoints_.save_due();
   }
   checkpoints_.begin_writing();
-  if (run::due(plan_.sample_every, state_.step) && !is_interrupted()) write_sample();
-  if (process::take_save_request()) {
+  if (run::due(plan_.sample_every, state_.step) && !is_interrupted() && setup_.ranks->is_first()) write_sample();
+  if (std::exchange(saves_, false) | process::take_save_request()) {
     write_losses();
     checkpoints_.save_last(/*must=*/false);
     log::info(fmt::format("SIGUSR1 at step {}: saved {}", state_.step, folder_.checkpoint_path()));
@@ -289,7 +314,7 @@ void Trainer::evaluate() {
     evaluation = run_.evaluator().run(state_.model, [this](double share) {
       bar_.show_activity(fmt::format("validating {:.0f}%", 100 * share));
       process_memory::sample();
-      return is_interrupted();
+      return must_stop();
     });
   } catch (const std::exception&) {  // LibTorch's too, where what was read are no token ids
     const std::string file = map_faults::changed_file();
@@ -306,6 +331,7 @@ void Trainer::evaluate() {
   checkpoints_.state_changed();
   checkpoints_.require_folder();
   checkpoints_.settle();  // what the best loss is may depend on it
+  agree_on_best();
   const bool best = evaluation.loss < state_.best_val_loss && state_.skipped_in_a_row() == 0;  // sync: reads the device
   state_.evaluations_since_best = best ? 0 : state_.evaluations_since_best + 1;
   write_losses();
@@ -319,6 +345,13 @@ void Trainer::evaluate() {
   last_val_loss_ = evaluation.loss;
   if (best) checkpoints_.save_best(evaluation.loss);
   warn_of_rise(evaluation);
+}
+
+// Only the first process knows whether the file of an earlier best could be written.
+void Trainer::agree_on_best() {
+  const at::Tensor best = at::full({1}, state_.best_val_loss, at::TensorOptions(device()).dtype(at::kDouble));
+  setup_.ranks->broadcast(best);
+  if (!setup_.ranks->is_first()) state_.best_val_loss = best.item<double>();
 }
 
 // Once for each rise beyond what the sample of the split explains.
@@ -375,9 +408,10 @@ void Trainer::write_sample() {
   SamplingConfig sampling;
   sampling.max_new_tokens = cadence().sample_tokens;
   sampling.start = setup_.corpus.sample_start;
-  const auto result =
-      generate(state_.model, *setup_.corpus.tokenizer, cadence().sample_prompt, sampling,
-               generation_type(setup_.precision, device()), [this](std::string_view) { return !is_interrupted(); });
+  const auto result = generate(state_.model, *setup_.corpus.tokenizer, cadence().sample_prompt, sampling,
+                               generation_type(setup_.precision, device()), [this](std::string_view) {
+                                 return process::stop_signal() == 0 && !memory_watch_.is_running_out();
+                               });
   release_memory();
   forecast_.took(run::Forecast::kSample, watch.running_seconds());
   checkpoints_.require_folder();

@@ -24,6 +24,22 @@ TEST(TotalBatchSize, GivesTheNumberOfMicroSteps) {
   EXPECT_EQ(of_training("batch_size: 8, gradient_accumulation_steps: 3").training.total_batch_size, std::nullopt);
 }
 
+TEST(DealOut, MicroBatchesAreAsLargeAsProcessesCanDivide) {
+  struct Case {
+    int64_t batch_size, steps, parts, expected_size, expected_steps;
+  };
+  const Case cases[] = {{16, 1, 1, 16, 1}, {16, 1, 2, 8, 2}, {12, 40, 8, 12, 40}, {12, 40, 3, 10, 48},
+                        {5, 1, 2, 1, 5},   {6, 1, 4, 1, 6},  {7, 3, 3, 7, 3},     {4, 2, 8, 1, 8}};
+  for (const Case& c : cases) {
+    TrainingConfig training;
+    training.batch_size = c.batch_size, training.gradient_accumulation_steps = c.steps;
+    deal_out(training, c.parts);
+    EXPECT_EQ(training.batch_size, c.expected_size) << c.batch_size << " " << c.steps << " " << c.parts;
+    EXPECT_EQ(training.gradient_accumulation_steps, c.expected_steps)
+        << c.batch_size << " " << c.steps << " " << c.parts;
+  }
+}
+
 TEST(TotalBatchSize, IsKeptBySizesThatAreChosen) {
   Config config;
   for (const int64_t total : {64, 40, 3, 17}) {

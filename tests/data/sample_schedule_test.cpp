@@ -33,26 +33,25 @@ std::vector<Sample> take(const SampleSchedule& schedule, DataPosition at, int64_
   return samples;
 }
 
-// ---- ranks ----
+// ---- processes ----
 
-TEST(SampleSchedule, RanksShareAnEpochWithoutOverlap) {
-  for (const int64_t world : {1, 2, 3, 8}) {
-    std::multiset<int64_t> all;
-    int64_t least = INT64_MAX, most = 0;
-    for (int64_t rank = 0; rank < world; ++rank) {
+TEST(SampleSchedule, ProcessesShareTheBatchesOfEachUpdate) {
+  for (const int64_t processes : {1, 2, 3, 8}) {
+    constexpr int64_t kBatches = 25,
+                      kOfUpdate = 4;  // the last batch of the epoch has 4 samples, and the last update one batch
+    std::vector<int64_t> owners(kBatches, 0);
+    for (int64_t rank = 0; rank < processes; ++rank) {
       const SampleSchedule schedule({zeros(1003)}, {.stages = {{.batch_size = 5, .block_size = 8}},
                                                     .seed = 7,
-                                                    .slice = {rank, world}});
-      const int64_t batches = schedule.batches_left({});
-      EXPECT_EQ(batches, (124 + 5 * world - 1) / (5 * world));
-      EXPECT_EQ(schedule.advanced({}, batches), (DataPosition{1, 0}));
-      const auto samples = take(schedule, {}, batches);
-      for (const auto& [source, start] : samples) all.insert(start);
-      least = std::min(least, std::ssize(samples)), most = std::max(most, std::ssize(samples));
+                                                    .dealing = {rank, processes, kOfUpdate}});
+      ASSERT_EQ(schedule.batches_left({}), kBatches);
+      for (int64_t i = 0; i < 2 * kBatches; ++i) {  // in the second epoch like in the first
+        const bool is_own = schedule.is_own(schedule.advanced({}, i));
+        EXPECT_EQ(is_own, i % kBatches % kOfUpdate % processes == rank) << i;
+        if (i < kBatches && is_own) ++owners[static_cast<size_t>(i)];
+      }
     }
-    EXPECT_EQ(all.size(), 124u) << world;
-    EXPECT_EQ(std::set<int64_t>(all.begin(), all.end()).size(), 124u) << world;
-    EXPECT_LE(most - least, 1) << world;
+    EXPECT_EQ(owners, std::vector<int64_t>(kBatches, 1)) << processes;
   }
 }
 
@@ -192,17 +191,14 @@ TEST(StageSchedule, EveryCycleAndStageMixesInAnOrderOfItsOwn) {
   EXPECT_EQ(orders.size(), 4u);
 }
 
-TEST(StageSchedule, RanksShareABatch) {
-  std::multiset<Sample> all;
-  for (int64_t rank = 0; rank < 3; ++rank) {
-    ScheduleOptions options = options_of(three_stages());
-    options.slice = {rank, 3};
-    const SampleSchedule schedule({zeros(9003), zeros(9003)}, options);
-    EXPECT_EQ(schedule.advanced({}, 30), (DataPosition{1, 0}));
-    for (const Sample& sample : take(schedule, {}, 50)) all.insert(sample);
+TEST(StageSchedule, EveryStageBeginsWithAnUpdate) {
+  ScheduleOptions options = options_of(three_stages());
+  options.dealing = {1, 2, 3};
+  const SampleSchedule schedule({zeros(9003), zeros(9003)}, options);
+  for (const int64_t round : {0, 1, 2}) {
+    for (int64_t i = 0; i < 7; ++i)
+      EXPECT_EQ(schedule.is_own(schedule.advanced({round, 0}, i)), i % 3 == 1) << round << " " << i;
   }
-  EXPECT_EQ(all.size(), 3u * 200);
-  EXPECT_EQ(std::set<Sample>(all.begin(), all.end()).size(), all.size());
 }
 
 // ---- easier samples first ----

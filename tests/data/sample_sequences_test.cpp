@@ -50,11 +50,6 @@ ScheduleOptions with(ScheduleOptions options, DataOrder order) {
   return options;
 }
 
-ScheduleOptions with(ScheduleOptions options, RankSlice slice) {
-  options.slice = slice;
-  return options;
-}
-
 struct Sequence {
   const char* name;
   std::vector<int64_t> sizes;  // sizes of the sources, in tokens
@@ -107,13 +102,6 @@ const Sequence kSequences[] = {
      "1000000007/120: 0@620 0@860 0@548 0@780",
      "84c9d41318fe63f14faf984681bfab2a"},
     {"one_sample_an_epoch", {20}, epochs(4, 16), {}, 90, "0/0: 0@3", "fe70d381332ccf77bccffa4475cdb44b"},
-    {"rank_1_of_3",
-     {1003},
-     with(epochs(5, 8), {1, 3}),
-     {},
-     30,
-     "0/0: 0@491 0@35 0@587 0@771 0@435",
-     "bd28c73a8c0feefb2920030282a7b3b8"},
     {"shorter_first",
      {3000},
      with(epochs(6, 32), DataOrder::shorter_first),
@@ -142,13 +130,6 @@ const Sequence kSequences[] = {
      100,
      "1/36: 0@1295 0@695 0@487 1@102",
      "cd853f07b8d8efe5f43579a6885fb9d2"},
-    {"stages_rank_2_of_3",
-     {9003, 9003},
-     with(mixed_stages(), {2, 3}),
-     {},
-     100,
-     "0/0: 0@127 0@5055 0@8335 0@4615",
-     "315939909e6776d724180e705a472557"},
     {"stages_of_changing_lengths",
      {1500, 700},
      lengths_there_and_back(),

@@ -23,7 +23,8 @@ class ResolveTest : public DeviceTest, protected TextRun {
   }
 
   run::Setup resolved(const run::Beginning& begins) const {
-    return resolve(run::load_data(config_, {}, begins), device(), config_.training.precision);
+    return resolve(run::load_data(config_, {}, begins), device(), config_.training.precision,
+                   distributed::Group({}, at::kCPU, "", /*timeout=*/10));
   }
 };
 

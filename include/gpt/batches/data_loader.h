@@ -38,7 +38,9 @@ class DataLoader {
   ~DataLoader();
 
   BatchShape next_shape() const;
+  bool next_is_own() const;            // this process computes the next batch (Dealing)
   void next_into(const Batch& batch);  // its tensors have that shape and lie on the device
+  void skip();                         // the next batch is another process's
   Batch next();                        // in memory of its own
   DataPosition position() const;       // the position of the batch that comes next
   void seek(const DataPosition& position);

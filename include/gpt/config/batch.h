@@ -19,6 +19,11 @@ void derive_accumulation(TrainingConfig& training, const Origins& origins);
 // float32 where the total could be divided.
 void set_batch_size(TrainingConfig& training, int64_t batch_size);
 
+// The update keeps its sequences and gets micro-batches that `parts` processes, or lanes of them, can divide among themselves: evenly where
+// the sequences can be divided so, in micro-batches as large as possible, otherwise at least one for each. An update must have as many
+// sequences.
+void deal_out(TrainingConfig& training, int64_t parts);
+
 // The largest divisor of `total` that is at most `limit`; both are at least 1.
 int64_t largest_divisor(int64_t total, int64_t limit);
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "gpt/config/data_config.h"
+#include "gpt/config/distributed_config.h"
 #include "gpt/config/model_config.h"
 #include "gpt/config/training_config.h"
 
@@ -26,6 +27,7 @@ struct Config {
   ModelConfig model;
   DataConfig data;
   TrainingConfig training;
+  DistributedConfig distributed;
   ReportConfig report;
 };
 

@@ -32,8 +32,15 @@ inline constexpr int kNotStarted = 127;  // the exit status of a child whose pro
 
 std::string path_of_this_program();
 
+// What a child has beyond what this process has.
+struct ChildAdditions {
+  std::vector<std::string> environment = {};  // "NAME=VALUE", in place of those of the same name
+  int descriptor = -1;  // one that it inherits under the same number, though exec() would close it
+};
+
 // command[0] is the path of a program. Throws gpt::Error(failed_check) where no process can be made.
-pid_t start_child(const std::vector<std::string>& command, const ChildStreams& streams);
+pid_t start_child(const std::vector<std::string>& command, const ChildStreams& streams,
+                  const ChildAdditions& additions = {});
 
 // The status that waitpid() gives. The first stop signal of this process is passed on, for it may have been sent to this process alone.
 int wait_for_child(pid_t child);

@@ -4,6 +4,8 @@
 // It takes finished text: spdlog and its fmt stay inside log.cpp, because LibTorch's include path carries another fmt.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -15,6 +17,13 @@ void info(std::string_view message);     // plain line
 void success(std::string_view message);  // "✓ message": something is really active
 void warn(std::string_view message);     // "warning: message"
 void error(std::string_view message);    // "error: message"
+
+// From here on this is the log of process `rank` among several that compute a run. The first one's is as before. The others say only what
+// went wrong, with their rank; their warnings go to `forward` instead, because most of them are the first one's too.
+void of_rank(int64_t rank, std::function<void(const std::string& warning)> forward);
+// At the first process: a warning of another one, unless this process has given the same one or gives it within a few seconds.
+void warn_of_rank(int64_t rank, const std::string& warning);
+void show_warnings_of_ranks();  // those that have waited for long enough; called again and again
 
 // As info(); a terminal that is too narrow for the line gets `shortened` instead.
 void info(std::string_view message, std::string_view shortened);

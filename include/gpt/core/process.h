@@ -27,6 +27,9 @@ void announce_stops(const char* text);  // the line that the first signal prints
 int stop_signal();                      // 0, or the first of SIGINT, SIGTERM and SIGHUP
 ExitCode stop_code();                   // the exit status of that signal
 void forget_stop_signal();              // it has been handled: the next one is a first one again
+void request_stop(int signal);          // as if this process had received it, unless it has received one
+void end_without_destructors();         // once this process ends: it has threads that cannot be joined any more
+void leave_stopping_to_children();      // from here on no second signal ends this process: it waits for its children
 bool take_save_request();               // true once per SIGUSR1
 
 // Updates since the last checkpoint: what exiting at once would lose. If there are any, such an exit reports

@@ -25,19 +25,20 @@ namespace gpt {
 
 struct DataPosition {
   int64_t round = 0;   // the stages in turn; in a stage that is taken again and again, the epoch
-  int64_t sample = 0;  // samples of it already taken, by all ranks together
+  int64_t sample = 0;  // samples of it already taken, by all processes together
   bool operator==(const DataPosition&) const = default;
 };
 
-// This process among those that share the samples: each batch is dealt out, and no sample goes to two of them.
-struct RankSlice {
-  int64_t rank = 0, world_size = 1;
+// Which batches this process computes: those of an update are dealt out whole, number m to process m mod `processes`.
+struct Dealing {
+  int64_t rank = 0, processes = 1;
+  int64_t batches_of_update = 1;
 };
 
 struct ScheduleOptions {
   std::vector<StageBatches> stages;  // one or more
   uint64_t seed = 0;
-  RankSlice slice = {};
+  Dealing dealing = {};
   DataOrder order = DataOrder::random;
   std::optional<int32_t> end_of_text = {};  // ends a document, for DataOrder::shorter_first
 };
@@ -55,12 +56,13 @@ class SampleSchedule {
   SampleSchedule(const std::vector<Tokens>& sources, const ScheduleOptions& options);
   ~SampleSchedule();
 
-  int64_t samples(int64_t round) const;  // samples of all ranks
+  int64_t samples(int64_t round) const;
   int64_t block_size(const DataPosition& at) const;
-  int64_t batch_size(const DataPosition& at) const;      // batch size of this rank
+  int64_t batch_size(const DataPosition& at) const;
+  bool is_own(const DataPosition& at) const;             // this process computes that batch
   int64_t batches_left(const DataPosition& from) const;  // in its round
   DataPosition advanced(const DataPosition& from, int64_t batches) const;
-  int64_t tokens_before(const DataPosition& at) const;  // targets of all ranks, from the beginning of the run
+  int64_t tokens_before(const DataPosition& at) const;  // targets, from the beginning of the run
   std::vector<Windows> windows(const DataPosition& at) const;
 
  private:

@@ -32,6 +32,7 @@ struct DeviceChoice {
   bool is_wished = false;  // use_gpu: true was written out, which is device: auto
 };
 DeviceChoice select_device(const std::string& spec);
+int64_t gpu_count();  // CUDA devices that this process sees
 
 DeviceInfo describe_device(at::Device device);
 int64_t multiprocessors_of(at::Device device);  // 0 on a CPU

@@ -7,6 +7,7 @@
 // Operators add to them inside their backward pass: the first contribution after clear_gradients() overwrites what is there,
 // later ones add to it, so that clearing touches no memory.
 // Padding between parameters is zero in both buffers. Copies of these objects share the memory.
+// There may be several buffers of gradients, lanes, of which one is in use at a time: partial sums that are added at the end of an update.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -29,17 +30,20 @@ struct ParameterTypes {
   at::ScalarType gradient = at::kFloat;  // kFloat, or that of 16 bits
 };
 
-// A buffer that is allocated when it is first asked for.
+// The lanes, each a buffer that is allocated when it is first asked for.
 class FlatGradients : public c10::intrusive_ptr_target {
  public:
-  FlatGradients(int64_t size, const at::TensorOptions& options) : size_(size), options_(options) {}
-  const at::Tensor& buffer();  // (size), not initialized
+  FlatGradients(int64_t size, const at::TensorOptions& options) : size_(size), options_(options), buffers_(1) {}
+  const at::Tensor& buffer();  // (size) of the lane in use, not initialized
   at::ScalarType type() const { return options_.dtype().toScalarType(); }
+  size_t lane() const { return lane_; }
+  void use_lane(size_t lane);
 
  private:
   int64_t size_;
   at::TensorOptions options_;
-  at::Tensor buffer_;
+  std::vector<at::Tensor> buffers_;
+  size_t lane_ = 0;
 };
 
 // One parameter, shared by the model that uses it and the buffers it lies in. Cheap to copy; may be empty.
@@ -57,15 +61,15 @@ class Parameter {
   const at::Tensor& compute_value() const { return state_->rounded.defined() ? state_->rounded : state_->value; }
   const at::Tensor& gradient() const;  // has the value's shape; meaningful where has_gradient()
   at::ScalarType gradient_type() const { return state_->gradients->type(); }
-  bool has_gradient() const { return state_->has_gradient; }
-  void clear_gradient() const { state_->has_gradient = false; }
+  bool has_gradient() const { return lane().has_gradient; }
+  void clear_gradient() const { lane().has_gradient = false; }
 
   // compute_value() for an ordinary ATen operator: what autograd then finds as its gradient is added to gradient(). An empty
   // parameter gives an undefined tensor.
   at::Tensor tracked() const;
 
   // For an operator that writes gradient() itself: whether it must add to what is there (beta = 1) or overwrite it (beta = 0).
-  bool begin_contribution() const { return std::exchange(state_->has_gradient, true); }
+  bool begin_contribution() const { return std::exchange(lane().has_gradient, true); }
   void add_to_gradient(const at::Tensor& contribution) const;  // the contribution may have any dtype
 
   // For an autograd function, which saves what its backward pass needs as an IValue.
@@ -73,12 +77,17 @@ class Parameter {
   static Parameter from_capsule(const c10::IValue& capsule);
 
  private:
-  struct State : torch::CustomClassHolder {
-    at::Tensor value, rounded, gradient;
-    c10::intrusive_ptr<FlatGradients> gradients;
-    int64_t offset = 0;
+  struct Lane {
+    at::Tensor gradient;
     bool has_gradient = false;
   };
+  struct State : torch::CustomClassHolder {
+    at::Tensor value, rounded;
+    c10::intrusive_ptr<FlatGradients> gradients;
+    int64_t offset = 0;
+    std::vector<Lane> lanes = std::vector<Lane>(1);
+  };
+  Lane& lane() const;
   c10::intrusive_ptr<State> state_;
 };
 
@@ -119,6 +128,8 @@ class Parameters {
   const at::Tensor& flat_gradients() const;
   void clear_gradients() const;
   void mark_gradients() const;  // as contributed to: by operators whose work was replayed without them
+  // All that is said of gradients is about the lane in use, which is the first until another is chosen.
+  void use_lane(size_t lane) const { flat_gradients_->use_lane(lane); }
 
  private:
   Parameter find(ParameterRole role, int64_t layer, bool is_bias) const;

@@ -13,6 +13,7 @@
 #include "gpt/plan/check.h"
 #include "gpt/plan/estimates.h"
 #include "gpt/run/plan.h"
+#include "gpt/run/setup.h"
 
 namespace gpt::plan {
 
@@ -30,14 +31,16 @@ Check check_attention(const ModelConfig& model, bool cuda, const std::string& pa
 struct MemoryBudget {
   double available = 0, program = 0;
   double data = 0;                                        // tokens that stay on the device
+  double exchange = 0;                                    // further lanes, and what is sent between processes
   double host = std::numeric_limits<double>::infinity();  // free beside a GPU's; of another machine, unknown
 
-  double taken() const { return program + data; }  // whatever the model is
+  double taken() const { return program + data + exchange; }  // whatever the batch is
   // For the run's own tensors, where a tenth stays free for other programs.
   double comfortable() const { return 0.9 * available - taken(); }
 };
-// `fraction`: of all the memory there, as training.memory_fraction.
-MemoryBudget memory_budget(at::Device device, double fraction);
+// `fraction`: of all the memory there, as training.memory_fraction. `processes`: that share the memory of the host.
+MemoryBudget memory_budget(at::Device device, double fraction, int64_t processes = 1);
+MemoryBudget memory_budget(const run::Setup& setup);  // without the data
 Check check_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form,
                    const MemoryBudget& memory);
 

@@ -3,14 +3,19 @@
 // run is in memory (run/run.h).
 #pragma once
 
+#include "gpt/distributed/group.h"
 #include "gpt/run/beginning.h"
 #include "gpt/run/setup.h"
 
 namespace gpt::plan {
 
 // Sets the process's allocators and arithmetic. On a GPU steps are tried for batch_size: auto. `asked`: the precision of the command line.
-// Throws gpt::Error(config) where data or device contradict the configuration.
-run::Setup resolve(run::RunData data, at::Device device, const PrecisionConfig& asked);
+// `group`: the processes of the run, among which each update is divided; it must outlive the setup. Throws gpt::Error(config) where data or
+// device contradict the configuration.
+run::Setup resolve(run::RunData data, at::Device device, const PrecisionConfig& asked, const distributed::Group& group);
+// At another process than the first, which has resolved the configuration for all: `resolved`. `corpus`: what it finds here.
+run::Setup resolve_like_first(Config resolved, Corpus corpus, at::Device device, const PrecisionConfig& asked,
+                              const distributed::Group& group);
 
 // A run that is measured or tried: it has no folder, and no steps are tried for it.
 run::Setup resolve(const Config& asked);

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "gpt/data/corpus.h"
 #include "gpt/data/permutation.h"
 #include "gpt/device/precision.h"
+#include "gpt/distributed/communicator.h"
 #include "gpt/model/gpt.h"
 
 namespace gpt::run {
@@ -52,13 +54,14 @@ double evaluation_steps(const TrainingConfig& training, int64_t block_size, int6
 
 class Evaluator {
  public:
-  // The corpus must outlive it.
+  // The corpus must outlive it. Each of the processes computes its share of the batches.
   Evaluator(const Corpus& corpus, int64_t batch_size, int64_t block_size, const EvaluationRule& rule, at::Device device,
-            const Precision& precision);
+            const Precision& precision, std::shared_ptr<distributed::Communicator> ranks = distributed::alone());
 
   bool empty() const { return windows_.targets() == 0; }
   bool knows_bytes() const;
-  // `stop` is called between batches with the share of them that is done.
+  // `stop` is called between batches, or between those that several processes compute at the same time, with the share of them that is done;
+  // it must answer the same in all processes.
   Evaluation run(GPT& model, const std::function<bool(double share)>& stop);
 
  private:
@@ -67,8 +70,10 @@ class Evaluator {
   void read_in_order();
   bool is_whole() const { return std::ssize(chosen_) == windows_.size(); }
   at::Tensor sums(GPT& model, const Batch& batch) const;  // (B) float64: each sequence's sum of losses
-  bool settle(const at::Tensor& sums);                    // false: more sequences have been drawn
-  std::optional<double> bytes();                          // bytes of the text of the tokens that are predicted
+  double sum_of_rest(GPT& model) const;
+  bool is_own(int64_t batch) const { return batch % ranks_->size() == ranks_->rank(); }
+  bool settle(const at::Tensor& sums);  // false: more sequences have been drawn
+  std::optional<double> bytes();        // bytes of the text of the tokens that are predicted
 
   const Corpus& corpus_;
   SplitWindows windows_;
@@ -79,6 +84,7 @@ class Evaluator {
   std::optional<double> bytes_;  // once it is settled
   at::Device device_;
   at::ScalarType autocast_type_;
+  std::shared_ptr<distributed::Communicator> ranks_;
 };
 
 }  // namespace gpt::run

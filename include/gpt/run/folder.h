@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gpt/checkpoint/checkpoint.h"
@@ -27,6 +29,8 @@ class Folder {
  public:
   // Creates and locks the folder and copies the log into its train.log.
   explicit Folder(const std::string& path);
+  // One that another process of the run has locked, and in which it alone writes.
+  static Folder of_first_process(const std::string& path) { return {path, nullptr}; }
 
   const std::string& path() const { return path_; }
   std::string checkpoint_path() const { return path_ + "/" + kLastCheckpoint; }
@@ -39,7 +43,7 @@ class Folder {
 
   // What is written to path() goes into the folder that was locked. Otherwise somebody has moved or deleted that one while the
   // run went on, or has put something in its place.
-  bool is_in_place() const { return lock_.is_in_place(); }
+  bool is_in_place() const { return !lock_ || lock_->is_in_place(); }
   // Where to save then: in the locked folder, wherever it is, or in a fresh one where it is gone or another run has locked it.
   // `reason` says what has happened. Throws gpt::Error(disk).
   struct Refuge {
@@ -75,8 +79,10 @@ class Folder {
   // Moves files of this folder into set_aside/1, or the next number, and returns that folder's path.
   std::string set_aside(const std::vector<std::string>& names) const;
 
+  Folder(std::string path, std::unique_ptr<FolderLock> lock) : path_(std::move(path)), lock_(std::move(lock)) {}
+
   std::string path_;
-  FolderLock lock_;
+  std::unique_ptr<FolderLock> lock_;  // none where another process has it
 };
 
 // The newest checkpoint of a folder that can be read; nothing where there is none. Changes nothing, and takes no lock.

@@ -16,12 +16,13 @@ namespace gpt::run {
 
 class Recorder {
  public:
-  // What is recorded apart: the first micro-batch of an update overwrites the gradients, later ones add to them; and each shape
+  // What is recorded apart: the first micro-batch of a lane overwrites the gradients, later ones add to them; and each shape
   // of a batch has kernels of its own.
   enum class Part { first_micro_batch, later_micro_batch, update };
   struct Key {
     Part part;
     int64_t sequences = 0, length = 0;
+    size_t lane = 0;  // whose gradients it adds to
     auto operator<=>(const Key&) const = default;
   };
 

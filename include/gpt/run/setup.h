@@ -1,6 +1,8 @@
 // What a run computes on and with: its configuration, its data, its device and its precision.
 #pragma once
 
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -8,6 +10,7 @@
 #include "gpt/data/corpus.h"
 #include "gpt/device/device.h"
 #include "gpt/device/precision.h"
+#include "gpt/distributed/communicator.h"
 
 namespace gpt::run {
 
@@ -18,6 +21,8 @@ struct Setup {
   Precision precision;
   std::string dtype_change = {};  // what changes where the dtype of a checkpoint is missing here
   std::string batch_reason = {};  // what was chosen where batch_size was auto
+  std::shared_ptr<distributed::Communicator> ranks = distributed::alone();  // the processes that compute it together
+  int64_t local_processes = 1;  // those of this machine, among which its memory is divided
 };
 
 // Finds out vocabulary and precision, and sets the process's allocators and arithmetic as the configuration says; what is left to choose

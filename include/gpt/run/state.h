@@ -34,9 +34,9 @@ class State {
  public:
   // `config` is the effective one, with vocab_size set. A new run draws its weights, or takes the `initial` ones, and seeds the
   // default generators from config.seed; otherwise everything is what it was at `start`. Throws gpt::Error(checkpoint) when
-  // either is for another model.
+  // either is for another model. `dealing`: which batches this process computes.
   State(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision,
-        const StartingPoint* start = nullptr, const NamedTensors* initial = nullptr);
+        const StartingPoint* start = nullptr, const NamedTensors* initial = nullptr, const Dealing& dealing = {});
 
   Checkpoint capture() const;
 
@@ -69,6 +69,7 @@ class State {
 
  private:
   void restore(const StartingPoint& start);  // all but the weights
+  void draw_apart(int64_t rank);
   std::map<std::string, at::Tensor> random_state() const;
   void seek(const Checkpoint& checkpoint, const std::string& path);
   void set_random_state(const std::map<std::string, at::Tensor>& state);

@@ -10,6 +10,7 @@
 #include <map>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "gpt/batches/data_loader.h"
 #include "gpt/config/training_config.h"
@@ -18,6 +19,7 @@
 #include "gpt/ops/verdict.h"
 #include "gpt/optim/grad_scaler.h"
 #include "gpt/optim/optimizer.h"
+#include "gpt/run/division.h"
 #include "gpt/run/recorder.h"
 
 namespace gpt::run {
@@ -27,16 +29,18 @@ class TrainStep {
   // The recorder is one for `config` and the model, or one that records nothing. The updates are counted in `counts`; undefined: in
   // new ones.
   TrainStep(GPT& model, Optimizer& optimizer, GradScaler& scaler, const Precision& precision,
-            const TrainingConfig& config, Recorder recorder = Recorder(), ops::UpdateCounts counts = {});
+            const TrainingConfig& config, Recorder recorder = Recorder(), ops::UpdateCounts counts = {},
+            Division division = {});
 
   // An update of so many tokens begins: nothing is accumulated yet.
   void begin(double learning_rate, int64_t tokens);
   // The tensors (B, T) that the next accumulate() reads, for the caller to fill.
   const Batch& batch(const BatchShape& shape);
   void set_share(double share);  // the micro-batch's share in the tokens of the update
+  void set_lane(size_t lane);    // in which it is added up
 
   void accumulate();  // forward and backward of one micro-batch
-  void apply();       // clip and optimizer, unless loss or gradients are not finite
+  void apply();       // sum over lanes and processes, clip and optimizer, unless loss or gradients are not finite
   void abandon();     // instead of apply(): what was accumulated is dropped
 
   // An update has begun to change the parameters and has not ended: they are between two states.
@@ -44,16 +48,18 @@ class TrainStep {
 
   // The most that tensors took after a forward pass, since the first update found all buffers; 0: not known.
   int64_t kept_bytes() const { return kept_bytes_; }
+  const Division& division() const { return division_; }
   bool is_recorded() const { return recorder_.records(); }  // false once recording has failed
 
   // Results of the last update: float32 scalars on the device, overwritten by the next.
-  const at::Tensor& loss() const { return loss_; }                    // mean over all its tokens
+  const at::Tensor& loss() const { return losses_[0]; }               // mean over all its tokens
   const at::Tensor& grad_norm() const { return verdict_.grad_norm; }  // before clipping
   // 1 when loss or gradients were not finite: nothing was changed.
   const at::Tensor& skipped() const { return verdict_.skipped; }
 
  private:
   void add_micro_batch();
+  void sum_up();
   void update();
 
   GPT& model_;
@@ -67,17 +73,22 @@ class TrainStep {
   // A batch for each shape so far, because what is recorded reads the same memory each time; and the one that comes next.
   std::map<std::pair<int64_t, int64_t>, Batch> batches_;
   Batch batch_;
-  bool has_accumulated_ = false, has_applied_ = false, is_applying_ = false;
+  Division division_;
+  size_t lane_ = 0;
+  std::vector<bool> has_accumulated_;  // by lane
+  bool has_applied_ = false, is_applying_ = false;
   int64_t kept_bytes_ = 0;
   // Float32 scalars on the device, and what the first three hold.
-  at::Tensor learning_rate_, tokens_, share_, loss_;
+  at::Tensor learning_rate_, tokens_, share_;
   std::optional<double> known_learning_rate_, known_tokens_, known_share_;
+  std::vector<at::Tensor> losses_;  // float32 scalars on the device, by lane
   ops::Verdict verdict_;
   ops::UpdateCounts counts_;
 };
 
-// One update of `micro_batches` batches from `loader`, each weighted by its share of the update's tokens, whose number is
-// returned. `stop` is called between micro-batches; when it returns true the gradients are dropped and there is no result: the
+// One update of `micro_batches` batches from `loader`, of which this process computes its own, each weighted by its share of the update's
+// tokens, whose number is returned. `stop` is called between micro-batches, and where several processes compute them at the same time,
+// between those; when it returns true, which must be so in all processes, the gradients are dropped and there is no result: the
 // caller puts loader and random state back to where the update began. Throws gpt::Error(data) if the token file was truncated
 // in the meantime.
 std::optional<int64_t> run_update(TrainStep& step, DataLoader& loader, int64_t micro_batches, double learning_rate,

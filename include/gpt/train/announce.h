@@ -8,6 +8,7 @@
 #include "gpt/config/load.h"
 #include "gpt/data/corpus.h"
 #include "gpt/device/device.h"
+#include "gpt/distributed/group.h"
 #include "gpt/run/run.h"
 #include "gpt/run/setup.h"
 
@@ -20,6 +21,8 @@ void announce_device(const DeviceInfo& device, const DeviceChoice& choice, bool 
 // What was chosen, with the reasons.
 void announce_methods(const run::Setup& setup);
 void announce_run(const run::Run& run);
+// Of several processes: who has started them and where they meet. `asked`: what the configuration says of them.
+void announce_processes(const distributed::Group& group, at::Device device, const DistributedConfig& asked);
 
 // Each stage of data.stages: steps, lengths, batches, and how often it reads each of its files.
 std::vector<std::string> describe_stages(const Config& config, const Corpus& corpus);

@@ -19,9 +19,10 @@ namespace gpt {
 
 class CheckpointKeeper {
  public:
-  // `is_saved`: ckpt.pt of the folder holds this state already.
+  // `is_saved`: ckpt.pt of the folder holds this state already. `writes`: this process does; otherwise another one has the same state and
+  // saves it, and here nothing happens.
   CheckpointKeeper(run::State& state, const run::Folder& folder, const run::Plan& plan, const CadenceConfig& cadence,
-                   Listeners& listeners, run::Forecast& forecast, bool is_saved);
+                   Listeners& listeners, run::Forecast& forecast, bool is_saved, bool writes = true);
 
   void state_changed();  // by an update or an evaluation: ckpt.pt does not hold it yet
   bool is_due();         // a checkpoint is, and the last update was applied
@@ -82,6 +83,7 @@ class CheckpointKeeper {
   const CadenceConfig cadence_;
   Listeners& listeners_;
   run::Forecast& forecast_;
+  const bool writes_;
   bool is_saved_, has_saved_;
   int64_t saved_step_;
   int64_t changes_ = 0;  // of the state so far

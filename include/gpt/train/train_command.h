@@ -1,18 +1,23 @@
 // What gpt-train does with its command line.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "gpt/config/load.h"
 #include "gpt/core/error.h"
 
 namespace gpt {
 
 struct TrainOptions {
-  bool restart = false;    // an older run in output_dir is set aside
-  bool eval_only = false;  // evaluate_run() in place of training
+  bool restart = false;                     // an older run in output_dir is set aside
+  bool eval_only = false;                   // evaluate_run() in place of training
+  std::vector<std::string> arguments = {};  // of the command line, for the processes that it starts
 };
 
-// Trains until the run is done or a signal stops it, and returns the exit status. Throws gpt::Error: config, data, checkpoint, numerics or
-// disk. What ran out of memory is explained in the log.
+// Trains until the run is done or a signal stops it, and returns the exit status: in this process, as one of several that a launcher has
+// started, or in processes that it starts and watches. Throws gpt::Error: config, data, checkpoint, numerics, peer or disk. What ran out of
+// memory is explained in the log.
 ExitCode train(const config::CommandLine& command, const TrainOptions& options);
 
 }  // namespace gpt

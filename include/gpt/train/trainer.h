@@ -10,6 +10,7 @@
 #include "gpt/core/error.h"
 #include "gpt/core/process.h"
 #include "gpt/report/listener.h"
+#include "gpt/run/decisions.h"
 #include "gpt/run/folder.h"
 #include "gpt/run/forecast.h"
 #include "gpt/run/out_of_memory.h"
@@ -28,7 +29,8 @@ class Trainer {
 
   // Runs to the end, or to a signal: ok, or the signal's exit status, with everything worth saving saved.
   // Throws gpt::Error: numerics when a log line finds max_skipped_steps or more non-finite updates in a row, disk when the last
-  // save fails; and run::OutOfMemory, with the state of the last update saved where there is memory for that.
+  // save fails, peer when another process of the run is lost; and run::OutOfMemory. With the last two the state of the last update is saved
+  // where that is possible.
   ExitCode run();
 
  private:
@@ -39,7 +41,11 @@ class Trainer {
   bool update();                // false: a signal came midway, and nothing has changed
   void release_memory() const;  // as training.release_memory says
   [[noreturn]] void leave_changed_data(const std::string& file);
-  bool is_interrupted() const { return process::stop_signal() != 0 || memory_watch_.is_running_out(); }
+  // Whether something ends the run from outside. All processes ask at the same points, and all get the same answer.
+  bool must_stop();
+  bool is_interrupted() const { return decided_.stops(); }  // as of the last time
+  [[noreturn]] void leave_after_loss(const std::string& what);
+  void agree_on_best();
   bool is_done() const;  // every step, or all that training.patience allows
   Moment moment() const;
   void keep_loss();     // keeps the loss of the last update for write_losses()
@@ -73,6 +79,9 @@ class Trainer {
   CheckpointKeeper checkpoints_;
   ProgressBar bar_;
   MemoryWatch memory_watch_;
+  run::Decisions decisions_{setup_.ranks};
+  run::Decision decided_;
+  bool saves_ = false;                   // SIGUSR1 has asked for a checkpoint
   std::optional<StepRecord> last_step_;  // logged
   std::optional<double> last_val_loss_;
   bool is_rise_announced_ = false;

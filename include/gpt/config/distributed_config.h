@@ -1,0 +1,26 @@
+// The processes that compute a run together (src/distributed/README.md). One process is the usual case.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace gpt {
+
+enum class ReduceDtype { float32, bfloat16 };  // how gradients travel from process to process
+
+struct DistributedConfig {
+  int64_t processes = 1;  // that gpt-train starts on this machine; 0 = auto: one for each usable GPU
+  int64_t lanes = 1;      // partial sums of an update's gradients; a multiple of the processes for equal bits
+  ReduceDtype reduce_dtype = ReduceDtype::float32;
+  double timeout = 10;                   // seconds of silence after which a process counts as lost
+  int64_t restarts = 0;                  // how often gpt-train starts its processes again after it has lost one
+  std::optional<int64_t> min_processes;  // how few may go on then; auto: as many as before
+};
+
+namespace config {
+struct Option;
+std::vector<Option> options(DistributedConfig& config);  // a row for each key
+}  // namespace config
+
+}  // namespace gpt

@@ -1,0 +1,47 @@
+// What the processes of a run say to each other. One process is a communicator of size one, in which everything is the identity, so that
+// nobody asks whether there are several. All processes must call the same functions in the same order.
+//
+// Every function that waits throws gpt::Error(peer) once another process is lost; its message names that one.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+namespace gpt::distributed {
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  virtual int64_t rank() const = 0;
+  virtual int64_t size() const = 0;
+  bool is_first() const { return rank() == 0; }
+
+  // x becomes the sum of all processes' x, which have its shape and type: contiguous, float32, float64, bfloat16, float16 or int64, on the
+  // device of the run or the CPU. The order of the additions depends on the number of processes alone: r and r + n/2 first, then r and
+  // r + n/4, and so on, as if one process had added up its parts in that order (add_in_pairs). 16-bit values are added in float32.
+  // `wire`: the type in which float32 values travel; what arrives is the same everywhere.
+  virtual void sum(const at::Tensor& x, at::ScalarType wire) = 0;
+  void sum(const at::Tensor& x) { sum(x, x.scalar_type()); }
+
+  virtual void broadcast(const at::Tensor& x) = 0;  // from the first process, in place; of any type
+
+  // Begins to find the largest of all processes' values, element by element, of an int64 tensor in the host's memory. It is there once the
+  // result has been called, which waits.
+  virtual std::function<void()> begin_largest(const at::Tensor& x) = 0;
+
+  virtual int64_t bytes_sent() const = 0;      // payload, so far
+  virtual int64_t memory_of_sums() const = 0;  // bytes that sum() takes at most beside its tensor, on that one's device
+};
+
+// For one process.
+std::shared_ptr<Communicator> alone();
+
+// (n, ...) float32 or float64: the first of n parts becomes their sum. Parts i and i + ceil(n / 2) are added first, then what is left in
+// the same way, so that a power of two gives a tree whose branches may lie on different processes.
+void add_in_pairs(const at::Tensor& parts);
+
+}  // namespace gpt::distributed

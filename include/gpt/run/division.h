@@ -1,0 +1,36 @@
+// How the micro-batches of an update are divided among processes, and how their gradients come together again.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+
+#include "gpt/config/distributed_config.h"
+#include "gpt/data/sample_schedule.h"
+#include "gpt/distributed/communicator.h"
+
+namespace gpt::run {
+
+// Micro-batch m of an update belongs to lane m mod L, and lane l to process l mod R, which divides L. A lane adds its micro-batches up one
+// after the other. At the end lanes l and l + L/2 are added, then l and l + L/4, and so on: those of one process first, as it happens, then
+// those of several (Communicator::sum). So the bits of the sum do not depend on R.
+struct Division {
+  std::shared_ptr<distributed::Communicator> ranks = distributed::alone();
+  int64_t lanes = 1;                 // L; where it is less, the number of processes counts
+  at::ScalarType wire = at::kFloat;  // the type in which gradients travel, if theirs is float32
+
+  Division() = default;
+  Division(std::shared_ptr<distributed::Communicator> of, const DistributedConfig& config)
+      : ranks(std::move(of)),
+        lanes(std::max(config.lanes, ranks->size())),
+        wire(config.reduce_dtype == ReduceDtype::bfloat16 ? at::kBFloat16 : at::kFloat) {}
+
+  int64_t own_lanes() const { return std::max<int64_t>(1, lanes / ranks->size()); }
+  // Which of this process's lanes a micro-batch of its own belongs to.
+  size_t lane_of(int64_t micro_batch) const { return static_cast<size_t>(micro_batch % lanes / ranks->size()); }
+  Dealing dealing(int64_t micro_batches) const { return {ranks->rank(), ranks->size(), micro_batches}; }
+};
+
+}  // namespace gpt::run

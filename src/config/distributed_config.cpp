@@ -1,0 +1,53 @@
+#include "gpt/config/distributed_config.h"
+
+#include "gpt/config/option.h"
+
+namespace gpt::config {
+
+std::vector<Option> options(DistributedConfig& c) {
+  constexpr double kMostProcesses = 4096;
+  std::vector<Option> rows = {
+      {.name = "processes",
+       .target = NumberOrAuto{&c.processes},
+       .help =
+           "processes that compute each update together, all on this machine unless a launcher such as torchrun has started them; auto "
+           "= one for each usable GPU, or one on a CPU",
+       .min = 1,
+       .max = kMostProcesses,
+       .aliases = {{"gpus"}, {"num_processes"}, {"nproc_per_node"}},
+       .safe_on_resume = true},
+      {.name = "lanes",
+       .target = &c.lanes,
+       .help =
+           "partial sums in which the gradients of an update are added up, a power of two: a run computes the same bits with any number "
+           "of processes that divides it; each further lane of a process takes the memory of the gradients once more",
+       .min = 1,
+       .max = kMostProcesses},
+      {.name = "reduce_dtype",
+       .target = choice(c.reduce_dtype, {{"float32", ReduceDtype::float32}, {"bfloat16", ReduceDtype::bfloat16}}),
+       .help = "type in which gradients are sent; bfloat16 halves the bytes, and sums stay float32",
+       .safe_on_resume = true},
+      {.name = "timeout",
+       .target = &c.timeout,
+       .help = "seconds of silence after which a process counts as lost",
+       .min = 1,
+       .max = 86400,
+       .safe_on_resume = true},
+      {.name = "restarts",
+       .target = &c.restarts,
+       .help = "how often gpt-train starts its processes again from the last checkpoint after it has lost one",
+       .min = 0,
+       .max = 1e6,
+       .safe_on_resume = true},
+      {.name = "min_processes",
+       .target = &c.min_processes,
+       .help = "how few processes may go on after a restart; auto = as many as before",
+       .min = 1,
+       .max = kMostProcesses,
+       .safe_on_resume = true},
+  };
+  for (Option& row : rows) row.section = "distributed";
+  return rows;
+}
+
+}  // namespace gpt::config

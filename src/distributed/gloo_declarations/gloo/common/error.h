@@ -1,0 +1,2 @@
+// Declarations in place of Gloo's header: see gloo/algorithm.h.
+#pragma once

@@ -1,0 +1,166 @@
+#include "gpt/distributed/group.h"
+
+#include <fmt/format.h>
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include <chrono>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "c10d.h"
+#include "gpt/core/error.h"
+#include "gpt/core/process.h"
+#include "gpt/distributed/watch.h"
+#include "sockets.h"
+
+namespace gpt::distributed {
+namespace {
+
+using Store = c10::intrusive_ptr<c10d::Store>;
+
+// How long those that come first wait for the others, which a queue may start later.
+constexpr std::chrono::minutes kPatience(5);
+
+std::string meeting_file(const Ranks& ranks, const std::string& folder) {
+  return fmt::format("{}/.ranks-{}-{}", folder, ranks.id.empty() ? "0" : ranks.id, ranks.restart);
+}
+
+Store open_store(const Ranks& ranks, const std::string& folder) {
+  if (ranks.address.empty()) {
+    std::filesystem::create_directories(folder);
+    return c10::make_intrusive<c10d::FileStore>(meeting_file(ranks, folder), static_cast<int>(ranks.size));
+  }
+  c10d::TCPStoreOptions options;
+  options.port = ranks.port;
+  options.isServer = ranks.is_first() && !ranks.is_served;
+  options.waitWorkers = false;
+  options.timeout = kPatience;
+  options.masterListenFd = ranks.listener;
+  return c10::make_intrusive<c10d::TCPStore>(ranks.address, options);
+}
+
+Store open_own_store(const Ranks& ranks, const std::string& folder) {
+  try {
+    // A launcher's store may still hold what was said before a restart.
+    return c10::make_intrusive<c10d::PrefixStore>(fmt::format("gpt-train/{}", ranks.restart),
+                                                  open_store(ranks, folder));
+  } catch (const std::exception& error) {
+    throw Error(ExitCode::peer,
+                fmt::format("rank {} cannot meet the others at {}: {}", ranks.rank,
+                            ranks.address.empty() ? folder : fmt::format("{}:{}", ranks.address, ranks.port),
+                            first_line(error.what())));
+  }
+}
+
+// Where torchrun looks for the cause of a failure.
+void write_error_file(const std::string& why) {
+  const char* const path = std::getenv("TORCHELASTIC_ERROR_FILE");
+  if (!path) return;
+  const nlohmann::json extra{{"py_callstack", ""}, {"timestamp", std::to_string(std::time(nullptr))}};
+  const nlohmann::json error{{"message", {{"message", why}, {"extraInfo", extra}}}};
+  std::ofstream(path) << error.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace
+
+struct Group::Impl {
+  const Ranks ranks;
+  std::string file = {};  // in which the processes met
+  Store store = {};
+  std::unique_ptr<Watch> watch = {};
+  std::shared_ptr<Communicator> communicator = alone();
+
+  void say(const std::string& name, const std::string& text) const {
+    store->set(name, std::vector<uint8_t>(text.begin(), text.end()));
+  }
+
+  // What another process says; as long as it is there it may take its time.
+  std::string hear(const std::string& name) const {
+    try {
+      for (;; std::this_thread::sleep_for(std::chrono::milliseconds(20))) {
+        if (const auto lost = watch ? watch->lost() : std::nullopt) throw Error(ExitCode::peer, *lost);
+        if (process::stop_signal() != 0) throw Error(ExitCode::interrupted, "interrupted");
+        if (store->check({name})) break;
+      }
+      const std::vector<uint8_t> text = store->get(name);
+      return {text.begin(), text.end()};
+    } catch (const Error&) { throw; } catch (const std::exception& error) {
+      throw Error(ExitCode::peer, watch ? watch->await_lost() : first_line(error.what()));  // the store has gone
+    }
+  }
+
+  void meet(at::Device device, std::chrono::duration<double> timeout) {
+    if (ranks.is_first()) {
+      watch = std::make_unique<Watch>(ranks, timeout);
+      say("watch", watch->where());
+      watch->await_all(kPatience);
+    } else {
+      watch = std::make_unique<Watch>(ranks, timeout, hear("watch"));
+    }
+    communicator = connect(ranks, store, device, own_address(ranks), *watch);
+    constexpr std::chrono::seconds kToAnswer(5);
+    store->setTimeout(kToAnswer);  // a store that does not answer from here on has gone with the first process
+  }
+};
+
+Group::Group(const Ranks& ranks, at::Device device, const std::string& folder, double timeout)
+    : impl_(new Impl{.ranks = ranks}) {
+  if (ranks.size == 1) return;
+  if (ranks.address.empty()) impl_->file = meeting_file(ranks, folder);
+  impl_->store = open_own_store(ranks, folder);
+  impl_->meet(device, std::chrono::duration<double>(timeout));
+}
+
+Group::~Group() {
+  if (!impl_->file.empty() && ranks().is_first()) {
+    std::error_code ignored;
+    std::filesystem::remove(impl_->file, ignored);
+  }
+}
+
+bool Group::has_lost_first() const {
+  const auto lost = impl_->watch ? impl_->watch->lost() : std::nullopt;
+  return lost && lost->starts_with("rank 0 ") && lost->find(kHasEnded) == std::string::npos;
+}
+
+const Ranks& Group::ranks() const { return impl_->ranks; }
+const std::shared_ptr<Communicator>& Group::communicator() const { return impl_->communicator; }
+
+std::string Group::from(int64_t rank, const std::string& name, const std::string& text) const {
+  if (ranks().size == 1) return text;
+  if (ranks().rank != rank) return impl_->hear(name);
+  impl_->say(name, text);
+  return text;
+}
+
+std::vector<std::string> Group::from_all(const std::string& name, const std::string& text) const {
+  if (ranks().size == 1) return {text};
+  const auto key = [&](int64_t rank) { return fmt::format("{}/{}", name, rank); };
+  impl_->say(key(ranks().rank), text);
+  std::vector<std::string> texts;
+  for (int64_t rank = 0; rank < ranks().size; ++rank) texts.push_back(impl_->hear(key(rank)));
+  return texts;
+}
+
+void Group::leave(const std::string& why) const {
+  if (ranks().size == 1) return;
+  write_error_file(why);
+  impl_->watch->leave(why);
+  // Its threads may wait for a process that will never answer.
+  (void)new std::shared_ptr<Communicator>(impl_->communicator);
+  process::end_without_destructors();
+}
+
+void Group::forward_warning(const std::string& warning) const {
+  if (impl_->watch) impl_->watch->forward_warning(warning);
+}
+
+}  // namespace gpt::distributed

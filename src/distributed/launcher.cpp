@@ -1,0 +1,180 @@
+#include "gpt/distributed/launcher.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "gpt/core/child_process.h"
+#include "gpt/core/log.h"
+#include "gpt/core/process.h"
+#include "sockets.h"
+
+namespace gpt::distributed {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Seconds = std::chrono::duration<double>;
+
+constexpr int kPeer = static_cast<int>(ExitCode::peer);
+
+// The processes of one start.
+class Processes {
+ public:
+  Processes(const std::vector<std::string>& arguments, int64_t count, int64_t restart) {
+    const Listener listener = listen_at(kLoopback);
+    std::vector<std::string> command{path_of_this_program()};
+    command.insert(command.end(), arguments.begin(), arguments.end());
+    for (int64_t rank = 0; rank < count; ++rank) {
+      const ChildAdditions additions{.environment = variables(rank, count, restart, listener),
+                                     .descriptor = rank == 0 ? listener.fd : -1};
+      running_.push_back(
+          {.rank = rank, .pid = start_child(command, {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}, additions)});
+    }
+    close(listener.fd);
+  }
+
+  ~Processes() { kill_all(SIGKILL); }
+  Processes(const Processes&) = delete;
+  Processes& operator=(const Processes&) = delete;
+
+  // Until all have ended. Where one fails the others notice by themselves, and the first of them saves what it can; those that do not
+  // end then are ended.
+  std::vector<Ending> wait(Seconds timeout) {
+    constexpr std::chrono::milliseconds kPause(20);
+    while (!running_.empty()) {
+      pass_signal_on();
+      collect();
+      if (failed_at_ && is_overdue(Clock::now() - *failed_at_, timeout)) end_the_rest();
+      std::this_thread::sleep_for(kPause);
+    }
+    return endings_;
+  }
+
+ private:
+  struct Process {
+    int64_t rank;
+    pid_t pid;
+    bool is_stopped = false;
+  };
+
+  static std::vector<std::string> variables(int64_t rank, int64_t count, int64_t restart, const Listener& listener) {
+    return {fmt::format("RANK={}", rank),
+            fmt::format("LOCAL_RANK={}", rank),
+            fmt::format("WORLD_SIZE={}", count),
+            fmt::format("LOCAL_WORLD_SIZE={}", count),
+            fmt::format("MASTER_ADDR={}", kLoopback),
+            fmt::format("MASTER_PORT={}", listener.port),
+            fmt::format("GPT_TRAIN_LISTENER={}", listener.fd),
+            fmt::format("GPT_TRAIN_RESTART={}", restart)};
+  }
+
+  // It may have been sent to this process alone; a second one shortly after the first changes nothing.
+  void pass_signal_on() {
+    if (process::take_save_request()) kill_all(SIGUSR1);
+    const int signal = process::stop_signal();
+    if (signal == 0 || is_signal_passed_on_) return;
+    is_signal_passed_on_ = true;
+    kill_all(signal);
+  }
+
+  void kill_all(int signal) const {
+    for (const Process& process : running_) kill(process.pid, signal);
+  }
+
+  void collect() {
+    std::erase_if(running_, [this](Process& process) {
+      int status = 0;
+      if (waitpid(process.pid, &status, WNOHANG | WUNTRACED | WCONTINUED) != process.pid) return false;
+      if (WIFSTOPPED(status) || WIFCONTINUED(status)) {
+        process.is_stopped = WIFSTOPPED(status);
+        return false;
+      }
+      note(process, status);
+      return true;
+    });
+  }
+
+  void note(const Process& process, int status) {
+    constexpr int kSignalled = 128;
+    Ending ending{.rank = process.rank, .is_stopped = process.is_stopped};
+    ending.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    ending.status = ending.signal != 0 ? kSignalled + ending.signal : WEXITSTATUS(status);
+    endings_.push_back(ending);
+    if (ending.status != 0 && !failed_at_) failed_at_ = Clock::now();
+    if (ending.signal == 0 || is_ending_) return;
+    log::error(fmt::format("rank {} (PID {}) was killed by SIG{}{}", process.rank, process.pid,
+                           sigabbrev_np(ending.signal),
+                           ending.signal == SIGKILL ? ", perhaps because the machine ran out of memory" : ""));
+  }
+
+  // The others need the timeout to notice; the first one may then save for long, unless it does not run.
+  bool is_overdue(Seconds since, Seconds timeout) const {
+    constexpr Seconds kForSaving(600), kToNotice(15);
+    const auto is_stopped = [](const Process& process) { return process.is_stopped; };
+    if (std::all_of(running_.begin(), running_.end(), is_stopped)) return since > timeout;
+    const auto saves = [](const Process& process) { return process.rank == 0 && !process.is_stopped; };
+    const bool may_save = std::any_of(running_.begin(), running_.end(), saves);
+    return since > timeout + (may_save ? kForSaving : kToNotice);
+  }
+
+  void end_the_rest() {
+    is_ending_ = true;
+    kill_all(SIGKILL);
+  }
+
+  std::vector<Process> running_;
+  std::vector<Ending> endings_;
+  std::optional<Clock::time_point> failed_at_;
+  bool is_signal_passed_on_ = false, is_ending_ = false;
+};
+
+bool is_lost(const Ending& ending) { return ending.signal != 0 || ending.is_stopped; }
+
+}  // namespace
+
+int status_of(const std::vector<Ending>& endings) {
+  const auto failed_by_itself = [](const Ending& ending) {
+    return ending.status != 0 && ending.signal == 0 && ending.status != kPeer;
+  };
+  const Ending* failed = nullptr;
+  bool is_complete = true;
+  for (const Ending& ending : endings) {
+    is_complete = is_complete && ending.status == 0;
+    if (failed_by_itself(ending) && (!failed || ending.rank == 0)) failed = &ending;
+  }
+  return is_complete ? 0 : failed ? failed->status : kPeer;
+}
+
+std::optional<int64_t> processes_after(const std::vector<Ending>& endings, const DistributedConfig& config) {
+  const int64_t before = std::ssize(endings), least = config.min_processes.value_or(config.processes);
+  if (least >= before) return before;
+  int64_t count = before - std::count_if(endings.begin(), endings.end(), is_lost);
+  while (count > least && config.lanes > 1 && config.lanes % count != 0) --count;
+  return count >= std::max<int64_t>(1, least) ? std::optional(count) : std::nullopt;
+}
+
+int launch(const std::vector<std::string>& arguments, const DistributedConfig& config) {
+  process::leave_stopping_to_children();
+  int64_t count = config.processes;
+  for (int64_t restart = 0;; ++restart) {
+    const std::vector<Ending> endings = Processes(arguments, count, restart).wait(Seconds(config.timeout));
+    const int status = status_of(endings);
+    if (status != kPeer || process::stop_signal() != 0 || restart == config.restarts) return status;
+    const auto next = processes_after(endings, config);
+    if (!next) {
+      log::error(fmt::format("fewer processes are left than distributed.min_processes {}", *config.min_processes));
+      return status;
+    }
+    log::warn(fmt::format("starting again from the last checkpoint with {} (restart {} of {})",
+                          *next == 1 ? "1 process" : fmt::format("{} processes", *next), restart + 1, config.restarts));
+    count = *next;
+  }
+}
+
+}  // namespace gpt::distributed

@@ -1,0 +1,24 @@
+#include "gpt/run/decisions.h"
+
+#include <ATen/ops/zeros.h>
+
+#include <utility>
+
+namespace gpt::run {
+
+Decision Decisions::agree(const Decision& mine) {
+  if (ranks_->size() == 1) return mine;
+  Decision agreed;
+  if (answer_) {
+    answer_();
+    const auto* const said = said_.const_data_ptr<int64_t>();
+    agreed = {said[0], said[1] != 0, said[2] != 0};
+  }
+  said_ = at::zeros({3}, at::kLong);
+  auto* const says = said_.data_ptr<int64_t>();
+  says[0] = mine.stop_signal, says[1] = mine.lacks_memory, says[2] = mine.saves;
+  answer_ = ranks_->begin_largest(said_);
+  return agreed;
+}
+
+}  // namespace gpt::run

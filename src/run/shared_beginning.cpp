@@ -1,0 +1,112 @@
+#include "gpt/run/shared_beginning.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "gpt/core/error.h"
+#include "gpt/core/version.h"
+#include "gpt/run/same_run.h"
+
+namespace gpt::run {
+namespace {
+
+// Keys that are each process's own.
+constexpr std::array kOwnKeys = {"device", "threads", "output_dir", "distributed.processes"};
+
+std::vector<std::string> differences(const Config& first, const Config& other) {
+  std::vector<std::string> found;
+  for (const config::Change& change : config::difference(first, other)) {
+    if (std::find(kOwnKeys.begin(), kOwnKeys.end(), change.key) == kOwnKeys.end())
+      found.push_back(fmt::format("{}: {} instead of {}", change.key, change.after, change.before));
+  }
+  return found;
+}
+
+// The processes of a machine have the same files; the first of them prepares what is not prepared yet.
+Corpus load_on_machine(const distributed::Group& group, const Config& config, const Beginning& begins) {
+  const distributed::Ranks& ranks = group.ranks();
+  const int64_t first = ranks.rank - ranks.local_rank;
+  const auto load = [&] {
+    return begins.initial ? load_corpus_for(*begins.initial, config) : load_run_corpus(config, begins.start);
+  };
+  const std::string name = fmt::format("prepared/{}", first);
+  if (ranks.local_rank != 0 && first != 0) (void)group.from(first, name, "");
+  Corpus corpus = load();
+  if (ranks.local_rank == 0) (void)group.from(first, name, "");
+  return corpus;
+}
+
+}  // namespace
+
+void require_same_command(const distributed::Group& group, const Config& asked) {
+  const nlohmann::json mine{{"build", version_text()}, {"config", config::dump(asked)}};
+  const std::vector<std::string> all = group.from_all("command", mine.dump());
+  if (!group.is_first()) return;
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    const nlohmann::json other = nlohmann::json::parse(all[rank]);
+    const std::string build = other.at("build");
+    if (build != version_text()) {
+      throw Error(ExitCode::config,
+                  fmt::format("rank {} runs another build ({}) than rank 0 ({}): install the same one", rank,
+                              first_line(build), first_line(version_text())));
+    }
+    Config config;
+    config::read_yaml(other.at("config").get<std::string>(), fmt::format("the configuration of rank {}", rank), config);
+    if (const auto found = differences(asked, config); !found.empty()) {
+      throw Error(ExitCode::config,
+                  fmt::format("rank {} has another configuration than rank 0 ({}): start all processes "
+                              "with the same command and files",
+                              rank, fmt::join(found, ", ")));
+    }
+  }
+}
+
+void say_beginning(const distributed::Group& group, const Beginning& begins, const Setup& setup) {
+  nlohmann::json said{{"config", config::dump(setup.config)}, {"fingerprint", setup.corpus.fingerprint}};
+  if (begins.start) {
+    said["start"] = {{"path", begins.start->path},
+                     {"is_last", begins.start->is_last},
+                     {"started_by", begins.start->started_by},
+                     {"step", begins.start->checkpoint.step}};
+  }
+  said["has_initial"] = begins.initial.has_value();
+  (void)group.from(0, "beginning", said.dump());
+}
+
+SharedBeginning hear_beginning(const distributed::Group& group, const Config& asked, const config::Origins& origins) {
+  const nlohmann::json said = nlohmann::json::parse(group.from(0, "beginning", ""));
+  SharedBeginning shared;
+  config::read_yaml(said.at("config").get<std::string>(), "the configuration of rank 0", shared.config);
+  shared.config.device = asked.device, shared.config.threads = asked.threads;
+  shared.config.output_dir = asked.output_dir;
+  if (said.contains("start")) {
+    const nlohmann::json& start = said["start"];
+    shared.begins.start = StartingPoint{.checkpoint = load_checkpoint(start.at("path")),
+                                        .path = start.at("path"),
+                                        .is_last = start.at("is_last"),
+                                        .started_by = start.at("started_by")};
+    if (shared.begins.start->checkpoint.step != start.at("step").get<int64_t>()) {
+      throw Error(
+          ExitCode::checkpoint,
+          fmt::format("{} is of step {} here and of step {} at rank 0: the processes must see the same output_dir",
+                      shared.begins.start->path, shared.begins.start->checkpoint.step,
+                      start.at("step").get<int64_t>()));
+    }
+  } else if (said.at("has_initial")) {
+    shared.begins.initial = read_initial_weights(asked, origins);
+  }
+  shared.corpus = load_on_machine(group, shared.config, shared.begins);
+  if (shared.corpus.fingerprint != said.at("fingerprint").get<std::string>()) {
+    throw Error(ExitCode::data, fmt::format("{} has other data here than at rank 0: give every machine the same files",
+                                            shared.corpus.source));
+  }
+  return shared;
+}
+
+}  // namespace gpt::run

@@ -1,0 +1,139 @@
+// Several processes say the same to each other as one says to itself.
+#include "gpt/distributed/communicator.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include "distributed/local_group.h"
+#include "gpt/core/error.h"
+#include "support/expect_error.h"
+
+namespace gpt::distributed {
+namespace {
+
+// A tensor of its own for each rank, which all know.
+at::Tensor of_rank(int64_t rank, int64_t count, at::ScalarType type) {
+  if (type == at::kLong) return at::arange(rank, rank + count, at::kLong);
+  at::Tensor x = at::zeros({count}, at::kDouble);
+  for (int64_t i = 0; i < count; ++i)
+    x[i] = std::sin(static_cast<double>(1 + i) * static_cast<double>(rank + 1)) * (i % 7 == 0 ? 1e4 : 1);
+  return x.to(type);
+}
+
+// In the order that the header promises, in float32 where values have 16 bits.
+at::Tensor sum_in_pairs(int64_t size, int64_t count, at::ScalarType type, at::ScalarType wire) {
+  std::vector<at::Tensor> parts;
+  for (int64_t rank = 0; rank < size; ++rank) {
+    const at::Tensor sent = of_rank(rank, count, type).to(wire);
+    parts.push_back(c10::elementSize(wire) < 4 ? sent.to(at::kFloat) : sent);
+  }
+  const at::Tensor all = at::stack(parts);
+  add_in_pairs(all);
+  return all[0].to(wire).to(type);
+}
+
+TEST(Communicator, PairsAreAddedInATree) {
+  const at::Tensor parts = at::tensor({1e8f, 1.0f, -1e8f, 1.0f}).view({4, 1});
+  add_in_pairs(parts);
+  EXPECT_EQ(parts[0].item<float>(), 2.0f);  // (1e8 - 1e8) + (1 + 1); one after the other it would be 1
+  const at::Tensor three = at::tensor({1.0f, 2.0f, 4.0f}).view({3, 1});
+  add_in_pairs(three);
+  EXPECT_EQ(three[0].item<float>(), 7.0f);
+}
+
+struct SumCase {
+  int64_t size, count;
+  at::ScalarType type, wire;
+};
+
+class Sums : public testing::TestWithParam<SumCase> {};
+
+TEST_P(Sums, AreAddedInTheOrderOfRanks) {
+  const auto [size, count, type, wire] = GetParam();
+  const at::Tensor expected = sum_in_pairs(size, count, type, wire);
+  test::in_ranks(size, [&](const Group& group) {
+    const at::Tensor x = of_rank(group.ranks().rank, count, type);
+    group.communicator()->sum(x, wire);
+    EXPECT_TRUE(x.equal(expected)) << group.ranks().rank;
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Sums,
+                         testing::Values(SumCase{2, 1, at::kFloat, at::kFloat}, SumCase{3, 100, at::kFloat, at::kFloat},
+                                         SumCase{4, 1003, at::kFloat, at::kFloat},
+                                         SumCase{4, 1003, at::kFloat, at::kBFloat16},
+                                         SumCase{3, 1003, at::kBFloat16, at::kBFloat16},
+                                         SumCase{2, 257, at::kDouble, at::kDouble},
+                                         SumCase{4, 9, at::kLong, at::kLong}));
+
+// Longer than what is sent at a time, so that several stretches are under way.
+TEST(Communicator, LongSumsAreTheSumsOfTheirStretches) {
+  constexpr int64_t kCount = 30'000'001;
+  test::in_ranks(2, [&](const Group& group) {
+    const int64_t rank = group.ranks().rank;
+    const at::Tensor x = at::arange(kCount, at::kFloat).remainder_(1000).add_(rank);
+    group.communicator()->sum(x);
+    const at::Tensor expected = at::arange(kCount, at::kFloat).remainder_(1000).mul_(2).add_(1);
+    EXPECT_TRUE(x.equal(expected));
+    // An exchange of half of it, and half of the sum back.
+    EXPECT_NEAR(static_cast<double>(group.communicator()->bytes_sent()), 4.0 * kCount, 100);
+  });
+}
+
+TEST(Communicator, AllGetWhatTheFirstHasAndTheLargestOfEach) {
+  test::in_ranks(3, [&](const Group& group) {
+    const int64_t rank = group.ranks().rank;
+    const at::Tensor x = of_rank(rank, 11, at::kHalf);
+    group.communicator()->broadcast(x);
+    EXPECT_TRUE(x.equal(of_rank(0, 11, at::kHalf)));
+    const at::Tensor numbers = at::tensor({rank, -rank, int64_t{5}}, at::kLong);
+    group.communicator()->begin_largest(numbers)();
+    EXPECT_TRUE(numbers.equal(at::tensor({2, 0, 5}, at::kLong)));
+  });
+}
+
+TEST(Communicator, WordsGoFromEachToAll) {
+  test::in_ranks(3, [&](const Group& group) {
+    const std::string own = "I am " + std::to_string(group.ranks().rank);
+    EXPECT_EQ(group.from_all("names", own), (std::vector<std::string>{"I am 0", "I am 1", "I am 2"}));
+    EXPECT_EQ(group.from(1, "one", own), "I am 1");
+  });
+}
+
+TEST(Communicator, WhoFailsIsNamedToThoseThatWait) {
+  std::vector<std::string> heard(3);
+  const auto fail = [&](const Group& group) {
+    const int64_t rank = group.ranks().rank;
+    if (rank == 0) throw Error(ExitCode::data, "its disk burns");
+    try {
+      group.communicator()->sum(at::zeros({5}));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::peer);
+      heard[static_cast<size_t>(rank)] = error.what();
+    }
+  };
+  EXPECT_ERROR(test::in_ranks(3, fail), ExitCode::data, "its disk burns");
+  for (const size_t rank : {1u, 2u}) {
+    EXPECT_NE(heard[rank].find("rank 0 (PID "), std::string::npos) << heard[rank];
+    EXPECT_NE(heard[rank].find("has ended: its disk burns"), std::string::npos) << heard[rank];
+  }
+}
+
+TEST(Communicator, OneProcessSaysNothing) {
+  const auto one = alone();
+  const at::Tensor x = at::full({3}, 2.0);
+  one->sum(x);
+  one->broadcast(x);
+  one->begin_largest(at::zeros({3}, at::kLong))();
+  EXPECT_TRUE(x.equal(at::full({3}, 2.0)));
+  EXPECT_EQ(one->bytes_sent(), 0);
+}
+
+}  // namespace
+}  // namespace gpt::distributed

@@ -1,0 +1,51 @@
+// What the end of each process means for the run.
+#include "gpt/distributed/launcher.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+namespace gpt::distributed {
+namespace {
+
+constexpr int kPeer = static_cast<int>(ExitCode::peer), kNumerics = static_cast<int>(ExitCode::numerics);
+
+Ending exited(int64_t rank, int status) { return {.rank = rank, .status = status}; }
+DistributedConfig config_of(int64_t processes, std::optional<int64_t> least = {}, int64_t lanes = 1) {
+  DistributedConfig config;
+  config.processes = processes, config.min_processes = least, config.lanes = lanes;
+  return config;
+}
+
+Ending killed(int64_t rank) { return {.rank = rank, .status = 128 + SIGKILL, .signal = SIGKILL}; }
+
+TEST(Launcher, ARunEndsAsTheProcessThatFailedByItself) {
+  EXPECT_EQ(status_of({exited(1, 0), exited(0, 0)}), 0);
+  EXPECT_EQ(status_of({exited(1, kNumerics), exited(0, kPeer)}), kNumerics);
+  EXPECT_EQ(status_of({exited(1, 130), exited(0, 9)}), 9);  // the first process knows what was lost
+  EXPECT_EQ(status_of({killed(1), exited(0, kPeer), exited(2, kPeer)}), kPeer);
+  EXPECT_EQ(status_of({killed(0), killed(1)}), kPeer);
+}
+
+TEST(Launcher, AsManyGoOnUnlessFewerMay) {
+  const std::vector<Ending> one_lost{killed(2), exited(0, kPeer), exited(1, kPeer), exited(3, kPeer)};
+  EXPECT_EQ(processes_after(one_lost, config_of(4)), 4);
+  EXPECT_EQ(processes_after(one_lost, config_of(4, 4)), 4);
+  EXPECT_EQ(processes_after(one_lost, config_of(4, 2)), 3);
+  EXPECT_EQ(processes_after(one_lost, config_of(4, 2, 4)), 2);  // 3 do not divide them
+  EXPECT_EQ(processes_after(one_lost, config_of(4, 1, 4)), 2);
+}
+
+TEST(Launcher, AStoppedProcessIsLostAndTooFewDoNotGoOn) {
+  const std::vector<Ending> stopped{{.rank = 1, .status = 128 + SIGKILL, .signal = SIGKILL, .is_stopped = true},
+                                    exited(0, kPeer)};
+  EXPECT_EQ(processes_after(stopped, config_of(2, 1)), 1);
+  EXPECT_EQ(processes_after({killed(0), killed(1), killed(2)}, config_of(3, 1)), std::nullopt);
+}
+
+TEST(Launcher, AfterAnEarlierRestartTheFewerCount) {
+  // Two of four were left, and both have only missed each other.
+  EXPECT_EQ(processes_after({exited(0, kPeer), exited(1, kPeer)}, config_of(4, 2)), 2);
+}
+
+}  // namespace
+}  // namespace gpt::distributed

@@ -1,0 +1,217 @@
+"""Several processes compute one run: the same weights as one, one folder, and what happens when one of them is lost."""
+
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import torch
+
+import programs
+
+# Twelve sequences an update, in micro-batches of three, which 1, 2 and 4 processes divide.
+FOUR_LANES = {"distributed.lanes": 4, "training.batch_size": 3, "training.gradient_accumulation_steps": 4}
+
+
+def weights(folder):
+    return torch.load(pathlib.Path(folder) / "ckpt.pt", weights_only=True)["model"]
+
+
+def start(folder, text, **options):
+    merged = {**programs.TINY, **FOUR_LANES, "data.text": text, "output_dir": folder, "training.max_steps": 100000,
+              "training.eval_interval": 0, "training.checkpoint_interval": 20}
+    merged.update({key.replace("__", "."): value for key, value in options.items()})
+    return subprocess.Popen(programs.command("gpt-train", *programs.flags(merged)), stdin=subprocess.DEVNULL,
+                            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
+def children_of(pid):
+    tasks = pathlib.Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for task in tasks for child in task.read_text().split()]
+
+
+def rank_of(pid):
+    variables = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return int(next(v for v in variables if v.startswith(b"RANK=")).split(b"=")[1])
+
+
+class TestProcesses(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = pathlib.Path(scratch.name)
+        self.text = programs.write_text(self.folder)
+
+    def train(self, name, **options):
+        merged = {**FOUR_LANES, **options}
+        return programs.train(self.folder / name, self.text, **merged)
+
+    def begin(self, name, **options):
+        run = start(self.folder / name, self.text, **options)
+        self.addCleanup(run.kill)
+        self.addCleanup(run.stderr.close)
+        return run
+
+    def await_checkpoint(self, name, run):
+        """Until the run has saved something; then its processes by rank."""
+        while not (self.folder / name / "ckpt.pt").exists():
+            self.assertIsNone(run.poll(), run.stderr.read() if run.poll() is not None else "")
+            time.sleep(0.05)
+        return {rank_of(pid): pid for pid in children_of(run.pid)}
+
+    def assert_same_weights(self, one, other):
+        a, b = weights(self.folder / one), weights(self.folder / other)
+        self.assertEqual(a.keys(), b.keys())
+        for name in a:
+            self.assertTrue(torch.equal(a[name], b[name]), name)
+
+    def test_any_number_of_processes_computes_the_same_run(self):
+        self.train("one")
+        for processes in (2, 4):
+            name = f"of {processes}"
+            done = self.train(name, **{"distributed.processes": processes})
+            self.assertIn(f"{processes} processes, started by gpt-train, 1 thread each", done.stderr)
+            self.assertEqual(programs.losses(self.folder / "one"), programs.losses(self.folder / name))
+            self.assert_same_weights("one", name)
+
+    def test_the_first_process_alone_writes_and_speaks(self):
+        one = self.train("one").stderr
+        two = self.train("two", **{"distributed.processes": 2}).stderr
+        steps = [line for line in two.splitlines() if line.startswith("step ")]
+        self.assertEqual(len(steps), len([line for line in one.splitlines() if line.startswith("step ")]))
+        files = lambda name: sorted(path.name for path in (self.folder / name).iterdir())
+        self.assertEqual(files("one"), files("two"))
+
+    def test_a_run_goes_on_with_another_number_of_processes(self):
+        schedule = {"training.lr_schedule": "constant", "training.warmup_steps": 2}
+        self.train("straight", **schedule)
+        self.train("changed", training__max_steps=10, **schedule, **{"distributed.processes": 4})
+        again = self.train("changed", training__max_steps=24, **schedule, **{"distributed.processes": 2})
+        self.assertIn("Resuming from", again.stderr)
+        self.assert_same_weights("straight", "changed")
+
+    def test_batches_are_divided_where_there_is_one_for_all(self):
+        options = {"training.batch_size": 8, "training.gradient_accumulation_steps": 1, "distributed.lanes": 1}
+        one = self.train("one", **options).stderr
+        two = self.train("two", **options, **{"distributed.processes": 2}).stderr
+        line = lambda text: re.search(r"8 sequences = \d+ tokens a step", text).group()
+        self.assertEqual(line(one), line(two))
+        self.assertIn("batch_size: 4", (self.folder / "two" / "effective_config.yaml").read_text())
+        loss, other = (programs.losses(self.folder / name)[1][0] for name in ("one", "two"))
+        self.assertAlmostEqual(loss, other, delta=1e-6 * loss)  # later ones may grow apart by roundings
+
+    def test_more_processes_than_sequences_are_refused(self):
+        done = self.train("x", check_code=2, **{"distributed.processes": 16, "distributed.lanes": 1})
+        self.assertIn("an update has 12 sequences, too few for 16 processes", done.stderr)
+
+    def test_ctrl_c_to_one_process_stops_all_and_saves(self):
+        run = self.begin("run", distributed__processes=2)
+        ranks = self.await_checkpoint("run", run)
+        os.kill(ranks[1], signal.SIGINT)
+        _, errors = run.communicate(timeout=programs.HANGS)
+        self.assertEqual(run.returncode, 130, errors)
+        self.assertRegex(errors, r"Stopped by SIGINT after step \d+: saved")
+        self.assertNotIn("error", errors)
+
+    def test_a_killed_process_ends_the_run_with_its_name(self):
+        run = self.begin("run", distributed__processes=2)
+        ranks = self.await_checkpoint("run", run)
+        os.kill(ranks[1], signal.SIGKILL)
+        _, errors = run.communicate(timeout=programs.HANGS)
+        self.assertEqual(run.returncode, 6, errors)
+        self.assertIn(f"rank 1 (PID {ranks[1]}) was killed by SIGKILL", errors)
+        self.assertRegex(errors, rf"error: rank 1 \(PID {ranks[1]} on .*\) has gone: its connection closed; the same "
+                                 r"command resumes after step \d+, which is saved in ")
+        self.assertEqual(len([line for line in errors.splitlines() if line.startswith("error")]), 2, errors)
+
+    def test_a_stopped_process_is_noticed_by_its_silence(self):
+        run = self.begin("run", distributed__processes=2, distributed__timeout=2)
+        ranks = self.await_checkpoint("run", run)
+        os.kill(ranks[1], signal.SIGSTOP)
+        _, errors = run.communicate(timeout=programs.HANGS)
+        self.assertEqual(run.returncode, 6, errors)
+        self.assertRegex(errors, r"rank 1 \(PID \d+ on .*\) has not been heard of for \d+ s")
+
+    def test_the_death_of_the_first_process_ends_the_others(self):
+        run = self.begin("run", distributed__processes=3, distributed__lanes=1)
+        ranks = self.await_checkpoint("run", run)
+        os.kill(ranks[0], signal.SIGKILL)
+        _, errors = run.communicate(timeout=programs.HANGS)
+        self.assertEqual(run.returncode, 6, errors)
+        for pid in ranks.values():
+            self.assertFalse(pathlib.Path(f"/proc/{pid}").exists())
+
+    def test_the_death_of_the_launcher_ends_all(self):
+        run = self.begin("run", distributed__processes=2)
+        ranks = self.await_checkpoint("run", run)
+        run.kill()
+        run.wait()
+        deadline = time.monotonic() + programs.HANGS
+        while any(pathlib.Path(f"/proc/{pid}").exists() for pid in ranks.values()):
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.05)
+
+    def test_four_lose_one_and_two_go_on_to_the_same_end(self):
+        self.train("undisturbed", training__max_steps=400, training__eval_interval=0, training__log_interval=100)
+        run = self.begin("run", distributed__processes=4, distributed__restarts=1, distributed__min_processes=2,
+                         training__max_steps=400, training__log_interval=100)
+        ranks = self.await_checkpoint("run", run)
+        os.kill(ranks[3], signal.SIGKILL)
+        _, errors = run.communicate(timeout=programs.HANGS)
+        self.assertEqual(run.returncode, 0, errors)
+        self.assertIn("starting again from the last checkpoint with 2 processes (restart 1 of 1)", errors)
+        self.assert_same_weights("undisturbed", "run")
+
+    def test_an_error_of_one_process_is_the_run_s(self):
+        done = self.train("x", check_code=3, **{"distributed.processes": 2, "data.text": self.folder / "missing.txt"})
+        self.assertIn("missing.txt", done.stderr)
+        self.assertEqual(done.stderr.count("missing.txt"), 1, done.stderr)
+
+    def test_torchrun_starts_and_the_processes_meet_at_its_store(self):
+        torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--no-python"]
+        merged = {**programs.TINY, **FOUR_LANES, "data.text": self.text, "output_dir": self.folder / "run"}
+        done = subprocess.run([*torchrun, *programs.command("gpt-train", *programs.flags(merged))], text=True,
+                              capture_output=True, timeout=programs.HANGS)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("2 processes, started by torchrun, 1 thread each", done.stderr)
+        self.train("one")
+        self.assert_same_weights("one", "run")
+
+    def test_processes_that_mpirun_starts_meet_in_a_file(self):
+        """Without Open MPI: its variables are all that counts."""
+        merged = {**programs.TINY, **FOUR_LANES, "data.text": self.text, "output_dir": self.folder / "run"}
+        ranks = []
+        for rank in range(2):
+            variables = {"OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_SIZE": "2",
+                         "OMPI_COMM_WORLD_LOCAL_RANK": str(rank), "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}
+            ranks.append(subprocess.Popen(programs.command("gpt-train", *programs.flags(merged)),
+                                          stderr=subprocess.PIPE, text=True, env={**os.environ, **variables}))
+        outcomes = [rank.communicate(timeout=programs.HANGS)[1] for rank in ranks]
+        self.assertEqual([rank.returncode for rank in ranks], [0, 0], outcomes)
+        self.assertIn("2 processes, started by mpirun, 1 thread each; they meet in a file of output_dir", outcomes[0])
+        self.assertEqual(outcomes[1], "")
+        self.assertEqual(list((self.folder / "run").glob(".ranks*")), [])
+        self.train("one")
+        self.assert_same_weights("one", "run")
+
+    def test_another_configuration_is_refused_by_name(self):
+        merged = {**programs.TINY, **FOUR_LANES, "data.text": self.text, "output_dir": self.folder / "run"}
+        ranks = []
+        for rank in range(2):
+            variables = {"PMI_RANK": str(rank), "PMI_SIZE": "2"}
+            options = {**merged, "training.learning_rate": 1e-2 * (1 + rank)}
+            ranks.append(subprocess.Popen(programs.command("gpt-train", *programs.flags(options)),
+                                          stderr=subprocess.PIPE, text=True, env={**os.environ, **variables}))
+        outcomes = [rank.communicate(timeout=programs.HANGS)[1] for rank in ranks]
+        self.assertEqual(ranks[0].returncode, 2, outcomes)
+        self.assertIn("rank 1 has another configuration than rank 0 (training.learning_rate: 0.02 instead of 0.01)",
+                      outcomes[0])
+
+
+if __name__ == "__main__":
+    unittest.main()
