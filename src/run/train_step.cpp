@@ -11,6 +11,7 @@
 
 #include "gpt/core/log.h"
 #include "gpt/core/map_faults.h"
+#include "gpt/core/seeds.h"
 #include "gpt/device/device.h"
 #include "gpt/model/compile.h"
 #include "gpt/ops/flat_norm.h"
@@ -21,15 +22,22 @@ namespace gpt::run {
 namespace {
 
 // A launch for each micro-batch is saved where nothing changes.
-void fill(const at::Tensor& scalar, std::optional<double>& known, double value) {
+template <class Value>
+void fill(const at::Tensor& scalar, std::optional<Value>& known, Value value) {
   if (known != value) scalar.fill_(value);
   known = value;
+}
+
+// Another one for every update of a run.
+int64_t dropout_key(uint64_t seed, int64_t update) {
+  constexpr uint64_t kGolden = 0x9E3779B97F4A7C15;  // of SplitMix64, of whose sequence this is a number
+  return static_cast<int64_t>(mix64(seed + kGolden * static_cast<uint64_t>(update)));
 }
 
 }  // namespace
 
 TrainStep::TrainStep(GPT& model, Optimizer& optimizer, GradScaler& scaler, const Precision& precision,
-                     const TrainingConfig& config, Recorder recorder, ops::UpdateCounts counts)
+                     const TrainingConfig& config, Recorder recorder, ops::UpdateCounts counts, uint64_t dropout_seed)
     : model_(model),
       optimizer_(optimizer),
       scaler_(scaler),
@@ -39,16 +47,19 @@ TrainStep::TrainStep(GPT& model, Optimizer& optimizer, GradScaler& scaler, const
       loss_chunk_rows_(config.execution.loss_chunk_rows),
       tunes_products_(effective_mode(config, model.config(), model.device()).tunes),
       recorder_(std::move(recorder)),
+      dropout_seed_(dropout_seed),
       verdict_(ops::new_verdict(model.device())),
       counts_(counts.skipped.defined() ? std::move(counts) : ops::no_updates(model.device())) {
   for (at::Tensor* scalar : {&learning_rate_, &tokens_, &share_, &loss_}) *scalar = at::zeros({}, model.device());
+  if (model.config().dropout > 0) dropout_place_ = at::zeros({2}, at::TensorOptions(model.device()).dtype(at::kLong));
   reset_memory_peak(model.device());
 }
 
-void TrainStep::begin(double learning_rate, int64_t tokens) {
+void TrainStep::begin(double learning_rate, int64_t tokens, int64_t update) {
   has_accumulated_ = false;
   fill(tokens_, known_tokens_, static_cast<double>(tokens));
   fill(learning_rate_, known_learning_rate_, learning_rate);
+  if (dropout_place_.defined()) fill(dropout_place_.select(0, 0), known_key_, dropout_key(dropout_seed_, update));
 }
 
 const Batch& TrainStep::batch(const BatchShape& shape) {
@@ -63,7 +74,10 @@ const Batch& TrainStep::batch(const BatchShape& shape) {
 
 void TrainStep::abandon() { model_.parameters().clear_gradients(); }
 
-void TrainStep::set_share(double share) { fill(share_, known_share_, share); }
+void TrainStep::set_micro_batch(double share, int64_t first_sample) {
+  fill(share_, known_share_, share);
+  if (dropout_place_.defined()) fill(dropout_place_.select(0, 1), known_first_sample_, first_sample);
+}
 
 void TrainStep::accumulate() {
   using enum Recorder::Part;
@@ -84,7 +98,10 @@ void TrainStep::add_micro_batch() {
   {
     Autocast autocast(model_.device(), autocast_type_);
     loss = model_.loss(batch_.inputs, batch_.targets,
-                       {.label_smoothing = label_smoothing_, .chunk_rows = loss_chunk_rows_, .upstream = upstream});
+                       {.label_smoothing = label_smoothing_,
+                        .chunk_rows = loss_chunk_rows_,
+                        .upstream = upstream,
+                        .dropout_place = dropout_place_});
   }
   if (has_applied_) kept_bytes_ = std::max(kept_bytes_, tensor_bytes(model_.device()));
   loss.backward(upstream);
@@ -112,9 +129,10 @@ void TrainStep::update() {
 }
 
 std::optional<int64_t> run_update(TrainStep& step, DataLoader& loader, int64_t micro_batches, double learning_rate,
-                                  const std::function<bool()>& stop) {
+                                  int64_t update, const std::function<bool()>& stop) {
   const int64_t tokens = loader.tokens_ahead(micro_batches);
-  step.begin(learning_rate, tokens);
+  step.begin(learning_rate, tokens, update);
+  int64_t samples = 0;  // of the micro-batches before
   for (int64_t i = 0; i < micro_batches; ++i) {
     if (i > 0 && stop()) return step.abandon(), std::nullopt;
     const BatchShape shape = loader.next_shape();
@@ -123,8 +141,9 @@ std::optional<int64_t> run_update(TrainStep& step, DataLoader& loader, int64_t m
       loader.next_into(step.batch(shape));
     }
     map_faults::require_intact();  // before anything is learned from it
-    step.set_share(static_cast<double>(shape.sequences * shape.length) / static_cast<double>(tokens));
+    step.set_micro_batch(static_cast<double>(shape.sequences * shape.length) / static_cast<double>(tokens), samples);
     step.accumulate();
+    samples += shape.sequences;
   }
   step.apply();
   return tokens;
