@@ -47,10 +47,11 @@ KERNELS = {
                                wide="parts are read 16 bytes at a time where they are aligned, and their sums are one value to a thread"),
     "cross_entropy_kernel": Kernel("3", "2", "a row is read twice, the second time from the L2 cache where that holds the rows in flight",
                                    alone=3),  # the target, its logit, the loss's scale
-    "embedding_kernel": Kernel("2, positions 3", "2", "each sequence reads the positions again, from the L2 cache"),
+    "embedding_kernel": Kernel("2, positions 3", "2", "each sequence reads the positions again, from the L2 cache",
+                               alone=3),  # the row's token; the key of dropout and its first sample
     "add_runs_kernel": Kernel("1, each token's row 2, and parts of 1/16", "1, each token's row 2",
                               "a run of a token that goes on in another chunk goes through memory as float32 parts, two for 32 rows at most",
-                              alone=6),  # the token before, the first, this and the next; its row; the key of dropout
+                              alone=7),  # the token before, the first, this and the next; its row; the key of dropout and its first sample
     "add_parts_of_runs_kernel": Kernel("1 of the parts, a token's row 2", "0", "a block that summed all rows of a common token would be the last to end",
                                        alone=4),  # tokens at the borders of chunks
     "add_positions_kernel": Kernel("1, each position's row 2", "each position's row 2",

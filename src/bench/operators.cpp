@@ -11,6 +11,7 @@
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -201,8 +202,8 @@ class Cases {
 
   void add_attention() {
     add("attention", work_.attention(), rows(packed_width()),
-        [rotary = rotary_, H = model_.heads(), kv = model_.kv_heads(),
-         dropout = model_.dropout](const ops::Operators& ops, const at::Tensor& x) {
+        [rotary = rotary_, H = model_.heads(), kv = model_.kv_heads(), dropout = dropout()](const ops::Operators& ops,
+                                                                                            const at::Tensor& x) {
           return Outputs{ops.attention(x, {H, kv, dropout}, rotary)};
         });
   }
@@ -212,7 +213,7 @@ class Cases {
     const ops::Normalization norm{model_.norm, model_.norm_eps, parameters_.weight(ParameterRole::mlp_norm, 0),
                                   parameters_.bias(ParameterRole::mlp_norm, 0)};
     add("residual sum and norm", work_.norm(/*has_branch=*/true), rows(model_.n_embd),
-        [norm, branch, dropout = model_.dropout](const ops::Operators& ops, const at::Tensor& x) {
+        [norm, branch, dropout = dropout()](const ops::Operators& ops, const at::Tensor& x) {
           const auto [sum, normed] = ops.add_norm(norm, x, branch, dropout);
           return Outputs{sum, normed};
         });
@@ -228,8 +229,7 @@ class Cases {
     const bool is_silu = model_.mlp == Mlp::swiglu;
     const ops::Activation activation = is_silu ? ops::Activation::silu : ops::Activation::gelu;
     add(is_silu ? "SwiGLU" : "GeGLU", work_.activation(), rows(model_.hidden()),
-        [activation, in = rows(model_.hidden()), dropout = model_.dropout](const ops::Operators& ops,
-                                                                           const at::Tensor& x) {
+        [activation, in = rows(model_.hidden()), dropout = dropout()](const ops::Operators& ops, const at::Tensor& x) {
           return Outputs{ops.activate_gated(activation, x, in.detach().requires_grad_(), dropout)};
         });
   }
@@ -238,7 +238,7 @@ class Cases {
     const Parameter table = parameters_.weight(ParameterRole::token_embedding, -1),
                     positions = parameters_.weight(ParameterRole::position_embedding, -1);
     add("embedding", work_.embedding(), ids(),
-        [table, positions, dropout = model_.dropout](const ops::Operators& ops, const at::Tensor& x) {
+        [table, positions, dropout = dropout()](const ops::Operators& ops, const at::Tensor& x) {
           return Outputs{ops.embedding(x, table, positions, /*offset=*/0, dropout)};
         });
   }
@@ -286,6 +286,11 @@ class Cases {
   plan::ParameterBytes parameter_bytes() const {
     return {.gradient = static_cast<double>(c10::elementSize(gradient_type_)),
             .copy = parameters_.flat_rounded().defined() ? 2.0 : 0.0};
+  }
+
+  // With a place, as a step has one.
+  ops::DropoutSpec dropout() const {
+    return {.probability = model_.dropout, .place = at::zeros({2}, options_.dtype(at::kLong))};
   }
 
   int64_t packed_width() const { return (model_.heads() + 2 * model_.kv_heads()) * model_.head_dim(); }

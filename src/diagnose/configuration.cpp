@@ -132,6 +132,10 @@ class Examination {
   void examine_device() {
     if (card_) return examine_card();
     add(plan::check_threads(config_.threads, cores_));
+    if (config_.distributed.processes != 1) {
+      add(plan::warned("processes", "memory, time and cost are of one process that computes whole updates",
+                       "with N processes each has all weights, gradients and moments and an Nth of the sequences"));
+    }
     const DeviceInfo device = describe_device(select_device(config_.device).device);
     const DeviceInfo best = device.device.is_cuda() ? device : describe_device(select_device("auto").device);
     add(plan::check_device(config_.device, device, best, host::has_nvidia_gpu()));

@@ -78,6 +78,12 @@ struct Group::Impl {
   std::unique_ptr<Watch> watch = {};
   std::shared_ptr<Communicator> communicator = alone();
 
+  // Those of the communicator, which may wait for a process that will never answer: it is never destroyed.
+  void give_up_threads() const {
+    (void)new std::shared_ptr<Communicator>(communicator);
+    process::end_without_destructors();
+  }
+
   void say(const std::string& name, const std::string& text) const {
     store->set(name, std::vector<uint8_t>(text.begin(), text.end()));
   }
@@ -120,10 +126,7 @@ Group::Group(const Ranks& ranks, at::Device device, const std::string& folder, d
 }
 
 Group::~Group() {
-  if (!impl_->file.empty() && ranks().is_first()) {
-    std::error_code ignored;
-    std::filesystem::remove(impl_->file, ignored);
-  }
+  if (impl_->watch && impl_->watch->lost()) impl_->give_up_threads();
 }
 
 bool Group::has_lost_first() const {
@@ -154,8 +157,9 @@ void Group::leave(const std::string& why) const {
   if (ranks().size == 1) return;
   write_error_file(why);
   impl_->watch->leave(why);
-  // Its threads may wait for a process that will never answer.
-  (void)new std::shared_ptr<Communicator>(impl_->communicator);
+  impl_->give_up_threads();
+  std::error_code ignored;
+  if (is_first() && !impl_->file.empty()) std::filesystem::remove(impl_->file, ignored);
   process::end_without_destructors();
 }
 

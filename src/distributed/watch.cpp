@@ -153,8 +153,11 @@ class Watch::Impl {
     const auto pause = std::chrono::duration_cast<std::chrono::milliseconds>(std::min(timeout_ / 5, Seconds(1)));
     for (Clock::time_point next = Clock::now(); !ends_;) {
       wait_until(next);
-      if (Clock::now() < next) continue;
-      next = Clock::now() + pause;
+      const Clock::time_point now = Clock::now();
+      if (now < next) continue;
+      // This process itself was stopped (Ctrl-Z), so that what the others have said meanwhile has not been read.
+      if (now - next > timeout_ / 2) std::for_each(peers_.begin(), peers_.end(), [&](Peer& peer) { peer.heard = now; });
+      next = now + pause;
       for (const Peer& peer : peers_) send_line(peer.fd, kBeat);
       notice_silence();
       log::show_warnings_of_ranks();

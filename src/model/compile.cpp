@@ -18,6 +18,7 @@
 #include "gpt/core/error.h"
 #include "gpt/core/log.h"
 #include "gpt/core/process.h"
+#include "gpt/model/recompute.h"
 #include "gpt/ops/aten.h"
 #include "gpt/ops/flat_norm.h"
 #include "gpt/ops/fused.h"
@@ -193,8 +194,11 @@ std::string recording_obstacle(const TrainingConfig& training, const ModelConfig
   if (device.is_cpu()) return "on a CPU, which has no graphs";
   if (!training.execution.use_compile) return "without use_compile";
   if (!training.optimizer.fused_adamw) return "with fused_adamw: false, which waits for the device in every update";
-  if (training.execution.gradient_checkpointing >= GradientCheckpointing::selective && model.dropout > 0)
-    return "with gradient_checkpointing: selective or block and dropout, whose random numbers a graph cannot repeat";
+  const ops::Draws draws = ops::fused_operators()->draws(device, model.n_embd);
+  if (recomputing_draws(training.execution.gradient_checkpointing, model, draws))
+    return draws.others
+               ? "with gradient_checkpointing: selective or block, and dropout in rows of more than 8192 columns, which is LibTorch's"
+               : "with gradient_checkpointing: block and dropout, whose random numbers in attention a graph cannot repeat";
   return "";
 }
 

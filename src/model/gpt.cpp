@@ -21,11 +21,15 @@ namespace {
 // How a forward pass computes.
 struct Pass {
   ops::SharedOperators ops;
-  bool training;  // with dropout
+  bool training;             // with dropout
+  at::Tensor dropout_place;  // as ops::DropoutSpec has it
   GradientCheckpointing checkpointing = GradientCheckpointing::none;
   BodyRun run = BodyRun::first;  // the run of what is recomputed
 
-  double dropout(double probability) const { return training ? probability : 0; }
+  ops::DropoutSpec dropout(const ops::DropoutSpec& of_model) const {
+    if (!training) return {};
+    return {of_model.probability, of_model.site, dropout_place};
+  }
   // For a product whose input is computed again from `level` on.
   ops::ProductInput input_from(GradientCheckpointing level) const {
     return checkpointing >= level ? ops::ProductInput::repeat : ops::ProductInput::keep;
@@ -55,8 +59,8 @@ struct Linear {
 
 // The residual stream. What a layer adds to it joins it where it is read next, in one pass with the normalization there.
 struct Stream {
-  at::Tensor x, branch;  // (B, T, C); the branch undefined where nothing is to be added
-  double dropout = 0;    // dropout of the branch
+  at::Tensor x, branch;           // (B, T, C); the branch undefined where nothing is to be added
+  ops::DropoutSpec dropout = {};  // dropout of the branch
 };
 
 ops::Normalized add_norm(const ops::Normalization& norm, const Stream& stream, const Pass& pass) {
@@ -66,7 +70,7 @@ ops::Normalized add_norm(const ops::Normalization& norm, const Stream& stream, c
 
 // The sum, with the dropout that a normalization of it would draw.
 at::Tensor joined(const ops::Normalization& norm, const Stream& stream, const Pass& pass) {
-  if (stream.dropout > 0) return add_norm(norm, stream, pass).sum;
+  if (stream.dropout.probability > 0) return add_norm(norm, stream, pass).sum;
   const InPart part(part::kNorm);
   return stream.x + stream.branch;
 }
@@ -87,6 +91,7 @@ struct LayerCache {
 
 struct Attention {
   ops::AttentionSpec spec;
+  ops::DropoutSpec dropout_after;  // of what it adds to the stream
   Linear c_attn, c_proj;
 
   // Before the output product.
@@ -125,7 +130,7 @@ struct Attention {
 // The gated MLP applies dropout before its projection; what GPT-2 applies after it is the stream's.
 struct FeedForward {
   Mlp kind;
-  double dropout;
+  ops::DropoutSpec dropout;
   Linear gate, in, out;  // gelu has no gate
 
   at::Tensor operator()(const at::Tensor& x, const Pass& pass) const {
@@ -136,7 +141,7 @@ struct FeedForward {
     return out.last(gated(open, opened, pass), pass, of_activation);
   }
 
-  double dropout_after() const { return kind == Mlp::gelu ? dropout : 0; }
+  ops::DropoutSpec dropout_after() const { return kind == Mlp::gelu ? dropout : ops::DropoutSpec(); }
 
  private:
   std::pair<at::Tensor, at::Tensor> gate_and_in(const at::Tensor& x, const Pass& pass, ops::ProductInput input) const {
@@ -166,8 +171,8 @@ struct Block {
 
   // The same with gradient checkpointing of what comes after attention, or of all; pass.checkpointing says which.
   Stream recomputed(const Stream& in, const ops::RotaryTables& rotary, const Pass& pass, bool draws) const {
-    const auto inner_pass = [ops = pass.ops, training = pass.training](BodyRun run) {
-      return Pass{.ops = ops, .training = training, .run = run};
+    const auto inner_pass = [ops = pass.ops, training = pass.training, place = pass.dropout_place](BodyRun run) {
+      return Pass{.ops = ops, .training = training, .dropout_place = place, .run = run};
     };
     if (pass.checkpointing == GradientCheckpointing::block) {
       const auto body = [this, rotary, inner_pass](const std::vector<at::Tensor>& x, BodyRun run) {
@@ -187,7 +192,7 @@ struct Block {
 
  private:
   Stream after_attention(const at::Tensor& x, const at::Tensor& attended, const Pass& pass) const {
-    const auto [y, second] = add_norm(ln_2, {x, attn.c_proj(attended, pass), pass.dropout(attn.spec.dropout)}, pass);
+    const auto [y, second] = add_norm(ln_2, {x, attn.c_proj(attended, pass), pass.dropout(attn.dropout_after)}, pass);
     return {y, mlp(second, pass), pass.dropout(mlp.dropout_after())};
   }
 };
@@ -196,14 +201,18 @@ struct Block {
 
 struct GPT::Transformer {
   Parameter wte, wpe;  // (Vp, C); (block_size, C) or empty
-  double dropout;
+  ops::DropoutSpec dropout;
   std::vector<Block> h;
   ops::Normalization ln_f;
   Parameter lm_head;         // (Vp, C); the embedding itself where they are tied
   ops::RotaryTables rotary;  // tables for block_size positions; undefined with learned ones
 
-  Transformer(const ModelConfig& config, const Parameters& parameters) : dropout(config.dropout) {
+  Transformer(const ModelConfig& config, const Parameters& parameters) {
     using Role = ParameterRole;
+    using ops::DropoutKind;
+    const auto dropout_at = [&](DropoutKind kind, int64_t layer) {
+      return ops::DropoutSpec{config.dropout, dropout_site(kind, layer)};
+    };
     const auto linear = [&](Role role, int64_t layer) {
       return Linear{{parameters.weight(role, layer), parameters.bias(role, layer), {role, layer}}};
     };
@@ -214,14 +223,16 @@ struct GPT::Transformer {
     const int64_t before = -1, after = config.n_layer;
     wte = parameters.weight(Role::token_embedding, before);
     wpe = parameters.weight(Role::position_embedding, before);
+    dropout = dropout_at(DropoutKind::embedding, before);
     for (int64_t layer = 0; layer < config.n_layer; ++layer) {
       h.push_back({norm(Role::attention_norm, layer),
-                   {{config.heads(), config.kv_heads(), dropout, layer},
+                   {{config.heads(), config.kv_heads(), dropout_at(DropoutKind::attention, layer), layer},
+                    dropout_at(DropoutKind::attention_out, layer),
                     linear(Role::attention_in, layer),
                     linear(Role::attention_out, layer)},
                    norm(Role::mlp_norm, layer),
-                   {config.mlp, dropout, linear(Role::mlp_gate, layer), linear(Role::mlp_in, layer),
-                    linear(Role::mlp_out, layer)}});
+                   {config.mlp, dropout_at(DropoutKind::mlp, layer), linear(Role::mlp_gate, layer),
+                    linear(Role::mlp_in, layer), linear(Role::mlp_out, layer)}});
     }
     ln_f = norm(Role::final_norm, after);
     lm_head = config.tie_weights ? wte : parameters.weight(Role::head, after);
@@ -263,12 +274,13 @@ GPT::GPT(const ModelConfig& config, at::Device device, const NamedTensors& value
 GPT::~GPT() = default;
 GPT::GPT(GPT&&) noexcept = default;
 
-at::Tensor GPT::hidden(const at::Tensor& ids) const {
+at::Tensor GPT::hidden(const at::Tensor& ids, const at::Tensor& dropout_place) const {
   TORCH_CHECK(ids.dim() == 2 && ids.size(1) <= config_.block_size, "GPT: ids must be (B, T) with T <= block_size ",
               config_.block_size, ", got ", ids.sizes());
   const auto rotary = transformer_->rotary_at(0, ids.size(1));
-  const Pass pass{operators_, training_, gradient_checkpointing_};
-  const bool draws = training_ && config_.dropout > 0;
+  const Pass pass{operators_, training_, dropout_place, gradient_checkpointing_};
+  const bool draws =
+      training_ && recomputing_draws(gradient_checkpointing_, config_, operators_->draws(device(), config_.n_embd));
   Stream stream{transformer_->embed(ids, 0, pass), {}};
   for (const Block& block : transformer_->h) {
     stream = gradient_checkpointing_ >= GradientCheckpointing::selective ? block.recomputed(stream, rotary, pass, draws)
@@ -289,7 +301,7 @@ at::Tensor GPT::loss(const at::Tensor& ids, const at::Tensor& targets, const Los
   const ops::ClassifierOptions classifier{.vocabulary = *config_.vocab_size,
                                           .label_smoothing = options.label_smoothing,
                                           .chunk_rows = options.chunk_rows};
-  const at::Tensor x = hidden(ids);
+  const at::Tensor x = hidden(ids, options.dropout_place);
   const InPart part(part::kHead);
   return operators_->classifier_loss(x, transformer_->lm_head, targets, classifier, options.upstream);
 }
@@ -308,7 +320,7 @@ at::Tensor GPT::forward_cached(const at::Tensor& ids, KvCache& cache) const {
   TORCH_CHECK(cache.length + T <= cache.capacity(), "GPT: the cache holds ", cache.length, " of ", cache.capacity(),
               " positions, no room for ", T, " more");
   const auto rotary = transformer_->rotary_at(cache.length, T);
-  const Pass pass{operators_, /*training=*/false};
+  const Pass pass{operators_, /*training=*/false, /*dropout_place=*/{}};
   Stream stream{transformer_->embed(ids, cache.length, pass), {}};
   for (size_t layer = 0; layer < transformer_->h.size(); ++layer) {
     const LayerCache layer_cache{cache.keys[layer], cache.values[layer], cache.length};

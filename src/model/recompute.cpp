@@ -89,6 +89,11 @@ double weights_multiplied(const ModelConfig& model, GradientCheckpointing level)
   return result;
 }
 
+bool recomputing_draws(GradientCheckpointing level, const ModelConfig& model, const ops::Draws& draws) {
+  if (model.dropout == 0 || level < GradientCheckpointing::selective) return false;
+  return draws.others || (draws.attention && level == GradientCheckpointing::block);
+}
+
 at::Tensor recompute_in_backward(const Body& body, const std::vector<at::Tensor>& inputs, bool draws) {
   return Recompute::apply(at::TensorList(inputs), body, draws);
 }

@@ -83,13 +83,14 @@ at::Tensor activated(Activation activation, const at::Tensor& x, const at::Tenso
   return Activate::apply(x, std::nullopt, activation, Dropout(), &y);
 }
 
-at::Tensor activate_gated(Activation activation, const at::Tensor& gate, const at::Tensor& in, double dropout) {
+at::Tensor activate_gated(Activation activation, const at::Tensor& gate, const at::Tensor& in,
+                          const DropoutSpec& dropout) {
   check_kernel_type("activation", gate);
   TORCH_CHECK(gate.sizes() == in.sizes() && gate.scalar_type() == in.scalar_type() && gate.device() == in.device(),
               "activation: a gate of ", gate.sizes(), " and type ", gate.scalar_type(), " does not fit ", in.sizes(),
               " of type ", in.scalar_type());
-  return Activate::apply(gate.contiguous(), std::optional(in.contiguous()), activation, draw_dropout(dropout, gate),
-                         nullptr);
+  return Activate::apply(gate.contiguous(), std::optional(in.contiguous()), activation,
+                         dropout_of(dropout, gate, rows_of_sample(gate)), nullptr);
 }
 
 Repeat repeat_activation(const at::Tensor& y) {

@@ -67,15 +67,15 @@ at::Tensor cross_entropy(const at::Tensor& x, const Parameter& head, const at::T
 class AtenOperators : public Operators {
  public:
   at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions, int64_t offset,
-                       double dropout) const override {
+                       const DropoutSpec& dropout) const override {
     at::Tensor x = at::embedding(table.tracked(), ids);
     if (positions.defined()) x = x + positions.tracked().narrow(0, offset, ids.size(1));
-    return at::dropout(x, dropout, /*train=*/true);
+    return at::dropout(x, dropout.probability, /*train=*/true);
   }
 
   Normalized add_norm(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch,
-                      double dropout) const override {
-    const at::Tensor sum = branch.defined() ? x + at::dropout(branch, dropout, /*train=*/true) : x;
+                      const DropoutSpec& dropout) const override {
+    const at::Tensor sum = branch.defined() ? x + at::dropout(branch, dropout.probability, /*train=*/true) : x;
     const at::IntArrayRef shape = norm.weight.value().sizes();
     return {sum, norm.kind == Norm::layernorm
                      ? at::layer_norm(sum, shape, norm.weight.tracked(), norm.bias.tracked(), norm.eps)
@@ -119,7 +119,7 @@ class AtenOperators : public Operators {
   }
 
   at::Tensor attention(at::Tensor qkv, const AttentionSpec& spec, const RotaryTables& rotary) const override {
-    return aten_attention(split_heads(std::move(qkv), spec, rotary), spec.dropout);
+    return aten_attention(split_heads(std::move(qkv), spec, rotary), spec.dropout.probability);
   }
 
   at::Tensor activate(Activation activation, const at::Tensor& x) const override {
@@ -127,8 +127,8 @@ class AtenOperators : public Operators {
   }
 
   at::Tensor activate_gated(Activation activation, const at::Tensor& gate, const at::Tensor& in,
-                            double dropout) const override {
-    return at::dropout(activate(activation, gate) * in, dropout, /*train=*/true);
+                            const DropoutSpec& dropout) const override {
+    return at::dropout(activate(activation, gate) * in, dropout.probability, /*train=*/true);
   }
 
   // All logits at once; `upstream` is not needed.
@@ -142,6 +142,8 @@ class AtenOperators : public Operators {
     const at::NoGradGuard no_grad;
     return cross_entropy(x, head, targets, options, at::Reduction::None);
   }
+
+  Draws draws(at::Device, int64_t) const override { return {.attention = true, .others = true}; }
 };
 
 }  // namespace

@@ -61,7 +61,9 @@ at::Tensor attention_on_cpu(const at::Tensor& qkv, const AttentionSpec& spec, co
               "attention: qkv must be contiguous and float32 or bfloat16 on a CPU, got ", qkv.scalar_type(),
               " with strides ", qkv.strides());
   cpu::AttentionShape shape = Attention::shape_of(qkv, spec.heads, spec.kv_heads);
-  shape.dropout = draw_dropout(spec.dropout, qkv).mask;
+  shape.dropout = mask_on_cpu(dropout_of(spec.dropout, qkv, shape.H));
+  TORCH_CHECK(shape.dropout.first + shape.B * shape.H <= int64_t{1} << 32,
+              "attention: the dropout of an update numbers 2^32 heads of samples at most");
   if (!rotary.cos.defined()) return Attention::apply(qkv, shape, std::nullopt, std::nullopt);
   check_rotary(rotary, qkv, shape.D);
   const at::Tensor cos = rotary.cos.contiguous(), sin = rotary.sin.contiguous();
@@ -78,7 +80,7 @@ at::Tensor attention(at::Tensor qkv, const AttentionSpec& spec, const RotaryTabl
   TORCH_CHECK(qkv.dim() == 3 && qkv.size(2) % heads == 0 && qkv.numel() > 0, "attention: qkv must be (B, T, ", heads,
               " D), got ", qkv.sizes());
   return qkv.is_cpu() ? attention_on_cpu(qkv, spec, rotary)
-                      : aten_attention(split_heads(std::move(qkv), spec, rotary), spec.dropout);
+                      : aten_attention(split_heads(std::move(qkv), spec, rotary), spec.dropout.probability);
 }
 
 }  // namespace gpt::ops

@@ -78,9 +78,9 @@ void check(const at::Tensor& ids, const Parameter& table, const Parameter& posit
 }  // namespace
 
 at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions, int64_t offset,
-                     double dropout) {
+                     const DropoutSpec& dropout) {
   check(ids, table, positions, offset);
-  const Lookup lookup{table, positions, offset, draw_dropout(dropout, table.compute_value())};
+  const Lookup lookup{table, positions, offset, dropout_of(dropout, table.compute_value(), ids.size(1))};
   if (!at::GradMode::is_enabled()) return compute(lookup, ids.contiguous());
   return Embedding::apply(ids.contiguous(), table.value(), lookup);
 }

@@ -11,6 +11,7 @@
 #include "gpt/ops/heads.h"
 #include "gpt/ops/linear.h"
 #include "gpt/ops/norm.h"
+#include "kernels.h"
 
 namespace gpt::ops {
 namespace {
@@ -18,11 +19,11 @@ namespace {
 class FusedOperators : public Operators {
  public:
   at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions, int64_t offset,
-                       double dropout) const override {
+                       const DropoutSpec& dropout) const override {
     return ops::embedding(ids, table, positions, offset, dropout);
   }
   Normalized add_norm(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch,
-                      double dropout) const override {
+                      const DropoutSpec& dropout) const override {
     return ops::add_norm(norm, x, branch, dropout);
   }
   at::Tensor linear(const at::Tensor& x, const LinearLayer& layer, ProductInput input) const override {
@@ -48,7 +49,7 @@ class FusedOperators : public Operators {
     return ops::activate(activation, x);
   }
   at::Tensor activate_gated(Activation activation, const at::Tensor& gate, const at::Tensor& in,
-                            double dropout) const override {
+                            const DropoutSpec& dropout) const override {
     return ops::activate_gated(activation, gate, in, dropout);
   }
   at::Tensor classifier_loss(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
@@ -59,6 +60,9 @@ class FusedOperators : public Operators {
                                const ClassifierOptions& options) const override {
     return ops::classifier_losses(x, head, targets, options);
   }
+  Draws draws(at::Device device, int64_t n_embd) const override {
+    return {.attention = !device.is_cpu(), .others = !device.is_cpu() && n_embd > kMostNormColumnsOfCuda};
+  }
 };
 
 // Their attention by LibTorch's unfused kernel.
@@ -67,6 +71,9 @@ class WithAtenAttention : public WrappedOperators {
   using WrappedOperators::WrappedOperators;
   at::Tensor attention(at::Tensor qkv, const AttentionSpec& spec, const RotaryTables& rotary) const override {
     return aten_operators()->attention(std::move(qkv), spec, rotary);
+  }
+  Draws draws(at::Device device, int64_t n_embd) const override {
+    return {.attention = true, .others = inner_->draws(device, n_embd).others};
   }
 };
 

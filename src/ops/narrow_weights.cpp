@@ -35,7 +35,7 @@ class NarrowWeightOperators : public WrappedOperators {
   }
 
   at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions, int64_t offset,
-                       double /*dropout*/) const override {
+                       const DropoutSpec& /*dropout*/) const override {
     std::vector<int64_t> shape = ids.sizes().vec();
     shape.push_back(table.value().size(1));
     at::Tensor x = at::index_select(table.value(), 0, ids.flatten()).view(shape).to(at::kFloat);  // (B, T, C)
@@ -44,7 +44,7 @@ class NarrowWeightOperators : public WrappedOperators {
   }
 
   Normalized add_norm(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch,
-                      double dropout) const override {
+                      const DropoutSpec& dropout) const override {
     const Normalization wide{norm.kind, norm.eps, wide_.at(key(norm.weight)),
                              norm.bias.defined() ? wide_.at(key(norm.bias)) : Parameter()};
     return inner_->add_norm(wide, x, branch, dropout);

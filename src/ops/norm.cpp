@@ -106,10 +106,11 @@ void check(const Normalization& norm, const at::Tensor& x, const at::Tensor& bra
 
 }  // namespace
 
-Normalized add_norm(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch, double dropout) {
+Normalized add_norm(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch,
+                    const DropoutSpec& dropout) {
   check(norm, x, branch);
   if (!x.is_cpu() && x.size(-1) > kMostNormColumnsOfCuda) return aten_operators()->add_norm(norm, x, branch, dropout);
-  const Dropout mask = branch.defined() ? draw_dropout(dropout, x) : Dropout();
+  const Dropout mask = branch.defined() ? dropout_of(dropout, x, rows_of_sample(x)) : Dropout();
   const at::Tensor rows = x.contiguous(), added = branch.defined() ? branch.contiguous() : branch;
   if (!at::GradMode::is_enabled()) return compute(in_float32(norm), mask, rows, added, /*statistics=*/{});
   const auto results =

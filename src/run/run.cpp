@@ -18,8 +18,8 @@ namespace {
 Division division_of(const Setup& setup) { return {setup.ranks, setup.config.distributed}; }
 
 TrainStep make_step(State& state, const Setup& setup, const TrainingConfig& training, Recorder recorder) {
-  return {state.model, *state.optimizer,    state.scaler,   setup.precision,
-          training,    std::move(recorder), state.counts(), division_of(setup)};
+  return {state.model,         *state.optimizer, state.scaler,         setup.precision,   training,
+          std::move(recorder), state.counts(),   state.dropout_seed(), division_of(setup)};
 }
 
 }  // namespace
@@ -62,7 +62,7 @@ std::optional<int64_t> Run::update(const std::function<bool()>& stop) {
   const State::Cursor before = state_.cursor();
   std::optional<int64_t> tokens;
   try {
-    tokens = run_update(*step_, state_.loader, plan_.micro_batches(state_.step), learning_rate(), stop);
+    tokens = run_update(*step_, state_.loader, plan_.micro_batches(state_.step), learning_rate(), state_.step, stop);
   } catch (const std::exception&) {
     state_.rewind(before);
     throw;
@@ -78,7 +78,7 @@ std::optional<int64_t> Run::update(const std::function<bool()>& stop) {
 void Run::try_update(int64_t micro_batches) {
   constexpr double kLearningRate = 0;
   const auto is_stopped = [] { return process::stop_signal() != 0; };
-  (void)run_update(*step_, state_.loader, micro_batches, kLearningRate, is_stopped);
+  (void)run_update(*step_, state_.loader, micro_batches, kLearningRate, state_.step, is_stopped);
   synchronize(setup_.device.device);  // sync: it is timed, and what went wrong is found out here
   if (is_stopped()) throw Error(ExitCode::interrupted, "interrupted");
 }

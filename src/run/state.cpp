@@ -26,6 +26,9 @@ uint64_t stream_seed(const Config& config, Stream stream) {
   return mix64(static_cast<uint64_t>(config.seed) * 4 + stream);
 }
 
+// What dropout masks follow from. Older versions drew them from the default generators, and their checkpoints do not say so.
+constexpr const char* kMasks = "dropout masks";
+
 ParameterTypes types_of(const TrainingConfig& training, const Precision& precision) {
   return {.compute = precision.weight_type(),
           .has_master = training.precision.master_weights,
@@ -75,8 +78,8 @@ State::State(const Config& config, const Corpus& corpus, at::Device device, cons
       device_(device),
       started_by_(config.training.resume_from),
       counts_(ops::no_updates(device)) {
-  seed_random_state(at::kCPU, stream_seed(config, kDropout));
-  if (device.is_cuda()) seed_random_state(device, stream_seed(config, kDropout));
+  seed_random_state(at::kCPU, dropout_seed());
+  if (device.is_cuda()) seed_random_state(device, dropout_seed());
   model.set_operators(select_operators(config.training.execution, device));
   model.set_gradient_checkpointing(config.training.execution.gradient_checkpointing);
   model.train(true);
@@ -91,6 +94,8 @@ void State::draw_apart(int64_t rank) {
   seed_random_state(at::kCPU, seed);
   if (device_.is_cuda()) seed_random_state(device_, seed);
 }
+
+uint64_t State::dropout_seed() const { return stream_seed(config_, kDropout); }
 
 std::map<std::string, at::Tensor> State::random_state() const {
   std::map<std::string, at::Tensor> state{{"cpu", gpt::random_state(at::kCPU)}};
@@ -158,6 +163,8 @@ void State::restore(const StartingPoint& start) {
   counts_.skipped_in_a_row.fill_(checkpoint.consecutive_skipped_steps);
   for (const std::string& change : environment_changes(checkpoint, device_))
     log::warn(fmt::format("changed since the checkpoint: {}; the run resumes, but not bit for bit", change));
+  if (config_.model.dropout > 0 && config_.training.execution.use_compile && !checkpoint.environment.contains(kMasks))
+    log::info("This run began with an older version: from here on its dropout masks follow from its seed and the step");
 }
 
 void State::seek(const Checkpoint& checkpoint, const std::string& path) {
@@ -179,7 +186,8 @@ std::vector<std::string> environment_changes(const Checkpoint& checkpoint, at::D
 }
 
 std::map<std::string, std::string> run_environment(at::Device device) {
-  return {{"build", version_text()},
+  return {{kMasks, "by place"},
+          {"build", version_text()},
           {"device", describe_device(device).name},
           {"cpu", describe_device(at::kCPU).name},
           {"threads", std::to_string(at::get_num_threads())}};

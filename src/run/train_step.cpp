@@ -11,6 +11,7 @@
 
 #include "gpt/core/log.h"
 #include "gpt/core/map_faults.h"
+#include "gpt/core/seeds.h"
 #include "gpt/device/device.h"
 #include "gpt/model/compile.h"
 #include "gpt/ops/flat_norm.h"
@@ -21,15 +22,23 @@ namespace gpt::run {
 namespace {
 
 // A launch for each micro-batch is saved where nothing changes.
-void fill(const at::Tensor& scalar, std::optional<double>& known, double value) {
+template <class Value>
+void fill(const at::Tensor& scalar, std::optional<Value>& known, Value value) {
   if (known != value) scalar.fill_(value);
   known = value;
+}
+
+// Another one for every update of a run.
+int64_t dropout_key(uint64_t seed, int64_t update) {
+  constexpr uint64_t kGolden = 0x9E3779B97F4A7C15;  // of SplitMix64, of whose sequence this is a number
+  return static_cast<int64_t>(mix64(seed + kGolden * static_cast<uint64_t>(update)));
 }
 
 }  // namespace
 
 TrainStep::TrainStep(GPT& model, Optimizer& optimizer, GradScaler& scaler, const Precision& precision,
-                     const TrainingConfig& config, Recorder recorder, ops::UpdateCounts counts, Division division)
+                     const TrainingConfig& config, Recorder recorder, ops::UpdateCounts counts, uint64_t dropout_seed,
+                     Division division)
     : model_(model),
       optimizer_(optimizer),
       scaler_(scaler),
@@ -41,17 +50,20 @@ TrainStep::TrainStep(GPT& model, Optimizer& optimizer, GradScaler& scaler, const
       recorder_(std::move(recorder)),
       division_(std::move(division)),
       has_accumulated_(static_cast<size_t>(division_.own_lanes())),
+      dropout_seed_(dropout_seed),
       verdict_(ops::new_verdict(model.device())),
       counts_(counts.skipped.defined() ? std::move(counts) : ops::no_updates(model.device())) {
   for (at::Tensor* scalar : {&learning_rate_, &tokens_, &share_}) *scalar = at::zeros({}, model.device());
   for (size_t i = 0; i < has_accumulated_.size(); ++i) losses_.push_back(at::zeros({}, model.device()));
+  if (model.config().dropout > 0) dropout_place_ = at::zeros({2}, at::TensorOptions(model.device()).dtype(at::kLong));
   reset_memory_peak(model.device());
 }
 
-void TrainStep::begin(double learning_rate, int64_t tokens) {
+void TrainStep::begin(double learning_rate, int64_t tokens, int64_t update) {
   has_accumulated_.assign(has_accumulated_.size(), false);
   fill(tokens_, known_tokens_, static_cast<double>(tokens));
   fill(learning_rate_, known_learning_rate_, learning_rate);
+  if (dropout_place_.defined()) fill(dropout_place_.select(0, 0), known_key_, dropout_key(dropout_seed_, update));
 }
 
 const Batch& TrainStep::batch(const BatchShape& shape) {
@@ -66,7 +78,10 @@ const Batch& TrainStep::batch(const BatchShape& shape) {
 
 void TrainStep::abandon() { model_.parameters().clear_gradients(); }
 
-void TrainStep::set_share(double share) { fill(share_, known_share_, share); }
+void TrainStep::set_micro_batch(double share, int64_t first_sample) {
+  fill(share_, known_share_, share);
+  if (dropout_place_.defined()) fill(dropout_place_.select(0, 1), known_first_sample_, first_sample);
+}
 
 void TrainStep::set_lane(size_t lane) {
   lane_ = lane;
@@ -93,7 +108,10 @@ void TrainStep::add_micro_batch() {
   {
     Autocast autocast(model_.device(), autocast_type_);
     loss = model_.loss(batch_.inputs, batch_.targets,
-                       {.label_smoothing = label_smoothing_, .chunk_rows = loss_chunk_rows_, .upstream = upstream});
+                       {.label_smoothing = label_smoothing_,
+                        .chunk_rows = loss_chunk_rows_,
+                        .upstream = upstream,
+                        .dropout_place = dropout_place_});
   }
   if (has_applied_) kept_bytes_ = std::max(kept_bytes_, tensor_bytes(model_.device()));
   loss.backward(upstream);
@@ -147,13 +165,15 @@ void TrainStep::update() {
 }
 
 std::optional<int64_t> run_update(TrainStep& step, DataLoader& loader, int64_t micro_batches, double learning_rate,
-                                  const std::function<bool()>& stop) {
+                                  int64_t update, const std::function<bool()>& stop) {
   const int64_t tokens = loader.tokens_ahead(micro_batches);
   const Division& division = step.division();
-  step.begin(learning_rate, tokens);
+  step.begin(learning_rate, tokens, update);
+  int64_t samples = 0;  // of the micro-batches before, whichever process computes them
   for (int64_t i = 0; i < micro_batches; ++i) {
     if (i > 0 && i % division.ranks->size() == 0 && stop()) return step.abandon(), std::nullopt;
     const BatchShape shape = loader.next_shape();
+    const int64_t first_sample = std::exchange(samples, samples + shape.sequences);
     if (!loader.next_is_own()) {
       loader.skip();
       continue;
@@ -164,7 +184,8 @@ std::optional<int64_t> run_update(TrainStep& step, DataLoader& loader, int64_t m
     }
     map_faults::require_intact();  // before anything is learned from it
     step.set_lane(division.lane_of(i));
-    step.set_share(static_cast<double>(shape.sequences * shape.length) / static_cast<double>(tokens));
+    step.set_micro_batch(static_cast<double>(shape.sequences * shape.length) / static_cast<double>(tokens),
+                         first_sample);
     step.accumulate();
   }
   step.apply();

@@ -32,7 +32,8 @@ bool computes_by_aten(const GPT& model) { return model.operators() == ops::aten_
 class WrongActivation : public ops::WrappedOperators {
  public:
   WrongActivation() : WrappedOperators(ops::fused_operators()) {}
-  at::Tensor activate_gated(ops::Activation, const at::Tensor& gate, const at::Tensor& in, double) const override {
+  at::Tensor activate_gated(ops::Activation, const at::Tensor& gate, const at::Tensor& in,
+                            const ops::DropoutSpec&) const override {
     return gate + in;
   }
 };
@@ -41,7 +42,8 @@ class ThrowingEmbedding : public ops::WrappedOperators {
  public:
   explicit ThrowingEmbedding(std::string message)
       : WrappedOperators(ops::fused_operators()), message_(std::move(message)) {}
-  at::Tensor embedding(const at::Tensor&, const Parameter&, const Parameter&, int64_t, double) const override {
+  at::Tensor embedding(const at::Tensor&, const Parameter&, const Parameter&, int64_t,
+                       const ops::DropoutSpec&) const override {
     TORCH_CHECK(false, message_);
   }
 
@@ -182,6 +184,25 @@ TEST(EffectiveMode, TheAutomaticOneDoesAllThatAGpuCanOrNothing) {
   EXPECT_TRUE(mode_of(training, gpu).starts_with("default: is default with fused_adamw: false"));
   training.execution.use_compile = false;
   EXPECT_EQ(mode_of(training, gpu), "default") << "use_compile itself was asked for";
+}
+
+// Our masks follow from what a recorded step reads each time. Attention on a GPU is LibTorch's, whose random numbers would have to be put
+// back where it is computed again, and so is a normalization of very long rows.
+TEST(EffectiveMode, DropoutIsInTheWayOfGraphsOnlyWhereWhatIsComputedAgainDrawsFromTheGenerator) {
+  using enum GradientCheckpointing;
+  const at::Device gpu(at::kCUDA, 0);
+  ModelConfig model = small_model();
+  TrainingConfig training;
+  const auto obstacle = [&](GradientCheckpointing level, double dropout) {
+    training.execution.gradient_checkpointing = level, model.dropout = dropout;
+    return recording_obstacle(training, model, gpu);
+  };
+  for (const GradientCheckpointing level : {none, activation, norm, selective}) EXPECT_EQ(obstacle(level, 0.1), "");
+  EXPECT_TRUE(obstacle(block, 0.1).starts_with("with gradient_checkpointing: block and dropout"));
+  EXPECT_EQ(obstacle(block, 0), "");
+  model.n_embd = 8200;
+  EXPECT_NE(obstacle(selective, 0.1), "");
+  EXPECT_EQ(obstacle(norm, 0.1), "");
 }
 
 TEST(EffectiveMode, MaxAutotuneOnAGpuNeedsNoGraphs) {

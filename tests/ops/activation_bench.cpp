@@ -28,7 +28,7 @@ const Kind kKinds[] = {
     {"SwiGLU", [](const at::Tensor& x, const at::Tensor& in) { return activate_gated(Activation::silu, x, in); },
      [](const at::Tensor& x, const at::Tensor& in) { return at::silu(x) * in; }},
     {"SwiGLU, dropout 0.1",
-     [](const at::Tensor& x, const at::Tensor& in) { return activate_gated(Activation::silu, x, in, 0.1); },
+     [](const at::Tensor& x, const at::Tensor& in) { return activate_gated(Activation::silu, x, in, {0.1}); },
      [](const at::Tensor& x, const at::Tensor& in) { return at::dropout(at::silu(x) * in, 0.1, /*train=*/true); }},
 };
 

@@ -18,8 +18,8 @@
 #include <ostream>
 #include <string>
 
-#include "gpt/device/random_state.h"
 #include "support/device_cases.h"
+#include "support/dropout_at.h"
 #include "support/emulated_kernels.h"
 #include "support/tolerance.h"
 
@@ -125,9 +125,8 @@ TEST_P(ActivationTest, DropoutDrawsTheSameMaskInBothPasses) {
   constexpr double kProbability = 0.2;
   const auto options = at::dtype(what().type).device(where().device);
   const at::Tensor gate = at::ones({kCount}, options), in = at::ones({kCount}, options).requires_grad_();
-  const auto run = [&](uint64_t seed) {
-    seed_random_state(where().device, seed);
-    return activate_gated(what().activation, gate, in, kProbability);
+  const auto run = [&](int64_t key) {
+    return activate_gated(what().activation, gate, in, test::dropout_at(where().device, kProbability, key));
   };
   const at::Tensor y = run(1), kept = y.detach() != 0;
   const double value = exact(at::ones({}, at::kDouble)).item<double>() / (1 - kProbability);
@@ -145,12 +144,11 @@ TEST_P(ActivationTest, DropoutDrawsTheSameMaskInBothPasses) {
 
 TEST_P(ActivationTest, TheNumberOfThreadsChangesNothing) {
   if (!where().device.is_cpu() || where().is_emulated) GTEST_SKIP() << "about threads of a CPU";
-  const at::Tensor gate = draw(100003).detach(), in = draw(100003).detach();
+  const at::Tensor gate = draw(1000 * 103).detach().view({1000, 103}), in = draw(1000 * 103).detach().view({1000, 103});
   const int threads = at::get_num_threads();
   const auto run = [&](int count) {
     at::set_num_threads(count);
-    seed_random_state(where().device, 1);
-    return activate_gated(what().activation, gate, in, 0.5);
+    return activate_gated(what().activation, gate, in, {0.5});
   };
   const at::Tensor one = run(1), three = run(3);
   at::set_num_threads(threads);
@@ -172,7 +170,7 @@ TEST(ActivationArguments, ThatDoNotFitAreRefused) {
   const at::Tensor x = at::ones({4}), y = at::ones({5});
   EXPECT_THROW(activate_gated(Activation::silu, x, y), c10::Error);
   EXPECT_THROW(activate_gated(Activation::silu, x, x.to(at::kBFloat16)), c10::Error);
-  EXPECT_THROW(activate_gated(Activation::silu, x, x, 1.0), c10::Error);
+  EXPECT_THROW(activate_gated(Activation::silu, x, x, {1.0}), c10::Error);
   EXPECT_THROW(activate(Activation::silu, x.to(at::kHalf)), c10::Error);
 }
 

@@ -38,7 +38,7 @@ void run(const Size& size, at::ScalarType type, int rounds) {
   const at::Tensor upstream = at::randn({size.B, size.T, size.H * size.D}).to(type);
   OperatorTimes ours, aten;
   for (int round = 0; round < rounds; ++round) {
-    ours.measure([&](const at::Tensor& x) { return attention(x, {size.H, size.H, size.dropout}); }, qkv, upstream);
+    ours.measure([&](const at::Tensor& x) { return attention(x, {size.H, size.H, {size.dropout}}); }, qkv, upstream);
     aten.measure([&](const at::Tensor& x) { return with_aten(x, size); }, qkv, upstream);
   }
   const double forward = median(ours.forward), both = median(ours.both), their_forward = median(aten.forward),

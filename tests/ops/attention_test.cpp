@@ -27,6 +27,7 @@
 #include "gpt/simd/cpu_capability.h"
 #include "gpt/simd/philox.h"
 #include "support/device_cases.h"
+#include "support/dropout_at.h"
 #include "support/tolerance.h"
 
 namespace gpt::ops {
@@ -126,11 +127,17 @@ TEST_P(AttentionTest, EqualsFloat64) {
   for (const auto type : types_on(device())) {
     SCOPED_TRACE(c10::toString(type));
     expect_float64_results(c, device(), type, 1, {},
-                           [&](const at::Tensor& qkv) { return attention(qkv, {c.H, c.KV, 0.0}, c.tables(device())); });
+                           [&](const at::Tensor& qkv) { return attention(qkv, {c.H, c.KV}, c.tables(device())); });
   }
 }
 
-// What attention() multiplies the weights by with the generator in this state, (B, H, T, T). The values of a pass are D
+// The dropout that belongs to a seed: on a GPU, where it is LibTorch's, the generator's.
+DropoutSpec seeded_dropout(at::Device device, double probability, uint64_t seed) {
+  seed_random_state(device, seed);
+  return test::dropout_at(device, probability, static_cast<int64_t>(seed));
+}
+
+// What attention() multiplies the weights by with the dropout of this seed, (B, H, T, T). The values of a pass are D
 // columns of the unit matrix, so that it returns D columns of the weights; equal scores make row i of the weights 1 / (i + 1).
 at::Tensor dropout_factors_of(const AttentionCase& c, at::Device device, double dropout, uint64_t seed,
                               at::ScalarType type = at::kFloat) {
@@ -142,10 +149,9 @@ at::Tensor dropout_factors_of(const AttentionCase& c, at::Device device, double 
         .narrow(1, from, count)
         .narrow(3, 0, count)
         .copy_(at::eye(count).view({1, count, 1, count}));
-    seed_random_state(device, seed);
     // A leaf of autograd, for which a GPU may choose another kernel.
     qkv = qkv.view({c.B, c.T, c.width()}).to(device, type).requires_grad_();
-    const at::Tensor y = attention(qkv, {c.H, c.KV, dropout}).detach();
+    const at::Tensor y = attention(qkv, {c.H, c.KV, seeded_dropout(device, dropout, seed)}).detach();
     columns.push_back(y.cpu().view({c.B, c.T, c.H, c.D}).transpose(1, 2).narrow(3, 0, count));
   }
   at::Tensor factors = at::cat(columns, -1).to(at::kDouble);
@@ -166,8 +172,7 @@ TEST_P(AttentionTest, DropsTheSameWeightsInBothPasses) {
         has_own_mask ? (dropout_factors_of(c, device(), dropout, 5, type) != 0).to(at::kDouble) / (1 - dropout)
                      : of_float32;
     expect_float64_results(c, device(), type, 1, factors, [&](const at::Tensor& qkv) {
-      seed_random_state(device(), 5);
-      return attention(qkv, {c.H, c.KV, dropout}, c.tables(device()));
+      return attention(qkv, {c.H, c.KV, seeded_dropout(device(), dropout, 5)}, c.tables(device()));
     });
   }
 }
@@ -237,8 +242,7 @@ AttentionResults results(const AttentionCase& c, at::ScalarType type, double dro
   at::Generator generator = at::detail::createCPUGenerator(3);
   const at::Tensor qkv = draw({c.B, c.T, c.width()}, generator, type).requires_grad_();
   const at::Tensor upstream = draw({c.B, c.T, c.H * c.D}, generator, type);
-  seed_random_state(at::kCPU, 9);
-  const at::Tensor y = attention(qkv, {c.H, c.KV, dropout}, c.tables(at::kCPU));
+  const at::Tensor y = attention(qkv, {c.H, c.KV, {dropout}}, c.tables(at::kCPU));
   y.backward(upstream);
   return {y.detach(), qkv.grad()};
 }
@@ -284,9 +288,8 @@ TEST(Attention, KernelsWithAndWithoutDotProductsEqualFloat64) {
   for (const auto capability : {cpu::Capability::AVX512, cpu::Capability::AVX512_BF16}) {
     const cpu::WithCapability with(capability);
     for (const AttentionCase& c : kAttentionCases) {
-      expect_float64_results(c, at::kCPU, at::kBFloat16, 1, {}, [&](const at::Tensor& qkv) {
-        return attention(qkv, {c.H, c.KV, 0.0}, c.tables(at::kCPU));
-      });
+      expect_float64_results(c, at::kCPU, at::kBFloat16, 1, {},
+                             [&](const at::Tensor& qkv) { return attention(qkv, {c.H, c.KV}, c.tables(at::kCPU)); });
     }
   }
 }
@@ -306,17 +309,17 @@ TEST(Attention, RejectsWhatDoesNotFit) {
   EXPECT_THROW(attention(qkv, {3, 2}), c10::Error);
   EXPECT_THROW(attention(qkv, {0, 1}), c10::Error);
   EXPECT_THROW(attention(qkv, {3, 3}), c10::Error);
-  EXPECT_THROW(attention(qkv, {2, 1, 1.0}), c10::Error);
-  EXPECT_THROW(attention(qkv, {2, 1, -0.1}), c10::Error);
-  EXPECT_THROW(attention(qkv, {2, 1, 0.0}, rotary_tables(4, 6, 10000.0, at::kCPU)), c10::Error);
+  EXPECT_THROW(attention(qkv, {2, 1, {1.0}}), c10::Error);
+  EXPECT_THROW(attention(qkv, {2, 1, {-0.1}}), c10::Error);
+  EXPECT_THROW(attention(qkv, {2, 1}, rotary_tables(4, 6, 10000.0, at::kCPU)), c10::Error);
   EXPECT_THROW(attention(qkv.to(at::kDouble), {2, 1}), c10::Error);
   EXPECT_THROW(attention(qkv.transpose(0, 1), {2, 1}), c10::Error);
-  EXPECT_NO_THROW(attention(qkv, {2, 1, 0.5}, rotary_tables(3, 6, 10000.0, at::kCPU)));
+  EXPECT_NO_THROW(attention(qkv, {2, 1, {0.5}}, rotary_tables(3, 6, 10000.0, at::kCPU)));
 }
 
 // The known answer for zeros that its authors publish.
 TEST(Philox, GivesItsAuthorsResults) {
-  const auto zeros = cpu::philox(0, 0, 0, 0);
+  const auto zeros = cpu::philox(0, 0, 0, 0, 0);
   const uint32_t expected[] = {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8};
   for (int word = 0; word < 4; ++word) EXPECT_EQ(zeros.words[word][0], expected[word]);
 }

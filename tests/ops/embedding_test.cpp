@@ -20,8 +20,8 @@
 #include <tuple>
 #include <vector>
 
-#include "gpt/device/random_state.h"
 #include "support/device_cases.h"
+#include "support/dropout_at.h"
 #include "support/emulated_kernels.h"
 #include "support/tolerance.h"
 
@@ -133,9 +133,8 @@ TEST_P(EmbeddingTest, DropoutDrawsTheSameMaskInBothPasses) {
   const Parameter table(at::ones({1, kColumns}, device())), positions(at::zeros({kLength, kColumns}, device()));
   const at::Tensor ids = at::zeros({kBatch, kLength}, at::dtype(at::kLong).device(device())),
                    upstream = draw({kBatch, kLength, kColumns});
-  const auto run = [&](uint64_t seed) {
-    seed_random_state(device(), seed);
-    return embedding(ids, table, positions, /*offset=*/0, kProbability);
+  const auto run = [&](int64_t key) {
+    return embedding(ids, table, positions, /*offset=*/0, test::dropout_at(device(), kProbability, key));
   };
   const at::Tensor x = run(1), mask = exact(x), kept = (mask != 0).to(at::kDouble);
   EXPECT_LE(largest(mask - kept / (1 - kProbability)), 1e-4);
@@ -172,8 +171,7 @@ TEST_P(EmbeddingTest, RepeatingItGivesTheSameBits) {
   const auto gradient = [&](int count) {
     at::set_num_threads(count);
     const Parameter table(values.clone()), positions(values.new_zeros({s.T, s.C}));
-    seed_random_state(device(), 1);
-    embedding(ids, table, positions, 0, 0.1).backward(upstream);
+    embedding(ids, table, positions, 0, {0.1}).backward(upstream);
     at::set_num_threads(threads);
     return std::pair(table.gradient(), positions.gradient());
   };
@@ -192,7 +190,7 @@ TEST_P(EmbeddingTest, RejectsWhatDoesNotFit) {
   EXPECT_THROW((void)embedding(ids({2, 2}), table, Parameter(draw({3, 5}))), c10::Error);
   EXPECT_THROW((void)embedding(ids({4}), table), c10::Error);
   EXPECT_THROW((void)embedding(ids({2, 2}).to(at::kFloat), table), c10::Error);
-  EXPECT_THROW((void)embedding(ids({2, 2}), table, {}, 0, 1.0), c10::Error);
+  EXPECT_THROW((void)embedding(ids({2, 2}), table, {}, 0, {1.0}), c10::Error);
   if (GetParam().device.is_cpu() && !GetParam().is_emulated) {
     EXPECT_THROW((void)embedding(ids({2, 2}) + 5, table), c10::Error);
     EXPECT_THROW((void)embedding(ids({2, 2}) - 1, table), c10::Error);

@@ -437,9 +437,9 @@ TEST(LinearPair, AnInputThatIsNotKeptIsComputedAnewOnceForBothLayers) {
     at::Tensor y;
     {
       const Autocast autocast(at::kCPU, autocast_type);
-      const at::Tensor normed = add_norm({Norm::rmsnorm, 1e-5, of_norm, {}}, x, {}, 0).normed;
+      const at::Tensor normed = add_norm({Norm::rmsnorm, 1e-5, of_norm, {}}, x).normed;
       const auto [gate, in] = linear_pair(normed, first, second, input);
-      y = activate_gated(Activation::silu, gate, in, 0);
+      y = activate_gated(Activation::silu, gate, in);
     }
     normalizations = 0;
     y.backward(upstream.to(y.scalar_type()));
@@ -475,7 +475,7 @@ TEST(LinearPair, EitherBiasGetsTheSumsOfTheGradientOfItsOwnLayer) {
     const LinearLayer first = layer(has_first), second = layer(has_second);
     const auto [gate, in] = linear_pair(x, first, second);
     row_sums = 0;
-    activate_gated(Activation::silu, gate, in, 0).backward(upstream);
+    activate_gated(Activation::silu, gate, in).backward(upstream);
     EXPECT_EQ(row_sums, has_first + has_second);
     const at::Tensor leaves[] = {gate.detach().requires_grad_(), in.detach().requires_grad_()};
     (at::silu(leaves[0]) * leaves[1]).backward(upstream);

@@ -61,7 +61,7 @@ void run(Norm kind, const Types& types, int64_t rows, int64_t C, double dropout,
                                         : at::rms_norm(sum, {C}, norm.weight.tracked(), kEps)};
   };
   const Function our_function = [&](const at::Tensor& x, const at::Tensor& branch) {
-    return add_norm(norm, x, branch, dropout);
+    return add_norm(norm, x, branch, {dropout});
   };
   OperatorTimes ours, aten;
   for (int round = 0; round < rounds; ++round) {

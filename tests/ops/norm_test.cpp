@@ -22,8 +22,8 @@
 #include <tuple>
 #include <vector>
 
-#include "gpt/device/random_state.h"
 #include "support/device_cases.h"
+#include "support/dropout_at.h"
 #include "support/emulated_kernels.h"
 #include "support/tolerance.h"
 
@@ -76,7 +76,7 @@ class AddNormTest : public testing::TestWithParam<std::tuple<DeviceCase, NormCas
   }
 
   static Outcome run(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch, const Upstream& upstream,
-                     double dropout = 0) {
+                     const DropoutSpec& dropout = {}) {
     const auto leaf = [](const at::Tensor& x) { return x.defined() ? x.detach().clone().requires_grad_() : x; };
     const at::Tensor own_x = leaf(x), own_branch = leaf(branch);
     const Normalized result = add_norm(norm, own_x, own_branch, dropout);
@@ -227,9 +227,8 @@ TEST_P(AddNormTest, DropoutDrawsTheSameMaskInBothPasses) {
   const at::Tensor x = at::zeros_like(draw({kRows, kColumns}, what().type)),
                    branch = at::ones_like(draw({kRows, kColumns}, what().branch_type));
   const Upstream upstream{draw({kRows, kColumns}, what().type), draw({kRows, kColumns}, what().type)};
-  const auto run = [&](uint64_t seed) {
-    seed_random_state(where().device, seed);
-    return AddNormTest::run(norm, x, branch, upstream, kProbability);
+  const auto run = [&](int64_t key) {
+    return AddNormTest::run(norm, x, branch, upstream, test::dropout_at(where().device, kProbability, key));
   };
   const Outcome outcome = run(1);
   const at::Tensor mask = exact(outcome.sum), kept = (mask != 0).to(at::kDouble);
@@ -256,8 +255,7 @@ TEST_P(AddNormTest, TheNumberOfThreadsChangesNothing) {
   const int threads = at::get_num_threads();
   const auto run = [&](int count, const Normalization& norm) {
     at::set_num_threads(count);
-    seed_random_state(where().device, 1);
-    return AddNormTest::run(norm, x, branch, upstream, 0.5);
+    return AddNormTest::run(norm, x, branch, upstream, {0.5});
   };
   const Outcome by_one = run(1, one), by_two = run(2, two);
   at::set_num_threads(threads);
@@ -373,7 +371,7 @@ TEST(AddNorm, ArgumentsThatDoNotFitAreRefused) {
   EXPECT_THROW(add_norm(norm, x, at::ones({1, 4})), c10::Error);
   EXPECT_THROW(add_norm(norm, x.to(at::kBFloat16), x), c10::Error);
   EXPECT_THROW(add_norm(norm, x, x.to(at::kHalf)), c10::Error);
-  EXPECT_THROW(add_norm(norm, x, x, 1.0), c10::Error);
+  EXPECT_THROW(add_norm(norm, x, x, {1.0}), c10::Error);
   EXPECT_THROW(add_norm({Norm::rmsnorm, kEps, norm.weight, Parameter(at::ones({4}))}, x), c10::Error);
   EXPECT_THROW(add_norm({Norm::layernorm, kEps, norm.weight, Parameter(at::ones({5}))}, x), c10::Error);
 }

@@ -38,7 +38,7 @@ class MeasuredMemory : public DeviceTest {
     State state(config, corpus, device(), precision);
     parameters = static_cast<double>(state.model.parameters().layout().size);
     TrainStep step(state.model, *state.optimizer, state.scaler, precision, config.training);
-    for (int64_t i = 0; i < updates; ++i) run_update(step, state.loader, 1, 1e-3, [] { return false; });
+    for (int64_t i = 0; i < updates; ++i) run_update(step, state.loader, 1, 1e-3, i, [] { return false; });
     peak = static_cast<double>(peak_tensor_bytes(device()));
     return measured_memory(state, step);
   }

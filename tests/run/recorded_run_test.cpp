@@ -89,7 +89,7 @@ class RecordedRun : public testing::TestWithParam<std::tuple<DeviceCase, RunCase
   // As a signal does, between two micro-batches.
   void stop_in_an_update(TinyRun& run) const {
     const State::Cursor before = run.state.cursor();
-    EXPECT_FALSE(run_update(run.step, run.state.loader, run.micro_batches, 1e-2, [] { return true; }));
+    EXPECT_FALSE(run_update(run.step, run.state.loader, run.micro_batches, 1e-2, run.state.step, [] { return true; }));
     run.state.rewind(before);
   }
 

@@ -6,9 +6,11 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "support/captured_log.h"
 #include "support/device_cases.h"
 #include "support/restore_context.h"
 #include "train/tiny_run.h"
@@ -101,6 +103,26 @@ INSTANTIATE_TEST_SUITE_P(
                                                 .gradient_dtype = GradientDtype::bfloat16},
                                      ResumeCase{"float16", Dtype::float16, kNone})),
     [](const auto& test) { return std::string(std::get<1>(test.param).name) + "_" + std::get<0>(test.param).name; });
+
+// Its masks came from the generator, whose state it had saved.
+TEST(State, SaysThatARunOfAnOlderVersionGoesOnWithOtherMasks) {
+  const Corpus corpus = some_corpus();
+  Config config = tiny_config(corpus);
+  const auto said = [&](const std::function<void(Checkpoint&)>& change) {
+    StartingPoint start{.checkpoint = State(config, corpus, at::kCPU, Precision{}).capture(), .path = "a"};
+    change(start.checkpoint);
+    test::CapturedLog log;
+    (void)State(config, corpus, at::kCPU, Precision{}, &start);
+    return log.text();
+  };
+  const auto as_before = [](Checkpoint& checkpoint) { checkpoint.environment.erase("dropout masks"); };
+  EXPECT_NE(said(as_before).find("dropout masks follow from its seed"), std::string::npos);
+  EXPECT_EQ(said([](Checkpoint&) {}), "");
+  config.model.dropout = 0;
+  EXPECT_EQ(said(as_before), "");
+  config.model.dropout = 0.2, config.training.execution.use_compile = false;
+  EXPECT_EQ(said(as_before), "") << "LibTorch's masks come from the generator still";
+}
 
 }  // namespace
 }  // namespace gpt::run

@@ -55,14 +55,14 @@ Tokens some_tokens(int64_t count) {
 
 struct TinyRun {
   explicit TinyRun(const TrainingConfig& config, at::Device device = at::kCPU, const Precision& precision = {},
-                   double dropout = 0, bool is_recorded = false)
+                   double dropout = 0, bool is_recorded = false, uint64_t dropout_seed = 0)
       : model(tiny_model(dropout), device, 1, {.compute = precision.weight_type()}),
         optimizer(model.parameters(), {}),
         scaler(precision.grad_scaler, device),
         // 11 samples: (11 + 1) blocks.
         loader(some_tokens(12 * kBlock), DataConfig{}, config.batch_size, kBlock, 5, device),
         step(model, optimizer, scaler, precision, config,
-             is_recorded ? test::counting_recorder(model, replays) : Recorder()) {
+             is_recorded ? test::counting_recorder(model, replays) : Recorder(), {}, dropout_seed) {
     model.train(true);
   }
   int64_t replays = 0;  // how often recorded parts of the step were replayed
@@ -114,11 +114,13 @@ std::vector<at::Tensor> values(const GPT& model) {
   return copies;
 }
 
+// With dropout too, whose masks do not depend on the cut; on a GPU attention's dropout is LibTorch's.
 TEST_P(TrainStepTest, UnevenMicroBatchesEqualTheFullBatch) {
-  TinyRun whole(with_batch(11), device()), parts(with_batch(4), device());
+  const double dropout = device().is_cpu() ? 0.2 : 0;
+  TinyRun whole(with_batch(11), device(), {}, dropout), parts(with_batch(4), device(), {}, dropout);
   ASSERT_EQ(whole.loader.samples_per_epoch(), 11);
-  EXPECT_EQ(run_update(whole.step, whole.loader, 1, 1e-3, never), 11 * kBlock);
-  EXPECT_EQ(run_update(parts.step, parts.loader, 3, 1e-3, never), 11 * kBlock);  // 4 + 4 + 3 sequences
+  EXPECT_EQ(run_update(whole.step, whole.loader, 1, 1e-3, 0, never), 11 * kBlock);
+  EXPECT_EQ(run_update(parts.step, parts.loader, 3, 1e-3, 0, never), 11 * kBlock);  // 4 + 4 + 3 sequences
   // Both are float32 means over the same tokens that differ only in the order of summation.
   const double eps = std::numeric_limits<float>::epsilon();
   const double loss = whole.step.loss().item<double>(), norm = whole.step.grad_norm().item<double>();
@@ -126,30 +128,42 @@ TEST_P(TrainStepTest, UnevenMicroBatchesEqualTheFullBatch) {
   EXPECT_NEAR(norm, parts.step.grad_norm().item<double>(), 11 * kBlock * eps * norm);
 }
 
+TEST_P(TrainStepTest, EveryUpdateAndSeedHasMasksOfItsOwn) {
+  const auto loss = [this](int64_t update, uint64_t seed) {
+    seed_random_state(device(), 1);
+    TinyRun run(with_batch(4), device(), {}, /*dropout=*/0.2, /*is_recorded=*/false, seed);
+    EXPECT_TRUE(run_update(run.step, run.loader, 2, /*learning_rate=*/0, update, never));
+    return run.step.loss().item<double>();
+  };
+  EXPECT_EQ(loss(3, 5), loss(3, 5));
+  EXPECT_NE(loss(3, 5), loss(4, 5));
+  EXPECT_NE(loss(3, 5), loss(3, 6));
+}
+
 // The second update overwrites the gradients of the first: nothing of them is left.
 TEST_P(TrainStepTest, UpdatesStartWithoutTheGradientsOfTheLast) {
   TinyRun once(with_batch(11), device()), twice(with_batch(11), device());
-  run_update(twice.step, twice.loader, 1, /*learning_rate=*/0, never);
+  run_update(twice.step, twice.loader, 1, /*learning_rate=*/0, 0, never);
   twice.loader.seek({});
-  run_update(once.step, once.loader, 1, 0, never);
-  run_update(twice.step, twice.loader, 1, 0, never);
+  run_update(once.step, once.loader, 1, 0, 0, never);
+  run_update(twice.step, twice.loader, 1, 0, 0, never);
   EXPECT_EQ(once.step.grad_norm().item<float>(), twice.step.grad_norm().item<float>());
 }
 
 TEST_P(TrainStepTest, NonFiniteLossChangesNothing) {
   TinyRun run(with_batch(4), device());
-  run_update(run.step, run.loader, 1, 1e-3, never);
+  run_update(run.step, run.loader, 1, 1e-3, 0, never);
   const auto before = values(run.model);
   const at::Tensor last = run.model.parameters().values().back().second.detach();
   last.view({-1})[0].fill_(std::numeric_limits<float>::quiet_NaN());
-  run_update(run.step, run.loader, 1, 1e-3, never);
+  run_update(run.step, run.loader, 1, 1e-3, 0, never);
   EXPECT_EQ(run.step.skipped().item<float>(), 1.0f);
   EXPECT_EQ(run.optimizer.state().step_count.item<float>(), 1.0f);
   last.copy_(before.back());
   const auto after = values(run.model);
   for (size_t i = 0; i < before.size(); ++i)
     EXPECT_TRUE(at::equal(before[i], after[i])) << run.model.parameters().rows()[i].name;
-  run_update(run.step, run.loader, 1, 1e-3, never);
+  run_update(run.step, run.loader, 1, 1e-3, 0, never);
   EXPECT_EQ(run.step.skipped().item<float>(), 0.0f);
   EXPECT_EQ(run.optimizer.state().step_count.item<float>(), 2.0f);
 }
@@ -157,7 +171,7 @@ TEST_P(TrainStepTest, NonFiniteLossChangesNothing) {
 TEST_P(TrainStepTest, StopBetweenMicroBatchesLeavesTheParametersAlone) {
   TinyRun run(with_batch(4), device());
   const auto before = values(run.model);
-  EXPECT_FALSE(run_update(run.step, run.loader, 3, 1e-3, [] { return true; }));
+  EXPECT_FALSE(run_update(run.step, run.loader, 3, 1e-3, 0, [] { return true; }));
   const auto after = values(run.model);
   for (size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(at::equal(before[i], after[i]));
   EXPECT_THROW((void)run.model.parameters().flat_gradients(), c10::Error)
@@ -167,12 +181,12 @@ TEST_P(TrainStepTest, StopBetweenMicroBatchesLeavesTheParametersAlone) {
 TEST_P(TrainStepTest, AnAbandonedUpdateLeavesNoTraceInTheNext) {
   TinyRun undisturbed(with_batch(4), device()), disturbed(with_batch(4), device());
   const at::Tensor random = random_state(device());
-  EXPECT_TRUE(run_update(undisturbed.step, undisturbed.loader, 3, 1e-3, never));
+  EXPECT_TRUE(run_update(undisturbed.step, undisturbed.loader, 3, 1e-3, 0, never));
   set_random_state(device(), random);
-  EXPECT_FALSE(run_update(disturbed.step, disturbed.loader, 3, 1e-3, [] { return true; }));
+  EXPECT_FALSE(run_update(disturbed.step, disturbed.loader, 3, 1e-3, 0, [] { return true; }));
   set_random_state(device(), random);
   disturbed.loader.seek({});
-  EXPECT_TRUE(run_update(disturbed.step, disturbed.loader, 3, 1e-3, never));
+  EXPECT_TRUE(run_update(disturbed.step, disturbed.loader, 3, 1e-3, 0, never));
   const auto expected = values(undisturbed.model), got = values(disturbed.model);
   for (size_t i = 0; i < expected.size(); ++i)
     EXPECT_TRUE(at::equal(expected[i], got[i])) << disturbed.model.parameters().rows()[i].name;
@@ -184,7 +198,7 @@ TEST_P(TrainStepTest, SixteenBitsGiveTheSameWithinTheirRounding) {
   for (const Precision& precision : precisions) {
     const at::ScalarType type = precision.compute_type();
     TinyRun exact(with_batch(4), device()), rounded(with_batch(4), device(), precision);
-    for (TinyRun* run : {&exact, &rounded}) run_update(run->step, run->loader, 2, 1e-3, never);
+    for (TinyRun* run : {&exact, &rounded}) run_update(run->step, run->loader, 2, 1e-3, 0, never);
     const double loss = exact.step.loss().item<double>(), norm = exact.step.grad_norm().item<double>();
     const double rounded_loss = rounded.step.loss().item<double>(),
                  rounded_norm = rounded.step.grad_norm().item<double>();
@@ -199,7 +213,7 @@ TEST_P(TrainStepTest, EndToEndLearnsFromUpdatesThatRoundingWouldLose) {
   constexpr double kRate = 1e-5;
   constexpr int kUpdates = 12;
   TinyRun run(with_batch(4), device(), end_to_end());
-  for (int update = 0; update < kUpdates; ++update) run_update(run.step, run.loader, 2, kRate, never);
+  for (int update = 0; update < kUpdates; ++update) run_update(run.step, run.loader, 2, kRate, update, never);
   const Parameter norm = run.model.parameters().weight(ParameterRole::mlp_norm, 0);
   EXPECT_GT(at::max(at::abs(norm.value().detach() - 1)).item<double>(), kUpdates * kRate / 2);
   EXPECT_TRUE(norm.compute_value().eq(1).all().item<bool>());
@@ -211,7 +225,7 @@ TEST_P(TrainStepTest, EndToEndLearnsFromUpdatesThatRoundingWouldLose) {
 TEST_P(TrainStepTest, ScalingTheLossChangesNoUpdate) {
   TinyRun plain(with_batch(4), device()), scaled(with_batch(4), device(), with_scaler());
   for (TinyRun* run : {&plain, &scaled}) {
-    for (int update = 0; update < 2; ++update) run_update(run->step, run->loader, 2, 1e-3, never);
+    for (int update = 0; update < 2; ++update) run_update(run->step, run->loader, 2, 1e-3, update, never);
   }
   const auto expected = values(plain.model), got = values(scaled.model);
   for (size_t i = 0; i < expected.size(); ++i)
@@ -224,7 +238,7 @@ TEST_P(TrainStepTest, AnOverflowOfTheScaledGradientsLowersTheScaleAndSkips) {
   run.model.parameters().flat_values().detach().mul_(100);
   run.scaler.scale_value().fill_(std::numeric_limits<float>::max());
   const auto before = values(run.model);
-  run_update(run.step, run.loader, 1, 1e-3, never);
+  run_update(run.step, run.loader, 1, 1e-3, 0, never);
   EXPECT_EQ(run.step.skipped().item<float>(), 1.0f);
   EXPECT_EQ(run.scaler.scale_value().item<float>(), std::numeric_limits<float>::max() / 2);
   EXPECT_EQ(run.optimizer.state().step_count.item<float>(), 0.0f);
@@ -286,7 +300,7 @@ class StepOfEveryPrecision : public testing::TestWithParam<std::tuple<DeviceCase
     Trace trace;
     for (int update = 0; update < kUpdates; ++update) {
       run.step.abandon();  // as after a stop
-      EXPECT_TRUE(run_update(run.step, run.loader, 3, rate * update, never));
+      EXPECT_TRUE(run_update(run.step, run.loader, 3, rate * update, update, never));
       trace.losses.push_back(run.step.loss().item<float>());
       const Parameters& parameters = run.model.parameters();
       trace.gradients.push_back(parameters.views(parameters.flat_gradients().clone()));
@@ -343,7 +357,7 @@ TEST_P(StepOfEveryPrecision, RecordedHasTheEagerLossAndItsGradientsWithinTheirRo
 TEST_P(StepOfEveryPrecision, NeverWaitsForTheDevice) {
   for (const bool is_recorded : {false, true}) {
     TinyRun run(with_batch(4), device(), what().precision(), what().dropout, is_recorded);
-    const auto update = [&run] { return run_update(run.step, run.loader, 3, 1e-3, never); };
+    const auto update = [&run] { return run_update(run.step, run.loader, 3, 1e-3, 0, never); };
     for (int warm_up = 0; warm_up <= Recorder::kRunsBefore; ++warm_up) update();
     {
       const test::NoSynchronization guard(device());
@@ -378,7 +392,7 @@ TEST(TrainStep, SignalsDuringTheComputationChangeNothing) {
     TinyRun run(with_batch(4));
     double loss = 0;
     for (int step = 0; step < 100; ++step)
-      loss = (run_update(run.step, run.loader, 1, 1e-3, never), run.step.loss().item<double>());
+      loss = (run_update(run.step, run.loader, 1, 1e-3, 0, never), run.step.loss().item<double>());
     return loss;
   };
   const ChildResult quiet = run_child([&] { return std::fprintf(stderr, "%.17g", final_loss()) < 0; });

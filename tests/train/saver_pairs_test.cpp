@@ -93,7 +93,7 @@ class SaverPairs : public DeviceTest {
 
   Config base() const {
     Config config = tiny_config(corpus_);
-    config.model.dropout = 0;  // whose masks depend on the micro-batch
+    config.model.dropout = 0;  // on a GPU attention's masks depend on the micro-batch
     config.training.precision = {.use_amp = false, .dtype = Dtype::float32};
     return config;
   }

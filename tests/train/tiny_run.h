@@ -46,14 +46,15 @@ struct TinyRun {
           const run::StartingPoint* start = nullptr, bool is_recorded = false)
       : state(config, corpus, device, precision, start),
         step(state.model, *state.optimizer, state.scaler, precision, config.training,
-             is_recorded ? test::counting_recorder(state.model, replays) : run::Recorder(), state.counts()),
+             is_recorded ? test::counting_recorder(state.model, replays) : run::Recorder(), state.counts(),
+             state.dropout_seed()),
         micro_batches(config.training.gradient_accumulation_steps) {}
 
   // The losses of the updates up to `last`.
   std::vector<double> train_to(int64_t last) {
     std::vector<double> losses;
     for (; state.step < last; ++state.step) {
-      run::run_update(step, state.loader, micro_batches, /*learning_rate=*/1e-2, [] { return false; });
+      run::run_update(step, state.loader, micro_batches, /*learning_rate=*/1e-2, state.step, [] { return false; });
       losses.push_back(step.loss().item<double>());
     }
     return losses;

@@ -32,7 +32,8 @@ struct Checkpoint {
   std::optional<int64_t> sample_start;  // the token that a sample without a prompt begins behind; nothing = not known
   std::string started_by =
       "auto";  // what training.resume_from said when the run began: auto, none, or an absolute path
-  std::map<std::string, std::string> environment;  // build, device, cpu, threads: differences are reported on resume
+  std::map<std::string, std::string>
+      environment;  // build, device, cpu, threads, masks: differences are reported on resume
 };
 
 }  // namespace gpt

@@ -35,6 +35,8 @@ struct LossOptions {
   // What backward() of the loss will be given, a float32 scalar on the device: our classifier computes its gradients together
   // with the loss. Not needed without gradients.
   at::Tensor upstream = {};
+  // In training mode: what dropout masks follow from, as ops::DropoutSpec has it. Undefined: the same masks in every call.
+  at::Tensor dropout_place = {};
 };
 
 class GPT {
@@ -76,8 +78,9 @@ class GPT {
  private:
   struct Transformer;
   GPT(const ModelConfig& config, at::Device device, const ParameterTypes& types);
-  at::Tensor hidden(const at::Tensor& ids) const;   // (B, T, C), what the head takes
-  at::Tensor logits(const at::Tensor& rows) const;  // (..., C) -> (..., V)
+  at::Tensor hidden(const at::Tensor& ids,
+                    const at::Tensor& dropout_place = {}) const;  // (B, T, C), what the head takes
+  at::Tensor logits(const at::Tensor& rows) const;                // (..., C) -> (..., V)
 
   ModelConfig config_;
   Parameters parameters_;

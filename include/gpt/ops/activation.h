@@ -17,10 +17,11 @@ at::Tensor activated(Activation activation, const at::Tensor& x, const at::Tenso
 
 // act(gate) * in, of two tensors of one shape and type: SwiGLU or GeGLU.
 //
-//   dropout: of the result, as operators.h says.
+//   dropout: of the result. A sample of the tensors (..., T, C) has T rows.
 //
 // All are differentiable once. Throws c10::Error for shapes or types that do not fit.
-at::Tensor activate_gated(Activation activation, const at::Tensor& gate, const at::Tensor& in, double dropout = 0.0);
+at::Tensor activate_gated(Activation activation, const at::Tensor& gate, const at::Tensor& in,
+                          const DropoutSpec& dropout = {});
 
 // y = GELU(x) by the device's kernel, without autograd, for tensors of one type and shape.
 void gelu_out(const at::Tensor& x, const at::Tensor& y);

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "gpt/ops/dropout_spec.h"
 #include "gpt/parameters/parameters.h"
 
 namespace gpt::ops {
@@ -15,10 +16,10 @@ namespace gpt::ops {
 // float16. A gradient of 16 bits is rounded once for each row, to nearest, however often the row occurs.
 //
 //   positions: (positions, C), whose rows offset, offset + 1, ... are added to those of a sequence; empty: nothing is.
-//   dropout: of the result, as operators.h says.
+//   dropout: of the result. The sample is the sequence.
 //
 // Throws c10::Error for shapes or types that do not fit and, on a CPU, for ids outside the table.
 at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions = {}, int64_t offset = 0,
-                     double dropout = 0.0);
+                     const DropoutSpec& dropout = {});
 
 }  // namespace gpt::ops

@@ -6,15 +6,16 @@
 
 #include <cstdint>
 
+#include "gpt/ops/dropout_spec.h"
 #include "gpt/ops/rotary.h"
 
 namespace gpt::ops {
 
 // What attention computes. The width of a head follows from the tensor.
 struct AttentionSpec {
-  int64_t heads, kv_heads;  // query head h uses key/value head h / (heads / kv_heads)
-  double dropout = 0;       // of the weights
-  int64_t layer = -1;       // where it is called, for operators that do something else there
+  int64_t heads, kv_heads;   // query head h uses key/value head h / (heads / kv_heads)
+  DropoutSpec dropout = {};  // of the weights
+  int64_t layer = -1;        // where it is called, for operators that do something else there
 };
 
 struct Heads {

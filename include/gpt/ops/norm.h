@@ -15,11 +15,11 @@ namespace gpt::ops {
 //   x: (..., C).
 //   branch: of the shape of x, and of its type or, where x is float32, of a 16-bit type, as autocast leaves a product. Undefined:
 //     sum is x.
-//   dropout: of the branch, as operators.h says.
+//   dropout: of the branch. A sample of x (..., T, C) has T rows.
 //
 // Differentiable once. The gradients of weight and bias are added to the parameters' own memory. Throws c10::Error for shapes or
 // types that do not fit.
 Normalized add_norm(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch = {},
-                    double dropout = 0.0);
+                    const DropoutSpec& dropout = {});
 
 }  // namespace gpt::ops

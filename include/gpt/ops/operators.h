@@ -10,6 +10,7 @@
 
 #include "gpt/config/model_config.h"
 #include "gpt/layout/parameter_table.h"
+#include "gpt/ops/dropout_spec.h"
 #include "gpt/ops/heads.h"
 #include "gpt/ops/rotary.h"
 #include "gpt/parameters/parameters.h"
@@ -52,18 +53,20 @@ struct ClassifierOptions {
   int64_t chunk_rows = 0;
 };
 
+// Which dropouts draw from the device's default generator (gpt/ops/dropout_spec.h).
+struct Draws {
+  bool attention, others;
+};
+
 // Each as the function of the same name in gpt/ops describes it.
-//
-// dropout: the probability, in [0, 1), with which an element is set to zero; the others are scaled up. Our kernels round it to a
-// multiple of 2^-16, and draw the mask from one number of the device's default generator, in the backward pass anew.
 class Operators {
  public:
   virtual ~Operators() = default;
 
   virtual at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions,
-                               int64_t offset, double dropout) const = 0;
+                               int64_t offset, const DropoutSpec& dropout) const = 0;
   virtual Normalized add_norm(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch,
-                              double dropout) const = 0;
+                              const DropoutSpec& dropout) const = 0;
   virtual at::Tensor linear(const at::Tensor& x, const LinearLayer& layer, ProductInput input) const = 0;
   virtual std::pair<at::Tensor, at::Tensor> linear_pair(const at::Tensor& x, const LinearLayer& first,
                                                         const LinearLayer& second, ProductInput input) const = 0;
@@ -74,11 +77,14 @@ class Operators {
   virtual at::Tensor attention(at::Tensor qkv, const AttentionSpec& spec, const RotaryTables& rotary) const = 0;
   virtual at::Tensor activate(Activation activation, const at::Tensor& x) const = 0;
   virtual at::Tensor activate_gated(Activation activation, const at::Tensor& gate, const at::Tensor& in,
-                                    double dropout) const = 0;
+                                    const DropoutSpec& dropout) const = 0;
   virtual at::Tensor classifier_loss(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
                                      const ClassifierOptions& options, const at::Tensor& upstream) const = 0;
   virtual at::Tensor classifier_losses(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
                                        const ClassifierOptions& options) const = 0;
+
+  // On a device, in a model of so many columns.
+  virtual Draws draws(at::Device device, int64_t n_embd) const = 0;
 };
 
 using SharedOperators = std::shared_ptr<const Operators>;
@@ -89,11 +95,11 @@ class WrappedOperators : public Operators {
   explicit WrappedOperators(SharedOperators inner) : inner_(std::move(inner)) {}
 
   at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions, int64_t offset,
-                       double dropout) const override {
+                       const DropoutSpec& dropout) const override {
     return inner_->embedding(ids, table, positions, offset, dropout);
   }
   Normalized add_norm(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch,
-                      double dropout) const override {
+                      const DropoutSpec& dropout) const override {
     return inner_->add_norm(norm, x, branch, dropout);
   }
   at::Tensor linear(const at::Tensor& x, const LinearLayer& layer, ProductInput input) const override {
@@ -119,7 +125,7 @@ class WrappedOperators : public Operators {
     return inner_->activate(activation, x);
   }
   at::Tensor activate_gated(Activation activation, const at::Tensor& gate, const at::Tensor& in,
-                            double dropout) const override {
+                            const DropoutSpec& dropout) const override {
     return inner_->activate_gated(activation, gate, in, dropout);
   }
   at::Tensor classifier_loss(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
@@ -130,6 +136,7 @@ class WrappedOperators : public Operators {
                                const ClassifierOptions& options) const override {
     return inner_->classifier_losses(x, head, targets, options);
   }
+  Draws draws(at::Device device, int64_t n_embd) const override { return inner_->draws(device, n_embd); }
 
  protected:
   const SharedOperators inner_;

@@ -50,6 +50,10 @@ class State {
 
   uint64_t checkpoint_bytes() const;  // as checkpoint_file_bytes()
 
+  // What the dropout masks of our operators follow from, besides the update and their place. LibTorch's draw from the default
+  // generators.
+  uint64_t dropout_seed() const;
+
   // What train steps count in; the two sums begin at 0 with each epoch.
   const ops::UpdateCounts& counts() const { return counts_; }
   int64_t skipped_steps() const { return counts_.skipped.item<int64_t>(); }              // sync: reads the device

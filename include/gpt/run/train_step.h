@@ -1,6 +1,7 @@
 // The two bodies of an update: accumulate() for each micro-batch, apply() for the parameters. Neither reads the device: what
-// changes between updates (batch, learning rate, the micro-batch's share of the loss) is a tensor that is set before, in memory
-// that stays, and loss, norm and the skip flag stay tensors until a log line asks for them. So a recorder can replay them.
+// changes between updates (batch, learning rate, the micro-batch's share of the loss, what dropout masks follow from) is a tensor
+// that is set before, in memory that stays, and loss, norm and the skip flag stay tensors until a log line asks for them. So a
+// recorder can replay them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -27,17 +28,18 @@ namespace gpt::run {
 class TrainStep {
  public:
   // The recorder is one for `config` and the model, or one that records nothing. The updates are counted in `counts`; undefined: in
-  // new ones.
+  // new ones. Dropout masks follow from `dropout_seed`, the number of the update and that of the sample in it.
   TrainStep(GPT& model, Optimizer& optimizer, GradScaler& scaler, const Precision& precision,
             const TrainingConfig& config, Recorder recorder = Recorder(), ops::UpdateCounts counts = {},
-            Division division = {});
+            uint64_t dropout_seed = 0, Division division = {});
 
-  // An update of so many tokens begins: nothing is accumulated yet.
-  void begin(double learning_rate, int64_t tokens);
+  // An update of so many tokens begins: nothing is accumulated yet. `update`: its number in the run.
+  void begin(double learning_rate, int64_t tokens, int64_t update);
   // The tensors (B, T) that the next accumulate() reads, for the caller to fill.
   const Batch& batch(const BatchShape& shape);
-  void set_share(double share);  // the micro-batch's share in the tokens of the update
-  void set_lane(size_t lane);    // in which it is added up
+  // Of the micro-batch: its share in the tokens of the update, and the number in the update of its first sample.
+  void set_micro_batch(double share, int64_t first_sample);
+  void set_lane(size_t lane);  // in which it is added up
 
   void accumulate();  // forward and backward of one micro-batch
   void apply();       // sum over lanes and processes, clip and optimizer, unless loss or gradients are not finite
@@ -82,16 +84,20 @@ class TrainStep {
   at::Tensor learning_rate_, tokens_, share_;
   std::optional<double> known_learning_rate_, known_tokens_, known_share_;
   std::vector<at::Tensor> losses_;  // float32 scalars on the device, by lane
+  uint64_t dropout_seed_;
+  // The key of the update and the first sample, as ops::DropoutSpec has them, and what they hold. Undefined without dropout.
+  at::Tensor dropout_place_;
+  std::optional<int64_t> known_key_, known_first_sample_;
   ops::Verdict verdict_;
   ops::UpdateCounts counts_;
 };
 
-// One update of `micro_batches` batches from `loader`, of which this process computes its own, each weighted by its share of the update's
-// tokens, whose number is returned. `stop` is called between micro-batches, and where several processes compute them at the same time,
-// between those; when it returns true, which must be so in all processes, the gradients are dropped and there is no result: the
-// caller puts loader and random state back to where the update began. Throws gpt::Error(data) if the token file was truncated
+// The update of this number, of `micro_batches` batches from `loader`, of which this process computes its own, each weighted by its share
+// of the update's tokens, whose number is returned. `stop` is called between micro-batches, or where several processes compute them at the
+// same time, between those; it must answer the same in all processes. When it returns true the gradients are dropped and there is no
+// result: the caller puts loader and random state back to where the update began. Throws gpt::Error(data) if the token file was truncated
 // in the meantime.
 std::optional<int64_t> run_update(TrainStep& step, DataLoader& loader, int64_t micro_batches, double learning_rate,
-                                  const std::function<bool()>& stop);
+                                  int64_t update, const std::function<bool()>& stop);
 
 }  // namespace gpt::run

@@ -6,9 +6,11 @@
 namespace gpt::ops::cpu {
 
 struct DropoutMask {
-  // An element is kept where its 16 random bits, which `key` and its place determine, are below `kept_of_65536`.
+  // An element is kept where its 16 random bits, which the key, the site and its place determine, are below `kept_of_65536`.
   uint64_t key = 0;
   uint32_t kept_of_65536 = 65536;
+  uint32_t site = 0;
+  int64_t first = 0;  // the number that the first row, or the first matrix, has in the update
 
   explicit operator bool() const { return kept_of_65536 < 65536; }
   float factor() const { return 65536.0f / static_cast<float>(kept_of_65536); }  // what kept values are multiplied by

@@ -11,19 +11,19 @@ inline namespace CPU_CAPABILITY {
 
 inline constexpr int kPhiloxLanes = 8;
 
-// Four random words for each of eight counters, which differ in their first word.
+// Four random words for each of eight counters of four words, which differ in the first one.
 struct PhiloxWords {
   uint32_t words[4][kPhiloxLanes];
 };
 
 // The compiler turns the inner loop into vector instructions unless it unrolls it first.
-inline PhiloxWords philox(uint64_t key, uint32_t first, uint32_t second, uint32_t third) {
+inline PhiloxWords philox(uint64_t key, uint32_t first, uint32_t second, uint32_t third, uint32_t fourth) {
   PhiloxWords x;
   for (uint32_t lane = 0; lane < kPhiloxLanes; ++lane) {
     x.words[0][lane] = first + lane;
     x.words[1][lane] = second;
     x.words[2][lane] = third;
-    x.words[3][lane] = 0;
+    x.words[3][lane] = fourth;
   }
   auto low_key = static_cast<uint32_t>(key), high_key = static_cast<uint32_t>(key >> 32);
   for (int round = 0; round < 10; ++round) {
@@ -41,9 +41,10 @@ inline PhiloxWords philox(uint64_t key, uint32_t first, uint32_t second, uint32_
   return x;
 }
 
-// The mask's factors for 64 neighbouring columns of a row: 0 for those that are dropped.
+// The mask's factors for 64 neighbouring columns, which begin at 64 x `columns`, of a row of a matrix: 0 for those that are dropped.
+// Where there is one matrix, `matrix` is the upper half of the row's number. These numbers are those in the update.
 inline void dropout_factors(const DropoutMask& mask, uint32_t columns, uint32_t row, uint32_t matrix, float* factors) {
-  const PhiloxWords x = philox(mask.key, columns * kPhiloxLanes, row, matrix);
+  const PhiloxWords x = philox(mask.key, columns * kPhiloxLanes, row, matrix, mask.site);
   const float factor = mask.factor();
   for (int word = 0; word < 4; ++word) {
     for (int lane = 0; lane < kPhiloxLanes; ++lane) {

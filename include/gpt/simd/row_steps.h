@@ -21,16 +21,20 @@ void for_each_step(int64_t C, const Step& step) {
   if (column < C) step(column, C - column);
 }
 
-// The factors of the dropout mask for the columns of a row, which are asked for in their order.
+// The factors of the dropout mask for the columns of a row from 64 x `columns` on.
+inline void row_factors(const DropoutMask& mask, int64_t row, int64_t columns, float* factors) {
+  const auto number = static_cast<uint64_t>(mask.first + row);
+  dropout_factors(mask, static_cast<uint32_t>(columns), static_cast<uint32_t>(number),
+                  static_cast<uint32_t>(number >> 32), factors);
+}
+
+// The same for the columns of a row, which are asked for in their order.
 class RowMask {
  public:
   RowMask(const DropoutMask& mask, int64_t row) : mask_(mask), row_(row) {}
 
   FloatPair at(int64_t column) {
-    if (column % kMaskColumns == 0) {
-      dropout_factors(mask_, static_cast<uint32_t>(column / kMaskColumns), static_cast<uint32_t>(row_),
-                      static_cast<uint32_t>(row_ >> 32), factors_);
-    }
+    if (column % kMaskColumns == 0) row_factors(mask_, row_, column / kMaskColumns, factors_);
     return load(factors_ + column % kMaskColumns);
   }
 

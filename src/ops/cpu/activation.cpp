@@ -15,25 +15,25 @@ GPT_CPU_KERNEL(ActivationKernels<c10::BFloat16>, activation_bfloat16)
 
 namespace {
 
-// Calls work(kernels, arguments, begin, end) on all threads, for whole blocks of elements.
+// Calls work(kernels, arguments, begin, end) on all threads, for blocks of elements.
 template <class T, class Work>
-void for_each_stretch(const ActivationKernels<T>& kernels, Activation activation, const Dropout& dropout,
-                      const at::Tensor& x, const at::Tensor& in, const Work& work) {
+void for_all_blocks(const ActivationKernels<T>& kernels, Activation activation, const Dropout& dropout,
+                    const at::Tensor& x, const at::Tensor& in, const Work& work) {
   constexpr int64_t kGrain = 256;  // blocks: below, waking a thread costs more than it saves
-  const ActivationArguments<T> arguments{activation, dropout.mask, x.const_data_ptr<T>(), read<T>(in)};
-  const int64_t elements = x.numel(), blocks = (elements + kActivationBlock - 1) / kActivationBlock;
-  at::parallel_for(0, blocks, kGrain, [&](int64_t begin, int64_t end) {
-    work(kernels, arguments, begin * kActivationBlock, std::min(end * kActivationBlock, elements));
-  });
+  const int64_t elements = x.numel(), columns = dropout ? columns_of(x) : elements;
+  if (elements == 0) return;
+  const ActivationArguments<T> arguments{activation, mask_on_cpu(dropout), columns, x.const_data_ptr<T>(), read<T>(in)};
+  at::parallel_for(0, elements / columns * activation_blocks(columns), kGrain,
+                   [&](int64_t begin, int64_t end) { work(kernels, arguments, begin, end); });
 }
 
 // The same with the kernels for the type of `x`.
 template <class Work>
 void run(Activation activation, const Dropout& dropout, const at::Tensor& x, const at::Tensor& in, const Work& work) {
   if (x.scalar_type() == at::kFloat) {
-    for_each_stretch(best_activation_float32(), activation, dropout, x, in, work);
+    for_all_blocks(best_activation_float32(), activation, dropout, x, in, work);
   } else {
-    for_each_stretch(best_activation_bfloat16(), activation, dropout, x, in, work);
+    for_all_blocks(best_activation_bfloat16(), activation, dropout, x, in, work);
   }
 }
 

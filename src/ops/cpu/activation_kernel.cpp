@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "gpt/simd/float_pair.h"
-#include "gpt/simd/philox.h"
+#include "gpt/simd/row_steps.h"
 
 // Both activations are x s(z(x)), with the logistic function s: z = x for SiLU, and for GELU's tanh form
 // z = 2 sqrt(2 / pi) (x + 0.044715 x^3), since (1 + tanh u) / 2 = s(2 u).
@@ -57,20 +57,25 @@ struct Block {
   }
 };
 
-void draw_factors(const DropoutMask& dropout, int64_t element, Block& factors) {
-  const auto block = static_cast<uint64_t>(element / kActivationBlock);
-  dropout_factors(dropout, static_cast<uint32_t>(block & 0xfffffff), static_cast<uint32_t>(block >> 28), 0,
-                  factors.data);
+// Calls work(first, count, row, number) for blocks: of elements from `first` on, the block of that number in the row.
+template <class T, class Work>
+void for_each_block(const ActivationArguments<T>& arguments, int64_t begin, int64_t end, const Work& work) {
+  const int64_t of_row = activation_blocks(arguments.columns);
+  int64_t row = begin / of_row, number = begin % of_row;
+  for (int64_t block = begin; block < end; ++block) {
+    const int64_t column = number * kActivationBlock;
+    work(row * arguments.columns + column, std::min(kActivationBlock, arguments.columns - column), row, number);
+    if (++number == of_row) number = 0, ++row;
+  }
 }
 
 template <class Function, class T>
 void forward_as(const ActivationArguments<T>& arguments, int64_t begin, int64_t end, T* y) {
   Block x, in, factors;
-  for (int64_t first = begin; first < end; first += kActivationBlock) {
-    const int64_t count = std::min(kActivationBlock, end - first);
+  for_each_block(arguments, begin, end, [&](int64_t first, int64_t count, int64_t row, int64_t number) {
     x.load(arguments.x + first, count);
     if (arguments.in) in.load(arguments.in + first, count);
-    if (arguments.dropout) draw_factors(arguments.dropout, first, factors);
+    if (arguments.dropout) row_factors(arguments.dropout, row, number, factors.data);
     for (int64_t i = 0; i < kActivationBlock; i += FloatVector::size()) {
       const FloatVector value = FloatVector::loadu(x.data + i);
       FloatVector result = value * Logistic(Function::z(value)).s;
@@ -79,19 +84,18 @@ void forward_as(const ActivationArguments<T>& arguments, int64_t begin, int64_t 
       result.store(x.data + i);
     }
     x.store(y + first, count);
-  }
+  });
 }
 
 template <class Function, class T>
 void backward_as(const ActivationArguments<T>& arguments, int64_t begin, int64_t end, const T* y_gradient,
                  T* x_gradient, T* in_gradient) {
   Block x, in, factors, upstream;
-  for (int64_t first = begin; first < end; first += kActivationBlock) {
-    const int64_t count = std::min(kActivationBlock, end - first);
+  for_each_block(arguments, begin, end, [&](int64_t first, int64_t count, int64_t row, int64_t number) {
     x.load(arguments.x + first, count);
     upstream.load(y_gradient + first, count);
     if (arguments.in) in.load(arguments.in + first, count);
-    if (arguments.dropout) draw_factors(arguments.dropout, first, factors);
+    if (arguments.dropout) row_factors(arguments.dropout, row, number, factors.data);
     for (int64_t i = 0; i < kActivationBlock; i += FloatVector::size()) {
       const FloatVector value = FloatVector::loadu(x.data + i);
       const auto [s, rest] = Logistic(Function::z(value));
@@ -107,7 +111,7 @@ void backward_as(const ActivationArguments<T>& arguments, int64_t begin, int64_t
     }
     x.store(x_gradient + first, count);
     if (arguments.in) in.store(in_gradient + first, count);
-  }
+  });
 }
 
 template <class T>

@@ -1,4 +1,4 @@
-// The CPU's activations in vector instructions, over stretches of flat tensors. activation_kernel.cpp is compiled for several
+// The CPU's activations in vector instructions, over blocks of neighbouring elements. activation_kernel.cpp is compiled for several
 // kinds of processor (cmake/CpuKernels.cmake); activation_cpu.cpp distributes the work.
 #pragma once
 
@@ -9,17 +9,21 @@
 
 namespace gpt::ops::cpu {
 
-// y = act(x) [* in] [* mask]
+// y = act(x) [* in] [* mask], of rows of so many columns. Without dropout all elements can be one row.
 template <class T>
 struct ActivationArguments {
   Activation activation;
   DropoutMask dropout;
+  int64_t columns;
   const T* x;
   const T* in;  // null: without a gate
 };
 
-// The kernels for tensors of type T, for the elements from `begin` to before `end`; `begin` is a multiple of kActivationBlock.
 inline constexpr int64_t kActivationBlock = 64;
+// How many blocks a row has, of which the last one may be smaller.
+inline int64_t activation_blocks(int64_t columns) { return (columns + kActivationBlock - 1) / kActivationBlock; }
+
+// The kernels for tensors of type T, for the blocks from `begin` to before `end`, which are counted row after row.
 template <class T>
 struct ActivationKernels {
   void (*forward)(const ActivationArguments<T>&, int64_t begin, int64_t end, T* y);

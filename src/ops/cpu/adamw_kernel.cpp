@@ -44,7 +44,8 @@ void round_at_random(const float* from, uint64_t key, uint32_t number, int64_t b
   alignas(64) uint32_t random[kBlock];
   for (int64_t call = 0; call < kCalls; ++call) {
     const auto counter = static_cast<uint64_t>(block * kCalls + call) * kPhiloxLanes;
-    const PhiloxWords drawn = philox(key, static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), number);
+    const PhiloxWords drawn = philox(key, static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), number,
+                                     /*fourth=*/0);
     std::memcpy(&random[call * 4 * kPhiloxLanes], drawn.words, sizeof drawn.words);
   }
   for (int64_t i = 0; i < kBlock / 2; ++i) random[kBlock / 2 + i] = random[i] >> 16, random[i] &= 0xffff;

@@ -77,12 +77,12 @@ class Dropout {
   }
   explicit operator bool() const { return factors_.data; }
   const float* factors(int64_t key) const { return factors_.row(key); }
-  // matrix: the number of batch entry and head.
+  // matrix: the number of batch entry and head in the micro-batch.
   void draw(const Causal& causal, int64_t matrix, int64_t query_block, int64_t key_block) const {
     if (!factors_.data) return;
     for (int64_t key = 0; key < causal.keys; ++key) {
       dropout_factors(mask_, static_cast<uint32_t>(query_block), static_cast<uint32_t>(key_block * kBlock + key),
-                      static_cast<uint32_t>(matrix), factors_.row(key));
+                      static_cast<uint32_t>(mask_.first + matrix), factors_.row(key));
     }
   }
 

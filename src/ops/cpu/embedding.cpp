@@ -30,9 +30,10 @@ at::Tensor rows_of_gradient(const Dropout& dropout, const at::Tensor& gradient) 
   if (!dropout) return gradient;
   const int64_t C = gradient.size(-1);
   const at::Tensor rows = at::empty(gradient.sizes(), gradient.options().dtype(at::kFloat));
+  const DropoutMask mask = mask_on_cpu(dropout);
   with_kernels(gradient, [&]<class T>(const EmbeddingKernels<T>& kernels) {
     at::parallel_for(0, gradient.numel() / C, row_grain(C), [&](int64_t begin, int64_t end) {
-      kernels.backward(dropout.mask, C, read<T>(gradient), begin, end, write<float>(rows));
+      kernels.backward(mask, C, read<T>(gradient), begin, end, write<float>(rows));
     });
   });
   return rows;
@@ -123,7 +124,7 @@ void embedding(const Dropout& dropout, const at::Tensor& ids, const at::Tensor& 
     TORCH_CHECK_INDEX(id[i] >= 0 && id[i] < V, "embedding: the id ", id[i], " is not one of the table's ", V, " rows");
   }
   with_kernels(table, [&]<class T>(const EmbeddingKernels<T>& kernels) {
-    const auto of = embedding_rows<T>(dropout.mask, ids, table, positions, y);
+    const auto of = embedding_rows<T>(mask_on_cpu(dropout), ids, table, positions, y);
     at::parallel_for(0, rows, row_grain(C), [&](int64_t begin, int64_t end) { kernels.forward(of, begin, end); });
   });
 }

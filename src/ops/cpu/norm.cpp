@@ -44,7 +44,7 @@ void add_norm(const Normalization& norm, const Dropout& dropout, const at::Tenso
               const at::Tensor& sum, const at::Tensor& normed, const at::Tensor& statistics) {
   const int64_t C = norm.weight.value().numel();
   with_kernels(x, branch, [&]<class T, class B>(const NormKernels<T, B>& kernels) {
-    const auto rows = add_norm_rows<T, B>(norm, dropout.mask, x, branch, sum, normed, statistics);
+    const auto rows = add_norm_rows<T, B>(norm, mask_on_cpu(dropout), x, branch, sum, normed, statistics);
     at::parallel_for(0, x.numel() / C, row_grain(C),
                      [&](int64_t begin, int64_t end) { kernels.forward(rows, begin, end); });
   });
@@ -60,8 +60,8 @@ at::Tensor add_norm_backward(const Normalization& norm, const Dropout& dropout, 
   const at::Tensor sums = at::empty({parts, 2, C}, at::kFloat);
   auto* const of_all = sums.mutable_data_ptr<float>();
   with_kernels(sum, branch_gradient, [&]<class T, class B>(const NormKernels<T, B>& kernels) {
-    const auto gradients = add_norm_gradients<T, B>(norm, dropout.mask, sum, statistics, sum_gradient, normed_gradient,
-                                                    x_gradient, branch_gradient);
+    const auto gradients = add_norm_gradients<T, B>(norm, mask_on_cpu(dropout), sum, statistics, sum_gradient,
+                                                    normed_gradient, x_gradient, branch_gradient);
     at::parallel_for(0, parts, row_grain(most * C), [&](int64_t begin, int64_t end) {
       for (int64_t part = begin; part < end; ++part) {
         float* const own = of_all + part * stride;

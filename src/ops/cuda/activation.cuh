@@ -47,10 +47,11 @@ __device__ ValueAndSlope activate(float x) {
   return activation == Activation::silu ? silu<T>(x) : gelu<T>(x);
 }
 
-// The tensors of one activation, of `count` elements; null: without.
+// The tensors of one activation, of `count` elements in rows of `columns`; null: without. Where nothing asks for rows, all elements are
+// one, so that groups are whole.
 template <class T>
 struct ActivationTensors {
-  int64_t count;
+  int64_t count, columns;
   DropoutMask dropout;
   const T *x, *in;
   T* y = nullptr;
@@ -60,20 +61,42 @@ struct ActivationTensors {
 
 inline constexpr unsigned kActivationThreads = 256;
 
+// The groups of the rows, of which a row's last one may be smaller.
+template <class T>
+int64_t all_groups(const ActivationTensors<T>& of) {
+  return of.count == 0 ? 0 : of.count / of.columns * groups_of(of.columns);
+}
+
+// Where a group is: its row and its number there, its first element, and how many the row has from that on.
+struct GroupPlace {
+  int64_t row, number, begin, count;
+};
+
+// Of the `index`-th group. Only dropout asks for its row: elsewhere all elements are one. The division has 32 bits, which take a fraction
+// of the time of 64.
+template <class T>
+__device__ GroupPlace place_of(const ActivationTensors<T>& of, int64_t index) {
+  if (!of.dropout.place) return {0, index, index * kGroup, of.count - index * kGroup};
+  const auto groups = static_cast<uint32_t>((of.columns + kGroup - 1) / kGroup),
+             row = static_cast<uint32_t>(index) / groups;
+  const int64_t number = static_cast<uint32_t>(index) - row * groups, column = number * kGroup;
+  return {row, number, row * of.columns + column, of.columns - column};
+}
+
 // One group of elements a thread.
 template <Activation activation, bool is_whole, class T>
-__global__ void __launch_bounds__(kActivationThreads) activation_kernel(ActivationTensors<T> of) {
-  const int64_t group = int64_t{blockIdx.x} * blockDim.x + threadIdx.x, begin = group * kGroup;
-  if (begin >= of.count) return;
-  const int64_t count = of.count - begin;
+__global__ void __launch_bounds__(kActivationThreads) activation_kernel(ActivationTensors<T> of, int64_t groups) {
+  const int64_t index = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (index >= groups) return;
+  const auto [row, group, begin, count] = place_of(of, index);
   Group y = load<is_whole>(of.x + begin, count);
   for (float& value : y.values) value = activate<activation, T>(value).value;
   if (of.in) {
     const Group in = load<is_whole>(of.in + begin, count);
     for (int i = 0; i < kGroup; ++i) y.values[i] *= in.values[i];
   }
-  if (of.dropout.key) {
-    const Group factors = dropout_factors(of.dropout, *of.dropout.key, group);
+  if (of.dropout.place) {
+    const Group factors = dropout_factors(of.dropout, row, group);
     for (int i = 0; i < kGroup; ++i) y.values[i] *= factors.values[i];
   }
   store<is_whole>(y, of.y + begin, count);
@@ -85,12 +108,12 @@ struct ActivationGradients {
 
 // Writes the gradients of one group, and returns what they were before they were rounded.
 template <Activation activation, bool is_whole, class T>
-__device__ ActivationGradients backward_of_group(const ActivationTensors<T>& of, int64_t group) {
-  const int64_t begin = group * kGroup, count = of.count - begin;
+__device__ ActivationGradients backward_of_group(const ActivationTensors<T>& of, GroupPlace place) {
+  const auto [row, group, begin, count] = place;
   const Group x = load<is_whole>(of.x + begin, count);
   Group gradient = load<is_whole>(of.y_gradient + begin, count), of_in{};
-  if (of.dropout.key) {
-    const Group factors = dropout_factors(of.dropout, *of.dropout.key, group);
+  if (of.dropout.place) {
+    const Group factors = dropout_factors(of.dropout, row, group);
     for (int i = 0; i < kGroup; ++i) gradient.values[i] *= factors.values[i];
   }
   if (of.in) {
@@ -109,9 +132,10 @@ __device__ ActivationGradients backward_of_group(const ActivationTensors<T>& of,
 }
 
 template <Activation activation, bool is_whole, class T>
-__global__ void __launch_bounds__(kActivationThreads) activation_backward_kernel(ActivationTensors<T> of) {
-  const int64_t group = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (group * kGroup < of.count) backward_of_group<activation, is_whole>(of, group);
+__global__ void __launch_bounds__(kActivationThreads)
+    activation_backward_kernel(ActivationTensors<T> of, int64_t groups) {
+  const int64_t index = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (index < groups) backward_of_group<activation, is_whole>(of, place_of(of, index));
 }
 
 // The same for rows of whole groups, and the sums of both gradients over the rows: `sums` (parts, 2, C). A block does 32 groups of
@@ -126,7 +150,9 @@ __global__ void __launch_bounds__(32 * kWarps) activation_backward_sums_kernel(A
   const int64_t group = blockIdx.x % to.column_blocks * 32 + threadIdx.x % 32, part = blockIdx.x / to.column_blocks;
   Group of_x{}, of_in{};
   for (int64_t row = part * kWarps + threadIdx.x / 32; group < to.groups && row < to.rows; row += to.parts * kWarps) {
-    const ActivationGradients gradients = backward_of_group<activation, true>(of, row * to.groups + group);
+    const int64_t begin = (row * to.groups + group) * kGroup;
+    const ActivationGradients gradients =
+        backward_of_group<activation, true>(of, {row, group, begin, of.count - begin});
     add(of_x, gradients.x);
     if (of.in) add(of_in, gradients.in);
   }
@@ -148,17 +174,19 @@ void with_activation(Activation activation, const Work& work) {
 // Whether all groups of its tensors are whole and aligned.
 template <class T>
 bool is_whole(const ActivationTensors<T>& of) {
-  return of.count % kGroup == 0 && are_aligned(of.x, of.in, of.y, of.y_gradient, of.x_gradient, of.in_gradient);
+  return of.columns % kGroup == 0 && are_aligned(of.x, of.in, of.y, of.y_gradient, of.x_gradient, of.in_gradient);
 }
 
 // The forward pass where there is a y, otherwise the backward pass.
 template <class T, class Launch>
 void launch_activation(const Launch& launch, Activation activation, const ActivationTensors<T>& of) {
-  const int64_t blocks = (groups_of(of.count) + kActivationThreads - 1) / kActivationThreads;
+  const int64_t groups = all_groups(of), blocks = (groups + kActivationThreads - 1) / kActivationThreads;
+  TORCH_CHECK(!of.dropout.place || groups < int64_t{1} << 32,
+              "activation: the dropout numbers 2^32 groups of columns at most");
   with_activation(activation, [&]<Activation kind>() {
     const auto with = [&]<bool whole>() {
       const auto forward = activation_kernel<kind, whole, T>, backward = activation_backward_kernel<kind, whole, T>;
-      launch(of.y ? forward : backward, blocks, kActivationThreads, of);
+      launch(of.y ? forward : backward, blocks, kActivationThreads, of, groups);
     };
     is_whole(of) ? with.template operator()<true>() : with.template operator()<false>();
   });
@@ -183,9 +211,13 @@ template <class Launch>
 void activation(const Launch& launch, Activation activation, const Dropout& dropout, const at::Tensor& x,
                 const at::Tensor& in, const at::Tensor& y) {
   with_type(x.scalar_type(), [&]<class T>() {
-    launch_activation<T>(
-        launch, activation,
-        {.count = x.numel(), .dropout = mask_of(dropout), .x = read<T>(x), .in = read<T>(in), .y = write<T>(y)});
+    launch_activation<T>(launch, activation,
+                         {.count = x.numel(),
+                          .columns = dropout ? columns_of(x) : x.numel(),
+                          .dropout = mask_of(dropout),
+                          .x = read<T>(x),
+                          .in = read<T>(in),
+                          .y = write<T>(y)});
   });
 }
 
@@ -194,10 +226,11 @@ template <class Launch>
 at::Tensor activation_backward(const Launch& launch, Activation activation, const Dropout& dropout, const at::Tensor& x,
                                const at::Tensor& in, const at::Tensor& y_gradient, const at::Tensor& x_gradient,
                                const at::Tensor& in_gradient, bool sums_rows) {
-  const int64_t C = x.dim() > 0 ? x.size(-1) : 1;
+  const int64_t C = columns_of(x);
   at::Tensor sums;
   with_type(x.scalar_type(), [&]<class T>() {
     const ActivationTensors<T> of{.count = x.numel(),
+                                  .columns = dropout ? C : x.numel(),
                                   .dropout = mask_of(dropout),
                                   .x = read<T>(x),
                                   .in = read<T>(in),

@@ -35,7 +35,9 @@ struct Moments {
 // off.
 __device__ inline void store_at_random(const Group& group, uint64_t key, int64_t first_block, int64_t begin,
                                        uint32_t number, c10::BFloat16* to) {
-  const RandomBits random = philox(key, (first_block * kParameterAlignment + begin) / kGroup, number);
+  const int64_t place = (first_block * kParameterAlignment + begin) / kGroup;
+  const RandomBits random =
+      philox(key, static_cast<uint32_t>(place), static_cast<uint32_t>(place >> 32), number, /*fourth=*/0);
   Pack<uint16_t> rounded;
   for (int i = 0; i < kGroup; ++i) {
     uint32_t bits;

@@ -35,8 +35,8 @@ __global__ void __launch_bounds__(kRowThreads) embedding_kernel(EmbeddingRows<T>
       const Group position = load<is_whole>(of.positions + row % of.length * C + begin, count);
       for (int i = 0; i < kGroup; ++i) sum.values[i] += position.values[i];
     }
-    if (of.dropout.key) {
-      const Group factors = dropout_factors(of.dropout, *of.dropout.key, row * groups + group);
+    if (of.dropout.place) {
+      const Group factors = dropout_factors(of.dropout, row, group);
       for (int i = 0; i < kGroup; ++i) sum.values[i] *= factors.values[i];
     }
     store<is_whole>(sum, of.y + row * C + begin, count);
@@ -55,9 +55,8 @@ struct RowGradients {
 template <bool is_whole, class T>
 __device__ Group gradient_of(const RowGradients<T>& of, int64_t row, int64_t begin) {
   Group gradient = load<is_whole>(of.data + row * of.C + begin, of.C - begin);
-  if (of.dropout.key) {
-    const int64_t groups = (of.C + kGroup - 1) / kGroup;
-    const Group factors = dropout_factors(of.dropout, *of.dropout.key, row * groups + begin / kGroup);
+  if (of.dropout.place) {
+    const Group factors = dropout_factors(of.dropout, row, begin / kGroup);
     for (int i = 0; i < kGroup; ++i) gradient.values[i] *= factors.values[i];
   }
   return gradient;

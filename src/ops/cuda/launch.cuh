@@ -15,7 +15,9 @@
 
 namespace gpt::ops::cuda {
 
-inline DropoutMask mask_of(const Dropout& dropout) { return {read<int64_t>(dropout.key), dropout.mask.kept_of_65536}; }
+inline DropoutMask mask_of(const Dropout& dropout) {
+  return {read<int64_t>(dropout.place), dropout.kept_of_65536, dropout.site, dropout.of_sample};
+}
 
 // Whether groups that begin at multiples of kGroup elements from the pointers are aligned; null is.
 template <class... T>

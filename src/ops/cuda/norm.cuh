@@ -34,7 +34,7 @@ __device__ void for_each_group(int64_t C, const Work& work) {
 
 template <int kGroups, bool is_whole, class T, class B>
 __global__ void __launch_bounds__(kMostThreads) add_norm_kernel(AddNormRows<T, B> of) {
-  const int64_t row = blockIdx.x, C = of.C, groups = (C + kGroup - 1) / kGroup;
+  const int64_t row = blockIdx.x, C = of.C;
   Group values[kGroups];
   float total = 0;
   for_each_group<kGroups>(C, [&](int i, int64_t begin, int64_t count) {
@@ -42,8 +42,8 @@ __global__ void __launch_bounds__(kMostThreads) add_norm_kernel(AddNormRows<T, B
     values[i] = load<is_whole>(of.x + at, count);
     if (of.branch) {
       Group added = load<is_whole>(of.branch + at, count);
-      if (of.dropout.key) {
-        const Group factors = dropout_factors(of.dropout, *of.dropout.key, row * groups + begin / kGroup);
+      if (of.dropout.place) {
+        const Group factors = dropout_factors(of.dropout, row, begin / kGroup);
         for (int k = 0; k < kGroup; ++k) added.values[k] *= factors.values[k];
       }
       // The norm is that of the sum as it is stored.
@@ -140,7 +140,7 @@ __device__ void differentiate_norm(const AddNormGradients<T, B>& of, int64_t row
 template <int kGroups, bool is_whole, bool is_summed, class T, class B>
 __global__ void __launch_bounds__(kMostThreads)
     add_norm_backward_kernel(AddNormGradients<T, B> of, int64_t rows, float* parts) {
-  const int64_t C = of.C, groups = (C + kGroup - 1) / kGroup;
+  const int64_t C = of.C;
   Group of_weight[kGroups] = {}, of_bias[kGroups] = {}, of_branch[kGroups] = {};
   GradientRow<kGroups, T> fetched, next;
   if (is_fetched_ahead<kGroups>) fetch_row<is_whole>(of, blockIdx.x, next);
@@ -159,8 +159,8 @@ __global__ void __launch_bounds__(kMostThreads)
       Group gradient = of.normed_gradient ? g[i] : Group{};
       if (of.sum_gradient) add(gradient, fetched.sum_gradient[i].values());
       store<is_whole>(gradient, of.x_gradient + at, count);
-      if (of.dropout.key) {
-        const Group factors = dropout_factors(of.dropout, *of.dropout.key, row * groups + begin / kGroup);
+      if (of.dropout.place) {
+        const Group factors = dropout_factors(of.dropout, row, begin / kGroup);
         for (int k = 0; k < kGroup; ++k) gradient.values[k] *= factors.values[k];
       }
       if (of.branch_gradient) store<is_whole>(gradient, of.branch_gradient + at, count);

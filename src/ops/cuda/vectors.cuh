@@ -165,10 +165,14 @@ __device__ inline float block_maximum(float value) {
   return value;
 }
 
-// An element is kept where its 16 random bits, which the key and its place determine, are below `kept_of_65536`.
+// An element is kept where its 16 random bits, which the key, the site and its place determine, are below `kept_of_65536`.
 struct DropoutMask {
-  const int64_t* key;  // on the device; null: without dropout
-  uint32_t kept_of_65536;
+  const int64_t* place;  // on the device: the key and the number of the first sample; null: without dropout
+  uint32_t kept_of_65536, site;
+  int64_t of_sample;  // the rows of a sample
+
+  // The number in the update of a row of the micro-batch.
+  __device__ int64_t number_of(int64_t row) const { return place[1] * of_sample + row; }
 };
 
 // Eight times 16 random bits for one group: Philox4x32-10 of Salmon et al. (2011), "Parallel random numbers: as easy as 1, 2, 3".
@@ -178,8 +182,8 @@ struct RandomBits {
   __device__ uint32_t of(int element) const { return words[element / 2] >> (element % 2 * 16) & 0xffff; }
 };
 
-__device__ inline RandomBits philox(uint64_t key, int64_t group, uint32_t third) {
-  RandomBits bits{{static_cast<uint32_t>(group), static_cast<uint32_t>(group >> 32), third, 0}};
+__device__ inline RandomBits philox(uint64_t key, uint32_t first, uint32_t second, uint32_t third, uint32_t fourth) {
+  RandomBits bits{{first, second, third, fourth}};
   uint32_t* const x = bits.words;
   auto low_key = static_cast<uint32_t>(key), high_key = static_cast<uint32_t>(key >> 32);
   for (int round = 0; round < 10; ++round) {
@@ -194,9 +198,11 @@ __device__ inline RandomBits philox(uint64_t key, int64_t group, uint32_t third)
   return bits;
 }
 
-// 0 for the elements that are dropped, for one group.
-__device__ inline Group dropout_factors(const DropoutMask& mask, uint64_t key, int64_t group) {
-  const RandomBits bits = philox(key, group, 0);
+// 0 for the elements that are dropped, for one group of a row of the micro-batch.
+__device__ inline Group dropout_factors(const DropoutMask& mask, int64_t row, int64_t group) {
+  const int64_t number = mask.number_of(row);
+  const RandomBits bits = philox(static_cast<uint64_t>(mask.place[0]), static_cast<uint32_t>(group),
+                                 static_cast<uint32_t>(number), static_cast<uint32_t>(number >> 32), mask.site);
   const float factor = 65536.0f / static_cast<float>(mask.kept_of_65536);
   Group factors;
   for (int i = 0; i < kGroup; ++i) { factors.values[i] = bits.of(i) < mask.kept_of_65536 ? factor : 0.0f; }
