@@ -29,8 +29,7 @@ constexpr int kUnexpected = 1;
 using Clock = std::chrono::steady_clock;
 
 std::atomic<int> stop_requested{0};
-std::atomic<bool> save_requested{false}, leave_at_first{true}, waits_for_children{false},
-    has_lost_threads{false};
+std::atomic<bool> save_requested{false}, leave_at_first{true}, waits_for_children{false}, has_lost_threads{false};
 std::atomic<int64_t> unsaved_updates{0};
 std::atomic<const char*> stop_announcement{nullptr};
 std::string program_name;
