@@ -122,6 +122,7 @@ TEST(Difference, WhatChangesTheDataOrTheShapeIsNotSafe) {
                                           "data.text_field",
                                           "data.tokenizer",
                                           "data.validation_fraction",
+                                          "distributed.lanes",
                                           "data.max_chars",
                                           "data.stages",
                                           "data.order",
