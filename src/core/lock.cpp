@@ -19,6 +19,7 @@
 
 #include "descriptor.h"
 #include "gpt/core/file.h"
+#include "gpt/core/host_name.h"
 #include "gpt/core/log.h"
 
 namespace gpt {
@@ -53,11 +54,6 @@ std::string first_line(int fd) {
   char text[256] = {};
   const ssize_t count = pread(fd, text, sizeof text, 0);
   return gpt::first_line({text, static_cast<size_t>(std::max<ssize_t>(count, 0))});
-}
-
-std::string host_name() {
-  char name[256] = {};
-  return gethostname(name, sizeof name - 1) == 0 ? name : "?";
 }
 
 // "123 on node7 since 2026-11-22 07:18:31 UTC": always the same in a process, so that it knows its own claims.

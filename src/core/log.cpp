@@ -79,7 +79,7 @@ class Log {
       return;
     }
     const std::lock_guard lock(mutex_);
-    if (kind == Kind::warning) warnings_.emplace(message);
+    if (kind == Kind::warning && has_others_) warnings_.emplace(message);
     const std::string text = rank_ > 0 ? fmt::format("rank {}: {}", rank_, shown(kind, message)) : shown(kind, message);
     const std::string erase = status_.empty() ? "" : kEraseLine;
     print(erase + coloured(kind) + (terminal_ ? fitted(kind, text, printable(shortened)) : text) + "\n" +
@@ -121,8 +121,9 @@ class Log {
 
   bool terminal() const { return terminal_; }
 
-  void of_rank(int64_t rank, std::function<void(const std::string& warning)> forward) {
+  void of_rank(int64_t rank, int64_t size, std::function<void(const std::string& warning)> forward) {
     rank_ = rank;
+    has_others_ = size > 1;
     forward_ = std::move(forward);
   }
 
@@ -200,8 +201,9 @@ class Log {
 
   std::mutex mutex_;
   std::atomic<int64_t> rank_ = 0;
+  std::atomic<bool> has_others_ = false;
   std::function<void(const std::string& warning)> forward_;
-  std::set<std::string, std::less<>> warnings_;  // that have been given
+  std::set<std::string, std::less<>> warnings_;  // that have been given, where there are others
   std::vector<KeptWarning> kept_;
   const bool terminal_ = terminal_columns(STDERR_FILENO) > 0;
   const bool has_colours_ = terminal_ && colours_wanted();
@@ -227,8 +229,8 @@ void open_file(const std::string& path) { instance().open_file(path); }
 void status(std::string_view text) { instance().status(text); }
 bool flush(output::Wait wait) { return instance().flush(wait); }
 bool is_terminal() { return instance().terminal(); }
-void of_rank(int64_t rank, std::function<void(const std::string& warning)> forward) {
-  instance().of_rank(rank, std::move(forward));
+void of_rank(int64_t rank, int64_t size, std::function<void(const std::string& warning)> forward) {
+  instance().of_rank(rank, size, std::move(forward));
 }
 void warn_of_rank(int64_t rank, const std::string& warning) { instance().keep_warning(rank, warning); }
 void show_warnings_of_ranks() { instance().show_kept_warnings(); }

@@ -17,7 +17,9 @@
 #include <vector>
 
 #include "gpt/core/error.h"
+#include "gpt/core/host_name.h"
 #include "gpt/core/log.h"
+#include "gpt/core/printable.h"
 #include "gpt/core/process.h"
 #include "sockets.h"
 
@@ -26,11 +28,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
-
-std::string host_name() {
-  char name[256] = {};
-  return gethostname(name, sizeof name - 1) == 0 ? name : "?";
-}
 
 std::string own_name() { return fmt::format("PID {} on {}", getpid(), host_name()); }
 
@@ -60,11 +57,6 @@ struct Peer {
 void send_line(int fd, std::string_view text) {
   const std::string line = std::string(text) + "\n";
   (void)send(fd, line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-}
-
-std::string one_line(std::string text) {
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  return text;
 }
 
 }  // namespace
@@ -123,7 +115,7 @@ class Watch::Impl {
   }
 
   void forward_warning(const std::string& warning) const {
-    send_line(first_, fmt::format("{}{}", kWarning, one_line(warning)));
+    send_line(first_, fmt::format("{}{}", kWarning, printable_line(warning)));
   }
 
   // Once: what this process says last.
@@ -276,6 +268,6 @@ void Watch::await_all(Seconds patience) { impl_->await_all(patience); }
 std::optional<std::string> Watch::lost() const { return impl_->lost(); }
 std::string Watch::await_lost() const { return impl_->await_lost(); }
 void Watch::forward_warning(const std::string& warning) { impl_->forward_warning(warning); }
-void Watch::leave(const std::string& why) { impl_->end_with(std::string(kFault) + one_line(why)); }
+void Watch::leave(const std::string& why) { impl_->end_with(std::string(kFault) + printable_line(why)); }
 
 }  // namespace gpt::distributed

@@ -147,10 +147,10 @@ double Evaluator::sum_of_rest(GPT& model) const {
 Evaluation Evaluator::run(GPT& model, const std::function<bool(double share)>& stop) {
   at::NoGradGuard no_grad;
   const EvaluationMode evaluation(model);
-  std::vector<at::Tensor> sums;  // on the device, so that a GPU does not wait for the host between batches
-  at::Tensor all;
+  at::Tensor all = at::empty({0}, at::kDouble);
   int64_t done = 0;
   do {
+    std::vector<at::Tensor> sums;  // on the device, so that a GPU does not wait for the host between batches
     while (done < std::ssize(chosen_)) {
       const int64_t batch = done / batch_size_, end = std::min(done + batch_size_, std::ssize(chosen_));
       if (batch % ranks_->size() == 0 && stop(static_cast<double>(done) / static_cast<double>(chosen_.size())))
@@ -160,9 +160,9 @@ Evaluation Evaluator::run(GPT& model, const std::function<bool(double share)>& s
       done = end;
     }
     // sync: a few times in the first evaluation of a run, once in the others
-    all = sums.empty() ? at::empty({0}, at::kDouble) : at::cat(sums).cpu();
-    ranks_->sum(all);  // of numbers and zeros: nothing is rounded
-    sums.assign({all.to(device_)});
+    at::Tensor drawn = sums.empty() ? at::empty({0}, at::kDouble) : at::cat(sums).cpu();
+    ranks_->sum(drawn);  // of numbers and zeros: nothing is rounded
+    all = at::cat({all, drawn});
   } while (!settle(all));
   const bool has_rest = is_whole() && windows_.rest() > 0;
   if (has_rest && stop(1)) return kStopped;

@@ -45,6 +45,7 @@ Corpus load_on_machine(const distributed::Group& group, const Config& config, co
 }  // namespace
 
 void require_same_command(const distributed::Group& group, const Config& asked) {
+  if (group.ranks().size == 1) return;
   const nlohmann::json mine{{"build", version_text()}, {"config", config::dump(asked)}};
   const std::vector<std::string> all = group.from_all("command", mine.dump());
   if (!group.is_first()) return;
@@ -68,6 +69,7 @@ void require_same_command(const distributed::Group& group, const Config& asked) 
 }
 
 void say_beginning(const distributed::Group& group, const Beginning& begins, const Setup& setup) {
+  if (group.ranks().size == 1) return;
   nlohmann::json said{{"config", config::dump(setup.config)}, {"fingerprint", setup.corpus.fingerprint}};
   if (begins.start) {
     said["start"] = {{"path", begins.start->path},

@@ -78,19 +78,17 @@ State::State(const Config& config, const Corpus& corpus, at::Device device, cons
       device_(device),
       started_by_(config.training.resume_from),
       counts_(ops::no_updates(device)) {
-  seed_random_state(at::kCPU, dropout_seed());
-  if (device.is_cuda()) seed_random_state(device, dropout_seed());
+  seed_generators(dropout_seed());
   model.set_operators(select_operators(config.training.execution, device));
   model.set_gradient_checkpointing(config.training.execution.gradient_checkpointing);
   model.train(true);
   if (start) restore(*start);
-  if (dealing.rank > 0) draw_apart(dealing.rank);
+  // LibTorch's own operators draw dropout from the generators, and processes must not draw the same for different sequences.
+  if (dealing.rank > 0)
+    seed_generators(mix64(dropout_seed() + mix64(static_cast<uint64_t>(step)) + static_cast<uint64_t>(dealing.rank)));
 }
 
-// LibTorch's own operators draw dropout from the generators, and processes must not draw the same for different sequences.
-void State::draw_apart(int64_t rank) {
-  const uint64_t seed =
-      mix64(stream_seed(config_, kDropout) + mix64(static_cast<uint64_t>(step)) + static_cast<uint64_t>(rank));
+void State::seed_generators(uint64_t seed) const {
   seed_random_state(at::kCPU, seed);
   if (device_.is_cuda()) seed_random_state(device_, seed);
 }

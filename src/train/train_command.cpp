@@ -136,15 +136,15 @@ ExitCode train_as_other(const config::CommandLine& command, at::Device device, c
 // While it exists, warnings of another process than the first go into the first one's log.
 class ForwardedWarnings {
  public:
-  explicit ForwardedWarnings(const distributed::Group& group) : rank_(group.ranks().rank) {
-    log::of_rank(rank_, [&group](const std::string& warning) { group.forward_warning(warning); });
+  explicit ForwardedWarnings(const distributed::Group& group) : ranks_(group.ranks()) {
+    log::of_rank(ranks_.rank, ranks_.size, [&group](const std::string& warning) { group.forward_warning(warning); });
   }
-  ~ForwardedWarnings() { log::of_rank(rank_, nullptr); }
+  ~ForwardedWarnings() { log::of_rank(ranks_.rank, ranks_.size, nullptr); }
   ForwardedWarnings(const ForwardedWarnings&) = delete;
   ForwardedWarnings& operator=(const ForwardedWarnings&) = delete;
 
  private:
-  int64_t rank_;
+  const distributed::Ranks ranks_;
 };
 
 // Whether the first process says why the run ends.
@@ -156,7 +156,7 @@ bool is_said_by_first(const Error& error, const distributed::Group& group) {
 // As one of the processes of a run, which may be the only one.
 ExitCode train_as(const distributed::Ranks& ranks, const config::CommandLine& command, const TrainOptions& options) {
   const Config& asked = command.config;
-  log::of_rank(ranks.rank, nullptr);
+  log::of_rank(ranks.rank, ranks.size, nullptr);
   use_cpu_threads(asked.threads, ranks.local_size);
   use_cpu_allocator();
   DeviceChoice choice =

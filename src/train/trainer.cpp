@@ -65,7 +65,7 @@ ExitCode Trainer::run() {
     if (process::is_out_of_memory(error)) leave_out_of_memory({.requested = run::requested_bytes(error.what())});
     checkpoints_.leave_background();
     if (const auto* known = dynamic_cast<const Error*>(&error); known && known->code() == ExitCode::peer)
-      leave_after_loss(error.what());
+      leave_without_peer(error.what());
     if (folder_.is_in_place())
       listeners_.stop({state_.step, fmt::format("by an error ({})", first_line(error.what()))});
     throw;
@@ -135,7 +135,7 @@ bool Trainer::must_stop() {
 }
 
 // The state is that of the last update, unless the loss came while it changed; then the last checkpoint remains.
-void Trainer::leave_after_loss(const std::string& what) {
+void Trainer::leave_without_peer(const std::string& what) {
   bar_.close();
   if (!checkpoints_.is_saved() && !run_.step().is_applying()) {
     write_losses();
@@ -297,7 +297,8 @@ void Trainer::periodic_work() {
   }
   checkpoints_.begin_writing();
   if (run::due(plan_.sample_every, state_.step) && !is_interrupted() && setup_.ranks->is_first()) write_sample();
-  if (std::exchange(saves_, false) | process::take_save_request()) {
+  saves_ = process::take_save_request() || saves_;
+  if (std::exchange(saves_, false)) {
     write_losses();
     checkpoints_.save_last(/*must=*/false);
     log::info(fmt::format("SIGUSR1 at step {}: saved {}", state_.step, folder_.checkpoint_path()));
@@ -349,7 +350,7 @@ void Trainer::evaluate() {
 
 // Only the first process knows whether the file of an earlier best could be written.
 void Trainer::agree_on_best() {
-  const at::Tensor best = at::full({1}, state_.best_val_loss, at::TensorOptions(device()).dtype(at::kDouble));
+  const at::Tensor best = at::full({1}, state_.best_val_loss, at::kDouble);
   setup_.ranks->broadcast(best);
   if (!setup_.ranks->is_first()) state_.best_val_loss = best.item<double>();
 }

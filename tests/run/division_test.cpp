@@ -20,6 +20,8 @@ Config config_with(const Corpus& corpus, const DistributedConfig& distributed) {
   config.training.batch_size = 3;
   config.training.gradient_accumulation_steps = 5;
   config.training.schedule.max_steps = 50;
+  config.training.schedule.warmup_steps = 5;
+  config.training.schedule.learning_rate = 1e-2;
   config.training.precision.use_amp = false;
   config.distributed = distributed;
   return config;
@@ -57,10 +59,25 @@ Result result_of(const Setup& setup, int64_t updates) {
   return result;
 }
 
-// What each process has at the end.
-std::vector<Result> results_of(int64_t processes, const DistributedConfig& distributed, int64_t updates) {
+Corpus even_corpus() {
   Corpus corpus = some_corpus();
   corpus.validation = corpus.train;
+  return corpus;
+}
+
+// Its sequences have so different losses that an evaluation draws again, and there are enough to draw from.
+Corpus uneven_corpus() {
+  Corpus corpus = some_corpus(400);
+  std::vector<int32_t> ids;
+  const int32_t common = corpus.train[4], rare = static_cast<int32_t>(corpus.vocab_size) - 1;
+  for (int64_t i = 0; i < 40000; ++i) ids.push_back(i / 8 % 3 == 0 ? rare : common);
+  corpus.validation = Tokens::from_ids(ids, corpus.vocab_size);
+  return corpus;
+}
+
+// What each process has at the end.
+std::vector<Result> results_of(int64_t processes, const DistributedConfig& distributed, int64_t updates,
+                               const Corpus& corpus = even_corpus()) {
   const Config config = config_with(corpus, distributed);
   std::vector<Result> results(static_cast<size_t>(processes));
   test::in_ranks(processes, [&](const distributed::Group& group) {
@@ -97,6 +114,17 @@ TEST(Division, WithoutLanesTheFirstSumsDifferByRounding) {
       const double rounding = wire == ReduceDtype::float32 ? 5 * kEpsilon : 2 * kWireEpsilon;
       EXPECT_NEAR(result.norms[0], one.norms[0], 2 * rounding * one.norms[0]);
     }
+  }
+}
+
+TEST(Division, AnEvaluationThatDrawsMoreCountsEachSequenceOnce) {
+  constexpr int64_t kUpdates = 50;  // until losses differ
+  const Corpus corpus = uneven_corpus();
+  const Evaluation one = results_of(1, with_lanes(2), kUpdates, corpus)[0].evaluation;
+  EXPECT_GT(one.sequences, 102);  // what it draws at first, in whole batches
+  for (const Result& result : results_of(2, with_lanes(2), kUpdates, corpus)) {
+    EXPECT_EQ(result.evaluation.sequences, one.sequences);
+    EXPECT_EQ(result.evaluation.loss, one.loss);
   }
 }
 

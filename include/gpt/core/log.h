@@ -18,9 +18,9 @@ void success(std::string_view message);  // "✓ message": something is really a
 void warn(std::string_view message);     // "warning: message"
 void error(std::string_view message);    // "error: message"
 
-// From here on this is the log of process `rank` among several that compute a run. The first one's is as before. The others say only what
-// went wrong, with their rank; their warnings go to `forward` instead, because most of them are the first one's too.
-void of_rank(int64_t rank, std::function<void(const std::string& warning)> forward);
+// From here on this is the log of process `rank` of the `size` that compute a run. The first one's is as before. The others say only
+// what went wrong, with their rank; their warnings go to `forward` instead, because most of them are the first one's too.
+void of_rank(int64_t rank, int64_t size, std::function<void(const std::string& warning)> forward);
 // At the first process: a warning of another one, unless this process has given the same one or gives it within a few seconds.
 void warn_of_rank(int64_t rank, const std::string& warning);
 void show_warnings_of_ranks();  // those that have waited for long enough; called again and again

@@ -73,7 +73,7 @@ class State {
 
  private:
   void restore(const StartingPoint& start);  // all but the weights
-  void draw_apart(int64_t rank);
+  void seed_generators(uint64_t seed) const;
   std::map<std::string, at::Tensor> random_state() const;
   void seek(const Checkpoint& checkpoint, const std::string& path);
   void set_random_state(const std::map<std::string, at::Tensor>& state);

@@ -44,7 +44,7 @@ class Trainer {
   // Whether something ends the run from outside. All processes ask at the same points, and all get the same answer.
   bool must_stop();
   bool is_interrupted() const { return decided_.stops(); }  // as of the last time
-  [[noreturn]] void leave_after_loss(const std::string& what);
+  [[noreturn]] void leave_without_peer(const std::string& what);
   void agree_on_best();
   bool is_done() const;  // every step, or all that training.patience allows
   Moment moment() const;
