@@ -64,4 +64,9 @@ void use_cpu_threads(int64_t count, int64_t processes) {
   log::warn(fmt::format("OpenMP gives {} instead of {}{}", plural(given, "thread"), asked, limits_in_environment()));
 }
 
+void use_one_cpu_thread() {
+  (void)at::get_num_threads();  // LibTorch sets its own number when a thread asks for it first
+  omp_set_num_threads(1);
+}
+
 }  // namespace gpt

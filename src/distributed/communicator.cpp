@@ -7,12 +7,14 @@ class Alone : public Communicator {
  public:
   int64_t rank() const override { return 0; }
   int64_t size() const override { return 1; }
-  void sum(const at::Tensor&, at::ScalarType) override {}
+  void begin_sum(const at::Tensor&, at::ScalarType) override {}
+  void finish_sums() override {}
   void broadcast(const at::Tensor&) override {}
   std::function<void()> begin_largest(const at::Tensor&) override {
     return [] {};
   }
   int64_t bytes_sent() const override { return 0; }
+  double seconds_waited() const override { return 0; }
   int64_t memory_of_sums() const override { return 0; }
 };
 

@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "gpt/model/gradient_mark.h"
 #include "gpt/model/recompute.h"
 #include "gpt/ops/fused.h"
 #include "gpt/ops/part.h"
@@ -274,15 +275,18 @@ GPT::GPT(const ModelConfig& config, at::Device device, const NamedTensors& value
 GPT::~GPT() = default;
 GPT::GPT(GPT&&) noexcept = default;
 
-at::Tensor GPT::hidden(const at::Tensor& ids, const at::Tensor& dropout_place) const {
+at::Tensor GPT::hidden(const at::Tensor& ids, const LossOptions& options) const {
   TORCH_CHECK(ids.dim() == 2 && ids.size(1) <= config_.block_size, "GPT: ids must be (B, T) with T <= block_size ",
               config_.block_size, ", got ", ids.sizes());
   const auto rotary = transformer_->rotary_at(0, ids.size(1));
-  const Pass pass{operators_, training_, dropout_place, gradient_checkpointing_};
+  const Pass pass{operators_, training_, options.dropout_place, gradient_checkpointing_};
   const bool draws =
       training_ && recomputing_draws(gradient_checkpointing_, config_, operators_->draws(device(), config_.n_embd));
   Stream stream{transformer_->embed(ids, 0, pass), {}};
-  for (const Block& block : transformer_->h) {
+  for (size_t layer = 0; layer < transformer_->h.size(); ++layer) {
+    const Block& block = transformer_->h[layer];
+    if (options.layer_done)
+      stream.x = mark_gradient(stream.x, [done = options.layer_done, layer] { done(static_cast<int64_t>(layer)); });
     stream = gradient_checkpointing_ >= GradientCheckpointing::selective ? block.recomputed(stream, rotary, pass, draws)
                                                                          : block(stream, rotary, pass);
   }
@@ -301,7 +305,7 @@ at::Tensor GPT::loss(const at::Tensor& ids, const at::Tensor& targets, const Los
   const ops::ClassifierOptions classifier{.vocabulary = *config_.vocab_size,
                                           .label_smoothing = options.label_smoothing,
                                           .chunk_rows = options.chunk_rows};
-  const at::Tensor x = hidden(ids, options.dropout_place);
+  const at::Tensor x = hidden(ids, options);
   const InPart part(part::kHead);
   return operators_->classifier_loss(x, transformer_->lm_head, targets, classifier, options.upstream);
 }

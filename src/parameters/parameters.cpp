@@ -33,15 +33,11 @@ void clear_padding(const at::Tensor& flat, int64_t end) { flat.detach().slice(0,
 
 }  // namespace
 
-const at::Tensor& FlatGradients::buffer() {
-  at::Tensor& buffer = buffers_[lane_];
+const at::Tensor& FlatGradients::buffer(size_t lane) {
+  if (lane >= buffers_.size()) buffers_.resize(lane + 1);
+  at::Tensor& buffer = buffers_[lane];
   if (!buffer.defined()) buffer = at::empty({size_}, options_);
   return buffer;
-}
-
-void FlatGradients::use_lane(size_t lane) {
-  if (lane >= buffers_.size()) buffers_.resize(lane + 1);
-  lane_ = lane;
 }
 
 Parameter::Parameter(at::Tensor value, at::Tensor rounded, c10::intrusive_ptr<FlatGradients> gradients, int64_t offset)

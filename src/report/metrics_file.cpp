@@ -32,6 +32,7 @@ void MetricsFile::step(const StepRecord& s) {
                                 {"peak_memory_mb", s.peak_memory_mb}};
   add(record, s.at);
   if (s.mfu) record["mfu"] = *s.mfu;
+  if (!s.wait_ms.empty()) record["wait_ms"] = s.wait_ms;
   if (s.memory) {
     for (const auto& [name, bytes] : s.memory->parts()) record["memory_mb"][name] = bytes / 1e6;
   }

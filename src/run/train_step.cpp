@@ -49,6 +49,9 @@ TrainStep::TrainStep(GPT& model, Optimizer& optimizer, GradScaler& scaler, const
       tunes_products_(effective_mode(config, model.config(), model.device()).tunes),
       recorder_(std::move(recorder)),
       division_(std::move(division)),
+      reducer_(model.parameters(), division_),
+      sends_early_(division_.ranks->size() > 1 &&
+                   config.execution.use_compile),  // LibTorch's operators do not tell when
       has_accumulated_(static_cast<size_t>(division_.own_lanes())),
       dropout_seed_(dropout_seed),
       verdict_(ops::new_verdict(model.device())),
@@ -88,20 +91,25 @@ void TrainStep::set_lane(size_t lane) {
   model_.parameters().use_lane(lane);
 }
 
-void TrainStep::accumulate() {
+void TrainStep::accumulate(bool is_last) {
   using enum Recorder::Part;
   const bool is_first = !has_accumulated_[lane_];
   has_accumulated_[lane_] = true;
+  std::function<void(int64_t layer)> layer_done;
+  if (is_last && sends_early_ && !recorder_.records()) {
+    begin_sums();
+    layer_done = [this](int64_t layer) { reducer_.layer_done(layer); };
+  }
   const Recorder::Key key{is_first ? first_micro_batch : later_micro_batch, batch_.inputs.size(0),
                           batch_.inputs.size(1), lane_};
-  const bool was_replayed = recorder_.run(key, [this, is_first] {
+  const bool was_replayed = recorder_.run(key, [&] {
     if (is_first) model_.parameters().clear_gradients(), losses_[lane_].zero_();
-    add_micro_batch();
+    add_micro_batch(layer_done);
   });
   if (was_replayed) model_.parameters().mark_gradients();
 }
 
-void TrainStep::add_micro_batch() {
+void TrainStep::add_micro_batch(const std::function<void(int64_t layer)>& layer_done) {
   const ops::TuneProducts tuning(tunes_products_);
   const at::Tensor upstream = scaler_.scale(share_);
   at::Tensor loss;
@@ -111,36 +119,32 @@ void TrainStep::add_micro_batch() {
                        {.label_smoothing = label_smoothing_,
                         .chunk_rows = loss_chunk_rows_,
                         .upstream = upstream,
-                        .dropout_place = dropout_place_});
+                        .dropout_place = dropout_place_,
+                        .layer_done = layer_done});
   }
   if (has_applied_) kept_bytes_ = std::max(kept_bytes_, tensor_bytes(model_.device()));
   loss.backward(upstream);
   losses_[lane_].add_(loss.detach() * share_);
 }
 
-// The sum of all lanes, the processes' too, into the first. A lane without a micro-batch counts as zeros, whichever process has it.
+// A lane without a micro-batch counts as zeros, whichever process has it.
+void TrainStep::begin_sums() {
+  is_summing_ = true;
+  reducer_.begin(has_accumulated_);
+}
+
+// The sum of all lanes, the processes' too, into the first.
 void TrainStep::sum_up() {
-  const Parameters& parameters = model_.parameters();
-  std::vector<at::Tensor> gradients;
-  for (size_t lane = losses_.size(); lane-- > 0;) {  // the first is in use at the end
-    set_lane(lane);
-    if (!has_accumulated_[lane]) {
-      parameters.mark_gradients();
-      parameters.flat_gradients().zero_();
-      losses_[lane].zero_();
-    }
-    gradients.insert(gradients.begin(), parameters.flat_gradients());
-  }
-  for (size_t count = gradients.size(); count > 1; count = (count + 1) / 2) {
+  if (!std::exchange(is_summing_, false)) reducer_.begin(has_accumulated_);
+  reducer_.finish();
+  for (size_t lane = 0; lane < losses_.size(); ++lane)
+    if (!has_accumulated_[lane]) losses_[lane].zero_();
+  for (size_t count = losses_.size(); count > 1; count = (count + 1) / 2) {
     const size_t kept = (count + 1) / 2;
-    for (size_t i = kept; i < count; ++i) {
-      gradients[i - kept].add_(gradients[i]);
-      losses_[i - kept].add_(losses_[i]);
-    }
+    for (size_t lane = kept; lane < count; ++lane) losses_[lane - kept].add_(losses_[lane]);
   }
-  const bool is_wide = gradients[0].scalar_type() == at::kFloat;
-  division_.ranks->sum(gradients[0], is_wide ? division_.wire : gradients[0].scalar_type());
   division_.ranks->sum(losses_[0]);
+  lane_ = 0;
 }
 
 void TrainStep::apply() {
@@ -186,7 +190,9 @@ std::optional<int64_t> run_update(TrainStep& step, DataLoader& loader, int64_t m
     step.set_lane(division.lane_of(i));
     step.set_micro_batch(static_cast<double>(shape.sequences * shape.length) / static_cast<double>(tokens),
                          first_sample);
-    step.accumulate();
+    // Not earlier, so that all processes begin to send at the same point of the update.
+    const bool is_last = i / division.ranks->size() == (micro_batches - 1) / division.ranks->size();
+    step.accumulate(is_last);
   }
   step.apply();
   return tokens;

@@ -1,12 +1,10 @@
 #include "gpt/train/background_save.h"
 
-#include <ATen/Parallel.h>
-#include <omp.h>
-
 #include <utility>
 
 #include "gpt/checkpoint/checkpoint.h"
 #include "gpt/core/error.h"
+#include "gpt/device/cpu_threads.h"
 
 namespace gpt {
 
@@ -27,9 +25,7 @@ BackgroundSave::Outcome BackgroundSave::take() {
 }
 
 void BackgroundSave::write(Checkpoint state, const Files& files) {
-  // One thread, because training computes with the others; LibTorch sets its own number when a thread asks for it first.
-  (void)at::get_num_threads();
-  omp_set_num_threads(1);
+  use_one_cpu_thread();
   for (const std::string& path : files.paths) {
     if (!files.may_write()) return;
     try {

@@ -3,6 +3,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -204,7 +205,7 @@ bool Trainer::is_logged(int64_t step) const {
 void Trainer::close_log_interval(double learning_rate) {
   StepRecord m;
   m.loss = run_.step().loss().item<double>();  // sync: the log line reads the device, and closes the interval's clock
-  const Mark now{state_.step, tokens_, stopwatch_.running_seconds()};
+  const Mark now{state_.step, tokens_, stopwatch_.running_seconds(), setup_.ranks->seconds_waited()};
   const double seconds = now.seconds - logged_.seconds;
   const bool warm_up = logged_.step < first_step_ + kWarmUpSteps;
   const int64_t steps = now.step - logged_.step, tokens = now.tokens - logged_.tokens;
@@ -227,12 +228,24 @@ void Trainer::close_log_interval(double learning_rate) {
     }
     m.peak_memory_mb = peak_allocated_bytes(device()) / 1e6;
     m.memory = run::measured_memory(state_, run_.step());
+    m.wait_ms = waits((now.waited - logged_.waited) / static_cast<double>(steps));
     write_losses();
     listeners_.step(m);
     last_step_ = m;
     check_skips();
   }
   logged_ = now;
+}
+
+// Of all processes, in ms, from the seconds of this one: the slowest one waits least.
+std::vector<double> Trainer::waits(double own) const {
+  const int64_t processes = setup_.ranks->size();
+  if (processes == 1 || device().is_cuda()) return {};  // a GPU's host does not wait
+  const at::Tensor all = at::zeros({processes}, at::kDouble);
+  all[setup_.ranks->rank()] = 1e3 * own;
+  setup_.ranks->sum(all);
+  const auto* const first = all.const_data_ptr<double>();
+  return {first, first + processes};
 }
 
 void Trainer::check_skips() {

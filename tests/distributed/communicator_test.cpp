@@ -10,6 +10,9 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
 #include "distributed/local_group.h"
 #include "gpt/core/error.h"
 #include "support/expect_error.h"
@@ -83,6 +86,28 @@ TEST(Communicator, LongSumsAreTheSumsOfTheirStretches) {
     EXPECT_TRUE(x.equal(expected));
     // An exchange of half of it, and half of the sum back.
     EXPECT_NEAR(static_cast<double>(group.communicator()->bytes_sent()), 4.0 * kCount, 100);
+  });
+}
+
+// As those of gradients that are completed one after the other, by processes that come at other times.
+TEST(Communicator, SumsAreUnderWayWhileSomethingElseIsDone) {
+  constexpr int64_t kSums = 7;
+  test::in_ranks(3, [&](const Group& group) {
+    const int64_t rank = group.ranks().rank;
+    Communicator& ranks = *group.communicator();
+    for (int round = 0; round < 3; ++round) {
+      std::vector<at::Tensor> begun;
+      for (int64_t i = 0; i < kSums; ++i) {
+        begun.push_back(at::full({1 + 1000 * i}, static_cast<double>(rank + i), i % 2 == 0 ? at::kFloat : at::kDouble));
+        ranks.begin_sum(begun.back(), begun.back().scalar_type());
+        if (rank == i % 3) std::this_thread::sleep_for(std::chrono::milliseconds(3));
+      }
+      ranks.finish_sums();
+      for (int64_t i = 0; i < kSums; ++i)
+        EXPECT_TRUE((begun[static_cast<size_t>(i)] == static_cast<double>(3 + 3 * i)).all().item<bool>()) << i;
+      ranks.finish_sums();  // nothing is under way
+    }
+    EXPECT_GT(ranks.seconds_waited(), 0);
   });
 }
 

@@ -83,6 +83,9 @@ class TestProcesses(unittest.TestCase):
         one = self.train("one").stderr
         two = self.train("two", **{"distributed.processes": 2}).stderr
         steps = [line for line in two.splitlines() if line.startswith("step ")]
+        logged = [record for record in programs.metrics(self.folder / "two") if "step_ms" in record]
+        self.assertTrue(all(len(record["wait_ms"]) == 2 for record in logged), logged)
+        self.assertFalse(any("wait_ms" in record for record in programs.metrics(self.folder / "one")))
         self.assertEqual(len(steps), len([line for line in one.splitlines() if line.startswith("step ")]))
         files = lambda name: sorted(path.name for path in (self.folder / name).iterdir())
         self.assertEqual(files("one"), files("two"))

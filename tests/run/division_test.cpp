@@ -128,6 +128,28 @@ TEST(Division, AnEvaluationThatDrawsMoreCountsEachSequenceOnce) {
   }
 }
 
+double bytes_per_update(const Setup& setup, int64_t updates) {
+  Run run(setup);
+  const int64_t before = setup.ranks->bytes_sent();
+  for (int64_t i = 0; i < updates; ++i) EXPECT_TRUE(run.update([] { return false; }));
+  return static_cast<double>(setup.ranks->bytes_sent() - before) / static_cast<double>(updates);
+}
+
+// An update sends the gradients twice, but for the part that a process adds up itself; a decision and a loss are small.
+TEST(Division, AnUpdateSendsTheGradientsToThoseThatAddThemAndBack) {
+  constexpr int64_t kProcesses = 4;
+  const Corpus corpus = even_corpus();
+  const Config config = config_with(corpus, {});
+  const auto gradients =
+      static_cast<double>(sizeof(float)) * static_cast<double>(flat_layout(parameter_table(config.model)).size);
+  test::in_ranks(kProcesses, [&](const distributed::Group& group) {
+    run::Setup setup{config, corpus, describe_device(at::kCPU), Precision{}};
+    setup.ranks = group.communicator();
+    constexpr double kLoss = 2 * 3 * sizeof(float);  // padded to a number for each process, and sent like gradients
+    EXPECT_EQ(bytes_per_update(setup, 3), 2 * gradients * (kProcesses - 1) / kProcesses + kLoss);
+  });
+}
+
 TEST(Division, AStopInOneProcessStopsAllAtTheSamePoint) {
   std::vector<int64_t> stopped_at(3, -1);
   test::in_ranks(3, [&](const distributed::Group& group) {

@@ -13,4 +13,7 @@ namespace gpt {
 // receive. How long a waiting thread spins before it sleeps is set in core/process and cmake/OpenMP.cmake.
 void use_cpu_threads(int64_t count, int64_t processes = 1);
 
+// In this thread alone, which works while others compute with all.
+void use_one_cpu_thread();
+
 }  // namespace gpt

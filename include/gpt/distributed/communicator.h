@@ -12,6 +12,9 @@
 
 namespace gpt::distributed {
 
+// Tensors are summed in stretches of at most so many bytes, so that one is sent while another is added.
+inline constexpr int64_t kStretchBytes = 25 << 20;
+
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -24,7 +27,12 @@ class Communicator {
   // device of the run or the CPU. The order of the additions depends on the number of processes alone: r and r + n/2 first, then r and
   // r + n/4, and so on, as if one process had added up its parts in that order (add_in_pairs). 16-bit values are added in float32.
   // `wire`: the type in which float32 values travel; what arrives is the same everywhere.
-  virtual void sum(const at::Tensor& x, at::ScalarType wire) = 0;
+  //
+  // It is begun, and is there once finish_sums() returns: until then this process can compute something else, but neither read nor
+  // write x. Nothing else may be called in between but further begin_sum().
+  virtual void begin_sum(const at::Tensor& x, at::ScalarType wire) = 0;
+  virtual void finish_sums() = 0;
+  void sum(const at::Tensor& x, at::ScalarType wire) { begin_sum(x, wire), finish_sums(); }
   void sum(const at::Tensor& x) { sum(x, x.scalar_type()); }
 
   virtual void broadcast(const at::Tensor& x) = 0;  // from the first process, in place; of any type
@@ -33,8 +41,10 @@ class Communicator {
   // result has been called, which waits.
   virtual std::function<void()> begin_largest(const at::Tensor& x) = 0;
 
-  virtual int64_t bytes_sent() const = 0;      // payload, so far
-  virtual int64_t memory_of_sums() const = 0;  // bytes that sum() takes at most beside its tensor, on that one's device
+  virtual int64_t bytes_sent() const = 0;  // payload, so far
+  virtual double seconds_waited()
+      const = 0;  // for sums, so far; where they are those of a GPU, this process hardly waits
+  virtual int64_t memory_of_sums() const = 0;  // bytes that sums take at most beside their tensors, on their device
 };
 
 // For one process.

@@ -11,6 +11,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -37,6 +38,9 @@ struct LossOptions {
   at::Tensor upstream = {};
   // In training mode: what dropout masks follow from, as ops::DropoutSpec has it. Undefined: the same masks in every call.
   at::Tensor dropout_place = {};
+  // Called in the backward pass, with our own operators: the gradients of this layer, and of all that come after it, are complete, but
+  // for a tied head's. Nothing: nobody is told.
+  std::function<void(int64_t layer)> layer_done = {};
 };
 
 class GPT {
@@ -78,9 +82,8 @@ class GPT {
  private:
   struct Transformer;
   GPT(const ModelConfig& config, at::Device device, const ParameterTypes& types);
-  at::Tensor hidden(const at::Tensor& ids,
-                    const at::Tensor& dropout_place = {}) const;  // (B, T, C), what the head takes
-  at::Tensor logits(const at::Tensor& rows) const;                // (..., C) -> (..., V)
+  at::Tensor hidden(const at::Tensor& ids, const LossOptions& options = {}) const;  // (B, T, C), what the head takes
+  at::Tensor logits(const at::Tensor& rows) const;                                  // (..., C) -> (..., V)
 
   ModelConfig config_;
   Parameters parameters_;

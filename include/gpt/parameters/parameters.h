@@ -34,10 +34,11 @@ struct ParameterTypes {
 class FlatGradients : public c10::intrusive_ptr_target {
  public:
   FlatGradients(int64_t size, const at::TensorOptions& options) : size_(size), options_(options), buffers_(1) {}
-  const at::Tensor& buffer();  // (size) of the lane in use, not initialized
+  const at::Tensor& buffer() { return buffer(lane_); }  // (size) of the lane in use, not initialized
+  const at::Tensor& buffer(size_t lane);
   at::ScalarType type() const { return options_.dtype().toScalarType(); }
   size_t lane() const { return lane_; }
-  void use_lane(size_t lane);
+  void use_lane(size_t lane) { lane_ = lane; }
 
  private:
   int64_t size_;
@@ -126,6 +127,8 @@ class Parameters {
   void round_values() const;
   // Throws c10::Error when a parameter has had no contribution since clear_gradients().
   const at::Tensor& flat_gradients() const;
+  // The buffer of a lane, of whose parameters some may have had none.
+  const at::Tensor& gradient_buffer(size_t lane) const { return flat_gradients_->buffer(lane); }
   void clear_gradients() const;
   void mark_gradients() const;  // as contributed to: by operators whose work was replayed without them
   // All that is said of gradients is about the lane in use, which is the first until another is chosen.

@@ -19,7 +19,7 @@ namespace gpt::run {
 struct Division {
   std::shared_ptr<distributed::Communicator> ranks = distributed::alone();
   int64_t lanes = 1;                 // L; where it is less, the number of processes counts
-  at::ScalarType wire = at::kFloat;  // the type in which gradients travel, if theirs is float32
+  at::ScalarType wire = at::kFloat;  // the type in which float32 gradients travel
 
   Division() = default;
   Division(std::shared_ptr<distributed::Communicator> of, const DistributedConfig& config)
@@ -30,6 +30,7 @@ struct Division {
   int64_t own_lanes() const { return std::max<int64_t>(1, lanes / ranks->size()); }
   // Which of this process's lanes a micro-batch of its own belongs to.
   size_t lane_of(int64_t micro_batch) const { return static_cast<size_t>(micro_batch % lanes / ranks->size()); }
+  at::ScalarType wire_of(at::ScalarType gradient) const { return gradient == at::kFloat ? wire : gradient; }
   Dealing dealing(int64_t micro_batches) const { return {ranks->rank(), ranks->size(), micro_batches}; }
 };
 

@@ -22,6 +22,7 @@
 #include "gpt/optim/optimizer.h"
 #include "gpt/run/division.h"
 #include "gpt/run/recorder.h"
+#include "gpt/run/reducer.h"
 
 namespace gpt::run {
 
@@ -41,9 +42,11 @@ class TrainStep {
   void set_micro_batch(double share, int64_t first_sample);
   void set_lane(size_t lane);  // in which it is added up
 
-  void accumulate();  // forward and backward of one micro-batch
-  void apply();       // sum over lanes and processes, clip and optimizer, unless loss or gradients are not finite
-  void abandon();     // instead of apply(): what was accumulated is dropped
+  // Forward and backward of one micro-batch. `is_last`: of this process, while the others compute their last ones, so that gradients can be
+  // sent as they are completed.
+  void accumulate(bool is_last = false);
+  void apply();    // sum over lanes and processes, clip and optimizer, unless loss or gradients are not finite
+  void abandon();  // instead of apply(): what was accumulated is dropped
 
   // An update has begun to change the parameters and has not ended: they are between two states.
   bool is_applying() const { return is_applying_; }
@@ -60,7 +63,8 @@ class TrainStep {
   const at::Tensor& skipped() const { return verdict_.skipped; }
 
  private:
-  void add_micro_batch();
+  void add_micro_batch(const std::function<void(int64_t layer)>& layer_done);
+  void begin_sums();
   void sum_up();
   void update();
 
@@ -76,6 +80,9 @@ class TrainStep {
   std::map<std::pair<int64_t, int64_t>, Batch> batches_;
   Batch batch_;
   Division division_;
+  Reducer reducer_;
+  bool sends_early_;  // gradients, while later ones are computed
+  bool is_summing_ = false;
   size_t lane_ = 0;
   std::vector<bool> has_accumulated_;  // by lane
   bool has_applied_ = false, is_applying_ = false;

@@ -53,6 +53,7 @@ class Trainer {
   bool is_logged(int64_t step) const;
   void close_log_interval(double learning_rate);
   void check_skips();
+  std::vector<double> waits(double own) const;
   void close_epoch();
   void show_progress();
   void periodic_work();  // evaluation, sample, checkpoint: what is due after this step
@@ -91,7 +92,7 @@ class Trainer {
   int64_t first_step_ = 0, tokens_ = 0;  // since this start
   struct Mark {
     int64_t step = 0, tokens = 0;
-    double seconds = 0;
+    double seconds = 0, waited = 0;
   };
   TimingRecord settled_;                                             // all steps that were logged after the warm-up
   Mark logged_, epoch_;                                              // where the log interval and the epoch began

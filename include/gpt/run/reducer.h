@@ -1,0 +1,36 @@
+// The gradients of an update come together: those of this process's lanes, and those of all processes.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "gpt/parameters/parameters.h"
+#include "gpt/run/division.h"
+
+namespace gpt::run {
+
+// Adds stretches of the flat buffer, from its beginning on, because a backward pass completes them in that order: some of them on their way
+// while it computes others.
+class Reducer {
+ public:
+  Reducer(Parameters parameters, Division division);
+
+  // A sum begins. A lane without gradients, by number, counts as zeros. All others are complete but for the one in use, of which
+  // layer_done() will tell. Until finish() nobody may touch what is complete.
+  void begin(const std::vector<bool>& has_gradients);
+  void layer_done(int64_t layer);  // and all that come after it, as LossOptions::layer_done has it
+  void finish();                   // all are done; then the first lane, which is in use, has the sum
+
+ private:
+  void complete(int64_t end);  // of the flat buffer, from its beginning
+  void sum(int64_t begin, int64_t end);
+
+  Parameters parameters_;
+  Division division_;
+  std::vector<int64_t> ends_;  // of each layer's parameters in the flat buffer
+  at::ScalarType wire_;        // the type in which they travel
+  int64_t stretch_;            // how long a stretch is, but for the last one
+  int64_t summed_ = 0;         // up to where sums have begun
+};
+
+}  // namespace gpt::run

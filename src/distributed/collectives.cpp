@@ -1,0 +1,44 @@
+#include "collectives.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <utility>
+
+#include "gpt/core/error.h"
+
+namespace gpt::distributed {
+namespace {
+
+// Between two looks at what the watch knows, while a collective is waited for.
+constexpr std::chrono::milliseconds kLook(250);
+
+}  // namespace
+
+Collectives::Collectives(Backend host, Backend device, const Watch& watch)
+    : host_(std::move(host)), device_(std::move(device)), watch_(watch) {}
+
+void Collectives::wait(const Work& work) const {
+  while (true) {
+    try {
+      work->wait(kLook);
+      return;
+    } catch (const std::exception& error) {
+      if (work->isCompleted()) fail(error);  // otherwise it has only not ended yet
+    }
+    require_all();
+  }
+}
+
+void Collectives::require_all() const {
+  if (const auto lost = watch_.lost()) throw Error(ExitCode::peer, *lost);
+}
+
+// The connection breaks when another process is killed; that one has a name only once the watch knows.
+void Collectives::fail(const std::exception& error) const {
+  if (dynamic_cast<const Error*>(&error)) throw;
+  const std::string lost = watch_.await_lost();
+  throw Error(ExitCode::peer, watch_.lost() ? lost : fmt::format("{}: {}", lost, first_line(error.what())));
+}
+
+}  // namespace gpt::distributed
