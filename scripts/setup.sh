@@ -25,6 +25,9 @@ packages=(g++ python3 python3-venv git ca-certificates libyaml-cpp-dev libcli11-
   nlohmann-json3-dev libxxhash-dev zlib1g-dev libzstd-dev libedit-dev libncurses-dev libbsd-dev libprotozero-dev libjs-dygraphs
   libgtest-dev)
 
+# Starts processes of a run in the tests.
+[[ ! $tests ]] || packages+=(openmpi-bin)
+
 check_machine() {
   [[ $(uname -sm) == "Linux x86_64" ]] || fail "this is $(uname -sm), but gpt-train runs on Linux x86_64"
   command -v apt-get >/dev/null ||

@@ -80,6 +80,8 @@ std::string filter_of(const std::string& folder) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  setenv("TORCH_FR_BUFFER_SIZE", "0",
+         1);  // as the programs do; what c10d records is not safe for processes that are threads
   testing::InitGoogleTest(&argc, argv);
   if (argc == 1) return RUN_ALL_TESTS();
   const std::string filter = filter_of(argv[1]);

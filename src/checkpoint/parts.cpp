@@ -24,8 +24,8 @@ constexpr std::array kTensorTypes = {
     TensorType{at::kLong, "int64", "LongStorage"},
 };
 
-// What a checkpoint consists of, stated once for writing (a const Checkpoint) and reading: `visit` is called with the name and the place of every
-// tensor, of a group of tensors whose records are named GROUP/NAME, or of the optimizer's groups, which are its slots.
+// What a checkpoint consists of, stated once for writing (a const Checkpoint) and reading: `visit` is called with the name and the place
+// of every tensor, of a group of tensors whose records are named GROUP/NAME, or of the optimizer's groups, which are its slots.
 template <typename AnyCheckpoint, typename Visitor>
 void visit_tensors(AnyCheckpoint& checkpoint, Visitor&& visit) {
   visit("model", checkpoint.model);

@@ -27,6 +27,15 @@ std::vector<Option> options(DistributedConfig& c) {
        .target = choice(c.reduce_dtype, {{"float32", ReduceDtype::float32}, {"bfloat16", ReduceDtype::bfloat16}}),
        .help = "type in which gradients are sent; bfloat16 halves the bytes, and sums stay float32",
        .safe_on_resume = true},
+      {.name = "zero",
+       .target = &c.zero,
+       .help =
+           "1 = ZeRO stage 1: each process keeps the optimizer's state of its part of the parameters alone, updates that part and sends it "
+           "to the others; 0 = each keeps all of it",
+       .min = 0,
+       .max = 1,
+       .aliases = {{"zero_stage"}},
+       .safe_on_resume = true},
       {.name = "timeout",
        .target = &c.timeout,
        .help = "seconds of silence after which a process counts as lost",

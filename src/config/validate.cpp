@@ -261,6 +261,10 @@ void validate_distributed(const Config& config, const Faults& faults) {
         {"distributed.lanes", "distributed.reduce_dtype"},
         "lanes give equal bits only where float32 gradients are sent; leave out lanes or reduce_dtype bfloat16");
   }
+  if (d.zero > 0 && !t.optimizer.fused_adamw) {
+    faults.fail({"distributed.zero", "training.fused_adamw"},
+                "only fused AdamW can update a part of the parameters; set fused_adamw to true, or zero to 0");
+  }
   if (d.min_processes && d.processes > 0 && *d.min_processes > d.processes) {
     faults.fail({"distributed.min_processes", "distributed.processes"},
                 fmt::format("min_processes {} is more than processes {}", *d.min_processes, d.processes));

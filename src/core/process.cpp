@@ -130,6 +130,7 @@ void set_environment() {
   setenv("CUDA_MODULE_LOADING", "LAZY", 0);  // kernels are loaded when first used: a faster start and less memory
   // perf: OPT-7. A thread that waits for others spins this many milliseconds before it sleeps; LLVM's OpenMP reads it.
   if (!std::getenv("OMP_WAIT_POLICY")) setenv("KMP_BLOCKTIME", "1", 0);
+  setenv("TORCH_FR_BUFFER_SIZE", "0", 0);  // c10d records collectives, for dumps that nobody reads
 }
 
 // In one line, unless the user asks for LibTorch's backtrace.

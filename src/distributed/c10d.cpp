@@ -22,12 +22,15 @@ constexpr std::chrono::hours kNoLimit(24 * 365);
 
 Backend connect_gloo(const Ranks& ranks, const c10::intrusive_ptr<c10d::Store>& store, const std::string& address) {
   constexpr int kConnections = 4;  // to each process, because one alone does not fill the line
-  const auto options = c10d::ProcessGroupGloo::Options::create(kNoLimit);
+  constexpr std::chrono::minutes kToConnect(1);
+  const auto options = c10d::ProcessGroupGloo::Options::create(kToConnect);
   const auto device = c10d::ProcessGroupGloo::createDeviceForHostname(address);
   options->devices.assign(kConnections, device);
   options->threads = kConnections;
-  return c10::make_intrusive<c10d::ProcessGroupGloo>(store, static_cast<int>(ranks.rank), static_cast<int>(ranks.size),
-                                                     options);
+  const auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(store, static_cast<int>(ranks.rank),
+                                                                static_cast<int>(ranks.size), options);
+  gloo->setTimeout(kNoLimit);
+  return gloo;
 }
 
 // Where the device is the CPU: none.
@@ -49,9 +52,7 @@ Backend connect_nccl([[maybe_unused]] const Ranks& ranks, [[maybe_unused]] const
 class C10d : public Communicator {
  public:
   C10d(const Ranks& ranks, Backend host, Backend device, at::Device where, const Watch& watch)
-      : ranks_(ranks),
-        collectives_(std::move(host), std::move(device), watch),
-        sums_(collectives_, ranks.size, where) {}
+      : ranks_(ranks), collectives_(std::move(host), std::move(device), watch), sums_(collectives_, ranks, where) {}
 
   int64_t rank() const override { return ranks_.rank; }
   int64_t size() const override { return ranks_.size; }
@@ -59,15 +60,17 @@ class C10d : public Communicator {
   double seconds_waited() const override { return sums_.seconds_waited(); }
   int64_t memory_of_sums() const override { return Sums::memory(); }
 
-  void begin_sum(const at::Tensor& x, at::ScalarType wire) override { sums_.begin(x, wire); }
-  void finish_sums() override { sums_.finish(); }
+  void begin_sum(const at::Tensor& x, at::ScalarType wire) override { sums_.begin_sum(x, wire); }
+  void begin_sum_of_part(const at::Tensor& x, at::ScalarType wire) override { sums_.begin_sum_of_part(x, wire); }
+  void begin_gather(const at::Tensor& x) override { sums_.begin_gather(x); }
+  void finish() override { sums_.finish(); }
 
   void broadcast(const at::Tensor& x) override {
     TORCH_CHECK(x.is_contiguous(), "broadcast: the tensor must be contiguous");
     if (x.numel() == 0) return;
     std::vector<at::Tensor> tensors{x.detach().view({-1}).view(at::kByte)};  // so that every type can be sent
     if (ranks_.is_first()) bytes_broadcast_ += static_cast<int64_t>(x.nbytes());
-    collectives_.wait(collectives_.begin([&] { return collectives_.backend_of(x).broadcast(tensors); }));
+    collectives_.wait_on_host(collectives_.begin([&] { return collectives_.backend_of(x).broadcast(tensors); }), x);
   }
 
   std::function<void()> begin_largest(const at::Tensor& x) override {
@@ -75,7 +78,7 @@ class C10d : public Communicator {
     c10d::AllreduceOptions options;
     options.reduceOp = c10d::ReduceOp::MAX;
     const Work work = collectives_.begin([&] { return collectives_.host().allreduce(tensors, options); });
-    return [this, work] { collectives_.wait(work); };
+    return [this, work, x] { collectives_.wait(work, x); };
   }
 
  private:

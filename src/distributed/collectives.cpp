@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <thread>
 #include <utility>
 
 #include "gpt/core/error.h"
@@ -12,22 +13,32 @@ namespace {
 
 // Between two looks at what the watch knows, while a collective is waited for.
 constexpr std::chrono::milliseconds kLook(250);
+// Between two questions whether a GPU is done, which take no time.
+constexpr std::chrono::microseconds kGlance(100);
 
 }  // namespace
 
 Collectives::Collectives(Backend host, Backend device, const Watch& watch)
     : host_(std::move(host)), device_(std::move(device)), watch_(watch) {}
 
-void Collectives::wait(const Work& work) const {
+void Collectives::wait(const Work& work, const at::Tensor& x) const {
+  if (!x.is_cpu())
+    return work->synchronize();  // wait() with a limit would block the host, and end NCCL when the limit is reached
   while (true) {
+    const bool had_ended = work->isCompleted();
     try {
       work->wait(kLook);
       return;
     } catch (const std::exception& error) {
-      if (work->isCompleted()) fail(error);  // otherwise it has only not ended yet
+      if (had_ended) fail(error);  // otherwise the limit may be all that was reached
     }
     require_all();
   }
+}
+
+void Collectives::wait_on_host(const Work& work, const at::Tensor& x) const {
+  wait(work, x);
+  for (; !work->isCompleted(); std::this_thread::sleep_for(kGlance)) require_all();
 }
 
 void Collectives::require_all() const {

@@ -20,7 +20,7 @@ class Collectives {
   c10d::Backend& backend_of(const at::Tensor& x) const { return x.is_cpu() ? *host_ : *device_; }
   c10d::Backend& host() const { return *host_; }
 
-  // start() calls a backend. Both throw gpt::Error(peer), which names the process that is lost.
+  // start() calls a backend for tensor x. All throw gpt::Error(peer), which names the process that is lost.
   template <typename Start>
   Work begin(const Start& start) const {
     require_all();
@@ -28,10 +28,13 @@ class Collectives {
       return start();
     } catch (const std::exception& error) { fail(error); }
   }
-  void wait(const Work& work) const;
+  // Until it is done: in the host's time, looking after the others. What a GPU does is waited for by its current stream instead.
+  void wait(const Work& work, const at::Tensor& x) const;
+  // As wait(), also for a GPU.
+  void wait_on_host(const Work& work, const at::Tensor& x) const;
+  void require_all() const;  // throws where another process is lost
 
  private:
-  void require_all() const;
   [[noreturn]] void fail(const std::exception& error) const;
 
   const Backend host_, device_;

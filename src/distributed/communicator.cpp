@@ -1,5 +1,9 @@
 #include "gpt/distributed/communicator.h"
 
+#include <algorithm>
+
+#include "gpt/layout/alignment.h"
+
 namespace gpt::distributed {
 namespace {
 
@@ -8,7 +12,9 @@ class Alone : public Communicator {
   int64_t rank() const override { return 0; }
   int64_t size() const override { return 1; }
   void begin_sum(const at::Tensor&, at::ScalarType) override {}
-  void finish_sums() override {}
+  void begin_sum_of_part(const at::Tensor&, at::ScalarType) override {}
+  void begin_gather(const at::Tensor&) override {}
+  void finish() override {}
   void broadcast(const at::Tensor&) override {}
   std::function<void()> begin_largest(const at::Tensor&) override {
     return [] {};
@@ -21,6 +27,12 @@ class Alone : public Communicator {
 }  // namespace
 
 std::shared_ptr<Communicator> alone() { return std::make_shared<Alone>(); }
+
+Part part_of(int64_t count, int64_t rank, int64_t size) {
+  const int64_t unit = count % kParameterAlignment == 0 ? kParameterAlignment : 1, units = count / unit;
+  const int64_t length = (units + size - 1) / size * unit;
+  return {std::min(count, rank * length), std::min(count, (rank + 1) * length)};
+}
 
 void add_in_pairs(const at::Tensor& parts) {
   for (int64_t count = parts.size(0); count > 1;) {

@@ -103,6 +103,13 @@ struct Group::Impl {
     }
   }
 
+  // Who left before could not be told from one who never came.
+  void await_connected() const {
+    const auto key = [](int64_t rank) { return fmt::format("connected/{}", rank); };
+    say(key(ranks.rank), "");
+    for (int64_t rank = 0; rank < ranks.size; ++rank) (void)hear(key(rank));
+  }
+
   void meet(at::Device device, std::chrono::duration<double> timeout) {
     if (ranks.is_first()) {
       watch = std::make_unique<Watch>(ranks, timeout);
@@ -112,6 +119,7 @@ struct Group::Impl {
       watch = std::make_unique<Watch>(ranks, timeout, hear("watch"));
     }
     communicator = connect(ranks, store, device, own_address(ranks), *watch);
+    await_connected();
     constexpr std::chrono::seconds kToAnswer(5);
     store->setTimeout(kToAnswer);  // a store that does not answer from here on has gone with the first process
   }

@@ -16,11 +16,15 @@
 namespace gpt::distributed {
 namespace {
 
+// Between two questions whether the GPU is done.
+constexpr std::chrono::microseconds kGlance(100);
+
+// A buffer of bytes, so that tensors of all types use it.
 at::Tensor reuse(at::Tensor& buffer, int64_t count, const at::TensorOptions& options) {
-  if (!buffer.defined() || buffer.numel() < count || buffer.scalar_type() != options.dtype().toScalarType() ||
-      buffer.device() != options.device())
-    buffer = at::empty({count}, options);
-  return buffer.narrow(0, 0, count);
+  const auto type = options.dtype().toScalarType();
+  const int64_t bytes = count * static_cast<int64_t>(c10::elementSize(type));
+  if (!buffer.defined() || buffer.numel() < bytes) buffer = at::empty({bytes}, options.dtype(at::kByte));
+  return buffer.narrow(0, 0, bytes).view(type);
 }
 
 // What the stream has been given so far. Null on a CPU, which does nothing later.
@@ -38,8 +42,8 @@ std::optional<c10::Stream> current_stream(at::Device device) {
 
 }  // namespace
 
-Sums::Sums(const Collectives& collectives, int64_t size, at::Device device)
-    : collectives_(collectives), size_(size), device_(device) {
+Sums::Sums(const Collectives& collectives, const Ranks& ranks, at::Device device)
+    : collectives_(collectives), ranks_(ranks), device_(device) {
   if (!device.is_cpu()) stream_ = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
   thread_ = std::thread([this] { work(); });
 }
@@ -53,15 +57,26 @@ Sums::~Sums() {
   thread_.join();
 }
 
-int64_t Sums::memory() { return 2 * static_cast<int64_t>(kInFlight) * kStretchBytes; }
+// What is sent, what arrives, and what becomes of it: this process's part, or what 16-bit values are added in.
+int64_t Sums::memory() { return 3 * static_cast<int64_t>(kInFlight) * kStretchBytes; }
 
-void Sums::begin(const at::Tensor& x, at::ScalarType wire) {
+void Sums::begin_sum(const at::Tensor& x, at::ScalarType wire) {
   TORCH_CHECK(x.is_contiguous(), "sum: the tensor must be contiguous");
   const at::Tensor flat = x.detach().view({-1});
   const auto ready = x.is_cpu() ? nullptr : mark(current_stream(device_));
   const int64_t step = kStretchBytes / static_cast<int64_t>(c10::elementSize(wire));
   for (int64_t first = 0; first < flat.numel(); first += step)
-    tell({flat.slice(0, first, std::min(first + step, flat.numel())), wire, ready});
+    tell({Kind::sum, flat.slice(0, first, std::min(first + step, flat.numel())), wire, ready});
+}
+
+void Sums::begin_sum_of_part(const at::Tensor& x, at::ScalarType wire) { tell_stretch(Kind::sum_of_part, x, wire); }
+
+void Sums::begin_gather(const at::Tensor& x) { tell_stretch(Kind::gather, x, x.scalar_type()); }
+
+void Sums::tell_stretch(Kind kind, const at::Tensor& x, at::ScalarType wire) {
+  TORCH_CHECK(x.dim() == 1 && x.is_contiguous() && x.nbytes() <= kStretchBytes, "a stretch has at most ", kStretchBytes,
+              " bytes in a row");
+  tell({kind, x.detach(), wire, x.is_cpu() ? nullptr : mark(current_stream(device_))});
 }
 
 void Sums::tell(Task task) {
@@ -75,19 +90,22 @@ void Sums::finish() {
   if (std::exchange(is_idle_, true)) return;
   const auto begin = std::chrono::steady_clock::now();
   std::unique_lock lock(mutex_);
-  tasks_.emplace_back();
+  tasks_.push_back({Kind::end_all});
   changed_.notify_all();
   changed_.wait(lock, [this] { return has_ended_all_; });
   has_ended_all_ = false;
   seconds_waited_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (error_) std::rethrow_exception(error_);
-  if (done_) done_->block(*current_stream(device_));
+  if (!done_) return;
+  done_->block(*current_stream(device_));
+  // Later the host would wait in the driver, where it could not learn that another process is lost.
+  for (; !done_->query(); std::this_thread::sleep_for(kGlance)) collectives_.require_all();
 }
 
 std::optional<Sums::Task> Sums::next_task() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return is_closing_ || !tasks_.empty(); });
-  if (tasks_.empty()) return std::nullopt;
+  if (is_closing_) return std::nullopt;
   Task task = std::move(tasks_.front());
   tasks_.pop_front();
   return task;
@@ -104,7 +122,7 @@ void Sums::work() {
       const std::lock_guard lock(mutex_);
       error_ = std::current_exception();
     }
-    if (task->stretch.defined()) continue;
+    if (task->kind != Kind::end_all) continue;
     const std::lock_guard lock(mutex_);
     has_ended_all_ = true;
     changed_.notify_all();
@@ -112,46 +130,61 @@ void Sums::work() {
 }
 
 void Sums::run(const Task& task) {
-  if (!task.stretch.defined()) return end_all();
+  if (task.kind == Kind::end_all) return end_all();
   if (task.ready) task.ready->block(*stream_);
   if (begun_ >= static_cast<int64_t>(kInFlight)) end(bucket(begun_));
-  begin_exchange(bucket(begun_), task);
+  begin(bucket(begun_), task);
   if (begun_ > 0) add(bucket(begun_ - 1));
   ++begun_;
 }
 
-void Sums::begin_exchange(Bucket& bucket, const Task& task) {
-  const int64_t count = task.stretch.numel(), padded = at::divup(count, size_) * size_;
-  const auto options = task.stretch.options().dtype(task.wire);
+void Sums::begin(Bucket& bucket, const Task& task) {
+  bucket.kind = task.kind;
   bucket.stretch = bucket.sent = task.stretch;
+  const int64_t count = task.stretch.numel(), padded = part_of(count, 0, ranks_.size).end * ranks_.size;
   if (padded != count || task.wire != task.stretch.scalar_type()) {
-    bucket.sent = reuse(bucket.send_buffer, padded, options);
+    bucket.sent = reuse(bucket.buffers(task.stretch).sent, padded, task.stretch.options().dtype(task.wire));
     bucket.sent.narrow(0, 0, count).copy_(task.stretch);
     bucket.sent.narrow(0, count, padded - count).zero_();
   }
-  bucket.received = reuse(bucket.receive_buffer, padded, options);
+  if (task.kind != Kind::gather) return exchange(bucket);
+  bucket.own = bucket.sent.view({ranks_.size, -1})[ranks_.rank].clone();
+  gather(bucket);
+}
+
+void Sums::exchange(Bucket& bucket) {
+  bucket.received = reuse(bucket.buffers(bucket.sent).received, bucket.sent.numel(), bucket.sent.options());
   std::vector<int64_t> even;
   bucket.exchange = collectives_.begin(
       [&] { return collectives_.backend_of(bucket.sent).alltoall_base(bucket.received, bucket.sent, even, even); });
   count_part(bucket);
 }
 
-void Sums::add(Bucket& bucket) {
-  collectives_.wait(bucket.exchange);
-  const at::Tensor parts = bucket.received.view({size_, -1});
-  const bool is_narrow = c10::elementSize(parts.scalar_type()) < 4;
-  const at::Tensor sums = is_narrow ? parts.to(at::kFloat) : parts;
-  add_in_pairs(sums);
-  bucket.own = sums[0].to(parts.scalar_type());
+void Sums::gather(Bucket& bucket) {
   bucket.gather =
       collectives_.begin([&] { return collectives_.backend_of(bucket.sent)._allgather_base(bucket.sent, bucket.own); });
   count_part(bucket);
 }
 
+void Sums::add(Bucket& bucket) {
+  if (bucket.kind == Kind::gather) return;
+  collectives_.wait(bucket.exchange, bucket.sent);
+  const at::Tensor parts = bucket.received.view({ranks_.size, -1});
+  const bool is_narrow = c10::elementSize(parts.scalar_type()) < 4;
+  const at::Tensor sums = is_narrow ? parts.to(at::kFloat) : parts;
+  add_in_pairs(sums);
+  bucket.own = sums[0].to(parts.scalar_type());
+  if (bucket.kind == Kind::sum) return gather(bucket);
+  const auto [begin, end] = part_of(bucket.stretch.numel(), ranks_.rank, ranks_.size);
+  bucket.stretch.slice(0, begin, end).copy_(bucket.own.narrow(0, 0, end - begin));
+}
+
 void Sums::end(Bucket& bucket) {
-  collectives_.wait(bucket.gather);
-  if (bucket.sent.data_ptr() != bucket.stretch.data_ptr())
-    bucket.stretch.copy_(bucket.sent.narrow(0, 0, bucket.stretch.numel()));
+  if (bucket.gather) {
+    collectives_.wait(bucket.gather, bucket.sent);
+    if (bucket.sent.data_ptr() != bucket.stretch.data_ptr())
+      bucket.stretch.copy_(bucket.sent.narrow(0, 0, bucket.stretch.numel()));
+  }
   bucket.stretch = bucket.sent = bucket.received = bucket.own = at::Tensor();
   bucket.exchange = bucket.gather = {};
 }
@@ -163,9 +196,9 @@ void Sums::end_all() {
   done_ = mark(stream_);
 }
 
-// One part of a bucket goes to each of the others.
+// A part of what is sent goes to each of the others.
 void Sums::count_part(const Bucket& bucket) {
-  bytes_sent_ += static_cast<int64_t>(bucket.sent.nbytes()) * (size_ - 1) / size_;
+  bytes_sent_ += static_cast<int64_t>(bucket.sent.nbytes()) * (ranks_.size - 1) / ranks_.size;
 }
 
 }  // namespace gpt::distributed

@@ -1,4 +1,4 @@
-// Sums over processes. A thread computes them, so that this process can compute something else meanwhile.
+// Sums over processes, and parts that are brought together. A thread does it, so that this process can compute something else meanwhile.
 #pragma once
 
 #include <c10/core/Event.h>
@@ -15,20 +15,25 @@
 #include <thread>
 
 #include "collectives.h"
+#include "gpt/distributed/communicator.h"
+#include "gpt/distributed/ranks.h"
 
 namespace gpt::distributed {
 
-// Every process adds up its part of each stretch, which the others send to it, and sends the sum to them. A stretch is added and sent back
-// when the next one has been sent, or at finish(): so all processes call the backend in the same order, whenever they get there.
+// Every process adds up its part of each stretch, which the others send to it, and may send the sum to them. A stretch is added when the
+// next one is on its way, or at finish(): so all processes call the backend in the same order, whenever they get there.
 class Sums {
  public:
-  Sums(const Collectives& collectives, int64_t size, at::Device device);
+  Sums(const Collectives& collectives, const Ranks& ranks, at::Device device);
   ~Sums();
   Sums(const Sums&) = delete;
   Sums& operator=(const Sums&) = delete;
 
-  void begin(const at::Tensor& x, at::ScalarType wire);  // as Communicator::begin_sum()
-  void finish();                                         // as Communicator::finish_sums()
+  // As the functions of Communicator.
+  void begin_sum(const at::Tensor& x, at::ScalarType wire);
+  void begin_sum_of_part(const at::Tensor& x, at::ScalarType wire);
+  void begin_gather(const at::Tensor& x);
+  void finish();
 
   int64_t bytes_sent() const { return bytes_sent_; }
   double seconds_waited() const { return seconds_waited_; }
@@ -37,27 +42,36 @@ class Sums {
  private:
   static constexpr size_t kInFlight = 3;
 
-  // What the thread is told: a stretch of a tensor to sum, of the device's values from `ready` on; or, undefined, to end all that it has begun.
+  enum class Kind { sum, sum_of_part, gather, end_all };
+  // What the thread is told to begin, or to end all that it has begun.
   struct Task {
-    at::Tensor stretch;  // (n)
+    Kind kind;
+    at::Tensor stretch = {};  // (n), whose values are there from `ready` on
     at::ScalarType wire = at::kFloat;
-    std::shared_ptr<c10::Event> ready;  // null on a CPU
+    std::shared_ptr<c10::Event> ready = {};  // null on a CPU
   };
   // A stretch that is under way. Its memory stays for the next one.
   struct Bucket {
+    Kind kind = Kind::sum;
     at::Tensor stretch;
-    at::Tensor sent,
-        received;  // (n) of the type that travels, n divisible by the number of processes; `sent` may be the stretch itself
-    at::Tensor own;  // the sum of this process's part
-    at::Tensor send_buffer, receive_buffer;
+    // In the type that travels, with a part of the same length for each process. `sent` may be the stretch itself.
+    at::Tensor sent, received;
+    at::Tensor own;  // this process's part
     Work exchange, gather;
+    struct Buffers {
+      at::Tensor sent, received;
+    } of_host, of_device;
+    Buffers& buffers(const at::Tensor& x) { return x.is_cpu() ? of_host : of_device; }
   };
 
+  void tell_stretch(Kind kind, const at::Tensor& x, at::ScalarType wire);
   void tell(Task task);
   std::optional<Task> next_task();  // waits for it; nothing at the end
   void work();
   void run(const Task& task);
-  void begin_exchange(Bucket& bucket, const Task& task);
+  void begin(Bucket& bucket, const Task& task);
+  void exchange(Bucket& bucket);
+  void gather(Bucket& bucket);
   void add(Bucket& bucket);
   void end(Bucket& bucket);
   void end_all();
@@ -65,7 +79,7 @@ class Sums {
   Bucket& bucket(int64_t i) { return buckets_[static_cast<size_t>(i) % kInFlight]; }
 
   const Collectives& collectives_;
-  const int64_t size_;
+  const Ranks ranks_;
   const at::Device device_;
   bool is_idle_ = true;  // nothing was begun since finish()
   double seconds_waited_ = 0;

@@ -37,8 +37,8 @@ std::string new_token() {
   return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
 }
 
-// The messages, each a line: who somebody is, that somebody is there, ends as it should, ends because of an error, or warns of something, and,
-// from the first process, which one is lost.
+// The messages, each a line: who somebody is, that somebody is there, ends as it should, ends because of an error, or warns of something,
+// and, from the first process, which one is lost.
 constexpr std::string_view kHello = "hello ", kBeat = "beat", kEnd = "end", kFault = "fault ", kLost = "lost ",
                            kWarning = "warning ";
 

@@ -70,8 +70,9 @@ at::Tensor add_norm_backward(const Normalization& norm, const Dropout& dropout, 
 // (n, parameters or more, C), each row of which is contiguous.
 void add_row_sums(c10::ArrayRef<Parameter> parameters, const at::Tensor& parts);
 
-// As ops::flat_norm().
+// As ops::flat_norm() and ops::block_norms().
 at::Tensor flat_norm(const at::Tensor& values);
+at::Tensor block_norms(const at::Tensor& values);
 
 // As ops::judge().
 void judge(const Evidence& evidence, double max_norm, const Verdict& verdict, const UpdateCounts& counts);

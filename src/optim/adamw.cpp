@@ -6,6 +6,8 @@
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+
 #include "gpt/core/log.h"
 #include "gpt/device/device.h"
 #include "gpt/device/memory.h"
@@ -30,6 +32,18 @@ std::vector<ParameterRow> rows_with_maxima(const std::vector<ParameterRow>& rows
   return result;
 }
 
+// What of the ranges lies in the spans; both are in the order of the buffer.
+std::vector<StateRange> within(const std::vector<FlatSpan>& spans, const std::vector<StateRange>& ranges) {
+  std::vector<StateRange> parts;
+  for (const auto& [begin, end] : spans) {
+    for (StateRange part : ranges) {
+      part.begin = std::max(part.begin, begin), part.end = std::min(part.end, end);
+      if (part.begin < part.end) parts.push_back(part);
+    }
+  }
+  return parts;
+}
+
 at::Tensor zeros_for(const StateRange& range, const OptimizerSlot& slot, at::Device device) {
   const int64_t count = (range.end - range.begin) / slot.values;
   return range.is_on_host ? zeros_on_host(count, slot.dtype, device)
@@ -48,12 +62,13 @@ std::string_view AdamW::name(const OptimizerConfig& config) {
   return "fused AdamW";
 }
 
-AdamW::AdamW(const Parameters& parameters, const OptimizerConfig& config) : parameters_(parameters), config_(config) {
+AdamW::AdamW(const Parameters& parameters, const OptimizerConfig& config, const std::vector<FlatSpan>& spans)
+    : parameters_(parameters), config_(config) {
   TORCH_CHECK(config.fused_adamw || parameters.flat_values().scalar_type() == at::kFloat,
               "AdamW: only the kernel updates values of 16 bits alone");
   const auto options = at::TensorOptions(parameters.device());
-  for (const StateRange& range : state_ranges(parameters.rows(), parameters.layout(), config)) {
-    Moments& moments = moments_.emplace_back(Moments{range, {}});
+  for (const StateRange& range : within(spans, state_ranges(parameters.rows(), parameters.layout(), config))) {
+    StateStretch& moments = moments_.emplace_back(StateStretch{range, {}});
     for (const OptimizerSlot& slot : optimizer_slots(range.dtype))
       moments.slots.push_back(zeros_for(range, slot, parameters.device()));
     // What pads a block must never be its largest value.
@@ -120,45 +135,41 @@ void AdamW::step_by_operators(const at::Tensor& learning_rate, const at::Tensor&
   parameters_.round_values();
 }
 
-const AdamW::Moments& AdamW::moments_of(size_t row) const {
-  const int64_t offset = parameters_.layout().offsets[row];
-  for (const Moments& moments : moments_)
-    if (offset < moments.range.end) return moments;
-  TORCH_CHECK(false, "AdamW: no state at ", offset);
+StateBytes AdamW::bytes() const {
+  StateBytes all;
+  for (const StateStretch& stretch : moments_) all.device += stretch.bytes().device, all.host += stretch.bytes().host;
+  return all;
 }
-
-std::vector<at::Tensor> AdamW::slots_of(size_t row) const {
-  const auto& [range, tensors] = moments_of(row);
-  const ParameterRow& parameter = parameters_.rows()[row];
-  std::vector<at::Tensor> result;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const OptimizerSlot& slot = optimizer_slots(range.dtype)[i];
-    const std::vector<int64_t> shape = slot.shape(parameter);
-    const int64_t begin = (parameters_.layout().offsets[row] - range.begin) / slot.values;
-    result.push_back(tensors[i].narrow(0, begin, c10::multiply_integers(shape)).view(shape));
-  }
-  return result;
-}
-
-StateBytes AdamW::bytes() const { return state_bytes(parameters_.rows(), parameters_.layout(), config_); }
 
 void AdamW::wait_for_moments() const {
   if (parameters_.device().is_cuda() && config_.offload > 0)
     synchronize(parameters_.device());  // sync: the host reads them
 }
 
-OptimizerState AdamW::state() const {
+const std::vector<StateStretch>& AdamW::stretches() const {
   wait_for_moments();
-  OptimizerState state;
-  for (size_t row = 0; row < parameters_.rows().size(); ++row) {
-    const std::vector<at::Tensor> tensors = slots_of(row);
-    for (size_t i = 0; i < tensors.size(); ++i) {
-      const OptimizerSlot& slot = optimizer_slots(moments_of(row).range.dtype)[i];
-      state.slot(slot.name).emplace_back(parameters_.rows()[row].name, tensors[i]);
-    }
+  return moments_;
+}
+
+OptimizerState AdamW::state() const {
+  return named_state(parameters_.rows(), parameters_.layout(), stretches(), step_count_);
+}
+
+// What of a row's moment is in the stretches, which may be parts of it.
+void AdamW::load_row(size_t row, size_t moment, const ops::QuantizedMoments& from) {
+  const int64_t begin = parameters_.layout().offsets[row], end = begin + parameters_.rows()[row].count();
+  for (const auto& [range, slots] : moments_) {
+    const int64_t first = std::max(begin, range.begin), last = std::min(end, range.end);
+    if (first >= last) continue;
+    const auto copy = [&](const at::Tensor& of_row, size_t slot) {
+      const int64_t values = optimizer_slots(range.dtype)[slot].values, count = at::divup(last - first, values);
+      slots[slot]
+          .narrow(0, (first - range.begin) / values, count)
+          .copy_(of_row.flatten().narrow(0, (first - begin) / values, count));
+    };
+    copy(from.codes, moment);
+    if (from.maxima.defined()) copy(from.maxima, kMoments + moment);
   }
-  state.step_count = step_count_;
-  return state;
 }
 
 void AdamW::load(const OptimizerState& from) {
@@ -173,17 +184,16 @@ void AdamW::load(const OptimizerState& from) {
     const ops::MomentKind kind = moment == 0 ? ops::MomentKind::first : ops::MomentKind::second;
     auto next_maxima = maxima.begin();
     for (size_t row = 0; row < rows.size(); ++row) {
-      const std::vector<at::Tensor> to = slots_of(row);
+      const at::ScalarType type = optimizer_slots(state_dtype(rows[row], config_))[moment].dtype;
       ops::QuantizedMoments codes{tensors[row], {}};
       if (tensors[row].scalar_type() == at::kByte) codes.maxima = *next_maxima++;
-      if (tensors[row].scalar_type() != to[moment].scalar_type()) {
+      if (tensors[row].scalar_type() != type) {
         is_converted = true;
         const at::Tensor values = codes.maxima.defined() ? ops::dequantized(codes, kind) : tensors[row];
         codes = {values, {}};
-        if (to[moment].scalar_type() == at::kByte) codes = ops::quantized(values, kind);
+        if (type == at::kByte) codes = ops::quantized(values, kind);
       }
-      to[moment].copy_(codes.codes);
-      if (codes.maxima.defined()) to[kMoments + moment].copy_(codes.maxima);
+      load_row(row, moment, codes);
     }
   }
   step_count_.copy_(from.step_count);

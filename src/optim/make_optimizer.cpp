@@ -4,8 +4,9 @@
 
 namespace gpt {
 
-std::unique_ptr<Optimizer> make_optimizer(const Parameters& parameters, const OptimizerConfig& config) {
-  return std::make_unique<AdamW>(parameters, config);
+std::unique_ptr<Optimizer> make_optimizer(const Parameters& parameters, const OptimizerConfig& config,
+                                          const std::vector<FlatSpan>& spans) {
+  return std::make_unique<AdamW>(parameters, config, spans);
 }
 
 std::string name_of_optimizer(const OptimizerConfig& config) { return std::string(AdamW::name(config)); }

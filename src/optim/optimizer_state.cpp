@@ -1,5 +1,7 @@
 #include "gpt/optim/optimizer_state.h"
 
+#include <c10/util/accumulate.h>
+
 #include <algorithm>
 
 namespace gpt {
@@ -45,6 +47,13 @@ std::vector<StateRange> state_ranges(const std::vector<ParameterRow>& rows, cons
   return ranges;
 }
 
+StateBytes StateStretch::bytes() const {
+  StateBytes bytes;
+  for (const at::Tensor& slot : slots)
+    (range.is_on_host ? bytes.host : bytes.device) += static_cast<int64_t>(slot.nbytes());
+  return bytes;
+}
+
 StateBytes state_bytes(const std::vector<ParameterRow>& rows, const FlatLayout& layout, const OptimizerConfig& config) {
   StateBytes bytes;
   for (const StateRange& range : state_ranges(rows, layout, config)) {
@@ -54,6 +63,39 @@ StateBytes state_bytes(const std::vector<ParameterRow>& rows, const FlatLayout& 
     }
   }
   return bytes;
+}
+
+namespace {
+
+// Of the row that begins at `offset`, which lies in one stretch.
+std::vector<at::Tensor> slots_of(const ParameterRow& row, int64_t offset, const StateStretch& stretch) {
+  std::vector<at::Tensor> result;
+  for (size_t i = 0; i < stretch.slots.size(); ++i) {
+    const OptimizerSlot& slot = optimizer_slots(stretch.range.dtype)[i];
+    const std::vector<int64_t> shape = slot.shape(row);
+    const int64_t begin = (offset - stretch.range.begin) / slot.values;
+    result.push_back(stretch.slots[i].narrow(0, begin, c10::multiply_integers(shape)).view(shape));
+  }
+  return result;
+}
+
+}  // namespace
+
+OptimizerState named_state(const std::vector<ParameterRow>& rows, const FlatLayout& layout,
+                           std::span<const StateStretch> stretches, const at::Tensor& step_count) {
+  OptimizerState state;
+  for (size_t row = 0; row < rows.size(); ++row) {
+    const int64_t begin = layout.offsets[row], end = begin + rows[row].count();
+    const auto stretch = std::find_if(stretches.begin(), stretches.end(), [&](const StateStretch& candidate) {
+      return candidate.range.begin <= begin && end <= candidate.range.end;
+    });
+    TORCH_CHECK(stretch != stretches.end(), "no state of all of '", rows[row].name, "'");
+    const std::vector<at::Tensor> tensors = slots_of(rows[row], begin, *stretch);
+    for (size_t i = 0; i < tensors.size(); ++i)
+      state.slot(optimizer_slots(stretch->range.dtype)[i].name).emplace_back(rows[row].name, tensors[i]);
+  }
+  state.step_count = step_count;
+  return state;
 }
 
 const NamedTensors& OptimizerState::slot(std::string_view name) const {

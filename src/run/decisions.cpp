@@ -12,11 +12,11 @@ Decision Decisions::agree(const Decision& mine) {
   if (answer_) {
     answer_();
     const auto* const said = said_.const_data_ptr<int64_t>();
-    agreed = {said[0], said[1] != 0, said[2] != 0};
+    agreed = {said[0], said[1] != 0, said[2] != 0, said[3] != 0};
   }
-  said_ = at::zeros({3}, at::kLong);
+  said_ = at::zeros({4}, at::kLong);
   auto* const says = said_.data_ptr<int64_t>();
-  says[0] = mine.stop_signal, says[1] = mine.lacks_memory, says[2] = mine.saves;
+  says[0] = mine.stop_signal, says[1] = mine.lacks_memory, says[2] = mine.saves, says[3] = mine.is_time;
   answer_ = ranks_->begin_largest(said_);
   return agreed;
 }

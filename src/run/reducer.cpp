@@ -1,11 +1,13 @@
 #include "gpt/run/reducer.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "gpt/layout/parameter_table.h"
+#include "gpt/ops/flat_norm.h"
 
 namespace gpt::run {
 namespace {
@@ -23,13 +25,6 @@ std::vector<int64_t> ends_of_layers(const Parameters& parameters) {
   return ends;
 }
 
-// A small model's gradients are sent in several stretches too, but not in such short ones that beginning them takes longer.
-int64_t stretch_of(int64_t size, at::ScalarType wire) {
-  constexpr int64_t kStretches = 8, kLeastBytes = 256 << 10;
-  const auto bytes = static_cast<int64_t>(c10::elementSize(wire));
-  return std::clamp(aligned_end(size / kStretches), kLeastBytes / bytes, distributed::kStretchBytes / bytes);
-}
-
 }  // namespace
 
 Reducer::Reducer(Parameters parameters, Division division)
@@ -37,27 +32,57 @@ Reducer::Reducer(Parameters parameters, Division division)
       division_(std::move(division)),
       ends_(ends_of_layers(parameters_)),
       wire_(division_.wire_of(parameters_[0].gradient_type())),
-      stretch_(stretch_of(parameters_.layout().size, wire_)) {}
+      stretch_(division_.stretch(parameters_.layout().size)),
+      spans_(division_.spans(parameters_.layout().size)) {}
 
 void Reducer::begin(const std::vector<bool>& has_gradients) {
-  for (size_t lane = 0; lane < has_gradients.size(); ++lane)
-    if (!has_gradients[lane]) parameters_.gradient_buffer(lane).zero_();
+  const size_t in_use = parameters_.lane();
+  for (size_t lane = 0; lane < has_gradients.size(); ++lane) {
+    if (has_gradients[lane]) continue;
+    parameters_.use_lane(lane);
+    parameters_.mark_gradients();
+    parameters_.gradient_buffer(lane).zero_();
+  }
+  parameters_.use_lane(in_use);
   summed_ = 0;
 }
 
 void Reducer::layer_done(int64_t layer) { complete(ends_[static_cast<size_t>(layer)]); }
 
 void Reducer::complete(int64_t end) {
-  for (; summed_ + stretch_ <= end; summed_ += stretch_) sum(summed_, summed_ + stretch_);
+  const int64_t size = parameters_.layout().size;
+  for (int64_t next; summed_ < size && (next = std::min(summed_ + stretch_, size)) <= end; summed_ = next)
+    sum(summed_, next);
 }
 
 void Reducer::finish() {
-  const int64_t size = parameters_.layout().size;
-  complete(size);
-  if (summed_ < size) sum(summed_, size);
-  division_.ranks->finish_sums();
-  parameters_.use_lane(0);
-  parameters_.mark_gradients();
+  complete(parameters_.layout().size);
+  division_.ranks->finish();
+  for (auto lane = static_cast<size_t>(division_.own_lanes()); lane-- > 0;) {
+    parameters_.use_lane(lane);
+    (void)parameters_.flat_gradients();  // throws where a parameter has had none
+  }
+}
+
+// The processes' spans have the blocks of all between them, so that each adds zeros to what it has not.
+at::Tensor Reducer::norm() const {
+  const at::Tensor& gradients = parameters_.flat_gradients();
+  if (!division_.divides_state) return ops::flat_norm(gradients);
+  const at::Tensor norms = at::zeros({gradients.numel() / kParameterAlignment}, gradients.options().dtype(at::kFloat));
+  for (const auto& [begin, end] : spans_)
+    norms.slice(0, begin / kParameterAlignment, end / kParameterAlignment)
+        .copy_(ops::block_norms(gradients.slice(0, begin, end)));
+  division_.ranks->sum(norms);
+  return ops::norm_of_blocks(norms);
+}
+
+void Reducer::gather_values() {
+  if (!division_.divides_state) return;
+  const at::Tensor values = parameters_.flat_values().detach();
+  for (int64_t begin = 0; begin < values.numel(); begin += stretch_)
+    division_.ranks->begin_gather(values.slice(0, begin, std::min(begin + stretch_, values.numel())));
+  division_.ranks->finish();
+  parameters_.round_values();
 }
 
 void Reducer::sum(int64_t begin, int64_t end) {
@@ -68,6 +93,7 @@ void Reducer::sum(int64_t begin, int64_t end) {
     const int64_t kept = (count + 1) / 2;
     for (int64_t lane = kept; lane < count; ++lane) part(lane - kept).add_(part(lane));
   }
+  if (division_.divides_state) return division_.ranks->begin_sum_of_part(part(0), wire_);
   division_.ranks->begin_sum(part(0), wire_);
 }
 

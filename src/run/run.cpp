@@ -27,8 +27,7 @@ TrainStep make_step(State& state, const Setup& setup, const TrainingConfig& trai
 Run::Run(const Setup& setup, const Beginning& begins, const MakeRecorder& make_recorder)
     : setup_(setup),
       state_(setup.config, setup.corpus, setup.device.device, setup.precision, begins.start ? &*begins.start : nullptr,
-             begins.initial ? &begins.initial->model : nullptr,
-             division_of(setup).dealing(setup.config.training.gradient_accumulation_steps)),
+             begins.initial ? &begins.initial->model : nullptr, division_of(setup)),
       plan_(plan_run(setup.config.training, state_.loader.batches_per_epoch())) {
   const TrainingConfig& training = setup.config.training;
   // Processors may draw normal numbers with other roundings.

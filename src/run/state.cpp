@@ -16,6 +16,7 @@
 #include "gpt/device/random_state.h"
 #include "gpt/model/compile.h"
 #include "gpt/optim/make_optimizer.h"
+#include "gpt/run/gathered_state.h"
 
 namespace gpt::run {
 namespace {
@@ -67,14 +68,18 @@ uint64_t checkpoint_file_bytes(const Config& config, const Tokenizer* tokenizer)
 }
 
 State::State(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision,
-             const StartingPoint* start, const NamedTensors* initial, const Dealing& dealing)
+             const StartingPoint* start, const NamedTensors* initial, const Division& division)
     : model(
           make_model(config, device, types_of(config.training, precision), start ? &start->checkpoint.model : initial)),
-      optimizer(make_optimizer(model.parameters(), config.training.optimizer)),
+      optimizer(make_optimizer(model.parameters(), config.training.optimizer,
+                               division.spans(model.parameters().layout().size))),
       scaler(precision.grad_scaler, device),
-      loader(corpus.sources, config.data, with(schedule_options(config, corpus), dealing), device),
+      loader(corpus.sources, config.data,
+             with(schedule_options(config, corpus), division.dealing(config.training.gradient_accumulation_steps)),
+             device),
       config_(config),
       corpus_(corpus),
+      division_(division),
       device_(device),
       started_by_(config.training.resume_from),
       counts_(ops::no_updates(device)) {
@@ -84,8 +89,9 @@ State::State(const Config& config, const Corpus& corpus, at::Device device, cons
   model.train(true);
   if (start) restore(*start);
   // LibTorch's own operators draw dropout from the generators, and processes must not draw the same for different sequences.
-  if (dealing.rank > 0)
-    seed_generators(mix64(dropout_seed() + mix64(static_cast<uint64_t>(step)) + static_cast<uint64_t>(dealing.rank)));
+  if (!division.ranks->is_first())
+    seed_generators(
+        mix64(dropout_seed() + mix64(static_cast<uint64_t>(step)) + static_cast<uint64_t>(division.ranks->rank())));
 }
 
 void State::seed_generators(uint64_t seed) const {
@@ -116,11 +122,17 @@ void State::rewind(const Cursor& cursor) {
 
 uint64_t State::checkpoint_bytes() const { return checkpoint_file_bytes(config_, corpus_.tokenizer.get()); }
 
+void State::gather() {
+  if (division_.divides_state && !gathered_)
+    gathered_ = gathered_state(*optimizer, model.parameters(), config_.training.optimizer, *division_.ranks);
+}
+
 Checkpoint State::capture() const {
+  TORCH_CHECK(can_capture(), "State: capture() without gather()");
   Checkpoint saved;
   saved.step = step;
   saved.model = model.parameters().values();
-  saved.optimizer = optimizer->state();
+  saved.optimizer = gathered_ ? *gathered_ : optimizer->state();
   if (scaler.enabled()) {
     saved.scaler_scale = scaler.scale_value();
     saved.scaler_growth_tracker = scaler.growth_tracker();

@@ -14,7 +14,6 @@
 #include "gpt/core/seeds.h"
 #include "gpt/device/device.h"
 #include "gpt/model/compile.h"
-#include "gpt/ops/flat_norm.h"
 #include "gpt/ops/part.h"
 #include "gpt/products/tuned_product.h"
 
@@ -50,8 +49,8 @@ TrainStep::TrainStep(GPT& model, Optimizer& optimizer, GradScaler& scaler, const
       recorder_(std::move(recorder)),
       division_(std::move(division)),
       reducer_(model.parameters(), division_),
-      sends_early_(division_.ranks->size() > 1 &&
-                   config.execution.use_compile),  // LibTorch's operators do not tell when
+      // LibTorch's operators do not tell when a layer is done.
+      sends_early_(division_.ranks->size() > 1 && config.execution.use_compile),
       has_accumulated_(static_cast<size_t>(division_.own_lanes())),
       dropout_seed_(dropout_seed),
       verdict_(ops::new_verdict(model.device())),
@@ -150,7 +149,11 @@ void TrainStep::sum_up() {
 void TrainStep::apply() {
   sum_up();
   is_applying_ = true;
-  recorder_.run({Recorder::Part::update}, [this] { update(); });
+  if (division_.divides_state) {
+    update();  // is not recorded, because processes speak to each other in it
+  } else {
+    recorder_.run({Recorder::Part::update}, [this] { update(); });
+  }
   is_applying_ = false;
   if (std::exchange(has_applied_, true) || !tunes_products_) return;
   // The first update has the products of all others, but for those of other shapes, such as a partial batch's.
@@ -161,11 +164,12 @@ void TrainStep::apply() {
 void TrainStep::update() {
   const InPart part(part::kOptimizer);
   at::NoGradGuard no_grad;
-  const at::Tensor norm = ops::flat_norm(model_.parameters().flat_gradients());
+  const at::Tensor norm = reducer_.norm();
   ops::judge({losses_[0], norm, scaler_.scale_value(), tokens_}, gradient_clip_, verdict_, counts_);
   optimizer_.step(learning_rate_, verdict_.divisor, verdict_.skipped);
   // The scaler reacts only to the overflows that its scale can cure: those in the gradients.
   scaler_.update(verdict_.grad_norm);
+  reducer_.gather_values();
 }
 
 std::optional<int64_t> run_update(TrainStep& step, DataLoader& loader, int64_t micro_batches, double learning_rate,

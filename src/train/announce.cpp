@@ -89,10 +89,11 @@ void announce_processes(const distributed::Group& group, at::Device device, cons
     log::info(fmt::format("Using {} of {} GPUs; distributed.processes: auto uses all", ranks.local_size, gpu_count()));
   }
   if (ranks.size == 1) return;
-  log::success(fmt::format("{} processes, started by {}, {} each; they meet {}", ranks.size, ranks.launcher,
+  log::success(fmt::format("{} processes, started by {}, {} each; they meet {}{}", ranks.size, ranks.launcher,
                            plural(at::get_num_threads(), "thread"),
                            ranks.address.empty() ? "in a file of output_dir"
-                                                 : fmt::format("at {}:{}", ranks.address, ranks.port)));
+                                                 : fmt::format("at {}:{}", ranks.address, ranks.port),
+                           asked.zero > 0 ? "; each has a part of the optimizer's state" : ""));
   if (ranks.launcher != "gpt-train" && asked.processes != 1 && asked.processes != ranks.size)
     log::info(fmt::format("distributed.processes: {} counts only where gpt-train starts the processes itself",
                           asked.processes == 0 ? "auto" : std::to_string(asked.processes)));
@@ -183,6 +184,8 @@ std::vector<Idle> idle_settings(const run::Setup& setup, bool resident) {
       {config.model.position == Position::learned, "model.rope_theta", "model.position is learned"},
       {cadence.sample_interval.count == 0, "training.sample_tokens", no_samples},
       {cadence.sample_interval.count == 0, "training.sample_prompt", no_samples},
+      {setup.ranks->size() == 1, "distributed.zero", "one process has all of the optimizer's state"},
+      {setup.ranks->size() == 1, "distributed.reduce_dtype", "one process sends no gradients"},
       {cadence.eval_interval.count == 0, "training.eval_batches", "training.eval_interval is 0"},
       {resident, "data.num_workers", at_home},
       {resident, "data.prefetch_factor", at_home},

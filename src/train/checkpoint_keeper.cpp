@@ -49,11 +49,20 @@ void CheckpointKeeper::state_changed() {
   process::set_unsaved_updates(state_.step - saved_step_);
 }
 
+bool CheckpointKeeper::time_has_passed() const {
+  return plan_.checkpoint_seconds > 0 &&
+         std::chrono::duration<double>(std::chrono::steady_clock::now() - saved_at_).count() >=
+             plan_.checkpoint_seconds;
+}
+
+bool CheckpointKeeper::take_time() {
+  if (!writes_ || !state_.is_divided() || !time_has_passed()) return false;
+  saved_at_ = std::chrono::steady_clock::now();
+  return true;
+}
+
 bool CheckpointKeeper::interval_has_passed() const {
-  if (plan_.checkpoint_seconds > 0) {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - saved_at_).count() >=
-           plan_.checkpoint_seconds;
-  }
+  if (plan_.checkpoint_seconds > 0) return writes_ && !state_.is_divided() && time_has_passed();
   return run::due(plan_.checkpoint_every, state_.step);
 }
 
@@ -85,9 +94,15 @@ std::vector<std::string> CheckpointKeeper::paths_of(const Wanted& wanted) const 
 }
 
 void CheckpointKeeper::begin_writing() {
-  if (!writes_) return (void)(wanted_ = {});
   const std::vector<std::string> paths = paths_of(wanted_);
   if (paths.empty()) return;
+  state_.gather();
+  if (writes_) write_wanted(paths);
+  wanted_ = {};
+  state_.discard();
+}
+
+void CheckpointKeeper::write_wanted(const std::vector<std::string>& paths) {
   const Stopwatch watch;
   settle();
   require_folder();
@@ -175,6 +190,7 @@ void CheckpointKeeper::give_up_best(const Wanted& wanted, int64_t step) {
 }
 
 void CheckpointKeeper::save_last(bool must) {
+  if (!writes_) return;
   finish_background();
   const Wanted left = std::exchange(wanted_, {});  // by an error
   if (left.best) give_up_best(left, state_.step);
@@ -207,6 +223,13 @@ void CheckpointKeeper::require_folder() {
   leave_background();
   if (const Wanted left = std::exchange(wanted_, {}); left.best) give_up_best(left, state_.step);
   const run::Folder::Refuge refuge = folder_.refuge();
+  if (!state_.can_capture()) {
+    throw Error(
+        ExitCode::disk,
+        fmt::format("{} is no longer the folder in which this run began ({}): the updates after step {} are lost, "
+                    "because each process has a part of the optimizer's state (distributed.zero)",
+                    folder_.path(), refuge.reason, saved_step_));
+  }
   save_checkpoint(refuge.path + "/" + kLastCheckpoint, state_.capture());
   process::set_unsaved_updates(0);
   throw Error(ExitCode::disk,

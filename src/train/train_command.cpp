@@ -170,7 +170,7 @@ ExitCode train_as(const distributed::Ranks& ranks, const config::CommandLine& co
     const ExitCode code = group.is_first()
                               ? train_as_first(command, options.restart && ranks.restart == 0, choice, group)
                               : train_as_other(command, choice.device, group);
-    if (code != ExitCode::ok && process::stop_signal() == 0)
+    if (code != ExitCode::ok && code != process::stop_code())
       group.leave(fmt::format("its exit status is {}", static_cast<int>(code)));
     return code;
   } catch (const Error& error) {

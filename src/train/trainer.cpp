@@ -71,6 +71,7 @@ ExitCode Trainer::run() {
       listeners_.stop({state_.step, fmt::format("by an error ({})", first_line(error.what()))});
     throw;
   }
+  state_.gather();  // all processes come here
   leave_out_of_memory({.is_taken_by_others = true});
 }
 
@@ -99,6 +100,7 @@ void Trainer::train() {
 }
 
 ExitCode Trainer::conclude() {
+  state_.gather();
   if (process::stop_signal() != 0) return stop();
   finish();
   return ExitCode::ok;
@@ -110,7 +112,9 @@ bool Trainer::update() {
   activity_ = kUpdate;
   std::optional<int64_t> tokens;
   try {
+    const double waited = setup_.ranks->seconds_waited();
     tokens = run_.update([this] { return must_stop(); });
+    waited_ += setup_.ranks->seconds_waited() - waited;
   } catch (const std::exception&) {
     const std::string file = map_faults::changed_file();
     if (file.empty()) throw;
@@ -129,16 +133,25 @@ bool Trainer::update() {
 }
 
 bool Trainer::must_stop() {
-  decided_ = decisions_.agree({process::stop_signal(), memory_watch_.is_running_out(), process::take_save_request()});
+  decided_ = decisions_.agree({.stop_signal = process::stop_signal(),
+                               .lacks_memory = memory_watch_.is_running_out(),
+                               .saves = process::take_save_request(),
+                               .is_time = checkpoints_.take_time()});
   if (decided_.stop_signal != 0) process::request_stop(static_cast<int>(decided_.stop_signal));
   saves_ = saves_ || decided_.saves;
+  if (decided_.is_time) checkpoints_.agree_on_time();
   return is_interrupted();
+}
+
+// When the run ends before it should: the state is whole, and this process has all of it.
+bool Trainer::may_save() const {
+  return !checkpoints_.is_saved() && !run_.step().is_applying() && state_.can_capture();
 }
 
 // The state is that of the last update, unless the loss came while it changed; then the last checkpoint remains.
 void Trainer::leave_without_peer(const std::string& what) {
   bar_.close();
-  if (!checkpoints_.is_saved() && !run_.step().is_applying()) {
+  if (may_save()) {
     write_losses();
     checkpoints_.save_last(/*must=*/false);
   }
@@ -161,7 +174,7 @@ void Trainer::leave_out_of_memory(run::Shortage shortage) {
   try {
     write_losses();
     checkpoints_.leave_background();
-    if (!checkpoints_.is_saved() && !run_.step().is_applying()) checkpoints_.save_last(/*must=*/false);
+    if (may_save()) checkpoints_.save_last(/*must=*/false);
     listeners_.stop({state_.step, fmt::format("by an error ({})", to_text(shortage))});
   } catch (const std::exception& failure) {  // there is no memory for that either: what was saved before remains
     log::warn(fmt::format("step {} could not be saved: {}", state_.step, first_line(failure.what())));
@@ -184,12 +197,12 @@ void Trainer::leave_changed_data(const std::string& file) {
   bar_.close();
   write_losses();
   checkpoints_.settle();
-  if (!checkpoints_.is_saved()) checkpoints_.save_last(/*must=*/false);
-  throw Error(
-      ExitCode::data,
-      fmt::format(
-          "{} was changed while it was in use: restore its content, then the same command resumes after step {}", file,
-          checkpoints_.saved_step()));
+  if (may_save()) checkpoints_.save_last(/*must=*/false);
+  const std::string then = checkpoints_.has_saved()
+                               ? fmt::format("the same command resumes after step {}", checkpoints_.saved_step())
+                               : "begin anew: nothing had been saved";
+  throw Error(ExitCode::data,
+              fmt::format("{} was changed while it was in use: restore its content, then {}", file, then));
 }
 
 // Every log_interval steps, the last one, and on the way to the first interval 1, 2, 5, 10, 20, 50, ...: a run that works
@@ -205,7 +218,7 @@ bool Trainer::is_logged(int64_t step) const {
 void Trainer::close_log_interval(double learning_rate) {
   StepRecord m;
   m.loss = run_.step().loss().item<double>();  // sync: the log line reads the device, and closes the interval's clock
-  const Mark now{state_.step, tokens_, stopwatch_.running_seconds(), setup_.ranks->seconds_waited()};
+  const Mark now{state_.step, tokens_, stopwatch_.running_seconds(), waited_};
   const double seconds = now.seconds - logged_.seconds;
   const bool warm_up = logged_.step < first_step_ + kWarmUpSteps;
   const int64_t steps = now.step - logged_.step, tokens = now.tokens - logged_.tokens;
@@ -240,7 +253,7 @@ void Trainer::close_log_interval(double learning_rate) {
 // Of all processes, in ms, from the seconds of this one: the slowest one waits least.
 std::vector<double> Trainer::waits(double own) const {
   const int64_t processes = setup_.ranks->size();
-  if (processes == 1 || device().is_cuda()) return {};  // a GPU's host does not wait
+  if (processes == 1 || device().is_cuda()) return {};  // a GPU's host also waits for its own computing
   const at::Tensor all = at::zeros({processes}, at::kDouble);
   all[setup_.ranks->rank()] = 1e3 * own;
   setup_.ranks->sum(all);
@@ -310,10 +323,12 @@ void Trainer::periodic_work() {
   }
   checkpoints_.begin_writing();
   if (run::due(plan_.sample_every, state_.step) && !is_interrupted() && setup_.ranks->is_first()) write_sample();
-  saves_ = process::take_save_request() || saves_;
+  if (setup_.ranks->size() == 1) saves_ = process::take_save_request() || saves_;
   if (std::exchange(saves_, false)) {
     write_losses();
+    state_.gather();
     checkpoints_.save_last(/*must=*/false);
+    state_.discard();
     log::info(fmt::format("SIGUSR1 at step {}: saved {}", state_.step, folder_.checkpoint_path()));
   }
 }

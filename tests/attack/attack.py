@@ -8,6 +8,7 @@ but its kind, its number and the seed; `attack.py KIND --round I` repeats one.
 
 import argparse
 import concurrent.futures
+import contextlib
 import errno
 import json
 import os
@@ -19,7 +20,7 @@ import tempfile
 import time
 import traceback
 
-from surroundings import (FAILING_CALLS, RUNS, SIGNALS, Failure, Reference, Round, content_of, expect, expect_nothing_unfinished,
+from surroundings import (FAILING_CALLS, RUNS, RUNS_OF_PROCESSES, SIGNALS, Failure, Reference, Round, content_of, expect, expect_nothing_unfinished,
                           expect_same_state, once)
 
 
@@ -28,6 +29,25 @@ def kills(r: Round):
     r.make_inputs()
     for _ in range(r.random.randint(1, 3)):
         r.disturbed(r.place.start(*r.place.train(r.run)), r.seconds(), lambda process: process.kill())
+    r.expect_the_same_end()
+
+
+def processes(r: Round):
+    """One of the processes of a run, or the one that has started them, is killed, stopped or told something, at any time."""
+    r.run = r.random.choice(list(RUNS_OF_PROCESSES))
+
+    def strike(launcher):
+        tasks = pathlib.Path(f"/proc/{launcher.pid}/task").glob("*/children")
+        ranks = [int(pid) for task in tasks for pid in task.read_text().split()]
+        rank = r.random.choice(ranks or [launcher.pid])
+        pid, number = r.random.choice([(rank, signal.SIGKILL), (rank, signal.SIGKILL), (launcher.pid, signal.SIGKILL),
+                                       (rank, signal.SIGSTOP if ranks else signal.SIGKILL),
+                                       (r.random.choice([rank, launcher.pid]), r.random.choice(SIGNALS))])
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+    for _ in range(r.random.randint(1, 2)):
+        r.disturbed(r.place.start(*r.place.train(r.run)), r.seconds(), strike)
     r.expect_the_same_end()
 
 
@@ -293,7 +313,7 @@ def shared(r: Round):
 
 
 # What is attacked, the rounds of a sample and of a whole attack.
-KINDS = {kills: (8, 150), signals: (10, 336), faults: (30, 5000), full_disk: (8, 500), flips: (16, 25_000), hostile: (20, 5000),
+KINDS = {kills: (8, 150), processes: (3, 100), signals: (10, 336), faults: (30, 5000), full_disk: (8, 500), flips: (16, 25_000), hostile: (20, 5000),
          mapped: (5, 200), shared: (5, 200)}
 
 

@@ -16,7 +16,7 @@ BUILD = pathlib.Path(__file__).resolve().parents[2] / "build"
 BIN = pathlib.Path(os.environ.get("GPT_BIN", BUILD / "bin"))
 FAILING_CALLS = os.environ.get("GPT_FAILING_CALLS", str(BUILD / "tests" / "libfailing_calls.so"))
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1]
-ENDINGS = {0, 2, 3, 4, 5, 7, 8, 9, 129, 130, 143}  # src/run/README.md, "Exit status"; 1 is an unexpected error
+ENDINGS = {0, 2, 3, 4, 5, 6, 7, 8, 9, 129, 130, 143}  # src/run/README.md, "Exit status"; 1 is an unexpected error
 
 OPTIONS = {
     "model.n_layer": 1, "model.n_head": 2, "model.n_embd": 16, "model.block_size": 16, "model.dropout": 0.1,
@@ -34,6 +34,13 @@ RUNS = {
                                                        "{from: 15, block_size: 12, mix: {short.txt: 1}}]"},
     "background": {"data.text": "text.txt", "training.async_checkpoint": "true"},
     "bin": {"data.bin": "data/tokens_bpe.bin", "data.metadata": "data/tokens_bpe_metadata.json"},
+}
+# Runs of several processes; with lanes, what they write does not depend on who computes what.
+_TWO = {"data.text": "text.txt", "distributed.processes": 2, "distributed.lanes": 4, "distributed.timeout": 2}
+RUNS_OF_PROCESSES = {
+    "two": _TWO,
+    "restarted": {**_TWO, "distributed.restarts": 2},
+    "zero": {**_TWO, "distributed.zero": 1, "distributed.restarts": 1},
 }
 
 
@@ -87,7 +94,7 @@ class Place:
         return ["gpt-prepare", "--input", "text.txt", "--tokenizer", "byte", "--output", "data", *words]
 
     def train(self, run, output_dir="run"):
-        options = {**OPTIONS, **RUNS[run], "output_dir": output_dir}
+        options = {**OPTIONS, **{**RUNS, **RUNS_OF_PROCESSES}[run], "output_dir": output_dir}
         return ["gpt-train", *(word for key, value in options.items() for word in (f"--{key}", value))]
 
 

@@ -102,13 +102,46 @@ TEST(Communicator, SumsAreUnderWayWhileSomethingElseIsDone) {
         ranks.begin_sum(begun.back(), begun.back().scalar_type());
         if (rank == i % 3) std::this_thread::sleep_for(std::chrono::milliseconds(3));
       }
-      ranks.finish_sums();
+      ranks.finish();
       for (int64_t i = 0; i < kSums; ++i)
         EXPECT_TRUE((begun[static_cast<size_t>(i)] == static_cast<double>(3 + 3 * i)).all().item<bool>()) << i;
-      ranks.finish_sums();  // nothing is under way
+      ranks.finish();  // nothing is under way
     }
     EXPECT_GT(ranks.seconds_waited(), 0);
   });
+}
+
+// Each has the sum of its part, and then all have all parts.
+TEST(Communicator, PartsAreSummedAndGathered) {
+  for (const int64_t count : {int64_t{1}, int64_t{10}, int64_t{256}, int64_t{256 * 7}}) {
+    test::in_ranks(3, [&](const Group& group) {
+      const int64_t rank = group.ranks().rank;
+      const at::Tensor x = of_rank(rank, count, at::kFloat), before = x.clone();
+      const at::Tensor sum = sum_in_pairs(3, count, at::kFloat, at::kFloat);
+      const auto [begin, end] = part_of(count, rank, 3);
+      group.communicator()->begin_sum_of_part(x, at::kFloat);
+      group.communicator()->finish();
+      EXPECT_TRUE(x.slice(0, begin, end).equal(sum.slice(0, begin, end)));
+      EXPECT_TRUE(x.slice(0, 0, begin).equal(before.slice(0, 0, begin)));
+      EXPECT_TRUE(x.slice(0, end).equal(before.slice(0, end)));
+      group.communicator()->begin_gather(x);
+      group.communicator()->finish();
+      EXPECT_TRUE(x.equal(sum)) << count;
+    });
+  }
+}
+
+TEST(Communicator, PartsCoverAllAndBeginAtBlocks) {
+  for (const int64_t count : {int64_t{0}, int64_t{1}, int64_t{257}, int64_t{512}, int64_t{256 * 9}}) {
+    int64_t next = 0;
+    for (int64_t rank = 0; rank < 4; ++rank) {
+      const Part part = part_of(count, rank, 4);
+      EXPECT_EQ(part.begin, next);
+      EXPECT_TRUE(count % 256 != 0 || part.begin % 256 == 0) << count;
+      next = part.end;
+    }
+    EXPECT_EQ(next, count);
+  }
 }
 
 TEST(Communicator, AllGetWhatTheFirstHasAndTheLargestOfEach) {

@@ -3,6 +3,7 @@
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -72,10 +73,11 @@ class TestProcesses(unittest.TestCase):
 
     def test_any_number_of_processes_computes_the_same_run(self):
         self.train("one")
-        for processes in (2, 4):
-            name = f"of {processes}"
-            done = self.train(name, **{"distributed.processes": processes})
+        for processes, zero in ((2, 0), (4, 0), (2, 1), (4, 1)):
+            name = f"of {processes}, zero {zero}"
+            done = self.train(name, **{"distributed.processes": processes, "distributed.zero": zero})
             self.assertIn(f"{processes} processes, started by gpt-train, 1 thread each", done.stderr)
+            self.assertEqual("each has a part of the optimizer's state" in done.stderr, zero == 1)
             self.assertEqual(programs.losses(self.folder / "one"), programs.losses(self.folder / name))
             self.assert_same_weights("one", name)
 
@@ -93,7 +95,7 @@ class TestProcesses(unittest.TestCase):
     def test_a_run_goes_on_with_another_number_of_processes(self):
         schedule = {"training.lr_schedule": "constant", "training.warmup_steps": 2}
         self.train("straight", **schedule)
-        self.train("changed", training__max_steps=10, **schedule, **{"distributed.processes": 4})
+        self.train("changed", training__max_steps=10, **schedule, **{"distributed.processes": 4, "distributed.zero": 1})
         again = self.train("changed", training__max_steps=24, **schedule, **{"distributed.processes": 2})
         self.assertIn("Resuming from", again.stderr)
         self.assert_same_weights("straight", "changed")
@@ -113,17 +115,61 @@ class TestProcesses(unittest.TestCase):
         self.assertIn("an update has 12 sequences, too few for 16 processes", done.stderr)
 
     def test_ctrl_c_to_one_process_stops_all_and_saves(self):
-        run = self.begin("run", distributed__processes=2)
-        ranks = self.await_checkpoint("run", run)
-        os.kill(ranks[1], signal.SIGINT)
+        steps = {"training.max_steps": 2000, "training.eval_interval": 0, "training.log_interval": 100}
+        self.train("undisturbed", **steps)
+        for zero in (0, 1):
+            name = f"zero {zero}"
+            run = self.begin(name, **steps, distributed__processes=2, distributed__zero=zero)
+            ranks = self.await_checkpoint(name, run)
+            os.kill(ranks[1], signal.SIGINT)
+            _, errors = run.communicate(timeout=programs.HANGS)
+            self.assertEqual(run.returncode, 130, errors)
+            self.assertRegex(errors, r"Stopped by SIGINT after step \d+: saved")
+            self.assertNotIn("error", errors)
+            self.train(name, **steps, **{"distributed.processes": 4, "distributed.zero": zero})
+            self.assert_same_weights("undisturbed", name)
+
+    def await_next_checkpoint(self, name, run):
+        checkpoint = self.folder / name / "ckpt.pt"
+        before, deadline = checkpoint.stat().st_mtime_ns, time.monotonic() + programs.HANGS
+        while checkpoint.stat().st_mtime_ns == before:
+            self.assertIsNone(run.poll())
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.02)
+        programs.run("gpt-diagnose", "--checkpoint", checkpoint, "--no-probe", check_code=0)
+
+    def test_a_checkpoint_that_the_clock_asks_for_has_all_parts(self):
+        run = self.begin("run", distributed__processes=2, distributed__zero=1, training__log_interval=10**6,
+                         training__checkpoint_interval="0.01 minutes")
+        self.await_checkpoint("run", run)
+        for _ in range(2):
+            self.await_next_checkpoint("run", run)
+
+    def test_a_checkpoint_that_a_signal_asks_for_has_all_parts(self):
+        run = self.begin("run", distributed__processes=2, distributed__zero=1, training__log_interval=10**6,
+                         training__checkpoint_interval="10 minutes")
+        deadline = time.monotonic() + programs.HANGS
+        while not (self.folder / "run" / "metrics.jsonl").exists():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.02)
+        ranks = {rank_of(pid): pid for pid in children_of(run.pid)}
+        os.kill(ranks[0], signal.SIGUSR1)
+        self.await_checkpoint("run", run)
+        os.kill(ranks[1], signal.SIGUSR1)
+        self.await_next_checkpoint("run", run)
+        run.terminate()
         _, errors = run.communicate(timeout=programs.HANGS)
-        self.assertEqual(run.returncode, 130, errors)
-        self.assertRegex(errors, r"Stopped by SIGINT after step \d+: saved")
-        self.assertNotIn("error", errors)
+        self.assertEqual(run.returncode, 143, errors)
+        self.assertEqual(errors.count("SIGUSR1 at step"), 2, errors)
 
     def test_a_killed_process_ends_the_run_with_its_name(self):
-        run = self.begin("run", distributed__processes=2)
-        ranks = self.await_checkpoint("run", run)
+        for zero in (0, 1):
+            with self.subTest(zero=zero):
+                self.kill_one(f"zero {zero}", distributed__zero=zero)
+
+    def kill_one(self, name, **options):
+        run = self.begin(name, distributed__processes=2, **options)
+        ranks = self.await_checkpoint(name, run)
         os.kill(ranks[1], signal.SIGKILL)
         _, errors = run.communicate(timeout=programs.HANGS)
         self.assertEqual(run.returncode, 6, errors)
@@ -185,8 +231,18 @@ class TestProcesses(unittest.TestCase):
         self.train("one")
         self.assert_same_weights("one", "run")
 
-    def test_processes_that_mpirun_starts_meet_in_a_file(self):
-        """Without Open MPI: its variables are all that counts."""
+    @unittest.skipUnless(shutil.which("mpirun"), "Open MPI is not installed")
+    def test_mpirun_starts_the_processes(self):
+        mpirun = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2"]
+        merged = {**programs.TINY, **FOUR_LANES, "data.text": self.text, "output_dir": self.folder / "run"}
+        done = subprocess.run([*mpirun, *programs.command("gpt-train", *programs.flags(merged))], text=True,
+                              capture_output=True, timeout=programs.HANGS)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("2 processes, started by mpirun, 1 thread each; they meet in a file of output_dir", done.stderr)
+        self.train("one")
+        self.assert_same_weights("one", "run")
+
+    def test_processes_with_the_variables_of_mpirun_meet_in_a_file(self):
         merged = {**programs.TINY, **FOUR_LANES, "data.text": self.text, "output_dir": self.folder / "run"}
         ranks = []
         for rank in range(2):

@@ -2,6 +2,7 @@
 #include "gpt/ops/flat_norm.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/randn.h>
@@ -54,6 +55,19 @@ TEST_P(FlatNorm, IsThatOfFloat64) {
   }
 }
 
+TEST_P(FlatNorm, IsThatOfTheBlocksOfItsParts) {
+  if (where().is_emulated) GTEST_SKIP() << "parts of it are computed by LibTorch on a GPU";
+  for (const int64_t blocks : {2, 200, 1001}) {
+    const at::Tensor values = random(blocks);
+    const int64_t middle = blocks / 3 * kParameterAlignment;
+    const at::Tensor norms = at::cat({block_norms(values.slice(0, 0, middle)), block_norms(values.slice(0, middle))});
+    ASSERT_EQ(norms.numel(), blocks);
+    const float whole = flat_norm(values).item<float>(), of_blocks = norm_of_blocks(norms).item<float>();
+    EXPECT_TRUE(of_blocks == whole || !where().device.is_cpu()) << blocks;
+    EXPECT_NEAR(of_blocks, whole, test::tolerance(at::kFloat, kParameterAlignment, whole)) << blocks;
+  }
+}
+
 // Tens of millions of values, whose squares are no round numbers: a plain sum in float32 is wrong by a hundredth.
 TEST_P(FlatNorm, ManyValuesAreSummedExactly) {
   const int64_t count = (int64_t{1} << 25) + kParameterAlignment;
@@ -82,6 +96,7 @@ TEST_P(FlatNorm, WhatIsNotFiniteStaysVisible) {
 
 TEST_P(FlatNorm, RefusesPartsOfABlock) {
   EXPECT_THROW(flat_norm(random(2).slice(0, 1)), c10::Error);
+  EXPECT_THROW(block_norms(random(2).slice(0, 1)), c10::Error);
   EXPECT_THROW(flat_norm(random(2).view({2, kParameterAlignment}).t()), c10::Error);
 }
 

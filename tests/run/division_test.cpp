@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <limits>
+#include <mutex>
+#include <string>
 
 #include "distributed/local_group.h"
 #include "gpt/config/batch.h"
@@ -88,20 +91,131 @@ std::vector<Result> results_of(int64_t processes, const DistributedConfig& distr
   return results;
 }
 
+DistributedConfig with_zero(DistributedConfig config) {
+  config.zero = 1;
+  return config;
+}
+
 TEST(Division, LanesGiveTheSameBitsOnAnyNumberOfProcesses) {
   constexpr int64_t kAll = 50;  // more than an epoch
   const Result one = results_of(1, with_lanes(4), kAll)[0];
-  for (const int64_t processes : {2, 4}) {
-    for (const Result& result : results_of(processes, with_lanes(4), kAll)) {
-      expect_equal(result.weights, one.weights);
-      EXPECT_EQ(result.losses, one.losses) << processes;
-      EXPECT_EQ(result.evaluation.loss, one.evaluation.loss) << processes;
+  for (const DistributedConfig& distributed : {with_lanes(4), with_zero(with_lanes(4))}) {
+    for (const int64_t processes : {2, 4}) {
+      for (const Result& result : results_of(processes, distributed, kAll)) {
+        expect_equal(result.weights, one.weights);
+        EXPECT_EQ(result.losses, one.losses) << processes;
+        EXPECT_EQ(result.norms, one.norms) << processes;
+        EXPECT_EQ(result.evaluation.loss, one.evaluation.loss) << processes;
+      }
     }
   }
 }
 
-// Without lanes the sums are those of as many parts as there are processes: the same up to rounding. Compared are those of the first update,
-// whose weights are the same.
+// What the processes have saved together, and the bytes of the optimizer's state that all of them have between them.
+struct Saved {
+  Checkpoint checkpoint;
+  std::vector<double> norms;
+  int64_t state_bytes = 0;
+};
+
+void train_and_save(const Setup& setup, const Beginning& begins, int64_t updates, Saved& saved, std::mutex& mutex) {
+  Run run(setup, begins);
+  std::vector<double> norms;
+  for (int64_t i = 0; i < updates; ++i) {
+    EXPECT_TRUE(run.update([] { return false; }));
+    norms.push_back(run.step().grad_norm().item<double>());
+  }
+  run.state().gather();
+  const std::lock_guard lock(mutex);
+  saved.state_bytes += run.state().optimizer->bytes().device + run.state().optimizer->bytes().host;
+  if (!setup.ranks->is_first()) return;
+  saved.norms = norms;
+  saved.checkpoint = run.state().capture();
+  for (auto& [name, tensor] : saved.checkpoint.model) tensor = tensor.detach().clone();
+  for (auto& [slot, tensors] : saved.checkpoint.optimizer.slots)
+    for (auto& [name, tensor] : tensors) tensor = tensor.clone();
+  saved.checkpoint.optimizer.step_count = saved.checkpoint.optimizer.step_count.clone();
+}
+
+Saved saved_by(int64_t processes, int64_t updates, const Config& config, const Corpus& corpus,
+               const Checkpoint* start = nullptr) {
+  Saved saved;
+  std::mutex mutex;
+  test::in_ranks(processes, [&](const distributed::Group& group) {
+    const DeviceInfo device = describe_device(at::kCPU);
+    Setup setup{config, corpus, device, resolve_precision(config.training.precision, device)};
+    setup.ranks = group.communicator();
+    Beginning begins;
+    if (start) begins.start = StartingPoint{.checkpoint = *start, .path = "saved"};
+    train_and_save(setup, begins, updates, saved, mutex);
+  });
+  return saved;
+}
+
+void expect_same(const Saved& a, const Saved& b) {
+  expect_equal(a.checkpoint.model, b.checkpoint.model);
+  EXPECT_EQ(a.norms, b.norms);
+  ASSERT_EQ(a.checkpoint.optimizer.slots.size(), b.checkpoint.optimizer.slots.size());
+  for (const auto& [slot, tensors] : a.checkpoint.optimizer.slots)
+    expect_equal(b.checkpoint.optimizer.slot(slot), tensors);
+  EXPECT_EQ(a.checkpoint.optimizer.step_count.item<float>(), b.checkpoint.optimizer.step_count.item<float>());
+}
+
+struct StateCase {
+  const char* name;
+  std::function<void(Config&)> set;
+};
+
+class DividedState : public testing::TestWithParam<StateCase> {};
+
+// A model of several stretches, so that rows are cut and some gradients travel before others are there: with and without ZeRO the same
+// updates, and the same checkpoint, from which other processes go on alike.
+TEST_P(DividedState, IsSavedAndReadInOnePiece) {
+  const Corpus corpus = even_corpus();
+  Config config = config_with(corpus, {});
+  config.model.n_layer = 3, config.model.n_embd = 128;
+  GetParam().set(config);
+  const Saved whole = saved_by(3, 4, config, corpus);
+  config.distributed.zero = 1;
+  const Saved divided = saved_by(3, 4, config, corpus);
+  expect_same(divided, whole);
+  EXPECT_NEAR(static_cast<double>(divided.state_bytes), static_cast<double>(whole.state_bytes) / 3, 10);
+  const Saved resumed = saved_by(3, 2, config, corpus, &whole.checkpoint);
+  config.distributed.zero = 0;
+  expect_same(resumed, saved_by(3, 2, config, corpus, &divided.checkpoint));
+}
+
+const StateCase kStateCases[] = {
+    {"float32", [](Config&) {}},
+    {"int8", [](Config& config) { config.training.optimizer.state_dtype = StateDtype::int8; }},
+    {"bfloat16", [](Config& config) { config.training.optimizer.state_dtype = StateDtype::bfloat16; }},
+    {"offloaded", [](Config& config) { config.training.optimizer.offload = 0.4; }},
+    {"sent_in_bfloat16", [](Config& config) { config.distributed.reduce_dtype = ReduceDtype::bfloat16; }},
+    {"computed_in_bfloat16",
+     [](Config& config) {
+       config.training.precision.use_amp = true;
+       config.training.precision.dtype = Dtype::bfloat16;
+     }},
+};
+INSTANTIATE_TEST_SUITE_P(All, DividedState, testing::ValuesIn(kStateCases),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+// Fewer blocks of parameters than processes would have parts.
+TEST(Division, AProcessWithoutParametersOfItsOwnUpdatesNone) {
+  const Corpus corpus = even_corpus();
+  Config config = config_with(corpus, {});
+  config.model.n_layer = 1, config.model.n_embd = 2, config.model.n_head = 1;
+  const int64_t blocks = flat_layout(parameter_table(config.model)).size / kParameterAlignment;
+  const int64_t processes = 8;
+  ASSERT_GE(at::divup(blocks, processes) * (processes - 1), blocks) << "so that the last one has none: " << blocks;
+  config.training.batch_size = 1, config.training.gradient_accumulation_steps = 8;
+  const Saved whole = saved_by(processes, 2, config, corpus);
+  config.distributed.zero = 1;
+  expect_same(saved_by(processes, 2, config, corpus), whole);
+}
+
+// Without lanes the sums are those of as many parts as there are processes: the same up to rounding. Compared are those of the first
+// update, whose weights are the same.
 TEST(Division, WithoutLanesTheFirstSumsDifferByRounding) {
   constexpr double kEpsilon = std::numeric_limits<float>::epsilon(), kWireEpsilon = 0x1p-8;
   const Result one = results_of(1, {}, 1)[0];
@@ -128,6 +242,11 @@ TEST(Division, AnEvaluationThatDrawsMoreCountsEachSequenceOnce) {
   }
 }
 
+// Bytes of so many float32 values that go to each of the others, with what pads the parts to equal lengths.
+double bytes_of(int64_t count, int64_t processes) {
+  return static_cast<double>(distributed::part_of(count, 0, processes).end * (processes - 1)) * sizeof(float);
+}
+
 double bytes_per_update(const Setup& setup, int64_t updates) {
   Run run(setup);
   const int64_t before = setup.ranks->bytes_sent();
@@ -135,19 +254,21 @@ double bytes_per_update(const Setup& setup, int64_t updates) {
   return static_cast<double>(setup.ranks->bytes_sent() - before) / static_cast<double>(updates);
 }
 
-// An update sends the gradients twice, but for the part that a process adds up itself; a decision and a loss are small.
-TEST(Division, AnUpdateSendsTheGradientsToThoseThatAddThemAndBack) {
+// Gradients go to those that add them up, and back, or new values instead; a loss, and norms of blocks, go there and back.
+TEST(Division, AnUpdateSendsGradientsOnceAndSumsOrValuesOnce) {
   constexpr int64_t kProcesses = 4;
   const Corpus corpus = even_corpus();
-  const Config config = config_with(corpus, {});
-  const auto gradients =
-      static_cast<double>(sizeof(float)) * static_cast<double>(flat_layout(parameter_table(config.model)).size);
-  test::in_ranks(kProcesses, [&](const distributed::Group& group) {
-    run::Setup setup{config, corpus, describe_device(at::kCPU), Precision{}};
-    setup.ranks = group.communicator();
-    constexpr double kLoss = 2 * 3 * sizeof(float);  // padded to a number for each process, and sent like gradients
-    EXPECT_EQ(bytes_per_update(setup, 3), 2 * gradients * (kProcesses - 1) / kProcesses + kLoss);
-  });
+  for (const DistributedConfig& distributed : {DistributedConfig{}, with_zero({})}) {
+    const Config config = config_with(corpus, distributed);
+    const int64_t values = flat_layout(parameter_table(config.model)).size;
+    double expected = 2 * bytes_of(values, kProcesses) + 2 * bytes_of(1, kProcesses);
+    if (distributed.zero > 0) expected += 2 * bytes_of(values / kParameterAlignment, kProcesses);
+    test::in_ranks(kProcesses, [&](const distributed::Group& group) {
+      run::Setup setup{config, corpus, describe_device(at::kCPU), Precision{}};
+      setup.ranks = group.communicator();
+      EXPECT_EQ(bytes_per_update(setup, 3), expected);
+    });
+  }
 }
 
 TEST(Division, AStopInOneProcessStopsAllAtTheSamePoint) {

@@ -15,6 +15,13 @@ namespace gpt::distributed {
 // Tensors are summed in stretches of at most so many bytes, so that one is sent while another is added.
 inline constexpr int64_t kStretchBytes = 25 << 20;
 
+// Which of the `count` values of a stretch a process adds up: parts of the same length, but that the last ones may be shorter or empty.
+// They begin at multiples of kParameterAlignment where `count` is one, so that an optimizer can go on with a part.
+struct Part {
+  int64_t begin, end;
+};
+Part part_of(int64_t count, int64_t rank, int64_t size);
+
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -28,11 +35,15 @@ class Communicator {
   // r + n/4, and so on, as if one process had added up its parts in that order (add_in_pairs). 16-bit values are added in float32.
   // `wire`: the type in which float32 values travel; what arrives is the same everywhere.
   //
-  // It is begun, and is there once finish_sums() returns: until then this process can compute something else, but neither read nor
-  // write x. Nothing else may be called in between but further begin_sum().
+  // It is begun, and is there once finish() returns: until then this process can compute something else, but neither read nor write x.
+  // Nothing may be called in between but the next two functions and this one.
   virtual void begin_sum(const at::Tensor& x, at::ScalarType wire) = 0;
-  virtual void finish_sums() = 0;
-  void sum(const at::Tensor& x, at::ScalarType wire) { begin_sum(x, wire), finish_sums(); }
+  // The same in this process's part of x alone; the rest stays as it is. x is one stretch.
+  virtual void begin_sum_of_part(const at::Tensor& x, at::ScalarType wire) = 0;
+  // Each process's part of x goes to all others. x is one stretch.
+  virtual void begin_gather(const at::Tensor& x) = 0;
+  virtual void finish() = 0;
+  void sum(const at::Tensor& x, at::ScalarType wire) { begin_sum(x, wire), finish(); }
   void sum(const at::Tensor& x) { sum(x, x.scalar_type()); }
 
   virtual void broadcast(const at::Tensor& x) = 0;  // from the first process, in place; of any type
@@ -41,9 +52,8 @@ class Communicator {
   // result has been called, which waits.
   virtual std::function<void()> begin_largest(const at::Tensor& x) = 0;
 
-  virtual int64_t bytes_sent() const = 0;  // payload, so far
-  virtual double seconds_waited()
-      const = 0;  // for sums, so far; where they are those of a GPU, this process hardly waits
+  virtual int64_t bytes_sent() const = 0;      // payload, so far
+  virtual double seconds_waited() const = 0;   // in finish(), so far
   virtual int64_t memory_of_sums() const = 0;  // bytes that sums take at most beside their tensors, on their device
 };
 

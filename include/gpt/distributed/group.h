@@ -14,8 +14,8 @@ namespace gpt::distributed {
 
 class Group {
  public:
-  // Waits until all have come. `device`: that of this process's part of the run. `folder`: the run's, in which the processes meet where their
-  // launcher names no address. `timeout`: see Watch. Throws gpt::Error: peer where some do not come or cannot be reached.
+  // Waits until all have come. `device`: that of this process's part of the run. `folder`: the run's, in which the processes meet where
+  // their launcher names no address. `timeout`: see Watch. Throws gpt::Error: peer where some do not come or cannot be reached.
   Group(const Ranks& ranks, at::Device device, const std::string& folder, double timeout);
   ~Group();  // as this process ends as it should, unless leave() was called
   Group(const Group&) = delete;

@@ -28,8 +28,8 @@ int status_of(const std::vector<Ending>& endings);
 // or, where min_processes allows fewer, those that were not killed, as far as the lanes can be divided among them. Nothing: too few.
 std::optional<int64_t> processes_after(const std::vector<Ending>& endings, const DistributedConfig& config);
 
-// Runs `arguments` (without the program's name) in config.processes copies of this program. Signals that ask this process to stop are passed
-// on. Returns the run's exit status. Throws gpt::Error where a process cannot be started.
+// Runs `arguments` (without the program's name) in config.processes copies of this program. Signals that ask this process to stop are
+// passed on. Returns the run's exit status. Throws gpt::Error where a process cannot be started.
 int launch(const std::vector<std::string>& arguments, const DistributedConfig& config);
 
 }  // namespace gpt::distributed

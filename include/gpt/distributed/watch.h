@@ -1,6 +1,6 @@
 // Whether the other processes of a run are still there. Every process holds a connection to the first, over which both say so several
-// times within `timeout`. One that is killed is known at once, because its connection closes; one that is stopped or cannot be reached, once
-// it has been silent for that long. The first process tells the others.
+// times within `timeout`. One that is killed is known at once, because its connection closes; one that is stopped or cannot be reached,
+// once it has been silent for that long. The first process tells the others.
 #pragma once
 
 #include <chrono>

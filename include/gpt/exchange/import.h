@@ -17,8 +17,8 @@ struct ForeignModel {
   std::string tokenizer;  // our JSON; empty where there is no tokenizer.json
 };
 
-// What is known without the weights, which weights.h reads. Throws gpt::Error(checkpoint): a file that cannot be read, a form or a tokenizer
-// that this program does not have.
+// What is known without the weights, which weights.h reads. Throws gpt::Error(checkpoint): a file that cannot be read, a form or a
+// tokenizer that this program does not have.
 ForeignModel read_foreign_model(const std::string& path);
 
 }  // namespace gpt::exchange

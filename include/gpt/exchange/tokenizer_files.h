@@ -1,5 +1,5 @@
-// Our tokenizers as Hugging Face's tokenizer.json. Byte-level BPE has that form already. A tokenizer of bytes is BPE without merges, and one of
-// characters a WordLevel model over single characters, which refuses a character that it lacks, as ours does.
+// Our tokenizers as Hugging Face's tokenizer.json. Byte-level BPE has that form already. A tokenizer of bytes is BPE without merges, and
+// one of characters a WordLevel model over single characters, which refuses a character that it lacks, as ours does.
 #pragma once
 
 #include <memory>

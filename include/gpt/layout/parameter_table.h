@@ -59,6 +59,11 @@ FlatLayout flat_layout(const std::vector<ParameterRow>& rows);
 // Indices of the rows in the order in which they lie in the buffer.
 std::vector<size_t> flat_order(const std::vector<ParameterRow>& rows);
 
+// [begin, end) of the flat buffer, multiples of kParameterAlignment.
+struct FlatSpan {
+  int64_t begin, end;
+};
+
 // Stretches [begin, end) of the flat buffer whose parameters all decay, or all do not. Padding between parameters of one stretch
 // is part of it.
 struct FlatRange {

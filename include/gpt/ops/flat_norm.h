@@ -10,4 +10,9 @@ namespace gpt::ops {
 // a value is not. Throws c10::Error unless n is a multiple of kParameterAlignment and the values are contiguous.
 at::Tensor flat_norm(const at::Tensor& values);
 
+// The two halves of it, where several processes have a part of the values each: (n) -> (n / kParameterAlignment) float32, the norm of each
+// block, and from those of all blocks the norm of all values. On a CPU they give the bits of flat_norm().
+at::Tensor block_norms(const at::Tensor& values);
+at::Tensor norm_of_blocks(const at::Tensor& norms);
+
 }  // namespace gpt::ops

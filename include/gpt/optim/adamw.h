@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "gpt/config/training_config.h"
+#include "gpt/ops/moments.h"
 #include "gpt/optim/optimizer.h"
 #include "gpt/parameters/parameters.h"
 
@@ -20,30 +21,28 @@ class AdamW : public Optimizer {
  public:
   static std::string_view name(const OptimizerConfig& config);
 
-  AdamW(const Parameters& parameters, const OptimizerConfig& config);
+  // `spans`: what of the flat buffer it updates and remembers.
+  AdamW(const Parameters& parameters, const OptimizerConfig& config, const std::vector<FlatSpan>& spans);
+  AdamW(const Parameters& parameters, const OptimizerConfig& config)
+      : AdamW(parameters, config, {{0, parameters.layout().size}}) {}
 
   void step(const at::Tensor& learning_rate, const at::Tensor& grad_scale, const at::Tensor& found_inf) override;
+  const std::vector<StateStretch>& stretches() const override;
+  const at::Tensor& step_count() const override { return step_count_; }
   OptimizerState state() const override;
+  StateBytes bytes() const override;
   // Moments of another type are converted, with a line in the log; those of its own type are taken to the bit.
   void load(const OptimizerState& state) override;
-  StateBytes bytes() const override;
 
  private:
-  struct Moments {
-    StateRange range;
-    std::vector<at::Tensor> slots;  // tensors of the whole range, in the order of optimizer_slots()
-  };
-
   void step_fused(const at::Tensor& learning_rate, const at::Tensor& grad_scale, const at::Tensor& found_inf);
   void step_by_operators(const at::Tensor& learning_rate, const at::Tensor& grad_scale);
   void wait_for_moments() const;  // the host may touch them afterwards
-  const Moments& moments_of(size_t row) const;
-  // Views of a row's slots, in the order of optimizer_slots().
-  std::vector<at::Tensor> slots_of(size_t row) const;
+  void load_row(size_t row, size_t moment, const ops::QuantizedMoments& from);
 
   Parameters parameters_;
   OptimizerConfig config_;
-  std::vector<Moments> moments_;
+  std::vector<StateStretch> moments_;
   at::Tensor decays_;      // uint8 for each kParameterAlignment values: 1 where weight decay applies
   at::Tensor step_count_;  // one for all parameters
 };

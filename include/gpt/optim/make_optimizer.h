@@ -10,7 +10,9 @@
 
 namespace gpt {
 
-std::unique_ptr<Optimizer> make_optimizer(const Parameters& parameters, const OptimizerConfig& config);
+// `spans`: what of the flat buffer it updates.
+std::unique_ptr<Optimizer> make_optimizer(const Parameters& parameters, const OptimizerConfig& config,
+                                          const std::vector<FlatSpan>& spans);
 std::string name_of_optimizer(const OptimizerConfig& config);  // for people: "fused AdamW"
 
 }  // namespace gpt

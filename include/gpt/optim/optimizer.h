@@ -4,6 +4,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <vector>
+
 #include "gpt/optim/optimizer_state.h"
 
 namespace gpt {
@@ -18,10 +20,14 @@ class Optimizer {
   //   found_inf    1: nothing changes, not even the step count or what is remembered
   virtual void step(const at::Tensor& learning_rate, const at::Tensor& grad_scale, const at::Tensor& found_inf) = 0;
 
-  virtual OptimizerState state() const = 0;  // views of the memory in use
-  // Into that memory, which stays where it is. Throws gpt::Error(checkpoint) when the state is not that of these parameters.
+  // What it remembers, in the order of the flat buffer: of all parameters, or of the spans that were given to it. The memory in use.
+  virtual const std::vector<StateStretch>& stretches() const = 0;
+  virtual OptimizerState state() const = 0;  // views of it, where it is of all parameters
+  // Of all parameters, into that memory, which stays where it is. Throws gpt::Error(checkpoint) when the state is not that of these
+  // parameters.
   virtual void load(const OptimizerState& state) = 0;
 
+  virtual const at::Tensor& step_count() const = 0;  // float32 scalar: applied updates
   virtual StateBytes bytes() const = 0;
 };
 

@@ -50,6 +50,15 @@ std::vector<StateRange> state_ranges(const std::vector<ParameterRow>& rows, cons
 struct StateBytes {
   int64_t device = 0, host = 0;
 };
+
+// What is remembered of such a stretch: its slots, in the order of optimizer_slots().
+struct StateStretch {
+  StateRange range;
+  std::vector<at::Tensor> slots;  // each (n), for all values from the beginning to the end of the range
+
+  StateBytes bytes() const;
+};
+
 StateBytes state_bytes(const std::vector<ParameterRow>& rows, const FlatLayout& layout, const OptimizerConfig& config);
 
 struct OptimizerState {
@@ -60,5 +69,9 @@ struct OptimizerState {
   const NamedTensors& slot(std::string_view name) const;
   NamedTensors& slot(std::string_view name);
 };
+
+// Views of stretches that together are all of the flat buffer, by the names of the parameters.
+OptimizerState named_state(const std::vector<ParameterRow>& rows, const FlatLayout& layout,
+                           std::span<const StateStretch> stretches, const at::Tensor& step_count);
 
 }  // namespace gpt

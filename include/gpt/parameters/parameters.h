@@ -133,6 +133,7 @@ class Parameters {
   void mark_gradients() const;  // as contributed to: by operators whose work was replayed without them
   // All that is said of gradients is about the lane in use, which is the first until another is chosen.
   void use_lane(size_t lane) const { flat_gradients_->use_lane(lane); }
+  size_t lane() const { return flat_gradients_->lane(); }
 
  private:
   Parameter find(ParameterRole role, int64_t layer, bool is_bias) const;

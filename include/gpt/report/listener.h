@@ -46,8 +46,7 @@ struct StepRecord {
   std::optional<double> mfu;  // share of the device's peak, where that is known
   double peak_memory_mb = 0;
   std::optional<MemoryUse> memory = {};  // what tensors take, part by part
-  std::vector<double> wait_ms =
-      {};  // of each step, for the other processes: by process; none where there is one, or on GPUs
+  std::vector<double> wait_ms = {};      // of a step, by process: for the others; none where there is one, or on GPUs
   Moment at = {};
   double elapsed_seconds = 0, remaining_seconds = 0;  // in this start; to the end of the run, 0: not known
 };

@@ -1,5 +1,5 @@
-// What ends or interrupts a run from outside: signals and a lack of memory. All processes must decide alike, so each says what it knows, and
-// all follow what any of them has said.
+// What ends or interrupts a run from outside: signals and a lack of memory. All processes must decide alike, so each says what it knows,
+// and all follow what any of them has said.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,7 @@ struct Decision {
   int64_t stop_signal = 0;    // that has been received; 0: none
   bool lacks_memory = false;  // other programs take it
   bool saves = false;         // SIGUSR1 has asked for a checkpoint
+  bool is_time = false;       // for a checkpoint that is due by the clock
 
   bool stops() const { return stop_signal != 0 || lacks_memory; }
 };
@@ -22,13 +23,13 @@ class Decisions {
  public:
   explicit Decisions(std::shared_ptr<distributed::Communicator> ranks) : ranks_(std::move(ranks)) {}
 
-  // One process: `mine`. Several, which must call it at the same points: what any of them said when it was called before, so that nobody waits
-  // for an answer.
+  // One process: `mine`. Several, which must call it at the same points: what any of them said when it was called before, so that nobody
+  // waits for an answer.
   Decision agree(const Decision& mine);
 
  private:
   std::shared_ptr<distributed::Communicator> ranks_;
-  at::Tensor said_;  // (3) int64
+  at::Tensor said_;  // (4) int64
   std::function<void()> answer_;
 };
 

@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "gpt/config/distributed_config.h"
 #include "gpt/data/sample_schedule.h"
 #include "gpt/distributed/communicator.h"
+#include "gpt/layout/parameter_table.h"
 
 namespace gpt::run {
 
@@ -20,17 +22,23 @@ struct Division {
   std::shared_ptr<distributed::Communicator> ranks = distributed::alone();
   int64_t lanes = 1;                 // L; where it is less, the number of processes counts
   at::ScalarType wire = at::kFloat;  // the type in which float32 gradients travel
+  bool divides_state = false;        // ZeRO: each process updates and remembers its spans of the flat buffer alone
 
   Division() = default;
   Division(std::shared_ptr<distributed::Communicator> of, const DistributedConfig& config)
       : ranks(std::move(of)),
         lanes(std::max(config.lanes, ranks->size())),
-        wire(config.reduce_dtype == ReduceDtype::bfloat16 ? at::kBFloat16 : at::kFloat) {}
+        wire(config.reduce_dtype == ReduceDtype::bfloat16 ? at::kBFloat16 : at::kFloat),
+        divides_state(config.zero > 0 && ranks->size() > 1) {}
 
   int64_t own_lanes() const { return std::max<int64_t>(1, lanes / ranks->size()); }
   // Which of this process's lanes a micro-batch of its own belongs to.
   size_t lane_of(int64_t micro_batch) const { return static_cast<size_t>(micro_batch % lanes / ranks->size()); }
   at::ScalarType wire_of(at::ScalarType gradient) const { return gradient == at::kFloat ? wire : gradient; }
+  // How many values of a flat buffer of `size` are summed at a time: the stretch that begins at 0, the next one, and so on.
+  int64_t stretch(int64_t size) const;
+  // This process's spans: its part of each stretch, of which there may be none.
+  std::vector<FlatSpan> spans(int64_t size) const;
   Dealing dealing(int64_t micro_batches) const { return {ranks->rank(), ranks->size(), micro_batches}; }
 };
 

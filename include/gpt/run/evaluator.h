@@ -60,8 +60,8 @@ class Evaluator {
 
   bool empty() const { return windows_.targets() == 0; }
   bool knows_bytes() const;
-  // `stop` is called between batches, or between those that several processes compute at the same time, with the share of them that is done;
-  // it must answer the same in all processes.
+  // `stop` is called between batches, or between those that several processes compute at the same time, with the share of them that is
+  // done; it must answer the same in all processes.
   Evaluation run(GPT& model, const std::function<bool(double share)>& stop);
 
  private:

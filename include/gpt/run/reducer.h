@@ -19,7 +19,11 @@ class Reducer {
   // layer_done() will tell. Until finish() nobody may touch what is complete.
   void begin(const std::vector<bool>& has_gradients);
   void layer_done(int64_t layer);  // and all that come after it, as LossOptions::layer_done has it
-  void finish();                   // all are done; then the first lane, which is in use, has the sum
+  // All are done. Then the first lane, which is in use, has the sum; of what Division::spans() says, where that is not all.
+  void finish();
+
+  at::Tensor norm() const;  // of the sum: a float32 scalar on the device
+  void gather_values();     // each process's spans of the parameters, once it has changed them, to all
 
  private:
   void complete(int64_t end);  // of the flat buffer, from its beginning
@@ -30,7 +34,8 @@ class Reducer {
   std::vector<int64_t> ends_;  // of each layer's parameters in the flat buffer
   at::ScalarType wire_;        // the type in which they travel
   int64_t stretch_;            // how long a stretch is, but for the last one
-  int64_t summed_ = 0;         // up to where sums have begun
+  std::vector<FlatSpan> spans_;
+  int64_t summed_ = 0;  // up to where sums have begun
 };
 
 }  // namespace gpt::run

@@ -20,8 +20,8 @@ struct SharedBeginning {
   Beginning begins;
 };
 
-// At the others, which wait until the data are prepared: once for each machine, by the first of its processes. Throws gpt::Error: data where
-// those of this machine are others; checkpoint where it cannot read what the run begins with.
+// At the others, which wait until the data are prepared: once for each machine, by the first of its processes. Throws gpt::Error: data
+// where those of this machine are others; checkpoint where it cannot read what the run begins with.
 SharedBeginning hear_beginning(const distributed::Group& group, const Config& asked, const config::Origins& origins);
 
 }  // namespace gpt::run

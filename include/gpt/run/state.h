@@ -19,6 +19,7 @@
 #include "gpt/ops/verdict.h"
 #include "gpt/optim/grad_scaler.h"
 #include "gpt/optim/optimizer.h"
+#include "gpt/run/division.h"
 #include "gpt/run/folder.h"
 #include "gpt/run/plan.h"
 
@@ -34,11 +35,16 @@ class State {
  public:
   // `config` is the effective one, with vocab_size set. A new run draws its weights, or takes the `initial` ones, and seeds the
   // default generators from config.seed; otherwise everything is what it was at `start`. Throws gpt::Error(checkpoint) when
-  // either is for another model. `dealing`: which batches this process computes.
+  // either is for another model. `division`: what of the run this process computes and remembers.
   State(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision,
-        const StartingPoint* start = nullptr, const NamedTensors* initial = nullptr, const Dealing& dealing = {});
+        const StartingPoint* start = nullptr, const NamedTensors* initial = nullptr, const Division& division = {});
 
+  // Where processes have divided the optimizer's state, gather() comes first, in all of them; it lasts until discard().
   Checkpoint capture() const;
+  bool is_divided() const { return division_.divides_state; }
+  bool can_capture() const { return !division_.divides_state || gathered_.has_value(); }
+  void gather();
+  void discard() { gathered_.reset(); }
 
   // The part of the state that an abandoned update has moved: the data position and the random state.
   struct Cursor {
@@ -80,9 +86,11 @@ class State {
 
   const Config config_;
   const Corpus& corpus_;
+  const Division division_;
   at::Device device_;
   std::string started_by_;  // as Checkpoint::started_by
   ops::UpdateCounts counts_;
+  std::optional<OptimizerState> gathered_;
 };
 
 // What a checkpoint records of the build and the machine: resuming is bit for bit only where they are equal.

@@ -26,7 +26,11 @@ class CheckpointKeeper {
 
   void state_changed();  // by an update or an evaluation: ckpt.pt does not hold it yet
   bool is_due();         // a checkpoint is, and the last update was applied
-  void save_due();       // ckpt.pt and, with keep_last, a numbered one
+  // Where processes have divided the state, all must save at the same step: whether this one's clock says, once, that it is time, and that
+  // all have agreed on that.
+  bool take_time();
+  void agree_on_time() { waits_ = true; }
+  void save_due();  // ckpt.pt and, with keep_last, a numbered one
 
   // The state was evaluated as the best so far. Its loss becomes the run's best only once the file that holds it is saved:
   // otherwise a later evaluation must count as worth saving again, so that settle() comes before it.
@@ -67,9 +71,11 @@ class CheckpointKeeper {
     int64_t step = 0, changes = 0;
   };
 
+  bool time_has_passed() const;
   bool interval_has_passed() const;
   bool writes_in_background();
   std::vector<std::string> paths_of(const Wanted& wanted) const;
+  void write_wanted(const std::vector<std::string>& paths);
   void write_now(const Wanted& wanted);
   bool save(const std::string& path, bool must);  // false: the disk refused it
   void finish_background();

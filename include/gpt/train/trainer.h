@@ -50,6 +50,7 @@ class Trainer {
   Moment moment() const;
   void keep_loss();     // keeps the loss of the last update for write_losses()
   void write_losses();  // those of the steps that were not logged
+  bool may_save() const;
   bool is_logged(int64_t step) const;
   void close_log_interval(double learning_rate);
   void check_skips();
@@ -95,6 +96,7 @@ class Trainer {
     double seconds = 0, waited = 0;
   };
   TimingRecord settled_;                                             // all steps that were logged after the warm-up
+  double waited_ = 0;                                                // seconds that updates waited for other processes
   Mark logged_, epoch_;                                              // where the log interval and the epoch began
   std::vector<std::pair<LossRecord, at::Tensor>> unwritten_losses_;  // the tensors hold the losses, on the device
   int64_t reported_skips_ = 0;

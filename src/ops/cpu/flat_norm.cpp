@@ -1,9 +1,9 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/linalg_vector_norm.h>
 
 #include "block_norms_kernel.h"
 #include "gpt/layout/alignment.h"
+#include "gpt/ops/flat_norm.h"
 #include "gpt/simd/cpu_capability.h"
 #include "ops/kernels.h"
 #include "row_grain.h"
@@ -25,17 +25,14 @@ at::Tensor block_norms(const at::Tensor& values, BlockNormsKernel<T> kernel) {
   return norms;
 }
 
+}  // namespace
+
 // perf: OPT-21. ATen sums rows slowly, and 16-bit values only after it has copied all of them to float32.
 at::Tensor block_norms(const at::Tensor& values) {
   if (values.scalar_type() == at::kFloat) return block_norms<float>(values, best_block_norms_float32());
   return block_norms<c10::BFloat16>(values, best_block_norms_bfloat16());
 }
 
-}  // namespace
-
-at::Tensor flat_norm(const at::Tensor& values) {
-  return at::linalg_vector_norm(block_norms(values), 2, /*dim=*/std::nullopt, /*keepdim=*/false, at::kDouble)
-      .to(at::kFloat);
-}
+at::Tensor flat_norm(const at::Tensor& values) { return norm_of_blocks(block_norms(values)); }
 
 }  // namespace gpt::ops::cpu
