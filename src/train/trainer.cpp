@@ -156,10 +156,14 @@ void Trainer::leave_without_peer(const std::string& what) {
     checkpoints_.save_last(/*must=*/false);
   }
   listeners_.stop({state_.step, fmt::format("by an error ({})", first_line(what))});
-  throw Error(ExitCode::peer, checkpoints_.has_saved()
-                                  ? fmt::format("{}; the same command resumes after step {}, which is saved in {}",
-                                                what, checkpoints_.saved_step(), folder_.checkpoint_path())
-                                  : what + "; nothing had been saved: the run begins anew");
+  // Only the first process knows what is saved.
+  const std::string rest =
+      !setup_.ranks->is_first()
+          ? fmt::format("the same command resumes from the last checkpoint in {}, if there is one", folder_.path())
+      : checkpoints_.has_saved() ? fmt::format("the same command resumes after step {}, which is saved in {}",
+                                               checkpoints_.saved_step(), folder_.checkpoint_path())
+                                 : "nothing had been saved: the run begins anew";
+  throw Error(ExitCode::peer, fmt::format("{}; {}", what, rest));
 }
 
 // Where memory ran out before the update itself, weights and optimizer are those of the last update.
