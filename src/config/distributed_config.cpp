@@ -11,7 +11,7 @@ std::vector<Option> options(DistributedConfig& c) {
        .target = NumberOrAuto{&c.processes},
        .help =
            "processes that compute each update together, all on this machine unless a launcher such as torchrun has started them; auto "
-           "= one for each usable GPU, or one on a CPU; gpt-diagnose and gpt-bench compute in one",
+           "= one for each usable GPU, or one on a CPU; gpt-bench computes in one",
        .min = 1,
        .max = kMostProcesses,
        .aliases = {{"gpus"}, {"num_processes"}, {"nproc_per_node"}},

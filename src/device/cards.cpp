@@ -7,6 +7,7 @@
 #include <array>
 #include <cctype>
 #include <charconv>
+#include <utility>
 #include <vector>
 
 #include "gpt/config/suggest.h"
@@ -148,6 +149,21 @@ DeviceInfo Card::describe() const {
   constexpr double kUsable = 15.0 / 16, kGigabyte = 1 << 30;
   return describe_gpu(at::Device(at::kCUDA, 0), std::string(name),
                       static_cast<int64_t>(kUsable * kGigabyte * gigabytes), capability / 10, capability % 10);
+}
+
+CardLink link_of(const DeviceInfo& gpu) {
+  // Half of what data sheets give for both directions. Bridges, which join two or four cards, do not count.
+  constexpr CardLink kThird{"NVLink 3", 300}, kFourth{"NVLink 4", 450}, kFifth{"NVLink 5", 900};
+  constexpr std::pair<std::string_view, CardLink> kNvlink[] = {{"A100 40GB", kThird},    {"A100 80GB", kThird},
+                                                               {"H100 SXM", kFourth},    {"H200", kFourth},
+                                                               {"GH200 480GB", kFourth}, {"B200", kFifth}};
+  constexpr CardLink kPcie3{"PCIe 3 x16", 15.75}, kPcie4{"PCIe 4 x16", 31.5}, kHalfPcie4{"PCIe 4 x8", 15.75},
+      kPcie5{"PCIe 5 x16", 63};
+  const Card* const card = find_card(gpu.name);
+  for (const auto& [name, link] : kNvlink)
+    if (card && card->name == name) return link;
+  if (card && card->name.starts_with("RTX 4060")) return kHalfPcie4;
+  return gpu.compute_major < 8 ? kPcie3 : gpu.compute_major < 9 ? kPcie4 : kPcie5;
 }
 
 const Card* find_card(std::string_view name) {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <mutex>
 #include <string>
 
 #include "gpt/core/format.h"
@@ -53,7 +54,8 @@ void announce_other_openmp() {
 }  // namespace
 
 void use_cpu_threads(int64_t count, int64_t processes) {
-  announce_other_openmp();
+  static std::once_flag is_announced;
+  std::call_once(is_announced, announce_other_openmp);
   omp_set_dynamic(0);
   const int64_t automatic = processes == 1 ? default_threads() : std::max<int64_t>(1, usable_processors() / processes);
   const int64_t asked = count > 0 ? count : automatic;

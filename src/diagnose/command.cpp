@@ -19,6 +19,7 @@
 #include "gpt/diagnose/machine.h"
 #include "gpt/diagnose/plan_options.h"
 #include "gpt/diagnose/runs.h"
+#include "gpt/plan/resolve.h"
 #include "gpt/prepare/text_cache.h"
 #include "gpt/run/automatic_sizes.h"
 
@@ -80,7 +81,7 @@ int diagnose(int argc, char** argv) {
   }
   if (cache || clear_cache || !runs.empty()) return 0;
   process::watch_signals();
-  use_cpu_threads(command.config.threads);
+  use_cpu_threads(command.config.threads, plan::count_processes(command.config));
   use_cpu_allocator();
 
   const bool configured = !command.config_path.empty() || !command.origins.empty();

@@ -2,10 +2,8 @@
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
-#include <stdlib.h>
 
 #include <algorithm>
-#include <cmath>
 #include <exception>
 #include <filesystem>
 #include <functional>
@@ -27,7 +25,7 @@
 #include "gpt/device/memory.h"
 #include "gpt/device/precision.h"
 #include "gpt/diagnose/checkpoint_check.h"
-#include "gpt/diagnose/speed_check.h"
+#include "gpt/diagnose/update_time.h"
 #include "gpt/exchange/import.h"
 #include "gpt/model/compile.h"
 #include "gpt/ops/probe.h"
@@ -38,9 +36,10 @@
 #include "gpt/plan/disk_checks.h"
 #include "gpt/plan/model_checks.h"
 #include "gpt/plan/out_of_memory.h"
+#include "gpt/plan/processes.h"
+#include "gpt/plan/resolve.h"
 #include "gpt/plan/savers.h"
 #include "gpt/plan/time_checks.h"
-#include "gpt/plan/trial.h"
 #include "gpt/run/finished.h"
 #include "gpt/run/folder.h"
 #include "gpt/run/initial_weights.h"
@@ -108,6 +107,7 @@ class Examination {
       }
     }
     if (plan_) attempt("time", "add --seconds-per-step", [&] { examine_time(); });
+    if (several_.processes > 1) add(plan::check_processes(several_));
     if (config_.model.vocab_size && !asked_.is_elsewhere())
       attempt("disk", "choose another output_dir", [&] { examine_disk(); });
     return std::move(checks_);
@@ -131,20 +131,21 @@ class Examination {
 
   void examine_device() {
     if (card_) return examine_card();
-    add(plan::check_threads(config_.threads, cores_));
-    if (config_.distributed.processes != 1) {
-      add(plan::warned("processes", "memory, time and cost are of one process that computes whole updates",
-                       "with N processes each has all weights, gradients and moments and an Nth of the sequences"));
-    }
+    add(plan::check_threads(config_.threads, cores_, processes_));
     const DeviceInfo device = describe_device(select_device(config_.device).device);
     const DeviceInfo best = device.device.is_cuda() ? device : describe_device(select_device("auto").device);
     add(plan::check_device(config_.device, device, best, host::has_nvidia_gpu()));
+    if (device.device.is_cuda() && processes_ > gpu_count()) {
+      add(plan::failed("GPUs", fmt::format("{} processes need one each, and there are {}", processes_, gpu_count()),
+                       "set distributed.processes: auto"));
+    }
     examine_precision(device);
     if (checks_.back().status == plan::Check::Status::fail) return;
     device_ = device;
     memory_ = plan::memory_budget(device.device, fraction());
     memory_here_ = memory_.available;
     if (const auto bytes = asked_.memory_bytes()) memory_.available = *bytes * fraction();
+    memory_ = plan::of_each(memory_, device.device, processes_);
   }
 
   void examine_precision(const DeviceInfo& device) {
@@ -259,14 +260,16 @@ class Examination {
                  : attention_path(config_.model, execution, device_->device, type, /*training=*/true);
   }
 
-  // batch_size: auto, as gpt-train would choose it. Where device or vocabulary are not known, nothing but the tokens of an update
-  // matters, which are the same however it is divided.
+  // As gpt-train would choose batch_size: auto, and then divide the update among its processes. Where device or vocabulary are not known,
+  // nothing but the tokens of an update matters, which are the same however it is divided.
   void choose_batch() {
+    if (std::exchange(has_batch_, true)) return;
     TrainingConfig& training = config_.training;
     if (training.batch_size == 0 && device_ && config_.model.vocab_size) {
       const Precision precision = resolve_precision(training.precision, *device_);
       const plan::ActivationForm form =
           plan::activation_form(config_.model, training, *device_, precision, attention(precision.compute_type()));
+      memory_.exchange = plan::exchange_bytes(config_, precision.end_to_end, processes_);
       const plan::BatchChoice choice = plan::plan_batch_size(config_.model, training, form, memory_);
       config::set_batch_size(training, choice.batch_size);
       add(plan::passed("batch size", describe(choice)));
@@ -277,7 +280,9 @@ class Examination {
                          "training.batch_size: auto is not chosen: it depends on the device and the vocabulary",
                          "set model.vocab_size, or follow the advice of the failed checks"));
     }
-    if (training_.batch_size == 0) training_ = training;
+    undivided_ = training;
+    plan::divide_update(config_, processes_);
+    training_ = training;
   }
 
   // For data that are not here.
@@ -332,6 +337,7 @@ class Examination {
     if (card_) facts.resident = memory_.data > 0;
     plan_ = run::plan_run(config_.training, loader.batches_per_epoch());
     training_ = plan::with_real_batch(config_.training, facts);
+    undivided_ = plan::with_real_batch(undivided_, facts);
     add(plan::check_dataset(config_.data, config_.model.block_size, facts));
     add(plan::check_batch(config_.training, facts));
     if (config_.data.stages.empty()) {
@@ -360,6 +366,13 @@ class Examination {
     const std::string kernel = attention(type);
     const plan::ActivationForm form = plan::activation_form(model, training_, *device_, precision, kernel);
     add(plan::check_attention(model, cuda, kernel));
+    examine_memory(form, precision, kernel);
+    if (plan_) examine_speed(form, precision, kernel);
+  }
+
+  void examine_memory(const plan::ActivationForm& form, const Precision& precision, const std::string& kernel) {
+    const ModelConfig& model = config_.model;
+    memory_.exchange = plan::exchange_bytes(real(), precision.end_to_end, processes_);
     plan::Check memory = plan::check_memory(model, training_, form, memory_);
     plan::name_settings_that_fit(memory, real(), *device_, kernel, memory_);
     memory.savers = plan::find_savers(real(), *device_, kernel, memory_.data);
@@ -368,44 +381,44 @@ class Examination {
     memory.shows_savers = needed > memory_.available / 2;
     constexpr double kWorthwhile = 0.05;
     std::erase_if(memory.savers, [&](const auto& saver) { return saver.bytes < kWorthwhile * needed; });
-    add(std::move(memory));
-    if (!plan_) return;
-    if (card_) {
-      add(plan::check_compute(model, training_, *plan_, std::nullopt));
-      const plan::StepEstimate step = plan::estimate_step(model, training_, form, *card_, precision.dtype);
-      step_ = plan::StepTime{step.total(), plan::tokens_per_step(real()), describe(step)};
-      return;
+    if (processes_ > 1) {
+      const std::string owners = fmt::format("; so in each of {} processes", processes_);
+      memory.detail += owners, memory.answer.text += owners;
+      const DistributedConfig& distributed = config_.distributed;
+      several_ = {.processes = processes_,
+                  .threads = device_->device.is_cpu() ? at::get_num_threads() : 0,
+                  .micro_batches = training_.gradient_accumulation_steps,
+                  .memory = needed,
+                  .sent = plan::sent_bytes(real(), precision.end_to_end, processes_),
+                  .may_send_less = distributed.reduce_dtype == ReduceDtype::float32 && distributed.lanes == 1 &&
+                                   gradient_type(training_, precision.end_to_end) == at::kFloat};
     }
-    const double speed = measure_product_speed(device_->device, type);
-    std::optional<plan::Check> speed_check;
-    if (!asked_.no_probe && !asked_.seconds_per_step) speed_check = time_steps(precision, form, kernel, speed);
-    const bool is_known = speed_check || asked_.seconds_per_step;
-    add(plan::check_compute(model, training_, *plan_, is_known ? std::nullopt : std::optional(speed)));
-    if (speed_check) add(std::move(*speed_check));
+    add(std::move(memory));
   }
 
-  // Nothing where one sequence takes too long or does not fit.
-  std::optional<plan::Check> time_steps(const Precision& precision, const plan::ActivationForm& form,
-                                        const std::string& attention, double product_speed) {
-    constexpr double kTrialSeconds = 5;
-    is_timed_ = true;
-    double load = 0;
-    if (getloadavg(&load, 1) != 1) load = 0;
+  void examine_speed(const plan::ActivationForm& form, const Precision& precision, const std::string& kernel) {
+    const Config config = real();
+    UpdateFacts facts{config, undivided_, *device_, precision, form, kernel};
+    if (card_) {
+      add(plan::check_compute(config.model, training_, *plan_, std::nullopt));
+      step_ = estimate_update(facts, *card_, several_).step;
+      return;
+    }
     plan::MemoryBudget memory = memory_;
     memory.available = std::min(memory_.available, memory_here_);
-    const auto largest = plan::largest_batch_size(config_.model, training_, form, memory.comfortable());
-    if (!largest) return std::nullopt;
-    const auto trial = plan::try_steps({real(), *corpus_, *device_, precision}, product_speed, *largest, kTrialSeconds);
-    if (!trial) return std::nullopt;
-    step_ = plan::step_time(*trial, real());
-    return check_speed(real(), *device_, precision,
-                       {.step_seconds = trial->step_seconds,
-                        .product_speed = product_speed,
-                        .peak = device_->peak_flops(precision.dtype),
-                        .attention = attention,
-                        .threads = at::get_num_threads(),
-                        .cores = cores_,
-                        .load = load});
+    facts.corpus = corpus_ ? &*corpus_ : nullptr, facts.free_memory = memory.comfortable(), facts.cores = cores_;
+    facts.product_speed = measure_product_speed(device_->device, precision.compute_type());
+    std::optional<UpdateTime> time;
+    if (is_timed_ = !asked_.no_probe && !asked_.seconds_per_step; is_timed_) time = time_update(facts);
+    if (time) step_ = time->step;
+    if (time && processes_ > 1) {
+      attempt("processes", "give the loopback an address, or set distributed.processes: 1",
+              [&] { compare_with_one(facts, several_, *step_); });
+    }
+    const bool is_known = time || asked_.seconds_per_step;
+    const double speed = facts.product_speed * static_cast<double>(processes_);
+    add(plan::check_compute(config.model, training_, *plan_, is_known ? std::nullopt : std::optional(speed)));
+    if (time) add(std::move(*time->speed));
   }
 
   void examine_time() {
@@ -458,7 +471,7 @@ class Examination {
   const std::string origin_;
   const PlanOptions& asked_;
   const Card* card_ = asked_.gpu.empty() ? nullptr : &require_card("--gpu", asked_.gpu);  // one that is not here
-  const int64_t cores_ = usable_processors();
+  const int64_t cores_ = usable_processors(), processes_ = plan::count_processes(config_);
   plan::Checks checks_;
   std::optional<DeviceInfo> device_;            // set when the run could use it
   plan::MemoryBudget memory_;                   // what the run may use, here or where it is asked about
@@ -472,7 +485,10 @@ class Examination {
   std::optional<plan::StepTime> step_;  // nothing where it is not known
   std::optional<Corpus> corpus_;
   std::optional<run::Plan> plan_;
-  TrainingConfig training_ = config_.training;  // with the batch that the data really give
+  TrainingConfig training_ = config_.training;   // with the batch that the data really give
+  TrainingConfig undivided_ = config_.training;  // as one process would compute it
+  bool has_batch_ = false;                       // it has been chosen
+  plan::ProcessesPlan several_;                  // where there are several, and their memory is known
 };
 
 }  // namespace

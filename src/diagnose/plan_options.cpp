@@ -112,6 +112,8 @@ void require_consistent(const PlanOptions& plan, const config::CommandLine& comm
   }
   if (!plan.gpu.empty()) {
     (void)require_card("--gpu", plan.gpu);
+    if (command.config.distributed.processes == 0)
+      refuse("--gpu asks about a machine whose GPUs cannot be counted here: give distributed.processes a number");
     if (on_command_line(command, "device"))
       refuse("--gpu asks about another machine, --device about this one: give one of them");
   }

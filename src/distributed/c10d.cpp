@@ -58,7 +58,6 @@ class C10d : public Communicator {
   int64_t size() const override { return ranks_.size; }
   int64_t bytes_sent() const override { return sums_.bytes_sent() + bytes_broadcast_; }
   double seconds_waited() const override { return sums_.seconds_waited(); }
-  int64_t memory_of_sums() const override { return Sums::memory(); }
 
   void begin_sum(const at::Tensor& x, at::ScalarType wire) override { sums_.begin_sum(x, wire); }
   void begin_sum_of_part(const at::Tensor& x, at::ScalarType wire) override { sums_.begin_sum_of_part(x, wire); }

@@ -21,7 +21,6 @@ class Alone : public Communicator {
   }
   int64_t bytes_sent() const override { return 0; }
   double seconds_waited() const override { return 0; }
-  int64_t memory_of_sums() const override { return 0; }
 };
 
 }  // namespace
@@ -32,6 +31,16 @@ Part part_of(int64_t count, int64_t rank, int64_t size) {
   const int64_t unit = count % kParameterAlignment == 0 ? kParameterAlignment : 1, units = count / unit;
   const int64_t length = (units + size - 1) / size * unit;
   return {std::min(count, rank * length), std::min(count, (rank + 1) * length)};
+}
+
+// Each part goes to the process that adds it up, and comes back as a sum.
+double bytes_sent_by_sum(double bytes, int64_t processes) {
+  return 2 * bytes * static_cast<double>(processes - 1) / static_cast<double>(processes);
+}
+
+// What is sent, what arrives, and what becomes of it: the part of a process, or what 16-bit values are added in.
+double memory_of_sum(double bytes, int64_t processes) {
+  return processes == 1 ? 0 : 3 * std::min(bytes, static_cast<double>(kStretchesInFlight * kStretchBytes));
 }
 
 void add_in_pairs(const at::Tensor& parts) {

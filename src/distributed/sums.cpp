@@ -57,9 +57,6 @@ Sums::~Sums() {
   thread_.join();
 }
 
-// What is sent, what arrives, and what becomes of it: this process's part, or what 16-bit values are added in.
-int64_t Sums::memory() { return 3 * static_cast<int64_t>(kInFlight) * kStretchBytes; }
-
 void Sums::begin_sum(const at::Tensor& x, at::ScalarType wire) {
   TORCH_CHECK(x.is_contiguous(), "sum: the tensor must be contiguous");
   const at::Tensor flat = x.detach().view({-1});
@@ -132,7 +129,7 @@ void Sums::work() {
 void Sums::run(const Task& task) {
   if (task.kind == Kind::end_all) return end_all();
   if (task.ready) task.ready->block(*stream_);
-  if (begun_ >= static_cast<int64_t>(kInFlight)) end(bucket(begun_));
+  if (begun_ >= kStretchesInFlight) end(bucket(begun_));
   begin(bucket(begun_), task);
   if (begun_ > 0) add(bucket(begun_ - 1));
   ++begun_;
@@ -191,7 +188,7 @@ void Sums::end(Bucket& bucket) {
 
 void Sums::end_all() {
   if (begun_ > 0) add(bucket(begun_ - 1));
-  for (int64_t i = std::max<int64_t>(0, begun_ - static_cast<int64_t>(kInFlight)); i < begun_; ++i) end(bucket(i));
+  for (int64_t i = std::max<int64_t>(0, begun_ - kStretchesInFlight); i < begun_; ++i) end(bucket(i));
   begun_ = 0;
   done_ = mark(stream_);
 }

@@ -37,11 +37,8 @@ class Sums {
 
   int64_t bytes_sent() const { return bytes_sent_; }
   double seconds_waited() const { return seconds_waited_; }
-  static int64_t memory();  // bytes that sums take at most beside their tensors
 
  private:
-  static constexpr size_t kInFlight = 3;
-
   enum class Kind { sum, sum_of_part, gather, end_all };
   // What the thread is told to begin, or to end all that it has begun.
   struct Task {
@@ -76,7 +73,7 @@ class Sums {
   void end(Bucket& bucket);
   void end_all();
   void count_part(const Bucket& bucket);
-  Bucket& bucket(int64_t i) { return buckets_[static_cast<size_t>(i) % kInFlight]; }
+  Bucket& bucket(int64_t i) { return buckets_[static_cast<size_t>(i % kStretchesInFlight)]; }
 
   const Collectives& collectives_;
   const Ranks ranks_;
@@ -85,7 +82,7 @@ class Sums {
   double seconds_waited_ = 0;
   std::atomic<int64_t> bytes_sent_ = 0;
 
-  std::array<Bucket, kInFlight> buckets_;  // the thread's, as the next two are
+  std::array<Bucket, kStretchesInFlight> buckets_;  // the thread's, as the next two are
   int64_t begun_ = 0;                      // stretches since finish()
   std::optional<c10::Stream> stream_;      // of its own; nothing on a CPU
 

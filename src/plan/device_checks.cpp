@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
 #include "gpt/device/precision.h"
@@ -41,13 +43,16 @@ Check check_precision(const PrecisionConfig& config, const DeviceInfo& device) {
   return passed("precision", precision.reason);
 }
 
-Check check_threads(int64_t threads, int64_t cores) {
-  if (threads > cores) {
+Check check_threads(int64_t threads, int64_t cores, int64_t processes) {
+  const int64_t of_each = threads > 0 ? threads : std::max<int64_t>(1, cores / processes);
+  const std::string owners = processes > 1 ? fmt::format(" in each of {} processes", processes) : "";
+  if (of_each * processes > cores) {
     return warned("threads",
-                  fmt::format("{} on {} wait for each other", plural(threads, "thread"), plural(cores, "core")),
-                  "set threads: 0");
+                  fmt::format("{}{} on {} wait for each other", plural(of_each, "thread"), owners,
+                              plural(cores, "core")),
+                  processes > cores ? fmt::format("set distributed.processes: {} or less", cores) : "set threads: 0");
   }
-  return passed("threads", fmt::format("{} on {}", threads == 0 ? cores : threads, plural(cores, "core")));
+  return passed("threads", fmt::format("{}{} on {}", of_each, owners, plural(cores, "core")));
 }
 
 }  // namespace gpt::plan

@@ -7,6 +7,7 @@
 #include "gpt/ops/classifier.h"
 #include "gpt/optim/optimizer_state.h"
 #include "gpt/products/product.h"
+#include "gpt/run/division.h"
 
 namespace gpt::plan {
 namespace {
@@ -139,6 +140,12 @@ class ActivationBytes {
   double s_, C_, kv_, F_;
 };
 
+double gradient_bytes(const Config& config, bool end_to_end) {
+  const int64_t values = flat_layout(parameter_table(config.model)).size;
+  return static_cast<double>(values) *
+         static_cast<double>(c10::elementSize(gradient_type(config.training, end_to_end)));
+}
+
 }  // namespace
 
 ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& training, const DeviceInfo& device,
@@ -222,6 +229,18 @@ std::optional<int64_t> largest_batch_size(const ModelConfig& model, TrainingConf
     (fits(middle) ? low : high) = middle;
   }
   return low;
+}
+
+double exchange_bytes(const Config& config, bool end_to_end, int64_t processes) {
+  const double gradients = gradient_bytes(config, end_to_end);
+  const int64_t lanes = run::lanes_of_each(config.distributed.lanes, processes);
+  return static_cast<double>(lanes - 1) * gradients + distributed::memory_of_sum(gradients, processes);
+}
+
+double sent_bytes(const Config& config, bool end_to_end, int64_t processes) {
+  const bool is_narrowed = config.distributed.reduce_dtype == ReduceDtype::bfloat16 &&
+                           gradient_type(config.training, end_to_end) == at::kFloat;
+  return distributed::bytes_sent_by_sum(gradient_bytes(config, end_to_end) / (is_narrowed ? 2 : 1), processes);
 }
 
 }  // namespace gpt::plan

@@ -14,7 +14,6 @@
 #include "gpt/device/cpu_allocator.h"
 #include "gpt/device/host.h"
 #include "gpt/layout/parameter_table.h"
-#include "gpt/run/division.h"
 
 namespace gpt::plan {
 namespace {
@@ -94,13 +93,13 @@ MemoryBudget memory_budget(at::Device device, double fraction, int64_t processes
 MemoryBudget memory_budget(const run::Setup& setup) {
   const TrainingConfig& training = setup.config.training;
   MemoryBudget memory = memory_budget(setup.device.device, training.allocator.memory_fraction, setup.local_processes);
-  const run::Division division(setup.ranks, setup.config.distributed);
-  const FlatLayout layout = flat_layout(parameter_table(setup.config.model));
-  const auto gradients = static_cast<double>(layout.size) *
-                         static_cast<double>(c10::elementSize(gradient_type(training, setup.precision.end_to_end)));
-  memory.exchange = static_cast<double>(division.own_lanes() - 1) * gradients +
-                    std::min(static_cast<double>(setup.ranks->memory_of_sums()), 2 * gradients);
+  memory.exchange = exchange_bytes(setup.config, setup.precision.end_to_end, setup.ranks->size());
   return memory;
+}
+
+MemoryBudget of_each(MemoryBudget all, at::Device device, int64_t processes) {
+  (device.is_cpu() ? all.available : all.host) /= static_cast<double>(processes);
+  return all;
 }
 
 Check check_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form,

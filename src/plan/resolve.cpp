@@ -13,26 +13,34 @@
 namespace gpt::plan {
 namespace {
 
-void divide(run::Setup& setup, const distributed::Group& group) {
+void join(run::Setup& setup, const distributed::Group& group) {
   setup.ranks = group.communicator();
   setup.local_processes = group.ranks().local_size;
 }
 
-// Where the batch has been chosen: micro-batches that can be dealt out.
 void keep_choices(run::Setup& setup) {
-  Config& config = setup.config;
-  config.distributed.processes = setup.ranks->size();
-  config::deal_out(config.training, std::max(config.distributed.processes, config.distributed.lanes));
-  if (config.distributed.lanes > 1) config.training.precision.gradient_dtype = GradientDtype::float32;
-  keep_resolved(config.training, setup.precision);  // whose gradients' type depends on the batch
+  divide_update(setup.config, setup.ranks->size());
+  keep_resolved(setup.config.training, setup.precision);  // whose gradients' type depends on the batch
 }
 
 }  // namespace
 
+int64_t count_processes(const Config& config) {
+  if (config.distributed.processes > 0) return config.distributed.processes;
+  const bool may_use_gpus = config.device == "auto" || config.device == "cuda";
+  return may_use_gpus ? std::max<int64_t>(1, gpu_count()) : 1;
+}
+
+void divide_update(Config& config, int64_t processes) {
+  config.distributed.processes = processes;
+  config::deal_out(config.training, std::max(processes, config.distributed.lanes));
+  if (config.distributed.lanes > 1) config.training.precision.gradient_dtype = GradientDtype::float32;
+}
+
 run::Setup resolve(run::RunData data, at::Device device, const PrecisionConfig& asked,
                    const distributed::Group& group) {
   run::Setup setup = run::set_up(std::move(data.config), std::move(data.corpus), device, asked);
-  divide(setup, group);
+  join(setup, group);
   choose_batch_size(setup, /*is_tried=*/true);
   keep_choices(setup);
   return setup;
@@ -41,7 +49,7 @@ run::Setup resolve(run::RunData data, at::Device device, const PrecisionConfig& 
 run::Setup resolve_like_first(Config resolved, Corpus corpus, at::Device device, const PrecisionConfig& asked,
                               const distributed::Group& group) {
   run::Setup setup = run::set_up(std::move(resolved), std::move(corpus), device, asked);
-  divide(setup, group);
+  join(setup, group);
   if (setup.dtype_change.empty()) return setup;
   throw Error(ExitCode::config, fmt::format("the processes must compute in one dtype: {}", setup.dtype_change));
 }

@@ -79,12 +79,6 @@ ExitCode train(const config::CommandLine& command, const run::Setup& setup, cons
   return Trainer(run, folder, listeners, /*is_saved=*/begins.start && begins.start->is_last).run();
 }
 
-// distributed.processes: auto.
-int64_t processes_for(const std::string& device) {
-  const bool may_use_gpus = device == "auto" || device == "cuda";
-  return may_use_gpus ? std::max<int64_t>(1, gpu_count()) : 1;
-}
-
 // The device of this process: of several on a machine with GPUs, each has its own.
 DeviceChoice select_device_of(const distributed::Ranks& ranks, const std::string& asked) {
   const bool is_numbered = ranks.size > 1 && (asked == "cuda" || (asked == "auto" && gpu_count() > 0));
@@ -201,7 +195,7 @@ ExitCode train(const config::CommandLine& command, const TrainOptions& options) 
     return evaluate_run(asked, command.origins);
   }
   DistributedConfig distributed = asked.distributed;
-  if (distributed.processes == 0) distributed.processes = processes_for(asked.device);
+  distributed.processes = plan::count_processes(asked);
   if (ranks.size == 1 && distributed.processes > 1)
     return static_cast<ExitCode>(distributed::launch(options.arguments, distributed));
   return train_as(ranks, command, options);

@@ -231,6 +231,54 @@ class Diagnose(unittest.TestCase):
         self.assertRegex(table, r"\nDoes it fit\?  no: it needs about .* GB, and there is 4.03 GB; at most \d+ sequences? at a time would fit\n")
         self.assertRegex(table, r"\n\nSettings that would save memory, each on its own:\n  [\d.]+ GB  training.gradient_checkpointing: block ")
 
+    def test_several_processes_share_the_memory_and_the_cores_of_a_machine(self):
+        options = ("--config", self.good_config(), "--threads", 1, "--memory", "8GB")
+        one, two = (checks(*options, "--processes", count, check_code=0) for count in (1, 2))
+        self.assertNotIn("processes", one)
+        memory = two["memory of the run"]
+        self.assertEqual(one["memory of the run"]["values"]["available_bytes"], 8e9)
+        self.assertEqual(memory["values"]["available_bytes"], 4e9)
+        self.assertIn("; so in each of 2 processes", memory["detail"])
+        values = two["processes"]["values"]
+        # An update has one micro-batch of four sequences, which becomes two of two.
+        self.assertEqual([values[name] for name in ("processes", "threads", "micro_batches", "most_micro_batches")], [2, 1, 2, 1])
+        self.assertEqual(values["bytes_sent_per_update"], memory["values"]["gradients_bytes"], "half of them, and half of their sum")
+        self.assertEqual(values["bytes_of_each"], memory["values"]["needed_bytes"])
+        self.assertEqual(memory["values"]["exchange_bytes"], 2 * memory["values"]["gradients_bytes"], "what is sent, and what arrives")
+        step = values["computing_seconds"] + values["sending_seconds"]
+        self.assertAlmostEqual(two["time"]["values"]["seconds_per_step"], step)
+        self.assertAlmostEqual(values["gain"], values["seconds_of_one"] / step)
+        self.assertRegex(two["time"]["detail"], "with .* of sending between 2 processes")
+
+    def test_the_configuration_names_processes_as_the_flag_does_and_a_line_recommends_their_number(self):
+        path = self.good_config()
+        flag = run("gpt-diagnose", "--config", path, "--processes", 2, check_code=0).stdout
+        self.assertRegex(flag, r"\n(pass|warn)  processes  +2 with \d+ threads?: each takes about .*, computes 1 of the 2 micro-batches of an "
+                               r"update, and sends .*; a step is .* of computing \(tried without the others beside it\) and .* of sending "
+                               r"\(measured over the loopback\)")
+        self.assertRegex(flag, r"\nHow many processes\?  (one: with 2 a step takes .* times as long, because of .*|"
+                               r"2: .* times the tokens/s of one, limited by .*)\n$")
+        path.write_text(path.read_text() + "distributed: {processes: 2}\n")
+        detail = checks("--config", path, "--no-probe", check_code=0)["processes"]["detail"]
+        self.assertTrue(detail.startswith("2 with "), detail)
+        self.assertNotIn("a step is", detail)
+
+    def test_several_cards_are_joined_by_what_their_data_sheet_says(self):
+        words = ("--preset", "gpt2_small", "--vocab-size", 50257, "--batch-size", 16, "--gradient-accumulation-steps", 8, "--steps-per-epoch",
+                 1000, "--processes", 8)
+        found = checks("--gpu", "H100 SXM", *words, check_code=0)
+        values, memory = found["processes"]["values"], found["memory of the run"]["values"]
+        # 124,475,904 parameters of four bytes; the sum of eight needs 2 x 7/8 of them.
+        self.assertEqual(values["bytes_sent_per_update"], 1.75 * 4 * 124_475_904)
+        self.assertEqual(memory["exchange_bytes"], 6 * 25 * 2**20)
+        self.assertAlmostEqual(values["sending_seconds"], values["bytes_sent_per_update"] / (0.6 * 450e9))
+        self.assertIn("of sending (computed, not measured: 60 % of the 450 GB/s of NVLink 4)", found["processes"]["detail"])
+        self.assertGreater(values["gain"], 6)
+        self.assertLess(values["gain"], 8)
+        half = checks("--gpu", "H100 SXM", *words, "--reduce-dtype", "bfloat16", check_code=0)["processes"]["values"]
+        self.assertEqual(half["bytes_sent_per_update"], values["bytes_sent_per_update"] / 2)
+        self.assertIn("PCIe 4 x16", checks("--gpu", "RTX 3090", *words, check_code=0)["processes"]["detail"])
+
     def test_options_that_contradict_or_lack_each_other_are_refused_in_a_line(self):
         config = ("--config", self.good_config())
         for words, part in (
@@ -244,6 +292,7 @@ class Diagnose(unittest.TestCase):
                 ((*config, "--gpu", "RTX 4085"), "the nearest are RTX 4080, RTX 3080, RTX 4060; all: "),
                 ((*config, "--gpu", "RTX 4080", "--device", "cpu"), "--device about this one"),
                 (("--gpu", "RTX 4080"), "--gpu is about a run"),
+                ((*config, "--gpu", "RTX 4080", "--processes", "auto"), "give distributed.processes a number"),
                 ((*config, "--memory", "16"), "a size with its unit, such as 16GB or 24GiB, got '16'"),
                 ((*config, "--memory", "-1GB"), "got '-1GB'"),
                 (("--data", self.text, "--steps-per-epoch", 5, "--seconds-per-step", 1), "leave out either it or --data"),

@@ -26,7 +26,7 @@ class Readme(unittest.TestCase):
         clock = re.compile(r"done (on \w+ \d+ \w+ )?at \d\d:\d\d if")
         example = re.compile(r"^```\n\$ (gpt-diagnose (?:.|\\\n)*--steps-per-epoch(?:.|\\\n)*)\n((?:.*\n)*?)```", re.M)
         examples = [found for readme in all_readmes() for found in example.findall(readme.read_text())]
-        self.assertEqual(len(examples), 4)
+        self.assertEqual(len(examples), 5)
         for command, shown in examples:
             with self.subTest(command):
                 printed = clock.sub("", programs.run(*shlex.split(command.replace("\\\n", " "))).stdout).splitlines()

@@ -80,5 +80,14 @@ TEST(CheckThreads, MoreThanCoresIsAWarning) {
   EXPECT_EQ(check_threads(9, 8).status, Status::warn);
 }
 
+TEST(CheckThreads, SeveralProcessesShareTheCores) {
+  EXPECT_EQ(check_threads(0, 8, 3).detail, "2 in each of 3 processes on 8 cores");
+  EXPECT_EQ(check_threads(4, 8, 2).status, Status::pass);
+  EXPECT_EQ(check_threads(4, 8, 3).fix, "set threads: 0");
+  const Check many = check_threads(0, 2, 3);
+  EXPECT_EQ(many.detail, "1 thread in each of 3 processes on 2 cores wait for each other");
+  EXPECT_EQ(many.fix, "set distributed.processes: 2 or less");
+}
+
 }  // namespace
 }  // namespace gpt::plan

@@ -28,7 +28,6 @@ class Remembering : public distributed::Communicator {
   }
   int64_t bytes_sent() const override { return 0; }
   double seconds_waited() const override { return 0; }
-  int64_t memory_of_sums() const override { return 0; }
 
   std::vector<std::pair<int64_t, int64_t>> begun;
   int finished = 0;

@@ -28,6 +28,14 @@ struct Card {
 
 std::span<const Card> all_cards();
 
+// What connects cards of a kind within one machine.
+struct CardLink {
+  std::string_view name;
+  double bandwidth;  // GB/s that a card can send, while it receives as much
+};
+// NVLink where it joins all cards of a machine, otherwise PCIe as the card has it; by compute capability for one that is not in the table.
+CardLink link_of(const DeviceInfo& gpu);
+
 // Finds a card by the driver's name or a person's: capitals, spaces, "NVIDIA", "GeForce" and "RTX" make no difference, and neither
 // do memory and form ("80GB", "SXM4") where they tell no cards apart; where they would and are missing, the first of the table.
 // Another version of a card ("Laptop", "MIG") is another card. Null for one that is not in the table.

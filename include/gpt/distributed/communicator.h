@@ -12,8 +12,8 @@
 
 namespace gpt::distributed {
 
-// Tensors are summed in stretches of at most so many bytes, so that one is sent while another is added.
-inline constexpr int64_t kStretchBytes = 25 << 20;
+// Tensors are summed in stretches of at most so many bytes, a few at a time, so that one is sent while another is added.
+inline constexpr int64_t kStretchBytes = 25 << 20, kStretchesInFlight = 3;
 
 // Which of the `count` values of a stretch a process adds up: parts of the same length, but that the last ones may be shorter or empty.
 // They begin at multiples of kParameterAlignment where `count` is one, so that an optimizer can go on with a part.
@@ -52,10 +52,14 @@ class Communicator {
   // result has been called, which waits.
   virtual std::function<void()> begin_largest(const at::Tensor& x) = 0;
 
-  virtual int64_t bytes_sent() const = 0;      // payload, so far
-  virtual double seconds_waited() const = 0;   // in finish(), so far
-  virtual int64_t memory_of_sums() const = 0;  // bytes that sums take at most beside their tensors, on their device
+  virtual int64_t bytes_sent() const = 0;     // payload, so far
+  virtual double seconds_waited() const = 0;  // in finish(), so far
 };
+
+// What a sum of so many bytes costs each of so many processes: the bytes that it sends, and those that it takes at most beside its tensor,
+// on that one's device.
+double bytes_sent_by_sum(double bytes, int64_t processes);
+double memory_of_sum(double bytes, int64_t processes);
 
 // For one process.
 std::shared_ptr<Communicator> alone();

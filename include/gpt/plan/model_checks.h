@@ -41,6 +41,8 @@ struct MemoryBudget {
 // `fraction`: of all the memory there, as training.memory_fraction. `processes`: that share the memory of the host.
 MemoryBudget memory_budget(at::Device device, double fraction, int64_t processes = 1);
 MemoryBudget memory_budget(const run::Setup& setup);  // without the data
+// What each of so many processes of a machine may use, none of which has begun, where one alone may use `all`. On GPUs each has its own.
+MemoryBudget of_each(MemoryBudget all, at::Device device, int64_t processes);
 Check check_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form,
                    const MemoryBudget& memory);
 

@@ -9,6 +9,12 @@
 
 namespace gpt::plan {
 
+// distributed.processes; auto: one for each GPU, where the device may be one, otherwise one.
+int64_t count_processes(const Config& config);
+
+// Where the batch has been chosen: `processes` compute the update, in micro-batches that can be dealt out to them.
+void divide_update(Config& config, int64_t processes);
+
 // Sets the process's allocators and arithmetic. On a GPU steps are tried for batch_size: auto. `asked`: the precision of the command line.
 // `group`: the processes of the run, among which each update is divided; it must outlive the setup. Throws gpt::Error(config) where data or
 // device contradict the configuration.

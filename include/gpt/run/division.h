@@ -15,6 +15,9 @@
 
 namespace gpt::run {
 
+// How many of so many lanes each of so many processes has.
+inline int64_t lanes_of_each(int64_t lanes, int64_t processes) { return std::max<int64_t>(1, lanes / processes); }
+
 // Micro-batch m of an update belongs to lane m mod L, and lane l to process l mod R, which divides L. A lane adds its micro-batches up one
 // after the other. At the end lanes l and l + L/2 are added, then l and l + L/4, and so on: those of one process first, as it happens, then
 // those of several (Communicator::sum). So the bits of the sum do not depend on R.
@@ -31,7 +34,7 @@ struct Division {
         wire(config.reduce_dtype == ReduceDtype::bfloat16 ? at::kBFloat16 : at::kFloat),
         divides_state(config.zero > 0 && ranks->size() > 1) {}
 
-  int64_t own_lanes() const { return std::max<int64_t>(1, lanes / ranks->size()); }
+  int64_t own_lanes() const { return lanes_of_each(lanes, ranks->size()); }
   // Which of this process's lanes a micro-batch of its own belongs to.
   size_t lane_of(int64_t micro_batch) const { return static_cast<size_t>(micro_batch % lanes / ranks->size()); }
   at::ScalarType wire_of(at::ScalarType gradient) const { return gradient == at::kFloat ? wire : gradient; }

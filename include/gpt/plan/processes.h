@@ -1,0 +1,45 @@
+// What a run of several processes takes and sends, and what it gains over one process: arithmetic on what was measured or estimated.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "gpt/config/config.h"
+#include "gpt/device/device.h"
+#include "gpt/plan/check.h"
+
+namespace gpt::plan {
+
+// The update as the process computes it that has the most micro-batches of it, all of them its own.
+Config part_of_busiest(Config config, int64_t processes);
+
+// Seconds that all take together for what takes one of them, with so many threads, `alone` seconds: they take turns where there are more
+// threads than cores.
+double seconds_together(double alone, int64_t processes, int64_t threads, int64_t cores);
+
+// How fast processes send, and where that is known from.
+struct Transfer {
+  double bytes_per_second = 0;
+  std::string source;  // "measured over the loopback"
+};
+Transfer estimate_transfer(const DeviceInfo& gpu);  // between cards of its kind in one machine, from data sheets
+
+// A run in several processes. Times are seconds of an update; 0: not known. Both parts of a step are known, or neither is.
+struct ProcessesPlan {
+  int64_t processes = 1;
+  int64_t threads = 0;            // that each computes with, on the CPU that all share; 0: each has a GPU
+  int64_t micro_batches = 1;      // of an update
+  double memory = 0, sent = 0;    // bytes that each takes, and sends in an update
+  bool may_send_less = false;     // distributed.reduce_dtype may be bfloat16
+  double one = 0, computing = 0;  // computed by one process that has all of the CPU; by the busiest of several
+  double sending = 0;             // what follows
+  std::string computing_source = {}, sending_source = {};
+
+  int64_t most_micro_batches() const { return (micro_batches + processes - 1) / processes; }  // of a process
+  double seconds() const { return computing + sending; }
+  double gain() const { return one / seconds(); }  // in tokens/s
+};
+// A warning where one process would be faster.
+Check check_processes(const ProcessesPlan& plan);
+
+}  // namespace gpt::plan

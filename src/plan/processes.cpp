@@ -1,0 +1,97 @@
+#include "gpt/plan/processes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "gpt/core/format.h"
+#include "gpt/device/cards.h"
+#include "gpt/run/division.h"
+
+namespace gpt::plan {
+namespace {
+
+// What costs most of the time that N processes take beyond an Nth of one's.
+std::string what_limits(const ProcessesPlan& plan) {
+  const auto processes = static_cast<double>(plan.processes), micro_batches = static_cast<double>(plan.micro_batches);
+  const double part = plan.one * static_cast<double>(plan.most_micro_batches()) / micro_batches,
+               uneven = part - plan.one / processes, slower = plan.computing - part;
+  if (plan.sending >= std::max(uneven, slower)) {
+    return fmt::format("sending, which takes {:.0f} % of a step{}", 100 * plan.sending / plan.seconds(),
+                       plan.may_send_less ? "; distributed.reduce_dtype: bfloat16 would halve it" : "");
+  }
+  if (uneven >= slower) {
+    return fmt::format("the {} of an update, which {} processes cannot share evenly",
+                       plural(plan.micro_batches, "micro-batch"), plan.processes);
+  }
+  return plan.threads > 0 ? "the cores, which they share" : "the update of the weights, which each computes whole";
+}
+
+std::string recommendation(const ProcessesPlan& plan) {
+  const double gain = plan.gain();
+  if (gain < 1) {
+    return fmt::format("one: with {} a step takes {} times as long, because of {}", plan.processes,
+                       format_number(1 / gain), what_limits(plan));
+  }
+  return fmt::format("{}: {} times the tokens/s of one, limited by {}", plan.processes, format_number(gain),
+                     what_limits(plan));
+}
+
+}  // namespace
+
+Config part_of_busiest(Config config, int64_t processes) {
+  int64_t& micro_steps = config.training.gradient_accumulation_steps;
+  GradientDtype& gradients = config.training.precision.gradient_dtype;
+  if (gradients == GradientDtype::automatic && micro_steps > 1)
+    gradients = GradientDtype::float32;  // of the whole update
+  micro_steps = (micro_steps + processes - 1) / processes;
+  config.distributed.lanes = run::lanes_of_each(config.distributed.lanes, processes);
+  return config;
+}
+
+double seconds_together(double alone, int64_t processes, int64_t threads, int64_t cores) {
+  return alone * std::max(1.0, static_cast<double>(processes * threads) / static_cast<double>(cores));
+}
+
+Transfer estimate_transfer(const DeviceInfo& gpu) {
+  // Sums of all GPUs of a machine reach three quarters of NVLink and more in what NVIDIA publishes of NCCL; PCIe without copies between
+  // the cards is further from its data sheet.
+  constexpr double kShare = 0.6;
+  const CardLink link = link_of(gpu);
+  return {kShare * link.bandwidth * 1e9, fmt::format("computed, not measured: {:.0f} % of the {:g} GB/s of {}",
+                                                     100 * kShare, link.bandwidth, link.name)};
+}
+
+Check check_processes(const ProcessesPlan& plan) {
+  const int64_t most = plan.most_micro_batches();
+  std::string detail =
+      fmt::format("{} {}: each takes about {}, computes {}{} of the {} of an update, and sends {}", plan.processes,
+                  plan.threads > 0 ? "with " + plural(plan.threads, "thread") : "on a GPU each",
+                  format_bytes(plan.memory), plan.micro_batches % plan.processes > 0 ? "up to " : "", most,
+                  plural(plan.micro_batches, "micro-batch"), format_bytes(plan.sent));
+  if (plan.computing > 0) {
+    detail +=
+        fmt::format("; a step is {} of computing ({})", format_short_duration(plan.computing), plan.computing_source);
+  }
+  if (plan.sending > 0)
+    detail += fmt::format(" and {} of sending ({})", format_short_duration(plan.sending), plan.sending_source);
+  const bool is_compared = plan.one > 0 && plan.sending > 0;
+  Check check = is_compared && plan.gain() < 1
+                    ? warned("processes", detail, "set distributed.processes: 1, which is faster")
+                    : passed("processes", detail);
+  check.values = {{"processes", plan.processes},
+                  {"micro_batches", plan.micro_batches},
+                  {"most_micro_batches", most},
+                  {"bytes_of_each", plan.memory},
+                  {"bytes_sent_per_update", plan.sent}};
+  if (plan.threads > 0) check.values.emplace_back("threads", plan.threads);
+  if (plan.computing > 0) check.values.emplace_back("computing_seconds", plan.computing);
+  if (plan.sending > 0) check.values.emplace_back("sending_seconds", plan.sending);
+  if (!is_compared) return check;
+  check.values.emplace_back("seconds_of_one", plan.one);
+  check.values.emplace_back("gain", plan.gain());
+  check.answer = {"How many processes?", recommendation(plan)};
+  return check;
+}
+
+}  // namespace gpt::plan

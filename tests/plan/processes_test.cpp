@@ -1,0 +1,168 @@
+// What several processes take, send and gain, against numbers worked out by hand.
+#include "gpt/plan/processes.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <variant>
+
+#include "gpt/device/cards.h"
+#include "gpt/plan/model_checks.h"
+#include "gpt/plan/resolve.h"
+#include "plan/gpt2.h"
+
+namespace gpt::plan {
+namespace {
+
+using Status = Check::Status;
+
+// 4 bytes for each of 124,475,904 parameters; every tensor of GPT-2 small has a multiple of 256 of them.
+constexpr double kGradients = 4.0 * 124'475'904;
+constexpr double kBucket = 25 << 20;
+
+double number_of(const Check& check, const std::string& name) {
+  const auto found =
+      std::find_if(check.values.begin(), check.values.end(), [&](const auto& value) { return value.first == name; });
+  return found == check.values.end() ? NAN : std::get<double>(found->second);
+}
+
+TEST(SentBytes, AreTwiceTheGradientsOfTheOthers) {
+  Config config = gpt2_small_run(8);
+  EXPECT_EQ(sent_bytes(config, /*end_to_end=*/false, 1), 0);
+  EXPECT_EQ(sent_bytes(config, false, 2), kGradients);
+  EXPECT_EQ(sent_bytes(config, false, 4), 1.5 * kGradients);
+  config.distributed.reduce_dtype = ReduceDtype::bfloat16;
+  EXPECT_EQ(sent_bytes(config, false, 4), 0.75 * kGradients);
+  EXPECT_EQ(sent_bytes(config, /*end_to_end=*/true, 4), 0.75 * kGradients);  // they have 16 bits already
+}
+
+TEST(ExchangeBytes, AreFurtherLanesAndSixBuckets) {
+  Config config = gpt2_small_run(8);
+  EXPECT_EQ(exchange_bytes(config, /*end_to_end=*/false, 1), 0);
+  EXPECT_EQ(exchange_bytes(config, false, 4), 6 * kBucket);
+  config.distributed.lanes = 8;
+  EXPECT_EQ(exchange_bytes(config, false, 1), 7 * kGradients);
+  EXPECT_EQ(exchange_bytes(config, false, 4), kGradients + 6 * kBucket);
+  config.model.n_layer = 1, config.model.n_embd = 64, config.model.vocab_size = 64, config.distributed.lanes = 1;
+  const double few = exchange_bytes(config, false, 4);  // buffers are no larger than what is sent
+  EXPECT_EQ(few, 2 * sent_bytes(config, false, 2));
+  EXPECT_LT(few, 2e6);
+}
+
+TEST(MemoryBudgetOfEach, DividesWhatIsSharedOnAMachine) {
+  const MemoryBudget all{.available = 80e9, .program = 1e9, .host = 64e9};
+  const MemoryBudget on_cpu = of_each(all, at::kCPU, 4), on_gpus = of_each(all, at::Device(at::kCUDA, 0), 4);
+  EXPECT_EQ(on_cpu.available, 20e9);
+  EXPECT_EQ(on_cpu.program, 1e9);
+  EXPECT_EQ(on_gpus.available, 80e9);
+  EXPECT_EQ(on_gpus.host, 16e9);
+}
+
+TEST(MemoryBudgetOfEach, IsWhatAllOfAMachineMayUseOnceTheyRun) {
+  const double share = memory_budget(at::kCPU, 0.02).available;
+  EXPECT_EQ(memory_budget(at::kCPU, 0.02, /*processes=*/4).available, share / 4);
+}
+
+TEST(DivideUpdate, KeepsTheSequencesOfAnUpdate) {
+  Config config = gpt2_small_run(/*batch_size=*/12, /*gradient_accumulation_steps=*/1);
+  divide_update(config, 4);
+  EXPECT_EQ(config.training.batch_size, 3);
+  EXPECT_EQ(config.training.gradient_accumulation_steps, 4);
+  EXPECT_EQ(config.distributed.processes, 4);
+}
+
+TEST(PartOfBusiest, HasTheMostMicroBatches) {
+  Config config = gpt2_small_run(2, 10);
+  config.distributed.lanes = 8;
+  const Config part = part_of_busiest(config, 4);
+  EXPECT_EQ(part.training.gradient_accumulation_steps, 3);
+  EXPECT_EQ(part.training.batch_size, 2);
+  EXPECT_EQ(part.distributed.lanes, 2);
+  EXPECT_EQ(part.training.precision.gradient_dtype, GradientDtype::float32);
+  EXPECT_EQ(part_of_busiest(gpt2_small_run(2, 1), 1).training.precision.gradient_dtype, GradientDtype::automatic);
+}
+
+TEST(SecondsTogether, AreMoreWhereThreadsTakeTurns) {
+  EXPECT_EQ(seconds_together(0.5, /*processes=*/4, /*threads=*/2, /*cores=*/8), 0.5);
+  EXPECT_EQ(seconds_together(0.5, 4, 2, 4), 1.0);
+  EXPECT_EQ(seconds_together(0.5, 8, /*threads=*/0, 4), 0.5);  // on a GPU each
+}
+
+TEST(LinkOf, IsNvlinkWhereItJoinsAllCards) {
+  const auto link = [](const char* card) { return link_of(find_card(card)->describe()); };
+  EXPECT_EQ(link("H100 SXM").bandwidth, 450);
+  EXPECT_EQ(link("B200").name, "NVLink 5");
+  EXPECT_EQ(link("H100 PCIe").name, "PCIe 5 x16");
+  EXPECT_EQ(link("RTX 4090").bandwidth, 31.5);
+  EXPECT_EQ(link("RTX 4060 Ti").name, "PCIe 4 x8");
+  EXPECT_EQ(link("T4").name, "PCIe 3 x16");
+  const DeviceInfo unknown = describe_gpu(at::Device(at::kCUDA, 0), "Another card", 1 << 30, 12, 0);
+  EXPECT_EQ(link_of(unknown).name, "PCIe 5 x16");
+}
+
+TEST(EstimateTransfer, IsAShareOfTheDataSheet) {
+  const Transfer transfer = estimate_transfer(find_card("H100 SXM")->describe());
+  EXPECT_DOUBLE_EQ(transfer.bytes_per_second, 0.6 * 450e9);
+  EXPECT_EQ(transfer.source, "computed, not measured: 60 % of the 450 GB/s of NVLink 4");
+}
+
+// Eight micro-batches of 100 ms among four GPUs.
+ProcessesPlan four() {
+  return {.processes = 4,
+          .threads = 0,
+          .micro_batches = 8,
+          .memory = 3e9,
+          .sent = 1.5e9,
+          .may_send_less = true,
+          .one = 0.8,
+          .computing = 0.2,
+          .sending = 0.05,
+          .computing_source = "tried",
+          .sending_source = "computed"};
+}
+
+TEST(CheckProcesses, SaysWhatEachDoesAndWhatIsGained) {
+  const Check check = check_processes(four());
+  EXPECT_EQ(check.status, Status::pass);
+  EXPECT_EQ(check.detail,
+            "4 on a GPU each: each takes about 3.00 GB, computes 2 of the 8 micro-batches of an update, and sends "
+            "1.50 GB; a step is 200 ms of computing (tried) and 50 ms of sending (computed)");
+  EXPECT_EQ(check.answer.text,
+            "4: 3.2 times the tokens/s of one, limited by sending, which takes 20 % of a step; "
+            "distributed.reduce_dtype: bfloat16 would halve it");
+  EXPECT_DOUBLE_EQ(number_of(check, "gain"), 3.2);
+  EXPECT_EQ(number_of(check, "bytes_sent_per_update"), 1.5e9);
+}
+
+TEST(CheckProcesses, NamesWhatCostsMost) {
+  ProcessesPlan plan = four();
+  plan.micro_batches = 5, plan.one = 0.5;  // two of them at most, and 125 ms would be an even share
+  EXPECT_TRUE(check_processes(plan).answer.text.ends_with(
+      "limited by the 5 micro-batches of an update, which 4 processes cannot share evenly"));
+  plan = four();
+  plan.computing = 0.35;
+  EXPECT_TRUE(
+      check_processes(plan).answer.text.ends_with("limited by the update of the weights, which each computes whole"));
+}
+
+TEST(CheckProcesses, OneMayBeFaster) {
+  ProcessesPlan plan = four();
+  plan.threads = 1, plan.computing = 0.9, plan.sending = 0.1;
+  const Check check = check_processes(plan);
+  EXPECT_EQ(check.status, Status::warn);
+  EXPECT_EQ(check.fix, "set distributed.processes: 1, which is faster");
+  EXPECT_EQ(check.answer.text, "one: with 4 a step takes 1.25 times as long, because of the cores, which they share");
+}
+
+TEST(CheckProcesses, WithoutTimesNothingIsRecommended) {
+  ProcessesPlan plan = four();
+  plan.one = plan.computing = plan.sending = 0;
+  const Check check = check_processes(plan);
+  EXPECT_TRUE(check.detail.ends_with("and sends 1.50 GB")) << check.detail;
+  EXPECT_EQ(check.answer.question, "");
+}
+
+}  // namespace
+}  // namespace gpt::plan
