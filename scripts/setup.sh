@@ -25,8 +25,8 @@ packages=(g++ python3 python3-venv git ca-certificates libyaml-cpp-dev libcli11-
   nlohmann-json3-dev libxxhash-dev zlib1g-dev libzstd-dev libedit-dev libncurses-dev libbsd-dev libprotozero-dev libjs-dygraphs
   libgtest-dev)
 
-# Starts processes of a run in the tests.
-[[ ! $tests ]] || packages+=(openmpi-bin)
+# What starts processes of a run in the tests, and plays the machines that they run on.
+[[ ! $tests ]] || packages+=(openmpi-bin iproute2)
 
 check_machine() {
   [[ $(uname -sm) == "Linux x86_64" ]] || fail "this is $(uname -sm), but gpt-train runs on Linux x86_64"

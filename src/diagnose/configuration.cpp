@@ -77,7 +77,9 @@ class Examination {
         asked_config_(command.config),
         origins_(command.origins),
         origin_(command.config_path.empty() ? "the command line" : command.config_path),
-        asked_(asked) {}
+        asked_(asked) {
+    config_.distributed.processes = processes_;
+  }
 
   plan::Checks run() {
     add(plan::passed("configuration", origin_ + " is valid"));
@@ -267,8 +269,8 @@ class Examination {
     TrainingConfig& training = config_.training;
     if (training.batch_size == 0 && device_ && config_.model.vocab_size) {
       const Precision precision = resolve_precision(training.precision, *device_);
-      const plan::ActivationForm form =
-          plan::activation_form(config_.model, training, *device_, precision, attention(precision.compute_type()));
+      const plan::ActivationForm form = plan::activation_form(config_.model, training, config_.distributed, *device_,
+                                                              precision, attention(precision.compute_type()));
       memory_.exchange = plan::exchange_bytes(config_, precision.end_to_end, processes_);
       const plan::BatchChoice choice = plan::plan_batch_size(config_.model, training, form, memory_);
       config::set_batch_size(training, choice.batch_size);
@@ -364,7 +366,8 @@ class Examination {
     add(plan::check_vocabulary(model, cuda));
     const at::ScalarType type = precision.compute_type();
     const std::string kernel = attention(type);
-    const plan::ActivationForm form = plan::activation_form(model, training_, *device_, precision, kernel);
+    const plan::ActivationForm form =
+        plan::activation_form(model, training_, config_.distributed, *device_, precision, kernel);
     add(plan::check_attention(model, cuda, kernel));
     examine_memory(form, precision, kernel);
     if (plan_) examine_speed(form, precision, kernel);
@@ -408,8 +411,8 @@ class Examination {
     memory.available = std::min(memory_.available, memory_here_);
     facts.corpus = corpus_ ? &*corpus_ : nullptr, facts.free_memory = memory.comfortable(), facts.cores = cores_;
     facts.product_speed = measure_product_speed(device_->device, precision.compute_type());
-    std::optional<UpdateTime> time;
-    if (is_timed_ = !asked_.no_probe && !asked_.seconds_per_step; is_timed_) time = time_update(facts);
+    is_timed_ = !asked_.no_probe && !asked_.seconds_per_step;
+    const std::optional<UpdateTime> time = is_timed_ ? time_update(facts) : std::nullopt;
     if (time) step_ = time->step;
     if (time && processes_ > 1) {
       attempt("processes", "give the loopback an address, or set distributed.processes: 1",
@@ -418,7 +421,7 @@ class Examination {
     const bool is_known = time || asked_.seconds_per_step;
     const double speed = facts.product_speed * static_cast<double>(processes_);
     add(plan::check_compute(config.model, training_, *plan_, is_known ? std::nullopt : std::optional(speed)));
-    if (time) add(std::move(*time->speed));
+    if (time) add(*time->speed);
   }
 
   void examine_time() {

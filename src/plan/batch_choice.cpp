@@ -67,7 +67,8 @@ void choose_batch_size(run::Setup& setup, bool is_tried) {
   const at::Device device = setup.device.device;
   TrainingConfig& training = setup.config.training;
   if (training.batch_size > 0) return;
-  const ActivationForm form = activation_form(config.model, training, setup.device, setup.precision);
+  const ActivationForm form =
+      activation_form(config.model, training, config.distributed, setup.device, setup.precision);
   MemoryBudget memory = memory_budget(setup);
   memory.data = resident_bytes(config.data, setup.corpus, device, memory.available);
   config::set_batch_size(training, plan_batch_size(config.model, training, form, memory).batch_size);

@@ -45,7 +45,7 @@ void require_memory(const Config& config, const run::Setup& setup) {
   const Precision& precision = setup.precision;
   const std::string attention = attention_path(model, training.execution, device.device, precision.compute_type(),
                                                /*training=*/true);
-  const ActivationForm form = activation_form(model, training, device, precision, attention);
+  const ActivationForm form = activation_form(model, training, config.distributed, device, precision, attention);
   const MemoryBudget memory = memory_budget(setup);
   Check check = check_memory(model, training, form, memory);
   name_settings_that_fit(check, config, device, attention, memory);

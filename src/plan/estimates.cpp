@@ -148,14 +148,16 @@ double gradient_bytes(const Config& config, bool end_to_end) {
 
 }  // namespace
 
-ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& training, const DeviceInfo& device,
+ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& training,
+                               const DistributedConfig& distributed, const DeviceInfo& device,
                                const Precision& precision) {
-  return activation_form(model, training, device, precision,
+  return activation_form(model, training, distributed, device, precision,
                          attention_path(model, training.execution, device.device, precision.compute_type(),
                                         /*training=*/true));
 }
 
-ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& training, const DeviceInfo& device,
+ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& training,
+                               const DistributedConfig& distributed, const DeviceInfo& device,
                                const Precision& precision, const std::string& attention) {
   const ExecutionConfig& execution = training.execution;
   return {.compute_type = precision.compute_type(),
@@ -167,7 +169,9 @@ ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& t
           .product_workspace = device.device.is_cpu() ? ops::cpu::product_workspace(precision.compute_type()) : 0,
           .is_recorded = effective_mode(training, model, device.device).records,
           .multiprocessors = device.multiprocessors,
-          .end_to_end = precision.end_to_end};
+          .end_to_end = precision.end_to_end,
+          .state_share =
+              distributed.zero > 0 ? 1 / static_cast<double>(std::max<int64_t>(1, distributed.processes)) : 1};
 }
 
 double MemoryEstimate::total() const { return weights + gradients + moments + activations + logits + workspace; }
@@ -189,8 +193,13 @@ MemoryEstimate estimate_memory(const ModelConfig& model, const TrainingConfig& t
   estimate.weights = parameters * (size(kept_weight_type(precision)) + (has_copies ? 2 : 0));
   estimate.gradients = parameters * size(gradient);
   const StateBytes state = state_bytes(rows, layout, training.optimizer);
-  estimate.moments = static_cast<double>(state.device);
-  estimate.host = static_cast<double>(state.host);
+  estimate.moments = form.state_share * static_cast<double>(state.device);
+  estimate.host = form.state_share * static_cast<double>(state.host);
+  if (form.state_share < 1) {
+    // To save, the first process brings all of it together in the host's memory, which on a CPU is that of all.
+    const auto together = static_cast<double>(state.device + state.host);
+    form.cuda ? estimate.host += together : estimate.moments += form.state_share * together;
+  }
   const GradientCheckpointing level = training.execution.gradient_checkpointing;
   estimate.activations = tokens * (layers * bytes.kept(level) + bytes.outside_blocks());
   const double one_block = bytes.backward(level) + bytes.recomputed(level);
@@ -240,7 +249,14 @@ double exchange_bytes(const Config& config, bool end_to_end, int64_t processes) 
 double sent_bytes(const Config& config, bool end_to_end, int64_t processes) {
   const bool is_narrowed = config.distributed.reduce_dtype == ReduceDtype::bfloat16 &&
                            gradient_type(config.training, end_to_end) == at::kFloat;
-  return distributed::bytes_sent_by_sum(gradient_bytes(config, end_to_end) / (is_narrowed ? 2 : 1), processes);
+  const double sums =
+      distributed::bytes_sent_by_sum(gradient_bytes(config, end_to_end) / (is_narrowed ? 2 : 1), processes);
+  if (config.distributed.zero == 0) return sums;
+  // Instead of the sums it sends values back, in the type in which they are kept, and norms of blocks.
+  const auto values = static_cast<double>(flat_layout(parameter_table(config.model)).size);
+  const auto of_value = static_cast<double>(c10::elementSize(kept_weight_type(config.training.precision)));
+  return sums / 2 + distributed::bytes_sent_by_sum(values * of_value, processes) / 2 +
+         distributed::bytes_sent_by_sum(values / kParameterAlignment * sizeof(float), processes);
 }
 
 }  // namespace gpt::plan

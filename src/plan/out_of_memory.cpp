@@ -54,7 +54,8 @@ std::string advice(const std::vector<std::string>& ways, double room) {
 std::vector<std::string> explain_shortage(const run::Shortage& shortage, const Config& config, const DeviceInfo& device,
                                           const std::string& attention, const MemoryBudget& memory) {
   const Precision precision = resolve_precision(config.training.precision, device);
-  const ActivationForm form = activation_form(config.model, config.training, device, precision, attention);
+  const ActivationForm form =
+      activation_form(config.model, config.training, config.distributed, device, precision, attention);
   std::vector<std::string> lines;
   if (shortage.held) lines.push_back("Tensors held " + to_text(*shortage.held));
   if (shortage.is_taken_by_others) {

@@ -33,8 +33,9 @@ std::string recommendation(const ProcessesPlan& plan) {
     return fmt::format("one: with {} a step takes {} times as long, because of {}", plan.processes,
                        format_number(1 / gain), what_limits(plan));
   }
-  return fmt::format("{}: {} times the tokens/s of one, limited by {}", plan.processes, format_number(gain),
-                     what_limits(plan));
+  // On a CPU one of them was tried without the others.
+  return fmt::format("{}: {}{} times the tokens/s of one, limited by {}", plan.processes,
+                     plan.threads > 0 ? "at most " : "", format_number(gain), what_limits(plan));
 }
 
 }  // namespace

@@ -15,6 +15,7 @@ namespace {
 
 void join(run::Setup& setup, const distributed::Group& group) {
   setup.ranks = group.communicator();
+  setup.config.distributed.processes = setup.ranks->size();
   setup.local_processes = group.ranks().local_size;
 }
 

@@ -109,8 +109,8 @@ struct Run {
   ActivationForm form(const TrainingConfig& training) const {
     // What asks for unfused attention is the setting itself, or nothing that a setting changes.
     const bool is_unasked = training.execution.attention != config.training.execution.attention;
-    return activation_form(config.model, training, device, resolve_precision(training.precision, device),
-                           is_unasked ? "flash" : attention);
+    return activation_form(config.model, training, config.distributed, device,
+                           resolve_precision(training.precision, device), is_unasked ? "flash" : attention);
   }
   double needed(const TrainingConfig& training) const {
     return estimate_memory(config.model, training, form(training)).total();

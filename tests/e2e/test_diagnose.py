@@ -257,7 +257,7 @@ class Diagnose(unittest.TestCase):
                                r"update, and sends .*; a step is .* of computing \(tried without the others beside it\) and .* of sending "
                                r"\(measured over the loopback\)")
         self.assertRegex(flag, r"\nHow many processes\?  (one: with 2 a step takes .* times as long, because of .*|"
-                               r"2: .* times the tokens/s of one, limited by .*)\n$")
+                               r"2: at most .* times the tokens/s of one, limited by .*)\n$")
         path.write_text(path.read_text() + "distributed: {processes: 2}\n")
         detail = checks("--config", path, "--no-probe", check_code=0)["processes"]["detail"]
         self.assertTrue(detail.startswith("2 with "), detail)

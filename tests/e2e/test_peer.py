@@ -23,6 +23,7 @@ import pytorch_baseline as baseline  # noqa: E402
 
 ALIGNMENT = 256  # values: at a multiple of them each parameter begins in the flat buffers
 STEPS = 4
+NOTHING = [0, 0, 0, 0]  # of what may end or interrupt a run: as many numbers as a Decision of src/run/decisions.cpp has
 
 OPTIONS = {**programs.TINY, "model.dropout": 0, "model.vocab_multiple": 1, "training.max_steps": STEPS, "training.eval_interval": STEPS,
            "training.sample_interval": 0}
@@ -52,6 +53,7 @@ class Peer:
         options._devices = [dist.ProcessGroupGloo.create_device(hostname="127.0.0.1")] * 4
         options._threads = 4
         self.group = dist.ProcessGroupGloo(dist.PrefixStore("gloo", self.words), 1, 2, options)
+        self.words.set("connected/1", "")
 
     def beat(self):
         with contextlib.suppress(OSError):
@@ -84,7 +86,8 @@ class Peer:
 
     def sum(self, mine, wire=torch.float32):
         """Returns what gpt-train has sent to be added, its first half missing, and the sum of all."""
-        half = -(-mine.numel() // 2)
+        unit = ALIGNMENT if mine.numel() % ALIGNMENT == 0 else 1
+        half = -(-mine.numel() // (2 * unit)) * unit
         sent, received = torch.zeros(2 * half, dtype=wire), torch.empty(2 * half, dtype=wire)
         sent[: mine.numel()] = mine.to(wire)
         self.group.alltoall_base(received, sent, [], []).wait()
@@ -171,7 +174,7 @@ class PyTorchAsAPeer(unittest.TestCase):
         self.assertEqual(peer.largest(0), [0], "gpt-train finds its operators sound")
         optimizer, history = baseline.make_optimizer(self.model, self.training), []
         for step in range(STEPS):
-            self.assertEqual(peer.largest(0, 0, 0), [0, 0, 0], "nobody wants to stop")
+            self.assertEqual(peer.largest(*NOTHING), NOTHING, "nobody wants to stop")
             first, second = next(self.updates)
             (their_loss, theirs), (own_loss, own) = (self.gradients_of(part, len(first) + len(second)) for part in (first, second))
             expected, mine = layout.flattened(theirs), layout.flattened(own)
@@ -181,6 +184,8 @@ class PyTorchAsAPeer(unittest.TestCase):
             _, loss = peer.sum(own_loss.reshape(1))
             self.assertAlmostEqual(loss.item(), (own_loss + their_loss).item(), delta=1e-5)
             history.append((loss.item(), self.update(optimizer, step, layout, total)))
+            _, waits = peer.sum(torch.zeros(2, dtype=torch.float64), torch.float64)
+            self.assertGreater(waits[0].item(), 0, "gpt-train has waited for PyTorch")
         return history
 
     @torch.no_grad()
@@ -192,13 +197,13 @@ class PyTorchAsAPeer(unittest.TestCase):
         losses = torch.stack([sum_of(window) for window in windows])
         is_own = torch.arange(len(windows)) // B % 2 == 1
         for _ in range(0, len(windows), 2 * B):
-            self.assertEqual(peer.largest(0, 0, 0), [0, 0, 0])
+            self.assertEqual(peer.largest(*NOTHING), NOTHING)
         _, total = peer.sum(losses * is_own, torch.float64)
         self.assert_near(total, 0, losses)
         self.assertTrue(torch.equal(total[is_own], losses[is_own]), "zeros are added to what one process has computed")
         rest = self.validation[len(windows) * T :]
         self.assertGreater(len(rest), 1)
-        self.assertEqual(peer.largest(0, 0, 0), [0, 0, 0])
+        self.assertEqual(peer.largest(*NOTHING), NOTHING)
         self.assertEqual(peer.receive_broadcast(1, torch.float64).tolist(), [float("inf")], "no loss is the best so far")
         return (losses.sum() + sum_of(rest)).item() / (len(self.validation) - 1)
 

@@ -116,7 +116,7 @@ TEST(CheckMemory, OfACardThatIsNotHere) {
   training.batch_size = 8;
   const ModelConfig model = gpt2(12, 12, 768);
   const ActivationForm form =
-      activation_form(model, training, card, resolve_precision(training.precision, card), "flash");
+      activation_form(model, training, {}, card, resolve_precision(training.precision, card), "flash");
   EXPECT_TRUE(form.cuda && form.end_to_end && form.fused_attention);
   EXPECT_EQ(check_memory(model, training, form, card_memory(card)).status, Check::Status::pass);
   training.batch_size = 512;

@@ -233,6 +233,20 @@ TEST(Estimates, ParametersCostSixteenBytesEach) {
   EXPECT_EQ(static_cast<double>(checkpoint_bytes(gpt2_small(), {})), 12 * parameters);
 }
 
+// Each of four processes has a quarter, and the first one brings all of it together to save: on a CPU in the memory that all share.
+TEST(Estimates, ZeroDividesTheStateAmongTheProcesses) {
+  const double moments = estimate_memory(gpt2_small(), {}, {}).moments;
+  DistributedConfig distributed;
+  distributed.processes = 4, distributed.zero = 1;
+  const ActivationForm form = activation_form(gpt2_small(), {}, distributed, describe_device(at::kCPU), {});
+  EXPECT_EQ(estimate_memory(gpt2_small(), {}, form).moments, moments / 4 + moments / 4);
+  const MemoryEstimate on_gpu = estimate_memory(gpt2_small(), {}, {.cuda = true, .state_share = 0.25});
+  EXPECT_EQ(on_gpu.moments, moments / 4);
+  EXPECT_EQ(on_gpu.host, moments);
+  distributed.processes = 1;
+  EXPECT_EQ(activation_form(gpt2_small(), {}, distributed, describe_device(at::kCPU), {}).state_share, 1);
+}
+
 TEST(Estimates, FewerBitsOfStateCostLess) {
   const double parameters = 124475904, embeddings = 768.0 * (50304 + 1024);
   const auto cost = [](StateDtype dtype, bool float32_embeddings = false) {
@@ -279,7 +293,7 @@ TEST(Estimates, EvaluationsTakeMemoryBesideARecordedStep) {
   EXPECT_EQ(large_head, 1024 * (768 + 50304) * 4.0);
   TrainingConfig asked;
   asked.execution.compile_mode = CompileMode::reduce_overhead;
-  EXPECT_FALSE(activation_form(gpt2_small(), asked, describe_device(at::kCPU), {}).is_recorded)
+  EXPECT_FALSE(activation_form(gpt2_small(), asked, {}, describe_device(at::kCPU), {}).is_recorded)
       << "a CPU has no graphs";
 }
 

@@ -38,16 +38,25 @@ TEST(SentBytes, AreTwiceTheGradientsOfTheOthers) {
   EXPECT_EQ(sent_bytes(config, /*end_to_end=*/true, 4), 0.75 * kGradients);  // they have 16 bits already
 }
 
-TEST(ExchangeBytes, AreFurtherLanesAndSixBuckets) {
+// Values in the type in which they are kept instead of sums, and a norm of four bytes for each 256 values, there and back.
+TEST(SentBytes, AreGradientsAndValuesWithZero) {
+  Config config = gpt2_small_run(8);
+  config.distributed.zero = 1;
+  EXPECT_EQ(sent_bytes(config, /*end_to_end=*/false, 4), 1.5 * kGradients * (1 + 1.0 / 256));
+  config.distributed.reduce_dtype = ReduceDtype::bfloat16;
+  EXPECT_EQ(sent_bytes(config, false, 4), 0.75 * (kGradients / 2 + kGradients) + 1.5 * kGradients / 256);
+}
+
+TEST(ExchangeBytes, AreFurtherLanesAndNineBuckets) {
   Config config = gpt2_small_run(8);
   EXPECT_EQ(exchange_bytes(config, /*end_to_end=*/false, 1), 0);
-  EXPECT_EQ(exchange_bytes(config, false, 4), 6 * kBucket);
+  EXPECT_EQ(exchange_bytes(config, false, 4), 9 * kBucket);
   config.distributed.lanes = 8;
   EXPECT_EQ(exchange_bytes(config, false, 1), 7 * kGradients);
-  EXPECT_EQ(exchange_bytes(config, false, 4), kGradients + 6 * kBucket);
+  EXPECT_EQ(exchange_bytes(config, false, 4), kGradients + 9 * kBucket);
   config.model.n_layer = 1, config.model.n_embd = 64, config.model.vocab_size = 64, config.distributed.lanes = 1;
   const double few = exchange_bytes(config, false, 4);  // buffers are no larger than what is sent
-  EXPECT_EQ(few, 2 * sent_bytes(config, false, 2));
+  EXPECT_EQ(few, 3 * sent_bytes(config, false, 2));
   EXPECT_LT(few, 2e6);
 }
 
@@ -145,6 +154,13 @@ TEST(CheckProcesses, NamesWhatCostsMost) {
   plan.computing = 0.35;
   EXPECT_TRUE(
       check_processes(plan).answer.text.ends_with("limited by the update of the weights, which each computes whole"));
+}
+
+TEST(CheckProcesses, OnACpuTheGainIsAnUpperBound) {
+  ProcessesPlan plan = four();
+  plan.threads = 1, plan.may_send_less = false;
+  EXPECT_EQ(check_processes(plan).answer.text,
+            "4: at most 3.2 times the tokens/s of one, limited by sending, which takes 20 % of a step");
 }
 
 TEST(CheckProcesses, OneMayBeFaster) {

@@ -26,7 +26,7 @@ TEST(FindSavers, EachSavesWhatTheEstimateSaysInOrderOfGain) {
   const auto needed = [&] {
     const Precision precision = resolve_precision(config.training.precision, card);
     return estimate_memory(config.model, config.training,
-                           activation_form(config.model, config.training, card, precision, "flash"))
+                           activation_form(config.model, config.training, {}, card, precision, "flash"))
         .total();
   };
   const Savers savers = find_savers(config, card, "flash", /*data_bytes=*/5e6);
@@ -97,7 +97,7 @@ class FittingSettingsOf : public testing::Test {
   double needed() const {
     const Precision precision = resolve_precision(config_.training.precision, card_);
     return estimate_memory(config_.model, config_.training,
-                           activation_form(config_.model, config_.training, card_, precision, "flash"))
+                           activation_form(config_.model, config_.training, {}, card_, precision, "flash"))
         .total();
   }
   std::vector<FittingSettings> found(double room, double data = 0, bool is_saved = false) const {

@@ -13,7 +13,7 @@
 
 namespace gpt::plan {
 
-// How the activations of a run are kept.
+// How the activations of a run are kept, and how much of its optimizer's state.
 struct ActivationForm {
   at::ScalarType compute_type = at::kFloat;
   bool fused_attention = true;  // flash, cuDNN or efficient: no T x T matrix is kept
@@ -25,11 +25,14 @@ struct ActivationForm {
   bool is_recorded = false;       // as CUDA graphs, whose temporary memory evaluations cannot use
   int64_t multiprocessors = 132;  // how many the GPU has
   bool end_to_end = false;        // otherwise 16 bits are autocast's, around a float32 residual stream
+  double state_share = 1;         // the part of the state that a process has: distributed.zero
 };
-ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& training, const DeviceInfo& device,
+ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& training,
+                               const DistributedConfig& distributed, const DeviceInfo& device,
                                const Precision& precision);
 // The same where `attention` is the kernel's name and nothing on the device is asked: it need not be here.
-ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& training, const DeviceInfo& device,
+ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& training,
+                               const DistributedConfig& distributed, const DeviceInfo& device,
                                const Precision& precision, const std::string& attention);
 
 // Bytes of tensors on the training device at the peak of a step.
