@@ -58,7 +58,7 @@ KERNELS = {
                                    "add_runs_kernel reads the same rows, in the order of their tokens, in which positions cannot be summed"),
     "join_heads_kernel": Kernel("2, with sums 2 + 1/32", "2", PARTS + "; each head reads cos and sin again, from the caches"),
     "sum_squares_kernel": Kernel("1", wide="loads"),
-    "judge_kernel": Kernel("9 scalars", wide="scalars, by one thread"),
+    "judge_kernel": Kernel("9 scalars, and for spikes a window", wide="scalars, by one thread, and a window of a thousand values at most"),
     "norm_of_parts_kernel": Kernel("1 of the parts", "0", "a part for each block of the kernel before, which no other block can add to",
                                    wide="one block reads a value for each of the others"),
     "adamw_kernel": Kernel("7, with 16-bit copies 8", wide="all"),

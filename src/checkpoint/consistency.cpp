@@ -83,6 +83,28 @@ void require_scalar(const at::Tensor& tensor, at::ScalarType type, const char* n
   if (!(value >= 0) || !std::isfinite(value)) refuse("{} is {}", name, value);
 }
 
+// The losses and norms that spikes are told by.
+void require_window(const Checkpoint& checkpoint) {
+  const at::Tensor& window = checkpoint.spike_window;
+  if (!window.defined() && !checkpoint.spike_accepted.defined()) return;
+  require_scalar(checkpoint.spike_accepted, at::kLong, "spikes/accepted");
+  const bool has_shape = window.defined() && window.dim() == 2 && window.size(0) == 2 && window.size(1) > 0;
+  if (!has_shape || window.scalar_type() != at::kFloat) refuse("spikes/window is not two rows of float32");
+  require_values(window, /*may_be_negative=*/false, "spikes", "window");
+  if (const auto accepted = checkpoint.spike_accepted.item<int64_t>(); accepted >= 2 * window.size(1))
+    refuse("spikes/accepted is {} for a window of {}", accepted, window.size(1));
+}
+
+void require_rollbacks(const Checkpoint& checkpoint) {
+  const double factor = checkpoint.learning_rate_factor.value_or(1);
+  if (!(factor > 0 && factor <= 1)) refuse("checkpoint.json: the factor of the learning rate is {}", factor);
+  for (const auto& count : {checkpoint.spikes, checkpoint.rollbacks, checkpoint.proven_step, checkpoint.waiting_step}) {
+    if (count.value_or(0) > checkpoint.step)
+      refuse("checkpoint.json: {} spikes, rollbacks or steps to go back to cannot be there at step {}", *count,
+             checkpoint.step);
+  }
+}
+
 void require_random_states(const std::map<std::string, at::Tensor>& states) {
   constexpr int64_t kCudaBytes = 16;  // seed and offset
   if (states.count("cpu") == 0) refuse("rng/cpu is missing");
@@ -143,6 +165,8 @@ void require_consistent(const Checkpoint& checkpoint) {
   }
   require_random_states(checkpoint.rng);
   require_counters(checkpoint);
+  require_window(checkpoint);
+  require_rollbacks(checkpoint);
   require_tokenizer(checkpoint);
 }
 

@@ -13,18 +13,29 @@
 namespace gpt {
 namespace {
 
-constexpr std::string_view kNumbered = "ckpt_step_", kEnding = ".pt";
+constexpr std::string_view kNumbered = "ckpt_step_", kForRollback = "ckpt_rollback_", kEnding = ".pt";
+
+std::string with_step(std::string_view beginning, int64_t step) {
+  return fmt::format("{}{:08}{}", beginning, step, kEnding);
+}
+
+bool is_between(const std::string& name, std::string_view beginning) {
+  return name.starts_with(beginning) && name.ends_with(kEnding);
+}
 
 }  // namespace
 
-std::string numbered_checkpoint(int64_t step) { return fmt::format("{}{:08}{}", kNumbered, step, kEnding); }
+std::string numbered_checkpoint(int64_t step) { return with_step(kNumbered, step); }
+std::string rollback_checkpoint(int64_t step) { return with_step(kForRollback, step); }
 
-bool is_numbered(const std::string& name) { return name.starts_with(kNumbered) && name.ends_with(kEnding); }
+bool is_numbered(const std::string& name) { return is_between(name, kNumbered); }
+bool is_for_rollback(const std::string& name) { return is_between(name, kForRollback); }
 
-std::optional<int64_t> numbered_step(const std::string& name) {
+std::optional<int64_t> step_in_name(const std::string& name) {
   int64_t step = 0;
-  if (!is_numbered(name)) return std::nullopt;
-  const char *const begin = name.data() + kNumbered.size(), *const end = name.data() + name.size() - kEnding.size();
+  if (!is_numbered(name) && !is_for_rollback(name)) return std::nullopt;
+  const std::string_view beginning = is_numbered(name) ? kNumbered : kForRollback;
+  const char *const begin = name.data() + beginning.size(), *const end = name.data() + name.size() - kEnding.size();
   const auto [rest, error] = std::from_chars(begin, end, step);
   if (error != std::errc() || rest != end) return std::nullopt;
   return step;
@@ -36,8 +47,10 @@ std::vector<std::string> newest_first(const std::string& folder, const std::vect
     if (std::find(names.begin(), names.end(), name) != names.end()) found.push_back(folder + "/" + name);
   };
   add(kLastCheckpoint);
-  for (auto name = names.rbegin(); name != names.rend(); ++name) {
-    if (is_numbered(*name)) found.push_back(folder + "/" + *name);
+  for (const auto is_of_kind : {is_numbered, is_for_rollback}) {
+    for (auto name = names.rbegin(); name != names.rend(); ++name) {
+      if (is_of_kind(*name)) found.push_back(folder + "/" + *name);
+    }
   }
   add(kBestCheckpoint);
   return found;

@@ -34,6 +34,8 @@ void visit_tensors(AnyCheckpoint& checkpoint, Visitor&& visit) {
   visit("optimizer/step", checkpoint.optimizer.step_count);
   visit("scaler/scale", checkpoint.scaler_scale);
   visit("scaler/growth_tracker", checkpoint.scaler_growth_tracker);
+  visit("spikes/window", checkpoint.spike_window);
+  visit("spikes/accepted", checkpoint.spike_accepted);
 }
 
 // Likewise for the plain values and their place in checkpoint.json.
@@ -46,6 +48,11 @@ void visit_values(AnyCheckpoint& checkpoint, Visitor&& visit) {
   visit("/eval_sequences", checkpoint.eval_sequences, /*is_optional=*/true);
   visit("/skipped_steps", checkpoint.skipped_steps);
   visit("/consecutive_skipped_steps", checkpoint.consecutive_skipped_steps);
+  visit("/spike_count", checkpoint.spikes, /*is_optional=*/true);
+  visit("/rollback/count", checkpoint.rollbacks, /*is_optional=*/true);
+  visit("/rollback/learning_rate_factor", checkpoint.learning_rate_factor, /*is_optional=*/true);
+  visit("/rollback/proven_step", checkpoint.proven_step, /*is_optional=*/true);
+  visit("/rollback/waiting_step", checkpoint.waiting_step, /*is_optional=*/true);
   visit("/data/epoch", checkpoint.data_round);
   visit("/data/sample", checkpoint.data_sample);
   visit("/data/fingerprint", checkpoint.data_fingerprint);
@@ -101,7 +108,8 @@ struct WriteValue {
   void operator()(const char* place, const Value& value, bool /*is_optional*/ = false) const {
     values[Json::json_pointer(place)] = value;
   }
-  void operator()(const char* place, const std::optional<int64_t>& value, bool /*is_optional*/) const {
+  template <typename Number>
+  void operator()(const char* place, const std::optional<Number>& value, bool /*is_optional*/) const {
     if (value) (*this)(place, *value);
   }
 };
@@ -115,7 +123,10 @@ struct ReadValue {
     if (!is_optional || values.contains(pointer)) read(values.at(pointer), value);
   }
   static void read(const Json& from, int64_t& value) { value = count_of(from); }
-  static void read(const Json& from, std::optional<int64_t>& value) { value = count_of(from); }
+  template <typename Number>
+  static void read(const Json& from, std::optional<Number>& value) {
+    read(from, value.emplace());
+  }
   static void read(const Json& from, double& value) {
     value = from.is_null() ? std::numeric_limits<double>::infinity() : from.get<double>();
   }

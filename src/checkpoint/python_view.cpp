@@ -126,6 +126,13 @@ std::string python_view(const Checkpoint& checkpoint) {
     pickle_tensor(pickle, "growth_tracker", "scaler/growth_tracker", checkpoint.scaler_growth_tracker);
   }
   pickle.end_dict();
+  if (checkpoint.spike_window.defined()) {
+    pickle.text("spikes");
+    pickle.begin_dict();
+    pickle_tensor(pickle, "window", "spikes/window", checkpoint.spike_window);
+    pickle_tensor(pickle, "accepted", "spikes/accepted", checkpoint.spike_accepted);
+    pickle.end_dict();
+  }
   pickle.text("rng");
   pickle.begin_dict();
   for (const auto& [name, tensor] : checkpoint.rng) pickle_tensor(pickle, name, "rng/" + name, tensor);

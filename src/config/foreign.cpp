@@ -57,6 +57,8 @@ const std::vector<Advice>& advices() {
       {{"eval_strategy", "evaluation_strategy"}, "set training.eval_interval, such as '500 steps' or '1 epoch'"},
       {{"do_train", "do_eval"}, "gpt-train always trains, and evaluates at every training.eval_interval"},
       {{"overwrite_output_dir"}, "start gpt-train with --restart: it sets the old run in output_dir aside"},
+      {{"check_for_spiky_loss", "loss_spike*", "skip_loss_spike*"},
+       "set training.on_divergence to what is to happen after a loss spike: stop, skip or rollback"},
       {{"early_stopping*"},
        "set training.patience to the number of validations without a new best that end a run; ckpt_best.pt has the best weights"},
       {{"backend", "ddp*", "devices", "n_gpu", "num_gpus", "num_nodes", "nnodes", "local_rank", "world_size"},

@@ -185,6 +185,16 @@ void validate_training(const TrainingConfig& t, const Faults& faults) {
   }
 }
 
+// What a rollback goes back to must not depend on how fast the machine is.
+void validate_divergence(const CadenceConfig& cadence, const Faults& faults) {
+  Interval interval = cadence.checkpoint_interval;
+  if (!cadence.divergence.goes_back() || (interval.count > 0 && interval.unit != Interval::Unit::seconds)) return;
+  faults.fail({"training.on_divergence", "training.checkpoint_interval"},
+              fmt::format("on_divergence rollback goes back to checkpoints that are saved after a number of steps, but "
+                          "checkpoint_interval is {}; set it to a number of steps, such as 500",
+                          value_text(&interval)));
+}
+
 void validate_automatic_batch(const Config& config, const Faults& faults) {
   const TrainingConfig& t = config.training;
   if (!t.total_batch_size) {
@@ -294,6 +304,7 @@ void validate(const Config& config, const std::string& origin, const Origins& or
   validate_distributed(config, faults);
   validate_stages(config, faults);
   validate_training(config.training, faults);
+  validate_divergence(config.training.cadence, faults);
   validate_attention(config, faults);
   // A run writes it out, and reads it again when it is resumed.
   if (const size_t bytes = dump(config).size(); bytes > kMostBytes) {

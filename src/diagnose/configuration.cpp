@@ -457,8 +457,9 @@ class Examination {
         static_cast<double>(run::checkpoint_file_bytes(config_, corpus_ ? corpus_->tokenizer.get() : nullptr));
     add(plan::check_disk_speed(folder, plan::measure_write_speed(folder), bytes));
     const bool has_validation = corpus_ && corpus_->validation.size() > 0;
-    const int64_t files = 1 + has_validation, numbered = config_.training.cadence.keep_last;
-    add(plan::check_disk_space(folder, static_cast<double>(free_disk_space(folder)), bytes, files, numbered));
+    const CadenceConfig& cadence = config_.training.cadence;
+    const int64_t files = 1 + has_validation + cadence.divergence.kept_checkpoints();
+    add(plan::check_disk_space(folder, static_cast<double>(free_disk_space(folder)), bytes, files, cadence.keep_last));
   }
 
   // The configuration with the batch that the data really give.

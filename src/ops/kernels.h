@@ -18,6 +18,7 @@ struct Dropout;
 struct Evidence;
 struct Normalization;
 struct RotaryTables;
+struct SpikeWatch;
 struct UpdateCounts;
 struct Verdict;
 
@@ -75,7 +76,8 @@ at::Tensor flat_norm(const at::Tensor& values);
 at::Tensor block_norms(const at::Tensor& values);
 
 // As ops::judge().
-void judge(const Evidence& evidence, double max_norm, const Verdict& verdict, const UpdateCounts& counts);
+void judge(const Evidence& evidence, double max_norm, const Verdict& verdict, const UpdateCounts& counts,
+           const SpikeWatch& watch);
 
 void adamw(const AdamWBuffers& buffers, const AdamWRates& rates, const AdamWScalars& scalars);
 }  // namespace cpu

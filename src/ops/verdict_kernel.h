@@ -9,17 +9,22 @@
 
 namespace gpt::ops {
 
-// Pointers to the scalars of judge(); scale and tokens may be null.
+// What judge() reads and writes; scale and tokens may be null, and so are the window and its counts where nobody looks for spikes.
 struct VerdictScalars {
   const float *loss, *norm, *scale, *tokens;
   float max_norm;
-  float *grad_norm, *skipped, *divisor;
+  float *grad_norm, *skipped, *divisor, *spike;
   int64_t *skips, *skips_in_a_row;
   double *loss_sum, *token_sum;
+  float* window;  // (2, window_size)
+  int64_t window_size;
+  int64_t *accepted, *spikes;
+  double threshold;
 };
 
 inline VerdictScalars scalars_of(const Evidence& evidence, double max_norm, const Verdict& verdict,
-                                 const UpdateCounts& counts) {
+                                 const UpdateCounts& counts, const SpikeWatch& watch) {
+  const bool is_watched = watch.window.defined();
   return {.loss = evidence.loss.const_data_ptr<float>(),
           .norm = evidence.norm.const_data_ptr<float>(),
           .scale = evidence.scale.defined() ? evidence.scale.const_data_ptr<float>() : nullptr,
@@ -28,25 +33,74 @@ inline VerdictScalars scalars_of(const Evidence& evidence, double max_norm, cons
           .grad_norm = verdict.grad_norm.data_ptr<float>(),
           .skipped = verdict.skipped.data_ptr<float>(),
           .divisor = verdict.divisor.data_ptr<float>(),
+          .spike = verdict.spike.data_ptr<float>(),
           .skips = counts.skipped.data_ptr<int64_t>(),
           .skips_in_a_row = counts.skipped_in_a_row.data_ptr<int64_t>(),
           .loss_sum = counts.loss_sum.data_ptr<double>(),
-          .token_sum = counts.token_sum.data_ptr<double>()};
+          .token_sum = counts.token_sum.data_ptr<double>(),
+          .window = is_watched ? watch.window.data_ptr<float>() : nullptr,
+          .window_size = is_watched ? watch.window.size(1) : 0,
+          .accepted = is_watched ? watch.accepted.data_ptr<int64_t>() : nullptr,
+          .spikes = is_watched ? watch.spikes.data_ptr<int64_t>() : nullptr,
+          .threshold = watch.threshold};
 }
 
-C10_HOST_DEVICE inline void judge(const VerdictScalars& of) {
+// Where the numbers of a row of the window lie: their median, and the median of their distances from it.
+struct Level {
+  float median, distance;
+};
+struct Levels {
+  Level loss, norm;
+};
+
+C10_HOST_DEVICE inline bool has_levels(const VerdictScalars& of) { return of.window && *of.accepted >= of.window_size; }
+
+// Of an even number of values the median is the mean of the two in the middle.
+C10_HOST_DEVICE inline float middle_of(float low, float high) { return low + (high - low) / 2; }
+
+C10_HOST_DEVICE inline bool is_spike(float value, const Level& level, double threshold) {
+  constexpr double kOfNormal = 1.4826, kLeastShare = 0.005;  // as judge() in gpt/ops/verdict.h says
+  const double spread = kOfNormal * level.distance, least = kLeastShare * level.median;
+  return static_cast<double>(value) - level.median > threshold * (spread > least ? spread : least);
+}
+
+C10_HOST_DEVICE inline SpikePlace find_spike(const VerdictScalars& of, const Levels& levels, float loss, float norm) {
+  const SpikePlace place = is_spike(loss, levels.loss, of.threshold)   ? kInLoss
+                           : is_spike(norm, levels.norm, of.threshold) ? kInNorm
+                                                                       : kNoSpike;
+  if (place == kNoSpike) return place;
+  of.spike[1] = place == kInLoss ? loss : norm;
+  of.spike[2] = place == kInLoss ? levels.loss.median : levels.norm.median;
+  ++*of.spikes;
+  return place;
+}
+
+// A division of 64 bits would be a call on a GPU, for which registers spill.
+C10_HOST_DEVICE inline void add_to_window(const VerdictScalars& of, float loss, float norm) {
+  const int64_t place = *of.accepted < of.window_size ? *of.accepted : *of.accepted - of.window_size;
+  of.window[place] = loss;
+  of.window[of.window_size + place] = norm;
+  *of.accepted += *of.accepted + 1 < 2 * of.window_size ? 1 : 1 - of.window_size;
+}
+
+// `levels`: of the window, where it has_levels().
+C10_HOST_DEVICE inline void judge(const VerdictScalars& of, bool is_compared, const Levels& levels) {
   const float loss = *of.loss, scale = of.scale ? *of.scale : 1, norm = *of.norm / scale;
   const bool is_finite = loss - loss == 0 && norm - norm == 0;  // infinity minus itself is no number
+  const SpikePlace spike = is_finite && is_compared ? find_spike(of, levels, loss, norm) : kNoSpike;
+  const bool is_accepted = is_finite && spike == kNoSpike;
   const float over = of.max_norm > 0 ? (norm + 1e-6f) / of.max_norm : 1;
   *of.grad_norm = norm;
-  *of.skipped = is_finite ? 0 : 1;
+  *of.skipped = is_accepted ? 0 : 1;
   *of.divisor = scale * (over > 1 ? over : 1);
-  *of.skips += is_finite ? 0 : 1;
-  *of.skips_in_a_row = is_finite ? 0 : *of.skips_in_a_row + 1;
-  if (!is_finite) return;
+  *of.skips += is_accepted ? 0 : 1;
+  *of.skips_in_a_row = is_accepted ? 0 : *of.skips_in_a_row + 1;
+  if (of.window) of.spike[0] = spike;
+  if (!is_accepted) return;
   const double tokens = of.tokens ? *of.tokens : 1;
   *of.loss_sum += tokens * loss;
   *of.token_sum += tokens;
+  if (of.window) add_to_window(of, loss, norm);
 }
 
 }  // namespace gpt::ops

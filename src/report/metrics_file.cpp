@@ -59,6 +59,13 @@ void MetricsFile::evaluation(const EvaluationRecord& e) {
   file().line(record.dump());
 }
 
+void MetricsFile::event(const EventRecord& event) {
+  if (!event.at) return;
+  nlohmann::ordered_json record{{"step", event.step}, {"event", event.what}};
+  add(record, *event.at);
+  file().line(record.dump());
+}
+
 void MetricsFile::efficiency(const EfficiencyRecord& e) {
   nlohmann::ordered_json record{{"step", e.step},
                                 {"efficiency", e.share()},

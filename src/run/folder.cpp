@@ -54,7 +54,7 @@ int64_t step_in(std::string_view line) {
 // The step of a checkpoint that a run goes back from: none is read whose name says it, and what cannot be read lies beyond every
 // step, as does ckpt.pt, which is the end of the run.
 int64_t step_of(const std::string& folder, const std::string& name) {
-  if (const auto step = numbered_step(name)) return *step;
+  if (const auto step = step_in_name(name)) return *step;
   std::string unreadable;
   const auto found = name == kLastCheckpoint ? std::nullopt : first_readable({folder + "/" + name}, unreadable);
   return found ? found->checkpoint.step : std::numeric_limits<int64_t>::max();
@@ -122,7 +122,7 @@ void Folder::set_aside_beyond(const StartingPoint& start, const std::string& rea
   const int64_t step = start.checkpoint.step;
   // A ckpt.pt that is older than numbered ones was put there in order to go back to it.
   for (const std::string& name : names_in(path_)) {
-    if (start.is_last && numbered_step(name).value_or(0) > step) ahead.push_back(name);
+    if (start.is_last && is_numbered(name) && step_in_name(name).value_or(0) > step) ahead.push_back(name);
   }
   if (!reasons.empty()) log::warn(fmt::format("{}; continuing from {} (step {})", reasons, start.path, step));
   if (!ahead.empty()) log::info(fmt::format("What lies beyond step {} is now in {}", step, set_aside(ahead)));
@@ -263,12 +263,23 @@ void Folder::remove_old_numbered(int64_t keep_last) const {
   for (size_t i = 0; i + keep_last < numbered.size(); ++i) fs::remove(path_ + "/" + numbered[i], ignored);
 }
 
-void Folder::require_space(uint64_t bytes, int64_t keep_last) const {
+void Folder::remove_rollbacks_but(std::optional<int64_t> kept_step) const {
+  std::error_code ignored;  // as above
+  for (const std::string& name : names_in(path_, ignored)) {
+    if (is_for_rollback(name) && (!kept_step || step_in_name(name) != kept_step))
+      fs::remove(path_ + "/" + name, ignored);
+  }
+}
+
+void Folder::require_space(uint64_t bytes, const CadenceConfig& cadence) const {
   const std::vector<std::string> names = names_in(path_);
-  const int64_t numbered = std::count_if(names.begin(), names.end(), is_numbered);
+  const auto missing = [&names](int64_t kept, bool (*is_of_kind)(const std::string&)) {
+    return std::max<int64_t>(0, kept - std::count_if(names.begin(), names.end(), is_of_kind));
+  };
   // One more than is kept: a checkpoint is written beside the one it replaces.
-  const uint64_t files =
-      1 + !exists(checkpoint_path()) + !exists(best_path()) + std::max<int64_t>(0, keep_last - numbered);
+  const uint64_t files = 1 + !exists(checkpoint_path()) + !exists(best_path()) +
+                         missing(cadence.keep_last, is_numbered) +
+                         missing(cadence.divergence.kept_checkpoints(), is_for_rollback);
   const uint64_t needed = files * bytes, available = free_disk_space(path_);
   if (available >= needed) return;
   throw Error(ExitCode::disk,
@@ -276,7 +287,7 @@ void Folder::require_space(uint64_t bytes, int64_t keep_last) const {
                           "or choose another output_dir",
                           path_, format_bytes(static_cast<double>(needed)),
                           format_bytes(static_cast<double>(available)),
-                          keep_last > 0 ? "lower training.keep_last, " : ""));
+                          cadence.keep_last > 0 ? "lower training.keep_last, " : ""));
 }
 
 }  // namespace gpt::run

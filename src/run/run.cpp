@@ -18,8 +18,8 @@ namespace {
 Division division_of(const Setup& setup) { return {setup.ranks, setup.config.distributed}; }
 
 TrainStep make_step(State& state, const Setup& setup, const TrainingConfig& training, Recorder recorder) {
-  return {state.model,         *state.optimizer, state.scaler,         setup.precision,   training,
-          std::move(recorder), state.counts(),   state.dropout_seed(), division_of(setup)};
+  return {state.model,         *state.optimizer, state.scaler,         setup.precision,    training,
+          std::move(recorder), state.counts(),   state.dropout_seed(), division_of(setup), state.watch()};
 }
 
 }  // namespace
@@ -54,7 +54,7 @@ void Run::check_operators() {
 }
 
 double Run::learning_rate() const {
-  return learning_rate_at(config().training.schedule, state_.step, plan_.total_steps);
+  return state_.learning_rate_factor * learning_rate_at(config().training.schedule, state_.step, plan_.total_steps);
 }
 
 std::optional<int64_t> Run::update(const std::function<bool()>& stop) {

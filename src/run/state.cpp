@@ -46,6 +46,11 @@ ScheduleOptions with(ScheduleOptions options, const Dealing& dealing) {
   return options;
 }
 
+ops::SpikeWatch watch_for(const DivergenceConfig& config, at::Device device) {
+  return config.looks_for_spikes() ? ops::new_watch(device, config.spike_window, config.spike_threshold)
+                                   : ops::SpikeWatch{};
+}
+
 std::string in_one_line(std::string text) {
   std::replace(text.begin(), text.end(), '\n', ' ');
   return text;
@@ -82,7 +87,8 @@ State::State(const Config& config, const Corpus& corpus, at::Device device, cons
       division_(division),
       device_(device),
       started_by_(config.training.resume_from),
-      counts_(ops::no_updates(device)) {
+      counts_(ops::no_updates(device)),
+      watch_(watch_for(config.training.cadence.divergence, device)) {
   seed_generators(dropout_seed());
   model.set_operators(select_operators(config.training.execution, device));
   model.set_gradient_checkpointing(config.training.execution.gradient_checkpointing);
@@ -143,6 +149,17 @@ Checkpoint State::capture() const {
   saved.best_val_loss = best_val_loss;
   saved.skipped_steps = skipped_steps();
   saved.consecutive_skipped_steps = skipped_in_a_row();
+  if (watch_.window.defined()) {
+    saved.spike_window = watch_.window;
+    saved.spike_accepted = watch_.accepted;
+    saved.spikes = spikes();
+  }
+  if (rollbacks > 0) {
+    saved.rollbacks = rollbacks;
+    saved.learning_rate_factor = learning_rate_factor;
+  }
+  saved.proven_step = proven_step;
+  saved.waiting_step = waiting_step;
   saved.evaluated_step = evaluated_step;
   saved.evaluations_since_best = evaluations_since_best;
   saved.eval_sequences = eval_sequences;
@@ -171,10 +188,33 @@ void State::restore(const StartingPoint& start) {
   best_val_loss = checkpoint.best_val_loss;
   counts_.skipped.fill_(checkpoint.skipped_steps);
   counts_.skipped_in_a_row.fill_(checkpoint.consecutive_skipped_steps);
+  if (watch_.spikes.defined()) watch_.spikes.fill_(checkpoint.spikes.value_or(0));
+  load_window(checkpoint);
+  rollbacks = checkpoint.rollbacks.value_or(0);
+  learning_rate_factor = checkpoint.learning_rate_factor.value_or(1);
+  proven_step = checkpoint.proven_step, waiting_step = checkpoint.waiting_step;
   for (const std::string& change : environment_changes(checkpoint, device_))
     log::warn(fmt::format("changed since the checkpoint: {}; the run resumes, but not bit for bit", change));
   if (config_.model.dropout > 0 && config_.training.execution.use_compile && !checkpoint.environment.contains(kMasks))
     log::info("This run began with an older version: from here on its dropout masks follow from its seed and the step");
+}
+
+// One of another length, as another training.spike_window has it, is begun anew.
+void State::load_window(const Checkpoint& checkpoint) {
+  if (!watch_.window.defined()) return;
+  watch_.accepted.zero_();
+  if (!checkpoint.spike_window.defined() || checkpoint.spike_window.sizes() != watch_.window.sizes()) return;
+  watch_.window.copy_(checkpoint.spike_window);
+  watch_.accepted.copy_(checkpoint.spike_accepted);
+}
+
+void State::go_back(const Checkpoint& checkpoint) {
+  Parameters(model.parameters()).copy_from(checkpoint.model);  // a copy shares the memory
+  optimizer->load(checkpoint.optimizer);
+  if (scaler.enabled() && checkpoint.scaler_scale.defined())
+    scaler.load(checkpoint.scaler_scale, checkpoint.scaler_growth_tracker);
+  load_window(checkpoint);
+  counts_.skipped.fill_(checkpoint.skipped_steps + step - checkpoint.step);
 }
 
 void State::seek(const Checkpoint& checkpoint, const std::string& path) {

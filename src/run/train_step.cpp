@@ -37,7 +37,7 @@ int64_t dropout_key(uint64_t seed, int64_t update) {
 
 TrainStep::TrainStep(GPT& model, Optimizer& optimizer, GradScaler& scaler, const Precision& precision,
                      const TrainingConfig& config, Recorder recorder, ops::UpdateCounts counts, uint64_t dropout_seed,
-                     Division division)
+                     Division division, ops::SpikeWatch watch)
     : model_(model),
       optimizer_(optimizer),
       scaler_(scaler),
@@ -54,7 +54,8 @@ TrainStep::TrainStep(GPT& model, Optimizer& optimizer, GradScaler& scaler, const
       has_accumulated_(static_cast<size_t>(division_.own_lanes())),
       dropout_seed_(dropout_seed),
       verdict_(ops::new_verdict(model.device())),
-      counts_(counts.skipped.defined() ? std::move(counts) : ops::no_updates(model.device())) {
+      counts_(counts.skipped.defined() ? std::move(counts) : ops::no_updates(model.device())),
+      watch_(std::move(watch)) {
   for (at::Tensor* scalar : {&learning_rate_, &tokens_, &share_}) *scalar = at::zeros({}, model.device());
   for (size_t i = 0; i < has_accumulated_.size(); ++i) losses_.push_back(at::zeros({}, model.device()));
   if (model.config().dropout > 0) dropout_place_ = at::zeros({2}, at::TensorOptions(model.device()).dtype(at::kLong));
@@ -165,7 +166,7 @@ void TrainStep::update() {
   const InPart part(part::kOptimizer);
   at::NoGradGuard no_grad;
   const at::Tensor norm = reducer_.norm();
-  ops::judge({losses_[0], norm, scaler_.scale_value(), tokens_}, gradient_clip_, verdict_, counts_);
+  ops::judge({losses_[0], norm, scaler_.scale_value(), tokens_}, gradient_clip_, verdict_, counts_, watch_);
   optimizer_.step(learning_rate_, verdict_.divisor, verdict_.skipped);
   // The scaler reacts only to the overflows that its scale can cure: those in the gradients.
   scaler_.update(verdict_.grad_norm);

@@ -170,6 +170,8 @@ std::vector<Idle> idle_settings(const run::Setup& setup, bool resident) {
   const char *const at_home = "the tokens are resident, and batches are built where they are",
                     *const not_fused = "training.use_compile is false",
                     *const no_samples = "training.sample_interval is 0";
+  const char* const no_spikes = "training.on_divergence is off";
+  const char* const no_rollback = "training.on_divergence is not rollback";
   return {
       {precision.compute_type() == at::kFloat, "training.amp_mode", "the run does not compute in 16 bits"},
       {!precision.end_to_end && t.precision.gradient_dtype == GradientDtype::bfloat16, "training.gradient_dtype",
@@ -187,6 +189,10 @@ std::vector<Idle> idle_settings(const run::Setup& setup, bool resident) {
       {setup.ranks->size() == 1, "distributed.zero", "one process has all of the optimizer's state"},
       {setup.ranks->size() == 1, "distributed.reduce_dtype", "one process sends no gradients"},
       {cadence.eval_interval.count == 0, "training.eval_batches", "training.eval_interval is 0"},
+      {!cadence.divergence.looks_for_spikes(), "training.spike_window", no_spikes},
+      {!cadence.divergence.looks_for_spikes(), "training.spike_threshold", no_spikes},
+      {!cadence.divergence.goes_back(), "training.rollback_lr_factor", no_rollback},
+      {!cadence.divergence.goes_back(), "training.max_rollbacks", no_rollback},
       {resident, "data.num_workers", at_home},
       {resident, "data.prefetch_factor", at_home},
       {resident, "data.persistent_workers", at_home},

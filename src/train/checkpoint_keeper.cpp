@@ -1,9 +1,12 @@
 #include "gpt/train/checkpoint_keeper.h"
 
+#include <ATen/ops/full.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <exception>
+#include <filesystem>
 #include <new>
 #include <system_error>
 #include <utility>
@@ -40,7 +43,14 @@ CheckpointKeeper::CheckpointKeeper(run::State& state, const run::Folder& folder,
       writes_(writes),
       is_saved_(is_saved || state.step == 0 || !writes),
       has_saved_(is_saved),
-      saved_step_(state.step) {}
+      saved_step_(state.step),
+      waits_(was_due_while_skipping()) {
+  for (std::optional<int64_t>* step : {&state.proven_step, &state.waiting_step}) {
+    std::error_code ignored;
+    const bool is_there = *step && std::filesystem::exists(folder.rollback_path(**step), ignored);
+    if (!cadence.divergence.goes_back() || !is_there) step->reset();
+  }
+}
 
 void CheckpointKeeper::state_changed() {
   if (!writes_) return;
@@ -66,6 +76,12 @@ bool CheckpointKeeper::interval_has_passed() const {
   return run::due(plan_.checkpoint_every, state_.step);
 }
 
+// Of a run that stopped among skipped updates and goes on.
+bool CheckpointKeeper::was_due_while_skipping() const {
+  const int64_t every = plan_.checkpoint_every;
+  return every > 0 && state_.step % every < state_.skipped_in_a_row();
+}
+
 // A state that may have gone wrong before a streak of skipped updates does not overwrite one known to be good: the checkpoint
 // waits until an update has been applied again.
 bool CheckpointKeeper::is_due() {
@@ -76,7 +92,22 @@ bool CheckpointKeeper::is_due() {
 void CheckpointKeeper::save_due() {
   waits_ = false;
   wanted_.last = true;
+  wanted_.for_rollback = begins_waiting();
   wanted_.numbered = cadence_.keep_last > 0;
+}
+
+// One checkpoint at a time waits to be proven, so that two files are enough, whatever the interval.
+bool CheckpointKeeper::begins_waiting() {
+  const DivergenceConfig& divergence = cadence_.divergence;
+  if (!divergence.goes_back()) return false;
+  settle();  // it is known then whether the file of the one that waits is there
+  if (state_.waiting_step && state_.step - *state_.waiting_step >= divergence.spike_window)
+    state_.proven_step = std::exchange(state_.waiting_step, std::nullopt);
+  if (state_.waiting_step) return false;
+  // What is removed would not be gone back to by a run that resumes before this step either: it does the same again.
+  if (writes_) folder_.remove_rollbacks_but(state_.proven_step);
+  state_.waiting_step = state_.step;
+  return true;
 }
 
 void CheckpointKeeper::save_best(double loss) {
@@ -88,6 +119,7 @@ void CheckpointKeeper::save_best(double loss) {
 std::vector<std::string> CheckpointKeeper::paths_of(const Wanted& wanted) const {
   std::vector<std::string> paths;
   if (wanted.best) paths.push_back(folder_.best_path());
+  if (wanted.for_rollback) paths.push_back(folder_.rollback_path(state_.step));  // before ckpt.pt, which names it
   if (wanted.last) paths.push_back(folder_.checkpoint_path());
   if (wanted.numbered) paths.push_back(folder_.numbered_path(state_.step));
   return paths;
@@ -147,6 +179,7 @@ bool CheckpointKeeper::writes_in_background() {
 
 void CheckpointKeeper::write_now(const Wanted& wanted) {
   if (wanted.best && !save(folder_.best_path(), /*must=*/false)) give_up_best(wanted, state_.step);
+  if (wanted.for_rollback && !save(folder_.rollback_path(state_.step), /*must=*/false)) state_.waiting_step.reset();
   if (wanted.last) save(folder_.checkpoint_path(), /*must=*/false);
   if (!wanted.numbered) return;
   save(folder_.numbered_path(state_.step), /*must=*/false);
@@ -174,10 +207,13 @@ void CheckpointKeeper::finish_background() {
 void CheckpointKeeper::take_note(const BackgroundSave::Outcome& outcome) {
   const Written of = std::exchange(in_background_, {});
   const auto& written = outcome.written;
+  const auto is_written = [&written](const std::string& path) {
+    return std::find(written.begin(), written.end(), path) != written.end();
+  };
   for (const std::string& path : written) has_written(path, of.step, of.changes);
   if (of.numbered) folder_.remove_old_numbered(cadence_.keep_last);
-  if (of.best && std::find(written.begin(), written.end(), folder_.best_path()) == written.end())
-    give_up_best(of, of.step);
+  if (of.best && !is_written(folder_.best_path())) give_up_best(of, of.step);
+  if (of.for_rollback && !is_written(folder_.rollback_path(of.step))) state_.waiting_step.reset();
   for (const std::string& why : outcome.refused) warn_of_refusal(why);
   if (!outcome.error) return;
   is_saving_ = true;
@@ -206,6 +242,27 @@ void CheckpointKeeper::save_the_rest() {
   rest.last = false;  // below, where it must be written
   write_now(rest);
   if (!is_saved_) save_last(/*must=*/true);
+}
+
+std::optional<Checkpoint> CheckpointKeeper::before_spike(distributed::Communicator& ranks) {
+  finish_background();
+  std::array steps{state_.proven_step, state_.waiting_step};
+  const int64_t before = state_.step - 1;  // the spike's update is none that follows without one
+  if (state_.waiting_step && before - *state_.waiting_step >= cadence_.divergence.spike_window)
+    std::swap(steps.front(), steps.back());
+  std::optional<Checkpoint> found;
+  for (const std::optional<int64_t> step : steps) {
+    if (!writes_ || found || !step) continue;
+    try {
+      found = load_checkpoint(folder_.rollback_path(*step));
+    } catch (const Error& error) { log::warn(error.what()); }
+  }
+  constexpr int64_t kNone = -1;
+  const at::Tensor chosen = at::full({1}, found ? found->step : kNone, at::kLong);
+  ranks.broadcast(chosen);
+  const auto step = chosen.item<int64_t>();
+  if (!found && step != kNone) found = load_checkpoint(folder_.rollback_path(step));
+  return found;
 }
 
 void CheckpointKeeper::leave_background() {

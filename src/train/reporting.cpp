@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <memory>
 #include <utility>
 
@@ -15,6 +16,11 @@
 #include "gpt/train/announce.h"
 
 namespace gpt {
+
+Moment moment_of(const run::State& state) {
+  const auto time = std::chrono::system_clock::now().time_since_epoch();
+  return {std::chrono::duration<double>(time).count(), state.loader.tokens_seen()};
+}
 
 Listeners listeners_of(const run::Folder& folder, const ReportConfig& config) {
   Listeners listeners;

@@ -72,7 +72,7 @@ ExitCode train(const config::CommandLine& command, const run::Setup& setup, cons
   announce_beginning(run, begins);
   if (begins.start) folder.rewind_metrics(run.state().step);
   begins.release_tensors();
-  folder.require_space(run.state().checkpoint_bytes(), config.training.cadence.keep_last);
+  folder.require_space(run.state().checkpoint_bytes(), config.training.cadence);
   folder.write_config(config, command.config_path);
   Listeners listeners = listeners_of(folder, config.report);
   listeners.begin(describe_run(run, folder, std::move(changes)));
@@ -141,10 +141,11 @@ class ForwardedWarnings {
   const distributed::Ranks ranks_;
 };
 
-// Whether the first process says why the run ends.
+// Whether the first process says why the run ends. Numbers are the same in all of them.
 bool is_said_by_first(const Error& error, const distributed::Group& group) {
   if (group.is_first()) return false;
-  return error.code() == ExitCode::interrupted || (error.code() == ExitCode::peer && !group.has_lost_first());
+  return error.code() == ExitCode::interrupted || error.code() == ExitCode::numerics ||
+         (error.code() == ExitCode::peer && !group.has_lost_first());
 }
 
 // As one of the processes of a run, which may be the only one.
@@ -170,7 +171,7 @@ ExitCode train_as(const distributed::Ranks& ranks, const config::CommandLine& co
   } catch (const Error& error) {
     group.leave(error.what());
     if (!is_said_by_first(error, group)) throw;
-    return error.code() == ExitCode::peer ? ExitCode::peer : process::stop_code();
+    return error.code() == ExitCode::interrupted ? process::stop_code() : error.code();
   } catch (const std::exception& error) {
     group.leave(first_line(error.what()));
     throw;

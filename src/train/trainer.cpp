@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <string_view>
@@ -47,8 +46,7 @@ Trainer::Trainer(run::Run& run, const run::Folder& folder, Listeners& listeners,
                                                                     setup_.corpus.validation.size()))),
       checkpoints_(state_, folder, plan_, cadence(), listeners, forecast_, is_saved, setup_.ranks->is_first()),
       memory_watch_(training().execution.memory_check),
-      first_step_(state_.step),
-      reported_skips_(state_.skipped_steps()) {
+      first_step_(state_.step) {
   logged_.step = epoch_.step = state_.step;
   if (plan_.eval_every > 0 && !run_.evaluator().empty() && !run_.evaluator().knows_bytes()) {
     log::info(
@@ -95,7 +93,7 @@ void Trainer::train() {
   }
   stopwatch_.stop();
   bar_.close();
-  check_skips();
+  divergence_.report_skips();
   write_losses();
 }
 
@@ -125,6 +123,7 @@ bool Trainer::update() {
   checkpoints_.notice_written();
   process_memory::sample();
   tokens_ += *tokens;
+  if (const auto why = divergence_.after_update()) leave_diverged(*why);
   if (!is_logged(state_.step)) keep_loss();
   const bool warmed_up = state_.step - first_step_ == kWarmUpSteps;
   if (is_logged(state_.step) || warmed_up) close_log_interval(learning_rate);
@@ -209,6 +208,21 @@ void Trainer::leave_changed_data(const std::string& file) {
               fmt::format("{} was changed while it was in use: restore its content, then {}", file, then));
 }
 
+// The update with the spike was not applied, so that the state is worth keeping: whoever starts the same command again decides to go on.
+void Trainer::leave_diverged(const std::string& why) {
+  bar_.close();
+  keep_loss();
+  write_losses();
+  checkpoints_.settle();
+  state_.gather();  // all processes come here
+  if (may_save()) checkpoints_.save_last(/*must=*/false);
+  throw Error(
+      ExitCode::numerics,
+      fmt::format("step {}: {}: the update was not applied, and the run ends; lower training.learning_rate or look at "
+                  "the data there, and the same command goes on after step {}",
+                  state_.step, why, checkpoints_.saved_step()));
+}
+
 // Every log_interval steps, the last one, and on the way to the first interval 1, 2, 5, 10, 20, 50, ...: a run that works
 // shows it at once.
 bool Trainer::is_logged(int64_t step) const {
@@ -249,7 +263,7 @@ void Trainer::close_log_interval(double learning_rate) {
     write_losses();
     listeners_.step(m);
     last_step_ = m;
-    check_skips();
+    divergence_.report_skips();
   }
   logged_ = now;
 }
@@ -263,28 +277,6 @@ std::vector<double> Trainer::waits(double own) const {
   setup_.ranks->sum(all);
   const auto* const first = all.const_data_ptr<double>();
   return {first, first + processes};
-}
-
-void Trainer::check_skips() {
-  const int64_t skipped = state_.skipped_steps();
-  if (skipped == reported_skips_) return;
-  const std::string news = fmt::format("{} skipped", plural(skipped - reported_skips_, "update"));
-  log::warn(
-      fmt::format("step {}: {} because the loss or gradients were not finite ({} in all)", state_.step, news, skipped));
-  listeners_.event({state_.step, news});
-  reported_skips_ = skipped;
-  const int64_t in_a_row = state_.skipped_in_a_row();
-  if (in_a_row < cadence().max_skipped_steps) return;
-  checkpoints_.settle();
-  const std::string kept = checkpoints_.has_saved()
-                               ? fmt::format("the checkpoint of step {} is kept", checkpoints_.saved_step())
-                               : "nothing was saved before";
-  throw Error(
-      ExitCode::numerics,
-      fmt::format(
-          "step {}: {} updates in a row had a loss or gradient that was not finite: lower training.learning_rate, "
-          "lengthen training.warmup_steps, or set training.dtype: float32 ({})",
-          state_.step, in_a_row, kept));
 }
 
 void Trainer::close_epoch() {
@@ -407,11 +399,6 @@ void Trainer::warn_of_rise(const run::Evaluation& evaluation) {
 bool Trainer::is_done() const {
   const int64_t patience = cadence().patience;
   return state_.step == plan_.total_steps || (patience > 0 && state_.evaluations_since_best >= patience);
-}
-
-Moment Trainer::moment() const {
-  const auto time = std::chrono::system_clock::now().time_since_epoch();
-  return {std::chrono::duration<double>(time).count(), state_.loader.tokens_seen()};
 }
 
 // It stays on the device, so that a GPU does not wait for the host after each step.

@@ -98,6 +98,13 @@ TEST_F(CheckpointTest, ComesBackBitForBit) {
   EXPECT_EQ(loaded.best_val_loss, saved.best_val_loss);
   EXPECT_EQ(loaded.skipped_steps, saved.skipped_steps);
   EXPECT_EQ(loaded.consecutive_skipped_steps, saved.consecutive_skipped_steps);
+  EXPECT_TRUE(same_bits(loaded.spike_window, saved.spike_window));
+  EXPECT_TRUE(same_bits(loaded.spike_accepted, saved.spike_accepted));
+  EXPECT_EQ(loaded.spikes, saved.spikes);
+  EXPECT_EQ(loaded.rollbacks, saved.rollbacks);
+  EXPECT_EQ(loaded.learning_rate_factor, saved.learning_rate_factor);
+  EXPECT_EQ(loaded.proven_step, saved.proven_step);
+  EXPECT_EQ(loaded.waiting_step, saved.waiting_step);
   EXPECT_EQ(loaded.evaluated_step, saved.evaluated_step);
   EXPECT_EQ(loaded.evaluations_since_best, saved.evaluations_since_best);
   EXPECT_EQ(loaded.eval_sequences, saved.eval_sequences);

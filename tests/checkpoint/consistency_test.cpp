@@ -46,6 +46,11 @@ void add(Checkpoint& checkpoint, const std::string& name) {
   for (const char* slot : kSlots) checkpoint.optimizer.slot(slot).emplace_back(name, at::ones({1}));
 }
 
+void with_window(Checkpoint& checkpoint) {
+  checkpoint.spike_window = at::ones({2, 8});
+  checkpoint.spike_accepted = at::scalar_tensor(5, at::kLong);
+}
+
 // The moments as a run with 8-bit AdamW has them.
 void in_codes(Checkpoint& checkpoint) {
   checkpoint.config.training.optimizer.state_dtype = StateDtype::int8;
@@ -151,6 +156,22 @@ TEST_F(Consistency, EachPartHasToFitTheOthers) {
       {[](Checkpoint& c) { c.rng["tpu"] = at::ones({3}, at::kByte); }, "rng/tpu is not known"},
       {[](Checkpoint& c) { c.skipped_steps = 8; }, "at step 7 there cannot be 8 skipped steps"},
       {[](Checkpoint& c) { c.evaluated_step = 9; }, "an evaluation of step 9"},
+      {[](Checkpoint& c) { with_window(c), c.spike_accepted = at::scalar_tensor(-1, at::kLong); },
+       "spikes/accepted is -1"},
+      {[](Checkpoint& c) { with_window(c), c.spike_accepted = at::scalar_tensor(16, at::kLong); },
+       "spikes/accepted is 16 for a window of 8"},
+      {[](Checkpoint& c) { with_window(c), c.spike_accepted = at::scalar_tensor(1, at::kInt); },
+       "spikes/accepted is not one value of type Long"},
+      {[](Checkpoint& c) { c.spike_accepted = at::scalar_tensor(5, at::kLong); },
+       "spikes/window is not two rows of float32"},
+      {[](Checkpoint& c) { with_window(c), c.spike_window = c.spike_window.to(at::kDouble); },
+       "spikes/window is not two rows of float32"},
+      {[](Checkpoint& c) { with_window(c), c.spike_window = at::ones({8}); },
+       "spikes/window is not two rows of float32"},
+      {[](Checkpoint& c) { with_window(c), c.spike_window.fill_(-1); }, "spikes/window holds values below zero"},
+      {[](Checkpoint& c) { c.learning_rate_factor = 0; }, "the factor of the learning rate is 0"},
+      {[](Checkpoint& c) { c.rollbacks = 8; }, "8 spikes, rollbacks or steps to go back to cannot be there at step 7"},
+      {[](Checkpoint& c) { c.waiting_step = 9; }, "9 spikes, rollbacks or steps to go back to"},
       {[](Checkpoint& c) { c.optimizer.slot("exp_avg_sq")[1].second.fill_(-1e-30); },
        "exp_avg_sq/transformer.h.0.ln_1.weight holds values below zero"},
       {[](Checkpoint& c) { in_codes(c), c.optimizer.slot("exp_avg_max")[0].second[3] = -1; },

@@ -15,9 +15,17 @@ namespace {
 TEST(CheckpointNames, ANumberedOneBearsItsStep) {
   EXPECT_EQ(numbered_checkpoint(1000), "ckpt_step_00001000.pt");
   for (const int64_t step : {int64_t{0}, int64_t{12}, int64_t{123456789012}})
-    EXPECT_EQ(numbered_step(numbered_checkpoint(step)), step);
+    EXPECT_EQ(step_in_name(numbered_checkpoint(step)), step);
   for (const char* other : {kLastCheckpoint, kBestCheckpoint, "ckpt_step_.pt", "ckpt_step_12x.pt", "ckpt_step_12"})
-    EXPECT_EQ(numbered_step(other), std::nullopt) << other;
+    EXPECT_EQ(step_in_name(other), std::nullopt) << other;
+}
+
+TEST(CheckpointNames, OneForARollbackBearsItsStepToo) {
+  EXPECT_EQ(rollback_checkpoint(1000), "ckpt_rollback_00001000.pt");
+  EXPECT_EQ(step_in_name(rollback_checkpoint(123456789012)), 123456789012);
+  EXPECT_TRUE(is_for_rollback(rollback_checkpoint(7)));
+  EXPECT_FALSE(is_numbered(rollback_checkpoint(7)));
+  EXPECT_FALSE(is_for_rollback(numbered_checkpoint(7)));
 }
 
 TEST(CheckpointNames, AFolderStandsForItsLastCheckpoint) {
@@ -26,14 +34,15 @@ TEST(CheckpointNames, AFolderStandsForItsLastCheckpoint) {
   EXPECT_EQ(checkpoint_file(folder / kBestCheckpoint), folder / kBestCheckpoint);
   EXPECT_EQ(checkpoint_file(""), "");
   const std::string numbered[] = {numbered_checkpoint(5), numbered_checkpoint(20)};
+  const std::string for_rollback = rollback_checkpoint(10);
   for (const std::string& name :
-       {std::string(kBestCheckpoint), numbered[0], numbered[1], std::string(kLastCheckpoint)}) {
+       {std::string(kBestCheckpoint), for_rollback, numbered[0], numbered[1], std::string(kLastCheckpoint)}) {
     const std::string path = folder.file(name, "");  // each is newer than those before it
     EXPECT_EQ(checkpoint_file(folder.path()), path);
   }
   EXPECT_EQ(newest_first(folder.path(), names_in(folder.path())),
             (std::vector<std::string>{folder / kLastCheckpoint, folder / numbered[1], folder / numbered[0],
-                                      folder / kBestCheckpoint}));
+                                      folder / for_rollback, folder / kBestCheckpoint}));
 }
 
 TEST(CheckpointNames, ResumeFromNamesACheckpointUnlessItIsARule) {

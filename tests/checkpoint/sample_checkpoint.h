@@ -39,6 +39,13 @@ inline Checkpoint sample_checkpoint() {
   sample.best_val_loss = std::numeric_limits<double>::infinity();
   sample.skipped_steps = 5;
   sample.consecutive_skipped_steps = 2;
+  sample.spike_window = at::arange(6, at::kFloat).view({2, 3}).div(4);
+  sample.spike_accepted = at::scalar_tensor(35, at::kLong);
+  sample.spikes = 3;
+  sample.rollbacks = 2;
+  sample.learning_rate_factor = 0.25;
+  sample.proven_step = 20;
+  sample.waiting_step = 30;
   sample.evaluated_step = 40;
   sample.evaluations_since_best = 3;
   sample.eval_sequences = 512;

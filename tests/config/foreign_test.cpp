@@ -122,7 +122,10 @@ constexpr const char* kOthers[] = {"tensorboard",
                                    "benchmark_epochs",
                                    "skip_unit_tests",
                                    "finetune_from",
-                                   "zero_stage"};
+                                   "zero_stage",
+                                   "check_for_spiky_loss",
+                                   "loss_spike_threshold",
+                                   "skip_loss_spikes"};
 
 TEST(Foreign, EveryNameHasAnAnswer) {
   std::vector<std::string> names(std::begin(kNanoGpt), std::end(kNanoGpt));

@@ -65,6 +65,14 @@ TEST(Validate, RefusesContradictionsWhereTheyWereWritten) {
        "float32"},
       {"training:\n  gradient_checkpointing: norm\n  use_compile: false\n",
        "c.yaml:2:3: gradient_checkpointing norm needs the operators of use_compile true; set that, or selective or block"},
+      {"training:\n  on_divergence: rollback\n",
+       "c.yaml:2:3: on_divergence rollback goes back to checkpoints that are saved after a number of steps, but "
+       "checkpoint_interval is 10 minutes; set it to a number of steps, such as 500"},
+      {"training:\n  checkpoint_interval: 0\n  on_divergence: rollback\n",
+       "c.yaml:3:3: on_divergence rollback goes back to checkpoints that are saved after a number of steps, but "
+       "checkpoint_interval is 0; set it to a number of steps, such as 500"},
+      {"training:\n  on_divergence: retry\n",
+       "c.yaml:2:18: 'training.on_divergence' must be one of off, stop, skip, rollback, got 'retry'"},
       {"training:\n  total_batch_size: 100\n  batch_size: 48\n",
        "c.yaml:3:3: total_batch_size 100 is not divisible by batch_size 48; use total_batch_size 96 or 144, or batch_size "
        "25 or 50"},
@@ -93,7 +101,8 @@ TEST(Validate, AllowsWhatOnlyLooksLikeAContradiction) {
        {"model: {n_embd: 18, position: learned}\n", "data: {bin: b}\nmodel: {vocab_size: 5}\n",
         "data: {num_workers: 0, prefetch_factor: 0}\n", "training: {epochs: 1, warmup_steps: 100000}\n",
         "training: {learning_rate: 1e-6, lr_schedule: constant}\n", "training: {use_amp: false, dtype: tf32}\n",
-        "training: {fused_adamw: false, use_8bit: false}\n",
+        "training: {fused_adamw: false, use_8bit: false}\n", "training: {on_divergence: off}\n",
+        "training: {on_divergence: skip}\n", "training: {on_divergence: rollback, checkpoint_interval: 1 epoch}\n",
         "training: {batch_size: 8, gradient_accumulation_steps: 4, total_batch_size: 32}\n",
         "training: {batch_size: auto, total_batch_size: 1}\ndata: {stages: [{from: 0, block_size: 64}, {from: 9}]}\n",
         "device: cuda:15\n", "training: {max_steps: 1}\n", "model: {dropout: 0.125}\ntraining: {attention: cudnn}\n"}) {

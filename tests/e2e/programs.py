@@ -76,6 +76,6 @@ def losses(output_dir) -> dict:
     for record in metrics(output_dir):
         if "val_loss" in record:
             values["val", record["step"]] = record["val_loss"]
-        else:
+        elif "loss" in record:
             values[record["step"]] = (record["loss"], record["grad_norm"])
     return values

@@ -95,6 +95,10 @@ class SampleCheckpoint(unittest.TestCase):
         self.assertEqual(loaded["evaluated_step"], 40)
         self.assertEqual(loaded["skipped_steps"], 5)
         self.assertEqual(loaded["consecutive_skipped_steps"], 2)
+        self.assert_tensor(loaded["spikes"]["window"], torch.arange(6.0).view(2, 3) / 4)
+        self.assert_tensor(loaded["spikes"]["accepted"], torch.tensor(35))
+        self.assertEqual(loaded["spike_count"], 3)
+        self.assertEqual(loaded["rollback"], {"count": 2, "learning_rate_factor": 0.25, "proven_step": 20, "waiting_step": 30})
         self.assertEqual(loaded["data"], {"epoch": 3, "sample": 2**40 + 1, "fingerprint": "0123abcd"})
         self.assertEqual(loaded["environment"], {"cpu": "a CPU", "threads": "2"})
         self.assertEqual(loaded["tokenizer"], '{"type": "char", "characters": "\\n aé"}')
@@ -107,8 +111,8 @@ class SampleCheckpoint(unittest.TestCase):
         mapped = torch.load(self.path, weights_only=True, mmap=True)
         for name, tensor in self.loaded["model"].items():
             self.assert_tensor(mapped["model"][name], tensor)
-        self.assertEqual({**mapped, "model": 0, "optimizer": 0, "scaler": 0, "rng": 0},
-                         {**self.loaded, "model": 0, "optimizer": 0, "scaler": 0, "rng": 0})
+        self.assertEqual({**mapped, "model": 0, "optimizer": 0, "scaler": 0, "rng": 0, "spikes": 0},
+                         {**self.loaded, "model": 0, "optimizer": 0, "scaler": 0, "rng": 0, "spikes": 0})
 
     def test_is_an_ordinary_zip_archive(self):
         with zipfile.ZipFile(self.path) as archive:

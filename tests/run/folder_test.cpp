@@ -10,6 +10,7 @@
 #include "gpt/core/error.h"
 #include "support/allocations.h"
 #include "support/captured_log.h"
+#include "support/expect_error.h"
 #include "train/tiny_run.h"
 
 namespace gpt::run {
@@ -102,6 +103,18 @@ TEST_F(RunFolderTest, WhatCannotBeWrittenBesideTheStateIsAWarning) {
             std::string::npos)
       << said;
   EXPECT_EQ(read_file(folder.metrics_path(), ExitCode::disk), "{\"step\":3}\n{\"step\":5}\n");
+}
+
+// ckpt.pt, the best one and one that is being written; and two for rollbacks.
+TEST_F(RunFolderTest, CheckpointsForRollbacksNeedSpaceToo) {
+  const Folder folder(root_.path());
+  const uint64_t quarter = free_disk_space(root_.path()) / 4;
+  CadenceConfig cadence;
+  EXPECT_NO_THROW(folder.require_space(quarter, cadence));
+  cadence.divergence.reaction = OnDivergence::rollback;
+  EXPECT_ERROR(folder.require_space(quarter, cadence), ExitCode::disk, "the checkpoints of this run need");
+  for (const int64_t step : {1, 2}) root_.file(rollback_checkpoint(step), "");
+  EXPECT_NO_THROW(folder.require_space(quarter, cadence));
 }
 
 }  // namespace

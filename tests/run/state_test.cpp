@@ -104,6 +104,77 @@ INSTANTIATE_TEST_SUITE_P(
                                      ResumeCase{"float16", Dtype::float16, kNone})),
     [](const auto& test) { return std::string(std::get<1>(test.param).name) + "_" + std::get<0>(test.param).name; });
 
+class GoingBack : public DeviceTest {
+ protected:
+  void TearDown() override { std::filesystem::remove(path_); }
+  StartingPoint saved(const State& state) const {
+    save_checkpoint(path_, state.capture());
+    return {.checkpoint = load_checkpoint(path_), .path = path_};
+  }
+
+  const std::string path_ = testing::TempDir() + "going_back_" + std::to_string(getpid()) + ".pt";
+};
+
+// In the memory that a recorded step knows; and then it goes on with new samples and masks.
+TEST_P(GoingBack, PutsWeightsAndMomentsBackAndNothingElse) {
+  const RestoreContext restore;
+  at::set_num_threads(1);
+  const PrecisionConfig asked{true, Dtype::bfloat16, AmpMode::end_to_end, true, GradientDtype::float32};
+  const Precision precision = resolve_precision(asked, describe_device(device()));
+  apply_precision(precision, /*deterministic=*/true);
+  const Corpus corpus = some_corpus();
+  Config config = tiny_config(corpus);
+  config.training.precision = asked;
+  config.training.cadence.checkpoint_interval = {kStop, Interval::Unit::steps};
+  config.training.cadence.divergence.reaction = OnDivergence::rollback;
+
+  TinyRun run(config, corpus, device(), precision);
+  run.train_to(kStop);
+  const StartingPoint good = saved(run.state);
+  run.train_to(kStop + 2);
+  const Checkpoint before = run.state.capture();
+  const auto places = [&run] {
+    return std::vector{run.state.model.parameters().flat_values().const_data_ptr(),
+                       run.state.optimizer->state().slot("exp_avg").front().second.const_data_ptr(),
+                       run.state.watch().window.const_data_ptr()};
+  };
+  const auto places_before = places();
+  run.state.go_back(good.checkpoint);
+
+  const StartingPoint now = saved(run.state);
+  expect_same_weights_and_moments(now.checkpoint, good.checkpoint);
+  EXPECT_TRUE(now.checkpoint.spike_window.equal(good.checkpoint.spike_window));
+  EXPECT_TRUE(now.checkpoint.spike_accepted.equal(good.checkpoint.spike_accepted));
+  EXPECT_EQ(now.checkpoint.spike_accepted.item<int64_t>(), kStop);
+  EXPECT_EQ(places(), places_before);
+  EXPECT_EQ(now.checkpoint.step, kStop + 2);
+  EXPECT_EQ(now.checkpoint.skipped_steps, 2);
+  EXPECT_EQ(now.checkpoint.data_sample, before.data_sample);
+  for (const auto& [name, state] : before.rng) EXPECT_TRUE(now.checkpoint.rng.at(name).equal(state.cpu())) << name;
+
+  TinyRun resumed(config, corpus, device(), precision, &now);
+  EXPECT_EQ(run.train_to(kStop + 4), resumed.train_to(kStop + 4));
+  expect_same_weights_and_moments(run.state.capture(), resumed.state.capture());
+}
+
+INSTANTIATE_ON_DEVICES(GoingBack);
+
+TEST(State, AWindowOfAnotherLengthIsBegunAnew) {
+  const Corpus corpus = some_corpus();
+  Config config = tiny_config(corpus);
+  config.training.cadence.divergence.reaction = OnDivergence::skip;
+  TinyRun run(config, corpus, at::kCPU, Precision{});
+  run.train_to(kStop);
+  const StartingPoint start{.checkpoint = run.state.capture(), .path = "a"};
+  EXPECT_EQ(State(config, corpus, at::kCPU, Precision{}, &start).watch().accepted.item<int64_t>(), kStop);
+  config.training.cadence.divergence.spike_window = 50;
+  EXPECT_EQ(State(config, corpus, at::kCPU, Precision{}, &start).watch().accepted.item<int64_t>(), 0);
+  config.training.cadence.divergence.reaction = OnDivergence::off;
+  const Checkpoint off = State(config, corpus, at::kCPU, Precision{}, &start).capture();
+  EXPECT_FALSE(off.spike_window.defined());
+  EXPECT_FALSE(off.spikes);
+}
+
 // Its masks came from the generator, whose state it had saved.
 TEST(State, SaysThatARunOfAnOlderVersionGoesOnWithOtherMasks) {
   const Corpus corpus = some_corpus();

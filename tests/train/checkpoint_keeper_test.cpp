@@ -7,9 +7,13 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/scratch_folder.h"
+#include "gpt/core/file.h"
 #include "support/captured_log.h"
 #include "support/expect_error.h"
 #include "train/tiny_run.h"
@@ -188,6 +192,102 @@ TEST_P(CheckpointKeeperTest, OneThatTheDiskRefusesLeavesTheOneBefore) {
   EXPECT_FALSE(keeper_.is_saving());
 }
 
+// Of a run that may go back, and saves every two steps.
+class RollbackFilesTest : public CheckpointKeeperTest {
+ protected:
+  void SetUp() override {
+    cadence_.divergence.reaction = OnDivergence::rollback;
+    cadence_.divergence.spike_window = 3;
+    open();
+  }
+  void open() { goes_back_.emplace(state_, folder_, plan_, cadence_, listeners_, forecast_, /*is_saved=*/false); }
+
+  // Updates up to this one, and what is due after each.
+  void go_to(int64_t step) {
+    while (state_.step < step) {
+      update();
+      goes_back_->state_changed();
+      if (!goes_back_->is_due()) continue;
+      goes_back_->save_due(), goes_back_->begin_writing(), goes_back_->settle();
+    }
+  }
+  std::vector<int64_t> steps() const {
+    std::vector<int64_t> found;
+    for (const std::string& name : names_in(root_))
+      if (is_for_rollback(name)) found.push_back(step_in_name(name).value());
+    return found;
+  }
+  // The step that a spike in the next update leads back to.
+  std::optional<int64_t> before_spike() {
+    ++state_.step;
+    const auto found = goes_back_->before_spike(*distributed::alone());
+    --state_.step;
+    return found ? std::optional(found->step) : std::nullopt;
+  }
+
+  CadenceConfig cadence_ = config_.training.cadence;
+  std::optional<CheckpointKeeper> goes_back_;
+};
+
+TEST_P(RollbackFilesTest, OneWaitsUntilEnoughUpdatesHaveFollowedIt) {
+  using Steps = std::vector<int64_t>;
+  EXPECT_EQ(before_spike(), std::nullopt);
+  const std::pair<int64_t, Steps> expected[] = {{2, {2}}, {4, {2}}, {6, {2, 6}}, {8, {2, 6}}, {10, {6, 10}}};
+  for (const auto& [step, files] : expected) {
+    go_to(step);
+    EXPECT_EQ(steps(), files) << step;
+  }
+  EXPECT_EQ(state_.proven_step, 6);
+  EXPECT_EQ(state_.waiting_step, 10);
+  EXPECT_EQ(load_checkpoint(folder_.checkpoint_path()).waiting_step, 10) << "a run that resumes knows of it";
+}
+
+TEST_P(RollbackFilesTest, TheLastProvenOneIsGoneBackToOrElseTheOther) {
+  go_to(2);
+  EXPECT_EQ(before_spike(), 2) << "none is proven";
+  go_to(11);
+  EXPECT_EQ(before_spike(), 6);
+  fs::remove(folder_.rollback_path(6));
+  EXPECT_EQ(before_spike(), 10) << "the file of 6 is not there";
+  go_to(13);
+  EXPECT_EQ(before_spike(), 10);
+  fs::remove(folder_.rollback_path(10));
+  EXPECT_EQ(before_spike(), std::nullopt);
+}
+
+TEST_P(RollbackFilesTest, OneThatTheDiskRefusesIsTriedAgain) {
+  fs::create_directories(folder_.rollback_path(2) + "/full");  // no file can take its place
+  go_to(2);
+  EXPECT_EQ(state_.waiting_step, std::nullopt);
+  go_to(4);
+  EXPECT_EQ(state_.waiting_step, 4);
+  EXPECT_EQ(before_spike(), 4);
+}
+
+TEST_P(RollbackFilesTest, ARunThatResumesKnowsOnlyThoseThatAreThere) {
+  go_to(6);
+  fs::remove(folder_.rollback_path(2));
+  open();
+  EXPECT_EQ(state_.proven_step, std::nullopt);
+  EXPECT_EQ(state_.waiting_step, 6);
+  cadence_.divergence.reaction = OnDivergence::off;
+  open();
+  EXPECT_EQ(state_.waiting_step, std::nullopt);
+}
+
+// The one of step 4 waits for an update that is applied, whether or not the run stops before.
+TEST_P(RollbackFilesTest, ACheckpointStillWaitsAfterAStop) {
+  go_to(3);
+  update(/*is_skipped=*/true);
+  open();
+  update();
+  EXPECT_TRUE(goes_back_->is_due());
+  open();
+  EXPECT_FALSE(goes_back_->is_due()) << "the last update was applied, so that what was due has been saved";
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, RollbackFilesTest, testing::Values(AsyncCheckpoint::off, AsyncCheckpoint::on),
+                         [](const auto& way) { return way.param == AsyncCheckpoint::on ? "background" : "at_once"; });
 INSTANTIATE_TEST_SUITE_P(Ways, CheckpointKeeperTest, testing::Values(AsyncCheckpoint::off, AsyncCheckpoint::on),
                          [](const auto& way) { return way.param == AsyncCheckpoint::on ? "background" : "at_once"; });
 

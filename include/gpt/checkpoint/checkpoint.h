@@ -4,7 +4,7 @@
 //   config.yaml      the effective configuration     tokenizer.json   the tokenizer
 //   checkpoint.json  the plain values, and the name, dtype and shape of every tensor
 //   data/NAME        the bytes of the tensor NAME, which is model/..., SLOT/... for each slot of the optimizer (exp_avg/...),
-//                    optimizer/step, scaler/scale, scaler/growth_tracker, rng/cpu or rng/cuda
+//                    optimizer/step, scaler/scale, scaler/growth_tracker, spikes/window, spikes/accepted, rng/cpu or rng/cuda
 #pragma once
 
 #include <cstdint>

@@ -23,7 +23,13 @@ struct Checkpoint {
   int64_t data_round = 0, data_sample = 0;         // DataPosition
   double best_val_loss = 0;                        // +inf before the first evaluation
   int64_t skipped_steps = 0, consecutive_skipped_steps = 0;
-  int64_t evaluated_step = 0;  // the last step whose evaluation was completed
+  // Where training.on_divergence looks for spikes: ops::SpikeWatch, and how many there were; otherwise undefined and nothing.
+  at::Tensor spike_window, spike_accepted;
+  std::optional<int64_t> spikes = {};
+  // How often the run has gone back, and the steps of the checkpoints that it can go back to, as run::State has them; nothing: none.
+  std::optional<int64_t> rollbacks = {}, proven_step = {}, waiting_step = {};
+  std::optional<double> learning_rate_factor = {};  // nothing: 1
+  int64_t evaluated_step = 0;                       // the last step whose evaluation was completed
   int64_t evaluations_since_best = 0;
   std::optional<int64_t> eval_sequences = {};  // as run::State has it
   Config config;                               // effective; for Python a nested dict {section: {key: value}}

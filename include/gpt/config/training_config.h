@@ -26,6 +26,7 @@ enum class GradientCheckpointing { none, activation, norm, selective, block };
 enum class LrSchedule { cosine, constant };
 enum class StateDtype { float32, bfloat16, int8 };  // the type of AdamW's moments
 enum class GradientDtype { automatic, float32, bfloat16 };
+enum class OnDivergence { off, stop, skip, rollback };
 
 constexpr int64_t kDefaultMaxSteps = 5000;  // the length of a run with neither epochs nor max_steps
 
@@ -76,6 +77,19 @@ struct AllocatorConfig {
   bool release_memory = false;      // give back what is unused between training, validation and samples
 };
 
+// What happens when the loss or the norm of the gradients jumps.
+struct DivergenceConfig {
+  OnDivergence reaction = OnDivergence::off;
+  int64_t spike_window = 128;  // updates that one is compared with, and that must follow a checkpoint before it is good
+  double spike_threshold = 6;  // as ops::judge() has it
+  double rollback_lr_factor = 1;  // for the learning rate, at each rollback
+  int64_t max_rollbacks = 3;
+
+  bool looks_for_spikes() const { return reaction != OnDivergence::off; }
+  bool goes_back() const { return reaction == OnDivergence::rollback; }
+  int64_t kept_checkpoints() const { return goes_back() ? 2 : 0; }  // at most, beside all others
+};
+
 // When the run logs, evaluates, samples, saves and gives up.
 struct CadenceConfig {
   int64_t log_interval = 100;  // steps
@@ -88,7 +102,8 @@ struct CadenceConfig {
   Interval sample_interval{0, Interval::Unit::run};
   int64_t sample_tokens = 200;
   std::string sample_prompt;       // empty: what the tokenizer starts a text with
-  int64_t max_skipped_steps = 10;  // non-finite updates in a row at which a log line stops the run
+  int64_t max_skipped_steps = 10;  // skipped updates in a row at which a log line stops the run
+  DivergenceConfig divergence;
 };
 
 struct TrainingConfig {

@@ -1,18 +1,24 @@
-// What is decided about an update before it changes a weight: whether its numbers are finite, and what its gradients are divided by.
-// One kernel of one thread does what would take LibTorch's operators some twenty, each launched by itself.
+// What is decided about an update before it changes a weight: whether its numbers are finite, whether they are a spike, and what its
+// gradients are divided by. One kernel of one block does what would take LibTorch's operators dozens, each launched by itself.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <optional>
+
 namespace gpt::ops {
 
-// The verdict on an update: float32 scalars on its device.
+enum SpikePlace : int { kNoSpike = 0, kInLoss = 1, kInNorm = 2 };
+
+// The verdict on an update: float32 on its device, scalars but for the last.
 struct Verdict {
   at::Tensor grad_norm;  // norm of the gradients without the loss's scale, before clipping
-  at::Tensor
-      skipped;  // 1 where the loss or the norm is not finite, so that the update must change nothing; otherwise 0
+  // 1 where the loss or the norm is not finite or is a spike, so that the update must change nothing; otherwise 0.
+  at::Tensor skipped;
   // What to divide the gradients in memory by: the loss's scale times what brings their norm down to the limit.
   at::Tensor divisor;
+  at::Tensor spike;  // (3): the SpikePlace of the update; the value there, and the median of those before it
 };
 
 // Counts over all updates so far: scalars on their device.
@@ -21,8 +27,26 @@ struct UpdateCounts {
   at::Tensor loss_sum, token_sum;  // float64: of the losses of all tokens of updates that were not skipped, and of them
 };
 
+// What updates are compared with to find spikes, on their device. Undefined tensors: nobody looks for any.
+struct SpikeWatch {
+  at::Tensor window;  // (2, n) float32: the losses and the norms of the last n accepted updates, in no particular order
+  // int64 scalar: updates that the window has taken so far, or n to 2n - 1 once it is full. The next one's place is this modulo n.
+  at::Tensor accepted;
+  at::Tensor spikes;  // int64 scalar: how many there have been
+  double threshold = 0;
+};
+
+struct Spike {
+  bool is_in_loss = false;  // otherwise in the norm
+  double value = 0, median = 0;
+};
+
 Verdict new_verdict(at::Device device);
 UpdateCounts no_updates(at::Device device);
+SpikeWatch new_watch(at::Device device, int64_t window, double threshold);
+
+// That of the update that was judged last. Reads 4 bytes from the device, which waits for it.
+std::optional<Spike> spike_of(const Verdict& verdict);
 
 // What a verdict follows from: float32 scalars on one device.
 struct Evidence {
@@ -33,6 +57,11 @@ struct Evidence {
 };
 
 // Overwrites the verdict and counts the update. max_norm: the limit of the norm; 0: none.
-void judge(const Evidence& evidence, double max_norm, const Verdict& verdict, const UpdateCounts& counts);
+//
+// With a watch whose window is full, a spike is a loss or norm above median + threshold * deviation of the window, where the deviation is
+// 1.4826 times the median distance from the median, as it is the standard deviation of normal numbers, but at least 0.5 % of the median,
+// so that numbers that hardly differ leave room for a small change.
+void judge(const Evidence& evidence, double max_norm, const Verdict& verdict, const UpdateCounts& counts,
+           const SpikeWatch& watch = {});
 
 }  // namespace gpt::ops

@@ -94,10 +94,11 @@ struct SampleRecord {
   std::string text;
 };
 
-// Something that happened once: a checkpoint, skipped updates, a signal.
+// Something that happened once: a checkpoint, skipped updates, a signal, a rollback.
 struct EventRecord {
   int64_t step = 0;
   std::string what;
+  std::optional<Moment> at = {};  // set where it belongs among the metrics too
 };
 
 // A run that ends before its last step, as far as it can still say so.

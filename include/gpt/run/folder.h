@@ -36,6 +36,7 @@ class Folder {
   std::string checkpoint_path() const { return path_ + "/" + kLastCheckpoint; }
   std::string best_path() const { return path_ + "/" + kBestCheckpoint; }
   std::string numbered_path(int64_t step) const { return path_ + "/" + numbered_checkpoint(step); }
+  std::string rollback_path(int64_t step) const { return path_ + "/" + rollback_checkpoint(step); }
   std::string metrics_path() const { return path_ + "/" + kMetricsFile; }
   std::string report_path() const { return path_ + "/report.html"; }
   std::string samples_path() const { return path_ + "/samples"; }
@@ -67,8 +68,9 @@ class Folder {
   // Metrics of steps beyond `step`, which the resumed run will log again, move to metrics.old.jsonl.
   void rewind_metrics(int64_t step) const;
   void remove_old_numbered(int64_t keep_last) const;
+  void remove_rollbacks_but(std::optional<int64_t> kept_step) const;
   // Throws gpt::Error(disk) when the checkpoints that this run will keep, of `bytes` each, do not fit alongside those it has.
-  void require_space(uint64_t bytes, int64_t keep_last) const;
+  void require_space(uint64_t bytes, const CadenceConfig& cadence) const;
 
  private:
   // The newest that can be read, of one or more; `reasons` says why those before it cannot.

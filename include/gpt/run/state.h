@@ -54,6 +54,11 @@ class State {
   Cursor cursor() const;
   void rewind(const Cursor& cursor);
 
+  // Weights, moments, AdamW's step count, the loss's scale and what spikes are told by become the checkpoint's, in the memory where they
+  // are. Everything else goes on, so that the updates since then count as skipped. Throws gpt::Error(checkpoint) when it is for another
+  // model.
+  void go_back(const Checkpoint& checkpoint);
+
   uint64_t checkpoint_bytes() const;  // as checkpoint_file_bytes()
 
   // What the dropout masks of our operators follow from, besides the update and their place. LibTorch's draw from the default
@@ -64,6 +69,10 @@ class State {
   const ops::UpdateCounts& counts() const { return counts_; }
   int64_t skipped_steps() const { return counts_.skipped.item<int64_t>(); }              // sync: reads the device
   int64_t skipped_in_a_row() const { return counts_.skipped_in_a_row.item<int64_t>(); }  // sync: reads the device
+  // What train steps tell spikes by; undefined with training.on_divergence: off.
+  const ops::SpikeWatch& watch() const { return watch_; }
+  // How many there have been. sync: reads the device
+  int64_t spikes() const { return watch_.spikes.defined() ? watch_.spikes.item<int64_t>() : 0; }
 
   GPT model;
   std::unique_ptr<Optimizer> optimizer;
@@ -76,6 +85,11 @@ class State {
   // How many sequences an evaluation has where training.eval_batches is auto, as the run's first one found out; 0: there was none
   // yet. Nothing: the run began with a program that took batches of neighbouring sequences, and goes on so.
   std::optional<int64_t> eval_sequences = 0;
+  int64_t rollbacks = 0;            // how often the run has gone back to a checkpoint
+  double learning_rate_factor = 1;  // the product of training.rollback_lr_factor over them
+  // The steps of the checkpoints that it can go back to: of the last that training.spike_window updates without a spike have followed,
+  // and of one that waits for them.
+  std::optional<int64_t> proven_step, waiting_step;
 
  private:
   void restore(const StartingPoint& start);  // all but the weights
@@ -83,6 +97,7 @@ class State {
   std::map<std::string, at::Tensor> random_state() const;
   void seek(const Checkpoint& checkpoint, const std::string& path);
   void set_random_state(const std::map<std::string, at::Tensor>& state);
+  void load_window(const Checkpoint& checkpoint);
 
   const Config config_;
   const Corpus& corpus_;
@@ -91,6 +106,7 @@ class State {
   std::string started_by_;  // as Checkpoint::started_by
   ops::UpdateCounts counts_;
   std::optional<OptimizerState> gathered_;
+  ops::SpikeWatch watch_;
 };
 
 // What a checkpoint records of the build and the machine: resuming is bit for bit only where they are equal.

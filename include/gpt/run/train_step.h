@@ -29,10 +29,11 @@ namespace gpt::run {
 class TrainStep {
  public:
   // The recorder is one for `config` and the model, or one that records nothing. The updates are counted in `counts`; undefined: in
-  // new ones. Dropout masks follow from `dropout_seed`, the number of the update and that of the sample in it.
+  // new ones. Dropout masks follow from `dropout_seed`, the number of the update and that of the sample in it. `watch`: tells spikes,
+  // whose updates are not applied.
   TrainStep(GPT& model, Optimizer& optimizer, GradScaler& scaler, const Precision& precision,
             const TrainingConfig& config, Recorder recorder = Recorder(), ops::UpdateCounts counts = {},
-            uint64_t dropout_seed = 0, Division division = {});
+            uint64_t dropout_seed = 0, Division division = {}, ops::SpikeWatch watch = {});
 
   // An update of so many tokens begins: nothing is accumulated yet. `update`: its number in the run.
   void begin(double learning_rate, int64_t tokens, int64_t update);
@@ -45,7 +46,7 @@ class TrainStep {
   // Forward and backward of one micro-batch. `is_last`: of this process, while the others compute their last ones, so that gradients can be
   // sent as they are completed.
   void accumulate(bool is_last = false);
-  void apply();    // sum over lanes and processes, clip and optimizer, unless loss or gradients are not finite
+  void apply();    // sum over lanes and processes, clip and optimizer, unless loss or gradients are not finite or a spike
   void abandon();  // instead of apply(): what was accumulated is dropped
 
   // An update has begun to change the parameters and has not ended: they are between two states.
@@ -59,8 +60,9 @@ class TrainStep {
   // Results of the last update: float32 scalars on the device, overwritten by the next.
   const at::Tensor& loss() const { return losses_[0]; }               // mean over all its tokens
   const at::Tensor& grad_norm() const { return verdict_.grad_norm; }  // before clipping
-  // 1 when loss or gradients were not finite: nothing was changed.
+  // 1 when loss or gradients were not finite or a spike: nothing was changed.
   const at::Tensor& skipped() const { return verdict_.skipped; }
+  std::optional<ops::Spike> spike() const { return ops::spike_of(verdict_); }  // sync: reads the device
 
  private:
   void add_micro_batch(const std::function<void(int64_t layer)>& layer_done);
@@ -97,6 +99,7 @@ class TrainStep {
   std::optional<int64_t> known_key_, known_first_sample_;
   ops::Verdict verdict_;
   ops::UpdateCounts counts_;
+  ops::SpikeWatch watch_;
 };
 
 // The update of this number, of `micro_batches` batches from `loader`, of which this process computes its own, each weighted by its share

@@ -1,5 +1,5 @@
-// What of a run is on disk: ckpt.pt, the best checkpoint and the numbered ones, when each is due, and what they lack. They are written
-// at once or, with training.async_checkpoint, while training goes on: those of one step from one copy of the state.
+// What of a run is on disk: ckpt.pt, the best checkpoint, the numbered ones and those for a rollback, when each is due, and what they lack.
+// They are written at once or, with training.async_checkpoint, while training goes on: those of one step from one copy of the state.
 #pragma once
 
 #include <chrono>
@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "gpt/distributed/communicator.h"
 #include "gpt/report/listener.h"
 #include "gpt/run/folder.h"
 #include "gpt/run/forecast.h"
@@ -30,7 +31,8 @@ class CheckpointKeeper {
   // all have agreed on that.
   bool take_time();
   void agree_on_time() { waits_ = true; }
-  void save_due();  // ckpt.pt and, with keep_last, a numbered one
+  // ckpt.pt, with keep_last a numbered one, and one for rollbacks where none of those waits to be proven.
+  void save_due();
 
   // The state was evaluated as the best so far. Its loss becomes the run's best only once the file that holds it is saved:
   // otherwise a later evaluation must count as worth saving again, so that settle() comes before it.
@@ -47,6 +49,11 @@ class CheckpointKeeper {
   void save_the_rest();     // at the end: what ckpt.pt lacks, and a best checkpoint that could not be written before
   void leave_background();  // as settle(), but an error is a line, and the copy's memory is free then
 
+  // Where the last update is a spike: the checkpoint to go back to, once all that is being written has been. It is the last that
+  // training.spike_window updates have followed without a spike, or where there is none that can be read, the other one for a rollback.
+  // Nothing: there is none. All processes of the run call it and get the same one.
+  std::optional<Checkpoint> before_spike(distributed::Communicator& ranks);
+
   // Before anything is written to the run's folder: where that is not in place any more, ckpt.pt is saved in its refuge, and the
   // run ends with gpt::Error(disk).
   void require_folder();
@@ -61,7 +68,7 @@ class CheckpointKeeper {
   struct Wanted {
     std::optional<double> best;  // the best checkpoint, whose loss this is
     double best_before = 0;      // the run's best loss without it
-    bool last = false, numbered = false;
+    bool for_rollback = false, last = false, numbered = false;
   };
   struct UnsavedBest {
     double loss;
@@ -73,6 +80,8 @@ class CheckpointKeeper {
 
   bool time_has_passed() const;
   bool interval_has_passed() const;
+  bool was_due_while_skipping() const;
+  bool begins_waiting();
   bool writes_in_background();
   std::vector<std::string> paths_of(const Wanted& wanted) const;
   void write_wanted(const std::vector<std::string>& paths);

@@ -8,8 +8,11 @@
 #include "gpt/report/listener.h"
 #include "gpt/run/folder.h"
 #include "gpt/run/run.h"
+#include "gpt/run/state.h"
 
 namespace gpt {
+
+Moment moment_of(const run::State& state);  // now
 
 Listeners listeners_of(const run::Folder& folder, const ReportConfig& config);
 

@@ -16,8 +16,10 @@
 #include "gpt/run/out_of_memory.h"
 #include "gpt/run/run.h"
 #include "gpt/train/checkpoint_keeper.h"
+#include "gpt/train/divergence.h"
 #include "gpt/train/memory_watch.h"
 #include "gpt/train/progress_bar.h"
+#include "gpt/train/reporting.h"
 #include "gpt/train/stopwatch.h"
 
 namespace gpt {
@@ -28,9 +30,9 @@ class Trainer {
   Trainer(run::Run& run, const run::Folder& folder, Listeners& listeners, bool is_saved);
 
   // Runs to the end, or to a signal: ok, or the signal's exit status, with everything worth saving saved.
-  // Throws gpt::Error: numerics when a log line finds max_skipped_steps or more non-finite updates in a row, disk when the last
-  // save fails, peer when another process of the run is lost; and run::OutOfMemory. With the last two the state of the last update is saved
-  // where that is possible.
+  // Throws gpt::Error: numerics when a log line finds max_skipped_steps or more skipped updates in a row, or training.on_divergence ends
+  // the run, disk when the last save fails, peer when another process of the run is lost; and run::OutOfMemory. With the last two, and
+  // where training.on_divergence ends it, the state of the last update is saved where that is possible.
   ExitCode run();
 
  private:
@@ -41,19 +43,19 @@ class Trainer {
   bool update();                // false: a signal came midway, and nothing has changed
   void release_memory() const;  // as training.release_memory says
   [[noreturn]] void leave_changed_data(const std::string& file);
+  [[noreturn]] void leave_diverged(const std::string& why);
   // Whether something ends the run from outside. All processes ask at the same points, and all get the same answer.
   bool must_stop();
   bool is_interrupted() const { return decided_.stops(); }  // as of the last time
   [[noreturn]] void leave_without_peer(const std::string& what);
   void agree_on_best();
   bool is_done() const;  // every step, or all that training.patience allows
-  Moment moment() const;
+  Moment moment() const { return moment_of(state_); }
   void keep_loss();     // keeps the loss of the last update for write_losses()
   void write_losses();  // those of the steps that were not logged
   bool may_save() const;
   bool is_logged(int64_t step) const;
   void close_log_interval(double learning_rate);
-  void check_skips();
   std::vector<double> waits(double own) const;
   void close_epoch();
   void show_progress();
@@ -79,6 +81,7 @@ class Trainer {
   Listeners& listeners_;
   run::Forecast forecast_;
   CheckpointKeeper checkpoints_;
+  Divergence divergence_{run_, checkpoints_, listeners_};
   ProgressBar bar_;
   MemoryWatch memory_watch_;
   run::Decisions decisions_{setup_.ranks};
@@ -99,7 +102,6 @@ class Trainer {
   double waited_ = 0;                                                // seconds that updates waited for other processes
   Mark logged_, epoch_;                                              // where the log interval and the epoch began
   std::vector<std::pair<LossRecord, at::Tensor>> unwritten_losses_;  // the tensors hold the losses, on the device
-  int64_t reported_skips_ = 0;
   const char* activity_ = kUpdate;
 };
 

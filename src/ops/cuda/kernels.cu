@@ -100,9 +100,10 @@ at::Tensor flat_norm(const at::Tensor& values) {
   return cuda::flat_norm(StreamLaunch(), values);
 }
 
-void judge(const Evidence& evidence, double max_norm, const Verdict& verdict, const UpdateCounts& counts) {
+void judge(const Evidence& evidence, double max_norm, const Verdict& verdict, const UpdateCounts& counts,
+           const SpikeWatch& watch) {
   const c10::cuda::CUDAGuard guard(evidence.loss.device());
-  cuda::judge(StreamLaunch(), evidence, max_norm, verdict, counts);
+  cuda::judge(StreamLaunch(), evidence, max_norm, verdict, counts, watch);
 }
 
 void adamw(const AdamWBuffers& buffers, const AdamWRates& rates, const AdamWScalars& scalars) {
