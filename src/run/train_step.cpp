@@ -102,7 +102,7 @@ void TrainStep::accumulate(bool is_last) {
   }
   const Recorder::Key key{is_first ? first_micro_batch : later_micro_batch, batch_.inputs.size(0),
                           batch_.inputs.size(1), lane_};
-  const bool was_replayed = recorder_.run(key, [&] {
+  const bool was_replayed = recorder_.run(key, [this, is_first, layer_done] {
     if (is_first) model_.parameters().clear_gradients(), losses_[lane_].zero_();
     add_micro_batch(layer_done);
   });

@@ -168,6 +168,7 @@ TEST(Communicator, WhoFailsIsNamedToThoseThatWait) {
   std::vector<std::string> heard(3);
   const auto fail = [&](const Group& group) {
     const int64_t rank = group.ranks().rank;
+    group.communicator()->sum(at::zeros({5}));  // all are there
     if (rank == 0) throw Error(ExitCode::data, "its disk burns");
     try {
       group.communicator()->sum(at::zeros({5}));

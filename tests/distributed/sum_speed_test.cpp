@@ -33,8 +33,8 @@ TEST(SumCosts, AreThoseOfAnExchangeAndOfWhatComesBack) {
   EXPECT_EQ(bytes_sent_by_sum(1000, 2), 1000);
   EXPECT_EQ(bytes_sent_by_sum(1000, 4), 1500);
   EXPECT_EQ(memory_of_sum(1000, 1), 0);
-  EXPECT_EQ(memory_of_sum(1000, 2), 2000);
-  EXPECT_EQ(memory_of_sum(1e9, 2), 6.0 * (25 << 20));
+  EXPECT_EQ(memory_of_sum(1000, 2), 3000);
+  EXPECT_EQ(memory_of_sum(1e9, 2), 9.0 * (25 << 20));
 }
 
 }  // namespace

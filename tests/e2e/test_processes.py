@@ -140,7 +140,7 @@ class TestProcesses(unittest.TestCase):
 
     def test_a_checkpoint_that_the_clock_asks_for_has_all_parts(self):
         run = self.begin("run", distributed__processes=2, distributed__zero=1, training__log_interval=10**6,
-                         training__checkpoint_interval="0.01 minutes")
+                         training__checkpoint_interval="1 seconds")
         self.await_checkpoint("run", run)
         for _ in range(2):
             self.await_next_checkpoint("run", run)
