@@ -387,14 +387,8 @@ class Examination {
     if (processes_ > 1) {
       const std::string owners = fmt::format("; so in each of {} processes", processes_);
       memory.detail += owners, memory.answer.text += owners;
-      const DistributedConfig& distributed = config_.distributed;
-      several_ = {.processes = processes_,
-                  .threads = device_->device.is_cpu() ? at::get_num_threads() : 0,
-                  .micro_batches = training_.gradient_accumulation_steps,
-                  .memory = needed,
-                  .sent = plan::sent_bytes(real(), precision.end_to_end, processes_),
-                  .may_send_less = distributed.reduce_dtype == ReduceDtype::float32 && distributed.lanes == 1 &&
-                                   gradient_type(training_, precision.end_to_end) == at::kFloat};
+      several_ = plan::plan_processes(real(), precision.end_to_end);
+      several_.threads = device_->device.is_cpu() ? at::get_num_threads() : 0, several_.memory = needed;
     }
     add(std::move(memory));
   }

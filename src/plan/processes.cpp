@@ -6,6 +6,7 @@
 
 #include "gpt/core/format.h"
 #include "gpt/device/cards.h"
+#include "gpt/plan/estimates.h"
 #include "gpt/run/division.h"
 
 namespace gpt::plan {
@@ -61,6 +62,15 @@ Transfer estimate_transfer(const DeviceInfo& gpu) {
   const CardLink link = link_of(gpu);
   return {kShare * link.bandwidth * 1e9, fmt::format("computed, not measured: {:.0f} % of the {:g} GB/s of {}",
                                                      100 * kShare, link.bandwidth, link.name)};
+}
+
+ProcessesPlan plan_processes(const Config& config, bool end_to_end) {
+  const DistributedConfig& distributed = config.distributed;
+  return {.processes = distributed.processes,
+          .micro_batches = config.training.gradient_accumulation_steps,
+          .sent = sent_bytes(config, end_to_end, distributed.processes),
+          .may_send_less = distributed.reduce_dtype == ReduceDtype::float32 && distributed.lanes == 1 &&
+                           gradient_type(config.training, end_to_end) == at::kFloat};
 }
 
 Check check_processes(const ProcessesPlan& plan) {

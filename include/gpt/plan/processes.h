@@ -39,6 +39,9 @@ struct ProcessesPlan {
   double seconds() const { return computing + sending; }
   double gain() const { return one / seconds(); }  // in tokens/s
 };
+// What follows from the configuration: no threads, memory and times.
+ProcessesPlan plan_processes(const Config& config, bool end_to_end);
+
 // A warning where one process would be faster.
 Check check_processes(const ProcessesPlan& plan);
 
