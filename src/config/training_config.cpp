@@ -336,7 +336,7 @@ std::vector<Option> divergence(TrainingConfig& c) {
        .target = &d.spike_threshold,
        .help =
            "how far above the median of spike_window a spike begins, in standard deviations, which are estimated as 1.4826 "
-           "times the median distance from the median and are at least 0.5 % of it",
+           "times the median distance from the median and are at least 0.5 % of it for the loss, a fifth for the norm",
        .min = 1,
        .max = 1e6},
       {.name = "rollback_lr_factor",

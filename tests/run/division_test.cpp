@@ -166,6 +166,8 @@ struct StateCase {
   std::function<void(Config&)> set;
 };
 
+void PrintTo(const StateCase& state_case, std::ostream* out) { *out << state_case.name; }
+
 class DividedState : public testing::TestWithParam<StateCase> {};
 
 // A model of several stretches, so that rows are cut and some gradients travel before others are there: with and without ZeRO the same

@@ -59,8 +59,8 @@ struct Evidence {
 // Overwrites the verdict and counts the update. max_norm: the limit of the norm; 0: none.
 //
 // With a watch whose window is full, a spike is a loss or norm above median + threshold * deviation of the window, where the deviation is
-// 1.4826 times the median distance from the median, as it is the standard deviation of normal numbers, but at least 0.5 % of the median,
-// so that numbers that hardly differ leave room for a small change.
+// 1.4826 times the median distance from the median, as it is the standard deviation of normal numbers, but of losses at least 0.5 % of the
+// median, so that numbers that hardly differ leave room for a small change, and of norms, which scatter more, at least a fifth.
 void judge(const Evidence& evidence, double max_norm, const Verdict& verdict, const UpdateCounts& counts,
            const SpikeWatch& watch = {});
 
