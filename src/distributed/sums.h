@@ -83,8 +83,8 @@ class Sums {
   std::atomic<int64_t> bytes_sent_ = 0;
 
   std::array<Bucket, kStretchesInFlight> buckets_;  // the thread's, as the next two are
-  int64_t begun_ = 0;                      // stretches since finish()
-  std::optional<c10::Stream> stream_;      // of its own; nothing on a CPU
+  int64_t begun_ = 0;                               // stretches since finish()
+  std::optional<c10::Stream> stream_;               // of its own; nothing on a CPU
 
   std::mutex mutex_;  // for what follows
   std::condition_variable changed_;

@@ -46,7 +46,7 @@ class TrainStep {
   // Forward and backward of one micro-batch. `is_last`: of this process, while the others compute their last ones, so that gradients can be
   // sent as they are completed.
   void accumulate(bool is_last = false);
-  void apply();    // sum over lanes and processes, clip and optimizer, unless loss or gradients are not finite or a spike
+  void apply();  // sum over lanes and processes, clip and optimizer, unless loss or gradients are not finite or a spike
   void abandon();  // instead of apply(): what was accumulated is dropped
 
   // An update has begun to change the parameters and has not ended: they are between two states.
