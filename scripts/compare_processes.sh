@@ -43,7 +43,7 @@ for update in ${UPDATES:-2x2 12x2 12x8 12x32}; do
   : >"$results"
   start probe 30 --batch_size "$batch" --gradient_accumulation_steps "$micro" --threads 2
   read -r probed _ < <(speed probe)
-  block=$(sed -n 's/^ *block_size: *//p' "$out/probe/effective_config.yaml")
+  block=$(sed -n 's/^ *block_size: *\([0-9]*\).*/\1/p' "$out/probe/effective_config.yaml")
   tokens=$((batch * micro * block))
   steps=$("$python" -c "print(max(40, int(${SECONDS_EACH:-6} * $probed / $tokens) // 10 * 10))")
   for ((round = 0; round < rounds; ++round)); do

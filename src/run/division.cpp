@@ -2,9 +2,9 @@
 
 namespace gpt::run {
 
-// A small model's gradients travel in several stretches too, but not in such short ones that it takes longer to begin them.
+// The gradients of a smaller model travel in several stretches too, but not in such short ones that it takes longer to begin them.
 int64_t Division::stretch(int64_t size) const {
-  constexpr int64_t kStretches = 8, kLeastBytes = 256 << 10;
+  constexpr int64_t kStretches = 8, kLeastBytes = 4 << 20;
   constexpr auto kBytes = static_cast<int64_t>(sizeof(float));
   const int64_t unit = kParameterAlignment * ranks->size();  // so that no part is padded, but in the last stretch
   const int64_t wanted = std::clamp(size / kStretches, kLeastBytes / kBytes, distributed::kStretchBytes / kBytes);

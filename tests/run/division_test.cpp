@@ -175,7 +175,7 @@ class DividedState : public testing::TestWithParam<StateCase> {};
 TEST_P(DividedState, IsSavedAndReadInOnePiece) {
   const Corpus corpus = even_corpus();
   Config config = config_with(corpus, {});
-  config.model.n_layer = 3, config.model.n_embd = 128;
+  config.model.n_layer = 3, config.model.n_embd = 256;
   GetParam().set(config);
   const Saved whole = saved_by(3, 4, config, corpus);
   config.distributed.zero = 1;

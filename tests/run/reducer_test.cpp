@@ -35,7 +35,7 @@ class Remembering : public distributed::Communicator {
 
 ModelConfig layers_of_several_stretches() {
   ModelConfig config;
-  config.n_layer = 4, config.n_head = 2, config.n_embd = 128, config.block_size = 8, config.vocab_size = 100;
+  config.n_layer = 4, config.n_head = 2, config.n_embd = 384, config.block_size = 8, config.vocab_size = 100;
   return config;
 }
 
