@@ -40,13 +40,17 @@ def processes(r: Round):
         tasks = pathlib.Path(f"/proc/{launcher.pid}/task").glob("*/children")
         ranks = [int(pid) for task in tasks for pid in task.read_text().split()]
         rank = r.random.choice(ranks or [launcher.pid])
+        # One that is stopped before they have met is waited for, as one is that starts late.
+        log = r.place.path("run/metrics.jsonl")
+        have_met = ranks and log.exists() and log.stat().st_mtime > begun
+        stop = signal.SIGSTOP if have_met else signal.SIGKILL
         pid, number = r.random.choice([(rank, signal.SIGKILL), (rank, signal.SIGKILL), (launcher.pid, signal.SIGKILL),
-                                       (rank, signal.SIGSTOP if ranks else signal.SIGKILL),
-                                       (r.random.choice([rank, launcher.pid]), r.random.choice(SIGNALS))])
+                                       (rank, stop), (r.random.choice([rank, launcher.pid]), r.random.choice(SIGNALS))])
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
 
     for _ in range(r.random.randint(1, 2)):
+        begun = time.time()
         r.disturbed(r.place.start(*r.place.train(r.run)), r.seconds(), strike)
     r.expect_the_same_end()
 
