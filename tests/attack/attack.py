@@ -39,13 +39,13 @@ def processes(r: Round):
     def strike(launcher):
         tasks = pathlib.Path(f"/proc/{launcher.pid}/task").glob("*/children")
         ranks = [int(pid) for task in tasks for pid in task.read_text().split()]
-        rank = r.random.choice(ranks or [launcher.pid])
-        # One that is stopped before they have met is waited for, as one is that starts late.
+        # One that is lost before they have met is waited for, as one is that starts late.
         log = r.place.path("run/metrics.jsonl")
         have_met = ranks and log.exists() and log.stat().st_mtime > begun
-        stop = signal.SIGSTOP if have_met else signal.SIGKILL
+        rank = r.random.choice(ranks) if have_met else launcher.pid
         pid, number = r.random.choice([(rank, signal.SIGKILL), (rank, signal.SIGKILL), (launcher.pid, signal.SIGKILL),
-                                       (rank, stop), (r.random.choice([rank, launcher.pid]), r.random.choice(SIGNALS))])
+                                       (rank, signal.SIGSTOP if have_met else signal.SIGKILL),
+                                       (r.random.choice([rank, launcher.pid]), r.random.choice(SIGNALS))])
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
 
