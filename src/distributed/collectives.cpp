@@ -13,7 +13,7 @@ namespace {
 
 // Between two looks at what the watch knows, while a collective is waited for.
 constexpr std::chrono::milliseconds kLook(250);
-// Between two questions whether a GPU is done, which take no time.
+// Between two questions whether a GPU is done.
 constexpr std::chrono::microseconds kGlance(100);
 
 }  // namespace
@@ -38,7 +38,11 @@ void Collectives::wait(const Work& work, const at::Tensor& x) const {
 
 void Collectives::wait_on_host(const Work& work, const at::Tensor& x) const {
   wait(work, x);
-  for (; !work->isCompleted(); std::this_thread::sleep_for(kGlance)) require_all();
+  wait_until([&work] { return work->isCompleted(); });
+}
+
+void Collectives::wait_until(const std::function<bool()>& is_so) const {
+  for (; !is_so(); std::this_thread::sleep_for(kGlance)) require_all();
 }
 
 void Collectives::require_all() const {

@@ -4,6 +4,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include <exception>
+#include <functional>
 
 #include "gpt/distributed/watch.h"
 
@@ -30,11 +31,12 @@ class Collectives {
   }
   // Until it is done: in the host's time, looking after the others. What a GPU does is waited for by its current stream instead.
   void wait(const Work& work, const at::Tensor& x) const;
-  // As wait(), also for a GPU.
+  // As wait(), also for a GPU; and until something else is so, which takes no time to ask.
   void wait_on_host(const Work& work, const at::Tensor& x) const;
-  void require_all() const;  // throws where another process is lost
+  void wait_until(const std::function<bool()>& is_so) const;
 
  private:
+  void require_all() const;  // throws where another process is lost
   [[noreturn]] void fail(const std::exception& error) const;
 
   const Backend host_, device_;

@@ -43,12 +43,16 @@ double memory_of_sum(double bytes, int64_t processes) {
   return processes == 1 ? 0 : 3 * std::min(bytes, static_cast<double>(kStretchesInFlight * kStretchBytes));
 }
 
-void add_in_pairs(const at::Tensor& parts) {
-  for (int64_t count = parts.size(0); count > 1;) {
-    const int64_t kept = (count + 1) / 2;
-    parts.narrow(0, 0, count - kept).add_(parts.narrow(0, kept, count - kept));
-    count = kept;
+void in_pairs(int64_t n, const std::function<void(int64_t kept, int64_t count)>& add) {
+  for (int64_t kept; n > 1; n = kept) {
+    kept = (n + 1) / 2;
+    add(kept, n - kept);
   }
+}
+
+void add_in_pairs(const at::Tensor& parts) {
+  in_pairs(parts.size(0),
+           [&parts](int64_t kept, int64_t count) { parts.narrow(0, 0, count).add_(parts.narrow(0, kept, count)); });
 }
 
 }  // namespace gpt::distributed

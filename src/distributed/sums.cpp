@@ -16,9 +16,6 @@
 namespace gpt::distributed {
 namespace {
 
-// Between two questions whether the GPU is done.
-constexpr std::chrono::microseconds kGlance(100);
-
 // A buffer of bytes, so that tensors of all types use it.
 at::Tensor reuse(at::Tensor& buffer, int64_t count, const at::TensorOptions& options) {
   const auto type = options.dtype().toScalarType();
@@ -96,7 +93,7 @@ void Sums::finish() {
   if (!done_) return;
   done_->block(*current_stream(device_));
   // Later the host would wait in the driver, where it could not learn that another process is lost.
-  for (; !done_->query(); std::this_thread::sleep_for(kGlance)) collectives_.require_all();
+  collectives_.wait_until([this] { return done_->query(); });
 }
 
 std::optional<Sums::Task> Sums::next_task() {

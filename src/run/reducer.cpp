@@ -89,10 +89,9 @@ void Reducer::sum(int64_t begin, int64_t end) {
   const auto part = [&](int64_t lane) {
     return parameters_.gradient_buffer(static_cast<size_t>(lane)).slice(0, begin, end);
   };
-  for (int64_t count = division_.own_lanes(); count > 1; count = (count + 1) / 2) {
-    const int64_t kept = (count + 1) / 2;
-    for (int64_t lane = kept; lane < count; ++lane) part(lane - kept).add_(part(lane));
-  }
+  distributed::in_pairs(division_.own_lanes(), [&part](int64_t kept, int64_t count) {
+    for (int64_t lane = 0; lane < count; ++lane) part(lane).add_(part(kept + lane));
+  });
   if (division_.divides_state) return division_.ranks->begin_sum_of_part(part(0), wire_);
   division_.ranks->begin_sum(part(0), wire_);
 }

@@ -139,10 +139,10 @@ void TrainStep::sum_up() {
   reducer_.finish();
   for (size_t lane = 0; lane < losses_.size(); ++lane)
     if (!has_accumulated_[lane]) losses_[lane].zero_();
-  for (size_t count = losses_.size(); count > 1; count = (count + 1) / 2) {
-    const size_t kept = (count + 1) / 2;
-    for (size_t lane = kept; lane < count; ++lane) losses_[lane - kept].add_(losses_[lane]);
-  }
+  distributed::in_pairs(std::ssize(losses_), [this](int64_t kept, int64_t count) {
+    for (int64_t lane = 0; lane < count; ++lane)
+      losses_[static_cast<size_t>(lane)].add_(losses_[static_cast<size_t>(kept + lane)]);
+  });
   division_.ranks->sum(losses_[0]);
   lane_ = 0;
 }

@@ -221,37 +221,40 @@ class TestProcesses(unittest.TestCase):
         self.assertIn("missing.txt", done.stderr)
         self.assertEqual(done.stderr.count("missing.txt"), 1, done.stderr)
 
-    def test_torchrun_starts_and_the_processes_meet_at_its_store(self):
-        torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--no-python"]
-        merged = {**programs.TINY, **FOUR_LANES, "data.text": self.text, "output_dir": self.folder / "run"}
-        done = subprocess.run([*torchrun, *programs.command("gpt-train", *programs.flags(merged))], text=True,
-                              capture_output=True, timeout=programs.HANGS)
+    def options(self, name):
+        return {**programs.TINY, **FOUR_LANES, "data.text": self.text, "output_dir": self.folder / name}
+
+    def assert_starts_two(self, launcher, message):
+        """The command `launcher` starts two processes, which say so and compute the run of one."""
+        words = [*launcher, *programs.command("gpt-train", *programs.flags(self.options("run")))]
+        done = subprocess.run(words, text=True, capture_output=True, timeout=programs.HANGS)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("2 processes, started by torchrun, 1 thread each", done.stderr)
+        self.assertIn(message, done.stderr)
         self.train("one")
         self.assert_same_weights("one", "run")
+
+    def test_torchrun_starts_and_the_processes_meet_at_its_store(self):
+        self.assert_starts_two([sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--no-python"],
+                               "2 processes, started by torchrun, 1 thread each")
 
     @unittest.skipUnless(shutil.which("mpirun"), "Open MPI is not installed")
     def test_mpirun_starts_the_processes(self):
-        mpirun = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2"]
-        merged = {**programs.TINY, **FOUR_LANES, "data.text": self.text, "output_dir": self.folder / "run"}
-        done = subprocess.run([*mpirun, *programs.command("gpt-train", *programs.flags(merged))], text=True,
-                              capture_output=True, timeout=programs.HANGS)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("2 processes, started by mpirun, 1 thread each; they meet in a file of output_dir", done.stderr)
-        self.train("one")
-        self.assert_same_weights("one", "run")
+        self.assert_starts_two(["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2"],
+                               "2 processes, started by mpirun, 1 thread each; they meet in a file of output_dir")
+
+    def run_as_ranks(self, variables, options):
+        """Two processes, with the variables and options of their rank; their exit statuses and what they said."""
+        ranks = [subprocess.Popen(programs.command("gpt-train", *programs.flags(options(rank))), stderr=subprocess.PIPE,
+                                  text=True, env={**os.environ, **variables(str(rank))}) for rank in range(2)]
+        outcomes = [rank.communicate(timeout=programs.HANGS)[1] for rank in ranks]
+        return [rank.returncode for rank in ranks], outcomes
 
     def test_processes_with_the_variables_of_mpirun_meet_in_a_file(self):
-        merged = {**programs.TINY, **FOUR_LANES, "data.text": self.text, "output_dir": self.folder / "run"}
-        ranks = []
-        for rank in range(2):
-            variables = {"OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_SIZE": "2",
-                         "OMPI_COMM_WORLD_LOCAL_RANK": str(rank), "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}
-            ranks.append(subprocess.Popen(programs.command("gpt-train", *programs.flags(merged)),
-                                          stderr=subprocess.PIPE, text=True, env={**os.environ, **variables}))
-        outcomes = [rank.communicate(timeout=programs.HANGS)[1] for rank in ranks]
-        self.assertEqual([rank.returncode for rank in ranks], [0, 0], outcomes)
+        statuses, outcomes = self.run_as_ranks(
+            lambda rank: {"OMPI_COMM_WORLD_RANK": rank, "OMPI_COMM_WORLD_SIZE": "2",
+                          "OMPI_COMM_WORLD_LOCAL_RANK": rank, "OMPI_COMM_WORLD_LOCAL_SIZE": "2"},
+            lambda rank: self.options("run"))
+        self.assertEqual(statuses, [0, 0], outcomes)
         self.assertIn("2 processes, started by mpirun, 1 thread each; they meet in a file of output_dir", outcomes[0])
         self.assertEqual(outcomes[1], "")
         self.assertEqual(list((self.folder / "run").glob(".ranks*")), [])
@@ -259,15 +262,10 @@ class TestProcesses(unittest.TestCase):
         self.assert_same_weights("one", "run")
 
     def test_another_configuration_is_refused_by_name(self):
-        merged = {**programs.TINY, **FOUR_LANES, "data.text": self.text, "output_dir": self.folder / "run"}
-        ranks = []
-        for rank in range(2):
-            variables = {"PMI_RANK": str(rank), "PMI_SIZE": "2"}
-            options = {**merged, "training.learning_rate": 1e-2 * (1 + rank)}
-            ranks.append(subprocess.Popen(programs.command("gpt-train", *programs.flags(options)),
-                                          stderr=subprocess.PIPE, text=True, env={**os.environ, **variables}))
-        outcomes = [rank.communicate(timeout=programs.HANGS)[1] for rank in ranks]
-        self.assertEqual(ranks[0].returncode, 2, outcomes)
+        statuses, outcomes = self.run_as_ranks(
+            lambda rank: {"PMI_RANK": rank, "PMI_SIZE": "2"},
+            lambda rank: {**self.options("run"), "training.learning_rate": 1e-2 * (1 + rank)})
+        self.assertEqual(statuses[0], 2, outcomes)
         self.assertIn("rank 1 has another configuration than rank 0 (training.learning_rate: 0.02 instead of 0.01)",
                       outcomes[0])
 

@@ -64,8 +64,10 @@ double memory_of_sum(double bytes, int64_t processes);
 // For one process.
 std::shared_ptr<Communicator> alone();
 
-// (n, ...) float32 or float64: the first of n parts becomes their sum. Parts i and i + ceil(n / 2) are added first, then what is left in
-// the same way, so that a power of two gives a tree whose branches may lie on different processes.
-void add_in_pairs(const at::Tensor& parts);
+// The order in which n parts are added, so that the first becomes their sum: parts i and i + ceil(n / 2) first, then what is left in the
+// same way. A power of two gives a tree whose branches may lie on different processes. add(kept, count) adds parts kept, kept + 1, ... to
+// parts 0, 1, ..., `count` of them.
+void in_pairs(int64_t n, const std::function<void(int64_t kept, int64_t count)>& add);
+void add_in_pairs(const at::Tensor& parts);  // (n, ...) float32 or float64
 
 }  // namespace gpt::distributed
