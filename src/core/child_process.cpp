@@ -83,7 +83,7 @@ pid_t start_child(const std::vector<std::string>& command, const ChildStreams& s
   dup2(streams.in, STDIN_FILENO);
   dup2(streams.out, STDOUT_FILENO);
   dup2(streams.errors, STDERR_FILENO);
-  if (additions.descriptor >= 0) fcntl(additions.descriptor, F_SETFD, 0);
+  for (const int descriptor : additions.descriptors) fcntl(descriptor, F_SETFD, 0);
   execve(arguments[0], arguments.data(), environment.data());
   _exit(kNotStarted);
 }

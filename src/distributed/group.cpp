@@ -1,6 +1,7 @@
 #include "gpt/distributed/group.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -110,6 +111,13 @@ struct Group::Impl {
     for (int64_t rank = 0; rank < ranks.size; ++rank) (void)hear(key(rank));
   }
 
+  // From here on the others notice where one is lost.
+  static void tell_launcher(int pipe) {
+    constexpr char kMet = 1;
+    (void)!write(pipe, &kMet, 1);  // it may have gone
+    close(pipe);
+  }
+
   void meet(at::Device device, std::chrono::duration<double> timeout) {
     if (ranks.is_first()) {
       watch = std::make_unique<Watch>(ranks, timeout);
@@ -120,6 +128,7 @@ struct Group::Impl {
     }
     communicator = connect(ranks, store, device, own_address(ranks), *watch);
     await_connected();
+    if (ranks.met) tell_launcher(*ranks.met);
     constexpr std::chrono::seconds kToAnswer(5);
     store->setTimeout(kToAnswer);  // a store that does not answer from here on has gone with the first process
   }

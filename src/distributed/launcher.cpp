@@ -1,5 +1,6 @@
 #include "gpt/distributed/launcher.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
 #include <string.h>
@@ -7,8 +8,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "gpt/core/child_process.h"
 #include "gpt/core/log.h"
@@ -28,23 +32,31 @@ class Processes {
  public:
   Processes(const std::vector<std::string>& arguments, int64_t count, int64_t restart) {
     const Listener listener = listen_at(kLoopback);
+    std::array<int, 2> met{-1, -1};
+    if (pipe2(met.data(), O_CLOEXEC | O_NONBLOCK) != 0)
+      throw Error(ExitCode::failed_check, fmt::format("cannot make a pipe: {}", strerror(errno)));
+    met_ = met[0];
     std::vector<std::string> command{path_of_this_program()};
     command.insert(command.end(), arguments.begin(), arguments.end());
     for (int64_t rank = 0; rank < count; ++rank) {
-      const ChildAdditions additions{.environment = variables(rank, count, restart, listener),
-                                     .descriptor = rank == 0 ? listener.fd : -1};
+      ChildAdditions additions{.environment = variables(rank, count, restart, listener, met[1])};
+      if (rank == 0) additions.descriptors = {listener.fd, met[1]};
       running_.push_back(
           {.rank = rank, .pid = start_child(command, {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}, additions)});
     }
     close(listener.fd);
+    close(met[1]);
   }
 
-  ~Processes() { kill_all(SIGKILL); }
+  ~Processes() {
+    kill_all(SIGKILL);
+    close(met_);
+  }
   Processes(const Processes&) = delete;
   Processes& operator=(const Processes&) = delete;
 
-  // Until all have ended. Where one fails the others notice by themselves, and the first of them saves what it can; those that do not
-  // end then are ended.
+  // Until all have ended. Where one fails the others notice by themselves, if they have met, and the first of them saves what it can;
+  // those that do not end then are ended.
   std::vector<Ending> wait(Seconds timeout) {
     constexpr std::chrono::milliseconds kPause(20);
     while (!running_.empty()) {
@@ -63,7 +75,8 @@ class Processes {
     bool is_stopped = false;
   };
 
-  static std::vector<std::string> variables(int64_t rank, int64_t count, int64_t restart, const Listener& listener) {
+  static std::vector<std::string> variables(int64_t rank, int64_t count, int64_t restart, const Listener& listener,
+                                            int met) {
     return {fmt::format("RANK={}", rank),
             fmt::format("LOCAL_RANK={}", rank),
             fmt::format("WORLD_SIZE={}", count),
@@ -71,6 +84,7 @@ class Processes {
             fmt::format("MASTER_ADDR={}", kLoopback),
             fmt::format("MASTER_PORT={}", listener.port),
             fmt::format("GPT_TRAIN_LISTENER={}", listener.fd),
+            fmt::format("GPT_TRAIN_MET={}", met),
             fmt::format("GPT_TRAIN_RESTART={}", restart)};
   }
 
@@ -114,8 +128,9 @@ class Processes {
   }
 
   // The others need the timeout to notice; the first one may then save for long, unless it does not run.
-  bool is_overdue(Seconds since, Seconds timeout) const {
-    constexpr Seconds kForSaving(600), kToNotice(15);
+  bool is_overdue(Seconds since, Seconds timeout) {
+    constexpr Seconds kForSaving(600), kToNotice(15), kToFailToo(2);
+    if (!have_met()) return since > kToFailToo;
     const auto is_stopped = [](const Process& process) { return process.is_stopped; };
     if (std::all_of(running_.begin(), running_.end(), is_stopped)) return since > timeout;
     const auto saves = [](const Process& process) { return process.rank == 0 && !process.is_stopped; };
@@ -123,15 +138,26 @@ class Processes {
     return since > timeout + (may_save ? kForSaving : kToNotice);
   }
 
+  // The first process has said so.
+  bool have_met() {
+    char said = 0;
+    have_met_ = have_met_ || read(met_, &said, 1) == 1;
+    return have_met_;
+  }
+
   void end_the_rest() {
-    is_ending_ = true;
+    if (!std::exchange(is_ending_, true) && !have_met()) {
+      const auto failed = std::find_if(endings_.begin(), endings_.end(), [](const Ending& e) { return e.status != 0; });
+      log::error(fmt::format("rank {} ended before all had met, so the others are ended too", failed->rank));
+    }
     kill_all(SIGKILL);
   }
 
   std::vector<Process> running_;
   std::vector<Ending> endings_;
   std::optional<Clock::time_point> failed_at_;
-  bool is_signal_passed_on_ = false, is_ending_ = false;
+  int met_ = -1;
+  bool have_met_ = false, is_signal_passed_on_ = false, is_ending_ = false;
 };
 
 bool is_lost(const Ending& ending) { return ending.signal != 0 || ending.is_stopped; }

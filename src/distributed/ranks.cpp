@@ -85,7 +85,10 @@ Ranks find_ranks(const Environment& get) {
     if (variables.has("GPT_TRAIN_LISTENER")) {
       ranks.launcher = "gpt-train";
       ranks.restart = variables.number("GPT_TRAIN_RESTART", 0, kMost);
-      if (ranks.is_first()) ranks.listener = static_cast<int>(variables.number("GPT_TRAIN_LISTENER", 0, kMost));
+      if (ranks.is_first()) {
+        ranks.listener = static_cast<int>(variables.number("GPT_TRAIN_LISTENER", 0, kMost));
+        ranks.met = static_cast<int>(variables.number("GPT_TRAIN_MET", 0, kMost));
+      }
     }
     read_meeting_point(variables, ranks);
   } else {

@@ -56,14 +56,17 @@ TEST(Ranks, OurLauncherHandsTheSocketToTheFirstProcessAlone) {
                       {"MASTER_ADDR", "127.0.0.1"},
                       {"MASTER_PORT", "4711"},
                       {"GPT_TRAIN_LISTENER", "7"},
+                      {"GPT_TRAIN_MET", "8"},
                       {"GPT_TRAIN_RESTART", "1"}};
   const Ranks first = ranks_in(variables);
   EXPECT_EQ(first.launcher, "gpt-train");
   EXPECT_EQ(first.listener, 7);
+  EXPECT_EQ(first.met, 8);
   EXPECT_EQ(first.restart, 1);
   EXPECT_TRUE(first.is_one_machine());
   variables["RANK"] = variables["LOCAL_RANK"] = "1";
   EXPECT_FALSE(ranks_in(variables).listener.has_value());
+  EXPECT_FALSE(ranks_in(variables).met.has_value());
 }
 
 TEST(Ranks, MpirunAndSrunMayNameNoAddress) {

@@ -216,6 +216,18 @@ class TestProcesses(unittest.TestCase):
         self.assertIn("starting again from the last checkpoint with 2 processes (restart 1 of 1)", errors)
         self.assert_same_weights("undisturbed", "run")
 
+    def test_where_one_ends_before_all_have_met_the_others_are_not_kept_waiting(self):
+        run = self.begin("run", distributed__processes=3, distributed__lanes=1)
+        deadline = time.monotonic() + programs.HANGS
+        while len(children := sorted(children_of(run.pid))) < 3:
+            self.assertLess(time.monotonic(), deadline)
+        os.kill(children[2], signal.SIGKILL)  # long before it has read its data
+        _, errors = run.communicate(timeout=programs.HANGS)
+        self.assertEqual(run.returncode, 6, errors)
+        self.assertIn("rank 2 ended before all had met, so the others are ended too", errors)
+        for pid in children:
+            self.assertFalse(pathlib.Path(f"/proc/{pid}").exists())
+
     def test_an_error_of_one_process_is_the_run_s(self):
         done = self.train("x", check_code=3, **{"distributed.processes": 2, "data.text": self.folder / "missing.txt"})
         self.assertIn("missing.txt", done.stderr)

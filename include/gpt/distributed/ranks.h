@@ -15,6 +15,7 @@ struct Ranks {
   std::string address = {};                // where the processes meet; empty: in a file of the run's folder
   uint16_t port = 0;
   std::optional<int> listener = {};  // a bound socket at that port, which gpt-train has handed to its first process
+  std::optional<int> met = {};       // a pipe to gpt-train, in which that process says that all have met
   bool is_served = false;            // the launcher listens at that port itself
   int64_t restart = 0;               // how often the launcher has started the run again
   std::string id = {};               // tells this start from others in the same folder
