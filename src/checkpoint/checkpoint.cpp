@@ -163,7 +163,7 @@ Checkpoint load_checkpoint(const std::string& path) {
 }
 
 uint64_t checkpoint_bytes(const ModelConfig& model, const TrainingConfig& training) {
-  const std::vector<ParameterRow> rows = parameter_table(model);
+  const std::vector<ParameterRow> rows = parameter_table(model, training.freeze);
   int64_t bytes = parameter_count(rows) * static_cast<int64_t>(c10::elementSize(kept_weight_type(training.precision)));
   const StateBytes state = state_bytes(rows, flat_layout(rows), training.optimizer);
   bytes += state.device + state.host;

@@ -48,10 +48,30 @@ struct TypedRows {
   std::vector<at::ScalarType> types;
 };
 
+std::vector<ParameterRow> rows_of_run(const Config& config) {
+  try {
+    return parameter_table(config.model, config.training.freeze);
+  } catch (const Error& error) { refuse("config.yaml: {}", error.what()); }
+}
+
+// What is not trained may have the 16 bits that the run computed with.
+TypedRows weights_of(const std::vector<ParameterRow>& rows, const Checkpoint& checkpoint) {
+  TypedRows result{rows, std::vector(rows.size(), kept_weight_type(checkpoint.config.training.precision))};
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i].is_trained) continue;
+    for (const auto& [name, tensor] : checkpoint.model) {
+      const at::ScalarType type = tensor.scalar_type();
+      if (name == rows[i].name && (type == at::kBFloat16 || type == at::kHalf)) result.types[i] = type;
+    }
+  }
+  return result;
+}
+
 // The parameters that have this slot, with the shapes of its tensors.
 TypedRows rows_of_slot(std::string_view name, const std::vector<ParameterRow>& rows, const OptimizerConfig& config) {
   TypedRows result;
   for (const ParameterRow& row : rows) {
+    if (!row.is_trained) continue;
     for (const OptimizerSlot& slot : optimizer_slots(state_dtype(row, config))) {
       if (slot.name != name) continue;
       result.rows.push_back(row);
@@ -150,9 +170,8 @@ void require_tokenizer(const Checkpoint& checkpoint) {
 
 void require_consistent(const Checkpoint& checkpoint) {
   require_valid(checkpoint.config);
-  const std::vector<ParameterRow> parameters = parameter_table(checkpoint.config.model);
-  require_tensors({parameters, std::vector(parameters.size(), kept_weight_type(checkpoint.config.training.precision))},
-                  checkpoint.model, "model");
+  const std::vector<ParameterRow> parameters = rows_of_run(checkpoint.config);
+  require_tensors(weights_of(parameters, checkpoint), checkpoint.model, "model");
   for (const std::string_view slot : kOptimizerSlots) {
     // Second moments are means of squares, and the others largest magnitudes.
     require_tensors(rows_of_slot(slot, parameters, checkpoint.config.training.optimizer),

@@ -1,6 +1,7 @@
 #include "gpt/config/training_config.h"
 
 #include "gpt/config/option.h"
+#include "gpt/config/word_list.h"
 
 namespace gpt::config {
 namespace {
@@ -297,6 +298,11 @@ std::vector<Option> cadence(TrainingConfig& c) {
            "tokenizer a new run begins with, for fine-tuning or other data; the sizes of the model come with them, and step, optimizer "
            "and learning rate begin anew; empty = random weights",
        .is_path = true},
+      {.name = "freeze",
+       .target = word_list(c.freeze),
+       .help =
+           "parameters that stay as they are, such as 'wte, h.0-5' for the embedding and the first six blocks or 'h.*.attn' for "
+           "all attention, without gradient, moments and float32 copy; [] = none"},
       {.name = "max_skipped_steps",
        .target = &c.cadence.max_skipped_steps,
        .help =
@@ -358,7 +364,7 @@ std::vector<Option> options(TrainingConfig& c) {
   std::vector<Option> rows = batch_and_precision(c);
   for (auto group : {length_and_optimizer, execution, cadence, divergence}) {
     for (Option& row : group(c)) {
-      row.safe_on_resume = row.name != "init_from";  // with other weights it is another run
+      row.safe_on_resume = row.name != "init_from" && row.name != "freeze";  // with other weights it is another run
       rows.push_back(std::move(row));
     }
   }

@@ -54,8 +54,8 @@ Cause likely_cause(const Config& config, const DeviceInfo& device, const Precisi
 
 plan::Check check_speed(const Config& config, const DeviceInfo& device, const Precision& precision,
                         const SpeedFacts& facts) {
-  const double flops =
-      flops_per_token(config.model) * static_cast<double>(plan::tokens_per_step(config)) / facts.step_seconds;
+  const double flops = flops_per_token(config.model, config.training.freeze) *
+                       static_cast<double>(plan::tokens_per_step(config)) / facts.step_seconds;
   const double share = flops / facts.product_speed;
   std::string detail =
       fmt::format("{}/s, {:.0f} % of what matrix products reach here", format_flops(flops), 100 * share);

@@ -10,12 +10,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <limits>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "gpt/core/error.h"
 #include "gpt/device/precision.h"
+#include "gpt/generate/decoder.h"
 #include "gpt/generate/prompt.h"
 #include "gpt/generate/sampler.h"
 #include "gpt/generate/text_stream.h"
@@ -28,78 +31,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-// The tokens that the next ones of some texts depend on, and the cache, which holds the first of them. The texts have the same prompt
-// and, since each gets a token at a time, the same length.
-class Context {
- public:
-  Context(const GPT& model, const std::vector<int32_t>& prompt, int64_t texts, at::ScalarType compute_type)
-      : model_(model),
-        compute_type_(compute_type),
-        tokens_(texts, prompt),
-        cache_(model.make_cache(1, model.config().block_size, compute_type)) {}
-
-  void append(int64_t text, int32_t id) { tokens_[text].push_back(id); }
-  at::Tensor tokens(int64_t text) const {  // (1, length)
-    return on_device({tokens_[text].begin(), tokens_[text].end()}, 1);
-  }
-  int64_t cropped() const { return cropped_; }
-
-  // How many tokens logits() will compute: one, unless a prompt or what is left of a cropped context is not in the cache yet.
-  int64_t uncomputed() {
-    if (length() > cache_.capacity()) crop();
-    return length() - cache_.length;
-  }
-
-  at::Tensor logits() {  // (texts, V), after the last token of each
-    const int64_t count = uncomputed();
-    if (!is_prompt_) return model_.forward_cached(last(texts(), count), cache_);
-    const at::Tensor shared = model_.forward_cached(last(1, count), cache_);  // (1, V)
-    widen();
-    return shared.expand({texts(), -1});
-  }
-
- private:
-  int64_t texts() const { return std::ssize(tokens_); }
-  int64_t length() const { return std::ssize(tokens_[0]); }
-
-  at::Tensor on_device(const std::vector<int64_t>& ids, int64_t rows) const {
-    return at::tensor(ids).view({rows, -1}).to(model_.device());
-  }
-
-  at::Tensor last(int64_t rows, int64_t count) const {  // (rows, count), of the first texts
-    std::vector<int64_t> ids;
-    for (int64_t text = 0; text < rows; ++text) ids.insert(ids.end(), tokens_[text].end() - count, tokens_[text].end());
-    return on_device(ids, rows);
-  }
-
-  // The prompt has been computed once for all texts.
-  void widen() {
-    is_prompt_ = false;
-    if (texts() == 1) return;
-    KvCache wide = model_.make_cache(texts(), cache_.capacity(), compute_type_);
-    wide.length = cache_.length;
-    for (size_t layer = 0; layer < wide.keys.size(); ++layer) {
-      wide.keys[layer].narrow(2, 0, wide.length).copy_(cache_.keys[layer].narrow(2, 0, wide.length));
-      wide.values[layer].narrow(2, 0, wide.length).copy_(cache_.values[layer].narrow(2, 0, wide.length));
-    }
-    cache_ = std::move(wide);
-  }
-
-  void crop() {
-    const int64_t kept = std::max<int64_t>(1, cache_.capacity() / 2);
-    cropped_ += length() - kept;
-    for (std::vector<int32_t>& ids : tokens_) ids.erase(ids.begin(), ids.end() - kept);
-    cache_.length = 0;
-  }
-
-  const GPT& model_;
-  const at::ScalarType compute_type_;
-  std::vector<std::vector<int32_t>> tokens_;
-  KvCache cache_;  // of one text until the prompt is in it
-  bool is_prompt_ = true;
-  int64_t cropped_ = 0;
-};
 
 at::Generator make_generator(at::Device device, uint64_t seed) {
   at::Generator generator =
@@ -120,12 +51,14 @@ at::Tensor ids_without_text(const Tokenizer& tokenizer, int64_t vocab_size, at::
   return at::zeros({vocab_size}, at::kBool).index_fill_(0, at::tensor(ids), true).to(device);
 }
 
-// The next id of a text; logits (1, V).
-int32_t draw(at::Tensor logits, const Context& context, int64_t text, const SamplingConfig& config,
+// The next id of a text with this context; logits (1, V).
+int32_t draw(at::Tensor logits, const std::vector<int32_t>& context, const SamplingConfig& config,
              const at::Tensor& without_text, at::Generator& generator) {
   if (without_text.defined()) logits = logits.masked_fill(without_text, -std::numeric_limits<double>::infinity());
-  if (config.repetition_penalty != 1)
-    logits = penalize_repetition(logits, context.tokens(text), config.repetition_penalty);
+  if (config.repetition_penalty != 1) {
+    const at::Tensor ids = at::tensor(std::vector<int64_t>(context.begin(), context.end())).unsqueeze(0);
+    logits = penalize_repetition(logits, ids.to(logits.device()), config.repetition_penalty);
+  }
   const int64_t id = sample(logits, config, generator).item<int64_t>();  // sync: its text is wanted now
   if (id >= 0) return static_cast<int32_t>(id);
   throw Error(ExitCode::numerics,
@@ -145,10 +78,11 @@ void work_timed(ThreadChoice& choice, bool is_alone, const std::function<void()>
 struct Text {
   at::Generator generator;
   TextStream stream;
+  int64_t slot = -1;  // of the decoder, until it has ended
   GenerationResult result = {};
-  bool is_done = false;
 
-  void end(const char* reason) { result.stop_reason = reason, is_done = true; }
+  bool is_done() const { return !result.stop_reason.empty(); }
+  void end(const char* reason) { result.stop_reason = reason; }
 
   // What of the text is now certain.
   std::string take(int32_t token, const Tokenizer& tokenizer) {
@@ -158,6 +92,11 @@ struct Text {
     if (stream.stopped()) end("stop text"), piece += stream.finish();
     result.text += piece;
     return piece;
+  }
+
+  std::string end_by_length() {
+    end("length");
+    return finish();
   }
 
   std::string finish() {
@@ -194,7 +133,7 @@ std::vector<GenerationResult> generate_several(GPT& model, const Tokenizer& toke
   const ops::OnlySdpBackends backends(ops::without_cudnn());
   const std::vector<int32_t> tokens = encode_prompt(tokenizer, prompt, "prompt", config.start);
   const at::Tensor without_text = ids_without_text(tokenizer, *model.config().vocab_size, model.device());
-  Context context(model, tokens, count, compute_type);
+  Decoder decoder(model, count, compute_type);
   std::vector<Text> texts;
   for (int64_t i = 0; i < count; ++i)
     texts.push_back({make_generator(model.device(), config.seed + static_cast<uint64_t>(i)), TextStream(config.stop)});
@@ -203,40 +142,44 @@ std::vector<GenerationResult> generate_several(GPT& model, const Tokenizer& toke
   const auto show = [&](const Text& text, const std::string& piece) {
     if (&text == texts.data() && !piece.empty() && emit) goes_on = emit(piece) && goes_on;
   };
+  const auto take = [&](Text& text, const at::Tensor& logits) {
+    const int32_t token = draw(logits, decoder.tokens(text.slot), config, without_text, text.generator);
+    if (text.result.new_tokens == 0) text.result.prefill_seconds = seconds_since(start);
+    show(text, text.take(token, tokenizer));
+    if (!text.is_done() && text.result.new_tokens == config.max_new_tokens) show(text, text.end_by_length());
+    text.result.seconds = seconds_since(start);
+    text.result.cropped_tokens = decoder.cropped(text.slot);
+    text.is_done() ? decoder.remove(text.slot) : decoder.append(text.slot, token);
+  };
+  const auto begin_all = [&] {  // the prompt is computed once
+    const at::Tensor logits = decoder.step().logits;
+    for (Text& text : std::span(texts).subspan(1)) text.slot = *decoder.copy(texts[0].slot);
+    for (Text& text : texts) take(text, logits);
+  };
   const auto draw_each = [&] {
-    const at::Tensor logits = context.logits();
-    for (int64_t i = 0; i < count; ++i) {
-      Text& text = texts[i];
-      int32_t token = 0;  // a text that has ended gets any token, so that all stay as long as each other
-      if (!text.is_done) {
-        token = draw(logits.narrow(0, i, 1), context, i, config, without_text, text.generator);
-        if (text.result.new_tokens == 0) text.result.prefill_seconds = seconds_since(start);
-        show(text, text.take(token, tokenizer));
-        text.result.seconds = seconds_since(start);
-      }
-      context.append(i, token);
+    const auto [slots, logits] = decoder.step();
+    for (int64_t row = 0; row < std::ssize(slots); ++row) {
+      const auto is_there = [slot = slots[row]](const Text& text) { return text.slot == slot && !text.is_done(); };
+      take(*std::find_if(texts.begin(), texts.end(), is_there), logits.narrow(0, row, 1));
     }
   };
-  const auto is_any_left = [&] {
-    return std::any_of(texts.begin(), texts.end(), [](const Text& text) { return !text.is_done; });
+  const auto in_threads = [&](const std::function<void()>& work) {
+    threads ? work_timed(*threads, decoder.computes_single_tokens(), work) : work();
   };
-  for (int64_t step = 0; step < config.max_new_tokens && goes_on && is_any_left(); ++step) {
-    if (threads) {
-      work_timed(*threads, context.uncomputed() == 1, draw_each);
-    } else {
-      draw_each();
-    }
+  const auto is_any_left = [&] { return !std::all_of(texts.begin(), texts.end(), std::mem_fn(&Text::is_done)); };
+  if (config.max_new_tokens > 0) {
+    texts[0].slot = *decoder.add(tokens);
+    in_threads(begin_all);
+    while (goes_on && is_any_left()) in_threads(draw_each);
   }
 
   std::vector<GenerationResult> results;
   for (Text& text : texts) {
-    if (!text.is_done) {
-      text.end(goes_on ? "length" : "interrupted");
-      if (goes_on) show(text, text.finish());
+    if (!text.is_done()) {
+      goes_on ? (void)text.end_by_length() : text.end("interrupted");
       text.result.seconds = seconds_since(start);
     }
     text.result.prompt_tokens = std::ssize(tokens);
-    text.result.cropped_tokens = context.cropped();
     results.push_back(std::move(text.result));
   }
   return results;

@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <numeric>
 #include <tuple>
+
+#include "gpt/layout/freeze.h"
 
 namespace gpt {
 namespace {
@@ -75,7 +78,7 @@ int64_t ParameterRow::count() const {
   return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
 }
 
-std::vector<ParameterRow> parameter_table(const ModelConfig& config) {
+std::vector<ParameterRow> parameter_table(const ModelConfig& config, const std::vector<std::string>& frozen) {
   const int64_t C = config.n_embd, F = config.hidden(), Vp = config.padded_vocab(), padding = Vp - *config.vocab_size;
   const int64_t qkv = (config.heads() + 2 * config.kv_heads()) * config.head_dim();
   TableBuilder table(config);
@@ -101,16 +104,23 @@ std::vector<ParameterRow> parameter_table(const ModelConfig& config) {
   }
   table.norm("transformer.ln_f", Role::final_norm);
   if (!config.tie_weights) table.embedding("lm_head.weight", Role::head, Vp, padding);
+  freeze(table.rows, frozen);
   return std::move(table.rows);
+}
+
+int64_t first_trained_layer(const std::vector<ParameterRow>& rows) {
+  int64_t first = std::numeric_limits<int64_t>::max();
+  for (const ParameterRow& row : rows)
+    if (row.is_trained) first = std::min(first, row.layer);
+  return first;
 }
 
 // As a backward pass completes their gradients.
 std::vector<size_t> flat_order(const std::vector<ParameterRow>& rows) {
   std::vector<size_t> order(rows.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return std::tuple(rows[a].layer, rows[a].role) > std::tuple(rows[b].layer, rows[b].role);
-  });
+  const auto place = [&](size_t i) { return std::tuple(rows[i].is_trained, rows[i].layer, rows[i].role); };
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return place(a) > place(b); });
   return order;
 }
 
@@ -119,6 +129,7 @@ FlatLayout flat_layout(const std::vector<ParameterRow>& rows) {
   for (const size_t i : flat_order(rows)) {
     layout.offsets[i] = layout.size;
     layout.size = aligned_end(layout.size + rows[i].count());
+    if (rows[i].is_trained) layout.trained_size = layout.size;
   }
   return layout;
 }
@@ -126,6 +137,7 @@ FlatLayout flat_layout(const std::vector<ParameterRow>& rows) {
 std::vector<FlatRange> decay_ranges(const std::vector<ParameterRow>& rows, const FlatLayout& layout) {
   std::vector<FlatRange> ranges;
   for (const size_t i : flat_order(rows)) {
+    if (!rows[i].is_trained) break;
     const int64_t begin = layout.offsets[i], end = begin + rows[i].count();
     if (ranges.empty() || ranges.back().decays != rows[i].decays()) {
       ranges.push_back({begin, end, rows[i].decays()});
@@ -141,6 +153,12 @@ int64_t parameter_count(const std::vector<ParameterRow>& rows) {
                          [](int64_t count, const ParameterRow& row) { return count + row.count(); });
 }
 
+int64_t trained_count(const std::vector<ParameterRow>& rows) {
+  return std::accumulate(rows.begin(), rows.end(), int64_t{0}, [](int64_t count, const ParameterRow& row) {
+    return count + (row.is_trained ? row.count() : 0);
+  });
+}
+
 int64_t parameter_count(const ModelConfig& config) { return parameter_count(parameter_table(config)); }
 
 std::vector<std::pair<std::string, int64_t>> parameter_groups(const ModelConfig& config) {
@@ -150,14 +168,25 @@ std::vector<std::pair<std::string, int64_t>> parameter_groups(const ModelConfig&
   return groups;
 }
 
-double flops_per_token(const ModelConfig& config) {
-  int64_t N = 0;
-  for (const ParameterRow& row : parameter_table(config)) {
+// A multiplication and an addition with each weight: forward, for the gradient of the input where anything before it is trained, and for
+// that of the weight.
+double flops_per_token(const ModelConfig& config, const std::vector<ParameterRow>& rows) {
+  const int64_t first = first_trained_layer(rows);
+  double flops = 0;
+  for (const ParameterRow& row : rows) {
+    const bool is_head = row.role == Role::head || !row.tied_name.empty();
     const bool is_only_looked_up =
-        row.role == Role::position_embedding || (row.role == Role::token_embedding && row.tied_name.empty());
-    if (!is_only_looked_up) N += row.count();
+        row.role == Role::position_embedding || (row.role == Role::token_embedding && !is_head);
+    if (is_only_looked_up) continue;
+    const int times = 1 + (is_head || row.layer >= first ? 1 : 0) + (row.is_trained ? 1 : 0);
+    flops += 2.0 * times * static_cast<double>(row.count());
   }
-  return 6.0 * static_cast<double>(N) + 12.0 * static_cast<double>(config.n_layer * config.n_embd * config.block_size);
+  const int64_t reached = config.n_layer - std::max<int64_t>(first, 0);  // blocks, by the backward pass
+  return flops + 4.0 * static_cast<double>((config.n_layer + 2 * reached) * config.n_embd * config.block_size);
+}
+
+double flops_per_token(const ModelConfig& config, const std::vector<std::string>& frozen) {
+  return flops_per_token(config, parameter_table(config, frozen));
 }
 
 }  // namespace gpt

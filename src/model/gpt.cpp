@@ -1,10 +1,13 @@
 #include "gpt/model/gpt.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
 #include <optional>
@@ -76,19 +79,47 @@ at::Tensor joined(const ops::Normalization& norm, const Stream& stream, const Pa
   return stream.x + stream.branch;
 }
 
+// Texts in neighbouring slots of equal length, which go on with equally many tokens: attention computes them together.
+struct CachedTexts {
+  int64_t slot, count;   // the first of so many slots
+  int64_t past, tokens;  // of each text: what its slot holds, and what comes
+};
+
+std::vector<CachedTexts> grouped(std::span<const NextTokens> texts, const KvCache& cache) {
+  std::vector<CachedTexts> groups;
+  for (const auto& [slot, ids] : texts) {
+    TORCH_CHECK(slot >= 0 && slot < std::ssize(cache.lengths) && !ids.empty(), "GPT: ", ids.size(), " tokens for slot ",
+                slot, " of a cache of ", cache.lengths.size());
+    const int64_t past = cache.lengths[static_cast<size_t>(slot)], tokens = std::ssize(ids);
+    TORCH_CHECK(past + tokens <= cache.capacity(), "GPT: the cache holds ", past, " of ", cache.capacity(),
+                " positions, no room for ", tokens, " more");
+    CachedTexts* const last = groups.empty() ? nullptr : &groups.back();
+    if (last && slot == last->slot + last->count && past == last->past && tokens == last->tokens) {
+      ++last->count;
+    } else {
+      groups.push_back({slot, 1, past, tokens});
+    }
+  }
+  return groups;
+}
+
 // The keys and values that one layer has seen so far, and where the next ones go.
 struct LayerCache {
-  at::Tensor keys, values;  // (B, kv heads, capacity, D)
-  int64_t length;
-
-  void append(at::Tensor& k, at::Tensor& v) const {
-    const int64_t t = k.size(2);
-    keys.narrow(2, length, t).copy_(k);
-    values.narrow(2, length, t).copy_(v);
-    k = keys.narrow(2, 0, length + t);
-    v = values.narrow(2, 0, length + t);
-  }
+  at::Tensor keys, values;  // (slots, kv heads, capacity, D)
+  const std::vector<CachedTexts>& texts;
 };
+
+// (count, heads, tokens, D) of x (1, tokens of all texts, heads, D), from the token `first` on.
+at::Tensor of_texts(const at::Tensor& x, const CachedTexts& texts, int64_t first) {
+  return x[0].narrow(0, first, texts.count * texts.tokens).unflatten(0, {texts.count, texts.tokens}).transpose(1, 2);
+}
+
+// What of a layer's keys or values these texts look at, the new ones among them: (count, kv heads, past + tokens, D).
+at::Tensor extended(const at::Tensor& cached, const CachedTexts& texts, const at::Tensor& x) {
+  const at::Tensor slots = cached.narrow(0, texts.slot, texts.count);
+  slots.narrow(2, texts.past, texts.tokens).copy_(x);
+  return slots.narrow(2, 0, texts.past + texts.tokens);
+}
 
 struct Attention {
   ops::AttentionSpec spec;
@@ -110,21 +141,32 @@ struct Attention {
     return pass.ops->attention(std::move(qkv), of_pass, rotary);
   }
 
-  // The keys and values go into the cache, and the queries see all that is there.
+  // The keys and values go into the cache, and the queries see all that is there of their text.
   at::Tensor attend_to(const LayerCache& cache, at::Tensor qkv, const ops::RotaryTables& rotary,
                        const Pass& pass) const {
-    const int64_t T = qkv.size(1), past = cache.length;
     const ops::Heads heads = pass.ops->split_heads(std::move(qkv), spec, rotary);
-    const at::Tensor q = heads.q.transpose(1, 2);                         // (B, H, T, D)
-    at::Tensor k = heads.k.transpose(1, 2), v = heads.v.transpose(1, 2);  // (B, kv heads, T, D)
-    cache.append(k, v);
+    std::vector<at::Tensor> results;
+    int64_t first = 0;
+    for (const CachedTexts& texts : cache.texts) {
+      const at::Tensor k = extended(cache.keys, texts, of_texts(heads.k, texts, first)),
+                       v = extended(cache.values, texts, of_texts(heads.v, texts, first));
+      results.push_back(attend_to_past(of_texts(heads.q, texts, first), k, v, texts));
+      first += texts.count * texts.tokens;
+    }
+    return results.size() == 1 ? results[0] : at::cat(results, /*dim=*/1);
+  }
+
+  // (1, tokens of the texts, H D)
+  at::Tensor attend_to_past(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                            const CachedTexts& texts) const {
+    const auto& [slot, count, past, tokens] = texts;
     // is_causal aligns the mask to the top left corner, which is right only without a past. A single query needs no mask:
     // it sees all keys.
     std::optional<at::Tensor> mask;
-    if (past > 0 && T > 1) mask = at::ones({T, past + T}, q.options().dtype(at::kBool)).tril(past);
+    if (past > 0 && tokens > 1) mask = at::ones({tokens, past + tokens}, q.options().dtype(at::kBool)).tril(past);
     const at::Tensor y = at::scaled_dot_product_attention(q, k, v, mask, /*dropout_p=*/0.0, past == 0, std::nullopt,
                                                           spec.kv_heads < spec.heads);
-    return y.transpose(1, 2).flatten(2);
+    return y.transpose(1, 2).flatten(2).view({1, count * tokens, -1});
   }
 };
 
@@ -242,33 +284,47 @@ struct GPT::Transformer {
     }
   }
 
-  // Embeds `ids` at positions offset, offset + 1, ...
-  at::Tensor embed(const at::Tensor& ids, int64_t offset, const Pass& pass) const {
+  at::Tensor embed(const at::Tensor& ids, const Pass& pass) const {
     const InPart part(part::kEmbedding);
-    return pass.ops->embedding(ids, wte, wpe, offset, pass.dropout(dropout));  // (B, T, C)
+    return pass.ops->embedding(ids, wte, wpe, /*offset=*/0, pass.dropout(dropout));  // (B, T, C)
   }
 
   at::Tensor normalized(const Stream& stream, const Pass& pass) const { return add_norm(ln_f, stream, pass).normed; }
 
-  ops::RotaryTables rotary_at(int64_t offset, int64_t length) const {
+  ops::RotaryTables rotary_to(int64_t length) const {
     if (!rotary.cos.defined()) return {};
-    return {rotary.cos.narrow(0, offset, length), rotary.sin.narrow(0, offset, length)};
+    return {rotary.cos.narrow(0, 0, length), rotary.sin.narrow(0, 0, length)};
+  }
+
+  // The same for tokens with these positions (N).
+  at::Tensor embed_at(const at::Tensor& ids, const at::Tensor& positions, const Pass& pass) const {
+    const InPart part(part::kEmbedding);
+    const at::Tensor x = pass.ops->embedding(ids, wte, /*positions=*/{}, /*offset=*/0, /*dropout=*/{});
+    return wpe.defined() ? x + wpe.compute_value().index_select(0, positions) : x;
+  }
+  ops::RotaryTables rotary_at(const at::Tensor& positions) const {
+    if (!rotary.cos.defined()) return {};
+    return {rotary.cos.index_select(0, positions), rotary.sin.index_select(0, positions)};
   }
 };
 
-GPT::GPT(const ModelConfig& config, at::Device device, const ParameterTypes& types)
+GPT::GPT(const ModelConfig& config, at::Device device, const ParameterTypes& types,
+         const std::vector<std::string>& frozen)
     : config_(config),
-      parameters_(parameter_table(config), device, types),
+      parameters_(parameter_table(config, frozen), device, types),
+      first_trained_(first_trained_layer(parameters_.rows())),
       transformer_(std::make_unique<const Transformer>(config, parameters_)),
       operators_(ops::fused_operators()) {}
 
-GPT::GPT(const ModelConfig& config, at::Device device, uint64_t seed, const ParameterTypes& types)
-    : GPT(config, device, types) {
+GPT::GPT(const ModelConfig& config, at::Device device, uint64_t seed, const ParameterTypes& types,
+         const std::vector<std::string>& frozen)
+    : GPT(config, device, types, frozen) {
   parameters_.draw(seed);
 }
 
-GPT::GPT(const ModelConfig& config, at::Device device, const NamedTensors& values, const ParameterTypes& types)
-    : GPT(config, device, types) {
+GPT::GPT(const ModelConfig& config, at::Device device, const NamedTensors& values, const ParameterTypes& types,
+         const std::vector<std::string>& frozen)
+    : GPT(config, device, types, frozen) {
   parameters_.copy_from(values);
 }
 
@@ -278,18 +334,31 @@ GPT::GPT(GPT&&) noexcept = default;
 at::Tensor GPT::hidden(const at::Tensor& ids, const LossOptions& options) const {
   TORCH_CHECK(ids.dim() == 2 && ids.size(1) <= config_.block_size, "GPT: ids must be (B, T) with T <= block_size ",
               config_.block_size, ", got ", ids.sizes());
-  const auto rotary = transformer_->rotary_at(0, ids.size(1));
+  const auto rotary = transformer_->rotary_to(ids.size(1));
   const Pass pass{operators_, training_, options.dropout_place, gradient_checkpointing_};
   const bool draws =
       training_ && recomputing_draws(gradient_checkpointing_, config_, operators_->draws(device(), config_.n_embd));
-  Stream stream{transformer_->embed(ids, 0, pass), {}};
-  for (size_t layer = 0; layer < transformer_->h.size(); ++layer) {
-    const Block& block = transformer_->h[layer];
-    if (options.layer_done)
-      stream.x = mark_gradient(stream.x, [done = options.layer_done, layer] { done(static_cast<int64_t>(layer)); });
-    stream = gradient_checkpointing_ >= GradientCheckpointing::selective ? block.recomputed(stream, rotary, pass, draws)
-                                                                         : block(stream, rotary, pass);
+  const auto through = [&](Stream stream, int64_t begin, int64_t end) {
+    for (int64_t layer = begin; layer < end; ++layer) {
+      const Block& block = transformer_->h[static_cast<size_t>(layer)];
+      if (options.layer_done) stream.x = mark_gradient(stream.x, [done = options.layer_done, layer] { done(layer); });
+      stream = gradient_checkpointing_ >= GradientCheckpointing::selective
+                   ? block.recomputed(stream, rotary, pass, draws)
+                   : block(stream, rotary, pass);
+    }
+    return stream;
+  };
+  if (!at::GradMode::is_enabled() || first_trained_ < 0) {
+    return transformer_->normalized(through({transformer_->embed(ids, pass), {}}, 0, config_.n_layer), pass);
   }
+  Stream stream;
+  {
+    const at::NoGradGuard no_gradients;
+    stream = through({transformer_->embed(ids, pass), {}}, 0, first_trained_);
+  }
+  // A leaf, because what is computed again has no other input that autograd knows.
+  stream.x.requires_grad_();
+  stream = through(std::move(stream), first_trained_, config_.n_layer);
   return transformer_->normalized(stream, pass);
 }
 
@@ -319,29 +388,36 @@ at::Tensor GPT::token_losses(const at::Tensor& ids, const at::Tensor& targets) c
       .view_as(targets);
 }
 
-at::Tensor GPT::forward_cached(const at::Tensor& ids, KvCache& cache) const {
-  const int64_t T = ids.size(1);
-  TORCH_CHECK(cache.length + T <= cache.capacity(), "GPT: the cache holds ", cache.length, " of ", cache.capacity(),
-              " positions, no room for ", T, " more");
-  const auto rotary = transformer_->rotary_at(cache.length, T);
+at::Tensor GPT::forward_cached(std::span<const NextTokens> texts, KvCache& cache) const {
+  const std::vector<CachedTexts> groups = grouped(texts, cache);
+  std::vector<int64_t> of_tokens, at_positions, at_ends;
+  for (const auto& [slot, ids] : texts) {
+    int64_t& length = cache.lengths[static_cast<size_t>(slot)];
+    of_tokens.insert(of_tokens.end(), ids.begin(), ids.end());
+    for (size_t i = 0; i < ids.size(); ++i) at_positions.push_back(length++);
+    at_ends.push_back(std::ssize(of_tokens) - 1);
+  }
+  const auto on_device = [&](const std::vector<int64_t>& values) { return at::tensor(values).to(device()); };
+  const at::Tensor positions = on_device(at_positions);
+  const auto rotary = transformer_->rotary_at(positions);
   const Pass pass{operators_, /*training=*/false, /*dropout_place=*/{}};
-  Stream stream{transformer_->embed(ids, cache.length, pass), {}};
+  Stream stream{transformer_->embed_at(on_device(of_tokens).unsqueeze(0), positions, pass), {}};  // (1, N, C)
   for (size_t layer = 0; layer < transformer_->h.size(); ++layer) {
-    const LayerCache layer_cache{cache.keys[layer], cache.values[layer], cache.length};
+    const LayerCache layer_cache{cache.keys[layer], cache.values[layer], groups};
     stream = transformer_->h[layer](stream, rotary, pass, &layer_cache);
   }
-  cache.length += T;
-  for (at::Tensor* part : {&stream.x, &stream.branch}) *part = part->select(1, T - 1).contiguous();
+  const at::Tensor ends = on_device(at_ends);
+  for (at::Tensor* part : {&stream.x, &stream.branch}) *part = part->select(0, 0).index_select(0, ends);
   return logits(transformer_->normalized(stream, pass));
 }
 
-KvCache GPT::make_cache(int64_t batch, int64_t capacity, at::ScalarType dtype) const {
+KvCache GPT::make_cache(int64_t slots, int64_t capacity, at::ScalarType dtype) const {
   TORCH_CHECK(capacity <= config_.block_size, "GPT: a cache of ", capacity, " positions exceeds block_size ",
               config_.block_size);
-  KvCache cache;
+  KvCache cache{.keys = {}, .values = {}, .lengths = std::vector<int64_t>(static_cast<size_t>(slots))};
   const auto options = at::TensorOptions().device(device()).dtype(dtype);
   for (int64_t layer = 0; layer < config_.n_layer; ++layer) {
-    cache.keys.push_back(at::empty({batch, config_.kv_heads(), capacity, config_.head_dim()}, options));
+    cache.keys.push_back(at::empty({slots, config_.kv_heads(), capacity, config_.head_dim()}, options));
     cache.values.push_back(at::empty_like(cache.keys.back()));
   }
   return cache;

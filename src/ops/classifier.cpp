@@ -61,7 +61,7 @@ struct Classifier {
           if (x_gradient.defined()) {
             product_out(x_gradient.narrow(0, begin, chunk.size(0)), logits_gradient, weight, library);
           }
-          accumulate_product(head, logits_gradient, chunk, library);
+          if (head.is_trained()) accumulate_product(head, logits_gradient, chunk, library);
         }));
   }
 

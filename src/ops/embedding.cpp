@@ -33,9 +33,9 @@ at::Tensor compute(const Lookup& lookup, const at::Tensor& ids) {
   return y;
 }
 
-// What a contribution is added to: zeros, where it is the first.
+// What a contribution is added to: zeros, where it is the first. Undefined where nothing is trained.
 at::Tensor begun_gradient(const Parameter& parameter) {
-  if (!parameter.defined()) return {};
+  if (!parameter.is_trained()) return {};
   const at::Tensor& gradient = parameter.gradient();
   if (!parameter.begin_contribution()) gradient.zero_();
   return gradient;
@@ -54,7 +54,7 @@ struct Embedding : torch::autograd::Function<Embedding> {
     const auto& lookup = kept<Lookup>(*context);
     const at::Tensor of_table = begun_gradient(lookup.table),
                      of_positions = lookup.rows_of(begun_gradient(lookup.positions), ids.size(1));
-    kernels_of(of_table).embedding_backward(lookup.dropout, ids, gradients[0].contiguous(), of_table, of_positions);
+    kernels_of(ids).embedding_backward(lookup.dropout, ids, gradients[0].contiguous(), of_table, of_positions);
     return variable_list(3);
   }
 };
@@ -82,7 +82,8 @@ at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parame
   check(ids, table, positions, offset);
   const Lookup lookup{table, positions, offset, dropout_of(dropout, table.compute_value(), ids.size(1))};
   if (!at::GradMode::is_enabled()) return compute(lookup, ids.contiguous());
-  return Embedding::apply(ids.contiguous(), table.value(), lookup);
+  const Parameter& trained = table.is_trained() || !positions.defined() ? table : positions;
+  return Embedding::apply(ids.contiguous(), trained.value(), lookup);
 }
 
 }  // namespace gpt::ops

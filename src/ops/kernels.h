@@ -39,7 +39,7 @@ void attention_backward(const AttentionShape& shape, const at::Tensor& qkv, cons
 at::Tensor join_heads(const RotaryTables& rotary, int direction, const at::Tensor& q, const at::Tensor& k,
                       const at::Tensor& v, const at::Tensor& packed, bool sums_rows);
 
-// ids (B, T), positions (T, C) or undefined, y (B, T, C). The backward pass adds to both gradients.
+// ids (B, T), positions (T, C) or undefined, y (B, T, C). The backward pass adds to both gradients, of which one may be undefined.
 void embedding(const Dropout& dropout, const at::Tensor& ids, const at::Tensor& table, const at::Tensor& positions,
                const at::Tensor& y);
 void embedding_backward(const Dropout& dropout, const at::Tensor& ids, const at::Tensor& gradient,

@@ -56,8 +56,9 @@ struct Linear : torch::autograd::Function<Linear> {
                                const std::vector<LinearLayer>& layers, MatrixLibrary library, ProductInput input,
                                const LinearResult& result) {
     const at::Tensor rows = in_product_type(x.reshape({-1, x.size(-1)}));  // (M, K)
-    LinearContext needed{layers, {}, library, input == ProductInput::repeat ? repeat_of(x) : Repeat()};
-    variable_list saved{needed.repeat ? at::Tensor() : rows}, results;
+    const bool needs_rows = any_trained(layers);
+    LinearContext needed{layers, {}, library, needs_rows && input == ProductInput::repeat ? repeat_of(x) : Repeat()};
+    variable_list saved{needed.repeat || !needs_rows ? at::Tensor() : rows}, results;
     std::vector<int64_t> shape = x.sizes().vec();
     for (const auto& [parameter, bias, site] : layers) {
       const at::Tensor weight = in_product_type(parameter.compute_value()),  // (N, K)
@@ -66,7 +67,7 @@ struct Linear : torch::autograd::Function<Linear> {
       results.push_back(result.counts ? product_with_bias(rows, weight, b, library, result.gelu, gelu_out).view(shape)
                                       : at::zeros({}, rows.options()).expand(shape));
       saved.push_back(weight);
-      needed.sums.push_back(bias.defined() ? std::make_shared<RowSums>() : nullptr);
+      needed.sums.push_back(bias.is_trained() ? std::make_shared<RowSums>() : nullptr);
     }
     // The sums have the gradient's type, in which a scaled loss's, of float16, could overflow.
     const bool can_sum = rows.scalar_type() == x.scalar_type() && rows.scalar_type() != at::kHalf;
@@ -80,7 +81,8 @@ struct Linear : torch::autograd::Function<Linear> {
     const auto saved = context->get_saved_variables();
     const auto& [layers, sums, library, repeat, gelu] = kept<LinearContext>(*context);
     const int64_t K = saved[1].size(1);
-    const at::Tensor rows = repeat ? repeat().reshape({-1, K}).to(saved[1].scalar_type()) : saved[0];
+    const at::Tensor rows =  // undefined where no weight is trained
+        repeat ? repeat().reshape({-1, K}).to(saved[1].scalar_type()) : saved[0];
     at::Tensor x_gradient;  // (M, K)
     for (size_t i = 0; i < layers.size(); ++i) {
       const at::Tensor& weight = saved[1 + i];
@@ -92,7 +94,7 @@ struct Linear : torch::autograd::Function<Linear> {
       } else if (context->needs_input_grad(0)) {
         x_gradient = product(gradient, weight, library);
       }
-      accumulate_product(layers[i].weight, gradient, rows, library);
+      if (layers[i].weight.is_trained()) accumulate_product(layers[i].weight, gradient, rows, library);
       if (sums[i]) accumulate_bias(layers[i].bias, gradients[i], std::exchange(*sums[i], {}));
     }
     variable_list result(6);
@@ -106,6 +108,11 @@ struct Linear : torch::autograd::Function<Linear> {
   }
 
  private:
+  static bool any_trained(const std::vector<LinearLayer>& layers) {
+    return std::any_of(layers.begin(), layers.end(),
+                       [](const LinearLayer& layer) { return layer.weight.is_trained(); });
+  }
+
   // The gradient (M, K) of what went into GELU, whose sums it leaves to the activation.
   static at::Tensor through_gelu(const GeluSource& gelu, const at::Tensor& gradient, const at::Tensor& weight) {
     const at::Tensor sums = at::empty({weight.size(1)}, gradient.options());

@@ -77,13 +77,19 @@ struct AddNorm : torch::autograd::Function<AddNorm> {
     const at::Tensor sums =
         kernels.add_norm_backward(computed, dropout, sum, statistics, contiguous(gradients[0]),
                                   contiguous(gradients[1]), x_gradient, branch_gradient, of_branch != nullptr);
-    if (gradients[1].defined()) {
-      norm.bias.defined() ? kernels.add_row_sums({norm.weight, norm.bias}, sums)
-                          : kernels.add_row_sums({norm.weight}, sums);
-    }
+    if (gradients[1].defined()) add_sums(norm, kernels, sums);
     if (!branch_gradient.defined() && branch != context->saved_data.end()) branch_gradient = x_gradient;
     if (sums.size(1) > 2) give_row_sums(of_branch, branch_gradient, sums.select(1, 2));
     return {x_gradient, at::Tensor(), branch_gradient, at::Tensor(), at::Tensor()};
+  }
+
+ private:
+  // `sums` (n, 2 or 3, C): of the weight, of the bias, and what else there is.
+  static void add_sums(const Normalization& norm, const Kernels& kernels, const at::Tensor& sums) {
+    const bool has_weight = norm.weight.is_trained(), has_bias = norm.bias.is_trained();
+    if (has_weight && has_bias) return kernels.add_row_sums({norm.weight, norm.bias}, sums);
+    if (has_weight) kernels.add_row_sums({norm.weight}, sums);
+    if (has_bias) kernels.add_row_sums({norm.bias}, sums.narrow(1, 1, 1));
   }
 };
 

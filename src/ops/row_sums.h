@@ -15,7 +15,7 @@ struct RowSums {
   at::Tensor parts;     // (n, C) float32: their sum over n is that of the gradient's rows
 };
 
-// Null unless `y` comes from linear() with a bias and autograd will compute its gradient.
+// Null unless `y` comes from linear() with a bias that is trained and autograd will compute its gradient.
 std::shared_ptr<RowSums> wanted_row_sums(const at::Tensor& y);
 
 // Where `parts` is undefined the layer sums the gradient itself, as it does where it receives another gradient than this one.

@@ -77,7 +77,7 @@ AdamW::AdamW(const Parameters& parameters, const OptimizerConfig& config, const 
       moments.slots[1].fill_(ops::code_of_zero(ops::MomentKind::second));
     }
   }
-  decays_ = at::zeros({parameters.layout().size / kParameterAlignment}, options.dtype(at::kByte));
+  decays_ = at::zeros({parameters.layout().trained_size / kParameterAlignment}, options.dtype(at::kByte));
   for (const auto& [begin, end, decays] : decay_ranges(parameters.rows(), parameters.layout()))
     if (decays) decays_.slice(0, begin / kParameterAlignment, aligned_end(end) / kParameterAlignment).fill_(1);
   step_count_ = at::zeros({}, options.dtype(at::kFloat));
@@ -174,7 +174,10 @@ void AdamW::load_row(size_t row, size_t moment, const ops::QuantizedMoments& fro
 
 void AdamW::load(const OptimizerState& from) {
   wait_for_moments();
-  const std::vector<ParameterRow>& rows = parameters_.rows();
+  std::vector<ParameterRow> rows;  // that have moments
+  std::vector<size_t> places;      // among all
+  for (size_t i = 0; i < parameters_.rows().size(); ++i)
+    if (parameters_.rows()[i].is_trained) rows.push_back(parameters_.rows()[i]), places.push_back(i);
   bool is_converted = false;
   for (size_t moment = 0; moment < kMoments; ++moment) {
     const std::string_view name = kOptimizerSlots[moment], name_of_maxima = kOptimizerSlots[kMoments + moment];
@@ -193,7 +196,7 @@ void AdamW::load(const OptimizerState& from) {
         codes = {values, {}};
         if (type == at::kByte) codes = ops::quantized(values, kind);
       }
-      load_row(row, moment, codes);
+      load_row(places[row], moment, codes);
     }
   }
   step_count_.copy_(from.step_count);

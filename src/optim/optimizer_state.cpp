@@ -35,8 +35,9 @@ StateDtype state_dtype(const ParameterRow& row, const OptimizerConfig& config) {
 std::vector<StateRange> state_ranges(const std::vector<ParameterRow>& rows, const FlatLayout& layout,
                                      const OptimizerConfig& config) {
   std::vector<StateRange> ranges;
-  const double on_host = config.offload * static_cast<double>(layout.size);
+  const double on_host = config.offload * static_cast<double>(layout.trained_size);
   for (const size_t i : flat_order(rows)) {
+    if (!rows[i].is_trained) break;
     const int64_t begin = layout.offsets[i], end = begin + rows[i].count();
     const StateDtype dtype = state_dtype(rows[i], config);
     const bool is_on_host = static_cast<double>(begin + end) / 2 < on_host;
@@ -85,6 +86,7 @@ OptimizerState named_state(const std::vector<ParameterRow>& rows, const FlatLayo
                            std::span<const StateStretch> stretches, const at::Tensor& step_count) {
   OptimizerState state;
   for (size_t row = 0; row < rows.size(); ++row) {
+    if (!rows[row].is_trained) continue;
     const int64_t begin = layout.offsets[row], end = begin + rows[row].count();
     const auto stretch = std::find_if(stretches.begin(), stretches.end(), [&](const StateStretch& candidate) {
       return candidate.range.begin <= begin && end <= candidate.range.end;

@@ -40,10 +40,11 @@ const at::Tensor& FlatGradients::buffer(size_t lane) {
   return buffer;
 }
 
-Parameter::Parameter(at::Tensor value, at::Tensor rounded, c10::intrusive_ptr<FlatGradients> gradients, int64_t offset)
+Parameter::Parameter(at::Tensor value, at::Tensor rounded, c10::intrusive_ptr<FlatGradients> gradients, int64_t offset,
+                     bool is_trained)
     : state_(c10::make_intrusive<State>()) {
-  state_->value = std::move(value).requires_grad_();
-  if (rounded.defined()) state_->rounded = std::move(rounded).requires_grad_();
+  state_->value = std::move(value).requires_grad_(is_trained);
+  if (rounded.defined()) state_->rounded = std::move(rounded).requires_grad_(is_trained);
   state_->gradients = std::move(gradients);
   state_->offset = offset;
 }
@@ -58,6 +59,7 @@ Parameter::Lane& Parameter::lane() const {
 }
 
 const at::Tensor& Parameter::gradient() const {
+  TORCH_CHECK(is_trained(), "Parameter: one that is not trained has no gradient");
   at::Tensor& gradient = lane().gradient;
   if (!gradient.defined()) {
     const at::Tensor& flat = state_->gradients->buffer();
@@ -89,15 +91,19 @@ void Parameter::add_to_gradient(const at::Tensor& contribution) const {
 Parameters::Parameters(std::vector<ParameterRow> rows, at::Device device, const ParameterTypes& types)
     : rows_(std::move(rows)), layout_(flat_layout(rows_)) {
   const auto options = at::TensorOptions(device);
-  const bool is_narrow = types.compute != at::kFloat;
-  flat_values_ = at::empty({layout_.size}, options.dtype(types.has_master ? at::kFloat : types.compute));
-  if (is_narrow && types.has_master) flat_rounded_ = at::empty({layout_.size}, options.dtype(types.compute));
-  flat_gradients_ = c10::make_intrusive<FlatGradients>(layout_.size, options.dtype(types.gradient));
+  const bool has_copies = types.compute != at::kFloat && types.has_master;
+  const int64_t trained = layout_.trained_size;
+  flat_values_ =
+      at::empty({has_copies ? trained : layout_.size}, options.dtype(types.has_master ? at::kFloat : types.compute));
+  if (has_copies) flat_rounded_ = at::empty({layout_.size}, options.dtype(types.compute));
+  flat_gradients_ = c10::make_intrusive<FlatGradients>(trained, options.dtype(types.gradient));
   for (size_t i = 0; i < rows_.size(); ++i) {
+    const bool is_trained = rows_[i].is_trained, has_copy = has_copies && is_trained;
+    const at::Tensor& kept = has_copies && !is_trained ? flat_rounded_ : flat_values_;
     const auto part = [&](const at::Tensor& flat) { return stretch(flat, layout_.offsets[i], rows_[i].shape); };
-    parameters_.emplace_back(part(flat_values_), flat_rounded_.defined() ? part(flat_rounded_) : at::Tensor(),
-                             flat_gradients_, layout_.offsets[i]);
-    clear_padding(flat_values_, layout_.offsets[i] + rows_[i].count());
+    parameters_.emplace_back(part(kept), has_copy ? part(flat_rounded_) : at::Tensor(), flat_gradients_,
+                             layout_.offsets[i], is_trained);
+    clear_padding(kept, layout_.offsets[i] + rows_[i].count());
   }
 }
 
@@ -118,20 +124,21 @@ void Parameters::draw(uint64_t seed) {
 }
 
 void Parameters::copy_from(const NamedTensors& values) {
-  copy_by_name(values, flat_values_, "model");
+  at::NoGradGuard no_grad;
+  const std::vector<at::Tensor> tensors = tensors_of_rows(rows_, values, "model");
+  for (size_t i = 0; i < rows_.size(); ++i) parameters_[i].value().detach().copy_(tensors[i]);
   round_values();
 }
 
 void Parameters::round_values() const {
   at::NoGradGuard no_grad;
-  if (flat_rounded_.defined()) flat_rounded_.copy_(flat_values_);
+  if (flat_rounded_.defined()) flat_rounded_.narrow(0, 0, layout_.trained_size).copy_(flat_values_);
 }
 
-void Parameters::copy_by_name(const NamedTensors& from, const at::Tensor& flat, std::string_view group) const {
-  at::NoGradGuard no_grad;
-  const std::vector<at::Tensor> tensors = tensors_of_rows(rows_, from, group);
-  const NamedTensors to = views(flat);
-  for (size_t i = 0; i < rows_.size(); ++i) to[i].second.copy_(tensors[i]);
+std::vector<at::Tensor> Parameters::kept_values() const {
+  std::vector<at::Tensor> kept{flat_values_};
+  if (flat_rounded_.defined()) kept.push_back(flat_rounded_.slice(0, layout_.trained_size));
+  return kept;
 }
 
 Parameter Parameters::find(ParameterRole role, int64_t layer, bool is_bias) const {
@@ -141,19 +148,23 @@ Parameter Parameters::find(ParameterRole role, int64_t layer, bool is_bias) cons
   return {};
 }
 
-NamedTensors Parameters::views(const at::Tensor& flat) const {
-  TORCH_CHECK(flat.dim() == 1 && flat.size(0) == layout_.size, "Parameters: a buffer of ", flat.sizes(),
-              " does not have the layout of ", layout_.size, " elements");
+NamedTensors Parameters::values() const {
   NamedTensors result;
-  for (size_t i = 0; i < rows_.size(); ++i) {
-    result.emplace_back(rows_[i].name, stretch(flat, layout_.offsets[i], rows_[i].shape));
-  }
+  for (size_t i = 0; i < rows_.size(); ++i) result.emplace_back(rows_[i].name, parameters_[i].value());
+  return result;
+}
+
+NamedTensors Parameters::gradients() const {
+  NamedTensors result;
+  for (size_t i = 0; i < rows_.size(); ++i)
+    if (rows_[i].is_trained) result.emplace_back(rows_[i].name, parameters_[i].gradient());
   return result;
 }
 
 const at::Tensor& Parameters::flat_gradients() const {
   for (size_t i = 0; i < rows_.size(); ++i) {
-    TORCH_CHECK(parameters_[i].has_gradient(), "Parameters: '", rows_[i].name, "' has no gradient");
+    TORCH_CHECK(!rows_[i].is_trained || parameters_[i].has_gradient(), "Parameters: '", rows_[i].name,
+                "' has no gradient");
   }
   return flat_gradients_->buffer();
 }

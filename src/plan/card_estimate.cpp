@@ -68,7 +68,7 @@ StepEstimate estimate_step(const ModelConfig& model, const TrainingConfig& train
 
   StepEstimate estimate;
   const double share = kShareOfPeak * std::min(1.0, static_cast<double>(model.n_embd) / kWideEnough);
-  estimate.products = micro_steps * repeated * flops_per_token(model) * tokens /
+  estimate.products = micro_steps * repeated * flops_per_token(model, training.freeze) * tokens /
                       (share * card.peak_flops(dtype).value_or(card.float32 * 1e12));
   const double passes = form.own_operators ? kOwnPasses : kAtenPasses,
                activations = repeated * passes * kept.activations,

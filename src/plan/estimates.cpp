@@ -140,10 +140,12 @@ class ActivationBytes {
   double s_, C_, kv_, F_;
 };
 
+double trained_values(const Config& config) {
+  return static_cast<double>(flat_layout(parameter_table(config.model, config.training.freeze)).trained_size);
+}
+
 double gradient_bytes(const Config& config, bool end_to_end) {
-  const int64_t values = flat_layout(parameter_table(config.model)).size;
-  return static_cast<double>(values) *
-         static_cast<double>(c10::elementSize(gradient_type(config.training, end_to_end)));
+  return trained_values(config) * static_cast<double>(c10::elementSize(gradient_type(config.training, end_to_end)));
 }
 
 }  // namespace
@@ -177,11 +179,13 @@ ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& t
 double MemoryEstimate::total() const { return weights + gradients + moments + activations + logits + workspace; }
 
 MemoryEstimate estimate_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form) {
-  const std::vector<ParameterRow> rows = parameter_table(model);
+  const std::vector<ParameterRow> rows = parameter_table(model, training.freeze);
   const FlatLayout layout = flat_layout(rows);
-  const auto parameters = static_cast<double>(layout.size);
+  const auto trained = static_cast<double>(layout.trained_size),
+             frozen = static_cast<double>(layout.size - layout.trained_size);
   const double tokens = static_cast<double>(training.batch_size * model.block_size);
-  const double layers = static_cast<double>(model.n_layer);
+  // Which the backward pass reaches. Elsewhere nothing is kept.
+  const auto layers = static_cast<double>(model.n_layer - std::max<int64_t>(0, first_trained_layer(rows)));
   const bool is_narrow = form.compute_type != at::kFloat;
   const ActivationBytes bytes(model, form);
 
@@ -190,8 +194,9 @@ MemoryEstimate estimate_memory(const ModelConfig& model, const TrainingConfig& t
   const bool has_copies = is_narrow && precision.master_weights;
   const at::ScalarType gradient = gradient_type(training, form.end_to_end);
   const auto size = [](at::ScalarType type) { return static_cast<double>(c10::elementSize(type)); };
-  estimate.weights = parameters * (size(kept_weight_type(precision)) + (has_copies ? 2 : 0));
-  estimate.gradients = parameters * size(gradient);
+  estimate.weights = trained * (size(kept_weight_type(precision)) + (has_copies ? 2 : 0)) +
+                     frozen * (has_copies ? 2 : size(kept_weight_type(precision)));
+  estimate.gradients = trained * size(gradient);
   const StateBytes state = state_bytes(rows, layout, training.optimizer);
   estimate.moments = form.state_share * static_cast<double>(state.device);
   estimate.host = form.state_share * static_cast<double>(state.host);
@@ -253,7 +258,7 @@ double sent_bytes(const Config& config, bool end_to_end, int64_t processes) {
       distributed::bytes_sent_by_sum(gradient_bytes(config, end_to_end) / (is_narrowed ? 2 : 1), processes);
   if (config.distributed.zero == 0) return sums;
   // Instead of the sums it sends values back, in the type in which they are kept, and norms of blocks.
-  const auto values = static_cast<double>(flat_layout(parameter_table(config.model)).size);
+  const double values = trained_values(config);
   const auto of_value = static_cast<double>(c10::elementSize(kept_weight_type(config.training.precision)));
   return sums / 2 + distributed::bytes_sent_by_sum(values * of_value, processes) / 2 +
          distributed::bytes_sent_by_sum(values / kParameterAlignment * sizeof(float), processes);

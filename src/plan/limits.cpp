@@ -38,13 +38,15 @@ ParameterBytes parameter_bytes(const TrainingConfig& training, const Precision& 
 }
 
 // The products of all blocks with the tokens of a micro-step.
-Work products(const OperatorWork& operators, const ModelConfig& model, GradientCheckpointing level) {
+Work products(const OperatorWork& operators, const std::vector<ParameterRow>& rows, GradientCheckpointing level) {
+  const int64_t first = first_trained_layer(rows);
   Work sum;
-  for (const ParameterRow& row : parameter_table(model)) {
+  for (const ParameterRow& row : rows) {
     const int times = times_multiplied(row, level);
     if (times == 0) continue;
     const auto [forward, backward] = operators.product(row.shape[1], row.shape[0]);
-    sum = sum + (times - 2) * forward + backward;
+    // Half of the backward pass is for the input, and half for the weight.
+    sum = sum + (row.layer < first ? forward : (times - 2) * forward + (row.is_trained ? 1.0 : 0.5) * backward);
   }
   return sum;
 }
@@ -142,19 +144,28 @@ std::vector<PartWork> work_of_step(const ModelConfig& model, const TrainingConfi
                                    double tokens) {
   using enum GradientCheckpointing;
   const GradientCheckpointing level = training.execution.gradient_checkpointing;
+  const std::vector<ParameterRow> rows = parameter_table(model, training.freeze);
+  const int64_t first = first_trained_layer(rows);
   const auto micro_steps = static_cast<double>(training.gradient_accumulation_steps),
-             layers = static_cast<double>(model.n_layer), parameters = static_cast<double>(parameter_count(model));
+             layers = static_cast<double>(model.n_layer), parameters = static_cast<double>(trained_count(rows)),
+             only_forward =
+                 static_cast<double>(std::max<int64_t>(first, 0));  // blocks that the backward pass ends before
   const OperatorWork of(model, types_of(training, precision), tokens / micro_steps);
+  const auto in_blocks = [&](const OperatorWork::Passes& passes, bool is_done_again) {
+    return only_forward * passes.forward + (layers - only_forward) * repeated(passes, is_done_again);
+  };
   // Two for each block, of which the very first has nothing to add, and the last one.
-  const Work norms = of.norm(/*has_branch=*/false).both() + of.norm(/*has_branch=*/true).both() +
-                     (2 * layers - 1) * repeated(of.norm(/*has_branch=*/true), level >= norm);
+  const OperatorWork::Passes with_branch = of.norm(/*has_branch=*/true);
+  const Work norms = of.norm(/*has_branch=*/false).both() + with_branch.both() +
+                     2 * only_forward * with_branch.forward +
+                     (2 * (layers - only_forward) - 1) * repeated(with_branch, level >= norm);
   const ParameterBytes bytes = parameter_bytes(training, precision);
   return {{part::kData, micro_steps * of.batch()},
-          {part::kEmbedding, micro_steps * of.embedding().both()},
+          {part::kEmbedding, micro_steps * (first < 0 ? of.embedding().both() : of.embedding().forward)},
           {part::kNorm, micro_steps * norms},
-          {part::kProducts, micro_steps * products(of, model, level)},
-          {part::kAttention, micro_steps * layers * repeated(of.attention(), level >= block)},
-          {part::kActivation, micro_steps * layers * repeated(of.activation(), level >= activation)},
+          {part::kProducts, micro_steps * products(of, rows, level)},
+          {part::kAttention, micro_steps * in_blocks(of.attention(), level >= block)},
+          {part::kActivation, micro_steps * in_blocks(of.activation(), level >= activation)},
           {part::kHead, micro_steps * of.head().both()},
           {part::kOptimizer, norm_of_gradients(parameters, bytes) + adamw(parameters, bytes)}};
 }

@@ -13,6 +13,7 @@
 #include "gpt/core/log.h"
 #include "gpt/core/processors.h"
 #include "gpt/device/device.h"
+#include "gpt/layout/freeze.h"
 #include "gpt/prepare/load_corpus.h"
 #include "gpt/run/initial_weights.h"
 
@@ -79,6 +80,7 @@ void choose_for_this_machine(Config& config, const config::Origins& origins) {
   if (chooses) here = surroundings_of(config);
   here.characters_per_token = characters_per_token;
   config::choose_sizes(config, origins, here);
+  require_freezable(config.model, config.training.freeze);
 }
 
 void announce_choice(const Config& config, const config::Origins& origins, const std::string& config_path) {

@@ -22,7 +22,7 @@ std::optional<MemoryUse> memory_at_peak(const State& state, const TrainStep& ste
   const Parameters& parameters = state.model.parameters();
   MemoryUse use{.weights = bytes_of(parameters.flat_values()) + bytes_of(parameters.flat_rounded()),
                 .gradients = static_cast<double>(c10::elementSize(parameters[0].gradient_type())) *
-                             static_cast<double>(parameters.layout().size),
+                             static_cast<double>(parameters.layout().trained_size),
                 .optimizer = static_cast<double>(state.optimizer->bytes().device),
                 .data = static_cast<double>(state.loader.device_bytes())};
   const double lasting = use.total(), of_libraries = static_cast<double>(library_bytes(state.model.device()));

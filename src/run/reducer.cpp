@@ -12,7 +12,7 @@
 namespace gpt::run {
 namespace {
 
-// Of each layer, where its last parameter ends.
+// Of each layer, where the last trained parameter of it and of those after it ends.
 std::vector<int64_t> ends_of_layers(const Parameters& parameters) {
   std::vector<int64_t> ends;
   for (size_t i = 0; i < parameters.rows().size(); ++i) {
@@ -20,8 +20,9 @@ std::vector<int64_t> ends_of_layers(const Parameters& parameters) {
     if (row.layer < 0) continue;  // the embeddings, which come last
     ends.resize(std::max(ends.size(), static_cast<size_t>(row.layer) + 1));
     int64_t& end = ends[static_cast<size_t>(row.layer)];
-    end = std::max(end, aligned_end(parameters.layout().offsets[i] + row.count()));
+    if (row.is_trained) end = std::max(end, aligned_end(parameters.layout().offsets[i] + row.count()));
   }
+  for (size_t layer = ends.size(); layer-- > 1;) ends[layer - 1] = std::max(ends[layer - 1], ends[layer]);
   return ends;
 }
 
@@ -32,8 +33,8 @@ Reducer::Reducer(Parameters parameters, Division division)
       division_(std::move(division)),
       ends_(ends_of_layers(parameters_)),
       wire_(division_.wire_of(parameters_[0].gradient_type())),
-      stretch_(division_.stretch(parameters_.layout().size)),
-      spans_(division_.spans(parameters_.layout().size)) {}
+      stretch_(division_.stretch(parameters_.layout().trained_size)),
+      spans_(division_.spans(parameters_.layout().trained_size)) {}
 
 void Reducer::begin(const std::vector<bool>& has_gradients) {
   const size_t in_use = parameters_.lane();
@@ -50,13 +51,13 @@ void Reducer::begin(const std::vector<bool>& has_gradients) {
 void Reducer::layer_done(int64_t layer) { complete(ends_[static_cast<size_t>(layer)]); }
 
 void Reducer::complete(int64_t end) {
-  const int64_t size = parameters_.layout().size;
+  const int64_t size = parameters_.layout().trained_size;
   for (int64_t next; summed_ < size && (next = std::min(summed_ + stretch_, size)) <= end; summed_ = next)
     sum(summed_, next);
 }
 
 void Reducer::finish() {
-  complete(parameters_.layout().size);
+  complete(parameters_.layout().trained_size);
   division_.ranks->finish();
   for (auto lane = static_cast<size_t>(division_.own_lanes()); lane-- > 0;) {
     parameters_.use_lane(lane);
@@ -78,7 +79,7 @@ at::Tensor Reducer::norm() const {
 
 void Reducer::gather_values() {
   if (!division_.divides_state) return;
-  const at::Tensor values = parameters_.flat_values().detach();
+  const at::Tensor values = parameters_.flat_values().detach().slice(0, 0, parameters_.layout().trained_size);
   for (int64_t begin = 0; begin < values.numel(); begin += stretch_)
     division_.ranks->begin_gather(values.slice(0, begin, std::min(begin + stretch_, values.numel())));
   division_.ranks->finish();

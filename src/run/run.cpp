@@ -32,7 +32,7 @@ Run::Run(const Setup& setup, const Beginning& begins, const MakeRecorder& make_r
   const TrainingConfig& training = setup.config.training;
   // Processors may draw normal numbers with other roundings.
   if (setup.ranks->size() > 1) {
-    setup.ranks->broadcast(state_.model.parameters().flat_values());
+    for (const at::Tensor& part : state_.model.parameters().kept_values()) setup.ranks->broadcast(part);
     state_.model.parameters().round_values();
   }
   step_.emplace(make_step(state_, setup, training,

@@ -37,8 +37,9 @@ ParameterTypes types_of(const TrainingConfig& training, const Precision& precisi
 }
 
 GPT make_model(const Config& config, at::Device device, const ParameterTypes& types, const NamedTensors* weights) {
-  return weights ? GPT(config.model, device, *weights, types)
-                 : GPT(config.model, device, stream_seed(config, kWeights), types);
+  const std::vector<std::string>& frozen = config.training.freeze;
+  return weights ? GPT(config.model, device, *weights, types, frozen)
+                 : GPT(config.model, device, stream_seed(config, kWeights), types, frozen);
 }
 
 ScheduleOptions with(ScheduleOptions options, const Dealing& dealing) {
@@ -77,7 +78,7 @@ State::State(const Config& config, const Corpus& corpus, at::Device device, cons
     : model(
           make_model(config, device, types_of(config.training, precision), start ? &start->checkpoint.model : initial)),
       optimizer(make_optimizer(model.parameters(), config.training.optimizer,
-                               division.spans(model.parameters().layout().size))),
+                               division.spans(model.parameters().layout().trained_size))),
       scaler(precision.grad_scaler, device),
       loader(corpus.sources, config.data,
              with(schedule_options(config, corpus), division.dealing(config.training.gradient_accumulation_steps)),

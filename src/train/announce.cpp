@@ -11,6 +11,7 @@
 #include "gpt/core/log.h"
 #include "gpt/data/stages.h"
 #include "gpt/device/memory.h"
+#include "gpt/layout/parameter_table.h"
 #include "gpt/model/compile.h"
 #include "gpt/optim/lr_schedule.h"
 #include "gpt/optim/make_optimizer.h"
@@ -52,6 +53,23 @@ const char* recomputed_by(GradientCheckpointing level) {
   return "nothing";
 }
 
+void announce_frozen(const Config& config, const std::vector<ParameterRow>& rows) {
+  if (config.training.freeze.empty()) return;
+  const int64_t first = first_trained_layer(rows);
+  const std::string end = first < 0 ? ""
+                                    : fmt::format("; the backward pass ends {} {}",
+                                                  first < config.model.n_layer ? "at block" : "after block",
+                                                  std::min(first, config.model.n_layer - 1));
+  log::success(fmt::format("Frozen ({}): {} of {} parameters stay as they are{}",
+                           fmt::join(config.training.freeze, ", "),
+                           format_count(static_cast<double>(parameter_count(rows) - trained_count(rows))),
+                           format_count(static_cast<double>(parameter_count(rows))), end));
+  if (config.training.init_from.empty())
+    log::warn(
+        "training.freeze keeps weights that were drawn at random, because the run does not begin with those of another model; "
+        "name one with training.init_from");
+}
+
 }  // namespace
 
 void announce_methods(const run::Setup& setup) {
@@ -63,13 +81,14 @@ void announce_methods(const run::Setup& setup) {
   if (precision.tf32) log::success("Enabled TF32");
   if (precision.grad_scaler) log::success("GradScaler on the device");
   log::success(fmt::format("Using {}", name_of_optimizer(config.training.optimizer)));
-  const std::vector<ParameterRow> rows = parameter_table(config.model);
+  const std::vector<ParameterRow> rows = parameter_table(config.model, config.training.freeze);
   const StateBytes state = state_bytes(rows, flat_layout(rows), config.training.optimizer);
   if (state.host > 0) {
     log::success(fmt::format("Optimizer offload: {} of {} of AdamW's moments are in the memory of the host",
                              format_bytes(static_cast<double>(state.host)),
                              format_bytes(static_cast<double>(state.host + state.device))));
   }
+  announce_frozen(config, rows);
   const std::string path = attention_path(config.model, config.training.execution, device.device,
                                           precision.compute_type(), /*training=*/true);
   if (path == "flash" || path == "cudnn") {

@@ -23,10 +23,13 @@ class InitFrom(unittest.TestCase):
         programs.train(cls.source, text, training__max_steps=12)
         cls.again = {key: value for key, value in programs.TINY.items() if not key.startswith("model.")}
 
-    def train(self, run, check_code=0, words=(), **options):
+    def train(self, run, words=(), check_code=0, **options):
         merged = {**self.again, "data.text": self.other, "output_dir": run, "training.init_from": self.source, "training.max_steps": 6}
         merged.update({key.replace("__", "."): value for key, value in options.items()})
         return programs.run("gpt-train", *programs.flags(merged), *words, check_code=check_code)
+
+    def weights(self, run):
+        return torch.load(run / "ckpt.pt", weights_only=True)["model"]
 
     def test_a_run_on_other_data_begins_with_the_weights_and_goes_on_with_its_own(self):
         run = self.root / "tuned"
@@ -66,6 +69,23 @@ class InitFrom(unittest.TestCase):
         line = self.train(run, check_code=2, training__resume_from=self.source).stderr
         self.assertIn("keep one of them", line)
         self.assertFalse((run / "ckpt.pt").exists())
+
+    def test_frozen_parameters_stay_as_they_were(self):
+        run = self.root / "frozen"
+        done = self.train(run, ["--freeze", "wte, h.0"], training__checkpoint_interval="2 steps")
+        frozen = {"transformer.wte.weight", "lm_head.weight"} | {
+            name for name in self.weights(self.source) if name.startswith("transformer.h.0.")}
+        self.assertRegex(done.stderr, r"Frozen \(wte, h.0\): [0-9.]+k of [0-9.]+k parameters stay as they are; the backward pass ends at block 1")
+        before, after = self.weights(self.source), self.weights(run)
+        self.assertEqual({name for name in before if torch.equal(before[name], after[name])}, frozen)
+        moments = torch.load(run / "ckpt.pt", weights_only=True)["optimizer"]["state"]
+        self.assertEqual(set(moments), set(before) - frozen)
+        self.assertIn("after step 6", self.train(run, ["--freeze", "[wte, h.0]"], training__max_steps=7).stderr)
+        line = self.train(run, ["--freeze", "wte"], check_code=4).stderr
+        self.assertIn("its configuration differs (training.freeze: [wte, h.0] -> [wte])", line)
+        line = self.train(self.root / "nothing", ["--freeze", "h.2"], check_code=2).stderr
+        self.assertIn("training.freeze: h.2 names no parameter of this model; there are wte, h.0-1, ln_f", line)
+        self.assertEqual(programs.run("gpt-diagnose", "--checkpoint", run / "ckpt.pt", check_code=0).returncode, 0)
 
     def test_who_resumes_on_other_data_is_told_of_it(self):
         merged = {**programs.TINY, "data.text": self.other, "output_dir": self.source, "training.max_steps": 20}

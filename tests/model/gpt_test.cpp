@@ -24,6 +24,7 @@
 #include "gpt/ops/fused.h"
 #include "gpt/ops/linear.h"
 #include "gpt/ops/part.h"
+#include "support/cached_batch.h"
 #include "support/device_cases.h"
 #include "support/dropout_at.h"
 #include "support/fixture.h"
@@ -255,13 +256,53 @@ TEST_P(CachedForms, LogitsEqualTheUncachedOnes) {
   for (const auto& chunks : std::vector<std::vector<int64_t>>{{16}, {1, 15}, {5, 4, 1, 1, 1, 2, 2}}) {
     KvCache cache = model.make_cache(3, config.block_size, at::kFloat);
     for (const int64_t t : chunks) {
-      const at::Tensor logits = model.forward_cached(ids.narrow(1, cache.length, t), cache);
-      EXPECT_LE((logits - expected.select(1, cache.length - 1)).abs().max().item<double>(), bound)
-          << cache.length << " of chunk " << t;
+      const int64_t end = cache.lengths[0] + t;
+      const at::Tensor logits = test::forward_cached(model, ids.narrow(1, cache.lengths[0], t), cache);
+      EXPECT_LE((logits - expected.select(1, end - 1)).abs().max().item<double>(), bound) << end << " of chunk " << t;
+      EXPECT_EQ(cache.lengths, std::vector<int64_t>(3, end));
     }
-    EXPECT_EQ(cache.length, config.block_size);
-    EXPECT_THROW(model.forward_cached(ids.narrow(1, 0, 1), cache), c10::Error);
+    EXPECT_EQ(cache.lengths[0], config.block_size);
+    EXPECT_THROW(test::forward_cached(model, ids.narrow(1, 0, 1), cache), c10::Error);
   }
+}
+
+// Some get whole prompts while others get a token, slots lie in any order, and one is used again.
+TEST_P(CachedForms, TextsOfDifferentLengthsAreIndependent) {
+  const auto fixture = test::read_fixture(std::get<1>(GetParam()));
+  const ModelConfig config = fixture.model_config();
+  const GPT model(config, std::get<0>(GetParam()).device, fixture.group("initial."));
+  at::NoGradGuard no_grad;
+  const at::Tensor ids = random_ids(4, config.block_size, 1);
+  const at::Tensor expected = model.forward(ids.to(model.device()));
+  const int64_t roundings =
+      2 * config.n_layer * (5 * config.n_embd + config.head_dim() + config.block_size + config.hidden());
+  const double bound = test::tolerance(at::kFloat, roundings, expected.abs().max().item<double>());
+  KvCache cache = model.make_cache(4, config.block_size, at::kFloat);
+  std::vector<int64_t> text_of_slot{0, 1, 2, 3};
+  // For each step: slots, and how many tokens each of them gets.
+  const std::vector<std::vector<std::pair<int64_t, int64_t>>> steps{{{2, 5}, {0, 7}},
+                                                                    {{0, 1}, {1, 1}, {2, 1}},
+                                                                    {{1, 1}, {2, 2}, {0, 1}},
+                                                                    {{3, 9}, {0, 1}},
+                                                                    {{0, 1}, {1, 1}, {2, 1}, {3, 1}}};
+  const auto check = [&](const std::vector<std::pair<int64_t, int64_t>>& step) {
+    std::vector<std::vector<int32_t>> tokens;
+    std::vector<NextTokens> next;
+    for (const auto& [slot, count] : step) {
+      const at::Tensor part = ids[text_of_slot[slot]].narrow(0, cache.lengths[slot], count).to(at::kInt).contiguous();
+      tokens.emplace_back(part.const_data_ptr<int32_t>(), part.const_data_ptr<int32_t>() + count);
+    }
+    for (size_t i = 0; i < step.size(); ++i) next.push_back({step[i].first, tokens[i]});
+    const at::Tensor logits = model.forward_cached(next, cache);
+    for (size_t i = 0; i < step.size(); ++i) {
+      const int64_t slot = step[i].first, end = cache.lengths[slot];
+      EXPECT_LE((logits[i] - expected[text_of_slot[slot]][end - 1]).abs().max().item<double>(), bound)
+          << "slot " << slot << " at " << end;
+    }
+  };
+  for (const auto& step : steps) check(step);
+  cache.lengths[1] = 0, text_of_slot[1] = 3;
+  check({{1, 6}, {2, 1}});
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, CachedForms,
@@ -296,7 +337,7 @@ TEST_P(GPTOnDevice, EndToEndInSixteenBitsIsWithinTheirRounding) {
       EXPECT_LT((logits - wanted).norm().item<double>(),
                 test::tolerance(at::kBFloat16, 16, wanted.norm().item<double>()));
       KvCache cache = rounded.make_cache(2, 16, at::kBFloat16);
-      const at::Tensor last = rounded.forward_cached(inputs, cache);
+      const at::Tensor last = test::forward_cached(rounded, inputs, cache);
       EXPECT_LT((last - wanted.select(1, 15)).norm().item<double>(),
                 test::tolerance(at::kBFloat16, 16, wanted.select(1, 15).norm().item<double>()));
     }

@@ -11,6 +11,7 @@
 
 #include "gpt/device/host.h"
 #include "gpt/model/gpt.h"
+#include "support/cached_batch.h"
 #include "support/tolerance.h"
 
 namespace gpt::ops {
@@ -42,8 +43,8 @@ class NarrowWeights : public testing::TestWithParam<ModelForm> {
     const c10::InferenceMode inference;
     KvCache cache = model.make_cache(1, 32, at::kFloat);
     const at::Tensor ids = at::randint(0, 101, {1, prompt + 1}, at::kLong);
-    return {model.forward_cached(ids.narrow(1, 0, prompt), cache),
-            model.forward_cached(ids.narrow(1, prompt, 1), cache)};
+    return {test::forward_cached(model, ids.narrow(1, 0, prompt), cache),
+            test::forward_cached(model, ids.narrow(1, prompt, 1), cache)};
   }
 };
 

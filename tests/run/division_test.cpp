@@ -193,6 +193,17 @@ const StateCase kStateCases[] = {
     {"bfloat16", [](Config& config) { config.training.optimizer.state_dtype = StateDtype::bfloat16; }},
     {"offloaded", [](Config& config) { config.training.optimizer.offload = 0.4; }},
     {"sent_in_bfloat16", [](Config& config) { config.distributed.reduce_dtype = ReduceDtype::bfloat16; }},
+    {"frozen",
+     [](Config& config) {
+       config.training.freeze = {"wte", "h.1", "h.*.attn"};
+       config.training.optimizer.state_dtype = StateDtype::int8;
+     }},
+    {"computed_in_bfloat16_and_frozen",
+     [](Config& config) {
+       config.training.freeze = {"wte", "h.0"};
+       config.training.precision.use_amp = true;
+       config.training.precision.dtype = Dtype::bfloat16;
+     }},
     {"computed_in_bfloat16",
      [](Config& config) {
        config.training.precision.use_amp = true;

@@ -29,6 +29,7 @@ struct ResumeCase {
   OptimizerConfig optimizer = {};
   bool master_weights = true;
   GradientDtype gradient_dtype = GradientDtype::float32;
+  std::vector<std::string> freeze = {};
 };
 
 class ResumeTest : public testing::TestWithParam<std::tuple<DeviceCase, ResumeCase>> {
@@ -57,6 +58,7 @@ TEST_P(ResumeTest, IsBitForBitTheRunThatNeverStopped) {
   config.training.execution.gradient_checkpointing = what.gradient_checkpointing;
   config.training.optimizer = what.optimizer;
   config.training.precision = asked;
+  config.training.freeze = what.freeze;
 
   TinyRun whole(config, corpus, where.device, precision);
   whole.train_to(kStop);
@@ -101,6 +103,15 @@ INSTANTIATE_TEST_SUITE_P(
                                                 .optimizer = {.state_dtype = StateDtype::int8},
                                                 .master_weights = false,
                                                 .gradient_dtype = GradientDtype::bfloat16},
+                                     ResumeCase{.name = "frozen_end_to_end",
+                                                .dtype = Dtype::bfloat16,
+                                                .gradient_checkpointing = kSelective,
+                                                .amp_mode = AmpMode::end_to_end,
+                                                .optimizer = {.state_dtype = StateDtype::int8},
+                                                .freeze = {"wte", "h.0", "h.1.mlp"}},
+                                     ResumeCase{.name = "frozen_embedding",
+                                                .dtype = Dtype::float32,
+                                                .freeze = {"wte"}},
                                      ResumeCase{"float16", Dtype::float16, kNone})),
     [](const auto& test) { return std::string(std::get<1>(test.param).name) + "_" + std::get<0>(test.param).name; });
 

@@ -302,8 +302,8 @@ class StepOfEveryPrecision : public testing::TestWithParam<std::tuple<DeviceCase
       run.step.abandon();  // as after a stop
       EXPECT_TRUE(run_update(run.step, run.loader, 3, rate * update, update, never));
       trace.losses.push_back(run.step.loss().item<float>());
-      const Parameters& parameters = run.model.parameters();
-      trace.gradients.push_back(parameters.views(parameters.flat_gradients().clone()));
+      trace.gradients.push_back(run.model.parameters().gradients());
+      for (auto& [name, gradient] : trace.gradients.back()) gradient = gradient.clone();
     }
     trace.weights = values(run.model);
     EXPECT_EQ(run.step.is_recorded(), is_recorded);

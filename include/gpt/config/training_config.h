@@ -113,6 +113,7 @@ struct TrainingConfig {
   double label_smoothing = 0.0;
   std::string resume_from = "auto";  // auto | none | a checkpoint's path
   std::string init_from;             // a checkpoint whose weights a new run begins with; empty: random ones
+  std::vector<std::string> freeze;   // which parameters stay as they are, as layout/freeze.h has it
   OptimizerConfig optimizer;
   ScheduleConfig schedule;
   PrecisionConfig precision;

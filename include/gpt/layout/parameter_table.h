@@ -42,18 +42,25 @@ struct ParameterRow {
   bool is_bias;
   InitialValue initial;
   std::string tied_name = {};  // the second name under which a state dict lists it: a tied head
+  bool is_trained = true;      // false: it has no gradient and stays as it is
   int64_t count() const;
   bool decays() const { return shape.size() >= 2; }  // weight decay: matrices only
 };
 
-// In state-dict order, which is the order of random drawing and of checkpoints. `config.vocab_size` must be set.
-std::vector<ParameterRow> parameter_table(const ModelConfig& config);
+// In state-dict order, which is the order of random drawing and of checkpoints. `config.vocab_size` must be set. `frozen`: patterns of
+// those that are not trained, as layout/freeze.h has it, which also says what it throws.
+std::vector<ParameterRow> parameter_table(const ModelConfig& config, const std::vector<std::string>& frozen = {});
+
+// The layer at which a backward pass ends, because nothing before it is trained: -1 for the embeddings, n_layer for what follows the
+// blocks.
+int64_t first_trained_layer(const std::vector<ParameterRow>& rows);
 
 // Where each parameter lies in a flat buffer, in elements: in the order in which a backward pass completes the gradients, each
-// beginning at a multiple of kParameterAlignment.
+// beginning at a multiple of kParameterAlignment; behind them those that are not trained.
 struct FlatLayout {
   std::vector<int64_t> offsets;  // one for each row, in the order of the table
   int64_t size = 0;              // with the padding
+  int64_t trained_size = 0;      // of those that are trained, which is as far as gradients and the optimizer's state go
 };
 FlatLayout flat_layout(const std::vector<ParameterRow>& rows);
 // Indices of the rows in the order in which they lie in the buffer.
@@ -64,8 +71,8 @@ struct FlatSpan {
   int64_t begin, end;
 };
 
-// Stretches [begin, end) of the flat buffer whose parameters all decay, or all do not. Padding between parameters of one stretch
-// is part of it.
+// Stretches [begin, end) of the flat buffer whose parameters are trained and all decay, or all do not. Padding between parameters of one
+// stretch is part of it.
 struct FlatRange {
   int64_t begin, end;
   bool decays;
@@ -73,13 +80,15 @@ struct FlatRange {
 std::vector<FlatRange> decay_ranges(const std::vector<ParameterRow>& rows, const FlatLayout& layout);
 
 int64_t parameter_count(const std::vector<ParameterRow>& rows);
+int64_t trained_count(const std::vector<ParameterRow>& rows);
 int64_t parameter_count(const ModelConfig& config);
 
 // Number of values in "embedding", "attention", "mlp", "norm" and "head" (0 when tied), in that order.
 std::vector<std::pair<std::string, int64_t>> parameter_groups(const ModelConfig& config);
 
 // Floating-point operations of forward and backward per token, PaLM's rule: 6 N + 12 L C T (N includes the tied embedding
-// but neither learned positions nor an embedding that is only looked up).
-double flops_per_token(const ModelConfig& config);
+// but neither learned positions nor an embedding that is only looked up), less what frozen parameters save of the backward pass.
+double flops_per_token(const ModelConfig& config, const std::vector<ParameterRow>& rows);
+double flops_per_token(const ModelConfig& config, const std::vector<std::string>& frozen = {});
 
 }  // namespace gpt

@@ -13,6 +13,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -23,11 +25,18 @@
 
 namespace gpt {
 
-// Keys and values of past positions, one pair per layer: (B, kv heads, capacity, D), filled up to `length`.
+// Keys and values of past positions of several texts, each in a slot that is filled up to a length of its own: one pair for each layer,
+// (slots, kv heads, capacity, D).
 struct KvCache {
   std::vector<at::Tensor> keys, values;
-  int64_t length = 0;
+  std::vector<int64_t> lengths;  // of the slots
   int64_t capacity() const { return keys.empty() ? 0 : keys.front().size(2); }
+};
+
+// What a text goes on with after that which its slot of a cache holds.
+struct NextTokens {
+  int64_t slot;
+  std::span<const int32_t> ids;
 };
 
 struct LossOptions {
@@ -47,10 +56,13 @@ class GPT {
  public:
   // `config.vocab_size` must be set. Weights are drawn on the CPU from `seed` (GPT-2's rule: normal 0.02, residual
   // projections scaled by 1/sqrt(2L)), so they are the same on every device.
-  // `types`: with a compute type of 16 bits it computes end to end in that.
-  GPT(const ModelConfig& config, at::Device device, uint64_t seed, const ParameterTypes& types = {});
+  // `types`: with a compute type of 16 bits it computes end to end in that. `frozen`: what is not trained, as layout/freeze.h has it;
+  // where that is all up to some layer, the backward pass ends there, and nothing is kept for it before.
+  GPT(const ModelConfig& config, at::Device device, uint64_t seed, const ParameterTypes& types = {},
+      const std::vector<std::string>& frozen = {});
   // With these weights. Throws gpt::Error(checkpoint) naming the first missing, extra or misshapen one.
-  GPT(const ModelConfig& config, at::Device device, const NamedTensors& values, const ParameterTypes& types = {});
+  GPT(const ModelConfig& config, at::Device device, const NamedTensors& values, const ParameterTypes& types = {},
+      const std::vector<std::string>& frozen = {});
   ~GPT();
   GPT(GPT&&) noexcept;  // moved, never copied: a copy would share its weights
 
@@ -63,10 +75,11 @@ class GPT {
   // The cross entropy of each target, (B, T) float32, without gradients: to validate.
   at::Tensor token_losses(const at::Tensor& ids, const at::Tensor& targets) const;
 
-  // Logits (B, V) after the last of ids (B, t), with the past in `cache`, which is extended by t positions.
-  // cache.length + t must not exceed its capacity. Inference only; the cache has the compute dtype.
-  at::Tensor forward_cached(const at::Tensor& ids, KvCache& cache) const;
-  KvCache make_cache(int64_t batch, int64_t capacity, at::ScalarType dtype) const;
+  // Logits (texts, V) after the last token of each text, whose slot of `cache` is extended by them. All tokens are computed together: they
+  // are the rows of one product, whichever text they belong to. No slot may come twice, and none may exceed the capacity. Inference only;
+  // the cache has the compute dtype.
+  at::Tensor forward_cached(std::span<const NextTokens> texts, KvCache& cache) const;
+  KvCache make_cache(int64_t slots, int64_t capacity, at::ScalarType dtype) const;
 
   void train(bool on) { training_ = on; }  // dropout on or off
   bool training() const { return training_; }
@@ -77,16 +90,18 @@ class GPT {
   const Parameters& parameters() const { return parameters_; }
   const ModelConfig& config() const { return config_; }
   at::Device device() const { return parameters_.device(); }
-  double flops_per_token() const { return gpt::flops_per_token(config_); }
+  double flops_per_token() const { return gpt::flops_per_token(config_, parameters_.rows()); }
 
  private:
   struct Transformer;
-  GPT(const ModelConfig& config, at::Device device, const ParameterTypes& types);
+  GPT(const ModelConfig& config, at::Device device, const ParameterTypes& types,
+      const std::vector<std::string>& frozen);
   at::Tensor hidden(const at::Tensor& ids, const LossOptions& options = {}) const;  // (B, T, C), what the head takes
   at::Tensor logits(const at::Tensor& rows) const;                                  // (..., C) -> (..., V)
 
   ModelConfig config_;
   Parameters parameters_;
+  int64_t first_trained_;  // layer
   std::unique_ptr<const Transformer> transformer_;
   ops::SharedOperators operators_;
   bool training_ = false;

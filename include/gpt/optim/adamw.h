@@ -24,7 +24,7 @@ class AdamW : public Optimizer {
   // `spans`: what of the flat buffer it updates and remembers.
   AdamW(const Parameters& parameters, const OptimizerConfig& config, const std::vector<FlatSpan>& spans);
   AdamW(const Parameters& parameters, const OptimizerConfig& config)
-      : AdamW(parameters, config, {{0, parameters.layout().size}}) {}
+      : AdamW(parameters, config, {{0, parameters.layout().trained_size}}) {}
 
   void step(const at::Tensor& learning_rate, const at::Tensor& grad_scale, const at::Tensor& found_inf) override;
   const std::vector<StateStretch>& stretches() const override;

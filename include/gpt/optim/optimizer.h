@@ -20,7 +20,7 @@ class Optimizer {
   //   found_inf    1: nothing changes, not even the step count or what is remembered
   virtual void step(const at::Tensor& learning_rate, const at::Tensor& grad_scale, const at::Tensor& found_inf) = 0;
 
-  // What it remembers, in the order of the flat buffer: of all parameters, or of the spans that were given to it. The memory in use.
+  // What it remembers, in the order of the flat buffer: of all parameters that are trained, or of the spans that were given to it. The memory in use.
   virtual const std::vector<StateStretch>& stretches() const = 0;
   virtual OptimizerState state() const = 0;  // views of it, where it is of all parameters
   // Of all parameters, into that memory, which stays where it is. Throws gpt::Error(checkpoint) when the state is not that of these

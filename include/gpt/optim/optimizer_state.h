@@ -38,8 +38,8 @@ std::span<const OptimizerSlot> optimizer_slots(StateDtype dtype);
 
 StateDtype state_dtype(const ParameterRow& row, const OptimizerConfig& config);
 
-// Stretches of the flat buffer whose parameters' state is of one type and in one place, which together are all of it. A parameter
-// whose middle is within the first OptimizerConfig::offload of the buffer has its state in the memory of the host.
+// Stretches of the flat buffer whose parameters' state is of one type and in one place, which together are all that is trained. A
+// parameter whose middle is within the first OptimizerConfig::offload of that has its state in the memory of the host.
 struct StateRange {
   int64_t begin, end;  // multiples of kParameterAlignment
   StateDtype dtype;
@@ -70,7 +70,7 @@ struct OptimizerState {
   NamedTensors& slot(std::string_view name);
 };
 
-// Views of stretches that together are all of the flat buffer, by the names of the parameters.
+// Views of stretches that together are all that is trained, by the names of the parameters.
 OptimizerState named_state(const std::vector<ParameterRow>& rows, const FlatLayout& layout,
                            std::span<const StateStretch> stretches, const at::Tensor& step_count);
 

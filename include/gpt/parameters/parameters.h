@@ -7,6 +7,7 @@
 // Operators add to them inside their backward pass: the first contribution after clear_gradients() overwrites what is there,
 // later ones add to it, so that clearing touches no memory.
 // Padding between parameters is zero in both buffers. Copies of these objects share the memory.
+// Parameters that are not trained lie behind all others, without gradients and without float32 values beside a copy of 16 bits.
 // There may be several buffers of gradients, lanes, of which one is in use at a time: partial sums that are added at the end of an update.
 #pragma once
 
@@ -51,11 +52,14 @@ class FlatGradients : public c10::intrusive_ptr_target {
 class Parameter {
  public:
   Parameter() = default;
-  // `value` gets its gradient at `offset` of `gradients`. `rounded`: its 16-bit copy, or undefined.
-  Parameter(at::Tensor value, at::Tensor rounded, c10::intrusive_ptr<FlatGradients> gradients, int64_t offset);
+  // `value` gets its gradient at `offset` of `gradients`. `rounded`: its 16-bit copy, or undefined. `is_trained` as in ParameterRow.
+  Parameter(at::Tensor value, at::Tensor rounded, c10::intrusive_ptr<FlatGradients> gradients, int64_t offset,
+            bool is_trained = true);
   explicit Parameter(const at::Tensor& value);  // with a gradient of its own
 
   bool defined() const { return state_.defined(); }
+  // Only then it has a gradient, which operators must compute.
+  bool is_trained() const { return defined() && state_->value.requires_grad(); }
   // A leaf of autograd, of float32, or of 16 bits where there is no master copy.
   const at::Tensor& value() const { return state_->value; }
   // What the model computes with: the 16-bit copy, or without one the value itself.
@@ -98,9 +102,7 @@ class Parameters {
   Parameters(std::vector<ParameterRow> rows, at::Device device, const ParameterTypes& types = {});
 
   void draw(uint64_t seed);  // initial values, drawn on the CPU, so that they are the same on every device
-  void copy_from(const NamedTensors& values);
-  // Into another buffer of this layout. Both throw gpt::Error(checkpoint), as tensors_of_rows() does.
-  void copy_by_name(const NamedTensors& from, const at::Tensor& flat, std::string_view group) const;
+  void copy_from(const NamedTensors& values);  // throws gpt::Error(checkpoint), as tensors_of_rows() does
 
   const std::vector<ParameterRow>& rows() const { return rows_; }
   const FlatLayout& layout() const { return layout_; }
@@ -111,21 +113,18 @@ class Parameters {
   // Empty where the model has none.
   Parameter weight(ParameterRole role, int64_t layer) const { return find(role, layer, /*is_bias=*/false); }
   Parameter bias(ParameterRole role, int64_t layer) const { return find(role, layer, /*is_bias=*/true); }
-  NamedTensors values() const {
-    return named_views([](const Parameter& p) { return p.value(); });
-  }
-  NamedTensors gradients() const {
-    return named_views([](const Parameter& p) { return p.gradient(); });
-  }
-  NamedTensors views(const at::Tensor& flat) const;  // in another buffer of this layout, such as an optimizer's state
+  NamedTensors values() const;
+  NamedTensors gradients() const;  // of those that are trained
 
-  // (layout().size) float32; of the compute type where there is no master.
+  // (layout().size) float32; of the compute type where there is no master. Beside copies of 16 bits (layout().trained_size).
   const at::Tensor& flat_values() const { return flat_values_; }
   // (layout().size) of the compute type: copies beside a master, otherwise undefined. After a change of the values call
   // round_values().
   const at::Tensor& flat_rounded() const { return flat_rounded_; }
   void round_values() const;
-  // Throws c10::Error when a parameter has had no contribution since clear_gradients().
+  // What all other values follow from: those, and of the copies what is not trained.
+  std::vector<at::Tensor> kept_values() const;
+  // (layout().trained_size). Throws c10::Error when a parameter has had no contribution since clear_gradients().
   const at::Tensor& flat_gradients() const;
   // The buffer of a lane, of whose parameters some may have had none.
   const at::Tensor& gradient_buffer(size_t lane) const { return flat_gradients_->buffer(lane); }
@@ -137,12 +136,6 @@ class Parameters {
 
  private:
   Parameter find(ParameterRole role, int64_t layer, bool is_bias) const;
-  template <typename View>
-  NamedTensors named_views(View view) const {
-    NamedTensors result;
-    for (size_t i = 0; i < rows_.size(); ++i) result.emplace_back(rows_[i].name, view(parameters_[i]));
-    return result;
-  }
 
   std::vector<ParameterRow> rows_;
   FlatLayout layout_;

@@ -108,8 +108,8 @@ void add_positions(const at::Tensor& result, const at::Tensor& rows) {
 template <class From>
 void add_gradients(const at::Tensor& rows, const at::Tensor& ids, const at::Tensor& of_table,
                    const at::Tensor& of_positions) {
-  const bool is_wide = of_table.scalar_type() == at::kFloat;
-  (is_wide ? add_rows<From> : add_rows_rounded<From>)(of_table, ids, rows);
+  const bool is_wide = (of_table.defined() ? of_table : of_positions).scalar_type() == at::kFloat;
+  if (of_table.defined()) (is_wide ? add_rows<From> : add_rows_rounded<From>)(of_table, ids, rows);
   if (of_positions.defined())
     (is_wide ? add_positions<From, float> : add_positions<From, c10::BFloat16>)(of_positions, rows);
 }

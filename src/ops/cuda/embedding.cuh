@@ -154,31 +154,42 @@ void embedding(const Launch& launch, const Dropout& dropout, const at::Tensor& i
   });
 }
 
-template <class Launch>
-void embedding_backward(const Launch& launch, const Dropout& dropout, const at::Tensor& ids, const at::Tensor& gradient,
-                        const at::Tensor& of_table, const at::Tensor& of_positions) {
-  const int64_t C = gradient.size(-1), rows = ids.numel(), chunks = (rows + kChunk - 1) / kChunk,
-                narrow_blocks = column_blocks(C, 32);
+// `gradient` (V, C) at row ids[i] += the gradient of row i.
+template <class Launch, class T, class G>
+void add_to_table(const Launch& launch, const RowGradients<T>& of, const at::Tensor& ids, const at::Tensor& gradient,
+                  G* to) {
+  const int64_t C = of.C, chunks = (of.rows + kChunk - 1) / kChunk, narrow_blocks = column_blocks(C, 32);
   const unsigned threads = threads_of_row(C);
   // 32 bits, which halve the passes of the sort.
   const auto [sorted, order] = at::sort(ids.flatten().to(at::kInt), /*stable=*/true, /*dim=*/0, /*descending=*/false);
-  const at::Tensor parts = at::empty({chunks, 2, C}, of_table.options().dtype(at::kFloat));
+  const at::Tensor parts = at::empty({chunks, 2, C}, gradient.options().dtype(at::kFloat));
   const SortedTokens tokens{read<int>(sorted), read<int64_t>(order), write<float>(parts), column_blocks(C, threads)};
   SortedTokens narrow = tokens;
   narrow.column_blocks = narrow_blocks;
-  with_types(of_table.scalar_type(), gradient.scalar_type(), [&]<class G, class T>() {
-    const RowGradients<T> of{mask_of(dropout), rows, C, read<T>(gradient)};
-    G *const to = write<G>(of_table), *const to_positions = write<G>(of_positions);
-    const auto with = [&]<bool is_whole>() {
-      launch(add_runs_kernel<is_whole, G, T>, chunks * tokens.column_blocks, threads, of, tokens, to);
-      launch(add_parts_of_runs_kernel<is_whole, G>, chunks * narrow_blocks, 32 * kWarps, narrow, rows, C, to);
-      if (!to_positions) return;
-      const int64_t positions = of_positions.size(0);
-      launch(add_positions_kernel<is_whole, G, T>, positions * narrow_blocks, 32 * kWarps, of, positions, narrow_blocks,
-             to_positions);
-    };
-    const bool whole = C % kGroup == 0 && are_aligned(of.data, to, to_positions, read<float>(parts));
-    whole ? with.template operator()<true>() : with.template operator()<false>();
+  const auto with = [&]<bool is_whole>() {
+    launch(add_runs_kernel<is_whole, G, T>, chunks * tokens.column_blocks, threads, of, tokens, to);
+    launch(add_parts_of_runs_kernel<is_whole, G>, chunks * narrow_blocks, 32 * kWarps, narrow, of.rows, C, to);
+  };
+  const bool whole = C % kGroup == 0 && are_aligned(of.data, to, read<float>(parts));
+  whole ? with.template operator()<true>() : with.template operator()<false>();
+}
+
+template <class Launch, class T, class G>
+void add_to_positions(const Launch& launch, const RowGradients<T>& of, int64_t positions, G* to) {
+  const int64_t blocks = column_blocks(of.C, 32);
+  const bool whole = of.C % kGroup == 0 && are_aligned(of.data, to);
+  launch(whole ? add_positions_kernel<true, G, T> : add_positions_kernel<false, G, T>, positions * blocks, 32 * kWarps,
+         of, positions, blocks, to);
+}
+
+template <class Launch>
+void embedding_backward(const Launch& launch, const Dropout& dropout, const at::Tensor& ids, const at::Tensor& gradient,
+                        const at::Tensor& of_table, const at::Tensor& of_positions) {
+  const at::ScalarType type = (of_table.defined() ? of_table : of_positions).scalar_type();
+  with_types(type, gradient.scalar_type(), [&]<class G, class T>() {
+    const RowGradients<T> of{mask_of(dropout), ids.numel(), gradient.size(-1), read<T>(gradient)};
+    if (of_table.defined()) add_to_table(launch, of, ids, of_table, write<G>(of_table));
+    if (of_positions.defined()) add_to_positions(launch, of, of_positions.size(0), write<G>(of_positions));
   });
 }
 

@@ -1,0 +1,13 @@
+// A key whose value is some words: "a, b", "a b" or [a, b].
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace gpt::config {
+struct Structure;
+
+// Reading it throws gpt::Error(config) with the place of a part that is no word.
+Structure word_list(std::vector<std::string>& words);
+
+}  // namespace gpt::config

@@ -1,0 +1,141 @@
+#include "gpt/generate/decoder.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
+#include <c10/core/InferenceMode.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <vector>
+
+#include "support/device_cases.h"
+#include "support/tolerance.h"
+
+namespace gpt {
+namespace {
+
+constexpr int64_t kVocab = 61;
+
+class DecoderTest : public DeviceTest {
+ protected:
+  void SetUp() override {
+    DeviceTest::SetUp();
+    at::set_num_threads(1);  // on a busy machine threads meet more slowly than this model computes
+  }
+
+  GPT model(int64_t block_size, Position position = Position::rope) const {
+    ModelConfig config;
+    config.n_layer = 2, config.n_head = 2, config.n_kv_head = 1, config.n_embd = 16;
+    config.block_size = block_size, config.vocab_size = kVocab, config.position = position, config.dropout = 0;
+    NamedTensors weights;
+    at::Generator generator = at::detail::createCPUGenerator(2);
+    for (const ParameterRow& row : parameter_table(config))
+      weights.emplace_back(row.name, 0.3 * at::randn(row.shape, generator));
+    return {config, device(), weights};
+  }
+
+  // What a pass over the whole context gives for its last token.
+  static at::Tensor whole(const GPT& model, const std::vector<int32_t>& tokens) {
+    const at::Tensor ids = at::tensor(std::vector<int64_t>(tokens.begin(), tokens.end())).unsqueeze(0);
+    return model.forward(ids.to(model.device()))[0][-1];
+  }
+
+  // Every slot has the logits of its own context. Both sides round.
+  static void expect_right(const GPT& model, const Decoder& decoder, const Decoder::Next& next) {
+    const ModelConfig& config = model.config();
+    const int64_t roundings =
+        2 * config.n_layer * (5 * config.n_embd + config.head_dim() + config.block_size + config.hidden());
+    for (size_t i = 0; i < next.slots.size(); ++i) {
+      const at::Tensor expected = whole(model, decoder.tokens(next.slots[i]));
+      EXPECT_LE((next.logits[i] - expected).abs().max().item<double>(),
+                test::tolerance(at::kFloat, roundings, expected.abs().max().item<double>()))
+          << "slot " << next.slots[i];
+    }
+  }
+
+  static std::vector<int32_t> some_tokens(int64_t count, int32_t from) {
+    std::vector<int32_t> tokens;
+    for (int64_t i = 0; i < count; ++i) tokens.push_back(static_cast<int32_t>((from + i * i * 7 + i) % kVocab));
+    return tokens;
+  }
+};
+
+TEST_P(DecoderTest, TextsComeAndGoAndEachHasItsOwnLength) {
+  const c10::InferenceMode inference;
+  for (const Position position : {Position::rope, Position::learned}) {
+    const GPT model = this->model(16, position);
+    Decoder decoder(model, 3, at::kFloat);
+    EXPECT_FALSE(decoder.step().logits.defined());
+    const int64_t a = *decoder.add(some_tokens(5, 1)), b = *decoder.add(some_tokens(2, 2));
+    int32_t token = 3;
+    int64_t of_a = 5;  // tokens
+    for (int step = 0; step < 40; ++step) {
+      if (step == 4) { EXPECT_TRUE(decoder.add(some_tokens(16, 3)).has_value()); }
+      if (step == 5) { EXPECT_EQ(decoder.add({1}), std::nullopt) << "all slots are taken"; }
+      if (step == 12) {
+        decoder.remove(b);
+        EXPECT_EQ(decoder.add(some_tokens(23, 4)), b) << "longer than the context";
+      }
+      const Decoder::Next next = decoder.step();
+      expect_right(model, decoder, next);
+      for (const int64_t slot : next.slots) {
+        decoder.append(slot, token = (token * 5 + 1) % kVocab);
+        of_a += slot == a ? 1 : 0;
+      }
+      EXPECT_EQ(decoder.cropped(a) + std::ssize(decoder.tokens(a)), of_a);
+    }
+    EXPECT_EQ(decoder.cropped(a) % 9, 0) << "17 tokens become 8";
+    EXPECT_GE(decoder.cropped(a), 18);
+  }
+}
+
+// A prompt is computed in parts beside a text that gets a token in every step, and at once where there is none.
+TEST_P(DecoderTest, ALongPromptDoesNotHoldTheOthersUp) {
+  const c10::InferenceMode inference;
+  constexpr int64_t kLong = 2 * Decoder::kChunk + 10;
+  const GPT model = this->model(kLong + 8);
+  Decoder decoder(model, 3, at::kFloat);
+  const int64_t talking = *decoder.add(some_tokens(3, 1));
+  expect_right(model, decoder, decoder.step());
+  decoder.append(talking, 5);
+  const int64_t prompt = *decoder.add(some_tokens(kLong, 2)), later = *decoder.add(some_tokens(4, 3));
+  EXPECT_FALSE(decoder.computes_single_tokens());
+  const std::vector<std::vector<int64_t>> expected{{talking}, {talking}, {talking, prompt}, {talking, prompt, later}};
+  for (const std::vector<int64_t>& slots : expected) {
+    const Decoder::Next next = decoder.step();
+    EXPECT_EQ(next.slots, slots);
+    expect_right(model, decoder, next);
+    for (const int64_t slot : next.slots) decoder.append(slot, 7);
+  }
+  EXPECT_TRUE(decoder.computes_single_tokens());
+  for (const int64_t slot : {talking, later}) decoder.remove(slot);
+  decoder.remove(prompt);
+  EXPECT_EQ(*decoder.add(some_tokens(kLong, 5)), 0);
+  EXPECT_EQ(decoder.step().slots, std::vector<int64_t>{0});
+}
+
+TEST_P(DecoderTest, ACopyGoesOnByItself) {
+  const c10::InferenceMode inference;
+  const GPT model = this->model(16);
+  Decoder decoder(model, 2, at::kFloat);
+  const int64_t first = *decoder.add(some_tokens(6, 1));
+  expect_right(model, decoder, decoder.step());
+  const int64_t second = *decoder.copy(first);
+  EXPECT_EQ(decoder.copy(first), std::nullopt);
+  for (int32_t step = 0; step < 18; ++step) {
+    decoder.append(first, step), decoder.append(second, kVocab - 1 - step);
+    const Decoder::Next next = decoder.step();
+    EXPECT_EQ(next.slots.size(), step == 10 ? 1 : 2) << "after cropping one is computed after the other";
+    expect_right(model, decoder, next);
+    if (step != 10) continue;
+    expect_right(model, decoder, decoder.step());
+  }
+}
+
+INSTANTIATE_ON_DEVICES(DecoderTest);
+
+}  // namespace
+}  // namespace gpt
