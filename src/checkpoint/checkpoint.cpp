@@ -21,7 +21,7 @@
 #include "gpt/core/hash.h"
 #include "gpt/core/printable.h"
 #include "gpt/device/precision.h"
-#include "gpt/layout/parameter_table.h"
+#include "gpt/layout/freeze.h"
 #include "gpt/optim/optimizer_state.h"
 #include "parts.h"
 

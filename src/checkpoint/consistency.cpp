@@ -13,7 +13,7 @@
 #include "gpt/config/load.h"
 #include "gpt/core/error.h"
 #include "gpt/device/precision.h"
-#include "gpt/layout/parameter_table.h"
+#include "gpt/layout/freeze.h"
 #include "gpt/optim/optimizer_state.h"
 #include "gpt/tokenizer/make_tokenizer.h"
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "gpt/core/format.h"
-#include "gpt/layout/parameter_table.h"
+#include "gpt/layout/freeze.h"
 #include "gpt/plan/time_checks.h"
 
 namespace gpt {
@@ -54,7 +54,7 @@ Cause likely_cause(const Config& config, const DeviceInfo& device, const Precisi
 
 plan::Check check_speed(const Config& config, const DeviceInfo& device, const Precision& precision,
                         const SpeedFacts& facts) {
-  const double flops = flops_per_token(config.model, config.training.freeze) *
+  const double flops = flops_per_token(config.model, parameter_table(config.model, config.training.freeze)) *
                        static_cast<double>(plan::tokens_per_step(config)) / facts.step_seconds;
   const double share = flops / facts.product_speed;
   std::string detail =

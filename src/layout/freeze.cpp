@@ -63,8 +63,9 @@ std::string beginnings(const std::vector<ParameterRow>& rows) {
 
 }  // namespace
 
-void freeze(std::vector<ParameterRow>& rows, const std::vector<std::string>& patterns) {
-  for (const std::string& pattern : patterns) {
+std::vector<ParameterRow> parameter_table(const ModelConfig& config, const std::vector<std::string>& frozen) {
+  std::vector<ParameterRow> rows = parameter_table(config);
+  for (const std::string& pattern : frozen) {
     const Parts parts = parts_of(pattern);
     bool names_any = false;
     for (ParameterRow& row : rows) {
@@ -85,11 +86,12 @@ void freeze(std::vector<ParameterRow>& rows, const std::vector<std::string>& pat
   if (!is_any_trained)
     throw Error(ExitCode::config,
                 "training.freeze names all parameters, so that nothing would be learned; leave some out");
+  return rows;
 }
 
-void require_freezable(ModelConfig config, const std::vector<std::string>& patterns) {
+void require_freezable(ModelConfig config, const std::vector<std::string>& frozen) {
   if (!config.vocab_size) config.vocab_size = 1;  // no name follows from it
-  (void)parameter_table(config, patterns);
+  (void)parameter_table(config, frozen);
 }
 
 }  // namespace gpt

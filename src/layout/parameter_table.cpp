@@ -7,8 +7,6 @@
 #include <numeric>
 #include <tuple>
 
-#include "gpt/layout/freeze.h"
-
 namespace gpt {
 namespace {
 
@@ -78,7 +76,7 @@ int64_t ParameterRow::count() const {
   return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
 }
 
-std::vector<ParameterRow> parameter_table(const ModelConfig& config, const std::vector<std::string>& frozen) {
+std::vector<ParameterRow> parameter_table(const ModelConfig& config) {
   const int64_t C = config.n_embd, F = config.hidden(), Vp = config.padded_vocab(), padding = Vp - *config.vocab_size;
   const int64_t qkv = (config.heads() + 2 * config.kv_heads()) * config.head_dim();
   TableBuilder table(config);
@@ -104,7 +102,6 @@ std::vector<ParameterRow> parameter_table(const ModelConfig& config, const std::
   }
   table.norm("transformer.ln_f", Role::final_norm);
   if (!config.tie_weights) table.embedding("lm_head.weight", Role::head, Vp, padding);
-  freeze(table.rows, frozen);
   return std::move(table.rows);
 }
 
@@ -185,8 +182,6 @@ double flops_per_token(const ModelConfig& config, const std::vector<ParameterRow
   return flops + 4.0 * static_cast<double>((config.n_layer + 2 * reached) * config.n_embd * config.block_size);
 }
 
-double flops_per_token(const ModelConfig& config, const std::vector<std::string>& frozen) {
-  return flops_per_token(config, parameter_table(config, frozen));
-}
+double flops_per_token(const ModelConfig& config) { return flops_per_token(config, parameter_table(config)); }
 
 }  // namespace gpt

@@ -13,6 +13,7 @@
 #include <optional>
 #include <utility>
 
+#include "gpt/layout/freeze.h"
 #include "gpt/model/gradient_mark.h"
 #include "gpt/model/recompute.h"
 #include "gpt/ops/fused.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "gpt/core/format.h"
-#include "gpt/layout/parameter_table.h"
+#include "gpt/layout/freeze.h"
 #include "gpt/model/recompute.h"
 
 namespace gpt::plan {
@@ -68,8 +68,8 @@ StepEstimate estimate_step(const ModelConfig& model, const TrainingConfig& train
 
   StepEstimate estimate;
   const double share = kShareOfPeak * std::min(1.0, static_cast<double>(model.n_embd) / kWideEnough);
-  estimate.products = micro_steps * repeated * flops_per_token(model, training.freeze) * tokens /
-                      (share * card.peak_flops(dtype).value_or(card.float32 * 1e12));
+  estimate.products = micro_steps * repeated * flops_per_token(model, parameter_table(model, training.freeze)) *
+                      tokens / (share * card.peak_flops(dtype).value_or(card.float32 * 1e12));
   const double passes = form.own_operators ? kOwnPasses : kAtenPasses,
                activations = repeated * passes * kept.activations,
                logits = passes * tokens * bytes * static_cast<double>(model.padded_vocab()),

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "gpt/layout/parameter_table.h"
+#include "gpt/layout/freeze.h"
 #include "gpt/model/compile.h"
 #include "gpt/ops/classifier.h"
 #include "gpt/optim/optimizer_state.h"

@@ -6,7 +6,7 @@
 
 #include "gpt/core/format.h"
 #include "gpt/device/memory.h"
-#include "gpt/layout/parameter_table.h"
+#include "gpt/layout/freeze.h"
 #include "gpt/model/recompute.h"
 #include "gpt/ops/part.h"
 #include "gpt/ops/probe.h"

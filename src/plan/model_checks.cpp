@@ -13,7 +13,7 @@
 #include "gpt/core/process_memory.h"
 #include "gpt/device/cpu_allocator.h"
 #include "gpt/device/host.h"
-#include "gpt/layout/parameter_table.h"
+#include "gpt/layout/freeze.h"
 
 namespace gpt::plan {
 namespace {
@@ -168,7 +168,7 @@ Check check_compute(const ModelConfig& model, const TrainingConfig& training, co
   // Tokens per parameter that make the best model for the FLOPs (Hoffmann et al., 2022, "Training Compute-Optimal Large
   // Language Models").
   constexpr double kChinchilla = 20;
-  const double per_token = flops_per_token(model, training.freeze);
+  const double per_token = flops_per_token(model, parameter_table(model, training.freeze));
   const auto tokens =
       static_cast<double>(training.batch_size * training.gradient_accumulation_steps * model.block_size);
   const double per_step = per_token * tokens, total = per_step * static_cast<double>(plan.total_steps);

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <vector>
 
-#include "gpt/layout/parameter_table.h"
+#include "gpt/layout/freeze.h"
 #include "gpt/model/compile.h"
 #include "gpt/run/run.h"
 
@@ -19,7 +19,7 @@ constexpr double kUsualShare = 0.3;
 // `warm_up`: updates before those that are timed.
 int64_t batch_size_for(const Config& config, double product_speed, int64_t largest_batch, double seconds,
                        int64_t warm_up) {
-  const double per_sequence = flops_per_token(config.model, config.training.freeze) *
+  const double per_sequence = flops_per_token(config.model, parameter_table(config.model, config.training.freeze)) *
                               static_cast<double>(config.model.block_size) / (kUsualShare * product_speed);
   const auto updates = static_cast<double>(2 * warm_up + 2);  // that should fit into the time
   return std::min<int64_t>(largest_batch, static_cast<int64_t>(seconds / updates / per_sequence));

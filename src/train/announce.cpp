@@ -11,7 +11,7 @@
 #include "gpt/core/log.h"
 #include "gpt/data/stages.h"
 #include "gpt/device/memory.h"
-#include "gpt/layout/parameter_table.h"
+#include "gpt/layout/freeze.h"
 #include "gpt/model/compile.h"
 #include "gpt/optim/lr_schedule.h"
 #include "gpt/optim/make_optimizer.h"

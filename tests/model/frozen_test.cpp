@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "gpt/device/precision.h"
+#include "gpt/layout/freeze.h"
 #include "gpt/model/compile.h"
 #include "gpt/model/gpt.h"
 #include "gpt/ops/aten.h"

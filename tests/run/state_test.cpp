@@ -109,9 +109,7 @@ INSTANTIATE_TEST_SUITE_P(
                                                 .amp_mode = AmpMode::end_to_end,
                                                 .optimizer = {.state_dtype = StateDtype::int8},
                                                 .freeze = {"wte", "h.0", "h.1.mlp"}},
-                                     ResumeCase{.name = "frozen_embedding",
-                                                .dtype = Dtype::float32,
-                                                .freeze = {"wte"}},
+                                     ResumeCase{.name = "frozen_embedding", .dtype = Dtype::float32, .freeze = {"wte"}},
                                      ResumeCase{"float16", Dtype::float16, kNone})),
     [](const auto& test) { return std::string(std::get<1>(test.param).name) + "_" + std::get<0>(test.param).name; });
 

@@ -35,7 +35,7 @@ std::string path_of_this_program();
 // What a child has beyond what this process has.
 struct ChildAdditions {
   std::vector<std::string> environment = {};  // "NAME=VALUE", in place of those of the same name
-  std::vector<int> descriptors = {};  // that it inherits under the same numbers, though exec() would close them
+  std::vector<int> descriptors = {};          // that it inherits under the same numbers, though exec() would close them
 };
 
 // command[0] is the path of a program. Throws gpt::Error(failed_check) where no process can be made.

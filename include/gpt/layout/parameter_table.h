@@ -47,9 +47,9 @@ struct ParameterRow {
   bool decays() const { return shape.size() >= 2; }  // weight decay: matrices only
 };
 
-// In state-dict order, which is the order of random drawing and of checkpoints. `config.vocab_size` must be set. `frozen`: patterns of
-// those that are not trained, as layout/freeze.h has it, which also says what it throws.
-std::vector<ParameterRow> parameter_table(const ModelConfig& config, const std::vector<std::string>& frozen = {});
+// In state-dict order, which is the order of random drawing and of checkpoints. `config.vocab_size` must be set. All are trained;
+// layout/freeze.h has the table of a run in which some are not.
+std::vector<ParameterRow> parameter_table(const ModelConfig& config);
 
 // The layer at which a backward pass ends, because nothing before it is trained: -1 for the embeddings, n_layer for what follows the
 // blocks.
@@ -89,6 +89,6 @@ std::vector<std::pair<std::string, int64_t>> parameter_groups(const ModelConfig&
 // Floating-point operations of forward and backward per token, PaLM's rule: 6 N + 12 L C T (N includes the tied embedding
 // but neither learned positions nor an embedding that is only looked up), less what frozen parameters save of the backward pass.
 double flops_per_token(const ModelConfig& config, const std::vector<ParameterRow>& rows);
-double flops_per_token(const ModelConfig& config, const std::vector<std::string>& frozen = {});
+double flops_per_token(const ModelConfig& config);
 
 }  // namespace gpt
