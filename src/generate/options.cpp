@@ -13,7 +13,6 @@
 
 #include "gpt/checkpoint/file_names.h"
 #include "gpt/config/arguments.h"
-#include "gpt/config/output_folder.h"
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
 #include "gpt/core/format.h"
@@ -71,29 +70,7 @@ std::vector<config::Section> sections(GenerateOptions& o, Given& given) {
         switch_row("interactive", o.interactive, "continue each line that you type; Ctrl-C stops a text, Ctrl-D leaves",
                    {{"i"}})}},
       {"Sampling", sampling},
-      {"Model",
-       {{.name = "checkpoint",
-         .target = &o.checkpoint,
-         .help = "a checkpoint file, or the folder of a run: its last one; by default the newest run in models/",
-         .is_path = true},
-        {.name = "tokenizer",
-         .target = &o.tokenizer,
-         .help = "for a checkpoint of a run on token ids, which has none: byte, gpt2 or a tokenizer file",
-         .is_path = true},
-        {.name = "device", .target = &o.device, .help = "auto, cpu, cuda or cuda:N"},
-        {.name = "dtype",
-         .target = config::choice(o.dtype, {{"auto", Dtype::automatic},
-                                            {"float32", Dtype::float32},
-                                            {"bfloat16", Dtype::bfloat16},
-                                            {"float16", Dtype::float16}}),
-         .help =
-             "the type of the weights on a CPU (auto = bfloat16 where the run computed end to end in it, otherwise float32), "
-             "or what a GPU computes in (auto = bfloat16 or float16)"},
-        {.name = "threads",
-         .target = &o.threads,
-         .help = "CPU threads; 0 = as many as turn out to be fastest while text is written",
-         .min = 0,
-         .max = 1024}}},
+      {"Model", options(o.model, "CPU threads; 0 = as many as turn out to be fastest while text is written")},
       {"Output",
        {switch_row("no-display-prompt", o.hide_prompt, "leave the prompt out"),
         {.name = "output",
@@ -134,21 +111,6 @@ std::string with_quotes(int argc, const char* const* argv, const std::vector<std
   std::string command = fmt::format("gpt-generate {}", fmt::join(arguments, " "));
   std::replace(command.begin(), command.end(), '\n', ' ');  // a message is one line
   return command;
-}
-
-// The folder in models/ whose last checkpoint is the newest; empty where there is none.
-std::string newest_run() {
-  namespace fs = std::filesystem;
-  std::string newest;
-  fs::file_time_type newest_time = fs::file_time_type::min();
-  std::error_code error;
-  for (fs::directory_iterator entry(config::kRunsFolder, error), end; !error && entry != end; entry.increment(error)) {
-    std::error_code missing;
-    if (!entry->is_directory(missing)) continue;
-    const fs::file_time_type time = fs::last_write_time(checkpoint_file(entry->path().string()), missing);
-    if (!missing && time > newest_time) newest = entry->path().string(), newest_time = time;
-  }
-  return newest;
 }
 
 bool is_checkpoint(const std::string& word) {
@@ -228,7 +190,7 @@ std::optional<GenerateOptions> parse_generate_options(int argc, const char* cons
   if (given.count("prompt")) options.prompt = values.prompt;
   options.sampling.seed = values.seed ? static_cast<uint64_t>(*values.seed) : std::random_device()();
   validate(options.sampling);
-  options.checkpoint = checkpoint_file(options.checkpoint.empty() ? newest_run() : options.checkpoint);
+  options.model.checkpoint = find_model(options.model.checkpoint);
   return options;
 }
 

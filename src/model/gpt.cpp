@@ -10,12 +10,15 @@
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
+#include "gpt/device/device.h"
 #include "gpt/layout/freeze.h"
 #include "gpt/model/gradient_mark.h"
 #include "gpt/model/recompute.h"
+#include "gpt/ops/classifier.h"
 #include "gpt/ops/fused.h"
 #include "gpt/ops/part.h"
 #include "gpt/ops/rotary.h"
@@ -387,6 +390,26 @@ at::Tensor GPT::token_losses(const at::Tensor& ids, const at::Tensor& targets) c
   const InPart part(part::kHead);
   return operators_->classifier_losses(x, transformer_->lm_head, targets, {.vocabulary = *config_.vocab_size})
       .view_as(targets);
+}
+
+TokenScores GPT::score(const at::Tensor& ids, const at::Tensor& places, const at::Tensor& targets) const {
+  TORCH_CHECK(places.dim() == 1 && places.sizes() == targets.sizes() && places.numel() > 0,
+              "GPT: one place is needed for each of the targets ", targets.sizes(), ", got ", places.sizes());
+  const at::NoGradGuard no_grad;
+  const at::Tensor rows = hidden(ids).flatten(0, 1).index_select(0, places);  // (N, C)
+  const InPart part(part::kHead);
+  const auto [Vp, C] = std::pair(transformer_->lm_head.value().size(0), rows.size(1));
+  const int64_t most = ops::classifier_chunk_rows(rows.size(0), {Vp, C}, at::kFloat, 0, multiprocessors_of(device()));
+  std::vector<at::Tensor> scores, greedy;
+  for (int64_t begin = 0; begin < rows.size(0); begin += most) {
+    const int64_t count = std::min(most, rows.size(0) - begin);
+    const at::Tensor chunk = logits(rows.narrow(0, begin, count)).to(at::kFloat);  // (count, V)
+    const at::Tensor target = targets.narrow(0, begin, count);
+    const at::Tensor of_target = chunk.gather(1, target.unsqueeze(1)).squeeze(1);
+    scores.push_back(of_target - chunk.logsumexp(1));
+    greedy.push_back(chunk.argmax(1) == target);
+  }
+  return {at::cat(scores), at::cat(greedy)};
 }
 
 at::Tensor GPT::forward_cached(std::span<const NextTokens> texts, KvCache& cache) const {

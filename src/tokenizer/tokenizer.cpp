@@ -51,18 +51,28 @@ std::string bare_name(std::string_view token) {
   return name;
 }
 
-}  // namespace
-
-std::optional<int32_t> Tokenizer::end_of_text() const {
-  // The first that the tokenizer has. "s" is </s>, which must not be taken for <s>.
-  constexpr std::string_view kNames[] = {"endoftext", "s",   "endofsentence", "endofdocument", "eos",
-                                         "eod",       "eot", "eotid",         "imend",         "sep"};
-  for (const std::string_view name : kNames) {
-    for (const SpecialToken& special : special_tokens()) {
-      if (bare_name(special.text) == name && (name != "s" || special.text == "</s>")) return special.id;
+// The special token that has the first of these names which the tokenizer has. "s" is <s> or </s>: which of them, `s` says.
+std::optional<int32_t> named(std::span<const SpecialToken> specials, std::span<const std::string_view> names,
+                             std::string_view s) {
+  for (const std::string_view name : names) {
+    for (const SpecialToken& special : specials) {
+      if (bare_name(special.text) == name && (name != "s" || special.text == s)) return special.id;
     }
   }
   return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<int32_t> Tokenizer::end_of_text() const {
+  constexpr std::string_view kNames[] = {"endoftext", "s",   "endofsentence", "endofdocument", "eos",
+                                         "eod",       "eot", "eotid",         "imend",         "sep"};
+  return named(special_tokens(), kNames, "</s>");
+}
+
+std::optional<int32_t> Tokenizer::begin_of_text() const {
+  constexpr std::string_view kNames[] = {"beginoftext", "startoftext", "beginofsentence", "bos", "s"};
+  return named(special_tokens(), kNames, "<s>");
 }
 
 }  // namespace gpt

@@ -41,7 +41,7 @@ TEST(GenerateOptions, WithoutARunThereIsNoCheckpoint) {
   std::filesystem::current_path(folder.path());
   const GenerateOptions options = parse({});
   std::filesystem::current_path(before);
-  EXPECT_EQ(options.checkpoint, "");
+  EXPECT_EQ(options.model.checkpoint, "");
 }
 
 TEST(GenerateOptions, DefaultsAreTheStructs) {
@@ -51,7 +51,7 @@ TEST(GenerateOptions, DefaultsAreTheStructs) {
   EXPECT_EQ(options.sampling.temperature, defaults.temperature);
   EXPECT_EQ(options.sampling.max_new_tokens, defaults.max_new_tokens);
   EXPECT_EQ(options.num_samples, 1);
-  EXPECT_EQ(options.dtype, Dtype::automatic);
+  EXPECT_EQ(options.model.dtype, Dtype::automatic);
   EXPECT_FALSE(options.hide_prompt);
   EXPECT_FALSE(options.raw);
   EXPECT_FALSE(options.json);
@@ -81,7 +81,7 @@ TEST(GenerateOptions, EveryFlagReachesItsField) {
                                          "--output=text.txt",
                                          "--tokenizer=gpt2",
                                          "--threads=3"});
-  EXPECT_EQ(options.checkpoint, "a.pt");
+  EXPECT_EQ(options.model.checkpoint, "a.pt");
   EXPECT_EQ(options.prompt, "Hi there");
   EXPECT_EQ(options.sampling.temperature, 0.5);
   EXPECT_EQ(options.sampling.top_k, 7);
@@ -90,16 +90,16 @@ TEST(GenerateOptions, EveryFlagReachesItsField) {
   EXPECT_EQ(options.sampling.max_new_tokens, 9);
   EXPECT_EQ(options.sampling.stop, (std::vector<std::string>{"END", "\n\n"}));
   EXPECT_EQ(options.num_samples, 3);
-  EXPECT_EQ(options.device, "cpu");
-  EXPECT_EQ(options.dtype, Dtype::bfloat16);
+  EXPECT_EQ(options.model.device, "cpu");
+  EXPECT_EQ(options.model.dtype, Dtype::bfloat16);
   EXPECT_TRUE(options.raw);
   EXPECT_TRUE(options.hide_prompt);
   EXPECT_EQ(options.sampling.min_p, 0.05);
   EXPECT_EQ(options.sampling.repetition_penalty, 1.2);
   EXPECT_TRUE(options.json);
   EXPECT_EQ(options.output, "text.txt");
-  EXPECT_EQ(options.tokenizer, "gpt2");
-  EXPECT_EQ(options.threads, 3);
+  EXPECT_EQ(options.model.tokenizer, "gpt2");
+  EXPECT_EQ(options.model.threads, 3);
 }
 
 TEST(GenerateOptions, WithoutASeedEachTextHasItsOwn) {
@@ -113,7 +113,7 @@ TEST(GenerateOptions, AnArgumentIsThePrompt) {
   EXPECT_EQ(parse({"Once upon a time"}).prompt, "Once upon a time");
   const GenerateOptions options = parse({"--checkpoint", "models/mine", "Once", "--seed=5"});
   EXPECT_EQ(options.prompt, "Once");
-  EXPECT_EQ(options.checkpoint, "models/mine");
+  EXPECT_EQ(options.model.checkpoint, "models/mine");
   EXPECT_EQ(options.sampling.seed, 5);
   for (const char* prompt : {"", "-", "[a,b]", "a_b", "/o", "x=1", "-5 degrees"})
     EXPECT_EQ(parse({prompt}).prompt, prompt);
@@ -171,17 +171,17 @@ TEST(GenerateOptions, TheRunIsTheOneThatWasSavedLast) {
   };
   saved("models/finished/ckpt.pt", 30);
   saved("models/notes.pt", 1);
-  EXPECT_EQ(parse({}).checkpoint, "models/finished/ckpt.pt");
+  EXPECT_EQ(parse({}).model.checkpoint, "models/finished/ckpt.pt");
   saved("models/killed/ckpt_best.pt", 20);  // before its first ckpt.pt
-  EXPECT_EQ(parse({}).checkpoint, "models/killed/ckpt_best.pt");
+  EXPECT_EQ(parse({}).model.checkpoint, "models/killed/ckpt_best.pt");
   saved("models/killed/ckpt.pt", 10);
-  EXPECT_EQ(parse({}).checkpoint, "models/killed/ckpt.pt");
+  EXPECT_EQ(parse({}).model.checkpoint, "models/killed/ckpt.pt");
   std::filesystem::current_path(before);
 }
 
 TEST(GenerateOptions, AFolderMeansItsCheckpoint) {
   const std::string folder = testing::TempDir();
-  EXPECT_EQ(parse({"--checkpoint", folder.c_str()}).checkpoint, folder + "/ckpt.pt");
+  EXPECT_EQ(parse({"--checkpoint", folder.c_str()}).model.checkpoint, folder + "/ckpt.pt");
 }
 
 TEST(GenerateOptions, FaultsAreNamed) {

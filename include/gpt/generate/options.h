@@ -5,23 +5,19 @@
 #include <optional>
 #include <string>
 
-#include "gpt/config/training_config.h"
+#include "gpt/generate/loaded_model.h"
 #include "gpt/generate/sampling_config.h"
 
 namespace gpt {
 
 struct GenerateOptions {
-  std::string checkpoint;  // a file; empty where none was named and config::kRunsFolder has none
+  ModelOptions model;
   // An argument or --prompt. "-" is standard input, which also serves when no prompt is named and it is no terminal.
   std::optional<std::string> prompt;
   std::string prompt_file;
   bool interactive = false;
   SamplingConfig sampling;  // with a seed that nobody knows before where none was given
   int64_t num_samples = 1;
-  std::string tokenizer;  // for a checkpoint without one
-  std::string device = "auto";
-  int64_t threads = 0;  // CPU threads; 0 = as many as turn out to be fastest
-  Dtype dtype = Dtype::automatic;
   std::string output;        // a file instead of standard output; empty = none
   bool json = false;         // one object per sample and line
   bool raw = false;          // control characters reach a terminal as they are

@@ -1,28 +1,22 @@
 // A trained model ready to write: what gpt-generate opens, and its two ways of using it.
 #pragma once
 
-#include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 
+#include "gpt/generate/loaded_model.h"
 #include "gpt/generate/options.h"
 #include "gpt/generate/text_output.h"
 #include "gpt/generate/thread_choice.h"
-#include "gpt/model/gpt.h"
-#include "gpt/tokenizer/tokenizer.h"
 
 namespace gpt {
 
 struct Session {
-  std::unique_ptr<Tokenizer> tokenizer;
-  std::unique_ptr<GPT> model;
-  at::ScalarType compute_type = at::kFloat;
-  std::optional<ThreadChoice> threads;  // where there is something to choose
-  std::optional<int32_t> start = {};    // SamplingConfig::start of this model
+  LoadedModel loaded;
+  std::optional<ThreadChoice> threads = {};  // where there is something to choose
 };
 
-// Loads the checkpoint onto the device and says on the log what it is. Throws gpt::Error.
+// Loads the model onto the device and says on the log what it is. Throws gpt::Error.
 Session open_session(const GenerateOptions& options);
 
 // Both write texts to `output`, and statistics and notes to the log; both return the exit status.

@@ -52,6 +52,12 @@ struct LossOptions {
   std::function<void(int64_t layer)> layer_done = {};
 };
 
+// What a model gives to tokens that are there already.
+struct TokenScores {
+  at::Tensor log_probabilities;  // (N) float32, natural logarithms
+  at::Tensor is_greedy;          // (N) bool: the token is the most probable one, and of several such the first
+};
+
 class GPT {
  public:
   // `config.vocab_size` must be set. Weights are drawn on the CPU from `seed` (GPT-2's rule: normal 0.02, residual
@@ -74,6 +80,10 @@ class GPT {
 
   // The cross entropy of each target, (B, T) float32, without gradients: to validate.
   at::Tensor token_losses(const at::Tensor& ids, const at::Tensor& targets) const;
+
+  // Of single targets (N) int64: the one that follows position t of row b of ids (B, T) has b * T + t in `places` (N) int64. Only these
+  // rows go through the head, and only some of their logits exist at a time. Inference only; float32 whatever the logits' type.
+  TokenScores score(const at::Tensor& ids, const at::Tensor& places, const at::Tensor& targets) const;
 
   // Logits (texts, V) after the last token of each text, whose slot of `cache` is extended by them. All tokens are computed together: they
   // are the rows of one product, whichever text they belong to. No slot may come twice, and none may exceed the capacity. Inference only;

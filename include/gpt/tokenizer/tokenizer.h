@@ -27,6 +27,8 @@ class Tokenizer {
   virtual std::span<const SpecialToken> special_tokens() const { return {}; }
   // The special token that ends a text, known by its name: <|endoftext|>, </s>, [EOS] and what else is usual.
   std::optional<int32_t> end_of_text() const;
+  // The one that begins a text, in the same way: <s>, <|begin_of_text|>, [BOS].
+  std::optional<int32_t> begin_of_text() const;
 
   // Appends the ids of `text`, in which special tokens are ordinary text: for data. Throws TextError for a character that
   // the vocabulary lacks, InvalidUtf8 if the tokenizer needs UTF-8 and the text is not.

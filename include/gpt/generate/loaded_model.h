@@ -1,0 +1,51 @@
+// A trained model that is ready to compute: what gpt-generate and gpt-eval open. It is a checkpoint of ours or a model of Hugging Face's.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gpt/config/option.h"
+#include "gpt/config/training_config.h"
+#include "gpt/model/gpt.h"
+#include "gpt/tokenizer/tokenizer.h"
+
+namespace gpt {
+
+struct ModelOptions {
+  std::string
+      checkpoint;  // a file, or a folder of Hugging Face's; empty where none was named and config::kRunsFolder has none
+  std::string tokenizer;  // for a model without one
+  std::string device = "auto";
+  int64_t threads = 0;  // CPU threads; 0 = the program chooses
+  Dtype dtype = Dtype::automatic;
+};
+
+// `threads`: the help of --threads.
+std::vector<config::Option> options(ModelOptions& options, const std::string& threads);
+
+// What --checkpoint stands for: a file, the folder of a run, which means its newest checkpoint, or a model of Hugging Face's. Nothing is
+// the newest run in config::kRunsFolder; empty where that has none.
+std::string find_model(const std::string& named);
+
+struct LoadedModel {
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::unique_ptr<GPT> model;
+  std::string device_name;                   // "NVIDIA H200", or the CPU's model name
+  at::ScalarType weight_type = at::kFloat;   // of the weights on a CPU; what a GPU computes in
+  at::ScalarType compute_type = at::kFloat;  // for Autocast and caches
+  std::optional<int32_t> start = {};  // the token that a sample without a prompt begins behind, where that is known
+};
+
+// Loads it onto the device, and says on the log what it is. Throws gpt::Error: checkpoint where it cannot be read or has no tokenizer,
+// config where the options do not fit it.
+LoadedModel load_model(const ModelOptions& options);
+
+// Says on the log where it computes; `threads`: those of the CPU, in words.
+void announce_device(const LoadedModel& loaded, const std::string& threads);
+
+}  // namespace gpt

@@ -1,0 +1,156 @@
+#include "gpt/evaluate/command.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "gpt/core/error.h"
+#include "gpt/core/format.h"
+#include "gpt/core/hash.h"
+#include "gpt/core/log.h"
+#include "gpt/core/printable.h"
+#include "gpt/core/process.h"
+#include "gpt/device/cpu_threads.h"
+#include "gpt/device/precision.h"
+#include "gpt/evaluate/evaluate.h"
+#include "gpt/evaluate/report.h"
+#include "gpt/evaluate/results_file.h"
+
+namespace gpt::evaluate {
+namespace {
+
+constexpr const char* kText = "text";  // the name of --data among the tasks
+
+struct Windows {
+  int64_t window, stride;
+};
+
+Windows windows_of(const EvalOptions& options, int64_t block_size) {
+  const int64_t window = options.window > 0 ? options.window : block_size;
+  if (window > block_size) {
+    throw Error(ExitCode::config, fmt::format("--window {}: the model sees at most {} at once (its block_size)", window,
+                                              plural(block_size, "token")));
+  }
+  const int64_t stride = options.stride > 0 ? options.stride : window;
+  if (stride > window) {
+    throw Error(ExitCode::config, fmt::format("--stride {}: tokens would be left out, since the window has only {}",
+                                              stride, with_commas(window)));
+  }
+  return {window, stride};
+}
+
+// How far one input is: as a status line at a terminal, and every half a minute elsewhere.
+class Progress {
+ public:
+  explicit Progress(std::string name) : name_(std::move(name)) {}
+  ~Progress() { log::status(""); }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  void operator()(int64_t outcomes, Form form) {
+    const auto now = Clock::now();
+    const std::string line = fmt::format("{}: {}", name_, plural(outcomes, form == Form::text ? "window" : "example"));
+    if (log::is_terminal()) return log::status(line);
+    if (now < next_) return;
+    next_ = now + std::chrono::seconds(30);
+    log::info(line);
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  const std::string name_;
+  Clock::time_point next_ = Clock::now() + std::chrono::seconds(30);
+};
+
+class Evaluations {
+ public:
+  Evaluations(const EvalOptions& options, LoadedModel& loaded)
+      : options_(options),
+        windows_(windows_of(options, loaded.model->config().block_size)),
+        encoding_(*loaded.tokenizer, windows_.window),
+        scorer_(*loaded.model, loaded.compute_type, options.batch_size),
+        facts_{options.model.checkpoint, hash_of(*loaded.model), std::string(name_of(loaded.weight_type)),
+               loaded.device_name, loaded.model->parameters().count()} {
+    if (!options.output.empty()) {
+      results_ =
+          std::make_unique<ResultsFile>(options.output,
+                                        ResultsOrigin{facts_.hash, hash128(loaded.tokenizer->to_json()), facts_.dtype});
+    }
+  }
+
+  int run() {
+    std::vector<TaskResult> done;
+    const auto add = [&](const std::string& name, std::vector<std::string> inputs, ExampleSource& source) {
+      TaskResult result{name,           std::move(inputs), source.form(),   {},
+                        options_.limit, windows_.window,   windows_.stride, encoding_.prefix.has_value()};
+      if (!evaluate_input(result, source)) return false;
+      if (!options_.json) print(done.empty() ? table(result) : fmt::format("\n{}", table(result)));
+      done.push_back(std::move(result));
+      return true;
+    };
+    if (!options_.data.empty() &&
+        !add(kText, options_.data, *open_text(options_.data, options_.text_field, encoding_, windows_.stride)))
+      return stopped(kText);
+    for (const Task& task : options_.tasks) {
+      if (!add(task.name, {task.file}, *open_task(task, encoding_, windows_.stride))) return stopped(task.name);
+    }
+    if (options_.json) print(json_report(facts_, done));
+    return static_cast<int>(ExitCode::ok);
+  }
+
+ private:
+  // False where a signal has stopped it.
+  bool evaluate_input(TaskResult& result, ExampleSource& source) {
+    Progress progress(result.name);
+    EvaluationOptions how{.limit = options_.limit};
+    how.stop = [&](int64_t outcomes) {
+      progress(outcomes, result.form);
+      return process::stop_signal() != 0;
+    };
+    if (results_) {
+      how.known = results_->outcomes(result.name);
+      how.keep = [&](const Outcome& outcome) { results_->append(result.name, result.form, outcome); };
+      if (!how.known.empty())
+        log::info(fmt::format("{}: going on with {} of {}", result.name, plural(std::ssize(how.known), "result"),
+                              options_.output));
+    }
+    try {
+      Evaluation evaluation = evaluate(scorer_, source, how);
+      result.outcomes = std::move(evaluation.outcomes);
+      return evaluation.is_complete;
+    } catch (const Error& error) {
+      if (error.code() == ExitCode::interrupted) return false;  // while it waited for standard input
+      if (error.code() == ExitCode::config)
+        throw Error(ExitCode::config, fmt::format("--output {}: {}: {}", options_.output, result.name, error.what()));
+      throw;
+    }
+  }
+
+  int stopped(const std::string& name) const {
+    log::info(options_.output.empty()
+                  ? fmt::format("Stopped in {}; with --output FILE the same command would go on from here", name)
+                  : fmt::format("Stopped in {}; the same command goes on from {}", name, options_.output));
+    return static_cast<int>(process::stop_code());
+  }
+
+  const EvalOptions& options_;
+  const Windows windows_;
+  const Encoding encoding_;
+  const Scorer scorer_;
+  const ModelFacts facts_;
+  std::unique_ptr<ResultsFile> results_;  // where there is one
+};
+
+}  // namespace
+
+int evaluate_inputs(const EvalOptions& options) {
+  LoadedModel loaded = load_model(options.model);
+  use_cpu_threads(options.model.threads);
+  announce_device(loaded, plural(at::get_num_threads(), "thread"));
+  return Evaluations(options, loaded).run();
+}
+
+}  // namespace gpt::evaluate

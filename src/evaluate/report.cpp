@@ -1,0 +1,117 @@
+#include "gpt/evaluate/report.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "gpt/core/format.h"
+
+namespace gpt::evaluate {
+namespace {
+
+using nlohmann::ordered_json;
+
+struct Totals {
+  int64_t documents = 0, tokens = 0, bytes = 0, words = 0, cut = 0;
+
+  explicit Totals(const std::vector<Outcome>& outcomes) : documents(outcomes.back().document + 1) {
+    for (const Outcome& outcome : outcomes) {
+      tokens += outcome.tokens;
+      bytes += outcome.bytes;
+      words += outcome.words;
+      cut += outcome.cut;
+    }
+  }
+};
+
+// Four digits after the point, or where they are too many or too few, as perplexities are written.
+std::string number(double value) {
+  return std::abs(value) < 1000 ? fmt::format("{:.4f}", value) : format_perplexity(value);
+}
+
+std::string row(const Metric& metric) {
+  std::string line = fmt::format("  {:<16} {:>10}", metric.name, number(metric.value));
+  if (metric.standard_error) line += fmt::format(" ± {:<10}", number(*metric.standard_error));
+  if (metric.interval)
+    line += fmt::format(" 95 %: {} to {}", number(metric.interval->low), number(metric.interval->high));
+  return line + "\n";
+}
+
+std::string heading(const TaskResult& result, const Totals& totals) {
+  const std::string files = fmt::format("{}", fmt::join(result.inputs, " "));
+  if (result.form != Form::text)
+    return fmt::format("{} ({}): {}\n", result.name, files, plural(std::ssize(result.outcomes), "example"));
+  return fmt::format("{} ({}): {}, {}, {} predicted; windows of {}, stride {}\n", result.name, files,
+                     plural(totals.documents, "document"), plural(totals.bytes, "byte"), plural(totals.tokens, "token"),
+                     plural(result.window, "token"), with_commas(result.stride));
+}
+
+// What else has to be known, a line each.
+std::vector<std::string> notes(const TaskResult& result, const Totals& totals, const std::vector<Metric>& metrics) {
+  std::vector<std::string> lines;
+  const bool is_text = result.form == Form::text;
+  const int64_t count = is_text ? totals.documents : std::ssize(result.outcomes);
+  if (result.limit > 0 && count == result.limit)
+    lines.push_back(fmt::format("only the first {} (--limit)", plural(count, is_text ? "document" : "example")));
+  if (totals.cut > 0) {
+    lines.push_back(fmt::format("{} longer than the window of {}, so the beginning was left out",
+                                totals.cut == 1 ? "1 prompt was" : with_commas(totals.cut) + " prompts were",
+                                plural(result.window, "token")));
+  }
+  if (is_text && !result.has_prefix) {
+    lines.emplace_back(
+        "the first token of each document is not predicted, because the tokenizer has no token that begins or "
+        "ends a text");
+  }
+  if (!metrics[0].interval) lines.emplace_back("there is too little of it to say how exact these figures are");
+  return lines;
+}
+
+ordered_json json_of(const Metric& metric) {
+  ordered_json object{{"value", metric.value}};
+  if (metric.standard_error) object["stderr"] = *metric.standard_error;
+  if (metric.interval) object["interval_95"] = {metric.interval->low, metric.interval->high};
+  return object;
+}
+
+ordered_json json_of(const TaskResult& result) {
+  const Totals totals(result.outcomes);
+  ordered_json object{{"task", result.name}, {"inputs", result.inputs}, {"window", result.window}};
+  if (result.form == Form::text) {
+    object["stride"] = result.stride;
+    object["documents"] = totals.documents;
+    object["tokens"] = totals.tokens;
+    object["bytes"] = totals.bytes;
+    object["words"] = totals.words;
+    object["first_token_predicted"] = result.has_prefix;
+  } else {
+    object["examples"] = result.outcomes.size();
+    object["prompts_cut"] = totals.cut;
+  }
+  object["limit"] = result.limit > 0 ? ordered_json(result.limit) : ordered_json(nullptr);
+  for (const Metric& metric : result.metrics()) object["metrics"][metric.name] = json_of(metric);
+  return object;
+}
+
+}  // namespace
+
+std::string table(const TaskResult& result) {
+  const Totals totals(result.outcomes);
+  const std::vector<Metric> metrics = result.metrics();
+  std::string text = heading(result, totals);
+  for (const Metric& metric : metrics) text += row(metric);
+  for (const std::string& note : notes(result, totals, metrics)) text += "  note: " + note + "\n";
+  return text;
+}
+
+std::string json_report(const ModelFacts& model, const std::vector<TaskResult>& results) {
+  ordered_json report{{"checkpoint", model.checkpoint}, {"model_hash", model.hash}, {"parameters", model.parameters},
+                      {"dtype", model.dtype},           {"device", model.device},   {"results", ordered_json::array()}};
+  for (const TaskResult& result : results) report["results"].push_back(json_of(result));
+  return report.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace gpt::evaluate

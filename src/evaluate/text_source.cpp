@@ -1,0 +1,110 @@
+// The documents of --data, window by window. However long one is, only a part of it is in memory.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <utility>
+
+#include "gpt/core/error.h"
+#include "gpt/core/utf8.h"
+#include "gpt/evaluate/python_text.h"
+#include "gpt/evaluate/tasks.h"
+#include "gpt/prepare/documents.h"
+#include "gpt/tokenizer/text_error.h"
+
+namespace gpt::evaluate {
+namespace {
+
+// Where the tokenizer's ids do not depend on what follows, but not inside a character.
+size_t cut_between_characters(const Tokenizer& tokenizer, std::string_view text) {
+  size_t cut = tokenizer.last_cut(text);
+  while (cut > 0 && !utf8::begins_character(text[cut])) --cut;
+  return cut;
+}
+
+class TextSource final : public ExampleSource {
+ public:
+  TextSource(const std::vector<std::string>& inputs, const std::string& text_field, const Encoding& encoding,
+             int64_t stride)
+      : inputs_(inputs),
+        encoding_(encoding),
+        documents_(inputs, text_field,
+                   [&tokenizer = encoding.tokenizer](std::string_view text) {
+                     return cut_between_characters(tokenizer, text);
+                   }),
+        windows_(encoding.window, stride) {}
+  Form form() const override { return Form::text; }
+
+  std::optional<Example> next() override {
+    for (;;) {
+      if (std::optional<Request> request = windows_.next()) return example_of(std::move(*request));
+      if (!read_piece()) return std::nullopt;
+    }
+  }
+
+ private:
+  Example example_of(Request request) {
+    Example example{.requests = {std::move(request)}, .document = document_};
+    waiting_ -= example.requests[0].scored;
+    if (is_whole_ && waiting_ == 0) example.bytes = bytes_, example.words = words_.words();
+    return example;
+  }
+
+  bool read_piece() {
+    const std::optional<Documents::Piece> piece = documents_.next();
+    if (!piece) {
+      if (document_ < 0) fail(fmt::format("{}", fmt::join(inputs_, " ")), "there is no text in it");
+      return false;
+    }
+    if (piece->first) begin_document();
+    const std::vector<int32_t> ids = encode(piece->text);
+    add(ids);
+    bytes_ += std::ssize(piece->text);
+    words_.add(piece->text);
+    is_whole_ = piece->last;
+    if (is_whole_) windows_.end();
+    return true;
+  }
+
+  void begin_document() {
+    ++document_;
+    windows_.begin(encoding_.prefix);
+    has_context_ = encoding_.prefix.has_value();
+    bytes_ = waiting_ = 0;
+    words_ = {};
+  }
+
+  void add(std::span<const int32_t> ids) {
+    windows_.add(ids);
+    waiting_ += std::ssize(ids);
+    if (has_context_ || ids.empty()) return;
+    has_context_ = true;  // the first token of all is only that
+    --waiting_;
+    bytes_ -= std::ssize(encoding_.tokenizer.decode(ids.first(1)));
+  }
+
+  std::vector<int32_t> encode(std::string_view text) const {
+    try {
+      return encoding_.tokenizer.encode(text);
+    } catch (const TextError& error) { fail(documents_.place(error.offset()), error.why_and_remedy()); }
+  }
+
+  const std::vector<std::string> inputs_;
+  const Encoding encoding_;
+  Documents documents_;
+  RollingWindows windows_;
+  int64_t document_ = -1;
+  int64_t bytes_ = 0;    // of the document, those of a token that is not predicted left out
+  int64_t waiting_ = 0;  // tokens that are still to be predicted
+  WordCount words_;
+  bool has_context_ = false;  // for the next token
+  bool is_whole_ = false;     // all of the document has been read
+};
+
+}  // namespace
+
+std::unique_ptr<ExampleSource> open_text(const std::vector<std::string>& inputs, const std::string& text_field,
+                                         const Encoding& encoding, int64_t stride) {
+  return std::make_unique<TextSource>(inputs, text_field, encoding, stride);
+}
+
+}  // namespace gpt::evaluate

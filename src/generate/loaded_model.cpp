@@ -1,0 +1,211 @@
+#include "gpt/generate/loaded_model.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "gpt/checkpoint/checkpoint.h"
+#include "gpt/checkpoint/file_names.h"
+#include "gpt/checkpoint/history.h"
+#include "gpt/config/output_folder.h"
+#include "gpt/core/error.h"
+#include "gpt/core/format.h"
+#include "gpt/core/log.h"
+#include "gpt/core/process.h"
+#include "gpt/device/cpu_allocator.h"
+#include "gpt/device/device.h"
+#include "gpt/device/precision.h"
+#include "gpt/exchange/import.h"
+#include "gpt/exchange/weights.h"
+#include "gpt/ops/narrow_weights.h"
+#include "gpt/tokenizer/make_tokenizer.h"
+
+namespace gpt {
+namespace {
+
+// What a file or folder holds, whoever wrote it.
+struct StoredModel {
+  ModelConfig config;
+  NamedTensors weights;
+  std::string tokenizer;              // JSON; empty where it has none
+  std::string_view why_no_tokenizer;  // that it has none
+  PrecisionConfig precision = {};     // of its run
+  std::optional<int32_t> start = {};
+  std::string origin;  // "after 24 training steps, validation loss 2.1234"
+};
+
+// The last validation loss of these weights, which the metrics beside them have, and where the run had a better one.
+std::string describe_loss(const std::string& path, const Checkpoint& checkpoint) {
+  const double best = checkpoint.best_val_loss;
+  const RunHistory history = history_beside(path, checkpoint.step);
+  const auto& last = history.last_evaluation;
+  if (!last || last->step != checkpoint.evaluated_step)
+    return std::isfinite(best) ? fmt::format(", best validation loss of its run {:.4f}", best) : "";
+  std::string text = fmt::format(", validation loss {:.4f}", last->loss);
+  if (last->step < checkpoint.step) text += fmt::format(" at step {}", with_commas(last->step));
+  if (best < last->loss) text += fmt::format(" (best of its run {:.4f}: {})", best, kBestCheckpoint);
+  return text;
+}
+
+StoredModel read_checkpoint_model(const std::string& path) {
+  Checkpoint checkpoint = load_checkpoint(path);
+  StoredModel stored{.config = checkpoint.config.model,
+                     .weights = std::move(checkpoint.model),
+                     .tokenizer = std::move(checkpoint.tokenizer),
+                     .why_no_tokenizer = "because its run read token ids",
+                     .precision = checkpoint.config.training.precision,
+                     .origin = fmt::format("after {}{}", plural(checkpoint.step, "training step"),
+                                           describe_loss(path, checkpoint))};
+  if (checkpoint.sample_start) stored.start = static_cast<int32_t>(*checkpoint.sample_start);
+  return stored;
+}
+
+StoredModel read_hugging_face_model(const std::string& path) {
+  exchange::ForeignModel foreign = exchange::read_foreign_model(path);
+  return {.config = foreign.model,
+          .weights = exchange::read_weights(path, foreign.model, foreign.family),
+          .tokenizer = std::move(foreign.tokenizer),
+          .why_no_tokenizer = "because there is no tokenizer.json",
+          .origin = fmt::format("in the form of {}", exchange::name_of(foreign.family))};
+}
+
+// A GPU computes in the type. A CPU reads weights in it, and computes in float32: a token takes as long as reading them. Where the run
+// computed end to end in bfloat16, its weights of 16 bits are the model.
+at::ScalarType choose_type(Dtype dtype, const PrecisionConfig& of_run, const DeviceInfo& device) {
+  if (device.device.is_cuda()) {
+    const Precision precision =
+        resolve_precision({.use_amp = dtype != Dtype::float32, .dtype = dtype, .amp_mode = AmpMode::autocast}, device);
+    apply_precision(precision, /*deterministic=*/false);
+    return precision.compute_type();
+  }
+  const bool is_end_to_end =
+      of_run.use_amp && of_run.dtype == Dtype::bfloat16 && of_run.amp_mode == AmpMode::end_to_end;
+  if (dtype == Dtype::automatic) dtype = is_end_to_end ? Dtype::bfloat16 : Dtype::float32;
+  return dtype == Dtype::bfloat16 ? at::kBFloat16 : dtype == Dtype::float16 ? at::kHalf : at::kFloat;
+}
+
+std::unique_ptr<GPT> make_model(const StoredModel& stored, at::Device device, at::ScalarType type) {
+  if (device.is_cuda() || type == at::kFloat) return std::make_unique<GPT>(stored.config, device, stored.weights);
+  auto model = std::make_unique<GPT>(stored.config, device, stored.weights,
+                                     ParameterTypes{.compute = type, .has_master = false});
+  model->set_operators(ops::narrow_weight_operators(model->parameters()));
+  return model;
+}
+
+// The model's own, or the one that was named for a model that has none.
+std::unique_ptr<Tokenizer> tokenizer_for(const StoredModel& stored, const ModelOptions& options) {
+  const std::string &path = options.checkpoint, &spec = options.tokenizer;
+  if (!stored.tokenizer.empty()) {
+    if (spec.empty()) return tokenizer_from_json(stored.tokenizer, path);
+    throw Error(ExitCode::config, fmt::format("{} has its own tokenizer: leave out --tokenizer {}", path, spec));
+  }
+  if (spec.empty()) {
+    throw Error(
+        ExitCode::checkpoint,
+        fmt::format("{} has no tokenizer, {}: name the one that made its token ids with --tokenizer (byte, gpt2 "
+                    "or a tokenizer file)",
+                    path, stored.why_no_tokenizer));
+  }
+  if (spec == "char" || trained_vocabulary(spec)) {
+    throw Error(ExitCode::config,
+                fmt::format("--tokenizer {}: it is learned from a text: name byte, gpt2 or a tokenizer file", spec));
+  }
+  auto tokenizer = make_tokenizer(spec, {});
+  const int64_t most = *stored.config.vocab_size;
+  if (tokenizer->vocab_size() <= most) return tokenizer;
+  throw Error(ExitCode::config, fmt::format("--tokenizer {} has {}, and the model of {} only {}: name another one",
+                                            spec, plural(tokenizer->vocab_size(), "token"), path, with_commas(most)));
+}
+
+// The folder in models/ whose last checkpoint is the newest; empty where there is none.
+std::string newest_run() {
+  namespace fs = std::filesystem;
+  std::string newest;
+  fs::file_time_type newest_time = fs::file_time_type::min();
+  std::error_code error;
+  for (fs::directory_iterator entry(config::kRunsFolder, error), end; !error && entry != end; entry.increment(error)) {
+    std::error_code missing;
+    if (!entry->is_directory(missing)) continue;
+    const fs::file_time_type time = fs::last_write_time(checkpoint_file(entry->path().string()), missing);
+    if (!missing && time > newest_time) newest = entry->path().string(), newest_time = time;
+  }
+  return newest;
+}
+
+void require_model(const std::string& path) {
+  if (path.empty()) {
+    throw Error(ExitCode::checkpoint,
+                fmt::format("there is no run in {}/; train one with gpt-train, or name a checkpoint with --checkpoint",
+                            config::kRunsFolder));
+  }
+  std::error_code error;
+  if (std::filesystem::exists(path, error) || error) return;
+  throw Error(ExitCode::checkpoint,
+              path + ": no such checkpoint; train one with gpt-train, or name one with --checkpoint");
+}
+
+}  // namespace
+
+std::vector<config::Option> options(ModelOptions& o, const std::string& threads) {
+  return {
+      {.name = "checkpoint",
+       .target = &o.checkpoint,
+       .help = "a checkpoint file, the folder of a run (its last one) or a model of Hugging Face's; by default the "
+               "newest run in models/",
+       .is_path = true},
+      {.name = "tokenizer",
+       .target = &o.tokenizer,
+       .help = "for a model that comes without one, as after a run on token ids: byte, gpt2 or a tokenizer file",
+       .is_path = true},
+      {.name = "device", .target = &o.device, .help = "auto, cpu, cuda or cuda:N"},
+      {.name = "dtype",
+       .target = config::choice(o.dtype, {{"auto", Dtype::automatic},
+                                          {"float32", Dtype::float32},
+                                          {"bfloat16", Dtype::bfloat16},
+                                          {"float16", Dtype::float16}}),
+       .help =
+           "the type of the weights on a CPU (auto = bfloat16 where the run computed end to end in it, otherwise float32), "
+           "or what a GPU computes in (auto = bfloat16 or float16)"},
+      {.name = "threads", .target = &o.threads, .help = threads, .min = 0, .max = 1024}};
+}
+
+std::string find_model(const std::string& named) {
+  if (named.empty()) return checkpoint_file(newest_run());
+  return exchange::is_hugging_face(named) ? named : checkpoint_file(named);
+}
+
+LoadedModel load_model(const ModelOptions& options) {
+  const process::LeaveAtFirstSignal loading;
+  const std::string& path = options.checkpoint;
+  require_model(path);
+  const DeviceChoice choice = select_device(options.device);
+  const DeviceInfo device = describe_device(choice.device);
+
+  const bool is_foreign = exchange::is_hugging_face(path);
+  const StoredModel stored = is_foreign ? read_hugging_face_model(path) : read_checkpoint_model(path);
+  LoadedModel loaded;
+  loaded.device_name = device.name;
+  loaded.weight_type = choose_type(options.dtype, stored.precision, device);
+  loaded.compute_type = choice.device.is_cuda() ? loaded.weight_type : at::kFloat;
+  loaded.tokenizer = tokenizer_for(stored, options);
+  loaded.start = stored.start;
+  loaded.model = make_model(stored, choice.device, loaded.weight_type);
+  use_cpu_allocator();
+  log::info(fmt::format("Loaded {}: {} parameters {}, {} tokenizer with {}", path,
+                        format_count(static_cast<double>(loaded.model->parameters().count())), stored.origin,
+                        loaded.tokenizer->name(), plural(loaded.tokenizer->vocab_size(), "token")));
+  return loaded;
+}
+
+void announce_device(const LoadedModel& loaded, const std::string& threads) {
+  const std::string_view type = name_of(loaded.weight_type);
+  log::info(loaded.model->device().is_cuda()
+                ? fmt::format("Using GPU: {}, {}", loaded.device_name, type)
+                : fmt::format("Using CPU: {}, {} weights, {}", loaded.device_name, type, threads));
+}
+
+}  // namespace gpt
