@@ -18,6 +18,8 @@
 #include "gpt/evaluate/evaluate.h"
 #include "gpt/evaluate/report.h"
 #include "gpt/evaluate/results_file.h"
+#include "gpt/evaluate/task_source.h"
+#include "gpt/evaluate/text_source.h"
 
 namespace gpt::evaluate {
 namespace {

@@ -18,17 +18,22 @@ constexpr const char* kEvalExamples = R"(  gpt-eval --checkpoint models/mine --d
 
 constexpr const char* kEvalEnding = R"(Tasks
   A file has one JSON object a line, as the task's authors publish it or Hugging Face's datasets writes it. Prompts and metrics are those of lm-evaluation-harness 0.4.13 without examples in the prompt.
-  hellaswag                    ctx_a, ctx_b (or ctx), activity_label, endings, label
-  arc, arc_easy, arc_challenge question, choices {text, label}, answerKey
-  piqa                         goal, sol1, sol2, label
-  lambada, lambada_openai      text, whose last word is to be found
-  wikitext                     page
+
+  hellaswag             ctx_a and ctx_b, or ctx; activity_label, endings, label
+  arc, arc_easy,        question, choices {text, label}, answerKey
+    arc_challenge
+  piqa                  goal, sol1, sol2, label
+  lambada,              text, whose last word is to be found
+    lambada_openai
+  wikitext              page
 
 Metrics
-  acc, acc_norm, acc_bytes     share of right answers, by log-likelihood, and by log-likelihood per character and per byte of the answer
-  perplexity                   of lambada per ending, of a text per token
-  loss, bits_per_byte          mean loss of a token in nats, and of a byte of the text in bits
-  byte_perplexity, word_perplexity
+  acc                   share of the examples whose right answer is the most
+                        probable one
+  acc_norm, acc_bytes   the same, per character and per byte of the answer
+  loss                  of a token, in nats
+  perplexity            of a text per token, of lambada per last word
+  bits_per_byte, byte_perplexity, word_perplexity
 
 Exit status
   0 done, 2 wrong usage, 3 input that cannot be read, 4 a checkpoint that cannot be read, 5 logits that are not finite, 7 out of memory, 8 output that cannot be written; 130, 143 or 129 after Ctrl-C, SIGTERM or SIGHUP. What has been computed until then is in --output, and the same command goes on from there.
@@ -104,7 +109,8 @@ std::optional<EvalOptions> parse_eval_options(int argc, const char* const* argv)
            "Measures how well a trained model does, on texts and on tasks. The results go to standard output.",
        .usage = "[--checkpoint CHECKPOINT] --data TEXT ... --tasks NAME:FILE ... [--FLAG VALUE ...]",
        .sections = rows,
-       .guide = {.first = {"checkpoint", "data", "tasks"}, .examples = kEvalExamples, .ending = kEvalEnding}},
+       .guide = {.first = {"checkpoint", "data", "tasks"}, .examples = kEvalExamples, .ending = kEvalEnding},
+       .flag_for = [](const std::string& path) { return path.ends_with(".pt") ? "--checkpoint" : "--data"; }},
       argc, argv);
   if (!arguments) return std::nullopt;
   config::apply_settings(arguments->settings, config::rows_of(rows));

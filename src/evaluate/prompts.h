@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "fields.h"
-#include "gpt/evaluate/tasks.h"
+#include "gpt/evaluate/task.h"
 
 namespace gpt::evaluate {
 

@@ -1,4 +1,6 @@
-// The documents of --data, window by window. However long one is, only a part of it is in memory.
+// However long a document is, only a part of it is in memory.
+#include "gpt/evaluate/text_source.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -7,7 +9,6 @@
 #include "gpt/core/error.h"
 #include "gpt/core/utf8.h"
 #include "gpt/evaluate/python_text.h"
-#include "gpt/evaluate/tasks.h"
 #include "gpt/prepare/documents.h"
 #include "gpt/tokenizer/text_error.h"
 

@@ -8,7 +8,8 @@
 #include "evaluate/fixture_model.h"
 #include "gpt/evaluate/evaluate.h"
 #include "gpt/evaluate/metrics.h"
-#include "gpt/evaluate/tasks.h"
+#include "gpt/evaluate/task_source.h"
+#include "gpt/evaluate/text_source.h"
 
 namespace gpt::evaluate {
 namespace {
@@ -30,8 +31,9 @@ class HarnessTest : public testing::Test {
       if (!theirs.contains(metric.name)) continue;
       const double expected = theirs[metric.name];
       EXPECT_NEAR(metric.value, expected, tolerance * std::max(1.0, expected)) << metric.name;
-      if (theirs.contains(metric.name + "_stderr"))
+      if (theirs.contains(metric.name + "_stderr")) {
         EXPECT_NEAR(metric.standard_error.value(), theirs[metric.name + "_stderr"].get<double>(), 1e-12) << metric.name;
+      }
       ++compared;
     }
     EXPECT_GE(compared, 2);
@@ -74,7 +76,7 @@ TEST_F(HarnessTest, LastWordsAreFoundAlike) {
   for (size_t i = 0; i < ours.size(); ++i)
     EXPECT_NEAR(ours[i].log_likelihoods[0], theirs["log_likelihoods"][i][0].get<double>(), kTolerance) << i;
   const double acc = theirs["acc"];
-  EXPECT_TRUE(acc > 0.1 && acc < 0.9) << "the fixture tells right from wrong";
+  EXPECT_TRUE(acc > 0.1 && acc < 0.95) << "the fixture tells right from wrong";
   compare(metrics_of(source->form(), ours, encoding_.window), theirs, kTolerance);
 }
 

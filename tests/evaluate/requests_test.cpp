@@ -49,7 +49,7 @@ TEST_F(EncodePairTest, NothingComesAfterTheTokenThatBeginsATextElseAfterTheOneTh
   const auto bytes = make_tokenizer("byte", {});
   EXPECT_ERROR(encode_pair(Encoding(*bytes, 16), "", "a"), ExitCode::data, "no token that begins or ends a text");
   const auto both = exchange::tokenizer_from_hugging_face(
-      R"({"added_tokens": [{"id": 2, "content": "</s>", "single_word": false, "lstrip": false, "rstrip": false,
+      R"({"version": "1.0", "added_tokens": [{"id": 2, "content": "</s>", "single_word": false, "lstrip": false, "rstrip": false,
           "normalized": false, "special": true}, {"id": 3, "content": "<s>", "single_word": false, "lstrip": false,
           "rstrip": false, "normalized": false, "special": true}],
           "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "use_regex": true},

@@ -11,7 +11,7 @@
 #include "evaluate/fixture_model.h"
 #include "gpt/evaluate/evaluate.h"
 #include "gpt/evaluate/metrics.h"
-#include "gpt/evaluate/tasks.h"
+#include "gpt/evaluate/task_source.h"
 #include "support/expect_error.h"
 
 namespace gpt::evaluate {
@@ -115,7 +115,7 @@ TEST_F(ResultsFileTest, AnEvaluationThatWasStoppedGoesOnToTheSameEnd) {
   for (const std::string name : {"hellaswag", "lambada", "wikitext"}) {
     const Task task = parse_task(name + ":" + test::eval_fixture(name + ".jsonl"));
     const auto run = [&](EvaluationOptions options) {
-      return evaluate(scorer, *open_task(task, encoding, 64), options);
+      return evaluate(scorer, *open_task(task, encoding, 16), options);
     };
     const Evaluation whole = run({});
     Evaluation evaluation{.outcomes = {}, .is_complete = false};

@@ -12,6 +12,7 @@
 
 #include "evaluate/fixture_model.h"
 #include "gpt/ops/narrow_weights.h"
+#include "support/device_cases.h"
 #include "support/expect_error.h"
 
 namespace gpt::evaluate {
@@ -61,14 +62,20 @@ class ScorerTest : public testing::Test {
 // Of sums of at most 40 log-probabilities of about 6, in float32: 40 * 6 * 2^-24 each, and as much again for the logits.
 constexpr double kSumTolerance = 40 * 6 * 6e-8 * 4;
 
-TEST_F(ScorerTest, ScoresAreThoseOfTheLogitsWhateverTheBatches) {
+class ScorerOnDevicesTest : public ScorerTest, public testing::WithParamInterface<DeviceCase> {};
+
+TEST_P(ScorerOnDevicesTest, ScoresAreThoseOfTheLogitsWhateverTheBatches) {
+  GPT_SKIP_WITHOUT(GetParam());
+  GPT model(fixture_.stored.model, GetParam().device, fixture_.model.parameters().values());
   for (const int64_t batch_size : {0, 1, 7}) {
-    const std::vector<Score> scores = Scorer(fixture_.model, at::kFloat, batch_size).score(pointers(), never);
+    const std::vector<Score> scores = Scorer(model, at::kFloat, batch_size).score(pointers(), never);
     ASSERT_EQ(scores.size(), requests_.size());
     for (size_t i = 0; i < scores.size(); ++i)
       EXPECT_NEAR(scores[i].log_likelihood, expected(requests_[i]).log_likelihood, kSumTolerance) << i;
   }
 }
+
+INSTANTIATE_ON_DEVICES(ScorerOnDevicesTest);
 
 TEST_F(ScorerTest, GreedyIsWhatTheModelWouldWrite) {
   // Each request goes on as the model would, but every other one errs in its first scored token.

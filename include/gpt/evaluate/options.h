@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "gpt/evaluate/tasks.h"
+#include "gpt/evaluate/task.h"
 #include "gpt/generate/loaded_model.h"
 
 namespace gpt::evaluate {

@@ -1,4 +1,4 @@
-#include "gpt/evaluate/tasks.h"
+#include "gpt/evaluate/task_source.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "gpt/core/error.h"
-#include "gpt/core/home.h"
 #include "gpt/core/printable.h"
 #include "gpt/evaluate/python_text.h"
 #include "json_lines.h"
@@ -15,13 +14,7 @@
 namespace gpt::evaluate {
 namespace {
 
-constexpr std::pair<std::string_view, TaskKind> kTasks[] = {
-    {"hellaswag", TaskKind::hellaswag}, {"arc_easy", TaskKind::arc},
-    {"arc_challenge", TaskKind::arc},   {"arc", TaskKind::arc},
-    {"piqa", TaskKind::piqa},           {"lambada_openai", TaskKind::lambada},
-    {"lambada", TaskKind::lambada},     {"wikitext", TaskKind::wikitext}};
-
-// What a task that reads lines has in common: `make` turns one into examples' requests and says where a fault is.
+// What tasks have in common: the lines of their file, and errors that say in which of them a fault is.
 class LineSource : public ExampleSource {
  public:
   LineSource(const Task& task, const Encoding& encoding) : task_(task), encoding_(encoding), lines_(task.file) {}
@@ -132,16 +125,6 @@ class Pages final : public LineSource {
 };
 
 }  // namespace
-
-Task parse_task(std::string_view text) {
-  std::string known;
-  for (const auto& [name, kind] : kTasks) {
-    if (text.starts_with(name) && text.size() > name.size() + 1 && text[name.size()] == ':')
-      return {std::string(name), kind, expand_home(std::string(text.substr(name.size() + 1)))};
-    known += (known.empty() ? "" : ", ") + std::string(name);
-  }
-  throw Error(ExitCode::config, fmt::format("--tasks {}: write NAME:FILE, where NAME is one of {}", text, known));
-}
 
 std::unique_ptr<ExampleSource> open_task(const Task& task, const Encoding& encoding, int64_t stride) {
   if (task.kind == TaskKind::wikitext) return std::make_unique<Pages>(task, encoding, stride);

@@ -1,4 +1,4 @@
-#include "gpt/evaluate/tasks.h"
+#include "gpt/evaluate/task_source.h"
 
 #include <gtest/gtest.h>
 
@@ -7,6 +7,7 @@
 #include "core/scratch_folder.h"
 #include "evaluate/fixture_model.h"
 #include "evaluate/prompts.h"
+#include "gpt/evaluate/text_source.h"
 #include "support/expect_error.h"
 
 namespace gpt::evaluate {
@@ -125,7 +126,8 @@ TEST_F(TasksTest, ATextIsWhatItsFilesHold) {
   const std::string text = "The fox walks around the fence.\r\nIt sings a song until the evening.\n";
   const std::vector<Example> plain = read_text("a.txt", text, encoding);
   int64_t scored = 0;
-  for (const Example& example : plain) scored += example.requests[0].scored, EXPECT_EQ(example.document, 0);
+  for (const Example& example : plain) scored += example.requests[0].scored;
+  EXPECT_EQ(plain.back().document, 0);
   const std::string read = "The fox walks around the fence.\nIt sings a song until the evening.\n";
   EXPECT_EQ(scored, std::ssize(tokenizer_->encode(read)));
   EXPECT_EQ(plain.back().bytes, std::ssize(read));
@@ -135,7 +137,8 @@ TEST_F(TasksTest, ATextIsWhatItsFilesHold) {
       read_text("b.jsonl", "{\"text\": \"one\"}\n{\"text\": \"\"}\n{\"text\": \"two three\"}\n", encoding);
   EXPECT_EQ(lines.back().document, 1);
   EXPECT_EQ(lines.back().words, 2);
-  EXPECT_ERROR(read_text("empty.txt", "", encoding), ExitCode::data, "empty.txt: there is no text in it");
+  EXPECT_ERROR(read_text("empty.txt", "", encoding), ExitCode::data, "empty.txt: it is empty");
+  EXPECT_ERROR(read_text("blank.jsonl", "\n\n", encoding), ExitCode::data, "blank.jsonl: there is no text in it");
 }
 
 TEST_F(TasksTest, WithoutAPrefixTheFirstTokenIsOnlyContext) {
