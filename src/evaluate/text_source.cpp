@@ -45,8 +45,8 @@ class TextSource final : public ExampleSource {
  private:
   Example example_of(Request request) {
     Example example{.requests = {std::move(request)}, .document = document_};
-    waiting_ -= example.requests[0].scored;
-    if (is_whole_ && waiting_ == 0) example.bytes = bytes_, example.words = words_.words();
+    waiting_ -= example.requests[0].scored;  // nothing is left with the last window alone
+    if (waiting_ == 0) example.bytes = bytes_, example.words = words_.words();
     return example;
   }
 
@@ -61,8 +61,7 @@ class TextSource final : public ExampleSource {
     add(ids);
     bytes_ += std::ssize(piece->text);
     words_.add(piece->text);
-    is_whole_ = piece->last;
-    if (is_whole_) windows_.end();
+    if (piece->last) windows_.end();
     return true;
   }
 
@@ -98,7 +97,6 @@ class TextSource final : public ExampleSource {
   int64_t waiting_ = 0;  // tokens that are still to be predicted
   WordCount words_;
   bool has_context_ = false;  // for the next token
-  bool is_whole_ = false;     // all of the document has been read
 };
 
 }  // namespace

@@ -74,6 +74,10 @@ struct Sizes {
   int64_t tokens, window, stride;
 };
 
+void PrintTo(const Sizes& sizes, std::ostream* out) {
+  *out << sizes.tokens << " tokens, windows of " << sizes.window << ", stride " << sizes.stride;
+}
+
 class RollingWindowsTest : public testing::TestWithParam<Sizes> {};
 
 // Ids that are their positions, so that a window says what it holds; the prefix is -1.

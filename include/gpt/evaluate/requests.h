@@ -45,7 +45,7 @@ class RollingWindows {
   void begin(std::optional<int32_t> prefix);  // a text; without a prefix its first token is not predicted
   void add(std::span<const int32_t> ids);
   void end() { is_ended_ = true; }
-  std::optional<Request> next();  // nothing until more is added, and at the end of the text
+  std::optional<Request> next();  // nothing until more is added, and at the end; the last one comes only after end()
 
  private:
   const int64_t window_, stride_;
