@@ -94,9 +94,12 @@ TEST_F(ScorerTest, GreedyIsWhatTheModelWouldWrite) {
   for (size_t i = 0; i < scores.size(); ++i) EXPECT_EQ(scores[i].is_greedy, i % 2 == 0) << i;
 }
 
-TEST_F(ScorerTest, EqualRequestsAreEquallyProbable) {
-  for (size_t i = 1; i < requests_.size(); i += 3) requests_[i] = requests_[0];
-  const std::vector<Score> scores = Scorer(fixture_.model, at::kFloat, 2).score(pointers(), never);
+TEST_F(ScorerTest, EqualRequestsAreComputedOnce) {
+  for (size_t i = 1; i < requests_.size(); i += 3) requests_[i] = requests_[0];  // 10 of 30
+  int batches = 0;
+  const std::vector<Score> scores =
+      Scorer(fixture_.model, at::kFloat, 1).score(pointers(), [&] { return ++batches == 0; });
+  EXPECT_EQ(batches, 20);
   for (size_t i = 1; i < requests_.size(); i += 3) EXPECT_EQ(scores[i].log_likelihood, scores[0].log_likelihood);
 }
 
