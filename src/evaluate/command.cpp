@@ -47,24 +47,32 @@ Windows windows_of(const EvalOptions& options, int64_t block_size) {
 // How far one input is: as a status line at a terminal, and every half a minute elsewhere.
 class Progress {
  public:
-  explicit Progress(std::string name) : name_(std::move(name)) {}
+  Progress(std::string name, const ExampleSource& source) : name_(std::move(name)), source_(source) {}
   ~Progress() { log::status(""); }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  void operator()(int64_t outcomes, Form form) {
+  void operator()(int64_t outcomes) {
     const auto now = Clock::now();
-    const std::string line = fmt::format("{}: {}", name_, plural(outcomes, form == Form::text ? "window" : "example"));
-    if (log::is_terminal()) return log::status(line);
-    if (now < next_) return;
+    const double share = source_.share();
+    if (begin_share_ < 0) begin_share_ = share, begin_ = now;  // what was known already took no time
+    if (!log::is_terminal() && now < next_) return;
     next_ = now + std::chrono::seconds(30);
-    log::info(line);
+    std::string line =
+        fmt::format("{}: {}", name_, plural(outcomes, source_.form() == Form::text ? "window" : "example"));
+    if (share > 0) line += fmt::format(", {:.0f}%", 100 * share);
+    const double seconds = std::chrono::duration<double>(now - begin_).count();
+    if (seconds > 2 && share > begin_share_)
+      line += fmt::format(", about {} left", format_duration(seconds * (1 - share) / (share - begin_share_)));
+    log::is_terminal() ? log::status(line) : log::info(line);
   }
 
  private:
   using Clock = std::chrono::steady_clock;
   const std::string name_;
-  Clock::time_point next_ = Clock::now() + std::chrono::seconds(30);
+  const ExampleSource& source_;
+  Clock::time_point begin_, next_ = Clock::now() + std::chrono::seconds(30);
+  double begin_share_ = -1;
 };
 
 class Evaluations {
@@ -74,8 +82,8 @@ class Evaluations {
         windows_(windows_of(options, loaded.model->config().block_size)),
         encoding_(*loaded.tokenizer, windows_.window),
         scorer_(*loaded.model, loaded.compute_type, options.batch_size),
-        facts_{options.model.checkpoint, hash_of(*loaded.model), std::string(name_of(loaded.weight_type)),
-               loaded.device_name, loaded.model->parameters().count()} {
+        facts_{options.model.checkpoint, options.json || !options.output.empty() ? hash_of(*loaded.model) : "",
+               std::string(name_of(loaded.weight_type)), loaded.device_name, loaded.model->parameters().count()} {
     if (!options.output.empty()) {
       results_ =
           std::make_unique<ResultsFile>(options.output,
@@ -106,10 +114,10 @@ class Evaluations {
  private:
   // False where a signal has stopped it.
   bool evaluate_input(TaskResult& result, ExampleSource& source) {
-    Progress progress(result.name);
+    Progress progress(result.name, source);
     EvaluationOptions how{.limit = options_.limit};
     how.stop = [&](int64_t outcomes) {
-      progress(outcomes, result.form);
+      progress(outcomes);
       return process::stop_signal() != 0;
     };
     if (results_) {

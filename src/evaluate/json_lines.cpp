@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -13,6 +14,7 @@ namespace gpt::evaluate {
 namespace {
 
 constexpr SizeLimit kTaskFile{"a file of a task", uint64_t{1} << 30};
+constexpr int kDeepest = 16;  // a value that is shown in a message is written by recursion
 
 std::string text_of(const std::string& path) {
   std::string text = read_file(path, ExitCode::data, kTaskFile);
@@ -31,11 +33,19 @@ std::optional<nlohmann::json> JsonLines::next() {
     begin_ = end + 1;
     ++line_;
     if (line.find_first_not_of(" \t\r") == line.npos) continue;
-    nlohmann::json object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const auto is_flat = [this](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
+      if (depth > kDeepest) fail(place(), "it is nested too deep");
+      return true;
+    };
+    nlohmann::json object = nlohmann::json::parse(line, is_flat, /*allow_exceptions=*/false);
     if (object.is_discarded()) fail(place(), "it is not JSON; each line of the file must be one JSON object");
     return object;
   }
   return std::nullopt;
+}
+
+double JsonLines::share() const {
+  return static_cast<double>(std::min(begin_, text_.size())) / static_cast<double>(std::max<size_t>(1, text_.size()));
 }
 
 std::string JsonLines::place() const { return fmt::format("{}: line {}", path_, line_); }

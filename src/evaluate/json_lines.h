@@ -14,6 +14,7 @@ class JsonLines {
   // The next one that is not empty; nothing at the end. Throws gpt::Error(data) with the place of one that is not JSON.
   std::optional<nlohmann::json> next();
   std::string place() const;  // "FILE: line 3", of the one that came last
+  double share() const;       // of the file that has been read, from 0 to 1
 
  private:
   const std::string path_, text_;

@@ -18,6 +18,7 @@ namespace {
 class LineSource : public ExampleSource {
  public:
   LineSource(const Task& task, const Encoding& encoding) : task_(task), encoding_(encoding), lines_(task.file) {}
+  double share() const override { return lines_.share(); }
 
  protected:
   std::optional<nlohmann::json> next_line() {

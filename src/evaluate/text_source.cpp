@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "gpt/core/error.h"
@@ -34,6 +35,11 @@ class TextSource final : public ExampleSource {
                    }),
         windows_(encoding.window, stride) {}
   Form form() const override { return Form::text; }
+  double share() const override {
+    const double of_piece =
+        1 - static_cast<double>(waiting_) / static_cast<double>(std::max<int64_t>(1, piece_tokens_));
+    return share_before_ + (documents_.share() - share_before_) * of_piece;
+  }
 
   std::optional<Example> next() override {
     for (;;) {
@@ -51,6 +57,7 @@ class TextSource final : public ExampleSource {
   }
 
   bool read_piece() {
+    share_before_ = documents_.share();
     const std::optional<Documents::Piece> piece = documents_.next();
     if (!piece) {
       if (document_ < 0) fail(fmt::format("{}", fmt::join(inputs_, " ")), "there is no text in it");
@@ -62,6 +69,7 @@ class TextSource final : public ExampleSource {
     bytes_ += std::ssize(piece->text);
     words_.add(piece->text);
     if (piece->last) windows_.end();
+    piece_tokens_ = waiting_;
     return true;
   }
 
@@ -93,8 +101,10 @@ class TextSource final : public ExampleSource {
   Documents documents_;
   RollingWindows windows_;
   int64_t document_ = -1;
-  int64_t bytes_ = 0;    // of the document, those of a token that is not predicted left out
-  int64_t waiting_ = 0;  // tokens that are still to be predicted
+  int64_t bytes_ = 0;         // of the document, those of a token that is not predicted left out
+  int64_t waiting_ = 0;       // tokens that are still to be predicted
+  int64_t piece_tokens_ = 0;  // those when the last piece had come
+  double share_before_ = 0;   // of the input, before that piece
   WordCount words_;
   bool has_context_ = false;  // for the next token
 };

@@ -1,7 +1,6 @@
 #include "gpt/prepare/documents.h"
 
-#include <fmt/format.h>
-
+#include <algorithm>
 #include <utility>
 
 #include "document_reader.h"
@@ -21,6 +20,15 @@ std::vector<Source> named_sources(const std::vector<std::string>& inputs) {
   return std::move(list.sources);
 }
 
+double known_bytes(const std::vector<Source>& sources) {
+  double bytes = 0;
+  for (const Source& source : sources) {
+    if (source.stream) return 0;
+    bytes += static_cast<double>(source.bytes);
+  }
+  return bytes;
+}
+
 void stop_waiting() {
   if (process::stop_signal() != 0) throw Error(ExitCode::interrupted, "interrupted while reading");
 }
@@ -29,6 +37,7 @@ void stop_waiting() {
 
 struct Documents::Reading {
   DocumentReader reader;
+  double bytes;  // of the whole input; 0: not known
   Chunk chunk = {};
   size_t next = 0;           // part of the chunk
   size_t begin = 0;          // of the part that came last, in the chunk's text
@@ -36,10 +45,14 @@ struct Documents::Reading {
 };
 
 Documents::Documents(const std::vector<std::string>& inputs, const std::string& text_field,
-                     std::function<size_t(std::string_view)> last_cut)
-    : reading_(
-          new Reading{.reader{named_sources(inputs),
-                              {.last_cut = std::move(last_cut), .text_field = text_field, .waiting = stop_waiting}}}) {}
+                     std::function<size_t(std::string_view)> last_cut) {
+  std::vector<Source> sources = named_sources(inputs);
+  const double bytes = known_bytes(sources);
+  reading_.reset(
+      new Reading{.reader{std::move(sources),
+                          {.last_cut = std::move(last_cut), .text_field = text_field, .waiting = stop_waiting}},
+                  .bytes = bytes});
+}
 
 Documents::~Documents() = default;
 
@@ -61,6 +74,14 @@ std::optional<Documents::Piece> Documents::next() {
 
 std::string Documents::place(size_t offset) const {
   return reading_->reader.place(reading_->chunk, reading_->begin + offset);
+}
+
+double Documents::share() const {
+  const Reading& r = *reading_;
+  if (r.bytes == 0) return 0;
+  const size_t end = r.next == 0 ? 0 : r.chunk.parts[r.next - 1].end;
+  const double waiting = static_cast<double>(r.chunk.text.size() - end);  // of packed text this is too much
+  return std::clamp((static_cast<double>(r.reader.consumed()) - waiting) / r.bytes, 0.0, 1.0);
 }
 
 }  // namespace gpt

@@ -91,6 +91,7 @@ TEST_F(TasksTest, FaultsSayWhereTheyAre) {
   refused("piqa", "", "piqa.jsonl: it is empty");
   refused("piqa", "\n \n", "piqa.jsonl: it is empty");
   refused("piqa", std::string(kPiqa) + "\n\n{\"goal\": \n", "piqa.jsonl: line 3: it is not JSON");
+  refused("piqa", "{\"label\": " + std::string(100000, '['), "piqa.jsonl: line 1: it is nested too deep");
   refused("piqa", "[1]", "piqa.jsonl: line 1: it is no JSON object");
   refused("piqa", R"({"goal": "g", "sol1": "a", "sol2": "b", "label": 2})",
           "line 1: label is 2; there are 2 answers, which are numbered from 0");

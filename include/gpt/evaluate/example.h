@@ -59,6 +59,7 @@ class ExampleSource {
   virtual Form form() const = 0;
   // Nothing at the end. Throws gpt::Error(data), beginning with the place in the input.
   virtual std::optional<Example> next() = 0;
+  virtual double share() const = 0;  // of the input that has been read, up to 1; 0 where that is not known
 };
 
 }  // namespace gpt::evaluate

@@ -31,6 +31,7 @@ class Documents {
 
   // "FILE: line 3: byte 5": where byte `offset` of the piece that came last is in the input.
   std::string place(size_t offset) const;
+  double share() const;  // of the input that has come, about; 0 where a pipe is part of it
 
  private:
   struct Reading;
