@@ -56,8 +56,8 @@ class Progress {
     const auto now = Clock::now();
     const double share = source_.share();
     if (begin_share_ < 0) begin_share_ = share, begin_ = now;  // what was known already took no time
-    if (!log::is_terminal() && now < next_) return;
-    next_ = now + std::chrono::seconds(30);
+    if (now < next_) return;
+    next_ = now + std::chrono::milliseconds(log::is_terminal() ? 100 : 30'000);
     std::string line =
         fmt::format("{}: {}", name_, plural(outcomes, source_.form() == Form::text ? "window" : "example"));
     if (share > 0) line += fmt::format(", {:.0f}%", 100 * share);
@@ -71,7 +71,7 @@ class Progress {
   using Clock = std::chrono::steady_clock;
   const std::string name_;
   const ExampleSource& source_;
-  Clock::time_point begin_, next_ = Clock::now() + std::chrono::seconds(30);
+  Clock::time_point begin_, next_ = Clock::now() + std::chrono::seconds(log::is_terminal() ? 1 : 30);
   double begin_share_ = -1;
 };
 

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "gpt/core/format.h"
@@ -27,12 +26,10 @@ struct Totals {
   }
 };
 
-// Four digits after the point, or where they are too many or too few, as perplexities are written.
-std::string number(double value) {
-  return std::abs(value) < 1000 ? fmt::format("{:.4f}", value) : format_perplexity(value);
-}
-
 std::string row(const Metric& metric) {
+  // Four digits after the point, or for the large perplexities as many as they are written with.
+  const bool is_large = metric.value >= 1000;
+  const auto number = [&](double value) { return is_large ? format_perplexity(value) : fmt::format("{:.4f}", value); };
   std::string line = fmt::format("  {:<16} {:>10}", metric.name, number(metric.value));
   if (metric.standard_error) line += fmt::format(" ± {:<10}", number(*metric.standard_error));
   if (metric.interval)

@@ -123,26 +123,34 @@ TEST(TokenizerJson, IsCheckedWhenRead) {
   refused(R"({"type":"char","characters":["é","é"]})", "characters[1] repeats 'é'");
 }
 
-TEST(MakeTokenizer, KnowsTheEndOfTextByItsUsualNames) {
+// A small BPE tokenizer with these special tokens.
+std::unique_ptr<Tokenizer> with_specials(const std::vector<std::string>& names) {
   nlohmann::json file = nlohmann::json::parse(make_tokenizer("bpe:300", "the theme of the thesis")->to_json());
-  const auto end_of_text = [&](const std::vector<std::string>& names) {
-    nlohmann::json changed = file;
-    changed["added_tokens"].clear();
-    changed["model"]["vocab"].erase("<|endoftext|>");
-    for (size_t i = 0; i < names.size(); ++i) {
-      const int64_t id = i == 0 ? 0 : std::ssize(file["model"]["vocab"]) + static_cast<int64_t>(i) - 1;
-      changed["added_tokens"].push_back({{"id", id},
-                                         {"content", names[i]},
-                                         {"special", true},
-                                         {"normalized", false},
-                                         {"single_word", false},
-                                         {"lstrip", false},
-                                         {"rstrip", false}});
-    }
-    const auto tokenizer = tokenizer_from_json(changed.dump(), "changed");
-    for (const SpecialToken& special : tokenizer->special_tokens())
-      if (special.id == tokenizer->end_of_text()) return special.text;
-    return std::string();
+  const int64_t tokens = std::ssize(file["model"]["vocab"]);
+  file["added_tokens"].clear();
+  file["model"]["vocab"].erase("<|endoftext|>");
+  for (size_t i = 0; i < names.size(); ++i) {
+    file["added_tokens"].push_back({{"id", i == 0 ? 0 : tokens + static_cast<int64_t>(i) - 1},
+                                    {"content", names[i]},
+                                    {"special", true},
+                                    {"normalized", false},
+                                    {"single_word", false},
+                                    {"lstrip", false},
+                                    {"rstrip", false}});
+  }
+  return tokenizer_from_json(file.dump(), "changed");
+}
+
+std::string text_of(const Tokenizer& tokenizer, std::optional<int32_t> id) {
+  for (const SpecialToken& special : tokenizer.special_tokens())
+    if (special.id == id) return special.text;
+  return "";
+}
+
+TEST(MakeTokenizer, KnowsTheEndOfTextByItsUsualNames) {
+  const auto end_of_text = [](const std::vector<std::string>& names) {
+    const auto tokenizer = with_specials(names);
+    return text_of(*tokenizer, tokenizer->end_of_text());
   };
   for (const char* name : {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eos|>", "[EOS]", "<EOS>",
                            "<|im_end|>", "<|eot_id|>", "<eod>", "[SEP]", "<\uff5cend\u2581of\u2581sentence\uff5c>"})
@@ -151,6 +159,17 @@ TEST(MakeTokenizer, KnowsTheEndOfTextByItsUsualNames) {
     EXPECT_EQ(end_of_text({name}), "");
   EXPECT_EQ(end_of_text({"<s>", "<pad>", "</s>"}), "</s>");
   EXPECT_EQ(end_of_text({"<|im_end|>", "<|endoftext|>"}), "<|endoftext|>");
+}
+
+TEST(MakeTokenizer, KnowsTheBeginOfTextByItsUsualNames) {
+  const auto begin_of_text = [](const std::vector<std::string>& names) {
+    const auto tokenizer = with_specials(names);
+    return text_of(*tokenizer, tokenizer->begin_of_text());
+  };
+  for (const char* name : {"<|begin_of_text|>", "<s>", "<bos>", "[BOS]", "<|startoftext|>"})
+    EXPECT_EQ(begin_of_text({name}), name);
+  for (const char* name : {"</s>", "<|endoftext|>", "<pad>"}) EXPECT_EQ(begin_of_text({name}), "");
+  EXPECT_EQ(begin_of_text({"</s>", "<s>"}), "<s>");
 }
 
 TEST(MakeTokenizer, TakesEachKindOfFile) {
