@@ -104,11 +104,11 @@ void ResultsFile::read(const std::string& text, const ResultsOrigin& origin) {
   };
   if (says("program") != "gpt-eval") refuse_file(path_, "it holds something else than results of gpt-eval");
   const ResultsOrigin known{says("model"), says("tokenizer"), says("dtype")};
-  if (known.model != origin.model) refuse_file(path_, "it holds results of another model");
-  if (known.tokenizer != origin.tokenizer) refuse_file(path_, "it holds results with another tokenizer");
   if (known.dtype != origin.dtype)
     refuse_file(path_,
                 fmt::format("its results are of dtype {}, and this evaluation is of {}", known.dtype, origin.dtype));
+  if (known.model != origin.model) refuse_file(path_, "it holds results of another model");
+  if (known.tokenizer != origin.tokenizer) refuse_file(path_, "it holds results with another tokenizer");
   int64_t number = 1;
   for (size_t begin = end + 1; begin < text.size();) {
     const size_t next = text.find('\n', begin);

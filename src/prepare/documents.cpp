@@ -39,9 +39,10 @@ struct Documents::Reading {
   DocumentReader reader;
   double bytes;  // of the whole input; 0: not known
   Chunk chunk = {};
-  size_t next = 0;           // part of the chunk
-  size_t begin = 0;          // of the part that came last, in the chunk's text
-  size_t disagreements = 0;  // those that were said
+  double begun = 0, read = 0;  // bytes of the input before the chunk, and with it
+  size_t next = 0;             // part of the chunk
+  size_t begin = 0;            // of the part that came last, in the chunk's text
+  size_t disagreements = 0;    // those that were said
 };
 
 Documents::Documents(const std::vector<std::string>& inputs, const std::string& text_field,
@@ -59,7 +60,9 @@ Documents::~Documents() = default;
 std::optional<Documents::Piece> Documents::next() {
   Reading& r = *reading_;
   while (r.next == r.chunk.parts.size()) {
+    r.begun = static_cast<double>(r.reader.consumed());
     std::optional<Chunk> chunk = r.reader.next();
+    r.read = static_cast<double>(r.reader.consumed());
     if (!chunk) return std::nullopt;
     r.chunk = r.reader.parsed(std::move(*chunk));
     r.next = 0;
@@ -79,9 +82,9 @@ std::string Documents::place(size_t offset) const {
 double Documents::share() const {
   const Reading& r = *reading_;
   if (r.bytes == 0) return 0;
-  const size_t end = r.next == 0 ? 0 : r.chunk.parts[r.next - 1].end;
-  const double waiting = static_cast<double>(r.chunk.text.size() - end);  // of packed text this is too much
-  return std::clamp((static_cast<double>(r.reader.consumed()) - waiting) / r.bytes, 0.0, 1.0);
+  const double end = r.next == 0 ? 0 : static_cast<double>(r.chunk.parts[r.next - 1].end);
+  const double of_chunk = r.chunk.text.empty() ? 1 : end / static_cast<double>(r.chunk.text.size());
+  return std::min(1.0, (r.begun + (r.read - r.begun) * of_chunk) / r.bytes);
 }
 
 }  // namespace gpt
