@@ -2,22 +2,24 @@
 # From a bare machine to built programs in build/bin/: system packages, LibTorch and build tools in .deps/, configure, build.
 # Finished steps are not repeated: a second run takes seconds and needs no network; an interrupted one continues.
 #
-# usage: scripts/setup.sh [--cpu|--cuda] [--tests]
+# usage: scripts/setup.sh [--cpu|--cuda] [--tests|--deps]
 #   --cpu    leave the CUDA code out
 #   --cuda   compile it; nvcc comes from the nvidia wheels if the system has none of version 13
 #            (without either: --cuda where there is an NVIDIA GPU or such an nvcc)
 #   --tests  install PyTorch for the tests and what scripts/check.sh needs too, and build the tests
+#   --deps   install what a build needs, and build nothing
 set -euo pipefail
 source "$(dirname "$0")/steps.sh"
 source scripts/machine.sh
 trap 'fail "interrupted; run the same command again to continue from here"' INT TERM
 
-device= tests=
+device= tests= deps=
 for argument in "$@"; do
   case $argument in
     --cpu | --cuda) device=${argument#--} ;;
     --tests) tests=1 ;;
-    *) fail "unknown argument '$argument'; usage: scripts/setup.sh [--cpu|--cuda] [--tests]" ;;
+    --deps) deps=1 ;;
+    *) fail "unknown argument '$argument'; usage: scripts/setup.sh [--cpu|--cuda] [--tests|--deps]" ;;
   esac
 done
 
@@ -196,6 +198,7 @@ if [[ $device == cuda ]]; then
 else
   cmake_flags+=(-DGPT_CUDA=OFF)
 fi
+[[ ! $deps ]] || exit 0
 [[ -e build/build.ninja ]] || rm -f .deps/stamps/configure
 step configure "$venv_inputs ${CXX:-} ${cmake_flags[*]}" "Configure for ${device^^}" configure
 build_target=$([[ $tests ]] && echo all || echo programs)

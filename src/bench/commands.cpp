@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <ctime>
 #include <optional>
 #include <string>
@@ -20,6 +21,7 @@
 #include "gpt/bench/savers.h"
 #include "gpt/bench/status.h"
 #include "gpt/bench/step_profile.h"
+#include "gpt/config/arguments.h"
 #include "gpt/config/batch.h"
 #include "gpt/config/load.h"
 #include "gpt/config/value.h"
@@ -329,9 +331,33 @@ Config with_batch_size(Config config) {
   return config;
 }
 
+// The scripts of all commands, and then that of the program, which calls them.
+void print_completions(const std::vector<const char*>& arguments) {
+  const int count = static_cast<int>(arguments.size());
+  std::vector<std::string> names;
+  for (const Verb& verb : kVerbs) {
+    if (!verb.help) continue;
+    names.emplace_back(verb.name);
+    Options options;
+    config::parse_command_line(count, arguments.data(), fmt::format("gpt-bench {}", verb.name), "",
+                               options_of(verb.name, options));
+  }
+  config::parse_arguments({.name = "gpt-bench", .description = {}, .usage = {}, .sections = {}, .commands = names},
+                          count, arguments.data());
+}
+
 }  // namespace
 
 int run_command(int argc, char** argv) {
+  const char* const* const asked = std::find_if(argv + 1, argv + argc, [](const char* word) {
+    return std::string_view(word).starts_with("--print-completions");
+  });
+  if (asked < argv + argc) {
+    std::vector<const char*> arguments(asked, static_cast<const char* const*>(argv + argc));
+    arguments.insert(arguments.begin(), argv[0]);
+    print_completions(arguments);
+    return 0;
+  }
   const std::string name = argc > 1 ? argv[1] : "--help";
   if (name == "--help" || name == "-h" || name == "--version") {
     const int columns = reading_columns(STDOUT_FILENO);

@@ -8,6 +8,7 @@
 #include <cctype>
 #include <utility>
 
+#include "gpt/config/completions.h"
 #include "gpt/config/suggest.h"
 #include "gpt/config/value.h"
 #include "gpt/core/error.h"
@@ -195,9 +196,13 @@ std::vector<Option> rows_of(const std::vector<Section>& sections) {
 
 std::optional<Arguments> parse_arguments(Program program, int argc, const char* const* argv) {
   bool help = false, version = false;
+  Shell shell = Shell::bash;
+  const Option completions = {.name = "print-completions",
+                              .target = choice(shell, {{"bash", Shell::bash}, {"zsh", Shell::zsh}}),
+                              .help = "show a script that completes the command line of this program in that shell"};
   program.sections.push_back({"Other",
                               {switch_row("version", version, "show the versions of this program, LibTorch and CUDA"),
-                               switch_row("help", help, "show this help", {{"h"}})}});
+                               completions, switch_row("help", help, "show this help", {{"h"}})}});
   const std::vector<Option> rows = rows_of(program.sections);
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   const Scan scan = scanned(rows, arguments, program.takes_words);
@@ -208,6 +213,12 @@ std::optional<Arguments> parse_arguments(Program program, int argc, const char* 
   Arguments result{.settings = {}, .words = words_of(program, arguments, scan)};
   if (scan.lacks_value) fail(arguments.back() + " needs a value");
   result.settings = settings_of(scan);
+  if (scan.asks_for("print-completions")) {
+    std::erase_if(result.settings, [&](const Setting& setting) { return setting.key != completions.key(); });
+    apply_settings(result.settings, {completions});
+    print(completion_script(program, shell));
+    return std::nullopt;
+  }
   if (!scan.asks_for("version")) return result;
   print(version_text(program.name.substr(0, program.name.find(' '))) + "\n");  // without a verb
   return std::nullopt;

@@ -14,6 +14,7 @@
 #include "gpt/config/setting.h"
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
+#include "gpt/core/installed_data.h"
 #include "gpt/core/printable.h"
 #include "limits.h"
 
@@ -88,6 +89,13 @@ bool has_ending(const std::string& path, std::initializer_list<std::string_view>
   return std::any_of(endings.begin(), endings.end(), [&](std::string_view ending) { return path.ends_with(ending); });
 }
 
+// A configuration that is not in the working directory may be an installed one: configs/NAME.yaml.
+std::string found_or_installed(const std::string& path) {
+  std::error_code ignored;
+  const std::string installed = std::filesystem::exists(path, ignored) ? "" : installed_file(path);
+  return installed.empty() ? path : installed;
+}
+
 // The settings of a configuration. What cannot be read as one, and is not called so, was probably meant for another flag.
 std::vector<Setting> settings_in(const std::string& path) {
   try {
@@ -134,11 +142,12 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
                                const Completion& complete, const Guide& guide) {
   CommandLine result;
   bool print_config = false, print_reference = false;
-  std::vector<Option> own_rows = {{.name = "config",
-                                   .target = &result.config_path,
-                                   .help = "YAML file to read; flags take precedence over it",
-                                   .aliases = {{"config_path"}},
-                                   .is_path = true}};
+  std::vector<Option> own_rows = {
+      {.name = "config",
+       .target = &result.config_path,
+       .help = "YAML file to read, or an installed one (configs/NAME.yaml); flags take precedence over it",
+       .aliases = {{"config_path"}},
+       .is_path = true}};
   own_rows.insert(own_rows.end(), program_rows.begin(), program_rows.end());
   own_rows.push_back(switch_row("print-config", print_config, "show the effective configuration as YAML"));
   own_rows.push_back(switch_row("print-reference", print_reference, "show the reference of all keys, in Markdown"));
@@ -162,7 +171,10 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
 
   std::vector<Setting> settings, flags = arguments->settings;
   std::erase_if(flags, [&](const Setting& flag) { return own.count(flag.key) > 0; });
-  if (own.count("config")) settings = settings_in(result.config_path);
+  if (own.count("config")) {
+    result.config_path = found_or_installed(result.config_path);
+    settings = settings_in(result.config_path);
+  }
   drop_replaced(settings, flags);
   settings.insert(settings.end(), flags.begin(), flags.end());
   result.origins = apply_settings(settings, result.config);

@@ -1,21 +1,29 @@
 #include "gpt/core/installed_data.h"
 
-#include <filesystem>
 #include <system_error>
 
 namespace gpt {
 
 namespace fs = std::filesystem;
 
+fs::path program_folder() {
+  std::error_code error;
+  return fs::read_symlink("/proc/self/exe", error).parent_path();
+}
+
+std::string installed_file(const std::string& name) {
+  std::error_code error;
+  const fs::path path = program_folder() / ".." / "share" / "gpt-train" / name;
+  return fs::is_regular_file(path, error) ? path.lexically_normal().string() : "";
+}
+
 std::string installed_data(const std::string& name) {
   std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error).parent_path();
-  const fs::path folders[] = {fs::path(), program / ".." / "..", program / ".." / "share" / "gpt-train"};
-  for (const fs::path& folder : folders) {
+  for (const fs::path& folder : {fs::path(), program_folder() / ".." / ".."}) {
     const fs::path path = folder / "data" / name;
     if (fs::is_regular_file(path, error)) return path.lexically_normal().string();
   }
-  return "";
+  return installed_file("data/" + name);
 }
 
 }  // namespace gpt

@@ -14,6 +14,7 @@
 #include "gpt/core/error.h"
 #include "gpt/core/log.h"
 #include "gpt/core/process_memory.h"
+#include "gpt/core/remedies.h"
 #include "gpt/device/cpu_allocator.h"
 #include "gpt/device/cpu_bfloat16.h"
 #include "gpt/device/graph.h"
@@ -77,7 +78,7 @@ std::string find_fault(at::Device device) {
 
 CudaDevices find_cuda_devices() {
   if (!host::has_nvidia_gpu()) return {0, "built without CUDA"};
-  return {0, "this machine has an NVIDIA GPU but this build has no CUDA code: run ./scripts/quickstart.sh --cuda"};
+  return {0, fmt::format("this machine has an NVIDIA GPU but this build has no CUDA code: {}", remedies().cuda)};
 }
 
 std::string find_fault(at::Device) { return "built without CUDA"; }

@@ -20,6 +20,7 @@
 #include "gpt/core/file.h"
 #include "gpt/core/format.h"
 #include "gpt/core/processors.h"
+#include "gpt/core/remedies.h"
 #include "gpt/data/corpus.h"
 #include "gpt/device/host.h"
 #include "gpt/device/memory.h"
@@ -66,7 +67,7 @@ std::string data_fix(const DataConfig& data) {
   }
   if (!data.text.empty())
     return exists(data.text) ? "correct the text, or data.tokenizer" : "name an existing text with --data";
-  return "name a text with --data, or install the example with ./scripts/get_data.sh";
+  return fmt::format("name a text with --data, or for the example {}", remedies().data);
 }
 
 // Examines the run part by part. A part that needs what an earlier one could not find is reported as not checked.

@@ -12,6 +12,7 @@
 
 #include "gpt/core/format.h"
 #include "gpt/core/processors.h"
+#include "gpt/core/remedies.h"
 #include "gpt/core/version.h"
 #include "gpt/device/device.h"
 #include "gpt/device/host.h"
@@ -45,7 +46,7 @@ plan::Check check_libtorch() {
   if (running != TORCH_VERSION) {
     return plan::failed("LibTorch",
                         fmt::format("{} is loaded, this program was compiled for {}", running, TORCH_VERSION),
-                        "unset LD_LIBRARY_PATH, or build again with ./scripts/setup.sh");
+                        std::string(remedies().libtorch));
   }
   return plan::passed("LibTorch", fmt::format("{} (commit {}, CUDA {} inside), this program commit {}", running, commit,
                                               build_setting("CUDA_VERSION"), commit_id()));
@@ -131,7 +132,7 @@ plan::Check check_cuda(const CudaState& state) {
   if (!state.gpu_present) return plan::passed("CUDA", "no NVIDIA GPU on this machine: training runs on the CPU");
   if (!state.built) {
     return plan::warned("CUDA", "this machine has an NVIDIA GPU but this build has no CUDA code",
-                        "build it: ./scripts/setup.sh --cuda");
+                        std::string(remedies().cuda));
   }
   if (state.driver.empty()) {
     return plan::failed("CUDA", "there is an NVIDIA GPU but no driver: " + state.fault,

@@ -11,6 +11,7 @@
 #include "gpt/core/hash.h"
 #include "gpt/core/installed_data.h"
 #include "gpt/core/map_faults.h"
+#include "gpt/core/remedies.h"
 #include "gpt/data/bin.h"
 #include "gpt/data/overlap.h"
 #include "gpt/data/sample_start.h"
@@ -33,8 +34,8 @@ std::string dataset_path() {
   const std::string path = installed_data("shakespeare.txt");
   if (!path.empty()) return path;
   throw Error(ExitCode::data,
-              "data.dataset: shakespeare is not installed; run ./scripts/quickstart.sh or "
-              "./scripts/get_data.sh in the checkout, or set data.text to a file of yours");
+              fmt::format("data.dataset: shakespeare is not installed; {}, or set data.text to a file of yours",
+                          remedies().data));
 }
 
 // The text of the configuration; empty where it names a bin.

@@ -12,6 +12,7 @@
 #include "gpt/core/file.h"
 #include "gpt/core/hash.h"
 #include "gpt/core/installed_data.h"
+#include "gpt/core/remedies.h"
 #include "gpt/tokenizer/bpe_files.h"
 #include "gpt/tokenizer/utf8.h"
 
@@ -57,17 +58,16 @@ bool is_special(const std::string& token, const std::unordered_set<std::string>&
 }
 
 std::string checked_file(const std::string& name, const char* expected_hash) {
-  constexpr const char* kRemedy = "run ./scripts/get_data.sh in the checkout";
   const std::string path = installed_data(name);
   if (path.empty()) {
     throw Error(ExitCode::data,
                 fmt::format("GPT-2's vocabulary (data/{}) is not installed; {}, or use another tokenizer", name,
-                            kRemedy));
+                            remedies().data));
   }
   std::string text = read_file(path, ExitCode::data, kTokenizerSize);
   if (hash128(text) != expected_hash) {
     throw Error(ExitCode::data,
-                fmt::format("{}: its {} bytes are not GPT-2's vocabulary; {}", path, text.size(), kRemedy));
+                fmt::format("{}: its {} bytes are not GPT-2's vocabulary; {}", path, text.size(), remedies().data));
   }
   return text;
 }

@@ -36,10 +36,13 @@ struct Program {
   Guide guide = {};
   // Whether there are arguments that belong to no flag. Without them, those after a flag of a list belong to the list.
   bool takes_words = false;
+  // What the first argument may be, where it is a command such as ladder in gpt-bench ladder.
+  std::vector<std::string> commands = {};
   // The flag that a file was probably meant for.
   std::function<std::string(const std::string& path)> flag_for = {};
   // What to do instead of giving a flag of that name, which is another program's.
   std::function<std::optional<std::string>(const std::string& name)> advice = {};
+  bool is_command() const { return name.find(' ') != std::string::npos; }
 };
 
 struct Arguments {
@@ -47,7 +50,8 @@ struct Arguments {
   std::vector<std::string> words;  // neither a flag nor the value of one, and everything after "--"
 };
 
-// Adds --help and --version; nothing when one of those was answered on standard output. Throws gpt::Error(config).
+// Adds --help, --version and --print-completions; nothing when one of those was answered on standard output. Throws
+// gpt::Error(config).
 std::optional<Arguments> parse_arguments(Program program, int argc, const char* const* argv);
 
 // Wrapped at so many columns.
