@@ -54,6 +54,12 @@ class Elf:
                                 if other == name] for name in ("GLIBC", "GLIBCXX", "CXXABI")}
 
 
+def check_data(tree):
+    for name in ("data/shakespeare.txt", "data/gpt2/encoder.json", "data/gpt2/vocab.bpe", "configs", "licenses"):
+        if not (tree / "share/gpt-train" / name).exists():
+            fail(f"{tree} lacks share/gpt-train/{name}: run scripts/package.sh without --build, which installs everything")
+
+
 def is_elf(path):
     with open(path, "rb") as file:
         return file.read(4) == b"\x7fELF"
@@ -208,6 +214,7 @@ def main(kind, tree, folder, version, seconds):
         if path.parent == tree / "bin":
             check_program(path.name, elf)
     check_libraries(elves, is_wheel)
+    check_data(tree)
     folder.mkdir(parents=True, exist_ok=True)
     needed = needs(elves)
     write = write_wheel if is_wheel else write_archive

@@ -36,7 +36,7 @@ make_root() {
 
 # usage: train_and_more BIN CONFIG   in a folder that a run may be made in; prints when the first step was done
 train_and_more() {
-  local bin=$1 command=("$1/gpt-train" --config "$2" --output_dir run --max_steps 60 --log_interval 1 --eval_interval 0) process
+  local bin=$1 command=("$1/gpt-train" --config "$2" --output_dir run --max_steps 120 --log_interval 1 --eval_interval 0) process
   "${command[@]}" >log 2>&1 &
   process=$!
   until grep -qs '"loss"' run/metrics.jsonl; do
@@ -49,7 +49,7 @@ train_and_more() {
   wait $process || status=$?
   ((status == 130)) || { echo "interrupted, gpt-train left with $status:" >&2 && cat log >&2 && return 1; }
   "${command[@]}" >>log 2>&1 || { cat log >&2 && return 1; }
-  grep -q '"step":60,' run/metrics.jsonl
+  grep -q '"step":120,' run/metrics.jsonl
   "$bin/gpt-generate" --checkpoint run "ROMEO." --max-new-tokens 20 --seed 1 >text 2>>log
   grep -q '^ROMEO\.' text
   "$bin/gpt-export" --checkpoint run --output exported >>log 2>&1
@@ -125,12 +125,11 @@ inside() {
   mkdir -p "$1/packages"
   cp "$packages"/* "$1/packages/"
   cp /etc/resolv.conf "$1/etc/resolv.conf"
-  mkdir -p "$1/etc/ssl/certs"
-  cp /etc/ssl/certs/ca-certificates.crt "$1/etc/ssl/certs/" 2>/dev/null || true
+  cp /etc/ssl/certs/ca-certificates.crt "$1/root/certificates"  # of whom this machine trusts
   unshare --mount --pid --fork --kill-child bash -c '
     mount --rbind /dev "$1/dev" && mount -t proc proc "$1/proc"
     exec chroot "$1" env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 \
-      PIP_CERT=/etc/ssl/certs/ca-certificates.crt bash -euo pipefail -c "$2"' bash "$1" \
+      PIP_CERT=/root/certificates bash -euo pipefail -c "$2"' bash "$1" \
     "$(declare -f train_and_more tell bytes_in try_archive install_and_try try_wheel); $2"
 }
 

@@ -46,9 +46,19 @@ std::string patterns_of(const Option& row) {
   return fmt::format("{}", fmt::join(names, " | "));
 }
 
-std::vector<std::string> flags_of(const std::vector<Option>& rows) {
+// The rows of --help, each flag once. Help may begin with other spellings, such as --data for --text.
+std::vector<Option> shown_rows(const Program& program) {
+  std::vector<Option> rows = first_rows(program);
+  for (Option& row : rows_of(program.sections)) {
+    const auto is_same = [&row](const Option& shown) { return shown.flag() == row.flag(); };
+    if (std::none_of(rows.begin(), rows.end(), is_same)) rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+std::vector<std::string> flags_of(const Program& program) {
   std::vector<std::string> flags;
-  for (const Option& row : rows) {
+  for (const Option& row : shown_rows(program)) {
     flags.push_back("--" + row.flag());
     for (const Alias& alias : row.aliases) {
       if (alias.name.size() == 1) flags.push_back("-" + alias.name);
@@ -109,7 +119,7 @@ std::string bash_script(const Program& program) {
   const std::vector<std::string> keys = keys_with_sections(rows);
   const std::string dotted =
       keys.empty() ? "" : fmt::format("  [[ $word != *.* ]] || flags='{}'\n", fmt::join(keys, " "));
-  script += fmt::format(kBashEnd, fmt::join(flags_of(rows), " "), dotted);
+  script += fmt::format(kBashEnd, fmt::join(flags_of(program), " "), dotted);
   if (program.is_command()) return script;
   return script + fmt::format("complete -o default -F {} {}\n", function_of(program.name), program.name);
 }
@@ -143,8 +153,8 @@ std::string zsh_argument(const Option& row) {
 
 std::string zsh_script(const Program& program) {
   const std::string function = function_of(program.name);
-  std::string script = program.is_command() ? "" : fmt::format("#compdef {}\n", program.name);
-  script += fmt::format("{}() {{\n", function);
+  // zsh looks for this in the first line of a file, where several scripts may follow each other.
+  std::string script = fmt::format("#compdef {}\n{}() {{\n", program.name.substr(0, program.name.find(' ')), function);
   if (!program.commands.empty()) {
     script += fmt::format(
         R"(  local commands=({0})
@@ -159,7 +169,7 @@ std::string zsh_script(const Program& program) {
         fmt::join(program.commands, " "), function);
   }
   script += "  _arguments \\\n";
-  for (const Option& row : rows_of(program.sections)) script += "    " + zsh_argument(row) + " \\\n";
+  for (const Option& row : shown_rows(program)) script += "    " + zsh_argument(row) + " \\\n";
   script += fmt::format("    '{}'\n}}\n", program.commands.empty() ? "*:file:_files" : "1:command:($commands)");
   if (program.is_command()) return script;
   // The file may be found by zsh, which takes it for the function's body, or be read by people's own files.

@@ -51,11 +51,18 @@ std::string help_line(const Option& row, int columns) {
   return wrap_text(fmt::format("{:<{}} {}\n", flag, kColumn - 1, help), columns, kColumn);
 }
 
-// The rows under these spellings, in this order.
-std::vector<Option> rows_spelled(const std::vector<std::string>& spellings, const std::vector<Section>& sections) {
+std::string list_of(const Section& section, int columns) {
+  std::string list = section.title.empty() ? "\n" : wrap_text(fmt::format("\n{}\n", section.title), columns, 0);
+  for (const Option& row : section.rows) list += help_line(row, columns);
+  return list;
+}
+
+}  // namespace
+
+std::vector<Option> first_rows(const Program& program) {
   std::vector<Option> found;
-  for (const std::string& spelled : spellings) {
-    for (Option row : rows_of(sections)) {
+  for (const std::string& spelled : program.guide.first) {
+    for (Option row : rows_of(program.sections)) {
       const auto alias = std::find_if(row.aliases.begin(), row.aliases.end(),
                                       [&](const Alias& other) { return other.name == spelled; });
       if (alias != row.aliases.end()) std::swap(row.name, alias->name);
@@ -65,22 +72,13 @@ std::vector<Option> rows_spelled(const std::vector<std::string>& spellings, cons
   return found;
 }
 
-std::string list_of(const Section& section, int columns) {
-  std::string list = section.title.empty() ? "\n" : wrap_text(fmt::format("\n{}\n", section.title), columns, 0);
-  for (const Option& row : section.rows) list += help_line(row, columns);
-  return list;
-}
-
-}  // namespace
-
 std::string help_text(const Program& program, int columns) {
   constexpr int kIndent = 4;
   const Guide& guide = program.guide;
   const auto wrapped = [&](const std::string& text, int indent) { return wrap_text(text, columns, indent); };
   std::string result =
       wrapped(fmt::format("{}\n\nUsage: {} {}\n", program.description, program.name, program.usage), 0);
-  if (!guide.first.empty())
-    result += list_of({"The flags that people need first", rows_spelled(guide.first, program.sections)}, columns);
+  if (!guide.first.empty()) result += list_of({"The flags that people need first", first_rows(program)}, columns);
   if (!guide.examples.empty()) result += wrapped("\nExamples\n" + guide.examples, kIndent);
   result += wrapped(
       fmt::format("\nA flag is written --flag VALUE or --flag=VALUE, with - or _ between its words. Each is shown "

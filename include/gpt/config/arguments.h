@@ -54,6 +54,9 @@ struct Arguments {
 // gpt::Error(config).
 std::optional<Arguments> parse_arguments(Program program, int argc, const char* const* argv);
 
+// The rows that guide.first names, in its order, each under the spelling that it has there.
+std::vector<Option> first_rows(const Program& program);
+
 // Wrapped at so many columns.
 std::string help_text(const Program& program, int columns);
 
