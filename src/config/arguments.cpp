@@ -8,7 +8,6 @@
 #include <cctype>
 #include <utility>
 
-#include "gpt/config/completions.h"
 #include "gpt/config/suggest.h"
 #include "gpt/config/value.h"
 #include "gpt/core/error.h"

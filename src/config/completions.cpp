@@ -1,10 +1,10 @@
-#include "gpt/config/completions.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <variant>
 #include <vector>
+
+#include "gpt/config/arguments.h"
 
 namespace gpt::config {
 namespace {

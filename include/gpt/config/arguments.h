@@ -60,4 +60,11 @@ std::vector<Option> first_rows(const Program& program);
 // Wrapped at so many columns.
 std::string help_text(const Program& program, int columns);
 
+enum class Shell { bash, zsh };
+
+// A script that completes the program's command line in a shell: flags, and the values of those that have a fixed set of them; everything
+// else is completed as a file's name. That of a command of a program (gpt-bench ladder) is a function, which the script of the program
+// itself calls and therefore has to follow.
+std::string completion_script(const Program& program, Shell shell);
+
 }  // namespace gpt::config
