@@ -86,17 +86,18 @@ try_archive() {
   cd / && "/opt/a place/bin/gpt-train" --version | head -n 1
 }
 
-# usage: install_and_try WHAT BIN SHARE INSTALL...   INSTALL: the command, without what it installs
+# usage: install_and_try WHAT PREFIX INSTALL...   INSTALL: the command that installs below PREFIX, without what it installs
 install_and_try() {
-  local what=$1 bin=$2 share=$3 began before
-  shift 3
-  before=$(df --output=used -B1 / | tail -n 1)
+  local what=$1 prefix=$2 began before
+  shift 2
+  mkdir -p "$prefix"
+  before=$(bytes_in "$prefix")
   began=$(date +%s.%N)
-  "$@" --no-index --no-deps --quiet /wheels/*.whl
+  "$@" --no-index --no-deps --no-compile --quiet /wheels/*.whl  # no Python will run what is in them
   rm -rf /tmp/try && mkdir -p /tmp/try && cd /tmp/try
-  train_and_more "$bin" configs/shakespeare_char.yaml
-  tell "$what" "$began" "$(bytes_in /wheels/*.whl)" $(($(df --output=used -B1 / | tail -n 1) - before))
-  [[ $(head -c 4 "$bin/gpt-train") == $'\x7fELF' && -s $share/data/shakespeare.txt ]]
+  train_and_more "$prefix/bin" configs/shakespeare_char.yaml
+  tell "$what" "$began" "$(bytes_in /wheels/*.whl)" $(($(bytes_in "$prefix") - before))
+  [[ $(head -c 4 "$prefix/bin/gpt-train") == $'\x7fELF' && -s $prefix/share/gpt-train/data/shakespeare.txt ]]
 }
 
 try_wheel() {
@@ -109,13 +110,12 @@ try_wheel() {
   "${system[@]}" download --no-deps --quiet -d /wheels torch==2.11.0 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85
   cp /packages/*.whl /wheels/
   python3 -m venv /root/venv
-  install_and_try "wheel in a venv" /root/venv/bin /root/venv/share/gpt-train /root/venv/bin/python -m pip install
+  install_and_try "wheel in a venv" /root/venv /root/venv/bin/python -m pip install
   grep -E 'LibTorch|CUDA' diagnosis
   rm -rf /root/venv
-  HOME=/root/person install_and_try "wheel, pip install --user" /root/person/.local/bin /root/person/.local/share/gpt-train \
-    "${system[@]}" install --user
+  HOME=/root/person install_and_try "wheel, pip install --user" /root/person/.local "${system[@]}" install --user
   rm -rf /root/person
-  install_and_try "wheel, for all users" /usr/local/bin /usr/local/share/gpt-train "${system[@]}" install
+  install_and_try "wheel, for all users" /usr/local "${system[@]}" install
   "${system[@]}" uninstall --yes --quiet gpt-train
   [[ ! -e /usr/local/bin/gpt-train && ! -e /usr/local/lib/gpt-train/libgomp.so.1 ]]
 }

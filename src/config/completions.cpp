@@ -90,6 +90,7 @@ std::string bash_commands(const Program& program) {
 // Bash takes "--flag=value" for three words.
 constexpr const char* kBashStart = R"({}() {{
   local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD - 1]}} values= flags flag
+  COMPREPLY=()
   if [[ $word == = ]]; then
     word=
   elif [[ $before == = ]]; then
