@@ -32,9 +32,9 @@ class Bash(unittest.TestCase):
 
     def test_every_flag_of_help(self):
         for program in PROGRAMS:
-            offered = self.complete(program, "--") + self.complete(program, "-")
+            offered = self.complete(program, "-")
             self.assertEqual(set(offered), flags_in_help(program), program)
-            self.assertGreater(len(set(offered)), 7, program)
+            self.assertGreater(len(offered), 7, program)
 
     def test_commands_of_gpt_bench_and_their_flags(self):
         source = script("gpt-bench")
@@ -65,9 +65,10 @@ class Bash(unittest.TestCase):
         self.assertEqual(self.complete("gpt-export", "--dtype", "b"), ["bfloat16"])
 
     def test_dashes_and_underscores_are_alike_and_sections_may_be_written(self):
-        self.assertEqual(self.complete("gpt-train", "--batch-si"), ["--batch_size"])
+        source = script("gpt-train")
+        self.assertEqual(self.complete("gpt-train", "--batch-si", of=source), ["--batch_size"])
+        self.assertIn("--model.n_layer", self.complete("gpt-train", "--model.", of=source))
         self.assertEqual(self.complete("gpt-generate", "--num_s"), ["--num-samples"])
-        self.assertIn("--model.n_layer", self.complete("gpt-train", "--model."))
 
     def test_another_shell_is_refused(self):
         self.assertEqual(run("gpt-prepare", "--print-completions", "fish", check_code=2).stderr,
