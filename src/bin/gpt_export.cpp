@@ -8,7 +8,7 @@ namespace {
 
 int export_main(int argc, char** argv) {
   const std::optional<gpt::exchange::ExportOptions> options = gpt::exchange::parse_export_options(argc, argv);
-  if (options) gpt::exchange::export_hugging_face(*options);
+  if (options) gpt::exchange::export_model(*options);
   return 0;
 }
 

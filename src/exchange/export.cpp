@@ -29,14 +29,9 @@ using nlohmann::ordered_json;
 
 constexpr const char *kCard = "README.md", *kTokenizer = "tokenizer.json", *kTokenizerConfig = "tokenizer_config.json";
 
-struct ExportType {
-  at::ScalarType type;
-  const char* name;  // PyTorch's
-};
-
-ExportType type_of(Dtype dtype) {
-  if (dtype == Dtype::bfloat16) return {at::kBFloat16, "bfloat16"};
-  return dtype == Dtype::float16 ? ExportType{at::kHalf, "float16"} : ExportType{at::kFloat, "float32"};
+at::ScalarType type_of(ExportDtype dtype) {
+  if (dtype == ExportDtype::bfloat16) return at::kBFloat16;
+  return dtype == ExportDtype::float16 ? at::kHalf : at::kFloat;
 }
 
 bool holds_export(const std::string& folder) {
@@ -52,7 +47,8 @@ void require_free(const std::string& folder) {
   if (!fs::exists(folder, ignored)) return;
   if (!fs::is_directory(folder, ignored))
     throw Error(ExitCode::config,
-                fmt::format("--output {}: it is a file, and a folder is needed; name another one", folder));
+                fmt::format("--output {}: it is a file, and a folder is needed; name another one, or add --format gguf",
+                            folder));
   sweep_unfinished_files(folder);
   if (names_in(folder).empty() || holds_export(folder)) return;
   throw Error(ExitCode::config,
@@ -73,7 +69,7 @@ ordered_json generation_json(const TextEnds& ends) {
 using TextFiles = std::vector<std::pair<std::string, std::string>>;  // name and text
 
 // The card comes first: it says that the folder is an export, even if only it were there.
-TextFiles text_files(const Checkpoint& checkpoint, const std::string& path, Family family, const char* dtype) {
+TextFiles text_files(const Checkpoint& checkpoint, const std::string& path, Family family, std::string_view dtype) {
   const ModelConfig& model = checkpoint.config.model;
   const auto tokenizer = checkpoint.tokenizer.empty() ? nullptr : tokenizer_from_json(checkpoint.tokenizer, path);
   const TextEnds ends = tokenizer ? text_ends(*tokenizer) : TextEnds{};
@@ -88,14 +84,19 @@ TextFiles text_files(const Checkpoint& checkpoint, const std::string& path, Fami
 
 }  // namespace
 
+Checkpoint load_model(const std::string& path) {
+  Checkpoint checkpoint = load_checkpoint(path);
+  checkpoint.optimizer = {};
+  return checkpoint;
+}
+
 void export_hugging_face(const ExportOptions& options) {
   const std::string& folder = options.output;
   require_free(folder);
-  Checkpoint checkpoint = load_checkpoint(options.checkpoint);
-  checkpoint.optimizer = {};  // twice the size of what is needed
+  const Checkpoint checkpoint = load_model(options.checkpoint);
   const ModelConfig& model = checkpoint.config.model;
-  const Family family = family_of(model, options.checkpoint);
-  const auto [type, dtype] = type_of(options.dtype);
+  const Family family = family_of(model, options.checkpoint, "transformers");
+  const std::string_view dtype = name_of(options.dtype);
 
   create_folders(folder);
   std::vector<std::unique_ptr<AtomicFile>> files;
@@ -103,8 +104,8 @@ void export_hugging_face(const ExportOptions& options) {
     files.push_back(std::make_unique<AtomicFile>(folder + "/" + name));
     files.back()->write(text);
   }
-  const auto weights =
-      written_weights(folder + "/model.safetensors", to_hugging_face(model, family, checkpoint.model), type);
+  const auto weights = written_weights(folder + "/model.safetensors", to_hugging_face(model, family, checkpoint.model),
+                                       type_of(options.dtype));
   if (checkpoint.tokenizer.empty()) {  // an older export's does not belong to this model
     std::error_code ignored;
     for (const char* name : {kTokenizer, kTokenizerConfig}) fs::remove(folder + "/" + name, ignored);
@@ -116,6 +117,10 @@ void export_hugging_face(const ExportOptions& options) {
                            format_count(static_cast<double>(parameter_count(model))), dtype, name_of(family)));
   if (checkpoint.tokenizer.empty())
     log::warn("the checkpoint has no tokenizer, because its run was given token ids: add the one that made them");
+}
+
+void export_model(const ExportOptions& options) {
+  options.format == ExportFormat::gguf ? export_gguf(options) : export_hugging_face(options);
 }
 
 }  // namespace gpt::exchange

@@ -1,3 +1,4 @@
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -9,49 +10,71 @@
 namespace gpt::exchange {
 namespace {
 
-enum class Format { hugging_face };
-
 constexpr const char* kExportExamples = R"(  gpt-export --checkpoint models/mine --output exported/mine
   gpt-export --checkpoint models/mine/ckpt_best.pt --output exported/mine --dtype bfloat16
+  gpt-export --checkpoint models/mine --format gguf --output mine.gguf --dtype q8_0
 )";
 
 constexpr const char* kExportEnding = R"(What can be exported
-  GPT-2's form (layernorm, gelu, learned positions) and Llama's (rmsnorm, swiglu, rope), with any tokenizer. gpt-train --init_from FOLDER begins a run with an exported model.
+  GPT-2's form (layernorm, gelu, learned positions) and Llama's (rmsnorm, swiglu, rope), with any tokenizer; for llama.cpp the tokenizer must split text as one of its own does. gpt-train --init_from FOLDER begins a run with an exported folder.
 
 Exit status
   0 done, 2 wrong usage, 4 a checkpoint that cannot be read or has another form, 5 weights that are not finite in the type, 7 out of memory, 8 output that cannot be written
 )";
 
-std::vector<config::Section> export_sections(ExportOptions& o, Format& format) {
-  return {{"What to write, and where",
-           {{.name = "checkpoint",
-             .target = &o.checkpoint,
-             .help = "a checkpoint file, or the folder of a run: its last one",
-             .is_path = true},
-            {.name = "format",
-             .target = config::choice(format, {{"huggingface", Format::hugging_face}}),
-             .help = "a folder as Hugging Face's transformers reads and writes it"},
-            {.name = "output",
-             .target = &o.output,
-             .help = "the folder to write; an export that it holds is replaced",
-             .aliases = {{"o"}},
-             .is_path = true},
-            {.name = "dtype",
-             .target = config::choice(
-                 o.dtype, {{"float32", Dtype::float32}, {"bfloat16", Dtype::bfloat16}, {"float16", Dtype::float16}}),
-             .help = "type of the weights in the file"}}}};
+std::vector<config::Section> export_sections(ExportOptions& o) {
+  return {
+      {"What to write, and where",
+       {{.name = "checkpoint",
+         .target = &o.checkpoint,
+         .help = "a checkpoint file, or the folder of a run: its last one",
+         .is_path = true},
+        {.name = "format",
+         .target =
+             config::choice(o.format, {{"huggingface", ExportFormat::hugging_face}, {"gguf", ExportFormat::gguf}}),
+         .help =
+             "huggingface: a folder as Hugging Face's transformers reads and writes it; gguf: a file for llama.cpp"},
+        {.name = "output",
+         .target = &o.output,
+         .help = "the folder to write, or for gguf the file; an export that is there is replaced",
+         .aliases = {{"o"}},
+         .is_path = true},
+        {.name = "dtype",
+         .target = config::choice(o.dtype, {{"float32", ExportDtype::float32},
+                                            {"bfloat16", ExportDtype::bfloat16},
+                                            {"float16", ExportDtype::float16},
+                                            {"q8_0", ExportDtype::q8_0}}),
+         .help = "type of the weights in the file; q8_0, for gguf, is 8 bits with a scale for every 32 weights"}}}};
+}
+
+void require_fitting(const ExportOptions& options) {
+  if (options.format == ExportFormat::gguf) return;
+  if (options.dtype == ExportDtype::q8_0)
+    throw Error(ExitCode::config, "--dtype q8_0 is a type of GGUF's: add --format gguf, or use bfloat16 or float16");
+  if (options.output.ends_with(".gguf"))
+    throw Error(ExitCode::config, "--output " + options.output +
+                                      ": this would be a folder for transformers; add --format gguf for a file");
 }
 
 }  // namespace
 
+std::string_view name_of(ExportDtype dtype) {
+  switch (dtype) {
+    case ExportDtype::float32: return "float32";
+    case ExportDtype::bfloat16: return "bfloat16";
+    case ExportDtype::float16: return "float16";
+    case ExportDtype::q8_0: return "q8_0";
+  }
+  throw std::logic_error("no such type");
+}
+
 std::optional<ExportOptions> parse_export_options(int argc, const char* const* argv) {
   ExportOptions options;
-  Format format = Format::hugging_face;
-  const std::vector<config::Section> rows = export_sections(options, format);
+  const std::vector<config::Section> rows = export_sections(options);
   const auto arguments = config::parse_arguments(
       {.name = "gpt-export",
        .description = "Writes a trained model, with its tokenizer, as other programs read it.",
-       .usage = "--checkpoint CHECKPOINT --output FOLDER [--FLAG VALUE ...]",
+       .usage = "--checkpoint CHECKPOINT --output FOLDER|FILE [--FLAG VALUE ...]",
        .sections = rows,
        .guide = {.first = {"checkpoint", "output"}, .examples = kExportExamples, .ending = kExportEnding}},
       argc, argv);
@@ -59,7 +82,9 @@ std::optional<ExportOptions> parse_export_options(int argc, const char* const* a
   config::apply_settings(arguments->settings, config::rows_of(rows));
   if (options.checkpoint.empty())
     throw Error(ExitCode::config, "name what to export: --checkpoint FILE, or the folder of a run");
-  if (options.output.empty()) throw Error(ExitCode::config, "name the folder to write: --output FOLDER");
+  if (options.output.empty())
+    throw Error(ExitCode::config, "name the folder to write: --output FOLDER, or with --format gguf the file");
+  require_fitting(options);
   options.checkpoint = checkpoint_file(options.checkpoint);
   return options;
 }

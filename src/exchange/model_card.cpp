@@ -33,11 +33,6 @@ print(tokenizer.decode(model.generate(ids, max_new_tokens={}, do_sample=True)[0]
 ```
 )";
 
-std::string last_name(const std::string& path) {
-  const std::filesystem::path cut(path);
-  return (cut.has_filename() ? cut : cut.parent_path()).filename().string();
-}
-
 // A cell of a table, or a word of a line of code.
 std::string cell(std::string_view text) {
   std::string result;
@@ -110,6 +105,11 @@ std::string tokenizer_row(const Tokenizer* tokenizer) {
 }
 
 }  // namespace
+
+std::string last_name(const std::string& path) {
+  const std::filesystem::path cut(path);
+  return (cut.has_filename() ? cut : cut.parent_path()).filename().string();
+}
 
 std::string model_card(const Checkpoint& checkpoint, const std::string& path, const Tokenizer* tokenizer, Family family,
                        std::string_view dtype) {

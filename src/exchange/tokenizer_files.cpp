@@ -17,13 +17,6 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-// Splitting does not matter where nothing is merged, so it is the form that every reader knows.
-std::string bytes_json() {
-  BpeModel model;
-  for (int byte = 0; byte < 256; ++byte) model.tokens.emplace_back(1, static_cast<char>(byte));
-  return tokenizer_json(model);
-}
-
 std::string characters_json(const Tokenizer& tokenizer) {
   ordered_json vocabulary = ordered_json::object();
   auto& entries = vocabulary.get_ref<ordered_json::object_t&>();  // its own insertion searches all members
@@ -65,9 +58,16 @@ std::vector<std::string> word_level_tokens(const json& file) {
 
 }  // namespace
 
+// Splitting does not matter where nothing is merged, so it is the form that every reader knows: GPT-2's.
+BpeModel byte_vocabulary() {
+  BpeModel model;
+  for (int byte = 0; byte < 256; ++byte) model.tokens.emplace_back(1, static_cast<char>(byte));
+  return model;
+}
+
 std::string hugging_face_json(const Tokenizer& tokenizer) {
   if (tokenizer.name() == "bpe") return tokenizer.to_json();
-  if (tokenizer.name() == "byte") return bytes_json();
+  if (tokenizer.name() == "byte") return tokenizer_json(byte_vocabulary());
   if (tokenizer.name() == "char") return characters_json(tokenizer);
   throw std::logic_error("no form for a tokenizer " + tokenizer.name());
 }

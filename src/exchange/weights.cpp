@@ -41,12 +41,6 @@ const char* dtype_of(at::ScalarType type) {
   throw std::logic_error("weights are written as float32, float16 or bfloat16");
 }
 
-bool is_finite(const at::Tensor& tensor) {
-  if (tensor.numel() == 0) return true;
-  const auto [low, high] = at::aminmax(tensor);  // both NaN if any value is
-  return std::isfinite(low.item<double>()) && std::isfinite(high.item<double>());
-}
-
 // The name of a tensor within a message: it may be anything.
 std::string tensor_name(std::string_view name) {
   constexpr size_t kLongest = 100;
@@ -162,6 +156,12 @@ void require_tied(const WeightFiles& files, const StoredTensor& head, const at::
 }
 
 }  // namespace
+
+bool is_finite(const at::Tensor& tensor) {
+  if (tensor.numel() == 0) return true;
+  const auto [low, high] = at::aminmax(tensor);  // both NaN if any value is
+  return std::isfinite(low.item<double>()) && std::isfinite(high.item<double>());
+}
 
 std::map<std::string, at::Tensor> to_hugging_face(const ModelConfig& model, Family family,
                                                   const NamedTensors& weights) {

@@ -11,7 +11,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "byte_alphabet.h"
+#include "gpt/tokenizer/byte_alphabet.h"
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
 #include "gpt/core/processors.h"

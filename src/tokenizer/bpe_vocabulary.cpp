@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "byte_alphabet.h"
+#include "gpt/tokenizer/byte_alphabet.h"
 #include "gpt/core/error.h"
 #include "gpt/tokenizer/utf8.h"
 

@@ -1,4 +1,4 @@
-#include "byte_alphabet.h"
+#include "gpt/tokenizer/byte_alphabet.h"
 
 #include <array>
 #include <cstdint>

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "byte_alphabet.h"
+#include "gpt/tokenizer/byte_alphabet.h"
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
 #include "gpt/tokenizer/bpe_files.h"

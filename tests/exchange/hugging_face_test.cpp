@@ -42,7 +42,7 @@ using Shapes = std::map<std::string, std::vector<int64_t>>;
 
 Shapes shapes_of(const ModelConfig& model) {
   Shapes shapes;
-  for (const Counterpart& part : counterparts(model, family_of(model, "here"))) shapes[part.name] = part.shape;
+  for (const Counterpart& part : counterparts(model, family_of(model, "here", "transformers"))) shapes[part.name] = part.shape;
   return shapes;
 }
 
@@ -97,7 +97,7 @@ TEST(HuggingFace, LlamaHasItsNamesAndShapes) {
 
 TEST(HuggingFace, AFormOfNeitherFamilyIsRefusedWithWhatWouldFit) {
   const auto refused = [](ModelConfig model, const std::string& part) {
-    EXPECT_ERROR(family_of(model, "a/ckpt.pt"), ExitCode::checkpoint,
+    EXPECT_ERROR(family_of(model, "a/ckpt.pt", "transformers"), ExitCode::checkpoint,
                  "a/ckpt.pt: transformers has no model of this form: " + part);
   };
   ModelConfig model = tiny_llama();
@@ -161,7 +161,7 @@ TEST(HuggingFace, AConfigurationOfOursIsReadAsItWas) {
   model.rope_theta = 5e5;
   model.bias = true;
   for (const ModelConfig& written : {model, tiny_gpt2()}) {
-    const Family family = family_of(written, "here");
+    const Family family = family_of(written, "here", "transformers");
     const ForeignForm read = read_config_json(config_json(written, family, "float32", {}).dump(), "here");
     EXPECT_EQ(read.family, family);
     EXPECT_EQ(shapes_of(read.model), shapes_of(written));

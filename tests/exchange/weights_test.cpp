@@ -70,7 +70,7 @@ class WeightsTest : public testing::TestWithParam<bool> {
 
   const ScratchFolder folder_;
   const ModelConfig model_ = small_model(GetParam());
-  const Family family_ = family_of(model_, "here");
+  const Family family_ = family_of(model_, "here", "transformers");
   const NamedTensors weights_ = numbered_weights(model_);
   const Tensors theirs_ = to_hugging_face(model_, family_, weights_);
 };

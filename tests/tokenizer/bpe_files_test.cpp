@@ -13,7 +13,7 @@
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
 #include "gpt/tokenizer/bpe.h"
-#include "src/tokenizer/byte_alphabet.h"
+#include "gpt/tokenizer/byte_alphabet.h"
 #include "src/tokenizer/tiktoken.h"
 #include "support/expect_error.h"
 #include "support/source_folder.h"

@@ -1,17 +1,24 @@
-// gpt-export: a checkpoint as a folder that other programs read.
+// gpt-export: a checkpoint as other programs read it.
 #pragma once
 
 #include <optional>
 #include <string>
+#include <string_view>
 
-#include "gpt/config/training_config.h"
+#include "gpt/checkpoint/state.h"
 
 namespace gpt::exchange {
 
+enum class ExportFormat { hugging_face, gguf };
+enum class ExportDtype { float32, bfloat16, float16, q8_0 };  // q8_0 is GGUF's
+
+std::string_view name_of(ExportDtype dtype);  // PyTorch's, and ggml's for q8_0
+
 struct ExportOptions {
   std::string checkpoint;  // a file
-  std::string output;      // a folder
-  Dtype dtype = Dtype::float32;
+  ExportFormat format = ExportFormat::hugging_face;
+  std::string output;  // a folder, or for GGUF a file
+  ExportDtype dtype = ExportDtype::float32;
 };
 
 // Nothing when --help or --version was answered on standard output. Throws gpt::Error(config).
@@ -21,5 +28,15 @@ std::optional<ExportOptions> parse_export_options(int argc, const char* const* a
 // tokenizer.json and tokenizer_config.json. No file takes its name before all are written. Throws gpt::Error: config where the folder holds
 // anything but an export, checkpoint where the model has no form that transformers knows, numerics as written_weights() does, disk.
 void export_hugging_face(const ExportOptions& options);
+
+// Writes the file for llama.cpp, tokenizer included. It takes its name when it is complete. Throws gpt::Error: config where the path holds
+// anything but an export, checkpoint where llama.cpp has no such model or tokenizer, numerics for a value that is not finite in the type,
+// disk.
+void export_gguf(const ExportOptions& options);
+
+void export_model(const ExportOptions& options);  // in the format that they name
+
+// The checkpoint without its optimizer, which has twice the size of what is needed. Throws as load_checkpoint() does.
+Checkpoint load_model(const std::string& path);
 
 }  // namespace gpt::exchange

@@ -23,8 +23,8 @@ enum class Family { gpt2, llama };
 std::string_view name_of(Family family);  // for people
 
 // The family that has this form. Throws gpt::Error(checkpoint) beginning with `origin` where neither has: it names the settings that do not
-// fit and what would.
-Family family_of(const ModelConfig& model, const std::string& origin);
+// fit and what would. `program` is the one that is to read the model, for the message.
+Family family_of(const ModelConfig& model, const std::string& origin, std::string_view program);
 
 // One of their tensors: rows [begin, begin + size) of one of our parameters.
 struct Counterpart {

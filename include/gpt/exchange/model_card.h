@@ -10,6 +10,8 @@
 
 namespace gpt::exchange {
 
+std::string last_name(const std::string& path);  // what a published file says of a path
+
 // `path` is the checkpoint's: the losses beside it are those of metrics.jsonl. Paths are cut to their last names, since the card may be
 // published. `dtype` is that of the weights.
 // `tokenizer` is the checkpoint's, or null where it has none.

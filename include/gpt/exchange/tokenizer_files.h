@@ -8,11 +8,14 @@
 #include <string_view>
 
 #include "gpt/exchange/hugging_face.h"
+#include "gpt/tokenizer/bpe_model.h"
 #include "gpt/tokenizer/tokenizer.h"
 
 namespace gpt::exchange {
 
 std::string hugging_face_json(const Tokenizer& tokenizer);  // tokenizer.json
+
+BpeModel byte_vocabulary();  // a tokenizer of bytes as BPE without merges
 
 // The inverse, which reads whatever make_tokenizer() reads too. Throws gpt::Error(data), beginning with `origin`, for what this program
 // cannot do.

@@ -1,0 +1,32 @@
+// Our tokenizers as llama.cpp has them. Byte-level BPE is its model "gpt2", as long as it splits text as one of llama.cpp's pre-tokenizers
+// does; bytes are such a BPE without merges. Characters are its model "llama", SentencePiece's, with a piece for each character and none
+// longer.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "gpt/exchange/gguf.h"
+#include "gpt/tokenizer/tokenizer.h"
+
+namespace gpt::exchange {
+
+struct GgufTokenizer {
+  std::string model;                     // tokenizer.ggml.model
+  std::string split = {};                // of BPE: tokenizer.ggml.pre
+  std::vector<std::string> tokens = {};  // by their ids
+  std::vector<int32_t> types = {};       // of each token
+  std::vector<std::string> merges = {};  // of BPE
+  int32_t end = 0;                       // the token that begins and ends a text
+  // llama.cpp always has such a token: id 2 or 11 unless another one is named. So a vocabulary without one gets it as its last token.
+  bool adds_end = false;
+};
+
+// `vocab_size` is the model's: ids beyond the tokenizer's are unused tokens. Throws gpt::Error(checkpoint), beginning with `origin`, for a
+// tokenizer that would have other ids there.
+GgufTokenizer gguf_tokenizer(const Tokenizer& tokenizer, int64_t vocab_size, const std::string& origin);
+
+void add_tokenizer(GgufMetadata& metadata, const GgufTokenizer& tokenizer);
+
+}  // namespace gpt::exchange

@@ -1,0 +1,142 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "gpt/core/error.h"
+#include "gpt/core/file.h"
+#include "gpt/core/format.h"
+#include "gpt/core/log.h"
+#include "gpt/exchange/export.h"
+#include "gpt/exchange/gguf.h"
+#include "gpt/exchange/gguf_tokenizer.h"
+#include "gpt/exchange/llama_cpp.h"
+#include "gpt/exchange/model_card.h"
+#include "gpt/exchange/weights.h"
+#include "gpt/layout/parameter_table.h"
+#include "gpt/tokenizer/make_tokenizer.h"
+
+namespace gpt::exchange {
+namespace {
+
+struct GgufFileType {
+  GgufType type;
+  uint32_t number;  // general.file_type, as llama.cpp numbers them
+};
+
+GgufFileType file_type_of(ExportDtype dtype) {
+  switch (dtype) {
+    case ExportDtype::float32: return {GgufType::f32, 0};
+    case ExportDtype::float16: return {GgufType::f16, 1};
+    case ExportDtype::q8_0: return {GgufType::q8_0, 7};
+    case ExportDtype::bfloat16: return {GgufType::bf16, 32};
+  }
+  throw std::logic_error("no such type");
+}
+
+// What our files begin with, and by which they are known.
+GgufMetadata mark_of_ours() {
+  GgufMetadata metadata;
+  metadata.add("general.tags", std::vector<std::string>{"gpt-train", "text-generation"});
+  return metadata;
+}
+
+// The folder of the file, which may have to be made.
+std::string require_free_file(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored))
+    throw Error(ExitCode::config, fmt::format("--output {}: it is a folder, and GGUF is one file; name it, such as {}",
+                                              path, (std::filesystem::path(path) / "model.gguf").string()));
+  if (std::filesystem::exists(path, ignored) && !gguf_begins_with(path, mark_of_ours()))
+    throw Error(ExitCode::config,
+                fmt::format("--output {}: the file is something else than an export; name a new one", path));
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
+std::unique_ptr<Tokenizer> require_tokenizer(const Checkpoint& checkpoint, const std::string& path) {
+  if (!checkpoint.tokenizer.empty()) return tokenizer_from_json(checkpoint.tokenizer, path);
+  throw Error(
+      ExitCode::checkpoint,
+      fmt::format("{}: llama.cpp needs a tokenizer, and the checkpoint has none, because its run was given token ids; "
+                  "use --format huggingface, and add the one that made them",
+                  path));
+}
+
+GgufMetadata metadata_of(const Checkpoint& checkpoint, Family family, const GgufFileType& type,
+                         const GgufTokenizer& tokenizer) {
+  constexpr uint32_t kQuantizationVersion = 2;  // ggml's
+  GgufMetadata metadata = mark_of_ours();
+  add_architecture(metadata, checkpoint.config.model, family, std::ssize(tokenizer.tokens));
+  metadata.add("general.type", "model");
+  metadata.add("general.name", last_name(checkpoint.config.output_dir));
+  metadata.add("general.file_type", type.number);
+  if (type.type == GgufType::q8_0) metadata.add("general.quantization_version", kQuantizationVersion);
+  add_tokenizer(metadata, tokenizer);
+  return metadata;
+}
+
+std::span<const std::byte> bytes_of(const at::Tensor& tensor) {
+  return {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()};
+}
+
+// The values of one tensor, piece by piece. False if they are not finite in its type.
+bool write_values(GgufWriter& file, const at::Tensor& values, GgufType type) {
+  constexpr int64_t kPiece = int64_t{1} << 20;  // values: a copy of 4 MB, and whole blocks
+  const at::Tensor flat = values.contiguous().flatten();
+  if (type == GgufType::f32) {
+    file.add(bytes_of(flat));
+    return true;
+  }
+  std::vector<std::byte> blocks;
+  for (int64_t begin = 0; begin < flat.numel(); begin += kPiece) {
+    const at::Tensor piece = flat.narrow(0, begin, std::min(kPiece, flat.numel() - begin));
+    if (type == GgufType::q8_0) {
+      blocks.resize(gguf_bytes(type, piece.numel()));
+      if (!quantize_q8_0({piece.const_data_ptr<float>(), static_cast<size_t>(piece.numel())}, blocks)) return false;
+      file.add(blocks);
+    } else {
+      const at::Tensor narrow = piece.to(type == GgufType::f16 ? at::kHalf : at::kBFloat16);
+      if (!is_finite(narrow)) return false;
+      file.add(bytes_of(narrow));
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+void export_gguf(const ExportOptions& options) {
+  const std::string folder = require_free_file(options.output);
+  const Checkpoint checkpoint = load_model(options.checkpoint);
+  const ModelConfig& model = checkpoint.config.model;
+  const Family family = family_of(model, options.checkpoint, "llama.cpp");
+  const GgufTokenizer tokenizer =
+      gguf_tokenizer(*require_tokenizer(checkpoint, options.checkpoint), *model.vocab_size, options.checkpoint);
+  const GgufFileType type = file_type_of(options.dtype);
+
+  const std::vector<LlamaCppTensor> tensors = llama_cpp_tensors(model, family, type.type, tokenizer.adds_end);
+  std::vector<GgufTensor> stored;
+  for (const LlamaCppTensor& tensor : tensors) stored.push_back(tensor.stored);
+  create_folders(folder);
+  sweep_unfinished_files(folder);
+  GgufWriter file(options.output, metadata_of(checkpoint, family, type, tokenizer), stored);
+  for (const LlamaCppTensor& tensor : tensors) {
+    if (write_values(file, llama_cpp_values(tensor, checkpoint.model), tensor.stored.type)) continue;
+    throw Error(ExitCode::numerics,
+                fmt::format("{} is not written: '{}' holds values that are not finite in {}; use --dtype float32",
+                            options.output, tensor.stored.name, name_of(options.dtype)));
+  }
+  file.commit();
+  log::success(fmt::format("{}: {} parameters in {}, for llama.cpp in the form of {}", options.output,
+                           format_count(static_cast<double>(parameter_count(model))), name_of(options.dtype),
+                           name_of(family)));
+}
+
+}  // namespace gpt::exchange

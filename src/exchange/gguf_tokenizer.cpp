@@ -1,0 +1,131 @@
+#include "gpt/exchange/gguf_tokenizer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <unordered_set>
+#include <utility>
+
+#include "gpt/core/error.h"
+#include "gpt/core/printable.h"
+#include "gpt/exchange/tokenizer_files.h"
+#include "gpt/tokenizer/bpe.h"
+#include "gpt/tokenizer/byte_alphabet.h"
+
+namespace gpt::exchange {
+namespace {
+
+// Types of tokens, as the format numbers them.
+constexpr int32_t kNormal = 1, kControl = 3, kUnused = 5;
+
+constexpr const char* kAddedEnd = "<|endoftext|>";
+// The list of merges must not be empty. This one joins what no text consists of.
+constexpr const char* kNoMerge = "<|endoftext|> <|endoftext|>";
+
+constexpr std::string_view kSpaceMark = "\u2581";  // what a piece of SentencePiece's has for a space
+
+[[noreturn]] void refuse_tokenizer(const std::string& origin, const std::string& why) {
+  throw Error(ExitCode::checkpoint,
+              fmt::format("{}: llama.cpp cannot have the same tokenizer: {}; use --format huggingface", origin, why));
+}
+
+// Whether the merges make each token of its own bytes, so that it does not matter whether a piece that is a token is merged at all.
+bool merges_make_every_token(const BpeTokenizer& tokenizer) {
+  BpeModel model = tokenizer.model();
+  model.ignore_merges = !model.ignore_merges;
+  const BpeTokenizer other(std::move(model));
+  const auto& tokens = tokenizer.model().tokens;
+  return std::all_of(tokens.begin(), tokens.end(),
+                     [&](const std::string& bytes) { return tokenizer.encode(bytes) == other.encode(bytes); });
+}
+
+// The pre-tokenizer of llama.cpp's that splits as ours does. The names stand for what it does with merges, too.
+std::string split_name(const BpeTokenizer& tokenizer, const std::string& origin) {
+  const bool ignores_merges = tokenizer.model().ignore_merges;
+  switch (tokenizer.model().split) {
+    case SplitPattern::gpt2:
+      if (ignores_merges && !merges_make_every_token(tokenizer))
+        refuse_tokenizer(
+            origin,
+            "it splits text as GPT-2 does and has ignore_merges, which llama.cpp has only with Llama 3's split");
+      return "gpt-2";
+    case SplitPattern::llama3: return ignores_merges ? "llama-bpe" : "smaug-bpe";
+    case SplitPattern::cl100k: break;
+  }
+  refuse_tokenizer(origin, "it splits text as cl100k_base does, and llama.cpp only as GPT-2 and Llama 3 do");
+}
+
+GgufTokenizer byte_level(const BpeModel& model, std::string split) {
+  GgufTokenizer result{.model = "gpt2", .split = std::move(split)};
+  for (const std::string& bytes : model.tokens) result.tokens.push_back(byte_alphabet::spell(bytes));
+  result.types.assign(result.tokens.size(), kNormal);
+  for (const SpecialToken& token : model.special_tokens) {
+    result.tokens[token.id] = token.text;
+    result.types[token.id] = kControl;
+  }
+  for (const auto& [left, right] : model.merges)
+    result.merges.push_back(result.tokens[left] + " " + result.tokens[right]);
+  if (result.merges.empty()) result.merges.emplace_back(kNoMerge);
+  return result;
+}
+
+GgufTokenizer characters(const Tokenizer& tokenizer, const std::string& origin) {
+  GgufTokenizer result{.model = "llama"};
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    std::string text = tokenizer.decode({&id, 1});
+    if (text == kSpaceMark) refuse_tokenizer(origin, "its vocabulary has U+2581, which stands for a space there");
+    if (text == std::string_view("\0", 1))
+      refuse_tokenizer(origin, "its vocabulary has U+0000, which ends a text there");
+    result.tokens.push_back(text == " " ? std::string(kSpaceMark) : std::move(text));
+  }
+  result.types.assign(result.tokens.size(), kNormal);
+  return result;
+}
+
+GgufTokenizer own_tokens(const Tokenizer& tokenizer, const std::string& origin) {
+  if (tokenizer.name() == "char") return characters(tokenizer, origin);
+  if (const auto* bpe = dynamic_cast<const BpeTokenizer*>(&tokenizer))
+    return byte_level(bpe->model(), split_name(*bpe, origin));
+  if (tokenizer.name() == "byte") return byte_level(byte_vocabulary(), "gpt-2");
+  throw std::logic_error("no form for a tokenizer " + tokenizer.name());
+}
+
+}  // namespace
+
+GgufTokenizer gguf_tokenizer(const Tokenizer& tokenizer, int64_t vocab_size, const std::string& origin) {
+  GgufTokenizer result = own_tokens(tokenizer, origin);
+  const auto append = [&](std::string token, int32_t type) {
+    result.tokens.push_back(std::move(token));
+    result.types.push_back(type);
+  };
+  while (std::ssize(result.tokens) < vocab_size) append(fmt::format("[PAD{}]", result.tokens.size()), kUnused);
+  const auto end = tokenizer.end_of_text();
+  result.adds_end = !end;
+  result.end = end.value_or(static_cast<int32_t>(result.tokens.size()));
+  if (!end) append(kAddedEnd, kControl);
+  std::unordered_set<std::string_view> seen;
+  for (const std::string& token : result.tokens) {
+    if (seen.insert(token).second) continue;
+    refuse_tokenizer(origin, fmt::format("its vocabulary would have '{}' twice", printable_line(token)));
+  }
+  return result;
+}
+
+void add_tokenizer(GgufMetadata& metadata, const GgufTokenizer& tokenizer) {
+  const bool is_bpe = !tokenizer.split.empty();
+  metadata.add("tokenizer.ggml.model", tokenizer.model);
+  if (is_bpe) metadata.add("tokenizer.ggml.pre", tokenizer.split);
+  metadata.add("tokenizer.ggml.tokens", tokenizer.tokens);
+  if (!is_bpe) metadata.add("tokenizer.ggml.scores", std::vector<float>(tokenizer.tokens.size()));
+  metadata.add("tokenizer.ggml.token_type", tokenizer.types);
+  if (is_bpe) metadata.add("tokenizer.ggml.merges", tokenizer.merges);
+  const auto end = static_cast<uint32_t>(tokenizer.end);
+  metadata.add("tokenizer.ggml.bos_token_id", end);
+  metadata.add("tokenizer.ggml.eos_token_id", end);
+  metadata.add("tokenizer.ggml.add_bos_token", false);
+  metadata.add("tokenizer.ggml.add_eos_token", false);
+  metadata.add("tokenizer.ggml.add_space_prefix", false);
+}
+
+}  // namespace gpt::exchange
