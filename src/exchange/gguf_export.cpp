@@ -41,10 +41,16 @@ GgufFileType file_type_of(ExportDtype dtype) {
 }
 
 // What our files begin with, and by which they are known.
-GgufMetadata mark_of_ours() {
+GgufMetadata beginning_of_ours(Family family) {
   GgufMetadata metadata;
+  metadata.add("general.architecture", architecture_of(family));
   metadata.add("general.tags", std::vector<std::string>{"gpt-train", "text-generation"});
   return metadata;
+}
+
+bool is_ours(const std::string& path) {
+  return gguf_begins_with(path, beginning_of_ours(Family::gpt2)) ||
+         gguf_begins_with(path, beginning_of_ours(Family::llama));
 }
 
 // The folder of the file, which may have to be made.
@@ -53,7 +59,7 @@ std::string require_free_file(const std::string& path) {
   if (std::filesystem::is_directory(path, ignored))
     throw Error(ExitCode::config, fmt::format("--output {}: it is a folder, and GGUF is one file; name it, such as {}",
                                               path, (std::filesystem::path(path) / "model.gguf").string()));
-  if (std::filesystem::exists(path, ignored) && !gguf_begins_with(path, mark_of_ours()))
+  if (std::filesystem::exists(path, ignored) && !is_ours(path))
     throw Error(ExitCode::config,
                 fmt::format("--output {}: the file is something else than an export; name a new one", path));
   const std::string folder = std::filesystem::path(path).parent_path().string();
@@ -72,12 +78,12 @@ std::unique_ptr<Tokenizer> require_tokenizer(const Checkpoint& checkpoint, const
 GgufMetadata metadata_of(const Checkpoint& checkpoint, Family family, const GgufFileType& type,
                          const GgufTokenizer& tokenizer) {
   constexpr uint32_t kQuantizationVersion = 2;  // ggml's
-  GgufMetadata metadata = mark_of_ours();
-  add_architecture(metadata, checkpoint.config.model, family, std::ssize(tokenizer.tokens));
+  GgufMetadata metadata = beginning_of_ours(family);
   metadata.add("general.type", "model");
   metadata.add("general.name", last_name(checkpoint.config.output_dir));
   metadata.add("general.file_type", type.number);
   if (type.type == GgufType::q8_0) metadata.add("general.quantization_version", kQuantizationVersion);
+  add_architecture(metadata, checkpoint.config.model, family, std::ssize(tokenizer.tokens));
   add_tokenizer(metadata, tokenizer);
   return metadata;
 }
@@ -112,18 +118,17 @@ bool write_values(GgufWriter& file, const at::Tensor& values, GgufType type) {
 
 }  // namespace
 
-void export_gguf(const ExportOptions& options) {
+void write_gguf(const ExportOptions& options, const Checkpoint& checkpoint) {
   const std::string folder = require_free_file(options.output);
-  const Checkpoint checkpoint = load_model(options.checkpoint);
   const ModelConfig& model = checkpoint.config.model;
   const Family family = family_of(model, options.checkpoint, "llama.cpp");
   const GgufTokenizer tokenizer =
       gguf_tokenizer(*require_tokenizer(checkpoint, options.checkpoint), *model.vocab_size, options.checkpoint);
   const GgufFileType type = file_type_of(options.dtype);
-
   const std::vector<LlamaCppTensor> tensors = llama_cpp_tensors(model, family, type.type, tokenizer.adds_end);
   std::vector<GgufTensor> stored;
   for (const LlamaCppTensor& tensor : tensors) stored.push_back(tensor.stored);
+
   create_folders(folder);
   sweep_unfinished_files(folder);
   GgufWriter file(options.output, metadata_of(checkpoint, family, type, tokenizer), stored);
@@ -137,6 +142,11 @@ void export_gguf(const ExportOptions& options) {
   log::success(fmt::format("{}: {} parameters in {}, for llama.cpp in the form of {}", options.output,
                            format_count(static_cast<double>(parameter_count(model))), name_of(options.dtype),
                            name_of(family)));
+}
+
+void export_gguf(const ExportOptions& options) {
+  require_free_file(options.output);
+  write_gguf(options, load_model(options.checkpoint));
 }
 
 }  // namespace gpt::exchange

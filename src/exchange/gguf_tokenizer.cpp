@@ -99,6 +99,8 @@ GgufTokenizer gguf_tokenizer(const Tokenizer& tokenizer, int64_t vocab_size, con
     result.tokens.push_back(std::move(token));
     result.types.push_back(type);
   };
+  if (std::ssize(result.tokens) > vocab_size)
+    refuse_tokenizer(origin, fmt::format("it has {} tokens, and the model {}", result.tokens.size(), vocab_size));
   while (std::ssize(result.tokens) < vocab_size) append(fmt::format("[PAD{}]", result.tokens.size()), kUnused);
   const auto end = tokenizer.end_of_text();
   result.adds_end = !end;

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <iterator>
 #include <stdexcept>
-#include <string_view>
 #include <utility>
 
 namespace gpt::exchange {
@@ -99,10 +98,11 @@ at::Tensor llama_cpp_values(const LlamaCppTensor& tensor, const NamedTensors& we
   return at::cat({rows, rows.mean(0, /*keepdim=*/true, at::kDouble).to(rows.scalar_type())});
 }
 
+std::string_view architecture_of(Family family) { return family == Family::gpt2 ? "gpt2" : "llama"; }
+
 void add_architecture(GgufMetadata& metadata, const ModelConfig& model, Family family, int64_t tokens) {
-  const std::string name = family == Family::gpt2 ? "gpt2" : "llama";
-  metadata.add("general.architecture", name);
-  const auto add = [&](const char* key, auto value) { metadata.add(name + "." + key, value); };
+  const std::string prefix = std::string(architecture_of(family)) + ".";
+  const auto add = [&](const char* key, auto value) { metadata.add(prefix + key, value); };
   const auto add_count = [&](const char* key, int64_t value) { add(key, static_cast<uint32_t>(value)); };
   add_count("context_length", model.block_size);
   add_count("embedding_length", model.n_embd);

@@ -95,7 +95,8 @@ ordered_json tokenizer_config_json(const Tokenizer& tokenizer, int64_t block_siz
                        {"clean_up_tokenization_spaces", false}};
   const auto end = tokenizer.end_of_text();
   for (const SpecialToken& token : tokenizer.special_tokens()) {
-    if (token.id == end) file["bos_token"] = file["eos_token"] = token.text;
+    // Byte-level BPE knows every text, but CTranslate2 reads no GPT-2 without an unknown token; OpenAI's names the same one.
+    if (token.id == end) file["bos_token"] = file["eos_token"] = file["unk_token"] = token.text;
   }
   return file;
 }

@@ -33,6 +33,7 @@ void export_hugging_face(const ExportOptions& options);
 // anything but an export, checkpoint where llama.cpp has no such model or tokenizer, numerics for a value that is not finite in the type,
 // disk.
 void export_gguf(const ExportOptions& options);
+void write_gguf(const ExportOptions& options, const Checkpoint& checkpoint);  // the same once it is read
 
 void export_model(const ExportOptions& options);  // in the format that they name
 

