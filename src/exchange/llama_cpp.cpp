@@ -71,7 +71,8 @@ int64_t rope_heads(const std::string& name, const ModelConfig& model) {
 
 std::vector<LlamaCppTensor> llama_cpp_tensors(const ModelConfig& model, Family family, GgufType type, bool adds_token) {
   std::vector<LlamaCppTensor> tensors;
-  for (Counterpart& part : counterparts(model, family)) {
+  std::vector<Counterpart> parts = counterparts(model, family);
+  for (Counterpart& part : parts) {
     GgufTensor stored{gguf_name(part.name), type, part.shape};
     if (part.is_transposed) std::reverse(stored.shape.begin(), stored.shape.end());
     const bool adds_row = adds_token && (stored.name == "token_embd.weight" || stored.name == "output.weight");
@@ -80,6 +81,8 @@ std::vector<LlamaCppTensor> llama_cpp_tensors(const ModelConfig& model, Family f
     const int64_t heads = rope_heads(stored.name, model);
     tensors.push_back({std::move(stored), std::move(part), heads, adds_row});
   }
+  std::sort(tensors.begin(), tensors.end(),
+            [](const LlamaCppTensor& a, const LlamaCppTensor& b) { return a.stored.name < b.stored.name; });
   return tensors;
 }
 

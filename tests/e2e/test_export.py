@@ -80,9 +80,22 @@ class Folder(Scratch):
         self.assertIn("it is a file", self.export("llama", check_code=2, output=self.text))
         self.assertEqual([path.name for path in other.iterdir()], ["config.json"])
 
+    def test_a_gguf_file_is_written_over_by_an_export_alone(self):
+        for form in ("llama", "gpt2_plain"):
+            file = self.root / "ggufs" / "model.gguf"
+            self.export(form, "--format", "gguf", "--dtype", "q8_0", output=file)
+            self.assertEqual(file.read_bytes()[:4], b"GGUF")
+            second = self.export(form, "--format", "gguf", "--dtype", "q8_0", output=self.root / "second.gguf")
+            self.assertEqual(file.read_bytes(), second.read_bytes())
+            self.assertEqual([path.name for path in file.parent.iterdir()], ["model.gguf"])
+        self.assertIn("something else than an export", self.export("llama", "--format", "gguf", check_code=2, output=self.text))
+        self.assertIn("it is a folder", self.export("llama", "--format", "gguf", check_code=2, output=self.root))
+
     def test_wrong_command_lines_say_what_to_write(self):
         for words, part in ((("--output", "x"), "--checkpoint"), (("--checkpoint", "x"), "--output FOLDER"),
-                            (("--checkpoint", "x", "--output", "y", "--format", "onnx"), "must be one of huggingface")):
+                            (("--checkpoint", "x", "--output", "y", "--format", "onnx"), "must be one of huggingface"),
+                            (("--checkpoint", "x", "--output", "y", "--dtype", "q8_0"), "add --format gguf"),
+                            (("--checkpoint", "x", "--output", "y.gguf"), "add --format gguf")):
             self.assertIn(part, programs.run("gpt-export", *words, cwd=self.root, check_code=2).stderr)
         self.assertIn("cannot read", programs.run("gpt-export", "--checkpoint", self.root / "none.pt", "--output", self.root / "none",
                                                   check_code=4).stderr)

@@ -95,7 +95,7 @@ TEST_F(GgufExport, ValuesThatATypeCannotHoldAreNotWritten) {
 }
 
 TEST_F(GgufExport, OtherFilesAreLeftAlone) {
-  const std::string path = folder_.write("new/model.gguf", fixture_bytes("llama_form.gguf").replace(60, 4, "else"));
+  const std::string path = folder_.file("new/model.gguf", fixture_bytes("llama_form.gguf").replace(64, 5, "other"));
   EXPECT_ERROR(written(checkpoint_of("llama_form", true), ExportDtype::float32), ExitCode::config,
                "the file is something else than an export");
   std::filesystem::remove(path);

@@ -53,8 +53,8 @@ TEST(Gguf, AFileIsKnownByItsFirstMetadata) {
   file.commit();
   EXPECT_TRUE(gguf_begins_with(folder / "a.gguf", first));
   EXPECT_FALSE(gguf_begins_with(folder / "a.gguf", other));
-  EXPECT_FALSE(gguf_begins_with(folder.write("short", "GGUF"), first));
-  EXPECT_FALSE(gguf_begins_with(folder.write("empty", ""), first));
+  EXPECT_FALSE(gguf_begins_with(folder.file("short", "GGUF"), first));
+  EXPECT_FALSE(gguf_begins_with(folder.file("empty", ""), first));
   EXPECT_FALSE(gguf_begins_with(folder.path(), first));
   EXPECT_FALSE(gguf_begins_with(folder / "none", first));
 }

@@ -62,16 +62,16 @@ TEST(GgufTokenizer, BytesAreBpeWithAMergeThatNeverHappens) {
 }
 
 TEST(GgufTokenizer, BytePairsKeepTheirEndOfText) {
-  const auto tokenizer = make_tokenizer("bpe:260", "the cat the cat the cat the");
+  const auto tokenizer = make_tokenizer("bpe:260", " the the the the");
   const GgufTokenizer pairs = gguf_tokenizer(*tokenizer, 263, "here");
   const int32_t end = *tokenizer->end_of_text();
   EXPECT_FALSE(pairs.adds_end);
   EXPECT_EQ(pairs.end, end);
   EXPECT_EQ(pairs.tokens[end], "<|endoftext|>");
   EXPECT_EQ(pairs.types[end], 3);
-  EXPECT_EQ(pairs.merges, (Texts{"h e", "t he", "\u0120 t"}));
+  EXPECT_EQ(pairs.merges, (Texts{"h e", "t he", "\u0120 the"}));
   EXPECT_EQ(Texts(pairs.tokens.end() - 5, pairs.tokens.end()),
-            (Texts{"the", "\u0120t", "[PAD260]", "[PAD261]", "[PAD262]"}));
+            (Texts{"the", "\u0120the", "[PAD260]", "[PAD261]", "[PAD262]"}));
   EXPECT_EQ(Types(pairs.types.end() - 4, pairs.types.end()), (Types{1, 5, 5, 5}));
   EXPECT_ERROR(gguf_tokenizer(*tokenizer, 259, "here"), ExitCode::checkpoint, "it has 260 tokens, and the model 259");
 }
