@@ -11,10 +11,10 @@
 #include <unordered_map>
 #include <utility>
 
-#include "gpt/tokenizer/byte_alphabet.h"
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
 #include "gpt/core/processors.h"
+#include "gpt/tokenizer/byte_alphabet.h"
 #include "pair_queue.h"
 #include "piece_counter.h"
 

@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "gpt/tokenizer/byte_alphabet.h"
 #include "gpt/core/error.h"
+#include "gpt/tokenizer/byte_alphabet.h"
 #include "gpt/tokenizer/utf8.h"
 
 namespace gpt {

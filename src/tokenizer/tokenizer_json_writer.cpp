@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "gpt/tokenizer/byte_alphabet.h"
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
 #include "gpt/tokenizer/bpe_files.h"
+#include "gpt/tokenizer/byte_alphabet.h"
 #include "gpt/tokenizer/pre_tokenizer.h"
 
 namespace gpt {

@@ -42,7 +42,8 @@ using Shapes = std::map<std::string, std::vector<int64_t>>;
 
 Shapes shapes_of(const ModelConfig& model) {
   Shapes shapes;
-  for (const Counterpart& part : counterparts(model, family_of(model, "here", "transformers"))) shapes[part.name] = part.shape;
+  for (const Counterpart& part : counterparts(model, family_of(model, "here", "transformers")))
+    shapes[part.name] = part.shape;
   return shapes;
 }
 

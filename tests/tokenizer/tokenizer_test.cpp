@@ -10,9 +10,9 @@
 
 #include "core/scratch_folder.h"
 #include "gpt/core/error.h"
+#include "gpt/tokenizer/byte_alphabet.h"
 #include "gpt/tokenizer/make_tokenizer.h"
 #include "gpt/tokenizer/utf8.h"
-#include "gpt/tokenizer/byte_alphabet.h"
 #include "support/expect_error.h"
 
 namespace gpt {
