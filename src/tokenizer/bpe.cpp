@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <memory>
 #include <span>
 #include <unordered_map>
@@ -20,8 +19,6 @@ namespace gpt {
 namespace {
 
 using TokenIds = std::unordered_map<std::string_view, int32_t>;
-
-std::atomic<uint32_t> next_owner{1};
 
 // Bytes as an error message shows them, in one line.
 std::string quoted(std::string_view bytes) {
@@ -115,7 +112,7 @@ struct BpeTokenizer::Impl {
   std::array<int32_t, 256> byte_ids;
   BpeMerges merges;
   TokenIds whole_pieces;  // with ignore_merges: the ordinary tokens, by their bytes
-  uint32_t owner = next_owner++;
+  uint32_t owner = PieceMemo::new_owner();
 
   Impl(BpeModel given, const std::string& origin) : model(std::move(given)) {
     const std::vector<bool> special = special_ids(model, origin);
@@ -213,6 +210,11 @@ void BpeTokenizer::encode(std::string_view text, std::vector<int32_t>& ids) cons
     }
     append({});
   }
+}
+
+void BpeTokenizer::encode_piece(std::string_view piece, std::vector<int32_t>& ids) const {
+  if (piece.size() > PieceMemo::kMaxBytes) return impl_->encode_piece(piece, 0, ids);
+  PieceMemo::of_this_thread().append(piece, impl_->owner, ids, [&] { impl_->encode_piece(piece, 0, ids); });
 }
 
 std::string BpeTokenizer::decode(std::span<const int32_t> ids) const {

@@ -41,8 +41,8 @@ std::string shown(const json& value) {
   return text.size() <= kMostBytes ? text : std::string(utf8::prefix(text, kShownCharacters)) + "...";
 }
 
-BpeVocabulary::BpeVocabulary(BpeModel& model, size_t size, std::string origin)
-    : model_(model), origin_(std::move(origin)) {
+BpeVocabulary::BpeVocabulary(BpeModel& model, size_t size, TokenSpelling spelling, std::string origin)
+    : model_(model), spelling_(spelling), origin_(std::move(origin)) {
   model_.tokens.resize(size);
   ids_.reserve(size);
 }
@@ -64,7 +64,8 @@ int32_t BpeVocabulary::take(const json& id, const std::string& name, std::string
 }
 
 void BpeVocabulary::add(const std::string& spelling, const json& id) {
-  std::optional<std::string> bytes = byte_alphabet::bytes(spelling);
+  std::optional<std::string> bytes =
+      spelling_ == TokenSpelling::text ? std::optional(spelling) : byte_alphabet::bytes(spelling);
   if (!bytes) {
     throw Error(ExitCode::data,
                 fmt::format("{}: token {} is not spelled in the alphabet of byte-level BPE; other kinds of "

@@ -21,10 +21,12 @@ nlohmann::json parse_vocabulary_json(std::string_view text, const std::string& o
 // As an error message shows it: quoted, on one line, truncated if it is long.
 std::string shown(const nlohmann::json& value);
 
+enum class TokenSpelling { bytes, text };  // bytes in GPT-2's printable alphabet, or text as it is
+
 // Fills a BpeModel with `size` tokens whose ids must be 0..size-1, each once.
 class BpeVocabulary {
  public:
-  BpeVocabulary(BpeModel& model, size_t size, std::string origin);
+  BpeVocabulary(BpeModel& model, size_t size, TokenSpelling spelling, std::string origin);
 
   void add(const std::string& spelling, const nlohmann::json& id);
   void add_special(const std::string& text, const nlohmann::json& id);
@@ -35,6 +37,7 @@ class BpeVocabulary {
   int32_t id_of(const std::string& spelling) const;
 
   BpeModel& model_;
+  TokenSpelling spelling_;
   std::string origin_;
   std::unordered_map<std::string, int32_t> ids_;  // by spelling
   std::unordered_set<uint64_t> merged_;           // pairs

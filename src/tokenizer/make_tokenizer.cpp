@@ -18,6 +18,7 @@
 #include "gpt/tokenizer/bpe_files.h"
 #include "gpt/tokenizer/bpe_trainer.h"
 #include "gpt/tokenizer/utf8.h"
+#include "pipeline_tokenizer.h"
 #include "tokenizer_json.h"
 
 namespace gpt {
@@ -75,7 +76,9 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view text, const std:
   const json object = parse_vocabulary_json(text, origin);
   if (!object.is_object()) refuse(origin, fmt::format("the JSON is {}; an object is needed", object.type_name()));
   if (const auto model = object.find("model"); model != object.end() && model->is_object()) {
-    return std::make_unique<BpeTokenizer>(read_tokenizer_json(object, origin), origin);
+    TokenizerPipeline pipeline = read_tokenizer_json(object, origin);
+    if (pipeline.is_plain()) return std::make_unique<BpeTokenizer>(std::move(pipeline.model), origin);
+    return std::make_unique<PipelineTokenizer>(std::move(pipeline), std::string(text), origin);
   }
   const auto type = object.find("type");
   if (type == object.end()) refuse(origin, "it has neither 'type' nor Hugging Face's 'model'");

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
 #include <span>
 #include <string_view>
+#include <vector>
 
 namespace gpt {
 
@@ -37,6 +39,12 @@ class PieceMemo {
     }
   };
 
+  // A number for a tokenizer.
+  static uint32_t new_owner() {
+    static std::atomic<uint32_t> next{1};
+    return next++;
+  }
+
   static PieceMemo& of_this_thread() {
     static thread_local PieceMemo memo;
     return memo;
@@ -54,6 +62,21 @@ class PieceMemo {
     }
     key[2] |= static_cast<uint64_t>(bytes) << 56;
     return key;
+  }
+
+  // Appends the ids of a piece of at most kMaxBytes: those remembered, or what `encode` appends.
+  template <class Encode>
+  void append(std::string_view piece, uint32_t owner, std::vector<int32_t>& ids, Encode&& encode) {
+    const Key key = key_of(piece, 0, piece.size());
+    Entry& entry = entry_of(key, owner);
+    if (entry.holds(key, owner)) {
+      ids.insert(ids.end(), entry.ids.begin(), entry.ids.begin() + entry.count);
+      return;
+    }
+    const size_t before = ids.size();
+    encode();
+    const std::span<const int32_t> result = std::span(ids).subspan(before);
+    if (result.size() <= kMaxIds) entry = Entry(key, owner, result);
   }
 
   Entry& entry_of(const Key& key, uint32_t owner) {

@@ -74,9 +74,9 @@ size_t newlines_end(std::string_view text, size_t offset) {
   return offset;
 }
 
-// \p{N}{1,3}
-size_t three_numbers_end(std::string_view text, size_t offset) {
-  for (int count = 0; count < 3 && offset < text.size(); ++count) {
+// \p{N}{1,most}
+inline size_t numbers_end(std::string_view text, size_t offset, int most) {
+  for (int count = 0; count < most && offset < text.size(); ++count) {
     const Character next = character_at(text, offset);
     if (next.kind != CharacterClass::number) break;
     offset = next.end;
@@ -138,16 +138,17 @@ size_t gpt2_end(std::string_view text, size_t offset) {
   return spaces_before_word_end(text, offset, spaces_at(text, offset));
 }
 
-// cl100k and Llama 3, which differ in `final_spaces`: whether the spaces at the end of the text are one piece, even with
-// newlines among them.
-size_t cl100k_end(std::string_view text, size_t offset, bool final_spaces) {
+// cl100k, Llama 3 and Qwen 2, which differ in `final_spaces`, whether the spaces at the end of the text are one piece, even
+// with newlines among them, and in how many numbers are in a piece.
+template <bool final_spaces, int most_numbers>
+size_t cl100k_end(std::string_view text, size_t offset) {
   if (text[offset] == '\'') {
     const size_t end = contraction_end(text, offset, true);
     if (end != offset) return end;
   }
   const Character first = character_at(text, offset);
   if (first.kind == CharacterClass::letter) return run_end(text, first.end, first.kind);
-  if (first.kind == CharacterClass::number) return three_numbers_end(text, offset);
+  if (first.kind == CharacterClass::number) return numbers_end(text, offset, most_numbers);
   if (first.end < text.size() && !is_newline(text[offset])) {
     const Character second = character_at(text, first.end);
     if (second.kind == CharacterClass::letter) return run_end(text, second.end, second.kind);
@@ -204,8 +205,9 @@ std::optional<std::string_view> character_before(std::string_view text, size_t e
 size_t piece_end(SplitPattern pattern, std::string_view text, size_t offset) {
   switch (pattern) {
     case SplitPattern::gpt2: return gpt2_end(text, offset);
-    case SplitPattern::cl100k: return cl100k_end(text, offset, true);
-    case SplitPattern::llama3: return cl100k_end(text, offset, false);
+    case SplitPattern::cl100k: return cl100k_end<true, 3>(text, offset);
+    case SplitPattern::llama3: return cl100k_end<false, 3>(text, offset);
+    case SplitPattern::qwen2: return cl100k_end<false, 1>(text, offset);
   }
   return text.size();
 }
@@ -231,6 +233,9 @@ std::string_view regular_expression(SplitPattern pattern) {
              R"(|\s++\z|\s*[\r\n]+|\s+(?!\S)|\s+)";
     case SplitPattern::llama3:
       return R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
+             R"(|\s*[\r\n]+|\s+(?!\S)|\s+)";
+    case SplitPattern::qwen2:
+      return R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
              R"(|\s*[\r\n]+|\s+(?!\S)|\s+)";
   }
   return {};

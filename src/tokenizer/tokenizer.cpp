@@ -34,7 +34,7 @@ std::vector<int32_t> Tokenizer::encode_with_specials(std::string_view text) cons
 
 std::vector<int32_t> Tokenizer::text_bytes() const {
   std::vector<int32_t> bytes(static_cast<size_t>(vocab_size()));
-  for (int32_t id = 0; id < vocab_size(); ++id) bytes[id] = static_cast<int32_t>(decode({&id, 1}).size());
+  for (int32_t id = 0; id < vocab_size(); ++id) bytes[id] = static_cast<int32_t>(continuation({&id, 1}).size());
   for (const SpecialToken& special : special_tokens()) bytes[special.id] = 0;
   return bytes;
 }

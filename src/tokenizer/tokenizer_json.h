@@ -4,10 +4,10 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "gpt/tokenizer/bpe_model.h"
+#include "tokenizer_pipeline.h"
 
 namespace gpt {
 
-BpeModel read_tokenizer_json(const nlohmann::json& file, const std::string& origin);
+TokenizerPipeline read_tokenizer_json(const nlohmann::json& file, const std::string& origin);
 
 }  // namespace gpt

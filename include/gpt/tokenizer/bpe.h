@@ -28,6 +28,7 @@ class BpeTokenizer final : public Tokenizer {
   std::span<const SpecialToken> special_tokens() const override;
   using Tokenizer::encode;
   void encode(std::string_view text, std::vector<int32_t>& ids) const override;
+  void encode_piece(std::string_view piece, std::vector<int32_t>& ids) const;  // what is not to be split
   std::string decode(std::span<const int32_t> ids) const override;
   size_t last_cut(std::string_view text) const override;
   std::string to_json() const override;  // Hugging Face's tokenizer.json

@@ -17,6 +17,8 @@ class TextError : public Error {
         why_(std::move(why)),
         remedy_(std::move(remedy)) {}
   size_t offset() const { return offset_; }  // in bytes, of the text that was to be encoded
+  const std::string& why() const { return why_; }
+  const std::string& remedy() const { return remedy_; }
   std::string why_and_remedy() const { return why_ + "; " + remedy_; }
 
  private:

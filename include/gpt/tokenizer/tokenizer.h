@@ -35,9 +35,12 @@ class Tokenizer {
   virtual void encode(std::string_view text, std::vector<int32_t>& ids) const = 0;
   std::vector<int32_t> encode(std::string_view text) const;
   // The same, but the text of a special token becomes its id (the longest if several match): for prompts.
-  std::vector<int32_t> encode_with_specials(std::string_view text) const;
-  // The bytes of the ids, concatenated. Throws gpt::Error(data) for an id outside the vocabulary.
+  virtual std::vector<int32_t> encode_with_specials(std::string_view text) const;
+  // The text of the ids. Throws gpt::Error(data) for an id outside the vocabulary.
   virtual std::string decode(std::span<const int32_t> ids) const = 0;
+  // What the ids add to a text that has begun: bytes, which may be part of a character. It differs from decode() where
+  // a tokenizer puts a space before a text, which decoding takes away.
+  virtual std::string continuation(std::span<const int32_t> ids) const { return decode(ids); }
   // How many bytes of text each id stands for; special tokens stand for none.
   std::vector<int32_t> text_bytes() const;
 
