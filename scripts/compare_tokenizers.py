@@ -2,6 +2,8 @@
 """Compares our tokenizers with tiktoken and Hugging Face tokenizers: the same ids for the same texts, and the speed.
 
     python scripts/compare_tokenizers.py ids                 # every id; minutes
+    python scripts/compare_tokenizers.py forms [NAME...]     # every way in which tokenizer.json splits, normalizes and decodes
+    python scripts/compare_tokenizers.py files FILE...       # the same for tokenizer.json files
     python scripts/compare_tokenizers.py speed FILE...       # one thread each, alternating; the last line is the ratio to tiktoken
 
 Ours is build/bin/encode_file, which is built with the tests. Vocabularies: GPT-2's, as the set-up installed it, and
@@ -38,6 +40,14 @@ CORPUS = ROOT / "data" / "shakespeare.txt"
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 SCRIPTS = [(0x61, 0x7A), (0x41, 0x5A), (0xC0, 0x17F), (0x370, 0x3FF), (0x410, 0x44F), (0x5D0, 0x5EA), (0x620, 0x64A),
            (0x904, 0x939), (0xE01, 0xE30), (0x3041, 0x3096), (0x30A1, 0x30FA), (0x4E00, 0x9FFF), (0xAC00, 0xD7A3)]
+# What normalization changes, marks in an order of their own, and what the newest versions of Unicode added.
+MARKS = [(0x300, 0x36F), (0x591, 0x5BD), (0x64B, 0x65F), (0x93C, 0x94D), (0xE38, 0xE4D), (0x1AB0, 0x1ACE), (0x20D0, 0x20F0), (0x302A, 0x302F)]
+CHANGED = [(0x1100, 0x11FF), (0x1E00, 0x1EFF), (0x2000, 0x206F), (0x2100, 0x218F), (0x2460, 0x24FF), (0x3300, 0x33FF), (0xF900, 0xFAFF),
+           (0xFB00, 0xFB4F), (0xFE30, 0xFFEF), (0x1D15E, 0x1D1C0), (0x1D400, 0x1D7FF), (0x1F100, 0x1F1FF), (0x2F800, 0x2FA1D)]
+NEWEST = [(0x88F, 0x89F), (0xA7CB, 0xA7DC), (0x105C0, 0x105F3), (0x10D40, 0x10D8F), (0x11380, 0x113E2), (0x11BC0, 0x11BF9), (0x11DE0, 0x11DE9),
+          (0x16100, 0x16139), (0x16D40, 0x16D79), (0x16FF0, 0x16FF6), (0x1CC00, 0x1CCF9), (0x1E5D0, 0x1E5FF), (0x31350, 0x323AF)]
+NAMES = ["<|endoftext|>", "<|im_start|>", "<s>", "</s>", "<unk>", "<mask>", "<0x0A>", "<0xE2>", "<tool_call>", "\u2581", "\u2581\u2581", "hello",
+         "\r\n", "\x00", "\x07", "\x1b[0m", "\x7f", "\u200b", "\ufeff", "\u200d", "\u00ad", "  hello ", "lo  ", "  the", "\t\t"]
 SPACES = [" ", "  ", "    ", "\n", "\n\n", "\r\n", "\t", " \n", "\n  ", "\u00a0", "\u3000", "\u2003", "\v", "\u2028", "\x85"]
 CONTRACTIONS = ["'s", "'S", "'t", "'re", "'VE", "'m", "'Ll", "'d", "'\u017f", "'\u212a", "'x", "'", "\u2019s"]
 CODE = ["for (int i = 0; i < n; ++i) {\n\t\tx[i] += 0x1F;\n\t}\n", "    def f(self, *args):\n        return None\n", "#include <a.h>\r\n",
@@ -50,7 +60,7 @@ def character(rng, low=0, high=0x10FFFF):
 
 
 def fragment(rng):
-    kind = rng.randrange(16)
+    kind = rng.randrange(20)
     if kind < 7:
         low, high = rng.choice(SCRIPTS)
         return "".join(character(rng, low, high) for _ in range(rng.randint(1, 9)))
@@ -60,6 +70,10 @@ def fragment(rng):
             12: lambda: "".join(character(rng, 0x1F300, 0x1FAFF) for _ in range(rng.randint(1, 3))) + rng.choice(["", "\u200d\u2642\ufe0f"]),
             13: lambda: rng.choice(CODE),
             14: lambda: rng.choice(CONTRACTIONS),
+            16: lambda: rng.choice(NAMES),
+            17: lambda: character(rng, *rng.choice(SCRIPTS)) + "".join(character(rng, *rng.choice(MARKS)) for _ in range(rng.randint(1, 4))),
+            18: lambda: "".join(character(rng, *rng.choice(CHANGED)) for _ in range(rng.randint(1, 3))),
+            19: lambda: "".join(character(rng, *rng.choice(NEWEST)) for _ in range(rng.randint(1, 3))),
             15: lambda: rng.choice("!?.,;:-_()[]{}#@/\\\u3002\u3001\u2026") * rng.randint(1, 4)}[kind]()
 
 
@@ -117,14 +131,14 @@ def hugging_face(split):
     return tokenizer
 
 
-def ours(tokenizer, documents, folder):
+def ours(tokenizer, documents, folder, *extra):
     """The ids of each document, and the CPU seconds that encoding it took."""
     source, target = folder / "documents", folder / "ids"
     with source.open("wb") as file:
         for document in documents:
             text = document.encode()
             file.write(struct.pack("<I", len(text)) + text)
-    done = subprocess.run([BIN / "encode_file", tokenizer, source, target], capture_output=True, text=True)
+    done = subprocess.run([BIN / "encode_file", tokenizer, source, target, *extra], capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"encode_file failed: {done.stderr.strip()}")
     ids, data = [], memoryview(target.read_bytes())
@@ -170,6 +184,50 @@ def compare_ids(texts):
     return failures
 
 
+def texts_in(path):
+    """What encode_file wrote of what the ids decode to."""
+    data = memoryview(path.read_bytes())
+    while data:
+        end = 4 + struct.unpack_from("<I", data)[0]
+        yield bytes(data[4:end]).decode()
+        data = data[end:]
+
+
+def compare_file(name, path, documents):
+    """The ids of plain text and with special tokens, and what the latter decode to. Returns whether something differs."""
+    tokenizer, problems, count = tokenizers.Tokenizer.from_file(str(path)), [], 0
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = pathlib.Path(scratch)
+        for mode in ([], ["specials"]):
+            tokenizer.encode_special_tokens = not mode
+            found, _ = ours(path, documents, folder, folder / "texts", *mode)
+            wanted = (tokenizer.encode_batch_fast([text], add_special_tokens=False)[0].ids for text in documents)
+            problems.append(difference(documents, found, wanted))
+            count += sum(map(len, found))
+        for ids, text in zip(found, texts_in(folder / "texts"), strict=True):
+            if (decoded := tokenizer.decode(ids.tolist(), skip_special_tokens=False)) != text:
+                at = next((i for i, (a, b) in enumerate(zip(text, decoded)) if a != b), 0)
+                problems.append(f"decoded: {text[max(at - 20, 0):at + 20]!r} is not {decoded[max(at - 20, 0):at + 20]!r}")
+                break
+    found = [problem for problem in problems if problem]
+    print(f"{name}: {'; '.join(found) or f'no difference in {count:,} ids and the text they decode to'}", flush=True)
+    return bool(found)
+
+
+def compare_forms(names, megabytes, strings):
+    """The tokenizers of make_tokenizer_fixtures.py, with larger vocabularies that are learned from the text."""
+    import make_tokenizer_fixtures as fixtures
+    documents = sum(all_texts(megabytes, strings).values(), fixtures.SAMPLES + fixtures.HARD)
+    sample = list(mixed_text(5, 500_000))
+    failures = 0
+    with tempfile.TemporaryDirectory() as scratch:
+        for name in names or fixtures.FORMS:
+            path = pathlib.Path(scratch) / "tokenizer.json"
+            fixtures.FORMS[name]([CORPUS.read_text(encoding="utf-8")[:300_000], *sample], 4000).save(str(path))
+            failures += compare_file(name, path, documents)
+    return failures
+
+
 def all_texts(megabytes, strings):
     return {"default corpus": [CORPUS.read_text(encoding="utf-8")],
             f"{megabytes} MB of mixed scripts, code, emoji and white space": list(mixed_text(1, megabytes * 10**6)),
@@ -212,12 +270,22 @@ def main():
     ids = commands.add_parser("ids")
     ids.add_argument("--megabytes", type=int, default=50)
     ids.add_argument("--strings", type=int, default=100_000)
+    for command, what in [("forms", "names"), ("files", "paths")]:
+        forms = commands.add_parser(command)
+        forms.add_argument(what, nargs="*")
+        forms.add_argument("--megabytes", type=int, default=50)
+        forms.add_argument("--strings", type=int, default=100_000)
     speed = commands.add_parser("speed")
     speed.add_argument("files", nargs="*", type=pathlib.Path, default=[CORPUS])
     speed.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
     if options.command == "ids":
         sys.exit(compare_ids(all_texts(options.megabytes, options.strings)) > 0)
+    if options.command == "forms":
+        sys.exit(compare_forms(options.names, options.megabytes, options.strings) > 0)
+    if options.command == "files":
+        documents = sum(all_texts(options.megabytes, options.strings).values(), [])
+        sys.exit(sum([compare_file(path, path, documents) for path in options.paths]) > 0)
     for path in options.files:
         compare_speed(path, options.rounds)
 

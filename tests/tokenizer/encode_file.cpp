@@ -1,6 +1,8 @@
-// encode_file TOKENIZER DOCUMENTS IDS: encodes one document after the other and prints the processor seconds that each
-// took, so that scripts/compare_tokenizers.py can hold ids and speed against other programs. DOCUMENTS has a 32-bit
-// length before each document, IDS gets a 32-bit count before the ids of each.
+// encode_file TOKENIZER DOCUMENTS IDS [TEXTS [specials]]: encodes one document after the other and prints the processor seconds that
+// each took, so that scripts/compare_tokenizers.py can hold ids and speed against other programs. DOCUMENTS has a 32-bit
+// length before each document, IDS gets a 32-bit count before the ids of each. The ids must decode to the document, or
+// what they decode to is written to TEXTS, in the form of DOCUMENTS. With "specials" the names of special tokens become
+// those tokens.
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -32,31 +34,45 @@ std::vector<std::string_view> documents_in(std::string_view file) {
   return documents;
 }
 
-void encode_file(const std::string& tokenizer_spec, const std::string& documents_path, const std::string& ids_path) {
+void write_text(const std::string& text, std::ofstream& output) {
+  const auto bytes = static_cast<uint32_t>(text.size());
+  output.write(reinterpret_cast<const char*>(&bytes), sizeof(bytes));
+  output.write(text.data(), static_cast<std::streamsize>(text.size()));
+}
+
+void encode_file(const std::string& tokenizer_spec, const std::string& documents_path, const std::string& ids_path,
+                 const char* texts_path, bool specials) {
   const auto tokenizer = gpt::make_tokenizer(tokenizer_spec, "");
   const std::string file = gpt::read_file(documents_path, gpt::ExitCode::data);
-  std::ofstream output(ids_path, std::ios::binary);
+  std::ofstream output(ids_path, std::ios::binary), texts;
+  if (texts_path) texts.open(texts_path, std::ios::binary);
   for (const std::string_view document : documents_in(file)) {
     const std::clock_t start = std::clock();
-    const std::vector<int32_t> ids = tokenizer->encode(document);
+    const std::vector<int32_t> ids =
+        specials ? tokenizer->encode_with_specials(document) : tokenizer->encode(document);
     std::printf("%.6f\n", static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
-    if (tokenizer->decode(ids) != document) throw std::runtime_error("the ids do not decode to the document");
+    const std::string text = tokenizer->decode(ids);
+    if (texts_path) {
+      write_text(text, texts);
+    } else if (text != document) {
+      throw std::runtime_error("the ids do not decode to the document");
+    }
     const auto count = static_cast<uint32_t>(ids.size());
     output.write(reinterpret_cast<const char*>(&count), sizeof(count));
     output.write(reinterpret_cast<const char*>(ids.data()), static_cast<std::streamsize>(ids.size() * sizeof(int32_t)));
   }
-  if (!output.flush()) throw std::runtime_error(ids_path + ": cannot be written");
+  if (!output.flush() || (texts_path && !texts.flush())) throw std::runtime_error(ids_path + ": cannot be written");
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 4) {
-    std::fputs("usage: encode_file TOKENIZER DOCUMENTS IDS\n", stderr);
+  if (argc < 4 || argc > 6) {
+    std::fputs("usage: encode_file TOKENIZER DOCUMENTS IDS [TEXTS [specials]]\n", stderr);
     return 2;
   }
   try {
-    encode_file(argv[1], argv[2], argv[3]);
+    encode_file(argv[1], argv[2], argv[3], argc > 4 ? argv[4] : nullptr, argc > 5);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "encode_file: %s\n", error.what());
     return 1;
