@@ -205,6 +205,34 @@ FORMS = PLAIN | {form.__name__: form for form in (
     fused_unknown, words, behaviors)}
 
 
+# Regular expressions and what their matches are; and normalizers and what they make of a text.
+PATTERNS = [
+    r"\p{N}{1,3}+", r"a{2}?", r"a{,2}", r"a{1,2}?", r"(?:ab|a)*+b", r"a++b|a", r"x{", r"\h+", r"\H+", r"\w+", r"\W+", r"\d", r"\D+", r"\s+$",
+    r"^\S+", r"(?i:'s|'T)", r"(?i)the|q", r"(a(?i)b|c)d", r"(?m:a.b)", r"a.b", r"[^\S\n]+", r"[a-f&&[^c]]+", r"[^a-f&&[^c]]+", r"[\w&&\p{Han}]+",
+    r"[-a]+", r"[a-]+", r"[a&&]+", r"\p{^L}+", r"\P{L}+", r"\p{Han}+|\p{Hiragana}+|\p{Katakana}", r"\p{Cyrillic}+", r"\p{Letter}|\p{ S }",
+    r"\p{C}", r"\p{Cn}", r"\bt|e\b", r"\B.", r"(?<=e) ", r"(?<!\p{L})'", r"(?=b)", r"(?!b)", r"e*", r"", r"\u0041|\x{4e00}|\x41|\x{1F642}", r"\Aa|\z", r"b\Z",
+    r"(?<name>a|b)+", r"a(?#comment)b", r"(?>a+)b", r"\.|\-|\#", r"[\]\[\-\^]", r"[.^$*]+", r"\n|\t|\e", r"[^\r\n\p{L}\p{N}]?\p{L}+", r"\s+(?!\S)|\s+",
+    r"(?-i:A)", r"(?i-m:A.)", r"[[a-c][x-z]]+", r"[^[a-c]x]+", r"[\p{P}\p{S}]+[\r\n]*", r"[一-龥぀-ゟ゠-ヿ]+", r"a**", r"a*+a", r"(a|b){2,3}", r"[\d\s]+", r"$", r"^",
+]
+PATTERN_TEXT = ("aab ab aAa 12345 a{2} x{ {1} The the q's it'T \n\nabd aBd cd a\nb a b abcdef---- -a a- ĄБВг 漢字かなカナ 'te' (e) ²½Ⅷ٣ ﬀß\u0301 "
+                "\u200d\u00a0\u2028. A一🙂\x41\x1b ^[]*$.# \U0001ccd6\u0897\U000105d2\U00011de0\u0378 aaaa bb\n \t\r\n")
+NORMALIZERS = [normalizers.NFC(), normalizers.NFD(), normalizers.NFKC(), normalizers.NFKD(), normalizers.Sequence([]), normalizers.Prepend("▁"),
+               normalizers.Replace(" ", "▁"), normalizers.Replace(Regex(r"\s+|$"), "_"), normalizers.Replace("a", ""), normalizers.Strip(),
+               normalizers.Strip(left=False), normalizers.Strip(right=False),
+               normalizers.Sequence([normalizers.NFD(), normalizers.Replace(Regex(r"\p{M}"), ""), normalizers.Strip()])]
+NORMALIZED = ["", " ", "plain text", *HARD, "q\u0307\u0323 \u1e9b\u0323", "\ud55c\uae00 \u1112\u1161\u11ab", "\u0344\u0345\u0301" * 3,
+              "a" + "\u0316\u0301\u0334" * 200, "\U00011935\U00011930 \U000105c9 \u32ff", "\u00c5\u212b\u2126 \ufb03", "ა\u2003 x \u3000"]
+
+
+def pieces(pattern, text):
+    """Where its matches are that are not empty, in characters."""
+    return [span for _, span in pre_tokenizers.Split(Regex(pattern), "removed", invert=True).pre_tokenize_str(text)]
+
+
+def write_lines(name, records):
+    (FOLDER / name).write_text("".join(f"{json.dumps(record)}\n" for record in records))
+
+
 def encoded(tokenizer, texts):
     """The ids with special tokens as ordinary text, and with them parsed; without what the post-processor adds. And their text."""
     for text in texts:
@@ -220,8 +248,10 @@ def main():
     for name, make in FORMS.items():
         tokenizer = make()
         (FOLDER / f"{name}.json").write_text(tokenizer.to_str(), encoding="utf-8")
-        lines = (json.dumps(sample, ensure_ascii=True) for sample in encoded(tokenizer, SAMPLES if name in PLAIN else SAMPLES + HARD))
-        (FOLDER / f"{name}_ids.jsonl").write_text("".join(f"{line}\n" for line in lines))
+        write_lines(f"{name}_ids.jsonl", encoded(tokenizer, SAMPLES if name in PLAIN else SAMPLES + HARD))
+    write_lines("matches.json", [{"text": PATTERN_TEXT, "matches": {pattern: pieces(pattern, PATTERN_TEXT) for pattern in PATTERNS}}])
+    write_lines("normalized.jsonl", ({"normalizer": json.loads(normalizer.__getstate__()), "text": text,
+                                      "normalized": normalizer.normalize_str(text)} for normalizer in NORMALIZERS for text in NORMALIZED))
     print(f"{FOLDER}: {len(FORMS)} tokenizers", file=sys.stderr)
 
 

@@ -45,7 +45,7 @@ at::Generator make_generator(at::Device device, uint64_t seed) {
 at::Tensor ids_without_text(const Tokenizer& tokenizer, int64_t vocab_size, at::Device device) {
   std::vector<int64_t> ids;
   for (int32_t id = 0; id < vocab_size; ++id) {
-    if (id >= tokenizer.vocab_size() || tokenizer.decode({&id, 1}).empty()) ids.push_back(id);
+    if (id >= tokenizer.vocab_size() || tokenizer.piece(id, false).empty()) ids.push_back(id);
   }
   if (ids.empty()) return {};
   return at::zeros({vocab_size}, at::kBool).index_fill_(0, at::tensor(ids), true).to(device);
@@ -79,6 +79,7 @@ struct Text {
   at::Generator generator;
   TextStream stream;
   int64_t slot = -1;  // of the decoder, until it has ended
+  bool has_begun = false;  // with the prompt, or with a token that was drawn
   GenerationResult result = {};
 
   bool is_done() const { return !result.stop_reason.empty(); }
@@ -88,7 +89,7 @@ struct Text {
   std::string take(int32_t token, const Tokenizer& tokenizer) {
     ++result.new_tokens;
     if (token == tokenizer.end_of_text()) return end("end of text"), finish();
-    std::string piece = stream.push(tokenizer.decode({&token, 1}));
+    std::string piece = stream.push(tokenizer.piece(token, /*begins_text=*/!std::exchange(has_begun, true)));
     if (stream.stopped()) end("stop text"), piece += stream.finish();
     result.text += piece;
     return piece;
@@ -135,8 +136,11 @@ std::vector<GenerationResult> generate_several(GPT& model, const Tokenizer& toke
   const at::Tensor without_text = ids_without_text(tokenizer, *model.config().vocab_size, model.device());
   Decoder decoder(model, count, compute_type);
   std::vector<Text> texts;
-  for (int64_t i = 0; i < count; ++i)
-    texts.push_back({make_generator(model.device(), config.seed + static_cast<uint64_t>(i)), TextStream(config.stop)});
+  for (int64_t i = 0; i < count; ++i) {
+    texts.push_back({.generator = make_generator(model.device(), config.seed + static_cast<uint64_t>(i)),
+                     .stream = TextStream(config.stop),
+                     .has_begun = !prompt.empty()});
+  }
 
   bool goes_on = true;
   const auto show = [&](const Text& text, const std::string& piece) {

@@ -74,7 +74,7 @@ int64_t write_some(Session& session, const GenerateOptions& options, const std::
 void announce_start(const Session& session) {
   const std::optional<int32_t> end = session.loaded.tokenizer->end_of_text();
   if (!session.loaded.start || !end || *session.loaded.start == *end) return;
-  const std::string text = session.loaded.tokenizer->decode({&*session.loaded.start, 1});
+  const std::string text = session.loaded.tokenizer->piece(*session.loaded.start, false);
   log::info(fmt::format(
       "An empty prompt starts from {}: an end of text is not in the training tokens, or too rarely to be learned",
       text == "\n" ? "a line break" : fmt::format("'{}'", text)));

@@ -99,12 +99,6 @@ bool CharacterBpe::joins(char32_t left, char32_t right) const {
   return id_of(left) == kNoToken && id_of(right) == kNoToken;  // unknown ones may become one token
 }
 
-std::optional<unsigned char> CharacterBpe::byte_of(int32_t id) const {
-  const auto found = std::find(byte_ids_.begin(), byte_ids_.end(), id);
-  if (found == byte_ids_.end()) return std::nullopt;
-  return static_cast<unsigned char>(found - byte_ids_.begin());
-}
-
 void CharacterBpe::encode_piece(std::string_view piece, std::vector<int32_t>& ids) const {
   if (!whole_pieces_.empty()) {
     const auto found = whole_pieces_.find(std::string(piece));

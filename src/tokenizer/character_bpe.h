@@ -32,11 +32,8 @@ class CharacterBpe {
   // for a character that has neither a token nor anything in its place.
   void encode_piece(std::string_view piece, std::vector<int32_t>& ids) const;
 
-  std::optional<unsigned char> byte_of(int32_t id) const;  // that the id stands for as <0x..>
-
  private:
   static constexpr int32_t kNoToken = -1;
-  struct Unknown;
 
   void read_tokens(const BpeModel& model);
   void read_merges(const BpeModel& model, const std::string& origin);

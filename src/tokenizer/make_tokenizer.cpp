@@ -77,7 +77,8 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view text, const std:
   if (!object.is_object()) refuse(origin, fmt::format("the JSON is {}; an object is needed", object.type_name()));
   if (const auto model = object.find("model"); model != object.end() && model->is_object()) {
     TokenizerPipeline pipeline = read_tokenizer_json(object, origin);
-    if (pipeline.is_plain()) return std::make_unique<BpeTokenizer>(std::move(pipeline.model), origin);
+    if (pipeline.is_plain() && !pipeline.adds_tokens)
+      return std::make_unique<BpeTokenizer>(std::move(pipeline.model), origin);
     return std::make_unique<PipelineTokenizer>(std::move(pipeline), std::string(text), origin);
   }
   const auto type = object.find("type");

@@ -208,6 +208,9 @@ class OnigurumaReader {
     if (take("[")) return append_other(character_class());
     if (take("\\")) return escape();
     if (const char c = in_[at_]; c == '*' || c == '+' || c == '?') throw PatternError("it repeats nothing");
+    const size_t before = at_;
+    if (read_interval()) throw PatternError("it repeats nothing");
+    at_ = before;
     append_literal(next_character());
   }
 

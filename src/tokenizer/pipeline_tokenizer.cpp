@@ -115,24 +115,19 @@ void PipelineTokenizer::encode_piece(std::string_view piece, std::vector<int32_t
   bytes_->encode_piece(byte_alphabet::bytes(piece).value(), ids);
 }
 
-std::vector<std::string> PipelineTokenizer::tokens_of(std::span<const int32_t> ids) const {
-  std::vector<std::string> tokens;
-  for (const int32_t id : ids) {
-    if (id < 0 || id >= std::ssize(tokens_)) {
-      throw Error(ExitCode::data,
-                  fmt::format("token id {} is outside the vocabulary of {} tokens", id, tokens_.size()));
-    }
-    tokens.push_back(tokens_[id]);
-  }
-  return tokens;
+const std::string& PipelineTokenizer::token_of(int32_t id) const {
+  if (id >= 0 && id < std::ssize(tokens_)) return tokens_[id];
+  throw Error(ExitCode::data, fmt::format("token id {} is outside the vocabulary of {} tokens", id, tokens_.size()));
 }
 
 std::string PipelineTokenizer::decode(std::span<const int32_t> ids) const {
-  return pipeline_.decoder.decode(tokens_of(ids));
+  std::vector<std::string> tokens;
+  for (const int32_t id : ids) tokens.push_back(token_of(id));
+  return pipeline_.decoder.decode(std::move(tokens));
 }
 
-std::string PipelineTokenizer::continuation(std::span<const int32_t> ids) const {
-  return pipeline_.decoder.continuation(tokens_of(ids));
+std::string PipelineTokenizer::piece(int32_t id, bool begins_text) const {
+  return pipeline_.decoder.piece(token_of(id), begins_text);
 }
 
 size_t PipelineTokenizer::last_cut(std::string_view text) const {

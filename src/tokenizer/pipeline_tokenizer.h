@@ -30,7 +30,7 @@ class PipelineTokenizer final : public Tokenizer {
   void encode(std::string_view text, std::vector<int32_t>& ids) const override;
   std::vector<int32_t> encode_with_specials(std::string_view text) const override;
   std::string decode(std::span<const int32_t> ids) const override;
-  std::string continuation(std::span<const int32_t> ids) const override;
+  std::string piece(int32_t id, bool begins_text) const override;
   size_t last_cut(std::string_view text) const override;
   std::string to_json() const override { return json_; }
 
@@ -40,7 +40,7 @@ class PipelineTokenizer final : public Tokenizer {
   void encode_part(std::string_view part, bool specials, bool starts_text, std::vector<int32_t>& ids) const;
   void split_from(size_t step, TextPiece piece, std::vector<int32_t>& ids) const;
   void encode_piece(std::string_view piece, std::vector<int32_t>& ids) const;
-  std::vector<std::string> tokens_of(std::span<const int32_t> ids) const;
+  const std::string& token_of(int32_t id) const;
   size_t start_of_token_across(std::string_view text, size_t cut) const;
 
   TokenizerPipeline pipeline_;

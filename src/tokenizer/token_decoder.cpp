@@ -70,45 +70,48 @@ std::vector<std::string> with_bytes(const std::vector<std::string>& texts, bool 
 }  // namespace
 
 void TokenDecoder::add_replace(std::shared_ptr<const Matcher> matcher, std::string content) {
-  steps_.emplace_back([matcher = std::move(matcher), content = std::move(content)](std::vector<std::string>& texts, bool) {
+  steps_.emplace_back([matcher = std::move(matcher), content = std::move(content)](std::vector<std::string>& texts, Mode) {
     for (std::string& text : texts) text = replaced(*matcher, text, content);
   });
 }
 
 void TokenDecoder::add_strip(std::string character, size_t most) {
-  steps_.emplace_back([character = std::move(character), most, whole = fuses_](std::vector<std::string>& texts, bool continues) {
-    if (whole && continues) return;
+  steps_.emplace_back([character = std::move(character), most, whole = fuses_](std::vector<std::string>& texts, Mode mode) {
+    if (whole && !mode.begins_text) return;
     for (std::string& text : texts) text = without_start(std::move(text), character, most);
   });
 }
 
 void TokenDecoder::add_metaspace(std::string replacement, bool strips_first) {
   steps_.emplace_back([matcher = std::shared_ptr(match_text(std::move(replacement))), strips_first](
-                          std::vector<std::string>& texts, bool continues) {
+                          std::vector<std::string>& texts, Mode mode) {
     for (size_t i = 0; i < texts.size(); ++i) {
-      texts[i] = replaced(*matcher, texts[i], i == 0 && strips_first && !continues ? "" : " ");
+      texts[i] = replaced(*matcher, texts[i], i == 0 && strips_first && mode.begins_text ? "" : " ");
     }
   });
 }
 
 void TokenDecoder::add_byte_fallback() {
   steps_.emplace_back(
-      [](std::vector<std::string>& texts, bool continues) { texts = with_bytes(texts, continues); });
+      [](std::vector<std::string>& texts, Mode mode) { texts = with_bytes(texts, mode.keeps_bytes); });
 }
 
 void TokenDecoder::add_fuse() {
   fuses_ = true;
-  steps_.emplace_back([](std::vector<std::string>& texts, bool) { texts = {joined_texts(texts)}; });
+  steps_.emplace_back([](std::vector<std::string>& texts, Mode) { texts = {joined_texts(texts)}; });
+}
+
+std::string TokenDecoder::apply(std::vector<std::string> texts, Mode mode) const {
+  for (const Step& step : steps_) step(texts, mode);
+  return joined_texts(texts);
 }
 
 std::string TokenDecoder::decode(std::vector<std::string> tokens) const {
-  for (const Step& step : steps_) step(tokens, /*continues=*/false);
-  return joined_texts(tokens);
+  return apply(std::move(tokens), {.begins_text = true, .keeps_bytes = false});
 }
 
-std::string TokenDecoder::continuation(std::vector<std::string> tokens) const {
-  for (const Step& step : steps_) step(tokens, /*continues=*/true);
-  return joined_texts(tokens);
+std::string TokenDecoder::piece(std::string token, bool begins_text) const {
+  return apply({std::move(token)}, {.begins_text = begins_text, .keeps_bytes = true});
 }
 
 }  // namespace gpt

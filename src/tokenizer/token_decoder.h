@@ -24,11 +24,15 @@ class TokenDecoder {
 
   // The text of `tokens`. Bytes of <0x..> that are not UTF-8 become U+FFFD each, with the bytes beside them.
   std::string decode(std::vector<std::string> tokens) const;
-  // The text that `tokens` add to one that has begun, which loses nothing at its start; bytes stay as they are.
-  std::string continuation(std::vector<std::string> tokens) const;
+  // The bytes of one token, of the first of a text or of a later one, from which nothing is taken away.
+  std::string piece(std::string token, bool begins_text) const;
 
  private:
-  using Step = std::function<void(std::vector<std::string>& texts, bool continues)>;
+  struct Mode {
+    bool begins_text, keeps_bytes;
+  };
+  using Step = std::function<void(std::vector<std::string>& texts, Mode mode)>;
+  std::string apply(std::vector<std::string> texts, Mode mode) const;
   std::vector<Step> steps_;
   bool fuses_ = false;
 };

@@ -32,9 +32,11 @@ std::vector<int32_t> Tokenizer::encode_with_specials(std::string_view text) cons
   return ids;
 }
 
+std::string Tokenizer::piece(int32_t id, bool) const { return decode({&id, 1}); }
+
 std::vector<int32_t> Tokenizer::text_bytes() const {
   std::vector<int32_t> bytes(static_cast<size_t>(vocab_size()));
-  for (int32_t id = 0; id < vocab_size(); ++id) bytes[id] = static_cast<int32_t>(continuation({&id, 1}).size());
+  for (int32_t id = 0; id < vocab_size(); ++id) bytes[id] = static_cast<int32_t>(piece(id, false).size());
   for (const SpecialToken& special : special_tokens()) bytes[special.id] = 0;
   return bytes;
 }

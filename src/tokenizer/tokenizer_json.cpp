@@ -31,6 +31,8 @@ std::vector<AddedToken> read_added_tokens(const JsonNode& list, const json& voca
     const JsonNode content = entry["content"], id = entry["id"];
     if (!seen.insert(content.text()).second) content.malformed("a token that is not listed yet");
     if (content.text().empty()) content.malformed("a text that is not empty");
+    if (content.text().size() > AddedTokens::kLongest)
+      content.malformed(fmt::format("a text of at most {} bytes", AddedTokens::kLongest));
     const auto ordinary = vocabulary.find(content.text());
     const bool in_vocabulary = ordinary != vocabulary.end();
     if (in_vocabulary && *ordinary != id.value())
@@ -118,7 +120,7 @@ bool TokenizerPipeline::is_plain() const {
     const bool same = token.normalized == added_tokens.front().normalized;  // it only says which are found first
     return token.special && !token.single_word && !token.left_strip && !token.right_strip && same;
   };
-  return is_byte_level && splits_as_model && changes.empty() && splitters.empty() && !adds_tokens &&
+  return is_byte_level && splits_as_model && changes.empty() && splitters.empty() &&
          std::all_of(added_tokens.begin(), added_tokens.end(), is_plain_token);
 }
 

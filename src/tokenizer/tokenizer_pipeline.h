@@ -31,7 +31,7 @@ struct TokenizerPipeline {
   bool may_be_cut = false;         // where the model's split certainly ends a piece, so do all splitters
   bool adds_tokens = false;  // a post-processor adds some around a text
 
-  // Whether it is no more than BpeTokenizer does.
+  // Whether the model with its split is all there is to encoding and decoding.
   bool is_plain() const;
 };
 

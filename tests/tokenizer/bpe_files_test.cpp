@@ -65,7 +65,7 @@ TEST(TokenizerJsonFile, IsWrittenAsHuggingFaceWritesIt) {
 }
 
 TEST(TokenizerJsonFile, ComesBackEqual) {
-  for (const SplitPattern split : {SplitPattern::gpt2, SplitPattern::cl100k, SplitPattern::llama3}) {
+  for (const SplitPattern split : {SplitPattern::gpt2, SplitPattern::cl100k, SplitPattern::llama3, SplitPattern::qwen2}) {
     BpeModel model = parse_tokenizer_json(fixture("llama3.json"), "llama3.json");
     model.split = split;
     model.ignore_merges = split == SplitPattern::cl100k;
@@ -116,62 +116,89 @@ TEST(TokenizerJsonFile, RefusesByNameWhatItDoesNotImplement) {
     json value;
     const char* message;
   };
-  const json split = json::parse(fixture("llama3.json"))["pre_tokenizer"]["pretokenizers"][0];
   const json byte_level = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}};
+  const json sixty(60, {{"type", "Sequence"}, {"normalizers", {{{"type", "NFC"}}, {{"type", "NFC"}}}}});
+  const auto decoders = [](const json& list) { return json{{"type", "Sequence"}, {"decoders", list}}; };
   const Case cases[] = {
-      {"/normalizer", {{"type", "NFC"}}, "normalizer is \"NFC\", which this program does not support (only null)"},
-      {"/pre_tokenizer", {{"type", "Whitespace"}}, "pre_tokenizer is \"Whitespace\", which"},
-      {"/pre_tokenizer", nullptr, "pre_tokenizer is null, which"},
-      {"/pre_tokenizer/add_prefix_space", true, "pre_tokenizer.add_prefix_space is true, which"},
-      {"/pre_tokenizer/use_regex", false, "pre_tokenizer.use_regex is false, which"},
+      {"/normalizer", {{"type", "Lowercase"}}, "normalizer is \"Lowercase\", which this program does not support (only NFC, "},
+      {"/normalizer", {{"type", "NFC"}, {"unheard_of", 1}}, "normalizer.unheard_of is 1, which"},
+      {"/normalizer", {{"type", "Prepend"}}, "normalizer.prepend is null; a string is needed"},
+      {"/normalizer", {{"type", "Replace"}, {"pattern", {{"Regex", "(a"}}}, {"content", ""}},
+       "normalizer.pattern.Regex is \"(a\", which this program does not support: it has a ( without a ): use another"},
+      {"/normalizer", {{"type", "Replace"}, {"pattern", {{"String", ""}}}, {"content", ""}},
+       "normalizer.pattern.String is \"\"; a text that is not empty is needed"},
+      {"/normalizer", {{"type", "Replace"}, {"pattern", "a"}, {"content", ""}}, "normalizer.pattern is \"a\"; {"},
+      {"/normalizer", {{"type", "Strip"}, {"strip_left", 1}}, "normalizer.strip_left is 1; true or false is needed"},
+      {"/normalizer", {{"type", "Sequence"}, {"normalizers", sixty}}, "there are more than 100 steps"},
+      {"/pre_tokenizer", {{"type", "BertPreTokenizer"}}, "pre_tokenizer is \"BertPreTokenizer\", which"},
       {"/pre_tokenizer/unheard_of", 1, "pre_tokenizer.unheard_of is 1, which"},
+      {"/pre_tokenizer/use_regex", 7, "pre_tokenizer.use_regex is 7; true or false is needed"},
       {"/pre_tokenizer",
-       {{"type", "Sequence"}, {"pretokenizers", {{{"type", "Digits"}}, byte_level}}},
-       "pre_tokenizer.pretokenizers[0] is \"Digits\", which"},
+       {{"type", "Sequence"}, {"pretokenizers", {{{"type", "UnicodeScripts"}}, byte_level}}},
+       "pre_tokenizer.pretokenizers[0] is \"UnicodeScripts\", which"},
+      {"/pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {byte_level, byte_level}}},
+       "pre_tokenizer is \"Sequence\", which this program does not support: it has several ByteLevel"},
       {"/pre_tokenizer",
-       {{"type", "Sequence"}, {"pretokenizers", {split, byte_level}}},
-       "pre_tokenizer.pretokenizers[1].use_regex is true, which"},
-      {"/pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {split}}}, "pre_tokenizer.pretokenizers is [{"},
-      {"/post_processor", {{"type", "RobertaProcessing"}}, "post_processor is \"RobertaProcessing\", which"},
+       {{"type", "Sequence"},
+        {"pretokenizers", {{{"type", "Split"}, {"pattern", {{"String", " "}}}, {"behavior", "isolated"}}, byte_level}}},
+       "pre_tokenizer.pretokenizers[0].behavior is \"isolated\"; Isolated, Removed"},
+      {"/pre_tokenizer", {{"type", "Metaspace"}, {"replacement", "ab"}}, "pre_tokenizer.replacement is \"ab\"; one character"},
+      {"/pre_tokenizer", nullptr, "decoder is \"ByteLevel\", which"},
+      {"/post_processor", {{"type", "Unheard"}}, "post_processor is \"Unheard\", which"},
       {"/decoder", {{"type", "WordPiece"}}, "decoder is \"WordPiece\", which"},
       {"/decoder", nullptr, "decoder is null, which"},
       {"/truncation", {{"max_length", 512}}, "truncation is {\"max_length\":512}, which"},
       {"/padding", {{"strategy", "BatchLongest"}}, "padding is {\"strategy\":\"BatchLongest\"}, which"},
       {"/model/type", "Unigram", "model is \"Unigram\", which this program does not support (only BPE)"},
+      {"/model/type", "WordPiece", "model is \"WordPiece\", which this program does not support (only BPE)"},
       {"/model/dropout", 0.1, "model.dropout is 0.1, which"},
-      {"/model/unk_token", "<unk>", "model.unk_token is \"<unk>\", which"},
-      {"/model/byte_fallback", true, "model.byte_fallback is true, which"},
-      {"/model/fuse_unk", true, "model.fuse_unk is true, which"},
+      {"/model/fuse_unk", 1, "model.fuse_unk is 1; true or false is needed"},
       {"/model/continuing_subword_prefix", "##", "model.continuing_subword_prefix is \"##\", which"},
       {"/model/end_of_word_suffix", "</w>", "model.end_of_word_suffix is \"</w>\", which"},
       {"/model/unheard_of", true, "model.unheard_of is true, which"},
       {"/unheard_of", true, "unheard_of is true, which"},
       {"/version", "2.0", "version is \"2.0\", which"},
-      {"/added_tokens/0/special", false, "added_tokens[0].special is false, which"},
-      {"/added_tokens/0/lstrip", true, "added_tokens[0].lstrip is true, which"},
-      {"/added_tokens/0/rstrip", true, "added_tokens[0].rstrip is true, which"},
-      {"/added_tokens/0/single_word", true, "added_tokens[0].single_word is true, which"},
+      {"/added_tokens/0/special", 7, "added_tokens[0].special is 7; true or false is needed"},
+      {"/added_tokens/0/content", "", "added_tokens[0].content is \"\"; a text that is not empty"},
+      {"/added_tokens/0/content", std::string(1025, 'a'), "added_tokens[0].content is \"aaa"},
   };
   for (const Case& wrong : cases) {
     const std::string file = changed([&](json& whole) { whole[json::json_pointer(wrong.pointer)] = wrong.value; });
+    EXPECT_ERROR(parse_tokenizer_json(file, "t.json"), ExitCode::data, wrong.message);
+  }
+  const Case of_characters[] = {
+      {"/decoder", decoders({{{"type", "Fuse"}}, {{"type", "ByteFallback"}}}),
+       "decoder.decoders[1] is \"ByteFallback\", which this program does not support: it comes after Fuse"},
+      {"/decoder", decoders({{{"type", "Strip"}, {"content", " "}, {"start", 0}, {"stop", 1}}}),
+       "decoder.decoders[0].stop is 1, which this program does not support: the end of a text that grows is not known"},
+      {"/decoder", decoders({{{"type", "Fuse"}}, {{"type", "Metaspace"}, {"replacement", "_"}}}),
+       "decoder.decoders[1] is \"Metaspace\", which this program does not support: it comes after another decoder"},
+      {"/decoder", nullptr, "decoder is null, which"},
+      {"/normalizer", {{"type", "Prepend"}, {"prepend", "_"}}, "pre_tokenizer.prepend_scheme is \"first\", which"},
+      {"/model/unk_token", "<none>", "model.unk_token is \"<none>\"; a token of the vocabulary is needed"},
+  };
+  for (const Case& wrong : of_characters) {
+    const std::string file =
+        changed([&](json& whole) { whole[json::json_pointer(wrong.pointer)] = wrong.value; }, "llama2.json");
     EXPECT_ERROR(parse_tokenizer_json(file, "t.json"), ExitCode::data, std::string("t.json: ") + wrong.message);
   }
-  const auto patterned = [](const json& pattern) {
-    return changed([&](json& file) { file["pre_tokenizer"]["pretokenizers"][0]["pattern"] = pattern; }, "llama3.json");
+  EXPECT_ERROR(parse_tokenizer_json(fixture("llama2.json"), "t.json"), ExitCode::data, "t.json: the tokenizer is more than");
+}
+
+// With the tokens of all bytes there is nothing that could be unknown.
+TEST(TokenizerJsonFile, AnUnknownTokenMattersOnlyWhereBytesAreMissing) {
+  const auto with_unknown = [](bool lacks_a_byte) {
+    return changed([&](json& file) {
+      file["model"]["unk_token"] = "<|endoftext|>";
+      file["model"]["byte_fallback"] = true;
+      if (!lacks_a_byte) return;
+      file["model"]["vocab"]["never"] = file["model"]["vocab"]["\u0100"];
+      file["model"]["vocab"].erase("\u0100");
+    });
   };
-  EXPECT_ERROR(parse_tokenizer_json(patterned({{"Regex", "\\d+"}}), "t.json"), ExitCode::data,
-               "t.json: pre_tokenizer.pretokenizers[0].pattern is {\"Regex\":\"\\\\d+\"}, which");
-  EXPECT_ERROR(parse_tokenizer_json(patterned({{"String", " "}}), "t.json"), ExitCode::data,
-               "only the regular expressions of GPT-2");
-  for (const char* behavior : {"Removed", "MergedWithNext"}) {
-    const std::string file =
-        changed([&](json& whole) { whole["pre_tokenizer"]["pretokenizers"][0]["behavior"] = behavior; }, "llama3.json");
-    EXPECT_ERROR(parse_tokenizer_json(file, "t.json"), ExitCode::data,
-                 "t.json: pre_tokenizer.pretokenizers[0].behavior is \"" + std::string(behavior) + "\", which");
-  }
-  const std::string mixed = changed([](json& whole) { whole["added_tokens"][1]["normalized"] = true; }, "llama3.json");
-  EXPECT_ERROR(parse_tokenizer_json(mixed, "t.json"), ExitCode::data,
-               "t.json: added_tokens[1].normalized is true, which");
+  EXPECT_EQ(parse_tokenizer_json(with_unknown(false), "t.json"), parse_tokenizer_json(fixture("gpt2.json"), "t.json"));
+  EXPECT_ERROR(parse_tokenizer_json(with_unknown(true), "t.json"), ExitCode::data,
+               "t.json: model.unk_token is \"<|endoftext|>\", which this program does not support: some bytes have no token");
 }
 
 TEST(TokenizerJsonFile, RefusesWhatContradictsItself) {

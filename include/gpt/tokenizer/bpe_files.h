@@ -1,6 +1,4 @@
-// The file formats of byte-level BPE vocabularies. What a file requires and this program does not implement (a
-// normalizer, another pre-tokenizer, another model) is refused by name. Every reader throws gpt::Error(data),
-// beginning with `origin`.
+// The file formats of byte-level BPE vocabularies. Every reader throws gpt::Error(data), beginning with `origin`.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +13,9 @@ namespace gpt {
 // The limit for a file: more is neither read nor written.
 constexpr SizeLimit kTokenizerSize{"a tokenizer", uint64_t{64} << 20};
 
-// Hugging Face tokenizers' tokenizer.json. What its post-processor adds around a text is not part of the vocabulary: ids
-// are those of Hugging Face's encode(text, add_special_tokens=False).
+// Hugging Face tokenizers' tokenizer.json where it is no more than a vocabulary of bytes with a known split, and what its
+// post-processor adds around a text, which is not part of the vocabulary: ids are those of Hugging Face's
+// encode(text, add_special_tokens=False). tokenizer_from_json() reads the other kinds too.
 BpeModel parse_tokenizer_json(std::string_view json, const std::string& origin);
 std::string tokenizer_json(const BpeModel& model);
 

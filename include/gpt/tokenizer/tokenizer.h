@@ -38,9 +38,9 @@ class Tokenizer {
   virtual std::vector<int32_t> encode_with_specials(std::string_view text) const;
   // The text of the ids. Throws gpt::Error(data) for an id outside the vocabulary.
   virtual std::string decode(std::span<const int32_t> ids) const = 0;
-  // What the ids add to a text that has begun: bytes, which may be part of a character. It differs from decode() where
-  // a tokenizer puts a space before a text, which decoding takes away.
-  virtual std::string continuation(std::span<const int32_t> ids) const { return decode(ids); }
+  // The bytes of one id, which may be part of a character. Where the tokenizer puts a space before a text, decoding takes
+  // it away again from an id that begins the text, and from no other.
+  virtual std::string piece(int32_t id, bool begins_text) const;
   // How many bytes of text each id stands for; special tokens stand for none.
   std::vector<int32_t> text_bytes() const;
 
