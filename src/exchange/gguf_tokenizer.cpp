@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <stdexcept>
 #include <unordered_set>
 #include <utility>
 
@@ -51,9 +50,10 @@ std::string split_name(const BpeTokenizer& tokenizer, const std::string& origin)
             "it splits text as GPT-2 does and has ignore_merges, which llama.cpp has only with Llama 3's split");
       return "gpt-2";
     case SplitPattern::llama3: return ignores_merges ? "llama-bpe" : "smaug-bpe";
-    case SplitPattern::cl100k: break;
+    case SplitPattern::cl100k:
+    case SplitPattern::qwen2: break;
   }
-  refuse_tokenizer(origin, "it splits text as cl100k_base does, and llama.cpp only as GPT-2 and Llama 3 do");
+  refuse_tokenizer(origin, "it splits text as cl100k_base or Qwen 2 do, and llama.cpp only as GPT-2 and Llama 3 do");
 }
 
 GgufTokenizer byte_level(const BpeModel& model, std::string split) {
@@ -88,7 +88,7 @@ GgufTokenizer own_tokens(const Tokenizer& tokenizer, const std::string& origin) 
   if (const auto* bpe = dynamic_cast<const BpeTokenizer*>(&tokenizer))
     return byte_level(bpe->model(), split_name(*bpe, origin));
   if (tokenizer.name() == "byte") return byte_level(byte_vocabulary(), "gpt-2");
-  throw std::logic_error("no form for a tokenizer " + tokenizer.name());
+  refuse_tokenizer(origin, "it is more than a byte-level BPE with a known split");
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ Beginning find_beginning(const Folder& folder, const Config& config, const confi
   return begins;
 }
 
-RunData load_data(const Config& asked, const config::Origins& origins, const Beginning& begins) {
+RunData load_data(const Config& asked, const config::Origins& origins, Beginning& begins) {
   RunData data{.config = asked, .corpus = {}};
   if (begins.start) config::keep_choices(data.config, origins, begins.start->checkpoint.config);
   data.corpus =

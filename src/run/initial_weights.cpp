@@ -17,10 +17,13 @@
 #include "gpt/config/value.h"
 #include "gpt/container/container.h"
 #include "gpt/core/error.h"
+#include "gpt/core/format.h"
+#include "gpt/core/log.h"
 #include "gpt/exchange/import.h"
 #include "gpt/exchange/weights.h"
 #include "gpt/prepare/load_corpus.h"
 #include "gpt/run/folder.h"
+#include "gpt/run/match_vocabulary.h"
 #include "gpt/tokenizer/make_tokenizer.h"
 
 namespace gpt::run {
@@ -37,17 +40,20 @@ double characters_per_token(std::string_view tokenizer, const std::string& path)
 struct InitialModel {
   ModelConfig model;
   double characters_per_token = 1;
+  std::string tokenizer = {};
 };
 
 InitialModel read_model(const std::string& path) {
   if (exchange::is_hugging_face(path)) {
     const exchange::ForeignModel foreign = exchange::read_foreign_model(path);
-    return {foreign.model, characters_per_token(foreign.tokenizer, path)};
+    return {foreign.model, characters_per_token(foreign.tokenizer, path), foreign.tokenizer};
   }
   const ContainerReader file(path);
   Config config;
   config::read_yaml(file.text("config.yaml"), path + ": config.yaml", config);
-  return {config.model, characters_per_token(file.text("tokenizer.json"), path)};
+  std::string tokenizer = file.text("tokenizer.json");
+  const double characters = characters_per_token(tokenizer, path);
+  return {config.model, characters, std::move(tokenizer)};
 }
 
 // Wherever the program runs. A folder of Hugging Face's that is gone is known from the run that began with it.
@@ -88,26 +94,37 @@ std::vector<std::string> contradictions(Config written, const config::Origins& o
   return found;
 }
 
-void require_tokenizer_of(const InitialWeights& initial, const std::string& spec, bool is_flag) {
-  if (spec == "char" && !is_flag) return;  // the default, which every effective_config.yaml has
-  const auto own = initial.tokenizer.empty() ? nullptr : tokenizer_from_json(initial.tokenizer, initial.path);
-  const auto is_same = [&] {
-    if (!own) return false;
-    if (spec == "char" || spec == "byte") return own->name() == spec;
-    if (const auto size = trained_vocabulary(spec)) return own->name() == "bpe" && own->vocab_size() == *size;
-    return make_tokenizer(spec, {})->to_json() == initial.tokenizer;
-  };
-  if (is_same()) return;
-  throw Error(
-      ExitCode::config,
-      fmt::format("data.tokenizer: {} is not the tokenizer of training.init_from: {}, whose weights know only its own "
-                  "ids; leave data.tokenizer out",
-                  spec, initial.path));
+// Whether data.tokenizer was written out and names another tokenizer than that of the weights. `own`: JSON, or empty.
+bool asks_for_other_tokenizer(const Config& config, const config::Origins& origins, const std::string& own) {
+  const auto written = origins.find("data.tokenizer");
+  const std::string& spec = config.data.tokenizer;
+  if (written == origins.end()) return false;
+  if (spec == "char" && !written->second.starts_with("--"))
+    return false;  // the default, which every effective_config.yaml has
+  if (own.empty()) return true;
+  const auto tokenizer = tokenizer_from_json(own, config.training.init_from);
+  if (spec == "char" || spec == "byte") return tokenizer->name() != spec;
+  if (const auto size = trained_vocabulary(spec)) return tokenizer->name() != "bpe" || tokenizer->vocab_size() != *size;
+  return make_tokenizer(spec, {})->to_json() != own;
 }
 
-void require_written_tokenizer(const InitialWeights& initial, const Config& config, const config::Origins& origins) {
-  const auto written = origins.find("data.tokenizer");
-  if (written != origins.end()) require_tokenizer_of(initial, config.data.tokenizer, written->second.starts_with("--"));
+// The weights of `initial` for the tokenizer of the corpus.
+void adopt_vocabulary(InitialWeights& initial, ModelConfig model, const Corpus& corpus) {
+  if (initial.tokenizer.empty() || !corpus.tokenizer) {
+    throw Error(ExitCode::config,
+                fmt::format("data.tokenizer: the rows of {} cannot be matched with another tokenizer's, because {} has "
+                            "none; leave data.tokenizer out",
+                            initial.path, initial.tokenizer.empty() ? "it" : corpus.source));
+  }
+  model.vocab_size = corpus.vocab_size;
+  const auto own = tokenizer_from_json(initial.tokenizer, initial.path);
+  const auto [kept, added, dropped] = match_vocabulary(initial.model, model, *own, *corpus.tokenizer);
+  log::info(
+      fmt::format("Another tokenizer than that of {}: {} keep the rows of tokens with the same text, {} new ones "
+                  "begin with the mean of all, and {} old ones are left out",
+                  initial.path, plural(kept, "token"), with_commas(added), with_commas(dropped)));
+  initial.tokenizer = corpus.tokenizer->to_json();
+  initial.changes_tokenizer = false;
 }
 
 }  // namespace
@@ -131,7 +148,9 @@ double take_model(Config& config, const config::Origins& origins) {
   const ModelConfig written = std::exchange(config.model, initial->model);
   config.model.preset = written.preset;
   config.model.dropout = written.dropout;
-  return initial->characters_per_token;
+  if (!asks_for_other_tokenizer(config, origins, initial->tokenizer)) return initial->characters_per_token;
+  config.model.vocab_size.reset();
+  return config.data.tokenizer == "char" || config.data.tokenizer == "byte" ? 1 : kCharactersOfBpe;
 }
 
 InitialWeights read_initial_weights(const Config& config, const config::Origins& origins) {
@@ -141,18 +160,23 @@ InitialWeights read_initial_weights(const Config& config, const config::Origins&
   foreign.model.vocab_multiple = config.model.vocab_multiple;
   InitialWeights initial{path, std::nullopt, exchange::read_weights(path, foreign.model, foreign.family),
                          std::move(foreign.tokenizer)};
-  require_written_tokenizer(initial, config, origins);
+  initial.changes_tokenizer = asks_for_other_tokenizer(config, origins, initial.tokenizer);
   return initial;
 }
 
 InitialWeights initial_weights(Checkpoint checkpoint, const Config& config, const config::Origins& origins) {
   InitialWeights initial{config.training.init_from, checkpoint.step, std::move(checkpoint.model),
                          std::move(checkpoint.tokenizer)};
-  require_written_tokenizer(initial, config, origins);
+  initial.changes_tokenizer = asks_for_other_tokenizer(config, origins, initial.tokenizer);
   return initial;
 }
 
-Corpus load_corpus_for(const InitialWeights& initial, const Config& config) {
+Corpus load_corpus_for(InitialWeights& initial, const Config& config) {
+  if (initial.changes_tokenizer) {
+    Corpus corpus = load_corpus(config.data, config.model.block_size, "", std::nullopt);
+    adopt_vocabulary(initial, config.model, corpus);
+    return corpus;
+  }
   if (initial.tokenizer.empty() && config.data.bin.empty()) {
     throw Error(
         ExitCode::data,

@@ -29,7 +29,7 @@ std::vector<std::string> differences(const Config& first, const Config& other) {
 }
 
 // The processes of a machine have the same files; the first of them prepares what is not prepared yet.
-Corpus load_on_machine(const distributed::Group& group, const Config& config, const Beginning& begins) {
+Corpus load_on_machine(const distributed::Group& group, const Config& config, Beginning& begins) {
   const distributed::Ranks& ranks = group.ranks();
   const int64_t first = ranks.rank - ranks.local_rank;
   const auto load = [&] {

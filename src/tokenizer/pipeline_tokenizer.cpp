@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "byte_alphabet.h"
 #include "gpt/core/error.h"
+#include "gpt/tokenizer/byte_alphabet.h"
 #include "gpt/tokenizer/text_error.h"
 #include "gpt/tokenizer/utf8.h"
 
@@ -91,7 +91,8 @@ void PipelineTokenizer::encode_parts(std::string_view text, bool specials, std::
   });
 }
 
-void PipelineTokenizer::encode_part(std::string_view part, bool specials, bool starts_text, std::vector<int32_t>& ids) const {
+void PipelineTokenizer::encode_part(std::string_view part, bool specials, bool starts_text,
+                                    std::vector<int32_t>& ids) const {
   std::string changed;
   if (!pipeline_.changes.empty()) {
     change(changed.assign(part));

@@ -3,7 +3,7 @@
 #include <optional>
 #include <utility>
 
-#include "byte_alphabet.h"
+#include "gpt/tokenizer/byte_alphabet.h"
 
 namespace gpt {
 namespace {

@@ -22,7 +22,7 @@ class ResolveTest : public DeviceTest, protected TextRun {
     config_.training.schedule.max_steps = 2;
   }
 
-  run::Setup resolved(const run::Beginning& begins) const {
+  run::Setup resolved(run::Beginning begins) const {
     return resolve(run::load_data(config_, {}, begins), device(), config_.training.precision,
                    distributed::Group({}, at::kCPU, "", /*timeout=*/10));
   }

@@ -1,6 +1,7 @@
 // training.init_from: what a new run takes of a checkpoint, and what it refuses. tests/e2e/test_init_from.py has what its user sees.
 #include "gpt/run/initial_weights.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -10,6 +11,8 @@
 #include "core/scratch_folder.h"
 #include "gpt/checkpoint/checkpoint.h"
 #include "gpt/core/error.h"
+#include "support/captured_log.h"
+#include "support/expect_error.h"
 #include "train/tiny_run.h"
 
 namespace gpt::run {
@@ -31,11 +34,6 @@ class InitialWeightsTest : public testing::Test {
   double take(const config::Origins& origins = {}) { return take_model(config_, origins); }
   std::string refusal(const config::Origins& origins) {
     return config::fault_of([&] { take(origins); });
-  }
-  std::string refused_tokenizer(const std::string& spec, const std::string& written) {
-    config_.data.tokenizer = spec;
-    return config::fault_of(
-        [&] { (void)initial_weights(load_checkpoint(path_), config_, {{"data.tokenizer", written}}); });
   }
 
   const ScratchFolder root_;
@@ -82,13 +80,49 @@ TEST_F(InitialWeightsTest, AFileThatIsNotThereIsMissedOnlyByANewRun) {
   EXPECT_EQ(take(), 1);
 }
 
-TEST_F(InitialWeightsTest, AnotherTokenizerIsRefused) {
-  take();
-  EXPECT_EQ(refused_tokenizer("char", "--tokenizer"), "no fault");
-  EXPECT_EQ(refused_tokenizer("byte", "c.yaml:1:1"),
-            "data.tokenizer: byte is not the tokenizer of training.init_from: " + path_ +
-                ", whose weights know only its own ids; leave data.tokenizer out");
-  EXPECT_NE(refused_tokenizer("bpe:300", "--tokenizer"), "no fault");
+TEST_F(InitialWeightsTest, ForAnotherTokenizerRowsAreMatchedByText) {
+  const config::Origins written{{"data.tokenizer", "--tokenizer"}};
+  config_.data.tokenizer = "char";
+  take(written);
+  EXPECT_EQ(config_.model.vocab_size, corpus_.vocab_size) << "the same kind";
+  config_.data.tokenizer = "byte";
+  EXPECT_EQ(take(written), 1);
+  EXPECT_EQ(config_.model.vocab_size, std::nullopt);
+  InitialWeights initial = initial_weights(load_checkpoint(path_), config_, written);
+  EXPECT_TRUE(initial.changes_tokenizer);
+  config_.data.text = root_.file("other.txt", "3 is no square, it is \xC3\xA4 prime, and so is 11.\n");
+  config_.data.cache_dir = root_ / "cache";
+  config_.data.validation_fraction = 0;
+  test::CapturedLog log;
+  const Corpus corpus = load_corpus_for(initial, config_);
+  EXPECT_EQ(corpus.vocab_size, 256);
+  const std::string said = log.text(),
+                    expected = fmt::format("{} tokens keep the rows of tokens with the same text, {} new ones",
+                                           corpus_.vocab_size, 256 - corpus_.vocab_size);
+  EXPECT_NE(said.find(expected), std::string::npos) << said;
+  const at::Tensor before = checkpoint_.model[0].second.detach(), after = initial.model[0].second;
+  ASSERT_EQ(initial.model[0].first, "transformer.wte.weight");
+  EXPECT_EQ(after.size(0), 256);
+  const auto row_before = [&](const char* text) { return before[corpus_.tokenizer->encode(text)[0]]; };
+  EXPECT_TRUE(after['s'].equal(row_before("s")));
+  EXPECT_TRUE(after['1'].equal(row_before("1")));
+  EXPECT_TRUE(after[0xC3].allclose(before.narrow(0, 0, corpus_.vocab_size).mean(0))) << "a new one";
+  config_.model.vocab_size = corpus.vocab_size;
+  (void)GPT(config_.model, at::kCPU, initial.model);  // throws where shapes do not fit
+}
+
+TEST_F(InitialWeightsTest, WithoutATokenizerNothingCanBeMatched) {
+  checkpoint_.tokenizer.clear();
+  checkpoint_.config.data.bin = "ids.bin";
+  save_checkpoint(path_, checkpoint_);
+  const config::Origins written{{"data.tokenizer", "--tokenizer"}};
+  config_.data.tokenizer = "byte";
+  take(written);
+  InitialWeights initial = initial_weights(load_checkpoint(path_), config_, written);
+  config_.data.text = root_.file("other.txt", std::string(100, 'x'));
+  config_.data.cache_dir = root_ / "cache";
+  config_.data.validation_fraction = 0;
+  EXPECT_ERROR(load_corpus_for(initial, config_), ExitCode::config, "cannot be matched with another tokenizer's");
 }
 
 TEST_F(InitialWeightsTest, ARunBeginsWithTheWeightsAndNothingElse) {
@@ -109,7 +143,7 @@ TEST_F(InitialWeightsTest, ARunBeginsWithTheWeightsAndNothingElse) {
 
 TEST_F(InitialWeightsTest, TextIsEncodedWithTheCheckpointsTokenizer) {
   take();
-  const InitialWeights initial = initial_weights(load_checkpoint(path_), config_, {});
+  InitialWeights initial = initial_weights(load_checkpoint(path_), config_, {});
   config_.data.text = root_.file("other.txt", std::string(40, '1') + " is the square of 2.\n");
   config_.data.cache_dir = root_ / "cache";
   config_.data.validation_fraction = 0;
@@ -124,7 +158,7 @@ TEST_F(InitialWeightsTest, WithoutATokenizerThereIsNoText) {
   checkpoint_.config.data.bin = "ids.bin";
   save_checkpoint(path_, checkpoint_);
   take();
-  const InitialWeights initial = initial_weights(load_checkpoint(path_), config_, {});
+  InitialWeights initial = initial_weights(load_checkpoint(path_), config_, {});
   config_.data.text = root_.file("other.txt", "some text");
   try {
     (void)load_corpus_for(initial, config_);

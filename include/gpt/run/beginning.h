@@ -30,8 +30,9 @@ struct RunData {
   std::vector<std::string> changes = {};  // since the checkpoint, where the run goes on from one
 };
 
-// In the ids of the tokenizer that the run begins with, if it begins with one. Text is prepared. Throws gpt::Error: config, data;
+// In the ids of the tokenizer that the run begins with, if it begins with one, or of the one that it asks for, which initial weights are
+// then brought to. Text is prepared. Throws gpt::Error: config, data;
 // checkpoint where the run would be another one than that of its checkpoint.
-RunData load_data(const Config& asked, const config::Origins& origins, const Beginning& begins);
+RunData load_data(const Config& asked, const config::Origins& origins, Beginning& begins);
 
 }  // namespace gpt::run

@@ -1,6 +1,7 @@
 // training.init_from: a new run that begins with the weights of a checkpoint, or of a model of Hugging Face's (exchange/import.h). Its
-// tokenizer comes with them, since ids mean something to these weights only as it gives them; nothing else does. Where the run has a
-// checkpoint of its own, that one counts (folder.h).
+// tokenizer comes with them, since ids mean something to these weights only as it gives them; nothing else does. Where the run asks for
+// another tokenizer, their rows are matched with its tokens (match_vocabulary.h). Where the run has a checkpoint of its own, that one counts
+// (folder.h).
 #pragma once
 
 #include <cstdint>
@@ -19,21 +20,22 @@ struct InitialWeights {
   std::string path;
   std::optional<int64_t> step;  // the step that the weights are of; nothing where another program made them
   NamedTensors model;
-  std::string tokenizer;  // JSON; empty where the model has none
+  std::string tokenizer;           // JSON; empty where the model has none
+  bool changes_tokenizer = false;  // the run has another one, which load_corpus_for() matches the rows with
 };
 
 // While a command line is completed: makes training.init_from absolute, and the model's sizes and form those of the checkpoint, but for
-// dropout. About how many characters a token of its tokenizer has. Throws gpt::Error: config naming the keys that were written out and
+// dropout and, where data.tokenizer was written out and is another one, the vocabulary. About how many characters a token has. Throws gpt::Error: config naming the keys that were written out and
 // contradict it; checkpoint where it cannot be read, unless output_dir holds a run, which does not need it any more.
 double take_model(Config& config, const config::Origins& origins);
 
-// What such a run takes of what training.init_from names. Throws gpt::Error: checkpoint where that cannot be read, config where
-// data.tokenizer was written out and names another tokenizer.
+// What such a run takes of what training.init_from names. Throws gpt::Error(checkpoint) where that cannot be read.
 InitialWeights read_initial_weights(const Config& config, const config::Origins& origins);
 // The same of a checkpoint that has been read.
 InitialWeights initial_weights(Checkpoint checkpoint, const Config& config, const config::Origins& origins);
 
-// The corpus of `config`, in the ids of the checkpoint's tokenizer. Throws gpt::Error(data) where the data have other ids.
-Corpus load_corpus_for(const InitialWeights& initial, const Config& config);
+// The corpus of `config`, in the ids of the checkpoint's tokenizer, or of another one, which the weights are then brought to. Throws
+// gpt::Error: data where the data have other ids, config where one of the two has no tokenizer to be matched by.
+Corpus load_corpus_for(InitialWeights& initial, const Config& config);
 
 }  // namespace gpt::run

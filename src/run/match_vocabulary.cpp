@@ -1,0 +1,71 @@
+#include "gpt/run/match_vocabulary.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gpt/layout/parameter_table.h"
+
+namespace gpt::run {
+namespace {
+
+constexpr int64_t kNone = -1;
+
+// What tokens are told by: whether they are special, and their text.
+using Key = std::pair<bool, std::string>;
+
+std::vector<Key> keys_of(const Tokenizer& tokenizer) {
+  std::vector<Key> keys;
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) keys.emplace_back(false, tokenizer.piece(id, false));
+  for (const SpecialToken& token : tokenizer.special_tokens()) keys[token.id] = {true, token.text};
+  return keys;
+}
+
+// For each id of `to`, that of `from`, or kNone.
+std::vector<int64_t> matches(const Tokenizer& from, const Tokenizer& to) {
+  std::map<Key, int64_t> ids;
+  const std::vector<Key> old = keys_of(from);
+  for (size_t id = 0; id < old.size(); ++id)
+    if (!old[id].second.empty()) ids.emplace(old[id], id);  // the first of several
+  std::vector<int64_t> result;
+  for (const Key& key : keys_of(to)) {
+    const auto found = ids.find(key);
+    result.push_back(found == ids.end() ? kNone : found->second);
+  }
+  const auto end = to.end_of_text(), end_before = from.end_of_text();
+  if (end && end_before) result[*end] = *end_before;
+  return result;
+}
+
+at::Tensor matched(const at::Tensor& rows, const std::vector<int64_t>& ids, int64_t vocabulary, int64_t padded) {
+  const at::Tensor mean = rows.narrow(0, 0, vocabulary).to(at::kFloat).mean(0).to(rows.scalar_type());
+  const at::Tensor result = at::zeros({padded, rows.size(1)}, rows.options());
+  for (size_t id = 0; id < ids.size(); ++id)
+    result[static_cast<int64_t>(id)].copy_(ids[id] == kNone ? mean : rows[ids[id]]);
+  return result;
+}
+
+}  // namespace
+
+MatchedVocabulary match_vocabulary(NamedTensors& weights, const ModelConfig& model, const Tokenizer& from,
+                                   const Tokenizer& to) {
+  const at::NoGradGuard no_grad;
+  const std::vector<int64_t> ids = matches(from, to);
+  for (const ParameterRow& row : parameter_table(model)) {
+    if (row.role != ParameterRole::token_embedding && row.role != ParameterRole::head) continue;
+    for (auto& [name, tensor] : weights)
+      if (name == row.name) tensor = matched(tensor, ids, from.vocab_size(), row.shape[0]);
+  }
+  std::set<int64_t> used(ids.begin(), ids.end());
+  used.erase(kNone);
+  const auto kept = std::ssize(ids) - std::count(ids.begin(), ids.end(), kNone);
+  return {.kept = kept, .added = std::ssize(ids) - kept, .dropped = from.vocab_size() - std::ssize(used)};
+}
+
+}  // namespace gpt::run
