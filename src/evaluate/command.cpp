@@ -92,26 +92,38 @@ class Evaluations {
   }
 
   int run() {
+    const std::vector<Input> inputs =
+        open_inputs();  // all of them, so that a name that is wrong does not show after hours
     std::vector<TaskResult> done;
-    const auto add = [&](const std::string& name, std::vector<std::string> inputs, ExampleSource& source) {
-      TaskResult result{name,           std::move(inputs), source.form(),   {},
-                        options_.limit, windows_.window,   windows_.stride, encoding_.prefix.has_value()};
-      if (!evaluate_input(result, source)) return false;
+    for (const Input& input : inputs) {
+      TaskResult result{input.name,     input.files,     input.source->form(), {},
+                        options_.limit, windows_.window, windows_.stride,      encoding_.prefix.has_value()};
+      if (!evaluate_input(result, *input.source)) return stopped(input.name);
       if (!options_.json) print(done.empty() ? table(result) : fmt::format("\n{}", table(result)));
       done.push_back(std::move(result));
-      return true;
-    };
-    if (!options_.data.empty() &&
-        !add(kText, options_.data, *open_text(options_.data, options_.text_field, encoding_, windows_.stride)))
-      return stopped(kText);
-    for (const Task& task : options_.tasks) {
-      if (!add(task.name, {task.file}, *open_task(task, encoding_, windows_.stride))) return stopped(task.name);
     }
     if (options_.json) print(json_report(facts_, done));
     return static_cast<int>(ExitCode::ok);
   }
 
  private:
+  struct Input {
+    std::string name;
+    std::vector<std::string> files;
+    std::unique_ptr<ExampleSource> source;
+  };
+
+  std::vector<Input> open_inputs() const {
+    std::vector<Input> inputs;
+    if (!options_.data.empty()) {
+      inputs.push_back(
+          {kText, options_.data, open_text(options_.data, options_.text_field, encoding_, windows_.stride)});
+    }
+    for (const Task& task : options_.tasks)
+      inputs.push_back({task.name, {task.file}, open_task(task, encoding_, windows_.stride)});
+    return inputs;
+  }
+
   // False where a signal has stopped it.
   bool evaluate_input(TaskResult& result, ExampleSource& source) {
     Progress progress(result.name, source);

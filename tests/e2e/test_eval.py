@@ -125,6 +125,7 @@ class Eval(generating.TrainedModel):
         broken.write_text((FIXTURES / "piqa.jsonl").read_text().splitlines()[0] + "\n{\n")
         self.assert_refused(3, "broken.jsonl: line 2: it is not JSON", "--tasks", f"piqa:{broken}")
         self.assert_refused(2, "name what to evaluate on")
+        self.assert_refused(3, "none.jsonl: No such file", *self.tasks("piqa"), f"arc:{self.root / 'none.jsonl'}")  # before piqa begins
         self.assert_refused(2, "--window 65: the model sees at most 64 tokens at once", "--window", 65, *self.tasks("piqa"))
         self.assert_refused(2, "--stride 9: tokens would be left out", "--window", 8, "--stride", 9, *self.tasks("piqa"))
         self.assert_refused(2, "arc is there already", *self.tasks("arc", "arc"))
