@@ -13,7 +13,8 @@ namespace {
 
 // One character that belongs to a word, by the tables of tokenizers' other engine.
 const Matcher& word_character() {
-  static const std::unique_ptr<const Matcher> matcher = match_expression(R"([\w\x{200C}\x{200D}&&[^\x{B2}\x{B3}\x{B9}\x{BC}-\x{BE}]])");
+  static const std::unique_ptr<const Matcher> matcher =
+      match_expression(R"([\w\x{200C}\x{200D}&&[^\x{B2}\x{B3}\x{B9}\x{BC}-\x{BE}]])");
   return *matcher;
 }
 
@@ -45,8 +46,10 @@ const AddedToken* AddedTokens::longest_at(std::string_view text) const {
   for (size_t length = 1; length <= text.size() && first != last; ++length) {
     const auto byte_of = [length](const AddedToken& token) { return token.text[length - 1]; };
     const auto byte = static_cast<unsigned char>(text[length - 1]);
-    first = std::partition_point(first, last, [&](const auto& t) { return static_cast<unsigned char>(byte_of(t)) < byte; });
-    last = std::partition_point(first, last, [&](const auto& t) { return static_cast<unsigned char>(byte_of(t)) <= byte; });
+    first =
+        std::partition_point(first, last, [&](const auto& t) { return static_cast<unsigned char>(byte_of(t)) < byte; });
+    last = std::partition_point(first, last,
+                                [&](const auto& t) { return static_cast<unsigned char>(byte_of(t)) <= byte; });
     if (first == last) break;
     if (first->text.size() == length) longest = &*first++;
   }

@@ -14,7 +14,7 @@ struct AddedToken {
   std::string text;
   int32_t id = 0;
   bool special = false;
-  bool single_word = false;  // found only where no letter, digit or underscore is beside it
+  bool single_word = false;                      // found only where no letter, digit or underscore is beside it
   bool left_strip = false, right_strip = false;  // takes the white space on that side with it
   bool normalized = false;                       // looked for in the normalized text
   bool in_vocabulary = false;                    // the model has it too

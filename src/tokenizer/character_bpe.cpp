@@ -69,7 +69,7 @@ void CharacterBpe::read_merges(const BpeModel& model, const std::string& origin)
     }
     merges_.add(left, right, found->second);
     note_joined(product);
-    cuts_ = cuts_ && !stands_for_unknown(left) && !stands_for_unknown(right);
+    merges_unknown_ = merges_unknown_ || stands_for_unknown(left) || stands_for_unknown(right);
   }
 }
 
@@ -96,7 +96,9 @@ int32_t CharacterBpe::id_of(char32_t character) const {
 bool CharacterBpe::joins(char32_t left, char32_t right) const {
   if (left < 128 && right < 128 && ascii_pairs_[left * 128 + right]) return true;
   if ((left >= 128 || right >= 128) && other_pairs_.count(pair_of_characters(left, right)) != 0) return true;
-  return id_of(left) == kNoToken && id_of(right) == kNoToken;  // unknown ones may become one token
+  // Unknown ones may become one token.
+  const bool left_is_unknown = id_of(left) == kNoToken, right_is_unknown = id_of(right) == kNoToken;
+  return merges_unknown_ ? left_is_unknown || right_is_unknown : left_is_unknown && right_is_unknown;
 }
 
 void CharacterBpe::encode_piece(std::string_view piece, std::vector<int32_t>& ids) const {
@@ -115,7 +117,7 @@ void CharacterBpe::encode_piece(std::string_view piece, std::vector<int32_t>& id
   for (size_t at = left.bytes; at < piece.size();) {
     const utf8::Scan right = utf8::scan(piece, at);
     const bool is_too_long = at - begin >= BpeTokenizer::kLongestPiece;
-    if (is_too_long || (cuts_ && !joins(left.value, right.value))) {
+    if (is_too_long || !joins(left.value, right.value)) {
       encode(begin, at);
       begin = at;
     }

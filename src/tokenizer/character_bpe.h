@@ -17,9 +17,9 @@
 namespace gpt {
 
 struct CharacterBpeOptions {
-  std::vector<bool> in_vocabulary;         // by id: not for tokens that are only added to the model
-  std::optional<int32_t> unknown = {};     // the id of the unknown token
-  bool fuse_unknown = false;               // unknown characters in a row are one token
+  std::vector<bool> in_vocabulary;      // by id: not for tokens that are only added to the model
+  std::optional<int32_t> unknown = {};  // the id of the unknown token
+  bool fuse_unknown = false;            // unknown characters in a row are one token
   bool byte_fallback = false;
 };
 
@@ -53,7 +53,7 @@ class CharacterBpe {
 
   // perf: no merge joins two characters that stand side by side in no token, so a text is cut between them: short parts
   // are merged faster, and are remembered.
-  bool cuts_ = true;
+  bool merges_unknown_ = false;  // what stands for unknown characters is merged as well
   std::vector<bool> ascii_pairs_ = std::vector<bool>(128 * 128);
   std::unordered_set<uint64_t> other_pairs_;
   uint32_t owner_;

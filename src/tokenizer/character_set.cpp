@@ -27,15 +27,28 @@ std::string category_items(std::string_view category) {
 }
 
 std::optional<std::string> category_named(std::string_view name) {
-  constexpr std::string_view kShort[] = {"L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc", "Me", "N",  "Nd",
-                                         "Nl", "No", "P",  "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "S",  "Sm",
+  constexpr std::string_view kShort[] = {"L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc", "Me", "N", "Nd",
+                                         "Nl", "No", "P",  "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "S", "Sm",
                                          "Sc", "Sk", "So", "Z",  "Zs", "Zl", "Zp", "Cc", "Cf", "Co"};
-  constexpr std::pair<std::string_view, std::string_view> kLong[] = {
-      {"letter", "L"},         {"uppercaseletter", "Lu"}, {"lowercaseletter", "Ll"}, {"titlecaseletter", "Lt"},
-      {"modifierletter", "Lm"}, {"otherletter", "Lo"},    {"mark", "M"},             {"nonspacingmark", "Mn"},
-      {"number", "N"},         {"decimalnumber", "Nd"},   {"letternumber", "Nl"},    {"othernumber", "No"},
-      {"punctuation", "P"},    {"symbol", "S"},           {"separator", "Z"},        {"spaceseparator", "Zs"},
-      {"digit", "Nd"},         {"control", "Cc"},         {"format", "Cf"}};
+  constexpr std::pair<std::string_view, std::string_view> kLong[] = {{"letter", "L"},
+                                                                     {"uppercaseletter", "Lu"},
+                                                                     {"lowercaseletter", "Ll"},
+                                                                     {"titlecaseletter", "Lt"},
+                                                                     {"modifierletter", "Lm"},
+                                                                     {"otherletter", "Lo"},
+                                                                     {"mark", "M"},
+                                                                     {"nonspacingmark", "Mn"},
+                                                                     {"number", "N"},
+                                                                     {"decimalnumber", "Nd"},
+                                                                     {"letternumber", "Nl"},
+                                                                     {"othernumber", "No"},
+                                                                     {"punctuation", "P"},
+                                                                     {"symbol", "S"},
+                                                                     {"separator", "Z"},
+                                                                     {"spaceseparator", "Zs"},
+                                                                     {"digit", "Nd"},
+                                                                     {"control", "Cc"},
+                                                                     {"format", "Cf"}};
   for (const std::string_view category : kShort) {
     if (std::equal(name.begin(), name.end(), category.begin(), category.end(),
                    [](char a, char b) { return a == std::tolower(static_cast<unsigned char>(b)); }))
@@ -68,8 +81,7 @@ CharacterSet CharacterSet::of_expression(std::string expression) {
 }
 
 CharacterSet CharacterSet::space() {
-  return of_items(
-      R"(\x{9}-\x{D}\x{20}\x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})");
+  return of_items(R"(\x{9}-\x{D}\x{20}\x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})");
 }
 
 CharacterSet CharacterSet::word() {
@@ -90,7 +102,8 @@ std::optional<CharacterSet> CharacterSet::property(std::string_view name) {
   if (name == "ascii") return of_items(R"(\x{0}-\x{7F})");
   // Not by PCRE2's tables, to which what was assigned since is still unassigned.
   if (name == "c" || name == "other") return of_items(assigned_items()).complement();
-  if (name == "cn" || name == "unassigned") return of_items(assigned_items() + R"(\p{Cc}\p{Cf}\p{Co}\p{Cs})").complement();
+  if (name == "cn" || name == "unassigned")
+    return of_items(assigned_items() + R"(\p{Cc}\p{Cf}\p{Co}\p{Cs})").complement();
   for (const unicode::ScriptRanges& script : unicode::kScripts) {
     if (script.name != name) continue;
     CharacterSet set;

@@ -28,9 +28,10 @@ class JsonNode {
     throw Error(ExitCode::data, fmt::format("{}: {} is {}; {} is needed", origin_, path_, shown(value_), needed));
   }
   [[noreturn]] void refuse(const std::string& why) const {
-    throw Error(ExitCode::data, fmt::format("{}: {} is {}, which this program does not support: {}: use another tokenizer, "
-                                            "or train one with bpe:N",
-                                            origin_, path_, name(), why));
+    throw Error(ExitCode::data,
+                fmt::format("{}: {} is {}, which this program does not support: {}: use another tokenizer, "
+                            "or train one with bpe:N",
+                            origin_, path_, name(), why));
   }
   // `known` completes "is X, which this program does not support (only ...)".
   [[noreturn]] void unsupported(const std::string& known) const {
@@ -44,7 +45,7 @@ class JsonNode {
   JsonNode operator[](const std::string& key) const {
     const auto found = value_.find(key);
     static const nlohmann::json kMissing;
-    return {found == value_.end() ? kMissing : *found, path_.empty() ? key : path_ + "." + key, origin_};
+    return {found == value_.end() ? kMissing : *found, path_of(key), origin_};
   }
   std::vector<JsonNode> elements() const {
     if (!value_.is_array()) malformed("a list");
@@ -64,7 +65,9 @@ class JsonNode {
   }
 
   bool is_null() const { return value_.is_null(); }
-  bool is_type(std::string_view type) const { return value_.is_object() && value_.value("type", nlohmann::json()) == type; }
+  bool is_type(std::string_view type) const {
+    return value_.is_object() && value_.value("type", nlohmann::json()) == type;
+  }
   void must_be(std::initializer_list<nlohmann::json> values) const {
     if (std::find(values.begin(), values.end(), value_) == values.end()) unsupported(shown(*values.begin()));
   }
@@ -72,12 +75,18 @@ class JsonNode {
   void must_have_only(const std::set<std::string>& keys) const {
     if (!value_.is_object()) malformed("an object");
     for (const auto& [key, member] : value_.items()) {
-      if (keys.count(key) == 0)
-        JsonNode(member, path_.empty() ? key : path_ + "." + key, origin_).unsupported("files without it");
+      if (keys.count(key) == 0) JsonNode(member, path_of(key), origin_).unsupported("files without it");
     }
   }
 
  private:
+  // A name that is not made of letters and underscores is shown quoted, on one line, truncated if it is long.
+  std::string path_of(const std::string& key) const {
+    const bool is_plain = key.size() <= 40 && std::all_of(key.begin(), key.end(), [](char c) {
+                            return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+                          });
+    return (path_.empty() ? "" : path_ + ".") + (is_plain ? key : shown(key));
+  }
   // A component's type, or the value itself.
   std::string name() const {
     const nlohmann::json type = value_.is_object() ? value_.value("type", nlohmann::json()) : nlohmann::json();

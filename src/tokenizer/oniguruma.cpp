@@ -226,7 +226,8 @@ class OnigurumaReader {
       constexpr std::array<std::u32string_view, 5> kFolded = {U"ss", U"ff", U"fi", U"fl", U"st"};
       const char32_t pair[] = {previous_letter_, letter};
       const bool is_folded = std::find(kFolded.begin(), kFolded.end(), std::u32string_view(pair, 2)) != kFolded.end();
-      if (value >= 0x80 || is_folded) throw PatternError("it ignores the case of letters that become several in the other case");
+      if (value >= 0x80 || is_folded)
+        throw PatternError("it ignores the case of letters that become several in the other case");
       previous_letter_ = letter;
     }
     out_ += literal(value);
@@ -236,8 +237,10 @@ class OnigurumaReader {
     const size_t before = at_;
     const char32_t c = next_character();
     switch (c) {
-      case 'b': return append_other(fmt::format("(?:(?<={0})(?!{0})|(?<!{0})(?={0}))", CharacterSet::word().expression()));
-      case 'B': return append_other(fmt::format("(?:(?<={0})(?={0})|(?<!{0})(?!{0}))", CharacterSet::word().expression()));
+      case 'b':
+        return append_other(fmt::format("(?:(?<={0})(?!{0})|(?<!{0})(?={0}))", CharacterSet::word().expression()));
+      case 'B':
+        return append_other(fmt::format("(?:(?<={0})(?={0})|(?<!{0})(?!{0}))", CharacterSet::word().expression()));
       case 'A': return append_other("\\A");
       case 'z': return append_other("\\z");
       case 'Z': return append_other("\\Z");
@@ -321,7 +324,8 @@ class OnigurumaReader {
       value = value * 16 + static_cast<uint64_t>(c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10);
     }
     const bool is_surrogate = value >= 0xD800 && value < 0xE000;
-    if (digits < least || value >= utf8::kCodePoints || is_surrogate) throw PatternError("it has a number that is no character");
+    if (digits < least || value >= utf8::kCodePoints || is_surrogate)
+      throw PatternError("it has a number that is no character");
     return static_cast<char32_t>(value);
   }
 

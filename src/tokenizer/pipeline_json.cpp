@@ -27,7 +27,8 @@ std::optional<SplitPattern> known_pattern(const JsonNode& pattern) {
 }
 
 std::shared_ptr<const Matcher> read_matcher(const JsonNode& pattern) {
-  if (!pattern.value().is_object() || pattern.value().size() != 1) pattern.malformed("{\"String\": ...} or {\"Regex\": ...}");
+  if (!pattern.value().is_object() || pattern.value().size() != 1)
+    pattern.malformed("{\"String\": ...} or {\"Regex\": ...}");
   if (const JsonNode text = pattern["String"]; !text.is_null()) {
     if (text.text().empty()) text.malformed("a text that is not empty");
     return match_text(text.text());
@@ -107,12 +108,12 @@ bool is_punctuation(char32_t value) { return unicode::contains(unicode::kPunctua
 bool is_white_space(char32_t value) { return unicode::character_class(value) == unicode::CharacterClass::space; }
 
 SplitBehavior read_behavior(const JsonNode& behavior) {
-  constexpr std::pair<const char*, SplitBehavior> kBehaviors[] = {
-      {"Isolated", SplitBehavior::isolated},
-      {"Removed", SplitBehavior::removed},
-      {"MergedWithPrevious", SplitBehavior::merged_with_previous},
-      {"MergedWithNext", SplitBehavior::merged_with_next},
-      {"Contiguous", SplitBehavior::contiguous}};
+  constexpr std::pair<const char*, SplitBehavior> kBehaviors[] = {{"Isolated", SplitBehavior::isolated},
+                                                                  {"Removed", SplitBehavior::removed},
+                                                                  {"MergedWithPrevious",
+                                                                   SplitBehavior::merged_with_previous},
+                                                                  {"MergedWithNext", SplitBehavior::merged_with_next},
+                                                                  {"Contiguous", SplitBehavior::contiguous}};
   for (const auto& [name, value] : kBehaviors) {
     if (behavior.value() == name) return value;
   }
@@ -141,7 +142,8 @@ TextSplitter read_split(const JsonNode& split) {
 // As the regular expressions of Rust see \w, in which two characters are that join others, and six numbers are not.
 TextSplitter words_and_signs() {
   const std::string word = R"([\w\x{200C}\x{200D}&&[^\x{B2}\x{B3}\x{B9}\x{BC}-\x{BE}]])";
-  return split_at(match_expression(fmt::format(R"({0}+|(?:(?!{0})\S)+)", word)), SplitBehavior::removed, /*invert=*/true);
+  return split_at(match_expression(fmt::format(R"({0}+|(?:(?!{0})\S)+)", word)), SplitBehavior::removed,
+                  /*invert=*/true);
 }
 
 TextSplitter read_splitter(const JsonNode& step, bool start_is_known) {
@@ -150,7 +152,8 @@ TextSplitter read_splitter(const JsonNode& step, bool start_is_known) {
   if (step.is_type("Digits")) {
     step.must_have_only({"type", "individual_digits"});
     const bool individual = step["individual_digits"].flag(false);
-    return split_at(match_character(is_number), individual ? SplitBehavior::isolated : SplitBehavior::contiguous, false);
+    return split_at(match_character(is_number), individual ? SplitBehavior::isolated : SplitBehavior::contiguous,
+                    false);
   }
   if (step.is_type("Punctuation")) {
     step.must_have_only({"type", "behavior"});
@@ -167,7 +170,8 @@ TextSplitter read_splitter(const JsonNode& step, bool start_is_known) {
     if (step.is_type("Whitespace")) return words_and_signs();
     return split_at(match_character(is_white_space), SplitBehavior::removed, false);
   }
-  step.unsupported("ByteLevel, Digits, Metaspace, Punctuation, Split, Whitespace, WhitespaceSplit and sequences of them");
+  step.unsupported(
+      "ByteLevel, Digits, Metaspace, Punctuation, Split, Whitespace, WhitespaceSplit and sequences of them");
 }
 
 // Whether a place where two characters are never in one piece remains one behind such a step.
@@ -204,7 +208,9 @@ size_t give_to_model(const std::vector<JsonNode>& steps, TokenizerPipeline& pipe
   pipeline.model.split = split.value_or(SplitPattern::gpt2);
   pipeline.prefixes_space = prefixes;
   const size_t left = takes_two ? before - 1 : before;
-  pipeline.may_be_cut = split && !prefixes && std::all_of(steps.begin(), std::next(steps.begin(), static_cast<ptrdiff_t>(left)), splits_by_class);
+  pipeline.may_be_cut =
+      split && !prefixes &&
+      std::all_of(steps.begin(), std::next(steps.begin(), static_cast<ptrdiff_t>(left)), splits_by_class);
   return left;
 }
 
@@ -254,13 +260,16 @@ void read_pre_tokenizer(const JsonNode& pre_tokenizer, TokenizerPipeline& pipeli
   pipeline.is_spelled = pipeline.is_byte_level && !ends_in_bytes;
   const size_t left = ends_in_bytes ? give_to_model(steps, pipeline) : steps.size();
   for (size_t i = 0; i < left; ++i) pipeline.splitters.push_back(read_splitter(steps[i], pipeline.keeps_start));
-  if (pipeline.prefixes_space) pipeline.splitters.push_back(byte_level(/*prefix_space=*/true, /*as_gpt2=*/false, /*spell=*/false));
+  if (pipeline.prefixes_space)
+    pipeline.splitters.push_back(byte_level(/*prefix_space=*/true, /*as_gpt2=*/false, /*spell=*/false));
 }
 
 void read_post_processor(const JsonNode& processor, TokenizerPipeline& pipeline) {
   for (const JsonNode& step : steps_of(processor, "processors")) {
-    const bool adds = step.is_type("TemplateProcessing") || step.is_type("RobertaProcessing") || step.is_type("BertProcessing");
-    if (!adds && !step.is_type("ByteLevel")) step.unsupported("BertProcessing, ByteLevel, RobertaProcessing, TemplateProcessing and sequences of them");
+    const bool adds =
+        step.is_type("TemplateProcessing") || step.is_type("RobertaProcessing") || step.is_type("BertProcessing");
+    if (!adds && !step.is_type("ByteLevel"))
+      step.unsupported("BertProcessing, ByteLevel, RobertaProcessing, TemplateProcessing and sequences of them");
     pipeline.adds_tokens = pipeline.adds_tokens || adds;
   }
 }

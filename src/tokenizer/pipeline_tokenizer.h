@@ -46,8 +46,8 @@ class PipelineTokenizer final : public Tokenizer {
   TokenizerPipeline pipeline_;
   const std::string json_;
   std::vector<SpecialToken> special_tokens_;
-  AddedTokens in_text_, in_changed_text_;  // where tokens are looked for
-  std::vector<std::string> tokens_;        // what decoding begins with: bytes, or the tokens of the decoder
+  AddedTokens in_text_, in_changed_text_;      // where tokens are looked for
+  std::vector<std::string> tokens_;            // what decoding begins with: bytes, or the tokens of the decoder
   std::unique_ptr<const BpeTokenizer> bytes_;  // one of the two
   std::unique_ptr<const CharacterBpe> characters_;
   bool reads_bytes_ = false;  // any text is encoded, not only UTF-8

@@ -25,7 +25,7 @@ struct FreedBy {
 
 // What a thread needs to match, whichever expression it is.
 struct MatchMemory {
-  static constexpr size_t kJitStack = size_t{1} << 20;
+  static constexpr size_t kJitStack = size_t{1} << 25;
   std::unique_ptr<pcre2_match_data, FreedBy<pcre2_match_data_free>> data{pcre2_match_data_create(1, nullptr)};
   std::unique_ptr<pcre2_match_context, FreedBy<pcre2_match_context_free>> context{pcre2_match_context_create(nullptr)};
   std::unique_ptr<pcre2_jit_stack, FreedBy<pcre2_jit_stack_free>> stack{

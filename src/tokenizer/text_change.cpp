@@ -9,11 +9,14 @@
 #include <vector>
 
 #include "gpt/core/utf8.h"
+#include "gpt/tokenizer/text_error.h"
 #include "unicode_class.h"
 #include "unicode_sets.h"
 
 namespace gpt {
 namespace {
+
+constexpr size_t kLargestText = size_t{1} << 26;  // that replacing may make of a text
 
 struct FormOptions {
   utf8proc_option_t options;
@@ -151,6 +154,8 @@ TextChange replace(std::shared_ptr<const Matcher> matcher, std::string content) 
     visit_matches(*matcher, text, [&](size_t begin, size_t end, bool is_match) {
       if (is_match) {
         result += content;
+        if (result.size() > kLargestText)
+          throw TextError(begin, "the tokenizer's normalizer makes it too long", "use another tokenizer");
       } else {
         result.append(text, begin, end - begin);
       }

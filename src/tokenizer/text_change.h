@@ -17,6 +17,7 @@ enum class UnicodeForm { nfc, nfd, nfkc, nfkd };
 // By the tables of Unicode 9, which Hugging Face tokenizers has.
 TextChange to_unicode_form(UnicodeForm form);
 TextChange prepend(std::string prefix);  // to a text that is not empty
+// Throws TextError, with an offset in the text, where the result has more than 64 MiB.
 TextChange replace(std::shared_ptr<const Matcher> matcher, std::string content);
 TextChange strip(bool left, bool right);  // white space
 

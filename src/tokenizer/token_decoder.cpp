@@ -70,21 +70,23 @@ std::vector<std::string> with_bytes(const std::vector<std::string>& texts, bool 
 }  // namespace
 
 void TokenDecoder::add_replace(std::shared_ptr<const Matcher> matcher, std::string content) {
-  steps_.emplace_back([matcher = std::move(matcher), content = std::move(content)](std::vector<std::string>& texts, Mode) {
-    for (std::string& text : texts) text = replaced(*matcher, text, content);
-  });
+  steps_.emplace_back(
+      [matcher = std::move(matcher), content = std::move(content)](std::vector<std::string>& texts, Mode) {
+        for (std::string& text : texts) text = replaced(*matcher, text, content);
+      });
 }
 
 void TokenDecoder::add_strip(std::string character, size_t most) {
-  steps_.emplace_back([character = std::move(character), most, whole = fuses_](std::vector<std::string>& texts, Mode mode) {
-    if (whole && !mode.begins_text) return;
-    for (std::string& text : texts) text = without_start(std::move(text), character, most);
-  });
+  steps_.emplace_back(
+      [character = std::move(character), most, whole = fuses_](std::vector<std::string>& texts, Mode mode) {
+        if (whole && !mode.begins_text) return;
+        for (std::string& text : texts) text = without_start(std::move(text), character, most);
+      });
 }
 
 void TokenDecoder::add_metaspace(std::string replacement, bool strips_first) {
-  steps_.emplace_back([matcher = std::shared_ptr(match_text(std::move(replacement))), strips_first](
-                          std::vector<std::string>& texts, Mode mode) {
+  steps_.emplace_back([matcher = std::shared_ptr(match_text(std::move(replacement))),
+                       strips_first](std::vector<std::string>& texts, Mode mode) {
     for (size_t i = 0; i < texts.size(); ++i) {
       texts[i] = replaced(*matcher, texts[i], i == 0 && strips_first && mode.begins_text ? "" : " ");
     }
@@ -92,8 +94,7 @@ void TokenDecoder::add_metaspace(std::string replacement, bool strips_first) {
 }
 
 void TokenDecoder::add_byte_fallback() {
-  steps_.emplace_back(
-      [](std::vector<std::string>& texts, Mode mode) { texts = with_bytes(texts, mode.keeps_bytes); });
+  steps_.emplace_back([](std::vector<std::string>& texts, Mode mode) { texts = with_bytes(texts, mode.keeps_bytes); });
 }
 
 void TokenDecoder::add_fuse() {

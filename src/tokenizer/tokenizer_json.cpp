@@ -77,7 +77,8 @@ void read_vocabulary(const JsonNode& file, const std::string& origin, TokenizerP
     added.insert(token.text);
     if (!token.in_vocabulary) ++size;
   }
-  BpeVocabulary tokens(pipeline.model, size, pipeline.is_byte_level ? TokenSpelling::bytes : TokenSpelling::text, origin);
+  BpeVocabulary tokens(pipeline.model, size, pipeline.is_byte_level ? TokenSpelling::bytes : TokenSpelling::text,
+                       origin);
   for (const auto& [spelling, id] : vocabulary.value().items()) {
     if (added.count(spelling) == 0) tokens.add(spelling, id);
   }

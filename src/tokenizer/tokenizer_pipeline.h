@@ -29,7 +29,7 @@ struct TokenizerPipeline {
   bool only_unicode_forms = true;  // changes are NFC and its like
   bool prefixes_space = false;     // before each piece that begins with none
   bool may_be_cut = false;         // where the model's split certainly ends a piece, so do all splitters
-  bool adds_tokens = false;  // a post-processor adds some around a text
+  bool adds_tokens = false;        // a post-processor adds some around a text
 
   // Whether the model with its split is all there is to encoding and decoding.
   bool is_plain() const;

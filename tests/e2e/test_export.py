@@ -55,6 +55,18 @@ class Scratch(unittest.TestCase):
 class Folder(Scratch):
     """What can be seen without transformers."""
 
+    def test_a_tokenizer_file_comes_through_a_run_unchanged(self):
+        file = programs.SOURCE / "tests" / "tokenizer" / "hugging_face" / "llama2_legacy.json"
+        run, exported = self.root / "characters", self.root / "characters-exported"
+        programs.train(run, self.text, data__tokenizer=file, training__max_steps=2)
+        programs.run("gpt-export", "--checkpoint", run, "--output", exported)
+        self.assertEqual((exported / "tokenizer.json").read_bytes(), file.read_bytes())
+        resumed = programs.train(run, self.text, data__tokenizer=file, training__max_steps=4)
+        self.assertIn("resum", resumed.stderr.lower())
+        programs.train(self.root / "tuned", self.text, training__init_from=exported, training__max_steps=2)
+        shown = programs.run("gpt-generate", "--checkpoint", run, "--prompt", "the fox", "--max-new-tokens", "8", "--temperature", "0")
+        self.assertTrue(shown.stdout.startswith("the fox"), shown.stdout)
+
     def test_a_second_export_is_the_same_to_the_byte(self):
         first = self.export("llama", output=self.root / "first")
         names = sorted(path.name for path in first.iterdir())

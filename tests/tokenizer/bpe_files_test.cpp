@@ -65,7 +65,8 @@ TEST(TokenizerJsonFile, IsWrittenAsHuggingFaceWritesIt) {
 }
 
 TEST(TokenizerJsonFile, ComesBackEqual) {
-  for (const SplitPattern split : {SplitPattern::gpt2, SplitPattern::cl100k, SplitPattern::llama3, SplitPattern::qwen2}) {
+  for (const SplitPattern split :
+       {SplitPattern::gpt2, SplitPattern::cl100k, SplitPattern::llama3, SplitPattern::qwen2}) {
     BpeModel model = parse_tokenizer_json(fixture("llama3.json"), "llama3.json");
     model.split = split;
     model.ignore_merges = split == SplitPattern::cl100k;
@@ -120,12 +121,16 @@ TEST(TokenizerJsonFile, RefusesByNameWhatItDoesNotImplement) {
   const json sixty(60, {{"type", "Sequence"}, {"normalizers", {{{"type", "NFC"}}, {{"type", "NFC"}}}}});
   const auto decoders = [](const json& list) { return json{{"type", "Sequence"}, {"decoders", list}}; };
   const Case cases[] = {
-      {"/normalizer", {{"type", "Lowercase"}}, "normalizer is \"Lowercase\", which this program does not support (only NFC, "},
+      {"/normalizer",
+       {{"type", "Lowercase"}},
+       "normalizer is \"Lowercase\", which this program does not support (only NFC, "},
       {"/normalizer", {{"type", "NFC"}, {"unheard_of", 1}}, "normalizer.unheard_of is 1, which"},
       {"/normalizer", {{"type", "Prepend"}}, "normalizer.prepend is null; a string is needed"},
-      {"/normalizer", {{"type", "Replace"}, {"pattern", {{"Regex", "(a"}}}, {"content", ""}},
+      {"/normalizer",
+       {{"type", "Replace"}, {"pattern", {{"Regex", "(a"}}}, {"content", ""}},
        "normalizer.pattern.Regex is \"(a\", which this program does not support: it has a ( without a ): use another"},
-      {"/normalizer", {{"type", "Replace"}, {"pattern", {{"String", ""}}}, {"content", ""}},
+      {"/normalizer",
+       {{"type", "Replace"}, {"pattern", {{"String", ""}}}, {"content", ""}},
        "normalizer.pattern.String is \"\"; a text that is not empty is needed"},
       {"/normalizer", {{"type", "Replace"}, {"pattern", "a"}, {"content", ""}}, "normalizer.pattern is \"a\"; {"},
       {"/normalizer", {{"type", "Strip"}, {"strip_left", 1}}, "normalizer.strip_left is 1; true or false is needed"},
@@ -136,13 +141,16 @@ TEST(TokenizerJsonFile, RefusesByNameWhatItDoesNotImplement) {
       {"/pre_tokenizer",
        {{"type", "Sequence"}, {"pretokenizers", {{{"type", "UnicodeScripts"}}, byte_level}}},
        "pre_tokenizer.pretokenizers[0] is \"UnicodeScripts\", which"},
-      {"/pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {byte_level, byte_level}}},
+      {"/pre_tokenizer",
+       {{"type", "Sequence"}, {"pretokenizers", {byte_level, byte_level}}},
        "pre_tokenizer is \"Sequence\", which this program does not support: it has several ByteLevel"},
       {"/pre_tokenizer",
        {{"type", "Sequence"},
         {"pretokenizers", {{{"type", "Split"}, {"pattern", {{"String", " "}}}, {"behavior", "isolated"}}, byte_level}}},
        "pre_tokenizer.pretokenizers[0].behavior is \"isolated\"; Isolated, Removed"},
-      {"/pre_tokenizer", {{"type", "Metaspace"}, {"replacement", "ab"}}, "pre_tokenizer.replacement is \"ab\"; one character"},
+      {"/pre_tokenizer",
+       {{"type", "Metaspace"}, {"replacement", "ab"}},
+       "pre_tokenizer.replacement is \"ab\"; one character"},
       {"/pre_tokenizer", nullptr, "decoder is \"ByteLevel\", which"},
       {"/post_processor", {{"type", "Unheard"}}, "post_processor is \"Unheard\", which"},
       {"/decoder", {{"type", "WordPiece"}}, "decoder is \"WordPiece\", which"},
@@ -182,7 +190,8 @@ TEST(TokenizerJsonFile, RefusesByNameWhatItDoesNotImplement) {
         changed([&](json& whole) { whole[json::json_pointer(wrong.pointer)] = wrong.value; }, "llama2.json");
     EXPECT_ERROR(parse_tokenizer_json(file, "t.json"), ExitCode::data, std::string("t.json: ") + wrong.message);
   }
-  EXPECT_ERROR(parse_tokenizer_json(fixture("llama2.json"), "t.json"), ExitCode::data, "t.json: the tokenizer is more than");
+  EXPECT_ERROR(parse_tokenizer_json(fixture("llama2.json"), "t.json"), ExitCode::data,
+               "t.json: the tokenizer is more than");
 }
 
 // With the tokens of all bytes there is nothing that could be unknown.
@@ -197,8 +206,9 @@ TEST(TokenizerJsonFile, AnUnknownTokenMattersOnlyWhereBytesAreMissing) {
     });
   };
   EXPECT_EQ(parse_tokenizer_json(with_unknown(false), "t.json"), parse_tokenizer_json(fixture("gpt2.json"), "t.json"));
-  EXPECT_ERROR(parse_tokenizer_json(with_unknown(true), "t.json"), ExitCode::data,
-               "t.json: model.unk_token is \"<|endoftext|>\", which this program does not support: some bytes have no token");
+  EXPECT_ERROR(
+      parse_tokenizer_json(with_unknown(true), "t.json"), ExitCode::data,
+      "t.json: model.unk_token is \"<|endoftext|>\", which this program does not support: some bytes have no token");
 }
 
 TEST(TokenizerJsonFile, RefusesWhatContradictsItself) {

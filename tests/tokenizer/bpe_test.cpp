@@ -189,7 +189,8 @@ TEST(Bpe, EqualsTiktokenAndHuggingFace) {
 TEST(Bpe, DecodeGivesBackEveryByteString) {
   std::mt19937 random(3);
   BpeModel model = small_model();
-  for (const SplitPattern split : {SplitPattern::gpt2, SplitPattern::cl100k, SplitPattern::llama3, SplitPattern::qwen2}) {
+  for (const SplitPattern split :
+       {SplitPattern::gpt2, SplitPattern::cl100k, SplitPattern::llama3, SplitPattern::qwen2}) {
     model.split = split;
     const BpeTokenizer tokenizer(model);
     std::string all(256, '\0');
@@ -205,7 +206,8 @@ TEST(Bpe, DecodeGivesBackEveryByteString) {
 TEST(Bpe, TextCutAtLastCutGivesTheSameIds) {
   std::mt19937 random(5);
   BpeModel model = small_model();
-  for (const SplitPattern split : {SplitPattern::gpt2, SplitPattern::cl100k, SplitPattern::llama3, SplitPattern::qwen2}) {
+  for (const SplitPattern split :
+       {SplitPattern::gpt2, SplitPattern::cl100k, SplitPattern::llama3, SplitPattern::qwen2}) {
     model.split = split;
     const BpeTokenizer tokenizer(model);
     const auto text_of = [&](size_t length) {

@@ -48,8 +48,7 @@ void encode_file(const std::string& tokenizer_spec, const std::string& documents
   if (texts_path) texts.open(texts_path, std::ios::binary);
   for (const std::string_view document : documents_in(file)) {
     const std::clock_t start = std::clock();
-    const std::vector<int32_t> ids =
-        specials ? tokenizer->encode_with_specials(document) : tokenizer->encode(document);
+    const std::vector<int32_t> ids = specials ? tokenizer->encode_with_specials(document) : tokenizer->encode(document);
     std::printf("%.6f\n", static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
     const std::string text = tokenizer->decode(ids);
     if (texts_path) {

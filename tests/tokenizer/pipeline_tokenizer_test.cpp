@@ -36,7 +36,8 @@ std::unique_ptr<Tokenizer> hugging_face_tokenizer(const std::string& form) {
 // The names of the forms, without those that the set-up of another test changes.
 std::vector<std::string> forms() {
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(test::source_folder() + "/tests/tokenizer/hugging_face")) {
+  for (const auto& entry :
+       std::filesystem::directory_iterator(test::source_folder() + "/tests/tokenizer/hugging_face")) {
     const std::string name = entry.path().filename();
     if (name.ends_with("_ids.jsonl")) names.push_back(name.substr(0, name.size() - std::string("_ids.jsonl").size()));
   }
@@ -124,8 +125,9 @@ TEST(PipelineTokenizer, KnowsTheEndOfAText) {
 
 // Texts that are cut in parts have the ids of the whole.
 TEST(PipelineTokenizer, CutsWhereTheIdsStay) {
-  const std::vector<std::string> parts = {"a",  "the", " ",  " ",      "\n", "1",      "23", "!",  "'s", "e\u0301",
-                                          "é",  "語",  ".", "\u0301", "\r", "hello", "<tool_call>", "²", "\u00A0", "ſ"};
+  const std::vector<std::string> parts = {"a",  "the",   " ",           " ", "\n",     "1", "23",
+                                          "!",  "'s",    "e\u0301",     "é", "語",     ".", "\u0301",
+                                          "\r", "hello", "<tool_call>", "²", "\u00A0", "ſ"};
   std::mt19937 random(5);
   for (const std::string& form : forms()) {
     const auto tokenizer = hugging_face_tokenizer(form);
@@ -173,9 +175,19 @@ TEST(PipelineTokenizer, GivesUpOnAPatternThatTakesForever) {
   const auto tokenizer = tokenizer_from_json(with_pattern("(?:a|b|ab)*c"), "t.json");
   std::string text = "<|endoftext|> x";
   for (int i = 0; i < 40; ++i) text += "ab";
+  text += "dc";
   EXPECT_ERROR(tokenizer->encode_with_specials(text), ExitCode::data,
-               "byte 13: a regular expression of the tokenizer gives up: match limit exceeded; break the text into lines");
+               "byte 13: a regular expression of the tokenizer gives up: match limit exceeded");
   EXPECT_EQ(tokenizer->decode(tokenizer->encode("xababc")), "xababc");
+}
+
+TEST(PipelineTokenizer, ANormalizerDoesNotFillTheMemory) {
+  json file = json::parse(hugging_face_file("qwen2.json"));
+  const json longer = {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", std::string(1000, 'a')}};
+  file["normalizer"] = {{"type", "Sequence"}, {"normalizers", {longer, longer}}};
+  const auto tokenizer = tokenizer_from_json(file.dump(), "t.json");
+  EXPECT_ERROR(tokenizer->encode(std::string(100'000, 'a')), ExitCode::data,
+               "the tokenizer's normalizer makes it too long");
 }
 
 // Marks in the wrong order take the square of their number where neighbours are exchanged.

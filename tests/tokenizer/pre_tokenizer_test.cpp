@@ -17,8 +17,7 @@ namespace {
 using unicode::CharacterClass;
 using Texts = std::vector<std::string>;
 
-constexpr std::array kPatterns = {SplitPattern::gpt2, SplitPattern::cl100k, SplitPattern::llama3,
-                                  SplitPattern::qwen2};
+constexpr std::array kPatterns = {SplitPattern::gpt2, SplitPattern::cl100k, SplitPattern::llama3, SplitPattern::qwen2};
 
 Texts split(SplitPattern pattern, const std::string& text) {
   Texts pieces;
