@@ -19,7 +19,7 @@ import tarfile
 import time
 import zipfile
 
-TORCH = "2.11.0"
+TORCH = re.search(r"^torch==(\S+)", (pathlib.Path(__file__).parent / "requirements/cpu.txt").read_text(), re.M)[1]
 PYTHONS = ["3.10", "3.11", "3.12", "3.13", "3.14"]  # those that have wheels of this torch
 FROM_TORCH = re.compile(r"lib(torch_cpu|c10|cudart|cupti)\.so(\.\d+)*")  # what a wheel leaves to torch and to what torch requires
 FROM_SYSTEM = {"libstdc++.so.6", "libgcc_s.so.1", "libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1",

@@ -107,7 +107,7 @@ try_wheel() {
   local system=(python3 -m pip)
   [[ ! -e $(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')/EXTERNALLY-MANAGED ]] || export PIP_BREAK_SYSTEM_PACKAGES=1
   # LibTorch and the two small libraries that it asks for, without the 2 GB of others that torch requires for GPUs.
-  "${system[@]}" download --no-deps --quiet -d /wheels torch==2.11.0 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85
+  "${system[@]}" download --no-deps --quiet -d /wheels $LIBTORCH
   cp /packages/*.whl /wheels/
   python3 -m venv /root/venv
   install_and_try "wheel in a venv" /root/venv /root/venv/bin/python -m pip install
@@ -129,8 +129,9 @@ inside() {
   unshare --mount --pid --fork --kill-child bash -c '
     mount --rbind /dev "$1/dev" && mount -t proc proc "$1/proc"
     exec chroot "$1" env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 \
-      PIP_CERT=/root/certificates bash -euo pipefail -c "$2"' bash "$1" \
-    "$(declare -f train_and_more tell bytes_in try_archive install_and_try try_wheel); $2"
+      PIP_CERT=/root/certificates LIBTORCH="$3" bash -euo pipefail -c "$2"' bash "$1" \
+    "$(declare -f train_and_more tell bytes_in try_archive install_and_try try_wheel); $2" \
+    "$(grep -oE '^[a-z-]+==[0-9.]+' scripts/requirements/cpu.txt | paste -sd ' ')"
 }
 
 try_system() {

@@ -23,7 +23,7 @@ constexpr Remedies kArchive = {
 constexpr Remedies kWheel = {
     .data = "run pip install --force-reinstall --no-deps with gpt-train's wheel",
     .cuda = kCudaOfPackages,
-    .libtorch = "run pip install --no-deps torch==2.11.0 where gpt-train is installed",
+    .libtorch = "install that version of torch with pip where gpt-train is installed",
 };
 
 const Remedies& find_remedies() {
