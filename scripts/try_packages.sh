@@ -101,7 +101,7 @@ install_and_try() {
 }
 
 try_wheel() {
-  export DEBIAN_FRONTEND=noninteractive PIP_ROOT_USER_ACTION=ignore PIP_NO_WARN_SCRIPT_LOCATION=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+  export DEBIAN_FRONTEND=noninteractive PIP_ROOT_USER_ACTION=ignore PIP_NO_WARN_SCRIPT_LOCATION=0 PIP_DISABLE_PIP_VERSION_CHECK=1
   { apt-get update && apt-get install -y --no-install-recommends python3 python3-venv python3-pip; } >/root/apt.log 2>&1 ||
     { tail -n 3 /root/apt.log >&2 && return 1; }
   local system=(python3 -m pip)
