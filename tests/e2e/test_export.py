@@ -63,7 +63,7 @@ class Folder(Scratch):
         self.assertEqual((exported / "tokenizer.json").read_bytes(), file.read_bytes())
         resumed = programs.train(run, self.text, data__tokenizer=file, training__max_steps=4)
         self.assertIn("resum", resumed.stderr.lower())
-        programs.train(self.root / "tuned", self.text, training__init_from=exported, training__max_steps=2)
+        programs.train(self.root / "characters-tuned", self.text, training__init_from=exported, training__max_steps=2)
         shown = programs.run("gpt-generate", "--checkpoint", run, "--prompt", "the fox", "--max-new-tokens", "8", "--temperature", "0")
         self.assertTrue(shown.stdout.startswith("the fox"), shown.stdout)
 
