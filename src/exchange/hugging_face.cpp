@@ -102,16 +102,20 @@ std::vector<Counterpart> llama_counterparts(const ModelConfig& model) {
 
 std::string_view name_of(Family family) { return family == Family::gpt2 ? "GPT-2" : "Llama"; }
 
-Family family_of(const ModelConfig& model, const std::string& origin, std::string_view program) {
+std::string misfits(const ModelConfig& model) {
   const std::vector<std::string> gpt2 = differences(model, Family::gpt2), llama = differences(model, Family::llama);
-  if (gpt2.empty()) return Family::gpt2;
-  if (llama.empty()) return Family::llama;
+  return fmt::format("{}", fmt::join(gpt2.size() < llama.size() ? gpt2 : llama, ", "));
+}
+
+Family family_of(const ModelConfig& model, const std::string& origin, std::string_view program) {
+  const std::string misfit = misfits(model);
+  if (misfit.empty()) return differences(model, Family::gpt2).empty() ? Family::gpt2 : Family::llama;
   throw Error(
       ExitCode::checkpoint,
       fmt::format(
           "{}: {} has no model of this form: {}; it takes GPT-2's form (layernorm, gelu, learned positions) and "
           "Llama's (rmsnorm, swiglu, rope)",
-          origin, program, fmt::join(gpt2.size() < llama.size() ? gpt2 : llama, ", ")));
+          origin, program, misfit));
 }
 
 std::vector<Counterpart> counterparts(const ModelConfig& model, Family family) {

@@ -11,6 +11,7 @@
 #include "gpt/core/log.h"
 #include "gpt/data/stages.h"
 #include "gpt/device/memory.h"
+#include "gpt/exchange/hugging_face.h"
 #include "gpt/layout/freeze.h"
 #include "gpt/model/compile.h"
 #include "gpt/optim/lr_schedule.h"
@@ -128,6 +129,10 @@ void announce_run(const run::Run& run) {
                         format_count(static_cast<double>(run.state().model.parameters().count())),
                         plural(m.n_layer, "layer"), plural(m.heads(), "head"), m.n_embd, m.block_size, *m.vocab_size,
                         padded));
+  if (const std::string misfit = exchange::misfits(m); !misfit.empty())
+    log::info(
+        fmt::format("gpt-export will not write this model, because transformers and llama.cpp have no such form: {}",
+                    misfit));
   log::info(fmt::format("Data: {}: {} training and {} validation tokens, {}", corpus.source,
                         with_commas(corpus.train.size()), with_commas(corpus.validation.size()),
                         run.state().loader.resident() ? "resident" : "streamed"));

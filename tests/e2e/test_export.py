@@ -115,7 +115,8 @@ class Folder(Scratch):
 
     def test_a_form_that_transformers_lacks_is_refused_by_name(self):
         run = self.root / "geglu"
-        programs.train(run, self.text, training__max_steps=1, model__mlp="geglu")
+        note = programs.train(run, self.text, training__max_steps=1, model__mlp="geglu").stderr
+        self.assertIn("gpt-export will not write this model, because transformers and llama.cpp have no such form: model.mlp geglu", note)
         line = programs.run("gpt-export", "--checkpoint", run, "--output", self.root / "none", check_code=4).stderr
         self.assertIn("model.mlp geglu (Llama has swiglu)", line)
 

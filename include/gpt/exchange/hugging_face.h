@@ -22,6 +22,9 @@ enum class Family { gpt2, llama };
 
 std::string_view name_of(Family family);  // for people
 
+// Why neither family has this form: the settings that do not fit the nearer one, and what would. Empty where one has it.
+std::string misfits(const ModelConfig& model);
+
 // The family that has this form. Throws gpt::Error(checkpoint) beginning with `origin` where neither has: it names the settings that do not
 // fit and what would. `program` is the one that is to read the model, for the message.
 Family family_of(const ModelConfig& model, const std::string& origin, std::string_view program);
