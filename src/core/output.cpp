@@ -59,7 +59,7 @@ class Writer {
   void write(int fd, std::string_view text) {
     std::unique_lock lock(mutex_);
     while (waiting_ > kMostWaiting) {
-      if (asked_to_stop()) return;
+      if (asked_to_stop()) break;  // little comes after that
       changed_.wait_for(lock, kLookAgain);
     }
     add(fd, text);

@@ -13,8 +13,8 @@ namespace gpt::output {
 bool offer(std::string_view text);
 bool is_behind();  // a screenful of it is waiting to be written
 
-// A text for standard output, in whole. Waits while too much waits to be written, unless the program is asked to stop: then the
-// text is dropped. False once the reader has left. Throws gpt::Error(disk) where an earlier text could not be written.
+// A text for standard output, in whole. Waits while too much waits to be written, unless the program is asked to stop: what it still
+// says then does not wait. False once the reader has left. Throws gpt::Error(disk) where an earlier text could not be written.
 bool write(std::string_view text);
 void stop_waiting_when(bool (*is_asked_to_stop)());
 
