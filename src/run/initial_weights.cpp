@@ -51,7 +51,7 @@ InitialModel read_model(const std::string& path) {
   const ContainerReader file(path);
   Config config;
   config::read_yaml(file.text("config.yaml"), path + ": config.yaml", config);
-  std::string tokenizer = file.text("tokenizer.json");
+  std::string tokenizer(file.text("tokenizer.json"));
   const double characters = characters_per_token(tokenizer, path);
   return {config.model, characters, std::move(tokenizer)};
 }
