@@ -13,7 +13,7 @@ int generate_main(int argc, char** argv) {
   if (!options) return 0;
   gpt::process::watch_signals();
   gpt::TextOutput output(options->output, options->raw);
-  gpt::Session session = gpt::open_session(*options);
+  gpt::Session session = gpt::open_session(options->model);
   if (options->interactive) return gpt::converse(session, *options, output);
   return gpt::write_samples(session, *options, gpt::read_prompt(*options), output);
 }

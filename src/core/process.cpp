@@ -147,7 +147,8 @@ int fail(ExitCode code, const std::string& message) {
 int fail_out_of_memory(std::string_view cause) {
   const size_t allocator = cause.find("DefaultCPUAllocator");  // it follows a location in LibTorch's source
   if (allocator != std::string_view::npos) cause.remove_prefix(allocator);
-  const bool has_training_settings = program_name != "gpt-generate" && program_name != "gpt-prepare";
+  const bool has_training_settings =
+      program_name != "gpt-generate" && program_name != "gpt-prepare" && program_name != "gpt-serve";
   const char* const advice =
       has_training_settings
           ? "lower training.batch_size (and raise training.gradient_accumulation_steps to keep the effective batch), "

@@ -88,10 +88,10 @@ int exit_status() {
 
 }  // namespace
 
-Session open_session(const GenerateOptions& options) {
-  LoadedModel loaded = load_model(options.model);
+Session open_session(const ModelOptions& options) {
+  LoadedModel loaded = load_model(options);
   const bool is_small = loaded.model->parameters().count() < kParametersForThreads;
-  const int64_t threads = options.model.threads;
+  const int64_t threads = options.threads;
   use_cpu_threads(threads > 0 ? threads : is_small ? 1 : 0);
   Session session{std::move(loaded)};
   if (threads == 0 && session.loaded.model->device().is_cpu() && at::get_num_threads() > 1)

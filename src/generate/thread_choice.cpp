@@ -1,6 +1,9 @@
 #include "gpt/generate/thread_choice.h"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "gpt/core/statistics.h"
@@ -77,6 +80,15 @@ std::optional<size_t> ThreadChoice::untried() const {
     if (i < counts_.size() && !seconds_[i]) return i;
   }
   return std::nullopt;
+}
+
+void work_timed(ThreadChoice& choice, bool is_alone, const std::function<void()>& work) {
+  const int64_t threads = is_alone ? choice.threads() : choice.most();
+  if (threads != at::get_num_threads()) at::set_num_threads(static_cast<int>(threads));
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  work();
+  if (is_alone) choice.took(std::chrono::duration<double>(Clock::now() - start).count());
 }
 
 }  // namespace gpt

@@ -10,7 +10,7 @@ import unittest
 
 from programs import BIN, run
 
-PROGRAMS = ("gpt-train", "gpt-generate", "gpt-prepare", "gpt-export", "gpt-eval", "gpt-diagnose", "gpt-bench")
+PROGRAMS = ("gpt-train", "gpt-generate", "gpt-prepare", "gpt-export", "gpt-eval", "gpt-serve", "gpt-diagnose", "gpt-bench")
 
 
 class CommandLines(unittest.TestCase):

@@ -1,10 +1,8 @@
 #include "gpt/generate/generator.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/randint.h>
-#include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
@@ -21,34 +19,13 @@
 #include "gpt/generate/sampler.h"
 #include "gpt/generate/text_stream.h"
 #include "gpt/tokenizer/make_tokenizer.h"
+#include "generate/tiny_text_model.h"
 #include "support/device_cases.h"
 
 namespace gpt {
 namespace {
 
-constexpr int64_t kBlockSize = 16;
-const std::string kCharacters = "\n abcdefghijklmnopqrstuvwxyz.,!?";
-
-std::unique_ptr<Tokenizer> characters() { return make_tokenizer("char", kCharacters); }
-
-// Weights far larger than at initialisation, so that greedy text wanders instead of repeating one token.
-std::unique_ptr<GPT> tiny_model(at::Device device, int64_t vocab_size, Position position = Position::rope) {
-  ModelConfig config;
-  config.n_layer = 2;
-  config.n_head = 2;
-  config.n_kv_head = 1;
-  config.n_embd = 16;
-  config.block_size = kBlockSize;
-  config.vocab_size = vocab_size;
-  config.position = position;
-  config.dropout = 0.5;
-  at::set_num_threads(1);  // on a busy machine threads meet more slowly than this model computes
-  NamedTensors weights;
-  at::Generator generator = at::detail::createCPUGenerator(2);
-  for (const ParameterRow& row : parameter_table(config))
-    weights.emplace_back(row.name, at::randn(row.shape, generator));
-  return std::make_unique<GPT>(config, device, weights);
-}
+using namespace test;
 
 struct Uncached {
   std::string text;

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "gpt/generate/drawn_text.h"
 #include "gpt/generate/sampling_config.h"
 #include "gpt/generate/thread_choice.h"
 #include "gpt/model/gpt.h"
@@ -18,16 +19,6 @@
 namespace gpt {
 
 struct Precision;
-
-struct GenerationResult {
-  std::string text;            // without the prompt; always valid UTF-8
-  int64_t prompt_tokens = 0;   // tokens of the whole prompt, before any cropping
-  int64_t new_tokens = 0;      // drawn, those of a stop text and an end of text included
-  int64_t cropped_tokens = 0;  // tokens that fell out of the context, prompt and generated
-  double seconds = 0;          // prefill and decoding
-  double prefill_seconds = 0;  // up to the first token
-  std::string stop_reason;     // "length", "stop text", "end of text", "interrupted"
-};
 
 // The type that a training run generates in: that of its products, but on a CPU that of its weights. Autocast would cast all of them
 // for every token, which takes longer than products of 16 bits save.

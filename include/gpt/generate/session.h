@@ -17,7 +17,7 @@ struct Session {
 };
 
 // Loads the model onto the device and says on the log what it is. Throws gpt::Error.
-Session open_session(const GenerateOptions& options);
+Session open_session(const ModelOptions& options);
 
 // Both write texts to `output`, and statistics and notes to the log; both return the exit status.
 int write_samples(Session& session, const GenerateOptions& options, const std::string& prompt, TextOutput& output);

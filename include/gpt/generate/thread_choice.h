@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -34,5 +35,9 @@ class ThreadChoice {
   double spent_ = 0;  // in this round, or since it ended
   double round_ = 0;  // what the last round took
 };
+
+// Computes a token of each text, which is all the work where `is_alone`, with as many threads as `choice` says. All threads share the many
+// rows of a prompt well.
+void work_timed(ThreadChoice& choice, bool is_alone, const std::function<void()>& work);
 
 }  // namespace gpt

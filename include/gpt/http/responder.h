@@ -1,0 +1,42 @@
+// The answer to one request: sent whole, or as a stream whose pieces reach the client at once.
+#pragma once
+
+#include <chrono>
+#include <string_view>
+#include <vector>
+
+#include "gpt/http/request.h"
+
+namespace gpt::http {
+
+class Connection;
+
+class Responder {
+ public:
+  Responder(Connection& connection, std::chrono::milliseconds patience)
+      : connection_(connection), patience_(patience) {}
+
+  void send(int status, std::string_view content_type, std::string_view body, const std::vector<Header>& more = {});
+  void begin_stream(std::string_view content_type);
+  bool write(std::string_view piece);  // of the stream; false once the client has gone or has not read for too long
+  void end_stream();
+
+  bool client_has_gone() const;
+  int status() const { return status_; }  // 0 before anything was sent
+
+  // By the server: what the client understands, and whether it may send another request.
+  void answer_to(const Request& request, bool keeps_alive);
+  bool keeps_alive() const { return keeps_alive_ && is_complete_; }
+
+ private:
+  void begin(int status, std::string_view content_type, const std::vector<Header>& more);
+  bool put(std::string_view bytes);
+
+  Connection& connection_;
+  const std::chrono::milliseconds patience_;  // for each piece
+  bool keeps_alive_ = false, in_chunks_ = true;
+  bool is_complete_ = false, is_broken_ = false;
+  int status_ = 0;
+};
+
+}  // namespace gpt::http

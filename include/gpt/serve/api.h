@@ -1,0 +1,50 @@
+// The routes of the server: who may ask what, and what is answered. Called from many connections at once.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "gpt/http/server.h"
+#include "gpt/serve/batcher.h"
+#include "gpt/serve/completion_request.h"
+#include "gpt/tokenizer/tokenizer.h"
+
+namespace gpt::serve {
+
+struct ApiOptions {
+  std::string model;    // its name
+  std::string api_key;  // empty: none is asked for
+  int64_t most_tokens = 4096;
+};
+
+// Whether they are equal, in a time that tells nothing about where they differ.
+bool is_same_key(std::string_view given, std::string_view key);
+
+class Api : public http::Handler {
+ public:
+  // Both must outlive it.
+  Api(ApiOptions options, const Session& session, Batcher& batcher);
+
+  void answer(const http::Request& request, http::Responder& responder) override;
+  void refuse(const http::Refusal& refusal, http::Responder& responder) override;
+
+ private:
+  int64_t route(const http::Request& request, http::Responder& responder);
+  void check_origin(const http::Request& request) const;
+  void check_key(const http::Request& request) const;
+  std::string models() const;
+  std::string health() const;
+  int64_t complete(const http::Request& request, http::Responder& responder);
+  std::shared_ptr<Task> make_task(const CompletionRequest& request) const;
+  std::vector<int32_t> encode(const std::string& prompt) const;
+  std::vector<std::string> echoes(const CompletionRequest& request, const Task& task) const;
+
+  const ApiOptions options_;
+  const Session& session_;
+  Batcher& batcher_;
+  const int64_t created_;
+};
+
+}  // namespace gpt::serve

@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+"""The parts of try_serve.sh that are Python: a client, a task for lm_eval, a comparison of its scores, and many clients at once."""
+
+import concurrent.futures
+import contextlib
+import http.client
+import json
+import pathlib
+import random
+import socket
+import sys
+import time
+import urllib.parse
+
+SECONDS = 10  # of each load
+
+
+def check(condition, message):
+    if not condition:
+        sys.exit(f"error: {message}")
+
+
+def try_openai(url):
+    import openai
+
+    client = openai.OpenAI(base_url=url + "/v1", api_key="none", max_retries=0)
+    model = client.models.list().data[0].id
+    asked = dict(model=model, prompt="ROMEO:", max_tokens=40, seed=5)
+    whole = client.completions.create(**asked, logprobs=3)
+    check(whole.usage.completion_tokens == 40 and whole.choices[0].finish_reason == "length", whole)
+    check(len(whole.choices[0].logprobs.token_logprobs) == 40, whole)
+    *pieces, last = client.completions.create(**asked, stream=True, stream_options={"include_usage": True})
+    check("".join(piece.choices[0].text for piece in pieces) == whole.choices[0].text, "the stream has another text")
+    check(last.usage == whole.usage and not last.choices, last)
+    check(len(client.completions.create(**asked | {"prompt": ["a", [1, 2]]}, n=2).choices) == 4, "two prompts with two texts are four")
+    for expected, fields in ((openai.BadRequestError, {"temperature": -1}), (openai.NotFoundError, {"model": "gpt-4"})):
+        with contextlib.suppress(expected):
+            client.completions.create(**asked | fields)
+            check(False, f"{fields} was not refused")
+    print(f"openai {openai.__version__}: whole and streamed answers, logprobs, usage and errors are understood")
+
+
+def write_task(folder):
+    """Choices and whole documents, made of the text that the model has learned from."""
+    folder.mkdir()
+    lines = [line for line in pathlib.Path("data/shakespeare.txt").read_text().splitlines() if len(line) > 30]
+    random.seed(1)
+    with open(folder / "own.jsonl", "w") as file:
+        for _ in range(40):
+            question, *choices = random.sample(lines, 5)
+            file.write(json.dumps({"question": question, "choices": choices, "answer": random.randrange(4)}) + "\n")
+    (folder / "own.yaml").write_text(f"""task: own
+dataset_path: json
+dataset_kwargs:
+  data_files:
+    test: {folder}/own.jsonl
+test_split: test
+output_type: multiple_choice
+doc_to_text: "{{{{question}}}}"
+doc_to_choice: "{{{{choices}}}}"
+doc_to_target: answer
+metric_list:
+  - metric: acc
+  - metric: acc_norm
+""")
+
+
+def scores_in(folder):
+    """(document, choice) -> (log likelihood, whether it is what a greedy text would be)"""
+    file, = folder.rglob("samples_own_*.jsonl")
+    scores = {}
+    for line in file.read_text().splitlines():
+        sample = json.loads(line)
+        for index, (score,) in enumerate(sample["resps"]):
+            scores[sample["doc_id"], index] = float(score[0]), str(score[1]) == "True"
+    return scores
+
+
+def compare(ours, theirs):
+    ours, theirs = scores_in(ours), scores_in(theirs)
+    check(ours.keys() == theirs.keys() and len(ours) == 160, f"{len(ours)} scores beside {len(theirs)}")
+    difference = max(abs(ours[key][0] - theirs[key][0]) for key in ours)
+    largest = max(abs(score) for score, _ in theirs.values())
+    # Sums of some 20 logprobs of float32, each with a rounding error of some 1e-6.
+    check(difference < 2e-3, f"scores differ by {difference}")
+    check(all(ours[key][1] == theirs[key][1] for key in ours), "greedy is not the same")
+    print(f"lm_eval: {len(ours)} log likelihoods of up to {largest:.0f} in size differ by at most {difference:.1e}")
+
+
+def resident_kilobytes(process):
+    for line in pathlib.Path(f"/proc/{process}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1])
+    raise SystemExit("error: the server has ended")
+
+
+class Clients:
+    def __init__(self, url):
+        address = urllib.parse.urlsplit(url)
+        self.host, self.port = address.hostname, address.port
+
+    def complete(self, **fields):
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=300)
+        with contextlib.closing(connection):
+            connection.request("POST", "/v1/completions", json.dumps(fields))
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+
+    def who_do_not_read(self, count):
+        """Streams without an end, of which nothing is read."""
+        body = json.dumps({"prompt": "a", "max_tokens": 1_000_000_000, "stream": True}).encode()
+        connections = []
+        for _ in range(count):
+            connections.append(socket.create_connection((self.host, self.port)))
+            connections[-1].sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        return connections
+
+    def ask_until(self, end, seed):
+        answers = []
+        while time.monotonic() < end:
+            answers.append(self.complete(prompt="ROMEO:", max_tokens=10, seed=seed)[0])
+        return answers
+
+
+def load(url, process):
+    clients = Clients(url)
+    clients.complete(prompt="a", max_tokens=200)
+    before = resident_kilobytes(process)
+    slow = clients.who_do_not_read(64)
+    time.sleep(SECONDS)
+    for connection in slow:
+        connection.close()
+    status, _ = clients.complete(prompt="a")
+    check(status == 200, f"after slow clients: status {status}")
+    after_slow = resident_kilobytes(process)
+    memory = []
+    for _ in range(2):
+        end = time.monotonic() + SECONDS / 2
+        with concurrent.futures.ThreadPoolExecutor(100) as pool:
+            answers = [status for some in pool.map(lambda seed: clients.ask_until(end, seed), range(100)) for status in some]
+        counts = {status: answers.count(status) for status in sorted(set(answers))}
+        check(set(counts) <= {200, 429}, f"answers: {counts}")
+        memory.append(resident_kilobytes(process))
+    print(f"load: {memory[0] / 1e3:.0f} MB and {memory[1] / 1e3:.0f} MB after 100 clients for {SECONDS / 2:.0f} s each "
+          f"({before / 1e3:.0f} MB before, {after_slow / 1e3:.0f} MB after 64 that did not read); answers {counts}")
+    check(memory[1] - memory[0] < 20_000, "the memory grows")
+
+
+def main():
+    command, *words = sys.argv[1:]
+    if command == "openai":
+        try_openai(*words)
+    elif command == "write-task":
+        write_task(pathlib.Path(*words))
+    elif command == "compare":
+        compare(*map(pathlib.Path, words))
+    elif command == "load":
+        load(words[0], int(words[1]))
+
+
+if __name__ == "__main__":
+    main()

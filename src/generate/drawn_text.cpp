@@ -1,0 +1,72 @@
+#include "gpt/generate/drawn_text.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+
+#include <limits>
+#include <utility>
+
+#include "gpt/core/error.h"
+#include "gpt/generate/sampler.h"
+
+namespace gpt {
+namespace {
+
+at::Generator make_generator(at::Device device, uint64_t seed) {
+  at::Generator generator =
+      device.is_cpu() ? at::Generator(at::detail::createCPUGenerator())
+                      : at::globalContext().getAcceleratorHooksInterface(device.type()).getNewGenerator(device.index());
+  generator.set_current_seed(seed);
+  return generator;
+}
+
+}  // namespace
+
+DrawnText::DrawnText(at::Device device, uint64_t seed, std::vector<std::string> stop, bool has_begun)
+    : generator(make_generator(device, seed)), stream(std::move(stop)), has_begun(has_begun) {}
+
+std::string DrawnText::take(int32_t token, const Tokenizer& tokenizer) {
+  ++result.new_tokens;
+  if (token == tokenizer.end_of_text()) return end("end of text"), finish();
+  std::string piece = stream.push(tokenizer.piece(token, /*begins_text=*/!std::exchange(has_begun, true)));
+  if (stream.stopped()) end("stop text"), piece += stream.finish();
+  result.text += piece;
+  return piece;
+}
+
+std::string DrawnText::end_by_length() {
+  end("length");
+  return finish();
+}
+
+std::string DrawnText::finish() {
+  const std::string piece = stream.finish();
+  result.text += piece;
+  return piece;
+}
+
+at::Tensor ids_without_text(const Tokenizer& tokenizer, int64_t vocab_size, at::Device device) {
+  std::vector<int64_t> ids;
+  for (int32_t id = 0; id < vocab_size; ++id) {
+    if (id >= tokenizer.vocab_size() || tokenizer.piece(id, false).empty()) ids.push_back(id);
+  }
+  if (ids.empty()) return {};
+  return at::zeros({vocab_size}, at::kBool).index_fill_(0, at::tensor(ids), true).to(device);
+}
+
+int32_t draw(at::Tensor logits, const std::vector<int32_t>& context, const SamplingConfig& config,
+             const at::Tensor& without_text, at::Generator& generator) {
+  if (without_text.defined()) logits = logits.masked_fill(without_text, -std::numeric_limits<double>::infinity());
+  if (config.repetition_penalty != 1) {
+    const at::Tensor ids = at::tensor(std::vector<int64_t>(context.begin(), context.end())).unsqueeze(0);
+    logits = penalize_repetition(logits, ids.to(logits.device()), config.repetition_penalty);
+  }
+  const int64_t id = sample(logits, config, generator).item<int64_t>();  // sync: its text is wanted now
+  if (id >= 0) return static_cast<int32_t>(id);
+  throw Error(ExitCode::numerics,
+              "generation: the model's logits are not finite; try float32, or an earlier checkpoint");
+}
+
+}  // namespace gpt

@@ -1,0 +1,130 @@
+#include "gpt/http/request.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <system_error>
+
+namespace gpt::http {
+namespace {
+
+constexpr std::string_view kLineEnd = "\r\n";
+
+[[noreturn]] void refuse(const std::string& message, int status = 400) { throw Refusal(status, message); }
+
+// Names of methods and headers (RFC 9110, section 5.6.2).
+bool is_token(std::string_view text) {
+  const auto belongs = [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+           std::string_view("!#$%&'*+-.^_`|~").find(c) != std::string_view::npos;
+  };
+  return !text.empty() && std::all_of(text.begin(), text.end(), belongs);
+}
+
+bool is_control(char c) { return (static_cast<unsigned char>(c) < 0x20 && c != '\t') || c == 0x7F; }
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  for (char& c : result)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return result;
+}
+
+std::string_view without_blanks(std::string_view text) {
+  const size_t first = text.find_first_not_of(" \t");
+  if (first == std::string_view::npos) return "";
+  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+// Whether a list such as "keep-alive, upgrade" has the word.
+bool has_word(std::string_view list, std::string_view word) {
+  while (!list.empty()) {
+    const size_t comma = list.find(',');
+    if (lower(without_blanks(list.substr(0, comma))) == word) return true;
+    list = comma == std::string_view::npos ? "" : list.substr(comma + 1);
+  }
+  return false;
+}
+
+void parse_request_line(std::string_view line, Request& request) {
+  const size_t first = line.find(' '), last = line.rfind(' ');
+  if (first == std::string_view::npos || first == last) refuse("the request line is not METHOD PATH HTTP/1.1");
+  const std::string_view version = line.substr(last + 1);
+  std::string_view target = line.substr(first + 1, last - first - 1);
+  request.method = line.substr(0, first);
+  if (!is_token(request.method)) refuse("the request line does not begin with a method");
+  if (!version.starts_with("HTTP/")) refuse("the request line is not METHOD PATH HTTP/1.1");
+  if (version != "HTTP/1.1" && version != "HTTP/1.0") refuse("only HTTP/1.1 and HTTP/1.0 are spoken here", 505);
+  request.understands_chunks = request.keeps_alive = version == "HTTP/1.1";
+  if (target.starts_with("http://")) target.remove_prefix(std::min(target.find('/', 7), target.size()));
+  const auto is_stray = [](char c) { return static_cast<unsigned char>(c) <= ' ' || c == 0x7F; };
+  if (!target.starts_with('/') || std::any_of(target.begin(), target.end(), is_stray))
+    refuse("the path must begin with / and have no spaces");
+  request.path = target.substr(0, target.find_first_of("?#"));
+}
+
+Header parse_header(std::string_view line) {
+  const size_t colon = line.find(':');
+  if (colon == std::string_view::npos || !is_token(line.substr(0, colon))) refuse("a header is not NAME: VALUE");
+  const std::string_view value = without_blanks(line.substr(colon + 1));
+  if (std::any_of(value.begin(), value.end(), is_control)) refuse("a header holds a control character");
+  return {lower(line.substr(0, colon)), std::string(value)};
+}
+
+// Of its length two readers must not have two opinions: one of them would take the rest for another request.
+size_t body_bytes(const Request& request, size_t most) {
+  std::optional<size_t> bytes;
+  for (const Header& header : request.headers) {
+    if (header.name == "transfer-encoding") refuse("send the body with a Content-Length, not in chunks", 411);
+    if (header.name != "content-length") continue;
+    if (bytes) refuse("there are two lengths of the body");
+    size_t value = 0;
+    const char* const end = header.value.data() + header.value.size();
+    const auto [parsed, error] = std::from_chars(header.value.data(), end, value);
+    if (parsed != end || header.value.empty() || error == std::errc::invalid_argument)
+      refuse("the Content-Length is not a number");
+    if (error == std::errc::result_out_of_range || value > most)
+      refuse("the body is too long: it may have " + std::to_string(most) + " bytes", 413);
+    bytes = value;
+  }
+  if (!bytes && request.method == "POST") refuse("the Content-Length is missing", 411);
+  return bytes.value_or(0);
+}
+
+}  // namespace
+
+const std::string* Request::header(std::string_view name) const {
+  const auto is_it = [name](const Header& header) { return header.name == name; };
+  const auto found = std::find_if(headers.begin(), headers.end(), is_it);
+  return found == headers.end() ? nullptr : &found->value;
+}
+
+Head parse_head(std::string_view text, size_t most_body) {
+  Head head;
+  Request& request = head.request;
+  for (bool is_first = true; !text.empty(); is_first = false) {
+    const size_t end = text.find(kLineEnd);
+    const std::string_view line = text.substr(0, end);
+    text = end == std::string_view::npos ? "" : text.substr(end + kLineEnd.size());
+    if (is_first) {
+      parse_request_line(line, request);
+    } else if (!line.empty()) {
+      request.headers.push_back(parse_header(line));
+    }
+  }
+  const auto is_host = [](const Header& header) { return header.name == "host"; };
+  const auto hosts = std::count_if(request.headers.begin(), request.headers.end(), is_host);
+  if (hosts > 1 || (hosts == 0 && request.understands_chunks)) refuse("there must be one Host header");
+  head.body_bytes = body_bytes(request, most_body);
+  if (const std::string* connection = request.header("connection")) {
+    if (has_word(*connection, "close")) request.keeps_alive = false;
+    if (has_word(*connection, "keep-alive")) request.keeps_alive = request.keeps_alive || !request.understands_chunks;
+  }
+  if (const std::string* expected = request.header("expect")) {
+    if (lower(*expected) != "100-continue") refuse("only Expect: 100-continue is understood", 417);
+    head.expects_continue = request.understands_chunks;
+  }
+  return head;
+}
+
+}  // namespace gpt::http

@@ -1,0 +1,187 @@
+#include "gpt/http/server.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netdb.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <system_error>
+
+#include "connection.h"
+#include "gpt/core/error.h"
+
+namespace gpt::http {
+namespace {
+
+constexpr std::string_view kEmptyLine = "\r\n\r\n";
+
+using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+
+// Nothing where the name is unknown; `error` then says why.
+Addresses resolve(const std::string& host, uint16_t port, std::string& error) {
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE;
+  const int status = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  if (status != 0) error = gai_strerror(status), found = nullptr;
+  return {found, freeaddrinfo};
+}
+
+// -1 where the system refuses; errno then says why.
+int listen_at(const addrinfo& address) {
+  const int socket = ::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (socket < 0) return -1;
+  const int on = 1;
+  setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (::bind(socket, address.ai_addr, address.ai_addrlen) == 0 && ::listen(socket, 256) == 0) return socket;
+  const int error = errno;
+  ::close(socket);
+  errno = error;
+  return -1;
+}
+
+uint16_t port_of(int socket) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof address;
+  getsockname(socket, reinterpret_cast<sockaddr*>(&address), &length);
+  return ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
+                                             : reinterpret_cast<const sockaddr_in&>(address).sin_port);
+}
+
+}  // namespace
+
+bool is_loopback(const std::string& host) {
+  in_addr address{};
+  in6_addr long_address{};
+  if (inet_pton(AF_INET, host.c_str(), &address) == 1) return ntohl(address.s_addr) >> 24 == 127;
+  if (inet_pton(AF_INET6, host.c_str(), &long_address) == 1) return IN6_IS_ADDR_LOOPBACK(&long_address);
+  return host == "localhost";
+}
+
+Server::Server(const std::string& host, uint16_t port, const Limits& limits, Handler& handler)
+    : limits_(limits), handler_(handler) {
+  std::string error;
+  const Addresses addresses = resolve(host, port, error);
+  if (addresses) {
+    listener_ = listen_at(*addresses);
+    if (listener_ < 0) error = std::generic_category().message(errno);
+  }
+  if (listener_ < 0)
+    throw Error(ExitCode::config,
+                fmt::format("cannot listen at {}, port {}: {}; choose another --host or --port", host, port, error));
+  port_ = port_of(listener_);
+  stop_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  acceptor_ = std::thread(&Server::accept_all, this);
+}
+
+Server::~Server() {
+  stop();
+  ::close(listener_);
+  ::close(stop_);
+}
+
+void Server::stop_accepting() {
+  const uint64_t one = 1;
+  (void)!::write(stop_, &one, sizeof one);
+  if (acceptor_.joinable()) acceptor_.join();
+  ::shutdown(listener_, SHUT_RDWR);  // those who connect now are told so
+}
+
+void Server::stop() {
+  stop_accepting();
+  std::unique_lock lock(mutex_);
+  const auto all_ended = [this] { return sockets_.empty(); };
+  if (ended_.wait_for(lock, std::chrono::seconds(3), all_ended)) return;
+  for (const int socket : sockets_) ::shutdown(socket, SHUT_RDWR);  // readers that do not read
+  ended_.wait(lock, all_ended);
+}
+
+void Server::accept_all() {
+  for (;;) {
+    pollfd events[] = {{listener_, POLLIN, 0}, {stop_, POLLIN, 0}};
+    ::poll(events, 2, -1);
+    if (events[1].revents != 0) return;
+    const int socket = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+    if (socket >= 0) {
+      start(socket);
+    } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+      ::poll(&events[1], 1, 100);  // until some connection ends
+    }
+  }
+}
+
+void Server::start(int socket) {
+  const std::lock_guard lock(mutex_);
+  if (sockets_.size() < limits_.connections) {
+    sockets_.insert(socket);
+    try {
+      std::thread(&Server::serve, this, socket).detach();
+      return;
+    } catch (const std::system_error&) { sockets_.erase(socket); }
+  }
+  constexpr std::string_view kTooMany =
+      "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+  ::send(socket, kTooMany.data(), kTooMany.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  ::close(socket);
+}
+
+// Nothing where the client has sent no further one.
+std::optional<Request> Server::read_request(Connection& connection, std::string& buffer) {
+  const auto too_slow = [] { return Refusal(408, "the request took too long to arrive"); };
+  if (buffer.empty() && !connection.read(buffer, Clock::now() + limits_.idle)) return std::nullopt;
+  const auto deadline = Clock::now() + limits_.request;
+  size_t end;
+  while ((end = buffer.find(kEmptyLine)) == std::string::npos) {
+    if (buffer.size() > limits_.head_bytes) break;
+    if (!connection.read(buffer, deadline)) throw too_slow();
+  }
+  if (end == std::string::npos || end > limits_.head_bytes)
+    throw Refusal(431, fmt::format("the headers are too long: they may have {} bytes", limits_.head_bytes));
+  Head head = parse_head(std::string_view(buffer).substr(0, end), limits_.body_bytes);
+  buffer.erase(0, end + kEmptyLine.size());
+  if (head.expects_continue && buffer.size() < head.body_bytes)
+    connection.write("HTTP/1.1 100 Continue\r\n\r\n", deadline);
+  while (buffer.size() < head.body_bytes)
+    if (!connection.read(buffer, deadline)) throw too_slow();
+  head.request.body = buffer.substr(0, head.body_bytes);
+  buffer.erase(0, head.body_bytes);
+  return std::move(head.request);
+}
+
+void Server::serve(int socket) {
+  std::optional<Connection> connection(std::in_place, socket, stop_);
+  std::string buffer;
+  int64_t left = limits_.requests;
+  while (left > 0 && answer_next(*connection, buffer, --left > 0)) {}
+  connection->linger();
+  const std::lock_guard lock(mutex_);
+  connection.reset();  // its number may be the next one's
+  sockets_.erase(socket);
+  ended_.notify_all();
+}
+
+// Whether the connection goes on.
+bool Server::answer_next(Connection& connection, std::string& buffer, bool may_go_on) {
+  Responder responder(connection, limits_.write);
+  try {
+    const std::optional<Request> request = read_request(connection, buffer);
+    if (!request) return false;
+    responder.answer_to(*request, request->keeps_alive && may_go_on);
+    handler_.answer(*request, responder);
+  } catch (const Refusal& refusal) {
+    responder.answer_to({}, /*keeps_alive=*/false);
+    handler_.refuse(refusal, responder);
+  } catch (const std::exception& e) {
+    if (responder.status() == 0) handler_.refuse(Refusal(500, first_line(e.what())), responder);
+  }
+  return responder.keeps_alive();
+}
+
+}  // namespace gpt::http

@@ -1,0 +1,50 @@
+#include "gpt/serve/serve.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "gpt/checkpoint/file_names.h"
+#include "gpt/core/format.h"
+#include "gpt/core/log.h"
+#include "gpt/core/process.h"
+#include "gpt/generate/generator.h"
+#include "gpt/generate/session.h"
+#include "gpt/http/server.h"
+#include "gpt/products/row_product.h"
+#include "gpt/serve/api.h"
+#include "gpt/serve/batcher.h"
+
+namespace gpt::serve {
+namespace {
+
+std::string url(const std::string& host, uint16_t port) {
+  const bool has_colons = host.find(':') != std::string::npos;  // IPv6
+  return fmt::format("http://{}:{}", has_colons ? "[" + host + "]" : host, port);
+}
+
+}  // namespace
+
+std::string model_name(const std::string& checkpoint) {
+  const std::filesystem::path path = std::filesystem::absolute(checkpoint).lexically_normal();
+  const std::string folder = path.parent_path().filename();
+  return path.filename() == kLastCheckpoint && !folder.empty() ? folder : path.stem().string();
+}
+
+int serve(const ServeOptions& options) {
+  Session session = open_session(options.model);
+  const int64_t slots = options.slots > 0 ? options.slots : texts_at_once(*session.loaded.model, ops::kMostFewRows);
+  const std::string name = model_name(options.model.checkpoint);
+  Batcher batcher(session, slots, options.queue);
+  Api api({.model = name, .api_key = options.api_key, .most_tokens = options.most_tokens}, session, batcher);
+  http::Server server(options.host, static_cast<uint16_t>(options.port), {}, api);
+  log::info(fmt::format("Serving {} at {}: {}, a queue of {}, {}", name, url(options.host, server.port()),
+                        plural(slots, "slot"), options.queue,
+                        options.api_key.empty() ? "no API key needed" : "an API key needed"));
+  batcher.run([] { return process::stop_signal() != 0; });
+  server.stop();
+  log::info("Stopped");
+  return static_cast<int>(process::stop_code());
+}
+
+}  // namespace gpt::serve

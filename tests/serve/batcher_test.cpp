@@ -1,0 +1,215 @@
+#include "gpt/serve/batcher.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/log_softmax.h>
+#include <ATen/ops/tensor.h>
+#include <c10/core/InferenceMode.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <limits>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "generate/tiny_text_model.h"
+#include "gpt/generate/generator.h"
+#include "support/device_cases.h"
+
+namespace gpt::serve {
+namespace {
+
+using namespace test;
+using namespace std::chrono_literals;
+
+// What came of the texts of a request, by choice.
+struct Outcome {
+  std::map<int64_t, std::string> texts, reasons;
+  std::map<int64_t, std::vector<TokenScore>> scores;
+  std::map<int64_t, int64_t> tokens;
+  int status = 200;
+};
+
+Outcome wait_for(Task& task) {
+  Outcome outcome;
+  try {
+    for (int64_t unfinished = task.choices(); unfinished > 0;) {
+      const TextEvent event = *task.events.next(60s);
+      outcome.texts[event.choice] += event.text;
+      outcome.tokens[event.choice] += event.new_tokens;
+      auto& scores = outcome.scores[event.choice];
+      scores.insert(scores.end(), event.scores.begin(), event.scores.end());
+      if (event.finish_reason.empty()) continue;
+      outcome.reasons[event.choice] = event.finish_reason;
+      --unfinished;
+    }
+  } catch (const ApiError& error) { outcome.status = error.status(); }
+  return outcome;
+}
+
+class BatcherTest : public DeviceTest {
+ protected:
+  void start(int64_t slots, int64_t queue, bool runs = true) {
+    session_.loaded.tokenizer = characters();
+    session_.loaded.model = tiny_model(device(), session_.loaded.tokenizer->vocab_size());
+    batcher_ = std::make_unique<Batcher>(session_, slots, queue);
+    if (runs) run();
+  }
+  void run() {
+    worker_ = std::thread([this] {
+      at::set_num_threads(1);  // on a busy machine threads meet more slowly than this model computes
+      batcher_->run([this] { return stops_.load(); });
+    });
+  }
+  void stop() {
+    stops_ = true;
+    if (worker_.joinable()) worker_.join();
+  }
+  void TearDown() override { stop(); }
+
+  std::shared_ptr<Task> task(std::vector<std::string> prompts, const SamplingConfig& sampling, int64_t n = 1) const {
+    auto task = std::make_shared<Task>();
+    for (const std::string& prompt : prompts) task->prompts.push_back(session_.loaded.tokenizer->encode(prompt));
+    task->sampling = sampling;
+    task->n = n;
+    return task;
+  }
+  // What generate() makes of a choice of the task.
+  GenerationResult expected(const Task& task, int64_t choice) {
+    SamplingConfig sampling = task.sampling;
+    sampling.seed += choice;
+    const std::string prompt = session_.loaded.tokenizer->decode(task.prompts[choice / task.n]);
+    const auto model = tiny_model(device(), session_.loaded.tokenizer->vocab_size());
+    return generate(*model, *session_.loaded.tokenizer, prompt, sampling, at::kFloat);
+  }
+
+  Session session_;
+  std::unique_ptr<Batcher> batcher_;
+  std::thread worker_;
+  std::atomic<bool> stops_{false};
+};
+
+// Of other lengths, with other settings and begun at other times: each text is what it is alone. Also beyond the model's context, and with
+// fewer slots than texts.
+TEST_P(BatcherTest, EachTextIsTheOneOfItsSeed) {
+  start(/*slots=*/3, /*queue=*/100);
+  std::vector<std::shared_ptr<Task>> tasks;
+  for (uint64_t i = 0; i < 8; ++i) {
+    SamplingConfig sampling{.temperature = 0.5 + i / 4.0,
+                            .max_new_tokens = static_cast<int64_t>(1 + 9 * i),
+                            .seed = 40 + i};
+    if (i % 3 == 1) sampling.top_k = 5;
+    if (i % 3 == 2) sampling.stop = {"a"};
+    tasks.push_back(task({kCharacters.substr(i, 1 + i), "xy"}, sampling, i % 4 == 3 ? 2 : 1));
+    ASSERT_TRUE(batcher_->submit(tasks.back()));
+  }
+  for (const auto& task : tasks) {
+    const Outcome outcome = wait_for(*task);
+    for (int64_t choice = 0; choice < task->choices(); ++choice) {
+      const GenerationResult alone = expected(*task, choice);
+      EXPECT_EQ(outcome.texts.at(choice), alone.text);
+      EXPECT_EQ(outcome.tokens.at(choice), alone.new_tokens);
+      EXPECT_EQ(outcome.reasons.at(choice), alone.stop_reason == "length" ? "length" : "stop");
+    }
+  }
+}
+
+TEST_P(BatcherTest, TellsHowLikelyTokensAre) {
+  start(2, 10);
+  const auto scored = task({"abcde"}, {.temperature = 2, .max_new_tokens = 6, .seed = 3});
+  scored->logprobs = 3;
+  scored->scores_prompt = true;
+  ASSERT_TRUE(batcher_->submit(scored));
+  const Outcome outcome = wait_for(*scored);
+  EXPECT_EQ(outcome.texts.at(0), expected(*scored, 0).text);
+  std::vector<int32_t> ids = scored->prompts[0];
+  for (const int32_t id : session_.loaded.tokenizer->encode(outcome.texts.at(0))) ids.push_back(id);
+  const auto& scores = outcome.scores.at(0);
+  ASSERT_EQ(scores.size(), ids.size());
+  EXPECT_FALSE(scores[0].logprob);
+  stop();
+  const c10::InferenceMode inference;
+  session_.loaded.model->train(false);
+  const at::Tensor input = at::tensor(std::vector<int64_t>(ids.begin(), ids.end())).unsqueeze(0).to(device());
+  const at::Tensor logprobs = at::log_softmax(session_.loaded.model->forward(input).squeeze(0).to(at::kDouble), 1).cpu();
+  for (size_t i = 1; i < ids.size(); ++i) {
+    EXPECT_EQ(scores[i].id, ids[i]);
+    // Logits of up to some 30, of float32 and over 16 positions; the cache orders sums in another way.
+    EXPECT_NEAR(*scores[i].logprob, logprobs[i - 1][ids[i]].item<double>(), 1e-4);
+    ASSERT_EQ(scores[i].top.size(), 3);
+    EXPECT_EQ(scores[i].top[0].first, logprobs[i - 1].argmax().item<int64_t>());
+    EXPECT_NEAR(scores[i].top[0].second, logprobs[i - 1].max().item<double>(), 1e-4);
+    EXPECT_GE(scores[i].top[1].second, scores[i].top[2].second);
+  }
+}
+
+TEST_P(BatcherTest, APromptAloneCanBeScored) {
+  start(1, 10);
+  const std::string whole = kCharacters.substr(2, kBlockSize);
+  for (const int64_t tokens : {0, 1}) {
+    const auto scored = task({whole, "ab"}, {.temperature = 0, .max_new_tokens = tokens});
+    scored->logprobs = 1;
+    scored->scores_prompt = true;
+    ASSERT_TRUE(batcher_->submit(scored));
+    const Outcome outcome = wait_for(*scored);
+    EXPECT_EQ(outcome.scores.at(0).size(), kBlockSize + tokens);
+    EXPECT_EQ(outcome.scores.at(1).size(), 2 + tokens);
+    EXPECT_EQ(outcome.reasons.at(0), "length");
+    EXPECT_EQ(outcome.texts.at(0), expected(*scored, 0).text);
+  }
+}
+
+TEST_P(BatcherTest, WaitsForNoReaderAndFreesTheSlotsOfThoseWhoLeave) {
+  start(1, 10);
+  const auto unread = task({"a"}, {.temperature = 2, .max_new_tokens = 1'000'000'000});
+  ASSERT_TRUE(batcher_->submit(unread));  // nobody reads it: its queue fills up, and it ends
+  const auto left = task({"b", "c"}, {.temperature = 2, .max_new_tokens = 1'000'000'000});
+  ASSERT_TRUE(batcher_->submit(left));
+  while (!unread->events.is_over()) std::this_thread::sleep_for(1ms);
+  EXPECT_EQ(wait_for(*unread).status, 503);
+  left->events.next(60s);
+  left->events.leave();
+  const auto last = task({"d"}, {.max_new_tokens = 3});
+  ASSERT_TRUE(batcher_->submit(last));
+  EXPECT_EQ(wait_for(*last).tokens.at(0), 3);
+  while (batcher_->state().slots_in_use > 0) std::this_thread::sleep_for(1ms);
+}
+
+TEST_P(BatcherTest, TakesAsManyAsFitAndTellsTheRest) {
+  start(/*slots=*/2, /*queue=*/3, /*runs=*/false);
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(batcher_->submit(task({"a"}, {}))) << i;
+  EXPECT_FALSE(batcher_->submit(task({"a"}, {})));
+  EXPECT_EQ(batcher_->state().queued, 5);
+}
+
+TEST_P(BatcherTest, StoppingEndsAllRequests) {
+  start(1, 10);
+  const auto running = task({"a"}, {.temperature = 2, .max_new_tokens = 1'000'000'000}), waiting = task({"b"}, {});
+  ASSERT_TRUE(batcher_->submit(running));
+  running->events.next(60s);
+  ASSERT_TRUE(batcher_->submit(waiting));
+  stop();
+  EXPECT_EQ(wait_for(*running).status, 503);
+  EXPECT_EQ(wait_for(*waiting).status, 503);
+  const auto late = task({"c"}, {});
+  EXPECT_TRUE(batcher_->submit(late));
+  EXPECT_EQ(wait_for(*late).status, 503);
+}
+
+// Weights that a diverged run has left.
+TEST_P(BatcherTest, LogitsThatAreNotFiniteEndTheRequestAndNotTheServer) {
+  start(1, 10, /*runs=*/false);
+  session_.loaded.model->parameters().flat_values().fill_(std::numeric_limits<float>::quiet_NaN());
+  run();
+  for (int i = 0; i < 2; ++i) {
+    const auto one = task({"a"}, {});
+    ASSERT_TRUE(batcher_->submit(one));
+    EXPECT_EQ(wait_for(*one).status, 500);
+  }
+}
+
+INSTANTIATE_ON_DEVICES(BatcherTest);
+
+}  // namespace
+}  // namespace gpt::serve
