@@ -3,7 +3,7 @@
 # those of transformers on the exported model. Then 64 clients that do not read, and 100 that do, for ten seconds each, in which the memory
 # must stay the same. Trains a small model first. Takes some minutes, and the network for the packages.
 #
-# usage: scripts/try_serve.sh [PYTHON]   PYTHON: one that has openai, lm_eval[api] 0.4.13 and transformers; without it they are installed
+# usage: scripts/try_serve.sh [PYTHON]   PYTHON: one that has openai, lm_eval[api] 0.4.13, transformers and accelerate; without it they are installed
 #                                        beside the set-up's packages into .deps/try_serve
 set -euo pipefail
 source "$(dirname "$0")/steps.sh"
@@ -21,7 +21,7 @@ trap finish EXIT
 install_packages() {
   .deps/venv/bin/python -m venv .deps/try_serve
   echo "$PWD"/.deps/venv/lib/python3.*/site-packages >.deps/try_serve/lib/python3.*/site-packages/set_up.pth
-  "$python" -m pip install --quiet openai 'lm_eval[api]==0.4.13' transformers
+  "$python" -m pip install --quiet openai 'lm_eval[api]==0.4.13' transformers accelerate
 }
 [[ -x $python ]] || report "Packages in .deps/try_serve" install_packages
 
@@ -33,7 +33,8 @@ train() {
 report "A small model" train
 build/bin/gpt-export --checkpoint "$folder/run" --output "$folder/exported" &>"$folder/export.log" || fail "$(tail -n 1 "$folder/export.log")"
 
-build/bin/gpt-serve --checkpoint "$folder/run" --device cpu --port 0 --slots 16 --max-tokens 1000000000 2>"$folder/serve.log" &
+: >"$folder/serve.log"
+build/bin/gpt-serve --checkpoint "$folder/run" --device cpu --dtype float32 --port 0 --slots 16 --max-tokens 1000000000 2>"$folder/serve.log" &
 server=$!
 until url=$(sed -n 's/^Serving .* at \(http[^ ]*[0-9]\): .*/\1/p' "$folder/serve.log") && [[ $url ]]; do
   kill -0 "$server" 2>/dev/null || fail "$(tail -n 1 "$folder/serve.log")"

@@ -88,6 +88,11 @@ Server::~Server() {
 }
 
 void Server::stop_accepting() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_stopping_ = true;
+  }
+  ended_.notify_all();
   const uint64_t one = 1;
   (void)!::write(stop_, &one, sizeof one);
   if (acceptor_.joinable()) acceptor_.join();
@@ -104,7 +109,7 @@ void Server::stop() {
 }
 
 void Server::accept_all() {
-  for (;;) {
+  while (wait_for_room()) {
     pollfd events[] = {{listener_, POLLIN, 0}, {stop_, POLLIN, 0}};
     ::poll(events, 2, -1);
     if (events[1].revents != 0) return;
@@ -117,19 +122,22 @@ void Server::accept_all() {
   }
 }
 
+// For one more connection; until then the system keeps those who connect. False where the server stops.
+bool Server::wait_for_room() {
+  std::unique_lock lock(mutex_);
+  ended_.wait(lock, [this] { return is_stopping_ || sockets_.size() < limits_.connections; });
+  return !is_stopping_;
+}
+
 void Server::start(int socket) {
   const std::lock_guard lock(mutex_);
-  if (sockets_.size() < limits_.connections) {
+  try {
     sockets_.insert(socket);
-    try {
-      std::thread(&Server::serve, this, socket).detach();
-      return;
-    } catch (const std::system_error&) { sockets_.erase(socket); }
+    std::thread(&Server::serve, this, socket).detach();
+  } catch (const std::system_error&) {  // no thread: the client sees its connection closed
+    sockets_.erase(socket);
+    ::close(socket);
   }
-  constexpr std::string_view kTooMany =
-      "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
-  ::send(socket, kTooMany.data(), kTooMany.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-  ::close(socket);
 }
 
 // Nothing where the client has sent no further one.

@@ -11,7 +11,6 @@
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
 #include "gpt/core/printable.h"
-#include "gpt/generate/prompt.h"
 #include "gpt/serve/completion_response.h"
 #include "gpt/serve/page.h"
 
@@ -94,7 +93,11 @@ bool is_same_key(std::string_view given, std::string_view key) {
 }
 
 Api::Api(ApiOptions options, const Session& session, Batcher& batcher)
-    : options_(std::move(options)), session_(session), batcher_(batcher), created_(std::time(nullptr)) {}
+    : options_(std::move(options)),
+      session_(session),
+      encoder_(session),
+      batcher_(batcher),
+      created_(std::time(nullptr)) {}
 
 void Api::answer(const http::Request& request, http::Responder& responder) {
   const auto start = Clock::now();
@@ -201,7 +204,7 @@ int64_t Api::complete(const http::Request& request, http::Responder& responder) 
   return writer.usage().completion_tokens;
 }
 
-std::shared_ptr<Task> Api::make_task(const CompletionRequest& request) const {
+std::shared_ptr<Task> Api::make_task(const CompletionRequest& request) {
   auto task = std::make_shared<Task>();
   task->sampling = request.sampling;
   task->n = request.n;
@@ -225,9 +228,9 @@ std::shared_ptr<Task> Api::make_task(const CompletionRequest& request) const {
   return task;
 }
 
-std::vector<int32_t> Api::encode(const std::string& prompt) const {
+std::vector<int32_t> Api::encode(const std::string& prompt) {
   try {
-    return encode_prompt(*session_.loaded.tokenizer, prompt, "prompt", session_.loaded.start);
+    return encoder_.encode(prompt);
   } catch (const Error& e) { throw ApiError(400, first_line(e.what()), "prompt"); }
 }
 

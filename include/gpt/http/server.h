@@ -19,7 +19,7 @@ namespace gpt::http {
 struct Limits {
   size_t head_bytes = 16 << 10;
   size_t body_bytes = 4 << 20;
-  size_t connections = 256;
+  size_t connections = 256;                   // further ones wait
   int64_t requests = 1000;                    // over one connection
   std::chrono::milliseconds idle{15'000};     // between two requests
   std::chrono::milliseconds request{30'000};  // from the first byte of a request to its last
@@ -50,6 +50,7 @@ class Server {
 
  private:
   void accept_all();
+  bool wait_for_room();
   void start(int socket);
   void serve(int socket);
   bool answer_next(Connection& connection, std::string& buffer, bool may_go_on);
@@ -62,6 +63,7 @@ class Server {
   std::mutex mutex_;
   std::condition_variable ended_;
   std::set<int> sockets_;
+  bool is_stopping_ = false;
   std::thread acceptor_;
 };
 

@@ -5,10 +5,12 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "gpt/http/server.h"
 #include "gpt/serve/batcher.h"
 #include "gpt/serve/completion_request.h"
+#include "gpt/serve/encoder.h"
 #include "gpt/tokenizer/tokenizer.h"
 
 namespace gpt::serve {
@@ -37,12 +39,13 @@ class Api : public http::Handler {
   std::string models() const;
   std::string health() const;
   int64_t complete(const http::Request& request, http::Responder& responder);
-  std::shared_ptr<Task> make_task(const CompletionRequest& request) const;
-  std::vector<int32_t> encode(const std::string& prompt) const;
+  std::shared_ptr<Task> make_task(const CompletionRequest& request);
+  std::vector<int32_t> encode(const std::string& prompt);
   std::vector<std::string> echoes(const CompletionRequest& request, const Task& task) const;
 
   const ApiOptions options_;
   const Session& session_;
+  Encoder encoder_;
   Batcher& batcher_;
   const int64_t created_;
 };
