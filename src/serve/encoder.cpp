@@ -19,7 +19,7 @@ Encoder::~Encoder() {
 
 std::vector<int32_t> Encoder::encode(const std::string& prompt) {
   std::packaged_task<std::vector<int32_t>()> task(
-      [&] { return encode_prompt(*session_.tokenizer, prompt, "prompt", session_.start); });
+      [&] { return encode_prompt(*session_.loaded.tokenizer, prompt, "prompt", session_.loaded.start); });
   std::future<std::vector<int32_t>> ids = task.get_future();
   {
     const std::lock_guard lock(mutex_);
