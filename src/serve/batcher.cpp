@@ -31,8 +31,8 @@ Batcher::Batcher(Session& session, int64_t slots, int64_t queue)
       slots_(slots),
       queue_(queue),
       decoder_(*session.loaded.model, slots, session.loaded.compute_type),
-      without_text_(
-          ids_without_text(*session.loaded.tokenizer, *session.loaded.model->config().vocab_size, session.loaded.model->device())) {}
+      without_text_(ids_without_text(*session.loaded.tokenizer, *session.loaded.model->config().vocab_size,
+                                     session.loaded.model->device())) {}
 
 bool Batcher::submit(std::shared_ptr<Task> task) {
   const std::lock_guard lock(mutex_);
@@ -108,7 +108,8 @@ std::optional<Batcher::Growing> Batcher::next_waiting() {
   ++in_use_;
   const SamplingConfig& sampling = task->sampling;
   return Growing{task, choice,
-                 DrawnText(session_.loaded.model->device(), sampling.seed + static_cast<uint64_t>(choice), sampling.stop,
+                 DrawnText(session_.loaded.model->device(), sampling.seed + static_cast<uint64_t>(choice),
+                           sampling.stop,
                            /*has_begun=*/true)};
 }
 
@@ -127,7 +128,8 @@ at::Tensor Batcher::score_prompt(const Growing& growing) {
   const Task& task = *growing.task;
   const std::vector<int32_t>& prompt = task.prompts[growing.choice / task.n];
   const at::Tensor ids = at::tensor(std::vector<int64_t>(prompt.begin(), prompt.end())).unsqueeze(0);
-  const at::Tensor logits = session_.loaded.model->forward(ids.to(session_.loaded.model->device())).squeeze(0);  // (T, V)
+  const at::Tensor logits =
+      session_.loaded.model->forward(ids.to(session_.loaded.model->device())).squeeze(0);  // (T, V)
   std::vector<TokenScore> scores = {{.id = prompt[0], .logprob = {}, .top = {}}};
   for (TokenScore& score : score_tokens(logits, std::span(prompt).subspan(1), *task.logprobs))
     scores.push_back(std::move(score));

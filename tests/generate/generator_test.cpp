@@ -12,6 +12,7 @@
 #include <memory>
 #include <set>
 
+#include "generate/tiny_text_model.h"
 #include "gpt/core/error.h"
 #include "gpt/core/utf8.h"
 #include "gpt/device/precision.h"
@@ -19,7 +20,6 @@
 #include "gpt/generate/sampler.h"
 #include "gpt/generate/text_stream.h"
 #include "gpt/tokenizer/make_tokenizer.h"
-#include "generate/tiny_text_model.h"
 #include "support/device_cases.h"
 
 namespace gpt {

@@ -132,7 +132,8 @@ TEST_P(BatcherTest, TellsHowLikelyTokensAre) {
   const c10::InferenceMode inference;
   session_.loaded.model->train(false);
   const at::Tensor input = at::tensor(std::vector<int64_t>(ids.begin(), ids.end())).unsqueeze(0).to(device());
-  const at::Tensor logprobs = at::log_softmax(session_.loaded.model->forward(input).squeeze(0).to(at::kDouble), 1).cpu();
+  const at::Tensor logprobs =
+      at::log_softmax(session_.loaded.model->forward(input).squeeze(0).to(at::kDouble), 1).cpu();
   for (size_t i = 1; i < ids.size(); ++i) {
     EXPECT_EQ(scores[i].id, ids[i]);
     // Logits of up to some 30, of float32 and over 16 positions; the cache orders sums in another way.
