@@ -187,7 +187,6 @@ class Serve(generating.TrainedModel):
         with contextlib.ExitStack() as slow:
             for _ in range(3):  # they never read; the fourth slot is left
                 slow.enter_context(self.server.send_raw(serving.raw_completion(prompt="a", max_tokens=LONG, stream=True)))
-            self.server.wait_until(slots_in_use=3)
             for seed in range(3):
                 self.server.complete(prompt="the", max_tokens=50, seed=seed)
         self.server.wait_until(slots_in_use=0, queued=0)
