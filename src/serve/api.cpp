@@ -57,8 +57,9 @@ struct Subscription {
 // Throws ClientLeft.
 TextEvent next_event(EventQueue& events, const http::Responder& responder) {
   for (;;) {
-    if (std::optional<TextEvent> event = events.next(kLook)) return std::move(*event);
-    if (responder.client_has_gone()) throw ClientLeft();
+    std::optional<TextEvent> event = events.next(kLook);
+    if (responder.client_has_gone()) throw ClientLeft();  // though events may come one after the other
+    if (event) return std::move(*event);
   }
 }
 
