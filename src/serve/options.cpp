@@ -24,7 +24,7 @@ constexpr const char* kServeEnding = R"(What is served
   GET /v1/models, GET /health, and a page to try it at /
 
 Exit status
-  2 wrong usage, or an address that cannot be had; 4 a checkpoint that cannot be read, 7 out of memory; 130, 143 or 129 after Ctrl-C, SIGTERM or SIGHUP, which end the requests under way with an error
+  0 after --help or --version, 2 wrong usage, or an address that cannot be had; 4 a checkpoint that cannot be read, 7 out of memory; 130, 143 or 129 after Ctrl-C, SIGTERM or SIGHUP, which end the requests under way with an error
 )";
 
 std::vector<config::Section> serve_sections(ServeOptions& o) {
