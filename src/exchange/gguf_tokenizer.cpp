@@ -53,7 +53,9 @@ std::string split_name(const BpeTokenizer& tokenizer, const std::string& origin)
     case SplitPattern::cl100k:
     case SplitPattern::qwen2: break;
   }
-  refuse_tokenizer(origin, "it splits text as cl100k_base or Qwen 2 do, and llama.cpp only as GPT-2 and Llama 3 do");
+  const bool is_qwen2 = tokenizer.model().split == SplitPattern::qwen2;
+  refuse_tokenizer(origin, fmt::format("it splits text as {} does, and llama.cpp only as GPT-2 and Llama 3 do",
+                                       is_qwen2 ? "Qwen 2" : "cl100k_base"));
 }
 
 GgufTokenizer byte_level(const BpeModel& model, std::string split) {

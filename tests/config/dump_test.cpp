@@ -128,6 +128,7 @@ TEST(Difference, WhatChangesTheDataOrTheShapeIsNotSafe) {
                                           "data.order",
                                           "training.amp_mode",
                                           "training.batch_size",
+                                          "training.freeze",
                                           "training.gradient_accumulation_steps",
                                           "training.gradient_dtype",
                                           "training.init_from",

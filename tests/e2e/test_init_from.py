@@ -64,11 +64,18 @@ class InitFrom(unittest.TestCase):
         run = self.root / "refused"
         line = self.train(run, check_code=2, model__n_layer=3).stderr
         self.assertIn("model.n_layer 3 (the checkpoint has 2)", line)
-        line = self.train(run, check_code=2, data__tokenizer="byte").stderr
-        self.assertIn("data.tokenizer: byte is not the tokenizer of training.init_from", line)
         line = self.train(run, check_code=2, training__resume_from=self.source).stderr
         self.assertIn("keep one of them", line)
         self.assertFalse((run / "ckpt.pt").exists())
+
+    def test_another_tokenizer_keeps_the_rows_of_tokens_with_the_same_text(self):
+        run = self.root / "bytes"
+        done = self.train(run, data__tokenizer="byte")
+        old = self.weights(self.source)["transformer.wte.weight"].shape[0]
+        self.assertRegex(done.stderr, rf"{self.source}/ckpt.pt: (\d+) tokens keep the rows of tokens with the same text, (\d+) new ones")
+        self.assertEqual(self.weights(run)["transformer.wte.weight"].shape[0], 256)
+        self.assertNotEqual(old, 256)
+        self.assertIn("after step 6", self.train(run, data__tokenizer="byte", training__max_steps=7).stderr)
 
     def test_frozen_parameters_stay_as_they_were(self):
         run = self.root / "frozen"

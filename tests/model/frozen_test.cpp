@@ -28,14 +28,14 @@ constexpr int64_t kWords = 61;
 
 ModelConfig llama() {
   ModelConfig config;
-  config.n_layer = 3, config.n_head = 4, config.n_kv_head = 2, config.n_embd = 32, config.block_size = 16;
+  config.n_layer = 3, config.n_head = 2, config.n_kv_head = 1, config.n_embd = 16, config.block_size = 8;
   config.vocab_size = kWords, config.dropout = 0.1;
   return config;
 }
 
 ModelConfig gpt2() {
   ModelConfig config = llama();
-  config.n_kv_head = 4;
+  config.n_kv_head = 2;
   config.norm = Norm::layernorm, config.mlp = Mlp::gelu, config.position = Position::learned, config.bias = true;
   return config;
 }
@@ -54,7 +54,7 @@ class FrozenTest : public testing::TestWithParam<DeviceCase> {
     if (GetParam().is_emulated) emulated_.emplace();
   }
   at::Tensor ids(uint64_t seed) const {
-    return at::randint(kWords, {2, 16}, at::detail::createCPUGenerator(seed), at::dtype(at::kLong))
+    return at::randint(kWords, {2, 8}, at::detail::createCPUGenerator(seed), at::dtype(at::kLong))
         .to(GetParam().device);
   }
 
@@ -105,10 +105,13 @@ TEST_P(FrozenTest, OtherGradientsKeepTheirBits) {
   };
   for (const auto& [config, frozen] : cases) {
     for (const ops::SharedOperators& operators : {ops::fused_operators(), ops::aten_operators()}) {
-      for (const GradientCheckpointing level : {none, norm, selective, block}) {
-        for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+      const bool ours = operators == ops::fused_operators();
+      for (const GradientCheckpointing level :
+           ours ? std::vector{none, norm, selective, block} : std::vector{none, block}) {
+        for (const at::ScalarType type :
+             level == none ? std::vector{at::kFloat, at::kBFloat16} : std::vector{at::kFloat}) {
           SCOPED_TRACE(testing::PrintToString(frozen) + ", level " + std::to_string(static_cast<int>(level)) +
-                       c10::toString(type) + (operators == ops::fused_operators() ? "" : ", ATen's"));
+                       c10::toString(type) + (ours ? "" : ", ATen's"));
           const Result expected = result(config, {}, level, operators, type),
                        found = result(config, frozen, level, operators, type);
           EXPECT_EQ(found.loss, expected.loss);
