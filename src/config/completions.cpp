@@ -5,15 +5,10 @@
 #include <vector>
 
 #include "gpt/config/arguments.h"
+#include "gpt/core/text.h"
 
 namespace gpt::config {
 namespace {
-
-std::string replaced(std::string text, std::string_view from, std::string_view to) {
-  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
-    text.replace(at, from.size(), to);
-  return text;
-}
 
 std::string with_dashes(std::string name) {
   std::replace(name.begin(), name.end(), '_', '-');

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "gpt/core/text.h"
 #include "gpt/evaluate/python_text.h"
 
 namespace gpt::evaluate {

@@ -62,17 +62,6 @@ std::string capitalize(std::string_view text) {
   return result;
 }
 
-std::string replaced(std::string_view text, std::string_view from, std::string_view to) {
-  std::string result;
-  for (size_t begin = 0;;) {
-    const size_t found = text.find(from, begin);
-    result += text.substr(begin, found - begin);
-    if (found == std::string_view::npos) return result;
-    result += to;
-    begin = found + from.size();
-  }
-}
-
 int64_t characters(std::string_view text) { return std::count_if(text.begin(), text.end(), utf8::begins_character); }
 
 void WordCount::add(std::string_view piece) {

@@ -70,7 +70,7 @@ std::vector<config::Section> sections(GenerateOptions& o, Given& given) {
         switch_row("interactive", o.interactive, "continue each line that you type; Ctrl-C stops a text, Ctrl-D leaves",
                    {{"i"}})}},
       {"Sampling", sampling},
-      {"Model", options(o.model, "CPU threads; 0 = as many as turn out to be fastest while text is written")},
+      {"Model", options(o.model, kThreadsAreTried)},
       {"Output",
        {switch_row("no-display-prompt", o.hide_prompt, "leave the prompt out"),
         {.name = "output",

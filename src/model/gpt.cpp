@@ -430,8 +430,11 @@ at::Tensor GPT::forward_cached(std::span<const NextTokens> texts, KvCache& cache
     const LayerCache layer_cache{cache.keys[layer], cache.values[layer], groups};
     stream = transformer_->h[layer](stream, rotary, pass, &layer_cache);
   }
-  const at::Tensor ends = on_device(at_ends);
-  for (at::Tensor* part : {&stream.x, &stream.branch}) *part = part->select(0, 0).index_select(0, ends);
+  for (at::Tensor* part : {&stream.x, &stream.branch}) *part = part->select(0, 0);
+  if (at_ends.size() < of_tokens.size()) {  // else each token is the last of its text
+    const at::Tensor ends = on_device(at_ends);
+    for (at::Tensor* part : {&stream.x, &stream.branch}) *part = part->index_select(0, ends);
+  }
   return logits(transformer_->normalized(stream, pass));
 }
 

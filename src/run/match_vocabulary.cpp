@@ -1,6 +1,8 @@
 #include "gpt/run/match_vocabulary.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -44,10 +46,12 @@ std::vector<int64_t> matches(const Tokenizer& from, const Tokenizer& to) {
 }
 
 at::Tensor matched(const at::Tensor& rows, const std::vector<int64_t>& ids, int64_t vocabulary, int64_t padded) {
-  const at::Tensor mean = rows.narrow(0, 0, vocabulary).to(at::kFloat).mean(0).to(rows.scalar_type());
+  const at::Tensor old = rows.narrow(0, 0, vocabulary),
+                   mean = old.to(at::kFloat).mean(0, /*keepdim=*/true).to(rows.scalar_type());
+  std::vector<int64_t> sources = ids;
+  std::replace(sources.begin(), sources.end(), kNone, vocabulary);  // where the mean is
   const at::Tensor result = at::zeros({padded, rows.size(1)}, rows.options());
-  for (size_t id = 0; id < ids.size(); ++id)
-    result[static_cast<int64_t>(id)].copy_(ids[id] == kNone ? mean : rows[ids[id]]);
+  result.narrow(0, 0, std::ssize(ids)).copy_(at::cat({old, mean}).index_select(0, at::tensor(sources)));
   return result;
 }
 

@@ -57,7 +57,7 @@ std::vector<config::Section> serve_sections(ServeOptions& o) {
              .target = &o.most_tokens,
              .help = "the largest max_tokens that a request may ask for",
              .min = 1}}},
-          {"Model", gpt::options(o.model, "CPU threads; 0 = as many as turn out to be fastest while text is written")}};
+          {"Model", gpt::options(o.model, kThreadsAreTried)}};
 }
 
 void check_key(const ServeOptions& options) {

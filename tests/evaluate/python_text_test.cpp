@@ -21,12 +21,6 @@ TEST(PythonText, CapitalizingMakesAllOtherLettersSmall) {
   EXPECT_EQ(capitalize(""), "");
 }
 
-TEST(PythonText, EachOccurrenceIsReplacedOnce) {
-  EXPECT_EQ(replaced("a    b", "  ", " "), "a  b");
-  EXPECT_EQ(replaced("abc", "x", "y"), "abc");
-  EXPECT_EQ(replaced("xx", "x", ""), "");
-}
-
 TEST(PythonText, CharactersAreNotBytes) { EXPECT_EQ(characters("é語🦦a"), 4); }
 
 TEST(PythonText, WordsAreWhatASplitAtWhiteSpaceGives) {

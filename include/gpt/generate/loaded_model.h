@@ -25,6 +25,10 @@ struct ModelOptions {
   Dtype dtype = Dtype::automatic;
 };
 
+// What --threads is where a token of each text is computed at a time (thread_choice.h).
+inline constexpr const char* kThreadsAreTried =
+    "CPU threads; 0 = as many as turn out to be fastest while text is written";
+
 // `threads`: the help of --threads.
 std::vector<config::Option> options(ModelOptions& options, const std::string& threads);
 
