@@ -11,7 +11,7 @@ std::string strip(std::string_view text);       // white space at both ends, as 
 size_t trailing_space(std::string_view text);   // bytes of the white space at the end
 std::string capitalize(std::string_view text);  // the first letter a capital and all others small, but for those like ß
                                                 // that become several
-int64_t characters(std::string_view text);  // len(text)
+int64_t characters(std::string_view text);      // len(text)
 
 // len(re.split(r"\s+", text)) of a text that comes in pieces: one more than the runs of white space in it.
 class WordCount {
