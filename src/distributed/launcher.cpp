@@ -17,6 +17,7 @@
 #include "gpt/core/child_process.h"
 #include "gpt/core/log.h"
 #include "gpt/core/process.h"
+#include "gpt/core/sockets.h"
 #include "sockets.h"
 
 namespace gpt::distributed {
@@ -31,7 +32,7 @@ constexpr int kPeer = static_cast<int>(ExitCode::peer);
 class Processes {
  public:
   Processes(const std::vector<std::string>& arguments, int64_t count, int64_t restart) {
-    const Listener listener = listen_at(kLoopback);
+    const ListeningSocket listener = listen_at(kLoopback);
     std::array<int, 2> met{-1, -1};
     if (pipe2(met.data(), O_CLOEXEC | O_NONBLOCK) != 0)
       throw Error(ExitCode::failed_check, fmt::format("cannot make a pipe: {}", strerror(errno)));
@@ -75,8 +76,8 @@ class Processes {
     bool is_stopped = false;
   };
 
-  static std::vector<std::string> variables(int64_t rank, int64_t count, int64_t restart, const Listener& listener,
-                                            int met) {
+  static std::vector<std::string> variables(int64_t rank, int64_t count, int64_t restart,
+                                            const ListeningSocket& listener, int met) {
     return {fmt::format("RANK={}", rank),
             fmt::format("LOCAL_RANK={}", rank),
             fmt::format("WORLD_SIZE={}", count),

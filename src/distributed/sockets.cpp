@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <ifaddrs.h>
 #include <net/if.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -16,23 +15,13 @@
 #include <system_error>
 
 #include "gpt/core/error.h"
+#include "gpt/core/sockets.h"
 
 namespace gpt::distributed {
 namespace {
 
 [[noreturn]] void fail_socket(const std::string& what, int number) {
   throw Error(ExitCode::peer, fmt::format("cannot {}: {}", what, std::generic_category().message(number)));
-}
-
-using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
-
-Addresses resolve(const std::string& address, uint16_t port, int type) {
-  addrinfo hints{}, *found = nullptr;
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = type;
-  if (const int error = getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found); error != 0)
-    throw Error(ExitCode::peer, fmt::format("cannot find the address '{}': {}", address, gai_strerror(error)));
-  return {found, freeaddrinfo};
 }
 
 std::string numeric(const sockaddr* address) {
@@ -43,7 +32,7 @@ std::string numeric(const sockaddr* address) {
 
 // Nothing is sent: the system only chooses the interface.
 std::string address_towards(const std::string& address, uint16_t port) {
-  const Addresses found = resolve(address, port, SOCK_DGRAM);
+  const Addresses found = resolve_address(address, port, SOCK_DGRAM);
   for (const addrinfo* at = found.get(); at; at = at->ai_next) {
     const int fd = socket(at->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     sockaddr_storage own{};
@@ -75,22 +64,8 @@ std::string address_of_interface(const char* name) {
 
 }  // namespace
 
-Listener listen_at(const std::string& address) {
-  const Addresses found = resolve(address, 0, SOCK_STREAM);
-  Listener listener{socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0), 0};
-  sockaddr_storage own{};
-  socklen_t length = sizeof own;
-  const auto at = reinterpret_cast<sockaddr*>(&own);
-  if (listener.fd < 0 || bind(listener.fd, found->ai_addr, found->ai_addrlen) != 0 ||
-      listen(listener.fd, SOMAXCONN) != 0 || getsockname(listener.fd, at, &length) != 0)
-    fail_socket(fmt::format("listen at {}", address), errno);
-  listener.port = ntohs(at->sa_family == AF_INET ? reinterpret_cast<sockaddr_in*>(at)->sin_port
-                                                 : reinterpret_cast<sockaddr_in6*>(at)->sin6_port);
-  return listener;
-}
-
 int connect_to(const std::string& address, uint16_t port) {
-  const Addresses found = resolve(address, port, SOCK_STREAM);
+  const Addresses found = resolve_address(address, port, SOCK_STREAM);
   for (const addrinfo* at = found.get(); at; at = at->ai_next) {
     const int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd >= 0 && connect(fd, at->ai_addr, at->ai_addrlen) == 0) return fd;

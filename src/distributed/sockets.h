@@ -1,4 +1,4 @@
-// TCP connections between the processes of a run. Functions throw gpt::Error(peer) where the system refuses one.
+// Connections between the processes of a run. Functions throw gpt::Error(peer) where the system refuses one.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,6 @@ namespace gpt::distributed {
 
 inline constexpr const char* kLoopback = "127.0.0.1";
 
-struct Listener {
-  int fd = -1;
-  uint16_t port = 0;
-};
-
-// At a free port of the address; the descriptor is not inherited.
-Listener listen_at(const std::string& address);
 int connect_to(const std::string& address, uint16_t port);
 
 // The address under which the other processes reach this one: that of the loopback where all are on one machine, otherwise that of the

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "gpt/core/sockets.h"
 #include "gpt/distributed/group.h"
 #include "sockets.h"
 
@@ -18,7 +19,7 @@ namespace {
 // More processes than these share what they reach.
 constexpr int64_t kMostThreads = 8;
 
-Ranks rank_of_thread(int64_t rank, int64_t size, const Listener& listener) {
+Ranks rank_of_thread(int64_t rank, int64_t size, const ListeningSocket& listener) {
   Ranks ranks{.rank = rank, .size = size, .local_rank = rank, .local_size = size};
   ranks.address = kLoopback, ranks.port = listener.port;
   if (ranks.is_first()) ranks.listener = listener.fd;
@@ -46,7 +47,7 @@ double time_sums(Communicator& ranks, at::ScalarType wire) {
 double measure_sum_speed(int64_t processes, at::ScalarType wire) {
   constexpr double kTimeout = 60;
   const int64_t size = std::clamp<int64_t>(processes, 2, kMostThreads);
-  const Listener listener = listen_at(kLoopback);
+  const ListeningSocket listener = listen_at(kLoopback);
   const int threads_of_each = at::get_num_threads();
   double speed = 0;
   std::vector<std::exception_ptr> errors(static_cast<size_t>(size));

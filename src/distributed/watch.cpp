@@ -21,6 +21,7 @@
 #include "gpt/core/log.h"
 #include "gpt/core/printable.h"
 #include "gpt/core/process.h"
+#include "gpt/core/sockets.h"
 #include "sockets.h"
 
 namespace gpt::distributed {
@@ -242,7 +243,7 @@ class Watch::Impl {
   const Ranks ranks_;
   const Seconds timeout_;
   const int wake_;
-  Listener listener_;
+  ListeningSocket listener_;
   std::string token_, where_, last_words_;
   std::vector<Peer> peers_;  // once the thread runs, its own
   int first_ = -1;           // the connection to the first process

@@ -1,8 +1,8 @@
 #include "gpt/http/server.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <fmt/format.h>
-#include <netdb.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -16,43 +16,22 @@
 
 #include "connection.h"
 #include "gpt/core/error.h"
+#include "gpt/core/sockets.h"
 
 namespace gpt::http {
 namespace {
 
 constexpr std::string_view kEmptyLine = "\r\n\r\n";
 
-using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
-
-// Nothing where the name is unknown; `error` then says why.
-Addresses resolve(const std::string& host, uint16_t port, std::string& error) {
-  addrinfo hints{}, *found = nullptr;
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE;
-  const int status = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
-  if (status != 0) error = gai_strerror(status), found = nullptr;
-  return {found, freeaddrinfo};
-}
-
-// -1 where the system refuses; errno then says why.
-int listen_at(const addrinfo& address) {
-  const int socket = ::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (socket < 0) return -1;
-  const int on = 1;
-  setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (::bind(socket, address.ai_addr, address.ai_addrlen) == 0 && ::listen(socket, 256) == 0) return socket;
-  const int error = errno;
-  ::close(socket);
-  errno = error;
-  return -1;
-}
-
-uint16_t port_of(int socket) {
-  sockaddr_storage address{};
-  socklen_t length = sizeof address;
-  getsockname(socket, reinterpret_cast<sockaddr*>(&address), &length);
-  return ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
-                                             : reinterpret_cast<const sockaddr_in&>(address).sin_port);
+// Whoever connects and goes away before it is accepted must not make the server wait.
+ListeningSocket listen_without_waiting(const std::string& host, uint16_t port) {
+  try {
+    const ListeningSocket listener = listen_at(host, port);
+    fcntl(listener.fd, F_SETFL, fcntl(listener.fd, F_GETFL) | O_NONBLOCK);
+    return listener;
+  } catch (const Error& error) {
+    throw Error(ExitCode::config, fmt::format("{}; choose another --host or --port", error.what()));
+  }
 }
 
 }  // namespace
@@ -67,16 +46,8 @@ bool is_loopback(const std::string& host) {
 
 Server::Server(const std::string& host, uint16_t port, const Limits& limits, Handler& handler)
     : limits_(limits), handler_(handler) {
-  std::string error;
-  const Addresses addresses = resolve(host, port, error);
-  if (addresses) {
-    listener_ = listen_at(*addresses);
-    if (listener_ < 0) error = std::generic_category().message(errno);
-  }
-  if (listener_ < 0)
-    throw Error(ExitCode::config,
-                fmt::format("cannot listen at {}, port {}: {}; choose another --host or --port", host, port, error));
-  port_ = port_of(listener_);
+  const ListeningSocket listener = listen_without_waiting(host, port);
+  listener_ = listener.fd, port_ = listener.port;
   stop_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   acceptor_ = std::thread(&Server::accept_all, this);
 }
