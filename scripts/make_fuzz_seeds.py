@@ -69,6 +69,24 @@ def token_file():
     write("token_file", "megatron_of_nothing", b"\4" + struct.pack("<H", len(empty)) + empty + ids)
 
 
+def safetensors():
+    header = {"__metadata__": {"format": "pt"}, "a.weight": {"dtype": "F32", "shape": [2, 1], "data_offsets": [0, 8]},
+              "b": {"dtype": "BF16", "shape": [], "data_offsets": [8, 10]}, "none": {"dtype": "I64", "shape": [0, 3], "data_offsets": [10, 10]}}
+    text, values = json.dumps(header).encode(), bytes(range(10))
+    write("safetensors", "header", b"h" + text + b"\0" + values)
+    write("safetensors", "file", b"f" + struct.pack("<Q", len(text)) + text + values)
+    write("safetensors", "nothing", b"h{}\0")
+    write("safetensors", "nested", b"h" + b'{"a":' * 5 + b"1" + b"}" * 5 + b"\0")
+
+
+def http_head():
+    write("http_head", "get", b"GET /v1/models?x=1 HTTP/1.1\r\nHost: localhost:8000\r\nConnection: close\r\n\r\n")
+    write("http_head", "post", b"POST /v1/completions HTTP/1.1\r\nhost: a\r\nContent-Length: 17\r\nExpect: 100-continue\r\n"
+          b"Authorization: Bearer abc\r\nContent-Type: application/json\r\n\r\n")
+    write("http_head", "old", b"GET http://proxy/ HTTP/1.0\r\nConnection: keep-alive, upgrade\r\nX-Empty:\r\n\r\n")
+    write("http_head", "chunks", b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+
+
 if __name__ == "__main__":
-    for target in (tokenizer_json, merges, metadata, token_file):
+    for target in (tokenizer_json, merges, metadata, token_file, safetensors, http_head):
         target()

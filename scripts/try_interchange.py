@@ -37,6 +37,7 @@ MODELS = {
     "llama-byte": {"data.tokenizer": "byte", "model.n_kv_head": 1, "model.tie_weights": "false"},
     "llama-bpe": {"data.tokenizer": "bpe:500", "model.bias": "true", "model.rope_theta": 5000},
     "llama-gpt2": {"data.tokenizer": "gpt2", "model.n_embd": 48, "model.n_hidden": 96, "training.max_steps": 100},
+    "llama-smollm": {"data.tokenizer": ROOT / "tests/tokenizer/hugging_face/smollm.json"},
     "gpt2-char": {"data.tokenizer": "char", "model.bias": "true", **GPT2},
     "gpt2-byte": {"data.tokenizer": "byte", "model.tie_weights": "false", **GPT2},
     "gpt2-bpe": {"data.tokenizer": "bpe:500", **GPT2},

@@ -104,14 +104,14 @@ void export_hugging_face(const ExportOptions& options) {
     files.push_back(std::make_unique<AtomicFile>(folder + "/" + name));
     files.back()->write(text);
   }
-  const auto weights = written_weights(folder + "/model.safetensors", to_hugging_face(model, family, checkpoint.model),
-                                       type_of(options.dtype));
+  WeightsInFolder weights(folder, to_hugging_face(model, family, checkpoint.model), type_of(options.dtype),
+                          1e9 * options.max_shard_size);
   if (checkpoint.tokenizer.empty()) {  // an older export's does not belong to this model
     std::error_code ignored;
     for (const char* name : {kTokenizer, kTokenizerConfig}) fs::remove(folder + "/" + name, ignored);
   }
   for (const auto& file : files) file->commit();
-  weights->commit();
+  weights.commit();
 
   log::success(fmt::format("{}: {} parameters in {}, in the form of {}", folder,
                            format_count(static_cast<double>(parameter_count(model))), dtype, name_of(family)));

@@ -44,7 +44,13 @@ std::vector<config::Section> export_sections(ExportOptions& o) {
                                             {"bfloat16", ExportDtype::bfloat16},
                                             {"float16", ExportDtype::float16},
                                             {"q8_0", ExportDtype::q8_0}}),
-         .help = "type of the weights in the file; q8_0, for gguf, is 8 bits with a scale for every 32 weights"}}}};
+         .help = "type of the weights in the file; q8_0, for gguf, is 8 bits with a scale for every 32 weights"},
+        {.name = "max-shard-size",
+         .target = &o.max_shard_size,
+         .help =
+             "GB of weights (1e9 bytes) in a file of a folder; more make several files with an index, as transformers has them",
+         .min = 1e-6,
+         .max = 1e6}}}};
 }
 
 void require_fitting(const ExportOptions& options) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <unordered_set>
 #include <utility>
 
@@ -14,6 +15,8 @@
 
 namespace gpt::exchange {
 namespace {
+
+using nlohmann::json;
 
 // Types of tokens, as the format numbers them.
 constexpr int32_t kNormal = 1, kControl = 3, kUnused = 5;
@@ -72,6 +75,46 @@ GgufTokenizer byte_level(const BpeModel& model, std::string split) {
   return result;
 }
 
+// Whether a tokenizer.json is a byte-level BPE that splits off every digit before it splits as GPT-2 does, as SmolLM's and StarCoder's are,
+// with nothing else that changes ids.
+bool splits_digits(json& file) {
+  static const json kSplit = {{{"type", "Digits"}, {"individual_digits", true}},
+                              {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}};
+  if (!file.is_object() || !file["normalizer"].is_null() || !file["pre_tokenizer"].is_object()) return false;
+  json steps = file["pre_tokenizer"]["pretokenizers"];  // null where it is no sequence
+  for (json& step : steps) {
+    step.erase("trim_offsets");
+    if (step.value("type", "") == "ByteLevel") step["use_regex"] = step.value("use_regex", true);
+  }
+  return steps == kSplit && !file["model"].value("ignore_merges", false) && file["model"]["unk_token"].is_null();
+}
+
+// What llama.cpp does for every control token: it is found wherever its text stands.
+bool is_control(const json& token) {
+  return token.value("special", false) && !token.value("single_word", false) && !token.value("lstrip", false) &&
+         !token.value("rstrip", false);
+}
+
+// Of a tokenizer.json, in which tokens are spelled as they are here.
+GgufTokenizer smollm(const json& file, int64_t size, const std::string& origin) {
+  GgufTokenizer result{.model = "gpt2", .split = "smollm"};
+  result.tokens.resize(size);
+  result.types.assign(size, kNormal);
+  for (const auto& [spelling, id] : file["model"]["vocab"].items()) result.tokens[id.get<size_t>()] = spelling;
+  for (const json& token : file["added_tokens"]) {
+    if (!is_control(token))
+      refuse_tokenizer(origin, fmt::format("its token '{}' is no control token",
+                                           printable_line(token["content"].get<std::string>())));
+    result.tokens[token["id"].get<size_t>()] = token["content"];
+    result.types[token["id"].get<size_t>()] = kControl;
+  }
+  for (const json& merge : file["model"]["merges"])
+    result.merges.push_back(merge.is_string() ? merge.get<std::string>()
+                                              : merge[0].get<std::string>() + " " + merge[1].get<std::string>());
+  if (result.merges.empty()) result.merges.emplace_back(kNoMerge);
+  return result;
+}
+
 GgufTokenizer characters(const Tokenizer& tokenizer, const std::string& origin) {
   GgufTokenizer result{.model = "llama"};
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
@@ -90,7 +133,10 @@ GgufTokenizer own_tokens(const Tokenizer& tokenizer, const std::string& origin) 
   if (const auto* bpe = dynamic_cast<const BpeTokenizer*>(&tokenizer))
     return byte_level(bpe->model(), split_name(*bpe, origin));
   if (tokenizer.name() == "byte") return byte_level(byte_vocabulary(), "gpt-2");
-  refuse_tokenizer(origin, "it is more than a byte-level BPE with a known split");
+  // Any other was read from a tokenizer.json, which it keeps.
+  json file = json::parse(tokenizer.to_json(), nullptr, /*allow_exceptions=*/false);
+  if (splits_digits(file)) return smollm(file, tokenizer.vocab_size(), origin);
+  refuse_tokenizer(origin, "it is more than a byte-level BPE with a split that is known there");
 }
 
 }  // namespace

@@ -28,6 +28,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char *kOnlyFile = "model.safetensors", *kIndex = "model.safetensors.index.json";
+
 struct WeightType {
   at::ScalarType type;
   const char* name;  // the format's
@@ -58,13 +60,13 @@ class WeightFiles {
  public:
   explicit WeightFiles(const std::string& path) : where_(path) {
     std::error_code ignored;
-    const std::string index = path + "/model.safetensors.index.json";
+    const std::string index = path + "/" + kIndex;
     if (!fs::is_directory(path, ignored)) {
       add_all_of(path);
-    } else if (fs::exists(index, ignored) && !fs::exists(path + "/model.safetensors", ignored)) {
+    } else if (fs::exists(index, ignored) && !fs::exists(path + "/" + kOnlyFile, ignored)) {
       add_indexed(path, index);
     } else {
-      add_all_of(path + "/model.safetensors");
+      add_all_of(path + "/" + kOnlyFile);
     }
   }
 
@@ -155,6 +157,31 @@ void require_tied(const WeightFiles& files, const StoredTensor& head, const at::
          tensor_name(head.name));
 }
 
+using TensorsByName = std::map<std::string, at::Tensor>;
+
+std::vector<TensorsByName> divided(const TensorsByName& tensors, at::ScalarType type, double most_bytes) {
+  std::vector<TensorsByName> parts(1);
+  double bytes = 0;
+  for (const auto& [name, tensor] : tensors) {
+    const auto size = static_cast<double>(tensor.numel()) * static_cast<double>(at::elementSize(type));
+    if (!parts.back().empty() && bytes + size > most_bytes) parts.emplace_back(), bytes = 0;
+    parts.back()[name] = tensor, bytes += size;
+  }
+  return parts;
+}
+
+// As transformers writes it.
+std::string index_json(const std::vector<TensorsByName>& parts, const std::vector<std::string>& names,
+                       at::ScalarType type) {
+  nlohmann::ordered_json index{{"metadata", {{"total_size", 0}}}, {"weight_map", nlohmann::ordered_json::object()}};
+  int64_t values = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    for (const auto& [name, tensor] : parts[i]) index["weight_map"][name] = names[i], values += tensor.numel();
+  }
+  index["metadata"]["total_size"] = values * static_cast<int64_t>(at::elementSize(type));
+  return index.dump(2) + "\n";
+}
+
 }  // namespace
 
 bool is_finite(const at::Tensor& tensor) {
@@ -196,6 +223,32 @@ std::unique_ptr<SafetensorsWriter> written_weights(const std::string& path,
     file->add({static_cast<const std::byte*>(values.const_data_ptr()), values.nbytes()});
   }
   return file;
+}
+
+WeightsInFolder::WeightsInFolder(std::string folder, const TensorsByName& tensors, at::ScalarType type,
+                                 double most_bytes)
+    : folder_(std::move(folder)) {
+  const std::vector<TensorsByName> parts = divided(tensors, type, most_bytes);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    names_.push_back(parts.size() == 1 ? kOnlyFile
+                                       : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, parts.size()));
+    files_.push_back(written_weights(folder_ + "/" + names_.back(), parts[i], type));
+  }
+  if (parts.size() == 1) return;
+  index_ = std::make_unique<AtomicFile>(folder_ + "/" + kIndex);
+  index_->write(index_json(parts, names_, type));
+}
+
+void WeightsInFolder::commit() {
+  for (const auto& file : files_) file->commit();
+  if (index_) index_->commit(), names_.emplace_back(kIndex);
+  for (const std::string& name : names_in(folder_)) {
+    const bool is_weights =
+        name == kOnlyFile || name == kIndex || (name.starts_with("model-") && name.ends_with(".safetensors"));
+    std::error_code ignored;
+    if (is_weights && std::find(names_.begin(), names_.end(), name) == names_.end())
+      fs::remove(folder_ + "/" + name, ignored);
+  }
 }
 
 NamedTensors read_weights(const std::string& path, const ModelConfig& model, Family family) {

@@ -164,6 +164,9 @@ class Transformers(Scratch):
                 folder = self.export(form)
                 self.assert_same_logits(self.run_of(form), folder, f"{form}, exported")
                 self.assert_same_logits(folder, folder, f"{form}, read again")
+                shards = self.export(form, "--max-shard-size", "2e-5", output=self.root / f"{form}-shards")  # of 20 kB
+                self.assertGreater(len(list(shards.glob("model-*-of-*.safetensors"))), 1)
+                self.assert_same_logits(self.run_of(form), shards, f"{form}, exported in several files")
 
     def test_weights_in_16_bits_are_rounded_ones(self):
         for name, dtype in (("bfloat16", torch.bfloat16), ("float16", torch.float16)):

@@ -8,10 +8,14 @@
 #include <vector>
 
 #include "gpt/core/error.h"
+#include "gpt/core/file.h"
+#include "gpt/core/text.h"
 #include "gpt/exchange/tokenizer_files.h"
 #include "gpt/tokenizer/bpe.h"
+#include "gpt/tokenizer/byte_alphabet.h"
 #include "gpt/tokenizer/make_tokenizer.h"
 #include "support/expect_error.h"
+#include "support/source_folder.h"
 
 namespace gpt::exchange {
 namespace {
@@ -88,6 +92,30 @@ TEST(GgufTokenizer, TheSplitNamesWhatIsMergedToo) {
                  "it splits text as GPT-2 does and has ignore_merges");
   expect_refused(BpeTokenizer(small_vocabulary(SplitPattern::cl100k, true, false)),
                  "it splits text as cl100k_base does");
+}
+
+TEST(GgufTokenizer, SmolLMsIsTakenFromItsFile) {
+  const std::string path = test::source_folder() + "/tests/tokenizer/hugging_face/smollm.json";
+  const std::string file = read_file(path, ExitCode::data);
+  const auto tokenizer = tokenizer_from_json(file, path);
+  const GgufTokenizer smollm = exported(*tokenizer);
+  EXPECT_EQ(smollm.model, "gpt2");
+  EXPECT_EQ(smollm.split, "smollm");
+  EXPECT_EQ(std::ssize(smollm.tokens), tokenizer->vocab_size());
+  EXPECT_EQ(Texts(smollm.tokens.begin(), smollm.tokens.begin() + 3),
+            (Texts{"<|endoftext|>", "<|im_start|>", "<|im_end|>"}));
+  EXPECT_EQ(Types(smollm.types.begin(), smollm.types.begin() + 4), (Types{3, 3, 3, 1}));
+  EXPECT_EQ(Texts(smollm.merges.begin(), smollm.merges.begin() + 2), (Texts{"h e", "\u0120 t"}));
+  EXPECT_EQ(smollm.end, 0);
+  for (int32_t id = 3; id < tokenizer->vocab_size(); ++id)
+    ASSERT_EQ(smollm.tokens[id], byte_alphabet::spell(tokenizer->decode({&id, 1}))) << id;
+  // Digits in threes, and a token that takes the spaces before it.
+  for (const auto& [from, to] : {std::pair{"\"individual_digits\":true", "\"individual_digits\":false"},
+                                 std::pair{"\"lstrip\":false", "\"lstrip\":true"}}) {
+    const std::string other = replaced(file, from, to);
+    ASSERT_NE(other, file) << from;
+    EXPECT_ERROR(exported(*tokenizer_from_json(other, path)), ExitCode::checkpoint, "here: llama.cpp cannot have");
+  }
 }
 
 TEST(GgufTokenizer, ATokenThatWouldBeThereTwiceIsRefused) {

@@ -7,8 +7,11 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <limits>
 #include <map>
+#include <set>
 #include <string>
 
 #include "core/scratch_folder.h"
@@ -115,6 +118,37 @@ TEST_P(WeightsTest, AreReadFromSeveralFilesWithAnIndex) {
     index(text);
     EXPECT_ERROR(read(), ExitCode::checkpoint, "it has no weight_map of names and files");
   }
+}
+
+TEST_P(WeightsTest, AreWrittenAsSeveralFilesWhereOneWouldBeTooLarge) {
+  const std::string folder = folder_ / "model";
+  int64_t bytes = 0, largest = 0;
+  for (const auto& [name, tensor] : theirs_)
+    bytes += 4 * tensor.numel(), largest = std::max<int64_t>(largest, 4 * tensor.numel());
+  const auto files = [&] {
+    std::set<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) names.insert(entry.path().filename());
+    return names;
+  };
+  const auto most = static_cast<double>(std::max(largest, bytes / 3 + 1));
+  WeightsInFolder(folder, theirs_, at::kFloat, most).commit();
+  const std::set<std::string> several = files();
+  EXPECT_GT(several.size(), 2);
+  EXPECT_TRUE(several.contains("model.safetensors.index.json"));
+  for (const std::string& name : several) {
+    if (name.ends_with(".json")) continue;
+    int64_t in_file = 0;
+    const SafetensorsReader reader(folder + "/" + name);
+    for (const StoredTensor& tensor : reader.tensors()) in_file += std::ssize(tensor.bytes);
+    EXPECT_LE(static_cast<double>(in_file), most) << name;
+  }
+  expect_equal_weights(read());
+  WeightsInFolder(folder, theirs_, at::kFloat, 1).commit();
+  EXPECT_EQ(files().size(), theirs_.size() + 1) << "a file for each tensor, and none of before";
+  expect_equal_weights(read());
+  WeightsInFolder(folder, theirs_, at::kFloat, static_cast<double>(bytes)).commit();
+  EXPECT_EQ(files(), std::set<std::string>{"model.safetensors"});
+  expect_equal_weights(read());
 }
 
 TEST_P(WeightsTest, OfABaseModelHaveNoPrefix) {

@@ -19,12 +19,13 @@ struct ExportOptions {
   ExportFormat format = ExportFormat::hugging_face;
   std::string output;  // a folder, or for GGUF a file
   ExportDtype dtype = ExportDtype::float32;
+  double max_shard_size = 50;  // GB (1e9 bytes) of weights in a file of a folder
 };
 
 // Nothing when --help or --version was answered on standard output. Throws gpt::Error(config).
 std::optional<ExportOptions> parse_export_options(int argc, const char* const* argv);
 
-// Writes the folder: model.safetensors, config.json, generation_config.json, README.md and, where the checkpoint has a tokenizer,
+// Writes the folder: model.safetensors or several such files with their index, config.json, generation_config.json, README.md and, where the checkpoint has a tokenizer,
 // tokenizer.json and tokenizer_config.json. No file takes its name before all are written. Throws gpt::Error: config where the folder holds
 // anything but an export, checkpoint where the model has no form that transformers knows, numerics as written_weights() does, disk.
 void export_hugging_face(const ExportOptions& options);

@@ -25,6 +25,21 @@ std::unique_ptr<SafetensorsWriter> written_weights(const std::string& path,
                                                    const std::map<std::string, at::Tensor>& tensors,
                                                    at::ScalarType type);
 
+// The same in a folder: model.safetensors, or where that would have more than `most_bytes` of weights, files of at most so many, except
+// that a larger tensor has one of its own, and model.safetensors.index.json, which says where each is.
+class WeightsInFolder {
+ public:
+  WeightsInFolder(std::string folder, const std::map<std::string, at::Tensor>& tensors, at::ScalarType type,
+                  double most_bytes);
+  void commit();  // all files take their names; weights of an older export that have other names are removed
+
+ private:
+  std::string folder_;
+  std::vector<std::string> names_;
+  std::vector<std::unique_ptr<SafetensorsWriter>> files_;
+  std::unique_ptr<AtomicFile> index_;  // where there are several
+};
+
 // The weights of a file FILE.safetensors or of a folder with model.safetensors or model.safetensors.index.json, as float32 and in the order
 // of the parameter table; padding rows of the vocabulary are zero. Throws gpt::Error(checkpoint) naming the first tensor that is missing,
 // misshapen, not finite, of another type than F32, F16 or BF16, or that the model does not have.
