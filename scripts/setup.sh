@@ -7,7 +7,8 @@
 #   --cuda     compile it; nvcc comes from the nvidia wheels if the system has none of version 13
 #              (without either: --cuda where there is an NVIDIA GPU or such an nvcc)
 #   --tests    install PyTorch for the tests and what scripts/check.sh needs too, and build the tests
-#   --oracles  the same, and the programs that scripts/try_interchange.sh gives exported models to: transformers, llama.cpp, CTranslate2
+#   --oracles  the same, the programs that scripts/try_interchange.sh gives exported models to: transformers, llama.cpp, CTranslate2,
+#              and on Debian the browser that pages are tested in
 #   --deps     install what a build needs, and build nothing
 set -euo pipefail
 source "$(dirname "$0")/steps.sh"
@@ -31,6 +32,8 @@ packages=(g++ python3 python3-venv git ca-certificates libyaml-cpp-dev libcli11-
 
 # What starts processes of a run in the tests, and plays the machines that they run on.
 [[ ! $tests ]] || packages+=(openmpi-bin iproute2)
+# What shows pages in the tests; Ubuntu has it as a snap alone.
+[[ ! $oracles ]] || grep -q '^ID=ubuntu' /etc/os-release || packages+=(chromium chromium-driver)
 
 check_machine() {
   [[ $(uname -sm) == "Linux x86_64" ]] || fail "this is $(uname -sm), but gpt-train runs on Linux x86_64"

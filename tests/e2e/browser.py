@@ -1,22 +1,80 @@
 """Pages as a browser shows them, for the end-to-end tests."""
 
 import html
+import json
 import pathlib
 import re
 import shutil
 import subprocess
+import time
+import urllib.request
+
+import programs
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 MISSING = "no chromium here: apt-get install chromium"
+DRIVER = BROWSER and shutil.which("chromedriver")
+DRIVER_MISSING = "no chromedriver here: apt-get install chromium chromium-driver"
+# Without a sandbox, which root and containers cannot have: the pages are our own.
+FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+         "--disable-background-networking", "--disable-component-update")
 
 
 def browse(page: pathlib.Path, profile: pathlib.Path, *flags) -> subprocess.CompletedProcess:
-    """Without a sandbox, which root and containers cannot have: the file is our own."""
-    return subprocess.run([BROWSER, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-                           "--disable-background-networking", "--disable-component-update", f"--user-data-dir={profile}",
-                           "--virtual-time-budget=5000", *flags, f"file://{page}"],
+    return subprocess.run([BROWSER, *FLAGS, f"--user-data-dir={profile}", "--virtual-time-budget=5000", *flags, f"file://{page}"],
                           capture_output=True, text=True, timeout=1200, check=True)
 
 
 def text_of(dom: str, id: str) -> str:
     return html.unescape(re.search(rf'id="{id}"[^>]*>([^<]*)<', dom)[1])
+
+
+class Session:
+    """A browser that a test types and clicks in, by the protocol WebDriver (https://www.w3.org/TR/webdriver2/)."""
+
+    def __init__(self, profile: pathlib.Path):
+        self.driver = subprocess.Popen([DRIVER, "--port=0"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        port = next(found[1] for found in map(re.compile(r"started successfully on port (\d+)").search, self.driver.stdout) if found)
+        self.address = f"http://127.0.0.1:{port}/session"
+        options = {"binary": BROWSER, "args": [*FLAGS, f"--user-data-dir={profile}"]}
+        session = self.ask("POST", "", {"capabilities": {"alwaysMatch": {"browserName": "chrome", "goog:chromeOptions": options}}})
+        self.address += "/" + session["sessionId"]
+
+    def ask(self, method, path, body=None):
+        data = json.dumps(body).encode() if body is not None else None
+        request = urllib.request.Request(self.address + path, data, {"Content-Type": "application/json"}, method=method)
+        with urllib.request.urlopen(request, timeout=programs.HANGS) as answer:
+            return json.load(answer)["value"]
+
+    def open(self, address):
+        self.ask("POST", "/url", {"url": address})
+
+    def element(self, id):
+        return "/element/" + next(iter(self.ask("POST", "/element", {"using": "css selector", "value": "#" + id}).values()))
+
+    def type(self, id, text):
+        self.ask("POST", self.element(id) + "/clear", {})
+        self.ask("POST", self.element(id) + "/value", {"text": text})
+
+    def click(self, id):
+        self.ask("POST", self.element(id) + "/click", {})
+
+    def text(self, id):
+        return self.ask("GET", self.element(id) + "/property/textContent")
+
+    def is_enabled(self, id):
+        return self.ask("GET", self.element(id) + "/enabled")
+
+    def wait_for(self, holds):
+        end = time.monotonic() + programs.HANGS
+        while not holds():
+            assert time.monotonic() < end, "nothing happens in the browser"
+            time.sleep(0.02)
+
+    def close(self):
+        try:
+            self.ask("DELETE", "")
+        finally:
+            self.driver.terminate()
+            self.driver.wait(timeout=programs.HANGS)
+            self.driver.stdout.close()

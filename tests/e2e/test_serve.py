@@ -6,7 +6,9 @@ import json
 import math
 import signal
 import time
+import unittest
 
+import browser
 import generating
 import programs
 import serving
@@ -226,3 +228,42 @@ class Serve(generating.TrainedModel):
         self.assertRegex(used.stderr, rf"(?m)^error: cannot listen at 127\.0\.0\.1, port {self.server.port}: .*choose another")
         self.assertRegex(programs.run("gpt-serve", *self.words("--api-key", "a b"), check_code=2).stderr, "^error: the API key must")
         self.assertRegex(programs.run("gpt-serve", "--checkpoint", self.root / "none", check_code=4).stderr, "^error: .*no such checkpoint")
+
+
+@unittest.skipUnless(browser.DRIVER, browser.DRIVER_MISSING)
+class Page(generating.TrainedModel):
+    """What a person does on the page at /."""
+
+    def setUp(self):
+        self.server = serving.Server(*self.words("--threads", 1, "--max-tokens", LONG), env={"GPT_SERVE_API_KEY": "secret"})
+        self.addCleanup(self.server.close)
+        self.browser = browser.Session(self.root / "profile")
+        self.addCleanup(self.browser.close)
+        self.browser.open(f"http://127.0.0.1:{self.server.port}/")
+
+    def is_ready(self):
+        return self.browser.is_enabled("go")
+
+    def test_a_text_is_continued_and_stopped(self):
+        page = self.browser
+        page.wait_for(lambda: page.text("model") == "run")
+        page.type("prompt", "the quick")
+        page.click("go")
+        page.wait_for(lambda: "API key" in page.text("note"))
+        page.wait_for(self.is_ready)
+        page.type("key", "secret")
+        page.type("max_tokens", "30")
+        page.type("seed", "7")
+        page.click("go")
+        page.wait_for(lambda: page.text("text") and self.is_ready())
+        answer = self.server.ask("POST", "/v1/completions", {"prompt": "the quick", "max_tokens": 30, "temperature": 0.8, "seed": 7},
+                                 {"Authorization": "Bearer secret"})
+        self.assertEqual((page.text("prompted"), page.text("text")), ("the quick", answer[1]["choices"][0]["text"]))
+        self.assertEqual(page.text("note"), "")
+        page.type("max_tokens", str(LONG))
+        page.click("go")
+        page.wait_for(lambda: len(page.text("text")) > 50)
+        page.click("stop")
+        page.wait_for(self.is_ready)
+        page.wait_for(lambda: any(line.startswith("POST /v1/completions client left, ") for line in self.server.log))
+        self.assertEqual(page.text("note"), "")
