@@ -12,6 +12,7 @@
 
 #include "gpt/bench/apart.h"
 #include "gpt/bench/architecture.h"
+#include "gpt/bench/experiments.h"
 #include "gpt/bench/ladder.h"
 #include "gpt/bench/measurement.h"
 #include "gpt/bench/modes.h"
@@ -36,6 +37,7 @@
 #include "gpt/device/cpu_allocator.h"
 #include "gpt/device/cpu_threads.h"
 #include "gpt/device/device.h"
+#include "gpt/device/host.h"
 #include "gpt/device/precision.h"
 #include "gpt/plan/resolve.h"
 #include "gpt/run/automatic_sizes.h"
@@ -142,6 +144,15 @@ Found compare_variants(const Context& context) {
   return comparison.variants.empty() ? Found() : findings(comparison);
 }
 
+Found compare_techniques(const Context& context) {
+  ExperimentLog log(context.options.results, context.config, context.seconds, host::cpu_name());
+  if (!log.is_new()) log::info(fmt::format("Going on with {}", log.path()));
+  const ExperimentComparison comparison =
+      compare_experiments(context.config, experiments(context.config), context.seconds, log, measure_apart, learn_apart,
+                          context.progress());
+  return comparison.rows.empty() ? Found() : findings(comparison);
+}
+
 Found compare_savers(const Context& context) {
   const Savings savings = measure_savers(context.config, savers(context.config, context.device), context.seconds,
                                          measure_apart, context.progress());
@@ -197,6 +208,10 @@ const Verb kVerbs[] = {
     {"modes", "the modes of compile_mode beside LibTorch's operators", 3, false, compare_modes},
     {"architecture", "validation loss with other activations, norms, positions and label smoothing", 10, false,
      compare_variants},
+    {"experiments",
+     "techniques of training beside the plain run, at equal tokens and equal time, with three seeds each; what was "
+     "stopped goes on",
+     15, false, compare_techniques},
     {"memory", "what each setting that saves memory saves, and what it costs in time", 5, false, compare_savers},
     {"ops", "each operator of the model beside LibTorch's and beside what the machine can do", 1, true,
      measure_operators_of},
@@ -346,6 +361,23 @@ void print_completions(const std::vector<const char*>& arguments) {
                           count, arguments.data());
 }
 
+// The flags of every program that is given no command: --manual, --print-man-page.
+void answer_without_command(int argc, char** argv) {
+  std::string commands = "Commands\n";
+  for (const Verb& verb : kVerbs) {
+    if (verb.help) commands += fmt::format("  {:<13} {}\n", verb.name, verb.help);
+  }
+  config::parse_arguments(
+      {.name = "gpt-bench",
+       .description = fmt::format("Measures what each optimization is worth on this machine. {}", kWithoutConfig),
+       .usage = "COMMAND [--config FILE] [--KEY VALUE ...]",
+       .sections = {},
+       .guide = {.examples = kExamples,
+                 .ending = fmt::format("gpt-bench COMMAND --help lists all options of a command.\n\n{}\n{}", commands,
+                                       kExitStatus)}},
+      argc, argv);
+}
+
 }  // namespace
 
 int run_command(int argc, char** argv) {
@@ -359,6 +391,10 @@ int run_command(int argc, char** argv) {
     return 0;
   }
   const std::string name = argc > 1 ? argv[1] : "--help";
+  if (name.starts_with("--manual") || name == "--print-man-page") {
+    answer_without_command(argc, argv);
+    return 0;
+  }
   if (name == "--help" || name == "-h" || name == "--version") {
     const int columns = reading_columns(STDOUT_FILENO);
     print(name == "--version" ? version_text("gpt-bench") + "\n" : wrap_text(usage(columns), columns, 4));

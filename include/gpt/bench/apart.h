@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "gpt/bench/architecture.h"
+#include "gpt/bench/learning.h"
 #include "gpt/bench/measurement.h"
 #include "gpt/config/config.h"
 

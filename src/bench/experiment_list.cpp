@@ -1,0 +1,56 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "gpt/bench/experiments.h"
+
+namespace gpt::bench {
+namespace {
+
+// Short sequences at first, in batches of as many tokens.
+void grow(Config& config, int64_t updates) {
+  const int64_t whole = config.model.block_size;
+  config.data.stages = {{.from = 0, .block_size = std::max<int64_t>(1, whole / 4), .mix = {}},
+                        {.from = updates / 3, .block_size = std::max<int64_t>(1, whole / 2), .mix = {}},
+                        {.from = 2 * updates / 3, .block_size = whole, .mix = {}}};
+}
+
+Experiment schedule(const char* name, LrSchedule schedule, const Config& wanted) {
+  return {.name = fmt::format("{} learning rate", name),
+          .settings = fmt::format("lr_schedule: {}", name),
+          .apply = [schedule](Config& config, int64_t) { config.training.schedule.lr_schedule = schedule; },
+          .obstacle = wanted.training.schedule.lr_schedule == schedule ? "the configuration has it" : ""};
+}
+
+Experiment order(const char* name, DataOrder order) {
+  return {.name = fmt::format("curriculum: {}", name),
+          .settings = fmt::format("data.order: {}", name),
+          .apply = [order](Config& config, int64_t) { config.data.order = order; }};
+}
+
+}  // namespace
+
+std::vector<Experiment> experiments(const Config& wanted) {
+  std::vector<Experiment> all{
+      schedule("constant", LrSchedule::constant, wanted),
+      {.name = "growing sequences",
+       .settings = "data.stages: block_size / 4, / 2, 1, a third of the run each",
+       .apply = grow,
+       .obstacle = wanted.data.stages.empty() ? "" : "the configuration has stages of its own"},
+      order("simpler_first", DataOrder::simpler_first),
+      order("shorter_first", DataOrder::shorter_first),
+      {.name = "8-bit moments",
+       .settings = "use_8bit: true",
+       .apply = [](Config& config, int64_t) { config.training.optimizer.state_dtype = StateDtype::int8; }},
+      {.name = "no gradient clipping",
+       .settings = "gradient_clip: 0",
+       .apply = [](Config& config, int64_t) { config.training.optimizer.gradient_clip = 0; }},
+      {.name = "label smoothing",
+       .settings = "label_smoothing: 0.1",
+       .apply = [](Config& config, int64_t) { config.training.label_smoothing = 0.1; }},
+  };
+  std::erase_if(all, [](const Experiment& one) { return one.obstacle == "the configuration has it"; });
+  return all;
+}
+
+}  // namespace gpt::bench
