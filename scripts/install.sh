@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Puts the programs on the PATH: PREFIX/bin, with the configs, the default corpus and GPT-2's vocabulary in PREFIX/share/gpt-train, and
-# what completes their flags in bash and zsh in PREFIX/share.
+# their manual pages and what completes their flags in bash and zsh in PREFIX/share.
 # They keep using LibTorch in this checkout's .deps/, so the checkout must stay where it is. Run again after `git pull`, it replaces
 # what it installed before; --remove takes that away. Files that somebody changed since are kept in both cases.
 #
@@ -32,7 +32,7 @@ remove_ours() {
   while read -r hash file; do
     [[ $(sha256sum <"$file") != "$hash  -" ]] || rm -f -- "$file"
   done 2>/dev/null
-  find "$prefix"/{lib/gpt-train,share/{gpt-train,bash-completion,zsh}} -depth -type d -empty -delete 2>/dev/null || true
+  find "$prefix"/{lib/gpt-train,share/{gpt-train,bash-completion,zsh,man}} -depth -type d -empty -delete 2>/dev/null || true
 }
 
 if [[ $remove ]]; then

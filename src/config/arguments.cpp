@@ -8,6 +8,7 @@
 #include <cctype>
 #include <utility>
 
+#include "gpt/config/manual.h"
 #include "gpt/config/suggest.h"
 #include "gpt/config/value.h"
 #include "gpt/core/error.h"
@@ -194,19 +195,29 @@ std::vector<Option> rows_of(const std::vector<Section>& sections) {
 }
 
 std::optional<Arguments> parse_arguments(Program program, int argc, const char* const* argv) {
-  bool help = false, version = false;
+  bool help = false, version = false, man = false;
   Shell shell = Shell::bash;
+  std::string topic;
+  const Option pages = {.name = "manual",
+                        .target = &topic,
+                        .help = "show a page of the documentation, such as run, plan, prepare or configs"};
   const Option completions = {.name = "print-completions",
                               .target = choice(shell, {{"bash", Shell::bash}, {"zsh", Shell::zsh}}),
                               .help = "show a script that completes the command line of this program in that shell"};
-  program.sections.push_back({"Other",
-                              {switch_row("version", version, "show the versions of this program, LibTorch and CUDA"),
-                               completions, switch_row("help", help, "show this help", {{"h"}})}});
+  program.sections.push_back(
+      {"Other",
+       {switch_row("version", version, "show the versions of this program, LibTorch and CUDA"), pages, completions,
+        switch_row("print-man-page", man, "show this help as a manual page, for man(1)"),
+        switch_row("help", help, "show this help", {{"h"}})}});
   const std::vector<Option> rows = rows_of(program.sections);
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   const Scan scan = scanned(rows, arguments, program.takes_words);
   if (scan.asks_for("help")) {
     print(help_text(program, reading_columns(STDOUT_FILENO)));
+    return std::nullopt;
+  }
+  if (scan.asks_for("print-man-page")) {
+    print(man_page(program));
     return std::nullopt;
   }
   Arguments result{.settings = {}, .words = words_of(program, arguments, scan)};
@@ -216,6 +227,12 @@ std::optional<Arguments> parse_arguments(Program program, int argc, const char* 
     std::erase_if(result.settings, [&](const Setting& setting) { return setting.key != completions.key(); });
     apply_settings(result.settings, {completions});
     print(completion_script(program, shell));
+    return std::nullopt;
+  }
+  if (scan.asks_for("manual")) {
+    std::erase_if(result.settings, [&](const Setting& setting) { return setting.key != pages.key(); });
+    apply_settings(result.settings, {pages});
+    print(manual(topic, reading_columns(STDOUT_FILENO)));
     return std::nullopt;
   }
   if (!scan.asks_for("version")) return result;

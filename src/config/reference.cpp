@@ -6,6 +6,7 @@
 #include "gpt/config/load.h"
 #include "gpt/config/value.h"
 #include "gpt/core/format.h"
+#include "row_text.h"
 
 namespace gpt::config {
 namespace {
@@ -22,7 +23,22 @@ std::string spellings(const std::vector<Alias>& aliases, const char* quote) {
   return result;
 }
 
-// "  -n, --max-new-tokens 200": a switch takes no value, and what has no default shows where its value goes.
+// One flag of --help with its text beside it, or below it where a terminal is narrow.
+std::string help_line(const Option& row, int columns) {
+  constexpr int kColumn = 36, kBelow = 8;
+  const std::string flag = "  " + flag_of(row), help = explanation_of(row);
+  if (columns < 2 * kColumn) return wrap_text(fmt::format("{}\n{:{}}{}\n", flag, "", kBelow, help), columns, kBelow);
+  return wrap_text(fmt::format("{:<{}} {}\n", flag, kColumn - 1, help), columns, kColumn);
+}
+
+std::string list_of(const Section& section, int columns) {
+  std::string list = section.title.empty() ? "\n" : wrap_text(fmt::format("\n{}\n", section.title), columns, 0);
+  for (const Option& row : section.rows) list += help_line(row, columns);
+  return list;
+}
+
+}  // namespace
+
 std::string flag_of(const Option& row) {
   std::string names;
   for (const Alias& alias : row.aliases) {
@@ -42,22 +58,6 @@ std::string explanation_of(const Option& row) {
   if (!words.empty()) text += fmt::format(" ({})", spellings(words, ""));
   return text;
 }
-
-// One flag of --help with its text beside it, or below it where a terminal is narrow.
-std::string help_line(const Option& row, int columns) {
-  constexpr int kColumn = 36, kBelow = 8;
-  const std::string flag = "  " + flag_of(row), help = explanation_of(row);
-  if (columns < 2 * kColumn) return wrap_text(fmt::format("{}\n{:{}}{}\n", flag, "", kBelow, help), columns, kBelow);
-  return wrap_text(fmt::format("{:<{}} {}\n", flag, kColumn - 1, help), columns, kColumn);
-}
-
-std::string list_of(const Section& section, int columns) {
-  std::string list = section.title.empty() ? "\n" : wrap_text(fmt::format("\n{}\n", section.title), columns, 0);
-  for (const Option& row : section.rows) list += help_line(row, columns);
-  return list;
-}
-
-}  // namespace
 
 std::vector<Option> first_rows(const Program& program) {
   std::vector<Option> found;

@@ -1,4 +1,5 @@
-"""Completions: bash completes what --help lists, by the script that each program writes; where there is zsh, it reads its script."""
+"""Completions: bash completes what --help lists, by the script that each program writes; where there is zsh, it reads its script. Manual pages:
+where there is groff, it reads them without a complaint."""
 
 import re
 import shutil
@@ -83,6 +84,33 @@ class Zsh(unittest.TestCase):
             done = subprocess.run(["zsh", "-fn"], input=source, capture_output=True, text=True, timeout=600)
             self.assertEqual((done.returncode, done.stderr), (0, ""), program)
             self.assertTrue(source.startswith(f"#compdef {program}\n"))
+
+
+class ManualPages(unittest.TestCase):
+    PROGRAMS = (*PROGRAMS, "gpt-eval", "gpt-serve", "gpt-bench")
+
+    def test_they_have_every_flag_of_help(self):
+        for program in self.PROGRAMS[:-1]:
+            page = run(program, "--print-man-page", check_code=0).stdout.replace("\\-", "-")
+            for flag in flags_in_help(program):
+                self.assertRegex(page, rf"(?m)^\.B (-\w, )*{flag}( |,|$)", program)
+            self.assertRegex(page, rf'(?m)^\.SH "NAME"\n{program} \\?- \w.*[^.]$')
+            self.assertIn('.SH "EXIT STATUS"', page)
+        self.assertIn(".B ladder\n", run("gpt-bench", "--print-man-page", check_code=0).stdout)
+
+    @unittest.skipUnless(shutil.which("groff"), "groff is not installed")
+    def test_groff_shows_them(self):
+        for program in self.PROGRAMS:
+            page = run(program, "--print-man-page", check_code=0).stdout
+            done = subprocess.run(["groff", "-man", "-Tutf8", "-Kutf8", "-ww", "-P-c"], input=page, capture_output=True, text=True, timeout=600)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), program)
+            self.assertIn("--version", done.stdout.replace("\u2010", "-"))
+
+    def test_a_page_of_the_documentation(self):
+        shown = run("gpt-train", "--manual", "run", check_code=0).stdout
+        self.assertEqual(shown, run("gpt-bench", "--manual=run", check_code=0).stdout)
+        self.assertIn("\n## ", shown)
+        self.assertIn("--manual must be one of", run("gpt-export", "--manual", "nothing", check_code=2).stderr)
 
 
 if __name__ == "__main__":

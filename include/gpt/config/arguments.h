@@ -50,7 +50,7 @@ struct Arguments {
   std::vector<std::string> words;  // neither a flag nor the value of one, and everything after "--"
 };
 
-// Adds --help, --version and --print-completions; nothing when one of those was answered on standard output. Throws
+// Adds --help, --version, --manual, --print-completions and --print-man-page; nothing when one of those was answered on standard output. Throws
 // gpt::Error(config).
 std::optional<Arguments> parse_arguments(Program program, int argc, const char* const* argv);
 
@@ -59,6 +59,9 @@ std::vector<Option> first_rows(const Program& program);
 
 // Wrapped at so many columns.
 std::string help_text(const Program& program, int columns);
+
+// The same as a manual page, in troff's man macros (man(7)).
+std::string man_page(const Program& program);
 
 enum class Shell { bash, zsh };
 
