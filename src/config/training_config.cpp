@@ -247,6 +247,15 @@ std::vector<Option> cadence(TrainingConfig& c) {
        .min = 0,
        .max = 1e12,
        .aliases = {{"eval_iters"}}},
+      {.name = "eval_tasks",
+       .target = &c.cadence.eval_tasks,
+       .help =
+           "tasks to evaluate on with each validation, written NAME:FILE as for gpt-eval, such as hellaswag:hellaswag_val.jsonl"},
+      {.name = "eval_task_limit",
+       .target = &c.cadence.eval_task_limit,
+       .help = "the first so many examples of each of eval_tasks; 0 = all",
+       .min = 0,
+       .max = 1e9},
       {.name = "patience",
        .target = &c.cadence.patience,
        .help =

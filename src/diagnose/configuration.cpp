@@ -47,6 +47,7 @@
 #include "gpt/run/same_run.h"
 #include "gpt/run/state.h"
 #include "gpt/train/announce.h"
+#include "gpt/train/task_evaluations.h"
 
 namespace gpt {
 namespace {
@@ -321,17 +322,15 @@ class Examination {
     run::require_run_data(config_, origin_);
     const Corpus& corpus = corpus_.emplace(load_data());
     if (!config_.model.vocab_size) config_.model.vocab_size = corpus.vocab_size;
-    if (*config_.model.vocab_size < corpus.vocab_size) {
-      add(plan::failed("vocabulary",
-                       fmt::format("model.vocab_size {} is less than the {} of the dataset's tokenizer",
-                                   *config_.model.vocab_size, corpus.vocab_size),
-                       "set model.vocab_size: auto"));
-      return;
-    }
-    add(plan::check_tokens(corpus));
+    add(plan::check_tokens(corpus, *config_.model.vocab_size));
+    if (*config_.model.vocab_size < corpus.vocab_size) return;
     if (corpus.validation.size() > 0) add(plan::check_overlap(corpus));
     if (config_.training.cadence.sample_interval.count > 0 && corpus.tokenizer)
       add(plan::check_sample_prompt(config_.training.cadence, corpus));
+    if (!config_.training.cadence.eval_tasks.empty()) {
+      attempt("tasks", "see gpt-eval --help for what a task's file holds",
+              [&] { add(plan::passed("tasks", TaskEvaluations(config_, corpus).describe())); });
+    }
     if (device_) memory_.data = plan::resident_bytes(config_.data, corpus, device_->device, memory_.available);
     choose_batch();
     const DataLoader loader(corpus.sources, config_.data, run::schedule_options(config_, corpus),

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <set>
-
 #include "gpt/config/arguments.h"
 #include "gpt/core/error.h"
 
@@ -83,20 +81,6 @@ std::vector<config::Section> eval_sections(EvalOptions& o, std::vector<std::stri
   };
 }
 
-// Names stand for tasks in --output, so each is there once.
-std::vector<Task> parsed_tasks(const std::vector<std::string>& texts) {
-  std::vector<Task> tasks;
-  std::set<std::string> names;
-  for (const std::string& text : texts) {
-    tasks.push_back(parse_task(text));
-    if (!names.insert(tasks.back().name).second) {
-      throw Error(ExitCode::config, fmt::format("--tasks {}: {} is there already; evaluate them one after the other",
-                                                text, tasks.back().name));
-    }
-  }
-  return tasks;
-}
-
 }  // namespace
 
 std::optional<EvalOptions> parse_eval_options(int argc, const char* const* argv) {
@@ -114,7 +98,7 @@ std::optional<EvalOptions> parse_eval_options(int argc, const char* const* argv)
       argc, argv);
   if (!arguments) return std::nullopt;
   config::apply_settings(arguments->settings, config::rows_of(rows));
-  options.tasks = parsed_tasks(tasks);
+  options.tasks = parse_tasks(tasks);
   if (options.data.empty() && options.tasks.empty())
     throw Error(ExitCode::config, "name what to evaluate on: --data TEXT or --tasks NAME:FILE; see gpt-eval --help");
   options.model.checkpoint = find_model(options.model.checkpoint);

@@ -55,7 +55,13 @@ Check check_dataset(const DataConfig& data, int64_t block_size, const DatasetFac
   return passed("dataset", detail);
 }
 
-Check check_tokens(const Corpus& corpus) {
+Check check_tokens(const Corpus& corpus, int64_t vocab_size) {
+  if (vocab_size < corpus.vocab_size) {
+    return failed("vocabulary",
+                  fmt::format("model.vocab_size {} is less than the {} of the dataset's tokenizer", vocab_size,
+                              corpus.vocab_size),
+                  "set model.vocab_size: auto");
+  }
   int64_t tokens = corpus.validation.size(), bytes = corpus.validation.bytes();
   for (const Tokens& source : corpus.sources) tokens += source.size(), bytes += source.bytes();
   return passed("tokens", fmt::format("{} ids of {} bits ({}), all below the vocabulary of {}; sizes and hashes agree",

@@ -114,6 +114,17 @@ void Console::evaluation(const EvaluationRecord& e) {
                                 {1, e.is_best ? "best so far" : ""}});
 }
 
+void Console::task(const TaskRecord& task) {
+  std::vector<Field> fields{{0, task.task}};
+  for (const TaskRecord::Metric& metric : task.metrics) {
+    const int rank = metric.name == task.main_metric().name ? 0 : 2;
+    fields.push_back({rank, fmt::format("{} {}", metric.name, loss_text(metric.value, metric.standard_error))});
+  }
+  fields.push_back({1, plural(task.examples, "example")});
+  fields.push_back({3, format_short_duration(task.seconds)});
+  log_fields(position(task.step), fields);
+}
+
 void Console::epoch(const EpochRecord& e) {
   const std::string since = e.since_step > 0 ? fmt::format("since step {}: ", e.since_step) : "";
   log::info(fmt::format("epoch {}/{} | {}mean loss {:.4f} | {} | {:.0f} sequences/s", e.epoch, run_.total_epochs, since,

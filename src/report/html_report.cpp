@@ -47,17 +47,19 @@ ordered_json curve(const std::vector<CurvePoint>& points) {
 }
 
 ordered_json curves(const RunHistory& history) {
-  return {{"loss", curve(history.loss.points())},
-          {"mean_loss", curve(history.loss.means())},
-          {"validation_loss", curve(history.validation_loss.points())},
-          {"bits_per_byte", curve(history.bits_per_byte.points())},
-          {"learning_rate", curve(history.learning_rate.points())},
-          {"grad_norm", curve(history.grad_norm.points())},
-          {"tokens_per_second", curve(history.tokens_per_second.points())},
-          {"mfu", curve(history.mfu.points())},
-          {"peak_memory_mb", curve(history.peak_memory_mb.points())},
-          {"seconds", curve(history.seconds_at_step.points())},
-          {"tokens", curve(history.tokens_at_step.points())}};
+  ordered_json all{{"loss", curve(history.loss.points())},
+                   {"mean_loss", curve(history.loss.means())},
+                   {"validation_loss", curve(history.validation_loss.points())},
+                   {"bits_per_byte", curve(history.bits_per_byte.points())},
+                   {"learning_rate", curve(history.learning_rate.points())},
+                   {"grad_norm", curve(history.grad_norm.points())},
+                   {"tokens_per_second", curve(history.tokens_per_second.points())},
+                   {"mfu", curve(history.mfu.points())},
+                   {"peak_memory_mb", curve(history.peak_memory_mb.points())},
+                   {"seconds", curve(history.seconds_at_step.points())},
+                   {"tokens", curve(history.tokens_at_step.points())}};
+  for (const auto& [name, task] : history.tasks) all[name] = curve(task.points());
+  return all;
 }
 
 ordered_json latest(const StepRecord& step) {
@@ -150,6 +152,12 @@ void HtmlReport::evaluation(const EvaluationRecord& evaluation) {
   write();
 }
 
+void HtmlReport::task(const TaskRecord& task) {
+  history_.add(task);
+  step_ = task.step;
+  write();
+}
+
 void HtmlReport::sample(const SampleRecord& sample) {
   history_.add(sample);
   write();
@@ -186,12 +194,14 @@ std::string HtmlReport::json() const {
                     {"machine", run_.machine},
                     {"configuration", run_.configuration},
                     {"curves", curves(history_)},
+                    {"tasks", ordered_json::array()},
                     {"samples", ordered_json::array()},
                     {"events", ordered_json::array()}};
   if (efficiency_) page["efficiency"] = number(efficiency_->share());
   if (history_.last_step) page["latest"] = latest(*history_.last_step);
   if (history_.last_evaluation) page["evaluation"] = evaluation_json(*history_.last_evaluation);
   if (history_.best_evaluation) page["best"] = evaluation_json(*history_.best_evaluation);
+  for (const auto& [name, task] : history_.tasks) page["tasks"].push_back(name);
   for (const SampleRecord& sample : history_.samples)
     page["samples"].push_back({{"step", sample.step}, {"text", sample.text}});
   for (const RunHistory::Event& event : history_.events) {

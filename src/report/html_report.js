@@ -210,7 +210,19 @@
     slider.addEventListener("input", () => graph.updateOptions({ file: rows() }));
   };
 
+  // A chart for each task, after those that every run has.
+  const addTasks = () => {
+    for (const name of run.tasks) {
+      const figure = make("figure"), caption = make("figcaption"), values = make("span"), chart = make("div");
+      [figure.dataset.chart, figure.dataset.unit, values.className, chart.className] = [name, name.split(" ").at(-1), "values", "chart"];
+      caption.append(make("h2", name), values);
+      figure.append(caption, chart);
+      element("hint").before(figure);
+    }
+  };
+
   const drawAll = () => {
+    addTasks();
     // Those without a curve go first: how wide a chart is depends on how many there are.
     const figures = [...document.querySelectorAll("figure[data-chart]")].filter((figure) => {
       const name = figure.dataset.chart, names = name === "loss" ? [name, "validation_loss"] : [name];

@@ -2,12 +2,21 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
 #include <utility>
 
 #include "gpt/core/log.h"
 
 namespace gpt {
+
+const TaskRecord::Metric& TaskRecord::main_metric() const {
+  for (const char* name : {"acc_norm", "acc", "bits_per_byte"}) {
+    const auto found = std::find_if(metrics.begin(), metrics.end(), [&](const Metric& m) { return m.name == name; });
+    if (found != metrics.end()) return *found;
+  }
+  return metrics.front();
+}
 
 void Listeners::add(std::unique_ptr<Listener> listener, std::string lost) {
   entries_.push_back({.listener = std::move(listener), .lost = std::move(lost)});
@@ -37,6 +46,9 @@ void Listeners::losses(const std::vector<LossRecord>& losses) {
 
 void Listeners::evaluation(const EvaluationRecord& evaluation) {
   tell([&](Listener& l) { l.evaluation(evaluation); });
+}
+void Listeners::task(const TaskRecord& task) {
+  tell([&](Listener& l) { l.task(task); });
 }
 void Listeners::epoch(const EpochRecord& epoch) {
   tell([&](Listener& l) { l.epoch(epoch); });

@@ -59,6 +59,17 @@ void MetricsFile::evaluation(const EvaluationRecord& e) {
   file().line(record.dump());
 }
 
+void MetricsFile::task(const TaskRecord& task) {
+  nlohmann::ordered_json record{{"step", task.step}, {"task", task.task}};
+  for (const TaskRecord::Metric& metric : task.metrics) {
+    record["metrics"][metric.name] = number(metric.value);
+    if (metric.standard_error) record["metrics"][metric.name + "_error"] = number(*metric.standard_error);
+  }
+  record["examples"] = task.examples;
+  add(record, task.at);
+  file().line(record.dump());
+}
+
 void MetricsFile::event(const EventRecord& event) {
   if (!event.at) return;
   nlohmann::ordered_json record{{"step", event.step}, {"event", event.what}};

@@ -1,5 +1,7 @@
 #include "gpt/report/run_history.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -42,6 +44,15 @@ std::optional<std::string> text(const json& object, const char* key) {
   return found != object.end() && found->is_string() ? std::optional(found->get<std::string>()) : std::nullopt;
 }
 
+// Standard errors are not read: their names are those of metrics too.
+TaskRecord task_record(int64_t step, const std::string& task, const json& metrics) {
+  TaskRecord record{.step = step, .task = task};
+  for (const auto& [name, value] : metrics.items()) {
+    if (value.is_number()) record.metrics.push_back({name, value.get<double>()});
+  }
+  return record;
+}
+
 void read_line(const json& line, int64_t last_step, RunHistory& history) {
   if (!line.is_object()) return;
   const auto step = count(line, "step");
@@ -49,7 +60,9 @@ void read_line(const json& line, int64_t last_step, RunHistory& history) {
   const auto value = [&](const char* key) {
     return number(line, key).value_or(std::numeric_limits<double>::quiet_NaN());
   };
-  if (number(line, "loss") && !line.contains("step_ms")) {
+  if (const auto task = text(line, "task")) {
+    if (const auto found = line.find("metrics"); found != line.end()) history.add(task_record(*step, *task, *found));
+  } else if (number(line, "loss") && !line.contains("step_ms")) {
     history.loss.add(*step, value("loss"));  // a step between two that are logged
   } else if (number(line, "loss")) {
     history.add(StepRecord{.step = *step,
@@ -104,6 +117,13 @@ void RunHistory::add(const EvaluationRecord& evaluation) {
   last_evaluation = evaluation;
   if (std::isfinite(evaluation.loss) && (!best_evaluation || evaluation.loss < best_evaluation->loss))
     best_evaluation = evaluation;
+}
+
+void RunHistory::add(const TaskRecord& task) {
+  if (task.metrics.empty()) return;
+  const std::string name = clipped(fmt::format("{} {}", task.task, task.main_metric().name), kMaxTaskBytes);
+  if (!tasks.contains(name) && tasks.size() == kMaxTasks) return;
+  tasks[name].add(task.step, task.main_metric().value);
 }
 
 void RunHistory::add(SampleRecord sample) {

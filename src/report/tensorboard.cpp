@@ -172,6 +172,14 @@ void TensorBoardEvents::evaluation(const EvaluationRecord& evaluation) {
                               {{"loss/validation", evaluation.loss}, {"bits_per_byte", evaluation.bits_per_byte}}));
 }
 
+void TensorBoardEvents::task(const TaskRecord& task) {
+  if (!file_) return;
+  for (const TaskRecord::Metric& metric : task.metrics) {
+    const std::string name = fmt::format("{}/{}", task.task, metric.name);
+    file_->record(scalar_record(task.step, {{name.c_str(), metric.value}}));
+  }
+}
+
 void TensorBoardEvents::sample(const SampleRecord& sample) {
   if (file_) file_->record(text_record(sample.step, "sample", sample.text));
 }

@@ -213,6 +213,8 @@ std::vector<Idle> idle_settings(const run::Setup& setup, bool resident) {
       {setup.ranks->size() == 1, "distributed.zero", "one process has all of the optimizer's state"},
       {setup.ranks->size() == 1, "distributed.reduce_dtype", "one process sends no gradients"},
       {cadence.eval_interval.count == 0, "training.eval_batches", "training.eval_interval is 0"},
+      {cadence.eval_interval.count == 0, "training.eval_tasks", "training.eval_interval is 0"},
+      {cadence.eval_tasks.empty(), "training.eval_task_limit", "training.eval_tasks names no task"},
       {!cadence.divergence.looks_for_spikes(), "training.spike_window", no_spikes},
       {!cadence.divergence.looks_for_spikes(), "training.spike_threshold", no_spikes},
       {!cadence.divergence.goes_back(), "training.rollback_lr_factor", no_rollback},

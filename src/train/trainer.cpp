@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <string_view>
 #include <utility>
 
@@ -22,7 +21,6 @@
 #include "gpt/generate/generator.h"
 #include "gpt/run/measured_memory.h"
 #include "gpt/run/out_of_memory.h"
-#include "gpt/train/efficiency.h"
 
 namespace gpt {
 namespace {
@@ -33,14 +31,13 @@ constexpr int64_t kWarmUpSteps = 10;
 // A run of weeks that logs every million steps writes its losses all the same.
 constexpr size_t kMostUnwrittenLosses = 1000;
 
-std::string stop_signal_name() { return fmt::format("SIG{}", sigabbrev_np(process::stop_signal())); }
-
 }  // namespace
 
 Trainer::Trainer(run::Run& run, const run::Folder& folder, Listeners& listeners, bool is_saved)
     : run_(run),
       folder_(folder),
       listeners_(listeners),
+      tasks_(setup_.config, setup_.corpus),
       forecast_(plan_, run::evaluation_steps(training(), run.model().config().block_size,
                                              run::evaluation_tokens(training(), run.model().config().block_size,
                                                                     setup_.corpus.validation.size()))),
@@ -48,6 +45,7 @@ Trainer::Trainer(run::Run& run, const run::Folder& folder, Listeners& listeners,
       memory_watch_(training().execution.memory_check),
       first_step_(state_.step) {
   logged_.step = epoch_.step = state_.step;
+  if (!tasks_.empty()) log::info(fmt::format("Tasks evaluated with each validation: {}", tasks_.describe()));
   if (plan_.eval_every > 0 && !run_.evaluator().empty() && !run_.evaluator().knows_bytes()) {
     log::info(
         "Validation reports no bits per byte: the data has neither a tokenizer nor metadata with the byte count of its text");
@@ -142,85 +140,8 @@ bool Trainer::must_stop() {
   return is_interrupted();
 }
 
-// When the run ends before it should: the state is whole, and this process has all of it.
-bool Trainer::may_save() const {
-  return !checkpoints_.is_saved() && !run_.step().is_applying() && state_.can_capture();
-}
-
-// The state is that of the last update, unless the loss came while it changed; then the last checkpoint remains.
-void Trainer::leave_without_peer(const std::string& what) {
-  bar_.close();
-  if (may_save()) {
-    write_losses();
-    checkpoints_.save_last(/*must=*/false);
-  }
-  listeners_.stop({state_.step, fmt::format("by an error ({})", first_line(what))});
-  // Only the first process knows what is saved.
-  const std::string rest =
-      !setup_.ranks->is_first()
-          ? fmt::format("the same command resumes from the last checkpoint in {}, if there is one", folder_.path())
-      : checkpoints_.has_saved() ? fmt::format("the same command resumes after step {}, which is saved in {}",
-                                               checkpoints_.saved_step(), folder_.checkpoint_path())
-                                 : "nothing had been saved: the run begins anew";
-  throw Error(ExitCode::peer, fmt::format("{}; {}", what, rest));
-}
-
-// Where memory ran out before the update itself, weights and optimizer are those of the last update.
-void Trainer::leave_out_of_memory(run::Shortage shortage) {
-  shortage.free = static_cast<double>(free_bytes(shortage.is_taken_by_others ? at::kCPU : device()));
-  shortage.held = run::memory_at_peak(state_, run_.step());
-  const char* const activity = checkpoints_.is_saving() ? "checkpoint" : activity_;
-  shortage.where = shortage.is_taken_by_others ? fmt::format("after step {}", state_.step)
-                   : activity == kUpdate       ? fmt::format("in step {}", state_.step + 1)
-                                               : fmt::format("in the {} after step {}", activity, state_.step);
-  bar_.close();
-  try {
-    write_losses();
-    checkpoints_.leave_background();
-    if (may_save()) checkpoints_.save_last(/*must=*/false);
-    listeners_.stop({state_.step, fmt::format("by an error ({})", to_text(shortage))});
-  } catch (const std::exception& failure) {  // there is no memory for that either: what was saved before remains
-    log::warn(fmt::format("step {} could not be saved: {}", state_.step, first_line(failure.what())));
-  }
-  shortage.is_saved = checkpoints_.has_saved();
-  shortage.what_is_left =
-      !shortage.is_saved
-          ? "Nothing had been saved: the run begins anew"
-          : fmt::format("Step {} is saved in {}: the same command{} resumes from there", checkpoints_.saved_step(),
-                        folder_.checkpoint_path(), shortage.is_taken_by_others ? "" : " with such a setting");
-  throw run::OutOfMemory(std::move(shortage));
-}
-
 void Trainer::release_memory() const {
   if (training().allocator.release_memory) release_unused_memory(device());
-}
-
-// Nothing is learned from a file that another process changes. The state is that of the last update.
-void Trainer::leave_changed_data(const std::string& file) {
-  bar_.close();
-  write_losses();
-  checkpoints_.settle();
-  if (may_save()) checkpoints_.save_last(/*must=*/false);
-  const std::string then = checkpoints_.has_saved()
-                               ? fmt::format("the same command resumes after step {}", checkpoints_.saved_step())
-                               : "begin anew: nothing had been saved";
-  throw Error(ExitCode::data,
-              fmt::format("{} was changed while it was in use: restore its content, then {}", file, then));
-}
-
-// The update with the spike was not applied, so that the state is worth keeping: whoever starts the same command again decides to go on.
-void Trainer::leave_diverged(const std::string& why) {
-  bar_.close();
-  keep_loss();
-  write_losses();
-  checkpoints_.settle();
-  state_.gather();  // all processes come here
-  if (may_save()) checkpoints_.save_last(/*must=*/false);
-  throw Error(
-      ExitCode::numerics,
-      fmt::format("step {}: {}: the update was not applied, and the run ends; lower training.learning_rate or look at "
-                  "the data there, and the same command goes on after step {}",
-                  state_.step, why, checkpoints_.saved_step()));
 }
 
 // Every log_interval steps, the last one, and on the way to the first interval 1, 2, 5, 10, 20, 50, ...: a run that works
@@ -330,7 +251,8 @@ void Trainer::periodic_work() {
 }
 
 void Trainer::evaluate() {
-  if (run_.evaluator().empty()) return;
+  const Stopwatch all;
+  if (!evaluate_tasks() || run_.evaluator().empty()) return;
   activity_ = "validation";
   release_memory();
   const Stopwatch watch;
@@ -349,7 +271,7 @@ void Trainer::evaluate() {
   release_memory();
   if (std::isnan(evaluation.loss) && is_interrupted()) return;  // repeated when the run resumes
   const double seconds = watch.running_seconds();
-  forecast_.took(run::Forecast::kEvaluation, seconds);
+  forecast_.took(run::Forecast::kEvaluation, all.running_seconds());
   state_.evaluated_step = state_.step;
   if (state_.eval_sequences && !cadence().eval_batches && std::isfinite(evaluation.loss))
     state_.eval_sequences = evaluation.sequences;
@@ -370,6 +292,30 @@ void Trainer::evaluate() {
   last_val_loss_ = evaluation.loss;
   if (best) checkpoints_.save_best(evaluation.loss);
   warn_of_rise(evaluation);
+}
+
+bool Trainer::evaluate_tasks() {
+  if (tasks_.empty()) return true;
+  activity_ = "evaluation of tasks";
+  release_memory();
+  try {
+    const auto stop = [this](const std::string& task) {
+      bar_.show_activity(task);
+      process_memory::sample();
+      return process::stop_signal() != 0 || memory_watch_.is_running_out();
+    };
+    auto records = tasks_.run(state_.model, setup_.precision.autocast_type(), *setup_.ranks, stop);
+    if (!records.empty()) write_losses();
+    for (TaskRecord& record : records) {
+      record.step = state_.step, record.at = moment();
+      listeners_.task(record);
+    }
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::numerics) throw;
+    log::warn(fmt::format("step {}: the tasks are not evaluated: {}", state_.step, error.what()));
+  }
+  release_memory();
+  return !must_stop();
 }
 
 // Only the first process knows whether the file of an earlier best could be written.
@@ -436,46 +382,6 @@ void Trainer::write_sample() {
   forecast_.took(run::Forecast::kSample, watch.running_seconds());
   checkpoints_.require_folder();
   listeners_.sample({.step = state_.step, .text = cadence().sample_prompt + result.text});
-}
-
-ExitCode Trainer::stop() {
-  checkpoints_.save_the_rest();
-  listeners_.stop({state_.step, fmt::format("by {}; the same command resumes it", stop_signal_name())});
-  if (state_.step == 0) {
-    log::info(fmt::format("Stopped by {} before the first update: there was nothing to save", stop_signal_name()));
-  } else {
-    log::info(fmt::format("Stopped by {} after step {}: saved {}; the same command resumes from there",
-                          stop_signal_name(), state_.step, folder_.checkpoint_path()));
-  }
-  return process::stop_code();
-}
-
-void Trainer::tell_efficiency() {
-  auto efficiency = measure_efficiency(setup_, settled_, since_start_.running_seconds());
-  if (!efficiency) return;
-  efficiency->step = state_.step, efficiency->at = moment();
-  listeners_.efficiency(*efficiency);
-}
-
-void Trainer::finish() {
-  checkpoints_.save_the_rest();
-  const bool is_early = state_.step < plan_.total_steps;
-  const std::string why =
-      fmt::format("no new best in {} (training.patience)", plural(state_.evaluations_since_best, "evaluation"));
-  if (is_early) listeners_.event({state_.step, "ended: " + why});
-  tell_efficiency();
-  listeners_.end();
-  if (is_early) {
-    log::info(fmt::format("The run ends after step {} of {}: {}", with_commas(state_.step),
-                          with_commas(plan_.total_steps), why));
-  }
-  if (std::isfinite(state_.best_val_loss))
-    log::info(fmt::format("Best val loss {:.4f}: {}", state_.best_val_loss, folder_.best_path()));
-  log::success(fmt::format("{} done in {} of training: {}", plural(state_.step, "step"),
-                           format_short_duration(stopwatch_.seconds()), folder_.checkpoint_path()));
-  const bool best_is_better = state_.evaluations_since_best > 0 && std::isfinite(state_.best_val_loss);
-  if (setup_.corpus.tokenizer)
-    log::info(fmt::format("Next: gpt-generate --checkpoint {}", best_is_better ? folder_.best_path() : folder_.path()));
 }
 
 }  // namespace gpt

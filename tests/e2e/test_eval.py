@@ -2,9 +2,11 @@
 
 import json
 import math
+import pathlib
 import re
 import signal
 import subprocess
+import tempfile
 import time
 import unittest
 
@@ -133,6 +135,71 @@ class Eval(generating.TrainedModel):
         letters.write_text("the Äpfel")
         self.assert_refused(3, r"letters.txt: byte 4: 'Ä'", "--data", letters, model=self.root / "run")
         self.assert_refused(4, "no such checkpoint", *self.tasks("piqa"), model=self.root / "none")
+
+
+class TasksOfARun(unittest.TestCase):
+    """training.eval_tasks: what gpt-eval finds in the checkpoint of the same step."""
+
+    TASKS = ("hellaswag", "lambada", "wikitext")
+    LIMIT = 5
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        self.text = programs.write_text(self.root)
+
+    def train(self, name, *words, tasks=TASKS, code=0, **options):
+        tasks = [word for task in tasks for word in ("--eval_tasks", f"{task}:{FIXTURES / task}.jsonl")]
+        options = {**programs.TINY, "data.text": self.text, "data.tokenizer": "byte", "output_dir": self.root / name, "model.block_size": 256,
+                   "training.max_steps": 6, "training.eval_interval": 3, "training.eval_task_limit": self.LIMIT, **options}
+        return programs.run("gpt-train", *programs.flags(options), *tasks, *words, check_code=code)
+
+    def lines(self, name):
+        """(step, task) -> its line of metrics.jsonl."""
+        return {(line["step"], line["task"]): line for line in programs.metrics(self.root / name) if "task" in line}
+
+    def test_are_those_of_gpt_eval(self):
+        done = self.train("one")
+        self.assertRegex(done.stderr, r"Tasks evaluated with each validation: hellaswag \(5 examples\), lambada \(5 examples\), wikitext \(\d+ windows\)")
+        self.assertRegex(done.stderr, r"step 6/6 \| hellaswag \| acc 0\.\d{4} ± 0\.\d{4} \| acc_norm")
+        lines = self.lines("one")
+        self.assertEqual(set(lines), {(step, task) for step in (3, 6) for task in self.TASKS})
+        words = [word for task in self.TASKS for word in ("--tasks", f"{task}:{FIXTURES / task}.jsonl")]
+        found = programs.run("gpt-eval", "--checkpoint", self.root / "one/ckpt.pt", "--device", "cpu", "--dtype", "float32", "--threads", 1,
+                             "--limit", self.LIMIT, "--json", *words, check_code=0)
+        for result in json.loads(found.stdout)["results"]:
+            metrics = lines[6, result["task"]]["metrics"]
+            for name, metric in result["metrics"].items():
+                self.assertAlmostEqual(metrics[name], metric["value"], delta=1e-5 * abs(metric["value"]), msg=(result["task"], name))
+                if metric.get("standard_error"):
+                    self.assertAlmostEqual(metrics[name + "_error"], metric["standard_error"], delta=1e-4 * metric["standard_error"])
+        # Training does not notice it.
+        self.train("without", tasks=())
+        self.assertEqual(programs.losses(self.root / "without"), programs.losses(self.root / "one"))
+
+    def test_are_divided_among_processes(self):
+        self.train("one", **{"training.gradient_accumulation_steps": 2})
+        self.train("two", "--processes", 2, **{"training.gradient_accumulation_steps": 1})
+        one, two = self.lines("one"), self.lines("two")
+        self.assertEqual(one.keys(), two.keys())
+        for key, line in one.items():
+            self.assertEqual(line["examples"], two[key]["examples"])
+            for name, value in line["metrics"].items():
+                self.assertAlmostEqual(two[key]["metrics"][name], value, delta=1e-3 * abs(value), msg=(key, name))
+
+    def test_what_is_wrong_with_them_shows_before_the_first_step(self):
+        broken = self.root / "piqa.jsonl"
+        broken.write_text((FIXTURES / "piqa.jsonl").read_text().splitlines()[0] + "\n{\n")
+        for code, message, words in ((3, "piqa.jsonl: line 2: it is not JSON", ("--eval_tasks", f"piqa:{broken}")),
+                                     (2, "training.eval_tasks squad:x: write NAME:FILE", ("--eval_tasks", "squad:x")),
+                                     (2, "arc is there already", ("--eval_tasks", f"arc:{FIXTURES}/arc.jsonl", "--eval_tasks", "arc:x"))):
+            done = self.train("refused", *words, tasks=(), code=code)
+            self.assertIn(message, done.stderr.splitlines()[-1])
+            self.assertNotIn("step 1/", done.stderr)
+        checks = programs.checks("--data", self.text, "--tokenizer", "byte", "--device", "cpu", "--block_size", 256, "--output_dir",
+                                 self.root / "new", "--no-probe", "--eval_tasks", f"piqa:{broken}", check_code=1)
+        self.assertEqual(checks["tasks"]["status"], "fail")
 
 
 if __name__ == "__main__":

@@ -79,6 +79,7 @@ TEST_F(HtmlReportTest, ShowsTheRun) {
   report.step(step_at(10, 4.25));
   report.step(step_at(20, 3.125));
   report.evaluation({.step = 20, .loss = 3.5, .bits_per_byte = 1.25, .is_best = true, .seconds = 1});
+  report.task({.step = 20, .task = "piqa", .metrics = {{"acc", 0.5, 0.25}, {"acc_norm", 0.75}}});
   report.sample({20, "Once upon a time"});
   report.event({20, "saved ckpt.pt"});
   const json page = shown();
@@ -95,6 +96,8 @@ TEST_F(HtmlReportTest, ShowsTheRun) {
   EXPECT_EQ(page["curves"]["validation_loss"], json::parse(R"({"steps": [20], "values": [3.5]})"));
   EXPECT_EQ(page["curves"]["bits_per_byte"]["values"], json({1.25}));
   EXPECT_EQ(page["curves"]["mfu"]["steps"].size(), 0);
+  EXPECT_EQ(page["tasks"], json({"piqa acc_norm"}));
+  EXPECT_EQ(page["curves"]["piqa acc_norm"], json::parse(R"({"steps": [20], "values": [0.75]})"));
   EXPECT_EQ(page["curves"]["tokens"], json::parse(R"({"steps": [10, 20], "values": [2000, 22000]})"));
   EXPECT_EQ(page["curves"]["seconds"]["values"], json({0.02, 0.22}));
   EXPECT_EQ(page["latest"]["loss"], 3.125);
@@ -227,6 +230,8 @@ TEST_F(HtmlReportTest, AResumedRunShowsItsEarlierStarts) {
       "metrics.jsonl",
       "{\"step\":100,\"loss\":4,\"lr\":1e-3,\"grad_norm\":null,\"step_ms\":5,\"tokens_per_second\":7,\"peak_memory_mb\":8,\"mfu\":0.5}\n"
       "{\"step\":100,\"val_loss\":4.5,\"val_perplexity\":90,\"val_bits_per_byte\":2}\n"
+      "{\"step\":100,\"task\":\"wikitext\",\"metrics\":{\"loss\":9,\"bits_per_byte\":2.5,\"bits_per_byte_error\":1}}\n"
+      "{\"step\":100,\"task\":\"piqa\",\"metrics\":[1]}\n{\"step\":100,\"task\":\"arc\"}\n"
       "not JSON\n{\"step\":\"150\",\"loss\":1}\n{\"step\":-1,\"loss\":1}\n{\"step\":1e99,\"loss\":1}\n[1]\n"
       "{\"step\":200,\"loss\":3}\n{\"step\":300,\"loss\":2}\n{\"step\":20");
   HtmlReport resumed = report();
@@ -239,6 +244,8 @@ TEST_F(HtmlReportTest, AResumedRunShowsItsEarlierStarts) {
   EXPECT_EQ(page["curves"]["mfu"]["values"], json({0.5}));
   EXPECT_EQ(page["curves"]["validation_loss"]["values"], json({4.5}));
   EXPECT_EQ(page["best"]["loss"], 4.5);
+  EXPECT_EQ(page["tasks"], json({"wikitext bits_per_byte"}));
+  EXPECT_EQ(page["curves"]["wikitext bits_per_byte"]["values"], json({2.5}));
   ASSERT_EQ(page["samples"].size(), 2);  // those of steps that will be done again are gone
   EXPECT_EQ(page["samples"][1]["text"], "sample at 200");
   ASSERT_EQ(page["events"].size(), 3);

@@ -27,6 +27,7 @@ class Notes : public Listener {
   void evaluation(const EvaluationRecord& evaluation) override {
     note("evaluation " + std::to_string(evaluation.step));
   }
+  void task(const TaskRecord& task) override { note("task " + task.task); }
   void epoch(const EpochRecord& epoch) override { note("epoch " + std::to_string(epoch.epoch)); }
   void timing(const TimingRecord& timing) override { note("timing " + std::to_string(timing.steps)); }
   void efficiency(const EfficiencyRecord& e) override { note("efficiency " + std::to_string(e.step)); }
@@ -52,6 +53,7 @@ void tell_everything(Listener& listener) {
   step.step = 1;
   listener.step(step);
   listener.evaluation({.step = 2, .bits_per_byte = {}});
+  listener.task({.step = 2, .task = "piqa", .metrics = {{"acc", 0.5}}});
   listener.epoch({.epoch = 3});
   listener.timing({.steps = 4});
   listener.sample({.step = 5, .text = "text"});
@@ -69,8 +71,9 @@ TEST(Listeners, AllHearEverythingThoughOneFails) {
   test::CapturedLog log;
   tell_everything(listeners);
   const std::string warnings = log.text();
-  const std::vector<std::string> expected{"begin 7",     "step 1",      "evaluation 2",   "epoch 3",      "timing 4",
-                                          "sample text", "event saved", "stop by SIGHUP", "efficiency 7", "end"};
+  const std::vector<std::string> expected{"begin 7",        "step 1",       "evaluation 2", "task piqa",
+                                          "epoch 3",        "timing 4",     "sample text",  "event saved",
+                                          "stop by SIGHUP", "efficiency 7", "end"};
   EXPECT_EQ(first, expected) << "it is told again after it failed";
   EXPECT_EQ(second, expected);
   EXPECT_NE(warnings.find("the disk is full; training continues, and notes are missing"), std::string::npos)
@@ -99,6 +102,11 @@ TEST(MetricsFile, AppendsALineOfJsonForEachStepAndEvaluation) {
   file.losses({{4, 1.5, {1e9 + 0.0004, 96}}, {5, std::numeric_limits<double>::infinity(), {1e9 + 1, 128}}});
   file.losses({});
   file.evaluation({.step = 6, .loss = 0, .bits_per_byte = 1.5, .standard_error = 0.25, .at = {1e9 + 2.125, 160}});
+  file.task({.step = 6,
+             .task = "lambada",
+             .metrics = {{"acc", 0.25, 0.125}, {"perplexity", std::numeric_limits<double>::infinity()}},
+             .examples = 4,
+             .at = {1e9 + 2.5, 160}});
   file.efficiency({.step = 6,
                    .step_ms = 4,
                    .least_ms = 2,
@@ -116,8 +124,22 @@ TEST(MetricsFile, AppendsALineOfJsonForEachStepAndEvaluation) {
       "\n"
       R"({"step":6,"val_loss":0.0,"val_perplexity":1.0,"val_loss_error":0.25,"val_bits_per_byte":1.5,"time":1000000002.125,"tokens":160})"
       "\n"
+      R"({"step":6,"task":"lambada","metrics":{"acc":0.25,"acc_error":0.125,"perplexity":null},"examples":4,"time":1000000002.5,"tokens":160})"
+      "\n"
       R"({"step":6,"efficiency":0.5,"least_step_ms":2.0,"peak_flops":1000000000000.0,"copy_bytes_per_second":10000000000.0,"time":1000000003.0,"tokens":160})"
       "\n");
+}
+
+TEST(TaskRecord, TheMainMetricIsTheOneThatTasksAreKnownBy) {
+  const auto main_of = [](const std::vector<std::string>& names) {
+    TaskRecord record;
+    for (const std::string& name : names) record.metrics.push_back({name});
+    return record.main_metric().name;
+  };
+  EXPECT_EQ(main_of({"acc", "acc_norm", "acc_bytes"}), "acc_norm");
+  EXPECT_EQ(main_of({"perplexity", "acc"}), "acc");
+  EXPECT_EQ(main_of({"loss", "perplexity", "bits_per_byte"}), "bits_per_byte");
+  EXPECT_EQ(main_of({"f1", "exact_match"}), "f1");
 }
 
 TEST(LossText, HasFourDigitsAndSoHasTheStandardError) {

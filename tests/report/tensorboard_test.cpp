@@ -133,9 +133,10 @@ TEST(TensorBoardEvents, WritesScalarsAndSamples) {
                  .peak_memory_mb = 300});
   listener.evaluation({.step = 5, .loss = 2.75, .bits_per_byte = 1.5, .is_best = true, .seconds = 1});
   listener.evaluation({.step = 6, .loss = 2.625, .bits_per_byte = {}, .is_best = true, .seconds = 1});
+  listener.task({.step = 6, .task = "piqa", .metrics = {{"acc", 0.5, 0.25}, {"acc_norm", 0.75}}});
   listener.sample({6, "two\n<b>lines</b>\xff"});
   const auto events = events_in(folder / "run/tensorboard");  // while the listener still has its file open
-  ASSERT_EQ(events.size(), 6);
+  ASSERT_EQ(events.size(), 8);
   EXPECT_EQ(events[0].version, "brain.Event:2");
   EXPECT_GT(events[0].time, 1.7e9);
   EXPECT_TRUE(events[1].starts_session);
@@ -150,8 +151,10 @@ TEST(TensorBoardEvents, WritesScalarsAndSamples) {
   EXPECT_EQ(events[2].scalars.at("mfu"), 0.5f);
   EXPECT_EQ(events[3].scalars, (std::map<std::string, float>{{"loss/validation", 2.75f}, {"bits_per_byte", 1.5f}}));
   EXPECT_EQ(events[4].scalars, (std::map<std::string, float>{{"loss/validation", 2.625f}}));
-  EXPECT_EQ(events[5].step, 6);
-  EXPECT_EQ(events[5].texts.at("sample"), "    two\n    <b>lines</b>\xEF\xBF\xBD");
+  EXPECT_EQ(events[5].scalars, (std::map<std::string, float>{{"piqa/acc", 0.5f}}));
+  EXPECT_EQ(events[6].scalars, (std::map<std::string, float>{{"piqa/acc_norm", 0.75f}}));
+  EXPECT_EQ(events[7].step, 6);
+  EXPECT_EQ(events[7].texts.at("sample"), "    two\n    <b>lines</b>\xEF\xBF\xBD");
 }
 
 TEST(TensorBoardEvents, AResumedRunDropsTheStepsAfterItsFirst) {

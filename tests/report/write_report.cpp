@@ -87,6 +87,7 @@ void play(const Everyone& everyone, const std::string& folder, int64_t first, in
     metrics.line(metrics_line(evaluation));
     for (auto& listener : everyone) {
       listener->evaluation(evaluation);
+      listener->task({.step = step, .task = "hellaswag", .metrics = {{"acc_norm", 0.4 - 0.05 * loss, 0.01}}});
       listener->sample({step, sample_text(step, steps)});
       listener->event({step, "saved ckpt.pt and ckpt_best.pt"});
     }

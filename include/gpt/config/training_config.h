@@ -95,6 +95,8 @@ struct CadenceConfig {
   int64_t log_interval = 100;  // steps
   Interval eval_interval{500, Interval::Unit::steps};
   std::optional<int64_t> eval_batches;  // auto: enough for a standard error below 0.5 %; 0 = the whole validation split
+  std::vector<std::string> eval_tasks;  // NAME:FILE each, as evaluate/task.h has it
+  int64_t eval_task_limit = 200;        // the first so many examples of each; 0 = all
   int64_t patience = 0;                 // evaluations without a new best that end the run; 0 = none do
   Interval checkpoint_interval{600, Interval::Unit::seconds};  // the only one that may be a time
   AsyncCheckpoint async_checkpoint = AsyncCheckpoint::automatic;

@@ -28,7 +28,7 @@ TrainingConfig with_real_batch(TrainingConfig training, const DatasetFacts& fact
 Check check_dataset(const DataConfig& data, int64_t block_size, const DatasetFacts& facts);
 
 // load_corpus() has found every id in the vocabulary, and sizes and hashes as in the metadata: reports what it checked.
-Check check_tokens(const Corpus& corpus);
+Check check_tokens(const Corpus& corpus, int64_t vocab_size);  // vocab_size: of the model
 // Whether validation tokens occur in training too, whatever the size of the data.
 Check check_overlap(const Corpus& corpus);
 

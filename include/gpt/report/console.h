@@ -19,6 +19,7 @@ class Console : public Listener {
   void begin(const RunRecord& run) override { run_ = run; }
   void step(const StepRecord& step) override;
   void evaluation(const EvaluationRecord& evaluation) override;
+  void task(const TaskRecord& task) override;
   void epoch(const EpochRecord& epoch) override;
   void sample(const SampleRecord& sample) override;
 

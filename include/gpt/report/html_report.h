@@ -27,6 +27,7 @@ class HtmlReport : public Listener {
   void step(const StepRecord& step) override;
   void losses(const std::vector<LossRecord>& losses) override;
   void evaluation(const EvaluationRecord& evaluation) override;
+  void task(const TaskRecord& task) override;
   void efficiency(const EfficiencyRecord& efficiency) override { efficiency_ = efficiency; }
   void sample(const SampleRecord& sample) override;
   void event(const EventRecord& event) override;

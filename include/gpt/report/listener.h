@@ -62,6 +62,24 @@ struct EvaluationRecord {
   double perplexity() const { return std::exp(loss); }
 };
 
+// What came of one task (evaluate/task.h).
+struct TaskRecord {
+  struct Metric {
+    std::string name;  // as gpt-eval calls it
+    double value = 0;
+    std::optional<double> standard_error = {};
+  };
+  int64_t step = 0;
+  std::string task;
+  std::vector<Metric> metrics = {};  // not empty
+  int64_t examples = 0;              // or windows of a text
+  double seconds = 0;
+  Moment at = {};
+
+  // The one that a curve shows: acc_norm, else acc, else bits_per_byte, else the first.
+  const Metric& main_metric() const;
+};
+
 struct EpochRecord {
   int64_t epoch = 0;
   int64_t since_step = 0;  // the numbers speak for the updates after it; 0 = for the whole epoch
@@ -116,6 +134,7 @@ class Listener {
   // Those since the last call, or the last step(), in their order.
   virtual void losses(const std::vector<LossRecord>& /*losses*/) {}
   virtual void evaluation(const EvaluationRecord& /*evaluation*/) {}
+  virtual void task(const TaskRecord& /*task*/) {}
   virtual void epoch(const EpochRecord& /*epoch*/) {}
   virtual void timing(const TimingRecord& /*timing*/) {}
   virtual void efficiency(const EfficiencyRecord& /*efficiency*/) {}
@@ -136,6 +155,7 @@ class Listeners : public Listener {
   void step(const StepRecord& step) override;
   void losses(const std::vector<LossRecord>& losses) override;
   void evaluation(const EvaluationRecord& evaluation) override;
+  void task(const TaskRecord& task) override;
   void epoch(const EpochRecord& epoch) override;
   void timing(const TimingRecord& timing) override;
   void efficiency(const EfficiencyRecord& efficiency) override;

@@ -1,5 +1,5 @@
-// metrics.jsonl: one line of JSON for each step, those that are logged with all that is known of them, and for each evaluation and each
-// rollback; the last one says how efficient a whole run was. A value that is not finite is null.
+// metrics.jsonl: one line of JSON for each step, those that are logged with all that is known of them, for each evaluation, each
+// task and each rollback; the last one says how efficient a whole run was. A value that is not finite is null.
 #pragma once
 
 #include <optional>
@@ -19,6 +19,7 @@ class MetricsFile : public Listener {
   void step(const StepRecord& step) override;
   void losses(const std::vector<LossRecord>& losses) override;
   void evaluation(const EvaluationRecord& evaluation) override;
+  void task(const TaskRecord& task) override;
   void event(const EventRecord& event) override;
   void efficiency(const EfficiencyRecord& efficiency) override;
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,6 +17,7 @@ namespace gpt {
 
 struct RunHistory {
   static constexpr size_t kMaxSamples = 100, kMaxEvents = 500;  // the latest ones
+  static constexpr size_t kMaxTasks = 20, kMaxTaskBytes = 100;  // the first ones
   static constexpr size_t kMaxSampleBytes = 10'000, kMaxEventBytes = 1'000;
 
   struct Event {
@@ -26,6 +28,7 @@ struct RunHistory {
 
   Curve loss, learning_rate, grad_norm, tokens_per_second, peak_memory_mb, mfu;
   Curve validation_loss, bits_per_byte;
+  std::map<std::string, Curve> tasks;     // by task and metric, such as "hellaswag acc_norm": the main metric of each
   double seconds = 0, tokens = 0;         // totals of the updates, as far as they were logged
   Curve seconds_at_step, tokens_at_step;  // the same, as they grew
   std::optional<StepRecord> last_step;
@@ -35,6 +38,7 @@ struct RunHistory {
 
   void add(const StepRecord& step);
   void add(const EvaluationRecord& evaluation);
+  void add(const TaskRecord& task);
   void add(SampleRecord sample);
   void add(Event event);
 };

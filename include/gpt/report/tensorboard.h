@@ -23,6 +23,7 @@ class TensorBoardEvents : public Listener {
   void begin(const RunRecord& run) override;
   void step(const StepRecord& step) override;
   void evaluation(const EvaluationRecord& evaluation) override;
+  void task(const TaskRecord& task) override;
   void sample(const SampleRecord& sample) override;
 
  private:

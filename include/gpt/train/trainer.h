@@ -21,6 +21,7 @@
 #include "gpt/train/progress_bar.h"
 #include "gpt/train/reporting.h"
 #include "gpt/train/stopwatch.h"
+#include "gpt/train/task_evaluations.h"
 
 namespace gpt {
 
@@ -61,6 +62,8 @@ class Trainer {
   void show_progress();
   void periodic_work();  // evaluation, sample, checkpoint: what is due after this step
   void evaluate();
+  // Of training.eval_tasks; false: something ends the run, and the validation is repeated when it goes on.
+  bool evaluate_tasks();
   void warn_of_rise(const run::Evaluation& evaluation);
   void write_sample();
   void tell_efficiency();
@@ -79,6 +82,7 @@ class Trainer {
   const run::Plan& plan_ = run_.plan();
   const run::Folder& folder_;
   Listeners& listeners_;
+  const TaskEvaluations tasks_;
   run::Forecast forecast_;
   CheckpointKeeper checkpoints_;
   Divergence divergence_{run_, checkpoints_, listeners_};
