@@ -24,7 +24,7 @@ std::vector<Option> options(Config& c) {
        .target = &c.output_dir,
        .help =
            "folder for checkpoints, metrics and samples; auto = models/NAME, named after the configuration file or the data",
-       .aliases = {{"out_dir"}, {"output"}},
+       .aliases = {{"out_dir"}, {"output"}, {"save_dir"}},
        .safe_on_resume = true,
        .is_path = true},
   };

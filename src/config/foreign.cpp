@@ -28,6 +28,8 @@ const std::vector<Advice>& advices() {
         "init_checkpoint", "init_weights", "load_weights", "warm_start"},
        "training.init_from begins a run with the weights of a checkpoint, or of a folder that holds a GPT-2 or Llama of Hugging "
        "Face's, which is not downloaded; model.preset only sets the size of the model, such as gpt2_small"},
+      {{"checkpoint", "ckpt", "load", "model_path"},
+       "gpt-train continues the run in output_dir by itself; training.init_from begins a new run with the weights of a checkpoint"},
       {{"eval_only"}, "start gpt-train with --eval-only", /*only_in_yaml=*/true},
       {{"lr_decay_iters", "lr_decay_steps"}, "the learning rate decays until the end of the run, training.max_steps"},
       {{"fp16", "bf16", "fp32", "float16", "bfloat16", "mixed_precision", "precision"},
@@ -65,10 +67,10 @@ const std::vector<Advice>& advices() {
        "set distributed.processes to the number of processes on this machine, one for each GPU; for several machines start "
        "gpt-train with torchrun --no-python, mpirun or srun, which say who is who"},
       {{"dist_timeout", "ddp_timeout", "nccl_timeout"}, "set distributed.timeout, in seconds"},
-      {{"gpu", "no_cuda", "use_cpu", "use_cuda", "cuda"}, "set device to auto, cpu, cuda or cuda:N"},
+      {{"gpu", "no_cuda", "use_cpu", "use_cuda", "cuda", "cpu"}, "set device to auto, cpu, cuda or cuda:N"},
       {{"flash_attention", "use_flash_attention", "flash", "attn_implementation"},
        "flash attention is used wherever the device has it; training.attention chooses another kernel"},
-      {{"data_dir", "train_data", "train_data_path"},
+      {{"data_dir", "train_data", "train_data_path", "input", "inputs", "input_file", "corpus"},
        "set data.text to a file or folder of text, or data.bin to a file of token ids"},
       {{"validation_file", "val_file", "val_data", "val_data_path"},
        "set data.validation_fraction to hold back a part of the text, or data.validation_bin beside data.bin"},

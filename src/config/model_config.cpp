@@ -117,6 +117,8 @@ std::vector<Option> options(ModelConfig& c) {
                    {"sequence_length"},
                    {"max_seq_length"},
                    {"context_length"},
+                   {"context"},
+                   {"ctx_len"},
                    {"max_position_embeddings"},
                    {"n_positions"}}},
       {.name = "vocab_size",

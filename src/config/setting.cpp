@@ -21,6 +21,10 @@ std::string named(const Option& option, const Setting& setting) {
 // Its text, or the path that it stands for.
 std::string value_of(const Option& option, const Setting& setting) {
   if (!option.is_path) return setting.text;
+  if (setting.text.find_first_of("\n\r") != std::string::npos) {  // which would look like a line of the log
+    throw Error(ExitCode::config,
+                fmt::format("{} must not have a line break, got {}", named(option, setting), in_quotes(setting.text)));
+  }
   try {
     return expand_home(setting.text);
   } catch (const Error& fault) {

@@ -173,6 +173,16 @@ Tokens open_megatron(const std::string& path) {
 
 // ---- nothing but ids ----
 
+// Eight bytes with the length of a JSON object, and the object. As ids the length would be a small number and several zeros.
+bool has_safetensors_header(std::string_view text) {
+  constexpr uint64_t kLongest = 100'000'000;
+  if (text.size() < 10) return false;
+  const auto length = number_at<uint64_t>(reinterpret_cast<const std::byte*>(text.data()), 0);
+  if (length < 2 || length > kLongest || length > text.size() - 8 || text[8] != '{') return false;
+  const size_t last = text.substr(8, length).find_last_not_of(' ');
+  return text[8 + last] == '}';
+}
+
 // Files that ids may lie in, but are not.
 const char* wrapping(std::span<const std::byte> bytes) {
   constexpr std::pair<std::string_view, const char*> kFormats[] = {
@@ -181,11 +191,15 @@ const char* wrapping(std::span<const std::byte> bytes) {
       {"PK\x03\x04", "an archive such as .npz or .pt; write the array in it with .tofile() or np.save()"},
       {"PAR1", "a Parquet table; write its ids with .tofile()"},
       {"ARROW1", "an Arrow table; write its ids with .tofile()"},
+      {"MMIDIDX", "the index of Megatron's tokens; name the .bin beside it"},
+      {"GGUF", "a model for llama.cpp, not token ids"},
   };
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   for (const auto& [magic, what] : kFormats) {
     if (text.starts_with(magic)) return what;
   }
+  if (text.size() > 262 && text.substr(257, 5) == "ustar") return "a tar archive; unpack it";
+  if (has_safetensors_header(text)) return "weights in the format safetensors, not token ids";
   return nullptr;
 }
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gpt/core/format.h"
+#include "gpt/core/printable.h"
 
 namespace gpt::evaluate {
 namespace {
@@ -38,7 +39,7 @@ std::string row(const Metric& metric) {
 }
 
 std::string heading(const TaskResult& result, const Totals& totals) {
-  const std::string files = fmt::format("{}", fmt::join(result.inputs, " "));
+  const std::string files = printable_line(fmt::format("{}", fmt::join(result.inputs, " ")));
   if (result.form != Form::text)
     return fmt::format("{} ({}): {}\n", result.name, files, plural(std::ssize(result.outcomes), "example"));
   return fmt::format("{} ({}): {}, {}, {} predicted; windows of {}, stride {}\n", result.name, files,

@@ -20,6 +20,7 @@
 #include "gpt/core/hash.h"
 #include "gpt/core/lock.h"
 #include "gpt/core/log.h"
+#include "gpt/core/printable.h"
 #include "gpt/data/replacement.h"
 #include "gpt/data/token_file.h"
 #include "gpt/tokenizer/bpe.h"
@@ -86,6 +87,7 @@ class Preparation {
   void require_space() const;
   std::unique_ptr<const Tokenizer> tokenizer();
   std::string characters();
+  [[noreturn]] void refuse_without_text(const DocumentReader& reader) const;
   BpeModel trained_bpe(int64_t vocab_size);
   std::unique_ptr<BinWriter> encode(const Tokenizer& tokenizer, Metadata& metadata);
   void commit(const std::string& tokenizer, std::unique_ptr<BinWriter> writer, const Metadata& metadata);
@@ -181,6 +183,13 @@ std::unique_ptr<const Tokenizer> Preparation::tokenizer() {
   return make_tokenizer("char", characters());
 }
 
+void Preparation::refuse_without_text(const DocumentReader& reader) const {
+  Metadata found;
+  input_.describe(reader, found);
+  throw Error(ExitCode::data, fmt::format("{}: there is no text in it (files read: {}, passed over: {})",
+                                          fmt::join(options_.inputs, " "), found.sources.size(), found.skipped.size()));
+}
+
 // Every character of the input, once.
 std::string Preparation::characters() {
   for (;;) {
@@ -198,6 +207,13 @@ std::string Preparation::characters() {
     for (char32_t value = 0; value < utf8::kCodePoints; ++value) {
       if (seen[value]) utf8::append(characters, value);
     }
+    if (characters.empty()) refuse_without_text(reader);
+    if (utf8::decode(characters, 0).bytes == std::ssize(characters)) {
+      throw Error(ExitCode::data,
+                  fmt::format("{}: the text has the one character '{}' and no other: there is nothing to "
+                              "learn from it",
+                              fmt::join(options_.inputs, " "), printable_line(characters)));
+    }
     return characters;
   }
 }
@@ -209,18 +225,21 @@ BpeModel Preparation::trained_bpe(int64_t vocab_size) {
   training.threads = static_cast<int>(options_.threads);
   for (;;) {
     BpeTrainer trainer(training);
+    bool has_text = false;
     DocumentReader reader =
         input_.reader([&](std::string_view text) { return last_piece_boundary(training.split, text); });
     input_.pass(
         "reading", reader, [](Chunk chunk) { return chunk; },
         [&](const Chunk& chunk) {
           size_t begin = 0;
+          has_text = has_text || !chunk.text.empty();
           for (const DocumentPart& part : chunk.parts) {
             trainer.add(std::string_view(chunk.text).substr(begin, part.end - begin));
             begin = part.end;
           }
         });
     if (input_.must_repeat(reader)) continue;
+    if (!has_text) refuse_without_text(reader);
     BpeModel model = trainer.train([this](int64_t done, int64_t total) {
       const auto merges = [](int64_t count) { return static_cast<uint64_t>(count); };
       return !progress_ || progress_({"training the tokenizer", merges(done), merges(total), /*in_bytes=*/false});
@@ -256,9 +275,7 @@ std::unique_ptr<BinWriter> Preparation::encode(const Tokenizer& tokenizer, Metad
     writer->finish(tokenizer.text_bytes(), metadata);
     warn_of_unseparated(unseparated, metadata.train.documents + metadata.validation.documents, tokenizer);
     if (metadata.train.bytes + metadata.validation.bytes > 0) return writer;
-    throw Error(ExitCode::data,
-                fmt::format("{}: there is no text in it (files read: {}, passed over: {})",
-                            fmt::join(options_.inputs, " "), metadata.sources.size(), metadata.skipped.size()));
+    refuse_without_text(reader);
   }
 }
 

@@ -71,6 +71,7 @@ class TextCache {
 
   Bin text(const std::string& saved_tokenizer) const {
     const std::string own = identity(config_.tokenizer);
+    clear_cache_place(folder_for(own));
     if (saved_tokenizer.empty()) return prepared(folder_for(own), "");
     const std::string hash = hash128(saved_tokenizer);
     // A run that is resumed finds what it made when it began.
@@ -111,6 +112,7 @@ class TextCache {
   }
 
   Bin prepared(const std::string& folder, const std::string& saved_tokenizer) const {
+    clear_cache_place(folder);
     std::string damage;
     std::optional<Bin> bin = find(folder, damage);
     if (bin) announce(list_.left_out);  // as preparing it does
@@ -124,7 +126,6 @@ class TextCache {
   std::shared_ptr<const void> make(const std::string& folder, const std::string& saved_tokenizer,
                                    std::string& damage) const {
     create_folders(root_);
-    clear_cache_place(folder);
     const FileLock lock(folder + ".lock", [this, said = false](const std::string& holder) mutable {
       if (!std::exchange(said, true)) log::info(fmt::format("Waiting for {}, which prepares {}", holder, input_));
       if (process::stop_signal() != 0) throw Error(ExitCode::interrupted, "interrupted while waiting for " + holder);

@@ -37,7 +37,7 @@ run::StartingPoint checkpoint_of(const Config& config) {
 
 std::string describe(const run::StartingPoint& start, const run::Evaluation& evaluation) {
   std::string line =
-      fmt::format("{}: step {} | val loss {} | perplexity {}", start.path, start.checkpoint.step,
+      fmt::format("{}: step {} | val loss {} | perplexity {}", printable_line(start.path), start.checkpoint.step,
                   loss_text(evaluation.loss, evaluation.standard_error), format_perplexity(evaluation.perplexity()));
   if (evaluation.bits_per_byte) line += fmt::format(" | {:.4f} bits/byte", *evaluation.bits_per_byte);
   return line + fmt::format(" | {}\n", plural(evaluation.tokens, "token"));

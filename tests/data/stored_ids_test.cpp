@@ -130,6 +130,15 @@ TEST_F(StoredIdsTest, WhatIsPackedIsNotTakenForIds) {
   EXPECT_ERROR(open("\x1f\x8b\x08" + std::string(101, '\1')), ExitCode::data, "it is packed with gzip");
   EXPECT_ERROR(open("\x28\xb5\x2f\xfd" + std::string(100, '\1')), ExitCode::data, "it is packed with zstd");
   EXPECT_ERROR(open("PK\x03\x04" + std::string(100, '\1'), 100, 2), ExitCode::data, "such as .npz or .pt");
+  EXPECT_ERROR(open("GGUF" + std::string(100, '\1'), 100, 2), ExitCode::data, "it is a model for llama.cpp");
+  EXPECT_ERROR(open(std::string("MMIDIDX\0\0\1", 10) + std::string(100, '\1'), 100, 2), ExitCode::data,
+               "it is the index of Megatron's tokens");
+  EXPECT_ERROR(open(std::string(257, '\1') + "ustar" + std::string(250, '\1'), 100, 2), ExitCode::data,
+               "it is a tar archive");
+  const std::string header = R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}  )";
+  const std::string length = {static_cast<char>(header.size()), 0, 0, 0, 0, 0, 0, 0};
+  EXPECT_ERROR(open(length + header + "1234", 100, 2), ExitCode::data, "it is weights in the format safetensors");
+  EXPECT_NO_THROW(open(length + "{\1" + std::string(100, '\1'), 50'000, 2)) << "ids that only begin like them";
 }
 
 // Two items of uint16 behind their number and offsets.

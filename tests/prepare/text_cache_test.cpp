@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -454,8 +455,10 @@ TEST_F(TextCacheTest, WhatLiesInThePlaceOfAnEntryIsMovedAway) {
     if (kind == 3) fs::create_directories(place / "tokens_bpe_metadata.json");
     if (kind == 4) fs::create_directories(place.string() + ".lock/mine");
     if (kind == 5) fs::create_symlink("nowhere", place.string() + ".lock");
+    if (kind == 6) fs::create_directories(place), mkfifo((place / "bpe_tokenizer.json").c_str(), 0600);
+    if (kind == 7) fs::create_directories(place), mkfifo((place / "tokens_bpe_metadata.json").c_str(), 0600);
   };
-  for (int kind = 0; kind < 6; ++kind) {
+  for (int kind = 0; kind < 8; ++kind) {
     put(kind);
     EXPECT_EQ(load_corpus(config, 4).fingerprint, fingerprint) << kind;
     EXPECT_TRUE(fs::is_regular_file(place / "tokens_bpe.bin")) << kind;
@@ -463,7 +466,7 @@ TEST_F(TextCacheTest, WhatLiesInThePlaceOfAnEntryIsMovedAway) {
   int moved = 0;
   for (const auto& found : fs::directory_iterator(folder_ / "cache"))
     moved += found.path().string().find("in-the-way") != std::string::npos;
-  EXPECT_EQ(moved, 6);
+  EXPECT_EQ(moved, 8);
 }
 
 // The cache may lie among the texts.

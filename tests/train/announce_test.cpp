@@ -40,6 +40,19 @@ TEST(AnnounceIdleSettings, NamesThemWithTheReason) {
             "No effect here: training.sample_tokens, training.sample_prompt (training.sample_interval is 0)\n");
 }
 
+TEST(AnnounceIdleSettings, KeysOfWhatDoesNotHappenAreNamed) {
+  Config config;
+  EXPECT_EQ(idle(config, {{"distributed.timeout", "--timeout"}}),
+            "No effect here: distributed.timeout (there is one process)\n");
+  EXPECT_EQ(idle(config, {{"training.eval_interval", "--eval_interval"}}),
+            "No effect here: training.eval_interval (the data has no validation split)\n");
+  EXPECT_EQ(idle(config, {{"training.eval_task_limit", "--eval_task_limit"}}),
+            "No effect here: training.eval_task_limit (training.eval_tasks names no task)\n");
+  config.training.cadence.checkpoint_interval.count = 0;
+  EXPECT_EQ(idle(config, {{"training.keep_last", "--keep_last"}}),
+            "No effect here: training.keep_last (training.checkpoint_interval is 0)\n");
+}
+
 TEST(AnnounceIdleSettings, KeysThatHaveAnEffectAreNotNamed) {
   Config config;
   config.training.cadence.sample_interval = {5, Interval::Unit::steps};
