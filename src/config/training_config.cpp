@@ -248,9 +248,9 @@ std::vector<Option> cadence(TrainingConfig& c) {
        .max = 1e12,
        .aliases = {{"eval_iters"}}},
       {.name = "eval_tasks",
-       .target = &c.cadence.eval_tasks,
+       .target = word_list(c.cadence.eval_tasks, /*may_have_spaces=*/true),
        .help =
-           "tasks to evaluate on with each validation, written NAME:FILE as for gpt-eval, such as hellaswag:hellaswag_val.jsonl"},
+           "tasks to evaluate on with each validation, written NAME:FILE as for gpt-eval, such as 'hellaswag:hellaswag_val.jsonl, lambada:lambada_test.jsonl'; [] = none"},
       {.name = "eval_task_limit",
        .target = &c.cadence.eval_task_limit,
        .help = "the first so many examples of each of eval_tasks; 0 = all",

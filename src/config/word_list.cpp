@@ -14,29 +14,34 @@
 namespace gpt::config {
 namespace {
 
-void add_words(std::string_view text, std::vector<std::string>& words) {
-  constexpr std::string_view kBetween = ", \t\n";
-  for (size_t begin, end = 0; (begin = text.find_first_not_of(kBetween, end)) != std::string_view::npos;) {
-    end = std::min(text.find_first_of(kBetween, begin), text.size());
-    words.emplace_back(text.substr(begin, end - begin));
+constexpr std::string_view kSpaces = " \t\n", kBetweenWords = ", \t\n", kBetweenTexts = ",";
+
+void add_words(std::string_view text, std::string_view between, std::vector<std::string>& words) {
+  for (size_t begin, end = 0; (begin = text.find_first_not_of(between, end)) != std::string_view::npos;) {
+    end = std::min(text.find_first_of(between, begin), text.size());
+    const std::string_view word = text.substr(begin, end - begin);
+    const size_t first = word.find_first_not_of(kSpaces);
+    if (first != std::string_view::npos)
+      words.emplace_back(word.substr(first, word.find_last_not_of(kSpaces) + 1 - first));
   }
 }
 
-std::vector<std::string> read_words(const Node& node) {
+std::vector<std::string> read_words(const Node& node, std::string_view between) {
   std::vector<std::string> words;
   const std::vector<Node> alone{node};
   for (const Node& item : node.kind == Node::Kind::list ? node.items : alone) {
     if (item.kind != Node::Kind::scalar)
       throw Error(ExitCode::config, fmt::format("{}: must be words, like [a, b], got a list or a map", item.where));
-    add_words(item.text, words);
+    add_words(item.text, between, words);
   }
   return words;
 }
 
 }  // namespace
 
-Structure word_list(std::vector<std::string>& words) {
-  return {.read = [&words](const Node& node) { words = read_words(node); },
+Structure word_list(std::vector<std::string>& words, bool may_have_spaces) {
+  const std::string_view between = may_have_spaces ? kBetweenTexts : kBetweenWords;
+  return {.read = [&words, between](const Node& node) { words = read_words(node, between); },
           .write =
               [&words] {
                 std::vector<std::string> parts;

@@ -29,6 +29,11 @@ std::optional<double> text_bytes(const Corpus& corpus, const std::vector<Tokens>
 }
 
 int64_t vocabulary_for(const Corpus& corpus, std::optional<int64_t> configured) {
+  if (corpus.vocab_size < 2) {
+    throw Error(ExitCode::data,
+                fmt::format("{}: its vocabulary has a single token, so that there is nothing to learn from it",
+                            corpus.source));
+  }
   if (!configured) return corpus.vocab_size;
   if (*configured >= corpus.vocab_size) return *configured;
   throw Error(ExitCode::config,

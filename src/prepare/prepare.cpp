@@ -20,7 +20,6 @@
 #include "gpt/core/hash.h"
 #include "gpt/core/lock.h"
 #include "gpt/core/log.h"
-#include "gpt/core/printable.h"
 #include "gpt/data/replacement.h"
 #include "gpt/data/token_file.h"
 #include "gpt/tokenizer/bpe.h"
@@ -208,12 +207,6 @@ std::string Preparation::characters() {
       if (seen[value]) utf8::append(characters, value);
     }
     if (characters.empty()) refuse_without_text(reader);
-    if (utf8::decode(characters, 0).bytes == std::ssize(characters)) {
-      throw Error(ExitCode::data,
-                  fmt::format("{}: the text has the one character '{}' and no other: there is nothing to "
-                              "learn from it",
-                              fmt::join(options_.inputs, " "), printable_line(characters)));
-    }
     return characters;
   }
 }

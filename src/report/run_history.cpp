@@ -47,6 +47,7 @@ std::optional<std::string> text(const json& object, const char* key) {
 // Standard errors are not read: their names are those of metrics too.
 TaskRecord task_record(int64_t step, const std::string& task, const json& metrics) {
   TaskRecord record{.step = step, .task = task};
+  if (!metrics.is_object()) return record;
   for (const auto& [name, value] : metrics.items()) {
     if (value.is_number()) record.metrics.push_back({name, value.get<double>()});
   }

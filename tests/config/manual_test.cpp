@@ -32,14 +32,15 @@ TEST(Manual, HasThePagesOfTheCheckout) {
 TEST(ManPage, SaysWhatHelpSays) {
   bool is_on = false;
   int64_t number = 5;
-  const std::string page =
-      man_page({.name = "gpt-bench ladder",
-                .description = "Measures steps\non this machine. More.\n\n  .a  first\n",
-                .usage = "[--config FILE]",
-                .sections = {{"", {switch_row("quick", is_on, "be quick \\ brief", {{"q"}})}},
-                             {"Run", {{.name = "steps", .target = &number, .help = "'how' many", .min = 1, .max = 9}}}},
-                .guide = {.examples = "  gpt-bench ladder\n",
-                          .ending = "It says more.\n\nExit status\n  0 done,\n  2 wrong\n\nInputs\n  a, b    two\n      of them"}});
+  const std::string page = man_page(
+      {.name = "gpt-bench ladder",
+       .description = "Measures steps\non this machine. More.\n\n  .a  first\n",
+       .usage = "[--config FILE]",
+       .sections = {{"", {switch_row("quick", is_on, "be quick \\ brief", {{"q"}})}},
+                    {"Run", {{.name = "steps", .target = &number, .help = "'how' many", .min = 1, .max = 9}}}},
+       .guide = {.examples = "  gpt-bench ladder\n",
+                 .ending =
+                     "It says more.\n\nExit status\n  0 done,\n  2 wrong\n\nInputs\n  a, b    two\n      of them"}});
   EXPECT_NE(page.find(".TH \"gpt\\-bench\\-ladder\" 1 \"\" \"gpt\\-train "), std::string::npos) << page;
   EXPECT_EQ(page.substr(page.find(".SH")), R"(.SH "NAME"
 gpt\-bench\-ladder \- Measures steps on this machine

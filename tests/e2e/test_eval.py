@@ -150,7 +150,7 @@ class TasksOfARun(unittest.TestCase):
         self.text = programs.write_text(self.root)
 
     def train(self, name, *words, tasks=TASKS, code=0, **options):
-        tasks = [word for task in tasks for word in ("--eval_tasks", f"{task}:{FIXTURES / task}.jsonl")]
+        tasks = ["--eval_tasks", ", ".join(f"{task}:{FIXTURES / task}.jsonl" for task in tasks)] if tasks else []
         options = {**programs.TINY, "data.text": self.text, "data.tokenizer": "byte", "output_dir": self.root / name, "model.block_size": 256,
                    "training.max_steps": 6, "training.eval_interval": 3, "training.eval_task_limit": self.LIMIT, **options}
         return programs.run("gpt-train", *programs.flags(options), *tasks, *words, check_code=code)
@@ -193,7 +193,7 @@ class TasksOfARun(unittest.TestCase):
         broken.write_text((FIXTURES / "piqa.jsonl").read_text().splitlines()[0] + "\n{\n")
         for code, message, words in ((3, "piqa.jsonl: line 2: it is not JSON", ("--eval_tasks", f"piqa:{broken}")),
                                      (2, "training.eval_tasks squad:x: write NAME:FILE", ("--eval_tasks", "squad:x")),
-                                     (2, "arc is there already", ("--eval_tasks", f"arc:{FIXTURES}/arc.jsonl", "--eval_tasks", "arc:x"))):
+                                     (2, "arc is there already", ("--eval_tasks", f"arc:{FIXTURES}/arc.jsonl, arc:x"))):
             done = self.train("refused", *words, tasks=(), code=code)
             self.assertIn(message, done.stderr.splitlines()[-1])
             self.assertNotIn("step 1/", done.stderr)

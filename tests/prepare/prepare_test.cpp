@@ -314,12 +314,6 @@ TEST_F(PrepareTest, ADamagedFileInAFolderIsPassedOverWhole) {
                  "there is no text in it (files read: 0, passed over: 1)");
 }
 
-TEST_F(PrepareTest, ATextOfOneCharacterTeachesNothing) {
-  EXPECT_ERROR(prepare(options({file("one.txt", std::string(5000, 'a'))}, "char")), ExitCode::data,
-               "one.txt: the text has the one character 'a' and no other");
-  EXPECT_NO_THROW(prepare(options({file("two.txt", std::string(5000, 'a') + "b")}, "char")));
-}
-
 TEST_F(PrepareTest, TheListShowsWhatWillBePassedOver) {
   const std::string good = file("in/a.jsonl", "{\"text\": \"a\"}\n");
   file("in/b.jsonl", "\n{\"content\": \"a\"}\n");

@@ -1,4 +1,4 @@
-// A key whose value is some words: "a, b", "a b" or [a, b].
+// A key whose value is some words: "a, b", "a b" or [a, b]; or texts in which there may be spaces, such as paths: "a, b" or [a, b].
 #pragma once
 
 #include <string>
@@ -8,6 +8,6 @@ namespace gpt::config {
 struct Structure;
 
 // Reading it throws gpt::Error(config) with the place of a part that is no word.
-Structure word_list(std::vector<std::string>& words);
+Structure word_list(std::vector<std::string>& words, bool may_have_spaces = false);
 
 }  // namespace gpt::config

@@ -25,7 +25,7 @@ struct Corpus {
 };
 
 // The vocabulary of a model for this corpus: `configured` where it is set, otherwise the data's own. Throws
-// gpt::Error(config) when the configured one is too small for the data.
+// gpt::Error: config when the configured one is too small for the data, data when that has a single token.
 int64_t vocabulary_for(const Corpus& corpus, std::optional<int64_t> configured);
 
 // Bytes of text that these ids stand for, special tokens none: what bits per byte divide by. Nothing where the corpus has no
