@@ -30,12 +30,37 @@ std::optional<int64_t> Decoder::copy(int64_t slot) {
   if (!other) return other;
   texts_[*other] = texts_[slot];
   texts_[*other]->number = came_++;
-  const int64_t length = cache_.lengths[*other] = cache_.lengths[slot];
+  cache_.lengths[*other] = 0;
+  copy_cache(slot, *other, 0, cache_.lengths[slot]);
+  return other;
+}
+
+// The positions from `begin` to before `end`.
+void Decoder::copy_cache(int64_t from, int64_t to, int64_t begin, int64_t end) {
   for (const auto* tensors : {&cache_.keys, &cache_.values}) {
     for (const at::Tensor& of_layer : *tensors)
-      of_layer[*other].narrow(1, 0, length).copy_(of_layer[slot].narrow(1, 0, length));
+      of_layer[to].narrow(1, begin, end - begin).copy_(of_layer[from].narrow(1, begin, end - begin));
   }
-  return other;
+  cache_.lengths[to] = end;
+}
+
+// A text of which more than a token is missing takes over what another one has of it, but for the last token, whose logits are wanted.
+void Decoder::share() {
+  const int64_t slots = std::ssize(texts_);
+  for (int64_t slot = 0; slot < slots; ++slot) {
+    if (!texts_[slot] || missing(slot) <= 1) continue;
+    const std::vector<int32_t>& tokens = texts_[slot]->tokens;
+    int64_t from = slot, most = cache_.lengths[slot];
+    for (int64_t other = 0; other < slots; ++other) {
+      if (!texts_[other] || other == slot) continue;
+      const int64_t there = std::min<int64_t>(cache_.lengths[other], std::ssize(tokens) - 1);
+      const auto end = tokens.begin() + there;
+      const int64_t same = std::mismatch(tokens.begin(), end, texts_[other]->tokens.begin()).first - tokens.begin();
+      if (same > most) from = other, most = same;
+    }
+    // Copying little takes longer than it saves.
+    if (2 * (most - cache_.lengths[slot]) >= missing(slot)) copy_cache(from, slot, cache_.lengths[slot], most);
+  }
 }
 
 void Decoder::append(int64_t slot, int32_t token) { texts_[slot]->tokens.push_back(token); }
@@ -60,18 +85,20 @@ bool Decoder::computes_single_tokens() const {
 
 std::vector<NextTokens> Decoder::choose() const {
   std::vector<NextTokens> next;
-  std::optional<int64_t> first;
+  std::vector<int64_t> longer;  // slots of texts of which more is missing
   for (int64_t slot = 0; slot < std::ssize(texts_); ++slot) {
     if (!texts_[slot] || missing(slot) == 0) continue;
-    if (missing(slot) == 1) {
-      next.push_back({slot, {&texts_[slot]->tokens.back(), 1}});
-    } else if (!first || texts_[slot]->number < texts_[*first]->number) {
-      first = slot;
-    }
+    missing(slot) == 1 ? next.push_back({slot, {&texts_[slot]->tokens.back(), 1}}) : longer.push_back(slot);
   }
-  if (first) {
-    const int64_t count = next.empty() ? missing(*first) : std::min(missing(*first), kChunk);
-    next.push_back({*first, {texts_[*first]->tokens.data() + cache_.lengths[*first], static_cast<size_t>(count)}});
+  if (longer.empty()) return next;
+  const auto came = [this](int64_t a, int64_t b) { return texts_[a]->number < texts_[b]->number; };
+  std::sort(longer.begin(), longer.end(), came);
+  int64_t room = next.empty() ? std::max(kChunk, missing(longer[0])) : kChunk;
+  for (const int64_t slot : longer) {
+    const int64_t count = std::min(missing(slot), room);
+    if (count == 0) break;
+    next.push_back({slot, {texts_[slot]->tokens.data() + cache_.lengths[slot], static_cast<size_t>(count)}});
+    room -= count;
   }
   return next;
 }
@@ -79,11 +106,12 @@ std::vector<NextTokens> Decoder::choose() const {
 Decoder::Next Decoder::step() {
   for (int64_t slot = 0; slot < std::ssize(texts_); ++slot)
     if (texts_[slot] && is_too_long(slot)) crop(slot);
+  share();
   const std::vector<NextTokens> next = choose();
   if (next.empty()) return {};
   Next result{.slots = {}, .logits = model_.forward_cached(next, cache_)};
   for (const NextTokens& text : next) result.slots.push_back(text.slot);
-  // The part of a prompt comes last.
+  // A part of a text comes last.
   if (missing(next.back().slot) == 0) return result;
   result.slots.pop_back();
   result.logits = result.slots.empty() ? at::Tensor() : result.logits.narrow(0, 0, std::ssize(result.slots));

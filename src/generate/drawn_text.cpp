@@ -2,8 +2,10 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
+#include <ATen/Parallel.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/InferenceMode.h>
 
 #include <limits>
 #include <utility>
@@ -67,6 +69,13 @@ int32_t draw(at::Tensor logits, const std::vector<int32_t>& context, const Sampl
   if (id >= 0) return static_cast<int32_t>(id);
   throw Error(ExitCode::numerics,
               "generation: the model's logits are not finite; try float32, or an earlier checkpoint");
+}
+
+void for_each_text(int64_t count, const std::function<void(int64_t)>& work) {
+  at::parallel_for(0, count, 1, [&](int64_t begin, int64_t end) {
+    const c10::InferenceMode inference;  // which each thread has for itself
+    for (int64_t text = begin; text < end; ++text) work(text);
+  });
 }
 
 }  // namespace gpt

@@ -59,8 +59,7 @@ std::vector<GenerationResult> generate_several(GPT& model, const Tokenizer& toke
   const auto show = [&](const DrawnText& text, const std::string& piece) {
     if (&text == texts.data() && !piece.empty() && emit) goes_on = emit(piece) && goes_on;
   };
-  const auto take = [&](DrawnText& text, const at::Tensor& logits) {
-    const int32_t token = draw(logits, decoder.tokens(text.slot), config, without_text, text.generator);
+  const auto take = [&](DrawnText& text, int32_t token) {
     if (text.result.new_tokens == 0) text.result.prefill_seconds = seconds_since(start);
     show(text, text.take(token, tokenizer));
     if (!text.is_done() && text.result.new_tokens == config.max_new_tokens) show(text, text.end_by_length());
@@ -68,17 +67,30 @@ std::vector<GenerationResult> generate_several(GPT& model, const Tokenizer& toke
     text.result.cropped_tokens = decoder.cropped(text.slot);
     text.is_done() ? decoder.remove(text.slot) : decoder.append(text.slot, token);
   };
+  // A token for each of these texts, with the logits of its row.
+  const auto draw_all = [&](const std::vector<DrawnText*>& growing, const at::Tensor& logits) {
+    std::vector<int32_t> drawn(growing.size());
+    for_each_text(std::ssize(growing), [&](int64_t i) {
+      DrawnText& text = *growing[i];
+      drawn[i] = draw(logits.narrow(0, i, 1), decoder.tokens(text.slot), config, without_text, text.generator);
+    });
+    for (size_t i = 0; i < growing.size(); ++i) take(*growing[i], drawn[i]);
+  };
   const auto begin_all = [&] {  // the prompt is computed once
     const at::Tensor logits = decoder.step().logits;
     for (DrawnText& text : std::span(texts).subspan(1)) text.slot = *decoder.copy(texts[0].slot);
-    for (DrawnText& text : texts) take(text, logits);
+    std::vector<DrawnText*> all;
+    for (DrawnText& text : texts) all.push_back(&text);
+    draw_all(all, logits.expand({count, -1}));
   };
   const auto draw_each = [&] {
     const auto [slots, logits] = decoder.step();
-    for (int64_t row = 0; row < std::ssize(slots); ++row) {
-      const auto is_there = [slot = slots[row]](const DrawnText& text) { return text.slot == slot && !text.is_done(); };
-      take(*std::find_if(texts.begin(), texts.end(), is_there), logits.narrow(0, row, 1));
+    std::vector<DrawnText*> growing;
+    for (const int64_t slot : slots) {
+      const auto is_there = [slot](const DrawnText& text) { return text.slot == slot && !text.is_done(); };
+      growing.push_back(&*std::find_if(texts.begin(), texts.end(), is_there));
     }
+    draw_all(growing, logits);
   };
   const auto in_threads = [&](const std::function<void()>& work) {
     threads ? work_timed(*threads, decoder.computes_single_tokens(), work) : work();

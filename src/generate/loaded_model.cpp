@@ -193,8 +193,10 @@ LoadedModel load_model(const ModelOptions& options) {
   loaded.compute_type = choice.device.is_cuda() ? loaded.weight_type : at::kFloat;
   loaded.tokenizer = tokenizer_for(stored, options);
   loaded.start = stored.start;
-  loaded.model = make_model(stored, choice.device, loaded.weight_type);
+  // Before the weights, which then lie in large pages: their addresses are found sooner than they are read. What was read from the file
+  // is returned to the system.
   use_cpu_allocator();
+  loaded.model = make_model(stored, choice.device, loaded.weight_type);
   log::info(fmt::format("Loaded {}: {} parameters {}, {} tokenizer with {}", path,
                         format_count(static_cast<double>(loaded.model->parameters().count())), stored.origin,
                         loaded.tokenizer->name(), plural(loaded.tokenizer->vocab_size(), "token")));

@@ -12,12 +12,14 @@
 
 #include <algorithm>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "gpt/device/device.h"
 #include "gpt/layout/freeze.h"
 #include "gpt/model/gradient_mark.h"
 #include "gpt/model/recompute.h"
+#include "gpt/ops/cached_attention.h"
 #include "gpt/ops/classifier.h"
 #include "gpt/ops/fused.h"
 #include "gpt/ops/part.h"
@@ -87,35 +89,50 @@ at::Tensor joined(const ops::Normalization& norm, const Stream& stream, const Pa
 struct CachedTexts {
   int64_t slot, count;   // the first of so many slots
   int64_t past, tokens;  // of each text: what its slot holds, and what comes
+  int64_t first;         // the row of the first of these tokens
 };
 
-std::vector<CachedTexts> grouped(std::span<const NextTokens> texts, const KvCache& cache) {
-  std::vector<CachedTexts> groups;
+// The texts that a pass goes on with, as attention computes them.
+struct TextsOfPass {
+  std::vector<ops::CachedTokens> few;  // on a CPU: those of few tokens, whatever their lengths
+  std::vector<CachedTexts> groups;     // all others
+};
+
+TextsOfPass arranged(std::span<const NextTokens> texts, const KvCache& cache) {
+  TextsOfPass arranged;
+  int64_t first = 0;
   for (const auto& [slot, ids] : texts) {
     TORCH_CHECK(slot >= 0 && slot < std::ssize(cache.lengths) && !ids.empty(), "GPT: ", ids.size(), " tokens for slot ",
                 slot, " of a cache of ", cache.lengths.size());
     const int64_t past = cache.lengths[static_cast<size_t>(slot)], tokens = std::ssize(ids);
     TORCH_CHECK(past + tokens <= cache.capacity(), "GPT: the cache holds ", past, " of ", cache.capacity(),
                 " positions, no room for ", tokens, " more");
-    CachedTexts* const last = groups.empty() ? nullptr : &groups.back();
-    if (last && slot == last->slot + last->count && past == last->past && tokens == last->tokens) {
+    CachedTexts* const last = arranged.groups.empty() ? nullptr : &arranged.groups.back();
+    if (cache.keys.front().is_cpu() && tokens <= ops::kMostFewTokens) {
+      arranged.few.push_back({.slot = slot, .past = past, .count = tokens, .first = first});
+    } else if (last && slot == last->slot + last->count && past == last->past && tokens == last->tokens &&
+               first == last->first + last->count * tokens) {
       ++last->count;
     } else {
-      groups.push_back({slot, 1, past, tokens});
+      arranged.groups.push_back({slot, 1, past, tokens, first});
     }
+    first += tokens;
   }
-  return groups;
+  return arranged;
 }
 
 // The keys and values that one layer has seen so far, and where the next ones go.
 struct LayerCache {
   at::Tensor keys, values;  // (slots, kv heads, capacity, D)
-  const std::vector<CachedTexts>& texts;
+  const TextsOfPass& texts;
 };
 
-// (count, heads, tokens, D) of x (1, tokens of all texts, heads, D), from the token `first` on.
-at::Tensor of_texts(const at::Tensor& x, const CachedTexts& texts, int64_t first) {
-  return x[0].narrow(0, first, texts.count * texts.tokens).unflatten(0, {texts.count, texts.tokens}).transpose(1, 2);
+// (count, heads, tokens, D) of x (1, tokens of all texts, heads, D).
+at::Tensor of_texts(const at::Tensor& x, const CachedTexts& texts) {
+  return x[0]
+      .narrow(0, texts.first, texts.count * texts.tokens)
+      .unflatten(0, {texts.count, texts.tokens})
+      .transpose(1, 2);
 }
 
 // What of a layer's keys or values these texts look at, the new ones among them: (count, kv heads, past + tokens, D).
@@ -149,21 +166,21 @@ struct Attention {
   at::Tensor attend_to(const LayerCache& cache, at::Tensor qkv, const ops::RotaryTables& rotary,
                        const Pass& pass) const {
     const ops::Heads heads = pass.ops->split_heads(std::move(qkv), spec, rotary);
-    std::vector<at::Tensor> results;
-    int64_t first = 0;
-    for (const CachedTexts& texts : cache.texts) {
-      const at::Tensor k = extended(cache.keys, texts, of_texts(heads.k, texts, first)),
-                       v = extended(cache.values, texts, of_texts(heads.v, texts, first));
-      results.push_back(attend_to_past(of_texts(heads.q, texts, first), k, v, texts));
-      first += texts.count * texts.tokens;
-    }
-    return results.size() == 1 ? results[0] : at::cat(results, /*dim=*/1);
+    const auto& [few, groups] = cache.texts;
+    if (few.empty() && groups.size() == 1) return attend_to_past(cache, heads, groups[0]);
+    const at::Tensor y =
+        at::empty({1, heads.q.size(1), heads.q.size(2) * heads.q.size(3)}, heads.q.options());  // (1, N, H D)
+    if (!few.empty()) ops::cached_attention(heads, cache.keys, cache.values, few, y);
+    for (const CachedTexts& texts : groups)
+      y.narrow(1, texts.first, texts.count * texts.tokens).copy_(attend_to_past(cache, heads, texts));
+    return y;
   }
 
   // (1, tokens of the texts, H D)
-  at::Tensor attend_to_past(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                            const CachedTexts& texts) const {
-    const auto& [slot, count, past, tokens] = texts;
+  at::Tensor attend_to_past(const LayerCache& cache, const ops::Heads& heads, const CachedTexts& texts) const {
+    const auto [count, past, tokens] = std::tuple(texts.count, texts.past, texts.tokens);
+    const at::Tensor q = of_texts(heads.q, texts), k = extended(cache.keys, texts, of_texts(heads.k, texts)),
+                     v = extended(cache.values, texts, of_texts(heads.v, texts));
     // is_causal aligns the mask to the top left corner, which is right only without a past. A single query needs no mask:
     // it sees all keys.
     std::optional<at::Tensor> mask;
@@ -413,7 +430,7 @@ TokenScores GPT::score(const at::Tensor& ids, const at::Tensor& places, const at
 }
 
 at::Tensor GPT::forward_cached(std::span<const NextTokens> texts, KvCache& cache) const {
-  const std::vector<CachedTexts> groups = grouped(texts, cache);
+  const TextsOfPass of_pass = arranged(texts, cache);
   std::vector<int64_t> of_tokens, at_positions, at_ends;
   for (const auto& [slot, ids] : texts) {
     int64_t& length = cache.lengths[static_cast<size_t>(slot)];
@@ -427,7 +444,7 @@ at::Tensor GPT::forward_cached(std::span<const NextTokens> texts, KvCache& cache
   const Pass pass{operators_, /*training=*/false, /*dropout_place=*/{}};
   Stream stream{transformer_->embed_at(on_device(of_tokens).unsqueeze(0), positions, pass), {}};  // (1, N, C)
   for (size_t layer = 0; layer < transformer_->h.size(); ++layer) {
-    const LayerCache layer_cache{cache.keys[layer], cache.values[layer], groups};
+    const LayerCache layer_cache{cache.keys[layer], cache.values[layer], of_pass};
     stream = transformer_->h[layer](stream, rotary, pass, &layer_cache);
   }
   for (at::Tensor* part : {&stream.x, &stream.branch}) *part = part->select(0, 0);

@@ -18,16 +18,18 @@ GPT_CPU_KERNEL(RowProductKernel<c10::Half>, row_product_float16)
 namespace {
 
 constexpr int64_t kLeastTerms = 1 << 16;  // for a thread: below, waking it costs more than it saves
-constexpr int64_t kColumns = 4;           // that a kernel computes together
+constexpr int64_t kColumns = 12;          // that a kernel computes together, or a multiple of that
 
 template <class W>
 void multiply_rows(const RowProductKernel<W>& kernel, const at::Tensor& rows, const at::Tensor& weight,
                    const at::Tensor& bias, const at::Tensor& y) {
   at::Tensor x = rows.contiguous();
   if (kernel.arrange) {
-    x = rows.clone(at::MemoryFormat::Contiguous);
-    for (int64_t row = 0; row < x.size(0); ++row)
-      kernel.arrange(x.mutable_data_ptr<float>() + row * x.size(1), x.size(1));
+    const at::Tensor arranged = at::empty(x.sizes(), x.options());
+    const auto* const from = x.const_data_ptr<float>();
+    auto* const to = arranged.mutable_data_ptr<float>();
+    for (int64_t begin = 0; begin < x.numel(); begin += x.size(1)) kernel.arrange(from + begin, x.size(1), to + begin);
+    x = arranged;
   }
   const RowProductArguments<W> product{.M = rows.size(0),
                                        .K = rows.size(1),

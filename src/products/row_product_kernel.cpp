@@ -1,6 +1,7 @@
 #include "row_product_kernel.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "gpt/simd/float_pair.h"
 
@@ -10,6 +11,8 @@ namespace {
 
 using c10::BFloat16;
 using c10::Half;
+
+constexpr int kMostStreamedRows = 4;
 
 // Neighbouring terms of a row of the weight, as many as a pair of vectors has.
 template <class W>
@@ -21,13 +24,16 @@ struct Terms {
 // once the lower half is 0: so a vector of such pairs becomes two of float32 by a shift and a mask, without moving values across it.
 template <>
 struct Terms<BFloat16> {
-  static void arrange(float* x, int64_t count) {
+  static void arrange(const float* x, int64_t count, float* arranged) {
     constexpr int64_t kSize = FloatPair::size(), kVector = FloatVector::size();
-    for (int64_t begin = 0; begin + kSize <= count; begin += kSize) {
-      float values[kSize];
-      std::copy_n(x + begin, kSize, values);
-      for (int64_t i = 0; i < kVector; ++i) x[begin + i] = values[2 * i], x[begin + kVector + i] = values[2 * i + 1];
+    int64_t begin = 0;
+    for (; begin + kSize <= count; begin += kSize) {
+      for (int64_t i = 0; i < kVector; ++i) {
+        arranged[begin + i] = x[begin + 2 * i];
+        arranged[begin + kVector + i] = x[begin + 2 * i + 1];
+      }
     }
+    std::copy_n(x + begin, count - begin, arranged + begin);
   }
   static FloatPair load(const BFloat16* from, int64_t count) {
     if (count < FloatPair::size()) return cpu::load(from, count);
@@ -37,24 +43,32 @@ struct Terms<BFloat16> {
   }
 };
 
-// Rows of x times rows of the weight, in one pass over their terms. Each product has two sums, and there are at least eight sums in all,
-// so that an addition need not wait for the one before.
-template <int kRows, int kColumns, class W>
+// What the vector registers hold the sums of: 4 x 3 pairs where there are 32 registers, otherwise 2 x 2.
+constexpr int kTileRows = sizeof(FloatVector) == 64 ? 4 : 2, kTileColumns = sizeof(FloatVector) == 64 ? 3 : 2;
+
+// Rows of x times rows of the weight, in one pass over their terms. Each product has two sums, so that an addition need not wait for the
+// one before, in an order that K alone decides. kFetches: asks for the next tile of the weight meanwhile.
+template <int kRows, int kColumns, bool kFetches, class W>
 void multiply_tile(const RowProductArguments<W>& of, int64_t row, int64_t column) {
+  constexpr int64_t kLine = 64 / sizeof(W);
   FloatPair sums[kRows][kColumns];
   const float* x = of.x + row * of.K;
   const W* weight = of.weight + column * of.K;
   const auto add_terms = [&](int64_t k, int64_t count) {
-    FloatPair terms[kRows];
-#pragma GCC unroll 4
-    for (int i = 0; i < kRows; ++i) terms[i] = cpu::load(x + i * of.K + k, count);
+    FloatPair w[kColumns];
 #pragma GCC unroll 4
     for (int j = 0; j < kColumns; ++j) {
-      // perf: OPT-31. The same terms of the next tile: rows are so short that the processor by itself begins to fetch each too late.
-      __builtin_prefetch(weight + (j + kColumns) * of.K + k);
-      const FloatPair w = Terms<W>::load(weight + j * of.K + k, count);
+      if constexpr (kFetches) {
+        for (int64_t i = 0; i < FloatPair::size(); i += kLine)
+          __builtin_prefetch(weight + (j + kTileColumns) * of.K + k + i);
+      }
+      w[j] = Terms<W>::load(weight + j * of.K + k, count);
+    }
 #pragma GCC unroll 4
-      for (int i = 0; i < kRows; ++i) sums[i][j] = fmadd(terms[i], w, sums[i][j]);
+    for (int i = 0; i < kRows; ++i) {
+      const FloatPair terms = cpu::load(x + i * of.K + k, count);
+#pragma GCC unroll 4
+      for (int j = 0; j < kColumns; ++j) sums[i][j] = fmadd(terms, w[j], sums[i][j]);
     }
   };
   int64_t k = 0;
@@ -68,25 +82,49 @@ void multiply_tile(const RowProductArguments<W>& of, int64_t row, int64_t column
   }
 }
 
-template <int kRows, class W>
-void multiply_rows(const RowProductArguments<W>& of, int64_t row, int64_t begin, int64_t end) {
-  constexpr int kColumns = 4 / kRows;
-  int64_t column = begin;
-  for (; column + kColumns <= end; column += kColumns) multiply_tile<kRows, kColumns>(of, row, column);
-  for (; column < end; ++column) multiply_tile<kRows, 1>(of, row, column);
+// Calls use() with `rows`, from 1 to kMost, as a constant.
+template <int kMost, class Use>
+void with_rows(int64_t rows, const Use& use) {
+  if constexpr (kMost > 1) {
+    if (rows < kMost) return with_rows<kMost - 1>(rows, use);
+  }
+  use(std::integral_constant<int, kMost>());
 }
 
-// A few rows of the weight at a time: all rows of x find them in the cache.
+// One row of the weight after the other, so that it is read as one stream, which the processor fetches ahead by itself.
+template <class W>
+void multiply_stream(const RowProductArguments<W>& of, int64_t begin, int64_t end) {
+  with_rows<kMostStreamedRows>(of.M, [&](auto rows) {
+    for (int64_t column = begin; column < end; ++column) multiply_tile<rows, 1, false>(of, 0, column);
+  });
+}
+
+// A few rows of the weight at a time, which all rows of x find in the cache, so that arithmetic takes the longest.
+template <class W>
+void multiply_tiles(const RowProductArguments<W>& of, int64_t begin, int64_t end) {
+  int64_t column = begin;
+  for (; column + kTileColumns <= end; column += kTileColumns) {
+    for (int64_t row = 0; row < of.M; row += kTileRows) {
+      with_rows<kTileRows>(std::min<int64_t>(kTileRows, of.M - row), [&](auto rows) {
+        row == 0 ? multiply_tile<rows, kTileColumns, true>(of, row, column)
+                 : multiply_tile<rows, kTileColumns, false>(of, row, column);
+      });
+    }
+  }
+  for (; column < end; ++column) {
+    for (int64_t row = 0; row < of.M; row += kTileRows) {
+      with_rows<kTileRows>(std::min<int64_t>(kTileRows, of.M - row),
+                           [&](auto rows) { multiply_tile<rows, 1, false>(of, row, column); });
+    }
+  }
+}
+
+// perf: OPT-31. A stream is faster while the rows of x stay in the innermost cache beside it.
 template <class W>
 void multiply(const RowProductArguments<W>& of, int64_t begin, int64_t end) {
-  constexpr int64_t kStep = 4, kMost = 4;
-  for (int64_t column = begin; column < end; column += kStep) {
-    const int64_t last = std::min(end, column + kStep);
-    int64_t row = 0;
-    for (; row + kMost <= of.M; row += kMost) multiply_rows<4>(of, row, column, last);
-    if (row + 2 <= of.M) multiply_rows<2>(of, row, column, last), row += 2;
-    if (row < of.M) multiply_rows<1>(of, row, column, last);
-  }
+  constexpr int64_t kMostCachedBytes = 1 << 14;
+  const bool streams = of.M <= kMostStreamedRows && of.M * of.K * int64_t{sizeof(float)} <= kMostCachedBytes;
+  streams ? multiply_stream(of, begin, end) : multiply_tiles(of, begin, end);
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ struct RowProductArguments {
 template <class W>
 struct RowProductKernel {
   // Puts `count` values of a row of x into the order in which the kernel takes them; null: they are in it.
-  void (*arrange)(float* x, int64_t count);
+  void (*arrange)(const float* x, int64_t count, float* arranged);
   // The columns from `begin` to before `end` of y.
   void (*multiply)(const RowProductArguments<W>& product, int64_t begin, int64_t end);
 };

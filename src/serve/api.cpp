@@ -190,7 +190,7 @@ int64_t Api::complete(const http::Request& request, http::Responder& responder) 
   const CompletionRequest completion = parse_completion_request(request.body, options_.model, options_.most_tokens);
   const std::shared_ptr<Task> task = make_task(completion);
   int64_t prompt_tokens = 0;
-  for (const auto& prompt : task->prompts) prompt_tokens += std::ssize(prompt);
+  for (const auto& prompt : task->prompts) prompt_tokens += std::ssize(prompt.tokens);
   CompletionWriter writer(*session_.loaded.tokenizer, options_.model, prompt_tokens, task->choices(),
                           task->logprobs.has_value(), echoes(completion, *task));
   const Subscription subscription{task->events};
@@ -206,7 +206,7 @@ int64_t Api::complete(const http::Request& request, http::Responder& responder) 
 }
 
 std::shared_ptr<Task> Api::make_task(const CompletionRequest& request) {
-  auto task = std::make_shared<Task>();
+  auto task = std::make_shared<Task>(request.stream);
   task->sampling = request.sampling;
   task->n = request.n;
   task->logprobs = request.logprobs;
@@ -214,8 +214,9 @@ std::shared_ptr<Task> Api::make_task(const CompletionRequest& request) {
   const int64_t most = session_.loaded.model->config().block_size, ids = session_.loaded.tokenizer->vocab_size();
   for (const auto& prompt : request.prompts) {
     const auto* const tokens = std::get_if<std::vector<int32_t>>(&prompt);
-    task->prompts.push_back(tokens ? *tokens : encode(std::get<std::string>(prompt)));
-    const std::vector<int32_t>& last = task->prompts.back();
+    const auto* const text = std::get_if<std::string>(&prompt);
+    task->prompts.push_back(tokens ? Task::Prompt{*tokens} : Task::Prompt{encode(*text), !text->empty()});
+    const std::vector<int32_t>& last = task->prompts.back().tokens;
     if (std::ssize(last) > most) {
       throw ApiError(400,
                      fmt::format("the prompt has {}, and the model's context only {}",
@@ -241,7 +242,7 @@ std::vector<std::string> Api::echoes(const CompletionRequest& request, const Tas
   for (int64_t choice = 0; request.echo && choice < task.choices(); ++choice) {
     const int64_t prompt = choice / task.n;
     const auto* const text = std::get_if<std::string>(&request.prompts[prompt]);
-    texts.push_back(text ? *text : session_.loaded.tokenizer->decode(task.prompts[prompt]));
+    texts.push_back(text ? *text : session_.loaded.tokenizer->decode(task.prompts[prompt].tokens));
   }
   return texts;
 }

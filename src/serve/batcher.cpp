@@ -109,24 +109,22 @@ std::optional<Batcher::Growing> Batcher::next_waiting() {
   const SamplingConfig& sampling = task->sampling;
   return Growing{task, choice,
                  DrawnText(session_.loaded.model->device(), sampling.seed + static_cast<uint64_t>(choice),
-                           sampling.stop,
-                           /*has_begun=*/true)};
+                           sampling.stop, task->prompt_of(choice).has_text)};
 }
 
 void Batcher::begin(Growing& growing) {
   const Task& task = *growing.task;
-  const std::vector<int32_t>& prompt = task.prompts[growing.choice / task.n];
   at::Tensor next;  // logits (1, V) after the prompt
   if (task.scores_prompt) next = score_prompt(growing);
   if (task.sampling.max_new_tokens == 0) return tell(growing, {.text = growing.text.end_by_length()});
-  growing.text.slot = *decoder_.add(prompt);
-  if (next.defined() && task.sampling.max_new_tokens == 1) take(growing, next);  // the decoder has nothing to add
+  growing.text.slot = *decoder_.add(task.prompt_of(growing.choice).tokens);
+  if (next.defined() && task.sampling.max_new_tokens == 1) draw_each({&growing}, next);  // nothing is left to compute
 }
 
 // All positions at once and in float32, apart from the decoder. Returns the logits after the last one.
 at::Tensor Batcher::score_prompt(const Growing& growing) {
   const Task& task = *growing.task;
-  const std::vector<int32_t>& prompt = task.prompts[growing.choice / task.n];
+  const std::vector<int32_t>& prompt = task.prompt_of(growing.choice).tokens;
   const at::Tensor ids = at::tensor(std::vector<int64_t>(prompt.begin(), prompt.end())).unsqueeze(0);
   const at::Tensor logits =
       session_.loaded.model->forward(ids.to(session_.loaded.model->device())).squeeze(0);  // (T, V)
@@ -140,19 +138,37 @@ at::Tensor Batcher::score_prompt(const Growing& growing) {
 void Batcher::step() {
   const Autocast autocast(session_.loaded.model->device(), session_.loaded.compute_type);
   const auto [slots, logits] = decoder_.step();
-  for (int64_t row = 0; row < std::ssize(slots); ++row) {
-    const auto is_there = [slot = slots[row]](const auto& growing) { return growing->text.slot == slot; };
-    Growing& growing = **std::find_if(growing_.begin(), growing_.end(), is_there);
+  std::vector<Growing*> growing;
+  for (const int64_t slot : slots) {
+    const auto is_there = [slot](const auto& one) { return one->text.slot == slot; };
+    growing.push_back(std::find_if(growing_.begin(), growing_.end(), is_there)->get());
+  }
+  draw_each(growing, logits);
+}
+
+// A token for each of these texts, with the logits of its row. What one of them meets fails its request alone.
+void Batcher::draw_each(const std::vector<Growing*>& growing, const at::Tensor& logits) {
+  std::vector<int32_t> tokens(growing.size());
+  std::vector<std::optional<Error>> errors(growing.size());
+  for_each_text(std::ssize(growing), [&](int64_t i) {
+    DrawnText& text = growing[i]->text;
     try {
-      take(growing, logits.narrow(0, row, 1));
-    } catch (const Error& e) { growing.task->events.fail(as_api_error(e)); }
+      tokens[i] = draw(logits.narrow(0, i, 1), decoder_.tokens(text.slot), growing[i]->task->sampling, without_text_,
+                       text.generator);
+    } catch (const Error& error) { errors[i] = error; }
+  });
+  for (size_t i = 0; i < growing.size(); ++i) {
+    if (errors[i]) {
+      growing[i]->task->events.fail(as_api_error(*errors[i]));
+    } else {
+      take(*growing[i], tokens[i], logits.narrow(0, static_cast<int64_t>(i), 1));
+    }
   }
 }
 
-void Batcher::take(Growing& growing, const at::Tensor& logits) {
+void Batcher::take(Growing& growing, int32_t token, const at::Tensor& logits) {
   const Task& task = *growing.task;
   DrawnText& text = growing.text;
-  const int32_t token = draw(logits, decoder_.tokens(text.slot), task.sampling, without_text_, text.generator);
   TextEvent event{.new_tokens = 1};
   if (task.logprobs) event.scores = score_tokens(logits, {&token, 1}, *task.logprobs);
   event.text = text.take(token, *session_.loaded.tokenizer);

@@ -45,7 +45,7 @@ std::vector<config::Section> serve_sections(ServeOptions& o) {
           {"Limits",
            {{.name = "slots",
              .target = &o.slots,
-             .help = "texts that grow at once; each has a cache of its own; 0 = up to 8, as memory allows",
+             .help = "texts that grow at once; each has a cache of its own; 0 = up to 16, as memory allows",
              .min = 0,
              .max = 256},
             {.name = "queue",

@@ -14,6 +14,7 @@ size_t bytes_of(const TextEvent& event) {
 void EventQueue::push(TextEvent event) {
   const std::lock_guard lock(mutex_);
   if (has_left_ || error_) return;
+  const bool wakes = wakes_for_each_ || !event.finish_reason.empty();
   // One event alone may be larger: the scores of a long prompt.
   if (!events_.empty() && unread_ + bytes_of(event) > kMostUnread) {
     error_.emplace(503, "the client reads too slowly: too much of its text is waiting for it");
@@ -21,7 +22,7 @@ void EventQueue::push(TextEvent event) {
     unread_ += bytes_of(event);
     events_.push_back(std::move(event));
   }
-  came_.notify_one();
+  if (wakes || error_) came_.notify_one();
 }
 
 void EventQueue::fail(const ApiError& error) {

@@ -1,29 +1,13 @@
 // The logits of a model for fixed ids, for e2e/test_export.py. usage: write_logits CHECKPOINT|FOLDER OUTPUT.safetensors
 #include <ATen/ops/arange.h>
 
-#include <fmt/format.h>
-
 #include <cstdio>
-#include <string>
+#include <span>
 
-#include "gpt/checkpoint/checkpoint.h"
-#include "gpt/checkpoint/file_names.h"
-#include "gpt/exchange/import.h"
 #include "gpt/exchange/safetensors.h"
-#include "gpt/exchange/weights.h"
-#include "gpt/model/gpt.h"
+#include "gpt/generate/loaded_model.h"
 
 namespace {
-
-gpt::GPT read(const std::string& path) {
-  using namespace gpt;
-  if (!exchange::is_hugging_face(path)) {
-    const Checkpoint checkpoint = load_checkpoint(checkpoint_file(path));
-    return {checkpoint.config.model, at::kCPU, checkpoint.model};
-  }
-  const exchange::ForeignModel foreign = exchange::read_foreign_model(path);
-  return {foreign.model, at::kCPU, exchange::read_weights(path, foreign.model, foreign.family)};
-}
 
 std::span<const std::byte> bytes_of(const at::Tensor& tensor) {
   return {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()};
@@ -32,7 +16,9 @@ std::span<const std::byte> bytes_of(const at::Tensor& tensor) {
 }  // namespace
 
 int main(int, char** argv) try {
-  gpt::GPT model = read(argv[1]);
+  const gpt::LoadedModel loaded =
+      gpt::load_model({.checkpoint = gpt::find_model(argv[1]), .device = "cpu", .dtype = gpt::Dtype::float32});
+  const gpt::GPT& model = *loaded.model;
   const int64_t length = model.config().block_size;
   const at::Tensor ids = (at::arange(3 * length, at::kLong) * 7919 % *model.config().vocab_size).reshape({3, length});
   const at::Tensor logits = model.forward(ids).detach().contiguous();

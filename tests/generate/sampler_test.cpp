@@ -2,6 +2,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
@@ -172,6 +173,19 @@ TEST(Sampler, ExtremeTemperaturesStayFinite) {
   const std::vector<double> logits = {60, 88, -80};
   expect_near(filtered(logits, {.temperature = 1e-300}), {0, 1, 0}, 0);
   expect_near(filtered(logits, {.temperature = 1e300}), {1 / 3., 1 / 3., 1 / 3.}, 8 * kEpsilon);
+}
+
+// A seed gives the text that LibTorch's own random numbers give, also where a draw follows another.
+TEST(Sampler, DrawsWithTheNumbersOfTheGenerator) {
+  at::Generator ours = seeded(20), theirs = seeded(20);
+  for (const SamplingConfig& config : {SamplingConfig{}, SamplingConfig{.top_k = 40}, SamplingConfig{.top_p = 0.9}}) {
+    for (int draw = 0; draw < 20; ++draw) {
+      const at::Tensor logits = at::randn({2, 3001}, seeded(30 + draw)).mul_(3);
+      const at::Tensor p = filtered_probabilities(logits, config);
+      const at::Tensor expected = p.div(at::empty_like(p).exponential_(1.0, theirs)).argmax(1, true);
+      EXPECT_TRUE(sample(logits, config, ours).equal(expected)) << "draw " << draw;
+    }
+  }
 }
 
 // Pearson's statistic of 20,000 draws; with 7 degrees of freedom it passes 24.3 once in a thousand seeds.

@@ -11,6 +11,7 @@
 
 #include "gpt/device/host.h"
 #include "gpt/model/gpt.h"
+#include "gpt/products/row_product.h"
 #include "support/cached_batch.h"
 #include "support/tolerance.h"
 
@@ -62,7 +63,7 @@ TEST_P(NarrowWeights, ComputeWhatFloat32ComputesWithTheSameValues) {
       at::manual_seed(prompt);
       const auto expected = logits(wide, prompt);
       // Many rows may be multiplied in bfloat16.
-      const bool is_rounded = prompt > 8 && type == at::kBFloat16 && host::cpu_has_bfloat16();
+      const bool is_rounded = prompt > kMostFewRows && type == at::kBFloat16 && host::cpu_has_bfloat16();
       for (size_t i = 0; i < found.size(); ++i) {
         const double magnitude = expected[i].abs().max().item<double>();
         EXPECT_LE((found[i] - expected[i]).abs().max().item<double>(),

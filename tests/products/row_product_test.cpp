@@ -16,9 +16,10 @@ struct Shape {
   int64_t M, K, N;
 };
 
-// Neither K nor N is a multiple of what a kernel takes at once, or both are.
-constexpr Shape kShapes[] = {{1, 64, 128}, {1, 37, 5},  {2, 768, 31}, {3, 100, 64},
-                             {5, 33, 9},   {7, 128, 4}, {8, 15, 258}, {4, 1, 1}};
+// Neither K nor N is a multiple of what a kernel takes at once, or both are. Rows that are many or long go another way than others.
+constexpr Shape kShapes[] = {{1, 64, 128}, {1, 37, 5},   {2, 768, 31}, {3, 100, 64}, {3, 3000, 7},
+                             {1, 5000, 4}, {5, 33, 9},   {7, 128, 4},  {8, 15, 258}, {4, 1, 1},
+                             {16, 96, 12}, {14, 200, 29}};
 
 TEST(RowProduct, IsTheFloat64ProductForEveryTypeAndShape) {
   at::manual_seed(1);
@@ -51,10 +52,23 @@ TEST(RowProduct, IsTheSameForEveryNumberOfThreads) {
   EXPECT_TRUE(one.equal(three));
 }
 
+// So a text does not depend on those that are computed beside it.
+TEST(RowProduct, OfARowIsTheSameBesideOthers) {
+  at::manual_seed(3);
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    const at::Tensor x = at::randn({kMostFewRows, 900}), weight = at::randn({50, 900}).to(type);
+    const at::Tensor together = row_product(x, weight);
+    for (const int64_t count : {1, 3, 6}) {
+      const at::Tensor some = row_product(x.narrow(0, 2, count), weight);
+      EXPECT_TRUE(some.equal(together.narrow(0, 2, count))) << c10::toString(type) << ", " << count << " rows";
+    }
+  }
+}
+
 TEST(RowProduct, TakesFewRowsOfFloat32OnACpu) {
   const at::Tensor weight = at::randn({4, 8});
   EXPECT_TRUE(has_few_rows(at::randn({8, 8}), weight));
-  EXPECT_FALSE(has_few_rows(at::randn({9, 8}), weight));
+  EXPECT_FALSE(has_few_rows(at::randn({kMostFewRows + 1, 8}), weight));
   EXPECT_FALSE(has_few_rows(at::randn({1, 8}).to(at::kBFloat16), weight));
   EXPECT_FALSE(has_few_rows(at::randn({1, 8}), at::randn({8, 4}).t()));
   EXPECT_FALSE(has_few_rows(at::randn({1, 8}), weight.to(at::kDouble)));

@@ -70,7 +70,7 @@ class BatcherTest : public DeviceTest {
 
   std::shared_ptr<Task> task(std::vector<std::string> prompts, const SamplingConfig& sampling, int64_t n = 1) const {
     auto task = std::make_shared<Task>();
-    for (const std::string& prompt : prompts) task->prompts.push_back(session_.loaded.tokenizer->encode(prompt));
+    for (const std::string& prompt : prompts) task->prompts.push_back({session_.loaded.tokenizer->encode(prompt)});
     task->sampling = sampling;
     task->n = n;
     return task;
@@ -79,7 +79,7 @@ class BatcherTest : public DeviceTest {
   GenerationResult expected(const Task& task, int64_t choice) {
     SamplingConfig sampling = task.sampling;
     sampling.seed += choice;
-    const std::string prompt = session_.loaded.tokenizer->decode(task.prompts[choice / task.n]);
+    const std::string prompt = session_.loaded.tokenizer->decode(task.prompt_of(choice).tokens);
     const auto model = tiny_model(device(), session_.loaded.tokenizer->vocab_size());
     return generate(*model, *session_.loaded.tokenizer, prompt, sampling, at::kFloat);
   }
@@ -123,7 +123,7 @@ TEST_P(BatcherTest, TellsHowLikelyTokensAre) {
   ASSERT_TRUE(batcher_->submit(scored));
   const Outcome outcome = wait_for(*scored);
   EXPECT_EQ(outcome.texts.at(0), expected(*scored, 0).text);
-  std::vector<int32_t> ids = scored->prompts[0];
+  std::vector<int32_t> ids = scored->prompts[0].tokens;
   for (const int32_t id : session_.loaded.tokenizer->encode(outcome.texts.at(0))) ids.push_back(id);
   const auto& scores = outcome.scores.at(0);
   ASSERT_EQ(scores.size(), ids.size());

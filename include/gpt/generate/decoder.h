@@ -15,7 +15,7 @@ namespace gpt {
 
 class Decoder {
  public:
-  // While others get one token each, a prompt is computed in parts of so many tokens, so that it does not hold them up.
+  // While others get one token each, prompts are computed in parts of so many tokens, so that they do not hold the others up.
   static constexpr int64_t kChunk = 256;
 
   // Of `model`, which must outlive it. `slots`: how many texts there may be at once. `type`: that of the cache, the compute type.
@@ -39,8 +39,9 @@ class Decoder {
     std::vector<int64_t> slots;
     at::Tensor logits;  // undefined without texts
   };
-  // Computes the last token of each text that has got one, and of the texts of which more is missing the one that came first: a part of
-  // it, or where there are no others all. Under inference mode and the autocast of the caller.
+  // Computes the last token of each text that has got one, and of those of which more is missing, in the order in which they came, kChunk
+  // tokens; where there are no others, all of the first one. What another text that begins in the same way has computed is copied instead, so that several
+  // texts of one prompt compute it once. Under inference mode and the autocast of the caller.
   Next step();
 
  private:
@@ -53,6 +54,8 @@ class Decoder {
   bool is_too_long(int64_t slot) const;  // for the cache
   void crop(int64_t slot);
   int64_t missing(int64_t slot) const { return std::ssize(texts_[slot]->tokens) - cache_.lengths[slot]; }
+  void share();
+  void copy_cache(int64_t from, int64_t to, int64_t begin, int64_t end);
   std::optional<int64_t> free_slot() const;
   std::vector<NextTokens> choose() const;
 

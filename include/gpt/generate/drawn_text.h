@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -50,5 +51,8 @@ at::Tensor ids_without_text(const Tokenizer& tokenizer, int64_t vocab_size, at::
 // The next id of a text with this context; logits (1, V). Throws gpt::Error(numerics) where they are not finite.
 int32_t draw(at::Tensor logits, const std::vector<int32_t>& context, const SamplingConfig& config,
              const at::Tensor& without_text, at::Generator& generator);
+
+// Calls work(0) to work(count - 1), such as a draw for each of `count` texts, divided among LibTorch's threads. In inference mode.
+void for_each_text(int64_t count, const std::function<void(int64_t)>& work);
 
 }  // namespace gpt

@@ -8,7 +8,7 @@
 
 namespace gpt::ops {
 
-inline constexpr int64_t kMostFewRows = 8;  // with more, products of blocks are faster
+inline constexpr int64_t kMostFewRows = 16;  // with more, products of blocks are faster
 
 // Whether row_product() is for this: a CPU's, of float32 rows (M, K), few enough that reading the weight (N, K) takes the longest.
 bool has_few_rows(const at::Tensor& rows, const at::Tensor& weight);

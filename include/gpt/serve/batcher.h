@@ -21,7 +21,13 @@ namespace gpt::serve {
 
 // A request as the worker sees it. Choice i is text i % n of prompt i / n, and has the seed sampling.seed + i.
 struct Task {
-  std::vector<std::vector<int32_t>> prompts;  // none longer than block_size
+  struct Prompt {
+    std::vector<int32_t> tokens;  // no more than block_size
+    bool has_text = true;         // false: the tokens stand for an empty text
+  };
+  explicit Task(bool is_streamed = true) : events(is_streamed) {}
+
+  std::vector<Prompt> prompts;
   SamplingConfig sampling;
   int64_t n = 1;
   std::optional<int64_t> logprobs;
@@ -29,6 +35,7 @@ struct Task {
   EventQueue events;
 
   int64_t choices() const { return n * std::ssize(prompts); }
+  const Prompt& prompt_of(int64_t choice) const { return prompts[choice / n]; }
 };
 
 class Batcher {
@@ -62,7 +69,8 @@ class Batcher {
   void begin(Growing& growing);
   at::Tensor score_prompt(const Growing& growing);
   void step();
-  void take(Growing& growing, const at::Tensor& logits);
+  void draw_each(const std::vector<Growing*>& growing, const at::Tensor& logits);
+  void take(Growing& growing, int32_t token, const at::Tensor& logits);
   void tell(const Growing& growing, TextEvent event);
   void remove_ended();
   void fail_all(const ApiError& error);

@@ -37,6 +37,10 @@ class EventQueue {
  public:
   static constexpr size_t kMostUnread = 1 << 20;  // bytes
 
+  // `wakes_for_each`: a reader that waits gets each event at once. Otherwise it is woken where a text has ended, and gets what came before
+  // together: waking a thread for each token of each text takes the processors from those that compute.
+  explicit EventQueue(bool wakes_for_each = true) : wakes_for_each_(wakes_for_each) {}
+
   // By the worker. Both do nothing once the request is over.
   void push(TextEvent event);
   void fail(const ApiError& error);
@@ -47,6 +51,7 @@ class EventQueue {
   void leave();
 
  private:
+  const bool wakes_for_each_;
   mutable std::mutex mutex_;
   std::condition_variable came_;
   std::deque<TextEvent> events_;

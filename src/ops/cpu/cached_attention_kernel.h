@@ -1,0 +1,34 @@
+// Attention of a few queries to a part of a cache in vector instructions. cached_attention_kernel.cpp is compiled for several kinds of
+// processor (cmake/CpuKernels.cmake); cached_attention.cpp distributes the work.
+#pragma once
+
+#include <cstdint>
+
+namespace gpt::ops::cpu {
+
+inline constexpr int64_t kCachedPart = 128;  // keys, at most
+
+// The queries of a text that share a key/value head, and a part of that head's keys and values.
+template <class T>
+struct CachedPart {
+  int64_t tokens, group, D;            // queries: heads of a group for each of the tokens
+  const T* queries;                    // the first one
+  int64_t token_stride, query_stride;  // from one token to the next, and from one head to the next
+  const T *keys, *values;              // (positions, D) of the head
+  int64_t past;                        // the first token sees past + 1 positions, and each further one sees one more
+  int64_t begin, end;                  // positions of the part
+  float* sums;                         // of the first query
+  int64_t sums_stride;                 // from one query to the next
+};
+
+// Sums of a part: the largest score, in powers of 2, the sum of all weights relative to it, and D weighted sums of the values.
+constexpr int64_t cached_sums(int64_t D) { return 2 + D; }
+
+template <class T>
+struct CachedAttentionKernel {
+  void (*attend)(const CachedPart<T>& part);
+  // Adds up the sums of a query's parts, which lie one behind the other, and writes the weighted mean (D).
+  void (*finish)(const float* sums, int64_t parts, int64_t D, T* y);
+};
+
+}  // namespace gpt::ops::cpu
