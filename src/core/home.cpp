@@ -20,6 +20,12 @@ std::string home_folder() {
   return home ? home : "";
 }
 
+std::string cache_folder() {
+  if (const char* caches = std::getenv("XDG_CACHE_HOME"); caches && *caches) return caches + std::string("/gpt-train");
+  const std::string home = home_folder();
+  return home.empty() ? "" : home + "/.cache/gpt-train";
+}
+
 std::string expand_home(const std::string& path) {
   if (!path.starts_with('~')) return path;
   const size_t slash = path.find('/');

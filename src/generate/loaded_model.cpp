@@ -21,6 +21,7 @@
 #include "gpt/device/precision.h"
 #include "gpt/exchange/import.h"
 #include "gpt/exchange/weights.h"
+#include "gpt/generate/type_choice.h"
 #include "gpt/ops/narrow_weights.h"
 #include "gpt/tokenizer/make_tokenizer.h"
 
@@ -75,7 +76,9 @@ StoredModel read_hugging_face_model(const std::string& path) {
 
 // A GPU computes in the type. A CPU reads weights in it, and computes in float32: a token takes as long as reading them. Where the run
 // computed end to end in bfloat16, its weights of 16 bits are the model.
-at::ScalarType choose_type(Dtype dtype, const PrecisionConfig& of_run, const DeviceInfo& device) {
+at::ScalarType choose_type(const ModelOptions& options, const StoredModel& stored, const DeviceInfo& device) {
+  Dtype dtype = options.dtype;
+  const PrecisionConfig& of_run = stored.precision;
   if (device.device.is_cuda()) {
     const Precision precision =
         resolve_precision({.use_amp = dtype != Dtype::float32, .dtype = dtype, .amp_mode = AmpMode::autocast}, device);
@@ -85,6 +88,10 @@ at::ScalarType choose_type(Dtype dtype, const PrecisionConfig& of_run, const Dev
   const bool is_end_to_end =
       of_run.use_amp && of_run.dtype == Dtype::bfloat16 && of_run.amp_mode == AmpMode::end_to_end;
   if (dtype == Dtype::automatic) dtype = is_end_to_end ? Dtype::bfloat16 : Dtype::float32;
+  if (options.dtype == Dtype::automatic && is_end_to_end && options.prefers_speed) {
+    const TypeTimes times = known_types(parameter_count(stored.config), type_times_file());
+    if (times.at(at::kFloat) < times.at(at::kBFloat16)) dtype = Dtype::float32;
+  }
   return dtype == Dtype::bfloat16 ? at::kBFloat16 : dtype == Dtype::float16 ? at::kHalf : at::kFloat;
 }
 
@@ -168,7 +175,8 @@ std::vector<config::Option> options(ModelOptions& o, const std::string& threads)
                                           {"bfloat16", Dtype::bfloat16},
                                           {"float16", Dtype::float16}}),
        .help =
-           "the type of the weights on a CPU (auto = bfloat16 where the run computed end to end in it, otherwise float32), "
+           "the type of the weights on a CPU (auto = bfloat16 where the run computed end to end in it and it is no slower, "
+           "otherwise float32), "
            "or what a GPU computes in (auto = bfloat16 or float16)"},
       {.name = "threads", .target = &o.threads, .help = threads, .min = 0, .max = 1024}};
 }
@@ -187,15 +195,14 @@ LoadedModel load_model(const ModelOptions& options) {
 
   const bool is_foreign = exchange::is_hugging_face(path);
   const StoredModel stored = is_foreign ? read_hugging_face_model(path) : read_checkpoint_model(path);
+  // Before the weights, which then lie in large pages: the processor finds their addresses sooner. perf: OPT-31.
+  use_cpu_allocator();
   LoadedModel loaded;
   loaded.device_name = device.name;
-  loaded.weight_type = choose_type(options.dtype, stored.precision, device);
+  loaded.weight_type = choose_type(options, stored, device);
   loaded.compute_type = choice.device.is_cuda() ? loaded.weight_type : at::kFloat;
   loaded.tokenizer = tokenizer_for(stored, options);
   loaded.start = stored.start;
-  // Before the weights, which then lie in large pages: their addresses are found sooner than they are read. What was read from the file
-  // is returned to the system.
-  use_cpu_allocator();
   loaded.model = make_model(stored, choice.device, loaded.weight_type);
   log::info(fmt::format("Loaded {}: {} parameters {}, {} tokenizer with {}", path,
                         format_count(static_cast<double>(loaded.model->parameters().count())), stored.origin,

@@ -89,7 +89,9 @@ int exit_status() {
 }  // namespace
 
 Session open_session(const ModelOptions& options) {
-  LoadedModel loaded = load_model(options);
+  ModelOptions preferred = options;
+  preferred.prefers_speed = true;
+  LoadedModel loaded = load_model(preferred);
   const bool is_small = loaded.model->parameters().count() < kParametersForThreads;
   const int64_t threads = options.threads;
   use_cpu_threads(threads > 0 ? threads : is_small ? 1 : 0);

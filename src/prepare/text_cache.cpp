@@ -42,8 +42,7 @@ constexpr const char* kHashIndex = "content_hashes";
 
 std::string cache_root(const DataConfig& config) {
   if (!config.cache_dir.empty()) return config.cache_dir;
-  if (const char* caches = std::getenv("XDG_CACHE_HOME"); caches && *caches) return caches + std::string("/gpt-train");
-  if (const std::string home = home_folder(); !home.empty()) return home + "/.cache/gpt-train";
+  if (const std::string folder = cache_folder(); !folder.empty()) return folder;
   throw Error(ExitCode::config, "data.cache_dir: there is no home folder to keep prepared text in; name a folder");
 }
 

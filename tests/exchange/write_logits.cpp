@@ -16,8 +16,11 @@ std::span<const std::byte> bytes_of(const at::Tensor& tensor) {
 }  // namespace
 
 int main(int, char** argv) try {
-  const gpt::LoadedModel loaded =
-      gpt::load_model({.checkpoint = gpt::find_model(argv[1]), .device = "cpu", .dtype = gpt::Dtype::float32});
+  gpt::ModelOptions options;
+  options.checkpoint = gpt::find_model(argv[1]);
+  options.device = "cpu";
+  options.dtype = gpt::Dtype::float32;
+  const gpt::LoadedModel loaded = gpt::load_model(options);
   const gpt::GPT& model = *loaded.model;
   const int64_t length = model.config().block_size;
   const at::Tensor ids = (at::arange(3 * length, at::kLong) * 7919 % *model.config().vocab_size).reshape({3, length});

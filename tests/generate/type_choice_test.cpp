@@ -1,0 +1,43 @@
+#include "gpt/generate/type_choice.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "core/scratch_folder.h"
+
+namespace gpt {
+namespace {
+
+TEST(TypeChoice, IsMeasuredOnceForAMachineAndASize) {
+  const ScratchFolder folder;
+  const std::string path = folder.path() + "/caches/times.json";
+  int measured = 0;
+  const auto measure = [&](int64_t weights) {
+    ++measured;
+    return TypeTimes{{at::kBFloat16, 1e-9 * weights}, {at::kFloat, 2e-9 * weights}};
+  };
+  EXPECT_EQ(known_types(1000, path, measure).at(at::kFloat), 2e-6);
+  EXPECT_EQ(known_types(1001, path, measure).at(at::kBFloat16), 1e-6) << "what was kept";
+  EXPECT_EQ(measured, 1);
+  EXPECT_EQ(known_types(5000, path, measure).at(at::kFloat), 1e-5) << "of another size";
+  EXPECT_EQ(known_types(1000, path, measure).at(at::kFloat), 2e-6) << "is still there";
+  EXPECT_EQ(measured, 2);
+  for (const char* damage : {"", "[1]", "{\"", "{\"a\": 1}"}) {
+    std::ofstream(path) << damage;
+    EXPECT_EQ(known_types(1000, path, measure).at(at::kFloat), 2e-6) << damage;
+  }
+  EXPECT_EQ(measured, 6);
+  (void)known_types(1000, "", measure);
+  (void)known_types(1000, folder.path(), measure);  // which cannot be written
+  EXPECT_EQ(measured, 8);
+}
+
+TEST(TypeChoice, MeasuresBothTypes) {
+  const TypeTimes times = measure_types(300'000);
+  EXPECT_EQ(times.size(), 2);
+  for (const auto& [type, seconds] : times) EXPECT_GT(seconds, 0) << c10::toString(type);
+}
+
+}  // namespace
+}  // namespace gpt
