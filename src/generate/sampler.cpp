@@ -167,7 +167,8 @@ at::Tensor sample(const at::Tensor& logits, const SamplingConfig& config, at::Ge
     // An exponential race: the first of clocks with rates p rings at token i with probability p_i. Unlike a multinomial
     // draw it needs no look at the sum, hence no wait for the device.
     const at::Tensor p = filtered_probabilities(logits, config);
-    ids = p.is_cpu() ? race_on_cpu(p, generator) : p.div(at::empty_like(p).exponential_(1.0, generator)).argmax(1, true);
+    ids =
+        p.is_cpu() ? race_on_cpu(p, generator) : p.div(at::empty_like(p).exponential_(1.0, generator)).argmax(1, true);
   }
   return at::where(logits.amax(1, true).isfinite(), ids, -1);
 }

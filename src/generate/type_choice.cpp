@@ -76,7 +76,8 @@ TypeTimes measure_types(int64_t weights) {
     of_type[type] = at::ones({rows, kWidth}, type);
     times[type] = std::numeric_limits<double>::infinity();
   }
-  for (int round = 0; round < kRounds; ++round) {  // in turn, and the fastest counts: whatever disturbs one makes it slower
+  for (int round = 0; round < kRounds;
+       ++round) {  // in turn, and the fastest counts: whatever disturbs one makes it slower
     for (const at::ScalarType type : kTypes) {
       const auto begin = std::chrono::steady_clock::now();
       ops::row_product(x, of_type[type]);
@@ -94,9 +95,10 @@ TypeTimes known_types(int64_t weights, const std::string& path, const std::funct
   const json kept = path.empty() ? json::object() : read_times(path);
   if (const TypeTimes found = times_in(kept, key); !found.empty()) return found;
   const TypeTimes times = measure(weights);
-  log::info(fmt::format("Measured once for this machine and this size of model: a token's products take {:.3g} ms in "
-                        "bfloat16 and {:.3g} ms in float32",
-                        1e3 * times.at(at::kBFloat16), 1e3 * times.at(at::kFloat)));
+  log::info(
+      fmt::format("Measured once for this machine and this size of model: a token's products take {:.3g} ms in "
+                  "bfloat16 and {:.3g} ms in float32",
+                  1e3 * times.at(at::kBFloat16), 1e3 * times.at(at::kFloat)));
   if (!path.empty()) write_times(path, kept, key, times);
   return times;
 }

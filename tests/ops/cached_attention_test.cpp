@@ -29,11 +29,13 @@ constexpr Form kForms[] = {{4, 4, 64}, {6, 2, 64}, {4, 1, 40}, {2, 2, 7}, {3, 3,
 constexpr int64_t kSlots = 7, kCapacity = 300;
 
 // Slots in no order, and lengths about the edges of what a task takes.
-const std::vector<CachedTokens> kTexts = {
-    {.slot = 5, .past = 0, .count = 1, .first = 0},   {.slot = 0, .past = 127, .count = 1, .first = 1},
-    {.slot = 2, .past = 128, .count = 1, .first = 2}, {.slot = 3, .past = 10, .count = 8, .first = 3},
-    {.slot = 6, .past = 125, .count = 5, .first = 11}, {.slot = 1, .past = 299, .count = 1, .first = 16},
-    {.slot = 4, .past = 0, .count = 3, .first = 17}};
+const std::vector<CachedTokens> kTexts = {{.slot = 5, .past = 0, .count = 1, .first = 0},
+                                          {.slot = 0, .past = 127, .count = 1, .first = 1},
+                                          {.slot = 2, .past = 128, .count = 1, .first = 2},
+                                          {.slot = 3, .past = 10, .count = 8, .first = 3},
+                                          {.slot = 6, .past = 125, .count = 5, .first = 11},
+                                          {.slot = 1, .past = 299, .count = 1, .first = 16},
+                                          {.slot = 4, .past = 0, .count = 3, .first = 17}};
 constexpr int64_t kTokens = 20;
 
 struct Cached {
@@ -66,7 +68,8 @@ at::Tensor reference(const Cached& cached, const CachedTokens& text) {
     return at::cat({cache[text.slot].narrow(1, 0, text.past).to(at::kDouble), of_text(x)}, 1)
         .repeat_interleave(cached.heads.q.size(2) / x.size(2), 0);  // (H, past + count, D)
   };
-  const at::Tensor q = of_text(cached.heads.q), k = all(cached.keys, cached.heads.k), v = all(cached.values, cached.heads.v);
+  const at::Tensor q = of_text(cached.heads.q), k = all(cached.keys, cached.heads.k),
+                   v = all(cached.values, cached.heads.v);
   const at::Tensor sees = at::ones({text.count, text.past + text.count}, at::kBool).tril(text.past);
   const at::Tensor scores = (q.matmul(k.transpose(1, 2)) / std::sqrt(static_cast<double>(q.size(2))))
                                 .masked_fill(sees.logical_not(), -std::numeric_limits<double>::infinity());
@@ -117,7 +120,8 @@ TEST(CachedAttention, RefusesTextsThatDoNotFit) {
   EXPECT_THROW(attend({.slot = kSlots, .past = 0, .count = 1, .first = 0}), c10::Error);
   EXPECT_THROW(attend({.slot = 0, .past = kCapacity, .count = 1, .first = 0}), c10::Error);
   EXPECT_THROW(attend({.slot = 0, .past = 0, .count = 2, .first = kTokens - 1}), c10::Error);
-  EXPECT_THROW(cached_attention(cached.heads, cached.keys.to(at::kBFloat16), cached.values, kTexts, cached.y), c10::Error);
+  EXPECT_THROW(cached_attention(cached.heads, cached.keys.to(at::kBFloat16), cached.values, kTexts, cached.y),
+               c10::Error);
 }
 
 }  // namespace

@@ -17,9 +17,8 @@ struct Shape {
 };
 
 // Neither K nor N is a multiple of what a kernel takes at once, or both are. Rows that are many or long go another way than others.
-constexpr Shape kShapes[] = {{1, 64, 128}, {1, 37, 5},   {2, 768, 31}, {3, 100, 64}, {3, 3000, 7},
-                             {1, 5000, 4}, {5, 33, 9},   {7, 128, 4},  {8, 15, 258}, {4, 1, 1},
-                             {16, 96, 12}, {14, 200, 29}};
+constexpr Shape kShapes[] = {{1, 64, 128}, {1, 37, 5},  {2, 768, 31}, {3, 100, 64}, {3, 3000, 7}, {1, 5000, 4},
+                             {5, 33, 9},   {7, 128, 4}, {8, 15, 258}, {4, 1, 1},    {16, 96, 12}, {14, 200, 29}};
 
 TEST(RowProduct, IsTheFloat64ProductForEveryTypeAndShape) {
   at::manual_seed(1);

@@ -115,6 +115,34 @@ TEST_P(BatcherTest, EachTextIsTheOneOfItsSeed) {
   }
 }
 
+// Puts an underscore before every token but one that begins a text, as others do with a space.
+class UnderscoreTokenizer : public Tokenizer {
+ public:
+  std::string name() const override { return inner_->name(); }
+  int64_t vocab_size() const override { return inner_->vocab_size(); }
+  void encode(std::string_view text, std::vector<int32_t>& ids) const override { inner_->encode(text, ids); }
+  std::string decode(std::span<const int32_t> ids) const override { return inner_->decode(ids); }
+  std::string piece(int32_t id, bool begins_text) const override {
+    return (begins_text ? "" : "_") + inner_->piece(id, begins_text);
+  }
+  size_t last_cut(std::string_view text) const override { return inner_->last_cut(text); }
+  std::string to_json() const override { return inner_->to_json(); }
+
+ private:
+  std::unique_ptr<Tokenizer> inner_ = characters();
+};
+
+TEST_P(BatcherTest, ATextWithoutAPromptBeginsWithItsFirstToken) {
+  start(/*slots=*/2, /*queue=*/10, /*runs=*/false);
+  session_.loaded.tokenizer = std::make_unique<UnderscoreTokenizer>();
+  const auto both = task({"a", "a"}, {.temperature = 0, .max_new_tokens = 2});
+  both->prompts[1].has_text = false;  // its token stands for an empty text
+  ASSERT_TRUE(batcher_->submit(both));
+  run();
+  const Outcome outcome = wait_for(*both);
+  EXPECT_EQ(outcome.texts.at(0), "_" + outcome.texts.at(1));
+}
+
 TEST_P(BatcherTest, TellsHowLikelyTokensAre) {
   start(2, 10);
   const auto scored = task({"abcde"}, {.temperature = 2, .max_new_tokens = 6, .seed = 3});

@@ -25,6 +25,21 @@ TEST(EventQueue, BringsEventsInOrderAndThenTheError) {
   worker.join();
 }
 
+// It would wait for an hour.
+TEST(EventQueue, WakesAReaderOfWholeTextsWhereOneHasEnded) {
+  EventQueue events(/*wakes_for_each=*/false);
+  std::thread worker([&] {
+    events.push({.text = "a"});
+    events.push({.text = "b", .finish_reason = "stop"});
+  });
+  EXPECT_EQ(events.next(1h)->text, "a");
+  EXPECT_EQ(events.next(0ms)->text, "b");
+  worker.join();
+  std::thread failing([&] { events.fail({503, "stopping"}); });
+  EXPECT_THROW(events.next(1h), ApiError);
+  failing.join();
+}
+
 TEST(EventQueue, HoldsNoMoreThanItsBound) {
   EventQueue events;
   const std::string piece(1000, 'x');

@@ -23,7 +23,8 @@ struct ModelOptions {
   std::string device = "auto";
   int64_t threads = 0;  // CPU threads; 0 = the program chooses
   Dtype dtype = Dtype::automatic;
-  bool prefers_speed = false;  // automatic takes the fastest type that loses nothing (type_choice.h), instead of the smallest one
+  bool prefers_speed =
+      false;  // automatic takes the fastest type that loses nothing (type_choice.h), instead of the smallest one
 };
 
 // What --threads is where a token of each text is computed at a time (thread_choice.h).
