@@ -15,17 +15,18 @@ TEST(TypeChoice, IsMeasuredOnceForAMachineAndASize) {
   int measured = 0;
   const auto measure = [&](int64_t weights) {
     ++measured;
-    return TypeTimes{{at::kBFloat16, 1e-9 * weights}, {at::kFloat, 2e-9 * weights}};
+    const auto seconds = static_cast<double>(weights);
+    return TypeTimes{{at::kBFloat16, seconds}, {at::kFloat, 2 * seconds}};
   };
-  EXPECT_EQ(known_types(1000, path, measure).at(at::kFloat), 2e-6);
-  EXPECT_EQ(known_types(1001, path, measure).at(at::kBFloat16), 1e-6) << "what was kept";
+  EXPECT_EQ(known_types(1000, path, measure).at(at::kFloat), 2000);
+  EXPECT_EQ(known_types(1001, path, measure).at(at::kBFloat16), 1000) << "what was kept";
   EXPECT_EQ(measured, 1);
-  EXPECT_EQ(known_types(5000, path, measure).at(at::kFloat), 1e-5) << "of another size";
-  EXPECT_EQ(known_types(1000, path, measure).at(at::kFloat), 2e-6) << "is still there";
+  EXPECT_EQ(known_types(5000, path, measure).at(at::kFloat), 10'000) << "of another size";
+  EXPECT_EQ(known_types(1000, path, measure).at(at::kFloat), 2000) << "is still there";
   EXPECT_EQ(measured, 2);
   for (const char* damage : {"", "[1]", "{\"", "{\"a\": 1}"}) {
     std::ofstream(path) << damage;
-    EXPECT_EQ(known_types(1000, path, measure).at(at::kFloat), 2e-6) << damage;
+    EXPECT_EQ(known_types(1000, path, measure).at(at::kFloat), 2000) << damage;
   }
   EXPECT_EQ(measured, 6);
   (void)known_types(1000, "", measure);
