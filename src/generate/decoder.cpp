@@ -8,8 +8,11 @@
 
 namespace gpt {
 
-Decoder::Decoder(const GPT& model, int64_t slots, at::ScalarType type)
-    : model_(model), cache_(model.make_cache(slots, model.config().block_size, type)), texts_(slots) {}
+Decoder::Decoder(const GPT& model, int64_t slots, at::ScalarType type, std::optional<int64_t> longest)
+    : model_(model),
+      cache_(model.make_cache(slots, std::min(longest.value_or(model.config().block_size), model.config().block_size),
+                              type)),
+      texts_(slots) {}
 
 std::optional<int64_t> Decoder::free_slot() const {
   const auto free = std::find(texts_.begin(), texts_.end(), std::nullopt);

@@ -50,7 +50,8 @@ std::vector<GenerationResult> generate_several(GPT& model, const Tokenizer& toke
   const ops::OnlySdpBackends backends(ops::without_cudnn());
   const std::vector<int32_t> tokens = encode_prompt(tokenizer, prompt, "prompt", config.start);
   const at::Tensor without_text = ids_without_text(tokenizer, *model.config().vocab_size, model.device());
-  Decoder decoder(model, count, compute_type);
+  const int64_t most_new = std::min(config.max_new_tokens, model.config().block_size);
+  Decoder decoder(model, count, compute_type, std::ssize(tokens) + most_new);
   std::vector<DrawnText> texts;
   for (int64_t i = 0; i < count; ++i)
     texts.emplace_back(model.device(), config.seed + static_cast<uint64_t>(i), config.stop, !prompt.empty());

@@ -19,7 +19,8 @@ class Decoder {
   static constexpr int64_t kChunk = 256;
 
   // Of `model`, which must outlive it. `slots`: how many texts there may be at once. `type`: that of the cache, the compute type.
-  Decoder(const GPT& model, int64_t slots, at::ScalarType type);
+  // `longest`: the tokens that a text can come to, where that is known; the cache then has room for no more.
+  Decoder(const GPT& model, int64_t slots, at::ScalarType type, std::optional<int64_t> longest = std::nullopt);
 
   // A text that begins with these tokens, at least one. Returns its slot; nothing where none is free.
   std::optional<int64_t> add(std::vector<int32_t> tokens);
