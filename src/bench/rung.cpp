@@ -281,6 +281,7 @@ Config without_rungs(const Config& wanted) {
   config.data.resident = Resident::off;
   config.model.vocab_multiple = 1;
   config.training.precision = {.use_amp = false, .dtype = Dtype::float32, .amp_mode = AmpMode::autocast};
+  config.training.optimizer.kind = OptimizerKind::adamw;
   config.training.optimizer.fused_adamw = false;
   config.training.optimizer.state_dtype = StateDtype::float32;  // other types have no plain AdamW
   config.training.optimizer.offload = 0;                        // nor have moments on the host

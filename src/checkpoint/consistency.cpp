@@ -72,7 +72,7 @@ TypedRows rows_of_slot(std::string_view name, const std::vector<ParameterRow>& r
   TypedRows result;
   for (const ParameterRow& row : rows) {
     if (!row.is_trained) continue;
-    for (const OptimizerSlot& slot : optimizer_slots(state_dtype(row, config))) {
+    for (const OptimizerSlot& slot : optimizer_slots(state_form(row, config))) {
       if (slot.name != name) continue;
       result.rows.push_back(row);
       result.rows.back().shape = slot.shape(row);
@@ -173,9 +173,8 @@ void require_consistent(const Checkpoint& checkpoint) {
   const std::vector<ParameterRow> parameters = rows_of_run(checkpoint.config);
   require_tensors(weights_of(parameters, checkpoint), checkpoint.model, "model");
   for (const std::string_view slot : kOptimizerSlots) {
-    // Second moments are means of squares, and the others largest magnitudes.
     require_tensors(rows_of_slot(slot, parameters, checkpoint.config.training.optimizer),
-                    checkpoint.optimizer.slot(slot), slot, /*may_be_negative=*/slot == "exp_avg");
+                    checkpoint.optimizer.slot(slot), slot, may_be_negative(slot));
   }
   require_scalar(checkpoint.optimizer.step_count, at::kFloat, "optimizer/step");
   if (checkpoint.scaler_scale.defined() || checkpoint.scaler_growth_tracker.defined()) {

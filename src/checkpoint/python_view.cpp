@@ -81,26 +81,32 @@ void pickle_model(PickleWriter& pickle, const Checkpoint& checkpoint) {
 }
 
 // {"state": {name: {"exp_avg", "exp_avg_sq", ...}}, "step": n}, with the slots that the parameter has
-void pickle_optimizer(PickleWriter& pickle, const OptimizerState& optimizer) {
+void pickle_optimizer(PickleWriter& pickle, const NamedTensors& parameters, const OptimizerState& optimizer) {
   pickle.begin_dict();
   pickle.text("state");
   pickle.begin_dict();
-  const NamedTensors none;
   // The next of each slot's tensors, which are in the order of the parameters.
   std::vector<size_t> next(optimizer.slots.size());
-  for (const auto& [name, tensor] : optimizer.slots.empty() ? none : optimizer.slots.front().second) {
+  for (const auto& [name, value] : parameters) {
+    const auto has_next = [&](size_t i) {
+      const NamedTensors& tensors = optimizer.slots[i].second;
+      return next[i] < tensors.size() && tensors[next[i]].first == name;
+    };
+    bool has_any = false;
+    for (size_t i = 0; i < next.size(); ++i) has_any = has_any || has_next(i);
+    if (!has_any) continue;  // it is not trained
     pickle.text(name);
     pickle.begin_dict();
     for (size_t i = 0; i < next.size(); ++i) {
+      if (!has_next(i)) continue;
       const auto& [slot, tensors] = optimizer.slots[i];
-      if (next[i] == tensors.size() || tensors[next[i]].first != name) continue;
       pickle_tensor(pickle, slot, slot + "/" + name, tensors[next[i]++].second);
     }
     pickle.end_dict();
   }
   for (size_t i = 0; i < next.size(); ++i) {
     TORCH_CHECK(next[i] == optimizer.slots[i].second.size(), "the parameters of the optimizer's slot ",
-                optimizer.slots[i].first, " are not in the order of the first slot's");
+                optimizer.slots[i].first, " are not in the order of the model's");
   }
   pickle.end_dict();
   pickle.text("step");
@@ -116,7 +122,7 @@ std::string python_view(const Checkpoint& checkpoint) {
   pickle.text("model");
   pickle_model(pickle, checkpoint);
   pickle.text("optimizer");
-  pickle_optimizer(pickle, checkpoint.optimizer);
+  pickle_optimizer(pickle, checkpoint.model, checkpoint.optimizer);
   pickle.text("config");
   pickle_value(pickle, config_of(checkpoint.config));
   pickle.text("scaler");  // {} without one, as PyTorch's own

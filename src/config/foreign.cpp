@@ -43,16 +43,16 @@ const std::vector<Advice>& advices() {
       {{"activation_offload*", "offload_activations", "buffer_swapping", "use_buffer_swapping"},
        "activations are not moved to the memory of the host; training.gradient_checkpointing computes them again"},
       {{"cpu_offload_*", "offload_*", "optimizer_offload_*", "use_offload*"},
-       "set training.offload_optimizer to the share of AdamW's moments that the memory of the host is to have, from 0 to 1; "
+       "set training.offload_optimizer to the share of the optimizer's state that the memory of the host is to have, from 0 to 1; "
        "nothing else can be moved there"},
       {{"max_tokens", "num_tokens"}, "set the length of the run in updates, training.max_steps, or in training.epochs"},
       {{"warmup_ratio", "warmup_fraction"}, "set training.warmup_steps to a number of updates"},
       {{"attn_pdrop", "embd_pdrop", "resid_pdrop", "hidden_dropout*", "attention_dropout",
         "attention_probs_dropout_prob"},
        "there is one dropout for the whole model, model.dropout"},
-      {{"optim", "optimizer", "optimizer_type"},
-       "AdamW is the only optimizer; learning_rate, weight_decay, beta1, beta2 and eps in training are its settings, and "
-       "training.use_8bit: true keeps its moments in 8 bits"},
+      {{"muon_lr", "muon_learning_rate", "matrix_lr", "embedding_lr", "adam_lr", "adamw_lr"},
+       "training.learning_rate is that of Muon and of AdamW: Muon's updates are scaled to the size of AdamW's"},
+      {{"muon_weight_decay", "muon_wd"}, "training.weight_decay is that of Muon and of AdamW"},
       {{"always_save_checkpoint", "save_strategy", "save_best_only", "load_best_model_at_end"},
        "ckpt.pt and ckpt_best.pt in output_dir are always kept; training.checkpoint_interval says how often they are written"},
       {{"save_total_limit"}, "set training.keep_last to the number of older checkpoints to keep"},

@@ -77,7 +77,7 @@ std::vector<Option> length_and_optimizer(TrainingConfig& c) {
        .aliases = {{"max_iters"}, {"steps"}, {"max_train_steps"}, {"num_steps"}}},
       {.name = "learning_rate",
        .target = &c.schedule.learning_rate,
-       .help = "peak learning rate of AdamW",
+       .help = "peak learning rate, of AdamW and Muon alike",
        .min = 0,
        .max = 10,
        .aliases = {{"lr"}}},
@@ -99,11 +99,27 @@ std::vector<Option> length_and_optimizer(TrainingConfig& c) {
                    {"decay_lr", "cosine", "constant"},
                    {"lr_scheduler"},
                    {"lr_scheduler_type"}}},
+      {.name = "optimizer",
+       .target = choice(c.optimizer.kind, {{"adamw", OptimizerKind::adamw},
+                                           {"muon", OptimizerKind::muon},
+                                           {"normuon", OptimizerKind::normuon}}),
+       .help =
+           "adamw; muon = the matrices of the blocks by Muon, whose updates are orthogonal and as large as AdamW's, all else by AdamW; "
+           "normuon = the same, with the rows of each update scaled to one size",
+       .aliases = {{"optim"}, {"optimizer_type"}, {"optimizer_name"}, {"use_muon", "muon", "adamw"}}},
+      {.name = "muon_momentum",
+       .target = &c.optimizer.muon_momentum,
+       .help = "Muon's decay rate of the momentum, which is Nesterov's",
+       .min = 0,
+       .max = 0.999999},
       {.name = "weight_decay",
        .target = &c.optimizer.weight_decay,
        .help = "weight decay, applied to matrices only",
        .min = 0,
        .max = 10},
+      {.name = "cautious_weight_decay",
+       .target = &c.optimizer.cautious_weight_decay,
+       .help = "apply weight decay only to the values that the update moves towards zero, too"},
       {.name = "beta1",
        .target = &c.optimizer.beta1,
        .help = "AdamW's decay rate of the first moment",
@@ -137,7 +153,8 @@ std::vector<Option> length_and_optimizer(TrainingConfig& c) {
            choice(c.optimizer.state_dtype,
                   {{"float32", StateDtype::float32}, {"bfloat16", StateDtype::bfloat16}, {"int8", StateDtype::int8}}),
        .help =
-           "how AdamW's two moments are kept, in 8, 4 or 2 bytes a parameter; int8 = 8-bit codes with a scale per 256 values",
+           "how AdamW's two moments are kept, in 8, 4 or 2 bytes a parameter, and Muon's momentum, in half of that; int8 = 8-bit codes "
+           "with a scale per 256 values",
        .aliases = {{"use_8bit", "int8", "float32"},
                    {"use_8bit_adam", "int8", "float32"},
                    {"use_8bit_optimizer", "int8", "float32"}}},
@@ -147,7 +164,7 @@ std::vector<Option> length_and_optimizer(TrainingConfig& c) {
       {.name = "offload_optimizer",
        .target = &c.optimizer.offload,
        .help =
-           "share of AdamW's moments, in whole tensors, that stays in the memory of the host, which a GPU's kernel reads "
+           "share of the optimizer's state, in whole tensors, that stays in the memory of the host, which a GPU's kernel reads "
            "and writes over the bus",
        .min = 0,
        .max = 1,
@@ -373,7 +390,8 @@ std::vector<Option> options(TrainingConfig& c) {
   std::vector<Option> rows = batch_and_precision(c);
   for (auto group : {length_and_optimizer, execution, cadence, divergence}) {
     for (Option& row : group(c)) {
-      row.safe_on_resume = row.name != "init_from" && row.name != "freeze";  // with other weights it is another run
+      // With other weights, or another state of the optimizer, it is another run.
+      row.safe_on_resume = row.name != "init_from" && row.name != "freeze" && row.name != "optimizer";
       rows.push_back(std::move(row));
     }
   }

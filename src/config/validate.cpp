@@ -170,6 +170,11 @@ void validate_training(const TrainingConfig& t, const Faults& faults) {
         "only the kernel of fused_adamw updates weights of 16 bits alone; set master_weights true or fused_adamw "
         "true");
   }
+  if (!t.optimizer.fused_adamw && t.optimizer.has_muon()) {
+    faults.fail(
+        {"training.optimizer", "training.fused_adamw"},
+        "fused_adamw false is for comparison with AdamW's own kernel alone; set fused_adamw true or optimizer adamw");
+  }
   if (!t.precision.use_amp && (t.precision.dtype == Dtype::bfloat16 || t.precision.dtype == Dtype::float16)) {
     faults.fail({"training.use_amp", "training.dtype"},
                 "use_amp false means float32 (or tf32), but dtype is a 16-bit type; set use_amp true or dtype float32");
@@ -274,6 +279,11 @@ void validate_distributed(const Config& config, const Faults& faults) {
   if (d.zero > 0 && !t.optimizer.fused_adamw) {
     faults.fail({"distributed.zero", "training.fused_adamw"},
                 "only fused AdamW can update a part of the parameters; set fused_adamw to true, or zero to 0");
+  }
+  if (d.zero > 0 && t.optimizer.has_muon()) {
+    faults.fail(
+        {"distributed.zero", "training.optimizer"},
+        "Muon needs whole matrices, and zero 1 gives each process a part of them; set zero to 0, or optimizer to adamw");
   }
   if (d.min_processes && d.processes > 0 && *d.min_processes > d.processes) {
     faults.fail({"distributed.min_processes", "distributed.processes"},

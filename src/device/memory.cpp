@@ -44,7 +44,7 @@ void require_offloading(const OptimizerConfig& optimizer, at::Device device) {
   if (optimizer.offload == 0 || device.is_cuda()) return;
   throw Error(
       ExitCode::config,
-      fmt::format("'training.offload_optimizer' is {}, but on a CPU AdamW's moments are in the memory of the host "
+      fmt::format("'training.offload_optimizer' is {}, but on a CPU the optimizer's state is in the memory of the host "
                   "anyway; set it to 0, and training.use_8bit: true to make them smaller",
                   optimizer.offload));
 }

@@ -5,8 +5,7 @@
 #include <algorithm>
 
 #include "gpt/core/format.h"
-#include "gpt/layout/freeze.h"
-#include "gpt/plan/time_checks.h"
+#include "gpt/plan/model_checks.h"
 
 namespace gpt {
 namespace {
@@ -54,8 +53,7 @@ Cause likely_cause(const Config& config, const DeviceInfo& device, const Precisi
 
 plan::Check check_speed(const Config& config, const DeviceInfo& device, const Precision& precision,
                         const SpeedFacts& facts) {
-  const double flops = flops_per_token(config.model, parameter_table(config.model, config.training.freeze)) *
-                       static_cast<double>(plan::tokens_per_step(config)) / facts.step_seconds;
+  const double flops = plan::flops_per_step(config.model, config.training).all() / facts.step_seconds;
   const double share = flops / facts.product_speed;
   std::string detail =
       fmt::format("{}/s, {:.0f} % of what matrix products reach here", format_flops(flops), 100 * share);

@@ -36,7 +36,8 @@ inline AdamWFactors adamw_factors(const AdamWRates& rates) {
   return {.new_in_exp_avg = static_cast<float>(1 - rates.beta1),
           .old_in_exp_avg_sq = static_cast<float>(rates.beta2),
           .new_in_exp_avg_sq = static_cast<float>(1 - rates.beta2),
-          .eps = static_cast<float>(rates.eps)};
+          .eps = static_cast<float>(rates.eps),
+          .is_cautious = rates.is_cautious};
 }
 
 }  // namespace gpt::ops

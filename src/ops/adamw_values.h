@@ -26,6 +26,7 @@ struct AdamWValues {
 struct AdamWFactors {
   float new_in_exp_avg, old_in_exp_avg_sq, new_in_exp_avg_sq;  // 1 - beta1, beta2, 1 - beta2
   float eps;
+  bool is_cautious;  // weight decay only where the update moves a value towards zero
 };
 
 // What depends on the update.

@@ -16,6 +16,8 @@ Kernels& kernels_of(const at::Tensor& x) {
                              .flat_norm = cpu::flat_norm,
                              .judge = cpu::judge,
                              .adamw = cpu::adamw,
+                             .muon_direction = cpu::muon_direction,
+                             .muon_update = cpu::muon_update,
                              .take_float16 = false};
 #ifdef GPT_CUDA
   static Kernels cuda_kernels{.token_gather = cuda::token_gather,
@@ -31,6 +33,8 @@ Kernels& kernels_of(const at::Tensor& x) {
                               .flat_norm = cuda::flat_norm,
                               .judge = cuda::judge,
                               .adamw = cuda::adamw,
+                              .muon_direction = cuda::muon_direction,
+                              .muon_update = cuda::muon_update,
                               .take_float16 = true};
   if (x.is_cuda()) return cuda_kernels;
 #endif

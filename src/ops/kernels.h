@@ -16,6 +16,10 @@ struct AdamWScalars;
 struct ClassifierOptions;
 struct Dropout;
 struct Evidence;
+struct MuonBuffers;
+struct MuonRates;
+struct MuonScalars;
+struct MuonWeights;
 struct Normalization;
 struct RotaryTables;
 struct SpikeWatch;
@@ -80,6 +84,10 @@ void judge(const Evidence& evidence, double max_norm, const Verdict& verdict, co
            const SpikeWatch& watch);
 
 void adamw(const AdamWBuffers& buffers, const AdamWRates& rates, const AdamWScalars& scalars);
+
+// As ops::muon_direction() and ops::muon_update().
+void muon_direction(const MuonBuffers& buffers, double momentum, const MuonScalars& scalars);
+void muon_update(const MuonWeights& weights, const MuonRates& rates, const MuonScalars& scalars);
 }  // namespace cpu
 
 #ifdef GPT_CUDA
@@ -97,6 +105,8 @@ decltype(cpu::add_row_sums) add_row_sums;
 decltype(cpu::flat_norm) flat_norm;
 decltype(cpu::judge) judge;
 decltype(cpu::adamw) adamw;
+decltype(cpu::muon_direction) muon_direction;
+decltype(cpu::muon_update) muon_update;
 }  // namespace cuda
 #endif
 
@@ -115,6 +125,8 @@ struct Kernels {
   decltype(&cpu::flat_norm) flat_norm;
   decltype(&cpu::judge) judge;
   decltype(&cpu::adamw) adamw;
+  decltype(&cpu::muon_direction) muon_direction;
+  decltype(&cpu::muon_update) muon_update;
   bool take_float16;
 };
 

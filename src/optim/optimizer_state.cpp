@@ -1,8 +1,12 @@
 #include "gpt/optim/optimizer_state.h"
 
+#include <ATen/ops/zeros.h>
 #include <c10/util/accumulate.h>
 
 #include <algorithm>
+
+#include "gpt/device/memory.h"
+#include "gpt/ops/moments.h"
 
 namespace gpt {
 
@@ -10,26 +14,61 @@ std::vector<int64_t> OptimizerSlot::shape(const ParameterRow& row) const {
   return values == 1 ? row.shape : std::vector<int64_t>{(row.count() + values - 1) / values};
 }
 
-std::span<const OptimizerSlot> optimizer_slots(StateDtype dtype) {
-  static constexpr std::array kFloat32 = {OptimizerSlot{"exp_avg", at::kFloat},
-                                          OptimizerSlot{"exp_avg_sq", at::kFloat}};
-  static constexpr std::array kBFloat16 = {OptimizerSlot{"exp_avg", at::kBFloat16},
-                                           OptimizerSlot{"exp_avg_sq", at::kBFloat16}};
-  static constexpr std::array kInt8 = {OptimizerSlot{"exp_avg", at::kByte}, OptimizerSlot{"exp_avg_sq", at::kByte},
-                                       OptimizerSlot{"exp_avg_max", at::kFloat, kParameterAlignment},
-                                       OptimizerSlot{"exp_avg_sq_max", at::kFloat, kParameterAlignment}};
-  switch (dtype) {
-    case StateDtype::float32: break;
-    case StateDtype::bfloat16: return kBFloat16;
-    case StateDtype::int8: return kInt8;
+namespace {
+
+bool is_matrix_of_block(const ParameterRow& row) {
+  switch (row.role) {
+    case ParameterRole::attention_in:
+    case ParameterRole::attention_out:
+    case ParameterRole::mlp_gate:
+    case ParameterRole::mlp_in:
+    case ParameterRole::mlp_out: return !row.is_bias;
+    default: return false;
   }
-  return kFloat32;
 }
 
 StateDtype state_dtype(const ParameterRow& row, const OptimizerConfig& config) {
   if (!config.fused_adamw) return StateDtype::float32;  // only the kernel updates others
   const bool is_embedding = row.role == ParameterRole::token_embedding || row.role == ParameterRole::position_embedding;
   return is_embedding && config.float32_embedding_state ? StateDtype::float32 : config.state_dtype;
+}
+
+ops::MomentKind kind_of(std::string_view slot) {
+  return may_be_negative(slot) ? ops::MomentKind::first : ops::MomentKind::second;
+}
+
+at::ScalarType type_of(StateDtype dtype) {
+  switch (dtype) {
+    case StateDtype::float32: break;
+    case StateDtype::bfloat16: return at::kBFloat16;
+    case StateDtype::int8: return at::kByte;
+  }
+  return at::kFloat;
+}
+
+}  // namespace
+
+StateForm state_form(const ParameterRow& row, const OptimizerConfig& config) {
+  const StateDtype dtype = state_dtype(row, config);
+  if (!config.has_muon() || !is_matrix_of_block(row)) return {.dtype = dtype};
+  return {.kind = config.kind, .dtype = dtype, .columns = row.shape.at(1)};
+}
+
+std::vector<OptimizerSlot> optimizer_slots(const StateForm& form) {
+  const at::ScalarType type = type_of(form.dtype);
+  const bool has_maxima = type == at::kByte;
+  std::vector<OptimizerSlot> slots;
+  if (form.kind == OptimizerKind::adamw) {
+    slots = {{"exp_avg", type}, {"exp_avg_sq", type}};
+    if (has_maxima)
+      slots.insert(slots.end(), {{"exp_avg_max", at::kFloat, kParameterAlignment},
+                                 {"exp_avg_sq_max", at::kFloat, kParameterAlignment}});
+    return slots;
+  }
+  slots = {{"momentum_buffer", type}};
+  if (has_maxima) slots.push_back({"momentum_buffer_max", at::kFloat, kParameterAlignment});
+  if (form.kind == OptimizerKind::normuon) slots.push_back({"second_momentum_buffer", at::kFloat, form.columns});
+  return slots;
 }
 
 std::vector<StateRange> state_ranges(const std::vector<ParameterRow>& rows, const FlatLayout& layout,
@@ -39,10 +78,10 @@ std::vector<StateRange> state_ranges(const std::vector<ParameterRow>& rows, cons
   for (const size_t i : flat_order(rows)) {
     if (!rows[i].is_trained) break;
     const int64_t begin = layout.offsets[i], end = begin + rows[i].count();
-    const StateDtype dtype = state_dtype(rows[i], config);
+    const StateForm form = state_form(rows[i], config);
     const bool is_on_host = static_cast<double>(begin + end) / 2 < on_host;
-    if (ranges.empty() || ranges.back().dtype != dtype || ranges.back().is_on_host != is_on_host)
-      ranges.push_back({begin, 0, dtype, is_on_host});
+    const bool goes_on = !ranges.empty() && ranges.back().form == form && ranges.back().is_on_host == is_on_host;
+    if (!goes_on || form.kind != OptimizerKind::adamw) ranges.push_back({begin, 0, form, is_on_host});
     ranges.back().end = aligned_end(end);
   }
   return ranges;
@@ -55,10 +94,36 @@ StateBytes StateStretch::bytes() const {
   return bytes;
 }
 
+std::vector<StateStretch> new_state(const std::vector<StateRange>& ranges, const std::vector<FlatSpan>& spans,
+                                    at::Device device) {
+  std::vector<StateStretch> stretches;
+  for (const auto& [begin, end] : spans) {
+    for (StateRange part : ranges) {
+      part.begin = std::max(part.begin, begin), part.end = std::min(part.end, end);
+      if (part.begin >= part.end) continue;
+      StateStretch& stretch = stretches.emplace_back(StateStretch{part, {}});
+      for (const OptimizerSlot& slot : optimizer_slots(part.form)) {
+        const int64_t count = (part.end - part.begin) / slot.values;
+        stretch.slots.push_back(part.is_on_host ? zeros_on_host(count, slot.dtype, device)
+                                                : at::zeros({count}, at::TensorOptions(device).dtype(slot.dtype)));
+        // What pads a block must never be its largest value.
+        if (slot.dtype == at::kByte) stretch.slots.back().fill_(ops::code_of_zero(kind_of(slot.name)));
+      }
+    }
+  }
+  return stretches;
+}
+
+StateBytes state_bytes(std::span<const StateStretch> stretches) {
+  StateBytes all;
+  for (const StateStretch& stretch : stretches) all.device += stretch.bytes().device, all.host += stretch.bytes().host;
+  return all;
+}
+
 StateBytes state_bytes(const std::vector<ParameterRow>& rows, const FlatLayout& layout, const OptimizerConfig& config) {
   StateBytes bytes;
   for (const StateRange& range : state_ranges(rows, layout, config)) {
-    for (const OptimizerSlot& slot : optimizer_slots(range.dtype)) {
+    for (const OptimizerSlot& slot : optimizer_slots(range.form)) {
       (range.is_on_host ? bytes.host : bytes.device) +=
           (range.end - range.begin) / slot.values * static_cast<int64_t>(c10::elementSize(slot.dtype));
     }
@@ -71,8 +136,9 @@ namespace {
 // Of the row that begins at `offset`, which lies in one stretch.
 std::vector<at::Tensor> slots_of(const ParameterRow& row, int64_t offset, const StateStretch& stretch) {
   std::vector<at::Tensor> result;
+  const std::vector<OptimizerSlot> slots = optimizer_slots(stretch.range.form);
   for (size_t i = 0; i < stretch.slots.size(); ++i) {
-    const OptimizerSlot& slot = optimizer_slots(stretch.range.dtype)[i];
+    const OptimizerSlot& slot = slots[i];
     const std::vector<int64_t> shape = slot.shape(row);
     const int64_t begin = (offset - stretch.range.begin) / slot.values;
     result.push_back(stretch.slots[i].narrow(0, begin, c10::multiply_integers(shape)).view(shape));
@@ -93,8 +159,8 @@ OptimizerState named_state(const std::vector<ParameterRow>& rows, const FlatLayo
     });
     TORCH_CHECK(stretch != stretches.end(), "no state of all of '", rows[row].name, "'");
     const std::vector<at::Tensor> tensors = slots_of(rows[row], begin, *stretch);
-    for (size_t i = 0; i < tensors.size(); ++i)
-      state.slot(optimizer_slots(stretch->range.dtype)[i].name).emplace_back(rows[row].name, tensors[i]);
+    const std::vector<OptimizerSlot> slots = optimizer_slots(stretch->range.form);
+    for (size_t i = 0; i < tensors.size(); ++i) state.slot(slots[i].name).emplace_back(rows[row].name, tensors[i]);
   }
   state.step_count = step_count;
   return state;

@@ -7,6 +7,7 @@
 #include "gpt/core/format.h"
 #include "gpt/layout/freeze.h"
 #include "gpt/model/recompute.h"
+#include "gpt/optim/muon.h"
 
 namespace gpt::plan {
 namespace {
@@ -30,6 +31,8 @@ constexpr double kBusBandwidth = 25e9;
 // Kernels of a block forward and backward, of the rest of a micro-step, and of an update; our own operators do the work of several
 // of LibTorch's. The host takes this long for each; replayed as part of a graph, the card does.
 constexpr double kOwnKernels = 30, kAtenKernels = 60, kOtherKernels = 40;
+// Of Muon for a matrix: three products of each iteration, its two passes, and what lies between them.
+constexpr double kMuonKernels = 22;
 constexpr double kLaunch = 6e-6, kReplay = 1.5e-6;
 
 // What a step computes, as a multiple of what it does without gradient checkpointing: as the products of the blocks.
@@ -68,8 +71,12 @@ StepEstimate estimate_step(const ModelConfig& model, const TrainingConfig& train
 
   StepEstimate estimate;
   const double share = kShareOfPeak * std::min(1.0, static_cast<double>(model.n_embd) / kWideEnough);
-  estimate.products = micro_steps * repeated * flops_per_token(model, parameter_table(model, training.freeze)) *
-                      tokens / (share * card.peak_flops(dtype).value_or(card.float32 * 1e12));
+  const std::vector<ParameterRow> rows = parameter_table(model, training.freeze);
+  const double peak = card.peak_flops(dtype).value_or(card.float32 * 1e12),
+               peak_of_muon = card.bfloat16 > 0 ? card.bfloat16 * 1e12 : peak;
+  const MuonWork muon = muon_work(rows, training.optimizer);
+  estimate.products = micro_steps * repeated * flops_per_token(model, rows) * tokens / (share * peak) +
+                      muon.flops / (share * peak_of_muon);
   const double passes = form.own_operators ? kOwnPasses : kAtenPasses,
                activations = repeated * passes * kept.activations,
                logits = passes * tokens * bytes * static_cast<double>(model.padded_vocab()),
@@ -79,7 +86,8 @@ StepEstimate estimate_step(const ModelConfig& model, const TrainingConfig& train
       (micro_steps * (activations + logits + weights) + state) / (kShareOfBandwidth * card.bandwidth * 1e9) +
       real.host / kBusBandwidth;
   const double kernels = form.own_operators ? kOwnKernels : kAtenKernels;
-  estimate.launches = micro_steps * repeated * (kernels * static_cast<double>(model.n_layer) + kOtherKernels) *
+  estimate.launches = (micro_steps * repeated * (kernels * static_cast<double>(model.n_layer) + kOtherKernels) +
+                       kMuonKernels * static_cast<double>(muon.matrices)) *
                       (form.is_recorded ? kReplay : kLaunch);
   estimate.is_recorded = form.is_recorded;
   return estimate;

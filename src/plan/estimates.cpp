@@ -5,7 +5,8 @@
 #include "gpt/layout/freeze.h"
 #include "gpt/model/compile.h"
 #include "gpt/ops/classifier.h"
-#include "gpt/optim/optimizer_state.h"
+#include "gpt/optim/muon.h"
+#include "gpt/optim/newton_schulz.h"
 #include "gpt/products/product.h"
 #include "gpt/run/division.h"
 
@@ -173,7 +174,8 @@ ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& t
           .multiprocessors = device.multiprocessors,
           .end_to_end = precision.end_to_end,
           .state_share =
-              distributed.zero > 0 ? 1 / static_cast<double>(std::max<int64_t>(1, distributed.processes)) : 1};
+              distributed.zero > 0 ? 1 / static_cast<double>(std::max<int64_t>(1, distributed.processes)) : 1,
+          .newton_schulz = newton_schulz_type(device)};
 }
 
 double MemoryEstimate::total() const { return weights + gradients + moments + activations + logits + workspace; }
@@ -222,6 +224,9 @@ MemoryEstimate estimate_memory(const ModelConfig& model, const TrainingConfig& t
                block = tokens * one_block + std::max(of_weight(widest), of_rows(tokens, model.hidden()));
   if (head >= block) estimate.logits = bytes.logits(training);
   estimate.workspace = std::max(head, block) - estimate.logits + form.product_workspace;
+  // The update needs no more than the passes before it, unless they are of very few tokens.
+  const double of_passes = estimate.activations + estimate.logits + estimate.workspace;
+  estimate.workspace += std::max(0.0, muon_workspace(rows, training.optimizer, form.newton_schulz) - of_passes);
   if (form.is_recorded) estimate.workspace += bytes.evaluation(training);
   // What LibTorch's operators make in between differs from one processor to another.
   constexpr double kBetweenOperators = 0.01;

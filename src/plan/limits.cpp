@@ -10,6 +10,7 @@
 #include "gpt/model/recompute.h"
 #include "gpt/ops/part.h"
 #include "gpt/ops/probe.h"
+#include "gpt/optim/muon.h"
 
 namespace gpt::plan {
 namespace {
@@ -140,6 +141,12 @@ Work adamw(double parameters, const ParameterBytes& bytes) {
   return {0, parameters * (bytes.gradient + 2 * bytes.weight + bytes.copy + 4 * bytes.moment)};
 }
 
+// Two passes over a matrix, and between them Newton-Schulz, which reads and writes the direction at least once.
+Work muon(double parameters, const ParameterBytes& bytes, double flops) {
+  constexpr double kDirection = 2;
+  return {flops, parameters * (bytes.gradient + 2 * bytes.weight + bytes.copy + 2 * bytes.moment + 4 * kDirection)};
+}
+
 std::vector<PartWork> work_of_step(const ModelConfig& model, const TrainingConfig& training, const Precision& precision,
                                    double tokens) {
   using enum GradientCheckpointing;
@@ -160,6 +167,8 @@ std::vector<PartWork> work_of_step(const ModelConfig& model, const TrainingConfi
                      2 * only_forward * with_branch.forward +
                      (2 * (layers - only_forward) - 1) * repeated(with_branch, level >= norm);
   const ParameterBytes bytes = parameter_bytes(training, precision);
+  const MuonWork of_muon = muon_work(rows, training.optimizer);
+  const Work update = adamw(parameters - of_muon.parameters, bytes) + muon(of_muon.parameters, bytes, of_muon.flops);
   return {{part::kData, micro_steps * of.batch()},
           {part::kEmbedding, micro_steps * (first < 0 ? of.embedding().both() : of.embedding().forward)},
           {part::kNorm, micro_steps * norms},
@@ -167,7 +176,7 @@ std::vector<PartWork> work_of_step(const ModelConfig& model, const TrainingConfi
           {part::kAttention, micro_steps * in_blocks(of.attention(), level >= block)},
           {part::kActivation, micro_steps * in_blocks(of.activation(), level >= activation)},
           {part::kHead, micro_steps * of.head().both()},
-          {part::kOptimizer, norm_of_gradients(parameters, bytes) + adamw(parameters, bytes)}};
+          {part::kOptimizer, norm_of_gradients(parameters, bytes) + update}};
 }
 
 double least_seconds(const std::vector<PartWork>& parts, const MachineSpeed& speed) {

@@ -14,6 +14,7 @@
 #include "gpt/device/cpu_allocator.h"
 #include "gpt/device/host.h"
 #include "gpt/layout/freeze.h"
+#include "gpt/optim/muon.h"
 
 namespace gpt::plan {
 namespace {
@@ -162,6 +163,25 @@ Check check_memory(const ModelConfig& model, const TrainingConfig& training, con
   return check;
 }
 
+StepFlops flops_per_step(const ModelConfig& model, const TrainingConfig& training) {
+  const std::vector<ParameterRow> rows = parameter_table(model, training.freeze);
+  const int64_t tokens = training.batch_size * training.gradient_accumulation_steps * model.block_size;
+  return {.model = flops_per_token(model, rows) * static_cast<double>(tokens),
+          .muon = muon_work(rows, training.optimizer).flops};
+}
+
+std::string describe_muon(const ModelConfig& model, const TrainingConfig& training, int64_t processes) {
+  constexpr double kMuch = 0.25;
+  const StepFlops flops = flops_per_step(model, training);
+  if (flops.muon == 0) return "";
+  const double share = flops.muon / (flops.muon + flops.model / static_cast<double>(processes));
+  const int64_t matrices = muon_work(parameter_table(model, training.freeze), training.optimizer).matrices;
+  return fmt::format("Newton-Schulz takes {:.{}f} % of the operations of a step, {} for {}{}", 100 * share,
+                     share < 0.1 ? 1 : 0, format_flops(flops.muon),
+                     matrices == 1 ? "a matrix" : fmt::format("{} matrices", matrices),
+                     share < kMuch ? "" : "; a larger training.total_batch_size would lower that");
+}
+
 Check check_compute(const ModelConfig& model, const TrainingConfig& training, const run::Plan& plan,
                     std::optional<double> product_speed) {
   constexpr double kUsualShare = 0.4, kDay = 86400;
@@ -171,7 +191,8 @@ Check check_compute(const ModelConfig& model, const TrainingConfig& training, co
   const double per_token = flops_per_token(model, parameter_table(model, training.freeze));
   const auto tokens =
       static_cast<double>(training.batch_size * training.gradient_accumulation_steps * model.block_size);
-  const double per_step = per_token * tokens, total = per_step * static_cast<double>(plan.total_steps);
+  const double per_step = flops_per_step(model, training).all(),
+               total = per_step * static_cast<double>(plan.total_steps);
   const double seconds = product_speed ? total / (kUsualShare * *product_speed) : 0;
   const double parameters = parameter_count(model), all_tokens = tokens * static_cast<double>(plan.total_steps);
   const double best_epochs = kChinchilla * parameters / tokens / static_cast<double>(plan.steps_per_epoch);
@@ -185,6 +206,7 @@ Check check_compute(const ModelConfig& model, const TrainingConfig& training, co
   detail += fmt::format("; {} tokens are {} per parameter, where Chinchilla's rule of {} would take {} epochs",
                         format_count(all_tokens), format_number(all_tokens / parameters), kChinchilla,
                         format_number(best_epochs));
+  if (const std::string muon = describe_muon(model, training); !muon.empty()) detail += "; " + muon;
   Check check = seconds > kDay ? warned("compute", detail, kShorterRun) : passed("compute", detail);
   check.values = {{"flops_per_token", per_token},
                   {"flops_per_step", per_step},

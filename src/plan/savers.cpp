@@ -43,11 +43,11 @@ std::vector<Candidate> candidates(const ModelConfig& model, const TrainingConfig
   if (execution.use_compile)
     recompute("norm", GradientCheckpointing::norm, "norms and activations are computed twice, products are not");
   if (training.optimizer.fused_adamw && training.optimizer.state_dtype == StateDtype::float32) {
-    all.push_back({"training.use_8bit: true", "AdamW's moments are rounded to 8-bit codes",
+    all.push_back({"training.use_8bit: true", "the optimizer's state is rounded to 8-bit codes",
                    [](TrainingConfig& t) { t.optimizer.state_dtype = StateDtype::int8; }});
   }
   if (cuda && training.optimizer.fused_adamw && training.optimizer.offload < 1) {
-    all.push_back({"training.offload_optimizer: 1", "every update moves AdamW's moments over the bus and back",
+    all.push_back({"training.offload_optimizer: 1", "every update moves the optimizer's state over the bus and back",
                    [](TrainingConfig& t) { t.optimizer.offload = 1; }});
   }
   const Precision precision = resolve_precision(training.precision, device);

@@ -6,6 +6,7 @@
 
 #include "gpt/layout/freeze.h"
 #include "gpt/model/compile.h"
+#include "gpt/optim/muon.h"
 #include "gpt/run/run.h"
 
 namespace gpt::plan {
@@ -19,10 +20,13 @@ constexpr double kUsualShare = 0.3;
 // `warm_up`: updates before those that are timed.
 int64_t batch_size_for(const Config& config, double product_speed, int64_t largest_batch, double seconds,
                        int64_t warm_up) {
-  const double per_sequence = flops_per_token(config.model, parameter_table(config.model, config.training.freeze)) *
-                              static_cast<double>(config.model.block_size) / (kUsualShare * product_speed);
+  const std::vector<ParameterRow> rows = parameter_table(config.model, config.training.freeze);
+  const double speed = kUsualShare * product_speed, of_muon = muon_work(rows, config.training.optimizer).flops / speed,
+               per_sequence =
+                   flops_per_token(config.model, rows) * static_cast<double>(config.model.block_size) / speed;
   const auto updates = static_cast<double>(2 * warm_up + 2);  // that should fit into the time
-  return std::min<int64_t>(largest_batch, static_cast<int64_t>(seconds / updates / per_sequence));
+  const double sequences = std::max(0.0, seconds / updates - of_muon) / per_sequence;
+  return std::min<int64_t>(largest_batch, static_cast<int64_t>(sequences));
 }
 
 struct Measured {

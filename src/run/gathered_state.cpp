@@ -52,7 +52,7 @@ OptimizerState gathered_state(const Optimizer& optimizer, const Parameters& para
   std::vector<StateStretch> whole;
   for (const StateRange& range : state_ranges(parameters.rows(), parameters.layout(), config)) {
     StateStretch stretch{range, {}};
-    const auto slots = optimizer_slots(range.dtype);
+    const std::vector<OptimizerSlot> slots = optimizer_slots(range.form);
     for (size_t i = 0; i < slots.size(); ++i) stretch.slots.push_back(gathered_slot(own, i, slots[i], range, ranks));
     whole.push_back(std::move(stretch));
   }

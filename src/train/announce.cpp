@@ -16,6 +16,7 @@
 #include "gpt/model/compile.h"
 #include "gpt/optim/lr_schedule.h"
 #include "gpt/optim/make_optimizer.h"
+#include "gpt/plan/model_checks.h"
 
 namespace gpt {
 
@@ -82,10 +83,12 @@ void announce_methods(const run::Setup& setup) {
   if (precision.tf32) log::success("Enabled TF32");
   if (precision.grad_scaler) log::success("GradScaler on the device");
   log::success(fmt::format("Using {}", name_of_optimizer(config.training.optimizer)));
+  if (const std::string muon = plan::describe_muon(config.model, config.training, setup.ranks->size()); !muon.empty())
+    log::info(muon);
   const std::vector<ParameterRow> rows = parameter_table(config.model, config.training.freeze);
   const StateBytes state = state_bytes(rows, flat_layout(rows), config.training.optimizer);
   if (state.host > 0) {
-    log::success(fmt::format("Optimizer offload: {} of {} of AdamW's moments are in the memory of the host",
+    log::success(fmt::format("Optimizer offload: {} of {} of the optimizer's state are in the memory of the host",
                              format_bytes(static_cast<double>(state.host)),
                              format_bytes(static_cast<double>(state.host + state.device))));
   }
@@ -202,6 +205,8 @@ std::vector<Idle> idle_settings(const run::Setup& setup, bool resident) {
        "the run does not compute in bfloat16 end to end"},
       {t.optimizer.state_dtype == StateDtype::float32, "training.float32_embedding_state",
        "all of AdamW's state is float32"},
+      {!t.optimizer.has_muon(), "training.muon_momentum", "training.optimizer is adamw"},
+      {t.optimizer.weight_decay == 0, "training.cautious_weight_decay", "training.weight_decay is 0"},
       {cpu, "training.expandable_segments", "it is for a GPU"},
       {!cpu && has_allocator_variable(), "training.expandable_segments", "PYTORCH_ALLOC_CONF is set"},
       {!compiles, "training.loss_chunk_rows", not_fused},

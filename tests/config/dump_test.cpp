@@ -133,6 +133,7 @@ TEST(Difference, WhatChangesTheDataOrTheShapeIsNotSafe) {
                                           "training.gradient_dtype",
                                           "training.init_from",
                                           "training.master_weights",
+                                          "training.optimizer",
                                           "training.total_batch_size",
                                           "training.use_amp",
                                           "training.dtype"};

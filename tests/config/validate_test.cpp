@@ -57,6 +57,10 @@ TEST(Validate, RefusesContradictionsWhereTheyWereWritten) {
       {"training:\n  fused_adamw: false\n  use_8bit: true\n",
        "c.yaml:3:3: only the kernel of fused_adamw updates a state of 8 or 16 bits; set optimizer_state_dtype float32 or "
        "fused_adamw true"},
+      {"training:\n  fused_adamw: false\n  optimizer: muon\n",
+       "c.yaml:3:3: fused_adamw false is for comparison with AdamW's own kernel alone; set fused_adamw true or optimizer adamw"},
+      {"training:\n  optimizer: normuon\ndistributed:\n  zero: 1\n",
+       "c.yaml:4:3: Muon needs whole matrices, and zero 1 gives each process a part of them; set zero to 0, or optimizer to adamw"},
       {"training:\n  fused_adamw: false\n  cpu_offload: true\n",
        "c.yaml:3:3: only the kernel of fused_adamw reaches a state in the memory of the host; set offload_optimizer 0 or "
        "fused_adamw true"},

@@ -100,7 +100,7 @@ class OptimizerState(unittest.TestCase):
         options = {**programs.TINY, "data.text": self.text, "output_dir": self.root / "offloaded", "device": "cpu",
                    "training.cpu_offload": "true"}
         refused = programs.run("gpt-train", *programs.flags(options), check_code=2)
-        self.assertIn("'training.offload_optimizer' is 1, but on a CPU AdamW's moments are in the memory of the host anyway",
+        self.assertIn("'training.offload_optimizer' is 1, but on a CPU the optimizer's state is in the memory of the host anyway",
                       refused.stderr)
 
 

@@ -247,6 +247,24 @@ TEST(Estimates, ZeroDividesTheStateAmongTheProcesses) {
   EXPECT_EQ(activation_form(gpt2_small(), {}, distributed, describe_device(at::kCPU), {}).state_share, 1);
 }
 
+TEST(Estimates, MuonHasOneMomentumAndRoomForProducts) {
+  TrainingConfig training;
+  const MemoryEstimate adamw = estimate_memory(gpt2_small(), training, {});
+  training.optimizer.kind = OptimizerKind::muon;
+  const MemoryEstimate muon = estimate_memory(gpt2_small(), training, {});
+  const double matrices = 12.0 * 12 * 768 * 768;
+  EXPECT_EQ(adamw.moments - muon.moments, 4 * matrices);
+  EXPECT_EQ(muon.workspace, adamw.workspace) << "the passes need more than the update";
+  EXPECT_EQ(static_cast<double>(checkpoint_bytes(gpt2_small(), training)),
+            static_cast<double>(checkpoint_bytes(gpt2_small(), {})) - 4 * matrices);
+  // One token of one layer leaves less than a product of 3,072 by 768 takes: direction, factor, result and two squares.
+  ModelConfig tiny = gpt2(/*layers=*/1, /*heads=*/12, /*width=*/768);
+  tiny.block_size = 1, tiny.vocab_size = 64;
+  training.batch_size = 1;
+  const MemoryEstimate least = estimate_memory(tiny, training, {});
+  EXPECT_DOUBLE_EQ(least.activations + least.logits + least.workspace, 4.0 * (3 * 4 + 2) * 768 * 768);
+}
+
 TEST(Estimates, FewerBitsOfStateCostLess) {
   const double parameters = 124475904, embeddings = 768.0 * (50304 + 1024);
   const auto cost = [](StateDtype dtype, bool float32_embeddings = false) {

@@ -75,6 +75,18 @@ TEST(WorkOfAStep, IsThatOfTheRunsTypes) {
   EXPECT_EQ(step_of(tiny(), training, end_to_end(), 32).at(part::kOptimizer).bytes, parameters * (2 + 2 + 4 + 8));
 }
 
+// Two blocks with four matrices of 32 by 32, and two of 128 by 32.
+TEST(WorkOfAStep, MuonMultipliesItsMatricesAndHasOneMomentum) {
+  TrainingConfig training;
+  const double before = step_of(tiny(), training, float32(), 32).at(part::kOptimizer).bytes;
+  training.optimizer.kind = OptimizerKind::muon;
+  const Work update = step_of(tiny(), training, float32(), 32).at(part::kOptimizer);
+  EXPECT_EQ(update.flops, 2 * 5 * (4 * 2 * 3 * 32 * 32 * 32 + 2 * 2 * (2 * 32 * 32 * 128 + 32 * 32 * 32)));
+  EXPECT_EQ(update.bytes, before) << "for each value, 8 bytes of a moment less and 8 of directions more";
+  training.freeze = {"h"};
+  EXPECT_EQ(step_of(tiny(), training, float32(), 32).at(part::kOptimizer).flops, 0);
+}
+
 TEST(WorkOfAStep, WhatIsComputedAgainCounts) {
   TrainingConfig training;
   const auto once = step_of(tiny(), training, float32(), 32);

@@ -99,6 +99,22 @@ TEST(CheckCompute, FollowsPalmsRule) {
       << "two days";
 }
 
+TEST(CheckCompute, SaysWhatShareMuonTakes) {
+  TrainingConfig training;
+  training.batch_size = 2, training.schedule.max_steps = 1000;
+  EXPECT_EQ(describe_muon(gpt2_small(), training), "");
+  training.optimizer.kind = OptimizerKind::muon;
+  // In each of 12 blocks four matrices of 768 by 768, 30 x 768^3, and two of 3,072 by 768, 90 x 768^3, beside 1.75 TFLOP of 2,048 tokens.
+  const std::string share = "Newton-Schulz takes 48 % of the operations of a step, 1.63 TFLOP for 72 matrices";
+  EXPECT_EQ(describe_muon(gpt2_small(), training), share + "; a larger training.total_batch_size would lower that");
+  const Check check = check_compute(gpt2_small(), training, run::plan_run(training, 10), 1e15);
+  EXPECT_NE(check.detail.find("3.38 TFLOP per step"), std::string::npos) << check.detail;
+  EXPECT_NE(check.detail.find(share), std::string::npos) << check.detail;
+  training.batch_size = 512;
+  EXPECT_EQ(describe_muon(gpt2_small(), training).find("Newton-Schulz takes 0.4 %"), 0u);
+  EXPECT_EQ(describe_muon(gpt2_small(), training, /*processes=*/256).find("Newton-Schulz takes 48 %"), 0u);
+}
+
 TEST(CheckMemory, AnswersWhetherItFitsAndNamesEveryPart) {
   TrainingConfig training;
   training.batch_size = 16;

@@ -80,37 +80,53 @@ TEST_P(ResumeTest, IsBitForBitTheRunThatNeverStopped) {
 
 INSTANTIATE_TEST_SUITE_P(
     Devices, ResumeTest,
-    testing::Combine(testing::ValuesIn(kDevices),
-                     testing::Values(ResumeCase{"float32", Dtype::float32, kNone},
-                                     ResumeCase{.name = "state_in_8_bits",
-                                                .dtype = Dtype::float32,
-                                                .optimizer = {.state_dtype = StateDtype::int8}},
-                                     ResumeCase{.name = "state_in_8_bits_but_embeddings",
-                                                .dtype = Dtype::float32,
-                                                .optimizer = {.state_dtype = StateDtype::int8,
-                                                              .float32_embedding_state = true}},
-                                     ResumeCase{.name = "state_in_bfloat16",
-                                                .dtype = Dtype::float32,
-                                                .optimizer = {.state_dtype = StateDtype::bfloat16}},
-                                     ResumeCase{"float32_recomputed", Dtype::float32, kByBlock},
-                                     ResumeCase{"bfloat16", Dtype::bfloat16, kNone},
-                                     ResumeCase{"bfloat16_recomputed", Dtype::bfloat16, kSelective},
-                                     ResumeCase{"end_to_end", Dtype::bfloat16, kNone, AmpMode::end_to_end},
-                                     ResumeCase{"end_to_end_recomputed", Dtype::bfloat16, kNorm, AmpMode::end_to_end},
-                                     ResumeCase{.name = "sixteen_bits_alone",
-                                                .dtype = Dtype::bfloat16,
-                                                .amp_mode = AmpMode::end_to_end,
-                                                .optimizer = {.state_dtype = StateDtype::int8},
-                                                .master_weights = false,
-                                                .gradient_dtype = GradientDtype::bfloat16},
-                                     ResumeCase{.name = "frozen_end_to_end",
-                                                .dtype = Dtype::bfloat16,
-                                                .gradient_checkpointing = kSelective,
-                                                .amp_mode = AmpMode::end_to_end,
-                                                .optimizer = {.state_dtype = StateDtype::int8},
-                                                .freeze = {"wte", "h.0", "h.1.mlp"}},
-                                     ResumeCase{.name = "frozen_embedding", .dtype = Dtype::float32, .freeze = {"wte"}},
-                                     ResumeCase{"float16", Dtype::float16, kNone})),
+    testing::Combine(
+        testing::ValuesIn(kDevices),
+        testing::Values(
+            ResumeCase{"float32", Dtype::float32, kNone},
+            ResumeCase{
+                .name = "state_in_8_bits", .dtype = Dtype::float32, .optimizer = {.state_dtype = StateDtype::int8}},
+            ResumeCase{.name = "state_in_8_bits_but_embeddings",
+                       .dtype = Dtype::float32,
+                       .optimizer = {.state_dtype = StateDtype::int8, .float32_embedding_state = true}},
+            ResumeCase{.name = "state_in_bfloat16",
+                       .dtype = Dtype::float32,
+                       .optimizer = {.state_dtype = StateDtype::bfloat16}},
+            ResumeCase{.name = "muon",
+                       .dtype = Dtype::float32,
+                       .gradient_checkpointing = kByBlock,
+                       .optimizer = {.kind = OptimizerKind::muon}},
+            ResumeCase{.name = "normuon_in_8_bits",
+                       .dtype = Dtype::float32,
+                       .optimizer = {.kind = OptimizerKind::normuon,
+                                     .cautious_weight_decay = true,
+                                     .state_dtype = StateDtype::int8},
+                       .freeze = {"wte", "h.0.attn", "h.1.mlp.c_fc"}},
+            ResumeCase{.name = "muon_of_16_bits_alone",
+                       .dtype = Dtype::bfloat16,
+                       .amp_mode = AmpMode::end_to_end,
+                       .optimizer = {.kind = OptimizerKind::muon, .state_dtype = StateDtype::bfloat16},
+                       .master_weights = false,
+                       .gradient_dtype = GradientDtype::bfloat16},
+            ResumeCase{.name = "muon_in_float16", .dtype = Dtype::float16, .optimizer = {.kind = OptimizerKind::muon}},
+            ResumeCase{"float32_recomputed", Dtype::float32, kByBlock}, ResumeCase{"bfloat16", Dtype::bfloat16, kNone},
+            ResumeCase{"bfloat16_recomputed", Dtype::bfloat16, kSelective},
+            ResumeCase{"end_to_end", Dtype::bfloat16, kNone, AmpMode::end_to_end},
+            ResumeCase{"end_to_end_recomputed", Dtype::bfloat16, kNorm, AmpMode::end_to_end},
+            ResumeCase{.name = "sixteen_bits_alone",
+                       .dtype = Dtype::bfloat16,
+                       .amp_mode = AmpMode::end_to_end,
+                       .optimizer = {.state_dtype = StateDtype::int8},
+                       .master_weights = false,
+                       .gradient_dtype = GradientDtype::bfloat16},
+            ResumeCase{.name = "frozen_end_to_end",
+                       .dtype = Dtype::bfloat16,
+                       .gradient_checkpointing = kSelective,
+                       .amp_mode = AmpMode::end_to_end,
+                       .optimizer = {.state_dtype = StateDtype::int8},
+                       .freeze = {"wte", "h.0", "h.1.mlp"}},
+            ResumeCase{.name = "frozen_embedding", .dtype = Dtype::float32, .freeze = {"wte"}},
+            ResumeCase{"float16", Dtype::float16, kNone})),
     [](const auto& test) { return std::string(std::get<1>(test.param).name) + "_" + std::get<0>(test.param).name; });
 
 class GoingBack : public DeviceTest {
@@ -137,33 +153,37 @@ TEST_P(GoingBack, PutsWeightsAndMomentsBackAndNothingElse) {
   config.training.cadence.checkpoint_interval = {kStop, Interval::Unit::steps};
   config.training.cadence.divergence.reaction = OnDivergence::rollback;
 
-  TinyRun run(config, corpus, device(), precision);
-  run.train_to(kStop);
-  const StartingPoint good = saved(run.state);
-  run.train_to(kStop + 2);
-  const Checkpoint before = run.state.capture();
-  const auto places = [&run] {
-    return std::vector{run.state.model.parameters().flat_values().const_data_ptr(),
-                       run.state.optimizer->state().slot("exp_avg").front().second.const_data_ptr(),
-                       run.state.watch().window.const_data_ptr()};
-  };
-  const auto places_before = places();
-  run.state.go_back(good.checkpoint);
+  for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::normuon}) {
+    config.training.optimizer.kind = kind;
+    TinyRun run(config, corpus, device(), precision);
+    run.train_to(kStop);
+    const StartingPoint good = saved(run.state);
+    run.train_to(kStop + 2);
+    const Checkpoint before = run.state.capture();
+    const auto places = [&run] {
+      return std::vector{run.state.model.parameters().flat_values().const_data_ptr(),
+                         run.state.optimizer->state().slots.front().second.front().second.const_data_ptr(),
+                         run.state.optimizer->state().slots.back().second.back().second.const_data_ptr(),
+                         run.state.watch().window.const_data_ptr()};
+    };
+    const auto places_before = places();
+    run.state.go_back(good.checkpoint);
 
-  const StartingPoint now = saved(run.state);
-  expect_same_weights_and_moments(now.checkpoint, good.checkpoint);
-  EXPECT_TRUE(now.checkpoint.spike_window.equal(good.checkpoint.spike_window));
-  EXPECT_TRUE(now.checkpoint.spike_accepted.equal(good.checkpoint.spike_accepted));
-  EXPECT_EQ(now.checkpoint.spike_accepted.item<int64_t>(), kStop);
-  EXPECT_EQ(places(), places_before);
-  EXPECT_EQ(now.checkpoint.step, kStop + 2);
-  EXPECT_EQ(now.checkpoint.skipped_steps, 2);
-  EXPECT_EQ(now.checkpoint.data_sample, before.data_sample);
-  for (const auto& [name, state] : before.rng) EXPECT_TRUE(now.checkpoint.rng.at(name).equal(state.cpu())) << name;
+    const StartingPoint now = saved(run.state);
+    expect_same_weights_and_moments(now.checkpoint, good.checkpoint);
+    EXPECT_TRUE(now.checkpoint.spike_window.equal(good.checkpoint.spike_window));
+    EXPECT_TRUE(now.checkpoint.spike_accepted.equal(good.checkpoint.spike_accepted));
+    EXPECT_EQ(now.checkpoint.spike_accepted.item<int64_t>(), kStop);
+    EXPECT_EQ(places(), places_before);
+    EXPECT_EQ(now.checkpoint.step, kStop + 2);
+    EXPECT_EQ(now.checkpoint.skipped_steps, 2);
+    EXPECT_EQ(now.checkpoint.data_sample, before.data_sample);
+    for (const auto& [name, state] : before.rng) EXPECT_TRUE(now.checkpoint.rng.at(name).equal(state.cpu())) << name;
 
-  TinyRun resumed(config, corpus, device(), precision, &now);
-  EXPECT_EQ(run.train_to(kStop + 4), resumed.train_to(kStop + 4));
-  expect_same_weights_and_moments(run.state.capture(), resumed.state.capture());
+    TinyRun resumed(config, corpus, device(), precision, &now);
+    EXPECT_EQ(run.train_to(kStop + 4), resumed.train_to(kStop + 4));
+    expect_same_weights_and_moments(run.state.capture(), resumed.state.capture());
+  }
 }
 
 INSTANTIATE_ON_DEVICES(GoingBack);

@@ -8,6 +8,7 @@
 #include "src/ops/cuda/embedding.cuh"
 #include "src/ops/cuda/flat_norm.cuh"
 #include "src/ops/cuda/heads.cuh"
+#include "src/ops/cuda/muon.cuh"
 #include "src/ops/cuda/norm.cuh"
 #include "src/ops/cuda/verdict.cuh"
 
@@ -33,6 +34,8 @@ ops::Kernels emulated_kernels() {
           .flat_norm = [](auto... of) { return cuda::flat_norm(Launch(), of...); },
           .judge = [](auto... of) { return cuda::judge(Launch(), of...); },
           .adamw = [](auto... of) { return cuda::adamw(Launch(), of...); },
+          .muon_direction = [](auto... of) { return cuda::muon_direction(Launch(), of...); },
+          .muon_update = [](auto... of) { return cuda::muon_update(Launch(), of...); },
           .take_float16 = true};
 }
 

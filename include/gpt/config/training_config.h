@@ -24,14 +24,18 @@ inline bool cudnn_knows_dropout(double probability) { return std::floor(16 * pro
 // What the backward pass computes again instead of keeping it: ever more.
 enum class GradientCheckpointing { none, activation, norm, selective, block };
 enum class LrSchedule { cosine, constant };
-enum class StateDtype { float32, bfloat16, int8 };  // the type of AdamW's moments
+enum class OptimizerKind { adamw, muon, normuon };
+enum class StateDtype { float32, bfloat16, int8 };  // the type of AdamW's moments and of Muon's momentum
 enum class GradientDtype { automatic, float32, bfloat16 };
 enum class OnDivergence { off, stop, skip, rollback };
 
 constexpr int64_t kDefaultMaxSteps = 5000;  // the length of a run with neither epochs nor max_steps
 
 struct OptimizerConfig {
+  OptimizerKind kind = OptimizerKind::adamw;  // of the blocks' matrices; all else has AdamW
+  double muon_momentum = 0.95;
   double weight_decay = 0.1;
+  bool cautious_weight_decay = false;
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-8;
@@ -39,7 +43,9 @@ struct OptimizerConfig {
   bool fused_adamw = true;
   StateDtype state_dtype = StateDtype::float32;
   bool float32_embedding_state = false;  // whatever state_dtype is
-  double offload = 0;                    // the share of AdamW's moments that are in the memory of the host
+  double offload = 0;                    // the share of the state that is in the memory of the host
+
+  bool has_muon() const { return kind != OptimizerKind::adamw; }
 };
 
 // The length of a run and the learning rate along it.

@@ -21,6 +21,7 @@ struct AdamWBuffers {
 
 struct AdamWRates {
   double beta1, beta2, eps, weight_decay;
+  bool is_cautious = false;  // weight decay only where value and m have the same sign (Chen et al., 2025)
 };
 
 // float32 scalars on the buffers' device, none of which is read by the host where that is a GPU.

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "gpt/config/training_config.h"
-#include "gpt/ops/moments.h"
 #include "gpt/optim/optimizer.h"
 #include "gpt/parameters/parameters.h"
 
@@ -38,7 +37,6 @@ class AdamW : public Optimizer {
   void step_fused(const at::Tensor& learning_rate, const at::Tensor& grad_scale, const at::Tensor& found_inf);
   void step_by_operators(const at::Tensor& learning_rate, const at::Tensor& grad_scale);
   void wait_for_moments() const;  // the host may touch them afterwards
-  void load_row(size_t row, size_t moment, const ops::QuantizedMoments& from);
 
   Parameters parameters_;
   OptimizerConfig config_;

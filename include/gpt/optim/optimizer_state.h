@@ -18,8 +18,19 @@
 
 namespace gpt {
 
+// Which optimizer updates a parameter, and how its state is kept: what is remembered of it.
+struct StateForm {
+  OptimizerKind kind = OptimizerKind::adamw;
+  StateDtype dtype = StateDtype::float32;
+  int64_t columns = 1;  // of a matrix that Muon updates
+
+  bool operator==(const StateForm&) const = default;
+};
+// With an optimizer that has Muon, the blocks' matrices are its own.
+StateForm state_form(const ParameterRow& row, const OptimizerConfig& config);
+
 // A tensor that the optimizer keeps for each parameter. Either it has an element for every value and the parameter's shape, or it
-// has an element for every block of values and one dimension.
+// has an element for every block or row of values and one dimension.
 struct OptimizerSlot {
   std::string_view name;  // PyTorch's: exp_avg
   at::ScalarType dtype;
@@ -29,20 +40,24 @@ struct OptimizerSlot {
 };
 
 // The names of all slots that a parameter may have.
-inline constexpr std::array<std::string_view, 4> kOptimizerSlots = {"exp_avg", "exp_avg_sq", "exp_avg_max",
-                                                                    "exp_avg_sq_max"};
+inline constexpr std::array<std::string_view, 7> kOptimizerSlots = {
+    "exp_avg",         "exp_avg_sq",          "exp_avg_max",           "exp_avg_sq_max",
+    "momentum_buffer", "momentum_buffer_max", "second_momentum_buffer"};
 
-// float32, bfloat16: exp_avg and exp_avg_sq. int8: both as codes of ops/moments.h, and the largest magnitude of each block of
-// kParameterAlignment values, exp_avg_max and exp_avg_sq_max.
-std::span<const OptimizerSlot> optimizer_slots(StateDtype dtype);
+// Slots of means, whose values may be negative; the others have means of squares and largest magnitudes.
+inline bool may_be_negative(std::string_view slot) { return slot == "exp_avg" || slot == "momentum_buffer"; }
 
-StateDtype state_dtype(const ParameterRow& row, const OptimizerConfig& config);
+// AdamW: exp_avg and exp_avg_sq. Muon: momentum_buffer alone; NorMuon also second_momentum_buffer, float32, of the mean squares of rows.
+// All but this are of the state's type: int8 stands for codes of ops/moments.h, and NAME_max has the largest magnitude of each block of
+// kParameterAlignment values of NAME.
+std::vector<OptimizerSlot> optimizer_slots(const StateForm& form);
 
-// Stretches of the flat buffer whose parameters' state is of one type and in one place, which together are all that is trained. A
-// parameter whose middle is within the first OptimizerConfig::offload of that has its state in the memory of the host.
+// Stretches of the flat buffer whose parameters' state is of one form and in one place, which together are all that is trained; each
+// matrix of Muon's is one alone. A parameter whose middle is within the first OptimizerConfig::offload of that has its state in the
+// memory of the host.
 struct StateRange {
   int64_t begin, end;  // multiples of kParameterAlignment
-  StateDtype dtype;
+  StateForm form;
   bool is_on_host;
 };
 std::vector<StateRange> state_ranges(const std::vector<ParameterRow>& rows, const FlatLayout& layout,
@@ -59,6 +74,11 @@ struct StateStretch {
   StateBytes bytes() const;
 };
 
+// Zeros for what of these ranges lies in the spans; both are in the order of the buffer.
+std::vector<StateStretch> new_state(const std::vector<StateRange>& ranges, const std::vector<FlatSpan>& spans,
+                                    at::Device device);
+
+StateBytes state_bytes(std::span<const StateStretch> stretches);
 StateBytes state_bytes(const std::vector<ParameterRow>& rows, const FlatLayout& layout, const OptimizerConfig& config);
 
 struct OptimizerState {
@@ -73,5 +93,10 @@ struct OptimizerState {
 // Views of stretches that together are all that is trained, by the names of the parameters.
 OptimizerState named_state(const std::vector<ParameterRow>& rows, const FlatLayout& layout,
                            std::span<const StateStretch> stretches, const at::Tensor& step_count);
+
+// The slots of all parameters that are trained into the stretches, which may be parts of them. What is of another type is converted, and
+// then the result is true. Throws gpt::Error(checkpoint) when the state is not that of these parameters.
+bool load_state(const OptimizerState& from, const std::vector<ParameterRow>& rows, const FlatLayout& layout,
+                const OptimizerConfig& config, std::span<const StateStretch> stretches);
 
 }  // namespace gpt

@@ -26,6 +26,8 @@ struct ActivationForm {
   int64_t multiprocessors = 132;  // how many the GPU has
   bool end_to_end = false;        // otherwise 16 bits are autocast's, around a float32 residual stream
   double state_share = 1;         // the part of the state that a process has: distributed.zero
+  // In which Muon orthogonalizes: newton_schulz_type().
+  at::ScalarType newton_schulz = at::kFloat;
 };
 ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& training,
                                const DistributedConfig& distributed, const DeviceInfo& device,

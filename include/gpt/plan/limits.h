@@ -71,6 +71,7 @@ struct ParameterBytes {
 };
 Work norm_of_gradients(double parameters, const ParameterBytes& bytes);
 Work adamw(double parameters, const ParameterBytes& bytes);
+Work muon(double parameters, const ParameterBytes& bytes, double flops);  // `flops`: of Newton-Schulz
 
 struct PartWork {
   std::string name;  // one of part::kAll

@@ -46,6 +46,15 @@ MemoryBudget of_each(MemoryBudget all, at::Device device, int64_t processes);
 Check check_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form,
                    const MemoryBudget& memory);
 
+// Floating-point operations of an update: those of the model for its tokens, and of Newton-Schulz for Muon, whatever the tokens are.
+struct StepFlops {
+  double model = 0, muon = 0;
+  double all() const { return model + muon; }
+};
+StepFlops flops_per_step(const ModelConfig& model, const TrainingConfig& training);
+// What Muon adds to a step, for people; empty without Muon. Each of several processes computes all of that, and a part of the model's.
+std::string describe_muon(const ModelConfig& model, const TrainingConfig& training, int64_t processes = 1);
+
 // The FLOPs of the run and its tokens per parameter; where the time of a step has not been measured, a prediction from the speed of
 // matrix products on this device (FLOP/s). More than a day is a warning.
 Check check_compute(const ModelConfig& model, const TrainingConfig& training, const run::Plan& plan,

@@ -2,12 +2,9 @@
 #pragma once
 
 #include <cmath>
-#include <cstring>
 
-#include "gpt/layout/alignment.h"
-#include "launch.cuh"
+#include "moment_groups.cuh"
 #include "ops/adamw_arguments.h"
-#include "ops/moment_map.h"
 
 namespace gpt::ops::cuda {
 
@@ -24,28 +21,10 @@ struct AdamWNumbers {
   }
 };
 
-static_assert(32 * kGroup == kParameterAlignment, "a warp has one block of codes");
-
 // The moments of one group.
 struct Moments {
   Group m, v;
 };
-
-// Each value goes up with the probability of what lies above its lower neighbour: 16 random bits are added to those that are cut
-// off.
-__device__ inline void store_at_random(const Group& group, uint64_t key, int64_t first_block, int64_t begin,
-                                       uint32_t number, c10::BFloat16* to) {
-  const int64_t place = (first_block * kParameterAlignment + begin) / kGroup;
-  const RandomBits random =
-      philox(key, static_cast<uint32_t>(place), static_cast<uint32_t>(place >> 32), number, /*fourth=*/0);
-  Pack<uint16_t> rounded;
-  for (int i = 0; i < kGroup; ++i) {
-    uint32_t bits;
-    memcpy(&bits, &group.values[i], sizeof bits);
-    rounded.values[i] = static_cast<uint16_t>((bits + random.of(i)) >> 16);
-  }
-  *reinterpret_cast<Pack<uint16_t>*>(to + begin) = rounded;
-}
 
 // load_moments() and store_moments() for each type in which moments are kept. Every lane of a warp calls them.
 __device__ inline Moments load_moments(const AdamWValues<float>& of, int64_t begin) {
@@ -66,31 +45,6 @@ __device__ inline void store_moments(const AdamWValues<c10::BFloat16>& of, int64
                                      uint32_t number) {
   store<true>(moments.m, of.exp_avg + begin, kGroup);
   store_at_random(moments.v, kMomentRoundingKey, of.first_block, begin, number, of.exp_avg_sq);
-}
-
-struct alignas(kGroup) Codes {
-  uint8_t values[kGroup];
-};
-
-template <bool is_signed>
-__device__ Group load_codes(const uint8_t* from, float maximum) {
-  const Codes codes = *reinterpret_cast<const Codes*>(from);
-  Group group;
-  for (int i = 0; i < kGroup; ++i) group.values[i] = decoded_moment<is_signed>(codes.values[i]) * maximum;
-  return group;
-}
-
-template <bool is_signed>
-__device__ void store_codes(const Group& group, uint8_t* to, float* maximum) {
-  float largest = 0;
-  for (int i = 0; i < kGroup; ++i) largest = fmaxf(largest, fabsf(group.values[i]));
-  largest = warp_maximum(largest);
-  const float reciprocal = reciprocal_of_maximum(largest);
-  Codes codes;
-  for (int i = 0; i < kGroup; ++i)
-    codes.values[i] = static_cast<uint8_t>(encoded_moment<is_signed>(group.values[i] * reciprocal));
-  *reinterpret_cast<Codes*>(to) = codes;
-  if (threadIdx.x % 32 == 0) *maximum = largest;
 }
 
 __device__ inline Moments load_moments(const AdamWValues<uint8_t>& of, int64_t begin) {
@@ -125,7 +79,8 @@ __global__ void __launch_bounds__(kAdamWThreads)
     m += factors.new_in_exp_avg * (g - m);
     v = factors.old_in_exp_avg_sq * v + factors.new_in_exp_avg_sq * g * g;
     const float divisor = sqrtf(v) * step.inverse_root + factors.eps;
-    value.values[i] = value.values[i] * kept - step.rate * m / divisor;
+    const bool decays = !factors.is_cautious || value.values[i] * m >= 0;
+    value.values[i] = value.values[i] * (decays ? kept : 1.0f) - step.rate * m / divisor;
   }
   store_moments(of, begin, moments, step.number);
   if (of.values) {

@@ -12,6 +12,7 @@
 #include "embedding.cuh"
 #include "flat_norm.cuh"
 #include "heads.cuh"
+#include "muon.cuh"
 #include "norm.cuh"
 #include "ops/kernels.h"
 #include "row_sums.cuh"
@@ -109,6 +110,16 @@ void judge(const Evidence& evidence, double max_norm, const Verdict& verdict, co
 void adamw(const AdamWBuffers& buffers, const AdamWRates& rates, const AdamWScalars& scalars) {
   const c10::cuda::CUDAGuard guard(buffers.gradients.device());
   cuda::adamw(StreamLaunch(), buffers, rates, scalars);
+}
+
+void muon_direction(const MuonBuffers& buffers, double momentum, const MuonScalars& scalars) {
+  const c10::cuda::CUDAGuard guard(buffers.gradients.device());
+  cuda::muon_direction(StreamLaunch(), buffers, momentum, scalars);
+}
+
+void muon_update(const MuonWeights& weights, const MuonRates& rates, const MuonScalars& scalars) {
+  const c10::cuda::CUDAGuard guard(weights.direction.device());
+  cuda::muon_update(StreamLaunch(), weights, rates, scalars);
 }
 
 }  // namespace gpt::ops::cuda

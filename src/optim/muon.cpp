@@ -1,0 +1,186 @@
+#include "gpt/optim/muon.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/where.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "gpt/core/log.h"
+#include "gpt/ops/muon.h"
+#include "gpt/optim/newton_schulz.h"
+
+namespace gpt {
+namespace {
+
+constexpr double kRmsOfAdamW = 0.2;  // of the updates in practice, Liu et al. found
+// Of NorMuon's second moment, as its authors have them.
+constexpr double kSecondMomentum = 0.95, kLeastDivisor = 1e-10;
+
+// What of the flat buffer AdamW updates beside Muon.
+std::vector<FlatSpan> spans_of_adamw(const Parameters& parameters, const OptimizerConfig& config) {
+  std::vector<FlatSpan> spans;
+  for (const StateRange& range : state_ranges(parameters.rows(), parameters.layout(), config))
+    if (range.form.kind == OptimizerKind::adamw) spans.push_back({range.begin, range.end});
+  return spans;
+}
+
+// AdamW's stretches, and between them those of the matrices.
+std::vector<StateStretch> with_matrices(const std::vector<StateStretch>& of_adamw, const Parameters& parameters,
+                                        const OptimizerConfig& config) {
+  std::vector<StateRange> ranges = state_ranges(parameters.rows(), parameters.layout(), config);
+  std::erase_if(ranges, [](const StateRange& range) { return range.form.kind == OptimizerKind::adamw; });
+  std::vector<StateStretch> all = new_state(ranges, {{0, parameters.layout().trained_size}}, parameters.device());
+  all.insert(all.end(), of_adamw.begin(), of_adamw.end());
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.range.begin < b.range.begin; });
+  return all;
+}
+
+bool is_of_muon(const ParameterRow& row, const OptimizerConfig& config) {
+  return row.is_trained && state_form(row, config).kind != OptimizerKind::adamw;
+}
+
+at::Tensor norm_of(const at::Tensor& x) { return at::linalg_vector_norm(x, 2, {}, /*keepdim=*/false, at::kFloat); }
+
+// NorMuon's update of one matrix (rows, columns) from its orthogonal one, and of its second moment (rows).
+at::Tensor with_even_rows(const at::Tensor& update, const at::Tensor& second_moment, const at::Tensor& found_inf) {
+  const at::Tensor wide = update.to(at::kFloat), before = second_moment.to(update.device(), /*non_blocking=*/true),
+                   after = before.lerp(wide.square().mean(1), 1 - kSecondMomentum);
+  second_moment.copy_(at::where(found_inf != 0, before, after), /*non_blocking=*/true);
+  const at::Tensor scaled = wide / (after.sqrt() + kLeastDivisor).unsqueeze(1);
+  return scaled * (norm_of(wide) / (norm_of(scaled) + kLeastDivisor));
+}
+
+}  // namespace
+
+std::vector<int64_t> rows_of_matrices(const ParameterRow& row) {
+  const int64_t rows = row.shape.at(0), width = row.shape.at(1);
+  if (row.role != ParameterRole::attention_in) return {rows};
+  TORCH_CHECK(rows > width && (rows - width) % 2 == 0, "no query, key and value of width ", width, " have ", rows,
+              " rows");
+  const int64_t of_key = (rows - width) / 2;
+  return {width, of_key, of_key};
+}
+
+MuonWork muon_work(const std::vector<ParameterRow>& rows, const OptimizerConfig& config) {
+  MuonWork work;
+  for (const ParameterRow& row : rows) {
+    if (!is_of_muon(row, config)) continue;
+    work.parameters += static_cast<double>(row.count());
+    for (const int64_t part : rows_of_matrices(row)) {
+      work.flops += newton_schulz_flops(part, row.shape[1]);
+      ++work.matrices;
+    }
+  }
+  return work;
+}
+
+double muon_workspace(const std::vector<ParameterRow>& rows, const OptimizerConfig& config, at::ScalarType type) {
+  const auto bytes = static_cast<double>(c10::elementSize(type)),
+             of_normuon = config.kind == OptimizerKind::normuon ? 3.0 * sizeof(float) : 0;
+  double most = 0;
+  for (const ParameterRow& row : rows) {
+    if (!is_of_muon(row, config)) continue;
+    const int64_t part = rows_of_matrices(row).front(), columns = row.shape[1];  // none of a row's is larger
+    const double direction = static_cast<double>(row.count()) * bytes,
+                 result = static_cast<double>(part * columns) * (bytes + of_normuon);
+    most = std::max(most, direction + result + newton_schulz_workspace(part, columns, type));
+  }
+  return most;
+}
+
+std::string Muon::name(const OptimizerConfig& config) {
+  const char* const kept = config.state_dtype == StateDtype::float32    ? ""
+                           : config.state_dtype == StateDtype::bfloat16 ? ", with the momentum in bfloat16"
+                                                                        : ", with the momentum in 8 bits";
+  return fmt::format("{} for the matrices of the blocks{}; {} for all else",
+                     config.kind == OptimizerKind::normuon ? "NorMuon" : "Muon", kept, AdamW::name(config));
+}
+
+Muon::Muon(const Parameters& parameters, const OptimizerConfig& config, at::ScalarType type)
+    : parameters_(parameters),
+      config_(config),
+      type_(type == at::ScalarType::Undefined ? newton_schulz_type(describe_device(parameters.device())) : type),
+      adamw_(parameters, config, spans_of_adamw(parameters, config)),
+      stretches_(with_matrices(adamw_.stretches(), parameters, config)) {
+  TORCH_CHECK(config.has_muon() && config.fused_adamw, "Muon: another optimizer was asked for");
+}
+
+void Muon::step(const at::Tensor& learning_rate, const at::Tensor& grad_scale, const at::Tensor& found_inf) {
+  at::NoGradGuard no_grad;
+  adamw_.step(learning_rate, grad_scale, found_inf);
+  if (found_inf.is_cpu() && found_inf.item<float>() != 0) return;
+  // From here on the count is this update's number; where nothing changes it does not matter.
+  const ops::MuonScalars scalars{learning_rate, step_count(), grad_scale, found_inf};
+  auto stretch = stretches_.begin();
+  for (const size_t i : flat_order(parameters_.rows())) {
+    const ParameterRow& row = parameters_.rows()[i];
+    if (!row.is_trained) break;
+    while (stretch->range.end <= parameters_.layout().offsets[i]) ++stretch;
+    if (stretch->range.form.kind != OptimizerKind::adamw) update(row, *stretch, scalars);
+  }
+}
+
+void Muon::update(const ParameterRow& row, const StateStretch& stretch, const ops::MuonScalars& scalars) const {
+  const auto& [range, slots] = stretch;
+  const auto part = [&range](const at::Tensor& flat) {
+    return flat.defined() ? flat.slice(0, range.begin, range.end) : flat;
+  };
+  const bool has_codes = range.form.dtype == StateDtype::int8;
+  const at::Tensor gradients = part(parameters_.flat_gradients()),
+                   direction = at::empty({gradients.numel()}, gradients.options().dtype(type_));
+  ops::muon_direction({.gradients = gradients,
+                       .momentum = slots[0],
+                       .momentum_max = has_codes ? slots[1] : at::Tensor(),
+                       .direction = direction},
+                      config_.muon_momentum, scalars);
+  orthogonalize(row, direction, config_.kind == OptimizerKind::normuon ? slots.back() : at::Tensor(),
+                scalars.found_inf);
+  const at::Tensor values = part(parameters_.flat_values());
+  const bool has_master = values.scalar_type() == at::kFloat;
+  const int64_t longer = std::max(rows_of_matrices(row).front(), row.shape[1]);
+  ops::muon_update({.values = has_master ? values : at::Tensor(),
+                    .rounded = has_master ? part(parameters_.flat_rounded()) : values,
+                    .direction = direction,
+                    .first_block = range.begin / kParameterAlignment},
+                   {.size = kRmsOfAdamW * std::sqrt(static_cast<double>(longer)),
+                    .weight_decay = config_.weight_decay,
+                    .is_cautious = config_.cautious_weight_decay},
+                   scalars);
+}
+
+// In place. `second_moment` (rows) is undefined without NorMuon.
+void Muon::orthogonalize(const ParameterRow& row, const at::Tensor& direction, const at::Tensor& second_moment,
+                         const at::Tensor& found_inf) const {
+  int64_t first = 0;
+  const at::Tensor all = direction.narrow(0, 0, row.count()).view(row.shape);
+  for (const int64_t rows : rows_of_matrices(row)) {
+    const at::Tensor matrix = all.narrow(0, first, rows);
+    at::Tensor update = orthogonalized(matrix);
+    if (second_moment.defined()) update = with_even_rows(update, second_moment.narrow(0, first, rows), found_inf);
+    matrix.copy_(update);
+    first += rows;
+  }
+}
+
+const std::vector<StateStretch>& Muon::stretches() const {
+  (void)adamw_.stretches();  // waits until the host may touch them
+  return stretches_;
+}
+
+OptimizerState Muon::state() const {
+  return named_state(parameters_.rows(), parameters_.layout(), stretches(), step_count());
+}
+
+void Muon::load(const OptimizerState& from) {
+  const bool is_converted = load_state(from, parameters_.rows(), parameters_.layout(), config_, stretches());
+  at::Tensor(step_count()).copy_(from.step_count);
+  if (is_converted) log::info("The optimizer's state was of another type and has been converted");
+}
+
+}  // namespace gpt
