@@ -35,7 +35,8 @@ at::Tensor orthogonalized(const at::Tensor& x) {
               "orthogonalized: a matrix of float32 or bfloat16 expected, got ", x.sizes(), " ", x.scalar_type());
   const bool is_tall = x.size(0) > x.size(1);
   const at::Tensor norm = at::linalg_vector_norm(x, 2, {}, /*keepdim=*/false, at::kFloat).clamp_min_(kLeastNorm);
-  at::Tensor wide = (is_tall ? x.t() : x) / norm;  // (m, n) with m <= n, so that the squares below are small
+  // (m, n) with m <= n, so that the squares below are small; row by row, as our products write their results.
+  at::Tensor wide = ((is_tall ? x.t() : x) / norm).contiguous();
   for (int i = 0; i < kIterations; ++i) {
     const auto library = ops::product_library(wide);
     const at::Tensor square = ops::product(wide, wide.t(), library),  // (m, m)

@@ -271,7 +271,6 @@ TEST_P(MuonTest, TheMomentumMayHaveFewerBits) {
         } else {
           // Half of the widest gap of the map, 0.9/64 of a block's largest magnitude.
           EXPECT_LE(error.max().item<double>(), 0.0071 * expected.momentum.abs().max().item<double>());
-          EXPECT_LE((found[i].momentum.abs().max() - expected.momentum.abs().max()).abs().item<double>(), 1e-5);
         }
       }
     }

@@ -41,9 +41,8 @@ TEST_P(NewtonSchulzTest, IsThatOfFloat64OnTallWideAndSquareMatrices) {
       const auto [expected, error] = test::orthogonalized_exactly(test::exact(x), type, /*error=*/0);
       const double difference = (test::exact(found) - expected).norm().item<double>();
       EXPECT_LE(difference, error);
-      RecordProperty("share", std::to_string(difference / error));
       const double size = expected.norm().item<double>();
-      EXPECT_LT(error, (type == at::kFloat ? 0.001 : 0.9) * size) << "the bound says something";
+      EXPECT_LT(error, (type == at::kFloat ? 0.001 : 0.5) * size) << "the bound says something";
     }
   }
 }
