@@ -86,6 +86,33 @@ TEST_P(AdamWTest, ASkippedUpdateChangesNoBit) {
   }
 }
 
+// Against the update without decay. The first one moves each value against its gradient.
+TEST_P(AdamWTest, CautiousWeightDecayIsForValuesThatTheUpdateMovesTowardsZero) {
+  for (OptimizerConfig config :
+       {kConfig, with_state(StateDtype::bfloat16), with_state(StateDtype::int8), one_operator_at_a_time()}) {
+    SCOPED_TRACE(AdamW::name(config));
+    const Parameters plain = make_parameters();
+    Parameters cautious = make_parameters();
+    cautious.copy_from(plain.values());
+    const at::Tensor before = plain[1].value().detach().clone();
+    const at::Generator same = generator_.clone();
+    draw_gradients(plain);
+    generator_ = same;
+    draw_gradients(cautious);
+    config.weight_decay = 0;
+    AdamW of_plain(plain, config);
+    config.weight_decay = 5, config.cautious_weight_decay = true;
+    AdamW of_cautious(cautious, config);
+    step(of_plain, 0.01), step(of_cautious, 0.01);
+    const at::Tensor decays = (plain[1].gradient() * before >= 0).to(at::kDouble);
+    EXPECT_GT(decays.mean().item<double>(), 0.3);
+    EXPECT_LT(decays.mean().item<double>(), 0.7);
+    const at::Tensor difference = cautious[1].value().detach() - plain[1].value().detach();
+    EXPECT_LE((difference + 0.05 * before * decays).abs().max().item<double>(), test::tolerance(at::kFloat, 4, 4));
+    EXPECT_TRUE(cautious[0].value().equal(plain[0].value())) << "no matrix";
+  }
+}
+
 TEST_P(AdamWTest, RoundsTheCopiesWithTheUpdate) {
   for (const OptimizerConfig& config :
        {kConfig, with_state(StateDtype::bfloat16), with_state(StateDtype::int8), one_operator_at_a_time()}) {
