@@ -29,8 +29,8 @@ def loss_of(out, optimizer, rate, steps, seed):
     """The loss over the whole validation split at the end of such a run; infinite where it diverges."""
     run = out / f"{optimizer}_{rate:g}_{steps}_{seed}"
     words = ["--config", MODEL, "--data.text", TEXT, "--optimizer", optimizer, "--learning_rate", f"{rate:g}", "--min_lr", f"{rate / 10:g}",
-             "--max_steps", str(steps), "--seed", str(seed), "--eval_interval", str(steps), "--eval_batches", "0", "--sample_interval", "0",
-             "--checkpoint_interval", "0", "--patience", "0", "--output_dir", str(run), *FLAGS]
+             "--max_steps", str(steps), "--warmup_steps", "auto", "--seed", str(seed), "--eval_interval", str(steps), "--eval_batches", "0",
+             "--sample_interval", "0", "--checkpoint_interval", "0", "--output_dir", str(run), *FLAGS]
     metrics = run / "metrics.jsonl"
     if not (metrics.exists() and f'"step":{steps},"val_loss"' in metrics.read_text()):
         done = subprocess.run(["build/bin/gpt-train", *words, "--restart"], capture_output=True, text=True)
