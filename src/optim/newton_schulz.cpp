@@ -17,13 +17,13 @@ constexpr double kLinear = 3.4445, kCubic = -4.7750,
                  kQuintic = 2.0315;  // of the polynomial that each applies to singular values
 constexpr double kLeastNorm = 1e-7;
 
-// added_times added + product_times a b
+// added_times added + product_times a b, rounded once.
 at::Tensor combination(double added_times, const at::Tensor& added, double product_times, const at::Tensor& a,
                        const at::Tensor& b, ops::cpu::MatrixLibrary library) {
   if (library == ops::cpu::MatrixLibrary::aten) return at::addmm(added, a, b, added_times, product_times);
-  const at::Tensor sum = added * (added_times / product_times);
+  const at::Tensor sum = added.to(at::kFloat) * (added_times / product_times);
   ops::add_product(sum, a, b, library);
-  return product_times == 1 ? sum : sum.mul_(product_times);
+  return (product_times == 1 ? sum : sum.mul_(product_times)).to(added.scalar_type());
 }
 
 }  // namespace
@@ -51,10 +51,11 @@ double newton_schulz_flops(int64_t rows, int64_t columns) {
   return kIterations * 2 * (m * m * n + m * m * m + m * m * n);
 }
 
-// What is multiplied beside what comes out, and two squares.
+// What is multiplied beside what comes out, two squares, and a sum that is not rounded yet.
 double newton_schulz_workspace(int64_t rows, int64_t columns, at::ScalarType type) {
   const auto m = static_cast<double>(std::min(rows, columns)), n = static_cast<double>(std::max(rows, columns));
-  return (m * n + 2 * m * m) * static_cast<double>(c10::elementSize(type));
+  const double unrounded = type == at::kFloat ? 0 : sizeof(float) * m * n;
+  return (m * n + 2 * m * m) * static_cast<double>(c10::elementSize(type)) + unrounded;
 }
 
 }  // namespace gpt

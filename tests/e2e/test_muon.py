@@ -110,15 +110,15 @@ class Muon(unittest.TestCase):
         self.assertIn("exp_avg", load(self.root / "tuned" / "ckpt.pt")["optimizer"]["state"]["transformer.h.0.attn.c_attn.weight"])
 
     def test_other_bits_of_the_momentum_are_converted_on_resume(self):
-        self.train("converted", training__max_steps=8)
-        output = self.train("converted", training__use_8bit="true")
+        self.train("converted", training__max_steps=8, model__mlp="gelu")
+        output = self.train("converted", training__use_8bit="true", model__mlp="gelu")
         self.assertIn("Using Muon for the matrices of the blocks, with the momentum in 8 bits; 8-bit AdamW optimizer for all else", output)
         self.assertIn("The optimizer's state was of another type and has been converted", output)
         state = load(self.root / "converted" / "ckpt.pt")["optimizer"]["state"]["transformer.h.1.mlp.c_fc.weight"]
         self.assertEqual(list(state), ["momentum_buffer", "momentum_buffer_max"])
 
     def test_the_plan_counts_a_momentum_alone(self):
-        words = {**programs.TINY, "data.text": self.text, "output_dir": self.root / "planned"}
+        words = {**programs.TINY, "data.text": self.text, "model.mlp": "gelu", "output_dir": self.root / "planned"}
         of = {kind: programs.checks(*programs.flags({**words, "training.optimizer": kind}), "--no-probe")
               for kind in ("adamw", "muon", "normuon")}
         bytes_of = {kind: found["memory of the run"]["values"]["optimizer_bytes"] for kind, found in of.items()}
