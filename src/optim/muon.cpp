@@ -114,8 +114,8 @@ Muon::Muon(const Parameters& parameters, const OptimizerConfig& config, at::Scal
 void Muon::step(const at::Tensor& learning_rate, const at::Tensor& grad_scale, const at::Tensor& found_inf) {
   at::NoGradGuard no_grad;
   adamw_.step(learning_rate, grad_scale, found_inf);
-  if (found_inf.is_cpu() && found_inf.item<float>() != 0) return;
-  // From here on the count is this update's number; where nothing changes it does not matter.
+  if (found_inf.is_cpu() && found_inf.item<float>() != 0) return;  // elsewhere the kernels look, so that nothing waits
+  // The count is this update's number now, or that of the one before where nothing changes.
   const ops::MuonScalars scalars{learning_rate, step_count(), grad_scale, found_inf};
   auto stretch = stretches_.begin();
   for (const size_t i : flat_order(parameters_.rows())) {

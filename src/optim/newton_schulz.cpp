@@ -13,8 +13,8 @@ namespace gpt {
 namespace {
 
 constexpr int kIterations = 5;
-constexpr double kLinear = 3.4445, kCubic = -4.7750,
-                 kQuintic = 2.0315;  // of the polynomial that each applies to singular values
+// Of the polynomial that each iteration applies to the singular values.
+constexpr double kLinear = 3.4445, kCubic = -4.7750, kQuintic = 2.0315;
 constexpr double kLeastNorm = 1e-7;
 
 // added_times added + product_times a b, rounded once.

@@ -182,6 +182,19 @@ TEST(Foreign, EightBitsHaveAnEverydaySpelling) {
       "c.yaml:2:26: 'training.optimizer_state_dtype' must be one of float32, bfloat16, int8, got '8bit'; did you mean 'int8'?");
 }
 
+TEST(Foreign, OptimizersHaveOtherSpellings) {
+  const auto kind_of = [](const std::string& training) {
+    return from_yaml("training: {" + training + "}\n").training.optimizer.kind;
+  };
+  EXPECT_EQ(kind_of("use_muon: true"), OptimizerKind::muon);
+  EXPECT_EQ(kind_of("use_muon: false"), OptimizerKind::adamw);
+  EXPECT_EQ(kind_of("optim: normuon"), OptimizerKind::normuon);
+  EXPECT_EQ(
+      yaml_fault("training:\n  muon_lr: 0.02\n"),
+      "c.yaml:2:3: unknown key 'muon_lr' in 'training': training.learning_rate is that of Muon and of AdamW: Muon's updates "
+      "are scaled to the size of AdamW's");
+}
+
 TEST(Foreign, NamesThatMeanOneKeyAreThatKey) {
   const Config c = from_yaml(
       "output: o\n"
