@@ -19,7 +19,7 @@ import tempfile
 TEXT, FLAGS = sys.argv[1], sys.argv[2:]
 STEPS = int(os.environ.get("STEPS", 1000))
 RATES = [float(rate) for rate in os.environ.get("RATES", "5e-4 1e-3 2e-3 4e-3 8e-3").split()]
-SHARES = sorted(float(share) for share in os.environ.get("SHARES", "0.4 0.5 0.6 0.7 0.8 0.9 1").split())
+SHARES = sorted(float(share) for share in os.environ.get("SHARES", "0.2 0.3 0.4 0.5 0.6 0.7 0.8 0.9 1").split())
 SEEDS = [int(seed) for seed in os.environ.get("SEEDS", "2 3 4").split()]
 OPTIMIZERS = os.environ.get("OPTIMIZERS", "muon normuon").split()
 MODEL = f"configs/{os.environ.get('MODEL', 'nanogpt_cpu')}.yaml"
@@ -57,7 +57,7 @@ def best_rate(out, optimizer, steps):
 
 
 def updates_to(goal, out, optimizer, rate):
-    """Interpolated, or None where the longest run does not reach it."""
+    """Interpolated; with "at most" where the shortest run reaches it, and None where the longest does not."""
     before = None
     for share in SHARES:
         steps = round(share * STEPS)
@@ -66,8 +66,8 @@ def updates_to(goal, out, optimizer, rate):
         print(f"{optimizer:8} {steps} updates:  {loss:.4f}  ({', '.join(f'{one:.4f}' for one in losses)})", flush=True)
         if loss <= goal:
             if before is None:
-                return steps
-            return before[0] + (steps - before[0]) * (before[1] - goal) / (before[1] - loss)
+                return "at most ", steps
+            return "", before[0] + (steps - before[0]) * (before[1] - goal) / (before[1] - loss)
         before = (steps, loss)
     return None
 
@@ -78,9 +78,12 @@ def main(out):
     goal = statistics.mean(losses)
     print(f"adamw    {STEPS} updates:  {goal:.4f}  ({', '.join(f'{one:.4f}' for one in losses)}), the goal", flush=True)
     for optimizer in OPTIMIZERS:
-        updates = updates_to(goal, out, optimizer, best_rate(out, optimizer, round(0.75 * STEPS)))
-        print(f"{optimizer}: " + (f"the same loss after {updates:.0f} updates, {updates / STEPS:.2f} of AdamW's" if updates
-                                  else f"does not reach that loss in {round(SHARES[-1] * STEPS)} updates"), flush=True)
+        found = updates_to(goal, out, optimizer, best_rate(out, optimizer, round(0.75 * STEPS)))
+        if found:
+            most, updates = found
+            print(f"{optimizer}: the same loss after {most}{updates:.0f} updates, {updates / STEPS:.2f} of AdamW's", flush=True)
+        else:
+            print(f"{optimizer}: does not reach that loss in {round(SHARES[-1] * STEPS)} updates", flush=True)
 
 
 if "OUT" in os.environ:
