@@ -88,7 +88,7 @@ void announce_methods(const run::Setup& setup) {
   const std::vector<ParameterRow> rows = parameter_table(config.model, config.training.freeze);
   const StateBytes state = state_bytes(rows, flat_layout(rows), config.training.optimizer);
   if (state.host > 0) {
-    log::success(fmt::format("Optimizer offload: {} of {} of the optimizer's state are in the memory of the host",
+    log::success(fmt::format("Optimizer offload: {} of {} of the optimizer's state is in the memory of the host",
                              format_bytes(static_cast<double>(state.host)),
                              format_bytes(static_cast<double>(state.host + state.device))));
   }

@@ -38,7 +38,7 @@ at::Tensor product(const at::Tensor& a, const at::Tensor& b, cpu::MatrixLibrary 
 // The same into `result` (M, N), which may have another type.
 void product_out(const at::Tensor& result, const at::Tensor& a, const at::Tensor& b, cpu::MatrixLibrary library);
 
-// Adds a b to `result` (M, N), which has their type, inside the product: the sum of both is rounded once.
+// Adds a b to `result` (M, N), which has their type or float32, inside the product: the sum of both is rounded once.
 void add_product(const at::Tensor& result, const at::Tensor& a, const at::Tensor& b, cpu::MatrixLibrary library);
 
 // rows (M, K) times weight^T (K, N), plus the bias (N), if that is defined. `gelu`, if it is not null, becomes GELU of that (M, N)
