@@ -9,6 +9,7 @@ set(GPT_CPU_FLAGS_DEFAULT "")
 set(GPT_CPU_FLAGS_AVX2 -mavx2 -mfma -mf16c)
 set(GPT_CPU_FLAGS_AVX512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c)
 set(GPT_CPU_FLAGS_AVX512_BF16 ${GPT_CPU_FLAGS_AVX512} -mavx512bf16)
+set(GPT_CPU_FLAGS_AVX512_VNNI ${GPT_CPU_FLAGS_AVX512} -mavx512vnni)
 
 # gpt_cpu_kernels(target CAPABILITIES capability... SOURCES source...): adds the sources, compiled for each of the kinds of
 # processors, to the target, which uses LibTorch.
@@ -16,11 +17,12 @@ function(gpt_cpu_kernels target)
   cmake_parse_arguments(_kernels "" "" "CAPABILITIES;SOURCES" ${ARGN})
   foreach(_capability ${_kernels_CAPABILITIES})
     set(_objects ${target}_cpu_${_capability})
+    string(REGEX REPLACE "_.*" "" _vectors ${_capability}) # ATen's name of its vectors
     add_library(${_objects} OBJECT ${_kernels_SOURCES})
     target_link_libraries(${_objects} PRIVATE gpt_flags ${GPT_TORCH_TARGET})
     target_include_directories(${_objects} PRIVATE ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src)
     target_compile_definitions(${_objects} PRIVATE CPU_CAPABILITY=${_capability}
-      CPU_CAPABILITY_$<IF:$<STREQUAL:${_capability},AVX512_BF16>,AVX512,${_capability}>) # ATen's name of its vectors
+      CPU_CAPABILITY_${_vectors})
     # -fno-trapping-math: a choice between two floats may compute both, without which loops that choose are not vectorized.
     # GCC 12 reports the undefined operands of its own AVX-512 intrinsics, and an ABI of before its version 4.6.
     target_compile_options(${_objects} PRIVATE ${GPT_CPU_FLAGS_${_capability}} -fno-trapping-math

@@ -1,29 +1,25 @@
 #include "gpt/checkpoint/checkpoint.h"
 
 #include <ATen/ops/aminmax.h>
-#include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <set>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "consistency.h"
+#include "gpt/checkpoint/quantized_file.h"
 #include "gpt/config/load.h"
 #include "gpt/container/container.h"
 #include "gpt/core/error.h"
 #include "gpt/core/hash.h"
-#include "gpt/core/printable.h"
 #include "gpt/device/precision.h"
 #include "gpt/layout/freeze.h"
 #include "gpt/optim/optimizer_state.h"
 #include "parts.h"
+#include "stored_tensors.h"
 
 namespace gpt {
 namespace {
@@ -40,61 +36,10 @@ void require_finite(const std::string& path, const NamedTensors& tensors) {
   }
 }
 
-Json descriptions_of(const NamedTensors& tensors) {
-  Json descriptions = Json::array();
+void place_tensors(Checkpoint& checkpoint, const NamedTensors& tensors) {
   for (const auto& [name, tensor] : tensors) {
-    descriptions.push_back({{"name", name}, {"dtype", type_of(tensor).name}, {"shape", tensor.sizes().vec()}});
-  }
-  return descriptions;
-}
-
-Json read_description(std::string_view text) {
-  constexpr size_t kLargest = 16 << 20;
-  constexpr int kDeepest = 8;
-  if (text.size() > kLargest) throw Error(ExitCode::checkpoint, "it is too large");
-  return Json::parse(text, [](int depth, Json::parse_event_t, Json&) {
-    if (depth > kDeepest) throw Error(ExitCode::checkpoint, "it is nested too deeply");
-    return true;
-  });
-}
-
-// A reason quotes what the file holds, which may be a megabyte and have line ends.
-std::string in_one_line(std::string_view text) {
-  constexpr size_t kLongest = 400;
-  return shortened(printable_line(text), kLongest);
-}
-
-at::Tensor read_tensor(const Json& description, std::span<const std::byte> record) {
-  const std::string& dtype_name = description.at("dtype").get_ref<const std::string&>();
-  const auto dtype = std::find_if(tensor_types().begin(), tensor_types().end(),
-                                  [&](const TensorType& d) { return d.name == dtype_name; });
-  if (dtype == tensor_types().end()) throw Error(ExitCode::checkpoint, "unknown dtype in " + description.dump());
-
-  std::vector<int64_t> shape;
-  auto bytes = static_cast<int64_t>(c10::elementSize(dtype->type));
-  bool overflow = false;
-  for (const Json& size : description.at("shape").get_ref<const Json::array_t&>()) {
-    shape.push_back(count_of(size));
-    overflow |= __builtin_mul_overflow(bytes, std::max<int64_t>(shape.back(), 1), &bytes);
-  }
-  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) bytes = 0;
-  if (overflow || record.size() != static_cast<uint64_t>(bytes)) {
-    throw Error(ExitCode::checkpoint, fmt::format("{} bytes cannot be {}", record.size(), description.dump()));
-  }
-  // Copied out of the map, so that the file may be replaced while its values are in use.
-  at::Tensor tensor = at::empty(shape, dtype->type);
-  if (bytes > 0) std::memcpy(tensor.mutable_data_ptr(), record.data(), record.size());
-  return tensor;
-}
-
-void read_tensors(Checkpoint& checkpoint, const Json& descriptions, const ContainerReader& file) {
-  std::set<std::string> seen;
-  for (const Json& description : descriptions.get_ref<const Json::array_t&>()) {
-    const std::string& name = description.at("name").get_ref<const std::string&>();
-    if (!seen.insert(name).second) throw Error(ExitCode::checkpoint, fmt::format("tensor '{}' is listed twice", name));
-    if (!place_tensor(checkpoint, name, read_tensor(description, file.record("data/" + name)))) {
+    if (!place_tensor(checkpoint, name, tensor))
       throw Error(ExitCode::checkpoint, fmt::format("unknown tensor '{}'", name));
-    }
   }
 }
 
@@ -117,15 +62,18 @@ void save_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
   file.add("config.yaml", config::dump(checkpoint.config));
   file.add("tokenizer.json", checkpoint.tokenizer);
   file.add("checkpoint.json", description.dump(1, ' ', false, Json::error_handler_t::replace));
-  for (const auto& [name, tensor] : tensors) {
-    const at::Tensor host = tensor.detach().cpu().contiguous();  // one at a time: a copy of all might not fit
-    file.add("data/" + name, std::span(static_cast<const std::byte*>(host.const_data_ptr()), host.nbytes()));
-  }
+  add_tensors(file, tensors);
   file.commit();
 }
 
 Checkpoint read_checkpoint(const std::string& path) {
   const ContainerReader file(path);
+  if (file.has(kQuantizedRecord)) {
+    throw Error(ExitCode::checkpoint,
+                fmt::format("{} is a quantized model, which can be computed with and not trained or exported; name the "
+                            "checkpoint that it was made of",
+                            path));
+  }
   (void)file.record("data.pkl");  // Python's, for whom it would be no checkpoint without
   Checkpoint checkpoint;
   checkpoint.tokenizer = file.text("tokenizer.json");
@@ -135,7 +83,7 @@ Checkpoint read_checkpoint(const std::string& path) {
   try {
     const Json description = read_description(file.text("checkpoint.json"));
     place_values(checkpoint, description.at("values"));
-    read_tensors(checkpoint, description.at("tensors"), file);
+    place_tensors(checkpoint, read_tensors(description.at("tensors"), file));
     const auto hash = description.find("tokenizer");  // programs that wrote none trusted the record
     if (hash != description.end() && *hash != hash128(checkpoint.tokenizer))
       throw Error(ExitCode::checkpoint, "tokenizer.json is not the tokenizer of this run");

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -150,18 +151,16 @@ void require_counters(const Checkpoint& checkpoint) {
   if (std::isnan(checkpoint.best_val_loss)) refuse("checkpoint.json: best_val_loss is not a number");
 }
 
-void require_tokenizer(const Checkpoint& checkpoint) {
-  if (checkpoint.sample_start &&
-      (*checkpoint.sample_start < 0 || *checkpoint.sample_start >= *checkpoint.config.model.vocab_size))
-    refuse("checkpoint.json: samples start from token {} of {}", *checkpoint.sample_start,
-           *checkpoint.config.model.vocab_size);
-  if (checkpoint.tokenizer.empty()) {
-    if (checkpoint.config.data.bin.empty()) refuse("tokenizer.json is empty, though the run read a text");
+void require_tokenizer(const std::string& tokenizer, const std::optional<int64_t>& sample_start, const Config& config) {
+  const int64_t rows = *config.model.vocab_size;
+  if (sample_start && (*sample_start < 0 || *sample_start >= rows))
+    refuse("samples start from token {} of {}", *sample_start, rows);
+  if (tokenizer.empty()) {
+    if (config.data.bin.empty()) refuse("tokenizer.json is empty, though the run read a text");
     return;  // a run on token ids alone has none
   }
   try {
-    const int64_t size = tokenizer_from_json(checkpoint.tokenizer, "tokenizer.json")->vocab_size();
-    const int64_t rows = *checkpoint.config.model.vocab_size;
+    const int64_t size = tokenizer_from_json(tokenizer, "tokenizer.json")->vocab_size();
     if (size > rows) refuse("tokenizer.json has {} tokens, and the model of config.yaml {}", size, rows);
   } catch (const Error& error) { refuse("{}", error.what()); }
 }
@@ -185,7 +184,13 @@ void require_consistent(const Checkpoint& checkpoint) {
   require_counters(checkpoint);
   require_window(checkpoint);
   require_rollbacks(checkpoint);
-  require_tokenizer(checkpoint);
+  require_tokenizer(checkpoint.tokenizer, checkpoint.sample_start, checkpoint.config);
+}
+
+void require_usable(const Config& config, const std::string& tokenizer, const std::optional<int64_t>& sample_start) {
+  require_valid(config);
+  (void)rows_of_run(config);
+  require_tokenizer(tokenizer, sample_start, config);
 }
 
 }  // namespace gpt::checkpoint

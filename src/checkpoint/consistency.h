@@ -2,6 +2,10 @@
 // refused before anything is allocated for the model that it describes.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+#include <string>
+
 #include "gpt/checkpoint/state.h"
 
 namespace gpt::checkpoint {
@@ -9,5 +13,8 @@ namespace gpt::checkpoint {
 // The configuration is valid, weights and moments are those of its model and finite, counters and random states are possible,
 // and the tokenizer can be read. Throws gpt::Error(checkpoint): what is wrong, and what it should be.
 void require_consistent(const Checkpoint& checkpoint);
+
+// What of that does not need training: configuration and tokenizer, and where samples start.
+void require_usable(const Config& config, const std::string& tokenizer, const std::optional<int64_t>& sample_start);
 
 }  // namespace gpt::checkpoint

@@ -83,7 +83,7 @@ class Evaluations {
         encoding_(*loaded.tokenizer, windows_.window),
         scorer_(*loaded.model, loaded.compute_type, options.batch_size),
         facts_{options.model.checkpoint, options.json || !options.output.empty() ? hash_of(*loaded.model) : "",
-               std::string(name_of(loaded.weight_type)), loaded.device_name, loaded.model->parameters().count()} {
+               std::string(weight_name(loaded)), loaded.device_name, loaded.model->parameters().count()} {
     if (!options.output.empty()) {
       results_ =
           std::make_unique<ResultsFile>(options.output,

@@ -120,7 +120,11 @@ void export_hugging_face(const ExportOptions& options) {
 }
 
 void export_model(const ExportOptions& options) {
-  options.format == ExportFormat::gguf ? export_gguf(options) : export_hugging_face(options);
+  switch (options.format) {
+    case ExportFormat::hugging_face: return export_hugging_face(options);
+    case ExportFormat::gguf: return export_gguf(options);
+    case ExportFormat::quantized: return export_quantized(options);
+  }
 }
 
 }  // namespace gpt::exchange

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -13,10 +15,11 @@ namespace {
 constexpr const char* kExportExamples = R"(  gpt-export --checkpoint models/mine --output exported/mine
   gpt-export --checkpoint models/mine/ckpt_best.pt --output exported/mine --dtype bfloat16
   gpt-export --checkpoint models/mine --format gguf --output mine.gguf --dtype q8_0
+  gpt-export --checkpoint models/mine --format quantized --output mine_int8.pt --dtype int8
 )";
 
 constexpr const char* kExportEnding = R"(What can be exported
-  GPT-2's form (layernorm, gelu, learned positions) and Llama's (rmsnorm, swiglu, rope), with any tokenizer; for llama.cpp the tokenizer must split text as one of its own does. gpt-train --init_from FOLDER begins a run with an exported folder.
+  GPT-2's form (layernorm, gelu, learned positions) and Llama's (rmsnorm, swiglu, rope), with any tokenizer; for llama.cpp the tokenizer must split text as one of its own does. A quantized model, of whatever form, is for gpt-generate, gpt-eval and gpt-serve: --checkpoint FILE. gpt-train --init_from FOLDER begins a run with an exported folder.
 
 Exit status
   0 done, 2 wrong usage, 4 a checkpoint that cannot be read or has another form, 5 weights that are not finite in the type, 7 out of memory, 8 output that cannot be written
@@ -30,21 +33,27 @@ std::vector<config::Section> export_sections(ExportOptions& o) {
          .help = "a checkpoint file, or the folder of a run: its last one",
          .is_path = true},
         {.name = "format",
-         .target =
-             config::choice(o.format, {{"huggingface", ExportFormat::hugging_face}, {"gguf", ExportFormat::gguf}}),
+         .target = config::choice(o.format, {{"huggingface", ExportFormat::hugging_face},
+                                             {"gguf", ExportFormat::gguf},
+                                             {"quantized", ExportFormat::quantized}}),
          .help =
-             "huggingface: a folder as Hugging Face's transformers reads and writes it; gguf: a file for llama.cpp"},
+             "huggingface: a folder as Hugging Face's transformers reads and writes it; gguf: a file for llama.cpp; "
+             "quantized: a file for gpt-generate, gpt-eval and gpt-serve, with weights of 8 or 4 bits"},
         {.name = "output",
          .target = &o.output,
-         .help = "the folder to write, or for gguf the file; an export that is there is replaced",
+         .help = "the folder to write, or for gguf and quantized the file; an export that is there is replaced",
          .aliases = {{"o"}},
          .is_path = true},
         {.name = "dtype",
          .target = config::choice(o.dtype, {{"float32", ExportDtype::float32},
                                             {"bfloat16", ExportDtype::bfloat16},
                                             {"float16", ExportDtype::float16},
-                                            {"q8_0", ExportDtype::q8_0}}),
-         .help = "type of the weights in the file; q8_0, for gguf, is 8 bits with a scale for every 32 weights"},
+                                            {"q8_0", ExportDtype::q8_0},
+                                            {"int8", ExportDtype::int8},
+                                            {"int4", ExportDtype::int4}}),
+         .help =
+             "type of the weights in the file; q8_0, for gguf, is 8 bits with a scale for every 32 weights; int8 and "
+             "int4 are for quantized, a quarter and a seventh of float32's size"},
         {.name = "max-shard-size",
          .target = &o.max_shard_size,
          .help =
@@ -54,7 +63,13 @@ std::vector<config::Section> export_sections(ExportOptions& o) {
 }
 
 void require_fitting(const ExportOptions& options) {
-  if (options.format == ExportFormat::gguf) return;
+  const bool is_quantized = options.dtype == ExportDtype::int8 || options.dtype == ExportDtype::int4;
+  if (options.format == ExportFormat::quantized && !is_quantized)
+    throw Error(ExitCode::config, "--format quantized needs --dtype int8 or int4");
+  if (options.format != ExportFormat::quantized && is_quantized)
+    throw Error(ExitCode::config, fmt::format("--dtype {} is a type of quantized models: add --format quantized",
+                                              name_of(options.dtype)));
+  if (options.format != ExportFormat::hugging_face) return;
   if (options.dtype == ExportDtype::q8_0)
     throw Error(ExitCode::config, "--dtype q8_0 is a type of GGUF's: add --format gguf, or use bfloat16 or float16");
   if (options.output.ends_with(".gguf"))
@@ -70,6 +85,8 @@ std::string_view name_of(ExportDtype dtype) {
     case ExportDtype::bfloat16: return "bfloat16";
     case ExportDtype::float16: return "float16";
     case ExportDtype::q8_0: return "q8_0";
+    case ExportDtype::int8: return "int8";
+    case ExportDtype::int4: return "int4";
   }
   throw std::logic_error("no such type");
 }
@@ -79,7 +96,8 @@ std::optional<ExportOptions> parse_export_options(int argc, const char* const* a
   const std::vector<config::Section> rows = export_sections(options);
   const auto arguments = config::parse_arguments(
       {.name = "gpt-export",
-       .description = "Writes a trained model, with its tokenizer, as other programs read it.",
+       .description =
+           "Writes a trained model, with its tokenizer, as other programs read it, or with weights of 8 or 4 bits.",
        .usage = "--checkpoint CHECKPOINT --output FOLDER|FILE [--FLAG VALUE ...]",
        .sections = rows,
        .guide = {.first = {"checkpoint", "output"}, .examples = kExportExamples, .ending = kExportEnding}},
@@ -89,7 +107,8 @@ std::optional<ExportOptions> parse_export_options(int argc, const char* const* a
   if (options.checkpoint.empty())
     throw Error(ExitCode::config, "name what to export: --checkpoint FILE, or the folder of a run");
   if (options.output.empty())
-    throw Error(ExitCode::config, "name the folder to write: --output FOLDER, or with --format gguf the file");
+    throw Error(ExitCode::config,
+                "name the folder to write: --output FOLDER, or with --format gguf or quantized the file");
   require_fitting(options);
   options.checkpoint = checkpoint_file(options.checkpoint);
   return options;

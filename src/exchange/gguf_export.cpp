@@ -36,6 +36,8 @@ GgufFileType file_type_of(ExportDtype dtype) {
     case ExportDtype::float16: return {GgufType::f16, 1};
     case ExportDtype::q8_0: return {GgufType::q8_0, 7};
     case ExportDtype::bfloat16: return {GgufType::bf16, 32};
+    case ExportDtype::int8:
+    case ExportDtype::int4: break;  // refused with the options
   }
   throw std::logic_error("no such type");
 }

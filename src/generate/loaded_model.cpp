@@ -11,6 +11,7 @@
 #include "gpt/checkpoint/checkpoint.h"
 #include "gpt/checkpoint/file_names.h"
 #include "gpt/checkpoint/history.h"
+#include "gpt/checkpoint/quantized_file.h"
 #include "gpt/config/output_folder.h"
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
@@ -22,6 +23,7 @@
 #include "gpt/exchange/import.h"
 #include "gpt/exchange/weights.h"
 #include "gpt/generate/type_choice.h"
+#include "gpt/model/quantized_model.h"
 #include "gpt/ops/narrow_weights.h"
 #include "gpt/tokenizer/make_tokenizer.h"
 
@@ -32,9 +34,10 @@ namespace {
 struct StoredModel {
   ModelConfig config;
   NamedTensors weights;
-  std::string tokenizer;              // JSON; empty where it has none
-  std::string_view why_no_tokenizer;  // that it has none
-  PrecisionConfig precision = {};     // of its run
+  std::optional<QuantizedTensors> quantized = {};  // instead of those
+  std::string tokenizer;                           // JSON; empty where it has none
+  std::string_view why_no_tokenizer;               // that it has none
+  PrecisionConfig precision = {};                  // of its run
   std::optional<int32_t> start = {};
   std::string origin;  // "after 24 training steps, validation loss 2.1234"
 };
@@ -65,6 +68,18 @@ StoredModel read_checkpoint_model(const std::string& path) {
   return stored;
 }
 
+StoredModel read_quantized_model(const std::string& path) {
+  QuantizedFile file = read_quantized(path);
+  StoredModel stored{.config = file.config.model,
+                     .weights = {},
+                     .quantized = std::move(file.tensors),
+                     .tokenizer = std::move(file.tokenizer),
+                     .why_no_tokenizer = "because its run read token ids",
+                     .origin = fmt::format("after {}", plural(file.step, "training step"))};
+  if (file.sample_start) stored.start = static_cast<int32_t>(*file.sample_start);
+  return stored;
+}
+
 StoredModel read_hugging_face_model(const std::string& path) {
   exchange::ForeignModel foreign = exchange::read_foreign_model(path);
   return {.config = foreign.model,
@@ -74,10 +89,32 @@ StoredModel read_hugging_face_model(const std::string& path) {
           .origin = fmt::format("in the form of {}", exchange::name_of(foreign.family))};
 }
 
+StoredModel read_model(const std::string& path) {
+  if (exchange::is_hugging_face(path)) return read_hugging_face_model(path);
+  return is_quantized(path) ? read_quantized_model(path) : read_checkpoint_model(path);
+}
+
+// The bits of the weights, where they are to be quantized or already are.
+std::optional<QuantizedType> choose_quantized(const ModelOptions& options, const StoredModel& stored,
+                                              const DeviceInfo& device) {
+  const WeightType& asked = options.dtype;
+  const auto type = stored.quantized ? std::optional(stored.quantized->type) : asked.quantized;
+  if (stored.quantized && asked != WeightType() && asked.quantized != type) {
+    throw Error(ExitCode::config,
+                fmt::format("{} has {} weights: leave out --dtype, or name the checkpoint that it was made of",
+                            options.checkpoint, name_of(*type)));
+  }
+  if (type && !device.device.is_cpu()) {
+    throw Error(ExitCode::config, fmt::format("{} weights are computed with on a CPU only, not on {}: add --device cpu",
+                                              name_of(*type), device.name));
+  }
+  return type;
+}
+
 // A GPU computes in the type. A CPU reads weights in it, and computes in float32: a token takes as long as reading them. Where the run
 // computed end to end in bfloat16, its weights of 16 bits are the model.
 at::ScalarType choose_type(const ModelOptions& options, const StoredModel& stored, const DeviceInfo& device) {
-  Dtype dtype = options.dtype;
+  Dtype dtype = options.dtype.dtype;
   const PrecisionConfig& of_run = stored.precision;
   if (device.device.is_cuda()) {
     const Precision precision =
@@ -95,7 +132,8 @@ at::ScalarType choose_type(const ModelOptions& options, const StoredModel& store
   return dtype == Dtype::bfloat16 ? at::kBFloat16 : dtype == Dtype::float16 ? at::kHalf : at::kFloat;
 }
 
-std::unique_ptr<GPT> make_model(const StoredModel& stored, at::Device device, at::ScalarType type) {
+std::unique_ptr<GPT> make_model(StoredModel& stored, at::Device device, at::ScalarType type) {
+  if (stored.quantized) return quantized_gpt(stored.config, std::move(*stored.quantized));
   if (device.is_cuda() || type == at::kFloat) return std::make_unique<GPT>(stored.config, device, stored.weights);
   auto model = std::make_unique<GPT>(stored.config, device, stored.weights,
                                      ParameterTypes{.compute = type, .has_master = false});
@@ -161,8 +199,10 @@ std::vector<config::Option> options(ModelOptions& o, const std::string& threads)
   return {
       {.name = "checkpoint",
        .target = &o.checkpoint,
-       .help = "a checkpoint file, the folder of a run (its last one) or a model of Hugging Face's; by default the "
-               "newest run in models/",
+       .help =
+           "a checkpoint file, the folder of a run (its last one), a quantized model of gpt-export's or a model of Hugging "
+           "Face's; by default the "
+           "newest run in models/",
        .is_path = true},
       {.name = "tokenizer",
        .target = &o.tokenizer,
@@ -170,14 +210,16 @@ std::vector<config::Option> options(ModelOptions& o, const std::string& threads)
        .is_path = true},
       {.name = "device", .target = &o.device, .help = "auto, cpu, cuda or cuda:N"},
       {.name = "dtype",
-       .target = config::choice(o.dtype, {{"auto", Dtype::automatic},
-                                          {"float32", Dtype::float32},
-                                          {"bfloat16", Dtype::bfloat16},
-                                          {"float16", Dtype::float16}}),
+       .target = config::choice(o.dtype, {{"auto", {Dtype::automatic}},
+                                          {"float32", {Dtype::float32}},
+                                          {"bfloat16", {Dtype::bfloat16}},
+                                          {"float16", {Dtype::float16}},
+                                          {"int8", {Dtype::float32, QuantizedType::int8}},
+                                          {"int4", {Dtype::float32, QuantizedType::int4}}}),
        .help =
            "the type of the weights on a CPU (auto = bfloat16 where the run computed end to end in it and it is no slower, "
-           "otherwise float32), "
-           "or what a GPU computes in (auto = bfloat16 or float16)"},
+           "otherwise float32), or what a GPU computes in (auto = bfloat16 or float16); int8 and int4, on a CPU, take 8 or "
+           "about 4.5 bits a weight, and gpt-export --format quantized makes a file of them once"},
       {.name = "threads", .target = &o.threads, .help = threads, .min = 0, .max = 1024}};
 }
 
@@ -193,16 +235,18 @@ LoadedModel load_model(const ModelOptions& options) {
   const DeviceChoice choice = select_device(options.device);
   const DeviceInfo device = describe_device(choice.device);
 
-  const bool is_foreign = exchange::is_hugging_face(path);
-  const StoredModel stored = is_foreign ? read_hugging_face_model(path) : read_checkpoint_model(path);
+  StoredModel stored = read_model(path);
   // Before the weights, which then lie in large pages: the processor finds their addresses sooner. perf: OPT-31.
   use_cpu_allocator();
   LoadedModel loaded;
   loaded.device_name = device.name;
-  loaded.weight_type = choose_type(options, stored, device);
+  loaded.quantized = choose_quantized(options, stored, device);
+  loaded.weight_type = loaded.quantized ? at::kFloat : choose_type(options, stored, device);
   loaded.compute_type = choice.device.is_cuda() ? loaded.weight_type : at::kFloat;
   loaded.tokenizer = tokenizer_for(stored, options);
   loaded.start = stored.start;
+  if (loaded.quantized && !stored.quantized)
+    stored.quantized = quantize(stored.config, std::move(stored.weights), *loaded.quantized);
   loaded.model = make_model(stored, choice.device, loaded.weight_type);
   log::info(fmt::format("Loaded {}: {} parameters {}, {} tokenizer with {}", path,
                         format_count(static_cast<double>(loaded.model->parameters().count())), stored.origin,
@@ -210,11 +254,17 @@ LoadedModel load_model(const ModelOptions& options) {
   return loaded;
 }
 
+std::string_view weight_name(const LoadedModel& loaded) {
+  return loaded.quantized ? name_of(*loaded.quantized) : name_of(loaded.weight_type);
+}
+
 void announce_device(const LoadedModel& loaded, const std::string& threads) {
-  const std::string_view type = name_of(loaded.weight_type);
+  const std::string_view type = weight_name(loaded);
+  const std::string size =
+      loaded.quantized ? fmt::format(" ({})", format_bytes(static_cast<double>(weight_bytes(*loaded.model)))) : "";
   log::info(loaded.model->device().is_cuda()
                 ? fmt::format("Using GPU: {}, {}", loaded.device_name, type)
-                : fmt::format("Using CPU: {}, {} weights, {}", loaded.device_name, type, threads));
+                : fmt::format("Using CPU: {}, {} weights{}, {}", loaded.device_name, type, size, threads));
 }
 
 }  // namespace gpt

@@ -329,13 +329,16 @@ struct GPT::Transformer {
   }
 };
 
-GPT::GPT(const ModelConfig& config, at::Device device, const ParameterTypes& types,
-         const std::vector<std::string>& frozen)
+GPT::GPT(const ModelConfig& config, Parameters parameters, ops::SharedOperators operators)
     : config_(config),
-      parameters_(parameter_table(config, frozen), device, types),
+      parameters_(std::move(parameters)),
       first_trained_(first_trained_layer(parameters_.rows())),
       transformer_(std::make_unique<const Transformer>(config, parameters_)),
-      operators_(ops::fused_operators()) {}
+      operators_(std::move(operators)) {}
+
+GPT::GPT(const ModelConfig& config, at::Device device, const ParameterTypes& types,
+         const std::vector<std::string>& frozen)
+    : GPT(config, Parameters(parameter_table(config, frozen), device, types), ops::fused_operators()) {}
 
 GPT::GPT(const ModelConfig& config, at::Device device, uint64_t seed, const ParameterTypes& types,
          const std::vector<std::string>& frozen)

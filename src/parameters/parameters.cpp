@@ -107,6 +107,19 @@ Parameters::Parameters(std::vector<ParameterRow> rows, at::Device device, const 
   }
 }
 
+Parameters::Parameters(std::vector<ParameterRow> rows, const std::vector<at::Tensor>& values)
+    : rows_(std::move(rows)),
+      layout_(flat_layout(rows_)),
+      flat_gradients_(c10::make_intrusive<FlatGradients>(0, at::TensorOptions())) {
+  TORCH_CHECK(!rows_.empty() && rows_.size() == values.size(), "Parameters: ", values.size(), " values for ",
+              rows_.size(), " rows");
+  flat_values_ = at::empty({0}, values[0].options());
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    rows_[i].is_trained = false;
+    parameters_.emplace_back(values[i], at::Tensor(), flat_gradients_, 0, /*is_trained=*/false);
+  }
+}
+
 void Parameters::draw(uint64_t seed) {
   at::NoGradGuard no_grad;
   at::Generator generator = at::detail::createCPUGenerator(seed);

@@ -51,7 +51,7 @@ TEST(GenerateOptions, DefaultsAreTheStructs) {
   EXPECT_EQ(options.sampling.temperature, defaults.temperature);
   EXPECT_EQ(options.sampling.max_new_tokens, defaults.max_new_tokens);
   EXPECT_EQ(options.num_samples, 1);
-  EXPECT_EQ(options.model.dtype, Dtype::automatic);
+  EXPECT_EQ(options.model.dtype, WeightType());
   EXPECT_FALSE(options.hide_prompt);
   EXPECT_FALSE(options.raw);
   EXPECT_FALSE(options.json);

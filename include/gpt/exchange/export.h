@@ -9,15 +9,16 @@
 
 namespace gpt::exchange {
 
-enum class ExportFormat { hugging_face, gguf };
-enum class ExportDtype { float32, bfloat16, float16, q8_0 };  // q8_0 is GGUF's
+enum class ExportFormat { hugging_face, gguf, quantized };
+// q8_0 is GGUF's; int8 and int4 are those of quantized models
+enum class ExportDtype { float32, bfloat16, float16, q8_0, int8, int4 };
 
 std::string_view name_of(ExportDtype dtype);  // PyTorch's, and ggml's for q8_0
 
 struct ExportOptions {
   std::string checkpoint;  // a file
   ExportFormat format = ExportFormat::hugging_face;
-  std::string output;  // a folder, or for GGUF a file
+  std::string output;  // a folder, or for the other formats a file
   ExportDtype dtype = ExportDtype::float32;
   double max_shard_size = 50;  // GB (1e9 bytes) of weights in a file of a folder
 };
@@ -35,6 +36,10 @@ void export_hugging_face(const ExportOptions& options);
 // disk.
 void export_gguf(const ExportOptions& options);
 void write_gguf(const ExportOptions& options, const Checkpoint& checkpoint);  // the same once it is read
+
+// Writes the model with weights of 8 or 4 bits, tokenizer included, for our own programs (gpt/checkpoint/quantized_file.h). Throws gpt::Error:
+// config where the path holds anything but such a model, numerics, disk.
+void export_quantized(const ExportOptions& options);
 
 void export_model(const ExportOptions& options);  // in the format that they name
 

@@ -1,4 +1,5 @@
-// A trained model that is ready to compute: what gpt-generate and gpt-eval open. It is a checkpoint of ours or a model of Hugging Face's.
+// A trained model that is ready to compute: what gpt-generate and gpt-eval open. It is a checkpoint of ours, a
+// quantized model or a model of Hugging Face's.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -7,14 +8,23 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "gpt/config/option.h"
 #include "gpt/config/training_config.h"
 #include "gpt/model/gpt.h"
+#include "gpt/products/quantized_weight.h"
 #include "gpt/tokenizer/tokenizer.h"
 
 namespace gpt {
+
+// What --dtype asks for: a type, or the bits of a quantized model.
+struct WeightType {
+  Dtype dtype = Dtype::automatic;
+  std::optional<QuantizedType> quantized = {};
+  bool operator==(const WeightType&) const = default;
+};
 
 struct ModelOptions {
   std::string
@@ -22,7 +32,7 @@ struct ModelOptions {
   std::string tokenizer;  // for a model without one
   std::string device = "auto";
   int64_t threads = 0;  // CPU threads; 0 = the program chooses
-  Dtype dtype = Dtype::automatic;
+  WeightType dtype = {};
   bool prefers_speed =
       false;  // automatic takes the fastest type that loses nothing (type_choice.h), instead of the smallest one
 };
@@ -41,11 +51,14 @@ std::string find_model(const std::string& named);
 struct LoadedModel {
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<GPT> model;
-  std::string device_name;                   // "NVIDIA H200", or the CPU's model name
-  at::ScalarType weight_type = at::kFloat;   // of the weights on a CPU; what a GPU computes in
-  at::ScalarType compute_type = at::kFloat;  // for Autocast and caches
+  std::string device_name;                      // "NVIDIA H200", or the CPU's model name
+  at::ScalarType weight_type = at::kFloat;      // of the weights on a CPU; what a GPU computes in
+  std::optional<QuantizedType> quantized = {};  // instead of weight_type
+  at::ScalarType compute_type = at::kFloat;     // for Autocast and caches
   std::optional<int32_t> start = {};  // the token that a sample without a prompt begins behind, where that is known
 };
+
+std::string_view weight_name(const LoadedModel& loaded);  // "float32", "int8"
 
 // Loads it onto the device, and says on the log what it is. Throws gpt::Error: checkpoint where it cannot be read or has no tokenizer,
 // config where the options do not fit it.

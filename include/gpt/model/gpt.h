@@ -69,6 +69,8 @@ class GPT {
   // With these weights. Throws gpt::Error(checkpoint) naming the first missing, extra or misshapen one.
   GPT(const ModelConfig& config, at::Device device, const NamedTensors& values, const ParameterTypes& types = {},
       const std::vector<std::string>& frozen = {});
+  // To compute with: with parameters in a form that these operators read.
+  GPT(const ModelConfig& config, Parameters parameters, ops::SharedOperators operators);
   ~GPT();
   GPT(GPT&&) noexcept;  // moved, never copied: a copy would share its weights
 

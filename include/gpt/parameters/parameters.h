@@ -100,6 +100,9 @@ class Parameters {
  public:
   // The values are not set: draw() or copy_from() follows.
   Parameters(std::vector<ParameterRow> rows, at::Device device, const ParameterTypes& types = {});
+  // To compute with, not to train: the values are these tensors, one for each row, in whatever form the operators read them. The
+  // flat buffers are empty.
+  Parameters(std::vector<ParameterRow> rows, const std::vector<at::Tensor>& values);
 
   void draw(uint64_t seed);  // initial values, drawn on the CPU, so that they are the same on every device
   void copy_from(const NamedTensors& values);  // throws gpt::Error(checkpoint), as tensors_of_rows() does

@@ -1,0 +1,66 @@
+#include "gpt/ops/quantized_weights.h"
+
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "gpt/ops/fused.h"
+#include "gpt/ops/part.h"
+
+namespace gpt::ops {
+namespace {
+
+class QuantizedWeightOperators : public WrappedOperators {
+ public:
+  explicit QuantizedWeightOperators(const std::vector<PackedWeight>& weights) : WrappedOperators(fused_operators()) {
+    for (const PackedWeight& weight : weights) weights_.emplace(weight.panels.const_data_ptr(), weight);
+  }
+
+  at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions, int64_t offset,
+                       const DropoutSpec& /*dropout*/) const override {
+    const PackedWeight& weight = weight_of(table);
+    std::vector<int64_t> shape = ids.sizes().vec();
+    shape.push_back(weight.columns);
+    at::Tensor x = rows_of(weight, ids.flatten()).view(shape);  // (B, T, C)
+    if (positions.defined()) x.add_(positions.value().narrow(0, offset, ids.size(1)));
+    return x;
+  }
+
+  at::Tensor linear(const at::Tensor& x, const LinearLayer& layer, ProductInput /*input*/) const override {
+    const PackedWeight& weight = weight_of(layer.weight);
+    std::vector<int64_t> shape = x.sizes().vec();
+    shape.back() = weight.rows;
+    const at::Tensor bias = layer.bias.defined() ? layer.bias.value() : at::Tensor();
+    return quantized_product(x.reshape({-1, weight.columns}), weight, bias).view(shape);
+  }
+
+  std::pair<at::Tensor, at::Tensor> linear_pair(const at::Tensor& x, const LinearLayer& first,
+                                                const LinearLayer& second, ProductInput input) const override {
+    return {linear(x, first, input), linear(x, second, input)};
+  }
+
+  at::Tensor linear_gelu(const at::Tensor& x, const LinearLayer& layer, ProductInput input) const override {
+    at::Tensor y;
+    {
+      const InPart part(part::kProducts);
+      y = linear(x, layer, input);
+    }
+    const InPart part(part::kActivation);
+    return inner_->activate(Activation::gelu, y);
+  }
+
+ private:
+  const PackedWeight& weight_of(const Parameter& parameter) const {
+    return weights_.at(parameter.value().const_data_ptr());
+  }
+
+  std::map<const void*, PackedWeight> weights_;
+};
+
+}  // namespace
+
+SharedOperators quantized_weight_operators(const std::vector<PackedWeight>& weights) {
+  return std::make_shared<QuantizedWeightOperators>(weights);
+}
+
+}  // namespace gpt::ops
