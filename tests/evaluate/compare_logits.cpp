@@ -37,10 +37,13 @@ gpt::LoadedModel open(const std::string& named) {
   throw std::runtime_error(named + ": no such type");
 }
 
+constexpr int64_t kLongest = 256;  // tokens of a window
+
 // (windows, length + 1)
 at::Tensor windows_of(const gpt::LoadedModel& loaded, const std::string& text, int64_t windows) {
   const std::vector<int32_t> ids = loaded.tokenizer->encode(text);
-  const int64_t width = loaded.model->config().block_size + 1, most = std::ssize(ids) / width;
+  const int64_t width = std::min<int64_t>(kLongest, loaded.model->config().block_size) + 1,
+                most = std::ssize(ids) / width;
   if (most == 0) throw std::runtime_error("the text is too short");
   return at::tensor(std::vector<int64_t>(ids.begin(), ids.begin() + std::min(windows, most) * width)).view({-1, width});
 }
@@ -78,8 +81,10 @@ int main(int count, char** words) try {
               windows[w].slice(0, 1));
     }
     const auto n = static_cast<double>(sum.tokens);
-    fmt::print("{{\"model\": \"{}\", \"bytes\": {}, \"tokens\": {}, \"perplexity\": {:.6f}, \"divergence\": {:.8f}, \"same_top\": {:.6f}}}\n",
-               words[i], gpt::weight_bytes(*loaded.model), sum.tokens, std::exp(sum.loss / n), sum.divergence / n, sum.same_top / n);
+    fmt::print(
+        "{{\"model\": \"{}\", \"bytes\": {}, \"tokens\": {}, \"perplexity\": {:.6f}, \"divergence\": {:.8f}, \"same_top\": {:.6f}}}\n",
+        words[i], gpt::weight_bytes(*loaded.model), sum.tokens, std::exp(sum.loss / n), sum.divergence / n,
+        sum.same_top / n);
     std::fflush(stdout);
   }
 } catch (const std::exception& error) {

@@ -91,7 +91,7 @@ TEST(GenerateOptions, EveryFlagReachesItsField) {
   EXPECT_EQ(options.sampling.stop, (std::vector<std::string>{"END", "\n\n"}));
   EXPECT_EQ(options.num_samples, 3);
   EXPECT_EQ(options.model.device, "cpu");
-  EXPECT_EQ(options.model.dtype, Dtype::bfloat16);
+  EXPECT_EQ(options.model.dtype, WeightType{Dtype::bfloat16});
   EXPECT_TRUE(options.raw);
   EXPECT_TRUE(options.hide_prompt);
   EXPECT_EQ(options.sampling.min_p, 0.05);

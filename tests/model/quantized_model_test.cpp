@@ -92,7 +92,8 @@ TEST(QuantizedTypes, TablesAndHeadsHaveEightBits) {
   for (const ParameterRow& row : parameter_table(config)) {
     const auto type = quantized_type(row, QuantizedType::int4);
     tables += type == QuantizedType::int8, layers += type == QuantizedType::int4, others += !type;
-    EXPECT_EQ(type == QuantizedType::int8, row.name == "transformer.wte.weight" || row.name == "lm_head.weight") << row.name;
+    EXPECT_EQ(type == QuantizedType::int8, row.name == "transformer.wte.weight" || row.name == "lm_head.weight")
+        << row.name;
     EXPECT_EQ(!type.has_value(), row.shape.size() == 1 || row.name == "transformer.wpe.weight") << row.name;
   }
   EXPECT_EQ(tables, 2);
@@ -104,7 +105,8 @@ TEST(QuantizedTypes, WhatIsNotFiniteIsRefused) {
   const ModelConfig config = config_of({"", Mlp::gelu, Norm::layernorm, Position::learned, true, true});
   NamedTensors values = GPT(config, at::kCPU, 1).parameters().values();
   values[0].second.detach()[3][2] = std::numeric_limits<float>::infinity();
-  EXPECT_ERROR((void)quantize(config, values, QuantizedType::int8), ExitCode::numerics, "'transformer.wte.weight' holds");
+  EXPECT_ERROR((void)quantize(config, values, QuantizedType::int8), ExitCode::numerics,
+               "'transformer.wte.weight' holds");
   values.erase(values.begin());
   EXPECT_ERROR((void)quantize(config, values, QuantizedType::int8), ExitCode::checkpoint, "is missing");
 }

@@ -81,8 +81,8 @@ std::vector<Variant> variants(bool is_small) {
   };
   auto drawn = std::make_unique<GPT>(config, at::kCPU, 1);
   const NamedTensors values = drawn->parameters().values();
-  auto narrow = std::make_unique<GPT>(config, at::kCPU, values,
-                                      ParameterTypes{.compute = at::kBFloat16, .has_master = false});
+  auto narrow =
+      std::make_unique<GPT>(config, at::kCPU, values, ParameterTypes{.compute = at::kBFloat16, .has_master = false});
   narrow->set_operators(narrow_weight_operators(narrow->parameters()));
   for (const QuantizedType type : {QuantizedType::int8, QuantizedType::int4})
     add(std::string(name_of(type)), quantized_gpt(config, quantize(config, values, type)));
@@ -95,8 +95,8 @@ void run(int rounds, bool is_small) {
   std::vector<Variant> all = variants(is_small);
   for (int round = 0; round < rounds; ++round)
     for (Variant& variant : all) measure(variant, is_small ? 80 : 512);
-  fmt::print("{:>10} {:>9} {:>12} {:>12} {:>14} {:>10} {:>8}\n", "weights", "MB", "ms a token", "ms to read", "read / token",
-             "ms prompt", "float32");
+  fmt::print("{:>10} {:>9} {:>12} {:>12} {:>14} {:>10} {:>8}\n", "weights", "MB", "ms a token", "ms to read",
+             "read / token", "ms prompt", "float32");
   for (const Variant& variant : all) {
     std::vector<double> shares, ratios;
     for (size_t i = 0; i < variant.token.size(); ++i) shares.push_back(variant.reading[i] / variant.token[i]);

@@ -4,6 +4,8 @@
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/abs.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/max.h>
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/randint.h>
@@ -45,14 +47,14 @@ at::Tensor largest_of_group(const at::Tensor& x) {
   return result;
 }
 
-struct Shape {
+struct ProductSizes {
   int64_t M, K, N;
 };
-void PrintTo(const Shape& shape, std::ostream* out) { *out << shape.M << " x " << shape.K << " x " << shape.N; }
+void PrintTo(const ProductSizes& sizes, std::ostream* out) { *out << sizes.M << " x " << sizes.K << " x " << sizes.N; }
 
 // One, few and many rows; neither K nor N is a multiple of what a kernel takes at once, or both are.
-constexpr Shape kShapes[] = {{1, 64, 128}, {1, 37, 5},   {2, 768, 31}, {3, 100, 64},  {5, 33, 9},
-                             {7, 128, 16}, {8, 15, 258}, {4, 1, 1},    {13, 200, 47}, {300, 1024, 33}};
+constexpr ProductSizes kProductSizes[] = {{1, 64, 128}, {1, 37, 5},   {2, 768, 31}, {3, 100, 64},  {5, 33, 9},
+                                          {7, 128, 16}, {8, 15, 258}, {4, 1, 1},    {13, 200, 47}, {300, 1024, 33}};
 
 TEST(QuantizedWeight, HasTheNearestCodesOfTheRowsLargestMagnitude) {
   at::manual_seed(1);
@@ -94,7 +96,7 @@ at::Tensor evenly_divided(const at::Tensor& weight) {
   std::vector<at::Tensor> parts;
   for (int64_t begin = 0; begin < weight.size(1); begin += 64) {
     const at::Tensor group = exact.narrow(1, begin, std::min<int64_t>(64, weight.size(1) - begin));
-    const at::Tensor least = group.amin(1, true), step = (group.amax(1, true) - least) / 15;
+    const at::Tensor least = group.amin(1, true), step = ((group.amax(1, true) - least) / 15).clamp_min(1e-30);
     parts.push_back(((group - least) / step).round() * step + least);
   }
   return at::cat(parts, 1);
@@ -143,8 +145,8 @@ TEST_P(QuantizedProduct, IsTheFloat64ProductOfWhatTheCodesStandFor) {
   at::manual_seed(4);
   for (const Capability capability : capabilities()) {
     const cpu::WithCapability scope(capability);
-    for (const Shape& shape : kShapes) {
-      const auto& [M, K, N] = shape;
+    for (const ProductSizes& sizes : kProductSizes) {
+      const auto& [M, K, N] = sizes;
       for (const bool has_bias : {false, true}) {
         const at::Tensor x = at::randn({M, K}) * at::randn({M, 1}).exp(), bias = at::randn({N});
         const QuantizedWeight weight = quantize(at::randn({N, K}), GetParam());
@@ -158,7 +160,7 @@ TEST_P(QuantizedProduct, IsTheFloat64ProductOfWhatTheCodesStandFor) {
         const int64_t roundings = 4 * ((K + 63) / 64) + 4;
         const at::Tensor bound = of_x * (1 + 1e-5) + test::tolerance(at::kFloat, roundings) * magnitude;
         EXPECT_TRUE(((y - expected).abs() <= bound).all().item<bool>())
-            << testing::PrintToString(shape) << ", capability " << static_cast<int>(capability) << ", at most "
+            << testing::PrintToString(sizes) << ", capability " << static_cast<int>(capability) << ", at most "
             << ((y - expected).abs() / bound).max().item<double>() << " of the bound";
       }
     }
@@ -170,8 +172,8 @@ TEST_P(QuantizedProduct, IsExactWhereXIsWholeNumbers) {
   at::manual_seed(5);
   for (const Capability capability : capabilities()) {
     const cpu::WithCapability scope(capability);
-    for (const Shape& shape : kShapes) {
-      const auto& [M, K, N] = shape;
+    for (const ProductSizes& sizes : kProductSizes) {
+      const auto& [M, K, N] = sizes;
       at::Tensor x = at::randint(-127, 128, {M, K}).to(at::kFloat);
       for (int64_t begin = 0; begin < K; begin += 64) x.select(1, begin).fill_(127);    // each group's scale is 1
       const at::Tensor extreme = at::randint(0, 2, {N, K}).to(at::kFloat) * 254 - 127;  // the largest products
@@ -180,7 +182,7 @@ TEST_P(QuantizedProduct, IsExactWhereXIsWholeNumbers) {
       const at::Tensor expected = test::exact(x).matmul(test::exact(dequantize(weight)).t());
       const double bound = test::tolerance(at::kFloat, 4 * ((K + 63) / 64) + 2, 127.0 * 127 * 2 * K);
       EXPECT_LE((y - expected).abs().max().item<double>(), bound)
-          << testing::PrintToString(shape) << ", capability " << static_cast<int>(capability);
+          << testing::PrintToString(sizes) << ", capability " << static_cast<int>(capability);
     }
   }
 }
