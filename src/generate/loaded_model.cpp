@@ -125,7 +125,7 @@ at::ScalarType choose_type(const ModelOptions& options, const StoredModel& store
   const bool is_end_to_end =
       of_run.use_amp && of_run.dtype == Dtype::bfloat16 && of_run.amp_mode == AmpMode::end_to_end;
   if (dtype == Dtype::automatic) dtype = is_end_to_end ? Dtype::bfloat16 : Dtype::float32;
-  if (options.dtype == Dtype::automatic && is_end_to_end && options.prefers_speed) {
+  if (options.dtype.dtype == Dtype::automatic && is_end_to_end && options.prefers_speed) {
     const TypeTimes times = known_types(parameter_count(stored.config), type_times_file());
     if (times.at(at::kFloat) < times.at(at::kBFloat16)) dtype = Dtype::float32;
   }

@@ -53,7 +53,7 @@ class Quantized(generating.TrainedModel):
         def loss(*words):
             done = programs.run("gpt-eval", "--device", "cpu", "--threads", 1, "--data", self.root / "text.txt", "--json", *words, check_code=0)
             report = json.loads(done.stdout)
-            return report["model"]["dtype"], report["results"][0]["metrics"]["loss"]["value"]
+            return report["dtype"], report["results"][0]["metrics"]["loss"]["value"]
 
         dtype, wide = loss("--checkpoint", self.root / "run")
         self.assertEqual(dtype, "float32")

@@ -73,13 +73,13 @@ int main(int count, char** words) try {
   const std::string text = gpt::read_file(words[1], gpt::ExitCode::data);
   const gpt::LoadedModel reference = open(words[3]);
   const at::Tensor windows = windows_of(reference, text, std::stoll(words[2]));
+  std::vector<at::Tensor> wanted;
+  for (int64_t w = 0; w < windows.size(0); ++w) wanted.push_back(log_probabilities(*reference.model, windows[w]));
   for (int i = 3; i < count; ++i) {
     const gpt::LoadedModel loaded = open(words[i]);
     Comparison sum;
-    for (int64_t w = 0; w < windows.size(0); ++w) {
-      sum.add(log_probabilities(*reference.model, windows[w]), log_probabilities(*loaded.model, windows[w]),
-              windows[w].slice(0, 1));
-    }
+    for (int64_t w = 0; w < windows.size(0); ++w)
+      sum.add(wanted[static_cast<size_t>(w)], log_probabilities(*loaded.model, windows[w]), windows[w].slice(0, 1));
     const auto n = static_cast<double>(sum.tokens);
     fmt::print(
         "{{\"model\": \"{}\", \"bytes\": {}, \"tokens\": {}, \"perplexity\": {:.6f}, \"divergence\": {:.8f}, \"same_top\": {:.6f}}}\n",
