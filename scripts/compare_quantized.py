@@ -9,6 +9,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import urllib.request
 
 import gguf
 import numpy
@@ -17,10 +18,11 @@ import xllamacpp
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BIN = pathlib.Path(os.environ.get("GPT_BIN", ROOT / "build" / "bin"))
-WINDOWS, ROUNDS, TOKENS = 40, 5, 128
-THREADS = os.cpu_count()
+WINDOWS, ROUNDS, TOKENS = 16, 5, 128
+THREADS = int(os.environ.get("GPT_THREADS", os.cpu_count()))
 GGML = gguf.GGMLQuantizationType
 PROMPT = "The"
+OURS_INT8 = "int8"
 
 
 def run(program, *words):
@@ -31,11 +33,15 @@ def run(program, *words):
 
 
 def rounded(values, quantization):
+    if quantization == OURS_INT8:  # without rounding activations: by the definition in gpt/products/quantized_weight.h
+        groups = numpy.split(values, range(64, values.shape[1], 64), axis=1)
+        scales = [numpy.maximum(numpy.abs(group).max(1, keepdims=True) / 127, 1e-30) for group in groups]
+        return numpy.concatenate([numpy.rint(group / scale) * scale for group, scale in zip(groups, scales)], axis=1).astype(numpy.float32)
     return gguf.quants.dequantize(gguf.quants.quantize(values, quantization), quantization).astype(numpy.float32)
 
 
-def gguf_rounded(exported, folder, quantization):
-    """A copy of an exported folder with the values that llama.cpp would compute with. Table and head have 8 bits in either case, as ours."""
+def with_rounded(exported, folder, quantization):
+    """A copy of an exported folder with rounded matrices. Table and head have 8 bits in any case, as ours."""
     shutil.copytree(exported, folder)
     path = folder / "model.safetensors"
     tensors = safetensors.numpy.load_file(path)
@@ -46,7 +52,7 @@ def gguf_rounded(exported, folder, quantization):
         is_table = any(part in name for part in ("wte", "embed_tokens", "lm_head"))
         is_turned = is_gpt2 and not is_table  # [in, out]
         matrix = numpy.ascontiguousarray(values.T if is_turned else values)
-        matrix = rounded(matrix, GGML.Q8_0 if is_table else quantization)
+        matrix = rounded(matrix, GGML.Q8_0 if is_table and quantization == GGML.Q4_0 else quantization)
         tensors[name] = numpy.ascontiguousarray(matrix.T if is_turned else matrix)
     safetensors.numpy.save_file(tensors, path, metadata={"format": "pt"})
     return folder
@@ -55,16 +61,18 @@ def gguf_rounded(exported, folder, quantization):
 def compare_quality(checkpoint, text, scratch):
     exported = scratch / "exported"
     run("gpt-export", "--checkpoint", checkpoint, "--output", exported)
+    copies = {name: with_rounded(exported, scratch / name, quantization)
+              for name, quantization in (("int8", OURS_INT8), ("q8_0", GGML.Q8_0), ("q4_0", GGML.Q4_0))}
     models = {f"{checkpoint}:float32": "float32", f"{checkpoint}:bfloat16": "bfloat16",
-              f"{checkpoint}:int8": "int8", f"{gguf_rounded(exported, scratch / 'q8_0', GGML.Q8_0)}:float32": "q8_0 of gguf",
-              f"{checkpoint}:int4": "int4", f"{gguf_rounded(exported, scratch / 'q4_0', GGML.Q4_0)}:float32": "q4_0 of gguf"}
-    print(f"{'weights':>14} {'perplexity':>11} {'':>9} {'divergence':>11} {'same top':>9}")
+              f"{copies['int8']}:float32": "int8, exact activations", f"{checkpoint}:int8": "int8",
+              f"{copies['q8_0']}:float32": "q8_0 of gguf", f"{checkpoint}:int4": "int4", f"{copies['q4_0']}:float32": "q4_0 of gguf"}
+    print(f"{'weights':>24} {'perplexity':>11} {'':>9} {'divergence':>11} {'same top':>9}")
     reference = None
     for line in run("compare_logits", text, WINDOWS, *models).splitlines():
         found = json.loads(line)
         reference = reference or found["perplexity"]
         change = 100 * (found["perplexity"] / reference - 1)
-        print(f"{models[found['model']]:>14} {found['perplexity']:11.4f} {change:+8.3f}% {found['divergence']:11.6f} "
+        print(f"{models[found['model']]:>24} {found['perplexity']:11.4f} {change:+8.3f}% {found['divergence']:11.6f} "
               f"{100 * found['same_top']:8.2f}%", flush=True)
 
 
@@ -93,22 +101,25 @@ def as_q4_0(path, output):
 
 
 class LlamaCpp:
+    """llama.cpp's server, whose addresses are those of this machine."""
+
     def __init__(self, path):
         params = xllamacpp.CommonParams()
-        params.model.path, params.n_ctx, params.n_parallel = str(path), 512, 1
+        params.model.path, params.n_ctx, params.n_parallel, params.port = str(path), 512, 1, 0
         params.cpuparams.n_threads, params.warmup, params.fit_params, params.verbosity = THREADS, True, False, 0
         self.server = xllamacpp.Server(params)
 
     def tokens_per_second(self):
-        answer = self.server.handle_completions({"prompt": PROMPT, "n_predict": TOKENS, "temperature": 0, "ignore_eos": True,
-                                                 "cache_prompt": False})
-        answer = json.loads(answer) if isinstance(answer, str) else answer
-        return answer["timings"]["predicted_per_second"]
+        body = {"prompt": PROMPT, "n_predict": TOKENS, "temperature": 0, "ignore_eos": True, "cache_prompt": False}
+        request = urllib.request.Request(self.server.listening_address + "/completion", json.dumps(body).encode(),
+                                         {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request) as answer:
+            return json.load(answer)["timings"]["predicted_per_second"]
 
 
 def our_speed(model):
-    words = ["--checkpoint", model, "--device", "cpu", "--threads", THREADS, "--max-new-tokens", TOKENS, "--temperature", 0, "--json", "--prompt", PROMPT]
-    return json.loads(run("gpt-generate", *words))["tokens_per_second"]
+    return json.loads(run("gpt-generate", "--checkpoint", model, "--device", "cpu", "--threads", THREADS, "--max-new-tokens", TOKENS,
+                          "--temperature", 0, "--json", "--prompt", PROMPT))["tokens_per_second"]
 
 
 def compare_speed(checkpoint, scratch):
@@ -117,14 +128,15 @@ def compare_speed(checkpoint, scratch):
         form = "gguf" if path.suffix == ".gguf" else "quantized"
         run("gpt-export", "--checkpoint", checkpoint, "--format", form, "--output", path, "--dtype", name)
     as_q4_0(files["float32"], scratch / "q4_0.gguf")
-    print(f"\n{'ours':>8} {'theirs':>8} {'tokens/s':>9} {'tokens/s':>9} {'ratio':>7}   medians of {ROUNDS} alternating runs of {TOKENS} tokens, {THREADS} threads")
+    print(f"\n{'ours':>8} {'theirs':>8} {'tokens/s':>9} {'tokens/s':>9} {'ratio':>7}   "
+          f"medians of {ROUNDS} alternating runs of {TOKENS} tokens, threads: {THREADS}")
     for ours, theirs in (("int8", "q8_0"), ("int4", "q4_0")):
         program = LlamaCpp(scratch / f"{theirs}.gguf")
         program.tokens_per_second()
         pairs = [(our_speed(files[ours]), program.tokens_per_second()) for _ in range(ROUNDS)]
         ratio = statistics.median(own / other for own, other in pairs)
-        print(f"{ours:>8} {theirs:>8} {statistics.median(own for own, _ in pairs):9.1f} {statistics.median(other for _, other in pairs):9.1f} "
-              f"{ratio:6.2f}x", flush=True)
+        medians = [statistics.median(speeds) for speeds in zip(*pairs)]
+        print(f"{ours:>8} {theirs:>8} {medians[0]:9.1f} {medians[1]:9.1f} {ratio:6.2f}x", flush=True)
 
 
 def main():

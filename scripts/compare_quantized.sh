@@ -6,7 +6,8 @@
 # must be multiples of 32.
 # usage: scripts/compare_quantized.sh CHECKPOINT TEXT [quality|speed]
 set -euo pipefail
-words=("$(realpath "${1:?usage: scripts/compare_quantized.sh CHECKPOINT TEXT [quality|speed]}")" "$(realpath "${2:?TEXT is missing}")" "${@:3}")
+[[ $# -ge 2 ]] || { echo "usage: scripts/compare_quantized.sh CHECKPOINT TEXT [quality|speed]" >&2; exit 1; }
+words=("$(realpath "$1")" "$(realpath "$2")" "${@:3}")
 source "$(dirname "$0")/steps.sh"
 python=${GPT_PYTHON:-.deps/venv/bin/python}
 [[ -x build/bin/compare_logits ]] && $python -c 'import gguf, safetensors, xllamacpp' 2>/dev/null ||

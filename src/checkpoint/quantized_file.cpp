@@ -75,11 +75,11 @@ class StoredTensors {
 QuantizedWeight take_weight(StoredTensors& stored, const ParameterRow& row, QuantizedType type) {
   constexpr double kLeast = std::numeric_limits<double>::lowest(), kLeastCode = -127;
   QuantizedWeight weight{type, row.shape[0], row.shape[1], {}, {}, {}};
+  const std::vector<int64_t> of_groups{weight.rows, weight.groups()};
   if (type == QuantizedType::int8) {
     weight.codes = stored.take(row.name + kCodes, at::kChar, row.shape, kLeastCode);
-    weight.scales = stored.take(row.name + kScales, at::kFloat, {weight.rows}, 0);
+    weight.scales = stored.take(row.name + kScales, at::kFloat, of_groups, 0);
   } else {
-    const std::vector<int64_t> of_groups{weight.rows, weight.groups()};
     weight.codes = stored.take(row.name + kCodes, at::kByte, {weight.rows, at::divup(weight.columns, 2)}, 0);
     weight.scales = stored.take(row.name + kScales, at::kBFloat16, of_groups, 0);
     weight.offsets = stored.take(row.name + kOffsets, at::kBFloat16, of_groups, kLeast);

@@ -218,8 +218,8 @@ std::vector<config::Option> options(ModelOptions& o, const std::string& threads)
                                           {"int4", {Dtype::float32, QuantizedType::int4}}}),
        .help =
            "the type of the weights on a CPU (auto = bfloat16 where the run computed end to end in it and it is no slower, "
-           "otherwise float32), or what a GPU computes in (auto = bfloat16 or float16); int8 and int4, on a CPU, take 8 or "
-           "about 4.5 bits a weight, and gpt-export --format quantized makes a file of them once"},
+           "otherwise float32), or what a GPU computes in (auto = bfloat16 or float16); int8 and int4, on a CPU, take 8.5 "
+           "or 4.5 bits a weight, and gpt-export --format quantized makes a file of them once"},
       {.name = "threads", .target = &o.threads, .help = threads, .min = 0, .max = 1024}};
 }
 

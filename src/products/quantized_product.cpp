@@ -2,7 +2,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <cstring>
@@ -42,26 +42,36 @@ int64_t panel_bytes(QuantizedType type, int64_t columns) {
   return type == QuantizedType::int8 ? panel_bytes_int8(terms) : panel_bytes_int4(terms);
 }
 
-// Where the code of a term of a row is within a panel of int8.
-int64_t place_int8(int64_t row, int64_t term) { return kPanelStep + term / 4 * kPanelStep + row * 4 + term % 4; }
+// Where the scale of a row's group is within a panel of int8, and the code of a term.
+constexpr int64_t kGroupBytesInt8 = panel_bytes_int8(kQuantizedGroup),
+                  kGroupBytesInt4 = panel_bytes_int4(kQuantizedGroup);
+
+int64_t scale_place_int8(int64_t row, int64_t group) {
+  return group * kGroupBytesInt8 + row * static_cast<int64_t>(sizeof(float));
+}
+int64_t code_place_int8(int64_t row, int64_t term) {
+  const int64_t within = term % kQuantizedGroup;
+  return term / kQuantizedGroup * kGroupBytesInt8 + kPanelStep + within / 4 * kPanelStep + row * 4 + within % 4;
+}
 
 // Row `row` of the weight into its panel.
 void pack_int8(const QuantizedWeight& weight, int64_t row, uint8_t* panel) {
   const auto* codes = weight.codes.const_data_ptr<int8_t>() + row * weight.columns;
+  const auto* scales = weight.scales.const_data_ptr<float>() + row * weight.groups();
   const int64_t place = row % kPanelRows;
-  std::memcpy(panel + place * sizeof(float), weight.scales.const_data_ptr<float>() + row, sizeof(float));
+  for (int64_t group = 0; group < weight.groups(); ++group)
+    std::memcpy(panel + scale_place_int8(place, group), scales + group, sizeof(float));
   for (int64_t term = 0; term < weight.columns; ++term)
-    panel[place_int8(place, term)] = static_cast<uint8_t>(codes[term] + 128);
+    panel[code_place_int8(place, term)] = static_cast<uint8_t>(codes[term] + 128);
 }
 
 void pack_int4(const QuantizedWeight& weight, int64_t row, uint8_t* panel) {
-  constexpr int64_t kGroupBytes = kPanelStep + kQuantizedGroup * kPanelRows / 2;
+  constexpr size_t kSize = sizeof(c10::BFloat16);
   const auto* codes = weight.codes.const_data_ptr<uint8_t>() + row * weight.codes.size(1);
   const int64_t place = row % kPanelRows;
   for (int64_t group = 0; group < weight.groups(); ++group) {
-    uint8_t* to = panel + group * kGroupBytes;
+    uint8_t* to = panel + group * kGroupBytesInt4;
     const int64_t number = row * weight.groups() + group;
-    constexpr size_t kSize = sizeof(c10::BFloat16);
     std::memcpy(to + place * kSize, weight.scales.const_data_ptr<c10::BFloat16>() + number, kSize);
     std::memcpy(to + (kPanelRows + place) * kSize, weight.offsets.const_data_ptr<c10::BFloat16>() + number, kSize);
     const int64_t begin = group * kQuantizedGroup, end = std::min(weight.columns, begin + kQuantizedGroup);
@@ -100,9 +110,9 @@ struct QuantizedRows {
 PackedWeight pack(const QuantizedWeight& weight) {
   const int64_t panels = at::divup(weight.rows, cpu::kPanelRows), bytes = cpu::panel_bytes(weight.type, weight.columns);
   const bool is_int8 = weight.type == QuantizedType::int8;
-  // What no weight has: codes that stand for 0.
+  // Codes that no weight has are multiplied by terms that are 0, or belong to columns that nobody asks for.
   PackedWeight packed{weight.type, weight.rows, weight.columns,
-                      at::full({panels * cpu::kPanelRows, bytes / cpu::kPanelRows}, is_int8 ? 128 : 0, at::kByte)};
+                      at::zeros({panels * cpu::kPanelRows, bytes / cpu::kPanelRows}, at::kByte)};
   auto* to = packed.panels.mutable_data_ptr<uint8_t>();
   at::parallel_for(0, panels, 1, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin * cpu::kPanelRows; row < std::min(weight.rows, end * cpu::kPanelRows); ++row) {
@@ -151,10 +161,11 @@ at::Tensor rows_of(const PackedWeight& weight, const at::Tensor& ids) {
     const int64_t id = numbers.const_data_ptr<int64_t>()[i], place = id % cpu::kPanelRows;
     TORCH_CHECK(id >= 0 && id < weight.rows, "rows_of: row ", id, " of ", weight.rows);
     const uint8_t* panel = panels + id / cpu::kPanelRows * bytes;
-    float scale;
-    std::memcpy(&scale, panel + place * sizeof scale, sizeof scale);
-    for (int64_t term = 0; term < weight.columns; ++term)
-      *to++ = static_cast<float>(panel[cpu::place_int8(place, term)] - 128) * scale;
+    for (int64_t term = 0; term < weight.columns; ++term) {
+      float scale;
+      std::memcpy(&scale, panel + cpu::scale_place_int8(place, term / cpu::kQuantizedGroup), sizeof scale);
+      *to++ = static_cast<float>(panel[cpu::code_place_int8(place, term)] - 128) * scale;
+    }
   }
   return result;
 }

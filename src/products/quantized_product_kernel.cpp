@@ -188,16 +188,17 @@ struct Int8Panel {
   using Codes = Int8Codes;
 
   const uint8_t* next;
-  Floats scales;
+  Floats scales = {};
 
-  explicit Int8Panel(const uint8_t* panel)
-      : next(panel + kPanelStep), scales(load_floats(reinterpret_cast<const float*>(panel))) {}
-  void begin_group() {}
+  explicit Int8Panel(const uint8_t* panel) : next(panel) {}
+  void begin_group() {
+    scales = load_floats(reinterpret_cast<const float*>(next));
+    next += kPanelStep;
+  }
   Codes first() const { return Codes(next); }
   Codes second() const { return Codes(next + kPanelStep); }
   void advance() { next += 2 * kPanelStep; }
-  Floats of_group(Floats products, float /*x_sum*/) const { return products; }
-  Floats of_row(Floats sum) const { return sum * scales; }
+  Floats of_group(Floats products, float /*x_sum*/) const { return products * scales; }
 };
 
 struct Int4Panel {
@@ -216,7 +217,6 @@ struct Int4Panel {
   Codes second() const { return Codes(next, true); }
   void advance() { next += kPanelStep; }
   Floats of_group(Floats products, float x_sum) const { return products * scales + offsets * floats(x_sum); }
-  Floats of_row(Floats sum) const { return sum; }
 };
 
 void store(const QuantizedProductArguments& of, Floats sums, int64_t row, int64_t column) {
@@ -263,7 +263,7 @@ void multiply_tile(const QuantizedProductArguments& of, int64_t panel_number, in
     }
   }
 #pragma GCC unroll 8
-  for (int i = 0; i < kRows; ++i) store(of, panel.of_row(sums[i]), row + i, panel_number * kPanelRows);
+  for (int i = 0; i < kRows; ++i) store(of, sums[i], row + i, panel_number * kPanelRows);
 }
 
 template <class Panel>

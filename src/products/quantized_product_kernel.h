@@ -5,7 +5,7 @@
 // in which they are multiplied: four neighbouring terms of the first row, the same four of the next row, and so on. There is no sum across a
 // vector, and the weight is read from its beginning to its end.
 //
-//   int8  64 bytes: 16 scales, float32. Then for each 4 terms 64 bytes: code + 128.
+//   int8  for each group 64 bytes: 16 scales, float32. Then for each 4 terms of the group 64 bytes: code + 128.
 //   int4  for each group 64 bytes: 16 scales and 16 offsets, bfloat16. Then for each 8 terms of the group 64 bytes: the codes of the first
 //         four terms in the lower halves, and those of the other four in the upper ones.
 #pragma once
@@ -18,7 +18,7 @@ inline constexpr int64_t kPanelRows = 16, kTerms = 8, kQuantizedGroup = 64;
 inline constexpr int64_t kPanelStep = 64;  // bytes that are read at once
 
 constexpr int64_t quantized_groups(int64_t terms) { return (terms + kQuantizedGroup - 1) / kQuantizedGroup; }
-constexpr int64_t panel_bytes_int8(int64_t terms) { return kPanelStep + terms * kPanelRows; }
+constexpr int64_t panel_bytes_int8(int64_t terms) { return quantized_groups(terms) * kPanelStep + terms * kPanelRows; }
 constexpr int64_t panel_bytes_int4(int64_t terms) {
   return quantized_groups(terms) * kPanelStep + terms * kPanelRows / 2;
 }

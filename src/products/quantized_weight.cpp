@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/round.h>
 #include <ATen/ops/where.h>
@@ -20,11 +21,13 @@ constexpr float kMostInt8 = 127, kMostInt4 = 15;
 constexpr int64_t kLeastWeights = 1 << 15;  // for a thread
 
 QuantizedWeight quantize_int8(const at::Tensor& weight) {
-  const at::Tensor scales = weight.abs().amax(1).div_(kMostInt8);
-  const at::Tensor divisors = at::where(scales > 0, scales, 1).unsqueeze(1);
+  const int64_t rows = weight.size(0), columns = weight.size(1), groups = at::divup(columns, kGroup);
+  const at::Tensor grouped = at::constant_pad_nd(weight, {0, groups * kGroup - columns}).view({rows, groups, kGroup});
+  const at::Tensor scales = grouped.abs().amax(2).div_(kMostInt8);
+  const at::Tensor divisors = at::where(scales > 0, scales, 1).unsqueeze(2);
   // A scale so small that it was rounded itself may give a quotient above 127.
-  const at::Tensor codes = at::round(weight / divisors).clamp_(-kMostInt8, kMostInt8).to(at::kChar);
-  return {QuantizedType::int8, weight.size(0), weight.size(1), codes, scales, {}};
+  const at::Tensor codes = at::round(grouped / divisors).clamp_(-kMostInt8, kMostInt8).to(at::kChar);
+  return {QuantizedType::int8, rows, columns, codes.view({rows, -1}).narrow(1, 0, columns).contiguous(), scales, {}};
 }
 
 // What the codes of a group are multiplied by, and what is added.
@@ -158,7 +161,10 @@ QuantizedWeight quantize(const at::Tensor& weight, QuantizedType type) {
 }
 
 at::Tensor dequantize(const QuantizedWeight& weight) {
-  if (weight.type == QuantizedType::int8) return weight.codes.to(at::kFloat).mul_(weight.scales.unsqueeze(1));
+  if (weight.type == QuantizedType::int8) {
+    const at::Tensor scales = weight.scales.repeat_interleave(kGroup, 1).narrow(1, 0, weight.columns);
+    return weight.codes.to(at::kFloat).mul_(scales);
+  }
   at::Tensor result = at::empty({weight.rows, weight.columns}, at::kFloat);
   const auto* codes = weight.codes.const_data_ptr<uint8_t>();
   const auto* scales = weight.scales.const_data_ptr<c10::BFloat16>();

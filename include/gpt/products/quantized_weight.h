@@ -1,9 +1,8 @@
-// Weights of 8 and 4 bits, as they are stored: whole numbers, with what they are multiplied by.
+// Weights of 8 and 4 bits, as they are stored: whole numbers, with what each kGroup neighbours of a row are multiplied by.
 //
-//   int8  a weight is code * scale. A code is -127 to 127, and each row, which is an output of the layer, has a scale: its largest
-//         magnitude / 127.
-//   int4  a weight is code * scale + offset. A code is 0 to 15, and each kGroup neighbours of a row have a scale and an offset, in bfloat16:
-//         those with which the squares of the errors add up to the least that a short search finds. 4.5 bits a weight.
+//   int8  a weight is code * scale. A code is -127 to 127; the scale, in float32, is the group's largest magnitude / 127. 8.5 bits a weight.
+//   int4  a weight is code * scale + offset. A code is 0 to 15; scale and offset, in bfloat16, are those with which the squares of the
+//         errors add up to the least that a short search finds. 4.5 bits a weight.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,7 +23,7 @@ struct QuantizedWeight {
   int64_t rows = 0, columns = 0;
   at::Tensor
       codes;  // (rows, columns) int8; of int4 (rows, ceil(columns / 2)) uint8, the code of an even column in the lower half
-  at::Tensor scales;   // (rows) float32; of int4 (rows, groups) bfloat16
+  at::Tensor scales;   // (rows, groups) float32; of int4 bfloat16
   at::Tensor offsets;  // of int4 (rows, groups) bfloat16
 
   int64_t groups() const { return (columns + kGroup - 1) / kGroup; }
