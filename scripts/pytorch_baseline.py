@@ -167,8 +167,11 @@ def learning_rate(c, step, total):
         return c["learning_rate"] * (step + 1) / (warmup + 1)
     if c["lr_schedule"] == "constant":
         return c["learning_rate"]
-    progress = (step - warmup) / (total - warmup)
-    return c["min_lr"] + 0.5 * (1 + math.cos(math.pi * progress)) * (c["learning_rate"] - c["min_lr"])
+    begin = max(warmup, total - max(1, round(c["decay_fraction"] * total))) if c["lr_schedule"] == "wsd" else warmup
+    done = max(0, step - begin) / (total - begin)
+    by_root = c["lr_schedule"] == "wsd" and c["decay_shape"] == "1-sqrt"
+    left = {"cosine": 0.5 * (1 + math.cos(math.pi * done))}.get(c["lr_schedule"], 1 - math.sqrt(done) if by_root else 1 - done)
+    return c["min_lr"] + left * (c["learning_rate"] - c["min_lr"])
 
 
 def read_tokens(path, config):

@@ -126,6 +126,18 @@ void require_rollbacks(const Checkpoint& checkpoint) {
   }
 }
 
+void require_schedule(const Checkpoint& checkpoint) {
+  constexpr int64_t kMost = 1'000'000'000'000;  // as training.warmup_steps
+  for (const auto& count : {checkpoint.warmup_steps, checkpoint.plateau_cooling_down})
+    if (count.value_or(0) > kMost)
+      refuse("checkpoint.json: {} steps or validations of a schedule are too many", *count);
+  if (checkpoint.plateau_without_improvement.value_or(0) > checkpoint.step)
+    refuse("checkpoint.json: at step {} there cannot have been {} validations without an improvement", checkpoint.step,
+           *checkpoint.plateau_without_improvement);
+  const double factor = checkpoint.plateau_factor.value_or(1);
+  if (!(factor >= 0 && factor <= 1)) refuse("checkpoint.json: the plateau's factor of the learning rate is {}", factor);
+}
+
 void require_random_states(const std::map<std::string, at::Tensor>& states) {
   constexpr int64_t kCudaBytes = 16;  // seed and offset
   if (states.count("cpu") == 0) refuse("rng/cpu is missing");
@@ -184,6 +196,7 @@ void require_consistent(const Checkpoint& checkpoint) {
   require_counters(checkpoint);
   require_window(checkpoint);
   require_rollbacks(checkpoint);
+  require_schedule(checkpoint);
   require_tokenizer(checkpoint.tokenizer, checkpoint.sample_start, checkpoint.config);
 }
 

@@ -13,7 +13,8 @@
 namespace gpt {
 namespace {
 
-constexpr std::string_view kNumbered = "ckpt_step_", kForRollback = "ckpt_rollback_", kEnding = ".pt";
+constexpr std::string_view kNumbered = "ckpt_step_", kForRollback = "ckpt_rollback_", kStable = "ckpt_stable_",
+                           kEnding = ".pt";
 
 std::string with_step(std::string_view beginning, int64_t step) {
   return fmt::format("{}{:08}{}", beginning, step, kEnding);
@@ -23,18 +24,26 @@ bool is_between(const std::string& name, std::string_view beginning) {
   return name.starts_with(beginning) && name.ends_with(kEnding);
 }
 
+std::string_view beginning_of(const std::string& name) {
+  for (const std::string_view beginning : {kNumbered, kForRollback, kStable})
+    if (is_between(name, beginning)) return beginning;
+  return {};
+}
+
 }  // namespace
 
 std::string numbered_checkpoint(int64_t step) { return with_step(kNumbered, step); }
 std::string rollback_checkpoint(int64_t step) { return with_step(kForRollback, step); }
+std::string stable_checkpoint(int64_t step) { return with_step(kStable, step); }
 
 bool is_numbered(const std::string& name) { return is_between(name, kNumbered); }
 bool is_for_rollback(const std::string& name) { return is_between(name, kForRollback); }
+bool is_stable(const std::string& name) { return is_between(name, kStable); }
 
 std::optional<int64_t> step_in_name(const std::string& name) {
   int64_t step = 0;
-  if (!is_numbered(name) && !is_for_rollback(name)) return std::nullopt;
-  const std::string_view beginning = is_numbered(name) ? kNumbered : kForRollback;
+  const std::string_view beginning = beginning_of(name);
+  if (beginning.empty()) return std::nullopt;
   const char *const begin = name.data() + beginning.size(), *const end = name.data() + name.size() - kEnding.size();
   const auto [rest, error] = std::from_chars(begin, end, step);
   if (error != std::errc() || rest != end) return std::nullopt;
@@ -47,7 +56,7 @@ std::vector<std::string> newest_first(const std::string& folder, const std::vect
     if (std::find(names.begin(), names.end(), name) != names.end()) found.push_back(folder + "/" + name);
   };
   add(kLastCheckpoint);
-  for (const auto is_of_kind : {is_numbered, is_for_rollback}) {
+  for (const auto is_of_kind : {is_numbered, is_for_rollback, is_stable}) {
     for (auto name = names.rbegin(); name != names.rend(); ++name) {
       if (is_of_kind(*name)) found.push_back(folder + "/" + *name);
     }

@@ -53,6 +53,11 @@ void visit_values(AnyCheckpoint& checkpoint, Visitor&& visit) {
   visit("/rollback/learning_rate_factor", checkpoint.learning_rate_factor, /*is_optional=*/true);
   visit("/rollback/proven_step", checkpoint.proven_step, /*is_optional=*/true);
   visit("/rollback/waiting_step", checkpoint.waiting_step, /*is_optional=*/true);
+  visit("/schedule/warmup_steps", checkpoint.warmup_steps, /*is_optional=*/true);
+  visit("/plateau/best", checkpoint.plateau_best, /*is_optional=*/true);
+  visit("/plateau/factor", checkpoint.plateau_factor, /*is_optional=*/true);
+  visit("/plateau/without_improvement", checkpoint.plateau_without_improvement, /*is_optional=*/true);
+  visit("/plateau/cooling_down", checkpoint.plateau_cooling_down, /*is_optional=*/true);
   visit("/data/epoch", checkpoint.data_round);
   visit("/data/sample", checkpoint.data_sample);
   visit("/data/fingerprint", checkpoint.data_fingerprint);

@@ -142,11 +142,16 @@ void validate_training(const TrainingConfig& t, const Faults& faults) {
                 fmt::format("epochs {} and max_steps {} both set the length of the run; keep one", *t.schedule.epochs,
                             *t.schedule.max_steps));
   }
-  if (t.schedule.lr_schedule == LrSchedule::cosine && t.schedule.min_lr > t.schedule.learning_rate) {
+  if (t.schedule.lr_schedule != LrSchedule::constant && t.schedule.min_lr > t.schedule.learning_rate) {
     if (t.schedule.learning_rate == 0) faults.fail_value("training.learning_rate", "must be above 0, got 0");
     faults.fail({"training.min_lr", "training.learning_rate"},
                 fmt::format("min_lr {} is above learning_rate {}; set min_lr to a tenth of it", t.schedule.min_lr,
                             t.schedule.learning_rate));
+  }
+  if (t.schedule.lr_schedule == LrSchedule::plateau && t.cadence.eval_interval.count == 0) {
+    faults.fail(
+        {"training.lr_schedule", "training.eval_interval"},
+        "lr_schedule plateau follows the validation loss, but eval_interval is 0; set it to a number of steps, such as 500");
   }
   const int64_t steps = t.schedule.max_steps.value_or(kDefaultMaxSteps);
   if (!t.schedule.epochs && t.schedule.warmup_steps.value_or(0) >= steps) {

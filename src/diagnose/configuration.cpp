@@ -452,7 +452,8 @@ class Examination {
     add(plan::check_disk_speed(folder, plan::measure_write_speed(folder), bytes));
     const bool has_validation = corpus_ && corpus_->validation.size() > 0;
     const CadenceConfig& cadence = config_.training.cadence;
-    const int64_t files = 1 + has_validation + cadence.divergence.kept_checkpoints();
+    const int64_t files =
+        1 + has_validation + cadence.divergence.kept_checkpoints() + config_.training.schedule.kept_checkpoints();
     add(plan::check_disk_space(folder, static_cast<double>(free_disk_space(folder)), bytes, files, cadence.keep_last));
   }
 

@@ -188,12 +188,10 @@ Check check_length(const Config& config, const DatasetFacts& facts, const run::P
 Check check_learning_rate(const ScheduleConfig& schedule, const run::Plan& plan) {
   constexpr double kHigh = 1e-2;
   const int64_t warmup = warmup_steps(schedule, plan.total_steps);
-  const std::string detail =
-      fmt::format("{} after {} of warm-up, {} at the end", format_number(schedule.learning_rate),
-                  plural(warmup, "step"),
-                  format_number(schedule.lr_schedule == LrSchedule::cosine ? schedule.min_lr : schedule.learning_rate));
+  const std::string detail = describe_schedule(schedule, plan.total_steps);
   if (schedule.learning_rate > kHigh) {
-    return warned("learning rate", detail + ": AdamW diverges at such rates", "set training.learning_rate: 1e-3");
+    return warned("learning rate", detail + ": AdamW diverges at such rates",
+                  "set training.learning_rate: 1e-3");
   }
   if (warmup >= plan.total_steps) {
     return warned("learning rate",

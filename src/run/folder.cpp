@@ -128,20 +128,24 @@ void Folder::set_aside_beyond(const StartingPoint& start, const std::string& rea
   if (!ahead.empty()) log::info(fmt::format("What lies beyond step {} is now in {}", step, set_aside(ahead)));
 }
 
-StartingPoint Folder::go_back(const std::string& path) const {
+StartingPoint Folder::go_back(const std::string& path, const std::string& why) const {
   const std::string source = fs::path(path).filename().string();
   std::vector<std::pair<std::string, int64_t>> others;  // with their steps
   for (const std::string& name : names_in(path_)) {
     if (is_checkpoint_name(name) && name != source) others.emplace_back(name, step_of(path_, name));
   }
-  StartingPoint start{load_checkpoint(path), path, /*is_last=*/false, /*started_by=*/path};
+  StartingPoint start{load_checkpoint(path), path, /*is_last=*/false};
+  start.started_by = start.checkpoint.started_by;
   std::vector<std::string> ahead;
   for (const auto& [name, step] : others) {
     if (step > start.checkpoint.step) ahead.push_back(name);
   }
   if (ahead.empty()) return start;
-  log::info(fmt::format("Going back to {} (step {}); what lies beyond it is now in {}", path, start.checkpoint.step,
-                        set_aside(ahead)));
+  // The run has no best checkpoint then until it evaluates again.
+  if (std::find(ahead.begin(), ahead.end(), kBestCheckpoint) != ahead.end())
+    start.checkpoint.best_val_loss = std::numeric_limits<double>::infinity();
+  log::info(fmt::format("{} {} (step {}); what lies beyond it is now in {}", why, path,
+                        with_commas(start.checkpoint.step), set_aside(ahead)));
   return start;
 }
 
@@ -172,7 +176,11 @@ std::optional<StartingPoint> Folder::find_start(const std::string& resume_from, 
   }
   own.reset();  // its tensors are large
   std::error_code ignored;
-  if (named && fs::equivalent(fs::path(path).parent_path(), path_, ignored)) return go_back(path);
+  if (named && fs::equivalent(fs::path(path).parent_path(), path_, ignored)) {
+    StartingPoint start = go_back(path, "Going back to");
+    start.started_by = path;
+    return start;
+  }
   if (named && !exists(path))
     throw Error(ExitCode::checkpoint, fmt::format("training.resume_from: {} does not exist", resume_from));
   throw Error(
@@ -263,15 +271,18 @@ void Folder::remove_old_numbered(int64_t keep_last) const {
   for (size_t i = 0; i + keep_last < numbered.size(); ++i) fs::remove(path_ + "/" + numbered[i], ignored);
 }
 
-void Folder::remove_rollbacks_but(std::optional<int64_t> kept_step) const {
+void Folder::remove_but(bool (*is_of_kind)(const std::string&), std::optional<int64_t> kept_step) const {
   std::error_code ignored;  // as above
   for (const std::string& name : names_in(path_, ignored)) {
-    if (is_for_rollback(name) && (!kept_step || step_in_name(name) != kept_step))
-      fs::remove(path_ + "/" + name, ignored);
+    if (is_of_kind(name) && (!kept_step || step_in_name(name) != kept_step)) fs::remove(path_ + "/" + name, ignored);
   }
 }
 
-void Folder::require_space(uint64_t bytes, const CadenceConfig& cadence) const {
+void Folder::remove_rollbacks_but(std::optional<int64_t> kept_step) const { remove_but(is_for_rollback, kept_step); }
+void Folder::remove_stable_but(int64_t kept_step) const { remove_but(is_stable, kept_step); }
+
+void Folder::require_space(uint64_t bytes, const TrainingConfig& training) const {
+  const CadenceConfig& cadence = training.cadence;
   const std::vector<std::string> names = names_in(path_);
   const auto missing = [&names](int64_t kept, bool (*is_of_kind)(const std::string&)) {
     return std::max<int64_t>(0, kept - std::count_if(names.begin(), names.end(), is_of_kind));
@@ -279,7 +290,8 @@ void Folder::require_space(uint64_t bytes, const CadenceConfig& cadence) const {
   // One more than is kept: a checkpoint is written beside the one it replaces.
   const uint64_t files = 1 + !exists(checkpoint_path()) + !exists(best_path()) +
                          missing(cadence.keep_last, is_numbered) +
-                         missing(cadence.divergence.kept_checkpoints(), is_for_rollback);
+                         missing(cadence.divergence.kept_checkpoints(), is_for_rollback) +
+                         missing(training.schedule.kept_checkpoints(), is_stable);
   const uint64_t needed = files * bytes, available = free_disk_space(path_);
   if (available >= needed) return;
   throw Error(ExitCode::disk,

@@ -15,14 +15,17 @@ int64_t interval_steps(const Interval& interval, const Plan& plan) {
 
 }  // namespace
 
+int64_t total_steps(const ScheduleConfig& config, int64_t steps_per_epoch) {
+  return config.epochs ? *config.epochs * steps_per_epoch : config.max_steps.value_or(kDefaultMaxSteps);
+}
+
 Plan plan_run(const TrainingConfig& config, int64_t batches_per_epoch) {
   Plan plan;
   plan.accumulation_ = config.gradient_accumulation_steps;
   plan.batches_per_epoch = batches_per_epoch;
   plan.steps_per_epoch = (batches_per_epoch + plan.accumulation_ - 1) / plan.accumulation_;
   plan.counted_in_epochs = config.schedule.epochs.has_value();
-  plan.total_steps = plan.counted_in_epochs ? *config.schedule.epochs * plan.steps_per_epoch
-                                            : config.schedule.max_steps.value_or(kDefaultMaxSteps);
+  plan.total_steps = total_steps(config.schedule, plan.steps_per_epoch);
   plan.eval_every = interval_steps(config.cadence.eval_interval, plan);
   plan.checkpoint_every = interval_steps(config.cadence.checkpoint_interval, plan);
   if (config.cadence.checkpoint_interval.unit == Interval::Unit::seconds) {

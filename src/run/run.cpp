@@ -28,8 +28,13 @@ Run::Run(const Setup& setup, const Beginning& begins, const MakeRecorder& make_r
     : setup_(setup),
       state_(setup.config, setup.corpus, setup.device.device, setup.precision, begins.start ? &*begins.start : nullptr,
              begins.initial ? &begins.initial->model : nullptr, division_of(setup)),
-      plan_(plan_run(setup.config.training, state_.loader.batches_per_epoch())) {
+      plan_(plan_run(setup.config.training, state_.loader.batches_per_epoch())),
+      schedule_(setup.config.training.schedule) {
   const TrainingConfig& training = setup.config.training;
+  if (schedule_.lr_schedule == LrSchedule::wsd) {
+    if (!schedule_.warmup_steps) schedule_.warmup_steps = state_.warmup_steps;
+    schedule_.warmup_steps = state_.warmup_steps = gpt::warmup_steps(schedule_, plan_.total_steps);
+  }
   // Processors may draw normal numbers with other roundings.
   if (setup.ranks->size() > 1) {
     for (const at::Tensor& part : state_.model.parameters().kept_values()) setup.ranks->broadcast(part);
@@ -54,8 +59,10 @@ void Run::check_operators() {
 }
 
 double Run::learning_rate() const {
-  return state_.learning_rate_factor * learning_rate_at(config().training.schedule, state_.step, plan_.total_steps);
+  return state_.learning_rate_factor * learning_rate_at(schedule_, state_.step, plan_.total_steps, state_.plateau);
 }
+
+std::optional<int64_t> Run::steps_before_decay() const { return gpt::steps_before_decay(schedule_, plan_.total_steps); }
 
 std::optional<int64_t> Run::update(const std::function<bool()>& stop) {
   const State::Cursor before = state_.cursor();

@@ -161,6 +161,13 @@ Checkpoint State::capture() const {
   }
   saved.proven_step = proven_step;
   saved.waiting_step = waiting_step;
+  const LrSchedule schedule = config_.training.schedule.lr_schedule;
+  if (schedule == LrSchedule::wsd) saved.warmup_steps = warmup_steps;
+  if (schedule == LrSchedule::plateau) {
+    saved.plateau_best = plateau.best, saved.plateau_factor = plateau.factor;
+    saved.plateau_without_improvement = plateau.without_improvement;
+    saved.plateau_cooling_down = plateau.cooling_down;
+  }
   saved.evaluated_step = evaluated_step;
   saved.evaluations_since_best = evaluations_since_best;
   saved.eval_sequences = eval_sequences;
@@ -194,6 +201,10 @@ void State::restore(const StartingPoint& start) {
   rollbacks = checkpoint.rollbacks.value_or(0);
   learning_rate_factor = checkpoint.learning_rate_factor.value_or(1);
   proven_step = checkpoint.proven_step, waiting_step = checkpoint.waiting_step;
+  warmup_steps = checkpoint.warmup_steps;
+  if (checkpoint.plateau_best)
+    plateau = {*checkpoint.plateau_best, checkpoint.plateau_without_improvement.value_or(0),
+               checkpoint.plateau_cooling_down.value_or(0), checkpoint.plateau_factor.value_or(1)};
   for (const std::string& change : environment_changes(checkpoint, device_))
     log::warn(fmt::format("changed since the checkpoint: {}; the run resumes, but not bit for bit", change));
   if (config_.model.dropout > 0 && config_.training.execution.use_compile && !checkpoint.environment.contains(kMasks))

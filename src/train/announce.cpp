@@ -148,7 +148,8 @@ void announce_run(const run::Run& run) {
           : "in " + plural(std::ssize(config.data.stages), "stage");
   log::info(fmt::format("Run: {} ({}), {} = {} a step, warm-up {}", plural(plan.total_steps, "step"), epochs,
                         plural(sequences, "sequence"), plural(sequences * m.block_size, "token"),
-                        plural(warmup_steps(t.schedule, plan.total_steps), "step")));
+                        plural(warmup_steps(run.schedule(), plan.total_steps), "step")));
+  log::info("Learning rate: " + describe_schedule(run.schedule(), plan.total_steps));
   for (const std::string& stage : describe_stages(config, corpus)) log::info("Stage " + stage);
 }
 
@@ -198,6 +199,10 @@ std::vector<Idle> idle_settings(const run::Setup& setup, bool resident) {
                     *const not_fused = "training.use_compile is false",
                     *const no_samples = "training.sample_interval is 0";
   const char* const no_spikes = "training.on_divergence is off";
+  const char *const no_decay = "training.lr_schedule is not wsd", *const no_plateau =
+                                                                      "training.lr_schedule is not plateau";
+  const bool has_decay = t.schedule.lr_schedule == LrSchedule::wsd,
+             has_plateau = t.schedule.lr_schedule == LrSchedule::plateau;
   const char* const no_rollback = "training.on_divergence is not rollback";
   return {
       {precision.compute_type() == at::kFloat, "training.amp_mode", "the run does not compute in 16 bits"},
@@ -212,6 +217,12 @@ std::vector<Idle> idle_settings(const run::Setup& setup, bool resident) {
       {!compiles, "training.loss_chunk_rows", not_fused},
       {!compiles, "training.compile_mode", not_fused},
       {t.schedule.lr_schedule == LrSchedule::constant, "training.min_lr", "training.lr_schedule is constant"},
+      {!has_decay, "training.decay_fraction", no_decay},
+      {!has_decay, "training.decay_shape", no_decay},
+      {!has_plateau, "training.plateau_factor", no_plateau},
+      {!has_plateau, "training.plateau_patience", no_plateau},
+      {!has_plateau, "training.plateau_threshold", no_plateau},
+      {!has_plateau, "training.plateau_cooldown", no_plateau},
       {config.model.position == Position::learned, "model.rope_theta", "model.position is learned"},
       {cadence.sample_interval.count == 0, "training.sample_tokens", no_samples},
       {cadence.sample_interval.count == 0, "training.sample_prompt", no_samples},

@@ -120,6 +120,8 @@ std::vector<std::string> CheckpointKeeper::paths_of(const Wanted& wanted) const 
   std::vector<std::string> paths;
   if (wanted.best) paths.push_back(folder_.best_path());
   if (wanted.for_rollback) paths.push_back(folder_.rollback_path(state_.step));  // before ckpt.pt, which names it
+  if (wanted.stable)
+    paths.push_back(folder_.stable_path(state_.step));  // so that it is there once ckpt.pt is beyond it
   if (wanted.last) paths.push_back(folder_.checkpoint_path());
   if (wanted.numbered) paths.push_back(folder_.numbered_path(state_.step));
   return paths;
@@ -180,6 +182,7 @@ bool CheckpointKeeper::writes_in_background() {
 void CheckpointKeeper::write_now(const Wanted& wanted) {
   if (wanted.best && !save(folder_.best_path(), /*must=*/false)) give_up_best(wanted, state_.step);
   if (wanted.for_rollback && !save(folder_.rollback_path(state_.step), /*must=*/false)) state_.waiting_step.reset();
+  if (wanted.stable && save(folder_.stable_path(state_.step), /*must=*/false)) folder_.remove_stable_but(state_.step);
   if (wanted.last) save(folder_.checkpoint_path(), /*must=*/false);
   if (!wanted.numbered) return;
   save(folder_.numbered_path(state_.step), /*must=*/false);
@@ -214,6 +217,7 @@ void CheckpointKeeper::take_note(const BackgroundSave::Outcome& outcome) {
   if (of.numbered) folder_.remove_old_numbered(cadence_.keep_last);
   if (of.best && !is_written(folder_.best_path())) give_up_best(of, of.step);
   if (of.for_rollback && !is_written(folder_.rollback_path(of.step))) state_.waiting_step.reset();
+  if (of.stable && is_written(folder_.stable_path(of.step))) folder_.remove_stable_but(of.step);
   for (const std::string& why : outcome.refused) warn_of_refusal(why);
   if (!outcome.error) return;
   is_saving_ = true;

@@ -23,6 +23,7 @@
 #include "gpt/run/automatic_sizes.h"
 #include "gpt/run/beginning.h"
 #include "gpt/run/finished.h"
+#include "gpt/run/longer_run.h"
 #include "gpt/run/run.h"
 #include "gpt/run/same_run.h"
 #include "gpt/run/shared_beginning.h"
@@ -63,6 +64,8 @@ ExitCode train(const config::CommandLine& command, const run::Setup& setup, cons
     if (const auto done = run::find_finished(*begins.start, config, command.origins, run.plan(), has_validation))
       return leave_finished(*done);
     run::announce_changes(changes);
+    if (const auto line = run::describe_rate_change(begins.start->checkpoint, config, run.plan().steps_per_epoch))
+      log::info(*line);
     for (std::string& change : run::environment_changes(begins.start->checkpoint, setup.device.device))
       changes.push_back(std::move(change));
   }
@@ -72,11 +75,31 @@ ExitCode train(const config::CommandLine& command, const run::Setup& setup, cons
   announce_beginning(run, begins);
   if (begins.start) folder.rewind_metrics(run.state().step);
   begins.release_tensors();
-  folder.require_space(run.state().checkpoint_bytes(), config.training.cadence);
+  folder.require_space(run.state().checkpoint_bytes(), config.training);
   folder.write_config(config, command.config_path);
   Listeners listeners = listeners_of(folder, config.report);
   listeners.begin(describe_run(run, folder, std::move(changes)));
   return Trainer(run, folder, listeners, /*is_saved=*/begins.start && begins.start->is_last).run();
+}
+
+// A run along lr_schedule: wsd that has been made longer goes on from before the decay of its learning rate.
+void go_back_before_decay(const run::Folder& folder, const run::Setup& setup, run::Beginning& begins) {
+  if (!begins.start || !begins.start->is_last) return;
+  const Config& config = setup.config;
+  const DataLoader loader(setup.corpus.sources, config.data, run::schedule_options(config, setup.corpus), at::kCPU);
+  const int64_t steps_per_epoch = run::plan_run(config.training, loader.batches_per_epoch()).steps_per_epoch;
+  const auto path = run::checkpoint_before_decay(*begins.start, config, steps_per_epoch);
+  if (!path) return;
+  begins.start.reset();  // its tensors are large
+  try {
+    begins.start =
+        folder.go_back(*path,
+                       "The run is longer now: it goes on without a jump of the learning rate, from before the decay,");
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::checkpoint) throw;
+    throw Error(error.code(), fmt::format("{}; remove it, and the run goes on from {} with a jump of the learning rate",
+                                          error.what(), kLastCheckpoint));
+  }
 }
 
 // The device of this process: of several on a machine with GPUs, each has its own.
@@ -98,6 +121,7 @@ ExitCode train_as_first(const config::CommandLine& command, bool restart, const 
   const run::Setup setup = plan::resolve(std::move(data), choice.device, asked.training.precision, group);
   announce_methods(setup);
   announce_processes(group, choice.device, asked.distributed);
+  go_back_before_decay(folder, setup, begins);
   plan::check_before_training(setup, /*is_resumed=*/begins.start.has_value());
   run::say_beginning(group, begins, setup);
   try {

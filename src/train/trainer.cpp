@@ -76,10 +76,9 @@ void Trainer::train() {
   // An evaluation that a signal cut short is repeated.
   const bool evaluation_due =
       run::due(plan_.eval_every, state_.step) || (plan_.eval_every > 0 && state_.step == plan_.total_steps);
-  if (state_.step > 0 && evaluation_due && state_.evaluated_step != state_.step) {
-    evaluate();
-    checkpoints_.begin_writing();
-  }
+  if (state_.step > 0 && evaluation_due && state_.evaluated_step != state_.step) evaluate();
+  if (state_.step == run_.steps_before_decay()) checkpoints_.save_stable();  // which a signal may have prevented
+  checkpoints_.begin_writing();
   stopwatch_.start();
   while (!is_done() && !must_stop()) {
     show_progress();
@@ -233,6 +232,7 @@ void Trainer::show_progress() {
 void Trainer::periodic_work() {
   const bool last = state_.step == plan_.total_steps;
   if (run::due(plan_.eval_every, state_.step) || (last && plan_.eval_every > 0)) evaluate();
+  if (state_.step == run_.steps_before_decay()) checkpoints_.save_stable();
   if (checkpoints_.is_due()) {
     write_losses();  // a run that resumes from there has them
     bar_.show_activity("saving");
@@ -281,6 +281,7 @@ void Trainer::evaluate() {
   agree_on_best();
   const bool best = evaluation.loss < state_.best_val_loss && state_.skipped_in_a_row() == 0;  // sync: reads the device
   state_.evaluations_since_best = best ? 0 : state_.evaluations_since_best + 1;
+  follow_plateau(evaluation.loss);
   write_losses();
   listeners_.evaluation({.step = state_.step,
                          .loss = evaluation.loss,
@@ -316,6 +317,19 @@ bool Trainer::evaluate_tasks() {
   }
   release_memory();
   return !must_stop();
+}
+
+// All processes take note of the first one's loss: another machine may have rounded its own otherwise.
+void Trainer::follow_plateau(double loss) {
+  if (training().schedule.lr_schedule != LrSchedule::plateau) return;
+  const at::Tensor of_first = at::full({1}, loss, at::kDouble);
+  setup_.ranks->broadcast(of_first);
+  if (!take_note(state_.plateau, training().schedule, of_first.item<double>())) return;
+  const std::string what =
+      fmt::format("the learning rate is {:.3g} from now on, because the validation loss has stopped improving",
+                  run_.learning_rate());
+  log::info(fmt::format("step {}: {}", with_commas(state_.step), what));
+  listeners_.event({state_.step, what});
 }
 
 // Only the first process knows whether the file of an earlier best could be written.

@@ -105,6 +105,11 @@ TEST_F(CheckpointTest, ComesBackBitForBit) {
   EXPECT_EQ(loaded.learning_rate_factor, saved.learning_rate_factor);
   EXPECT_EQ(loaded.proven_step, saved.proven_step);
   EXPECT_EQ(loaded.waiting_step, saved.waiting_step);
+  EXPECT_EQ(loaded.warmup_steps, saved.warmup_steps);
+  EXPECT_EQ(loaded.plateau_best, saved.plateau_best);
+  EXPECT_EQ(loaded.plateau_factor, saved.plateau_factor);
+  EXPECT_EQ(loaded.plateau_without_improvement, saved.plateau_without_improvement);
+  EXPECT_EQ(loaded.plateau_cooling_down, saved.plateau_cooling_down);
   EXPECT_EQ(loaded.evaluated_step, saved.evaluated_step);
   EXPECT_EQ(loaded.evaluations_since_best, saved.evaluations_since_best);
   EXPECT_EQ(loaded.eval_sequences, saved.eval_sequences);

@@ -28,21 +28,29 @@ TEST(CheckpointNames, OneForARollbackBearsItsStepToo) {
   EXPECT_FALSE(is_for_rollback(numbered_checkpoint(7)));
 }
 
+TEST(CheckpointNames, OneFromBeforeADecayBearsItsStepToo) {
+  EXPECT_EQ(stable_checkpoint(1000), "ckpt_stable_00001000.pt");
+  EXPECT_EQ(step_in_name(stable_checkpoint(123456789012)), 123456789012);
+  EXPECT_TRUE(is_stable(stable_checkpoint(7)));
+  EXPECT_FALSE(is_stable(numbered_checkpoint(7)));
+  EXPECT_FALSE(is_numbered(stable_checkpoint(7)) || is_for_rollback(stable_checkpoint(7)));
+}
+
 TEST(CheckpointNames, AFolderStandsForItsLastCheckpoint) {
   const ScratchFolder folder;
   EXPECT_EQ(checkpoint_file(folder.path()), folder / kLastCheckpoint);
   EXPECT_EQ(checkpoint_file(folder / kBestCheckpoint), folder / kBestCheckpoint);
   EXPECT_EQ(checkpoint_file(""), "");
   const std::string numbered[] = {numbered_checkpoint(5), numbered_checkpoint(20)};
-  const std::string for_rollback = rollback_checkpoint(10);
+  const std::string for_rollback = rollback_checkpoint(10), stable = stable_checkpoint(12);
   for (const std::string& name :
-       {std::string(kBestCheckpoint), for_rollback, numbered[0], numbered[1], std::string(kLastCheckpoint)}) {
+       {std::string(kBestCheckpoint), stable, for_rollback, numbered[0], numbered[1], std::string(kLastCheckpoint)}) {
     const std::string path = folder.file(name, "");  // each is newer than those before it
     EXPECT_EQ(checkpoint_file(folder.path()), path);
   }
   EXPECT_EQ(newest_first(folder.path(), names_in(folder.path())),
             (std::vector<std::string>{folder / kLastCheckpoint, folder / numbered[1], folder / numbered[0],
-                                      folder / for_rollback, folder / kBestCheckpoint}));
+                                      folder / for_rollback, folder / stable, folder / kBestCheckpoint}));
 }
 
 TEST(CheckpointNames, ResumeFromNamesACheckpointUnlessItIsARule) {

@@ -46,6 +46,11 @@ inline Checkpoint sample_checkpoint() {
   sample.learning_rate_factor = 0.25;
   sample.proven_step = 20;
   sample.waiting_step = 30;
+  sample.warmup_steps = 10;
+  sample.plateau_best = 1.5;
+  sample.plateau_factor = 0.125;
+  sample.plateau_without_improvement = 2;
+  sample.plateau_cooling_down = 1;
   sample.evaluated_step = 40;
   sample.evaluations_since_best = 3;
   sample.eval_sequences = 512;

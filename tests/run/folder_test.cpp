@@ -109,12 +109,16 @@ TEST_F(RunFolderTest, WhatCannotBeWrittenBesideTheStateIsAWarning) {
 TEST_F(RunFolderTest, CheckpointsForRollbacksNeedSpaceToo) {
   const Folder folder(root_.path());
   const uint64_t quarter = free_disk_space(root_.path()) / 4;
-  CadenceConfig cadence;
-  EXPECT_NO_THROW(folder.require_space(quarter, cadence));
-  cadence.divergence.reaction = OnDivergence::rollback;
-  EXPECT_ERROR(folder.require_space(quarter, cadence), ExitCode::disk, "the checkpoints of this run need");
+  TrainingConfig training;
+  EXPECT_NO_THROW(folder.require_space(quarter, training));
+  training.cadence.divergence.reaction = OnDivergence::rollback;
+  EXPECT_ERROR(folder.require_space(quarter, training), ExitCode::disk, "the checkpoints of this run need");
   for (const int64_t step : {1, 2}) root_.file(rollback_checkpoint(step), "");
-  EXPECT_NO_THROW(folder.require_space(quarter, cadence));
+  EXPECT_NO_THROW(folder.require_space(quarter, training));
+  training.schedule.lr_schedule = LrSchedule::wsd;
+  EXPECT_ERROR(folder.require_space(quarter, training), ExitCode::disk, "the checkpoints of this run need");
+  root_.file(stable_checkpoint(3), "");
+  EXPECT_NO_THROW(folder.require_space(quarter, training));
 }
 
 }  // namespace

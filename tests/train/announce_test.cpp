@@ -33,6 +33,16 @@ TEST(AnnounceIdleSettings, NamesThemWithTheReason) {
   config.training.schedule.lr_schedule = LrSchedule::constant;
   EXPECT_EQ(idle(config, {{"training.min_lr", "c.yaml:2:3"}}),
             "No effect here: training.min_lr (training.lr_schedule is constant)\n");
+  const config::Origins of_others{{"training.decay_fraction", "c.yaml:2:3"},
+                                  {"training.decay_shape", "c.yaml:3:3"},
+                                  {"training.plateau_factor", "c.yaml:4:3"},
+                                  {"training.plateau_cooldown", "c.yaml:5:3"}};
+  EXPECT_EQ(
+      idle(config, of_others),
+      "No effect here: training.decay_fraction, training.decay_shape (training.lr_schedule is not wsd)\n"
+      "No effect here: training.plateau_factor, training.plateau_cooldown (training.lr_schedule is not plateau)\n");
+  config.training.schedule.lr_schedule = LrSchedule::wsd;
+  EXPECT_EQ(idle(config, {{"training.min_lr", "c.yaml:2:3"}, {"training.decay_fraction", "c.yaml:3:3"}}), "");
   config.model.position = Position::learned;
   EXPECT_EQ(idle(config, {{"model.rope_theta", "--rope_theta"}}),
             "No effect here: model.rope_theta (model.position is learned)\n");

@@ -77,6 +77,28 @@ TEST_P(CheckpointKeeperTest, ACheckpointWaitsWhileUpdatesAreSkipped) {
   EXPECT_TRUE(has(numbered_checkpoint(4)));
 }
 
+TEST_P(CheckpointKeeperTest, TheOneBeforeADecayReplacesThatOfAnEarlierDecay) {
+  update();
+  keeper_.save_stable(), write();
+  update();
+  EXPECT_EQ(load_checkpoint(folder_.stable_path(1)).step, 1);
+  keeper_.save_stable(), keeper_.save_due(), write();
+  EXPECT_EQ(load_checkpoint(folder_.stable_path(2)).step, 2);
+  EXPECT_FALSE(has(stable_checkpoint(1)));
+  EXPECT_TRUE(has(numbered_checkpoint(2)));
+}
+
+TEST_P(CheckpointKeeperTest, TheOneBeforeAnEarlierDecayStaysWhereTheDiskRefusesTheNext) {
+  update();
+  keeper_.save_stable(), write();
+  update();
+  fs::create_directory(folder_.stable_path(2));  // no file can take its place
+  test::CapturedLog log;
+  keeper_.save_stable(), write();
+  EXPECT_NE(log.text().find("training continues"), std::string::npos);
+  EXPECT_TRUE(has(stable_checkpoint(1)));
+}
+
 TEST_P(CheckpointKeeperTest, ABestOneThatTheDiskRefusedIsTriedAgainAtTheEnd) {
   fs::create_directory(folder_.best_path());  // no file can take its place
   update();

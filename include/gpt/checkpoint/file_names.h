@@ -15,13 +15,16 @@ std::string numbered_checkpoint(int64_t step);  // ckpt_step_00001000.pt
 
 std::string rollback_checkpoint(int64_t step);  // ckpt_rollback_00001000.pt, for training.on_divergence: rollback
 
+std::string stable_checkpoint(int64_t step);  // ckpt_stable_00001000.pt, from before the decay of lr_schedule: wsd
+
 bool is_numbered(const std::string& name);
 bool is_for_rollback(const std::string& name);
-// The step that is in the name of a numbered one, or of one for a rollback; nothing for others.
+bool is_stable(const std::string& name);
+// The step that is in the name of one of these three; nothing for others.
 std::optional<int64_t> step_in_name(const std::string& name);
 
 // The checkpoints among the `names` of what a run's folder holds, as paths, the newest first: ckpt.pt, the numbered ones, those for a
-// rollback, the best.
+// rollback, those from before a decay, the best.
 std::vector<std::string> newest_first(const std::string& folder, const std::vector<std::string>& names);
 
 // The file that a path stands for: its own, or the newest checkpoint of a folder, which is ckpt.pt where there is none.

@@ -29,7 +29,11 @@ struct Checkpoint {
   // How often the run has gone back, and the steps of the checkpoints that it can go back to, as run::State has them; nothing: none.
   std::optional<int64_t> rollbacks = {}, proven_step = {}, waiting_step = {};
   std::optional<double> learning_rate_factor = {};  // nothing: 1
-  int64_t evaluated_step = 0;                       // the last step whose evaluation was completed
+  // With lr_schedule: wsd, as run::State has it; with plateau, as optim/plateau.h has it; otherwise nothing.
+  std::optional<int64_t> warmup_steps = {};
+  std::optional<double> plateau_best = {}, plateau_factor = {};
+  std::optional<int64_t> plateau_without_improvement = {}, plateau_cooling_down = {};
+  int64_t evaluated_step = 0;  // the last step whose evaluation was completed
   int64_t evaluations_since_best = 0;
   std::optional<int64_t> eval_sequences = {};  // as run::State has it
   Config config;                               // effective; for Python a nested dict {section: {key: value}}

@@ -37,6 +37,7 @@ class Folder {
   std::string best_path() const { return path_ + "/" + kBestCheckpoint; }
   std::string numbered_path(int64_t step) const { return path_ + "/" + numbered_checkpoint(step); }
   std::string rollback_path(int64_t step) const { return path_ + "/" + rollback_checkpoint(step); }
+  std::string stable_path(int64_t step) const { return path_ + "/" + stable_checkpoint(step); }
   std::string metrics_path() const { return path_ + "/" + kMetricsFile; }
   std::string report_path() const { return path_ + "/report.html"; }
   std::string samples_path() const { return path_ + "/samples"; }
@@ -62,6 +63,10 @@ class Folder {
   // over), and when the folder holds another run.
   std::optional<StartingPoint> find_start(const std::string& resume_from, bool restart) const;
 
+  // The run goes on from `path`, an earlier checkpoint of this folder. What lies beyond it is set aside, and a line says so, which begins
+  // with `why`. Throws gpt::Error(checkpoint) where it cannot be read.
+  StartingPoint go_back(const std::string& path, const std::string& why) const;
+
   // Writes effective_config.yaml, unless that is `config_path`, the user's file that the configuration came from. Where the disk
   // refuses, this and the next function warn.
   void write_config(const Config& effective, const std::string& config_path) const;
@@ -69,15 +74,16 @@ class Folder {
   void rewind_metrics(int64_t step) const;
   void remove_old_numbered(int64_t keep_last) const;
   void remove_rollbacks_but(std::optional<int64_t> kept_step) const;
+  void remove_stable_but(int64_t kept_step) const;
   // Throws gpt::Error(disk) when the checkpoints that this run will keep, of `bytes` each, do not fit alongside those it has.
-  void require_space(uint64_t bytes, const CadenceConfig& cadence) const;
+  void require_space(uint64_t bytes, const TrainingConfig& training) const;
 
  private:
   // The newest that can be read, of one or more; `reasons` says why those before it cannot.
   StartingPoint newest(std::string& reasons) const;
   void set_aside_beyond(const StartingPoint& start, const std::string& reasons) const;
   void move_metrics_beyond(int64_t step) const;
-  StartingPoint go_back(const std::string& path) const;
+  void remove_but(bool (*is_of_kind)(const std::string&), std::optional<int64_t> kept_step) const;
   // Moves files of this folder into set_aside/1, or the next number, and returns that folder's path.
   std::string set_aside(const std::vector<std::string>& names) const;
 

@@ -26,6 +26,9 @@ struct Plan {
   int64_t accumulation_ = 1;
 };
 
+// The length of a run, which is counted in updates or in epochs.
+int64_t total_steps(const ScheduleConfig& config, int64_t steps_per_epoch);
+
 Plan plan_run(const TrainingConfig& config, int64_t batches_per_epoch);
 
 // True after `steps_done` updates when something that happens every `every` steps is due.

@@ -44,7 +44,10 @@ class Run {
   const Setup& setup() const { return setup_; }
   const Config& config() const { return setup_.config; }
   const Plan& plan() const { return plan_; }
-  double learning_rate() const;  // learning rate of the next update
+  double learning_rate() const;                                 // learning rate of the next update
+  const ScheduleConfig& schedule() const { return schedule_; }  // with the warm-up that the run began with
+  // With lr_schedule: wsd how many updates come before the decay.
+  std::optional<int64_t> steps_before_decay() const;
   State& state() { return state_; }
   const State& state() const { return state_; }
   TrainStep& step() { return *step_; }
@@ -55,6 +58,7 @@ class Run {
   const Setup& setup_;
   State state_;
   Plan plan_;
+  ScheduleConfig schedule_;
   std::optional<TrainStep> step_;
   std::optional<Evaluator> evaluator_;
 };

@@ -19,6 +19,7 @@
 #include "gpt/ops/verdict.h"
 #include "gpt/optim/grad_scaler.h"
 #include "gpt/optim/optimizer.h"
+#include "gpt/optim/plateau.h"
 #include "gpt/run/division.h"
 #include "gpt/run/folder.h"
 #include "gpt/run/plan.h"
@@ -87,6 +88,9 @@ class State {
   std::optional<int64_t> eval_sequences = 0;
   int64_t rollbacks = 0;            // how often the run has gone back to a checkpoint
   double learning_rate_factor = 1;  // the product of training.rollback_lr_factor over them
+  Plateau plateau;                  // of lr_schedule: plateau
+  // With lr_schedule: wsd the warm-up that the run began with, so that another max_steps does not change what has been done.
+  std::optional<int64_t> warmup_steps;
   // The steps of the checkpoints that it can go back to: of the last that training.spike_window updates without a spike have followed,
   // and of one that waits for them.
   std::optional<int64_t> proven_step, waiting_step;

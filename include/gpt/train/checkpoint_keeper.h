@@ -1,4 +1,4 @@
-// What of a run is on disk: ckpt.pt, the best checkpoint, the numbered ones and those for a rollback, when each is due, and what they lack.
+// What of a run is on disk: ckpt.pt, the best checkpoint, the numbered ones, those for a rollback and before a decay, when each is due, and what they lack.
 // They are written at once or, with training.async_checkpoint, while training goes on: those of one step from one copy of the state.
 #pragma once
 
@@ -38,7 +38,10 @@ class CheckpointKeeper {
   // otherwise a later evaluation must count as worth saving again, so that settle() comes before it.
   void save_best(double loss);
 
-  // Writes what the last two asked for, at once or in the background; must be called before the state changes. Waits for what is still
+  // The learning rate begins to decay: a longer run goes on from here (lr_schedule: wsd). It replaces one of an earlier decay.
+  void save_stable() { wanted_.stable = true; }
+
+  // Writes what the last three asked for, at once or in the background; must be called before the state changes. Waits for what is still
   // being written.
   void begin_writing();
   void notice_written();  // takes note of what has been written meanwhile
@@ -68,7 +71,7 @@ class CheckpointKeeper {
   struct Wanted {
     std::optional<double> best;  // the best checkpoint, whose loss this is
     double best_before = 0;      // the run's best loss without it
-    bool for_rollback = false, last = false, numbered = false;
+    bool for_rollback = false, stable = false, last = false, numbered = false;
   };
   struct UnsavedBest {
     double loss;

@@ -50,6 +50,7 @@ class Trainer {
   bool is_interrupted() const { return decided_.stops(); }  // as of the last time
   [[noreturn]] void leave_without_peer(const std::string& what);
   void agree_on_best();
+  void follow_plateau(double loss);
   bool is_done() const;  // every step, or all that training.patience allows
   Moment moment() const { return moment_of(state_); }
   void keep_loss();     // keeps the loss of the last update for write_losses()

@@ -1,0 +1,22 @@
+// A run that goes on with another length or learning rate than it had: where it goes on from, and how its learning rate changes there.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "gpt/config/config.h"
+#include "gpt/run/folder.h"
+
+namespace gpt::run {
+
+// Where the learning rate of `start` has begun to decay along lr_schedule: wsd, and with the configuration `now` the decay begins later: the
+// checkpoint from before the decay, in the same folder, from which the run goes on without a jump of the rate. Otherwise nothing.
+std::optional<std::string> checkpoint_before_decay(const StartingPoint& start, const Config& now,
+                                                   int64_t steps_per_epoch);
+
+// Where the rate of the next update is another one than it would have been without the changes to the configuration: a line that says so.
+std::optional<std::string> describe_rate_change(const Checkpoint& checkpoint, const Config& now,
+                                                int64_t steps_per_epoch);
+
+}  // namespace gpt::run

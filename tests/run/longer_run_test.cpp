@@ -1,0 +1,78 @@
+#include "gpt/run/longer_run.h"
+
+#include <gtest/gtest.h>
+
+#include "core/scratch_folder.h"
+
+namespace gpt::run {
+namespace {
+
+// A run of 100 updates, 10 of them in an epoch, whose rate decays from the 80th on; ckpt.pt is from the end.
+class LongerRunTest : public testing::Test {
+ protected:
+  LongerRunTest() {
+    ScheduleConfig& schedule = now_.training.schedule;
+    schedule.lr_schedule = LrSchedule::wsd;
+    schedule.max_steps = 100;
+    start_.checkpoint.config = now_;
+    start_.checkpoint.step = 100;
+    start_.checkpoint.warmup_steps = 10;
+    start_.path = root_ / kLastCheckpoint;
+    stable_ = root_.file(stable_checkpoint(80), "");
+    schedule.max_steps = 300;
+  }
+  std::optional<std::string> found() const { return checkpoint_before_decay(start_, now_, 10); }
+  std::optional<std::string> change() const { return describe_rate_change(start_.checkpoint, now_, 10); }
+
+  ScratchFolder root_;
+  std::string stable_;
+  StartingPoint start_;
+  Config now_;
+};
+
+TEST_F(LongerRunTest, GoesOnFromBeforeTheDecay) {
+  EXPECT_EQ(found(), stable_);
+  start_.checkpoint.step = 81;
+  EXPECT_EQ(found(), stable_);
+  now_.training.schedule.max_steps.reset(), now_.training.schedule.epochs = 30;
+  EXPECT_EQ(found(), stable_);
+  root_.file(stable_checkpoint(70), "");
+  root_.file(stable_checkpoint(90), "");  // of a run that was further than this one
+  EXPECT_EQ(found(), stable_);
+}
+
+TEST_F(LongerRunTest, GoesOnWhereItIsUnlessTheDecayHasBegunAndBeginsLaterNow) {
+  start_.checkpoint.step = 80;
+  EXPECT_EQ(found(), std::nullopt) << "the decay has not begun";
+  start_.checkpoint.step = 100;
+  now_.training.schedule.max_steps = 100;
+  EXPECT_EQ(found(), std::nullopt) << "nothing has changed";
+  now_.training.schedule.max_steps = 90;
+  EXPECT_EQ(found(), std::nullopt) << "it is shorter";
+  now_.training.schedule.epochs = 10;
+  EXPECT_EQ(found(), std::nullopt) << "as long, in epochs";
+  now_.training.schedule.epochs = 30;
+  now_.training.schedule.lr_schedule = LrSchedule::cosine;
+  EXPECT_EQ(found(), std::nullopt);
+  now_.training.schedule.lr_schedule = LrSchedule::wsd;
+  EXPECT_EQ(found(), stable_);
+  start_.checkpoint.config.training.schedule.lr_schedule = LrSchedule::cosine;
+  EXPECT_EQ(found(), std::nullopt);
+}
+
+TEST_F(LongerRunTest, ARunWithoutSuchACheckpointGoesOnWithAJump) {
+  std::filesystem::remove(stable_);
+  EXPECT_EQ(found(), std::nullopt);
+  EXPECT_EQ(change(), "The learning rate of step 101 is 0.001, and would have been 1e-05 without the changes");
+}
+
+TEST_F(LongerRunTest, TheWarmUpIsTheOneThatTheRunBeganWith) {
+  start_.checkpoint.step = 80;
+  now_.training.schedule.max_steps = 100'000;  // whose own warm-up would last 1,000 updates
+  EXPECT_EQ(change(), std::nullopt);
+  now_.training.schedule.warmup_steps = 1000;
+  EXPECT_EQ(change(), "The learning rate of step 81 is 8.09e-05, and would have been 0.001 without the changes");
+}
+
+}  // namespace
+}  // namespace gpt::run
