@@ -29,7 +29,10 @@ int main_of(int argc, char** argv) {
       {config::switch_row("restart", options.restart, "start anew: an older run in output_dir is set aside"),
        config::switch_row(
            "eval-only", options.eval_only,
-           "print the validation loss of the run's last checkpoint, over the whole split unless eval_batches is set, and exit")},
+           "print the validation loss of the run's last checkpoint, over the whole split unless eval_batches is set, and exit"),
+       config::switch_row(
+           "find-lr", options.find_lr,
+           "look for the learning rate of a new run, as learning_rate: auto does, draw what was found, and exit")},
       run::choose_for_this_machine, kGuide);
   options.arguments.assign(argv + 1, argv + argc);
   return command.handled ? 0 : static_cast<int>(train(command, options));

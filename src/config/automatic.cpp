@@ -200,6 +200,9 @@ void keep_choices(Config& config, const Origins& origins, const Config& saved) {
   keep_initial_model(config, origins, saved);
   keep_precision(config.training.precision, saved.training.precision);
   keep_batch(config.training, origins, saved.training);
+  ScheduleConfig& schedule = config.training.schedule;
+  if (schedule.finds_learning_rate) schedule.learning_rate = saved.training.schedule.learning_rate;
+  schedule.finds_learning_rate = false;
 }
 
 }  // namespace gpt::config

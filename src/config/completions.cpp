@@ -25,8 +25,9 @@ std::string values_of(const Option& row) {
   if (row.is_switch) return "";
   if (const auto* choice = std::get_if<Choice>(&row.target)) return fmt::format("{}", fmt::join(choice->names, " "));
   if (std::holds_alternative<bool*>(row.target)) return "true false";
-  const bool may_be_auto =
-      std::holds_alternative<NumberOrAuto>(row.target) || std::holds_alternative<std::optional<int64_t>*>(row.target);
+  const bool may_be_auto = std::holds_alternative<NumberOrAuto>(row.target) ||
+                           std::holds_alternative<FoundNumber>(row.target) ||
+                           std::holds_alternative<std::optional<int64_t>*>(row.target);
   return may_be_auto ? "auto" : "";
 }
 

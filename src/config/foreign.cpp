@@ -75,7 +75,7 @@ const std::vector<Advice>& advices() {
       {{"validation_file", "val_file", "val_data", "val_data_path"},
        "set data.validation_fraction to hold back a part of the text, or data.validation_bin beside data.bin"},
       {{"find_lr", "lr_find", "lr_finder", "auto_lr", "auto_lr_find"},
-       "no learning rate is searched for; set training.learning_rate, and gpt-diagnose says where one is likely to diverge"},
+       "set training.learning_rate: auto, which finds one before the run; gpt-train --find-lr only shows what it finds"},
       {{"stage", "curriculum*", "phase"},
        "the parts of a run are a list in the configuration, data.stages: [{from: 0, block_size: 64}, {from: 500}]"},
       {{"fsdp*", "deepspeed*"},

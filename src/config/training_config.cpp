@@ -76,8 +76,9 @@ std::vector<Option> length_and_optimizer(TrainingConfig& c) {
        .max = 1e12,
        .aliases = {{"max_iters"}, {"steps"}, {"max_train_steps"}, {"num_steps"}}},
       {.name = "learning_rate",
-       .target = &c.schedule.learning_rate,
-       .help = "peak learning rate, of AdamW and Muon alike",
+       .target = FoundNumber{&c.schedule.learning_rate, &c.schedule.finds_learning_rate},
+       .help =
+           "peak learning rate, of AdamW and Muon alike; auto = found by short runs before the first update, in about a minute, and kept with the run",
        .min = 0,
        .max = 10,
        .aliases = {{"lr"}}},

@@ -142,7 +142,8 @@ void validate_training(const TrainingConfig& t, const Faults& faults) {
                 fmt::format("epochs {} and max_steps {} both set the length of the run; keep one", *t.schedule.epochs,
                             *t.schedule.max_steps));
   }
-  if (t.schedule.lr_schedule != LrSchedule::constant && t.schedule.min_lr > t.schedule.learning_rate) {
+  if (t.schedule.lr_schedule != LrSchedule::constant && !t.schedule.finds_learning_rate &&
+      t.schedule.min_lr > t.schedule.learning_rate) {
     if (t.schedule.learning_rate == 0) faults.fail_value("training.learning_rate", "must be above 0, got 0");
     faults.fail({"training.min_lr", "training.learning_rate"},
                 fmt::format("min_lr {} is above learning_rate {}; set min_lr to a tenth of it", t.schedule.min_lr,

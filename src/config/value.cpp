@@ -123,6 +123,9 @@ std::string expectation(const Option& option) {
                                      [&](const NumberOrAuto&) {
                                        return kAlsoAuto + "a whole number" + from + allowed.substr(kAlsoAuto.size());
                                      },
+                                     [&](const FoundNumber&) {
+                                       return kAlsoAuto + "a number" + from + allowed.substr(kAlsoAuto.size());
+                                     },
                                      [&](Interval*) -> std::string {
                                        return option.may_be_time ? "like 500, '500 steps', '2 epochs' or '10 minutes'"
                                                                  : "like 500, '500 steps' or '2 epochs'";
@@ -135,8 +138,9 @@ std::string expectation(const Option& option) {
 
 // What a wrong value was probably meant to be, or nothing.
 std::string hint(const Option& option, std::string_view text, bool is_quoted) {
-  const bool is_double =
-      std::holds_alternative<double*>(option.target) || std::holds_alternative<std::optional<double>*>(option.target);
+  const bool is_double = std::holds_alternative<double*>(option.target) ||
+                         std::holds_alternative<FoundNumber>(option.target) ||
+                         std::holds_alternative<std::optional<double>*>(option.target);
   const bool is_int = std::holds_alternative<int64_t*>(option.target) ||
                       std::holds_alternative<uint64_t*>(option.target) ||
                       std::holds_alternative<std::optional<int64_t>*>(option.target) ||
@@ -223,6 +227,13 @@ std::optional<std::string> assign(const Option& option, std::string_view text, b
                                      *target.value = value.value_or(0);
                                      return true;
                                    },
+                                   [&](const FoundNumber& target) {
+                                     std::optional<double> value;
+                                     if (!number(value) && text != "auto") return false;
+                                     *target.is_auto = !value;
+                                     if (value) *target.value = *value;
+                                     return true;
+                                   },
                                    [&](std::optional<double>* target) {
                                      std::optional<double> value;
                                      if (!number(value)) return false;
@@ -271,6 +282,7 @@ std::string value_text(const Target& target) {
                         [](std::vector<std::string>* value) { return join(*value); },
                         [](std::optional<int64_t>* value) { return *value ? fmt::format("{}", **value) : "auto"; },
                         [](const NumberOrAuto& of) { return *of.value ? fmt::format("{}", *of.value) : "auto"; },
+                        [](const FoundNumber& of) { return *of.is_auto ? "auto" : number_text(*of.value); },
                         [](std::optional<double>* value) { return *value ? number_text(**value) : ""; },
                         [](Interval* value) { return interval_text(*value); },
                         [](const Choice& value) { return value.names[value.get()]; },
@@ -281,7 +293,7 @@ std::string value_text(const Target& target) {
 
 std::string yaml_scalar(const Target& target) {
   std::string text = value_text(target);
-  if (std::holds_alternative<double*>(target)) {
+  if (std::holds_alternative<double*>(target) || std::holds_alternative<FoundNumber>(target)) {
     const size_t e = text.find('e');
     if (e != std::string::npos && text.find('.') == std::string::npos) text.insert(e, ".0");
     return text;
@@ -298,7 +310,9 @@ std::string yaml_scalar(const Target& target) {
 
 std::string allowed_text(const Option& option) {
   if (const auto* choices = std::get_if<Choice>(&option.target)) return join(choices->names);
-  const std::string also = std::holds_alternative<NumberOrAuto>(option.target) ? kAlsoAuto : "";
+  const bool may_be_auto =
+      std::holds_alternative<NumberOrAuto>(option.target) || std::holds_alternative<FoundNumber>(option.target);
+  const std::string also = may_be_auto ? kAlsoAuto : "";
   const bool low = std::isfinite(option.min), high = std::isfinite(option.max);
   if (low && high) return fmt::format("{}{} to {}", also, bound_text(option.min), bound_text(option.max));
   if (low) return fmt::format("{}>= {}", also, bound_text(option.min));

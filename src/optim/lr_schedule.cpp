@@ -46,7 +46,8 @@ double learning_rate_at(const ScheduleConfig& config, int64_t step, int64_t tota
 
 std::string describe_schedule(const ScheduleConfig& config, int64_t total_steps) {
   const auto rate = [](double value) { return fmt::format("{:.3g}", value); };
-  const std::string begin = fmt::format("{} after a warm-up of {}", rate(config.learning_rate),
+  const std::string peak = config.finds_learning_rate ? "auto (found by short runs)" : rate(config.learning_rate);
+  const std::string begin = fmt::format("{} after a warm-up of {}", peak,
                                         plural(warmup_steps(config, total_steps), "step")),
                     end = rate(config.min_lr);
   switch (config.lr_schedule) {

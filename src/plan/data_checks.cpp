@@ -191,7 +191,7 @@ Check check_learning_rate(const ScheduleConfig& schedule, const run::Plan& plan)
   const std::string detail = describe_schedule(schedule, plan.total_steps);
   if (schedule.learning_rate > kHigh) {
     return warned("learning rate", detail + ": AdamW diverges at such rates",
-                  "set training.learning_rate: 1e-3");
+                  "set training.learning_rate: 1e-3, or auto");
   }
   if (warmup >= plan.total_steps) {
     return warned("learning rate",
@@ -199,7 +199,13 @@ Check check_learning_rate(const ScheduleConfig& schedule, const run::Plan& plan)
                               plural(plan.total_steps, "step")),
                   fmt::format("set training.warmup_steps: {}", plan.total_steps / 10));
   }
-  return passed("learning rate", detail);
+  // As it is known of AdamW: the noise of a gradient falls with the root of the batch, and the sum that an update changes grows with the
+  // width (Malladi et al., arXiv 2205.10287; Yang et al., arXiv 2203.03466).
+  return passed(
+      "learning rate",
+      detail +
+          "; taken over from another run, it is to be multiplied by the root of the factor by which the batch is "
+          "larger here, and divided by that of the width");
 }
 
 }  // namespace gpt::plan

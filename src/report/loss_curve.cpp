@@ -16,6 +16,8 @@
 namespace gpt {
 namespace {
 
+using StepLabel = std::function<std::string(double step)>;
+
 constexpr int kLabelWidth = 8;  // columns for losses, to the left of the axis
 
 struct Marks {
@@ -143,10 +145,11 @@ int label_digits(const Range& losses, double spacing) {
 }
 
 // The first, the middle and the last step below the axis.
-std::string step_labels(const Range& steps, int columns) {
-  const std::string first = with_commas(static_cast<int64_t>(steps.low));
-  const std::string last = with_commas(static_cast<int64_t>(steps.high)) + " steps";
-  const std::string middle = with_commas(static_cast<int64_t>(std::lround((steps.low + steps.high) / 2)));
+std::string step_labels(const Range& steps, int columns, const StepLabel& label) {
+  const auto text = [&](double step) { return label ? label(step) : with_commas(std::lround(step)); };
+  const std::string first = text(steps.low);
+  const std::string last = text(steps.high) + (label ? "" : " steps");
+  const std::string middle = text((steps.low + steps.high) / 2);
   const int gap = columns - static_cast<int>(first.size() + last.size());
   if (steps.high - steps.low < 2 || gap < static_cast<int>(middle.size()) + 4) {
     return fmt::format("{}{:>{}}", first, last, std::max<int>(columns - first.size(), last.size() + 1));
@@ -169,7 +172,8 @@ Range range_of(const std::vector<std::vector<std::optional<double>>>& curves) {
 
 }  // namespace
 
-std::string draw_loss_curve(std::vector<LossCurve> curves, int width, int height, bool unicode, const char* quantity) {
+std::string draw_loss_curve(std::vector<LossCurve> curves, int width, int height, bool unicode, const char* quantity,
+                            const StepLabel& label) {
   const Marks& marks = unicode ? kUnicode : kAscii;
   width = std::max(width, 40);
   Canvas canvas(width - kLabelWidth - 1, std::max(height, 6) - 3);
@@ -210,7 +214,7 @@ std::string draw_loss_curve(std::vector<LossCurve> curves, int width, int height
     const bool is_tick = i == 0 || i == canvas.columns() / 2 || i == canvas.columns() - 1;
     text += is_tick ? marks.line_tick : marks.line;
   }
-  return text + fmt::format("\n{:{}}{}", "", kLabelWidth + 1, step_labels(steps, canvas.columns()));
+  return text + fmt::format("\n{:{}}{}", "", kLabelWidth + 1, step_labels(steps, canvas.columns(), label));
 }
 
 }  // namespace gpt

@@ -45,17 +45,23 @@ Run::Run(const Setup& setup, const Beginning& begins, const MakeRecorder& make_r
                                         : recorder_for(training, setup.config.model, setup.device.device)));
 }
 
-void Run::check_operators() {
+bool Run::check_operators() {
   TrainingConfig training = setup_.config.training;
-  if (!training.execution.use_compile) return (void)compile_model(state_.model, training, setup_.precision);
+  if (!training.execution.use_compile) {
+    (void)compile_model(state_.model, training, setup_.precision);
+    return false;
+  }
   const bool works = compile_model(state_.model, training, setup_.precision);
   const at::Tensor failed = at::full({1}, works ? 0 : 1, at::kLong);  // all processes compute alike
   setup_.ranks->begin_largest(failed)();
-  if (failed.item<int64_t>() == 0)
-    return reset_memory_peak(setup_.device.device);  // LibTorch's operators took more than a step does
+  if (failed.item<int64_t>() == 0) {
+    reset_memory_peak(setup_.device.device);  // LibTorch's operators took more than a step does
+    return true;
+  }
   if (works) state_.model.set_operators(ops::aten_operators());
   training.execution.use_compile = false;  // and nothing is recorded
   step_.emplace(make_step(state_, setup_, training, Recorder()));
+  return false;
 }
 
 double Run::learning_rate() const {

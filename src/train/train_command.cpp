@@ -30,6 +30,7 @@
 #include "gpt/train/announce.h"
 #include "gpt/train/evaluate_run.h"
 #include "gpt/train/reporting.h"
+#include "gpt/train/settle_rate.h"
 #include "gpt/train/trainer.h"
 
 namespace gpt {
@@ -108,23 +109,47 @@ DeviceChoice select_device_of(const distributed::Ranks& ranks, const std::string
   return select_device(is_numbered ? fmt::format("cuda:{}", ranks.local_rank) : asked);
 }
 
+void require_new_run(const Config& asked) {
+  const bool holds_run = run::holds_checkpoint(asked.output_dir);
+  if (!holds_run && !names_checkpoint(asked.training.resume_from)) return;
+  throw Error(
+      ExitCode::config,
+      fmt::format("--find-lr looks for the learning rate of a run that begins, but {}; name a free folder, such as "
+                  "--output_dir {}{}",
+                  holds_run ? asked.output_dir + " holds one already" : "training.resume_from continues one",
+                  run::next_free_folder(asked.output_dir), holds_run ? "" : ", and leave resume_from out"));
+}
+
+bool must_find_rate(const run::Setup& setup, const TrainOptions& options) {
+  return options.find_lr || setup.config.training.schedule.finds_learning_rate;
+}
+
+ExitCode tell_found_rate(const run::Setup& setup) {
+  log::info(fmt::format("Next: the same command without --find-lr, with --learning_rate {:.3g}",
+                        setup.config.training.schedule.learning_rate));
+  return ExitCode::ok;
+}
+
 // The first process of the run, which owns its folder and decides for all.
-ExitCode train_as_first(const config::CommandLine& command, bool restart, const DeviceChoice& choice,
+ExitCode train_as_first(const config::CommandLine& command, const TrainOptions& options, const DeviceChoice& choice,
                         const distributed::Group& group) {
   const Config& asked = command.config;
   const run::Folder folder(asked.output_dir);
-  run::Beginning begins = run::find_beginning(folder, asked, command.origins, restart);
+  if (options.find_lr) require_new_run(asked);
+  run::Beginning begins = run::find_beginning(folder, asked, command.origins, options.restart);
   if (!begins.start) run::announce_choice(asked, command.origins, command.config_path);
   run::RunData data = run::load_data(asked, command.origins, begins);
   const std::vector<std::string> changes = std::move(data.changes);
   announce_device(describe_device(choice.device), choice, host::has_nvidia_gpu());
-  const run::Setup setup = plan::resolve(std::move(data), choice.device, asked.training.precision, group);
+  run::Setup setup = plan::resolve(std::move(data), choice.device, asked.training.precision, group);
   announce_methods(setup);
   announce_processes(group, choice.device, asked.distributed);
   go_back_before_decay(folder, setup, begins);
   plan::check_before_training(setup, /*is_resumed=*/begins.start.has_value());
   run::say_beginning(group, begins, setup);
   try {
+    if (must_find_rate(setup, options)) settle_learning_rate(setup, begins, folder);
+    if (options.find_lr) return tell_found_rate(setup);
     return train(command, setup, folder, begins, changes);
   } catch (const std::exception& error) {
     if (!process::is_out_of_memory(error)) throw;
@@ -134,11 +159,15 @@ ExitCode train_as_first(const config::CommandLine& command, bool restart, const 
 }
 
 // Another one, which computes the same run and writes nothing.
-ExitCode train_as_other(const config::CommandLine& command, at::Device device, const distributed::Group& group) {
+ExitCode train_as_other(const config::CommandLine& command, const TrainOptions& options, at::Device device,
+                        const distributed::Group& group) {
   const Config& asked = command.config;
   run::SharedBeginning shared = run::hear_beginning(group, asked, command.origins);
-  const run::Setup setup = plan::resolve_like_first(std::move(shared.config), std::move(shared.corpus), device,
-                                                    asked.training.precision, group);
+  run::Setup setup = plan::resolve_like_first(std::move(shared.config), std::move(shared.corpus), device,
+                                              asked.training.precision, group);
+  const run::Folder folder = run::Folder::of_first_process(asked.output_dir);
+  if (must_find_rate(setup, options)) settle_learning_rate(setup, shared.begins, folder);
+  if (options.find_lr) return ExitCode::ok;
   run::Run run(setup, shared.begins);
   if (shared.begins.start) {
     const bool has_validation = setup.corpus.validation.size() > 0;
@@ -148,7 +177,7 @@ ExitCode train_as_other(const config::CommandLine& command, at::Device device, c
   run.check_operators();
   shared.begins.release_tensors();
   Listeners nobody;
-  return Trainer(run, run::Folder::of_first_process(asked.output_dir), nobody, /*is_saved=*/true).run();
+  return Trainer(run, folder, nobody, /*is_saved=*/true).run();
 }
 
 // While it exists, warnings of another process than the first go into the first one's log.
@@ -185,10 +214,10 @@ ExitCode train_as(const distributed::Ranks& ranks, const config::CommandLine& co
   const ForwardedWarnings forwarded(group);
   try {
     run::require_same_command(group, asked);
-    // A run that its launcher starts again has set the older one aside already.
-    const ExitCode code = group.is_first()
-                              ? train_as_first(command, options.restart && ranks.restart == 0, choice, group)
-                              : train_as_other(command, choice.device, group);
+    TrainOptions now = options;
+    now.restart = options.restart && ranks.restart == 0;  // its launcher starts it again: the older run is set aside
+    const ExitCode code = group.is_first() ? train_as_first(command, now, choice, group)
+                                           : train_as_other(command, now, choice.device, group);
     if (code != ExitCode::ok && code != process::stop_code())
       group.leave(fmt::format("its exit status is {}", static_cast<int>(code)));
     return code;
@@ -208,6 +237,8 @@ ExitCode train(const config::CommandLine& command, const TrainOptions& options) 
   const Config& asked = command.config;
   if (options.eval_only && options.restart)
     throw Error(ExitCode::config, "--eval-only and --restart exclude each other");
+  if (options.find_lr && (options.eval_only || options.restart))
+    throw Error(ExitCode::config, "--find-lr trains no run: leave out --eval-only and --restart");
   run::require_run_data(asked, command.config_path.empty() ? "gpt-train" : command.config_path);
   process::watch_signals();
   const distributed::Ranks ranks = distributed::find_ranks();

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "config/faults.h"
+
 namespace gpt::config {
 namespace {
 
@@ -215,6 +217,17 @@ TEST(AutomaticSizes, ARunThatBeganWithWeightsKeepsTheirModel) {
   other.training.init_from = "/b/ckpt.pt";
   keep_choices(other, {{"training.init_from", "--init_from"}}, saved);
   EXPECT_EQ(other.training.init_from, "/b/ckpt.pt") << "another run, which is refused";
+}
+
+TEST(AutomaticLearningRate, ARunThatGoesOnHasTheOneThatWasFound) {
+  Config saved = from_yaml("training: {learning_rate: 0.0021}\n"), now = from_yaml("training: {lr: auto}\n");
+  EXPECT_TRUE(now.training.schedule.finds_learning_rate);
+  EXPECT_NE(dump(now).find("  learning_rate: auto "), std::string::npos);
+  keep_choices(now, {{"training.learning_rate", "c.yaml:1:12"}}, saved);
+  EXPECT_FALSE(now.training.schedule.finds_learning_rate);
+  EXPECT_EQ(now.training.schedule.learning_rate, 0.0021);
+  EXPECT_TRUE(difference(saved, now).empty());
+  EXPECT_TRUE(difference(saved, from_yaml("training: {lr: auto}\n")).front().safe_on_resume);
 }
 
 }  // namespace

@@ -45,6 +45,10 @@ void randomise(const Option& row, std::mt19937_64& random) {
     **optional = random() % 2 ? std::optional<int64_t>(whole()) : std::nullopt;
   }
   if (auto* number = std::get_if<NumberOrAuto>(&row.target)) *number->value = random() % 2 ? whole() : 0;
+  if (auto* found = std::get_if<FoundNumber>(&row.target)) {
+    *found->value = random_number(random, row.min, row.max);
+    if (random() % 2) *found->is_auto = true, *found->value = Config().training.schedule.learning_rate;
+  }
   if (auto* interval = std::get_if<Interval*>(&row.target))
     **interval = {whole() % (random() % 2 ? 3 : 1000000),
                   static_cast<Interval::Unit>(random() % (row.may_be_time ? 4 : 3))};

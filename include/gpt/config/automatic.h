@@ -28,7 +28,7 @@ void choose_sizes(Config& config, const Origins& origins, const Surroundings& su
 // the validation loss rises.
 double useful_epochs(double weights_per_token, double dropout);
 
-// A run goes on: sizes, amp_mode, gradient_dtype and what batch_size: auto chose are those that it was started with, except for keys
+// A run goes on: sizes, amp_mode, gradient_dtype, what batch_size: auto chose and learning_rate: auto found are those that it was started with, except for keys
 // that were written out now.
 void keep_choices(Config& config, const Origins& origins, const Config& saved);
 

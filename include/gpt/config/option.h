@@ -50,10 +50,16 @@ struct NumberOrAuto {
   int64_t* value;
 };
 
+// A number, or "auto" until the program has found one; the number is then still the default.
+struct FoundNumber {
+  double* value;
+  bool* is_auto;
+};
+
 // A list of texts takes one more whenever its flag is given. A number that may be missing has no default to be shown; where a
 // whole number is missing it is "auto".
 using Target = std::variant<bool*, int64_t*, NumberOrAuto, uint64_t*, double*, std::string*, std::vector<std::string>*,
-                            std::optional<int64_t>*, std::optional<double>*, Interval*, Choice, Structure>;
+                            std::optional<int64_t>*, std::optional<double>*, Interval*, Choice, Structure, FoundNumber>;
 
 // Another spelling of a key, such as another document's. One that is true or false there stands for two values of the key
 // here: use_gpu: false is device: cpu.

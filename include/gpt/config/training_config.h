@@ -62,6 +62,7 @@ struct ScheduleConfig {
   std::optional<int64_t> epochs;     // the length of the run: one of the two;
   std::optional<int64_t> max_steps;  // neither set: kDefaultMaxSteps
   double learning_rate = 1e-3;
+  bool finds_learning_rate = false;  // learning_rate: auto, until it is found
   double min_lr = 1e-5;
   std::optional<int64_t> warmup_steps;  // auto: 1000, at most a tenth of the run
   LrSchedule lr_schedule = LrSchedule::cosine;

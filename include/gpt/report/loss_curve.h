@@ -8,6 +8,7 @@
 //            0   5,000 steps
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -23,8 +24,9 @@ struct LossCurve {
 // `curves` on common axes, in `width` columns and `height` rows (at least 40 and 6 are used, and more rows where the legend does
 // not fit into one) with newlines between them; nothing where no loss is finite. With `unicode` the first curve is a line of braille
 // dots, two across and four down in a column; without it, and for the others, each curve has a mark of its own. A column shows the mean
-// of its losses. `quantity`, above the labels of the axis, has at most seven characters.
+// of its losses. `quantity`, above the labels of the axis, has at most seven characters. `label`: of a step, where that is not its number.
 std::string draw_loss_curve(std::vector<LossCurve> curves, int width, int height, bool unicode,
-                            const char* quantity = "loss");
+                            const char* quantity = "loss",
+                            const std::function<std::string(double step)>& label = nullptr);
 
 }  // namespace gpt

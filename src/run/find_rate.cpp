@@ -1,0 +1,149 @@
+#include "gpt/run/find_rate.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "gpt/core/error.h"
+#include "gpt/core/format.h"
+#include "gpt/core/log.h"
+#include "gpt/core/process.h"
+#include "gpt/layout/freeze.h"
+#include "gpt/optim/lr_schedule.h"
+#include "gpt/run/decisions.h"
+#include "gpt/run/run.h"
+
+namespace gpt::run {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The schedule of a trial: the run's warm-up, up to half of it, and then down to min_lr in the run's way.
+ScheduleConfig schedule_for(const ScheduleConfig& of_run, int64_t run_steps, double rate, int64_t updates) {
+  const bool decays = of_run.lr_schedule != LrSchedule::constant && of_run.lr_schedule != LrSchedule::plateau;
+  ScheduleConfig schedule = of_run;
+  schedule.learning_rate = rate;
+  schedule.warmup_steps = std::min(warmup_steps(of_run, run_steps), updates / 2);
+  schedule.lr_schedule = !decays                                    ? LrSchedule::constant
+                         : of_run.lr_schedule == LrSchedule::linear ? LrSchedule::linear
+                                                                    : LrSchedule::cosine;
+  return schedule;
+}
+
+class Trials {
+ public:
+  Trials(const Setup& setup, const Beginning& begins) : setup_(setup), begins_(begins) {}
+
+  std::optional<double> run(double rate, int64_t updates) {
+    if (must_end()) return std::nullopt;
+    Run run(setup_, begins_);
+    if (setup_.device.device.is_cuda() && !is_checked_) {
+      setup_.config.training.execution.use_compile = run.check_operators();
+      is_checked_ = true;
+    }
+    const ScheduleConfig schedule =
+        schedule_for(setup_.config.training.schedule, run.plan().total_steps, rate, updates);
+    // The same batches for every rate, so that their difficulty cancels out; at the end, where the rate is low.
+    const int64_t counted_from = updates - std::max<int64_t>(1, updates / 4);
+    double first = 0, sum = 0;
+    for (int64_t update = 0; update < updates; ++update) {
+      if (!make_update(run, learning_rate_at(schedule, update, updates), update)) return std::nullopt;
+      const bool is_looked_at = update == 0 || update >= counted_from || update % kLookEvery == 0;
+      if (!is_looked_at) continue;
+      const double loss = loss_of(run);  // sync: a trial that diverges ends
+      if (update == 0) first = loss;
+      if (!std::isfinite(loss) || loss > kDiverged * first) return std::numeric_limits<double>::infinity();
+      if (update >= counted_from) sum += loss;
+    }
+    return sum / static_cast<double>(updates - counted_from);
+  }
+
+ private:
+  static constexpr int64_t kLookEvery = 8;
+  static constexpr double kDiverged = 1.5, kMostSeconds = 180;
+
+  bool make_update(Run& run, double rate, int64_t update) {
+    const auto stop = [this] { return must_end(); };
+    if (stop()) return false;
+    return run_update(run.step(), run.state().loader, run.plan().micro_batches(update), rate, update, stop).has_value();
+  }
+
+  // All processes compute with the loss that the first one has.
+  double loss_of(Run& run) const {
+    const at::Tensor loss = at::full({1}, run.step().loss().item<double>(), at::kDouble);
+    setup_.ranks->broadcast(loss);
+    return loss.item<double>();
+  }
+
+  // The time is up, by the first process's clock. Throws where a signal ends the program.
+  bool must_end() {
+    const bool is_late =
+        setup_.ranks->is_first() && std::chrono::duration<double>(Clock::now() - began_).count() > kMostSeconds;
+    const Decision decided = decisions_.agree({.stop_signal = process::stop_signal(), .is_time = is_late});
+    if (decided.stop_signal != 0) {
+      process::request_stop(static_cast<int>(decided.stop_signal));
+      throw Error(ExitCode::interrupted, "stopped while it looked for a learning rate; the run had not begun");
+    }
+    return decided.is_time;
+  }
+
+  Setup setup_;
+  const Beginning& begins_;
+  Decisions decisions_{setup_.ranks};
+  const Clock::time_point began_ = Clock::now();
+  bool is_checked_ = false;
+};
+
+}  // namespace
+
+int64_t search_updates(const Setup& setup, int64_t run_steps) {
+  constexpr double kSeconds = 60, kCoreSpeed = 60e9, kCardSpeed = 30e12, kCardShare = 0.3;
+  constexpr int64_t kMost = 3000, kMostRuns = 8;  // of small models, which are far from a minute with them
+  const Config& config = setup.config;
+  const DeviceInfo& device = setup.device;
+  const TrainingConfig& training = config.training;
+  const bool is_cuda = device.device.is_cuda();
+  const double speed = is_cuda ? kCardShare * device.peak_flops(setup.precision.dtype).value_or(kCardSpeed / kCardShare)
+                               : kCoreSpeed * static_cast<double>(at::get_num_threads());
+  const auto micro_batches =
+      static_cast<double>(training.gradient_accumulation_steps) / static_cast<double>(setup.ranks->size());
+  const double per_token = flops_per_token(config.model, parameter_table(config.model, training.freeze));
+  const double micro_batch = per_token * static_cast<double>(training.batch_size * config.model.block_size) / speed;
+  constexpr double kOverhead = 2e-3;  // seconds of a micro-batch, whatever its size
+  const double fitting = kSeconds / (micro_batches * (micro_batch + kOverhead));
+  return std::min({kMost, static_cast<int64_t>(std::min(fitting, 1e9)), kMostRuns * run_steps});
+}
+
+std::optional<FoundRate> find_rate(const Setup& setup, const Beginning& begins) {
+  const DataLoader loader(setup.corpus.sources, setup.config.data, schedule_options(setup.config, setup.corpus),
+                          at::kCPU);
+  const int64_t run_steps = plan_run(setup.config.training, loader.batches_per_epoch()).total_steps;
+  const ScheduleConfig& schedule = setup.config.training.schedule;
+  const RateSearch search = plan_search(schedule.lr_schedule == LrSchedule::constant ? 0 : schedule.min_lr,
+                                        search_updates(setup, run_steps), run_steps);
+  if (search.rates.size() < 2) {
+    throw Error(ExitCode::config,
+                fmt::format("training.min_lr is {}, which leaves no learning rates to choose from; lower it",
+                            format_number(schedule.min_lr)));
+  }
+  log::info(
+      fmt::format("Looking for the learning rate with short runs, the longest of {}, at rates from {:.3g} to {:.3g}",
+                  plural(search.lengths.back(), "update"), search.rates.front(), search.rates.back()));
+  Trials trials(setup, begins);
+  auto found = search_rate(search, [&](double rate, int64_t updates) {
+    if (setup.ranks->is_first())
+      log::status(fmt::format("looking for the learning rate: {} at {:.3g}", plural(updates, "update"), rate));
+    return trials.run(rate, updates);
+  });
+  log::status("");
+  return found;
+}
+
+}  // namespace gpt::run
