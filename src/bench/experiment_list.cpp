@@ -22,6 +22,17 @@ Experiment schedule(const char* name, LrSchedule schedule, const Config& wanted)
           .obstacle = wanted.training.schedule.lr_schedule == schedule ? "the configuration has it" : ""};
 }
 
+Experiment optimizer(const char* name, OptimizerKind kind, const Config& wanted) {
+  return {.name = name,
+          .settings = fmt::format("optimizer: {}", kind == OptimizerKind::muon ? "muon" : "normuon"),
+          .apply =
+              [kind](Config& config, int64_t) {
+                config.training.optimizer.kind = kind;
+                config.training.optimizer.fused_adamw = true;
+              },
+          .obstacle = wanted.training.optimizer.kind == kind ? "the configuration has it" : ""};
+}
+
 Experiment order(const char* name, DataOrder order) {
   return {.name = fmt::format("curriculum: {}", name),
           .settings = fmt::format("data.order: {}", name),
@@ -33,6 +44,8 @@ Experiment order(const char* name, DataOrder order) {
 std::vector<Experiment> experiments(const Config& wanted) {
   std::vector<Experiment> all{
       schedule("constant", LrSchedule::constant, wanted),
+      schedule("linear", LrSchedule::linear, wanted),
+      schedule("wsd", LrSchedule::wsd, wanted),
       {.name = "growing sequences",
        .settings = "data.stages: block_size / 4, / 2, 1, a third of the run each",
        .apply = grow,
@@ -45,9 +58,15 @@ std::vector<Experiment> experiments(const Config& wanted) {
       {.name = "no gradient clipping",
        .settings = "gradient_clip: 0",
        .apply = [](Config& config, int64_t) { config.training.optimizer.gradient_clip = 0; }},
+      {.name = "cautious weight decay",
+       .settings = "cautious_weight_decay: true",
+       .apply = [](Config& config, int64_t) { config.training.optimizer.cautious_weight_decay = true; }},
       {.name = "label smoothing",
        .settings = "label_smoothing: 0.1",
        .apply = [](Config& config, int64_t) { config.training.label_smoothing = 0.1; }},
+      // Their products cost time beside the step.
+      optimizer("Muon", OptimizerKind::muon, wanted),
+      optimizer("NorMuon", OptimizerKind::normuon, wanted),
   };
   std::erase_if(all, [](const Experiment& one) { return one.obstacle == "the configuration has it"; });
   return all;
