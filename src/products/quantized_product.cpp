@@ -89,7 +89,7 @@ struct QuantizedRows {
 
   QuantizedRows(const at::Tensor& rows, const QuantizedProductKernel& kernel) {
     const at::Tensor x = rows.contiguous();
-    const int64_t M = x.size(0), K = x.size(1), terms = padded_terms(K), groups = quantized_groups(terms);
+    const int64_t M = x.size(0), K = x.size(1), terms = padded_terms(K), groups = activation_groups(terms);
     codes = at::empty({M, terms}, at::kChar);
     scales = at::empty({M, groups}, at::kFloat);
     sums = at::empty({M, groups}, at::kInt);

@@ -235,16 +235,16 @@ void store(const QuantizedProductArguments& of, Floats sums, int64_t row, int64_
 template <class Panel, int kRows>
 void multiply_tile(const QuantizedProductArguments& of, int64_t panel_number, int64_t row) {
   constexpr int kSums = kRows <= 2 ? 2 : 1;
-  const int64_t groups = quantized_groups(of.K);
+  const int64_t groups = activation_groups(of.K);
   Panel panel(of.panels + panel_number * Panel::bytes(of.K));
   Floats sums[kRows] = {};
   for (int64_t group = 0; group < groups; ++group) {
-    const int64_t begin = group * kQuantizedGroup, end = std::min(of.K, begin + kQuantizedGroup);
+    const int64_t begin = group * kActivationGroup, end = std::min(of.K, begin + kActivationGroup);
     const int8_t* x = of.x + row * of.K;
     Sums products[kRows][kSums];
 #pragma GCC unroll 8
     for (int i = 0; i < kRows; ++i) products[i][0] = Panel::Codes::initial(of.x_sums[(row + i) * groups + group]);
-    panel.begin_group();
+    if (begin % kQuantizedGroup == 0) panel.begin_group();
     for (int64_t k = begin; k < end; k += kTerms) {
       const auto first = panel.first();
 #pragma GCC unroll 8
@@ -306,8 +306,8 @@ void quantize_group(const float* x, int64_t count, int8_t* codes, float& scale, 
 }
 
 void quantize_row(const float* x, int64_t count, int64_t terms, int8_t* codes, float* scales, int32_t* sums) {
-  for (int64_t begin = 0, group = 0; begin < count; begin += kQuantizedGroup, ++group)
-    quantize_group(x + begin, std::min(kQuantizedGroup, count - begin), codes + begin, scales[group], sums[group]);
+  for (int64_t begin = 0, group = 0; begin < count; begin += kActivationGroup, ++group)
+    quantize_group(x + begin, std::min(kActivationGroup, count - begin), codes + begin, scales[group], sums[group]);
   std::fill(codes + count, codes + terms, int8_t{0});
 }
 

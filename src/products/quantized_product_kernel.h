@@ -15,9 +15,12 @@
 namespace gpt::ops::cpu {
 
 inline constexpr int64_t kPanelRows = 16, kTerms = 8, kQuantizedGroup = 64;
+inline constexpr int64_t kActivationGroup =
+    32;  // values of a row of x that share a scale: few find a far larger one beside them
 inline constexpr int64_t kPanelStep = 64;  // bytes that are read at once
 
 constexpr int64_t quantized_groups(int64_t terms) { return (terms + kQuantizedGroup - 1) / kQuantizedGroup; }
+constexpr int64_t activation_groups(int64_t terms) { return (terms + kActivationGroup - 1) / kActivationGroup; }
 constexpr int64_t panel_bytes_int8(int64_t terms) { return quantized_groups(terms) * kPanelStep + terms * kPanelRows; }
 constexpr int64_t panel_bytes_int4(int64_t terms) {
   return quantized_groups(terms) * kPanelStep + terms * kPanelRows / 2;
@@ -27,8 +30,8 @@ constexpr int64_t panel_bytes_int4(int64_t terms) {
 struct QuantizedProductArguments {
   int64_t M, K, N;        // K is a multiple of kTerms
   const int8_t* x;        // (M, K), -127 to 127
-  const float* x_scales;  // (M, groups)
-  const int32_t* x_sums;  // (M, groups): of a group's codes
+  const float* x_scales;  // (M, activation groups)
+  const int32_t* x_sums;  // (M, activation groups): of a group's codes
   const uint8_t* panels;  // aligned to 64 bytes
   const float* bias;      // (N) or null
   float* y;               // (M, N)

@@ -37,15 +37,17 @@ std::vector<Capability> capabilities() {
   return found;
 }
 
-// The largest magnitude of each group of 64 columns, for each of them: of the shape of x.
-at::Tensor largest_of_group(const at::Tensor& x) {
+// The largest magnitude of each group of so many columns, for each of them: of the shape of x.
+at::Tensor largest_of_group(const at::Tensor& x, int64_t size) {
   at::Tensor result = at::zeros(x.sizes(), at::kDouble);
-  for (int64_t begin = 0; begin < x.size(1); begin += 64) {
-    const int64_t count = std::min<int64_t>(64, x.size(1) - begin);
+  for (int64_t begin = 0; begin < x.size(1); begin += size) {
+    const int64_t count = std::min(size, x.size(1) - begin);
     result.narrow(1, begin, count).copy_(test::exact(x).narrow(1, begin, count).abs().amax(1, /*keepdim=*/true));
   }
   return result;
 }
+
+constexpr int64_t kOfX = 32, kOfWeight = 64;  // sizes of groups
 
 struct ProductSizes {
   int64_t M, K, N;
@@ -157,10 +159,10 @@ TEST_P(QuantizedProduct, IsTheFloat64ProductOfWhatTheCodesStandFor) {
         const at::Tensor y = quantized_product(x, pack(weight), has_bias ? bias : at::Tensor());
         at::Tensor expected = test::exact(x).matmul(wide.t());
         if (has_bias) expected = expected + test::exact(bias);
-        const at::Tensor of_x = (largest_of_group(x) / 127 / 2).matmul(wide.abs().t());
+        const at::Tensor of_x = (largest_of_group(x, kOfX) / 127 / 2).matmul(wide.abs().t());
         // Of a group's codes, of which int4 adds two parts that may cancel: 15 steps at most beside what they stand for.
-        const at::Tensor magnitude = largest_of_group(x).matmul(largest_of_group(wide).t() * 2) + 3;
-        const int64_t roundings = 4 * ((K + 63) / 64) + 4;
+        const at::Tensor magnitude = largest_of_group(x, kOfX).matmul(largest_of_group(wide, kOfWeight).t() * 2) + 3;
+        const int64_t roundings = 4 * ((K + 31) / 32) + 4;
         const at::Tensor bound = of_x * (1 + 1e-5) + test::tolerance(at::kFloat, roundings) * magnitude;
         EXPECT_TRUE(((y - expected).abs() <= bound).all().item<bool>())
             << testing::PrintToString(sizes) << ", capability " << static_cast<int>(capability) << ", at most "
@@ -178,12 +180,12 @@ TEST_P(QuantizedProduct, IsExactWhereXIsWholeNumbers) {
     for (const ProductSizes& sizes : kProductSizes) {
       const auto& [M, K, N] = sizes;
       at::Tensor x = at::randint(-127, 128, {M, K}).to(at::kFloat);
-      for (int64_t begin = 0; begin < K; begin += 64) x.select(1, begin).fill_(127);    // each group's scale is 1
+      for (int64_t begin = 0; begin < K; begin += kOfX) x.select(1, begin).fill_(127);  // each group's scale is 1
       const at::Tensor extreme = at::randint(0, 2, {N, K}).to(at::kFloat) * 254 - 127;  // the largest products
       const QuantizedWeight weight = quantize(extreme, GetParam());
       const at::Tensor y = quantized_product(x, pack(weight));
       const at::Tensor expected = test::exact(x).matmul(test::exact(dequantize(weight)).t());
-      const double bound = test::tolerance(at::kFloat, 4 * ((K + 63) / 64) + 2, 127.0 * 127 * 2 * K);
+      const double bound = test::tolerance(at::kFloat, 4 * ((K + 31) / 32) + 2, 127.0 * 127 * 2 * K);
       EXPECT_LE((y - expected).abs().max().item<double>(), bound)
           << testing::PrintToString(sizes) << ", capability " << static_cast<int>(capability);
     }
@@ -201,7 +203,7 @@ TEST_P(QuantizedProduct, IsTheSameForEveryNumberOfThreadsAndRows) {
   const at::Tensor three = quantized_product(x, weight);
   at::set_num_threads(threads);
   EXPECT_TRUE(one.equal(three));
-  // Of one row and of all: each sum of 64 is exact, and a row's groups are added in their order.
+  // Of one row and of all: each sum of 32 is exact, and a row's groups are added in their order.
   const double bound = test::tolerance(at::kFloat, 32, one.abs().max().item<double>() * 8);
   EXPECT_LE((quantized_product(x.narrow(0, 7, 1), weight) - one[7]).abs().max().item<double>(), bound);
 }
