@@ -2,8 +2,8 @@
 // several kinds of processor (cmake/CpuKernels.cmake); quantized_product.cpp distributes the work.
 //
 // A panel is 16 rows of the weight, which a vector's 32-bit sums take together. Its terms, padded to a multiple of kTerms, lie in the order
-// in which they are multiplied: four neighbouring terms of the first row, the same four of the next row, and so on. There is no sum across a
-// vector, and the weight is read from its beginning to its end.
+// in which they are multiplied: four neighbouring terms of the first row, the same four of the next row, and so on. There is no sum across
+// a vector, and the weight is read from its beginning to its end.
 //
 //   int8  for each group 64 bytes: 16 scales, float32. Then for each 4 terms of the group 64 bytes: code + 128.
 //   int4  for each group 64 bytes: 16 scales and 16 offsets, bfloat16. Then for each 8 terms of the group 64 bytes: the codes of the first

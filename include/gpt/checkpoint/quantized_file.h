@@ -1,5 +1,5 @@
-// A model of 8 or 4 bits in a file, made once of a checkpoint by gpt-export, and opened by whatever computes with models. It has the form of
-// checkpoints (gpt/container/container.h), so that every bit of it is covered by a hash. Its records:
+// A model of 8 or 4 bits in a file, made once of a checkpoint by gpt-export, and opened by whatever computes with models. It has the form
+// of checkpoints (gpt/container/container.h), so that every bit of it is covered by a hash. Its records:
 //   quantized.json   the first; the form's number, the type, and the name, dtype and shape of every tensor
 //   config.yaml      the configuration of the run     tokenizer.json   the tokenizer
 //   data/NAME        a tensor in float32, or NAME.codes, NAME.scales and NAME.offsets as gpt/products/quantized_weight.h has them

@@ -37,8 +37,8 @@ void export_hugging_face(const ExportOptions& options);
 void export_gguf(const ExportOptions& options);
 void write_gguf(const ExportOptions& options, const Checkpoint& checkpoint);  // the same once it is read
 
-// Writes the model with weights of 8 or 4 bits, tokenizer included, for our own programs (gpt/checkpoint/quantized_file.h). Throws gpt::Error:
-// config where the path holds anything but such a model, numerics, disk.
+// Writes the model with weights of 8 or 4 bits, tokenizer included, for our own programs (gpt/checkpoint/quantized_file.h). Throws
+// gpt::Error: config where the path holds anything but such a model, numerics, disk.
 void export_quantized(const ExportOptions& options);
 
 void export_model(const ExportOptions& options);  // in the format that they name

@@ -1,5 +1,5 @@
-// Products with weights of 8 and 4 bits on a CPU. A row of activations is rounded to 8 bits too, each 32 neighbours by a scale of their own,
-// so that sums of 32 products are whole numbers, for which processors have instructions (AVX-512 VNNI, or AVX2's), and exact. For one row
+// Products with weights of 8 and 4 bits on a CPU. A row of activations is rounded to 8 bits too, each 32 neighbours by a scale of their
+// own, so that sums of 32 products are whole numbers, for which processors have instructions (AVX-512 VNNI, or AVX2's), and exact. For one row
 // a product takes as long as reading the weight; for many rows it is faster than that of float32.
 #pragma once
 

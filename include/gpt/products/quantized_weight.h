@@ -1,6 +1,7 @@
 // Weights of 8 and 4 bits, as they are stored: whole numbers, with what each kGroup neighbours of a row are multiplied by.
 //
-//   int8  a weight is code * scale. A code is -127 to 127; the scale, in float32, is the group's largest magnitude / 127. 8.5 bits a weight.
+//   int8  a weight is code * scale. A code is -127 to 127; the scale, in float32, is the group's largest magnitude / 127. 8.5 bits a
+//         weight.
 //   int4  a weight is code * scale + offset. A code is 0 to 15; scale and offset, in bfloat16, are those with which the squares of the
 //         errors add up to the least that a short search finds. 4.5 bits a weight.
 #pragma once
