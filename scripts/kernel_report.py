@@ -62,6 +62,8 @@ KERNELS = {
     "norm_of_parts_kernel": Kernel("1 of the parts", "0", "a part for each block of the kernel before, which no other block can add to",
                                    wide="one block reads a value for each of the others"),
     "adamw_kernel": Kernel("7, with 16-bit copies 8", wide="all"),
+    "muon_direction_kernel": Kernel("4", wide="all"),
+    "muon_update_kernel": Kernel("3, with 16-bit copies 4", wide="all"),
     "token_gather_kernel": Kernel("4", "3", "a token is an input and the target before it; the second read comes from the L1 cache",
                                   wide="windows begin at any token, and a batch has few"),
 }
