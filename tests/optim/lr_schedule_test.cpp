@@ -105,7 +105,7 @@ TEST(LrSchedule, TheRatesBeforeTheDecayDoNotDependOnTheLength) {
   EXPECT_DOUBLE_EQ(learning_rate_at(config, 1000, 1000), config.min_lr);
   config.decay_fraction = 1;
   EXPECT_EQ(steps_before_decay(config, 1000), 100) << "it follows the warm-up";
-  config.decay_fraction = 0.01;
+  config.decay_fraction = 0.01, config.warmup_steps = 0;
   EXPECT_EQ(steps_before_decay(config, 20), 19) << "one update at least";
   EXPECT_EQ(steps_before_decay(cosine(), 1000), std::nullopt);
 }
