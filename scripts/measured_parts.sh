@@ -21,7 +21,7 @@ sequences() {
 }
 
 # The suites of gpt_tests with kernels of our own.
-kernel_suites='AdamW|AddNorm|RowSums|Verdict|Activation|Classifier|Embedding|FlatNorm|Heads|TokenGather'
+kernel_suites='AdamW|Muon|AddNorm|RowSums|Verdict|Activation|Classifier|Embedding|FlatNorm|Heads|TokenGather'
 
 # usage: cuda_tool NAME   where it is: on the PATH or in CUDA's folder
 cuda_tool() {
