@@ -8,7 +8,8 @@ bool is_checkpoint_name(const std::string& name) { return name.starts_with("ckpt
 
 bool belongs_to_run(const std::string& name) {
   return is_checkpoint_name(name) || (name.starts_with("metrics") && name.ends_with(".jsonl")) ||
-         name == kEffectiveConfig || name == "report.html" || name == kRateChart || name == "samples" || name == "tensorboard";
+         name == kEffectiveConfig || name == "report.html" || name == kRateChart || name == "samples" ||
+         name == "tensorboard";
 }
 
 bool holds_run(const std::vector<std::string>& names) {

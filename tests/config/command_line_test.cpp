@@ -194,7 +194,8 @@ TEST(CommandLine, FaultsNameTheFlag) {
   EXPECT_EQ(fault_of_line({"--lr"}), "--lr needs a value");
   EXPECT_EQ(fault_of_line({"--seed", "1", "--config"}), "--config needs a value");
   EXPECT_EQ(fault_of_line({"--lr="}), "--lr: 'training.learning_rate' must be auto or a number from 0 to 10, got ''");
-  EXPECT_EQ(fault_of_line({"--lr", "x"}), "--lr: 'training.learning_rate' must be auto or a number from 0 to 10, got 'x'");
+  EXPECT_EQ(fault_of_line({"--lr", "x"}),
+            "--lr: 'training.learning_rate' must be auto or a number from 0 to 10, got 'x'");
   EXPECT_EQ(fault_of_line({"--seed", "1", "--seed", "1"}), "--seed is given twice; keep one");
   EXPECT_EQ(fault_of_line({"--lr", "1", "--learning_rate", "1"}),
             "--training.learning_rate: 'training.learning_rate' is already set by --lr; keep one");
