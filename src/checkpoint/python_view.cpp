@@ -48,6 +48,9 @@ struct OptionValue {
   Json operator()(Interval* value) const {
     return value->unit == Interval::Unit::run ? Json(value->count) : Json(config::value_text(value));
   }
+  Json operator()(const config::NumberOrAuto& number) const {
+    return *number.value == 0 ? Json("auto") : Json(*number.value);
+  }
   Json operator()(const config::FoundNumber& found) const { return *found.is_auto ? Json("auto") : Json(*found.value); }
   Json operator()(const auto& value) const { return config::value_text(value); }
 };

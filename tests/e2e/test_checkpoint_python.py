@@ -77,6 +77,8 @@ class SampleCheckpoint(unittest.TestCase):
         self.assertEqual(config["model"]["n_layer"], 3)
         self.assertEqual(config["model"]["vocab_size"], 65)
         self.assertIsNone(config["model"]["n_kv_head"])
+        self.assertIsInstance(config["training"]["batch_size"], int)
+        self.assertEqual(config["training"]["learning_rate"], 3e-4)
         self.assertEqual(config["model"]["mlp"], "swiglu")
         self.assertIs(config["model"]["tie_weights"], True)
         self.assertEqual(os.fsencode(config["data"]["text"]), b"caf\xe9.txt")

@@ -14,7 +14,6 @@
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
 #include "gpt/core/hash.h"
-#include "gpt/prepare/input_list.h"
 #include "gpt/prepare/prepare_report.h"
 #include "gpt/tokenizer/make_tokenizer.h"
 #include "prepare/packed.h"
@@ -312,21 +311,6 @@ TEST_F(PrepareTest, ADamagedFileInAFolderIsPassedOverWhole) {
   for (const char* tokenizer : {"byte", "char", "bpe:300"})
     EXPECT_ERROR(prepare(options({folder_ / "in"}, tokenizer)), ExitCode::data,
                  "there is no text in it (files read: 0, passed over: 1)");
-}
-
-TEST_F(PrepareTest, TheListShowsWhatWillBePassedOver) {
-  const std::string good = file("in/a.jsonl", "{\"text\": \"a\"}\n");
-  file("in/b.jsonl", "\n{\"content\": \"a\"}\n");
-  file("in/c.jsonl", "{\"text\": \"a\"}\n{\n");
-  file("in/d\x1b.txt", "text");
-  const std::string list = list_input(options({folder_ / "in"}, "byte"), "");
-  EXPECT_NE(list.find("passed over: " + (folder_ / "in/b.jsonl") + ": line 2: there is no field 'text'"),
-            std::string::npos)
-      << list;
-  EXPECT_NE(list.find("passed over: " + (folder_ / "in/c.jsonl") + ": line 2: byte"), std::string::npos) << list;
-  EXPECT_NE(list.find("in/d\\x1b.txt\n"), std::string::npos) << list;
-  EXPECT_NE(list.find("2 files to read"), std::string::npos) << list;
-  EXPECT_NE(list.find("2 passed over"), std::string::npos) << list;
 }
 
 TEST(DescribeFilesTest, SaysWhatIsNotAsUsual) {
