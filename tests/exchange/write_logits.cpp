@@ -19,7 +19,7 @@ int main(int, char** argv) try {
   gpt::ModelOptions options;
   options.checkpoint = gpt::find_model(argv[1]);
   options.device = "cpu";
-  options.dtype = gpt::Dtype::float32;
+  options.dtype = {gpt::Dtype::float32};
   const gpt::LoadedModel loaded = gpt::load_model(options);
   const gpt::GPT& model = *loaded.model;
   const int64_t length = model.config().block_size;
