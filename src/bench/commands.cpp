@@ -145,6 +145,11 @@ Found compare_variants(const Context& context) {
 }
 
 Found compare_techniques(const Context& context) {
+  if (context.config.training.schedule.finds_learning_rate) {
+    throw Error(ExitCode::config,
+                "gpt-bench experiments: learning_rate: auto is not looked for here; name the rate that gpt-train "
+                "--find-lr finds");
+  }
   ExperimentLog log(context.options.results, context.config, context.seconds, host::cpu_name());
   if (!log.is_new()) log::info(fmt::format("Going on with {}", log.path()));
   const ExperimentComparison comparison =

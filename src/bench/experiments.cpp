@@ -19,14 +19,19 @@ namespace {
 
 constexpr const char* kPlain = "as configured";
 
-// A run of its own length, with the schedule that was asked for and nothing beside its updates.
+// A run of its own length, with the schedule that was asked for, without stages and anything beside its updates.
 Config plain_run(const Config& wanted, int64_t updates) {
   Config config = wanted;
   config.training.resume_from = "none";
   config.training.cadence = {};
   config.training.cadence.eval_interval.count = 0;
-  config.training.schedule.epochs.reset();
-  config.training.schedule.max_steps = updates;
+  config.data.stages.clear();
+  ScheduleConfig& schedule = config.training.schedule;
+  schedule.epochs.reset();
+  schedule.max_steps = updates;
+  if (schedule.warmup_steps) schedule.warmup_steps = std::min(*schedule.warmup_steps, updates / 10);
+  // Without validations on the way it is constant.
+  if (schedule.lr_schedule == LrSchedule::plateau) schedule.lr_schedule = LrSchedule::constant;
   return config;
 }
 
@@ -185,9 +190,14 @@ bool measure_row(const Experiment& experiment, const ExperimentRow& plain, Exper
   const Config config = runs.config_of(&experiment);
   try {
     if (!fill(row, config, runs, done)) return false;
-    const auto relative = runs.relative_step(row.name, runs.config_of(nullptr), config);
-    if (!relative) return false;
-    for (size_t i = 0; i < row.runs.size(); ++i) row.runs[i].step_ms = plain.runs[i].step_ms * *relative;
+    // The steps of stages differ, so that the first ones do not stand for all.
+    const bool has_stages = !config.data.stages.empty();
+    const auto relative = has_stages ? std::nullopt : runs.relative_step(row.name, runs.config_of(nullptr), config);
+    if (!has_stages && !relative) return false;
+    for (size_t i = 0; i < row.runs.size(); ++i) {
+      const double ratio = relative ? *relative : row.runs[i].mean_step_ms / plain.runs[i].mean_step_ms;
+      row.runs[i].step_ms = plain.runs[i].step_ms * ratio;
+    }
   } catch (const Error& error) {
     if (error.code() == ExitCode::interrupted) return false;
     row.runs.clear();

@@ -111,7 +111,10 @@ std::string man_page(const Program& program) {
               "A flag is written --flag VALUE or --flag=VALUE, with - or _ between its words. Each is shown with its "
               "default, its [range or choices] and its (other spellings).") +
           plain_paragraphs(program.notes);
-  for (const Section& section : program.sections) {
+  std::vector<Section> sections = program.sections;
+  if (!guide.first.empty())
+    sections.insert(sections.begin(), {"The flags that people need first", first_rows(program)});
+  for (const Section& section : sections) {
     if (!section.title.empty()) page += fmt::format(".SS \"{}\"\n", escaped(section.title));
     for (const Option& row : section.rows)
       page += fmt::format(".TP\n.B {}\n{}", escaped(flag_of(row)), line(explanation_of(row)));

@@ -61,13 +61,13 @@ std::map<std::string, std::string> manual_pages() {
   std::error_code ignored;
   const fs::path checkout = program_folder() / ".." / "..",
                  installed = program_folder() / ".." / "share/gpt-train/manual";
-  if (fs::is_regular_file(checkout / "CMakeLists.txt", ignored)) {
+  for (const auto& file : fs::directory_iterator(installed, ignored)) add_page(pages, file.path().stem(), file.path());
+  if (pages.empty() && fs::is_regular_file(checkout / "CMakeLists.txt", ignored)) {
     add_page(pages, kTop, checkout / "README.md");
     add_page(pages, "configs", checkout / "configs/README.md");
     for (const auto& folder : fs::directory_iterator(checkout / "src", ignored))
       add_page(pages, folder.path().filename(), folder.path() / "README.md");
   }
-  for (const auto& file : fs::directory_iterator(installed, ignored)) add_page(pages, file.path().stem(), file.path());
   return pages;
 }
 

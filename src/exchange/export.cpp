@@ -105,7 +105,7 @@ void export_hugging_face(const ExportOptions& options) {
     files.back()->write(text);
   }
   WeightsInFolder weights(folder, to_hugging_face(model, family, checkpoint.model), type_of(options.dtype),
-                          1e9 * options.max_shard_size);
+                          1e9 * options.max_shard_size.value_or(kMaxShardSize));
   if (checkpoint.tokenizer.empty()) {  // an older export's does not belong to this model
     std::error_code ignored;
     for (const char* name : {kTokenizer, kTokenizerConfig}) fs::remove(folder + "/" + name, ignored);

@@ -57,7 +57,7 @@ std::vector<config::Section> export_sections(ExportOptions& o) {
         {.name = "max-shard-size",
          .target = &o.max_shard_size,
          .help =
-             "GB of weights (1e9 bytes) in a file of a folder; more make several files with an index, as transformers has them",
+             "GB of weights (1e9 bytes) in a file of a folder, 50 if it is left out; more make several files with an index, as transformers has them",
          .min = 1e-6,
          .max = 1e6}}}};
 }
@@ -69,6 +69,9 @@ void require_fitting(const ExportOptions& options) {
   if (options.format != ExportFormat::quantized && is_quantized)
     throw Error(ExitCode::config, fmt::format("--dtype {} is a type of quantized models: add --format quantized",
                                               name_of(options.dtype)));
+  if (options.format != ExportFormat::hugging_face && options.max_shard_size)
+    throw Error(ExitCode::config,
+                "--max-shard-size divides a folder for transformers: leave it out, as this is one file");
   if (options.format != ExportFormat::hugging_face) return;
   if (options.dtype == ExportDtype::q8_0)
     throw Error(ExitCode::config, "--dtype q8_0 is a type of GGUF's: add --format gguf, or use bfloat16 or float16");

@@ -75,6 +75,12 @@ GgufTokenizer byte_level(const BpeModel& model, std::string split) {
   return result;
 }
 
+// A member that may be missing or null.
+bool flag(const json& object, const char* name, bool otherwise) {
+  const auto found = object.find(name);
+  return found == object.end() || !found->is_boolean() ? otherwise : found->get<bool>();
+}
+
 // Whether a tokenizer.json is a byte-level BPE that splits off every digit before it splits as GPT-2 does, as SmolLM's and StarCoder's are,
 // with nothing else that changes ids.
 bool splits_digits(json& file) {
@@ -84,15 +90,15 @@ bool splits_digits(json& file) {
   json steps = file["pre_tokenizer"]["pretokenizers"];  // null where it is no sequence
   for (json& step : steps) {
     step.erase("trim_offsets");
-    if (step.value("type", "") == "ByteLevel") step["use_regex"] = step.value("use_regex", true);
+    if (step.value("type", "") == "ByteLevel") step["use_regex"] = flag(step, "use_regex", true);
   }
-  return steps == kSplit && !file["model"].value("ignore_merges", false) && file["model"]["unk_token"].is_null();
+  return steps == kSplit && !flag(file["model"], "ignore_merges", false) && file["model"]["unk_token"].is_null();
 }
 
 // What llama.cpp does for every control token: it is found wherever its text stands.
 bool is_control(const json& token) {
-  return token.value("special", false) && !token.value("single_word", false) && !token.value("lstrip", false) &&
-         !token.value("rstrip", false);
+  return flag(token, "special", false) && !flag(token, "single_word", false) && !flag(token, "lstrip", false) &&
+         !flag(token, "rstrip", false);
 }
 
 // Of a tokenizer.json, in which tokens are spelled as they are here.
@@ -101,7 +107,7 @@ GgufTokenizer smollm(const json& file, int64_t size, const std::string& origin) 
   result.tokens.resize(size);
   result.types.assign(size, kNormal);
   for (const auto& [spelling, id] : file["model"]["vocab"].items()) result.tokens[id.get<size_t>()] = spelling;
-  for (const json& token : file["added_tokens"]) {
+  for (const json& token : file.value("added_tokens", json::array())) {
     if (!is_control(token))
       refuse_tokenizer(origin, fmt::format("its token '{}' is no control token",
                                            printable_line(token["content"].get<std::string>())));

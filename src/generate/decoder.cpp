@@ -62,7 +62,10 @@ void Decoder::share() {
       if (same > most) from = other, most = same;
     }
     // Copying little takes longer than it saves.
-    if (2 * (most - cache_.lengths[slot]) >= missing(slot)) copy_cache(from, slot, cache_.lengths[slot], most);
+    constexpr int64_t kLeastCopied = 16;
+    const int64_t copied = most - cache_.lengths[slot];
+    if (copied > 0 && copied >= std::min(kLeastCopied, missing(slot) - 1))
+      copy_cache(from, slot, cache_.lengths[slot], most);
   }
 }
 

@@ -125,7 +125,10 @@ at::ScalarType choose_type(const ModelOptions& options, const StoredModel& store
   const bool is_end_to_end =
       of_run.use_amp && of_run.dtype == Dtype::bfloat16 && of_run.amp_mode == AmpMode::end_to_end;
   if (dtype == Dtype::automatic) dtype = is_end_to_end ? Dtype::bfloat16 : Dtype::float32;
-  if (options.dtype.dtype == Dtype::automatic && is_end_to_end && options.prefers_speed) {
+  // Where float32 would leave little memory there is nothing to choose.
+  const bool has_room =
+      8.0 * static_cast<double>(parameter_count(stored.config)) < static_cast<double>(free_bytes(at::kCPU));
+  if (options.dtype.dtype == Dtype::automatic && is_end_to_end && options.prefers_speed && has_room) {
     const TypeTimes times = known_types(parameter_count(stored.config), type_times_file());
     if (times.at(at::kFloat) < times.at(at::kBFloat16)) dtype = Dtype::float32;
   }
@@ -217,8 +220,8 @@ std::vector<config::Option> options(ModelOptions& o, const std::string& threads)
                                           {"int8", {Dtype::float32, QuantizedType::int8}},
                                           {"int4", {Dtype::float32, QuantizedType::int4}}}),
        .help =
-           "the type of the weights on a CPU (auto = bfloat16 where the run computed end to end in it and it is no slower, "
-           "otherwise float32), or what a GPU computes in (auto = bfloat16 or float16); int8 and int4, on a CPU, take 8.5 "
+           "the type of the weights on a CPU (auto = bfloat16 where the run computed end to end in it and, but for "
+           "gpt-eval, it is no slower; otherwise float32), or what a GPU computes in (auto = bfloat16 or float16); int8 and int4, on a CPU, take 8.5 "
            "or 4.5 bits a weight, and gpt-export --format quantized makes a file of them once"},
       {.name = "threads", .target = &o.threads, .help = threads, .min = 0, .max = 1024}};
 }

@@ -91,10 +91,11 @@ int exit_status() {
 Session open_session(const ModelOptions& options) {
   ModelOptions preferred = options;
   preferred.prefers_speed = true;
+  const int64_t threads = options.threads;
+  use_cpu_threads(threads);  // before the types are measured
   LoadedModel loaded = load_model(preferred);
   const bool is_small = loaded.model->parameters().count() < kParametersForThreads;
-  const int64_t threads = options.threads;
-  use_cpu_threads(threads > 0 ? threads : is_small ? 1 : 0);
+  if (is_small && threads == 0) use_cpu_threads(1);
   Session session{std::move(loaded)};
   if (threads == 0 && session.loaded.model->device().is_cpu() && at::get_num_threads() > 1)
     session.threads.emplace(at::get_num_threads());

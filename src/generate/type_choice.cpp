@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
@@ -33,6 +35,8 @@ std::string machine_and_size(int64_t weights) {
 }
 
 json read_times(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return json::object();
   try {
     json times = json::parse(read_file(path, ExitCode::data, SizeLimit{"a list of times", kMostBytes}));
     if (times.is_object()) return times;
@@ -54,7 +58,8 @@ TypeTimes times_in(const json& times, const std::string& key) {
 }
 
 void write_times(const std::string& path, json times, const std::string& key, const TypeTimes& measured) {
-  for (const auto& [type, seconds] : measured) times[key][std::string(name_of(type))] = seconds;
+  json& entry = times[key] = json::object();
+  for (const auto& [type, seconds] : measured) entry[std::string(name_of(type))] = seconds;
   try {
     create_folders(path.substr(0, path.rfind('/')));
     AtomicFile file(path);

@@ -17,14 +17,6 @@
 namespace gpt::ops {
 namespace {
 
-// With more rows than these, a processor with matrix units is faster in 16 bits.
-constexpr int64_t kMostRowsBesideMatrices = 8;
-
-bool multiplies_rows(const at::Tensor& rows, const at::Tensor& weight) {
-  const bool has_matrices = weight.scalar_type() == at::kBFloat16 && host::cpu_has_bfloat16_matrices();
-  return has_few_rows(rows, weight) && (!has_matrices || rows.size(0) <= kMostRowsBesideMatrices);
-}
-
 // Of many rows, such as a prompt's: in 16 bits where the processor multiplies those fast, and otherwise in float32, for which converting
 // the weight costs little beside the product.
 at::Tensor many_row_product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
@@ -63,7 +55,7 @@ class NarrowWeightOperators : public WrappedOperators {
     const at::Tensor bias = layer.bias.defined() ? layer.bias.value() : at::Tensor();
     std::vector<int64_t> shape = x.sizes().vec();
     shape.back() = weight.size(0);
-    return (multiplies_rows(rows, weight) ? row_product(rows, weight, bias) : many_row_product(rows, weight, bias))
+    return (has_few_rows(rows, weight) ? row_product(rows, weight, bias) : many_row_product(rows, weight, bias))
         .view(shape);
   }
 

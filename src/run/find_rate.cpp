@@ -126,8 +126,11 @@ std::optional<FoundRate> find_rate(const Setup& setup, const Beginning& begins) 
                           at::kCPU);
   const int64_t run_steps = plan_run(setup.config.training, loader.batches_per_epoch()).total_steps;
   const ScheduleConfig& schedule = setup.config.training.schedule;
+  // What the first process's device allows, as all processes have to make the same runs.
+  const at::Tensor updates = at::full({1}, search_updates(setup, run_steps), at::kLong);
+  setup.ranks->broadcast(updates);
   const RateSearch search = plan_search(schedule.lr_schedule == LrSchedule::constant ? 0 : schedule.min_lr,
-                                        search_updates(setup, run_steps), run_steps);
+                                        updates.item<int64_t>(), run_steps);
   if (search.rates.size() < 2) {
     throw Error(ExitCode::config,
                 fmt::format("training.min_lr is {}, which leaves no learning rates to choose from; lower it",

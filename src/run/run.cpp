@@ -1,16 +1,19 @@
 #include "gpt/run/run.h"
 
 #include <ATen/ops/full.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <exception>
 #include <utility>
 
 #include "gpt/core/error.h"
+#include "gpt/core/hash.h"
 #include "gpt/core/process.h"
 #include "gpt/model/compile.h"
 #include "gpt/ops/aten.h"
 #include "gpt/optim/lr_schedule.h"
+#include "gpt/optim/newton_schulz.h"
 
 namespace gpt::run {
 namespace {
@@ -20,6 +23,23 @@ Division division_of(const Setup& setup) { return {setup.ranks, setup.config.dis
 TrainStep make_step(State& state, const Setup& setup, const TrainingConfig& training, Recorder recorder) {
   return {state.model,         *state.optimizer, state.scaler,         setup.precision,    training,
           std::move(recorder), state.counts(),   state.dropout_seed(), division_of(setup), state.watch()};
+}
+
+// With Muon each process computes the whole update, in many products, whose last bits depend on all of this.
+void require_equal_processes(const Setup& setup) {
+  if (!setup.config.training.optimizer.has_muon() || setup.ranks->size() == 1) return;
+  std::string own = fmt::format("{} {}", setup.device.name, name_of(newton_schulz_type(setup.device)));
+  for (const auto& [what, value] : run_environment(at::kCPU)) own += fmt::format("\n{}: {}", what, value);
+  const auto hash = static_cast<int64_t>(hash64(own) >> 1);
+  const at::Tensor first = at::full({1}, hash, at::kLong);
+  setup.ranks->broadcast(first);
+  const at::Tensor differs = at::full({1}, first.item<int64_t>() == hash ? 0 : 1, at::kLong);
+  setup.ranks->begin_largest(differs)();
+  if (differs.item<int64_t>() == 0) return;
+  throw Error(
+      ExitCode::config,
+      "training.optimizer: with Muon all processes of a run need equal processors, as many threads and the same "
+      "build, since each computes the whole update; use optimizer: adamw, or machines that are alike");
 }
 
 }  // namespace
@@ -35,6 +55,7 @@ Run::Run(const Setup& setup, const Beginning& begins, const MakeRecorder& make_r
     if (!schedule_.warmup_steps) schedule_.warmup_steps = state_.warmup_steps;
     schedule_.warmup_steps = state_.warmup_steps = gpt::warmup_steps(schedule_, plan_.total_steps);
   }
+  require_equal_processes(setup);
   // Processors may draw normal numbers with other roundings.
   if (setup.ranks->size() > 1) {
     for (const at::Tensor& part : state_.model.parameters().kept_values()) setup.ranks->broadcast(part);

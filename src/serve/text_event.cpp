@@ -14,7 +14,7 @@ size_t bytes_of(const TextEvent& event) {
 void EventQueue::push(TextEvent event) {
   const std::lock_guard lock(mutex_);
   if (has_left_ || error_) return;
-  const bool wakes = wakes_for_each_ || !event.finish_reason.empty();
+  const bool wakes = wakes_for_each_ || !event.finish_reason.empty() || unread_ > kMostUnread / 4;
   // One event alone may be larger: the scores of a long prompt.
   if (!events_.empty() && unread_ + bytes_of(event) > kMostUnread) {
     error_.emplace(503, "the client reads too slowly: too much of its text is waiting for it");

@@ -67,9 +67,15 @@ void tell(const run::FoundRate& found, const std::string& chart_path) {
 
 void settle_learning_rate(run::Setup& setup, const run::Beginning& begins, const run::Folder& folder) {
   ScheduleConfig& schedule = setup.config.training.schedule;
-  const std::optional<run::FoundRate> found = run::find_rate(setup, begins);
+  std::optional<run::FoundRate> found = run::find_rate(setup, begins);
+  // The schedule ends at min_lr, which must not be above where it begins.
+  const double least = schedule.lr_schedule == LrSchedule::constant ? 0 : schedule.min_lr;
+  if (found && found->rate < least) {
+    found->why += fmt::format("; it is raised to training.min_lr from {:.2g}", found->rate);
+    found->rate = least;
+  }
   schedule.finds_learning_rate = false;
-  if (found) schedule.learning_rate = found->rate;
+  schedule.learning_rate = found ? found->rate : std::max(schedule.learning_rate, least);
   if (!setup.ranks->is_first()) return;
   if (found) return tell(*found, folder.path() + "/" + kRateChart);
   log::warn(fmt::format(

@@ -31,6 +31,7 @@
 #include "gpt/train/evaluate_run.h"
 #include "gpt/train/reporting.h"
 #include "gpt/train/settle_rate.h"
+#include "gpt/train/task_evaluations.h"
 #include "gpt/train/trainer.h"
 
 namespace gpt {
@@ -148,7 +149,10 @@ ExitCode train_as_first(const config::CommandLine& command, const TrainOptions& 
   plan::check_before_training(setup, /*is_resumed=*/begins.start.has_value());
   run::say_beginning(group, begins, setup);
   try {
-    if (must_find_rate(setup, options)) settle_learning_rate(setup, begins, folder);
+    if (must_find_rate(setup, options)) {
+      (void)TaskEvaluations(setup.config, setup.corpus);  // what is wrong with them shows before the search
+      settle_learning_rate(setup, begins, folder);
+    }
     if (options.find_lr) return tell_found_rate(setup);
     return train(command, setup, folder, begins, changes);
   } catch (const std::exception& error) {

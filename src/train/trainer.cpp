@@ -252,7 +252,14 @@ void Trainer::periodic_work() {
 
 void Trainer::evaluate() {
   const Stopwatch all;
-  if (!evaluate_tasks() || run_.evaluator().empty()) return;
+  const auto tasks = evaluate_tasks();
+  if (!tasks) return;
+  if (run_.evaluator().empty()) {
+    if (tasks_.empty()) return;
+    state_.evaluated_step = state_.step;
+    checkpoints_.state_changed();
+    return tell_tasks(*tasks);
+  }
   activity_ = "validation";
   release_memory();
   const Stopwatch watch;
@@ -290,13 +297,15 @@ void Trainer::evaluate() {
                          .seconds = seconds,
                          .standard_error = evaluation.standard_error,
                          .at = moment()});
+  tell_tasks(*tasks);
   last_val_loss_ = evaluation.loss;
   if (best) checkpoints_.save_best(evaluation.loss);
   warn_of_rise(evaluation);
 }
 
-bool Trainer::evaluate_tasks() {
-  if (tasks_.empty()) return true;
+std::optional<std::vector<TaskRecord>> Trainer::evaluate_tasks() {
+  std::vector<TaskRecord> records;
+  if (tasks_.empty()) return records;
   activity_ = "evaluation of tasks";
   release_memory();
   try {
@@ -305,18 +314,21 @@ bool Trainer::evaluate_tasks() {
       process_memory::sample();
       return process::stop_signal() != 0 || memory_watch_.is_running_out();
     };
-    auto records = tasks_.run(state_.model, setup_.precision.autocast_type(), *setup_.ranks, stop);
-    if (!records.empty()) write_losses();
-    for (TaskRecord& record : records) {
-      record.step = state_.step, record.at = moment();
-      listeners_.task(record);
-    }
+    records = tasks_.run(state_.model, setup_.precision.autocast_type(), *setup_.ranks, stop);
+    const bool is_stopped = records.empty();
+    release_memory();
+    if (must_stop() || is_stopped) return std::nullopt;
+    for (TaskRecord& record : records) record.step = state_.step, record.at = moment();
   } catch (const Error& error) {
     if (error.code() != ExitCode::numerics) throw;
     log::warn(fmt::format("step {}: the tasks are not evaluated: {}", state_.step, error.what()));
   }
-  release_memory();
-  return !must_stop();
+  return records;
+}
+
+void Trainer::tell_tasks(const std::vector<TaskRecord>& tasks) {
+  if (!tasks.empty()) write_losses();
+  for (const TaskRecord& task : tasks) listeners_.task(task);
 }
 
 // All processes take note of the first one's loss: another machine may have rounded its own otherwise.

@@ -38,6 +38,9 @@ void randomise(const Option& row, std::mt19937_64& random) {
   if (auto* integer = std::get_if<int64_t*>(&row.target)) **integer = whole();
   if (auto* number = std::get_if<double*>(&row.target)) **number = random_number(random, row.min, row.max);
   if (auto* text = std::get_if<std::string*>(&row.target)) **text = random_text(random);
+  // A path has no line breaks.
+  if (auto* text = std::get_if<std::string*>(&row.target); text && row.is_path)
+    std::erase_if(**text, [](char c) { return c == '\n' || c == '\r'; });
   // Once read, no path begins with the sign for the home folder.
   if (auto* text = std::get_if<std::string*>(&row.target); text && row.is_path && (*text)->starts_with('~'))
     **text = "./" + **text;

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
@@ -16,6 +17,7 @@
 #include <iterator>
 #include <regex>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -42,6 +44,9 @@ std::string terminal_output(int columns, const std::function<void()>& body) {
   const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
   if (terminal < 0 || grantpt(terminal) != 0 || unlockpt(terminal) != 0) return "no pseudo-terminal";
   const std::string name = ptsname(terminal);
+  constexpr std::string_view kEnd = "(end)";
+  // As long as it is open here, the kernel forgets nothing that it has not handed over yet.
+  const int kept = open(name.c_str(), O_RDWR | O_NOCTTY);
   const pid_t child = fork();
   if (child == 0) {
     alarm(30);
@@ -52,16 +57,20 @@ std::string terminal_output(int columns, const std::function<void()>& body) {
     setenv("TERM", "xterm", 1);
     body();
     log::flush(kPatience);
-    _exit(0);
+    _exit(write(standard_error, kEnd.data(), kEnd.size()) == std::ssize(kEnd) ? 0 : 1);
   }
-  wait_for(child);
   std::string output;
   char piece[4096];
-  // The kernel hands over what was written in pieces of its own, and fails with EIO after the last one.
-  for (ssize_t count; (count = read(terminal, piece, sizeof piece)) > 0;)
+  while (!output.ends_with(kEnd)) {
+    pollfd waiting{terminal, POLLIN, 0};
+    const ssize_t count = poll(&waiting, 1, 60'000) > 0 ? read(terminal, piece, sizeof piece) : -1;
+    if (count <= 0) break;
     output.append(piece, static_cast<size_t>(count));
+  }
+  wait_for(child);
+  close(kept);
   close(terminal);
-  return output;
+  return output.substr(0, output.rfind(kEnd));
 }
 
 TEST(Log, WritesPlainLinesToAPipe) {

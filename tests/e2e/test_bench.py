@@ -145,6 +145,26 @@ class Bench(unittest.TestCase):
         self.assertEqual(self.files(".md")[0].read_text(), done.stdout)
         xml.etree.ElementTree.parse(self.files(".svg")[0])
 
+    def test_experiments_go_on_where_they_were(self):
+        options = [*self.options, "--data.validation_fraction", 0.2, "--minutes", 0.1]
+        first = programs.run("gpt-bench", "experiments", *options, check_code=0)
+        report = json.loads(self.files(".json")[0].read_text())
+        self.assertTrue(report["complete"])
+        plain = report["experiments"][0]
+        self.assertEqual((plain["name"], len(plain["runs"])), ("as configured", 3))
+        self.assertEqual(len({run["validation_loss"][-1][1] for run in plain["runs"]}), 3, "seeds differ")
+        for run in plain["runs"]:
+            self.assertLess(run["validation_loss"][-1][1], run["validation_loss"][0][1])
+        names = {row["name"] for row in report["experiments"]} | set(report["left_out"])
+        self.assertLessEqual({"Muon", "wsd learning rate", "growing sequences"}, names)
+        self.assertEqual(len(self.files(".jsonl")), 1)
+        for path in self.files(".json"):
+            path.unlink()
+        second = programs.run("gpt-bench", "experiments", *options, check_code=0)
+        self.assertRegex(second.stderr, r"Going on with .*/experiments-[0-9a-f]{12}\.jsonl")
+        again = json.loads(self.files(".json")[0].read_text())
+        self.assertEqual(again["experiments"][0], plain)
+
     def test_savers_of_memory_are_compared(self):
         large = {**programs.TINY, "model.dropout": 0, "model.block_size": 64, "training.batch_size": 64}
         done = programs.run("gpt-bench", "memory", "--minutes", 0.1, "--results", self.root / "results", "--data",
@@ -241,7 +261,7 @@ class Bench(unittest.TestCase):
         usage = programs.run("gpt-bench", "--help", check_code=0).stdout
         self.assertLessEqual(max(map(len, usage.splitlines())), 80)
         verbs = re.findall(r"gpt-bench (\w+) .*\[--config FILE\]", usage)
-        self.assertEqual(len(verbs), 8)
+        self.assertEqual(len(verbs), 9)
         for verb in verbs:
             done = programs.run("gpt-bench", verb, "--help", check_code=0)
             self.assertTrue(done.stdout.startswith("Measures "), done.stdout)
@@ -253,7 +273,7 @@ class Bench(unittest.TestCase):
 
     def test_mistakes_are_named(self):
         for words, message in (
-                (["climb"], "gpt-bench: unknown command 'climb'; use one of ladder, combo, modes, architecture, memory, ops, profile, measure"),
+                (["climb"], "gpt-bench: unknown command 'climb'; use one of ladder, combo, modes, architecture, experiments, memory, ops, profile, measure"),
                 (["combo"], "gpt-bench combo: name the optimizations, such as compile+adamw"),
                 (["combo", "adam"], "gpt-bench combo: there is no optimization 'adam'; there are tf32, bfloat16, float16, flash, "
                                     "padding, adamw, compile, end_to_end, graph, autotune, cudnn, workers_2, workers, pinned, resident, "

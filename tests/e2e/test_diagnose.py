@@ -207,6 +207,21 @@ class Diagnose(unittest.TestCase):
                            "--steps-per-epoch", 1000)
             self.assertEqual(found["memory of the run"]["status"], "pass", name)
 
+    def test_a_bin_is_read_as_fast_as_training_takes_it(self):
+        path = self.folder / "ids.bin"
+        path.write_bytes(os.urandom(4 << 20).translate(bytes(i % 2 for i in range(256))))  # ids of 0, 1, 256 and 257
+        try:
+            os.close(os.open(path, os.O_RDONLY | os.O_DIRECT))
+        except OSError:
+            self.skipTest("this file system always caches files")
+        words = ("--bin", path, "--vocab_size", 300, "--data.num_workers", 0, "--output_dir", self.folder / "run", *flags(TINY))
+        slow = checks(*words, "--seconds-per-step", 1)["data speed"]
+        self.assertEqual(slow["status"], "pass")
+        self.assertRegex(slow["detail"], r"ids\.bin is read at .*/s past the page cache; training takes 256 bytes/s")
+        fast = checks(*words, "--seconds-per-step", 1e-9, check_code=0)["data speed"]
+        self.assertEqual(fast["status"], "warn")
+        self.assertNotIn("data speed", checks("--config", self.good_config(), "--seconds-per-step", 1), "a text is no bin")
+
     def test_neither_data_nor_card_need_be_here(self):
         found = checks("--gpu", "RTX 4090", "--preset", "gpt2_small", "--vocab-size", 50257, "--batch-size", 8, "--steps-per-epoch", 1000,
                        "--epochs", 2, check_code=0)

@@ -62,9 +62,9 @@ class Report(unittest.TestCase):
         return browser.text_of(self.page, id)
 
     def test_charts_are_drawn(self):
-        self.assertIn('data-charts="7"', self.page)
+        self.assertIn('data-charts="8"', self.page)
         figures = re.findall(r"<figure.*?</figure>", self.page, re.S)
-        self.assertEqual(len(figures), 7)
+        self.assertEqual(len(figures), 8)
         for figure in figures:
             self.assertIn("<canvas", figure)
             self.assertRegex(figure, "dygraph-axis-label-x[^>]*>[0-9]")
@@ -80,7 +80,7 @@ class Report(unittest.TestCase):
         for axis, title, last in (("tokens", "training tokens", "M"), ("time", "training time in seconds", "")):
             with self.subTest(axis):
                 page = browser.browse(f"{self.folder}/report.html#{axis}", self.folder / "profile", "--dump-dom").stdout
-                self.assertEqual(page.count(f">{title}<"), 7)
+                self.assertEqual(page.count(f">{title}<"), 8)
                 figure = re.search(r'<figure[^>]*data-chart="loss".*?</figure>', page, re.S)[0]
                 self.assertRegex(figure, rf"dygraph-axis-label-x[^>]*>[0-9.]+{last}<")
 

@@ -2,6 +2,7 @@
 
 import math
 import pathlib
+import random
 import re
 import tempfile
 import time
@@ -80,6 +81,23 @@ class Reporting(unittest.TestCase):
         self.assertEqual(len(self.matching(r"Best val loss [\d.]+: .+/ckpt_best\.pt")), 1)
         self.assertEqual(len(self.matching(rf"✓ {self.total} steps done in .+ of training: .+/ckpt\.pt")), 1)
         self.assertEqual(self.lines[-1], f"Next: gpt-generate --checkpoint {self.run_folder}")
+
+
+class Memorizing(unittest.TestCase):
+    def test_a_validation_loss_that_rises_is_said_once(self):
+        """Letters at random, of which nothing can be learned but these."""
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            letters = random.Random(1)
+            (root / "text.txt").write_text("".join(letters.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(600)))
+            done = programs.train(root / "run", root / "text.txt", model__dropout=0, training__max_steps=200, training__eval_interval=20,
+                                  data__validation_fraction=0.2)
+            said = re.findall(r"warning: step \d+: the validation loss is [\d.]+ % above its best \([\d.]+, \d+ evaluations? ago\): "
+                              r"the model may be memorizing", done.stderr)
+            self.assertEqual(len(said), 1, done.stderr)
+            self.assertIn("training.patience ends a run where it gets no better", done.stderr)
+            self.assertIn("Next: gpt-generate --checkpoint " + str(root / "run/ckpt_best.pt"), done.stderr)
+
 
 
 if __name__ == "__main__":

@@ -109,6 +109,10 @@ TEST(GgufTokenizer, SmolLMsIsTakenFromItsFile) {
   EXPECT_EQ(smollm.end, 0);
   for (int32_t id = 3; id < tokenizer->vocab_size(); ++id)
     ASSERT_EQ(smollm.tokens[id], byte_alphabet::spell(tokenizer->decode({&id, 1}))) << id;
+  const std::string added =
+      file.substr(file.find("\"added_tokens\""), file.find("\"normalizer\"") - file.find("\"added_tokens\""));
+  EXPECT_ERROR(exported(*tokenizer_from_json(replaced(file, added, ""), path)), ExitCode::checkpoint,
+               "its vocabulary would have '<|endoftext|>' twice");
   // Digits in threes, and a token that takes the spaces before it.
   for (const auto& [from, to] : {std::pair{"\"individual_digits\":true", "\"individual_digits\":false"},
                                  std::pair{"\"lstrip\":false", "\"lstrip\":true"}}) {

@@ -122,6 +122,7 @@ TEST_P(WeightsTest, AreReadFromSeveralFilesWithAnIndex) {
 
 TEST_P(WeightsTest, AreWrittenAsSeveralFilesWhereOneWouldBeTooLarge) {
   const std::string folder = folder_ / "model";
+  std::filesystem::create_directories(folder);
   int64_t bytes = 0, largest = 0;
   for (const auto& [name, tensor] : theirs_)
     bytes += 4 * tensor.numel(), largest = std::max<int64_t>(largest, 4 * tensor.numel());

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <regex>
+#include <string>
 
 #include "core/scratch_folder.h"
 
@@ -29,9 +31,15 @@ TEST(TypeChoice, IsMeasuredOnceForAMachineAndASize) {
     EXPECT_EQ(known_types(1000, path, measure).at(at::kFloat), 2000) << damage;
   }
   EXPECT_EQ(measured, 6);
+  std::string text;
+  std::getline(std::ifstream(path), text, '\0');
+  std::ofstream(path) << std::regex_replace(text, std::regex(R"(\{[^{}]*\})"), "1");  // the entry itself is damaged
+  EXPECT_EQ(known_types(1000, path, measure).at(at::kFloat), 2000);
+  EXPECT_EQ(known_types(1000, path, measure).at(at::kFloat), 2000);
+  EXPECT_EQ(measured, 7) << "and then there is a whole one again";
   (void)known_types(1000, "", measure);
   (void)known_types(1000, folder.path(), measure);  // which cannot be written
-  EXPECT_EQ(measured, 8);
+  EXPECT_EQ(measured, 9);
 }
 
 TEST(TypeChoice, MeasuresBothTypes) {

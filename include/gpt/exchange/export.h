@@ -15,12 +15,14 @@ enum class ExportDtype { float32, bfloat16, float16, q8_0, int8, int4 };
 
 std::string_view name_of(ExportDtype dtype);  // PyTorch's, and ggml's for q8_0
 
+constexpr double kMaxShardSize = 50;  // as transformers has it
+
 struct ExportOptions {
   std::string checkpoint;  // a file
   ExportFormat format = ExportFormat::hugging_face;
   std::string output;  // a folder, or for the other formats a file
   ExportDtype dtype = ExportDtype::float32;
-  double max_shard_size = 50;  // GB (1e9 bytes) of weights in a file of a folder
+  std::optional<double> max_shard_size = {};  // GB (1e9 bytes) of weights in a file of a folder; kMaxShardSize
 };
 
 // Nothing when --help or --version was answered on standard output. Throws gpt::Error(config).

@@ -63,8 +63,9 @@ class Trainer {
   void show_progress();
   void periodic_work();  // evaluation, sample, checkpoint: what is due after this step
   void evaluate();
-  // Of training.eval_tasks; false: something ends the run, and the validation is repeated when it goes on.
-  bool evaluate_tasks();
+  // Of training.eval_tasks, nothing where something ends the run: then the validation is repeated when it goes on.
+  std::optional<std::vector<TaskRecord>> evaluate_tasks();
+  void tell_tasks(const std::vector<TaskRecord>& tasks);
   void warn_of_rise(const run::Evaluation& evaluation);
   void write_sample();
   void tell_efficiency();
