@@ -23,9 +23,9 @@
 #include <utility>
 #include <vector>
 
-#include "gpt/ops/part.h"
 #include "gpt/ops/sdp_backends.h"
 #include "gpt/products/product.h"
+#include "separate_products.h"
 
 namespace gpt::ops {
 namespace {
@@ -64,7 +64,7 @@ at::Tensor cross_entropy(const at::Tensor& x, const Parameter& head, const at::T
                                 options.label_smoothing);
 }
 
-class AtenOperators : public Operators {
+class AtenOperators : public SeparateProducts<Operators> {
  public:
   at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions, int64_t offset,
                        const DropoutSpec& dropout) const override {
@@ -85,21 +85,6 @@ class AtenOperators : public Operators {
   // Always keeps its input.
   at::Tensor linear(const at::Tensor& x, const LinearLayer& layer, ProductInput /*input*/) const override {
     return at::linear(x, layer.weight.tracked(), layer.bias.tracked());
-  }
-
-  std::pair<at::Tensor, at::Tensor> linear_pair(const at::Tensor& x, const LinearLayer& first,
-                                                const LinearLayer& second, ProductInput input) const override {
-    return {linear(x, first, input), linear(x, second, input)};
-  }
-
-  at::Tensor linear_gelu(const at::Tensor& x, const LinearLayer& layer, ProductInput input) const override {
-    at::Tensor y;
-    {
-      const InPart part(part::kProducts);
-      y = linear(x, layer, input);
-    }
-    const InPart part(part::kActivation);
-    return activate(Activation::gelu, y);
   }
 
   at::Tensor linear_for_backward(const at::Tensor& x, const LinearLayer& layer) const override {

@@ -6,13 +6,12 @@
 
 #include <map>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "gpt/device/host.h"
 #include "gpt/ops/fused.h"
-#include "gpt/ops/part.h"
 #include "gpt/products/row_product.h"
+#include "separate_products.h"
 
 namespace gpt::ops {
 namespace {
@@ -25,9 +24,9 @@ at::Tensor many_row_product(const at::Tensor& x, const at::Tensor& weight, const
   return at::linear(x, weight.to(at::kFloat), bias.defined() ? bias.to(at::kFloat) : bias);
 }
 
-class NarrowWeightOperators : public WrappedOperators {
+class NarrowWeightOperators : public SeparateProducts<WrappedOperators> {
  public:
-  explicit NarrowWeightOperators(const Parameters& parameters) : WrappedOperators(fused_operators()) {
+  explicit NarrowWeightOperators(const Parameters& parameters) : SeparateProducts(fused_operators()) {
     for (size_t i = 0; i < parameters.rows().size(); ++i) {
       if (parameters.rows()[i].shape.size() == 1)
         wide_.emplace(key(parameters[i]), parameters[i].value().to(at::kFloat));
@@ -57,21 +56,6 @@ class NarrowWeightOperators : public WrappedOperators {
     shape.back() = weight.size(0);
     return (has_few_rows(rows, weight) ? row_product(rows, weight, bias) : many_row_product(rows, weight, bias))
         .view(shape);
-  }
-
-  std::pair<at::Tensor, at::Tensor> linear_pair(const at::Tensor& x, const LinearLayer& first,
-                                                const LinearLayer& second, ProductInput input) const override {
-    return {linear(x, first, input), linear(x, second, input)};
-  }
-
-  at::Tensor linear_gelu(const at::Tensor& x, const LinearLayer& layer, ProductInput input) const override {
-    at::Tensor y;
-    {
-      const InPart part(part::kProducts);
-      y = linear(x, layer, input);
-    }
-    const InPart part(part::kActivation);
-    return inner_->activate(Activation::gelu, y);
   }
 
  private:

@@ -2,17 +2,16 @@
 
 #include <map>
 #include <memory>
-#include <utility>
 
 #include "gpt/ops/fused.h"
-#include "gpt/ops/part.h"
+#include "separate_products.h"
 
 namespace gpt::ops {
 namespace {
 
-class QuantizedWeightOperators : public WrappedOperators {
+class QuantizedWeightOperators : public SeparateProducts<WrappedOperators> {
  public:
-  explicit QuantizedWeightOperators(const std::vector<PackedWeight>& weights) : WrappedOperators(fused_operators()) {
+  explicit QuantizedWeightOperators(const std::vector<PackedWeight>& weights) : SeparateProducts(fused_operators()) {
     for (const PackedWeight& weight : weights) weights_.emplace(weight.panels.const_data_ptr(), weight);
   }
 
@@ -32,21 +31,6 @@ class QuantizedWeightOperators : public WrappedOperators {
     shape.back() = weight.rows;
     const at::Tensor bias = layer.bias.defined() ? layer.bias.value() : at::Tensor();
     return quantized_product(x.reshape({-1, weight.columns}), weight, bias).view(shape);
-  }
-
-  std::pair<at::Tensor, at::Tensor> linear_pair(const at::Tensor& x, const LinearLayer& first,
-                                                const LinearLayer& second, ProductInput input) const override {
-    return {linear(x, first, input), linear(x, second, input)};
-  }
-
-  at::Tensor linear_gelu(const at::Tensor& x, const LinearLayer& layer, ProductInput input) const override {
-    at::Tensor y;
-    {
-      const InPart part(part::kProducts);
-      y = linear(x, layer, input);
-    }
-    const InPart part(part::kActivation);
-    return inner_->activate(Activation::gelu, y);
   }
 
  private:

@@ -8,32 +8,13 @@
 #include <gtest/gtest.h>
 
 #include <limits>
-#include <ostream>
 
 #include "support/cached_batch.h"
 #include "support/expect_error.h"
+#include "support/model_forms.h"
 
 namespace gpt {
 namespace {
-
-struct ModelForm {
-  const char* name;
-  Mlp mlp;
-  Norm norm;
-  Position position;
-  bool has_bias, is_tied;
-};
-
-void PrintTo(const ModelForm& form, std::ostream* out) { *out << form.name; }
-
-ModelConfig config_of(const ModelForm& form) {
-  ModelConfig config;
-  config.n_layer = 2, config.n_head = 4, config.n_kv_head = 2, config.n_embd = 64, config.block_size = 32;
-  config.vocab_size = 101, config.dropout = 0;
-  config.mlp = form.mlp, config.norm = form.norm, config.position = form.position;
-  config.bias = form.has_bias, config.tie_weights = form.is_tied;
-  return config;
-}
 
 // What the quantized tensors stand for.
 NamedTensors values_of(const QuantizedTensors& tensors) {
@@ -42,7 +23,7 @@ NamedTensors values_of(const QuantizedTensors& tensors) {
   return values;
 }
 
-class QuantizedModel : public testing::TestWithParam<ModelForm> {
+class QuantizedModel : public testing::TestWithParam<test::ModelForm> {
  protected:
   // Of a prompt, of the token behind it, and of all at once.
   static std::vector<at::Tensor> logits(const GPT& model, int64_t prompt) {
@@ -55,7 +36,7 @@ class QuantizedModel : public testing::TestWithParam<ModelForm> {
 };
 
 TEST_P(QuantizedModel, ComputesWhatItsValuesComputeInFloat32) {
-  const ModelConfig config = config_of(GetParam());
+  const ModelConfig config = test::config_of(GetParam());
   for (const QuantizedType type : {QuantizedType::int8, QuantizedType::int4}) {
     const GPT drawn(config, at::kCPU, 1);
     const QuantizedTensors tensors = quantize(config, drawn.parameters().values(), type);
@@ -80,14 +61,10 @@ TEST_P(QuantizedModel, ComputesWhatItsValuesComputeInFloat32) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Forms, QuantizedModel,
-                         testing::Values(ModelForm{"llama", Mlp::swiglu, Norm::rmsnorm, Position::rope, false, false},
-                                         ModelForm{"gpt2", Mlp::gelu, Norm::layernorm, Position::learned, true, true},
-                                         ModelForm{"geglu", Mlp::geglu, Norm::layernorm, Position::rope, true, true}),
-                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Forms, QuantizedModel, test::model_forms(), [](const auto& info) { return info.param.name; });
 
 TEST(QuantizedTypes, TablesAndHeadsHaveEightBits) {
-  const ModelConfig config = config_of({"", Mlp::gelu, Norm::layernorm, Position::learned, true, false});
+  const ModelConfig config = test::config_of({"", Mlp::gelu, Norm::layernorm, Position::learned, true, false});
   int tables = 0, layers = 0, others = 0;
   for (const ParameterRow& row : parameter_table(config)) {
     const auto type = quantized_type(row, QuantizedType::int4);
@@ -102,7 +79,7 @@ TEST(QuantizedTypes, TablesAndHeadsHaveEightBits) {
 }
 
 TEST(QuantizedTypes, WhatIsNotFiniteIsRefused) {
-  const ModelConfig config = config_of({"", Mlp::gelu, Norm::layernorm, Position::learned, true, true});
+  const ModelConfig config = test::config_of({"", Mlp::gelu, Norm::layernorm, Position::learned, true, true});
   NamedTensors values = GPT(config, at::kCPU, 1).parameters().values();
   values[0].second.detach()[3][2] = std::numeric_limits<float>::infinity();
   EXPECT_ERROR((void)quantize(config, values, QuantizedType::int8), ExitCode::numerics,

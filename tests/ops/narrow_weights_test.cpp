@@ -7,38 +7,18 @@
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 
-#include <ostream>
-
 #include "gpt/device/host.h"
 #include "gpt/model/gpt.h"
 #include "gpt/products/row_product.h"
 #include "support/cached_batch.h"
+#include "support/model_forms.h"
 #include "support/tolerance.h"
 
 namespace gpt::ops {
 namespace {
 
-struct ModelForm {
-  const char* name;
-  Mlp mlp;
-  Norm norm;
-  Position position;
-  bool has_bias, is_tied;
-};
-
-void PrintTo(const ModelForm& form, std::ostream* out) { *out << form.name; }
-
-class NarrowWeights : public testing::TestWithParam<ModelForm> {
+class NarrowWeights : public testing::TestWithParam<test::ModelForm> {
  protected:
-  static ModelConfig config() {
-    ModelConfig config;
-    config.n_layer = 2, config.n_head = 4, config.n_kv_head = 2, config.n_embd = 64, config.block_size = 32;
-    config.vocab_size = 101, config.dropout = 0;
-    config.mlp = GetParam().mlp, config.norm = GetParam().norm, config.position = GetParam().position;
-    config.bias = GetParam().has_bias, config.tie_weights = GetParam().is_tied;
-    return config;
-  }
-
   // Of a prompt of so many tokens and of the token behind it.
   static std::vector<at::Tensor> logits(const GPT& model, int64_t prompt) {
     const c10::InferenceMode inference;
@@ -50,11 +30,12 @@ class NarrowWeights : public testing::TestWithParam<ModelForm> {
 };
 
 TEST_P(NarrowWeights, ComputeWhatFloat32ComputesWithTheSameValues) {
+  const ModelConfig config = test::config_of(GetParam());
   for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
-    const GPT drawn(config(), at::kCPU, 1);
-    GPT narrow(config(), at::kCPU, drawn.parameters().values(), {.compute = type, .has_master = false});
+    const GPT drawn(config, at::kCPU, 1);
+    GPT narrow(config, at::kCPU, drawn.parameters().values(), {.compute = type, .has_master = false});
     narrow.set_operators(narrow_weight_operators(narrow.parameters()));
-    const GPT wide(config(), at::kCPU, narrow.parameters().values());
+    const GPT wide(config, at::kCPU, narrow.parameters().values());
     ASSERT_EQ(narrow.parameters().flat_values().scalar_type(), type);
     ASSERT_EQ(wide.parameters().flat_values().scalar_type(), at::kFloat);
     for (const int64_t prompt : {3, 20}) {  // few rows, and many
@@ -74,11 +55,7 @@ TEST_P(NarrowWeights, ComputeWhatFloat32ComputesWithTheSameValues) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Forms, NarrowWeights,
-                         testing::Values(ModelForm{"llama", Mlp::swiglu, Norm::rmsnorm, Position::rope, false, false},
-                                         ModelForm{"gpt2", Mlp::gelu, Norm::layernorm, Position::learned, true, true},
-                                         ModelForm{"geglu", Mlp::geglu, Norm::layernorm, Position::rope, true, true}),
-                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Forms, NarrowWeights, test::model_forms(), [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace gpt::ops

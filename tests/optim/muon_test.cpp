@@ -370,6 +370,7 @@ TEST_P(MuonTest, OffloadingChangesNothingButThePlace) {
       expect_same_bits(same_values, values);
       expect_same_bits(same_state, state);
       EXPECT_EQ(bytes.device + bytes.host, all.device);
+      EXPECT_GT(bytes.host, 0);
       EXPECT_EQ(bytes.device == 0, share == 1);
     }
   }
