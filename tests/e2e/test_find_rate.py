@@ -12,10 +12,7 @@ import xml.etree.ElementTree
 import torch
 
 import programs
-
-
-def load(path):
-    return torch.load(path, weights_only=True)
+from checkpoints import load
 
 
 def found_in(text):

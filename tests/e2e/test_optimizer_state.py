@@ -7,10 +7,7 @@ import unittest
 import torch
 
 import programs
-
-
-def load(path):
-    return torch.load(path, weights_only=True)
+from checkpoints import load
 
 
 def moment_map(signed):

@@ -11,13 +11,10 @@ import unittest
 import torch
 
 import programs
+from checkpoints import load
 
 WSD = {"training.lr_schedule": "wsd", "training.decay_fraction": 0.25, "training.warmup_steps": 3, "training.max_steps": 16,
        "training.eval_interval": 4}
-
-
-def load(path):
-    return torch.load(path, weights_only=True)
 
 
 def rates(run):

@@ -7,23 +7,10 @@ import tempfile
 import time
 import unittest
 
-import torch
-
 import programs
+from checkpoints import load, same
 
 SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
-
-
-def load(path):
-    return torch.load(path, weights_only=True)
-
-
-def same(a, b) -> bool:
-    if isinstance(a, torch.Tensor):
-        return a.dtype == b.dtype and torch.equal(a, b)
-    if isinstance(a, dict):
-        return a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
-    return a == b
 
 
 class Resume(unittest.TestCase):
