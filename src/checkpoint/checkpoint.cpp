@@ -53,21 +53,19 @@ void save_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
   const Json description = {{"values", values_of(checkpoint)},
                             {"tensors", descriptions_of(tensors)},
                             {"tokenizer", hash128(checkpoint.tokenizer)}};
-  uint64_t bytes = 0;
-  for (const auto& [name, tensor] : tensors) bytes += tensor.nbytes();
-  ContainerWriter file(path, bytes);
-  file.add("data.pkl", python_view(checkpoint));
-  file.add("version", "3\n");       // the version of PyTorch's file format,
-  file.add("byteorder", "little");  // and the byte order of the numbers in it: torch.load asks for both
-  file.add("config.yaml", config::dump(checkpoint.config));
-  file.add("tokenizer.json", checkpoint.tokenizer);
-  file.add("checkpoint.json", description.dump(1, ' ', false, Json::error_handler_t::replace));
-  add_tensors(file, tensors);
-  file.commit();
+  write_records(path,
+                {{"data.pkl", python_view(checkpoint)},
+                 {"version", "3\n"},       // the version of PyTorch's file format,
+                 {"byteorder", "little"},  // and the byte order of the numbers in it: torch.load asks for both
+                 {"config.yaml", config::dump(checkpoint.config)},
+                 {"tokenizer.json", checkpoint.tokenizer},
+                 {"checkpoint.json", description.dump(1, ' ', false, Json::error_handler_t::replace)}},
+                tensors);
 }
 
-Checkpoint read_checkpoint(const std::string& path) {
+Checkpoint read_checkpoint(const std::string& path, Parts parts) {
   const ContainerReader file(path);
+  if (parts == Parts::all) file.verify();
   if (file.has(kQuantizedRecord)) {
     throw Error(ExitCode::checkpoint,
                 fmt::format("{} is a quantized model, which can be computed with and not trained or exported; name the "
@@ -83,7 +81,7 @@ Checkpoint read_checkpoint(const std::string& path) {
   try {
     const Json description = read_description(file.text("checkpoint.json"));
     place_values(checkpoint, description.at("values"));
-    place_tensors(checkpoint, read_tensors(description.at("tensors"), file));
+    place_tensors(checkpoint, read_tensors(description.at("tensors"), file, parts == Parts::all ? "" : "model/"));
     const auto hash = description.find("tokenizer");  // programs that wrote none trusted the record
     if (hash != description.end() && *hash != hash128(checkpoint.tokenizer))
       throw Error(ExitCode::checkpoint, "tokenizer.json is not the tokenizer of this run");
@@ -100,10 +98,10 @@ Checkpoint read_checkpoint(const std::string& path) {
   return checkpoint;
 }
 
-Checkpoint load_checkpoint(const std::string& path) {
-  Checkpoint checkpoint = read_checkpoint(path);
+Checkpoint load_checkpoint(const std::string& path, Parts parts) {
+  Checkpoint checkpoint = read_checkpoint(path, parts);
   try {
-    require_consistent(checkpoint);
+    parts == Parts::all ? require_consistent(checkpoint) : require_consistent_model(checkpoint);
   } catch (const Error& fault) {
     throw Error(ExitCode::checkpoint, fmt::format("{} cannot be used: {}", path, in_one_line(fault.what())));
   }

@@ -179,6 +179,12 @@ void require_tokenizer(const std::string& tokenizer, const std::optional<int64_t
 
 }  // namespace
 
+void require_consistent_model(const Checkpoint& checkpoint) {
+  require_usable(checkpoint.config, checkpoint.tokenizer, checkpoint.sample_start);
+  require_tensors(weights_of(rows_of_run(checkpoint.config), checkpoint), checkpoint.model, "model");
+  require_counters(checkpoint);
+}
+
 void require_consistent(const Checkpoint& checkpoint) {
   require_valid(checkpoint.config);
   const std::vector<ParameterRow> parameters = rows_of_run(checkpoint.config);

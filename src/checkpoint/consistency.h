@@ -14,7 +14,10 @@ namespace gpt::checkpoint {
 // and the tokenizer can be read. Throws gpt::Error(checkpoint): what is wrong, and what it should be.
 void require_consistent(const Checkpoint& checkpoint);
 
-// What of that does not need training: configuration and tokenizer, and where samples start.
+// What of that does not need training.
+void require_consistent_model(const Checkpoint& checkpoint);
+
+// The same without the weights: configuration and tokenizer, and where samples start.
 void require_usable(const Config& config, const std::string& tokenizer, const std::optional<int64_t>& sample_start);
 
 }  // namespace gpt::checkpoint

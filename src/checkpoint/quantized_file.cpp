@@ -143,12 +143,11 @@ void write_quantized(const std::string& path, const QuantizedFile& model) {
       {"form", kForm},      {"type", name_of(model.tensors.type)},   {"group", QuantizedWeight::kGroup},
       {"step", model.step}, {"tokenizer", hash128(model.tokenizer)}, {"tensors", descriptions_of(tensors)}};
   if (model.sample_start) description["sample_start"] = *model.sample_start;
-  ContainerWriter file(path, static_cast<uint64_t>(model.tensors.bytes()));
-  file.add(kQuantizedRecord, description.dump(1));
-  file.add("config.yaml", config::dump(model.config));
-  file.add("tokenizer.json", model.tokenizer);
-  add_tensors(file, tensors);
-  file.commit();
+  write_records(path,
+                {{kQuantizedRecord, description.dump(1)},
+                 {"config.yaml", config::dump(model.config)},
+                 {"tokenizer.json", model.tokenizer}},
+                tensors);
 }
 
 QuantizedFile read_quantized(const std::string& path) {

@@ -1,5 +1,7 @@
 #include "stored_tensors.h"
 
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
@@ -37,6 +39,14 @@ at::Tensor read_tensor(const Json& description, std::span<const std::byte> recor
   return tensor;
 }
 
+// A part of a tensor's values in the host's memory: the others might not fit there.
+at::Tensor host_bytes(const at::Tensor& tensor, uint64_t begin, uint64_t end) {
+  if (tensor.numel() == 0) return at::empty({0}, at::kByte);
+  const auto size = static_cast<int64_t>(tensor.element_size());
+  const auto first = static_cast<int64_t>(begin) / size, last = static_cast<int64_t>(end) / size;
+  return tensor.detach().reshape({-1}).narrow(0, first, last - first).cpu().contiguous();
+}
+
 }  // namespace
 
 Json descriptions_of(const NamedTensors& tensors) {
@@ -47,11 +57,25 @@ Json descriptions_of(const NamedTensors& tensors) {
   return descriptions;
 }
 
-void add_tensors(ContainerWriter& file, const NamedTensors& tensors) {
-  for (const auto& [name, tensor] : tensors) {
-    const at::Tensor host = tensor.detach().cpu().contiguous();  // one at a time: a copy of all might not fit
-    file.add("data/" + name, std::span(static_cast<const std::byte*>(host.const_data_ptr()), host.nbytes()));
-  }
+void write_records(const std::string& path, const std::vector<TextRecord>& texts, const NamedTensors& tensors) {
+  std::vector<RecordPlan> plan;
+  for (const auto& [name, text] : texts) plan.push_back({name, text.size()});
+  for (const auto& [name, tensor] : tensors) plan.push_back({"data/" + name, tensor.nbytes()});
+  ContainerWriter file(path, plan);
+  const std::vector<RecordPiece>& pieces = file.pieces();
+  at::parallel_for(0, static_cast<int64_t>(pieces.size()), /*grain_size=*/1, [&](int64_t first, int64_t last) {
+    const at::NoGradGuard no_gradients;
+    for (auto i = static_cast<size_t>(first); i < static_cast<size_t>(last); ++i) {
+      const auto& [record, begin, end] = pieces[i];
+      if (record < texts.size()) {
+        file.write(i, std::as_bytes(std::span(texts[record].text).subspan(begin, end - begin)));
+      } else {
+        const at::Tensor values = host_bytes(tensors[record - texts.size()].second, begin, end);
+        file.write(i, std::span(static_cast<const std::byte*>(values.const_data_ptr()), values.nbytes()));
+      }
+    }
+  });
+  file.commit();
 }
 
 Json read_description(std::string_view text) {
@@ -64,13 +88,13 @@ Json read_description(std::string_view text) {
   });
 }
 
-NamedTensors read_tensors(const Json& descriptions, const ContainerReader& file) {
+NamedTensors read_tensors(const Json& descriptions, const ContainerReader& file, std::string_view prefix) {
   std::set<std::string> seen;
   NamedTensors tensors;
   for (const Json& description : descriptions.get_ref<const Json::array_t&>()) {
     const std::string& name = description.at("name").get_ref<const std::string&>();
     if (!seen.insert(name).second) throw Error(ExitCode::checkpoint, fmt::format("tensor '{}' is listed twice", name));
-    tensors.emplace_back(name, read_tensor(description, file.record("data/" + name)));
+    if (name.starts_with(prefix)) tensors.emplace_back(name, read_tensor(description, file.record("data/" + name)));
   }
   return tensors;
 }

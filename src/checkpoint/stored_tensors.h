@@ -1,4 +1,4 @@
-// Tensors in a container: what a JSON record says of them, and the bytes of their records.
+// Texts and tensors in a container: what a JSON record says of the tensors, and the bytes of their records.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "gpt/container/container.h"
 #include "gpt/parameters/named_tensors.h"
@@ -17,15 +18,20 @@ namespace gpt::checkpoint {
 // [{"name": ..., "dtype": ..., "shape": [...]}, ...]
 Json descriptions_of(const NamedTensors& tensors);
 
-// data/NAME of each.
-void add_tensors(ContainerWriter& file, const NamedTensors& tensors);
+struct TextRecord {
+  std::string name, text;
+};
+
+// A container of the texts, and of the tensors as data/NAME. It is written by all threads of this one's team. Throws gpt::Error(disk),
+// leaving an old file untouched.
+void write_records(const std::string& path, const std::vector<TextRecord>& texts, const NamedTensors& tensors);
 
 // JSON of a bounded size and depth. Throws nlohmann's exceptions, or gpt::Error(checkpoint).
 Json read_description(std::string_view text);
 
-// The described tensors, copied out of the file, in their order. Throws as read_description() does, and where a record is missing, has
-// another size than its shape, or is named twice.
-NamedTensors read_tensors(const Json& descriptions, const ContainerReader& file);
+// The described tensors whose name begins with `prefix`, copied out of the file, in their order. Throws as read_description() does, and
+// where a record is missing, has another size than its shape, or is named twice.
+NamedTensors read_tensors(const Json& descriptions, const ContainerReader& file, std::string_view prefix = {});
 
 // A reason, which quotes what the file holds: that may be a megabyte and have line ends.
 std::string in_one_line(std::string_view text);

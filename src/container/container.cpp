@@ -1,44 +1,30 @@
 #include "gpt/container/container.h"
 
 #include <fmt/format.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <map>
 #include <optional>
+#include <set>
 #include <stdexcept>
 #include <utility>
 
 #include "gpt/container/zip.h"
 #include "gpt/core/file.h"
 #include "gpt/core/hash.h"
+#include "manifest.h"
 
 namespace gpt {
+
+using namespace container;
+
 namespace {
-
-constexpr std::string_view kFolder = "archive/";  // torch.load requires all records in one folder, of any name
-constexpr std::string_view kManifest = "manifest.json";
-constexpr std::string_view kFormat = "gpt-train checkpoint";
-constexpr int kVersion = 1;
-constexpr size_t kHashDigits = 32;
-
-struct Record {
-  zip::Entry entry;
-  std::string hash;
-};
 
 std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
-std::string_view name_of(const zip::Entry& entry) { return std::string_view(entry.name).substr(kFolder.size()); }
-
-// What a record may be called: the manifest and messages quote it as it is.
-bool is_possible(std::string_view name) {
-  const auto is_plain = [](char c) { return c >= ' ' && c <= '~' && c != '"' && c != '\\'; };
-  constexpr size_t kLongestName = 1024;
-  return !name.empty() && name.size() <= kLongestName && std::all_of(name.begin(), name.end(), is_plain);
 }
 
 // A name as messages quote it.
@@ -47,68 +33,90 @@ std::string shortened(std::string_view name) {
   return name.size() <= kLongest ? std::string(name) : std::string(name.substr(0, kLongest)) + "...";
 }
 
-// Where a record whose local header is at `entry.offset` has its data.
-uint64_t data_offset(const zip::Entry& entry) { return entry.offset + zip::local_header(entry).size(); }
-
-// One line per record, so that the first line that differs names the damaged record.
-std::string manifest_of(const std::vector<Record>& records) {
-  std::string text = fmt::format(R"({{"format": "{}", "version": {}, "records": {{)", kFormat, kVersion);
-  std::string_view separator = "\n";
-  for (const Record& record : records) {
-    text += fmt::format(R"({}"{}": {{"bytes": {}, "xxh3_128": "{}"}})", separator, name_of(record.entry),
-                        record.entry.size, record.hash);
-    separator = ",\n";
+// One record behind the other, from byte 0.
+std::vector<zip::Entry> entries_of(const std::vector<RecordPlan>& records) {
+  std::set<std::string_view> names = {kManifest};
+  std::vector<zip::Entry> entries;
+  uint64_t offset = 0;
+  for (const auto& [name, bytes] : records) {
+    if (!is_possible_name(name)) throw std::invalid_argument("record name '" + name + "'");
+    if (!names.insert(name).second) throw std::invalid_argument("two records '" + name + "'");
+    entries.push_back({std::string(kFolder) + name, offset, bytes, 0});
+    offset = data_offset(entries.back()) + bytes;
   }
-  return text + "\n}}\n";
+  return entries;
 }
 
-// The end of the file: the directory, and in its comment the digest of everything that the manifest does not cover.
-std::string ending_of(const std::vector<zip::Entry>& entries, std::string_view manifest, uint64_t offset) {
-  const std::string mark = fmt::format("{} {} ", kFormat, kVersion);
-  std::string ending = zip::directory(entries, offset, mark.size() + kHashDigits);
-  std::string covered;
-  for (const zip::Entry& entry : entries) covered += zip::local_header(entry);
-  covered.append(manifest).append(ending);
-  return ending + mark + hash128(covered);
+uint32_t crc32_of(std::string_view bytes) {
+  return static_cast<uint32_t>(crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
 }
 
 }  // namespace
 
 struct ContainerWriter::Impl {
-  AtomicFile file;
-  std::vector<Record> records;
+  explicit Impl(const std::vector<RecordPlan>& records) : entries(entries_of(records)), manifest(kVersion, entries) {}
+
+  // The manifest's own entry, which ends the list.
+  void add_manifest() {
+    const uint64_t offset = entries.empty() ? 0 : data_offset(entries.back()) + entries.back().size;
+    entries.push_back({fmt::format("{}{}", kFolder, kManifest), offset, manifest.text().size(), 0});
+  }
+
+  // CRC-32 of a whole record, from those of its pieces.
+  uint32_t crc_of(size_t record) const {
+    uLong crc = 0;
+    for (size_t i = manifest.first_piece(record); i < manifest.first_piece(record + 1); ++i) {
+      const RecordPiece& piece = manifest.pieces()[i];
+      crc = crc32_combine(crc, crcs[i], static_cast<z_off_t>(piece.end - piece.begin));
+    }
+    return static_cast<uint32_t>(crc);
+  }
+
+  std::vector<zip::Entry> entries;
+  Manifest manifest;
+  std::vector<uint32_t> crcs = std::vector<uint32_t>(manifest.pieces().size());
+  std::vector<char> is_written = std::vector<char>(manifest.pieces().size());
+  std::unique_ptr<AtomicFile> file;
 };
 
-ContainerWriter::ContainerWriter(std::string path, uint64_t expected_bytes)
-    : impl_(new Impl{AtomicFile(std::move(path), expected_bytes), {}}) {}
+ContainerWriter::ContainerWriter(std::string path, const std::vector<RecordPlan>& records) : impl_(new Impl(records)) {
+  impl_->add_manifest();
+  const zip::Entry& last = impl_->entries.back();
+  const uint64_t end = data_offset(last) + last.size;
+  const uint64_t size = end + ending_of(kVersion, impl_->entries, impl_->manifest.text(), end).size();
+  impl_->file = std::make_unique<AtomicFile>(std::move(path), size);
+  impl_->file->resize(size);
+}
 
 ContainerWriter::~ContainerWriter() = default;
 
-void ContainerWriter::add(const std::string& name, std::span<const std::byte> bytes) {
-  if (!is_possible(name)) throw std::invalid_argument("record name '" + name + "'");
-  Record record{{std::string(kFolder) + name, impl_->file.size(), bytes.size(), zip::crc32(bytes)},
-                hash128(as_text(bytes))};
-  const auto same_name = [&](const Record& other) { return other.entry.name == record.entry.name; };
-  if (std::any_of(impl_->records.begin(), impl_->records.end(), same_name)) {
-    throw std::invalid_argument("two records '" + name + "'");
-  }
-  impl_->file.write(zip::local_header(record.entry));
-  impl_->file.write(bytes);
-  impl_->records.push_back(std::move(record));
-}
+const std::vector<RecordPiece>& ContainerWriter::pieces() const { return impl_->manifest.pieces(); }
 
-void ContainerWriter::add(const std::string& name, std::string_view text) { add(name, std::as_bytes(std::span(text))); }
+void ContainerWriter::write(size_t piece, std::span<const std::byte> bytes) {
+  const auto& [record, begin, end] = pieces().at(piece);
+  if (bytes.size() != end - begin)
+    throw std::invalid_argument(fmt::format("{} bytes of piece {}", bytes.size(), piece));
+  impl_->crcs[piece] = crc32_of(as_text(bytes));
+  impl_->manifest.set_hash(piece, hash128(as_text(bytes)));
+  impl_->file->overwrite(data_offset(impl_->entries[record]) + begin, as_text(bytes));
+  impl_->is_written[piece] = 1;
+}
 
 void ContainerWriter::commit() {
-  const std::string manifest = manifest_of(impl_->records);
-  add(std::string(kManifest), manifest);
-  std::vector<zip::Entry> entries;
-  for (const Record& record : impl_->records) entries.push_back(record.entry);
-  impl_->file.write(ending_of(entries, manifest, impl_->file.size()));
-  impl_->file.commit();
+  const auto& written = impl_->is_written;
+  if (std::find(written.begin(), written.end(), 0) != written.end())
+    throw std::logic_error("a piece of a container is not written");
+  std::vector<zip::Entry>& entries = impl_->entries;
+  AtomicFile& file = *impl_->file;
+  const std::string& manifest = impl_->manifest.text();
+  for (size_t i = 0; i + 1 < entries.size(); ++i) entries[i].crc = impl_->crc_of(i);
+  entries.back().crc = crc32_of(manifest);
+  for (const zip::Entry& entry : entries) file.overwrite(entry.offset, zip::local_header(entry));
+  const uint64_t end = data_offset(entries.back()) + manifest.size();
+  file.overwrite(end - manifest.size(), manifest);
+  file.overwrite(end, ending_of(kVersion, entries, manifest, end));
+  file.commit();
 }
-
-uint64_t ContainerWriter::bytes_written() const { return impl_->file.size(); }
 
 namespace {
 
@@ -153,17 +161,23 @@ struct ContainerReader::Impl {
   MappedFile map;
   std::span<const std::byte> bytes = map.bytes();
   std::vector<zip::Entry> entries = {};
-  std::map<std::string, std::span<const std::byte>, std::less<>> records = {};
+  std::map<std::string, size_t, std::less<>> records = {};  // their numbers among the entries
+  std::optional<Manifest> manifest = {};
+  std::vector<char> is_verified = {};  // each record
 
   [[noreturn]] void refuse(const std::string& what) const {
     throw Error(ExitCode::checkpoint, fmt::format("{} is {}", path, what));
   }
   [[noreturn]] void refuse_cut(uint64_t needed) const;
   std::optional<int> ending_version() const;
-  void identify() const;
+  int identify() const;
   uint64_t walk();
-  void check_ending(uint64_t offset) const;
-  void check_records() const;
+  void check_ending(int version, uint64_t offset) const;
+  void take_manifest(int version);
+  std::span<const std::byte> data(size_t record) const {
+    return bytes.subspan(data_offset(entries[record]), entries[record].size);
+  }
+  void verify(size_t record);
 };
 
 // The format version named at the end of the file; none if it has no such ending.
@@ -186,14 +200,16 @@ void ContainerReader::Impl::refuse_cut(uint64_t needed) const {
       fmt::format("truncated: it has {} of at least {} bytes; copy it again or use another one", bytes.size(), needed));
 }
 
-void ContainerReader::Impl::identify() const {
+// The version of its format. One whose end is missing counts as the newest: it is refused for that.
+int ContainerReader::Impl::identify() const {
   if (bytes.empty()) refuse("empty");
   const auto version = ending_version();
-  if (version && *version != kVersion) {
-    refuse(fmt::format("in checkpoint format {} and this program reads format {}: use the version that wrote it",
-                       *version, kVersion));
+  if (version && (*version < kOldestVersion || *version > kVersion)) {
+    refuse(fmt::format("in checkpoint format {} and this program reads formats {} to {}: use the version that wrote it",
+                       *version, kOldestVersion, kVersion));
   }
   if (!version && !zip::read_local_header(bytes, 0)) refuse(what_it_is(as_text(bytes)));
+  return version.value_or(kVersion);
 }
 
 // Collects the records, which follow one another from byte 0 up to the manifest; returns where that ends.
@@ -202,12 +218,12 @@ uint64_t ContainerReader::Impl::walk() {
   do {
     auto entry = zip::read_local_header(bytes, offset);
     if (!entry && !ending_version()) refuse_cut(bytes.size() + 1);
-    if (!entry || !entry->name.starts_with(kFolder) || !is_possible(name_of(*entry))) {
+    if (!entry || !entry->name.starts_with(kFolder) || !is_possible_name(name_of(*entry))) {
       refuse(fmt::format("damaged: the record's header at byte {} is wrong", offset));
     }
     const uint64_t start = data_offset(*entry);
     if (entry->size > bytes.size() - start) refuse_cut(start + entry->size);
-    if (!records.emplace(name_of(*entry), bytes.subspan(start, entry->size)).second) {
+    if (!records.emplace(name_of(*entry), entries.size()).second) {
       refuse(fmt::format("damaged: it has two records '{}'", shortened(name_of(*entry))));
     }
     offset = start + entry->size;
@@ -216,8 +232,8 @@ uint64_t ContainerReader::Impl::walk() {
   return offset;
 }
 
-void ContainerReader::Impl::check_ending(uint64_t offset) const {
-  const std::string expected = ending_of(entries, as_text(records.find(kManifest)->second), offset);
+void ContainerReader::Impl::check_ending(int version, uint64_t offset) const {
+  const std::string expected = ending_of(version, entries, as_text(data(entries.size() - 1)), offset);
   const std::string_view ending = as_text(bytes.subspan(offset));
   if (ending == expected) return;
   if (expected.starts_with(ending)) {
@@ -233,37 +249,45 @@ void ContainerReader::Impl::check_ending(uint64_t offset) const {
   refuse(fmt::format("damaged: its directory differs from its headers at byte {}", offset + position));
 }
 
-void ContainerReader::Impl::check_records() const {
-  std::vector<Record> found;
-  for (const zip::Entry& entry : entries) {
-    if (name_of(entry) != kManifest) found.push_back({entry, hash128(as_text(records.find(name_of(entry))->second))});
-  }
-  const std::string expected = manifest_of(found);
-  const std::string_view manifest = as_text(records.find(kManifest)->second);
-  if (manifest == expected) return;
-  const auto differing = std::mismatch(manifest.begin(), manifest.end(), expected.begin(), expected.end()).second;
-  const size_t line = std::count(expected.begin(), differing, '\n');
-  if (line == 0 || line > found.size())
+void ContainerReader::Impl::take_manifest(int version) {
+  manifest.emplace(version, std::span(entries).first(entries.size() - 1));
+  if (!manifest->take_hashes(as_text(data(entries.size() - 1))))
     refuse("damaged: its manifest does not match its records; copy it again or use another one");
-  refuse(fmt::format("damaged: record '{}' differs from its hash; copy it again or use another one",
-                     shortened(name_of(found[line - 1].entry))));
+  is_verified.resize(entries.size());
+  is_verified.back() = 1;  // by the digest
+}
+
+void ContainerReader::Impl::verify(size_t record) {
+  if (is_verified[record]) return;
+  for (size_t i = manifest->first_piece(record); i < manifest->first_piece(record + 1); ++i) {
+    const RecordPiece& piece = manifest->pieces()[i];
+    if (hash128(as_text(data(record).subspan(piece.begin, piece.end - piece.begin))) == manifest->hash(i)) continue;
+    refuse(fmt::format("damaged: record '{}' differs from its hash; copy it again or use another one",
+                       shortened(name_of(entries[record]))));
+  }
+  is_verified[record] = 1;
 }
 
 ContainerReader::ContainerReader(const std::string& path)
     : impl_(new Impl{path, MappedFile(path, ExitCode::checkpoint)}) {
-  impl_->identify();
-  impl_->check_ending(impl_->walk());
-  impl_->check_records();
+  const int version = impl_->identify();
+  impl_->check_ending(version, impl_->walk());
+  impl_->take_manifest(version);
 }
 
 ContainerReader::~ContainerReader() = default;
+
+void ContainerReader::verify() const {
+  for (size_t i = 0; i < impl_->entries.size(); ++i) impl_->verify(i);
+}
 
 bool ContainerReader::has(std::string_view name) const { return impl_->records.contains(name); }
 
 std::span<const std::byte> ContainerReader::record(std::string_view name) const {
   const auto found = impl_->records.find(name);
   if (found == impl_->records.end()) impl_->refuse(fmt::format("incomplete: it has no record '{}'", shortened(name)));
-  return found->second;
+  impl_->verify(found->second);
+  return impl_->data(found->second);
 }
 
 std::string_view ContainerReader::text(std::string_view name) const { return as_text(record(name)); }

@@ -1,9 +1,7 @@
 #include "gpt/container/zip.h"
 
-#include <array>
 #include <bit>
 #include <cstring>
-#include <utility>
 
 namespace gpt::zip {
 namespace {
@@ -34,43 +32,7 @@ Integer load(std::span<const std::byte> bytes, uint64_t offset) {
   return value;
 }
 
-// tables[k][b]: what byte b contributes to the checksum when k more bytes follow in the block.
-constexpr size_t kCrcBlock = 16;
-constexpr auto kCrcTables = [] {
-  std::array<std::array<uint32_t, 256>, kCrcBlock> tables{};
-  for (uint32_t b = 0; b < 256; ++b) {
-    uint32_t crc = b;
-    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ (crc & 1 ? 0xedb88320u : 0u);
-    tables[0][b] = crc;
-  }
-  for (size_t k = 1; k < kCrcBlock; ++k) {
-    for (size_t b = 0; b < 256; ++b) tables[k][b] = (tables[k - 1][b] >> 8) ^ tables[0][tables[k - 1][b] & 0xff];
-  }
-  return tables;
-}();
-
-// What eight bytes contribute when `following` more bytes follow in the block.
-template <size_t following, size_t... i>
-uint32_t crc_of_word(uint64_t word, std::index_sequence<i...>) {
-  return (kCrcTables[following + 7 - i][(word >> (8 * i)) & 0xff] ^ ...);
-}
-
 }  // namespace
-
-uint32_t crc32(std::span<const std::byte> bytes) {
-  uint32_t crc = ~0u;
-  constexpr std::make_index_sequence<8> kWord;
-  const std::byte* data = bytes.data();
-  size_t left = bytes.size();
-  for (; left >= kCrcBlock; left -= kCrcBlock, data += kCrcBlock) {
-    std::array<uint64_t, 2> words;
-    static_assert(sizeof(words) == kCrcBlock);
-    std::memcpy(words.data(), data, kCrcBlock);
-    crc = crc_of_word<8>(words[0] ^ crc, kWord) ^ crc_of_word<0>(words[1], kWord);
-  }
-  for (; left > 0; --left, ++data) crc = (crc >> 8) ^ kCrcTables[0][(crc ^ std::to_integer<uint32_t>(*data)) & 0xff];
-  return ~crc;
-}
 
 std::string local_header(const Entry& entry) {
   const uint64_t unpadded =

@@ -226,8 +226,11 @@ void AtomicFile::abandon() noexcept {
   fd_ = -1;
 }
 
+// The descriptor stays open, because another thread may be writing to it.
 void AtomicFile::fail(const char* operation, int number) {
-  abandon();  // first, so that what is free is free for another attempt
+  is_abandoned_ = true;
+  unlink(temporary_.c_str());  // first, so that what is free is free for another attempt
+  (void)!ftruncate(fd_, 0);
   std::string message = fmt::format("cannot write {}: {} failed: {}", path_, operation, error_text(number));
   if (number == ENOSPC || number == EDQUOT) message += space_note(expected_, free_space(folder_of(path_)));
   throw Error(ExitCode::disk, message);
@@ -238,7 +241,7 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 }
 
 void AtomicFile::write(std::string_view text) {
-  if (fd_ < 0) throw_unwritable(path_, "write", EBADF);
+  if (fd_ < 0 || is_abandoned_) throw_unwritable(path_, "write", EBADF);
   size_t done = 0;
   if (const int number = write_all(fd_, text.data(), text.size(), done)) fail("write", number);
   size_ += text.size();
@@ -254,7 +257,7 @@ void AtomicFile::overwrite(uint64_t offset, std::string_view bytes) {
   }
 }
 
-void AtomicFile::truncate(uint64_t size) {
+void AtomicFile::resize(uint64_t size) {
   if (ftruncate(fd_, static_cast<off_t>(size)) != 0) fail("truncate", errno);
   if (lseek(fd_, static_cast<off_t>(size), SEEK_SET) < 0) fail("seek", errno);
   size_ = size;
@@ -273,7 +276,7 @@ size_t AtomicFile::read(uint64_t offset, char* to, size_t size) const {
 }
 
 void AtomicFile::commit(Durability durability) {
-  if (fd_ < 0) throw_unwritable(path_, "commit", EBADF);
+  if (fd_ < 0 || is_abandoned_) throw_unwritable(path_, "commit", EBADF);
   // A failed fsync has dropped pages that a second one would report as clean: the attempt ends here.
   if (durability == Durability::synced && fsync(fd_) != 0) fail("fsync", errno);
   // Closing a copy tells what close() has to say; the lock stays until the file has its name.

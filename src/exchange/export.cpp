@@ -84,16 +84,10 @@ TextFiles text_files(const Checkpoint& checkpoint, const std::string& path, Fami
 
 }  // namespace
 
-Checkpoint load_model(const std::string& path) {
-  Checkpoint checkpoint = load_checkpoint(path);
-  checkpoint.optimizer = {};
-  return checkpoint;
-}
-
 void export_hugging_face(const ExportOptions& options) {
   const std::string& folder = options.output;
   require_free(folder);
-  const Checkpoint checkpoint = load_model(options.checkpoint);
+  const Checkpoint checkpoint = load_checkpoint(options.checkpoint, Parts::model);
   const ModelConfig& model = checkpoint.config.model;
   const Family family = family_of(model, options.checkpoint, "transformers");
   const std::string_view dtype = name_of(options.dtype);

@@ -9,6 +9,7 @@
 #include <system_error>
 #include <vector>
 
+#include "gpt/checkpoint/checkpoint.h"
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
 #include "gpt/core/format.h"
@@ -148,7 +149,7 @@ void write_gguf(const ExportOptions& options, const Checkpoint& checkpoint) {
 
 void export_gguf(const ExportOptions& options) {
   require_free_file(options.output);
-  write_gguf(options, load_model(options.checkpoint));
+  write_gguf(options, load_checkpoint(options.checkpoint, Parts::model));
 }
 
 }  // namespace gpt::exchange

@@ -4,6 +4,7 @@
 #include <system_error>
 #include <utility>
 
+#include "gpt/checkpoint/checkpoint.h"
 #include "gpt/checkpoint/quantized_file.h"
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
@@ -36,7 +37,7 @@ void prepare_place(const std::string& path) {
 void export_quantized(const ExportOptions& options) {
   const QuantizedType type = options.dtype == ExportDtype::int4 ? QuantizedType::int4 : QuantizedType::int8;
   prepare_place(options.output);
-  Checkpoint checkpoint = load_model(options.checkpoint);
+  Checkpoint checkpoint = load_checkpoint(options.checkpoint, Parts::model);
   QuantizedFile model{.config = checkpoint.config,
                       .tensors = quantize(checkpoint.config.model, std::exchange(checkpoint.model, {}), type),
                       .tokenizer = checkpoint.tokenizer,

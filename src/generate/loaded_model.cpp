@@ -56,7 +56,7 @@ std::string describe_loss(const std::string& path, const Checkpoint& checkpoint)
 }
 
 StoredModel read_checkpoint_model(const std::string& path) {
-  Checkpoint checkpoint = load_checkpoint(path);
+  Checkpoint checkpoint = load_checkpoint(path, Parts::model);
   StoredModel stored{.config = checkpoint.config.model,
                      .weights = std::move(checkpoint.model),
                      .tokenizer = std::move(checkpoint.tokenizer),

@@ -82,7 +82,7 @@ int64_t IdFile::bytes_of_text(int64_t begin, int64_t end, const std::vector<int3
 
 void IdFile::truncate(int64_t tokens) {
   flush();
-  file_.truncate(header_bytes_ + tokens * width_);
+  file_.resize(header_bytes_ + tokens * width_);
   tokens_ = tokens;
 }
 

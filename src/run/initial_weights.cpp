@@ -155,7 +155,7 @@ double take_model(Config& config, const config::Origins& origins) {
 
 InitialWeights read_initial_weights(const Config& config, const config::Origins& origins) {
   const std::string& path = config.training.init_from;
-  if (!exchange::is_hugging_face(path)) return initial_weights(load_checkpoint(path), config, origins);
+  if (!exchange::is_hugging_face(path)) return initial_weights(load_checkpoint(path, Parts::model), config, origins);
   exchange::ForeignModel foreign = exchange::read_foreign_model(path);
   foreign.model.vocab_multiple = config.model.vocab_multiple;
   InitialWeights initial{path, std::nullopt, exchange::read_weights(path, foreign.model, foreign.family),

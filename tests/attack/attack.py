@@ -196,9 +196,11 @@ def flips(r: Round):
     damaged[bit // 8] ^= 1 << bit % 8
     file.write_bytes(damaged)
     if kind == "checkpoint":
-        for words in (["gpt-generate", "--checkpoint", file, "the"], r.place.train("text")):
-            process = r.place.run(*words)
-            expect(process.returncode == 4, f"exit 4, and not {process.returncode}", f"bit {bit}", process.log[-2000:])
+        process = r.place.run(*r.place.train("text"))
+        expect(process.returncode == 4, f"exit 4, and not {process.returncode}", f"bit {bit}", process.log[-2000:])
+        # It reads the model alone.
+        texts = [r.place.run("gpt-generate", "--checkpoint", of, "the", "-n", 5, "--seed", 1) for of in (file, r.reference.of("text").path("run") / "ckpt_step_00000015.pt")]
+        expect(texts[0].returncode == 4 or texts[0].out == texts[1].out, "a refusal, or the text of the whole file", f"bit {bit}", texts[0].log[-2000:])
         return
     process = r.place.run(*r.place.train(r.run))
     if kind == "data":
@@ -261,7 +263,7 @@ def hostile(r: Round):
     expect(generated.returncode in (0, 3, 4), "a text or a refusal", record, generated.log[-2000:])
     report = r.place.run("gpt-diagnose", "--checkpoint", "hostile.pt", "--no-probe", "--json", check=False)
     found = {check["name"]: check for check in json.loads(report.out)["checks"]}["checkpoint"]
-    expect((found["status"] == "fail") == (generated.returncode != 0), "gpt-diagnose to judge as gpt-generate does", record, generated.log, found)
+    expect(found["status"] == "fail" or generated.returncode == 0, "gpt-diagnose to refuse what gpt-generate refuses", record, generated.log, found)
 
 
 def mapped(r: Round):

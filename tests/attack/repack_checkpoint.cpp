@@ -4,20 +4,14 @@
 #include <iterator>
 #include <string>
 
-#include "gpt/container/container.h"
+#include "container/records.h"
 
 int main(int argc, char** argv) {
   if (argc != 5) {
     std::fputs("usage: repack_checkpoint IN OUT NAME FILE\n", stderr);
     return 2;
   }
-  const gpt::ContainerReader in(argv[1]);
   std::ifstream file(argv[4], std::ios::binary);
   const std::string bytes(std::istreambuf_iterator<char>(file), {});
-  gpt::ContainerWriter out(argv[2]);
-  for (const std::string& name : in.names()) {
-    if (name == "manifest.json") continue;  // commit() writes one
-    name == argv[3] ? out.add(name, bytes) : out.add(name, in.record(name));
-  }
-  out.commit();
+  gpt::test::rewrite_record(argv[1], argv[2], argv[3], [&](std::string& record) { return record = bytes, true; });
 }

@@ -33,6 +33,9 @@ RUNS = {
     "stages": {"data.text": "text.txt", "data.stages": "[{from: 0, block_size: 8}, {from: 6, mix: {main: 1, short.txt: 2}}, "
                                                        "{from: 15, block_size: 12, mix: {short.txt: 1}}]"},
     "background": {"data.text": "text.txt", "training.async_checkpoint": "true"},
+    "going back": {"data.text": "text.txt", "data.stages": "[{from: 0}, {from: 18, mix: {noise.txt: 1}}, {from: 20}]",
+                   "training.on_divergence": "rollback", "training.spike_window": 8, "training.spike_threshold": 12,
+                   "training.rollback_lr_factor": 0.5, "training.async_checkpoint": "true"},
     "bin": {"data.bin": "data/tokens_bpe.bin", "data.metadata": "data/tokens_bpe_metadata.json"},
 }
 # Runs of several processes; with lanes, what they write does not depend on who computes what.
@@ -64,6 +67,9 @@ class Place:
         sentences = [f"{i * 7919 % 1000}: the quick brown fox jumps over the lazy dog.\n" for i in range(200)]
         (folder / "text.txt").write_text("".join(sentences))
         (folder / "short.txt").write_text("".join(sentences[:30]))
+        text = "".join(sentences)
+        rare = sorted(set(text), key=text.count)[:4]  # what makes the loss jump
+        (folder / "noise.txt").write_text("".join(random.Random(3).choices(rare, k=len(text))))
 
     def path(self, name) -> pathlib.Path:
         return self.folder / name

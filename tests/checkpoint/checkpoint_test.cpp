@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "checkpoint/sample_checkpoint.h"
+#include "container/records.h"
 #include "gpt/config/load.h"
 #include "gpt/container/container.h"
 #include "gpt/core/error.h"
@@ -67,13 +68,7 @@ class CheckpointTest : public ::testing::Test {
   void write_with(const std::string& changed, const std::string& text) const {
     const std::string original = folder_ + "/original.pt";
     save_checkpoint(original, test::sample_checkpoint());
-    const ContainerReader reader(original);
-    ContainerWriter writer(path_);
-    for (const std::string& name : reader.names()) {
-      if (name == "manifest.json" || (name == changed && text.empty())) continue;
-      writer.add(name, name == changed ? std::string_view(text) : reader.text(name));
-    }
-    writer.commit();
+    test::rewrite_record(original, path_, changed, [&](std::string& record) { return record = text, !text.empty(); });
   }
 
   std::string folder_, path_;
@@ -304,13 +299,14 @@ TEST_F(CheckpointTest, TensorsWithoutAPlaceAreRefused) {
   save_checkpoint(path_, test::sample_checkpoint());
   const ContainerReader reader(path_);
   for (const char* name : {"evil/x", "optimizer/steps", "plain"}) {
-    ContainerWriter writer(path_ + "2");
-    for (const char* kept : {"data.pkl", "config.yaml", "tokenizer.json"}) writer.add(kept, reader.text(kept));
+    test::Records records;
+    for (const char* kept : {"data.pkl", "config.yaml", "tokenizer.json"})
+      records.emplace_back(kept, reader.text(kept));
     Json json = Json::parse(reader.text("checkpoint.json"));
     json["tensors"] = Json::array({{{"name", name}, {"dtype", "uint8"}, {"shape", {1}}}});
-    writer.add("checkpoint.json", json.dump());
-    writer.add(std::string("data/") + name, "x");
-    writer.commit();
+    records.emplace_back("checkpoint.json", json.dump());
+    records.emplace_back(std::string("data/") + name, "x");
+    test::write_records(path_ + "2", records);
     try {
       read_checkpoint(path_ + "2");
       FAIL() << name;

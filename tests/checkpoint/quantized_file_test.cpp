@@ -12,8 +12,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "container/records.h"
 #include "gpt/checkpoint/checkpoint.h"
-#include "gpt/container/container.h"
 #include "gpt/core/file.h"
 #include "gpt/layout/parameter_table.h"
 #include "gpt/tokenizer/make_tokenizer.h"
@@ -53,18 +53,12 @@ class QuantizedFileTest : public testing::TestWithParam<QuantizedType> {
 
   // The file with other records: its hashes are right.
   void rewrite(const std::function<std::string(const std::string& name, std::string content)>& change) {
-    std::vector<std::pair<std::string, std::string>> records;
-    {
-      const ContainerReader file(path_);
-      for (const std::string& name : file.names())
-        if (name != "manifest.json") records.emplace_back(name, file.text(name));
-    }
-    ContainerWriter file(path_);
-    for (const auto& [name, content] : records) {
+    test::Records records;
+    for (const auto& [name, content] : test::records_of(path_)) {
       const std::string changed = change(name, content);
-      if (changed != "absent") file.add(name, changed);
+      if (changed != "absent") records.emplace_back(name, changed);
     }
-    file.commit();
+    test::write_records(path_, records);
   }
 
   const std::string folder_ = testing::TempDir() + "/quantized_file", path_ = folder_ + "/model.pt";

@@ -15,31 +15,29 @@
 #include <fstream>
 #include <random>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "container/forged_container.h"
+#include "container/records.h"
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
 #include "gpt/core/lock.h"
+#include "support/expect_error.h"
 
 namespace gpt {
 namespace {
 
 namespace fs = std::filesystem;
-using Records = std::vector<std::pair<std::string, std::string>>;
+using test::Records;
+using test::write_records;
 
 std::string random_bytes(size_t size, uint32_t seed) {
   std::mt19937 random(seed);
   std::string bytes(size, '\0');
   for (char& byte : bytes) byte = static_cast<char>(random());
   return bytes;
-}
-
-void write_container(const std::string& path, const Records& records) {
-  ContainerWriter writer(path);
-  for (const auto& [name, bytes] : records) writer.add(name, bytes);
-  writer.commit();
 }
 
 void write_plain(const std::string& path, std::string_view bytes) {
@@ -49,7 +47,7 @@ void write_plain(const std::string& path, std::string_view bytes) {
 // The error's text; empty where the file is accepted.
 std::string refusal(const std::string& path) {
   try {
-    ContainerReader reader(path);
+    ContainerReader(path).verify();
     return "";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::checkpoint) << error.what();
@@ -93,7 +91,7 @@ TEST_F(ContainerTest, ReturnsWhatWasWritten) {
   for (size_t size = 0; size < 70; ++size) {
     records.emplace_back(std::string(size + 1, 'x'), random_bytes(size, static_cast<uint32_t>(size)));
   }
-  write_container(path_, records);
+  write_records(path_, records);
 
   const ContainerReader reader(path_);
   ASSERT_EQ(reader.names().size(), records.size() + 1);
@@ -110,41 +108,121 @@ TEST_F(ContainerTest, ReturnsWhatWasWritten) {
 }
 
 TEST_F(ContainerTest, HoldsNoRecordButItsManifest) {
-  write_container(path_, {});
+  write_records(path_, {});
   EXPECT_EQ(ContainerReader(path_).names(), std::vector<std::string>{"manifest.json"});
 }
 
 TEST_F(ContainerTest, SameContentGivesTheSameFile) {
-  write_container(path_, kSmall);
-  write_container(path_ + "2", kSmall);
+  write_records(path_, kSmall);
+  write_records(path_ + "2", kSmall);
   EXPECT_EQ(read_file(path_, ExitCode::checkpoint), read_file(path_ + "2", ExitCode::checkpoint));
 }
 
 TEST_F(ContainerTest, RefusesNamesThatItCouldNotReadBack) {
-  ContainerWriter writer(path_);
-  writer.add("twice", "x");
-  EXPECT_THROW(writer.add("twice", "y"), std::invalid_argument);
+  EXPECT_THROW(write_records(path_, {{"twice", "x"}, {"twice", "y"}}), std::invalid_argument);
+  EXPECT_THROW(write_records(path_, {{"manifest.json", "x"}}), std::invalid_argument);
   for (const char* name : {"", "quote\"", "back\\slash", "line\n", "caf\xc3\xa9"}) {
-    EXPECT_THROW(writer.add(name, "x"), std::invalid_argument) << name;
+    EXPECT_THROW(write_records(path_, {{name, "x"}}), std::invalid_argument) << name;
   }
-  EXPECT_THROW(writer.add(std::string(1025, 'n'), "x"), std::invalid_argument);
+  EXPECT_THROW(write_records(path_, {{std::string(1025, 'n'), "x"}}), std::invalid_argument);
+}
+
+TEST_F(ContainerTest, RefusesToEndBeforeAllIsWritten) {
+  ContainerWriter writer(path_, {{"a", 1}, {"b", 0}});
+  ASSERT_EQ(writer.pieces().size(), 2u);
+  const std::byte byte{'x'};
+  EXPECT_THROW(writer.write(0, {}), std::invalid_argument);
+  writer.write(0, {&byte, 1});
+  EXPECT_THROW(writer.commit(), std::logic_error);
+  writer.write(1, {});
+  writer.commit();
+  EXPECT_EQ(refusal(path_), "");
+}
+
+std::string forged(const Records& records, int version) {
+  ForgedContainer file(version);
+  for (const auto& [name, bytes] : records) file.add(name, bytes);
+  return file.finish();
 }
 
 TEST_F(ContainerTest, EveryFlippedBitIsRefused) {
-  write_container(path_, kSmall);
-  const std::string good = read_file(path_, ExitCode::checkpoint);
-  ASSERT_EQ(refusal(path_), "");
-  const int fd = open(path_.c_str(), O_WRONLY);
-  for (size_t i = 0; i < good.size(); ++i) {
-    for (int bit = 0; bit < 8; ++bit) {
-      const char flipped = static_cast<char>(good[i] ^ (1 << bit));
-      ASSERT_EQ(pwrite(fd, &flipped, 1, static_cast<off_t>(i)), 1);
-      ASSERT_NE(refusal(path_), "") << "bit " << bit << " of byte " << i;
+  for (const int version : {1, 2}) {
+    const std::string good = forged(kSmall, version);
+    write_plain(path_, good);
+    ASSERT_EQ(refusal(path_), "");
+    const int fd = open(path_.c_str(), O_WRONLY);
+    for (size_t i = 0; i < good.size(); ++i) {
+      for (int bit = 0; bit < 8; ++bit) {
+        const char flipped = static_cast<char>(good[i] ^ (1 << bit));
+        ASSERT_EQ(pwrite(fd, &flipped, 1, static_cast<off_t>(i)), 1);
+        ASSERT_NE(refusal(path_), "") << "format " << version << ", bit " << bit << " of byte " << i;
+      }
+      ASSERT_EQ(pwrite(fd, &good[i], 1, static_cast<off_t>(i)), 1);
     }
+    close(fd);
+    EXPECT_EQ(refusal(path_), "");
+  }
+}
+
+// The borders of pieces are the file's, so that they follow from the plan alone.
+const Records kLarge = {{"data.pkl", "pickle"},
+                        {"data/large", random_bytes((33 << 20) + 5, 3)},
+                        {"data/b", "bias"},
+                        {"data/to_a_border", random_bytes((10 << 20), 4)}};
+
+TEST_F(ContainerTest, LargeRecordsAreWrittenInPiecesInAnyOrderByAnyThread) {
+  {
+    std::vector<RecordPlan> plan;
+    for (const auto& [name, bytes] : kLarge) plan.push_back({name, bytes.size()});
+    ContainerWriter writer(path_, plan);
+    std::vector<std::thread> threads;
+    for (size_t i = writer.pieces().size(); i-- > 0;) {
+      threads.emplace_back([&, i] {
+        const auto& [record, begin, end] = writer.pieces()[i];
+        EXPECT_LE(end - begin, 16u << 20);
+        writer.write(i, std::as_bytes(std::span(kLarge[record].second).subspan(begin, end - begin)));
+      });
+    }
+    EXPECT_EQ(threads.size(), 1u + 3 + 1 + 1);
+    for (std::thread& thread : threads) thread.join();
+    writer.commit();
+  }
+  EXPECT_TRUE(read_file(path_, ExitCode::checkpoint) == forged(kLarge, 2));
+  EXPECT_EQ(refusal(path_), "");
+}
+
+TEST_F(ContainerTest, AFlippedBitInAnyPieceIsFound) {
+  const std::string good = forged(kLarge, 2);
+  write_plain(path_, good);
+  const int fd = open(path_.c_str(), O_WRONLY);
+  for (size_t i = 1000; i < good.size(); i += 2'499'991) {
+    const char flipped = static_cast<char>(good[i] ^ 16);
+    ASSERT_EQ(pwrite(fd, &flipped, 1, static_cast<off_t>(i)), 1);
+    EXPECT_TRUE(says(refusal(path_), "differs from its hash")) << i;
     ASSERT_EQ(pwrite(fd, &good[i], 1, static_cast<off_t>(i)), 1);
   }
   close(fd);
-  EXPECT_EQ(refusal(path_), "");
+}
+
+// What nobody asks for costs nothing, and is no reason to refuse what is asked for.
+TEST_F(ContainerTest, VerifiesWhatIsRead) {
+  for (const int version : {1, 2}) {
+    std::string bytes = forged(kSmall, version);
+    bytes[bytes.find(kSmall[1].second) + 350] ^= 4;
+    write_plain(path_, bytes);
+    const ContainerReader reader(path_);
+    EXPECT_EQ(reader.text("data/b"), "bias");
+    for (int time = 0; time < 2; ++time)
+      EXPECT_ERROR((void)reader.record("data/weight"), ExitCode::checkpoint,
+                   "record 'data/weight' differs from its hash");
+  }
+}
+
+TEST_F(ContainerTest, ReadsTheFormatBefore) {
+  write_plain(path_, forged(kSmall, 1));
+  EXPECT_EQ(test::records_of(path_), kSmall);
+  write_records(path_ + "2", kSmall);
+  EXPECT_TRUE(read_file(path_ + "2", ExitCode::checkpoint) == forged(kSmall, 2));
 }
 
 TEST_F(ContainerTest, NamesThatNoWriterTakesAreRefusedThoughTheirHashesAreRight) {
@@ -165,7 +243,7 @@ TEST_F(ContainerTest, NamesThatNoWriterTakesAreRefusedThoughTheirHashesAreRight)
 }
 
 TEST_F(ContainerTest, NamesTheDamagedRecord) {
-  write_container(path_, kSmall);
+  write_records(path_, kSmall);
   std::string bytes = read_file(path_, ExitCode::checkpoint);
   bytes[bytes.find(kSmall[1].second) + 350] ^= 4;
   write_plain(path_, bytes);
@@ -173,7 +251,7 @@ TEST_F(ContainerTest, NamesTheDamagedRecord) {
 }
 
 TEST_F(ContainerTest, EveryTruncationIsRefusedAsSuch) {
-  write_container(path_, kSmall);
+  write_records(path_, kSmall);
   const size_t size = fs::file_size(path_);
   const size_t first_header = 128;
   for (size_t length = size - 1; length > 0; --length) {
@@ -187,11 +265,11 @@ TEST_F(ContainerTest, EveryTruncationIsRefusedAsSuch) {
 }
 
 TEST_F(ContainerTest, PlausibleMixturesAreRefused) {
-  write_container(path_, kSmall);
+  write_records(path_, kSmall);
   const std::string good = read_file(path_, ExitCode::checkpoint);
   Records other = kSmall;
   other[1].second = random_bytes(700, 2);
-  write_container(path_, other);
+  write_records(path_, other);
   const std::string bad = read_file(path_, ExitCode::checkpoint);
   ASSERT_EQ(good.size(), bad.size());
   for (size_t cut = 64; cut < good.size(); cut += 64) {
@@ -214,11 +292,11 @@ TEST_F(ContainerTest, PlausibleMixturesAreRefused) {
 }
 
 TEST_F(ContainerTest, ARecordAndItsHashChangedTogetherAreRefused) {
-  write_container(path_, kSmall);
+  write_records(path_, kSmall);
   std::string mixed = read_file(path_, ExitCode::checkpoint);
   Records other = kSmall;
   other[1].second = random_bytes(700, 2);
-  write_container(path_, other);
+  write_records(path_, other);
   const ContainerReader reader(path_);
   const size_t manifest = mixed.find("{\"format\"");
   mixed.replace(mixed.find(kSmall[1].second), 700, other[1].second);
@@ -228,11 +306,11 @@ TEST_F(ContainerTest, ARecordAndItsHashChangedTogetherAreRefused) {
 }
 
 TEST_F(ContainerTest, SaysThatAnotherVersionWroteIt) {
-  write_container(path_, kSmall);
+  write_records(path_, kSmall);
   std::string bytes = read_file(path_, ExitCode::checkpoint);
-  bytes.replace(bytes.rfind("checkpoint 1 "), 12, "checkpoint 2");
+  bytes.replace(bytes.rfind("checkpoint 2 "), 12, "checkpoint 3");
   write_plain(path_, bytes);
-  EXPECT_TRUE(says(refusal(path_), "format 2 and this program reads format 1"));
+  EXPECT_TRUE(says(refusal(path_), "format 3 and this program reads formats 1 to 2"));
 }
 
 TEST_F(ContainerTest, SaysWhatAFileIsInstead) {
@@ -296,9 +374,9 @@ bool leaves_only(const std::string& folder, const std::string& name) {
 
 TEST_F(ContainerTest, AFullDiskAtAnySizeKeepsTheOldFile) {
   const Records old = {{"data/weight", "old"}};
-  write_container(path_, old);
+  write_records(path_, old);
   const std::string before = read_file(path_, ExitCode::checkpoint);
-  write_container(path_ + "2", kSmall);
+  write_records(path_ + "2", kSmall);
   const rlim_t size = fs::file_size(path_ + "2");
   fs::remove(path_ + "2");
   for (rlim_t limit = 0; limit < size; limit += 7) {
@@ -306,7 +384,7 @@ TEST_F(ContainerTest, AFullDiskAtAnySizeKeepsTheOldFile) {
       signal(SIGXFSZ, SIG_IGN);
       const rlimit file_size{limit, limit};
       setrlimit(RLIMIT_FSIZE, &file_size);
-      write_container(path_, kSmall);
+      write_records(path_, kSmall);
     }));
     ASSERT_TRUE(WIFEXITED(status)) << limit;
     ASSERT_EQ(WEXITSTATUS(status), static_cast<int>(ExitCode::disk)) << limit;
@@ -316,9 +394,9 @@ TEST_F(ContainerTest, AFullDiskAtAnySizeKeepsTheOldFile) {
 }
 
 TEST_F(ContainerTest, AKillAtEverySystemCallLeavesTheOldFileOrTheNewOne) {
-  write_container(path_, {{"data/weight", "old"}});
+  write_records(path_, {{"data/weight", "old"}});
   const std::string before = read_file(path_, ExitCode::checkpoint);
-  write_container(path_ + "2", kSmall);
+  write_records(path_ + "2", kSmall);
   const std::string after = read_file(path_ + "2", ExitCode::checkpoint);
   fs::remove(path_ + "2");
   int killed_before_rename = 0, killed_after_rename = 0;
@@ -327,7 +405,7 @@ TEST_F(ContainerTest, AKillAtEverySystemCallLeavesTheOldFileOrTheNewOne) {
     const pid_t child = spawn([&] {
       if (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) _exit(77);
       raise(SIGSTOP);
-      write_container(path_, kSmall);
+      write_records(path_, kSmall);
     });
     int status = wait_for(child);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "this machine does not allow ptrace";
@@ -351,7 +429,7 @@ TEST_F(ContainerTest, AKillAtAnyMomentLeavesTheOldFileOrTheNewOne) {
     return Records{{"number", std::to_string(number)},
                    {"data/weight", random_bytes(300'000, static_cast<uint32_t>(number))}};
   };
-  write_container(path_, contents(0));
+  write_records(path_, contents(0));
   std::mt19937 random(1);
   int last = 0;
   for (int round = 0; round < 20; ++round) {
@@ -359,7 +437,7 @@ TEST_F(ContainerTest, AKillAtAnyMomentLeavesTheOldFileOrTheNewOne) {
     ASSERT_EQ(pipe(saved), 0);
     const pid_t child = spawn([&] {
       for (int number = last + 1;; ++number) {
-        write_container(path_, contents(number));
+        write_records(path_, contents(number));
         if (write(saved[1], "s", 1) != 1) _exit(1);
       }
     });

@@ -17,15 +17,15 @@
 #include "expect.h"
 #include "folder.h"
 #include "gpt/checkpoint/checkpoint.h"
-#include "gpt/container/container.h"
 #include "gpt/layout/parameter_table.h"
 #include "gpt/tokenizer/make_tokenizer.h"
+#include "tests/container/records.h"
 
 namespace {
 
 using namespace gpt;
 
-using Records = std::vector<std::pair<std::string, std::string>>;
+using test::Records;
 
 Checkpoint small_checkpoint() {
   Checkpoint checkpoint;
@@ -46,15 +46,6 @@ Checkpoint small_checkpoint() {
   return checkpoint;
 }
 
-Records records_of(const std::string& path) {
-  const ContainerReader reader(path);
-  Records records;
-  for (const std::string& name : reader.names()) {
-    if (name != "manifest.json") records.emplace_back(name, reader.text(name));
-  }
-  return records;
-}
-
 Records replaced(Records records, std::string_view input) {
   while (!input.empty()) {
     const std::string name(fuzz::next_part(input)), content(fuzz::next_part(input));
@@ -66,10 +57,8 @@ Records replaced(Records records, std::string_view input) {
 
 // False where there cannot be such a name.
 bool write(const std::string& path, const Records& records) {
-  ContainerWriter writer(path);
   try {
-    for (const auto& [name, content] : records) writer.add(name, content);
-    writer.commit();
+    test::write_records(path, records);
   } catch (const std::invalid_argument&) { return false; }
   return true;
 }
@@ -79,7 +68,7 @@ bool write(const std::string& path, const Records& records) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const fuzz::Folder folder;
   static const std::string path = folder / "ckpt.pt", saved = folder / "saved.pt", again = folder / "again.pt";
-  static const Records small = (save_checkpoint(saved, small_checkpoint()), records_of(saved));
+  static const Records small = (save_checkpoint(saved, small_checkpoint()), test::records_of(saved));
   if (!write(path, replaced(small, {reinterpret_cast<const char*>(data), size}))) return 0;
   Checkpoint checkpoint;
   if (!fuzz::accept_or_refuse([&] { checkpoint = load_checkpoint(path); }, ExitCode::checkpoint)) return 0;

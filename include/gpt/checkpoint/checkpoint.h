@@ -20,13 +20,17 @@ namespace gpt {
 // gpt::Error(numerics).
 void save_checkpoint(const std::string& path, const Checkpoint& checkpoint);
 
+// What of a checkpoint is read and verified: all of it; or its model, that is the weights, the configuration, the tokenizer and the plain
+// values, which is a third of a file with AdamW's moments. The tensors of training are then undefined.
+enum class Parts { all, model };
+
 // What a program may go on from: a whole file whose parts fit together. The model that it describes is checked against the
 // tensors that are there before anything is allocated for it. Throws gpt::Error(checkpoint) with the reason. Tensors are on the
 // CPU.
-Checkpoint load_checkpoint(const std::string& path);
+Checkpoint load_checkpoint(const std::string& path, Parts parts = Parts::all);
 
 // Only what the file format promises: each byte is what was written. Whether the parts fit together is not looked at.
-Checkpoint read_checkpoint(const std::string& path);
+Checkpoint read_checkpoint(const std::string& path, Parts parts = Parts::all);
 
 // About the size of one file: the tensors of the model and of its optimizer.
 uint64_t checkpoint_bytes(const ModelConfig& model, const TrainingConfig& training);

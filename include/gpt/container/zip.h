@@ -22,8 +22,6 @@ struct Entry {
   uint32_t crc = 0;     // CRC-32 of its data
 };
 
-uint32_t crc32(std::span<const std::byte> bytes);
-
 // Everything before the entry's data.
 std::string local_header(const Entry& entry);
 

@@ -1,6 +1,7 @@
 // The only code that writes, fsyncs, locks and maps files. Errors name file, operation and errno's text.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -44,8 +45,8 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
-  void overwrite(uint64_t offset, std::string_view bytes);    // within what was written
-  void truncate(uint64_t size);                               // writing continues there
+  void overwrite(uint64_t offset, std::string_view bytes);    // within its size; threads may at the same time
+  void resize(uint64_t size);                                 // writing continues there; what is new is zeros
   size_t read(uint64_t offset, char* to, size_t size) const;  // what was written; less than `size` only at its end
   uint64_t size() const { return size_; }
   const std::string& unfinished_path() const { return temporary_; }  // where it is until commit()
@@ -58,6 +59,7 @@ class AtomicFile {
 
   std::string path_, temporary_;
   int fd_ = -1;
+  std::atomic<bool> is_abandoned_ = false;  // after an error
   uint64_t expected_ = 0, size_ = 0;
 };
 

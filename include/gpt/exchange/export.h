@@ -45,7 +45,4 @@ void export_quantized(const ExportOptions& options);
 
 void export_model(const ExportOptions& options);  // in the format that they name
 
-// The checkpoint without its optimizer, which has twice the size of what is needed. Throws as load_checkpoint() does.
-Checkpoint load_model(const std::string& path);
-
 }  // namespace gpt::exchange
