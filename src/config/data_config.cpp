@@ -79,7 +79,8 @@ std::vector<Option> options(DataConfig& c) {
            "order of the first epoch: random, by length of the document, or by how well a sequence compresses; later epochs are random"},
       {.name = "num_workers",
        .target = &c.num_workers,
-       .help = "threads that prepare batches in advance; 0 = the training thread does it",
+       .help =
+           "threads that prepare batches in advance; 0 = the training thread does it; auto = 0 on a CPU, and up to 4 for a GPU, by cores",
        .min = 0,
        .max = 256,
        .aliases = {{"dataloader_num_workers"}, {"workers"}},

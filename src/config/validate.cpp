@@ -99,11 +99,11 @@ void validate_data(const Config& config, const Faults& faults) {
                 "validation_bin belongs to a bin; set data.bin too, or leave validation_bin out");
   if (d.max_chars > 0 && has_bin)
     faults.fail({"data.max_chars"}, "max_chars limits the characters of a text; leave it out for a bin");
-  if (d.num_workers > 0 && d.prefetch_factor == 0) {
+  if (d.num_workers.value_or(0) > 0 && d.prefetch_factor == 0) {
     faults.fail(
         {"data.prefetch_factor", "data.num_workers"},
         fmt::format("with prefetch_factor 0, {} workers would prepare nothing; set prefetch_factor 2 or num_workers 0",
-                    d.num_workers));
+                    *d.num_workers));
   }
 }
 

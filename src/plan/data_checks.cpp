@@ -147,19 +147,25 @@ Check check_validation(const Config& config, const DatasetFacts& facts, const ru
                             count(all), 100.0 * static_cast<double>(read) / static_cast<double>(all)));
 }
 
+int64_t workers_for(const DataConfig& data, bool cuda, int64_t cores) {
+  constexpr int64_t kMost = 4;
+  if (data.num_workers) return *data.num_workers;
+  // On a CPU a worker takes from the training what it saves it.
+  return cuda && data.prefetch_factor > 0 ? std::clamp<int64_t>(cores / 2, 1, kMost) : 0;
+}
+
 Check check_workers(const DataConfig& data, bool resident, bool cuda, int64_t cores) {
   if (resident) return passed("workers", "none needed: the tokens stay on the device");
-  const std::string detail = fmt::format("{} on {}", plural(data.num_workers, "worker"), plural(cores, "core"));
-  // On a CPU a worker takes from the training what it saves it.
-  if (data.num_workers == 0 && !cuda) return passed("workers", "none: the training builds its batches itself");
-  if (data.num_workers == 0) {
+  const int64_t workers = workers_for(data, cuda, cores);
+  const std::string detail = fmt::format("{} on {}", plural(workers, "worker"), plural(cores, "core"));
+  if (workers == 0 && !cuda) return passed("workers", "none: the training builds its batches itself");
+  if (workers == 0) {
     return warned("workers", "none: every batch is built while the device waits",
-                  fmt::format("set data.num_workers: {}, or data.resident: auto",
-                              std::clamp<int64_t>(cores / 2, 1, 4)));
+                  "set data.num_workers: auto, or data.resident: auto");
   }
-  if (data.num_workers > cores) {
+  if (workers > cores) {
     return warned("workers", detail + ": they compete for the cores with each other and with the training",
-                  fmt::format("set data.num_workers: {}", std::clamp<int64_t>(cores / 2, 1, 4)));
+                  "set data.num_workers: auto");
   }
   return passed("workers", detail);
 }

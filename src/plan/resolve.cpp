@@ -7,7 +7,9 @@
 
 #include "gpt/config/batch.h"
 #include "gpt/core/error.h"
+#include "gpt/core/processors.h"
 #include "gpt/plan/batch_choice.h"
+#include "gpt/plan/data_checks.h"
 #include "gpt/prepare/load_corpus.h"
 
 namespace gpt::plan {
@@ -20,6 +22,8 @@ void join(run::Setup& setup, const distributed::Group& group) {
 }
 
 void keep_choices(run::Setup& setup) {
+  const int64_t cores = std::max<int64_t>(1, usable_processors() / setup.local_processes);
+  setup.config.data.num_workers = workers_for(setup.config.data, setup.device.device.is_cuda(), cores);
   divide_update(setup.config, setup.ranks->size());
   keep_resolved(setup.config.training, setup.precision);  // whose gradients' type depends on the batch
 }

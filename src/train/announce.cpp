@@ -248,7 +248,7 @@ std::vector<Idle> idle_settings(const run::Setup& setup, bool resident) {
       {resident, "data.persistent_workers", at_home},
       {resident, "data.pin_memory", at_home},
       {!resident && cpu, "data.pin_memory", "a CPU needs no page-locked memory"},
-      {!resident && config.data.num_workers == 0, "data.prefetch_factor", "data.num_workers is 0"},
+      {!resident && config.data.num_workers.value_or(0) == 0, "data.prefetch_factor", "data.num_workers is 0"},
   };
 }
 

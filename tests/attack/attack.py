@@ -323,17 +323,17 @@ KINDS = {kills: (8, 150), processes: (3, 100), signals: (10, 336), faults: (30, 
          mapped: (5, 200), shared: (5, 200)}
 
 
-def attack(kind, numbers, seed, root, reference) -> int:
+def attack(kind, numbers, seed, root, reference, run) -> int:
     """Returns how many rounds failed."""
     begin = time.monotonic()
 
     def one(number):
         folder = root / f"{kind.__name__}_{number}"
         try:
-            kind(Round(reference, folder, kind.__name__, number, seed))
+            kind(Round(reference, folder, kind.__name__, number, seed, run))
         except Exception as fault:
             told = fault if isinstance(fault, Failure) else traceback.format_exc()
-            return f"attack.py {kind.__name__} --round {number} --seed {seed}: expected {told}"
+            return f"attack.py {kind.__name__} --round {number} --seed {seed}{run and f' --run {run!r}'}: expected {told}"
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -352,6 +352,7 @@ def main():
     parser.add_argument("--full", action="store_true", help="hours: " + ", ".join(f"{all_of} {kind.__name__}" for kind, (_, all_of) in KINDS.items()))
     parser.add_argument("--rounds", type=int, help="so many of each kind")
     parser.add_argument("--round", type=int, help="this one alone")
+    parser.add_argument("--run", choices=list(RUNS), default="", help="where the kind leaves the choice; any if none is named")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     unknown = [name for name in options.kinds if name not in names]
@@ -364,7 +365,7 @@ def main():
         for kind in [names[name] for name in options.kinds] or KINDS:
             rounds = options.rounds or KINDS[kind][options.full]
             numbers = [options.round] if options.round is not None else range(rounds)
-            failed += attack(kind, numbers, options.seed, root, reference)
+            failed += attack(kind, numbers, options.seed, root, reference, options.run)
     sys.exit(failed > 0)
 
 

@@ -132,12 +132,13 @@ class Reference:
 
 
 class Round:
-    def __init__(self, reference: Reference, folder, kind, number, seed):
+    def __init__(self, reference: Reference, folder, kind, number, seed, run=""):
         self.number = number
         self.random = random.Random(f"{kind} {number} {seed}")
         self.reference = reference
         self.place = Place(folder)
-        self.run = self.random.choice(list(RUNS))
+        chosen = self.random.choice(list(RUNS))
+        self.run = run or chosen
 
     def prepare_data(self):
         self.place.must(*self.place.prepare())

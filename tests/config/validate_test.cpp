@@ -42,7 +42,7 @@ TEST(Validate, RefusesContradictionsWhereTheyWereWritten) {
       {"data:\n  metadata: m\n", "c.yaml:2:3: metadata describes a bin; set data.bin too, or leave metadata out"},
       {"data:\n  bin: b\n  metadata: m\n  max_chars: 5\n",
        "c.yaml:4:3: max_chars limits the characters of a text; leave it out for a bin"},
-      {"data:\n  prefetch_factor: 0\n",
+      {"data:\n  prefetch_factor: 0\n  num_workers: 4\n",
        "c.yaml:2:3: with prefetch_factor 0, 4 workers would prepare nothing; set prefetch_factor 2 or num_workers 0"},
       {"training:\n  epochs: 2\n  max_steps: 5\n",
        "c.yaml:3:3: epochs 2 and max_steps 5 both set the length of the run; keep one"},
@@ -107,10 +107,11 @@ TEST(Validate, RefusesContradictionsWhereTheyWereWritten) {
 TEST(Validate, AllowsWhatOnlyLooksLikeAContradiction) {
   for (const char* yaml :
        {"model: {n_embd: 18, position: learned}\n", "data: {bin: b}\nmodel: {vocab_size: 5}\n",
-        "data: {num_workers: 0, prefetch_factor: 0}\n", "training: {epochs: 1, warmup_steps: 100000}\n",
-        "training: {learning_rate: 1e-6, lr_schedule: constant}\n", "training: {use_amp: false, dtype: tf32}\n",
-        "training: {fused_adamw: false, use_8bit: false}\n", "training: {on_divergence: off}\n",
-        "training: {on_divergence: skip}\n", "training: {on_divergence: rollback, checkpoint_interval: 1 epoch}\n",
+        "data: {num_workers: 0, prefetch_factor: 0}\n", "data: {prefetch_factor: 0}\n",
+        "training: {epochs: 1, warmup_steps: 100000}\n", "training: {learning_rate: 1e-6, lr_schedule: constant}\n",
+        "training: {use_amp: false, dtype: tf32}\n", "training: {fused_adamw: false, use_8bit: false}\n",
+        "training: {on_divergence: off}\n", "training: {on_divergence: skip}\n",
+        "training: {on_divergence: rollback, checkpoint_interval: 1 epoch}\n",
         "training: {batch_size: 8, gradient_accumulation_steps: 4, total_batch_size: 32}\n",
         "training: {batch_size: auto, total_batch_size: 1}\ndata: {stages: [{from: 0, block_size: 64}, {from: 9}]}\n",
         "device: cuda:15\n", "training: {max_steps: 1}\n", "model: {dropout: 0.125}\ntraining: {attention: cudnn}\n"}) {

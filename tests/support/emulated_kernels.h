@@ -5,13 +5,14 @@
 #include <ATen/ops/empty.h>
 
 #include "src/ops/kernels.h"
+#include "support/poisoned_memory.h"
 
 namespace gpt::test {
 
 // The emulated kernels of every operator that has some.
 ops::Kernels emulated_kernels();
 
-// In use as long as this lives.
+// In use as long as this lives. New memory then holds NaN, as a GPU's may.
 class EmulatedKernels {
  public:
   EmulatedKernels() : in_use_(ops::kernels_of(at::empty({0}))), before_(in_use_) { in_use_ = emulated_kernels(); }
@@ -22,6 +23,7 @@ class EmulatedKernels {
  private:
   ops::Kernels& in_use_;
   ops::Kernels before_;
+  PoisonedMemory poisoned_;
 };
 
 }  // namespace gpt::test

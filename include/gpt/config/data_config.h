@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,8 @@ struct DataConfig {
   int64_t max_chars = 0;                    // read at most so many characters of the text; 0 = all
   std::vector<Stage> stages;                // empty: one, of main alone
   DataOrder order = DataOrder::random;
-  int64_t num_workers = 4;      // threads that build batches ahead; 0 = in the training thread
+  // Threads that build batches ahead; 0 = in the training thread. Nothing until the program has chosen it.
+  std::optional<int64_t> num_workers = {};
   int64_t prefetch_factor = 2;  // batches ready ahead per worker
   bool pin_memory = true;
   bool persistent_workers = true;
