@@ -59,11 +59,12 @@ def loss_of(folder, steps, rate, seed, settings):
 
 
 def settings_of(folder, *sections):
-    """The keys of a checkpoint's configuration that a new run may have too."""
+    """The keys of a checkpoint's configuration that a new run may have too, but for those that are flags of this script."""
     config = torch.load(folder / "ckpt.pt", weights_only=True)["config"]
-    skipped = ("training.resume_from", "training.init_from", "model.preset", "model.vocab_size")
+    given = {flag.lstrip("-").split("=")[0].split(".")[-1] for flag in FLAGS if flag.startswith("--")}
+    skipped = {"resume_from", "init_from", "preset", "vocab_size", *given}
     return {f"{section}.{key}": value for section in sections for key, value in config[section].items()
-            if value is not None and value != "" and f"{section}.{key}" not in skipped}
+            if value is not None and value != "" and key not in skipped}
 
 
 def begun(out, seed):
@@ -92,7 +93,7 @@ def compare_losses(out):
     print(f"{'the large model':22} {STEPS} updates:  {described(large)}", flush=True)
     for arm, name in ARMS.items():
         def loss(rate, i):
-            return loss_of(out / f"{arm}_{SEEDS[i]}_{RECOVERY}_{rate:g}", RECOVERY, rate, SEEDS[i], *arms[i][arm])
+            return loss_of(out / f"{arm}_{SEEDS[i]}_{RECOVERY}_{rate:g}", RECOVERY, rate, SEEDS[i], arms[i][arm])
         grid = {rate: loss(rate, 0) for rate in RATES}
         rate = min(grid, key=grid.get)
         print(f"{name:22} {RECOVERY} updates:  {described([loss(rate, i) for i in range(len(SEEDS))])}  learning rate {rate:g}"
