@@ -52,19 +52,19 @@ class Attention(nn.Module):
     def __init__(self, c):
         super().__init__()
         self.n_head, self.dropout = c["n_head"], c["dropout"]
-        self.n_kv_head, self.head_dim = c["n_kv_head"], c["n_embd"] // c["n_head"]
+        self.n_kv_head, self.head_dim = c["n_kv_head"], c["head_dim"]
         self.c_attn = nn.Linear(c["n_embd"], (self.n_head + 2 * self.n_kv_head) * self.head_dim, bias=c["bias"])
-        self.c_proj = nn.Linear(c["n_embd"], c["n_embd"], bias=c["bias"])
+        self.c_proj = nn.Linear(self.n_head * self.head_dim, c["n_embd"], bias=c["bias"])
 
     def forward(self, x, rotary):
-        B, T, C = x.shape
+        B, T, _ = x.shape
         q, k, v = self.c_attn(x).view(B, T, -1, self.head_dim).transpose(1, 2).split(
             [self.n_head, self.n_kv_head, self.n_kv_head], dim=1)
         if rotary is not None:
             q, k = rotate(q, *rotary), rotate(k, *rotary)
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=self.dropout if self.training else 0.0,
                                            enable_gqa=self.n_kv_head < self.n_head)
-        return F.dropout(self.c_proj(y.transpose(1, 2).reshape(B, T, C)), self.dropout, self.training)
+        return F.dropout(self.c_proj(y.transpose(1, 2).reshape(B, T, -1)), self.dropout, self.training)
 
 
 def rotate(x, cos, sin):
@@ -115,7 +115,7 @@ def norm(c):
 class GPT(nn.Module):
     def __init__(self, c):
         super().__init__()
-        self.c, T, head_dim = c, c["block_size"], c["n_embd"] // c["n_head"]
+        self.c, T, head_dim = c, c["block_size"], c["head_dim"]
         self.wte = nn.Embedding(c["vocab_rows"], c["n_embd"])
         self.wpe = nn.Embedding(T, c["n_embd"]) if c["position"] == "learned" else None
         self.h = nn.ModuleList(Block(c) for _ in range(c["n_layer"]))
@@ -227,6 +227,8 @@ def model_config(config, vocab_size):
     c["vocab_rows"] = -(-vocab_size // c["vocab_multiple"]) * c["vocab_multiple"]
     if c["n_kv_head"] is None:
         c["n_kv_head"] = c["n_head"]
+    if c["head_dim"] is None:
+        c["head_dim"] = c["n_embd"] // c["n_head"]
     if c["n_hidden"] is None:
         c["n_hidden"] = 4 * c["n_embd"] if c["mlp"] == "gelu" else -(-(8 * c["n_embd"] // 3) // 64) * 64
     return c

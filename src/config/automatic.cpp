@@ -33,8 +33,8 @@ constexpr Sizes kTable[] = {
 };
 // clang-format on
 
-constexpr const char* kSizeKeys[] = {"model.n_layer", "model.n_head",   "model.n_kv_head",
-                                     "model.n_embd",  "model.n_hidden", "model.block_size"};
+constexpr const char* kSizeKeys[] = {"model.n_layer",  "model.n_head",   "model.n_kv_head", "model.n_embd",
+                                     "model.head_dim", "model.n_hidden", "model.block_size"};
 
 // Everything that the table sets, and use_amp, which an earlier version of it turned off on a CPU: a run that was started so
 // continues in float32.

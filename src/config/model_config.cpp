@@ -1,5 +1,6 @@
 #include "gpt/config/model_config.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "gpt/config/option.h"
@@ -10,6 +11,7 @@ namespace gpt {
 // rotates pairs, and their number can be shared out among the key and value heads.
 int64_t ModelConfig::heads() const {
   if (n_head) return *n_head;
+  if (n_head_dim) return std::max<int64_t>(1, n_embd / *n_head_dim);
   constexpr double kHeadDim = 64;
   const auto distance = [](int64_t head_dim) { return std::abs(std::log(static_cast<double>(head_dim) / kHeadDim)); };
   int64_t best = 0;
@@ -38,6 +40,7 @@ void apply_preset(ModelConfig& config) {
     config.n_head.reset();
     config.n_kv_head.reset();
     config.n_embd = n_embd;
+    config.n_head_dim.reset();
     config.n_hidden.reset();
     config.block_size = block_size;
   };
@@ -84,7 +87,8 @@ std::vector<Option> options(ModelConfig& c) {
       {.name = "n_head",
        .target = &c.n_head,
        .help =
-           "number of attention heads, which must divide n_embd; auto = heads 64 wide, or as near to that as divides n_embd",
+           "number of attention heads, which must divide n_embd unless head_dim is set; auto = heads 64 wide, or as near to "
+           "that as divides n_embd",
        .min = 1,
        .max = 1024,
        .aliases = {{"n_heads"}, {"num_heads"}, {"nhead"}, {"heads"}, {"num_attention_heads"}}},
@@ -100,6 +104,11 @@ std::vector<Option> options(ModelConfig& c) {
        .min = 1,
        .max = 65536,
        .aliases = {{"d_model"}, {"hidden_size"}}},
+      {.name = "head_dim",
+       .target = &c.n_head_dim,
+       .help = "width of an attention head; auto = n_embd / n_head",
+       .min = 1,
+       .max = 65536},
       {.name = "n_hidden",
        .target = &c.n_hidden,
        .help =

@@ -66,7 +66,7 @@ bool is_device(const std::string& device) {
 
 void validate_model(const ModelConfig& m, const Faults& faults) {
   const int64_t heads = m.heads();
-  if (m.n_embd % heads != 0) {
+  if (!m.n_head_dim && m.n_embd % heads != 0) {
     faults.fail({"model.n_embd", "model.n_head"},
                 fmt::format("n_embd {} is not divisible by n_head {}; use n_embd {}, or n_head {}", m.n_embd, heads,
                             nearest(m.n_embd, [&](int64_t n) { return n % heads == 0; }),
@@ -77,12 +77,16 @@ void validate_model(const ModelConfig& m, const Faults& faults) {
                 fmt::format("n_head {} is not divisible by n_kv_head {}; use n_kv_head {}", heads, m.kv_heads(),
                             nearest(m.kv_heads(), [&](int64_t n) { return n <= heads && heads % n == 0; })));
   }
-  if (m.position == Position::rope && m.head_dim() % 2 != 0) {
-    faults.fail({"model.n_embd", "model.n_head", "model.position"},
-                fmt::format("position rope needs an even head size, but n_embd {} / n_head {} = {}; use n_embd {}",
-                            m.n_embd, heads, m.head_dim(),
-                            nearest(m.n_embd, [&](int64_t n) { return n % (2 * heads) == 0; })));
+  if (m.position != Position::rope || m.head_dim() % 2 == 0) return;
+  if (m.n_head_dim) {
+    faults.fail({"model.head_dim", "model.position"},
+                fmt::format("position rope needs an even head size, but head_dim is {}; use head_dim {}", m.head_dim(),
+                            nearest(m.head_dim(), [](int64_t n) { return n % 2 == 0; })));
   }
+  faults.fail({"model.n_embd", "model.n_head", "model.position"},
+              fmt::format("position rope needs an even head size, but n_embd {} / n_head {} = {}; use n_embd {}",
+                          m.n_embd, heads, m.head_dim(),
+                          nearest(m.n_embd, [&](int64_t n) { return n % (2 * heads) == 0; })));
 }
 
 void validate_data(const Config& config, const Faults& faults) {

@@ -169,9 +169,7 @@ ModelConfig llama_model(const Settings& s) {
   m.norm_eps = s.number("rms_norm_eps", 1e-6);
   m.rope_theta = rope_theta(s);
   m.tie_weights = s.flag("tie_word_embeddings", false);
-  if (s.has("head_dim") && s.count("head_dim") * *m.n_head != m.n_embd)
-    s.refuse("head_dim",
-             fmt::format("in this program it is hidden_size / num_attention_heads, {} / {}", m.n_embd, *m.n_head));
+  if (s.has("head_dim") && s.count("head_dim") * *m.n_head != m.n_embd) m.n_head_dim = s.count("head_dim");
   return m;
 }
 

@@ -19,9 +19,11 @@ using Role = ParameterRole;
 std::vector<std::string> differences(const ModelConfig& model, Family family) {
   ModelConfig own = model, theirs = model;
   own.n_kv_head = model.kv_heads();  // auto and the number that it stands for are the same
+  own.n_head_dim = theirs.n_head_dim = model.head_dim();
   if (family == Family::gpt2) {
     theirs.norm = Norm::layernorm, theirs.mlp = Mlp::gelu, theirs.position = Position::learned;
     theirs.n_kv_head = model.heads();
+    theirs.n_head_dim = model.n_embd / model.heads();
   } else {
     theirs.norm = Norm::rmsnorm, theirs.mlp = Mlp::swiglu, theirs.position = Position::rope;
     theirs.n_kv_head = model.kv_heads();
@@ -83,7 +85,7 @@ std::vector<Counterpart> gpt2_counterparts(const ModelConfig& model) {
 }
 
 std::vector<Counterpart> llama_counterparts(const ModelConfig& model) {
-  const int64_t queries = model.n_embd, keys = model.kv_heads() * model.head_dim();
+  const int64_t queries = model.attention_width(), keys = model.kv_heads() * model.head_dim();
   std::vector<Counterpart> parts;
   for (const ParameterRow& row : parameter_table(model)) {
     const std::string name = llama_name(row), ending = row.is_bias ? ".bias" : ".weight";

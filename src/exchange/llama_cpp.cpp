@@ -118,6 +118,10 @@ void add_architecture(GgufMetadata& metadata, const ModelConfig& model, Family f
   if (family == Family::gpt2) return add("attention.layer_norm_epsilon", epsilon);
   add("attention.layer_norm_rms_epsilon", epsilon);
   add_count("rope.dimension_count", model.head_dim());
+  if (model.attention_width() != model.n_embd) {  // where they are left out, readers divide
+    add_count("attention.key_length", model.head_dim());
+    add_count("attention.value_length", model.head_dim());
+  }
   add("rope.freq_base", static_cast<float>(model.rope_theta));
 }
 

@@ -30,6 +30,12 @@ class TableBuilder {
     if (config_.bias) add_bias(name, out, role);
   }
 
+  void attention_in(const std::string& name, int64_t out) {
+    const size_t weight = rows.size();
+    linear(name, Role::attention_in, out, config_.n_embd);
+    rows[weight].query_rows = config_.attention_width();
+  }
+
   void norm(const std::string& name, Role role) {
     add(name + ".weight", {config_.n_embd}, role, {.constant = 1});
     if (config_.bias && config_.norm == Norm::layernorm) add_bias(name, config_.n_embd, role);
@@ -88,8 +94,8 @@ std::vector<ParameterRow> parameter_table(const ModelConfig& config) {
   for (table.layer = 0; table.layer < config.n_layer; ++table.layer) {
     const std::string h = "transformer.h." + std::to_string(table.layer) + ".";
     table.norm(h + "ln_1", Role::attention_norm);
-    table.linear(h + "attn.c_attn", Role::attention_in, qkv, C);
-    table.linear(h + "attn.c_proj", Role::attention_out, C, C);
+    table.attention_in(h + "attn.c_attn", qkv);
+    table.linear(h + "attn.c_proj", Role::attention_out, C, config.attention_width());
     table.norm(h + "ln_2", Role::mlp_norm);
     if (config.mlp == Mlp::gelu) {
       table.linear(h + "mlp.c_fc", Role::mlp_in, F, C);
@@ -179,7 +185,8 @@ double flops_per_token(const ModelConfig& config, const std::vector<ParameterRow
     flops += 2.0 * times * static_cast<double>(row.count());
   }
   const int64_t reached = config.n_layer - std::max<int64_t>(first, 0);  // blocks, by the backward pass
-  return flops + 4.0 * static_cast<double>((config.n_layer + 2 * reached) * config.n_embd * config.block_size);
+  return flops +
+         4.0 * static_cast<double>((config.n_layer + 2 * reached) * config.attention_width() * config.block_size);
 }
 
 double flops_per_token(const ModelConfig& config) { return flops_per_token(config, parameter_table(config)); }

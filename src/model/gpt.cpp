@@ -281,8 +281,8 @@ struct GPT::Transformer {
       return Linear{{parameters.weight(role, layer), parameters.bias(role, layer), {role, layer}}};
     };
     const auto norm = [&](Role role, int64_t layer) {
-      return ops::Normalization{config.norm, config.norm_eps, parameters.weight(role, layer),
-                                parameters.bias(role, layer)};
+      return ops::Normalization{
+          config.norm, config.norm_eps, parameters.weight(role, layer), parameters.bias(role, layer), {role, layer}};
     };
     const int64_t before = -1, after = config.n_layer;
     wte = parameters.weight(Role::token_embedding, before);

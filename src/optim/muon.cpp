@@ -59,12 +59,12 @@ at::Tensor with_even_rows(const at::Tensor& update, const at::Tensor& second_mom
 }  // namespace
 
 std::vector<int64_t> rows_of_matrices(const ParameterRow& row) {
-  const int64_t rows = row.shape.at(0), width = row.shape.at(1);
+  const int64_t rows = row.shape.at(0), queries = row.query_rows;
   if (row.role != ParameterRole::attention_in) return {rows};
-  TORCH_CHECK(rows > width && (rows - width) % 2 == 0, "no query, key and value of width ", width, " have ", rows,
-              " rows");
-  const int64_t of_key = (rows - width) / 2;
-  return {width, of_key, of_key};
+  TORCH_CHECK(queries > 0 && rows > queries && (rows - queries) % 2 == 0, "no keys and values beside ", queries,
+              " rows of queries have ", rows, " rows together");
+  const int64_t of_key = (rows - queries) / 2;
+  return {queries, of_key, of_key};
 }
 
 MuonWork muon_work(const std::vector<ParameterRow>& rows, const OptimizerConfig& config) {

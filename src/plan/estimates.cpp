@@ -24,6 +24,7 @@ class ActivationBytes {
         own_attention_(form.own_operators && !form.cuda),
         s_(static_cast<double>(c10::elementSize(form.compute_type))),
         C_(static_cast<double>(model.n_embd)),
+        A_(static_cast<double>(model.attention_width())),
         kv_(static_cast<double>(model.kv_heads() * model.head_dim())),
         F_(static_cast<double>(model.hidden())) {}
 
@@ -102,23 +103,23 @@ class ActivationBytes {
   double matrix() const { return static_cast<double>(model_.heads() * model_.block_size); }
 
   double attention() const {
-    const double output = s_ * C_;
+    const double output = s_ * A_;
     if (form_.fused_attention) {
       // Our own kernels rotate while they read, or in place.
-      const double rotated = model_.position == Position::rope && !form_.own_operators ? s_ * (C_ + kv_) : 0;
+      const double rotated = model_.position == Position::rope && !form_.own_operators ? s_ * (A_ + kv_) : 0;
       const double log_sum_exp = kFloatBytes * static_cast<double>(model_.heads());
-      return s_ * (C_ + 2 * kv_) + rotated + output + log_sum_exp;
+      return s_ * (A_ + 2 * kv_) + rotated + output + log_sum_exp;
     }
     // The unfused kernel works in float32: scaled q and k, v, and the matrix of T weights per head. Dropout keeps its mask and
     // the weights that are left as well.
-    return kFloatBytes * (3 * C_ + matrix() * (model_.dropout > 0 ? 3 : 1)) + output;
+    return kFloatBytes * (3 * A_ + matrix() * (model_.dropout > 0 ? 3 : 1)) + output;
   }
 
   // The gradient of the output and that of the packed product, which ATen puts together from three.
   double attention_backward() const {
-    const double packed = s_ * (C_ + 2 * kv_);
-    if (!form_.fused_attention) return kFloatBytes * (2 * matrix() + 3 * C_);
-    return own_attention_ ? packed + s_ * C_ : 2 * packed;
+    const double packed = s_ * (A_ + 2 * kv_);
+    if (!form_.fused_attention) return kFloatBytes * (2 * matrix() + 3 * A_);
+    return own_attention_ ? packed + s_ * A_ : 2 * packed;
   }
 
   // GELU: its input and output. Gated: both branches and their product; ATen also keeps the gate after its activation, and a
@@ -138,7 +139,7 @@ class ActivationBytes {
   const ModelConfig& model_;
   const ActivationForm& form_;
   bool own_attention_;  // which this program has for a CPU
-  double s_, C_, kv_, F_;
+  double s_, C_, A_, kv_, F_;
 };
 
 double trained_values(const Config& config) {
@@ -218,7 +219,7 @@ MemoryEstimate estimate_memory(const ModelConfig& model, const TrainingConfig& t
     return static_cast<double>(width * model.n_embd) * ((is_separate ? 2 : 0) + unrounded);
   };
   const auto of_rows = [&](double rows, int64_t width) { return rows * static_cast<double>(width) * unrounded; };
-  const int64_t Vp = model.padded_vocab(), widest = std::max(model.hidden(), 3 * model.n_embd);
+  const int64_t Vp = model.padded_vocab(), widest = std::max(model.hidden(), 3 * model.attention_width());
   const double of_chunk = form.own_operators ? of_rows(bytes.head_rows(training), Vp) : 0,
                head = bytes.head(training) + std::max(of_weight(Vp), of_chunk),
                block = tokens * one_block + std::max(of_weight(widest), of_rows(tokens, model.hidden()));

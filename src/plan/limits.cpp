@@ -83,6 +83,7 @@ OperatorWork::OperatorWork(const ModelConfig& model, const Types& types, double 
     : model_(model),
       tokens_(tokens),
       width_(tokens * static_cast<double>(model.n_embd)),
+      attention_(tokens * static_cast<double>(model.attention_width())),
       packed_(tokens * static_cast<double>((model.heads() + 2 * model.kv_heads()) * model.head_dim())),
       product_(bytes_of(types.products)),
       stream_(bytes_of(types.stream)),
@@ -117,8 +118,8 @@ OperatorWork::Passes OperatorWork::product(int64_t in, int64_t out) const {
 
 // Two products of T x T by D, half of which is masked; five in the backward pass. Scores are not stored.
 OperatorWork::Passes OperatorWork::attention() const {
-  const double flops = 2 * width_ * static_cast<double>(model_.block_size);
-  return {{flops, (packed_ + width_) * product_}, {2.5 * flops, 2 * (packed_ + width_) * product_}};
+  const double flops = 2 * attention_ * static_cast<double>(model_.block_size);
+  return {{flops, (packed_ + attention_) * product_}, {2.5 * flops, 2 * (packed_ + attention_) * product_}};
 }
 
 // In and out; then in, its gradient and that of what came out. A gate is a second input with a gradient.

@@ -79,6 +79,7 @@ std::optional<InitialModel> read_model_unless_done(const std::string& path, cons
 // "model.n_layer 3 (the checkpoint has 2)" for each row of the model that was written out, by itself or by a preset, and differs.
 std::vector<std::string> contradictions(Config written, const config::Origins& origins, Config checkpoint) {
   checkpoint.model.n_kv_head = checkpoint.model.kv_heads();  // auto and the number that it stands for are the same
+  checkpoint.model.n_head_dim = checkpoint.model.head_dim();
   checkpoint.model.n_hidden = checkpoint.model.hidden();
   const bool is_preset = origins.count("model.preset") && written.model.preset != Preset::automatic &&
                          written.model.preset != Preset::none;

@@ -115,6 +115,7 @@ TEST(Difference, WhatChangesTheDataOrTheShapeIsNotSafe) {
                                           "model.n_head",
                                           "model.n_kv_head",
                                           "model.n_embd",
+                                          "model.head_dim",
                                           "model.n_hidden",
                                           "model.block_size",
                                           "model.vocab_size",

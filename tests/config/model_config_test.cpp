@@ -42,6 +42,19 @@ TEST(ModelConfig, HeadsAreAboutSixtyFourWide) {
   EXPECT_EQ(head_dim(1024, 1), 64);
 }
 
+TEST(ModelConfig, HeadsMayHaveAWidthOfTheirOwn) {
+  ModelConfig c;
+  c.n_embd = 96, c.n_head = 5, c.n_head_dim = 16;
+  EXPECT_EQ(c.head_dim(), 16);
+  EXPECT_EQ(c.attention_width(), 80);
+  c.n_head.reset();
+  EXPECT_EQ(c.heads(), 6);
+  c.n_head_dim = 128;
+  EXPECT_EQ(c.heads(), 1);
+  c.n_head_dim.reset();
+  EXPECT_EQ(c.attention_width(), 96);
+}
+
 TEST(ModelConfig, VocabularyIsPadded) {
   ModelConfig c;
   c.vocab_size = 50257;

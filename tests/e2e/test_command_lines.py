@@ -10,7 +10,8 @@ import unittest
 
 from programs import BIN, run
 
-PROGRAMS = ("gpt-train", "gpt-generate", "gpt-prepare", "gpt-export", "gpt-eval", "gpt-serve", "gpt-diagnose", "gpt-bench")
+PROGRAMS = ("gpt-train", "gpt-generate", "gpt-prepare", "gpt-export", "gpt-eval", "gpt-serve", "gpt-prune", "gpt-diagnose",
+            "gpt-bench")
 
 
 class CommandLines(unittest.TestCase):

@@ -87,7 +87,7 @@ class Zsh(unittest.TestCase):
 
 
 class ManualPages(unittest.TestCase):
-    PROGRAMS = (*PROGRAMS, "gpt-eval", "gpt-serve", "gpt-bench")
+    PROGRAMS = (*PROGRAMS, "gpt-eval", "gpt-serve", "gpt-prune", "gpt-bench")
 
     def test_they_have_every_flag_of_help(self):
         for program in self.PROGRAMS[:-1]:

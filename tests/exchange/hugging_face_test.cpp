@@ -96,6 +96,19 @@ TEST(HuggingFace, LlamaHasItsNamesAndShapes) {
   }
 }
 
+TEST(HuggingFace, LlamasHeadsMayHaveAWidthOfTheirOwn) {
+  ModelConfig model = tiny_llama();
+  model.n_head_dim = 6;
+  const Shapes shapes = shapes_of(model);
+  EXPECT_EQ(shapes.at("model.layers.0.self_attn.q_proj.weight"), (std::vector<int64_t>{24, 16}));
+  EXPECT_EQ(shapes.at("model.layers.0.self_attn.k_proj.weight"), (std::vector<int64_t>{12, 16}));
+  EXPECT_EQ(shapes.at("model.layers.0.self_attn.o_proj.weight"), (std::vector<int64_t>{16, 24}));
+  for (const Counterpart& part : counterparts(model, Family::llama)) {
+    if (part.name.ends_with("k_proj.weight")) { EXPECT_EQ(part.begin, 24); }
+    if (part.name.ends_with("v_proj.weight")) { EXPECT_EQ(part.begin, 36); }
+  }
+}
+
 TEST(HuggingFace, AFormOfNeitherFamilyIsRefusedWithWhatWouldFit) {
   const auto refused = [](ModelConfig model, const std::string& part) {
     EXPECT_ERROR(family_of(model, "a/ckpt.pt", "transformers"), ExitCode::checkpoint,
@@ -114,6 +127,9 @@ TEST(HuggingFace, AFormOfNeitherFamilyIsRefusedWithWhatWouldFit) {
   model.mlp = Mlp::geglu;
   model.position = Position::learned;
   refused(model, "model.mlp geglu (Llama has swiglu), model.position learned (Llama has rope); it takes");
+  model = tiny_gpt2();
+  model.n_head = 3, model.n_head_dim = 4;
+  refused(model, "model.head_dim 4 (GPT-2 has 5); it takes");
 }
 
 TEST(HuggingFace, TheConfigurationSaysWhatTransformersNeeds) {
@@ -161,7 +177,9 @@ TEST(HuggingFace, AConfigurationOfOursIsReadAsItWas) {
   ModelConfig model = tiny_llama();
   model.rope_theta = 5e5;
   model.bias = true;
-  for (const ModelConfig& written : {model, tiny_gpt2()}) {
+  ModelConfig wide = model;
+  wide.n_head_dim = 6;
+  for (const ModelConfig& written : {model, wide, tiny_gpt2()}) {
     const Family family = family_of(written, "here", "transformers");
     const ForeignForm read = read_config_json(config_json(written, family, "float32", {}).dump(), "here");
     EXPECT_EQ(read.family, family);
@@ -205,8 +223,7 @@ TEST(HuggingFace, OtherFormsAreRefusedByName) {
   refused(kLlamaConfig, R"({"rope_parameters": [1]})", ": rope_parameters is [1]; an object is needed");
   refused(kLlamaConfig, R"({"partial_rotary_factor": 0.5})", ": partial_rotary_factor is 0.5");
   refused(kLlamaConfig, R"({"attention_bias": true})", ": attention_bias is true; mlp_bias differs");
-  refused(kLlamaConfig, R"({"head_dim": 8})",
-          ": head_dim is 8; in this program it is hidden_size / num_attention_heads, 16 / 4");
+  refused(kLlamaConfig, R"({"head_dim": 7})", " cannot be used: ");
   refused(kLlamaConfig, R"({"num_key_value_heads": 3})", " cannot be used: ");
   refused(kLlamaConfig, R"({"use_qk_norm": true})", ": use_qk_norm is true");
   refused(kLlamaConfig, R"({"quantization_config": {}})",

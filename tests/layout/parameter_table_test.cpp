@@ -52,6 +52,20 @@ TEST(ParameterTable, CountWhatThePublishedModelsHave) {
   config = llama2_7b();  // Mistral 7B
   config.n_kv_head = 8, config.n_hidden = 14336;
   EXPECT_EQ(parameter_count(config), 7241732096);
+  config = llama2_7b();  // Mistral Nemo, whose heads are narrower than n_embd / n_head
+  config.n_layer = 40, config.n_embd = 5120, config.n_kv_head = 8, config.n_head_dim = 128;
+  config.n_hidden = 14336, config.vocab_size = 131072;
+  EXPECT_EQ(parameter_count(config), 12247782400);
+}
+
+TEST(ParameterTable, AttentionCostsWhatItsHeadsAreWide) {
+  ModelConfig config = llama2_7b();
+  const double before = flops_per_token(config);
+  const int64_t parameters = parameter_count(config);
+  config.n_head_dim = 64;  // half
+  const double scores = 12.0 * static_cast<double>(config.n_layer * config.n_embd * config.block_size),
+               products = 6.0 * static_cast<double>(parameters - parameter_count(config));
+  EXPECT_DOUBLE_EQ(flops_per_token(config), before - scores / 2 - products);
 }
 
 TEST(ParameterTable, GroupsAddUpToTheModel) {

@@ -215,13 +215,17 @@ TEST_P(MuonTest, AllElseIsUpdatedAsByAdamWToTheBit) {
 }
 
 TEST(Muon, QueryKeyAndValueAreThreeMatricesByTheirWidth) {
-  const std::vector<ParameterRow> rows = parameter_table(llama());
+  std::vector<ParameterRow> rows = parameter_table(llama());
   const auto of = [&rows](ParameterRole role) {
     return rows_of_matrices(
         *std::find_if(rows.begin(), rows.end(), [role](const auto& row) { return row.role == role; }));
   };
   EXPECT_EQ(of(ParameterRole::attention_in), (std::vector<int64_t>{20, 10, 10}));
   EXPECT_EQ(of(ParameterRole::mlp_gate), std::vector<int64_t>{50});
+  ModelConfig narrow = llama();
+  narrow.n_head_dim = 2;  // instead of 5
+  rows = parameter_table(narrow);
+  EXPECT_EQ(of(ParameterRole::attention_in), (std::vector<int64_t>{8, 4, 4}));
 }
 
 TEST_P(MuonTest, ASkippedUpdateChangesNoBit) {

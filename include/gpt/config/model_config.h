@@ -20,7 +20,8 @@ struct ModelConfig {
   std::optional<int64_t> n_head;     // auto: heads 64 wide, see heads()
   std::optional<int64_t> n_kv_head;  // auto: n_head; fewer is grouped-query attention
   int64_t n_embd = 384;
-  std::optional<int64_t> n_hidden;  // auto: 4 n_embd; gated: 8/3 n_embd rounded up to a multiple of 64
+  std::optional<int64_t> n_head_dim;  // the key head_dim; auto: n_embd / n_head
+  std::optional<int64_t> n_hidden;    // auto: 4 n_embd; gated: 8/3 n_embd rounded up to a multiple of 64
   int64_t block_size = 256;
   std::optional<int64_t> vocab_size;  // auto: the tokenizer's
   int64_t vocab_multiple = 64;        // embedding rows are padded to a multiple of this
@@ -34,7 +35,8 @@ struct ModelConfig {
   bool tie_weights = true;
 
   int64_t heads() const;  // n_head, or what auto means
-  int64_t head_dim() const { return n_embd / heads(); }
+  int64_t head_dim() const { return n_head_dim.value_or(n_embd / heads()); }
+  int64_t attention_width() const { return heads() * head_dim(); }  // of all queries; n_embd, unless head_dim is set
   int64_t kv_heads() const { return n_kv_head.value_or(heads()); }
   int64_t hidden() const;        // n_hidden, or what auto means
   int64_t padded_vocab() const;  // vocab_size (which must be set) rounded up to vocab_multiple

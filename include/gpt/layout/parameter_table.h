@@ -43,6 +43,8 @@ struct ParameterRow {
   InitialValue initial;
   std::string tied_name = {};  // the second name under which a state dict lists it: a tied head
   bool is_trained = true;      // false: it has no gradient and stays as it is
+  int64_t query_rows =
+      0;  // of attention_in's weight: its first rows, which make the queries; those of keys and values follow
   int64_t count() const;
   bool decays() const { return shape.size() >= 2; }  // weight decay: matrices only
 };
@@ -86,7 +88,7 @@ int64_t parameter_count(const ModelConfig& config);
 // Number of values in "embedding", "attention", "mlp", "norm" and "head" (0 when tied), in that order.
 std::vector<std::pair<std::string, int64_t>> parameter_groups(const ModelConfig& config);
 
-// Floating-point operations of forward and backward per token, PaLM's rule: 6 N + 12 L C T (N includes the tied embedding
+// Floating-point operations of forward and backward per token, PaLM's rule: 6 N + 12 L H D T (N includes the tied embedding
 // but neither learned positions nor an embedding that is only looked up), less what frozen parameters save of the backward pass.
 double flops_per_token(const ModelConfig& config, const std::vector<ParameterRow>& rows);
 double flops_per_token(const ModelConfig& config);

@@ -19,12 +19,6 @@ namespace gpt::ops {
 
 enum class Activation { silu, gelu };  // gelu is the tanh form
 
-struct Normalization {
-  Norm kind;
-  double eps;
-  Parameter weight, bias;  // (C); bias may be empty, and of an RMSNorm is
-};
-
 // What a product does with its input, of which the weight's gradient is made.
 enum class ProductInput {
   keep,
@@ -35,6 +29,13 @@ enum class ProductInput {
 struct Site {
   ParameterRole role{};
   int64_t layer = -1;
+};
+
+struct Normalization {
+  Norm kind;
+  double eps;
+  Parameter weight, bias;  // (C); bias may be empty, and of an RMSNorm is
+  Site site = {};
 };
 
 struct LinearLayer {

@@ -61,7 +61,8 @@ class OperatorWork {
 
  private:
   ModelConfig model_;
-  double tokens_, width_, packed_;  // numbers of tokens, and of values in x and in queries, keys and values together
+  // Numbers of tokens, and of values in x, in the queries, and in queries, keys and values together.
+  double tokens_, width_, attention_, packed_;
   double product_, stream_, gradient_;  // bytes of a value
 };
 

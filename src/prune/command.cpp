@@ -1,0 +1,146 @@
+#include "gpt/prune/command.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <filesystem>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "gpt/checkpoint/checkpoint.h"
+#include "gpt/checkpoint/file_names.h"
+#include "gpt/core/file.h"
+#include "gpt/core/format.h"
+#include "gpt/core/log.h"
+#include "gpt/core/printable.h"
+#include "gpt/data/token_file.h"
+#include "gpt/device/cpu_threads.h"
+#include "gpt/device/device.h"
+#include "gpt/device/random_state.h"
+#include "gpt/exchange/export.h"
+#include "gpt/layout/parameter_table.h"
+#include "gpt/optim/make_optimizer.h"
+#include "gpt/prune/importance.h"
+#include "gpt/prune/selection.h"
+#include "gpt/prune/sequences.h"
+#include "gpt/prune/smaller_model.h"
+
+namespace gpt::prune {
+namespace {
+
+// What a run has that begins with these weights, whose optimizer remembers nothing yet. What was frozen is to be trained again, as is all.
+Checkpoint beginning_of(const Checkpoint& large, const GPT& model, NamedTensors weights) {
+  Checkpoint small;
+  small.config = large.config;
+  small.config.model = model.config();
+  small.config.training.freeze.clear();
+  small.step = large.step;
+  small.model = std::move(weights);
+  const Parameters& parameters = model.parameters();
+  small.optimizer =
+      make_optimizer(parameters, small.config.training.optimizer, {{0, parameters.layout().trained_size}})->state();
+  small.rng = {{"cpu", random_state(at::kCPU)}};
+  small.best_val_loss = std::numeric_limits<double>::infinity();
+  small.tokenizer = large.tokenizer;
+  small.data_fingerprint = large.data_fingerprint;
+  small.sample_start = large.sample_start;
+  small.environment = large.environment;
+  return small;
+}
+
+struct TableRow {
+  std::string name, before, after, note;
+};
+
+std::string table_of(const std::vector<TableRow>& rows) {
+  std::string table = fmt::format("  {:<28} {:>12} {:>12}\n", "", "before", "after");
+  for (const TableRow& row : rows) {
+    const std::string note = row.note.empty() ? "" : "   " + row.note;
+    table += fmt::format("  {:<28} {:>12} {:>12}{}\n", row.name, row.before, row.after, note);
+  }
+  return table;
+}
+
+std::string change(double before, double after) { return fmt::format("{:+.1f}%", 100 * (after / before - 1)); }
+
+TableRow count_row(const char* name, int64_t before, int64_t after, const std::string& note = "") {
+  std::string text = before == after ? "" : change(static_cast<double>(before), static_cast<double>(after));
+  if (!note.empty()) text += ", " + note;
+  return {name, with_commas(before), with_commas(after), std::move(text)};
+}
+
+// Layers count from 0, as in the names of parameters.
+std::string left_out(const std::vector<KeptLayer>& kept, int64_t layers) {
+  std::vector<int64_t> missing;
+  for (int64_t layer = 0, next = 0; layer < layers; ++layer) {
+    if (next < std::ssize(kept) && kept[static_cast<size_t>(next)].layer == layer) {
+      ++next;
+    } else {
+      missing.push_back(layer);
+    }
+  }
+  return missing.empty() ? "" : fmt::format("without h.{}", fmt::join(missing, ", h."));
+}
+
+std::string report(const ModelConfig& large, const ModelConfig& small, const std::vector<KeptLayer>& kept,
+                   double loss_before, double loss_after) {
+  const double flops_before = flops_per_token(large), flops_after = flops_per_token(small);
+  std::vector<TableRow> rows{count_row("layers", large.n_layer, small.n_layer, left_out(kept, large.n_layer)),
+                             count_row("heads of a layer", large.heads(), small.heads())};
+  if (large.kv_heads() != large.heads())
+    rows.push_back(count_row("key and value heads", large.kv_heads(), small.kv_heads()));
+  rows.push_back(count_row("neurons of a layer", large.hidden(), small.hidden()));
+  rows.push_back(count_row("parameters", parameter_count(large), parameter_count(small)));
+  rows.push_back({"training a token takes", format_flops(flops_before), format_flops(flops_after),
+                  change(flops_before, flops_after)});
+  rows.push_back({"loss", fmt::format("{:.4f}", loss_before), fmt::format("{:.4f}", loss_after),
+                  fmt::format("{:+.4f}", loss_after - loss_before)});
+  return table_of(rows);
+}
+
+// The folder of a checkpoint that has its usual name.
+std::string shortest_name(const std::string& file) {
+  const std::filesystem::path path(file);
+  return path.filename() == kLastCheckpoint && path.has_parent_path() ? path.parent_path().string() : file;
+}
+
+std::string next_command(const PruneOptions& options) {
+  const std::string from = shortest_name(options.output);
+  const std::string to = from.ends_with(".pt") ? from.substr(0, from.size() - 3) : from;
+  return printable_line(fmt::format("gpt-train --init_from {} --{} {} --output_dir {}-trained", from,
+                                    has_name_of_bin(options.data) ? "bin" : "data", options.data, to));
+}
+
+}  // namespace
+
+void prune_checkpoint(const PruneOptions& options) {
+  const at::Device device = select_device(options.device).device;
+  use_cpu_threads(options.threads);
+  const Checkpoint large = exchange::load_model(options.checkpoint);
+  const ModelConfig& config = large.config.model;
+  const Removal removal = removal_from(options.amounts, config);
+  const at::Tensor sequences = sequences_of(options.data, options.text_field, large, options.sequences);
+  log::info(fmt::format("{}: {} parameters, reading {} of {} from {} on {}", options.checkpoint,
+                        format_count(static_cast<double>(parameter_count(config))),
+                        plural(sequences.size(0), "sequence"), plural(config.block_size, "token"), options.data,
+                        describe_device(device).name));
+  GPT model(config, device, large.model);
+  Measured measured = measure_importance(model, sequences);
+  if (options.choice == Choice::random)
+    measured.importance = random_importance(config, static_cast<uint64_t>(options.seed));
+
+  const std::vector<KeptLayer> kept = most_important(measured.importance, removal, config);
+  NamedTensors weights = smaller_weights(config, large.model, kept);
+  const GPT smaller(smaller_config(config, kept), device, weights);
+  const double loss = mean_loss(smaller, sequences);
+  const std::filesystem::path folder = std::filesystem::path(options.output).parent_path();
+  if (!folder.empty()) create_folders(folder.string());
+  save_checkpoint(options.output, beginning_of(large, smaller, std::move(weights)));
+  log::success(fmt::format("{}: written", options.output));
+  print(report(config, smaller.config(), kept, measured.loss, loss) +
+        fmt::format("\nIt recovers by training: {}\n", next_command(options)));
+}
+
+}  // namespace gpt::prune

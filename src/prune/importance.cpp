@@ -1,0 +1,143 @@
+#include "gpt/prune/importance.h"
+
+#include <ATen/ops/cosine_similarity.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <utility>
+
+#include "gpt/core/error.h"
+#include "gpt/core/log.h"
+
+namespace gpt::prune {
+namespace {
+
+using Role = ParameterRole;
+
+// What passes, added up over all tokens.
+struct Seen {
+  std::vector<at::Tensor> neurons, heads;  // of each layer, float64: sums of absolute values, (F) and (H D)
+  std::vector<double> turns;               // of each layer: sums of 1 - cosine
+  at::Tensor stream;                       // as the last layer was given it
+  int64_t tokens = 0;
+
+  explicit Seen(int64_t layers)
+      : neurons(static_cast<size_t>(layers)), heads(neurons), turns(static_cast<size_t>(layers)) {}
+};
+
+void add_absolutes(at::Tensor& sum, const at::Tensor& x) {
+  const at::Tensor absolutes = x.flatten(0, -2).abs().sum(0, /*keepdim=*/false, at::kDouble);
+  sum = sum.defined() ? sum + absolutes : absolutes;
+}
+
+class ObservingOperators final : public ops::WrappedOperators {
+ public:
+  ObservingOperators(ops::SharedOperators inner, Seen& seen) : WrappedOperators(std::move(inner)), seen_(seen) {}
+
+  // Each layer begins with the stream that the one before it has left.
+  ops::Normalized add_norm(const ops::Normalization& norm, const at::Tensor& x, const at::Tensor& branch,
+                           const ops::DropoutSpec& dropout) const override {
+    ops::Normalized result = inner_->add_norm(norm, x, branch, dropout);
+    if (norm.site.role == Role::attention_norm || norm.site.role == Role::final_norm) {
+      if (norm.site.layer > 0) {
+        const at::Tensor cosines = at::cosine_similarity(seen_.stream.to(at::kFloat), result.sum.to(at::kFloat), -1);
+        seen_.turns[static_cast<size_t>(norm.site.layer - 1)] += (1 - cosines).sum(at::kDouble).item<double>();
+      }
+      seen_.stream = result.sum;
+    }
+    return result;
+  }
+
+  at::Tensor linear(const at::Tensor& x, const ops::LinearLayer& layer, ops::ProductInput input) const override {
+    const auto index = static_cast<size_t>(layer.site.layer);
+    if (layer.site.role == Role::mlp_out) add_absolutes(seen_.neurons[index], x);
+    if (layer.site.role == Role::attention_out) add_absolutes(seen_.heads[index], x);
+    return inner_->linear(x, layer, input);
+  }
+
+ private:
+  Seen& seen_;
+};
+
+// Within its scope the model computes with these.
+class OperatorsInScope {
+ public:
+  OperatorsInScope(GPT& model, ops::SharedOperators operators) : model_(model), before_(model.operators()) {
+    model_.set_operators(std::move(operators));
+  }
+  ~OperatorsInScope() { model_.set_operators(before_); }
+  OperatorsInScope(const OperatorsInScope&) = delete;
+  OperatorsInScope& operator=(const OperatorsInScope&) = delete;
+
+ private:
+  GPT& model_;
+  const ops::SharedOperators before_;
+};
+
+// Of `parts` equally wide pieces of the columns of a product's weight (out, in): what each adds to the product's output.
+std::vector<double> added_by(const at::Tensor& absolutes, const at::Tensor& weight, int64_t parts, int64_t tokens) {
+  const at::Tensor norms = at::linalg_vector_norm(weight.detach(), 2, {0}, /*keepdim=*/false, at::kDouble),
+                   added =
+                       (absolutes / static_cast<double>(tokens) * norms).view({parts, -1}).sum(1).cpu().contiguous();
+  return {added.const_data_ptr<double>(), added.const_data_ptr<double>() + parts};
+}
+
+}  // namespace
+
+double mean_loss(const GPT& model, const at::Tensor& sequences) {
+  const int64_t N = sequences.size(0), T = sequences.size(1) - 1;
+  const int64_t most = std::max<int64_t>(1, (model.device().is_cpu() ? 4096 : 32'768) / T);
+  double sum = 0;
+  for (int64_t begin = 0; begin < N; begin += most) {
+    log::status(fmt::format("{} of {} sequences", begin, N));
+    const at::Tensor batch = sequences.narrow(0, begin, std::min(most, N - begin)).to(model.device());
+    sum += model.token_losses(batch.narrow(1, 0, T), batch.narrow(1, 1, T)).sum(at::kDouble).item<double>();
+  }
+  log::status("");
+  return sum / static_cast<double>(N * T);
+}
+
+Measured measure_importance(GPT& model, const at::Tensor& sequences) {
+  const ModelConfig& config = model.config();
+  const Parameters& parameters = model.parameters();
+  Seen seen(config.n_layer);
+  Measured result;
+  {
+    const OperatorsInScope observing(model, std::make_shared<ObservingOperators>(model.operators(), seen));
+    result.loss = mean_loss(model, sequences);
+  }
+  if (!std::isfinite(result.loss))
+    throw Error(ExitCode::numerics, "the model's loss on this data is not finite, so nothing can be measured with it");
+  const int64_t tokens = sequences.size(0) * (sequences.size(1) - 1);
+  for (int64_t layer = 0; layer < config.n_layer; ++layer) {
+    const auto i = static_cast<size_t>(layer);
+    const auto of = [&](const at::Tensor& absolutes, Role role, int64_t parts) {
+      return added_by(absolutes, parameters.weight(role, layer).value(), parts, tokens);
+    };
+    result.importance.neurons.push_back(of(seen.neurons[i], Role::mlp_out, config.hidden()));
+    result.importance.heads.push_back(of(seen.heads[i], Role::attention_out, config.heads()));
+    result.importance.layers.push_back(seen.turns[i] / static_cast<double>(tokens));
+  }
+  return result;
+}
+
+Importance random_importance(const ModelConfig& model, uint64_t seed) {
+  std::mt19937_64 generator(seed);
+  const auto drawn = [&](int64_t count) {
+    std::vector<double> values(static_cast<size_t>(count));
+    for (double& value : values) value = static_cast<double>(generator() >> 11);
+    return values;
+  };
+  Importance importance;
+  importance.layers = drawn(model.n_layer);
+  for (int64_t layer = 0; layer < model.n_layer; ++layer) {
+    importance.neurons.push_back(drawn(model.hidden()));
+    importance.heads.push_back(drawn(model.heads()));
+  }
+  return importance;
+}
+
+}  // namespace gpt::prune

@@ -1,0 +1,53 @@
+#include "gpt/prune/sequences.h"
+
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "gpt/core/error.h"
+#include "gpt/core/format.h"
+#include "gpt/prepare/load_corpus.h"
+
+namespace gpt::prune {
+namespace {
+
+Corpus corpus_of(const std::string& data, const std::string& text_field, const Checkpoint& checkpoint) {
+  DataConfig config;
+  config.text_field = text_field;
+  config.validation_fraction = 0;
+  (has_name_of_bin(data) ? config.bin : config.text) = data;
+  if (config.bin.empty() && checkpoint.tokenizer.empty())
+    fail(
+        data,
+        "the checkpoint has no tokenizer to encode a text with, because its run was given token ids; name ids of the same kind");
+  const int64_t vocabulary = *checkpoint.config.model.vocab_size;
+  Corpus corpus = load_corpus(config, /*block_size=*/1, checkpoint.tokenizer, vocabulary);
+  if (corpus.vocab_size <= vocabulary) return corpus;
+  fail(data,
+       fmt::format(
+           "its vocabulary has {} and the model's only {}; name the text itself, or ids of the checkpoint's tokenizer",
+           plural(corpus.vocab_size, "token"), with_commas(vocabulary)));
+}
+
+}  // namespace
+
+at::Tensor sequences_of(const std::string& data, const std::string& text_field, const Checkpoint& checkpoint,
+                        int64_t most) {
+  const Corpus corpus = corpus_of(data, text_field, checkpoint);
+  const int64_t length = checkpoint.config.model.block_size, there_are = (corpus.train.size() - 1) / length;
+  if (there_are < 1) {
+    fail(data, fmt::format("it has {}, and one sequence of the model takes {} (block_size + 1); name a longer text",
+                           plural(corpus.train.size(), "token"), with_commas(length + 1)));
+  }
+  const int64_t count = std::min(most, there_are);
+  const at::Tensor sequences = at::empty({count, length + 1}, at::kLong);
+  auto* to = sequences.mutable_data_ptr<int64_t>();
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t begin = i * there_are / count * length;
+    for (int64_t t = 0; t <= length; ++t) *to++ = corpus.train[begin + t];
+  }
+  return sequences;
+}
+
+}  // namespace gpt::prune
