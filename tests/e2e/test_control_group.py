@@ -1,6 +1,4 @@
-"""Runs in a control group: tokens that are larger than it, and a neighbour that fills it.
-
-GPT_LARGE_TOKENS=1 takes tokens of 2 GB instead of 800 MB."""
+"""Runs in a control group: tokens that are larger than it, and a neighbour that fills it."""
 
 import os
 import pathlib
@@ -36,7 +34,7 @@ class ControlGroup(unittest.TestCase):
     def test_tokens_larger_than_memory_train(self):
         tokens = self.folder / "tokens.bin"
         tokens.touch()
-        os.truncate(tokens, 2_000_000_000 if os.environ.get("GPT_LARGE_TOKENS") else 800_000_000)  # zeros that no disk holds
+        os.truncate(tokens, 2_000_000_000)  # zeros that no disk holds
         options = {**SIZES, "data.bin": tokens, "model.vocab_size": 64, "training.max_steps": 4, "output_dir": self.run_folder}
         with control_group.limited_to(LIMIT) as enter:
             done = subprocess.run(programs.command("gpt-train", *programs.flags(options)), capture_output=True, text=True,
