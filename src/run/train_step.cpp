@@ -58,12 +58,14 @@ TrainStep::TrainStep(GPT& model, Optimizer& optimizer, GradScaler& scaler, const
       watch_(std::move(watch)) {
   for (at::Tensor* scalar : {&learning_rate_, &tokens_, &share_}) *scalar = at::zeros({}, model.device());
   for (size_t i = 0; i < has_accumulated_.size(); ++i) losses_.push_back(at::zeros({}, model.device()));
+  if (division_.divides_gradients) divided_.emplace(model.parameters(), division_);
   if (model.config().dropout > 0) dropout_place_ = at::zeros({2}, at::TensorOptions(model.device()).dtype(at::kLong));
   reset_memory_peak(model.device());
 }
 
 void TrainStep::begin(double learning_rate, int64_t tokens, int64_t update) {
   has_accumulated_.assign(has_accumulated_.size(), false);
+  if (divided_) divided_->begin_update();
   fill(tokens_, known_tokens_, static_cast<double>(tokens));
   fill(learning_rate_, known_learning_rate_, learning_rate);
   if (dropout_place_.defined()) fill(dropout_place_.select(0, 0), known_key_, dropout_key(dropout_seed_, update));
@@ -88,13 +90,17 @@ void TrainStep::set_micro_batch(double share, int64_t first_sample) {
 
 void TrainStep::set_lane(size_t lane) {
   lane_ = lane;
-  model_.parameters().use_lane(lane);
+  if (!divided_) model_.parameters().use_lane(lane);
 }
 
 void TrainStep::accumulate(bool is_last) {
   using enum Recorder::Part;
   const bool is_first = !has_accumulated_[lane_];
   has_accumulated_[lane_] = true;
+  if (divided_) {
+    add_micro_batch(is_first, [this](int64_t layer) { divided_->layer_done(layer); });
+    return divided_->end_round(/*has_gradients=*/true);
+  }
   std::function<void(int64_t layer)> layer_done;
   if (is_last && sends_early_ && !recorder_.records()) {
     begin_sums();
@@ -102,14 +108,16 @@ void TrainStep::accumulate(bool is_last) {
   }
   const Recorder::Key key{is_first ? first_micro_batch : later_micro_batch, batch_.inputs.size(0),
                           batch_.inputs.size(1), lane_};
-  const bool was_replayed = recorder_.run(key, [this, is_first, layer_done] {
-    if (is_first) model_.parameters().clear_gradients(), losses_[lane_].zero_();
-    add_micro_batch(layer_done);
-  });
+  const bool was_replayed = recorder_.run(key, [this, is_first, layer_done] { add_micro_batch(is_first, layer_done); });
   if (was_replayed) model_.parameters().mark_gradients();
 }
 
-void TrainStep::add_micro_batch(const std::function<void(int64_t layer)>& layer_done) {
+void TrainStep::accumulate_nothing() {
+  if (divided_) divided_->end_round(/*has_gradients=*/false);
+}
+
+void TrainStep::add_micro_batch(bool is_first, const std::function<void(int64_t layer)>& layer_done) {
+  if (is_first) model_.parameters().clear_gradients(), losses_[lane_].zero_();
   const ops::TuneProducts tuning(tunes_products_);
   const at::Tensor upstream = scaler_.scale(share_);
   at::Tensor loss;
@@ -135,8 +143,12 @@ void TrainStep::begin_sums() {
 
 // The sum of all lanes, the processes' too, into the first.
 void TrainStep::sum_up() {
-  if (!std::exchange(is_summing_, false)) reducer_.begin(has_accumulated_);
-  reducer_.finish();
+  if (divided_) {
+    divided_->finish();
+  } else {
+    if (!std::exchange(is_summing_, false)) reducer_.begin(has_accumulated_);
+    reducer_.finish();
+  }
   for (size_t lane = 0; lane < losses_.size(); ++lane)
     if (!has_accumulated_[lane]) losses_[lane].zero_();
   distributed::in_pairs(std::ssize(losses_), [this](int64_t kept, int64_t count) {
@@ -199,6 +211,8 @@ std::optional<int64_t> run_update(TrainStep& step, DataLoader& loader, int64_t m
     const bool is_last = i / division.ranks->size() == (micro_batches - 1) / division.ranks->size();
     step.accumulate(is_last);
   }
+  const int64_t of_last_round = (micro_batches - 1) % division.ranks->size() + 1;
+  if (division.ranks->rank() >= of_last_round) step.accumulate_nothing();
   step.apply();
   return tokens;
 }
