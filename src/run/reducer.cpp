@@ -48,13 +48,16 @@ void Reducer::finish() {
 }
 
 // The processes' spans have the blocks of all between them, so that each adds zeros to what it has not.
-at::Tensor Reducer::norm() const {
+at::Tensor Reducer::norm(const at::Tensor& loss) const {
   if (!division_.divides_state) return ops::flat_norm(parameters_.flat_gradients());
-  const at::Tensor norms = at::zeros({parameters_.layout().trained_size / kParameterAlignment}, parameters_.device());
+  const int64_t blocks = parameters_.layout().trained_size / kParameterAlignment;
+  const at::Tensor sent = at::zeros({blocks + 1}, parameters_.device()), norms = sent.slice(0, 0, blocks);
   for (const FlatSpan& span : spans_)
     norms.slice(0, span.begin / kParameterAlignment, span.end / kParameterAlignment)
         .copy_(ops::block_norms(parameters_.gradients_of(span)));
-  division_.ranks->sum(norms);
+  sent[blocks].copy_(loss);
+  division_.ranks->sum(sent);
+  loss.copy_(sent[blocks]);
   return ops::norm_of_blocks(norms);
 }
 

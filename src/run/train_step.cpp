@@ -131,8 +131,9 @@ void TrainStep::add_micro_batch(bool is_first, const std::function<void(int64_t 
                         .layer_done = layer_done});
   }
   if (has_applied_) kept_bytes_ = std::max(kept_bytes_, tensor_bytes(model_.device()));
-  loss.backward(upstream);
   losses_[lane_].add_(loss.detach() * share_);
+  if (is_summing_) add_losses();  // before the gradients, so that nobody waits for it
+  loss.backward(upstream);
 }
 
 // A lane without a micro-batch counts as zeros, whichever process has it.
@@ -145,18 +146,23 @@ void TrainStep::begin_sums() {
 void TrainStep::sum_up() {
   if (divided_) {
     divided_->finish();
+    add_losses();
   } else {
-    if (!std::exchange(is_summing_, false)) reducer_.begin(has_accumulated_);
+    if (!std::exchange(is_summing_, false)) reducer_.begin(has_accumulated_), add_losses();
     reducer_.finish();
   }
+  lane_ = 0;
+}
+
+// Of all lanes into the first, and of all processes, unless it travels with the norms.
+void TrainStep::add_losses() {
   for (size_t lane = 0; lane < losses_.size(); ++lane)
     if (!has_accumulated_[lane]) losses_[lane].zero_();
   distributed::in_pairs(std::ssize(losses_), [this](int64_t kept, int64_t count) {
     for (int64_t lane = 0; lane < count; ++lane)
       losses_[static_cast<size_t>(lane)].add_(losses_[static_cast<size_t>(kept + lane)]);
   });
-  division_.ranks->sum(losses_[0]);
-  lane_ = 0;
+  if (!division_.divides_state) division_.ranks->begin_sum(losses_[0], at::kFloat);
 }
 
 void TrainStep::apply() {
@@ -177,7 +183,7 @@ void TrainStep::apply() {
 void TrainStep::update() {
   const InPart part(part::kOptimizer);
   at::NoGradGuard no_grad;
-  const at::Tensor norm = reducer_.norm();
+  const at::Tensor norm = reducer_.norm(losses_[0]);
   ops::judge({losses_[0], norm, scaler_.scale_value(), tokens_}, gradient_clip_, verdict_, counts_, watch_);
   optimizer_.step(learning_rate_, verdict_.divisor, verdict_.skipped);
   // The scaler reacts only to the overflows that its scale can cure: those in the gradients.

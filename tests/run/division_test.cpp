@@ -316,16 +316,16 @@ double bytes_per_update(const Setup& setup, int64_t updates) {
   return static_cast<double>(setup.ranks->bytes_sent() - before) / static_cast<double>(updates);
 }
 
-// Gradients go to those that add them up, in each of two rounds with ZeRO 2, and back, or new values instead; a loss, and norms of blocks, go
-// there and back.
+// Gradients go to those that add them up, in each of two rounds with ZeRO 2, and back, or new values instead; a loss goes
+// there and back, alone or with norms of blocks.
 TEST(Division, AnUpdateSendsGradientsOnceAndSumsOrValuesOnce) {
   constexpr int64_t kProcesses = 4;
   const Corpus corpus = even_corpus();
   for (const DistributedConfig& distributed : {DistributedConfig{}, with_zero(1), with_zero(2)}) {
     const Config config = config_with(corpus, distributed);
     const int64_t values = flat_layout(parameter_table(config.model)).size;
-    double expected = 2 * bytes_of(values, kProcesses) + 2 * bytes_of(1, kProcesses);
-    if (distributed.zero > 0) expected += 2 * bytes_of(values / kParameterAlignment, kProcesses);
+    const int64_t others = distributed.zero > 0 ? values / kParameterAlignment + 1 : 1;
+    double expected = 2 * bytes_of(values, kProcesses) + 2 * bytes_of(others, kProcesses);
     if (distributed.zero == 2) expected += bytes_of(values, kProcesses);
     test::in_ranks(kProcesses, [&](const distributed::Group& group) {
       run::Setup setup{config, corpus, describe_device(at::kCPU), Precision{}};

@@ -22,7 +22,9 @@ class Reducer {
   // All are done. Then the first lane, which is in use, has the sum; of what Division::spans() says, where that is not all.
   void finish();
 
-  at::Tensor norm() const;  // of the sum: a float32 scalar on the device
+  // Of the sum: a float32 scalar on the device. With Division::divides_state processes exchange norms of blocks, with which `loss` travels:
+  // that of each, a float32 scalar too, becomes the sum of all.
+  at::Tensor norm(const at::Tensor& loss) const;
   void gather_values();  // each process's spans of the parameters, once it has changed them, to all
 
  private:

@@ -70,6 +70,7 @@ class TrainStep {
  private:
   void add_micro_batch(bool is_first, const std::function<void(int64_t layer)>& layer_done);
   void begin_sums();
+  void add_losses();
   void sum_up();
   void update();
 
