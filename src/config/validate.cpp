@@ -293,7 +293,15 @@ void validate_distributed(const Config& config, const Faults& faults) {
   if (d.zero > 0 && t.optimizer.has_muon()) {
     faults.fail(
         {"distributed.zero", "training.optimizer"},
-        "Muon needs whole matrices, and zero 1 gives each process a part of them; set zero to 0, or optimizer to adamw");
+        fmt::format("Muon needs whole matrices, and zero {} gives each process a part of them; set zero to 0, or "
+                    "optimizer to adamw",
+                    d.zero));
+  }
+  if (d.zero > 1 && !t.execution.use_compile) {
+    faults.fail(
+        {"distributed.zero", "training.use_compile"},
+        "zero 2 needs use_compile's operators, which tell when a layer's gradients are complete; set zero to 1, or "
+        "use_compile to true");
   }
   if (d.min_processes && d.processes > 0 && *d.min_processes > d.processes) {
     faults.fail({"distributed.min_processes", "distributed.processes"},

@@ -60,7 +60,9 @@ class C10d : public Communicator {
   double seconds_waited() const override { return sums_.seconds_waited(); }
 
   void begin_sum(const at::Tensor& x, at::ScalarType wire) override { sums_.begin_sum(x, wire); }
-  void begin_sum_of_part(const at::Tensor& x, at::ScalarType wire) override { sums_.begin_sum_of_part(x, wire); }
+  void begin_sum_of_part(const at::Tensor& x, at::ScalarType wire, const Arrival& arrival) override {
+    sums_.begin_sum_of_part(x, wire, arrival);
+  }
   void begin_gather(const at::Tensor& x) override { sums_.begin_gather(x); }
   void finish() override { sums_.finish(); }
 

@@ -12,7 +12,7 @@ class Alone : public Communicator {
   int64_t rank() const override { return 0; }
   int64_t size() const override { return 1; }
   void begin_sum(const at::Tensor&, at::ScalarType) override {}
-  void begin_sum_of_part(const at::Tensor&, at::ScalarType) override {}
+  void begin_sum_of_part(const at::Tensor&, at::ScalarType, const Arrival&) override {}
   void begin_gather(const at::Tensor&) override {}
   void finish() override {}
   void broadcast(const at::Tensor&) override {}
@@ -38,9 +38,15 @@ double bytes_sent_by_sum(double bytes, int64_t processes) {
   return 2 * bytes * static_cast<double>(processes - 1) / static_cast<double>(processes);
 }
 
-// What is sent, what arrives, and what becomes of it: the part of a process, or what 16-bit values are added in.
-double memory_of_sum(double bytes, int64_t processes) {
-  return processes == 1 ? 0 : 3 * std::min(bytes, static_cast<double>(kStretchesInFlight * kStretchBytes));
+// What arrives, and what is copied. Of one stretch at a time 16 bits become 32.
+double memory_of_sum(double bytes, double stretch, bool is_converted, bool is_narrow) {
+  const double under_way = std::min(bytes, static_cast<double>(kStretchesInFlight) * stretch);
+  return under_way * (is_converted ? 2 : 1) + (is_narrow ? 2 * std::min(bytes, stretch) : 0);
+}
+
+// A copy of the own part is sent.
+double memory_of_gather(double bytes, double stretch, int64_t processes) {
+  return std::min(bytes, static_cast<double>(kStretchesInFlight) * stretch) / static_cast<double>(processes);
 }
 
 void in_pairs(int64_t n, const std::function<void(int64_t kept, int64_t count)>& add) {

@@ -63,14 +63,16 @@ void Sums::begin_sum(const at::Tensor& x, at::ScalarType wire) {
     tell({Kind::sum, flat.slice(0, first, std::min(first + step, flat.numel())), wire, ready});
 }
 
-void Sums::begin_sum_of_part(const at::Tensor& x, at::ScalarType wire) { tell_stretch(Kind::sum_of_part, x, wire); }
+void Sums::begin_sum_of_part(const at::Tensor& x, at::ScalarType wire, const Arrival& arrival) {
+  tell_stretch(Kind::sum_of_part, x, wire, arrival);
+}
 
 void Sums::begin_gather(const at::Tensor& x) { tell_stretch(Kind::gather, x, x.scalar_type()); }
 
-void Sums::tell_stretch(Kind kind, const at::Tensor& x, at::ScalarType wire) {
+void Sums::tell_stretch(Kind kind, const at::Tensor& x, at::ScalarType wire, const Arrival& arrival) {
   TORCH_CHECK(x.dim() == 1 && x.is_contiguous() && x.nbytes() <= kStretchBytes, "a stretch has at most ", kStretchBytes,
               " bytes in a row");
-  tell({kind, x.detach(), wire, x.is_cpu() ? nullptr : mark(current_stream(device_))});
+  tell({kind, x.detach(), wire, x.is_cpu() ? nullptr : mark(current_stream(device_)), arrival});
 }
 
 void Sums::tell(Task task) {
@@ -134,6 +136,7 @@ void Sums::run(const Task& task) {
 
 void Sums::begin(Bucket& bucket, const Task& task) {
   bucket.kind = task.kind;
+  bucket.arrival = task.arrival;
   bucket.stretch = bucket.sent = task.stretch;
   const int64_t count = task.stretch.numel(), padded = part_of(count, 0, ranks_.size).end * ranks_.size;
   if (padded != count || task.wire != task.stretch.scalar_type()) {
@@ -164,13 +167,20 @@ void Sums::add(Bucket& bucket) {
   if (bucket.kind == Kind::gather) return;
   collectives_.wait(bucket.exchange, bucket.sent);
   const at::Tensor parts = bucket.received.view({ranks_.size, -1});
+  if (bucket.arrival.values.dim() == 2) return arrive(bucket, parts);
   const bool is_narrow = c10::elementSize(parts.scalar_type()) < 4;
   const at::Tensor sums = is_narrow ? parts.to(at::kFloat) : parts;
   add_in_pairs(sums);
   bucket.own = sums[0].to(parts.scalar_type());
   if (bucket.kind == Kind::sum) return gather(bucket);
-  const auto [begin, end] = part_of(bucket.stretch.numel(), ranks_.rank, ranks_.size);
-  bucket.stretch.slice(0, begin, end).copy_(bucket.own.narrow(0, 0, end - begin));
+  arrive(bucket, bucket.own);
+}
+
+// The last dimension of `values` may be padded.
+void Sums::arrive(const Bucket& bucket, const at::Tensor& values) const {
+  const auto& [into, adds] = bucket.arrival;
+  const at::Tensor arrived = values.narrow(-1, 0, into.size(-1));
+  adds ? into.add_(arrived) : into.copy_(arrived);
 }
 
 void Sums::end(Bucket& bucket) {
@@ -180,6 +190,7 @@ void Sums::end(Bucket& bucket) {
       bucket.stretch.copy_(bucket.sent.narrow(0, 0, bucket.stretch.numel()));
   }
   bucket.stretch = bucket.sent = bucket.received = bucket.own = at::Tensor();
+  bucket.arrival = {};
   bucket.exchange = bucket.gather = {};
 }
 

@@ -31,7 +31,7 @@ class Sums {
 
   // As the functions of Communicator.
   void begin_sum(const at::Tensor& x, at::ScalarType wire);
-  void begin_sum_of_part(const at::Tensor& x, at::ScalarType wire);
+  void begin_sum_of_part(const at::Tensor& x, at::ScalarType wire, const Arrival& arrival);
   void begin_gather(const at::Tensor& x);
   void finish();
 
@@ -46,6 +46,7 @@ class Sums {
     at::Tensor stretch = {};  // (n), whose values are there from `ready` on
     at::ScalarType wire = at::kFloat;
     std::shared_ptr<c10::Event> ready = {};  // null on a CPU
+    Arrival arrival = {};                    // of a part
   };
   // A stretch that is under way. Its memory stays for the next one.
   struct Bucket {
@@ -54,6 +55,7 @@ class Sums {
     // In the type that travels, with a part of the same length for each process. `sent` may be the stretch itself.
     at::Tensor sent, received;
     at::Tensor own;  // this process's part
+    Arrival arrival;
     Work exchange, gather;
     struct Buffers {
       at::Tensor sent, received;
@@ -61,7 +63,7 @@ class Sums {
     Buffers& buffers(const at::Tensor& x) { return x.is_cpu() ? of_host : of_device; }
   };
 
-  void tell_stretch(Kind kind, const at::Tensor& x, at::ScalarType wire);
+  void tell_stretch(Kind kind, const at::Tensor& x, at::ScalarType wire, const Arrival& arrival = {});
   void tell(Task task);
   std::optional<Task> next_task();  // waits for it; nothing at the end
   void work();
@@ -70,6 +72,7 @@ class Sums {
   void exchange(Bucket& bucket);
   void gather(Bucket& bucket);
   void add(Bucket& bucket);
+  void arrive(const Bucket& bucket, const at::Tensor& parts) const;
   void end(Bucket& bucket);
   void end_all();
   void count_part(const Bucket& bucket);

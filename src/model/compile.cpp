@@ -18,6 +18,7 @@
 #include "gpt/core/error.h"
 #include "gpt/core/log.h"
 #include "gpt/core/process.h"
+#include "gpt/layout/layer_ends.h"
 #include "gpt/model/recompute.h"
 #include "gpt/ops/aten.h"
 #include "gpt/ops/flat_norm.h"
@@ -103,6 +104,37 @@ class TriedOperators {
   ops::SharedOperators before_;
 };
 
+// Of all gradients. Those that are divided are never there all at once.
+class GradientNorm {
+ public:
+  explicit GradientNorm(const Parameters& parameters)
+      : parameters_(parameters), ends_(layer_ends(parameters.rows(), parameters.layout())) {}
+
+  // LibTorch's operators may not be done: then what is left of the layer is taken later.
+  void layer_done(int64_t layer) {
+    const std::vector<int64_t>& segments = parameters_.segment_ends();
+    const int64_t end = ends_[static_cast<size_t>(layer)];
+    while (taken_ < segments.size() && segments[taken_] <= end && parameters_.has_gradients(taken_)) take();
+  }
+
+  double value() {
+    if (parameters_.segment_ends().empty()) return ops::flat_norm(parameters_.flat_gradients()).item<double>();
+    while (taken_ < parameters_.segment_ends().size()) take();
+    return std::sqrt(squares_);
+  }
+
+ private:
+  void take() {
+    const double norm = ops::flat_norm(parameters_.take_gradients(taken_++)).item<double>();
+    squares_ += norm * norm;
+  }
+
+  const Parameters& parameters_;
+  std::vector<int64_t> ends_;
+  size_t taken_ = 0;  // segments
+  double squares_ = 0;
+};
+
 struct Outcome {
   double loss, gradient_norm;
 };
@@ -115,14 +147,17 @@ Outcome try_on(GPT& model, ops::SharedOperators operators, at::ScalarType comput
                              .remainder_(*model.config().vocab_size)
                              .unsqueeze(0);  // (1, T + 1)
   const TriedOperators tried(model, std::move(operators));
+  GradientNorm norm(model.parameters());
   at::Tensor loss;
   {
     const Autocast autocast(model.device(), compute_type);
     loss = model.loss(ids.narrow(1, 0, T), ids.narrow(1, 1, T),
-                      {.label_smoothing = 0.1, .chunk_rows = (T + 1) / 2});  // all its parts
+                      {.label_smoothing = 0.1,
+                       .chunk_rows = (T + 1) / 2,  // all its parts
+                       .layer_done = [&norm](int64_t layer) { norm.layer_done(layer); }});
   }
   loss.backward();
-  return {loss.item<double>(), ops::flat_norm(model.parameters().flat_gradients()).item<double>()};
+  return {loss.item<double>(), norm.value()};
 }
 
 // What is wrong with `ours`; nothing where both agree within what rounding explains.

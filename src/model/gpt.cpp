@@ -362,14 +362,18 @@ at::Tensor GPT::hidden(const at::Tensor& ids, const LossOptions& options) const 
   const Pass pass{operators_, training_, options.dropout_place, gradient_checkpointing_};
   const bool draws =
       training_ && recomputing_draws(gradient_checkpointing_, config_, operators_->draws(device(), config_.n_embd));
+  const auto mark = [&options](Stream& stream, int64_t layer) {
+    if (options.layer_done) stream.x = mark_gradient(stream.x, [done = options.layer_done, layer] { done(layer); });
+  };
   const auto through = [&](Stream stream, int64_t begin, int64_t end) {
     for (int64_t layer = begin; layer < end; ++layer) {
       const Block& block = transformer_->h[static_cast<size_t>(layer)];
-      if (options.layer_done) stream.x = mark_gradient(stream.x, [done = options.layer_done, layer] { done(layer); });
+      mark(stream, layer);
       stream = gradient_checkpointing_ >= GradientCheckpointing::selective
                    ? block.recomputed(stream, rotary, pass, draws)
                    : block(stream, rotary, pass);
     }
+    if (end == config_.n_layer) mark(stream, end);
     return stream;
   };
   if (!at::GradMode::is_enabled() || first_trained_ < 0) {

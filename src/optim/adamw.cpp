@@ -51,7 +51,6 @@ void AdamW::step(const at::Tensor& learning_rate, const at::Tensor& grad_scale, 
 }
 
 void AdamW::step_fused(const at::Tensor& learning_rate, const at::Tensor& grad_scale, const at::Tensor& found_inf) {
-  const at::Tensor& gradients = parameters_.flat_gradients();
   step_count_.add_(1);
   for (const auto& [range, slots] : moments_) {
     const auto part = [&range](const at::Tensor& flat, int64_t values = 1) {
@@ -60,7 +59,7 @@ void AdamW::step_fused(const at::Tensor& learning_rate, const at::Tensor& grad_s
     const at::Tensor values = part(parameters_.flat_values());
     const bool has_master = values.scalar_type() == at::kFloat;
     ops::AdamWBuffers buffers{.values = has_master ? values : at::Tensor(),
-                              .gradients = part(gradients),
+                              .gradients = parameters_.gradients_of({range.begin, range.end}),
                               .exp_avg = slots[0],
                               .exp_avg_sq = slots[1],
                               .rounded = has_master ? part(parameters_.flat_rounded()) : values,

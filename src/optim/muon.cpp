@@ -132,7 +132,7 @@ void Muon::update(const ParameterRow& row, const StateStretch& stretch, const op
     return flat.defined() ? flat.slice(0, range.begin, range.end) : flat;
   };
   const bool has_codes = range.form.dtype == StateDtype::int8;
-  const at::Tensor gradients = part(parameters_.flat_gradients()),
+  const at::Tensor gradients = parameters_.gradients_of({range.begin, range.end}),
                    direction = at::empty({gradients.numel()}, gradients.options().dtype(type_));
   ops::muon_direction({.gradients = gradients,
                        .momentum = slots[0],

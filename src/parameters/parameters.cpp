@@ -5,6 +5,8 @@
 #include <ATen/ops/empty.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
+
 namespace gpt {
 namespace {
 
@@ -34,10 +36,27 @@ void clear_padding(const at::Tensor& flat, int64_t end) { flat.detach().slice(0,
 }  // namespace
 
 const at::Tensor& FlatGradients::buffer(size_t lane) {
+  TORCH_CHECK(!is_divided(), "FlatGradients: those that are divided are never whole");
   if (lane >= buffers_.size()) buffers_.resize(lane + 1);
   at::Tensor& buffer = buffers_[lane];
   if (!buffer.defined()) buffer = at::empty({size_}, options_);
   return buffer;
+}
+
+std::pair<at::Tensor, int64_t> FlatGradients::memory_at(int64_t offset) {
+  if (!is_divided()) return {buffer(), 0};
+  const auto i = static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), offset) - ends_.begin());
+  const auto [begin, end] = span_of(i);
+  if (!segments_[i].defined()) segments_[i] = at::empty({end - begin}, options_);
+  return {segments_[i], begin};
+}
+
+void FlatGradients::divide(std::vector<int64_t> ends) {
+  TORCH_CHECK(std::is_sorted(ends.begin(), ends.end()) && !ends.empty() && ends.back() == size_,
+              "FlatGradients: segments must end one after the other, the last one at ", size_);
+  ends_ = std::move(ends);
+  segments_.assign(ends_.size(), at::Tensor());
+  buffers_.assign(1, at::Tensor());
 }
 
 Parameter::Parameter(at::Tensor value, at::Tensor rounded, c10::intrusive_ptr<FlatGradients> gradients, int64_t offset,
@@ -62,9 +81,9 @@ const at::Tensor& Parameter::gradient() const {
   TORCH_CHECK(is_trained(), "Parameter: one that is not trained has no gradient");
   at::Tensor& gradient = lane().gradient;
   if (!gradient.defined()) {
-    const at::Tensor& flat = state_->gradients->buffer();
-    gradient = stretch(flat, state_->offset, value().sizes());
-    clear_padding(flat, state_->offset + value().numel());
+    const auto [flat, begin] = state_->gradients->memory_at(state_->offset);
+    gradient = stretch(flat, state_->offset - begin, value().sizes());
+    clear_padding(flat, state_->offset - begin + value().numel());
   }
   return gradient;
 }
@@ -174,16 +193,48 @@ NamedTensors Parameters::gradients() const {
   return result;
 }
 
+void Parameters::require_gradient(size_t row) const {
+  TORCH_CHECK(!rows_[row].is_trained || parameters_[row].has_gradient(), "Parameters: '", rows_[row].name,
+              "' has no gradient");
+}
+
 const at::Tensor& Parameters::flat_gradients() const {
-  for (size_t i = 0; i < rows_.size(); ++i) {
-    TORCH_CHECK(!rows_[i].is_trained || parameters_[i].has_gradient(), "Parameters: '", rows_[i].name,
-                "' has no gradient");
-  }
+  for (size_t i = 0; i < rows_.size(); ++i) require_gradient(i);
   return flat_gradients_->buffer();
 }
 
+std::vector<size_t> Parameters::rows_in(size_t segment) const {
+  const auto [begin, end] = flat_gradients_->span_of(segment);
+  std::vector<size_t> rows;
+  for (size_t i = 0; i < rows_.size(); ++i)
+    if (rows_[i].is_trained && begin <= layout_.offsets[i] && layout_.offsets[i] < end) rows.push_back(i);
+  return rows;
+}
+
+bool Parameters::has_gradients(size_t segment) const {
+  const std::vector<size_t> rows = rows_in(segment);
+  return std::all_of(rows.begin(), rows.end(), [this](size_t row) { return parameters_[row].has_gradient(); });
+}
+
+at::Tensor Parameters::take_gradients(size_t segment) const {
+  const std::vector<size_t> rows = rows_in(segment);
+  for (const size_t row : rows) require_gradient(row);
+  for (const size_t row : rows) parameters_[row].release_gradient();
+  return flat_gradients_->take(segment);
+}
+
+at::Tensor Parameters::gradients_of(FlatSpan span) const {
+  if (!flat_gradients_->is_divided()) return flat_gradients().slice(0, span.begin, span.end);
+  for (const auto& [of, values] : flat_gradients_->sums())
+    if (of.begin <= span.begin && span.end <= of.end)
+      return values.slice(0, span.begin - of.begin, span.end - of.begin);
+  TORCH_CHECK(false, "Parameters: no sum of the gradients from ", span.begin, " to ", span.end);
+}
+
 void Parameters::clear_gradients() const {
-  for (const Parameter& parameter : parameters_) parameter.clear_gradient();
+  for (const Parameter& parameter : parameters_)
+    flat_gradients_->is_divided() ? parameter.release_gradient() : parameter.clear_gradient();
+  flat_gradients_->drop_segments();
 }
 
 void Parameters::mark_gradients() const {

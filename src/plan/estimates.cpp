@@ -1,6 +1,7 @@
 #include "gpt/plan/estimates.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "gpt/layout/freeze.h"
 #include "gpt/model/compile.h"
@@ -171,13 +172,42 @@ ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& t
           .rounds_products = device.device.is_cpu() && ops::cpu::rounds_products_from_float32(),
           .adds_products = device.device.is_cpu() && ops::cpu::adds_bfloat16_products(),
           .product_workspace = device.device.is_cpu() ? ops::cpu::product_workspace(precision.compute_type()) : 0,
-          .is_recorded = effective_mode(training, model, device.device).records,
+          .is_recorded = distributed.zero < 2 && effective_mode(training, model, device.device).records,
           .multiprocessors = device.multiprocessors,
           .end_to_end = precision.end_to_end,
           .state_share =
               distributed.zero > 0 ? 1 / static_cast<double>(std::max<int64_t>(1, distributed.processes)) : 1,
+          .gradient_parts = distributed.zero > 1 ? std::max<int64_t>(1, distributed.processes) : 1,
+          .gradient_lanes = run::lanes_of_each(distributed.lanes, std::max<int64_t>(1, distributed.processes)),
           .newton_schulz = newton_schulz_type(device)};
 }
+
+namespace {
+
+// Of the values of each segment of divided gradients.
+std::vector<int64_t> segment_lengths(const std::vector<ParameterRow>& rows, const FlatLayout& layout) {
+  std::vector<int64_t> lengths = run::gradient_segments(rows, layout);
+  std::adjacent_difference(lengths.begin(), lengths.end(), lengths.begin());
+  return lengths;
+}
+
+// Bytes of ZeRO 2's gradients: the sums, and those segments that are there at the same time: one that is filled, the one before, which is
+// on its way, and a tied table, which the head begins and the embedding completes.
+double divided_gradients(const std::vector<ParameterRow>& rows, const FlatLayout& layout, const ActivationForm& form,
+                         double size) {
+  const std::vector<int64_t> lengths = segment_lengths(rows, layout);
+  const bool is_tied = std::any_of(rows.begin(), rows.end(),
+                                   [](const ParameterRow& row) { return row.is_trained && !row.tied_name.empty(); });
+  const size_t last = lengths.size() - 1;
+  int64_t most = lengths[last];
+  for (size_t i = 0; i < last; ++i)
+    most = std::max(most, lengths[i] + lengths[i + 1] + (is_tied && i + 1 < last ? lengths[last] : 0));
+  const double sums = form.gradient_lanes == 1 ? 1 / static_cast<double>(form.gradient_parts)
+                                               : static_cast<double>(form.gradient_lanes) / 2;
+  return static_cast<double>(layout.trained_size) * sums * kFloatBytes + static_cast<double>(most) * size;
+}
+
+}  // namespace
 
 double MemoryEstimate::total() const { return weights + gradients + moments + activations + logits + workspace; }
 
@@ -199,7 +229,8 @@ MemoryEstimate estimate_memory(const ModelConfig& model, const TrainingConfig& t
   const auto size = [](at::ScalarType type) { return static_cast<double>(c10::elementSize(type)); };
   estimate.weights = trained * (size(kept_weight_type(precision)) + (has_copies ? 2 : 0)) +
                      frozen * (has_copies ? 2 : size(kept_weight_type(precision)));
-  estimate.gradients = trained * size(gradient);
+  estimate.gradients =
+      form.gradient_parts > 1 ? divided_gradients(rows, layout, form, size(gradient)) : trained * size(gradient);
   const StateBytes state = state_bytes(rows, layout, training.optimizer);
   estimate.moments = form.state_share * static_cast<double>(state.device);
   estimate.host = form.state_share * static_cast<double>(state.host);
@@ -252,9 +283,30 @@ std::optional<int64_t> largest_batch_size(const ModelConfig& model, TrainingConf
 }
 
 double exchange_bytes(const Config& config, bool end_to_end, int64_t processes) {
-  const double gradients = gradient_bytes(config, end_to_end);
-  const int64_t lanes = run::lanes_of_each(config.distributed.lanes, processes);
-  return static_cast<double>(lanes - 1) * gradients + distributed::memory_of_sum(gradients, processes);
+  const DistributedConfig& distributed = config.distributed;
+  const bool divides_gradients = distributed.zero > 1 && processes > 1;
+  const int64_t lanes = divides_gradients ? 1 : run::lanes_of_each(distributed.lanes, processes);
+  const double further_lanes = static_cast<double>(lanes - 1) * gradient_bytes(config, end_to_end);
+  if (processes == 1) return further_lanes;
+  const std::vector<ParameterRow> rows = parameter_table(config.model, config.training.freeze);
+  const FlatLayout layout = flat_layout(rows);
+  int64_t longest = layout.trained_size;  // that is summed at a time
+  if (divides_gradients) {
+    const std::vector<int64_t> lengths = segment_lengths(rows, layout);
+    longest = *std::max_element(lengths.begin(), lengths.end());
+  }
+  const at::ScalarType gradient = gradient_type(config.training, end_to_end);
+  const bool is_converted = distributed.reduce_dtype == ReduceDtype::bfloat16 && gradient == at::kFloat,
+             is_narrow = is_converted || gradient != at::kFloat;
+  const double of_value = is_narrow ? 2 : kFloatBytes,
+               of_kept = static_cast<double>(c10::elementSize(kept_weight_type(config.training.precision)));
+  const auto stretch = static_cast<double>(run::stretch_values(layout.trained_size, processes));
+  const double sums =
+      distributed::memory_of_sum(static_cast<double>(longest) * of_value, stretch * of_value, is_converted, is_narrow);
+  return further_lanes + sums +
+         (distributed.zero == 0 ? 0
+                                : distributed::memory_of_gather(static_cast<double>(layout.trained_size) * of_kept,
+                                                                stretch * of_kept, processes));
 }
 
 double sent_bytes(const Config& config, bool end_to_end, int64_t processes) {
@@ -266,7 +318,9 @@ double sent_bytes(const Config& config, bool end_to_end, int64_t processes) {
   // Instead of the sums it sends values back, in the type in which they are kept, and norms of blocks.
   const double values = trained_values(config);
   const auto of_value = static_cast<double>(c10::elementSize(kept_weight_type(config.training.precision)));
-  return sums / 2 + distributed::bytes_sent_by_sum(values * of_value, processes) / 2 +
+  const int64_t micro_batches = config.training.gradient_accumulation_steps,
+                rounds = config.distributed.zero > 1 ? at::divup(micro_batches, processes) : 1;
+  return sums / 2 * static_cast<double>(rounds) + distributed::bytes_sent_by_sum(values * of_value, processes) / 2 +
          distributed::bytes_sent_by_sum(values / kParameterAlignment * sizeof(float), processes);
 }
 

@@ -21,6 +21,20 @@ void join(run::Setup& setup, const distributed::Group& group) {
   setup.local_processes = group.ranks().local_size;
 }
 
+// With zero 2 a process has the sums of others' lanes, to which it cannot add a micro-batch of its own as it goes.
+void require_lane_of_each(const Config& config) {
+  const DistributedConfig& distributed = config.distributed;
+  const int64_t micro_batches = config.training.gradient_accumulation_steps;
+  if (distributed.zero < 2 || distributed.processes == 1 || distributed.lanes == 1 ||
+      micro_batches <= distributed.lanes)
+    return;
+  throw Error(
+      ExitCode::config,
+      fmt::format("distributed.zero: 2 gives equal bits only where each of an update's {} micro-batches has a lane "
+                  "of its own, and distributed.lanes is {}; raise lanes, set zero to 1, or leave lanes out",
+                  micro_batches, distributed.lanes));
+}
+
 void keep_choices(run::Setup& setup) {
   const int64_t cores = std::max<int64_t>(1, usable_processors() / setup.local_processes);
   setup.config.data.num_workers = workers_for(setup.config.data, setup.device.device.is_cuda(), cores);
@@ -40,6 +54,7 @@ void divide_update(Config& config, int64_t processes) {
   config.distributed.processes = processes;
   config::deal_out(config.training, std::max(processes, config.distributed.lanes));
   if (config.distributed.lanes > 1) config.training.precision.gradient_dtype = GradientDtype::float32;
+  require_lane_of_each(config);
 }
 
 run::Setup resolve(run::RunData data, at::Device device, const PrecisionConfig& asked,

@@ -1,24 +1,56 @@
 #include "gpt/run/division.h"
 
-namespace gpt::run {
+#include "gpt/layout/layer_ends.h"
 
-// The gradients of a smaller model travel in several stretches too, but not in such short ones that it takes longer to begin them.
-int64_t Division::stretch(int64_t size) const {
-  constexpr int64_t kStretches = 8, kLeastBytes = 4 << 20;
-  constexpr auto kBytes = static_cast<int64_t>(sizeof(float));
-  const int64_t unit = kParameterAlignment * ranks->size();  // so that no part is padded, but in the last stretch
-  const int64_t wanted = std::clamp(size / kStretches, kLeastBytes / kBytes, distributed::kStretchBytes / kBytes);
+namespace gpt::run {
+namespace {
+
+// What is shorter takes longer to begin than to send.
+constexpr int64_t kLeastStretch = (4 << 20) / static_cast<int64_t>(sizeof(float));
+
+}  // namespace
+
+// The gradients of a smaller model travel in several stretches too.
+int64_t stretch_values(int64_t size, int64_t processes) {
+  constexpr int64_t kStretches = 8, kLongest = distributed::kStretchBytes / static_cast<int64_t>(sizeof(float));
+  const int64_t unit = kParameterAlignment * processes;  // so that no part is padded, but in the last stretch
+  const int64_t wanted = std::clamp(size / kStretches, kLeastStretch, kLongest);
   return std::max<int64_t>(1, wanted / unit) * unit;
 }
 
-std::vector<FlatSpan> Division::spans(int64_t size) const {
-  if (!divides_state) return {{0, size}};
-  std::vector<FlatSpan> spans;
-  const int64_t step = stretch(size);
-  for (int64_t first = 0; first < size; first += step) {
-    const auto [begin, end] = distributed::part_of(std::min(step, size - first), ranks->rank(), ranks->size());
-    if (begin < end) spans.push_back({first + begin, first + end});
+std::vector<int64_t> gradient_segments(const std::vector<ParameterRow>& rows, const FlatLayout& layout) {
+  const std::vector<int64_t> of_layers = layer_ends(rows, layout);
+  std::vector<int64_t> ends;
+  for (size_t layer = of_layers.size(); layer-- > 0;) {
+    const int64_t begin = ends.empty() ? 0 : ends.back();
+    if (of_layers[layer] - begin >= kLeastStretch) ends.push_back(of_layers[layer]);
   }
+  if (ends.empty() || ends.back() < layout.trained_size) ends.push_back(layout.trained_size);
+  return ends;
+}
+
+std::vector<Segment> Division::segments(const std::vector<ParameterRow>& rows, const FlatLayout& layout) const {
+  const int64_t size = layout.trained_size, step = stretch_values(size, ranks->size());
+  std::vector<Segment> segments;
+  int64_t begin = 0;
+  for (const int64_t end : divides_gradients ? gradient_segments(rows, layout) : std::vector{size}) {
+    Segment& segment = segments.emplace_back();
+    for (; begin < end; begin = segment.back().end) segment.push_back({begin, std::min(begin + step, end)});
+  }
+  return segments;
+}
+
+FlatSpan Division::own_part(FlatSpan stretch) const {
+  const auto [begin, end] = distributed::part_of(stretch.end - stretch.begin, ranks->rank(), ranks->size());
+  return {stretch.begin + begin, stretch.begin + end};
+}
+
+std::vector<FlatSpan> Division::spans(const std::vector<ParameterRow>& rows, const FlatLayout& layout) const {
+  if (!divides_state) return {{0, layout.trained_size}};
+  std::vector<FlatSpan> spans;
+  for (const Segment& segment : segments(rows, layout))
+    for (const FlatSpan& stretch : segment)
+      if (const FlatSpan own = own_part(stretch); own.begin < own.end) spans.push_back(own);
   return spans;
 }
 

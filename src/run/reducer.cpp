@@ -6,35 +6,19 @@
 #include <algorithm>
 #include <utility>
 
-#include "gpt/layout/parameter_table.h"
+#include "gpt/layout/layer_ends.h"
 #include "gpt/ops/flat_norm.h"
 
 namespace gpt::run {
-namespace {
-
-// Of each layer, where the last trained parameter of it and of those after it ends.
-std::vector<int64_t> ends_of_layers(const Parameters& parameters) {
-  std::vector<int64_t> ends;
-  for (size_t i = 0; i < parameters.rows().size(); ++i) {
-    const ParameterRow& row = parameters.rows()[i];
-    if (row.layer < 0) continue;  // the embeddings, which come last
-    ends.resize(std::max(ends.size(), static_cast<size_t>(row.layer) + 1));
-    int64_t& end = ends[static_cast<size_t>(row.layer)];
-    if (row.is_trained) end = std::max(end, aligned_end(parameters.layout().offsets[i] + row.count()));
-  }
-  for (size_t layer = ends.size(); layer-- > 1;) ends[layer - 1] = std::max(ends[layer - 1], ends[layer]);
-  return ends;
-}
-
-}  // namespace
-
 Reducer::Reducer(Parameters parameters, Division division)
     : parameters_(std::move(parameters)),
       division_(std::move(division)),
-      ends_(ends_of_layers(parameters_)),
+      ends_(layer_ends(parameters_.rows(), parameters_.layout())),
       wire_(division_.wire_of(parameters_[0].gradient_type())),
-      stretch_(division_.stretch(parameters_.layout().trained_size)),
-      spans_(division_.spans(parameters_.layout().trained_size)) {}
+      spans_(division_.spans(parameters_.rows(), parameters_.layout())) {
+  for (const Segment& segment : division_.segments(parameters_.rows(), parameters_.layout()))
+    stretches_.insert(stretches_.end(), segment.begin(), segment.end());
+}
 
 void Reducer::begin(const std::vector<bool>& has_gradients) {
   const size_t in_use = parameters_.lane();
@@ -51,9 +35,7 @@ void Reducer::begin(const std::vector<bool>& has_gradients) {
 void Reducer::layer_done(int64_t layer) { complete(ends_[static_cast<size_t>(layer)]); }
 
 void Reducer::complete(int64_t end) {
-  const int64_t size = parameters_.layout().trained_size;
-  for (int64_t next; summed_ < size && (next = std::min(summed_ + stretch_, size)) <= end; summed_ = next)
-    sum(summed_, next);
+  for (; summed_ < stretches_.size() && stretches_[summed_].end <= end; ++summed_) sum(stretches_[summed_]);
 }
 
 void Reducer::finish() {
@@ -66,35 +48,38 @@ void Reducer::finish() {
 }
 
 // The processes' spans have the blocks of all between them, so that each adds zeros to what it has not.
-at::Tensor Reducer::norm() const {
-  const at::Tensor& gradients = parameters_.flat_gradients();
-  if (!division_.divides_state) return ops::flat_norm(gradients);
-  const at::Tensor norms = at::zeros({gradients.numel() / kParameterAlignment}, gradients.options().dtype(at::kFloat));
-  for (const auto& [begin, end] : spans_)
-    norms.slice(0, begin / kParameterAlignment, end / kParameterAlignment)
-        .copy_(ops::block_norms(gradients.slice(0, begin, end)));
-  division_.ranks->sum(norms);
+at::Tensor Reducer::norm(const at::Tensor& loss) const {
+  if (!division_.divides_state) return ops::flat_norm(parameters_.flat_gradients());
+  const int64_t blocks = parameters_.layout().trained_size / kParameterAlignment;
+  const at::Tensor sent = at::zeros({blocks + 1}, parameters_.device()), norms = sent.slice(0, 0, blocks);
+  for (const FlatSpan& span : spans_)
+    norms.slice(0, span.begin / kParameterAlignment, span.end / kParameterAlignment)
+        .copy_(ops::block_norms(parameters_.gradients_of(span)));
+  sent[blocks].copy_(loss);
+  division_.ranks->sum(sent);
+  loss.copy_(sent[blocks]);
   return ops::norm_of_blocks(norms);
 }
 
 void Reducer::gather_values() {
   if (!division_.divides_state) return;
-  const at::Tensor values = parameters_.flat_values().detach().slice(0, 0, parameters_.layout().trained_size);
-  for (int64_t begin = 0; begin < values.numel(); begin += stretch_)
-    division_.ranks->begin_gather(values.slice(0, begin, std::min(begin + stretch_, values.numel())));
+  const at::Tensor values = parameters_.flat_values().detach();
+  for (const auto& [begin, end] : stretches_) division_.ranks->begin_gather(values.slice(0, begin, end));
   division_.ranks->finish();
   parameters_.round_values();
 }
 
-void Reducer::sum(int64_t begin, int64_t end) {
+void Reducer::sum(FlatSpan stretch) {
   const auto part = [&](int64_t lane) {
-    return parameters_.gradient_buffer(static_cast<size_t>(lane)).slice(0, begin, end);
+    return parameters_.gradient_buffer(static_cast<size_t>(lane)).slice(0, stretch.begin, stretch.end);
   };
   distributed::in_pairs(division_.own_lanes(), [&part](int64_t kept, int64_t count) {
     for (int64_t lane = 0; lane < count; ++lane) part(lane).add_(part(kept + lane));
   });
-  if (division_.divides_state) return division_.ranks->begin_sum_of_part(part(0), wire_);
-  division_.ranks->begin_sum(part(0), wire_);
+  if (!division_.divides_state) return division_.ranks->begin_sum(part(0), wire_);
+  const FlatSpan own = division_.own_part(stretch);
+  division_.ranks->begin_sum_of_part(part(0), wire_,
+                                     {part(0).slice(0, own.begin - stretch.begin, own.end - stretch.begin)});
 }
 
 }  // namespace gpt::run

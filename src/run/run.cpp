@@ -9,6 +9,7 @@
 
 #include "gpt/core/error.h"
 #include "gpt/core/hash.h"
+#include "gpt/core/log.h"
 #include "gpt/core/process.h"
 #include "gpt/model/compile.h"
 #include "gpt/ops/aten.h"
@@ -63,11 +64,16 @@ Run::Run(const Setup& setup, const Beginning& begins, const MakeRecorder& make_r
   }
   step_.emplace(make_step(state_, setup, training,
                           make_recorder ? make_recorder(state_.model)
-                                        : recorder_for(training, setup.config.model, setup.device.device)));
+                          : division_of(setup).divides_gradients
+                              ? Recorder()
+                              : recorder_for(training, setup.config.model, setup.device.device)));
 }
 
 bool Run::check_operators() {
   TrainingConfig training = setup_.config.training;
+  if (division_of(setup_).divides_gradients &&
+      effective_mode(training, state_.model.config(), setup_.device.device).records)
+    log::info("With distributed.zero: 2 no CUDA graphs are recorded, because gradients are sent in every micro-batch");
   if (!training.execution.use_compile) {
     (void)compile_model(state_.model, training, setup_.precision);
     return false;
@@ -79,6 +85,10 @@ bool Run::check_operators() {
     reset_memory_peak(setup_.device.device);  // LibTorch's operators took more than a step does
     return true;
   }
+  if (division_of(setup_).divides_gradients)
+    throw Error(ExitCode::config,
+                "distributed.zero: 2 needs the operators of use_compile, which failed here or in another process; set "
+                "zero to 1");
   if (works) state_.model.set_operators(ops::aten_operators());
   training.execution.use_compile = false;  // and nothing is recorded
   step_.emplace(make_step(state_, setup_, training, Recorder()));

@@ -78,7 +78,7 @@ State::State(const Config& config, const Corpus& corpus, at::Device device, cons
     : model(
           make_model(config, device, types_of(config.training, precision), start ? &start->checkpoint.model : initial)),
       optimizer(make_optimizer(model.parameters(), config.training.optimizer,
-                               division.spans(model.parameters().layout().trained_size))),
+                               division.spans(model.parameters().rows(), model.parameters().layout()))),
       scaler(precision.grad_scaler, device),
       loader(corpus.sources, config.data,
              with(schedule_options(config, corpus), division.dealing(config.training.gradient_accumulation_steps)),

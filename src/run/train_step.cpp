@@ -58,12 +58,14 @@ TrainStep::TrainStep(GPT& model, Optimizer& optimizer, GradScaler& scaler, const
       watch_(std::move(watch)) {
   for (at::Tensor* scalar : {&learning_rate_, &tokens_, &share_}) *scalar = at::zeros({}, model.device());
   for (size_t i = 0; i < has_accumulated_.size(); ++i) losses_.push_back(at::zeros({}, model.device()));
+  if (division_.divides_gradients) divided_.emplace(model.parameters(), division_);
   if (model.config().dropout > 0) dropout_place_ = at::zeros({2}, at::TensorOptions(model.device()).dtype(at::kLong));
   reset_memory_peak(model.device());
 }
 
 void TrainStep::begin(double learning_rate, int64_t tokens, int64_t update) {
   has_accumulated_.assign(has_accumulated_.size(), false);
+  if (divided_) divided_->begin_update();
   fill(tokens_, known_tokens_, static_cast<double>(tokens));
   fill(learning_rate_, known_learning_rate_, learning_rate);
   if (dropout_place_.defined()) fill(dropout_place_.select(0, 0), known_key_, dropout_key(dropout_seed_, update));
@@ -88,13 +90,17 @@ void TrainStep::set_micro_batch(double share, int64_t first_sample) {
 
 void TrainStep::set_lane(size_t lane) {
   lane_ = lane;
-  model_.parameters().use_lane(lane);
+  if (!divided_) model_.parameters().use_lane(lane);
 }
 
 void TrainStep::accumulate(bool is_last) {
   using enum Recorder::Part;
   const bool is_first = !has_accumulated_[lane_];
   has_accumulated_[lane_] = true;
+  if (divided_) {
+    add_micro_batch(is_first, [this](int64_t layer) { divided_->layer_done(layer); });
+    return divided_->end_round(/*has_gradients=*/true);
+  }
   std::function<void(int64_t layer)> layer_done;
   if (is_last && sends_early_ && !recorder_.records()) {
     begin_sums();
@@ -102,14 +108,16 @@ void TrainStep::accumulate(bool is_last) {
   }
   const Recorder::Key key{is_first ? first_micro_batch : later_micro_batch, batch_.inputs.size(0),
                           batch_.inputs.size(1), lane_};
-  const bool was_replayed = recorder_.run(key, [this, is_first, layer_done] {
-    if (is_first) model_.parameters().clear_gradients(), losses_[lane_].zero_();
-    add_micro_batch(layer_done);
-  });
+  const bool was_replayed = recorder_.run(key, [this, is_first, layer_done] { add_micro_batch(is_first, layer_done); });
   if (was_replayed) model_.parameters().mark_gradients();
 }
 
-void TrainStep::add_micro_batch(const std::function<void(int64_t layer)>& layer_done) {
+void TrainStep::accumulate_nothing() {
+  if (divided_) divided_->end_round(/*has_gradients=*/false);
+}
+
+void TrainStep::add_micro_batch(bool is_first, const std::function<void(int64_t layer)>& layer_done) {
+  if (is_first) model_.parameters().clear_gradients(), losses_[lane_].zero_();
   const ops::TuneProducts tuning(tunes_products_);
   const at::Tensor upstream = scaler_.scale(share_);
   at::Tensor loss;
@@ -123,8 +131,9 @@ void TrainStep::add_micro_batch(const std::function<void(int64_t layer)>& layer_
                         .layer_done = layer_done});
   }
   if (has_applied_) kept_bytes_ = std::max(kept_bytes_, tensor_bytes(model_.device()));
-  loss.backward(upstream);
   losses_[lane_].add_(loss.detach() * share_);
+  if (is_summing_) add_losses();  // before the gradients, so that nobody waits for it
+  loss.backward(upstream);
 }
 
 // A lane without a micro-batch counts as zeros, whichever process has it.
@@ -135,16 +144,25 @@ void TrainStep::begin_sums() {
 
 // The sum of all lanes, the processes' too, into the first.
 void TrainStep::sum_up() {
-  if (!std::exchange(is_summing_, false)) reducer_.begin(has_accumulated_);
-  reducer_.finish();
+  if (divided_) {
+    divided_->finish();
+    add_losses();
+  } else {
+    if (!std::exchange(is_summing_, false)) reducer_.begin(has_accumulated_), add_losses();
+    reducer_.finish();
+  }
+  lane_ = 0;
+}
+
+// Of all lanes into the first, and of all processes, unless it travels with the norms.
+void TrainStep::add_losses() {
   for (size_t lane = 0; lane < losses_.size(); ++lane)
     if (!has_accumulated_[lane]) losses_[lane].zero_();
   distributed::in_pairs(std::ssize(losses_), [this](int64_t kept, int64_t count) {
     for (int64_t lane = 0; lane < count; ++lane)
       losses_[static_cast<size_t>(lane)].add_(losses_[static_cast<size_t>(kept + lane)]);
   });
-  division_.ranks->sum(losses_[0]);
-  lane_ = 0;
+  if (!division_.divides_state) division_.ranks->begin_sum(losses_[0], at::kFloat);
 }
 
 void TrainStep::apply() {
@@ -165,7 +183,7 @@ void TrainStep::apply() {
 void TrainStep::update() {
   const InPart part(part::kOptimizer);
   at::NoGradGuard no_grad;
-  const at::Tensor norm = reducer_.norm();
+  const at::Tensor norm = reducer_.norm(losses_[0]);
   ops::judge({losses_[0], norm, scaler_.scale_value(), tokens_}, gradient_clip_, verdict_, counts_, watch_);
   optimizer_.step(learning_rate_, verdict_.divisor, verdict_.skipped);
   // The scaler reacts only to the overflows that its scale can cure: those in the gradients.
@@ -199,6 +217,8 @@ std::optional<int64_t> run_update(TrainStep& step, DataLoader& loader, int64_t m
     const bool is_last = i / division.ranks->size() == (micro_batches - 1) / division.ranks->size();
     step.accumulate(is_last);
   }
+  const int64_t of_last_round = (micro_batches - 1) % division.ranks->size() + 1;
+  if (division.ranks->rank() >= of_last_round) step.accumulate_nothing();
   step.apply();
   return tokens;
 }

@@ -44,6 +44,7 @@ RUNS_OF_PROCESSES = {
     "two": _TWO,
     "restarted": {**_TWO, "distributed.restarts": 2},
     "zero": {**_TWO, "distributed.zero": 1, "distributed.restarts": 1},
+    "zero_2": {**_TWO, "distributed.zero": 2, "distributed.restarts": 1},
 }
 
 

@@ -67,6 +67,9 @@ TEST(Validate, RefusesContradictionsWhereTheyWereWritten) {
        "c.yaml:3:3: fused_adamw false is for comparison with AdamW's own kernel alone; set fused_adamw true or optimizer adamw"},
       {"training:\n  optimizer: normuon\ndistributed:\n  zero: 1\n",
        "c.yaml:4:3: Muon needs whole matrices, and zero 1 gives each process a part of them; set zero to 0, or optimizer to adamw"},
+      {"training:\n  use_compile: false\ndistributed:\n  zero: 2\n",
+       "c.yaml:4:3: zero 2 needs use_compile's operators, which tell when a layer's gradients are complete; set zero to 1, or "
+       "use_compile to true"},
       {"training:\n  fused_adamw: false\n  cpu_offload: true\n",
        "c.yaml:3:3: only the kernel of fused_adamw reaches a state in the memory of the host; set offload_optimizer 0 or "
        "fused_adamw true"},

@@ -119,7 +119,7 @@ TEST(Communicator, PartsAreSummedAndGathered) {
       const at::Tensor x = of_rank(rank, count, at::kFloat), before = x.clone();
       const at::Tensor sum = sum_in_pairs(3, count, at::kFloat, at::kFloat);
       const auto [begin, end] = part_of(count, rank, 3);
-      group.communicator()->begin_sum_of_part(x, at::kFloat);
+      group.communicator()->begin_sum_of_part(x, at::kFloat, {x.slice(0, begin, end)});
       group.communicator()->finish();
       EXPECT_TRUE(x.slice(0, begin, end).equal(sum.slice(0, begin, end)));
       EXPECT_TRUE(x.slice(0, 0, begin).equal(before.slice(0, 0, begin)));

@@ -32,9 +32,10 @@ TEST(SumCosts, AreThoseOfAnExchangeAndOfWhatComesBack) {
   EXPECT_EQ(bytes_sent_by_sum(1000, 1), 0);
   EXPECT_EQ(bytes_sent_by_sum(1000, 2), 1000);
   EXPECT_EQ(bytes_sent_by_sum(1000, 4), 1500);
-  EXPECT_EQ(memory_of_sum(1000, 1), 0);
-  EXPECT_EQ(memory_of_sum(1000, 2), 3000);
-  EXPECT_EQ(memory_of_sum(1e9, 2), 9.0 * (25 << 20));
+  EXPECT_EQ(memory_of_sum(1000, 500, /*is_converted=*/false, /*is_narrow=*/false), 1000);
+  EXPECT_EQ(memory_of_sum(1e9, 500, false, false), 1500);
+  EXPECT_EQ(memory_of_sum(1e9, 500, true, true), 2 * 1500 + 1000);
+  EXPECT_EQ(memory_of_gather(1e9, 500, 3), 500);
 }
 
 }  // namespace

@@ -111,11 +111,13 @@ class Divergence(unittest.TestCase):
     def test_several_processes_go_back_together(self):
         lanes = {"distributed.lanes": 2, "training.on_divergence": "rollback"}
         self.train("one process", **lanes)
-        self.train("two processes", **lanes, **{"distributed.processes": 2})
         self.assertEqual(self.values("one process")["rollback"]["count"], 1)
-        self.assertEqual(self.values("one process")["rollback"], self.values("two processes")["rollback"])
-        for name, tensor in self.values("one process")["model"].items():
-            self.assertTrue(torch.equal(tensor, self.values("two processes")["model"][name]), name)
+        for zero in (0, 2):
+            run = f"two processes, zero {zero}"
+            self.train(run, **lanes, **{"distributed.processes": 2, "distributed.zero": zero})
+            self.assertEqual(self.values("one process")["rollback"], self.values(run)["rollback"])
+            for name, tensor in self.values("one process")["model"].items():
+                self.assertTrue(torch.equal(tensor, self.values(run)["model"][name]), f"{run}: {name}")
 
     def test_a_time_between_checkpoints_is_refused(self):
         refused = self.train("time", check_code=2, **{"training.on_divergence": "rollback", "training.checkpoint_interval": "10 minutes"})

@@ -10,6 +10,8 @@ import re
 import tempfile
 import unittest
 
+import torch
+
 import programs
 
 UNITS = {"bytes": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}
@@ -45,6 +47,13 @@ def random_run(choose: random.Random) -> dict:
     return {**options, "training.dtype": "bfloat16", "training.amp_mode": choose.choice(["autocast", "end_to_end"])}
 
 
+# Weights, gradients and moments are most of what a process has. 30 million of them.
+SEVERAL = {"model.n_layer": 16, "model.n_head": 6, "model.n_embd": 384, "model.block_size": 32, "model.vocab_size": "auto",
+           "training.batch_size": 1, "training.gradient_accumulation_steps": 4, "training.use_amp": "false", "distributed.processes": 2,
+           "threads": 1, "training.max_steps": 3, "training.checkpoint_interval": 2, "training.async_checkpoint": "false",
+           "training.log_interval": 1}
+
+
 class MemoryEstimate(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -67,9 +76,29 @@ class MemoryEstimate(unittest.TestCase):
             estimate = self.estimate(words)
             programs.run("gpt-train", *words, check_code=0, timeout=programs.HANGS)
             peak = 1e6 * max(line["peak_memory_mb"] for line in programs.metrics(output) if "loss" in line)
-            print(f"{name}: {estimate / 1e6:.0f} MB estimated, {peak / 1e6:.0f} MB at the peak, {estimate / peak:.3f}")
-            self.assertGreaterEqual(estimate, 0.9 * peak)
-            self.assertLessEqual(estimate, 1.1 * peak)
+            self.check_peak(name, estimate, peak)
+
+    def check_peak(self, name, estimate, peak):
+        print(f"{name}: {estimate / 1e6:.0f} MB estimated, {peak / 1e6:.0f} MB at the peak, {estimate / peak:.3f}")
+        self.assertGreaterEqual(estimate, 0.9 * peak, name)
+        self.assertLessEqual(estimate, 1.1 * peak, name)
+
+    def test_two_processes(self):
+        """The estimate of each is the mean of both. While it saves, the first one has all of the divided state besides its own half."""
+        trained = []
+        for zero in (0, 1, 2):
+            output = self.folder / f"zero_{zero}"
+            words = programs.flags({**self.common, **SEVERAL, "distributed.zero": zero, "output_dir": output})
+            estimate = self.estimate(words)
+            programs.run("gpt-train", *words, check_code=0, timeout=programs.HANGS)
+            moments = torch.load(output / "ckpt.pt", weights_only=True)["optimizer"]["state"].values()
+            gathered = sum(of_one[slot].nbytes for of_one in moments for slot in ("exp_avg", "exp_avg_sq")) if zero > 0 else 0
+            peaks = {line["step"]: 1e6 * line["peak_memory_mb"] for line in programs.metrics(output) if "loss" in line}
+            self.check_peak(f"zero {zero}, updates", estimate - gathered / 2, peaks[2])
+            self.check_peak(f"zero {zero}, with a checkpoint", estimate + gathered / 2, peaks[3])
+            trained.append((estimate - gathered / 2, peaks[2]))
+        expected, measured = (before - after for before, after in zip(*trained[1:]))
+        self.assertGreater(measured, 0.8 * expected, "gradients are divided, and never there all at once")
 
     def test_shipped_configurations(self):
         for name in QUICK + (OTHERS if os.environ.get("GPT_ALL_CONFIGS") else []):

@@ -86,17 +86,31 @@ class Peer:
 
     def sum(self, mine, wire=torch.float32):
         """Returns what gpt-train has sent to be added, its first half missing, and the sum of all."""
+        return self.add(*self.exchange(mine, wire))
+
+    def sums(self, *of):
+        """Those that are begun together: each is added when the next one has been exchanged."""
+        exchanged, results = [], []
+        for mine, wire in of:
+            exchanged.append(self.exchange(mine, wire))
+            results += [self.add(*exchanged[-2])] if len(exchanged) > 1 else []
+        return [*results, self.add(*exchanged[-1])]
+
+    def exchange(self, mine, wire):
         unit = ALIGNMENT if mine.numel() % ALIGNMENT == 0 else 1
         half = -(-mine.numel() // (2 * unit)) * unit
         sent, received = torch.zeros(2 * half, dtype=wire), torch.empty(2 * half, dtype=wire)
         sent[: mine.numel()] = mine.to(wire)
         self.group.alltoall_base(received, sent, [], []).wait()
-        wide = torch.promote_types(wire, torch.float32)
+        return mine.numel(), sent, received
+
+    def add(self, count, sent, received):
+        half, wide = len(sent) // 2, torch.promote_types(sent.dtype, torch.float32)
         theirs = received[:half].to(wide)  # of the second half, which is this process's to add
-        own = (theirs + sent[half:].to(wide)).to(wire)
-        total = torch.empty(2 * half, dtype=wire)
+        own = (theirs + sent[half:].to(wide)).to(sent.dtype)
+        total = torch.empty_like(sent)
         self.group._allgather_base(total, own).wait()
-        return theirs[: mine.numel() - half], total[: mine.numel()]
+        return theirs[: count - half], total[:count]
 
 
 class FlatLayout:
@@ -178,10 +192,9 @@ class PyTorchAsAPeer(unittest.TestCase):
             first, second = next(self.updates)
             (their_loss, theirs), (own_loss, own) = (self.gradients_of(part, len(first) + len(second)) for part in (first, second))
             expected, mine = layout.flattened(theirs), layout.flattened(own)
-            received, total = peer.sum(mine, wire)
+            (_, loss), (received, total) = peer.sums((own_loss.reshape(1), torch.float32), (mine, wire))
             self.assert_near(received, rounding, expected[-received.numel() :])
             self.assert_near(total, rounding, expected, mine)
-            _, loss = peer.sum(own_loss.reshape(1))
             self.assertAlmostEqual(loss.item(), (own_loss + their_loss).item(), delta=1e-5)
             history.append((loss.item(), self.update(optimizer, step, layout, total)))
             _, waits = peer.sum(torch.zeros(2, dtype=torch.float64), torch.float64)

@@ -73,11 +73,12 @@ class TestProcesses(unittest.TestCase):
 
     def test_any_number_of_processes_computes_the_same_run(self):
         self.train("one")
-        for processes, zero in ((2, 0), (4, 0), (2, 1), (4, 1)):
+        for processes, zero in ((2, 0), (4, 0), (2, 1), (4, 1), (2, 2), (4, 2)):
             name = f"of {processes}, zero {zero}"
             done = self.train(name, **{"distributed.processes": processes, "distributed.zero": zero})
             self.assertIn(f"{processes} processes, started by gpt-train, 1 thread each", done.stderr)
-            self.assertEqual("each has a part of the optimizer's state" in done.stderr, zero == 1)
+            self.assertEqual("each has a part of the optimizer's state" in done.stderr, zero > 0)
+            self.assertEqual("optimizer's state and of the gradients" in done.stderr, zero == 2)
             self.assertEqual(programs.losses(self.folder / "one"), programs.losses(self.folder / name))
             self.assert_same_weights("one", name)
 
@@ -114,10 +115,15 @@ class TestProcesses(unittest.TestCase):
         done = self.train("x", check_code=2, **{"distributed.processes": 16, "distributed.lanes": 1})
         self.assertIn("an update has 12 sequences, too few for 16 processes", done.stderr)
 
+    def test_fewer_lanes_than_micro_batches_are_refused_with_divided_gradients(self):
+        options = {"distributed.processes": 2, "distributed.lanes": 2, "distributed.zero": 2}
+        done = self.train("x", check_code=2, **options)
+        self.assertIn("each of an update's 4 micro-batches has a lane of its own, and distributed.lanes is 2", done.stderr)
+
     def test_ctrl_c_to_one_process_stops_all_and_saves(self):
         steps = {"training.max_steps": 2000, "training.eval_interval": 0, "training.log_interval": 100}
         self.train("undisturbed", **steps)
-        for zero in (0, 1):
+        for zero in (0, 1, 2):
             name = f"zero {zero}"
             run = self.begin(name, **steps, distributed__processes=2, distributed__zero=zero)
             ranks = self.await_checkpoint(name, run)

@@ -78,7 +78,7 @@ TEST_P(LayerDone, IsSaidWhenItsGradientsAreComplete) {
     when_done.push_back(gradients_from(model, layer));
   };
   model.loss(ids, ids, {.upstream = upstream, .layer_done = layer_done}).backward(upstream);
-  EXPECT_EQ(layers, (std::vector<int64_t>{2, 1, 0}));
+  EXPECT_EQ(layers, (std::vector<int64_t>{3, 2, 1, 0}));
   for (size_t i = 0; i < layers.size(); ++i) {
     const Gradients at_the_end = gradients_from(model, layers[i]);
     EXPECT_EQ(when_done[i].size(), at_the_end.size());

@@ -5,8 +5,12 @@
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+#include <vector>
+
 #include "gpt/core/error.h"
 #include "gpt/device/precision.h"
+#include "gpt/layout/layer_ends.h"
 #include "support/device_cases.h"
 
 namespace gpt {
@@ -125,6 +129,47 @@ TEST_P(ParametersTest, TheFlatGradientsAreCompleteOrRefused) {
   }
   EXPECT_EQ(parameters.flat_gradients().sum().item<double>(), static_cast<double>(parameters.count()))
       << "padding is zero";
+}
+
+// Those of the last layer and the head, and all others.
+std::vector<int64_t> two_segments(const Parameters& parameters) {
+  return {layer_ends(parameters.rows(), parameters.layout())[1], parameters.layout().trained_size};
+}
+
+TEST_P(ParametersTest, DividedGradientsAreThereUntilTheyAreTaken) {
+  Parameters parameters(parameter_table(small_model()), device());
+  const std::vector<int64_t> ends = two_segments(parameters);
+  parameters.divide_gradients(ends);
+  EXPECT_THROW((void)parameters.gradient_buffer(0), c10::Error);
+  for (const double value : {3.0, 5.0}) {
+    for (size_t i = 0; i < parameters.rows().size(); ++i) {
+      EXPECT_THROW((void)parameters.take_gradients(0), c10::Error) << "some are missing";
+      parameters[i].add_to_gradient(full(parameters.rows()[i].shape, value));
+    }
+    parameters.weight(ParameterRole::final_norm, 2).add_to_gradient(full({6}, value));
+    int64_t begin = 0;
+    double sum = 0;
+    for (size_t segment = 0; segment < ends.size(); ++segment) {
+      EXPECT_TRUE(parameters.has_gradients(segment));
+      const at::Tensor gradients = parameters.take_gradients(segment);
+      EXPECT_EQ(gradients.numel(), ends[segment] - std::exchange(begin, ends[segment]));
+      EXPECT_FALSE(parameters.has_gradients(segment)) << "taken";
+      EXPECT_TRUE(gradients.storage().use_count() == 1) << "nobody else holds the memory";
+      sum += gradients.sum().item<double>();
+    }
+    EXPECT_EQ(sum, value * static_cast<double>(parameters.count() + 6))
+        << "what was taken is not added to, padding is zero";
+  }
+}
+
+TEST_P(ParametersTest, OfDividedGradientsAnUpdateFollowsFromTheirSums) {
+  Parameters parameters(parameter_table(small_model()), device());
+  parameters.divide_gradients(two_segments(parameters));
+  EXPECT_THROW((void)parameters.gradients_of({0, 256}), c10::Error);
+  parameters.set_gradient_sums({{{0, 256}, full({256}, 1)}, {{512, 1024}, full({512}, 2)}});
+  EXPECT_TRUE(parameters.gradients_of({0, 256}).equal(full({256}, 1)));
+  EXPECT_TRUE(parameters.gradients_of({768, 1024}).equal(full({256}, 2)));
+  EXPECT_THROW((void)parameters.gradients_of({256, 768}), c10::Error) << "another process has the first half";
 }
 
 INSTANTIATE_ON_DEVICES(ParametersTest);

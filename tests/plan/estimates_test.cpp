@@ -247,6 +247,25 @@ TEST(Estimates, ZeroDividesTheStateAmongTheProcesses) {
   EXPECT_EQ(activation_form(gpt2_small(), {}, distributed, describe_device(at::kCPU), {}).state_share, 1);
 }
 
+// A quarter of the sums; besides them a block that is filled, one that is sent, and the tied table, which the head begins.
+TEST(Estimates, Zero2DividesTheGradientsToo) {
+  constexpr double kAll = 124475904, kBlock = 7087872, kFinalNorm = 1536, kTables = 50304 * 768 + 1024 * 768;
+  DistributedConfig distributed;
+  distributed.processes = 4, distributed.zero = 2;
+  const auto values = [&](const ModelConfig& model) {
+    const ActivationForm form = activation_form(model, {}, distributed, describe_device(at::kCPU), {});
+    return estimate_memory(model, {}, form).gradients / 4;
+  };
+  ModelConfig model = gpt2_small();
+  EXPECT_EQ(values(model), kAll / 4 + 2 * kBlock + kFinalNorm + kTables);
+  distributed.lanes = 8;  // of two lanes one is kept as all processes have sent it
+  EXPECT_EQ(values(model), kAll + 2 * kBlock + kFinalNorm + kTables);
+  distributed.lanes = 1, model.tie_weights = false;
+  EXPECT_EQ(values(model), (kAll + 50304 * 768) / 4 + kBlock + kTables);
+  distributed.processes = 1;
+  EXPECT_EQ(values(model), kAll + 50304 * 768);
+}
+
 TEST(Estimates, MuonHasOneMomentumAndRoomForProducts) {
   TrainingConfig training;
   const MemoryEstimate adamw = estimate_memory(gpt2_small(), training, {});

@@ -47,16 +47,31 @@ TEST(SentBytes, AreGradientsAndValuesWithZero) {
   EXPECT_EQ(sent_bytes(config, false, 4), 0.75 * (kGradients / 2 + kGradients) + 1.5 * kGradients / 256);
 }
 
-TEST(ExchangeBytes, AreFurtherLanesAndNineBuckets) {
+// In every round of micro-batches, of which the processes have three.
+TEST(SentBytes, AreGradientsOfEachMicroBatchWithZero2) {
+  Config config = gpt2_small_run(8, 10);
+  config.distributed.zero = 2;
+  EXPECT_EQ(sent_bytes(config, /*end_to_end=*/false, 4), 0.75 * (3 * kGradients + kGradients) + 1.5 * kGradients / 256);
+}
+
+TEST(ExchangeBytes, AreFurtherLanesAndWhatSumsTake) {
   Config config = gpt2_small_run(8);
   EXPECT_EQ(exchange_bytes(config, /*end_to_end=*/false, 1), 0);
-  EXPECT_EQ(exchange_bytes(config, false, 4), 9 * kBucket);
+  EXPECT_EQ(exchange_bytes(config, false, 4), 3 * kBucket);
+  config.distributed.zero = 1;
+  EXPECT_EQ(exchange_bytes(config, false, 4), 3 * kBucket + 3 * kBucket / 4) << "the parts of new weights";
+  config.distributed.reduce_dtype = ReduceDtype::bfloat16;
+  EXPECT_EQ(exchange_bytes(config, false, 4), 3 * kBucket / 2 * 2 + kBucket + 3 * kBucket / 4) << "and float32 of one";
+  config.distributed = {};
   config.distributed.lanes = 8;
   EXPECT_EQ(exchange_bytes(config, false, 1), 7 * kGradients);
-  EXPECT_EQ(exchange_bytes(config, false, 4), kGradients + 9 * kBucket);
+  EXPECT_EQ(exchange_bytes(config, false, 4), kGradients + 3 * kBucket);
+  config.distributed.zero = 2;
+  EXPECT_EQ(exchange_bytes(config, false, 4), 3 * kBucket + 3 * kBucket / 4) << "lanes count with the gradients";
+  config.distributed.zero = 0;
   config.model.n_layer = 1, config.model.n_embd = 64, config.model.vocab_size = 64, config.distributed.lanes = 1;
   const double few = exchange_bytes(config, false, 4);  // buffers are no larger than what is sent
-  EXPECT_EQ(few, 3 * sent_bytes(config, false, 2));
+  EXPECT_EQ(few, sent_bytes(config, false, 2));
   EXPECT_LT(few, 2e6);
 }
 
@@ -80,6 +95,20 @@ TEST(DivideUpdate, KeepsTheSequencesOfAnUpdate) {
   EXPECT_EQ(config.training.batch_size, 3);
   EXPECT_EQ(config.training.gradient_accumulation_steps, 4);
   EXPECT_EQ(config.distributed.processes, 4);
+}
+
+TEST(DivideUpdate, GivesEachMicroBatchALaneOfItsOwnWithZero2) {
+  Config config = gpt2_small_run(2, 8);
+  config.distributed.zero = 2;
+  divide_update(config, 4);
+  config.distributed.lanes = 8;
+  divide_update(config, 4);
+  config.distributed.lanes = 4;
+  EXPECT_THROW(divide_update(config, 4), Error);
+  config.distributed.zero = 1;
+  divide_update(config, 4);
+  config.distributed.zero = 2;
+  divide_update(config, 1);
 }
 
 TEST(PartOfBusiest, HasTheMostMicroBatches) {

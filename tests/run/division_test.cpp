@@ -1,12 +1,14 @@
 // A run that several processes compute is the run of one.
 #include "gpt/run/division.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <limits>
 #include <mutex>
 #include <string>
+#include <tuple>
 
 #include "distributed/local_group.h"
 #include "gpt/config/batch.h"
@@ -91,23 +93,47 @@ std::vector<Result> results_of(int64_t processes, const DistributedConfig& distr
   return results;
 }
 
-DistributedConfig with_zero(DistributedConfig config) {
-  config.zero = 1;
+DistributedConfig with_zero(int64_t stage, DistributedConfig config = {}) {
+  config.zero = stage;
   return config;
+}
+
+void expect_all(const std::vector<Result>& results, const Result& one, const std::string& what) {
+  for (const Result& result : results) {
+    expect_equal(result.weights, one.weights);
+    EXPECT_EQ(result.losses, one.losses) << what;
+    EXPECT_EQ(result.norms, one.norms) << what;
+    EXPECT_EQ(result.evaluation.loss, one.evaluation.loss) << what;
+  }
 }
 
 TEST(Division, LanesGiveTheSameBitsOnAnyNumberOfProcesses) {
   constexpr int64_t kAll = 50;  // more than an epoch
   const Result one = results_of(1, with_lanes(4), kAll)[0];
-  for (const DistributedConfig& distributed : {with_lanes(4), with_zero(with_lanes(4))}) {
-    for (const int64_t processes : {2, 4}) {
-      for (const Result& result : results_of(processes, distributed, kAll)) {
-        expect_equal(result.weights, one.weights);
-        EXPECT_EQ(result.losses, one.losses) << processes;
-        EXPECT_EQ(result.norms, one.norms) << processes;
-        EXPECT_EQ(result.evaluation.loss, one.evaluation.loss) << processes;
-      }
-    }
+  for (const DistributedConfig& distributed : {with_lanes(4), with_zero(1, with_lanes(4))}) {
+    for (const int64_t processes : {2, 4})
+      expect_all(results_of(processes, distributed, kAll), one, fmt::format("{} processes", processes));
+  }
+}
+
+// ZeRO 2 adds what each micro-batch has computed, so that a lane may have one of them at most. Five of them leave lanes, and rounds of all
+// processes, without any.
+TEST(Division, DividedGradientsHaveTheBitsOfWholeOnes) {
+  constexpr int64_t kAll = 50;
+  const Result one = results_of(1, with_lanes(8), kAll)[0];
+  for (const int64_t processes : {2, 4, 8})
+    expect_all(results_of(processes, with_zero(2, with_lanes(8)), kAll), one, fmt::format("{} processes", processes));
+}
+
+// More micro-batches than lanes are added up in another order than by one process alone, and by all in the same.
+TEST(Division, DividedGradientsOfSeveralRoundsDifferByRounding) {
+  constexpr double kEpsilon = std::numeric_limits<float>::epsilon();
+  const Result one = results_of(1, {}, 1)[0];
+  const std::vector<Result> two = results_of(2, with_zero(2), 1);
+  for (const Result& result : two) {
+    expect_equal(result.weights, two[0].weights);
+    EXPECT_NEAR(result.losses[0], one.losses[0], 5 * kEpsilon * one.losses[0]);  // five additions
+    EXPECT_NEAR(result.norms[0], one.norms[0], 10 * kEpsilon * one.norms[0]);    // of every value of it
   }
 }
 
@@ -168,17 +194,20 @@ struct StateCase {
 
 void PrintTo(const StateCase& state_case, std::ostream* out) { *out << state_case.name; }
 
-class DividedState : public testing::TestWithParam<StateCase> {};
+class DividedState : public testing::TestWithParam<std::tuple<StateCase, int64_t>> {};
 
-// A model of several stretches, so that rows are cut and some gradients travel before others are there: with and without ZeRO the same
-// updates, and the same checkpoint, from which other processes go on alike.
+// A model of several stretches and segments, so that rows are cut and some gradients travel before others are there: with and without ZeRO
+// the same updates, and the same checkpoint, from which other processes go on alike. Gradients that are divided are added up in another order
+// where a process has several micro-batches.
 TEST_P(DividedState, IsSavedAndReadInOnePiece) {
+  const auto& [state_case, zero] = GetParam();
   const Corpus corpus = even_corpus();
   Config config = config_with(corpus, {});
   config.model.n_layer = 3, config.model.n_embd = 256;
-  GetParam().set(config);
+  if (zero == 2) config.training.gradient_accumulation_steps = 3;
+  state_case.set(config);
   const Saved whole = saved_by(3, 4, config, corpus);
-  config.distributed.zero = 1;
+  config.distributed.zero = zero;
   const Saved divided = saved_by(3, 4, config, corpus);
   expect_same(divided, whole);
   EXPECT_NEAR(static_cast<double>(divided.state_bytes), static_cast<double>(whole.state_bytes) / 3, 10);
@@ -192,6 +221,21 @@ const StateCase kStateCases[] = {
     {"int8", [](Config& config) { config.training.optimizer.state_dtype = StateDtype::int8; }},
     {"bfloat16", [](Config& config) { config.training.optimizer.state_dtype = StateDtype::bfloat16; }},
     {"offloaded", [](Config& config) { config.training.optimizer.offload = 0.4; }},
+    {"several_lanes",
+     [](Config& config) {
+       config.distributed.lanes = 6;
+       config.training.gradient_accumulation_steps = 5;
+     }},
+    {"gradients_in_bfloat16",
+     [](Config& config) {
+       config.training.precision.use_amp = true;
+       config.training.precision.dtype = Dtype::bfloat16;
+       config.training.precision.amp_mode = AmpMode::end_to_end;
+       config.training.precision.gradient_dtype = GradientDtype::bfloat16;
+     }},
+    {"untied", [](Config& config) { config.model.tie_weights = false; }},
+    {"recomputed",
+     [](Config& config) { config.training.execution.gradient_checkpointing = GradientCheckpointing::block; }},
     {"sent_in_bfloat16", [](Config& config) { config.distributed.reduce_dtype = ReduceDtype::bfloat16; }},
     {"frozen",
      [](Config& config) {
@@ -210,8 +254,11 @@ const StateCase kStateCases[] = {
        config.training.precision.dtype = Dtype::bfloat16;
      }},
 };
-INSTANTIATE_TEST_SUITE_P(All, DividedState, testing::ValuesIn(kStateCases),
-                         [](const auto& test) { return std::string(test.param.name); });
+INSTANTIATE_TEST_SUITE_P(All, DividedState,
+                         testing::Combine(testing::ValuesIn(kStateCases), testing::Values<int64_t>(1, 2)),
+                         [](const auto& test) {
+                           return fmt::format("{}_zero_{}", std::get<0>(test.param).name, std::get<1>(test.param));
+                         });
 
 // Fewer blocks of parameters than processes would have parts.
 TEST(Division, AProcessWithoutParametersOfItsOwnUpdatesNone) {
@@ -223,8 +270,10 @@ TEST(Division, AProcessWithoutParametersOfItsOwnUpdatesNone) {
   ASSERT_GE(at::divup(blocks, processes) * (processes - 1), blocks) << "so that the last one has none: " << blocks;
   config.training.batch_size = 1, config.training.gradient_accumulation_steps = 8;
   const Saved whole = saved_by(processes, 2, config, corpus);
-  config.distributed.zero = 1;
-  expect_same(saved_by(processes, 2, config, corpus), whole);
+  for (const int64_t zero : {1, 2}) {
+    config.distributed.zero = zero;
+    expect_same(saved_by(processes, 2, config, corpus), whole);
+  }
 }
 
 // Without lanes the sums are those of as many parts as there are processes: the same up to rounding. Compared are those of the first
@@ -267,15 +316,17 @@ double bytes_per_update(const Setup& setup, int64_t updates) {
   return static_cast<double>(setup.ranks->bytes_sent() - before) / static_cast<double>(updates);
 }
 
-// Gradients go to those that add them up, and back, or new values instead; a loss, and norms of blocks, go there and back.
+// Gradients go to those that add them up, in each of two rounds with ZeRO 2, and back, or new values instead; a loss goes
+// there and back, alone or with norms of blocks.
 TEST(Division, AnUpdateSendsGradientsOnceAndSumsOrValuesOnce) {
   constexpr int64_t kProcesses = 4;
   const Corpus corpus = even_corpus();
-  for (const DistributedConfig& distributed : {DistributedConfig{}, with_zero({})}) {
+  for (const DistributedConfig& distributed : {DistributedConfig{}, with_zero(1), with_zero(2)}) {
     const Config config = config_with(corpus, distributed);
     const int64_t values = flat_layout(parameter_table(config.model)).size;
-    double expected = 2 * bytes_of(values, kProcesses) + 2 * bytes_of(1, kProcesses);
-    if (distributed.zero > 0) expected += 2 * bytes_of(values / kParameterAlignment, kProcesses);
+    const int64_t others = distributed.zero > 0 ? values / kParameterAlignment + 1 : 1;
+    double expected = 2 * bytes_of(values, kProcesses) + 2 * bytes_of(others, kProcesses);
+    if (distributed.zero == 2) expected += bytes_of(values, kProcesses);
     test::in_ranks(kProcesses, [&](const distributed::Group& group) {
       run::Setup setup{config, corpus, describe_device(at::kCPU), Precision{}};
       setup.ranks = group.communicator();

@@ -19,7 +19,9 @@ class Remembering : public distributed::Communicator {
   void begin_sum(const at::Tensor& x, at::ScalarType) override {
     begun.emplace_back(x.storage_offset(), x.storage_offset() + x.numel());
   }
-  void begin_sum_of_part(const at::Tensor& x, at::ScalarType wire) override { begin_sum(x, wire); }
+  void begin_sum_of_part(const at::Tensor& x, at::ScalarType wire, const distributed::Arrival&) override {
+    begin_sum(x, wire);
+  }
   void begin_gather(const at::Tensor&) override {}
   void finish() override { ++finished; }
   void broadcast(const at::Tensor&) override {}
@@ -63,7 +65,7 @@ struct ReducerTest : testing::Test {
 
 TEST_F(ReducerTest, StretchesBeginAsSoonAsTheyAreComplete) {
   contribute();
-  const int64_t size = parameters.layout().size, stretch = division.stretch(size);
+  const int64_t size = parameters.layout().size, stretch = stretch_values(size, 2);
   ASSERT_GT(size / stretch, 4) << "or nothing is shown";
   reducer.begin({true});
   EXPECT_TRUE(ranks->begun.empty());
@@ -87,7 +89,7 @@ TEST_F(ReducerTest, AProcessWithoutAMicroBatchSendsTheSameStretchesOfZeros) {
   contribute();
   reducer.begin({false});
   reducer.finish();
-  EXPECT_EQ(std::ssize(ranks->begun), at::divup(parameters.layout().size, division.stretch(parameters.layout().size)));
+  EXPECT_EQ(std::ssize(ranks->begun), at::divup(parameters.layout().size, stretch_values(parameters.layout().size, 2)));
   EXPECT_EQ(parameters.flat_gradients().count_nonzero().item<int64_t>(), 0);
 }
 

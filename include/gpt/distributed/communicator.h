@@ -22,6 +22,13 @@ struct Part {
 };
 Part part_of(int64_t count, int64_t rank, int64_t size);
 
+// Where a process gets what it adds up, a tensor of its part's length: the sum; or with a row for each process in their order, what each of
+// them has sent, not added up. It is added to what is there, or else takes its place.
+struct Arrival {
+  at::Tensor values;
+  bool adds = false;
+};
+
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -38,8 +45,8 @@ class Communicator {
   // It is begun, and is there once finish() returns: until then this process can compute something else, but neither read nor write x.
   // Nothing may be called in between but the next two functions and this one.
   virtual void begin_sum(const at::Tensor& x, at::ScalarType wire) = 0;
-  // The same in this process's part of x alone; the rest stays as it is. x is one stretch.
-  virtual void begin_sum_of_part(const at::Tensor& x, at::ScalarType wire) = 0;
+  // Of this process's part of x alone, which may arrive in x itself; what is not written stays as it is. x is one stretch.
+  virtual void begin_sum_of_part(const at::Tensor& x, at::ScalarType wire, const Arrival& arrival) = 0;
   // Each process's part of x goes to all others. x is one stretch.
   virtual void begin_gather(const at::Tensor& x) = 0;
   virtual void finish() = 0;
@@ -56,10 +63,12 @@ class Communicator {
   virtual double seconds_waited() const = 0;  // in finish(), so far
 };
 
-// What a sum of so many bytes costs each of so many processes: the bytes that it sends, and those that it takes at most beside its tensor,
-// on that one's device.
+// What sums cost each of so many processes: the bytes that it sends for one of so many bytes.
 double bytes_sent_by_sum(double bytes, int64_t processes);
-double memory_of_sum(double bytes, int64_t processes);
+// And bytes that it takes at most beside its tensor, on that one's device. `bytes` travel in stretches of `stretch`, which are sent from a
+// copy where they are of another type than the tensor (`is_converted`), and are added in float32 where they have 16 bits (`is_narrow`).
+double memory_of_sum(double bytes, double stretch, bool is_converted, bool is_narrow);
+double memory_of_gather(double bytes, double stretch, int64_t processes);
 
 // For one process.
 std::shared_ptr<Communicator> alone();

@@ -48,7 +48,7 @@ struct LossOptions {
   // In training mode: what dropout masks follow from, as ops::DropoutSpec has it. Undefined: the same masks in every call.
   at::Tensor dropout_place = {};
   // Called in the backward pass, with our own operators: the gradients of this layer, and of all that come after it, are complete, but
-  // for a tied head's. Nothing: nobody is told.
+  // for a tied head's. The first one is n_layer, which stands for what follows the blocks. Nothing: nobody is told.
   std::function<void(int64_t layer)> layer_done = {};
 };
 

@@ -9,6 +9,7 @@
 // Padding between parameters is zero in both buffers. Copies of these objects share the memory.
 // Parameters that are not trained lie behind all others, without gradients and without float32 values beside a copy of 16 bits.
 // There may be several buffers of gradients, lanes, of which one is in use at a time: partial sums that are added at the end of an update.
+// Or no buffer at all: divided gradients exist in segments, each until it is taken away, and what is kept of them are sums of some spans.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -31,21 +32,41 @@ struct ParameterTypes {
   at::ScalarType gradient = at::kFloat;  // kFloat, or that of 16 bits
 };
 
-// The lanes, each a buffer that is allocated when it is first asked for.
+// The sum of the gradients of a span of the flat buffer, over micro-batches and processes.
+struct GradientSum {
+  FlatSpan span;
+  at::Tensor values;  // (end - begin)
+};
+
+// The lanes, each a buffer that is allocated when it is first asked for; or segments, and sums.
 class FlatGradients : public c10::intrusive_ptr_target {
  public:
   FlatGradients(int64_t size, const at::TensorOptions& options) : size_(size), options_(options), buffers_(1) {}
   const at::Tensor& buffer() { return buffer(lane_); }  // (size) of the lane in use, not initialized
-  const at::Tensor& buffer(size_t lane);
+  const at::Tensor& buffer(size_t lane);                // throws c10::Error where gradients are divided
+  // The memory that holds the gradient at `offset`, not initialized, and where in the flat buffer it begins.
+  std::pair<at::Tensor, int64_t> memory_at(int64_t offset);
   at::ScalarType type() const { return options_.dtype().toScalarType(); }
   size_t lane() const { return lane_; }
   void use_lane(size_t lane) { lane_ = lane; }
+
+  void divide(std::vector<int64_t> ends);
+  bool is_divided() const { return !ends_.empty(); }
+  const std::vector<int64_t>& ends() const { return ends_; }
+  FlatSpan span_of(size_t segment) const { return {segment == 0 ? 0 : ends_[segment - 1], ends_[segment]}; }
+  at::Tensor take(size_t segment) { return std::exchange(segments_[segment], at::Tensor()); }
+  void drop_segments() { segments_.assign(ends_.size(), at::Tensor()); }
+  const std::vector<GradientSum>& sums() const { return sums_; }
+  void set_sums(std::vector<GradientSum> sums) { sums_ = std::move(sums); }
 
  private:
   int64_t size_;
   at::TensorOptions options_;
   std::vector<at::Tensor> buffers_;
   size_t lane_ = 0;
+  std::vector<int64_t> ends_;         // of the segments; none: not divided
+  std::vector<at::Tensor> segments_;  // undefined from when they are taken until somebody contributes
+  std::vector<GradientSum> sums_;
 };
 
 // One parameter, shared by the model that uses it and the buffers it lies in. Cheap to copy; may be empty.
@@ -68,6 +89,7 @@ class Parameter {
   at::ScalarType gradient_type() const { return state_->gradients->type(); }
   bool has_gradient() const { return lane().has_gradient; }
   void clear_gradient() const { lane().has_gradient = false; }
+  void release_gradient() const { lane() = {}; }  // its memory too; the next contribution finds another
 
   // compute_value() for an ordinary ATen operator: what autograd then finds as its gradient is added to gradient(). An empty
   // parameter gives an undefined tensor.
@@ -133,12 +155,25 @@ class Parameters {
   const at::Tensor& gradient_buffer(size_t lane) const { return flat_gradients_->buffer(lane); }
   void clear_gradients() const;
   void mark_gradients() const;  // as contributed to: by operators whose work was replayed without them
+  // From now on gradients exist only in segments of the flat buffer, the first of which begins at 0, and each of which ends where the next
+  // one begins: from the first contribution to one of its parameters on until it is taken. There are no lanes then.
+  void divide_gradients(std::vector<int64_t> ends) const { flat_gradients_->divide(std::move(ends)); }
+  const std::vector<int64_t>& segment_ends() const { return flat_gradients_->ends(); }  // none: they are not divided
+  bool has_gradients(size_t segment) const;  // each of its parameters has had a contribution
+  // A segment, (its length). Throws c10::Error where one of its parameters has had none.
+  at::Tensor take_gradients(size_t segment) const;
+  void set_gradient_sums(std::vector<GradientSum> sums) const { flat_gradients_->set_sums(std::move(sums)); }
+  // What an update of this span follows from: the gradients as flat_gradients() has them, or where they are divided, the sum that has been
+  // set of a span around it. Throws c10::Error where there is none.
+  at::Tensor gradients_of(FlatSpan span) const;
   // All that is said of gradients is about the lane in use, which is the first until another is chosen.
   void use_lane(size_t lane) const { flat_gradients_->use_lane(lane); }
   size_t lane() const { return flat_gradients_->lane(); }
 
  private:
   Parameter find(ParameterRole role, int64_t layer, bool is_bias) const;
+  std::vector<size_t> rows_in(size_t segment) const;  // that are trained
+  void require_gradient(size_t row) const;            // throws c10::Error where a trained one has none
 
   std::vector<ParameterRow> rows_;
   FlatLayout layout_;

@@ -18,6 +18,16 @@ namespace gpt::run {
 // How many of so many lanes each of so many processes has.
 inline int64_t lanes_of_each(int64_t lanes, int64_t processes) { return std::max<int64_t>(1, lanes / processes); }
 
+// How many values of a flat buffer of `size` are summed at a time.
+int64_t stretch_values(int64_t size, int64_t processes);
+
+// ZeRO 2: where the segments of a flat buffer of gradients end, which are sent, and freed, one by one. Each has the parameters of whole
+// layers, as few as are worth sending, and the last one the embeddings besides.
+std::vector<int64_t> gradient_segments(const std::vector<ParameterRow>& rows, const FlatLayout& layout);
+
+// The stretches of a segment, each of which is summed at a time.
+using Segment = std::vector<FlatSpan>;
+
 // Micro-batch m of an update belongs to lane m mod L, and lane l to process l mod R, which divides L. A lane adds its micro-batches up one
 // after the other. At the end lanes l and l + L/2 are added, then l and l + L/4, and so on: those of one process first, as it happens, then
 // those of several (Communicator::sum). So the bits of the sum do not depend on R.
@@ -26,22 +36,25 @@ struct Division {
   int64_t lanes = 1;                 // L; where it is less, the number of processes counts
   at::ScalarType wire = at::kFloat;  // the type in which float32 gradients travel
   bool divides_state = false;        // ZeRO: each process updates and remembers its spans of the flat buffer alone
+  bool divides_gradients = false;    // ZeRO 2: and keeps sums of gradients of those alone
 
   Division() = default;
   Division(std::shared_ptr<distributed::Communicator> of, const DistributedConfig& config)
       : ranks(std::move(of)),
         lanes(std::max(config.lanes, ranks->size())),
         wire(config.reduce_dtype == ReduceDtype::bfloat16 ? at::kBFloat16 : at::kFloat),
-        divides_state(config.zero > 0 && ranks->size() > 1) {}
+        divides_state(config.zero > 0 && ranks->size() > 1),
+        divides_gradients(config.zero > 1 && ranks->size() > 1) {}
 
   int64_t own_lanes() const { return lanes_of_each(lanes, ranks->size()); }
   // Which of this process's lanes a micro-batch of its own belongs to.
   size_t lane_of(int64_t micro_batch) const { return static_cast<size_t>(micro_batch % lanes / ranks->size()); }
   at::ScalarType wire_of(at::ScalarType gradient) const { return gradient == at::kFloat ? wire : gradient; }
-  // How many values of a flat buffer of `size` are summed at a time: the stretch that begins at 0, the next one, and so on.
-  int64_t stretch(int64_t size) const;
-  // This process's spans: its part of each stretch, of which there may be none.
-  std::vector<FlatSpan> spans(int64_t size) const;
+  // The segments of a flat buffer: with divides_gradients those that gradient_segments() has, otherwise one of all.
+  std::vector<Segment> segments(const std::vector<ParameterRow>& rows, const FlatLayout& layout) const;
+  FlatSpan own_part(FlatSpan stretch) const;  // may be empty
+  // This process's spans: its part of each stretch that has one. Without divides_state: all.
+  std::vector<FlatSpan> spans(const std::vector<ParameterRow>& rows, const FlatLayout& layout) const;
   Dealing dealing(int64_t micro_batches) const { return {ranks->rank(), ranks->size(), micro_batches}; }
 };
 

@@ -22,20 +22,21 @@ class Reducer {
   // All are done. Then the first lane, which is in use, has the sum; of what Division::spans() says, where that is not all.
   void finish();
 
-  at::Tensor norm() const;  // of the sum: a float32 scalar on the device
-  void gather_values();     // each process's spans of the parameters, once it has changed them, to all
+  // Of the sum: a float32 scalar on the device. With Division::divides_state processes exchange norms of blocks, with which `loss` travels:
+  // that of each, a float32 scalar too, becomes the sum of all.
+  at::Tensor norm(const at::Tensor& loss) const;
+  void gather_values();  // each process's spans of the parameters, once it has changed them, to all
 
  private:
   void complete(int64_t end);  // of the flat buffer, from its beginning
-  void sum(int64_t begin, int64_t end);
+  void sum(FlatSpan stretch);
 
   Parameters parameters_;
   Division division_;
-  std::vector<int64_t> ends_;  // of each layer's parameters in the flat buffer
+  std::vector<int64_t> ends_;  // as layer_ends() has them
   at::ScalarType wire_;        // the type in which they travel
-  int64_t stretch_;            // how long a stretch is, but for the last one
-  std::vector<FlatSpan> spans_;
-  int64_t summed_ = 0;  // up to where sums have begun
+  std::vector<FlatSpan> stretches_, spans_;
+  size_t summed_ = 0;  // so many stretches' sums have begun
 };
 
 }  // namespace gpt::run

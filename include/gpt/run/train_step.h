@@ -20,6 +20,7 @@
 #include "gpt/ops/verdict.h"
 #include "gpt/optim/grad_scaler.h"
 #include "gpt/optim/optimizer.h"
+#include "gpt/run/divided_gradients.h"
 #include "gpt/run/division.h"
 #include "gpt/run/recorder.h"
 #include "gpt/run/reducer.h"
@@ -48,6 +49,8 @@ class TrainStep {
   void accumulate(bool is_last = false);
   void apply();  // sum over lanes and processes, clip and optimizer, unless loss or gradients are not finite or a spike
   void abandon();  // instead of apply(): what was accumulated is dropped
+  // Where other processes have a micro-batch and this one has none: takes part in what they do.
+  void accumulate_nothing();
 
   // An update has begun to change the parameters and has not ended: they are between two states.
   bool is_applying() const { return is_applying_; }
@@ -65,8 +68,9 @@ class TrainStep {
   std::optional<ops::Spike> spike() const { return ops::spike_of(verdict_); }  // sync: reads the device
 
  private:
-  void add_micro_batch(const std::function<void(int64_t layer)>& layer_done);
+  void add_micro_batch(bool is_first, const std::function<void(int64_t layer)>& layer_done);
   void begin_sums();
+  void add_losses();
   void sum_up();
   void update();
 
@@ -83,7 +87,8 @@ class TrainStep {
   Batch batch_;
   Division division_;
   Reducer reducer_;
-  bool sends_early_;  // gradients, while later ones are computed
+  std::optional<DividedGradients> divided_;  // ZeRO 2
+  bool sends_early_;                         // gradients, while later ones are computed
   bool is_summing_ = false;
   size_t lane_ = 0;
   std::vector<bool> has_accumulated_;  // by lane
