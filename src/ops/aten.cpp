@@ -1,8 +1,11 @@
 #include "gpt/ops/aten.h"
 
+#include <ATen/SDPBackend.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Reduction.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_flash_attention_forward.h>
+#include <ATen/ops/_fused_sdp_choice.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/embedding.h>
@@ -12,6 +15,7 @@
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/nll_loss.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/rms_norm.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/silu.h>
@@ -20,6 +24,7 @@
 
 #include <memory>
 #include <optional>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -104,7 +109,7 @@ class AtenOperators : public SeparateProducts<Operators> {
   }
 
   at::Tensor attention(at::Tensor qkv, const AttentionSpec& spec, const RotaryTables& rotary) const override {
-    return aten_attention(split_heads(std::move(qkv), spec, rotary), spec.dropout.probability);
+    return aten_attention(split_heads(std::move(qkv), spec, rotary), spec);
   }
 
   at::Tensor activate(Activation activation, const at::Tensor& x) const override {
@@ -133,14 +138,42 @@ class AtenOperators : public SeparateProducts<Operators> {
 
 }  // namespace
 
-at::Tensor aten_attention(const Heads& heads, double dropout) {
+at::Tensor aten_attention(const Heads& heads, const AttentionSpec& spec) {
   const auto& [q, k, v] = heads;
+  const int64_t T = q.size(1);
+  const double dropout = spec.dropout.probability;
+  const bool is_windowed = spec.window > 0 && spec.window < T;
+  if (is_windowed && skips_windows(heads, dropout)) {
+    const at::Tensor output =
+        std::get<0>(at::_flash_attention_forward(q, k, v, /*cum_seq_q=*/{}, /*cum_seq_k=*/{}, T, T, dropout,
+                                                 /*is_causal=*/true, /*return_debug_mask=*/false,
+                                                 /*scale=*/std::nullopt, /*window_size_left=*/spec.window - 1,
+                                                 /*window_size_right=*/0));  // (B, T, H, D)
+    return output.flatten(2);
+  }
+  const auto mask = is_windowed ? std::optional(visible_positions(T, 0, spec.window, q.device())) : std::nullopt;
   const OnlySdpBackends backends(exact_for_dropout(dropout));
   const at::Tensor output =
-      at::scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), /*attn_mask=*/{},
-                                       dropout, /*is_causal=*/true, /*scale=*/std::nullopt,
+      at::scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), mask, dropout,
+                                       /*is_causal=*/!is_windowed, /*scale=*/std::nullopt,
                                        /*enable_gqa=*/k.size(2) < q.size(2));
   return output.transpose(1, 2).flatten(2);
+}
+
+bool skips_windows(const Heads& heads, double dropout) {
+  const auto& [q, k, v] = heads;
+  if (!q.is_cuda() || !allowed_sdp_backends().flash) return false;
+  const OnlySdpBackends flash({.flash = true, .math = true});  // one of them is chosen
+  const int64_t choice =
+      at::_fused_sdp_choice(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), {}, dropout,
+                            /*is_causal=*/true, /*scale=*/std::nullopt, /*enable_gqa=*/k.size(2) < q.size(2));
+  return choice == static_cast<int64_t>(at::SDPBackend::flash_attention);
+}
+
+at::Tensor visible_positions(int64_t queries, int64_t past, int64_t window, at::Device device) {
+  const auto options = at::TensorOptions(device).dtype(at::kBool);
+  const at::Tensor before = at::ones({queries, past + queries}, options).tril(past);
+  return window > 0 ? before.triu(past - window + 1) : before;
 }
 
 SharedOperators aten_operators() {

@@ -36,6 +36,7 @@ struct Attention : torch::autograd::Function<Attention> {
     keep(*context, shape.dropout);
     context->saved_data["H"] = shape.H;
     context->saved_data["KV"] = shape.KV;
+    context->saved_data["window"] = shape.window;
     return output;
   }
 
@@ -44,6 +45,7 @@ struct Attention : torch::autograd::Function<Attention> {
     const at::Tensor &qkv = saved[0], &output = saved[1], &log_sum = saved[2];
     cpu::AttentionShape shape = shape_of(qkv, context->saved_data["H"].toInt(), context->saved_data["KV"].toInt());
     shape.dropout = kept<cpu::DropoutMask>(*context);
+    shape.window = context->saved_data["window"].toInt();
     set_tables(shape, saved[3], saved[4]);
     at::Tensor gradient = at::empty_like(qkv);
     cpu::attention_backward(shape, qkv, output, log_sum, gradients[0].contiguous(), gradient);
@@ -62,6 +64,7 @@ at::Tensor attention_on_cpu(const at::Tensor& qkv, const AttentionSpec& spec, co
               " with strides ", qkv.strides());
   cpu::AttentionShape shape = Attention::shape_of(qkv, spec.heads, spec.kv_heads);
   shape.dropout = mask_on_cpu(dropout_of(spec.dropout, qkv, shape.H));
+  shape.window = spec.window;
   TORCH_CHECK(shape.dropout.first + shape.B * shape.H <= int64_t{1} << 32,
               "attention: the dropout of an update numbers 2^32 heads of samples at most");
   if (!rotary.cos.defined()) return Attention::apply(qkv, shape, std::nullopt, std::nullopt);
@@ -77,10 +80,11 @@ at::Tensor attention(at::Tensor qkv, const AttentionSpec& spec, const RotaryTabl
   const int64_t heads = spec.heads + 2 * spec.kv_heads;
   TORCH_CHECK(spec.kv_heads > 0 && spec.heads > 0 && spec.heads % spec.kv_heads == 0, "attention: ", spec.heads,
               " heads are not a multiple of ", spec.kv_heads, " key/value heads");
+  TORCH_CHECK(spec.window >= 0, "attention: a window has at least one position, got ", spec.window);
   TORCH_CHECK(qkv.dim() == 3 && qkv.size(2) % heads == 0 && qkv.numel() > 0, "attention: qkv must be (B, T, ", heads,
               " D), got ", qkv.sizes());
   return qkv.is_cpu() ? attention_on_cpu(qkv, spec, rotary)
-                      : aten_attention(split_heads(std::move(qkv), spec, rotary), spec.dropout.probability);
+                      : aten_attention(split_heads(std::move(qkv), spec, rotary), spec);
 }
 
 }  // namespace gpt::ops

@@ -1,6 +1,7 @@
 // What the CPU's attention computes, and how it is divided into tasks.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "gpt/simd/dropout_mask.h"
@@ -12,6 +13,7 @@ struct AttentionShape {
   int64_t B, T, H, KV, D;
   const float *cos = nullptr, *sin = nullptr;  // (T, D/2): rotate queries and keys; null: do not
   DropoutMask dropout = {};                    // mask of the attention weights
+  int64_t window = 0;                          // position t sees t - window + 1 ... t; 0: all up to t
 
   // Queries and keys are taken in blocks of this many rows.
   static constexpr int64_t kBlock = 64;
@@ -21,6 +23,10 @@ struct AttentionShape {
   int64_t blocks() const { return (T + kBlock - 1) / kBlock; }
   // The width that a head's rows have in scratch memory: whole vectors, for every kind of processor.
   int64_t padded_width() const { return (D + 15) / 16 * 16; }
+  // The first block of keys that some query of a block sees; the last one is the queries' own.
+  int64_t first_key_block(int64_t query_block) const {
+    return window > 0 ? std::max<int64_t>(0, query_block * kBlock - window + 1) / kBlock : 0;
+  }
   // The contributions of a part's keys to the gradients of the queries: (group, blocks * kBlock, padded width).
   int64_t query_sums() const { return group() * blocks() * kBlock * padded_width(); }
 };
@@ -29,6 +35,11 @@ struct AttentionShape {
 // forward pass and of keys in the backward pass.
 struct AttentionTask {
   int64_t batch, kv_head, part, parts;
+
+  // The first of a part's blocks that is not before `block`.
+  int64_t first_from(int64_t block) const {
+    return part + (std::max<int64_t>(0, block - part) + parts - 1) / parts * parts;
+  }
 };
 
 }  // namespace gpt::ops::cpu

@@ -13,10 +13,12 @@
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <ostream>
 #include <tuple>
@@ -24,6 +26,7 @@
 
 #include "gpt/device/cpu_bfloat16.h"
 #include "gpt/device/random_state.h"
+#include "gpt/ops/aten.h"
 #include "gpt/simd/cpu_capability.h"
 #include "gpt/simd/philox.h"
 #include "support/device_cases.h"
@@ -36,7 +39,11 @@ namespace {
 struct AttentionCase {
   int64_t B, T, H, KV, D;
   bool rope = false;
+  int64_t window = 0;
 
+  AttentionSpec spec(const DropoutSpec& dropout = {}) const {
+    return {.heads = H, .kv_heads = KV, .dropout = dropout, .window = window};
+  }
   int64_t width() const { return (H + 2 * KV) * D; }
   RotaryTables tables(at::Device device) const { return rope ? rotary_tables(T, D, 10000.0, device) : RotaryTables{}; }
 };
@@ -44,6 +51,7 @@ struct AttentionCase {
 // 2 x 65, 4 and 2 heads of 20 rotated
 void PrintTo(const AttentionCase& c, std::ostream* out) {
   *out << c.B << " x " << c.T << ", " << c.H << " and " << c.KV << " heads of " << c.D << (c.rope ? " rotated" : "");
+  if (c.window > 0) *out << ", window " << c.window;
 }
 
 // One position; less than a vector and than a block; whole blocks; blocks and a rest; several parts for one sequence.
@@ -51,6 +59,16 @@ const AttentionCase kAttentionCases[] = {{1, 1, 1, 1, 1},        {2, 1, 3, 3, 16
                                          {3, 7, 4, 2, 16, true}, {2, 64, 4, 4, 32},        {2, 65, 4, 1, 80},
                                          {1, 100, 2, 2, 33},     {5, 130, 4, 4, 20, true}, {1, 321, 2, 1, 64, true},
                                          {1, 257, 1, 1, 128}};
+
+// A window of one position; within a block, as long as one and a little longer; whose edges lie anywhere in two blocks; as long as the
+// sequence; and with more blocks than parts, of which a block of queries sees the keys of a few.
+const AttentionCase kWindowCases[] = {
+    {1, 70, 1, 1, 8, false, 1},     {2, 130, 2, 1, 16, true, 5},     {1, 200, 2, 2, 33, false, 37},
+    {1, 257, 1, 1, 20, false, 63},  {1, 256, 2, 1, 32, true, 64},    {1, 300, 2, 2, 24, false, 65},
+    {2, 321, 4, 2, 64, true, 100},  {1, 450, 1, 1, 16, false, 128},  {1, 330, 1, 1, 16, false, 250},
+    {1, 129, 2, 1, 16, true, 129},  {1, 1300, 1, 1, 8, false, 70},   {1, 1200, 2, 1, 8, true, 200},
+    {2, 600, 4, 2, 16, false, 130}, {1, 1111, 1, 1, 16, false, 700},
+};
 
 at::Tensor draw(at::IntArrayRef sizes, at::Generator& generator, at::ScalarType type) {
   return at::randn(sizes, generator).to(type);
@@ -71,7 +89,8 @@ at::Tensor attention_reference(const at::Tensor& qkv, const AttentionCase& c, co
   const at::Tensor q = rotated(parts[0], tables).transpose(1, 2);
   const at::Tensor k = rotated(parts[1], tables).transpose(1, 2).repeat_interleave(c.H / c.KV, 1);
   const at::Tensor v = parts[2].transpose(1, 2).repeat_interleave(c.H / c.KV, 1);
-  const at::Tensor hidden = at::ones({c.T, c.T}, at::kBool).triu(1);
+  at::Tensor hidden = at::ones({c.T, c.T}, at::kBool).triu(1);
+  if (c.window > 0) hidden = hidden.logical_or(at::ones({c.T, c.T}, at::kBool).tril(-c.window));
   const at::Tensor scores = q.matmul(k.transpose(2, 3)) / std::sqrt(static_cast<double>(c.D));
   at::Tensor weights = scores.masked_fill(hidden, -std::numeric_limits<double>::infinity()).softmax(-1);
   if (factors.defined()) weights = weights * factors;
@@ -127,7 +146,7 @@ TEST_P(AttentionTest, EqualsFloat64) {
   for (const auto type : types_on(device())) {
     SCOPED_TRACE(c10::toString(type));
     expect_float64_results(c, device(), type, 1, {},
-                           [&](const at::Tensor& qkv) { return attention(qkv, {c.H, c.KV}, c.tables(device())); });
+                           [&](const at::Tensor& qkv) { return attention(qkv, c.spec(), c.tables(device())); });
   }
 }
 
@@ -138,7 +157,8 @@ DropoutSpec seeded_dropout(at::Device device, double probability, uint64_t seed)
 }
 
 // What attention() multiplies the weights by with the dropout of this seed, (B, H, T, T). The values of a pass are D
-// columns of the unit matrix, so that it returns D columns of the weights; equal scores make row i of the weights 1 / (i + 1).
+// columns of the unit matrix, so that it returns D columns of the weights; with equal scores these are one over the number of
+// positions that a query sees.
 at::Tensor dropout_factors_of(const AttentionCase& c, at::Device device, double dropout, uint64_t seed,
                               at::ScalarType type = at::kFloat) {
   std::vector<at::Tensor> columns;
@@ -151,11 +171,11 @@ at::Tensor dropout_factors_of(const AttentionCase& c, at::Device device, double 
         .copy_(at::eye(count).view({1, count, 1, count}));
     // A leaf of autograd, for which a GPU may choose another kernel.
     qkv = qkv.view({c.B, c.T, c.width()}).to(device, type).requires_grad_();
-    const at::Tensor y = attention(qkv, {c.H, c.KV, seeded_dropout(device, dropout, seed)}).detach();
+    const at::Tensor y = attention(qkv, c.spec(seeded_dropout(device, dropout, seed))).detach();
     columns.push_back(y.cpu().view({c.B, c.T, c.H, c.D}).transpose(1, 2).narrow(3, 0, count));
   }
   at::Tensor factors = at::cat(columns, -1).to(at::kDouble);
-  for (int64_t i = 0; i < c.T; ++i) factors.select(2, i).mul_(i + 1);
+  for (int64_t i = 0; i < c.T; ++i) factors.select(2, i).mul_(c.window > 0 ? std::min(i + 1, c.window) : i + 1);
   return factors;
 }
 
@@ -172,11 +192,25 @@ TEST_P(AttentionTest, DropsTheSameWeightsInBothPasses) {
         has_own_mask ? (dropout_factors_of(c, device(), dropout, 5, type) != 0).to(at::kDouble) / (1 - dropout)
                      : of_float32;
     expect_float64_results(c, device(), type, 1, factors, [&](const at::Tensor& qkv) {
-      return attention(qkv, {c.H, c.KV, seeded_dropout(device(), dropout, 5)}, c.tables(device()));
+      return attention(qkv, c.spec(seeded_dropout(device(), dropout, 5)), c.tables(device()));
     });
   }
 }
 
+// Of operators without a kernel for it: a mask.
+TEST_P(AttentionTest, IsThatOfLibTorchsOperators) {
+  const AttentionCase& c = shape();
+  for (const auto type : types_on(device())) {
+    SCOPED_TRACE(c10::toString(type));
+    expect_float64_results(c, device(), type, 1, {}, [&](const at::Tensor& qkv) {
+      return aten_operators()->attention(qkv, c.spec(), c.tables(device()));
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Windows, AttentionTest,
+                         testing::Combine(testing::ValuesIn(kDevices), testing::ValuesIn(kWindowCases)),
+                         index_and_device);
 INSTANTIATE_TEST_SUITE_P(Devices, AttentionTest,
                          testing::Combine(testing::ValuesIn(kDevices), testing::ValuesIn(kAttentionCases)),
                          index_and_device);
@@ -242,15 +276,15 @@ AttentionResults results(const AttentionCase& c, at::ScalarType type, double dro
   at::Generator generator = at::detail::createCPUGenerator(3);
   const at::Tensor qkv = draw({c.B, c.T, c.width()}, generator, type).requires_grad_();
   const at::Tensor upstream = draw({c.B, c.T, c.H * c.D}, generator, type);
-  const at::Tensor y = attention(qkv, {c.H, c.KV, {dropout}}, c.tables(at::kCPU));
+  const at::Tensor y = attention(qkv, c.spec({dropout}), c.tables(at::kCPU));
   y.backward(upstream);
   return {y.detach(), qkv.grad()};
 }
 
 TEST(Attention, IsTheSameToTheBitForEveryNumberOfThreads) {
   const int before = at::get_num_threads();
-  for (const AttentionCase& c :
-       {AttentionCase{1, 300, 2, 1, 32, true}, AttentionCase{3, 70, 4, 4, 16}, AttentionCase{1, 700, 1, 1, 8}}) {
+  for (const AttentionCase& c : {AttentionCase{1, 300, 2, 1, 32, true}, AttentionCase{3, 70, 4, 4, 16},
+                                 AttentionCase{1, 700, 1, 1, 8}, AttentionCase{1, 1300, 1, 1, 8, false, 150}}) {
     for (const auto type : {at::kFloat, at::kBFloat16}) {
       at::set_num_threads(1);
       const AttentionResults one = results(c, type, 0.1);
@@ -268,7 +302,8 @@ TEST(Attention, IsTheSameToTheBitForEveryNumberOfThreads) {
 TEST(Attention, DoesNotDependOnWhatItsMemoryContained) {
   // Odd numbers of positions and a rest of a block, for pairs and vectors that are not whole.
   for (const AttentionCase& c :
-       {AttentionCase{1, 97, 2, 1, 64}, AttentionCase{2, 33, 2, 2, 33}, AttentionCase{1, 65, 1, 1, 20, true}}) {
+       {AttentionCase{1, 97, 2, 1, 64}, AttentionCase{2, 33, 2, 2, 33}, AttentionCase{1, 65, 1, 1, 20, true},
+        AttentionCase{1, 350, 1, 1, 20, false, 75}, AttentionCase{1, 1300, 1, 1, 8, false, 20}}) {
     for (const auto type : {at::kFloat, at::kBFloat16}) {
       std::vector<at::Tensor> memory;  // fills the gaps that what follows will be given
       for (int i = 0; i < 300; ++i) {
@@ -287,9 +322,11 @@ TEST(Attention, KernelsWithAndWithoutDotProductsEqualFloat64) {
   if (dot_product_gain() == 0) GTEST_SKIP() << "no AVX512_BF16 on this processor";
   for (const auto capability : {cpu::Capability::AVX512, cpu::Capability::AVX512_BF16}) {
     const cpu::WithCapability with(capability);
-    for (const AttentionCase& c : kAttentionCases) {
+    std::vector<AttentionCase> cases(std::begin(kAttentionCases), std::end(kAttentionCases));
+    cases.insert(cases.end(), std::begin(kWindowCases), std::end(kWindowCases));
+    for (const AttentionCase& c : cases) {
       expect_float64_results(c, at::kCPU, at::kBFloat16, 1, {},
-                             [&](const at::Tensor& qkv) { return attention(qkv, {c.H, c.KV}, c.tables(at::kCPU)); });
+                             [&](const at::Tensor& qkv) { return attention(qkv, c.spec(), c.tables(at::kCPU)); });
     }
   }
 }
@@ -304,10 +341,39 @@ TEST(Attention, PassesNotANumberOn) {
   }
 }
 
+TEST(Attention, AWindowOfTheWholeSequenceChangesNoBit) {
+  for (const AttentionCase& c : {AttentionCase{1, 300, 2, 1, 32, true}, AttentionCase{2, 65, 1, 1, 16}}) {
+    for (const int64_t window : {c.T, c.T + 1, 10 * c.T}) {
+      AttentionCase windowed = c;
+      windowed.window = window;
+      const AttentionResults full = results(c, at::kFloat, 0.1), same = results(windowed, at::kFloat, 0.1);
+      EXPECT_TRUE(at::equal(full.output, same.output)) << window;
+      EXPECT_TRUE(at::equal(full.gradient, same.gradient)) << window;
+    }
+  }
+}
+
+// If they were computed and hidden, 0 times what is not a number would be seen.
+TEST(Attention, BlocksThatTheWindowHidesAreNotComputed) {
+  const AttentionCase c{1, 640, 1, 1, 16, false, 100};
+  at::Tensor qkv = at::randn({c.B, c.T, c.width()});
+  qkv[0].narrow(0, 0, 64).narrow(1, c.D, 2 * c.D).fill_(std::numeric_limits<float>::quiet_NaN());  // keys and values
+  qkv.requires_grad_();
+  const at::Tensor y = attention(qkv, c.spec());
+  const int64_t first = 64 + 2 * 64;  // the first block of queries that sees nothing of the first block
+  EXPECT_TRUE(y[0].narrow(0, first, c.T - first).isfinite().all().item<bool>());
+  EXPECT_TRUE(y[0].narrow(0, 0, 64).isnan().all().item<bool>());
+  at::Tensor upstream = at::zeros_like(y);
+  upstream[0].narrow(0, 2 * first, c.T - 2 * first).fill_(1);
+  y.backward(upstream);
+  EXPECT_TRUE(qkv.grad()[0].narrow(0, 2 * first, c.T - 2 * first).isfinite().all().item<bool>());
+}
+
 TEST(Attention, RejectsWhatDoesNotFit) {
   const at::Tensor qkv = at::randn({2, 3, 24});
   EXPECT_THROW(attention(qkv, {3, 2}), c10::Error);
   EXPECT_THROW(attention(qkv, {0, 1}), c10::Error);
+  EXPECT_THROW(attention(qkv, {.heads = 2, .kv_heads = 1, .window = -1}), c10::Error);
   EXPECT_THROW(attention(qkv, {3, 3}), c10::Error);
   EXPECT_THROW(attention(qkv, {2, 1, {1.0}}), c10::Error);
   EXPECT_THROW(attention(qkv, {2, 1, {-0.1}}), c10::Error);

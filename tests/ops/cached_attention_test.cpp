@@ -12,6 +12,7 @@
 #include <ATen/ops/softmax.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -60,7 +61,7 @@ struct Cached {
 };
 
 // (count, H, D) float64
-at::Tensor reference(const Cached& cached, const CachedTokens& text) {
+at::Tensor reference(const Cached& cached, const CachedTokens& text, int64_t window) {
   const auto of_text = [&](const at::Tensor& x) {
     return x[0].narrow(0, text.first, text.count).transpose(0, 1).to(at::kDouble);  // (heads, count, D)
   };
@@ -70,20 +71,34 @@ at::Tensor reference(const Cached& cached, const CachedTokens& text) {
   };
   const at::Tensor q = of_text(cached.heads.q), k = all(cached.keys, cached.heads.k),
                    v = all(cached.values, cached.heads.v);
-  const at::Tensor sees = at::ones({text.count, text.past + text.count}, at::kBool).tril(text.past);
+  at::Tensor sees = at::ones({text.count, text.past + text.count}, at::kBool).tril(text.past);
+  if (window > 0) sees = sees.triu(text.past - window + 1);
   const at::Tensor scores = (q.matmul(k.transpose(1, 2)) / std::sqrt(static_cast<double>(q.size(2))))
                                 .masked_fill(sees.logical_not(), -std::numeric_limits<double>::infinity());
   return at::softmax(scores, 2).matmul(v).transpose(0, 1);
 }
 
-TEST(CachedAttention, IsThatOfFloat64ForTextsOfEveryLength) {
+// What no token sees must not matter, so that it need not be read.
+void hide_past(const Cached& cached, int64_t window) {
+  for (const CachedTokens& text : kTexts) {
+    const int64_t hidden = std::max<int64_t>(0, text.past + 1 - window);
+    for (const at::Tensor& cache : {cached.keys, cached.values})
+      cache[text.slot].narrow(1, 0, hidden).fill_(std::numeric_limits<float>::quiet_NaN());
+  }
+}
+
+class CachedAttention : public testing::TestWithParam<int64_t> {};  // a window
+
+TEST_P(CachedAttention, IsThatOfFloat64ForTextsOfEveryLength) {
   at::manual_seed(1);
+  const int64_t window = GetParam();
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
     for (const Form& form : kForms) {
       const Cached cached(form, type);
       std::vector<at::Tensor> expected;
-      for (const CachedTokens& text : kTexts) expected.push_back(reference(cached, text));
-      cached_attention(cached.heads, cached.keys, cached.values, kTexts, cached.y);
+      for (const CachedTokens& text : kTexts) expected.push_back(reference(cached, text, window));
+      if (window > 0) hide_past(cached, window);
+      cached_attention(cached.heads, cached.keys, cached.values, kTexts, cached.y, window);
       for (size_t i = 0; i < kTexts.size(); ++i) {
         const at::Tensor found = cached.y[0].narrow(0, kTexts[i].first, kTexts[i].count).view(expected[i].sizes());
         // A weight's relative error is its score's absolute one: scores are at most about 40, sums of D roundings.
@@ -99,20 +114,23 @@ TEST(CachedAttention, IsThatOfFloat64ForTextsOfEveryLength) {
   }
 }
 
-TEST(CachedAttention, IsTheSameForEveryNumberOfThreads) {
+INSTANTIATE_TEST_SUITE_P(Windows, CachedAttention, testing::Values(0, 1, 3, 100, 128, 130, 299, kCapacity));
+
+TEST_P(CachedAttention, IsTheSameForEveryNumberOfThreads) {
   at::manual_seed(2);
   const Cached cached({6, 2, 64}, at::kFloat);
+  const int64_t window = GetParam();
   const int threads = at::get_num_threads();
   at::set_num_threads(1);
-  cached_attention(cached.heads, cached.keys, cached.values, kTexts, cached.y);
+  cached_attention(cached.heads, cached.keys, cached.values, kTexts, cached.y, window);
   const at::Tensor one = cached.y.clone();
   at::set_num_threads(3);
-  cached_attention(cached.heads, cached.keys, cached.values, kTexts, cached.y);
+  cached_attention(cached.heads, cached.keys, cached.values, kTexts, cached.y, window);
   at::set_num_threads(threads);
   EXPECT_TRUE(one.equal(cached.y));
 }
 
-TEST(CachedAttention, RefusesTextsThatDoNotFit) {
+TEST(CachedAttentionTexts, AreRefusedWhereTheyDoNotFit) {
   const Cached cached({2, 1, 8}, at::kFloat);
   const auto attend = [&](const CachedTokens& text) {
     cached_attention(cached.heads, cached.keys, cached.values, {&text, 1}, cached.y);

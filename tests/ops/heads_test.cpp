@@ -137,7 +137,8 @@ TEST_P(HeadsTest, AttentionBetweenThePassesEqualsThatOfViews) {
     SCOPED_TRACE(c10::toString(type));
     const at::Tensor values = draw({c.B, c.T, c.width()}, type), ours = values.clone().requires_grad_(),
                      theirs = exact(values).requires_grad_();
-    const at::Tensor y = aten_attention(split(ours * 1), 0.0), expected = aten_attention(reference(theirs, c), 0.0);
+    const AttentionSpec spec{c.H, c.KV};
+    const at::Tensor y = aten_attention(split(ours * 1), spec), expected = aten_attention(reference(theirs, c), spec);
     const at::Tensor upstream = draw(y.sizes(), type);
     y.backward(upstream);
     expected.backward(exact(upstream));
@@ -159,7 +160,7 @@ TEST_P(HeadsTest, RecomputingItGivesTheSameBits) {
   const HeadsCase& c = shape();
   const Parameter weight(draw({c.width(), 6}, at::kFloat));
   const auto run = [&](const std::vector<at::Tensor>& x, BodyRun /*run*/) {
-    return aten_attention(split(linear(x[0], weight, {}, ProductInput::keep)), 0.0);
+    return aten_attention(split(linear(x[0], weight, {}, ProductInput::keep)), {c.H, c.KV});
   };
   const at::Tensor x = draw({c.B, c.T, 6}, at::kFloat).requires_grad_(), again = x.detach().clone().requires_grad_();
   const at::Tensor y = run({x}, BodyRun::first), upstream = draw(y.sizes(), at::kFloat);

@@ -9,7 +9,15 @@ namespace gpt::ops {
 
 SharedOperators aten_operators();
 
-// scaled_dot_product_attention by the kernel that LibTorch chooses: (B, T, H D).
-at::Tensor aten_attention(const Heads& heads, double dropout);
+// scaled_dot_product_attention by the kernel that LibTorch chooses: (B, T, H D). Where skips_windows(), a window is an argument of flash
+// attention; elsewhere it is a mask (T, T), which saves nothing.
+at::Tensor aten_attention(const Heads& heads, const AttentionSpec& spec);
+
+// Whether these are on a GPU and its flash attention, which skips what a window hides, takes them and is allowed.
+bool skips_windows(const Heads& heads, double dropout);
+
+// (queries, past + queries) bool: which of so many positions, the last of which are the queries' own, each query sees. window: of an
+// AttentionSpec.
+at::Tensor visible_positions(int64_t queries, int64_t past, int64_t window, at::Device device);
 
 }  // namespace gpt::ops

@@ -21,11 +21,11 @@ struct CachedTokens {
   int64_t first;  // the row of the first of these in queries, keys and values
 };
 
-// Puts the keys and values of the new tokens into the slots, then writes softmax(q k^T / sqrt(D)) v into the rows of y that they have, where
-// each token sees its slot up to itself. heads: q (1, N, H, D), k and v (1, N, KV, D); keys and values (slots, KV, capacity, D);
-// y (1, N, H D), contiguous. All have one type, float32 or bfloat16. Without gradients; sums are float32, and the same for every number of
-// threads.
+// Puts the keys and values of the new tokens into the slots, then writes softmax(q k^T / sqrt(D)) v into the rows of y that they have,
+// where each token sees its slot up to itself: all of that, or, where `window` is not 0, its last positions, and nothing before is read.
+// heads: q (1, N, H, D), k and v (1, N, KV, D); keys and values (slots, KV, capacity, D); y (1, N, H D), contiguous. All have one type,
+// float32 or bfloat16. Without gradients; sums are float32, and the same for every number of threads.
 void cached_attention(const Heads& heads, const at::Tensor& keys, const at::Tensor& values,
-                      std::span<const CachedTokens> texts, const at::Tensor& y);
+                      std::span<const CachedTokens> texts, const at::Tensor& y, int64_t window = 0);
 
 }  // namespace gpt::ops

@@ -16,6 +16,7 @@ struct AttentionSpec {
   int64_t heads, kv_heads;   // query head h uses key/value head h / (heads / kv_heads)
   DropoutSpec dropout = {};  // of the weights
   int64_t layer = -1;        // where it is called, for operators that do something else there
+  int64_t window = 0;        // position t sees the positions t - window + 1 ... t; 0: all up to t
 };
 
 struct Heads {

@@ -13,8 +13,8 @@
 
 // Everything is computed in float32 in blocks of 64 x 64 scores that stay in the cache; 16-bit values are converted as they
 // are packed, which is little work beside the products. On processors with dot products of bfloat16 values the factors of the products
-// are rounded to it, as the formula of 16-bit tensors is (pairs.h), and sums stay float32. Products skip what causality hides, to within
-// a tile.
+// are rounded to it, as the formula of 16-bit tensors is (pairs.h), and sums stay float32. Blocks that the window hides are skipped whole,
+// and products skip what causality and the window hide of the others, to within a tile.
 //
 // Scores lie transposed, with a row for each key, so that a vector holds scores of neighbouring queries: their maxima and sums
 // are those of vectors, and nothing is ever summed inside one. Only queries, and the gradient of the output, are transposed for
@@ -28,46 +28,63 @@ constexpr int64_t kBlock = AttentionShape::kBlock;
 static_assert(kBlock == kMatrixRows);
 constexpr float kLn2 = 0.69314718f, kInfinity = std::numeric_limits<float>::infinity();
 
+// Of a query that has not seen a key, so that the difference from another score is a number.
+constexpr float kLowestScore = std::numeric_limits<float>::lowest();
+
 float score_factor(const AttentionShape& shape) { return 1.0f / (std::sqrt(static_cast<float>(shape.D)) * kLn2); }
 
 int64_t block_rows(const AttentionShape& shape, int64_t block) { return std::min(kBlock, shape.T - block * kBlock); }
 
-// What products with scores (keys, queries) need: on the diagonal, query i sees the keys up to i.
+// What products with scores (keys, queries) need. On the diagonal, query i sees the keys up to i; everywhere it sees those from
+// i - reach on.
 struct Causal {
   bool diagonal;
+  int64_t distance, reach;  // from the first key to the first query; of the window in these blocks, negative behind it
   int64_t keys, queries, width;  // how many these blocks have; a head's padded width
 
   Causal(const AttentionShape& shape, int64_t query_block, int64_t key_block)
       : diagonal(query_block == key_block),
+        distance((query_block - key_block) * kBlock),
+        reach((shape.window > 0 ? shape.window : shape.blocks() * kBlock) - 1 - distance),
         keys(block_rows(shape, key_block)),
         queries(block_rows(shape, query_block)),
         width(shape.padded_width()) {}
 
   // Scores, from vectors of D.
   auto scores(int64_t D) const {
-    return [this, D](int64_t first, int64_t) {
-      return Extent{diagonal ? round_down(first, kColumns) : 0, round_up(queries, kColumns), 0, D};
+    return [this, D](int64_t first, int64_t last) {
+      return Extent{diagonal ? round_down(first, kColumns) : 0, round_up(end_of_queries(last), kColumns), 0, D};
     };
   }
   // Sums over the keys that queries see.
   auto over_keys() const {
-    return [this](int64_t, int64_t last) { return Extent{0, width, 0, diagonal ? std::min(last, keys) : kBlock}; };
+    return [this](int64_t first, int64_t last) {
+      return Extent{0, width, round_down(first_key(first), 2), diagonal ? std::min(last, keys) : kBlock};
+    };
   }
   // Sums over the queries that see keys.
   auto over_queries() const {
-    return [this](int64_t first, int64_t) { return Extent{0, width, diagonal ? first : 0, queries}; };
+    return [this](int64_t first, int64_t last) { return Extent{0, width, diagonal ? first : 0, end_of_queries(last)}; };
   }
-  // The keys of which the products read a vector of queries.
+  // The keys of which the products read a vector of queries: from begin() to before end().
+  int64_t begin(int64_t query) const { return round_down(first_key(query - kTileRows), 2); }
   int64_t end(int64_t query) const { return diagonal ? std::min(keys, round_up(query + kLanes, kTileRows)) : kBlock; }
 
-  // The keys that all of a vector of queries see.
+  // Those of them that all of a vector of queries see: from first_visible(), if it is before it, to before visible().
+  int64_t first_visible(int64_t query) const { return std::min(first_key(query + kLanes - 1), end(query)); }
   int64_t visible(int64_t query) const { return diagonal ? std::min(keys, query + 1) : kBlock; }
-};
 
-// Where neighbouring queries from `query` on see a key.
-FloatVector sees(int64_t query, int64_t key) {
-  return FloatVector::arange(static_cast<float>(query), 1.0f) >= FloatVector(static_cast<float>(key));
-}
+  // Where neighbouring queries from `query` on see a key.
+  FloatVector sees(int64_t query, int64_t key) const {
+    const FloatVector ago = FloatVector::arange(static_cast<float>(query - key), 1.0f);
+    return (ago >= FloatVector(static_cast<float>(-distance))) & (ago <= FloatVector(static_cast<float>(reach)));
+  }
+
+ private:
+  int64_t first_key(int64_t query) const { return std::clamp<int64_t>(query - reach, 0, kBlock); }
+  // Of those that see one of the keys up to before `end`.
+  int64_t end_of_queries(int64_t end) const { return std::clamp<int64_t>(end + reach, 0, queries); }
+};
 
 // What the weights (keys, queries) of a block are multiplied by; null data: nothing.
 class Dropout {
@@ -153,15 +170,18 @@ void exponentials(const ForwardScratch<E>& scratch, const Causal& causal, const 
   const RunningSums& running = scratch.running;
   for (int64_t query = 0; query < causal.queries; query += kLanes) {
     const int64_t end = causal.end(query);
+    const int64_t begin = causal.begin(query), first_visible = causal.first_visible(query);
     const auto at = [&](int64_t key) { return scratch.scores.row(key) + query; };
-    for (int64_t key = causal.visible(query); key < end; ++key) {
-      FloatVector::blendv(FloatVector(-kInfinity), FloatVector::loadu(at(key)), sees(query, key)).store(at(key));
-    }
+    const auto hide = [&](int64_t key) {
+      FloatVector::blendv(FloatVector(-kInfinity), FloatVector::loadu(at(key)), causal.sees(query, key)).store(at(key));
+    };
+    for (int64_t key = begin; key < first_visible; ++key) hide(key);
+    for (int64_t key = std::max(first_visible, causal.visible(query)); key < end; ++key) hide(key);
     const FloatVector before = FloatVector::loadu(running.maximum + query);
-    const FloatVector maximum = largest_of(at(0), kBlock, end, before);
+    const FloatVector maximum = largest_of(at(begin), kBlock, end - begin, before);
     maximum.store(running.maximum + query);
     FloatVector sum(0.0f);
-    for (int64_t key = 0; key < end; ++key) {
+    for (int64_t key = begin; key < end; ++key) {
       FloatVector e = exp2(FloatVector::loadu(at(key)) - maximum);
       sum = sum + e;
       if (dropout) e = e * FloatVector::loadu(dropout.factors(key) + query);
@@ -185,8 +205,7 @@ void exponentials(const ForwardScratch<E>& scratch, const Causal& causal, const 
 // Adds what the queries take from one block of keys and values.
 template <class E>
 void attend(const AttentionShape& shape, const ForwardScratch<E>& scratch, const Causal& causal, int64_t key_block,
-            const Dropout& dropout, Ahead& ahead) {
-  const bool first = key_block == 0;
+            const Dropout& dropout, bool first, Ahead& ahead) {
   multiply<false>(causal.keys, scratch.keys[key_block], scratch.queries, scratch.scores, /*add=*/false,
                   causal.scores(shape.D), ahead);
   exponentials(scratch, causal, dropout, first);
@@ -224,11 +243,12 @@ void forward(const AttentionShape& shape, const AttentionTask& task, const T* qk
       const int64_t position = block * kBlock, rows = block_rows(shape, block);
       pack(packed.query(g, position), rows, shape, score_factor(shape), position, scratch.sums);
       as_columns(scratch.sums, round_up(rows, kColumns), width, scratch.query_rows, scratch.queries);
-      std::fill(running.maximum, running.maximum + kBlock, -kInfinity);
-      for (int64_t key_block = 0; key_block <= block; ++key_block) {
+      std::fill(running.maximum, running.maximum + kBlock, kLowestScore);
+      const int64_t first = shape.first_key_block(block);
+      for (int64_t key_block = first; key_block <= block; ++key_block) {
         const Causal causal(shape, block, key_block);
         dropout.draw(causal, matrix, block, key_block);
-        attend(shape, scratch, causal, key_block, dropout, ahead);
+        attend(shape, scratch, causal, key_block, dropout, key_block == first, ahead);
       }
       for (int64_t i = 0; i < rows; i += kLanes) {
         const FloatVector sum = FloatVector::loadu(running.sum + i);
@@ -301,14 +321,15 @@ void differentiate_weights(const BackwardScratch<E>& scratch, const Causal& caus
       }
       gradient = weight * (gradient - delta);
       if constexpr (is_hidden) {
-        const FloatVector visible = sees(query, key), zero(0.0f);
+        const FloatVector visible = causal.sees(query, key), zero(0.0f);
         kept = FloatVector::blendv(zero, kept, visible);
         gradient = FloatVector::blendv(zero, gradient, visible);
       }
       kept.store(weights);
       gradient.store(gradients);
     };
-    int64_t key = 0;
+    int64_t key = causal.begin(query);
+    for (; key < causal.first_visible(query); ++key) step(key, std::true_type());
     for (; key < causal.visible(query); ++key) step(key, std::false_type());
     for (; key < causal.end(query); ++key) step(key, std::true_type());
   }
@@ -395,20 +416,38 @@ void backward(const AttentionShape& shape, const AttentionTask& task, const T* q
   for (int64_t g = 0; g < shape.group(); ++g) {
     const int64_t matrix = first_matrix + g;
     for (int64_t block = task.part; block < shape.blocks(); ++block) {
-      const int64_t position = block * kBlock;
+      const int64_t position = block * kBlock, first = task.first_from(shape.first_key_block(block));
+      if (first > block) continue;
       pack_queries(shape, block, packed.query(g, position), y.query(g, position), dy.query(g, position), scratch);
       const float* log_sums = log_sum + matrix * shape.T + position;
       std::copy(log_sums, log_sums + block_rows(shape, block), scratch.log_sums);
       const Matrix query_gradients{query_sums + (g * shape.blocks() * kBlock + position) * width, width};
-      for (int64_t key_block = task.part; key_block <= block; key_block += task.parts) {
+      for (int64_t key_block = first; key_block <= block; key_block += task.parts) {
         const Causal causal(shape, block, key_block);
         dropout.draw(causal, matrix, block, key_block);
         differentiate(shape, scratch, causal, key_block, dropout, /*add_keys=*/g > 0 || !causal.diagonal,
-                      query_gradients, /*add_queries=*/key_block > task.part, ahead);
+                      query_gradients, /*add_queries=*/key_block > first, ahead);
       }
     }
   }
   unpack_key_gradients(shape, task, scratch, TaskHeads(gradient, shape.heads(), shape, task));
+}
+
+// Adds up what the keys of all parts contribute to a block of queries, in the place of the first part's. A part of which the queries see no
+// keys has written nothing.
+void add_parts(const AttentionShape& shape, AttentionTask task, int64_t block, float* sum) {
+  const int64_t first = shape.first_key_block(block), count = kBlock * shape.padded_width();
+  bool is_begun = false;
+  for (task.part = 0; task.part < task.parts; ++task.part) {
+    if (task.first_from(first) > block) continue;
+    const float* const more = sum + task.part * shape.query_sums();
+    if (is_begun) {
+      for (int64_t i = 0; i < count; ++i) sum[i] += more[i];
+    } else if (task.part > 0) {
+      std::copy(more, more + count, sum);
+    }
+    is_begun = true;
+  }
 }
 
 template <class T>
@@ -417,11 +456,9 @@ void finish_queries(const AttentionShape& shape, const AttentionTask& task, floa
   const float scale = 1.0f / std::sqrt(static_cast<float>(shape.D));
   const TaskHeads gradients(gradient, shape.heads(), shape, task);
   for (int64_t g = 0; g < shape.group(); ++g) {
-    float* sums = query_sums + g * rows * width;
-    for (int64_t part = 1; part < task.parts; ++part) {
-      const float* more = sums + part * shape.query_sums();
-      for (int64_t i = part * kBlock * width; i < rows * width; ++i) sums[i] += more[i];  // queries that see its keys
-    }
+    float* const sums = query_sums + g * rows * width;
+    for (int64_t block = 0; block < shape.blocks(); ++block)
+      add_parts(shape, task, block, sums + block * kBlock * width);
     unpack(Matrix{sums, width}, shape.T, shape, scale, 0, gradients.query(g, 0));
   }
 }

@@ -33,12 +33,17 @@ template <class T>
 class CachedAttention {
  public:
   CachedAttention(const Heads& heads, const at::Tensor& keys, const at::Tensor& values,
-                  std::span<const CachedTokens> texts, const at::Tensor& y)
-      : heads_(heads), keys_(keys), values_(values), y_(y.mutable_data_ptr<T>()) {
+                  std::span<const CachedTokens> texts, const at::Tensor& y, int64_t window)
+      : heads_(heads),
+        keys_(keys),
+        values_(values),
+        y_(y.mutable_data_ptr<T>()),
+        window_(window > 0 ? window : keys.size(2)) {
     int64_t tasks = 0, sums = 0;
     for (const CachedTokens& text : texts) {
-      const int64_t parts = at::divup(text.past + text.count, kCachedPart);
-      texts_.push_back({text, parts, tasks, sums});
+      const int64_t begin = std::max<int64_t>(0, text.past + 1 - window_);
+      const int64_t parts = at::divup(text.past + text.count - begin, kCachedPart);
+      texts_.push_back({text, begin, parts, tasks, sums});
       tasks += KV_ * parts;
       sums += text.count * H_ * parts * cached_sums(D_);
     }
@@ -70,6 +75,7 @@ class CachedAttention {
  private:
   struct Text {
     CachedTokens tokens;
+    int64_t begin;  // the first position that one of the tokens sees
     int64_t parts, first_task, first_sum;
   };
 
@@ -87,7 +93,7 @@ class CachedAttention {
   }
 
   void attend(const Text& text, int64_t task) const {
-    const int64_t kv_head = task / text.parts, part = task % text.parts;
+    const int64_t kv_head = task / text.parts, part = task % text.parts, begin = text.begin + part * kCachedPart;
     const at::Tensor& q = heads_.q;
     const auto of_head = [&](const at::Tensor& cache) {
       return cache.const_data_ptr<T>() + text.tokens.slot * cache.stride(0) + kv_head * cache.stride(1);
@@ -102,8 +108,9 @@ class CachedAttention {
          .keys = of_head(keys_),
          .values = of_head(values_),
          .past = text.tokens.past,
-         .begin = part * kCachedPart,
-         .end = std::min((part + 1) * kCachedPart, text.tokens.past + text.tokens.count),
+         .window = window_,
+         .begin = begin,
+         .end = std::min(begin + kCachedPart, text.tokens.past + text.tokens.count),
          .sums = sums_of(text, kv_head) + part * cached_sums(D_),
          .sums_stride = text.parts * cached_sums(D_)});
   }
@@ -122,6 +129,7 @@ class CachedAttention {
   const Heads& heads_;
   const at::Tensor &keys_, &values_;
   T* const y_;
+  const int64_t window_;
   const int64_t H_ = heads_.q.size(2), KV_ = heads_.k.size(2), D_ = heads_.q.size(3), group_ = H_ / KV_;
   std::vector<Text> texts_;
   int64_t tasks_ = 0;
@@ -132,7 +140,7 @@ class CachedAttention {
 }  // namespace cpu
 
 void cached_attention(const Heads& heads, const at::Tensor& keys, const at::Tensor& values,
-                      std::span<const CachedTokens> texts, const at::Tensor& y) {
+                      std::span<const CachedTokens> texts, const at::Tensor& y, int64_t window) {
   const auto& [q, k, v] = heads;
   const at::ScalarType type = q.scalar_type();
   TORCH_CHECK(q.is_cpu() && (type == at::kFloat || type == at::kBFloat16), "cached_attention: takes float32 or ",
@@ -154,8 +162,9 @@ void cached_attention(const Heads& heads, const at::Tensor& keys, const at::Tens
     TORCH_CHECK(slot >= 0 && slot < keys.size(0) && past >= 0 && count > 0 && past + count <= keys.size(2) &&
                     first >= 0 && first + count <= q.size(1),
                 "cached_attention: ", count, " tokens of row ", first, " do not fit slot ", slot, " behind ", past);
-  type == at::kFloat ? cpu::CachedAttention<float>(heads, keys, values, texts, y).run()
-                     : cpu::CachedAttention<c10::BFloat16>(heads, keys, values, texts, y).run();
+  TORCH_CHECK(window >= 0, "cached_attention: a window has at least one position, got ", window);
+  type == at::kFloat ? cpu::CachedAttention<float>(heads, keys, values, texts, y, window).run()
+                     : cpu::CachedAttention<c10::BFloat16>(heads, keys, values, texts, y, window).run();
 }
 
 }  // namespace gpt::ops

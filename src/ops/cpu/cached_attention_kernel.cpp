@@ -75,12 +75,13 @@ void attend(const CachedPart<T>& part) {
   const T *const keys = part.keys + part.begin * part.D, *const values = part.values + part.begin * part.D;
   float* sums = part.sums;
   for (int64_t token = 0; token < part.tokens; ++token) {
-    const int64_t count = std::clamp<int64_t>(part.past + token + 1 - part.begin, 0, part.end - part.begin);
+    const auto in_part = [&](int64_t position) { return std::clamp(position, part.begin, part.end) - part.begin; };
+    const int64_t end = part.past + token + 1, first = in_part(end - part.window), count = in_part(end) - first;
     for (int64_t head = 0; head < part.group; ++head, sums += part.sums_stride) {
       const T* const query = part.queries + token * part.token_stride + head * part.query_stride;
-      sums[0] = write_scores(query, keys, count, part.D, scores);
+      sums[0] = write_scores(query, keys + first * part.D, count, part.D, scores);
       sums[1] = weigh(scores, count, sums[0]);
-      add_all_values(scores, values, count, part.D, sums + 2);
+      add_all_values(scores, values + first * part.D, count, part.D, sums + 2);
     }
   }
 }

@@ -15,10 +15,11 @@ struct CachedPart {
   const T* queries;                    // the first one
   int64_t token_stride, query_stride;  // from one token to the next, and from one head to the next
   const T *keys, *values;              // (positions, D) of the head
-  int64_t past;                        // the first token sees past + 1 positions, and each further one sees one more
-  int64_t begin, end;                  // positions of the part
-  float* sums;                         // of the first query
-  int64_t sums_stride;                 // from one query to the next
+  int64_t past;         // the first token sees the positions up to this one, and each further one sees one more
+  int64_t window;       // of those, the last ones
+  int64_t begin, end;   // positions of the part
+  float* sums;          // of the first query
+  int64_t sums_stride;  // from one query to the next
 };
 
 // Sums of a part: the largest score, in powers of 2, the sum of all weights relative to it, and D weighted sums of the values.
