@@ -284,15 +284,16 @@ struct GPT::Transformer {
       return ops::Normalization{
           config.norm, config.norm_eps, parameters.weight(role, layer), parameters.bias(role, layer), {role, layer}};
     };
+    const auto attention = [&](int64_t layer) {
+      return ops::AttentionSpec{config.heads(), config.kv_heads(), dropout_at(DropoutKind::attention, layer), layer};
+    };
     const int64_t before = -1, after = config.n_layer;
     wte = parameters.weight(Role::token_embedding, before);
     wpe = parameters.weight(Role::position_embedding, before);
     dropout = dropout_at(DropoutKind::embedding, before);
     for (int64_t layer = 0; layer < config.n_layer; ++layer) {
       h.push_back({norm(Role::attention_norm, layer),
-                   {{config.heads(), config.kv_heads(), dropout_at(DropoutKind::attention, layer), layer},
-                    dropout_at(DropoutKind::attention_out, layer),
-                    linear(Role::attention_in, layer),
+                   {attention(layer), dropout_at(DropoutKind::attention_out, layer), linear(Role::attention_in, layer),
                     linear(Role::attention_out, layer)},
                    norm(Role::mlp_norm, layer),
                    {config.mlp, dropout_at(DropoutKind::mlp, layer), linear(Role::mlp_gate, layer),

@@ -19,7 +19,6 @@
 #include "gpt/device/cpu_threads.h"
 #include "gpt/device/device.h"
 #include "gpt/device/random_state.h"
-#include "gpt/exchange/export.h"
 #include "gpt/layout/parameter_table.h"
 #include "gpt/optim/make_optimizer.h"
 #include "gpt/prune/importance.h"
@@ -118,7 +117,7 @@ std::string next_command(const PruneOptions& options) {
 void prune_checkpoint(const PruneOptions& options) {
   const at::Device device = select_device(options.device).device;
   use_cpu_threads(options.threads);
-  const Checkpoint large = exchange::load_model(options.checkpoint);
+  const Checkpoint large = load_checkpoint(options.checkpoint, Parts::model);
   const ModelConfig& config = large.config.model;
   const Removal removal = removal_from(options.amounts, config);
   const at::Tensor sequences = sequences_of(options.data, options.text_field, large, options.sequences);
